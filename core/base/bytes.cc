@@ -19,7 +19,8 @@ int hex_digit(char c) {
 }  // namespace
 
 Buffer::Buffer(std::size_t size_bytes)
-    : data_(size_bytes == 0 ? nullptr : static_cast<std::byte*>(::operator new(size_bytes, kAlignment))), size_(size_bytes) {}
+    : data_(size_bytes == 0 ? nullptr : static_cast<std::byte*>(::operator new(size_bytes, kAlignment))),
+      size_(size_bytes) {}
 
 void Buffer::Free::operator()(std::byte* pointer) const { ::operator delete(pointer, kAlignment); }
 

@@ -9,8 +9,8 @@ namespace fluvial {
 
 }  // namespace fluvial
 
-#define FLUVIAL_CHECK(condition, message)                                     \
-  do {                                                                        \
-    if (!(condition)) [[unlikely]]                                            \
-      ::fluvial::check_failed(#condition, message, __FILE__, __LINE__);       \
+#define FLUVIAL_CHECK(condition, message)                               \
+  do {                                                                  \
+    if (!(condition)) [[unlikely]]                                      \
+      ::fluvial::check_failed(#condition, message, __FILE__, __LINE__); \
   } while (false)

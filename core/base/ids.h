@@ -24,14 +24,15 @@ class Id {
   Rep value_ = 0;
 };
 
-using NodeId = Id<struct NodeTag, std::uint32_t>;    // a member of the federation: given at enrolment, never reused; 0 = none
-using SiteId = NodeId;                               // the NodeId of a site
-using RunId = Id<struct RunTag>;                     // 1, 2, ... within a federation
-using RoundId = Id<struct RoundTag>;                 // 1, 2, ... within a run; round r commits model version r
+using NodeId =
+    Id<struct NodeTag, std::uint32_t>;  // a member of the federation: given at enrolment, never reused; 0 = none
+using SiteId = NodeId;                  // the NodeId of a site
+using RunId = Id<struct RunTag>;        // 1, 2, ... within a federation
+using RoundId = Id<struct RoundTag>;    // 1, 2, ... within a run; round r commits model version r
 using AttemptId = Id<struct AttemptTag, std::uint32_t>;  // 1, 2, ... within a round
-using Epoch = Id<struct EpochTag>;                   // of a lease; grows over the federation's life
-using Incarnation = Id<struct IncarnationTag>;       // of a site's agent: how often its state folder was opened
-using ModelVersion = Id<struct ModelVersionTag>;     // 0 = the initial model of a run
+using Epoch = Id<struct EpochTag>;                       // of a lease; grows over the federation's life
+using Incarnation = Id<struct IncarnationTag>;           // of a site's agent: how often its state folder was opened
+using ModelVersion = Id<struct ModelVersionTag>;         // 0 = the initial model of a run
 
 enum class Role { kCoordinator, kAggregator, kSite };
 

@@ -1,0 +1,60 @@
+#include "core/round/contribution.h"
+
+#include <utility>
+
+namespace fluvial::round {
+
+Status ContributorSet::add(Contribution contribution) {
+  const SiteId site = contribution.site;
+  if (contribution.weight == 0 || contribution.weight >= kWeightLimit) {
+    return Error{Code::kInvalidArgument, "site " + std::to_string(site.value()) + ": weight " +
+                                             std::to_string(contribution.weight) + ", expected 1 to 2^29 - 1"};
+  }
+  const std::uint64_t weight = contribution.weight;
+  if (!entries_.emplace(site, std::move(contribution)).second) {
+    return Error{Code::kAlreadyExists, "site " + std::to_string(site.value()) + " is counted already"};
+  }
+  total_weight_ += weight;
+  return {};
+}
+
+Status ContributorSet::merge(const ContributorSet& other) {
+  const std::vector<SiteId> both = overlap(other);
+  if (!both.empty()) {
+    return Error{Code::kAlreadyExists, "site " + std::to_string(both.front().value()) + " is counted already"};
+  }
+  entries_.insert(other.entries_.begin(), other.entries_.end());
+  total_weight_ += other.total_weight_;
+  return {};
+}
+
+std::vector<SiteId> ContributorSet::overlap(const ContributorSet& other) const {
+  std::vector<SiteId> both;
+  for (const auto& [site, entry] : other.entries_) {
+    if (entries_.contains(site)) both.push_back(site);
+  }
+  return both;
+}
+
+const Contribution* ContributorSet::find(SiteId site) const {
+  const auto found = entries_.find(site);
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
+void ContributorSet::clear() {
+  entries_.clear();
+  total_weight_ = 0;
+}
+
+Status check_probe(const ContributorSet& set, int scale_bits) {
+  for (const auto& [site, entry] : set.entries()) {
+    if (entry.probe != static_cast<std::int64_t>(entry.weight << scale_bits)) {
+      return Error{Code::kDataLoss, "the probe of site " + std::to_string(site.value()) + " is " +
+                                        std::to_string(entry.probe) + ", expected " + std::to_string(entry.weight) +
+                                        " * 2^" + std::to_string(scale_bits)};
+    }
+  }
+  return {};
+}
+
+}  // namespace fluvial::round

@@ -1,0 +1,70 @@
+// Contributions and the sets they form. A contribution (run, round, site) counts exactly once or not at all: sets merge
+// only when they are disjoint, and an entry counts only under the site's current lease.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/base/bytes.h"
+#include "core/base/ids.h"
+#include "core/base/result.h"
+
+namespace fluvial::round {
+
+inline constexpr std::uint64_t kWeightLimit = std::uint64_t{1} << 29;  // weights are below it: x * w is exact in fp64
+
+using Metrics = std::map<std::string, double>;
+
+struct Contribution {
+  SiteId site;
+  Epoch lease;
+  std::uint64_t weight = 0;
+  Digest digest{};         // of the encoded update
+  std::int64_t probe = 0;  // what the sum holds at the site's probe coordinate: weight * 2^scale, or the sum is wrong
+  Metrics metrics;
+  bool operator==(const Contribution&) const = default;
+};
+
+struct Refusal {
+  SiteId site;
+  Error error;
+  bool operator==(const Refusal&) const = default;
+};
+
+struct Participant {
+  SiteId site;
+  Epoch lease;
+  std::uint64_t weight_max = 0;
+  bool operator==(const Participant&) const = default;
+};
+
+class ContributorSet {
+ public:
+  // kAlreadyExists when the site is in the set; kInvalidArgument for a weight of 0 or from 2^29 on.
+  Status add(Contribution contribution);
+  // All or nothing. kAlreadyExists when the sets overlap (overlap() names the sites).
+  Status merge(const ContributorSet& other);
+  std::vector<SiteId> overlap(const ContributorSet& other) const;
+
+  bool contains(SiteId site) const { return entries_.contains(site); }
+  const Contribution* find(SiteId site) const;
+  std::size_t size() const { return entries_.size(); }
+  bool empty() const { return entries_.empty(); }
+  std::uint64_t total_weight() const { return total_weight_; }  // at most 2^29 * 2^32: never overflows
+  const std::map<SiteId, Contribution>& entries() const { return entries_; }
+  void clear();
+
+  bool operator==(const ContributorSet&) const = default;
+
+ private:
+  std::map<SiteId, Contribution> entries_;
+  std::uint64_t total_weight_ = 0;
+};
+
+// The probe: coordinate s of the sum must be w_s * 2^scale for a contributor. kDataLoss names the first site that is
+// off.
+Status check_probe(const ContributorSet& set, int scale_bits);
+
+}  // namespace fluvial::round

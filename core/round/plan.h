@@ -1,0 +1,55 @@
+// A plan: what a run asks of the federation. docs/operations/plan.md explains each key for the person who writes one.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "core/base/result.h"
+
+namespace fluvial::round {
+
+using Milliseconds = std::chrono::milliseconds;
+
+enum class Optimizer { kFedAvg, kFedAvgM };
+
+struct Plan {
+  std::string name;
+  std::uint64_t rounds = 10;
+  std::uint64_t local_steps = 1;  // 1: synchronous SGD
+
+  std::string codec = "fp32";            // of the sites' updates; partials are lossless
+  std::uint64_t chunk_values = 1 << 20;  // coordinates a chunk
+  std::uint32_t fraction_bits = 40;      // at most: see scale_bits() in docs/design/fixed-point.md
+  double value_abs_max = 1024;           // an update with a larger value is refused
+  double update_norm_max = 0;            // 2-norm of a decoded update; 0: no bound
+
+  double participants_fraction = 1;    // of the connected sites, sampled a round
+  std::uint64_t participants_min = 1;  // the round waits until so many sites are connected
+  std::uint64_t quorum = 1;            // contributions without which nothing is committed
+  std::uint64_t weight_min = 1;        // likewise, total weight
+  Milliseconds soft_deadline{30'000};  // from here on a quorum is enough
+  Milliseconds hard_deadline{60'000};  // here the attempt ends
+  std::uint32_t attempts_max = 3;      // then the run pauses
+
+  Optimizer optimizer = Optimizer::kFedAvg;
+  double server_learning_rate = 1;
+  double server_momentum = 0.9;  // fedavgm alone
+
+  double residual_norm_max = 0;               // a residual beyond it is dropped and counted; 0: no bound
+  std::uint64_t residual_age_max_rounds = 0;  // a residual unspent for more rounds likewise; 0: no bound
+  std::uint64_t models_kept = 3;              // committed model files kept on disk, the newest
+  std::uint64_t seed = 1;                     // of the sampling
+  bool sum_digest = false;                    // record the SHA-256 of each committed integer sum (for audits)
+
+  std::map<std::string, double> worker;  // handed to the workers as they are
+
+  bool operator==(const Plan&) const = default;
+};
+
+// kInvalidArgument naming the key, its value and what was expected. The codec's text is checked by whoever knows
+// codecs.
+Status check_plan(const Plan& plan);
+
+}  // namespace fluvial::round
