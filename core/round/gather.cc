@@ -1,0 +1,137 @@
+#include "core/round/gather.h"
+
+namespace fluvial::round {
+
+Gather::Gather(const std::vector<Participant>& participants) {
+  for (const Participant& participant : participants) slots_[participant.site].participant = participant;
+  awaited_ = slots_.size();
+}
+
+void Gather::move(Slot& slot, State to) {
+  if (slot.state == State::kAwaited) --awaited_;
+  if (slot.state == State::kTaking) --taking_;
+  slot.state = to;
+  if (to == State::kAwaited) ++awaited_;
+  if (to == State::kTaking) ++taking_;
+}
+
+Status Gather::admit(SiteId site, Epoch lease, std::uint64_t weight) const {
+  const std::string who = "site " + std::to_string(site.value());
+  const auto found = slots_.find(site);
+  if (found == slots_.end()) return Error{Code::kFailedPrecondition, who + " does not take part in this round"};
+  const Slot& slot = found->second;
+  if (lease != slot.participant.lease) {
+    return Error{Code::kStale, who + ": lease epoch " + std::to_string(lease.value()) + ", expected " +
+                                   std::to_string(slot.participant.lease.value())};
+  }
+  if (weight == 0 || weight > slot.participant.weight_max || weight >= kWeightLimit) {
+    return Error{Code::kInvalidArgument, who + ": weight " + std::to_string(weight) + ", expected 1 to " +
+                                             std::to_string(slot.participant.weight_max)};
+  }
+  switch (slot.state) {
+    case State::kTaking:
+    case State::kHeld:
+    case State::kAbove: return Error{Code::kAlreadyExists, who + " is counted already"};
+    case State::kRefused: return Error{Code::kFailedPrecondition, who + " was refused in this round"};
+    case State::kAwaited:
+    case State::kMissing: return {};
+  }
+  return {};
+}
+
+Status Gather::admit(const ContributorSet& contributors) const {
+  for (const auto& [site, entry] : contributors.entries()) FLUVIAL_TRY(admit(site, entry.lease, entry.weight));
+  return {};
+}
+
+std::vector<SiteId> Gather::held_of(const ContributorSet& contributors) const {
+  std::vector<SiteId> sites;
+  for (const auto& [site, entry] : contributors.entries()) {
+    const auto found = slots_.find(site);
+    if (found == slots_.end()) continue;
+    const State state = found->second.state;
+    if (state == State::kTaking || state == State::kHeld || state == State::kAbove) sites.push_back(site);
+  }
+  return sites;
+}
+
+void Gather::begin_take(const ContributorSet& contributors) {
+  for (const auto& [site, entry] : contributors.entries()) move(slots_.at(site), State::kTaking);
+}
+
+void Gather::finish_take(const ContributorSet& contributors) {
+  for (const auto& [site, entry] : contributors.entries()) move(slots_.at(site), State::kHeld);
+  const Status merged = held_.merge(contributors);
+  FLUVIAL_CHECK(merged.ok(), "a contribution was taken twice");
+}
+
+void Gather::abandon_take(const ContributorSet& contributors, const Error& error) {
+  for (const auto& [site, entry] : contributors.entries()) {
+    Slot& slot = slots_.at(site);
+    move(slot, State::kRefused);
+    slot.error = error;
+  }
+}
+
+void Gather::refuse(const Refusal& refusal) {
+  const auto found = slots_.find(refusal.site);
+  if (found == slots_.end()) return;
+  Slot& slot = found->second;
+  if (slot.state != State::kAwaited && slot.state != State::kMissing) return;
+  move(slot, State::kRefused);
+  slot.error = refusal.error;
+}
+
+void Gather::mark_missing(const std::vector<SiteId>& sites) {
+  for (const SiteId site : sites) {
+    const auto found = slots_.find(site);
+    if (found != slots_.end() && found->second.state == State::kAwaited) move(found->second, State::kMissing);
+  }
+}
+
+void Gather::mark_above(const std::set<SiteId>& sites) {
+  for (auto& [site, slot] : slots_) {
+    if (sites.contains(site)) {
+      if (slot.state != State::kHeld && slot.state != State::kTaking) move(slot, State::kAbove);
+    } else if (slot.state == State::kAbove) {
+      move(slot, State::kAwaited);
+    }
+  }
+}
+
+void Gather::move_held_above() {
+  for (const auto& [site, entry] : held_.entries()) move(slots_.at(site), State::kAbove);
+  held_.clear();
+}
+
+void Gather::forget_held() {
+  for (const auto& [site, entry] : held_.entries()) move(slots_.at(site), State::kAwaited);
+  held_.clear();
+}
+
+std::vector<SiteId> Gather::counted() const {
+  std::vector<SiteId> sites;
+  for (const auto& [site, slot] : slots_) {
+    if (slot.state == State::kTaking || slot.state == State::kHeld || slot.state == State::kAbove)
+      sites.push_back(site);
+  }
+  return sites;
+}
+
+std::vector<SiteId> Gather::awaited() const {
+  std::vector<SiteId> sites;
+  for (const auto& [site, slot] : slots_) {
+    if (slot.state == State::kAwaited) sites.push_back(site);
+  }
+  return sites;
+}
+
+std::vector<Refusal> Gather::refusals() const {
+  std::vector<Refusal> refusals;
+  for (const auto& [site, slot] : slots_) {
+    if (slot.state == State::kRefused) refusals.push_back({site, *slot.error});
+  }
+  return refusals;
+}
+
+}  // namespace fluvial::round

@@ -1,0 +1,71 @@
+// One round at one inner node: who is awaited, what has come, what the sum holds. The coordinator and every aggregator
+// gather by the same rules. Pure: no clock, no sum, no session; the caller carries out what follows.
+//
+// A site's way:  awaited -> taking (verified, being added to the sum) -> held (in the sum)
+//                awaited -> refused (it will not be in)      awaited -> missing (its parent closed without it; may
+//                still come) any     -> above (the parent of this node holds it)
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "core/round/contribution.h"
+
+namespace fluvial::round {
+
+// What one child brings: one update, or a partial aggregate with the sites that will not be in.
+struct Arrival {
+  ContributorSet contributors;
+  std::vector<Refusal> refusals;
+  std::vector<SiteId> missing;
+};
+
+class Gather {
+ public:
+  Gather() = default;
+  explicit Gather(const std::vector<Participant>& participants);
+
+  // May it come in? kFailedPrecondition: no participant, or refused before; kStale: another lease; kInvalidArgument:
+  // weight 0 or above the registered maximum; kAlreadyExists: counted already.
+  Status admit(SiteId site, Epoch lease, std::uint64_t weight) const;
+  Status admit(const ContributorSet& contributors) const;                 // each of them; the first error
+  std::vector<SiteId> held_of(const ContributorSet& contributors) const;  // those that are taking, held or above
+
+  void begin_take(const ContributorSet& contributors);   // admitted; they are being added to the sum
+  void finish_take(const ContributorSet& contributors);  // they are in the sum; with the sum's probes
+  void abandon_take(const ContributorSet& contributors, const Error& error);  // they are not, and will not be
+
+  void refuse(const Refusal& refusal);                  // unless it is in already
+  void mark_missing(const std::vector<SiteId>& sites);  // of those, who is awaited
+  void mark_above(
+      const std::set<SiteId>& sites);  // the parent holds exactly these: the others of "above" are awaited again
+  void move_held_above();              // the parent took the sum
+  void forget_held();                  // the sum was lost: its sites are awaited again
+
+  bool is_participant(SiteId site) const { return slots_.contains(site); }
+  bool settled() const { return awaited_ == 0 && taking_ == 0; }  // nobody to wait for
+  bool quiet() const { return taking_ == 0; }
+  const ContributorSet& held() const { return held_; }
+  std::vector<SiteId> counted() const;  // taking, held or above: who need not send (again)
+  std::vector<SiteId> awaited() const;
+  std::vector<Refusal> refusals() const;
+  std::size_t participant_count() const { return slots_.size(); }
+
+ private:
+  enum class State { kAwaited, kTaking, kHeld, kAbove, kRefused, kMissing };
+  struct Slot {
+    Participant participant;
+    State state = State::kAwaited;
+    std::optional<Error> error;
+  };
+  void move(Slot& slot, State to);
+
+  std::map<SiteId, Slot> slots_;
+  ContributorSet held_;
+  std::size_t awaited_ = 0;
+  std::size_t taking_ = 0;
+};
+
+}  // namespace fluvial::round
