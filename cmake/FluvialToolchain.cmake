@@ -18,7 +18,7 @@ set(FLUVIAL_SANITIZE "" CACHE STRING "sanitizers to build with, such as address,
 add_library(fluvial_flags INTERFACE)
 target_compile_options(fluvial_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Wold-style-cast
-  -Woverloaded-virtual -Wimplicit-fallthrough -Werror
+  -Woverloaded-virtual -Wimplicit-fallthrough -Wno-missing-designated-field-initializers -Wno-missing-field-initializers -Werror
   -ffp-contract=off)  # a fused multiply-add would change bits between machines
 target_include_directories(fluvial_flags INTERFACE ${CMAKE_SOURCE_DIR})
 if(FLUVIAL_SANITIZE)
