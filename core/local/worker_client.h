@@ -1,0 +1,65 @@
+// A worker's end of the local protocol, for trainers in C++: blocking, one thread at a time, no Asio.
+//
+//   FLUVIAL_ASSIGN(WorkerClient client, WorkerClient::attach_with_retry(socket, {"trainer-0", TaskKind::kTrain}, 30s));
+//   for (;;) {
+//     FLUVIAL_ASSIGN(std::optional<Task> task, client.next_task());
+//     if (!task) break;                                        // the agent is done with us
+//     FLUVIAL_ASSIGN(MemfdWriter trained, client.new_model());  // as large as the task's model
+//     ... read task->model->bytes(), write trained.span() ...
+//     FLUVIAL_TRY(client.submit(std::move(trained), samples, {{"loss", loss}}));
+//   }
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "core/base/result.h"
+#include "core/local/fd.h"
+#include "core/local/task.h"
+
+namespace fluvial::local {
+
+struct WorkerOptions {
+  std::string name;                  // for the agent's logs
+  TaskKind kind = TaskKind::kTrain;  // what it does
+};
+
+class WorkerClient {
+ public:
+  // kUnavailable: nobody listens there (yet); any other code is the agent's refusal or a broken path.
+  static Result<WorkerClient> attach(const std::filesystem::path& socket, const WorkerOptions& options);
+  // Tries again, 10 ms to half a second apart, as long as nobody listens and `patience` lasts.
+  static Result<WorkerClient> attach_with_retry(const std::filesystem::path& socket, const WorkerOptions& options,
+                                                std::chrono::milliseconds patience);
+
+  const std::string& node() const { return node_; }  // the agent's name
+
+  // Blocks until there is a task. None: the agent detached us (detach_reason() says why). kUnavailable: the agent is
+  // gone without a word; attaching again may help. kFailedPrecondition: the last task has no answer yet.
+  Result<std::optional<Task>> next_task();
+  const std::string& detach_reason() const { return detach_reason_; }
+
+  // Exactly one of these answers a task. A submit for an evaluation, or the reverse: kFailedPrecondition.
+  Result<MemfdWriter> new_model() const;  // as large as the current task's model
+  Status submit(MemfdWriter model, std::uint64_t weight, const Metrics& metrics);
+  Status submit_evaluation(const Metrics& metrics);
+  Status fail(const std::string& message);
+
+  Status detach(const std::string& reason);  // says good-bye and closes
+
+ private:
+  explicit WorkerClient(UniqueFd fd) : fd_(std::move(fd)) {}
+  UniqueFd fd_;
+  std::string node_;
+  std::string detach_reason_;
+  struct Current {
+    TaskId id;
+    TaskKind kind;
+    std::uint64_t model_bytes;
+  };
+  std::optional<Current> current_;
+};
+
+}  // namespace fluvial::local

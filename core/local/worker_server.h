@@ -1,0 +1,67 @@
+// The agent's end of the local protocol: workers on this machine attach over a Unix socket and are given tasks.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "core/base/result.h"
+#include "core/local/task.h"
+
+namespace fluvial::local {
+
+struct WorkerInfo {
+  std::string name;
+  TaskKind kind = TaskKind::kTrain;  // what it can be asked
+  std::int64_t pid = 0;
+};
+
+// Called on the server's strand, one call at a time. After worker_attached() exactly one worker_detached(); every task
+// given to assign() has exactly one outcome, task_done() or task_failed(), and it comes before the worker_detached().
+class WorkerHandler {
+ public:
+  virtual ~WorkerHandler() = default;
+  virtual void worker_attached(WorkerId worker, const WorkerInfo& info) = 0;
+  virtual void worker_detached(WorkerId worker, const std::string& reason) = 0;
+  virtual void task_done(WorkerId worker, TaskResult result) = 0;
+  // kUnavailable: the worker went away; kFailedPrecondition: busy or of the other kind; kNotFound: no such worker;
+  // kInternal: the worker says it could not; kInvalidArgument: the schema does not fit into a message.
+  virtual void task_failed(WorkerId worker, TaskId task, const Error& error) = 0;
+  // A connection that never attached, in one line: another user's, too many, garbage, too slow.
+  virtual void connection_refused(const std::string& reason) = 0;
+};
+
+struct WorkerServerOptions {
+  std::filesystem::path socket;  // made with mode 0600; its folder is made (0700) when missing
+  std::string node;              // the agent's name, told to workers
+  std::size_t workers_max = 64;  // connections, attached or not; one more is refused
+  std::chrono::milliseconds handshake_deadline{10'000};
+  std::chrono::milliseconds message_deadline{30'000};  // from a message's first byte to its last, either way
+};
+
+class WorkerServer {
+ public:
+  // Listens. A socket file that nobody listens on is replaced. kAlreadyExists: somebody listens there, or the path is
+  // something else than a socket; kInvalidArgument: the path is too long for a Unix socket (107 bytes).
+  // Handler calls run on a strand of `executor` (on that strand itself when the executor is one).
+  static Result<std::unique_ptr<WorkerServer>> listen(WorkerServerOptions options,
+                                                      boost::asio::any_io_executor executor,
+                                                      std::shared_ptr<WorkerHandler> handler);
+  ~WorkerServer();  // close()
+  WorkerServer(const WorkerServer&) = delete;
+  WorkerServer& operator=(const WorkerServer&) = delete;
+
+  // Both may be called from any thread, also from within a handler call; they act a moment later, on the strand.
+  void assign(WorkerId worker, Task task);  // one task at a time a worker
+  // Detaches everybody with `reason`, stops listening and removes the socket file; then the handler is let go.
+  void close(std::string reason = "the agent ends");
+
+ private:
+  class Impl;
+  explicit WorkerServer(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace fluvial::local
