@@ -1,0 +1,31 @@
+// plan.toml (docs/operations/plan.md).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/round/plan.h"
+
+namespace fluvial::config {
+
+struct PlanFile {
+  round::Plan plan;
+  std::string model;  // the initial model's path; relative ones are taken from the plan's folder. Empty: none named
+};
+
+// kInvalidArgument: one line naming file, line, key, value and what was expected; kNotFound.
+Result<PlanFile> load_plan(const std::string& path);
+// The same from text; `path` names it in messages and anchors a relative model.
+Result<PlanFile> parse_plan(std::string_view toml, const std::string& path);
+
+struct PlanKey {
+  std::string key;
+  std::string default_value;
+  std::string unit;
+  std::string help;
+};
+std::vector<PlanKey> describe_plan();
+
+}  // namespace fluvial::config

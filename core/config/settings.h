@@ -1,0 +1,94 @@
+// The settings of each role: plain structs, validated, not changed after. Each field is declared once (declaration.cc)
+// with its key, unit, default and meaning; flags, environment, TOML file and docs/operations/settings.md follow from
+// it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/base/result.h"
+
+namespace fluvial::config {
+
+// Of every session to a peer (core/net).
+struct SessionLimits {
+  std::uint64_t handshake_deadline_ms = 5'000;
+  std::uint64_t frame_deadline_ms = 30'000;
+  std::uint64_t min_rate_bytes_per_s = 16'384;
+  std::uint64_t heartbeat_interval_ms = 5'000;
+  std::uint64_t heartbeat_timeout_ms = 20'000;
+  std::uint64_t outbox_bytes_max = 16 << 20;
+  std::uint64_t sessions_max = 20'000;
+  std::uint64_t reconnect_delay_min_ms = 100;
+  std::uint64_t reconnect_delay_max_ms = 10'000;
+  std::uint64_t drain_deadline_ms = 5'000;
+  bool operator==(const SessionLimits&) const = default;
+};
+
+// What every process has.
+struct CommonSettings {
+  std::string data_dir;                           // required
+  std::string metrics_listen = "127.0.0.1:9400";  // "off": none; port 0: any free one
+  std::string log_level = "info";                 // debug, info, warn, error, off
+  std::string log_format = "text";                // text, json
+  std::uint64_t io_threads = 1;
+  std::uint64_t compute_threads = 0;  // 0: one a core
+  SessionLimits session;
+  bool operator==(const CommonSettings&) const = default;
+};
+
+struct CoordinatorSettings : CommonSettings {
+  std::string federation = "fluvial";  // its name; used when it is founded
+  std::string listen = "0.0.0.0:7400";
+  std::string enrol_listen = "0.0.0.0:7401";
+  std::string public_host;    // what tokens and certificates name; empty: this machine's host name
+  std::string admin_socket;   // default: admin.sock in data_dir
+  std::string worker_socket;  // default: worker.sock in data_dir; workers that evaluate attach here
+  std::string region;
+  std::uint64_t staging_bytes_max = 256 << 20;
+  std::uint64_t certificate_days = 90;
+  std::uint64_t token_ttl_s = 3'600;
+  std::uint64_t enrol_per_minute_max = 60;
+  bool operator==(const CoordinatorSettings&) const = default;
+};
+
+struct AggregatorSettings : CommonSettings {
+  std::string listen = "0.0.0.0:7410";
+  std::string advertise;    // host:port for its children; required
+  std::string coordinator;  // host:port; required
+  std::string region;
+  std::uint64_t staging_bytes_max = 256 << 20;
+  std::uint64_t models_cached = 2;
+  bool operator==(const AggregatorSettings&) const = default;
+};
+
+struct EdgeSettings : CommonSettings {
+  std::string coordinator;    // host:port; required
+  std::string worker_socket;  // default: worker.sock in data_dir
+  std::uint64_t workers = 1;
+  std::uint64_t worker_attach_deadline_ms = 60'000;
+  std::uint64_t worker_task_deadline_ms = 3'600'000;
+  bool operator==(const EdgeSettings&) const = default;
+};
+
+// kInvalidArgument naming the key, its value and what was expected.
+Status check_settings(const CoordinatorSettings& settings);
+Status check_settings(const AggregatorSettings& settings);
+Status check_settings(const EdgeSettings& settings);
+
+// "256MiB", "1.5 GiB", "64kB", "4096" -> bytes; "30s", "500ms", "10m", "2h", "1d" -> the unit asked for.
+// Plain numbers are in the setting's own unit.
+Result<std::uint64_t> parse_bytes(std::string_view text);
+Result<std::uint64_t> parse_milliseconds(std::string_view text);
+Result<std::uint64_t> parse_seconds(std::string_view text);
+
+struct HostPort {
+  std::string host;
+  std::uint16_t port = 0;
+  bool operator==(const HostPort&) const = default;
+};
+// "host:port", "[::1]:7400", ":7400" (every IPv4 address, 0.0.0.0).
+Result<HostPort> parse_host_port(std::string_view text);
+std::string format_host_port(const HostPort& address);
+
+}  // namespace fluvial::config

@@ -1,0 +1,93 @@
+// The coordinator's journal: every method that changes something is one durable transaction (fsynced when it returns).
+// SQLite (WAL, synchronous=FULL) under it; no SQL outside this room.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/store/file_system.h"
+#include "core/store/model_store.h"
+#include "core/store/rows.h"
+
+namespace fluvial::store {
+
+class Database;
+
+// Thread safe (one mutex). Blocking: services call it on their pool. After an I/O error of the journal's own every
+// further change is refused with kUnavailable: the process must be started again, which reads what is on the disk.
+class CoordinatorJournal {
+ public:
+  // Opens or makes `path`. kFailedPrecondition when another process holds it or a newer Fluvial wrote it; kDataLoss
+  // when it is damaged.
+  static Result<std::unique_ptr<CoordinatorJournal>> open(FileSystem& files, const std::string& path);
+  ~CoordinatorJournal();
+
+  // ---- federation
+  Status found(const FederationRow& federation);  // kAlreadyExists when it has been founded
+  Result<std::optional<FederationRow>> federation();
+  Result<Epoch> next_epoch();  // 1, 2, ...: never repeats, also across crashes; shared with leases
+
+  // ---- tokens and nodes
+  Status add_token(const TokenRow& token);  // kAlreadyExists for the same id or hash
+  Result<std::optional<TokenRow>> find_token(const Digest& secret_hash);
+  Result<std::vector<TokenRow>> tokens();
+  // Marks the token used and registers the node, both or neither. kUnauthenticated when there is no such token, when it
+  // was used (saying when), is expired at `now`, or is for another role or name. A node of this role and name keeps its
+  // id and loses its revocation and old serial; a name held by another role is kAlreadyExists. Returns the row as it
+  // stands. `node.id` is 0, or an id from reserve_node_id() so that the certificate can name it before.
+  Result<NodeRow> redeem_token(const Digest& secret_hash, NodeRow node, WallTime now);
+  // The id that a node of this role and name has or would get. Durable: nobody else gets it.
+  Result<NodeId> reserve_node_id(Role role, const std::string& name);
+  Status set_advertise(NodeId node, const std::string& address);  // kNotFound
+  Status set_certificate_serial(NodeId node, const std::string& serial);
+  Status revoke(NodeId node, WallTime now);  // kNotFound; fine when revoked already
+  Result<std::vector<NodeRow>> nodes();
+  Result<std::optional<NodeRow>> node(NodeId id);
+
+  // ---- leases
+  // The node's lease under `parent`. A new epoch only when the parent changes or there was none.
+  Result<LeaseRow> grant(NodeId node, NodeId parent);
+  // A new epoch under the same parent: whatever still travels under the old one is fenced.
+  Result<LeaseRow> renew(NodeId node);
+  Result<std::vector<LeaseRow>> leases();
+
+  // ---- runs
+  Result<RunId> create_run(const RunRow& run);
+  // kNotFound; kFailedPrecondition when the run is stopped or done: those are final (another run may continue it).
+  Status set_run_status(RunId run, RunStatus status, const std::string& reason);
+  Result<std::vector<RunRow>> runs();
+  Result<RunRow> run(RunId id);  // kNotFound
+
+  // ---- rounds
+  // kFailedPrecondition: the round is not the one after the last commit; the attempt or the epoch does not grow; or
+  // scale, participants (sites and their maximum weights; leases may change) or base differ from an earlier attempt of
+  // the round.
+  Status open_attempt(const AttemptRow& attempt);
+  Result<std::optional<AttemptRow>> last_attempt(RunId run);
+  // The commit point of a round. kFailedPrecondition: not the round after the last commit, not its last attempt, or a
+  // contributor that is no participant of it.
+  Status commit(const CommitRow& commit);
+  Result<std::optional<CommitRow>> last_commit(RunId run);
+  // Rounds from `from` on, ascending, at most `limit`.
+  Result<std::vector<CommitRow>> commits(RunId run, RoundId from, std::uint64_t limit);
+  Result<CommitRow> commit_of(RunId run, RoundId round);                           // kNotFound
+  Status set_evaluation(RunId run, RoundId round, const round::Metrics& metrics);  // kNotFound
+
+  // What became of the update with this digest. kNotFound for a run that is not in the journal. While a run goes on, a
+  // round without commit is pending; once it is stopped or done it is late.
+  Result<Outcome> outcome(RunId run, RoundId round, SiteId site, const Digest& digest);
+
+  // Every model that a record refers to: each run's initial one and the committed ones (also those pruned already).
+  Result<std::vector<ModelRef>> referenced_models();
+
+ private:
+  explicit CoordinatorJournal(std::unique_ptr<Database> database);
+  std::mutex mutex_;
+  std::unique_ptr<Database> database_;
+};
+
+}  // namespace fluvial::store

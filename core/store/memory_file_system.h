@@ -1,0 +1,59 @@
+// A file system in memory that can fail at any operation and crash: what was not fsynced is then lost, or kept in part.
+// For tests and the simulator.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/rng.h"
+#include "core/store/file_system.h"
+
+namespace fluvial::store {
+
+enum class Fault {
+  kNoSpace,     // ENOSPC: kResourceExhausted, nothing written
+  kIo,          // EIO: kUnavailable
+  kShortWrite,  // half of the bytes are written, then ENOSPC; for any other operation as kNoSpace
+  kCrash,       // this operation and all after it fail, until restart(): the process is dead
+};
+
+enum class Unsynced {
+  kLost,  // only what was fsynced is left
+  kKept,  // as after a killed process: everything written is there
+  kTorn,  // each 512-byte sector and each name is the fsynced one or the newer one, as the generator says
+};
+
+class MemoryFileSystem final : public FileSystem {
+ public:
+  MemoryFileSystem();
+  ~MemoryFileSystem() override;
+
+  std::uint64_t operations() const;  // so far, of every kind
+  // The n-th operation from now on (0: the next) fails. One fault is armed at a time.
+  void fail_at(std::uint64_t operations_from_now, Fault fault);
+  void clear_fault();
+  bool crashed() const;
+  // The machine comes up again. Files that are still open are dead; locks are gone.
+  void restart(Unsynced unsynced, std::uint64_t seed = 0);
+
+  Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) override;
+  Result<std::unique_ptr<File>> open_unnamed(const std::string& folder) override;
+  Status rename(const std::string& from, const std::string& to) override;
+  Status remove(const std::string& path) override;
+  Result<bool> exists(const std::string& path) override;
+  Result<std::vector<std::string>> list(const std::string& folder) override;
+  Status make_folder(const std::string& path) override;
+  Status sync_folder(const std::string& path) override;
+
+  struct State;  // shared with the open files
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace fluvial::store

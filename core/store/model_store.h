@@ -1,0 +1,56 @@
+// The coordinator's folder of committed models: run-<id>/round-<n>.safetensors, and beside it
+// round-<n>.optimizer.safetensors where the server optimizer has a state. Round 0 is a run's initial model.
+#pragma once
+
+#include <compare>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/store/safetensors.h"
+
+namespace fluvial::store {
+
+struct ModelRef {
+  RunId run;
+  ModelVersion version;  // = the round that committed it; 0: the initial model
+  auto operator<=>(const ModelRef&) const = default;
+};
+
+// Not thread safe for one run; different runs may be used at once. `files` outlives it.
+class ModelStore {
+ public:
+  static Result<ModelStore> open(FileSystem& files, std::string folder);
+
+  // Both files, then their folder, are fsynced when it returns; until then a crash leaves at most temporary files and
+  // files without a journal record, which sweep() removes. The digest is the caller's (model_digest) and goes into the
+  // metadata. `optimizer` may be empty: no such file. Returns the optimizer file's reference for the journal ("" =
+  // none).
+  Result<std::string> put(ModelRef ref, const round::Schema& schema, ByteSpan model, const Digest& digest,
+                          std::span<const float> optimizer);
+
+  // kDataLoss when the bytes do not have the digest.
+  Result<Model> load(ModelRef ref, const Digest& expected) const;
+  // What put() returned. kDataLoss when it does not hold `value_count` values.
+  Result<std::vector<float>> load_optimizer(const std::string& reference, std::uint64_t value_count) const;
+
+  // At start: removes every file that is not of a model in `keep` (the journal's referenced_models()). Returns how
+  // many.
+  Result<std::size_t> sweep(const std::set<ModelRef>& keep);
+  // Removes a run's models but the `kept` newest up to `last`, which always stays; newer ones are not touched.
+  Status prune(RunId run, ModelVersion last, std::uint64_t kept);
+
+  std::string path_of(ModelRef ref) const;
+  Result<std::vector<ModelRef>> list() const;
+
+ private:
+  ModelStore(FileSystem& files, std::string folder) : files_(&files), folder_(std::move(folder)) {}
+  std::string run_folder(RunId run) const;
+
+  FileSystem* files_;
+  std::string folder_;
+};
+
+}  // namespace fluvial::store

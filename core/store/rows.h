@@ -1,0 +1,109 @@
+// What the coordinator's journal holds, row by row (docs/formats/journal.md).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/ids.h"
+#include "core/round/contribution.h"
+#include "core/round/plan.h"
+#include "core/round/schema.h"
+
+namespace fluvial::store {
+
+struct FederationRow {
+  std::string name;
+  WallTime created_at;
+};
+
+struct TokenRow {
+  std::string id;
+  Digest secret_hash{};
+  Role role = Role::kSite;
+  std::string name;
+  std::string region;
+  std::uint64_t weight_max = 0;
+  WallTime expires_at;
+  std::optional<WallTime> used_at;
+  bool operator==(const TokenRow&) const = default;
+};
+
+struct NodeRow {
+  NodeId id;  // 0: the journal gives it
+  Role role = Role::kSite;
+  std::string name;  // unique in the federation
+  std::string region;
+  std::uint64_t weight_max = 0;
+  std::string certificate_serial;
+  WallTime enrolled_at;
+  std::string advertise;  // host:port for its children; empty for a site
+  std::optional<WallTime> revoked_at;
+  bool operator==(const NodeRow&) const = default;
+};
+
+struct LeaseRow {
+  NodeId node;
+  NodeId parent;  // 0: the coordinator
+  Epoch epoch;
+  bool operator==(const LeaseRow&) const = default;
+};
+
+enum class RunStatus { kRunning, kPaused, kStopped, kDone };
+std::string_view run_status_name(RunStatus status);
+
+struct RunRow {
+  RunId id;  // 0: the journal gives it
+  round::Plan plan;
+  round::Schema schema;
+  Digest initial_model{};
+  RunStatus status = RunStatus::kRunning;
+  std::string reason;  // of the status, for people
+  WallTime created_at;
+  RunId continues;  // the run whose last model it started from; 0: none
+  bool operator==(const RunRow&) const = default;
+};
+
+struct AttemptRow {
+  RunId run;
+  RoundId round;
+  AttemptId attempt;
+  Epoch epoch;
+  std::vector<round::Participant> participants;
+  int scale_bits = 0;
+  Digest base{};  // of the model the participants start from
+  bool operator==(const AttemptRow&) const = default;
+};
+
+struct CommitRow {
+  RunId run;
+  RoundId round;
+  AttemptId attempt;
+  round::ContributorSet contributors;
+  std::vector<round::Refusal> refusals;
+  std::uint64_t participants_count = 0;
+  Digest model{};         // of the bytes that sites train from
+  Digest master{};        // of the fp32 master; the same as long as models travel lossless
+  std::string optimizer;  // ModelStore's reference, or empty
+  std::optional<Digest> sum_digest;
+  std::uint64_t duration_ms = 0;
+  std::uint64_t bytes_up = 0;    // received by the coordinator for this round
+  std::uint64_t bytes_down = 0;  // sent
+  round::Metrics metrics;        // of the contributors, weighted mean
+  round::Metrics evaluation;     // set later by set_evaluation()
+  WallTime committed_at;
+  std::uint64_t total_weight() const { return contributors.total_weight(); }
+};
+
+// What became of a site's update. kRefused only for one that was invalid: the site drops it and keeps its residual.
+enum class Outcome { kPending = 1, kCounted = 2, kLate = 3, kRefused = 4 };
+std::string_view outcome_name(Outcome outcome);
+
+// Is a refusal with this code about the update itself (invalid, damaged, not permitted), so that it must be dropped?
+// With any other code the site was merely not in: its update is late.
+bool drops_update(Code code);
+
+}  // namespace fluvial::store

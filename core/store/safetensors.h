@@ -1,0 +1,48 @@
+// Model files: safetensors, strict (docs/formats/model.md). What this room writes has its tensors in schema order
+// without gaps, so the data section is the model's bytes as they are; what it reads must have no gaps either, and its
+// schema order is the order of the data.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "core/base/bytes.h"
+#include "core/round/schema.h"
+#include "core/store/file_system.h"
+
+namespace fluvial::store {
+
+inline constexpr std::uint64_t kSafetensorsHeaderBytesMax = std::uint64_t{16} << 20;
+
+using Metadata = std::map<std::string, std::string>;
+
+struct Model {
+  round::Schema schema;
+  Buffer bytes;  // the tensors one after the other, in schema order
+  Metadata metadata;
+};
+
+struct ModelHeader {
+  round::Schema schema;
+  Metadata metadata;
+  std::uint64_t data_offset = 0;  // of the model's bytes in the file
+};
+
+// Errors: kNotFound; kInvalidArgument for a file that is not a model of ours (naming file and tensor); kDataLoss for
+// one that is cut short. Nothing is allocated before its size was compared with the file's.
+Result<ModelHeader> read_model_header(FileSystem& files, const std::string& path);
+Result<Model> read_model(FileSystem& files, const std::string& path);
+
+// Parses the JSON part alone. `data_bytes` is what follows it; `where` starts the messages.
+Result<ModelHeader> parse_model_header(std::string_view json, std::uint64_t data_bytes, const std::string& where);
+// Length field and JSON, padded with spaces so that the data starts at a multiple of 8.
+std::string format_model_header(const round::Schema& schema, const Metadata& metadata);
+
+// Atomic and durable (write_file_atomically). The bytes go straight from the caller's span to the file.
+Status write_model(FileSystem& files, const std::string& path, const round::Schema& schema, ByteSpan bytes,
+                   const Metadata& metadata);
+
+Digest model_digest(ByteSpan model);  // SHA-256; about a second for 1.5 GB
+
+}  // namespace fluvial::store

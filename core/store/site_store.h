@@ -1,0 +1,191 @@
+// What a site's agent keeps on disk: its incarnation, for each run the residual and at most one unresolved submission,
+// and the outcome of the last one resolved. A journal (SQLite) says which tensor files count; files it does not name
+// are swept at open(). So each transition is one transaction: old or new, whatever crashes.
+//
+//   begin_pending() -> PendingWriter: p, encoded chunks, integers -> finish()   durable: the trailer may be sent
+//   pending()       -> send again as often as asked
+//   resolve()       counted: residual = what the writer holds, or zero; late: residual = p; refused: residual unchanged
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/round/contribution.h"
+#include "core/store/file_system.h"
+#include "core/store/rows.h"
+
+namespace fluvial::store {
+
+class Database;
+class SiteStore;
+
+struct ResidualInfo {
+  bool zero = true;               // nothing is carried over: no file
+  std::uint64_t value_count = 0;  // of the file
+  std::uint64_t age_rounds = 0;   // submissions since one was counted
+  double norm = 0;                // 2-norm
+  bool operator==(const ResidualInfo&) const = default;
+};
+
+struct PendingStart {
+  RunId run;
+  RoundId round;
+  std::uint64_t weight = 0;
+  std::string codec;  // as the plan writes it
+  Digest base{};      // of the model it was trained from
+  round::Metrics metrics;
+  std::uint64_t value_count = 0;
+  std::uint64_t chunk_count = 0;
+  std::uint64_t integer_count = 0;
+  bool lossless = false;  // the chunks' bytes, one after the other, are p itself (fp32): stored once
+};
+
+struct PendingInfo {
+  PendingStart start;
+  Incarnation incarnation;        // that encoded it
+  std::uint64_t submission = 0;   // 1, 2, ... over this folder's life
+  Digest digest{};                // of the trailer
+  std::uint64_t chunk_bytes = 0;  // of all chunks together
+  double p_norm = 0;
+};
+
+// A submission on disk. Reads go to the files; they stay readable while this object lives, also after resolve().
+class PendingUpdate {
+ public:
+  const PendingInfo& info() const { return info_; }
+  std::uint64_t chunk_size_bytes(std::uint64_t index) const;
+  Status read_chunk(std::uint64_t index, MutableByteSpan into) const;  // into.size() == chunk_size_bytes(index)
+  Result<Buffer> read_chunk(std::uint64_t index) const;
+  Status read_integers(std::span<std::int64_t> into) const;  // integer_count values
+  Status read_p(std::uint64_t first_value, std::span<float> into) const;
+
+ private:
+  friend class SiteStore;
+  PendingInfo info_;
+  std::vector<std::uint64_t> chunk_ends_;
+  std::shared_ptr<File> p_;
+  std::shared_ptr<File> chunks_;  // encoded chunks, then the integers
+};
+
+// Writes a submission. One thread at a time. Destroyed without finish(): nothing happened.
+class PendingWriter {
+ public:
+  ~PendingWriter();
+  PendingWriter(const PendingWriter&) = delete;
+  PendingWriter& operator=(const PendingWriter&) = delete;
+
+  std::uint64_t submission() const { return info_.submission; }
+  const PendingInfo& info() const { return info_; }
+
+  // In order and without gaps, each. In a lossless submission write_p() does nothing: the chunks are p.
+  Status write_p(std::uint64_t first_value, std::span<const float> values);
+  Status write_chunk(std::uint64_t index, ByteSpan encoded);
+  Status write_integers(std::span<const std::int64_t> integers);  // after the last chunk; once, when there are any
+  // Durable when it returns; the writer is spent. kFailedPrecondition when values, chunks or integers are missing.
+  Result<PendingUpdate> finish(const Digest& digest);
+
+ private:
+  friend class SiteStore;
+  PendingWriter() = default;
+  SiteStore* store_ = nullptr;
+  PendingInfo info_;
+  std::string p_name_;
+  std::string chunks_name_;
+  std::shared_ptr<File> p_;
+  std::shared_ptr<File> chunks_;
+  std::vector<std::uint64_t> chunk_ends_;
+  std::uint64_t values_written_ = 0;
+  bool integers_written_ = false;
+  bool finished_ = false;
+  double square_sum_ = 0;
+};
+
+// Writes the residual that a counted submission leaves (p - decode(c)), beside the one in force.
+class ResidualWriter {
+ public:
+  ~ResidualWriter();
+  ResidualWriter(const ResidualWriter&) = delete;
+  ResidualWriter& operator=(const ResidualWriter&) = delete;
+
+  Status write(std::uint64_t first_value, std::span<const float> values);  // in order and without gaps
+
+ private:
+  friend class SiteStore;
+  ResidualWriter() = default;
+  SiteStore* store_ = nullptr;
+  RunId run_;
+  std::string name_;
+  std::shared_ptr<File> file_;
+  std::uint64_t value_count_ = 0;
+  double square_sum_ = 0;
+  bool kept_ = false;
+};
+
+struct LastOutcome {
+  RoundId round;
+  Outcome outcome = Outcome::kPending;
+  bool operator==(const LastOutcome&) const = default;
+};
+
+// Thread safe (one mutex); writers and PendingUpdates are one thread's each and must not outlive it (but for reads).
+class SiteStore {
+ public:
+  // Makes the folder when it is not there; bumps the incarnation, durably; sweeps files that no record names. Errors as
+  // CoordinatorJournal::open.
+  static Result<std::unique_ptr<SiteStore>> open(FileSystem& files, const std::string& folder);
+  ~SiteStore();
+
+  Incarnation incarnation() const { return incarnation_; }
+
+  Result<ResidualInfo> residual(RunId run);
+  // Values from `first_value` on; zeros when there is no residual. kFailedPrecondition beyond its end.
+  Status read_residual(RunId run, std::uint64_t first_value, std::span<float> into);
+  // Beyond the plan's bounds: forgets it. Returns what it was.
+  Result<ResidualInfo> drop_residual(RunId run);
+
+  // kFailedPrecondition while the run has an unresolved submission.
+  Result<std::unique_ptr<PendingWriter>> begin_pending(PendingStart start);
+  Result<std::optional<PendingUpdate>> pending(RunId run);
+  Result<std::vector<PendingInfo>> all_pending();
+
+  Result<std::unique_ptr<ResidualWriter>> begin_residual(RunId run);
+  // Outcome counted (with the new residual; nullptr: zero), late or refused (no writer). The same again for the same
+  // round, or for an older one, does nothing; kFailedPrecondition for another outcome of the same round or without a
+  // submission.
+  Result<ResidualInfo> resolve(RunId run, RoundId round, Outcome outcome,
+                               std::unique_ptr<ResidualWriter> residual = nullptr);
+  Result<std::optional<LastOutcome>> last_outcome(RunId run);
+  // Forgets everything of a run that has ended. Returns the residual that stays unspent.
+  Result<ResidualInfo> forget(RunId run);
+
+ private:
+  friend class PendingWriter;
+  friend class ResidualWriter;
+  SiteStore(FileSystem& files, std::string folder, std::unique_ptr<Database> database);
+  Status load();
+  Status sweep();
+  std::string new_name();
+  std::string path_of(const std::string& name) const;
+  void remove_file(const std::string& name);
+  Result<PendingUpdate> finish(PendingWriter& writer, const Digest& digest);
+  Result<std::optional<PendingUpdate>> pending_locked(RunId run);
+  struct ResidualRow;
+  Result<ResidualRow> residual_locked(RunId run);
+  Result<std::optional<LastOutcome>> last_outcome_locked(RunId run);
+
+  FileSystem& files_;
+  std::string folder_;
+  std::mutex mutex_;
+  std::unique_ptr<Database> database_;
+  Incarnation incarnation_;
+  std::uint64_t names_ = 0;
+  std::uint64_t submissions_ = 0;
+};
+
+}  // namespace fluvial::store

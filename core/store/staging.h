@@ -1,0 +1,70 @@
+// Where a parent keeps its children's updates, encoded, until it knows which of them count: in memory while the budget
+// allows, in an unnamed file beyond.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/bytes.h"
+#include "core/store/file_system.h"
+
+namespace fluvial::store {
+
+// Bytes of memory that all staged updates of a process share. Thread safe.
+class StagingBudget {
+ public:
+  explicit StagingBudget(std::uint64_t bytes_max) : bytes_max_(bytes_max) {}
+  bool try_take(std::uint64_t bytes);
+  void give_back(std::uint64_t bytes);
+  std::uint64_t bytes_used() const { return used_.load(std::memory_order_relaxed); }
+  std::uint64_t bytes_max() const { return bytes_max_; }
+
+ private:
+  std::uint64_t bytes_max_;
+  std::atomic<std::uint64_t> used_{0};
+};
+
+// One update's chunks. Movable; one thread at a time. Chunks are appended in order, index 0 first; what is in memory
+// counts against the budget until destruction or clear(). Budget and file system outlive it.
+class StagedUpdate {
+ public:
+  // `folder` holds the overflow. append() refuses to hold more than `bytes_max` in all (kResourceExhausted).
+  StagedUpdate(StagingBudget& budget, FileSystem& files, std::string folder, std::uint64_t bytes_max);
+  StagedUpdate(StagedUpdate&& other) noexcept;
+  StagedUpdate& operator=(StagedUpdate&&) = delete;
+  ~StagedUpdate();
+
+  // kResourceExhausted also when the disk is full: the update is as it was before, and the session may refuse it.
+  Status append(Buffer chunk);
+  std::uint64_t chunk_count() const { return chunks_.size(); }
+  std::uint64_t total_bytes() const { return total_bytes_; }
+  std::uint64_t spilled_bytes() const { return spilled_bytes_; }
+
+  std::uint64_t chunk_size_bytes(std::uint64_t index) const { return chunks_.at(index).size_bytes; }
+  // The chunk where it lies, or read into `scratch` (grown when too small; reuse it, so that memory stays bounded).
+  // The span lives until scratch changes or this is destroyed.
+  Result<ByteSpan> read(std::uint64_t index, Buffer& scratch) const;
+  Status for_each(const std::function<Status(std::uint64_t index, ByteSpan chunk)>& visit) const;
+  void clear();
+
+ private:
+  struct Chunk {
+    Buffer memory;  // empty when it is in the file
+    std::uint64_t file_offset = 0;
+    std::uint64_t size_bytes = 0;
+  };
+  StagingBudget* budget_;
+  FileSystem* files_;
+  std::string folder_;
+  std::uint64_t bytes_max_;
+  std::vector<Chunk> chunks_;
+  std::unique_ptr<File> file_;
+  std::uint64_t total_bytes_ = 0;
+  std::uint64_t spilled_bytes_ = 0;
+};
+
+}  // namespace fluvial::store
