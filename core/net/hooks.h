@@ -1,0 +1,59 @@
+// What core/net tells whoever counts and logs. All of it may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/base/result.h"
+
+namespace fluvial::net {
+
+// Why a connection was refused or cut: values of a metric's label.
+namespace reason {
+inline constexpr std::string_view kPlainHttp = "plain_http";
+inline constexpr std::string_view kNotTls = "not_tls";
+inline constexpr std::string_view kOldTls = "old_tls";
+inline constexpr std::string_view kNoCertificate = "no_certificate";
+inline constexpr std::string_view kBadCertificate = "bad_certificate";
+inline constexpr std::string_view kWrongAlpn = "wrong_alpn";
+inline constexpr std::string_view kHandshakeFailed = "handshake_failed";
+inline constexpr std::string_view kHandshakeSlow = "handshake_slow";
+inline constexpr std::string_view kClosedEarly = "closed_early";  // before the handshake was finished
+inline constexpr std::string_view kNotAdmitted = "not_admitted";  // a member, but denied or of the wrong role
+inline constexpr std::string_view kTooManySessions = "too_many_sessions";
+inline constexpr std::string_view kTooManyHandshakes = "too_many_handshakes";
+inline constexpr std::string_view kNotAFrame = "not_a_frame";
+inline constexpr std::string_view kOversizeHeader = "oversize_header";
+inline constexpr std::string_view kOversizePayload = "oversize_payload";
+inline constexpr std::string_view kBadHeader = "bad_header";
+inline constexpr std::string_view kSlow = "slow";      // a frame below the minimum rate
+inline constexpr std::string_view kSilent = "silent";  // no heartbeat
+inline constexpr std::string_view kStuck = "stuck";    // takes no bytes
+}  // namespace reason
+
+// Of one session. Wire bytes include TLS, without TCP and IP.
+struct Counters {
+  std::uint64_t bytes_in = 0;
+  std::uint64_t bytes_out = 0;
+  std::uint64_t frames_in = 0;
+  std::uint64_t frames_out = 0;
+  std::uint64_t payload_bytes_in = 0;
+  std::uint64_t payload_bytes_out = 0;
+};
+
+class NetHooks {
+ public:
+  virtual ~NetHooks() = default;
+  virtual void refused(std::string_view reason, const std::string& remote, const std::string& detail) {
+    (void)reason, (void)remote, (void)detail;
+  }
+  virtual void session_opened(const std::string& remote) { (void)remote; }
+  virtual void session_closed(const std::string& remote, const Error& why, const Counters& counters) {
+    (void)remote, (void)why, (void)counters;
+  }
+  virtual void accept_failed(const std::string& detail) { (void)detail; }  // such as: too many open files
+  virtual void handler_failed(const std::string& remote, const std::string& detail) { (void)remote, (void)detail; }
+};
+
+}  // namespace fluvial::net

@@ -1,0 +1,102 @@
+// A small HTTP/1.1 server for administration, health and metrics, over TCP or a Unix socket, and a blocking client for
+// the command line. Not for the open internet: no TLS, no authentication but the Unix socket's file mode (0600).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "core/base/clock.h"
+#include "core/base/result.h"
+#include "core/net/awaitable.h"
+#include "core/net/hooks.h"
+
+namespace fluvial::net {
+
+struct HttpRequest {
+  std::string method;                        // "GET", "POST", ...
+  std::string path;                          // decoded, without the query
+  std::map<std::string, std::string> query;  // decoded
+  std::string body;
+  std::string remote;
+};
+
+// Writes the lines of a streaming answer. On the connection's executor.
+class LineWriter {
+ public:
+  virtual ~LineWriter() = default;
+  // Sends one line (a newline is added). An error when the client is gone or the server stops: then return.
+  virtual Awaitable<Status> write_line(std::string line) = 0;
+};
+using LineProducer = std::function<Awaitable<void>(std::shared_ptr<LineWriter>)>;
+
+struct HttpResponse {
+  int status = 200;
+  std::string content_type = "application/json";
+  std::string body;
+  LineProducer lines;  // when set, the answer is chunked and made by it; body is not sent
+
+  static HttpResponse text(int status, std::string body);
+  static HttpResponse json(std::string body);
+  static HttpResponse from_error(const Error& error);  // {"code": ..., "message": ...} under a fitting status
+};
+
+struct HttpSettings {
+  std::size_t header_bytes_max = 8 * 1024;
+  std::size_t body_bytes_max = 1 << 20;
+  std::size_t connections_max = 64;
+  Duration request_deadline = std::chrono::seconds(10);  // from the first byte to the last of a request; and an answer
+  Duration idle_deadline = std::chrono::seconds(60);     // between requests
+  Duration stop_deadline = std::chrono::seconds(2);
+};
+
+// Where a server listens or a client connects.
+struct TcpAddress {
+  std::string host;
+  std::uint16_t port = 0;
+};
+struct UnixAddress {
+  std::string path;
+};
+using HttpAddress = std::variant<TcpAddress, UnixAddress>;
+
+// Thread safe.
+class HttpServer {
+ public:
+  using Handler = std::function<Awaitable<HttpResponse>(HttpRequest)>;
+
+  // Binds and listens. A stale Unix socket file is replaced when nobody listens on it; kUnavailable when somebody does.
+  static Result<std::shared_ptr<HttpServer>> open(Executor executor, HttpAddress address, HttpSettings settings,
+                                                  std::shared_ptr<NetHooks> hooks);
+  ~HttpServer();
+
+  Awaitable<void> run(Handler handler);  // until stop(); returns when every connection has ended. Once
+  void stop();                           // removes the Unix socket file
+  std::uint16_t port() const;            // of a TCP server
+
+ private:
+  class Impl;
+  explicit HttpServer(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
+};
+
+struct HttpReply {
+  int status = 0;
+  std::string body;
+};
+
+// Blocking, for the command line: one request, one connection. kUnavailable when nobody answers there.
+Result<HttpReply> http_request(const HttpAddress& address, std::string_view method, std::string_view target,
+                               std::string_view body, Duration deadline);
+
+// GETs a streaming answer and hands over each line until the server ends it or `on_line` returns false. The reply's
+// body is filled only for an answer that is no success.
+Result<HttpReply> http_get_lines(const HttpAddress& address, std::string_view target,
+                                 const std::function<bool(std::string_view line)>& on_line);
+
+}  // namespace fluvial::net

@@ -1,0 +1,43 @@
+// Every bound and deadline of sessions and listeners.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/base/clock.h"
+
+namespace fluvial::net {
+
+struct SessionSettings {
+  Duration resolve_deadline = std::chrono::seconds(5);
+  Duration connect_deadline = std::chrono::seconds(5);
+  Duration handshake_deadline = std::chrono::seconds(5);
+
+  // A frame that has begun: its header must be complete in time, and over each window its bytes must come at this rate
+  // at least. Time in which we ourselves do not read (backpressure) does not count.
+  Duration header_deadline = std::chrono::seconds(30);
+  Duration rate_window = std::chrono::seconds(10);
+  std::uint64_t min_rate_bytes_per_s = 16 * 1024;
+
+  Duration heartbeat_interval = std::chrono::seconds(5);  // we say something at least so often
+  Duration heartbeat_timeout = std::chrono::seconds(20);  // a peer that says nothing for so long is gone
+  Duration write_deadline = std::chrono::seconds(60);     // a peer that takes not one byte for so long is gone
+  Duration drain_deadline = std::chrono::seconds(5);      // to flush the outbox and say goodbye
+
+  std::uint32_t header_bytes_max = 4u << 20;
+  std::uint32_t payload_bytes_max = 8u << 20;
+  std::size_t outbox_bytes_max = 16u << 20;  // send() waits above it; post() closes the session above four times it
+};
+
+struct ListenerSettings {
+  SessionSettings session;
+  std::size_t sessions_max = 10'000;                  // further connections are refused
+  std::size_t handshakes_max = 256;                   // in flight; further connections are refused
+  double accepts_per_s = 1'000;                       // faster arrivals wait in the kernel's backlog
+  double accepts_burst = 256;                         //
+  int backlog = 1'024;                                //
+  Duration stop_deadline = std::chrono::seconds(10);  // for handlers to end after stop(); then they are cancelled
+};
+
+}  // namespace fluvial::net
