@@ -1,0 +1,233 @@
+#include "core/identity/authority.h"
+
+#include <openssl/rand.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/identity/csr.h"
+#include "core/identity/errors.h"
+#include "core/identity/files.h"
+#include "core/identity/openssl_internal.h"
+#include "core/identity/random.h"
+
+namespace fluvial::identity {
+namespace {
+
+constexpr std::size_t kServerNamesMax = 16;
+
+std::time_t to_time_t(WallTime time) {
+  return std::chrono::floor<std::chrono::seconds>(time).time_since_epoch().count();
+}
+
+// 128 random bits; the two top bits are fixed (RFC 5280: positive, at most 20 octets), so that every serial has 16
+// bytes.
+bool set_serial(X509* certificate) {
+  std::array<std::byte, 16> bytes;
+  random_bytes(bytes);
+  bytes[0] = (bytes[0] & std::byte{0x3f}) | std::byte{0x40};
+  return ASN1_STRING_set(X509_get_serialNumber(certificate), bytes.data(), static_cast<int>(bytes.size())) == 1;
+}
+
+NamePtr make_name(std::string_view unit, const std::string& common_name) {
+  NamePtr name(X509_NAME_new());
+  const auto add = [&](const char* field, std::string_view value) {
+    return X509_NAME_add_entry_by_txt(name.get(), field, MBSTRING_ASC, as_uchar(value.data()),
+                                      static_cast<int>(value.size()), -1, 0) == 1;
+  };
+  const bool good = name != nullptr && add("O", "Fluvial") && add("OU", unit) && add("CN", common_name);
+  return good ? std::move(name) : nullptr;
+}
+
+bool add_extension(X509* certificate, X509* issuer, int nid, const char* value) {
+  X509V3_CTX context;
+  X509V3_set_ctx(&context, issuer, certificate, nullptr, nullptr, 0);
+  const ExtensionPtr extension(X509V3_EXT_conf_nid(nullptr, &context, nid, value));
+  return extension != nullptr && X509_add_ext(certificate, extension.get(), -1) == 1;
+}
+
+bool push(GENERAL_NAMES* names, int type, ASN1_STRING* value) {
+  if (value == nullptr) return false;
+  GeneralNamePtr name(GENERAL_NAME_new());
+  if (name == nullptr) {
+    ASN1_STRING_free(value);
+    return false;
+  }
+  GENERAL_NAME_set0_value(name.get(), type, value);
+  if (sk_GENERAL_NAME_push(names, name.get()) <= 0) return false;
+  (void)name.release();
+  return true;
+}
+
+bool push_text(GENERAL_NAMES* names, int type, std::string_view text) {
+  ASN1_STRING* const value = ASN1_IA5STRING_new();
+  if (value != nullptr && ASN1_STRING_set(value, text.data(), static_cast<int>(text.size())) != 1) {
+    ASN1_STRING_free(value);
+    return false;
+  }
+  return push(names, type, value);
+}
+
+bool is_dns_name(std::string_view name) {
+  return !name.empty() && name.size() <= 253 && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-';
+  });
+}
+
+Status add_alternative_names(X509* certificate, const Grant& grant) {
+  const GeneralNamesPtr names(GENERAL_NAMES_new());
+  bool good = names != nullptr && push_text(names.get(), GEN_URI, member_uri(grant.member));
+  for (const std::string& name : grant.dns_names) {
+    if (!is_dns_name(name)) return Error{Code::kInvalidArgument, "not a host name: " + name};
+    good = good && push_text(names.get(), GEN_DNS, name);
+  }
+  for (const std::string& address : grant.ip_addresses) {
+    ASN1_OCTET_STRING* const octets = a2i_IPADDRESS(address.c_str());
+    if (octets == nullptr) return openssl_error("not an IP address: " + address, Code::kInvalidArgument);
+    good = good && push(names.get(), GEN_IPADD, octets);
+  }
+  if (!good || X509_add1_ext_i2d(certificate, NID_subject_alt_name, names.get(), 0, X509V3_ADD_DEFAULT) != 1) {
+    return openssl_error("cannot add the names to a certificate");
+  }
+  return {};
+}
+
+const char* key_usage_of(Role role) { return role == Role::kSite ? "clientAuth" : "clientAuth,serverAuth"; }
+
+Status check_grant(const Grant& grant) {
+  FLUVIAL_TRY(check_node_name(grant.member.name));
+  if (grant.member.node == NodeId()) return Error{Code::kInvalidArgument, "node 0 is nobody"};
+  if (grant.validity <= std::chrono::seconds(0)) {
+    return Error{Code::kInvalidArgument, "a certificate's validity must be above zero"};
+  }
+  if (grant.dns_names.size() + grant.ip_addresses.size() > kServerNamesMax) {
+    return Error{Code::kInvalidArgument, "more than 16 host names and addresses for one certificate"};
+  }
+  return {};
+}
+
+// The request's public key, once its owner has proved the private one. What else it says is not read.
+Result<KeyPtr> key_of_request(ByteSpan der) {
+  const Error refused{Code::kInvalidArgument, "the certificate request is not whole DER of at most 4096 bytes"};
+  if (der.empty() || der.size() > kCsrBytesMax) return refused;
+  const unsigned char* at = as_uchar(der.data());
+  const RequestPtr request(d2i_X509_REQ(nullptr, &at, static_cast<long>(der.size())));
+  if (request == nullptr) return openssl_error("the certificate request does not parse", Code::kInvalidArgument);
+  if (at != as_uchar(der.data()) + der.size()) return refused;
+  KeyPtr key(X509_REQ_get_pubkey(request.get()));
+  if (key == nullptr) return openssl_error("the certificate request's key does not parse", Code::kInvalidArgument);
+  if (const Status good = check_key_type(key.get()); !good.ok()) {
+    return Error{good.error().code, "the certificate request is refused: " + good.error().message};
+  }
+  if (X509_REQ_verify(request.get(), key.get()) != 1) {
+    return openssl_error("the certificate request's signature does not verify", Code::kInvalidArgument);
+  }
+  return key;
+}
+
+// A certificate with everything but names, usages and signature.
+Result<CertificatePtr> start_certificate(EVP_PKEY* key, X509_NAME* subject, WallTime from, WallTime until) {
+  CertificatePtr certificate(X509_new());
+  if (certificate == nullptr || subject == nullptr || X509_set_version(certificate.get(), X509_VERSION_3) != 1 ||
+      !set_serial(certificate.get()) || X509_set_subject_name(certificate.get(), subject) != 1 ||
+      X509_set_pubkey(certificate.get(), key) != 1 ||
+      ASN1_TIME_set(X509_getm_notBefore(certificate.get()), to_time_t(from)) == nullptr ||
+      ASN1_TIME_set(X509_getm_notAfter(certificate.get()), to_time_t(until)) == nullptr) {
+    return openssl_error("cannot fill a certificate");
+  }
+  return certificate;
+}
+
+Result<Certificate> make_authority(const PrivateKey& key, const std::string& federation, WallTime now,
+                                   std::chrono::seconds validity) {
+  FLUVIAL_TRY(check_node_name(federation));
+  const NamePtr name = make_name("authority", federation);
+  FLUVIAL_ASSIGN(CertificatePtr certificate,
+                 start_certificate(key.native(), name.get(), now - kBackdated, now + validity));
+  X509* const raw = certificate.get();
+  if (X509_set_issuer_name(raw, name.get()) != 1 ||
+      !add_extension(raw, raw, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") ||
+      !add_extension(raw, raw, NID_key_usage, "critical,keyCertSign,cRLSign") ||
+      !add_extension(raw, raw, NID_subject_key_identifier, "hash") ||
+      !add_extension(raw, raw, NID_authority_key_identifier, "keyid:always") ||
+      X509_sign(raw, key.native(), signing_digest(key.native())) <= 0) {
+    return openssl_error("cannot make the certificate authority");
+  }
+  return Certificate(std::shared_ptr<X509>(std::move(certificate)));
+}
+
+Result<Certificate> open_authority(const PrivateKey& key, const std::string& path, WallTime now) {
+  FLUVIAL_ASSIGN(const std::vector<Certificate> chain, Certificate::load_chain(path));
+  if (chain.size() != 1 || X509_check_ca(chain.front().native()) != 1) {
+    return Error{Code::kDataLoss, path + " is not one authority certificate"};
+  }
+  if (X509_check_private_key(chain.front().native(), key.native()) != 1) {
+    return openssl_error(path + " does not belong to the key beside it", Code::kDataLoss);
+  }
+  if (chain.front().not_after() < now) return Error{Code::kFailedPrecondition, path + " has expired"};
+  return chain.front();
+}
+
+}  // namespace
+
+CertificateAuthority::CertificateAuthority(PrivateKey key, Certificate certificate)
+    : key_(std::move(key)), certificate_(std::move(certificate)), pin_(pin_of(certificate_)) {}
+
+Result<CertificateAuthority> CertificateAuthority::create_in_memory(const std::string& federation, WallTime now,
+                                                                    std::chrono::seconds validity) {
+  FLUVIAL_ASSIGN(PrivateKey key, PrivateKey::generate());
+  FLUVIAL_ASSIGN(Certificate certificate, make_authority(key, federation, now, validity));
+  return CertificateAuthority(std::move(key), std::move(certificate));
+}
+
+Result<CertificateAuthority> CertificateAuthority::create_or_open(const std::string& folder,
+                                                                  const std::string& federation, WallTime now) {
+  const std::string key_path = folder + "/ca-key.pem";
+  const std::string certificate_path = folder + "/ca.pem";
+  FLUVIAL_TRY(make_private_folder(folder));
+  FLUVIAL_ASSIGN(const FolderLock lock, FolderLock::take(folder));
+  auto key = PrivateKey::load(key_path);
+  const bool first_start = !key.ok() && key.error().code == Code::kNotFound;
+  if (first_start) {
+    if (read_small_file(certificate_path).ok()) {
+      return Error{Code::kDataLoss, certificate_path + " is there without " + key_path + ": restore the key file"};
+    }
+    key = PrivateKey::generate();
+    if (key.ok()) FLUVIAL_TRY(key->save(key_path));
+  }
+  if (!key.ok()) return key.error();
+  auto certificate = open_authority(*key, certificate_path, now);
+  if (!certificate.ok() && certificate.error().code == Code::kNotFound) {
+    certificate = make_authority(*key, federation, now, kAuthorityValidity);
+    if (certificate.ok()) FLUVIAL_TRY(Certificate::save_chain({*certificate}, certificate_path));
+  }
+  if (!certificate.ok()) return certificate.error();
+  return CertificateAuthority(*std::move(key), *std::move(certificate));
+}
+
+Result<Certificate> CertificateAuthority::issue(ByteSpan csr_der, const Grant& grant, WallTime now) const {
+  FLUVIAL_TRY(check_grant(grant));
+  if (certificate_.not_after() <= now) {
+    return Error{Code::kFailedPrecondition, "the certificate authority has expired"};
+  }
+  FLUVIAL_ASSIGN(const KeyPtr key, key_of_request(csr_der));
+  const NamePtr subject = make_name(role_name(grant.member.role), grant.member.name);
+  // Compared as a distance: a huge validity must not overflow.
+  const WallTime until =
+      grant.validity >= certificate_.not_after() - now ? certificate_.not_after() : now + grant.validity;
+  FLUVIAL_ASSIGN(CertificatePtr certificate, start_certificate(key.get(), subject.get(), now - kBackdated, until));
+  X509* const raw = certificate.get();
+  FLUVIAL_TRY(add_alternative_names(raw, grant));
+  if (X509_set_issuer_name(raw, X509_get_subject_name(certificate_.native())) != 1 ||
+      !add_extension(raw, certificate_.native(), NID_basic_constraints, "critical,CA:FALSE") ||
+      !add_extension(raw, certificate_.native(), NID_key_usage, "critical,digitalSignature") ||
+      !add_extension(raw, certificate_.native(), NID_ext_key_usage, key_usage_of(grant.member.role)) ||
+      !add_extension(raw, certificate_.native(), NID_subject_key_identifier, "hash") ||
+      !add_extension(raw, certificate_.native(), NID_authority_key_identifier, "keyid:always") ||
+      X509_sign(raw, key_.native(), signing_digest(key_.native())) <= 0) {
+    return openssl_error("cannot sign a certificate");
+  }
+  return Certificate(std::shared_ptr<X509>(std::move(certificate)));
+}
+
+}  // namespace fluvial::identity

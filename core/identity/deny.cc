@@ -1,0 +1,28 @@
+#include "core/identity/deny.h"
+
+#include <utility>
+
+namespace fluvial::identity {
+
+void DenyList::replace(DenyEntries entries) {
+  auto next = std::make_shared<const DenyEntries>(std::move(entries));
+  const std::scoped_lock lock(mutex_);
+  entries_.swap(next);
+}
+
+Status DenyList::check(const PeerIdentity& peer) const {
+  const auto entries = [this] {
+    const std::scoped_lock lock(mutex_);
+    return entries_;
+  }();
+  if (entries->nodes.contains(peer.node)) {
+    return Error{Code::kPermissionDenied, describe(peer) + " is on the deny list"};
+  }
+  if (entries->serials_hex.contains(peer.serial_hex)) {
+    return Error{Code::kPermissionDenied,
+                 "certificate " + peer.serial_hex + " of " + describe(peer) + " is on the deny list"};
+  }
+  return {};
+}
+
+}  // namespace fluvial::identity

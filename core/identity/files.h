@@ -1,0 +1,39 @@
+// Small files that must be whole or absent, and key files that nobody else may read. For this room alone.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/base/result.h"
+
+namespace fluvial::identity {
+
+// At most 64 KiB. kNotFound when absent, kUnavailable when it cannot be read, kDataLoss when too large.
+Result<std::string> read_small_file(const std::string& path);
+// The same, and kFailedPrecondition unless the file is closed to group and others. The caller wipes the text.
+Result<std::string> read_private_file(const std::string& path);
+
+// Temporary file beside it, fsync, rename, fsync of the folder: after a crash the old or the new content is there.
+Status write_file(const std::string& path, std::string_view content, mode_t mode);
+
+Status make_private_folder(const std::string& folder);  // and its parents; mode 0700 when it is made here
+
+// Holds an exclusive lock on a folder for its lifetime; blocks until it has it.
+class FolderLock {
+ public:
+  static Result<FolderLock> take(const std::string& folder);
+  FolderLock(FolderLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  FolderLock& operator=(FolderLock&&) = delete;
+  ~FolderLock();
+
+ private:
+  explicit FolderLock(int descriptor) : descriptor_(descriptor) {}
+  int descriptor_;
+};
+
+void wipe_text(std::string& text);
+
+}  // namespace fluvial::identity

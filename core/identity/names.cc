@@ -1,0 +1,90 @@
+#include "core/identity/names.h"
+
+#include <charconv>
+
+namespace fluvial::identity {
+namespace {
+
+constexpr std::size_t kNameCharsMax = 63;
+constexpr int kRegionSegmentsMax = 8;
+constexpr std::string_view kScheme = "fluvial://";
+
+bool is_alnum(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
+
+bool is_name(std::string_view text) {
+  if (text.empty() || text.size() > kNameCharsMax || !is_alnum(text.front())) return false;
+  for (const char c : text) {
+    if (!is_alnum(c) && c != '.' && c != '_' && c != '-') return false;
+  }
+  return true;
+}
+
+// For messages: a text from a peer or a person, short and printable.
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text.substr(0, 80)) out += (c >= 0x20 && c < 0x7f) ? c : '?';
+  return out + (text.size() > 80 ? "...\"" : "\"");
+}
+
+// Everything up to the next '/', which is consumed; the rest when there is none.
+std::string_view next_part(std::string_view& rest) {
+  const std::size_t slash = rest.find('/');
+  const std::string_view part = rest.substr(0, slash);
+  rest = slash == std::string_view::npos ? std::string_view() : rest.substr(slash + 1);
+  return part;
+}
+
+}  // namespace
+
+Status check_node_name(std::string_view name) {
+  if (is_name(name)) return {};
+  return Error{
+      Code::kInvalidArgument,
+      "name " + quoted(name) + " is not 1 to 63 characters of a-z 0-9 . _ - that start with a letter or digit"};
+}
+
+Status check_region(std::string_view region) {
+  if (region.empty()) return {};
+  bool good = region.back() != '/';
+  int segments = 0;
+  for (std::string_view rest = region; good && !rest.empty();) {
+    good = is_name(next_part(rest)) && ++segments <= kRegionSegmentsMax;
+  }
+  if (good) return {};
+  return Error{Code::kInvalidArgument,
+               "region " + quoted(region) + " is not 1 to 8 names (a-z 0-9 . _ -) joined by '/', such as eu/west"};
+}
+
+Result<Role> role_from_name(std::string_view name) {
+  for (const Role role : {Role::kCoordinator, Role::kAggregator, Role::kSite}) {
+    if (name == role_name(role)) return role;
+  }
+  return Error{Code::kInvalidArgument, "role " + quoted(name) + " is not coordinator, aggregator or site"};
+}
+
+std::string member_uri(const Member& member) {
+  return std::string(kScheme) + std::string(role_name(member.role)) + "/" + std::to_string(member.node.value()) + "/" +
+         member.name;
+}
+
+Result<Member> member_from_uri(std::string_view uri) {
+  const Error refused{Code::kInvalidArgument, quoted(uri) + " is not fluvial://ROLE/NODE/NAME"};
+  if (!uri.starts_with(kScheme)) return refused;
+  std::string_view rest = uri.substr(kScheme.size());
+  const auto role = role_from_name(next_part(rest));
+  const std::string_view digits = next_part(rest);
+  NodeId::rep node = 0;
+  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), node);
+  if (!role.ok() || failure != std::errc() || end != digits.data() + digits.size() || node == 0 || !is_name(rest)) {
+    return refused;
+  }
+  Member member{*role, NodeId(node), std::string(rest)};
+  if (member_uri(member) != uri) return refused;  // such as a node with leading zeros
+  return member;
+}
+
+std::string describe(const Member& member) {
+  return std::string(role_name(member.role)) + " " + std::to_string(member.node.value()) + " (" + member.name + ")";
+}
+
+}  // namespace fluvial::identity
