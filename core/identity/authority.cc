@@ -212,9 +212,10 @@ Result<Certificate> CertificateAuthority::issue(ByteSpan csr_der, const Grant& g
   }
   FLUVIAL_ASSIGN(const KeyPtr key, key_of_request(csr_der));
   const NamePtr subject = make_name(role_name(grant.member.role), grant.member.name);
-  // Compared as a distance: a huge validity must not overflow.
-  const WallTime until =
-      grant.validity >= certificate_.not_after() - now ? certificate_.not_after() : now + grant.validity;
+  // Compared as a distance in seconds: a huge validity must not overflow.
+  const WallTime end = certificate_.not_after();
+  const bool clipped = grant.validity >= std::chrono::floor<std::chrono::seconds>(end - now);
+  const WallTime until = clipped ? end : now + grant.validity;
   FLUVIAL_ASSIGN(CertificatePtr certificate, start_certificate(key.get(), subject.get(), now - kBackdated, until));
   X509* const raw = certificate.get();
   FLUVIAL_TRY(add_alternative_names(raw, grant));
