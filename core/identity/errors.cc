@@ -55,10 +55,12 @@ Error openssl_error(std::string_view what, Code code) {
 }
 
 Error handshake_error(SSL* ssl, std::string_view what) {
+  const unsigned long last = ERR_peek_last_error();
+  const bool cut_off = ERR_GET_LIB(last) == ERR_LIB_SSL && ERR_GET_REASON(last) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
   const std::string reasons = drain_queue();
   const std::string prefix = std::string(what) + ": ";
   if (const std::string* const verdict = verdict_of(ssl)) return {Code::kUnauthenticated, prefix + *verdict};
-  if (!reasons.empty()) return {Code::kUnauthenticated, prefix + reasons};
+  if (!reasons.empty() && !cut_off) return {Code::kUnauthenticated, prefix + reasons};
   return {Code::kUnavailable, prefix + "the peer closed the connection"};
 }
 

@@ -17,7 +17,6 @@
 namespace fluvial::identity {
 namespace {
 
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 enum class Step { kWaiting, kDone, kFailed };
@@ -151,19 +150,30 @@ TEST_F(Tls, RefusesTls12) {
   EXPECT_THAT(refused.client_error(), HasSubstr("the peer refused: protocol version"));
 }
 
+// What a server says of a connection that sends these bytes and closes.
+Error error_after(const TlsContext& server, std::string_view bytes) {
+  End end(server);
+  BIO* const in = BIO_new(BIO_s_mem());
+  BIO_set_mem_eof_return(in, 0);
+  SSL_set_bio(end.ssl.get(), in, BIO_new(BIO_s_mem()));
+  BIO_write(in, bytes.data(), static_cast<int>(bytes.size()));
+  end.advance();
+  EXPECT_EQ(end.step, Step::kFailed);
+  return end.error.value_or(Error{});
+}
+
 TEST_F(Tls, RefusesWhatIsNotTls) {
-  for (const std::string_view bytes : {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "\x7f\x13\x99 random bytes, no TLS"}) {
-    const auto server = root();
-    End end(*server);
-    const BioPtr in(BIO_new(BIO_s_mem()));
-    const BioPtr out(BIO_new(BIO_s_mem()));
-    BIO_up_ref(in.get());
-    BIO_up_ref(out.get());
-    SSL_set_bio(end.ssl.get(), in.get(), out.get());
-    BIO_write(in.get(), bytes.data(), static_cast<int>(bytes.size()));
-    end.advance();
-    ASSERT_EQ(end.step, Step::kFailed);
-    EXPECT_THAT(end.error->message, AnyOf(HasSubstr("http request"), HasSubstr("wrong version number")));
+  EXPECT_THAT(error_after(*root(), "GET / HTTP/1.1\r\nHost: x\r\n\r\n").message, HasSubstr("http request"));
+  const Error random = error_after(*root(), "\x7f\x13\x99 random bytes, no TLS");
+  EXPECT_EQ(random.code, Code::kUnauthenticated);
+  EXPECT_THAT(random.message, HasSubstr("wrong version number"));
+}
+
+TEST_F(Tls, TellsAClosedConnectionFromARefusal) {
+  for (const std::string_view bytes : {std::string_view(), std::string_view("\x16\x03\x01", 3)}) {
+    const Error closed = error_after(*root(), bytes);
+    EXPECT_EQ(closed.code, Code::kUnavailable);
+    EXPECT_EQ(closed.message, "handshake: the peer closed the connection");
   }
 }
 
