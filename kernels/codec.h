@@ -78,7 +78,7 @@ class Codec {
   virtual std::uint32_t passes() const = 0;
   // The most bytes an encoded chunk of so many values takes: the size of encode_chunk's `out`, and a receiver's bound.
   virtual std::size_t encoded_bytes_max(std::size_t value_count) const = 0;
-  // Scratch memory for prepare(); holds nothing between calls.
+  // Scratch memory for prepare(), aligned to 8 bytes; holds nothing between calls.
   virtual std::size_t workspace_bytes(const VectorSchema& schema) const = 0;
   // What the codec keeps between rounds, beside the residual; zero-filled before the first round. The caller owns it
   // and makes it durable with the residual.

@@ -1,0 +1,47 @@
+// A codec that has a value for every coordinate: the passes over decoded pieces, once for all of them. A format derives
+// from it and says how a chunk is laid out and how a piece of it decodes.
+#pragma once
+
+#include "kernels/codec_common.h"
+
+namespace fluvial::kernels {
+
+class DenseCodec : public Codec {
+ public:
+  DenseCodec(const CodecSpec& spec, const cpu::Loops& loops) : spec_(spec), loops_(loops) {}
+
+  const CodecSpec& spec() const final { return spec_; }
+  std::uint32_t passes() const final { return 1; }
+  std::size_t workspace_bytes(const VectorSchema&) const final { return 0; }
+  std::size_t state_bytes(const VectorSchema&) const final { return 0; }
+
+  Result<EncodePlan> prepare(const VectorSchema& schema, std::span<const float> vector, const StreamKey& key,
+                             const PassInput& input, MutableByteSpan state, MutableByteSpan workspace) const final;
+  Result<std::size_t> encode_chunk(const EncodePlan& plan, std::size_t chunk_index, std::span<const float> chunk,
+                                   MutableByteSpan out) const final;
+  Status decode_chunk(ByteSpan bytes, std::span<float> out) const final;
+  Status decode_accumulate_chunk(ByteSpan bytes, std::uint32_t weight, int scale_bits,
+                                 std::span<std::int64_t> sum) const final;
+  Result<ScreenReport> screen_chunk(ByteSpan bytes, std::size_t value_count, std::uint64_t first_value) const final;
+  Status residual_chunk(std::span<const float> values, ByteSpan bytes, std::span<float> out) const final;
+
+ protected:
+  // Encodes a whole chunk whose arguments were checked; `first_value` is its first coordinate.
+  virtual Result<std::size_t> encode(std::span<const float> chunk, std::uint64_t first_value, const StreamKey& key,
+                                     std::byte* out) const = 0;
+  // Everything about the format but the values themselves.
+  virtual Status check_format(ByteSpan bytes, std::size_t value_count) const = 0;
+  // Decodes values first to first + out.size() - 1 of a chunk of value_count that check_format accepted.
+  virtual void decode_piece(ByteSpan bytes, std::size_t value_count, std::size_t first, std::span<float> out) const = 0;
+
+  const cpu::Loops& loops() const { return loops_; }
+
+ private:
+  void accumulate_piece(std::span<const float> piece, double factor, double most, std::int64_t* sum) const;
+  void take_back(ByteSpan bytes, double factor, std::size_t end, std::span<std::int64_t> sum) const;
+
+  CodecSpec spec_;
+  const cpu::Loops& loops_;
+};
+
+}  // namespace fluvial::kernels

@@ -1,0 +1,15 @@
+// What device.cu provides, for a build without CUDA.
+#include "kernels/device.h"
+
+namespace fluvial::kernels {
+namespace {
+
+Error not_built() { return {Code::kUnavailable, "built without CUDA"}; }
+
+}  // namespace
+
+bool cuda_built() { return false; }
+Result<int> cuda_device_count() { return not_built(); }
+Result<CudaDevice> cuda_device(int) { return not_built(); }
+
+}  // namespace fluvial::kernels

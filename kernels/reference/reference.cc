@@ -1,0 +1,237 @@
+#include "kernels/reference/reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+namespace fluvial::kernels::reference {
+namespace {
+
+// Reads little-endian numbers from the front; `ok` turns false for good when bytes are missing.
+struct Reader {
+  ByteSpan bytes;
+  std::size_t at = 0;
+  bool ok = true;
+
+  std::uint64_t unsigned_of(std::size_t width) {
+    if (bytes.size() - at < width) {
+      ok = false;
+      return 0;
+    }
+    std::uint64_t value = 0;
+    for (std::size_t i = width; i-- > 0;) value = value * 256 + static_cast<std::uint64_t>(bytes[at + i]);
+    at += width;
+    return value;
+  }
+  std::int64_t signed_of(std::size_t width) {
+    if (width == 0) return 0;
+    const std::uint64_t value = unsigned_of(width);
+    if (width == 8) return static_cast<std::int64_t>(value);
+    const std::uint64_t sign = std::uint64_t{1} << (8 * width - 1);
+    return value >= sign ? static_cast<std::int64_t>(value) - static_cast<std::int64_t>(2 * sign)
+                         : static_cast<std::int64_t>(value);
+  }
+  std::uint64_t varint() {
+    std::uint64_t value = 0;
+    std::uint64_t place = 1;
+    for (int i = 0; i < 5; ++i) {
+      const std::uint64_t byte = unsigned_of(1);
+      value += (byte % 128) * place;
+      if (byte < 128) {
+        if (byte == 0 && i > 0) ok = false;
+        return value;
+      }
+      place *= 128;
+    }
+    ok = false;
+    return 0;
+  }
+  bool at_end() const { return ok && at == bytes.size(); }
+};
+
+// The value of fp32 bits, from sign, exponent and fraction.
+double value_of_bits(std::uint64_t bits) {
+  const double sign = bits >> 31 != 0 ? -1.0 : 1.0;
+  const int exponent = static_cast<int>((bits >> 23) & 0xff);
+  const auto fraction = static_cast<double>(bits & 0x7fffff);
+  if (exponent == 0xff) return fraction == 0 ? sign * INFINITY : NAN;
+  if (exponent == 0) return sign * std::ldexp(fraction, -149);
+  return sign * std::ldexp(fraction + 0x1p23, exponent - 150);
+}
+
+std::vector<double> decode_fp32(Reader& reader, std::size_t value_count) {
+  std::vector<double> values(value_count);
+  for (double& value : values) value = value_of_bits(reader.unsigned_of(4));
+  return values;
+}
+
+std::vector<double> decode_bf16(Reader& reader, std::size_t value_count) {
+  std::vector<double> values(value_count);
+  for (double& value : values) value = value_of_bits(reader.unsigned_of(2) * 65536);
+  return values;
+}
+
+std::vector<double> decode_int8(Reader& reader, std::size_t value_count) {
+  if (reader.unsigned_of(2) != 1) reader.ok = false;
+  const std::uint64_t block_values = reader.unsigned_of(2);
+  if (reader.unsigned_of(4) != 0 || block_values < 128 || block_values > 2048) reader.ok = false;
+  if (!reader.ok) return {};
+  std::vector<double> scales(value_count / block_values + (value_count % block_values != 0 ? 1 : 0));
+  for (double& scale : scales) {
+    const std::uint64_t bits = reader.unsigned_of(4);
+    if (bits >> 31 != 0) reader.ok = false;
+    scale = value_of_bits(bits);
+  }
+  std::vector<double> values(value_count);
+  for (std::size_t i = 0; i < value_count; ++i) {
+    const std::int64_t code = reader.signed_of(1);
+    if (code == -128) reader.ok = false;
+    // The product is exact in fp64 and rounds to fp32 once.
+    values[i] = static_cast<double>(static_cast<float>(static_cast<double>(code) * scales[i / block_values]));
+  }
+  return values;
+}
+
+std::vector<double> decode_topk(Reader& reader, std::size_t value_count) {
+  if (reader.unsigned_of(4) != 1) reader.ok = false;
+  const std::uint64_t count = reader.unsigned_of(4);
+  const std::uint64_t index_bytes = reader.unsigned_of(4);
+  if (count > value_count || reader.bytes.size() != 12 + 4 * count + index_bytes) reader.ok = false;
+  if (!reader.ok) return {};
+  std::vector<double> entries(count);
+  for (double& entry : entries) entry = value_of_bits(reader.unsigned_of(4));
+  std::vector<double> values(value_count, 0.0);
+  std::uint64_t next = 0;
+  for (const double entry : entries) {
+    const std::uint64_t index = next + reader.varint();
+    if (!reader.ok || index >= value_count) {
+      reader.ok = false;
+      return {};
+    }
+    values[index] = entry;
+    next = index + 1;
+  }
+  return values;
+}
+
+std::uint64_t mix(std::uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+  return z ^ (z >> 31);
+}
+
+}  // namespace
+
+std::optional<std::vector<double>> decode(std::string_view codec, ByteSpan bytes, std::size_t value_count) {
+  const std::string_view name = codec.substr(0, codec.find(':'));
+  Reader reader{.bytes = bytes};
+  std::vector<double> values;
+  if (name == "fp32") {
+    values = decode_fp32(reader, value_count);
+  } else if (name == "bf16") {
+    values = decode_bf16(reader, value_count);
+  } else if (name == "int8") {
+    values = decode_int8(reader, value_count);
+  } else if (name == "topk") {
+    values = decode_topk(reader, value_count);
+  } else {
+    return std::nullopt;
+  }
+  if (!reader.at_end()) return std::nullopt;
+  for (const double value : values) {
+    if (!std::isfinite(value)) return std::nullopt;
+  }
+  return values;
+}
+
+std::optional<std::vector<std::int64_t>> unpack(ByteSpan bytes, std::size_t value_count) {
+  Reader reader{.bytes = bytes};
+  if (reader.unsigned_of(1) != 1) return std::nullopt;
+  const std::uint64_t form = reader.unsigned_of(1);
+  const std::uint64_t width = reader.unsigned_of(1);
+  if (reader.unsigned_of(1) != 0 || form > 1 || width > 8 || reader.unsigned_of(4) != value_count) return std::nullopt;
+  const std::uint64_t entry_count = reader.unsigned_of(4);
+  const std::uint64_t index_bytes = reader.unsigned_of(4);
+  if (!reader.ok || entry_count > value_count) return std::nullopt;
+  if (form == 0 && (entry_count != value_count || index_bytes != 0)) return std::nullopt;
+  if (bytes.size() != 16 + entry_count * width + index_bytes) return std::nullopt;
+  std::vector<std::int64_t> entries(entry_count);
+  for (std::int64_t& entry : entries) entry = reader.signed_of(width);
+  if (form == 0) return entries;
+  std::vector<std::int64_t> sums(value_count, 0);
+  std::uint64_t next = 0;
+  for (const std::int64_t entry : entries) {
+    const std::uint64_t index = next + reader.varint();
+    if (!reader.ok || index >= value_count) return std::nullopt;
+    sums[index] = entry;
+    next = index + 1;
+  }
+  if (!reader.at_end()) return std::nullopt;
+  return sums;
+}
+
+std::optional<std::int64_t> fixed_term(double fp32_value, std::uint32_t weight, int scale_bits) {
+  if (fp32_value == 0) return 0;
+  int exponent = 0;
+  const double mantissa = std::frexp(std::fabs(fp32_value), &exponent);
+  // |value| * weight = digits * 2^power, with digits below 2^53.
+  const std::uint64_t digits = static_cast<std::uint64_t>(std::ldexp(mantissa, 24)) * weight;
+  const int power = exponent - 24 + scale_bits;
+  std::uint64_t magnitude = 0;
+  if (power >= 0) {
+    if (power > 62 || digits > (std::uint64_t{1} << 62) >> power) return std::nullopt;
+    magnitude = digits << power;
+  } else if (power > -60) {
+    const std::uint64_t unit = std::uint64_t{1} << -power;
+    const std::uint64_t rest = digits % unit;
+    magnitude = digits / unit;
+    if (2 * rest > unit || (2 * rest == unit && magnitude % 2 == 1)) ++magnitude;
+  }
+  return fp32_value < 0 ? -static_cast<std::int64_t>(magnitude) : static_cast<std::int64_t>(magnitude);
+}
+
+float mean(std::int64_t sum, int scale_bits, std::uint64_t total_weight) {
+  return static_cast<float>(std::ldexp(static_cast<double>(sum), -scale_bits) / static_cast<double>(total_weight));
+}
+
+int scale_bits(int fraction_bits, double max_abs, std::uint64_t weight_sum) {
+  int exponent = -200;
+  while (std::ldexp(1.0, exponent) < max_abs * static_cast<double>(weight_sum)) ++exponent;
+  return std::min(fraction_bits, 62 - exponent);
+}
+
+std::uint32_t random_word(std::uint64_t run, std::uint64_t round, std::uint32_t site, std::uint64_t coordinate) {
+  const std::uint64_t key = mix(mix(run + 0x9e3779b97f4a7c15U) + site);
+  const std::uint64_t block = coordinate / 64 * 16 + coordinate % 16;
+  std::uint32_t counter[4] = {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
+                              static_cast<std::uint32_t>(round), static_cast<std::uint32_t>(round >> 32)};
+  std::uint32_t k[2] = {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)};
+  for (int i = 0; i < 10; ++i) {
+    const std::uint64_t a = std::uint64_t{0xD2511F53U} * counter[0];
+    const std::uint64_t b = std::uint64_t{0xCD9E8D57U} * counter[2];
+    const std::uint32_t next[4] = {
+        static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ k[0], static_cast<std::uint32_t>(b),
+        static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ k[1], static_cast<std::uint32_t>(a)};
+    std::memcpy(counter, next, sizeof(counter));
+    k[0] += 0x9E3779B9U;
+    k[1] += 0xBB67AE85U;
+  }
+  return counter[coordinate % 64 / 16];
+}
+
+std::vector<std::size_t> top_k(std::span<const float> values, std::size_t k) {
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    const float x = std::fabs(values[a]);
+    const float y = std::fabs(values[b]);
+    return x != y ? x > y : a < b;
+  });
+  order.resize(std::min(k, order.size()));
+  std::erase_if(order, [&](std::size_t i) { return values[i] == 0; });
+  std::sort(order.begin(), order.end());
+  return order;
+}
+
+}  // namespace fluvial::kernels::reference

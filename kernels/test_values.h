@@ -1,0 +1,93 @@
+// Vectors that tests run over. For tests alone.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/rng.h"
+#include "kernels/codec.h"
+
+namespace fluvial::kernels::test_values {
+
+inline float normal(Rng& rng) {
+  const double u = 1.0 - rng.uniform();
+  return static_cast<float>(std::sqrt(-2.0 * std::log(u)) * std::cos(6.283185307179586 * rng.uniform()));
+}
+
+inline std::vector<float> normals(std::size_t count, std::uint64_t seed, float deviation = 1.0F) {
+  Rng rng(seed);
+  std::vector<float> values(count);
+  for (float& value : values) value = deviation * normal(rng);
+  return values;
+}
+
+// Finite values of every magnitude up to `limit`: any bits, zeros of both signs, denormals, powers of two, ties.
+inline std::vector<float> adversarial(std::size_t count, std::uint64_t seed, float limit) {
+  constexpr float kSpecial[] = {0.0F,     -0.0F,      1.0F, -1.0F, 0x1p-149F, -0x1p-149F, 0x1p-126F, 0x0.fffffep-126F,
+                                0x1.8p0F, -0x1.8p-1F, 0.5F, -0.5F, 2.5F,      127.0F,     -127.5F,   0x1.fffffep-1F};
+  Rng rng(seed);
+  std::vector<float> values(count);
+  for (float& value : values) {
+    const std::uint64_t draw = rng.next();
+    value = draw % 3 == 0 ? kSpecial[(draw >> 8) % std::size(kSpecial)]
+                          : std::bit_cast<float>(static_cast<std::uint32_t>(draw >> 32));
+    if (!(std::fabs(value) <= limit)) value = draw % 2 == 0 ? limit : -limit;
+  }
+  return values;
+}
+
+inline std::vector<std::uint32_t> bits_of(std::span<const float> values) {
+  std::vector<std::uint32_t> bits;
+  bits.reserve(values.size());
+  for (const float value : values) bits.push_back(std::bit_cast<std::uint32_t>(value));
+  return bits;
+}
+
+struct Encoded {
+  EncodePlan plan;
+  std::vector<Buffer> chunks;
+};
+
+// Prepares and encodes a whole vector; the caller's codec must accept it.
+inline Encoded encode(const Codec& codec, std::span<const float> vector, std::uint64_t chunk_values,
+                      StreamKey key = {1, 2, 3}) {
+  const VectorSchema schema{.layout = {.value_count = vector.size(), .chunk_values = chunk_values}, .tensors = {}};
+  Buffer state(codec.state_bytes(schema));
+  Buffer workspace(codec.workspace_bytes(schema));
+  Encoded encoded;
+  encoded.plan = codec.prepare(schema, vector, key, {}, state.span(), workspace.span()).value();
+  for (std::size_t i = 0; i < schema.layout.chunk_count(); ++i) {
+    const auto chunk = schema.layout.of(vector, i);
+    Buffer bytes(codec.encoded_bytes_max(chunk.size()));
+    bytes.shrink(codec.encode_chunk(encoded.plan, i, chunk, bytes.span()).value());
+    encoded.chunks.push_back(std::move(bytes));
+  }
+  return encoded;
+}
+
+inline std::vector<float> decode(const Codec& codec, const Encoded& encoded) {
+  std::vector<float> vector(encoded.plan.layout.value_count);
+  for (std::size_t i = 0; i < encoded.chunks.size(); ++i) {
+    const Status status = codec.decode_chunk(encoded.chunks[i].span(), encoded.plan.layout.of(std::span(vector), i));
+    FLUVIAL_CHECK(status.ok(), "what was encoded decodes");
+  }
+  return vector;
+}
+
+inline std::unique_ptr<Codec> codec_of(std::string_view text, cpu::Target target = cpu::best_target()) {
+  return make_codec(parse_codec(text).value(), target).value();
+}
+
+inline const std::vector<std::string>& codec_texts() {
+  static const std::vector<std::string> texts = {
+      "fp32",           "bf16", "int8",           "int8:block=128,rounding=nearest",
+      "int8:block=300", "topk", "topk:ratio=0.2", "topk:ratio=1"};
+  return texts;
+}
+
+}  // namespace fluvial::kernels::test_values

@@ -1,0 +1,66 @@
+#include "kernels/vector.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/codec_common.h"
+#include "kernels/fixed.h"
+#include "kernels/ops/bits.h"
+
+namespace fluvial::kernels {
+
+Result<ScreenReport> screen(std::span<const float> values, std::uint64_t first_value) {
+  std::array<double, cpu::kSquareLanes> lanes{};
+  const std::uint32_t most = cpu::loops().screen(values.data(), values.size(), lanes.data());
+  if (most >= ops::kInfinityBits) return not_finite(values, first_value);
+  return ScreenReport{.max_abs = ops::bits_float(most), .norm_squared = sum_lanes(lanes)};
+}
+
+Status weighted_mean(std::span<const std::span<const float>> vectors, std::span<const std::uint32_t> weights,
+                     std::span<float> out) {
+  if (vectors.empty() || vectors.size() != weights.size()) {
+    return Error{Code::kInvalidArgument, fmt::format("{} vectors with {} weights", vectors.size(), weights.size())};
+  }
+  double total = 0;  // exact: fewer than 2^24 weights below 2^29
+  for (std::size_t k = 0; k < vectors.size(); ++k) {
+    if (weights[k] == 0 || weights[k] >= kWeightEnd) {
+      return Error{Code::kInvalidArgument, fmt::format("weight {}, expected 1 to {}", weights[k], kWeightEnd - 1)};
+    }
+    FLUVIAL_CHECK(vectors[k].size() == out.size(), "vectors of different lengths");
+    total += static_cast<double>(weights[k]);
+  }
+  std::array<double, kPieceValues> sum;
+  for (std::size_t first = 0; first < out.size(); first += kPieceValues) {
+    const std::size_t length = std::min(kPieceValues, out.size() - first);
+    std::fill_n(sum.begin(), length, 0.0);
+    for (std::size_t k = 0; k < vectors.size(); ++k) {
+      cpu::loops().weighted_add(vectors[k].data() + first, length, static_cast<double>(weights[k]), sum.data());
+    }
+    cpu::loops().divide(sum.data(), length, total, out.data() + first);
+  }
+  return {};
+}
+
+void pseudo_gradient(std::span<const float> base, std::span<const float> local, std::span<const float> residual,
+                     std::span<float> out) {
+  FLUVIAL_CHECK(
+      base.size() == out.size() && local.size() == out.size() && (residual.empty() || residual.size() == out.size()),
+      "vectors of different lengths");
+  cpu::loops().pseudo_gradient(base.data(), local.data(), residual.empty() ? nullptr : residual.data(), out.size(),
+                               out.data());
+}
+
+void apply_sgd(double lr, std::span<const float> mean, std::span<float> model) {
+  FLUVIAL_CHECK(mean.size() == model.size(), "vectors of different lengths");
+  cpu::loops().sgd(lr, mean.data(), mean.size(), model.data());
+}
+
+void apply_momentum(double lr, double momentum, std::span<const float> mean, std::span<float> moment,
+                    std::span<float> model) {
+  FLUVIAL_CHECK(mean.size() == model.size() && mean.size() == moment.size(), "vectors of different lengths");
+  cpu::loops().momentum(lr, momentum, mean.data(), mean.size(), moment.data(), model.data());
+}
+
+}  // namespace fluvial::kernels
