@@ -54,9 +54,10 @@ bool push(GENERAL_NAMES* names, int type, ASN1_STRING* value) {
     return false;
   }
   GENERAL_NAME_set0_value(name.get(), type, value);
-  if (sk_GENERAL_NAME_push(names, name.get()) <= 0) return false;
-  (void)name.release();
-  return true;
+  GENERAL_NAME* const given = name.release();  // the list's from here on
+  if (sk_GENERAL_NAME_push(names, given) > 0) return true;
+  GENERAL_NAME_free(given);
+  return false;
 }
 
 bool push_text(GENERAL_NAMES* names, int type, std::string_view text) {
