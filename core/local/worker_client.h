@@ -19,6 +19,10 @@
 #include "core/local/fd.h"
 #include "core/local/task.h"
 
+namespace fluvial::v1 {
+class LocalMessage;
+}
+
 namespace fluvial::local {
 
 struct WorkerOptions {
@@ -41,7 +45,8 @@ class WorkerClient {
   Result<std::optional<Task>> next_task();
   const std::string& detach_reason() const { return detach_reason_; }
 
-  // Exactly one of these answers a task. A submit for an evaluation, or the reverse: kFailedPrecondition.
+  // Exactly one of these answers a task. A submit for an evaluation, or the reverse: kFailedPrecondition. After
+  // kUnavailable next_task() tells whether the agent detached us or is gone.
   Result<MemfdWriter> new_model() const;  // as large as the current task's model
   Status submit(MemfdWriter model, std::uint64_t weight, const Metrics& metrics);
   Status submit_evaluation(const Metrics& metrics);
@@ -50,6 +55,7 @@ class WorkerClient {
   Status detach(const std::string& reason);  // says good-bye and closes
 
  private:
+  Status answer(const v1::LocalMessage& message, std::shared_ptr<const SharedModel> model);
   explicit WorkerClient(UniqueFd fd) : fd_(std::move(fd)) {}
   UniqueFd fd_;
   std::string node_;

@@ -1,0 +1,34 @@
+// The protocol's messages: made, taken apart and checked here alone. Not for callers of this room.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/base/result.h"
+#include "core/local/task.h"
+#include "fluvial/v1/local.pb.h"
+
+namespace fluvial::local {
+
+// What a peer wrote, fit for a log line: printable ASCII, at most `bytes_max` of it.
+std::string printable(std::string_view text, std::size_t bytes_max = kReasonBytesMax);
+Status check_name(std::string_view what, std::string_view name);  // 1 to 64 printable ASCII characters, no blanks
+Status check_metrics(const Metrics& metrics);                     // count and names
+
+// kInvalidArgument when it would be longer than the protocol allows.
+Result<std::string> encode(const v1::LocalMessage& message, std::size_t bytes_max);
+Result<v1::LocalMessage> decode(std::string_view body);
+
+v1::LocalMessage attach_message(std::string_view worker, TaskKind kind);
+v1::LocalMessage attached_message(std::string_view node);
+v1::LocalMessage refused_message(const Error& error);
+v1::LocalMessage task_message(const Task& task);
+v1::LocalMessage done_message(TaskId id, std::uint64_t weight, const Metrics& metrics);
+v1::LocalMessage failed_message(TaskId id, std::string_view message);
+v1::LocalMessage detach_message(std::string_view reason);
+
+Metrics metrics_from(const v1::TaskDone& done);
+// Without the model. kInvalidArgument: a kind we do not know, a schema that is none, sizes that contradict each other.
+Result<Task> task_from(const v1::Task& message);
+
+}  // namespace fluvial::local

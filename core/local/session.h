@@ -1,0 +1,81 @@
+// One worker's connection at the agent's end. Lives on the server's strand.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/local/frame.h"
+#include "core/local/message.h"
+#include "core/local/socket.h"
+#include "core/local/worker_server.h"
+
+namespace fluvial::local {
+
+class Session;
+
+// What a session tells the server it belongs to.
+class SessionOwner {
+ public:
+  virtual ~SessionOwner() = default;
+  virtual void attached(WorkerId worker, const WorkerInfo& info) = 0;
+  virtual void done(WorkerId worker, TaskResult result) = 0;
+  virtual void failed(WorkerId worker, TaskId task, const Error& error) = 0;
+  // The last word. `was_attached`: worker_attached() was called for it.
+  virtual void ended(WorkerId worker, bool was_attached, const std::string& reason) = 0;
+};
+
+// States: handshake -> idle <-> busy -> ended. Whatever the peer does wrong ends it with a reason, which the peer is
+// told as far as its socket takes the message.
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  Session(WorkerId id, boost::asio::any_io_executor strand, UniqueFd socket, Peer peer,
+          const WorkerServerOptions& options, std::weak_ptr<SessionOwner> owner);
+
+  void start();
+  void assign(Task task);  // its outcome through the owner, also when it is refused
+  void end(const Error& reason);
+
+ private:
+  using Descriptor = boost::asio::posix::stream_descriptor;
+  using Timer = boost::asio::steady_timer;
+
+  Status check_assignable(const Task& task) const;
+  void wait_readable();
+  void on_readable();
+  Status on_frame(Frame frame);
+  Status on_attach(const v1::Attach& attach);
+  Status on_done(const v1::TaskDone& done, UniqueFd fd);
+  Status on_failed(const v1::TaskFailed& failed);
+  Status check_current(std::uint64_t id) const;
+  void send(FrameWriter frame);
+  void flush();
+  void arm(Timer& timer, std::chrono::milliseconds deadline, const char* what);
+  void disarm(Timer& timer);
+
+  struct Current {
+    TaskId id;
+    TaskKind kind;
+    std::uint64_t model_bytes;
+  };
+
+  const WorkerId id_;
+  const Peer peer_;
+  Descriptor socket_;
+  Timer read_deadline_;
+  Timer write_deadline_;
+  const WorkerServerOptions& options_;  // the owner's, who ends us before it goes
+  std::weak_ptr<SessionOwner> owner_;
+  FrameReader reader_{kWorkerMessageBytesMax};
+  std::deque<FrameWriter> outbox_;  // at most the answer to Attach, one task and a good-bye
+  bool writing_ = false;            // waits for the socket to take more
+  bool ended_ = false;
+  std::optional<WorkerInfo> info_;  // once attached
+  std::optional<Current> current_;
+};
+
+}  // namespace fluvial::local

@@ -1,0 +1,99 @@
+#include "core/local/shared_model.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/local/socket.h"
+
+namespace fluvial::local {
+namespace {
+
+constexpr int kSealsRequired = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+constexpr std::uint64_t kSharedBytesMax = std::uint64_t{1} << 46;  // well within off_t and any address space
+
+Result<Mapping> map(int fd, std::uint64_t size_bytes, int protection) {
+  if (size_bytes == 0) return Mapping();  // mmap refuses it
+  void* const data = ::mmap(nullptr, size_bytes, protection, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED) return system_error(Code::kResourceExhausted, fmt::format("mapping {} bytes", size_bytes));
+  return Mapping(static_cast<std::byte*>(data), size_bytes);
+}
+
+Status check_sealed(int fd, std::uint64_t size_bytes) {
+  struct stat status{};
+  if (::fstat(fd, &status) != 0) return system_error(Code::kInvalidArgument, "the model's descriptor");
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  if (!S_ISREG(status.st_mode) || seals < 0) {
+    return Error{Code::kInvalidArgument, "the model's descriptor is no memfd"};
+  }
+  for (const auto& [seal, name] :
+       {std::pair{F_SEAL_SHRINK, "F_SEAL_SHRINK"}, {F_SEAL_GROW, "F_SEAL_GROW"}, {F_SEAL_WRITE, "F_SEAL_WRITE"}}) {
+    if ((seals & seal) == 0) return Error{Code::kInvalidArgument, fmt::format("the model's memfd lacks {}", name)};
+  }
+  // After the seals: from here on the size stays what it is.
+  if (::fstat(fd, &status) != 0) return system_error(Code::kInvalidArgument, "the model's descriptor");
+  if (static_cast<std::uint64_t>(status.st_size) != size_bytes) {
+    return Error{Code::kInvalidArgument,
+                 fmt::format("the model's memfd has {} bytes; expected {}", status.st_size, size_bytes)};
+  }
+  return {};
+}
+
+}  // namespace
+
+Mapping& Mapping::operator=(Mapping&& other) noexcept {
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+Mapping::~Mapping() {
+  if (!bytes_.empty()) ::munmap(bytes_.data(), bytes_.size());
+}
+
+Result<std::shared_ptr<const SharedModel>> SharedModel::adopt(UniqueFd fd, std::uint64_t size_bytes) {
+  FLUVIAL_TRY(check_sealed(fd.get(), size_bytes));
+  FLUVIAL_ASSIGN(Mapping mapping, map(fd.get(), size_bytes, PROT_READ));
+  return std::shared_ptr<const SharedModel>(new SharedModel(std::move(fd), std::move(mapping)));
+}
+
+Result<std::shared_ptr<const SharedModel>> SharedModel::copy_of(ByteSpan bytes) {
+  FLUVIAL_ASSIGN(MemfdWriter writer, MemfdWriter::create(bytes.size()));
+  if (!bytes.empty()) std::memcpy(writer.span().data(), bytes.data(), bytes.size());
+  return std::move(writer).seal();
+}
+
+Result<MemfdWriter> MemfdWriter::create(std::uint64_t size_bytes) {
+  if (size_bytes > kSharedBytesMax) {
+    return Error{Code::kInvalidArgument, fmt::format("a model of {} bytes is beyond shared memory", size_bytes)};
+  }
+  UniqueFd fd(::memfd_create("fluvial-model", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid()) return system_error(Code::kResourceExhausted, "memfd_create");
+  // posix_fallocate rather than ftruncate: memory that is not there shows here and not as SIGBUS at the first write.
+  if (size_bytes > 0) {
+    const int failed = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(size_bytes));
+    if (failed != 0) {
+      errno = failed;
+      return system_error(Code::kResourceExhausted, fmt::format("reserving {} bytes of shared memory", size_bytes));
+    }
+  }
+  FLUVIAL_ASSIGN(Mapping mapping, map(fd.get(), size_bytes, PROT_READ | PROT_WRITE));
+  return MemfdWriter(std::move(fd), std::move(mapping));
+}
+
+Result<std::shared_ptr<const SharedModel>> MemfdWriter::seal() && {
+  const std::uint64_t size_bytes = mapping_.span().size();
+  {
+    const Mapping unmapped = std::move(mapping_);
+  }  // F_SEAL_WRITE is refused while a writable mapping lives
+  if (::fcntl(fd_.get(), F_ADD_SEALS, kSealsRequired | F_SEAL_SEAL) != 0) {
+    return system_error(Code::kInternal, "sealing shared memory");
+  }
+  return SharedModel::adopt(std::move(fd_), size_bytes);
+}
+
+}  // namespace fluvial::local

@@ -1,0 +1,164 @@
+#include "core/local/worker_server.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/system/system_error.hpp>
+#include <cerrno>
+#include <map>
+#include <vector>
+
+#include "core/local/session.h"
+
+namespace fluvial::local {
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+namespace {
+// Out of descriptors: the pause before the next try.
+constexpr std::chrono::milliseconds kAcceptPause{100};
+}  // namespace
+
+class WorkerServer::Impl final : public SessionOwner, public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(WorkerServerOptions options, asio::any_io_executor executor, UniqueFd listener, ino_t inode,
+       std::shared_ptr<WorkerHandler> handler)
+      : options_(std::move(options)),
+        strand_(asio::make_strand(std::move(executor))),
+        listener_(strand_),
+        pause_(strand_),
+        inode_(inode),
+        handler_(std::move(handler)) {
+    listener_.assign(listener.get());
+    (void)listener.release();
+  }
+  ~Impl() override {
+    if (handler_) remove_socket_file(options_.socket, inode_);  // its io_context went without a close()
+  }
+
+  const asio::any_io_executor& strand() const { return strand_; }
+
+  void wait_acceptable() {
+    listener_.async_wait(asio::posix::stream_descriptor::wait_read, [self = shared_from_this()](error_code error) {
+      if (!error) self->accept();
+    });
+  }
+
+  void assign(WorkerId worker, Task task) {
+    if (!handler_) return;  // closed
+    const auto session = sessions_.find(worker);
+    if (session != sessions_.end()) return session->second->assign(std::move(task));
+    handler_->task_failed(worker, task.id, Error{Code::kNotFound, fmt::format("worker {} is gone", worker.value())});
+  }
+
+  void close(const std::string& reason) {
+    if (!handler_) return;
+    error_code ignored;
+    listener_.close(ignored);
+    pause_.cancel();
+    remove_socket_file(options_.socket, inode_);
+    const std::map<WorkerId, std::shared_ptr<Session>> sessions = sessions_;
+    for (const auto& [id, session] : sessions) session->end(Error{Code::kCancelled, reason});
+    handler_.reset();
+  }
+
+ private:
+  void accept() {
+    for (;;) {
+      if (!listener_.is_open()) return;  // closed by a handler call meanwhile
+      UniqueFd socket(::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (socket.valid()) {
+        take(std::move(socket));
+        continue;
+      }
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return wait_acceptable();
+      handler_->connection_refused(system_error(Code::kResourceExhausted, "accepting a worker").message);
+      pause_.expires_after(kAcceptPause);
+      return pause_.async_wait([self = shared_from_this()](error_code error) {
+        if (!error) self->accept();
+      });
+    }
+  }
+
+  Result<Peer> check_peer(int socket) const {
+    FLUVIAL_ASSIGN(const Peer peer, peer_of(socket));
+    if (!peer_may_attach(peer.uid, ::geteuid())) {
+      return Error{Code::kPermissionDenied, fmt::format("process {} runs as user {}; only user {} and root may attach",
+                                                        peer.pid, peer.uid, ::geteuid())};
+    }
+    if (sessions_.size() >= options_.workers_max) {
+      return Error{Code::kResourceExhausted, fmt::format("{} workers are attached already", sessions_.size())};
+    }
+    return peer;
+  }
+
+  void take(UniqueFd socket) {
+    const Result<Peer> peer = check_peer(socket.get());
+    if (!peer.ok()) {
+      if (const auto body = encode(refused_message(peer.error()), kMessageBytesMax); body.ok()) {
+        (void)FrameWriter(*body).write(socket.get());
+      }
+      return handler_->connection_refused(peer.error().message);
+    }
+    const WorkerId id = next_id_;
+    next_id_ = id.next();
+    try {
+      auto session = std::make_shared<Session>(id, strand_, std::move(socket), *peer, options_, weak_from_this());
+      sessions_.emplace(id, session);
+      session->start();
+    } catch (const boost::system::system_error& error) {
+      handler_->connection_refused(error.what());
+    }
+  }
+
+  void attached(WorkerId worker, const WorkerInfo& info) override { handler_->worker_attached(worker, info); }
+  void done(WorkerId worker, TaskResult result) override { handler_->task_done(worker, std::move(result)); }
+  void failed(WorkerId worker, TaskId task, const Error& error) override { handler_->task_failed(worker, task, error); }
+  void ended(WorkerId worker, bool was_attached, const std::string& reason) override {
+    sessions_.erase(worker);
+    if (was_attached) return handler_->worker_detached(worker, reason);
+    handler_->connection_refused(reason);
+  }
+
+  const WorkerServerOptions options_;
+  asio::any_io_executor strand_;
+  asio::posix::stream_descriptor listener_;
+  asio::steady_timer pause_;
+  const ino_t inode_;
+  std::shared_ptr<WorkerHandler> handler_;  // none once closed
+  std::map<WorkerId, std::shared_ptr<Session>> sessions_;
+  WorkerId next_id_{1};
+};
+
+Result<std::unique_ptr<WorkerServer>> WorkerServer::listen(WorkerServerOptions options, asio::any_io_executor executor,
+                                                           std::shared_ptr<WorkerHandler> handler) {
+  FLUVIAL_ASSIGN(UniqueFd listener, listen_unix(options.socket));
+  FLUVIAL_ASSIGN(const ino_t inode, socket_file_inode(options.socket));
+  try {
+    auto impl =
+        std::make_shared<Impl>(std::move(options), std::move(executor), std::move(listener), inode, std::move(handler));
+    asio::post(impl->strand(), [impl] { impl->wait_acceptable(); });
+    return std::unique_ptr<WorkerServer>(new WorkerServer(std::move(impl)));
+  } catch (const boost::system::system_error& error) {
+    return Error{Code::kResourceExhausted, fmt::format("watching the agent's socket: {}", error.what())};
+  }
+}
+
+WorkerServer::WorkerServer(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+WorkerServer::~WorkerServer() { close(); }
+
+void WorkerServer::assign(WorkerId worker, Task task) {
+  FLUVIAL_CHECK(task.model && task.model->bytes().size() == task.schema.model_bytes(),
+                "a task's model must fit its schema");
+  asio::post(impl_->strand(),
+             [impl = impl_, worker, task = std::move(task)]() mutable { impl->assign(worker, std::move(task)); });
+}
+
+void WorkerServer::close(std::string reason) {
+  asio::post(impl_->strand(), [impl = impl_, reason = std::move(reason)] { impl->close(reason); });
+}
+
+}  // namespace fluvial::local
