@@ -18,6 +18,15 @@ Status check_range(std::string_view key, T value, T low, T high) {
 
 }  // namespace
 
+std::string_view optimizer_name(Optimizer optimizer) { return optimizer == Optimizer::kFedAvg ? "fedavg" : "fedavgm"; }
+
+Result<Optimizer> optimizer_from_name(std::string_view name) {
+  for (const Optimizer known : {Optimizer::kFedAvg, Optimizer::kFedAvgM}) {
+    if (optimizer_name(known) == name) return known;
+  }
+  return expected("optimizer.name", "'" + std::string(name) + "'", "fedavg or fedavgm");
+}
+
 Status check_plan(const Plan& plan) {
   if (plan.name.empty() || plan.name.size() > 63) return expected("name", "'" + plan.name + "'", "1 to 63 characters");
   FLUVIAL_TRY(check_range<std::uint64_t>("rounds", plan.rounds, 1, 1'000'000'000));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "core/base/result.h"
 
@@ -13,6 +14,9 @@ namespace fluvial::round {
 using Milliseconds = std::chrono::milliseconds;
 
 enum class Optimizer { kFedAvg, kFedAvgM };
+
+std::string_view optimizer_name(Optimizer optimizer);  // "fedavg", "fedavgm": in plans, on the wire and in journals
+Result<Optimizer> optimizer_from_name(std::string_view name);  // kInvalidArgument names the ones that are known
 
 struct Plan {
   std::string name;
