@@ -19,3 +19,8 @@ foreach(target OpenSSL::SSL Boost::headers Boost::json protobuf::libprotobuf pro
     set_target_properties(${target} PROPERTIES INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${dirs}")
   endif()
 endforeach()
+
+# Asio, compiled once: whoever includes it links this (through its room), or the two halves would not fit.
+add_library(fluvial_asio STATIC ${CMAKE_SOURCE_DIR}/cmake/asio.cc)
+target_compile_definitions(fluvial_asio PUBLIC BOOST_ASIO_SEPARATE_COMPILATION BOOST_ASIO_NO_DEPRECATED)
+target_link_libraries(fluvial_asio PUBLIC Boost::headers Threads::Threads)
