@@ -1,0 +1,324 @@
+#include "core/wire/mapping.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <unordered_set>
+#include <utility>
+
+namespace fluvial::wire {
+namespace {
+
+constexpr Code kCodes[] = {
+    Code::kInvalidArgument, Code::kNotFound,          Code::kAlreadyExists,      Code::kPermissionDenied,
+    Code::kUnauthenticated, Code::kResourceExhausted, Code::kFailedPrecondition, Code::kStale,
+    Code::kDataLoss,        Code::kDeadlineExceeded,  Code::kUnavailable,        Code::kCancelled,
+    Code::kInternal,
+};
+
+Error wrong(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
+
+Result<SiteId> site_from_proto(std::uint32_t site) {
+  if (site == 0) return wrong("site 0: expected a node's number");
+  return SiteId(site);
+}
+
+// Converts a list whose elements name a site each, at most once.
+template <typename T, typename List>
+Result<std::vector<T>> list_from_proto(const List& list) {
+  if (static_cast<std::size_t>(list.size()) > kParticipantsMax) return wrong("a list of more than 2^20 sites");
+  std::vector<T> out;
+  out.reserve(static_cast<std::size_t>(list.size()));
+  std::unordered_set<SiteId> sites;
+  for (const auto& element : list) {
+    FLUVIAL_ASSIGN(T converted, from_proto(element));
+    if (!sites.insert(converted.site).second) {
+      return wrong("site " + std::to_string(converted.site.value()) + " is named twice");
+    }
+    out.push_back(std::move(converted));
+  }
+  return out;
+}
+
+}  // namespace
+
+// ---- codes and texts ---------------------------------------------------------------------------------------------
+
+std::uint32_t code_to_proto(Code code) { return static_cast<std::uint32_t>(code); }
+
+std::uint32_t status_code_to_proto(const Status& status) {
+  return status.ok() ? 0 : code_to_proto(status.error().code);
+}
+
+Result<Code> code_from_proto(std::uint32_t code) {
+  for (const Code known : kCodes) {
+    if (code_to_proto(known) == code) return known;
+  }
+  return wrong("code " + std::to_string(code) + ": not a code of this protocol");
+}
+
+Error error_from_proto(std::uint32_t code, std::string_view message) {
+  const auto known = code_from_proto(code);
+  if (known.ok()) return {*known, printable(message)};
+  return {Code::kInternal, "unknown code " + std::to_string(code) + ": " + printable(message)};
+}
+
+Status status_from_proto(std::uint32_t code, std::string_view message) {
+  if (code == 0) return {};
+  return error_from_proto(code, message);
+}
+
+std::string printable(std::string_view text) {
+  if (text.size() > kMessageBytesMax) {
+    text = text.substr(0, kMessageBytesMax);
+    while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0xc0) == 0x80) text.remove_suffix(1);
+    if (!text.empty() && static_cast<unsigned char>(text.back()) >= 0xc0) text.remove_suffix(1);  // of a cut character
+  }
+  std::string out(text);
+  for (char& c : out) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  return out;
+}
+
+// ---- roles, digests, metrics -------------------------------------------------------------------------------------
+
+v1::NodeRole role_to_proto(Role role) {
+  switch (role) {
+    case Role::kCoordinator: return v1::NODE_ROLE_COORDINATOR;
+    case Role::kAggregator: return v1::NODE_ROLE_AGGREGATOR;
+    case Role::kSite: return v1::NODE_ROLE_SITE;
+  }
+  return v1::NODE_ROLE_UNSPECIFIED;
+}
+
+Result<Role> role_from_proto(v1::NodeRole role) {
+  switch (role) {
+    case v1::NODE_ROLE_COORDINATOR: return Role::kCoordinator;
+    case v1::NODE_ROLE_AGGREGATOR: return Role::kAggregator;
+    case v1::NODE_ROLE_SITE: return Role::kSite;
+    default:
+      return wrong("role " + std::to_string(static_cast<int>(role)) + ": expected coordinator, aggregator, site");
+  }
+}
+
+std::string digest_to_proto(const Digest& digest) { return std::string(as_text(digest)); }
+
+Result<Digest> digest_from_proto(const std::string& bytes) { return digest_from_bytes(as_byte_span(bytes)); }
+
+void metrics_to_proto(const round::Metrics& metrics, MetricsProto* out) {
+  for (const auto& [name, value] : metrics) (*out)[name] = value;
+}
+
+Result<round::Metrics> metrics_from_proto(const MetricsProto& metrics) {
+  if (metrics.size() > kMetricsMax) return wrong("more than " + std::to_string(kMetricsMax) + " metrics");
+  round::Metrics out;
+  for (const auto& [name, value] : metrics) {
+    if (name.empty() || name.size() > kMetricNameBytesMax || printable(name) != name) {
+      return wrong("a metric's name: expected 1 to 64 printable bytes");
+    }
+    out.emplace(name, value);  // NaN and infinities pass: a loss may be one, and it is only shown
+  }
+  return out;
+}
+
+// ---- schema and plan ---------------------------------------------------------------------------------------------
+
+v1::Schema to_proto(const round::Schema& schema) {
+  v1::Schema out;
+  for (const round::Tensor& tensor : schema.tensors()) {
+    v1::Tensor& added = *out.add_tensors();
+    added.set_name(tensor.name);
+    added.set_dtype(std::string(round::dtype_name(tensor.dtype)));
+    for (const std::uint64_t dimension : tensor.shape) added.add_shape(dimension);
+  }
+  return out;
+}
+
+Result<round::Schema> from_proto(const v1::Schema& schema) {
+  if (static_cast<std::size_t>(schema.tensors_size()) > round::kTensorsMax) return wrong("more than 65536 tensors");
+  std::vector<round::Tensor> tensors;
+  tensors.reserve(static_cast<std::size_t>(schema.tensors_size()));
+  for (const v1::Tensor& tensor : schema.tensors()) {
+    FLUVIAL_ASSIGN(const round::DType dtype, round::dtype_from_name(tensor.dtype()));
+    if (static_cast<std::size_t>(tensor.shape_size()) > round::kTensorRankMax) {
+      return wrong("tensor '" + printable(tensor.name()) + "' has more than 8 dimensions");
+    }
+    tensors.push_back({tensor.name(), dtype, {tensor.shape().begin(), tensor.shape().end()}});
+  }
+  return round::Schema::make(std::move(tensors));
+}
+
+v1::Plan to_proto(const round::Plan& plan) {
+  v1::Plan out;
+  out.set_name(plan.name);
+  out.set_rounds(plan.rounds);
+  out.set_local_steps(plan.local_steps);
+  out.set_codec(plan.codec);
+  out.set_chunk_values(plan.chunk_values);
+  out.set_fraction_bits(plan.fraction_bits);
+  out.set_value_abs_max(plan.value_abs_max);
+  out.set_update_norm_max(plan.update_norm_max);
+  out.set_participants_fraction(plan.participants_fraction);
+  out.set_participants_min(plan.participants_min);
+  out.set_quorum(plan.quorum);
+  out.set_weight_min(plan.weight_min);
+  out.set_soft_deadline_ms(static_cast<std::uint64_t>(plan.soft_deadline.count()));
+  out.set_hard_deadline_ms(static_cast<std::uint64_t>(plan.hard_deadline.count()));
+  out.set_attempts_max(plan.attempts_max);
+  out.set_optimizer(std::string(round::optimizer_name(plan.optimizer)));
+  out.set_server_learning_rate(plan.server_learning_rate);
+  out.set_server_momentum(plan.server_momentum);
+  out.set_residual_norm_max(plan.residual_norm_max);
+  out.set_residual_age_max_rounds(plan.residual_age_max_rounds);
+  out.set_models_kept(plan.models_kept);
+  out.set_seed(plan.seed);
+  out.set_sum_digest(plan.sum_digest);
+  for (const auto& [key, value] : plan.worker) (*out.mutable_worker())[key] = value;
+  return out;
+}
+
+Result<round::Plan> from_proto(const v1::Plan& plan) {
+  // Durations are signed in the domain; check_plan() bounds them further.
+  constexpr std::uint64_t kMillisecondsMax = std::numeric_limits<std::int64_t>::max() / 2'000'000;
+  if (plan.soft_deadline_ms() > kMillisecondsMax || plan.hard_deadline_ms() > kMillisecondsMax) {
+    return wrong("a deadline that no clock holds");
+  }
+  if (plan.codec().empty() || plan.codec().size() > 64) return wrong("codec: expected a name of 1 to 64 bytes");
+  round::Plan out;
+  FLUVIAL_ASSIGN(out.optimizer, round::optimizer_from_name(plan.optimizer()));
+  out.name = plan.name();
+  out.rounds = plan.rounds();
+  out.local_steps = plan.local_steps();
+  out.codec = plan.codec();
+  out.chunk_values = plan.chunk_values();
+  out.fraction_bits = plan.fraction_bits();
+  out.value_abs_max = plan.value_abs_max();
+  out.update_norm_max = plan.update_norm_max();
+  out.participants_fraction = plan.participants_fraction();
+  out.participants_min = plan.participants_min();
+  out.quorum = plan.quorum();
+  out.weight_min = plan.weight_min();
+  out.soft_deadline = round::Milliseconds(plan.soft_deadline_ms());
+  out.hard_deadline = round::Milliseconds(plan.hard_deadline_ms());
+  out.attempts_max = plan.attempts_max();
+  out.server_learning_rate = plan.server_learning_rate();
+  out.server_momentum = plan.server_momentum();
+  out.residual_norm_max = plan.residual_norm_max();
+  out.residual_age_max_rounds = plan.residual_age_max_rounds();
+  out.models_kept = plan.models_kept();
+  out.seed = plan.seed();
+  out.sum_digest = plan.sum_digest();
+  out.worker = {plan.worker().begin(), plan.worker().end()};
+  FLUVIAL_TRY(round::check_plan(out));
+  return out;
+}
+
+// ---- who takes part ----------------------------------------------------------------------------------------------
+
+v1::Participant to_proto(const round::Participant& participant) {
+  v1::Participant out;
+  out.set_site(participant.site.value());
+  out.set_lease_epoch(participant.lease.value());
+  out.set_weight_max(participant.weight_max);
+  return out;
+}
+
+Result<round::Participant> from_proto(const v1::Participant& participant) {
+  FLUVIAL_ASSIGN(const SiteId site, site_from_proto(participant.site()));
+  if (participant.weight_max() == 0 || participant.weight_max() >= round::kWeightLimit) {
+    return wrong("maximum weight " + std::to_string(participant.weight_max()) + ": expected 1 to below 2^29");
+  }
+  return round::Participant{site, Epoch(participant.lease_epoch()), participant.weight_max()};
+}
+
+v1::Contributor to_proto(const round::Contribution& contribution) {
+  v1::Contributor out;
+  out.set_site(contribution.site.value());
+  out.set_lease_epoch(contribution.lease.value());
+  out.set_weight(contribution.weight);
+  out.set_sha256(digest_to_proto(contribution.digest));
+  out.set_probe(contribution.probe);
+  metrics_to_proto(contribution.metrics, out.mutable_metrics());
+  return out;
+}
+
+Result<round::Contribution> from_proto(const v1::Contributor& contributor) {
+  round::Contribution out;
+  FLUVIAL_ASSIGN(out.site, site_from_proto(contributor.site()));
+  FLUVIAL_ASSIGN(out.digest, digest_from_proto(contributor.sha256()));
+  FLUVIAL_ASSIGN(out.metrics, metrics_from_proto(contributor.metrics()));
+  if (contributor.weight() == 0 || contributor.weight() >= round::kWeightLimit) {
+    return wrong("weight " + std::to_string(contributor.weight()) + ": expected 1 to below 2^29");
+  }
+  out.lease = Epoch(contributor.lease_epoch());
+  out.weight = contributor.weight();
+  out.probe = contributor.probe();
+  return out;
+}
+
+v1::Refusal to_proto(const round::Refusal& refusal) {
+  v1::Refusal out;
+  out.set_site(refusal.site.value());
+  out.set_code(code_to_proto(refusal.error.code));
+  out.set_message(printable(refusal.error.message));
+  return out;
+}
+
+Result<round::Refusal> from_proto(const v1::Refusal& refusal) {
+  FLUVIAL_ASSIGN(const SiteId site, site_from_proto(refusal.site()));
+  if (refusal.code() == 0) return wrong("a refusal without a code");
+  return round::Refusal{site, error_from_proto(refusal.code(), refusal.message())};
+}
+
+// ---- lists -------------------------------------------------------------------------------------------------------
+
+void to_proto(const std::vector<round::Participant>& participants, ParticipantList* out) {
+  for (const round::Participant& participant : participants) *out->Add() = to_proto(participant);
+}
+
+Result<std::vector<round::Participant>> from_proto(const ParticipantList& participants) {
+  return list_from_proto<round::Participant>(participants);
+}
+
+void to_proto(const round::ContributorSet& contributors, ContributorList* out) {
+  for (const auto& [site, contribution] : contributors.entries()) *out->Add() = to_proto(contribution);
+}
+
+Result<round::ContributorSet> from_proto(const ContributorList& contributors) {
+  if (static_cast<std::size_t>(contributors.size()) > kParticipantsMax) return wrong("more than 2^20 contributors");
+  round::ContributorSet out;
+  for (const v1::Contributor& contributor : contributors) {
+    FLUVIAL_ASSIGN(round::Contribution contribution, from_proto(contributor));
+    if (const Status added = out.add(std::move(contribution)); !added.ok()) return wrong(added.error().message);
+  }
+  return out;
+}
+
+void to_proto(const std::vector<round::Refusal>& refusals, RefusalList* out) {
+  for (const round::Refusal& refusal : refusals) *out->Add() = to_proto(refusal);
+}
+
+Result<std::vector<round::Refusal>> from_proto(const RefusalList& refusals) {
+  return list_from_proto<round::Refusal>(refusals);
+}
+
+void to_proto(const std::vector<SiteId>& sites, SiteList* out) {
+  out->Reserve(static_cast<int>(sites.size()));
+  for (const SiteId site : sites) out->Add(site.value());
+}
+
+Result<std::vector<SiteId>> from_proto(const SiteList& sites) {
+  if (static_cast<std::size_t>(sites.size()) > kParticipantsMax) return wrong("a list of more than 2^20 sites");
+  std::vector<SiteId> out;
+  out.reserve(static_cast<std::size_t>(sites.size()));
+  std::unordered_set<SiteId> seen;
+  for (const std::uint32_t site : sites) {
+    FLUVIAL_ASSIGN(const SiteId id, site_from_proto(site));
+    if (!seen.insert(id).second) return wrong("site " + std::to_string(site) + " is named twice");
+    out.push_back(id);
+  }
+  return out;
+}
+
+}  // namespace fluvial::wire
