@@ -15,8 +15,8 @@ Awaitable<void> sleep_for(Duration duration);  // a cancelled coroutine unwinds 
 
 namespace detail {
 
-// Runs `operation` on the caller's executor, at most for `limit`; kDeadlineExceeded when it was cancelled by then.
-// An exception of the operation passes through.
+// Runs `operation` on the caller's executor. kDeadlineExceeded when the limit came first and the operation was told to
+// stop, whatever came of that; otherwise an exception of the operation passes through.
 Awaitable<Status> race(Awaitable<void> operation, Duration limit);
 
 template <typename T>
@@ -27,10 +27,16 @@ Awaitable<void> store(Awaitable<T> operation, std::optional<T>* out) {
 template <typename T>
 struct Flattened {
   using type = Result<T>;
+  static bool failed(const T&) { return false; }
+};
+template <>
+struct Flattened<void> {
+  using type = Status;
 };
 template <typename T>
 struct Flattened<Result<T>> {
   using type = Result<T>;
+  static bool failed(const Result<T>& result) { return !result.ok(); }
 };
 
 }  // namespace detail
@@ -44,7 +50,7 @@ Awaitable<typename detail::Flattened<T>::type> with_deadline(Awaitable<T> operat
   } else {
     std::optional<T> out;
     const Status in_time = co_await detail::race(detail::store(std::move(operation), &out), limit);
-    if (!out) co_return in_time.error();
+    if (!in_time.ok() && (!out || detail::Flattened<T>::failed(*out))) co_return in_time.error();
     co_return std::move(*out);
   }
 }

@@ -1,0 +1,15 @@
+#include "core/net/backoff.h"
+
+#include <algorithm>
+
+namespace fluvial::net {
+
+Duration Backoff::next() {
+  const auto nominal = std::chrono::duration<double, std::nano>(std::min(nominal_, settings_.cap));
+  const double share = 1 - settings_.jitter * rng_.uniform();
+  nominal_ = std::chrono::duration_cast<Duration>(
+      std::min(nominal * settings_.factor, std::chrono::duration<double, std::nano>(settings_.cap)));
+  return std::chrono::duration_cast<Duration>(nominal * share);
+}
+
+}  // namespace fluvial::net

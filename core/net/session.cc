@@ -1,0 +1,197 @@
+#include "core/net/session.h"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/dispatch.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/strand.hpp>
+#include <exception>
+#include <utility>
+
+#include "core/net/session_impl.h"
+
+namespace fluvial::net {
+
+Session::Impl::Impl(std::unique_ptr<TlsStream> stream, std::optional<identity::PeerIdentity> peer,
+                    const SessionSettings& settings, std::shared_ptr<NetHooks> hooks)
+    : stream_(std::move(stream)),
+      executor_(stream_->executor()),
+      peer_(std::move(peer)),
+      settings_(settings),
+      limits_{settings.header_bytes_max, settings.payload_bytes_max},
+      hooks_(hooks ? std::move(hooks) : std::make_shared<NetHooks>()),
+      ended_(executor_),
+      arrival_(executor_),
+      demand_(executor_),
+      work_(executor_),
+      outbox_room_(executor_),
+      monitor_timer_(executor_) {}
+
+void Session::Impl::start() {
+  hooks_->session_opened(remote());
+  tasks_running_ = 3;
+  spawn(read_frames(shared_from_this()), "reader");
+  spawn(write_frames(shared_from_this()), "writer");
+  spawn(watch(shared_from_this()), "monitor");
+}
+
+void Session::Impl::spawn(Awaitable<void> task, std::string_view name) {
+  asio::co_spawn(executor_, std::move(task), [self = shared_from_this(), name](const std::exception_ptr& failure) {
+    if (failure) {
+      std::string what = "the session's " + std::string(name) + " failed";
+      try {
+        std::rethrow_exception(failure);
+      } catch (const std::exception& error) {
+        what += std::string(": ") + error.what();
+      }
+      self->begin_close({Code::kInternal, self->remote() + ": " + what}, false);
+    }
+    self->task_ended();
+  });
+}
+
+void Session::Impl::task_ended() {
+  if (--tasks_running_ > 0) return;
+  cut();
+  ended_.notify_all();
+  hooks_->session_closed(remote(), close_reason(), counters());
+}
+
+bool Session::Impl::on_strand() const {
+  const auto* strand = executor_.target<asio::strand<Executor>>();
+  return strand != nullptr && strand->running_in_this_thread();
+}
+
+Awaitable<Result<Frame>> Session::Impl::receive(std::shared_ptr<Impl> self) {
+  FLUVIAL_CHECK(self->on_strand(), "receive() outside the session's executor");
+  FLUVIAL_CHECK(!self->receiving_, "two receivers on one session");
+  struct Receiving {
+    bool& flag;
+    ~Receiving() { flag = false; }
+  } receiving{self->receiving_ = true};
+  self->demand_.notify_all();
+  while (!self->arrived_ && !self->closing_) co_await self->arrival_.wait();
+  if (!self->arrived_) co_return self->close_reason();
+  Frame frame = std::move(*self->arrived_);
+  self->arrived_.reset();
+  self->demand_.notify_all();
+  co_return frame;
+}
+
+Awaitable<Status> Session::Impl::send(std::shared_ptr<Impl> self, OutFrame frame) {
+  FLUVIAL_CHECK(self->on_strand(), "send() outside the session's executor");
+  FLUVIAL_CO_ASSIGN(Buffer head, wire::encode_head(frame.header, frame.payload.bytes.size(), self->limits_));
+  while (!self->closing_ && self->outbox_bytes_ > self->settings_.outbox_bytes_max) {
+    co_await self->outbox_room_.wait();
+  }
+  if (self->closing_) co_return self->close_reason();
+  Outgoing out{std::move(head), std::move(frame.payload)};
+  self->outbox_bytes_ += out.size();
+  self->enqueue(std::move(out));
+  co_return Status{};
+}
+
+void Session::Impl::post(OutFrame frame) {
+  auto head = wire::encode_head(frame.header, frame.payload.bytes.size(), limits_);
+  if (!head.ok()) return close({Code::kInternal, remote() + ": " + head.error().message}, true);
+  Outgoing out{std::move(*head), std::move(frame.payload)};
+  const std::size_t queued = outbox_bytes_ += out.size();
+  if (queued > 4 * settings_.outbox_bytes_max) {
+    outbox_bytes_ -= out.size();
+    return close({Code::kResourceExhausted, remote() + ": the peer does not keep up; its outbox is full"}, false);
+  }
+  asio::dispatch(executor_, [self = shared_from_this(), out = std::move(out)]() mutable {
+    if (self->closing_) {
+      self->outbox_bytes_ -= out.size();
+    } else {
+      self->enqueue(std::move(out));
+    }
+  });
+}
+
+void Session::Impl::enqueue(Outgoing out) {
+  outbox_.push_back(std::move(out));
+  work_.notify_all();
+}
+
+void Session::Impl::close(Error reason, bool drain) {
+  asio::dispatch(executor_, [self = shared_from_this(), reason = std::move(reason), drain]() mutable {
+    self->begin_close(std::move(reason), drain);
+  });
+}
+
+void Session::Impl::begin_close(Error reason, bool drain) {
+  if (!closing_) {
+    closing_ = true;
+    draining_ = drain && !writer_gone_;
+    {
+      const std::lock_guard lock(reason_mutex_);
+      reason_ = std::move(reason);
+    }
+    open_.store(false, std::memory_order_release);
+  }
+  if (!drain || writer_gone_) cut();
+  for (AsyncSignal* signal : {&arrival_, &demand_, &work_, &outbox_room_}) signal->notify_all();
+  monitor_timer_.cancel();
+}
+
+void Session::Impl::cut() {
+  if (cut_) return;
+  cut_ = true;
+  stream_->close();
+  monitor_timer_.cancel();
+  outbox_.clear();
+  work_.notify_all();
+}
+
+Awaitable<void> Session::Impl::closed(std::shared_ptr<Impl> self) {
+  FLUVIAL_CHECK(self->on_strand(), "closed() outside the session's executor");
+  while (self->tasks_running_ > 0) co_await self->ended_.wait();
+}
+
+Error Session::Impl::close_reason() const {
+  const std::lock_guard lock(reason_mutex_);
+  return reason_;
+}
+
+Counters Session::Impl::counters() const {
+  return {.bytes_in = stream_->bytes_in(),
+          .bytes_out = stream_->bytes_out(),
+          .frames_in = frames_in_.load(std::memory_order_relaxed),
+          .frames_out = frames_out_.load(std::memory_order_relaxed),
+          .payload_bytes_in = payload_in_.load(std::memory_order_relaxed),
+          .payload_bytes_out = payload_out_.load(std::memory_order_relaxed)};
+}
+
+// ---- the handle --------------------------------------------------------------------------------------------------
+
+Session::Session(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Session::~Session() {
+  if (impl_->is_open()) impl_->close({Code::kCancelled, "closed: nobody holds the session any more"}, true);
+}
+
+std::shared_ptr<Session> Session::start(std::unique_ptr<TlsStream> stream, std::optional<identity::PeerIdentity> peer,
+                                        const SessionSettings& settings, std::shared_ptr<NetHooks> hooks) {
+  auto impl = std::make_shared<Impl>(std::move(stream), std::move(peer), settings, std::move(hooks));
+  FLUVIAL_CHECK(impl->on_strand(), "a session starts on its own strand");
+  impl->start();
+  return std::shared_ptr<Session>(new Session(std::move(impl)));
+}
+
+const std::optional<identity::PeerIdentity>& Session::peer() const { return impl_->peer(); }
+const identity::PeerIdentity& Session::member() const {
+  FLUVIAL_CHECK(impl_->peer().has_value(), "the peer of this session has no certificate");
+  return *impl_->peer();
+}
+const std::string& Session::remote() const { return impl_->remote(); }
+Executor Session::executor() const { return impl_->executor(); }
+Counters Session::counters() const { return impl_->counters(); }
+
+Awaitable<Result<Frame>> Session::receive() { return Impl::receive(impl_); }
+Awaitable<Status> Session::send(OutFrame frame) { return Impl::send(impl_, std::move(frame)); }
+Awaitable<void> Session::closed() { return Impl::closed(impl_); }
+void Session::post(OutFrame frame) { impl_->post(std::move(frame)); }
+void Session::close(Error reason, bool drain) { impl_->close(std::move(reason), drain); }
+bool Session::is_open() const { return impl_->is_open(); }
+Error Session::close_reason() const { return impl_->close_reason(); }
+
+}  // namespace fluvial::net

@@ -1,0 +1,101 @@
+#include <array>
+#include <utility>
+
+#include "core/net/session_impl.h"
+#include "core/wire/mapping.h"
+
+namespace fluvial::net {
+
+Awaitable<void> Session::Impl::read_frames(std::shared_ptr<Impl> self) {
+  while (!self->closing_) {
+    const Status read = co_await self->read_frame();
+    self->frame_progress_.reset();
+    if (self->stream_->wants_flush()) self->work_.notify_all();
+    if (!read.ok() && !self->closing_) self->begin_close(read.error(), false);
+  }
+  if (self->draining_) co_await self->stream_->discard_input();
+  self->cut();
+}
+
+Awaitable<Status> Session::Impl::read_frame() {
+  FLUVIAL_CO_ASSIGN(const wire::FramePrefix prefix, co_await read_prefix());
+  FLUVIAL_CO_ASSIGN(v1::Envelope header, co_await read_header(prefix.header_bytes));
+  if (prefix.payload_bytes == 0) frame_progress_.reset();  // it is all here: waiting is no fault of the peer
+  if (take_session_message(header)) {
+    if (prefix.payload_bytes == 0) co_return Status{};
+    co_return violation(reason::kBadHeader, {Code::kDataLoss, "a session message with a payload"});
+  }
+  co_await wait_for_receiver(prefix.payload_bytes > 0);
+  if (closing_) co_return Status{};
+  if (write_error_) co_return *write_error_;
+  Buffer payload(prefix.payload_bytes);
+  if (frame_progress_) frame_progress_->restart_window(stream_->bytes_in());
+  FLUVIAL_CO_TRY(co_await stream_->read_exactly(payload.span()));
+  frames_in_.fetch_add(1, std::memory_order_relaxed);
+  payload_in_.fetch_add(payload.size(), std::memory_order_relaxed);
+  arrived_.emplace(Frame{std::move(header), std::move(payload)});
+  arrival_.notify_all();
+  co_return Status{};
+}
+
+Awaitable<Result<wire::FramePrefix>> Session::Impl::read_prefix() {
+  std::array<std::byte, wire::kPrefixBytes> bytes;
+  const MutableByteSpan whole(bytes);
+  FLUVIAL_CO_ASSIGN(const std::size_t count, co_await stream_->read_some(whole));
+  frame_progress_.emplace().restart_window(stream_->bytes_in());
+  FLUVIAL_CO_TRY(co_await stream_->read_exactly(whole.subspan(count)));
+  wire::PrefixFault fault = wire::PrefixFault::kNone;
+  auto prefix = wire::decode_prefix(bytes, limits_, &fault);
+  if (prefix.ok()) co_return *prefix;
+  switch (fault) {
+    case wire::PrefixFault::kOversizeHeader: co_return violation(reason::kOversizeHeader, prefix.error());
+    case wire::PrefixFault::kOversizePayload: co_return violation(reason::kOversizePayload, prefix.error());
+    default: co_return violation(reason::kNotAFrame, prefix.error());
+  }
+}
+
+Awaitable<Result<v1::Envelope>> Session::Impl::read_header(std::size_t size) {
+  Buffer bytes(size);
+  FLUVIAL_CO_TRY(co_await stream_->read_exactly(bytes.span()));
+  frame_progress_->header_done = true;
+  auto header = wire::parse_header(bytes.span());
+  if (!header.ok()) co_return violation(reason::kBadHeader, header.error());
+  co_return std::move(*header);
+}
+
+// One frame waits for the receiver at most, and a payload is read only into the hands of one: what more the peer sends
+// stays in the kernel's buffers and holds the peer back.
+Awaitable<void> Session::Impl::wait_for_receiver(bool for_payload) {
+  reading_paused_ = true;
+  while (!closing_ && !write_error_ && (arrived_ || (for_payload && !receiving_))) co_await demand_.wait();
+  reading_paused_ = false;
+}
+
+bool Session::Impl::take_session_message(const v1::Envelope& header) {
+  switch (header.body_case()) {
+    case v1::Envelope::kPing:
+      pong_due_ = header.ping().token();  // only the newest is answered: pings alone cannot fill the outbox
+      work_.notify_all();
+      return true;
+    case v1::Envelope::kPong: return true;
+    case v1::Envelope::kGoodbye: {
+      const v1::Goodbye& goodbye = header.goodbye();
+      Error why = goodbye.code() == 0
+                      ? Error{Code::kUnavailable, "the peer leaves: " + wire::printable(goodbye.message())}
+                      : wire::error_from_proto(goodbye.code(), goodbye.message());
+      why.message = remote() + ": " + why.message;
+      begin_close(std::move(why), false);
+      return true;
+    }
+    default: return false;
+  }
+}
+
+Error Session::Impl::violation(std::string_view label, Error error) {
+  error.message = remote() + ": " + error.message;
+  hooks_->refused(label, remote(), error.message);
+  begin_close(error, true);
+  return error;
+}
+
+}  // namespace fluvial::net

@@ -1,0 +1,67 @@
+#include "core/net/worker_pool.h"
+
+#include <atomic>
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/dispatch.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/prefer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <exception>
+#include <string>
+
+namespace fluvial::net {
+
+struct WorkerPool::State {
+  State(std::size_t threads, std::size_t queue_max_) : pool(threads), queue_max(queue_max_) {}
+
+  bool enter() {
+    if (waiting.fetch_add(1) < queue_max) return true;
+    waiting.fetch_sub(1);
+    return false;
+  }
+
+  asio::thread_pool pool;
+  const std::size_t queue_max;
+  std::atomic<std::size_t> waiting = 0;  // queued or running
+};
+
+WorkerPool::WorkerPool(std::size_t threads, std::size_t queue_max)
+    : state_(std::make_unique<State>(threads, queue_max)) {}
+
+WorkerPool::~WorkerPool() { state_->pool.join(); }
+
+bool WorkerPool::enqueue(std::function<void()> work) {
+  if (!state_->enter()) return false;
+  asio::post(state_->pool, [state = state_.get(), work = std::move(work)] {
+    work();
+    state->waiting.fetch_sub(1);
+  });
+  return true;
+}
+
+Awaitable<Status> WorkerPool::run_erased(std::function<void()> work) {
+  if (!state_->enter()) co_return Error{Code::kResourceExhausted, "the worker pool's queue is full"};
+  std::string failure;
+  auto initiate = [state = state_.get(), work = std::move(work), &failure](auto handler) mutable {
+    auto executor = asio::prefer(asio::get_associated_executor(handler), asio::execution::outstanding_work.tracked);
+    asio::post(state->pool, [state, work = std::move(work), &failure, executor = std::move(executor),
+                             handler = std::move(handler)]() mutable {
+      try {
+        work();
+      } catch (const std::exception& error) {
+        failure = error.what();
+        if (failure.empty()) failure = "an exception without a text";
+      }
+      work = nullptr;
+      state->waiting.fetch_sub(1);
+      asio::post(executor, std::move(handler));
+    });
+  };
+  co_await asio::async_initiate<const asio::use_awaitable_t<>, void()>(std::move(initiate), asio::use_awaitable);
+  if (!failure.empty()) co_return Error{Code::kInternal, "work on the pool failed: " + failure};
+  co_return Status{};
+}
+
+}  // namespace fluvial::net
