@@ -2,9 +2,12 @@
 
 namespace fluvial::round {
 
-Gather::Gather(const std::vector<Participant>& participants) {
-  for (const Participant& participant : participants) slots_[participant.site].participant = participant;
-  awaited_ = slots_.size();
+Gather::Gather(const std::vector<Participant>& participants) { extend(participants); }
+
+void Gather::extend(const std::vector<Participant>& participants) {
+  for (const Participant& participant : participants) {
+    if (slots_.try_emplace(participant.site, Slot{participant, State::kAwaited, {}}).second) ++awaited_;
+  }
 }
 
 void Gather::move(Slot& slot, State to) {
@@ -105,8 +108,24 @@ void Gather::move_held_above() {
 }
 
 void Gather::forget_held() {
-  for (const auto& [site, entry] : held_.entries()) move(slots_.at(site), State::kAwaited);
+  for (auto& [site, slot] : slots_) {
+    if (slot.state == State::kHeld || slot.state == State::kTaking) move(slot, State::kAwaited);
+  }
   held_.clear();
+}
+
+std::set<SiteId> Gather::above() const {
+  std::set<SiteId> sites;
+  for (const auto& [site, slot] : slots_) {
+    if (slot.state == State::kAbove) sites.insert(site);
+  }
+  return sites;
+}
+
+std::vector<Participant> Gather::participants() const {
+  std::vector<Participant> all;
+  for (const auto& [site, slot] : slots_) all.push_back(slot.participant);
+  return all;
 }
 
 std::vector<SiteId> Gather::counted() const {

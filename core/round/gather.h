@@ -42,14 +42,17 @@ class Gather {
   void mark_above(
       const std::set<SiteId>& sites);  // the parent holds exactly these: the others of "above" are awaited again
   void move_held_above();              // the parent took the sum
-  void forget_held();                  // the sum was lost: its sites are awaited again
+  void forget_held();  // the sum was lost: those taking or held are awaited again
+  void extend(const std::vector<Participant>& participants);  // those that are new: a site came back below this node
 
   bool is_participant(SiteId site) const { return slots_.contains(site); }
   bool settled() const { return awaited_ == 0 && taking_ == 0; }  // nobody to wait for
   bool quiet() const { return taking_ == 0; }
   const ContributorSet& held() const { return held_; }
   std::vector<SiteId> counted() const;  // taking, held or above: who need not send (again)
+  std::set<SiteId> above() const;
   std::vector<SiteId> awaited() const;
+  std::vector<Participant> participants() const;
   std::vector<Refusal> refusals() const;
   std::size_t participant_count() const { return slots_.size(); }
 

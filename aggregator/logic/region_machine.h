@@ -1,0 +1,93 @@
+// One round at an aggregator: take what comes from below into one sum, close, send the sum up, and again for what comes
+// after. A pure step machine, as the coordinator's: events and a time in, effects out.
+//
+// Each partial adds to the ones before it; their contributor sets are disjoint. While one is on its way the sum must
+// not change, so what arrives meanwhile stays staged. What the parent does not hold after a reconnect goes up again.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/round/gather.h"
+#include "core/round/record.h"
+
+namespace fluvial::aggregator {
+
+using ArrivalId = Id<struct ArrivalTag>;  // the caller's name for a verified update or partial that it holds staged
+
+// What the parent says when it opens a round, or says again to a child that (re)connected or has a new site below it.
+struct Opening {
+  RunId run;
+  RoundId round;
+  AttemptId attempt;
+  Epoch epoch;
+  std::vector<round::Participant> participants;  // those below this node
+  std::set<SiteId> counted;                      // of those, whom the parent's side holds
+  int scale_bits = 0;
+  TimePoint deadline;  // this tier's: close then with what is there
+};
+
+// ---- effects, in this order and one after the other where they touch the sum ----------------------------------------
+struct ResetSum {
+  int scale_bits;
+};
+struct OpenRound {};  // tell every child that has participants below it
+struct SetTimer {
+  TimePoint at;
+};
+struct Take {
+  ArrivalId arrival;
+};
+struct Drop {
+  ArrivalId arrival;
+  Error error;
+};
+struct SendPartial {  // the sum as it stands; receipt() or a new Opening answers
+  std::uint64_t sequence = 0;
+  round::ContributorSet contributors;
+  std::vector<round::Refusal> refusals;
+  std::vector<SiteId> missing;
+};
+using Effect = std::variant<ResetSum, OpenRound, SetTimer, Take, Drop, SendPartial>;
+using Effects = std::vector<Effect>;
+
+class RegionMachine {
+ public:
+  Effects opened(Opening opening, TimePoint now);
+  Effects arrived(ArrivalId arrival, const round::Arrival& what, TimePoint now);
+  Effects taken(ArrivalId arrival, const round::ContributorSet& with_probes, TimePoint now);
+  Effects take_failed(ArrivalId arrival, const Error& error, TimePoint now);
+  Effects refused(const round::Refusal& refusal, TimePoint now);
+  Effects tick(TimePoint now);
+  // The parent's answer to a partial; `overlap` names whom it holds already.
+  Effects receipt(std::uint64_t sequence, const Status& status, const std::vector<SiteId>& overlap, TimePoint now);
+  Effects closed();  // committed, or the run ended: nothing of this round is wanted any more
+
+  Status admit(SiteId site, Epoch lease, std::uint64_t weight) const;
+  Status admit(AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const;
+
+  bool is_open() const { return open_.has_value(); }
+  const Opening& opening() const { return *open_; }
+  const round::Gather& gather() const { return gather_; }
+
+ private:
+  void reconcile(const std::set<SiteId>& counted, Effects& out);
+  void release(Effects& out);
+  void try_close(TimePoint now, Effects& out);
+  void send(Effects& out);
+
+  std::optional<Opening> open_;
+  round::Gather gather_;
+  std::map<ArrivalId, round::ContributorSet> taking_;  // queued_ among them
+  std::deque<ArrivalId> queued_;                       // staged until the partial on its way is answered
+  std::vector<round::Refusal> unreported_;
+  std::optional<SendPartial> sent_;  // on its way: its contributors are what the gather holds
+  std::uint64_t sequence_ = 0;
+  bool reported_ = false;  // the parent has heard of this attempt
+};
+
+}  // namespace fluvial::aggregator

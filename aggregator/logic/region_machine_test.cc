@@ -1,0 +1,160 @@
+#include "aggregator/logic/region_machine.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+namespace fluvial::aggregator {
+namespace {
+
+using namespace std::chrono_literals;
+using round::Arrival;
+using round::ContributorSet;
+
+template <typename T>
+std::vector<T> all(const Effects& effects) {
+  std::vector<T> found;
+  for (const Effect& effect : effects) {
+    if (const T* one = std::get_if<T>(&effect)) found.push_back(*one);
+  }
+  return found;
+}
+
+TimePoint at(std::chrono::seconds s) { return TimePoint(s); }
+
+ContributorSet set_of(std::initializer_list<std::uint32_t> ids) {
+  ContributorSet set;
+  for (const std::uint32_t id : ids) EXPECT_TRUE(set.add({SiteId(id), Epoch(1), 10, {}, 0, {}}).ok());
+  return set;
+}
+Opening opening(std::uint32_t attempt = 1, std::set<SiteId> counted = {}, std::uint64_t round = 1) {
+  Opening opening{RunId(1), RoundId(round), AttemptId(attempt), Epoch(1), {}, std::move(counted), 20, at(9s)};
+  for (std::uint32_t id = 1; id <= 3; ++id) opening.participants.push_back({SiteId(id), Epoch(1), 100});
+  return opening;
+}
+Effects bring(RegionMachine& machine, std::uint64_t id, std::initializer_list<std::uint32_t> ids, TimePoint now) {
+  const Effects arrived = machine.arrived(ArrivalId(id), Arrival{set_of(ids), {}, {}}, now);
+  EXPECT_EQ(all<Take>(arrived).size(), 1u);
+  return machine.taken(ArrivalId(id), set_of(ids), now);
+}
+
+TEST(RegionMachine, SendsOnePartialWhenAllAreIn) {
+  RegionMachine machine;
+  const Effects opened = machine.opened(opening(), at(0s));
+  EXPECT_EQ(all<OpenRound>(opened).size(), 1u);
+  EXPECT_EQ(all<ResetSum>(opened).size(), 1u);
+  EXPECT_TRUE(all<SendPartial>(bring(machine, 1, {1, 2}, at(1s))).empty());
+  const auto sent = all<SendPartial>(bring(machine, 2, {3}, at(2s)));
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].contributors, set_of({1, 2, 3}));
+  EXPECT_TRUE(sent[0].missing.empty());
+  EXPECT_EQ(all<ResetSum>(machine.receipt(sent[0].sequence, {}, {}, at(3s))).size(), 1u);
+}
+
+TEST(RegionMachine, ClosesAtItsDeadlineWithWhatItHasEvenNothing) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  const auto sent = all<SendPartial>(machine.tick(at(9s)));
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_TRUE(sent[0].contributors.empty());
+  EXPECT_EQ(sent[0].missing.size(), 3u);
+  machine.receipt(sent[0].sequence, {}, {}, at(9s));
+  EXPECT_TRUE(machine.tick(at(10s)).empty()) << "nothing new to say";
+  const auto late = all<SendPartial>(bring(machine, 1, {2}, at(11s)));
+  ASSERT_EQ(late.size(), 1u) << "after the deadline what comes goes up at once";
+  EXPECT_EQ(late[0].contributors, set_of({2}));
+  EXPECT_GT(late[0].sequence, sent[0].sequence);
+}
+
+TEST(RegionMachine, TheSumDoesNotChangeWhileItIsOnItsWay) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  bring(machine, 1, {1}, at(1s));
+  const auto sent = all<SendPartial>(machine.tick(at(9s)));
+  const Effects meanwhile = machine.arrived(ArrivalId(2), Arrival{set_of({2}), {}, {}}, at(9s));
+  EXPECT_TRUE(all<Take>(meanwhile).empty());
+  const Effects answered = machine.receipt(sent.at(0).sequence, {}, {}, at(10s));
+  ASSERT_EQ(answered.size(), 2u);
+  EXPECT_TRUE(std::holds_alternative<ResetSum>(answered[0])) << "first empty, then add";
+  EXPECT_TRUE(std::holds_alternative<Take>(answered[1]));
+}
+
+TEST(RegionMachine, ASiteThatWillNotBeInIsReportedAndNotWaitedFor) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  bring(machine, 1, {1, 2}, at(1s));
+  const auto sent = all<SendPartial>(machine.refused({SiteId(3), {Code::kDataLoss, "NaN"}}, at(2s)));
+  ASSERT_EQ(sent.size(), 1u);
+  ASSERT_EQ(sent[0].refusals.size(), 1u);
+  EXPECT_EQ(sent[0].refusals[0].site, SiteId(3));
+}
+
+TEST(RegionMachine, AfterAReconnectWhatTheParentDoesNotHoldGoesUpAgain) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  const auto first = all<SendPartial>(bring(machine, 1, {1, 2, 3}, at(1s)));
+  ASSERT_EQ(first.size(), 1u);
+  const Effects again = machine.opened(opening(2), at(2s));
+  const auto second = all<SendPartial>(again);
+  ASSERT_EQ(second.size(), 1u);
+  EXPECT_EQ(second[0].contributors, first[0].contributors);
+  EXPECT_TRUE(all<ResetSum>(again).empty());
+  EXPECT_TRUE(machine.receipt(first[0].sequence, {}, {}, at(3s)).empty()) << "the answer to a partial of before";
+}
+
+TEST(RegionMachine, AfterAReconnectWhatTheParentHoldsIsNotSentTwice) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  bring(machine, 1, {1, 2, 3}, at(1s));
+  const Effects again = machine.opened(opening(1, {SiteId(1), SiteId(2), SiteId(3)}), at(2s));
+  for (const SendPartial& partial : all<SendPartial>(again)) EXPECT_TRUE(partial.contributors.empty());
+  EXPECT_EQ(all<ResetSum>(again).size(), 1u);
+}
+
+TEST(RegionMachine, WhatACrashedParentLostIsAskedForAgain) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  const auto sent = all<SendPartial>(bring(machine, 1, {1, 2, 3}, at(1s)));
+  machine.receipt(sent.at(0).sequence, {}, {}, at(2s));
+  machine.opened(opening(2, {}), at(3s));
+  EXPECT_EQ(machine.gather().awaited().size(), 3u);
+  EXPECT_TRUE(machine.admit(SiteId(1), Epoch(1), 10).ok());
+}
+
+TEST(RegionMachine, AnOverlapIsGivenUpAndTheOthersSendAgain) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  const auto sent = all<SendPartial>(bring(machine, 1, {1, 2, 3}, at(1s)));
+  const Effects refused = machine.receipt(sent.at(0).sequence, Error{Code::kAlreadyExists, "2"}, {SiteId(2)}, at(2s));
+  EXPECT_EQ(all<ResetSum>(refused).size(), 1u);
+  EXPECT_EQ(all<OpenRound>(refused).size(), 1u);
+  EXPECT_EQ(machine.gather().counted(), std::vector{SiteId(2)});
+  const auto rest = all<SendPartial>(bring(machine, 2, {1, 3}, at(3s)));
+  ASSERT_EQ(rest.size(), 1u);
+  EXPECT_EQ(rest[0].contributors, set_of({1, 3}));
+}
+
+TEST(RegionMachine, FencesAttemptsAndDropsWhatComesForAClosedRound) {
+  RegionMachine machine;
+  EXPECT_EQ(machine.admit(SiteId(1), Epoch(1), 1).error().code, Code::kStale);
+  machine.opened(opening(2), at(0s));
+  EXPECT_EQ(machine.admit(AttemptId(1), Epoch(1), set_of({1})).error().code, Code::kStale);
+  EXPECT_TRUE(machine.admit(AttemptId(2), Epoch(1), set_of({1})).ok());
+  machine.closed();
+  const auto dropped = all<Drop>(machine.arrived(ArrivalId(1), Arrival{set_of({1}), {}, {}}, at(1s)));
+  ASSERT_EQ(dropped.size(), 1u);
+  EXPECT_EQ(dropped[0].error.code, Code::kStale);
+}
+
+TEST(RegionMachine, ASiteThatComesBackBelowIsAwaited) {
+  RegionMachine machine;
+  Opening two = opening();
+  two.participants.pop_back();
+  machine.opened(two, at(0s));
+  EXPECT_EQ(machine.admit(SiteId(3), Epoch(1), 10).error().code, Code::kFailedPrecondition);
+  machine.opened(opening(), at(1s));
+  EXPECT_TRUE(machine.admit(SiteId(3), Epoch(1), 10).ok());
+}
+
+}  // namespace
+}  // namespace fluvial::aggregator

@@ -1,0 +1,272 @@
+#include "coordinator/logic/run_machine.h"
+
+#include <utility>
+
+#include "core/round/sampling.h"
+#include "kernels/fixed.h"
+
+namespace fluvial::coordinator {
+
+std::string_view status_name(RunStatus status) {
+  switch (status) {
+    case RunStatus::kRunning: return "running";
+    case RunStatus::kPaused: return "paused";
+    case RunStatus::kStopped: return "stopped";
+    case RunStatus::kDone: return "done";
+  }
+  return "unknown";
+}
+
+RunMachine::RunMachine(RunStart start)
+    : run_(start.run),
+      plan_(std::move(start.plan)),
+      model_(start.model),
+      last_committed_(start.last_committed),
+      epoch_(start.epoch),
+      status_(start.status),
+      reason_(std::move(start.reason)) {
+  if (start.open) {
+    FLUVIAL_CHECK(start.open->round == last_committed_.next(), "the open attempt follows the last commit");
+    attempt_ = std::move(*start.open);
+    round_begun_ = true;
+  }
+  if (status_ != RunStatus::kRunning) phase_ = Phase::kHalted;
+}
+
+Effects RunMachine::begin(TimePoint now) { return run_steps(now); }
+
+Effects RunMachine::sites_changed(std::map<SiteId, SiteInfo> connected, TimePoint now) {
+  connected_ = std::move(connected);
+  return run_steps(now);
+}
+
+Effects RunMachine::run_steps(TimePoint now) {
+  Effects out;
+  if (phase_ == Phase::kIdle) try_open(out);
+  if (phase_ == Phase::kOpen) try_close(now, out);
+  return out;
+}
+
+void RunMachine::try_open(Effects& out) {
+  if (halt_wanted_) {
+    const auto [status, reason] = *std::exchange(halt_wanted_, std::nullopt);
+    return halt(status, reason, out);
+  }
+  if (round_begun_) return next_attempt(out, /*new_round=*/gather_.participant_count() == 0);
+
+  std::vector<SiteId> sites;
+  for (const auto& [site, info] : connected_) sites.push_back(site);
+  const RoundId round = last_committed_.next();
+  const std::vector<SiteId> chosen = round::sample_sites(sites, plan_.participants_fraction, plan_.seed, round);
+  if (sites.size() < plan_.participants_min || chosen.size() < plan_.quorum || chosen.empty()) {
+    reason_ = "waiting for sites: " + std::to_string(sites.size()) + " connected, round " + std::to_string(round.value()) +
+              " needs " + std::to_string(plan_.participants_min) + " and a quorum of " + std::to_string(plan_.quorum) +
+              " among those sampled";
+    return;
+  }
+  attempt_ = {run_, round, AttemptId(0), epoch_, {}, 0, model_};
+  std::uint64_t weight_sum = 0;
+  for (const SiteId site : chosen) {
+    const SiteInfo& info = connected_.at(site);
+    attempt_.participants.push_back({site, info.lease, info.weight_max});
+    weight_sum += info.weight_max;
+  }
+  const Result<int> scale_bits =
+      kernels::scale_bits(static_cast<int>(plan_.fraction_bits), plan_.value_abs_max, weight_sum);
+  if (!scale_bits.ok() || *scale_bits < 0) {
+    return halt(RunStatus::kPaused, "no room for an exact sum: lower value_abs_max or the sites' maximum weights", out);
+  }
+  attempt_.scale_bits = *scale_bits;
+  round_begun_ = true;
+  expired_attempts_ = 0;
+  next_attempt(out, /*new_round=*/true);
+}
+
+void RunMachine::next_attempt(Effects& out, bool new_round) {
+  attempt_.attempt = attempt_.attempt.next();
+  attempt_.epoch = epoch_;
+  if (new_round) {
+    gather_ = round::Gather(attempt_.participants);
+    taking_.clear();
+  }
+  reason_.clear();
+  phase_ = Phase::kRecording;
+  out.push_back(RecordAttempt{attempt_, new_round});
+}
+
+Effects RunMachine::attempt_recorded(TimePoint now) {
+  if (phase_ != Phase::kRecording) return {};  // stopped meanwhile
+  phase_ = Phase::kOpen;
+  soft_ = now + plan_.soft_deadline;
+  hard_ = now + plan_.hard_deadline;
+  Effects out{OpenRound{}, SetTimer{soft_}};
+  try_close(now, out);
+  return out;
+}
+
+Status RunMachine::admit(SiteId site, Epoch lease, std::uint64_t weight) const {
+  if (phase_ != Phase::kOpen && phase_ != Phase::kRecording) return Error{Code::kStale, "no round is open"};
+  return gather_.admit(site, lease, weight);
+}
+
+Status RunMachine::admit(AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const {
+  if (phase_ != Phase::kOpen) return Error{Code::kStale, "no round is open"};
+  if (attempt != attempt_.attempt || epoch != attempt_.epoch) {
+    return Error{Code::kStale, "attempt " + std::to_string(attempt.value()) + " of epoch " + std::to_string(epoch.value()) +
+                                   ", expected " + std::to_string(attempt_.attempt.value()) + " of " +
+                                   std::to_string(attempt_.epoch.value())};
+  }
+  return gather_.admit(partial);
+}
+
+Effects RunMachine::arrived(ArrivalId arrival, const round::Arrival& what) {
+  Effects out;
+  if (phase_ != Phase::kOpen && phase_ != Phase::kRecording) {
+    out.push_back(Drop{arrival, {Code::kStale, "the round is closed"}});
+    return out;
+  }
+  if (const Status admitted = gather_.admit(what.contributors); !admitted.ok()) {
+    out.push_back(Drop{arrival, admitted.error()});
+    return out;
+  }
+  for (const round::Refusal& refusal : what.refusals) gather_.refuse(refusal);
+  gather_.mark_missing(what.missing);
+  gather_.begin_take(what.contributors);
+  taking_.emplace(arrival, what.contributors);
+  out.push_back(Take{arrival});
+  return out;
+}
+
+Effects RunMachine::taken(ArrivalId arrival, const round::ContributorSet& with_probes, TimePoint now) {
+  Effects out;
+  if (taking_.erase(arrival) == 0) return out;  // the round was given up meanwhile
+  gather_.finish_take(with_probes);
+  if (phase_ == Phase::kOpen) try_close(now, out);
+  return out;
+}
+
+Effects RunMachine::take_failed(ArrivalId arrival, const Error& error, TimePoint now) {
+  Effects out;
+  const auto found = taking_.find(arrival);
+  if (found == taking_.end()) return out;
+  gather_.abandon_take(found->second, error);
+  taking_.erase(found);
+  out.push_back(Drop{arrival, error});
+  if (phase_ == Phase::kOpen) try_close(now, out);
+  return out;
+}
+
+Effects RunMachine::refused(const round::Refusal& refusal, TimePoint now) {
+  Effects out;
+  gather_.refuse(refusal);
+  if (phase_ == Phase::kOpen) try_close(now, out);
+  return out;
+}
+
+Effects RunMachine::tick(TimePoint now) { return run_steps(now); }
+
+bool RunMachine::has_quorum() const {
+  return !gather_.held().empty() && gather_.held().size() >= plan_.quorum &&
+         gather_.held().total_weight() >= plan_.weight_min;
+}
+
+void RunMachine::try_close(TimePoint now, Effects& out) {
+  if (!gather_.quiet()) return;  // taken() comes back here
+  if (has_quorum() && (gather_.settled() || now >= soft_)) {
+    phase_ = Phase::kFinalising;
+    commit_ = {run_, attempt_.round, attempt_.attempt, gather_.held(), gather_.refusals(), gather_.participant_count(), {}};
+    out.push_back(Finalise{commit_});
+    return;
+  }
+  if (now < soft_) return;
+  if (now < hard_) {
+    out.push_back(SetTimer{hard_});
+    return;
+  }
+  if (++expired_attempts_ >= plan_.attempts_max) {
+    return halt(RunStatus::kPaused,
+                "round " + std::to_string(attempt_.round.value()) + ": no quorum after " + std::to_string(expired_attempts_) +
+                    " attempts: " + std::to_string(gather_.held().size()) + " of " + std::to_string(plan_.quorum) + " are in",
+                out);
+  }
+  next_attempt(out, /*new_round=*/false);
+}
+
+Effects RunMachine::finalised(const round::ModelRef& model) {
+  if (phase_ != Phase::kFinalising) return {};
+  phase_ = Phase::kCommitting;
+  commit_.model = model;
+  return {RecordCommit{commit_}};
+}
+
+Effects RunMachine::commit_recorded(TimePoint now) {
+  if (phase_ != Phase::kCommitting) return {};
+  model_ = commit_.model;
+  last_committed_ = commit_.round;
+  round_begun_ = false;
+  gather_ = {};
+  phase_ = Phase::kIdle;
+  const bool last = last_committed_.value() >= plan_.rounds;
+  Effects out{Publish{commit_, last}};
+  if (last) {
+    halt(RunStatus::kDone, "", out);
+  } else {
+    for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));
+  }
+  return out;
+}
+
+Effects RunMachine::storage_failed(const Error& error) {
+  Effects out;
+  halt(RunStatus::kPaused, "storage failed: " + error.message + "; free the disk, then resume the run", out);
+  return out;
+}
+
+void RunMachine::halt(RunStatus status, std::string reason, Effects& out) {
+  phase_ = Phase::kHalted;
+  status_ = status;
+  reason_ = std::move(reason);
+  out.push_back(RecordStatus{status_, reason_});
+}
+
+Effects RunMachine::pause(std::string reason) {
+  Effects out;
+  if (phase_ == Phase::kHalted) return out;
+  if (phase_ == Phase::kIdle) {
+    halt(RunStatus::kPaused, std::move(reason), out);
+  } else {
+    halt_wanted_ = {RunStatus::kPaused, std::move(reason)};
+  }
+  return out;
+}
+
+Effects RunMachine::stop(std::string reason) {
+  Effects out;
+  if (status_ == RunStatus::kDone) return out;
+  if (phase_ == Phase::kCommitting) {  // the commit may be durable already: it counts
+    halt_wanted_ = {RunStatus::kStopped, std::move(reason)};
+    return out;
+  }
+  gather_ = {};
+  taking_.clear();
+  halt_wanted_.reset();
+  halt(RunStatus::kStopped, std::move(reason), out);
+  return out;
+}
+
+Effects RunMachine::resume(TimePoint now) {
+  Effects out;
+  if (phase_ != Phase::kHalted || status_ == RunStatus::kDone) {
+    halt_wanted_.reset();
+    return out;
+  }
+  status_ = RunStatus::kRunning;
+  reason_.clear();
+  expired_attempts_ = 0;
+  phase_ = Phase::kIdle;
+  out.push_back(RecordStatus{status_, reason_});
+  for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));
+  return out;
+}
+
+}  // namespace fluvial::coordinator

@@ -1,0 +1,214 @@
+#include "coordinator/logic/run_machine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+namespace fluvial::coordinator {
+namespace {
+
+using namespace std::chrono_literals;
+using round::Arrival;
+using round::Contribution;
+using round::ContributorSet;
+using testing::HasSubstr;
+
+template <typename T>
+const T* find(const Effects& effects) {
+  for (const Effect& effect : effects) {
+    if (const T* found = std::get_if<T>(&effect)) return found;
+  }
+  return nullptr;
+}
+
+round::Plan plan(std::uint64_t quorum = 2) {
+  round::Plan plan;
+  plan.name = "test";
+  plan.rounds = 2;
+  plan.participants_min = 3;
+  plan.quorum = quorum;
+  plan.soft_deadline = 10s;
+  plan.hard_deadline = 20s;
+  plan.attempts_max = 2;
+  return plan;
+}
+
+class RunMachineTest : public testing::Test {
+ protected:
+  static TimePoint at(std::chrono::seconds s) { return TimePoint(s); }
+  static std::map<SiteId, SiteInfo> sites(std::uint32_t count) {
+    std::map<SiteId, SiteInfo> all;
+    for (std::uint32_t i = 1; i <= count; ++i) all[SiteId(i)] = {Epoch(1), 100};
+    return all;
+  }
+  static ContributorSet set_of(std::initializer_list<std::uint32_t> ids) {
+    ContributorSet set;
+    for (const std::uint32_t id : ids) EXPECT_TRUE(set.add(Contribution{SiteId(id), Epoch(1), 10, {}, 0, {}}).ok());
+    return set;
+  }
+  static RunStart start() { return {.run = RunId(1), .plan = plan(), .model = {RunId(1), {}, {}, 40}, .epoch = Epoch(5)}; }
+
+  // A machine with three sites and its first round open at second 0.
+  RunMachine opened() {
+    RunMachine machine(start());
+    EXPECT_TRUE(machine.begin(at(0s)).empty());
+    const Effects record = machine.sites_changed(sites(3), at(0s));
+    EXPECT_NE(find<RecordAttempt>(record), nullptr);
+    EXPECT_EQ(find<OpenRound>(record), nullptr) << "nothing leaves before the record is durable";
+    const Effects open = machine.attempt_recorded(at(0s));
+    EXPECT_NE(find<OpenRound>(open), nullptr);
+    EXPECT_EQ(find<SetTimer>(open)->at, at(10s));
+    return machine;
+  }
+  static Effects bring(RunMachine& machine, std::uint64_t id, std::initializer_list<std::uint32_t> ids, TimePoint now) {
+    const Effects arrived = machine.arrived(ArrivalId(id), Arrival{set_of(ids), {}, {}});
+    EXPECT_NE(find<Take>(arrived), nullptr);
+    return machine.taken(ArrivalId(id), set_of(ids), now);
+  }
+  static Effects commit(RunMachine& machine, TimePoint now) {
+    const Effects record = machine.finalised({RunId(1), ModelVersion(1), {}, 40});
+    EXPECT_NE(find<RecordCommit>(record), nullptr);
+    return machine.commit_recorded(now);
+  }
+};
+
+TEST_F(RunMachineTest, WaitsForItsSitesAndSaysSo) {
+  RunMachine machine(start());
+  EXPECT_TRUE(machine.sites_changed(sites(2), at(0s)).empty());
+  EXPECT_THAT(machine.reason(), HasSubstr("2 connected"));
+}
+
+TEST_F(RunMachineTest, CommitsWhenAllAreInAndGoesOn) {
+  RunMachine machine = opened();
+  EXPECT_TRUE(bring(machine, 1, {1, 2}, at(1s)).empty()) << "quorum, but a third may come until the soft deadline";
+  const Effects closing = bring(machine, 2, {3}, at(2s));
+  ASSERT_NE(find<Finalise>(closing), nullptr);
+  EXPECT_EQ(find<Finalise>(closing)->record.contributors.total_weight(), 30u);
+  const Effects published = commit(machine, at(3s));
+  ASSERT_NE(find<Publish>(published), nullptr);
+  EXPECT_FALSE(find<Publish>(published)->last);
+  ASSERT_NE(find<RecordAttempt>(published), nullptr);
+  EXPECT_EQ(find<RecordAttempt>(published)->record.round, RoundId(2));
+}
+
+TEST_F(RunMachineTest, FromTheSoftDeadlineOnAQuorumIsEnough) {
+  RunMachine machine = opened();
+  bring(machine, 1, {1, 2}, at(1s));
+  EXPECT_EQ(find<Finalise>(machine.tick(at(9s))), nullptr);
+  const Effects closing = machine.tick(at(10s));
+  ASSERT_NE(find<Finalise>(closing), nullptr);
+  EXPECT_EQ(find<Finalise>(closing)->record.late_count(), 1u);
+  const Effects late = machine.arrived(ArrivalId(9), Arrival{set_of({3}), {}, {}});
+  ASSERT_NE(find<Drop>(late), nullptr);
+  EXPECT_EQ(find<Drop>(late)->error.code, Code::kStale);
+}
+
+TEST_F(RunMachineTest, WhatIsBeingAddedAtTheDeadlineIsWaitedFor) {
+  RunMachine machine = opened();
+  bring(machine, 1, {1, 2}, at(1s));
+  EXPECT_NE(find<Take>(machine.arrived(ArrivalId(2), Arrival{set_of({3}), {}, {}})), nullptr);
+  EXPECT_TRUE(machine.tick(at(10s)).empty());
+  const Effects closing = machine.taken(ArrivalId(2), set_of({3}), at(11s));
+  ASSERT_NE(find<Finalise>(closing), nullptr);
+  EXPECT_EQ(find<Finalise>(closing)->record.contributors.size(), 3u);
+}
+
+TEST_F(RunMachineTest, ARefusedSiteIsNotWaitedFor) {
+  RunMachine machine = opened();
+  bring(machine, 1, {1, 2}, at(1s));
+  const Effects closing = machine.refused({SiteId(3), {Code::kDataLoss, "NaN"}}, at(2s));
+  ASSERT_NE(find<Finalise>(closing), nullptr);
+  EXPECT_EQ(find<Finalise>(closing)->record.late_count(), 0u);
+}
+
+TEST_F(RunMachineTest, TheNextAttemptKeepsScaleParticipantsAndWhatIsIn) {
+  RunMachine machine = opened();
+  const round::AttemptRecord first = machine.attempt();
+  bring(machine, 1, {1}, at(1s));
+  EXPECT_EQ(find<SetTimer>(machine.tick(at(10s)))->at, at(20s));
+  const Effects again = machine.tick(at(20s));
+  ASSERT_NE(find<RecordAttempt>(again), nullptr);
+  EXPECT_FALSE(find<RecordAttempt>(again)->new_round);
+  round::AttemptRecord expected = first;
+  expected.attempt = AttemptId(2);
+  EXPECT_EQ(find<RecordAttempt>(again)->record, expected);
+  machine.attempt_recorded(at(20s));
+  EXPECT_EQ(machine.gather().counted(), std::vector{SiteId(1)});
+  EXPECT_EQ(machine.admit(AttemptId(1), Epoch(5), set_of({2})).error().code, Code::kStale) << "fenced";
+  EXPECT_TRUE(machine.admit(AttemptId(2), Epoch(5), set_of({2})).ok());
+  EXPECT_EQ(machine.admit(AttemptId(2), Epoch(4), set_of({2})).error().code, Code::kStale);
+}
+
+TEST_F(RunMachineTest, PausesAfterItsAttemptsAndResumesWithTheSameRound) {
+  RunMachine machine = opened();
+  machine.tick(at(20s));
+  machine.attempt_recorded(at(20s));
+  const Effects paused = machine.tick(at(40s));
+  ASSERT_NE(find<RecordStatus>(paused), nullptr);
+  EXPECT_EQ(machine.status(), RunStatus::kPaused);
+  EXPECT_THAT(machine.reason(), HasSubstr("no quorum after 2 attempts"));
+  const Effects resumed = machine.resume(at(50s));
+  ASSERT_NE(find<RecordAttempt>(resumed), nullptr);
+  EXPECT_EQ(find<RecordAttempt>(resumed)->record.attempt, AttemptId(3)) << "attempts never repeat";
+  EXPECT_EQ(find<RecordAttempt>(resumed)->record.round, RoundId(1));
+}
+
+TEST_F(RunMachineTest, ARestartTriesTheOpenRoundAgainAsItWas) {
+  RunMachine before = opened();
+  RunStart again = start();
+  again.open = before.attempt();
+  again.epoch = Epoch(6);
+  RunMachine machine(again);
+  const Effects effects = machine.begin(at(100s));
+  ASSERT_NE(find<RecordAttempt>(effects), nullptr);
+  EXPECT_TRUE(find<RecordAttempt>(effects)->new_round) << "the sum was lost with the process";
+  EXPECT_EQ(find<RecordAttempt>(effects)->record.attempt, AttemptId(2));
+  EXPECT_EQ(find<RecordAttempt>(effects)->record.participants, before.attempt().participants);
+  EXPECT_EQ(find<RecordAttempt>(effects)->record.epoch, Epoch(6));
+}
+
+TEST_F(RunMachineTest, PauseLetsTheOpenRoundCloseAndStopDoesNot) {
+  RunMachine machine = opened();
+  EXPECT_TRUE(machine.pause("by hand").empty());
+  bring(machine, 1, {1, 2, 3}, at(1s));
+  const Effects published = commit(machine, at(2s));
+  EXPECT_NE(find<Publish>(published), nullptr);
+  EXPECT_EQ(find<RecordAttempt>(published), nullptr);
+  EXPECT_EQ(machine.status(), RunStatus::kPaused);
+  EXPECT_NE(find<RecordAttempt>(machine.resume(at(3s))), nullptr);
+  machine.attempt_recorded(at(3s));
+  const Effects taking = machine.arrived(ArrivalId(5), Arrival{set_of({1}), {}, {}});
+  EXPECT_NE(find<Take>(taking), nullptr);
+  EXPECT_NE(find<RecordStatus>(machine.stop("by hand")), nullptr);
+  EXPECT_TRUE(machine.taken(ArrivalId(5), set_of({1}), at(4s)).empty());
+  const Effects continued = machine.resume(at(5s));
+  ASSERT_NE(find<RecordAttempt>(continued), nullptr);
+  EXPECT_TRUE(find<RecordAttempt>(continued)->new_round);
+  EXPECT_EQ(find<RecordAttempt>(continued)->record.attempt, AttemptId(2));
+}
+
+TEST_F(RunMachineTest, EndsAfterItsLastRound) {
+  RunMachine machine = opened();
+  bring(machine, 1, {1, 2, 3}, at(1s));
+  commit(machine, at(1s));
+  machine.attempt_recorded(at(1s));
+  bring(machine, 2, {1, 2, 3}, at(2s));
+  const Effects published = commit(machine, at(2s));
+  EXPECT_TRUE(find<Publish>(published)->last);
+  EXPECT_EQ(machine.status(), RunStatus::kDone);
+  EXPECT_EQ(find<RecordAttempt>(machine.resume(at(3s))), nullptr);
+}
+
+TEST_F(RunMachineTest, AFailingDiskPausesAndLosesNothing) {
+  RunMachine machine = opened();
+  bring(machine, 1, {1, 2, 3}, at(1s));
+  EXPECT_NE(find<RecordStatus>(machine.storage_failed({Code::kUnavailable, "no space left"})), nullptr);
+  EXPECT_THAT(machine.reason(), HasSubstr("no space left"));
+  const Effects resumed = machine.resume(at(2s));
+  EXPECT_FALSE(find<RecordAttempt>(resumed)->new_round);
+  EXPECT_NE(find<Finalise>(machine.attempt_recorded(at(2s))), nullptr) << "what was in is still in";
+}
+
+}  // namespace
+}  // namespace fluvial::coordinator

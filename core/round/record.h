@@ -1,0 +1,44 @@
+// What is durable about a round: the attempt, written before any message of it leaves, and the commit, written before
+// anybody hears of it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/round/contribution.h"
+
+namespace fluvial::round {
+
+struct ModelRef {
+  RunId run;
+  ModelVersion version;
+  Digest digest{};  // SHA-256 of the model's bytes
+  std::uint64_t bytes = 0;
+  bool operator==(const ModelRef&) const = default;
+};
+
+struct AttemptRecord {
+  RunId run;
+  RoundId round;
+  AttemptId attempt;
+  Epoch epoch;  // the coordinator's term: a restart gets a new one
+  std::vector<Participant> participants;  // fixed for all attempts of a round, as is the scale and the base
+  int scale_bits = 0;
+  ModelRef base;
+  bool operator==(const AttemptRecord&) const = default;
+};
+
+struct CommitRecord {
+  RunId run;
+  RoundId round;
+  AttemptId attempt;
+  ContributorSet contributors;
+  std::vector<Refusal> refusals;
+  std::uint64_t participant_count = 0;
+  ModelRef model;
+
+  // Took part, was not refused, and is not in: its update is late.
+  std::uint64_t late_count() const { return participant_count - contributors.size() - refusals.size(); }
+};
+
+}  // namespace fluvial::round

@@ -1,0 +1,115 @@
+// A site's part in its rounds: fetch the model, train, encode, send, and resolve by what the commit says. A pure step
+// machine. Two rules keep contributions exact (docs/design/exactly-once.md): a submission is durable before it is sent
+// and stays until there is an explicit outcome for it; nothing newer is encoded before.
+//
+//   offered -> fetching -> training -> encoding -> pending (durable, being sent) -> resolving -> offered ...
+//                                   `-> folding, when the round closed meanwhile: the update goes into the residual
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/base/result.h"
+#include "core/round/plan.h"
+#include "core/round/record.h"
+
+namespace fluvial::edge {
+
+enum class Outcome { kPending, kCounted, kLate, kRefused };
+std::string_view outcome_name(Outcome outcome);
+
+// A round that this site takes part in, as its parent opened it.
+struct Offer {
+  RunId run;
+  RoundId round;
+  round::Plan plan;
+  round::ModelRef base;
+  Epoch lease;
+  bool counted = false;  // the parent's side holds this site's contribution
+};
+
+// A durable submission without an outcome.
+struct Pending {
+  RunId run;
+  RoundId round;
+  Digest digest{};
+};
+
+// ---- effects ------------------------------------------------------------------------------------------------------
+struct FetchModel {  // then model_ready(); replaces a fetch of another model
+  round::ModelRef model;
+};
+struct Train {  // then trained() or train_failed()
+  Offer offer;
+};
+struct Encode {  // what was trained: screen, encode, make durable; then encoded() or encode_failed()
+  Offer offer;
+};
+struct Fold {  // what was trained goes into the residual; then resolved()
+  Offer offer;
+};
+struct Send {  // the pending submission, from its start or where the parent says
+  Offer offer;
+};
+struct StopSending {};
+struct Ask {  // the coordinator for the outcome of the pending submission
+  Pending pending;
+};
+struct Resolve {  // durably, once; then resolved()
+  Pending pending;
+  Outcome outcome;
+};
+struct DeclineRound {
+  RunId run;
+  RoundId round;
+  Error error;
+};
+using Effect = std::variant<FetchModel, Train, Encode, Fold, Send, StopSending, Ask, Resolve, DeclineRound>;
+using Effects = std::vector<Effect>;
+
+class SiteMachine {
+ public:
+  // With what the site's store holds from before.
+  explicit SiteMachine(std::optional<Pending> pending) : pending_(pending) {}
+
+  Effects connected();          // a session to a parent is up
+  Effects offered(Offer offer);  // also again after a reconnect, or for the next attempt
+  Effects model_ready(const round::ModelRef& model);
+  Effects trained();
+  Effects train_failed(const Error& error);
+  Effects encoded(const Pending& pending);
+  Effects encode_failed(const Error& error);
+  // `outcome` as the commit tells it for this site: counted only with this digest.
+  Effects committed(RunId run, RoundId round, const std::optional<Digest>& counted, bool refused,
+                    const round::ModelRef& model);
+  Effects answered(const Pending& about, Outcome outcome);
+  Effects resolved();
+
+  bool has_pending() const { return pending_.has_value(); }
+  const std::optional<round::ModelRef>& held() const { return held_; }
+
+ private:
+  enum class Stage { kFetching, kTraining, kEncoding, kFolding };
+  struct Work {
+    Offer offer;
+    Stage stage;
+    bool late = false;  // the round closed without it
+  };
+  void start(Offer offer, Effects& out);
+  void start_next(Effects& out);
+  void resolve(Outcome outcome, Effects& out);
+
+  std::optional<Pending> pending_;
+  bool resolving_ = false;
+  std::optional<Work> work_;
+  std::optional<Offer> next_;
+  std::optional<Offer> sending_;
+  std::optional<round::ModelRef> held_;
+  RoundId closed_;  // rounds up to here of closed_run_ are over
+  RunId closed_run_;
+};
+
+}  // namespace fluvial::edge

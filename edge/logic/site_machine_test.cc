@@ -1,0 +1,137 @@
+#include "edge/logic/site_machine.h"
+
+#include <gtest/gtest.h>
+
+namespace fluvial::edge {
+namespace {
+
+template <typename T>
+const T* find(const Effects& effects) {
+  for (const Effect& effect : effects) {
+    if (const T* found = std::get_if<T>(&effect)) return found;
+  }
+  return nullptr;
+}
+
+round::ModelRef model(std::uint64_t version) {
+  Digest digest{};
+  digest[0] = static_cast<std::byte>(version + 1);
+  return {RunId(1), ModelVersion(version), digest, 40};
+}
+Offer offer(std::uint64_t round, bool counted = false) {
+  Offer offer;
+  offer.run = RunId(1);
+  offer.round = RoundId(round);
+  offer.base = model(round - 1);
+  offer.counted = counted;
+  return offer;
+}
+Pending pending(std::uint64_t round) {
+  Digest digest{};
+  digest[1] = static_cast<std::byte>(round);
+  return {RunId(1), RoundId(round), digest};
+}
+
+// A site whose submission for round 1 is on its way.
+SiteMachine sending() {
+  SiteMachine site({});
+  EXPECT_NE(find<FetchModel>(site.offered(offer(1))), nullptr);
+  EXPECT_NE(find<Train>(site.model_ready(model(0))), nullptr);
+  EXPECT_NE(find<Encode>(site.trained()), nullptr);
+  EXPECT_NE(find<Send>(site.encoded(pending(1))), nullptr);
+  return site;
+}
+
+TEST(SiteMachine, ResolvesByWhatTheCommitSays) {
+  struct Case {
+    std::optional<Digest> counted;
+    bool refused;
+    Outcome expected;
+  };
+  for (const Case& c : {Case{pending(1).digest, false, Outcome::kCounted}, Case{std::nullopt, false, Outcome::kLate},
+                        Case{pending(2).digest, false, Outcome::kLate}, Case{std::nullopt, true, Outcome::kRefused}}) {
+    SiteMachine site = sending();
+    const Effects effects = site.committed(RunId(1), RoundId(1), c.counted, c.refused, model(1));
+    ASSERT_NE(find<Resolve>(effects), nullptr);
+    EXPECT_EQ(find<Resolve>(effects)->outcome, c.expected);
+    EXPECT_NE(find<FetchModel>(effects), nullptr) << "the next base, early";
+    EXPECT_NE(find<StopSending>(effects), nullptr);
+  }
+}
+
+TEST(SiteMachine, TheNextRoundWaitsForTheOutcomeToBeDurable) {
+  SiteMachine site = sending();
+  site.committed(RunId(1), RoundId(1), pending(1).digest, false, model(1));
+  EXPECT_TRUE(site.offered(offer(2)).empty());
+  EXPECT_TRUE(site.model_ready(model(1)).empty());
+  const Effects started = site.resolved();
+  ASSERT_NE(find<Train>(started), nullptr);
+  EXPECT_EQ(find<Train>(started)->offer.round, RoundId(2));
+}
+
+TEST(SiteMachine, SendsAgainWhatTheParentDoesNotHold) {
+  SiteMachine site = sending();
+  EXPECT_NE(find<Send>(site.offered(offer(1))), nullptr);
+  EXPECT_EQ(find<Send>(site.offered(offer(1, /*counted=*/true))), nullptr);
+}
+
+TEST(SiteMachine, AMissedCommitIsAskedForAndNothingNewerIsEncodedBefore) {
+  SiteMachine site(pending(3));  // as found on disk
+  EXPECT_NE(find<Ask>(site.connected()), nullptr);
+  const Effects offered = site.offered(offer(7));
+  EXPECT_NE(find<Ask>(offered), nullptr);
+  EXPECT_EQ(find<FetchModel>(offered), nullptr);
+  EXPECT_TRUE(site.answered(pending(3), Outcome::kPending).empty());
+  EXPECT_TRUE(site.answered(pending(4), Outcome::kCounted).empty()) << "about something else";
+  const Effects answered = site.answered(pending(3), Outcome::kCounted);
+  ASSERT_NE(find<Resolve>(answered), nullptr);
+  EXPECT_EQ(find<Resolve>(answered)->outcome, Outcome::kCounted);
+  EXPECT_NE(find<FetchModel>(site.resolved()), nullptr);
+}
+
+TEST(SiteMachine, AStragglersUpdateIsFoldedAndItGoesOnWithTheNewestRound) {
+  SiteMachine site({});
+  site.offered(offer(1));
+  site.model_ready(model(0));
+  site.committed(RunId(1), RoundId(1), {}, false, model(1));
+  EXPECT_TRUE(site.offered(offer(2)).empty());
+  site.committed(RunId(1), RoundId(2), {}, false, model(2));
+  EXPECT_TRUE(site.offered(offer(3)).empty());
+  site.model_ready(model(2));
+  EXPECT_NE(find<Fold>(site.trained()), nullptr);
+  const Effects next = site.resolved();
+  ASSERT_NE(find<Train>(next), nullptr);
+  EXPECT_EQ(find<Train>(next)->offer.round, RoundId(3));
+}
+
+TEST(SiteMachine, ARoundThatClosesWhileEncodingIsLate) {
+  SiteMachine site({});
+  site.offered(offer(1));
+  site.model_ready(model(0));
+  site.trained();
+  site.committed(RunId(1), RoundId(1), {}, false, model(1));
+  const Effects effects = site.encoded(pending(1));
+  EXPECT_EQ(find<Send>(effects), nullptr);
+  ASSERT_NE(find<Resolve>(effects), nullptr);
+  EXPECT_EQ(find<Resolve>(effects)->outcome, Outcome::kLate);
+}
+
+TEST(SiteMachine, ARoundThatClosesBeforeTrainingIsLeftAlone) {
+  SiteMachine site({});
+  site.offered(offer(1));
+  site.committed(RunId(1), RoundId(1), {}, false, model(1));
+  EXPECT_NE(find<FetchModel>(site.offered(offer(2))), nullptr);
+  EXPECT_TRUE(site.offered(offer(1)).empty()) << "an offer that its commit overtook";
+}
+
+TEST(SiteMachine, DeclinesWhenItsWorkersCannot) {
+  SiteMachine site({});
+  site.offered(offer(1));
+  site.model_ready(model(0));
+  EXPECT_NE(find<DeclineRound>(site.train_failed({Code::kInternal, "out of memory"})), nullptr);
+  site.committed(RunId(1), RoundId(1), {}, false, model(1));
+  EXPECT_NE(find<FetchModel>(site.offered(offer(2))), nullptr);
+}
+
+}  // namespace
+}  // namespace fluvial::edge
