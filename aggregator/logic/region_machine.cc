@@ -31,7 +31,8 @@ Effects RegionMachine::opened(Opening opening, TimePoint now) {
 // Brings what this node holds in line with what the parent's side holds.
 void RegionMachine::reconcile(const std::set<SiteId>& counted, Effects& out) {
   const auto& held = gather_.held().entries();
-  const auto in_counted = std::count_if(held.begin(), held.end(), [&](const auto& e) { return counted.contains(e.first); });
+  const auto in_counted =
+      std::count_if(held.begin(), held.end(), [&](const auto& e) { return counted.contains(e.first); });
   if (sent_ && !held.empty() && in_counted == static_cast<std::ptrdiff_t>(held.size())) {
     gather_.move_held_above();  // the receipt was lost, not the partial
     out.push_back(ResetSum{open_->scale_bits});
@@ -39,7 +40,8 @@ void RegionMachine::reconcile(const std::set<SiteId>& counted, Effects& out) {
   } else if (in_counted > 0) {
     // A sum cannot be taken apart: give it up; its sites that are not counted send again.
     gather_.forget_held();
-    for (const auto& [arrival, contributors] : taking_) out.push_back(Drop{arrival, {Code::kUnavailable, "send again"}});
+    for (const auto& [arrival, contributors] : taking_)
+      out.push_back(Drop{arrival, {Code::kUnavailable, "send again"}});
     taking_.clear();
     queued_.clear();
     sent_.reset();
@@ -62,8 +64,8 @@ Status RegionMachine::admit(SiteId site, Epoch lease, std::uint64_t weight) cons
 
 Status RegionMachine::admit(AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const {
   if (!open_ || attempt != open_->attempt || epoch != open_->epoch) {
-    return Error{Code::kStale, "attempt " + std::to_string(attempt.value()) + " of epoch " + std::to_string(epoch.value()) +
-                                   " is not the open one"};
+    return Error{Code::kStale, "attempt " + std::to_string(attempt.value()) + " of epoch " +
+                                   std::to_string(epoch.value()) + " is not the open one"};
   }
   return gather_.admit(partial);
 }
@@ -152,7 +154,8 @@ Effects RegionMachine::receipt(std::uint64_t sequence, const Status& status, con
     try_close(now, out);
     return out;
   }
-  if (status.error().code == Code::kStale || status.error().code == Code::kUnavailable) return out;  // an Opening follows
+  if (status.error().code == Code::kStale || status.error().code == Code::kUnavailable)
+    return out;  // an Opening follows
   // Refused for what it holds: give the sum up. Whom the parent holds is done; the others send again.
   std::set<SiteId> above = gather_.above();
   above.insert(overlap.begin(), overlap.end());
@@ -177,7 +180,8 @@ Effects RegionMachine::receipt(std::uint64_t sequence, const Status& status, con
 
 Effects RegionMachine::closed() {
   Effects out;
-  for (const auto& [arrival, contributors] : taking_) out.push_back(Drop{arrival, {Code::kStale, "the round is closed"}});
+  for (const auto& [arrival, contributors] : taking_)
+    out.push_back(Drop{arrival, {Code::kStale, "the round is closed"}});
   taking_.clear();
   queued_.clear();
   unreported_.clear();

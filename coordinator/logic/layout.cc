@@ -16,7 +16,8 @@ NodeId choose_parent(const LayoutNode& node, const std::vector<LayoutNode>& aggr
   const auto rank = [&](const LayoutNode& candidate) {
     const auto found = children.find(candidate.id);
     const std::size_t load = found == children.end() ? 0 : found->second;
-    return std::tuple(-static_cast<std::ptrdiff_t>(candidate.region.size()), candidate.id != current, load, candidate.id);
+    return std::tuple(-static_cast<std::ptrdiff_t>(candidate.region.size()), candidate.id != current, load,
+                      candidate.id);
   };
   for (const LayoutNode& candidate : aggregators) {
     if (candidate.id == node.id || !region_contains(candidate.region, node.region)) continue;

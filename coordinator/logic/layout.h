@@ -1,6 +1,7 @@
-// Who is whose parent. A region label is a path such as "eu/west/paris": a site's parent is an aggregator whose region is
-// the longest prefix of its own; an aggregator's likewise, with a strictly shorter region; whoever has none is a child of
-// the coordinator. Any depth follows from the labels. Among equals the one with the fewest children, then the smallest id.
+// Who is whose parent. A region label is a path such as "eu/west/paris": a site's parent is an aggregator whose region
+// is the longest prefix of its own; an aggregator's likewise, with a strictly shorter region; whoever has none is a
+// child of the coordinator. Any depth follows from the labels. Among equals the one with the fewest children, then the
+// smallest id.
 #pragma once
 
 #include <map>
@@ -21,8 +22,8 @@ struct LayoutNode {
 // Whether `prefix` names the same region as `region` or one around it.
 bool region_contains(std::string_view prefix, std::string_view region);
 
-// The parent of `node` among `aggregators` (those that may serve now); 0 is the coordinator. `current` stays while it is
-// as good as any, so that nobody moves without need. `children` counts the children that each aggregator has.
+// The parent of `node` among `aggregators` (those that may serve now); 0 is the coordinator. `current` stays while it
+// is as good as any, so that nobody moves without need. `children` counts the children that each aggregator has.
 NodeId choose_parent(const LayoutNode& node, const std::vector<LayoutNode>& aggregators, NodeId current,
                      const std::map<NodeId, std::size_t>& children);
 

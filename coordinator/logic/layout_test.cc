@@ -5,7 +5,9 @@
 namespace fluvial::coordinator {
 namespace {
 
-LayoutNode aggregator(std::uint32_t id, std::string region) { return {NodeId(id), Role::kAggregator, std::move(region)}; }
+LayoutNode aggregator(std::uint32_t id, std::string region) {
+  return {NodeId(id), Role::kAggregator, std::move(region)};
+}
 LayoutNode site(std::uint32_t id, std::string region) { return {NodeId(id), Role::kSite, std::move(region)}; }
 
 TEST(Layout, ARegionContainsItselfAndWhatIsInside) {

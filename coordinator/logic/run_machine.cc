@@ -59,9 +59,9 @@ void RunMachine::try_open(Effects& out) {
   const RoundId round = last_committed_.next();
   const std::vector<SiteId> chosen = round::sample_sites(sites, plan_.participants_fraction, plan_.seed, round);
   if (sites.size() < plan_.participants_min || chosen.size() < plan_.quorum || chosen.empty()) {
-    reason_ = "waiting for sites: " + std::to_string(sites.size()) + " connected, round " + std::to_string(round.value()) +
-              " needs " + std::to_string(plan_.participants_min) + " and a quorum of " + std::to_string(plan_.quorum) +
-              " among those sampled";
+    reason_ = "waiting for sites: " + std::to_string(sites.size()) + " connected, round " +
+              std::to_string(round.value()) + " needs " + std::to_string(plan_.participants_min) + " and a quorum of " +
+              std::to_string(plan_.quorum) + " among those sampled";
     return;
   }
   attempt_ = {run_, round, AttemptId(0), epoch_, {}, 0, model_};
@@ -112,8 +112,9 @@ Status RunMachine::admit(SiteId site, Epoch lease, std::uint64_t weight) const {
 Status RunMachine::admit(AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const {
   if (phase_ != Phase::kOpen) return Error{Code::kStale, "no round is open"};
   if (attempt != attempt_.attempt || epoch != attempt_.epoch) {
-    return Error{Code::kStale, "attempt " + std::to_string(attempt.value()) + " of epoch " + std::to_string(epoch.value()) +
-                                   ", expected " + std::to_string(attempt_.attempt.value()) + " of " +
+    return Error{Code::kStale, "attempt " + std::to_string(attempt.value()) + " of epoch " +
+                                   std::to_string(epoch.value()) + ", expected " +
+                                   std::to_string(attempt_.attempt.value()) + " of " +
                                    std::to_string(attempt_.epoch.value())};
   }
   return gather_.admit(partial);
@@ -174,7 +175,8 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
   if (!gather_.quiet()) return;  // taken() comes back here
   if (has_quorum() && (gather_.settled() || now >= soft_)) {
     phase_ = Phase::kFinalising;
-    commit_ = {run_, attempt_.round, attempt_.attempt, gather_.held(), gather_.refusals(), gather_.participant_count(), {}};
+    commit_ = {run_, attempt_.round, attempt_.attempt, gather_.held(), gather_.refusals(), gather_.participant_count(),
+               {}};
     out.push_back(Finalise{commit_});
     return;
   }
@@ -185,8 +187,9 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
   }
   if (++expired_attempts_ >= plan_.attempts_max) {
     return halt(RunStatus::kPaused,
-                "round " + std::to_string(attempt_.round.value()) + ": no quorum after " + std::to_string(expired_attempts_) +
-                    " attempts: " + std::to_string(gather_.held().size()) + " of " + std::to_string(plan_.quorum) + " are in",
+                "round " + std::to_string(attempt_.round.value()) + ": no quorum after " +
+                    std::to_string(expired_attempts_) + " attempts: " + std::to_string(gather_.held().size()) + " of " +
+                    std::to_string(plan_.quorum) + " are in",
                 out);
   }
   next_attempt(out, /*new_round=*/false);
@@ -256,10 +259,8 @@ Effects RunMachine::stop(std::string reason) {
 
 Effects RunMachine::resume(TimePoint now) {
   Effects out;
-  if (phase_ != Phase::kHalted || status_ == RunStatus::kDone) {
-    halt_wanted_.reset();
-    return out;
-  }
+  halt_wanted_.reset();
+  if (status_ != RunStatus::kPaused) return out;
   status_ = RunStatus::kRunning;
   reason_.clear();
   expired_attempts_ = 0;

@@ -53,7 +53,8 @@ struct RecordStatus {
   RunStatus status;
   std::string reason;
 };
-using Effect = std::variant<RecordAttempt, OpenRound, SetTimer, Take, Drop, Finalise, RecordCommit, Publish, RecordStatus>;
+using Effect =
+    std::variant<RecordAttempt, OpenRound, SetTimer, Take, Drop, Finalise, RecordCommit, Publish, RecordStatus>;
 using Effects = std::vector<Effect>;
 
 std::string_view status_name(RunStatus status);
@@ -68,10 +69,10 @@ struct SiteInfo {
 struct RunStart {
   RunId run;
   round::Plan plan;
-  round::ModelRef model;  // the last committed, or the initial one
-  RoundId last_committed; // 0: none
+  round::ModelRef model;                     // the last committed, or the initial one
+  RoundId last_committed;                    // 0: none
   std::optional<round::AttemptRecord> open;  // an attempt without a commit
-  Epoch epoch;            // this coordinator's term
+  Epoch epoch;                               // this coordinator's term
   RunStatus status = RunStatus::kRunning;
   std::string reason;
 };
@@ -90,10 +91,11 @@ class RunMachine {
   Effects tick(TimePoint now);
   Effects finalised(const round::ModelRef& model);
   Effects commit_recorded(TimePoint now);
-  Effects storage_failed(const Error& error);  // of RecordAttempt, Finalise or RecordCommit: the run pauses, nothing is lost
-  Effects pause(std::string reason);           // no round opens; the open one closes first
-  Effects stop(std::string reason);            // at once; what the open round holds is given up
-  Effects resume(TimePoint now);               // of a paused or stopped run
+  Effects storage_failed(
+      const Error& error);            // of RecordAttempt, Finalise or RecordCommit: the run pauses, nothing is lost
+  Effects pause(std::string reason);  // no round opens; the open one closes first
+  Effects stop(std::string reason);   // for good and at once; what the open round holds is given up
+  Effects resume(TimePoint now);      // of a paused run, or one that is about to pause
 
   // Before anything of it is staged: would it be taken?
   Status admit(SiteId site, Epoch lease, std::uint64_t weight) const;

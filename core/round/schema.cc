@@ -117,6 +117,19 @@ Status check_same_schema(const Schema& expected, const Schema& given) {
   return {};
 }
 
+std::string value_name(const Schema& schema, std::uint64_t coordinate) {
+  std::uint64_t first = 0;
+  for (std::size_t t = 0; t < schema.tensors().size(); ++t) {
+    if (!is_averaged(schema.tensors()[t].dtype)) continue;
+    const std::uint64_t count = schema.tensor_values(t);
+    if (coordinate < first + count) {
+      return "tensor '" + schema.tensors()[t].name + "', value " + std::to_string(coordinate - first);
+    }
+    first += count;
+  }
+  return "value " + std::to_string(coordinate);
+}
+
 void split_model(const Schema& schema, ByteSpan model, std::span<float> values, std::span<std::int64_t> integers) {
   FLUVIAL_CHECK(model.size() == schema.model_bytes() && values.size() == schema.value_count() &&
                     integers.size() == schema.integer_count(),

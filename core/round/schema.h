@@ -64,6 +64,9 @@ class Schema {
 // kFailedPrecondition naming the first tensor that differs and how.
 Status check_same_schema(const Schema& expected, const Schema& given);
 
+// "tensor 'fc1.weight', value 17" for a coordinate of the flat vector; for messages.
+std::string value_name(const Schema& schema, std::uint64_t coordinate);
+
 // Cuts a model's bytes into the flat fp32 vector and the widened integers, and puts them back together.
 // Sizes must fit the schema (checked, our own invariant). join() refuses an integer that its dtype cannot hold.
 void split_model(const Schema& schema, ByteSpan model, std::span<float> values, std::span<std::int64_t> integers);

@@ -75,7 +75,7 @@ class SiteMachine {
   // With what the site's store holds from before.
   explicit SiteMachine(std::optional<Pending> pending) : pending_(pending) {}
 
-  Effects connected();          // a session to a parent is up
+  Effects connected();           // a session to a parent is up
   Effects offered(Offer offer);  // also again after a reconnect, or for the next attempt
   Effects model_ready(const round::ModelRef& model);
   Effects trained();

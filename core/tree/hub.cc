@@ -1,0 +1,262 @@
+#include "core/tree/hub.h"
+
+#include <algorithm>
+#include <boost/asio/awaitable.hpp>
+#include <utility>
+
+#include "core/net/deadline.h"
+#include "core/tree/ask.h"
+#include "core/tree/intake.h"
+#include "core/wire/mapping.h"
+#include "core/wire/record_mapping.h"
+
+namespace fluvial::tree {
+namespace {
+
+constexpr std::uint32_t kProtocol = 1;
+constexpr std::uint64_t kModelPartBytes = 1 << 20;
+constexpr std::size_t kAdvertiseBytesMax = 300;
+
+}  // namespace
+
+// What one child's session has going on; on the session's strand.
+struct Hub::Stream {
+  Stream(Hub& hub, const Child& child)
+      : intake(hub.runtime_, hub.owner_, hub.budget_, hub.options_.spill_folder, child) {}
+  Intake intake;
+  std::uint64_t generation = 0;  // of the model being sent: a new request ends the one before
+};
+
+Hub::Hub(Runtime& runtime, HubOwner& owner, HubOptions options, std::shared_ptr<identity::DenyList> deny)
+    : runtime_(runtime),
+      owner_(owner),
+      options_(std::move(options)),
+      deny_(std::move(deny)),
+      budget_(options_.staging_bytes_max),
+      streams_(runtime.io) {}
+
+Result<std::uint16_t> Hub::open(std::shared_ptr<const identity::TlsContext> tls) {
+  net::ListenerSettings settings;
+  settings.session = runtime_.session;
+  settings.sessions_max = options_.sessions_max;
+  auto admission = [deny = deny_](const identity::PeerIdentity& peer) -> Status {
+    if (peer.role == Role::kCoordinator) return Error{Code::kPermissionDenied, "a coordinator is nobody's child"};
+    return deny->check(peer);
+  };
+  FLUVIAL_ASSIGN(listener_, net::Listener::open(runtime_.io, options_.host, options_.port, std::move(tls), settings,
+                                                runtime_.hooks, admission));
+  return listener_->port();
+}
+
+net::Awaitable<void> Hub::run() {
+  co_await listener_->run([this](std::shared_ptr<net::Session> session) { return serve(std::move(session)); });
+  co_await streams_.join();
+}
+
+void Hub::stop() {
+  if (listener_) listener_->stop();
+}
+
+void Hub::send(NodeId child, v1::Envelope message) {
+  const auto found = children_.find(child);
+  if (found != children_.end()) found->second.session->post({std::move(message), {}});
+}
+
+void Hub::cut(NodeId child, Error reason) {
+  const auto found = children_.find(child);
+  if (found != children_.end()) found->second.session->close(std::move(reason), true);
+}
+
+net::Awaitable<void> Hub::serve(std::shared_ptr<net::Session> session) {
+  Result<net::Frame> first = co_await net::with_deadline(session->receive(), runtime_.session.handshake_deadline);
+  if (!first.ok()) {
+    session->close(first.error(), false);
+    co_return;
+  }
+  Status ended;
+  if (!first->header.has_hello()) {
+    ended = Error{Code::kFailedPrecondition, "the first frame must be a Hello"};
+  } else if (const v1::Hello& hello = first->header.hello();
+             hello.protocol_min() > kProtocol || hello.protocol_max() < kProtocol) {
+    ended = Error{Code::kFailedPrecondition, "protocol " + std::to_string(hello.protocol_min()) + " to " +
+                                                 std::to_string(hello.protocol_max()) + ", expected " +
+                                                 std::to_string(kProtocol) + ": update the older side"};
+  } else if (hello.lease_epoch() == 0) {
+    ended = co_await serve_lease(session);
+  } else {
+    const identity::PeerIdentity& peer = session->member();
+    Child child{peer.node, peer.role, peer.name, Epoch(hello.lease_epoch()), Incarnation(hello.incarnation()), session};
+    ended = co_await serve_member(session, std::move(child));
+  }
+  if (!ended.ok()) session->close(ended.error(), true);
+}
+
+net::Awaitable<Status> Hub::serve_lease(std::shared_ptr<net::Session> session) {
+  v1::Envelope welcome;
+  welcome.mutable_welcome()->set_protocol(kProtocol);
+  welcome.mutable_welcome()->set_software(options_.software);
+  session->post({std::move(welcome), {}});
+  Result<net::Frame> asked = co_await net::with_deadline(session->receive(), runtime_.session.handshake_deadline);
+  if (!asked.ok()) co_return asked.error();
+  if (!asked->header.has_lease_request() || asked->header.lease_request().advertise().size() > kAdvertiseBytesMax) {
+    co_return Error{Code::kFailedPrecondition, "a session without a lease may only ask for one"};
+  }
+  const std::string advertise = asked->header.lease_request().advertise();
+  const identity::PeerIdentity peer = session->member();
+  std::optional<Result<v1::LeaseGrant>> grant;
+  co_await net::asio::co_spawn(runtime_.strand, net::detail::store(owner_.lease(peer, advertise), &grant),
+                               net::asio::use_awaitable);
+  if (!grant->ok()) co_return grant->error();
+  v1::Envelope reply;
+  *reply.mutable_lease_grant() = **grant;
+  session->post({std::move(reply), {}});
+  Result<net::Frame> bye = co_await net::with_deadline(session->receive(), runtime_.session.handshake_deadline);
+  co_return bye.ok() ? Status{Error{Code::kFailedPrecondition, "nothing more to say on this session"}} : Status{};
+}
+
+Status Hub::join(const Child& child) {
+  FLUVIAL_TRY(owner_.may_join(child));
+  const auto before = children_.find(child.node);
+  if (before != children_.end()) {
+    if (child.incarnation < before->second.incarnation) {
+      return Error{Code::kStale, "incarnation " + std::to_string(child.incarnation.value()) + " of " + child.name +
+                                     " is older than the one that is connected"};
+    }
+    const Child old = before->second;
+    leave(old);
+    old.session->close({Code::kStale, "replaced by a newer session of " + child.name}, true);
+  }
+  v1::Envelope welcome;
+  welcome.mutable_welcome()->set_protocol(kProtocol);
+  welcome.mutable_welcome()->set_software(options_.software);
+  child.session->post({std::move(welcome), {}});
+  children_.emplace(child.node, child);
+  owner_.child_joined(child);
+  return {};
+}
+
+void Hub::leave(const Child& child) {
+  const auto found = children_.find(child.node);
+  if (found == children_.end() || found->second.session != child.session) return;  // replaced
+  children_.erase(found);
+  owner_.child_left(child.node);
+}
+
+net::Awaitable<Status> Hub::serve_member(std::shared_ptr<net::Session> session, Child child) {
+  const Status joined = co_await ask(runtime_.strand, [&] { return join(child); });
+  if (!joined.ok()) co_return joined.error();
+  auto stream = std::make_shared<Stream>(*this, child);
+  Status ended;
+  while (ended.ok()) {
+    Result<net::Frame> frame = co_await session->receive();
+    if (!frame.ok()) break;
+    payload_bytes_in_.fetch_add(frame->payload.size(), std::memory_order_relaxed);
+    ended = co_await dispatch(child, stream, std::move(*frame));
+  }
+  ++stream->generation;
+  const Status left = co_await ask(runtime_.strand, [&] {
+    leave(child);
+    return Status{};
+  });
+  co_return left.ok() ? ended : left;
+}
+
+net::Awaitable<Status> Hub::dispatch(Child child, std::shared_ptr<Stream> stream, net::Frame frame) {
+  v1::Envelope& message = frame.header;
+  switch (message.body_case()) {
+    case v1::Envelope::kUpdateBegin:
+      co_return co_await stream->intake.begin(std::move(*message.mutable_update_begin()));
+    case v1::Envelope::kPartialBegin:
+      co_return co_await stream->intake.begin(std::move(*message.mutable_partial_begin()));
+    case v1::Envelope::kUpdateChunk:
+      co_return co_await stream->intake.chunk(message.update_chunk().index(), std::move(frame.payload));
+    case v1::Envelope::kPartialChunk:
+      co_return co_await stream->intake.chunk(message.partial_chunk().index(), std::move(frame.payload));
+    case v1::Envelope::kUpdateEnd:
+      co_return co_await stream->intake.end(message.update_end().sha256(), std::move(frame.payload));
+    case v1::Envelope::kPartialEnd:
+      co_return co_await stream->intake.end(message.partial_end().sha256(), std::move(frame.payload));
+    case v1::Envelope::kModelRequest:
+      co_return co_await start_model(std::move(child), std::move(stream), std::move(*message.mutable_model_request()));
+    case v1::Envelope::kMemberChange:
+    case v1::Envelope::kDecline:
+    case v1::Envelope::kOutcomeQuery: co_return co_await tell_owner(std::move(child), std::move(message));
+    default: co_return Error{Code::kFailedPrecondition, "a message that no child sends"};
+  }
+}
+
+net::Awaitable<Status> Hub::tell_owner(Child child, v1::Envelope message) {
+  const bool is_site = child.role == Role::kSite;
+  const auto own = [&](std::uint32_t site) { return !is_site || site == child.node.value(); };
+  co_return co_await ask(runtime_.strand, [&]() -> Status {
+    if (message.has_member_change()) {
+      if (is_site) return Error{Code::kPermissionDenied, "a site has no members"};
+      owner_.members_changed(child.node, message.member_change());
+    } else if (message.has_decline()) {
+      const v1::Decline& decline = message.decline();
+      if (!own(decline.site())) return Error{Code::kPermissionDenied, "in the name of another site"};
+      owner_.declined(child.node, RunId(decline.run()), RoundId(decline.round()),
+                      {SiteId(decline.site()), wire::error_from_proto(decline.code(), decline.message())});
+    } else {
+      if (!own(message.outcome_query().site())) return Error{Code::kPermissionDenied, "in the name of another site"};
+      owner_.outcome_asked(child.node, message.outcome_query());
+    }
+    return {};
+  });
+}
+
+net::Awaitable<Status> Hub::start_model(Child child, std::shared_ptr<Stream> stream, v1::ModelRequest request) {
+  const Result<round::ModelRef> ref = wire::from_proto(request.model());
+  if (!ref.ok()) co_return ref.error();
+  if (request.offset() > ref->bytes) co_return Error{Code::kInvalidArgument, "an offset beyond the model's end"};
+  const Result<std::shared_ptr<ModelSlot>> slot =
+      co_await ask(runtime_.strand, [&]() -> Result<std::shared_ptr<ModelSlot>> { return owner_.model(*ref); });
+  if (*slot == nullptr) {  // overtaken: the child will hear of a newer one
+    runtime_.log.debug("model asked for that is not here", {{"child", child.name}, {"version", ref->version}});
+    co_return Status{};
+  }
+  const std::uint64_t generation = ++stream->generation;
+  streams_.spawn(child.session->executor(), "model to " + child.name,
+                 stream_model(child.session, stream, *slot, request.offset(), generation));
+  co_return Status{};
+}
+
+net::Awaitable<void> Hub::stream_model(std::shared_ptr<net::Session> session, std::shared_ptr<Stream> stream,
+                                       std::shared_ptr<ModelSlot> slot, std::uint64_t offset,
+                                       std::uint64_t generation) {
+  bool begun = false;
+  while (stream->generation == generation) {
+    // What is available is asked for on the node's strand, a part at a time.
+    co_await net::asio::co_spawn(runtime_.strand, slot->wait_beyond(offset), net::asio::use_awaitable);
+    std::shared_ptr<const round::Schema> schema;
+    const Result<std::uint64_t> available = co_await ask(runtime_.strand, [&]() -> Result<std::uint64_t> {
+      if (slot->abandoned()) return Error{Code::kCancelled, "overtaken"};
+      schema = slot->schema();
+      return slot->available();
+    });
+    if (!available.ok() || stream->generation != generation) co_return;
+    if (!begun) {
+      v1::Envelope begin;
+      *begin.mutable_model_begin()->mutable_model() = wire::to_proto(slot->ref());
+      *begin.mutable_model_begin()->mutable_schema() = wire::to_proto(*schema);
+      begin.mutable_model_begin()->set_offset(offset);
+      const Status sent = co_await session->send({std::move(begin), {}});
+      if (!sent.ok()) co_return;
+      begun = true;
+    }
+    while (offset < *available && stream->generation == generation) {
+      const std::uint64_t size = std::min(kModelPartBytes, *available - offset);
+      v1::Envelope part;
+      part.mutable_model_chunk()->set_run(slot->ref().run.value());
+      part.mutable_model_chunk()->set_version(slot->ref().version.value());
+      part.mutable_model_chunk()->set_offset(offset);
+      const Status sent = co_await session->send({std::move(part), slot->part(offset, size)});
+      if (!sent.ok()) co_return;
+      payload_bytes_out_.fetch_add(size, std::memory_order_relaxed);
+      offset += size;
+    }
+    if (offset == slot->ref().bytes) co_return;
+  }
+}
+
+}  // namespace fluvial::tree

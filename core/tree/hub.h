@@ -1,0 +1,139 @@
+// A parent's end of the tree: its children's sessions, what they send verified and staged, the model passed on to them.
+// What to do about it is the owner's: the coordinator's service or the aggregator's, each with its state machine.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/identity/deny.h"
+#include "core/identity/tls.h"
+#include "core/net/listener.h"
+#include "core/net/session.h"
+#include "core/net/task_group.h"
+#include "core/store/staging.h"
+#include "core/tree/model_slot.h"
+#include "core/tree/runtime.h"
+#include "core/tree/sum.h"
+
+namespace fluvial::tree {
+
+struct Child {
+  NodeId node;
+  Role role = Role::kSite;
+  std::string name;
+  Epoch lease;
+  Incarnation incarnation;
+  std::shared_ptr<net::Session> session;
+};
+
+// What an update or a partial must be, as the open round says.
+struct Terms {
+  kernels::ChunkLayout layout;
+  std::size_t integer_count = 0;
+  std::shared_ptr<const kernels::Codec> codec;  // of updates
+  std::string codec_name;
+  Digest base{};
+  double value_abs_max = 0;
+  double norm_max = 0;                          // 0: no bound
+  std::shared_ptr<const round::Schema> schema;  // to name a tensor; may be unknown
+  int scale_bits = 0;
+};
+
+struct UpdateHead {
+  RunId run;
+  RoundId round;
+  SiteId site;
+  Incarnation incarnation;
+  std::uint64_t submission = 0;
+  std::uint64_t weight = 0;
+  Epoch lease;
+  round::Metrics metrics;
+};
+
+struct PartialHead {
+  RunId run;
+  RoundId round;
+  AttemptId attempt;
+  Epoch epoch;
+  std::uint64_t sequence = 0;
+  round::Arrival what;
+};
+
+// All on the node's strand.
+class HubOwner {
+ public:
+  virtual ~HubOwner() = default;
+  // kStale: come for a new lease first.
+  virtual Status may_join(const Child& child) = 0;
+  virtual void child_joined(const Child& child) = 0;  // may be told things from here on
+  virtual void child_left(NodeId child) = 0;
+  virtual void members_changed(NodeId child, const v1::MemberChange& change) = 0;
+  virtual net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, std::string advertise) = 0;
+
+  virtual Result<Terms> admit(const UpdateHead& head) = 0;
+  virtual Result<Terms> admit(const PartialHead& head) = 0;
+  virtual std::vector<SiteId> overlap(const PartialHead& head) = 0;
+  virtual void arrived(StagedArrival arrival) = 0;
+  virtual void refused(NodeId child, const round::Refusal& refusal) = 0;  // an update that failed verification
+  virtual void declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) = 0;
+  virtual void outcome_asked(NodeId child, const v1::OutcomeQuery& query) = 0;
+
+  virtual std::shared_ptr<ModelSlot> model(const round::ModelRef& ref) = 0;  // null: not here, and not expected
+};
+
+struct HubOptions {
+  std::string host;
+  std::uint16_t port = 0;
+  std::size_t sessions_max = 10'000;
+  std::uint64_t staging_bytes_max = 256 << 20;
+  std::string spill_folder;
+  NodeId self;
+  std::string software;
+};
+
+class Hub {
+ public:
+  Hub(Runtime& runtime, HubOwner& owner, HubOptions options, std::shared_ptr<identity::DenyList> deny);
+
+  Result<std::uint16_t> open(std::shared_ptr<const identity::TlsContext> tls);  // the port
+  net::Awaitable<void> run();                                                   // until stop()
+  void stop();
+
+  // On the strand.
+  const std::map<NodeId, Child>& children() const { return children_; }
+  void send(NodeId child, v1::Envelope message);  // nothing when it is not here
+  void cut(NodeId child, Error reason);
+  store::StagingBudget& budget() { return budget_; }
+  std::uint64_t payload_bytes_in() const { return payload_bytes_in_.load(std::memory_order_relaxed); }
+  std::uint64_t payload_bytes_out() const { return payload_bytes_out_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Stream;  // what one child's session has going on
+  net::Awaitable<void> serve(std::shared_ptr<net::Session> session);
+  net::Awaitable<Status> serve_member(std::shared_ptr<net::Session> session, Child child);
+  net::Awaitable<Status> serve_lease(std::shared_ptr<net::Session> session);
+  net::Awaitable<Status> dispatch(Child child, std::shared_ptr<Stream> stream, net::Frame frame);
+  net::Awaitable<Status> tell_owner(Child child, v1::Envelope message);
+  net::Awaitable<Status> start_model(Child child, std::shared_ptr<Stream> stream, v1::ModelRequest request);
+  net::Awaitable<void> stream_model(std::shared_ptr<net::Session> session, std::shared_ptr<Stream> stream,
+                                    std::shared_ptr<ModelSlot> slot, std::uint64_t offset, std::uint64_t generation);
+  Status join(const Child& child);
+  void leave(const Child& child);
+
+  Runtime& runtime_;
+  HubOwner& owner_;
+  HubOptions options_;
+  std::shared_ptr<identity::DenyList> deny_;
+  store::StagingBudget budget_;
+  std::shared_ptr<net::Listener> listener_;
+  net::TaskGroup streams_;
+  std::map<NodeId, Child> children_;
+  std::atomic<std::uint64_t> payload_bytes_in_{0};
+  std::atomic<std::uint64_t> payload_bytes_out_{0};
+};
+
+}  // namespace fluvial::tree

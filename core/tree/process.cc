@@ -1,0 +1,141 @@
+#include "core/tree/process.h"
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/strand.hpp>
+#include <csignal>
+#include <cstdlib>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/tree/ask.h"
+#include "core/tree/version.h"
+
+namespace fluvial::tree {
+namespace {
+
+constexpr std::size_t kPoolQueueMax = 1 << 20;
+
+std::size_t pool_threads(const config::CommonSettings& settings) {
+  if (settings.compute_threads != 0) return settings.compute_threads;
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+}  // namespace
+
+std::string software_name() { return std::string("fluvial ") + kVersion; }
+
+struct Process::Impl {
+  Impl(const config::CommonSettings& given, Role role, telemetry::Logger log)
+      : settings(given),
+        metrics(role, kVersion),
+        io(static_cast<int>(std::max<std::uint64_t>(1, given.io_threads))),
+        pool(pool_threads(given), kPoolQueueMax),
+        signals(io),
+        hooks(observing_hooks(metrics, std::move(log))) {}
+
+  config::CommonSettings settings;
+  SystemClock clock;
+  store::PosixFileSystem files;
+  telemetry::Metrics metrics;
+  net::asio::io_context io;
+  net::WorkerPool pool;
+  net::asio::signal_set signals;
+  std::shared_ptr<net::NetHooks> hooks;
+  std::shared_ptr<net::HttpServer> http;
+  std::function<void()> stop;
+  bool stopping = false;
+};
+
+Process::Process(const config::CommonSettings& settings, Role role, telemetry::Logger log)
+    : impl_(std::make_unique<Impl>(settings, role, log)) {
+  const net::Executor strand = net::asio::make_strand(impl_->io.get_executor());
+  runtime_ = std::make_unique<Runtime>(Runtime{impl_->io.get_executor(), strand, impl_->pool, pool_threads(settings),
+                                               impl_->clock, impl_->files, log, impl_->metrics, impl_->hooks,
+                                               session_settings(settings.session), backoff_settings(settings.session)});
+  tasks_ = std::make_unique<net::TaskGroup>(strand, [log](const std::string& task, const std::string& what) {
+    log.error("task failed", {{"task", task}, {"what", what}});
+  });
+}
+
+Process::~Process() = default;
+
+void Process::spawn(std::string name, net::Awaitable<void> task) {
+  tasks_->spawn(runtime_->strand, std::move(name), std::move(task));
+}
+
+namespace {
+
+net::Awaitable<net::HttpResponse> answer(Runtime* runtime, const std::atomic<bool>* ready,
+                                         std::function<std::string()> status, net::HttpRequest request) {
+  if (request.method != "GET") co_return net::HttpResponse::text(405, "GET only\n");
+  if (request.path == "/healthz") co_return net::HttpResponse::text(200, "ok\n");
+  if (request.path == "/readyz") {
+    co_return *ready ? net::HttpResponse::text(200, "ready\n") : net::HttpResponse::text(503, "not ready\n");
+  }
+  if (request.path == "/metrics") {
+    net::HttpResponse response = net::HttpResponse::text(200, runtime->metrics.render());
+    response.content_type = telemetry::Metrics::kContentType;
+    co_return response;
+  }
+  if (request.path == "/status") {
+    std::string json = co_await ask(runtime->strand, std::move(status));
+    co_return net::HttpResponse::json(std::move(json));
+  }
+  co_return net::HttpResponse::text(404, "try /metrics, /healthz, /readyz or /status\n");
+}
+
+}  // namespace
+
+Result<std::uint16_t> Process::open_http(std::function<std::string()> status) {
+  if (impl_->settings.metrics_listen == "off") return std::uint16_t{0};
+  FLUVIAL_ASSIGN(const config::HostPort at, config::parse_host_port(impl_->settings.metrics_listen));
+  FLUVIAL_ASSIGN(impl_->http, net::HttpServer::open(runtime_->io, net::TcpAddress{at.host, at.port}, {}, impl_->hooks));
+  auto handler = [runtime = runtime_.get(), ready = &ready_, status = std::move(status)](net::HttpRequest request) {
+    return answer(runtime, ready, status, std::move(request));
+  };
+  spawn("http", impl_->http->run(handler));
+  return impl_->http->port();
+}
+
+void Process::request_stop() {
+  net::asio::post(runtime_->strand, [this] {
+    if (impl_->stopping) return;
+    impl_->stopping = true;
+    ready_ = false;
+    if (impl_->http) impl_->http->stop();
+    if (impl_->stop) impl_->stop();
+  });
+}
+
+namespace {
+
+net::Awaitable<void> wait_and_stop(net::TaskGroup* tasks, net::asio::io_context* io) {
+  co_await tasks->join();
+  io->stop();
+}
+
+}  // namespace
+
+void Process::run(std::function<void()> stop) {
+  impl_->stop = std::move(stop);
+  impl_->signals.add(SIGTERM);
+  impl_->signals.add(SIGINT);
+  impl_->signals.async_wait([this](const boost::system::error_code& error, int) {
+    if (error) return;
+    request_stop();
+    impl_->signals.async_wait([](const boost::system::error_code& again, int) {
+      if (!again) std::_Exit(1);
+    });
+  });
+  net::asio::co_spawn(runtime_->strand, wait_and_stop(tasks_.get(), &impl_->io), [](std::exception_ptr) {});
+  std::vector<std::thread> threads;
+  for (std::uint64_t i = 1; i < impl_->settings.io_threads; ++i) threads.emplace_back([this] { impl_->io.run(); });
+  impl_->io.run();
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace fluvial::tree

@@ -1,0 +1,50 @@
+// What every role's process does alike: threads, pool, metrics, the HTTP port for people and Prometheus, SIGTERM.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "core/net/http.h"
+#include "core/net/task_group.h"
+#include "core/store/file_system.h"
+#include "core/tree/runtime.h"
+
+namespace fluvial::tree {
+
+std::string software_name();  // "fluvial 0.1.0"
+
+class Process {
+ public:
+  Process(const config::CommonSettings& settings, Role role, telemetry::Logger log);
+  ~Process();
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  Runtime& runtime() { return *runtime_; }
+  net::TaskGroup& tasks() { return *tasks_; }
+  void spawn(std::string name, net::Awaitable<void> task);  // on the node's strand
+
+  // /metrics, /healthz, /readyz and /status on settings.metrics_listen. `status` gives a JSON object, on the strand.
+  // Returns the port, 0 when it is "off".
+  Result<std::uint16_t> open_http(std::function<std::string()> status);
+  void set_ready(bool ready) { ready_ = ready; }
+
+  // Runs until SIGTERM, SIGINT or request_stop(); then `stop` is called once, on the strand, and everything spawned is
+  // waited for. A second signal ends the process at once.
+  void run(std::function<void()> stop);
+  void request_stop();  // thread safe
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<Runtime> runtime_;
+  std::unique_ptr<net::TaskGroup> tasks_;
+  std::atomic<bool> ready_{false};
+};
+
+// Writes to descriptors that a supervisor waits on are the command line's matter; this is what it is given.
+using OnReady = std::function<void(const std::string& ready_json)>;
+
+}  // namespace fluvial::tree

@@ -1,0 +1,148 @@
+#include "core/tree/uplink.h"
+
+#include <utility>
+
+#include "core/net/deadline.h"
+#include "core/tree/ask.h"
+#include "core/wire/mapping.h"
+
+namespace fluvial::tree {
+namespace {
+
+constexpr std::uint32_t kProtocol = 1;
+constexpr std::size_t kParentsMax = 64;
+
+// receive() belongs to the session's strand.
+net::Awaitable<void> receive_one(std::shared_ptr<net::Session> session, std::optional<Result<net::Frame>>* out) {
+  out->emplace(co_await session->receive());
+}
+
+net::Awaitable<Result<net::Frame>> receive_from(std::shared_ptr<net::Session> session) {
+  std::optional<Result<net::Frame>> frame;
+  co_await net::asio::co_spawn(session->executor(), receive_one(session, &frame), net::asio::use_awaitable);
+  co_return std::move(*frame);
+}
+
+}  // namespace
+
+Uplink::Uplink(Runtime& runtime, UplinkOwner& owner, UplinkOptions options,
+               std::shared_ptr<const identity::TlsContext> tls)
+    : runtime_(runtime), owner_(owner), options_(std::move(options)), tls_(std::move(tls)), stop_(runtime.strand) {}
+
+void Uplink::stop() {
+  stopping_ = true;
+  const Error reason{Code::kCancelled, "the node is stopping"};
+  if (session_) session_->close(reason, true);
+  if (opening_) opening_->close(reason, false);
+  stop_.notify_all();
+}
+
+void Uplink::post(v1::Envelope message) {
+  if (session_) session_->post({std::move(message), {}});
+}
+
+net::Awaitable<void> Uplink::run() {
+  net::Backoff backoff(runtime_.backoff, Rng(options_.jitter_seed));
+  while (!stopping_) {
+    const Status ended = co_await serve_parent();
+    if (stopping_) break;
+    if (ended.ok()) backoff.reset();  // it was up
+    const Duration wait = backoff.next();
+    const std::string why = ended.ok() ? "the session ended" : ended.error().to_string();
+    runtime_.log.warn(
+        "no parent; trying again",
+        {{"reason", why}, {"in_ms", std::chrono::duration_cast<std::chrono::milliseconds>(wait).count()}});
+    const Status slept = co_await net::with_deadline(stop_.wait(), wait);
+    (void)slept.ok();  // either the wait is over or stopping_ is set
+  }
+}
+
+// Ok when a session was up and ended; an error when none came up.
+net::Awaitable<Status> Uplink::serve_parent() {
+  Result<Lease> lease = co_await ask_lease();
+  if (!lease.ok()) co_return lease.error();
+  if (stopping_) co_return Status{};
+  lease_ = std::move(*lease);
+  const Role role = lease_.parent == NodeId(0) ? Role::kCoordinator : Role::kAggregator;
+  Result<std::shared_ptr<net::Session>> opened = co_await open(lease_.address, lease_.epoch, role);
+  if (!opened.ok()) co_return opened.error();
+  session_ = std::move(*opened);
+  runtime_.log.info("connected to parent", {{"parent", lease_.parent_name}, {"lease_epoch", lease_.epoch}});
+  owner_.parent_up(lease_, session_);
+  Error why;
+  co_await relay(session_, &why);
+  session_->close(why, true);
+  session_.reset();
+  owner_.parent_down(why);
+  co_return Status{};
+}
+
+net::Awaitable<void> Uplink::relay(std::shared_ptr<net::Session> session, Error* why) {
+  for (;;) {
+    Result<net::Frame> frame = co_await receive_from(session);
+    if (!frame.ok()) {
+      *why = frame.error();
+      co_return;
+    }
+    const Status taken = co_await owner_.from_parent(std::move(*frame));
+    if (!taken.ok()) {
+      runtime_.log.warn("the parent sent what it may not", {{"reason", taken.error().to_string()}});
+      *why = taken.error();
+      co_return;
+    }
+  }
+}
+
+// Connects, says Hello and waits for the Welcome.
+net::Awaitable<Result<std::shared_ptr<net::Session>>> Uplink::open(net::HostPort address, Epoch lease, Role role) {
+  auto admission = [role](const identity::PeerIdentity& peer) { return identity::may_speak_as(peer, role); };
+  Result<std::shared_ptr<net::Session>> session =
+      co_await net::connect(runtime_.io, address.host, address.port, tls_, runtime_.session, runtime_.hooks, admission);
+  if (!session.ok()) co_return session.error();
+  opening_ = *session;
+  v1::Envelope hello;
+  hello.mutable_hello()->set_protocol_min(kProtocol);
+  hello.mutable_hello()->set_protocol_max(kProtocol);
+  hello.mutable_hello()->set_software(options_.software);
+  hello.mutable_hello()->set_incarnation(options_.incarnation.value());
+  hello.mutable_hello()->set_lease_epoch(lease.value());
+  (*session)->post({std::move(hello), {}});
+  Result<net::Frame> welcome = co_await net::with_deadline(receive_from(*session), runtime_.session.handshake_deadline);
+  opening_.reset();
+  if (!welcome.ok()) {
+    (*session)->close(welcome.error(), false);
+    co_return welcome.error();
+  }
+  if (!welcome->header.has_welcome() || welcome->header.welcome().protocol() != kProtocol) {
+    const Error wrong{Code::kFailedPrecondition, "the parent did not answer with a Welcome of protocol 1"};
+    (*session)->close(wrong, true);
+    co_return wrong;
+  }
+  co_return std::move(*session);
+}
+
+net::Awaitable<Result<Lease>> Uplink::ask_lease() {
+  Result<std::shared_ptr<net::Session>> session = co_await open(options_.coordinator, Epoch(0), Role::kCoordinator);
+  if (!session.ok()) co_return session.error();
+  v1::Envelope request;
+  request.mutable_lease_request()->set_advertise(options_.advertise);
+  (*session)->post({std::move(request), {}});
+  Result<net::Frame> reply = co_await net::with_deadline(receive_from(*session), runtime_.session.handshake_deadline);
+  (*session)->close({Code::kCancelled, "lease taken"}, true);
+  if (!reply.ok()) co_return reply.error();
+  const v1::LeaseGrant& grant = reply->header.lease_grant();
+  if (!reply->header.has_lease_grant() || grant.epoch() == 0 || grant.parents_size() == 0 ||
+      grant.parents_size() > static_cast<int>(kParentsMax)) {
+    co_return Error{Code::kDataLoss, "the coordinator's lease names no parent"};
+  }
+  const v1::Parent& parent = grant.parents(0);
+  Lease lease{Epoch(grant.epoch()), NodeId(parent.node()), wire::printable(parent.name()), options_.coordinator};
+  if (lease.parent != NodeId(0)) {
+    Result<net::HostPort> address = net::parse_host_port(parent.address());
+    if (!address.ok()) co_return address.error();
+    lease.address = *address;
+  }
+  co_return lease;
+}
+
+}  // namespace fluvial::tree

@@ -1,0 +1,70 @@
+// A child's end of the tree: come for a lease, connect to the parent it names, serve the session until it ends, and
+// again with capped, jittered backoff. On the node's strand.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/identity/tls.h"
+#include "core/net/connector.h"
+#include "core/net/session.h"
+#include "core/net/signal.h"
+#include "core/tree/runtime.h"
+
+namespace fluvial::tree {
+
+struct Lease {
+  Epoch epoch;
+  NodeId parent;  // 0: the coordinator
+  std::string parent_name;
+  net::HostPort address;
+};
+
+class UplinkOwner {
+ public:
+  virtual ~UplinkOwner() = default;
+  virtual void parent_up(const Lease& lease, std::shared_ptr<net::Session> session) = 0;
+  virtual void parent_down(const Error& why) = 0;
+  // Everything the parent sends, one after the other; the next is read when this has ended. An error ends the session.
+  virtual net::Awaitable<Status> from_parent(net::Frame frame) = 0;
+};
+
+struct UplinkOptions {
+  net::HostPort coordinator;
+  std::string advertise;  // an aggregator's
+  Incarnation incarnation;
+  std::string software;
+  std::uint64_t jitter_seed = 0;
+};
+
+class Uplink {
+ public:
+  Uplink(Runtime& runtime, UplinkOwner& owner, UplinkOptions options, std::shared_ptr<const identity::TlsContext> tls);
+
+  net::Awaitable<void> run();  // until stop()
+  void stop();                 // drains the session
+
+  void post(v1::Envelope message);  // nothing while there is no parent
+  const std::shared_ptr<net::Session>& session() const { return session_; }
+  const Lease& lease() const { return lease_; }
+  bool is_up() const { return session_ != nullptr; }
+
+ private:
+  net::Awaitable<Result<Lease>> ask_lease();
+  net::Awaitable<Status> serve_parent();
+  net::Awaitable<Result<std::shared_ptr<net::Session>>> open(net::HostPort address, Epoch lease, Role role);
+  net::Awaitable<void> relay(std::shared_ptr<net::Session> session, Error* why);
+
+  Runtime& runtime_;
+  UplinkOwner& owner_;
+  UplinkOptions options_;
+  std::shared_ptr<const identity::TlsContext> tls_;
+  Lease lease_;
+  std::shared_ptr<net::Session> session_;
+  std::shared_ptr<net::Session> opening_;
+  net::AsyncSignal stop_;
+  bool stopping_ = false;
+};
+
+}  // namespace fluvial::tree

@@ -1,0 +1,98 @@
+#include "core/wire/record_mapping.h"
+
+#include <algorithm>
+
+#include "core/round/schema.h"
+#include "core/wire/mapping.h"
+
+namespace fluvial::wire {
+
+v1::ModelRef to_proto(const round::ModelRef& ref) {
+  v1::ModelRef proto;
+  proto.set_run(ref.run.value());
+  proto.set_version(ref.version.value());
+  proto.set_sha256(digest_to_proto(ref.digest));
+  proto.set_bytes(ref.bytes);
+  return proto;
+}
+
+Result<round::ModelRef> from_proto(const v1::ModelRef& ref) {
+  FLUVIAL_ASSIGN(const Digest digest, digest_from_proto(ref.sha256()));
+  if (ref.bytes() == 0 || ref.bytes() > round::kModelBytesMax) {
+    return Error{Code::kInvalidArgument, "a model of " + std::to_string(ref.bytes()) + " bytes"};
+  }
+  return round::ModelRef{RunId(ref.run()), ModelVersion(ref.version()), digest, ref.bytes()};
+}
+
+v1::Envelope to_envelope(const Opening& opening) {
+  v1::Envelope envelope;
+  v1::RoundOpen& message = *envelope.mutable_round_open();
+  message.set_run(opening.run.value());
+  message.set_round(opening.round.value());
+  message.set_attempt(opening.attempt.value());
+  message.set_epoch(opening.epoch.value());
+  *message.mutable_base() = to_proto(opening.base);
+  *message.mutable_plan() = to_proto(opening.plan);
+  message.set_scale_bits(static_cast<std::uint32_t>(opening.scale_bits));
+  message.set_value_count(opening.value_count);
+  message.set_integer_count(opening.integer_count);
+  to_proto(opening.participants, message.mutable_participants());
+  to_proto(opening.counted, message.mutable_counted());
+  message.set_soft_deadline_ms(static_cast<std::uint64_t>(std::max<std::int64_t>(0, opening.soft_left.count())));
+  message.set_hard_deadline_ms(static_cast<std::uint64_t>(std::max<std::int64_t>(0, opening.hard_left.count())));
+  return envelope;
+}
+
+Result<Opening> from_proto(const v1::RoundOpen& message) {
+  constexpr std::uint64_t kDeadlineMsMax = 7 * 86'400'000ULL;
+  Opening opening;
+  opening.run = RunId(message.run());
+  opening.round = RoundId(message.round());
+  opening.attempt = AttemptId(message.attempt());
+  opening.epoch = Epoch(message.epoch());
+  FLUVIAL_ASSIGN(opening.base, from_proto(message.base()));
+  FLUVIAL_ASSIGN(opening.plan, from_proto(message.plan()));
+  if (message.scale_bits() > 62) return Error{Code::kInvalidArgument, "scale beyond 62 bits"};
+  opening.scale_bits = static_cast<int>(message.scale_bits());
+  opening.value_count = message.value_count();
+  opening.integer_count = message.integer_count();
+  if (opening.value_count == 0 || opening.value_count > opening.base.bytes / sizeof(float) ||
+      opening.integer_count > round::kIntegerCountMax) {
+    return Error{Code::kInvalidArgument, "value or integer counts that do not fit the model's size"};
+  }
+  FLUVIAL_ASSIGN(opening.participants, from_proto(message.participants()));
+  FLUVIAL_ASSIGN(opening.counted, from_proto(message.counted()));
+  if (message.soft_deadline_ms() > kDeadlineMsMax || message.hard_deadline_ms() > kDeadlineMsMax) {
+    return Error{Code::kInvalidArgument, "a deadline more than a week ahead"};
+  }
+  opening.soft_left = std::chrono::milliseconds(message.soft_deadline_ms());
+  opening.hard_left = std::chrono::milliseconds(message.hard_deadline_ms());
+  return opening;
+}
+
+v1::Envelope to_envelope(const Commit& commit) {
+  v1::Envelope envelope;
+  v1::RoundCommit& message = *envelope.mutable_round_commit();
+  message.set_run(commit.run.value());
+  message.set_round(commit.round.value());
+  message.set_attempt(commit.attempt.value());
+  *message.mutable_model() = to_proto(commit.model);
+  to_proto(commit.contributors, message.mutable_contributors());
+  to_proto(commit.refusals, message.mutable_refusals());
+  message.set_last(commit.last);
+  return envelope;
+}
+
+Result<Commit> from_proto(const v1::RoundCommit& message) {
+  Commit commit;
+  commit.run = RunId(message.run());
+  commit.round = RoundId(message.round());
+  commit.attempt = AttemptId(message.attempt());
+  FLUVIAL_ASSIGN(commit.model, from_proto(message.model()));
+  FLUVIAL_ASSIGN(commit.contributors, from_proto(message.contributors()));
+  FLUVIAL_ASSIGN(commit.refusals, from_proto(message.refusals()));
+  commit.last = message.last();
+  return commit;
+}
+
+}  // namespace fluvial::wire

@@ -1,0 +1,50 @@
+// The records of a round as messages (mapping.h has the rest).
+#pragma once
+
+#include <chrono>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/round/plan.h"
+#include "core/round/record.h"
+#include "fluvial/v1/wire.pb.h"
+
+namespace fluvial::wire {
+
+v1::ModelRef to_proto(const round::ModelRef& ref);
+Result<round::ModelRef> from_proto(
+    const v1::ModelRef& ref);  // kInvalidArgument: a bad digest, or larger than any model
+
+// A round as a parent tells it to one child.
+struct Opening {
+  RunId run;
+  RoundId round;
+  AttemptId attempt;
+  Epoch epoch;
+  round::ModelRef base;
+  round::Plan plan;
+  int scale_bits = 0;
+  std::uint64_t value_count = 0;
+  std::uint64_t integer_count = 0;
+  std::vector<round::Participant> participants;  // those below the child
+  std::vector<SiteId> counted;                   // of those
+  std::chrono::milliseconds soft_left{0};
+  std::chrono::milliseconds hard_left{0};
+};
+v1::Envelope to_envelope(const Opening& opening);
+Result<Opening> from_proto(const v1::RoundOpen& message);
+
+// A commit as a parent tells it to one child.
+struct Commit {
+  RunId run;
+  RoundId round;
+  AttemptId attempt;
+  round::ModelRef model;
+  round::ContributorSet contributors;  // those below the child
+  std::vector<round::Refusal> refusals;
+  bool last = false;
+};
+v1::Envelope to_envelope(const Commit& commit);
+Result<Commit> from_proto(const v1::RoundCommit& message);
+
+}  // namespace fluvial::wire
