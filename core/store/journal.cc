@@ -1,0 +1,321 @@
+// The federation: its founding, tokens, nodes and leases. Runs and rounds: journal_rounds.cc.
+#include "core/store/journal.h"
+
+#include <fmt/chrono.h>
+
+#include <utility>
+
+#include "core/store/journal_schema.h"
+#include "core/store/sqlite.h"
+
+namespace fluvial::store {
+namespace {
+
+std::string format_time(WallTime time) {
+  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", std::chrono::floor<std::chrono::seconds>(time));
+}
+
+Result<Role> role_from_name(std::string_view name) {
+  for (const Role role : {Role::kCoordinator, Role::kAggregator, Role::kSite}) {
+    if (role_name(role) == name) return role;
+  }
+  return Error{Code::kDataLoss, "the journal holds an unknown role"};
+}
+
+// The next value of a counter: 1, 2, ... Within a transaction.
+Result<std::uint64_t> bump(Database& database, std::string_view counter) {
+  std::uint64_t value = 0;
+  FLUVIAL_TRY(database.query(
+      "INSERT INTO counters VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = value + 1 RETURNING value",
+      {counter}, [&](const SqlRow& row) -> Status {
+        value = row.number(0);
+        return {};
+      }));
+  return value;
+}
+
+constexpr const char* kTokenColumns =
+    "SELECT id, secret_hash, role, name, region, weight_max, expires_at, used_at FROM tokens ";
+Result<TokenRow> token_from(const SqlRow& row) {
+  TokenRow token;
+  token.id = row.text(0);
+  FLUVIAL_ASSIGN(token.secret_hash, row.digest(1));
+  FLUVIAL_ASSIGN(token.role, role_from_name(row.text(2)));
+  token.name = row.text(3);
+  token.region = row.text(4);
+  token.weight_max = row.number(5);
+  token.expires_at = row.time(6);
+  token.used_at = row.optional_time(7);
+  return token;
+}
+
+constexpr const char* kNodeColumns =
+    "SELECT id, role, name, region, weight_max, certificate_serial, enrolled_at, advertise, revoked_at FROM nodes ";
+Result<NodeRow> node_from(const SqlRow& row) {
+  NodeRow node;
+  node.id = row.id<NodeId>(0);
+  FLUVIAL_ASSIGN(node.role, role_from_name(row.text(1)));
+  node.name = row.text(2);
+  node.region = row.text(3);
+  node.weight_max = row.number(4);
+  node.certificate_serial = row.text(5);
+  node.enrolled_at = row.time(6);
+  node.advertise = row.text(7);
+  node.revoked_at = row.optional_time(8);
+  return node;
+}
+
+Result<std::optional<TokenRow>> token_by_hash(Database& database, const Digest& hash) {
+  std::optional<TokenRow> found;
+  const std::string sql = std::string(kTokenColumns) + "WHERE secret_hash = ?";
+  FLUVIAL_TRY(database.query(sql.c_str(), {hash}, [&](const SqlRow& row) -> Status {
+    FLUVIAL_ASSIGN(found, token_from(row));
+    return {};
+  }));
+  return found;
+}
+
+Result<std::optional<NodeRow>> node_by_id(Database& database, NodeId id) {
+  std::optional<NodeRow> found;
+  const std::string sql = std::string(kNodeColumns) + "WHERE id = ?";
+  FLUVIAL_TRY(database.query(sql.c_str(), {id}, [&](const SqlRow& row) -> Status {
+    FLUVIAL_ASSIGN(found, node_from(row));
+    return {};
+  }));
+  return found;
+}
+
+Result<NodeId> reserve(Database& database, Role role, const std::string& name) {
+  std::optional<NodeId> held;
+  std::string held_role;
+  FLUVIAL_TRY(database.query("SELECT node, role FROM names WHERE name = ?", {name}, [&](const SqlRow& row) -> Status {
+    held = row.id<NodeId>(0);
+    held_role = row.text(1);
+    return {};
+  }));
+  if (held && held_role != role_name(role)) {
+    return Error{Code::kAlreadyExists, "the name '" + name + "' belongs to a node of role " + held_role};
+  }
+  if (held) return *held;
+  FLUVIAL_ASSIGN(const std::uint64_t number, bump(database, "node"));
+  const NodeId id(static_cast<NodeId::rep>(number));
+  FLUVIAL_TRY(database.run("INSERT INTO names VALUES (?, ?, ?)", {name, role_name(role), id}));
+  return id;
+}
+
+Status check_token(const std::optional<TokenRow>& token, const NodeRow& node, WallTime now) {
+  if (!token) return Error{Code::kUnauthenticated, "wrong token: the federation has not issued it"};
+  if (token->used_at) {
+    return Error{Code::kUnauthenticated, "token " + token->id + " was used at " + format_time(*token->used_at)};
+  }
+  if (now >= token->expires_at) {
+    return Error{Code::kUnauthenticated, "token " + token->id + " expired at " + format_time(token->expires_at)};
+  }
+  if (token->role != node.role || token->name != node.name) {
+    return Error{Code::kUnauthenticated, "token " + token->id + " is for " + std::string(role_name(token->role)) +
+                                             " '" + token->name + "', not for " + std::string(role_name(node.role)) +
+                                             " '" + node.name + "'"};
+  }
+  return {};
+}
+
+Result<std::optional<LeaseRow>> lease_of(Database& database, NodeId node) {
+  std::optional<LeaseRow> found;
+  FLUVIAL_TRY(
+      database.query("SELECT parent, epoch FROM leases WHERE node = ?", {node}, [&](const SqlRow& row) -> Status {
+        found = LeaseRow{node, row.id<NodeId>(0), row.id<Epoch>(1)};
+        return {};
+      }));
+  return found;
+}
+
+Result<LeaseRow> write_lease(Database& database, NodeId node, NodeId parent) {
+  FLUVIAL_ASSIGN(const std::uint64_t epoch, bump(database, "epoch"));
+  FLUVIAL_TRY(
+      database.run("INSERT INTO leases VALUES (?, ?, ?) ON CONFLICT (node) DO UPDATE SET parent = excluded.parent, "
+                   "epoch = excluded.epoch",
+                   {node, parent, epoch}));
+  return LeaseRow{node, parent, Epoch(epoch)};
+}
+
+Error no_such_node(NodeId node) { return {Code::kNotFound, "there is no node " + std::to_string(node.value())}; }
+
+}  // namespace
+
+CoordinatorJournal::CoordinatorJournal(std::unique_ptr<Database> database) : database_(std::move(database)) {}
+CoordinatorJournal::~CoordinatorJournal() = default;
+
+Result<std::unique_ptr<CoordinatorJournal>> CoordinatorJournal::open(FileSystem& files, const std::string& path) {
+  FLUVIAL_ASSIGN(std::unique_ptr<Database> database,
+                 Database::open(files, path, kJournalVersion, kJournalSchema, "another coordinator"));
+  return std::unique_ptr<CoordinatorJournal>(new CoordinatorJournal(std::move(database)));
+}
+
+Status CoordinatorJournal::found(const FederationRow& federation) {
+  const std::lock_guard lock(mutex_);
+  return database_->transact([&]() -> Status {
+    FLUVIAL_ASSIGN(const auto there, database_->scalar("SELECT one FROM federation"));
+    if (there) return Error{Code::kAlreadyExists, "the federation was founded before"};
+    return database_->run("INSERT INTO federation VALUES (1, ?, ?)", {federation.name, federation.created_at});
+  });
+}
+
+Result<std::optional<FederationRow>> CoordinatorJournal::federation() {
+  const std::lock_guard lock(mutex_);
+  std::optional<FederationRow> found;
+  FLUVIAL_TRY(database_->query("SELECT name, created_at FROM federation", {}, [&](const SqlRow& row) -> Status {
+    found = FederationRow{row.text(0), row.time(1)};
+    return {};
+  }));
+  return found;
+}
+
+Result<Epoch> CoordinatorJournal::next_epoch() {
+  const std::lock_guard lock(mutex_);
+  Epoch epoch;
+  FLUVIAL_TRY(database_->transact([&]() -> Status {
+    FLUVIAL_ASSIGN(const std::uint64_t value, bump(*database_, "epoch"));
+    epoch = Epoch(value);
+    return {};
+  }));
+  return epoch;
+}
+
+Status CoordinatorJournal::add_token(const TokenRow& token) {
+  const std::lock_guard lock(mutex_);
+  return database_->transact([&] {
+    return database_->run("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                          {token.id, token.secret_hash, role_name(token.role), token.name, token.region,
+                           token.weight_max, token.expires_at, token.used_at});
+  });
+}
+
+Result<std::optional<TokenRow>> CoordinatorJournal::find_token(const Digest& secret_hash) {
+  const std::lock_guard lock(mutex_);
+  return token_by_hash(*database_, secret_hash);
+}
+
+Result<std::vector<TokenRow>> CoordinatorJournal::tokens() {
+  const std::lock_guard lock(mutex_);
+  std::vector<TokenRow> found;
+  const std::string sql = std::string(kTokenColumns) + "ORDER BY expires_at, id";
+  FLUVIAL_TRY(database_->query(sql.c_str(), {}, [&](const SqlRow& row) -> Status {
+    FLUVIAL_ASSIGN(TokenRow token, token_from(row));
+    found.push_back(std::move(token));
+    return {};
+  }));
+  return found;
+}
+
+Result<NodeRow> CoordinatorJournal::redeem_token(const Digest& secret_hash, NodeRow node, WallTime now) {
+  const std::lock_guard lock(mutex_);
+  FLUVIAL_TRY(database_->transact([&]() -> Status {
+    FLUVIAL_ASSIGN(const std::optional<TokenRow> token, token_by_hash(*database_, secret_hash));
+    FLUVIAL_TRY(check_token(token, node, now));
+    FLUVIAL_ASSIGN(const NodeId id, reserve(*database_, node.role, node.name));
+    if (node.id != NodeId() && node.id != id) {
+      return Error{Code::kFailedPrecondition, "'" + node.name + "' is node " + std::to_string(id.value()) + ", not " +
+                                                  std::to_string(node.id.value())};
+    }
+    node.id = id;
+    node.revoked_at.reset();
+    FLUVIAL_TRY(database_->run("UPDATE tokens SET used_at = ? WHERE secret_hash = ?", {now, secret_hash}));
+    return database_->run(
+        "INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL) ON CONFLICT (id) DO UPDATE SET region = "
+        "excluded.region, weight_max = excluded.weight_max, certificate_serial = excluded.certificate_serial, "
+        "enrolled_at = excluded.enrolled_at, advertise = excluded.advertise, revoked_at = NULL",
+        {node.id, role_name(node.role), node.name, node.region, node.weight_max, node.certificate_serial,
+         node.enrolled_at, node.advertise});
+  }));
+  return node;
+}
+
+Result<NodeId> CoordinatorJournal::reserve_node_id(Role role, const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  NodeId id;
+  FLUVIAL_TRY(database_->transact([&]() -> Status {
+    FLUVIAL_ASSIGN(id, reserve(*database_, role, name));
+    return {};
+  }));
+  return id;
+}
+
+Status CoordinatorJournal::set_advertise(NodeId node, const std::string& address) {
+  const std::lock_guard lock(mutex_);
+  return database_->transact([&]() -> Status {
+    FLUVIAL_TRY(database_->run("UPDATE nodes SET advertise = ? WHERE id = ?", {address, node}));
+    return database_->changes() == 1 ? Status() : no_such_node(node);
+  });
+}
+
+Status CoordinatorJournal::set_certificate_serial(NodeId node, const std::string& serial) {
+  const std::lock_guard lock(mutex_);
+  return database_->transact([&]() -> Status {
+    FLUVIAL_TRY(database_->run("UPDATE nodes SET certificate_serial = ? WHERE id = ?", {serial, node}));
+    return database_->changes() == 1 ? Status() : no_such_node(node);
+  });
+}
+
+Status CoordinatorJournal::revoke(NodeId node, WallTime now) {
+  const std::lock_guard lock(mutex_);
+  return database_->transact([&]() -> Status {
+    FLUVIAL_TRY(database_->run("UPDATE nodes SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?", {now, node}));
+    return database_->changes() == 1 ? Status() : no_such_node(node);
+  });
+}
+
+Result<std::vector<NodeRow>> CoordinatorJournal::nodes() {
+  const std::lock_guard lock(mutex_);
+  std::vector<NodeRow> found;
+  const std::string sql = std::string(kNodeColumns) + "ORDER BY id";
+  FLUVIAL_TRY(database_->query(sql.c_str(), {}, [&](const SqlRow& row) -> Status {
+    FLUVIAL_ASSIGN(NodeRow node, node_from(row));
+    found.push_back(std::move(node));
+    return {};
+  }));
+  return found;
+}
+
+Result<std::optional<NodeRow>> CoordinatorJournal::node(NodeId id) {
+  const std::lock_guard lock(mutex_);
+  return node_by_id(*database_, id);
+}
+
+Result<LeaseRow> CoordinatorJournal::grant(NodeId node, NodeId parent) {
+  const std::lock_guard lock(mutex_);
+  FLUVIAL_ASSIGN(const std::optional<LeaseRow> held, lease_of(*database_, node));
+  if (held && held->parent == parent) return *held;
+  LeaseRow lease;
+  FLUVIAL_TRY(database_->transact([&]() -> Status {
+    FLUVIAL_ASSIGN(const std::optional<NodeRow> known, node_by_id(*database_, node));
+    if (!known) return no_such_node(node);
+    FLUVIAL_ASSIGN(lease, write_lease(*database_, node, parent));
+    return {};
+  }));
+  return lease;
+}
+
+Result<LeaseRow> CoordinatorJournal::renew(NodeId node) {
+  const std::lock_guard lock(mutex_);
+  LeaseRow lease;
+  FLUVIAL_TRY(database_->transact([&]() -> Status {
+    FLUVIAL_ASSIGN(const std::optional<LeaseRow> held, lease_of(*database_, node));
+    if (!held) return Error{Code::kNotFound, "node " + std::to_string(node.value()) + " has no lease"};
+    FLUVIAL_ASSIGN(lease, write_lease(*database_, node, held->parent));
+    return {};
+  }));
+  return lease;
+}
+
+Result<std::vector<LeaseRow>> CoordinatorJournal::leases() {
+  const std::lock_guard lock(mutex_);
+  std::vector<LeaseRow> found;
+  FLUVIAL_TRY(
+      database_->query("SELECT node, parent, epoch FROM leases ORDER BY node", {}, [&](const SqlRow& row) -> Status {
+        found.push_back({row.id<NodeId>(0), row.id<NodeId>(1), row.id<Epoch>(2)});
+        return {};
+      }));
+  return found;
+}
+
+}  // namespace fluvial::store

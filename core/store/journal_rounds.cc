@@ -1,0 +1,375 @@
+// Runs, attempts, commits and outcomes.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/store/journal.h"
+#include "core/store/plan_json.h"
+#include "core/store/sqlite.h"
+
+namespace fluvial::store {
+namespace {
+
+constexpr std::size_t kParticipantBytes = 20;  // site u32, lease u64, weight_max u64
+
+Buffer participants_to_bytes(const std::vector<round::Participant>& participants) {
+  Buffer bytes(participants.size() * kParticipantBytes);
+  std::byte* to = bytes.data();
+  for (const round::Participant& participant : participants) {
+    store_le<std::uint32_t>(to, participant.site.value());
+    store_le<std::uint64_t>(to + 4, participant.lease.value());
+    store_le<std::uint64_t>(to + 12, participant.weight_max);
+    to += kParticipantBytes;
+  }
+  return bytes;
+}
+
+Result<std::vector<round::Participant>> participants_from_bytes(ByteSpan bytes) {
+  if (bytes.size() % kParticipantBytes != 0) return Error{Code::kDataLoss, "the journal holds damaged participants"};
+  std::vector<round::Participant> participants;
+  for (std::size_t at = 0; at < bytes.size(); at += kParticipantBytes) {
+    const std::byte* from = bytes.data() + at;
+    participants.push_back({SiteId(load_le<std::uint32_t>(from)), Epoch(load_le<std::uint64_t>(from + 4)),
+                            load_le<std::uint64_t>(from + 12)});
+  }
+  return participants;
+}
+
+// Sites and their maximum weights: the scale of a round follows from them, so they stay for all its attempts.
+std::map<SiteId, std::uint64_t> weights_of(const std::vector<round::Participant>& participants) {
+  std::map<SiteId, std::uint64_t> weights;
+  for (const round::Participant& participant : participants) weights[participant.site] = participant.weight_max;
+  return weights;
+}
+
+std::string name_of(RunId run, RoundId round) {
+  return "run " + std::to_string(run.value()) + " round " + std::to_string(round.value());
+}
+
+Result<RunRow> run_from(const SqlRow& row) {
+  RunRow run;
+  run.id = row.id<RunId>(0);
+  FLUVIAL_ASSIGN(run.plan, plan_from_json(row.text(1)));
+  FLUVIAL_ASSIGN(run.schema, schema_from_json(row.text(2)));
+  FLUVIAL_ASSIGN(run.initial_model, row.digest(3));
+  run.status = static_cast<RunStatus>(row.integer(4));
+  run.reason = row.text(5);
+  run.created_at = row.time(6);
+  run.continues = row.id<RunId>(7);
+  return run;
+}
+
+Result<std::optional<RunStatus>> status_of(Database& database, RunId run) {
+  FLUVIAL_ASSIGN(const auto status, database.scalar("SELECT status FROM runs WHERE id = ?", {run}));
+  if (!status) return std::optional<RunStatus>();
+  return std::optional(static_cast<RunStatus>(*status));
+}
+bool is_final(RunStatus status) { return status == RunStatus::kStopped || status == RunStatus::kDone; }
+
+Result<RoundId> last_round(Database& database, RunId run) {
+  FLUVIAL_ASSIGN(const auto round, database.scalar("SELECT max(round) FROM commits WHERE run = ?", {run}));
+  return RoundId(static_cast<std::uint64_t>(round.value_or(0)));
+}
+
+Result<std::optional<AttemptRow>> last_attempt_of(Database& database, RunId run) {
+  std::optional<AttemptRow> found;
+  FLUVIAL_TRY(
+      database.query("SELECT round, attempt, epoch, participants, scale_bits, base FROM attempts WHERE run = ? "
+                     "ORDER BY round DESC, attempt DESC LIMIT 1",
+                     {run}, [&](const SqlRow& row) -> Status {
+                       AttemptRow attempt;
+                       attempt.run = run;
+                       attempt.round = row.id<RoundId>(0);
+                       attempt.attempt = row.id<AttemptId>(1);
+                       attempt.epoch = row.id<Epoch>(2);
+                       FLUVIAL_ASSIGN(attempt.participants, participants_from_bytes(row.bytes(3)));
+                       attempt.scale_bits = static_cast<int>(row.integer(4));
+                       FLUVIAL_ASSIGN(attempt.base, row.digest(5));
+                       found = std::move(attempt);
+                       return {};
+                     }));
+  return found;
+}
+
+Status check_next_round(Database& database, RunId run, RoundId round) {
+  FLUVIAL_ASSIGN(const RoundId last, last_round(database, run));
+  if (round == last.next()) return {};
+  return Error{Code::kFailedPrecondition,
+               name_of(run, round) + ": the last committed round is " + std::to_string(last.value())};
+}
+
+Status check_same_round(const AttemptRow& before, const AttemptRow& now) {
+  const std::string name = name_of(now.run, now.round);
+  if (now.attempt <= before.attempt) {
+    return Error{Code::kFailedPrecondition, name + ": attempt " + std::to_string(now.attempt.value()) +
+                                                " after attempt " + std::to_string(before.attempt.value())};
+  }
+  if (now.scale_bits != before.scale_bits) {
+    return Error{Code::kFailedPrecondition, name + ": scale 2^" + std::to_string(now.scale_bits) +
+                                                ", earlier attempts have 2^" + std::to_string(before.scale_bits)};
+  }
+  if (now.base != before.base) {
+    return Error{Code::kFailedPrecondition, name + ": another base model than in earlier attempts"};
+  }
+  if (weights_of(now.participants) != weights_of(before.participants)) {
+    return Error{Code::kFailedPrecondition, name + ": other participants than in earlier attempts"};
+  }
+  return {};
+}
+
+Status check_commit(Database& database, const CommitRow& commit) {
+  FLUVIAL_TRY(check_next_round(database, commit.run, commit.round));
+  FLUVIAL_ASSIGN(const std::optional<AttemptRow> attempt, last_attempt_of(database, commit.run));
+  const std::string name = name_of(commit.run, commit.round);
+  if (!attempt || attempt->round != commit.round || attempt->attempt != commit.attempt) {
+    return Error{Code::kFailedPrecondition,
+                 name + ": attempt " + std::to_string(commit.attempt.value()) + " is not its last one"};
+  }
+  const std::map<SiteId, std::uint64_t> weights = weights_of(attempt->participants);
+  for (const auto& [site, contribution] : commit.contributors.entries()) {
+    if (!weights.contains(site)) {
+      return Error{Code::kFailedPrecondition, name + ": site " + std::to_string(site.value()) + " is no participant"};
+    }
+  }
+  return {};
+}
+
+Status write_commit(Database& database, const CommitRow& commit) {
+  FLUVIAL_TRY(database.run(
+      "INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+      {commit.run, commit.round, commit.attempt, commit.participants_count, commit.total_weight(), commit.model,
+       commit.master, commit.optimizer, commit.sum_digest, commit.duration_ms, commit.bytes_up, commit.bytes_down,
+       metrics_to_json(commit.metrics), metrics_to_json(commit.evaluation), commit.committed_at}));
+  for (const auto& [site, entry] : commit.contributors.entries()) {
+    FLUVIAL_TRY(database.run("INSERT INTO contributions VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                             {commit.run, commit.round, site, entry.lease, entry.weight, entry.digest, entry.probe,
+                              metrics_to_json(entry.metrics)}));
+  }
+  for (const round::Refusal& refusal : commit.refusals) {
+    FLUVIAL_TRY(database.run(
+        "INSERT OR REPLACE INTO refusals VALUES (?, ?, ?, ?, ?)",
+        {commit.run, commit.round, refusal.site, static_cast<int>(refusal.error.code), refusal.error.message}));
+  }
+  return {};
+}
+
+Result<CommitRow> commit_from(const SqlRow& row, RunId run) {
+  CommitRow commit;
+  commit.run = run;
+  commit.round = row.id<RoundId>(0);
+  commit.attempt = row.id<AttemptId>(1);
+  commit.participants_count = row.number(2);
+  FLUVIAL_ASSIGN(commit.model, row.digest(3));
+  FLUVIAL_ASSIGN(commit.master, row.digest(4));
+  commit.optimizer = row.text(5);
+  if (!row.is_null(6)) {
+    FLUVIAL_ASSIGN(commit.sum_digest, row.digest(6));
+  }
+  commit.duration_ms = row.number(7);
+  commit.bytes_up = row.number(8);
+  commit.bytes_down = row.number(9);
+  FLUVIAL_ASSIGN(commit.metrics, metrics_from_json(row.text(10)));
+  FLUVIAL_ASSIGN(commit.evaluation, metrics_from_json(row.text(11)));
+  commit.committed_at = row.time(12);
+  return commit;
+}
+
+Status read_members(Database& database, CommitRow& commit) {
+  FLUVIAL_TRY(database.query(
+      "SELECT site, lease, weight, digest, probe, metrics FROM contributions WHERE run = ? AND round = ? ORDER BY site",
+      {commit.run, commit.round}, [&](const SqlRow& row) -> Status {
+        round::Contribution entry;
+        entry.site = row.id<SiteId>(0);
+        entry.lease = row.id<Epoch>(1);
+        entry.weight = row.number(2);
+        FLUVIAL_ASSIGN(entry.digest, row.digest(3));
+        entry.probe = row.integer(4);
+        FLUVIAL_ASSIGN(entry.metrics, metrics_from_json(row.text(5)));
+        return commit.contributors.add(std::move(entry));
+      }));
+  return database.query(
+      "SELECT site, code, message FROM refusals WHERE run = ? AND round = ? ORDER BY site", {commit.run, commit.round},
+      [&](const SqlRow& row) -> Status {
+        commit.refusals.push_back({row.id<SiteId>(0), {static_cast<Code>(row.integer(1)), row.text(2)}});
+        return {};
+      });
+}
+
+Result<std::vector<CommitRow>> read_commits(Database& database, RunId run, RoundId from, std::uint64_t limit) {
+  std::vector<CommitRow> commits;
+  const std::uint64_t bounded = std::min<std::uint64_t>(limit, std::uint64_t{1} << 62);
+  FLUVIAL_TRY(database.query(
+      "SELECT round, attempt, participants_count, model, master, optimizer, sum_digest, duration_ms, bytes_up, "
+      "bytes_down, metrics, evaluation, committed_at FROM commits WHERE run = ? AND round >= ? ORDER BY round LIMIT ?",
+      {run, from, bounded}, [&](const SqlRow& row) -> Status {
+        FLUVIAL_ASSIGN(CommitRow commit, commit_from(row, run));
+        commits.push_back(std::move(commit));
+        return {};
+      }));
+  for (CommitRow& commit : commits) FLUVIAL_TRY(read_members(database, commit));
+  return commits;
+}
+
+}  // namespace
+
+Result<RunId> CoordinatorJournal::create_run(const RunRow& run) {
+  const std::lock_guard lock(mutex_);
+  RunId id;
+  FLUVIAL_TRY(database_->transact([&]() -> Status {
+    FLUVIAL_ASSIGN(const auto last, database_->scalar("SELECT max(id) FROM runs"));
+    id = RunId(static_cast<std::uint64_t>(last.value_or(0)) + 1);
+    if (run.id != RunId() && run.id != id) {
+      return Error{Code::kFailedPrecondition, "the next run is " + std::to_string(id.value())};
+    }
+    return database_->run("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                          {id, plan_to_json(run.plan), schema_to_json(run.schema), run.initial_model,
+                           static_cast<int>(run.status), run.reason, run.created_at, run.continues});
+  }));
+  return id;
+}
+
+Status CoordinatorJournal::set_run_status(RunId run, RunStatus status, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  return database_->transact([&]() -> Status {
+    FLUVIAL_ASSIGN(const std::optional<RunStatus> now, status_of(*database_, run));
+    if (!now) return Error{Code::kNotFound, "there is no run " + std::to_string(run.value())};
+    if (is_final(*now) && *now != status) {
+      return Error{Code::kFailedPrecondition, "run " + std::to_string(run.value()) + " is " +
+                                                  std::string(run_status_name(*now)) +
+                                                  ": start a run that continues it"};
+    }
+    return database_->run("UPDATE runs SET status = ?, reason = ? WHERE id = ?",
+                          {static_cast<int>(status), reason, run});
+  });
+}
+
+Result<std::vector<RunRow>> CoordinatorJournal::runs() {
+  const std::lock_guard lock(mutex_);
+  std::vector<RunRow> found;
+  FLUVIAL_TRY(database_->query(
+      "SELECT id, plan, schema, initial_model, status, reason, created_at, continues FROM runs ORDER BY id", {},
+      [&](const SqlRow& row) -> Status {
+        FLUVIAL_ASSIGN(RunRow run, run_from(row));
+        found.push_back(std::move(run));
+        return {};
+      }));
+  return found;
+}
+
+Result<RunRow> CoordinatorJournal::run(RunId id) {
+  const std::lock_guard lock(mutex_);
+  std::optional<RunRow> found;
+  FLUVIAL_TRY(database_->query(
+      "SELECT id, plan, schema, initial_model, status, reason, created_at, continues FROM runs WHERE id = ?", {id},
+      [&](const SqlRow& row) -> Status {
+        FLUVIAL_ASSIGN(found, run_from(row));
+        return {};
+      }));
+  if (!found) return Error{Code::kNotFound, "there is no run " + std::to_string(id.value())};
+  return std::move(*found);
+}
+
+Status CoordinatorJournal::open_attempt(const AttemptRow& attempt) {
+  const std::lock_guard lock(mutex_);
+  return database_->transact([&]() -> Status {
+    FLUVIAL_ASSIGN(const std::optional<RunStatus> status, status_of(*database_, attempt.run));
+    if (!status) return Error{Code::kNotFound, "there is no run " + std::to_string(attempt.run.value())};
+    if (is_final(*status)) {
+      return Error{Code::kFailedPrecondition,
+                   "run " + std::to_string(attempt.run.value()) + " is " + std::string(run_status_name(*status))};
+    }
+    FLUVIAL_TRY(check_next_round(*database_, attempt.run, attempt.round));
+    FLUVIAL_ASSIGN(const std::optional<AttemptRow> before, last_attempt_of(*database_, attempt.run));
+    if (before && before->round == attempt.round) FLUVIAL_TRY(check_same_round(*before, attempt));
+    FLUVIAL_ASSIGN(const auto epoch, database_->scalar("SELECT max(epoch) FROM attempts"));
+    if (attempt.epoch.value() <= static_cast<std::uint64_t>(epoch.value_or(0))) {
+      return Error{Code::kFailedPrecondition, name_of(attempt.run, attempt.round) + ": epoch " +
+                                                  std::to_string(attempt.epoch.value()) + " after epoch " +
+                                                  std::to_string(epoch.value_or(0))};
+    }
+    // The counter never hands out an epoch that an attempt has used, wherever the caller took it from.
+    FLUVIAL_TRY(database_->run(
+        "INSERT INTO counters VALUES ('epoch', ?) ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)",
+        {attempt.epoch}));
+    return database_->run(
+        "INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?)",
+        {attempt.run, attempt.round, attempt.attempt, attempt.epoch,
+         ByteSpan(participants_to_bytes(attempt.participants).span()), attempt.scale_bits, attempt.base});
+  });
+}
+
+Result<std::optional<AttemptRow>> CoordinatorJournal::last_attempt(RunId run) {
+  const std::lock_guard lock(mutex_);
+  return last_attempt_of(*database_, run);
+}
+
+Status CoordinatorJournal::commit(const CommitRow& commit) {
+  const std::lock_guard lock(mutex_);
+  return database_->transact([&]() -> Status {
+    FLUVIAL_TRY(check_commit(*database_, commit));
+    return write_commit(*database_, commit);
+  });
+}
+
+Result<std::optional<CommitRow>> CoordinatorJournal::last_commit(RunId run) {
+  const std::lock_guard lock(mutex_);
+  FLUVIAL_ASSIGN(const RoundId last, last_round(*database_, run));
+  FLUVIAL_ASSIGN(std::vector<CommitRow> found, read_commits(*database_, run, last, 1));
+  if (found.empty()) return std::optional<CommitRow>();
+  return std::optional(std::move(found.front()));
+}
+
+Result<std::vector<CommitRow>> CoordinatorJournal::commits(RunId run, RoundId from, std::uint64_t limit) {
+  const std::lock_guard lock(mutex_);
+  return read_commits(*database_, run, from, limit);
+}
+
+Result<CommitRow> CoordinatorJournal::commit_of(RunId run, RoundId round) {
+  const std::lock_guard lock(mutex_);
+  FLUVIAL_ASSIGN(std::vector<CommitRow> found, read_commits(*database_, run, round, 1));
+  if (found.empty() || found.front().round != round) {
+    return Error{Code::kNotFound, name_of(run, round) + " is not committed"};
+  }
+  return std::move(found.front());
+}
+
+Status CoordinatorJournal::set_evaluation(RunId run, RoundId round, const round::Metrics& metrics) {
+  const std::lock_guard lock(mutex_);
+  return database_->transact([&]() -> Status {
+    FLUVIAL_TRY(database_->run("UPDATE commits SET evaluation = ? WHERE run = ? AND round = ?",
+                               {metrics_to_json(metrics), run, round}));
+    if (database_->changes() == 1) return {};
+    return Error{Code::kNotFound, name_of(run, round) + " is not committed"};
+  });
+}
+
+Result<Outcome> CoordinatorJournal::outcome(RunId run, RoundId round, SiteId site, const Digest& digest) {
+  const std::lock_guard lock(mutex_);
+  FLUVIAL_ASSIGN(const std::optional<RunStatus> status, status_of(*database_, run));
+  if (!status) return Error{Code::kNotFound, "there is no run " + std::to_string(run.value())};
+  FLUVIAL_ASSIGN(const auto committed,
+                 database_->scalar("SELECT 1 FROM commits WHERE run = ? AND round = ?", {run, round}));
+  if (!committed) return is_final(*status) ? Outcome::kLate : Outcome::kPending;
+  FLUVIAL_ASSIGN(
+      const auto counted,
+      database_->scalar("SELECT 1 FROM contributions WHERE run = ? AND round = ? AND site = ? AND digest = ?",
+                        {run, round, site, digest}));
+  if (counted) return Outcome::kCounted;
+  FLUVIAL_ASSIGN(
+      const auto refused,
+      database_->scalar("SELECT code FROM refusals WHERE run = ? AND round = ? AND site = ?", {run, round, site}));
+  return refused && drops_update(static_cast<Code>(*refused)) ? Outcome::kRefused : Outcome::kLate;
+}
+
+Result<std::vector<ModelRef>> CoordinatorJournal::referenced_models() {
+  const std::lock_guard lock(mutex_);
+  std::vector<ModelRef> found;
+  FLUVIAL_TRY(database_->query("SELECT id, 0 FROM runs UNION SELECT run, round FROM commits ORDER BY 1, 2", {},
+                               [&](const SqlRow& row) -> Status {
+                                 found.push_back({row.id<RunId>(0), row.id<ModelVersion>(1)});
+                                 return {};
+                               }));
+  return found;
+}
+
+}  // namespace fluvial::store

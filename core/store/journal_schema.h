@@ -1,0 +1,43 @@
+// The journal's tables (docs/formats/journal.md). Inside this room only.
+#pragma once
+
+namespace fluvial::store {
+
+inline constexpr int kJournalVersion = 1;
+inline constexpr const char* kJournalSchema = R"sql(
+CREATE TABLE federation (
+  one INTEGER PRIMARY KEY CHECK (one = 1), name TEXT NOT NULL, created_at INTEGER NOT NULL);
+CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE tokens (
+  id TEXT PRIMARY KEY, secret_hash BLOB NOT NULL UNIQUE, role TEXT NOT NULL, name TEXT NOT NULL, region TEXT NOT NULL,
+  weight_max INTEGER NOT NULL, expires_at INTEGER NOT NULL, used_at INTEGER) WITHOUT ROWID;
+CREATE TABLE names (name TEXT PRIMARY KEY, role TEXT NOT NULL, node INTEGER NOT NULL UNIQUE) WITHOUT ROWID;
+CREATE TABLE nodes (
+  id INTEGER PRIMARY KEY REFERENCES names (node), role TEXT NOT NULL, name TEXT NOT NULL UNIQUE, region TEXT NOT NULL,
+  weight_max INTEGER NOT NULL, certificate_serial TEXT NOT NULL, enrolled_at INTEGER NOT NULL, advertise TEXT NOT NULL,
+  revoked_at INTEGER);
+CREATE TABLE leases (
+  node INTEGER PRIMARY KEY REFERENCES nodes (id), parent INTEGER NOT NULL, epoch INTEGER NOT NULL UNIQUE);
+CREATE TABLE runs (
+  id INTEGER PRIMARY KEY, plan TEXT NOT NULL, schema TEXT NOT NULL, initial_model BLOB NOT NULL, status INTEGER NOT NULL,
+  reason TEXT NOT NULL, created_at INTEGER NOT NULL, continues INTEGER NOT NULL);
+CREATE TABLE attempts (
+  run INTEGER NOT NULL REFERENCES runs (id), round INTEGER NOT NULL, attempt INTEGER NOT NULL,
+  epoch INTEGER NOT NULL UNIQUE, participants BLOB NOT NULL, scale_bits INTEGER NOT NULL, base BLOB NOT NULL,
+  PRIMARY KEY (run, round, attempt)) WITHOUT ROWID;
+CREATE TABLE commits (
+  run INTEGER NOT NULL, round INTEGER NOT NULL, attempt INTEGER NOT NULL, participants_count INTEGER NOT NULL,
+  total_weight INTEGER NOT NULL, model BLOB NOT NULL, master BLOB NOT NULL, optimizer TEXT NOT NULL, sum_digest BLOB,
+  duration_ms INTEGER NOT NULL, bytes_up INTEGER NOT NULL, bytes_down INTEGER NOT NULL, metrics TEXT NOT NULL,
+  evaluation TEXT NOT NULL, committed_at INTEGER NOT NULL, PRIMARY KEY (run, round),
+  FOREIGN KEY (run, round, attempt) REFERENCES attempts (run, round, attempt)) WITHOUT ROWID;
+CREATE TABLE contributions (
+  run INTEGER NOT NULL, round INTEGER NOT NULL, site INTEGER NOT NULL, lease INTEGER NOT NULL, weight INTEGER NOT NULL,
+  digest BLOB NOT NULL, probe INTEGER NOT NULL, metrics TEXT NOT NULL, PRIMARY KEY (run, round, site),
+  FOREIGN KEY (run, round) REFERENCES commits (run, round)) WITHOUT ROWID;
+CREATE TABLE refusals (
+  run INTEGER NOT NULL, round INTEGER NOT NULL, site INTEGER NOT NULL, code INTEGER NOT NULL, message TEXT NOT NULL,
+  PRIMARY KEY (run, round, site), FOREIGN KEY (run, round) REFERENCES commits (run, round)) WITHOUT ROWID;
+)sql";
+
+}  // namespace fluvial::store

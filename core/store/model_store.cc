@@ -1,0 +1,161 @@
+#include "core/store/model_store.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+namespace fluvial::store {
+namespace {
+
+constexpr std::string_view kRunPrefix = "run-";
+constexpr std::string_view kRoundPrefix = "round-";
+constexpr std::string_view kModelSuffix = ".safetensors";
+constexpr std::string_view kOptimizerSuffix = ".optimizer.safetensors";
+constexpr std::string_view kOptimizerTensor = "state";
+
+// The number in prefix<number>suffix, and only in that form.
+std::optional<std::uint64_t> number_in(std::string_view name, std::string_view prefix, std::string_view suffix) {
+  if (!name.starts_with(prefix) || !name.ends_with(suffix)) return std::nullopt;
+  if (name.size() <= prefix.size() + suffix.size()) return std::nullopt;
+  const std::string_view digits = name.substr(prefix.size(), name.size() - prefix.size() - suffix.size());
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (error != std::errc{} || end != digits.data() + digits.size() || std::to_string(number) != digits) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+std::optional<ModelVersion> version_of(std::string_view name) {
+  auto number = number_in(name, kRoundPrefix, kOptimizerSuffix);
+  if (!number) number = number_in(name, kRoundPrefix, kModelSuffix);
+  if (!number) return std::nullopt;
+  return ModelVersion(*number);
+}
+
+std::string stem(ModelRef ref) {
+  return std::string(kRunPrefix) + std::to_string(ref.run.value()) + "/" + std::string(kRoundPrefix) +
+         std::to_string(ref.version.value());
+}
+
+}  // namespace
+
+Result<ModelStore> ModelStore::open(FileSystem& files, std::string folder) {
+  FLUVIAL_TRY(files.make_folder(folder));
+  return ModelStore(files, std::move(folder));
+}
+
+std::string ModelStore::path_of(ModelRef ref) const {
+  return join_path(folder_, stem(ref) + std::string(kModelSuffix));
+}
+std::string ModelStore::run_folder(RunId run) const {
+  return join_path(folder_, std::string(kRunPrefix) + std::to_string(run.value()));
+}
+
+Result<std::string> ModelStore::put(ModelRef ref, const round::Schema& schema, ByteSpan model, const Digest& digest,
+                                    std::span<const float> optimizer) {
+  FLUVIAL_CHECK(model.size() == schema.model_bytes(), "a model that does not fit its schema");
+  FLUVIAL_TRY(files_->make_folder(run_folder(ref.run)));
+  const Metadata metadata = {{"run", std::to_string(ref.run.value())},
+                             {"round", std::to_string(ref.version.value())},
+                             {"sha256", to_hex(digest)}};
+  const std::string header = format_model_header(schema, metadata);
+  const ByteSpan parts[] = {as_byte_span(header), model};
+  const std::string path = path_of(ref);
+  FLUVIAL_TRY(write_temporary(*files_, path, parts));
+
+  std::string reference;
+  if (!optimizer.empty()) {
+    reference = stem(ref) + std::string(kOptimizerSuffix);
+    FLUVIAL_ASSIGN(const round::Schema state,
+                   round::Schema::make({{std::string(kOptimizerTensor), round::DType::kF32, {optimizer.size()}}}));
+    const std::string state_header = format_model_header(state, {{"model_sha256", to_hex(digest)}});
+    const ByteSpan state_parts[] = {as_byte_span(state_header), std::as_bytes(optimizer)};
+    const std::string state_path = join_path(folder_, reference);
+    FLUVIAL_TRY(write_temporary(*files_, state_path, state_parts));
+    FLUVIAL_TRY(files_->rename(temporary_of(state_path), state_path));
+  }
+  FLUVIAL_TRY(files_->rename(temporary_of(path), path));
+  FLUVIAL_TRY(files_->sync_folder(run_folder(ref.run)));
+  return reference;
+}
+
+Result<Model> ModelStore::load(ModelRef ref, const Digest& expected) const {
+  const std::string path = path_of(ref);
+  FLUVIAL_ASSIGN(Model model, read_model(*files_, path));
+  const Digest found = model_digest(model.bytes.span());
+  if (found != expected) {
+    return Error{Code::kDataLoss,
+                 path + ": its model has the digest " + to_hex(found) + ", expected " + to_hex(expected)};
+  }
+  return model;
+}
+
+Result<std::vector<float>> ModelStore::load_optimizer(const std::string& reference, std::uint64_t value_count) const {
+  const std::string path = join_path(folder_, reference);
+  FLUVIAL_ASSIGN(const Model state, read_model(*files_, path));
+  if (!state.schema.all_averaged() || state.schema.value_count() != value_count) {
+    return Error{Code::kDataLoss, path + ": " + std::to_string(state.schema.value_count()) + " values, expected " +
+                                      std::to_string(value_count)};
+  }
+  std::vector<float> values(value_count);
+  std::memcpy(values.data(), state.bytes.data(), state.bytes.size());
+  return values;
+}
+
+Result<std::vector<ModelRef>> ModelStore::list() const {
+  std::vector<ModelRef> found;
+  FLUVIAL_ASSIGN(const std::vector<std::string> runs, files_->list(folder_));
+  for (const std::string& run : runs) {
+    const auto id = number_in(run, kRunPrefix, "");
+    if (!id) continue;
+    FLUVIAL_ASSIGN(const std::vector<std::string> names, files_->list(join_path(folder_, run)));
+    for (const std::string& name : names) {
+      const auto version = number_in(name, kRoundPrefix, kModelSuffix);
+      if (version) found.push_back({RunId(*id), ModelVersion(*version)});
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+Result<std::size_t> ModelStore::sweep(const std::set<ModelRef>& keep) {
+  std::size_t removed = 0;
+  FLUVIAL_ASSIGN(const std::vector<std::string> runs, files_->list(folder_));
+  for (const std::string& run : runs) {
+    const auto id = number_in(run, kRunPrefix, "");
+    if (!id) continue;
+    const std::string folder = join_path(folder_, run);
+    FLUVIAL_ASSIGN(const std::vector<std::string> names, files_->list(folder));
+    for (const std::string& name : names) {
+      const auto version = version_of(name);
+      const bool ours = version.has_value() || (name.starts_with(kRoundPrefix) && name.ends_with(kTemporarySuffix));
+      if (!ours || (version && keep.contains({RunId(*id), *version}))) continue;
+      FLUVIAL_TRY(files_->remove(join_path(folder, name)));
+      ++removed;
+    }
+  }
+  return removed;
+}
+
+Status ModelStore::prune(RunId run, ModelVersion last, std::uint64_t kept) {
+  const std::string folder = run_folder(run);
+  FLUVIAL_ASSIGN(const std::vector<std::string> names, files_->list(folder));
+  std::set<ModelVersion> versions;
+  for (const std::string& name : names) {
+    const auto version = version_of(name);
+    if (version && *version <= last) versions.insert(*version);
+  }
+  // Newest first; `last` stays even where its own file is not listed yet.
+  std::set<ModelVersion> stay = {last};
+  for (auto it = versions.rbegin(); it != versions.rend() && stay.size() < kept; ++it) stay.insert(*it);
+  for (const std::string& name : names) {
+    const auto version = version_of(name);
+    if (version && *version <= last && !stay.contains(*version)) FLUVIAL_TRY(files_->remove(join_path(folder, name)));
+  }
+  return {};
+}
+
+}  // namespace fluvial::store

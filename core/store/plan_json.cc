@@ -1,0 +1,226 @@
+#include "core/store/plan_json.h"
+
+#include <algorithm>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/store/json.h"
+
+namespace fluvial::store {
+namespace {
+
+namespace json = boost::json;
+using round::Milliseconds;
+using round::Plan;
+
+Error expected(std::string_view key, std::string_view what) {
+  return {Code::kInvalidArgument, "plan: " + std::string(key) + ": expected " + std::string(what)};
+}
+
+json::string_view view(std::string_view text) { return {text.data(), text.size()}; }
+std::string_view view(const json::string& text) { return {text.data(), text.size()}; }
+
+Status read(const json::value& from, std::string_view key, std::string& to) {
+  if (!from.is_string()) return expected(key, "a text");
+  to = view(from.get_string());
+  return {};
+}
+Status read(const json::value& from, std::string_view key, bool& to) {
+  if (!from.is_bool()) return expected(key, "true or false");
+  to = from.get_bool();
+  return {};
+}
+Status read(const json::value& from, std::string_view key, double& to) {
+  if (!from.is_number()) return expected(key, "a number");
+  to = from.to_number<double>();
+  return {};
+}
+template <typename T>
+  requires std::is_unsigned_v<T>
+Status read(const json::value& from, std::string_view key, T& to) {
+  json::error_code code;
+  const T value = from.is_number() ? from.to_number<T>(code) : T{0};
+  if (!from.is_number() || code) {
+    return expected(key, "a whole number from 0 to " + std::to_string(std::numeric_limits<T>::max()));
+  }
+  to = value;
+  return {};
+}
+Status read(const json::value& from, std::string_view key, Milliseconds& to) {
+  std::uint64_t count = 0;
+  FLUVIAL_TRY(read(from, key, count));
+  if (count > std::uint64_t{1} << 40) return expected(key, "at most 2^40 ms");
+  to = Milliseconds(static_cast<std::int64_t>(count));
+  return {};
+}
+Status read(const json::value& from, std::string_view key, round::Optimizer& to) {
+  std::string name;
+  FLUVIAL_TRY(read(from, key, name));
+  FLUVIAL_ASSIGN(to, optimizer_from_name(name));
+  return {};
+}
+Status read(const json::value& from, std::string_view key, std::map<std::string, double>& to) {
+  if (!from.is_object()) return expected(key, "a table of numbers");
+  to.clear();
+  for (const auto& [name, value] : from.get_object()) {
+    const std::string text(name.data(), name.size());
+    FLUVIAL_TRY(read(value, std::string(key) + "." + text.substr(0, 64), to[text]));
+  }
+  return {};
+}
+
+json::value write(const std::string& from) { return json::value(view(from)); }
+json::value write(bool from) { return from; }
+json::value write(double from) { return from; }
+json::value write(std::uint64_t from) { return from; }
+json::value write(std::uint32_t from) { return std::uint64_t{from}; }
+json::value write(Milliseconds from) { return static_cast<std::uint64_t>(from.count()); }
+json::value write(round::Optimizer from) { return json::value(view(optimizer_name(from))); }
+json::value write(const std::map<std::string, double>& from) {
+  json::object object;
+  for (const auto& [name, value] : from) object[view(name)] = value;
+  return object;
+}
+
+// Every key of a plan, once. The names are plan.toml's, tables with a dot.
+template <typename P, typename F>
+void visit_plan(P& plan, F&& field) {
+  field("name", plan.name);
+  field("rounds", plan.rounds);
+  field("local_steps", plan.local_steps);
+  field("codec", plan.codec);
+  field("chunk_values", plan.chunk_values);
+  field("fraction_bits", plan.fraction_bits);
+  field("value_abs_max", plan.value_abs_max);
+  field("update_norm_max", plan.update_norm_max);
+  field("attempts_max", plan.attempts_max);
+  field("models_kept", plan.models_kept);
+  field("seed", plan.seed);
+  field("sum_digest", plan.sum_digest);
+  field("participants.fraction", plan.participants_fraction);
+  field("participants.min", plan.participants_min);
+  field("participants.quorum", plan.quorum);
+  field("participants.weight_min", plan.weight_min);
+  field("deadlines.soft_ms", plan.soft_deadline);
+  field("deadlines.hard_ms", plan.hard_deadline);
+  field("optimizer.name", plan.optimizer);
+  field("optimizer.learning_rate", plan.server_learning_rate);
+  field("optimizer.momentum", plan.server_momentum);
+  field("residual.norm_max", plan.residual_norm_max);
+  field("residual.age_max_rounds", plan.residual_age_max_rounds);
+  field("worker", plan.worker);
+}
+
+Result<round::Tensor> tensor_from(const json::value& value) {
+  const Error bad{Code::kInvalidArgument, "schema: expected objects of name, dtype and shape"};
+  const json::object* object = value.if_object();
+  if (object == nullptr || object->size() != 3) return bad;
+  const json::value* name = object->if_contains("name");
+  const json::value* dtype = object->if_contains("dtype");
+  const json::value* shape = object->if_contains("shape");
+  if (name == nullptr || dtype == nullptr || shape == nullptr) return bad;
+  if (!name->is_string() || !dtype->is_string() || !shape->is_array()) return bad;
+  round::Tensor tensor;
+  tensor.name = view(name->get_string());
+  FLUVIAL_ASSIGN(tensor.dtype, round::dtype_from_name(view(dtype->get_string())));
+  for (const json::value& dimension : shape->get_array()) {
+    json::error_code code;
+    tensor.shape.push_back(dimension.is_number() ? dimension.to_number<std::uint64_t>(code) : 0);
+    if (!dimension.is_number() || code) return bad;
+  }
+  return tensor;
+}
+
+}  // namespace
+
+std::string plan_to_json(const Plan& plan) {
+  json::object object;
+  visit_plan(plan, [&](std::string_view key, const auto& value) { object[view(key)] = write(value); });
+  return json::serialize(object);
+}
+
+Result<Plan> plan_from_json(std::string_view text) {
+  FLUVIAL_ASSIGN(const json::value parsed, parse_json(text, "plan"));
+  const json::object* object = parsed.if_object();
+  if (object == nullptr) return Error{Code::kInvalidArgument, "plan: expected a JSON object"};
+  Plan plan;
+  Status status;
+  std::size_t used = 0;
+  std::vector<std::string_view> known;
+  visit_plan(plan, [&](std::string_view key, auto& value) {
+    known.push_back(key);
+    const json::value* found = object->if_contains(view(key));
+    if (found == nullptr || !status.ok()) return;
+    ++used;
+    status = read(*found, key, value);
+  });
+  if (!status.ok()) return status.error();
+  if (used != object->size()) {
+    for (const auto& entry : *object) {
+      const std::string_view key(entry.key().data(), entry.key().size());
+      if (std::find(known.begin(), known.end(), key) == known.end()) {
+        return Error{Code::kInvalidArgument, "plan: unknown key '" + std::string(key.substr(0, 64)) + "'"};
+      }
+    }
+  }
+  FLUVIAL_TRY(check_plan(plan));
+  return plan;
+}
+
+std::string schema_to_json(const round::Schema& schema) {
+  json::array array;
+  for (const round::Tensor& tensor : schema.tensors()) {
+    json::object object;
+    object["name"] = view(tensor.name);
+    object["dtype"] = view(round::dtype_name(tensor.dtype));
+    object["shape"] = json::array(tensor.shape.begin(), tensor.shape.end());
+    array.push_back(std::move(object));
+  }
+  return json::serialize(array);
+}
+
+Result<round::Schema> schema_from_json(std::string_view text) {
+  FLUVIAL_ASSIGN(const json::value parsed, parse_json(text, "schema"));
+  if (!parsed.is_array()) return Error{Code::kInvalidArgument, "schema: expected a JSON array"};
+  std::vector<round::Tensor> tensors;
+  for (const json::value& value : parsed.get_array()) {
+    FLUVIAL_ASSIGN(round::Tensor tensor, tensor_from(value));
+    tensors.push_back(std::move(tensor));
+  }
+  return round::Schema::make(std::move(tensors));
+}
+
+std::string metrics_to_json(const round::Metrics& metrics) {
+  json::object object;
+  for (const auto& [name, value] : metrics) {
+    if (std::isfinite(value)) object[view(name)] = value;
+  }
+  return json::serialize(object);
+}
+
+Result<round::Metrics> metrics_from_json(std::string_view text) {
+  FLUVIAL_ASSIGN(const json::value parsed, parse_json(text, "metrics"));
+  round::Metrics metrics;
+  FLUVIAL_TRY(read(parsed, "metrics", metrics));
+  return metrics;
+}
+
+std::string_view optimizer_name(round::Optimizer optimizer) {
+  return optimizer == round::Optimizer::kFedAvg ? "fedavg" : "fedavgm";
+}
+
+Result<round::Optimizer> optimizer_from_name(std::string_view name) {
+  if (name == "fedavg") return round::Optimizer::kFedAvg;
+  if (name == "fedavgm") return round::Optimizer::kFedAvgM;
+  return Error{Code::kInvalidArgument,
+               "optimizer.name = '" + std::string(name.substr(0, 64)) + "': expected fedavg or fedavgm"};
+}
+
+}  // namespace fluvial::store

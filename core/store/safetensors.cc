@@ -1,0 +1,232 @@
+#include "core/store/safetensors.h"
+
+#include <algorithm>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "core/digest/sha256.h"
+#include "core/store/json.h"
+
+namespace fluvial::store {
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::string_view kMetadataKey = "__metadata__";
+constexpr std::size_t kReadBytes = std::size_t{64} << 20;  // a chunk of reading
+
+json::string_view view(std::string_view text) { return {text.data(), text.size()}; }
+
+struct Entry {
+  round::Tensor tensor;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  std::size_t position = 0;  // in the header: orders tensors without data
+};
+
+// kInvalidArgument when it is beyond what a model may hold (and before it overflows).
+Result<std::uint64_t> size_of(const round::Tensor& tensor) {
+  std::uint64_t size = round::dtype_bytes(tensor.dtype);
+  for (const std::uint64_t dimension : tensor.shape) {
+    if (dimension != 0 && size > round::kModelBytesMax / dimension) {
+      return Error{Code::kInvalidArgument, "larger than 2^40 bytes"};
+    }
+    size *= dimension;
+  }
+  return size;
+}
+
+class HeaderParser {
+ public:
+  HeaderParser(std::string where, std::uint64_t data_bytes) : where_(std::move(where)), data_bytes_(data_bytes) {}
+
+  Result<ModelHeader> parse(std::string_view text) {
+    FLUVIAL_ASSIGN(const json::value parsed, parse_json(text, where_));
+    const json::object* object = parsed.if_object();
+    if (object == nullptr) return bad("the header is no JSON object");
+    if (object->size() > round::kTensorsMax + 1) return bad("more than 65536 tensors");
+    ModelHeader header;
+    std::vector<Entry> entries;
+    for (const auto& [key, value] : *object) {
+      const std::string_view name(key.data(), key.size());
+      if (name == kMetadataKey) {
+        FLUVIAL_ASSIGN(header.metadata, metadata(value));
+        continue;
+      }
+      FLUVIAL_ASSIGN(Entry entry, parse_entry(name, value));
+      entry.position = entries.size();
+      entries.push_back(std::move(entry));
+    }
+    FLUVIAL_TRY(check_layout(entries));
+    std::vector<round::Tensor> tensors;
+    for (Entry& entry : entries) tensors.push_back(std::move(entry.tensor));
+    Result<round::Schema> schema = round::Schema::make(std::move(tensors));
+    if (!schema.ok()) return bad(schema.error().message);
+    header.schema = std::move(*schema);
+    return header;
+  }
+
+ private:
+  Error bad(const std::string& what) const { return {Code::kInvalidArgument, where_ + ": " + what}; }
+  Error bad(std::string_view tensor, const std::string& what) const {
+    return bad("tensor '" + std::string(tensor.substr(0, round::kTensorNameBytesMax)) + "': " + what);
+  }
+
+  Result<Metadata> metadata(const json::value& value) const {
+    const json::object* object = value.if_object();
+    if (object == nullptr) return bad("__metadata__: expected an object of texts");
+    Metadata metadata;
+    for (const auto& [key, text] : *object) {
+      if (!text.is_string()) return bad("__metadata__: expected an object of texts");
+      metadata.emplace(std::string(key.data(), key.size()),
+                       std::string(text.get_string().data(), text.get_string().size()));
+    }
+    return metadata;
+  }
+
+  Result<std::vector<std::uint64_t>> numbers(std::string_view tensor, const json::object& object,
+                                             std::string_view key) const {
+    const json::value* value = object.if_contains(view(key));
+    const json::array* array = value == nullptr ? nullptr : value->if_array();
+    if (array == nullptr) return bad(tensor, std::string(key) + ": expected an array of whole numbers");
+    std::vector<std::uint64_t> numbers;
+    for (const json::value& item : *array) {
+      json::error_code code;
+      const bool whole = item.is_int64() || item.is_uint64();
+      numbers.push_back(whole ? item.to_number<std::uint64_t>(code) : 0);
+      if (!whole || code) return bad(tensor, std::string(key) + ": expected an array of whole numbers");
+    }
+    return numbers;
+  }
+
+  Result<Entry> parse_entry(std::string_view name, const json::value& value) const {
+    const json::object* object = value.if_object();
+    if (object == nullptr || object->size() != 3) return bad(name, "expected dtype, shape and data_offsets");
+    const json::value* dtype = object->if_contains("dtype");
+    if (dtype == nullptr || !dtype->is_string()) return bad(name, "dtype: expected a text");
+    Entry entry;
+    entry.tensor.name = name;
+    const json::string& dtype_text = dtype->get_string();
+    const Result<round::DType> known =
+        round::dtype_from_name(std::string_view(dtype_text.data(), std::min<std::size_t>(dtype_text.size(), 32)));
+    if (!known.ok()) return bad(name, known.error().message);
+    entry.tensor.dtype = *known;
+    FLUVIAL_ASSIGN(entry.tensor.shape, numbers(name, *object, "shape"));
+    FLUVIAL_ASSIGN(const std::vector<std::uint64_t> offsets, numbers(name, *object, "data_offsets"));
+    if (offsets.size() != 2 || offsets[0] > offsets[1]) return bad(name, "data_offsets: expected begin and end");
+    if (offsets[1] > data_bytes_) {
+      return bad(name, "its data ends at byte " + std::to_string(offsets[1]) + " of " + std::to_string(data_bytes_));
+    }
+    entry.begin = offsets[0];
+    entry.end = offsets[1];
+    return entry;
+  }
+
+  // Sorts by offset; then each tensor starts where the one before ends, has its size, and the last ends the file.
+  Status check_layout(std::vector<Entry>& entries) const {
+    std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+      return std::tie(a.begin, a.end, a.position) < std::tie(b.begin, b.end, b.position);
+    });
+    std::uint64_t at = 0;
+    for (const Entry& entry : entries) {
+      const std::string& name = entry.tensor.name;
+      if (entry.begin < at) return bad(name, "its data overlaps the tensor before");
+      if (entry.begin > at) return bad(name, "a gap of " + std::to_string(entry.begin - at) + " bytes before its data");
+      const Result<std::uint64_t> size = size_of(entry.tensor);
+      if (!size.ok()) return bad(name, size.error().message);
+      if (*size != entry.end - entry.begin) {
+        return bad(name, "data_offsets hold " + std::to_string(entry.end - entry.begin) + " bytes, its shape needs " +
+                             std::to_string(*size));
+      }
+      at = entry.end;
+    }
+    if (at != data_bytes_) return bad(std::to_string(data_bytes_ - at) + " bytes behind the last tensor");
+    return {};
+  }
+
+  std::string where_;
+  std::uint64_t data_bytes_;
+};
+
+Result<ModelHeader> read_header(File& file, const std::string& path) {
+  FLUVIAL_ASSIGN(const std::uint64_t size, file.size());
+  std::byte length_field[8];
+  if (size < sizeof(length_field)) return Error{Code::kDataLoss, path + ": too short for a safetensors file"};
+  FLUVIAL_TRY(read_exactly(file, 0, length_field, path));
+  const auto length = load_le<std::uint64_t>(length_field);
+  if (length > kSafetensorsHeaderBytesMax) {
+    return Error{Code::kInvalidArgument, path + ": a header of " + std::to_string(length) +
+                                             " bytes, expected at most " + std::to_string(kSafetensorsHeaderBytesMax)};
+  }
+  if (length > size - sizeof(length_field)) {
+    return Error{Code::kDataLoss, path + ": cut short within the header (" + std::to_string(size) + " bytes)"};
+  }
+  Buffer text(length);
+  FLUVIAL_TRY(read_exactly(file, sizeof(length_field), text.span(), path));
+  const std::uint64_t data_offset = sizeof(length_field) + length;
+  FLUVIAL_ASSIGN(ModelHeader header, parse_model_header(as_text(text.span()), size - data_offset, path));
+  header.data_offset = data_offset;
+  return header;
+}
+
+}  // namespace
+
+Result<ModelHeader> parse_model_header(std::string_view text, std::uint64_t data_bytes, const std::string& where) {
+  return HeaderParser(where, data_bytes).parse(text);
+}
+
+std::string format_model_header(const round::Schema& schema, const Metadata& metadata) {
+  json::object header;
+  if (!metadata.empty()) {
+    json::object texts;
+    for (const auto& [key, value] : metadata) texts[view(key)] = view(value);
+    header[view(kMetadataKey)] = std::move(texts);
+  }
+  for (std::size_t i = 0; i < schema.tensors().size(); ++i) {
+    const round::Tensor& tensor = schema.tensors()[i];
+    const std::uint64_t begin = schema.tensor_offset_bytes(i);
+    json::object entry;
+    entry["dtype"] = view(round::dtype_name(tensor.dtype));
+    entry["shape"] = json::array(tensor.shape.begin(), tensor.shape.end());
+    entry["data_offsets"] = {begin, begin + schema.tensor_values(i) * round::dtype_bytes(tensor.dtype)};
+    header[view(tensor.name)] = std::move(entry);
+  }
+  std::string text = json::serialize(header);
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  std::string out(8, '\0');
+  store_le<std::uint64_t>(reinterpret_cast<std::byte*>(out.data()), text.size());  // NOLINT: bytes as text
+  return out + text;
+}
+
+Result<ModelHeader> read_model_header(FileSystem& files, const std::string& path) {
+  FLUVIAL_ASSIGN(const std::unique_ptr<File> file, files.open(path, OpenMode::kRead));
+  return read_header(*file, path);
+}
+
+Result<Model> read_model(FileSystem& files, const std::string& path) {
+  FLUVIAL_ASSIGN(const std::unique_ptr<File> file, files.open(path, OpenMode::kRead));
+  FLUVIAL_ASSIGN(ModelHeader header, read_header(*file, path));
+  Model model{std::move(header.schema), Buffer(0), std::move(header.metadata)};
+  model.bytes = Buffer(model.schema.model_bytes());  // no more than the file holds: checked with the offsets
+  for (std::size_t at = 0; at < model.bytes.size(); at += kReadBytes) {
+    const std::size_t count = std::min(kReadBytes, model.bytes.size() - at);
+    FLUVIAL_TRY(read_exactly(*file, header.data_offset + at, model.bytes.span().subspan(at, count), path));
+  }
+  return model;
+}
+
+Status write_model(FileSystem& files, const std::string& path, const round::Schema& schema, ByteSpan bytes,
+                   const Metadata& metadata) {
+  FLUVIAL_CHECK(bytes.size() == schema.model_bytes(), "a model that does not fit its schema");
+  const std::string header = format_model_header(schema, metadata);
+  const ByteSpan parts[] = {as_byte_span(header), bytes};
+  return write_file_atomically(files, path, parts);
+}
+
+Digest model_digest(ByteSpan model) { return sha256(model); }
+
+}  // namespace fluvial::store

@@ -1,0 +1,359 @@
+#include "core/store/site_store.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "core/store/plan_json.h"
+#include "core/store/sqlite.h"
+
+namespace fluvial::store {
+namespace {
+
+constexpr int kSiteVersion = 1;
+constexpr const char* kSiteSchema = R"sql(
+CREATE TABLE site (one INTEGER PRIMARY KEY CHECK (one = 1), incarnation INTEGER NOT NULL, submissions INTEGER NOT NULL);
+INSERT INTO site VALUES (1, 0, 0);
+CREATE TABLE residuals (
+  run INTEGER PRIMARY KEY, file TEXT NOT NULL, value_count INTEGER NOT NULL, age_rounds INTEGER NOT NULL,
+  norm REAL NOT NULL);
+CREATE TABLE pending (
+  run INTEGER PRIMARY KEY, round INTEGER NOT NULL, submission INTEGER NOT NULL UNIQUE, incarnation INTEGER NOT NULL,
+  weight INTEGER NOT NULL, codec TEXT NOT NULL, base BLOB NOT NULL, metrics TEXT NOT NULL, value_count INTEGER NOT NULL,
+  integer_count INTEGER NOT NULL, lossless INTEGER NOT NULL, digest BLOB NOT NULL, p_norm REAL NOT NULL,
+  p_file TEXT NOT NULL, chunks_file TEXT NOT NULL, chunk_ends BLOB NOT NULL);
+CREATE TABLE outcomes (run INTEGER PRIMARY KEY, round INTEGER NOT NULL, outcome INTEGER NOT NULL);
+)sql";
+constexpr std::string_view kTensorFolder = "tensors";
+
+Buffer ends_to_bytes(const std::vector<std::uint64_t>& ends) {
+  Buffer bytes(ends.size() * 8);
+  for (std::size_t i = 0; i < ends.size(); ++i) store_le<std::uint64_t>(bytes.data() + 8 * i, ends[i]);
+  return bytes;
+}
+
+struct PendingRow {
+  PendingInfo info;
+  std::vector<std::uint64_t> chunk_ends;
+  std::string p_file;
+  std::string chunks_file;
+};
+
+constexpr const char* kPendingColumns =
+    "SELECT run, round, submission, incarnation, weight, codec, base, metrics, value_count, integer_count, lossless, "
+    "digest, p_norm, p_file, chunks_file, chunk_ends FROM pending ";
+Result<PendingRow> pending_from(const SqlRow& row) {
+  PendingRow found;
+  PendingStart& start = found.info.start;
+  start.run = row.id<RunId>(0);
+  start.round = row.id<RoundId>(1);
+  found.info.submission = row.number(2);
+  found.info.incarnation = row.id<Incarnation>(3);
+  start.weight = row.number(4);
+  start.codec = row.text(5);
+  FLUVIAL_ASSIGN(start.base, row.digest(6));
+  FLUVIAL_ASSIGN(start.metrics, metrics_from_json(row.text(7)));
+  start.value_count = row.number(8);
+  start.integer_count = row.number(9);
+  start.lossless = row.integer(10) != 0;
+  FLUVIAL_ASSIGN(found.info.digest, row.digest(11));
+  found.info.p_norm = row.real(12);
+  found.p_file = row.text(13);
+  found.chunks_file = row.text(14);
+  const ByteSpan ends = row.bytes(15);
+  start.chunk_count = ends.size() / 8;
+  for (std::size_t at = 0; at + 8 <= ends.size(); at += 8) {
+    found.chunk_ends.push_back(load_le<std::uint64_t>(ends.data() + at));
+  }
+  found.info.chunk_bytes = found.chunk_ends.empty() ? 0 : found.chunk_ends.back();
+  return found;
+}
+
+Result<std::optional<PendingRow>> pending_row(Database& database, RunId run) {
+  std::optional<PendingRow> found;
+  const std::string sql = std::string(kPendingColumns) + "WHERE run = ?";
+  FLUVIAL_TRY(database.query(sql.c_str(), {run}, [&](const SqlRow& row) -> Status {
+    FLUVIAL_ASSIGN(found, pending_from(row));
+    return {};
+  }));
+  return found;
+}
+
+std::string name_of(RunId run, RoundId round) {
+  return "run " + std::to_string(run.value()) + " round " + std::to_string(round.value());
+}
+
+}  // namespace
+
+struct SiteStore::ResidualRow {
+  ResidualInfo info;
+  std::string file;
+};
+
+SiteStore::SiteStore(FileSystem& files, std::string folder, std::unique_ptr<Database> database)
+    : files_(files), folder_(std::move(folder)), database_(std::move(database)) {}
+SiteStore::~SiteStore() = default;
+
+std::string SiteStore::path_of(const std::string& name) const {
+  return join_path(join_path(folder_, kTensorFolder), name);
+}
+std::string SiteStore::new_name() {
+  return "t-" + std::to_string(incarnation_.value()) + "-" + std::to_string(++names_);
+}
+// Best effort: what stays is swept when the folder is opened again.
+void SiteStore::remove_file(const std::string& name) {
+  if (!name.empty()) static_cast<void>(files_.remove(path_of(name)));
+}
+
+Result<std::unique_ptr<SiteStore>> SiteStore::open(FileSystem& files, const std::string& folder) {
+  FLUVIAL_TRY(files.make_folder(join_path(folder, kTensorFolder)));
+  FLUVIAL_ASSIGN(std::unique_ptr<Database> database,
+                 Database::open(files, join_path(folder, "site.db"), kSiteVersion, kSiteSchema, "another agent"));
+  std::unique_ptr<SiteStore> store(new SiteStore(files, folder, std::move(database)));
+  FLUVIAL_TRY(store->load());
+  FLUVIAL_TRY(store->sweep());
+  return store;
+}
+
+Status SiteStore::load() {
+  FLUVIAL_TRY(database_->transact(
+      [&] { return database_->run("UPDATE site SET incarnation = incarnation + 1 WHERE one = 1"); }));
+  return database_->query("SELECT incarnation, submissions FROM site", {}, [&](const SqlRow& row) -> Status {
+    incarnation_ = row.id<Incarnation>(0);
+    submissions_ = row.number(1);
+    return {};
+  });
+}
+
+Status SiteStore::sweep() {
+  std::set<std::string> named;
+  FLUVIAL_TRY(
+      database_->query("SELECT file FROM residuals UNION SELECT p_file FROM pending UNION "
+                       "SELECT chunks_file FROM pending",
+                       {}, [&](const SqlRow& row) -> Status {
+                         named.insert(row.text(0));
+                         return {};
+                       }));
+  FLUVIAL_ASSIGN(const std::vector<std::string> names, files_.list(join_path(folder_, kTensorFolder)));
+  for (const std::string& name : names) {
+    if (!named.contains(name)) FLUVIAL_TRY(files_.remove(path_of(name)));
+  }
+  return {};
+}
+
+Result<SiteStore::ResidualRow> SiteStore::residual_locked(RunId run) {
+  ResidualRow found;
+  FLUVIAL_TRY(database_->query("SELECT file, value_count, age_rounds, norm FROM residuals WHERE run = ?", {run},
+                               [&](const SqlRow& row) -> Status {
+                                 found.file = row.text(0);
+                                 found.info = {false, row.number(1), row.number(2), row.real(3)};
+                                 return {};
+                               }));
+  return found;
+}
+
+Result<ResidualInfo> SiteStore::residual(RunId run) {
+  const std::lock_guard lock(mutex_);
+  FLUVIAL_ASSIGN(const ResidualRow row, residual_locked(run));
+  return row.info;
+}
+
+Status SiteStore::read_residual(RunId run, std::uint64_t first_value, std::span<float> into) {
+  const std::lock_guard lock(mutex_);
+  FLUVIAL_ASSIGN(const ResidualRow row, residual_locked(run));
+  if (row.info.zero) {
+    std::fill(into.begin(), into.end(), 0.0F);
+    return {};
+  }
+  if (first_value > row.info.value_count || into.size() > row.info.value_count - first_value) {
+    return Error{Code::kFailedPrecondition, "the residual of run " + std::to_string(run.value()) + " has " +
+                                                std::to_string(row.info.value_count) + " values"};
+  }
+  FLUVIAL_ASSIGN(const std::unique_ptr<File> file, files_.open(path_of(row.file), OpenMode::kRead));
+  return read_exactly(*file, first_value * sizeof(float), std::as_writable_bytes(into), path_of(row.file));
+}
+
+Result<ResidualInfo> SiteStore::drop_residual(RunId run) {
+  const std::lock_guard lock(mutex_);
+  FLUVIAL_ASSIGN(const ResidualRow row, residual_locked(run));
+  if (row.info.zero) return row.info;
+  FLUVIAL_TRY(database_->transact([&] { return database_->run("DELETE FROM residuals WHERE run = ?", {run}); }));
+  remove_file(row.file);
+  return row.info;
+}
+
+Result<std::optional<LastOutcome>> SiteStore::last_outcome_locked(RunId run) {
+  std::optional<LastOutcome> found;
+  FLUVIAL_TRY(
+      database_->query("SELECT round, outcome FROM outcomes WHERE run = ?", {run}, [&](const SqlRow& row) -> Status {
+        found = LastOutcome{row.id<RoundId>(0), static_cast<Outcome>(row.integer(1))};
+        return {};
+      }));
+  return found;
+}
+
+Result<std::optional<LastOutcome>> SiteStore::last_outcome(RunId run) {
+  const std::lock_guard lock(mutex_);
+  return last_outcome_locked(run);
+}
+
+Result<std::unique_ptr<PendingWriter>> SiteStore::begin_pending(PendingStart start) {
+  const std::lock_guard lock(mutex_);
+  FLUVIAL_ASSIGN(const std::optional<PendingRow> before, pending_row(*database_, start.run));
+  if (before) {
+    return Error{Code::kFailedPrecondition,
+                 name_of(start.run, before->info.start.round) + ": the submission before has no outcome yet"};
+  }
+  FLUVIAL_ASSIGN(const std::optional<LastOutcome> last, last_outcome_locked(start.run));
+  if (last && start.round <= last->round) {
+    return Error{Code::kFailedPrecondition, name_of(start.run, start.round) + " is resolved already"};
+  }
+  std::unique_ptr<PendingWriter> writer(new PendingWriter);
+  writer->store_ = this;
+  writer->chunks_name_ = new_name();
+  writer->p_name_ = start.lossless ? writer->chunks_name_ : new_name();
+  FLUVIAL_ASSIGN(writer->chunks_, files_.open(path_of(writer->chunks_name_), OpenMode::kTruncate));
+  writer->p_ = writer->chunks_;
+  if (!start.lossless) {
+    FLUVIAL_ASSIGN(writer->p_, files_.open(path_of(writer->p_name_), OpenMode::kTruncate));
+  }
+  writer->info_.incarnation = incarnation_;
+  writer->info_.submission = ++submissions_;
+  writer->info_.start = std::move(start);
+  return writer;
+}
+
+Result<PendingUpdate> SiteStore::finish(PendingWriter& writer, const Digest& digest) {
+  const std::lock_guard lock(mutex_);
+  PendingInfo& info = writer.info_;
+  info.digest = digest;
+  info.p_norm = std::sqrt(writer.square_sum_);
+  const PendingStart& start = info.start;
+  FLUVIAL_TRY(writer.chunks_->sync());
+  if (writer.p_ != writer.chunks_) FLUVIAL_TRY(writer.p_->sync());
+  FLUVIAL_TRY(files_.sync_folder(join_path(folder_, kTensorFolder)));
+  // From here on the record may be on the disk even if the commit reports an error: the files stay.
+  writer.finished_ = true;
+  FLUVIAL_TRY(database_->transact([&]() -> Status {
+    FLUVIAL_TRY(database_->run("UPDATE site SET submissions = max(submissions, ?)", {info.submission}));
+    return database_->run(
+        "INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        {start.run, start.round, info.submission, info.incarnation, start.weight, start.codec, start.base,
+         metrics_to_json(start.metrics), start.value_count, start.integer_count, start.lossless ? 1 : 0, digest,
+         info.p_norm, writer.p_name_, writer.chunks_name_, ByteSpan(ends_to_bytes(writer.chunk_ends_).span())});
+  }));
+  PendingUpdate update;
+  update.info_ = info;
+  update.chunk_ends_ = writer.chunk_ends_;
+  update.p_ = writer.p_;
+  update.chunks_ = writer.chunks_;
+  return update;
+}
+
+Result<std::optional<PendingUpdate>> SiteStore::pending(RunId run) {
+  const std::lock_guard lock(mutex_);
+  FLUVIAL_ASSIGN(std::optional<PendingRow> row, pending_row(*database_, run));
+  if (!row) return std::optional<PendingUpdate>();
+  PendingUpdate update;
+  FLUVIAL_ASSIGN(update.chunks_, files_.open(path_of(row->chunks_file), OpenMode::kRead));
+  update.p_ = update.chunks_;
+  if (row->p_file != row->chunks_file) {
+    FLUVIAL_ASSIGN(update.p_, files_.open(path_of(row->p_file), OpenMode::kRead));
+  }
+  update.info_ = std::move(row->info);
+  update.chunk_ends_ = std::move(row->chunk_ends);
+  return std::optional(std::move(update));
+}
+
+Result<std::vector<PendingInfo>> SiteStore::all_pending() {
+  const std::lock_guard lock(mutex_);
+  std::vector<PendingInfo> found;
+  const std::string sql = std::string(kPendingColumns) + "ORDER BY run";
+  FLUVIAL_TRY(database_->query(sql.c_str(), {}, [&](const SqlRow& row) -> Status {
+    FLUVIAL_ASSIGN(PendingRow pending, pending_from(row));
+    found.push_back(std::move(pending.info));
+    return {};
+  }));
+  return found;
+}
+
+Result<std::unique_ptr<ResidualWriter>> SiteStore::begin_residual(RunId run) {
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<ResidualWriter> writer(new ResidualWriter);
+  writer->store_ = this;
+  writer->run_ = run;
+  writer->name_ = new_name();
+  FLUVIAL_ASSIGN(writer->file_, files_.open(path_of(writer->name_), OpenMode::kTruncate));
+  return writer;
+}
+
+Result<ResidualInfo> SiteStore::resolve(RunId run, RoundId round, Outcome outcome,
+                                        std::unique_ptr<ResidualWriter> residual) {
+  FLUVIAL_CHECK(outcome != Outcome::kPending, "a pending outcome resolves nothing");
+  FLUVIAL_CHECK(!residual || (outcome == Outcome::kCounted && residual->run_ == run), "a residual out of place");
+  const std::lock_guard lock(mutex_);
+  FLUVIAL_ASSIGN(const ResidualRow old, residual_locked(run));
+  FLUVIAL_ASSIGN(const std::optional<LastOutcome> last, last_outcome_locked(run));
+  if (last && (round < last->round || (round == last->round && outcome == last->outcome))) return old.info;
+  if (last && round == last->round) {
+    return Error{Code::kFailedPrecondition, name_of(run, round) + " is " + std::string(outcome_name(last->outcome)) +
+                                                ", not " + std::string(outcome_name(outcome))};
+  }
+  FLUVIAL_ASSIGN(const std::optional<PendingRow> pending, pending_row(*database_, run));
+  if (!pending || pending->info.start.round != round) {
+    return Error{Code::kFailedPrecondition, name_of(run, round) + ": there is no submission to resolve"};
+  }
+
+  ResidualRow now = old;
+  if (outcome == Outcome::kCounted) {
+    now = {};
+    if (residual) {
+      if (residual->value_count_ != pending->info.start.value_count) {
+        return Error{Code::kFailedPrecondition, name_of(run, round) + ": the residual is not whole"};
+      }
+      FLUVIAL_TRY(residual->file_->sync());
+      FLUVIAL_TRY(files_.sync_folder(join_path(folder_, kTensorFolder)));
+      now = {{false, residual->value_count_, 0, std::sqrt(residual->square_sum_)}, residual->name_};
+    }
+  } else if (outcome == Outcome::kLate) {
+    now = {{false, pending->info.start.value_count, old.info.age_rounds + 1, pending->info.p_norm}, pending->p_file};
+  } else if (!old.info.zero) {
+    ++now.info.age_rounds;
+  }
+  if (residual) residual->kept_ = true;  // as in finish(): the commit may have happened when it reports an error
+  FLUVIAL_TRY(database_->transact([&]() -> Status {
+    FLUVIAL_TRY(database_->run("DELETE FROM residuals WHERE run = ?", {run}));
+    if (!now.info.zero) {
+      FLUVIAL_TRY(database_->run("INSERT INTO residuals VALUES (?, ?, ?, ?, ?)",
+                                 {run, now.file, now.info.value_count, now.info.age_rounds, now.info.norm}));
+    }
+    FLUVIAL_TRY(database_->run("DELETE FROM pending WHERE run = ?", {run}));
+    return database_->run(
+        "INSERT INTO outcomes VALUES (?, ?, ?) ON CONFLICT (run) DO UPDATE SET round = excluded.round, outcome = "
+        "excluded.outcome",
+        {run, round, static_cast<int>(outcome)});
+  }));
+  for (const std::string& name : std::set{old.file, pending->p_file, pending->chunks_file}) {
+    if (name != now.file) remove_file(name);
+  }
+  return now.info;
+}
+
+Result<ResidualInfo> SiteStore::forget(RunId run) {
+  const std::lock_guard lock(mutex_);
+  FLUVIAL_ASSIGN(const std::optional<PendingRow> pending, pending_row(*database_, run));
+  if (pending) {
+    return Error{Code::kFailedPrecondition,
+                 name_of(run, pending->info.start.round) + ": its submission has no outcome yet"};
+  }
+  FLUVIAL_ASSIGN(const ResidualRow row, residual_locked(run));
+  FLUVIAL_TRY(database_->transact([&]() -> Status {
+    FLUVIAL_TRY(database_->run("DELETE FROM residuals WHERE run = ?", {run}));
+    return database_->run("DELETE FROM outcomes WHERE run = ?", {run});
+  }));
+  remove_file(row.file);
+  return row.info;
+}
+
+}  // namespace fluvial::store

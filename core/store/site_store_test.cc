@@ -1,0 +1,269 @@
+#include "core/store/site_store.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "core/digest/sha256.h"
+#include "core/store/memory_file_system.h"
+
+namespace fluvial::store {
+namespace {
+
+constexpr const char* kFolder = "/site";
+constexpr RunId kRun{3};
+
+std::vector<float> values(float fill) { return std::vector<float>(6, fill); }
+std::string chunk_text(std::uint64_t index) { return "encoded-" + std::to_string(index) + std::string(index, '.'); }
+Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
+
+PendingStart start_of(std::uint64_t round, bool lossless = false) {
+  return {kRun, RoundId(round), 17, "int8", digest_of("base"), {{"loss", 1.5}}, 6, 2, 3, lossless};
+}
+
+Result<PendingUpdate> submit(SiteStore& store, std::uint64_t round, float fill, bool lossless = false) {
+  FLUVIAL_ASSIGN(const std::unique_ptr<PendingWriter> writer, store.begin_pending(start_of(round, lossless)));
+  const std::vector<float> p = values(fill);
+  FLUVIAL_TRY(writer->write_p(0, std::span(p).first(4)));
+  FLUVIAL_TRY(writer->write_p(4, std::span(p).subspan(4)));
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    const ByteSpan exact = std::as_bytes(std::span(p)).subspan(i * 12, 12);
+    FLUVIAL_TRY(writer->write_chunk(i, lossless ? exact : as_byte_span(chunk_text(i))));
+  }
+  const std::int64_t integers[] = {1, -2, 3};
+  FLUVIAL_TRY(writer->write_integers(integers));
+  return writer->finish(digest_of("update"));
+}
+
+Result<ResidualInfo> count(SiteStore& store, std::uint64_t round, float residual) {
+  FLUVIAL_ASSIGN(std::unique_ptr<ResidualWriter> writer, store.begin_residual(kRun));
+  FLUVIAL_TRY(writer->write(0, values(residual)));
+  return store.resolve(kRun, RoundId(round), Outcome::kCounted, std::move(writer));
+}
+
+std::vector<float> residual_of(SiteStore& store) {
+  std::vector<float> found(6, -1);
+  EXPECT_TRUE(store.read_residual(kRun, 0, found).ok());
+  return found;
+}
+
+class SiteStoreTest : public testing::Test {
+ protected:
+  SiteStoreTest() { reopen(); }
+  void reopen() {
+    store.reset();
+    Result<std::unique_ptr<SiteStore>> opened = SiteStore::open(files, kFolder);
+    ASSERT_TRUE(opened.ok()) << opened.error().message;
+    store = std::move(*opened);
+  }
+  void crash_and_reopen() {
+    files.restart(Unsynced::kLost);
+    reopen();
+  }
+  std::size_t tensor_files() { return files.list("/site/tensors")->size(); }
+  MemoryFileSystem files;
+  std::unique_ptr<SiteStore> store;
+};
+
+TEST_F(SiteStoreTest, EachOpenIsANewIncarnation) {
+  EXPECT_EQ(store->incarnation(), Incarnation(1));
+  EXPECT_EQ(SiteStore::open(files, kFolder).error().code, Code::kFailedPrecondition);
+  crash_and_reopen();
+  EXPECT_EQ(store->incarnation(), Incarnation(2));
+}
+
+TEST_F(SiteStoreTest, ASubmissionIsThereAfterACrash) {
+  ASSERT_TRUE(submit(*store, 4, 2.0F).ok());
+  crash_and_reopen();
+  const std::optional<PendingUpdate> pending = store->pending(kRun).value();
+  ASSERT_TRUE(pending.has_value());
+  const PendingInfo& info = pending->info();
+  EXPECT_EQ(info.start.round, RoundId(4));
+  EXPECT_EQ(info.start.weight, 17u);
+  EXPECT_EQ(info.start.codec, "int8");
+  EXPECT_EQ(info.start.metrics.at("loss"), 1.5);
+  EXPECT_EQ(info.start.base, digest_of("base"));
+  EXPECT_EQ(info.start.chunk_count, 2u);
+  EXPECT_EQ(info.incarnation, Incarnation(1));
+  EXPECT_EQ(info.submission, 1u);
+  EXPECT_EQ(info.digest, digest_of("update"));
+  EXPECT_DOUBLE_EQ(info.p_norm, std::sqrt(24.0));
+  for (std::uint64_t i = 0; i < 2; ++i) EXPECT_EQ(as_text(pending->read_chunk(i)->span()), chunk_text(i));
+  std::int64_t integers[3] = {};
+  ASSERT_TRUE(pending->read_integers(integers).ok());
+  EXPECT_EQ(integers[1], -2);
+  std::vector<float> p(3);
+  ASSERT_TRUE(pending->read_p(3, p).ok());
+  EXPECT_EQ(p, std::vector<float>(3, 2.0F));
+  EXPECT_EQ(pending->read_p(4, p).error().code, Code::kFailedPrecondition);
+  EXPECT_EQ(store->all_pending()->size(), 1u);
+}
+
+TEST_F(SiteStoreTest, NothingNewerBeforeAnOutcome) {
+  ASSERT_TRUE(submit(*store, 1, 1.0F).ok());
+  EXPECT_EQ(store->begin_pending(start_of(2)).error().code, Code::kFailedPrecondition);
+  EXPECT_EQ(store->forget(kRun).error().code, Code::kFailedPrecondition);
+  ASSERT_TRUE(count(*store, 1, 0.5F).ok());
+  EXPECT_EQ(store->begin_pending(start_of(1)).error().code, Code::kFailedPrecondition);
+  EXPECT_TRUE(submit(*store, 2, 1.0F).ok());
+}
+
+TEST_F(SiteStoreTest, Counted) {
+  EXPECT_EQ(residual_of(*store), values(0));
+  ASSERT_TRUE(submit(*store, 1, 1.0F).ok());
+  const ResidualInfo info = count(*store, 1, 0.5F).value();
+  EXPECT_FALSE(info.zero);
+  EXPECT_EQ(info.age_rounds, 0u);
+  EXPECT_DOUBLE_EQ(info.norm, std::sqrt(1.5));
+  EXPECT_EQ(tensor_files(), 1u);
+  EXPECT_FALSE(store->pending(kRun)->has_value());
+  crash_and_reopen();
+  EXPECT_EQ(residual_of(*store), values(0.5F));
+  EXPECT_EQ(store->last_outcome(kRun).value(), (LastOutcome{RoundId(1), Outcome::kCounted}));
+  std::vector<float> beyond(2);
+  EXPECT_EQ(store->read_residual(kRun, 5, beyond).error().code, Code::kFailedPrecondition);
+}
+
+TEST_F(SiteStoreTest, LateMakesPTheResidualAndAges) {
+  ASSERT_TRUE(submit(*store, 1, 1.0F).ok());
+  EXPECT_EQ(store->resolve(kRun, RoundId(1), Outcome::kLate)->age_rounds, 1u);
+  ASSERT_TRUE(submit(*store, 2, 3.0F).ok());
+  const ResidualInfo info = store->resolve(kRun, RoundId(2), Outcome::kLate).value();
+  EXPECT_EQ(info.age_rounds, 2u);
+  EXPECT_DOUBLE_EQ(info.norm, std::sqrt(54.0));
+  EXPECT_EQ(tensor_files(), 1u);
+  crash_and_reopen();
+  EXPECT_EQ(residual_of(*store), values(3.0F));
+  EXPECT_EQ(store->drop_residual(kRun).value(), info);
+  EXPECT_EQ(residual_of(*store), values(0));
+  EXPECT_EQ(tensor_files(), 0u);
+}
+
+TEST_F(SiteStoreTest, RefusedKeepsTheResidual) {
+  ASSERT_TRUE(submit(*store, 1, 1.0F).ok());
+  ASSERT_TRUE(count(*store, 1, 0.5F).ok());
+  ASSERT_TRUE(submit(*store, 2, 9.0F).ok());
+  EXPECT_EQ(store->resolve(kRun, RoundId(2), Outcome::kRefused)->age_rounds, 1u);
+  EXPECT_EQ(residual_of(*store), values(0.5F));
+  EXPECT_EQ(tensor_files(), 1u);
+  EXPECT_EQ(store->forget(kRun)->value_count, 6u);
+  EXPECT_FALSE(store->last_outcome(kRun)->has_value());
+}
+
+TEST_F(SiteStoreTest, ResolvingIsIdempotentByRound) {
+  ASSERT_TRUE(submit(*store, 5, 1.0F).ok());
+  EXPECT_EQ(store->resolve(kRun, RoundId(6), Outcome::kLate).error().code, Code::kFailedPrecondition);
+  const ResidualInfo late = store->resolve(kRun, RoundId(5), Outcome::kLate).value();
+  EXPECT_EQ(store->resolve(kRun, RoundId(5), Outcome::kLate).value(), late);
+  EXPECT_EQ(store->resolve(kRun, RoundId(4), Outcome::kCounted).value(), late);
+  EXPECT_EQ(store->resolve(kRun, RoundId(5), Outcome::kCounted).error().code, Code::kFailedPrecondition);
+  EXPECT_EQ(count(*store, 5, 0.1F).error().code, Code::kFailedPrecondition);
+  EXPECT_EQ(tensor_files(), 1u);  // the writer that was not needed left nothing
+}
+
+TEST_F(SiteStoreTest, LosslessIsStoredOnce) {
+  ASSERT_TRUE(submit(*store, 1, 2.0F, true).ok());
+  EXPECT_EQ(tensor_files(), 1u);
+  crash_and_reopen();
+  const std::optional<PendingUpdate> pending = store->pending(kRun).value();
+  std::vector<float> p(6);
+  ASSERT_TRUE(pending->read_p(0, p).ok());
+  EXPECT_EQ(p, values(2.0F));
+  EXPECT_EQ(pending->chunk_size_bytes(1), 12u);
+  EXPECT_DOUBLE_EQ(pending->info().p_norm, std::sqrt(24.0));
+  ASSERT_TRUE(store->resolve(kRun, RoundId(1), Outcome::kLate).ok());
+  EXPECT_EQ(residual_of(*store), values(2.0F));
+  ASSERT_TRUE(submit(*store, 2, 4.0F, true).ok());
+  EXPECT_TRUE(store->resolve(kRun, RoundId(2), Outcome::kCounted)->zero);
+  EXPECT_EQ(tensor_files(), 0u);
+}
+
+TEST_F(SiteStoreTest, WritersRefuseGapsAndUnfinishedSubmissions) {
+  const auto writer = store->begin_pending(start_of(1)).value();
+  EXPECT_FALSE(writer->write_p(1, values(0)).ok());
+  EXPECT_FALSE(writer->write_p(0, std::vector<float>(7)).ok());
+  EXPECT_FALSE(writer->write_chunk(1, {}).ok());
+  EXPECT_FALSE(writer->write_integers(std::vector<std::int64_t>(3)).ok());
+  EXPECT_EQ(writer->finish({}).error().code, Code::kFailedPrecondition);
+  EXPECT_FALSE(store->pending(kRun)->has_value());
+}
+
+TEST_F(SiteStoreTest, AnUnfinishedSubmissionLeavesNothing) {
+  {
+    const auto writer = store->begin_pending(start_of(1)).value();
+  }
+  EXPECT_EQ(tensor_files(), 0u);
+  const auto writer = store->begin_pending(start_of(1)).value();
+  ASSERT_TRUE(writer->write_p(0, values(1)).ok());
+  files.restart(Unsynced::kKept);  // killed in the middle: the files are there, no record is
+  EXPECT_EQ(tensor_files(), 2u);
+  auto again = SiteStore::open(files, kFolder).value();
+  EXPECT_EQ(tensor_files(), 0u);
+}
+
+// A round counted, one late, one refused, with a crash at every operation. After it the folder is in one of the states
+// that the sequence passes through, not before what was reported, and every file that a record names is whole.
+TEST_F(SiteStoreTest, ACrashAtAnyOperationLeavesOldOrNew) {
+  const auto transitions = [](SiteStore& s, int& done) {
+    const auto step = [&](bool ok) { return ok ? ++done > 0 : false; };
+    return step(submit(s, 1, 1.0F).ok()) && step(count(s, 1, 0.5F).ok()) && step(submit(s, 2, 2.0F).ok()) &&
+           step(s.resolve(kRun, RoundId(2), Outcome::kLate).ok()) && step(submit(s, 3, 3.0F).ok()) &&
+           step(s.resolve(kRun, RoundId(3), Outcome::kRefused).ok());
+  };
+  // {residual, round of the pending submission or 0} after each step.
+  const std::pair<float, std::uint64_t> states[] = {{0, 0}, {0, 1}, {0.5F, 0}, {0.5F, 2}, {2, 0}, {2, 3}, {2, 0}};
+  for (const Unsynced unsynced : {Unsynced::kLost, Unsynced::kKept, Unsynced::kTorn}) {
+    bool finished = false;
+    for (std::uint64_t n = 0; !finished; ++n) {
+      MemoryFileSystem disk;
+      {
+        ASSERT_TRUE(SiteStore::open(disk, kFolder).ok());
+      }
+      int done = 0;
+      disk.fail_at(n, Fault::kCrash);
+      {
+        const Result<std::unique_ptr<SiteStore>> opened = SiteStore::open(disk, kFolder);
+        if (opened.ok()) finished = transitions(**opened, done);
+        disk.restart(unsynced, n + 1);
+      }
+      Result<std::unique_ptr<SiteStore>> again = SiteStore::open(disk, kFolder);
+      ASSERT_TRUE(again.ok()) << n << ": " << again.error().message;
+      EXPECT_GE((*again)->incarnation(), Incarnation(2));
+      const std::vector<float> residual = residual_of(**again);
+      const std::optional<PendingUpdate> pending = (*again)->pending(kRun).value();
+      const std::uint64_t round = pending ? pending->info().start.round.value() : 0;
+      bool known = false;
+      for (int i = done; i <= std::min(done + 1, 6); ++i) {
+        known = known || (residual == values(states[i].first) && round == states[i].second);
+      }
+      EXPECT_TRUE(known) << "operation " << n << " after " << done << " steps: residual " << residual[0]
+                         << ", pending round " << round;
+      if (pending) {
+        EXPECT_EQ(as_text(pending->read_chunk(1)->span()), chunk_text(1)) << n;
+        std::vector<float> p(6);
+        ASSERT_TRUE(pending->read_p(0, p).ok());
+        EXPECT_EQ(p, values(static_cast<float>(round))) << n;
+      }
+      const std::size_t expected_files = (pending ? 2u : 0u) + ((*again)->residual(kRun)->zero ? 0u : 1u);
+      EXPECT_EQ(disk.list("/site/tensors")->size(), expected_files) << n;
+      ASSERT_LT(n, 3000u);
+    }
+  }
+}
+
+TEST_F(SiteStoreTest, AFullDiskIsAnErrorAndNoMore) {
+  for (std::uint64_t n = 0;; ++n) {
+    files.fail_at(n, Fault::kShortWrite);
+    const Result<PendingUpdate> update = submit(*store, 1, 1.0F);
+    files.clear_fault();
+    if (update.ok()) break;
+    EXPECT_EQ(update.error().code, Code::kResourceExhausted) << update.error().message;
+    reopen();
+    EXPECT_FALSE(store->pending(kRun)->has_value());
+    ASSERT_LT(n, 100u);
+  }
+}
+
+}  // namespace
+}  // namespace fluvial::store

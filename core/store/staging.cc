@@ -1,0 +1,81 @@
+#include "core/store/staging.h"
+
+#include <utility>
+
+namespace fluvial::store {
+
+bool StagingBudget::try_take(std::uint64_t bytes) {
+  std::uint64_t used = used_.load(std::memory_order_relaxed);
+  do {
+    if (bytes > bytes_max_ || used > bytes_max_ - bytes) return false;
+  } while (!used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
+  return true;
+}
+
+void StagingBudget::give_back(std::uint64_t bytes) {
+  const std::uint64_t before = used_.fetch_sub(bytes, std::memory_order_relaxed);
+  FLUVIAL_CHECK(before >= bytes, "more given back than taken");
+}
+
+StagedUpdate::StagedUpdate(StagingBudget& budget, FileSystem& files, std::string folder, std::uint64_t bytes_max)
+    : budget_(&budget), files_(&files), folder_(std::move(folder)), bytes_max_(bytes_max) {}
+
+StagedUpdate::StagedUpdate(StagedUpdate&& other) noexcept
+    : budget_(other.budget_),
+      files_(other.files_),
+      folder_(std::move(other.folder_)),
+      bytes_max_(other.bytes_max_),
+      chunks_(std::exchange(other.chunks_, {})),
+      file_(std::move(other.file_)),
+      total_bytes_(std::exchange(other.total_bytes_, 0)),
+      spilled_bytes_(std::exchange(other.spilled_bytes_, 0)) {}
+
+StagedUpdate::~StagedUpdate() { clear(); }
+
+void StagedUpdate::clear() {
+  budget_->give_back(total_bytes_ - spilled_bytes_);
+  chunks_.clear();
+  file_.reset();
+  total_bytes_ = 0;
+  spilled_bytes_ = 0;
+}
+
+Status StagedUpdate::append(Buffer chunk) {
+  const std::uint64_t size = chunk.size();
+  if (size > bytes_max_ - total_bytes_) {
+    return Error{Code::kResourceExhausted, "an update of more than " + std::to_string(bytes_max_) + " bytes"};
+  }
+  if (budget_->try_take(size)) {
+    chunks_.push_back({std::move(chunk), 0, size});
+    total_bytes_ += size;
+    return {};
+  }
+  if (!file_) {
+    FLUVIAL_ASSIGN(file_, files_->open_unnamed(folder_));
+  }
+  FLUVIAL_TRY(file_->write_at(spilled_bytes_, chunk.span()));
+  chunks_.push_back({Buffer(), spilled_bytes_, size});
+  total_bytes_ += size;
+  spilled_bytes_ += size;
+  return {};
+}
+
+Result<ByteSpan> StagedUpdate::read(std::uint64_t index, Buffer& scratch) const {
+  const Chunk& chunk = chunks_.at(index);
+  if (chunk.memory.size() == chunk.size_bytes) return chunk.memory.span();
+  if (scratch.size() < chunk.size_bytes) scratch = Buffer(chunk.size_bytes);
+  const MutableByteSpan into = scratch.span().first(chunk.size_bytes);
+  FLUVIAL_TRY(read_exactly(*file_, chunk.file_offset, into, "the staging file in " + folder_));
+  return ByteSpan(into);
+}
+
+Status StagedUpdate::for_each(const std::function<Status(std::uint64_t, ByteSpan)>& visit) const {
+  Buffer scratch;
+  for (std::uint64_t i = 0; i < chunks_.size(); ++i) {
+    FLUVIAL_ASSIGN(const ByteSpan chunk, read(i, scratch));
+    FLUVIAL_TRY(visit(i, chunk));
+  }
+  return {};
+}
+
+}  // namespace fluvial::store

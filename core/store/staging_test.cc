@@ -1,0 +1,83 @@
+#include "core/store/staging.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "core/store/memory_file_system.h"
+#include "core/store/testing.h"
+
+namespace fluvial::store {
+namespace {
+
+Buffer chunk(std::size_t size, int fill) {
+  Buffer buffer(size);
+  std::fill(buffer.span().begin(), buffer.span().end(), static_cast<std::byte>(fill));
+  return buffer;
+}
+
+TEST(Staging, SpillsBeyondTheBudgetAndGivesItBack) {
+  const TemporaryFolder folder;
+  PosixFileSystem files;
+  StagingBudget budget(250);
+  {
+    StagedUpdate first(budget, files, folder.path(), 10'000);
+    for (int i = 0; i < 5; ++i) ASSERT_TRUE(first.append(chunk(100, i)).ok());
+    EXPECT_EQ(first.total_bytes(), 500u);
+    EXPECT_EQ(first.spilled_bytes(), 300u);
+    EXPECT_EQ(budget.bytes_used(), 200u);
+    ASSERT_TRUE(first.append(chunk(50, 5)).ok());  // memory again: it fits
+    EXPECT_EQ(budget.bytes_used(), 250u);
+
+    StagedUpdate moved = std::move(first);
+    EXPECT_EQ(first.chunk_count(), 0u);  // NOLINT(bugprone-use-after-move): it is empty, as promised
+    int expected = 0;
+    ASSERT_TRUE(moved
+                    .for_each([&](std::uint64_t index, ByteSpan bytes) -> Status {
+                      EXPECT_EQ(index, static_cast<std::uint64_t>(expected));
+                      EXPECT_EQ(bytes.size(), expected == 5 ? 50u : 100u);
+                      for (const std::byte byte : bytes) EXPECT_EQ(static_cast<int>(byte), expected);
+                      ++expected;
+                      return {};
+                    })
+                    .ok());
+    EXPECT_EQ(expected, 6);
+  }
+  EXPECT_EQ(budget.bytes_used(), 0u);
+  EXPECT_TRUE(files.list(folder.path())->empty());
+}
+
+TEST(Staging, RefusesMoreThanAnnouncedAndAFullDisk) {
+  MemoryFileSystem files;
+  ASSERT_TRUE(files.make_folder("/s").ok());
+  StagingBudget budget(0);
+  StagedUpdate update(budget, files, "/s", 100);
+  ASSERT_TRUE(update.append(chunk(60, 1)).ok());
+  EXPECT_EQ(update.append(chunk(60, 2)).error().code, Code::kResourceExhausted);
+  files.fail_at(0, Fault::kShortWrite);
+  EXPECT_EQ(update.append(chunk(30, 3)).error().code, Code::kResourceExhausted);
+  EXPECT_EQ(update.chunk_count(), 1u);
+  ASSERT_TRUE(update.append(chunk(30, 4)).ok());  // the disk has room again: what failed left nothing
+  Buffer scratch;
+  EXPECT_EQ(static_cast<int>(update.read(1, scratch)->front()), 4);
+  EXPECT_EQ(static_cast<int>(update.read(0, scratch)->front()), 1);
+}
+
+TEST(Staging, TheBudgetHoldsAmongThreads) {
+  StagingBudget budget(1000);
+  const auto work = [&] {
+    for (int i = 0; i < 20'000; ++i) {
+      if (budget.try_take(300)) {
+        EXPECT_LE(budget.bytes_used(), 1000u);
+        budget.give_back(300);
+      }
+    }
+  };
+  std::thread other(work);
+  work();
+  other.join();
+  EXPECT_EQ(budget.bytes_used(), 0u);
+}
+
+}  // namespace
+}  // namespace fluvial::store
