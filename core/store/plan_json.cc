@@ -63,7 +63,7 @@ Status read(const json::value& from, std::string_view key, Milliseconds& to) {
 Status read(const json::value& from, std::string_view key, round::Optimizer& to) {
   std::string name;
   FLUVIAL_TRY(read(from, key, name));
-  FLUVIAL_ASSIGN(to, optimizer_from_name(name));
+  FLUVIAL_ASSIGN(to, round::optimizer_from_name(name));
   return {};
 }
 Status read(const json::value& from, std::string_view key, std::map<std::string, double>& to) {
@@ -82,7 +82,7 @@ json::value write(double from) { return from; }
 json::value write(std::uint64_t from) { return from; }
 json::value write(std::uint32_t from) { return std::uint64_t{from}; }
 json::value write(Milliseconds from) { return static_cast<std::uint64_t>(from.count()); }
-json::value write(round::Optimizer from) { return json::value(view(optimizer_name(from))); }
+json::value write(round::Optimizer from) { return json::value(view(round::optimizer_name(from))); }
 json::value write(const std::map<std::string, double>& from) {
   json::object object;
   for (const auto& [name, value] : from) object[view(name)] = value;
@@ -210,17 +210,6 @@ Result<round::Metrics> metrics_from_json(std::string_view text) {
   round::Metrics metrics;
   FLUVIAL_TRY(read(parsed, "metrics", metrics));
   return metrics;
-}
-
-std::string_view optimizer_name(round::Optimizer optimizer) {
-  return optimizer == round::Optimizer::kFedAvg ? "fedavg" : "fedavgm";
-}
-
-Result<round::Optimizer> optimizer_from_name(std::string_view name) {
-  if (name == "fedavg") return round::Optimizer::kFedAvg;
-  if (name == "fedavgm") return round::Optimizer::kFedAvgM;
-  return Error{Code::kInvalidArgument,
-               "optimizer.name = '" + std::string(name.substr(0, 64)) + "': expected fedavg or fedavgm"};
 }
 
 }  // namespace fluvial::store

@@ -21,7 +21,4 @@ Result<round::Schema> schema_from_json(std::string_view json);
 std::string metrics_to_json(const round::Metrics& metrics);  // {"loss":0.5}; not-finite values are left out
 Result<round::Metrics> metrics_from_json(std::string_view json);
 
-std::string_view optimizer_name(round::Optimizer optimizer);  // "fedavg", "fedavgm"
-Result<round::Optimizer> optimizer_from_name(std::string_view name);
-
 }  // namespace fluvial::store
