@@ -22,10 +22,11 @@ Status Probe::add(SiteId site, std::uint32_t weight) {
 
 Status Probe::merge(SiteId site, std::int64_t sum) {
   std::int64_t& held = sums_[site];
-  if (__builtin_add_overflow(held, sum, &held)) {
-    held -= sum;
+  std::int64_t total = 0;
+  if (__builtin_add_overflow(held, sum, &total)) {
     return Error{Code::kDataLoss, fmt::format("the probe of site {} left int64", site.value())};
   }
+  held = total;
   return {};
 }
 

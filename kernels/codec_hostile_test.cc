@@ -1,0 +1,170 @@
+// Bytes that no encoder of ours writes are refused, by every function that reads them, with a reason and no effect.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernels/fixed.h"
+#include "kernels/reference/reference.h"
+#include "kernels/test_values.h"
+
+namespace fluvial::kernels {
+namespace {
+
+using test_values::codec_of;
+using ::testing::HasSubstr;
+
+std::vector<std::byte> bytes_of(std::string_view hex) {
+  const Buffer buffer = from_hex(hex).value();
+  return {buffer.data(), buffer.data() + buffer.size()};
+}
+
+void expect_refused(const Codec& codec, ByteSpan bytes, std::size_t value_count, std::string_view reason) {
+  const auto screened = codec.screen_chunk(bytes, value_count, 0);
+  ASSERT_FALSE(screened.ok()) << reason;
+  EXPECT_EQ(screened.error().code, Code::kDataLoss);
+  EXPECT_THAT(screened.error().message, HasSubstr(reason));
+  std::vector<std::int64_t> sum(value_count, 7);
+  EXPECT_FALSE(codec.decode_accumulate_chunk(bytes, 1, 10, sum).ok());
+  EXPECT_EQ(sum, std::vector<std::int64_t>(value_count, 7));
+  EXPECT_FALSE(reference::decode(to_string(codec.spec()), bytes, value_count).has_value());
+}
+
+// Malformed, not merely not finite: decoding and the residual refuse it too.
+void expect_malformed(const Codec& codec, ByteSpan bytes, std::size_t value_count, std::string_view reason) {
+  expect_refused(codec, bytes, value_count, reason);
+  std::vector<float> out(value_count);
+  const std::vector<float> values(value_count);
+  EXPECT_FALSE(codec.decode_chunk(bytes, out).ok());
+  EXPECT_FALSE(codec.residual_chunk(values, bytes, out).ok());
+}
+
+TEST(HostileBytes, EveryTruncationAndExtensionIsRefused) {
+  const auto vector = test_values::normals(300, 1);
+  for (const std::string& text : test_values::codec_texts()) {
+    const auto codec = codec_of(text);
+    const auto encoded = test_values::encode(*codec, vector, 300);
+    const ByteSpan whole = encoded.chunks[0].span();
+    for (std::size_t size = 0; size < whole.size(); ++size) {
+      EXPECT_FALSE(codec->screen_chunk(whole.first(size), 300, 0).ok()) << text << " " << size;
+    }
+    std::vector<std::byte> longer(whole.begin(), whole.end());
+    longer.push_back(std::byte{0});
+    EXPECT_FALSE(codec->screen_chunk(longer, 300, 0).ok()) << text;
+    if (codec->spec().kind != CodecKind::kTopk ||
+        codec->spec().ratio == 1) {  // a short sparse chunk may fit another count
+      EXPECT_FALSE(codec->screen_chunk(whole, 299, 0).ok()) << text;
+    }
+  }
+}
+
+TEST(HostileBytes, WhatIsNotFiniteIsNamed) {
+  for (const char* text : {"fp32", "bf16", "topk:ratio=1"}) {
+    const auto codec = codec_of(text);
+    for (const float poison : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                               -std::numeric_limits<float>::infinity()}) {
+      for (const std::size_t at : {0U, 17U, 4'999U}) {
+        std::vector<float> vector(5'000, 1.0F);
+        const auto encoded = test_values::encode(*codec, vector, 5'000);
+        std::vector<std::byte> bytes(encoded.chunks[0].span().begin(), encoded.chunks[0].span().end());
+        std::byte le[4];
+        store_le(le, std::bit_cast<std::uint32_t>(poison));
+        const std::size_t header = codec->spec().kind == CodecKind::kTopk ? 12 : 0;
+        if (codec->spec().kind == CodecKind::kBf16) {
+          std::copy(le + 2, le + 4, bytes.begin() + static_cast<std::ptrdiff_t>(2 * at));
+        } else {
+          std::copy(le, le + 4, bytes.begin() + static_cast<std::ptrdiff_t>(header + 4 * at));
+        }
+        expect_refused(*codec, bytes, 5'000,
+                       "value " + std::to_string(at) + (std::isnan(poison) ? " is NaN" : " is infinite"));
+        EXPECT_THAT(codec->screen_chunk(bytes, 5'000, 1'000'000).error().message,
+                    HasSubstr("value " + std::to_string(1'000'000 + at)));
+      }
+    }
+  }
+}
+
+TEST(HostileBytes, Int8) {
+  const auto codec = codec_of("int8:block=128,rounding=nearest");
+  const auto refused = [&](std::string_view hex, std::string_view reason) {
+    expect_malformed(*codec, bytes_of(hex), 4, reason);
+  };
+  ASSERT_TRUE(codec->screen_chunk(bytes_of("01008000000000008542a13c3381000a"), 4, 0).ok());
+  refused("02008000000000008542a13c3381000a", "version");
+  refused("01018000000000008542a13c3381000a", "version");
+  refused("01008000000001008542a13c3381000a", "version");
+  refused("01004000000000008542a13c3381000a", "blocks of 64 values");
+  refused("01008000000000000000c07f3381000a", "scale of block 0, values 0 to 3");
+  refused("01008000000000000000807f3381000a", "not finite");
+  refused("0100800000000000000080bf3381000a", "negative or not finite");
+  refused("0100800000000000000000803381000a", "negative or not finite");
+  refused("01008000000000008542a13c3381800a", "value 2 has code -128");
+  expect_refused(*codec, bytes_of("0100800000000000ffff7f7f3381000a"), 4,
+                 "value 0 is infinite");  // 51 * the largest fp32
+}
+
+TEST(HostileBytes, Topk) {
+  const auto codec = codec_of("topk:ratio=0.5");
+  const auto refused = [&](std::string_view hex, std::string_view reason, std::size_t value_count = 4) {
+    expect_malformed(*codec, bytes_of(hex), value_count, reason);
+  };
+  ASSERT_TRUE(codec->screen_chunk(bytes_of("0100000002000000020000000000803f000020c00000"), 4, 0).ok());
+  refused("0200000002000000020000000000803f000020c00000", "version");
+  refused("0101000002000000020000000000803f000020c00000", "version");
+  refused("0100000005000000020000000000803f000020c00000", "5 entries for 4 values");
+  refused("01000000ffffffff020000000000803f000020c00000", "entries for 4 values");
+  refused("0100000002000000ffffffff0000803f000020c00000", "do not fit");
+  refused("0100000001000000020000000000803f000020c00000", "do not fit");
+  refused("0100000002000000020000000000803f000020c00003", "index 1 is 4, expected below 4");
+  refused("0100000002000000020000000000803f000020c00400", "index 0 is 4");
+  refused("0100000002000000010000000000803f000020c000", "index 1 of 2: the index bytes end before it");
+  refused("0100000002000000030000000000803f000020c0000000", "1 bytes after the last of 2 indices");
+  refused("0100000002000000030000000000803f000020c0008000", "not in its shortest form");
+  refused("0100000001000000060000000000803f808080808000", "longer than 5 bytes");
+  refused("0100000001000000050000000000803fffffffff7f", "expected below 4");
+  refused("0100000001000000050000000000803fffffffffff", "longer than 5 bytes");
+  // Large gaps whose sum passes 2^32 do not wrap back into the chunk.
+  refused("0100000002000000060000000000803f000020c000ffffffff0f", "expected below 4");
+}
+
+// A flipped bit is found, or it decodes to something finite that the reference reads alike.
+TEST(HostileBytes, FlippedBitsNeverDisagreeWithTheReference) {
+  const auto vector = test_values::normals(200, 8);
+  for (const std::string& text : test_values::codec_texts()) {
+    const auto codec = codec_of(text);
+    const auto encoded = test_values::encode(*codec, vector, 200);
+    std::vector<std::byte> bytes(encoded.chunks[0].span().begin(), encoded.chunks[0].span().end());
+    const std::uint32_t block = codec->spec().block_values;
+    for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+      bytes[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
+      const auto expected = reference::decode(text, bytes, 200);
+      const auto screened = codec->screen_chunk(bytes, 200, 0);
+      const bool other_block =
+          codec->spec().kind == CodecKind::kInt8 && load_le<std::uint16_t>(bytes.data() + 2) != block;
+      ASSERT_EQ(screened.ok(), expected.has_value() && !other_block) << text << " bit " << bit;
+      if (screened.ok()) {
+        std::vector<float> decoded(200);
+        ASSERT_TRUE(codec->decode_chunk(bytes, decoded).ok());
+        for (std::size_t i = 0; i < 200; ++i) ASSERT_EQ(static_cast<double>(decoded[i]), (*expected)[i]);
+      }
+      bytes[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
+    }
+  }
+}
+
+TEST(HostileBytes, RandomBytesNeverDisagreeWithTheReference) {
+  Rng rng(5);
+  for (const std::string& text : test_values::codec_texts()) {
+    const auto codec = codec_of(text);
+    for (int round = 0; round < 3'000; ++round) {
+      std::vector<std::byte> bytes(rng.below(64));
+      for (std::byte& byte : bytes) byte = static_cast<std::byte>(rng.below(4) == 0 ? rng.below(256) : rng.below(3));
+      const std::size_t value_count = rng.below(20);
+      const bool other_block = codec->spec().kind == CodecKind::kInt8 && bytes.size() >= 4 &&
+                               load_le<std::uint16_t>(bytes.data() + 2) != codec->spec().block_values;
+      const auto expected = reference::decode(text, bytes, value_count);
+      ASSERT_EQ(codec->screen_chunk(bytes, value_count, 0).ok(), expected.has_value() && !other_block);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fluvial::kernels

@@ -1,0 +1,292 @@
+// What holds for every codec, against the reference's own reading of the bytes.
+#include "kernels/codec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "kernels/fixed.h"
+#include "kernels/reference/reference.h"
+#include "kernels/test_values.h"
+#include "kernels/vector.h"
+
+namespace fluvial::kernels {
+namespace {
+
+using test_values::codec_of;
+using test_values::Encoded;
+using ::testing::HasSubstr;
+
+TEST(CodecSpec, ParsesDefaultsAndOptions) {
+  EXPECT_EQ(parse_codec("fp32").value(), CodecSpec{});
+  EXPECT_EQ(parse_codec("bf16")->kind, CodecKind::kBf16);
+  const CodecSpec int8 = parse_codec("int8").value();
+  EXPECT_EQ(int8.block_values, 256U);
+  EXPECT_TRUE(int8.stochastic);
+  const CodecSpec nearest = parse_codec("int8:block=512,rounding=nearest").value();
+  EXPECT_EQ(nearest.block_values, 512U);
+  EXPECT_FALSE(nearest.stochastic);
+  EXPECT_DOUBLE_EQ(parse_codec("topk")->ratio, 0.01);
+  EXPECT_DOUBLE_EQ(parse_codec("topk:ratio=0.05")->ratio, 0.05);
+}
+
+TEST(CodecSpec, CanonicalTextsRoundTrip) {
+  EXPECT_EQ(to_string(parse_codec("int8").value()), "int8:block=256,rounding=stochastic");
+  EXPECT_EQ(to_string(parse_codec("topk").value()), "topk:ratio=0.01");
+  for (const std::string& text : test_values::codec_texts()) {
+    const CodecSpec spec = parse_codec(text).value();
+    EXPECT_EQ(parse_codec(to_string(spec)).value(), spec) << text;
+  }
+}
+
+TEST(CodecSpec, RefusesWithWhatWasExpected) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"", "expected fp32, bf16, int8"},
+      {"fp64", "expected fp32, bf16, int8"},
+      {"fp32:block=2", "expected none"},
+      {"int8:", "key=value"},
+      {"int8:block", "key=value"},
+      {"int8:block=127", "expected 128 to 2048"},
+      {"int8:block=2049", "expected 128 to 2048"},
+      {"int8:block=-1", "whole number"},
+      {"int8:block=99999999999", "whole number"},
+      {"int8:rounding=up", "rounding=stochastic or rounding=nearest"},
+      {"int8:ratio=0.1", "expected block or rounding"},
+      {"topk:ratio=0", "above 0 and at most 1"},
+      {"topk:ratio=1.01", "above 0 and at most 1"},
+      {"topk:ratio=nan", "above 0 and at most 1"},
+      {"topk:ratio=0.1x", "to be a number"},
+      {"topk:ratio=0.1,", "key=value"},
+  };
+  for (const auto& [text, message] : cases) {
+    const Result<CodecSpec> spec = parse_codec(text);
+    ASSERT_FALSE(spec.ok()) << text;
+    EXPECT_EQ(spec.error().code, Code::kInvalidArgument);
+    EXPECT_THAT(spec.error().message, HasSubstr(message)) << text;
+  }
+}
+
+class EveryCodec : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::unique_ptr<Codec> codec_ = codec_of(GetParam());
+};
+
+INSTANTIATE_TEST_SUITE_P(All, EveryCodec, ::testing::ValuesIn(test_values::codec_texts()), [](const auto& test) {
+  std::string name = test.param;
+  std::erase_if(name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; });
+  return name;
+});
+
+std::vector<std::vector<float>> vectors() {
+  return {
+      {},
+      {1.5F},
+      {0.0F},
+      std::vector<float>(777, 0.0F),
+      std::vector<float>(2049, -3.25F),
+      test_values::normals(10'000, 11),
+      test_values::adversarial(5'000, 12, 1024.0F),
+      test_values::adversarial(5'000, 13, std::numeric_limits<float>::max()),
+      test_values::adversarial(3'000, 14, 0x1p-120F),
+  };
+}
+
+TEST_P(EveryCodec, DecodesAsTheReferenceDoes) {
+  for (const auto& vector : vectors()) {
+    for (const std::uint64_t chunk_values : {1000U, 4096U}) {
+      const Encoded encoded = test_values::encode(*codec_, vector, chunk_values);
+      const std::vector<float> decoded = test_values::decode(*codec_, encoded);
+      for (std::size_t i = 0; i < encoded.chunks.size(); ++i) {
+        const auto chunk = encoded.plan.layout.of(std::span(decoded), i);
+        EXPECT_LE(encoded.chunks[i].size(), codec_->encoded_bytes_max(chunk.size()));
+        const auto expected = reference::decode(GetParam(), encoded.chunks[i].span(), chunk.size());
+        ASSERT_TRUE(expected.has_value());
+        for (std::size_t j = 0; j < chunk.size(); ++j) ASSERT_EQ(static_cast<double>(chunk[j]), (*expected)[j]);
+      }
+    }
+  }
+}
+
+TEST_P(EveryCodec, ScreensToTheDecodedMaximumAndNorm) {
+  for (const auto& vector : vectors()) {
+    const Encoded encoded = test_values::encode(*codec_, vector, 1 << 14);
+    if (encoded.chunks.empty()) continue;
+    const std::vector<float> decoded = test_values::decode(*codec_, encoded);
+    const auto report = codec_->screen_chunk(encoded.chunks[0].span(), decoded.size(), 0);
+    ASSERT_TRUE(report.ok()) << report.error().message;
+    float max_abs = 0;
+    long double squares = 0;
+    for (const float value : decoded) {
+      max_abs = std::max(max_abs, std::fabs(value));
+      squares += static_cast<long double>(value) * static_cast<long double>(value);
+    }
+    EXPECT_EQ(report->max_abs, max_abs);
+    EXPECT_NEAR(report->norm_squared, static_cast<double>(squares), 1e-12 * static_cast<double>(squares));
+    EXPECT_EQ(report->norm_squared, screen(decoded)->norm_squared);  // a function of the decoded values alone
+  }
+}
+
+TEST_P(EveryCodec, AccumulatesTheReferenceTerms) {
+  const auto vector = test_values::adversarial(9'000, 21, 1024.0F);
+  const Encoded encoded = test_values::encode(*codec_, vector, 5'000);
+  for (const auto& [weight, scale] : {std::pair{1U, 30}, {7U, 0}, {123'456U, 35}, {kWeightEnd - 1, 23}, {3U, -20}}) {
+    for (std::size_t i = 0; i < encoded.chunks.size(); ++i) {
+      const std::size_t size = encoded.plan.layout.size(i);
+      const auto decoded = reference::decode(GetParam(), encoded.chunks[i].span(), size);
+      std::vector<std::int64_t> sum(size);
+      std::iota(sum.begin(), sum.end(), -100);
+      const Status added = codec_->decode_accumulate_chunk(encoded.chunks[i].span(), weight, scale, sum);
+      ASSERT_TRUE(added.ok()) << added.error().message;
+      for (std::size_t j = 0; j < size; ++j) {
+        const auto term = reference::fixed_term((*decoded)[j], weight, scale);
+        ASSERT_EQ(sum[j], static_cast<std::int64_t>(j) - 100 + term.value()) << (*decoded)[j] << " * " << weight;
+      }
+    }
+  }
+}
+
+TEST_P(EveryCodec, LeavesTheSumAloneWhenAValueIsBeyondTheScale) {
+  auto vector = test_values::normals(8'000, 22);
+  vector[7'000] = 5000.0F;
+  const Encoded encoded = test_values::encode(*codec_, vector, 1 << 14);
+  std::vector<std::int64_t> sum(vector.size());
+  std::iota(sum.begin(), sum.end(), 5);
+  const auto before = sum;
+  const Status status = codec_->decode_accumulate_chunk(encoded.chunks[0].span(), 1, 50, sum);  // 5000 * 2^50 > 2^62
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, Code::kDataLoss);
+  EXPECT_EQ(sum, before);
+  EXPECT_EQ(codec_->decode_accumulate_chunk(encoded.chunks[0].span(), 0, 1, sum).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(codec_->decode_accumulate_chunk(encoded.chunks[0].span(), kWeightEnd, 1, sum).error().code,
+            Code::kInvalidArgument);
+}
+
+TEST_P(EveryCodec, ResidualIsWhatDecodingLeavesOut) {
+  for (const auto& vector : vectors()) {
+    const Encoded encoded = test_values::encode(*codec_, vector, 1 << 14);
+    if (encoded.chunks.empty()) continue;
+    const std::vector<float> decoded = test_values::decode(*codec_, encoded);
+    std::vector<float> residual(vector.size());
+    ASSERT_TRUE(codec_->residual_chunk(vector, encoded.chunks[0].span(), residual).ok());
+    for (std::size_t i = 0; i < vector.size(); ++i) {
+      ASSERT_EQ(residual[i], vector[i] - decoded[i]);
+      if (codec_->lossless()) {
+        ASSERT_EQ(residual[i], 0.0F);
+      }
+    }
+    std::vector<float> in_place = vector;
+    ASSERT_TRUE(codec_->residual_chunk(in_place, encoded.chunks[0].span(), in_place).ok());
+    EXPECT_EQ(test_values::bits_of(in_place), test_values::bits_of(residual));
+  }
+}
+
+TEST_P(EveryCodec, EncodesTheSameBytesAgainAndOnEveryTarget) {
+  for (const auto& vector : vectors()) {
+    const Encoded expected = test_values::encode(*codec_, vector, 3'001);
+    for (const cpu::Target target : cpu::supported_targets()) {
+      const auto codec = codec_of(GetParam(), target);
+      const Encoded encoded = test_values::encode(*codec, vector, 3'001);
+      for (std::size_t i = 0; i < encoded.chunks.size(); ++i) {
+        EXPECT_TRUE(std::ranges::equal(encoded.chunks[i].span(), expected.chunks[i].span()))
+            << cpu::target_name(target);
+      }
+    }
+  }
+}
+
+TEST_P(EveryCodec, RefusesWrongArguments) {
+  const std::vector<float> vector(100, 1.0F);
+  const VectorSchema schema{.layout = {.value_count = 100, .chunk_values = 64}, .tensors = {}};
+  Buffer workspace(codec_->workspace_bytes(schema));
+  EXPECT_EQ(codec_->passes(), 1U);
+  const auto prepare = [&](const VectorSchema& with, PassInput input) {
+    return codec_->prepare(with, vector, {}, input, {}, workspace.span());
+  };
+  EXPECT_THAT(prepare(schema, {.pass = 1, .reduced = {}}).error().message, HasSubstr("pass 1"));
+  const std::byte reduced[4] = {};
+  EXPECT_THAT(prepare(schema, {.pass = 0, .reduced = reduced}).error().message, HasSubstr("pass 0"));
+  EXPECT_FALSE(prepare({.layout = {.value_count = 99, .chunk_values = 64}, .tensors = {}}, {}).ok());
+  EXPECT_FALSE(prepare({.layout = {.value_count = 100, .chunk_values = 0}, .tensors = {}}, {}).ok());
+  std::byte extra{};
+  EXPECT_FALSE(codec_->prepare(schema, vector, {}, {}, MutableByteSpan(&extra, 1), workspace.span()).ok());
+  const EncodePlan plan = prepare(schema, {}).value();
+  Buffer out(codec_->encoded_bytes_max(64));
+  const std::span<const float> values(vector);
+  EXPECT_FALSE(codec_->encode_chunk(plan, 2, values.first(36), out.span()).ok());
+  EXPECT_FALSE(codec_->encode_chunk(plan, 1, values.first(64), out.span()).ok());
+  EXPECT_FALSE(codec_->encode_chunk(plan, 0, values.first(64), out.span().first(out.size() - 1)).ok());
+  EXPECT_TRUE(codec_->encode_chunk(plan, 1, values.last(36), out.span()).ok());
+}
+
+TEST(Codec, RefusesSpecsOutOfRange) {
+  EXPECT_FALSE(make_codec({.kind = CodecKind::kInt8, .block_values = 64}).ok());
+  EXPECT_FALSE(make_codec({.kind = CodecKind::kTopk, .ratio = 2}).ok());
+}
+
+TEST(Bf16, RoundsHalfToEvenAndSaturates) {
+  const std::pair<float, float> cases[] = {
+      {1.0F, 1.0F},
+      {0x1.01p0F, 0x1.00p0F},  // half way, to even
+      {0x1.03p0F, 0x1.04p0F},  // half way, to even
+      {0x1.0101p0F, 0x1.02p0F},
+      {-0x1.03p0F, -0x1.04p0F},
+      {0x1p-149F, 0.0F},
+      {std::numeric_limits<float>::max(), 0x1.fep127F},
+      {-std::numeric_limits<float>::max(), -0x1.fep127F},
+  };
+  const auto codec = codec_of("bf16");
+  for (const auto& [value, expected] : cases) {
+    const std::vector<float> vector = {value};
+    EXPECT_EQ(test_values::decode(*codec, test_values::encode(*codec, vector, 1))[0], expected) << value;
+  }
+}
+
+std::string golden(std::string_view text, std::span<const float> values) {
+  const auto codec = codec_of(text);
+  return to_hex(test_values::encode(*codec, values, 1 << 20).chunks[0].span());
+}
+
+// These bytes are what other versions and other machines read and write: docs/formats/codecs.md.
+TEST(Codec, GoldenBytes) {
+  const std::vector<float> values = {1.0F, -2.5F, 0.0F, 0x1.8p-3F};
+  EXPECT_EQ(golden("fp32", values), "0000803f000020c0000000000000403e");
+  EXPECT_EQ(golden("bf16", values), "803f20c00000403e");
+  EXPECT_EQ(golden("int8:block=128,rounding=nearest", values), "01008000000000008542a13c3381000a");
+  EXPECT_EQ(golden("topk:ratio=0.5", values), "0100000002000000020000000000803f000020c00000");
+  std::vector<float> sparse(400, 0.0F);
+  sparse[3] = 1.0F;
+  sparse[399] = -1.0F;
+  EXPECT_EQ(golden("topk:ratio=0.01", sparse), "0100000002000000030000000000803f000080bf038b03");
+}
+
+TEST(Codec, GoldenStochasticBytes) {
+  std::vector<float> ramp(130);
+  for (std::size_t i = 0; i < ramp.size(); ++i) ramp[i] = static_cast<float>(i) * 0.37F - 20.0F;
+  const std::string bytes = golden("int8:block=128", ramp);
+  std::string expected = "0100800000000000";
+  // Codes from the rule, with the reference's random words.
+  std::vector<std::byte> codes;
+  std::vector<std::byte> scales;
+  for (std::size_t i = 0; i < ramp.size(); ++i) {
+    const std::size_t first = i / 128 * 128;
+    float amax = 0;
+    for (std::size_t j = first; j < std::min(first + 128, ramp.size()); ++j) amax = std::max(amax, std::fabs(ramp[j]));
+    const float scale = amax / 127.0F;
+    if (i == first) {
+      std::byte le[4];
+      store_le(le, std::bit_cast<std::uint32_t>(scale));
+      scales.insert(scales.end(), le, le + 4);
+    }
+    const float t = ramp[i] / scale;
+    const double uniform = static_cast<double>(reference::random_word(1, 2, 3, i) >> 8) / 16777216.0;
+    const double floor = std::floor(static_cast<double>(t));
+    const double code = floor + (uniform < static_cast<double>(t) - floor ? 1 : 0);
+    codes.push_back(static_cast<std::byte>(static_cast<std::int8_t>(std::clamp(code, -127.0, 127.0))));
+  }
+  EXPECT_EQ(bytes, expected + to_hex(scales) + to_hex(codes));
+}
+
+}  // namespace
+}  // namespace fluvial::kernels

@@ -1,0 +1,137 @@
+// Every loop gives the same bits on every instruction set that this machine runs.
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "kernels/codec_common.h"
+#include "kernels/test_values.h"
+
+namespace fluvial::kernels {
+namespace {
+
+constexpr std::size_t kSizes[] = {0, 1, 3, 15, 16, 17, 63, 64, 65, 1'000, 4'099};
+
+// What every loop of a target computes from one vector, as bytes.
+class Trace {
+ public:
+  template <typename T>
+  void add(const std::vector<T>& values) {
+    for (const T& value : values) add_value(value);
+  }
+  template <typename T>
+  void add_value(const T& value) {
+    const auto* bytes = reinterpret_cast<const char*>(&value);
+    text_.append(bytes, sizeof(T));
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+void trace_fixed(const cpu::Loops& loops, std::span<const float> x, Trace& trace) {
+  const std::size_t n = x.size();
+  std::vector<std::int64_t> sum(n, 41);
+  loops.accumulate_small(x.data(), n, 0x1p20, sum.data());
+  trace.add(sum);
+  loops.accumulate_large(x.data(), n, 0x1.fffffp51, sum.data());
+  trace.add(sum);
+  std::vector<float> mean(n);
+  loops.mean(sum.data(), n, 0x1p-40, 12'345, mean.data());
+  trace.add(mean);
+  std::size_t nonzero = 0;
+  trace.add_value(loops.spread(sum.data(), n, &nonzero));
+  trace.add_value(nonzero);
+  for (std::size_t width = 1; width <= 8; ++width) {
+    std::vector<std::byte> packed(n * width);
+    loops.narrow(sum.data(), n, width, packed.data());
+    trace.add(packed);
+    std::vector<std::int64_t> wide(n);
+    loops.widen(packed.data(), n, width, wide.data());
+    trace.add(wide);
+  }
+  std::vector<std::int64_t> other = sum;
+  trace.add_value(loops.add(sum.data(), n, other.data()));
+  trace.add(other);
+  std::vector<std::int64_t> greatest(n, std::numeric_limits<std::int64_t>::max());
+  trace.add_value(loops.add(sum.data(), n, greatest.data()));
+  loops.subtract(sum.data(), n, greatest.data());
+  trace.add(greatest);
+}
+
+void trace_codecs(const cpu::Loops& loops, std::span<const float> x, Trace& trace) {
+  const std::size_t n = x.size();
+  const std::uint32_t most = loops.max_bits(x.data(), n);
+  trace.add_value(most);
+  std::array<double, cpu::kSquareLanes> lanes{};
+  trace.add_value(loops.screen(x.data(), n, lanes.data()));
+  trace.add_value(lanes);
+  std::vector<std::uint32_t> indices(n);
+  indices.resize(loops.select(x.data(), n, 0x3f800000U, indices.data()));
+  trace.add(indices);
+  std::vector<std::byte> half(2 * n);
+  loops.bf16_encode(x.data(), n, half.data());
+  trace.add(half);
+  std::vector<float> out(n);
+  loops.bf16_decode(half.data(), n, out.data());
+  trace.add(out);
+  std::vector<std::uint32_t> random(n + 64);
+  loops.random(ops::random_stream(1, 2, 3), 7, n / 64 + 1, random.data());
+  trace.add(random);
+  const float scale = static_cast<float>(std::max(1.0, static_cast<double>(std::bit_cast<float>(most)))) / 127.0F;
+  std::vector<std::int8_t> codes(n);
+  loops.int8_stochastic(x.data(), n, scale, random.data(), codes.data());
+  trace.add(codes);
+  loops.int8_nearest(x.data(), n, scale, codes.data());
+  trace.add(codes);
+  loops.int8_decode(codes.data(), n, scale, out.data());
+  trace.add(out);
+}
+
+void trace_updates(const cpu::Loops& loops, std::span<const float> x, Trace& trace) {
+  const std::size_t n = x.size();
+  std::vector<float> y(x.rbegin(), x.rend());
+  std::vector<float> out(n);
+  loops.difference(x.data(), y.data(), n, out.data());
+  trace.add(out);
+  loops.pseudo_gradient(x.data(), y.data(), nullptr, n, out.data());
+  trace.add(out);
+  loops.pseudo_gradient(x.data(), y.data(), x.data(), n, out.data());
+  trace.add(out);
+  std::vector<double> sum(n, 0.25);
+  loops.weighted_add(x.data(), n, 12'345.0, sum.data());
+  loops.divide(sum.data(), n, 777.0, out.data());
+  trace.add(out);
+  loops.sgd(0.3, x.data(), n, out.data());
+  trace.add(out);
+  loops.momentum(0.3, 0.9, x.data(), n, y.data(), out.data());
+  trace.add(y);
+  trace.add(out);
+}
+
+TEST(Targets, AgreeBitForBitOnEveryLoop) {
+  for (const std::size_t size : kSizes) {
+    for (const auto& x : {test_values::normals(size, size), test_values::adversarial(size, size, 1000.0F)}) {
+      std::string expected;
+      for (const cpu::Target target : cpu::supported_targets()) {
+        Trace trace;
+        trace_fixed(cpu::loops(target), x, trace);
+        trace_codecs(cpu::loops(target), x, trace);
+        trace_updates(cpu::loops(target), x, trace);
+        if (target == cpu::Target::kBaseline) expected = trace.text();
+        ASSERT_TRUE(trace.text() == expected) << cpu::target_name(target) << ", " << size << " values";
+      }
+    }
+  }
+}
+
+TEST(Targets, AreNamedAndOrdered) {
+  const auto targets = cpu::supported_targets();
+  ASSERT_FALSE(targets.empty());
+  EXPECT_EQ(targets.front(), cpu::Target::kBaseline);
+  EXPECT_EQ(targets.back(), cpu::best_target());
+  EXPECT_EQ(cpu::target_name(cpu::Target::kAvx512), "avx512");
+}
+
+}  // namespace
+}  // namespace fluvial::kernels
