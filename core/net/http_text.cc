@@ -1,0 +1,92 @@
+#include "core/net/http_text.h"
+
+#include <fmt/format.h>
+
+#include "core/base/bytes.h"
+#include "core/net/http.h"
+
+namespace fluvial::net {
+namespace {
+
+Result<std::string> undo_percent(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      out.push_back(text[i]);
+      continue;
+    }
+    const auto byte = from_hex(text.substr(i + 1, 2));
+    if (!byte.ok() || byte->size() != 1) return Error{Code::kInvalidArgument, "malformed % in the target"};
+    out.push_back(static_cast<char>(byte->data()[0]));
+    i += 2;
+  }
+  return out;
+}
+
+std::string quote_json(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out.push_back('\\');
+    if (static_cast<unsigned char>(c) < 0x20) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      out.push_back(c);
+    }
+  }
+  return out + "\"";
+}
+
+}  // namespace
+
+Result<HttpTarget> parse_target(std::string_view target) {
+  if (target.empty() || target.front() != '/') return Error{Code::kInvalidArgument, "the target must begin with /"};
+  const std::size_t mark = target.find('?');
+  HttpTarget out;
+  FLUVIAL_ASSIGN(out.path, undo_percent(target.substr(0, mark)));
+  std::string_view rest = mark == std::string_view::npos ? "" : target.substr(mark + 1);
+  while (!rest.empty()) {
+    const std::string_view pair = rest.substr(0, rest.find('&'));
+    rest.remove_prefix(std::min(rest.size(), pair.size() + 1));
+    const std::size_t equals = pair.find('=');
+    FLUVIAL_ASSIGN(std::string key, undo_percent(pair.substr(0, equals)));
+    FLUVIAL_ASSIGN(std::string value, undo_percent(equals == std::string_view::npos ? "" : pair.substr(equals + 1)));
+    out.query.insert_or_assign(std::move(key), std::move(value));
+  }
+  return out;
+}
+
+int http_status_of(Code code) {
+  switch (code) {
+    case Code::kInvalidArgument: return 400;
+    case Code::kUnauthenticated: return 401;
+    case Code::kPermissionDenied: return 403;
+    case Code::kNotFound: return 404;
+    case Code::kAlreadyExists:
+    case Code::kFailedPrecondition:
+    case Code::kStale: return 409;
+    case Code::kResourceExhausted: return 429;
+    case Code::kUnavailable:
+    case Code::kCancelled: return 503;
+    case Code::kDeadlineExceeded: return 504;
+    case Code::kDataLoss:
+    case Code::kInternal: break;
+  }
+  return 500;
+}
+
+HttpResponse HttpResponse::text(int status, std::string body) {
+  return {.status = status, .content_type = "text/plain; charset=utf-8", .body = std::move(body), .lines = {}};
+}
+
+HttpResponse HttpResponse::json(std::string body) {
+  return {.status = 200, .content_type = "application/json", .body = std::move(body), .lines = {}};
+}
+
+HttpResponse HttpResponse::from_error(const Error& error) {
+  HttpResponse out = json(
+      fmt::format("{{\"code\": {}, \"message\": {}}}\n", quote_json(code_name(error.code)), quote_json(error.message)));
+  out.status = http_status_of(error.code);
+  return out;
+}
+
+}  // namespace fluvial::net
