@@ -22,7 +22,7 @@ CREATE TABLE pending (
   run INTEGER PRIMARY KEY, round INTEGER NOT NULL, submission INTEGER NOT NULL UNIQUE, incarnation INTEGER NOT NULL,
   weight INTEGER NOT NULL, codec TEXT NOT NULL, base BLOB NOT NULL, metrics TEXT NOT NULL, value_count INTEGER NOT NULL,
   integer_count INTEGER NOT NULL, lossless INTEGER NOT NULL, digest BLOB NOT NULL, p_norm REAL NOT NULL,
-  p_file TEXT NOT NULL, chunks_file TEXT NOT NULL, chunk_ends BLOB NOT NULL);
+  p_file TEXT NOT NULL, chunks_file TEXT NOT NULL, chunk_ends BLOB NOT NULL, chunk_values INTEGER NOT NULL);
 CREATE TABLE outcomes (run INTEGER PRIMARY KEY, round INTEGER NOT NULL, outcome INTEGER NOT NULL);
 )sql";
 constexpr std::string_view kTensorFolder = "tensors";
@@ -42,7 +42,7 @@ struct PendingRow {
 
 constexpr const char* kPendingColumns =
     "SELECT run, round, submission, incarnation, weight, codec, base, metrics, value_count, integer_count, lossless, "
-    "digest, p_norm, p_file, chunks_file, chunk_ends FROM pending ";
+    "digest, p_norm, p_file, chunks_file, chunk_ends, chunk_values FROM pending ";
 Result<PendingRow> pending_from(const SqlRow& row) {
   PendingRow found;
   PendingStart& start = found.info.start;
@@ -63,6 +63,7 @@ Result<PendingRow> pending_from(const SqlRow& row) {
   found.chunks_file = row.text(14);
   const ByteSpan ends = row.bytes(15);
   start.chunk_count = ends.size() / 8;
+  start.chunk_values = row.number(16);
   for (std::size_t at = 0; at + 8 <= ends.size(); at += 8) {
     found.chunk_ends.push_back(load_le<std::uint64_t>(ends.data() + at));
   }
@@ -237,11 +238,11 @@ Result<PendingUpdate> SiteStore::finish(PendingWriter& writer, const Digest& dig
   writer.finished_ = true;
   FLUVIAL_TRY(database_->transact([&]() -> Status {
     FLUVIAL_TRY(database_->run("UPDATE site SET submissions = max(submissions, ?)", {info.submission}));
-    return database_->run(
-        "INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        {start.run, start.round, info.submission, info.incarnation, start.weight, start.codec, start.base,
-         metrics_to_json(start.metrics), start.value_count, start.integer_count, start.lossless ? 1 : 0, digest,
-         info.p_norm, writer.p_name_, writer.chunks_name_, ByteSpan(ends_to_bytes(writer.chunk_ends_).span())});
+    return database_->run("INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                          {start.run, start.round, info.submission, info.incarnation, start.weight, start.codec,
+                           start.base, metrics_to_json(start.metrics), start.value_count, start.integer_count,
+                           start.lossless ? 1 : 0, digest, info.p_norm, writer.p_name_, writer.chunks_name_,
+                           ByteSpan(ends_to_bytes(writer.chunk_ends_).span()), start.chunk_values});
   }));
   PendingUpdate update;
   update.info_ = info;

@@ -43,7 +43,8 @@ struct PendingStart {
   std::uint64_t value_count = 0;
   std::uint64_t chunk_count = 0;
   std::uint64_t integer_count = 0;
-  bool lossless = false;  // the chunks' bytes, one after the other, are p itself (fp32): stored once
+  bool lossless = false;           // the chunks' bytes, one after the other, are p itself (fp32): stored once
+  std::uint64_t chunk_values = 0;  // coordinates a chunk, to decode the chunks by when the plan is not at hand
 };
 
 struct PendingInfo {

@@ -19,7 +19,7 @@ std::string chunk_text(std::uint64_t index) { return "encoded-" + std::to_string
 Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
 
 PendingStart start_of(std::uint64_t round, bool lossless = false) {
-  return {kRun, RoundId(round), 17, "int8", digest_of("base"), {{"loss", 1.5}}, 6, 2, 3, lossless};
+  return {kRun, RoundId(round), 17, "int8", digest_of("base"), {{"loss", 1.5}}, 6, 2, 3, lossless, 4};
 }
 
 Result<PendingUpdate> submit(SiteStore& store, std::uint64_t round, float fill, bool lossless = false) {
@@ -85,6 +85,7 @@ TEST_F(SiteStoreTest, ASubmissionIsThereAfterACrash) {
   EXPECT_EQ(info.start.metrics.at("loss"), 1.5);
   EXPECT_EQ(info.start.base, digest_of("base"));
   EXPECT_EQ(info.start.chunk_count, 2u);
+  EXPECT_EQ(info.start.chunk_values, 4u);
   EXPECT_EQ(info.incarnation, Incarnation(1));
   EXPECT_EQ(info.submission, 1u);
   EXPECT_EQ(info.digest, digest_of("update"));
