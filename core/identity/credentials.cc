@@ -6,6 +6,18 @@
 
 namespace fluvial::identity {
 
+Status check_credentials(const Credentials& credentials, const std::string& where) {
+  if (credentials.chain.empty()) return Error{Code::kDataLoss, where + " holds no certificate"};
+  X509* const own = credentials.chain.front().native();
+  if (X509_check_private_key(own, credentials.key.native()) != 1) {
+    return openssl_error(where + " does not belong to the key.pem beside it", Code::kDataLoss);
+  }
+  if (X509_verify(own, X509_get0_pubkey(credentials.authority.native())) != 1) {
+    return openssl_error(where + " is not from the authority in the ca.pem beside it", Code::kDataLoss);
+  }
+  return {};
+}
+
 Status save_credentials(const Credentials& credentials, const std::string& folder) {
   FLUVIAL_TRY(make_private_folder(folder));
   FLUVIAL_TRY(credentials.key.save(folder + "/key.pem"));
@@ -18,13 +30,9 @@ Result<Credentials> load_credentials(const std::string& folder) {
   FLUVIAL_ASSIGN(std::vector<Certificate> chain, Certificate::load_chain(certificate_path));
   FLUVIAL_ASSIGN(std::vector<Certificate> authority, Certificate::load_chain(folder + "/ca.pem"));
   FLUVIAL_ASSIGN(PrivateKey key, PrivateKey::load(folder + "/key.pem"));
-  if (X509_check_private_key(chain.front().native(), key.native()) != 1) {
-    return openssl_error(certificate_path + " does not belong to the key.pem beside it", Code::kDataLoss);
-  }
-  if (X509_verify(chain.front().native(), X509_get0_pubkey(authority.front().native())) != 1) {
-    return openssl_error(certificate_path + " is not from the authority in the ca.pem beside it", Code::kDataLoss);
-  }
-  return Credentials{std::move(key), std::move(chain), std::move(authority.front())};
+  Credentials credentials{std::move(key), std::move(chain), std::move(authority.front())};
+  FLUVIAL_TRY(check_credentials(credentials, certificate_path));
+  return credentials;
 }
 
 }  // namespace fluvial::identity

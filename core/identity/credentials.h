@@ -15,6 +15,10 @@ struct Credentials {
   Certificate authority;           // the only one trusted
 };
 
+// Do key and certificate belong together, and is the certificate signed by that authority? kDataLoss starts with
+// `where`.
+Status check_credentials(const Credentials& credentials, const std::string& where);
+
 // key.pem (0600), cert.pem and ca.pem in `folder` (made with mode 0700 when absent); the key is written first and
 // cert.pem last, so a folder with a cert.pem is complete.
 Status save_credentials(const Credentials& credentials, const std::string& folder);

@@ -1,0 +1,116 @@
+#include "core/tree/enrol_client.h"
+
+#include <fmt/format.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <exception>
+#include <optional>
+
+#include "core/identity/csr.h"
+#include "core/identity/tls.h"
+#include "core/net/connector.h"
+#include "core/net/deadline.h"
+#include "core/wire/mapping.h"
+
+namespace fluvial::tree {
+namespace {
+
+constexpr std::string_view kAnswer = "the coordinator's answer";
+
+Error refuse(const std::string& what) { return {Code::kDataLoss, fmt::format("{} {}", kAnswer, what)}; }
+
+Result<identity::Certificate> authority_from(const std::string& pem, const std::string& pin) {
+  FLUVIAL_ASSIGN(const std::vector<identity::Certificate> chain, identity::Certificate::chain_from_pem(pem));
+  if (chain.size() != 1) return refuse("holds several authorities");
+  if (identity::pin_of(chain.front()) != pin) return refuse("names another authority than the token's pin");
+  return chain.front();
+}
+
+using Exchanged = std::optional<Result<v1::EnrolReply>>;
+
+net::Awaitable<Result<v1::EnrolReply>> exchange(std::shared_ptr<net::Session> session, std::string secret,
+                                                std::string csr_der, Duration reply_deadline) {
+  net::OutFrame request;
+  auto* body = request.header.mutable_enrol_request();
+  body->set_token_secret(secret);
+  body->set_csr_der(csr_der);
+  FLUVIAL_CO_TRY(co_await session->send(std::move(request)));
+  auto frame = co_await net::with_deadline(session->receive(), reply_deadline);
+  if (!frame.ok()) co_return frame.error();
+  if (!frame->header.has_enrol_reply()) co_return refuse("is no answer to an enrolment");
+  co_return std::move(*frame->header.mutable_enrol_reply());
+}
+
+// co_spawn() wants a result that can be made from nothing.
+template <typename T>
+net::Awaitable<void> keep(net::Awaitable<Result<T>> operation, std::optional<Result<T>>* out) {
+  out->emplace(co_await std::move(operation));
+}
+
+}  // namespace
+
+Result<Enrolment> accept_enrolment(const v1::EnrolReply& reply, const identity::PrivateKey& key,
+                                   const identity::EnrolmentToken& token, const std::string& host) {
+  FLUVIAL_TRY(wire::status_from_proto(reply.code(), reply.message()));
+  FLUVIAL_ASSIGN(identity::Certificate authority, authority_from(reply.ca_pem(), token.pin));
+  FLUVIAL_ASSIGN(std::vector<identity::Certificate> chain,
+                 identity::Certificate::chain_from_pem(reply.certificate_pem()));
+  FLUVIAL_ASSIGN(const identity::PeerIdentity identity, identity::identity_of(chain.front()));
+  identity::Credentials credentials{key, std::move(chain), std::move(authority)};
+  FLUVIAL_TRY(identity::check_credentials(credentials, "the certificate in " + std::string(kAnswer)));
+  FLUVIAL_ASSIGN(const Role role, wire::role_from_proto(reply.role()));
+  if (identity.role != role || identity.name != reply.name() || identity.node.value() != reply.node()) {
+    return refuse(fmt::format("is for {} {}, its certificate for {}", role_name(role), wire::printable(reply.name()),
+                              identity::describe(identity)));
+  }
+  if (role != token.role || identity.name != token.name) {
+    return refuse(
+        fmt::format("is for {}, the token for {} {}", identity::describe(identity), role_name(token.role), token.name));
+  }
+  FLUVIAL_TRY(identity::check_region(reply.region()));
+  if (reply.port() == 0 || reply.port() > 65'535) return refuse(fmt::format("names port {}", reply.port()));
+  return Enrolment{.credentials = std::move(credentials),
+                   .member = {.role = role, .node = identity.node, .name = identity.name},
+                   .region = reply.region(),
+                   .coordinator = net::to_string({host, static_cast<std::uint16_t>(reply.port())})};
+}
+
+net::Awaitable<Result<Enrolment>> enrol(net::Executor executor, identity::EnrolmentToken token,
+                                        EnrolSettings settings) {
+  const std::string address = settings.address.empty() ? token.address : settings.address;
+  if (address.empty()) {
+    co_return Error{Code::kInvalidArgument, "the token names no coordinator: give its address, host:port"};
+  }
+  FLUVIAL_CO_ASSIGN(const net::HostPort where, net::parse_host_port(address));
+  FLUVIAL_CO_ASSIGN(const identity::KeyAndCsr own, identity::make_key_and_csr());
+  FLUVIAL_CO_ASSIGN(const auto tls, identity::TlsContext::enrol_client(token.pin));
+  auto session = co_await net::connect(executor, where.host, where.port, tls, settings.session);
+  if (!session.ok()) co_return session.error();
+  const std::shared_ptr<net::Session> open = *session;
+  auto exchanged = exchange(open, std::string(as_text(token.secret.bytes())), std::string(as_text(own.csr_der.span())),
+                            settings.reply_deadline);
+  Exchanged reply;
+  co_await boost::asio::co_spawn(open->executor(), keep(std::move(exchanged), &reply), boost::asio::use_awaitable);
+  open->close({Code::kCancelled, "enrolled"}, true);
+  if (!reply->ok()) co_return reply->error();
+  co_return accept_enrolment(**reply, own.key, token, where.host);
+}
+
+Result<Enrolment> enrol_blocking(const identity::EnrolmentToken& token, const EnrolSettings& settings) {
+  boost::asio::io_context context(1);
+  std::optional<Result<Enrolment>> result;
+  std::exception_ptr failed;
+  boost::asio::co_spawn(context, keep(enrol(context.get_executor(), token, settings), &result),
+                        [&failed](std::exception_ptr error) { failed = error; });
+  context.run();
+  if (!failed) return std::move(*result);
+  try {
+    std::rethrow_exception(failed);
+  } catch (const std::exception& error) {
+    return Error{Code::kInternal, fmt::format("enrolment failed: {}", error.what())};
+  }
+}
+
+}  // namespace fluvial::tree
