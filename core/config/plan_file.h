@@ -27,5 +27,6 @@ struct PlanKey {
   std::string help;
 };
 std::vector<PlanKey> describe_plan();
+std::string plan_markdown();  // the table in docs/operations/plan.md; a test compares it
 
 }  // namespace fluvial::config

@@ -40,7 +40,7 @@ struct SettingInfo {
   std::string help;
 };
 std::vector<SettingInfo> describe_settings(Role role);  // kSite: the edge
-// docs/operations/settings.md, whole; a test compares it.
+// The tables in docs/operations/settings.md; a test compares them (FLUVIAL_UPDATE_DOCS=1 writes them).
 std::string settings_markdown();
 
 template <typename Settings>

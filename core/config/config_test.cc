@@ -1,0 +1,300 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "core/config/plan_file.h"
+#include "core/config/reader.h"
+
+namespace fluvial::config {
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+Environment no_environment() {
+  return [](const std::string&) -> std::optional<std::string> { return std::nullopt; };
+}
+Environment environment(std::map<std::string, std::string> values) {
+  return [values = std::move(values)](const std::string& name) -> std::optional<std::string> {
+    const auto found = values.find(name);
+    if (found == values.end()) return std::nullopt;
+    return found->second;
+  };
+}
+
+class ConfigFile : public testing::Test {
+ protected:
+  ConfigFile() : folder_((std::filesystem::temp_directory_path() / "fluvial-XXXXXX").string()) {
+    EXPECT_NE(::mkdtemp(folder_.data()), nullptr);
+    path = folder_ + "/edge.toml";
+  }
+  ~ConfigFile() override { std::filesystem::remove_all(folder_); }
+  void write(const std::string& text) { std::ofstream(path) << text; }
+  // The whole message, with the folder left out.
+  std::string refusal(const std::string& text, Arguments arguments = {}) {
+    write(text);
+    arguments.insert(arguments.end(), {"--config", path});
+    const auto settings = read_settings<EdgeSettings>(arguments, no_environment());
+    if (settings.ok()) return "(read)";
+    EXPECT_EQ(settings.error().code, Code::kInvalidArgument);
+    std::string message = settings.error().message;
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+    if (const auto at = message.find(folder_); at == 0) message.erase(0, folder_.size() + 1);
+    return message;
+  }
+  std::string path;
+
+ private:
+  std::string folder_;
+};
+
+TEST(Parse, Sizes) {
+  EXPECT_EQ(parse_bytes("4096").value(), 4096u);
+  EXPECT_EQ(parse_bytes("18446744073709551615").value(), ~std::uint64_t{0});
+  EXPECT_EQ(parse_bytes("256MiB").value(), 268435456u);
+  EXPECT_EQ(parse_bytes("1.5 GiB").value(), 1610612736u);
+  EXPECT_EQ(parse_bytes("64kB").value(), 64000u);
+  EXPECT_EQ(parse_bytes(" 7 B ").value(), 7u);
+  for (const char* bad : {"", "x", "-1", "1.3B", "12 parsecs", "MiB", "nan", "inf", "1e9MiB", "9999999999TiB", "1 2"}) {
+    EXPECT_FALSE(parse_bytes(bad).ok()) << bad;
+  }
+}
+
+TEST(Parse, Durations) {
+  EXPECT_EQ(parse_milliseconds("250").value(), 250u);
+  EXPECT_EQ(parse_milliseconds("30s").value(), 30000u);
+  EXPECT_EQ(parse_milliseconds("1.5m").value(), 90000u);
+  EXPECT_EQ(parse_milliseconds("0.1s").value(), 100u);
+  EXPECT_EQ(parse_seconds("10m").value(), 600u);
+  EXPECT_EQ(parse_seconds("2d").value(), 172800u);
+  EXPECT_FALSE(parse_seconds("1500ms").ok());
+  EXPECT_FALSE(parse_milliseconds("30 sec").ok());
+}
+
+TEST(Parse, Addresses) {
+  EXPECT_EQ(parse_host_port("hub.example.org:7400").value(), (HostPort{"hub.example.org", 7400}));
+  EXPECT_EQ(parse_host_port(":7401").value(), (HostPort{"0.0.0.0", 7401}));
+  EXPECT_EQ(parse_host_port("[::1]:1").value(), (HostPort{"::1", 1}));
+  EXPECT_EQ(format_host_port({"::1", 1}), "[::1]:1");
+  for (const char* bad : {"", "host", "host:", "host:70000", "host:-1", "a b:1", "::1:1x", "[x]:1", "host:1 "}) {
+    EXPECT_FALSE(parse_host_port(bad).ok()) << bad;
+  }
+}
+
+TEST(Closest, SuggestsWhatIsNear) {
+  const std::vector<std::string> known = {"listen", "region", "data_dir"};
+  EXPECT_EQ(closest("lisen", known), "listen");
+  EXPECT_EQ(closest("data-dir", known), "data_dir");
+  EXPECT_EQ(closest("completely", known), "");
+}
+
+TEST_F(ConfigFile, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
+  write("data_dir = \"/file\"\ncoordinator = \"file:1\"\nworkers = 2\n[session]\nframe_deadline_ms = \"2s\"\n");
+  const auto variables =
+      environment({{"FLUVIAL_COORDINATOR", "env:2"}, {"FLUVIAL_WORKERS", "3"}, {"FLUVIAL_CONFIG", path}});
+  const auto settings = read_settings<EdgeSettings>({"--workers", "4"}, variables);
+  ASSERT_TRUE(settings.ok()) << settings.error().message;
+  EXPECT_EQ(settings->data_dir, "/file");
+  EXPECT_EQ(settings->coordinator, "env:2");
+  EXPECT_EQ(settings->workers, 4u);
+  EXPECT_EQ(settings->session.frame_deadline_ms, 2000u);
+  EXPECT_EQ(settings->session.handshake_deadline_ms, 5000u);
+  EXPECT_EQ(settings->worker_socket, "/file/worker.sock");
+  EXPECT_TRUE(check_settings(*settings).ok());
+}
+
+TEST_F(ConfigFile, EveryRefusalIsOneLineWithFileKeyValueAndExpectation) {
+  const std::string head = "data_dir = \"/d\"\ncoordinator = \"hub:7400\"\n";
+  EXPECT_EQ(refusal(head), "(read)");
+  EXPECT_EQ(refusal(head + "workers = 0"), "edge.toml:3: workers = '0': expected 1 to 1024");
+  EXPECT_EQ(refusal(head + "workers = 2.5"), "edge.toml:3: workers = '2.5': expected a whole number");
+  EXPECT_EQ(refusal(head + "workrs = 2"), "edge.toml:3: unknown key 'workrs': did you mean 'workers'?");
+  EXPECT_EQ(refusal(head + "zzzzzzzzzzz = 2"), "edge.toml:3: unknown key 'zzzzzzzzzzz'");
+  EXPECT_EQ(
+      refusal(head + "[session]\nheartbeat_interval_ms = \"5 bananas\""),
+      "edge.toml:4: session.heartbeat_interval_ms = '5 bananas': expected a duration such as 500ms, 30s, 10m or 2h, "
+      "or a number of ms");
+  EXPECT_EQ(
+      refusal(head + "[session]\nheartbeat_interval_ms = \"30s\""),
+      "session.heartbeat_timeout_ms (default) = '20000': expected more than session.heartbeat_interval_ms (30000 ms)");
+  EXPECT_EQ(refusal(head + "log_level = \"loud\""),
+            "edge.toml:3: log_level = 'loud': expected debug, info, warn, error or off");
+  EXPECT_EQ(refusal(head + "metrics_listen = \"no\""),
+            "edge.toml:3: metrics_listen = 'no': expected host:port, or off");
+  EXPECT_EQ(refusal(head + "workers = [1, 2]"), "edge.toml:3: workers: expected a single text, number, true or false");
+  EXPECT_EQ(refusal(head + "region = \"a\\nb\""), "edge.toml:3: unknown key 'region'");
+  EXPECT_NE(refusal(head + "log_level = ").find("edge.toml:3: not TOML: "), std::string::npos);
+  EXPECT_NE(
+      refusal("coordinator = \"hub:7400\"").find("data_dir is missing: give --data-dir, FLUVIAL_DATA_DIR or data_dir"),
+      std::string::npos);
+  EXPECT_EQ(refusal("data_dir = \"/d\"\ncoordinator = \"hub:0\""),
+            "edge.toml:2: coordinator = 'hub:0': expected a port from 1 to 65535");
+  EXPECT_EQ(refusal(head, {"--workers", "many"}), "--workers = 'many': expected a whole number");
+  EXPECT_EQ(refusal(head, {"--workrs", "1"}), "unknown argument '--workrs': did you mean '--workers'?");
+  const auto from_variable = read_settings<EdgeSettings>({"--data-dir", "/d", "--coordinator", "h:1"},
+                                                         environment({{"FLUVIAL_LOG_FORMAT", "xml"}}));
+  EXPECT_EQ(from_variable.error().message, "FLUVIAL_LOG_FORMAT = 'xml': expected text or json");
+  EXPECT_EQ(read_settings<EdgeSettings>({"--config", "/none.toml"}, no_environment()).error().message,
+            "/none.toml: cannot be read");
+}
+
+TEST_F(ConfigFile, CoordinatorAndAggregator) {
+  const auto coordinator =
+      read_settings<CoordinatorSettings>({"--data-dir", "/c", "--listen", ":0", "--metrics-listen", "off",
+                                          "--token-ttl-s", "10m", "--staging-bytes-max", "1GiB"},
+                                         no_environment());
+  ASSERT_TRUE(coordinator.ok()) << coordinator.error().message;
+  EXPECT_EQ(coordinator->listen, "0.0.0.0:0");
+  EXPECT_EQ(coordinator->metrics_listen, "off");
+  EXPECT_EQ(coordinator->admin_socket, "/c/admin.sock");
+  EXPECT_EQ(coordinator->token_ttl_s, 600u);
+  EXPECT_EQ(coordinator->staging_bytes_max, std::uint64_t{1} << 30);
+  const auto aggregator =
+      read_settings<AggregatorSettings>({"--data-dir", "/a", "--coordinator", "h:1"}, no_environment());
+  EXPECT_NE(aggregator.error().message.find("advertise is missing"), std::string::npos);
+}
+
+TEST(CheckSettings, NamesTheKey) {
+  CoordinatorSettings settings;
+  EXPECT_EQ(check_settings(settings).error().message, "data_dir is missing");
+  settings.data_dir = "/d";
+  ASSERT_TRUE(check_settings(settings).ok()) << check_settings(settings).error().message;
+  settings.session.sessions_max = 0;
+  EXPECT_EQ(check_settings(settings).error().message, "session.sessions_max = '0': expected 1 to 1000000");
+}
+
+TEST(Describe, NamesFollowFromTheKey) {
+  bool found = false;
+  for (const SettingInfo& info : describe_settings(Role::kSite)) {
+    EXPECT_FALSE(info.help.empty()) << info.key;
+    if (info.key != "session.heartbeat_interval_ms") continue;
+    found = true;
+    EXPECT_EQ(info.flag, "--session-heartbeat-interval-ms");
+    EXPECT_EQ(info.env, "FLUVIAL_SESSION_HEARTBEAT_INTERVAL_MS");
+    EXPECT_EQ(info.default_value, "5000");
+    EXPECT_EQ(info.unit, "ms");
+  }
+  EXPECT_TRUE(found);
+}
+
+// Compares the generated part of a page; writes it when FLUVIAL_UPDATE_DOCS is set.
+void check_page(const std::string& name, const std::string& generated) {
+  const std::string path = std::string(FLUVIAL_SOURCE_DIR) + "/docs/operations/" + name;
+  std::stringstream content;
+  content << std::ifstream(path).rdbuf();
+  std::string page = content.str();
+  const std::string begin = "<!-- generated -->\n";
+  const auto from = page.find(begin);
+  const auto to = page.find("<!-- end -->");
+  ASSERT_TRUE(from != std::string::npos && to != std::string::npos) << path;
+  const std::string held = page.substr(from + begin.size(), to - from - begin.size());
+  if (held != "\n" + generated + "\n" && std::getenv("FLUVIAL_UPDATE_DOCS") != nullptr) {
+    page.replace(from + begin.size(), held.size(), "\n" + generated + "\n");
+    std::ofstream(path) << page;
+    return;
+  }
+  EXPECT_EQ(held, "\n" + generated + "\n") << "run it with FLUVIAL_UPDATE_DOCS=1";
+}
+
+TEST(Docs, SettingsPageIsTrue) { check_page("settings.md", settings_markdown()); }
+TEST(Docs, PlanPageIsTrue) { check_page("plan.md", plan_markdown()); }
+
+std::string plan_refusal(const std::string& toml) {
+  const auto plan = parse_plan(toml, "dir/plan.toml");
+  if (plan.ok()) return "(read)";
+  EXPECT_EQ(plan.error().message.find('\n'), std::string::npos);
+  return plan.error().message;
+}
+
+TEST(PlanFile, ReadsEveryKey) {
+  const auto file = parse_plan(R"(
+name = "digits"
+model = "initial.safetensors"
+rounds = 20
+local_steps = 8
+codec = "int8"
+chunk_values = 4096
+fraction_bits = 30
+value_abs_max = 16
+update_norm_max = 2.5
+attempts_max = 2
+models_kept = 5
+seed = 7
+sum_digest = true
+[participants]
+fraction = 0.5
+min = 4
+quorum = 3
+weight_min = 100
+[deadlines]
+soft_ms = "2s"
+hard_ms = 4000
+[optimizer]
+name = "fedavgm"
+learning_rate = 0.5
+momentum = 0.8
+[residual]
+norm_max = 10
+age_max_rounds = 6
+[worker]
+lr = 0.05
+batch = 32
+)",
+                               "dir/plan.toml");
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  round::Plan plan;
+  plan.name = "digits";
+  plan.rounds = 20;
+  plan.local_steps = 8;
+  plan.codec = "int8";
+  plan.chunk_values = 4096;
+  plan.fraction_bits = 30;
+  plan.value_abs_max = 16;
+  plan.update_norm_max = 2.5;
+  plan.attempts_max = 2;
+  plan.models_kept = 5;
+  plan.seed = 7;
+  plan.sum_digest = true;
+  plan.participants_fraction = 0.5;
+  plan.participants_min = 4;
+  plan.quorum = 3;
+  plan.weight_min = 100;
+  plan.soft_deadline = round::Milliseconds(2000);
+  plan.hard_deadline = round::Milliseconds(4000);
+  plan.optimizer = round::Optimizer::kFedAvgM;
+  plan.server_learning_rate = 0.5;
+  plan.server_momentum = 0.8;
+  plan.residual_norm_max = 10;
+  plan.residual_age_max_rounds = 6;
+  plan.worker = {{"lr", 0.05}, {"batch", 32}};
+  EXPECT_EQ(file->plan, plan);
+  EXPECT_EQ(file->model, "dir/initial.safetensors");
+  EXPECT_EQ(parse_plan("name = 'a'\nmodel = '/m'", "p.toml")->model, "/m");
+  EXPECT_EQ(parse_plan("name = 'a'", "p.toml")->model, "");
+}
+
+TEST(PlanFile, RefusesWithFileLineKeyAndExpectation) {
+  const std::string head = "name = 'a'\n";
+  EXPECT_EQ(plan_refusal(head), "(read)");
+  EXPECT_EQ(plan_refusal("rounds = 1"), "dir/plan.toml: name is missing");
+  EXPECT_EQ(plan_refusal(head + "round = 1"), "dir/plan.toml:2: unknown key 'round': did you mean 'rounds'?");
+  EXPECT_EQ(plan_refusal(head + "[deadlines]\nsoft = 1"),
+            "dir/plan.toml:3: unknown key 'deadlines.soft': did you mean 'deadlines.soft_ms'?");
+  EXPECT_EQ(plan_refusal(head + "rounds = 0"), "dir/plan.toml:2: rounds = 0: expected 1 to 1000000000");
+  EXPECT_EQ(plan_refusal(head + "rounds = -3"), "dir/plan.toml:2: rounds = '-3': expected a whole number");
+  EXPECT_EQ(plan_refusal(head + "value_abs_max = nan").find("dir/plan.toml:2: value_abs_max = "), 0u);
+  EXPECT_EQ(plan_refusal(head + "[optimizer]\nname = 'adam'"),
+            "dir/plan.toml:3: optimizer.name = 'adam': expected fedavg or fedavgm");
+  EXPECT_EQ(plan_refusal(head + "[worker]\nlr = 'high'"), "dir/plan.toml:3: worker.lr = 'high': expected a number");
+  EXPECT_EQ(plan_refusal(head + "name = 'b'").find("dir/plan.toml:2: not TOML: "), 0u);
+  EXPECT_EQ(
+      plan_refusal(head + "[deadlines]\nsoft_ms = '100s'").find("dir/plan.toml: deadlines.hard_ms = 60000: expected "),
+      0u);
+  EXPECT_EQ(load_plan("/none/plan.toml").error().message, "/none/plan.toml: cannot be read");
+}
+
+}  // namespace
+}  // namespace fluvial::config

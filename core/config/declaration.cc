@@ -1,0 +1,168 @@
+#include "core/config/declaration.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "core/config/setting_kinds.h"
+
+namespace fluvial::config {
+namespace {
+
+constexpr std::uint64_t kDayMs = 86'400'000;
+constexpr std::uint64_t kTebi = std::uint64_t{1} << 40;
+
+template <typename S>
+void declare_session(Declare<S>& declare) {
+  declare.milliseconds("session.handshake_deadline_ms", 10, kDayMs, FLUVIAL_FIELD(session.handshake_deadline_ms),
+                       "TLS and the first frames of a new connection must be done by then");
+  declare.milliseconds("session.frame_deadline_ms", 10, kDayMs, FLUVIAL_FIELD(session.frame_deadline_ms),
+                       "a frame that has begun must make progress within this time");
+  declare.bytes("session.min_rate_bytes_per_s", 0, kTebi, FLUVIAL_FIELD(session.min_rate_bytes_per_s),
+                "a peer that sends or takes a frame slower than this is cut off; 0: no minimum");
+  declare.milliseconds("session.heartbeat_interval_ms", 10, kDayMs, FLUVIAL_FIELD(session.heartbeat_interval_ms),
+                       "a ping after so long without anything sent");
+  declare.milliseconds("session.heartbeat_timeout_ms", 10, kDayMs, FLUVIAL_FIELD(session.heartbeat_timeout_ms),
+                       "a peer that was silent for so long is gone; more than the interval");
+  declare.bytes("session.outbox_bytes_max", 1 << 20, kTebi, FLUVIAL_FIELD(session.outbox_bytes_max),
+                "bytes waiting to be sent to one peer; senders wait beyond it");
+  declare.count("session.sessions_max", 1, 1'000'000, FLUVIAL_FIELD(session.sessions_max),
+                "connections at once; further ones are refused");
+  declare.milliseconds("session.reconnect_delay_min_ms", 1, kDayMs, FLUVIAL_FIELD(session.reconnect_delay_min_ms),
+                       "first delay before connecting again; it doubles, with jitter");
+  declare.milliseconds("session.reconnect_delay_max_ms", 1, kDayMs, FLUVIAL_FIELD(session.reconnect_delay_max_ms),
+                       "longest delay before connecting again");
+  declare.milliseconds("session.drain_deadline_ms", 0, kDayMs, FLUVIAL_FIELD(session.drain_deadline_ms),
+                       "on SIGTERM sessions may finish what they send for so long");
+}
+
+template <typename S>
+void declare_common(Declare<S>& declare) {
+  declare.text("data_dir", "path", FLUVIAL_FIELD(data_dir), "the folder of this node's keys, journal and files", true);
+  declare.address("metrics_listen", Declare<S>::Port::kAny, FLUVIAL_FIELD(metrics_listen),
+                  "where /metrics, /healthz and /readyz are served; off: nowhere; port 0: any free one", false, true);
+  declare.choice("log_level", {"debug", "info", "warn", "error", "off"}, FLUVIAL_FIELD(log_level),
+                 "the least that is logged");
+  declare.choice("log_format", {"text", "json"}, FLUVIAL_FIELD(log_format), "one line an event on standard error");
+  declare.count("io_threads", 1, 256, FLUVIAL_FIELD(io_threads), "threads that serve sessions");
+  declare.count("compute_threads", 0, 1024, FLUVIAL_FIELD(compute_threads),
+                "threads for arithmetic and disk; 0: one a core");
+  declare_session(declare);
+}
+
+template <typename S>
+void declare_staging(Declare<S>& declare) {
+  declare.bytes("staging_bytes_max", 0, kTebi, FLUVIAL_FIELD(staging_bytes_max),
+                "memory for updates that wait for their round; beyond it they go to disk");
+}
+
+std::vector<Setting<CoordinatorSettings>> declare_coordinator() {
+  std::vector<Setting<CoordinatorSettings>> settings;
+  Declare<CoordinatorSettings> declare(settings);
+  using Port = Declare<CoordinatorSettings>::Port;
+  declare_common(declare);
+  declare.text("federation", "text", FLUVIAL_FIELD(federation), "the federation's name; read when it is founded");
+  declare.address("listen", Port::kAny, FLUVIAL_FIELD(listen), "the members' port");
+  declare.address("enrol_listen", Port::kAny, FLUVIAL_FIELD(enrol_listen), "the enrolment port");
+  declare.text("public_host", "host", FLUVIAL_FIELD(public_host),
+               "the host that tokens name and the certificate states; empty: this machine's name");
+  declare.text("admin_socket", "path", FLUVIAL_FIELD(admin_socket),
+               "the Unix socket of the administrative commands; empty: admin.sock in data_dir");
+  declare.text("worker_socket", "path", FLUVIAL_FIELD(worker_socket),
+               "the Unix socket where workers attach that evaluate models; empty: worker.sock in data_dir");
+  declare.text("region", "text", FLUVIAL_FIELD(region), "the coordinator's own region, for the tree's layout");
+  declare_staging(declare);
+  declare.count("certificate_days", 1, 3650, FLUVIAL_FIELD(certificate_days), "days a member's certificate is valid");
+  declare.quantity("token_ttl_s", "s", &parse_seconds, 1, 86'400 * 30, FLUVIAL_FIELD(token_ttl_s),
+                   "validity of an enrolment token where the command gives none");
+  declare.count("enrol_per_minute_max", 1, 1'000'000, FLUVIAL_FIELD(enrol_per_minute_max),
+                "enrolment attempts a minute; further ones are refused");
+  return settings;
+}
+
+std::vector<Setting<AggregatorSettings>> declare_aggregator() {
+  std::vector<Setting<AggregatorSettings>> settings;
+  Declare<AggregatorSettings> declare(settings);
+  using Port = Declare<AggregatorSettings>::Port;
+  declare_common(declare);
+  declare.address("listen", Port::kAny, FLUVIAL_FIELD(listen), "the port for its children");
+  declare.address("advertise", Port::kGiven, FLUVIAL_FIELD(advertise), "the address that its children connect to",
+                  true);
+  declare.address("coordinator", Port::kGiven, FLUVIAL_FIELD(coordinator), "the coordinator's members' port", true);
+  declare.text("region", "text", FLUVIAL_FIELD(region), "for the logs; the region that counts was given at enrolment");
+  declare_staging(declare);
+  declare.count("models_cached", 1, 1000, FLUVIAL_FIELD(models_cached),
+                "model versions kept in memory for its children");
+  return settings;
+}
+
+std::vector<Setting<EdgeSettings>> declare_edge() {
+  std::vector<Setting<EdgeSettings>> settings;
+  Declare<EdgeSettings> declare(settings);
+  using Port = Declare<EdgeSettings>::Port;
+  declare_common(declare);
+  declare.address("coordinator", Port::kGiven, FLUVIAL_FIELD(coordinator), "the coordinator's members' port", true);
+  declare.text("worker_socket", "path", FLUVIAL_FIELD(worker_socket),
+               "the Unix socket where training workers attach; empty: worker.sock in data_dir");
+  declare.count("workers", 1, 1024, FLUVIAL_FIELD(workers), "workers that a round waits for");
+  declare.milliseconds("worker_attach_deadline_ms", 1, 7 * kDayMs, FLUVIAL_FIELD(worker_attach_deadline_ms),
+                       "a round is declined when its workers are not attached by then");
+  declare.milliseconds("worker_task_deadline_ms", 1, 30 * kDayMs, FLUVIAL_FIELD(worker_task_deadline_ms),
+                       "a worker that has not answered a task by then is detached");
+  return settings;
+}
+
+}  // namespace
+
+template <>
+const std::vector<Setting<CoordinatorSettings>>& declaration() {
+  static const std::vector<Setting<CoordinatorSettings>> settings = declare_coordinator();
+  return settings;
+}
+template <>
+const std::vector<Setting<AggregatorSettings>>& declaration() {
+  static const std::vector<Setting<AggregatorSettings>> settings = declare_aggregator();
+  return settings;
+}
+template <>
+const std::vector<Setting<EdgeSettings>>& declaration() {
+  static const std::vector<Setting<EdgeSettings>> settings = declare_edge();
+  return settings;
+}
+
+std::size_t common_settings_count() {
+  std::vector<Setting<EdgeSettings>> settings;
+  Declare<EdgeSettings> declare(settings);
+  declare_common(declare);
+  return settings.size();
+}
+
+std::optional<Conflict> find_conflict(const CommonSettings& settings) {
+  const SessionLimits& session = settings.session;
+  if (session.heartbeat_timeout_ms <= session.heartbeat_interval_ms) {
+    return Conflict{
+        "session.heartbeat_timeout_ms", std::to_string(session.heartbeat_timeout_ms),
+        "more than session.heartbeat_interval_ms (" + std::to_string(session.heartbeat_interval_ms) + " ms)"};
+  }
+  if (session.reconnect_delay_max_ms < session.reconnect_delay_min_ms) {
+    return Conflict{
+        "session.reconnect_delay_max_ms", std::to_string(session.reconnect_delay_max_ms),
+        "at least session.reconnect_delay_min_ms (" + std::to_string(session.reconnect_delay_min_ms) + " ms)"};
+  }
+  return std::nullopt;
+}
+
+std::string flag_of(const std::string& key) {
+  std::string flag = "--" + key;
+  std::replace_if(flag.begin(), flag.end(), [](char c) { return c == '.' || c == '_'; }, '-');
+  return flag;
+}
+
+std::string env_of(const std::string& key) {
+  std::string name = "FLUVIAL_" + key;
+  std::replace(name.begin(), name.end(), '.', '_');
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return name;
+}
+
+}  // namespace fluvial::config

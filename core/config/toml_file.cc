@@ -1,0 +1,88 @@
+#include "core/config/toml_file.h"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <utility>
+
+#include "core/config/setting_kinds.h"
+
+namespace fluvial::config {
+namespace {
+
+constexpr std::size_t kFileBytesMax = 1 << 20;
+
+std::string where(const std::string& path, std::uint32_t line) {
+  return line == 0 ? path : path + ":" + std::to_string(line);
+}
+
+Status flatten(const toml::table& table, const std::string& prefix, const std::string& path,
+               std::vector<TomlEntry>& entries) {
+  for (const auto& [name, node] : table) {
+    TomlEntry entry;
+    entry.key = prefix + std::string(name.str());
+    entry.line = node.source().begin.line;
+    if (const auto* inner = node.as_table()) {
+      FLUVIAL_TRY(flatten(*inner, entry.key + ".", path, entries));
+      continue;
+    }
+    if (const auto* text = node.as_string()) {
+      entry.value = text->get();
+    } else if (const auto* integer = node.as_integer()) {
+      entry.value = std::to_string(integer->get());
+      entry.is_number = true;
+    } else if (const auto* real = node.as_floating_point()) {
+      entry.value = format_number(real->get());
+      entry.is_number = true;
+    } else if (const auto* boolean = node.as_boolean()) {
+      entry.value = boolean->get() ? "true" : "false";
+    } else {
+      return Error{Code::kInvalidArgument,
+                   where(path, entry.line) + ": " + entry.key + ": expected a single text, number, true or false"};
+    }
+    entries.push_back(std::move(entry));
+  }
+  return {};
+}
+
+std::string one_line(std::string_view text) {
+  std::string line(text);
+  std::replace_if(line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
+  return line;
+}
+
+}  // namespace
+
+Result<std::vector<TomlEntry>> parse_toml(std::string_view text, const std::string& path) {
+  std::vector<TomlEntry> entries;
+  try {
+    const toml::table table = toml::parse(text);
+    FLUVIAL_TRY(flatten(table, "", path, entries));
+  } catch (const toml::parse_error& error) {
+    return Error{Code::kInvalidArgument,
+                 where(path, error.source().begin.line) + ": not TOML: " + one_line(error.description())};
+  }
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const TomlEntry& a, const TomlEntry& b) { return a.line < b.line; });
+  return entries;
+}
+
+Result<std::string> read_text_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Error{Code::kNotFound, path + ": cannot be read"};
+  std::string text(kFileBytesMax + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad()) return Error{Code::kUnavailable, path + ": cannot be read"};
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > kFileBytesMax) return Error{Code::kInvalidArgument, path + ": expected at most 1 MiB"};
+  return text;
+}
+
+Result<std::vector<TomlEntry>> read_toml(const std::string& path) {
+  FLUVIAL_ASSIGN(const std::string text, read_text_file(path));
+  return parse_toml(text, path);
+}
+
+}  // namespace fluvial::config

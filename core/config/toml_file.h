@@ -1,0 +1,26 @@
+// A TOML file as a flat list of keys: [session] heartbeat_interval_ms becomes "session.heartbeat_interval_ms". Inside
+// this room only (toml++ costs seconds to compile and is included by toml_file.cc alone).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/result.h"
+
+namespace fluvial::config {
+
+struct TomlEntry {
+  std::string key;
+  std::string value;  // as text; of a string, its content
+  bool is_number = false;
+  std::uint32_t line = 0;
+};
+
+// kInvalidArgument naming file and line: not TOML, or a value that is an array or a date.
+Result<std::vector<TomlEntry>> parse_toml(std::string_view text, const std::string& path);
+Result<std::vector<TomlEntry>> read_toml(const std::string& path);  // kNotFound; at most 1 MiB
+Result<std::string> read_text_file(const std::string& path);
+
+}  // namespace fluvial::config
