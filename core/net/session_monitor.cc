@@ -82,7 +82,7 @@ void Session::Impl::check_frame(Duration elapsed) {
   }
   frame.window_time += elapsed;
   if (frame.window_time < settings_.rate_window) return;
-  const auto bytes = static_cast<double>(stream_->bytes_in() - frame.window_start_bytes);
+  const auto bytes = static_cast<double>(stream_->plaintext_in() - frame.window_start_bytes);
   const double rate = bytes / seconds(frame.window_time);
   if (rate < static_cast<double>(settings_.min_rate_bytes_per_s)) {
     violation(reason::kSlow,
@@ -90,7 +90,7 @@ void Session::Impl::check_frame(Duration elapsed) {
                                                     settings_.min_rate_bytes_per_s)});
     return;
   }
-  frame.restart_window(stream_->bytes_in());
+  frame.restart_window(stream_->plaintext_in());
 }
 
 void Session::Impl::lost(std::string_view label, std::string message) {

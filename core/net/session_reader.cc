@@ -29,7 +29,7 @@ Awaitable<Status> Session::Impl::read_frame() {
   if (closing_) co_return Status{};
   if (write_error_) co_return *write_error_;
   Buffer payload(prefix.payload_bytes);
-  if (frame_progress_) frame_progress_->restart_window(stream_->bytes_in());
+  if (frame_progress_) frame_progress_->restart_window(stream_->plaintext_in());
   FLUVIAL_CO_TRY(co_await stream_->read_exactly(payload.span()));
   frames_in_.fetch_add(1, std::memory_order_relaxed);
   payload_in_.fetch_add(payload.size(), std::memory_order_relaxed);
@@ -42,7 +42,7 @@ Awaitable<Result<wire::FramePrefix>> Session::Impl::read_prefix() {
   std::array<std::byte, wire::kPrefixBytes> bytes;
   const MutableByteSpan whole(bytes);
   FLUVIAL_CO_ASSIGN(const std::size_t count, co_await stream_->read_some(whole));
-  frame_progress_.emplace().restart_window(stream_->bytes_in());
+  frame_progress_.emplace().restart_window(stream_->plaintext_in());
   FLUVIAL_CO_TRY(co_await stream_->read_exactly(whole.subspan(count)));
   wire::PrefixFault fault = wire::PrefixFault::kNone;
   auto prefix = wire::decode_prefix(bytes, limits_, &fault);

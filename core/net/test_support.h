@@ -96,6 +96,12 @@ class RecordingHooks final : public NetHooks {
     });
   }
 
+  int count(std::string_view reason) {
+    const std::lock_guard lock(mutex_);
+    const auto found = refusals.find(std::string(reason));
+    return found == refusals.end() ? 0 : found->second;
+  }
+
   // Read them inside wait(), or when nothing runs any more.
   std::map<std::string, int> refusals;
   std::vector<std::string> details;

@@ -208,6 +208,7 @@ Awaitable<Result<std::size_t>> TlsStream::read_some(MutableByteSpan to) {
     ERR_clear_error();
     std::size_t count = 0;
     const int result = SSL_read_ex(ssl_.get(), to.data(), to.size(), &count);
+    plaintext_in_ += count;
     if (result == 1) co_return count;
     if (const auto fault = read_fault(result)) co_return *fault;
     FLUVIAL_CO_TRY(co_await fill());
@@ -219,6 +220,7 @@ Awaitable<Status> TlsStream::read_exactly(MutableByteSpan to) {
     ERR_clear_error();
     std::size_t count = 0;
     const int result = SSL_read_ex(ssl_.get(), to.data(), to.size(), &count);
+    plaintext_in_ += count;
     to = to.subspan(count);
     if (result == 1) continue;
     if (const auto fault = read_fault(result)) co_return *fault;

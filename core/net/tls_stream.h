@@ -52,6 +52,7 @@ class TlsStream {
   Awaitable<void> discard_input();
   void close();  // cancels both directions
 
+  std::uint64_t plaintext_in() const { return plaintext_in_; }
   bool waits_to_read() const { return waits_to_read_; }    // in the socket, for the peer
   bool waits_to_write() const { return waits_to_write_; }  // likewise
 
@@ -80,6 +81,7 @@ class TlsStream {
   std::size_t out_size_ = 0;
 
   std::size_t quantum_ = 0;  // bytes moved since we last let others run
+  std::uint64_t plaintext_in_ = 0;
   bool waits_to_read_ = false;
   bool waits_to_write_ = false;
   std::atomic<std::uint64_t> bytes_in_ = 0;

@@ -1,0 +1,201 @@
+// Peers that are silent, slow, stuck, or speak nonsense: cut, counted, and harmless to the others.
+#include <array>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/strand.hpp>
+
+#include "core/net/deadline.h"
+#include "core/net/greeting.h"
+#include "core/net/test_support.h"
+#include "core/wire/frame.h"
+
+namespace fluvial::net {
+namespace {
+
+using std::chrono::milliseconds;
+
+SessionSettings impatient() {
+  SessionSettings settings;
+  settings.heartbeat_interval = milliseconds(20);
+  settings.heartbeat_timeout = milliseconds(200);
+  settings.drain_deadline = milliseconds(200);
+  return settings;
+}
+
+Awaitable<void> wait_for_silence(std::shared_ptr<Session> session) {
+  while (session->counters().bytes_in < 4'000) co_await sleep_for(milliseconds(5));
+}
+
+TEST(SessionLimits, HeartbeatsKeepAnIdleSessionAndAreNotSurfaced) {
+  Threads threads;
+  ListenerSettings settings;
+  settings.session.heartbeat_interval = milliseconds(5);
+  TestServer server(threads, settings);
+  SessionSettings mine;
+  mine.heartbeat_interval = milliseconds(5);
+  const auto session = server.connect_now(mine);
+  threads.run(wait_for_silence(session), session->executor());  // many pings and pongs came by
+  EXPECT_EQ(session->counters().frames_in, 0u);
+  EXPECT_TRUE(exchange(threads, session, 1, 10).ok());
+  say_goodbye(threads, session);
+}
+
+// A TLS peer that shakes hands and then does as it is told: no session of ours answers for it.
+Awaitable<std::unique_ptr<TlsStream>> raw_peer(Executor strand, std::uint16_t port) {
+  asio::ip::tcp::socket socket(strand);
+  const asio::ip::tcp::endpoint to(asio::ip::address_v4::loopback(), port);
+  co_await socket.async_connect(to, asio::use_awaitable);
+  auto greeted = co_await greet_server(std::move(socket), client_tls(), "the server");
+  EXPECT_TRUE(greeted.ok()) << greeted.error().to_string();
+  co_return std::move(greeted->stream);
+}
+
+Awaitable<Status> write_all(TlsStream* stream, ByteSpan bytes) {
+  FLUVIAL_CO_TRY(co_await stream->write(bytes));
+  co_return co_await stream->flush();
+}
+
+// Reads until the server says goodbye or closes; what it said.
+Awaitable<std::string> read_to_end(TlsStream* stream) {
+  std::string all;
+  std::array<std::byte, 1024> block;
+  for (;;) {
+    const auto count = co_await stream->read_some(block);
+    if (!count.ok()) co_return all;
+    all += as_text(ByteSpan(block).first(*count));
+  }
+}
+
+class RawPeer {
+ public:
+  RawPeer(Threads& threads, std::uint16_t port) : threads_(threads), strand_(asio::make_strand(threads.executor())) {
+    stream_ = threads_.run(raw_peer(strand_, port), strand_);
+  }
+  ~RawPeer() { threads_.run(close_on_strand(stream_.get()), strand_); }
+  Status write(ByteSpan bytes) { return threads_.run(write_all(stream_.get(), bytes), strand_); }
+  std::string last_words() { return threads_.run(read_to_end(stream_.get()), strand_); }
+
+ private:
+  static Awaitable<void> close_on_strand(TlsStream* stream) {
+    stream->close();
+    co_return;
+  }
+  Threads& threads_;
+  Executor strand_;
+  std::unique_ptr<TlsStream> stream_;
+};
+
+TEST(SessionLimits, ASilentPeerIsGivenUp) {
+  Threads threads;
+  ListenerSettings settings;
+  settings.session = impatient();
+  TestServer server(threads, settings);
+  RawPeer peer(threads, server.port());
+  const auto good = server.connect_now(impatient());
+  server.hooks().wait_refused(reason::kSilent);
+  EXPECT_TRUE(exchange(threads, good, 1, 10'000).ok());
+  say_goodbye(threads, good);
+}
+
+TEST(SessionLimits, APeerThatTakesNothingIsGivenUp) {
+  Threads threads;
+  ListenerSettings settings;
+  settings.session.write_deadline = milliseconds(100);
+  TestServer server(threads, settings, [](std::shared_ptr<Session> session) -> Awaitable<void> {
+    for (Status sent; sent.ok();) sent = co_await session->send(chunk_frame(1, Buffer(1 << 20)));
+  });
+  RawPeer peer(threads, server.port());
+  server.hooks().wait_refused(reason::kStuck);
+}
+
+std::array<std::byte, wire::kPrefixBytes> prefix_of(std::uint32_t header_bytes, std::uint32_t payload_bytes) {
+  std::array<std::byte, wire::kPrefixBytes> bytes;
+  wire::encode_prefix({header_bytes, payload_bytes}, bytes);
+  return bytes;
+}
+
+TEST(SessionLimits, ATricklingPeerIsCutWhileOthersGoOn) {
+  Threads threads;
+  ListenerSettings settings;
+  settings.session.rate_window = milliseconds(100);
+  settings.session.min_rate_bytes_per_s = 1 << 20;
+  settings.session.drain_deadline = milliseconds(100);
+  TestServer server(threads, settings);
+  const auto good = server.connect_now();
+  RawPeer peer(threads, server.port());
+  ASSERT_TRUE(peer.write(prefix_of(4u << 20, 0)).ok());
+  // One byte at a time, as long as the server takes them.
+  std::uint64_t seed = 0;
+  const std::byte one{0};
+  while (server.hooks().count(reason::kSlow) == 0) {
+    if (!peer.write(ByteSpan(&one, 1)).ok()) break;
+    ASSERT_TRUE(exchange(threads, good, ++seed, 100).ok());
+  }
+  server.hooks().wait_refused(reason::kSlow);
+  EXPECT_NE(peer.last_words().find("at least 1048576 are required"), std::string::npos);
+  EXPECT_TRUE(exchange(threads, good, ++seed, 100).ok());
+  say_goodbye(threads, good);
+}
+
+TEST(SessionLimits, AHeaderThatDoesNotEndIsCut) {
+  Threads threads;
+  ListenerSettings settings;
+  settings.session.header_deadline = milliseconds(50);
+  settings.session.drain_deadline = milliseconds(100);
+  TestServer server(threads, settings);
+  RawPeer peer(threads, server.port());
+  ASSERT_TRUE(peer.write(ByteSpan(prefix_of(1000, 0)).first(3)).ok());
+  server.hooks().wait_refused(reason::kSlow);
+}
+
+// ---- what is no frame --------------------------------------------------------------------------------------------
+
+struct Hostile {
+  const char* what;
+  std::string bytes;
+  std::string_view reason;
+  const char* line;
+};
+
+std::string text_of(ByteSpan bytes) { return std::string(as_text(bytes)); }
+
+TEST(SessionLimits, WhatIsNoFrameIsRefusedAndHurtsNobody) {
+  Threads threads;
+  TestServer server(threads);
+  const auto good = server.connect_now();
+  const Hostile cases[] = {
+      {"no frame", "GET / HTTP/1.1\r\n\r\n", reason::kNotAFrame, "no frame of version 1"},
+      {"empty header", text_of(prefix_of(0, 0)), reason::kNotAFrame, "malformed"},
+      {"header", text_of(prefix_of((4u << 20) + 1, 0)), reason::kOversizeHeader, "a frame's header of 4194305 bytes"},
+      {"largest header", text_of(prefix_of(0xffffffff, 0)), reason::kOversizeHeader, "4294967295 bytes"},
+      {"payload", text_of(prefix_of(1, 0xffffffff)), reason::kOversizePayload, "a frame's payload of 4294967295"},
+      {"bad header", text_of(prefix_of(4, 0)) + "\xff\xff\xff\xff", reason::kBadHeader, "the frame's header"},
+      {"no body", text_of(prefix_of(2, 0)) + std::string("\x98\x06", 2), reason::kBadHeader, "the frame's header"},
+  };
+  std::map<std::string, int> expected;
+  for (const Hostile& hostile : cases) {
+    RawPeer peer(threads, server.port());
+    ASSERT_TRUE(peer.write(as_byte_span(hostile.bytes)).ok());
+    EXPECT_NE(peer.last_words().find(hostile.line), std::string::npos) << hostile.what;
+    server.hooks().wait_refused(hostile.reason, ++expected[std::string(hostile.reason)]);
+    EXPECT_TRUE(exchange(threads, good, 1, 10'000).ok()) << hostile.what;
+  }
+  say_goodbye(threads, good);
+}
+
+TEST(SessionLimits, AFloodOfPingsFillsNoOutbox) {
+  Threads threads;
+  TestServer server(threads);
+  RawPeer peer(threads, server.port());
+  v1::Envelope ping;
+  ping.mutable_ping()->set_token(1);
+  const Buffer one = *wire::encode_head(ping, 0, {});
+  std::string flood;
+  for (int i = 0; i < 10'000; ++i) flood += as_text(one.span());
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(peer.write(as_byte_span(flood)).ok());  // and reads no answer
+  const auto good = server.connect_now();
+  EXPECT_TRUE(exchange(threads, good, 1, 10'000).ok());
+  say_goodbye(threads, good);
+}
+
+}  // namespace
+}  // namespace fluvial::net
