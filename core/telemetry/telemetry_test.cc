@@ -1,0 +1,198 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <thread>
+
+#include "core/telemetry/log.h"
+#include "core/telemetry/metrics.h"
+
+namespace fluvial::telemetry {
+namespace {
+
+std::string text_of(const Record& record) { return format_record(record, LogFormat::kText, "T"); }
+std::string json_of(const Record& record) { return format_record(record, LogFormat::kJson, "T"); }
+
+TEST(Log, TextAndJson) {
+  const Record record{Level::kInfo,
+                      "round committed",
+                      {{"round", RoundId(7)},
+                       {"site", "hospital-a"},
+                       {"loss", 0.25},
+                       {"last", true},
+                       {"delta", -3},
+                       {"why", "two words"}}};
+  EXPECT_EQ(text_of(record),
+            "T info  round committed round=7 site=hospital-a loss=0.25 last=true delta=-3 why=\"two words\"");
+  EXPECT_EQ(json_of(record),
+            R"({"time":"T","level":"info","message":"round committed","round":7,"site":"hospital-a","loss":0.25,)"
+            R"("last":true,"delta":-3,"why":"two words"})");
+}
+
+TEST(Log, WhatAPeerSendsCannotForgeALine) {
+  const Record record{Level::kWarn,
+                      "refused\nT error forged",
+                      {{"name", "a\r\nT error x=1 \"quoted\" \\ \x1b[2J\x7f"}, {"empty", ""}, {"pair", "x=1"}}};
+  for (const std::string& line : {text_of(record), json_of(record)}) {
+    for (const char c : line) EXPECT_GE(static_cast<unsigned char>(c), 0x20);
+    EXPECT_EQ(line.find('\x7f'), std::string::npos);
+    EXPECT_NE(line.find("\\u001b[2J\\u007f"), std::string::npos) << line;
+    EXPECT_NE(line.find("refused\\nT error forged"), std::string::npos) << line;
+  }
+  EXPECT_NE(text_of(record).find("empty=\"\" pair=\"x=1\""), std::string::npos) << text_of(record);
+  EXPECT_NE(text_of(record).find("\\\"quoted\\\" \\\\ "), std::string::npos);
+}
+
+TEST(Log, BytesThatAreNoUtf8AreReplacedAndReorderingIsEscaped) {
+  const auto value = [](std::string_view text) { return text_of({Level::kInfo, "m", {{"v", text}}}).substr(12); };
+  EXPECT_EQ(value("gr\xc3\xbc\xc3\x9f"
+                  "e"),
+            "gr\xc3\xbc\xc3\x9f"
+            "e");
+  EXPECT_EQ(value("\xff"), "\xef\xbf\xbd");
+  EXPECT_EQ(value("\xc3"), "\xef\xbf\xbd");
+  EXPECT_EQ(value("\xc0\x8a"), "\xef\xbf\xbd\xef\xbf\xbd");          // an overlong newline
+  EXPECT_EQ(value("\xed\xa0\x80").find('\xed'), std::string::npos);  // a surrogate
+  EXPECT_EQ(value("a\xe2\x80\xae"
+                  "b"),
+            "a\\u202eb");
+  EXPECT_EQ(value("\xc2\x9b"), "\\u009b");
+  EXPECT_EQ(value("\xf0\x9f\x8c\x8a"), "\xf0\x9f\x8c\x8a");
+  EXPECT_EQ(value(std::string(5000, 'x')), std::string(4096, 'x') + "...");
+}
+
+TEST(Log, NumbersThatJsonDoesNotKnow) {
+  const Record record{Level::kInfo, "m", {{"loss", std::nan("")}, {"max", std::numeric_limits<double>::infinity()}}};
+  EXPECT_EQ(json_of(record), R"({"time":"T","level":"info","message":"m","loss":"nan","max":"inf"})");
+}
+
+TEST(Log, BoundFieldsComeFirst) {
+  const auto sink = std::make_shared<CaptureSink>();
+  const Logger log(sink);
+  const Logger run = log.with({{"run", RunId(1)}});
+  run.with({{"site", "a"}}).info("joined", {{"weight", 3U}});
+  log.debug("plain");
+  const std::vector<Record> records = sink->records();
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[0].fields, (std::vector<Field>{{"run", 1U}, {"site", "a"}, {"weight", 3U}}));
+  EXPECT_TRUE(records[1].fields.empty());
+  EXPECT_TRUE(sink->contains("site=a weight=3"));
+  EXPECT_FALSE(sink->contains("nothing"));
+}
+
+TEST(Log, FileKeepsLevelsFormatAndWholeLines) {
+  std::string path = "/tmp/fluvial-log-XXXXXX";
+  const int descriptor = ::mkstemp(path.data());
+  ASSERT_GE(descriptor, 0);
+  ::close(descriptor);
+  {
+    const Logger log = make_file_logger(path, Level::kInfo, LogFormat::kJson).value();
+    const auto work = [&log](int worker) {
+      for (int i = 0; i < 200; ++i) log.with({{"worker", worker}}).info("line", {{"i", i}});
+    };
+    std::thread other(work, 1);
+    work(2);
+    other.join();
+    log.debug("below the level");
+    null_logger().error("nowhere");
+  }
+  std::ifstream file(path);
+  int lines = 0;
+  for (std::string line; std::getline(file, line); ++lines) {
+    EXPECT_TRUE(line.starts_with("{\"time\":\"20") && line.ends_with("}")) << line;
+    EXPECT_EQ(line.find("below"), std::string::npos);
+  }
+  EXPECT_EQ(lines, 400);
+  ::unlink(path.c_str());
+  EXPECT_FALSE(make_file_logger("/proc/none/log", Level::kInfo, LogFormat::kText).ok());
+}
+
+TEST(Log, NamesOfLevelsAndFormats) {
+  EXPECT_EQ(level_from_name("warn").value(), Level::kWarn);
+  EXPECT_EQ(level_from_name("loud").error().code, Code::kInvalidArgument);
+  EXPECT_EQ(log_format_from_name("json").value(), LogFormat::kJson);
+  EXPECT_FALSE(log_format_from_name("xml").ok());
+}
+
+bool has_line(const std::string& text, const std::string& start) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(start)) return true;
+  }
+  return false;
+}
+
+TEST(Metrics, RendersConventionalNames) {
+  Metrics metrics(Role::kCoordinator, "0.1.0");
+  const NodeMetrics node(metrics);
+  const RoundMetrics round(metrics);
+  node.sessions_open.set(3);
+  node.session_refused("no_certificate");
+  node.session_refused("no_certificate");
+  round.rounds_committed.add();
+  round.contributions_counted.add(4);
+  round.contribution_refused(code_name(Code::kInvalidArgument));
+  round.round_seconds.observe(0.02);
+  double polled = 1;
+  const Gauge gauge = metrics.gauge("polled", "From state held elsewhere");
+  metrics.before_render([&] { gauge.set(++polled); });
+  const std::string text = metrics.render();
+  for (const char* line :
+       {"fluvial_coordinator_sessions_open 3",
+        "fluvial_coordinator_sessions_refused_total{reason=\"no_certificate\"} 2",
+        "fluvial_coordinator_rounds_committed_total 1",
+        "fluvial_coordinator_contributions_total{outcome=\"counted\"} 4",
+        "fluvial_coordinator_contributions_total{outcome=\"late\"} 0",
+        "fluvial_coordinator_contributions_refused_total{reason=\"invalid_argument\"} 1",
+        "fluvial_coordinator_round_seconds_bucket{le=\"0.025\"} 1", "fluvial_coordinator_round_seconds_count 1",
+        "fluvial_coordinator_polled 2", "# TYPE fluvial_coordinator_round_seconds histogram",
+        "fluvial_build_info{role=\"coordinator\",version=\"0.1.0\"} 1", "process_resident_memory_bytes ",
+        "process_cpu_seconds_total ", "process_open_fds ", "process_start_time_seconds "}) {
+    EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
+  }
+  EXPECT_FALSE(has_line(text, "process_resident_memory_bytes 0"));
+  EXPECT_FALSE(has_line(text, "process_start_time_seconds 0"));
+}
+
+TEST(Metrics, ThePageNamesEveryOne) {
+  Metrics metrics(Role::kSite, "0.1.0");
+  NodeMetrics(metrics).session_refused("x");
+  NodeMetrics(metrics).frame_refused("x");
+  RoundMetrics(metrics).contribution_refused("x");
+  const SiteMetrics site(metrics);
+  std::stringstream page;
+  page << std::ifstream(std::string(FLUVIAL_SOURCE_DIR) + "/docs/operations/metrics.md").rdbuf();
+  std::istringstream lines(metrics.render());
+  for (std::string line; std::getline(lines, line);) {
+    const std::string start = "# HELP fluvial_site_";
+    if (!line.starts_with(start)) continue;
+    const std::string name = line.substr(start.size(), line.find(' ', start.size()) - start.size());
+    EXPECT_NE(page.str().find("`" + name), std::string::npos) << name;
+  }
+}
+
+TEST(Metrics, TheSameNameIsTheSameSeries) {
+  Metrics metrics(Role::kSite, "0.1.0");
+  const SiteMetrics site(metrics);
+  site.updates_submitted.add();
+  EXPECT_EQ(SiteMetrics(metrics).updates_submitted.value(), 1.0);
+  EXPECT_TRUE(has_line(metrics.render(), "fluvial_site_updates_submitted_total 1"));
+}
+
+TEST(Metrics, ThreadsMayCountAndRender) {
+  Metrics metrics(Role::kAggregator, "0.1.0");
+  const RoundMetrics round(metrics);
+  std::thread other([&] {
+    for (int i = 0; i < 500; ++i) round.contribution_refused(i % 2 == 0 ? "stale" : "data_loss");
+  });
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(metrics.render().empty());
+  other.join();
+  EXPECT_TRUE(has_line(metrics.render(), "fluvial_aggregator_contributions_refused_total{reason=\"stale\"} 250"));
+}
+
+}  // namespace
+}  // namespace fluvial::telemetry
