@@ -1,0 +1,71 @@
+#include "edge/service/edge.h"
+
+#include <unistd.h>
+
+#include <boost/json.hpp>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "core/identity/credentials.h"
+#include "core/identity/tls.h"
+#include "core/store/site_store.h"
+#include "edge/service/service.h"
+
+namespace fluvial::edge {
+namespace {
+
+struct Member {
+  identity::PeerIdentity self;
+  std::shared_ptr<const identity::TlsContext> tls;
+};
+
+Result<Member> load_member(const config::EdgeSettings& settings) {
+  const std::string folder = store::join_path(settings.data_dir, "identity");
+  const Result<identity::Credentials> credentials = identity::load_credentials(folder);
+  if (!credentials.ok()) {
+    if (credentials.error().code != Code::kNotFound) return credentials.error();
+    return Error{Code::kNotFound, "this site is not enrolled: there are no credentials in " + folder +
+                                      "; run: fluvial enroll --coordinator host:port --token TOKEN --data-dir " +
+                                      settings.data_dir};
+  }
+  FLUVIAL_ASSIGN(identity::PeerIdentity self, identity::identity_of(credentials->chain.front()));
+  if (self.role != Role::kSite) {
+    return Error{Code::kFailedPrecondition,
+                 "the certificate in " + folder + " is for " + identity::describe(self) + ", expected a site's"};
+  }
+  FLUVIAL_ASSIGN(std::shared_ptr<const identity::TlsContext> tls, identity::TlsContext::member_client(*credentials));
+  return Member{std::move(self), std::move(tls)};
+}
+
+std::string ready_json(const std::string& name, const std::string& worker_socket, std::uint16_t metrics_port) {
+  const boost::json::object ready{{"role", "site"},
+                                  {"name", name},
+                                  {"worker_socket", worker_socket},
+                                  {"metrics_port", metrics_port},
+                                  {"pid", static_cast<std::int64_t>(::getpid())}};
+  return boost::json::serialize(ready);
+}
+
+}  // namespace
+
+Status run_edge(config::EdgeSettings settings, telemetry::Logger log, tree::OnReady on_ready) {
+  if (settings.worker_socket.empty()) settings.worker_socket = store::join_path(settings.data_dir, "worker.sock");
+  FLUVIAL_ASSIGN(Member member, load_member(settings));
+  FLUVIAL_ASSIGN(const net::HostPort coordinator, net::parse_host_port(settings.coordinator));
+  const std::string name = member.self.name;
+  tree::Process process(settings, Role::kSite, log.with({{"site", name}}));
+  FLUVIAL_ASSIGN(std::unique_ptr<store::SiteStore> store,
+                 store::SiteStore::open(process.runtime().files, store::join_path(settings.data_dir, "state")));
+  EdgeService service(process, settings, coordinator, std::move(member.self), std::move(member.tls), std::move(store));
+  FLUVIAL_TRY(service.open());
+  FLUVIAL_ASSIGN(const std::uint16_t metrics_port, process.open_http([&service] { return service.status_json(); }));
+  process.runtime().log.info("site started",
+                             {{"worker_socket", settings.worker_socket}, {"coordinator", settings.coordinator}});
+  if (on_ready) on_ready(ready_json(name, settings.worker_socket, metrics_port));
+  process.run([&service] { service.stop(); });
+  process.runtime().log.info("site stopped");
+  return {};
+}
+
+}  // namespace fluvial::edge

@@ -1,0 +1,259 @@
+// What the machine decides.
+#include <boost/asio/awaitable.hpp>
+#include <chrono>
+#include <utility>
+
+#include "core/net/backoff.h"
+#include "core/net/deadline.h"
+#include "core/wire/mapping.h"
+#include "edge/service/service.h"
+
+namespace fluvial::edge {
+namespace {
+
+store::Outcome stored(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kPending: return store::Outcome::kPending;
+    case Outcome::kCounted: return store::Outcome::kCounted;
+    case Outcome::kLate: return store::Outcome::kLate;
+    case Outcome::kRefused: return store::Outcome::kRefused;
+  }
+  return store::Outcome::kPending;
+}
+
+double seconds_since(const Clock& clock, TimePoint begun) {
+  return std::chrono::duration<double>(clock.now() - begun).count();
+}
+
+}  // namespace
+
+// In the order in which they were decided, also when carrying one out makes the machine decide more.
+void EdgeService::carry_out(Effects effects) {
+  if (stopping_) return;
+  for (Effect& effect : effects) effects_.push_back(std::move(effect));
+  if (carrying_out_) return;
+  carrying_out_ = true;
+  while (!effects_.empty()) {
+    const Effect effect = std::move(effects_.front());
+    effects_.pop_front();
+    std::visit([this](const auto& decided) { apply(decided); }, effect);
+  }
+  carrying_out_ = false;
+}
+
+// ---- the model -------------------------------------------------------------------------------------------------
+
+void EdgeService::apply(const FetchModel& effect) { fetch_.want(effect.model); }
+
+void EdgeService::on_model(HeldModel model) {
+  if (stopping_) return;
+  const round::ModelRef ref = model.ref;
+  runtime_.log.info("model held",
+                    {{"run", ref.run}, {"model_version", ref.version}, {"model_sha256", to_hex(ref.digest)}});
+  held_ = std::move(model);
+  model_version_.set(static_cast<double>(ref.version.value()));
+  carry_out(machine_->model_ready(ref));
+}
+
+// ---- training and encoding -------------------------------------------------------------------------------------
+
+void EdgeService::apply(const Train& effect) {
+  const Offer& offer = effect.offer;
+  FLUVIAL_CHECK(held_ && held_->ref == offer.base, "to train from a model that is not here");
+  working_ = offer.run;
+  const TimePoint begun = runtime_.clock.now();
+  log_of(offer.run, offer.round).debug("training", {{"local_steps", offer.plan.local_steps}});
+  desk_.train({offer.run, offer.round, offer.plan, *held_},
+              [this, run = offer.run, round = offer.round, begun](Result<Trained> trained) {
+                on_trained(run, round, begun, std::move(trained));
+              });
+}
+
+void EdgeService::on_trained(RunId run, RoundId round, TimePoint begun, Result<Trained> trained) {
+  const double seconds = seconds_since(runtime_.clock, begun);
+  if (!trained.ok()) {
+    log_of(run, round).warn("training failed", {{"reason", trained.error().to_string()}});
+    working_.reset();
+    carry_out(machine_->train_failed(trained.error()));
+    end_run();
+    return;
+  }
+  metrics_.train_seconds.observe(seconds);
+  log_of(run, round)
+      .info("trained", {{"workers", trained->parts.size()}, {"weight", trained->weight}, {"seconds", seconds}});
+  trained_ = std::move(*trained);
+  carry_out(machine_->trained());
+}
+
+EncodeJob EdgeService::take_job(const Offer& offer) {
+  FLUVIAL_CHECK(trained_ && trained_->base.ref == offer.base, "to encode what was not trained");
+  return {offer.run, offer.round, self_.node, offer.plan, *std::exchange(trained_, std::nullopt)};
+}
+
+void EdgeService::apply(const Encode& effect) {
+  process_.spawn("encode", encode(effect.offer, take_job(effect.offer)));
+}
+
+net::Awaitable<void> EdgeService::encode(Offer offer, EncodeJob job) {
+  const TimePoint begun = runtime_.clock.now();
+  Result<store::PendingUpdate> update = co_await encode_update(runtime_, *store_, std::move(job));
+  if (stopping_) co_return;  // what is durable is found at the next start
+  working_.reset();
+  const telemetry::Logger log = log_of(offer.run, offer.round);
+  if (!update.ok()) {
+    log.warn("update not sent: it cannot be encoded", {{"reason", update.error().to_string()}});
+    carry_out(machine_->encode_failed(update.error()));
+    end_run();
+    co_return;
+  }
+  const double seconds = seconds_since(runtime_.clock, begun);
+  metrics_.encode_seconds.observe(seconds);
+  pending_ = std::make_shared<const store::PendingUpdate>(std::move(*update));
+  const store::PendingInfo& info = pending_->info();
+  log.info("update encoded", {{"bytes", info.chunk_bytes},
+                              {"norm", info.p_norm},
+                              {"weight", info.start.weight},
+                              {"digest", to_hex(info.digest)},
+                              {"seconds", seconds}});
+  carry_out(machine_->encoded({offer.run, offer.round, info.digest}));
+}
+
+void EdgeService::apply(const Fold& effect) { process_.spawn("fold", fold(effect.offer, take_job(effect.offer))); }
+
+net::Awaitable<void> EdgeService::fold(Offer offer, EncodeJob job) {
+  const telemetry::Logger log = log_of(offer.run, offer.round);
+  const ResidualBounds bounds = bounds_of(offer.plan);
+  const Result<store::ResidualInfo> folded = co_await fold_update(runtime_, *store_, std::move(job));
+  if (folded.ok()) {
+    const Result<Carried> carried =
+        co_await runtime_.pool.run([&] { return apply_bounds(*store_, offer.run, *folded, bounds); });
+    ++counts_.late;
+    metrics_.outcomes_late.add();
+    log.warn("update late: it goes into the next one", {{"residual_norm", folded->norm}});
+    if (carried.ok()) note_residual(offer.run, offer.round, *carried);
+  } else {
+    log.warn("late update dropped", {{"reason", folded.error().to_string()}});
+  }
+  if (stopping_) co_return;
+  working_.reset();
+  carry_out(machine_->resolved());
+  end_run();
+}
+
+// ---- the submission --------------------------------------------------------------------------------------------
+
+void EdgeService::apply(const Send& effect) {
+  FLUVIAL_CHECK(pending_, "to send what is not there");
+  if (!uplink_.is_up()) return;  // offered again after the next connect
+  log_of(effect.offer.run, effect.offer.round).debug("sending update", {{"lease_epoch", effect.offer.lease}});
+  upload_.send({pending_, self_.node, effect.offer.lease, uplink_.session()});
+}
+
+void EdgeService::apply(const StopSending&) { upload_.stop(); }
+
+void EdgeService::on_sent(const UploadItem& item, double seconds) {
+  const store::PendingInfo& info = item.update->info();
+  metrics_.upload_seconds.observe(seconds);
+  const bool again = submission_sent_ == info.submission;
+  if (again) {
+    metrics_.updates_resent.add();
+  } else {
+    submission_sent_ = info.submission;
+    ++counts_.updates_submitted;
+    counts_.update_bytes_fp32 += info.start.value_count * sizeof(float);
+    metrics_.updates_submitted.add();
+  }
+  log_of(info.start.run, info.start.round)
+      .info(again ? "update sent again" : "update sent", {{"bytes", info.chunk_bytes}, {"seconds", seconds}});
+}
+
+void EdgeService::apply(const Ask& effect) {
+  v1::Envelope message;
+  v1::OutcomeQuery& query = *message.mutable_outcome_query();
+  query.set_run(effect.pending.run.value());
+  query.set_round(effect.pending.round.value());
+  query.set_site(site());
+  query.set_sha256(wire::digest_to_proto(effect.pending.digest));
+  uplink_.post(std::move(message));
+}
+
+void EdgeService::apply(const DeclineRound& effect) {
+  v1::Envelope message;
+  v1::Decline& decline = *message.mutable_decline();
+  decline.set_run(effect.run.value());
+  decline.set_round(effect.round.value());
+  decline.set_site(site());
+  decline.set_code(wire::code_to_proto(effect.error.code));
+  decline.set_message(wire::printable(effect.error.message));
+  uplink_.post(std::move(message));
+}
+
+// ---- outcomes --------------------------------------------------------------------------------------------------
+
+ResidualBounds EdgeService::bounds_for(RunId run) const { return bounds_run_ == run ? bounds_ : ResidualBounds{}; }
+
+void EdgeService::apply(const Resolve& effect) { process_.spawn("resolve", resolve(effect.pending, effect.outcome)); }
+
+// Nothing goes on before it is on disk: a disk that fails is tried again.
+net::Awaitable<void> EdgeService::resolve(Pending pending, Outcome outcome) {
+  const ResidualBounds bounds = bounds_for(pending.run);
+  net::Backoff backoff(runtime_.backoff, Rng(pending.round.value()));
+  for (;;) {
+    const Result<Carried> carried = co_await runtime_.pool.run(
+        [&] { return resolve_pending(*store_, pending.run, pending.round, stored(outcome), bounds); });
+    if (carried.ok()) {
+      note_outcome(pending, outcome);
+      note_residual(pending.run, pending.round, *carried);
+      break;
+    }
+    log_of(pending.run, pending.round)
+        .error("the outcome cannot be written; trying again",
+               {{"outcome", outcome_name(outcome)}, {"reason", carried.error().to_string()}});
+    if (stopping_) co_return;
+    const Status slept = co_await net::with_deadline(stop_.wait(), backoff.next());
+    (void)slept.ok();  // the wait is over, or stopping_ is set
+    if (stopping_) co_return;
+  }
+  if (stopping_) co_return;
+  pending_.reset();
+  carry_out(machine_->resolved());
+  end_run();
+}
+
+void EdgeService::note_outcome(const Pending& pending, Outcome outcome) {
+  if (outcome == Outcome::kCounted) ++counts_.counted, metrics_.outcomes_counted.add();
+  if (outcome == Outcome::kLate) ++counts_.late, metrics_.outcomes_late.add();
+  if (outcome == Outcome::kRefused) ++counts_.refused, metrics_.outcomes_refused.add();
+  log_of(pending.run, pending.round)
+      .log(outcome == Outcome::kCounted ? telemetry::Level::kInfo : telemetry::Level::kWarn,
+           outcome == Outcome::kCounted ? "update counted"
+           : outcome == Outcome::kLate  ? "update late: it goes into the next one"
+                                        : "update refused: it is dropped",
+           {{"outcome", outcome_name(outcome)}});
+}
+
+void EdgeService::note_residual(RunId run, RoundId round, const Carried& carried) {
+  counts_.residual_norm = carried.residual.norm;
+  metrics_.residual_norm.set(carried.residual.norm);
+  metrics_.residual_age_rounds.set(static_cast<double>(carried.residual.age_rounds));
+  if (carried.dropped.empty()) return;
+  metrics_.residuals_dropped.add();
+  log_of(run, round).warn("residual dropped", {{"reason", carried.dropped}});
+}
+
+void EdgeService::end_run() {
+  if (stopping_ || !ended_ || machine_->has_pending() || working_ == ended_) return;
+  process_.spawn("forget", forget(*std::exchange(ended_, std::nullopt)));
+}
+
+net::Awaitable<void> EdgeService::forget(RunId run) {
+  const Result<store::ResidualInfo> unspent = co_await runtime_.pool.run([this, run] { return store_->forget(run); });
+  if (unspent.ok()) {
+    runtime_.log.info("run complete", {{"run", run}, {"unspent_residual_norm", unspent->norm}});
+  } else {
+    runtime_.log.error("what is left of a complete run stays on disk",
+                       {{"run", run}, {"reason", unspent.error().to_string()}});
+  }
+}
+
+}  // namespace fluvial::edge

@@ -1,0 +1,128 @@
+#include "edge/service/service.h"
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/json.hpp>
+#include <chrono>
+#include <utility>
+
+namespace fluvial::edge {
+namespace {
+
+tree::UplinkOptions uplink_options(net::HostPort coordinator, NodeId node, Incarnation incarnation) {
+  tree::UplinkOptions options;
+  options.coordinator = std::move(coordinator);
+  options.incarnation = incarnation;
+  options.software = tree::software_name();
+  options.jitter_seed = (static_cast<std::uint64_t>(node.value()) << 32) ^ incarnation.value();
+  return options;
+}
+
+DeskOptions desk_options(const config::EdgeSettings& settings) {
+  DeskOptions options;
+  options.workers = static_cast<std::size_t>(settings.workers);
+  options.attach_deadline = std::chrono::milliseconds(settings.worker_attach_deadline_ms);
+  options.task_deadline = std::chrono::milliseconds(settings.worker_task_deadline_ms);
+  return options;
+}
+
+}  // namespace
+
+EdgeService::EdgeService(tree::Process& process, const config::EdgeSettings& settings, net::HostPort coordinator,
+                         identity::PeerIdentity self, std::shared_ptr<const identity::TlsContext> tls,
+                         std::unique_ptr<store::SiteStore> store)
+    : process_(process),
+      runtime_(process.runtime()),
+      settings_(settings),
+      self_(std::move(self)),
+      store_(std::move(store)),
+      metrics_(runtime_.metrics),
+      connected_(runtime_.metrics.gauge("connected", "1 while a session to a parent is up")),
+      round_gauge_(runtime_.metrics.gauge("round", "The newest round heard of")),
+      model_version_(runtime_.metrics.gauge("model_version", "Of the model held")),
+      uplink_(runtime_, *this, uplink_options(std::move(coordinator), self_.node, store_->incarnation()),
+              std::move(tls)),
+      fetch_(
+          runtime_, process.tasks(), [this](v1::Envelope message) { uplink_.post(std::move(message)); },
+          [this](HeldModel model) { on_model(std::move(model)); }),
+      upload_(runtime_, process.tasks(), [this](const UploadItem& item, double seconds) { on_sent(item, seconds); }),
+      desk_(runtime_.strand, desk_options(settings), runtime_.log),
+      stop_(runtime_.strand) {}
+
+EdgeService::~EdgeService() = default;
+
+Status EdgeService::open() {
+  FLUVIAL_ASSIGN(const std::vector<store::PendingInfo> unresolved, store_->all_pending());
+  std::optional<Pending> found;
+  if (!unresolved.empty()) {
+    const store::PendingInfo& info = unresolved.back();  // there is one at most: nothing newer is encoded before
+    FLUVIAL_ASSIGN(std::optional<store::PendingUpdate> update, store_->pending(info.start.run));
+    FLUVIAL_CHECK(update, "a submission that is listed but not there");
+    found = Pending{info.start.run, info.start.round, info.digest};
+    pending_ = std::make_shared<const store::PendingUpdate>(std::move(*update));
+    log_of(found->run, found->round).info("a submission waits for its outcome", {{"digest", to_hex(info.digest)}});
+  }
+  machine_.emplace(found);
+
+  local::WorkerServerOptions options;
+  options.socket = settings_.worker_socket;
+  options.node = self_.name;
+  // The desk outlives every call: the server is told to close before the process' threads end.
+  const std::shared_ptr<local::WorkerHandler> handler(std::shared_ptr<void>(), &desk_);
+  FLUVIAL_ASSIGN(workers_, local::WorkerServer::listen(std::move(options), runtime_.strand, handler));
+  desk_.set_assign([this](local::WorkerId worker, local::Task task) { workers_->assign(worker, std::move(task)); });
+  desk_.set_workers_changed([this](std::size_t count) { metrics_.workers.set(static_cast<double>(count)); });
+  process_.spawn("uplink", uplink_.run());
+  return {};
+}
+
+void EdgeService::stop() {
+  stopping_ = true;
+  desk_.stop();
+  upload_.stop();
+  fetch_.stop();
+  uplink_.stop();
+  workers_->close("the site's agent ends");
+  stop_.notify_all();
+}
+
+void EdgeService::parent_up(const tree::Lease&, std::shared_ptr<net::Session>) {
+  if (stopping_) return;
+  connected_.set(1);
+  process_.set_ready(true);
+  fetch_.parent_up();
+  carry_out(machine_->connected());
+}
+
+void EdgeService::parent_down(const Error& why) {
+  connected_.set(0);
+  process_.set_ready(false);
+  upload_.stop();
+  fetch_.parent_down();
+  if (!stopping_) runtime_.log.warn("lost the parent", {{"reason", why.to_string()}});
+}
+
+telemetry::Logger EdgeService::log_of(RunId run, RoundId round) const {
+  return runtime_.log.with({{"run", run}, {"round", round}});
+}
+
+std::string EdgeService::status_json() const {
+  boost::json::object status{{"role", "site"},
+                             {"name", self_.name},
+                             {"node", self_.node.value()},
+                             {"connected", uplink_.is_up()},
+                             {"parent", uplink_.is_up() ? uplink_.lease().parent_name : ""},
+                             {"run", run_.value()},
+                             {"round", round_.value()},
+                             {"model_version", held_ ? held_->ref.version.value() : 0},
+                             {"model_sha256", held_ ? to_hex(held_->ref.digest) : ""},
+                             {"update_bytes_sent", upload_.payload_bytes()},
+                             {"update_bytes_fp32", counts_.update_bytes_fp32},
+                             {"updates_submitted", counts_.updates_submitted},
+                             {"residual_norm", counts_.residual_norm},
+                             {"workers", desk_.workers()}};
+  status["outcomes"] =
+      boost::json::object{{"counted", counts_.counted}, {"late", counts_.late}, {"refused", counts_.refused}};
+  return boost::json::serialize(status);
+}
+
+}  // namespace fluvial::edge

@@ -1,0 +1,120 @@
+// A site's service: what its machine (edge/logic) decides, carried out. All of it on the node's strand; files and
+// kernels on the pool.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/config/settings.h"
+#include "core/identity/certificate.h"
+#include "core/local/worker_server.h"
+#include "core/net/signal.h"
+#include "core/store/site_store.h"
+#include "core/telemetry/metrics.h"
+#include "core/tree/process.h"
+#include "core/tree/uplink.h"
+#include "edge/logic/site_machine.h"
+#include "edge/service/encode.h"
+#include "edge/service/model_fetch.h"
+#include "edge/service/resolve.h"
+#include "edge/service/trainer_desk.h"
+#include "edge/service/upload.h"
+
+namespace fluvial::edge {
+
+// What /status tells beside the machine's state.
+struct Counts {
+  std::uint64_t update_bytes_fp32 = 0;  // what the submissions sent would have been, uncompressed
+  std::uint64_t updates_submitted = 0;
+  std::uint64_t counted = 0;
+  std::uint64_t late = 0;
+  std::uint64_t refused = 0;
+  double residual_norm = 0;
+};
+
+class EdgeService final : public tree::UplinkOwner {
+ public:
+  EdgeService(tree::Process& process, const config::EdgeSettings& settings, net::HostPort coordinator,
+              identity::PeerIdentity self, std::shared_ptr<const identity::TlsContext> tls,
+              std::unique_ptr<store::SiteStore> store);
+  ~EdgeService() override;
+
+  Status open();  // what was left unresolved, and the workers' socket; then everything runs with the process
+  void stop();
+  std::string status_json() const;
+
+  void parent_up(const tree::Lease& lease, std::shared_ptr<net::Session> session) override;
+  void parent_down(const Error& why) override;
+  net::Awaitable<Status> from_parent(net::Frame frame) override;
+
+ private:
+  // messages.cc
+  Status on_round_open(const v1::RoundOpen& message);
+  Status on_round_commit(const v1::RoundCommit& message);
+  Status on_run_state(const v1::RunState& message);
+  Status on_receipt(const v1::Receipt& message);
+  Status on_outcome_reply(const v1::OutcomeReply& message);
+
+  // effects.cc
+  void carry_out(Effects effects);
+  void apply(const FetchModel& effect);
+  void apply(const Train& effect);
+  void apply(const Encode& effect);
+  void apply(const Fold& effect);
+  void apply(const Send& effect);
+  void apply(const StopSending& effect);
+  void apply(const Ask& effect);
+  void apply(const Resolve& effect);
+  void apply(const DeclineRound& effect);
+  net::Awaitable<void> encode(Offer offer, EncodeJob job);
+  net::Awaitable<void> fold(Offer offer, EncodeJob job);
+  net::Awaitable<void> resolve(Pending pending, Outcome outcome);
+  net::Awaitable<void> forget(RunId run);
+  EncodeJob take_job(const Offer& offer);
+  void on_model(HeldModel model);
+  void on_trained(RunId run, RoundId round, TimePoint begun, Result<Trained> trained);
+  void on_sent(const UploadItem& item, double seconds);
+  void note_outcome(const Pending& pending, Outcome outcome);
+  void note_residual(RunId run, RoundId round, const Carried& carried);
+  void end_run();  // when nothing of it is left to do
+  ResidualBounds bounds_for(RunId run) const;
+  telemetry::Logger log_of(RunId run, RoundId round) const;
+  std::uint32_t site() const { return self_.node.value(); }
+
+  tree::Process& process_;
+  tree::Runtime& runtime_;
+  config::EdgeSettings settings_;
+  identity::PeerIdentity self_;
+  std::unique_ptr<store::SiteStore> store_;
+  telemetry::SiteMetrics metrics_;
+  telemetry::Gauge connected_;
+  telemetry::Gauge round_gauge_;
+  telemetry::Gauge model_version_;
+  tree::Uplink uplink_;
+  ModelFetch fetch_;
+  Upload upload_;
+  TrainerDesk desk_;
+  std::unique_ptr<local::WorkerServer> workers_;
+  net::AsyncSignal stop_;
+  bool stopping_ = false;
+
+  std::optional<SiteMachine> machine_;  // from open() on
+  std::deque<Effect> effects_;
+  bool carrying_out_ = false;
+  std::optional<HeldModel> held_;
+  std::optional<Trained> trained_;
+  std::shared_ptr<const store::PendingUpdate> pending_;
+  std::uint64_t submission_sent_ = 0;
+  std::optional<RunId> working_;  // being trained, encoded or folded
+  std::optional<RunId> ended_;    // complete, but something of it may be left to do
+  std::optional<RunId> bounds_run_;
+  ResidualBounds bounds_;
+  RunId run_;
+  RoundId round_;
+  Counts counts_;
+};
+
+}  // namespace fluvial::edge

@@ -1,0 +1,131 @@
+#include "edge/service/upload.h"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "core/wire/mapping.h"
+
+namespace fluvial::edge {
+namespace {
+
+v1::Envelope begin_message(const UploadItem& item) {
+  const store::PendingInfo& info = item.update->info();
+  v1::Envelope message;
+  v1::UpdateBegin& begin = *message.mutable_update_begin();
+  begin.mutable_key()->set_run(info.start.run.value());
+  begin.mutable_key()->set_round(info.start.round.value());
+  begin.mutable_key()->set_site(item.site.value());
+  begin.mutable_key()->set_incarnation(info.incarnation.value());
+  begin.mutable_key()->set_submission(info.submission);
+  begin.set_weight(info.start.weight);
+  begin.set_codec(info.start.codec);
+  begin.set_pass(0);
+  begin.set_value_count(info.start.value_count);
+  begin.set_chunk_count(info.start.chunk_count);
+  begin.set_integer_count(info.start.integer_count);
+  begin.set_base_sha256(wire::digest_to_proto(info.start.base));
+  begin.set_lease_epoch(item.lease.value());
+  begin.set_probe(1.0F);
+  wire::metrics_to_proto(info.start.metrics, begin.mutable_metrics());
+  return message;
+}
+
+Result<Buffer> integer_bytes(const store::PendingUpdate& update) {
+  std::vector<std::int64_t> integers(static_cast<std::size_t>(update.info().start.integer_count));
+  if (!integers.empty()) FLUVIAL_TRY(update.read_integers(integers));
+  Buffer bytes(integers.size() * sizeof(std::int64_t));
+  for (std::size_t i = 0; i < integers.size(); ++i) {
+    store_le(bytes.data() + i * sizeof(std::int64_t), static_cast<std::uint64_t>(integers[i]));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Upload::Upload(tree::Runtime& runtime, net::TaskGroup& tasks, Sent sent)
+    : runtime_(runtime), tasks_(tasks), sent_(std::move(sent)) {}
+
+void Upload::send(UploadItem item) {
+  if (!running_) return start(std::move(item));
+  const UploadItem& now = running_->item;
+  const bool same = now.update->info().submission == item.update->info().submission && now.session == item.session &&
+                    now.lease == item.lease;
+  if (same && !running_->stopped) return;
+  running_->stopped = true;
+  next_ = std::move(item);
+}
+
+void Upload::stop() {
+  next_.reset();
+  if (running_) running_->stopped = true;
+}
+
+void Upload::refused(RunId run, RoundId round) {
+  if (!running_) return;
+  const store::PendingStart& now = running_->item.update->info().start;
+  if (now.run == run && now.round == round) running_->stopped = true;
+}
+
+void Upload::start(UploadItem item) {
+  running_ = std::make_shared<Running>();
+  running_->item = std::move(item);
+  tasks_.spawn(runtime_.strand, "upload", run(running_));
+}
+
+net::Awaitable<void> Upload::run(std::shared_ptr<Running> running) {
+  const TimePoint begun = runtime_.clock.now();
+  Status status;
+  co_await net::asio::co_spawn(running->item.session->executor(), frames(running, &status), net::asio::use_awaitable);
+  const double seconds = std::chrono::duration<double>(runtime_.clock.now() - begun).count();
+  running_.reset();
+  if (status.ok()) {
+    sent_(running->item, seconds);
+  } else if (status.error().code != Code::kCancelled) {
+    const store::PendingStart& start = running->item.update->info().start;
+    runtime_.log.warn("update not sent",
+                      {{"run", start.run}, {"round", start.round}, {"reason", status.error().to_string()}});
+  }
+  if (next_ && !running_) start(*std::exchange(next_, std::nullopt));
+}
+
+net::Awaitable<void> Upload::frames(std::shared_ptr<Running> running, Status* out) {
+  *out = co_await send_frames(std::move(running));
+}
+
+// On the session's executor. A chunk is read while the ones before it are on their way; the session bounds how many.
+net::Awaitable<Status> Upload::send_frames(std::shared_ptr<Running> running) {
+  const std::shared_ptr<net::Session> session = running->item.session;
+  const std::shared_ptr<const store::PendingUpdate> update = running->item.update;
+  const Error stopped{Code::kCancelled, "the upload was stopped"};
+  Status sent = co_await session->send({begin_message(running->item), {}});
+  if (!sent.ok()) co_return sent.error();
+  for (std::uint64_t index = 0; index < update->info().start.chunk_count; ++index) {
+    if (running->stopped) co_return stopped;
+    Result<Buffer> chunk = co_await runtime_.pool.run([update, index] { return update->read_chunk(index); });
+    if (!chunk.ok()) co_return chunk.error();
+    if (running->stopped) co_return stopped;
+    const std::uint64_t size = chunk->size();
+    net::OutFrame frame;
+    frame.header.mutable_update_chunk()->set_index(index);
+    frame.payload = SharedBytes::from(std::move(*chunk));
+    sent = co_await session->send(std::move(frame));
+    if (!sent.ok()) co_return sent.error();
+    payload_bytes_.fetch_add(size, std::memory_order_relaxed);
+  }
+  Result<Buffer> integers = co_await runtime_.pool.run([update] { return integer_bytes(*update); });
+  if (!integers.ok()) co_return integers.error();
+  if (running->stopped) co_return stopped;
+  const std::uint64_t size = integers->size();
+  net::OutFrame end;
+  end.header.mutable_update_end()->set_sha256(wire::digest_to_proto(update->info().digest));
+  if (!integers->empty()) end.payload = SharedBytes::from(std::move(*integers));
+  sent = co_await session->send(std::move(end));
+  if (!sent.ok()) co_return sent.error();
+  payload_bytes_.fetch_add(size, std::memory_order_relaxed);
+  co_return Status{};
+}
+
+}  // namespace fluvial::edge

@@ -1,0 +1,59 @@
+// Sends a durable submission to the parent: one at a time, from its start, until it is through or told to stop. On the
+// node's strand; the frames go out on the session's.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "core/net/session.h"
+#include "core/net/task_group.h"
+#include "core/store/site_store.h"
+#include "core/tree/runtime.h"
+
+namespace fluvial::edge {
+
+struct UploadItem {
+  std::shared_ptr<const store::PendingUpdate> update;
+  SiteId site;
+  Epoch lease;
+  std::shared_ptr<net::Session> session;
+};
+
+class Upload {
+ public:
+  // All of an item has been handed to its session; with the seconds that took.
+  using Sent = std::function<void(const UploadItem&, double seconds)>;
+
+  Upload(tree::Runtime& runtime, net::TaskGroup& tasks, Sent sent);
+
+  // After what is being sent has ended; the same again on the same session and lease goes on as it is.
+  void send(UploadItem item);
+  void stop();
+  // The parent refused the update: the rest of it would be thrown away.
+  void refused(RunId run, RoundId round);
+
+  // Encoded payload handed to sessions so far, resends included.
+  std::uint64_t payload_bytes() const { return payload_bytes_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Running {
+    UploadItem item;
+    std::atomic<bool> stopped{false};
+  };
+  net::Awaitable<void> run(std::shared_ptr<Running> running);
+  net::Awaitable<void> frames(std::shared_ptr<Running> running, Status* out);
+  net::Awaitable<Status> send_frames(std::shared_ptr<Running> running);
+  void start(UploadItem item);
+
+  tree::Runtime& runtime_;
+  net::TaskGroup& tasks_;
+  Sent sent_;
+  std::shared_ptr<Running> running_;
+  std::optional<UploadItem> next_;
+  std::atomic<std::uint64_t> payload_bytes_{0};
+};
+
+}  // namespace fluvial::edge
