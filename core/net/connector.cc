@@ -133,7 +133,7 @@ Result<HostPort> parse_host_port(std::string_view text) {
   const std::string_view digits = text.substr(colon + 1);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
-  } else if (host.find(':') != std::string_view::npos) {
+  } else if (host.find_first_of(":[]") != std::string_view::npos) {
     return wrong();
   }
   std::uint16_t port = 0;

@@ -52,7 +52,10 @@ Awaitable<std::optional<TlsFault>> expect_tls(Tcp::socket* socket, std::string r
   boost::system::error_code error = wait_error;
   std::size_t count = 0;
   if (!error) count = socket->receive(asio::buffer(bytes), Tcp::socket::message_peek, error);
-  if (error) co_return TlsFault{reason::kClosedEarly, {Code::kUnavailable, remote + ": closed before a handshake"}};
+  if (error) {
+    const Code code = error == asio::error::operation_aborted ? Code::kCancelled : Code::kUnavailable;
+    co_return TlsFault{reason::kClosedEarly, {code, remote + ": closed before a handshake"}};
+  }
   const std::string_view start(bytes.data(), count);
   if (static_cast<unsigned char>(start.front()) == kTlsHandshakeRecord) co_return std::nullopt;
   if (looks_like_http(start)) {
@@ -72,6 +75,11 @@ Result<std::optional<identity::PeerIdentity>> identify(const TlsStream& stream, 
   return std::optional(std::move(peer));
 }
 
+// Being cancelled is no fault of the peer: the caller knows why it cancelled.
+void note(const std::shared_ptr<std::optional<TlsFault>>& fault, const TlsFault& found) {
+  if (found.error.code != Code::kCancelled) *fault = found;
+}
+
 Result<std::unique_ptr<TlsStream>> make_stream(Tcp::socket socket, const identity::TlsContext& tls,
                                                std::string remote) {
   FLUVIAL_ASSIGN(identity::SslPtr ssl, tls.new_session());
@@ -82,10 +90,10 @@ Result<std::unique_ptr<TlsStream>> make_stream(Tcp::socket socket, const identit
 
 Awaitable<Result<Greeted>> greet_client(Tcp::socket socket, std::shared_ptr<const identity::TlsContext> tls,
                                         std::string remote, std::shared_ptr<std::optional<TlsFault>> fault) {
-  *fault = co_await expect_tls(&socket, remote);
-  if (*fault) {
-    if ((*fault)->reason == reason::kPlainHttp) co_await answer_http(&socket);
-    co_return (*fault)->error;
+  if (const auto no_tls = co_await expect_tls(&socket, remote)) {
+    note(fault, *no_tls);
+    if (no_tls->reason == reason::kPlainHttp) co_await answer_http(&socket);
+    co_return no_tls->error;
   }
   FLUVIAL_CO_ASSIGN(auto stream, make_stream(std::move(socket), *tls, remote));
   auto failed = co_await stream->handshake();
@@ -94,10 +102,10 @@ Awaitable<Result<Greeted>> greet_client(Tcp::socket socket, std::shared_ptr<cons
     if (peer.ok()) co_return Greeted{std::move(stream), std::move(*peer)};
     failed = TlsFault{reason::kBadCertificate, peer.error()};
   }
-  *fault = std::move(failed);
+  note(fault, *failed);
   co_await stream->finish_writing();
   co_await stream->discard_input();  // closing at once could reset the connection before the peer has read why
-  co_return (*fault)->error;
+  co_return failed->error;
 }
 
 Awaitable<Result<Greeted>> greet_server(Tcp::socket socket, std::shared_ptr<const identity::TlsContext> tls,

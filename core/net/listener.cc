@@ -150,6 +150,7 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
     auto greeted = co_await with_deadline(greet_client(std::move(socket), self->tls_, remote, fault),
                                           self->settings_.session.handshake_deadline);
     if (!greeted.ok()) {
+      if (greeted.error().code == Code::kCancelled) co_return;  // we are stopping
       if (!*fault) *fault = {reason::kHandshakeSlow, {Code::kDeadlineExceeded, remote + ": no handshake in time"}};
       self->hooks_->refused((*fault)->reason, remote, (*fault)->error.message);
       co_return;

@@ -96,13 +96,15 @@ TEST(SessionLimits, ASilentPeerIsGivenUp) {
   say_goodbye(threads, good);
 }
 
+Awaitable<void> send_for_ever(std::shared_ptr<Session> session) {
+  for (Status sent; sent.ok();) sent = co_await session->send(chunk_frame(1, Buffer(1 << 20)));
+}
+
 TEST(SessionLimits, APeerThatTakesNothingIsGivenUp) {
   Threads threads;
   ListenerSettings settings;
   settings.session.write_deadline = milliseconds(100);
-  TestServer server(threads, settings, [](std::shared_ptr<Session> session) -> Awaitable<void> {
-    for (Status sent; sent.ok();) sent = co_await session->send(chunk_frame(1, Buffer(1 << 20)));
-  });
+  TestServer server(threads, settings, send_for_ever);
   RawPeer peer(threads, server.port());
   server.hooks().wait_refused(reason::kStuck);
 }

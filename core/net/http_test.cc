@@ -1,0 +1,215 @@
+#include "core/net/http.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <boost/asio/local/stream_protocol.hpp>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+#include "core/net/deadline.h"
+#include "core/net/http_text.h"
+#include "core/net/test_support.h"
+
+namespace fluvial::net {
+namespace {
+
+constexpr Duration kLong = std::chrono::minutes(1);
+
+// Counts up to a number, one line each.
+Awaitable<void> count_lines(std::shared_ptr<LineWriter> out, int count) {
+  for (int i = 0; i < count; ++i) {
+    const Status written = co_await out->write_line("line " + std::to_string(i));
+    if (!written.ok()) co_return;
+  }
+}
+
+Awaitable<void> write_until_refused(std::shared_ptr<LineWriter> out) {
+  for (Status written; written.ok();) written = co_await out->write_line("more");
+}
+
+Awaitable<HttpResponse> answer(HttpRequest request) {
+  if (request.path == "/echo") co_return HttpResponse::text(200, request.method + " " + request.body);
+  if (request.path == "/query") co_return HttpResponse::text(200, request.query["a b"]);
+  if (request.path == "/throw") throw std::runtime_error("no such luck");
+  if (request.path == "/slow") {
+    co_await sleep_for(std::chrono::hours(10));
+  }
+  if (request.path == "/lines" || request.path == "/endless") {
+    HttpResponse response;
+    response.content_type = "application/x-ndjson";
+    if (request.path == "/lines") {
+      response.lines = [](std::shared_ptr<LineWriter> out) { return count_lines(std::move(out), 1000); };
+    } else {
+      response.lines = write_until_refused;
+    }
+    co_return response;
+  }
+  co_return HttpResponse::from_error({Code::kNotFound, "no \"page\" here"});
+}
+
+class HttpTestServer {
+ public:
+  HttpTestServer(Threads& threads, HttpAddress address, HttpSettings settings = {}) : address_(std::move(address)) {
+    auto opened = HttpServer::open(threads.executor(), address_, settings, hooks_);
+    EXPECT_TRUE(opened.ok()) << opened.error().to_string();
+    server_ = std::move(*opened);
+    if (auto* tcp = std::get_if<TcpAddress>(&address_)) tcp->port = server_->port();
+    running_ = asio::co_spawn(threads.executor(), server_->run(answer), asio::use_future);
+  }
+  ~HttpTestServer() { stop(); }
+  void stop() {
+    server_->stop();
+    if (running_.valid()) running_.get();
+  }
+  const HttpAddress& address() const { return address_; }
+  RecordingHooks& hooks() { return *hooks_; }
+  HttpReply get(std::string_view target) const { return ask("GET", target, ""); }
+  HttpReply ask(std::string_view method, std::string_view target, std::string_view body) const {
+    auto reply = http_request(address_, method, target, body, kLong);
+    EXPECT_TRUE(reply.ok()) << reply.error().to_string();
+    return reply.ok() ? *reply : HttpReply{};
+  }
+
+ private:
+  HttpAddress address_;
+  std::shared_ptr<RecordingHooks> hooks_ = std::make_shared<RecordingHooks>();
+  std::shared_ptr<HttpServer> server_;
+  std::future<void> running_;
+};
+
+const HttpAddress kLoopback = TcpAddress{"127.0.0.1", 0};
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = "/tmp/fluvial-http-XXXXXX";
+    path_ = ::mkdtemp(name.data());
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+TEST(Http, AnswersOverTcp) {
+  Threads threads;
+  HttpTestServer server(threads, kLoopback);
+  EXPECT_EQ(server.ask("POST", "/echo", "hello").body, "POST hello");
+  EXPECT_EQ(server.get("/query?a%20b=c%2Fd&x=y").body, "c/d");
+  const HttpReply missing = server.get("/nothing");
+  EXPECT_EQ(missing.status, 404);
+  EXPECT_EQ(missing.body, "{\"code\": \"not_found\", \"message\": \"no \\\"page\\\" here\"}\n");
+  EXPECT_EQ(server.get("/%zz").status, 400);
+}
+
+TEST(Http, AHandlersExceptionIsAnAnswerToo) {
+  Threads threads;
+  HttpTestServer server(threads, kLoopback);
+  EXPECT_EQ(server.get("/throw").status, 500);
+  server.hooks().wait([](const RecordingHooks& seen) { return seen.handlers_failed == 1; });
+  EXPECT_EQ(server.get("/echo").status, 200);
+}
+
+TEST(Http, OversizeRequestsAreRefused) {
+  Threads threads;
+  HttpTestServer server(threads, kLoopback, {.header_bytes_max = 1000, .body_bytes_max = 1000});
+  EXPECT_EQ(server.ask("POST", "/echo", std::string(1000, 'x')).status, 200);
+  EXPECT_EQ(server.ask("POST", "/echo", std::string(1001, 'x')).status, 413);
+  EXPECT_EQ(server.get("/echo?" + std::string(2000, 'x')).status, 431);
+}
+
+TEST(Http, StreamsLines) {
+  Threads threads;
+  HttpTestServer server(threads, kLoopback);
+  int count = 0;
+  const auto reply = http_get_lines(server.address(), "/lines", [&](std::string_view line) {
+    EXPECT_EQ(line, "line " + std::to_string(count));
+    ++count;
+    return true;
+  });
+  ASSERT_TRUE(reply.ok()) << reply.error().to_string();
+  EXPECT_EQ(reply->status, 200);
+  EXPECT_EQ(count, 1000);
+  const auto missing = http_get_lines(server.address(), "/nothing", [](std::string_view) { return true; });
+  EXPECT_EQ(missing->status, 404);
+  EXPECT_NE(missing->body.find("not_found"), std::string::npos);
+}
+
+TEST(Http, AReaderMayLeaveAStream) {
+  Threads threads;
+  HttpTestServer server(threads, kLoopback);
+  int count = 0;
+  const auto reply = http_get_lines(server.address(), "/endless", [&](std::string_view) { return ++count < 10; });
+  EXPECT_TRUE(reply.ok());
+  EXPECT_EQ(count, 10);
+  EXPECT_EQ(server.get("/echo").status, 200);
+}
+
+TEST(Http, AUnixSocketIsForItsOwnerAlone) {
+  Threads threads;
+  const TemporaryFolder folder;
+  const std::string path = folder.file("admin.sock");
+  {
+    HttpTestServer server(threads, UnixAddress{path});
+    struct stat found{};
+    ASSERT_EQ(::stat(path.c_str(), &found), 0);
+    EXPECT_EQ(found.st_mode & 0777, 0600u);
+    EXPECT_EQ(server.ask("PUT", "/echo", "x").body, "PUT x");
+    const auto second = HttpServer::open(threads.executor(), UnixAddress{path}, {}, nullptr);
+    ASSERT_FALSE(second.ok());
+    EXPECT_NE(second.error().message.find("another process listens there"), std::string::npos);
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(Http, AStaleUnixSocketIsReplacedAndAnyOtherFileIsNot) {
+  Threads threads;
+  const TemporaryFolder folder;
+  const std::string path = folder.file("admin.sock");
+  {
+    asio::io_context context;
+    asio::local::stream_protocol::acceptor left_behind(context, path);  // closes, and leaves its file
+  }
+  ASSERT_TRUE(std::filesystem::exists(path));
+  {
+    HttpTestServer server(threads, UnixAddress{path});
+  }
+  std::ofstream(folder.file("data")) << "precious";
+  EXPECT_FALSE(HttpServer::open(threads.executor(), UnixAddress{folder.file("data")}, {}, nullptr).ok());
+  EXPECT_TRUE(std::filesystem::exists(folder.file("data")));
+  const std::string long_path = folder.file(std::string(120, 'x'));
+  EXPECT_FALSE(HttpServer::open(threads.executor(), UnixAddress{long_path}, {}, nullptr).ok());
+}
+
+TEST(Http, NobodyThereIsUnavailable) {
+  const TemporaryFolder folder;
+  const auto none = http_request(UnixAddress{folder.file("none.sock")}, "GET", "/", "", kLong);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().code, Code::kUnavailable);
+  EXPECT_NE(none.error().message.find("none.sock"), std::string::npos);
+}
+
+TEST(Http, TheClientHasADeadline) {
+  Threads threads;
+  HttpTestServer server(threads, kLoopback, {.stop_deadline = std::chrono::milliseconds(20)});
+  const auto late = http_request(server.address(), "GET", "/slow", "", std::chrono::milliseconds(20));
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(late.error().code, Code::kDeadlineExceeded);
+  server.stop();  // cancels what still runs
+}
+
+TEST(HttpText, ReadsTargets) {
+  const auto target = parse_target("/a%2Fb/c?x=1&y=&z&%41=%42");
+  ASSERT_TRUE(target.ok());
+  EXPECT_EQ(target->path, "/a/b/c");
+  EXPECT_EQ(target->query, (std::map<std::string, std::string>{{"x", "1"}, {"y", ""}, {"z", ""}, {"A", "B"}}));
+  for (const std::string_view bad : {"", "a", "*", "http://x/", "/%", "/%1", "/%g0", "/?%", "/?a=%q"}) {
+    EXPECT_FALSE(parse_target(bad).ok()) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace fluvial::net
