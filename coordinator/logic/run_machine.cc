@@ -52,6 +52,7 @@ void RunMachine::try_open(Effects& out) {
     const auto [status, reason] = *std::exchange(halt_wanted_, std::nullopt);
     return halt(status, reason, out);
   }
+  if (last_committed_.value() >= plan_.rounds) return halt(RunStatus::kDone, "", out);
   if (round_begun_) return next_attempt(out, /*new_round=*/gather_.participant_count() == 0);
 
   std::vector<SiteId> sites;
@@ -209,13 +210,8 @@ Effects RunMachine::commit_recorded(TimePoint now) {
   round_begun_ = false;
   gather_ = {};
   phase_ = Phase::kIdle;
-  const bool last = last_committed_.value() >= plan_.rounds;
-  Effects out{Publish{commit_, last}};
-  if (last) {
-    halt(RunStatus::kDone, "", out);
-  } else {
-    for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));
-  }
+  Effects out{Publish{commit_, last_committed_.value() >= plan_.rounds}};
+  for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));
   return out;
 }
 

@@ -200,6 +200,14 @@ TEST_F(RunMachineTest, EndsAfterItsLastRound) {
   EXPECT_EQ(find<RecordAttempt>(machine.resume(at(3s))), nullptr);
 }
 
+TEST_F(RunMachineTest, ARunWhoseLastCommitWasItsLastRoundIsDoneAfterARestart) {
+  RunStart again = start();
+  again.last_committed = RoundId(2);
+  RunMachine machine(again);
+  EXPECT_EQ(find<RecordAttempt>(machine.begin(at(0s))), nullptr);
+  EXPECT_EQ(machine.status(), RunStatus::kDone);
+}
+
 TEST_F(RunMachineTest, AFailingDiskPausesAndLosesNothing) {
   RunMachine machine = opened();
   bring(machine, 1, {1, 2, 3}, at(1s));

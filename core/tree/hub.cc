@@ -195,7 +195,7 @@ net::Awaitable<Status> Hub::tell_owner(Child child, v1::Envelope message) {
     } else if (message.has_decline()) {
       const v1::Decline& decline = message.decline();
       if (!own(decline.site())) return Error{Code::kPermissionDenied, "in the name of another site"};
-      owner_.declined(child.node, RunId(decline.run()), RoundId(decline.round()),
+      owner_.declined(RunId(decline.run()), RoundId(decline.round()),
                       {SiteId(decline.site()), wire::error_from_proto(decline.code(), decline.message())});
     } else {
       if (!own(message.outcome_query().site())) return Error{Code::kPermissionDenied, "in the name of another site"};

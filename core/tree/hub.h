@@ -78,8 +78,9 @@ class HubOwner {
   virtual Result<Terms> admit(const PartialHead& head) = 0;
   virtual std::vector<SiteId> overlap(const PartialHead& head) = 0;
   virtual void arrived(StagedArrival arrival) = 0;
-  virtual void refused(NodeId child, const round::Refusal& refusal) = 0;  // an update that failed verification
-  virtual void declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) = 0;
+  virtual void refused(RunId run, RoundId round,
+                       const round::Refusal& refusal) = 0;  // an update that failed verification
+  virtual void declined(RunId run, RoundId round, const round::Refusal& refusal) = 0;
   virtual void outcome_asked(NodeId child, const v1::OutcomeQuery& query) = 0;
 
   virtual std::shared_ptr<ModelSlot> model(const round::ModelRef& ref) = 0;  // null: not here, and not expected
@@ -107,7 +108,7 @@ class Hub {
   const std::map<NodeId, Child>& children() const { return children_; }
   void send(NodeId child, v1::Envelope message);  // nothing when it is not here
   void cut(NodeId child, Error reason);
-  store::StagingBudget& budget() { return budget_; }
+  const store::StagingBudget& budget() const { return budget_; }
   std::uint64_t payload_bytes_in() const { return payload_bytes_in_.load(std::memory_order_relaxed); }
   std::uint64_t payload_bytes_out() const { return payload_bytes_out_.load(std::memory_order_relaxed); }
 

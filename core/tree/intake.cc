@@ -215,7 +215,7 @@ net::Awaitable<Status> Intake::refuse(Error error, bool tell_owner) {
   in.skipping = true;
   in.staged.reset();
   const Result<std::vector<SiteId>> overlap = co_await ask(runtime_.strand, [&]() -> Result<std::vector<SiteId>> {
-    if (in.is_update && tell_owner) owner_.refused(child_.node, {in.update.site, error});
+    if (in.is_update && tell_owner) owner_.refused(in.update.run, in.update.round, {in.update.site, error});
     if (in.is_update || error.code != Code::kAlreadyExists) return std::vector<SiteId>{};
     return owner_.overlap(in.partial);
   });

@@ -1,0 +1,89 @@
+#include "aggregator/service/aggregator.h"
+
+#include <unistd.h>
+
+#include <boost/json.hpp>
+#include <utility>
+
+#include "aggregator/service/region_service.h"
+#include "core/identity/credentials.h"
+#include "core/identity/random.h"
+#include "core/store/file_system.h"
+
+namespace fluvial::aggregator {
+namespace {
+
+// "host:0" advertises the port that was bound.
+std::string advertised(const std::string& setting, std::uint16_t port) {
+  const Result<config::HostPort> address = config::parse_host_port(setting);
+  FLUVIAL_CHECK(address.ok(), "settings are validated");
+  return config::format_host_port({address->host, address->port == 0 ? port : address->port});
+}
+
+// How often this folder was opened: a restarted aggregator replaces the session of the one before.
+Result<Incarnation> next_incarnation(store::FileSystem& files, const std::string& path) {
+  std::uint64_t count = 0;
+  const Result<Buffer> before = store::read_file(files, path, 8);
+  if (before.ok() && before->size() == 8) count = load_le<std::uint64_t>(before->data());
+  if (!before.ok() && before.error().code != Code::kNotFound) return before.error();
+  std::byte bytes[8];
+  store_le<std::uint64_t>(bytes, ++count);
+  const ByteSpan parts[] = {ByteSpan(bytes)};
+  FLUVIAL_TRY(store::write_file_atomically(files, path, parts));
+  return Incarnation(count);
+}
+
+}  // namespace
+
+Status run_aggregator(config::AggregatorSettings settings, telemetry::Logger log, tree::OnReady on_ready) {
+  const std::string identity_folder = store::join_path(settings.data_dir, "identity");
+  Result<identity::Credentials> credentials = identity::load_credentials(identity_folder);
+  if (!credentials.ok()) {
+    return Error{
+        credentials.error().code,
+        credentials.error().message + "; enrol this node first: fluvial enroll --data-dir " + settings.data_dir};
+  }
+  FLUVIAL_ASSIGN(const identity::PeerIdentity self, identity::identity_of(credentials->chain.front()));
+  FLUVIAL_TRY(identity::may_speak_as(self, Role::kAggregator));
+  FLUVIAL_ASSIGN(const auto server_tls, identity::TlsContext::member_server(*credentials));
+  FLUVIAL_ASSIGN(const auto client_tls, identity::TlsContext::member_client(*credentials));
+  FLUVIAL_ASSIGN(const config::HostPort listen, config::parse_host_port(settings.listen));
+  FLUVIAL_ASSIGN(const config::HostPort coordinator, config::parse_host_port(settings.coordinator));
+
+  tree::Process process(settings, Role::kAggregator, log.with({{"aggregator", self.name}}));
+  tree::Runtime& runtime = process.runtime();
+  const std::string spill = store::join_path(settings.data_dir, "spill");
+  FLUVIAL_TRY(runtime.files.make_folder(spill));
+  FLUVIAL_ASSIGN(const Incarnation incarnation,
+                 next_incarnation(runtime.files, store::join_path(settings.data_dir, "incarnation")));
+
+  RegionService service(runtime, process.tasks(), self.node,
+                        {listen.host, listen.port, settings.session.sessions_max, settings.staging_bytes_max, spill,
+                         self.node, tree::software_name()});
+  FLUVIAL_ASSIGN(const std::uint16_t port, service.hub().open(server_tls));
+  tree::Uplink uplink(runtime, service,
+                      {{coordinator.host, coordinator.port},
+                       advertised(settings.advertise, port),
+                       incarnation,
+                       tree::software_name(),
+                       identity::random_u64()},
+                      client_tls);
+  service.attach(uplink, [&process](bool up) { process.set_ready(up); });
+  FLUVIAL_ASSIGN(const std::uint16_t metrics_port,
+                 process.open_http([&service, name = self.name] { return service.status_json(name); }));
+  process.spawn("sum", service.run_lane());
+  process.spawn("members", service.hub().run());
+  process.spawn("uplink", uplink.run());
+  runtime.log.info("aggregator ready", {{"port", port}, {"incarnation", incarnation}});
+  if (on_ready) {
+    on_ready(boost::json::serialize(boost::json::object{{"role", "aggregator"},
+                                                        {"name", self.name},
+                                                        {"port", port},
+                                                        {"metrics_port", metrics_port},
+                                                        {"pid", getpid()}}));
+  }
+  process.run([&service] { service.stop(); });
+  return {};
+}
+
+}  // namespace fluvial::aggregator

@@ -1,0 +1,158 @@
+// What the parent says: rounds, commits, receipts, and the model on its way down.
+#include <algorithm>
+#include <boost/asio/awaitable.hpp>
+#include <utility>
+
+#include "aggregator/service/region_service.h"
+#include "core/digest/sha256.h"
+#include "core/wire/mapping.h"
+
+namespace fluvial::aggregator {
+
+void RegionService::parent_up(const tree::Lease& lease, std::shared_ptr<net::Session>) {
+  runtime_.log.info("parent up", {{"parent", lease.parent_name}});
+  v1::Envelope change;
+  for (const auto& [node, below] : below_) *change.mutable_member_change()->add_up() = below.member;
+  uplink_->post(std::move(change));
+  request_model();
+  up_changed_(true);
+}
+
+void RegionService::parent_down(const Error& why) {
+  runtime_.log.warn("parent down", {{"reason", why.to_string()}});
+  ++send_generation_;  // a partial on its way is lost; the next Opening asks for it again
+  up_changed_(false);
+}
+
+net::Awaitable<Status> RegionService::from_parent(net::Frame frame) {
+  v1::Envelope& message = frame.header;
+  switch (message.body_case()) {
+    case v1::Envelope::kRoundOpen: co_return round_opened(message.round_open());
+    case v1::Envelope::kRoundCommit: co_return round_committed(message.round_commit());
+    case v1::Envelope::kReceipt: co_return receipt_came(message.receipt());
+    case v1::Envelope::kModelBegin: co_return model_begun(message.model_begin());
+    case v1::Envelope::kModelChunk: co_return co_await model_part(message.model_chunk(), std::move(frame.payload));
+    case v1::Envelope::kRunState:
+      if (message.run_state().state() == "stopped") {
+        carry_out(machine_.closed());
+        sum_.drop_all();
+      }
+      for (const auto& [child, connected] : hub_.children()) hub_.send(child, message);
+      co_return Status{};
+    case v1::Envelope::kOutcomeReply: {
+      const SiteId site(message.outcome_reply().site());
+      relay_down(site, std::move(message));
+      co_return Status{};
+    }
+    default: co_return Error{Code::kFailedPrecondition, "a message that no parent sends"};
+  }
+}
+
+Status RegionService::round_opened(const v1::RoundOpen& message) {
+  FLUVIAL_ASSIGN(wire::Opening opening, wire::from_proto(message));
+  if (opening_ && opening.epoch < opening_->epoch) return {};  // an older term's
+  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(opening.plan.codec));
+  FLUVIAL_ASSIGN(std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
+  codec_ = std::move(codec);
+  want_model(opening.base);
+  opened_at_ = now();
+  opening_ = std::move(opening);
+  Opening step{opening_->run,          opening_->round,
+               opening_->attempt,      opening_->epoch,
+               opening_->participants, {},
+               opening_->scale_bits,   opened_at_ + tier_deadline(opening_->soft_left)};
+  step.counted.insert(opening_->counted.begin(), opening_->counted.end());
+  runtime_.log.info("round open", {{"run", step.run},
+                                   {"round", step.round},
+                                   {"attempt", step.attempt},
+                                   {"participants", step.participants.size()},
+                                   {"counted", step.counted.size()}});
+  carry_out(machine_.opened(std::move(step), now()));
+  return {};
+}
+
+Status RegionService::round_committed(const v1::RoundCommit& message) {
+  FLUVIAL_ASSIGN(const wire::Commit commit, wire::from_proto(message));
+  if (opening_ && opening_->run == commit.run && opening_->round <= commit.round) {
+    ++send_generation_;  // nobody wants a partial of it any more
+    carry_out(machine_.closed());
+    sum_.drop_all();
+  }
+  want_model(commit.model);
+  counts_.rounds_committed.add();
+  counts_.contributions_counted.add(static_cast<double>(commit.contributors.size()));
+  runtime_.log.info("round committed",
+                    {{"run", commit.run}, {"round", commit.round}, {"contributors", commit.contributors.size()}});
+  for (const auto& [child, connected] : hub_.children()) {
+    wire::Commit below{commit.run, commit.round, commit.attempt, commit.model, {}, {}, commit.last};
+    for (const auto& [site, entry] : commit.contributors.entries()) {
+      if (via(site) != child) continue;
+      FLUVIAL_TRY(below.contributors.add(entry));
+    }
+    for (const round::Refusal& refusal : commit.refusals) {
+      if (via(refusal.site) == child) below.refusals.push_back(refusal);
+    }
+    hub_.send(child, wire::to_envelope(below));
+  }
+  return {};
+}
+
+Status RegionService::receipt_came(const v1::Receipt& message) {
+  if (!is_current(RunId(message.run()), RoundId(message.round()))) return {};
+  FLUVIAL_ASSIGN(const std::vector<SiteId> overlap, wire::from_proto(message.overlap()));
+  const Status status = wire::status_from_proto(message.code(), message.message());
+  if (!status.ok()) {
+    runtime_.log.warn("partial refused by the parent", {{"run", message.run()},
+                                                        {"round", message.round()},
+                                                        {"reason", status.error().to_string()},
+                                                        {"overlap", overlap.size()}});
+  }
+  carry_out(machine_.receipt(message.sequence(), status, overlap, now()));
+  return {};
+}
+
+// ---- the model ----------------------------------------------------------------------------------------------------
+
+void RegionService::want_model(const round::ModelRef& ref) {
+  if (slot_ && slot_->ref() == ref) return;
+  if (slot_) slot_->abandon();
+  slot_ = std::make_shared<tree::ModelSlot>(runtime_.strand, ref);
+  request_model();
+}
+
+void RegionService::request_model() {
+  if (!slot_ || slot_->complete()) return;
+  v1::Envelope request;
+  *request.mutable_model_request()->mutable_model() = wire::to_proto(slot_->ref());
+  request.mutable_model_request()->set_offset(slot_->available());
+  uplink_->post(std::move(request));
+}
+
+std::shared_ptr<tree::ModelSlot> RegionService::model(const round::ModelRef& ref) {
+  return slot_ && slot_->ref() == ref ? slot_ : nullptr;
+}
+
+Status RegionService::model_begun(const v1::ModelBegin& message) {
+  FLUVIAL_ASSIGN(const round::ModelRef ref, wire::from_proto(message.model()));
+  if (!slot_ || slot_->ref() != ref || message.offset() != slot_->available()) return {};  // overtaken
+  FLUVIAL_ASSIGN(round::Schema schema, wire::from_proto(message.schema()));
+  return slot_->begin(std::move(schema));
+}
+
+net::Awaitable<Status> RegionService::model_part(v1::ModelChunk message, Buffer bytes) {
+  const std::shared_ptr<tree::ModelSlot> slot = slot_;
+  if (!slot || slot->ref().run.value() != message.run() || slot->ref().version.value() != message.version() ||
+      !slot->begun() || slot->complete() || message.offset() != slot->available()) {
+    co_return Status{};  // overtaken
+  }
+  const Status appended = slot->append(bytes.span());
+  if (!appended.ok() || !slot->complete()) co_return appended;
+  const Result<Digest> digest = co_await runtime_.pool.run([&]() -> Result<Digest> { return sha256(slot->bytes()); });
+  if (!digest.ok()) co_return digest.error();
+  if (*digest == slot->ref().digest) co_return Status{};
+  slot->abandon();
+  if (slot_ == slot) slot_.reset();
+  co_return Error{Code::kDataLoss, "the model's bytes do not have the digest that was announced"};
+}
+
+}  // namespace fluvial::aggregator

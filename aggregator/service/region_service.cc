@@ -1,0 +1,324 @@
+#include "aggregator/service/region_service.h"
+
+#include <algorithm>
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/json.hpp>
+#include <utility>
+
+#include "core/digest/sha256.h"
+#include "core/tree/intake.h"
+#include "core/wire/mapping.h"
+
+namespace fluvial::aggregator {
+
+Duration tier_deadline(std::chrono::milliseconds left) { return Duration(left) * 9 / 10; }
+
+RegionService::RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, NodeId self, tree::HubOptions options)
+    : runtime_(runtime),
+      tasks_(tasks),
+      self_(self),
+      hub_(runtime, *this, std::move(options), std::make_shared<identity::DenyList>()),
+      counts_(runtime.metrics),
+      sum_(runtime),
+      timer_(runtime.strand) {}
+
+void RegionService::attach(tree::Uplink& uplink, std::function<void(bool)> up_changed) {
+  uplink_ = &uplink;
+  up_changed_ = std::move(up_changed);
+}
+
+void RegionService::stop() {
+  ++send_generation_;
+  timer_.cancel();
+  if (slot_) slot_->abandon();
+  sum_.lane().stop();
+  uplink_->stop();
+  hub_.stop();
+}
+
+std::string RegionService::status_json(const std::string& name) const {
+  boost::json::object object{{"role", "aggregator"},
+                             {"name", name},
+                             {"node", self_.value()},
+                             {"connected", uplink_->is_up()},
+                             {"parent", uplink_->lease().parent_name},
+                             {"children", hub_.children().size()},
+                             {"run", opening_ ? opening_->run.value() : 0},
+                             {"round", opening_ ? opening_->round.value() : 0}};
+  object["staging_bytes"] = hub_.budget().bytes_used();
+  return boost::json::serialize(object);
+}
+
+// ---- members ------------------------------------------------------------------------------------------------------
+
+Status RegionService::may_join(const tree::Child& child) {
+  if (child.node == self_) return Error{Code::kPermissionDenied, "a node cannot be its own child"};
+  return {};  // the root checks the lease when it counts a member
+}
+
+void RegionService::child_joined(const tree::Child& child) {
+  runtime_.log.info("child joined",
+                    {{"name", child.name}, {"role", role_name(child.role)}, {"lease_epoch", child.lease}});
+  v1::Member member;
+  member.set_node(child.node.value());
+  member.set_name(child.name);
+  member.set_role(wire::role_to_proto(child.role));
+  member.set_lease_epoch(child.lease.value());
+  member.set_incarnation(child.incarnation.value());
+  member.set_parent(self_.value());
+  below_[child.node] = {member, child.node};
+  v1::Envelope change;
+  *change.mutable_member_change()->add_up() = member;
+  uplink_->post(std::move(change));
+}
+
+void RegionService::child_left(NodeId child) {
+  v1::Envelope change;
+  for (auto below = below_.begin(); below != below_.end();) {
+    if (below->second.via != child) {
+      ++below;
+      continue;
+    }
+    change.mutable_member_change()->add_down(below->first.value());
+    below = below_.erase(below);
+  }
+  uplink_->post(std::move(change));
+}
+
+void RegionService::members_changed(NodeId child, const v1::MemberChange& change) {
+  for (const std::uint32_t node : change.down()) {
+    const auto found = below_.find(NodeId(node));
+    if (found != below_.end() && found->second.via == child) below_.erase(found);
+  }
+  for (const v1::Member& member : change.up()) {
+    if (NodeId(member.node()) != self_) below_[NodeId(member.node())] = {member, child};
+  }
+  v1::Envelope up;
+  *up.mutable_member_change() = change;
+  uplink_->post(std::move(up));
+}
+
+NodeId RegionService::via(NodeId node) const {
+  const auto found = below_.find(node);
+  return found == below_.end() ? NodeId(0) : found->second.via;
+}
+
+net::Awaitable<Result<v1::LeaseGrant>> RegionService::lease(identity::PeerIdentity, std::string) {
+  co_return Error{Code::kFailedPrecondition, "leases are the coordinator's to give"};
+}
+
+void RegionService::relay_down(NodeId node, v1::Envelope message) {
+  const NodeId child = via(node);
+  if (child != NodeId(0)) hub_.send(child, std::move(message));
+}
+
+void RegionService::outcome_asked(NodeId child, const v1::OutcomeQuery& query) {
+  if (via(NodeId(query.site())) != child) return;
+  v1::Envelope up;
+  *up.mutable_outcome_query() = query;
+  uplink_->post(std::move(up));
+}
+
+// ---- updates and partials from below --------------------------------------------------------------------------------
+
+bool RegionService::is_current(RunId run, RoundId round) const {
+  return machine_.is_open() && opening_ && run == opening_->run && round == opening_->round;
+}
+
+tree::Terms RegionService::terms() const {
+  tree::Terms terms;
+  terms.layout = {opening_->value_count, opening_->plan.chunk_values};
+  terms.integer_count = opening_->integer_count;
+  terms.codec = codec_;
+  terms.codec_name = opening_->plan.codec;
+  terms.base = opening_->base.digest;
+  terms.value_abs_max = opening_->plan.value_abs_max;
+  terms.norm_max = opening_->plan.update_norm_max;
+  if (slot_) terms.schema = slot_->schema();
+  terms.scale_bits = opening_->scale_bits;
+  return terms;
+}
+
+Result<tree::Terms> RegionService::admit(const tree::UpdateHead& head) {
+  if (!is_current(head.run, head.round))
+    return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
+  FLUVIAL_TRY(machine_.admit(head.site, head.lease, head.weight));
+  return terms();
+}
+
+Result<tree::Terms> RegionService::admit(const tree::PartialHead& head) {
+  if (!is_current(head.run, head.round))
+    return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
+  FLUVIAL_TRY(machine_.admit(head.attempt, head.epoch, head.what.contributors));
+  return terms();
+}
+
+std::vector<SiteId> RegionService::overlap(const tree::PartialHead& head) {
+  if (!is_current(head.run, head.round)) return {};
+  return machine_.gather().held_of(head.what.contributors);
+}
+
+void RegionService::arrived(tree::StagedArrival arrival) {
+  if (!is_current(arrival.run, arrival.round)) {
+    hub_.send(arrival.child, tree::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence,
+                                           Error{Code::kStale, "the round is closed"}));
+    return;
+  }
+  counts_.updates_verified.add();
+  if (arrival.chunks) counts_.update_bytes.add(static_cast<double>(arrival.chunks->total_bytes()));
+  const round::Arrival what = arrival.what;
+  const std::uint64_t id = sum_.stage(std::move(arrival));
+  counts_.staging_bytes.set(static_cast<double>(hub_.budget().bytes_used()));
+  carry_out(machine_.arrived(ArrivalId(id), what, now()));
+}
+
+void RegionService::refused(RunId run, RoundId round, const round::Refusal& refusal) {
+  if (!is_current(run, round)) return;
+  counts_.contribution_refused(code_name(refusal.error.code));
+  runtime_.log.warn("site refused",
+                    {{"run", run}, {"round", round}, {"site", refusal.site}, {"reason", refusal.error.to_string()}});
+  carry_out(machine_.refused(refusal, now()));
+}
+
+void RegionService::declined(RunId run, RoundId round, const round::Refusal& refusal) { refused(run, round, refusal); }
+
+// ---- effects ------------------------------------------------------------------------------------------------------
+
+void RegionService::carry_out(Effects effects) {
+  for (const Effect& effect : effects) {
+    std::visit([this](const auto& one) { carry_out(one); }, effect);
+  }
+}
+
+void RegionService::carry_out(const ResetSum& effect) {
+  ++send_generation_;
+  sum_.reset({{opening_->value_count, opening_->plan.chunk_values}, opening_->integer_count, effect.scale_bits});
+}
+
+void RegionService::carry_out(const OpenRound&) {
+  counts_.attempts.add();
+  counts_.round.set(static_cast<double>(opening_->round.value()));
+  counts_.participants.set(static_cast<double>(machine_.gather().participant_count()));
+  for (const auto& [child, connected] : hub_.children()) send_opening(child);
+}
+
+void RegionService::send_opening(NodeId child) {
+  wire::Opening below = *opening_;
+  below.participants.clear();
+  below.counted.clear();
+  const std::vector<SiteId> counted = machine_.gather().counted();
+  for (const round::Participant& participant : machine_.gather().participants()) {
+    if (via(participant.site) != child) continue;
+    below.participants.push_back(participant);
+    if (std::binary_search(counted.begin(), counted.end(), participant.site)) below.counted.push_back(participant.site);
+  }
+  if (below.participants.empty()) return;
+  using std::chrono::duration_cast;
+  const Duration passed = now() - opened_at_;
+  below.soft_left = duration_cast<std::chrono::milliseconds>(tier_deadline(opening_->soft_left) - passed);
+  below.hard_left = duration_cast<std::chrono::milliseconds>(tier_deadline(opening_->hard_left) - passed);
+  hub_.send(child, wire::to_envelope(below));
+}
+
+void RegionService::carry_out(const SetTimer& effect) {
+  timer_.expires_after(std::max(Duration(0), effect.at - now()));
+  timer_.async_wait(boost::asio::bind_executor(runtime_.strand, [this](const boost::system::error_code& error) {
+    if (!error) carry_out(machine_.tick(now()));
+  }));
+}
+
+void RegionService::carry_out(const Take& effect) {
+  sum_.take(effect.arrival.value(), [this, id = effect.arrival](const tree::StagedArrival& arrival,
+                                                                const round::ContributorSet& with_probes) {
+    hub_.send(arrival.child, tree::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence, Status{}));
+    carry_out(machine_.taken(id, with_probes, now()));
+    counts_.staging_bytes.set(static_cast<double>(hub_.budget().bytes_used()));
+  });
+}
+
+void RegionService::carry_out(const Drop& effect) {
+  const std::optional<tree::StagedArrival> arrival = sum_.drop(effect.arrival.value());
+  if (!arrival) return;
+  const bool partial = arrival->site == SiteId(0);
+  const std::vector<SiteId> both =
+      partial ? machine_.gather().held_of(arrival->what.contributors) : std::vector<SiteId>{};
+  hub_.send(arrival->child,
+            tree::receipt(arrival->run, arrival->round, arrival->site, arrival->sequence, effect.error, both));
+}
+
+// ---- the partial on its way up ------------------------------------------------------------------------------------
+
+void RegionService::carry_out(const SendPartial& effect) {
+  const std::uint64_t generation = ++send_generation_;
+  sum_.lane().push([this, effect, generation] { return send_partial(effect, generation); });
+}
+
+net::Awaitable<void> RegionService::send_partial(SendPartial partial, std::uint64_t generation) {
+  const std::shared_ptr<net::Session> session = uplink_->session();
+  if (session == nullptr || generation != send_generation_) co_return;  // the next Opening asks again
+  const std::size_t contributors = partial.contributors.size();
+  const std::size_t missing = partial.missing.size();
+  const Status sent = co_await stream_partial(std::move(partial), generation, session);
+  runtime_.log.info(sent.ok() ? "partial sent" : "partial not sent",
+                    {{"run", opening_->run},
+                     {"round", opening_->round},
+                     {"contributors", contributors},
+                     {"missing", missing},
+                     {"reason", sent.ok() ? "" : sent.error().to_string()}});
+}
+
+namespace {
+net::Awaitable<void> send_on(std::shared_ptr<net::Session> session, net::OutFrame frame, Status* out) {
+  *out = co_await session->send(std::move(frame));
+}
+net::Awaitable<Status> send(std::shared_ptr<net::Session> session, v1::Envelope message, SharedBytes payload) {
+  Status sent;
+  net::OutFrame frame{std::move(message), std::move(payload)};
+  co_await net::asio::co_spawn(session->executor(), send_on(session, std::move(frame), &sent),
+                               net::asio::use_awaitable);
+  co_return sent;
+}
+}  // namespace
+
+net::Awaitable<Status> RegionService::stream_partial(SendPartial partial, std::uint64_t generation,
+                                                     std::shared_ptr<net::Session> session) {
+  const std::size_t chunk_count = partial.contributors.empty() ? 0 : sum_.shape().layout.chunk_count();
+  v1::Envelope begin;
+  v1::PartialBegin& head = *begin.mutable_partial_begin();
+  head.set_run(opening_->run.value());
+  head.set_round(opening_->round.value());
+  head.set_attempt(opening_->attempt.value());
+  head.set_epoch(opening_->epoch.value());
+  head.set_sequence(partial.sequence);
+  head.set_scale_bits(static_cast<std::uint32_t>(opening_->scale_bits));
+  head.set_chunk_count(chunk_count);
+  wire::to_proto(partial.contributors, head.mutable_contributors());
+  wire::to_proto(partial.refusals, head.mutable_refusals());
+  wire::to_proto(partial.missing, head.mutable_missing());
+  Status sent = co_await send(session, std::move(begin), {});
+  Sha256 hash;
+  for (std::size_t i = 0; sent.ok() && i < chunk_count; ++i) {
+    if (generation != send_generation_) co_return Error{Code::kStale, "overtaken"};
+    Result<SharedBytes> packed = co_await runtime_.pool.run([this, i, &hash]() -> Result<SharedBytes> {
+      SharedBytes bytes = SharedBytes::from(sum_.accumulator().pack_chunk(i));
+      hash.update(bytes.bytes);
+      return bytes;
+    });
+    if (!packed.ok()) co_return packed.error();
+    v1::Envelope chunk;
+    chunk.mutable_partial_chunk()->set_index(i);
+    sent = co_await send(session, std::move(chunk), std::move(*packed));
+  }
+  if (!sent.ok()) co_return sent;
+  if (generation != send_generation_) co_return Error{Code::kStale, "overtaken"};
+  SharedBytes integers;
+  if (chunk_count > 0) integers = SharedBytes::from(Buffer::copy_of(std::as_bytes(sum_.accumulator().integers())));
+  hash.update(integers.bytes);
+  v1::Envelope end;
+  end.mutable_partial_end()->set_sha256(wire::digest_to_proto(hash.finish()));
+  co_return co_await send(session, std::move(end), std::move(integers));
+}
+
+}  // namespace fluvial::aggregator

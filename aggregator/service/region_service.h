@@ -1,0 +1,102 @@
+// Carries out what the region's machine decides: to its children it is what the coordinator is to it, to its parent a
+// child. On the node's strand.
+#pragma once
+
+#include <boost/asio/steady_timer.hpp>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "aggregator/logic/region_machine.h"
+#include "core/net/task_group.h"
+#include "core/tree/hub.h"
+#include "core/tree/uplink.h"
+#include "core/wire/record_mapping.h"
+
+namespace fluvial::aggregator {
+
+// This tier closes earlier than its parent, by what transfer and merge may take (docs/design/round.md).
+Duration tier_deadline(std::chrono::milliseconds left);
+
+class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
+ public:
+  RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, NodeId self, tree::HubOptions options);
+
+  tree::Hub& hub() { return hub_; }
+  void attach(tree::Uplink& uplink, std::function<void(bool)> up_changed);
+  net::Awaitable<void> run_lane() { return sum_.lane().run(); }
+  void stop();
+  std::string status_json(const std::string& name) const;
+
+  // From below.
+  Status may_join(const tree::Child& child) override;
+  void child_joined(const tree::Child& child) override;
+  void child_left(NodeId child) override;
+  void members_changed(NodeId child, const v1::MemberChange& change) override;
+  net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, std::string advertise) override;
+  Result<tree::Terms> admit(const tree::UpdateHead& head) override;
+  Result<tree::Terms> admit(const tree::PartialHead& head) override;
+  std::vector<SiteId> overlap(const tree::PartialHead& head) override;
+  void arrived(tree::StagedArrival arrival) override;
+  void refused(RunId run, RoundId round, const round::Refusal& refusal) override;
+  void declined(RunId run, RoundId round, const round::Refusal& refusal) override;
+  void outcome_asked(NodeId child, const v1::OutcomeQuery& query) override;
+  std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref) override;
+
+  // From above.
+  void parent_up(const tree::Lease& lease, std::shared_ptr<net::Session> session) override;
+  void parent_down(const Error& why) override;
+  net::Awaitable<Status> from_parent(net::Frame frame) override;
+
+ private:
+  struct Below {
+    v1::Member member;
+    NodeId via;
+  };
+
+  void carry_out(Effects effects);
+  void carry_out(const ResetSum& effect);
+  void carry_out(const OpenRound& effect);
+  void carry_out(const SetTimer& effect);
+  void carry_out(const Take& effect);
+  void carry_out(const Drop& effect);
+  void carry_out(const SendPartial& effect);
+
+  Status round_opened(const v1::RoundOpen& message);
+  Status round_committed(const v1::RoundCommit& message);
+  Status receipt_came(const v1::Receipt& message);
+  Status model_begun(const v1::ModelBegin& message);
+  net::Awaitable<Status> model_part(v1::ModelChunk message, Buffer bytes);
+  void want_model(const round::ModelRef& ref);
+  void request_model();
+
+  net::Awaitable<void> send_partial(SendPartial partial, std::uint64_t generation);
+  net::Awaitable<Status> stream_partial(SendPartial partial, std::uint64_t generation,
+                                        std::shared_ptr<net::Session> session);
+  void send_opening(NodeId child);
+  bool is_current(RunId run, RoundId round) const;
+  tree::Terms terms() const;
+  NodeId via(NodeId node) const;
+  void relay_down(NodeId node, v1::Envelope message);
+  TimePoint now() const { return runtime_.clock.now(); }
+
+  tree::Runtime& runtime_;
+  net::TaskGroup& tasks_;
+  NodeId self_;
+  tree::Hub hub_;
+  tree::Uplink* uplink_ = nullptr;
+  std::function<void(bool)> up_changed_;
+  telemetry::RoundMetrics counts_;
+  tree::Sum sum_;
+  boost::asio::steady_timer timer_;
+
+  RegionMachine machine_;
+  std::optional<wire::Opening> opening_;  // as the parent said it
+  TimePoint opened_at_;
+  std::shared_ptr<const kernels::Codec> codec_;
+  std::uint64_t send_generation_ = 0;  // a partial on its way ends when this moves on
+  std::shared_ptr<tree::ModelSlot> slot_;
+  std::map<NodeId, Below> below_;  // everybody below this node, children included
+};
+
+}  // namespace fluvial::aggregator

@@ -1,0 +1,138 @@
+#include "coordinator/service/enrol_server.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/identity/csr.h"
+#include "core/identity/secret.h"
+#include "core/identity/token.h"
+#include "core/net/deadline.h"
+#include "core/tree/ask.h"
+#include "core/wire/mapping.h"
+
+namespace fluvial::coordinator {
+
+EnrolServer::EnrolServer(tree::Runtime& runtime, Registry& registry, store::CoordinatorJournal& journal,
+                         const identity::CertificateAuthority& authority, EnrolOptions options)
+    : runtime_(runtime),
+      registry_(registry),
+      journal_(journal),
+      authority_(authority),
+      options_(std::move(options)),
+      turns_(static_cast<double>(options_.per_minute_max)),
+      turns_at_(runtime.clock.now()) {}
+
+Result<std::uint16_t> EnrolServer::open(std::shared_ptr<const identity::TlsContext> tls) {
+  net::ListenerSettings settings;
+  settings.session = runtime_.session;
+  settings.session.header_bytes_max = 64 << 10;  // a token and a request are small
+  settings.session.payload_bytes_max = 0;
+  settings.sessions_max = 64;
+  settings.handshakes_max = 32;
+  settings.accepts_per_s = 20;
+  settings.accepts_burst = 40;
+  FLUVIAL_ASSIGN(listener_, net::Listener::open(runtime_.io, options_.host, options_.port, std::move(tls), settings,
+                                                runtime_.hooks));
+  return listener_->port();
+}
+
+net::Awaitable<void> EnrolServer::run(std::uint16_t member_port) {
+  member_port_ = member_port;
+  co_await listener_->run([this](std::shared_ptr<net::Session> session) { return serve(std::move(session)); });
+}
+
+void EnrolServer::stop() {
+  if (listener_) listener_->stop();
+}
+
+bool EnrolServer::take_turn() {
+  const TimePoint now = runtime_.clock.now();
+  const double minutes = std::chrono::duration<double, std::ratio<60>>(now - turns_at_).count();
+  const double most = static_cast<double>(options_.per_minute_max);
+  turns_ = std::min(most, turns_ + minutes * most);
+  turns_at_ = now;
+  if (turns_ < 1) return false;
+  turns_ -= 1;
+  return true;
+}
+
+net::Awaitable<void> EnrolServer::serve(std::shared_ptr<net::Session> session) {
+  Result<net::Frame> asked = co_await net::with_deadline(session->receive(), runtime_.session.handshake_deadline);
+  if (!asked.ok() || !asked->header.has_enrol_request()) {
+    session->close(asked.ok() ? Error{Code::kFailedPrecondition, "expected an enrolment request"} : asked.error(),
+                   true);
+    co_return;
+  }
+  const bool in_turn = *co_await tree::ask(runtime_.strand, [&]() -> Result<bool> { return take_turn(); });
+  Result<v1::EnrolReply> reply = Error{Code::kResourceExhausted, "too many enrolments in a minute; try again later"};
+  if (in_turn) reply = co_await enrol(std::move(*asked->header.mutable_enrol_request()));
+  v1::Envelope answer;
+  if (reply.ok()) {
+    *answer.mutable_enrol_reply() = std::move(*reply);
+  } else {
+    answer.mutable_enrol_reply()->set_code(wire::code_to_proto(reply.error().code));
+    answer.mutable_enrol_reply()->set_message(reply.error().message);
+    runtime_.log.warn("enrolment refused", {{"remote", session->remote()}, {"reason", reply.error().to_string()}});
+  }
+  const Status sent = co_await session->send({std::move(answer), {}});
+  session->close({Code::kCancelled, sent.ok() ? "answered" : sent.error().message}, true);
+}
+
+Result<std::pair<store::NodeRow, identity::Certificate>> EnrolServer::issue(const store::TokenRow& token, ByteSpan csr,
+                                                                            WallTime now) {
+  FLUVIAL_ASSIGN(const NodeId node, journal_.reserve_node_id(token.role, token.name));
+  const identity::Grant grant{{token.role, node, token.name}, options_.certificate_validity, {}, {}};
+  FLUVIAL_ASSIGN(identity::Certificate certificate, authority_.issue(csr, grant, now));
+  store::NodeRow row;
+  row.id = node;
+  row.role = token.role;
+  row.name = token.name;
+  row.region = token.region;
+  row.weight_max = token.weight_max;
+  row.certificate_serial = certificate.serial_hex();
+  row.enrolled_at = now;
+  // The token is spent before the certificate leaves: it is never good for two.
+  FLUVIAL_ASSIGN(row, journal_.redeem_token(token.secret_hash, row, now));
+  return std::pair(std::move(row), std::move(certificate));
+}
+
+net::Awaitable<Result<v1::EnrolReply>> EnrolServer::enrol(v1::EnrolRequest request) {
+  const Result<identity::Secret> secret = identity::Secret::from_bytes(as_byte_span(request.token_secret()));
+  identity::wipe({reinterpret_cast<std::byte*>(request.mutable_token_secret()->data()), request.token_secret().size()});
+  if (!secret.ok() || request.csr_der().size() > identity::kCsrBytesMax) {
+    co_return Error{Code::kInvalidArgument, "not an enrolment request"};
+  }
+  const WallTime now = runtime_.clock.wall_now();
+  const Digest hash = identity::token_hash(*secret);
+  using Issued = std::pair<store::NodeRow, identity::Certificate>;
+  Result<Issued> issued = co_await runtime_.pool.run([&]() -> Result<Issued> {
+    FLUVIAL_ASSIGN(const std::optional<store::TokenRow> token, journal_.find_token(hash));
+    if (!token) return Error{Code::kUnauthenticated, "wrong token: this coordinator does not know it"};
+    const identity::TokenRecord record{token->id,         token->secret_hash,
+                                       token->role,       token->name,
+                                       token->region,     static_cast<std::uint32_t>(token->weight_max),
+                                       token->expires_at, token->used_at};
+    FLUVIAL_TRY(identity::redeem(record, *secret, now));
+    return issue(*token, as_byte_span(request.csr_der()), now);
+  });
+  if (!issued.ok()) co_return issued.error();
+  const store::NodeRow& row = issued->first;
+  const Status known = co_await tree::ask(runtime_.strand, [&] {
+    registry_.enrolled(row);
+    return Status{};
+  });
+  if (!known.ok()) co_return known.error();
+  runtime_.log.info("enrolled",
+                    {{"node", row.id}, {"role", role_name(row.role)}, {"name", row.name}, {"region", row.region}});
+  v1::EnrolReply reply;
+  reply.set_certificate_pem(issued->second.pem());
+  reply.set_ca_pem(authority_.certificate().pem());
+  reply.set_node(row.id.value());
+  reply.set_name(row.name);
+  reply.set_role(wire::role_to_proto(row.role));
+  reply.set_region(row.region);
+  reply.set_port(member_port_);
+  co_return reply;
+}
+
+}  // namespace fluvial::coordinator

@@ -1,0 +1,47 @@
+// The enrolment port: a token and a request come in, a certificate goes out. The server is known by the authority's
+// pin, the client by its token alone; arrivals are rate-limited.
+#pragma once
+
+#include <memory>
+
+#include "coordinator/service/registry.h"
+#include "core/identity/authority.h"
+#include "core/net/listener.h"
+
+namespace fluvial::coordinator {
+
+struct EnrolOptions {
+  std::string host;
+  std::uint16_t port = 0;
+  std::uint64_t per_minute_max = 60;
+  std::chrono::days certificate_validity{90};
+};
+
+class EnrolServer {
+ public:
+  EnrolServer(tree::Runtime& runtime, Registry& registry, store::CoordinatorJournal& journal,
+              const identity::CertificateAuthority& authority, EnrolOptions options);
+
+  Result<std::uint16_t> open(std::shared_ptr<const identity::TlsContext> tls);
+  net::Awaitable<void> run(std::uint16_t member_port);
+  void stop();
+
+ private:
+  net::Awaitable<void> serve(std::shared_ptr<net::Session> session);
+  net::Awaitable<Result<v1::EnrolReply>> enrol(v1::EnrolRequest request);
+  Result<std::pair<store::NodeRow, identity::Certificate>> issue(const store::TokenRow& token, ByteSpan csr,
+                                                                 WallTime now);
+  bool take_turn();  // the rate limit, on the node's strand
+
+  tree::Runtime& runtime_;
+  Registry& registry_;
+  store::CoordinatorJournal& journal_;
+  const identity::CertificateAuthority& authority_;
+  EnrolOptions options_;
+  std::shared_ptr<net::Listener> listener_;
+  std::uint16_t member_port_ = 0;
+  double turns_;
+  TimePoint turns_at_;
+};
+
+}  // namespace fluvial::coordinator

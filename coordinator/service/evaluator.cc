@@ -1,0 +1,97 @@
+#include "coordinator/service/evaluator.h"
+
+#include <algorithm>
+#include <boost/asio/awaitable.hpp>
+#include <utility>
+
+namespace fluvial::coordinator {
+
+Status Evaluator::open(const std::string& socket) {
+  local::WorkerServerOptions options;
+  options.socket = socket;
+  options.node = "coordinator";
+  options.workers_max = 8;
+  FLUVIAL_ASSIGN(server_, local::WorkerServer::listen(options, runtime_.strand, shared_from_this()));
+  return {};
+}
+
+void Evaluator::close() {
+  if (server_) server_->close("the coordinator is stopping");
+}
+
+void Evaluator::committed(const round::ModelRef& ref, SharedBytes model, std::shared_ptr<const round::Schema> schema) {
+  newest_ = Waiting{ref, std::move(model), std::move(schema)};
+  assign_next();
+}
+
+bool Evaluator::is_busy() const {
+  return std::any_of(workers_.begin(), workers_.end(), [](const auto& entry) { return entry.second.has_value(); });
+}
+
+void Evaluator::assign_next() {
+  if (!newest_) return;
+  for (auto& [worker, busy_with] : workers_) {
+    if (busy_with) continue;
+    busy_with = newest_->ref;
+    tasks_.spawn(runtime_.strand, "evaluate", assign(worker, *std::exchange(newest_, std::nullopt)));
+    return;
+  }
+}
+
+net::Awaitable<void> Evaluator::assign(local::WorkerId worker, Waiting what) {
+  const auto self = shared_from_this();
+  Result<std::shared_ptr<const local::SharedModel>> shared =
+      co_await runtime_.pool.run([&] { return local::SharedModel::copy_of(what.model.bytes); });
+  if (!shared.ok()) {
+    runtime_.log.error("no memory to evaluate a model", {{"reason", shared.error().to_string()}});
+    if (const auto found = workers_.find(worker); found != workers_.end()) found->second.reset();
+    co_return;
+  }
+  local::Task task;
+  task.id = local::TaskId(++last_task_);
+  task.kind = local::TaskKind::kEvaluate;
+  task.run = what.ref.run;
+  task.round = RoundId(what.ref.version.value());
+  task.version = what.ref.version;
+  task.schema = *what.schema;
+  task.model = std::move(*shared);
+  server_->assign(worker, std::move(task));
+}
+
+void Evaluator::worker_attached(local::WorkerId worker, const local::WorkerInfo& info) {
+  if (info.kind != local::TaskKind::kEvaluate) {
+    runtime_.log.warn("a worker that trains attached to the coordinator; it will be given nothing",
+                      {{"worker", info.name}});
+    return;
+  }
+  runtime_.log.info("evaluator attached", {{"worker", info.name}, {"pid", info.pid}});
+  workers_.emplace(worker, std::nullopt);
+  assign_next();
+}
+
+void Evaluator::worker_detached(local::WorkerId worker, const std::string& reason) {
+  if (workers_.erase(worker) > 0) runtime_.log.info("evaluator detached", {{"reason", reason}});
+  if (!is_busy()) idle_();
+}
+
+void Evaluator::task_done(local::WorkerId worker, local::TaskResult result) {
+  const auto found = workers_.find(worker);
+  if (found == workers_.end() || !found->second) return;
+  const round::ModelRef ref = *std::exchange(found->second, std::nullopt);
+  done_(ref.run, RoundId(ref.version.value()), result.metrics);
+  assign_next();
+}
+
+void Evaluator::task_failed(local::WorkerId worker, local::TaskId, const Error& error) {
+  runtime_.log.warn("evaluation failed", {{"reason", error.to_string()}});
+  const auto found = workers_.find(worker);
+  if (found != workers_.end()) found->second.reset();
+  assign_next();
+  if (!is_busy()) idle_();
+}
+
+void Evaluator::connection_refused(const std::string& reason) {
+  runtime_.log.warn("worker refused", {{"reason", reason}});
+}
+
+}  // namespace fluvial::coordinator

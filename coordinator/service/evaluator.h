@@ -1,0 +1,57 @@
+// Workers that evaluate: they attach to the coordinator's worker socket and are given each committed model, the newest
+// when they are free.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "core/local/worker_server.h"
+#include "core/net/task_group.h"
+#include "core/round/record.h"
+#include "core/tree/runtime.h"
+
+namespace fluvial::coordinator {
+
+class Evaluator final : public local::WorkerHandler, public std::enable_shared_from_this<Evaluator> {
+ public:
+  using Done = std::function<void(RunId, RoundId, const round::Metrics&)>;
+  // `idle`: nothing is being evaluated any more, though not because of a result.
+
+  Evaluator(tree::Runtime& runtime, net::TaskGroup& tasks, Done done, std::function<void()> idle)
+      : runtime_(runtime), tasks_(tasks), done_(std::move(done)), idle_(std::move(idle)) {}
+
+  Status open(const std::string& socket);
+  void close();
+
+  void committed(const round::ModelRef& ref, SharedBytes model, std::shared_ptr<const round::Schema> schema);
+
+  bool is_busy() const;
+
+  void worker_attached(local::WorkerId worker, const local::WorkerInfo& info) override;
+  void worker_detached(local::WorkerId worker, const std::string& reason) override;
+  void task_done(local::WorkerId worker, local::TaskResult result) override;
+  void task_failed(local::WorkerId worker, local::TaskId task, const Error& error) override;
+  void connection_refused(const std::string& reason) override;
+
+ private:
+  struct Waiting {
+    round::ModelRef ref;
+    SharedBytes model;
+    std::shared_ptr<const round::Schema> schema;
+  };
+  void assign_next();
+  net::Awaitable<void> assign(local::WorkerId worker, Waiting what);
+
+  tree::Runtime& runtime_;
+  net::TaskGroup& tasks_;
+  Done done_;
+  std::function<void()> idle_;
+  std::unique_ptr<local::WorkerServer> server_;
+  std::map<local::WorkerId, std::optional<round::ModelRef>> workers_;  // what each is busy with
+  std::optional<Waiting> newest_;
+  std::uint64_t last_task_ = 0;
+};
+
+}  // namespace fluvial::coordinator

@@ -1,0 +1,39 @@
+#include "coordinator/service/feed.h"
+
+#include <boost/asio/awaitable.hpp>
+
+namespace fluvial::coordinator {
+namespace {
+constexpr std::size_t kLinesMax = 10'000;  // a watcher that takes none of so many is let go
+}
+
+net::Awaitable<void> Watcher::wait() {
+  while (lines.empty() && !closed) co_await changed_.wait();
+}
+
+std::shared_ptr<Watcher> Feed::watch() {
+  auto watcher = std::make_shared<Watcher>(strand_);
+  watchers_.push_back(watcher);
+  return watcher;
+}
+
+void Feed::publish(const FeedLine& line) {
+  std::erase_if(watchers_, [](const auto& weak) { return weak.expired(); });
+  for (const auto& weak : watchers_) {
+    const std::shared_ptr<Watcher> watcher = weak.lock();
+    if (watcher->lines.size() >= kLinesMax) watcher->closed = true;
+    if (!watcher->closed) watcher->lines.push_back(line);
+    watcher->changed_.notify_all();
+  }
+}
+
+void Feed::close() {
+  for (const auto& weak : watchers_) {
+    if (const std::shared_ptr<Watcher> watcher = weak.lock()) {
+      watcher->closed = true;
+      watcher->changed_.notify_all();
+    }
+  }
+}
+
+}  // namespace fluvial::coordinator

@@ -1,0 +1,45 @@
+// What happens in the runs, as lines of JSON for whoever watches. On the node's strand.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/net/signal.h"
+
+namespace fluvial::coordinator {
+
+struct FeedLine {
+  RunId run;
+  RoundId round;  // 0: of the run as a whole
+  bool ends_run = false;
+  std::string json;
+};
+
+class Watcher {
+ public:
+  explicit Watcher(const net::Executor& strand) : changed_(strand) {}
+  net::Awaitable<void> wait();  // until there is a line, it lags too far behind, or the feed is closed
+  std::deque<FeedLine> lines;
+  bool closed = false;
+
+ private:
+  friend class Feed;
+  net::AsyncSignal changed_;
+};
+
+class Feed {
+ public:
+  explicit Feed(net::Executor strand) : strand_(std::move(strand)) {}
+  std::shared_ptr<Watcher> watch();
+  void publish(const FeedLine& line);
+  void close();
+
+ private:
+  net::Executor strand_;
+  std::vector<std::weak_ptr<Watcher>> watchers_;
+};
+
+}  // namespace fluvial::coordinator

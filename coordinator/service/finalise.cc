@@ -1,0 +1,106 @@
+#include "coordinator/service/finalise.h"
+
+#include <algorithm>
+#include <boost/asio/awaitable.hpp>
+#include <cstring>
+#include <utility>
+
+#include "core/digest/sha256.h"
+#include "kernels/vector.h"
+
+namespace fluvial::coordinator {
+namespace {
+
+// The flat fp32 vector and the integers of the model that is being made.
+struct Workspace {
+  Buffer model;             // the result
+  std::span<float> values;  // inside `model` when every tensor is averaged, else `separate_values`
+  std::vector<float> separate_values;
+  std::vector<std::int64_t> integers;
+};
+
+Workspace open_workspace(const round::Schema& schema, ByteSpan base) {
+  Workspace work;
+  work.model = Buffer(schema.model_bytes());
+  if (schema.all_averaged()) {
+    std::memcpy(work.model.data(), base.data(), base.size());
+    work.values = {reinterpret_cast<float*>(work.model.data()), schema.value_count()};
+    return work;
+  }
+  work.separate_values.resize(schema.value_count());
+  work.integers.resize(schema.integer_count());
+  round::split_model(schema, base, work.separate_values, work.integers);
+  work.values = work.separate_values;
+  return work;
+}
+
+// mean and optimizer, chunk by chunk, on every core
+Status step_chunk(const tree::Sum& sum, const aggregate::Accumulator& accumulator, const FinaliseInput& input,
+                  std::vector<float>& state, std::span<float> values, std::size_t index) {
+  thread_local std::vector<float> mean;
+  thread_local std::vector<float> part;
+  const kernels::ChunkLayout& layout = sum.shape().layout;
+  const std::size_t size = layout.size(index);
+  mean.resize(size);
+  FLUVIAL_TRY(accumulator.mean_chunk(index, input.record.contributors.total_weight(), mean));
+  const std::span<float> model = layout.of(values, index);
+  const std::size_t vectors = input.optimizer.state_vectors();
+  part.resize(size * vectors);
+  for (std::size_t v = 0; v < vectors; ++v) {
+    const auto from = state.begin() + static_cast<std::ptrdiff_t>(v * layout.value_count + layout.first_value(index));
+    std::copy_n(from, size, part.begin() + static_cast<std::ptrdiff_t>(v * size));
+  }
+  FLUVIAL_TRY(input.optimizer.apply(mean, part, model));
+  for (std::size_t v = 0; v < vectors; ++v) {
+    const auto to = state.begin() + static_cast<std::ptrdiff_t>(v * layout.value_count + layout.first_value(index));
+    std::copy_n(part.begin() + static_cast<std::ptrdiff_t>(v * size), size, to);
+  }
+  if (const auto screened = kernels::screen(model, layout.first_value(index)); !screened.ok()) {
+    return Error{Code::kDataLoss, "the next model would not be finite: " + screened.error().message};
+  }
+  return {};
+}
+
+}  // namespace
+
+net::Awaitable<Result<NextModel>> finalise(tree::Runtime& runtime, tree::Sum& sum, store::ModelStore& models,
+                                           FinaliseInput input) {
+  const Status probe = round::check_probe(input.record.contributors, sum.shape().scale_bits);
+  if (!probe.ok()) co_return probe.error();
+  const round::Schema& schema = *input.schema;
+  Workspace work = open_workspace(schema, input.base.bytes);
+  NextModel next;
+  next.optimizer_state = input.optimizer_state;
+  next.optimizer_state.resize(input.optimizer.state_vectors() * schema.value_count());  // zeros before the first round
+
+  const aggregate::Accumulator& accumulator = sum.accumulator();
+  const Status stepped = co_await tree::for_each_chunk(runtime, sum.shape().layout.chunk_count(), [&](std::size_t i) {
+    return step_chunk(sum, accumulator, input, next.optimizer_state, work.values, i);
+  });
+  if (!stepped.ok()) co_return stepped.error();
+  if (!schema.all_averaged()) {
+    const std::span<const std::int64_t> greatest = accumulator.integers();
+    for (std::size_t i = 0; i < work.integers.size(); ++i) work.integers[i] = std::max(work.integers[i], greatest[i]);
+    const Status joined = round::join_model(schema, work.separate_values, work.integers, work.model.span());
+    if (!joined.ok()) co_return joined.error();
+  }
+  next.bytes = SharedBytes::from(std::move(work.model));
+  // Two digests, side by side where there are two cores.
+  const Status digested =
+      co_await tree::for_each_chunk(runtime, input.sum_digest ? 2 : 1, [&](std::size_t i) -> Status {
+        if (i == 0) next.ref.digest = sha256(next.bytes.bytes);
+        if (i == 1) next.sum_digest = sha256(std::as_bytes(accumulator.sum()));
+        return {};
+      });
+  if (!digested.ok()) co_return digested.error();
+  next.ref = {input.record.run, ModelVersion(input.record.round.value()), next.ref.digest, schema.model_bytes()};
+  Result<std::string> file = co_await runtime.pool.run([&] {
+    return models.put({next.ref.run, next.ref.version}, schema, next.bytes.bytes, next.ref.digest,
+                      next.optimizer_state);
+  });
+  if (!file.ok()) co_return file.error();
+  next.optimizer_file = std::move(*file);
+  co_return next;
+}
+
+}  // namespace fluvial::coordinator

@@ -1,0 +1,95 @@
+#include "coordinator/service/json.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <boost/json.hpp>
+#include <cmath>
+
+namespace fluvial::coordinator {
+namespace {
+
+namespace json = boost::json;
+
+json::object metrics_object(const round::Metrics& metrics) {
+  json::object object;
+  for (const auto& [name, value] : metrics) {
+    if (std::isfinite(value)) object[name] = value;
+  }
+  return object;
+}
+
+json::object round_object(const store::CommitRow& row, const NameOf& name_of) {
+  json::array contributors;
+  for (const auto& [site, entry] : row.contributors.entries()) {
+    contributors.push_back({{"site", site.value()}, {"name", name_of(site)}, {"weight", entry.weight}});
+  }
+  json::array refused;
+  for (const round::Refusal& refusal : row.refusals) {
+    refused.push_back({{"site", refusal.site.value()},
+                       {"name", name_of(refusal.site)},
+                       {"code", code_name(refusal.error.code)},
+                       {"message", refusal.error.message}});
+  }
+  json::object object;
+  object["run"] = row.run.value();
+  object["round"] = row.round.value();
+  object["attempt"] = row.attempt.value();
+  object["participants"] = row.participants_count;
+  object["contributors"] = std::move(contributors);
+  object["refused"] = std::move(refused);
+  object["late"] = row.participants_count - row.contributors.size() - row.refusals.size();
+  object["weight"] = row.total_weight();
+  object["model_sha256"] = to_hex(row.model);
+  if (row.sum_digest) object["sum_sha256"] = to_hex(*row.sum_digest);
+  object["seconds"] = static_cast<double>(row.duration_ms) / 1000.0;
+  object["bytes_up"] = row.bytes_up;
+  object["bytes_down"] = row.bytes_down;
+  object["metrics"] = metrics_object(row.metrics);
+  object["evaluation"] = metrics_object(row.evaluation);
+  object["committed_at"] = utc(row.committed_at);
+  return object;
+}
+
+}  // namespace
+
+std::string utc(WallTime time) {
+  const auto ms = time.time_since_epoch().count();
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(static_cast<std::time_t>(ms / 1000)), ms % 1000);
+}
+
+std::string round_json(const store::CommitRow& row, const NameOf& name_of) {
+  return json::serialize(round_object(row, name_of));
+}
+
+std::string committed_line(const store::CommitRow& row, const NameOf& name_of) {
+  json::object object = round_object(row, name_of);
+  object["event"] = "committed";
+  return json::serialize(object);
+}
+
+std::string evaluated_line(RunId run, RoundId round, const round::Metrics& evaluation) {
+  return json::serialize(json::object{{"event", "evaluated"},
+                                      {"run", run.value()},
+                                      {"round", round.value()},
+                                      {"evaluation", metrics_object(evaluation)}});
+}
+
+std::string opened_line(const round::AttemptRecord& attempt) {
+  return json::serialize(json::object{{"event", "opened"},
+                                      {"run", attempt.run.value()},
+                                      {"round", attempt.round.value()},
+                                      {"attempt", attempt.attempt.value()},
+                                      {"participants", attempt.participants.size()}});
+}
+
+std::string error_line(const Error& error) {
+  return json::serialize(json::object{{"event", "error"}, {"code", code_name(error.code)}, {"message", error.message}});
+}
+
+std::string state_line(RunId run, RunStatus status, const std::string& reason) {
+  return json::serialize(
+      json::object{{"event", "state"}, {"run", run.value()}, {"status", status_name(status)}, {"reason", reason}});
+}
+
+}  // namespace fluvial::coordinator

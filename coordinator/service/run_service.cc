@@ -1,0 +1,465 @@
+#include "coordinator/service/run_service.h"
+
+#include <algorithm>
+#include <boost/asio/bind_executor.hpp>
+#include <utility>
+
+#include "coordinator/service/json.h"
+#include "core/tree/intake.h"
+#include "core/wire/mapping.h"
+#include "core/wire/record_mapping.h"
+
+namespace fluvial::coordinator {
+namespace {
+
+store::RunStatus to_row(RunStatus status) { return static_cast<store::RunStatus>(static_cast<int>(status)); }
+RunStatus from_row(store::RunStatus status) { return static_cast<RunStatus>(static_cast<int>(status)); }
+
+// Each metric's mean over those contributors that report it, weighted as their updates are.
+round::Metrics mean_metrics(const round::ContributorSet& contributors) {
+  std::map<std::string, std::pair<double, double>> sums;
+  for (const auto& [site, entry] : contributors.entries()) {
+    for (const auto& [name, value] : entry.metrics) {
+      auto& [sum, weight] = sums[name];
+      sum += value * static_cast<double>(entry.weight);
+      weight += static_cast<double>(entry.weight);
+    }
+  }
+  round::Metrics means;
+  for (const auto& [name, sum] : sums) means[name] = sum.first / sum.second;
+  return means;
+}
+
+}  // namespace
+
+RunService::RunService(tree::Runtime& runtime, net::TaskGroup& tasks, store::CoordinatorJournal& journal,
+                       store::ModelStore& models, Registry& registry, Feed& feed, Epoch epoch)
+    : runtime_(runtime),
+      tasks_(tasks),
+      journal_(journal),
+      models_(models),
+      registry_(registry),
+      feed_(feed),
+      epoch_(epoch),
+      counts_(runtime.metrics),
+      sum_(runtime),
+      timer_(runtime.strand) {}
+
+void RunService::stop() {
+  timer_.cancel();
+  sum_.lane().stop();
+}
+
+telemetry::Logger RunService::round_log() const {
+  const round::AttemptRecord& attempt = active_->machine.attempt();
+  return runtime_.log.with({{"run", attempt.run}, {"round", attempt.round}, {"attempt", attempt.attempt}});
+}
+
+// ---- what comes from the hub --------------------------------------------------------------------------------------
+
+bool RunService::is_current(RunId run, RoundId round) const {
+  return active_ && run == active_->machine.run() && round == active_->machine.last_committed().next();
+}
+
+tree::Terms RunService::terms() const {
+  const RunMachine& machine = active_->machine;
+  tree::Terms terms;
+  terms.layout = {active_->schema->value_count(), machine.plan().chunk_values};
+  terms.integer_count = active_->schema->integer_count();
+  terms.codec = active_->codec;
+  terms.codec_name = machine.plan().codec;
+  terms.base = machine.attempt().base.digest;
+  terms.value_abs_max = machine.plan().value_abs_max;
+  terms.norm_max = machine.plan().update_norm_max;
+  terms.schema = active_->schema;
+  terms.scale_bits = machine.attempt().scale_bits;
+  return terms;
+}
+
+Result<tree::Terms> RunService::admit(const tree::UpdateHead& head) {
+  if (!is_current(head.run, head.round))
+    return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
+  FLUVIAL_TRY(active_->machine.admit(head.site, head.lease, head.weight));
+  return terms();
+}
+
+Result<tree::Terms> RunService::admit(const tree::PartialHead& head) {
+  if (!is_current(head.run, head.round))
+    return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
+  FLUVIAL_TRY(active_->machine.admit(head.attempt, head.epoch, head.what.contributors));
+  return terms();
+}
+
+std::vector<SiteId> RunService::overlap(const tree::PartialHead& head) {
+  if (!is_current(head.run, head.round)) return {};
+  return active_->machine.gather().held_of(head.what.contributors);
+}
+
+void RunService::arrived(tree::StagedArrival arrival) {
+  if (!is_current(arrival.run, arrival.round)) {
+    hub_->send(arrival.child, tree::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence,
+                                            Error{Code::kStale, "the round is closed"}));
+    return;
+  }
+  counts_.updates_verified.add();
+  if (arrival.chunks) counts_.update_bytes.add(static_cast<double>(arrival.chunks->total_bytes()));
+  const round::Arrival what = arrival.what;
+  for (const round::Refusal& refusal : what.refusals) {
+    round_log().warn("site refused",
+                     {{"site", registry_.name_of(refusal.site)}, {"reason", refusal.error.to_string()}});
+  }
+  const std::uint64_t id = sum_.stage(std::move(arrival));
+  carry_out(active_->machine.arrived(ArrivalId(id), what));
+}
+
+void RunService::refused(RunId run, RoundId round, const round::Refusal& refusal) {
+  if (!is_current(run, round)) return;
+  counts_.contribution_refused(code_name(refusal.error.code));
+  round_log().warn("site refused", {{"site", registry_.name_of(refusal.site)}, {"reason", refusal.error.to_string()}});
+  carry_out(active_->machine.refused(refusal, now()));
+}
+
+std::shared_ptr<tree::ModelSlot> RunService::model(const round::ModelRef& ref) {
+  return active_ && active_->slot->ref() == ref ? active_->slot : nullptr;
+}
+
+void RunService::members_changed(const std::vector<SiteId>& sites_up, NodeId via) {
+  std::size_t sites = 0;
+  for (const auto& [id, member] : registry_.members()) sites += member.role == Role::kSite ? 1 : 0;
+  counts_.members_sites.set(static_cast<double>(sites));
+  counts_.members_aggregators.set(static_cast<double>(registry_.members().size() - sites));
+  if (!active_) return;
+  if (active_->machine.is_open()) {
+    const round::Gather& gather = active_->machine.gather();
+    const bool takes_part =
+        std::any_of(sites_up.begin(), sites_up.end(), [&](SiteId s) { return gather.is_participant(s); });
+    if (takes_part) send_opening(via);
+  }
+  carry_out(active_->machine.sites_changed(registry_.connected_sites(), now()));
+}
+
+// ---- effects ------------------------------------------------------------------------------------------------------
+
+void RunService::carry_out(Effects effects) {
+  for (const Effect& effect : effects) {
+    std::visit([this](const auto& one) { carry_out(one); }, effect);
+  }
+}
+
+void RunService::carry_out(const RecordAttempt& effect) {
+  tasks_.spawn(runtime_.strand, "record attempt", record_attempt(effect));
+}
+
+net::Awaitable<void> RunService::record_attempt(RecordAttempt effect) {
+  const round::AttemptRecord& record = effect.record;
+  if (effect.new_round) {
+    sum_.drop_all();
+    sum_.reset({terms().layout, active_->schema->integer_count(), record.scale_bits});
+    round_opened_ = now();
+    bytes_in_before_ = hub_->payload_bytes_in();
+    bytes_out_before_ = hub_->payload_bytes_out();
+  }
+  const store::AttemptRow row{record.run,          record.round,      record.attempt,    record.epoch,
+                              record.participants, record.scale_bits, record.base.digest};
+  const Status recorded = co_await runtime_.pool.run([this, row] { return journal_.open_attempt(row); });
+  carry_out(recorded.ok() ? active_->machine.attempt_recorded(now())
+                          : active_->machine.storage_failed(recorded.error()));
+}
+
+void RunService::carry_out(const OpenRound&) {
+  const round::AttemptRecord& attempt = active_->machine.attempt();
+  if (attempt.attempt == AttemptId(1)) counts_.rounds_opened.add();
+  counts_.attempts.add();
+  counts_.round.set(static_cast<double>(attempt.round.value()));
+  counts_.participants.set(static_cast<double>(attempt.participants.size()));
+  round_log().info("round open", {{"participants", attempt.participants.size()}, {"scale_bits", attempt.scale_bits}});
+  for (const auto& [child, connected] : hub_->children()) send_opening(child);
+  feed_.publish({attempt.run, attempt.round, false, opened_line(attempt)});
+}
+
+void RunService::send_opening(NodeId child) {
+  const RunMachine& machine = active_->machine;
+  const round::AttemptRecord& attempt = machine.attempt();
+  wire::Opening opening{attempt.run, attempt.round, attempt.attempt, attempt.epoch, attempt.base, machine.plan()};
+  opening.scale_bits = attempt.scale_bits;
+  opening.value_count = active_->schema->value_count();
+  opening.integer_count = active_->schema->integer_count();
+  const std::vector<SiteId> counted = machine.gather().counted();
+  for (const round::Participant& participant : attempt.participants) {
+    if (registry_.via(participant.site) != child) continue;
+    opening.participants.push_back(participant);
+    if (std::binary_search(counted.begin(), counted.end(), participant.site))
+      opening.counted.push_back(participant.site);
+  }
+  if (opening.participants.empty()) return;
+  using std::chrono::duration_cast;
+  opening.soft_left = duration_cast<std::chrono::milliseconds>(machine.soft_deadline() - now());
+  opening.hard_left = duration_cast<std::chrono::milliseconds>(machine.hard_deadline() - now());
+  hub_->send(child, wire::to_envelope(opening));
+}
+
+void RunService::carry_out(const SetTimer& effect) {
+  timer_.expires_after(std::max(Duration(0), effect.at - now()));
+  timer_.async_wait(boost::asio::bind_executor(runtime_.strand, [this](const boost::system::error_code& error) {
+    if (!error && active_) carry_out(active_->machine.tick(now()));
+  }));
+}
+
+void RunService::carry_out(const Take& effect) {
+  const TimePoint begun = now();
+  sum_.take(effect.arrival.value(), [this, id = effect.arrival, begun](const tree::StagedArrival& arrival,
+                                                                       const round::ContributorSet& with_probes) {
+    counts_.merge_seconds.observe(std::chrono::duration<double>(now() - begun).count());
+    hub_->send(arrival.child, tree::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence, Status{}));
+    if (active_) carry_out(active_->machine.taken(id, with_probes, now()));
+  });
+}
+
+void RunService::carry_out(const Drop& effect) {
+  const std::optional<tree::StagedArrival> arrival = sum_.drop(effect.arrival.value());
+  if (!arrival) return;
+  const bool partial = arrival->site == SiteId(0);
+  const std::vector<SiteId> both =
+      partial ? active_->machine.gather().held_of(arrival->what.contributors) : std::vector<SiteId>{};
+  hub_->send(arrival->child,
+             tree::receipt(arrival->run, arrival->round, arrival->site, arrival->sequence, effect.error, both));
+}
+
+void RunService::carry_out(const Finalise& effect) {
+  sum_.lane().push([this, record = effect.record] { return do_finalise(record); });
+}
+
+net::Awaitable<void> RunService::do_finalise(round::CommitRecord record) {
+  FinaliseInput input{record,
+                      active_->schema,
+                      {active_->slot, active_->slot->bytes()},
+                      active_->optimizer,
+                      active_->optimizer_state,
+                      active_->machine.plan().sum_digest};
+  Result<NextModel> next = co_await finalise(runtime_, sum_, models_, std::move(input));
+  if (!next.ok()) {
+    round_log().error("the round could not be finalised", {{"reason", next.error().to_string()}});
+    carry_out(active_->machine.storage_failed(next.error()));
+    co_return;
+  }
+  next_ = std::move(*next);
+  carry_out(active_->machine.finalised(next_->ref));
+}
+
+void RunService::carry_out(const RecordCommit& effect) {
+  tasks_.spawn(runtime_.strand, "record commit", record_commit(effect.record));
+}
+
+net::Awaitable<void> RunService::record_commit(round::CommitRecord record) {
+  store::CommitRow row;
+  row.run = record.run;
+  row.round = record.round;
+  row.attempt = record.attempt;
+  row.contributors = record.contributors;
+  row.refusals = record.refusals;
+  row.participants_count = record.participant_count;
+  row.model = record.model.digest;
+  row.master = record.model.digest;
+  row.optimizer = next_->optimizer_file;
+  row.sum_digest = next_->sum_digest;
+  row.bytes_up = hub_->payload_bytes_in() - bytes_in_before_;
+  row.bytes_down = hub_->payload_bytes_out() - bytes_out_before_;
+  row.metrics = mean_metrics(record.contributors);
+  row.committed_at = runtime_.clock.wall_now();
+  row.duration_ms =
+      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now() - round_opened_).count());
+  const Status recorded = co_await runtime_.pool.run([this, &row] { return journal_.commit(row); });
+  if (!recorded.ok()) {
+    carry_out(active_->machine.storage_failed(recorded.error()));
+    co_return;
+  }
+  active_->optimizer_state = std::move(next_->optimizer_state);
+  active_->slot->abandon();
+  active_->slot = std::make_shared<tree::ModelSlot>(runtime_.strand, next_->ref, *active_->schema, next_->bytes);
+  next_.reset();
+  counts_.rounds_committed.add();
+  counts_.contributions_counted.add(static_cast<double>(record.contributors.size()));
+  counts_.contributions_late.add(static_cast<double>(record.late_count()));
+  counts_.round_seconds.observe(static_cast<double>(row.duration_ms) / 1000.0);
+  round_log().info("round committed", {{"contributors", record.contributors.size()},
+                                       {"late", record.late_count()},
+                                       {"refused", record.refusals.size()},
+                                       {"weight", record.contributors.total_weight()},
+                                       {"ms", row.duration_ms},
+                                       {"model_sha256", to_hex(record.model.digest)}});
+  feed_.publish(
+      {row.run, row.round, false, committed_line(row, [this](NodeId node) { return registry_.name_of(node); })});
+  carry_out(active_->machine.commit_recorded(now()));
+}
+
+void RunService::carry_out(const Publish& effect) {
+  for (const auto& [child, connected] : hub_->children()) send_commit(child, effect.record, effect.last);
+  if (model_committed_)
+    model_committed_(active_->slot->ref(), {active_->slot, active_->slot->bytes()}, active_->schema);
+  tasks_.spawn(runtime_.strand, "prune",
+               prune(effect.record.run, effect.record.model.version, active_->machine.plan().models_kept));
+}
+
+void RunService::send_commit(NodeId child, const round::CommitRecord& record, bool last) {
+  wire::Commit commit{record.run, record.round, record.attempt, record.model, {}, {}, last};
+  for (const auto& [site, entry] : record.contributors.entries()) {
+    if (registry_.via(site) != child) continue;
+    const Status added = commit.contributors.add({entry.site, entry.lease, entry.weight, entry.digest, 0, {}});
+    FLUVIAL_CHECK(added.ok(), "a part of a contributor set");
+  }
+  for (const round::Refusal& refusal : record.refusals) {
+    if (registry_.via(refusal.site) == child) commit.refusals.push_back(refusal);
+  }
+  hub_->send(child, wire::to_envelope(commit));
+}
+
+net::Awaitable<void> RunService::prune(RunId run, ModelVersion last, std::uint64_t kept) {
+  const Status pruned = co_await runtime_.pool.run([&] { return models_.prune(run, last, kept); });
+  if (!pruned.ok()) runtime_.log.warn("old models could not be pruned", {{"reason", pruned.error().to_string()}});
+}
+
+void RunService::carry_out(const RecordStatus& effect) {
+  const RunId run = active_->machine.run();
+  runtime_.log.info("run " + std::string(status_name(effect.status)), {{"run", run}, {"reason", effect.reason}});
+  v1::Envelope message;
+  message.mutable_run_state()->set_run(run.value());
+  message.mutable_run_state()->set_state(std::string(status_name(effect.status)));
+  message.mutable_run_state()->set_reason(effect.reason);
+  for (const auto& [child, connected] : hub_->children()) hub_->send(child, message);
+  // On the lane, so that one status follows the other.
+  sum_.lane().push(
+      [this, run, status = effect.status, reason = effect.reason] { return record_status(run, status, reason); });
+}
+
+net::Awaitable<void> RunService::record_status(RunId run, RunStatus status, std::string reason) {
+  const Status kept = co_await runtime_.pool.run([&] { return journal_.set_run_status(run, to_row(status), reason); });
+  if (!kept.ok()) runtime_.log.error("the run's status could not be recorded", {{"reason", kept.error().to_string()}});
+  const bool ends = status == RunStatus::kDone || status == RunStatus::kStopped;
+  const FeedLine line{run, RoundId(0), ends, state_line(run, status, reason)};
+  if (!ends) {
+    feed_.publish(line);
+    co_return;
+  }
+  ending_ = line;
+  if (!evaluating_ || !evaluating_()) announce_end();
+}
+
+void RunService::announce_end() {
+  if (ending_) feed_.publish(*std::exchange(ending_, std::nullopt));
+}
+
+// ---- runs ---------------------------------------------------------------------------------------------------------
+
+net::Awaitable<Status> RunService::take_up(store::RunRow row) {
+  const auto loaded = [&]() -> Result<std::optional<store::CommitRow>> { return journal_.last_commit(row.id); };
+  Result<std::optional<store::CommitRow>> last = co_await runtime_.pool.run(loaded);
+  if (!last.ok()) co_return last.error();
+  const Result<std::optional<store::AttemptRow>> attempt =
+      co_await runtime_.pool.run([&] { return journal_.last_attempt(row.id); });
+  if (!attempt.ok()) co_return attempt.error();
+  const RoundId committed = *last ? (*last)->round : RoundId(0);
+  const Digest digest = *last ? (*last)->model : row.initial_model;
+  const ModelVersion version(committed.value());
+  Result<store::Model> model = co_await runtime_.pool.run([&] { return models_.load({row.id, version}, digest); });
+  if (!model.ok()) co_return model.error();
+  std::vector<float> state;
+  if (*last && !(*last)->optimizer.empty()) {
+    Result<std::vector<float>> kept = co_await runtime_.pool.run(
+        [&] { return models_.load_optimizer((*last)->optimizer, row.schema.value_count()); });
+    if (!kept.ok()) co_return kept.error();
+    state = std::move(*kept);
+  }
+  std::optional<round::AttemptRecord> open;
+  if (*attempt && (*attempt)->round > committed) {
+    const store::AttemptRow& a = **attempt;
+    open = round::AttemptRecord{a.run,
+                                a.round,
+                                a.attempt,
+                                a.epoch,
+                                a.participants,
+                                a.scale_bits,
+                                {row.id, version, digest, row.schema.model_bytes()}};
+  }
+  co_return co_await activate(std::move(row), version, digest, std::move(model->bytes), std::move(state),
+                              std::move(open));
+}
+
+net::Awaitable<Result<RunId>> RunService::start(store::RunRow row, Buffer model) {
+  if (is_active()) {
+    co_return Error{Code::kFailedPrecondition, "run " + std::to_string(active_->machine.run().value()) +
+                                                   " is active; stop it first: fluvial run stop"};
+  }
+  row.status = store::RunStatus::kPaused;  // until its model is on the disk
+  row.reason = "starting";
+  row.created_at = runtime_.clock.wall_now();
+  const Result<RunId> id = co_await runtime_.pool.run([&] { return journal_.create_run(row); });
+  if (!id.ok()) co_return id.error();
+  row.id = *id;
+  const Result<std::string> put = co_await runtime_.pool.run(
+      [&] { return models_.put({row.id, ModelVersion(0)}, row.schema, model.span(), row.initial_model, {}); });
+  if (!put.ok()) co_return put.error();
+  const Status running =
+      co_await runtime_.pool.run([&] { return journal_.set_run_status(row.id, store::RunStatus::kRunning, ""); });
+  if (!running.ok()) co_return running.error();
+  row.status = store::RunStatus::kRunning;
+  row.reason.clear();
+  const RunId run = row.id;
+  const Digest digest = row.initial_model;
+  const Status active = co_await activate(std::move(row), ModelVersion(0), digest, std::move(model), {}, {});
+  if (!active.ok()) co_return active.error();
+  co_return run;
+}
+
+net::Awaitable<Status> RunService::activate(store::RunRow row, ModelVersion version, Digest digest, Buffer model,
+                                            std::vector<float> optimizer_state,
+                                            std::optional<round::AttemptRecord> open) {
+  Result<kernels::CodecSpec> spec = kernels::parse_codec(row.plan.codec);
+  if (!spec.ok()) co_return spec.error();
+  Result<std::unique_ptr<kernels::Codec>> codec = kernels::make_codec(*spec);
+  if (!codec.ok()) co_return codec.error();
+  aggregate::ServerOptimizer optimizer;
+  optimizer.kind = row.plan.optimizer == round::Optimizer::kFedAvgM ? aggregate::ServerOptimizerKind::kFedAvgM
+                                                                    : aggregate::ServerOptimizerKind::kFedAvg;
+  optimizer.lr = row.plan.server_learning_rate;
+  optimizer.momentum = row.plan.server_momentum;
+  const round::ModelRef ref{row.id, version, digest, row.schema.model_bytes()};
+  RunStart start{row.id,    row.plan, ref, RoundId(version.value()), std::move(open), epoch_, from_row(row.status),
+                 row.reason};
+  auto slot = std::make_shared<tree::ModelSlot>(runtime_.strand, ref, row.schema, SharedBytes::from(std::move(model)));
+  active_ = std::make_unique<ActiveRun>(ActiveRun{RunMachine(std::move(start)),
+                                                  std::make_shared<const round::Schema>(row.schema), std::move(*codec),
+                                                  optimizer, std::move(optimizer_state), std::move(slot)});
+  runtime_.log.info("run taken up",
+                    {{"run", row.id}, {"name", row.plan.name}, {"committed", version}, {"codec", row.plan.codec}});
+  carry_out(active_->machine.begin(now()));
+  if (active_) carry_out(active_->machine.sites_changed(registry_.connected_sites(), now()));
+  co_return Status{};
+}
+
+namespace {
+Error not_active(RunId run) {
+  return {Code::kFailedPrecondition,
+          "run " + std::to_string(run.value()) + " is not the active one; see: fluvial run list"};
+}
+}  // namespace
+
+Status RunService::pause(RunId run, std::string reason) {
+  if (!is_active() || active_->machine.run() != run) return not_active(run);
+  carry_out(active_->machine.pause(std::move(reason)));
+  return {};
+}
+
+Status RunService::resume(RunId run) {
+  if (!is_active() || active_->machine.run() != run) return not_active(run);
+  carry_out(active_->machine.resume(now()));
+  return {};
+}
+
+Status RunService::stop_run(RunId run, std::string reason) {
+  if (!is_active() || active_->machine.run() != run) return not_active(run);
+  carry_out(active_->machine.stop(std::move(reason)));
+  sum_.drop_all();
+  return {};
+}
+
+}  // namespace fluvial::coordinator

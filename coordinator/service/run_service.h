@@ -1,0 +1,117 @@
+// Carries out what the run's machine decides: journal, messages to children, the sum, the model, timers. One active run
+// at a time. On the node's strand.
+#pragma once
+
+#include <boost/asio/steady_timer.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "coordinator/logic/run_machine.h"
+#include "coordinator/service/feed.h"
+#include "coordinator/service/finalise.h"
+#include "coordinator/service/registry.h"
+#include "core/net/task_group.h"
+#include "core/tree/hub.h"
+
+namespace fluvial::coordinator {
+
+// An active run's parts that stay the same from round to round.
+struct ActiveRun {
+  RunMachine machine;
+  std::shared_ptr<const round::Schema> schema;
+  std::shared_ptr<const kernels::Codec> codec;
+  aggregate::ServerOptimizer optimizer;
+  std::vector<float> optimizer_state;
+  std::shared_ptr<tree::ModelSlot> slot;
+};
+
+class RunService {
+ public:
+  using ModelCommitted = std::function<void(const round::ModelRef&, SharedBytes, std::shared_ptr<const round::Schema>)>;
+
+  RunService(tree::Runtime& runtime, net::TaskGroup& tasks, store::CoordinatorJournal& journal,
+             store::ModelStore& models, Registry& registry, Feed& feed, Epoch epoch);
+
+  void attach(tree::Hub& hub) { hub_ = &hub; }
+  // Told of each committed model; while `evaluating()` the end of a run is not announced yet: the last round's
+  // evaluation comes first. announce_end() when nothing is being evaluated any more.
+  void on_commit(ModelCommitted hook, std::function<bool()> evaluating) {
+    model_committed_ = std::move(hook);
+    evaluating_ = std::move(evaluating);
+  }
+  void announce_end();
+  bool is_ending(RunId run) const { return ending_ && ending_->run == run; }
+  net::Awaitable<void> run_lane() { return sum_.lane().run(); }
+  void stop();
+
+  // Takes up a run of the journal: what is not paused goes on.
+  net::Awaitable<Status> take_up(store::RunRow row);
+  net::Awaitable<Result<RunId>> start(store::RunRow row, Buffer model);
+  bool is_active() const {
+    return active_ != nullptr && active_->machine.status() != RunStatus::kDone &&
+           active_->machine.status() != RunStatus::kStopped;
+  }
+  const ActiveRun* active() const { return active_.get(); }  // also when it is done: the last one
+
+  Status pause(RunId run, std::string reason);
+  Status resume(RunId run);
+  Status stop_run(RunId run, std::string reason);
+
+  // From the hub.
+  Result<tree::Terms> admit(const tree::UpdateHead& head);
+  Result<tree::Terms> admit(const tree::PartialHead& head);
+  std::vector<SiteId> overlap(const tree::PartialHead& head);
+  void arrived(tree::StagedArrival arrival);
+  void refused(RunId run, RoundId round, const round::Refusal& refusal);
+  std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref);
+  void members_changed(const std::vector<SiteId>& sites_up, NodeId via);
+
+ private:
+  void carry_out(Effects effects);
+  void carry_out(const RecordAttempt& effect);
+  void carry_out(const OpenRound& effect);
+  void carry_out(const SetTimer& effect);
+  void carry_out(const Take& effect);
+  void carry_out(const Drop& effect);
+  void carry_out(const Finalise& effect);
+  void carry_out(const RecordCommit& effect);
+  void carry_out(const Publish& effect);
+  void carry_out(const RecordStatus& effect);
+
+  net::Awaitable<void> record_attempt(RecordAttempt effect);
+  net::Awaitable<void> do_finalise(round::CommitRecord record);
+  net::Awaitable<void> record_commit(round::CommitRecord record);
+  net::Awaitable<void> record_status(RunId run, RunStatus status, std::string reason);
+  net::Awaitable<void> prune(RunId run, ModelVersion last, std::uint64_t kept);
+  net::Awaitable<Status> activate(store::RunRow row, ModelVersion version, Digest digest, Buffer model,
+                                  std::vector<float> optimizer_state, std::optional<round::AttemptRecord> open);
+  void send_opening(NodeId child);
+  void send_commit(NodeId child, const round::CommitRecord& record, bool last);
+  bool is_current(RunId run, RoundId round) const;
+  tree::Terms terms() const;
+  telemetry::Logger round_log() const;
+  TimePoint now() const { return runtime_.clock.now(); }
+
+  tree::Runtime& runtime_;
+  net::TaskGroup& tasks_;
+  store::CoordinatorJournal& journal_;
+  store::ModelStore& models_;
+  Registry& registry_;
+  Feed& feed_;
+  tree::Hub* hub_ = nullptr;
+  Epoch epoch_;
+  ModelCommitted model_committed_;
+  std::function<bool()> evaluating_;
+  std::optional<FeedLine> ending_;
+  telemetry::RoundMetrics counts_;
+  tree::Sum sum_;
+  boost::asio::steady_timer timer_;
+  std::unique_ptr<ActiveRun> active_;
+  std::optional<NextModel> next_;
+  TimePoint round_opened_;
+  std::uint64_t bytes_in_before_ = 0;
+  std::uint64_t bytes_out_before_ = 0;
+};
+
+}  // namespace fluvial::coordinator

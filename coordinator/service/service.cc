@@ -1,0 +1,255 @@
+#include "coordinator/service/service.h"
+
+#include <unistd.h>
+
+#include <boost/json.hpp>
+#include <set>
+#include <utility>
+
+#include "coordinator/service/coordinator.h"
+#include "coordinator/service/json.h"
+#include "core/identity/csr.h"
+#include "core/net/connector.h"
+#include "core/store/plan_json.h"
+#include "core/wire/mapping.h"
+
+namespace fluvial::coordinator {
+namespace {
+
+config::HostPort address_of(const std::string& text) {
+  const Result<config::HostPort> address = config::parse_host_port(text);
+  FLUVIAL_CHECK(address.ok(), "settings are validated");
+  return *address;
+}
+
+tree::HubOptions hub_options(const config::CoordinatorSettings& settings) {
+  const config::HostPort listen = address_of(settings.listen);
+  tree::HubOptions options;
+  options.host = listen.host;
+  options.port = listen.port;
+  options.sessions_max = settings.session.sessions_max;
+  options.staging_bytes_max = settings.staging_bytes_max;
+  options.spill_folder = store::join_path(settings.data_dir, "spill");
+  options.software = tree::software_name();
+  return options;
+}
+
+EnrolOptions enrol_options(const config::CoordinatorSettings& settings) {
+  const config::HostPort listen = address_of(settings.enrol_listen);
+  return {listen.host, listen.port, settings.enrol_per_minute_max, std::chrono::days(settings.certificate_days)};
+}
+
+std::string public_host(const config::CoordinatorSettings& settings) {
+  if (!settings.public_host.empty()) return settings.public_host;
+  const std::string host = address_of(settings.listen).host;
+  if (host != "0.0.0.0" && host != "::") return host;
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "localhost";
+}
+
+// The coordinator's own certificate is made anew at each start; only the authority's key is kept.
+Result<identity::Credentials> own_credentials(const identity::CertificateAuthority& authority, NodeId node,
+                                              std::chrono::days validity, WallTime now) {
+  FLUVIAL_ASSIGN(identity::KeyAndCsr made, identity::make_key_and_csr());
+  const identity::Grant grant{{Role::kCoordinator, node, "coordinator"}, validity, {}, {}};
+  FLUVIAL_ASSIGN(identity::Certificate certificate, authority.issue(made.csr_der.span(), grant, now));
+  return identity::Credentials{std::move(made.key), {std::move(certificate)}, authority.certificate()};
+}
+
+}  // namespace
+
+Result<Holdings> open_holdings(tree::Runtime& runtime, const config::CoordinatorSettings& settings) {
+  store::FileSystem& files = runtime.files;
+  const WallTime now = runtime.clock.wall_now();
+  Holdings holdings;
+  FLUVIAL_TRY(files.make_folder(settings.data_dir));
+  FLUVIAL_TRY(files.make_folder(store::join_path(settings.data_dir, "spill")));
+  FLUVIAL_ASSIGN(holdings.journal,
+                 store::CoordinatorJournal::open(files, store::join_path(settings.data_dir, "journal.sqlite")));
+  FLUVIAL_ASSIGN(const std::optional<store::FederationRow> federation, holdings.journal->federation());
+  if (!federation) FLUVIAL_TRY(holdings.journal->found({settings.federation, now}));
+  holdings.federation = federation ? federation->name : settings.federation;
+  FLUVIAL_ASSIGN(holdings.authority, identity::CertificateAuthority::create_or_open(
+                                         store::join_path(settings.data_dir, "ca"), holdings.federation, now));
+  FLUVIAL_ASSIGN(const NodeId node, holdings.journal->reserve_node_id(Role::kCoordinator, "coordinator"));
+  FLUVIAL_ASSIGN(holdings.credentials,
+                 own_credentials(*holdings.authority, node, std::chrono::days(settings.certificate_days), now));
+  FLUVIAL_ASSIGN(holdings.models, store::ModelStore::open(files, store::join_path(settings.data_dir, "models")));
+  FLUVIAL_ASSIGN(const std::vector<store::ModelRef> referenced, holdings.journal->referenced_models());
+  FLUVIAL_ASSIGN(const std::size_t swept, holdings.models->sweep({referenced.begin(), referenced.end()}));
+  if (swept > 0) runtime.log.info("model files without a record were removed", {{"files", swept}});
+  FLUVIAL_ASSIGN(holdings.epoch, holdings.journal->next_epoch());
+  return holdings;
+}
+
+Service::Service(tree::Process& process, const config::CoordinatorSettings& settings, Holdings holdings)
+    : process_(process),
+      runtime_(process.runtime()),
+      settings_(settings),
+      holdings_(std::move(holdings)),
+      registry_(runtime_, *holdings_.journal, deny_),
+      feed_(runtime_.strand),
+      runs_(runtime_, process.tasks(), *holdings_.journal, *holdings_.models, registry_, feed_, holdings_.epoch),
+      hub_(runtime_, *this, hub_options(settings), deny_),
+      enrol_(runtime_, registry_, *holdings_.journal, *holdings_.authority, enrol_options(settings)),
+      admin_(runtime_, *holdings_.journal, *holdings_.models, registry_, runs_, feed_, hub_) {
+  runs_.attach(hub_);
+  evaluator_ = std::make_shared<Evaluator>(
+      runtime_, process.tasks(),
+      [this](RunId run, RoundId round, const round::Metrics& metrics) {
+        process_.spawn("record evaluation", record_evaluation(run, round, metrics));
+      },
+      [this] { runs_.announce_end(); });
+  runs_.on_commit(
+      [this](const round::ModelRef& ref, SharedBytes model, std::shared_ptr<const round::Schema> schema) {
+        evaluator_->committed(ref, std::move(model), std::move(schema));
+      },
+      [this] { return evaluator_->is_busy(); });
+}
+
+Status Service::open() {
+  FLUVIAL_TRY(registry_.load());
+  FLUVIAL_ASSIGN(const auto member_tls, identity::TlsContext::member_server(*holdings_.credentials));
+  FLUVIAL_ASSIGN(const auto enrol_tls, identity::TlsContext::enrol_server(*holdings_.credentials));
+  FLUVIAL_ASSIGN(facts_.member_port, hub_.open(member_tls));
+  FLUVIAL_ASSIGN(facts_.enrol_port, enrol_.open(enrol_tls));
+  FLUVIAL_ASSIGN(facts_.metrics_port, process_.open_http([this] { return admin_.status_json(); }));
+  facts_.federation = holdings_.federation;
+  facts_.pin = holdings_.authority->pin();
+  facts_.enrol_address = net::to_string({public_host(settings_), facts_.enrol_port});
+  facts_.token_ttl_s = settings_.token_ttl_s;
+  admin_socket_ =
+      settings_.admin_socket.empty() ? store::join_path(settings_.data_dir, "admin.sock") : settings_.admin_socket;
+  worker_socket_ =
+      settings_.worker_socket.empty() ? store::join_path(settings_.data_dir, "worker.sock") : settings_.worker_socket;
+  FLUVIAL_TRY(admin_.open(admin_socket_, facts_));
+  return evaluator_->open(worker_socket_);
+}
+
+std::string Service::ready_json() const {
+  return boost::json::serialize(boost::json::object{{"role", "coordinator"},
+                                                    {"name", "coordinator"},
+                                                    {"member_port", facts_.member_port},
+                                                    {"enrol_port", facts_.enrol_port},
+                                                    {"metrics_port", facts_.metrics_port},
+                                                    {"admin_socket", admin_socket_},
+                                                    {"worker_socket", worker_socket_},
+                                                    {"pin", facts_.pin},
+                                                    {"pid", getpid()}});
+}
+
+void Service::start() {
+  process_.spawn("sum", runs_.run_lane());
+  process_.spawn("members", hub_.run());
+  process_.spawn("enrolment", enrol_.run(facts_.member_port));
+  process_.spawn("admin", admin_.run());
+  process_.spawn("resume runs", resume_runs());
+  process_.set_ready(true);
+  runtime_.log.info("coordinator ready",
+                    {{"federation", facts_.federation},
+                     {"members", net::to_string({address_of(settings_.listen).host, facts_.member_port})},
+                     {"enrolment", facts_.enrol_address},
+                     {"epoch", holdings_.epoch},
+                     {"pin", facts_.pin}});
+}
+
+void Service::stop() {
+  runtime_.log.info("coordinator stopping");
+  feed_.close();
+  admin_.stop();
+  enrol_.stop();
+  hub_.stop();
+  runs_.stop();
+  evaluator_->close();
+}
+
+net::Awaitable<void> Service::resume_runs() {
+  const Result<std::vector<store::RunRow>> rows =
+      co_await runtime_.pool.run([this] { return holdings_.journal->runs(); });
+  if (!rows.ok()) {
+    runtime_.log.error("the journal's runs could not be read", {{"reason", rows.error().to_string()}});
+    co_return;
+  }
+  for (const store::RunRow& row : *rows) {
+    const bool goes_on = row.status == store::RunStatus::kRunning || row.status == store::RunStatus::kPaused;
+    if (!goes_on || runs_.is_active()) continue;
+    const Status taken = co_await runs_.take_up(row);
+    if (taken.ok()) continue;
+    runtime_.log.error("run could not be taken up", {{"run", row.id}, {"reason", taken.error().to_string()}});
+  }
+}
+
+void Service::child_joined(const tree::Child& child) {
+  runtime_.log.info("child joined",
+                    {{"name", child.name}, {"role", role_name(child.role)}, {"lease_epoch", child.lease}});
+  registry_.child_joined(child);
+  runs_.members_changed(child.role == Role::kSite ? std::vector{SiteId(child.node)} : std::vector<SiteId>{},
+                        child.node);
+}
+
+void Service::child_left(NodeId child) {
+  runtime_.log.info("child left", {{"name", registry_.name_of(child)}});
+  registry_.child_left(child);
+  runs_.members_changed({}, child);
+}
+
+void Service::members_changed(NodeId child, const v1::MemberChange& change) {
+  const std::vector<SiteId> up = registry_.members_changed(child, change);
+  runs_.members_changed(up, child);
+}
+
+net::Awaitable<Result<v1::LeaseGrant>> Service::lease(identity::PeerIdentity peer, std::string advertise) {
+  return registry_.lease(std::move(peer), std::move(advertise));
+}
+
+void Service::outcome_asked(NodeId child, const v1::OutcomeQuery& query) {
+  process_.spawn("outcome", answer_outcome(child, query));
+}
+
+net::Awaitable<void> Service::answer_outcome(NodeId child, v1::OutcomeQuery query) {
+  const Result<Digest> digest = wire::digest_from_proto(query.sha256());
+  if (!digest.ok()) co_return;
+  const RunId run(query.run());
+  const RoundId round(query.round());
+  const SiteId site(query.site());
+  const Result<store::Outcome> outcome = co_await runtime_.pool.run([&]() -> Result<store::Outcome> {
+    Result<store::Outcome> found = holdings_.journal->outcome(run, round, site, *digest);
+    // A run that was forgotten here counts nothing any more.
+    if (!found.ok() && found.error().code == Code::kNotFound) return store::Outcome::kLate;
+    return found;
+  });
+  if (!outcome.ok()) {
+    runtime_.log.error("an outcome could not be read", {{"reason", outcome.error().to_string()}});
+    co_return;
+  }
+  v1::Envelope reply;
+  v1::OutcomeReply& message = *reply.mutable_outcome_reply();
+  message.set_run(query.run());
+  message.set_round(query.round());
+  message.set_site(query.site());
+  message.set_sha256(query.sha256());
+  message.set_outcome(static_cast<v1::OutcomeReply::Outcome>(*outcome));
+  hub_.send(child, std::move(reply));
+}
+
+net::Awaitable<void> Service::record_evaluation(RunId run, RoundId round, round::Metrics metrics) {
+  const Status kept =
+      co_await runtime_.pool.run([&] { return holdings_.journal->set_evaluation(run, round, metrics); });
+  if (!kept.ok()) runtime_.log.error("an evaluation could not be recorded", {{"reason", kept.error().to_string()}});
+  runtime_.log.info("model evaluated", {{"run", run}, {"round", round}, {"metrics", store::metrics_to_json(metrics)}});
+  feed_.publish({run, round, false, evaluated_line(run, round, metrics)});
+  if (!evaluator_->is_busy()) runs_.announce_end();
+}
+
+Status run_coordinator(config::CoordinatorSettings settings, telemetry::Logger log, tree::OnReady on_ready) {
+  tree::Process process(settings, Role::kCoordinator, log);
+  FLUVIAL_ASSIGN(Holdings holdings, open_holdings(process.runtime(), settings));
+  Service service(process, settings, std::move(holdings));
+  FLUVIAL_TRY(service.open());
+  service.start();
+  if (on_ready) on_ready(service.ready_json());
+  process.run([&service] { service.stop(); });
+  return {};
+}
+
+}  // namespace fluvial::coordinator

@@ -1,0 +1,84 @@
+// `fluvial rounds watch`: what is committed already, then what happens, until the run ends.
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cstdlib>
+#include <utility>
+
+#include "coordinator/service/admin.h"
+#include "coordinator/service/json.h"
+#include "core/net/deadline.h"
+
+namespace fluvial::coordinator {
+namespace {
+
+constexpr std::uint64_t kReplayedMax = 1'000'000;
+
+// The next lines for this watcher; empty when the feed has ended.
+net::Awaitable<void> next_lines(Replayed* follow, std::vector<std::string>* lines, bool* ended) {
+  while (lines->empty() && !*ended) {
+    co_await follow->watcher->wait();
+    while (!follow->watcher->lines.empty()) {
+      FeedLine line = std::move(follow->watcher->lines.front());
+      follow->watcher->lines.pop_front();
+      if (line.run != follow->run) continue;
+      const bool committed = line.json.find("\"event\":\"committed\"") != std::string::npos;
+      if (!committed || line.round > follow->last) lines->push_back(std::move(line.json));
+      *ended = *ended || line.ends_run;
+    }
+    *ended = *ended || follow->watcher->closed;
+  }
+}
+
+}  // namespace
+
+// On the node's strand: the lines of what is committed, and a watcher from before they were read.
+net::Awaitable<Result<std::vector<std::string>>> Admin::replay(std::string run_text, RoundId from, Replayed* replayed) {
+  replayed->watcher = feed_.watch();
+  const Result<RunId> run = co_await run_or_latest(std::move(run_text));
+  if (!run.ok()) co_return run.error();
+  replayed->run = *run;
+  const auto name_of = [this](NodeId node) { return registry_.name_of(node); };
+  const Result<std::vector<store::CommitRow>> rows =
+      co_await runtime_.pool.run([&] { return journal_.commits(*run, from, kReplayedMax); });
+  if (!rows.ok()) co_return rows.error();
+  std::vector<std::string> lines;
+  for (const store::CommitRow& row : *rows) {
+    replayed->last = row.round;
+    lines.push_back(committed_line(row, name_of));
+    if (!row.evaluation.empty()) lines.push_back(evaluated_line(*run, row.round, row.evaluation));
+  }
+  const Result<store::RunRow> row = co_await runtime_.pool.run([&] { return journal_.run(*run); });
+  if (!row.ok()) co_return row.error();
+  const bool ended = row->status == store::RunStatus::kDone || row->status == store::RunStatus::kStopped;
+  replayed->ended = ended && !runs_.is_ending(*run);
+  if (replayed->ended)
+    lines.push_back(state_line(*run, static_cast<RunStatus>(static_cast<int>(row->status)), row->reason));
+  co_return lines;
+}
+
+// On the connection's executor.
+net::Awaitable<void> Admin::watch(std::string run_text, std::string from_text, std::shared_ptr<net::LineWriter> out) {
+  const std::uint64_t from = std::max<std::uint64_t>(1, std::strtoull(from_text.c_str(), nullptr, 10));
+  Replayed replayed;
+  std::optional<Result<std::vector<std::string>>> first;
+  co_await net::asio::co_spawn(runtime_.strand, net::detail::store(replay(run_text, RoundId(from), &replayed), &first),
+                               net::asio::use_awaitable);
+  if (!first->ok()) {
+    const Status told = co_await out->write_line(error_line(first->error()));
+    (void)told.ok();  // the client may be gone: either way this ends
+    co_return;
+  }
+  std::vector<std::string> lines = std::move(**first);
+  for (bool ended = replayed.ended;;) {
+    for (std::string& line : lines) {
+      const Status written = co_await out->write_line(std::move(line));
+      if (!written.ok()) co_return;
+    }
+    if (ended) co_return;
+    lines.clear();
+    co_await net::asio::co_spawn(runtime_.strand, next_lines(&replayed, &lines, &ended), net::asio::use_awaitable);
+  }
+}
+
+}  // namespace fluvial::coordinator
