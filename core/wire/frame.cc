@@ -2,6 +2,7 @@
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/stubs/logging.h>
 #include <google/protobuf/wire_format_lite.h>
 
 #include <array>
@@ -22,6 +23,15 @@ constexpr int kNestingMax = 8;  // the deepest message of ours has 5
 // small headers, is more than any of ours has.
 constexpr std::size_t kBytesForEachMessage = 16;
 constexpr std::size_t kMessagesFree = 64;
+
+// Protobuf prints what it finds wrong to standard error; a peer must not write there, and callers get an Error anyway.
+void silence_protobuf() {
+  static const bool done = [] {
+    google::protobuf::SetLogHandler(nullptr);
+    return true;
+  }();
+  (void)done;
+}
 
 Error malformed(std::string_view what) { return {Code::kDataLoss, "the frame's header " + std::string(what)}; }
 
@@ -81,6 +91,7 @@ Result<FramePrefix> decode_prefix(std::span<const std::byte, kPrefixBytes> bytes
 }
 
 Result<v1::Envelope> parse_header(ByteSpan bytes) {
+  silence_protobuf();
   const auto* data = reinterpret_cast<const std::uint8_t*>(bytes.data());  // NOLINT: protobuf's type for bytes
   const int size = static_cast<int>(bytes.size());
   {
@@ -100,6 +111,7 @@ Result<v1::Envelope> parse_header(ByteSpan bytes) {
 }
 
 Result<Buffer> encode_head(const v1::Envelope& header, std::size_t payload_bytes, const FrameLimits& limits) {
+  silence_protobuf();
   const std::size_t header_bytes = header.ByteSizeLong();
   if (header_bytes == 0 || header_bytes > limits.header_bytes_max) {
     return Error{Code::kInvalidArgument, "a header of " + std::to_string(header_bytes) + " bytes: expected 1 to " +
@@ -113,7 +125,7 @@ Result<Buffer> encode_head(const v1::Envelope& header, std::size_t payload_bytes
   const FramePrefix prefix{static_cast<std::uint32_t>(header_bytes), static_cast<std::uint32_t>(payload_bytes)};
   encode_prefix(prefix, std::span<std::byte, kPrefixBytes>(head.data(), kPrefixBytes));
   if (!header.SerializeToArray(head.data() + kPrefixBytes, static_cast<int>(header_bytes))) {
-    return Error{Code::kInvalidArgument, "a header that cannot be written: is a text not UTF-8?"};
+    return Error{Code::kInternal, "the header cannot be written"};
   }
   return head;
 }

@@ -18,6 +18,32 @@ constexpr Code kCodes[] = {
 
 Error wrong(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
 
+// Of the UTF-8 character that `text` begins with; 0 when it begins with none. (Unicode 15, table 3-7.)
+std::size_t character_bytes(std::string_view text) {
+  const auto byte = [text](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const auto follows = [&](std::size_t i, unsigned low = 0x80, unsigned high = 0xbf) {
+    return byte(i) >= low && byte(i) <= high;
+  };
+  const unsigned first = byte(0);
+  if (first < 0x80) return 1;
+  if (first >= 0xc2 && first <= 0xdf) return follows(1) ? 2 : 0;
+  if (first >= 0xe0 && first <= 0xef) {
+    const bool second = follows(1, first == 0xe0 ? 0xa0 : 0x80, first == 0xed ? 0x9f : 0xbf);
+    return second && follows(2) ? 3 : 0;
+  }
+  if (first >= 0xf0 && first <= 0xf4) {
+    const bool second = follows(1, first == 0xf0 ? 0x90 : 0x80, first == 0xf4 ? 0x8f : 0xbf);
+    return second && follows(2) && follows(3) ? 4 : 0;
+  }
+  return 0;
+}
+
+bool is_control(std::string_view character) {
+  const auto first = static_cast<unsigned char>(character[0]);
+  if (character.size() == 1) return first < 0x20 || first == 0x7f;
+  return first == 0xc2 && static_cast<unsigned char>(character[1]) < 0xa0;  // U+0080 to U+009F
+}
+
 Result<SiteId> site_from_proto(std::uint32_t site) {
   if (site == 0) return wrong("site 0: expected a node's number");
   return SiteId(site);
@@ -69,14 +95,18 @@ Status status_from_proto(std::uint32_t code, std::string_view message) {
 }
 
 std::string printable(std::string_view text) {
-  if (text.size() > kMessageBytesMax) {
-    text = text.substr(0, kMessageBytesMax);
-    while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0xc0) == 0x80) text.remove_suffix(1);
-    if (!text.empty() && static_cast<unsigned char>(text.back()) >= 0xc0) text.remove_suffix(1);  // of a cut character
-  }
-  std::string out(text);
-  for (char& c : out) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t size = character_bytes(text);
+    if (out.size() + std::max<std::size_t>(size, 1) > kMessageBytesMax) break;
+    if (size == 0) {
+      out.push_back('?');
+    } else if (is_control(text.substr(0, size))) {
+      out.push_back(' ');
+    } else {
+      out += text.substr(0, size);
+    }
+    text.remove_prefix(std::max<std::size_t>(size, 1));
   }
   return out;
 }

@@ -31,7 +31,8 @@ Result<Code> code_from_proto(std::uint32_t code);  // kInvalidArgument for 0 and
 Status status_from_proto(std::uint32_t code, std::string_view message);
 Error error_from_proto(std::uint32_t code, std::string_view message);  // the same where 0 would be wrong: kInternal
 
-// A peer's text for logs and terminals: at most kMessageBytesMax bytes, control characters replaced by spaces.
+// A text for the wire, for logs and terminals: at most kMessageBytesMax bytes of UTF-8, control characters replaced by
+// spaces and what is no UTF-8 by question marks.
 std::string printable(std::string_view text);
 
 v1::NodeRole role_to_proto(Role role);

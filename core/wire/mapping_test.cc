@@ -1,0 +1,272 @@
+#include "core/wire/mapping.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "core/base/rng.h"
+#include "core/wire/frame.h"
+
+namespace fluvial::wire {
+namespace {
+
+template <typename T>
+void expect_invalid(const Result<T>& result, const std::string& what = "") {
+  ASSERT_FALSE(result.ok()) << what;
+  EXPECT_EQ(result.error().code, Code::kInvalidArgument) << what;
+  EXPECT_FALSE(result.error().message.empty()) << what;
+}
+
+TEST(Codes, EveryNumberIsFixed) {
+  EXPECT_EQ(code_to_proto(Code::kInvalidArgument), 1u);
+  EXPECT_EQ(code_to_proto(Code::kStale), 8u);
+  EXPECT_EQ(code_to_proto(Code::kInternal), 13u);
+  for (std::uint32_t code = 1; code <= 13; ++code) EXPECT_EQ(code_to_proto(*code_from_proto(code)), code);
+  expect_invalid(code_from_proto(0));
+  expect_invalid(code_from_proto(14));
+  EXPECT_EQ(status_code_to_proto(Status()), 0u);
+}
+
+TEST(Codes, APeersVerdict) {
+  EXPECT_TRUE(status_from_proto(0, "whatever").ok());
+  EXPECT_EQ(status_from_proto(8, "old epoch").error(), (Error{Code::kStale, "old epoch"}));
+  EXPECT_EQ(status_from_proto(99, "new").error(), (Error{Code::kInternal, "unknown code 99: new"}));
+  EXPECT_EQ(error_from_proto(0, "").code, Code::kInternal);
+}
+
+TEST(Printable, IsOneBoundedLine) {
+  EXPECT_EQ(printable("a\nb\x1b[31m\x7f"), "a b [31m ");
+  EXPECT_EQ(printable(std::string(5000, 'x')).size(), kMessageBytesMax);
+  EXPECT_EQ(printable("für \xe2\x82\xac \xf0\x9f\x8c\x8a"), "für \xe2\x82\xac \xf0\x9f\x8c\x8a");
+  EXPECT_EQ(printable("\xff\xc3 \xed\xa0\x80 \xc0\xaf \xf5\x80"), "?? ??? ?? ??");
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "31m"),
+            " 31m");  // a terminal's control sequence in one character
+  const std::string cut = printable(std::string(kMessageBytesMax - 1, 'x') + "ü");  // not through a character
+  EXPECT_EQ(cut, std::string(kMessageBytesMax - 1, 'x'));
+}
+
+TEST(Roles, BothWays) {
+  for (const Role role : {Role::kCoordinator, Role::kAggregator, Role::kSite}) {
+    EXPECT_EQ(*role_from_proto(role_to_proto(role)), role);
+  }
+  expect_invalid(role_from_proto(v1::NODE_ROLE_UNSPECIFIED));
+  expect_invalid(role_from_proto(static_cast<v1::NodeRole>(77)));
+}
+
+TEST(Digests, ThirtyTwoBytes) {
+  Digest digest{};
+  digest[31] = std::byte{9};
+  EXPECT_EQ(*digest_from_proto(digest_to_proto(digest)), digest);
+  expect_invalid(digest_from_proto(""));
+  expect_invalid(digest_from_proto(std::string(31, 'x')));
+  expect_invalid(digest_from_proto(std::string(33, 'x')));
+}
+
+// ---- schema ------------------------------------------------------------------------------------------------------
+
+TEST(Schemas, BothWays) {
+  const auto schema = round::Schema::make(
+      {{"w", round::DType::kF32, {3, 4}}, {"b", round::DType::kF32, {}}, {"steps", round::DType::kI64, {1}}});
+  ASSERT_TRUE(schema.ok());
+  const auto back = from_proto(to_proto(*schema));
+  ASSERT_TRUE(back.ok()) << back.error().to_string();
+  EXPECT_EQ(*back, *schema);
+}
+
+TEST(Schemas, RefuseWhatDoesNotHold) {
+  const auto tensor = [](const std::string& name, const std::string& dtype, std::vector<std::uint64_t> shape) {
+    v1::Schema schema;
+    auto& added = *schema.add_tensors();
+    added.set_name(name);
+    added.set_dtype(dtype);
+    for (const std::uint64_t dimension : shape) added.add_shape(dimension);
+    return schema;
+  };
+  EXPECT_TRUE(from_proto(tensor("w", "F32", {1})).ok());
+  expect_invalid(from_proto(v1::Schema()), "no tensors");
+  expect_invalid(from_proto(tensor("", "F32", {1})), "no name");
+  expect_invalid(from_proto(tensor("w", "F64", {1})), "dtype");
+  expect_invalid(from_proto(tensor("w", "F32", std::vector<std::uint64_t>(9, 1))), "rank");
+  expect_invalid(from_proto(tensor("w", "F32", {1ull << 63, 4})), "overflow");
+  expect_invalid(from_proto(tensor("w", "I64", {(1u << 19) + 1})), "integers");
+}
+
+// ---- plan --------------------------------------------------------------------------------------------------------
+
+round::Plan some_plan() {
+  round::Plan plan;
+  plan.name = "digits";
+  plan.rounds = 31;
+  plan.local_steps = 17;
+  plan.codec = "int8";
+  plan.chunk_values = 4096;
+  plan.fraction_bits = 33;
+  plan.value_abs_max = 77;
+  plan.update_norm_max = 5.5;
+  plan.participants_fraction = 0.25;
+  plan.participants_min = 4;
+  plan.quorum = 3;
+  plan.weight_min = 9;
+  plan.soft_deadline = round::Milliseconds(1234);
+  plan.hard_deadline = round::Milliseconds(5678);
+  plan.attempts_max = 6;
+  plan.optimizer = round::Optimizer::kFedAvgM;
+  plan.server_learning_rate = 0.5;
+  plan.server_momentum = 0.8;
+  plan.residual_norm_max = 2.5;
+  plan.residual_age_max_rounds = 12;
+  plan.models_kept = 8;
+  plan.seed = 99;
+  plan.sum_digest = true;
+  plan.worker = {{"learning_rate", 0.1}, {"batch", 32}};
+  return plan;
+}
+
+TEST(Plans, BothWays) {
+  const auto back = from_proto(to_proto(some_plan()));
+  ASSERT_TRUE(back.ok()) << back.error().to_string();
+  EXPECT_EQ(*back, some_plan());
+}
+
+TEST(Plans, RefuseWhatDoesNotHold) {
+  const std::vector<std::function<void(v1::Plan&)>> damages = {
+      [](v1::Plan& plan) { plan.clear_name(); },
+      [](v1::Plan& plan) { plan.set_rounds(0); },
+      [](v1::Plan& plan) { plan.clear_codec(); },
+      [](v1::Plan& plan) { plan.set_codec(std::string(65, 'x')); },
+      [](v1::Plan& plan) { plan.set_chunk_values(0); },
+      [](v1::Plan& plan) { plan.set_fraction_bits(63); },
+      [](v1::Plan& plan) { plan.set_value_abs_max(std::nan("")); },
+      [](v1::Plan& plan) { plan.set_participants_fraction(1.5); },
+      [](v1::Plan& plan) { plan.set_soft_deadline_ms(std::numeric_limits<std::uint64_t>::max()); },
+      [](v1::Plan& plan) { plan.set_hard_deadline_ms(std::numeric_limits<std::uint64_t>::max()); },
+      [](v1::Plan& plan) { plan.set_hard_deadline_ms(1); },
+      [](v1::Plan& plan) { plan.set_optimizer("adam"); },
+      [](v1::Plan& plan) { plan.set_server_momentum(1); },
+      [](v1::Plan& plan) { (*plan.mutable_worker())["x"] = std::numeric_limits<double>::infinity(); },
+      [](v1::Plan& plan) {
+        for (int i = 0; i < 65; ++i) (*plan.mutable_worker())[std::to_string(i)] = 1;
+      },
+  };
+  for (std::size_t i = 0; i < damages.size(); ++i) {
+    v1::Plan plan = to_proto(some_plan());
+    damages[i](plan);
+    expect_invalid(from_proto(plan), std::to_string(i));
+  }
+}
+
+// ---- who takes part ----------------------------------------------------------------------------------------------
+
+round::Contribution contribution(std::uint32_t site) {
+  round::Contribution out{SiteId(site), Epoch(5), 100 + site, {}, -77, {{"loss", 0.25}, {"accuracy", 0.5}}};
+  out.digest[0] = static_cast<std::byte>(site);
+  return out;
+}
+
+TEST(Lists, BothWays) {
+  const std::vector<round::Participant> participants = {{SiteId(3), Epoch(1), 1}, {SiteId(2), Epoch(9), 500}};
+  ParticipantList participant_list;
+  to_proto(participants, &participant_list);
+  EXPECT_EQ(*from_proto(participant_list), participants);
+
+  round::ContributorSet set;
+  for (std::uint32_t site = 1; site <= 20; ++site) ASSERT_TRUE(set.add(contribution(site)).ok());
+  ContributorList contributors;
+  to_proto(set, &contributors);
+  EXPECT_EQ(*from_proto(contributors), set);
+
+  const std::vector<round::Refusal> refusals = {{SiteId(4), {Code::kDataLoss, "NaN in tensor 'w'"}}};
+  RefusalList refusal_list;
+  to_proto(refusals, &refusal_list);
+  EXPECT_EQ(*from_proto(refusal_list), refusals);
+
+  const std::vector<SiteId> sites = {SiteId(9), SiteId(1)};
+  SiteList site_list;
+  to_proto(sites, &site_list);
+  EXPECT_EQ(*from_proto(site_list), sites);
+}
+
+TEST(Lists, NameASiteOnce) {
+  ParticipantList participants;
+  to_proto(std::vector<round::Participant>{{SiteId(3), Epoch(1), 1}, {SiteId(3), Epoch(2), 1}}, &participants);
+  expect_invalid(from_proto(participants));
+  ContributorList contributors;
+  for (int i = 0; i < 2; ++i) *contributors.Add() = to_proto(contribution(3));
+  expect_invalid(from_proto(contributors));
+  SiteList sites;
+  to_proto({SiteId(1), SiteId(1)}, &sites);
+  expect_invalid(from_proto(sites));
+}
+
+TEST(Contributors, RefuseWhatDoesNotHold) {
+  const std::vector<std::function<void(v1::Contributor&)>> damages = {
+      [](v1::Contributor& entry) { entry.set_site(0); },
+      [](v1::Contributor& entry) { entry.set_weight(0); },
+      [](v1::Contributor& entry) { entry.set_weight(1u << 29); },
+      [](v1::Contributor& entry) { entry.set_sha256("short"); },
+      [](v1::Contributor& entry) { (*entry.mutable_metrics())[""] = 1; },
+      [](v1::Contributor& entry) { (*entry.mutable_metrics())["a\nb"] = 1; },
+      [](v1::Contributor& entry) { (*entry.mutable_metrics())[std::string(65, 'x')] = 1; },
+      [](v1::Contributor& entry) {
+        for (int i = 0; i < 65; ++i) (*entry.mutable_metrics())[std::to_string(i)] = 1;
+      },
+  };
+  for (std::size_t i = 0; i < damages.size(); ++i) {
+    v1::Contributor entry = to_proto(contribution(3));
+    damages[i](entry);
+    expect_invalid(from_proto(entry), std::to_string(i));
+  }
+}
+
+TEST(Participants, RefuseWhatDoesNotHold) {
+  v1::Participant good = to_proto(round::Participant{SiteId(3), Epoch(1), 1});
+  v1::Participant bad = good;
+  bad.set_site(0);
+  expect_invalid(from_proto(bad));
+  bad = good;
+  bad.set_weight_max(0);
+  expect_invalid(from_proto(bad));
+  bad.set_weight_max(1u << 29);
+  expect_invalid(from_proto(bad));
+}
+
+TEST(Refusals, AreBoundedAndHaveACode) {
+  v1::Refusal refusal;
+  refusal.set_site(1);
+  expect_invalid(from_proto(refusal));
+  refusal.set_code(9);
+  refusal.set_message(std::string(9000, '\n'));
+  const auto taken = from_proto(refusal);
+  ASSERT_TRUE(taken.ok());
+  EXPECT_EQ(taken->error.message, std::string(kMessageBytesMax, ' '));
+}
+
+// Whatever a parsed message holds, mapping it ends in a value or an error.
+TEST(Mapping, DamagedMessagesNeverCrash) {
+  round::ContributorSet set;
+  for (std::uint32_t site = 1; site <= 5; ++site) ASSERT_TRUE(set.add(contribution(site)).ok());
+  v1::Envelope commit;
+  to_proto(set, commit.mutable_round_commit()->mutable_contributors());
+  v1::Envelope open;
+  *open.mutable_round_open()->mutable_plan() = to_proto(some_plan());
+  to_proto({{SiteId(3), Epoch(1), 1}}, open.mutable_round_open()->mutable_participants());
+  const std::string goods[] = {commit.SerializeAsString(), open.SerializeAsString()};
+  Rng rng(11);
+  for (int i = 0; i < 20'000; ++i) {
+    std::string bytes = goods[rng.below(2)];
+    for (std::uint64_t damage = 1 + rng.below(4); damage > 0; --damage) {
+      bytes[rng.below(bytes.size())] = static_cast<char>(rng.next());
+    }
+    const auto header = parse_header(as_byte_span(bytes));
+    if (!header.ok()) continue;
+    (void)from_proto(header->round_commit().contributors());
+    (void)from_proto(header->round_open().plan());
+    (void)from_proto(header->round_open().participants());
+  }
+}
+
+}  // namespace
+}  // namespace fluvial::wire
