@@ -129,7 +129,8 @@ Status Database::query(const char* sql, SqlValues values, const Visit& visit) {
   if (status.ok() && code != SQLITE_DONE) return error(code);  // a failed statement is not kept
   sqlite3_reset(statement.get());
   sqlite3_clear_bindings(statement.get());
-  if (statements_.try_emplace(sql, statement.get()).second) static_cast<void>(statement.release());
+  sqlite3_stmt* done = statement.release();
+  if (!statements_.try_emplace(sql, done).second) sqlite3_finalize(done);
   return status;
 }
 
