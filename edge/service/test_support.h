@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <boost/asio/strand.hpp>
+#include <condition_variable>
+#include <deque>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -13,6 +17,7 @@
 #include "core/net/test_support.h"
 #include "core/store/memory_file_system.h"
 #include "core/store/site_store.h"
+#include "core/tree/ask.h"
 #include "core/tree/runtime.h"
 #include "edge/service/trained.h"
 
@@ -42,6 +47,15 @@ class TestRuntime {
   T run(net::Awaitable<T> task) {
     return threads_.run(std::move(task), runtime_.strand);
   }
+  template <typename F>
+  auto on_strand(F f) {
+    if constexpr (std::is_void_v<std::invoke_result_t<F>>) {
+      const bool done = run(tree::ask(runtime_.strand, [&] { return f(), true; }));
+      EXPECT_TRUE(done);
+    } else {
+      return run(tree::ask(runtime_.strand, f));
+    }
+  }
   std::unique_ptr<store::SiteStore> open_store() {
     Result<std::unique_ptr<store::SiteStore>> opened = store::SiteStore::open(files_, "/site");
     EXPECT_TRUE(opened.ok()) << opened.error().to_string();
@@ -56,6 +70,33 @@ class TestRuntime {
   net::WorkerPool pool_;
   net::Threads threads_;
   tree::Runtime runtime_;
+};
+
+// Values that a strand hands to the test's thread.
+template <typename T>
+class Mailbox {
+ public:
+  void put(T value) {
+    const std::lock_guard lock(mutex_);
+    values_.push_back(std::move(value));
+    changed_.notify_all();
+  }
+  T take() {
+    std::unique_lock lock(mutex_);
+    FLUVIAL_CHECK(changed_.wait_for(lock, std::chrono::minutes(1), [&] { return !values_.empty(); }), "never came");
+    T value = std::move(values_.front());
+    values_.pop_front();
+    return value;
+  }
+  bool empty() {
+    const std::lock_guard lock(mutex_);
+    return values_.empty();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<T> values_;
 };
 
 inline std::shared_ptr<const local::SharedModel> shared(ByteSpan bytes) {

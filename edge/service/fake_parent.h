@@ -1,0 +1,117 @@
+// A parent for tests: the tree's real hub, and an owner that does what the test says.
+#pragma once
+
+#include <future>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/identity/testing.h"
+#include "core/tree/hub.h"
+#include "core/wire/mapping.h"
+#include "core/wire/record_mapping.h"
+#include "edge/service/test_support.h"
+
+namespace fluvial::edge {
+
+class FakeParent final : public tree::HubOwner {
+ public:
+  FakeParent(const identity::TestPki& pki, wire::Opening opening)
+      : opening_(std::move(opening)),
+        hub_(runtime_.get(), *this, {.host = "127.0.0.1", .spill_folder = "/spill", .software = "test"},
+             std::make_shared<identity::DenyList>()) {
+    const Result<std::uint16_t> port = hub_.open(pki.member_server(Role::kCoordinator, NodeId(1), "root"));
+    EXPECT_TRUE(port.ok()) << port.error().to_string();
+    port_ = *port;
+    running_ = net::asio::co_spawn(runtime_.threads().executor(), hub_.run(), net::asio::use_future);
+  }
+  ~FakeParent() override {
+    hub_.stop();
+    running_.get();
+  }
+
+  std::uint16_t port() const { return port_; }
+
+  // ---- what the test does ----
+  void hold(const HeldModel& model) {
+    runtime_.on_strand([&] {
+      models_[model.ref.version] = std::make_shared<tree::ModelSlot>(runtime_.get().strand, model.ref, model.schema,
+                                                                     model.bytes->as_shared_bytes());
+    });
+  }
+  void open_round(SiteId site, std::uint64_t round, const HeldModel& base) {
+    runtime_.on_strand([&] {
+      opening_.round = RoundId(round);
+      opening_.base = base.ref;
+      hub_.send(site, wire::to_envelope(opening_));
+    });
+  }
+  void commit(SiteId site, const wire::Commit& commit) {
+    runtime_.on_strand([&] { hub_.send(site, wire::to_envelope(commit)); });
+  }
+  void cut(SiteId site) {
+    runtime_.on_strand([&] { hub_.cut(site, {Code::kStale, "cut by the test"}); });
+  }
+  void answer(SiteId site, const v1::OutcomeQuery& query, v1::OutcomeReply::Outcome outcome) {
+    v1::Envelope message;
+    v1::OutcomeReply& reply = *message.mutable_outcome_reply();
+    reply.set_run(query.run());
+    reply.set_round(query.round());
+    reply.set_site(query.site());
+    reply.set_sha256(query.sha256());
+    reply.set_outcome(outcome);
+    runtime_.on_strand([&] { hub_.send(site, message); });
+  }
+  Mailbox<Incarnation> joined;
+  Mailbox<SiteId> left;
+  Mailbox<tree::StagedArrival> arrivals;
+  Mailbox<round::Refusal> refusals;
+  Mailbox<round::Refusal> declines;
+  Mailbox<v1::OutcomeQuery> queries;
+
+  // ---- what the hub asks ----
+  Status may_join(const tree::Child&) override { return {}; }
+  void child_joined(const tree::Child& child) override { joined.put(child.incarnation); }
+  void child_left(NodeId child) override { left.put(child); }
+  void members_changed(NodeId, const v1::MemberChange&) override {}
+  net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity, std::string) override {
+    v1::LeaseGrant grant;
+    grant.set_epoch(5);
+    grant.add_parents()->set_name("root");
+    co_return grant;
+  }
+  Result<tree::Terms> admit(const tree::UpdateHead& head) override {
+    if (head.lease != Epoch(5) || head.round != opening_.round) return Error{Code::kStale, "not this round"};
+    tree::Terms terms;
+    terms.layout = {opening_.value_count, opening_.plan.chunk_values};
+    terms.integer_count = static_cast<std::size_t>(opening_.integer_count);
+    terms.codec = kernels::make_codec(kernels::parse_codec(opening_.plan.codec).value()).value();
+    terms.codec_name = opening_.plan.codec;
+    terms.base = opening_.base.digest;
+    terms.value_abs_max = opening_.plan.value_abs_max;
+    return terms;
+  }
+  Result<tree::Terms> admit(const tree::PartialHead&) override { return Error{Code::kInternal, "no partials here"}; }
+  std::vector<SiteId> overlap(const tree::PartialHead&) override { return {}; }
+  void arrived(tree::StagedArrival arrival) override { arrivals.put(std::move(arrival)); }
+  void refused(NodeId, const round::Refusal& refusal) override { refusals.put(refusal); }
+  void declined(NodeId, RunId, RoundId, const round::Refusal& refusal) override { declines.put(refusal); }
+  void outcome_asked(NodeId, const v1::OutcomeQuery& query) override { queries.put(query); }
+  std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref) override {
+    const auto found = models_.find(ref.version);
+    return found == models_.end() ? nullptr : found->second;
+  }
+
+ private:
+  TestRuntime runtime_;
+  wire::Opening opening_;
+  std::map<ModelVersion, std::shared_ptr<tree::ModelSlot>> models_;
+  tree::Hub hub_;
+  std::uint16_t port_ = 0;
+  std::future<void> running_;
+};
+
+}  // namespace fluvial::edge
