@@ -63,7 +63,7 @@ class CoordinatorJournal {
   Result<RunRow> run(RunId id);  // kNotFound
 
   // ---- rounds
-  // kFailedPrecondition: the round is not the one after the last commit; the attempt or the epoch does not grow; or
+  // kFailedPrecondition: the round is not the one after the last commit; the attempt does not grow, or the epoch falls; or
   // scale, participants (sites and their maximum weights; leases may change) or base differ from an earlier attempt of
   // the round.
   Status open_attempt(const AttemptRow& attempt);

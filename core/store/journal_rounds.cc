@@ -282,7 +282,7 @@ Status CoordinatorJournal::open_attempt(const AttemptRow& attempt) {
     FLUVIAL_ASSIGN(const std::optional<AttemptRow> before, last_attempt_of(*database_, attempt.run));
     if (before && before->round == attempt.round) FLUVIAL_TRY(check_same_round(*before, attempt));
     FLUVIAL_ASSIGN(const auto epoch, database_->scalar("SELECT max(epoch) FROM attempts"));
-    if (attempt.epoch.value() <= static_cast<std::uint64_t>(epoch.value_or(0))) {
+    if (attempt.epoch.value() < static_cast<std::uint64_t>(epoch.value_or(0))) {
       return Error{Code::kFailedPrecondition, name_of(attempt.run, attempt.round) + ": epoch " +
                                                   std::to_string(attempt.epoch.value()) + " after epoch " +
                                                   std::to_string(epoch.value_or(0))};

@@ -23,7 +23,7 @@ CREATE TABLE runs (
   reason TEXT NOT NULL, created_at INTEGER NOT NULL, continues INTEGER NOT NULL);
 CREATE TABLE attempts (
   run INTEGER NOT NULL REFERENCES runs (id), round INTEGER NOT NULL, attempt INTEGER NOT NULL,
-  epoch INTEGER NOT NULL UNIQUE, participants BLOB NOT NULL, scale_bits INTEGER NOT NULL, base BLOB NOT NULL,
+  epoch INTEGER NOT NULL, participants BLOB NOT NULL, scale_bits INTEGER NOT NULL, base BLOB NOT NULL,
   PRIMARY KEY (run, round, attempt)) WITHOUT ROWID;
 CREATE TABLE commits (
   run INTEGER NOT NULL, round INTEGER NOT NULL, attempt INTEGER NOT NULL, participants_count INTEGER NOT NULL,

@@ -191,7 +191,7 @@ TEST_F(Journal, AttemptsGrowAndKeepWhatARoundFixes) {
   ASSERT_TRUE(journal->open_attempt(attempt_row(1, 1, 5)).ok());
   EXPECT_EQ(journal->next_epoch().value(), Epoch(6)) << "above the epochs of attempts";
   EXPECT_EQ(code_of(journal->open_attempt(attempt_row(1, 1, 7))), Code::kFailedPrecondition) << "the same attempt";
-  EXPECT_EQ(code_of(journal->open_attempt(attempt_row(1, 2, 5))), Code::kFailedPrecondition) << "the same epoch";
+  EXPECT_EQ(code_of(journal->open_attempt(attempt_row(1, 2, 4))), Code::kFailedPrecondition) << "an epoch that ended";
   AttemptRow other = attempt_row(1, 2, 7);
   other.scale_bits = 29;
   EXPECT_EQ(code_of(journal->open_attempt(other)), Code::kFailedPrecondition);
