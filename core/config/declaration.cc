@@ -85,8 +85,8 @@ std::vector<Setting<AggregatorSettings>> declare_aggregator() {
   using Port = Declare<AggregatorSettings>::Port;
   declare_common(declare);
   declare.address("listen", Port::kAny, FLUVIAL_FIELD(listen), "the port for its children");
-  declare.address("advertise", Port::kGiven, FLUVIAL_FIELD(advertise), "the address that its children connect to",
-                  true);
+  declare.address("advertise", Port::kAny, FLUVIAL_FIELD(advertise),
+                  "the address that its children connect to; port 0: the one that it listens on", true);
   declare.address("coordinator", Port::kGiven, FLUVIAL_FIELD(coordinator), "the coordinator's members' port", true);
   declare.text("region", "text", FLUVIAL_FIELD(region), "for the logs; the region that counts was given at enrolment");
   declare_staging(declare);
