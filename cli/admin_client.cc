@@ -1,0 +1,111 @@
+#include "cli/admin_client.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/json/serialize.hpp>
+#include <cctype>
+
+namespace fluvial::cli {
+namespace {
+
+constexpr Duration kRequestDeadline = std::chrono::seconds(60);  // starting a run reads a whole model
+
+Code code_from_name(std::string_view name) {
+  for (int code = static_cast<int>(Code::kInvalidArgument); code <= static_cast<int>(Code::kInternal); ++code) {
+    if (code_name(static_cast<Code>(code)) == name) return static_cast<Code>(code);
+  }
+  return Code::kInternal;
+}
+
+Error error_of(const net::HttpReply& reply) {
+  const auto body = parse_json(reply.body, "the coordinator's answer");
+  if (body.ok() && member(*body, "message").is_string()) {
+    return {code_from_name(text_member(*body, "code")), text_member(*body, "message")};
+  }
+  return {Code::kInternal, fmt::format("the coordinator answered with HTTP status {}", reply.status)};
+}
+
+bool is_success(const net::HttpReply& reply) { return reply.status >= 200 && reply.status < 300; }
+
+}  // namespace
+
+Result<json::value> AdminClient::get(std::string_view target) const { return request("GET", target, ""); }
+
+Result<json::value> AdminClient::post(std::string_view target, const json::value& body) const {
+  return request("POST", target, json::serialize(body));
+}
+
+Result<json::value> AdminClient::request(std::string_view method, std::string_view target,
+                                         std::string_view body) const {
+  const auto reply = net::http_request(net::UnixAddress{socket_}, method, target, body, kRequestDeadline);
+  if (!reply.ok()) return unreachable(reply.error());
+  if (!is_success(*reply)) return error_of(*reply);
+  return parse_json(reply->body.empty() ? "{}" : reply->body, "the coordinator's answer");
+}
+
+Status AdminClient::watch(std::string_view target, const std::function<bool(const json::value&)>& on_event) const {
+  Status bad;
+  const auto reply = net::http_get_lines(net::UnixAddress{socket_}, target, [&](std::string_view line) {
+    const auto event = parse_json(line, "an event of the coordinator");
+    if (!event.ok()) bad = event.error();
+    return event.ok() && on_event(*event);
+  });
+  if (!reply.ok()) return unreachable(reply.error());
+  if (!is_success(*reply)) return error_of(*reply);
+  return bad;
+}
+
+Result<std::uint64_t> AdminClient::latest_run() const {
+  FLUVIAL_ASSIGN(const json::value runs, get("/v1/runs"));
+  std::uint64_t latest = 0;
+  for (const json::value& run : array_member(runs, "runs")) latest = std::max(latest, count_member(run, "id"));
+  if (latest == 0) return Error{Code::kNotFound, "there are no runs"};
+  return latest;
+}
+
+Error AdminClient::unreachable(const Error& cause) const {
+  if (cause.code != Code::kUnavailable && cause.code != Code::kNotFound) return cause;
+  return {Code::kUnavailable,
+          fmt::format("no coordinator answers at {} ({}); is it running? --admin-socket or FLUVIAL_ADMIN_SOCKET says "
+                      "where its socket is",
+                      socket_, cause.message)};
+}
+
+void add_admin_options(CLI::App& app, AdminOptions& options) {
+  app.add_option("--admin-socket", options.admin_socket,
+                 "the coordinator's Unix socket (default: admin.sock in the data folder)")
+      ->type_name("PATH")
+      ->envname("FLUVIAL_ADMIN_SOCKET");
+  app.add_option("--data-dir", options.data_dir, "the coordinator's data folder")
+      ->type_name("PATH")
+      ->envname("FLUVIAL_DATA_DIR")
+      ->capture_default_str();
+}
+
+void add_json_flag(CLI::App& app, AdminOptions& options) {
+  app.add_flag("--json", options.json, "print the coordinator's answer as JSON");
+}
+
+Result<json::value> get_status(std::uint16_t metrics_port) {
+  const auto reply =
+      net::http_request(net::TcpAddress{"127.0.0.1", metrics_port}, "GET", "/status", "", std::chrono::seconds(10));
+  if (!reply.ok()) return reply.error();
+  if (!is_success(*reply)) return error_of(*reply);
+  return parse_json(reply->body, "the status");
+}
+
+std::string url_encoded(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isalnum(byte) != 0 || c == '-' || c == '.' || c == '_' || c == '~') {
+      out += c;
+    } else {
+      out += fmt::format("%{:02X}", byte);
+    }
+  }
+  return out;
+}
+
+}  // namespace fluvial::cli

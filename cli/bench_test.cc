@@ -1,0 +1,147 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/bench_audit.h"
+#include "cli/bench_update.h"
+#include "core/aggregate/accumulator.h"
+#include "core/digest/sha256.h"
+#include "kernels/vector.h"
+
+namespace fluvial::cli {
+namespace {
+
+constexpr std::size_t kParams = 5'000;
+constexpr std::uint64_t kSeed = 7;
+
+// The federation's side in small: the kernels and the accumulator that the real nodes use.
+class Federation {
+ public:
+  Federation(const round::Plan& plan, std::vector<AuditSite> sites)
+      : plan_(plan),
+        sites_(std::move(sites)),
+        codec_(kernels::make_codec(kernels::parse_codec(plan.codec).value()).value()) {
+    scale_ =
+        kernels::scale_bits(static_cast<int>(plan.fraction_bits), plan.value_abs_max, sites_.size() * kBenchWeightMax)
+            .value();
+    residuals_.assign(sites_.size(), std::vector<float>(kParams));
+  }
+
+  json::object round(std::uint64_t number, const std::vector<float>& base, std::vector<float>& next, std::size_t late) {
+    const kernels::VectorSchema schema{.layout = {.value_count = kParams, .chunk_values = plan_.chunk_values},
+                                       .tensors = {}};
+    aggregate::Accumulator sum(schema.layout, 0, scale_);
+    std::uint64_t weights = 0;
+    json::array contributors;
+    for (std::size_t s = 0; s < sites_.size(); ++s) {
+      std::vector<float> local(kParams);
+      apply_update({kSeed, number, sites_[s].index}, base, local);
+      kernels::pseudo_gradient(base, local, residuals_[s], local);
+      if (s == late) {
+        residuals_[s] = local;
+        continue;
+      }
+      Buffer workspace(codec_->workspace_bytes(schema));
+      const auto plan = codec_->prepare(schema, local, {1, number, sites_[s].node}, {}, {}, workspace.span()).value();
+      const auto weight = bench_weight(sites_[s].index);
+      for (std::size_t chunk = 0; chunk < schema.layout.chunk_count(); ++chunk) {
+        const auto values = schema.layout.of(std::span<const float>(local), chunk);
+        Buffer bytes(codec_->encoded_bytes_max(values.size()));
+        bytes.shrink(codec_->encode_chunk(plan, chunk, values, bytes.span()).value());
+        EXPECT_TRUE(sum.add_chunk(*codec_, chunk, bytes.span(), static_cast<std::uint32_t>(weight)).ok());
+        EXPECT_TRUE(
+            codec_->residual_chunk(values, bytes.span(), schema.layout.of(std::span(residuals_[s]), chunk)).ok());
+      }
+      weights += weight;
+      contributors.push_back(json::object{{"site", sites_[s].node}, {"weight", weight}});
+    }
+    next = base;
+    std::vector<float> mean(kParams);
+    kernels::mean_of_sums(sum.sum(), scale_, weights, mean);
+    kernels::apply_sgd(plan_.server_learning_rate, mean, next);
+    return {{"round", number},
+            {"participants", sites_.size()},
+            {"contributors", contributors},
+            {"weight", weights},
+            {"sum_sha256", to_hex(sha256(std::as_bytes(sum.sum())))}};
+  }
+
+ private:
+  round::Plan plan_;
+  std::vector<AuditSite> sites_;
+  std::unique_ptr<kernels::Codec> codec_;
+  int scale_ = 0;
+  std::vector<std::vector<float>> residuals_;
+};
+
+class AuditTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  AuditTest() {
+    plan_.codec = GetParam();
+    plan_.chunk_values = 2'048;
+    base_.resize(kParams);
+    fill_model(kSeed, base_);
+  }
+  round::Plan plan_;
+  std::vector<AuditSite> sites_ = {{1, 12}, {2, 10}, {3, 11}};
+  std::vector<float> base_;
+};
+
+TEST_P(AuditTest, AgreesWithTheKernelsOverSeveralRoundsAndLateSites) {
+  Federation federation(plan_, sites_);
+  Audit audit(plan_, kSeed, 1, sites_, sites_.size() * kBenchWeightMax);
+  for (std::uint64_t round = 1; round <= 4; ++round) {
+    std::vector<float> next;
+    const json::object committed = federation.round(round, base_, next, round == 2 ? 1 : sites_.size());
+    const Status status = audit.check_round(committed, base_, next);
+    ASSERT_TRUE(status.ok()) << status.error().message;
+    base_ = next;
+  }
+}
+
+TEST_P(AuditTest, OneBitInOneCoordinateIsFound) {
+  Federation federation(plan_, sites_);
+  Audit audit(plan_, kSeed, 1, sites_, sites_.size() * kBenchWeightMax);
+  std::vector<float> next;
+  const json::object committed = federation.round(1, base_, next, sites_.size());
+  next[4'321] = std::nextafter(next[4'321], 1.0F);
+  const Status status = audit.check_round(committed, base_, next);
+  ASSERT_FALSE(status.ok());
+  EXPECT_THAT(status.error().message, ::testing::HasSubstr("coordinate 4321"));
+}
+
+TEST_P(AuditTest, AForgottenContributionIsFound) {
+  Federation federation(plan_, sites_);
+  Audit audit(plan_, kSeed, 1, sites_, sites_.size() * kBenchWeightMax);
+  std::vector<float> next;
+  json::object committed = federation.round(1, base_, next, sites_.size());
+  committed["contributors"].as_array().pop_back();
+  EXPECT_FALSE(audit.check_round(committed, base_, next).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs, AuditTest, ::testing::Values("fp32", "bf16", "int8", "topk:ratio=0.05"));
+
+TEST(BenchUpdate, IsAFunctionOfItsArguments) {
+  std::vector<float> first(kParams), second(kParams), other(kParams);
+  fill_update({1, 2, 3}, first);
+  fill_update({1, 2, 3}, second);
+  fill_update({1, 2, 4}, other);
+  EXPECT_EQ(first, second);
+  EXPECT_NE(first, other);
+}
+
+TEST(BenchUpdate, HasZerosSmallAndLargeValues) {
+  std::vector<float> values(1 << 16);
+  fill_update({1, 1, 1}, values);
+  const auto zeros = std::count(values.begin(), values.end(), 0.0F);
+  const auto large = std::count_if(values.begin(), values.end(), [](float v) { return std::fabs(v) > 0.01F; });
+  EXPECT_GT(zeros, 500);
+  EXPECT_LT(zeros, 2'000);
+  EXPECT_GT(large, 2);
+  EXPECT_LT(large, 64);
+}
+
+}  // namespace
+}  // namespace fluvial::cli

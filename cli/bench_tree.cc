@@ -1,0 +1,239 @@
+// fluvial bench tree: the real processes on loopback, synthetic updates, an independent check of every sum.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "cli/bench.h"
+#include "cli/bench_audit.h"
+#include "cli/bench_update.h"
+#include "cli/format.h"
+#include "cli/local_federation.h"
+#include "cli/local_run.h"
+#include "cli/table.h"
+#include "cli/work_folder.h"
+#include "core/store/safetensors.h"
+
+namespace fluvial::cli {
+namespace {
+
+struct Options {
+  FederationShape shape{.sites = 8, .aggregators = 2, .tiers = 1, .weight_max = kBenchWeightMax};
+  std::uint64_t params = 10'000'000;
+  std::string codec = "fp32";
+  std::uint64_t rounds = 5;
+  std::uint64_t seed = 1;
+  bool sum_digest = false;
+  std::string json;
+  std::string work_dir;
+};
+
+struct Outcome {
+  std::uint64_t run = 0;
+  json::array rounds;  // as the admin API gives them
+  std::vector<AuditSite> sites;
+  std::vector<std::string> models;  // paths: the initial one, then one a round
+  double update_bytes_sent = 0;     // by all sites
+  std::vector<ProcessUsage> processes;
+  Status exact;
+};
+
+round::Plan plan_of(const Options& options) {
+  round::Plan plan;
+  plan.name = "bench";
+  plan.rounds = options.rounds;
+  plan.codec = options.codec;
+  plan.participants_min = plan.quorum = options.shape.sites;
+  plan.soft_deadline = std::chrono::minutes(5);
+  plan.hard_deadline = std::chrono::minutes(10);
+  plan.models_kept = options.rounds + 1;
+  plan.seed = options.seed;
+  plan.sum_digest = options.sum_digest;
+  return plan;
+}
+
+Status write_initial_model(const Options& options, const std::string& path) {
+  FLUVIAL_ASSIGN(const round::Schema schema, round::Schema::make({{"w", round::DType::kF32, {options.params}}}));
+  Buffer bytes(static_cast<std::size_t>(schema.model_bytes()));
+  fill_model(options.seed,
+             {reinterpret_cast<float*>(bytes.data()), static_cast<std::size_t>(options.params)});  // NOLINT
+  store::PosixFileSystem files;
+  return store::write_model(files, path, schema, bytes.span(), {});
+}
+
+Status collect(const LocalFederation& federation, const Options& options, Outcome& outcome) {
+  const AdminClient& admin = federation.admin();
+  FLUVIAL_ASSIGN(const json::value rounds,
+                 admin.get(fmt::format("/v1/rounds?run={}&from=1&limit={}", outcome.run, options.rounds)));
+  outcome.rounds = array_member(rounds, "rounds");
+  for (std::uint64_t round = 0; round <= options.rounds; ++round) {
+    FLUVIAL_ASSIGN(const json::value model, admin.get(fmt::format("/v1/models/{}/{}", outcome.run, round)));
+    outcome.models.push_back(text_member(model, "path"));
+  }
+  FLUVIAL_ASSIGN(const json::value nodes, admin.get("/v1/nodes"));
+  for (const json::value& node : array_member(nodes, "nodes")) {
+    const std::string name = text_member(node, "name");
+    if (text_member(node, "role") != "site") continue;
+    outcome.sites.push_back({.index = std::stoull(name.substr(name.rfind('-') + 1)),
+                             .node = static_cast<std::uint32_t>(count_member(node, "id"))});
+  }
+  FLUVIAL_ASSIGN(const auto statuses, federation.wait_for_model(outcome.run, options.rounds));
+  for (const json::value& status : statuses) outcome.update_bytes_sent += number_member(status, "update_bytes_sent", 0);
+  return {};
+}
+
+Result<std::vector<float>> read_values(const std::string& path, std::uint64_t params) {
+  store::PosixFileSystem files;
+  FLUVIAL_ASSIGN(const store::Model model, store::read_model(files, path));
+  if (model.schema.value_count() != params)
+    return Error{Code::kDataLoss, fmt::format("{} holds {} values", path, model.schema.value_count())};
+  std::vector<float> values(static_cast<std::size_t>(params));
+  round::split_model(model.schema, model.bytes.span(), values, {});
+  return values;
+}
+
+Status audit(const Io& io, const Options& options, const Outcome& outcome, const Supervisor& supervisor) {
+  if (outcome.rounds.size() != options.rounds)
+    return Error{Code::kDataLoss, fmt::format("the journal holds {} rounds", outcome.rounds.size())};
+  Audit audit(plan_of(options), options.seed, outcome.run, outcome.sites,
+              options.shape.sites * options.shape.weight_max);
+  FLUVIAL_ASSIGN(std::vector<float> base, read_values(outcome.models[0], options.params));
+  for (std::uint64_t round = 1; round <= options.rounds; ++round) {
+    FLUVIAL_ASSIGN(std::vector<float> committed, read_values(outcome.models[round], options.params));
+    FLUVIAL_TRY(audit.check_round(outcome.rounds[round - 1], base, committed));
+    io.note(fmt::format("round {}: the committed sum is exact\n", round));
+    base = std::move(committed);
+    if (const auto failure = supervisor.failure()) return *failure;
+  }
+  return {};
+}
+
+Result<Outcome> measure(const Io& io, const Options& options, Supervisor& supervisor, const WorkFolder& folder) {
+  FLUVIAL_ASSIGN(const std::string executable, own_executable());
+  LocalFederation federation(supervisor, executable, folder.path(), options.shape);
+  io.note(fmt::format("starting 1 coordinator, {} aggregators and {} sites\n",
+                      options.shape.aggregators + (options.shape.aggregators == 0 ? 0 : options.shape.tiers - 1),
+                      options.shape.sites));
+  FLUVIAL_TRY(federation.start());
+  for (std::size_t i = 0; i < federation.sites().size(); ++i) {
+    FLUVIAL_TRY(federation.spawn_worker(fmt::format("worker-{}", i + 1),
+                                        {executable, "bench-worker", "--socket", federation.sites()[i].worker_socket,
+                                         "--site", std::to_string(i + 1), "--seed", std::to_string(options.seed)}));
+  }
+  FLUVIAL_TRY(write_initial_model(options, folder.file("initial.safetensors")));
+  Outcome outcome;
+  FLUVIAL_ASSIGN(outcome.run,
+                 start_local_run(federation.admin(), plan_of(options), folder.path(), "initial.safetensors"));
+  RoundView view(Io{.out = io.err, .err = io.err}, options.rounds, RoundView::Evaluation::kSeparate);
+  FLUVIAL_TRY(watch_local_run(federation.admin(), outcome.run, options.rounds, view));
+  FLUVIAL_TRY(collect(federation, options, outcome));
+  supervisor.stop();
+  if (const auto failure = supervisor.failure()) return *failure;
+  outcome.processes = supervisor.usage();
+  io.note("checking every sum against an independent loop\n");
+  outcome.exact = audit(io, options, outcome, supervisor);
+  if (const auto failure = supervisor.failure()) return *failure;
+  return outcome;
+}
+
+json::object to_json(const Options& options, const Outcome& outcome) {
+  json::array seconds;
+  for (const json::value& round : outcome.rounds) seconds.push_back(number_member(round, "seconds", 0));
+  json::array processes;
+  for (const ProcessUsage& process : outcome.processes) {
+    processes.push_back(json::object{{"role", process.role},
+                                     {"name", process.name},
+                                     {"peak_rss_bytes", process.peak_rss_bytes},
+                                     {"cpu_seconds", process.cpu_seconds}});
+  }
+  const double updates = static_cast<double>(options.shape.sites * options.rounds);
+  return {{"sites", options.shape.sites},
+          {"aggregators", options.shape.aggregators},
+          {"tiers", options.shape.tiers},
+          {"params", options.params},
+          {"codec", options.codec},
+          {"rounds", options.rounds},
+          {"seed", options.seed},
+          {"round_seconds", std::move(seconds)},
+          {"bytes_up_per_site_round", outcome.update_bytes_sent / updates},
+          {"processes", std::move(processes)},
+          {"exact", outcome.exact.ok()}};
+}
+
+void print_summary(const Io& io, const Options& options, const Outcome& outcome) {
+  Table processes({{"PROCESS"}, {"ROLE"}, {"PEAK MEMORY", Align::kRight}, {"CPU", Align::kRight}});
+  for (const ProcessUsage& process : outcome.processes) {
+    processes.add({process.name, process.role, format_bytes(static_cast<double>(process.peak_rss_bytes)),
+                   format_seconds(process.cpu_seconds)});
+  }
+  std::vector<double> seconds;
+  for (const json::value& round : outcome.rounds) seconds.push_back(number_member(round, "seconds", 0));
+  std::sort(seconds.begin(), seconds.end());
+  const double bytes = outcome.update_bytes_sent / static_cast<double>(options.shape.sites * options.rounds);
+  io.print(processes.render(io.terminal()));
+  io.print(fmt::format(
+      "\n{} parameters, {}, {} sites: median round {} (fastest {}, slowest {}), {} up a site and round\n",
+      format_count(options.params), options.codec, options.shape.sites, format_seconds(seconds[seconds.size() / 2]),
+      format_seconds(seconds.front()), format_seconds(seconds.back()), format_bytes(bytes)));
+  io.print(outcome.exact.ok()
+               ? fmt::format("exact: all {} sums are what an independent loop gives, bit for bit\n", options.rounds)
+               : fmt::format("NOT exact: {}\n", outcome.exact.error().message));
+}
+
+int run(const Io& io, const Options& options) {
+  const auto spec = kernels::parse_codec(options.codec);
+  if (!spec.ok()) return fail(io, "bench tree: --codec", spec.error(), kUsage);
+  auto folder = WorkFolder::open(options.work_dir, false, "bench");
+  if (!folder.ok()) return fail(io, "bench tree", folder.error(), kUsage);
+  auto supervisor = Supervisor::create(std::chrono::seconds(15));
+  if (!supervisor.ok()) return fail(io, "bench tree", supervisor.error());
+  const auto outcome = measure(io, options, **supervisor, *folder);
+  if (!outcome.ok()) {
+    const Error error = (*supervisor)->explain(outcome.error());
+    (*supervisor)->stop();
+    return fail(io, "bench tree", error);
+  }
+  print_summary(io, options, *outcome);
+  if (!options.json.empty()) {
+    const Status written = write_text_file(options.json, pretty(to_json(options, *outcome)));
+    if (!written.ok()) return fail(io, "bench tree", written.error());
+  }
+  return outcome->exact.ok() ? kDone : kFailed;
+}
+
+}  // namespace
+
+void add_bench_tree_command(CLI::App& bench, Commands& commands) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* tree =
+      bench.add_subcommand("tree", "a federation on loopback with synthetic updates: time, bytes, memory, exactness");
+  const auto number = [tree](const std::string& flag, std::uint64_t& value, const std::string& help,
+                             std::uint64_t least, std::uint64_t most) {
+    tree->add_option(flag, value, help)->type_name("N")->check(whole_number(least, most))->capture_default_str();
+  };
+  number("--sites", options->shape.sites, "sites, with one worker each", 1, 1'000);
+  number("--aggregators", options->shape.aggregators, "regional aggregators; 0: none", 0, 1'000);
+  number("--tiers", options->shape.tiers, "tiers of aggregators; above the regions one aggregator a tier", 1, 7);
+  number("--params", options->params, "fp32 parameters of the model", 1, std::uint64_t{1} << 31);
+  tree->add_option("--codec", options->codec, "of the updates: fp32, bf16, int8, topk, with options")
+      ->capture_default_str();
+  number("--rounds", options->rounds, "rounds", 1, 100'000);
+  number("--seed", options->seed, "of model and updates", 0, 1'000'000'000);
+  tree->add_flag("--sum-digest", options->sum_digest, "also compare the journal's digest of each integer sum");
+  tree->add_option("--json", options->json, "write the figures to this file")->type_name("FILE");
+  tree->add_option("--work-dir", options->work_dir,
+                   "an empty folder to work in and leave as it is (default: a temporary one)")
+      ->type_name("PATH");
+  tree->footer(
+      "Example:\n  fluvial bench tree --sites 8 --aggregators 2 --params 10000000 --codec int8 --json bench.json");
+  tree->callback(
+      [&commands, options] { commands.chosen = [&commands, options] { return run(commands.io, *options); }; });
+}
+
+void add_bench_commands(CLI::App& app, Commands& commands) {
+  CLI::App* bench = app.add_subcommand("bench", "measurements with the real processes");
+  add_bench_tree_command(*bench, commands);
+  add_bench_worker_command(app, commands);
+}
+
+}  // namespace fluvial::cli

@@ -1,0 +1,26 @@
+// Synthetic updates: cheap, deterministic, a function of (seed, round, site, coordinate) alone, so that whoever checks
+// a sum can make them again.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace fluvial::cli {
+
+struct UpdateStream {
+  std::uint64_t seed = 1;
+  std::uint64_t round = 0;
+  std::uint64_t site_index = 0;  // 1, 2, ...
+};
+
+// Uniform in +-0.01, one value in 64 exactly zero, one in 4096 up to 64 times as large.
+void fill_update(const UpdateStream& stream, std::span<float> out);
+// local = base - update, each rounded to fp32: what a worker hands back.
+void apply_update(const UpdateStream& stream, std::span<const float> base, std::span<float> local);
+// The initial model.
+void fill_model(std::uint64_t seed, std::span<float> out);
+
+inline constexpr std::uint64_t kBenchWeightMax = 1'000;
+std::uint64_t bench_weight(std::uint64_t site_index);  // 1 to kBenchWeightMax, another for each of many sites
+
+}  // namespace fluvial::cli

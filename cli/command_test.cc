@@ -1,0 +1,133 @@
+#include "cli/command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include "core/tree/version.h"
+
+namespace fluvial::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+struct Ran {
+  int status = -1;
+  std::string out;
+  std::string err;
+};
+
+std::string content_of(std::FILE* file) {
+  std::string text;
+  std::rewind(file);
+  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) text += static_cast<char>(c);
+  std::fclose(file);
+  return text;
+}
+
+Ran run(const std::vector<std::string>& arguments) {
+  const Io io{.out = std::tmpfile(), .err = std::tmpfile()};
+  Ran ran;
+  ran.status = run_command_line(arguments, io, [](const std::string&) { return std::optional<std::string>(); });
+  ran.out = content_of(io.out);
+  ran.err = content_of(io.err);
+  return ran;
+}
+
+std::size_t lines_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+TEST(CommandLine, VersionAndHelpAreForStandardOutput) {
+  const Ran version = run({"--version"});
+  EXPECT_EQ(version.status, kDone);
+  EXPECT_EQ(version.out, std::string("fluvial ") + tree::kVersion + "\n");
+  const Ran help = run({"--help"});
+  EXPECT_EQ(help.status, kDone);
+  EXPECT_THAT(help.out,
+              AllOf(HasSubstr("demo"), HasSubstr("enroll"), HasSubstr("rounds"), HasSubstr("fluvial token create")));
+  EXPECT_THAT(help.out, ::testing::Not(HasSubstr("bench-worker")));
+  const Ran create = run({"token", "create", "--help"});
+  EXPECT_EQ(create.status, kDone);
+  EXPECT_THAT(create.out, AllOf(HasSubstr("--weight-max"), HasSubstr("Example")));
+}
+
+struct Wrong {
+  std::vector<std::string> arguments;
+  std::vector<std::string> mentions;
+};
+
+class WrongUsage : public ::testing::TestWithParam<Wrong> {};
+
+TEST_P(WrongUsage, IsOneLineAndStatusTwo) {
+  const Ran ran = run(GetParam().arguments);
+  EXPECT_EQ(ran.status, kUsage);
+  EXPECT_EQ(ran.out, "");
+  EXPECT_EQ(lines_of(ran.err), 1U) << ran.err;
+  EXPECT_THAT(ran.err, StartsWith("fluvial"));
+  for (const std::string& mention : GetParam().mentions) EXPECT_THAT(ran.err, HasSubstr(mention));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, WrongUsage,
+    ::testing::Values(
+        Wrong{{"deom"}, {"unknown command \"deom\"", "did you mean \"demo\"", "coordinator"}},
+        Wrong{{"rounds", "wacth"}, {"fluvial rounds", "wacth", "did you mean \"watch\""}},
+        Wrong{{"demo", "--ronds", "3"}, {"fluvial demo", "--ronds", "did you mean \"--rounds\""}},
+        Wrong{{"demo", "--rounds", "many"}, {"--rounds", "\"many\"", "expected a whole number"}},
+        Wrong{{"demo", "--rounds", "0"}, {"--rounds", "\"0\"", "from 1 to"}}, Wrong{{"demo", "--rounds"}, {"--rounds"}},
+        Wrong{{"demo", "--model", "resnet"}, {"--model", "resnet", "expected mlp or softmax"}},
+        Wrong{{"demo", "--codec", "gzip"}, {"--codec", "gzip"}},
+        Wrong{{"bench", "tree", "--codec", "int8:block=7"}, {"--codec", "block"}},
+        Wrong{{"demo", "--work-dir", "/proc"}, {"--work-dir", "/proc", "empty"}},
+        Wrong{{"token", "create"}, {"--name", "required"}},
+        Wrong{{"token", "create", "--name", "Hospital A"}, {"--name", "\"Hospital A\"", "lower-case"}},
+        Wrong{{"token", "create", "--name", "a", "--role", "king"}, {"--role", "king", "site or aggregator"}},
+        Wrong{{"token", "create", "--name", "a", "--ttl", "5 bananas"}, {"bananas"}},
+        Wrong{{"token", "create", "--name", "a", "--weight-max", "0"}, {"--weight-max"}},
+        Wrong{{"enroll", "--token", "abc", "--data-dir", "/nowhere/x"}, {"enroll", "token"}},
+        Wrong{{"enroll", "--token", "abc"}, {"--data-dir"}},
+        Wrong{{"enroll", "--token", "a", "--data-dir", "d", "--coordinator", "nonsense"},
+              {"--coordinator", "host:port"}},
+        Wrong{{"run", "start"}, {"PLAN"}}, Wrong{{"run", "start", "/nowhere/plan.toml"}, {"/nowhere/plan.toml"}},
+        Wrong{{"rounds", "show", "latest"}, {"ROUND", "latest"}},
+        Wrong{{"model", "export", "--round", "newest", "x.safetensors"}, {"--round", "newest", "latest"}},
+        Wrong{{"nodes", "list", "extra"}, {"extra"}}, Wrong{{"coordinator"}, {"data_dir"}},
+        Wrong{{"coordinator", "--data-dir", "/tmp/x", "--listen", "here"}, {"listen", "here"}}));
+
+TEST(CommandLine, NothingTypedPrintsHelpToStandardError) {
+  const Ran ran = run({});
+  EXPECT_EQ(ran.status, kUsage);
+  EXPECT_THAT(ran.err, HasSubstr("fluvial demo"));
+  EXPECT_EQ(run({"token"}).status, kUsage);
+}
+
+TEST(CommandLine, NoCoordinatorIsAFailureThatSaysWhereItLooked) {
+  const Ran ran = run({"nodes", "list", "--admin-socket", "/nowhere/admin.sock"});
+  EXPECT_EQ(ran.status, kFailed);
+  EXPECT_EQ(lines_of(ran.err), 1U);
+  EXPECT_THAT(ran.err,
+              AllOf(StartsWith("fluvial nodes list: "), HasSubstr("/nowhere/admin.sock"), HasSubstr("--admin-socket")));
+}
+
+TEST(CommandLine, APlanIsCheckedBeforeAnyoneIsAsked) {
+  const std::string path = ::testing::TempDir() + "bad-plan.toml";
+  std::ofstream(path) << "name = \"x\"\nrounds = \"many\"\n";
+  const Ran ran = run({"run", "start", path, "--admin-socket", "/nowhere/admin.sock"});
+  EXPECT_EQ(ran.status, kUsage);
+  EXPECT_THAT(ran.err, AllOf(HasSubstr(path), HasSubstr("rounds"), HasSubstr("many")));
+  std::ofstream(path) << "name = \"x\"\n";
+  const Ran no_model = run({"run", "start", path});
+  EXPECT_EQ(no_model.status, kUsage);
+  EXPECT_THAT(no_model.err, AllOf(HasSubstr("names no model"), HasSubstr("--model")));
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace fluvial::cli

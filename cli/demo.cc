@@ -1,0 +1,206 @@
+// fluvial demo: a whole federation on this machine, on real data, as separate processes.
+#include "cli/demo.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/format.h"
+#include "cli/local_run.h"
+#include "cli/round_view.h"
+#include "core/store/file_system.h"
+#include "kernels/codec.h"
+
+namespace fluvial::cli {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr auto kEvaluationLimit = std::chrono::seconds(30);
+
+round::Plan plan_of(const DemoOptions& options) {
+  round::Plan plan;
+  plan.name = "digits-demo";
+  plan.rounds = options.rounds;
+  plan.local_steps = options.local_steps;
+  plan.codec = options.codec;
+  plan.participants_min = options.shape.sites;
+  plan.quorum = (options.shape.sites + 1) / 2;
+  plan.seed = options.seed;
+  plan.worker = {{"batch_size", static_cast<double>(options.batch_size)}, {"learning_rate", options.learning_rate}};
+  return plan;
+}
+
+class Demo {
+ public:
+  Demo(const Io& io, const DemoOptions& options, Supervisor& supervisor, const WorkFolder& folder,
+       std::string executable)
+      : io_(io),
+        terminal_(io.terminal()),
+        options_(options),
+        supervisor_(supervisor),
+        folder_(folder),
+        digits_(companion_executable(executable, "fluvial-digits")),
+        federation_(supervisor, executable, folder.path(), options.shape) {}
+
+  Result<DemoOutcome> run() {
+    say(fmt::format("1 coordinator, {} aggregators and {} sites as processes of their own, over mutual TLS 1.3",
+                    options_.shape.aggregators, options_.shape.sites));
+    FLUVIAL_TRY(start());
+    const auto began = std::chrono::steady_clock::now();
+    FLUVIAL_ASSIGN(run_,
+                   start_local_run(federation_.admin(), plan_of(options_), folder_.path(), "initial.safetensors"));
+    RoundView view(io_, options_.rounds, RoundView::Evaluation::kAwaited);
+    FLUVIAL_TRY(watch_local_run(federation_.admin(), run_, options_.rounds, view));
+    DemoOutcome outcome;
+    outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    outcome.rounds_committed = view.committed();
+    outcome.late_updates = view.late_updates();
+    FLUVIAL_TRY(collect(outcome));
+    say("the same model, all images in one place, as many epochs");
+    FLUVIAL_TRY(train_centrally(outcome));
+    return outcome;
+  }
+
+ private:
+  void say(const std::string& text) const { io_.print(terminal_.dim("-- " + text) + "\n"); }
+
+  std::vector<std::string> digits(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), digits_);
+    return arguments;
+  }
+
+  Status start() {
+    FLUVIAL_TRY(supervisor_.run(federation_.tool("init", digits({"init", "--model", options_.model, "--seed", seed(),
+                                                                 "--out", folder_.file("initial.safetensors")}))));
+    FLUVIAL_TRY(federation_.start());
+    const std::string sites = std::to_string(options_.shape.sites);
+    for (std::size_t i = 0; i < federation_.sites().size(); ++i) {
+      const std::string number = std::to_string(i + 1);
+      FLUVIAL_TRY(federation_.spawn_worker(
+          "trainer-" + number, digits({"train", "--socket", federation_.sites()[i].worker_socket, "--sites", sites,
+                                       "--site", number, "--seed", seed()})));
+    }
+    FLUVIAL_TRY(
+        federation_.spawn_worker("evaluator", digits({"evaluate", "--socket", federation_.evaluator_socket()})));
+    say(fmt::format("every member enrolled with a one-time token; data: handwritten digits, unevenly split (seed {})",
+                    options_.seed));
+    return {};
+  }
+
+  // The last evaluation may come in after the run is done; likewise the sites' copies of the model.
+  Status collect(DemoOutcome& outcome) {
+    const std::string target = fmt::format("/v1/rounds?run={}&from={}&limit=1", run_, options_.rounds);
+    FLUVIAL_ASSIGN(
+        const bool evaluated, retry(kEvaluationLimit, [&]() -> Result<bool> {
+          FLUVIAL_ASSIGN(const json::value rounds, federation_.admin().get(target));
+          const json::array& found = array_member(rounds, "rounds");
+          if (!found.empty()) outcome.last_round = found[0];
+          return std::isfinite(number_member(member(outcome.last_round, "evaluation"), "test_accuracy", kNone));
+        }));
+    if (!evaluated)
+      return Error{Code::kDeadlineExceeded, "the last model was not evaluated in time; see evaluator.log"};
+    outcome.test_accuracy = number_member(member(outcome.last_round, "evaluation"), "test_accuracy", kNone);
+    outcome.test_loss = number_member(member(outcome.last_round, "evaluation"), "test_loss", kNone);
+    outcome.model_sha256 = text_member(outcome.last_round, "model_sha256");
+    FLUVIAL_ASSIGN(const auto statuses, federation_.wait_for_model(run_, options_.rounds));
+    for (const json::value& status : statuses) {
+      outcome.site_model_sha256.push_back(text_member(status, "model_sha256"));
+      outcome.bytes_up += number_member(status, "update_bytes_sent", 0);
+      outcome.bytes_up_fp32 += number_member(status, "update_bytes_fp32", 0);
+    }
+    return {};
+  }
+
+  Status train_centrally(DemoOutcome& outcome) {
+    const std::string path = folder_.file("central.json");
+    FLUVIAL_TRY(supervisor_.run(federation_.tool(
+        "central",
+        digits({"central", "--model", options_.model, "--seed", seed(), "--rounds", std::to_string(options_.rounds),
+                "--local-steps", std::to_string(options_.local_steps), "--sites", std::to_string(options_.shape.sites),
+                "--batch-size", std::to_string(options_.batch_size), "--learning-rate",
+                fmt::format("{}", options_.learning_rate), "--json", path}))));
+    store::PosixFileSystem files;
+    FLUVIAL_ASSIGN(const Buffer text, store::read_file(files, path, 1 << 20));
+    FLUVIAL_ASSIGN(const json::value central, parse_json(as_text(text.span()), path));
+    outcome.central_test_accuracy = number_member(central, "test_accuracy", kNone);
+    outcome.central_test_loss = number_member(central, "test_loss", kNone);
+    return {};
+  }
+
+  std::string seed() const { return std::to_string(options_.seed); }
+
+  Io io_;
+  Terminal terminal_;
+  const DemoOptions& options_;
+  Supervisor& supervisor_;
+  const WorkFolder& folder_;
+  std::string digits_;
+  LocalFederation federation_;
+  std::uint64_t run_ = 0;
+};
+
+int run_demo(const Io& io, const DemoOptions& options) {
+  if (const auto codec = kernels::parse_codec(options.codec); !codec.ok())
+    return fail(io, "demo: --codec", codec.error(), kUsage);
+  const auto executable = own_executable();
+  if (!executable.ok()) return fail(io, "demo", executable.error());
+  auto folder = WorkFolder::open(options.work_dir, options.keep, "demo");
+  if (!folder.ok()) return fail(io, "demo", folder.error(), kUsage);
+  auto supervisor = Supervisor::create(std::chrono::seconds(10));
+  if (!supervisor.ok()) return fail(io, "demo", supervisor.error());
+  Demo demo(io, options, **supervisor, *folder, *executable);
+  auto outcome = demo.run();
+  const Error explained = outcome.ok() ? Error{} : (*supervisor)->explain(outcome.error());
+  (*supervisor)->stop();
+  if (!outcome.ok()) return fail(io, "demo", explained);
+  const Terminal terminal = io.terminal();
+  io.print("\n" + demo_summary(options, *outcome, terminal) + "\n");
+  if (!options.json.empty()) {
+    const Status written = write_text_file(options.json, pretty(demo_json(options, *outcome)));
+    if (!written.ok()) return fail(io, "demo", written.error());
+  }
+  io.print(demo_pointers(options, *folder, terminal));
+  return kDone;
+}
+
+}  // namespace
+
+void add_demo_command(CLI::App& app, Commands& commands) {
+  const auto options = std::make_shared<DemoOptions>();
+  CLI::App* demo = app.add_subcommand("demo", "a whole federation on this machine, with real data");
+  const auto number = [demo](const std::string& flag, std::uint64_t& value, const std::string& help,
+                             std::uint64_t least, std::uint64_t most) {
+    demo->add_option(flag, value, help)->type_name("N")->check(whole_number(least, most))->capture_default_str();
+  };
+  number("--rounds", options->rounds, "rounds", 1, 100'000);
+  number("--seed", options->seed, "of the initial model, the split over sites and the training", 0, 1'000'000'000);
+  number("--sites", options->shape.sites, "sites", 1, 30);
+  number("--aggregators", options->shape.aggregators, "regional aggregators; 0: none", 0, 30);
+  demo->add_option("--model", options->model, "mlp or softmax")
+      ->check(one_of({"mlp", "softmax"}))
+      ->type_name("MODEL")
+      ->capture_default_str();
+  demo->add_option("--codec", options->codec, "of the updates: fp32, bf16, int8, topk, with options")
+      ->type_name("CODEC")
+      ->capture_default_str();
+  number("--local-steps", options->local_steps, "training steps between two synchronisations", 1, 1'000'000);
+  number("--batch-size", options->batch_size, "images a step", 1, 65'536);
+  demo->add_option("--learning-rate", options->learning_rate, "of the sites' training")
+      ->type_name("X")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  demo->add_option("--json", options->json, "write the figures to this file")->type_name("FILE");
+  demo->add_option("--work-dir", options->work_dir,
+                   "an empty folder to work in and leave as it is (default: a temporary one)")
+      ->type_name("PATH");
+  demo->add_flag("--keep", options->keep, "keep the temporary folder with logs, plan and models");
+  demo->footer("Example:\n  fluvial demo --rounds 30 --codec topk:ratio=0.05 --keep");
+  demo->callback(
+      [&commands, options] { commands.chosen = [&commands, options] { return run_demo(commands.io, *options); }; });
+}
+
+}  // namespace fluvial::cli

@@ -1,0 +1,47 @@
+// The parts of `fluvial demo`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/json.h"
+#include "cli/local_federation.h"
+#include "cli/terminal.h"
+#include "cli/work_folder.h"
+
+namespace fluvial::cli {
+
+struct DemoOptions {
+  FederationShape shape{.sites = 4, .aggregators = 2};
+  std::uint64_t rounds = 20;
+  std::uint64_t local_steps = 20;
+  std::uint64_t batch_size = 16;
+  double learning_rate = 0.05;
+  std::uint64_t seed = 1;
+  std::string codec = "int8";
+  std::string model = "mlp";
+  std::string json;
+  std::string work_dir;
+  bool keep = false;
+};
+
+struct DemoOutcome {
+  json::value last_round;  // with its evaluation
+  std::uint64_t rounds_committed = 0;
+  std::uint64_t late_updates = 0;
+  double test_accuracy = 0;
+  double test_loss = 0;
+  double central_test_accuracy = 0;
+  double central_test_loss = 0;
+  double bytes_up = 0;
+  double bytes_up_fp32 = 0;
+  double seconds = 0;
+  std::string model_sha256;
+  std::vector<std::string> site_model_sha256;
+};
+
+json::object demo_json(const DemoOptions& options, const DemoOutcome& outcome);
+std::string demo_summary(const DemoOptions& options, const DemoOutcome& outcome, const Terminal& terminal);
+std::string demo_pointers(const DemoOptions& options, const WorkFolder& folder, const Terminal& terminal);
+
+}  // namespace fluvial::cli

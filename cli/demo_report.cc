@@ -1,0 +1,57 @@
+#include <fmt/format.h>
+
+#include "cli/demo.h"
+#include "cli/format.h"
+#include "cli/table.h"
+
+namespace fluvial::cli {
+
+json::object demo_json(const DemoOptions& options, const DemoOutcome& outcome) {
+  json::array site_models;
+  for (const std::string& digest : outcome.site_model_sha256) site_models.push_back(json::string(digest));
+  return {{"test_accuracy", outcome.test_accuracy},
+          {"central_test_accuracy", outcome.central_test_accuracy},
+          {"rounds", options.rounds},
+          {"rounds_committed", outcome.rounds_committed},
+          {"sites", options.shape.sites},
+          {"aggregators", options.shape.aggregators},
+          {"codec", options.codec},
+          {"model", options.model},
+          {"seed", options.seed},
+          {"seconds", outcome.seconds},
+          {"bytes_up_total", static_cast<std::uint64_t>(outcome.bytes_up)},
+          {"bytes_up_fp32_equivalent", static_cast<std::uint64_t>(outcome.bytes_up_fp32)},
+          {"late_updates", outcome.late_updates},
+          {"model_sha256", outcome.model_sha256},
+          {"site_model_sha256", std::move(site_models)}};
+}
+
+std::string demo_summary(const DemoOptions& options, const DemoOutcome& outcome, const Terminal& terminal) {
+  Table table({{""}, {"FEDERATED", Align::kRight}, {"CENTRAL", Align::kRight}});
+  table.add({"test accuracy", terminal.green(format_percent(outcome.test_accuracy)),
+             format_percent(outcome.central_test_accuracy)});
+  table.add({"test loss", format_metric(outcome.test_loss), format_metric(outcome.central_test_loss)});
+  table.add({"images leave their site", "no", "yes"});
+  table.add({"updates sent up", format_bytes(outcome.bytes_up), "-"});
+  table.add({"the same in fp32", format_bytes(outcome.bytes_up_fp32), "-"});
+  std::size_t agreeing = 0;
+  for (const std::string& digest : outcome.site_model_sha256) agreeing += digest == outcome.model_sha256 ? 1 : 0;
+  return table.render(terminal) +
+         fmt::format("\n{} rounds in {}; {} of {} sites hold the committed model, sha256 {}..\n",
+                     outcome.rounds_committed, format_seconds(outcome.seconds), agreeing, options.shape.sites,
+                     outcome.model_sha256.substr(0, 16));
+}
+
+std::string demo_pointers(const DemoOptions& options, const WorkFolder& folder, const Terminal& terminal) {
+  std::string text = terminal.bold("Where to look next") + "\n";
+  text += "  README.md                     what this is, and a federation of your own\n";
+  text += "  docs/operations/              enrol a remote site; every setting, every key of plan.toml, every metric\n";
+  text += "  fluvial demo --help           other models, codecs and sizes\n";
+  text += folder.is_kept()
+              ? fmt::format("  {}  logs, plan.toml, models and identities of this demo\n", folder.path())
+              : "  fluvial demo --keep           leaves logs, plan.toml, models and identities to look at\n";
+  if (!options.json.empty()) text += fmt::format("  {}  these figures\n", options.json);
+  return text;
+}
+
+}  // namespace fluvial::cli

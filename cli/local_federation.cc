@@ -1,0 +1,171 @@
+#include "cli/local_federation.h"
+
+#include <fmt/format.h>
+
+#include <thread>
+
+#include "cli/enroll.h"
+
+namespace fluvial::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kReadyLimit = 60s;      // a loaded machine may be slow to start a dozen processes
+constexpr auto kConnectedLimit = 60s;  // likewise to shake as many hands
+constexpr auto kModelLimit = 60s;
+
+}  // namespace
+
+Result<bool> retry(std::chrono::milliseconds limit, const std::function<Result<bool>()>& done) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  for (;;) {
+    FLUVIAL_ASSIGN(const bool is_done, done());
+    if (is_done) return true;
+    if (std::chrono::steady_clock::now() >= end) return false;
+    std::this_thread::sleep_for(10ms);
+  }
+}
+
+LocalFederation::LocalFederation(Supervisor& supervisor, std::string executable, std::string folder,
+                                 FederationShape shape)
+    : supervisor_(supervisor), executable_(std::move(executable)), folder_(std::move(folder)), shape_(shape) {}
+
+std::vector<std::vector<LocalFederation::Node>> LocalFederation::aggregator_tiers() const {
+  std::vector<std::vector<Node>> tiers;
+  if (shape_.aggregators == 0) return tiers;
+  std::string prefix;
+  for (std::uint64_t tier = 1; tier < shape_.tiers; ++tier) {  // one aggregator a tier above the regions
+    prefix += fmt::format("tier-{}", tier);
+    tiers.push_back({{"aggregator", fmt::format("aggregator-tier-{}", tier), prefix}});
+    prefix += "/";
+  }
+  tiers.emplace_back();
+  for (std::uint64_t i = 1; i <= shape_.aggregators; ++i) {
+    tiers.back().push_back({"aggregator", fmt::format("aggregator-{}", i), fmt::format("{}region-{}", prefix, i)});
+  }
+  return tiers;
+}
+
+std::vector<LocalFederation::Node> LocalFederation::site_nodes() const {
+  const auto tiers = aggregator_tiers();
+  std::vector<Node> nodes;
+  for (std::uint64_t i = 0; i < shape_.sites; ++i) {
+    const std::string region = tiers.empty() ? "" : tiers.back()[i % shape_.aggregators].region;
+    nodes.push_back({"site", fmt::format("site-{}", i + 1), region});
+  }
+  return nodes;
+}
+
+Status LocalFederation::start() {
+  FLUVIAL_TRY(start_coordinator());
+  for (const auto& tier : aggregator_tiers()) {
+    FLUVIAL_TRY(start_tier(tier));
+    aggregators_up_ += tier.size();
+    FLUVIAL_TRY(wait_connected("aggregators_connected", aggregators_up_));
+  }
+  FLUVIAL_TRY(start_tier(site_nodes()));
+  return wait_connected("sites_connected", shape_.sites);
+}
+
+ProcessSpec LocalFederation::tool(const std::string& name, std::vector<std::string> argv) const {
+  return {.name = name,
+          .role = "tool",
+          .argv = std::move(argv),
+          .log_path = folder_ + "/" + name + ".log",
+          .may_end = true};
+}
+
+Status LocalFederation::spawn_worker(const std::string& name, std::vector<std::string> argv) {
+  ProcessSpec spec = tool(name, std::move(argv));
+  spec.role = "worker";
+  const auto process = supervisor_.spawn(std::move(spec));
+  return process.ok() ? Status() : Status(process.error());
+}
+
+Status LocalFederation::start_coordinator() {
+  const std::string data = folder_ + "/coordinator";
+  ProcessSpec spec{.name = "coordinator",
+                   .role = "coordinator",
+                   .argv = {executable_, "coordinator", "--data-dir", data, "--listen", "127.0.0.1:0", "--enrol-listen",
+                            "127.0.0.1:0", "--public-host", "127.0.0.1", "--metrics-listen", "127.0.0.1:0",
+                            "--enrol-per-minute-max", "100000"},
+                   .log_path = folder_ + "/coordinator.log",
+                   .announces = true};
+  FLUVIAL_ASSIGN(const ProcessId process, supervisor_.spawn(std::move(spec)));
+  FLUVIAL_ASSIGN(const std::string line, supervisor_.wait_ready(process, kReadyLimit));
+  FLUVIAL_ASSIGN(const json::value ready, parse_json(line, "the coordinator's ready line"));
+  admin_ = AdminClient(text_member(ready, "admin_socket"));
+  evaluator_socket_ = text_member(ready, "worker_socket");
+  coordinator_metrics_port_ = static_cast<std::uint16_t>(count_member(ready, "metrics_port"));
+  return {};
+}
+
+Status LocalFederation::enrol(const Node& node) const {
+  json::object request = {{"role", node.role}, {"name", node.name}, {"region", node.region}, {"ttl_s", 600}};
+  if (node.role == "site") request["weight_max"] = shape_.weight_max;
+  FLUVIAL_ASSIGN(const json::value token, admin_.post("/v1/tokens", request));
+  const auto enrolled = enroll({.token = text_member(token, "token"),
+                                .data_dir = folder_ + "/" + node.name,
+                                .advertise = "127.0.0.1:0",  // whichever port the listener gets
+                                .listen = "127.0.0.1:0"});
+  return enrolled.ok() ? Status() : Status(enrolled.error());
+}
+
+Result<ProcessId> LocalFederation::spawn_node(const Node& node) {
+  const bool site = node.role == "site";
+  const std::string config = folder_ + "/" + node.name + (site ? "/edge.toml" : "/aggregator.toml");
+  return supervisor_.spawn(
+      {.name = node.name,
+       .role = node.role,
+       .argv = {executable_, site ? "edge" : "aggregator", "--config", config, "--metrics-listen", "127.0.0.1:0"},
+       .log_path = folder_ + "/" + node.name + ".log",
+       .announces = true});
+}
+
+Status LocalFederation::start_tier(const std::vector<Node>& nodes) {
+  std::vector<ProcessId> processes;
+  for (const Node& node : nodes) {
+    FLUVIAL_TRY(enrol(node));
+    FLUVIAL_ASSIGN(const ProcessId process, spawn_node(node));
+    processes.push_back(process);
+  }
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    FLUVIAL_ASSIGN(const std::string line, supervisor_.wait_ready(processes[i], kReadyLimit));
+    if (nodes[i].role != "site") continue;
+    FLUVIAL_ASSIGN(const json::value ready, parse_json(line, "a site's ready line"));
+    sites_.push_back({.name = nodes[i].name,
+                      .worker_socket = text_member(ready, "worker_socket"),
+                      .metrics_port = static_cast<std::uint16_t>(count_member(ready, "metrics_port"))});
+  }
+  return {};
+}
+
+Status LocalFederation::wait_connected(const char* key, std::uint64_t count) const {
+  FLUVIAL_ASSIGN(const bool connected, retry(kConnectedLimit, [&]() -> Result<bool> {
+                   FLUVIAL_ASSIGN(const json::value status, admin_.get("/v1/status"));
+                   return count_member(status, key) >= count;
+                 }));
+  if (connected) return {};
+  return Error{Code::kDeadlineExceeded, fmt::format("{} stayed below {} for {} s; the logs are in {}", key, count,
+                                                    std::chrono::seconds(kConnectedLimit).count(), folder_)};
+}
+
+Result<std::vector<json::value>> LocalFederation::wait_for_model(std::uint64_t run, std::uint64_t version) const {
+  std::vector<json::value> statuses;
+  for (const LocalSite& site : sites_) {
+    json::value status;
+    FLUVIAL_ASSIGN(const bool there, retry(kModelLimit, [&]() -> Result<bool> {
+                     FLUVIAL_ASSIGN(status, get_status(site.metrics_port));
+                     return count_member(status, "run") == run && count_member(status, "model_version") == version;
+                   }));
+    if (!there) {
+      return Error{Code::kDeadlineExceeded, fmt::format("{} holds version {} of the model, not {}", site.name,
+                                                        count_member(status, "model_version"), version)};
+    }
+    statuses.push_back(std::move(status));
+  }
+  return statuses;
+}
+
+}  // namespace fluvial::cli

@@ -1,0 +1,75 @@
+// A whole federation on this machine, as the same processes that run on many: each made a member with a one-time token
+// over the coordinator's own ports. For `fluvial demo` and `fluvial bench tree`.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cli/admin_client.h"
+#include "cli/supervisor.h"
+
+namespace fluvial::cli {
+
+struct FederationShape {
+  std::uint64_t sites = 4;
+  std::uint64_t aggregators = 2;  // 0: the sites are the coordinator's children
+  std::uint64_t tiers = 1;        // of aggregators between the coordinator and the sites
+  std::uint64_t weight_max = 1'000'000;
+};
+
+struct LocalSite {
+  std::string name;
+  std::string worker_socket;
+  std::uint16_t metrics_port = 0;
+};
+
+class LocalFederation {
+ public:
+  // `folder` holds a folder a node and a log a process. All outlive the federation.
+  LocalFederation(Supervisor& supervisor, std::string executable, std::string folder, FederationShape shape);
+
+  // Coordinator, enrolment, aggregators, sites; returns when all are connected.
+  Status start();
+  // A process of the same life, for workers; its log is `folder`/<name>.log.
+  Status spawn_worker(const std::string& name, std::vector<std::string> argv);
+  ProcessSpec tool(const std::string& name, std::vector<std::string> argv) const;
+
+  const AdminClient& admin() const { return admin_; }
+  const std::vector<LocalSite>& sites() const { return sites_; }
+  const std::string& evaluator_socket() const { return evaluator_socket_; }
+  std::uint16_t coordinator_metrics_port() const { return coordinator_metrics_port_; }
+
+  // /status of every site once it holds that version of the run's model. kDeadlineExceeded names the site.
+  Result<std::vector<json::value>> wait_for_model(std::uint64_t run, std::uint64_t version) const;
+
+ private:
+  struct Node {
+    std::string role;
+    std::string name;
+    std::string region;
+  };
+  std::vector<std::vector<Node>> aggregator_tiers() const;
+  std::vector<Node> site_nodes() const;
+  Status start_coordinator();
+  Status enrol(const Node& node) const;
+  Status start_tier(const std::vector<Node>& nodes);
+  Result<ProcessId> spawn_node(const Node& node);
+  Status wait_connected(const char* key, std::uint64_t count) const;
+
+  Supervisor& supervisor_;
+  std::string executable_;
+  std::string folder_;
+  FederationShape shape_;
+  AdminClient admin_{""};
+  std::string evaluator_socket_;
+  std::uint16_t coordinator_metrics_port_ = 0;
+  std::vector<LocalSite> sites_;
+  std::uint64_t aggregators_up_ = 0;
+};
+
+// Tries until `done` says so, 10 ms apart, at most for `limit`; false when the limit came first.
+Result<bool> retry(std::chrono::milliseconds limit, const std::function<Result<bool>()>& done);
+
+}  // namespace fluvial::cli

@@ -1,0 +1,24 @@
+// A run on a federation of ours, started the way a person starts one: a plan.toml, read back and posted.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cli/admin_client.h"
+#include "cli/round_view.h"
+#include "core/round/plan.h"
+
+namespace fluvial::cli {
+
+std::string plan_to_toml(const round::Plan& plan, const std::string& model);
+
+// Writes `folder`/plan.toml with `model` (a path relative to it) and starts the run. Its number.
+Result<std::uint64_t> start_local_run(const AdminClient& admin, const round::Plan& plan, const std::string& folder,
+                                      const std::string& model);
+
+// Shows the run until it is done. kInternal when it pauses or stops before its last round, with the reason.
+Status watch_local_run(const AdminClient& admin, std::uint64_t run, std::uint64_t rounds, RoundView& view);
+
+Status write_text_file(const std::string& path, const std::string& text);  // whole or not at all
+
+}  // namespace fluvial::cli

@@ -1,0 +1,149 @@
+#include "cli/round_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "cli/format.h"
+
+namespace fluvial::cli {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr std::size_t kAwaitedRounds = 1;  // how far the evaluation may lag behind the commits before we print without
+
+std::string refusals(const json::value& round) {
+  std::vector<std::string> texts;
+  for (const json::value& refusal : array_member(round, "refused")) {
+    const std::string name = text_member(refusal, "name");
+    texts.push_back(fmt::format("{}: {}", name.empty() ? std::to_string(count_member(refusal, "site")) : name,
+                                text_member(refusal, "message")));
+  }
+  return fmt::format("{}", fmt::join(texts, "; "));
+}
+
+}  // namespace
+
+std::string format_round(const json::value& round, std::uint64_t rounds_total, const Terminal& terminal) {
+  const std::string number = std::to_string(count_member(round, "round"));
+  const std::string total = std::to_string(rounds_total);
+  const std::string counted = fmt::format("{:>{}}{}", number, total.size(), rounds_total > 0 ? "/" + total : "");
+  const json::value& evaluation = member(round, "evaluation");
+  std::string line = fmt::format("{}  {}/{} sites  loss {:>6}", terminal.bold("round " + counted),
+                                 array_member(round, "contributors").size(), count_member(round, "participants"),
+                                 format_metric(number_member(member(round, "metrics"), "loss", kNone)));
+  const double accuracy = number_member(evaluation, "test_accuracy", kNone);
+  if (std::isfinite(accuracy)) {
+    line += fmt::format("  test accuracy {}", terminal.green(fmt::format("{:>6}", format_percent(accuracy))));
+  }
+  line += fmt::format("  up {:>9}  down {:>9}  {:>7}", format_bytes(number_member(round, "bytes_up", 0)),
+                      format_bytes(number_member(round, "bytes_down", 0)),
+                      format_seconds(number_member(round, "seconds", kNone)));
+  if (const std::uint64_t attempt = count_member(round, "attempt"); attempt > 1) {
+    line += terminal.yellow(fmt::format("  attempt {}", attempt));
+  }
+  if (const std::uint64_t late = count_member(round, "late"); late > 0) {
+    line += terminal.yellow(fmt::format("  {} late", late));
+  }
+  if (!array_member(round, "refused").empty()) line += terminal.red("  refused " + refusals(round));
+  return line;
+}
+
+std::string site_names(const json::array& contributors) {
+  std::vector<std::string> names;
+  for (const json::value& contributor : contributors) {
+    const std::string name = text_member(contributor, "name");
+    names.push_back(fmt::format("{} (weight {})",
+                                name.empty() ? std::to_string(count_member(contributor, "site")) : name,
+                                format_count(count_member(contributor, "weight"))));
+  }
+  return names.empty() ? "-" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+void RoundView::on_event(const json::value& event) {
+  const std::string kind = text_member(event, "event");
+  if (kind == "committed") {
+    on_committed(event);
+  } else if (kind == "evaluated") {
+    on_evaluated(event);
+  } else if (kind == "state") {
+    on_state(event);
+  } else if (kind == "opened") {
+    draw_bar(fmt::format("round {}: {} sites are training", count_member(event, "round"),
+                         count_member(event, "participants")));
+  }
+}
+
+void RoundView::on_committed(const json::value& round) {
+  const std::uint64_t number = count_member(round, "round");
+  committed_ = std::max(committed_, number);
+  late_updates_ += count_member(round, "late");
+  last_round_ = round;
+  if (evaluation_ == Evaluation::kSeparate) {
+    print_line(format_round(round, rounds_total_, terminal_));
+  } else {
+    held_[number] = round;
+    print_held(kAwaitedRounds);
+  }
+  draw_bar(fmt::format("round {} committed", number));
+}
+
+void RoundView::on_evaluated(const json::value& event) {
+  const std::uint64_t number = count_member(event, "round");
+  const json::value& evaluation = member(event, "evaluation");
+  if (count_member(last_round_, "round") == number && last_round_.is_object()) {
+    last_round_.as_object()["evaluation"] = evaluation;
+  }
+  if (evaluation_ == Evaluation::kAwaited) {
+    const auto held = held_.find(number);
+    if (held == held_.end()) return;
+    held->second.as_object()["evaluation"] = evaluation;
+    print_held(static_cast<std::size_t>(std::distance(std::next(held), held_.end())));
+    return;
+  }
+  print_line(fmt::format("round {}  test accuracy {}  test loss {}", number,
+                         terminal_.green(format_percent(number_member(evaluation, "test_accuracy", kNone))),
+                         format_metric(number_member(evaluation, "test_loss", kNone))));
+}
+
+void RoundView::on_state(const json::value& event) {
+  const std::string status = text_member(event, "status");
+  const std::string reason = text_member(event, "reason");
+  if (status == status_ && reason == reason_) return;
+  status_ = status;
+  reason_ = reason;
+  if (status == "paused" || status == "stopped") {
+    print_held(0);
+    print_line(terminal_.yellow(
+        fmt::format("run {} {}{}{}", count_member(event, "run"), status, reason.empty() ? "" : ": ", reason)));
+  }
+}
+
+void RoundView::finish() {
+  print_held(0);
+  if (!bar_.empty()) io_.print("\r\033[K");
+  bar_.clear();
+}
+
+void RoundView::print_held(std::size_t kept) {
+  while (held_.size() > kept) {
+    print_line(format_round(held_.begin()->second, rounds_total_, terminal_));
+    held_.erase(held_.begin());
+  }
+}
+
+void RoundView::print_line(const std::string& line) {
+  io_.print(bar_.empty() ? line + "\n" : "\r\033[K" + line + "\n" + bar_);
+}
+
+void RoundView::draw_bar(const std::string& what) {
+  if (!terminal_.is_interactive() || rounds_total_ == 0) return;
+  const double part = static_cast<double>(committed_) / static_cast<double>(rounds_total_);
+  const std::string bar = progress_bar(part, 32);
+  bar_ = fmt::format("{} {}", terminal_.cyan(bar), shorten(what, std::max<std::size_t>(terminal_.columns(), 50) - 36));
+  io_.print("\r\033[K" + bar_);
+}
+
+}  // namespace fluvial::cli

@@ -1,0 +1,96 @@
+#include "cli/round_view.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fluvial::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+json::value committed(std::uint64_t round) {
+  auto value = parse_json(R"({"event":"committed","run":1,"attempt":1,"participants":4,"late":1,"bytes_up":12600,
+    "bytes_down":40000,"seconds":0.21,"metrics":{"loss":0.5},"contributors":[{"site":3,"name":"site-1","weight":320}],
+    "refused":[{"site":4,"name":"site-2","code":"data_loss","message":"value 7 is NaN"}],"evaluation":{}})",
+                          "test")
+                   .value();
+  value.as_object()["round"] = round;
+  return value;
+}
+json::value evaluated(std::uint64_t round) {
+  return json::object{{"event", "evaluated"},
+                      {"run", 1},
+                      {"round", round},
+                      {"evaluation", {{"test_accuracy", 0.973}, {"test_loss", 0.1}}}};
+}
+
+class RoundViewTest : public ::testing::Test {
+ protected:
+  std::string printed() const {
+    std::string text;
+    std::rewind(file_);
+    for (int c = std::fgetc(file_); c != EOF; c = std::fgetc(file_)) text += static_cast<char>(c);
+    return text;
+  }
+  ~RoundViewTest() override { std::fclose(file_); }
+  std::FILE* file_ = std::tmpfile();
+  Io io_{.out = file_, .err = file_};
+};
+
+TEST_F(RoundViewTest, ALineHoldsWhatAPersonWants) {
+  RoundView view(io_, 20, RoundView::Evaluation::kAwaited);
+  view.on_event(committed(3));
+  EXPECT_EQ(printed(), "") << "it waits for its evaluation";
+  view.on_event(evaluated(3));
+  EXPECT_EQ(printed(),
+            "round  3/20  1/4 sites  loss    0.5  test accuracy 97.3 %  up  12.3 KiB  down  39.1 KiB   210 ms  1 late"
+            "  refused site-2: value 7 is NaN\n");
+  EXPECT_EQ(view.committed(), 3U);
+  EXPECT_EQ(view.late_updates(), 1U);
+}
+
+TEST_F(RoundViewTest, AnEvaluationThatNeverComesHoldsNothingUpForLong) {
+  RoundView view(io_, 20, RoundView::Evaluation::kAwaited);
+  view.on_event(committed(1));
+  view.on_event(committed(2));
+  EXPECT_THAT(printed(), HasSubstr("round  1/20"));
+  EXPECT_THAT(printed(), Not(HasSubstr("round  2/20")));
+  view.finish();
+  EXPECT_THAT(printed(), HasSubstr("round  2/20"));
+}
+
+TEST_F(RoundViewTest, WatchedRoundsComeAtOnce) {
+  RoundView view(io_, 20, RoundView::Evaluation::kSeparate);
+  view.on_event(committed(1));
+  EXPECT_THAT(printed(), HasSubstr("round  1/20"));
+  view.on_event(evaluated(1));
+  EXPECT_THAT(printed(), HasSubstr("round 1  test accuracy 97.3 %"));
+  EXPECT_EQ(number_member(member(view.last_round(), "evaluation"), "test_loss", 0), 0.1);
+}
+
+TEST_F(RoundViewTest, APauseSaysWhy) {
+  RoundView view(io_, 20, RoundView::Evaluation::kSeparate);
+  view.on_event(
+      json::object{{"event", "state"}, {"run", 1}, {"status", "paused"}, {"reason", "no quorum in 3 attempts"}});
+  EXPECT_THAT(printed(), HasSubstr("run 1 paused: no quorum in 3 attempts"));
+  EXPECT_EQ(view.status(), "paused");
+}
+
+TEST_F(RoundViewTest, EventsOfAnotherShapeAreNoHarm) {
+  RoundView view(io_, 0, RoundView::Evaluation::kAwaited);
+  for (const char* text :
+       {"1", "[]", "{}", R"({"event":"committed"})", R"({"event":"evaluated","round":"x"})", R"({"event":7})"}) {
+    view.on_event(parse_json(text, "test").value());
+  }
+  view.finish();
+}
+
+TEST(Json, PrettyIsIndentedAndReadsBack) {
+  const auto value = parse_json(R"({"a":[1,2],"b":{"c":"d"},"e":[]})", "test").value();
+  EXPECT_EQ(parse_json(pretty(value), "test").value(), value);
+  EXPECT_EQ(pretty(value), "{\n  \"a\": [1,2],\n  \"b\": {\"c\":\"d\"},\n  \"e\": []\n}\n");
+}
+
+}  // namespace
+}  // namespace fluvial::cli

@@ -1,0 +1,191 @@
+// fluvial run: training jobs on the federation.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "cli/admin_client.h"
+#include "cli/command.h"
+#include "cli/format.h"
+#include "cli/round_view.h"
+#include "cli/table.h"
+#include "core/config/plan_file.h"
+#include "core/store/plan_json.h"
+
+namespace fluvial::cli {
+namespace {
+
+struct StartOptions : AdminOptions {
+  std::string plan;
+  std::string model;
+  std::uint64_t continues = 0;
+  bool watch = false;
+};
+
+struct RunOptions : AdminOptions {
+  std::uint64_t run = 0;  // 0: the latest
+};
+
+Result<json::object> start_request(const StartOptions& options) {
+  FLUVIAL_ASSIGN(const config::PlanFile file, config::load_plan(options.plan));
+  FLUVIAL_ASSIGN(json::value plan, parse_json(store::plan_to_json(file.plan), "the plan"));
+  json::object request;
+  request["plan"] = std::move(plan);
+  if (options.continues != 0) {
+    request["continue"] = options.continues;
+    return request;
+  }
+  const std::string model = options.model.empty() ? file.model : options.model;
+  if (model.empty()) {
+    return Error{
+        Code::kInvalidArgument,
+        fmt::format("{} names no model: add model = \"FILE.safetensors\", or give --model FILE or --continue RUN",
+                    options.plan)};
+  }
+  std::error_code error;
+  const auto path = std::filesystem::absolute(model, error);
+  if (error || !std::filesystem::is_regular_file(path, error)) {
+    return Error{Code::kInvalidArgument, fmt::format("model {}: no such file", model)};
+  }
+  request["model"] = path.string();
+  return request;
+}
+
+int watch_run(const Io& io, const AdminClient& client, std::uint64_t run, std::uint64_t rounds) {
+  RoundView view(io, rounds, RoundView::Evaluation::kSeparate);
+  const Status done =
+      client.watch(fmt::format("/v1/rounds/watch?run={}&from=1", run), [&view](const json::value& event) {
+        view.on_event(event);
+        return true;
+      });
+  view.finish();
+  if (!done.ok()) return fail(io, "run start", done.error());
+  return view.status() == "stopped" ? kFailed : kDone;
+}
+
+int start(const Io& io, const StartOptions& options) {
+  const auto request = start_request(options);
+  if (!request.ok()) return fail(io, "run start", request.error(), kUsage);
+  const AdminClient client = options.client();
+  const auto started = client.post("/v1/runs", *request);
+  if (!started.ok()) return fail(io, "run start", started.error());
+  const std::uint64_t run = count_member(*started, "run");
+  io.print(options.json ? pretty(*started) : fmt::format("run {} started\n", run));
+  if (!options.watch) return kDone;
+  return watch_run(io, client, run, count_member(request->at("plan"), "rounds"));
+}
+
+int list(const Io& io, const AdminOptions& options) {
+  const auto runs = options.client().get("/v1/runs");
+  if (!runs.ok()) return fail(io, "run list", runs.error());
+  if (options.json) {
+    io.print(pretty(*runs));
+    return kDone;
+  }
+  Table table(
+      {{"RUN", Align::kRight}, {"NAME"}, {"STATUS"}, {"ROUNDS", Align::kRight}, {"CODEC"}, {"CREATED"}, {"REASON"}});
+  for (const json::value& run : array_member(*runs, "runs")) {
+    table.add({std::to_string(count_member(run, "id")), text_member(run, "name"), text_member(run, "status"),
+               fmt::format("{}/{}", count_member(run, "committed"), count_member(run, "rounds")),
+               text_member(run, "codec"), text_member(run, "created_at"), text_member(run, "reason")});
+  }
+  io.print(table.empty() ? "no runs yet; fluvial run start begins one\n" : table.render(io.terminal()));
+  return kDone;
+}
+
+Result<std::uint64_t> run_or_latest(const AdminClient& client, std::uint64_t run) {
+  if (run != 0) return run;
+  return client.latest_run();
+}
+
+int show(const Io& io, const RunOptions& options) {
+  const AdminClient client = options.client();
+  const auto run = run_or_latest(client, options.run);
+  if (!run.ok()) return fail(io, "run show", run.error());
+  const auto shown = client.get(fmt::format("/v1/runs/{}", *run));
+  if (!shown.ok()) return fail(io, "run show", shown.error());
+  if (options.json) {
+    io.print(pretty(*shown));
+    return kDone;
+  }
+  const std::string reason = text_member(*shown, "reason");
+  std::uint64_t values = 0;
+  for (const json::value& tensor : array_member(*shown, "schema")) {
+    std::uint64_t size = 1;
+    for (const json::value& extent : array_member(tensor, "shape"))
+      size *= static_cast<std::uint64_t>(to_number(extent, 0));
+    values += size;
+  }
+  std::string out = fmt::format(
+      "run      {} {}\nstatus   {}{}\nrounds   {} of {}\ncreated  {}\nmodel    {} tensors, {} values\n", *run,
+      text_member(*shown, "name"), text_member(*shown, "status"), reason.empty() ? "" : " (" + reason + ")",
+      count_member(*shown, "committed"), count_member(*shown, "rounds"), text_member(*shown, "created_at"),
+      array_member(*shown, "schema").size(), format_count(values));
+  out += "plan     " + pretty(member(*shown, "plan"));
+  io.print(out);
+  return kDone;
+}
+
+int change(const Io& io, const RunOptions& options, const std::string& verb) {
+  const AdminClient client = options.client();
+  const auto run = run_or_latest(client, options.run);
+  if (!run.ok()) return fail(io, "run " + verb, run.error());
+  const auto done = client.post(fmt::format("/v1/runs/{}/{}", *run, verb));
+  if (!done.ok()) return fail(io, "run " + verb, done.error());
+  io.print(options.json ? pretty(*done) : fmt::format("run {}: {}\n", *run, verb));
+  return kDone;
+}
+
+template <typename Action>
+void declare(CLI::App& parent, Commands& commands, const std::string& name, const std::string& help, Action action) {
+  const auto options = std::make_shared<RunOptions>();
+  CLI::App* app = parent.add_subcommand(name, help);
+  app->add_option("RUN", options->run, "its number (default: the latest)")->check(whole_number(1));
+  add_admin_options(*app, *options);
+  add_json_flag(*app, *options);
+  app->callback([&commands, options, action] {
+    commands.chosen = [&commands, options, action] { return action(commands.io, *options); };
+  });
+}
+
+void declare_start(CLI::App& run, Commands& commands) {
+  const auto options = std::make_shared<StartOptions>();
+  CLI::App* app = run.add_subcommand("start", "begin a run as a plan describes it");
+  app->add_option("PLAN", options->plan, "the plan, a TOML file (docs/operations/plan.md)")->required();
+  CLI::Option* model =
+      app->add_option("--model", options->model, "the initial model, a safetensors file (default: the plan's)")
+          ->type_name("FILE");
+  app->add_option("--continue", options->continues, "start from the last model of this run")
+      ->type_name("RUN")
+      ->check(whole_number(1))
+      ->excludes(model);
+  app->add_flag("--watch", options->watch, "stay and print a line a round");
+  add_admin_options(*app, *options);
+  add_json_flag(*app, *options);
+  app->footer("Example:\n  fluvial run start plan.toml --model initial.safetensors --watch");
+  app->callback(
+      [&commands, options] { commands.chosen = [&commands, options] { return start(commands.io, *options); }; });
+}
+
+}  // namespace
+
+void add_run_commands(CLI::App& app, Commands& commands) {
+  CLI::App* run = app.add_subcommand("run", "training jobs on the federation");
+  declare_start(*run, commands);
+  const auto list_options = std::make_shared<AdminOptions>();
+  CLI::App* listed = run->add_subcommand("list", "all runs");
+  add_admin_options(*listed, *list_options);
+  add_json_flag(*listed, *list_options);
+  listed->callback([&commands, list_options] {
+    commands.chosen = [&commands, list_options] { return list(commands.io, *list_options); };
+  });
+  declare(*run, commands, "show", "a run with its plan", show);
+  declare(*run, commands, "pause", "open no further round; the open one closes first",
+          [](const Io& io, const RunOptions& options) { return change(io, options, "pause"); });
+  declare(*run, commands, "resume", "go on with a paused run",
+          [](const Io& io, const RunOptions& options) { return change(io, options, "resume"); });
+  declare(*run, commands, "stop", "end a run; its last model stays and may be continued",
+          [](const Io& io, const RunOptions& options) { return change(io, options, "stop"); });
+}
+
+}  // namespace fluvial::cli

@@ -1,0 +1,182 @@
+#include "cli/supervisor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+namespace fluvial::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using namespace std::chrono_literals;
+
+class SupervisorTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "supervisor-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  ProcessSpec shell(const std::string& name, const std::string& script) const {
+    return {.name = name,
+            .role = "tool",
+            .argv = {"/bin/sh", "-c", script, name},
+            .log_path = folder_ + "/" + name + ".log"};
+  }
+  // A child that sleeps until it is told to end. It announces once it has started.
+  ProcessSpec sleeper(const std::string& name, const std::string& trap = "") const {
+    ProcessSpec spec = shell(name, trap + "echo up >&3; exec 3>&-; while :; do sleep 1000; done");
+    spec.announces = true;
+    return spec;
+  }
+  std::unique_ptr<Supervisor> make(std::chrono::milliseconds grace = 30s) {
+    return std::move(Supervisor::create(grace)).value();
+  }
+
+  std::string folder_;
+};
+
+// Whether anything but zombies (which wait for whoever adopted them) is left of a process group.
+bool has_living(pid_t group) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream stat(entry.path() / "stat");
+    std::string number, name, state;
+    pid_t parent = 0, of_group = 0;
+    if (stat >> number >> name >> state >> parent >> of_group && of_group == group && state != "Z" && state != "X")
+      return true;
+  }
+  return false;
+}
+void wait_until_dead(pid_t group) {  // a SIGKILL takes a moment
+  while (has_living(group)) std::this_thread::yield();
+}
+
+bool is_gone(pid_t pid) { return ::kill(pid, 0) != 0 && errno == ESRCH; }
+
+TEST_F(SupervisorTest, AReadyLineArrives) {
+  const auto supervisor = make();
+  const ProcessId process = supervisor->spawn(sleeper("a")).value();
+  EXPECT_EQ(supervisor->wait_ready(process, 60s).value(), "up");
+}
+
+TEST_F(SupervisorTest, StopLeavesNothingBehind) {
+  const auto supervisor = make();
+  for (const char* name : {"a", "b", "c"}) {
+    ASSERT_TRUE(supervisor->wait_ready(supervisor->spawn(sleeper(name)).value(), 60s).ok());
+  }
+  const std::vector<pid_t> pids = supervisor->living();
+  ASSERT_EQ(pids.size(), 3U);
+  supervisor->stop();
+  for (const pid_t pid : pids) {
+    EXPECT_TRUE(is_gone(pid));
+    wait_until_dead(pid);  // and what it started
+  }
+  EXPECT_FALSE(supervisor->failure());
+  EXPECT_EQ(supervisor->usage().size(), 3U);
+}
+
+TEST_F(SupervisorTest, WhoIgnoresTheTermIsKilledAfterTheGrace) {
+  const auto supervisor = make(50ms);
+  const ProcessId process = supervisor->spawn(sleeper("deaf", "trap '' TERM; ")).value();
+  ASSERT_TRUE(supervisor->wait_ready(process, 60s).ok());
+  const pid_t pid = supervisor->living().at(0);
+  supervisor->stop();
+  EXPECT_TRUE(is_gone(pid));
+  wait_until_dead(pid);
+}
+
+TEST_F(SupervisorTest, AChildThatDiesStopsTheOthersAndSaysWhy) {
+  const auto supervisor = make();
+  const ProcessId other = supervisor->spawn(sleeper("other")).value();
+  ASSERT_TRUE(supervisor->wait_ready(other, 60s).ok());
+  ASSERT_TRUE(supervisor->spawn(shell("dying", "echo disk on fire; exit 3")).ok());
+  EXPECT_FALSE(supervisor->wait_end(other).ok());
+  ASSERT_TRUE(supervisor->failure());
+  EXPECT_EQ(supervisor->failure()->code, Code::kInternal);
+  EXPECT_THAT(supervisor->failure()->message, HasSubstr("dying ended with status 3"));
+  EXPECT_THAT(supervisor->failure()->message, HasSubstr("disk on fire"));
+  EXPECT_THAT(supervisor->explain({Code::kUnavailable, "no answer"}).message, HasSubstr("dying"));
+  EXPECT_FALSE(supervisor->spawn(sleeper("late")).ok());
+}
+
+TEST_F(SupervisorTest, ASignalStopsEverything) {
+  const auto supervisor = make();
+  const ProcessId process = supervisor->spawn(sleeper("a")).value();
+  ASSERT_TRUE(supervisor->wait_ready(process, 60s).ok());
+  ::kill(::getpid(), SIGINT);
+  const Status ended = supervisor->wait_end(process);
+  ASSERT_FALSE(ended.ok());
+  EXPECT_EQ(ended.error().code, Code::kCancelled);
+}
+
+TEST_F(SupervisorTest, AShortProcessRunsToItsEnd) {
+  const auto supervisor = make();
+  EXPECT_TRUE(supervisor->run(shell("fine", "exit 0")).ok());
+  EXPECT_FALSE(supervisor->failure());
+  const Status bad = supervisor->run(shell("bad", "exit 7"));
+  ASSERT_FALSE(bad.ok());
+  EXPECT_THAT(bad.error().message, HasSubstr("status 7"));
+}
+
+TEST_F(SupervisorTest, AnExecutableThatIsMissingIsNamed) {
+  const auto supervisor = make();
+  ProcessSpec spec = shell("x", "");
+  spec.argv[0] = "/nowhere/fluvial";
+  const auto spawned = supervisor->spawn(spec);
+  ASSERT_FALSE(spawned.ok());
+  EXPECT_THAT(spawned.error().message, HasSubstr("cannot start /nowhere/fluvial: No such file"));
+}
+
+TEST_F(SupervisorTest, AnAnnouncerThatNeverDoesIsNamed) {
+  const auto supervisor = make();
+  ProcessSpec spec = shell("silent", "exec sleep 1000");
+  spec.announces = true;
+  const auto ready = supervisor->wait_ready(supervisor->spawn(spec).value(), 20ms);
+  ASSERT_FALSE(ready.ok());
+  EXPECT_EQ(ready.error().code, Code::kDeadlineExceeded);
+  EXPECT_THAT(ready.error().message, HasSubstr("silent"));
+}
+
+// Killed with -9 there is nobody left to clean up: the kernel does it.
+TEST_F(SupervisorTest, ChildrenDieWithAKilledParent) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t parent = ::fork();
+  if (parent == 0) {
+    auto supervisor = Supervisor::create(30s);
+    const auto process = supervisor.value()->spawn(sleeper("orphan"));
+    if (!supervisor.value()->wait_ready(process.value(), 60s).ok()) ::_exit(1);
+    const pid_t child = supervisor.value()->living().at(0);
+    (void)!::write(ends[1], &child, sizeof child);
+    ::kill(::getpid(), SIGKILL);
+  }
+  pid_t child = 0;
+  ASSERT_EQ(::read(ends[0], &child, sizeof child), static_cast<ssize_t>(sizeof child));
+  ::waitpid(parent, nullptr, 0);
+  // Only the shell is the kernel's to kill for us; what it started itself would be the shell's matter.
+  const auto lives = [child] {
+    std::ifstream stat("/proc/" + std::to_string(child) + "/stat");
+    std::string number, name, state;
+    return static_cast<bool>(stat >> number >> name >> state) && state != "Z" && state != "X";
+  };
+  while (lives()) std::this_thread::yield();
+  ::kill(-child, SIGKILL);
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST(DescribeEnd, SaysHowItEnded) {
+  EXPECT_EQ(describe_end(0x0100), "ended with status 1");
+  EXPECT_THAT(describe_end(SIGKILL), HasSubstr("killed by signal 9"));
+}
+
+}  // namespace
+}  // namespace fluvial::cli
