@@ -11,6 +11,7 @@ namespace fluvial::cli {
 namespace {
 
 constexpr const char* kFooter = R"(Start here:
+  fluvial demo                            a whole federation on this machine, with real data
 On a machine of your own:
   fluvial coordinator --data-dir /var/lib/fluvial
   fluvial token create --role site --name hospital-a --region eu-west

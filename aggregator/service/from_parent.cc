@@ -12,7 +12,8 @@ namespace fluvial::aggregator {
 void RegionService::parent_up(const tree::Lease& lease, std::shared_ptr<net::Session>) {
   runtime_.log.info("parent up", {{"parent", lease.parent_name}});
   v1::Envelope change;
-  for (const auto& [node, below] : below_) *change.mutable_member_change()->add_up() = below.member;
+  v1::MemberChange& everything = *change.mutable_member_change();  // also when there is nobody below
+  for (const auto& [node, below] : below_) *everything.add_up() = below.member;
   uplink_->post(std::move(change));
   request_model();
   up_changed_(true);
