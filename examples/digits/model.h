@@ -1,0 +1,73 @@
+// The two models, their gradient, and their bytes as the federation sees them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/base/bytes.h"
+#include "core/base/result.h"
+#include "core/round/schema.h"
+#include "examples/digits/examples.h"
+
+namespace fluvial::digits {
+
+enum class ModelKind {
+  kSoftmax,  // softmax regression: W [inputs, 10], b [10]
+  kMlp,      // inputs - 32 ReLU - 10
+};
+std::string_view model_name(ModelKind kind);  // "softmax", "mlp"
+Result<ModelKind> model_from_name(std::string_view name);
+
+struct ModelSpec {
+  ModelKind kind = ModelKind::kMlp;
+  std::size_t inputs = 64;
+};
+
+// The fp32 tensors in order are the parameters of Network. The mlp also counts its steps in an I64 scalar: integers are
+// not averaged, the federation keeps the largest of the contributors' values.
+round::Schema schema_of(const ModelSpec& spec);
+// The model that has this schema, for images of so many pixels. kFailedPrecondition: none of ours.
+Result<ModelSpec> spec_of(const round::Schema& schema, std::size_t inputs);
+std::size_t parameter_count(const ModelSpec& spec);
+
+struct Model {
+  std::vector<float> parameters;
+  std::vector<std::int64_t> counters;  // steps, for the mlp
+};
+// Glorot and Bengio's uniform for what feeds the softmax, He's for what feeds a ReLU; biases and counters 0.
+Model initial_model(const ModelSpec& spec, std::uint64_t seed);
+Model model_from_bytes(const round::Schema& schema, ByteSpan bytes);
+void model_to_bytes(const round::Schema& schema, const Model& model, MutableByteSpan bytes);
+
+// Softmax cross-entropy of one image after the other. Holds scratch space: one thread at a time. T is float; the test
+// of the gradient uses double.
+template <typename T>
+class Network {
+ public:
+  explicit Network(const ModelSpec& spec);
+
+  // Returns the loss; adds its gradient to `gradient`.
+  T accumulate(std::span<const T> parameters, std::span<const float> image, std::uint8_t label, std::span<T> gradient);
+
+  struct Verdict {
+    T loss = 0;
+    bool right = false;
+  };
+  Verdict judge(std::span<const T> parameters, std::span<const float> image, std::uint8_t label);
+
+ private:
+  T forward(std::span<const T> parameters, std::span<const float> image, std::uint8_t label);
+
+  ModelSpec spec_;
+  std::vector<T> hidden_;         // after the ReLU
+  std::vector<T> hidden_error_;   // d loss / d before the ReLU
+  std::vector<T> probabilities_;  // then d loss / d logits
+  std::size_t best_ = 0;          // the class with the largest logit
+};
+
+extern template class Network<float>;
+extern template class Network<double>;
+
+}  // namespace fluvial::digits
