@@ -126,6 +126,7 @@ Result<Outcome> measure(const Io& io, const Options& options, Supervisor& superv
                  start_local_run(federation.admin(), plan_of(options), folder.path(), "initial.safetensors"));
   RoundView view(Io{.out = io.err, .err = io.err}, options.rounds, RoundView::Evaluation::kSeparate);
   FLUVIAL_TRY(watch_local_run(federation.admin(), outcome.run, options.rounds, view));
+  view.finish();
   FLUVIAL_TRY(collect(federation, options, outcome));
   supervisor.stop();
   if (const auto failure = supervisor.failure()) return *failure;

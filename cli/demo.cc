@@ -59,7 +59,11 @@ class Demo {
     outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     outcome.rounds_committed = view.committed();
     outcome.late_updates = view.late_updates();
-    FLUVIAL_TRY(collect(outcome));
+    const Status collected = collect(outcome);
+    view.on_event(json::object{
+        {"event", "evaluated"}, {"round", options_.rounds}, {"evaluation", member(outcome.last_round, "evaluation")}});
+    view.finish();
+    FLUVIAL_TRY(collected);
     say("the same model, all images in one place, as many epochs");
     FLUVIAL_TRY(train_centrally(outcome));
     return outcome;

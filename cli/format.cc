@@ -41,6 +41,11 @@ std::string format_percent(double part) { return std::isfinite(part) ? fmt::form
 
 std::string format_metric(double value) { return std::isfinite(value) ? fmt::format("{:.4g}", value) : "-"; }
 
+std::string format_time(const std::string& utc) {
+  if (utc.size() < 20 || utc[10] != 'T' || utc.back() != 'Z') return utc.empty() ? "-" : utc;
+  return utc.substr(0, 10) + " " + utc.substr(11, 8) + " UTC";
+}
+
 std::string shorten(const std::string& text, std::size_t columns_max) {
   if (display_width(text) <= columns_max || columns_max < 3) return text;
   std::size_t bytes = 0;

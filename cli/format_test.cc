@@ -39,6 +39,12 @@ TEST(Format, MetricsAndPercents) {
   EXPECT_EQ(format_metric(std::numeric_limits<double>::quiet_NaN()), "-");
 }
 
+TEST(Format, Times) {
+  EXPECT_EQ(format_time("2026-01-31T12:00:00.123Z"), "2026-01-31 12:00:00 UTC");
+  EXPECT_EQ(format_time("yesterday"), "yesterday");
+  EXPECT_EQ(format_time(""), "-");
+}
+
 TEST(Format, WidthsAreCharactersNotBytes) {
   EXPECT_EQ(display_width("Zürich"), 6U);
   EXPECT_EQ(display_width("\033[31mred\033[0m"), 3U);

@@ -51,9 +51,9 @@ Status watch_local_run(const AdminClient& admin, std::uint64_t run, std::uint64_
         view.on_event(event);
         return view.status() != "paused";
       });
+  if (watched.ok() && view.committed() == rounds) return {};
   view.finish();
   FLUVIAL_TRY(watched);
-  if (view.committed() == rounds) return {};
   if (view.status().empty() || view.status() == "running") {
     return Error{Code::kUnavailable,
                  fmt::format("the coordinator broke off after {} of {} rounds", view.committed(), rounds)};

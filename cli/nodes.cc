@@ -35,7 +35,7 @@ int list(const Io& io, const AdminOptions& options) {
     const std::uint64_t weight_max = count_member(node, "weight_max");
     table.add({std::to_string(count_member(node, "id")), text_member(node, "name"), text_member(node, "role"),
                region.empty() ? "-" : region, parent.empty() ? "-" : parent, state,
-               weight_max == 0 ? "-" : format_count(weight_max), text_member(node, "enrolled_at")});
+               weight_max == 0 ? "-" : format_count(weight_max), format_time(text_member(node, "enrolled_at"))});
   }
   io.print(table.empty() ? "no members yet; fluvial token create invites one\n" : table.render(terminal));
   return kDone;

@@ -33,7 +33,7 @@ struct Options : AdminOptions {
   }
 };
 
-int list(const Io& io, const Options& options) {
+int list(const Io& io, Options options) {
   const auto rounds = options.client().get(options.target("/v1/rounds"));
   if (!rounds.ok()) return fail(io, "rounds list", rounds.error());
   if (options.json) {
@@ -74,7 +74,7 @@ std::string describe(const json::value& round) {
   };
   line("run", std::to_string(count_member(round, "run")));
   line("round", fmt::format("{} (attempt {})", count_member(round, "round"), count_member(round, "attempt")));
-  line("committed", text_member(round, "committed_at", "-"));
+  line("committed", format_time(text_member(round, "committed_at")));
   line("took", format_seconds(number_member(round, "seconds", kNone)));
   line("participants", std::to_string(count_member(round, "participants")));
   line("contributors", site_names(array_member(round, "contributors")));
@@ -108,21 +108,20 @@ int show(const Io& io, Options options) {
   return kDone;
 }
 
-int watch(const Io& io, const Options& options) {
+int watch(const Io& io, Options options) {
   const AdminClient client = options.client();
-  if (options.json) {
-    const Status done = client.watch(options.target("/v1/rounds/watch"), [&io](const json::value& event) {
+  const auto run = options.run == 0 ? client.latest_run() : Result<std::uint64_t>(options.run);
+  if (!run.ok()) return fail(io, "rounds watch", run.error());
+  options.run = *run;
+  const auto shown = client.get(fmt::format("/v1/runs/{}", *run));
+  if (!shown.ok()) return fail(io, "rounds watch", shown.error());
+  RoundView view(io, count_member(*shown, "rounds"), RoundView::Evaluation::kSeparate);
+  const Status done = client.watch(options.target("/v1/rounds/watch"), [&](const json::value& event) {
+    if (options.json) {
       io.print(json::serialize(event) + "\n");
-      return true;
-    });
-    return done.ok() ? kDone : fail(io, "rounds watch", done.error());
-  }
-  const auto runs = client.get(options.run == 0 ? "/v1/status" : fmt::format("/v1/runs/{}", options.run));
-  if (!runs.ok()) return fail(io, "rounds watch", runs.error());
-  RoundView view(io, count_member(options.run == 0 ? member(*runs, "run") : *runs, "rounds"),
-                 RoundView::Evaluation::kSeparate);
-  const Status done = client.watch(options.target("/v1/rounds/watch"), [&view](const json::value& event) {
-    view.on_event(event);
+    } else {
+      view.on_event(event);
+    }
     return true;
   });
   view.finish();
@@ -130,7 +129,7 @@ int watch(const Io& io, const Options& options) {
 }
 
 CLI::App* declare(CLI::App& parent, Commands& commands, const std::string& name, const std::string& help,
-                  int (*action)(const Io&, const Options&), const std::shared_ptr<Options>& options) {
+                  int (*action)(const Io&, Options), const std::shared_ptr<Options>& options) {
   CLI::App* app = parent.add_subcommand(name, help);
   app->add_option("--run", options->run, "the run's number (default: the latest)")
       ->type_name("RUN")
@@ -154,9 +153,7 @@ void add_round_commands(CLI::App& app, Commands& commands) {
   listed->add_option("--limit", list_options->limit, "at most so many")->type_name("N")->check(whole_number(1));
 
   const auto show_options = std::make_shared<Options>();
-  CLI::App* shown = declare(
-      *rounds, commands, "show", "everything about one round",
-      [](const Io& io, const Options& o) { return show(io, o); }, show_options);
+  CLI::App* shown = declare(*rounds, commands, "show", "everything about one round", show, show_options);
   shown->add_option("ROUND", show_options->round, "its number")->required()->check(whole_number(1));
 
   const auto watch_options = std::make_shared<Options>();

@@ -87,7 +87,7 @@ int list(const Io& io, const AdminOptions& options) {
   for (const json::value& run : array_member(*runs, "runs")) {
     table.add({std::to_string(count_member(run, "id")), text_member(run, "name"), text_member(run, "status"),
                fmt::format("{}/{}", count_member(run, "committed"), count_member(run, "rounds")),
-               text_member(run, "codec"), text_member(run, "created_at"), text_member(run, "reason")});
+               text_member(run, "codec"), format_time(text_member(run, "created_at")), text_member(run, "reason")});
   }
   io.print(table.empty() ? "no runs yet; fluvial run start begins one\n" : table.render(io.terminal()));
   return kDone;
@@ -119,7 +119,7 @@ int show(const Io& io, const RunOptions& options) {
   std::string out = fmt::format(
       "run      {} {}\nstatus   {}{}\nrounds   {} of {}\ncreated  {}\nmodel    {} tensors, {} values\n", *run,
       text_member(*shown, "name"), text_member(*shown, "status"), reason.empty() ? "" : " (" + reason + ")",
-      count_member(*shown, "committed"), count_member(*shown, "rounds"), text_member(*shown, "created_at"),
+      count_member(*shown, "committed"), count_member(*shown, "rounds"), format_time(text_member(*shown, "created_at")),
       array_member(*shown, "schema").size(), format_count(values));
   out += "plan     " + pretty(member(*shown, "plan"));
   io.print(out);

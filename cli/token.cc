@@ -36,7 +36,7 @@ int create(const Io& io, const CreateOptions& options) {
   io.note(
       fmt::format("{} {}: valid once, until {}. It is not shown again. At the {}:\n"
                   "  fluvial enroll --token-file FILE --data-dir /var/lib/fluvial\n",
-                  options.role, options.name, text_member(*token, "expires_at"), options.role));
+                  options.role, options.name, format_time(text_member(*token, "expires_at")), options.role));
   return kDone;
 }
 
@@ -50,8 +50,8 @@ int list(const Io& io, const AdminOptions& options) {
   Table table({{"ID"}, {"ROLE"}, {"NAME"}, {"REGION"}, {"EXPIRES"}, {"USED"}});
   for (const json::value& token : array_member(*tokens, "tokens")) {
     table.add({text_member(token, "id"), text_member(token, "role"), text_member(token, "name"),
-               text_member(token, "region", "-"), text_member(token, "expires_at"),
-               text_member(token, "used_at", "-")});
+               text_member(token, "region", "-"), format_time(text_member(token, "expires_at")),
+               format_time(text_member(token, "used_at"))});
   }
   io.print(table.empty() ? "no tokens\n" : table.render(io.terminal()));
   return kDone;
