@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/local/schema_proto.h"
+#include "core/wire/mapping.h"
 
 namespace fluvial::local {
 namespace {
@@ -70,7 +70,7 @@ v1::LocalMessage attached_message(std::string_view node) {
 
 v1::LocalMessage refused_message(const Error& error) {
   v1::LocalMessage message;
-  message.mutable_attached()->set_code(static_cast<std::uint32_t>(error.code));
+  message.mutable_attached()->set_code(wire::code_to_proto(error.code));
   message.mutable_attached()->set_message(printable(error.message));
   return message;
 }
@@ -83,7 +83,7 @@ v1::LocalMessage task_message(const Task& task) {
   out.set_run(task.run.value());
   out.set_round(task.round.value());
   out.set_version(task.version.value());
-  to_proto(task.schema, *out.mutable_schema());
+  *out.mutable_schema() = wire::to_proto(task.schema);
   out.set_model_bytes(task.schema.model_bytes());
   out.set_local_steps(task.local_steps);
   out.mutable_parameters()->insert(task.parameters.begin(), task.parameters.end());
@@ -118,7 +118,7 @@ Result<Task> task_from(const v1::Task& message) {
   if (message.kind() != v1::Task::KIND_TRAIN && message.kind() != v1::Task::KIND_EVALUATE) {
     return Error{Code::kInvalidArgument, "a task that is neither to train nor to evaluate"};
   }
-  FLUVIAL_ASSIGN(round::Schema schema, schema_from_proto(message.schema()));
+  FLUVIAL_ASSIGN(round::Schema schema, wire::from_proto(message.schema()));
   if (schema.model_bytes() != message.model_bytes()) {
     return Error{Code::kInvalidArgument,
                  fmt::format("a model of {} bytes with a schema of {}", message.model_bytes(), schema.model_bytes())};

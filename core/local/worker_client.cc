@@ -10,6 +10,7 @@
 #include "core/local/frame.h"
 #include "core/local/message.h"
 #include "core/local/socket.h"
+#include "core/wire/mapping.h"
 
 namespace fluvial::local {
 namespace {
@@ -54,12 +55,6 @@ Result<Received> read_message(int fd) {
   return Received{.message = std::move(message), .fd = std::move(frame.fd)};
 }
 
-Code code_from(std::uint32_t code) {
-  const bool known =
-      code >= static_cast<std::uint32_t>(Code::kInvalidArgument) && code <= static_cast<std::uint32_t>(Code::kInternal);
-  return known ? static_cast<Code>(code) : Code::kInternal;
-}
-
 }  // namespace
 
 Result<WorkerClient> WorkerClient::attach(const std::filesystem::path& socket, const WorkerOptions& options) {
@@ -73,8 +68,8 @@ Result<WorkerClient> WorkerClient::attach(const std::filesystem::path& socket, c
   if (!answer.ok()) return written.ok() ? answer.error() : written.error();
   if (!answer->message.has_attached()) return Error{Code::kInternal, "the agent's first message is no answer"};
   const v1::Attached& attached = answer->message.attached();
-  if (attached.code() != 0) {
-    return Error{code_from(attached.code()), fmt::format("the agent refused: {}", printable(attached.message()))};
+  if (const Status verdict = wire::status_from_proto(attached.code(), attached.message()); !verdict.ok()) {
+    return Error{verdict.error().code, "the agent refused: " + verdict.error().message};
   }
   FLUVIAL_TRY(set_deadline(fd.get(), SO_RCVTIMEO, milliseconds(0)));
   WorkerClient client(std::move(fd));
