@@ -156,20 +156,20 @@ TEST_P(Hostile, IsDetachedWithAReasonAndHurtsNobody) {
     }
     c.act(peer);
     std::string reason;
-    agent.recorder().wait([&](const Recorder& seen) {
+    agent.recorder().wait([&](const Seen& seen) {
       if (c.attaches && seen.detached.contains(hostile)) reason = seen.detached.at(hostile);
       if (!c.attaches && !seen.refused.empty()) reason = seen.refused[0];
       return !reason.empty();
     });
     EXPECT_NE(reason.find(c.reason), std::string::npos) << reason;
-    EXPECT_EQ(agent.recorder().failed.contains(TaskId(1)), c.attaches) << "one outcome before the detachment";
-    EXPECT_TRUE(agent.recorder().done.empty());
+    EXPECT_EQ(agent.recorder().seen().failed.contains(TaskId(1)), c.attaches) << "one outcome before the detachment";
+    EXPECT_TRUE(agent.recorder().seen().done.empty());
 
     const Result<std::optional<Task>> task = honest->next_task();
     ASSERT_TRUE(task.ok() && task->has_value());
     ASSERT_TRUE(honest->submit(honest->new_model().value(), 1, {}).ok());
-    agent.recorder().wait([](const Recorder& seen) { return seen.done.contains(TaskId(100)); });
-    EXPECT_EQ(agent.recorder().detached.size(), c.attaches ? 1u : 0u);
+    agent.recorder().wait([](const Seen& seen) { return seen.done.contains(TaskId(100)); });
+    EXPECT_EQ(agent.recorder().seen().detached.size(), c.attaches ? 1u : 0u);
   }
   EXPECT_EQ(open_fds(), before);
 }
@@ -191,8 +191,8 @@ TEST(HostileWorker, ThatSaysNothingIsRefusedAtTheHandshakesDeadline) {
   RawPeer silent(agent.socket());
   RawPeer slow(agent.socket());
   slow.send_bytes("\x10");
-  agent.recorder().wait([](const Recorder& seen) { return seen.refused.size() == 2; });
-  EXPECT_NE(agent.recorder().refused[0].find("did not attach in time"), std::string::npos);
+  agent.recorder().wait([](const Seen& seen) { return seen.refused.size() == 2; });
+  EXPECT_NE(agent.recorder().seen().refused[0].find("did not attach in time"), std::string::npos);
 }
 
 TEST(HostileWorker, ThatDoesNotFinishItsMessageIsDetached) {
@@ -201,8 +201,8 @@ TEST(HostileWorker, ThatDoesNotFinishItsMessageIsDetached) {
   peer.attach("trickle");
   const WorkerId worker = agent.worker("trickle");
   peer.send_bytes("\x10");
-  agent.recorder().wait([&](const Recorder& seen) { return seen.detached.contains(worker); });
-  EXPECT_EQ(agent.recorder().detached.at(worker), "did not finish a message in time");
+  agent.recorder().wait([&](const Seen& seen) { return seen.detached.contains(worker); });
+  EXPECT_EQ(agent.recorder().seen().detached.at(worker), "did not finish a message in time");
 }
 
 TEST(HostileWorker, ThatDoesNotReadIsDetached) {
@@ -212,9 +212,9 @@ TEST(HostileWorker, ThatDoesNotReadIsDetached) {
   const WorkerId worker = agent.worker("deaf");
   const Task task = long_task(1, 8000, 400);
   agent.server().assign(worker, task);
-  agent.recorder().wait([&](const Recorder& seen) { return seen.detached.contains(worker); });
-  EXPECT_EQ(agent.recorder().detached.at(worker), "did not read a message in time");
-  EXPECT_EQ(agent.recorder().failed.at(TaskId(1)).code, Code::kUnavailable);
+  agent.recorder().wait([&](const Seen& seen) { return seen.detached.contains(worker); });
+  EXPECT_EQ(agent.recorder().seen().detached.at(worker), "did not read a message in time");
+  EXPECT_EQ(agent.recorder().seen().failed.at(TaskId(1)).code, Code::kUnavailable);
 }
 
 TEST(HostileWorker, AnEvaluatorThatSendsAModelOrAWeightIsDetached) {
@@ -229,7 +229,7 @@ TEST(HostileWorker, AnEvaluatorThatSendsAModelOrAWeightIsDetached) {
     ASSERT_TRUE(peer.receive().has_task());
     const UniqueFd model = memfd(kModelBytes, kAllSeals);
     peer.send(done(1, with_model ? 0 : 7), with_model ? std::vector<int>{model.get()} : std::vector<int>{});
-    agent.recorder().wait([&](const Recorder& seen) { return seen.detached.contains(worker); });
+    agent.recorder().wait([&](const Seen& seen) { return seen.detached.contains(worker); });
   }
 }
 
@@ -246,8 +246,7 @@ TEST(HostileWorker, RandomBytesNeverGetFurtherThanADetachment) {
       for (char& c : body) c = static_cast<char>(rng.next() & 0xff);
       peer.send_bytes(i % 4 < 2 ? RawPeer::framed(body) : body);
     }
-    agent.recorder().wait(
-        [](const Recorder& seen) { return seen.detached.size() == 100 && seen.refused.size() == 100; });
+    agent.recorder().wait([](const Seen& seen) { return seen.detached.size() == 100 && seen.refused.size() == 100; });
   }
   EXPECT_EQ(open_fds(), before);
 }

@@ -45,36 +45,43 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-// Everything the server said, as lines and as values. Thread safe.
-class Recorder final : public WorkerHandler {
- public:
-  void worker_attached(WorkerId worker, const WorkerInfo& info) override {
-    add([&] { attached[worker] = info; });
-  }
-  void worker_detached(WorkerId worker, const std::string& reason) override {
-    add([&] { detached[worker] = reason; });
-  }
-  void task_done(WorkerId, TaskResult result) override {
-    add([&] { done[result.id] = std::move(result); });
-  }
-  void task_failed(WorkerId, TaskId task, const Error& error) override {
-    add([&] { failed.insert_or_assign(task, error); });
-  }
-  void connection_refused(const std::string& reason) override {
-    add([&] { refused.push_back(reason); });
-  }
-
-  // Waits until it holds; a test that never gets there fails after a minute.
-  void wait(const std::function<bool(const Recorder&)>& holds) {
-    std::unique_lock lock(mutex_);
-    ASSERT_TRUE(changed_.wait_for(lock, std::chrono::minutes(1), [&] { return holds(*this); })) << "never happened";
-  }
-
+// Everything the server said.
+struct Seen {
   std::map<WorkerId, WorkerInfo> attached;
   std::map<WorkerId, std::string> detached;
   std::map<TaskId, TaskResult> done;
   std::map<TaskId, Error> failed;
   std::vector<std::string> refused;
+};
+
+// Writes it down. Thread safe.
+class Recorder final : public WorkerHandler {
+ public:
+  void worker_attached(WorkerId worker, const WorkerInfo& info) override {
+    add([&] { seen_.attached[worker] = info; });
+  }
+  void worker_detached(WorkerId worker, const std::string& reason) override {
+    add([&] { seen_.detached[worker] = reason; });
+  }
+  void task_done(WorkerId, TaskResult result) override {
+    add([&] { seen_.done[result.id] = std::move(result); });
+  }
+  void task_failed(WorkerId, TaskId task, const Error& error) override {
+    add([&] { seen_.failed.insert_or_assign(task, error); });
+  }
+  void connection_refused(const std::string& reason) override {
+    add([&] { seen_.refused.push_back(reason); });
+  }
+
+  // Waits until it holds; a test that never gets there fails after a minute.
+  void wait(const std::function<bool(const Seen&)>& holds) {
+    std::unique_lock lock(mutex_);
+    ASSERT_TRUE(changed_.wait_for(lock, std::chrono::minutes(1), [&] { return holds(seen_); })) << "never happened";
+  }
+  Seen seen() {
+    const std::lock_guard lock(mutex_);
+    return seen_;
+  }
 
  private:
   void add(const std::function<void()>& change) {
@@ -84,6 +91,7 @@ class Recorder final : public WorkerHandler {
   }
   std::mutex mutex_;
   std::condition_variable changed_;
+  Seen seen_;
 };
 
 // A server whose strand runs on a thread of its own.
@@ -111,7 +119,7 @@ class Agent {
   Recorder& recorder() { return *recorder_; }
   WorkerId worker(std::string_view name) {  // once it has attached
     WorkerId found;
-    recorder_->wait([&](const Recorder& seen) {
+    recorder_->wait([&](const Seen& seen) {
       for (const auto& [id, info] : seen.attached) {
         if (info.name == name && !seen.detached.contains(id)) found = id;
       }

@@ -53,8 +53,8 @@ TEST(Worker, TrainsWhatItIsGiven) {
   EXPECT_EQ(as_text(task.model->bytes()), as_text(given.model->bytes()));
   ASSERT_TRUE(answer(client, task).ok());
 
-  agent.recorder().wait([&](const Recorder& seen) { return seen.done.contains(given.id); });
-  const TaskResult& result = agent.recorder().done.at(given.id);
+  agent.recorder().wait([&](const Seen& seen) { return seen.done.contains(given.id); });
+  const TaskResult result = agent.recorder().seen().done.at(given.id);
   EXPECT_EQ(result.weight, 5u);
   EXPECT_EQ(result.metrics, (Metrics{{"loss", 0.25}}));
   EXPECT_EQ(result.model->bytes()[3], ~given.model->bytes()[3]);
@@ -68,8 +68,8 @@ TEST(Worker, EvaluatesAndMayReportWhatIsNotFinite) {
   agent.server().assign(agent.worker("judge"), given);
   EXPECT_EQ(next(client).kind, TaskKind::kEvaluate);
   ASSERT_TRUE(client.submit_evaluation({{"loss", std::numeric_limits<double>::quiet_NaN()}, {"accuracy", 0.9}}).ok());
-  agent.recorder().wait([&](const Recorder& seen) { return seen.done.contains(given.id); });
-  const TaskResult& result = agent.recorder().done.at(given.id);
+  agent.recorder().wait([&](const Seen& seen) { return seen.done.contains(given.id); });
+  const TaskResult result = agent.recorder().seen().done.at(given.id);
   EXPECT_EQ(result.model, nullptr);
   EXPECT_TRUE(std::isnan(result.metrics.at("loss")));
   EXPECT_EQ(result.metrics.at("accuracy"), 0.9);
@@ -82,11 +82,11 @@ TEST(Worker, SaysThatItCouldNotAndIsAskedAgain) {
   agent.server().assign(worker, train_task(1));
   next(client);
   ASSERT_TRUE(client.fail("out of\nmemory").ok());
-  agent.recorder().wait([](const Recorder& seen) { return seen.failed.contains(TaskId(1)); });
-  EXPECT_EQ(agent.recorder().failed.at(TaskId(1)), (Error{Code::kInternal, "out of?memory"}));
+  agent.recorder().wait([](const Seen& seen) { return seen.failed.contains(TaskId(1)); });
+  EXPECT_EQ(agent.recorder().seen().failed.at(TaskId(1)), (Error{Code::kInternal, "out of?memory"}));
   agent.server().assign(worker, train_task(2));
   EXPECT_TRUE(answer(client, next(client)).ok());
-  agent.recorder().wait([](const Recorder& seen) { return seen.done.contains(TaskId(2)); });
+  agent.recorder().wait([](const Seen& seen) { return seen.done.contains(TaskId(2)); });
 }
 
 TEST(Worker, ManyReadTheOneCopyOfAModel) {
@@ -105,7 +105,7 @@ TEST(Worker, ManyReadTheOneCopyOfAModel) {
     EXPECT_EQ(as_text(task.model->bytes()), as_text(shared.model->bytes()));
     EXPECT_TRUE(answer(client, task).ok());
   }
-  agent.recorder().wait([](const Recorder& seen) { return seen.done.size() == 8; });
+  agent.recorder().wait([](const Seen& seen) { return seen.done.size() == 8; });
 }
 
 TEST(Worker, ASchemaLargerThanASocketsBufferArrives) {
@@ -121,9 +121,9 @@ TEST(Worker, ASchemaThatFitsNoMessageFailsTheTaskAlone) {
   const WorkerClient client = attach(agent, "gpu-0");
   const Task given = long_task(1, 12'000, 400);
   agent.server().assign(agent.worker("gpu-0"), given);
-  agent.recorder().wait([](const Recorder& seen) { return seen.failed.contains(TaskId(1)); });
-  EXPECT_EQ(agent.recorder().failed.at(TaskId(1)).code, Code::kInvalidArgument);
-  EXPECT_TRUE(agent.recorder().detached.empty());
+  agent.recorder().wait([](const Seen& seen) { return seen.failed.contains(TaskId(1)); });
+  EXPECT_EQ(agent.recorder().seen().failed.at(TaskId(1)).code, Code::kInvalidArgument);
+  EXPECT_TRUE(agent.recorder().seen().detached.empty());
 }
 
 TEST(Worker, WhatItCannotTakeFailsAndHurtsNobody) {
@@ -136,12 +136,12 @@ TEST(Worker, WhatItCannotTakeFailsAndHurtsNobody) {
   agent.server().assign(WorkerId(99), train_task(2));
   agent.server().assign(worker, train_task(3));
   agent.server().assign(worker, train_task(4));  // one at a time
-  agent.recorder().wait([](const Recorder& seen) { return seen.failed.size() == 3; });
-  EXPECT_EQ(agent.recorder().failed.at(TaskId(1)).code, Code::kFailedPrecondition);
-  EXPECT_EQ(agent.recorder().failed.at(TaskId(2)).code, Code::kNotFound);
-  EXPECT_EQ(agent.recorder().failed.at(TaskId(4)).code, Code::kFailedPrecondition);
+  agent.recorder().wait([](const Seen& seen) { return seen.failed.size() == 3; });
+  EXPECT_EQ(agent.recorder().seen().failed.at(TaskId(1)).code, Code::kFailedPrecondition);
+  EXPECT_EQ(agent.recorder().seen().failed.at(TaskId(2)).code, Code::kNotFound);
+  EXPECT_EQ(agent.recorder().seen().failed.at(TaskId(4)).code, Code::kFailedPrecondition);
   EXPECT_TRUE(answer(client, next(client)).ok());
-  agent.recorder().wait([](const Recorder& seen) { return seen.done.contains(TaskId(3)); });
+  agent.recorder().wait([](const Seen& seen) { return seen.done.contains(TaskId(3)); });
 }
 
 TEST(Worker, TheClientRefusesCallsOutOfOrder) {
@@ -169,7 +169,7 @@ TEST(Worker, LearnsWhyItIsDetached) {
   EXPECT_FALSE(task->has_value());
   EXPECT_EQ(client.detach_reason(), "maintenance");
   agent.stop();
-  EXPECT_EQ(agent.recorder().detached.size(), 1u);
+  EXPECT_EQ(agent.recorder().seen().detached.size(), 1u);
   EXPECT_FALSE(std::filesystem::exists(agent.socket()));
 }
 
@@ -179,7 +179,7 @@ TEST(Worker, ATaskInHandWhenTheAgentEndsHasItsOutcome) {
   agent.server().assign(agent.worker("gpu-0"), train_task(1));
   const Task task = next(client);
   agent.stop();
-  EXPECT_EQ(agent.recorder().failed.at(TaskId(1)).code, Code::kUnavailable);
+  EXPECT_EQ(agent.recorder().seen().failed.at(TaskId(1)).code, Code::kUnavailable);
   const Status submitted = answer(client, task);
   EXPECT_EQ(submitted.error().code, Code::kUnavailable);
   const Result<std::optional<Task>> none = client.next_task();
@@ -210,8 +210,8 @@ TEST(Worker, DetachesByItself) {
   WorkerClient client = attach(agent, "gpu-0");
   const WorkerId worker = agent.worker("gpu-0");
   ASSERT_TRUE(client.detach("enough").ok());
-  agent.recorder().wait([&](const Recorder& seen) { return seen.detached.contains(worker); });
-  EXPECT_EQ(agent.recorder().detached.at(worker), "detached: enough");
+  agent.recorder().wait([&](const Seen& seen) { return seen.detached.contains(worker); });
+  EXPECT_EQ(agent.recorder().seen().detached.at(worker), "detached: enough");
   EXPECT_EQ(client.next_task().error().code, Code::kFailedPrecondition);
 }
 
@@ -224,7 +224,7 @@ TEST(Worker, WaitsForAnAgentThatIsNotThereYet) {
     EXPECT_TRUE(client.ok()) << client.error().to_string();
   });
   Agent agent([&](WorkerServerOptions& options) { options.socket = path; });
-  agent.recorder().wait([](const Recorder& seen) { return !seen.attached.empty(); });
+  agent.recorder().wait([](const Seen& seen) { return !seen.attached.empty(); });
   early.join();
 }
 
@@ -236,7 +236,7 @@ TEST(Worker, OneTooManyIsRefusedUntilAnotherGoes) {
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().code, Code::kResourceExhausted);
   ASSERT_TRUE(first.detach("bye").ok());
-  agent.recorder().wait([&](const Recorder& seen) { return seen.detached.contains(worker); });
+  agent.recorder().wait([&](const Seen& seen) { return seen.detached.contains(worker); });
   attach(agent, "third");
 }
 
@@ -257,8 +257,8 @@ TEST(Worker, AProcessThatDiesWithATaskIsDetached) {
   ASSERT_EQ(::write(ends[1], "g", 1), 1);
   const WorkerId worker = agent.worker("mortal");
   agent.server().assign(worker, train_task(1));
-  agent.recorder().wait([&](const Recorder& seen) { return seen.detached.contains(worker); });
-  EXPECT_EQ(agent.recorder().failed.at(TaskId(1)).code, Code::kUnavailable);
+  agent.recorder().wait([&](const Seen& seen) { return seen.detached.contains(worker); });
+  EXPECT_EQ(agent.recorder().seen().failed.at(TaskId(1)).code, Code::kUnavailable);
   int status = -1;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
@@ -286,8 +286,9 @@ TEST(Worker, AnotherUsersProcessIsRefused) {
   int status = -1;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
-  agent.recorder().wait([](const Recorder& seen) { return !seen.refused.empty(); });
-  EXPECT_NE(agent.recorder().refused[0].find("user 65534"), std::string::npos) << agent.recorder().refused[0];
+  agent.recorder().wait([](const Seen& seen) { return !seen.refused.empty(); });
+  EXPECT_NE(agent.recorder().seen().refused[0].find("user 65534"), std::string::npos)
+      << agent.recorder().seen().refused[0];
   ::close(ends[0]);
   ::close(ends[1]);
 }
