@@ -1,0 +1,68 @@
+// The tree as it stands, held to the rules.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/house/includes.h"
+#include "tests/house/tidy.h"
+
+namespace fluvial::house {
+namespace {
+
+const std::filesystem::path& root() {
+  static const std::filesystem::path path = FLUVIAL_SOURCE_DIR;
+  return path;
+}
+
+const Tree& tree() {
+  static const Tree all = read_tree(root());
+  return all;
+}
+
+bool exists(const std::string& path) { return std::filesystem::exists(root() / path); }
+
+void append(std::vector<Finding>& all, const std::vector<Finding>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+TEST(House, IsRead) {
+  EXPECT_GT(tree().texts.size(), 200u) << "too few files under " << root();
+  EXPECT_TRUE(exists("core/base/result.h"));
+}
+
+TEST(House, EveryRoomKnowsOnlyFloorsBelow) {
+  const std::vector<Finding> findings = check_rooms(rooms());
+  EXPECT_TRUE(findings.empty()) << to_string(findings);
+}
+
+TEST(House, NobodyIncludesWhatTheyMayNot) {
+  std::vector<Finding> findings;
+  for (const TextFile& file : tree().texts) {
+    if (is_source(file.path)) append(findings, check_includes(file));
+  }
+  EXPECT_TRUE(findings.empty()) << to_string(findings);
+}
+
+TEST(House, IsTidy) {
+  std::vector<Finding> findings = tree().large_files;
+  for (const TextFile& file : tree().texts) append(findings, check_text(file));
+  EXPECT_TRUE(findings.empty()) << to_string(findings);
+}
+
+TEST(House, EveryLinkLeadsSomewhere) {
+  std::vector<Finding> findings;
+  for (const TextFile& file : tree().texts) append(findings, check_links(file, exists));
+  EXPECT_TRUE(findings.empty()) << to_string(findings);
+}
+
+TEST(House, EveryRoomHasAReadme) {
+  std::vector<std::string> folders;
+  for (const Room& room : rooms()) {
+    if (exists(std::string(room.folder)) && room.folder != "cmake") folders.emplace_back(room.folder);
+  }
+  const std::vector<Finding> findings = check_readmes(folders, exists);
+  EXPECT_TRUE(findings.empty()) << to_string(findings);
+}
+
+}  // namespace
+}  // namespace fluvial::house

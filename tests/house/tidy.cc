@@ -1,0 +1,105 @@
+#include "tests/house/tidy.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <regex>
+
+namespace fluvial::house {
+namespace {
+
+// A note such as "TO-DO: wait for X" says what for; the bare word does not. Written apart, not to find itself.
+const std::regex& bare_note() {
+  static const std::regex pattern(std::string("\\b(TO") + "DO|FIX" + "ME|XX" + "X)\\b(?!(\\([^)]*\\))?: *\\S+ +\\S+)");
+  return pattern;
+}
+
+std::string without_code(std::string_view line) {
+  std::string text;
+  bool in_code = false;
+  for (const char c : line) {
+    if (c == '`') {
+      in_code = !in_code;
+    } else if (!in_code) {
+      text += c;
+    }
+  }
+  return text;
+}
+
+std::string normal(const std::string& path) { return std::filesystem::path(path).lexically_normal().generic_string(); }
+
+void check_markdown_links(const TextFile& file, const Exists& exists, std::vector<Finding>& findings) {
+  static const std::regex link(R"(\]\(([^)\s#]+)(#[^)\s]*)?\))");
+  std::size_t number = 0;
+  bool in_block = false;
+  for (const std::string_view line : lines_of(file.text)) {
+    ++number;
+    if (line.starts_with("```")) in_block = !in_block;
+    if (in_block) continue;
+    const std::string text = without_code(line);
+    for (std::sregex_iterator at(text.begin(), text.end(), link), end; at != end; ++at) {
+      const std::string target = (*at)[1];
+      if (target.find("://") != std::string::npos || target.starts_with("mailto:")) continue;
+      const std::string folder = folder_of(file.path);
+      const std::string path =
+          normal(target.starts_with('/') ? target.substr(1) : folder + (folder.empty() ? "" : "/") + target);
+      if (!exists(path)) findings.push_back({file.path, number, "the link to " + target + " leads nowhere"});
+    }
+  }
+}
+
+void check_pages(const TextFile& file, const Exists& exists, std::vector<Finding>& findings) {
+  static const std::regex page(R"(\bdocs/[a-z0-9_/.-]+\.md\b)");
+  std::size_t number = 0;
+  for (const std::string_view line : lines_of(file.text)) {
+    ++number;
+    for (std::regex_iterator<std::string_view::const_iterator> at(line.begin(), line.end(), page), end; at != end;
+         ++at) {
+      if (!exists(at->str())) findings.push_back({file.path, number, at->str() + " is not there"});
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Finding> check_text(const TextFile& file) {
+  std::vector<Finding> findings;
+  const std::vector<std::string_view> lines = lines_of(file.text);
+  if (lines.size() > kLinesMax) {
+    findings.push_back({file.path, 0,
+                        std::to_string(lines.size()) + " lines, at most " + std::to_string(kLinesMax) +
+                            ": it usually holds two ideas"});
+  }
+  if (!file.text.empty() && file.text.back() != '\n') findings.push_back({file.path, lines.size(), "no end of line"});
+  std::size_t number = 0;
+  for (const std::string_view line : lines) {
+    ++number;
+    if (line.find('\t') != std::string_view::npos) findings.push_back({file.path, number, "a tab"});
+    if (!line.empty() && (line.back() == ' ' || line.back() == '\r')) {
+      findings.push_back({file.path, number, "blanks at the end"});
+    }
+    if (std::regex_search(line.begin(), line.end(), bare_note())) {
+      findings.push_back({file.path, number, "a note for later without a reason"});
+    }
+  }
+  return findings;
+}
+
+std::vector<Finding> check_links(const TextFile& file, const Exists& exists) {
+  std::vector<Finding> findings;
+  if (file.path.ends_with(".md")) check_markdown_links(file, exists, findings);
+  check_pages(file, exists, findings);
+  return findings;
+}
+
+std::vector<Finding> check_readmes(const std::vector<std::string>& folders, const Exists& exists) {
+  std::vector<Finding> findings;
+  for (const std::string& folder : folders) {
+    const std::string above = folder_of(folder);
+    if (exists(folder + "/README.md") || (!above.empty() && exists(above + "/README.md"))) continue;
+    findings.push_back({folder, 0, "has no README.md"});
+  }
+  return findings;
+}
+
+}  // namespace fluvial::house
