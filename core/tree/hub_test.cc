@@ -1,0 +1,393 @@
+// A hub on loopback and children that behave, or do not.
+#include "core/tree/hub.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+
+#include "core/digest/sha256.h"
+#include "core/identity/testing.h"
+#include "core/net/connector.h"
+#include "core/store/testing.h"
+#include "core/tree/process.h"
+#include "core/wire/mapping.h"
+#include "core/wire/record_mapping.h"
+
+namespace fluvial::tree {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::uint64_t kValues = 600;
+constexpr std::uint64_t kChunkValues = 256;
+
+round::Schema schema() {
+  return *round::Schema::make({{"w", round::DType::kF32, {500}}, {"b", round::DType::kF32, {100}}});
+}
+
+// Takes everything for round 1 of run 1, and remembers.
+class FakeOwner final : public HubOwner {
+ public:
+  Status may_join(const Child&) override { return {}; }
+  void child_joined(const Child& child) override { joined.push_back(child.node); }
+  void child_left(NodeId child) override { left.push_back(child); }
+  void members_changed(NodeId, const v1::MemberChange&) override {}
+  net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity, std::string) override {
+    v1::LeaseGrant grant;
+    grant.set_epoch(3);
+    grant.add_parents()->set_name("coordinator");
+    co_return grant;
+  }
+  Result<Terms> admit(const UpdateHead& head) override {
+    if (head.round != RoundId(1)) return Error{Code::kStale, "not the open round"};
+    return terms();
+  }
+  Result<Terms> admit(const PartialHead&) override { return terms(); }
+  std::vector<SiteId> overlap(const PartialHead&) override { return {}; }
+  void arrived(StagedArrival arrival) override { arrivals.push_back(std::move(arrival)); }
+  void refused(RunId, RoundId, const round::Refusal& refusal) override { refusals.push_back(refusal); }
+  void declined(RunId, RoundId, const round::Refusal& refusal) override { refusals.push_back(refusal); }
+  void outcome_asked(NodeId, const v1::OutcomeQuery&) override {}
+  std::shared_ptr<ModelSlot> model(const round::ModelRef&) override { return slot; }
+
+  static Terms terms() {
+    Terms terms;
+    terms.layout = {kValues, kChunkValues};
+    terms.codec = *kernels::make_codec(*kernels::parse_codec("fp32"));
+    terms.codec_name = "fp32";
+    terms.value_abs_max = 100;
+    terms.schema = std::make_shared<const round::Schema>(schema());
+    terms.scale_bits = 20;
+    return terms;
+  }
+
+  std::vector<NodeId> joined;
+  std::vector<NodeId> left;
+  std::vector<StagedArrival> arrivals;
+  std::vector<round::Refusal> refusals;
+  std::shared_ptr<ModelSlot> slot;
+};
+
+class HubTest : public testing::Test {
+ protected:
+  HubTest() : process_(settings(), Role::kCoordinator, telemetry::null_logger()) {
+    HubOptions options;
+    options.host = "127.0.0.1";
+    options.spill_folder = folder_.path();
+    hub_ = std::make_unique<Hub>(process_.runtime(), owner_, options, std::make_shared<identity::DenyList>());
+    port_ = *hub_->open(pki_.member_server(Role::kCoordinator, NodeId(1), "root"));
+    process_.spawn("hub", hub_->run());
+  }
+  static config::CommonSettings settings() {
+    config::CommonSettings settings;
+    settings.metrics_listen = "off";
+    settings.compute_threads = 2;
+    return settings;
+  }
+
+  // Runs the scenario to its end.
+  void run(std::function<net::Awaitable<void>()> scenario) {
+    process_.spawn("scenario", to_the_end(std::move(scenario)));
+    process_.run([this] { hub_->stop(); });
+    EXPECT_TRUE(finished_) << "the scenario did not reach its end";
+  }
+  net::Awaitable<void> to_the_end(std::function<net::Awaitable<void>()> scenario) {
+    co_await scenario();
+    finished_ = true;
+    process_.request_stop();
+  }
+
+  net::Awaitable<std::shared_ptr<net::Session>> connect(Role role, std::uint32_t node, std::uint64_t lease = 1,
+                                                        std::uint64_t incarnation = 1, bool hello = true) {
+    auto session = co_await net::connect(process_.runtime().strand, "127.0.0.1", port_,
+                                         pki_.member_client(role, NodeId(node), "node-" + std::to_string(node)),
+                                         process_.runtime().session);
+    EXPECT_TRUE(session.ok());
+    if (hello) {
+      v1::Envelope message;
+      message.mutable_hello()->set_protocol_min(1);
+      message.mutable_hello()->set_protocol_max(1);
+      message.mutable_hello()->set_lease_epoch(lease);
+      message.mutable_hello()->set_incarnation(incarnation);
+      (*session)->post({std::move(message), {}});
+      const Result<net::Frame> welcome = co_await receive(*session);
+      EXPECT_TRUE(welcome.ok() && welcome->header.has_welcome());
+    }
+    co_return *session;
+  }
+  static net::Awaitable<void> receive_into(std::shared_ptr<net::Session> session,
+                                           std::optional<Result<net::Frame>>* out) {
+    out->emplace(co_await session->receive());
+  }
+  static net::Awaitable<Result<net::Frame>> receive(std::shared_ptr<net::Session> session) {
+    std::optional<Result<net::Frame>> out;
+    co_await net::asio::co_spawn(session->executor(), receive_into(session, &out), net::asio::use_awaitable);
+    co_return std::move(*out);
+  }
+
+  static v1::Envelope begin(std::uint32_t site, std::uint64_t round = 1) {
+    v1::Envelope message;
+    v1::UpdateBegin& begin = *message.mutable_update_begin();
+    begin.mutable_key()->set_run(1);
+    begin.mutable_key()->set_round(round);
+    begin.mutable_key()->set_site(site);
+    begin.set_weight(7);
+    begin.set_codec("fp32");
+    begin.set_value_count(kValues);
+    begin.set_chunk_count(3);
+    begin.set_base_sha256(wire::digest_to_proto(Digest{}));
+    begin.set_probe(1);
+    return message;
+  }
+  static SharedBytes chunk_bytes(const std::vector<float>& values, std::size_t index) {
+    const std::size_t first = index * kChunkValues;
+    const std::size_t count = std::min<std::size_t>(kChunkValues, values.size() - first);
+    return SharedBytes::from(Buffer::copy_of(std::as_bytes(std::span(values).subspan(first, count))));
+  }
+  static void post_chunk(const std::shared_ptr<net::Session>& session, std::uint64_t index, SharedBytes bytes) {
+    v1::Envelope message;
+    message.mutable_update_chunk()->set_index(index);
+    session->post({std::move(message), std::move(bytes)});
+  }
+  static void post_end(const std::shared_ptr<net::Session>& session, const Digest& digest) {
+    v1::Envelope message;
+    message.mutable_update_end()->set_sha256(wire::digest_to_proto(digest));
+    session->post({std::move(message), {}});
+  }
+  static void post_update(const std::shared_ptr<net::Session>& session, std::uint32_t site,
+                          const std::vector<float>& values) {
+    session->post({begin(site), {}});
+    for (std::size_t i = 0; i < 3; ++i) post_chunk(session, i, chunk_bytes(values, i));
+    post_end(session, sha256(std::as_bytes(std::span(values))));
+  }
+  // Everything posted before has been looked at when this returns: a lease of another node is answered in order.
+  net::Awaitable<v1::Receipt> next_receipt(std::shared_ptr<net::Session> session) {
+    const Result<net::Frame> frame = co_await receive(std::move(session));
+    EXPECT_TRUE(frame.ok() && frame->header.has_receipt()) << (frame.ok() ? "" : frame.error().to_string());
+    co_return frame.ok() ? frame->header.receipt() : v1::Receipt();
+  }
+  // The session was ended by the hub, for this reason.
+  net::Awaitable<Error> end_of(std::shared_ptr<net::Session> session) {
+    const Result<net::Frame> frame = co_await receive(std::move(session));
+    EXPECT_FALSE(frame.ok());
+    co_return frame.ok() ? Error{} : frame.error();
+  }
+
+  store::TemporaryFolder folder_;
+  identity::TestPki pki_;
+  FakeOwner owner_;
+  Process process_;
+  std::unique_ptr<Hub> hub_;
+  std::uint16_t port_ = 0;
+  bool finished_ = false;
+};
+
+struct BadValue {
+  std::size_t at;
+  float value;
+  std::string reason;
+};
+
+class HubScenarios : public HubTest {
+ protected:
+  net::Awaitable<void> bad_values(std::vector<BadValue> cases) {
+    const auto session = co_await connect(Role::kSite, 7);
+    for (const BadValue& bad : cases) {
+      std::vector<float> values(kValues, 0.5f);
+      values[bad.at] = bad.value;
+      post_update(session, 7, values);
+      const v1::Receipt receipt = co_await next_receipt(session);
+      EXPECT_EQ(receipt.code(), wire::code_to_proto(Code::kDataLoss)) << bad.reason;
+      EXPECT_THAT(receipt.message(), HasSubstr(bad.reason));
+    }
+    EXPECT_EQ(owner_.refusals.size(), cases.size());
+    EXPECT_TRUE(owner_.arrivals.empty());
+    post_update(session, 7, std::vector<float>(kValues, 0.25f));
+    co_await stale_marker(session);
+    EXPECT_EQ(owner_.arrivals.size(), 1u) << "the session goes on";
+  }
+  // An update for a round that is not open is answered after everything before it.
+  net::Awaitable<void> stale_marker(std::shared_ptr<net::Session> session) {
+    session->post({begin(7, 99), {}});
+    const v1::Receipt receipt = co_await next_receipt(session);
+    EXPECT_EQ(receipt.round(), 99u);
+    EXPECT_EQ(receipt.code(), wire::code_to_proto(Code::kStale));
+  }
+  net::Awaitable<void> good_update() {
+    const auto session = co_await connect(Role::kSite, 7);
+    std::vector<float> values(kValues);
+    for (std::size_t i = 0; i < kValues; ++i) values[i] = static_cast<float>(i) / 8;
+    post_update(session, 7, values);
+    co_await stale_marker(session);
+    EXPECT_EQ(owner_.arrivals.size(), 1u);
+    const StagedArrival& arrival = owner_.arrivals.at(0);
+    EXPECT_EQ(arrival.site, SiteId(7));
+    EXPECT_EQ(arrival.what.contributors.find(SiteId(7))->weight, 7u);
+    EXPECT_EQ(arrival.what.contributors.find(SiteId(7))->digest, sha256(std::as_bytes(std::span(values))));
+    EXPECT_EQ(arrival.chunks->total_bytes(), kValues * sizeof(float));
+  }
+  net::Awaitable<void> broken_transfers() {
+    const auto session = co_await connect(Role::kSite, 7);
+    const std::vector<float> values(kValues, 1.0f);
+    const std::vector<std::function<void()>> faults{
+        [&] {  // another digest
+          session->post({begin(7), {}});
+          for (std::size_t i = 0; i < 3; ++i) post_chunk(session, i, chunk_bytes(values, i));
+          post_end(session, Digest{});
+        },
+        [&] {  // a chunk is missing
+          session->post({begin(7), {}});
+          post_chunk(session, 0, chunk_bytes(values, 0));
+          post_end(session, sha256({}));
+        },
+        [&] {  // out of order
+          session->post({begin(7), {}});
+          post_chunk(session, 1, chunk_bytes(values, 1));
+        },
+        [&] {  // too long a chunk
+          session->post({begin(7), {}});
+          post_chunk(session, 0, SharedBytes::from(Buffer::copy_of(std::as_bytes(std::span(values)))));
+        },
+        [&] {  // another shape
+          v1::Envelope message = begin(7);
+          message.mutable_update_begin()->set_value_count(kValues + 1);
+          session->post({std::move(message), {}});
+        },
+        [&] {  // no probe
+          v1::Envelope message = begin(7);
+          message.mutable_update_begin()->set_probe(2);
+          session->post({std::move(message), {}});
+        },
+        [&] {  // another codec
+          v1::Envelope message = begin(7);
+          message.mutable_update_begin()->set_codec("int8");
+          session->post({std::move(message), {}});
+        },
+    };
+    for (std::size_t i = 0; i < faults.size(); ++i) {
+      faults[i]();
+      const v1::Receipt receipt = co_await next_receipt(session);
+      EXPECT_NE(receipt.code(), 0u) << i;
+      EXPECT_EQ(receipt.round(), 1u) << i;
+    }
+    EXPECT_TRUE(owner_.arrivals.empty());
+    EXPECT_EQ(hub_->budget().bytes_used(), 0u) << "what was refused is given back";
+    co_await stale_marker(session);
+  }
+  net::Awaitable<void> breach(Role role, bool hello, v1::Envelope message, Code expected) {
+    const auto session = co_await connect(role, 7, 1, 1, hello);
+    session->post({std::move(message), {}});
+    const Error error = co_await end_of(session);
+    EXPECT_EQ(error.code, expected) << error.to_string();
+  }
+  net::Awaitable<void> breaches() {
+    v1::Envelope partial;
+    partial.mutable_partial_begin()->set_run(1);
+    v1::Envelope chunk;
+    chunk.mutable_update_chunk()->set_index(0);
+    v1::Envelope downward;
+    downward.mutable_round_commit()->set_run(1);
+    v1::Envelope member;
+    member.mutable_member_change()->add_down(3);
+    v1::Envelope other_decline;
+    other_decline.mutable_decline()->set_site(8);
+    co_await breach(Role::kSite, true, begin(8), Code::kPermissionDenied);
+    co_await breach(Role::kAggregator, true, begin(7), Code::kPermissionDenied);
+    co_await breach(Role::kSite, true, partial, Code::kPermissionDenied);
+    co_await breach(Role::kSite, true, member, Code::kPermissionDenied);
+    co_await breach(Role::kSite, true, other_decline, Code::kPermissionDenied);
+    co_await breach(Role::kSite, true, chunk, Code::kFailedPrecondition);
+    co_await breach(Role::kSite, true, downward, Code::kFailedPrecondition);
+    co_await breach(Role::kSite, false, chunk, Code::kFailedPrecondition);
+  }
+  net::Awaitable<void> incarnations() {
+    const auto first = co_await connect(Role::kSite, 7, 1, 5);
+    const auto second = co_await connect(Role::kSite, 7, 1, 6);
+    const Error replaced = co_await end_of(first);
+    EXPECT_EQ(replaced.code, Code::kStale);
+    const auto older = co_await connect(Role::kSite, 7, 1, 4, false);
+    v1::Envelope hello;
+    hello.mutable_hello()->set_protocol_min(1);
+    hello.mutable_hello()->set_protocol_max(1);
+    hello.mutable_hello()->set_lease_epoch(1);
+    hello.mutable_hello()->set_incarnation(4);
+    older->post({std::move(hello), {}});
+    const Error refused = co_await end_of(older);
+    EXPECT_EQ(refused.code, Code::kStale);
+    EXPECT_TRUE(second->is_open());
+    EXPECT_EQ(owner_.left.size(), 1u);
+  }
+  net::Awaitable<void> leases() {
+    const auto session = co_await connect(Role::kSite, 7, /*lease=*/0);
+    v1::Envelope request;
+    request.mutable_lease_request();
+    session->post({std::move(request), {}});
+    const Result<net::Frame> grant = co_await receive(session);
+    EXPECT_TRUE(grant.ok() && grant->header.lease_grant().epoch() == 3);
+    session->post({begin(7), {}});
+    const Error ended = co_await end_of(session);
+    EXPECT_EQ(ended.code, Code::kFailedPrecondition);
+    EXPECT_TRUE(owner_.joined.empty()) << "a session without a lease is no member's";
+  }
+  net::Awaitable<void> cut_through() {
+    std::vector<std::byte> bytes(kValues * sizeof(float));
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7);
+    const round::ModelRef ref{RunId(1), ModelVersion(0), sha256(bytes), bytes.size()};
+    owner_.slot = std::make_shared<ModelSlot>(process_.runtime().strand, ref);
+    EXPECT_TRUE(owner_.slot->begin(schema()).ok());
+    EXPECT_TRUE(owner_.slot->append(ByteSpan(bytes).first(1000)).ok());
+    const auto session = co_await connect(Role::kSite, 7);
+    v1::Envelope request;
+    *request.mutable_model_request()->mutable_model() = wire::to_proto(ref);
+    request.mutable_model_request()->set_offset(100);  // it has the first bytes already
+    session->post({std::move(request), {}});
+    std::vector<std::byte> got(ByteSpan(bytes).first(100).begin(), ByteSpan(bytes).first(100).end());
+    const Result<net::Frame> begun = co_await receive(session);
+    EXPECT_TRUE(begun.ok() && begun->header.model_begin().offset() == 100);
+    while (got.size() < bytes.size()) {
+      const Result<net::Frame> part = co_await receive(session);
+      EXPECT_TRUE(part.ok() && part->header.has_model_chunk());
+      if (!part.ok()) co_return;
+      EXPECT_EQ(part->header.model_chunk().offset(), got.size());
+      got.insert(got.end(), part->payload.span().begin(), part->payload.span().end());
+      if (got.size() == 1000) EXPECT_TRUE(owner_.slot->append(ByteSpan(bytes).subspan(1000)).ok());
+    }
+    EXPECT_EQ(sha256(got), ref.digest);
+    EXPECT_FALSE(owner_.slot->append(ByteSpan(bytes).first(1)).ok()) << "beyond its end";
+  }
+};
+
+TEST_F(HubScenarios, AGoodUpdateArrivesWhole) {
+  run([this] { return good_update(); });
+}
+TEST_F(HubScenarios, ABadValueIsRefusedByTensorAndTheSessionGoesOn) {
+  run([this] {
+    return bad_values({{3, std::numeric_limits<float>::quiet_NaN(), "3"},
+                       {599, std::numeric_limits<float>::infinity(), "599"},
+                       {510, 101.0f, "tensor 'b', value 10 is 101"}});
+  });
+}
+TEST_F(HubScenarios, ABrokenTransferIsRefusedAndTheSessionGoesOn) {
+  run([this] { return broken_transfers(); });
+}
+TEST_F(HubScenarios, ABreachOfTheProtocolEndsTheSession) {
+  run([this] { return breaches(); });
+}
+TEST_F(HubScenarios, ANewIncarnationReplacesAndAnOlderOneIsRefused) {
+  run([this] { return incarnations(); });
+}
+TEST_F(HubScenarios, ASessionWithoutALeaseMayOnlyAskForOne) {
+  run([this] { return leases(); });
+}
+TEST_F(HubScenarios, AModelIsPassedOnAsItArrives) {
+  run([this] { return cut_through(); });
+}
+
+}  // namespace
+}  // namespace fluvial::tree
