@@ -16,7 +16,8 @@ std::string plan_to_toml(const round::Plan& plan, const std::string& model);
 Result<std::uint64_t> start_local_run(const AdminClient& admin, const round::Plan& plan, const std::string& folder,
                                       const std::string& model);
 
-// Shows the run until it is done; then the view is the caller's to finish(). kInternal when it pauses or stops before its last round, with the reason.
+// Shows the run until it is done; then the view is the caller's to finish(). kInternal when it pauses or stops before
+// its last round, with the reason.
 Status watch_local_run(const AdminClient& admin, std::uint64_t run, std::uint64_t rounds, RoundView& view);
 
 Status write_text_file(const std::string& path, const std::string& text);  // whole or not at all

@@ -2,8 +2,9 @@
 // gather by the same rules. Pure: no clock, no sum, no session; the caller carries out what follows.
 //
 // A site's way:  awaited -> taking (verified, being added to the sum) -> held (in the sum)
-//                awaited -> refused (it will not be in)      awaited -> missing (its parent closed without it; may
-//                still come) any     -> above (the parent of this node holds it)
+//                awaited -> refused (it will not be in)
+//                awaited -> missing (its parent closed without it; it may still come)
+//                any     -> above (the parent of this node holds it)
 #pragma once
 
 #include <map>
@@ -39,10 +40,9 @@ class Gather {
 
   void refuse(const Refusal& refusal);                  // unless it is in already
   void mark_missing(const std::vector<SiteId>& sites);  // of those, who is awaited
-  void mark_above(
-      const std::set<SiteId>& sites);  // the parent holds exactly these: the others of "above" are awaited again
-  void move_held_above();              // the parent took the sum
-  void forget_held();  // the sum was lost: those taking or held are awaited again
+  void mark_above(const std::set<SiteId>& sites);       // the parent holds exactly these: others of "above" are awaited
+  void move_held_above();                               // the parent took the sum
+  void forget_held();                                   // the sum was lost: those taking or held are awaited again
   void extend(const std::vector<Participant>& participants);  // those that are new: a site came back below this node
 
   bool is_participant(SiteId site) const { return slots_.contains(site); }

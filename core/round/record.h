@@ -21,7 +21,7 @@ struct AttemptRecord {
   RunId run;
   RoundId round;
   AttemptId attempt;
-  Epoch epoch;  // the coordinator's term: a restart gets a new one
+  Epoch epoch;                            // the coordinator's term: a restart gets a new one
   std::vector<Participant> participants;  // fixed for all attempts of a round, as is the scale and the base
   int scale_bits = 0;
   ModelRef base;

@@ -63,9 +63,9 @@ class CoordinatorJournal {
   Result<RunRow> run(RunId id);  // kNotFound
 
   // ---- rounds
-  // kFailedPrecondition: the round is not the one after the last commit; the attempt does not grow, or the epoch falls; or
-  // scale, participants (sites and their maximum weights; leases may change) or base differ from an earlier attempt of
-  // the round.
+  // kFailedPrecondition: the round is not the one after the last commit; the attempt does not grow, or the epoch falls;
+  // or scale, participants (sites and their maximum weights; leases may change) or base differ from an earlier attempt
+  // of the round.
   Status open_attempt(const AttemptRow& attempt);
   Result<std::optional<AttemptRow>> last_attempt(RunId run);
   // The commit point of a round. kFailedPrecondition: not the round after the last commit, not its last attempt, or a
