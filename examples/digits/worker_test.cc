@@ -20,7 +20,6 @@ namespace fluvial::digits {
 namespace {
 
 using local::Agent;
-using local::Recorder;
 using local::Task;
 using local::TaskId;
 using local::TaskKind;
@@ -75,14 +74,14 @@ Answer trainer(const Trainer& trainer) {
 
 local::TaskResult done(Agent& agent, const Task& task) {
   agent.server().assign(agent.worker("digits"), task);
-  agent.recorder().wait([&](const Recorder& seen) { return seen.done.contains(task.id); });
-  return agent.recorder().done.at(task.id);
+  agent.recorder().wait([&](const local::Seen& seen) { return seen.done.contains(task.id); });
+  return agent.recorder().seen().done.at(task.id);
 }
 
 Error failed(Agent& agent, const Task& task) {
   agent.server().assign(agent.worker("digits"), task);
-  agent.recorder().wait([&](const Recorder& seen) { return seen.failed.contains(task.id); });
-  return agent.recorder().failed.at(task.id);
+  agent.recorder().wait([&](const local::Seen& seen) { return seen.failed.contains(task.id); });
+  return agent.recorder().seen().failed.at(task.id);
 }
 
 // Accepts a connection, lets the worker attach, and closes: with a good-bye if there is a reason.
