@@ -23,10 +23,10 @@ constexpr std::chrono::milliseconds kAcceptPause{100};
 
 class WorkerServer::Impl final : public SessionOwner, public std::enable_shared_from_this<Impl> {
  public:
-  Impl(WorkerServerOptions options, asio::any_io_executor executor, UniqueFd listener, ino_t inode,
+  Impl(WorkerServerOptions options, const asio::any_io_executor& executor, UniqueFd listener, ino_t inode,
        std::shared_ptr<WorkerHandler> handler)
       : options_(std::move(options)),
-        strand_(asio::make_strand(std::move(executor))),
+        strand_(asio::make_strand(executor)),
         listener_(strand_),
         pause_(strand_),
         inode_(inode),
@@ -138,8 +138,7 @@ Result<std::unique_ptr<WorkerServer>> WorkerServer::listen(WorkerServerOptions o
   FLUVIAL_ASSIGN(UniqueFd listener, listen_unix(options.socket));
   FLUVIAL_ASSIGN(const ino_t inode, socket_file_inode(options.socket));
   try {
-    auto impl =
-        std::make_shared<Impl>(std::move(options), std::move(executor), std::move(listener), inode, std::move(handler));
+    auto impl = std::make_shared<Impl>(std::move(options), executor, std::move(listener), inode, std::move(handler));
     asio::post(impl->strand(), [impl] { impl->wait_acceptable(); });
     return std::unique_ptr<WorkerServer>(new WorkerServer(std::move(impl)));
   } catch (const boost::system::system_error& error) {
