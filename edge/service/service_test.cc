@@ -2,7 +2,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
+#include <future>
 #include <limits>
 #include <thread>
 
@@ -44,8 +46,8 @@ wire::Opening opening() {
   return opening;
 }
 
-// Takes 0.5 * (round % 3 + 1) from each value, counts a step; in round 2 it breaks.
-Status work(const std::filesystem::path& socket) {
+// Takes 0.5 * (round % 3 + 1) from each value, counts a step; in round 2 it breaks, in round 4 it waits for the gate.
+Status work(const std::filesystem::path& socket, const std::shared_future<void>& gate) {
   FLUVIAL_ASSIGN(local::WorkerClient client,
                  local::WorkerClient::attach_with_retry(socket, {.name = "trainer"}, std::chrono::minutes(1)));
   for (;;) {
@@ -56,6 +58,7 @@ Status work(const std::filesystem::path& socket) {
     std::int64_t steps = 0;
     round::split_model(task->schema, task->model->bytes(), values, std::span(&steps, 1));
     for (float& value : values) value -= 0.5F * static_cast<float>(task->round.value() % 3 + 1);
+    if (task->round == RoundId(4)) gate.wait();
     if (task->round == RoundId(2)) values[42] = std::numeric_limits<float>::quiet_NaN();
     ++steps;
     FLUVIAL_TRY(round::join_model(task->schema, values, std::span(&steps, 1), trained.span()));
@@ -79,7 +82,7 @@ class ServiceTest : public testing::Test {
     const Status saved =
         identity::save_credentials(pki_.credentials(Role::kSite, kSite, "hospital-a"), folder_.path() + "/identity");
     EXPECT_TRUE(saved.ok()) << saved.error().to_string();
-    for (std::uint64_t version = 0; version < 4; ++version) parent_.hold(model(version));
+    for (std::uint64_t version = 0; version < 6; ++version) parent_.hold(model(version));
   }
   ~ServiceTest() override { stop_site(); }
 
@@ -100,8 +103,8 @@ class ServiceTest : public testing::Test {
     const boost::json::value told = boost::json::parse(json.get());
     EXPECT_EQ(told.at("name").as_string(), "hospital-a");
     http_port_ = told.at("metrics_port").to_number<std::uint16_t>();
-    worker_ =
-        std::thread([this, socket = std::string(told.at("worker_socket").as_string())] { worked_ = work(socket); });
+    worker_ = std::thread(
+        [this, socket = std::string(told.at("worker_socket").as_string())] { worked_ = work(socket, opened_); });
   }
   void stop_site() {
     if (!site_.joinable()) return;
@@ -130,6 +133,8 @@ class ServiceTest : public testing::Test {
   FakeParent parent_{pki_, opening()};
   std::thread site_;
   std::thread worker_;
+  std::promise<void> gate_;
+  std::shared_future<void> opened_ = gate_.get_future().share();
   Status ended_;
   Status worked_;
   std::uint16_t http_port_ = 0;
@@ -195,6 +200,26 @@ TEST_F(ServiceTest, ASubmissionOutlivesItsProcess) {
   parent_.open_round(kSite, 3, model(1));
   EXPECT_EQ(parent_.arrivals.take().round, RoundId(3));
   EXPECT_EQ(status().at("outcomes").at("late").to_number<int>(), 1);
+}
+
+TEST_F(ServiceTest, AStragglersUpdateTravelsWithItsNextOne) {
+  start_site();
+  parent_.joined.take();
+  parent_.open_round(kSite, 4, model(3));
+  wait_logged("worker attached");
+  wait_logged("model held");
+  parent_.commit(kSite, commit_of(4, nullptr));
+  parent_.open_round(kSite, 5, model(4));
+  gate_.set_value();
+  const tree::StagedArrival next = parent_.arrivals.take();
+  EXPECT_EQ(next.round, RoundId(5)) << "the late update was not sent";
+  EXPECT_EQ(status().at("outcomes").at("late").to_number<int>(), 1);
+  // Round 4 took 1 from each value and round 5 took 1.5: what travels holds both.
+  std::vector<float> values(256);
+  Buffer scratch;
+  ASSERT_TRUE(next.codec->decode_chunk(*next.chunks->read(0, scratch), values).ok());
+  const float most = *std::ranges::max_element(values);
+  EXPECT_NEAR(most, 2.5F, 1e-5F);
 }
 
 TEST(RunEdge, SaysHowToEnrol) {
