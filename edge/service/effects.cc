@@ -96,7 +96,7 @@ void EdgeService::apply(const Encode& effect) {
 
 net::Awaitable<void> EdgeService::encode(Offer offer, EncodeJob job) {
   const TimePoint begun = runtime_.clock.now();
-  Result<store::PendingUpdate> update = co_await encode_update(runtime_, *store_, std::move(job));
+  Result<store::PendingUpdate> update = co_await encode_update(&runtime_, store_.get(), std::move(job));
   if (stopping_) co_return;  // what is durable is found at the next start
   working_.reset();
   const telemetry::Logger log = log_of(offer.run, offer.round);
@@ -123,7 +123,7 @@ void EdgeService::apply(const Fold& effect) { process_.spawn("fold", fold(effect
 net::Awaitable<void> EdgeService::fold(Offer offer, EncodeJob job) {
   const telemetry::Logger log = log_of(offer.run, offer.round);
   const ResidualBounds bounds = bounds_of(offer.plan);
-  const Result<store::ResidualInfo> folded = co_await fold_update(runtime_, *store_, std::move(job));
+  const Result<store::ResidualInfo> folded = co_await fold_update(&runtime_, store_.get(), std::move(job));
   if (folded.ok()) {
     const Result<Carried> carried =
         co_await runtime_.pool.run([&] { return apply_bounds(*store_, offer.run, *folded, bounds); });

@@ -121,39 +121,39 @@ Result<store::ResidualInfo> write_and_fold(store::SiteStore& store, const Encode
 
 }  // namespace
 
-net::Awaitable<Result<store::PendingUpdate>> encode_update(tree::Runtime& runtime, store::SiteStore& store,
+net::Awaitable<Result<store::PendingUpdate>> encode_update(tree::Runtime* runtime, store::SiteStore* store,
                                                            EncodeJob job) {
   Result<Update> update = co_await make_update(runtime, store, &job.trained, layout_of(job), job.plan.value_abs_max);
   if (!update.ok()) co_return update.error();
-  Result<std::unique_ptr<Encoder>> made = co_await runtime.pool.run([&] { return Encoder::make(job, *update); });
+  Result<std::unique_ptr<Encoder>> made = co_await runtime->pool.run([&] { return Encoder::make(job, *update); });
   if (!made.ok()) co_return made.error();
   Encoder& encoder = **made;
-  Result<std::unique_ptr<store::PendingWriter>> begun =
-      co_await runtime.pool.run([&] { return store.begin_pending(start_of(job, job.plan.codec, encoder.lossless())); });
+  Result<std::unique_ptr<store::PendingWriter>> begun = co_await runtime->pool.run(
+      [&] { return store->begin_pending(start_of(job, job.plan.codec, encoder.lossless())); });
   if (!begun.ok()) co_return begun.error();
   store::PendingWriter& writer = **begun;
 
-  const std::size_t batch_max = std::min(std::max<std::size_t>(1, runtime.pool_threads), encoder.chunk_count());
+  const std::size_t batch_max = std::min(std::max<std::size_t>(1, runtime->pool_threads), encoder.chunk_count());
   encoder.reserve(batch_max);
   for (std::size_t first = 0; first < encoder.chunk_count(); first += batch_max) {
     const std::size_t batch = std::min(batch_max, encoder.chunk_count() - first);
     const Status encoded = co_await tree::for_each_chunk(
-        runtime, batch, [&encoder, first](std::size_t slot) { return encoder.encode(slot, first + slot); });
+        *runtime, batch, [&encoder, first](std::size_t slot) { return encoder.encode(slot, first + slot); });
     if (!encoded.ok()) co_return encoded.error();
-    const Status written = co_await runtime.pool.run([&]() -> Status {
+    const Status written = co_await runtime->pool.run([&]() -> Status {
       for (std::size_t slot = 0; slot < batch; ++slot) FLUVIAL_TRY(encoder.write(slot, first + slot, writer));
       return {};
     });
     if (!written.ok()) co_return written.error();
   }
-  co_return co_await runtime.pool.run([&] { return encoder.finish(writer); });
+  co_return co_await runtime->pool.run([&] { return encoder.finish(writer); });
 }
 
-net::Awaitable<Result<store::ResidualInfo>> fold_update(tree::Runtime& runtime, store::SiteStore& store,
+net::Awaitable<Result<store::ResidualInfo>> fold_update(tree::Runtime* runtime, store::SiteStore* store,
                                                         EncodeJob job) {
   Result<Update> update = co_await make_update(runtime, store, &job.trained, layout_of(job), job.plan.value_abs_max);
   if (!update.ok()) co_return update.error();
-  co_return co_await runtime.pool.run([&] { return write_and_fold(store, job, *update); });
+  co_return co_await runtime->pool.run([&] { return write_and_fold(*store, job, *update); });
 }
 
 }  // namespace fluvial::edge

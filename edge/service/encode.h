@@ -21,11 +21,11 @@ struct EncodeJob {
 // On the caller's strand; the work is done on the pool. The same job on the same residual gives the same bytes.
 // kDataLoss names the tensor and the index of a value that is not finite or beyond the plan's value_abs_max: then
 // nothing was written, and the residual is as it was.
-net::Awaitable<Result<store::PendingUpdate>> encode_update(tree::Runtime& runtime, store::SiteStore& store,
+net::Awaitable<Result<store::PendingUpdate>> encode_update(tree::Runtime* runtime, store::SiteStore* store,
                                                            EncodeJob job);
 
 // For an update that comes too late to be sent: p becomes the residual, in one transaction of the store. Errors as
 // above.
-net::Awaitable<Result<store::ResidualInfo>> fold_update(tree::Runtime& runtime, store::SiteStore& store, EncodeJob job);
+net::Awaitable<Result<store::ResidualInfo>> fold_update(tree::Runtime* runtime, store::SiteStore* store, EncodeJob job);
 
 }  // namespace fluvial::edge

@@ -56,7 +56,7 @@ std::vector<float> p_of(const store::PendingUpdate& update) {
 class EncodeTest : public testing::Test {
  protected:
   Result<store::PendingUpdate> encode(EncodeJob job) {
-    return runtime_.run(encode_update(runtime_.get(), *store_, std::move(job)));
+    return runtime_.run(encode_update(&runtime_.get(), store_.get(), std::move(job)));
   }
   std::vector<float> residual() {
     std::vector<float> values(kValues);
@@ -139,7 +139,7 @@ TEST_F(EncodeTest, ALateUpdateFoldsIntoTheResidual) {
   resolve(1, store::Outcome::kCounted);
   std::vector<float> p(kValues);
   kernels::pseudo_gradient(draw(2, kValues), draw(102, kValues), residual(), p);
-  const auto folded = runtime_.run(fold_update(runtime_.get(), *store_, job_of(2, "bf16")));
+  const auto folded = runtime_.run(fold_update(&runtime_.get(), store_.get(), job_of(2, "bf16")));
   ASSERT_TRUE(folded.ok()) << folded.error().to_string();
   EXPECT_EQ(residual(), p);
   EXPECT_EQ(folded->age_rounds, 1u);
@@ -152,7 +152,7 @@ TEST_F(EncodeTest, TheSameJobGivesTheSameBytesOnAnyNumberOfThreads) {
     for (std::size_t k = 0; k < 2; ++k) {
       TestRuntime other(k == 0 ? 1 : 3);
       const auto store = other.open_store();
-      digests[k] = other.run(encode_update(other.get(), *store, job_of(1, codec)))->info().digest;
+      digests[k] = other.run(encode_update(&other.get(), store.get(), job_of(1, codec)))->info().digest;
     }
     EXPECT_EQ(digests[0], digests[1]) << codec;
   }

@@ -103,15 +103,15 @@ struct ChunkTask {
 
 }  // namespace
 
-net::Awaitable<Result<Update>> make_update(tree::Runtime& runtime, store::SiteStore& store, const Trained* trained,
+net::Awaitable<Result<Update>> make_update(tree::Runtime* runtime, store::SiteStore* store, const Trained* trained,
                                            kernels::ChunkLayout layout, double value_abs_max) {
-  Result<Sources> sources = co_await runtime.pool.run([&store, trained] { return gather(store, *trained); });
+  Result<Sources> sources = co_await runtime->pool.run([store, trained] { return gather(*store, *trained); });
   if (!sources.ok()) co_return sources.error();
   Update update;
   update.p = Buffer(static_cast<std::size_t>(layout.value_count) * sizeof(float));
-  const ChunkTask task{&store, trained, &*sources, &update, layout, value_abs_max};
+  const ChunkTask task{store, trained, &*sources, &update, layout, value_abs_max};
   const Status made =
-      co_await tree::for_each_chunk(runtime, layout.chunk_count(), [&task](std::size_t i) { return task.run(i); });
+      co_await tree::for_each_chunk(*runtime, layout.chunk_count(), [&task](std::size_t i) { return task.run(i); });
   if (!made.ok()) co_return made.error();
   update.integers = sources->parts.front().integers();
   for (const Flat& part : sources->parts) {

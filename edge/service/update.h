@@ -21,7 +21,7 @@ struct Update {
 
 // Workers' integer tensors are joined by the greatest, as the coordinator joins the sites'. kDataLoss, naming tensor
 // and index, when a value of p is not finite or beyond value_abs_max.
-net::Awaitable<Result<Update>> make_update(tree::Runtime& runtime, store::SiteStore& store, const Trained* trained,
+net::Awaitable<Result<Update>> make_update(tree::Runtime* runtime, store::SiteStore* store, const Trained* trained,
                                            kernels::ChunkLayout layout, double value_abs_max);
 
 }  // namespace fluvial::edge
