@@ -63,6 +63,10 @@ struct Wrong {
   std::vector<std::string> mentions;
 };
 
+void PrintTo(const Wrong& wrong, std::ostream* out) {
+  for (const std::string& argument : wrong.arguments) *out << argument << ' ';
+}
+
 class WrongUsage : public ::testing::TestWithParam<Wrong> {};
 
 TEST_P(WrongUsage, IsOneLineAndStatusTwo) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
 #include <thread>
 
 #include "cli/enroll.h"
@@ -10,6 +11,8 @@ namespace fluvial::cli {
 namespace {
 
 using namespace std::chrono_literals;
+
+const std::string kCoordinator = "coordinator";
 
 constexpr auto kReadyLimit = 60s;      // a loaded machine may be slow to start a dozen processes
 constexpr auto kConnectedLimit = 60s;  // likewise to shake as many hands
@@ -83,22 +86,63 @@ Status LocalFederation::spawn_worker(const std::string& name, std::vector<std::s
   return process.ok() ? Status() : Status(process.error());
 }
 
+Status LocalFederation::spawn_node(ProcessSpec spec) {
+  spec.may_fail = shape_.may_fail;
+  FLUVIAL_ASSIGN(const ProcessId process, supervisor_.spawn(spec));
+  nodes_[spec.name] = {spec, process};
+  return {};
+}
+
+Result<json::value> LocalFederation::wait_node(const std::string& name) {
+  FLUVIAL_ASSIGN(const std::string line, supervisor_.wait_ready(nodes_.at(name).process, kReadyLimit));
+  return parse_json(line, "the ready line of " + name);
+}
+
+void LocalFederation::kill(const std::string& name) { supervisor_.signal_and_wait(nodes_.at(name).process, SIGKILL); }
+
+Status LocalFederation::restart(const std::string& name) {
+  FLUVIAL_TRY(spawn_node(nodes_.at(name).spec));
+  FLUVIAL_ASSIGN(const json::value ready, wait_node(name));
+  for (LocalSite& site : sites_) {
+    if (site.name == name) site.metrics_port = static_cast<std::uint16_t>(count_member(ready, "metrics_port"));
+  }
+  if (name == kCoordinator) coordinator_metrics_port_ = static_cast<std::uint16_t>(count_member(ready, "metrics_port"));
+  return {};
+}
+
 Status LocalFederation::start_coordinator() {
-  const std::string data = folder_ + "/coordinator";
-  ProcessSpec spec{.name = "coordinator",
-                   .role = "coordinator",
-                   .argv = {executable_, "coordinator", "--data-dir", data, "--listen", "127.0.0.1:0", "--enrol-listen",
-                            "127.0.0.1:0", "--public-host", "127.0.0.1", "--metrics-listen", "127.0.0.1:0",
-                            "--enrol-per-minute-max", "100000"},
-                   .log_path = folder_ + "/coordinator.log",
-                   .announces = true};
-  FLUVIAL_ASSIGN(const ProcessId process, supervisor_.spawn(std::move(spec)));
-  FLUVIAL_ASSIGN(const std::string line, supervisor_.wait_ready(process, kReadyLimit));
-  FLUVIAL_ASSIGN(const json::value ready, parse_json(line, "the coordinator's ready line"));
+  FLUVIAL_TRY(spawn_node(coordinator_spec(0, 0)));
+  FLUVIAL_ASSIGN(const json::value ready, wait_node(kCoordinator));
   admin_ = AdminClient(text_member(ready, "admin_socket"));
   evaluator_socket_ = text_member(ready, "worker_socket");
   coordinator_metrics_port_ = static_cast<std::uint16_t>(count_member(ready, "metrics_port"));
+  // Where it is now is where its children will look for it.
+  nodes_.at(kCoordinator).spec =
+      coordinator_spec(count_member(ready, "member_port"), count_member(ready, "enrol_port"));
   return {};
+}
+
+ProcessSpec LocalFederation::coordinator_spec(std::uint64_t member_port, std::uint64_t enrol_port) const {
+  const auto on_loopback = [](std::uint64_t port) { return fmt::format("127.0.0.1:{}", port); };
+  return {.name = kCoordinator,
+          .role = "coordinator",
+          .argv = {executable_, "coordinator", "--data-dir", folder_ + "/coordinator", "--listen",
+                   on_loopback(member_port), "--enrol-listen", on_loopback(enrol_port), "--public-host", "127.0.0.1",
+                   "--metrics-listen", "127.0.0.1:0", "--enrol-per-minute-max", "100000"},
+          .log_path = folder_ + "/coordinator.log",
+          .announces = true,
+          .may_fail = shape_.may_fail};
+}
+
+ProcessSpec LocalFederation::node_spec(const Node& node) const {
+  const bool site = node.role == "site";
+  return {.name = node.name,
+          .role = node.role,
+          .argv = {executable_, site ? "edge" : "aggregator", "--config",
+                   folder_ + "/" + node.name + (site ? "/edge.toml" : "/aggregator.toml"), "--metrics-listen",
+                   "127.0.0.1:0"},
+          .log_path = folder_ + "/" + node.name + ".log",
+          .announces = true};
 }
 
 Status LocalFederation::enrol(const Node& node) const {
@@ -112,29 +156,15 @@ Status LocalFederation::enrol(const Node& node) const {
   return enrolled.ok() ? Status() : Status(enrolled.error());
 }
 
-Result<ProcessId> LocalFederation::spawn_node(const Node& node) {
-  const bool site = node.role == "site";
-  const std::string config = folder_ + "/" + node.name + (site ? "/edge.toml" : "/aggregator.toml");
-  return supervisor_.spawn(
-      {.name = node.name,
-       .role = node.role,
-       .argv = {executable_, site ? "edge" : "aggregator", "--config", config, "--metrics-listen", "127.0.0.1:0"},
-       .log_path = folder_ + "/" + node.name + ".log",
-       .announces = true});
-}
-
 Status LocalFederation::start_tier(const std::vector<Node>& nodes) {
-  std::vector<ProcessId> processes;
   for (const Node& node : nodes) {
     FLUVIAL_TRY(enrol(node));
-    FLUVIAL_ASSIGN(const ProcessId process, spawn_node(node));
-    processes.push_back(process);
+    FLUVIAL_TRY(spawn_node(node_spec(node)));
   }
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    FLUVIAL_ASSIGN(const std::string line, supervisor_.wait_ready(processes[i], kReadyLimit));
-    if (nodes[i].role != "site") continue;
-    FLUVIAL_ASSIGN(const json::value ready, parse_json(line, "a site's ready line"));
-    sites_.push_back({.name = nodes[i].name,
+  for (const Node& node : nodes) {
+    FLUVIAL_ASSIGN(const json::value ready, wait_node(node.name));
+    if (node.role != "site") continue;
+    sites_.push_back({.name = node.name,
                       .worker_socket = text_member(ready, "worker_socket"),
                       .metrics_port = static_cast<std::uint16_t>(count_member(ready, "metrics_port"))});
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct FederationShape {
   std::uint64_t aggregators = 2;  // 0: the sites are the coordinator's children
   std::uint64_t tiers = 1;        // of aggregators between the coordinator and the sites
   std::uint64_t weight_max = 1'000'000;
+  bool may_fail = false;  // kill() and restart() are allowed, and a node's end is no failure: for tests
 };
 
 struct LocalSite {
@@ -30,6 +32,10 @@ class LocalFederation {
   // `folder` holds a folder a node and a log a process. All outlive the federation.
   LocalFederation(Supervisor& supervisor, std::string executable, std::string folder, FederationShape shape);
 
+  // Ends a node with SIGKILL; starts it again with the same data, a coordinator on the same ports.
+  void kill(const std::string& name);
+  Status restart(const std::string& name);
+
   // Coordinator, enrolment, aggregators, sites; returns when all are connected.
   Status start();
   // A process of the same life, for workers; its log is `folder`/<name>.log.
@@ -41,6 +47,8 @@ class LocalFederation {
   const std::string& evaluator_socket() const { return evaluator_socket_; }
   std::uint16_t coordinator_metrics_port() const { return coordinator_metrics_port_; }
 
+  // Until /v1/status says that many are connected, under the key "sites_connected" or "aggregators_connected".
+  Status wait_connected(const char* key, std::uint64_t count) const;
   // /status of every site once it holds that version of the run's model. kDeadlineExceeded names the site.
   Result<std::vector<json::value>> wait_for_model(std::uint64_t run, std::uint64_t version) const;
 
@@ -55,9 +63,10 @@ class LocalFederation {
   Status start_coordinator();
   Status enrol(const Node& node) const;
   Status start_tier(const std::vector<Node>& nodes);
-  Result<ProcessId> spawn_node(const Node& node);
-  Status wait_connected(const char* key, std::uint64_t count) const;
-
+  ProcessSpec coordinator_spec(std::uint64_t member_port, std::uint64_t enrol_port) const;
+  ProcessSpec node_spec(const Node& node) const;
+  Status spawn_node(ProcessSpec spec);
+  Result<json::value> wait_node(const std::string& name);
   Supervisor& supervisor_;
   std::string executable_;
   std::string folder_;
@@ -66,6 +75,11 @@ class LocalFederation {
   std::string evaluator_socket_;
   std::uint16_t coordinator_metrics_port_ = 0;
   std::vector<LocalSite> sites_;
+  struct Running {
+    ProcessSpec spec;
+    ProcessId process = 0;
+  };
+  std::map<std::string, Running> nodes_;
   std::uint64_t aggregators_up_ = 0;
 };
 

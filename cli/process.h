@@ -18,6 +18,7 @@ struct ProcessSpec {
   std::string log_path;           // its standard output and error, appended
   bool announces = false;         // it is given --ready-fd and writes one line there when it is ready
   bool may_end = false;           // ending with status 0 is what it should do
+  bool may_fail = false;          // however it ends is its caller's matter
 };
 
 struct Child {

@@ -96,6 +96,15 @@ Status Supervisor::wait_end(ProcessId process) {
   return Error{Code::kInternal, fmt::format("{} {}", entry.spec.name, describe_end(entry.wait_status))};
 }
 
+int Supervisor::signal_and_wait(ProcessId process, int signal) {
+  std::unique_lock lock(mutex_);
+  const Entry& entry = *entries_.at(process);
+  FLUVIAL_CHECK(entry.spec.may_fail, "only a process that may fail is ended one by one");
+  if (!entry.ended && signal != 0) ::kill(entry.child.pid, signal);
+  changed_.wait(lock, [&] { return entry.ended; });
+  return entry.wait_status;
+}
+
 Status Supervisor::run(ProcessSpec spec) {
   spec.may_end = true;
   FLUVIAL_ASSIGN(const ProcessId process, spawn(std::move(spec)));
@@ -208,7 +217,7 @@ void Supervisor::on_end(Entry& entry) {
   entry.usage.cpu_seconds = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
   entry.usage.peak_rss_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
   entry.child.pidfd.reset();
-  if (phase_ != Phase::kRunning || (entry.spec.may_end && entry.wait_status == 0)) return;
+  if (phase_ != Phase::kRunning || entry.spec.may_fail || (entry.spec.may_end && entry.wait_status == 0)) return;
   const std::string tail = tail_of(entry.spec.log_path, kTailLines);
   fail({Code::kInternal, fmt::format("{} {}{}{}", entry.spec.name, describe_end(entry.wait_status),
                                      tail.empty() ? "" : "; the end of its log:\n", tail)});

@@ -42,6 +42,8 @@ class Supervisor {
   Result<std::string> wait_ready(ProcessId process, std::chrono::milliseconds limit);
   // Until a process that may end has ended. An end with another status than 0 is an error (and failure()).
   Status wait_end(ProcessId process);
+  // Of a process that may fail: sends the signal (0: none), waits for its end, returns what waitpid() does.
+  int signal_and_wait(ProcessId process, int signal);
   // spawn() and wait_end() for a short one.
   Status run(ProcessSpec spec);
 

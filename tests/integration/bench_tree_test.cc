@@ -1,0 +1,62 @@
+// Exact sums through real processes, for each codec and for flat, regional and deep trees.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "core/store/file_system.h"
+#include "tests/integration/harness.h"
+
+namespace fluvial::integration {
+namespace {
+
+using cli::json::value;
+
+value read_json(const std::string& path) {
+  store::PosixFileSystem files;
+  const auto content = store::read_file(files, path, 1 << 20);
+  EXPECT_TRUE(content.ok()) << content.error().message;
+  return content.ok() ? cli::parse_json(as_text(content->span()), path).value() : value();
+}
+
+struct Shape {
+  const char* codec;
+  int sites;
+  int aggregators;
+  int tiers;
+};
+
+void PrintTo(const Shape& shape, std::ostream* out) {
+  *out << fmt::format("{}, {} sites, {} aggregators, {} tiers", shape.codec, shape.sites, shape.aggregators,
+                      shape.tiers);
+}
+
+class BenchTree : public ::testing::TestWithParam<Shape> {};
+
+TEST_P(BenchTree, CommitsExactSums) {
+  const Shape shape = GetParam();
+  const auto folder = std::move(cli::WorkFolder::open("", false, "test")).value();
+  const auto supervisor = std::move(cli::Supervisor::create(std::chrono::seconds(20))).value();
+  const CommandRun ran =
+      run_fluvial(*supervisor, folder,
+                  {"bench", "tree", "--sites", std::to_string(shape.sites), "--aggregators",
+                   std::to_string(shape.aggregators), "--tiers", std::to_string(shape.tiers), "--params", "30000",
+                   "--codec", shape.codec, "--rounds", "3", "--sum-digest", "--json", folder.file("bench.json")});
+  ASSERT_EQ(ran.exit_status, 0) << ran.output;
+  const value figures = read_json(folder.file("bench.json"));
+  EXPECT_TRUE(cli::bool_member(figures, "exact")) << ran.output;
+  EXPECT_EQ(cli::array_member(figures, "round_seconds").size(), 3U);
+  const std::size_t inner = shape.aggregators == 0 ? 0 : shape.aggregators + shape.tiers - 1;
+  EXPECT_EQ(cli::array_member(figures, "processes").size(), 1 + inner + 2 * shape.sites);
+  EXPECT_GT(cli::number_member(figures, "bytes_up_per_site_round", 0), 0);
+  for (const value& process : cli::array_member(figures, "processes")) {
+    EXPECT_GT(cli::count_member(process, "peak_rss_bytes"), 0U);
+    EXPECT_GT(cli::number_member(process, "cpu_seconds", -1), 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs, BenchTree,
+                         ::testing::Values(Shape{"fp32", 3, 0, 1}, Shape{"fp32", 4, 2, 1}, Shape{"bf16", 4, 2, 1},
+                                           Shape{"int8", 4, 2, 1}, Shape{"topk:ratio=0.05", 4, 2, 1},
+                                           Shape{"int8", 5, 2, 3}));
+
+}  // namespace
+}  // namespace fluvial::integration

@@ -1,0 +1,92 @@
+// `fluvial demo` as a person runs it: its figures, and that it leaves nothing behind however it ends.
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+
+#include <csignal>
+
+#include "core/store/file_system.h"
+#include "tests/integration/harness.h"
+
+namespace fluvial::integration {
+namespace {
+
+using ::testing::HasSubstr;
+
+class DemoTest : public ::testing::Test {
+ protected:
+  // A long demo in a folder of its own, once its first round is committed.
+  cli::ProcessId start_long_demo() {
+    const auto process = supervisor_->spawn(
+        fluvial_spec(folder_, "demo", {"demo", "--rounds", "100000", "--work-dir", folder_.file("work")}));
+    EXPECT_TRUE(process.ok()) << process.error().message;
+    const auto began = cli::retry(std::chrono::seconds(60), [&]() -> Result<bool> {
+      return cli::tail_of(folder_.file("demo.log"), 3).find("round ") != std::string::npos;
+    });
+    EXPECT_TRUE(began.ok() && *began) << cli::tail_of(folder_.file("demo.log"), 20);
+    return *process;
+  }
+  void expect_nothing_left() {
+    const auto gone = cli::retry(std::chrono::seconds(30), [&]() -> Result<bool> {
+      return processes_that_mention(folder_.file("work")).empty();
+    });
+    EXPECT_TRUE(gone.ok() && *gone);
+  }
+
+  cli::WorkFolder folder_ = std::move(cli::WorkFolder::open("", false, "test")).value();
+  std::unique_ptr<cli::Supervisor> supervisor_ = std::move(cli::Supervisor::create(std::chrono::seconds(20))).value();
+};
+
+TEST_F(DemoTest, TheFiguresFit) {
+  const CommandRun ran =
+      run_fluvial(*supervisor_, folder_, {"demo", "--rounds", "3", "--seed", "2", "--json", folder_.file("demo.json")});
+  ASSERT_EQ(ran.exit_status, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("round 3/3  4/4 sites"));
+  EXPECT_THAT(ran.output, ::testing::Not(HasSubstr("\033"))) << "plain lines into a pipe";
+  store::PosixFileSystem files;
+  const Buffer text = store::read_file(files, folder_.file("demo.json"), 1 << 20).value();
+  const auto figures = cli::parse_json(as_text(text.span()), "demo.json").value();
+  EXPECT_EQ(cli::count_member(figures, "rounds_committed"), 3U);
+  EXPECT_EQ(cli::count_member(figures, "sites"), 4U);
+  EXPECT_EQ(cli::count_member(figures, "aggregators"), 2U);
+  EXPECT_EQ(cli::count_member(figures, "late_updates"), 0U);
+  EXPECT_EQ(cli::text_member(figures, "codec"), "int8");
+  const double accuracy = cli::number_member(figures, "test_accuracy", -1);
+  EXPECT_GT(accuracy, 0.3);
+  EXPECT_LE(accuracy, 1.0);
+  EXPECT_GT(cli::number_member(figures, "central_test_accuracy", -1), 0.3);
+  EXPECT_GT(cli::count_member(figures, "bytes_up_total"), 0U);
+  EXPECT_GT(cli::count_member(figures, "bytes_up_fp32_equivalent"), 3 * cli::count_member(figures, "bytes_up_total"));
+  const std::string digest = cli::text_member(figures, "model_sha256");
+  EXPECT_EQ(digest.size(), 64U);
+  const auto& sites = cli::array_member(figures, "site_model_sha256");
+  ASSERT_EQ(sites.size(), 4U);
+  for (const auto& site : sites) EXPECT_EQ(std::string(site.as_string()), digest);
+}
+
+TEST_F(DemoTest, CtrlCEndsEverything) {
+  const cli::ProcessId demo = start_long_demo();
+  EXPECT_GE(processes_that_mention(folder_.file("work")).size(), 12U) << "coordinator, aggregators, sites, workers";
+  const int status = supervisor_->signal_and_wait(demo, SIGINT);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << status;
+  EXPECT_THAT(cli::tail_of(folder_.file("demo.log"), 3), HasSubstr("interrupted"));
+  expect_nothing_left();
+}
+
+TEST_F(DemoTest, KilledItTakesItsChildrenAlong) {
+  supervisor_->signal_and_wait(start_long_demo(), SIGKILL);
+  expect_nothing_left();
+}
+
+TEST_F(DemoTest, AChildThatDiesIsNamedAndEndsIt) {
+  const cli::ProcessId demo = start_long_demo();
+  const std::vector<int> victims = processes_that_mention(folder_.file("work/site-2/edge.toml"));
+  ASSERT_EQ(victims.size(), 1U);
+  ::kill(victims[0], SIGKILL);
+  const int status = supervisor_->signal_and_wait(demo, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << status;
+  EXPECT_THAT(cli::tail_of(folder_.file("demo.log"), 20), HasSubstr("site-2 was killed by signal 9"));
+  expect_nothing_left();
+}
+
+}  // namespace
+}  // namespace fluvial::integration
