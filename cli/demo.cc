@@ -63,7 +63,7 @@ class Demo {
     view.on_event(json::object{
         {"event", "evaluated"}, {"round", options_.rounds}, {"evaluation", member(outcome.last_round, "evaluation")}});
     view.finish();
-    FLUVIAL_TRY(collected);
+    if (!collected.ok()) return collected.error();
     say("the same model, all images in one place, as many epochs");
     FLUVIAL_TRY(train_centrally(outcome));
     return outcome;

@@ -53,7 +53,7 @@ Status watch_local_run(const AdminClient& admin, std::uint64_t run, std::uint64_
       });
   if (watched.ok() && view.committed() == rounds) return {};
   view.finish();
-  FLUVIAL_TRY(watched);
+  if (!watched.ok()) return watched;
   if (view.status().empty() || view.status() == "running") {
     return Error{Code::kUnavailable,
                  fmt::format("the coordinator broke off after {} of {} rounds", view.committed(), rounds)};

@@ -63,6 +63,7 @@ Status step_chunk(const tree::Sum& sum, const aggregate::Accumulator& accumulato
 
 }  // namespace
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): all three outlive every task
 net::Awaitable<Result<NextModel>> finalise(tree::Runtime& runtime, tree::Sum& sum, store::ModelStore& models,
                                            FinaliseInput input) {
   const Status probe = round::check_probe(input.record.contributors, sum.shape().scale_bits);

@@ -88,7 +88,7 @@ net::Awaitable<Result<Enrolment>> enrol(net::Executor executor, identity::Enrolm
   FLUVIAL_CO_ASSIGN(const auto tls, identity::TlsContext::enrol_client(token.pin));
   auto session = co_await net::connect(executor, where.host, where.port, tls, settings.session);
   if (!session.ok()) co_return session.error();
-  const std::shared_ptr<net::Session> open = *session;
+  const std::shared_ptr<net::Session>& open = *session;
   auto exchanged = exchange(open, std::string(as_text(token.secret.bytes())), std::string(as_text(own.csr_der.span())),
                             settings.reply_deadline);
   Exchanged reply;

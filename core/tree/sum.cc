@@ -38,6 +38,7 @@ net::Awaitable<void> help(net::WorkerPool* pool, std::shared_ptr<Shared> shared)
 
 }  // namespace
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): it outlives every task
 net::Awaitable<Status> for_each_chunk(Runtime& runtime, std::size_t count, std::function<Status(std::size_t)> f) {
   if (count == 0) co_return Status{};
   auto shared = std::make_shared<Shared>();

@@ -121,6 +121,7 @@ Result<store::ResidualInfo> write_and_fold(store::SiteStore& store, const Encode
 
 }  // namespace
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): runtime and store outlive every task
 net::Awaitable<Result<store::PendingUpdate>> encode_update(tree::Runtime* runtime, store::SiteStore* store,
                                                            EncodeJob job) {
   Result<Update> update = co_await make_update(runtime, store, &job.trained, layout_of(job), job.plan.value_abs_max);
@@ -149,6 +150,7 @@ net::Awaitable<Result<store::PendingUpdate>> encode_update(tree::Runtime* runtim
   co_return co_await runtime->pool.run([&] { return encoder.finish(writer); });
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): runtime and store outlive every task
 net::Awaitable<Result<store::ResidualInfo>> fold_update(tree::Runtime* runtime, store::SiteStore* store,
                                                         EncodeJob job) {
   Result<Update> update = co_await make_update(runtime, store, &job.trained, layout_of(job), job.plan.value_abs_max);

@@ -103,6 +103,7 @@ struct ChunkTask {
 
 }  // namespace
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): runtime and store outlive every task
 net::Awaitable<Result<Update>> make_update(tree::Runtime* runtime, store::SiteStore* store, const Trained* trained,
                                            kernels::ChunkLayout layout, double value_abs_max) {
   Result<Sources> sources = co_await runtime->pool.run([store, trained] { return gather(*store, *trained); });
