@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/dispatch.hpp>
@@ -38,6 +39,7 @@ using Parser = http::request_parser<http::string_body>;
 using ErrorCode = boost::system::error_code;
 
 constexpr auto kAwaitTuple = asio::as_tuple(asio::use_awaitable);
+constexpr Duration kFinishDeadline = std::chrono::seconds(1);
 constexpr Duration kPauseAfterFailedAccept = std::chrono::milliseconds(100);
 
 Error cannot_listen(const std::string& path, const std::string& why) {
@@ -106,6 +108,8 @@ class Connection final : public LineWriter, public std::enable_shared_from_this<
   Awaitable<Incoming> next_request();
   Awaitable<bool> respond(HttpResponse response);  // may the connection go on?
   Awaitable<Status> write_line(std::string line) override;
+  // Closing with unread bytes would reset the connection, and the client might never read its answer.
+  Awaitable<void> finish();
 
  private:
   Awaitable<ErrorCode> read(Parser* parser);
@@ -198,6 +202,21 @@ Awaitable<bool> Connection::respond(HttpResponse response) {
   message.prepare_payload();
   const auto written = co_await with_deadline(write_message(&socket_, &message), settings_.request_deadline);
   co_return written.ok() && !*written && go_on;
+}
+
+Awaitable<void> discard(Socket* socket) {
+  std::array<char, 16 * 1024> dropped;
+  for (;;) {
+    const auto [error, count] = co_await socket->async_read_some(asio::buffer(dropped), kAwaitTuple);
+    if (error) co_return;
+  }
+}
+
+Awaitable<void> Connection::finish() {
+  ErrorCode ignored;  // the client may be gone
+  socket_.shutdown(Socket::shutdown_send, ignored);
+  const Status drained = co_await with_deadline(discard(&socket_), kFinishDeadline);
+  (void)drained;  // the connection ends either way
 }
 
 Awaitable<bool> Connection::respond_with_lines(http::response<http::empty_body> head, LineProducer producer) {
@@ -306,13 +325,12 @@ class HttpServer::Impl : public std::enable_shared_from_this<HttpServer::Impl> {
     for (bool go_on = true; go_on;) {
       Connection::Incoming incoming = co_await connection->next_request();
       if (!incoming.request && !incoming.refusal) co_return;
-      HttpResponse response;
       if (incoming.refusal) {
-        response = std::move(*incoming.refusal);
-      } else {
-        HttpRequest request = std::move(*incoming.request);
-        response = co_await answer(self, std::move(request));
+        co_await connection->respond(std::move(*incoming.refusal));
+        co_await connection->finish();
+        co_return;
       }
+      HttpResponse response = co_await answer(self, std::move(*incoming.request));
       go_on = co_await connection->respond(std::move(response));
     }
   }

@@ -117,7 +117,7 @@ TEST(Http, OversizeRequestsAreRefused) {
   Threads threads;
   HttpTestServer server(threads, kLoopback, {.header_bytes_max = 1000, .body_bytes_max = 1000});
   EXPECT_EQ(server.ask("POST", "/echo", std::string(1000, 'x')).status, 200);
-  EXPECT_EQ(server.ask("POST", "/echo", std::string(1001, 'x')).status, 413);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(server.ask("POST", "/echo", std::string(1001 + 5'000 * i, 'x')).status, 413);
   EXPECT_EQ(server.get("/echo?" + std::string(2000, 'x')).status, 431);
 }
 

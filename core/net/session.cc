@@ -24,7 +24,9 @@ Session::Impl::Impl(std::unique_ptr<TlsStream> stream, std::optional<identity::P
       demand_(executor_),
       work_(executor_),
       outbox_room_(executor_),
-      monitor_timer_(executor_) {}
+      monitor_timer_(executor_) {
+  stream_->set_rekey_bytes(settings_.rekey_bytes);
+}
 
 void Session::Impl::start() {
   hooks_->session_opened(remote());

@@ -33,6 +33,19 @@ TEST(Session, EchoesFramesOfEverySize) {
   EXPECT_FALSE(session->is_open());
 }
 
+TEST(Session, NewKeysOnTheWayChangeNothing) {
+  Threads threads;
+  ListenerSettings settings;
+  settings.session.rekey_bytes = 20'000;
+  TestServer server(threads, settings);
+  const auto session = server.connect_now(settings.session);
+  for (const std::size_t size : {100u, 16'384u, 500'000u, 3'000'000u}) {
+    const Status done = exchange(threads, session, size, size);
+    ASSERT_TRUE(done.ok()) << done.error().to_string() << " at size " << size;
+  }
+  say_goodbye(threads, session);
+}
+
 Awaitable<void> talk_a_lot(std::shared_ptr<Session> session, std::uint64_t seed, std::atomic<int>* good) {
   Rng rng(seed);
   for (std::uint64_t i = 0; i < 20; ++i) {

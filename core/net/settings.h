@@ -25,6 +25,9 @@ struct SessionSettings {
   Duration write_deadline = std::chrono::seconds(60);     // a peer that takes not one byte for so long is gone
   Duration drain_deadline = std::chrono::seconds(5);      // to flush the outbox and say goodbye
 
+  // New keys after so much plaintext in a direction: AES-GCM should not go beyond some 388 GB (RFC 8446, section 5.5).
+  std::uint64_t rekey_bytes = std::uint64_t{64} << 30;
+
   std::uint32_t header_bytes_max = 4u << 20;
   std::uint32_t payload_bytes_max = 8u << 20;
   std::size_t outbox_bytes_max = 16u << 20;  // send() waits above it; post() closes the session above four times it

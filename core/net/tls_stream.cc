@@ -251,6 +251,10 @@ Awaitable<Status> TlsStream::write(ByteSpan bytes) {
       FLUVIAL_CO_TRY(co_await send_out());
     }
     bytes = bytes.subspan(count);
+    under_this_key_ += count;
+    if (under_this_key_ >= rekey_bytes_ && SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) == 1) {
+      under_this_key_ = 0;  // the update goes out before the next record
+    }
   }
   co_return Status{};
 }

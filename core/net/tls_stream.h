@@ -6,6 +6,7 @@
 #include <atomic>
 #include <boost/asio/ip/tcp.hpp>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,6 +43,7 @@ class TlsStream {
 
   // Encrypts; sends whenever a block is full. flush() sends the rest.
   Awaitable<Status> write(ByteSpan bytes);
+  void set_rekey_bytes(std::uint64_t bytes) { rekey_bytes_ = bytes; }  // new keys after so much; at first never
   Awaitable<Status> flush();
   // OpenSSL has something to say (an answer to a key update): flush soon. Asked by the writer after each wake-up.
   bool wants_flush() const { return out_size_ > 0; }
@@ -82,6 +84,8 @@ class TlsStream {
 
   std::size_t quantum_ = 0;  // bytes moved since we last let others run
   std::uint64_t plaintext_in_ = 0;
+  std::uint64_t under_this_key_ = 0;  // plaintext written
+  std::uint64_t rekey_bytes_ = std::numeric_limits<std::uint64_t>::max();
   bool waits_to_read_ = false;
   bool waits_to_write_ = false;
   std::atomic<std::uint64_t> bytes_in_ = 0;
