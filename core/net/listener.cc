@@ -213,6 +213,9 @@ Result<std::shared_ptr<Listener>> Listener::open(Executor executor, const std::s
                                                  ListenerSettings settings, std::shared_ptr<NetHooks> hooks,
                                                  Admission admission) {
   FLUVIAL_CHECK(tls && tls->is_server(), "a listener needs a server's TLS context");
+  if (settings.session.payload_gate == nullptr) {
+    settings.session.payload_gate = std::make_shared<PayloadGate>(settings.payload_bytes_in_flight_max);
+  }
   auto acceptor = open_acceptor(asio::make_strand(executor), host, port, settings.backlog);
   if (!acceptor.ok()) return acceptor.error();
   return std::shared_ptr<Listener>(new Listener(std::make_shared<Impl>(

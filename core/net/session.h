@@ -25,6 +25,7 @@ namespace fluvial::net {
 struct Frame {
   v1::Envelope header;
   Buffer payload;
+  std::shared_ptr<void> held = {};  // the payload counts against the listener's bound until this is dropped
 };
 
 struct OutFrame {

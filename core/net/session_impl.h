@@ -77,6 +77,7 @@ class Session::Impl : public std::enable_shared_from_this<Session::Impl> {
   Awaitable<Result<wire::FramePrefix>> read_prefix();
   Awaitable<Result<v1::Envelope>> read_header(std::size_t size);
   Awaitable<void> wait_for_receiver(bool for_payload);
+  Awaitable<std::shared_ptr<void>> wait_for_memory(std::size_t bytes);
   bool take_session_message(const v1::Envelope& header);
   Error violation(std::string_view label, Error error);  // counted, and the session drains; returns the error
 
@@ -117,6 +118,7 @@ class Session::Impl : public std::enable_shared_from_this<Session::Impl> {
   Error reason_{Code::kInternal, "still open"};
 
   // The strand's.
+  bool memory_freed_ = false;  // worth another try at the gate
   int tasks_running_ = 0;
   bool closing_ = false;
   bool draining_ = false;

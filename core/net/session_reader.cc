@@ -1,4 +1,5 @@
 #include <array>
+#include <boost/asio/post.hpp>
 #include <utility>
 
 #include "core/net/session_impl.h"
@@ -28,12 +29,15 @@ Awaitable<Status> Session::Impl::read_frame() {
   co_await wait_for_receiver(prefix.payload_bytes > 0);
   if (closing_) co_return Status{};
   if (write_error_) co_return *write_error_;
+  std::shared_ptr<void> ticket = co_await wait_for_memory(prefix.payload_bytes);
+  if (closing_) co_return Status{};
+  if (write_error_) co_return *write_error_;
   Buffer payload(prefix.payload_bytes);
   if (frame_progress_) frame_progress_->restart_window(stream_->plaintext_in());
   FLUVIAL_CO_TRY(co_await stream_->read_exactly(payload.span()));
   frames_in_.fetch_add(1, std::memory_order_relaxed);
   payload_in_.fetch_add(payload.size(), std::memory_order_relaxed);
-  arrived_.emplace(Frame{std::move(header), std::move(payload)});
+  arrived_.emplace(Frame{std::move(header), std::move(payload), std::move(ticket)});
   arrival_.notify_all();
   co_return Status{};
 }
@@ -69,6 +73,29 @@ Awaitable<void> Session::Impl::wait_for_receiver(bool for_payload) {
   reading_paused_ = true;
   while (!closing_ && !write_error_ && (arrived_ || (for_payload && !receiving_))) co_await demand_.wait();
   reading_paused_ = false;
+}
+
+// Nothing when no gate is set, or the session ends meanwhile.
+Awaitable<std::shared_ptr<void>> Session::Impl::wait_for_memory(std::size_t bytes) {
+  std::shared_ptr<void> ticket;
+  if (bytes == 0 || settings_.payload_gate == nullptr) co_return ticket;
+  const auto again = [weak = weak_from_this(), executor = executor_] {
+    asio::post(executor, [weak] {
+      if (const auto self = weak.lock()) {
+        self->memory_freed_ = true;
+        self->demand_.notify_all();
+      }
+    });
+  };
+  reading_paused_ = true;
+  while (!closing_ && !write_error_) {
+    memory_freed_ = false;
+    ticket = settings_.payload_gate->try_take(bytes, again);
+    if (ticket != nullptr) break;
+    while (!memory_freed_ && !closing_ && !write_error_) co_await demand_.wait();
+  }
+  reading_paused_ = false;
+  co_return ticket;
 }
 
 bool Session::Impl::take_session_message(const v1::Envelope& header) {

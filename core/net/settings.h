@@ -4,8 +4,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "core/base/clock.h"
+#include "core/net/payload_gate.h"
 
 namespace fluvial::net {
 
@@ -30,17 +32,19 @@ struct SessionSettings {
 
   std::uint32_t header_bytes_max = 4u << 20;
   std::uint32_t payload_bytes_max = 8u << 20;
-  std::size_t outbox_bytes_max = 16u << 20;  // send() waits above it; post() closes the session above four times it
+  std::shared_ptr<PayloadGate> payload_gate;  // shared by the sessions of a listener; none: no bound over all
+  std::size_t outbox_bytes_max = 16u << 20;   // send() waits above it; post() closes the session above four times it
 };
 
 struct ListenerSettings {
   SessionSettings session;
-  std::size_t sessions_max = 10'000;                  // further connections are refused
-  std::size_t handshakes_max = 256;                   // in flight; further connections are refused
-  double accepts_per_s = 1'000;                       // faster arrivals wait in the kernel's backlog
-  double accepts_burst = 256;                         //
-  int backlog = 1'024;                                //
-  Duration stop_deadline = std::chrono::seconds(10);  // for handlers to end after stop(); then they are cancelled
+  std::size_t sessions_max = 10'000;                    // further connections are refused
+  std::size_t handshakes_max = 256;                     // in flight; further connections are refused
+  std::size_t payload_bytes_in_flight_max = 32u << 20;  // received and not yet staged, all sessions together
+  double accepts_per_s = 1'000;                         // faster arrivals wait in the kernel's backlog
+  double accepts_burst = 256;                           //
+  int backlog = 1'024;                                  //
+  Duration stop_deadline = std::chrono::seconds(10);    // for handlers to end after stop(); then they are cancelled
 };
 
 }  // namespace fluvial::net

@@ -1,5 +1,7 @@
 #include "core/tree/process.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -17,6 +19,7 @@
 namespace fluvial::tree {
 namespace {
 
+constexpr int kMmapThresholdBytes = 1 << 20;
 constexpr std::size_t kPoolQueueMax = 1 << 20;
 
 std::size_t pool_threads(const config::CommonSettings& settings) {
@@ -52,6 +55,9 @@ struct Process::Impl {
 
 Process::Process(const config::CommonSettings& settings, Role role, telemetry::Logger log)
     : impl_(std::make_unique<Impl>(settings, role, log)) {
+  // Chunks go back to the system when they are freed. Left to itself glibc raises this threshold to their size and
+  // keeps them in its heaps: 618 MiB instead of 450 at an aggregator with 16 children and 10 M parameters.
+  mallopt(M_MMAP_THRESHOLD, kMmapThresholdBytes);
   const net::Executor strand = net::asio::make_strand(impl_->io.get_executor());
   runtime_ = std::make_unique<Runtime>(Runtime{impl_->io.get_executor(), strand, impl_->pool, pool_threads(settings),
                                                impl_->clock, impl_->files, log, impl_->metrics, impl_->hooks,
