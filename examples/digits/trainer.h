@@ -14,9 +14,9 @@ namespace fluvial::digits {
 
 // v = momentum * v + gradient + weight_decay * w; w -= learning_rate * v. v starts at 0 with each call of train().
 struct SgdSettings {
-  double learning_rate = 0.05;
+  double learning_rate = 0.5;
   std::uint64_t batch_size = 16;
-  double momentum = 0.9;
+  double momentum = 0.5;
   double weight_decay = 1e-4;
 };
 // A plan's [worker] table over the defaults. kInvalidArgument names a key that is none of the above, or a value out of

@@ -17,8 +17,8 @@ struct Options {
   std::string model = "mlp";
   SplitOptions split;  // its seed is also the initial model's and the training's
   std::uint64_t site = 1;
-  std::uint64_t rounds = 20;
-  std::uint64_t local_steps = 20;
+  std::uint64_t rounds = 40;
+  std::uint64_t local_steps = 40;
   SgdSettings sgd;  // for central(); workers have theirs from the plan
   std::string out;
   std::string json;
