@@ -13,10 +13,10 @@ namespace fluvial::cli {
 
 struct DemoOptions {
   FederationShape shape{.sites = 4, .aggregators = 2};
-  std::uint64_t rounds = 20;
-  std::uint64_t local_steps = 20;
+  std::uint64_t rounds = 40;
+  std::uint64_t local_steps = 40;
   std::uint64_t batch_size = 16;
-  double learning_rate = 0.05;
+  double learning_rate = 0.5;
   std::uint64_t seed = 1;
   std::string codec = "int8";
   std::string model = "mlp";
