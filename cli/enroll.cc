@@ -45,8 +45,8 @@ std::string config_text(const EnrollRequest& request, const tree::Enrolment& enr
     const auto listen = config::parse_host_port(request.listen);
     advertise = config::format_host_port({host_name(), listen.ok() ? listen->port : std::uint16_t{7410}});
   }
-  return text + fmt::format("listen = {}\nadvertise = {}  # where its children reach it\nregion = {}\n",
-                            toml_string(request.listen), toml_string(advertise), toml_string(enrolment.region));
+  return text + fmt::format("listen = {}\nadvertise = {}  # where its children reach it\n", toml_string(request.listen),
+                            toml_string(advertise));
 }
 
 Status refuse_second(const std::string& folder) {

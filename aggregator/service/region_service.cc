@@ -151,6 +151,8 @@ Result<tree::Terms> RegionService::admit(const tree::UpdateHead& head) {
 Result<tree::Terms> RegionService::admit(const tree::PartialHead& head) {
   if (!is_current(head.run, head.round))
     return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
+  // A site that went away after its update was taken is below nobody just now.
+  FLUVIAL_TRY(tree::check_below(head, [&](SiteId site) { return via(site) == head.child || via(site) == NodeId(0); }));
   FLUVIAL_TRY(machine_.admit(head.attempt, head.epoch, head.what.contributors));
   return terms();
 }
@@ -182,7 +184,9 @@ void RegionService::refused(RunId run, RoundId round, const round::Refusal& refu
   carry_out(machine_.refused(refusal, now()));
 }
 
-void RegionService::declined(RunId run, RoundId round, const round::Refusal& refusal) { refused(run, round, refusal); }
+void RegionService::declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) {
+  if (via(refusal.site) == child) refused(run, round, refusal);
+}
 
 // ---- effects ------------------------------------------------------------------------------------------------------
 

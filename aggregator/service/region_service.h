@@ -39,7 +39,7 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   std::vector<SiteId> overlap(const tree::PartialHead& head) override;
   void arrived(tree::StagedArrival arrival) override;
   void refused(RunId run, RoundId round, const round::Refusal& refusal) override;
-  void declined(RunId run, RoundId round, const round::Refusal& refusal) override;
+  void declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) override;
   void outcome_asked(NodeId child, const v1::OutcomeQuery& query) override;
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref) override;
 

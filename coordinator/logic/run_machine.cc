@@ -215,9 +215,9 @@ Effects RunMachine::commit_recorded(TimePoint now) {
   return out;
 }
 
-Effects RunMachine::storage_failed(const Error& error) {
+Effects RunMachine::step_failed(const Error& error) {
   Effects out;
-  halt(RunStatus::kPaused, "storage failed: " + error.message + "; free the disk, then resume the run", out);
+  halt(RunStatus::kPaused, error.message + "; nothing is lost: mend it, then resume the run", out);
   return out;
 }
 

@@ -91,7 +91,7 @@ class RunMachine {
   Effects tick(TimePoint now);
   Effects finalised(const round::ModelRef& model);
   Effects commit_recorded(TimePoint now);
-  Effects storage_failed(
+  Effects step_failed(
       const Error& error);            // of RecordAttempt, Finalise or RecordCommit: the run pauses, nothing is lost
   Effects pause(std::string reason);  // no round opens; the open one closes first
   Effects stop(std::string reason);   // for good and at once; what the open round holds is given up

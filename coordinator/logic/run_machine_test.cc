@@ -211,7 +211,7 @@ TEST_F(RunMachineTest, ARunWhoseLastCommitWasItsLastRoundIsDoneAfterARestart) {
 TEST_F(RunMachineTest, AFailingDiskPausesAndLosesNothing) {
   RunMachine machine = opened();
   bring(machine, 1, {1, 2, 3}, at(1s));
-  EXPECT_NE(find<RecordStatus>(machine.storage_failed({Code::kUnavailable, "no space left"})), nullptr);
+  EXPECT_NE(find<RecordStatus>(machine.step_failed({Code::kUnavailable, "no space left"})), nullptr);
   EXPECT_THAT(machine.reason(), HasSubstr("no space left"));
   const Effects resumed = machine.resume(at(2s));
   EXPECT_FALSE(find<RecordAttempt>(resumed)->new_round);

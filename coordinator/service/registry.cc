@@ -140,6 +140,17 @@ std::string Registry::name_of(NodeId node) const {
   return found == nodes_.end() ? "node " + std::to_string(node.value()) : found->second.name;
 }
 
+NodeId Registry::branch(NodeId node) const {
+  // Leases cannot form a circle: a parent's region is strictly shorter. The bound is for a journal that says otherwise.
+  for (std::size_t steps = 0; steps <= nodes_.size(); ++steps) {
+    const store::LeaseRow* lease = lease_of(node);
+    if (lease == nullptr) return NodeId(0);
+    if (lease->parent == NodeId(0)) return node;
+    node = lease->parent;
+  }
+  return NodeId(0);
+}
+
 NodeId Registry::via(NodeId node) const {
   const auto found = members_.find(node);
   return found == members_.end() ? NodeId(0) : found->second.via;

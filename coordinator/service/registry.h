@@ -49,6 +49,8 @@ class Registry {
   const store::LeaseRow* lease_of(NodeId node) const;
   std::string name_of(NodeId node) const;
   NodeId via(NodeId node) const;  // 0: not here
+  // The child of ours that the node belongs below by the leases, connected or not; itself for a child.
+  NodeId branch(NodeId node) const;
 
  private:
   void refresh_deny_list();

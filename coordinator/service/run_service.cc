@@ -86,6 +86,7 @@ Result<tree::Terms> RunService::admit(const tree::UpdateHead& head) {
 Result<tree::Terms> RunService::admit(const tree::PartialHead& head) {
   if (!is_current(head.run, head.round))
     return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
+  FLUVIAL_TRY(tree::check_below(head, [&](SiteId site) { return registry_.branch(site) == head.child; }));
   FLUVIAL_TRY(active_->machine.admit(head.attempt, head.epoch, head.what.contributors));
   return terms();
 }
@@ -162,8 +163,7 @@ net::Awaitable<void> RunService::record_attempt(RecordAttempt effect) {
   const store::AttemptRow row{record.run,          record.round,      record.attempt,    record.epoch,
                               record.participants, record.scale_bits, record.base.digest};
   const Status recorded = co_await runtime_.pool.run([this, row] { return journal_.open_attempt(row); });
-  carry_out(recorded.ok() ? active_->machine.attempt_recorded(now())
-                          : active_->machine.storage_failed(recorded.error()));
+  carry_out(recorded.ok() ? active_->machine.attempt_recorded(now()) : active_->machine.step_failed(recorded.error()));
 }
 
 void RunService::carry_out(const OpenRound&) {
@@ -239,7 +239,7 @@ net::Awaitable<void> RunService::do_finalise(round::CommitRecord record) {
   Result<NextModel> next = co_await finalise(runtime_, sum_, models_, std::move(input));
   if (!next.ok()) {
     round_log().error("the round could not be finalised", {{"reason", next.error().to_string()}});
-    carry_out(active_->machine.storage_failed(next.error()));
+    carry_out(active_->machine.step_failed(next.error()));
     co_return;
   }
   next_ = std::move(*next);
@@ -270,7 +270,7 @@ net::Awaitable<void> RunService::record_commit(round::CommitRecord record) {
       static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now() - round_opened_).count());
   const Status recorded = co_await runtime_.pool.run([this, &row] { return journal_.commit(row); });
   if (!recorded.ok()) {
-    carry_out(active_->machine.storage_failed(recorded.error()));
+    carry_out(active_->machine.step_failed(recorded.error()));
     co_return;
   }
   active_->optimizer_state = std::move(next_->optimizer_state);

@@ -46,7 +46,8 @@ class Service final : public tree::HubOwner {
   std::vector<SiteId> overlap(const tree::PartialHead& head) override { return runs_.overlap(head); }
   void arrived(tree::StagedArrival arrival) override { runs_.arrived(std::move(arrival)); }
   void refused(RunId run, RoundId round, const round::Refusal& refusal) override { runs_.refused(run, round, refusal); }
-  void declined(RunId run, RoundId round, const round::Refusal& refusal) override {
+  void declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) override {
+    if (registry_.branch(refusal.site) != child) return;  // not the sender's to decline for
     runs_.refused(run, round, refusal);
   }
   void outcome_asked(NodeId child, const v1::OutcomeQuery& query) override;

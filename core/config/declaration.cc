@@ -69,7 +69,6 @@ std::vector<Setting<CoordinatorSettings>> declare_coordinator() {
                "the Unix socket of the administrative commands; empty: admin.sock in data_dir");
   declare.text("worker_socket", "path", FLUVIAL_FIELD(worker_socket),
                "the Unix socket where workers attach that evaluate models; empty: worker.sock in data_dir");
-  declare.text("region", "text", FLUVIAL_FIELD(region), "the coordinator's own region, for the tree's layout");
   declare_staging(declare);
   declare.count("certificate_days", 1, 3650, FLUVIAL_FIELD(certificate_days), "days a member's certificate is valid");
   declare.quantity("token_ttl_s", "s", &parse_seconds, 1, 86'400 * 30, FLUVIAL_FIELD(token_ttl_s),
@@ -88,10 +87,7 @@ std::vector<Setting<AggregatorSettings>> declare_aggregator() {
   declare.address("advertise", Port::kAny, FLUVIAL_FIELD(advertise),
                   "the address that its children connect to; port 0: the one that it listens on", true);
   declare.address("coordinator", Port::kGiven, FLUVIAL_FIELD(coordinator), "the coordinator's members' port", true);
-  declare.text("region", "text", FLUVIAL_FIELD(region), "for the logs; the region that counts was given at enrolment");
   declare_staging(declare);
-  declare.count("models_cached", 1, 1000, FLUVIAL_FIELD(models_cached),
-                "model versions kept in memory for its children");
   return settings;
 }
 

@@ -44,7 +44,6 @@ struct CoordinatorSettings : CommonSettings {
   std::string public_host;    // what tokens and certificates name; empty: this machine's host name
   std::string admin_socket;   // default: admin.sock in data_dir
   std::string worker_socket;  // default: worker.sock in data_dir; workers that evaluate attach here
-  std::string region;
   std::uint64_t staging_bytes_max = 256 << 20;
   std::uint64_t certificate_days = 90;
   std::uint64_t token_ttl_s = 3'600;
@@ -56,9 +55,7 @@ struct AggregatorSettings : CommonSettings {
   std::string listen = "0.0.0.0:7410";
   std::string advertise;    // host:port for its children; required
   std::string coordinator;  // host:port; required
-  std::string region;
   std::uint64_t staging_bytes_max = 256 << 20;
-  std::uint64_t models_cached = 2;
   bool operator==(const AggregatorSettings&) const = default;
 };
 

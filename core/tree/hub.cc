@@ -19,6 +19,19 @@ constexpr std::size_t kAdvertiseBytesMax = 300;
 
 }  // namespace
 
+Status check_below(const PartialHead& head, const std::function<bool(SiteId site)>& is_below) {
+  std::vector<SiteId> named = head.what.missing;
+  for (const round::Refusal& refusal : head.what.refusals) named.push_back(refusal.site);
+  for (const auto& [site, entry] : head.what.contributors.entries()) named.push_back(site);
+  for (const SiteId site : named) {
+    if (!is_below(site)) {
+      return Error{Code::kPermissionDenied,
+                   "site " + std::to_string(site.value()) + " is not below node " + std::to_string(head.child.value())};
+    }
+  }
+  return {};
+}
+
 // What one child's session has going on; on the session's strand.
 struct Hub::Stream {
   Stream(Hub& hub, const Child& child)
@@ -195,7 +208,7 @@ net::Awaitable<Status> Hub::tell_owner(Child child, v1::Envelope message) {
     } else if (message.has_decline()) {
       const v1::Decline& decline = message.decline();
       if (!own(decline.site())) return Error{Code::kPermissionDenied, "in the name of another site"};
-      owner_.declined(RunId(decline.run()), RoundId(decline.round()),
+      owner_.declined(child.node, RunId(decline.run()), RoundId(decline.round()),
                       {SiteId(decline.site()), wire::error_from_proto(decline.code(), decline.message())});
     } else {
       if (!own(message.outcome_query().site())) return Error{Code::kPermissionDenied, "in the name of another site"};

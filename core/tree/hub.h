@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -55,6 +56,7 @@ struct UpdateHead {
 };
 
 struct PartialHead {
+  NodeId child;
   RunId run;
   RoundId round;
   AttemptId attempt;
@@ -62,6 +64,10 @@ struct PartialHead {
   std::uint64_t sequence = 0;
   round::Arrival what;
 };
+
+// kPermissionDenied when the partial names a site, as contributor, refused or missing, that `is_below` its sender
+// denies.
+Status check_below(const PartialHead& head, const std::function<bool(SiteId site)>& is_below);
 
 // All on the node's strand.
 class HubOwner {
@@ -80,7 +86,7 @@ class HubOwner {
   virtual void arrived(StagedArrival arrival) = 0;
   virtual void refused(RunId run, RoundId round,
                        const round::Refusal& refusal) = 0;  // an update that failed verification
-  virtual void declined(RunId run, RoundId round, const round::Refusal& refusal) = 0;
+  virtual void declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) = 0;
   virtual void outcome_asked(NodeId child, const v1::OutcomeQuery& query) = 0;
 
   virtual std::shared_ptr<ModelSlot> model(const round::ModelRef& ref) = 0;  // null: not here, and not expected

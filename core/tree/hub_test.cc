@@ -52,7 +52,7 @@ class FakeOwner final : public HubOwner {
   std::vector<SiteId> overlap(const PartialHead&) override { return {}; }
   void arrived(StagedArrival arrival) override { arrivals.push_back(std::move(arrival)); }
   void refused(RunId, RoundId, const round::Refusal& refusal) override { refusals.push_back(refusal); }
-  void declined(RunId, RoundId, const round::Refusal& refusal) override { refusals.push_back(refusal); }
+  void declined(NodeId, RunId, RoundId, const round::Refusal& refusal) override { refusals.push_back(refusal); }
   void outcome_asked(NodeId, const v1::OutcomeQuery&) override {}
   std::shared_ptr<ModelSlot> model(const round::ModelRef&) override { return slot; }
 
@@ -362,6 +362,22 @@ class HubScenarios : public HubTest {
     EXPECT_FALSE(owner_.slot->append(ByteSpan(bytes).first(1)).ok()) << "beyond its end";
   }
 };
+
+TEST(CheckBelow, APartialSpeaksOnlyForThoseBelowItsSender) {
+  const auto is_below = [](SiteId site) { return site == SiteId(3); };
+  PartialHead head;
+  head.child = NodeId(2);
+  head.what.missing = {SiteId(3)};
+  EXPECT_TRUE(check_below(head, is_below).ok());
+  head.what.refusals = {{SiteId(4), Error{Code::kInvalidArgument, "made up"}}};
+  EXPECT_EQ(check_below(head, is_below).error().code, Code::kPermissionDenied);
+  head.what.refusals.clear();
+  head.what.missing.push_back(SiteId(5));
+  EXPECT_EQ(check_below(head, is_below).error().code, Code::kPermissionDenied);
+  head.what.missing.pop_back();
+  EXPECT_TRUE(head.what.contributors.add({SiteId(6), Epoch(1), 1, {}, 0, {}}).ok());
+  EXPECT_EQ(check_below(head, is_below).error().code, Code::kPermissionDenied);
+}
 
 TEST_F(HubScenarios, AGoodUpdateArrivesWhole) {
   run([this] { return good_update(); });

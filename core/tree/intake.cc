@@ -97,9 +97,13 @@ net::Awaitable<Status> Intake::begin(v1::PartialBegin begin) {
   if (!refusals.ok()) co_return refusals.error();
   auto missing = wire::from_proto(begin.missing());
   if (!missing.ok()) co_return missing.error();
-  in.partial = {RunId(begin.run()),         RoundId(begin.round()),
-                AttemptId(begin.attempt()), Epoch(begin.epoch()),
-                begin.sequence(),           {std::move(*contributors), std::move(*refusals), std::move(*missing)}};
+  in.partial = {child_.node,
+                RunId(begin.run()),
+                RoundId(begin.round()),
+                AttemptId(begin.attempt()),
+                Epoch(begin.epoch()),
+                begin.sequence(),
+                {std::move(*contributors), std::move(*refusals), std::move(*missing)}};
   Result<Terms> terms = co_await ask(runtime_.strand, [&] { return owner_.admit(in.partial); });
   if (!terms.ok()) co_return co_await refuse(terms.error(), false);
   in.terms = std::move(*terms);

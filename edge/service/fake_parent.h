@@ -98,7 +98,7 @@ class FakeParent final : public tree::HubOwner {
   std::vector<SiteId> overlap(const tree::PartialHead&) override { return {}; }
   void arrived(tree::StagedArrival arrival) override { arrivals.put(std::move(arrival)); }
   void refused(RunId, RoundId, const round::Refusal& refusal) override { refusals.put(refusal); }
-  void declined(RunId, RoundId, const round::Refusal& refusal) override { declines.put(refusal); }
+  void declined(NodeId, RunId, RoundId, const round::Refusal& refusal) override { declines.put(refusal); }
   void outcome_asked(NodeId, const v1::OutcomeQuery& query) override { queries.put(query); }
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref) override {
     const auto found = models_.find(ref.version);
