@@ -30,6 +30,11 @@ round::Plan plan_of(const DemoOptions& options) {
   plan.participants_min = options.shape.sites;
   plan.quorum = (options.shape.sites + 1) / 2;
   plan.seed = options.seed;
+  plan.server_learning_rate = options.server_learning_rate;
+  if (options.server_momentum > 0) {
+    plan.optimizer = round::Optimizer::kFedAvgM;
+    plan.server_momentum = options.server_momentum;
+  }
   plan.worker = {{"batch_size", static_cast<double>(options.batch_size)}, {"learning_rate", options.learning_rate}};
   return plan;
 }
@@ -197,6 +202,15 @@ void add_demo_command(CLI::App& app, Commands& commands) {
       ->type_name("X")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
+  demo->add_option("--server-learning-rate", options->server_learning_rate, "of the coordinator's step")
+      ->type_name("X")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  demo->add_option("--server-momentum", options->server_momentum,
+                   "of the coordinator's step (fedavgm); 0: plain averaging")
+      ->type_name("X")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 0.999));
   demo->add_option("--json", options->json, "write the figures to this file")->type_name("FILE");
   demo->add_option("--work-dir", options->work_dir,
                    "an empty folder to work in and leave as it is (default: a temporary one)")

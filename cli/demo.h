@@ -17,6 +17,8 @@ struct DemoOptions {
   std::uint64_t local_steps = 40;
   std::uint64_t batch_size = 16;
   double learning_rate = 0.5;
+  double server_learning_rate = 1;
+  double server_momentum = 0;  // 0: plain averaging (fedavg)
   std::uint64_t seed = 1;
   std::string codec = "int8";
   std::string model = "mlp";
