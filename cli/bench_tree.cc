@@ -158,6 +158,7 @@ json::object to_json(const Options& options, const Outcome& outcome) {
           {"round_seconds", std::move(seconds)},
           {"bytes_up_per_site_round", outcome.update_bytes_sent / updates},
           {"processes", std::move(processes)},
+          {"model_sha256", outcome.rounds.empty() ? "" : text_member(outcome.rounds.back(), "model_sha256")},
           {"exact", outcome.exact.ok()}};
 }
 
