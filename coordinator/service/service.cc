@@ -89,8 +89,8 @@ Service::Service(tree::Process& process, const config::CoordinatorSettings& sett
       holdings_(std::move(holdings)),
       registry_(runtime_, *holdings_.journal, deny_),
       feed_(runtime_.strand),
-      runs_(runtime_, process.tasks(), *holdings_.journal, *holdings_.models, registry_, feed_, holdings_.epoch),
       hub_(runtime_, *this, hub_options(settings), deny_),
+      runs_(runtime_, process.tasks(), *holdings_.journal, *holdings_.models, registry_, feed_, holdings_.epoch),
       enrol_(runtime_, registry_, *holdings_.journal, *holdings_.authority, enrol_options(settings)),
       admin_(runtime_, *holdings_.journal, *holdings_.models, registry_, runs_, feed_, hub_) {
   runs_.attach(hub_);

@@ -65,8 +65,8 @@ class Service final : public tree::HubOwner {
   std::shared_ptr<identity::DenyList> deny_ = std::make_shared<identity::DenyList>();
   Registry registry_;
   Feed feed_;
+  tree::Hub hub_;  // before what holds staged updates: they count against its budget
   RunService runs_;
-  tree::Hub hub_;
   EnrolServer enrol_;
   Admin admin_;
   std::shared_ptr<Evaluator> evaluator_;

@@ -96,6 +96,8 @@ class HubTest : public testing::Test {
     process_.spawn("scenario", to_the_end(std::move(scenario)));
     process_.run([this] { hub_->stop(); });
     EXPECT_TRUE(finished_) << "the scenario did not reach its end";
+    owner_.arrivals.clear();  // they count against the hub's budget
+    owner_.slot.reset();      // its signal is the process'
   }
   net::Awaitable<void> to_the_end(std::function<net::Awaitable<void>()> scenario) {
     co_await scenario();
