@@ -13,15 +13,17 @@ namespace fluvial::cli {
 
 struct DemoOptions {
   FederationShape shape{.sites = 4, .aggregators = 2};
-  std::uint64_t rounds = 40;
-  std::uint64_t local_steps = 40;
-  std::uint64_t batch_size = 16;
-  double learning_rate = 0.5;
+  // With these the federation ends within one percentage point of the central model whatever the seed: 24 seeds of 24, at
+  // most 0.83 below. The mlp is more accurate on most seeds and further behind on some (examples/digits/README.md).
+  std::uint64_t rounds = 60;
+  std::uint64_t local_steps = 10;
+  std::uint64_t batch_size = 64;
+  double learning_rate = 0.2;
   double server_learning_rate = 1;
-  double server_momentum = 0;  // 0: plain averaging (fedavg)
+  double server_momentum = 0.8;  // 0: plain averaging (fedavg)
   std::uint64_t seed = 1;
   std::string codec = "int8";
-  std::string model = "mlp";
+  std::string model = "softmax";
   std::string json;
   std::string work_dir;
   bool keep = false;
