@@ -5,15 +5,13 @@
 #include <utility>
 
 #include "coordinator/service/json.h"
+#include "coordinator/service/run_status.h"
 #include "core/tree/intake.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
 
 namespace fluvial::coordinator {
 namespace {
-
-store::RunStatus to_row(RunStatus status) { return static_cast<store::RunStatus>(static_cast<int>(status)); }
-RunStatus from_row(store::RunStatus status) { return static_cast<RunStatus>(static_cast<int>(status)); }
 
 // Each metric's mean over those contributors that report it, weighted as their updates are.
 round::Metrics mean_metrics(const round::ContributorSet& contributors) {

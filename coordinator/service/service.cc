@@ -228,6 +228,10 @@ net::Awaitable<void> Service::answer_outcome(NodeId child, v1::OutcomeQuery quer
   message.set_round(query.round());
   message.set_site(query.site());
   message.set_sha256(query.sha256());
+  static_assert(static_cast<int>(store::Outcome::kPending) == v1::OutcomeReply::OUTCOME_PENDING &&
+                static_cast<int>(store::Outcome::kCounted) == v1::OutcomeReply::OUTCOME_COUNTED &&
+                static_cast<int>(store::Outcome::kLate) == v1::OutcomeReply::OUTCOME_LATE &&
+                static_cast<int>(store::Outcome::kRefused) == v1::OutcomeReply::OUTCOME_REFUSED);
   message.set_outcome(static_cast<v1::OutcomeReply::Outcome>(*outcome));
   hub_.send(child, std::move(reply));
 }

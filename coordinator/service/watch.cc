@@ -7,6 +7,7 @@
 
 #include "coordinator/service/admin.h"
 #include "coordinator/service/json.h"
+#include "coordinator/service/run_status.h"
 #include "core/net/deadline.h"
 
 namespace fluvial::coordinator {
@@ -52,8 +53,7 @@ net::Awaitable<Result<std::vector<std::string>>> Admin::replay(std::string run_t
   if (!row.ok()) co_return row.error();
   const bool ended = row->status == store::RunStatus::kDone || row->status == store::RunStatus::kStopped;
   replayed->ended = ended && !runs_.is_ending(*run);
-  if (replayed->ended)
-    lines.push_back(state_line(*run, static_cast<RunStatus>(static_cast<int>(row->status)), row->reason));
+  if (replayed->ended) lines.push_back(state_line(*run, from_row(row->status), row->reason));
   co_return lines;
 }
 

@@ -7,13 +7,13 @@
 #include "core/net/deadline.h"
 #include "core/tree/ask.h"
 #include "core/tree/intake.h"
+#include "core/tree/protocol.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
 
 namespace fluvial::tree {
 namespace {
 
-constexpr std::uint32_t kProtocol = 1;
 constexpr std::uint64_t kModelPartBytes = 1 << 20;
 constexpr std::size_t kAdvertiseBytesMax = 300;
 

@@ -4,12 +4,12 @@
 
 #include "core/net/deadline.h"
 #include "core/tree/ask.h"
+#include "core/tree/protocol.h"
 #include "core/wire/mapping.h"
 
 namespace fluvial::tree {
 namespace {
 
-constexpr std::uint32_t kProtocol = 1;
 constexpr std::size_t kParentsMax = 64;
 
 // receive() belongs to the session's strand.
