@@ -1,13 +1,17 @@
-# fluvial_room(NAME [DEPS target...] [TEST_DEPS target...])
+# fluvial_room(NAME [FOLDERS folder...] [DEPS target...] [TEST_DEPS target...])
 #
-# One static library from the .cc files of the current folder, named fluvial_NAME, and one test executable from its
+# One static library from the .cc files of the current folder (and of FOLDERS in it), named fluvial_NAME, and one test executable from its
 # *_test.cc files. A folder without sources of its own becomes an interface library. Benchmarks (*_bench.cc) and
 # fuzzers (*_fuzz.cc) are built under tests/.
 include(GoogleTest)
 
 function(fluvial_room name)
-  cmake_parse_arguments(ARG "" "" "DEPS;TEST_DEPS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS *.cc)
+  cmake_parse_arguments(ARG "" "" "FOLDERS;DEPS;TEST_DEPS" ${ARGN})
+  set(patterns *.cc)
+  foreach(folder IN LISTS ARG_FOLDERS)
+    list(APPEND patterns ${folder}/*.cc)
+  endforeach()
+  file(GLOB sources CONFIGURE_DEPENDS ${patterns})
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cc$")

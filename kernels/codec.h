@@ -1,10 +1,12 @@
 // Codecs: how an update's values become bytes. Every encoded chunk is self-contained (docs/formats/codecs.md).
 //
-// Sender:    plan = prepare(schema, vector, ...);  then encode_chunk(plan, i, ...) for each chunk, in any order, also
-//            while earlier chunks are being sent;  then residual_chunk(...) for what the codec left out.
+// Sender:    fold(...) makes the vector from the update and the residual;  plan = prepare(schema, vector, ...);  then
+//            encode_chunk(plan, i, ...) for each chunk, in any order, also while earlier chunks are being sent;  then
+//            residual_chunk(...) for what the codec left out (or both at once: encode_residual_chunk), and
+//            settle_chunk(...) once the contribution counted.
 // Receiver:  screen_chunk(...) once, when the chunk arrives: nothing of an update is summed before all of its chunks
 //            passed;  then decode_accumulate_chunk(...) into the int64 sum (fixed.h), or decode_chunk(...) to look at
-//            it.
+//            it, or decode_add_chunk(...) into an fp32 sum.
 #pragma once
 
 #include <cstddef>
@@ -21,19 +23,41 @@
 
 namespace fluvial::kernels {
 
-enum class CodecKind : std::uint8_t { kFp32, kBf16, kInt8, kTopk };
+enum class CodecKind : std::uint8_t {
+  kFp32,
+  kFp16,
+  kBf16,
+  kInt8,
+  kInt4,
+  kSign,
+  kQsgd,
+  kTernGrad,
+  kTopk,
+  kRandk,
+  kDgc,
+  kPowerSgd,
+};
 
 // What a plan asks for. Only the fields of its kind mean anything; the others keep their defaults.
 struct CodecSpec {
   CodecKind kind = CodecKind::kFp32;
-  std::uint32_t block_values = 256;  // int8: values that share a scale, 128 to 2048
-  bool stochastic = true;            // int8: stochastic rounding (unbiased); otherwise nearest, half to even
-  double ratio = 0.01;               // topk: the part of the values that is sent, in (0, 1]
+  std::uint32_t block_values = 256;  // int8, int4, sign, qsgd, terngrad: values that share a scale, 128 to 2048
+  bool stochastic = true;            // int8, int4: stochastic rounding (unbiased); otherwise nearest, half to even
+  double ratio = 0.01;               // topk, randk, dgc: the part of the values that is sent, in (0, 1]
+  bool sampled = false;              // topk: a threshold from a sample, k within a stated bound; otherwise exactly k
+  bool unbiased = false;             // randk: scaled by d / k, no residual; otherwise as they are, with residual
+  bool vote = false;                 // sign: +1 and -1 for a majority vote; otherwise scaled by the block's mean
+  std::uint32_t levels = 127;        // qsgd: s, 1 to 127
+  bool elias = false;                // qsgd: Elias-gamma codes; otherwise a fixed number of bits
+  double momentum = 0.9;             // dgc: in [0, 1)
+  double clip = 0;                   // dgc: greatest 2-norm of a gradient; terngrad: in standard deviations; 0: none
+  std::uint32_t warmup_rounds = 0;   // dgc: rounds for each step of the warm-up schedule
+  std::uint32_t rank = 2;            // powersgd: 1 to 64
+  int zstd_level = 0;                // any: what was encoded, compressed; 0: not
   bool operator==(const CodecSpec&) const = default;
 };
 
-// "fp32", "bf16", "int8", "int8:block=512,rounding=nearest", "topk:ratio=0.05". kInvalidArgument says what was
-// expected.
+// "fp32", "int8", "int8:block=512,rounding=nearest", "topk:ratio=0.05". kInvalidArgument says what was expected.
 Result<CodecSpec> parse_codec(std::string_view text);
 // The canonical text: parse_codec gives the same spec back. Every option of the kind is written out.
 std::string to_string(const CodecSpec& spec);
@@ -46,17 +70,19 @@ struct StreamKey {
   bool operator==(const StreamKey&) const = default;
 };
 
-// Some codecs (PowerSGD) send a first part up the tree, receive its reduction, and send a second part.
+// Some codecs (PowerSGD) send a first part up the tree, receive its mean, and send a second part.
 struct PassInput {
-  std::uint32_t pass = 0;  // 0 to passes() - 1
-  ByteSpan reduced;        // what came back down from the previous pass; empty in pass 0
+  std::uint32_t pass = 0;          // 0 to passes() - 1
+  std::span<const float> reduced;  // the mean that came back down from the previous pass; empty in pass 0
 };
 
-// What prepare() found out about the whole vector. A small value, valid for one vector and one pass.
+// What prepare() found out about the whole vector: valid for one vector and one pass, as long as both the vector and
+// the workspace stay as they are.
 struct EncodePlan {
-  ChunkLayout layout;
+  ChunkLayout layout;  // of `values`: pass_layout()
   StreamKey key;
   std::uint32_t pass = 0;
+  std::span<const float> values;     // what this pass sends: the vector itself, or something shorter in the workspace
   std::uint32_t threshold_bits = 0;  // topk: magnitudes (as bits) above this are sent ...
   std::uint64_t ties_end = 0;        // ... and those equal to it at coordinates below this
 };
@@ -76,13 +102,21 @@ class Codec {
   // decode(encode(x)) == x for every x: no residual is left.
   virtual bool lossless() const = 0;
   virtual std::uint32_t passes() const = 0;
+  // What travels and is summed in a pass: for most codecs the vector itself.
+  virtual ChunkLayout pass_layout(const VectorSchema& schema, std::uint32_t pass) const;
   // The most bytes an encoded chunk of so many values takes: the size of encode_chunk's `out`, and a receiver's bound.
   virtual std::size_t encoded_bytes_max(std::size_t value_count) const = 0;
   // Scratch memory for prepare(), aligned to 8 bytes; holds nothing between calls.
   virtual std::size_t workspace_bytes(const VectorSchema& schema) const = 0;
-  // What the codec keeps between rounds, beside the residual; zero-filled before the first round. The caller owns it
-  // and makes it durable with the residual.
+  // What the codec keeps between rounds, beside the residual (momentum, a warm start); aligned to 8 bytes, zero-filled
+  // before the first round. The caller owns it and makes it durable with the residual. fold() and prepare() advance it
+  // by one round: a caller whose update is refused goes back to the copy from before.
   virtual std::size_t state_bytes(const VectorSchema& schema) const = 0;
+
+  // The vector of this round: update + residual, rounded to fp32, and + 0, which turns -0 into +0. A codec with
+  // momentum of its own (dgc) adds that instead. `residual` may be empty (all zero); `out` may be either of the others.
+  virtual Status fold(const VectorSchema& schema, std::span<const float> update, std::span<const float> residual,
+                      MutableByteSpan state, std::span<float> out) const;
 
   // Looks at the whole vector, which must be finite (vector.h screens). kInvalidArgument when the pass, the vector's
   // length, the state or the workspace does not fit.
@@ -90,7 +124,7 @@ class Codec {
                                      const PassInput& input, MutableByteSpan state,
                                      MutableByteSpan workspace) const = 0;
 
-  // Encodes chunk `chunk_index` of the vector that `plan` was made from; returns the bytes used of `out`.
+  // Encodes chunk `chunk_index` of plan.values, which `chunk` is; returns the bytes used of `out`.
   virtual Result<std::size_t> encode_chunk(const EncodePlan& plan, std::size_t chunk_index,
                                            std::span<const float> chunk, MutableByteSpan out) const = 0;
 
@@ -111,7 +145,24 @@ class Codec {
   // Error feedback: out = values - decode(bytes), each rounded once to fp32; `out` may be `values`. For topk, decoded +
   // residual == values bit for bit (a zero's sign aside).
   virtual Status residual_chunk(std::span<const float> values, ByteSpan bytes, std::span<float> out) const = 0;
+
+  // encode_chunk and residual_chunk in one pass over the values, to the same bits. `residual` may be `chunk`.
+  virtual Result<std::size_t> encode_residual_chunk(const EncodePlan& plan, std::size_t chunk_index,
+                                                    std::span<const float> chunk, MutableByteSpan out,
+                                                    std::span<float> residual) const;
+
+  // sum = fp32(sum + fp32(weight * value)) for each value, in fp32: for sums inside a machine, where order is fixed.
+  // kDataLoss when the bytes are no encoded chunk; the sum is then unspecified.
+  virtual Status decode_add_chunk(ByteSpan bytes, float weight, std::span<float> sum) const = 0;
+
+  // What the codec's state becomes when an encoded chunk counted (dgc forgets the momentum of what was sent). `bytes`
+  // are what encode_chunk gave for the chunk.
+  virtual Status settle_chunk(const VectorSchema& schema, std::size_t chunk_index, ByteSpan bytes,
+                              MutableByteSpan state) const;
 };
+
+// The names of all codecs, as text for people: "fp32, fp16, ...".
+std::string codec_names();
 
 // kInvalidArgument when the spec is out of range. `target` is for tests: all targets give the same bits.
 Result<std::unique_ptr<Codec>> make_codec(const CodecSpec& spec, cpu::Target target = cpu::best_target());

@@ -1,13 +1,12 @@
 #include "kernels/fixed.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
-#include "kernels/codec_common.h"
+#include "core/base/format.h"
 #include "kernels/ops/fixed.h"
+#include "kernels/pieces.h"
 
 namespace fluvial::kernels {
 namespace {
@@ -25,14 +24,14 @@ int ceil_log2(double value) {
 
 Result<int> scale_bits(int fraction_bits, double max_abs, std::uint64_t weight_sum) {
   if (!(max_abs > 0 && max_abs <= 0x1p127)) {
-    return Error{Code::kInvalidArgument, fmt::format("max_abs is {}, expected above 0 and at most 2^127", max_abs)};
+    return Error{Code::kInvalidArgument, format_text("max_abs is {}, expected above 0 and at most 2^127", max_abs)};
   }
   if (weight_sum == 0 || weight_sum >= kWeightSumEnd) {
-    return Error{Code::kInvalidArgument, fmt::format("the weights' sum is {}, expected 1 to 2^53 - 1", weight_sum)};
+    return Error{Code::kInvalidArgument, format_text("the weights' sum is {}, expected 1 to 2^53 - 1", weight_sum)};
   }
   if (fraction_bits < kScaleBitsMin || fraction_bits > kScaleBitsMax) {
     return Error{Code::kInvalidArgument,
-                 fmt::format("fraction_bits is {}, expected {} to {}", fraction_bits, kScaleBitsMin, kScaleBitsMax)};
+                 format_text("fraction_bits is {}, expected {} to {}", fraction_bits, kScaleBitsMin, kScaleBitsMax)};
   }
   // The product may round down by 2^-53 of itself; sums then stay below 2^62 * (1 + 2^-53), still far from 2^63.
   return std::min(fraction_bits, kSumBits - ceil_log2(max_abs * static_cast<double>(weight_sum)));

@@ -5,8 +5,8 @@
 
 #include <numeric>
 
-#include "kernels/codec_common.h"
 #include "kernels/ops/fixed.h"
+#include "kernels/pieces.h"
 #include "kernels/reference/reference.h"
 #include "kernels/test_values.h"
 

@@ -1,16 +1,16 @@
 // Packed chunks of int64 sums (fixed.h). Layout: a 16-byte header, then the sums (dense), or the sums that are not zero
 // and their indices (sparse).
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
 #include <vector>
 
-#include "kernels/codec_common.h"
+#include "core/base/format.h"
+#include "kernels/chunks.h"
 #include "kernels/fixed.h"
 #include "kernels/ops/fixed.h"
+#include "kernels/pieces.h"
 #include "kernels/sparse_indices.h"
 
 namespace fluvial::kernels {
@@ -33,9 +33,9 @@ struct Packed {
 Error bad(std::string message) { return {Code::kDataLoss, "partial chunk: " + std::move(message)}; }
 
 Result<Packed> parse(ByteSpan bytes, std::size_t value_count) {
-  if (bytes.size() < kHeaderBytes) return bad(fmt::format("{} bytes, shorter than its header", bytes.size()));
+  if (bytes.size() < kHeaderBytes) return bad(format_text("{} bytes, shorter than its header", bytes.size()));
   const auto version = load_le<std::uint8_t>(bytes.data());
-  if (version != kVersion) return bad(fmt::format("version {}, expected {}", version, kVersion));
+  if (version != kVersion) return bad(format_text("version {}, expected {}", version, kVersion));
   Packed packed{.form = load_le<std::uint8_t>(bytes.data() + 1), .width = load_le<std::uint8_t>(bytes.data() + 2)};
   const auto reserved = load_le<std::uint8_t>(bytes.data() + 3);
   const std::size_t values = load_le<std::uint32_t>(bytes.data() + 4);
@@ -43,15 +43,15 @@ Result<Packed> parse(ByteSpan bytes, std::size_t value_count) {
   const std::size_t index_bytes = load_le<std::uint32_t>(bytes.data() + 12);
   if (packed.form > kSparse || packed.width > kWidthMax || reserved != 0) {
     return bad(
-        fmt::format("form {}, width {}, expected form 0 or 1, width 0 to {}", packed.form, packed.width, kWidthMax));
+        format_text("form {}, width {}, expected form 0 or 1, width 0 to {}", packed.form, packed.width, kWidthMax));
   }
-  if (values != value_count) return bad(fmt::format("{} values, expected {}", values, value_count));
+  if (values != value_count) return bad(format_text("{} values, expected {}", values, value_count));
   const bool dense = packed.form == kDense;
   if (dense ? packed.entries != value_count || index_bytes != 0 : packed.entries > value_count) {
-    return bad(fmt::format("{} entries and {} index bytes for {} values", packed.entries, index_bytes, value_count));
+    return bad(format_text("{} entries and {} index bytes for {} values", packed.entries, index_bytes, value_count));
   }
   if (bytes.size() - kHeaderBytes != packed.entries * packed.width + index_bytes) {
-    return bad(fmt::format("{} bytes do not fit {} entries of {} bytes and {} index bytes", bytes.size(),
+    return bad(format_text("{} bytes do not fit {} entries of {} bytes and {} index bytes", bytes.size(),
                            packed.entries, packed.width, index_bytes));
   }
   packed.sums = bytes.subspan(kHeaderBytes, packed.entries * packed.width);

@@ -1,6 +1,6 @@
 #include "kernels/sparse_indices.h"
 
-#include <fmt/format.h>
+#include "core/base/format.h"
 
 namespace fluvial::kernels {
 
@@ -11,25 +11,25 @@ Status check_indices(ByteSpan bytes, std::size_t count, std::size_t value_count)
   for (std::size_t entry = 0; entry < count; ++entry) {
     std::uint64_t gap = 0;
     for (int shift = 0;; shift += 7) {
-      if (shift > kShiftMax) return Error{Code::kDataLoss, fmt::format("index {}: varint longer than 5 bytes", entry)};
+      if (shift > kShiftMax) return Error{Code::kDataLoss, format_text("index {}: varint longer than 5 bytes", entry)};
       if (at == bytes.size()) {
-        return Error{Code::kDataLoss, fmt::format("index {} of {}: the index bytes end before it", entry, count)};
+        return Error{Code::kDataLoss, format_text("index {} of {}: the index bytes end before it", entry, count)};
       }
       const std::uint64_t byte = static_cast<std::uint64_t>(bytes[at++]);
       gap |= (byte & 0x7f) << shift;
       if (byte >= 0x80) continue;
       if (byte == 0 && shift > 0)
-        return Error{Code::kDataLoss, fmt::format("index {}: varint not in its shortest form", entry)};
+        return Error{Code::kDataLoss, format_text("index {}: varint not in its shortest form", entry)};
       break;
     }
     next_index += gap;
     if (next_index >= value_count) {
-      return Error{Code::kDataLoss, fmt::format("index {} is {}, expected below {}", entry, next_index, value_count)};
+      return Error{Code::kDataLoss, format_text("index {} is {}, expected below {}", entry, next_index, value_count)};
     }
     ++next_index;
   }
   if (at != bytes.size()) {
-    return Error{Code::kDataLoss, fmt::format("{} bytes after the last of {} indices", bytes.size() - at, count)};
+    return Error{Code::kDataLoss, format_text("{} bytes after the last of {} indices", bytes.size() - at, count)};
   }
   return {};
 }

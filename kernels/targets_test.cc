@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "kernels/codec_common.h"
+#include "kernels/pieces.h"
 #include "kernels/test_values.h"
 
 namespace fluvial::kernels {

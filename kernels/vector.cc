@@ -1,13 +1,12 @@
 #include "kernels/vector.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 
-#include "kernels/codec_common.h"
+#include "core/base/format.h"
 #include "kernels/fixed.h"
 #include "kernels/ops/bits.h"
+#include "kernels/pieces.h"
 
 namespace fluvial::kernels {
 
@@ -21,12 +20,12 @@ Result<ScreenReport> screen(std::span<const float> values, std::uint64_t first_v
 Status weighted_mean(std::span<const std::span<const float>> vectors, std::span<const std::uint32_t> weights,
                      std::span<float> out) {
   if (vectors.empty() || vectors.size() != weights.size()) {
-    return Error{Code::kInvalidArgument, fmt::format("{} vectors with {} weights", vectors.size(), weights.size())};
+    return Error{Code::kInvalidArgument, format_text("{} vectors with {} weights", vectors.size(), weights.size())};
   }
   double total = 0;  // exact: fewer than 2^24 weights below 2^29
   for (std::size_t k = 0; k < vectors.size(); ++k) {
     if (weights[k] == 0 || weights[k] >= kWeightEnd) {
-      return Error{Code::kInvalidArgument, fmt::format("weight {}, expected 1 to {}", weights[k], kWeightEnd - 1)};
+      return Error{Code::kInvalidArgument, format_text("weight {}, expected 1 to {}", weights[k], kWeightEnd - 1)};
     }
     FLUVIAL_CHECK(vectors[k].size() == out.size(), "vectors of different lengths");
     total += static_cast<double>(weights[k]);

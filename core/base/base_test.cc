@@ -3,6 +3,7 @@
 #include <set>
 
 #include "core/base/bytes.h"
+#include "core/base/format.h"
 #include "core/base/ids.h"
 #include "core/base/result.h"
 #include "core/base/rng.h"
@@ -17,6 +18,14 @@ Result<int> half(int value) {
 Result<int> quarter(int value) {
   FLUVIAL_ASSIGN(const int first, half(value));
   return half(first);
+}
+
+TEST(FormatText, PutsArgumentsInTurn) {
+  EXPECT_EQ(format_text("{} of {}: {}", 1, std::size_t{20}, "why"), "1 of 20: why");
+  EXPECT_EQ(format_text("{}|{}|{}", 0.1, -3.0F, 1e300), "0.1|-3|1e+300");
+  EXPECT_EQ(format_text("{} {} {}", true, 'x', std::string("{}")), "true x {}");
+  EXPECT_EQ(format_text("{} {}", 1), "1 {}");
+  EXPECT_EQ(format_text("none", 1), "none");
 }
 
 TEST(Result, CarriesTheFirstErrorUp) {

@@ -47,6 +47,10 @@ struct Loops {
   void (*difference)(const float* a, const float* b, std::size_t n, float* out);
   // out may be any of the inputs; residual may be null: all zero.
   void (*pseudo_gradient)(const float* base, const float* local, const float* residual, std::size_t n, float* out);
+  // out = (update + residual) + 0; out may be either; residual may be null: all zero.
+  void (*fold)(const float* update, const float* residual, std::size_t n, float* out);
+  // sum += weight * x, both rounded to fp32.
+  void (*add_scaled)(const float* x, std::size_t n, float weight, float* sum);
   void (*weighted_add)(const float* x, std::size_t n, double weight, double* sum);
   void (*divide)(const double* sum, std::size_t n, double by, float* out);
   void (*sgd)(double lr, const float* mean, std::size_t n, float* model);
@@ -55,15 +59,5 @@ struct Loops {
 
 const Loops& loops(Target target);  // one of supported_targets()
 inline const Loops& loops() { return loops(best_target()); }
-
-namespace baseline {
-const Loops& table();
-}
-namespace avx2 {
-const Loops& table();
-}
-namespace avx512 {
-const Loops& table();
-}
 
 }  // namespace fluvial::kernels::cpu

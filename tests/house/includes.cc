@@ -29,6 +29,7 @@ std::vector<Room> make_rooms() {
       {"kernels/reference", {"core/base"}, {}, true},
       {"kernels/cpu", {"core/base", "kernels/ops"}, {}, true},
       {"kernels", {"core/base", "kernels/ops", "kernels/cpu"}, {"kernels/reference"}, true},
+      {"kernels/codecs", {"core/base", "kernels/ops", "kernels/cpu", "kernels"}, {"kernels/reference"}, true},
       {"kernels/cuda", {"core/base", "kernels/ops", "kernels"}},
 
       // What a round is, and what is done with contributions.

@@ -1,10 +1,9 @@
-// The loops, once; compiled for several targets by the loops_*.cc beside it, which set FLUVIAL_LOOPS_NAMESPACE and the
-// instruction set around this file. It includes nothing itself: what it calls is inlined into each target.
-// Only what vectorises the same way everywhere stands here: no reassociation, lanes written out where order matters.
+// The loops, once, for each_target.h. Only what vectorises the same way everywhere stands here: no reassociation, lanes
+// written out where order matters.
 
 #define FLUVIAL_RESTRICT __restrict__
 
-namespace fluvial::kernels::cpu::FLUVIAL_LOOPS_NAMESPACE {
+namespace fluvial::kernels::cpu::FLUVIAL_TARGET {
 namespace {
 
 std::uint32_t max_bits(const float* FLUVIAL_RESTRICT x, std::size_t n) {
@@ -231,6 +230,18 @@ void pseudo_gradient(const float* base, const float* local, const float* residua
   }
 }
 
+void fold(const float* update, const float* residual, std::size_t n, float* out) {
+  if (residual == nullptr) {
+    for (std::size_t i = 0; i < n; ++i) out[i] = update[i] + 0.0F;
+  } else {
+    for (std::size_t i = 0; i < n; ++i) out[i] = (update[i] + residual[i]) + 0.0F;
+  }
+}
+
+void add_scaled(const float* FLUVIAL_RESTRICT x, std::size_t n, float weight, float* FLUVIAL_RESTRICT sum) {
+  for (std::size_t i = 0; i < n; ++i) sum[i] += weight * x[i];
+}
+
 void weighted_add(const float* FLUVIAL_RESTRICT x, std::size_t n, double weight, double* FLUVIAL_RESTRICT sum) {
   for (std::size_t i = 0; i < n; ++i) sum[i] += static_cast<double>(x[i]) * weight;
 }
@@ -271,6 +282,8 @@ constexpr Loops kTable = {
     .int8_decode = int8_decode,
     .difference = difference,
     .pseudo_gradient = pseudo_gradient,
+    .fold = fold,
+    .add_scaled = add_scaled,
     .weighted_add = weighted_add,
     .divide = divide,
     .sgd = sgd,
@@ -279,8 +292,8 @@ constexpr Loops kTable = {
 
 }  // namespace
 
-const Loops& table() { return kTable; }
+const Loops& vector_loops_table() { return kTable; }
 
-}  // namespace fluvial::kernels::cpu::FLUVIAL_LOOPS_NAMESPACE
+}  // namespace fluvial::kernels::cpu::FLUVIAL_TARGET
 
 #undef FLUVIAL_RESTRICT

@@ -1,11 +1,11 @@
-#include "kernels/topk_threshold.h"
+#include "kernels/codecs/topk_threshold.h"
 
 #include <algorithm>
 #include <array>
 #include <memory>
 
 #include "core/base/check.h"
-#include "kernels/codec_common.h"
+#include "kernels/codecs/common.h"
 #include "kernels/ops/bits.h"
 
 namespace fluvial::kernels {

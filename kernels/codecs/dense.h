@@ -2,7 +2,7 @@
 // from it and says how a chunk is laid out and how a piece of it decodes.
 #pragma once
 
-#include "kernels/codec_common.h"
+#include "kernels/codecs/common.h"
 
 namespace fluvial::kernels {
 
@@ -24,6 +24,7 @@ class DenseCodec : public Codec {
                                  std::span<std::int64_t> sum) const final;
   Result<ScreenReport> screen_chunk(ByteSpan bytes, std::size_t value_count, std::uint64_t first_value) const final;
   Status residual_chunk(std::span<const float> values, ByteSpan bytes, std::span<float> out) const final;
+  Status decode_add_chunk(ByteSpan bytes, float weight, std::span<float> sum) const final;
 
  protected:
   // Encodes a whole chunk whose arguments were checked; `first_value` is its first coordinate.

@@ -1,4 +1,4 @@
-#include "kernels/codec_dense.h"
+#include "kernels/codecs/dense.h"
 
 #include <algorithm>
 
@@ -19,7 +19,7 @@ std::span<float> piece_of(Piece& piece, std::size_t first, std::size_t value_cou
 Result<EncodePlan> DenseCodec::prepare(const VectorSchema& schema, std::span<const float> vector, const StreamKey& key,
                                        const PassInput& input, MutableByteSpan state, MutableByteSpan workspace) const {
   FLUVIAL_TRY(check_prepare(*this, schema, vector, input, state, workspace));
-  return EncodePlan{.layout = schema.layout, .key = key, .pass = input.pass};
+  return EncodePlan{.layout = schema.layout, .key = key, .pass = input.pass, .values = vector};
 }
 
 Result<std::size_t> DenseCodec::encode_chunk(const EncodePlan& plan, std::size_t chunk_index,
@@ -92,6 +92,17 @@ Status DenseCodec::residual_chunk(std::span<const float> values, ByteSpan bytes,
     const std::span<float> decoded = piece_of(piece, first, values.size());
     decode_piece(bytes, values.size(), first, decoded);
     loops_.difference(values.data() + first, decoded.data(), decoded.size(), out.data() + first);
+  }
+  return {};
+}
+
+Status DenseCodec::decode_add_chunk(ByteSpan bytes, float weight, std::span<float> sum) const {
+  FLUVIAL_TRY(check_format(bytes, sum.size()));
+  Piece piece;
+  for (std::size_t first = 0; first < sum.size(); first += kPieceValues) {
+    const std::span<float> decoded = piece_of(piece, first, sum.size());
+    decode_piece(bytes, sum.size(), first, decoded);
+    loops_.add_scaled(decoded.data(), decoded.size(), weight, sum.data() + first);
   }
   return {};
 }

@@ -1,12 +1,13 @@
 // int8 with a scale a block. Layout: an 8-byte header, a scale (fp32) a block, a code (int8) a value.
-#include <fmt/format.h>
+#include "kernels/ops/int8.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/codec_dense.h"
+#include "core/base/format.h"
+#include "kernels/codecs/dense.h"
+#include "kernels/codecs/options.h"
 #include "kernels/ops/bits.h"
-#include "kernels/ops/int8.h"
 
 namespace fluvial::kernels {
 namespace {
@@ -59,18 +60,18 @@ class Int8Codec final : public DenseCodec {
 
   Status check_format(ByteSpan bytes, std::size_t value_count) const override {
     const Layout layout = this->layout(value_count);
-    if (bytes.size() != layout.bytes()) return bad(fmt::format("{} bytes, expected {}", bytes.size(), layout.bytes()));
+    if (bytes.size() != layout.bytes()) return bad(format_text("{} bytes, expected {}", bytes.size(), layout.bytes()));
     const auto block_values = load_le<std::uint16_t>(bytes.data() + 2);
     if (bytes[0] != kVersion || bytes[1] != std::byte{0} || load_le<std::uint32_t>(bytes.data() + 4) != 0) {
       return bad("a header of another version, expected 1");
     }
     if (block_values != spec().block_values) {
-      return bad(fmt::format("blocks of {} values, expected {}", block_values, spec().block_values));
+      return bad(format_text("blocks of {} values, expected {}", block_values, spec().block_values));
     }
     for (std::size_t block = 0; block < layout.blocks(); ++block) {
       // Finite and not negative: as integers, such bits are below infinity's.
       if (ops::float_bits(load_scale(bytes, block)) >= ops::kInfinityBits) {
-        return bad(fmt::format("the scale of block {}, values {} to {}, is negative or not finite", block,
+        return bad(format_text("the scale of block {}, values {} to {}, is negative or not finite", block,
                                block * layout.block_values,
                                std::min(value_count, (block + 1) * layout.block_values) - 1));
       }
@@ -79,7 +80,7 @@ class Int8Codec final : public DenseCodec {
     if (!codes.empty()) {
       const void* lowest = std::memchr(codes.data(), 0x80, codes.size());
       if (lowest != nullptr) {
-        return bad(fmt::format("value {} has code -128, expected -127 to 127",
+        return bad(format_text("value {} has code -128, expected -127 to 127",
                                static_cast<const std::byte*>(lowest) - codes.data()));
       }
     }
@@ -108,7 +109,7 @@ class Int8Codec final : public DenseCodec {
     } else if (!spec().stochastic) {
       loops().int8_nearest(values.data(), values.size(), scale, codes);
     } else {
-      std::array<std::uint32_t, kInt8BlockMax + 2 * ops::kRandomGroup> random;
+      std::array<std::uint32_t, kBlockValuesMax + 2 * ops::kRandomGroup> random;
       const std::size_t skip = static_cast<std::size_t>(first_coordinate % ops::kRandomGroup);
       const std::size_t groups =
           static_cast<std::size_t>((skip + values.size() + ops::kRandomGroup - 1) / ops::kRandomGroup);
@@ -118,10 +119,14 @@ class Int8Codec final : public DenseCodec {
   }
 };
 
+constexpr CodecOption kOptions[] = {kBlockOption, kRoundingOption};
+
+std::unique_ptr<Codec> make(const CodecSpec& spec, cpu::Target target) {
+  return std::make_unique<Int8Codec>(spec, cpu::loops(target));
+}
+
 }  // namespace
 
-std::unique_ptr<Codec> make_int8(const CodecSpec& spec, const cpu::Loops& loops) {
-  return std::make_unique<Int8Codec>(spec, loops);
-}
+const CodecEntry kInt8Entry = {CodecKind::kInt8, "int8", kOptions, check_block, make};
 
 }  // namespace fluvial::kernels

@@ -1,7 +1,3 @@
-// What loops_impl.h uses, included before a loops_*.cc changes the instruction set: a library header's inline function
-// must never be compiled for more than every machine can run.
-#pragma once
-
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -14,3 +10,12 @@
 #include "kernels/ops/update.h"
 
 static_assert(std::endian::native == std::endian::little, "the loops store little-endian values by copying them");
+
+#define FLUVIAL_TARGET_FILE "kernels/cpu/vector_loops_impl.h"
+#include "kernels/cpu/each_target.h"
+
+namespace fluvial::kernels::cpu {
+
+const Loops& loops(Target target) { return FLUVIAL_PICK_TARGET(target, vector_loops_table)(); }
+
+}  // namespace fluvial::kernels::cpu

@@ -1,16 +1,16 @@
 // topk: the k values of the whole vector that are greatest in magnitude. Layout of a chunk: a 12-byte header, the
 // values (fp32), the indices within the chunk (sparse_indices.h).
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "kernels/codec_common.h"
+#include "core/base/format.h"
+#include "kernels/codecs/common.h"
+#include "kernels/codecs/options.h"
+#include "kernels/codecs/topk_threshold.h"
 #include "kernels/ops/bits.h"
 #include "kernels/ops/fixed.h"
 #include "kernels/sparse_indices.h"
-#include "kernels/topk_threshold.h"
 
 namespace fluvial::kernels {
 namespace {
@@ -33,17 +33,17 @@ struct Entries {
 Error bad(std::string message) { return {Code::kDataLoss, "topk chunk: " + std::move(message)}; }
 
 Result<Entries> parse(ByteSpan bytes, std::size_t value_count) {
-  if (bytes.size() < kHeaderBytes) return bad(fmt::format("{} bytes, shorter than its header", bytes.size()));
+  if (bytes.size() < kHeaderBytes) return bad(format_text("{} bytes, shorter than its header", bytes.size()));
   if (bytes[0] != kVersion || bytes[1] != std::byte{0} || bytes[2] != std::byte{0} || bytes[3] != std::byte{0}) {
     return bad("a header of another version, expected 1");
   }
   Entries entries;
   entries.count = load_le<std::uint32_t>(bytes.data() + 4);
   const std::size_t index_bytes = load_le<std::uint32_t>(bytes.data() + 8);
-  if (entries.count > value_count) return bad(fmt::format("{} entries for {} values", entries.count, value_count));
+  if (entries.count > value_count) return bad(format_text("{} entries for {} values", entries.count, value_count));
   if (bytes.size() - kHeaderBytes != entries.count * sizeof(float) + index_bytes) {
     return bad(
-        fmt::format("{} bytes do not fit {} entries with {} index bytes", bytes.size(), entries.count, index_bytes));
+        format_text("{} bytes do not fit {} entries with {} index bytes", bytes.size(), entries.count, index_bytes));
   }
   entries.values = bytes.subspan(kHeaderBytes, entries.count * sizeof(float));
   entries.indices = bytes.subspan(kHeaderBytes + entries.values.size());
@@ -76,6 +76,7 @@ class TopkCodec final : public Codec {
     return EncodePlan{.layout = schema.layout,
                       .key = key,
                       .pass = input.pass,
+                      .values = vector,
                       .threshold_bits = threshold.bits,
                       .ties_end = threshold.ties_end};
   }
@@ -146,6 +147,13 @@ class TopkCodec final : public Codec {
     return ScreenReport{.max_abs = ops::bits_float(most), .norm_squared = sum_lanes(lanes)};
   }
 
+  Status decode_add_chunk(ByteSpan bytes, float weight, std::span<float> sum) const override {
+    FLUVIAL_ASSIGN(const Entries entries, parse(bytes, sum.size()));
+    IndexReader indices(entries.indices);
+    for (std::size_t entry = 0; entry < entries.count; ++entry) sum[indices.next()] += weight * entries.value(entry);
+    return {};
+  }
+
   Status residual_chunk(std::span<const float> values, ByteSpan bytes, std::span<float> out) const override {
     FLUVIAL_CHECK(out.size() == values.size(), "a residual of another length");
     FLUVIAL_ASSIGN(const Entries entries, parse(bytes, values.size()));
@@ -160,10 +168,14 @@ class TopkCodec final : public Codec {
   const cpu::Loops& loops_;
 };
 
+constexpr CodecOption kOptions[] = {kRatioOption};
+
+std::unique_ptr<Codec> make(const CodecSpec& spec, cpu::Target target) {
+  return std::make_unique<TopkCodec>(spec, cpu::loops(target));
+}
+
 }  // namespace
 
-std::unique_ptr<Codec> make_topk(const CodecSpec& spec, const cpu::Loops& loops) {
-  return std::make_unique<TopkCodec>(spec, loops);
-}
+const CodecEntry kTopkEntry = {CodecKind::kTopk, "topk", kOptions, check_ratio, make};
 
 }  // namespace fluvial::kernels

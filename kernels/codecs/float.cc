@@ -1,16 +1,16 @@
 // fp32 and bf16: every value by itself, no header.
-#include <fmt/format.h>
-
 #include <cstring>
 
-#include "kernels/codec_dense.h"
+#include "core/base/format.h"
+#include "kernels/codecs/dense.h"
+#include "kernels/codecs/options.h"
 
 namespace fluvial::kernels {
 namespace {
 
 Status check_length(std::string_view name, ByteSpan bytes, std::size_t expected) {
   if (bytes.size() == expected) return {};
-  return Error{Code::kDataLoss, fmt::format("{} chunk of {} bytes, expected {}", name, bytes.size(), expected)};
+  return Error{Code::kDataLoss, format_text("{} chunk of {} bytes, expected {}", name, bytes.size(), expected)};
 }
 
 class Fp32Codec final : public DenseCodec {
@@ -53,13 +53,14 @@ class Bf16Codec final : public DenseCodec {
   }
 };
 
+template <typename T>
+std::unique_ptr<Codec> make(const CodecSpec& spec, cpu::Target target) {
+  return std::make_unique<T>(spec, cpu::loops(target));
+}
+
 }  // namespace
 
-std::unique_ptr<Codec> make_fp32(const CodecSpec& spec, const cpu::Loops& loops) {
-  return std::make_unique<Fp32Codec>(spec, loops);
-}
-std::unique_ptr<Codec> make_bf16(const CodecSpec& spec, const cpu::Loops& loops) {
-  return std::make_unique<Bf16Codec>(spec, loops);
-}
+const CodecEntry kFp32Entry = {CodecKind::kFp32, "fp32", {}, check_nothing, make<Fp32Codec>};
+const CodecEntry kBf16Entry = {CodecKind::kBf16, "bf16", {}, check_nothing, make<Bf16Codec>};
 
 }  // namespace fluvial::kernels

@@ -1,9 +1,10 @@
+#include "kernels/ops/int8.h"
+
 #include <gtest/gtest.h>
 
 #include <array>
 
-#include "kernels/codec_common.h"
-#include "kernels/ops/int8.h"
+#include "kernels/codecs/common.h"
 #include "kernels/ops/philox.h"
 #include "kernels/reference/reference.h"
 #include "kernels/test_values.h"

@@ -1,0 +1,103 @@
+#include "kernels/codecs/common.h"
+
+#include "core/base/format.h"
+#include "kernels/codecs/registry.h"
+#include "kernels/fixed.h"
+#include "kernels/ops/bits.h"
+
+namespace fluvial::kernels {
+namespace {
+
+Error invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
+
+bool valid(const ChunkLayout& layout) { return layout.chunk_values >= 1 && layout.chunk_values <= kChunkValuesMax; }
+
+}  // namespace
+
+Status check_prepare(const Codec& codec, const VectorSchema& schema, std::span<const float> vector,
+                     const PassInput& input, ByteSpan state, ByteSpan workspace) {
+  if (!valid(schema.layout))
+    return invalid(format_text("chunks of {} values, expected 1 to {}", schema.layout.chunk_values, kChunkValuesMax));
+  if (vector.size() != schema.layout.value_count) {
+    return invalid(format_text("a vector of {} values, the schema has {}", vector.size(), schema.layout.value_count));
+  }
+  if (input.pass >= codec.passes()) {
+    return invalid(
+        format_text("pass {} of codec {}, which has {}", input.pass, to_string(codec.spec()), codec.passes()));
+  }
+  if (input.pass == 0 && !input.reduced.empty()) return invalid("pass 0 follows no reduced result");
+  if (state.size() != codec.state_bytes(schema)) {
+    return invalid(format_text("a codec state of {} bytes, expected {}", state.size(), codec.state_bytes(schema)));
+  }
+  if (workspace.size() < codec.workspace_bytes(schema)) {
+    return invalid(
+        format_text("a workspace of {} bytes, expected {}", workspace.size(), codec.workspace_bytes(schema)));
+  }
+  return {};
+}
+
+Status check_fold(const Codec& codec, const VectorSchema& schema, std::span<const float> update,
+                  std::span<const float> residual, ByteSpan state, std::span<const float> out) {
+  const std::uint64_t values = schema.layout.value_count;
+  if (update.size() != values || out.size() != values || (!residual.empty() && residual.size() != values)) {
+    return invalid(format_text("vectors of {}, {} and {} values, the schema has {}", update.size(), residual.size(),
+                               out.size(), values));
+  }
+  if (state.size() != codec.state_bytes(schema)) {
+    return invalid(format_text("a codec state of {} bytes, expected {}", state.size(), codec.state_bytes(schema)));
+  }
+  return {};
+}
+
+Status check_encode(const Codec& codec, const EncodePlan& plan, std::size_t chunk_index, std::span<const float> chunk,
+                    ByteSpan out) {
+  if (!valid(plan.layout) || chunk_index >= plan.layout.chunk_count()) {
+    return invalid(format_text("chunk {} of {}", chunk_index, valid(plan.layout) ? plan.layout.chunk_count() : 0));
+  }
+  if (chunk.size() != plan.layout.size(chunk_index)) {
+    return invalid(
+        format_text("chunk {} holds {} values, expected {}", chunk_index, chunk.size(), plan.layout.size(chunk_index)));
+  }
+  if (out.size() < codec.encoded_bytes_max(chunk.size())) {
+    return invalid(
+        format_text("room for {} encoded bytes, expected {}", out.size(), codec.encoded_bytes_max(chunk.size())));
+  }
+  return {};
+}
+
+Result<double> term_factor(std::uint32_t weight, int scale_bits) {
+  if (weight == 0 || weight >= kWeightEnd)
+    return invalid(format_text("weight {}, expected 1 to {}", weight, kWeightEnd - 1));
+  FLUVIAL_CHECK(scale_bits >= kScaleBitsMin && scale_bits <= kScaleBitsMax, "a scale that scale_bits() cannot give");
+  return std::ldexp(static_cast<double>(weight), scale_bits);
+}
+
+Error not_screened() {
+  return {Code::kDataLoss, "a value times its weight is beyond 2^62 at this scale: larger than the screened bound"};
+}
+
+ChunkLayout Codec::pass_layout(const VectorSchema& schema, std::uint32_t) const { return schema.layout; }
+
+Status Codec::fold(const VectorSchema& schema, std::span<const float> update, std::span<const float> residual,
+                   MutableByteSpan state, std::span<float> out) const {
+  FLUVIAL_TRY(check_fold(*this, schema, update, residual, state, out));
+  cpu::loops().fold(update.data(), residual.empty() ? nullptr : residual.data(), update.size(), out.data());
+  return {};
+}
+
+Result<std::size_t> Codec::encode_residual_chunk(const EncodePlan& plan, std::size_t chunk_index,
+                                                 std::span<const float> chunk, MutableByteSpan out,
+                                                 std::span<float> residual) const {
+  FLUVIAL_ASSIGN(const std::size_t size, encode_chunk(plan, chunk_index, chunk, out));
+  FLUVIAL_TRY(residual_chunk(chunk, ByteSpan(out).first(size), residual));
+  return size;
+}
+
+Status Codec::settle_chunk(const VectorSchema&, std::size_t, ByteSpan, MutableByteSpan) const { return {}; }
+
+Result<std::unique_ptr<Codec>> make_codec(const CodecSpec& spec, cpu::Target target) {
+  FLUVIAL_TRY(check_spec(spec));
+  return find_codec(spec.kind)->make(spec, target);
+}
+
+}  // namespace fluvial::kernels

@@ -1,0 +1,37 @@
+// The list of codecs: what each is called, what may be set, and how it is made. Internal.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "kernels/codec.h"
+
+namespace fluvial::kernels {
+
+struct CodecOption {
+  std::string_view key;
+  Status (*set)(CodecSpec& spec, std::string_view value);  // the message says what was expected
+  std::string (*get)(const CodecSpec& spec);
+};
+
+struct CodecEntry {
+  CodecKind kind;
+  std::string_view name;
+  std::span<const CodecOption> options;
+  Status (*check)(const CodecSpec& spec);  // ranges
+  std::unique_ptr<Codec> (*make)(const CodecSpec& spec, cpu::Target target);
+};
+
+std::span<const CodecEntry* const> codec_entries();
+const CodecEntry* find_codec(CodecKind kind);
+const CodecEntry* find_codec(std::string_view name);
+
+// One a codec, each in the source of its codec.
+extern const CodecEntry kFp32Entry;
+extern const CodecEntry kBf16Entry;
+extern const CodecEntry kInt8Entry;
+extern const CodecEntry kTopkEntry;
+
+}  // namespace fluvial::kernels

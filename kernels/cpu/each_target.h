@@ -1,0 +1,55 @@
+// Compiles one file of loops once for each instruction set, side by side:
+//
+//   #define FLUVIAL_TARGET_FILE "kernels/cpu/vector_loops_impl.h"
+//   #include "kernels/cpu/each_target.h"
+//
+// gives the functions of that file in the namespaces cpu::baseline, cpu::avx2 and cpu::avx512 (FLUVIAL_TARGET in the
+// file). The file includes nothing itself: what it calls is included before, always inlined, and so takes on the
+// instruction set of the loop around it; a library's inline function must never be compiled for more than every machine
+// can run. FLUVIAL_TARGET_AVX2 or FLUVIAL_TARGET_AVX512 is defined while the file is read for that target, for the
+// few loops that need intrinsics.
+
+#define FLUVIAL_TARGET baseline
+#include FLUVIAL_TARGET_FILE
+#undef FLUVIAL_TARGET
+
+#if defined(__x86_64__)
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt,f16c"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,bmi,bmi2,lzcnt,popcnt,f16c")
+#endif
+#define FLUVIAL_TARGET avx2
+#define FLUVIAL_TARGET_AVX2 1
+#include FLUVIAL_TARGET_FILE
+#undef FLUVIAL_TARGET_AVX2
+#undef FLUVIAL_TARGET
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,bmi,bmi2,lzcnt,popcnt,f16c"))), \
+                             apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,bmi,bmi2,lzcnt,popcnt,f16c")
+#endif
+#define FLUVIAL_TARGET avx512
+#define FLUVIAL_TARGET_AVX512 1
+#include FLUVIAL_TARGET_FILE
+#undef FLUVIAL_TARGET_AVX512
+#undef FLUVIAL_TARGET
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+#endif
+
+#undef FLUVIAL_TARGET_FILE
