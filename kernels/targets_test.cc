@@ -75,14 +75,14 @@ void trace_codecs(const cpu::Loops& loops, std::span<const float> x, Trace& trac
   std::vector<float> out(n);
   loops.bf16_decode(half.data(), n, out.data());
   trace.add(out);
-  std::vector<std::uint32_t> random(n + 64);
+  std::vector<std::uint16_t> random(n + 64);
   loops.random(ops::random_stream(1, 2, 3), 7, n / 64 + 1, random.data());
   trace.add(random);
   const float scale = static_cast<float>(std::max(1.0, static_cast<double>(std::bit_cast<float>(most)))) / 127.0F;
   std::vector<std::int8_t> codes(n);
-  loops.int8_stochastic(x.data(), n, scale, random.data(), codes.data());
+  loops.int8_stochastic(x.data(), n, 0x1p14F / scale, random.data(), codes.data());
   trace.add(codes);
-  loops.int8_nearest(x.data(), n, scale, codes.data());
+  loops.int8_nearest(x.data(), n, 1.0F / scale, codes.data());
   trace.add(codes);
   loops.int8_decode(codes.data(), n, scale, out.data());
   trace.add(out);

@@ -310,11 +310,11 @@ TEST(Codec, GoldenStochasticBytes) {
       store_le(le, std::bit_cast<std::uint32_t>(scale));
       scales.insert(scales.end(), le, le + 4);
     }
-    const float t = ramp[i] / scale;
-    const double uniform = static_cast<double>(reference::random_word(1, 2, 3, i) >> 8) / 16777216.0;
-    const double floor = std::floor(static_cast<double>(t));
-    const double code = floor + (uniform < static_cast<double>(t) - floor ? 1 : 0);
-    codes.push_back(static_cast<std::byte>(static_cast<std::int8_t>(std::clamp(code, -127.0, 127.0))));
+    const float fine = ramp[i] * (16384.0F / scale);
+    const double units =
+        std::nearbyint(static_cast<double>(fine)) + std::floor(reference::random_bits(1, 2, 3, i) / 4.0);
+    const double code = std::floor(units / 16384.0);
+    codes.push_back(static_cast<std::byte>(static_cast<std::int8_t>(code)));
   }
   EXPECT_EQ(bytes, expected + to_hex(scales) + to_hex(codes));
 }

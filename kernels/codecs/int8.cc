@@ -107,14 +107,14 @@ class Int8Codec final : public DenseCodec {
     if (scale == 0) {
       std::memset(codes, 0, values.size());
     } else if (!spec().stochastic) {
-      loops().int8_nearest(values.data(), values.size(), scale, codes);
+      loops().int8_nearest(values.data(), values.size(), 1.0F / scale, codes);
     } else {
-      std::array<std::uint32_t, kBlockValuesMax + 2 * ops::kRandomGroup> random;
+      std::array<std::uint16_t, kBlockValuesMax + 2 * ops::kRandomGroup> random;
       const std::size_t skip = static_cast<std::size_t>(first_coordinate % ops::kRandomGroup);
       const std::size_t groups =
           static_cast<std::size_t>((skip + values.size() + ops::kRandomGroup - 1) / ops::kRandomGroup);
       loops().random(stream, first_coordinate / ops::kRandomGroup, groups, random.data());
-      loops().int8_stochastic(values.data(), values.size(), scale, random.data() + skip, codes);
+      loops().int8_stochastic(values.data(), values.size(), ops::kFineUnits / scale, random.data() + skip, codes);
     }
   }
 };

@@ -187,31 +187,29 @@ void bf16_decode(const std::byte* FLUVIAL_RESTRICT bytes, std::size_t n, float* 
 }
 
 void random(const ops::RandomStream& stream, std::uint64_t first_group, std::size_t groups,
-            std::uint32_t* FLUVIAL_RESTRICT out) {
+            std::uint16_t* FLUVIAL_RESTRICT out) {
   const std::uint64_t high = stream.counter_high;
   const std::uint64_t key = stream.key;
   for (std::size_t group = 0; group < groups; ++group) {
     const std::uint64_t counter = ops::kRandomLanes * (first_group + group);
-    std::uint32_t* FLUVIAL_RESTRICT to = out + ops::kRandomGroup * group;
+    std::uint16_t* FLUVIAL_RESTRICT to = out + ops::kRandomGroup * group;
     for (std::size_t lane = 0; lane < ops::kRandomLanes; ++lane) {
-      const ops::Random4 words = ops::philox4x32_10(counter + lane, high, key);
-      to[lane] = words.word[0];
-      to[lane + 16] = words.word[1];
-      to[lane + 32] = words.word[2];
-      to[lane + 48] = words.word[3];
+      const ops::RandomPairs pairs = ops::philox_pairs(counter + lane, high, key);
+      __builtin_memcpy(to + 4 * lane, &pairs.pair[0], 8);
+      __builtin_memcpy(to + 32 + 4 * lane, &pairs.pair[1], 8);
     }
   }
 }
 
-void int8_stochastic(const float* FLUVIAL_RESTRICT x, std::size_t n, float scale,
-                     const std::uint32_t* FLUVIAL_RESTRICT random_words, std::int8_t* FLUVIAL_RESTRICT out) {
+void int8_stochastic(const float* FLUVIAL_RESTRICT x, std::size_t n, float fine_inverse,
+                     const std::uint16_t* FLUVIAL_RESTRICT random_bits, std::int8_t* FLUVIAL_RESTRICT out) {
   for (std::size_t i = 0; i < n; ++i) {
-    out[i] = static_cast<std::int8_t>(ops::int8_stochastic(x[i], scale, random_words[i]));
+    out[i] = static_cast<std::int8_t>(ops::round_stochastic(x[i], fine_inverse, random_bits[i]));
   }
 }
 
-void int8_nearest(const float* FLUVIAL_RESTRICT x, std::size_t n, float scale, std::int8_t* FLUVIAL_RESTRICT out) {
-  for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<std::int8_t>(ops::int8_nearest(x[i], scale));
+void int8_nearest(const float* FLUVIAL_RESTRICT x, std::size_t n, float inverse, std::int8_t* FLUVIAL_RESTRICT out) {
+  for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<std::int8_t>(ops::round_nearest(x[i], inverse));
 }
 
 void int8_decode(const std::int8_t* FLUVIAL_RESTRICT q, std::size_t n, float scale, float* FLUVIAL_RESTRICT out) {

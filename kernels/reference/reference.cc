@@ -201,9 +201,9 @@ int scale_bits(int fraction_bits, double max_abs, std::uint64_t weight_sum) {
   return std::min(fraction_bits, 62 - exponent);
 }
 
-std::uint32_t random_word(std::uint64_t run, std::uint64_t round, std::uint32_t site, std::uint64_t coordinate) {
+std::uint32_t random_bits(std::uint64_t run, std::uint64_t round, std::uint32_t site, std::uint64_t coordinate) {
   const std::uint64_t key = mix(mix(run + 0x9e3779b97f4a7c15U) + site);
-  const std::uint64_t block = coordinate / 64 * 16 + coordinate % 16;
+  const std::uint64_t block = coordinate / 64 * 8 + coordinate % 32 / 4;
   std::uint32_t counter[4] = {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
                               static_cast<std::uint32_t>(round), static_cast<std::uint32_t>(round >> 32)};
   std::uint32_t k[2] = {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)};
@@ -217,7 +217,9 @@ std::uint32_t random_word(std::uint64_t run, std::uint64_t round, std::uint32_t 
     k[0] += 0x9E3779B9U;
     k[1] += 0xBB67AE85U;
   }
-  return counter[coordinate % 64 / 16];
+  const std::uint64_t pair = coordinate % 64 / 32;  // words 1, 0 or 3, 2, each from its lower half up
+  const std::uint32_t word = counter[2 * pair + (coordinate % 4 < 2 ? 1 : 0)];
+  return coordinate % 2 == 0 ? word % 65536 : word / 65536;
 }
 
 std::vector<std::size_t> top_k(std::span<const float> values, std::size_t k) {

@@ -32,8 +32,8 @@ float mean(std::int64_t sum, int scale_bits, std::uint64_t total_weight);
 // min(fraction_bits, 62 - ceil(log2(max_abs * weight_sum))), by trying exponents.
 int scale_bits(int fraction_bits, double max_abs, std::uint64_t weight_sum);
 
-// The random word of a coordinate in the stream (run, round, site).
-std::uint32_t random_word(std::uint64_t run, std::uint64_t round, std::uint32_t site, std::uint64_t coordinate);
+// The 16 random bits of a coordinate in the stream (run, round, site).
+std::uint32_t random_bits(std::uint64_t run, std::uint64_t round, std::uint32_t site, std::uint64_t coordinate);
 
 // The coordinates of the k greatest magnitudes, ties to the lowest coordinate, by sorting; zeros left out; increasing.
 std::vector<std::size_t> top_k(std::span<const float> values, std::size_t k);
