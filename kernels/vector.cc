@@ -10,9 +10,9 @@
 
 namespace fluvial::kernels {
 
-Result<ScreenReport> screen(std::span<const float> values, std::uint64_t first_value) {
+Result<ScreenReport> screen(std::span<const float> values, std::uint64_t first_value, cpu::Target target) {
   std::array<double, cpu::kSquareLanes> lanes{};
-  const std::uint32_t most = cpu::loops().screen(values.data(), values.size(), lanes.data());
+  const std::uint32_t most = cpu::loops(target).screen(values.data(), values.size(), lanes.data());
   if (most >= ops::kInfinityBits) return not_finite(values, first_value);
   return ScreenReport{.max_abs = ops::bits_float(most), .norm_squared = sum_lanes(lanes)};
 }

@@ -13,8 +13,9 @@ namespace fluvial::kernels {
 
 // Greatest magnitude and squared 2-norm. kDataLoss names the first coordinate that is NaN or infinite, counted from
 // first_value. norm_squared: fp64, lane i of 16 adds the squares at i, i + 16, ... in order; then lanes i and i + 8, i
-// and i + 4, ... are added.
-Result<ScreenReport> screen(std::span<const float> values, std::uint64_t first_value = 0);
+// and i + 4, ... are added. `target` is for tests and benchmarks: all targets give the same bits.
+Result<ScreenReport> screen(std::span<const float> values, std::uint64_t first_value = 0,
+                            cpu::Target target = cpu::best_target());
 
 // out = fp32((sum over k in order of fp64(vectors[k]) * weights[k]) / fp64(sum of weights)), for the workers of a site.
 // The products are exact; each addition, the division and the conversion round once. kInvalidArgument unless there are
