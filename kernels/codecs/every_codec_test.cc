@@ -33,6 +33,8 @@ TEST(CodecSpec, ParsesDefaultsAndOptions) {
 
 TEST(CodecSpec, CanonicalTextsRoundTrip) {
   EXPECT_EQ(to_string(parse_codec("int8").value()), "int8:block=256,rounding=stochastic");
+  EXPECT_EQ(to_string(parse_codec("sign").value()), "sign:block=256,mode=scaled");
+  EXPECT_EQ(to_string(parse_codec("sign:mode=vote").value()), "sign:block=256,mode=vote");
   EXPECT_EQ(to_string(parse_codec("topk").value()), "topk:ratio=0.01");
   for (const std::string& text : test_values::codec_texts()) {
     const CodecSpec spec = parse_codec(text).value();
@@ -53,6 +55,8 @@ TEST(CodecSpec, RefusesWithWhatWasExpected) {
       {"int8:block=99999999999", "whole number"},
       {"int8:rounding=up", "rounding to be stochastic or nearest"},
       {"int8:ratio=0.1", "expected block, rounding"},
+      {"sign:block=64", "expected 128 to 2048"},
+      {"sign:mode=majority", "mode to be vote or scaled"},
       {"topk:ratio=0", "above 0 and at most 1"},
       {"topk:ratio=1.01", "above 0 and at most 1"},
       {"topk:ratio=nan", "above 0 and at most 1"},
@@ -153,7 +157,9 @@ TEST_P(EveryCodec, LeavesTheSumAloneWhenAValueIsBeyondTheScale) {
   std::vector<std::int64_t> sum(vector.size());
   std::iota(sum.begin(), sum.end(), 5);
   const auto before = sum;
-  const Status status = codec_->decode_accumulate_chunk(encoded.chunks[0].span(), 1, 50, sum);  // 5000 * 2^50 > 2^62
+  const float most = codec_->screen_chunk(encoded.chunks[0].span(), vector.size(), 0)->max_abs;
+  const int scale = 63 - std::ilogb(most);  // most * 2^scale >= 2^63
+  const Status status = codec_->decode_accumulate_chunk(encoded.chunks[0].span(), 1, scale, sum);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, Code::kDataLoss);
   EXPECT_EQ(sum, before);
@@ -285,6 +291,8 @@ TEST(Codec, GoldenBytes) {
   EXPECT_EQ(golden("fp32", values), "0000803f000020c0000000000000403e");
   EXPECT_EQ(golden("bf16", values), "803f20c00000403e");
   EXPECT_EQ(golden("int8:block=128,rounding=nearest", values), "01008000000000008542a13c3381000a");
+  EXPECT_EQ(golden("sign:block=128", values), "010080000000000000006c3f02");  // the mean magnitude 0.921875; bit 1
+  EXPECT_EQ(golden("sign:mode=vote", values), "010100000000000002");
   EXPECT_EQ(golden("topk:ratio=0.5", values), "0100000002000000020000000000803f000020c00000");
   std::vector<float> sparse(400, 0.0F);
   sparse[3] = 1.0F;

@@ -17,6 +17,17 @@ std::vector<std::byte> bytes_of(std::string_view hex) {
   return {buffer.data(), buffer.data() + buffer.size()};
 }
 
+// The bytes may be of the same codec with other settings: the reference reads them, which knows the codec's name alone.
+bool other_settings(const Codec& codec, ByteSpan bytes) {
+  const CodecSpec& spec = codec.spec();
+  if (bytes.size() < 4) return false;
+  const auto block = load_le<std::uint16_t>(bytes.data() + 2);
+  if (spec.kind == CodecKind::kInt8) return block != spec.block_values;
+  if (spec.kind == CodecKind::kSign)
+    return bytes[1] != std::byte{spec.vote} || (!spec.vote && block != spec.block_values);
+  return false;
+}
+
 void expect_refused(const Codec& codec, ByteSpan bytes, std::size_t value_count, std::string_view reason) {
   const auto screened = codec.screen_chunk(bytes, value_count, 0);
   ASSERT_FALSE(screened.ok()) << reason;
@@ -49,8 +60,9 @@ TEST(HostileBytes, EveryTruncationAndExtensionIsRefused) {
     std::vector<std::byte> longer(whole.begin(), whole.end());
     longer.push_back(std::byte{0});
     EXPECT_FALSE(codec->screen_chunk(longer, 300, 0).ok()) << text;
-    if (codec->spec().kind != CodecKind::kTopk ||
-        codec->spec().ratio == 1) {  // a short sparse chunk may fit another count
+    const CodecKind kind = codec->spec().kind;
+    // A short sparse chunk may fit another count, and a bit too many may be zero.
+    if (kind != CodecKind::kSign && (kind != CodecKind::kTopk || codec->spec().ratio == 1)) {
       EXPECT_FALSE(codec->screen_chunk(whole, 299, 0).ok()) << text;
     }
   }
@@ -101,6 +113,87 @@ TEST(HostileBytes, Int8) {
                  "value 0 is infinite");  // 51 * the largest fp32
 }
 
+TEST(HostileBytes, Sign) {
+  const auto codec = codec_of("sign:block=131");
+  const std::string good =
+      "0100830000000000"
+      "0000803f"
+      "0000803f";
+  const auto refused = [&](const std::string& hex, std::string_view reason) {
+    expect_malformed(*codec, bytes_of(hex), 135, reason);
+  };
+  const std::string first = std::string(32, 'f') + "07";
+  ASSERT_TRUE(codec->screen_chunk(bytes_of(good + first + "0f"), 135, 0).ok());
+  refused(
+      "0200830000000000"
+      "0000803f"
+      "0000803f" +
+          first + "0f",
+      "version");
+  refused(
+      "0100830000000100"
+      "0000803f"
+      "0000803f" +
+          first + "0f",
+      "version");
+  refused(
+      "0101830000000000"
+      "0000803f"
+      "0000803f" +
+          first + "0f",
+      "mode 1, expected 0 (scaled)");
+  refused(
+      "0102830000000000"
+      "0000803f"
+      "0000803f" +
+          first + "0f",
+      "mode 2");
+  refused(
+      "0100000000000000"
+      "0000803f"
+      "0000803f" +
+          first + "0f",
+      "blocks of 0 values, expected 131");
+  refused(
+      "0100830000000000"
+      "0000803f"
+      "0000807f" +
+          first + "0f",
+      "the scale of block 1, values 131 to 134");
+  refused(
+      "0100830000000000"
+      "0000c07f"
+      "0000803f" +
+          first + "0f",
+      "the scale of block 0, values 0 to 130");
+  refused(
+      "0100830000000000"
+      "0000803f"
+      "00000080" +
+          first + "0f",
+      "negative or not finite");
+  refused(good + std::string(32, 'f') + "0f" + "0f", "bits are set after value 130, the last of its block");
+  refused(good + first + "1f", "bits are set after value 134");
+  refused(good + first, "expected 34");
+  const auto vote = codec_of("sign:mode=vote");
+  ASSERT_TRUE(vote->screen_chunk(bytes_of("0101000000000000"
+                                          "ff07"),
+                                 11, 0)
+                  .ok());
+  expect_malformed(*vote,
+                   bytes_of("0101000000000000"
+                            "ff0f"),
+                   11, "bits are set after value 10");
+  expect_malformed(*vote,
+                   bytes_of("0101000100000000"
+                            "ff07"),
+                   11, "blocks of 256 values, expected 0");
+  EXPECT_FALSE(vote->screen_chunk(bytes_of("0100000000000000"
+                                           "ff07"),
+                                  11, 0)
+                   .ok());
+}
+
 TEST(HostileBytes, Topk) {
   const auto codec = codec_of("topk:ratio=0.5");
   const auto refused = [&](std::string_view hex, std::string_view reason, std::size_t value_count = 4) {
@@ -132,14 +225,11 @@ TEST(HostileBytes, FlippedBitsNeverDisagreeWithTheReference) {
     const auto codec = codec_of(text);
     const auto encoded = test_values::encode(*codec, vector, 200);
     std::vector<std::byte> bytes(encoded.chunks[0].span().begin(), encoded.chunks[0].span().end());
-    const std::uint32_t block = codec->spec().block_values;
     for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
       bytes[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
       const auto expected = reference::decode(text, bytes, 200);
       const auto screened = codec->screen_chunk(bytes, 200, 0);
-      const bool other_block =
-          codec->spec().kind == CodecKind::kInt8 && load_le<std::uint16_t>(bytes.data() + 2) != block;
-      ASSERT_EQ(screened.ok(), expected.has_value() && !other_block) << text << " bit " << bit;
+      ASSERT_EQ(screened.ok(), expected.has_value() && !other_settings(*codec, bytes)) << text << " bit " << bit;
       if (screened.ok()) {
         std::vector<float> decoded(200);
         ASSERT_TRUE(codec->decode_chunk(bytes, decoded).ok());
@@ -158,10 +248,9 @@ TEST(HostileBytes, RandomBytesNeverDisagreeWithTheReference) {
       std::vector<std::byte> bytes(rng.below(64));
       for (std::byte& byte : bytes) byte = static_cast<std::byte>(rng.below(4) == 0 ? rng.below(256) : rng.below(3));
       const std::size_t value_count = rng.below(20);
-      const bool other_block = codec->spec().kind == CodecKind::kInt8 && bytes.size() >= 4 &&
-                               load_le<std::uint16_t>(bytes.data() + 2) != codec->spec().block_values;
       const auto expected = reference::decode(text, bytes, value_count);
-      ASSERT_EQ(codec->screen_chunk(bytes, value_count, 0).ok(), expected.has_value() && !other_block);
+      ASSERT_EQ(codec->screen_chunk(bytes, value_count, 0).ok(),
+                expected.has_value() && !other_settings(*codec, bytes));
     }
   }
 }

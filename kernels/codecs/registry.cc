@@ -7,6 +7,7 @@ constexpr const CodecEntry* kEntries[] = {
     &kFp32Entry,
     &kBf16Entry,
     &kInt8Entry,
+    &kSignEntry,
     &kTopkEntry,
 };
 

@@ -32,6 +32,7 @@ const CodecEntry* find_codec(std::string_view name);
 extern const CodecEntry kFp32Entry;
 extern const CodecEntry kBf16Entry;
 extern const CodecEntry kInt8Entry;
+extern const CodecEntry kSignEntry;
 extern const CodecEntry kTopkEntry;
 
 }  // namespace fluvial::kernels

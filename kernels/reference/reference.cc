@@ -5,6 +5,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "kernels/reference/sign.h"
+
 namespace fluvial::kernels::reference {
 namespace {
 
@@ -135,6 +137,8 @@ std::optional<std::vector<double>> decode(std::string_view codec, ByteSpan bytes
     values = decode_int8(reader, value_count);
   } else if (name == "topk") {
     values = decode_topk(reader, value_count);
+  } else if (name == "sign") {
+    return decode_sign(bytes, value_count);
   } else {
     return std::nullopt;
   }
