@@ -1,6 +1,7 @@
 // Vectors that tests run over. For tests alone.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -49,6 +50,8 @@ inline std::vector<std::uint32_t> bits_of(std::span<const float> values) {
 }
 
 struct Encoded {
+  Buffer state;
+  Buffer workspace;  // which the plan may point into
   EncodePlan plan;
   std::vector<Buffer> chunks;
 };
@@ -57,10 +60,9 @@ struct Encoded {
 inline Encoded encode(const Codec& codec, std::span<const float> vector, std::uint64_t chunk_values,
                       StreamKey key = {1, 2, 3}) {
   const VectorSchema schema{.layout = {.value_count = vector.size(), .chunk_values = chunk_values}, .tensors = {}};
-  Buffer state(codec.state_bytes(schema));
-  Buffer workspace(codec.workspace_bytes(schema));
-  Encoded encoded;
-  encoded.plan = codec.prepare(schema, vector, key, {}, state.span(), workspace.span()).value();
+  Encoded encoded{.state = Buffer(codec.state_bytes(schema)), .workspace = Buffer(codec.workspace_bytes(schema))};
+  std::ranges::fill(encoded.state.span(), std::byte{0});
+  encoded.plan = codec.prepare(schema, vector, key, {}, encoded.state.span(), encoded.workspace.span()).value();
   for (std::size_t i = 0; i < schema.layout.chunk_count(); ++i) {
     const auto chunk = schema.layout.of(vector, i);
     Buffer bytes(codec.encoded_bytes_max(chunk.size()));

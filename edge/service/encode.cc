@@ -62,7 +62,7 @@ class Encoder {
     const kernels::StreamKey key{job.run.value(), job.round.value(), job.site.value()};
     FLUVIAL_ASSIGN(const kernels::EncodePlan plan,
                    codec->prepare(schema, update.values(), key, {}, {}, workspace.span()));
-    return std::unique_ptr<Encoder>(new Encoder(std::move(codec), plan, update));
+    return std::unique_ptr<Encoder>(new Encoder(std::move(codec), std::move(workspace), plan, update));
   }
 
   bool lossless() const { return codec_->lossless(); }
@@ -93,11 +93,12 @@ class Encoder {
     Buffer bytes;
     std::size_t size = 0;
   };
-  Encoder(std::unique_ptr<kernels::Codec> codec, const kernels::EncodePlan& plan, Update& update)
-      : codec_(std::move(codec)), plan_(plan), update_(update) {}
+  Encoder(std::unique_ptr<kernels::Codec> codec, Buffer workspace, const kernels::EncodePlan& plan, Update& update)
+      : codec_(std::move(codec)), workspace_(std::move(workspace)), plan_(plan), update_(update) {}
   std::span<const float> values(std::size_t chunk) const { return plan_.layout.of(update_.values(), chunk); }
 
   std::unique_ptr<kernels::Codec> codec_;
+  Buffer workspace_;  // which the plan may point into
   kernels::EncodePlan plan_;
   Update& update_;
   std::vector<Slot> slots_;
