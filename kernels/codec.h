@@ -124,7 +124,8 @@ class Codec {
                                      const PassInput& input, MutableByteSpan state,
                                      MutableByteSpan workspace) const = 0;
 
-  // Encodes chunk `chunk_index` of plan.values, which `chunk` is; returns the bytes used of `out`.
+  // Encodes chunk `chunk_index` of plan.values, which `chunk` is; returns the bytes used of `out`. kInvalidArgument
+  // names the coordinate of a value that is not finite, for every codec that looks (fp32 does not).
   virtual Result<std::size_t> encode_chunk(const EncodePlan& plan, std::size_t chunk_index,
                                            std::span<const float> chunk, MutableByteSpan out) const = 0;
 
@@ -146,7 +147,8 @@ class Codec {
   // residual == values bit for bit (a zero's sign aside).
   virtual Status residual_chunk(std::span<const float> values, ByteSpan bytes, std::span<float> out) const = 0;
 
-  // encode_chunk and residual_chunk in one pass over the values, to the same bits. `residual` may be `chunk`.
+  // encode_chunk and residual_chunk in one pass over the values, to the same bits. `residual` may be `chunk`. On an
+  // error it holds anything.
   virtual Result<std::size_t> encode_residual_chunk(const EncodePlan& plan, std::size_t chunk_index,
                                                     std::span<const float> chunk, MutableByteSpan out,
                                                     std::span<float> residual) const;

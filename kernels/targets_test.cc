@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "kernels/cpu/dense_loops.h"
 #include "kernels/pieces.h"
 #include "kernels/test_values.h"
 
@@ -59,7 +60,7 @@ void trace_fixed(const cpu::Loops& loops, std::span<const float> x, Trace& trace
   trace.add(greatest);
 }
 
-void trace_codecs(const cpu::Loops& loops, std::span<const float> x, Trace& trace) {
+void trace_scans(const cpu::Loops& loops, std::span<const float> x, Trace& trace) {
   const std::size_t n = x.size();
   const std::uint32_t most = loops.max_bits(x.data(), n);
   trace.add_value(most);
@@ -69,23 +70,52 @@ void trace_codecs(const cpu::Loops& loops, std::span<const float> x, Trace& trac
   std::vector<std::uint32_t> indices(n);
   indices.resize(loops.select(x.data(), n, 0x3f800000U, indices.data()));
   trace.add(indices);
-  std::vector<std::byte> half(2 * n);
-  loops.bf16_encode(x.data(), n, half.data());
-  trace.add(half);
-  std::vector<float> out(n);
-  loops.bf16_decode(half.data(), n, out.data());
-  trace.add(out);
   std::vector<std::uint16_t> random(n + 64);
   loops.random(ops::random_stream(1, 2, 3), 7, n / 64 + 1, random.data());
   trace.add(random);
-  const float scale = static_cast<float>(std::max(1.0, static_cast<double>(std::bit_cast<float>(most)))) / 127.0F;
-  std::vector<std::int8_t> codes(n);
-  loops.int8_stochastic(x.data(), n, 0x1p14F / scale, random.data(), codes.data());
-  trace.add(codes);
-  loops.int8_nearest(x.data(), n, 1.0F / scale, codes.data());
-  trace.add(codes);
-  loops.int8_decode(codes.data(), n, scale, out.data());
+}
+
+void trace_values(const cpu::ValueLoops& loops, std::span<const std::byte> codes, std::span<const float> x, float scale,
+                  Trace& trace) {
+  std::vector<float> out(x.size());
+  loops.decode(codes.data(), x.size(), scale, out.data());
   trace.add(out);
+  loops.difference(codes.data(), x.size(), scale, x.data(), out.data());
+  trace.add(out);
+  loops.add(codes.data(), x.size(), scale, 0.37F, out.data());
+  trace.add(out);
+  std::vector<std::int64_t> sum(x.size(), 43);
+  loops.accumulate(codes.data(), x.size(), scale, 0x1p20, sum.data());
+  trace.add(sum);
+  trace.add_value(loops.bound(codes.data(), x.size(), scale));
+}
+
+void trace_dense(const cpu::DenseLoops& loops, std::span<const float> x, Trace& trace) {
+  const std::size_t n = x.size();
+  trace_values(loops.fp32, std::as_bytes(x), x, 1, trace);
+  std::vector<std::byte> half(2 * n);
+  trace.add_value(loops.bf16_encode(x.data(), n, half.data()));
+  trace.add(half);
+  trace_values(loops.bf16, half, x, 1, trace);
+  trace.add_value(loops.fp16_encode(x.data(), n, half.data()));
+  trace.add(half);
+  trace_values(loops.fp16, half, x, 1, trace);
+  std::vector<std::uint16_t> random(n);
+  for (std::size_t i = 0; i < n; ++i) random[i] = ops::random_bits(ops::random_stream(1, 2, 3), i);
+  for (const float most : {127.0F, 7.0F}) {
+    const float scale = 1000.0F / most;
+    std::vector<std::int8_t> codes(n);
+    loops.round_stochastic(x.data(), n, 0x1p14F / scale, random.data(), codes.data());
+    trace.add(codes);
+    trace_values(loops.int8, std::as_bytes(std::span(codes)), x, scale, trace);
+    loops.round_nearest(x.data(), n, 1.0F / scale, codes.data());
+    trace.add(codes);
+    std::vector<std::byte> nibbles((n + 1) / 2);
+    loops.pack_nibbles(codes.data(), n, nibbles.data());
+    trace.add(nibbles);
+    trace.add_value(loops.lowest_nibble(nibbles.data(), nibbles.size()));
+    trace_values(loops.int4, nibbles, x, scale, trace);
+  }
 }
 
 void trace_updates(const cpu::Loops& loops, std::span<const float> x, Trace& trace) {
@@ -116,7 +146,8 @@ TEST(Targets, AgreeBitForBitOnEveryLoop) {
       for (const cpu::Target target : cpu::supported_targets()) {
         Trace trace;
         trace_fixed(cpu::loops(target), x, trace);
-        trace_codecs(cpu::loops(target), x, trace);
+        trace_scans(cpu::loops(target), x, trace);
+        trace_dense(cpu::dense_loops(target), x, trace);
         trace_updates(cpu::loops(target), x, trace);
         if (target == cpu::Target::kBaseline) expected = trace.text();
         ASSERT_TRUE(trace.text() == expected) << cpu::target_name(target) << ", " << size << " values";

@@ -87,14 +87,17 @@ inline std::unique_ptr<Codec> codec_of(std::string_view text, cpu::Target target
 
 inline const std::vector<std::string>& codec_texts() {
   static const std::vector<std::string> texts = {"fp32",
-                                                 "bf16",
-                                                 "int8",
-                                                 "int8:block=128,rounding=nearest",
-                                                 "int8:block=300",
                                                  "sign",
                                                  "sign:block=2048",
                                                  "sign:block=300",
                                                  "sign:mode=vote",
+                                                 "fp16",
+                                                 "bf16",
+                                                 "int4",
+                                                 "int4:block=130,rounding=nearest",
+                                                 "int8",
+                                                 "int8:block=128,rounding=nearest",
+                                                 "int8:block=300",
                                                  "topk",
                                                  "topk:ratio=0.2",
                                                  "topk:ratio=1"};

@@ -34,36 +34,45 @@ Status DenseCodec::decode_chunk(ByteSpan bytes, std::span<float> out) const {
   return {};
 }
 
-void DenseCodec::accumulate_piece(std::span<const float> piece, double factor, double most, std::int64_t* sum) const {
-  const auto accumulate = most < ops::kSmallTermLimit ? loops_.accumulate_small : loops_.accumulate_large;
-  accumulate(piece.data(), piece.size(), factor, sum);
-}
-
 // Rounding half to even is symmetric, so the negated factor takes back exactly what was added.
 void DenseCodec::take_back(ByteSpan bytes, double factor, std::size_t end, std::span<std::int64_t> sum) const {
   Piece piece;
   for (std::size_t first = 0; first < end; first += kPieceValues) {
     const std::span<float> values = piece_of(piece, first, sum.size());
     decode_piece(bytes, sum.size(), first, values);
-    accumulate_piece(values, -factor, ops::kTermLimit, sum.data() + first);
+    loops_.accumulate_large(values.data(), values.size(), -factor, sum.data() + first);
   }
+}
+
+bool DenseCodec::accumulate_small_piece(ByteSpan, std::size_t, double, std::size_t, std::span<std::int64_t>) const {
+  return false;
+}
+
+// False, and the piece's sums unchanged, when a term is beyond 2^62.
+bool DenseCodec::accumulate_piece(ByteSpan bytes, std::size_t first, double factor, std::size_t length,
+                                  std::span<std::int64_t> sum) const {
+  if (accumulate_small_piece(bytes, first, factor, length, sum)) return true;
+  Piece piece;
+  const std::span<float> values = std::span(piece).first(length);
+  decode_piece(bytes, sum.size(), first, values);
+  const float max_abs = ops::bits_float(loops_.max_bits(values.data(), values.size()));
+  const double most = ops::fixed_product(max_abs, factor);
+  if (!(most <= ops::kTermLimit)) return false;  // NaN too
+  const auto accumulate = most < ops::kSmallTermLimit ? loops_.accumulate_small : loops_.accumulate_large;
+  accumulate(values.data(), values.size(), factor, sum.data() + first);
+  return true;
 }
 
 Status DenseCodec::decode_accumulate_chunk(ByteSpan bytes, std::uint32_t weight, int scale_bits,
                                            std::span<std::int64_t> sum) const {
   FLUVIAL_ASSIGN(const double factor, term_factor(weight, scale_bits));
   FLUVIAL_TRY(check_format(bytes, sum.size()));
-  Piece piece;
   for (std::size_t first = 0; first < sum.size(); first += kPieceValues) {
-    const std::span<float> values = piece_of(piece, first, sum.size());
-    decode_piece(bytes, sum.size(), first, values);
-    const float max_abs = ops::bits_float(loops_.max_bits(values.data(), values.size()));
-    const double most = ops::fixed_product(max_abs, factor);
-    if (!(most <= ops::kTermLimit)) [[unlikely]] {  // NaN too
+    const std::size_t length = std::min(kPieceValues, sum.size() - first);
+    if (!accumulate_piece(bytes, first, factor, length, sum)) [[unlikely]] {
       take_back(bytes, factor, first, sum);
       return not_screened();
     }
-    accumulate_piece(values, factor, most, sum.data() + first);
   }
   return {};
 }
@@ -84,25 +93,51 @@ Result<ScreenReport> DenseCodec::screen_chunk(ByteSpan bytes, std::size_t value_
   return ScreenReport{.max_abs = ops::bits_float(most), .norm_squared = sum_lanes(lanes)};
 }
 
+void DenseCodec::residual_piece(ByteSpan bytes, std::size_t first, std::span<const float> values, std::size_t length,
+                                float* out) const {
+  Piece piece;
+  const std::span<float> decoded = std::span(piece).first(length);
+  decode_piece(bytes, values.size(), first, decoded);
+  loops_.difference(values.data() + first, decoded.data(), length, out + first);
+}
+
 Status DenseCodec::residual_chunk(std::span<const float> values, ByteSpan bytes, std::span<float> out) const {
   FLUVIAL_CHECK(out.size() == values.size(), "a residual of another length");
   FLUVIAL_TRY(check_format(bytes, values.size()));
-  Piece piece;
   for (std::size_t first = 0; first < values.size(); first += kPieceValues) {
-    const std::span<float> decoded = piece_of(piece, first, values.size());
-    decode_piece(bytes, values.size(), first, decoded);
-    loops_.difference(values.data() + first, decoded.data(), decoded.size(), out.data() + first);
+    residual_piece(bytes, first, values, std::min(kPieceValues, values.size() - first), out.data());
   }
   return {};
 }
 
+Result<std::size_t> DenseCodec::encode_residual(std::span<const float> chunk, std::uint64_t first_value,
+                                                const StreamKey& key, MutableByteSpan out,
+                                                std::span<float> residual) const {
+  FLUVIAL_ASSIGN(const std::size_t size, encode(chunk, first_value, key, out.data()));
+  FLUVIAL_TRY(residual_chunk(chunk, ByteSpan(out).first(size), residual));
+  return size;
+}
+
+Result<std::size_t> DenseCodec::encode_residual_chunk(const EncodePlan& plan, std::size_t chunk_index,
+                                                      std::span<const float> chunk, MutableByteSpan out,
+                                                      std::span<float> residual) const {
+  FLUVIAL_TRY(check_encode(*this, plan, chunk_index, chunk, out));
+  FLUVIAL_CHECK(residual.size() == chunk.size(), "a residual of another length");
+  return encode_residual(chunk, plan.layout.first_value(chunk_index), plan.key, out, residual);
+}
+
+void DenseCodec::add_piece(ByteSpan bytes, std::size_t first, float weight, std::size_t length,
+                           std::span<float> sum) const {
+  Piece piece;
+  const std::span<float> decoded = std::span(piece).first(length);
+  decode_piece(bytes, sum.size(), first, decoded);
+  loops_.add_scaled(decoded.data(), length, weight, sum.data() + first);
+}
+
 Status DenseCodec::decode_add_chunk(ByteSpan bytes, float weight, std::span<float> sum) const {
   FLUVIAL_TRY(check_format(bytes, sum.size()));
-  Piece piece;
   for (std::size_t first = 0; first < sum.size(); first += kPieceValues) {
-    const std::span<float> decoded = piece_of(piece, first, sum.size());
-    decode_piece(bytes, sum.size(), first, decoded);
-    loops_.add_scaled(decoded.data(), decoded.size(), weight, sum.data() + first);
+    add_piece(bytes, first, weight, std::min(kPieceValues, sum.size() - first), sum);
   }
   return {};
 }

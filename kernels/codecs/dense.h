@@ -24,6 +24,9 @@ class DenseCodec : public Codec {
                                  std::span<std::int64_t> sum) const final;
   Result<ScreenReport> screen_chunk(ByteSpan bytes, std::size_t value_count, std::uint64_t first_value) const final;
   Status residual_chunk(std::span<const float> values, ByteSpan bytes, std::span<float> out) const final;
+  Result<std::size_t> encode_residual_chunk(const EncodePlan& plan, std::size_t chunk_index,
+                                            std::span<const float> chunk, MutableByteSpan out,
+                                            std::span<float> residual) const final;
   Status decode_add_chunk(ByteSpan bytes, float weight, std::span<float> sum) const final;
 
  protected:
@@ -35,10 +38,29 @@ class DenseCodec : public Codec {
   // Decodes values first to first + out.size() - 1 of a chunk of value_count that check_format accepted.
   virtual void decode_piece(ByteSpan bytes, std::size_t value_count, std::size_t first, std::span<float> out) const = 0;
 
+  // What follows has a slower way through decode_piece that is always right. A piece is the `length` values from
+  // `first` on of a chunk that check_format accepted; spans are of the whole chunk.
+
+  // encode() and the residual in one go; `residual` has the chunk's length and may be the chunk.
+  virtual Result<std::size_t> encode_residual(std::span<const float> chunk, std::uint64_t first_value,
+                                              const StreamKey& key, MutableByteSpan out,
+                                              std::span<float> residual) const;
+  // out = values - decoded; out may be values.data().
+  virtual void residual_piece(ByteSpan bytes, std::size_t first, std::span<const float> values, std::size_t length,
+                              float* out) const;
+  // sum += weight * decoded, both rounded to fp32.
+  virtual void add_piece(ByteSpan bytes, std::size_t first, float weight, std::size_t length,
+                         std::span<float> sum) const;
+  // Adds decoded * factor, rounded, where it can tell that each such term is below 2^51 in magnitude; false, and no sum
+  // changed, where it cannot.
+  virtual bool accumulate_small_piece(ByteSpan bytes, std::size_t first, double factor, std::size_t length,
+                                      std::span<std::int64_t> sum) const;
+
   const cpu::Loops& loops() const { return loops_; }
 
  private:
-  void accumulate_piece(std::span<const float> piece, double factor, double most, std::int64_t* sum) const;
+  bool accumulate_piece(ByteSpan bytes, std::size_t first, double factor, std::size_t length,
+                        std::span<std::int64_t> sum) const;
   void take_back(ByteSpan bytes, double factor, std::size_t end, std::span<std::int64_t> sum) const;
 
   CodecSpec spec_;

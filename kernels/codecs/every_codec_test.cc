@@ -57,6 +57,8 @@ TEST(CodecSpec, RefusesWithWhatWasExpected) {
       {"int8:ratio=0.1", "expected block, rounding"},
       {"sign:block=64", "expected 128 to 2048"},
       {"sign:mode=majority", "mode to be vote or scaled"},
+      {"int4:block=129", "an even number"},
+      {"fp16:block=128", "expected none"},
       {"topk:ratio=0", "above 0 and at most 1"},
       {"topk:ratio=1.01", "above 0 and at most 1"},
       {"topk:ratio=nan", "above 0 and at most 1"},
@@ -290,9 +292,12 @@ TEST(Codec, GoldenBytes) {
   const std::vector<float> values = {1.0F, -2.5F, 0.0F, 0x1.8p-3F};
   EXPECT_EQ(golden("fp32", values), "0000803f000020c0000000000000403e");
   EXPECT_EQ(golden("bf16", values), "803f20c00000403e");
+  EXPECT_EQ(golden("fp16", values), "003c00c100000032");
   EXPECT_EQ(golden("int8:block=128,rounding=nearest", values), "01008000000000008542a13c3381000a");
   EXPECT_EQ(golden("sign:block=128", values), "010080000000000000006c3f02");  // the mean magnitude 0.921875; bit 1
   EXPECT_EQ(golden("sign:mode=vote", values), "010100000000000002");
+  EXPECT_EQ(golden("int4:block=128,rounding=nearest", values), "01008000000000006edbb63e9310");
+  EXPECT_EQ(golden("int4:block=128,rounding=nearest", std::span(values).first(3)), "01008000000000006edbb63e9300");
   EXPECT_EQ(golden("topk:ratio=0.5", values), "0100000002000000020000000000803f000020c00000");
   std::vector<float> sparse(400, 0.0F);
   sparse[3] = 1.0F;
@@ -300,31 +305,44 @@ TEST(Codec, GoldenBytes) {
   EXPECT_EQ(golden("topk:ratio=0.01", sparse), "0100000002000000030000000000803f000080bf038b03");
 }
 
-TEST(Codec, GoldenStochasticBytes) {
-  std::vector<float> ramp(130);
-  for (std::size_t i = 0; i < ramp.size(); ++i) ramp[i] = static_cast<float>(i) * 0.37F - 20.0F;
-  const std::string bytes = golden("int8:block=128", ramp);
-  std::string expected = "0100800000000000";
-  // Codes from the rule, with the reference's random words.
+// What the encoder's rule gives, with the reference's random bits.
+std::string stochastic_bytes(std::span<const float> values, float most, bool nibbles) {
   std::vector<std::byte> codes;
   std::vector<std::byte> scales;
-  for (std::size_t i = 0; i < ramp.size(); ++i) {
-    const std::size_t first = i / 128 * 128;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto block = values.subspan(i / 128 * 128, std::min<std::size_t>(128, values.size() - i / 128 * 128));
     float amax = 0;
-    for (std::size_t j = first; j < std::min(first + 128, ramp.size()); ++j) amax = std::max(amax, std::fabs(ramp[j]));
-    const float scale = amax / 127.0F;
-    if (i == first) {
+    for (const float value : block) amax = std::max(amax, std::fabs(value));
+    const float scale = amax / most;
+    if (i % 128 == 0) {
       std::byte le[4];
       store_le(le, std::bit_cast<std::uint32_t>(scale));
       scales.insert(scales.end(), le, le + 4);
     }
-    const float fine = ramp[i] * (16384.0F / scale);
+    const float fine = values[i] * (16384.0F / scale);
     const double units =
         std::nearbyint(static_cast<double>(fine)) + std::floor(reference::random_bits(1, 2, 3, i) / 4.0);
-    const double code = std::floor(units / 16384.0);
-    codes.push_back(static_cast<std::byte>(static_cast<std::int8_t>(code)));
+    const auto code = static_cast<std::byte>(static_cast<std::int8_t>(std::floor(units / 16384.0)));
+    if (!nibbles) {
+      codes.push_back(code);
+    } else if (i % 2 == 0) {
+      codes.push_back(code & std::byte{15});
+    } else {
+      codes.back() |= code << 4;
+    }
   }
-  EXPECT_EQ(bytes, expected + to_hex(scales) + to_hex(codes));
+  return "0100800000000000" + to_hex(scales) + to_hex(codes);
+}
+
+TEST(Codec, GoldenStochasticBytes) {
+  std::vector<float> ramp(131);
+  for (std::size_t i = 0; i < ramp.size(); ++i) ramp[i] = static_cast<float>(i) * 0.37F - 20.0F;
+  EXPECT_EQ(golden("int8:block=128", ramp), stochastic_bytes(ramp, 127.0F, false));
+  EXPECT_EQ(golden("int4:block=128", ramp), stochastic_bytes(ramp, 7.0F, true));
+  const std::vector<float> few = {1.0F, -2.5F, 0.3F, 0.7F, -1.1F};
+  EXPECT_EQ(stochastic_bytes(few, 127.0F, false), golden("int8:block=128", few));
+  EXPECT_EQ(golden("int8:block=128", few), "01008000000000008542a13c33810f24c8");
+  EXPECT_EQ(golden("int4:block=128", few), "01008000000000006edbb63e93210d");
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ bool other_settings(const Codec& codec, ByteSpan bytes) {
   const CodecSpec& spec = codec.spec();
   if (bytes.size() < 4) return false;
   const auto block = load_le<std::uint16_t>(bytes.data() + 2);
-  if (spec.kind == CodecKind::kInt8) return block != spec.block_values;
+  if (spec.kind == CodecKind::kInt8 || spec.kind == CodecKind::kInt4) return block != spec.block_values;
   if (spec.kind == CodecKind::kSign)
     return bytes[1] != std::byte{spec.vote} || (!spec.vote && block != spec.block_values);
   return false;
@@ -69,7 +69,7 @@ TEST(HostileBytes, EveryTruncationAndExtensionIsRefused) {
 }
 
 TEST(HostileBytes, WhatIsNotFiniteIsNamed) {
-  for (const char* text : {"fp32", "bf16", "topk:ratio=1"}) {
+  for (const char* text : {"fp32", "fp16", "bf16", "topk:ratio=1"}) {
     const auto codec = codec_of(text);
     for (const float poison : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                                -std::numeric_limits<float>::infinity()}) {
@@ -77,13 +77,14 @@ TEST(HostileBytes, WhatIsNotFiniteIsNamed) {
         std::vector<float> vector(5'000, 1.0F);
         const auto encoded = test_values::encode(*codec, vector, 5'000);
         std::vector<std::byte> bytes(encoded.chunks[0].span().begin(), encoded.chunks[0].span().end());
-        std::byte le[4];
-        store_le(le, std::bit_cast<std::uint32_t>(poison));
+        const bool fp16 = codec->spec().kind == CodecKind::kFp16;
         const std::size_t header = codec->spec().kind == CodecKind::kTopk ? 12 : 0;
-        if (codec->spec().kind == CodecKind::kBf16) {
-          std::copy(le + 2, le + 4, bytes.begin() + static_cast<std::ptrdiff_t>(2 * at));
-        } else {
-          std::copy(le, le + 4, bytes.begin() + static_cast<std::ptrdiff_t>(header + 4 * at));
+        const std::size_t width = fp16 || codec->spec().kind == CodecKind::kBf16 ? 2 : 4;
+        std::uint32_t bits = std::bit_cast<std::uint32_t>(poison);
+        if (fp16) bits = (bits >> 16 & 0x8000U) | (std::isnan(poison) ? 0x7e00U : 0x7c00U);
+        if (codec->spec().kind == CodecKind::kBf16) bits >>= 16;
+        for (std::size_t i = 0; i < width; ++i) {
+          bytes[header + width * at + i] = static_cast<std::byte>(bits >> (8 * i) & 0xff);
         }
         expect_refused(*codec, bytes, 5'000,
                        "value " + std::to_string(at) + (std::isnan(poison) ? " is NaN" : " is infinite"));
@@ -192,6 +193,28 @@ TEST(HostileBytes, Sign) {
                                            "ff07"),
                                   11, 0)
                    .ok());
+}
+
+TEST(HostileBytes, Int4) {
+  const auto codec = codec_of("int4:block=128,rounding=nearest");
+  const auto refused = [&](std::string_view hex, std::string_view reason, std::size_t value_count) {
+    expect_malformed(*codec, bytes_of(hex), value_count, reason);
+  };
+  ASSERT_TRUE(codec->screen_chunk(bytes_of("01008000000000006edbb63e9310"), 4, 0).ok());
+  ASSERT_TRUE(codec->screen_chunk(bytes_of("01008000000000006edbb63e9301"), 3, 0).ok());
+  refused("02008000000000006edbb63e9310", "version", 4);
+  refused("01018000000000006edbb63e9310", "version", 4);
+  refused("01008000010000006edbb63e9310", "version", 4);
+  refused("01004000000000006edbb63e9310", "blocks of 64 values", 4);
+  refused("01008100000000006edbb63e9310", "blocks of 129 values", 4);
+  refused("01008000000000000000807f9310", "scale of block 0, values 0 to 3, is negative or not finite", 4);
+  refused("01008000000000006edbb6be9310", "negative or not finite", 4);
+  refused("01008000000000006edbb63e9380", "value 3 has code -8, expected -7 to 7", 4);
+  refused("01008000000000006edbb63e9318", "value 2 has code -8", 4);
+  refused("01008000000000006edbb63e9310", "a code after the last, value 2", 3);
+  refused("01008000000000006edbb63e9381", "a code after the last, value 2", 3);
+  refused("01008000000000006edbb63e93", "13 bytes, expected 14", 4);
+  expect_refused(*codec, bytes_of("0100800000000000ffff7f7f9310"), 4, "value 0 is infinite");  // 3 * the largest fp32
 }
 
 TEST(HostileBytes, Topk) {

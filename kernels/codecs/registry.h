@@ -30,9 +30,11 @@ const CodecEntry* find_codec(std::string_view name);
 
 // One a codec, each in the source of its codec.
 extern const CodecEntry kFp32Entry;
+extern const CodecEntry kFp16Entry;
 extern const CodecEntry kBf16Entry;
 extern const CodecEntry kInt8Entry;
 extern const CodecEntry kSignEntry;
+extern const CodecEntry kInt4Entry;
 extern const CodecEntry kTopkEntry;
 
 }  // namespace fluvial::kernels

@@ -34,16 +34,9 @@ struct Loops {
   void (*narrow)(const std::int64_t* sum, std::size_t n, std::size_t width, std::byte* out);
   void (*widen)(const std::byte* bytes, std::size_t n, std::size_t width, std::int64_t* out);
 
-  void (*bf16_encode)(const float* x, std::size_t n, std::byte* out);
-  void (*bf16_decode)(const std::byte* bytes, std::size_t n, float* out);
-
   // The random bits (ops/philox.h) of `groups` groups of 64 coordinates, from group `first_group` on, in the order of
   // the coordinates.
   void (*random)(const ops::RandomStream& stream, std::uint64_t first_group, std::size_t groups, std::uint16_t* out);
-  void (*int8_stochastic)(const float* x, std::size_t n, float fine_inverse, const std::uint16_t* random,
-                          std::int8_t* out);
-  void (*int8_nearest)(const float* x, std::size_t n, float inverse, std::int8_t* out);
-  void (*int8_decode)(const std::int8_t* q, std::size_t n, float scale, float* out);
 
   // out = a - b; out may be a or b.
   void (*difference)(const float* a, const float* b, std::size_t n, float* out);

@@ -3,9 +3,8 @@
 #include <cstdint>
 
 #include "kernels/cpu/loops.h"
-#include "kernels/ops/bf16.h"
+#include "kernels/ops/bits.h"
 #include "kernels/ops/fixed.h"
-#include "kernels/ops/int8.h"
 #include "kernels/ops/philox.h"
 #include "kernels/ops/update.h"
 

@@ -171,21 +171,6 @@ void widen(const std::byte* bytes, std::size_t n, std::size_t width, std::int64_
   }
 }
 
-void bf16_encode(const float* FLUVIAL_RESTRICT x, std::size_t n, std::byte* FLUVIAL_RESTRICT out) {
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::uint16_t half = ops::bf16_from_float(x[i]);
-    __builtin_memcpy(out + 2 * i, &half, 2);
-  }
-}
-
-void bf16_decode(const std::byte* FLUVIAL_RESTRICT bytes, std::size_t n, float* FLUVIAL_RESTRICT out) {
-  for (std::size_t i = 0; i < n; ++i) {
-    std::uint16_t half;
-    __builtin_memcpy(&half, bytes + 2 * i, 2);
-    out[i] = ops::float_from_bf16(half);
-  }
-}
-
 void random(const ops::RandomStream& stream, std::uint64_t first_group, std::size_t groups,
             std::uint16_t* FLUVIAL_RESTRICT out) {
   const std::uint64_t high = stream.counter_high;
@@ -199,21 +184,6 @@ void random(const ops::RandomStream& stream, std::uint64_t first_group, std::siz
       __builtin_memcpy(to + 32 + 4 * lane, &pairs.pair[1], 8);
     }
   }
-}
-
-void int8_stochastic(const float* FLUVIAL_RESTRICT x, std::size_t n, float fine_inverse,
-                     const std::uint16_t* FLUVIAL_RESTRICT random_bits, std::int8_t* FLUVIAL_RESTRICT out) {
-  for (std::size_t i = 0; i < n; ++i) {
-    out[i] = static_cast<std::int8_t>(ops::round_stochastic(x[i], fine_inverse, random_bits[i]));
-  }
-}
-
-void int8_nearest(const float* FLUVIAL_RESTRICT x, std::size_t n, float inverse, std::int8_t* FLUVIAL_RESTRICT out) {
-  for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<std::int8_t>(ops::round_nearest(x[i], inverse));
-}
-
-void int8_decode(const std::int8_t* FLUVIAL_RESTRICT q, std::size_t n, float scale, float* FLUVIAL_RESTRICT out) {
-  for (std::size_t i = 0; i < n; ++i) out[i] = ops::int8_value(q[i], scale);
 }
 
 void difference(const float* a, const float* b, std::size_t n, float* out) {
@@ -272,12 +242,7 @@ constexpr Loops kTable = {
     .spread = spread,
     .narrow = narrow,
     .widen = widen,
-    .bf16_encode = bf16_encode,
-    .bf16_decode = bf16_decode,
     .random = random,
-    .int8_stochastic = int8_stochastic,
-    .int8_nearest = int8_nearest,
-    .int8_decode = int8_decode,
     .difference = difference,
     .pseudo_gradient = pseudo_gradient,
     .fold = fold,

@@ -23,10 +23,28 @@ std::vector<double> decode_bf16(Reader& reader, std::size_t value_count) {
   return values;
 }
 
-std::vector<double> decode_int8(Reader& reader, std::size_t value_count) {
+// The value of binary16 bits, from sign, exponent and fraction.
+double value_of_half(std::uint64_t bits) {
+  const double sign = bits / 32768 != 0 ? -1.0 : 1.0;
+  const int exponent = static_cast<int>(bits / 1024 % 32);
+  const auto fraction = static_cast<double>(bits % 1024);
+  if (exponent == 31) return fraction == 0 ? sign * INFINITY : NAN;
+  if (exponent == 0) return sign * std::ldexp(fraction, -24);
+  return sign * std::ldexp(fraction + 1024, exponent - 25);
+}
+
+std::vector<double> decode_fp16(Reader& reader, std::size_t value_count) {
+  std::vector<double> values(value_count);
+  for (double& value : values) value = value_of_half(reader.unsigned_of(2));
+  return values;
+}
+
+// int8, and int4 with two codes in a byte.
+std::vector<double> decode_int(Reader& reader, std::size_t value_count, bool nibbles) {
   if (reader.unsigned_of(2) != 1) reader.ok = false;
   const std::uint64_t block_values = reader.unsigned_of(2);
   if (reader.unsigned_of(4) != 0 || block_values < 128 || block_values > 2048) reader.ok = false;
+  if (nibbles && block_values % 2 != 0) reader.ok = false;
   if (!reader.ok) return {};
   std::vector<double> scales(value_count / block_values + (value_count % block_values != 0 ? 1 : 0));
   for (double& scale : scales) {
@@ -35,12 +53,22 @@ std::vector<double> decode_int8(Reader& reader, std::size_t value_count) {
     scale = value_of_bits(bits);
   }
   std::vector<double> values(value_count);
+  std::uint64_t byte = 0;
   for (std::size_t i = 0; i < value_count; ++i) {
-    const std::int64_t code = reader.signed_of(1);
-    if (code == -128) reader.ok = false;
+    std::int64_t code = 0;
+    if (!nibbles) {
+      code = reader.signed_of(1);
+      if (code == -128) reader.ok = false;
+    } else {
+      if (i % 2 == 0) byte = reader.unsigned_of(1);
+      code = static_cast<std::int64_t>(i % 2 == 0 ? byte % 16 : byte / 16);
+      if (code == 8) reader.ok = false;
+      if (code > 8) code -= 16;
+    }
     // The product is exact in fp64 and rounds to fp32 once.
     values[i] = static_cast<double>(static_cast<float>(static_cast<double>(code) * scales[i / block_values]));
   }
+  if (nibbles && value_count % 2 != 0 && byte / 16 != 0) reader.ok = false;
   return values;
 }
 
@@ -83,7 +111,11 @@ std::optional<std::vector<double>> decode(std::string_view codec, ByteSpan bytes
   } else if (name == "bf16") {
     values = decode_bf16(reader, value_count);
   } else if (name == "int8") {
-    values = decode_int8(reader, value_count);
+    values = decode_int(reader, value_count, false);
+  } else if (name == "int4") {
+    values = decode_int(reader, value_count, true);
+  } else if (name == "fp16") {
+    values = decode_fp16(reader, value_count);
   } else if (name == "topk") {
     values = decode_topk(reader, value_count);
   } else if (name == "sign") {

@@ -13,7 +13,7 @@ namespace fluvial::kernels {
 namespace {
 
 constexpr std::size_t kValuesEnd = 4'096;
-constexpr const char* kCodecs[] = {"fp32", "bf16", "int8:block=128", "int8", "topk"};
+constexpr const char* kCodecs[] = {"fp32", "bf16", "int8:block=128", "int8", "topk", "fp16", "int4:block=128", "int4"};
 
 void read_partial(ByteSpan bytes, std::size_t value_count) {
   std::vector<std::int64_t> sum(value_count, 0);
@@ -26,7 +26,7 @@ void read_partial(ByteSpan bytes, std::size_t value_count) {
 void read_encoded(const char* text, ByteSpan bytes, std::size_t value_count) {
   const CodecSpec spec = parse_codec(text).value();
   const auto codec = make_codec(spec).value();
-  if (spec.kind == CodecKind::kInt8 && bytes.size() >= 4 &&
+  if ((spec.kind == CodecKind::kInt8 || spec.kind == CodecKind::kInt4) && bytes.size() >= 4 &&
       load_le<std::uint16_t>(bytes.data() + 2) != spec.block_values) {
     FLUVIAL_CHECK(!codec->screen_chunk(bytes, value_count, 0).ok(), "another block length is refused");
     return;

@@ -1,10 +1,9 @@
-#include "kernels/ops/int8.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
 
 #include "kernels/codecs/common.h"
+#include "kernels/ops/int8.h"
 #include "kernels/ops/philox.h"
 #include "kernels/reference/reference.h"
 #include "kernels/test_values.h"
@@ -39,17 +38,46 @@ TEST(Philox, LoopsAndScalarAndReferenceAgree) {
   }
 }
 
-TEST(Int8, ErrorStaysBelowTheScaleOfItsBlock) {
-  const std::vector<std::vector<float>> vectors = {
+// Blocks around every multiple of an eighth of their scale: where the roundings could lead astray.
+std::vector<float> multiples_and_neighbours() {
+  std::vector<float> vector;
+  Rng rng(17);
+  for (int block = 0; block < 400; ++block) {
+    const float amax = static_cast<float>(1.0 + rng.uniform());
+    const float most = block % 2 == 0 ? 127.0F : 7.0F;
+    const float scale = amax / most;
+    vector.push_back(amax);
+    for (int i = 1; i < 256; ++i) {
+      const float value = static_cast<float>(rng.below(static_cast<std::uint64_t>(8 * most))) * 0.125F * scale;
+      const float signed_value = i % 2 == 0 ? value : -value;
+      const float towards[] = {signed_value, std::nextafter(signed_value, 2.0F), std::nextafter(signed_value, -2.0F)};
+      vector.push_back(std::clamp(towards[rng.below(3)], -amax, amax));
+    }
+  }
+  return vector;
+}
+
+class IntCodecs : public ::testing::TestWithParam<std::string> {
+ protected:
+  float most() const { return GetParam() == "int8" ? 127.0F : 7.0F; }
+};
+
+INSTANTIATE_TEST_SUITE_P(Both, IntCodecs, ::testing::Values("int8", "int4"));
+
+// Strictly, with everything that rounds: scale, inverse, product and what is decoded.
+TEST_P(IntCodecs, ErrorStaysBelowTheScaleOfItsBlock) {
+  std::vector<std::vector<float>> vectors = {
       test_values::normals(10'000, 1),
       test_values::adversarial(10'000, 2, 1000.0F),
       test_values::adversarial(10'000, 3, std::numeric_limits<float>::max()),
-      test_values::adversarial(10'000, 4, 0x1p-122F),
+      test_values::adversarial(10'000, 4, 0x1p-100F),
       std::vector<float>(300, 0x1p-149F),
+      std::vector<float>(300, std::numeric_limits<float>::max()),
   };
+  vectors.push_back(multiples_and_neighbours());
   for (const auto& vector : vectors) {
-    for (const bool stochastic : {true, false}) {
-      const auto codec = make_codec({.kind = CodecKind::kInt8, .block_values = 256, .stochastic = stochastic}).value();
+    for (const char* rounding : {"stochastic", "nearest"}) {
+      const auto codec = test_values::codec_of(GetParam() + ":block=256,rounding=" + rounding);
       const auto decoded = test_values::decode(*codec, test_values::encode(*codec, vector, 1 << 20));
       for (std::size_t i = 0; i < vector.size(); ++i) {
         const std::size_t first = i / 256 * 256;
@@ -57,12 +85,12 @@ TEST(Int8, ErrorStaysBelowTheScaleOfItsBlock) {
         for (std::size_t j = first; j < std::min(first + 256, vector.size()); ++j) {
           amax = std::max(amax, ops::magnitude_bits(vector[j]));
         }
-        const double scale = static_cast<double>(ops::int8_scale(amax));
+        const double scale = static_cast<double>(ops::block_scale(amax, most()));
         const double error = std::fabs(static_cast<double>(decoded[i]) - static_cast<double>(vector[i]));
         if (scale == 0) {
           ASSERT_EQ(decoded[i], 0.0F);
         } else {
-          ASSERT_LT(error, (stochastic ? 1.0 : 0.50002) * scale) << vector[i];
+          ASSERT_LT(error, (codec->spec().stochastic ? 1.0 : 0.5 + 0x1p-15) * scale) << vector[i];
         }
       }
     }
@@ -71,15 +99,15 @@ TEST(Int8, ErrorStaysBelowTheScaleOfItsBlock) {
 
 // For every mantissa of a block's greatest magnitude, and for the magnitudes whose scale is lowered: the codes need no
 // clamp.
-TEST(Int8, TheGreatestMagnitudeHasTheGreatestCode) {
-  const auto check = [](std::uint32_t bits) {
+TEST_P(IntCodecs, TheGreatestMagnitudeHasTheGreatestCode) {
+  const auto greatest = static_cast<std::int32_t>(most());
+  const auto check = [&](std::uint32_t bits) {
     const float amax = ops::bits_float(bits);
-    const float scale = ops::int8_scale(bits);
-    const std::int32_t nearest = ops::round_nearest(amax, 1.0F / scale);
-    const std::int32_t lowest = ops::round_stochastic(amax, ops::kFineUnits / scale, 0);
-    const std::int32_t highest = ops::round_stochastic(amax, ops::kFineUnits / scale, 0xffff);
-    const std::int32_t negative = ops::round_stochastic(-amax, ops::kFineUnits / scale, 0);
-    return nearest == 127 && (lowest == 126 || lowest == 127) && highest == 127 && negative == -127;
+    const float scale = ops::block_scale(bits, most());
+    const float fine = ops::kFineUnits / scale;
+    const std::int32_t lowest = ops::round_stochastic(amax, fine, 0);
+    return ops::round_nearest(amax, 1.0F / scale) == greatest && (lowest == greatest - 1 || lowest == greatest) &&
+           ops::round_stochastic(amax, fine, 0xffff) == greatest && ops::round_stochastic(-amax, fine, 0) == -greatest;
   };
   for (std::uint32_t mantissa = 0; mantissa < (1U << 23); ++mantissa) {
     ASSERT_TRUE(check(0x3f800000U + mantissa)) << mantissa;
@@ -87,20 +115,38 @@ TEST(Int8, TheGreatestMagnitudeHasTheGreatestCode) {
   }
 }
 
+TEST_P(IntCodecs, StatedOutcomesAtTheEnds) {
+  const auto decoded = [&](float value) {
+    const auto codec = test_values::codec_of(GetParam());
+    return test_values::decode(*codec, test_values::encode(*codec, std::vector<float>(256, value), 256));
+  };
+  EXPECT_EQ(test_values::bits_of(decoded(0.0F)), std::vector<std::uint32_t>(256, 0));
+  EXPECT_EQ(test_values::bits_of(decoded(-0.0F)), std::vector<std::uint32_t>(256, 0));
+  for (const float value : decoded(0x1p-149F)) EXPECT_TRUE(value == 0 || value == ops::kScaleMin);
+  for (const float value : decoded(-std::numeric_limits<float>::max())) {
+    EXPECT_TRUE(std::isfinite(value));
+    EXPECT_LE(value / std::numeric_limits<float>::max(), -(most() - 1.001F) / most());
+  }
+}
+
 // The mean of many roundings of one value: within 4.5 standard deviations of it, fixed seed.
-TEST(Int8, StochasticRoundingIsUnbiased) {
-  const auto codec = test_values::codec_of("int8");
+TEST_P(IntCodecs, StochasticRoundingIsUnbiased) {
+  const auto codec = test_values::codec_of(GetParam());
   Rng rng(99);
   std::vector<float> vector(256);
   for (float& value : vector) value = static_cast<float>(2.0 * rng.uniform() - 1.0);
   vector[0] = 1.0F;
-  const double scale = 1.0 / 127.0;
+  const double scale = 1.0 / static_cast<double>(most());
   constexpr int kRounds = 20'000;
   std::vector<double> sum(vector.size(), 0.0);
+  double neighbours = 0;  // of errors in steps, over all rounds
   for (int round = 0; round < kRounds; ++round) {
     const auto encoded = test_values::encode(*codec, vector, 256, {1, static_cast<std::uint64_t>(round), 9});
     const auto decoded = test_values::decode(*codec, encoded);
     for (std::size_t i = 0; i < vector.size(); ++i) sum[i] += static_cast<double>(decoded[i]);
+    for (std::size_t i = 1; i < vector.size(); ++i) {
+      neighbours += static_cast<double>(decoded[i] - vector[i]) * static_cast<double>(decoded[i - 1] - vector[i - 1]);
+    }
   }
   double chi_squared = 0;
   int counted = 0;
@@ -114,12 +160,24 @@ TEST(Int8, StochasticRoundingIsUnbiased) {
     chi_squared += z * z;
     ++counted;
   }
-  const double spread = std::sqrt(2.0 * counted);
-  EXPECT_NEAR(chi_squared, counted, 4.5 * spread);  // neither biased nor correlated between rounds
+  EXPECT_NEAR(chi_squared, counted, 4.5 * std::sqrt(2.0 * counted));  // neither biased nor correlated between rounds
+  // Nor between neighbours: a product of two errors has a variance of at most 1/16 of a step to the fourth.
+  EXPECT_LT(std::fabs(neighbours) / (scale * scale), 4.5 * std::sqrt(255.0 * kRounds / 16));
 }
 
-TEST(Int8, StreamsOfSitesRoundsAndRunsDiffer) {
-  const auto codec = test_values::codec_of("int8");
+// P(up) is the fraction in units of 2^-14, exactly: over all random bits.
+TEST(IntRounding, GoesUpAsOftenAsTheFractionSays) {
+  for (const float value : {0.0F, 0x1p-14F, 0.25F, 0.3F, 0.999F, 1.0F, -0.25F, -126.7F, 126.7F}) {
+    std::int64_t sum = 0;
+    for (std::uint32_t random = 0; random < 65'536; ++random) {
+      sum += ops::round_stochastic(value, ops::kFineUnits, static_cast<std::uint16_t>(random));
+    }
+    EXPECT_NEAR(static_cast<double>(sum) / 65'536, static_cast<double>(value), 0x1p-15) << value;
+  }
+}
+
+TEST_P(IntCodecs, StreamsOfSitesRoundsAndRunsDiffer) {
+  const auto codec = test_values::codec_of(GetParam());
   const auto vector = test_values::normals(256, 5);
   std::vector<std::string> seen;
   for (const StreamKey key : {StreamKey{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {1, 1, 2}}) {
@@ -130,16 +188,16 @@ TEST(Int8, StreamsOfSitesRoundsAndRunsDiffer) {
   EXPECT_EQ(std::unique(seen.begin(), seen.end()), seen.end());
 }
 
-// Random words follow the coordinate, so they do not depend on how the vector is cut into chunks.
-TEST(Int8, ChunkingOnBlockBoundsChangesNoValue) {
-  const auto codec = test_values::codec_of("int8:block=300");
+// Random bits follow the coordinate, so they do not depend on how the vector is cut into chunks.
+TEST_P(IntCodecs, ChunkingOnBlockBoundsChangesNoValue) {
+  const auto codec = test_values::codec_of(GetParam() + ":block=300");
   const auto vector = test_values::normals(10'000, 6);
   const auto whole = test_values::decode(*codec, test_values::encode(*codec, vector, 1 << 20));
   EXPECT_EQ(whole, test_values::decode(*codec, test_values::encode(*codec, vector, 900)));
 }
 
-TEST(Int8, RefusesToEncodeWhatIsNotFinite) {
-  const auto codec = test_values::codec_of("int8");
+TEST_P(IntCodecs, RefusesToEncodeWhatIsNotFinite) {
+  const auto codec = test_values::codec_of(GetParam());
   const VectorSchema schema{.layout = {.value_count = 600, .chunk_values = 300}, .tensors = {}};
   std::vector<float> vector(600, 1.0F);
   vector[450] = std::numeric_limits<float>::quiet_NaN();
@@ -148,7 +206,7 @@ TEST(Int8, RefusesToEncodeWhatIsNotFinite) {
   EXPECT_TRUE(codec->encode_chunk(plan, 0, std::span(vector).first(300), out.span()).ok());
   const auto refused = codec->encode_chunk(plan, 1, std::span(vector).last(300), out.span());
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().message, "int8 cannot encode: value 450 is NaN, expected a finite number");
+  EXPECT_EQ(refused.error().message, GetParam() + " cannot encode: value 450 is NaN, expected a finite number");
 }
 
 }  // namespace
