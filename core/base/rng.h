@@ -19,11 +19,12 @@ class Rng {
   }
   // Uniform in [0, bound), bound > 0; the multiply-shift bias is below bound / 2^64.
   std::uint64_t below(std::uint64_t bound) {
-    return static_cast<std::uint64_t>((static_cast<unsigned __int128>(next()) * bound) >> 64);
+    return static_cast<std::uint64_t>((static_cast<Wide>(next()) * bound) >> 64);
   }
   double uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }  // in [0, 1)
 
  private:
+  __extension__ using Wide = unsigned __int128;
   std::uint64_t state_;
 };
 
