@@ -12,6 +12,29 @@ inline __attribute__((always_inline)) T load(const std::byte* FLUVIAL_RESTRICT b
   return value;
 }
 
+// Codes are read in bursts, a piece (kernels/pieces.h) at a time, so the hardware loses track: every loop asks for the
+// codes of the next piece, and for sums a little ahead. Asking beyond the end is harmless.
+constexpr std::size_t kStrideValues = 64;
+constexpr std::size_t kAheadValues = 2048;
+constexpr std::size_t kAheadBytes = 2048;
+constexpr std::size_t kLineBytes = 64;
+
+// The lines that hold `bytes` bytes from `from` on.
+inline __attribute__((always_inline)) void prefetch(const void* from, std::size_t bytes) {
+  for (std::size_t at = 0; at < bytes; at += kLineBytes) __builtin_prefetch(static_cast<const char*>(from) + at);
+}
+
+// work(i) for all i below n, in strides that a vector fits into many times; ahead(i) once before each.
+template <typename Ahead, typename Work>
+inline __attribute__((always_inline)) void each_value(std::size_t n, const Ahead& ahead, const Work& work) {
+  std::size_t i = 0;
+  for (; i + kStrideValues <= n; i += kStrideValues) {
+    ahead(i);
+    for (std::size_t j = 0; j < kStrideValues; ++j) work(i + j);
+  }
+  for (; i < n; ++i) work(i);
+}
+
 // How the codes of a format read. `at` is a value; `bound` the magnitude bits that no value of n codes exceeds.
 struct Fp32 {
   static constexpr std::size_t kBytes = 4;
@@ -72,8 +95,15 @@ struct Int8 {
 };
 
 template <typename Format>
+inline __attribute__((always_inline)) void prefetch_codes(const std::byte* codes, std::size_t i) {
+  prefetch(codes + (i + kAheadValues) * Format::kBytes, kStrideValues * Format::kBytes);
+}
+
+template <typename Format>
 void decode(const std::byte* FLUVIAL_RESTRICT codes, std::size_t n, float scale, float* FLUVIAL_RESTRICT out) {
-  for (std::size_t i = 0; i < n; ++i) out[i] = Format::at(codes, i, scale);
+  each_value(
+      n, [&](std::size_t i) { prefetch_codes<Format>(codes, i); },
+      [&](std::size_t i) { out[i] = Format::at(codes, i, scale); });
 }
 
 template <typename Format>
@@ -84,16 +114,28 @@ void difference(const std::byte* FLUVIAL_RESTRICT codes, std::size_t n, float sc
 template <typename Format>
 void add(const std::byte* FLUVIAL_RESTRICT codes, std::size_t n, float scale, float weight,
          float* FLUVIAL_RESTRICT sum) {
-  for (std::size_t i = 0; i < n; ++i) sum[i] += weight * Format::at(codes, i, scale);
+  each_value(
+      n,
+      [&](std::size_t i) {
+        prefetch_codes<Format>(codes, i);
+        prefetch(reinterpret_cast<const char*>(sum + i) + kAheadBytes, kStrideValues * sizeof(float));
+      },
+      [&](std::size_t i) { sum[i] += weight * Format::at(codes, i, scale); });
 }
 
 template <typename Format>
 void accumulate(const std::byte* FLUVIAL_RESTRICT codes, std::size_t n, float scale, double factor,
                 std::int64_t* FLUVIAL_RESTRICT sum) {
-  for (std::size_t i = 0; i < n; ++i) {
-    const double term = ops::fixed_product(Format::at(codes, i, scale), factor);
-    sum[i] = ops::wrapping_add(sum[i], ops::to_fixed_small(term));
-  }
+  each_value(
+      n,
+      [&](std::size_t i) {
+        prefetch_codes<Format>(codes, i);
+        prefetch(reinterpret_cast<const char*>(sum + i) + kAheadBytes, kStrideValues * sizeof(std::int64_t));
+      },
+      [&](std::size_t i) {
+        const double term = ops::fixed_product(Format::at(codes, i, scale), factor);
+        sum[i] = ops::wrapping_add(sum[i], ops::to_fixed_small(term));
+      });
 }
 
 // int4: a run of codes at a time to bytes in the first-level cache, and on as int8.
@@ -142,42 +184,54 @@ void int4_accumulate(const std::byte* bytes, std::size_t n, float scale, double 
 
 std::uint32_t int4_bound(const std::byte*, std::size_t, float scale) { return ops::float_bits(ops::kInt4Most * scale); }
 
+inline __attribute__((always_inline)) void prefetch_values(const float* x, std::size_t i) {
+  prefetch(reinterpret_cast<const char*>(x + i) + kAheadBytes, kStrideValues * sizeof(float));
+}
+
 std::uint32_t bf16_encode(const float* FLUVIAL_RESTRICT x, std::size_t n, std::byte* FLUVIAL_RESTRICT out) {
   std::uint32_t most = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::uint32_t bits = ops::magnitude_bits(x[i]);
-    most = bits > most ? bits : most;
-    const std::uint16_t half = ops::bf16_from_float(x[i]);
-    __builtin_memcpy(out + 2 * i, &half, 2);
-  }
+  each_value(
+      n, [&](std::size_t i) { prefetch_values(x, i); },
+      [&](std::size_t i) {
+        const std::uint32_t bits = ops::magnitude_bits(x[i]);
+        most = bits > most ? bits : most;
+        const std::uint16_t half = ops::bf16_from_float(x[i]);
+        __builtin_memcpy(out + 2 * i, &half, 2);
+      });
   return most;
 }
 
 std::uint32_t fp16_encode(const float* FLUVIAL_RESTRICT x, std::size_t n, std::byte* FLUVIAL_RESTRICT out) {
   std::uint32_t most = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::uint32_t bits = ops::magnitude_bits(x[i]);
-    most = bits > most ? bits : most;
+  each_value(
+      n, [&](std::size_t i) { prefetch_values(x, i); },
+      [&](std::size_t i) {
+        const std::uint32_t bits = ops::magnitude_bits(x[i]);
+        most = bits > most ? bits : most;
 #if defined(FLUVIAL_TARGET_AVX2) || defined(FLUVIAL_TARGET_AVX512)
-    const std::uint32_t sign = ops::float_bits(x[i]) & ~ops::kMagnitudeMask;
-    const auto half = static_cast<_Float16>(ops::bits_float(ops::fp16_magnitude(x[i]) | sign));
+        const std::uint32_t sign = ops::float_bits(x[i]) & ~ops::kMagnitudeMask;
+        const auto half = static_cast<_Float16>(ops::bits_float(ops::fp16_magnitude(x[i]) | sign));
 #else
-    const std::uint16_t half = ops::fp16_from_float(x[i]);
+        const std::uint16_t half = ops::fp16_from_float(x[i]);
 #endif
-    __builtin_memcpy(out + 2 * i, &half, 2);
-  }
+        __builtin_memcpy(out + 2 * i, &half, 2);
+      });
   return most;
 }
 
 void round_nearest(const float* FLUVIAL_RESTRICT x, std::size_t n, float inverse, std::int8_t* FLUVIAL_RESTRICT out) {
-  for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<std::int8_t>(ops::round_nearest(x[i], inverse));
+  each_value(
+      n, [&](std::size_t i) { prefetch_values(x, i); },
+      [&](std::size_t i) { out[i] = static_cast<std::int8_t>(ops::round_nearest(x[i], inverse)); });
 }
 
 void round_stochastic(const float* FLUVIAL_RESTRICT x, std::size_t n, float fine_inverse,
                       const std::uint16_t* FLUVIAL_RESTRICT random_bits, std::int8_t* FLUVIAL_RESTRICT out) {
-  for (std::size_t i = 0; i < n; ++i) {
-    out[i] = static_cast<std::int8_t>(ops::round_stochastic(x[i], fine_inverse, random_bits[i]));
-  }
+  each_value(
+      n, [&](std::size_t i) { prefetch_values(x, i); },
+      [&](std::size_t i) {
+        out[i] = static_cast<std::int8_t>(ops::round_stochastic(x[i], fine_inverse, random_bits[i]));
+      });
 }
 
 void pack_nibbles(const std::int8_t* FLUVIAL_RESTRICT codes, std::size_t n, std::byte* FLUVIAL_RESTRICT out) {

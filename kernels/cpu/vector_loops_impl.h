@@ -21,6 +21,7 @@ std::uint32_t screen(const float* FLUVIAL_RESTRICT x, std::size_t n, double* FLU
   for (std::size_t lane = 0; lane < kSquareLanes; ++lane) squares[lane] = lanes[lane];
   std::size_t i = 0;
   for (; i + kSquareLanes <= n; i += kSquareLanes) {
+    __builtin_prefetch(reinterpret_cast<const char*>(x + i) + 1024);
     for (std::size_t lane = 0; lane < kSquareLanes; ++lane) {
       const float value = x[i + lane];
       const std::uint32_t bits = ops::magnitude_bits(value);
