@@ -1,4 +1,7 @@
 // The kernels that know no codec.
+#include <array>
+
+#include "kernels/reduce.h"
 #include "kernels/vector.h"
 #include "tests/bench/kernels_case.h"
 
@@ -22,10 +25,31 @@ Result<Timed> screen(const Setup& setup) {
                 4 * as_double(setup.values));
 }
 
+// Four fp32 buffers into a fifth, a quarter of the values each: the values counted are those read.
+Result<Timed> reduce(const Setup& setup) {
+  const std::size_t size = setup.values / 4;
+  const std::span<const float> values = setup.memory.normals(setup.values);
+  const std::span<float> out = setup.memory.of<float>("floats", size);
+  const kernels::ChunkLayout chunks = chunks_of(size);
+  return on_cpu(setup,
+                {{.serial = {},
+                  .parts = chunks.chunk_count(),
+                  .part =
+                      [=, target = setup.target](std::size_t i) {
+                        std::array<std::span<const float>, 4> inputs;
+                        for (std::size_t k = 0; k < 4; ++k) inputs[k] = chunks.of(values.subspan(k * size, size), i);
+                        FLUVIAL_CHECK(
+                            kernels::reduce_sum(inputs, kernels::SumIn::kFp32, chunks.of(out, i), target).ok(),
+                            "four buffers can be summed");
+                      }}},
+                5 * sizeof(float) * as_double(size));
+}
+
 }  // namespace
 
 std::vector<Case> vector_cases() {
   return {
+      {.kernel = "reduce", .codec = "fp32", .rounding = "", .make = reduce},
       {.kernel = "screen", .codec = "fp32", .rounding = "", .make = screen},
   };
 }
