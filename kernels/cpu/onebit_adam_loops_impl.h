@@ -1,0 +1,50 @@
+// The loops of 1-bit Adam, once, for each_target.h.
+
+#define FLUVIAL_RESTRICT __restrict__
+
+namespace fluvial::kernels::cpu::FLUVIAL_TARGET {
+namespace {
+
+void fold(const AdamFactors& factors, const float* gradient, const float* momentum, const float* residual,
+          std::size_t n, float* out) {
+  const double beta = factors.beta1, rest = factors.rest1;
+  for (std::size_t i = 0; i < n; ++i) {
+    const float local = ops::moment_step(beta, rest, momentum[i], static_cast<double>(gradient[i]));
+    out[i] = (local + residual[i]) + 0.0F;
+  }
+}
+
+void warm_up(const AdamFactors& factors, double lr, const float* FLUVIAL_RESTRICT mean, std::size_t n,
+             float* FLUVIAL_RESTRICT momentum, float* FLUVIAL_RESTRICT variance, float* FLUVIAL_RESTRICT model) {
+  const AdamFactors by = factors;
+  for (std::size_t i = 0; i < n; ++i) {
+    const float m = ops::moment_step(by.beta1, by.rest1, momentum[i], static_cast<double>(mean[i]));
+    const float v = ops::moment_step(by.beta2, by.rest2, variance[i], ops::square_of(mean[i]));
+    momentum[i] = m;
+    variance[i] = v;
+    model[i] = ops::adam_step(lr, by.eps, m, v, model[i]);
+  }
+}
+
+void apply(const AdamFactors& factors, double lr, const float* FLUVIAL_RESTRICT momentum,
+           const float* FLUVIAL_RESTRICT variance, std::size_t n, float* FLUVIAL_RESTRICT model) {
+  const float eps = factors.eps;
+  for (std::size_t i = 0; i < n; ++i) model[i] = ops::adam_step(lr, eps, momentum[i], variance[i], model[i]);
+}
+
+void raise(float least, std::size_t n, float* FLUVIAL_RESTRICT variance) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const float v = variance[i];
+    variance[i] = v > 0.0F && v < least ? least : v;
+  }
+}
+
+constexpr OnebitAdamLoops kTable = {.fold = fold, .warm_up = warm_up, .apply = apply, .raise = raise};
+
+}  // namespace
+
+const OnebitAdamLoops& onebit_adam_loops_table() { return kTable; }
+
+}  // namespace fluvial::kernels::cpu::FLUVIAL_TARGET
+
+#undef FLUVIAL_RESTRICT
