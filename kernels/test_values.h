@@ -85,6 +85,17 @@ inline std::unique_ptr<Codec> codec_of(std::string_view text, cpu::Target target
   return make_codec(parse_codec(text).value(), target).value();
 }
 
+// The bytes may be of the same codec with other settings: the reference reads them, which knows the codec's name alone.
+inline bool other_settings(const Codec& codec, ByteSpan bytes) {
+  const CodecSpec& spec = codec.spec();
+  if (bytes.size() < 4) return false;
+  const auto block = load_le<std::uint16_t>(bytes.data() + 2);
+  if (spec.kind == CodecKind::kInt8 || spec.kind == CodecKind::kInt4) return block != spec.block_values;
+  if (spec.kind == CodecKind::kSign)
+    return bytes[1] != std::byte{spec.vote} || (!spec.vote && block != spec.block_values);
+  return false;
+}
+
 inline const std::vector<std::string>& codec_texts() {
   static const std::vector<std::string> texts = {"fp32",
                                                  "sign",

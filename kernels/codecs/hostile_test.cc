@@ -10,22 +10,12 @@ namespace fluvial::kernels {
 namespace {
 
 using test_values::codec_of;
+using test_values::other_settings;
 using ::testing::HasSubstr;
 
 std::vector<std::byte> bytes_of(std::string_view hex) {
   const Buffer buffer = from_hex(hex).value();
   return {buffer.data(), buffer.data() + buffer.size()};
-}
-
-// The bytes may be of the same codec with other settings: the reference reads them, which knows the codec's name alone.
-bool other_settings(const Codec& codec, ByteSpan bytes) {
-  const CodecSpec& spec = codec.spec();
-  if (bytes.size() < 4) return false;
-  const auto block = load_le<std::uint16_t>(bytes.data() + 2);
-  if (spec.kind == CodecKind::kInt8 || spec.kind == CodecKind::kInt4) return block != spec.block_values;
-  if (spec.kind == CodecKind::kSign)
-    return bytes[1] != std::byte{spec.vote} || (!spec.vote && block != spec.block_values);
-  return false;
 }
 
 void expect_refused(const Codec& codec, ByteSpan bytes, std::size_t value_count, std::string_view reason) {

@@ -1,0 +1,20 @@
+// How the bytes that libFuzzer makes up become a call: one byte picks the reader, one the codec's variant and the
+// target, two are the number of values, the rest is the chunk. The numbers of the readers never change, so that a
+// corpus keeps its meaning.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace fluvial::fuzz {
+
+constexpr std::size_t kInputHeaderBytes = 4;
+constexpr std::size_t kValuesEnd = 4'096;
+
+constexpr std::uint8_t kReaders = 16;       // those below 12 are the numbers of CodecKind
+constexpr std::uint8_t kReadPartial = 12;   // packed int64 sums
+constexpr std::uint8_t kReadSpecText = 13;  // the text of a codec
+// The variant: index into the codec's texts in codec_texts(); its upper two bits: index into supported_targets().
+constexpr std::uint8_t kVariants = 64;
+
+}  // namespace fluvial::fuzz
