@@ -90,6 +90,7 @@ void declare_all(CLI::App& app, Commands& commands) {
   app.set_version_flag("--version", std::string("fluvial ") + tree::kVersion, "print the version and exit");
   app.get_formatter()->column_width(34);
   add_demo_command(app, commands);
+  add_local_command(app, commands);
   add_role_commands(app, commands);
   add_enroll_command(app, commands);
   add_token_commands(app, commands);

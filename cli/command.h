@@ -59,6 +59,7 @@ void add_run_commands(CLI::App& app, Commands& commands);
 void add_round_commands(CLI::App& app, Commands& commands);
 void add_model_commands(CLI::App& app, Commands& commands);
 void add_demo_command(CLI::App& app, Commands& commands);
+void add_local_command(CLI::App& app, Commands& commands);
 void add_bench_commands(CLI::App& app, Commands& commands);
 
 }  // namespace fluvial::cli

@@ -81,6 +81,7 @@ v1::LocalMessage task_message(const Task& task) {
   out.set_id(task.id.value());
   out.set_kind(task.kind == TaskKind::kTrain ? v1::Task::KIND_TRAIN : v1::Task::KIND_EVALUATE);
   out.set_run(task.run.value());
+  out.set_run_name(printable(task.run_name));
   out.set_round(task.round.value());
   out.set_version(task.version.value());
   *out.mutable_schema() = wire::to_proto(task.schema);
@@ -112,6 +113,15 @@ v1::LocalMessage detach_message(std::string_view reason) {
   return message;
 }
 
+v1::LocalMessage run_ended_message(const EndedRun& ended) {
+  v1::LocalMessage message;
+  v1::RunEnded& out = *message.mutable_run_ended();
+  out.set_run(ended.run.value());
+  out.set_run_name(printable(ended.name));
+  out.set_state(printable(ended.state));
+  return message;
+}
+
 Metrics metrics_from(const v1::TaskDone& done) { return {done.metrics().begin(), done.metrics().end()}; }
 
 Result<Task> task_from(const v1::Task& message) {
@@ -126,6 +136,7 @@ Result<Task> task_from(const v1::Task& message) {
   Task task{.id = TaskId(message.id()),
             .kind = message.kind() == v1::Task::KIND_TRAIN ? TaskKind::kTrain : TaskKind::kEvaluate,
             .run = RunId(message.run()),
+            .run_name = printable(message.run_name()),
             .round = RoundId(message.round()),
             .version = ModelVersion(message.version()),
             .schema = std::move(schema),

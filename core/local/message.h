@@ -26,6 +26,7 @@ v1::LocalMessage task_message(const Task& task);
 v1::LocalMessage done_message(TaskId id, std::uint64_t weight, const Metrics& metrics);
 v1::LocalMessage failed_message(TaskId id, std::string_view message);
 v1::LocalMessage detach_message(std::string_view reason);
+v1::LocalMessage run_ended_message(const EndedRun& ended);
 
 Metrics metrics_from(const v1::TaskDone& done);
 // Without the model. kInvalidArgument: a kind we do not know, a schema that is none, sizes that contradict each other.

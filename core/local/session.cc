@@ -151,6 +151,13 @@ Status Session::check_assignable(const Task& task) const {
   return {};
 }
 
+void Session::tell(const EndedRun& ended) {
+  if (!info_ || ended_) return;
+  if (const Result<std::string> body = encode(run_ended_message(ended), kMessageBytesMax); body.ok()) {
+    send(FrameWriter(*body));
+  }
+}
+
 void Session::assign(Task task) {
   Status status = check_assignable(task);
   if (status.ok()) {

@@ -37,7 +37,8 @@ class Session : public std::enable_shared_from_this<Session> {
           const WorkerServerOptions& options, std::weak_ptr<SessionOwner> owner);
 
   void start();
-  void assign(Task task);  // its outcome through the owner, also when it is refused
+  void tell(const EndedRun& ended);  // nothing before it has attached
+  void assign(Task task);            // its outcome through the owner, also when it is refused
   void end(const Error& reason);
 
  private:
@@ -71,8 +72,9 @@ class Session : public std::enable_shared_from_this<Session> {
   const WorkerServerOptions& options_;  // the owner's, who ends us before it goes
   std::weak_ptr<SessionOwner> owner_;
   FrameReader reader_{kWorkerMessageBytesMax};
-  std::deque<FrameWriter> outbox_;  // at most the answer to Attach, one task and a good-bye
-  bool writing_ = false;            // waits for the socket to take more
+  std::deque<FrameWriter>
+      outbox_;            // the answer to Attach, one task, runs that ended: a peer that does not read is ended
+  bool writing_ = false;  // waits for the socket to take more
   bool ended_ = false;
   std::optional<WorkerInfo> info_;  // once attached
   std::optional<Current> current_;

@@ -28,10 +28,18 @@ inline constexpr std::size_t kMetricsMax = 64;
 inline constexpr std::size_t kNameBytesMax = 64;  // of workers and metrics: printable ASCII without blanks
 inline constexpr std::size_t kReasonBytesMax = 1024;
 
+// A run of which no more rounds will come.
+struct EndedRun {
+  RunId run;
+  std::string name;   // as its plan gives it
+  std::string state;  // "done", "stopped"
+};
+
 struct Task {
   TaskId id;
   TaskKind kind = TaskKind::kTrain;
   RunId run;
+  std::string run_name;  // as the plan gives it
   RoundId round;         // to train in; for an evaluation, the round that committed the model
   ModelVersion version;  // of the model
   round::Schema schema;

@@ -91,6 +91,9 @@ Result<std::optional<Task>> WorkerClient::next_task() {
   if (current_) return Error{Code::kFailedPrecondition, "the last task has no answer yet"};
   if (!fd_.valid()) return Error{Code::kFailedPrecondition, "not attached"};
   FLUVIAL_ASSIGN(Received received, read_message(fd_.get()));
+  while (received.message.has_run_ended()) {  // there may be another run
+    FLUVIAL_ASSIGN(received, read_message(fd_.get()));
+  }
   if (received.message.has_detach()) {
     detach_reason_ = printable(received.message.detach().reason());
     fd_.reset();

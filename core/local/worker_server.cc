@@ -53,6 +53,11 @@ class WorkerServer::Impl final : public SessionOwner, public std::enable_shared_
     handler_->task_failed(worker, task.id, Error{Code::kNotFound, fmt::format("worker {} is gone", worker.value())});
   }
 
+  void run_ended(const EndedRun& ended) {
+    const std::map<WorkerId, std::shared_ptr<Session>> sessions = sessions_;  // one that cannot be told ends
+    for (const auto& [id, session] : sessions) session->tell(ended);
+  }
+
   void close(const std::string& reason) {
     if (!handler_) return;
     error_code ignored;
@@ -154,6 +159,10 @@ void WorkerServer::assign(WorkerId worker, Task task) {
                 "a task's model must fit its schema");
   asio::post(impl_->strand(),
              [impl = impl_, worker, task = std::move(task)]() mutable { impl->assign(worker, std::move(task)); });
+}
+
+void WorkerServer::run_ended(EndedRun ended) {
+  asio::post(impl_->strand(), [impl = impl_, ended = std::move(ended)] { impl->run_ended(ended); });
 }
 
 void WorkerServer::close(std::string reason) {

@@ -53,8 +53,9 @@ class WorkerServer {
   WorkerServer(const WorkerServer&) = delete;
   WorkerServer& operator=(const WorkerServer&) = delete;
 
-  // Both may be called from any thread, also from within a handler call; they act a moment later, on the strand.
+  // These may be called from any thread, also from within a handler call; they act a moment later, on the strand.
   void assign(WorkerId worker, Task task);  // one task at a time a worker
+  void run_ended(EndedRun ended);           // every attached worker is told
   // Detaches everybody with `reason`, stops listening and removes the socket file; then the handler is let go.
   void close(std::string reason = "the agent ends");
 

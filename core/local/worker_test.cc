@@ -45,6 +45,7 @@ TEST(Worker, TrainsWhatItIsGiven) {
   EXPECT_EQ(task.id, given.id);
   EXPECT_EQ(task.kind, TaskKind::kTrain);
   EXPECT_EQ(task.run, given.run);
+  EXPECT_EQ(task.run_name, "digits");
   EXPECT_EQ(task.round, given.round);
   EXPECT_EQ(task.version, given.version);
   EXPECT_EQ(task.schema, given.schema);
@@ -84,6 +85,19 @@ TEST(Worker, SaysThatItCouldNotAndIsAskedAgain) {
   ASSERT_TRUE(client.fail("out of\nmemory").ok());
   agent.recorder().wait([](const Seen& seen) { return seen.failed.contains(TaskId(1)); });
   EXPECT_EQ(agent.recorder().seen().failed.at(TaskId(1)), (Error{Code::kInternal, "out of?memory"}));
+  agent.server().assign(worker, train_task(2));
+  EXPECT_TRUE(answer(client, next(client)).ok());
+  agent.recorder().wait([](const Seen& seen) { return seen.done.contains(TaskId(2)); });
+}
+
+TEST(Worker, IsToldOfRunsThatEndAndGoesOnToTheNext) {
+  Agent agent;
+  WorkerClient client = attach(agent, "gpu-0");
+  const WorkerId worker = agent.worker("gpu-0");
+  agent.server().run_ended({RunId(4), "digits", "done"});
+  agent.server().assign(worker, train_task(1));
+  agent.server().run_ended({RunId(5), "letters", "stopped"});
+  EXPECT_TRUE(answer(client, next(client)).ok());
   agent.server().assign(worker, train_task(2));
   EXPECT_TRUE(answer(client, next(client)).ok());
   agent.recorder().wait([](const Seen& seen) { return seen.done.contains(TaskId(2)); });

@@ -29,6 +29,7 @@ Status EdgeService::on_round_open(const v1::RoundOpen& message) {
   const auto own = std::ranges::find(opening.participants, self_.node, &round::Participant::site);
   if (own == opening.participants.end()) return {};
   run_ = opening.run;
+  run_name_ = opening.plan.name;
   round_ = opening.round;
   round_gauge_.set(static_cast<double>(round_.value()));
   bounds_run_ = opening.run;
@@ -50,6 +51,7 @@ Status EdgeService::on_round_open(const v1::RoundOpen& message) {
 Status EdgeService::on_round_commit(const v1::RoundCommit& message) {
   FLUVIAL_ASSIGN(const wire::Commit commit, wire::from_proto(message));
   round_ = commit.run == run_ ? std::max(round_, commit.round) : commit.round;
+  if (commit.run != run_) run_name_.clear();
   run_ = commit.run;
   round_gauge_.set(static_cast<double>(round_.value()));
   std::optional<Digest> counted;
@@ -62,6 +64,7 @@ Status EdgeService::on_round_commit(const v1::RoundCommit& message) {
   carry_out(machine_->committed(commit.run, commit.round, counted, refused, commit.model));
   if (commit.last) {
     ended_ = commit.run;
+    tell_workers(commit.run, "done");
     end_run();
   }
   return {};
@@ -70,7 +73,13 @@ Status EdgeService::on_round_commit(const v1::RoundCommit& message) {
 Status EdgeService::on_run_state(const v1::RunState& message) {
   runtime_.log.info("run " + wire::printable(message.state()),
                     {{"run", message.run()}, {"reason", wire::printable(message.reason())}});
+  if (message.state() == "stopped") tell_workers(RunId(message.run()), "stopped");
   return {};
+}
+
+// A run that this site took no part in since it started means nothing to its workers.
+void EdgeService::tell_workers(RunId run, std::string_view state) {
+  if (run == run_ && !run_name_.empty() && !stopping_) workers_->run_ended({run, run_name_, std::string(state)});
 }
 
 Status EdgeService::on_receipt(const v1::Receipt& message) {

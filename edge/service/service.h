@@ -57,6 +57,7 @@ class EdgeService final : public tree::UplinkOwner {
   Status on_run_state(const v1::RunState& message);
   Status on_receipt(const v1::Receipt& message);
   Status on_outcome_reply(const v1::OutcomeReply& message);
+  void tell_workers(RunId run, std::string_view state);
 
   // effects.cc
   void carry_out(Effects effects);
@@ -113,6 +114,7 @@ class EdgeService final : public tree::UplinkOwner {
   std::optional<RunId> bounds_run_;
   ResidualBounds bounds_;
   RunId run_;
+  std::string run_name_;  // of run_, once one of its rounds opened here
   RoundId round_;
   Counts counts_;
 };

@@ -107,6 +107,7 @@ void TrainerDesk::give(Slot& slot, local::WorkerId worker) {
   task.id = last_task_;
   task.kind = local::TaskKind::kTrain;
   task.run = what.run;
+  task.run_name = what.plan.name;
   task.round = what.round;
   task.version = what.base.ref.version;
   task.schema = what.base.schema;

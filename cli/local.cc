@@ -1,0 +1,103 @@
+// `fluvial local`: a whole federation on this machine that stays until it is told to go, for people's own tests.
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <boost/json/serialize.hpp>
+#include <chrono>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/json.h"
+#include "cli/local_federation.h"
+#include "cli/process.h"
+#include "cli/supervisor.h"
+#include "cli/work_folder.h"
+
+namespace fluvial::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kLookInterval{200};
+
+struct LocalOptions {
+  FederationShape shape{.aggregators = 0};
+  std::string work_dir;
+  bool until_eof = false;
+  bool json = false;
+};
+
+json::object description(const LocalFederation& federation, const WorkFolder& folder) {
+  json::array sites;
+  for (const LocalSite& site : federation.sites()) {
+    sites.push_back(
+        json::object{{"name", site.name}, {"worker_socket", site.worker_socket}, {"metrics_port", site.metrics_port}});
+  }
+  return {{"admin_socket", federation.admin().socket()},
+          {"evaluator_socket", federation.evaluator_socket()},
+          {"metrics_port", federation.coordinator_metrics_port()},
+          {"folder", folder.path()},
+          {"sites", std::move(sites)}};
+}
+
+std::string instructions(const LocalFederation& federation) {
+  std::string text = fmt::format("a federation of {} sites; Ctrl-C ends it\n\n", federation.sites().size());
+  for (const LocalSite& site : federation.sites()) text += fmt::format("  {}  {}\n", site.name, site.worker_socket);
+  return text + fmt::format("\nstart a run on it:\n  fluvial run start plan.toml --admin-socket {}\n",
+                            federation.admin().socket());
+}
+
+// Until standard input ends (when asked to watch it), a signal arrives, or a process fails.
+Status wait_for_end(const Supervisor& supervisor, bool until_eof) {
+  pollfd input{.fd = until_eof ? STDIN_FILENO : -1, .events = POLLIN, .revents = 0};
+  for (;;) {
+    const int changed = ::poll(&input, 1, static_cast<int>(kLookInterval.count()));
+    if (const auto failure = supervisor.failure()) {
+      return failure->code == Code::kCancelled ? Status() : Status(*failure);
+    }
+    if (changed <= 0) continue;
+    char ignored[256];
+    if (::read(STDIN_FILENO, ignored, sizeof(ignored)) <= 0) return {};
+  }
+}
+
+int run_local(const Io& io, const LocalOptions& options) {
+  const auto executable = own_executable();
+  if (!executable.ok()) return fail(io, "local", executable.error());
+  auto folder = WorkFolder::open(options.work_dir, /*keep=*/false, "local");
+  if (!folder.ok()) return fail(io, "local", folder.error(), kUsage);
+  auto supervisor = Supervisor::create(std::chrono::seconds(10));
+  if (!supervisor.ok()) return fail(io, "local", supervisor.error());
+  LocalFederation federation(**supervisor, *executable, folder->path(), options.shape);
+  Status status = federation.start();
+  if (status.ok()) {
+    io.print(options.json ? json::serialize(description(federation, *folder)) + "\n" : instructions(federation));
+    status = wait_for_end(**supervisor, options.until_eof);
+  }
+  const Error explained = status.ok() ? Error{} : (*supervisor)->explain(status.error());
+  (*supervisor)->stop();
+  return status.ok() ? kDone : fail(io, "local", explained);
+}
+
+}  // namespace
+
+void add_local_command(CLI::App& app, Commands& commands) {
+  const auto options = std::make_shared<LocalOptions>();
+  CLI::App* local = app.add_subcommand("local", "a whole federation on this machine, for tests of your own");
+  const auto number = [local](const std::string& flag, std::uint64_t& value, const std::string& help,
+                              std::uint64_t least, std::uint64_t most) {
+    local->add_option(flag, value, help)->type_name("N")->check(whole_number(least, most))->capture_default_str();
+  };
+  number("--sites", options->shape.sites, "sites", 1, 30);
+  number("--aggregators", options->shape.aggregators, "regional aggregators; 0: none", 0, 30);
+  local->add_option("--work-dir", options->work_dir, "an empty folder to work in and leave (default: a temporary one)")
+      ->type_name("PATH");
+  local->add_flag("--until-eof", options->until_eof, "end when standard input does, as a parent process's pipe");
+  local->add_flag("--json", options->json, "one line of JSON when it is up: sockets, ports, folder");
+  local->footer(
+      "It works in a temporary folder that goes with it. Python: fluvial.testing.LocalFederation.\n"
+      "Example:\n  fluvial local --sites 2");
+  local->callback(
+      [&commands, options] { commands.chosen = [&commands, options] { return run_local(commands.io, *options); }; });
+}
+
+}  // namespace fluvial::cli

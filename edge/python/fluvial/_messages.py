@@ -1,0 +1,131 @@
+"""The messages of the local protocol (docs/formats/local.md).
+
+They are declared here and not generated: generated code is tied to a version of protobuf, and there are few of them. A
+test compares them, field by field, with what protoc makes of proto/fluvial/v1/local.proto.
+"""
+
+from __future__ import annotations
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+PROTOCOL = 1
+PACKAGE = "fluvial.v1"
+
+_FIELD = descriptor_pb2.FieldDescriptorProto
+_SCALARS = {
+    "uint32": _FIELD.TYPE_UINT32,
+    "uint64": _FIELD.TYPE_UINT64,
+    "bool": _FIELD.TYPE_BOOL,
+    "double": _FIELD.TYPE_DOUBLE,
+    "string": _FIELD.TYPE_STRING,
+}
+
+# message: fields as "type name", numbered in order; "repeated" and "map" as in a .proto file.
+_TENSORS = {
+    "Schema": ["repeated Tensor tensors"],
+    "Tensor": ["string name", "string dtype", "repeated uint64 shape"],
+}
+_LOCAL = {
+    "LocalMessage": [
+        "Attach attach",
+        "Attached attached",
+        "Task task",
+        "TaskDone task_done",
+        "TaskFailed task_failed",
+        "Detach detach",
+        "RunEnded run_ended",
+    ],
+    "Attach": ["uint32 protocol", "string worker", "bool evaluates"],
+    "Attached": ["string node", "uint32 code", "string message"],
+    "Task": [
+        "uint64 id",
+        "Task.Kind kind",
+        "uint64 run",
+        "uint64 round",
+        "uint64 version",
+        "Schema schema",
+        "uint64 model_bytes",
+        "uint64 local_steps",
+        "map<string, double> parameters",
+        "string run_name",
+    ],
+    "TaskDone": ["uint64 id", "uint64 weight", "map<string, double> metrics"],
+    "TaskFailed": ["uint64 id", "string message"],
+    "Detach": ["string reason"],
+    "RunEnded": ["uint64 run", "string run_name", "string state"],
+}
+_ENUMS = {"Task": ("Kind", ["KIND_UNSPECIFIED", "KIND_TRAIN", "KIND_EVALUATE"])}
+
+
+def _camel(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def _add_map(message: descriptor_pb2.DescriptorProto, field: descriptor_pb2.FieldDescriptorProto) -> None:
+    """A map from text to numbers: what the protobuf language makes of map<string, double>."""
+    entry = message.nested_type.add(name=_camel(field.name) + "Entry")
+    entry.field.add(name="key", number=1, label=_FIELD.LABEL_OPTIONAL, type=_FIELD.TYPE_STRING)
+    entry.field.add(name="value", number=2, label=_FIELD.LABEL_OPTIONAL, type=_FIELD.TYPE_DOUBLE)
+    entry.options.map_entry = True
+    field.label = _FIELD.LABEL_REPEATED
+    field.type = _FIELD.TYPE_MESSAGE
+    field.type_name = f".{PACKAGE}.{message.name}.{entry.name}"
+
+
+def _add_field(message: descriptor_pb2.DescriptorProto, number: int, text: str) -> None:
+    kind, _, name = text.rpartition(" ")
+    field = message.field.add(name=name, number=number, label=_FIELD.LABEL_OPTIONAL)
+    if kind.startswith("map<"):
+        _add_map(message, field)
+        return
+    if kind.startswith("repeated "):
+        kind = kind.removeprefix("repeated ")
+        field.label = _FIELD.LABEL_REPEATED
+    if kind in _SCALARS:
+        field.type = _SCALARS[kind]
+    else:
+        field.type = _FIELD.TYPE_ENUM if "." in kind else _FIELD.TYPE_MESSAGE
+        field.type_name = f".{PACKAGE}.{kind}"
+
+
+def _file(name: str, messages: dict[str, list[str]]) -> descriptor_pb2.FileDescriptorProto:
+    file = descriptor_pb2.FileDescriptorProto(name=name, package=PACKAGE, syntax="proto3")
+    for message_name, fields in messages.items():
+        message = file.message_type.add(name=message_name)
+        if message_name in _ENUMS:
+            enum_name, values = _ENUMS[message_name]
+            enum = message.enum_type.add(name=enum_name)
+            for number, value in enumerate(values):
+                enum.value.add(name=value, number=number)
+        for number, field in enumerate(fields, start=1):
+            _add_field(message, number, field)
+    return file
+
+
+def _declare() -> descriptor_pool.DescriptorPool:
+    tensors = _file("fluvial/v1/tensors.proto", _TENSORS)
+    local = _file("fluvial/v1/local.proto", _LOCAL)
+    local.dependency.append(tensors.name)
+    body = local.message_type[0]
+    body.oneof_decl.add(name="body")
+    for field in body.field:
+        field.oneof_index = 0
+    pool = descriptor_pool.DescriptorPool()  # of its own: no clash with another package's messages
+    for file in (tensors, local):
+        pool.Add(file) if hasattr(pool, "Add") else pool.AddSerializedFile(file.SerializeToString())
+    return pool
+
+
+_POOL = _declare()
+
+
+def message_class(name: str) -> type:
+    descriptor = _POOL.FindMessageTypeByName(f"{PACKAGE}.{name}")
+    if hasattr(message_factory, "GetMessageClass"):
+        return message_factory.GetMessageClass(descriptor)
+    return message_factory.MessageFactory(_POOL).GetPrototype(descriptor)
+
+
+LocalMessage = message_class("LocalMessage")
+KIND_TRAIN = 1
+KIND_EVALUATE = 2

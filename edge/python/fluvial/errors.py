@@ -1,0 +1,31 @@
+"""What can go wrong, each with what to do about it in its message."""
+
+from __future__ import annotations
+
+
+class FluvialError(Exception):
+    """The root of this package's errors."""
+
+
+class AgentUnavailable(FluvialError):
+    """There is no agent at the socket, or it went away. It may come back: connect again."""
+
+
+class AgentRefused(FluvialError):
+    """The agent answered, and said no: another user's process, too many workers, another protocol."""
+
+
+class ProtocolError(FluvialError):
+    """The agent sent what the local protocol does not allow. Its version and this package's may differ."""
+
+
+class ModelMismatch(FluvialError, ValueError):
+    """What was given does not fit the run's model: a tensor is missing, or has another shape or dtype."""
+
+
+class RoundClosed(FluvialError):
+    """The round has its answer already: submit once a round, and before asking for the next."""
+
+
+class FederationFailed(FluvialError):
+    """A process of a LocalFederation ended or did not come up; the message names its log."""

@@ -1,0 +1,66 @@
+"""Model files (safetensors, docs/formats/model.md): what a run starts from, and what it commits."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import struct
+from typing import Any, Dict, Mapping, Optional
+
+import numpy as np
+
+from . import models
+from .errors import ModelMismatch
+from .schema import dtype_name, dtype_of
+
+_HEADER_BYTES_MAX = 16 << 20
+
+
+def save_model(path: str, model: Any, metadata: Optional[Mapping[str, str]] = None) -> None:
+    """Writes a model (a torch module, a state dict, a mapping of arrays) as a file a run can start from.
+
+    The file appears whole or not at all.
+    """
+    arrays = models.to_arrays(model)
+    if not any(array.dtype.kind == "f" and array.size for array in arrays.values()):
+        raise ModelMismatch("a model needs at least one floating-point tensor: there is nothing here to train")
+    header: Dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    offset = 0
+    for name, array in arrays.items():
+        header[name] = {
+            "dtype": dtype_name(array.dtype),
+            "shape": list(array.shape),
+            "data_offsets": [offset, offset + array.nbytes],
+        }
+        offset += array.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    temporary = f"{path}.tmp"
+    with open(temporary, "wb") as out:
+        out.write(struct.pack("<Q", len(text)) + text)
+        for array in arrays.values():
+            out.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    os.replace(temporary, path)
+
+
+def load_model(path: str) -> Dict[str, np.ndarray]:
+    """The tensors of a model file by name, in the order of their data."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        head = file.read(8)
+        length = struct.unpack("<Q", head)[0] if len(head) == 8 else 0
+        if not 2 <= length <= min(_HEADER_BYTES_MAX, size - 8):
+            raise ValueError(f"{path} is no model file: its header would have {length} bytes")
+        header = json.loads(file.read(length))
+        data = np.fromfile(file, np.uint8)
+    header.pop("__metadata__", None)
+    arrays = {}
+    for name, about in sorted(header.items(), key=lambda entry: entry[1]["data_offsets"]):
+        begin, end = about["data_offsets"]
+        dtype = dtype_of(about["dtype"])
+        shape = tuple(about["shape"])
+        if not 0 <= begin <= end <= data.size or end - begin != math.prod(shape) * dtype.itemsize:
+            raise ValueError(f"{path}: tensor {name} does not fit the file")
+        arrays[name] = data[begin:end].view(dtype).reshape(shape) if end > begin else np.empty(shape, dtype)
+    return arrays

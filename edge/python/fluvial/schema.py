@@ -1,0 +1,102 @@
+"""The tensors of a run's model: names, dtypes and shapes, in the order in which their bytes stand."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Dict, Iterable, Iterator, Tuple
+
+import numpy as np
+
+from .errors import ProtocolError
+
+# As safetensors names them. F32 is averaged; the others are counters, of which the federation takes the maximum.
+_DTYPES = {
+    "F32": np.dtype("<f4"),
+    "I8": np.dtype("i1"),
+    "I16": np.dtype("<i2"),
+    "I32": np.dtype("<i4"),
+    "I64": np.dtype("<i8"),
+    "U8": np.dtype("u1"),
+    "BOOL": np.dtype("?"),
+}
+
+
+def dtype_name(dtype: np.dtype) -> str:
+    """What a model file calls a numpy dtype. KeyError when it has no name for it."""
+    for name, known in _DTYPES.items():
+        if known == dtype:
+            return name
+    raise KeyError(str(dtype))
+
+
+def dtype_of(name: str) -> np.dtype:
+    """The numpy dtype of a model file's; ProtocolError for one this version of the package does not know."""
+    if name not in _DTYPES:
+        raise ProtocolError(f"tensors of dtype {name} are not known to this version of the package")
+    return _DTYPES[name]
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """One tensor: `offset` is where its bytes begin in the model."""
+
+    name: str
+    dtype: np.dtype
+    shape: Tuple[int, ...]
+    offset: int
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def averaged(self) -> bool:
+        """Whether it is trained; otherwise it is a counter, of which the greatest among the sites is kept."""
+        return self.dtype == _DTYPES["F32"]
+
+
+class Schema:
+    """The model's tensors, by name and in order. Iterating gives the tensors."""
+
+    def __init__(self, tensors: Iterable[Tuple[str, str, Tuple[int, ...]]]) -> None:
+        self._tensors: Dict[str, Tensor] = {}
+        offset = 0
+        for name, dtype, shape in tensors:
+            tensor = Tensor(name, dtype_of(dtype), tuple(int(length) for length in shape), offset)
+            self._tensors[name] = tensor
+            offset += tensor.nbytes
+        self.nbytes = offset
+
+    @classmethod
+    def from_message(cls, message) -> "Schema":
+        return cls((tensor.name, tensor.dtype, tuple(tensor.shape)) for tensor in message.tensors)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(self._tensors.values())
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tensors
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._tensors[name]
+
+    def views(self, data: np.ndarray) -> Dict[str, np.ndarray]:
+        """The tensors as arrays over a model's bytes, without a copy.
+
+        Tensors stand without padding, so one behind a counter of odd length may begin at any byte; numpy reads such an
+        array too, only more slowly.
+        """
+        return {
+            tensor.name: np.ndarray(tensor.shape, tensor.dtype, buffer=data, offset=tensor.offset)
+            if tensor.nbytes
+            else np.empty(tensor.shape, tensor.dtype)
+            for tensor in self
+        }

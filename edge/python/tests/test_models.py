@@ -1,0 +1,103 @@
+"""What becomes of dtypes, shapes, names and shared storage on the way to a run and back."""
+
+import numpy as np
+import pytest
+
+import fluvial
+from fluvial import models
+from fluvial.schema import Schema, dtype_name
+
+
+def schema_of(arrays):
+    return Schema((name, dtype_name(array.dtype), array.shape) for name, array in arrays.items())
+
+
+def round_trip(source, target):
+    """What `target` holds after it was loaded with `source`."""
+    arrays = models.to_arrays(source)
+    schema = schema_of(arrays)
+    data = np.concatenate([part.reshape(-1).view(np.uint8) for part in models.gather(source, schema)])
+    models.load_into(target, schema, schema.views(data))
+    return target
+
+
+def test_arrays_travel_bit_for_bit():
+    rng = np.random.default_rng(1)
+    source = {
+        "w": rng.standard_normal((3, 5)).astype(np.float32),
+        "flag": np.array([True, False, True]),
+        "steps": np.array(2**62, np.int64),
+        "small": np.arange(-3, 3, dtype=np.int8),
+        "scalar": np.float32(1.5) * np.ones((), np.float32),
+        "none": np.empty((0, 4), np.float32),
+    }
+    target = round_trip(source, {name: np.zeros_like(array) for name, array in source.items()})
+    for name, array in source.items():
+        assert target[name].dtype == array.dtype and target[name].tobytes() == array.tobytes(), name
+
+
+def test_floats_travel_as_fp32_and_come_back_as_they_were():
+    source = {"half": np.array([1.5, -2.25], np.float16), "double": np.array([0.1, 1e-3])}
+    assert {name: array.dtype for name, array in models.to_arrays(source).items()} == {
+        "half": np.float32,
+        "double": np.float32,
+    }
+    target = round_trip(source, {"half": np.zeros(2, np.float16), "double": np.zeros(2)})
+    assert target["half"].tolist() == [1.5, -2.25]
+    assert target["double"].tolist() == [float(np.float32(0.1)), float(np.float32(1e-3))]
+
+
+def test_not_contiguous_and_other_byte_orders():
+    source = {"w": np.arange(12, dtype=">f4").reshape(3, 4).T}
+    target = round_trip(source, {"w": np.zeros((4, 3), np.float32)})
+    assert np.array_equal(target["w"], source["w"])
+
+
+def test_one_storage_under_two_names_travels_once():
+    w = np.ones(4, np.float32)
+    assert list(models.to_arrays({"encoder": w, "decoder": w, "copy": w.copy()})) == ["encoder", "copy"]
+
+
+def test_order_of_names_does_not_matter():
+    schema = schema_of({"a": np.zeros(2, np.float32), "b": np.zeros(1, np.float32)})
+    parts = list(models.gather({"b": np.array([3.0]), "a": np.array([1.0, 2.0]), "unused": np.zeros(9)}, schema))
+    assert np.concatenate(parts).tolist() == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    "model, message",
+    [
+        ({"a": np.zeros(2, np.float32)}, "of which 1 are not in this one: b"),
+        ({"a": np.zeros(2, np.float32), "b": np.zeros((1, 1), np.float32)}, r"shape \[1, 1\]; in the run it is \[1\]"),
+        ({"a": np.zeros(2, np.int64), "b": np.zeros(1, np.float32)}, "dtype int64; in the run it is float32"),
+        ({"a": np.zeros(2, complex), "b": np.zeros(1, np.float32)}, "complex128"),
+    ],
+)
+def test_what_does_not_fit_is_named(model, message):
+    schema = schema_of({"a": np.zeros(2, np.float32), "b": np.zeros(1, np.float32)})
+    with pytest.raises(fluvial.ModelMismatch, match=message):
+        list(models.gather(model, schema))
+
+
+def test_what_is_no_model_is_said_so():
+    with pytest.raises(TypeError, match="this is a list"):
+        models.to_arrays([1, 2])
+    with pytest.raises(fluvial.ModelMismatch, match="uint32"):
+        models.to_arrays({"w": np.zeros(1, np.uint32)})
+    with pytest.raises(fluvial.ModelMismatch, match="nothing here to train"):
+        fluvial.save_model("/nonexistent/never-written", {"n": np.zeros(1, np.int64)})
+
+
+def test_files(tmp_path):
+    path = str(tmp_path / "model.safetensors")
+    model = {"z": np.arange(6, dtype=np.float32).reshape(2, 3), "a": np.array([7], np.int32), "e": np.empty(0, np.float32)}
+    fluvial.save_model(path, model, {"by": "a test"})
+    loaded = fluvial.load_model(path)
+    assert set(loaded) == set(model)
+    for name, array in model.items():
+        assert loaded[name].dtype == array.dtype and np.array_equal(loaded[name], array)
+    whole = (tmp_path / "model.safetensors").read_bytes()
+    for size in (0, 7, 20, len(whole) - 1):
+        (tmp_path / "cut").write_bytes(whole[:size])
+        with pytest.raises(ValueError):
+            fluvial.load_model(str(tmp_path / "cut"))

@@ -1,0 +1,46 @@
+"""PyTorch models: modules, tied weights, bf16 parameters, counters."""
+
+import numpy as np
+import pytest
+
+from fluvial import models
+from test_models import round_trip
+
+torch = pytest.importorskip("torch", reason="needs PyTorch")
+
+
+class Tied(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(5, 3)
+        self.output = torch.nn.Linear(3, 5, bias=False)
+        self.output.weight = self.embedding.weight
+        self.norm = torch.nn.BatchNorm1d(3)
+
+
+def test_module_with_tied_weights_and_counters():
+    torch.manual_seed(1)
+    source, target = Tied(), Tied()
+    source.norm.num_batches_tracked += 41
+    arrays = models.to_arrays(source)
+    assert "embedding.weight" in arrays and "output.weight" not in arrays
+    assert arrays["norm.num_batches_tracked"].dtype == np.int64
+    round_trip(source, target)
+    assert torch.equal(target.output.weight, source.embedding.weight)
+    assert target.output.weight is target.embedding.weight
+    assert target.norm.num_batches_tracked == 41
+
+
+def test_bfloat16_parameters():
+    source = torch.nn.Linear(4, 3).to(torch.bfloat16)
+    target = torch.nn.Linear(4, 3).to(torch.bfloat16)
+    assert models.to_arrays(source)["weight"].dtype == np.float32
+    round_trip(source, target)
+    assert torch.equal(target.weight, source.weight)
+    assert target.weight.dtype == torch.bfloat16 and target.weight.requires_grad
+
+
+def test_state_dict_is_loaded_in_place():
+    source, target = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    round_trip(source.state_dict(), target.state_dict())
+    assert torch.equal(target.weight, source.weight)
