@@ -85,6 +85,10 @@ struct EncodePlan {
   std::span<const float> values;     // what this pass sends: the vector itself, or something shorter in the workspace
   std::uint32_t threshold_bits = 0;  // topk: magnitudes (as bits) above this are sent ...
   std::uint64_t ties_end = 0;        // ... and those equal to it at coordinates below this
+  // topk: what is sent, in order, where prepare() kept it; chunk i has the entries chunk_ends[i] to chunk_ends[i + 1].
+  std::span<const std::uint64_t> chunk_ends;
+  std::span<const std::uint32_t> sent_indices;  // within the chunk
+  std::span<const float> sent_values;
 };
 
 struct ScreenReport {

@@ -16,7 +16,7 @@
 namespace fluvial::kernels {
 namespace {
 
-constexpr std::uint8_t kVersion = 1;
+constexpr std::uint8_t kVersion = 2;
 constexpr std::uint8_t kDense = 0;
 constexpr std::uint8_t kSparse = 1;
 constexpr std::size_t kHeaderBytes = 16;
@@ -25,6 +25,7 @@ constexpr std::size_t kWidthMax = 8;
 struct Packed {
   std::uint8_t form = kDense;
   std::size_t width = 0;    // bytes a sum
+  unsigned index_bits = 0;  // sparse only
   std::size_t entries = 0;  // sums that are written: all (dense), or those that are not zero
   ByteSpan sums{};
   ByteSpan indices{};  // sparse only
@@ -37,13 +38,13 @@ Result<Packed> parse(ByteSpan bytes, std::size_t value_count) {
   const auto version = load_le<std::uint8_t>(bytes.data());
   if (version != kVersion) return bad(format_text("version {}, expected {}", version, kVersion));
   Packed packed{.form = load_le<std::uint8_t>(bytes.data() + 1), .width = load_le<std::uint8_t>(bytes.data() + 2)};
-  const auto reserved = load_le<std::uint8_t>(bytes.data() + 3);
+  packed.index_bits = load_le<std::uint8_t>(bytes.data() + 3);
   const std::size_t values = load_le<std::uint32_t>(bytes.data() + 4);
   packed.entries = load_le<std::uint32_t>(bytes.data() + 8);
   const std::size_t index_bytes = load_le<std::uint32_t>(bytes.data() + 12);
-  if (packed.form > kSparse || packed.width > kWidthMax || reserved != 0) {
-    return bad(
-        format_text("form {}, width {}, expected form 0 or 1, width 0 to {}", packed.form, packed.width, kWidthMax));
+  if (packed.form > kSparse || packed.width > kWidthMax || (packed.form == kDense && packed.index_bits != 0)) {
+    return bad(format_text("form {}, width {}, {} index bits, expected form 0 or 1, width 0 to {}", packed.form,
+                           packed.width, packed.index_bits, kWidthMax));
   }
   if (values != value_count) return bad(format_text("{} values, expected {}", values, value_count));
   const bool dense = packed.form == kDense;
@@ -57,7 +58,8 @@ Result<Packed> parse(ByteSpan bytes, std::size_t value_count) {
   packed.sums = bytes.subspan(kHeaderBytes, packed.entries * packed.width);
   packed.indices = bytes.subspan(kHeaderBytes + packed.sums.size());
   if (!dense) {
-    if (const Status indices = check_indices(packed.indices, packed.entries, value_count); !indices.ok()) {
+    if (const Status indices = check_indices(packed.indices, packed.entries, packed.index_bits, value_count);
+        !indices.ok()) {
       return bad(indices.error().message);
     }
   }
@@ -68,34 +70,34 @@ void put_header(std::byte* out, const Packed& packed, std::size_t values, std::s
   store_le<std::uint8_t>(out, kVersion);
   store_le<std::uint8_t>(out + 1, packed.form);
   store_le<std::uint8_t>(out + 2, static_cast<std::uint8_t>(packed.width));
-  store_le<std::uint8_t>(out + 3, 0);
+  store_le<std::uint8_t>(out + 3, static_cast<std::uint8_t>(packed.index_bits));
   store_le<std::uint32_t>(out + 4, static_cast<std::uint32_t>(values));
   store_le<std::uint32_t>(out + 8, static_cast<std::uint32_t>(packed.entries));
   store_le<std::uint32_t>(out + 12, static_cast<std::uint32_t>(index_bytes));
 }
 
 // How many bytes the indices of the sums that are not zero take.
-std::size_t index_bytes_of(std::span<const std::int64_t> sum) {
-  std::size_t bytes = 0;
+std::size_t index_bytes_of(std::span<const std::int64_t> sum, std::size_t entries, unsigned bits) {
+  std::size_t unary_bits = entries;
   std::size_t next = 0;
   for (std::size_t i = 0; i < sum.size(); ++i) {
     if (sum[i] == 0) continue;
-    const auto gap = static_cast<std::uint32_t>(i - next);
-    bytes += gap == 0 ? 1 : static_cast<std::size_t>((std::bit_width(gap) + 6) / 7);
+    unary_bits += (i - next) >> bits;
     next = i + 1;
   }
-  return bytes;
+  return remainder_bytes(entries, bits) + (unary_bits + 7) / 8;
 }
 
 void put_sparse(std::span<const std::int64_t> sum, const Packed& packed, std::byte* out) {
   std::byte* to = out + kHeaderBytes;
-  IndexWriter writer(to + packed.entries * packed.width);
+  IndexWriter writer(to + packed.entries * packed.width, packed.entries, packed.index_bits);
   for (std::size_t i = 0; i < sum.size(); ++i) {
     if (sum[i] == 0) continue;
     std::memcpy(to, &sum[i], packed.width);
     to += packed.width;
     writer.put(static_cast<std::uint32_t>(i));
   }
+  writer.finish();
 }
 
 using Sums = std::array<std::int64_t, kPieceValues>;
@@ -136,13 +138,13 @@ std::int64_t entry_sum(const Packed& packed, std::size_t entry) {
 }
 
 Status merge_sparse(const Packed& packed, std::span<std::int64_t> sum) {
-  IndexReader check(packed.indices);
+  IndexReader check(packed.indices, packed.entries, packed.index_bits);
   for (std::size_t entry = 0; entry < packed.entries; ++entry) {
     const std::int64_t before = sum[check.next()];
     const std::int64_t add = entry_sum(packed, entry);
     if (ops::overflow_sign(before, add, ops::wrapping_add(before, add)) < 0) return overflow();
   }
-  IndexReader indices(packed.indices);
+  IndexReader indices(packed.indices, packed.entries, packed.index_bits);
   for (std::size_t entry = 0; entry < packed.entries; ++entry) sum[indices.next()] += entry_sum(packed, entry);
   return {};
 }
@@ -159,9 +161,10 @@ std::size_t pack_chunk(std::span<const std::int64_t> sum, MutableByteSpan out) {
   // A sign bit above the highest bit that differs from it; nothing at all for zeros.
   const std::size_t width = nonzero == 0 ? 0 : static_cast<std::size_t>(std::bit_width(spread)) / 8 + 1;
   const std::size_t dense_bytes = sum.size() * width;
-  if (nonzero * (width + 1) < dense_bytes) {
-    const Packed sparse{.form = kSparse, .width = width, .entries = nonzero};
-    const std::size_t index_bytes = index_bytes_of(sum);
+  if (nonzero * width < dense_bytes) {
+    const unsigned index_bits = rice_bits(nonzero, sum.size());
+    const Packed sparse{.form = kSparse, .width = width, .index_bits = index_bits, .entries = nonzero};
+    const std::size_t index_bytes = index_bytes_of(sum, nonzero, index_bits);
     if (nonzero * width + index_bytes < dense_bytes) {
       put_header(out.data(), sparse, sum.size(), index_bytes);
       put_sparse(sum, sparse, out.data());

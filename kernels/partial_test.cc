@@ -60,17 +60,17 @@ TEST(Partial, TakesTheNarrowestFormThatFits) {
   EXPECT_EQ(bytes_of(kMin, 1'000), 16U + 8'000);
   Sums sparse(1'000, 0);
   sparse[5] = sparse[900] = 1LL << 39;
-  EXPECT_EQ(pack(sparse).size(), 16U + 2 * 6 + 1 + 2);
+  EXPECT_EQ(pack(sparse).size(), 16U + 2 * 6 + 2 + 1 + 0);
 }
 
 // The bytes that other versions and machines read: docs/formats/codecs.md.
 TEST(Partial, GoldenBytes) {
-  EXPECT_EQ(to_hex(pack({1, -2, 300}).span()), "010002000300000003000000000000000100feff2c01");
-  EXPECT_EQ(to_hex(pack({0, 0, 0}).span()), "01000000030000000300000000000000");
+  EXPECT_EQ(to_hex(pack({1, -2, 300}).span()), "020002000300000003000000000000000100feff2c01");
+  EXPECT_EQ(to_hex(pack({0, 0, 0}).span()), "02000000030000000300000000000000");
   Sums sparse(200, 0);
   sparse[2] = -3;
   sparse[199] = 70'000;
-  EXPECT_EQ(to_hex(pack(sparse).span()), "01010300c80000000200000003000000fdffff70110102c401");
+  EXPECT_EQ(to_hex(pack(sparse).span()), "02010306c80000000200000003000000fdffff701101020111");
 }
 
 TEST(Partial, MergingAddsExactly) {
@@ -107,24 +107,27 @@ TEST(Partial, OverflowIsRefusedAndUndone) {
 TEST(Partial, HostileBytesAreRefusedWithoutEffect) {
   const std::pair<const char*, const char*> cases[] = {
       {"", "shorter than its header"},
-      {"010002000300000003000000000000", "shorter than its header"},
-      {"020002000300000003000000000000000100feff2c01", "version 2"},
-      {"010202000300000003000000000000000100feff2c01", "form 2"},
-      {"010009000300000003000000000000000100feff2c01", "width 9"},
-      {"010002010300000003000000000000000100feff2c01", "form 0"},
-      {"010002000400000003000000000000000100feff2c01", "4 values, expected 3"},
-      {"010002000300000002000000000000000100feff2c01", "2 entries"},
-      {"010002000300000003000000010000000100feff2c01", "1 index bytes"},
-      {"010002000300000003000000000000000100feff2c", "do not fit"},
-      {"010002000300000003000000000000000100feff2c0100", "do not fit"},
-      {"010101000300000004000000000000000000000000", "4 entries"},
-      {"01010800030000000100000000000000", "do not fit"},
-      {"01010100030000000100000001000000ff03", "index 0 is 3, expected below 3"},
-      {"01010100030000000200000002000000ff0003ff", "index 0 is 3"},
-      {"0101010003000000020000000200000001010002", "index 1 is 3"},
-      {"01010100030000000100000002000000018000", "shortest form"},
-      {"0101010003000000010000000600000001808080808001", "longer than 5 bytes"},
-      {"010100000300000003000000ffffffff00", "do not fit"},
+      {"020002000300000003000000000000", "shorter than its header"},
+      {"010002000300000003000000000000000100feff2c01", "version 1"},
+      {"020202000300000003000000000000000100feff2c01", "form 2"},
+      {"020009000300000003000000000000000100feff2c01", "width 9"},
+      {"020002010300000003000000000000000100feff2c01", "form 0"},
+      {"020002000400000003000000000000000100feff2c01", "4 values, expected 3"},
+      {"020002000300000002000000000000000100feff2c01", "2 entries"},
+      {"020002000300000003000000010000000100feff2c01", "1 index bytes"},
+      {"020002000300000003000000000000000100feff2c", "do not fit"},
+      {"020002000300000003000000000000000100feff2c0100", "do not fit"},
+      {"020101000300000004000000000000000000000000", "4 entries"},
+      {"02010800030000000100000000000000", "do not fit"},
+      {"02010100030000000100000001000000ff08", "the last index is 3, expected below 3"},
+      {"02010100030000000200000001000000ff0309", "the last index is 3"},
+      {"02010101030000000200000002000000ff030303", "the last index is 3"},
+      {"0201010003000000020000000100000001010f", "4 indices, expected 2"},
+      {"02010100030000000200000001000000010102", "end after 1 of 2 indices"},
+      {"02010100030000000100000002000000010100", "too many for 1 indices"},
+      {"0201011b03000000010000000500000001ffffff0701", "27 low bits"},
+      {"0201010103000000010000000200000001fe01", "not zero after"},
+      {"020100000300000003000000ffffffff00", "do not fit"},
   };
   for (const auto& [hex, reason] : cases) {
     const Buffer bytes = from_hex(hex).value();

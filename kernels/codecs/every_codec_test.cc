@@ -35,7 +35,7 @@ TEST(CodecSpec, CanonicalTextsRoundTrip) {
   EXPECT_EQ(to_string(parse_codec("int8").value()), "int8:block=256,rounding=stochastic");
   EXPECT_EQ(to_string(parse_codec("sign").value()), "sign:block=256,mode=scaled");
   EXPECT_EQ(to_string(parse_codec("sign:mode=vote").value()), "sign:block=256,mode=vote");
-  EXPECT_EQ(to_string(parse_codec("topk").value()), "topk:ratio=0.01");
+  EXPECT_EQ(to_string(parse_codec("topk").value()), "topk:ratio=0.01,select=exact");
   for (const std::string& text : test_values::codec_texts()) {
     const CodecSpec spec = parse_codec(text).value();
     EXPECT_EQ(parse_codec(to_string(spec)).value(), spec) << text;
@@ -298,11 +298,11 @@ TEST(Codec, GoldenBytes) {
   EXPECT_EQ(golden("sign:mode=vote", values), "010100000000000002");
   EXPECT_EQ(golden("int4:block=128,rounding=nearest", values), "01008000000000006edbb63e9310");
   EXPECT_EQ(golden("int4:block=128,rounding=nearest", std::span(values).first(3)), "01008000000000006edbb63e9300");
-  EXPECT_EQ(golden("topk:ratio=0.5", values), "0100000002000000020000000000803f000020c00000");
+  EXPECT_EQ(golden("topk:ratio=0.5", values), "02000000020000000000803f000020c003");
   std::vector<float> sparse(400, 0.0F);
   sparse[3] = 1.0F;
   sparse[399] = -1.0F;
-  EXPECT_EQ(golden("topk:ratio=0.01", sparse), "0100000002000000030000000000803f000080bf038b03");
+  EXPECT_EQ(golden("topk:ratio=0.01", sparse), "02070000020000000000803f000080bf830511");
 }
 
 // What the encoder's rule gives, with the reference's random bits.

@@ -68,7 +68,7 @@ TEST(HostileBytes, WhatIsNotFiniteIsNamed) {
         const auto encoded = test_values::encode(*codec, vector, 5'000);
         std::vector<std::byte> bytes(encoded.chunks[0].span().begin(), encoded.chunks[0].span().end());
         const bool fp16 = codec->spec().kind == CodecKind::kFp16;
-        const std::size_t header = codec->spec().kind == CodecKind::kTopk ? 12 : 0;
+        const std::size_t header = codec->spec().kind == CodecKind::kTopk ? 8 : 0;
         const std::size_t width = fp16 || codec->spec().kind == CodecKind::kBf16 ? 2 : 4;
         std::uint32_t bits = std::bit_cast<std::uint32_t>(poison);
         if (fp16) bits = (bits >> 16 & 0x8000U) | (std::isnan(poison) ? 0x7e00U : 0x7c00U);
@@ -212,23 +212,27 @@ TEST(HostileBytes, Topk) {
   const auto refused = [&](std::string_view hex, std::string_view reason, std::size_t value_count = 4) {
     expect_malformed(*codec, bytes_of(hex), value_count, reason);
   };
-  ASSERT_TRUE(codec->screen_chunk(bytes_of("0100000002000000020000000000803f000020c00000"), 4, 0).ok());
-  refused("0200000002000000020000000000803f000020c00000", "version");
-  refused("0101000002000000020000000000803f000020c00000", "version");
-  refused("0100000005000000020000000000803f000020c00000", "5 entries for 4 values");
-  refused("01000000ffffffff020000000000803f000020c00000", "entries for 4 values");
-  refused("0100000002000000ffffffff0000803f000020c00000", "do not fit");
-  refused("0100000001000000020000000000803f000020c00000", "do not fit");
-  refused("0100000002000000020000000000803f000020c00003", "index 1 is 4, expected below 4");
-  refused("0100000002000000020000000000803f000020c00400", "index 0 is 4");
-  refused("0100000002000000010000000000803f000020c000", "index 1 of 2: the index bytes end before it");
-  refused("0100000002000000030000000000803f000020c0000000", "1 bytes after the last of 2 indices");
-  refused("0100000002000000030000000000803f000020c0008000", "not in its shortest form");
-  refused("0100000001000000060000000000803f808080808000", "longer than 5 bytes");
-  refused("0100000001000000050000000000803fffffffff7f", "expected below 4");
-  refused("0100000001000000050000000000803fffffffffff", "longer than 5 bytes");
-  // Large gaps whose sum passes 2^32 do not wrap back into the chunk.
-  refused("0100000002000000060000000000803f000020c000ffffffff0f", "expected below 4");
+  ASSERT_TRUE(codec->screen_chunk(bytes_of("02000000020000000000803f000020c003"), 4, 0).ok());
+  ASSERT_TRUE(
+      codec->screen_chunk(bytes_of("02010000020000000000803f000020c00203"), 4, 0).ok());  // 0, 2 in another form
+  refused("02000000", "shorter than its header");
+  refused("01000000020000000000803f000020c003", "version 1");
+  refused("02000100020000000000803f000020c003", "reserved");
+  refused("02000000050000000000803f000020c003", "5 entries for 4 values");
+  refused("02000000ffffffff0000803f000020c003", "entries for 4 values");
+  refused("02000000020000000000803f", "12 bytes, too few for 2 entries");
+  refused("021b0000020000000000803f000020c0ffffffffffff3f03", "27 low bits, expected 0 to 26");
+  refused("02010000020000000000803f000020c0", "0 index bytes, too few for 2 indices");
+  refused("02000000020000000000803f000020c00300", "too many for 2 indices below 4");
+  refused("02000000000000000000", "2 index bytes, too many for 0 indices");
+  refused("02010000020000000000803f000020c00403", "bits that are not zero after");
+  refused("02000000020000000000803f000020c001", "end after 1 of 2 indices");
+  refused("02000000020000000000803f000020c007", "3 indices, expected 2");
+  refused("02000000020000000000803f000020c00300", "index bytes after the last index", 40);
+  refused("02000000020000000000803f000020c011", "the last index is 4, expected below 4");
+  refused("02000000020000000000803f000020c018", "the last index is 4, expected below 4");
+  refused("02010000020000000000803f000020c00306", "the last index is 5, expected below 4");
+  refused("021a0000020000000000803f000020c0ffffffffffff0f03", "expected below 4");  // gaps of 2^26 - 1
 }
 
 // A flipped bit is found, or it decodes to something finite that the reference reads alike.

@@ -1,177 +1,154 @@
-// topk: the k values of the whole vector that are greatest in magnitude. Layout of a chunk: a 12-byte header, the
-// values (fp32), the indices within the chunk (sparse_indices.h).
+#include "kernels/codecs/topk.h"
+
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "core/base/format.h"
-#include "kernels/codecs/common.h"
 #include "kernels/codecs/options.h"
-#include "kernels/codecs/topk_threshold.h"
 #include "kernels/ops/bits.h"
-#include "kernels/ops/fixed.h"
-#include "kernels/sparse_indices.h"
 
 namespace fluvial::kernels {
 namespace {
 
-constexpr std::byte kVersion{1};
-constexpr std::size_t kHeaderBytes = 12;
+constexpr std::uint8_t kVersion = 2;
+constexpr std::size_t kHeaderBytes = 8;
 
-struct Entries {
+void put_header(std::byte* out, std::size_t count, unsigned bits) {
+  store_le<std::uint8_t>(out, kVersion);
+  store_le<std::uint8_t>(out + 1, static_cast<std::uint8_t>(bits));
+  store_le<std::uint16_t>(out + 2, 0);
+  store_le<std::uint32_t>(out + 4, static_cast<std::uint32_t>(count));
+}
+
+// Calls visit(index within the chunk) for what is selected, by looking at every value.
+template <typename Visit>
+void for_each_selected(const EncodePlan& plan, std::uint64_t first_value, std::span<const float> chunk,
+                       const cpu::Loops& loops, Visit visit) {
+  std::array<std::uint32_t, kPieceValues> selected;
+  for (std::size_t first = 0; first < chunk.size(); first += kPieceValues) {
+    const std::span<const float> piece = chunk.subspan(first, std::min(kPieceValues, chunk.size() - first));
+    const std::size_t found = loops.select(piece.data(), piece.size(), plan.threshold_bits, selected.data());
+    for (std::size_t i = 0; i < found; ++i) {
+      const std::size_t index = first + selected[i];
+      if (ops::magnitude_bits(chunk[index]) == plan.threshold_bits && first_value + index >= plan.ties_end) continue;
+      visit(index);
+    }
+  }
+}
+
+}  // namespace
+
+double TopkCodec::ratio(std::uint64_t) const { return spec().ratio; }
+
+std::size_t TopkCodec::encoded_bytes_max(std::size_t value_count) const {
+  // Every index takes a bit when all values are sent, and a value less is four bytes less.
+  return kHeaderBytes + value_count * sizeof(float) + (value_count + 7) / 8 + 1;
+}
+
+std::size_t TopkCodec::workspace_bytes(const VectorSchema& schema) const {
+  return selection_workspace_bytes(schema.layout, entries_wanted(spec().ratio, schema.layout.value_count));
+}
+
+Result<EncodePlan> TopkCodec::prepare(const VectorSchema& schema, std::span<const float> vector, const StreamKey& key,
+                                      const PassInput& input, MutableByteSpan state, MutableByteSpan workspace) const {
+  FLUVIAL_TRY(check_prepare(*this, schema, vector, input, state, workspace));
+  const SelectOptions options{.k = entries_wanted(ratio(key.round), vector.size()), .sampled = spec().sampled};
+  FLUVIAL_ASSIGN(const Selection selection,
+                 select_entries(schema.layout, vector, options, workspace, loops(), sparse_loops()));
+  return EncodePlan{.layout = schema.layout,
+                    .key = key,
+                    .pass = input.pass,
+                    .values = vector,
+                    .threshold_bits = selection.threshold.bits,
+                    .ties_end = selection.threshold.ties_end,
+                    .chunk_ends = selection.chunk_ends,
+                    .sent_indices = selection.indices,
+                    .sent_values = selection.values};
+}
+
+Result<std::size_t> TopkCodec::encode_chunk(const EncodePlan& plan, std::size_t chunk_index,
+                                            std::span<const float> chunk, MutableByteSpan out) const {
+  FLUVIAL_TRY(check_encode(*this, plan, chunk_index, chunk, out));
+  if (plan.chunk_ends.empty()) return encode_scanning(plan, chunk_index, chunk, out);
+  const std::size_t first = plan.chunk_ends[chunk_index];
+  const std::size_t count = plan.chunk_ends[chunk_index + 1] - first;
+  const unsigned bits = rice_bits(count, chunk.size());
+  put_header(out.data(), count, bits);
+  std::byte* values = out.data() + kHeaderBytes;
+  if (count > 0) std::memcpy(values, plan.sent_values.data() + first, count * sizeof(float));
+  IndexWriter writer(values + count * sizeof(float), count, bits);
+  for (const std::uint32_t index : plan.sent_indices.subspan(first, count)) writer.put(index);
+  return kHeaderBytes + count * sizeof(float) + writer.finish();
+}
+
+Result<std::size_t> TopkCodec::encode_scanning(const EncodePlan& plan, std::size_t chunk_index,
+                                               std::span<const float> chunk, MutableByteSpan out) const {
+  const std::uint64_t first_value = plan.layout.first_value(chunk_index);
   std::size_t count = 0;
-  ByteSpan values;
-  ByteSpan indices;
+  for_each_selected(plan, first_value, chunk, loops(), [&](std::size_t) { ++count; });
+  const unsigned bits = rice_bits(count, chunk.size());
+  put_header(out.data(), count, bits);
+  std::byte* values = out.data() + kHeaderBytes;
+  IndexWriter writer(values + count * sizeof(float), count, bits);
+  for_each_selected(plan, first_value, chunk, loops(), [&](std::size_t index) {
+    std::memcpy(values, &chunk[index], sizeof(float));
+    values += sizeof(float);
+    writer.put(static_cast<std::uint32_t>(index));
+  });
+  return kHeaderBytes + count * sizeof(float) + writer.finish();
+}
 
-  float value(std::size_t entry) const {
-    float value;
-    std::memcpy(&value, values.data() + entry * sizeof(float), sizeof(float));
-    return value;
+Result<std::size_t> TopkCodec::encode_residual_chunk(const EncodePlan& plan, std::size_t chunk_index,
+                                                     std::span<const float> chunk, MutableByteSpan out,
+                                                     std::span<float> residual) const {
+  FLUVIAL_CHECK(residual.size() == chunk.size(), "a residual of another length");
+  FLUVIAL_ASSIGN(const std::size_t size, encode_chunk(plan, chunk_index, chunk, out));
+  if (plan.chunk_ends.empty()) {
+    FLUVIAL_TRY(residual_chunk(chunk, ByteSpan(out).first(size), residual));
+    return size;
   }
-};
+  if (residual.data() != chunk.data()) sparse_loops().copy(chunk.data(), chunk.size(), residual.data());
+  const std::size_t first = plan.chunk_ends[chunk_index];
+  const std::size_t count = plan.chunk_ends[chunk_index + 1] - first;
+  for (const std::uint32_t index : plan.sent_indices.subspan(first, count)) residual[index] = 0.0F;
+  return size;
+}
 
-Error bad(std::string message) { return {Code::kDataLoss, "topk chunk: " + std::move(message)}; }
-
-Result<Entries> parse(ByteSpan bytes, std::size_t value_count) {
+Result<SparseEntries> TopkCodec::parse(ByteSpan bytes, std::size_t value_count) const {
+  const auto bad = [&](std::string_view message) {
+    return Error{Code::kDataLoss, format_text("{} chunk: {}", name(), message)};
+  };
   if (bytes.size() < kHeaderBytes) return bad(format_text("{} bytes, shorter than its header", bytes.size()));
-  if (bytes[0] != kVersion || bytes[1] != std::byte{0} || bytes[2] != std::byte{0} || bytes[3] != std::byte{0}) {
-    return bad("a header of another version, expected 1");
+  const auto version = load_le<std::uint8_t>(bytes.data());
+  if (version != kVersion || load_le<std::uint16_t>(bytes.data() + 2) != 0) {
+    return bad(format_text("version {} or reserved bytes that are not zero, expected version {}", version, kVersion));
   }
-  Entries entries;
+  const unsigned bits = load_le<std::uint8_t>(bytes.data() + 1);
+  SparseEntries entries;
   entries.count = load_le<std::uint32_t>(bytes.data() + 4);
-  const std::size_t index_bytes = load_le<std::uint32_t>(bytes.data() + 8);
   if (entries.count > value_count) return bad(format_text("{} entries for {} values", entries.count, value_count));
-  if (bytes.size() - kHeaderBytes != entries.count * sizeof(float) + index_bytes) {
-    return bad(
-        format_text("{} bytes do not fit {} entries with {} index bytes", bytes.size(), entries.count, index_bytes));
+  const std::size_t value_bytes = entries.count * sizeof(float);
+  if (bytes.size() - kHeaderBytes < value_bytes) {
+    return bad(format_text("{} bytes, too few for {} entries", bytes.size(), entries.count));
   }
-  entries.values = bytes.subspan(kHeaderBytes, entries.count * sizeof(float));
-  entries.indices = bytes.subspan(kHeaderBytes + entries.values.size());
-  if (const Status indices = check_indices(entries.indices, entries.count, value_count); !indices.ok()) {
-    return bad(indices.error().message);
+  entries.values = bytes.subspan(kHeaderBytes, value_bytes);
+  const ByteSpan indices = bytes.subspan(kHeaderBytes + value_bytes);
+  if (const Status checked = check_indices(indices, entries.count, bits, value_count); !checked.ok()) {
+    return bad(checked.error().message);
   }
+  entries.indices = IndexReader(indices, entries.count, bits);
   return entries;
 }
 
-class TopkCodec final : public Codec {
- public:
-  TopkCodec(const CodecSpec& spec, const cpu::Loops& loops) : spec_(spec), loops_(loops) {}
+namespace {
 
-  const CodecSpec& spec() const override { return spec_; }
-  bool lossless() const override { return false; }
-  std::uint32_t passes() const override { return 1; }
-  std::size_t encoded_bytes_max(std::size_t value_count) const override {
-    return kHeaderBytes + value_count * (sizeof(float) + 1);
-  }
-  std::size_t workspace_bytes(const VectorSchema&) const override { return kThresholdWorkspaceBytes; }
-  std::size_t state_bytes(const VectorSchema&) const override { return 0; }
-
-  Result<EncodePlan> prepare(const VectorSchema& schema, std::span<const float> vector, const StreamKey& key,
-                             const PassInput& input, MutableByteSpan state, MutableByteSpan workspace) const override {
-    FLUVIAL_TRY(check_prepare(*this, schema, vector, input, state, workspace));
-    const double wanted = std::ceil(spec_.ratio * static_cast<double>(vector.size()));
-    const std::uint64_t k =
-        std::clamp<std::uint64_t>(static_cast<std::uint64_t>(wanted), 1, std::max<std::uint64_t>(vector.size(), 1));
-    const Threshold threshold = find_threshold(vector, k, workspace, loops_);
-    return EncodePlan{.layout = schema.layout,
-                      .key = key,
-                      .pass = input.pass,
-                      .values = vector,
-                      .threshold_bits = threshold.bits,
-                      .ties_end = threshold.ties_end};
-  }
-
-  Result<std::size_t> encode_chunk(const EncodePlan& plan, std::size_t chunk_index, std::span<const float> chunk,
-                                   MutableByteSpan out) const override {
-    FLUVIAL_TRY(check_encode(*this, plan, chunk_index, chunk, out));
-    const std::uint64_t first_value = plan.layout.first_value(chunk_index);
-    std::byte* values = out.data() + kHeaderBytes;
-    std::byte* indices = values + chunk.size() * sizeof(float);  // moved to behind the values when they are counted
-    IndexWriter writer(indices);
-    std::size_t count = 0;
-    std::array<std::uint32_t, kPieceValues> selected;
-    for (std::size_t first = 0; first < chunk.size(); first += kPieceValues) {
-      const std::span<const float> piece = chunk.subspan(first, std::min(kPieceValues, chunk.size() - first));
-      const std::size_t found = loops_.select(piece.data(), piece.size(), plan.threshold_bits, selected.data());
-      for (std::size_t i = 0; i < found; ++i) {
-        const std::size_t index = first + selected[i];
-        if (ops::magnitude_bits(chunk[index]) == plan.threshold_bits && first_value + index >= plan.ties_end) continue;
-        std::memcpy(values + count * sizeof(float), &chunk[index], sizeof(float));
-        writer.put(static_cast<std::uint32_t>(index));
-        ++count;
-      }
-    }
-    std::memmove(values + count * sizeof(float), indices, writer.bytes());
-    store_le<std::uint32_t>(out.data(), static_cast<std::uint32_t>(kVersion));
-    store_le<std::uint32_t>(out.data() + 4, static_cast<std::uint32_t>(count));
-    store_le<std::uint32_t>(out.data() + 8, static_cast<std::uint32_t>(writer.bytes()));
-    return kHeaderBytes + count * sizeof(float) + writer.bytes();
-  }
-
-  Status decode_chunk(ByteSpan bytes, std::span<float> out) const override {
-    FLUVIAL_ASSIGN(const Entries entries, parse(bytes, out.size()));
-    std::fill(out.begin(), out.end(), 0.0F);
-    IndexReader indices(entries.indices);
-    for (std::size_t entry = 0; entry < entries.count; ++entry) out[indices.next()] = entries.value(entry);
-    return {};
-  }
-
-  Status decode_accumulate_chunk(ByteSpan bytes, std::uint32_t weight, int scale_bits,
-                                 std::span<std::int64_t> sum) const override {
-    FLUVIAL_ASSIGN(const double factor, term_factor(weight, scale_bits));
-    FLUVIAL_ASSIGN(const Entries entries, parse(bytes, sum.size()));
-    for (std::size_t entry = 0; entry < entries.count; ++entry) {
-      if (!(std::fabs(ops::fixed_product(entries.value(entry), factor)) <= ops::kTermLimit)) return not_screened();
-    }
-    IndexReader indices(entries.indices);
-    for (std::size_t entry = 0; entry < entries.count; ++entry) {
-      std::int64_t& target = sum[indices.next()];
-      target = ops::wrapping_add(target, ops::to_fixed(ops::fixed_product(entries.value(entry), factor)));
-    }
-    return {};
-  }
-
-  Result<ScreenReport> screen_chunk(ByteSpan bytes, std::size_t value_count, std::uint64_t first_value) const override {
-    FLUVIAL_ASSIGN(const Entries entries, parse(bytes, value_count));
-    std::array<double, cpu::kSquareLanes> lanes{};
-    std::uint32_t most = 0;
-    IndexReader indices(entries.indices);
-    for (std::size_t entry = 0; entry < entries.count; ++entry) {
-      const float value = entries.value(entry);
-      const std::uint32_t index = indices.next();
-      if (ops::magnitude_bits(value) >= ops::kInfinityBits)
-        return not_finite(std::span(&value, 1), first_value + index);
-      most = std::max(most, ops::magnitude_bits(value));
-      lanes[index % cpu::kSquareLanes] += static_cast<double>(value) * static_cast<double>(value);
-    }
-    return ScreenReport{.max_abs = ops::bits_float(most), .norm_squared = sum_lanes(lanes)};
-  }
-
-  Status decode_add_chunk(ByteSpan bytes, float weight, std::span<float> sum) const override {
-    FLUVIAL_ASSIGN(const Entries entries, parse(bytes, sum.size()));
-    IndexReader indices(entries.indices);
-    for (std::size_t entry = 0; entry < entries.count; ++entry) sum[indices.next()] += weight * entries.value(entry);
-    return {};
-  }
-
-  Status residual_chunk(std::span<const float> values, ByteSpan bytes, std::span<float> out) const override {
-    FLUVIAL_CHECK(out.size() == values.size(), "a residual of another length");
-    FLUVIAL_ASSIGN(const Entries entries, parse(bytes, values.size()));
-    if (out.data() != values.data() && !out.empty()) std::memmove(out.data(), values.data(), values.size_bytes());
-    IndexReader indices(entries.indices);
-    for (std::size_t entry = 0; entry < entries.count; ++entry) out[indices.next()] -= entries.value(entry);
-    return {};
-  }
-
- private:
-  CodecSpec spec_;
-  const cpu::Loops& loops_;
+struct SelectWords {
+  static constexpr std::string_view key = "select", yes = "sampled", no = "exact";
 };
-
-constexpr CodecOption kOptions[] = {kRatioOption};
+constexpr CodecOption kOptions[] = {kRatioOption, choice_option<&CodecSpec::sampled, SelectWords>()};
 
 std::unique_ptr<Codec> make(const CodecSpec& spec, cpu::Target target) {
-  return std::make_unique<TopkCodec>(spec, cpu::loops(target));
+  return std::make_unique<TopkCodec>(spec, target);
 }
 
 }  // namespace

@@ -77,9 +77,9 @@ TEST(Topk, AChunkWithNothingSelectedIsItsHeader) {
   std::vector<float> vector(3'000, 0.25F);
   vector[2'500] = vector[2'501] = vector[2'502] = 1.0F;
   const auto encoded = test_values::encode(*codec, vector, 1'000);
-  EXPECT_EQ(encoded.chunks[0].size(), 12U);
-  EXPECT_EQ(encoded.chunks[1].size(), 12U);
-  EXPECT_EQ(encoded.chunks[2].size(), 12U + 3 * 4 + 2 + 1 + 1);
+  EXPECT_EQ(encoded.chunks[0].size(), 8U);
+  EXPECT_EQ(encoded.chunks[1].size(), 8U);
+  EXPECT_EQ(encoded.chunks[2].size(), 8U + 3 * 4 + 3 + 1);
   EXPECT_EQ(codec->screen_chunk(encoded.chunks[0].span(), 1'000, 0)->max_abs, 0.0F);
 }
 

@@ -33,21 +33,6 @@ struct Reader {
     return value >= sign ? static_cast<std::int64_t>(value) - static_cast<std::int64_t>(2 * sign)
                          : static_cast<std::int64_t>(value);
   }
-  std::uint64_t varint() {
-    std::uint64_t value = 0;
-    std::uint64_t place = 1;
-    for (int i = 0; i < 5; ++i) {
-      const std::uint64_t byte = unsigned_of(1);
-      value += (byte % 128) * place;
-      if (byte < 128) {
-        if (byte == 0 && i > 0) ok = false;
-        return value;
-      }
-      place *= 128;
-    }
-    ok = false;
-    return 0;
-  }
   bool at_end() const { return ok && at == bytes.size(); }
 };
 

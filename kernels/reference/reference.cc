@@ -7,6 +7,7 @@
 
 #include "kernels/reference/reader.h"
 #include "kernels/reference/sign.h"
+#include "kernels/reference/sparse.h"
 
 namespace fluvial::kernels::reference {
 namespace {
@@ -72,28 +73,6 @@ std::vector<double> decode_int(Reader& reader, std::size_t value_count, bool nib
   return values;
 }
 
-std::vector<double> decode_topk(Reader& reader, std::size_t value_count) {
-  if (reader.unsigned_of(4) != 1) reader.ok = false;
-  const std::uint64_t count = reader.unsigned_of(4);
-  const std::uint64_t index_bytes = reader.unsigned_of(4);
-  if (count > value_count || reader.bytes.size() != 12 + 4 * count + index_bytes) reader.ok = false;
-  if (!reader.ok) return {};
-  std::vector<double> entries(count);
-  for (double& entry : entries) entry = value_of_bits(reader.unsigned_of(4));
-  std::vector<double> values(value_count, 0.0);
-  std::uint64_t next = 0;
-  for (const double entry : entries) {
-    const std::uint64_t index = next + reader.varint();
-    if (!reader.ok || index >= value_count) {
-      reader.ok = false;
-      return {};
-    }
-    values[index] = entry;
-    next = index + 1;
-  }
-  return values;
-}
-
 std::uint64_t mix(std::uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
@@ -117,7 +96,7 @@ std::optional<std::vector<double>> decode(std::string_view codec, ByteSpan bytes
   } else if (name == "fp16") {
     values = decode_fp16(reader, value_count);
   } else if (name == "topk") {
-    values = decode_topk(reader, value_count);
+    return decode_topk(bytes, value_count);
   } else if (name == "sign") {
     return decode_sign(bytes, value_count);
   } else {
@@ -132,10 +111,12 @@ std::optional<std::vector<double>> decode(std::string_view codec, ByteSpan bytes
 
 std::optional<std::vector<std::int64_t>> unpack(ByteSpan bytes, std::size_t value_count) {
   Reader reader{.bytes = bytes};
-  if (reader.unsigned_of(1) != 1) return std::nullopt;
+  if (reader.unsigned_of(1) != 2) return std::nullopt;
   const std::uint64_t form = reader.unsigned_of(1);
   const std::uint64_t width = reader.unsigned_of(1);
-  if (reader.unsigned_of(1) != 0 || form > 1 || width > 8 || reader.unsigned_of(4) != value_count) return std::nullopt;
+  const std::uint64_t index_bits = reader.unsigned_of(1);
+  if ((form == 0 && index_bits != 0) || form > 1 || width > 8 || reader.unsigned_of(4) != value_count)
+    return std::nullopt;
   const std::uint64_t entry_count = reader.unsigned_of(4);
   const std::uint64_t index_bytes = reader.unsigned_of(4);
   if (!reader.ok || entry_count > value_count) return std::nullopt;
@@ -144,15 +125,10 @@ std::optional<std::vector<std::int64_t>> unpack(ByteSpan bytes, std::size_t valu
   std::vector<std::int64_t> entries(entry_count);
   for (std::int64_t& entry : entries) entry = reader.signed_of(width);
   if (form == 0) return entries;
+  const auto indices = read_indices(bytes.subspan(bytes.size() - index_bytes), entry_count, index_bits, value_count);
+  if (!indices) return std::nullopt;
   std::vector<std::int64_t> sums(value_count, 0);
-  std::uint64_t next = 0;
-  for (const std::int64_t entry : entries) {
-    const std::uint64_t index = next + reader.varint();
-    if (!reader.ok || index >= value_count) return std::nullopt;
-    sums[index] = entry;
-    next = index + 1;
-  }
-  if (!reader.at_end()) return std::nullopt;
+  for (std::size_t entry = 0; entry < entry_count; ++entry) sums[(*indices)[entry]] = entries[entry];
   return sums;
 }
 

@@ -1,0 +1,55 @@
+// Which coordinates topk sends. Internal.
+//
+// A sample bounds the threshold from below; one pass over the vector gathers what is above that bound, a little more
+// than k values; the exact threshold is selected among those. Where the sample misled (too few or too many were
+// gathered), or where so much is sent that gathering does not pay, the exact threshold comes from histograms of the
+// whole vector and nothing is kept. Either way the same coordinates are sent.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/base/bytes.h"
+#include "kernels/chunks.h"
+#include "kernels/codecs/topk_threshold.h"
+#include "kernels/cpu/sparse_loops.h"
+
+namespace fluvial::kernels {
+
+// What is sent of a vector, in the order of the coordinates; views into the workspace.
+struct Selection {
+  Threshold threshold;                        // what is above it is sent
+  std::span<const std::uint64_t> chunk_ends;  // chunk i has entries [i] to [i + 1] - 1; empty: nothing was kept
+  std::span<const std::uint32_t> indices;     // within the chunk
+  std::span<const float> values;
+};
+
+// max(1, ceil(ratio * value_count)), the product in fp64.
+std::uint64_t entries_wanted(double ratio, std::uint64_t value_count);
+
+// How a vector is sampled for k entries, and how much may be gathered.
+struct SamplePlan {
+  std::uint64_t size = 0;      // values in the sample; 0: no sample, the exact way
+  std::uint64_t rank = 0;      // expected in the sample among the k greatest
+  std::uint64_t low_rank = 0;  // whose magnitude bounds the threshold from below, but for one vector in millions
+  std::uint64_t room = 0;      // for gathered values
+};
+SamplePlan sample_plan(std::uint64_t value_count, std::uint64_t k);
+
+std::size_t selection_workspace_bytes(const ChunkLayout& layout, std::uint64_t k);
+
+struct SelectOptions {
+  std::uint64_t k = 1;  // 1 to max(1, vector.size())
+  // Everything at or above the sample's k-th part is sent: a number k' of values with k / 2 <= k' <= 2 k, or else
+  // exactly k. While the sample has m of its values among the k greatest, |k' - k| <= 5 k / sqrt(m) but for one vector
+  // in a million whose order is random (m is Poisson-like, with deviation sqrt(m)); m = sample_plan().rank.
+  bool sampled = false;
+};
+
+// kInvalidArgument names a value that is not finite. The workspace holds selection_workspace_bytes().
+Result<Selection> select_entries(const ChunkLayout& layout, std::span<const float> vector, const SelectOptions& options,
+                                 MutableByteSpan workspace, const cpu::Loops& loops,
+                                 const cpu::SparseLoops& sparse_loops);
+
+}  // namespace fluvial::kernels

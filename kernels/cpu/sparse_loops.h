@@ -1,0 +1,22 @@
+// The loops of the sparse codecs, one table of functions a target (loops.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/target.h"
+
+namespace fluvial::kernels::cpu {
+
+struct SparseLoops {
+  // The values whose magnitude bits are at least `threshold`, in order, and where each stands, counted from `first`;
+  // returns how many. index and value hold n. Most values are expected to be smaller.
+  std::size_t (*gather)(const float* x, std::size_t n, std::uint32_t threshold, std::uint32_t first,
+                        std::uint32_t* index, float* value);
+  // out = x, written past the caches: for what is not read again soon.
+  void (*copy)(const float* x, std::size_t n, float* out);
+};
+
+const SparseLoops& sparse_loops(Target target);  // one of supported_targets()
+
+}  // namespace fluvial::kernels::cpu
