@@ -9,6 +9,7 @@
 #include "core/base/check.h"
 #include "kernels/codec.h"
 #include "kernels/fixed.h"
+#include "kernels/onebit_adam.h"
 #include "kernels/reference/reference.h"
 #include "kernels/test_values.h"
 #include "tests/fuzz/codec_input.h"
@@ -144,6 +145,33 @@ void read_partial(ByteSpan bytes, std::size_t value_count) {
   FLUVIAL_CHECK(kernels::reference::unpack(packed, value_count) == expected, "packed again, the sums differ");
 }
 
+// ---- states ------------------------------------------------------------------------------------------------------
+
+// What loads is what was saved; what is refused leaves the state as it was.
+template <typename State>
+void load_state(ByteSpan bytes, State state) {
+  if (kernels::load(bytes, &state).ok()) {
+    std::vector<std::byte> saved(kernels::saved_bytes(state));
+    kernels::save(state, saved);
+    FLUVIAL_CHECK(std::ranges::equal(saved, bytes), "saved again, a state differs");
+    return;
+  }
+  FLUVIAL_CHECK(state.round == 7, "a refused state changed the round");
+  FLUVIAL_CHECK(std::ranges::count(state.momentum, 0.5F) == std::ssize(state.momentum), "or the momentum");
+  FLUVIAL_CHECK(std::ranges::count(state.residual, 0.5F) == std::ssize(state.residual), "or the residual");
+}
+
+void read_adam_state(ByteSpan bytes, std::uint8_t choice, std::size_t value_count) {
+  std::vector<float> momentum(value_count, 0.5F), variance(value_count, 0.5F), residual(value_count, 0.5F);
+  if (choice % 3 == 0) {
+    load_state(bytes, kernels::OnebitAdamSite{.round = 7, .momentum = momentum, .residual = residual});
+  } else {
+    kernels::OnebitAdamServer state = {.round = 7, .momentum = momentum, .variance = variance, .residual = {}};
+    if (choice % 3 == 2) state.residual = residual;
+    load_state(bytes, state);
+  }
+}
+
 // ---- texts -------------------------------------------------------------------------------------------------------
 
 void read_spec_text(ByteSpan bytes) {
@@ -165,6 +193,7 @@ void run(ByteSpan input) {
   const ByteSpan bytes = input.subspan(kInputHeaderBytes);
   if (reader == kReadPartial) return read_partial(bytes, value_count);
   if (reader == kReadSpecText) return read_spec_text(bytes);
+  if (reader == kReadAdamState) return read_adam_state(bytes, choice, value_count);
   const std::vector<Variant>& all = variants(static_cast<kernels::CodecKind>(reader));
   if (!all.empty()) read_encoded(all[choice % kVariants % all.size()], choice / kVariants, bytes, value_count);
 }

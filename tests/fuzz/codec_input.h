@@ -11,9 +11,10 @@ namespace fluvial::fuzz {
 constexpr std::size_t kInputHeaderBytes = 4;
 constexpr std::size_t kValuesEnd = 4'096;
 
-constexpr std::uint8_t kReaders = 16;       // those below 12 are the numbers of CodecKind
-constexpr std::uint8_t kReadPartial = 12;   // packed int64 sums
-constexpr std::uint8_t kReadSpecText = 13;  // the text of a codec
+constexpr std::uint8_t kReaders = 16;        // those below 12 are the numbers of CodecKind
+constexpr std::uint8_t kReadPartial = 12;    // packed int64 sums
+constexpr std::uint8_t kReadSpecText = 13;   // the text of a codec
+constexpr std::uint8_t kReadAdamState = 14;  // a saved state of 1-bit Adam; the variant: of which part
 // The variant: index into the codec's texts in codec_texts(); its upper two bits: index into supported_targets().
 constexpr std::uint8_t kVariants = 64;
 

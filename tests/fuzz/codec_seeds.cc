@@ -1,5 +1,5 @@
 // Writes the seeds of codec_fuzz, corpus/codec: one valid chunk of every codec and option that tests know, a few short
-// ones, packed sums and codec texts. The same bytes every time.
+// ones, packed sums, states and codec texts. The same bytes every time.
 //
 //   codec_seeds FOLDER            writes them
 //   codec_seeds --check FOLDER    fails when a file there is not as it would be written
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/fixed.h"
+#include "kernels/onebit_adam.h"
 #include "kernels/test_values.h"
 #include "tests/fuzz/codec_input.h"
 
@@ -71,7 +72,7 @@ void add_codecs(Seeds& seeds) {
     add_chunks(text, choice, 136, seeds);
     if (variant == 0) {
       add_chunks(text, choice, 2, seeds);
-      add_chunks(text, choice, 34, seeds);
+      add_chunks(text, choice, 300, seeds);  // more than a block
     }
     seeds["text-" + name_of(text, 0)] = input_of(kReadSpecText, 0, 0, std::as_bytes(std::span(text)));
   }
@@ -89,6 +90,22 @@ void add_partials(Seeds& seeds) {
   }
 }
 
+template <typename State>
+void add_state(std::string name, std::uint8_t choice, const State& state, Seeds& seeds) {
+  std::vector<std::byte> bytes(kernels::saved_bytes(state));
+  kernels::save(state, bytes);
+  seeds[std::move(name)] = input_of(kReadAdamState, choice, state.momentum.size(), bytes);
+}
+
+void add_states(Seeds& seeds) {
+  std::vector<float> momentum = {1, -2, 0.5F}, variance = {0, 3, 4}, residual = {-1, 0, 1};
+  add_state("adam-site", 0, kernels::OnebitAdamSite{.round = 1, .momentum = momentum, .residual = residual}, seeds);
+  kernels::OnebitAdamServer server = {.round = 2, .momentum = momentum, .variance = variance, .residual = {}};
+  add_state("adam-server", 1, server, seeds);
+  server.residual = residual;
+  add_state("adam-server-two-sided", 2, server, seeds);
+}
+
 std::string read(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
@@ -98,6 +115,7 @@ int run(bool check, const std::filesystem::path& folder) {
   Seeds seeds;
   add_codecs(seeds);
   add_partials(seeds);
+  add_states(seeds);
   int different = 0;
   for (const auto& [name, content] : seeds) {
     if (!check) {
