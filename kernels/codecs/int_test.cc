@@ -176,6 +176,54 @@ TEST(IntRounding, GoesUpAsOftenAsTheFractionSays) {
   }
 }
 
+// The rule of the formats page, value by value, in chunks and blocks that begin anywhere.
+TEST_P(IntCodecs, CodesFollowTheRuleAtEveryCoordinate) {
+  constexpr std::size_t kBlock = 130;
+  constexpr std::size_t kChunk = 1'001;
+  const auto vector = test_values::normals(5'000, 7);
+  for (const bool stochastic : {true, false}) {
+    const auto codec =
+        test_values::codec_of(GetParam() + ":block=130,rounding=" + (stochastic ? "stochastic" : "nearest"));
+    const auto decoded = test_values::decode(*codec, test_values::encode(*codec, vector, kChunk, {5, 6, 7}));
+    for (std::size_t i = 0; i < vector.size(); ++i) {
+      const std::size_t chunk = i / kChunk * kChunk;
+      const std::size_t first = chunk + (i - chunk) / kBlock * kBlock;
+      float amax = 0;
+      for (std::size_t j = first; j < std::min({first + kBlock, chunk + kChunk, vector.size()}); ++j) {
+        amax = std::max(amax, std::fabs(vector[j]));
+      }
+      const float scale = amax / most();
+      double code = std::nearbyint(static_cast<double>(vector[i] * (1.0F / scale)));
+      if (stochastic) {
+        const double units = std::nearbyint(static_cast<double>(vector[i] * (16'384.0F / scale)));
+        code = std::floor((units + std::floor(reference::random_bits(5, 6, 7, i) / 4.0)) / 16'384.0);
+      }
+      ASSERT_EQ(decoded[i], static_cast<float>(code) * scale) << i;
+    }
+  }
+}
+
+// A scale may let a code be infinite that is not there: what is there is summed, exactly, and decides.
+TEST_P(IntCodecs, SumsSmallCodesOfAHugeScale) {
+  const auto codec = test_values::codec_of(GetParam() + ":block=128");
+  std::vector<float> vector(500);
+  for (std::size_t i = 0; i < vector.size(); ++i) vector[i] = static_cast<float>(i % 4) - 2;
+  vector[499] = most();  // a scale of 1 in the last block
+  auto encoded = test_values::encode(*codec, vector, 500);
+  const ByteSpan bytes = encoded.chunks[0].span();
+  for (std::size_t block = 0; block < 3; ++block) store_le<std::uint32_t>(encoded.chunks[0].data() + 8 + 4 * block, 0);
+  store_le<std::uint32_t>(encoded.chunks[0].data() + 8 + 4 * 3, 0x7e800000U);  // 2^126
+  std::vector<std::int64_t> sum(500, 1);
+  const auto before = sum;
+  EXPECT_FALSE(codec->decode_accumulate_chunk(bytes, 1, -100, sum).ok());
+  EXPECT_EQ(sum, before);
+  encoded.chunks[0].data()[bytes.size() - 1] = std::byte{0};  // the greatest code (int4: and the one before)
+  ASSERT_TRUE(codec->decode_accumulate_chunk(bytes, 1, -100, sum).ok());
+  for (std::size_t i = 384; i < 498; ++i) {
+    ASSERT_EQ(sum[i], 1 + static_cast<std::int64_t>(vector[i]) * (std::int64_t{1} << 26)) << i;
+  }
+}
+
 TEST_P(IntCodecs, StreamsOfSitesRoundsAndRunsDiffer) {
   const auto codec = test_values::codec_of(GetParam());
   const auto vector = test_values::normals(256, 5);
