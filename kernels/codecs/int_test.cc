@@ -165,6 +165,36 @@ TEST_P(IntCodecs, StochasticRoundingIsUnbiased) {
   EXPECT_LT(std::fabs(neighbours) / (scale * scale), 4.5 * std::sqrt(255.0 * kRounds / 16));
 }
 
+// The same where it is tightest: next to whole multiples of the scale, with the random bits that go furthest.
+TEST_P(IntCodecs, ErrorStaysBelowTheScaleForTheRarestBits) {
+  for (const float value : multiples_and_neighbours()) {
+    for (const float amax : {std::fabs(value), 1.0F, 1.37F, 1.999F, 2.0F}) {
+      if (amax == 0 || std::fabs(value) > amax) continue;
+      const float scale = ops::block_scale(ops::float_bits(amax), most());
+      for (const std::int32_t multiple : {static_cast<std::int32_t>(value / scale), 0}) {
+        float at = static_cast<float>(multiple) * scale;
+        for (int step = 0; step < 7; ++step, at = std::nextafter(at, value)) {
+          if (std::fabs(at) > amax) break;
+          for (const std::uint16_t random : {0, 0xffff}) {
+            const auto code = static_cast<std::int8_t>(ops::round_stochastic(at, ops::kFineUnits / scale, random));
+            const double decoded = static_cast<double>(ops::int8_value(code, scale));
+            ASSERT_LT(std::fabs(decoded - static_cast<double>(at)), static_cast<double>(scale)) << at << " of " << amax;
+          }
+        }
+      }
+    }
+  }
+}
+
+// One unit is 2^-14 of a scale, and the upper 14 of the bits decide.
+TEST(IntRounding, OneUnitGoesUpForTheLastOfTheRandomBits) {
+  EXPECT_EQ(ops::round_stochastic(0x1p-14F, 0x1p14F, 0xfffc), 1);
+  EXPECT_EQ(ops::round_stochastic(0x1p-14F, 0x1p14F, 0xfffb), 0);
+  EXPECT_EQ(ops::round_stochastic(-0x1p-14F, 0x1p14F, 3), -1);
+  EXPECT_EQ(ops::round_stochastic(-0x1p-14F, 0x1p14F, 4), 0);
+  EXPECT_EQ(ops::round_stochastic(0x1.ffp-16F, 0x1p14F, 0xffff), 0);  // less than half a unit is none
+}
+
 // P(up) is the fraction in units of 2^-14, exactly: over all random bits.
 TEST(IntRounding, GoesUpAsOftenAsTheFractionSays) {
   for (const float value : {0.0F, 0x1p-14F, 0.25F, 0.3F, 0.999F, 1.0F, -0.25F, -126.7F, 126.7F}) {
