@@ -175,7 +175,7 @@ TEST_P(IntCodecs, ErrorStaysBelowTheScaleForTheRarestBits) {
         float at = static_cast<float>(multiple) * scale;
         for (int step = 0; step < 7; ++step, at = std::nextafter(at, value)) {
           if (std::fabs(at) > amax) break;
-          for (const std::uint16_t random : {0, 0xffff}) {
+          for (const std::uint16_t random : {std::uint16_t{0}, std::uint16_t{0xffff}}) {
             const auto code = static_cast<std::int8_t>(ops::round_stochastic(at, ops::kFineUnits / scale, random));
             const double decoded = static_cast<double>(ops::int8_value(code, scale));
             ASSERT_LT(std::fabs(decoded - static_cast<double>(at)), static_cast<double>(scale)) << at << " of " << amax;
