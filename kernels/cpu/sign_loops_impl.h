@@ -285,10 +285,11 @@ void accumulate(const std::byte* scales, const std::byte* bits, std::size_t n, s
 }
 
 void squares(const std::byte* scales, std::size_t n, std::size_t block, double* FLUVIAL_RESTRICT lanes) {
-  each_block(scales, nullptr, n, block, [&](std::size_t first, std::size_t length, float scale, const std::byte*) {
-    const double square = static_cast<double>(scale) * static_cast<double>(scale);
-    std::size_t i = first;
-    const std::size_t end = first + length;
+  std::size_t i = 0;
+  for (std::size_t index = 0; i < n; ++index) {
+    const std::size_t end = n - i < block ? n : i + block;
+    const double scale = static_cast<double>(load_scale(scales, index));
+    const double square = scale * scale;
     for (; i < end && i % ops::kSignLanes != 0; ++i) lanes[i % ops::kSignLanes] += square;
     double parts[ops::kSignLanes];
     for (std::size_t lane = 0; lane < ops::kSignLanes; ++lane) parts[lane] = lanes[lane];
@@ -297,7 +298,7 @@ void squares(const std::byte* scales, std::size_t n, std::size_t block, double* 
     }
     for (std::size_t lane = 0; lane < ops::kSignLanes; ++lane) lanes[lane] = parts[lane];
     for (; i < end; ++i) lanes[i % ops::kSignLanes] += square;
-  });
+  }
 }
 
 void majority(const std::int64_t* FLUVIAL_RESTRICT sum, std::size_t n, float* FLUVIAL_RESTRICT out) {
