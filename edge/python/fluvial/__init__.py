@@ -18,6 +18,7 @@ from .errors import (
     RoundClosed,
 )
 from .files import load_model, save_model
+from .models import load_arrays
 from .site import Round, Site, connect
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "Site",
     "connect",
     "errors",
+    "load_arrays",
     "load_model",
     "save_model",
     "testing",

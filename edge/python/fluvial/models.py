@@ -73,6 +73,11 @@ def load_into(model: Any, schema: Schema, views: Mapping[str, np.ndarray]) -> No
             )
 
 
+def load_arrays(model: Any, arrays: Mapping[str, np.ndarray]) -> None:
+    """Copies named arrays (fluvial.load_model, LocalFederation.model) into `model`, in place, by the rules above."""
+    load_into(model, Schema((name, dtype_name(array.dtype), array.shape) for name, array in arrays.items()), arrays)
+
+
 def gather(model: Any, schema: Schema) -> Iterator[np.ndarray]:
     """The model's tensors in the order and with the dtypes in which they travel, contiguous. Copies only to convert."""
     sources = named_tensors(model)

@@ -44,3 +44,11 @@ def test_state_dict_is_loaded_in_place():
     source, target = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
     round_trip(source.state_dict(), target.state_dict())
     assert torch.equal(target.weight, source.weight)
+
+
+def test_named_arrays_into_a_module():
+    source, target = Tied(), Tied()
+    with torch.no_grad():
+        source.embedding.weight += 1
+    models.load_arrays(target, models.to_arrays(source))
+    assert torch.equal(target.output.weight, source.embedding.weight)
