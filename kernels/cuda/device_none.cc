@@ -1,5 +1,5 @@
 // What device.cu provides, for a build without CUDA.
-#include "kernels/device.h"
+#include "kernels/device_backend.h"
 
 namespace fluvial::kernels {
 namespace {
@@ -8,6 +8,7 @@ Error not_built() { return {Code::kUnavailable, "built without CUDA"}; }
 
 }  // namespace
 
+Backend* cuda_backend() { return nullptr; }
 bool cuda_built() { return false; }
 Result<int> cuda_device_count() { return not_built(); }
 Result<CudaDevice> cuda_device(int) { return not_built(); }

@@ -71,10 +71,10 @@ std::vector<Room> make_rooms() {
 
       {"cmake", {}},  // the one source that compiles Asio
       {"tests",
-       {"core/base",           "core/digest",        "kernels/reference", "kernels",  "core/round", "core/aggregate",
-        "coordinator/logic",   "aggregator/logic",   "edge/logic",        "proto",    "core/wire",  "core/store",
-        "core/telemetry",      "core/config",        "core/identity",     "core/net", "core/local", "core/tree",
-        "coordinator/service", "aggregator/service", "edge/service",      "cli",      "examples"}},
+       {"core/base",      "core/digest",         "kernels/reference",  "kernels/cuda",  "kernels",  "core/round",
+        "core/aggregate", "coordinator/logic",   "aggregator/logic",   "edge/logic",    "proto",    "core/wire",
+        "core/store",     "core/telemetry",      "core/config",        "core/identity", "core/net", "core/local",
+        "core/tree",      "coordinator/service", "aggregator/service", "edge/service",  "cli",      "examples"}},
   };
 }
 

@@ -1,0 +1,29 @@
+#include "kernels/cuda/backend.h"
+
+namespace fluvial::kernels::FLUVIAL_GPU {
+namespace {
+
+class GpuBackend final : public Runtime {
+ public:
+  Result<std::unique_ptr<DeviceCodec>> make_codec(const CodecSpec& spec) override {
+    switch (spec.kind) {
+      case CodecKind::kFp32:
+      case CodecKind::kFp16:
+      case CodecKind::kBf16: return make_float_codec(spec);
+      case CodecKind::kInt8:
+      case CodecKind::kInt4: return make_int_codec(spec);
+      case CodecKind::kSign: return make_sign_codec(spec);
+      default: return Error{Code::kFailedPrecondition, "this codec runs on the CPU alone"};
+    }
+  }
+  DeviceVectorOps& vector_ops() override { return FLUVIAL_GPU::vector_ops(); }
+};
+
+}  // namespace
+
+Backend& backend() {
+  static GpuBackend backend;
+  return backend;
+}
+
+}  // namespace fluvial::kernels::FLUVIAL_GPU

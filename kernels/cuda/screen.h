@@ -1,0 +1,121 @@
+// Finite, norm and maximum in one pass over anything that has a value at each coordinate (device_vector.h says in which
+// order squares are added). Internal.
+#pragma once
+
+#include "kernels/cuda/packs.h"
+#include "kernels/cuda/warp.h"
+#include "kernels/ops/bits.h"
+
+namespace fluvial::kernels::FLUVIAL_GPU {
+
+inline constexpr unsigned kTileThreads = 256;
+inline constexpr std::uint64_t kTileValues = 4096;
+inline constexpr unsigned kTileSums = 1024;
+
+struct TileReport {
+  double squares;
+  std::uint64_t max_bits;
+};
+
+// What a thread has seen.
+struct Seen {
+  double squares = 0;
+  std::uint32_t max_bits = 0;
+
+  __device__ void take(float value, std::uint64_t coordinate, ChunkOutcome* outcome) {
+    const std::uint32_t bits = ops::magnitude_bits(value);
+    max_bits = bits > max_bits ? bits : max_bits;
+    const double wide = static_cast<double>(value);
+    squares += wide * wide;
+    if (bits >= ops::kInfinityBits) {
+      atomicMin(&outcome->not_finite_at, static_cast<ChunkOutcome::Coordinate>(coordinate));
+    }
+  }
+};
+
+// The block's sum and maximum, in thread 0. All threads call it; `squares` and `most` hold 32 numbers.
+__device__ inline Seen block_seen(const Seen& seen, double* squares, std::uint32_t* most) {
+  const double sum = warp_tree_sum(seen.squares);
+  const std::uint32_t bits = warp_max(seen.max_bits);
+  if (lane_id() == 0) {
+    squares[warp_id()] = sum;
+    most[warp_id()] = bits;
+  }
+  __syncthreads();
+  Seen all;
+  if (threadIdx.x == 0) {
+    all = {squares[0], most[0]};
+    for (unsigned warp = 1; warp < blockDim.x / kWarp; ++warp) {
+      all.squares += squares[warp];
+      all.max_bits = most[warp] > all.max_bits ? most[warp] : all.max_bits;
+    }
+  }
+  __syncthreads();
+  return all;
+}
+
+// Source::value(At) gives values, Source::fine(At, values) whether they may stand in a chunk, and
+// Source::well_formed(i) checks part i of Source::parts() of the chunk's frame.
+template <typename Source>
+__global__ void __launch_bounds__(kTileThreads) screen_tiles(Source source, std::uint64_t n, std::uint64_t first_value,
+                                                             bool by_four, TileReport* reports, ChunkOutcome* outcome) {
+  __shared__ double squares[kWarp];
+  __shared__ std::uint32_t most[kWarp];
+  for (std::uint64_t part = thread_in_grid(); part < source.parts(); part += threads_in_grid()) {
+    if (!source.well_formed(part)) outcome->malformed = 1;
+  }
+  const std::uint64_t tiles = (n + kTileValues - 1) / kTileValues;
+  for (std::uint64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    Seen seen;
+    bool fine = true;
+    for (unsigned j = 0; j < 4; ++j) {
+      const std::uint64_t first = tile * kTileValues + 4 * threadIdx.x + 4 * kTileThreads * j;
+      if (by_four && first + 4 <= n) {
+        const Pack<float, 4> values = source.value(At<4>{first});
+        fine = source.fine(At<4>{first}) && fine;
+        for (unsigned i = 0; i < 4; ++i) seen.take(values.v[i], first_value + first + i, outcome);
+        continue;
+      }
+      for (std::uint64_t i = first; i < first + 4 && i < n; ++i) {
+        seen.take(source.value(At<1>{i}).v[0], first_value + i, outcome);
+        fine = source.fine(At<1>{i}) && fine;
+      }
+    }
+    if (!fine) outcome->malformed = 1;
+    const Seen all = block_seen(seen, squares, most);
+    if (threadIdx.x == 0) reports[tile] = {all.squares, all.max_bits};
+  }
+}
+
+// One block of kTileSums threads. A kernel of one source, so a template to be defined in several.
+template <int kOnly = 0>
+__global__ void __launch_bounds__(kTileSums)
+    screen_sums(const TileReport* reports, std::uint64_t tiles, ChunkOutcome* outcome) {
+  __shared__ double squares[kWarp];
+  __shared__ std::uint32_t most[kWarp];
+  Seen seen;
+  for (std::uint64_t tile = threadIdx.x; tile < tiles; tile += kTileSums) {
+    const TileReport report = reports[tile];
+    seen.squares += report.squares;
+    const auto bits = static_cast<std::uint32_t>(report.max_bits);
+    seen.max_bits = bits > seen.max_bits ? bits : seen.max_bits;
+  }
+  const Seen all = block_seen(seen, squares, most);
+  if (threadIdx.x == 0) {
+    outcome->norm_squared = all.squares;
+    outcome->max_bits = all.max_bits;
+  }
+}
+
+// The workspace holds device_screen_workspace_bytes(n).
+template <typename Source>
+Status launch_screen(const Source& source, std::uint64_t n, std::uint64_t first_value, bool by_four,
+                     DeviceSpan<std::byte> workspace, ChunkOutcome* outcome, Stream& stream) {
+  auto* const reports = reinterpret_cast<TileReport*>(workspace.data());
+  const std::uint64_t tiles = (n + kTileValues - 1) / kTileValues;
+  FLUVIAL_TRY(launch(screen_tiles<Source>, blocks_for(tiles, stream), kTileThreads, stream, source, n, first_value,
+                     by_four, reports, outcome));
+  return launch(screen_sums<>, 1U, kTileSums, stream, reports, tiles, outcome);
+}
+
+}  // namespace fluvial::kernels::FLUVIAL_GPU

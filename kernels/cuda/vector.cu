@@ -1,0 +1,223 @@
+// device_vector.h's operations.
+#include <span>
+
+#include "kernels/cuda/backend.h"
+#include "kernels/cuda/packs.h"
+#include "kernels/cuda/screen.h"
+#include "kernels/ops/fixed.h"
+#include "kernels/ops/update.h"
+
+namespace fluvial::kernels::FLUVIAL_GPU {
+namespace {
+
+struct Buffers {
+  const float* x[kReduceInputsMax];
+  int count;
+};
+
+// The loads of eight buffers are under way at a time; the additions keep their order.
+struct ReduceOp {
+  Buffers buffers;
+  float* out;
+
+  template <int kCount>
+  __device__ void run(At<kCount> at) const {
+    constexpr int kAhead = 8;
+    Pack<float, kCount> sum = at.load(buffers.x[0]);
+    int k = 1;
+    for (; k + kAhead <= buffers.count; k += kAhead) {
+      Pack<float, kCount> next[kAhead];
+      FLUVIAL_UNROLL
+      for (int j = 0; j < kAhead; ++j) next[j] = at.load(buffers.x[k + j]);
+      FLUVIAL_UNROLL
+      for (int j = 0; j < kAhead; ++j) {
+        for (int i = 0; i < kCount; ++i) sum.v[i] += next[j].v[i];
+      }
+    }
+    add_rest(at, k, &sum);
+    at.store(out, sum);
+  }
+
+  template <int kCount>
+  __device__ void add_rest(At<kCount> at, int k, Pack<float, kCount>* sum) const {
+    constexpr int kAhead = 7;
+    Pack<float, kCount> next[kAhead];
+    FLUVIAL_UNROLL
+    for (int j = 0; j < kAhead; ++j) {
+      if (k + j < buffers.count) next[j] = at.load(buffers.x[k + j]);
+    }
+    FLUVIAL_UNROLL
+    for (int j = 0; j < kAhead; ++j) {
+      if (k + j >= buffers.count) continue;
+      for (int i = 0; i < kCount; ++i) sum->v[i] += next[j].v[i];
+    }
+  }
+};
+
+struct AddScaledOp {
+  const float* x;
+  float weight;
+  float* sum;
+
+  template <int kCount>
+  __device__ void run(At<kCount> at) const {
+    const Pack<float, kCount> values = at.load(x);
+    Pack<float, kCount> sums = at.load(sum);
+    for (int i = 0; i < kCount; ++i) sums.v[i] += weight * values.v[i];
+    at.store(sum, sums);
+  }
+};
+
+struct AddSumsOp {
+  const std::int64_t* add;
+  std::int64_t* sum;
+
+  template <int kCount>
+  __device__ void run(At<kCount> at) const {
+    const Pack<std::int64_t, kCount> values = at.load(add);
+    Pack<std::int64_t, kCount> sums = at.load(sum);
+    for (int i = 0; i < kCount; ++i) sums.v[i] = ops::wrapping_add(sums.v[i], values.v[i]);
+    at.store(sum, sums);
+  }
+};
+
+struct MeanOp {
+  const std::int64_t* sum;
+  double inverse_scale;
+  double total_weight;
+  float* out;
+
+  template <int kCount>
+  __device__ void run(At<kCount> at) const {
+    const Pack<std::int64_t, kCount> sums = at.load(sum);
+    Pack<float, kCount> means;
+    for (int i = 0; i < kCount; ++i) means.v[i] = ops::mean_of_sum(sums.v[i], inverse_scale, total_weight);
+    at.store(out, means);
+  }
+};
+
+struct PseudoGradientOp {
+  const float* base;
+  const float* local;
+  const float* residual;  // or null: all zero
+  float* out;
+
+  template <int kCount>
+  __device__ void run(At<kCount> at) const {
+    const Pack<float, kCount> bases = at.load(base);
+    const Pack<float, kCount> locals = at.load(local);
+    Pack<float, kCount> residuals{};
+    if (residual != nullptr) residuals = at.load(residual);
+    Pack<float, kCount> outs;
+    for (int i = 0; i < kCount; ++i) outs.v[i] = ops::pseudo_gradient(bases.v[i], locals.v[i], residuals.v[i]);
+    at.store(out, outs);
+  }
+};
+
+struct SgdOp {
+  double lr;
+  const float* mean;
+  float* model;
+
+  template <int kCount>
+  __device__ void run(At<kCount> at) const {
+    const Pack<float, kCount> means = at.load(mean);
+    Pack<float, kCount> models = at.load(model);
+    for (int i = 0; i < kCount; ++i) models.v[i] = ops::sgd_step(lr, means.v[i], models.v[i]);
+    at.store(model, models);
+  }
+};
+
+struct MomentumOp {
+  double lr;
+  double momentum;
+  const float* mean;
+  float* moment;
+  float* model;
+
+  template <int kCount>
+  __device__ void run(At<kCount> at) const {
+    const Pack<float, kCount> means = at.load(mean);
+    Pack<float, kCount> moments = at.load(moment);
+    Pack<float, kCount> models = at.load(model);
+    for (int i = 0; i < kCount; ++i) {
+      moments.v[i] = ops::momentum_step(momentum, moments.v[i], means.v[i]);
+      models.v[i] = ops::sgd_step(lr, moments.v[i], models.v[i]);
+    }
+    at.store(moment, moments);
+    at.store(model, models);
+  }
+};
+
+struct VectorSource {
+  const float* x;
+  __device__ std::uint64_t parts() const { return 0; }
+  __device__ bool well_formed(std::uint64_t) const { return true; }
+  template <int kCount>
+  __device__ bool fine(At<kCount>) const {
+    return true;
+  }
+  template <int kCount>
+  __device__ Pack<float, kCount> value(At<kCount> at) const {
+    return at.load(x);
+  }
+};
+
+class GpuVectorOps final : public DeviceVectorOps {
+ public:
+  Status reduce(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream& stream) override {
+    ReduceOp op{.buffers = {}, .out = out.data()};
+    bool by_four = fits_four(out.data());
+    op.buffers.count = static_cast<int>(buffers.size());
+    for (std::size_t k = 0; k < buffers.size(); ++k) {
+      op.buffers.x[k] = buffers[k].data();
+      by_four = by_four && fits_four(buffers[k].data());
+    }
+    return launch_each(op, out.size(), by_four, stream);
+  }
+  Status screen(DeviceSpan<const float> values, std::uint64_t first_value, DeviceSpan<std::byte> workspace,
+                ChunkOutcome* outcome, Stream& stream) override {
+    return launch_screen(VectorSource{values.data()}, values.size(), first_value, fits_four(values.data()), workspace,
+                         outcome, stream);
+  }
+  Status add_scaled(DeviceSpan<const float> x, float weight, DeviceSpan<float> sum, Stream& stream) override {
+    return launch_each(AddScaledOp{x.data(), weight, sum.data()}, sum.size(),
+                       fits_four(x.data()) && fits_four(sum.data()), stream);
+  }
+  Status add_sums(DeviceSpan<const std::int64_t> add, DeviceSpan<std::int64_t> sum, Stream& stream) override {
+    return launch_each(AddSumsOp{add.data(), sum.data()}, sum.size(), fits_four(add.data()) && fits_four(sum.data()),
+                       stream);
+  }
+  Status mean_of_sums(DeviceSpan<const std::int64_t> sum, double inverse_scale, double total_weight,
+                      DeviceSpan<float> out, Stream& stream) override {
+    return launch_each(MeanOp{sum.data(), inverse_scale, total_weight, out.data()}, out.size(),
+                       fits_four(sum.data()) && fits_four(out.data()), stream);
+  }
+  Status pseudo_gradient(DeviceSpan<const float> base, DeviceSpan<const float> local, DeviceSpan<const float> residual,
+                         DeviceSpan<float> out, Stream& stream) override {
+    const bool by_four = fits_four(base.data()) && fits_four(local.data()) && fits_four(out.data()) &&
+                         (residual.empty() || fits_four(residual.data()));
+    return launch_each(
+        PseudoGradientOp{base.data(), local.data(), residual.empty() ? nullptr : residual.data(), out.data()},
+        out.size(), by_four, stream);
+  }
+  Status sgd(double lr, DeviceSpan<const float> mean, DeviceSpan<float> model, Stream& stream) override {
+    return launch_each(SgdOp{lr, mean.data(), model.data()}, model.size(),
+                       fits_four(mean.data()) && fits_four(model.data()), stream);
+  }
+  Status momentum(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
+                  DeviceSpan<float> model, Stream& stream) override {
+    const bool by_four = fits_four(mean.data()) && fits_four(moment.data()) && fits_four(model.data());
+    return launch_each(MomentumOp{lr, momentum, mean.data(), moment.data(), model.data()}, model.size(), by_four,
+                       stream);
+  }
+};
+
+}  // namespace
+
+DeviceVectorOps& vector_ops() {
+  static GpuVectorOps ops;
+  return ops;
+}
+
+}  // namespace fluvial::kernels::FLUVIAL_GPU

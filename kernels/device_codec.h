@@ -1,0 +1,102 @@
+// Codecs on a device: codec.h's verbs on device memory, everything in a stream. The encoded bytes, decoded values,
+// residuals and sums are the CPU's, bit for bit; so is every ScreenReport::max_abs. norm_squared is added in another
+// order than the CPU's (device_vector.h): the same on every GPU and in every run.
+//
+//   DeviceBuffer workspace = DeviceBuffer::make(device, codec->workspace_bytes(schema));
+//   plan = codec->prepare(schema, vector, key, workspace.span(), stream);
+//   codec->encode_chunk(plan, i, chunk, out, outcome, stream);     ...   stream.synchronize();
+//   Result<std::size_t> bytes = codec->encoded_bytes(*outcome);
+//
+// What only the device knows (an encoded size, a value that is not finite) arrives in a ChunkOutcome in pinned memory,
+// and holds once the stream was synchronised. A Status that comes back at once is about the arguments.
+#pragma once
+
+#include <memory>
+
+#include "kernels/codec.h"
+#include "kernels/device.h"
+
+namespace fluvial::kernels {
+
+// One of a call until it is done. In pinned memory (PinnedBuffer::as<ChunkOutcome>()).
+struct ChunkOutcome {
+  using Coordinate = unsigned long long;  // what devices have atomic operations for
+  static constexpr Coordinate kNone = ~Coordinate{0};
+  std::uint64_t bytes = 0;           // encode: the encoded size
+  Coordinate not_finite_at = kNone;  // the first coordinate of the whole vector that is NaN or infinite
+  std::uint32_t malformed = 0;       // screen: not 0 when the bytes are no encoded chunk
+  std::uint32_t max_bits = 0;        // screen: the greatest magnitude, as bits
+  double norm_squared = 0;           // screen
+};
+
+// As EncodePlan, of which the part that only the device knows lies in the workspace. The calls with one plan go into
+// the stream of its prepare().
+struct DevicePlan {
+  ChunkLayout layout;
+  StreamKey key;
+  DeviceSpan<const float> values;
+  DeviceSpan<std::byte> workspace;
+  EncodePlan host;  // on the CPU: all of it
+};
+
+// Immutable and thread safe. Encoded bytes begin at a multiple of 16 (checked), vectors where they like (16 is
+// fastest).
+class DeviceCodec {
+ public:
+  virtual ~DeviceCodec() = default;
+  virtual const CodecSpec& spec() const = 0;
+  virtual std::size_t encoded_bytes_max(std::size_t value_count) const = 0;
+  virtual std::size_t workspace_bytes(const VectorSchema& schema) const = 0;
+
+  // The vector must be finite: where a codec does not look at every value (topk), one that is not has no stated
+  // outcome.
+  virtual Result<DevicePlan> prepare(const VectorSchema& schema, DeviceSpan<const float> vector, const StreamKey& key,
+                                     DeviceSpan<std::byte> workspace, Stream& stream) const = 0;
+  Status encode_chunk(const DevicePlan& plan, std::size_t chunk_index, DeviceSpan<const float> chunk,
+                      DeviceSpan<std::byte> out, ChunkOutcome* outcome, Stream& stream) const;
+  // `residual` may be `chunk`.
+  Status encode_residual_chunk(const DevicePlan& plan, std::size_t chunk_index, DeviceSpan<const float> chunk,
+                               DeviceSpan<std::byte> out, DeviceSpan<float> residual, ChunkOutcome* outcome,
+                               Stream& stream) const;
+  // After the stream was synchronised: the bytes used of `out`. kInvalidArgument names a coordinate that cannot be
+  // encoded; the bytes are then unspecified.
+  Result<std::size_t> encoded_bytes(const ChunkOutcome& outcome) const;
+
+  // The verbs below read bytes whose length is encoded_bytes_max(values) or, for codecs of varying size, what
+  // encode_chunk said. Only screen_chunk looks at what they hold: the others take what passed it (here or on the CPU),
+  // and may give any values, but never touch memory that is not theirs, for other bytes.
+  Status screen_chunk(DeviceSpan<const std::byte> bytes, std::size_t value_count, std::uint64_t first_value,
+                      DeviceSpan<std::byte> workspace, ChunkOutcome* outcome, Stream& stream) const;
+  // kDataLoss when the chunk must not be used.
+  Result<ScreenReport> screened(const ChunkOutcome& outcome) const;
+  // What screen_chunk needs.
+  static std::size_t screen_workspace_bytes(std::size_t value_count);
+
+  virtual Status decode_chunk(DeviceSpan<const std::byte> bytes, DeviceSpan<float> out, Stream& stream) const = 0;
+  // Terms as fixed.h has them. The chunk's max_abs is within the bound that the scale was made for.
+  Status decode_accumulate_chunk(DeviceSpan<const std::byte> bytes, std::uint32_t weight, int scale_bits,
+                                 DeviceSpan<std::int64_t> sum, Stream& stream) const;
+  virtual Status decode_add_chunk(DeviceSpan<const std::byte> bytes, float weight, DeviceSpan<float> sum,
+                                  Stream& stream) const = 0;
+  // `out` may be `values`.
+  Status residual_chunk(DeviceSpan<const float> values, DeviceSpan<const std::byte> bytes, DeviceSpan<float> out,
+                        Stream& stream) const;
+
+ protected:
+  // Arguments were checked, the outcome set to nothing; `residual` is empty when none is wanted.
+  virtual Status encode(const DevicePlan& plan, std::size_t chunk_index, DeviceSpan<const float> chunk,
+                        DeviceSpan<std::byte> out, DeviceSpan<float> residual, ChunkOutcome* outcome,
+                        Stream& stream) const = 0;
+  virtual Status screen(DeviceSpan<const std::byte> bytes, std::size_t value_count, std::uint64_t first_value,
+                        DeviceSpan<std::byte> workspace, ChunkOutcome* outcome, Stream& stream) const = 0;
+  virtual Status accumulate(DeviceSpan<const std::byte> bytes, std::uint32_t weight, int scale_bits,
+                            DeviceSpan<std::int64_t> sum, Stream& stream) const = 0;
+  virtual Status residual(DeviceSpan<const float> values, DeviceSpan<const std::byte> bytes, DeviceSpan<float> out,
+                          Stream& stream) const = 0;
+};
+
+// kInvalidArgument when the spec is out of range, kUnavailable when the device is not there, kFailedPrecondition when
+// it does not have the codec (cuda/README.md lists those it has).
+Result<std::unique_ptr<DeviceCodec>> make_device_codec(const Device& device, const CodecSpec& spec);
+
+}  // namespace fluvial::kernels

@@ -1,0 +1,132 @@
+// The CPU as a device: host memory, and everything done when the call returns.
+#include "kernels/device_cpu.h"
+
+#include <array>
+#include <cstring>
+#include <new>
+
+#include "core/base/format.h"
+#include "kernels/device_backend.h"
+#include "kernels/fixed.h"
+#include "kernels/ops/bits.h"
+#include "kernels/pieces.h"
+#include "kernels/vector.h"
+
+namespace fluvial::kernels {
+namespace {
+
+constexpr std::align_val_t kMemoryAlignment{256};
+
+template <typename T>
+std::span<T> host(DeviceSpan<T> span) {
+  return {span.data(), span.size()};
+}
+
+class CpuVectorOps final : public DeviceVectorOps {
+ public:
+  Status reduce(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream&) override {
+    std::array<std::span<const float>, kReduceInputsMax> inputs;
+    for (std::size_t k = 0; k < buffers.size(); ++k) inputs[k] = host(buffers[k]);
+    return reduce_sum(std::span(inputs).first(buffers.size()), SumIn::kFp32, host(out));
+  }
+  Status screen(DeviceSpan<const float> values, std::uint64_t first_value, DeviceSpan<std::byte>, ChunkOutcome* outcome,
+                Stream&) override {
+    const Result<ScreenReport> report = kernels::screen(host(values), first_value);
+    cpu_outcome(report, host(values), first_value, outcome);
+    return {};
+  }
+  Status add_scaled(DeviceSpan<const float> x, float weight, DeviceSpan<float> sum, Stream&) override {
+    cpu::loops().add_scaled(x.data(), x.size(), weight, sum.data());
+    return {};
+  }
+  Status add_sums(DeviceSpan<const std::int64_t> add, DeviceSpan<std::int64_t> sum, Stream&) override {
+    cpu::loops().add(add.data(), add.size(), sum.data());
+    return {};
+  }
+  Status mean_of_sums(DeviceSpan<const std::int64_t> sum, double inverse_scale, double total_weight,
+                      DeviceSpan<float> out, Stream&) override {
+    cpu::loops().mean(sum.data(), sum.size(), inverse_scale, total_weight, out.data());
+    return {};
+  }
+  Status pseudo_gradient(DeviceSpan<const float> base, DeviceSpan<const float> local, DeviceSpan<const float> residual,
+                         DeviceSpan<float> out, Stream&) override {
+    kernels::pseudo_gradient(host(base), host(local), host(residual), host(out));
+    return {};
+  }
+  Status sgd(double lr, DeviceSpan<const float> mean, DeviceSpan<float> model, Stream&) override {
+    apply_sgd(lr, host(mean), host(model));
+    return {};
+  }
+  Status momentum(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
+                  DeviceSpan<float> model, Stream&) override {
+    apply_momentum(lr, momentum, host(mean), host(moment), host(model));
+    return {};
+  }
+};
+
+class CpuBackend final : public Backend {
+ public:
+  Status check(int device_index) override {
+    if (device_index == 0) return {};
+    return Error{Code::kInvalidArgument, format_text("no device {}: cpu is one", device_index)};
+  }
+  Result<void*> make_stream(int) override { return static_cast<void*>(this); }  // a name, no more
+  void free_stream(void*) override {}
+  Status synchronize(void*) override { return {}; }
+  Result<void*> make_event(int) override { return static_cast<void*>(this); }
+  void free_event(void*) override {}
+  Status record(void*, void*) override { return {}; }
+  Status wait(void*) override { return {}; }
+  Status hold(void*, void*) override { return {}; }
+  Result<void*> allocate(int, std::size_t bytes) override {
+    void* const memory = ::operator new(bytes, kMemoryAlignment, std::nothrow);
+    if (memory == nullptr) return Error{Code::kResourceExhausted, format_text("no {} bytes of host memory", bytes)};
+    return memory;
+  }
+  void free(void* memory) override { ::operator delete(memory, kMemoryAlignment); }
+  Result<void*> allocate_pinned(int device_index, std::size_t bytes) override {
+    FLUVIAL_ASSIGN(void* const memory, allocate(device_index, bytes));
+    std::memset(memory, 0, bytes);
+    return memory;
+  }
+  void free_pinned(void* memory) override { free(memory); }
+  Status copy(void* to, const void* from, std::size_t bytes, void*) override {
+    std::memmove(to, from, bytes);
+    return {};
+  }
+  Status zero(void* to, std::size_t bytes, void*) override {
+    std::memset(to, 0, bytes);
+    return {};
+  }
+  Result<std::unique_ptr<DeviceCodec>> make_codec(const CodecSpec& spec) override {
+    return make_cpu_device_codec(spec);
+  }
+  DeviceVectorOps& vector_ops() override { return vector_ops_; }
+
+ private:
+  CpuVectorOps vector_ops_;
+};
+
+}  // namespace
+
+void cpu_outcome(const Result<ScreenReport>& report, std::span<const float> values, std::uint64_t first_value,
+                 ChunkOutcome* outcome) {
+  if (report.ok()) {
+    outcome->max_bits = ops::float_bits(report->max_abs);
+    outcome->norm_squared = report->norm_squared;
+    return;
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (ops::magnitude_bits(values[i]) < ops::kInfinityBits) continue;
+    outcome->not_finite_at = first_value + i;
+    return;
+  }
+  outcome->malformed = 1;
+}
+
+Backend& cpu_backend() {
+  static CpuBackend backend;
+  return backend;
+}
+
+}  // namespace fluvial::kernels

@@ -1,0 +1,82 @@
+#include "kernels/device_vector.h"
+
+#include <cmath>
+
+#include "core/base/format.h"
+#include "kernels/device_backend.h"
+#include "kernels/fixed.h"
+
+namespace fluvial::kernels {
+namespace {
+
+constexpr std::size_t kTileValues = 4096;
+constexpr std::size_t kScreenHeadBytes = 16;
+
+DeviceVectorOps& ops_of(Stream& stream) { return stream.backend().vector_ops(); }
+
+void check_equal(std::size_t a, std::size_t b) { FLUVIAL_CHECK(a == b, "device vectors of different lengths"); }
+
+}  // namespace
+
+Status device_reduce(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream& stream) {
+  if (buffers.empty() || buffers.size() > kReduceInputsMax) {
+    return Error{Code::kInvalidArgument,
+                 format_text("{} buffers to reduce, expected 1 to {}", buffers.size(), kReduceInputsMax)};
+  }
+  for (const auto& buffer : buffers) check_equal(buffer.size(), out.size());
+  return out.empty() ? Status() : ops_of(stream).reduce(buffers, out, stream);
+}
+
+Status device_screen(DeviceSpan<const float> values, std::uint64_t first_value, DeviceSpan<std::byte> workspace,
+                     ChunkOutcome* outcome, Stream& stream) {
+  if (workspace.size() < device_screen_workspace_bytes(values.size())) {
+    return Error{Code::kInvalidArgument, format_text("a workspace of {} bytes, expected {}", workspace.size(),
+                                                     device_screen_workspace_bytes(values.size()))};
+  }
+  *outcome = ChunkOutcome{};
+  return values.empty() ? Status() : ops_of(stream).screen(values, first_value, workspace, outcome, stream);
+}
+
+std::size_t device_screen_workspace_bytes(std::size_t value_count) {
+  return kScreenHeadBytes + (value_count + kTileValues - 1) / kTileValues * (sizeof(double) + sizeof(std::uint64_t));
+}
+
+Status device_add_scaled(DeviceSpan<const float> x, float weight, DeviceSpan<float> sum, Stream& stream) {
+  check_equal(x.size(), sum.size());
+  return sum.empty() ? Status() : ops_of(stream).add_scaled(x, weight, sum, stream);
+}
+
+Status device_add_sums(DeviceSpan<const std::int64_t> add, DeviceSpan<std::int64_t> sum, Stream& stream) {
+  check_equal(add.size(), sum.size());
+  return sum.empty() ? Status() : ops_of(stream).add_sums(add, sum, stream);
+}
+
+Status device_mean_of_sums(DeviceSpan<const std::int64_t> sum, int scale_bits, std::uint64_t total_weight,
+                           DeviceSpan<float> out, Stream& stream) {
+  check_equal(sum.size(), out.size());
+  FLUVIAL_CHECK(total_weight >= 1 && total_weight < kWeightSumEnd, "a total weight that no round can have");
+  if (out.empty()) return {};
+  return ops_of(stream).mean_of_sums(sum, std::ldexp(1.0, -scale_bits), static_cast<double>(total_weight), out, stream);
+}
+
+Status device_pseudo_gradient(DeviceSpan<const float> base, DeviceSpan<const float> local,
+                              DeviceSpan<const float> residual, DeviceSpan<float> out, Stream& stream) {
+  check_equal(base.size(), out.size());
+  check_equal(local.size(), out.size());
+  if (!residual.empty()) check_equal(residual.size(), out.size());
+  return out.empty() ? Status() : ops_of(stream).pseudo_gradient(base, local, residual, out, stream);
+}
+
+Status device_apply_sgd(double lr, DeviceSpan<const float> mean, DeviceSpan<float> model, Stream& stream) {
+  check_equal(mean.size(), model.size());
+  return model.empty() ? Status() : ops_of(stream).sgd(lr, mean, model, stream);
+}
+
+Status device_apply_momentum(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
+                             DeviceSpan<float> model, Stream& stream) {
+  check_equal(mean.size(), model.size());
+  check_equal(moment.size(), model.size());
+  return model.empty() ? Status() : ops_of(stream).momentum(lr, momentum, mean, moment, model, stream);
+}
+
+}  // namespace fluvial::kernels

@@ -1,0 +1,62 @@
+// vector.h and fixed.h on a device: the same arithmetic on device memory, in a stream; the same bits as on the CPU
+// where nothing else is said. Spans of one call have equal lengths (checked).
+#pragma once
+
+#include <span>
+
+#include "kernels/device.h"
+#include "kernels/device_codec.h"
+#include "kernels/reduce.h"
+
+namespace fluvial::kernels {
+
+// out = ((x0 + x1) + x2) + ..., each addition rounded to fp32, in one pass. `out` may be any of the inputs.
+// kInvalidArgument unless there are 1 to kReduceInputsMax.
+Status device_reduce(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream& stream);
+
+// Greatest magnitude, squared 2-norm, and the first coordinate that is not finite: into the outcome (max_bits,
+// norm_squared, not_finite_at), once the stream was synchronised; screened_vector() reads it.
+//
+// norm_squared in fp64, added in an order of its own that depends on the length alone (so the same in every run and on
+// every GPU, but not the CPU's): tiles of 4,096 values; in a tile thread t of 256 adds the squares at 4 t + 1,024 j + i
+// in the order of j, then i (both 0 to 3); the 32 threads of a warp as a tree (t and t + 16, then 8, 4, 2, 1); the
+// warps in order. Then the tiles: thread t of 1,024 adds tiles t, t + 1,024, ... in order, and the threads as before.
+Status device_screen(DeviceSpan<const float> values, std::uint64_t first_value, DeviceSpan<std::byte> workspace,
+                     ChunkOutcome* outcome, Stream& stream);
+std::size_t device_screen_workspace_bytes(std::size_t value_count);
+Result<ScreenReport> screened_vector(const ChunkOutcome& outcome);
+
+// sum = fp32(sum + fp32(weight * x)).
+Status device_add_scaled(DeviceSpan<const float> x, float weight, DeviceSpan<float> sum, Stream& stream);
+// sum += add, wrapping. Unlike merge_chunk it does not look for overflow: for sums that the scale keeps in range.
+Status device_add_sums(DeviceSpan<const std::int64_t> add, DeviceSpan<std::int64_t> sum, Stream& stream);
+// mean_of_sums of fixed.h.
+Status device_mean_of_sums(DeviceSpan<const std::int64_t> sum, int scale_bits, std::uint64_t total_weight,
+                           DeviceSpan<float> out, Stream& stream);
+
+// pseudo_gradient, apply_sgd and apply_momentum of vector.h. `residual` may be empty.
+Status device_pseudo_gradient(DeviceSpan<const float> base, DeviceSpan<const float> local,
+                              DeviceSpan<const float> residual, DeviceSpan<float> out, Stream& stream);
+Status device_apply_sgd(double lr, DeviceSpan<const float> mean, DeviceSpan<float> model, Stream& stream);
+Status device_apply_momentum(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
+                             DeviceSpan<float> model, Stream& stream);
+
+// What a backend provides for these; arguments were checked, lengths are above zero. Internal.
+class DeviceVectorOps {
+ public:
+  virtual ~DeviceVectorOps() = default;
+  virtual Status reduce(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream& stream) = 0;
+  virtual Status screen(DeviceSpan<const float> values, std::uint64_t first_value, DeviceSpan<std::byte> workspace,
+                        ChunkOutcome* outcome, Stream& stream) = 0;
+  virtual Status add_scaled(DeviceSpan<const float> x, float weight, DeviceSpan<float> sum, Stream& stream) = 0;
+  virtual Status add_sums(DeviceSpan<const std::int64_t> add, DeviceSpan<std::int64_t> sum, Stream& stream) = 0;
+  virtual Status mean_of_sums(DeviceSpan<const std::int64_t> sum, double inverse_scale, double total_weight,
+                              DeviceSpan<float> out, Stream& stream) = 0;
+  virtual Status pseudo_gradient(DeviceSpan<const float> base, DeviceSpan<const float> local,
+                                 DeviceSpan<const float> residual, DeviceSpan<float> out, Stream& stream) = 0;
+  virtual Status sgd(double lr, DeviceSpan<const float> mean, DeviceSpan<float> model, Stream& stream) = 0;
+  virtual Status momentum(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
+                          DeviceSpan<float> model, Stream& stream) = 0;
+};
+
+}  // namespace fluvial::kernels

@@ -1,0 +1,75 @@
+// gpu_test --device cpu|emulated|cuda[:N] [--order descending]: what a device computes is what the CPU computes.
+// Exit status: 0 right, 1 wrong, 77 when there is no such device here.
+#include <cstring>
+
+#include "kernels/cuda/emulated/device.h"
+#include "tests/gpu/check.h"
+
+namespace fluvial::gpu_test {
+namespace {
+
+constexpr int kSkipped = 77;
+constexpr int kMessagesMax = 40;
+int failure_count = 0;
+
+int run(const Device& device) {
+  const Context context{.device = device, .is_small = device.kind != kernels::DeviceKind::kCuda};
+  std::vector<Test> tests;
+  add_vector_tests(tests);
+  add_codec_tests(tests);
+  for (const Test& test : tests) {
+    const int before = failures();
+    test.run(context);
+    std::cout << (failures() == before ? "ok      " : "FAILED  ") << test.name << std::endl;
+  }
+  std::cout << to_string(device) << ": " << tests.size() << " tests, " << failures() << " failures\n";
+  return failures() == 0 ? 0 : 1;
+}
+
+int usage() {
+  std::cerr << "usage: gpu_test [--device cpu|emulated|cuda|cuda:N] [--order ascending|descending]\n";
+  return 2;
+}
+
+}  // namespace
+
+void fail(const std::string& what, const std::source_location& where) {
+  if (++failure_count <= kMessagesMax) {
+    std::cout << where.file_name() << ":" << where.line() << ": " << what << "\n";
+  }
+}
+
+int failures() { return failure_count; }
+
+int main(std::span<char* const> arguments) {
+  Device device = Device::cuda();
+  for (std::size_t i = 0; i + 1 < arguments.size(); i += 2) {
+    const std::string_view key = arguments[i];
+    const std::string_view value = arguments[i + 1];
+    if (key == "--device") {
+      const Result<Device> parsed = kernels::parse_device(value);
+      if (!parsed.ok()) return usage();
+      device = *parsed;
+    } else if (key == "--order" && (value == "ascending" || value == "descending")) {
+      kernels::emulate_in_descending_order(value == "descending");
+    } else {
+      return usage();
+    }
+  }
+  if (arguments.size() % 2 != 0) return usage();
+  if (device.kind == kernels::DeviceKind::kEmulated && !kernels::use_emulated_device()) {
+    std::cout << "skipped: the emulator's fibers do not go with this sanitizer\n";
+    return kSkipped;
+  }
+  if (const Status there = kernels::check_device(device); !there.ok()) {
+    std::cout << "skipped: " << there.error().message << "\n";
+    return kSkipped;
+  }
+  return run(device);
+}
+
+}  // namespace fluvial::gpu_test
+
+int main(int argc, char** argv) {
+  return fluvial::gpu_test::main(std::span<char* const>(argv + 1, static_cast<std::size_t>(argc - 1)));
+}

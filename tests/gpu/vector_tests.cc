@@ -1,0 +1,184 @@
+// device_vector.h against vector.h, reduce.h and fixed.h.
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "kernels/device_vector.h"
+#include "kernels/fixed.h"
+#include "kernels/test_values.h"
+#include "kernels/vector.h"
+#include "tests/gpu/check.h"
+
+namespace fluvial::gpu_test {
+namespace {
+
+using kernels::ChunkOutcome;
+using kernels::test_values::adversarial;
+using kernels::test_values::normals;
+
+std::vector<std::size_t> sizes(const Context& context) {
+  std::vector<std::size_t> sizes = {1, 3, 4, 5, 31, 1'000, 4'096, 4'099, 10'007};
+  if (!context.is_small) sizes.insert(sizes.end(), {1'000'003, 33'554'435});
+  return sizes;
+}
+
+template <typename T>
+std::span<const T> view(const std::vector<T>& values) {
+  return values;
+}
+
+void reduces(const Context& context) {
+  Stream stream = require(Stream::make(context.device));
+  for (const std::size_t count : {1U, 2U, 3U, 4U, 8U, 9U, 16U, 17U, 33U, 64U}) {
+    for (const std::size_t size : sizes(context)) {
+      if (count > 8 && size > 1'000'003) continue;
+      for (const std::size_t skew : {0U, 1U}) {
+        std::vector<std::vector<float>> inputs;
+        std::vector<OnDevice<float>> buffers;
+        std::vector<std::span<const float>> host;
+        std::vector<DeviceSpan<const float>> device;
+        for (std::size_t k = 0; k < count; ++k) {
+          inputs.push_back(adversarial(size, 100 * size + k, 1e30F));
+          buffers.emplace_back(context.device, view(inputs.back()), stream, skew);
+          device.push_back(buffers.back().span());
+        }
+        for (const auto& input : inputs) host.emplace_back(input);
+        std::vector<float> expected(size);
+        require(kernels::reduce_sum(host, kernels::SumIn::kFp32, expected));
+        const OnDevice<float> out(context.device, size, stream, skew);
+        require(kernels::device_reduce(device, out.span(), stream));
+        check_same(view(out.values()), view(expected), "reduce");
+        require(kernels::device_reduce(device, buffers.back().span(), stream));
+        check_same(view(buffers.back().values()), view(expected), "reduce in place");
+      }
+    }
+  }
+  check(!kernels::device_reduce({}, {}, stream).ok(), "no buffers are refused");
+}
+
+Result<kernels::ScreenReport> screen_on(const Context& context, std::span<const float> values, std::uint64_t first,
+                                        Stream& stream, std::size_t skew = 0) {
+  const OnDevice<float> x(context.device, values, stream, skew);
+  const OnDevice<std::byte> workspace(context.device, kernels::device_screen_workspace_bytes(values.size()), stream);
+  const PinnedBuffer pinned = require(PinnedBuffer::make(context.device, sizeof(ChunkOutcome)));
+  ChunkOutcome* const outcome = pinned.as<ChunkOutcome>().data();
+  require(kernels::device_screen(x.span(), first, workspace.span(), outcome, stream));
+  require(stream.synchronize());
+  return kernels::screened_vector(*outcome);
+}
+
+void screens(const Context& context) {
+  Stream stream = require(Stream::make(context.device));
+  for (const std::size_t size : sizes(context)) {
+    for (const auto& values : {normals(size, size), adversarial(size, size, 1e15F)}) {
+      const kernels::ScreenReport expected = kernels::screen(values).value();
+      const kernels::ScreenReport report = require(screen_on(context, values, 0, stream));
+      check(report.max_abs == expected.max_abs, "the greatest magnitude of " + std::to_string(size));
+      check(std::fabs(report.norm_squared - expected.norm_squared) <= 1e-12 * expected.norm_squared, "the norm");
+      check(require(screen_on(context, values, 0, stream, 1)).norm_squared == report.norm_squared,
+            "the norm's bits depend on values and length alone");
+    }
+  }
+}
+
+void screens_name_the_first_that_is_not_finite(const Context& context) {
+  Stream stream = require(Stream::make(context.device));
+  auto values = normals(9'000, 5);
+  for (const std::size_t bad : {8'999U, 5'000U, 0U}) {
+    values[bad] = bad == 5'000 ? std::numeric_limits<float>::quiet_NaN() : -std::numeric_limits<float>::infinity();
+    const auto report = screen_on(context, values, 70, stream);
+    const auto expected = kernels::screen(values, 70);
+    if (check(!report.ok(), "not finite")) {
+      check(report.error().message.find(std::to_string(70 + bad)) != std::string::npos, report.error().message);
+      check(expected.error().message.find(std::to_string(70 + bad)) != std::string::npos, expected.error().message);
+    }
+  }
+}
+
+void sums_and_means(const Context& context) {
+  Stream stream = require(Stream::make(context.device));
+  for (const std::size_t size : sizes(context)) {
+    std::vector<std::int64_t> sum(size), add(size);
+    std::iota(sum.begin(), sum.end(), -(std::int64_t{1} << 61));
+    for (std::size_t i = 0; i < size; ++i) add[i] = static_cast<std::int64_t>(i * 0x9e3779b97f4a7c15ULL);
+    for (const std::size_t skew : {0U, 1U}) {
+      const OnDevice<std::int64_t> device_sum(context.device, view(sum), stream, skew);
+      const OnDevice<std::int64_t> device_add(context.device, view(add), stream);
+      std::vector<float> expected(size);
+      kernels::mean_of_sums(sum, 40, 12'345, expected);
+      const OnDevice<float> mean(context.device, size, stream);
+      require(kernels::device_mean_of_sums(device_sum.span(), 40, 12'345, mean.span(), stream));
+      check_same(view(mean.values()), view(expected), "mean");
+      std::vector<std::int64_t> total(size);
+      for (std::size_t i = 0; i < size; ++i) {
+        total[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(sum[i]) + static_cast<std::uint64_t>(add[i]));
+      }
+      require(kernels::device_add_sums(device_add.span(), device_sum.span(), stream));
+      check_same(view(device_sum.values()), view(total), "sums");
+    }
+  }
+}
+
+void updates(const Context& context) {
+  Stream stream = require(Stream::make(context.device));
+  for (const std::size_t size : sizes(context)) {
+    const auto base = adversarial(size, 1, 1e20F), local = adversarial(size, 2, 1e20F), rest = normals(size, 3);
+    for (const std::size_t skew : {0U, 3U}) {
+      const OnDevice<float> x(context.device, view(base), stream, skew);
+      const OnDevice<float> y(context.device, view(local), stream, skew);
+      const OnDevice<float> z(context.device, view(rest), stream, skew);
+      const OnDevice<float> out(context.device, size, stream, skew);
+      std::vector<float> expected(size);
+      kernels::pseudo_gradient(base, local, {}, expected);
+      require(kernels::device_pseudo_gradient(x.span(), y.span(), {}, out.span(), stream));
+      check_same(view(out.values()), view(expected), "pseudo_gradient without a residual");
+      kernels::pseudo_gradient(base, local, rest, expected);
+      require(kernels::device_pseudo_gradient(x.span(), y.span(), z.span(), out.span(), stream));
+      check_same(view(out.values()), view(expected), "pseudo_gradient");
+      auto model = expected, moment = rest;
+      kernels::apply_sgd(0.3, base, model);
+      kernels::apply_momentum(0.7, 0.9, base, moment, model);
+      require(kernels::device_apply_sgd(0.3, x.span(), out.span(), stream));
+      require(kernels::device_apply_momentum(0.7, 0.9, x.span(), z.span(), out.span(), stream));
+      check_same(view(out.values()), view(model), "the model");
+      check_same(view(z.values()), view(moment), "the moment");
+      std::vector<float> scaled(size);
+      for (std::size_t i = 0; i < size; ++i) scaled[i] = local[i] + 0.37F * model[i];
+      require(kernels::device_add_scaled(out.span(), 0.37F, y.span(), stream));
+      check_same(view(y.values()), view(scaled), "add_scaled");
+    }
+  }
+}
+
+void events_order_streams(const Context& context) {
+  Stream first = require(Stream::make(context.device));
+  Stream second = require(Stream::make(context.device));
+  kernels::Event event = require(kernels::Event::make(context.device));
+  const auto values = normals(100'000, 9);
+  const OnDevice<float> a(context.device, view(values), first);
+  const OnDevice<float> b(context.device, values.size(), second);
+  require(kernels::device_add_scaled(a.span(), 1.0F, a.span(), first));
+  require(event.record(first));
+  require(event.hold(second));
+  require(kernels::copy_on_device(DeviceSpan<const float>(a.span()), b.span(), second));
+  std::vector<float> expected(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) expected[i] = values[i] + values[i];
+  check_same(view(b.values()), view(expected), "what the event held back");
+  require(event.wait());
+  require(kernels::fill_zero({reinterpret_cast<std::byte*>(b.span().data()), b.span().size_bytes()}, second));
+  check_same(view(b.values()), view(std::vector<float>(values.size())), "zeros");
+}
+
+}  // namespace
+
+void add_vector_tests(std::vector<Test>& tests) {
+  tests.push_back({"reduce", reduces});
+  tests.push_back({"screen", screens});
+  tests.push_back({"screen names a coordinate", screens_name_the_first_that_is_not_finite});
+  tests.push_back({"sums and means", sums_and_means});
+  tests.push_back({"updates", updates});
+  tests.push_back({"events", events_order_streams});
+}
+
+}  // namespace fluvial::gpu_test
