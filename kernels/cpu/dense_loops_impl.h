@@ -108,6 +108,7 @@ void decode(const std::byte* FLUVIAL_RESTRICT codes, std::size_t n, float scale,
 
 template <typename Format>
 void difference(const std::byte* FLUVIAL_RESTRICT codes, std::size_t n, float scale, const float* x, float* out) {
+  FLUVIAL_INDEPENDENT
   for (std::size_t i = 0; i < n; ++i) out[i] = x[i] - Format::at(codes, i, scale);
 }
 

@@ -7,7 +7,18 @@
 // file). The file includes nothing itself: what it calls is included before, always inlined, and so takes on the
 // instruction set of the loop around it; a library's inline function must never be compiled for more than every machine
 // can run. FLUVIAL_TARGET_AVX2 or FLUVIAL_TARGET_AVX512 is defined while the file is read for that target, for the
-// few loops that need intrinsics.
+// few loops that need intrinsics. FLUVIAL_INDEPENDENT stands before a loop whose output may be one of its inputs, the
+// same element of it: without it an overlap found at run time takes the loop one element at a time.
+
+#if !defined(FLUVIAL_INDEPENDENT)
+#if defined(__clang__)
+#define FLUVIAL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define FLUVIAL_INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define FLUVIAL_INDEPENDENT
+#endif
+#endif
 
 #define FLUVIAL_TARGET baseline
 #include FLUVIAL_TARGET_FILE

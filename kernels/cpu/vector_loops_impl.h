@@ -188,21 +188,26 @@ void random(const ops::RandomStream& stream, std::uint64_t first_group, std::siz
 }
 
 void difference(const float* a, const float* b, std::size_t n, float* out) {
+  FLUVIAL_INDEPENDENT
   for (std::size_t i = 0; i < n; ++i) out[i] = a[i] - b[i];
 }
 
 void pseudo_gradient(const float* base, const float* local, const float* residual, std::size_t n, float* out) {
   if (residual == nullptr) {
+    FLUVIAL_INDEPENDENT
     for (std::size_t i = 0; i < n; ++i) out[i] = ops::pseudo_gradient(base[i], local[i], 0.0F);
   } else {
+    FLUVIAL_INDEPENDENT
     for (std::size_t i = 0; i < n; ++i) out[i] = ops::pseudo_gradient(base[i], local[i], residual[i]);
   }
 }
 
 void fold(const float* update, const float* residual, std::size_t n, float* out) {
   if (residual == nullptr) {
+    FLUVIAL_INDEPENDENT
     for (std::size_t i = 0; i < n; ++i) out[i] = update[i] + 0.0F;
   } else {
+    FLUVIAL_INDEPENDENT
     for (std::size_t i = 0; i < n; ++i) out[i] = (update[i] + residual[i]) + 0.0F;
   }
 }
