@@ -111,7 +111,12 @@ inline const std::vector<std::string>& codec_texts() {
                                                  "int8:block=300",
                                                  "topk",
                                                  "topk:ratio=0.2",
-                                                 "topk:ratio=1"};
+                                                 "topk:ratio=1",
+                                                 "topk:select=sampled",
+                                                 "randk",
+                                                 "randk:ratio=0.3,mode=unbiased",
+                                                 "dgc",
+                                                 "dgc:ratio=0.02,warmup=3"};
   return texts;
 }
 

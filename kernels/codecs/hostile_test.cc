@@ -52,14 +52,15 @@ TEST(HostileBytes, EveryTruncationAndExtensionIsRefused) {
     EXPECT_FALSE(codec->screen_chunk(longer, 300, 0).ok()) << text;
     const CodecKind kind = codec->spec().kind;
     // A short sparse chunk may fit another count, and a bit too many may be zero.
-    if (kind != CodecKind::kSign && (kind != CodecKind::kTopk || codec->spec().ratio == 1)) {
+    const bool sparse = kind == CodecKind::kTopk || kind == CodecKind::kRandk || kind == CodecKind::kDgc;
+    if (kind != CodecKind::kSign && (!sparse || codec->spec().ratio == 1)) {
       EXPECT_FALSE(codec->screen_chunk(whole, 299, 0).ok()) << text;
     }
   }
 }
 
 TEST(HostileBytes, WhatIsNotFiniteIsNamed) {
-  for (const char* text : {"fp32", "fp16", "bf16", "topk:ratio=1"}) {
+  for (const char* text : {"fp32", "fp16", "bf16", "topk:ratio=1", "dgc:ratio=1", "randk:ratio=1"}) {
     const auto codec = codec_of(text);
     for (const float poison : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                                -std::numeric_limits<float>::infinity()}) {
@@ -68,7 +69,8 @@ TEST(HostileBytes, WhatIsNotFiniteIsNamed) {
         const auto encoded = test_values::encode(*codec, vector, 5'000);
         std::vector<std::byte> bytes(encoded.chunks[0].span().begin(), encoded.chunks[0].span().end());
         const bool fp16 = codec->spec().kind == CodecKind::kFp16;
-        const std::size_t header = codec->spec().kind == CodecKind::kTopk ? 8 : 0;
+        const bool listed = codec->spec().kind == CodecKind::kTopk || codec->spec().kind == CodecKind::kDgc;
+        const std::size_t header = listed ? 8 : codec->spec().kind == CodecKind::kRandk ? 16 : 0;
         const std::size_t width = fp16 || codec->spec().kind == CodecKind::kBf16 ? 2 : 4;
         std::uint32_t bits = std::bit_cast<std::uint32_t>(poison);
         if (fp16) bits = (bits >> 16 & 0x8000U) | (std::isnan(poison) ? 0x7e00U : 0x7c00U);

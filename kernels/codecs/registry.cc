@@ -4,7 +4,7 @@ namespace fluvial::kernels {
 namespace {
 
 constexpr const CodecEntry* kEntries[] = {
-    &kFp32Entry, &kFp16Entry, &kBf16Entry, &kInt8Entry, &kInt4Entry, &kSignEntry, &kTopkEntry,
+    &kFp32Entry, &kFp16Entry, &kBf16Entry, &kInt8Entry, &kInt4Entry, &kSignEntry, &kTopkEntry, &kRandkEntry, &kDgcEntry,
 };
 
 }  // namespace

@@ -22,6 +22,7 @@ struct CodecEntry {
   std::span<const CodecOption> options;
   Status (*check)(const CodecSpec& spec);  // ranges
   std::unique_ptr<Codec> (*make)(const CodecSpec& spec, cpu::Target target);
+  double ratio = CodecSpec{}.ratio;  // what a text without that option means
 };
 
 std::span<const CodecEntry* const> codec_entries();
@@ -36,5 +37,7 @@ extern const CodecEntry kInt8Entry;
 extern const CodecEntry kSignEntry;
 extern const CodecEntry kInt4Entry;
 extern const CodecEntry kTopkEntry;
+extern const CodecEntry kRandkEntry;
+extern const CodecEntry kDgcEntry;
 
 }  // namespace fluvial::kernels

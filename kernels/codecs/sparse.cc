@@ -88,6 +88,14 @@ Status SparseCodec::decode_add_chunk(ByteSpan bytes, float weight, std::span<flo
   return {};
 }
 
+Status SparseCodec::clear_sent(ByteSpan bytes, std::span<float> values) const {
+  FLUVIAL_ASSIGN(const SparseEntries entries, parse(bytes, values.size()));
+  for_each_batch(entries, values.data(), [&](std::span<const std::uint32_t> indices, std::span<const float>) {
+    for (const std::uint32_t index : indices) values[index] = 0.0F;
+  });
+  return {};
+}
+
 Status SparseCodec::residual_chunk(std::span<const float> values, ByteSpan bytes, std::span<float> out) const {
   FLUVIAL_CHECK(out.size() == values.size(), "a residual of another length");
   FLUVIAL_ASSIGN(const SparseEntries entries, parse(bytes, values.size()));

@@ -40,6 +40,9 @@ class SparseCodec : public Codec {
   // Everything about the format but whether the values are finite.
   virtual Result<SparseEntries> parse(ByteSpan bytes, std::size_t value_count) const = 0;
 
+  // Turns the values at a chunk's coordinates into zeros.
+  Status clear_sent(ByteSpan bytes, std::span<float> values) const;
+
   const cpu::Loops& loops() const { return loops_; }
   const cpu::SparseLoops& sparse_loops() const { return sparse_loops_; }
 

@@ -67,7 +67,7 @@ Result<CodecSpec> parse_codec(std::string_view text) {
   const std::size_t colon = text.find(':');
   const CodecEntry* entry = find_codec(text.substr(0, colon));
   if (entry == nullptr) return expected(text, format_text("no such codec; expected one of {}", codec_names()));
-  CodecSpec spec{.kind = entry->kind};
+  CodecSpec spec{.kind = entry->kind, .ratio = entry->ratio};
   if (colon != std::string_view::npos) FLUVIAL_TRY(set_options(text, *entry, text.substr(colon + 1), &spec));
   FLUVIAL_TRY(check_spec(spec));
   return spec;

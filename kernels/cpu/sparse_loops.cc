@@ -8,6 +8,7 @@
 #endif
 
 #include "kernels/ops/bits.h"
+#include "kernels/ops/dgc.h"
 
 #define FLUVIAL_TARGET_FILE "kernels/cpu/sparse_loops_impl.h"
 #include "kernels/cpu/each_target.h"

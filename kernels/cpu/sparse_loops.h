@@ -15,6 +15,10 @@ struct SparseLoops {
                         std::uint32_t* index, float* value);
   // out = x, written past the caches: for what is not read again soon.
   void (*copy)(const float* x, std::size_t n, float* out);
+  // moment = momentum * moment + update * factor;  out = (residual + moment) + 0, which turns -0 into +0. Each
+  // operation rounds to fp32. residual may be null: all zero; out may be update or residual.
+  void (*dgc_fold)(const float* update, const float* residual, std::size_t n, float factor, float momentum,
+                   float* moment, float* out);
 };
 
 const SparseLoops& sparse_loops(Target target);  // one of supported_targets()

@@ -110,7 +110,22 @@ void copy(const float* FLUVIAL_RESTRICT x, std::size_t n, float* FLUVIAL_RESTRIC
 #endif
 }
 
-constexpr SparseLoops kTable = {.gather = gather, .copy = copy};
+void dgc_fold(const float* update, const float* residual, std::size_t n, float factor, float momentum,
+              float* FLUVIAL_RESTRICT moment, float* out) {
+  if (residual == nullptr) {
+    for (std::size_t i = 0; i < n; ++i) {
+      moment[i] = ops::dgc_moment(momentum, moment[i], update[i], factor);
+      out[i] = moment[i] + 0.0F;
+    }
+  } else {
+    for (std::size_t i = 0; i < n; ++i) {
+      moment[i] = ops::dgc_moment(momentum, moment[i], update[i], factor);
+      out[i] = (residual[i] + moment[i]) + 0.0F;
+    }
+  }
+}
+
+constexpr SparseLoops kTable = {.gather = gather, .copy = copy, .dgc_fold = dgc_fold};
 
 }  // namespace
 

@@ -95,8 +95,10 @@ std::optional<std::vector<double>> decode(std::string_view codec, ByteSpan bytes
     values = decode_int(reader, value_count, true);
   } else if (name == "fp16") {
     values = decode_fp16(reader, value_count);
-  } else if (name == "topk") {
+  } else if (name == "topk" || name == "dgc") {
     return decode_topk(bytes, value_count);
+  } else if (name == "randk") {
+    return decode_randk(bytes, value_count);
   } else if (name == "sign") {
     return decode_sign(bytes, value_count);
   } else {

@@ -1,0 +1,114 @@
+// dgc: deep gradient compression (Lin, Han, Mao, Wang, Dally, ICLR 2018, algorithm 4). Momentum and the gradients that
+// were not sent gather at the site; topk's chunks carry what is greatest of them. The residual is the paper's v, the
+// state its u: one fp32 a coordinate. clip is the greatest 2-norm of one site's gradient, that is the bound for the sum
+// divided by the square root of the number of sites already.
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/format.h"
+#include "kernels/codecs/options.h"
+#include "kernels/codecs/topk.h"
+#include "kernels/ops/bits.h"
+#include "kernels/vector.h"
+
+namespace fluvial::kernels {
+namespace {
+
+constexpr double kDefaultRatio = 0.001;
+// What is sent while warming up: sparsity 75, 93.75, 98.4375, 99.6 and 99.9 % (section 3.3).
+constexpr double kWarmup[] = {0.25, 0.0625, 0.015625, 0.004, 0.001};
+
+std::span<float> momentum_of(MutableByteSpan state) {
+  return {reinterpret_cast<float*>(state.data()), state.size() / sizeof(float)};  // NOLINT: the state as numbers
+}
+
+class DgcCodec final : public TopkCodec {
+ public:
+  using TopkCodec::TopkCodec;
+
+  std::size_t workspace_bytes(const VectorSchema& schema) const override {
+    std::size_t bytes = TopkCodec::workspace_bytes(schema);
+    for (const double warmup : kWarmup) {
+      const std::uint64_t k = entries_wanted(std::max(warmup, spec().ratio), schema.layout.value_count);
+      if (spec().warmup_rounds > 0) bytes = std::max(bytes, selection_workspace_bytes(schema.layout, k));
+    }
+    return bytes;
+  }
+  std::size_t state_bytes(const VectorSchema& schema) const override {
+    return static_cast<std::size_t>(schema.layout.value_count) * sizeof(float);
+  }
+
+  // u = momentum * u + clipped update; out = residual + u.
+  Status fold(const VectorSchema& schema, std::span<const float> update, std::span<const float> residual,
+              MutableByteSpan state, std::span<float> out) const override {
+    FLUVIAL_TRY(check_fold(*this, schema, update, residual, state, out));
+    float factor = 1;
+    if (spec().clip > 0) {
+      FLUVIAL_ASSIGN(factor, clip_factor(update));
+    } else if (loops().max_bits(update.data(), update.size()) >= ops::kInfinityBits) {
+      return not_encodable(update, 0);
+    }
+    dgc_fold(update, residual, factor, momentum_of(state), out);
+    return {};
+  }
+
+  Status settle_chunk(const VectorSchema& schema, std::size_t chunk_index, ByteSpan bytes,
+                      MutableByteSpan state) const override {
+    if (state.size() != state_bytes(schema) || chunk_index >= schema.layout.chunk_count()) {
+      return Error{Code::kInvalidArgument, format_text("chunk {} of a codec state of {} bytes, expected {}",
+                                                       chunk_index, state.size(), state_bytes(schema))};
+    }
+    return clear_sent(bytes, schema.layout.of(momentum_of(state), chunk_index));
+  }
+
+ protected:
+  double ratio(std::uint64_t round) const override {
+    if (spec().warmup_rounds == 0) return spec().ratio;
+    const std::uint64_t step = (round > 0 ? round - 1 : 0) / spec().warmup_rounds;
+    return step < std::size(kWarmup) ? std::max(kWarmup[step], spec().ratio) : spec().ratio;
+  }
+  std::string_view name() const override { return "dgc"; }
+
+ private:
+  // min(1, clip / |update|), rounded once; the norm as screen() sums it.
+  Result<float> clip_factor(std::span<const float> update) const {
+    std::array<double, cpu::kSquareLanes> lanes{};
+    if (loops().screen(update.data(), update.size(), lanes.data()) >= ops::kInfinityBits) {
+      return not_encodable(update, 0);
+    }
+    const double norm = std::sqrt(sum_lanes(lanes));
+    return norm > spec().clip ? static_cast<float>(spec().clip / norm) : 1.0F;
+  }
+
+  void dgc_fold(std::span<const float> update, std::span<const float> residual, float factor, std::span<float> momentum,
+                std::span<float> out) const {
+    sparse_loops().dgc_fold(update.data(), residual.empty() ? nullptr : residual.data(), update.size(), factor,
+                            static_cast<float>(spec().momentum), momentum.data(), out.data());
+  }
+};
+
+constexpr CodecOption kOptions[] = {kRatioOption, number_option<&CodecSpec::momentum>("momentum"),
+                                    number_option<&CodecSpec::clip>("clip"),
+                                    number_option<&CodecSpec::warmup_rounds>("warmup")};
+
+Status check(const CodecSpec& spec) {
+  FLUVIAL_TRY(check_ratio(spec));
+  if (!(spec.momentum >= 0 && spec.momentum < 1)) {
+    return bad_option(format_text("momentum is {}, expected 0 or more, below 1", spec.momentum));
+  }
+  if (!(spec.clip >= 0 && spec.clip <= 0x1p127)) {
+    return bad_option(format_text("clip is {}, expected 0 (none) to 2^127", spec.clip));
+  }
+  return {};
+}
+
+std::unique_ptr<Codec> make(const CodecSpec& spec, cpu::Target target) {
+  return std::make_unique<DgcCodec>(spec, target);
+}
+
+}  // namespace
+
+const CodecEntry kDgcEntry = {
+    .kind = CodecKind::kDgc, .name = "dgc", .options = kOptions, .check = check, .make = make, .ratio = kDefaultRatio};
+
+}  // namespace fluvial::kernels
