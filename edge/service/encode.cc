@@ -57,7 +57,10 @@ class Encoder {
     FLUVIAL_ASSIGN(std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
     const kernels::ChunkLayout layout = layout_of(job);
     const kernels::VectorSchema schema{layout, {}};
-    FLUVIAL_CHECK(codec->passes() == 1 && codec->state_bytes(schema) == 0, "a codec with passes or state of its own");
+    if (codec->passes() != 1 || codec->state_bytes(schema) != 0) {
+      return Error{Code::kFailedPrecondition,
+                   "codec " + job.plan.codec + " has passes or a state of its own, which sites do not keep"};
+    }
     Buffer workspace(codec->workspace_bytes(schema));
     const kernels::StreamKey key{job.run.value(), job.round.value(), job.site.value()};
     FLUVIAL_ASSIGN(const kernels::EncodePlan plan,
