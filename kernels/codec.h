@@ -41,7 +41,7 @@ enum class CodecKind : std::uint8_t {
 // What a plan asks for. Only the fields of its kind mean anything; the others keep their defaults.
 struct CodecSpec {
   CodecKind kind = CodecKind::kFp32;
-  std::uint32_t block_values = 256;  // int8, int4, sign, qsgd, terngrad: values that share a scale, 128 to 2048
+  std::uint32_t block_values = 256;  // int8, int4 (even), sign, qsgd, terngrad: values that share a scale, 128 to 2048
   bool stochastic = true;            // int8, int4: stochastic rounding (unbiased); otherwise nearest, half to even
   double ratio = 0.01;               // topk, randk, dgc: the part of the values that is sent, in (0, 1]
   bool sampled = false;              // topk: a threshold from a sample, k within a stated bound; otherwise exactly k

@@ -27,7 +27,7 @@ FLUVIAL_HD std::int32_t nearest_int(float x) {
   return static_cast<std::int32_t>(float_bits(x + 0x1.8p23F)) - static_cast<std::int32_t>(0x4b400000);
 }
 
-// With inverse = 1 / scale. The quotient is at most 127 * 2^-23 < 2^-16 from value / scale, so |error| < (1/2 + 2^-16)
+// With inverse = 1 / scale. The quotient is at most 127 * 2^-23 < 2^-16 from value / scale, so |error| < (1/2 + 2^-15)
 // scales, and the code of the greatest magnitude is the greatest code.
 FLUVIAL_HD std::int32_t round_nearest(float value, float inverse) { return nearest_int(value * inverse); }
 
