@@ -97,6 +97,22 @@ TEST(Fp16, LoopsAgreeOnWhatIsNotFinite) {
   }
 }
 
+TEST(Float, FindsWhatIsNotFiniteEverywhereOnEveryTarget) {
+  for (const cpu::Target target : cpu::supported_targets()) {
+    for (const char* text : {"fp16", "bf16", "int8", "int4:rounding=nearest"}) {
+      const auto codec = test_values::codec_of(text, target);
+      const VectorSchema schema{.layout = {.value_count = 67, .chunk_values = 67}, .tensors = {}};
+      Buffer out(codec->encoded_bytes_max(67));
+      for (std::size_t at = 0; at < 67; ++at) {
+        std::vector<float> vector(67, std::numeric_limits<float>::max());
+        EXPECT_TRUE(codec->encode_chunk({.layout = schema.layout}, 0, vector, out.span()).ok());
+        vector[at] = std::bit_cast<float>(0xff800000U + static_cast<std::uint32_t>(at % 2));  // -Inf or a NaN
+        EXPECT_FALSE(codec->encode_chunk({.layout = schema.layout}, 0, vector, out.span()).ok()) << text << " " << at;
+      }
+    }
+  }
+}
+
 TEST(Float, NamesTheCoordinateThatIsNotFinite) {
   for (const char* text : {"fp16", "bf16"}) {
     const auto codec = test_values::codec_of(text);
