@@ -13,6 +13,7 @@
 
 #include "core/base/bytes.h"
 #include "core/base/result.h"
+#include "kernels/ops/bits.h"
 
 namespace fluvial::kernels {
 
@@ -20,16 +21,16 @@ inline constexpr unsigned kRiceBitsMax = 26;  // no chunk has more than 2^26 val
 
 // What a writer takes: the greatest b with 27 * count * 2^b <= 26 * value_count, which is shortest for random indices
 // (the remainder gains a bit when half of the range is crossed with probability (sqrt 5 - 1) / 2); otherwise 0.
-constexpr unsigned rice_bits(std::uint64_t count, std::uint64_t value_count) {
+FLUVIAL_HD constexpr unsigned rice_bits(std::uint64_t count, std::uint64_t value_count) {
   unsigned bits = 0;
   while (count > 0 && bits < kRiceBitsMax && 27 * (count << (bits + 1)) <= 26 * value_count) ++bits;
   return bits;
 }
 
-constexpr std::size_t remainder_bytes(std::size_t count, unsigned bits) { return (count * bits + 7) / 8; }
+FLUVIAL_HD constexpr std::size_t remainder_bytes(std::size_t count, unsigned bits) { return (count * bits + 7) / 8; }
 
 // The most bytes that `count` indices below `value_count` take with these bits.
-constexpr std::size_t index_bytes_max(std::size_t count, std::size_t value_count, unsigned bits) {
+FLUVIAL_HD constexpr std::size_t index_bytes_max(std::size_t count, std::size_t value_count, unsigned bits) {
   if (count == 0) return 0;
   return remainder_bytes(count, bits) + (count + ((value_count - count) >> bits) + 7) / 8;
 }

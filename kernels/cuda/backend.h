@@ -35,5 +35,6 @@ using MadeCodec = Result<std::unique_ptr<DeviceCodec>>;
 MadeCodec make_float_codec(const CodecSpec& spec);  // fp32, fp16, bf16
 MadeCodec make_int_codec(const CodecSpec& spec);    // int8, int4
 MadeCodec make_sign_codec(const CodecSpec& spec);
+MadeCodec make_topk_codec(const CodecSpec& spec);
 
 }  // namespace fluvial::kernels::FLUVIAL_GPU
