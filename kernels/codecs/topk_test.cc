@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "kernels/reference/reference.h"
@@ -49,6 +50,110 @@ TEST(Topk, BreaksTiesByTheLowestCoordinate) {
   }
   expect_top_k(std::vector<float>(4'100, -1.0F), 0.5, 1'000);
   expect_top_k(std::vector<float>(4'100, 0.0F), 0.5, 1'000);
+}
+
+// Vectors that mislead a sample, or a selection among what it let through.
+std::vector<std::pair<std::string, std::vector<float>>> misleading(std::size_t size) {
+  std::vector<std::pair<std::string, std::vector<float>>> vectors;
+  const auto add = [&](std::string name, auto value_at) {
+    std::vector<float> vector(size);
+    for (std::size_t i = 0; i < size; ++i) vector[i] = static_cast<float>(value_at(i));
+    vectors.emplace_back(std::move(name), std::move(vector));
+  };
+  const auto position = [](std::size_t i) { return static_cast<double>(i); };
+  add("constant", [](std::size_t) { return -3.5; });
+  add("equal magnitudes", [](std::size_t i) { return i * 7 % 3 == 0 ? 1 : -1; });
+  add("rising", [&](std::size_t i) { return position(i); });
+  add("falling", [&](std::size_t i) { return position(size - i); });
+  add("zeros", [](std::size_t) { return 0; });
+  add("nearly all zero", [](std::size_t i) { return i % 5'000 == 17 ? 1e-30 : 0; });
+  add("a few huge", [](std::size_t i) { return i % 997 == 3 ? 3e38 : 1e-3; });
+  add("one huge", [&](std::size_t i) { return i == size / 2 ? -3e38 : 0; });
+  add("all in one place", [&](std::size_t i) { return i < size / 50 ? 100.0 + position(i % 13) : 1e-3; });
+  add("half tied at the top", [](std::size_t i) { return i % 2 == 0 ? 1 : 0.5; });
+  add("denormal", [&](std::size_t i) { return std::ldexp(position(i * 31 % 1'009), -149); });
+  for (const std::size_t period : {2U, 31U, 32U, 33U, 64U, 250U, 4'096U}) {  // and what a stride of 32 would see of it
+    add("period " + std::to_string(period), [&](std::size_t i) { return i % period == 0 ? 100 + i % 7 : i % 5; });
+    add("but period " + std::to_string(period), [&](std::size_t i) { return i % period != 0 ? 100 + i % 7 : i % 5; });
+  }
+  return vectors;
+}
+
+TEST(Topk, VectorsThatMisleadTheSampleAreSelectedExactly) {
+  for (const std::size_t size : {1'024U, 5'000U, 100'003U}) {
+    for (const auto& [name, vector] : misleading(size)) {
+      SCOPED_TRACE(name);
+      for (const double ratio : {0.0001, 0.01, 0.12}) expect_top_k(vector, ratio, 30'000);
+    }
+  }
+}
+
+TEST(Topk, KeepsWhatIsSentAndScansOnlyWhenMisled) {
+  const auto codec = codec_of("topk:ratio=0.01");
+  const auto kept = [&](const std::vector<float>& vector) {
+    return !test_values::encode(*codec, vector, 10'000).plan.chunk_ends.empty();
+  };
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) EXPECT_TRUE(kept(test_values::normals(50'000, seed)));
+  EXPECT_TRUE(kept(std::vector<float>(50'000, 0.0F)));
+  EXPECT_FALSE(kept(std::vector<float>(50'000, 1.0F)));
+  EXPECT_FALSE(kept(test_values::normals(1'000, 1)));
+  EXPECT_TRUE(test_values::encode(*codec_of("topk:ratio=0.2"), test_values::normals(50'000, 1), 10'000)
+                  .plan.chunk_ends.empty());
+  const VectorSchema large{.layout = {.value_count = 25'000'000}, .tensors = {}};
+  EXPECT_LT(codec->workspace_bytes(large), std::size_t{3} << 20);
+}
+
+TEST(Topk, SampledStaysWithinItsBound) {
+  // A sample of 12,500, 1,000 of them among the k greatest: k' is within 5 / sqrt(1000) of k.
+  const auto codec = codec_of("topk:ratio=0.08,select=sampled");
+  bool exact = true;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    const auto vector = test_values::normals(400'000, seed);
+    const auto found = sent(test_values::decode(*codec, test_values::encode(*codec, vector, 100'000)));
+    EXPECT_NEAR(static_cast<double>(found.size()), 32'000, 32'000 * 5 / std::sqrt(1'000.0));
+    exact = exact && found.size() == 32'000;
+    EXPECT_EQ(found, reference::top_k(vector, found.size()));  // the greatest all the same
+  }
+  EXPECT_FALSE(exact);
+}
+
+TEST(Topk, SampledNeverSendsMoreThanTwiceOrLessThanHalf) {
+  for (const std::size_t size : {1'024U, 5'000U, 100'003U}) {
+    for (const auto& [name, vector] : misleading(size)) {
+      for (const double ratio : {0.0001, 0.01, 0.12}) {
+        const auto codec = make_codec({.kind = CodecKind::kTopk, .ratio = ratio, .sampled = true}).value();
+        const auto found = sent(test_values::decode(*codec, test_values::encode(*codec, vector, 30'000)));
+        const auto k = static_cast<std::size_t>(std::ceil(ratio * static_cast<double>(size)));
+        const auto nonzero = static_cast<std::size_t>(std::ranges::count_if(vector, [](float x) { return x != 0; }));
+        EXPECT_LE(found.size(), 2 * k) << name;
+        EXPECT_GE(2 * found.size(), std::min(k, nonzero)) << name;
+      }
+    }
+  }
+}
+
+TEST(Topk, WhatIsNotFiniteIsNamed) {
+  for (const char* text : {"topk", "topk:select=sampled", "topk:ratio=0.5"}) {
+    const auto codec = codec_of(text);
+    for (const float poison : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+      auto vector = test_values::normals(9'000, 1);
+      vector[8'123] = poison;
+      const VectorSchema schema{.layout = {.value_count = 9'000, .chunk_values = 4'000}, .tensors = {}};
+      Buffer workspace(codec->workspace_bytes(schema));
+      const auto plan = codec->prepare(schema, vector, {}, {}, {}, workspace.span());
+      ASSERT_FALSE(plan.ok());
+      EXPECT_EQ(plan.error().code, Code::kInvalidArgument);
+      EXPECT_THAT(plan.error().message, ::testing::HasSubstr("value 8123 is "));
+    }
+  }
+}
+
+TEST(Topk, IndicesTakeAtMostNineBitsAtOnePercent) {
+  const auto codec = codec_of("topk:ratio=0.01");
+  const auto encoded = test_values::encode(*codec, test_values::normals(1 << 20, 1), 1 << 20);
+  const double entries = std::ceil(0.01 * (1 << 20));
+  const double bits = 8 * (static_cast<double>(encoded.chunks[0].size()) - 8 - 4 * entries);
+  EXPECT_LT(bits / entries, 8.2);
 }
 
 TEST(Topk, SentAndResidualMakeTheUpdateBitForBit) {

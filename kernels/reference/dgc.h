@@ -1,0 +1,23 @@
+// Deep gradient compression as the paper has it (Lin et al., ICLR 2018, algorithm 4), naive and in fp64.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace fluvial::kernels::reference {
+
+struct Dgc {
+  double momentum = 0;
+  double clip = 0;  // greatest 2-norm of a gradient; 0: none
+  std::vector<double> u, v;
+
+  // One round: what is sent, zero elsewhere; u and v are masked.
+  std::vector<double> round(std::span<const double> gradient, std::size_t k);
+};
+
+// The part that is sent in a round, 1 being the first.
+double dgc_ratio(double ratio, std::uint32_t warmup_rounds, std::uint64_t round);
+
+}  // namespace fluvial::kernels::reference
