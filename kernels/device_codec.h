@@ -96,7 +96,7 @@ class DeviceCodec {
 };
 
 // kInvalidArgument when the spec is out of range, kUnavailable when the device is not there, kFailedPrecondition when
-// it does not have the codec (cuda/README.md lists those it has).
+// it does not have the codec: cuda/README.md lists those that GPUs have; the CPU has all of one pass without a state.
 Result<std::unique_ptr<DeviceCodec>> make_device_codec(const Device& device, const CodecSpec& spec);
 
 }  // namespace fluvial::kernels

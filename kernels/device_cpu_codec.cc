@@ -74,6 +74,10 @@ Result<std::unique_ptr<DeviceCodec>> make_cpu_device_codec(const CodecSpec& spec
     return Error{Code::kFailedPrecondition,
                  format_text("{} has {} passes: devices have codecs of one", to_string(spec), codec->passes())};
   }
+  if (codec->state_bytes({.layout = {.value_count = 1, .chunk_values = 1}, .tensors = {}}) != 0) {
+    return Error{Code::kFailedPrecondition,
+                 format_text("{} keeps a state between rounds: devices have codecs without", to_string(spec))};
+  }
   return std::unique_ptr<DeviceCodec>(std::make_unique<CpuDeviceCodec>(std::move(codec)));
 }
 
