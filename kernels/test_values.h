@@ -90,7 +90,12 @@ inline bool other_settings(const Codec& codec, ByteSpan bytes) {
   const CodecSpec& spec = codec.spec();
   if (bytes.size() < 4) return false;
   const auto block = load_le<std::uint16_t>(bytes.data() + 2);
-  if (spec.kind == CodecKind::kInt8 || spec.kind == CodecKind::kInt4) return block != spec.block_values;
+  if (spec.kind == CodecKind::kInt8 || spec.kind == CodecKind::kInt4 || spec.kind == CodecKind::kTernGrad)
+    return block != spec.block_values;
+  if (spec.kind == CodecKind::kQsgd) {
+    const std::uint32_t levels = bytes.size() >= 12 ? load_le<std::uint32_t>(bytes.data() + 8) : 0;
+    return block != spec.block_values || levels != spec.levels;
+  }
   if (spec.kind == CodecKind::kSign)
     return bytes[1] != std::byte{spec.vote} || (!spec.vote && block != spec.block_values);
   return false;
@@ -109,6 +114,13 @@ inline const std::vector<std::string>& codec_texts() {
                                                  "int8",
                                                  "int8:block=128,rounding=nearest",
                                                  "int8:block=300",
+                                                 "qsgd",
+                                                 "qsgd:levels=1",
+                                                 "qsgd:block=300,levels=20",
+                                                 "qsgd:block=2048,levels=4,encoding=elias",
+                                                 "qsgd:block=130,encoding=elias",
+                                                 "terngrad",
+                                                 "terngrad:block=301,clip=2.5",
                                                  "topk",
                                                  "topk:ratio=0.2",
                                                  "topk:ratio=1",

@@ -36,6 +36,8 @@ TEST(CodecSpec, CanonicalTextsRoundTrip) {
   EXPECT_EQ(to_string(parse_codec("sign").value()), "sign:block=256,mode=scaled");
   EXPECT_EQ(to_string(parse_codec("sign:mode=vote").value()), "sign:block=256,mode=vote");
   EXPECT_EQ(to_string(parse_codec("topk").value()), "topk:ratio=0.01,select=exact");
+  EXPECT_EQ(to_string(parse_codec("qsgd").value()), "qsgd:block=256,levels=127,encoding=packed");
+  EXPECT_EQ(to_string(parse_codec("terngrad").value()), "terngrad:block=256,clip=0");
   for (const std::string& text : test_values::codec_texts()) {
     const CodecSpec spec = parse_codec(text).value();
     EXPECT_EQ(parse_codec(to_string(spec)).value(), spec) << text;
@@ -59,6 +61,13 @@ TEST(CodecSpec, RefusesWithWhatWasExpected) {
       {"sign:mode=majority", "mode to be vote or scaled"},
       {"int4:block=129", "an even number"},
       {"fp16:block=128", "expected none"},
+      {"qsgd:levels=0", "levels is 0, expected 1 to 127"},
+      {"qsgd:levels=128", "expected 1 to 127"},
+      {"qsgd:block=64", "expected 128 to 2048"},
+      {"qsgd:encoding=gamma", "encoding to be elias or packed"},
+      {"terngrad:clip=-1", "clip is -1, expected 0 (none) or 1 to 100"},
+      {"terngrad:clip=nan", "expected 0 (none) or 1 to 100"},
+      {"terngrad:clip=0.5", "expected 0 (none) or 1 to 100"},
       {"topk:ratio=0", "above 0 and at most 1"},
       {"topk:ratio=1.01", "above 0 and at most 1"},
       {"topk:ratio=nan", "above 0 and at most 1"},
@@ -143,7 +152,12 @@ TEST_P(EveryCodec, AccumulatesTheReferenceTerms) {
       std::vector<std::int64_t> sum(size);
       std::iota(sum.begin(), sum.end(), -100);
       const Status added = codec_->decode_accumulate_chunk(encoded.chunks[i].span(), weight, scale, sum);
-      ASSERT_TRUE(added.ok()) << added.error().message;
+      // What qsgd decodes may be beyond what was encoded: a step is a part of the norm, not of the greatest value.
+      const bool fits = std::ranges::all_of(
+          *decoded, [&](double value) { return reference::fixed_term(value, weight, scale).has_value(); });
+      ASSERT_TRUE(fits || codec_->spec().kind == CodecKind::kQsgd);
+      ASSERT_EQ(added.ok(), fits);
+      if (!fits) continue;
       for (std::size_t j = 0; j < size; ++j) {
         const auto term = reference::fixed_term((*decoded)[j], weight, scale);
         ASSERT_EQ(sum[j], static_cast<std::int64_t>(j) - 100 + term.value()) << (*decoded)[j] << " * " << weight;

@@ -4,7 +4,8 @@ namespace fluvial::kernels {
 namespace {
 
 constexpr const CodecEntry* kEntries[] = {
-    &kFp32Entry, &kFp16Entry, &kBf16Entry, &kInt8Entry, &kInt4Entry, &kSignEntry, &kTopkEntry, &kRandkEntry, &kDgcEntry,
+    &kFp32Entry, &kFp16Entry,  &kBf16Entry, &kInt8Entry, &kInt4Entry,     &kSignEntry,
+    &kTopkEntry, &kRandkEntry, &kDgcEntry,  &kQsgdEntry, &kTernGradEntry,
 };
 
 }  // namespace

@@ -36,6 +36,8 @@ extern const CodecEntry kBf16Entry;
 extern const CodecEntry kInt8Entry;
 extern const CodecEntry kSignEntry;
 extern const CodecEntry kInt4Entry;
+extern const CodecEntry kQsgdEntry;
+extern const CodecEntry kTernGradEntry;
 extern const CodecEntry kTopkEntry;
 extern const CodecEntry kRandkEntry;
 extern const CodecEntry kDgcEntry;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "kernels/reference/quantised.h"
 #include "kernels/reference/reader.h"
 #include "kernels/reference/sign.h"
 #include "kernels/reference/sparse.h"
@@ -101,6 +102,10 @@ std::optional<std::vector<double>> decode(std::string_view codec, ByteSpan bytes
     return decode_randk(bytes, value_count);
   } else if (name == "sign") {
     return decode_sign(bytes, value_count);
+  } else if (name == "qsgd") {
+    return decode_qsgd(bytes, value_count);
+  } else if (name == "terngrad") {
+    return decode_terngrad(bytes, value_count);
   } else {
     return std::nullopt;
   }
