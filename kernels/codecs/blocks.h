@@ -6,6 +6,7 @@
 
 #include "kernels/codecs/dense.h"
 #include "kernels/codecs/options.h"
+#include "kernels/cpu/dense_loops.h"
 #include "kernels/cpu/qsgd_loops.h"
 #include "kernels/ops/philox.h"
 
@@ -40,6 +41,9 @@ struct Blocks {
   std::size_t first(std::size_t block) const { return block * block_values; }
   std::size_t size(std::size_t block) const { return std::min(block_values, value_count - first(block)); }
 };
+
+// Codes as the loops over int8 take them.
+inline const std::byte* as_bytes(const std::int8_t* codes) { return reinterpret_cast<const std::byte*>(codes); }
 
 inline float load_float(ByteSpan bytes, std::size_t at) {
   float value;

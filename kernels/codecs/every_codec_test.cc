@@ -313,10 +313,17 @@ TEST(Codec, GoldenBytes) {
   EXPECT_EQ(golden("sign:mode=vote", values), "010100000000000002");
   EXPECT_EQ(golden("int4:block=128,rounding=nearest", values), "01008000000000006edbb63e9310");
   EXPECT_EQ(golden("int4:block=128,rounding=nearest", std::span(values).first(3)), "01008000000000006edbb63e9300");
+  // The norm is 2.69908: steps 0.0212526 and 0.539816; codes 47 -117 0 9, and in four bits each 2 -4 0 0.
+  EXPECT_EQ(golden("qsgd:block=128", values), "01008000040000007f0000004f1aae3c2f8b0009");
+  EXPECT_EQ(golden("qsgd:levels=5", values), "010000010400000005000000af310a3fc200");
+  EXPECT_EQ(golden("terngrad:block=128", values), "010080000400000000002040fd");  // codes 0 -1 0 0: -3
   EXPECT_EQ(golden("topk:ratio=0.5", values), "02000000020000000000803f000020c003");
   std::vector<float> sparse(400, 0.0F);
   sparse[3] = 1.0F;
   sparse[399] = -1.0F;
+  // Step sqrt(2) / 4: codes 3 (001 00 0) and -3 (001 00 1) among 398 zeros, a one each: 410 bits.
+  EXPECT_EQ(golden("qsgd:block=400,levels=4,encoding=elias", sparse),
+            "010190019001000004000000f404b53e340027fe" + std::string(96, 'f') + "4f02");
   EXPECT_EQ(golden("topk:ratio=0.01", sparse), "02070000020000000000803f000080bf830511");
 }
 

@@ -48,21 +48,13 @@ class QsgdCodec final : public DenseCodec {
   QsgdCodec(const CodecSpec& spec, cpu::Target target)
       : DenseCodec(spec, cpu::loops(target)),
         quantise_(cpu::qsgd_loops(target)),
+        values_(cpu::dense_loops(target).int8),
         levels_(static_cast<std::int32_t>(spec.levels)),
         width_(static_cast<std::uint32_t>(std::bit_width(spec.levels)) + 1) {}
 
   bool lossless() const override { return false; }
   // An Elias-gamma form is written only when it is shorter than the packed one.
   std::size_t encoded_bytes_max(std::size_t value_count) const override { return layout(value_count).bytes(); }
-
-  Result<std::size_t> encode_residual_chunk(const EncodePlan& plan, std::size_t chunk_index,
-                                            std::span<const float> chunk, MutableByteSpan out,
-                                            std::span<float> residual) const override {
-    if (spec().elias) return Codec::encode_residual_chunk(plan, chunk_index, chunk, out, residual);
-    FLUVIAL_TRY(check_encode(*this, plan, chunk_index, chunk, out));
-    FLUVIAL_CHECK(residual.size() == chunk.size(), "a residual of another length");
-    return encode_packed(chunk, plan.layout.first_value(chunk_index), plan.key, out.data(), residual.data());
-  }
 
  protected:
   Result<std::size_t> encode(std::span<const float> chunk, std::uint64_t first_value, const StreamKey& key,
@@ -72,6 +64,12 @@ class QsgdCodec final : public DenseCodec {
       if (size != 0) return size;
     }
     return encode_packed(chunk, first_value, key, out, nullptr);
+  }
+
+  Result<std::size_t> encode_residual(std::span<const float> chunk, std::uint64_t first_value, const StreamKey& key,
+                                      MutableByteSpan out, std::span<float> residual) const override {
+    if (spec().elias) return DenseCodec::encode_residual(chunk, first_value, key, out, residual);
+    return encode_packed(chunk, first_value, key, out.data(), residual.data());
   }
 
   Status check_format(ByteSpan bytes, std::size_t value_count) const override {
@@ -106,7 +104,7 @@ class QsgdCodec final : public DenseCodec {
         (void)elias_decode(bytes.subspan(stream, size), spec().levels, std::span(codes).first(layout.size(block)));
         stream += size;
       }
-      loops().int8_decode(from, length, load_float(bytes, layout.step_at(block)), out.data() + done);
+      values_.decode(as_bytes(from), length, load_float(bytes, layout.step_at(block)), out.data() + done);
       done += length;
     }
   }
@@ -156,7 +154,7 @@ class QsgdCodec final : public DenseCodec {
       FLUVIAL_ASSIGN(const float step, quantise(chunk.subspan(first, size), first_value + first, &random, codes));
       store_float(out + layout.step_at(block), step);
       if (width_ != 8) quantise_.pack(codes, size, width_, out + layout.codes_at(block));
-      if (residual != nullptr) quantise_.code_residual(chunk.data() + first, codes, size, step, residual + first);
+      if (residual != nullptr) values_.difference(as_bytes(codes), size, step, chunk.data() + first, residual + first);
     }
     return layout.bytes();
   }
@@ -252,6 +250,7 @@ class QsgdCodec final : public DenseCodec {
   }
 
   const cpu::QsgdLoops& quantise_;
+  const cpu::ValueLoops& values_;
   std::int32_t levels_;
   std::uint32_t width_;
 };

@@ -31,23 +31,22 @@ using Codes = std::array<std::int8_t, kBlockValuesMax + kDigits>;
 class TernGradCodec final : public DenseCodec {
  public:
   TernGradCodec(const CodecSpec& spec, cpu::Target target)
-      : DenseCodec(spec, cpu::loops(target)), quantise_(cpu::qsgd_loops(target)) {}
+      : DenseCodec(spec, cpu::loops(target)),
+        quantise_(cpu::qsgd_loops(target)),
+        values_(cpu::dense_loops(target).int8) {}
 
   bool lossless() const override { return false; }
   std::size_t encoded_bytes_max(std::size_t value_count) const override { return layout(value_count).bytes(); }
-
-  Result<std::size_t> encode_residual_chunk(const EncodePlan& plan, std::size_t chunk_index,
-                                            std::span<const float> chunk, MutableByteSpan out,
-                                            std::span<float> residual) const override {
-    FLUVIAL_TRY(check_encode(*this, plan, chunk_index, chunk, out));
-    FLUVIAL_CHECK(residual.size() == chunk.size(), "a residual of another length");
-    return encode_blocks(chunk, plan.layout.first_value(chunk_index), plan.key, out.data(), residual.data());
-  }
 
  protected:
   Result<std::size_t> encode(std::span<const float> chunk, std::uint64_t first_value, const StreamKey& key,
                              std::byte* out) const override {
     return encode_blocks(chunk, first_value, key, out, nullptr);
+  }
+
+  Result<std::size_t> encode_residual(std::span<const float> chunk, std::uint64_t first_value, const StreamKey& key,
+                                      MutableByteSpan out, std::span<float> residual) const override {
+    return encode_blocks(chunk, first_value, key, out.data(), residual.data());
   }
 
   Status check_format(ByteSpan bytes, std::size_t value_count) const override {
@@ -85,7 +84,8 @@ class TernGradCodec final : public DenseCodec {
       for (std::size_t place = skip / width; place * width < skip + length; ++place) {
         quantise_.ternary_unpack(packed, width, static_cast<std::int32_t>(place), codes.data() + place * width);
       }
-      loops().int8_decode(codes.data() + skip, length, load_float(bytes, layout.scale_at(block)), out.data() + done);
+      values_.decode(as_bytes(codes.data() + skip), length, load_float(bytes, layout.scale_at(block)),
+                     out.data() + done);
       done += length;
     }
   }
@@ -148,12 +148,13 @@ class TernGradCodec final : public DenseCodec {
       }
       quantise_.ternary_pack(codes.data(), width, reinterpret_cast<std::int8_t*>(out + layout.codes_at(block)));
       if (residual != nullptr)
-        quantise_.code_residual(values.data(), codes.data(), values.size(), scale, residual + first);
+        values_.difference(as_bytes(codes.data()), values.size(), scale, values.data(), residual + first);
     }
     return layout.bytes();
   }
 
   const cpu::QsgdLoops& quantise_;
+  const cpu::ValueLoops& values_;
 };
 
 constexpr CodecOption kOptions[] = {kBlockOption, number_option<&CodecSpec::clip>("clip")};

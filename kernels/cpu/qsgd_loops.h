@@ -15,8 +15,6 @@ struct QsgdLoops {
                       const std::uint16_t* random, std::int8_t* codes);
   void (*terngrad_encode)(const float* x, std::size_t n, float chances, const std::uint16_t* random,
                           std::int8_t* codes);
-  // out = x - code * scale, each rounded to fp32; out may be x.
-  void (*code_residual)(const float* x, const std::int8_t* codes, std::size_t n, float scale, float* out);
   // The greatest |code|: 0 to 128.
   std::uint32_t (*most)(const std::int8_t* codes, std::size_t n);
   // The low `width` bits (2 to 8) of each code, lowest bit first, into ceil(n * width / 8) bytes, zero bits after the

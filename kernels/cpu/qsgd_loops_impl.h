@@ -19,10 +19,6 @@ void terngrad_encode(const float* FLUVIAL_RESTRICT x, std::size_t n, float chanc
   }
 }
 
-void code_residual(const float* x, const std::int8_t* FLUVIAL_RESTRICT codes, std::size_t n, float scale, float* out) {
-  for (std::size_t i = 0; i < n; ++i) out[i] = x[i] - ops::qsgd_value(codes[i], scale);
-}
-
 std::uint32_t most(const std::int8_t* FLUVIAL_RESTRICT codes, std::size_t n) {
   std::uint8_t greatest = 0;
   for (std::size_t i = 0; i < n; ++i) {
@@ -118,7 +114,6 @@ void ternary_unpack(const std::int8_t* FLUVIAL_RESTRICT bytes, std::size_t n, st
 constexpr QsgdLoops kQsgdTable = {
     .qsgd_encode = qsgd_encode,
     .terngrad_encode = terngrad_encode,
-    .code_residual = code_residual,
     .most = most,
     .pack = pack,
     .unpack = unpack,

@@ -35,6 +35,4 @@ FLUVIAL_HD std::int32_t qsgd_code(float value, float fine_inverse, std::int32_t 
   return code > levels ? levels : (code < -levels ? -levels : code);
 }
 
-FLUVIAL_HD float qsgd_value(std::int32_t code, float step) { return static_cast<float>(code) * step; }
-
 }  // namespace fluvial::kernels::ops

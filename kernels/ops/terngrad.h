@@ -59,6 +59,4 @@ FLUVIAL_HD std::int8_t ternary_digit(std::int8_t packed, TernaryPlace place) {
   return static_cast<std::int8_t>(shifted - 3 * third - 1);
 }
 
-FLUVIAL_HD float terngrad_value(std::int32_t code, float scale) { return static_cast<float>(code) * scale; }
-
 }  // namespace fluvial::kernels::ops
