@@ -87,8 +87,12 @@ Result<std::size_t> OnebitAdam::step(const OnebitAdamServer& state, double lr, s
   }
   if (n == 0) return std::size_t{0};
   if (!options_.two_sided) {
-    std::memcpy(state.momentum.data(), mean.data(), mean.size_bytes());
-    apply(lr, state.momentum, state.variance, model);
+    for (std::size_t first = 0; first < n; first += kPieceValues) {  // read again while it is in the cache
+      const std::size_t length = std::min(kPieceValues, n - first);
+      std::memcpy(state.momentum.data() + first, mean.data() + first, length * sizeof(float));
+      apply(lr, state.momentum.subspan(first, length), state.variance.subspan(first, length),
+            model.subspan(first, length));
+    }
     return std::size_t{0};
   }
   FLUVIAL_TRY(check_magnitudes("residual", state.residual, kResidualMax, first_value));

@@ -181,15 +181,16 @@ TEST_P(OnebitAdamModes, ConvergesAsAdamDoes) {
   const Quadratic problem = quadratic(kValues, 4);
   const Floats start = test_values::normals(kValues, 10, 4.0F);
   const auto run = [&](std::uint64_t freeze_round, bool feedback) {
-    Federation run({.beta2 = 0.99, .freeze_round = freeze_round, .two_sided = GetParam()}, start, {1, 1, 1, 1}, 256);
+    Federation federation({.beta2 = 0.99, .freeze_round = freeze_round, .two_sided = GetParam()}, start, {1, 1, 1, 1},
+                          256);
     for (std::uint64_t round = 0; round < kRounds; ++round) {
       const double left = 1.0 - static_cast<double>(round) / static_cast<double>(kRounds);
-      run.step(0.1 * left, problem.gradients(run.model, round));
+      federation.step(0.1 * left, problem.gradients(federation.model, round));
       if (feedback) continue;
-      for (auto& site : run.sites) std::ranges::fill(site.residual, 0.0F);
-      std::ranges::fill(run.residual, 0.0F);
+      for (auto& site : federation.sites) std::ranges::fill(site.residual, 0.0F);
+      std::ranges::fill(federation.residual, 0.0F);
     }
-    return problem.loss(run.model);
+    return problem.loss(federation.model);
   };
   const double before = problem.loss(start);
   const double adam = run(kRounds, true);  // never compressed
