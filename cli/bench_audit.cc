@@ -117,7 +117,7 @@ Status Audit::compare(const json::value& round, std::span<const float> base, std
   for (std::size_t i = 0; i < base.size(); ++i) {
     const auto mean = static_cast<float>(static_cast<double>(sum_[i]) / divisor / weight);
     const auto expected =
-        static_cast<float>(static_cast<double>(base[i]) - plan_.server_learning_rate * static_cast<double>(mean));
+        static_cast<float>(static_cast<double>(base[i]) - plan_.optimizer.lr * static_cast<double>(mean));
     if (std::bit_cast<std::uint32_t>(expected) != std::bit_cast<std::uint32_t>(committed[i])) {
       return Error{Code::kDataLoss,
                    fmt::format("round {}: coordinate {} is {:a}, expected {:a}", number, i, committed[i], expected)};

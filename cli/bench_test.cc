@@ -60,7 +60,7 @@ class Federation {
     next = base;
     std::vector<float> mean(kParams);
     kernels::mean_of_sums(sum.sum(), scale_, weights, mean);
-    kernels::apply_sgd(plan_.server_learning_rate, mean, next);
+    kernels::apply_sgd(plan_.optimizer.lr, mean, next);
     return {{"round", number},
             {"participants", sites_.size()},
             {"contributors", contributors},

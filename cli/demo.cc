@@ -30,10 +30,10 @@ round::Plan plan_of(const DemoOptions& options) {
   plan.participants_min = options.shape.sites;
   plan.quorum = (options.shape.sites + 1) / 2;
   plan.seed = options.seed;
-  plan.server_learning_rate = options.server_learning_rate;
+  plan.optimizer.lr = options.server_learning_rate;
   if (options.server_momentum > 0) {
-    plan.optimizer = round::Optimizer::kFedAvgM;
-    plan.server_momentum = options.server_momentum;
+    plan.optimizer.kind = round::Optimizer::kFedAvgM;
+    plan.optimizer.momentum = options.server_momentum;
   }
   plan.worker = {{"batch_size", static_cast<double>(options.batch_size)}, {"learning_rate", options.learning_rate}};
   return plan;

@@ -18,9 +18,7 @@ std::string plan_to_toml(const round::Plan& plan, const std::string& model) {
   text += fmt::format("\n[participants]\nmin = {}\nquorum = {}\n", plan.participants_min, plan.quorum);
   text += fmt::format("\n[deadlines]\nsoft_ms = {}\nhard_ms = {}\n", plan.soft_deadline.count(),
                       plan.hard_deadline.count());
-  text += fmt::format("\n[optimizer]\nname = \"{}\"\nlearning_rate = {}\n",
-                      plan.optimizer == round::Optimizer::kFedAvg ? "fedavg" : "fedavgm", plan.server_learning_rate);
-  if (plan.optimizer == round::Optimizer::kFedAvgM) text += fmt::format("momentum = {}\n", plan.server_momentum);
+  text += fmt::format("\n[optimizer]\nname = \"{}\"\n", round::to_string(plan.optimizer));
   if (!plan.worker.empty()) text += "\n[worker]\n";
   for (const auto& [key, value] : plan.worker) text += fmt::format("{} = {}\n", key, value);
   return text;

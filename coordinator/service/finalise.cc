@@ -34,27 +34,21 @@ Workspace open_workspace(const round::Schema& schema, ByteSpan base) {
   return work;
 }
 
-// mean and optimizer, chunk by chunk, on every core
-Status step_chunk(const tree::Sum& sum, const aggregate::Accumulator& accumulator, const FinaliseInput& input,
-                  std::vector<float>& state, std::span<float> values, std::size_t index) {
+// The mean of one chunk, in memory of this thread.
+Result<std::span<const float>> mean_of(tree::Sum& sum, const FinaliseInput& input, std::size_t index) {
   thread_local std::vector<float> mean;
-  thread_local std::vector<float> part;
+  mean.resize(sum.shape().layout.size(index));
+  FLUVIAL_TRY(sum.accumulator().mean_chunk(index, input.record.contributors.total_weight(), mean));
+  return std::span<const float>(mean);
+}
+
+// mean and optimizer, chunk by chunk, on every core
+Status step_chunk(tree::Sum& sum, const FinaliseInput& input, const aggregate::ServerStep& step, std::span<float> state,
+                  std::span<float> values, std::size_t index) {
+  FLUVIAL_ASSIGN(const std::span<const float> mean, mean_of(sum, input, index));
   const kernels::ChunkLayout& layout = sum.shape().layout;
-  const std::size_t size = layout.size(index);
-  mean.resize(size);
-  FLUVIAL_TRY(accumulator.mean_chunk(index, input.record.contributors.total_weight(), mean));
   const std::span<float> model = layout.of(values, index);
-  const std::size_t vectors = input.optimizer.state_vectors();
-  part.resize(size * vectors);
-  for (std::size_t v = 0; v < vectors; ++v) {
-    const auto from = state.begin() + static_cast<std::ptrdiff_t>(v * layout.value_count + layout.first_value(index));
-    std::copy_n(from, size, part.begin() + static_cast<std::ptrdiff_t>(v * size));
-  }
-  FLUVIAL_TRY(input.optimizer.apply(mean, part, model));
-  for (std::size_t v = 0; v < vectors; ++v) {
-    const auto to = state.begin() + static_cast<std::ptrdiff_t>(v * layout.value_count + layout.first_value(index));
-    std::copy_n(part.begin() + static_cast<std::ptrdiff_t>(v * size), size, to);
-  }
+  FLUVIAL_TRY(step.apply(index, mean, state, model));
   if (const auto screened = kernels::screen(model, layout.first_value(index)); !screened.ok()) {
     return Error{Code::kDataLoss, "the next model would not be finite: " + screened.error().message};
   }
@@ -71,12 +65,24 @@ net::Awaitable<Result<NextModel>> finalise(tree::Runtime& runtime, tree::Sum& su
   const round::Schema& schema = *input.schema;
   Workspace work = open_workspace(schema, input.base.bytes);
   NextModel next;
-  next.optimizer_state = input.optimizer_state;
-  next.optimizer_state.resize(input.optimizer.state_vectors() * schema.value_count());  // zeros before the first round
+  next.optimizer_state = input.optimizer_state.empty()  // before the first round
+                             ? aggregate::initial_state(input.optimizer, schema.value_count())
+                             : std::move(input.optimizer_state);
 
   const aggregate::Accumulator& accumulator = sum.accumulator();
-  const Status stepped = co_await tree::for_each_chunk(runtime, sum.shape().layout.chunk_count(), [&](std::size_t i) {
-    return step_chunk(sum, accumulator, input, next.optimizer_state, work.values, i);
+  const kernels::ChunkLayout& layout = sum.shape().layout;
+  aggregate::ServerStep step(input.optimizer, layout, aggregate::layers_of(schema), input.record.round.value(),
+                             input.record.contributors.total_weight());
+  if (step.has_norms()) {
+    const Status measured = co_await tree::for_each_chunk(runtime, layout.chunk_count(), [&](std::size_t i) -> Status {
+      FLUVIAL_ASSIGN(const std::span<const float> mean, mean_of(sum, input, i));
+      return step.measure(i, mean, next.optimizer_state, layout.of(std::span<const float>(work.values), i));
+    });
+    if (!measured.ok()) co_return measured.error();
+    step.close();
+  }
+  const Status stepped = co_await tree::for_each_chunk(runtime, layout.chunk_count(), [&](std::size_t i) {
+    return step_chunk(sum, input, step, next.optimizer_state, work.values, i);
   });
   if (!stepped.ok()) co_return stepped.error();
   if (!schema.all_averaged()) {

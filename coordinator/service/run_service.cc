@@ -362,8 +362,9 @@ net::Awaitable<Status> RunService::take_up(store::RunRow row) {
   if (!model.ok()) co_return model.error();
   std::vector<float> state;
   if (*last && !(*last)->optimizer.empty()) {
-    Result<std::vector<float>> kept = co_await runtime_.pool.run(
-        [&] { return models_.load_optimizer((*last)->optimizer, row.schema.value_count()); });
+    const std::uint64_t state_values = aggregate::state_vectors(row.plan.optimizer) * row.schema.value_count();
+    Result<std::vector<float>> kept =
+        co_await runtime_.pool.run([&] { return models_.load_optimizer((*last)->optimizer, state_values); });
     if (!kept.ok()) co_return kept.error();
     state = std::move(*kept);
   }
@@ -415,18 +416,13 @@ net::Awaitable<Status> RunService::activate(store::RunRow row, ModelVersion vers
   if (!spec.ok()) co_return spec.error();
   Result<std::unique_ptr<kernels::Codec>> codec = kernels::make_codec(*spec);
   if (!codec.ok()) co_return codec.error();
-  aggregate::ServerOptimizer optimizer;
-  optimizer.kind = row.plan.optimizer == round::Optimizer::kFedAvgM ? aggregate::ServerOptimizerKind::kFedAvgM
-                                                                    : aggregate::ServerOptimizerKind::kFedAvg;
-  optimizer.lr = row.plan.server_learning_rate;
-  optimizer.momentum = row.plan.server_momentum;
   const round::ModelRef ref{row.id, version, digest, row.schema.model_bytes()};
   RunStart start{row.id,    row.plan, ref, RoundId(version.value()), std::move(open), epoch_, from_row(row.status),
                  row.reason};
   auto slot = std::make_shared<tree::ModelSlot>(runtime_.strand, ref, row.schema, SharedBytes::from(std::move(model)));
   active_ = std::make_unique<ActiveRun>(ActiveRun{RunMachine(std::move(start)),
                                                   std::make_shared<const round::Schema>(row.schema), std::move(*codec),
-                                                  optimizer, std::move(optimizer_state), std::move(slot)});
+                                                  row.plan.optimizer, std::move(optimizer_state), std::move(slot)});
   runtime_.log.info("run taken up",
                     {{"run", row.id}, {"name", row.plan.name}, {"committed", version}, {"codec", row.plan.codec}});
   carry_out(active_->machine.begin(now()));

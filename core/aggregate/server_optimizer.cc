@@ -1,74 +1,211 @@
 #include "core/aggregate/server_optimizer.h"
 
-#include <fmt/format.h>
-
-#include <charconv>
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "core/base/format.h"
+#include "kernels/optimizer.h"
 #include "kernels/vector.h"
 
 namespace fluvial::aggregate {
 namespace {
 
-Error expected(std::string_view text, std::string_view what) {
-  return {Code::kInvalidArgument, fmt::format("server optimizer \"{}\": expected {}", text, what)};
+using round::Optimizer;
+
+// The least fp32 value that is not below tau^2.
+float initial_variance(double tau) {
+  const double square = tau * tau;
+  const auto rounded = static_cast<float>(square);
+  return static_cast<double>(rounded) >= square ? rounded
+                                                : std::nextafter(rounded, std::numeric_limits<float>::infinity());
 }
 
-bool parse_number(std::string_view text, double* value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
-  return error == std::errc() && end == text.data() + text.size();
+kernels::LambOptions lamb_options(const ServerOptimizer& optimizer, std::uint64_t round, bool scaled) {
+  return {.beta1 = optimizer.beta1,
+          .beta2 = optimizer.beta2,
+          .epsilon = optimizer.tau,
+          .weight_decay = scaled ? optimizer.weight_decay : 0.0,
+          .step = round};
 }
 
-Status set_option(std::string_view text, std::string_view option, ServerOptimizer* optimizer) {
-  const bool has_momentum = optimizer->kind == ServerOptimizerKind::kFedAvgM;
-  const std::size_t equals = option.find('=');
-  const std::string_view key = option.substr(0, equals);
-  double* value = key == "lr" ? &optimizer->lr : key == "momentum" && has_momentum ? &optimizer->momentum : nullptr;
-  if (value == nullptr || equals == std::string_view::npos) {
-    return expected(text, has_momentum ? "options lr=NUMBER and momentum=NUMBER" : "option lr=NUMBER");
-  }
-  if (!parse_number(option.substr(equals + 1), value)) return expected(text, fmt::format("{} to be a number", key));
-  return {};
+// The chunk's part of vector `index` of the whole state, which may hold no such vector.
+template <typename T>
+std::span<T> state_chunk(const kernels::ChunkLayout& layout, std::span<T> state, std::size_t index,
+                         std::size_t chunk_index) {
+  const std::size_t count = static_cast<std::size_t>(layout.value_count);
+  return state.size() < (index + 1) * count ? std::span<T>()
+                                            : layout.of(state.subspan(index * count, count), chunk_index);
 }
 
 }  // namespace
 
-Status ServerOptimizer::apply(std::span<const float> mean, std::span<float> state, std::span<float> model) const {
-  if (mean.size() != model.size() || state.size() != state_vectors() * mean.size()) {
-    return Error{Code::kInvalidArgument,
-                 fmt::format("{} means, {} values of state and {} of the model, expected {} of state for each of both",
-                             mean.size(), state.size(), model.size(), state_vectors())};
+std::size_t state_vectors(const ServerOptimizer& optimizer) {
+  switch (optimizer.kind) {
+    case Optimizer::kFedAvg: return 0;
+    case Optimizer::kFedAvgM:
+    case Optimizer::kNesterov:
+    case Optimizer::kLars: return 1;
+    case Optimizer::kFedAdagrad:
+    case Optimizer::kFedAdam:
+    case Optimizer::kFedYogi:
+    case Optimizer::kLamb: return 2;
   }
-  switch (kind) {
-    case ServerOptimizerKind::kFedAvg: kernels::apply_sgd(lr, mean, model); break;
-    case ServerOptimizerKind::kFedAvgM: kernels::apply_momentum(lr, momentum, mean, state, model); break;
+  return 0;
+}
+
+std::vector<float> initial_state(const ServerOptimizer& optimizer, std::uint64_t value_count) {
+  std::vector<float> state(state_vectors(optimizer) * static_cast<std::size_t>(value_count), 0.0F);
+  if (state_vectors(optimizer) == 2 && optimizer.kind != Optimizer::kLamb) {
+    std::fill(state.begin() + static_cast<std::ptrdiff_t>(value_count), state.end(), initial_variance(optimizer.tau));
   }
+  return state;
+}
+
+std::vector<Layer> layers_of(const round::Schema& schema) {
+  std::vector<Layer> layers;
+  std::uint64_t offset = 0;
+  for (std::size_t i = 0; i < schema.tensors().size(); ++i) {
+    if (!round::is_averaged(schema.tensors()[i].dtype)) continue;
+    const std::uint64_t count = schema.tensor_values(i);
+    layers.push_back({.offset_values = offset, .count = count, .scaled = schema.tensors()[i].shape.size() >= 2});
+    offset += count;
+  }
+  return layers;
+}
+
+ServerStep::ServerStep(const ServerOptimizer& optimizer, const kernels::ChunkLayout& layout, std::vector<Layer> layers,
+                       std::uint64_t round, std::uint64_t total_weight)
+    : optimizer_(optimizer),
+      layout_(layout),
+      layers_(std::move(layers)),
+      round_(round),
+      lr_(round::learning_rate(optimizer, round, total_weight)) {
+  FLUVIAL_CHECK(round >= 1, "rounds are counted from 1");
+  if (!has_norms()) return;
+  std::uint64_t end = 0;
+  for (const Layer& layer : layers_) {
+    FLUVIAL_CHECK(layer.offset_values == end, "layers in order and without gaps");
+    end += layer.count;
+  }
+  FLUVIAL_CHECK(end == layout_.value_count, "layers that cover the model");
+  pieces_.resize(layout_.chunk_count());
+}
+
+bool ServerStep::has_norms() const {
+  return optimizer_.kind == Optimizer::kLars || optimizer_.kind == Optimizer::kLamb;
+}
+
+std::vector<ServerStep::Piece> ServerStep::pieces_of(std::size_t chunk_index) const {
+  const std::uint64_t first = layout_.first_value(chunk_index);
+  const std::uint64_t end = first + layout_.size(chunk_index);
+  std::vector<Piece> pieces;
+  auto layer = std::ranges::upper_bound(layers_, first, {}, &Layer::offset_values);
+  if (layer != layers_.begin()) --layer;
+  for (; layer != layers_.end() && layer->offset_values < end; ++layer) {
+    const std::uint64_t from = std::max(first, layer->offset_values);
+    const std::uint64_t to = std::min(end, layer->offset_values + layer->count);
+    if (from >= to) continue;  // a tensor without values
+    pieces.push_back({.layer = static_cast<std::size_t>(layer - layers_.begin()),
+                      .first = static_cast<std::size_t>(from - first),
+                      .count = static_cast<std::size_t>(to - from)});
+  }
+  return pieces;
+}
+
+Status ServerStep::check(std::size_t chunk_index, std::size_t mean, std::size_t state, std::size_t model) const {
+  const std::size_t wanted = state_vectors(optimizer_) * static_cast<std::size_t>(layout_.value_count);
+  const bool in_range = chunk_index < layout_.chunk_count();
+  const std::size_t size = in_range ? layout_.size(chunk_index) : 0;
+  if (in_range && mean == size && model == size && state == wanted) return {};
+  return Error{Code::kInvalidArgument,
+               format_text("chunk {} with {} means, {} values of the model and {} of state, expected {}, {} and {}",
+                           chunk_index, mean, model, state, size, size, wanted)};
+}
+
+void ServerStep::measure_piece(Piece& piece, std::span<const float> mean, std::span<const float> moment,
+                               std::span<const float> variance, std::span<const float> model) const {
+  kernels::SquareLanes of_model{}, of_step{};
+  kernels::add_squares(model, of_model);
+  if (optimizer_.kind == Optimizer::kLars) {
+    kernels::add_squares(mean, of_step);
+  } else {
+    kernels::add_lamb_squares(lamb_options(optimizer_, round_, true), mean, moment, variance, model, of_step);
+  }
+  piece.model_squares = kernels::sum_of(of_model);
+  piece.step_squares = kernels::sum_of(of_step);
+}
+
+Status ServerStep::measure(std::size_t chunk_index, std::span<const float> mean, std::span<const float> state,
+                           std::span<const float> model) {
+  FLUVIAL_TRY(check(chunk_index, mean.size(), state.size(), model.size()));
+  FLUVIAL_CHECK(has_norms() && rates_.empty(), "norms are measured before they are closed");
+  const std::span<const float> moment = state_chunk(layout_, state, 0, chunk_index);
+  const std::span<const float> variance = state_chunk(layout_, state, 1, chunk_index);
+  std::vector<Piece> pieces = pieces_of(chunk_index);
+  for (Piece& piece : pieces) {
+    if (!layers_[piece.layer].scaled) continue;
+    const auto part = [&](std::span<const float> of) { return of.empty() ? of : of.subspan(piece.first, piece.count); };
+    measure_piece(piece, part(mean), part(moment), part(variance), part(model));
+  }
+  pieces_[chunk_index] = std::move(pieces);
   return {};
 }
 
-Result<ServerOptimizer> parse_server_optimizer(std::string_view text) {
-  const std::size_t colon = text.find(':');
-  const std::string_view name = text.substr(0, colon);
-  ServerOptimizer optimizer;
-  if (name == "fedavgm") {
-    optimizer.kind = ServerOptimizerKind::kFedAvgM;
-  } else if (name != "fedavg") {
-    return expected(text, "fedavg[:lr=1] or fedavgm[:lr=1,momentum=0.9]");
-  }
-  for (std::size_t at = colon; at != std::string_view::npos;) {
-    const std::size_t comma = text.find(',', at + 1);
-    const std::size_t end = comma == std::string_view::npos ? text.size() : comma;
-    FLUVIAL_TRY(set_option(text, text.substr(at + 1, end - at - 1), &optimizer));
-    at = comma;
-  }
-  if (!(optimizer.lr > 0 && std::isfinite(optimizer.lr))) return expected(text, "lr above 0");
-  if (!(optimizer.momentum >= 0 && optimizer.momentum < 1)) return expected(text, "momentum from 0 to below 1");
-  return optimizer;
+double ServerStep::rate_of(double model_squares, double step_squares) const {
+  const double model = std::sqrt(model_squares);
+  const double decay = optimizer_.kind == Optimizer::kLars ? optimizer_.weight_decay * model : 0.0;
+  const double step = std::sqrt(step_squares) + decay;
+  return model > 0 && step > 0 ? lr_ * optimizer_.trust * model / step : lr_;
 }
 
-std::string to_string(const ServerOptimizer& optimizer) {
-  if (optimizer.kind == ServerOptimizerKind::kFedAvg) return fmt::format("fedavg:lr={}", optimizer.lr);
-  return fmt::format("fedavgm:lr={},momentum={}", optimizer.lr, optimizer.momentum);
+void ServerStep::close() {
+  std::vector<Piece> sums(layers_.size());
+  for (const std::vector<Piece>& chunk : pieces_) {
+    for (const Piece& piece : chunk) {
+      sums[piece.layer].model_squares += piece.model_squares;
+      sums[piece.layer].step_squares += piece.step_squares;
+    }
+  }
+  rates_.resize(layers_.size());
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    rates_[i] = layers_[i].scaled ? rate_of(sums[i].model_squares, sums[i].step_squares) : lr_;
+  }
+}
+
+Status ServerStep::apply(std::size_t chunk_index, std::span<const float> mean, std::span<float> state,
+                         std::span<float> model) const {
+  FLUVIAL_TRY(check(chunk_index, mean.size(), state.size(), model.size()));
+  FLUVIAL_CHECK(!has_norms() || rates_.size() == layers_.size(), "norms are closed before the step");
+  const std::span<float> moment = state_chunk(layout_, state, 0, chunk_index);
+  const std::span<float> variance = state_chunk(layout_, state, 1, chunk_index);
+  const auto adaptive = [&](kernels::AdaptiveRule rule) {
+    kernels::apply_adaptive(rule,
+                            {.lr = lr_, .beta1 = optimizer_.beta1, .beta2 = optimizer_.beta2, .tau = optimizer_.tau},
+                            mean, moment, variance, model);
+  };
+  switch (optimizer_.kind) {
+    case Optimizer::kFedAvg: kernels::apply_sgd(lr_, mean, model); return {};
+    case Optimizer::kFedAvgM: kernels::apply_momentum(lr_, optimizer_.momentum, mean, moment, model); return {};
+    case Optimizer::kFedAdagrad: adaptive(kernels::AdaptiveRule::kAdagrad); return {};
+    case Optimizer::kFedAdam: adaptive(kernels::AdaptiveRule::kAdam); return {};
+    case Optimizer::kFedYogi: adaptive(kernels::AdaptiveRule::kYogi); return {};
+    case Optimizer::kNesterov: kernels::apply_nesterov(lr_, optimizer_.momentum, mean, moment, model); return {};
+    case Optimizer::kLars:
+    case Optimizer::kLamb: break;
+  }
+  for (const Piece& piece : pieces_of(chunk_index)) {
+    const auto part = [&](auto of) { return of.subspan(piece.first, piece.count); };
+    const bool scaled = layers_[piece.layer].scaled;
+    if (optimizer_.kind == Optimizer::kLars) {
+      kernels::apply_lars(optimizer_.momentum, rates_[piece.layer], scaled ? optimizer_.weight_decay : 0.0, part(mean),
+                          part(moment), part(model));
+    } else {
+      kernels::apply_lamb(lamb_options(optimizer_, round_, scaled), rates_[piece.layer], part(mean), part(moment),
+                          part(variance), part(model));
+    }
+  }
+  return {};
 }
 
 }  // namespace fluvial::aggregate

@@ -1,41 +1,79 @@
 // Server optimizers: from the mean pseudo-gradient (base model minus local model, so it is subtracted) to the next
-// model. Pure and chunk-wise; the state is the caller's and belongs into the same commit as the model.
-//
-//   fedavg   model' = model - lr * mean                                        (McMahan et al. 2017; lr 1 averages)
-//   fedavgm  m' = momentum * m + mean;  model' = model - lr * m'               (Hsu, Qi, Brown 2019)
-//
-// Every operation is in fp64 and m' and model' round once to fp32 (kernels/vector.h): the same bits on every machine.
+// model. Pure and chunk-wise; the state is the caller's and belongs into the same commit as the model. Which there are,
+// and what a plan says of them, is in core/round/optimizer.h; formulas and roundings are in kernels/vector.h (fedavg,
+// fedavgm) and kernels/optimizer.h (the others): the same bits on every machine.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
-#include <string_view>
+#include <vector>
 
 #include "core/base/result.h"
+#include "core/round/optimizer.h"
+#include "core/round/schema.h"
+#include "kernels/chunks.h"
 
 namespace fluvial::aggregate {
 
-enum class ServerOptimizerKind : std::uint8_t { kFedAvg, kFedAvgM };
+using round::ServerOptimizer;
 
-struct ServerOptimizer {
-  ServerOptimizerKind kind = ServerOptimizerKind::kFedAvg;
-  double lr = 1.0;        // > 0
-  double momentum = 0.9;  // fedavgm: in [0, 1)
-  bool operator==(const ServerOptimizer&) const = default;
+// How many fp32 vectors of the model's length the state holds: the moment, then the variance.
+std::size_t state_vectors(const ServerOptimizer& optimizer);
+// The state before the first round, vector after vector: zeros, but a variance of tau^2 (rounded up) for fedadagrad,
+// fedadam and fedyogi, which divide by its root without a correction.
+std::vector<float> initial_state(const ServerOptimizer& optimizer, std::uint64_t value_count);
 
-  // How many fp32 vectors of the model's length the state holds (fedavgm: the moment). Zero-filled before the first
-  // round.
-  std::size_t state_vectors() const { return kind == ServerOptimizerKind::kFedAvgM ? 1 : 0; }
-
-  // Applies one chunk in place. `state` is this chunk's part of the state: state_vectors() * mean.size() values, vector
-  // after vector. Chunks are independent. kInvalidArgument when the lengths do not fit; nothing is changed then.
-  Status apply(std::span<const float> mean, std::span<float> state, std::span<float> model) const;
+// One tensor of the flat vector, for the optimizers whose rate is a layer's own. Only those with two dimensions or more
+// are scaled; biases and norms (one dimension, or none) take the plain rate and no weight decay.
+struct Layer {
+  std::uint64_t offset_values = 0;
+  std::uint64_t count = 0;
+  bool scaled = true;
 };
+std::vector<Layer> layers_of(const round::Schema& schema);
 
-// "fedavg", "fedavg:lr=0.5", "fedavgm:lr=1,momentum=0.9". kInvalidArgument says what was expected.
-Result<ServerOptimizer> parse_server_optimizer(std::string_view text);
-std::string to_string(const ServerOptimizer& optimizer);  // canonical; parses back to the same
+// One round's step over the whole model: where has_norms(), measure() for each chunk and then close(); apply() for each
+// chunk. Different chunks may be given from several threads; close() stands alone. Norms are added up in the order of
+// the chunks, so the model that comes out does not depend on the threads.
+class ServerStep {
+ public:
+  // Rounds count from 1; layers in order, together the whole model (only used where has_norms()).
+  ServerStep(const ServerOptimizer& optimizer, const kernels::ChunkLayout& layout, std::vector<Layer> layers,
+             std::uint64_t round, std::uint64_t total_weight);
+
+  bool has_norms() const;
+
+  // `state` is the whole state; mean and model are the chunk's. kInvalidArgument when the lengths do not fit; nothing
+  // is changed then.
+  Status measure(std::size_t chunk_index, std::span<const float> mean, std::span<const float> state,
+                 std::span<const float> model);
+  void close();
+  Status apply(std::size_t chunk_index, std::span<const float> mean, std::span<float> state,
+               std::span<float> model) const;
+
+ private:
+  // What of a layer lies in a chunk.
+  struct Piece {
+    std::size_t layer = 0;
+    std::size_t first = 0;  // in the chunk
+    std::size_t count = 0;
+    double model_squares = 0;
+    double step_squares = 0;
+  };
+  std::vector<Piece> pieces_of(std::size_t chunk_index) const;
+  Status check(std::size_t chunk_index, std::size_t mean, std::size_t state, std::size_t model) const;
+  void measure_piece(Piece& piece, std::span<const float> mean, std::span<const float> moment,
+                     std::span<const float> variance, std::span<const float> model) const;
+  double rate_of(double model_squares, double step_squares) const;
+
+  ServerOptimizer optimizer_;
+  kernels::ChunkLayout layout_;
+  std::vector<Layer> layers_;
+  std::uint64_t round_;
+  double lr_;
+  std::vector<std::vector<Piece>> pieces_;  // a chunk each, where has_norms()
+  std::vector<double> rates_;               // a layer each, once closed
+};
 
 }  // namespace fluvial::aggregate

@@ -233,9 +233,9 @@ weight_min = 100
 soft_ms = "2s"
 hard_ms = 4000
 [optimizer]
-name = "fedavgm"
 learning_rate = 0.5
 momentum = 0.8
+name = "nesterov:lr=0.1,momentum=0.25,warmup=3"
 [residual]
 norm_max = 10
 age_max_rounds = 6
@@ -264,9 +264,7 @@ batch = 32
   plan.weight_min = 100;
   plan.soft_deadline = round::Milliseconds(2000);
   plan.hard_deadline = round::Milliseconds(4000);
-  plan.optimizer = round::Optimizer::kFedAvgM;
-  plan.server_learning_rate = 0.5;
-  plan.server_momentum = 0.8;
+  plan.optimizer = {.kind = round::Optimizer::kNesterov, .lr = 0.5, .momentum = 0.8, .warmup_rounds = 3};
   plan.residual_norm_max = 10;
   plan.residual_age_max_rounds = 6;
   plan.worker = {{"lr", 0.05}, {"batch", 32}};
@@ -287,7 +285,10 @@ TEST(PlanFile, RefusesWithFileLineKeyAndExpectation) {
   EXPECT_EQ(plan_refusal(head + "rounds = -3"), "dir/plan.toml:2: rounds = '-3': expected a whole number");
   EXPECT_EQ(plan_refusal(head + "value_abs_max = nan").find("dir/plan.toml:2: value_abs_max = "), 0u);
   EXPECT_EQ(plan_refusal(head + "[optimizer]\nname = 'adam'"),
-            "dir/plan.toml:3: optimizer.name = 'adam': expected fedavg or fedavgm");
+            "dir/plan.toml:3: optimizer.name = 'adam': server optimizer \"adam\": expected one of fedavg, fedavgm, "
+            "fedadagrad, fedadam, fedyogi, nesterov, lars, lamb, and its options as in fedavgm:lr=1,momentum=0.9");
+  EXPECT_EQ(plan_refusal(head + "[optimizer]\nlearning_rate = 0\nname = 'fedadam'"),
+            "dir/plan.toml:3: optimizer.learning_rate = 0: expected 1e-12 to 1e+06");
   EXPECT_EQ(plan_refusal(head + "[worker]\nlr = 'high'"), "dir/plan.toml:3: worker.lr = 'high': expected a number");
   EXPECT_EQ(plan_refusal(head + "name = 'b'").find("dir/plan.toml:2: not TOML: "), 0u);
   EXPECT_EQ(

@@ -99,16 +99,15 @@ void declare_tables(Declare<PlanFile>& declare) {
            "from here on a quorum is enough to commit");
   deadline(declare, "deadlines.hard_ms", FLUVIAL_FIELD(plan.hard_deadline), "here the attempt ends");
   declare.add(
-      "optimizer.name", "fedavg or fedavgm", "the server optimizer", false,
+      "optimizer.name", "text", "the server optimizer, with options as in `fedadam:lr=0.02,warmup=5` (below)", false,
       [](PlanFile& file, std::string_view value) -> Status {
-        const Result<round::Optimizer> known = round::optimizer_from_name(value);
-        if (!known.ok()) return expected("fedavg or fedavgm");
-        file.plan.optimizer = *known;
+        FLUVIAL_ASSIGN(file.plan.optimizer, round::parse_server_optimizer(value));
         return {};
       },
-      [](const PlanFile& file) { return std::string(round::optimizer_name(file.plan.optimizer)); });
-  real(declare, "optimizer.learning_rate", "factor", FLUVIAL_FIELD(plan.server_learning_rate), "of the server's step");
-  real(declare, "optimizer.momentum", "factor", FLUVIAL_FIELD(plan.server_momentum), "fedavgm alone");
+      [](const PlanFile& file) { return std::string(round::optimizer_name(file.plan.optimizer.kind)); });
+  real(declare, "optimizer.learning_rate", "factor", FLUVIAL_FIELD(plan.optimizer.lr),
+       "of the server's step; other optimizers have another default (below)");
+  real(declare, "optimizer.momentum", "factor", FLUVIAL_FIELD(plan.optimizer.momentum), "fedavgm, nesterov, lars");
   real(declare, "residual.norm_max", "2-norm", FLUVIAL_FIELD(plan.residual_norm_max),
        "a site drops a larger residual, and counts that; 0: no bound");
   declare.count("residual.age_max_rounds", 0, kAny, FLUVIAL_FIELD(plan.residual_age_max_rounds),
@@ -161,9 +160,12 @@ const std::vector<Setting<PlanFile>>& plan_declaration() {
 }
 
 Result<PlanFile> parse_plan(std::string_view toml, const std::string& path) {
-  FLUVIAL_ASSIGN(const std::vector<TomlEntry> entries, parse_toml(toml, path));
+  FLUVIAL_ASSIGN(std::vector<TomlEntry> entries, parse_toml(toml, path));
   PlanFile file;
   std::map<std::string, std::string, std::less<>> places;
+  // The optimizer's name first: it sets defaults, which other keys change.
+  const auto name = std::ranges::find(entries, "optimizer.name", &TomlEntry::key);
+  if (name != entries.end()) std::rotate(entries.begin(), name, name + 1);
   for (const TomlEntry& entry : entries) {
     const std::string place = path + ":" + std::to_string(entry.line) + ": ";
     places[entry.key] = place;

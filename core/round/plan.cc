@@ -18,15 +18,6 @@ Status check_range(std::string_view key, T value, T low, T high) {
 
 }  // namespace
 
-std::string_view optimizer_name(Optimizer optimizer) { return optimizer == Optimizer::kFedAvg ? "fedavg" : "fedavgm"; }
-
-Result<Optimizer> optimizer_from_name(std::string_view name) {
-  for (const Optimizer known : {Optimizer::kFedAvg, Optimizer::kFedAvgM}) {
-    if (optimizer_name(known) == name) return known;
-  }
-  return expected("optimizer.name", "'" + std::string(name) + "'", "fedavg or fedavgm");
-}
-
 Status check_plan(const Plan& plan) {
   if (plan.name.empty() || plan.name.size() > 63) return expected("name", "'" + plan.name + "'", "1 to 63 characters");
   FLUVIAL_TRY(check_range<std::uint64_t>("rounds", plan.rounds, 1, 1'000'000'000));
@@ -46,10 +37,7 @@ Status check_plan(const Plan& plan) {
   FLUVIAL_TRY(check_range<std::int64_t>("deadlines.hard_ms", plan.hard_deadline.count(), plan.soft_deadline.count(),
                                         day.count()));
   FLUVIAL_TRY(check_range<std::uint32_t>("attempts_max", plan.attempts_max, 1, 1'000));
-  FLUVIAL_TRY(check_range("optimizer.learning_rate", plan.server_learning_rate, 1e-12, 1e6));
-  if (!(plan.server_momentum >= 0 && plan.server_momentum < 1)) {
-    return expected("optimizer.momentum", std::to_string(plan.server_momentum), "0 to below 1");
-  }
+  FLUVIAL_TRY(check_server_optimizer(plan.optimizer));
   FLUVIAL_TRY(check_range("residual.norm_max", plan.residual_norm_max, 0.0, 1e30));
   FLUVIAL_TRY(check_range<std::uint64_t>("models_kept", plan.models_kept, 1, 1'000'000));
   if (plan.worker.size() > 64) return expected("worker", "(table)", "at most 64 keys");

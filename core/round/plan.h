@@ -8,15 +8,11 @@
 #include <string_view>
 
 #include "core/base/result.h"
+#include "core/round/optimizer.h"
 
 namespace fluvial::round {
 
 using Milliseconds = std::chrono::milliseconds;
-
-enum class Optimizer { kFedAvg, kFedAvgM };
-
-std::string_view optimizer_name(Optimizer optimizer);  // "fedavg", "fedavgm": in plans, on the wire and in journals
-Result<Optimizer> optimizer_from_name(std::string_view name);  // kInvalidArgument names the ones that are known
 
 struct Plan {
   std::string name;
@@ -37,9 +33,7 @@ struct Plan {
   Milliseconds hard_deadline{60'000};  // here the attempt ends
   std::uint32_t attempts_max = 3;      // then the run pauses
 
-  Optimizer optimizer = Optimizer::kFedAvg;
-  double server_learning_rate = 1;
-  double server_momentum = 0.9;  // fedavgm alone
+  ServerOptimizer optimizer;
 
   double residual_norm_max = 0;               // a residual beyond it is dropped and counted; 0: no bound
   std::uint64_t residual_age_max_rounds = 0;  // a residual unspent for more rounds likewise; 0: no bound

@@ -60,10 +60,10 @@ Status read(const json::value& from, std::string_view key, Milliseconds& to) {
   to = Milliseconds(static_cast<std::int64_t>(count));
   return {};
 }
-Status read(const json::value& from, std::string_view key, round::Optimizer& to) {
-  std::string name;
-  FLUVIAL_TRY(read(from, key, name));
-  FLUVIAL_ASSIGN(to, round::optimizer_from_name(name));
+Status read(const json::value& from, std::string_view key, round::ServerOptimizer& to) {
+  std::string text;
+  FLUVIAL_TRY(read(from, key, text));
+  FLUVIAL_ASSIGN(to, round::parse_server_optimizer(text));
   return {};
 }
 Status read(const json::value& from, std::string_view key, std::map<std::string, double>& to) {
@@ -82,7 +82,7 @@ json::value write(double from) { return from; }
 json::value write(std::uint64_t from) { return from; }
 json::value write(std::uint32_t from) { return std::uint64_t{from}; }
 json::value write(Milliseconds from) { return static_cast<std::uint64_t>(from.count()); }
-json::value write(round::Optimizer from) { return json::value(view(round::optimizer_name(from))); }
+json::value write(const round::ServerOptimizer& from) { return json::value(view(round::to_string(from))); }
 json::value write(const std::map<std::string, double>& from) {
   json::object object;
   for (const auto& [name, value] : from) object[view(name)] = value;
@@ -111,8 +111,8 @@ void visit_plan(P& plan, F&& field) {
   field("deadlines.soft_ms", plan.soft_deadline);
   field("deadlines.hard_ms", plan.hard_deadline);
   field("optimizer.name", plan.optimizer);
-  field("optimizer.learning_rate", plan.server_learning_rate);
-  field("optimizer.momentum", plan.server_momentum);
+  field("optimizer.learning_rate", plan.optimizer.lr);  // behind the name, which has defaults for both
+  field("optimizer.momentum", plan.optimizer.momentum);
   field("residual.norm_max", plan.residual_norm_max);
   field("residual.age_max_rounds", plan.residual_age_max_rounds);
   field("worker", plan.worker);

@@ -196,9 +196,9 @@ v1::Plan to_proto(const round::Plan& plan) {
   out.set_soft_deadline_ms(static_cast<std::uint64_t>(plan.soft_deadline.count()));
   out.set_hard_deadline_ms(static_cast<std::uint64_t>(plan.hard_deadline.count()));
   out.set_attempts_max(plan.attempts_max);
-  out.set_optimizer(std::string(round::optimizer_name(plan.optimizer)));
-  out.set_server_learning_rate(plan.server_learning_rate);
-  out.set_server_momentum(plan.server_momentum);
+  out.set_optimizer(round::to_string(plan.optimizer));
+  out.set_server_learning_rate(plan.optimizer.lr);
+  out.set_server_momentum(plan.optimizer.momentum);
   out.set_residual_norm_max(plan.residual_norm_max);
   out.set_residual_age_max_rounds(plan.residual_age_max_rounds);
   out.set_models_kept(plan.models_kept);
@@ -216,7 +216,7 @@ Result<round::Plan> from_proto(const v1::Plan& plan) {
   }
   if (plan.codec().empty() || plan.codec().size() > 64) return wrong("codec: expected a name of 1 to 64 bytes");
   round::Plan out;
-  FLUVIAL_ASSIGN(out.optimizer, round::optimizer_from_name(plan.optimizer()));
+  FLUVIAL_ASSIGN(out.optimizer, round::parse_server_optimizer(plan.optimizer()));
   out.name = plan.name();
   out.rounds = plan.rounds();
   out.local_steps = plan.local_steps();
@@ -232,8 +232,8 @@ Result<round::Plan> from_proto(const v1::Plan& plan) {
   out.soft_deadline = round::Milliseconds(plan.soft_deadline_ms());
   out.hard_deadline = round::Milliseconds(plan.hard_deadline_ms());
   out.attempts_max = plan.attempts_max();
-  out.server_learning_rate = plan.server_learning_rate();
-  out.server_momentum = plan.server_momentum();
+  out.optimizer.lr = plan.server_learning_rate();
+  out.optimizer.momentum = plan.server_momentum();
   out.residual_norm_max = plan.residual_norm_max();
   out.residual_age_max_rounds = plan.residual_age_max_rounds();
   out.models_kept = plan.models_kept();

@@ -113,9 +113,7 @@ round::Plan some_plan() {
   plan.soft_deadline = round::Milliseconds(1234);
   plan.hard_deadline = round::Milliseconds(5678);
   plan.attempts_max = 6;
-  plan.optimizer = round::Optimizer::kFedAvgM;
-  plan.server_learning_rate = 0.5;
-  plan.server_momentum = 0.8;
+  plan.optimizer = {.kind = round::Optimizer::kLars, .lr = 0.5, .momentum = 0.8, .trust = 0.25, .scale_to = 900};
   plan.residual_norm_max = 2.5;
   plan.residual_age_max_rounds = 12;
   plan.models_kept = 8;

@@ -1,6 +1,8 @@
 // The kernels that know no codec.
+#include <algorithm>
 #include <array>
 
+#include "kernels/optimizer.h"
 #include "kernels/reduce.h"
 #include "kernels/vector.h"
 #include "tests/bench/kernels_case.h"
@@ -45,11 +47,31 @@ Result<Timed> reduce(const Setup& setup) {
                 5 * sizeof(float) * as_double(size));
 }
 
+// One step of FedAdam: model, moment and variance read and written, the mean read.
+Result<Timed> fedadam(const Setup& setup) {
+  const std::span<const float> mean = setup.memory.normals(setup.values);
+  const std::span<float> model = setup.memory.of<float>("floats", setup.values);
+  const std::span<float> state = setup.memory.of<float>("state", 2 * setup.values);
+  std::ranges::fill(state, 1e-6F);
+  const kernels::ChunkLayout chunks = chunks_of(setup.values);
+  return on_cpu(setup,
+                {{.serial = {},
+                  .parts = chunks.chunk_count(),
+                  .part =
+                      [=, target = setup.target](std::size_t i) {
+                        kernels::apply_adaptive(kernels::AdaptiveRule::kAdam, {}, chunks.of(mean, i),
+                                                chunks.of(state.first(mean.size()), i),
+                                                chunks.of(state.subspan(mean.size()), i), chunks.of(model, i), target);
+                      }}},
+                7 * sizeof(float) * as_double(setup.values));
+}
+
 }  // namespace
 
 std::vector<Case> vector_cases() {
   return {
       {.kernel = "reduce", .codec = "fp32", .rounding = "", .make = reduce},
+      {.kernel = "optimize", .codec = "fedadam", .rounding = "", .make = fedadam},
       {.kernel = "screen", .codec = "fp32", .rounding = "", .make = screen},
   };
 }

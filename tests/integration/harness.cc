@@ -113,7 +113,9 @@ round::Plan FederationTest::plan(std::uint64_t rounds) const {
 }
 
 std::uint64_t FederationTest::start_run(const round::Plan& plan, std::uint64_t params) {
-  const auto schema = round::Schema::make({{"w", round::DType::kF32, {params}}}).value();
+  const auto schema =
+      round::Schema::make({{"w", round::DType::kF32, {params / 10, 10}}, {"b", round::DType::kF32, {params % 10}}})
+          .value();
   std::vector<float> values(params);
   cli::fill_model(kSeed, values);
   store::PosixFileSystem files;

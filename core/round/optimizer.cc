@@ -1,0 +1,167 @@
+#include "core/round/optimizer.h"
+
+#include <algorithm>
+#include <charconv>
+#include <vector>
+
+#include "core/base/format.h"
+
+namespace fluvial::round {
+namespace {
+
+constexpr std::uint64_t kWarmupRoundsMax = 1'000'000'000;
+constexpr std::uint64_t kScaleToMax = std::uint64_t{1} << 53;
+
+constexpr std::string_view kNames[] = {"fedavg",  "fedavgm",  "fedadagrad", "fedadam",
+                                       "fedyogi", "nesterov", "lars",       "lamb"};
+
+// One number of an optimizer: its name in the text and where it may lie.
+struct Option {
+  std::string_view name;
+  double ServerOptimizer::* number;
+  double low, high;
+  bool below_high = false;  // high itself is too much
+};
+constexpr Option kLr{"lr", &ServerOptimizer::lr, 1e-12, 1e6};
+constexpr Option kMomentum{"momentum", &ServerOptimizer::momentum, 0, 1, true};
+constexpr Option kBeta1{"beta1", &ServerOptimizer::beta1, 0, 1, true};
+constexpr Option kBeta2{"beta2", &ServerOptimizer::beta2, 0, 1, true};
+constexpr Option kTau{"tau", &ServerOptimizer::tau, 1e-12, 1e3};
+constexpr Option kDecay{"weight_decay", &ServerOptimizer::weight_decay, 0, 1};
+constexpr Option kTrust{"trust", &ServerOptimizer::trust, 1e-9, 1e6};
+
+std::vector<Option> options_of(Optimizer kind) {
+  switch (kind) {
+    case Optimizer::kFedAvg: return {kLr};
+    case Optimizer::kFedAvgM:
+    case Optimizer::kNesterov: return {kLr, kMomentum};
+    case Optimizer::kFedAdagrad: return {kLr, kBeta1, kTau};
+    case Optimizer::kFedAdam:
+    case Optimizer::kFedYogi: return {kLr, kBeta1, kBeta2, kTau};
+    case Optimizer::kLars: return {kLr, kMomentum, kDecay, kTrust};
+    case Optimizer::kLamb: return {kLr, kBeta1, kBeta2, kTau, kDecay, kTrust};
+  }
+  return {};
+}
+
+std::string range_of(const Option& option) {
+  return format_text(option.below_high ? "{} to below {}" : "{} to {}", option.low, option.high);
+}
+
+template <typename Number>
+bool parse_number(std::string_view text, Number* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// "lr=NUMBER, momentum=NUMBER, warmup=ROUNDS or scale_to=WEIGHT"
+std::string choices_of(Optimizer kind) {
+  std::string text;
+  for (const Option& option : options_of(kind)) text += format_text("{}=NUMBER, ", option.name);
+  return text + "warmup=ROUNDS or scale_to=WEIGHT";
+}
+
+Status set_option(std::string_view text, ServerOptimizer* optimizer) {
+  const std::size_t equals = text.find('=');
+  const std::string_view key = text.substr(0, equals);
+  const std::string_view value = equals == std::string_view::npos ? std::string_view() : text.substr(equals + 1);
+  const auto expected = [&](std::string_view what) {
+    return Error{Code::kInvalidArgument, format_text("option \"{}\": expected {}", text, what)};
+  };
+  if (key == "warmup" || key == "scale_to") {
+    std::uint64_t& count = key == "warmup" ? optimizer->warmup_rounds : optimizer->scale_to;
+    if (!parse_number(value, &count)) return expected(format_text("{} to be a whole number", key));
+    return {};
+  }
+  for (const Option& option : options_of(optimizer->kind)) {
+    if (option.name != key || equals == std::string_view::npos) continue;
+    if (!parse_number(value, &(optimizer->*option.number))) return expected(format_text("{} to be a number", key));
+    return {};
+  }
+  return expected(choices_of(optimizer->kind));
+}
+
+}  // namespace
+
+std::string_view optimizer_name(Optimizer optimizer) { return kNames[static_cast<std::size_t>(optimizer)]; }
+
+ServerOptimizer ServerOptimizer::of(Optimizer kind) {
+  ServerOptimizer optimizer{.kind = kind};
+  switch (kind) {
+    case Optimizer::kFedAvg:
+    case Optimizer::kFedAvgM: break;
+    case Optimizer::kNesterov: optimizer.lr = 0.7; break;
+    case Optimizer::kLars: optimizer.trust = 1e-3; break;
+    case Optimizer::kLamb:
+      optimizer.beta2 = 0.999;
+      optimizer.tau = 1e-6;
+      [[fallthrough]];
+    case Optimizer::kFedAdagrad:
+    case Optimizer::kFedAdam:
+    case Optimizer::kFedYogi: optimizer.lr = 0.01; break;
+  }
+  return optimizer;
+}
+
+double learning_rate(const ServerOptimizer& optimizer, std::uint64_t round, std::uint64_t total_weight) {
+  double rate = optimizer.lr;
+  if (optimizer.scale_to != 0) rate *= static_cast<double>(total_weight) / static_cast<double>(optimizer.scale_to);
+  if (round < optimizer.warmup_rounds) {
+    rate *= static_cast<double>(round) / static_cast<double>(optimizer.warmup_rounds);
+  }
+  return rate;
+}
+
+Result<ServerOptimizer> parse_server_optimizer(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  const auto name = std::ranges::find(kNames, text.substr(0, colon));
+  const auto expected = [&](std::string_view what) {
+    return Error{Code::kInvalidArgument, format_text("server optimizer \"{}\": {}", text.substr(0, 200), what)};
+  };
+  if (name == std::end(kNames)) {
+    std::string names;
+    for (const std::string_view each : kNames) names += (names.empty() ? "" : ", ") + std::string(each);
+    return expected("expected one of " + names + ", and its options as in fedavgm:lr=1,momentum=0.9");
+  }
+  auto optimizer = ServerOptimizer::of(static_cast<Optimizer>(name - std::begin(kNames)));
+  for (std::size_t at = colon; at != std::string_view::npos;) {
+    const std::size_t comma = text.find(',', at + 1);
+    const std::size_t end = comma == std::string_view::npos ? text.size() : comma;
+    const Status set = set_option(text.substr(at + 1, end - at - 1), &optimizer);
+    if (!set.ok()) return expected(set.error().message);
+    at = comma;
+  }
+  const Status checked = check_server_optimizer(optimizer);
+  if (!checked.ok()) return expected(checked.error().message);
+  return optimizer;
+}
+
+std::string to_string(const ServerOptimizer& optimizer) {
+  std::string text(optimizer_name(optimizer.kind));
+  char separator = ':';
+  for (const Option& option : options_of(optimizer.kind)) {
+    text += format_text("{}{}={}", separator, option.name, optimizer.*option.number);
+    separator = ',';
+  }
+  if (optimizer.warmup_rounds != 0) text += format_text(",warmup={}", optimizer.warmup_rounds);
+  if (optimizer.scale_to != 0) text += format_text(",scale_to={}", optimizer.scale_to);
+  return text;
+}
+
+Status check_server_optimizer(const ServerOptimizer& optimizer) {
+  for (const Option& option : {kLr, kMomentum, kBeta1, kBeta2, kTau, kDecay, kTrust}) {
+    const double value = optimizer.*option.number;
+    if (value >= option.low && (option.below_high ? value < option.high : value <= option.high)) continue;  // not NaN
+    const std::string_view key = option.name == "lr" ? "learning_rate" : option.name;
+    return Error{Code::kInvalidArgument, format_text("optimizer.{} = {}: expected {}", key, value, range_of(option))};
+  }
+  if (optimizer.warmup_rounds > kWarmupRoundsMax || optimizer.scale_to > kScaleToMax) {
+    return Error{
+        Code::kInvalidArgument,
+        format_text("optimizer.name = warmup {} and scale_to {}: expected at most {} rounds and a weight of {}",
+                    optimizer.warmup_rounds, optimizer.scale_to, kWarmupRoundsMax, kScaleToMax)};
+  }
+  return {};
+}
+
+}  // namespace fluvial::round

@@ -1,0 +1,81 @@
+#include "core/round/optimizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fluvial::round {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ServerOptimizerText, RoundTrips) {
+  EXPECT_EQ(to_string(parse_server_optimizer("fedavg").value()), "fedavg:lr=1");
+  EXPECT_EQ(to_string(parse_server_optimizer("fedavgm:momentum=0.5,lr=0.25").value()), "fedavgm:lr=0.25,momentum=0.5");
+  EXPECT_EQ(to_string(parse_server_optimizer("fedadam").value()), "fedadam:lr=0.01,beta1=0.9,beta2=0.99,tau=0.001");
+  EXPECT_EQ(to_string(parse_server_optimizer("nesterov:warmup=5,scale_to=100").value()),
+            "nesterov:lr=0.7,momentum=0.9,warmup=5,scale_to=100");
+  EXPECT_EQ(to_string(parse_server_optimizer("lamb").value()),
+            "lamb:lr=0.01,beta1=0.9,beta2=0.999,tau=1e-06,weight_decay=0,trust=1");
+  for (const char* text : {"fedavg:lr=0.125", "fedavgm", "fedavgm:lr=2,momentum=0", "fedadagrad:tau=0.5",
+                           "fedadam:lr=0.1,beta1=0,beta2=0.9", "fedyogi:warmup=12", "nesterov",
+                           "lars:trust=0.02,weight_decay=0.0001", "lamb:tau=1e-8,scale_to=64"}) {
+    const ServerOptimizer optimizer = parse_server_optimizer(text).value();
+    EXPECT_EQ(parse_server_optimizer(to_string(optimizer)).value(), optimizer);
+  }
+}
+
+TEST(ServerOptimizerText, EveryNameHasItsDefaults) {
+  for (int kind = 0; kind <= static_cast<int>(Optimizer::kLamb); ++kind) {
+    const auto defaults = ServerOptimizer::of(static_cast<Optimizer>(kind));
+    EXPECT_EQ(parse_server_optimizer(optimizer_name(defaults.kind)).value(), defaults);
+    EXPECT_TRUE(check_server_optimizer(defaults).ok());
+  }
+}
+
+TEST(ServerOptimizerText, RefusalsSayWhatWasExpected) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"adam", "one of fedavg, fedavgm, fedadagrad, fedadam, fedyogi, nesterov, lars, lamb"},
+      {"", "one of fedavg"},
+      {"fedavg:", "expected lr=NUMBER, warmup"},
+      {"fedavg:momentum=0.9", "option \"momentum=0.9\": expected lr=NUMBER, warmup=ROUNDS or scale_to=WEIGHT"},
+      {"fedadam:momentum=0.9", "expected lr=NUMBER, beta1=NUMBER, beta2=NUMBER, tau=NUMBER, "},
+      {"fedadagrad:beta2=0.9", "expected lr=NUMBER, beta1=NUMBER, tau=NUMBER, "},
+      {"fedavg:lr=x", "lr to be a number"},
+      {"fedavg:lr", "expected lr=NUMBER"},
+      {"fedavg:lr=0", "optimizer.learning_rate = 0: expected 1e-12"},
+      {"fedavg:lr=inf", "optimizer.learning_rate = inf"},
+      {"fedavgm:lr=1,", "expected lr=NUMBER"},
+      {"fedavgm:momentum=1", "optimizer.momentum = 1: expected 0 to below 1"},
+      {"fedavgm:momentum=nan", "0 to below 1"},
+      {"fedyogi:beta2=1", "optimizer.beta2 = 1: expected 0 to below 1"},
+      {"fedadam:tau=0", "optimizer.tau = 0"},
+      {"fedavg:warmup=-1", "warmup to be a whole number"},
+      {"fedavg:warmup=1.5", "warmup to be a whole number"},
+      {"fedavg:warmup=9999999999", "at most 1000000000 rounds"},
+      {"lars:weight_decay=2", "optimizer.weight_decay = 2: expected 0 to 1"},
+  };
+  for (const auto& [text, message] : cases) {
+    const auto optimizer = parse_server_optimizer(text);
+    ASSERT_FALSE(optimizer.ok()) << text;
+    EXPECT_EQ(optimizer.error().code, Code::kInvalidArgument);
+    EXPECT_THAT(optimizer.error().message, HasSubstr(message)) << text;
+  }
+}
+
+TEST(LearningRate, WarmsUpAndScalesWithTheWeight) {
+  const ServerOptimizer plain{.lr = 0.5};
+  EXPECT_EQ(learning_rate(plain, 1, 7), 0.5);
+  const ServerOptimizer warming{.lr = 0.5, .warmup_rounds = 4};
+  const double expected[] = {0.125, 0.25, 0.375, 0.5, 0.5};
+  for (std::uint64_t round = 1; round <= 5; ++round) EXPECT_EQ(learning_rate(warming, round, 7), expected[round - 1]);
+  const ServerOptimizer scaled{.lr = 0.5, .scale_to = 100};
+  EXPECT_EQ(learning_rate(scaled, 1, 100), 0.5);
+  EXPECT_EQ(learning_rate(scaled, 1, 400), 2.0);
+  EXPECT_EQ(learning_rate(scaled, 9, 25), 0.125);
+  const ServerOptimizer both{.lr = 0.5, .warmup_rounds = 4, .scale_to = 100};
+  EXPECT_EQ(learning_rate(both, 1, 400), 0.5);
+  EXPECT_EQ(learning_rate(both, 4, 400), 2.0);
+}
+
+}  // namespace
+}  // namespace fluvial::round

@@ -1,0 +1,69 @@
+// The steps of the server optimizers, one coordinate at a time (kernels/optimizer.h has the formulas and their
+// sources). Every operation rounds to fp32, in the order written, unless the types say fp64.
+#pragma once
+
+#include "kernels/ops/bits.h"
+
+namespace fluvial::kernels::ops {
+
+// Rounded once, as IEEE 754 asks of a square root. Without errno, so that loops of it become vector instructions.
+FLUVIAL_HD float square_root(float x) {
+#if defined(__CUDA_ARCH__)
+  return __fsqrt_rn(x);
+#elif defined(__clang__)
+  return __builtin_elementwise_sqrt(x);
+#else
+  return __builtin_sqrtf(x);
+#endif
+}
+
+struct AdaptiveFactors {
+  float lr, beta1, one_minus_beta1, beta2, one_minus_beta2, tau;
+};
+
+FLUVIAL_HD float moment_step(const AdaptiveFactors& f, float moment, float mean) {
+  return f.beta1 * moment + f.one_minus_beta1 * mean;
+}
+
+FLUVIAL_HD float adagrad_variance(const AdaptiveFactors&, float variance, float mean) { return variance + mean * mean; }
+
+FLUVIAL_HD float adam_variance(const AdaptiveFactors& f, float variance, float mean) {
+  return f.beta2 * variance + f.one_minus_beta2 * (mean * mean);
+}
+
+FLUVIAL_HD float yogi_variance(const AdaptiveFactors& f, float variance, float mean) {
+  const float square = mean * mean;
+  const float step = f.one_minus_beta2 * square;
+  // sign(variance - square) * step, taken off; no step where they are equal
+  return variance > square ? variance - step : (variance < square ? variance + step : variance);
+}
+
+FLUVIAL_HD float adaptive_step(const AdaptiveFactors& f, float moment, float variance, float model) {
+  return model - f.lr * (moment / (square_root(variance) + f.tau));
+}
+
+// Nesterov's step from a moment that holds this mean already; fp64, rounded once.
+FLUVIAL_HD float nesterov_step(double lr, double momentum, float moment, float mean, float model) {
+  return static_cast<float>(static_cast<double>(model) -
+                            lr * (static_cast<double>(mean) + momentum * static_cast<double>(moment)));
+}
+
+// LARS: the moment takes the layer's rate in. fp64, rounded once.
+FLUVIAL_HD float lars_moment(double momentum, double rate, double weight_decay, float moment, float mean, float model) {
+  return static_cast<float>(momentum * static_cast<double>(moment) +
+                            rate * (static_cast<double>(mean) + weight_decay * static_cast<double>(model)));
+}
+
+struct LambFactors {
+  AdaptiveFactors adaptive;                      // lr holds the layer's rate in a step, and nothing in direction
+  float moment_correction, variance_correction;  // 1 / (1 - beta^t)
+  float weight_decay;
+};
+
+FLUVIAL_HD float lamb_direction(const LambFactors& f, float moment, float variance, float model) {
+  const float m = moment * f.moment_correction;
+  const float v = variance * f.variance_correction;
+  return m / (square_root(v) + f.adaptive.tau) + f.weight_decay * model;
+}
+
+}  // namespace fluvial::kernels::ops

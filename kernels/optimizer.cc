@@ -1,0 +1,93 @@
+#include "kernels/optimizer.h"
+
+#include "kernels/cpu/optimizer_loops.h"
+#include "kernels/pieces.h"
+
+namespace fluvial::kernels {
+namespace {
+
+void check_lengths(std::size_t expected, std::initializer_list<std::size_t> lengths) {
+  for (const std::size_t length : lengths) FLUVIAL_CHECK(length == expected, "vectors of different lengths");
+}
+
+float narrow(double factor) { return static_cast<float>(factor); }
+
+// base^exponent by repeated squaring: the same bits everywhere, which a library's pow() does not promise.
+double power(double base, std::uint64_t exponent) {
+  double result = 1;
+  for (; exponent != 0; exponent >>= 1) {
+    if ((exponent & 1) != 0) result *= base;
+    base *= base;
+  }
+  return result;
+}
+
+ops::LambFactors lamb_factors(const LambOptions& options, double rate) {
+  FLUVIAL_CHECK(options.step >= 1, "steps are counted from 1");
+  return {.adaptive = {.lr = narrow(rate),
+                       .beta1 = narrow(options.beta1),
+                       .one_minus_beta1 = narrow(1.0 - options.beta1),
+                       .beta2 = narrow(options.beta2),
+                       .one_minus_beta2 = narrow(1.0 - options.beta2),
+                       .tau = narrow(options.epsilon)},
+          .moment_correction = narrow(1.0 / (1.0 - power(options.beta1, options.step))),
+          .variance_correction = narrow(1.0 / (1.0 - power(options.beta2, options.step))),
+          .weight_decay = narrow(options.weight_decay)};
+}
+
+}  // namespace
+
+void apply_adaptive(AdaptiveRule rule, const AdaptiveOptions& options, std::span<const float> mean,
+                    std::span<float> moment, std::span<float> variance, std::span<float> model, cpu::Target target) {
+  check_lengths(mean.size(), {moment.size(), variance.size(), model.size()});
+  const ops::AdaptiveFactors factors = {.lr = narrow(options.lr),
+                                        .beta1 = narrow(options.beta1),
+                                        .one_minus_beta1 = narrow(1.0 - options.beta1),
+                                        .beta2 = narrow(options.beta2),
+                                        .one_minus_beta2 = narrow(1.0 - options.beta2),
+                                        .tau = narrow(options.tau)};
+  const cpu::OptimizerLoops& loops = cpu::optimizer_loops(target);
+  const cpu::AdaptiveLoop loop = rule == AdaptiveRule::kAdagrad ? loops.adagrad
+                                 : rule == AdaptiveRule::kAdam  ? loops.adam
+                                                                : loops.yogi;
+  loop(factors, mean.data(), mean.size(), moment.data(), variance.data(), model.data());
+}
+
+void apply_nesterov(double lr, double momentum, std::span<const float> mean, std::span<float> moment,
+                    std::span<float> model, cpu::Target target) {
+  check_lengths(mean.size(), {moment.size(), model.size()});
+  cpu::optimizer_loops(target).nesterov(lr, momentum, mean.data(), mean.size(), moment.data(), model.data());
+}
+
+void add_squares(std::span<const float> values, SquareLanes& lanes, cpu::Target target) {
+  cpu::loops(target).screen(values.data(), values.size(), lanes.data());
+}
+
+double sum_of(const SquareLanes& lanes) {
+  SquareLanes copy = lanes;
+  return sum_lanes(copy);
+}
+
+void apply_lars(double momentum, double rate, double weight_decay, std::span<const float> mean, std::span<float> moment,
+                std::span<float> model, cpu::Target target) {
+  check_lengths(mean.size(), {moment.size(), model.size()});
+  cpu::optimizer_loops(target).lars(momentum, rate, weight_decay, mean.data(), mean.size(), moment.data(),
+                                    model.data());
+}
+
+void add_lamb_squares(const LambOptions& options, std::span<const float> mean, std::span<const float> moment,
+                      std::span<const float> variance, std::span<const float> model, SquareLanes& lanes,
+                      cpu::Target target) {
+  check_lengths(mean.size(), {moment.size(), variance.size(), model.size()});
+  cpu::optimizer_loops(target).lamb_direction_squares(lamb_factors(options, 0), mean.data(), moment.data(),
+                                                      variance.data(), model.data(), mean.size(), lanes.data());
+}
+
+void apply_lamb(const LambOptions& options, double rate, std::span<const float> mean, std::span<float> moment,
+                std::span<float> variance, std::span<float> model, cpu::Target target) {
+  check_lengths(mean.size(), {moment.size(), variance.size(), model.size()});
+  cpu::optimizer_loops(target).lamb(lamb_factors(options, rate), mean.data(), mean.size(), moment.data(),
+                                    variance.data(), model.data());
+}
+
+}  // namespace fluvial::kernels

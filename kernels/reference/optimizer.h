@@ -1,0 +1,30 @@
+// The server optimizers in fp64 over whole vectors, from the papers' formulas alone; D is what is subtracted. For
+// tests.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace fluvial::kernels::reference {
+
+struct OptimizerOptions {
+  double lr = 1, momentum = 0.9, beta1 = 0.9, beta2 = 0.99, tau = 1e-3, weight_decay = 0, trust = 1;
+};
+
+struct Layer {
+  std::size_t offset = 0, count = 0;
+  bool scaled = true;  // by its trust ratio
+};
+
+struct OptimizerState {
+  std::vector<double> model, moment, variance;
+};
+
+// One step of fedavg, fedavgm, fedadagrad, fedadam, fedyogi, nesterov, lars or lamb. `step` counts from 1. `layers`
+// cover the model, for lars and lamb.
+void optimizer_step(std::string_view name, const OptimizerOptions& options, std::uint64_t step,
+                    const std::vector<double>& d, const std::vector<Layer>& layers, OptimizerState& state);
+
+}  // namespace fluvial::kernels::reference
