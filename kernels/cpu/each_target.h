@@ -20,6 +20,11 @@
 #endif
 #endif
 
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"  // a build without the vectoriser, such as a sanitized one
+#endif
+
 #define FLUVIAL_TARGET baseline
 #include FLUVIAL_TARGET_FILE
 #undef FLUVIAL_TARGET
@@ -61,6 +66,10 @@
 #pragma GCC pop_options
 #endif
 
+#endif
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
 #endif
 
 #undef FLUVIAL_TARGET_FILE
