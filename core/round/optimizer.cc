@@ -9,6 +9,7 @@
 namespace fluvial::round {
 namespace {
 
+constexpr std::size_t kTextBytesMax = 512;
 constexpr std::uint64_t kWarmupRoundsMax = 1'000'000'000;
 constexpr std::uint64_t kScaleToMax = std::uint64_t{1} << 53;
 
@@ -118,6 +119,7 @@ Result<ServerOptimizer> parse_server_optimizer(std::string_view text) {
   const auto expected = [&](std::string_view what) {
     return Error{Code::kInvalidArgument, format_text("server optimizer \"{}\": {}", text.substr(0, 200), what)};
   };
+  if (text.size() > kTextBytesMax) return expected(format_text("expected at most {} characters", kTextBytesMax));
   if (name == std::end(kNames)) {
     std::string names;
     for (const std::string_view each : kNames) names += (names.empty() ? "" : ", ") + std::string(each);

@@ -54,6 +54,7 @@ TEST(ServerOptimizerText, RefusalsSayWhatWasExpected) {
       {"fedavg:warmup=9999999999", "at most 1000000000 rounds"},
       {"lars:weight_decay=2", "optimizer.weight_decay = 2: expected 0 to 1"},
   };
+  EXPECT_THAT(parse_server_optimizer("fedavg:" + std::string(1'000, 'x')).error().message, HasSubstr("at most 512"));
   for (const auto& [text, message] : cases) {
     const auto optimizer = parse_server_optimizer(text);
     ASSERT_FALSE(optimizer.ok()) << text;
