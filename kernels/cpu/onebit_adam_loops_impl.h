@@ -8,6 +8,7 @@ namespace {
 void fold(const AdamFactors& factors, const float* gradient, const float* momentum, const float* residual,
           std::size_t n, float* out) {
   const double beta = factors.beta1, rest = factors.rest1;
+  FLUVIAL_INDEPENDENT
   for (std::size_t i = 0; i < n; ++i) {
     const float local = ops::moment_step(beta, rest, momentum[i], static_cast<double>(gradient[i]));
     out[i] = (local + residual[i]) + 0.0F;
