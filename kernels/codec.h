@@ -7,6 +7,17 @@
 // Receiver:  screen_chunk(...) once, when the chunk arrives: nothing of an update is summed before all of its chunks
 //            passed;  then decode_accumulate_chunk(...) into the int64 sum (fixed.h), or decode_chunk(...) to look at
 //            it, or decode_add_chunk(...) into an fp32 sum.
+//
+// A codec with several passes (PowerSGD) does this once for each pass within a round. What travels in a pass, and what
+// its chunks hold, is plan.values in pass_layout(...); between two passes the mean of the sums comes back down:
+//
+// Site:      plan = prepare(schema, vector, key, {pass, mean of the pass before}, ...);  prepare_part(plan, i) for each
+//            of plan.parts, in any order or side by side;  then encode_chunk(...). After the last pass, once the
+//            contribution counted, leave_chunk(...) gives the residual, by chunks of the model.
+// Receiver:  as above in each pass;  then, at the root, plan = prepare_expand(schema, the means of all passes, ...) and
+//            expand_chunk(...) turn the means into the mean update, by chunks of the model.
+// Everybody: settle(schema, key, mean of the last pass, state), counted or not: the state then depends on nothing else,
+//            so a site that is new, or missed rounds, settles the last mean that it is sent into a zero-filled state.
 #pragma once
 
 #include <cstddef>
@@ -89,6 +100,20 @@ struct EncodePlan {
   std::span<const std::uint64_t> chunk_ends;
   std::span<const std::uint32_t> sent_indices;  // within the chunk
   std::span<const float> sent_values;
+
+  // Codecs with several passes. Views as well, of the schema, the vector, the state and the workspace.
+  std::size_t parts = 0;  // how often prepare_part() is called before `values` are complete
+  VectorSchema schema;
+  std::span<const float> vector;
+  std::span<const float> factors;  // powersgd: what the matrices are multiplied by
+  MutableByteSpan workspace;
+};
+
+// What prepare_expand() found out from the means of all passes, with views as in EncodePlan.
+struct ExpandPlan {
+  VectorSchema schema;
+  std::span<const float> factors;  // powersgd: the orthonormal P
+  std::span<const float> values;   // the mean of the last pass
 };
 
 struct ScreenReport {
@@ -114,7 +139,7 @@ class Codec {
   virtual std::size_t workspace_bytes(const VectorSchema& schema) const = 0;
   // What the codec keeps between rounds, beside the residual (momentum, a warm start); aligned to 8 bytes, zero-filled
   // before the first round. The caller owns it and makes it durable with the residual. fold() and prepare() advance it
-  // by one round: a caller whose update is refused goes back to the copy from before.
+  // by one round (where means come back down, settle() does): a caller whose update is refused goes back to the copy from before.
   virtual std::size_t state_bytes(const VectorSchema& schema) const = 0;
 
   // The vector of this round: update + residual, rounded to fp32, and + 0, which turns -0 into +0. A codec with
@@ -127,6 +152,10 @@ class Codec {
   virtual Result<EncodePlan> prepare(const VectorSchema& schema, std::span<const float> vector, const StreamKey& key,
                                      const PassInput& input, MutableByteSpan state,
                                      MutableByteSpan workspace) const = 0;
+
+  // Computes part `part` of plan.values: parts touch nothing in common, so threads may share them. prepare() of most
+  // codecs has done everything and leaves none. kInvalidArgument names the coordinate when a value is NaN or infinite.
+  virtual Status prepare_part(const EncodePlan& plan, std::size_t part) const;
 
   // Encodes chunk `chunk_index` of plan.values, which `chunk` is; returns the bytes used of `out`. kInvalidArgument
   // names the coordinate of a value that is not finite, for every codec that looks (fp32 does not).
@@ -165,6 +194,24 @@ class Codec {
   // are what encode_chunk gave for the chunk.
   virtual Status settle_chunk(const VectorSchema& schema, std::size_t chunk_index, ByteSpan bytes,
                               MutableByteSpan state) const;
+
+  // Codecs with several passes: error feedback by chunks of the model. `plan` is that of the last pass, all of its
+  // parts done; `values` are chunk `chunk_index` of the vector; `out` may be `values`. After a restart the plan is had
+  // again from the vector and the mean of the pass before. kInvalidArgument for codecs with one pass: residual_chunk().
+  virtual Status leave_chunk(const EncodePlan& plan, std::size_t chunk_index, std::span<const float> values,
+                             std::span<float> out) const;
+
+  // The means of all passes, in order, to the mean update: chunk `chunk_index` of the model. With one pass, it is the
+  // mean. The workspace is of workspace_bytes(), and stays as it is while the plan is used. kInvalidArgument when
+  // lengths do not fit or a mean is not finite.
+  virtual Result<ExpandPlan> prepare_expand(const VectorSchema& schema, std::span<const std::span<const float>> means,
+                                            MutableByteSpan workspace) const;
+  virtual Status expand_chunk(const ExpandPlan& plan, std::size_t chunk_index, std::span<float> out) const;
+
+  // The state after a round, from the mean of its last pass: the same at everybody who was sent that mean. `key` has
+  // the run and the round. Nothing for codecs whose state does not depend on others.
+  virtual Status settle(const VectorSchema& schema, const StreamKey& key, std::span<const float> mean,
+                        MutableByteSpan state) const;
 };
 
 // The names of all codecs, as text for people: "fp32, fp16, ...".

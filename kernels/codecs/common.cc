@@ -1,5 +1,7 @@
 #include "kernels/codecs/common.h"
 
+#include <algorithm>
+
 #include "core/base/format.h"
 #include "kernels/codecs/registry.h"
 #include "kernels/fixed.h"
@@ -14,10 +16,25 @@ bool valid(const ChunkLayout& layout) { return layout.chunk_values >= 1 && layou
 
 }  // namespace
 
+Status check_layout(const ChunkLayout& layout) {
+  if (valid(layout)) return {};
+  return invalid(format_text("chunks of {} values, expected 1 to {}", layout.chunk_values, kChunkValuesMax));
+}
+
+Status check_chunk(const ChunkLayout& layout, std::size_t chunk_index, std::size_t value_count) {
+  if (!valid(layout) || chunk_index >= layout.chunk_count()) {
+    return invalid(format_text("chunk {} of {}", chunk_index, valid(layout) ? layout.chunk_count() : 0));
+  }
+  if (value_count != layout.size(chunk_index)) {
+    return invalid(
+        format_text("chunk {} holds {} values, expected {}", chunk_index, value_count, layout.size(chunk_index)));
+  }
+  return {};
+}
+
 Status check_prepare(const Codec& codec, const VectorSchema& schema, std::span<const float> vector,
                      const PassInput& input, ByteSpan state, ByteSpan workspace) {
-  if (!valid(schema.layout))
-    return invalid(format_text("chunks of {} values, expected 1 to {}", schema.layout.chunk_values, kChunkValuesMax));
+  FLUVIAL_TRY(check_layout(schema.layout));
   if (vector.size() != schema.layout.value_count) {
     return invalid(format_text("a vector of {} values, the schema has {}", vector.size(), schema.layout.value_count));
   }
@@ -51,13 +68,7 @@ Status check_fold(const Codec& codec, const VectorSchema& schema, std::span<cons
 
 Status check_encode(const Codec& codec, const EncodePlan& plan, std::size_t chunk_index, std::span<const float> chunk,
                     ByteSpan out) {
-  if (!valid(plan.layout) || chunk_index >= plan.layout.chunk_count()) {
-    return invalid(format_text("chunk {} of {}", chunk_index, valid(plan.layout) ? plan.layout.chunk_count() : 0));
-  }
-  if (chunk.size() != plan.layout.size(chunk_index)) {
-    return invalid(
-        format_text("chunk {} holds {} values, expected {}", chunk_index, chunk.size(), plan.layout.size(chunk_index)));
-  }
+  FLUVIAL_TRY(check_chunk(plan.layout, chunk_index, chunk.size()));
   if (out.size() < codec.encoded_bytes_max(chunk.size())) {
     return invalid(
         format_text("room for {} encoded bytes, expected {}", out.size(), codec.encoded_bytes_max(chunk.size())));
@@ -94,6 +105,33 @@ Result<std::size_t> Codec::encode_residual_chunk(const EncodePlan& plan, std::si
 }
 
 Status Codec::settle_chunk(const VectorSchema&, std::size_t, ByteSpan, MutableByteSpan) const { return {}; }
+
+Status Codec::prepare_part(const EncodePlan& plan, std::size_t part) const {
+  return invalid(format_text("part {} of {}", part, plan.parts));
+}
+
+Status Codec::leave_chunk(const EncodePlan&, std::size_t, std::span<const float>, std::span<float>) const {
+  return invalid(format_text("codec {} has one pass, whose residual is residual_chunk()", to_string(spec())));
+}
+
+Result<ExpandPlan> Codec::prepare_expand(const VectorSchema& schema, std::span<const std::span<const float>> means,
+                                         MutableByteSpan) const {
+  FLUVIAL_TRY(check_layout(schema.layout));
+  if (means.size() != 1 || means[0].size() != schema.layout.value_count) {
+    return invalid(format_text("expected one mean of {} values", schema.layout.value_count));
+  }
+  return ExpandPlan{.schema = schema, .factors = {}, .values = means[0]};
+}
+
+Status Codec::expand_chunk(const ExpandPlan& plan, std::size_t chunk_index, std::span<float> out) const {
+  FLUVIAL_TRY(check_chunk(plan.schema.layout, chunk_index, out.size()));
+  std::ranges::copy(plan.schema.layout.of(plan.values, chunk_index), out.begin());
+  return {};
+}
+
+Status Codec::settle(const VectorSchema&, const StreamKey&, std::span<const float>, MutableByteSpan) const {
+  return {};
+}
 
 Result<std::unique_ptr<Codec>> make_codec(const CodecSpec& spec, cpu::Target target) {
   FLUVIAL_TRY(check_spec(spec));

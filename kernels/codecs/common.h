@@ -16,6 +16,9 @@ namespace fluvial::kernels {
 
 Status check_spec(const CodecSpec& spec);
 
+Status check_layout(const ChunkLayout& layout);  // chunk_values is 1 to kChunkValuesMax
+Status check_chunk(const ChunkLayout& layout, std::size_t chunk_index, std::size_t value_count);
+
 // What every fold(), prepare() and encode_chunk() checks of its arguments.
 Status check_fold(const Codec& codec, const VectorSchema& schema, std::span<const float> update,
                   std::span<const float> residual, ByteSpan state, std::span<const float> out);

@@ -41,5 +41,6 @@ extern const CodecEntry kTernGradEntry;
 extern const CodecEntry kTopkEntry;
 extern const CodecEntry kRandkEntry;
 extern const CodecEntry kDgcEntry;
+extern const CodecEntry kPowerSgdEntry;
 
 }  // namespace fluvial::kernels

@@ -86,7 +86,7 @@ std::optional<std::vector<double>> decode(std::string_view codec, ByteSpan bytes
   const std::string_view name = codec.substr(0, codec.find(':'));
   Reader reader{.bytes = bytes};
   std::vector<double> values;
-  if (name == "fp32") {
+  if (name == "fp32" || name == "powersgd") {
     values = decode_fp32(reader, value_count);
   } else if (name == "bf16") {
     values = decode_bf16(reader, value_count);

@@ -1,7 +1,8 @@
 // The verbs of every codec that this build knows: a codec that is added to the registry appears here by itself.
 //
 // encode             prepare() and encode_chunk() over all chunks, into memory that is there (fold() is not counted)
-// encode_residual    the same with encode_residual_chunk(), the residual going elsewhere
+// encode_residual    the same with encode_residual_chunk(), the residual going elsewhere; with several passes, all of
+//                    them on one site's own sums, and leave_chunk()
 // decode             decode_chunk() into fp32
 // accumulate         decode_add_chunk(): fp32 sum += weight * value
 // decode_accumulate  decode_accumulate_chunk(): int64 sum += round(value * weight * 2^scale_bits)
@@ -98,14 +99,32 @@ std::shared_ptr<Encoding> make_encoding(const Setup& setup, const CodecSpec& spe
   return it;
 }
 
-// The phases of encoding: a pass after the other. Between passes, what came back down is what this one sent up.
-std::vector<Phase> encode_phases(const Setup& setup, const std::shared_ptr<Encoding>& it, std::span<float> residual,
-                                 bool in_place) {
+// What encoding gives after its only pass, with the residual fused or without.
+Phase encode_chunks(const std::shared_ptr<Encoding>& it, std::span<float> residual, bool in_place) {
+  const std::size_t chunks = it->schema.layout.chunk_count();
+  return {.serial = [it] { prepare(*it, 0, {}); },
+          .parts = chunks,
+          .part =
+              [it, residual, in_place](std::size_t i) {
+                if (residual.empty()) return encode_chunk(*it, i);
+                const std::span<float> rest = it->plan.layout.of(residual, i);
+                const auto chunk = in_place ? rest : it->plan.layout.of(it->plan.values, i);
+                const auto size = it->codec->encode_residual_chunk(it->plan, i, chunk, it->room(i), rest);
+                must(size.ok(), *it->codec, "encode with residual", size);
+                it->sizes[i] = *size;
+              }};
+}
+
+// The phases of a codec with several passes: one after the other, then the residual. Between passes, what came back
+// down is what this one sent up.
+std::vector<Phase> pass_phases(const Setup& setup, const std::shared_ptr<Encoding>& it, std::span<float> residual,
+                               bool in_place) {
   std::vector<Phase> phases;
   for (std::uint32_t pass = 0; pass < it->codec->passes(); ++pass) {
-    const kernels::ChunkLayout layout = it->codec->pass_layout(it->schema, pass);
     std::span<float> reduced;
     if (pass > 0) reduced = setup.memory.of<float>("reduced", it->codec->pass_layout(it->schema, pass - 1).value_count);
+    std::ranges::fill(reduced, 0.0F);
+    prepare(*it, pass, reduced);  // for the number of its parts
     const auto start = [it, pass, reduced] {
       for (std::size_t i = 0; pass > 0 && i < it->plan.layout.chunk_count(); ++i) {
         const Status status = it->codec->decode_chunk(it->chunk(i), it->plan.layout.of(reduced, i));
@@ -113,18 +132,28 @@ std::vector<Phase> encode_phases(const Setup& setup, const std::shared_ptr<Encod
       }
       prepare(*it, pass, reduced);
     };
-    const bool fused = !residual.empty() && pass + 1 == it->codec->passes();
+    phases.push_back({.serial = start, .parts = it->plan.parts, .part = [it](std::size_t i) {
+                        const Status status = it->codec->prepare_part(it->plan, i);
+                        must(status.ok(), *it->codec, "part", status);
+                      }});
     phases.push_back(
-        {.serial = start, .parts = layout.chunk_count(), .part = [it, residual, fused, in_place](std::size_t i) {
-           if (!fused) return encode_chunk(*it, i);
-           const std::span<float> rest = it->plan.layout.of(residual, i);
-           const auto chunk = in_place ? rest : it->plan.layout.of(it->plan.values, i);
-           const auto size = it->codec->encode_residual_chunk(it->plan, i, chunk, it->room(i), rest);
-           must(size.ok(), *it->codec, "encode with residual", size);
-           it->sizes[i] = *size;
-         }});
+        {.serial = {}, .parts = it->plan.layout.chunk_count(), .part = [it](std::size_t i) { encode_chunk(*it, i); }});
   }
+  if (residual.empty()) return phases;
+  phases.push_back(
+      {.serial = {}, .parts = it->schema.layout.chunk_count(), .part = [it, residual, in_place](std::size_t i) {
+         const std::span<float> rest = it->schema.layout.of(residual, i);
+         const Status status =
+             it->codec->leave_chunk(it->plan, i, in_place ? rest : it->schema.layout.of(it->values, i), rest);
+         must(status.ok(), *it->codec, "residual", status);
+       }});
   return phases;
+}
+
+std::vector<Phase> encode_phases(const Setup& setup, const std::shared_ptr<Encoding>& it, std::span<float> residual,
+                                 bool in_place) {
+  if (it->codec->passes() > 1) return pass_phases(setup, it, residual, in_place);
+  return {encode_chunks(it, residual, in_place)};
 }
 
 void run_once(const Setup& setup, const std::vector<Phase>& phases) {

@@ -1,0 +1,65 @@
+// Which parts of a vector PowerSGD cuts into factors, and where the factors lie in what travels. Internal.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/base/result.h"
+#include "kernels/chunks.h"
+
+namespace fluvial::kernels::powersgd {
+
+// A matrix n x m of rank r is cut into factors when n * m > kRateMin * r * (n + m), with r at most min(n, m); otherwise
+// they would save too little. (As PyTorch's and the authors' own implementations do. It follows that a rank beyond
+// min(n, m) is never used: such a matrix is not cut.)
+inline constexpr std::uint64_t kRateMin = 2;
+
+// kInvalidArgument unless every tensor lies within the vector, none overlaps another, and they stand in order.
+Status check_tensors(const VectorSchema& schema);
+
+// A matrix that is cut, or a run of values that travels as it is.
+struct Segment {
+  std::uint64_t first = 0;  // of the vector
+  std::uint64_t count = 0;
+  std::size_t rows = 0, cols = 0;
+  std::size_t rank = 0;           // 0: values as they are
+  std::uint64_t p_first = 0;      // rank * rows values of pass 0
+  std::uint64_t q_first = 0;      // rank * cols values of pass 1 and of the warm start
+  std::uint64_t plain_first = 0;  // among the values as they are, which follow the last Q in pass 1
+};
+
+// All segments of a schema, in order; together they are the vector. Tensors that check_tensors() refuses are taken as
+// none at all.
+class Segments {
+ public:
+  Segments(const VectorSchema& schema, std::uint32_t rank);
+  bool next(Segment* segment);  // false at the end
+
+ private:
+  bool take(std::uint64_t count, std::size_t rows, std::size_t cols, std::size_t rank, Segment* segment);
+
+  VectorSchema schema_;
+  std::uint32_t rank_;
+  std::size_t tensor_ = 0;
+  Segment ahead_;  // where the next one begins
+};
+
+struct Totals {
+  std::uint64_t p = 0, q = 0, plain = 0;
+  std::uint64_t p_most = 0;  // of one matrix
+  std::size_t parts[2] = {};
+};
+Totals totals_of(const VectorSchema& schema, std::uint32_t rank);
+
+// What prepare_part() does at once: rows of a matrix (pass 0), its columns (pass 1), or values as they are.
+struct Part {
+  Segment segment;
+  std::size_t first = 0, count = 0;
+};
+Part part_of(const VectorSchema& schema, std::uint32_t rank, std::uint32_t pass,
+             std::size_t part);  // below parts[pass]
+
+// Of tensors, in order, with their dimensions: names the matrices that a state belongs to.
+std::uint64_t fingerprint(const VectorSchema& schema, std::uint32_t rank);
+
+}  // namespace fluvial::kernels::powersgd
