@@ -4,9 +4,9 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/json.hpp>
 #include <charconv>
-#include <memory>
 #include <utility>
 
+#include "coordinator/logic/plan_codec.h"
 #include "coordinator/service/json.h"
 #include "core/identity/token.h"
 #include "core/net/deadline.h"
@@ -15,7 +15,6 @@
 #include "core/tree/ask.h"
 #include "core/tree/process.h"
 #include "core/tree/version.h"
-#include "kernels/codec.h"
 
 namespace fluvial::coordinator {
 namespace {
@@ -48,15 +47,6 @@ Result<json::object> parse_object(const std::string& body) {
   json::value value = json::parse(body, error);
   if (error || !value.is_object()) return Error{Code::kInvalidArgument, "expected a JSON object"};
   return value.as_object();
-}
-
-// Sites encode in one pass and keep no codec state between rounds beside the residual.
-Status check_sites_can_encode(const kernels::CodecSpec& spec) {
-  FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
-  if (codec->passes() == 1 && codec->state_bytes({.layout = {.value_count = 1}, .tensors = {}}) == 0) return {};
-  return Error{Code::kInvalidArgument,
-               "plan: codec " + kernels::to_string(spec) +
-                   " needs passes or a state of its own, which sites do not support; choose one without"};
 }
 
 Result<std::string> text_of(const json::object& object, const char* key, const char* otherwise) {
@@ -305,9 +295,7 @@ net::Awaitable<Admin::Reply> Admin::start_run(std::string body) {
     if (!object.contains("plan")) return Error{Code::kInvalidArgument, "plan: expected a plan"};
     Prepared made;
     FLUVIAL_ASSIGN(made.row.plan, store::plan_from_json(json::serialize(object.at("plan"))));
-    FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(made.row.plan.codec));
-    FLUVIAL_TRY(check_sites_can_encode(spec));
-    made.row.plan.codec = kernels::to_string(spec);  // one text for one codec, at every node
+    FLUVIAL_ASSIGN(made.row.plan.codec, check_plan_codec(made.row.plan.codec));  // one text for one codec, everywhere
     FLUVIAL_ASSIGN(const std::string path, text_of(object, "model", ""));
     FLUVIAL_ASSIGN(const std::uint64_t continues, number_of(object, "continue", 0));
     std::optional<store::Model> model;

@@ -1,0 +1,47 @@
+#include "coordinator/logic/plan_codec.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "core/base/format.h"
+#include "kernels/codec.h"
+
+namespace fluvial::coordinator {
+namespace {
+
+// What a round cannot carry of a codec; empty when it can.
+Result<std::string> missing_for(const kernels::CodecSpec& spec) {
+  FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
+  if (codec->passes() > 1) return format_text("needs {} passes a round", codec->passes());
+  const kernels::VectorSchema any{.layout = {.value_count = 1, .chunk_values = 1}, .tensors = {}};
+  if (codec->state_bytes(any) > 0) return std::string("keeps state of its own between rounds");
+  return std::string();
+}
+
+std::string usable_names() {
+  const std::string names = kernels::codec_names();
+  std::string usable;
+  for (std::size_t at = 0; at < names.size();) {
+    const std::size_t end = std::min(names.find(", ", at), names.size());
+    const std::string name = names.substr(at, end - at);
+    const Result<kernels::CodecSpec> spec = kernels::parse_codec(name);
+    if (spec.ok() && missing_for(*spec).ok() && missing_for(*spec)->empty()) {
+      usable.append(usable.empty() ? "" : ", ").append(name);
+    }
+    at = end + 2;
+  }
+  return usable;
+}
+
+}  // namespace
+
+Result<std::string> check_plan_codec(std::string_view text) {
+  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(text));
+  FLUVIAL_ASSIGN(const std::string missing, missing_for(spec));
+  if (missing.empty()) return kernels::to_string(spec);
+  return Error{Code::kInvalidArgument,
+               format_text("codec \"{}\" {}, which a run does not carry yet; expected one of {}", text, missing,
+                           usable_names())};
+}
+
+}  // namespace fluvial::coordinator

@@ -1,0 +1,37 @@
+#include "coordinator/logic/plan_codec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fluvial::coordinator {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(PlanCodec, IsWrittenOutInFull) {
+  EXPECT_EQ(check_plan_codec("fp32").value(), "fp32");
+  EXPECT_EQ(check_plan_codec("int8:block=512").value(), "int8:block=512,rounding=stochastic");
+}
+
+TEST(PlanCodec, RefusesWhatIsNone) {
+  EXPECT_THAT(check_plan_codec("fp64").error().message, HasSubstr("no such codec"));
+  EXPECT_THAT(check_plan_codec("int8:block=1").error().message, HasSubstr("expected 128 to 2048"));
+}
+
+// A site would have to stop: the round has nowhere to put a second pass.
+TEST(PlanCodec, RefusesWhatRoundsDoNotCarry) {
+  const Result<std::string> checked = check_plan_codec("powersgd:rank=4");
+  ASSERT_FALSE(checked.ok());
+  EXPECT_EQ(checked.error().code, Code::kInvalidArgument);
+  EXPECT_THAT(checked.error().message, AllOf(HasSubstr("\"powersgd:rank=4\" needs 2 passes a round"),
+                                             HasSubstr("expected one of fp32, "), HasSubstr("topk")));
+  const std::string& message = checked.error().message;
+  EXPECT_THAT(message.substr(message.find("expected")), Not(AnyOf(HasSubstr("powersgd"), HasSubstr("dgc"))));
+  EXPECT_THAT(check_plan_codec("dgc").error().message, HasSubstr("\"dgc\" keeps state of its own between rounds"));
+}
+
+}  // namespace
+}  // namespace fluvial::coordinator
