@@ -177,7 +177,7 @@ class Codec {
                                             std::uint64_t first_value) const = 0;
 
   // Error feedback: out = values - decode(bytes), each rounded once to fp32; `out` may be `values`. For topk, decoded +
-  // residual == values bit for bit (a zero's sign aside).
+  // residual == values bit for bit (a zero's sign aside). Zeros for an unbiased randk, which leaves nothing out.
   virtual Status residual_chunk(std::span<const float> values, ByteSpan bytes, std::span<float> out) const = 0;
 
   // encode_chunk and residual_chunk in one pass over the values, to the same bits. `residual` may be `chunk`. On an

@@ -68,18 +68,18 @@ struct Crew::Shared {
   std::atomic<std::size_t> busy = 0;
   bool ending = false;
   std::size_t parts = 0;
+  std::atomic<std::size_t> next = 0;
   const std::function<void(std::size_t)>* part = nullptr;
   std::vector<std::thread> helpers;
 
-  void work(std::size_t thread) const {
-    const std::size_t threads = helpers.size() + 1;
-    for (std::size_t i = parts * thread / threads; i < parts * (thread + 1) / threads; ++i) (*part)(i);
+  void work() {
+    for (std::size_t i = next.fetch_add(1); i < parts; i = next.fetch_add(1)) (*part)(i);
   }
-  void serve(std::size_t thread) {
+  void serve() {
     for (std::uint64_t seen = 0;; ++seen) {
       turn.wait(seen);
       if (ending) return;
-      work(thread);
+      work();
       if (busy.fetch_sub(1) == 1) busy.notify_one();
     }
   }
@@ -87,9 +87,7 @@ struct Crew::Shared {
 
 Crew::Crew(std::size_t threads) : shared_(std::make_unique<Shared>()) {
   shared_->helpers.resize(std::max<std::size_t>(threads, 1) - 1);
-  for (std::size_t i = 0; i < shared_->helpers.size(); ++i) {
-    shared_->helpers[i] = std::thread([shared = shared_.get(), i] { shared->serve(i + 1); });
-  }
+  for (std::thread& helper : shared_->helpers) helper = std::thread([shared = shared_.get()] { shared->serve(); });
 }
 
 Crew::~Crew() {
@@ -102,26 +100,27 @@ Crew::~Crew() {
 void Crew::run(std::size_t parts, const std::function<void(std::size_t)>& part) {
   shared_->parts = parts;
   shared_->part = &part;
+  shared_->next.store(0);
   shared_->busy.store(shared_->helpers.size());
   shared_->turn.fetch_add(1);
   shared_->turn.notify_all();
-  shared_->work(0);
+  shared_->work();
   for (std::size_t left = shared_->busy.load(); left != 0; left = shared_->busy.load()) shared_->busy.wait(left);
+}
+
+void run_phases(const std::vector<Phase>& phases, Crew& crew) {
+  for (const Phase& phase : phases) {
+    if (phase.serial) phase.serial();
+    const std::size_t parts = phase.count ? phase.count() : phase.parts;
+    if (parts > 0) crew.run(parts, phase.part);
+  }
 }
 
 Timed on_cpu(const Setup& setup, std::vector<Phase> phases, double bytes_moved) {
   const std::span<const float> from = setup.memory.normals(setup.values);
   const std::span<float> to = setup.memory.of<float>("copy", setup.values);
   Crew& crew = setup.crew;
-  return {.kernel_s =
-              [&crew, phases = std::move(phases)] {
-                return seconds_of([&] {
-                  for (const Phase& phase : phases) {
-                    if (phase.serial) phase.serial();
-                    crew.run(phase.parts, phase.part);
-                  }
-                });
-              },
+  return {.kernel_s = [&crew, phases = std::move(phases)] { return seconds_of([&] { run_phases(phases, crew); }); },
           .copy_s = [from, to] { return seconds_of([&] { std::memcpy(to.data(), from.data(), from.size_bytes()); }); },
           .bytes_moved = bytes_moved};
 }

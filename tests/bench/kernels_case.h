@@ -59,7 +59,7 @@ class Crew {
   Crew& operator=(const Crew&) = delete;
   ~Crew();
 
-  // Calls part(0) to part(parts - 1), each once: thread t of T takes a contiguous run of them.
+  // Calls part(0) to part(parts - 1), each once; whoever is free takes the next.
   void run(std::size_t parts, const std::function<void(std::size_t)>& part);
 
  private:
@@ -96,7 +96,9 @@ struct Phase {
   std::function<void()> serial;  // may be empty
   std::size_t parts = 0;
   std::function<void(std::size_t)> part;
+  std::function<std::size_t()> count = {};  // when set: how many parts, asked after `serial`
 };
+void run_phases(const std::vector<Phase>& phases, Crew& crew);
 // Timed by the clock, against a memcpy of the normal values by one thread.
 Timed on_cpu(const Setup& setup, std::vector<Phase> phases, double bytes_moved);
 
