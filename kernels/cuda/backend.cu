@@ -13,6 +13,8 @@ class GpuBackend final : public Runtime {
       case CodecKind::kInt8:
       case CodecKind::kInt4: return make_int_codec(spec);
       case CodecKind::kSign: return make_sign_codec(spec);
+      case CodecKind::kQsgd:
+      case CodecKind::kTernGrad: return make_quantised_codec(spec);
       case CodecKind::kTopk: return make_topk_codec(spec);
       default: return Error{Code::kFailedPrecondition, "this codec runs on the CPU alone"};
     }

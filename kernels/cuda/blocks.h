@@ -123,7 +123,7 @@ __device__ inline void report_block(const EncodeJob& job, std::uint64_t first, s
 template <typename Format>
 __global__ void __launch_bounds__(kBlockThreads)
     encode_blocks(Format format, EncodeJob job, ops::RandomStream stream, bool by_four) {
-  if (thread_in_grid() == 0) format.put_header(job.out);
+  if (thread_in_grid() == 0) format.put_header(job.out, job.n);
   const std::uint64_t blocks = format.blocks.count(job.n);
   for (std::uint64_t block = thread_in_grid() / kWarp; block < blocks; block += threads_in_grid() / kWarp) {
     const std::uint64_t first = block * format.blocks.values;

@@ -87,7 +87,9 @@ struct IntFormat {
   }
 
   __device__ bool is_random() const { return stochastic; }
-  __device__ void put_header(std::byte* out) const { put_header_at(out, block_header(0, blocks.values)); }
+  __device__ void put_header(std::byte* out, std::uint64_t) const {
+    put_header_at(out, block_header(0, blocks.values));
+  }
   __device__ IntCoder coder(const float*, std::uint32_t, std::uint32_t max_bits) const {
     const float scale = ops::block_scale(max_bits, kPerByte == 1 ? ops::kInt8Most : ops::kInt4Most);
     return {scale, (stochastic ? ops::kFineUnits : 1.0F) / scale, stochastic};

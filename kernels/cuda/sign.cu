@@ -73,7 +73,7 @@ struct SignFormat {
   }
 
   __device__ bool is_random() const { return false; }
-  __device__ void put_header(std::byte* out) const { put_header_at(out, layout(0).header()); }
+  __device__ void put_header(std::byte* out, std::uint64_t) const { put_header_at(out, layout(0).header()); }
   __device__ SignCoder coder(const float* x, std::uint32_t length, std::uint32_t) const {
     if (vote) return {1.0F};
     const double sum = lane_sum(x, length, [](float v) { return static_cast<double>(v < 0 ? -v : v); });
