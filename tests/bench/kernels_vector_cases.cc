@@ -47,23 +47,62 @@ Result<Timed> reduce(const Setup& setup) {
                 5 * sizeof(float) * as_double(size));
 }
 
-// One step of FedAdam: model, moment and variance read and written, the mean read.
-Result<Timed> fedadam(const Setup& setup) {
-  const std::span<const float> mean = setup.memory.normals(setup.values);
-  const std::span<float> model = setup.memory.of<float>("floats", setup.values);
+// What a step of an optimizer with two vectors of state reads and writes.
+struct Model {
+  kernels::ChunkLayout chunks;
+  std::span<const float> mean;
+  std::span<float> moment, variance, model;
+};
+
+Model model_of(const Setup& setup) {
   const std::span<float> state = setup.memory.of<float>("state", 2 * setup.values);
   std::ranges::fill(state, 1e-6F);
-  const kernels::ChunkLayout chunks = chunks_of(setup.values);
+  return {.chunks = chunks_of(setup.values),
+          .mean = setup.memory.normals(setup.values),
+          .moment = state.first(setup.values),
+          .variance = state.subspan(setup.values),
+          .model = setup.memory.of<float>("floats", setup.values)};
+}
+
+// One step: model, moment and variance read and written, the mean read.
+Result<Timed> adaptive(const Setup& setup, kernels::AdaptiveRule rule) {
+  const Model it = model_of(setup);
   return on_cpu(setup,
                 {{.serial = {},
-                  .parts = chunks.chunk_count(),
+                  .parts = it.chunks.chunk_count(),
                   .part =
-                      [=, target = setup.target](std::size_t i) {
-                        kernels::apply_adaptive(kernels::AdaptiveRule::kAdam, {}, chunks.of(mean, i),
-                                                chunks.of(state.first(mean.size()), i),
-                                                chunks.of(state.subspan(mean.size()), i), chunks.of(model, i), target);
+                      [it, rule, target = setup.target](std::size_t i) {
+                        kernels::apply_adaptive(rule, {}, it.chunks.of(it.mean, i), it.chunks.of(it.moment, i),
+                                                it.chunks.of(it.variance, i), it.chunks.of(it.model, i), target);
                       }}},
                 7 * sizeof(float) * as_double(setup.values));
+}
+
+// The pass for the norms, then the step.
+Result<Timed> lamb(const Setup& setup) {
+  const Model it = model_of(setup);
+  const auto measure = [it, target = setup.target](std::size_t i) {
+    kernels::SquareLanes of_model{}, of_step{};
+    kernels::add_squares(it.chunks.of(std::span<const float>(it.model), i), of_model, target);
+    kernels::add_lamb_squares({}, it.chunks.of(it.mean, i), it.chunks.of(it.moment, i), it.chunks.of(it.variance, i),
+                              it.chunks.of(it.model, i), of_step, target);
+  };
+  const auto step = [it, target = setup.target](std::size_t i) {
+    kernels::apply_lamb({}, 1e-3, it.chunks.of(it.mean, i), it.chunks.of(it.moment, i), it.chunks.of(it.variance, i),
+                        it.chunks.of(it.model, i), target);
+  };
+  const std::size_t chunks = it.chunks.chunk_count();
+  return on_cpu(setup,
+                {{.serial = {}, .parts = chunks, .part = measure}, {.serial = {}, .parts = chunks, .part = step}},
+                11 * sizeof(float) * as_double(setup.values));
+}
+
+Case optimizer(std::string name, kernels::AdaptiveRule rule, bool in_default_run) {
+  return {.kernel = "optimize",
+          .codec = std::move(name),
+          .rounding = "",
+          .in_default_run = in_default_run,
+          .make = [rule](const Setup& setup) { return adaptive(setup, rule); }};
 }
 
 }  // namespace
@@ -71,7 +110,10 @@ Result<Timed> fedadam(const Setup& setup) {
 std::vector<Case> vector_cases() {
   return {
       {.kernel = "reduce", .codec = "fp32", .rounding = "", .make = reduce},
-      {.kernel = "optimize", .codec = "fedadam", .rounding = "", .make = fedadam},
+      optimizer("fedadam", kernels::AdaptiveRule::kAdam, true),
+      optimizer("fedyogi", kernels::AdaptiveRule::kYogi, false),
+      optimizer("fedadagrad", kernels::AdaptiveRule::kAdagrad, false),
+      {.kernel = "optimize", .codec = "lamb", .rounding = "", .in_default_run = false, .make = lamb},
       {.kernel = "screen", .codec = "fp32", .rounding = "", .make = screen},
   };
 }
