@@ -22,12 +22,25 @@ std::span<T> host(DeviceSpan<T> span) {
   return {span.data(), span.size()};
 }
 
+class Inputs {
+ public:
+  explicit Inputs(std::span<const DeviceSpan<const float>> buffers) : count_(buffers.size()) {
+    for (std::size_t k = 0; k < count_; ++k) inputs_[k] = host(buffers[k]);
+  }
+  std::span<const std::span<const float>> spans() const { return std::span(inputs_).first(count_); }
+
+ private:
+  std::array<std::span<const float>, kReduceInputsMax> inputs_;
+  std::size_t count_;
+};
+
 class CpuVectorOps final : public DeviceVectorOps {
  public:
   Status reduce(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream&) override {
-    std::array<std::span<const float>, kReduceInputsMax> inputs;
-    for (std::size_t k = 0; k < buffers.size(); ++k) inputs[k] = host(buffers[k]);
-    return reduce_sum(std::span(inputs).first(buffers.size()), SumIn::kFp32, host(out));
+    return reduce_sum(Inputs(buffers).spans(), SumIn::kFp32, host(out));
+  }
+  Status reduce_mean(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream&) override {
+    return kernels::reduce_mean(Inputs(buffers).spans(), host(out));
   }
   Status screen(DeviceSpan<const float> values, std::uint64_t first_value, DeviceSpan<std::byte>, ChunkOutcome* outcome,
                 Stream&) override {
@@ -60,6 +73,16 @@ class CpuVectorOps final : public DeviceVectorOps {
   Status momentum(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
                   DeviceSpan<float> model, Stream&) override {
     apply_momentum(lr, momentum, host(mean), host(moment), host(model));
+    return {};
+  }
+  Status adaptive(AdaptiveRule rule, const AdaptiveOptions& options, DeviceSpan<const float> mean,
+                  DeviceSpan<float> moment, DeviceSpan<float> variance, DeviceSpan<float> model, Stream&) override {
+    apply_adaptive(rule, options, host(mean), host(moment), host(variance), host(model));
+    return {};
+  }
+  Status nesterov(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
+                  DeviceSpan<float> model, Stream&) override {
+    apply_nesterov(lr, momentum, host(mean), host(moment), host(model));
     return {};
   }
 };

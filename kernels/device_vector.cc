@@ -16,15 +16,25 @@ DeviceVectorOps& ops_of(Stream& stream) { return stream.backend().vector_ops(); 
 
 void check_equal(std::size_t a, std::size_t b) { FLUVIAL_CHECK(a == b, "device vectors of different lengths"); }
 
-}  // namespace
-
-Status device_reduce(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream& stream) {
+Status check_buffers(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out) {
   if (buffers.empty() || buffers.size() > kReduceInputsMax) {
     return Error{Code::kInvalidArgument,
                  format_text("{} buffers to reduce, expected 1 to {}", buffers.size(), kReduceInputsMax)};
   }
   for (const auto& buffer : buffers) check_equal(buffer.size(), out.size());
+  return {};
+}
+
+}  // namespace
+
+Status device_reduce(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream& stream) {
+  FLUVIAL_TRY(check_buffers(buffers, out));
   return out.empty() ? Status() : ops_of(stream).reduce(buffers, out, stream);
+}
+
+Status device_reduce_mean(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream& stream) {
+  FLUVIAL_TRY(check_buffers(buffers, out));
+  return out.empty() ? Status() : ops_of(stream).reduce_mean(buffers, out, stream);
 }
 
 Status device_screen(DeviceSpan<const float> values, std::uint64_t first_value, DeviceSpan<std::byte> workspace,
@@ -77,6 +87,23 @@ Status device_apply_momentum(double lr, double momentum, DeviceSpan<const float>
   check_equal(mean.size(), model.size());
   check_equal(moment.size(), model.size());
   return model.empty() ? Status() : ops_of(stream).momentum(lr, momentum, mean, moment, model, stream);
+}
+
+Status device_apply_adaptive(AdaptiveRule rule, const AdaptiveOptions& options, DeviceSpan<const float> mean,
+                             DeviceSpan<float> moment, DeviceSpan<float> variance, DeviceSpan<float> model,
+                             Stream& stream) {
+  check_equal(mean.size(), model.size());
+  check_equal(moment.size(), model.size());
+  check_equal(variance.size(), model.size());
+  if (model.empty()) return {};
+  return ops_of(stream).adaptive(rule, options, mean, moment, variance, model, stream);
+}
+
+Status device_apply_nesterov(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
+                             DeviceSpan<float> model, Stream& stream) {
+  check_equal(mean.size(), model.size());
+  check_equal(moment.size(), model.size());
+  return model.empty() ? Status() : ops_of(stream).nesterov(lr, momentum, mean, moment, model, stream);
 }
 
 }  // namespace fluvial::kernels

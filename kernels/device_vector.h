@@ -6,6 +6,7 @@
 
 #include "kernels/device.h"
 #include "kernels/device_codec.h"
+#include "kernels/optimizer.h"
 #include "kernels/reduce.h"
 
 namespace fluvial::kernels {
@@ -13,6 +14,9 @@ namespace fluvial::kernels {
 // out = ((x0 + x1) + x2) + ..., each addition rounded to fp32, in one pass. `out` may be any of the inputs.
 // kInvalidArgument unless there are 1 to kReduceInputsMax.
 Status device_reduce(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream& stream);
+
+// reduce_mean of reduce.h: added in fp64, rounded once. As above.
+Status device_reduce_mean(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream& stream);
 
 // Greatest magnitude, squared 2-norm, and the first coordinate that is not finite: into the outcome (max_bits,
 // norm_squared, not_finite_at), once the stream was synchronised; screened_vector() reads it.
@@ -40,12 +44,20 @@ Status device_pseudo_gradient(DeviceSpan<const float> base, DeviceSpan<const flo
 Status device_apply_sgd(double lr, DeviceSpan<const float> mean, DeviceSpan<float> model, Stream& stream);
 Status device_apply_momentum(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
                              DeviceSpan<float> model, Stream& stream);
+// apply_adaptive and apply_nesterov of optimizer.h.
+Status device_apply_adaptive(AdaptiveRule rule, const AdaptiveOptions& options, DeviceSpan<const float> mean,
+                             DeviceSpan<float> moment, DeviceSpan<float> variance, DeviceSpan<float> model,
+                             Stream& stream);
+Status device_apply_nesterov(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
+                             DeviceSpan<float> model, Stream& stream);
 
 // What a backend provides for these; arguments were checked, lengths are above zero. Internal.
 class DeviceVectorOps {
  public:
   virtual ~DeviceVectorOps() = default;
   virtual Status reduce(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream& stream) = 0;
+  virtual Status reduce_mean(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out,
+                             Stream& stream) = 0;
   virtual Status screen(DeviceSpan<const float> values, std::uint64_t first_value, DeviceSpan<std::byte> workspace,
                         ChunkOutcome* outcome, Stream& stream) = 0;
   virtual Status add_scaled(DeviceSpan<const float> x, float weight, DeviceSpan<float> sum, Stream& stream) = 0;
@@ -56,6 +68,11 @@ class DeviceVectorOps {
                                  DeviceSpan<const float> residual, DeviceSpan<float> out, Stream& stream) = 0;
   virtual Status sgd(double lr, DeviceSpan<const float> mean, DeviceSpan<float> model, Stream& stream) = 0;
   virtual Status momentum(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
+                          DeviceSpan<float> model, Stream& stream) = 0;
+  virtual Status adaptive(AdaptiveRule rule, const AdaptiveOptions& options, DeviceSpan<const float> mean,
+                          DeviceSpan<float> moment, DeviceSpan<float> variance, DeviceSpan<float> model,
+                          Stream& stream) = 0;
+  virtual Status nesterov(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
                           DeviceSpan<float> model, Stream& stream) = 0;
 };
 

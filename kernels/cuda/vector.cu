@@ -54,6 +54,26 @@ struct ReduceOp {
   }
 };
 
+struct ReduceMeanOp {
+  Buffers buffers;
+  float* out;
+
+  template <int kCount>
+  __device__ void run(At<kCount> at) const {
+    double sums[kCount] = {};
+    for (int k = 0; k < buffers.count; ++k) {
+      const Pack<float, kCount> next = at.load(buffers.x[k]);
+      for (int i = 0; i < kCount; ++i) {
+        const double wide = static_cast<double>(next.v[i]);
+        sums[i] = k == 0 ? wide : sums[i] + wide;
+      }
+    }
+    Pack<float, kCount> means;
+    for (int i = 0; i < kCount; ++i) means.v[i] = static_cast<float>(sums[i] / static_cast<double>(buffers.count));
+    at.store(out, means);
+  }
+};
+
 struct AddScaledOp {
   const float* x;
   float weight;
@@ -163,17 +183,25 @@ struct VectorSource {
   }
 };
 
+template <typename Op>
+Status launch_reduce(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream& stream) {
+  Op op{.buffers = {}, .out = out.data()};
+  bool by_four = fits_four(out.data());
+  op.buffers.count = static_cast<int>(buffers.size());
+  for (std::size_t k = 0; k < buffers.size(); ++k) {
+    op.buffers.x[k] = buffers[k].data();
+    by_four = by_four && fits_four(buffers[k].data());
+  }
+  return launch_each(op, out.size(), by_four, stream);
+}
+
 class GpuVectorOps final : public DeviceVectorOps {
  public:
   Status reduce(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream& stream) override {
-    ReduceOp op{.buffers = {}, .out = out.data()};
-    bool by_four = fits_four(out.data());
-    op.buffers.count = static_cast<int>(buffers.size());
-    for (std::size_t k = 0; k < buffers.size(); ++k) {
-      op.buffers.x[k] = buffers[k].data();
-      by_four = by_four && fits_four(buffers[k].data());
-    }
-    return launch_each(op, out.size(), by_four, stream);
+    return launch_reduce<ReduceOp>(buffers, out, stream);
+  }
+  Status reduce_mean(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream& stream) override {
+    return launch_reduce<ReduceMeanOp>(buffers, out, stream);
   }
   Status screen(DeviceSpan<const float> values, std::uint64_t first_value, DeviceSpan<std::byte> workspace,
                 ChunkOutcome* outcome, Stream& stream) override {
@@ -210,6 +238,15 @@ class GpuVectorOps final : public DeviceVectorOps {
     const bool by_four = fits_four(mean.data()) && fits_four(moment.data()) && fits_four(model.data());
     return launch_each(MomentumOp{lr, momentum, mean.data(), moment.data(), model.data()}, model.size(), by_four,
                        stream);
+  }
+  Status adaptive(AdaptiveRule rule, const AdaptiveOptions& options, DeviceSpan<const float> mean,
+                  DeviceSpan<float> moment, DeviceSpan<float> variance, DeviceSpan<float> model,
+                  Stream& stream) override {
+    return launch_adaptive(rule, options, mean, moment, variance, model, stream);
+  }
+  Status nesterov(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
+                  DeviceSpan<float> model, Stream& stream) override {
+    return launch_nesterov(lr, momentum, mean, moment, model, stream);
   }
 };
 

@@ -143,6 +143,10 @@ class Session {
     row("optimize", "fedavgm", 20 * n, [&] {
       require(kernels::device_apply_momentum(1e-9, 0.9, x_.span(), buffers[0].span(), out_.span(), stream_));
     });
+    row("optimize", "fedadam", 28 * n, [&] {
+      require(kernels::device_apply_adaptive(kernels::AdaptiveRule::kAdam, {.lr = 1e-9}, x_.span(), buffers[1].span(),
+                                             buffers[2].span(), out_.span(), stream_));
+    });
   }
 
   VectorSchema schema(std::size_t chunk_values) const {

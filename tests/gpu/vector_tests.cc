@@ -6,6 +6,8 @@
 
 #include "kernels/device_vector.h"
 #include "kernels/fixed.h"
+#include "kernels/optimizer.h"
+#include "kernels/reduce.h"
 #include "kernels/test_values.h"
 #include "kernels/vector.h"
 #include "tests/gpu/check.h"
@@ -49,6 +51,10 @@ void reduces(const Context& context) {
         const OnDevice<float> out(context.device, size, stream, skew);
         require(kernels::device_reduce(device, out.span(), stream));
         check_same(view(out.values()), view(expected), "reduce");
+        std::vector<float> mean(size);
+        require(kernels::reduce_mean(host, mean));
+        require(kernels::device_reduce_mean(device, out.span(), stream));
+        check_same(view(out.values()), view(mean), "mean of buffers");
         require(kernels::device_reduce(device, buffers.back().span(), stream));
         check_same(view(buffers.back().values()), view(expected), "reduce in place");
       }
@@ -151,6 +157,31 @@ void updates(const Context& context) {
   }
 }
 
+void optimizers(const Context& context) {
+  Stream stream = require(Stream::make(context.device));
+  for (const std::size_t size : sizes(context)) {
+    for (const std::size_t skew : {0U, 1U}) {
+      const auto mean = adversarial(size, 4, 1e4F);
+      auto moment = normals(size, 5), variance = normals(size, 6), model = normals(size, 7);
+      for (float& value : variance) value = value * value + 1e-6F;
+      const OnDevice<float> d(context.device, view(mean), stream, skew), m(context.device, view(moment), stream, skew);
+      const OnDevice<float> v(context.device, view(variance), stream, skew);
+      const OnDevice<float> theta(context.device, view(model), stream, skew);
+      for (const auto rule :
+           {kernels::AdaptiveRule::kAdagrad, kernels::AdaptiveRule::kAdam, kernels::AdaptiveRule::kYogi}) {
+        kernels::apply_adaptive(rule, {}, mean, moment, variance, model);
+        require(kernels::device_apply_adaptive(rule, {}, d.span(), m.span(), v.span(), theta.span(), stream));
+        check_same(view(theta.values()), view(model), "the model of an adaptive rule");
+        check_same(view(v.values()), view(variance), "the variance");
+      }
+      kernels::apply_nesterov(0.7, 0.9, mean, moment, model);
+      require(kernels::device_apply_nesterov(0.7, 0.9, d.span(), m.span(), theta.span(), stream));
+      check_same(view(theta.values()), view(model), "Nesterov's model");
+      check_same(view(m.values()), view(moment), "the moment");
+    }
+  }
+}
+
 void events_order_streams(const Context& context) {
   Stream first = require(Stream::make(context.device));
   Stream second = require(Stream::make(context.device));
@@ -178,6 +209,7 @@ void add_vector_tests(std::vector<Test>& tests) {
   tests.push_back({"screen names a coordinate", screens_name_the_first_that_is_not_finite});
   tests.push_back({"sums and means", sums_and_means});
   tests.push_back({"updates", updates});
+  tests.push_back({"optimizers", optimizers});
   tests.push_back({"events", events_order_streams});
 }
 
