@@ -1,12 +1,14 @@
 // The verbs of every codec that this build knows: a codec that is added to the registry appears here by itself.
 //
 // encode             prepare() and encode_chunk() over all chunks, into memory that is there (fold() is not counted)
-// encode_residual    the same with encode_residual_chunk(), the residual going elsewhere; with several passes, all of
-//                    them on one site's own sums, and leave_chunk()
+// encode_residual    the same with encode_residual_chunk(), the residual going elsewhere
 // decode             decode_chunk() into fp32
 // accumulate         decode_add_chunk(): fp32 sum += weight * value
 // decode_accumulate  decode_accumulate_chunk(): int64 sum += round(value * weight * 2^scale_bits)
 // screen             screen_chunk(): what a receiver checks; only with --all or --codec
+//
+// A codec with several passes goes through all of them; its residual is leave_chunk(), and decode() includes the
+// expansion to the vector. Values are always those of the vector (`d`), however few travel.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -37,35 +39,31 @@ struct Encoding {
   kernels::TensorShape tensor;
   kernels::VectorSchema schema;
   std::span<const float> values;
-  MutableByteSpan state, workspace, reduced_bytes;
-  kernels::EncodePlan plan;
-  MutableByteSpan encoded;  // chunk i from i * stride on, sizes[i] bytes of it used
+  MutableByteSpan state, workspace;
+  kernels::EncodePlan plan;  // of the pass that was prepared last
+  MutableByteSpan encoded;   // slot i from i * stride on, sizes[i] bytes of it used
   std::size_t stride = 0;
   std::vector<std::size_t> sizes;
 
-  ByteSpan chunk(std::size_t i) const { return ByteSpan(encoded).subspan(i * stride, sizes[i]); }
-  MutableByteSpan room(std::size_t i) const { return encoded.subspan(i * stride, stride); }
+  kernels::ChunkLayout layout(std::uint32_t pass) const { return codec->pass_layout(schema, pass); }
+  // A slot for each chunk of each pass.
+  std::size_t slots_before(std::uint32_t pass) const {
+    std::size_t slots = 0;
+    for (std::uint32_t i = 0; i < pass; ++i) slots += layout(i).chunk_count();
+    return slots;
+  }
+  ByteSpan chunk(std::size_t slot) const { return ByteSpan(encoded).subspan(slot * stride, sizes[slot]); }
+  MutableByteSpan room(std::size_t slot) const { return encoded.subspan(slot * stride, stride); }
   double bytes() const {
     double sum = 0;
     for (const std::size_t size : sizes) sum += static_cast<double>(size);
     return sum;
   }
 };
+using Shared = std::shared_ptr<Encoding>;
 
 void must(bool ok, const Codec& codec, std::string_view verb, const auto& result) {
   FLUVIAL_CHECK(ok, format_text("{} of {}: {}", verb, kernels::to_string(codec.spec()), result.error().message));
-}
-
-void prepare(Encoding& it, std::uint32_t pass, std::span<const float> reduced) {
-  auto plan = it.codec->prepare(it.schema, it.values, kKey, {.pass = pass, .reduced = reduced}, it.state, it.workspace);
-  must(plan.ok(), *it.codec, "prepare", plan);
-  it.plan = *plan;
-}
-
-void encode_chunk(Encoding& it, std::size_t i) {
-  const auto size = it.codec->encode_chunk(it.plan, i, it.plan.layout.of(it.plan.values, i), it.room(i));
-  must(size.ok(), *it.codec, "encode", size);
-  it.sizes[i] = *size;
 }
 
 // The two dimensions that a matrix codec cuts: as square as the count allows.
@@ -75,7 +73,7 @@ std::array<std::uint64_t, 2> matrix_of(std::uint64_t values) {
   return {rows, values / rows};
 }
 
-std::shared_ptr<Encoding> make_encoding(const Setup& setup, const CodecSpec& spec) {
+Shared make_encoding(const Setup& setup, const CodecSpec& spec) {
   auto it = std::make_shared<Encoding>();
   it->codec = kernels::make_codec(spec, setup.target).value();
   it->dims = matrix_of(setup.values);
@@ -85,82 +83,75 @@ std::shared_ptr<Encoding> make_encoding(const Setup& setup, const CodecSpec& spe
   it->state = setup.memory.block("state", it->codec->state_bytes(it->schema));
   std::ranges::fill(it->state, std::byte{});
   it->workspace = setup.memory.block("workspace", it->codec->workspace_bytes(it->schema));
-  std::size_t chunks = 0;
   for (std::uint32_t pass = 0; pass < it->codec->passes(); ++pass) {
-    const kernels::ChunkLayout layout = it->codec->pass_layout(it->schema, pass);
-    chunks = std::max(chunks, layout.chunk_count());
+    const kernels::ChunkLayout layout = it->layout(pass);
     for (std::size_t i = 0; i < layout.chunk_count(); ++i) {
       it->stride = std::max(it->stride, it->codec->encoded_bytes_max(layout.size(i)));
     }
   }
   it->stride = (it->stride + 63) / 64 * 64;
-  it->sizes.assign(chunks, 0);
-  it->encoded = setup.memory.block("encoded", it->stride * chunks, false);
+  it->sizes.assign(it->slots_before(it->codec->passes()), 0);
+  it->encoded = setup.memory.block("encoded", it->stride * it->sizes.size(), false);
   return it;
 }
 
-// What encoding gives after its only pass, with the residual fused or without.
-Phase encode_chunks(const std::shared_ptr<Encoding>& it, std::span<float> residual, bool in_place) {
-  const std::size_t chunks = it->schema.layout.chunk_count();
-  return {.serial = [it] { prepare(*it, 0, {}); },
-          .parts = chunks,
-          .part =
-              [it, residual, in_place](std::size_t i) {
-                if (residual.empty()) return encode_chunk(*it, i);
-                const std::span<float> rest = it->plan.layout.of(residual, i);
-                const auto chunk = in_place ? rest : it->plan.layout.of(it->plan.values, i);
-                const auto size = it->codec->encode_residual_chunk(it->plan, i, chunk, it->room(i), rest);
-                must(size.ok(), *it->codec, "encode with residual", size);
-                it->sizes[i] = *size;
-              }};
+// Where the mean of a pass would come back down: here, what the one site sent.
+std::span<float> mean_of_pass(const Setup& setup, const Encoding& it, std::uint32_t pass) {
+  return setup.memory.of<float>(pass == 0 ? "mean0" : "mean1", it.layout(pass).value_count);
 }
 
-// The phases of a codec with several passes: one after the other, then the residual. Between passes, what came back
-// down is what this one sent up.
-std::vector<Phase> pass_phases(const Setup& setup, const std::shared_ptr<Encoding>& it, std::span<float> residual,
-                               bool in_place) {
+void decode_pass(const Encoding& it, std::uint32_t pass, std::span<float> out) {
+  const kernels::ChunkLayout layout = it.layout(pass);
+  const std::size_t first = it.slots_before(pass);
+  for (std::size_t i = 0; i < layout.chunk_count(); ++i) {
+    const Status status = it.codec->decode_chunk(it.chunk(first + i), layout.of(out, i));
+    must(status.ok(), *it.codec, "decode", status);
+  }
+}
+
+// One pass: prepare (with the mean of the pass before), its parts, the chunks.
+void add_pass(const Setup& setup, const Shared& it, std::uint32_t pass, std::span<float> residual, bool in_place,
+              std::vector<Phase>& phases) {
+  std::span<float> mean;
+  if (pass > 0) mean = mean_of_pass(setup, *it, pass - 1);
+  const auto prepare = [it, pass, mean] {
+    if (pass > 0) decode_pass(*it, pass - 1, mean);
+    const kernels::PassInput input = {.pass = pass, .reduced = mean};
+    auto plan = it->codec->prepare(it->schema, it->values, kKey, input, it->state, it->workspace);
+    must(plan.ok(), *it->codec, "prepare", plan);
+    it->plan = *plan;
+  };
+  const auto part = [it](std::size_t i) {
+    const Status status = it->codec->prepare_part(it->plan, i);
+    must(status.ok(), *it->codec, "part of prepare", status);
+  };
+  phases.push_back({.serial = prepare, .part = part, .count = [it] { return it->plan.parts; }});
+  const auto encode = [it, residual, in_place, first = it->slots_before(pass)](std::size_t i) {
+    const auto chunk = it->plan.layout.of(it->plan.values, i);
+    const auto rest = residual.empty() ? residual : it->plan.layout.of(residual, i);
+    const auto size = residual.empty() ? it->codec->encode_chunk(it->plan, i, chunk, it->room(first + i))
+                                       : it->codec->encode_residual_chunk(it->plan, i, in_place ? rest : chunk,
+                                                                          it->room(first + i), rest);
+    must(size.ok(), *it->codec, "encode", size);
+    it->sizes[first + i] = *size;
+  };
+  phases.push_back({.serial = {}, .parts = it->layout(pass).chunk_count(), .part = encode});
+}
+
+std::vector<Phase> encode_phases(const Setup& setup, const Shared& it, std::span<float> residual, bool in_place) {
   std::vector<Phase> phases;
-  for (std::uint32_t pass = 0; pass < it->codec->passes(); ++pass) {
-    std::span<float> reduced;
-    if (pass > 0) reduced = setup.memory.of<float>("reduced", it->codec->pass_layout(it->schema, pass - 1).value_count);
-    std::ranges::fill(reduced, 0.0F);
-    prepare(*it, pass, reduced);  // for the number of its parts
-    const auto start = [it, pass, reduced] {
-      for (std::size_t i = 0; pass > 0 && i < it->plan.layout.chunk_count(); ++i) {
-        const Status status = it->codec->decode_chunk(it->chunk(i), it->plan.layout.of(reduced, i));
-        must(status.ok(), *it->codec, "decode", status);
-      }
-      prepare(*it, pass, reduced);
-    };
-    phases.push_back({.serial = start, .parts = it->plan.parts, .part = [it](std::size_t i) {
-                        const Status status = it->codec->prepare_part(it->plan, i);
-                        must(status.ok(), *it->codec, "part", status);
-                      }});
-    phases.push_back(
-        {.serial = {}, .parts = it->plan.layout.chunk_count(), .part = [it](std::size_t i) { encode_chunk(*it, i); }});
-  }
-  if (residual.empty()) return phases;
-  phases.push_back(
-      {.serial = {}, .parts = it->schema.layout.chunk_count(), .part = [it, residual, in_place](std::size_t i) {
-         const std::span<float> rest = it->schema.layout.of(residual, i);
-         const Status status =
-             it->codec->leave_chunk(it->plan, i, in_place ? rest : it->schema.layout.of(it->values, i), rest);
-         must(status.ok(), *it->codec, "residual", status);
-       }});
+  const std::uint32_t passes = it->codec->passes();
+  const std::span<float> fused = passes == 1 ? residual : std::span<float>();
+  for (std::uint32_t pass = 0; pass < passes; ++pass) add_pass(setup, it, pass, fused, in_place, phases);
+  if (passes == 1 || residual.empty()) return phases;
+  const auto leave = [it, residual, in_place](std::size_t i) {
+    const std::span<float> rest = it->schema.layout.of(residual, i);
+    const auto chunk = in_place ? rest : it->schema.layout.of(it->values, i);
+    const Status status = it->codec->leave_chunk(it->plan, i, chunk, rest);
+    must(status.ok(), *it->codec, "residual", status);
+  };
+  phases.push_back({.serial = {}, .parts = it->schema.layout.chunk_count(), .part = leave});
   return phases;
-}
-
-std::vector<Phase> encode_phases(const Setup& setup, const std::shared_ptr<Encoding>& it, std::span<float> residual,
-                                 bool in_place) {
-  if (it->codec->passes() > 1) return pass_phases(setup, it, residual, in_place);
-  return {encode_chunks(it, residual, in_place)};
-}
-
-void run_once(const Setup& setup, const std::vector<Phase>& phases) {
-  for (const Phase& phase : phases) {
-    if (phase.serial) phase.serial();
-    setup.crew.run(phase.parts, phase.part);
-  }
 }
 
 double part_of_values_sent(const CodecSpec& spec) {
@@ -172,49 +163,74 @@ double part_of_values_sent(const CodecSpec& spec) {
   }
 }
 
-Phase over_chunks(const std::shared_ptr<Encoding>& it, std::string_view verb,
-                  std::function<Status(std::size_t)> chunk) {
-  return {.serial = {},
-          .parts = it->plan.layout.chunk_count(),
-          .part = [it, verb, chunk = std::move(chunk)](std::size_t i) {
-            const Status status = chunk(i);
-            must(status.ok(), *it->codec, verb, status);
-          }};
+// `read` over the chunks of a codec with one pass: their bytes, and the part of `values` that they cover.
+template <typename T>
+using Reader = std::function<Status(ByteSpan bytes, std::span<T> values)>;
+
+template <typename T>
+std::vector<Phase> over_chunks(const Shared& it, std::span<T> values, std::string_view verb, const Reader<T>& read) {
+  const kernels::ChunkLayout layout = it->schema.layout;
+  return {{.serial = {}, .parts = layout.chunk_count(), .part = [it, values, verb, read, layout](std::size_t i) {
+             const Status status = read(it->chunk(i), layout.of(values, i));
+             must(status.ok(), *it->codec, verb, status);
+           }}};
 }
 
-Result<Timed> time_reader(const Setup& setup, const std::shared_ptr<Encoding>& it, Verb verb) {
-  run_once(setup, encode_phases(setup, it, {}, false));
-  const auto count = static_cast<double>(it->plan.layout.value_count);
-  const kernels::ChunkLayout chunks = it->plan.layout;
-  const auto floats = setup.memory.of<float>("floats", it->plan.layout.value_count);
-  const double sent = part_of_values_sent(it->codec->spec());
-  if (verb == Verb::kDecode) {
-    const auto decode = [it, chunks, floats](std::size_t i) {
-      return it->codec->decode_chunk(it->chunk(i), chunks.of(floats, i));
-    };
-    return on_cpu(setup, {over_chunks(it, "decode", decode)}, it->bytes() + 4 * count);
-  }
-  if (verb == Verb::kAccumulate) {
-    std::ranges::fill(floats, 0.0F);
-    const auto add = [it, chunks, floats](std::size_t i) {
-      return it->codec->decode_add_chunk(it->chunk(i), 0.5F, chunks.of(floats, i));
-    };
-    return on_cpu(setup, {over_chunks(it, "accumulate", add)}, it->bytes() + 8 * sent * count);
-  }
-  if (verb == Verb::kDecodeAccumulate) {
-    const auto sum = setup.memory.of<std::int64_t>("sum", it->plan.layout.value_count);
-    std::ranges::fill(sum, 0);
-    const int scale_bits = kernels::scale_bits(40, 1024, std::uint64_t{64} * kWeight).value();
-    const auto add = [it, chunks, sum, scale_bits](std::size_t i) {
-      return it->codec->decode_accumulate_chunk(it->chunk(i), kWeight, scale_bits, chunks.of(sum, i));
-    };
-    return on_cpu(setup, {over_chunks(it, "decode_accumulate", add)}, it->bytes() + 16 * sent * count);
-  }
-  const auto screen = [it, chunks](std::size_t i) -> Status {
-    const auto report = it->codec->screen_chunk(it->chunk(i), chunks.size(i), chunks.first_value(i));
+// With several passes a vector comes from the means of all of them.
+std::vector<Phase> expand_phases(const Setup& setup, const Shared& it, std::span<float> out) {
+  std::vector<std::span<float>> means;
+  for (std::uint32_t pass = 0; pass < it->codec->passes(); ++pass) means.push_back(mean_of_pass(setup, *it, pass));
+  const auto plan = std::make_shared<kernels::ExpandPlan>();
+  const auto prepare = [it, plan, means = std::move(means)] {
+    for (std::uint32_t pass = 0; pass < it->codec->passes(); ++pass) decode_pass(*it, pass, means[pass]);
+    const std::vector<std::span<const float>> read(means.begin(), means.end());
+    auto made = it->codec->prepare_expand(it->schema, read, it->workspace);
+    must(made.ok(), *it->codec, "expand", made);
+    *plan = *made;
+  };
+  const auto expand = [it, plan, out](std::size_t i) {
+    const Status status = it->codec->expand_chunk(*plan, i, it->schema.layout.of(out, i));
+    must(status.ok(), *it->codec, "expand", status);
+  };
+  return {{.serial = prepare, .parts = it->schema.layout.chunk_count(), .part = expand}};
+}
+
+Result<Timed> time_decode(const Setup& setup, const Shared& it) {
+  const auto floats = setup.memory.of<float>("floats", setup.values);
+  const Reader<float> decode = [it](ByteSpan bytes, std::span<float> out) {
+    return it->codec->decode_chunk(bytes, out);
+  };
+  std::vector<Phase> phases =
+      it->codec->passes() == 1 ? over_chunks(it, floats, "decode", decode) : expand_phases(setup, it, floats);
+  return on_cpu(setup, std::move(phases), it->bytes() + 4 * static_cast<double>(setup.values));
+}
+
+Result<Timed> time_accumulate(const Setup& setup, const Shared& it, double sent) {
+  const auto floats = setup.memory.of<float>("floats", setup.values);
+  std::ranges::fill(floats, 0.0F);
+  const Reader<float> add = [it](ByteSpan bytes, std::span<float> sum) {
+    return it->codec->decode_add_chunk(bytes, 0.5F, sum);
+  };
+  return on_cpu(setup, over_chunks(it, floats, "accumulate", add), it->bytes() + 8 * sent);
+}
+
+Result<Timed> time_decode_accumulate(const Setup& setup, const Shared& it, double sent) {
+  const auto sum = setup.memory.of<std::int64_t>("sum", setup.values);
+  std::ranges::fill(sum, 0);
+  const int scale_bits = kernels::scale_bits(40, 1024, std::uint64_t{64} * kWeight).value();  // for 64 sites
+  const Reader<std::int64_t> add = [it, scale_bits](ByteSpan bytes, std::span<std::int64_t> out) {
+    return it->codec->decode_accumulate_chunk(bytes, kWeight, scale_bits, out);
+  };
+  return on_cpu(setup, over_chunks(it, sum, "decode_accumulate", add), it->bytes() + 16 * sent);
+}
+
+Result<Timed> time_screen(const Setup& setup, const Shared& it) {
+  const auto floats = setup.memory.of<float>("floats", setup.values);  // for the lengths alone
+  const Reader<float> screen = [it](ByteSpan bytes, std::span<float> values) -> Status {
+    const auto report = it->codec->screen_chunk(bytes, values.size(), 0);
     return report.ok() ? Status() : report.error();
   };
-  return on_cpu(setup, {over_chunks(it, "screen", screen)}, it->bytes());
+  return on_cpu(setup, over_chunks(it, floats, "screen", screen), it->bytes());
 }
 
 Result<Timed> time_verb(const Setup& setup, const CodecSpec& spec, Verb verb) {
@@ -225,10 +241,15 @@ Result<Timed> time_verb(const Setup& setup, const CodecSpec& spec, Verb verb) {
     if (verb != Verb::kEncode) residual = setup.memory.of<float>("floats", setup.values);
     if (verb == Verb::kEncodeInPlace) std::ranges::copy(it->values, residual.begin());
     std::vector<Phase> phases = encode_phases(setup, it, residual, verb == Verb::kEncodeInPlace);
-    run_once(setup, phases);  // so that the encoded bytes are known
+    run_phases(phases, setup.crew);  // so that the encoded bytes are known
     return on_cpu(setup, std::move(phases), it->bytes() + (residual.empty() ? 4 : 8) * count);
   }
-  return time_reader(setup, it, verb);
+  run_phases(encode_phases(setup, it, {}, false), setup.crew);
+  if (verb == Verb::kDecode) return time_decode(setup, it);
+  const double sent = part_of_values_sent(spec) * count;
+  if (verb == Verb::kAccumulate) return time_accumulate(setup, it, sent);
+  if (verb == Verb::kDecodeAccumulate) return time_decode_accumulate(setup, it, sent);
+  return time_screen(setup, it);
 }
 
 // "int8:block=256,rounding=nearest" is "int8", "nearest": only what differs from the default is named.
@@ -281,6 +302,7 @@ void add_cases(const CodecSpec& spec, bool is_default, std::vector<Case>& cases)
   // A variant's bytes read like those of the codec itself, unless something beside the rounding differs.
   if (!is_default && label.codec.find(':') == std::string::npos) return;
   add("decode", Verb::kDecode, true, false);
+  if (codec->passes() > 1) return;  // its factors travel and add up as fp32
   add("accumulate", Verb::kAccumulate, true, false);
   add("decode_accumulate", Verb::kDecodeAccumulate, true, false);
   if (spec.kind != kernels::CodecKind::kFp32) add("screen", Verb::kScreen, false, false);

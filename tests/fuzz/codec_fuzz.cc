@@ -31,7 +31,7 @@ struct Variant {
 const std::vector<Variant>& variants(kernels::CodecKind kind) {
   static const auto all = [] {
     std::vector<std::vector<Variant>> by_kind(kReaders);
-    for (const std::string& text : kernels::test_values::codec_texts()) {
+    for (const std::string& text : codec_texts()) {
       Variant variant = {.text = text, .by_target = {}};
       const CodecSpec spec = kernels::parse_codec(text).value();
       for (const auto target : kernels::cpu::supported_targets()) {

@@ -5,6 +5,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/test_values.h"
 
 namespace fluvial::fuzz {
 
@@ -15,7 +19,14 @@ constexpr std::uint8_t kReaders = 16;        // those below 12 are the numbers o
 constexpr std::uint8_t kReadPartial = 12;    // packed int64 sums
 constexpr std::uint8_t kReadSpecText = 13;   // the text of a codec
 constexpr std::uint8_t kReadAdamState = 14;  // a saved state of 1-bit Adam; the variant: of which part
-// The variant: index into the codec's texts in codec_texts(); its upper two bits: index into supported_targets().
+// The variant: index into the texts of its codec in codec_texts(); its upper two bits: index into supported_targets().
 constexpr std::uint8_t kVariants = 64;
+
+// What is fuzzed: the tests' list, and the codec that is not in it because it has two passes.
+inline std::vector<std::string> codec_texts() {
+  std::vector<std::string> texts = kernels::test_values::codec_texts();
+  texts.emplace_back("powersgd");
+  return texts;
+}
 
 }  // namespace fluvial::fuzz
