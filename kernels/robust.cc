@@ -24,21 +24,27 @@ struct Rows {
 };
 
 // Batcher's merge exchange for any count (Knuth, TAOCP 3, 5.2.2, Algorithm M): every column of the rows is sorted.
-void sort_rows(const Rows& rows, std::size_t size, const cpu::RobustLoops& loops) {
+// exchange(i, j) puts the lesser of rows i and j into row i.
+template <typename Exchange>
+void sort_network(std::size_t count, Exchange exchange) {
   std::size_t top = 1;
-  while (2 * top < rows.count) top *= 2;
-  for (std::size_t p = rows.count < 2 ? 0 : top; p > 0; p /= 2) {
+  while (2 * top < count) top *= 2;
+  for (std::size_t p = count < 2 ? 0 : top; p > 0; p /= 2) {
     std::size_t r = 0;
     std::size_t d = p;
     for (std::size_t q = top;; q /= 2) {
-      for (std::size_t i = 0; i + d < rows.count; ++i) {
-        if ((i & p) == r) loops.exchange(rows.row(i), rows.row(i + d), size);
+      for (std::size_t i = 0; i + d < count; ++i) {
+        if ((i & p) == r) exchange(i, i + d);
       }
       if (q == p) break;
       d = q - p;
       r = p;
     }
   }
+}
+
+void sort_rows(const Rows& rows, std::size_t size, const cpu::RobustLoops& loops) {
+  sort_network(rows.count, [&](std::size_t i, std::size_t j) { loops.exchange(rows.row(i), rows.row(j), size); });
 }
 
 Status check_rule(Updates updates, std::span<const std::byte> workspace, std::span<const float> out, bool weighted) {
@@ -79,33 +85,24 @@ Result<std::uint64_t> sum_of_weights(std::span<const std::uint32_t> weights, std
   return sum;
 }
 
-// One coordinate of the rows with whose it is, sorted.
-struct Column {
-  std::span<std::uint64_t> entries;  // the key, made unsigned, above the index of its update
-
-  void load(const Rows& rows, std::size_t i) {
-    for (std::size_t k = 0; k < rows.count; ++k) {
-      const auto key = static_cast<std::uint32_t>(rows.row(k)[i]) ^ 0x80000000U;
-      entries[k] = std::uint64_t{key} << 32 | k;
-    }
-    std::sort(entries.begin(), entries.end());
-  }
-  double value(std::size_t rank) const {
-    const auto key = static_cast<std::uint32_t>(entries[rank] >> 32) ^ 0x80000000U;
-    return static_cast<double>(ops::key_value(static_cast<std::int32_t>(key)));
-  }
-  std::size_t update(std::size_t rank) const { return static_cast<std::size_t>(entries[rank] & 0xffffffffU); }
+// The rows with their weights, sorted: behind the keys in the workspace.
+struct Entries {
+  std::int64_t* entry = nullptr;
+  std::int64_t* row(std::size_t k) const { return entry + k * kRobustPiece; }
 };
 
-Column column_in(MutableByteSpan workspace, std::size_t update_count) {
-  auto* entries = reinterpret_cast<std::uint64_t*>(workspace.data() + robust_workspace_bytes(update_count, false));
-  return {.entries = {entries, update_count}};
+Entries sorted_entries(const Rows& rows, std::size_t size, std::span<const std::uint32_t> weights,
+                       MutableByteSpan workspace, const cpu::RobustLoops& loops) {
+  const Entries all{reinterpret_cast<std::int64_t*>(workspace.data() + robust_workspace_bytes(rows.count, false))};
+  for (std::size_t k = 0; k < rows.count; ++k) loops.entries(rows.row(k), size, weights[k], all.row(k));
+  sort_network(rows.count, [&](std::size_t i, std::size_t j) { loops.exchange_entries(all.row(i), all.row(j), size); });
+  return all;
 }
 
 }  // namespace
 
 std::size_t robust_workspace_bytes(std::size_t update_count, bool weighted) {
-  return update_count * (kRobustPiece * sizeof(std::int32_t) + (weighted ? sizeof(std::uint64_t) : 0));
+  return update_count * (kRobustPiece * sizeof(std::int32_t) + (weighted ? kRobustPiece * sizeof(std::int64_t) : 0));
 }
 
 Status coordinate_median(Updates updates, MutableByteSpan workspace, std::span<float> out, cpu::Target target) {
@@ -139,18 +136,16 @@ Status weighted_median(Updates updates, std::span<const std::uint32_t> weights, 
                        std::span<float> out, cpu::Target target) {
   FLUVIAL_TRY(check_rule(updates, workspace, out, true));
   FLUVIAL_ASSIGN(const std::uint64_t total, sum_of_weights(weights, updates.size()));
-  Column column = column_in(workspace, updates.size());
-  return for_pieces(updates, out.size(), workspace, cpu::robust_loops(target),
-                    [&](const Rows& rows, std::size_t at, std::size_t size) {
-                      for (std::size_t i = 0; i < size; ++i) {
-                        column.load(rows, i);
-                        std::size_t rank = 0;
-                        std::uint64_t reached = weights[column.update(0)];
-                        while (2 * reached < total) reached += weights[column.update(++rank)];
-                        const std::size_t next = 2 * reached == total ? rank + 1 : rank;
-                        out[at + i] = static_cast<float>((column.value(rank) + column.value(next)) * 0.5);
-                      }
-                    });
+  const cpu::RobustLoops& loops = cpu::robust_loops(target);
+  return for_pieces(updates, out.size(), workspace, loops, [&](const Rows& rows, std::size_t at, std::size_t size) {
+    const Entries sorted = sorted_entries(rows, size, weights, workspace, loops);
+    std::array<std::int64_t, kRobustPiece> reached{};
+    std::array<double, kRobustPiece> low, high;
+    for (std::size_t k = 0; k < rows.count; ++k) {
+      loops.reach_half(sorted.row(k), size, static_cast<std::int64_t>(total), reached.data(), low.data(), high.data());
+    }
+    for (std::size_t i = 0; i < size; ++i) out[at + i] = static_cast<float>((low[i] + high[i]) * 0.5);
+  });
 }
 
 Status weighted_trimmed_mean(Updates updates, std::span<const std::uint32_t> weights, std::uint64_t drop,
@@ -161,23 +156,18 @@ Status weighted_trimmed_mean(Updates updates, std::span<const std::uint32_t> wei
     return Error{Code::kInvalidArgument,
                  format_text("a weight of {} without {} on each side: none is left", total, drop)};
   }
-  Column column = column_in(workspace, updates.size());
-  return for_pieces(updates, out.size(), workspace, cpu::robust_loops(target),
-                    [&](const Rows& rows, std::size_t at, std::size_t size) {
-                      for (std::size_t i = 0; i < size; ++i) {
-                        column.load(rows, i);
-                        double sum = 0;
-                        std::uint64_t before = 0;
-                        for (std::size_t rank = 0; rank < updates.size(); ++rank) {
-                          const std::uint64_t after = before + weights[column.update(rank)];
-                          const std::uint64_t from = std::max(before, drop);
-                          const std::uint64_t to = std::min(after, total - drop);
-                          if (from < to) sum += static_cast<double>(to - from) * column.value(rank);  // exact product
-                          before = after;
-                        }
-                        out[at + i] = static_cast<float>(sum / static_cast<double>(total - 2 * drop));
-                      }
-                    });
+  const cpu::RobustLoops& loops = cpu::robust_loops(target);
+  const auto from = static_cast<std::int64_t>(drop);
+  const auto to = static_cast<std::int64_t>(total - drop);
+  return for_pieces(updates, out.size(), workspace, loops, [&](const Rows& rows, std::size_t at, std::size_t size) {
+    const Entries sorted = sorted_entries(rows, size, weights, workspace, loops);
+    std::array<std::int64_t, kRobustPiece> reached{};
+    std::array<double, kRobustPiece> sum{};
+    for (std::size_t k = 0; k < rows.count; ++k) {
+      loops.add_between(sorted.row(k), size, from, to, reached.data(), sum.data());
+    }
+    for (std::size_t i = 0; i < size; ++i) out[at + i] = static_cast<float>(sum[i] / static_cast<double>(to - from));
+  });
 }
 
 Status bulyan_combine(Updates chosen, std::size_t f, MutableByteSpan workspace, std::span<float> out,

@@ -28,7 +28,7 @@ using Updates = std::span<const std::span<const float>>;
 
 // ---- one coordinate at a time --------------------------------------------------------------------------------------
 
-// For the three below; of `weighted` calls more. The workspace is aligned to 8 bytes (checked).
+// For the three below; the `weighted` ones ask for more. The workspace is aligned to 8 bytes (checked).
 std::size_t robust_workspace_bytes(std::size_t update_count, bool weighted);
 
 // The middle value of the sorted n; for even n fp32((a + b) / 2) of the two in the middle, the sum in fp64. -0 sorts
@@ -36,8 +36,8 @@ std::size_t robust_workspace_bytes(std::size_t update_count, bool weighted);
 Status coordinate_median(Updates updates, MutableByteSpan workspace, std::span<float> out,
                          cpu::Target target = cpu::best_target());
 // With weights 1 to 2^29 - 1: the value at which the sorted weights reach half of their sum, and the mean of it and the
-// next one as above if they reach exactly half there. Equal weights give coordinate_median(). A sort a
-// coordinate: some fifty times the cost of the unweighted rules.
+// next one as above if they reach exactly half there. Equal weights give coordinate_median(). Three to
+// six times the cost of the rules without weights.
 Status weighted_median(Updates updates, std::span<const std::uint32_t> weights, MutableByteSpan workspace,
                        std::span<float> out, cpu::Target target = cpu::best_target());
 

@@ -39,6 +39,45 @@ void add_keys(const std::int32_t* FLUVIAL_RESTRICT key, std::size_t n, double* F
   for (std::size_t i = 0; i < n; ++i) sum[i] += static_cast<double>(ops::key_value(key[i]));
 }
 
+void entries(const std::int32_t* FLUVIAL_RESTRICT key, std::size_t n, std::uint32_t weight,
+             std::int64_t* FLUVIAL_RESTRICT entry) {
+  for (std::size_t i = 0; i < n; ++i) entry[i] = static_cast<std::int64_t>(key[i]) * (std::int64_t{1} << 32) + weight;
+}
+
+void exchange_entries(std::int64_t* FLUVIAL_RESTRICT low, std::int64_t* FLUVIAL_RESTRICT high, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::int64_t a = low[i];
+    const std::int64_t b = high[i];
+    low[i] = a < b ? a : b;
+    high[i] = a < b ? b : a;
+  }
+}
+
+void reach_half(const std::int64_t* FLUVIAL_RESTRICT entry, std::size_t n, std::int64_t total,
+                std::int64_t* FLUVIAL_RESTRICT reached, double* FLUVIAL_RESTRICT low, double* FLUVIAL_RESTRICT high) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::int64_t before = reached[i];
+    const double value = static_cast<double>(ops::key_value(static_cast<std::int32_t>(entry[i] >> 32)));
+    low[i] = 2 * before < total ? value : low[i];
+    high[i] = 2 * before <= total ? value : high[i];
+    reached[i] = before + (entry[i] & 0xffffffff);
+  }
+}
+
+void add_between(const std::int64_t* FLUVIAL_RESTRICT entry, std::size_t n, std::int64_t from, std::int64_t to,
+                 std::int64_t* FLUVIAL_RESTRICT reached, double* FLUVIAL_RESTRICT sum) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::int64_t before = reached[i];
+    const std::int64_t after = before + (entry[i] & 0xffffffff);
+    const std::int64_t begin = before > from ? before : from;
+    const std::int64_t end = after < to ? after : to;
+    const std::int64_t kept = end > begin ? end - begin : 0;
+    const double value = static_cast<double>(ops::key_value(static_cast<std::int32_t>(entry[i] >> 32)));
+    sum[i] += static_cast<double>(kept) * value;
+    reached[i] = after;
+  }
+}
+
 template <typename Center>
 void distance_any(const Center* FLUVIAL_RESTRICT a, const float* FLUVIAL_RESTRICT b, std::size_t n,
                   double* FLUVIAL_RESTRICT lanes) {
@@ -67,6 +106,10 @@ constexpr RobustLoops kRobustTable = {
     .values = values,
     .middle = middle,
     .add_keys = add_keys,
+    .entries = entries,
+    .exchange_entries = exchange_entries,
+    .reach_half = reach_half,
+    .add_between = add_between,
     .distance = distance,
     .distance_to = distance_to,
 };
