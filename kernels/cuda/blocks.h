@@ -91,8 +91,10 @@ __device__ inline Eight<std::uint16_t> random_step(const ops::RandomStream& stre
   if (coordinate % ops::kRandomGroup == 0) {
     const std::uint64_t counter = ops::kRandomLanes * (coordinate / ops::kRandomGroup) + lane_id();
     const ops::RandomPairs pairs = ops::philox_pairs(counter, stream.counter_high, stream.key);
+    FLUVIAL_UNROLL
     for (int i = 0; i < 8; ++i) random.v[i] = static_cast<std::uint16_t>(pairs.pair[i / 4] >> (16 * (i % 4)));
   } else {
+    FLUVIAL_UNROLL
     for (int i = 0; i < 8; ++i) random.v[i] = ops::random_bits(stream, coordinate + offset_of(i));
   }
   return random;
@@ -147,11 +149,13 @@ __global__ void __launch_bounds__(kBlockThreads)
       Eight<std::uint16_t> random{};
       if (format.is_random()) random = random_step(stream, job.first_value + first + offset);
       Eight<std::int32_t> codes;
+      FLUVIAL_UNROLL
       for (int i = 0; i < 8; ++i) {
         codes.v[i] = offset + offset_of(i) < length ? coder.code(values.v[i], random.v[i]) : 0;
       }
       format.put_codes(job.out, job.n, block, offset, length, codes);
       if (job.residual == nullptr) continue;
+      FLUVIAL_UNROLL
       for (int i = 0; i < 8; ++i) values.v[i] -= coder.value(codes.v[i]);
       store_step(job.residual + first + offset, values, length - offset, by_four);
     }
