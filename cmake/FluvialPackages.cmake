@@ -11,6 +11,7 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(TOMLPLUSPLUS REQUIRED IMPORTED_TARGET tomlplusplus)
 find_package(SQLite3 REQUIRED)
 find_package(ZLIB REQUIRED)
+find_library(FLUVIAL_ZSTD_LIBRARY zstd REQUIRED)  # kernels/ does without it when it builds alone
 find_package(GTest REQUIRED)
 find_package(benchmark REQUIRED)
 foreach(target OpenSSL::SSL Boost::headers Boost::json protobuf::libprotobuf prometheus-cpp::core fmt::fmt spdlog::spdlog)

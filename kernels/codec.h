@@ -64,7 +64,7 @@ struct CodecSpec {
   double clip = 0;                   // dgc: greatest 2-norm of a gradient; terngrad: in standard deviations; 0: none
   std::uint32_t warmup_rounds = 0;   // dgc: rounds for each step of the warm-up schedule
   std::uint32_t rank = 2;            // powersgd: 1 to 64
-  int zstd_level = 0;                // any: what was encoded, compressed; 0: not
+  int zstd_level = 0;                // any: what was encoded, compressed, 1 to 19; 0: not
   bool operator==(const CodecSpec&) const = default;
 };
 
@@ -217,7 +217,11 @@ class Codec {
 // The names of all codecs, as text for people: "fp32, fp16, ...".
 std::string codec_names();
 
-// kInvalidArgument when the spec is out of range. `target` is for tests: all targets give the same bits.
+// Whether this build has the zstd stage (libzstd).
+bool zstd_available();
+
+// kInvalidArgument when the spec is out of range; kFailedPrecondition when it asks for zstd and this build has none.
+// `target` is for tests: all targets give the same bits.
 Result<std::unique_ptr<Codec>> make_codec(const CodecSpec& spec, cpu::Target target = cpu::best_target());
 
 }  // namespace fluvial::kernels

@@ -129,7 +129,14 @@ inline const std::vector<std::string>& codec_texts() {
                                                  "randk:ratio=0.3,mode=unbiased",
                                                  "dgc",
                                                  "dgc:ratio=0.02,warmup=3"};
-  return texts;
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> with_zstd = texts;
+    if (zstd_available()) {
+      with_zstd.insert(with_zstd.end(), {"fp32:zstd=1", "fp16:zstd=3", "bf16:zstd=1", "topk:ratio=0.2,zstd=19"});
+    }
+    return with_zstd;
+  }();
+  return all;
 }
 
 }  // namespace fluvial::kernels::test_values

@@ -4,6 +4,7 @@
 
 #include "core/base/format.h"
 #include "kernels/codecs/registry.h"
+#include "kernels/codecs/zstd.h"
 #include "kernels/fixed.h"
 #include "kernels/ops/bits.h"
 
@@ -135,7 +136,11 @@ Status Codec::settle(const VectorSchema&, const StreamKey&, std::span<const floa
 
 Result<std::unique_ptr<Codec>> make_codec(const CodecSpec& spec, cpu::Target target) {
   FLUVIAL_TRY(check_spec(spec));
-  return find_codec(spec.kind)->make(spec, target);
+  CodecSpec inner_spec = spec;
+  inner_spec.zstd_level = 0;
+  std::unique_ptr<Codec> inner = find_codec(spec.kind)->make(inner_spec, target);
+  if (spec.zstd_level == 0) return inner;
+  return make_zstd_codec(std::move(inner), spec);
 }
 
 }  // namespace fluvial::kernels

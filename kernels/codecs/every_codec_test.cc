@@ -35,6 +35,9 @@ TEST(CodecSpec, CanonicalTextsRoundTrip) {
   EXPECT_EQ(to_string(parse_codec("int8").value()), "int8:block=256,rounding=stochastic");
   EXPECT_EQ(to_string(parse_codec("sign").value()), "sign:block=256,mode=scaled");
   EXPECT_EQ(to_string(parse_codec("sign:mode=vote").value()), "sign:block=256,mode=vote");
+  EXPECT_EQ(to_string(parse_codec("fp32:zstd=3").value()), "fp32:zstd=3");
+  EXPECT_EQ(to_string(parse_codec("fp32:zstd=0").value()), "fp32");
+  EXPECT_EQ(to_string(parse_codec("int8:zstd=1").value()), "int8:block=256,rounding=stochastic,zstd=1");
   EXPECT_EQ(to_string(parse_codec("topk").value()), "topk:ratio=0.01,select=exact");
   EXPECT_EQ(to_string(parse_codec("qsgd").value()), "qsgd:block=256,levels=127,encoding=packed");
   EXPECT_EQ(to_string(parse_codec("terngrad").value()), "terngrad:block=256,clip=0");
@@ -48,7 +51,7 @@ TEST(CodecSpec, RefusesWithWhatWasExpected) {
   const std::pair<const char*, const char*> cases[] = {
       {"", "expected one of fp32"},
       {"fp64", "expected one of fp32"},
-      {"fp32:block=2", "expected none"},
+      {"fp32:block=2", "expected zstd"},
       {"int8:", "key=value"},
       {"int8:block", "key=value"},
       {"int8:block=127", "expected 128 to 2048"},
@@ -60,7 +63,10 @@ TEST(CodecSpec, RefusesWithWhatWasExpected) {
       {"sign:block=64", "expected 128 to 2048"},
       {"sign:mode=majority", "mode to be vote or scaled"},
       {"int4:block=129", "an even number"},
-      {"fp16:block=128", "expected none"},
+      {"fp16:block=128", "expected zstd"},
+      {"fp32:zstd=20", "zstd is 20, expected 0 (off) to 19"},
+      {"topk:zstd=-1", "expected 0 (off) to 19"},
+      {"int8:zstd=fast", "zstd to be a whole number"},
       {"qsgd:levels=0", "levels is 0, expected 1 to 127"},
       {"qsgd:levels=128", "expected 1 to 127"},
       {"qsgd:block=64", "expected 128 to 2048"},

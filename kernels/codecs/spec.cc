@@ -3,6 +3,7 @@
 #include "kernels/codec.h"
 #include "kernels/codecs/common.h"
 #include "kernels/codecs/options.h"
+#include "kernels/codecs/zstd.h"
 
 namespace fluvial::kernels {
 namespace {
@@ -11,16 +12,25 @@ Error expected(std::string_view text, std::string_view what) {
   return {Code::kInvalidArgument, format_text("codec \"{}\": {}", text, what)};
 }
 
+// What every codec has.
+constexpr CodecOption kZstdOption = number_option<&CodecSpec::zstd_level>("zstd");
+
 std::string keys_of(const CodecEntry& entry) {
   std::string keys;
-  for (const CodecOption& option : entry.options) keys.append(keys.empty() ? "" : ", ").append(option.key);
-  return keys.empty() ? "none" : keys;
+  for (const CodecOption& option : entry.options) keys.append(option.key).append(", ");
+  return keys.append(kZstdOption.key);
+}
+
+const CodecOption* find_option(const CodecEntry& entry, std::string_view key) {
+  if (key == kZstdOption.key) return &kZstdOption;
+  const auto option = std::ranges::find(entry.options, key, &CodecOption::key);
+  return option == entry.options.end() ? nullptr : &*option;
 }
 
 Status set_option(std::string_view text, const CodecEntry& entry, std::string_view key, std::string_view value,
                   CodecSpec* spec) {
-  const auto option = std::ranges::find(entry.options, key, &CodecOption::key);
-  if (option == entry.options.end()) {
+  const CodecOption* option = find_option(entry, key);
+  if (option == nullptr) {
     return expected(text, format_text("unknown option \"{}\"; expected {}", key, keys_of(entry)));
   }
   const Status set = option->set(*spec, value);
@@ -58,7 +68,10 @@ Status check_ratio(const CodecSpec& spec) {
 Status check_spec(const CodecSpec& spec) {
   const CodecEntry* entry = find_codec(spec.kind);
   if (entry == nullptr) return Error{Code::kInvalidArgument, "a codec of no known kind"};
-  const Status checked = entry->check(spec);
+  Status checked = entry->check(spec);
+  if (spec.zstd_level < 0 || spec.zstd_level > kZstdLevelMax) {
+    checked = bad_option(format_text("zstd is {}, expected 0 (off) to {}", spec.zstd_level, kZstdLevelMax));
+  }
   if (checked.ok()) return {};
   return Error{Code::kInvalidArgument, format_text("codec {}: {}", entry->name, checked.error().message)};
 }
@@ -77,9 +90,11 @@ std::string to_string(const CodecSpec& spec) {
   const CodecEntry* entry = find_codec(spec.kind);
   if (entry == nullptr) return "unknown";
   std::string text(entry->name);
-  for (const CodecOption& option : entry->options) {
+  const auto put = [&](const CodecOption& option) {
     text.append(text.size() == entry->name.size() ? ":" : ",").append(option.key).append("=").append(option.get(spec));
-  }
+  };
+  for (const CodecOption& option : entry->options) put(option);
+  if (spec.zstd_level != 0) put(kZstdOption);
   return text;
 }
 

@@ -8,6 +8,7 @@
 #include "kernels/reference/quantised.h"
 #include "kernels/reference/reader.h"
 #include "kernels/reference/sign.h"
+#include "kernels/reference/zstd.h"
 #include "kernels/reference/sparse.h"
 
 namespace fluvial::kernels::reference {
@@ -83,6 +84,10 @@ std::uint64_t mix(std::uint64_t z) {
 }  // namespace
 
 std::optional<std::vector<double>> decode(std::string_view codec, ByteSpan bytes, std::size_t value_count) {
+  if (asks_for_zstd(codec)) {
+    const auto inner = open_zstd(bytes);
+    return inner ? decode(codec.substr(0, codec.find("zstd=")), *inner, value_count) : std::nullopt;
+  }
   const std::string_view name = codec.substr(0, codec.find(':'));
   Reader reader{.bytes = bytes};
   std::vector<double> values;

@@ -98,6 +98,7 @@ const std::vector<Library>& libraries() {
       {"CLI/", {"core/config", "cli", "examples"}},
       {"cuda", {"kernels/cuda"}},
       {"cub/", {"kernels/cuda"}},
+      {"zstd.h", {"kernels/codecs", "kernels/reference"}},
   };
   return all;
 }
