@@ -7,6 +7,7 @@ class GpuBackend final : public Runtime {
  public:
   Result<std::unique_ptr<DeviceCodec>> make_codec(const CodecSpec& spec) override {
     if (spec.zstd_level != 0) return Error{Code::kFailedPrecondition, "zstd runs on the CPU alone"};
+    if (spec.zstd_level != 0) return Error{Code::kFailedPrecondition, "the zstd stage runs on the CPU alone"};
     switch (spec.kind) {
       case CodecKind::kFp32:
       case CodecKind::kFp16:
