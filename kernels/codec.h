@@ -85,6 +85,13 @@ struct StreamKey {
 struct PassInput {
   std::uint32_t pass = 0;          // 0 to passes() - 1
   std::span<const float> reduced;  // the mean that came back down from the previous pass; empty in pass 0
+  bool surveyed = false;           // survey() and survey_chunk() were called for all of this vector
+};
+
+// Entries first to first + count - 1 of what was gathered of kPieceValues values.
+struct GatheredPiece {
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
 };
 
 // What prepare() found out about the whole vector: valid for one vector and one pass, as long as both the vector and
@@ -96,10 +103,11 @@ struct EncodePlan {
   std::span<const float> values;     // what this pass sends: the vector itself, or something shorter in the workspace
   std::uint32_t threshold_bits = 0;  // topk: magnitudes (as bits) above this are sent ...
   std::uint64_t ties_end = 0;        // ... and those equal to it at coordinates below this
-  // topk: what is sent, in order, where prepare() kept it; chunk i has the entries chunk_ends[i] to chunk_ends[i + 1].
-  std::span<const std::uint64_t> chunk_ends;
-  std::span<const std::uint32_t> sent_indices;  // within the chunk
-  std::span<const float> sent_values;
+  // topk: where what may be sent was gathered, so that chunks need not be looked at again. Each
+  // chunk has its pieces, in order, and a piece its entries; empty: nothing was kept.
+  std::span<const GatheredPiece> pieces;
+  std::span<const std::uint32_t> gathered_indices;  // within the chunk
+  std::span<const float> gathered_values;
 
   // Codecs with several passes. Views as well, of the schema, the vector, the state and the workspace.
   std::size_t parts = 0;  // how often prepare_part() is called before `values` are complete
@@ -139,7 +147,8 @@ class Codec {
   virtual std::size_t workspace_bytes(const VectorSchema& schema) const = 0;
   // What the codec keeps between rounds, beside the residual (momentum, a warm start); aligned to 8 bytes, zero-filled
   // before the first round. The caller owns it and makes it durable with the residual. fold() and prepare() advance it
-  // by one round (where means come back down, settle() does): a caller whose update is refused goes back to the copy from before.
+  // by one round (where means come back down, settle() does): a caller whose update is refused goes back to the copy
+  // from before.
   virtual std::size_t state_bytes(const VectorSchema& schema) const = 0;
 
   // The vector of this round: update + residual, rounded to fp32, and + 0, which turns -0 into +0. A codec with
@@ -152,6 +161,14 @@ class Codec {
   virtual Result<EncodePlan> prepare(const VectorSchema& schema, std::span<const float> vector, const StreamKey& key,
                                      const PassInput& input, MutableByteSpan state,
                                      MutableByteSpan workspace) const = 0;
+
+  // For callers with threads: prepare()'s pass over the vector in parts. survey(), then survey_chunk() for every chunk
+  // in any order and side by side, then prepare() with input.surveyed, to the same bytes as without; all with the same
+  // workspace. Codecs whose prepare() is quick do nothing here.
+  virtual Status survey(const VectorSchema& schema, std::span<const float> vector, const StreamKey& key,
+                        MutableByteSpan workspace) const;
+  virtual Status survey_chunk(const VectorSchema& schema, const StreamKey& key, std::size_t chunk_index,
+                              std::span<const float> chunk, MutableByteSpan workspace) const;
 
   // Computes part `part` of plan.values: parts touch nothing in common, so threads may share them. prepare() of most
   // codecs has done everything and leaves none. kInvalidArgument names the coordinate when a value is NaN or infinite.

@@ -33,12 +33,31 @@ Status check_chunk(const ChunkLayout& layout, std::size_t chunk_index, std::size
   return {};
 }
 
-Status check_prepare(const Codec& codec, const VectorSchema& schema, std::span<const float> vector,
-                     const PassInput& input, ByteSpan state, ByteSpan workspace) {
+Status check_survey(const Codec& codec, const VectorSchema& schema, std::span<const float> vector, ByteSpan workspace) {
   FLUVIAL_TRY(check_layout(schema.layout));
   if (vector.size() != schema.layout.value_count) {
     return invalid(format_text("a vector of {} values, the schema has {}", vector.size(), schema.layout.value_count));
   }
+  if (workspace.size() < codec.workspace_bytes(schema)) {
+    return invalid(
+        format_text("a workspace of {} bytes, expected {}", workspace.size(), codec.workspace_bytes(schema)));
+  }
+  return {};
+}
+
+Status check_survey_chunk(const Codec& codec, const VectorSchema& schema, std::size_t chunk_index,
+                          std::span<const float> chunk, ByteSpan workspace) {
+  if (!valid(schema.layout) || chunk_index >= schema.layout.chunk_count() ||
+      chunk.size() != schema.layout.size(chunk_index) || workspace.size() < codec.workspace_bytes(schema)) {
+    return invalid(format_text("chunk {} of {} values in a workspace of {} bytes does not fit the schema", chunk_index,
+                               chunk.size(), workspace.size()));
+  }
+  return {};
+}
+
+Status check_prepare(const Codec& codec, const VectorSchema& schema, std::span<const float> vector,
+                     const PassInput& input, ByteSpan state, ByteSpan workspace) {
+  FLUVIAL_TRY(check_survey(codec, schema, vector, workspace));
   if (input.pass >= codec.passes()) {
     return invalid(
         format_text("pass {} of codec {}, which has {}", input.pass, to_string(codec.spec()), codec.passes()));
@@ -46,10 +65,6 @@ Status check_prepare(const Codec& codec, const VectorSchema& schema, std::span<c
   if (input.pass == 0 && !input.reduced.empty()) return invalid("pass 0 follows no reduced result");
   if (state.size() != codec.state_bytes(schema)) {
     return invalid(format_text("a codec state of {} bytes, expected {}", state.size(), codec.state_bytes(schema)));
-  }
-  if (workspace.size() < codec.workspace_bytes(schema)) {
-    return invalid(
-        format_text("a workspace of {} bytes, expected {}", workspace.size(), codec.workspace_bytes(schema)));
   }
   return {};
 }
@@ -103,6 +118,15 @@ Result<std::size_t> Codec::encode_residual_chunk(const EncodePlan& plan, std::si
   FLUVIAL_ASSIGN(const std::size_t size, encode_chunk(plan, chunk_index, chunk, out));
   FLUVIAL_TRY(residual_chunk(chunk, ByteSpan(out).first(size), residual));
   return size;
+}
+
+Status Codec::survey(const VectorSchema&, std::span<const float>, const StreamKey&, MutableByteSpan) const {
+  return {};
+}
+
+Status Codec::survey_chunk(const VectorSchema&, const StreamKey&, std::size_t, std::span<const float>,
+                           MutableByteSpan) const {
+  return {};
 }
 
 Status Codec::settle_chunk(const VectorSchema&, std::size_t, ByteSpan, MutableByteSpan) const { return {}; }

@@ -24,6 +24,9 @@ Status check_fold(const Codec& codec, const VectorSchema& schema, std::span<cons
                   std::span<const float> residual, ByteSpan state, std::span<const float> out);
 Status check_prepare(const Codec& codec, const VectorSchema& schema, std::span<const float> vector,
                      const PassInput& input, ByteSpan state, ByteSpan workspace);
+Status check_survey(const Codec& codec, const VectorSchema& schema, std::span<const float> vector, ByteSpan workspace);
+Status check_survey_chunk(const Codec& codec, const VectorSchema& schema, std::size_t chunk_index,
+                          std::span<const float> chunk, ByteSpan workspace);
 Status check_encode(const Codec& codec, const EncodePlan& plan, std::size_t chunk_index, std::span<const float> chunk,
                     ByteSpan out);
 

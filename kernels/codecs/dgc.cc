@@ -30,7 +30,7 @@ class DgcCodec final : public TopkCodec {
     std::size_t bytes = TopkCodec::workspace_bytes(schema);
     for (const double warmup : kWarmup) {
       const std::uint64_t k = entries_wanted(std::max(warmup, spec().ratio), schema.layout.value_count);
-      if (spec().warmup_rounds > 0) bytes = std::max(bytes, selection_workspace_bytes(schema.layout, k));
+      if (spec().warmup_rounds > 0) bytes = std::max(bytes, Survey::workspace_bytes(schema.layout, k));
     }
     return bytes;
   }

@@ -20,19 +20,49 @@ void put_header(std::byte* out, std::size_t count, unsigned bits) {
   store_le<std::uint32_t>(out + 4, static_cast<std::uint32_t>(count));
 }
 
-// Calls visit(index within the chunk) for what is selected, by looking at every value.
+bool is_selected(const EncodePlan& plan, std::uint32_t magnitude, std::uint64_t coordinate) {
+  return magnitude > plan.threshold_bits || (magnitude == plan.threshold_bits && coordinate < plan.ties_end);
+}
+
+// Calls visit(index within the chunk, value) for what is selected, by looking at every value.
 template <typename Visit>
-void for_each_selected(const EncodePlan& plan, std::uint64_t first_value, std::span<const float> chunk,
-                       const cpu::Loops& loops, Visit visit) {
-  std::array<std::uint32_t, kPieceValues> selected;
+void scan(const EncodePlan& plan, std::uint64_t first_value, std::span<const float> chunk, const cpu::Loops& loops,
+          Visit visit) {
+  std::array<std::uint32_t, kPieceValues> found;
   for (std::size_t first = 0; first < chunk.size(); first += kPieceValues) {
     const std::span<const float> piece = chunk.subspan(first, std::min(kPieceValues, chunk.size() - first));
-    const std::size_t found = loops.select(piece.data(), piece.size(), plan.threshold_bits, selected.data());
-    for (std::size_t i = 0; i < found; ++i) {
-      const std::size_t index = first + selected[i];
-      if (ops::magnitude_bits(chunk[index]) == plan.threshold_bits && first_value + index >= plan.ties_end) continue;
-      visit(index);
+    const std::size_t count = loops.select(piece.data(), piece.size(), plan.threshold_bits, found.data());
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t index = first + found[i];
+      if (is_selected(plan, ops::magnitude_bits(chunk[index]), first_value + index)) {
+        visit(static_cast<std::uint32_t>(index), chunk[index]);
+      }
     }
+  }
+}
+
+// The same, among what was gathered.
+template <typename Visit>
+void for_each_gathered(const EncodePlan& plan, std::size_t chunk_index, Visit visit) {
+  const std::uint64_t first_value = plan.layout.first_value(chunk_index);
+  const std::size_t first_piece = chunk_index * pieces_of_chunk(plan.layout.size(0));
+  for (std::size_t piece = 0; piece < pieces_of_chunk(plan.layout.size(chunk_index)); ++piece) {
+    const auto [first, count] = plan.pieces[first_piece + piece];
+    for (std::size_t entry = first; entry < std::size_t{first} + count; ++entry) {
+      const std::uint32_t index = plan.gathered_indices[entry];
+      const float value = plan.gathered_values[entry];
+      if (is_selected(plan, ops::magnitude_bits(value), first_value + index)) visit(index, value);
+    }
+  }
+}
+
+template <typename Visit>
+void for_each_selected(const EncodePlan& plan, std::size_t chunk_index, std::span<const float> chunk,
+                       const cpu::Loops& loops, Visit visit) {
+  if (plan.pieces.empty()) {
+    scan(plan, plan.layout.first_value(chunk_index), chunk, loops, visit);
+  } else {
+    for_each_gathered(plan, chunk_index, visit);
   }
 }
 
@@ -46,54 +76,61 @@ std::size_t TopkCodec::encoded_bytes_max(std::size_t value_count) const {
 }
 
 std::size_t TopkCodec::workspace_bytes(const VectorSchema& schema) const {
-  return selection_workspace_bytes(schema.layout, entries_wanted(spec().ratio, schema.layout.value_count));
+  return Survey::workspace_bytes(schema.layout, entries_wanted(spec().ratio, schema.layout.value_count));
+}
+
+SelectOptions TopkCodec::options(std::uint64_t round, std::uint64_t value_count) const {
+  return {.k = entries_wanted(ratio(round), value_count), .sampled = spec().sampled};
+}
+
+Status TopkCodec::survey(const VectorSchema& schema, std::span<const float> vector, const StreamKey& key,
+                         MutableByteSpan workspace) const {
+  FLUVIAL_TRY(check_survey(*this, schema, vector, workspace));
+  Survey(schema.layout, options(key.round, vector.size()), workspace, loops(), sparse_loops()).begin(vector);
+  return {};
+}
+
+Status TopkCodec::survey_chunk(const VectorSchema& schema, const StreamKey& key, std::size_t chunk_index,
+                               std::span<const float> chunk, MutableByteSpan workspace) const {
+  FLUVIAL_TRY(check_survey_chunk(*this, schema, chunk_index, chunk, workspace));
+  const SelectOptions with = options(key.round, schema.layout.value_count);
+  Survey(schema.layout, with, workspace, loops(), sparse_loops()).gather(chunk_index, chunk);
+  return {};
 }
 
 Result<EncodePlan> TopkCodec::prepare(const VectorSchema& schema, std::span<const float> vector, const StreamKey& key,
                                       const PassInput& input, MutableByteSpan state, MutableByteSpan workspace) const {
   FLUVIAL_TRY(check_prepare(*this, schema, vector, input, state, workspace));
-  const SelectOptions options{.k = entries_wanted(ratio(key.round), vector.size()), .sampled = spec().sampled};
-  FLUVIAL_ASSIGN(const Selection selection,
-                 select_entries(schema.layout, vector, options, workspace, loops(), sparse_loops()));
+  Survey survey(schema.layout, options(key.round, vector.size()), workspace, loops(), sparse_loops());
+  if (!input.surveyed) {
+    survey.begin(vector);
+    for (std::size_t i = 0; i < schema.layout.chunk_count(); ++i) survey.gather(i, schema.layout.of(vector, i));
+  }
+  FLUVIAL_ASSIGN(const Selection selection, survey.finish(vector));
   return EncodePlan{.layout = schema.layout,
                     .key = key,
                     .pass = input.pass,
                     .values = vector,
                     .threshold_bits = selection.threshold.bits,
                     .ties_end = selection.threshold.ties_end,
-                    .chunk_ends = selection.chunk_ends,
-                    .sent_indices = selection.indices,
-                    .sent_values = selection.values};
+                    .pieces = selection.pieces,
+                    .gathered_indices = selection.indices,
+                    .gathered_values = selection.values};
 }
 
 Result<std::size_t> TopkCodec::encode_chunk(const EncodePlan& plan, std::size_t chunk_index,
                                             std::span<const float> chunk, MutableByteSpan out) const {
   FLUVIAL_TRY(check_encode(*this, plan, chunk_index, chunk, out));
-  if (plan.chunk_ends.empty()) return encode_scanning(plan, chunk_index, chunk, out);
-  const std::size_t first = plan.chunk_ends[chunk_index];
-  const std::size_t count = plan.chunk_ends[chunk_index + 1] - first;
-  const unsigned bits = rice_bits(count, chunk.size());
-  put_header(out.data(), count, bits);
-  std::byte* values = out.data() + kHeaderBytes;
-  if (count > 0) std::memcpy(values, plan.sent_values.data() + first, count * sizeof(float));
-  IndexWriter writer(values + count * sizeof(float), count, bits);
-  for (const std::uint32_t index : plan.sent_indices.subspan(first, count)) writer.put(index);
-  return kHeaderBytes + count * sizeof(float) + writer.finish();
-}
-
-Result<std::size_t> TopkCodec::encode_scanning(const EncodePlan& plan, std::size_t chunk_index,
-                                               std::span<const float> chunk, MutableByteSpan out) const {
-  const std::uint64_t first_value = plan.layout.first_value(chunk_index);
   std::size_t count = 0;
-  for_each_selected(plan, first_value, chunk, loops(), [&](std::size_t) { ++count; });
+  for_each_selected(plan, chunk_index, chunk, loops(), [&](std::uint32_t, float) { ++count; });
   const unsigned bits = rice_bits(count, chunk.size());
   put_header(out.data(), count, bits);
   std::byte* values = out.data() + kHeaderBytes;
   IndexWriter writer(values + count * sizeof(float), count, bits);
-  for_each_selected(plan, first_value, chunk, loops(), [&](std::size_t index) {
-    std::memcpy(values, &chunk[index], sizeof(float));
+  for_each_selected(plan, chunk_index, chunk, loops(), [&](std::uint32_t index, float value) {
+    std::memcpy(values, &value, sizeof(float));
     values += sizeof(float);
-    writer.put(static_cast<std::uint32_t>(index));
+    writer.put(index);
   });
   return kHeaderBytes + count * sizeof(float) + writer.finish();
 }
@@ -103,14 +140,12 @@ Result<std::size_t> TopkCodec::encode_residual_chunk(const EncodePlan& plan, std
                                                      std::span<float> residual) const {
   FLUVIAL_CHECK(residual.size() == chunk.size(), "a residual of another length");
   FLUVIAL_ASSIGN(const std::size_t size, encode_chunk(plan, chunk_index, chunk, out));
-  if (plan.chunk_ends.empty()) {
+  if (plan.pieces.empty()) {
     FLUVIAL_TRY(residual_chunk(chunk, ByteSpan(out).first(size), residual));
     return size;
   }
   if (residual.data() != chunk.data()) sparse_loops().copy(chunk.data(), chunk.size(), residual.data());
-  const std::size_t first = plan.chunk_ends[chunk_index];
-  const std::size_t count = plan.chunk_ends[chunk_index + 1] - first;
-  for (const std::uint32_t index : plan.sent_indices.subspan(first, count)) residual[index] = 0.0F;
+  for_each_gathered(plan, chunk_index, [&](std::uint32_t index, float) { residual[index] = 0.0F; });
   return size;
 }
 

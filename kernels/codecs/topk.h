@@ -15,6 +15,10 @@ class TopkCodec : public SparseCodec {
   std::size_t workspace_bytes(const VectorSchema& schema) const override;
   std::size_t state_bytes(const VectorSchema&) const override { return 0; }
 
+  Status survey(const VectorSchema& schema, std::span<const float> vector, const StreamKey& key,
+                MutableByteSpan workspace) const override;
+  Status survey_chunk(const VectorSchema& schema, const StreamKey& key, std::size_t chunk_index,
+                      std::span<const float> chunk, MutableByteSpan workspace) const override;
   Result<EncodePlan> prepare(const VectorSchema& schema, std::span<const float> vector, const StreamKey& key,
                              const PassInput& input, MutableByteSpan state, MutableByteSpan workspace) const override;
   Result<std::size_t> encode_chunk(const EncodePlan& plan, std::size_t chunk_index, std::span<const float> chunk,
@@ -30,8 +34,7 @@ class TopkCodec : public SparseCodec {
   Result<SparseEntries> parse(ByteSpan bytes, std::size_t value_count) const override;
 
  private:
-  Result<std::size_t> encode_scanning(const EncodePlan& plan, std::size_t chunk_index, std::span<const float> chunk,
-                                      MutableByteSpan out) const;
+  SelectOptions options(std::uint64_t round, std::uint64_t value_count) const;
 };
 
 }  // namespace fluvial::kernels

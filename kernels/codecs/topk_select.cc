@@ -1,7 +1,10 @@
 #include "kernels/codecs/topk_select.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cmath>
+#include <cstring>
 
 #include "core/base/check.h"
 #include "kernels/codecs/sparse.h"
@@ -15,33 +18,13 @@ constexpr std::uint64_t kSampleMax = 100'000;
 constexpr std::uint64_t kSampleStrideMin = 32;     // one value in so many is sampled, of vectors below 3.2 million
 constexpr std::uint64_t kSampledVectorMin = 1024;  // below, histograms are as quick
 constexpr std::uint64_t kSentPartMax = 8;          // one in so many at most is gathered
-
-// The workspace, laid out. The sample lies where values are gathered later.
-struct Memory {
-  MutableByteSpan bins;
-  std::span<std::uint64_t> chunk_ends;
-  std::span<std::uint32_t> indices;
-  std::span<float> values;
-  std::span<float> sample;
-};
+constexpr std::uint64_t kBegun = 0x7375727665796564;
 
 template <typename T>
 std::span<T> take(MutableByteSpan& from, std::size_t count) {
   const MutableByteSpan part = from.first(count * sizeof(T));
   from = from.subspan(part.size());
   return {reinterpret_cast<T*>(part.data()), count};  // NOLINT: the workspace as numbers
-}
-
-Memory lay_out(const ChunkLayout& layout, const SamplePlan& plan, MutableByteSpan workspace) {
-  Memory memory;
-  memory.bins = take<std::byte>(workspace, kThresholdWorkspaceBytes);
-  if (plan.size == 0) return memory;
-  memory.chunk_ends = take<std::uint64_t>(workspace, layout.chunk_count() + 1);
-  MutableByteSpan gathered = workspace;
-  memory.sample = take<float>(workspace, plan.size);
-  memory.indices = take<std::uint32_t>(gathered, plan.room);
-  memory.values = take<float>(gathered, plan.room);
-  return memory;
 }
 
 // One value of every stride, at a place that is hashed from the stride's number, so that no period in the vector meets
@@ -54,50 +37,14 @@ void draw_sample(std::span<const float> vector, std::span<float> sample) {
   }
 }
 
-// Gathers what is at least `bits` in magnitude; false when there is more than there is room for.
-bool gather(const ChunkLayout& layout, std::span<const float> vector, std::uint32_t bits, const cpu::SparseLoops& loops,
-            Memory& memory) {
-  std::size_t count = 0;
-  memory.chunk_ends[0] = 0;
-  for (std::size_t chunk = 0; chunk < layout.chunk_count(); ++chunk) {
-    const std::span<const float> values = layout.of(vector, chunk);
-    for (std::size_t first = 0; first < values.size(); first += kPieceValues) {
-      const std::size_t length = std::min(kPieceValues, values.size() - first);
-      if (memory.indices.size() - count < length) return false;
-      count += loops.gather(values.data() + first, length, bits, static_cast<std::uint32_t>(first),
-                            memory.indices.data() + count, memory.values.data() + count);
-    }
-    memory.chunk_ends[chunk + 1] = count;
-  }
-  memory.indices = memory.indices.first(count);
-  memory.values = memory.values.first(count);
-  return true;
-}
-
-// Keeps what is selected among the gathered values, whose order stays.
-void keep_selected(const Threshold& threshold, Memory& memory) {
-  std::size_t kept = 0;
-  std::size_t entry = 0;
-  for (std::size_t chunk = 0; chunk + 1 < memory.chunk_ends.size(); ++chunk) {
-    for (const std::size_t end = memory.chunk_ends[chunk + 1]; entry < end; ++entry) {
-      const float value = memory.values[entry];
-      const std::uint32_t magnitude = ops::magnitude_bits(value);
-      memory.values[kept] = value;
-      memory.indices[kept] = memory.indices[entry];
-      kept += magnitude > threshold.bits || (magnitude == threshold.bits && entry < threshold.ties_end) ? 1 : 0;
-    }
-    memory.chunk_ends[chunk + 1] = kept;
-  }
-  memory.indices = memory.indices.first(kept);
-  memory.values = memory.values.first(kept);
-}
-
-Status check_finite(std::span<const float> values, const cpu::Loops& loops, std::span<const float> vector) {
-  if (loops.max_bits(values.data(), values.size()) < ops::kInfinityBits) return {};
-  return not_encodable(vector, 0);
-}
-
 }  // namespace
+
+struct Survey::Head {
+  std::uint64_t begun;   // kBegun
+  std::uint64_t chunks;  // that were gathered
+  std::uint64_t used;    // entries gathered; beyond the room there were more
+  std::uint64_t bits;    // the least magnitude that is gathered
+};
 
 std::uint64_t entries_wanted(double ratio, std::uint64_t value_count) {
   const auto wanted = static_cast<std::uint64_t>(std::ceil(ratio * static_cast<double>(value_count)));
@@ -114,51 +61,113 @@ SamplePlan sample_plan(std::uint64_t value_count, std::uint64_t k) {
   plan.rank = static_cast<std::uint64_t>(rank);
   plan.low_rank = std::min(static_cast<std::uint64_t>(low_rank), plan.size);
   const double most = scale * (low_rank + 6 * std::sqrt(low_rank));
-  plan.room = std::min(value_count, static_cast<std::uint64_t>(most)) + kPieceValues;
-  return plan;
+  plan.room = std::min(value_count, static_cast<std::uint64_t>(most));
+  return plan.room <= UINT32_MAX ? plan : SamplePlan{};
 }
 
-std::size_t selection_workspace_bytes(const ChunkLayout& layout, std::uint64_t k) {
+std::size_t pieces_of_chunk(std::size_t chunk_values) { return (chunk_values + kPieceValues - 1) / kPieceValues; }
+
+std::size_t Survey::workspace_bytes(const ChunkLayout& layout, std::uint64_t k) {
   const SamplePlan plan = sample_plan(layout.value_count, k);
-  if (plan.size == 0) return kThresholdWorkspaceBytes;
-  const std::uint64_t gathered =
-      std::max(plan.room * (sizeof(std::uint32_t) + sizeof(float)), plan.size * sizeof(float));
-  return kThresholdWorkspaceBytes + (layout.chunk_count() + 1) * sizeof(std::uint64_t) +
-         static_cast<std::size_t>(gathered);
+  const std::size_t always = sizeof(Head) + kThresholdWorkspaceBytes;
+  if (plan.size == 0) return always;
+  const std::uint64_t entries = plan.room * (sizeof(std::uint32_t) + sizeof(float));
+  return always + layout.chunk_count() * pieces_of_chunk(layout.size(0)) * sizeof(GatheredPiece) +
+         static_cast<std::size_t>(std::max(entries, plan.size * sizeof(float)));
 }
 
-Result<Selection> select_entries(const ChunkLayout& layout, std::span<const float> vector, const SelectOptions& options,
-                                 MutableByteSpan workspace, const cpu::Loops& loops,
-                                 const cpu::SparseLoops& sparse_loops) {
-  const SamplePlan plan = sample_plan(vector.size(), options.k);
-  Memory memory = lay_out(layout, plan, workspace);
-  const bool sampled = options.sampled && plan.rank > 0;
-  if (plan.size > 0) {
-    draw_sample(vector, memory.sample);
-    const std::uint64_t rank = sampled ? plan.rank : plan.low_rank;
-    const std::uint32_t bits = std::max(1U, find_threshold(memory.sample, rank, memory.bins, loops).bits);
-    if (gather(layout, vector, bits, sparse_loops, memory)) {
-      FLUVIAL_TRY(check_finite(memory.values, loops, vector));
-      const std::size_t count = memory.values.size();
-      const auto result = [&](const Threshold& threshold) {
-        return Selection{threshold, memory.chunk_ends, memory.indices, memory.values};
-      };
-      if (sampled && 2 * count >= options.k && count <= 2 * options.k) {
-        return result({.bits = bits, .ties_end = vector.size()});
-      }
-      // All that is not zero was gathered, or at least as many as are sent.
-      if (bits == 1 || count >= options.k) {
-        const Threshold threshold = find_threshold(memory.values, options.k, memory.bins, loops);
-        keep_selected(threshold, memory);
-        return result(threshold);
+Survey::Survey(const ChunkLayout& layout, const SelectOptions& options, MutableByteSpan workspace,
+               const cpu::Loops& loops, const cpu::SparseLoops& sparse_loops)
+    : layout_(layout),
+      options_(options),
+      plan_(sample_plan(layout.value_count, options.k)),
+      loops_(loops),
+      sparse_loops_(sparse_loops),
+      head_(nullptr) {
+  FLUVIAL_CHECK(reinterpret_cast<std::uintptr_t>(workspace.data()) % alignof(std::uint64_t) == 0,  // NOLINT: alignment
+                "the workspace is not aligned to 8 bytes");
+  head_ = take<Head>(workspace, 1).data();
+  bins_ = take<std::byte>(workspace, kThresholdWorkspaceBytes);
+  if (plan_.size == 0) return;
+  pieces_ = take<GatheredPiece>(workspace, layout.chunk_count() * pieces_of_chunk(layout.size(0)));
+  MutableByteSpan for_sample = workspace;
+  sample_ = take<float>(for_sample, plan_.size);
+  indices_ = take<std::uint32_t>(workspace, plan_.room);
+  values_ = take<float>(workspace, plan_.room);
+}
+
+void Survey::begin(std::span<const float> vector) {
+  *head_ = {.begun = kBegun, .chunks = 0, .used = 0, .bits = 1};
+  if (plan_.size == 0) return;
+  draw_sample(vector, sample_);
+  if (plan_.rank == 0) options_.sampled = false;
+  head_->bits = find_kth(sample_, options_.sampled ? plan_.rank : plan_.low_rank, bins_, loops_).bits;
+}
+
+// Pieces are appended as they come, from several threads perhaps; the table of pieces says where each one went.
+void Survey::gather(std::size_t chunk_index, std::span<const float> chunk) {
+  const std::atomic_ref<std::uint64_t> used(head_->used);
+  const auto bits = static_cast<std::uint32_t>(head_->bits);
+  std::array<std::uint32_t, kPieceValues> indices;
+  std::array<float, kPieceValues> values;
+  GatheredPiece* piece = plan_.size == 0 ? nullptr : &pieces_[chunk_index * pieces_of_chunk(layout_.size(0))];
+  for (std::size_t first = 0; piece != nullptr && first < chunk.size(); first += kPieceValues, ++piece) {
+    const std::size_t length = std::min(kPieceValues, chunk.size() - first);
+    const std::size_t count = sparse_loops_.gather(chunk.data() + first, length, bits,
+                                                   static_cast<std::uint32_t>(first), indices.data(), values.data());
+    const std::uint64_t at = used.fetch_add(count, std::memory_order_relaxed);
+    if (at + count > plan_.room) break;  // finish() sees it
+    std::memcpy(indices_.data() + at, indices.data(), count * sizeof(std::uint32_t));
+    std::memcpy(values_.data() + at, values.data(), count * sizeof(float));
+    *piece = {.first = static_cast<std::uint32_t>(at), .count = static_cast<std::uint32_t>(count)};
+  }
+  std::atomic_ref<std::uint64_t>(head_->chunks).fetch_add(1, std::memory_order_relaxed);
+}
+
+Result<Selection> Survey::finish(std::span<const float> vector) {
+  if (head_->begun != kBegun || head_->chunks != layout_.chunk_count()) {
+    return Error{Code::kInvalidArgument, "a vector that was not surveyed in this workspace, chunk by chunk"};
+  }
+  head_->begun = 0;
+  if (plan_.size > 0 && head_->used <= plan_.room) {
+    const std::size_t count = static_cast<std::size_t>(head_->used);
+    const auto bits = static_cast<std::uint32_t>(head_->bits);
+    const std::span<const float> values = values_.first(count);
+    if (loops_.max_bits(values.data(), count) >= ops::kInfinityBits) return not_encodable(vector, 0);
+    Selection selection{.threshold = {.bits = bits, .ties_end = vector.size()},
+                        .pieces = pieces_,
+                        .indices = indices_.first(count),
+                        .values = values};
+    const bool sampled = options_.sampled && plan_.rank > 0;
+    if (sampled && 2 * count >= options_.k && count <= 2 * options_.k) return selection;
+    // All that is not zero was gathered, or at least as many as are sent.
+    if (count >= options_.k) {
+      const Kth kth = find_kth(values, options_.k, bins_, loops_);
+      selection.threshold = {.bits = kth.bits, .ties_end = ties_end(kth)};
+      return selection;
+    }
+    if (bits == 1) return selection;
+  }
+  if (loops_.max_bits(vector.data(), vector.size()) >= ops::kInfinityBits) return not_encodable(vector, 0);
+  return Selection{
+      .threshold = find_threshold(vector, options_.k, bins_, loops_), .pieces = {}, .indices = {}, .values = {}};
+}
+
+// Where the ties that are selected end: almost always all of them are.
+std::uint64_t Survey::ties_end(Kth kth) const {
+  if (kth.ties == kth.equal) return layout_.value_count;
+  const std::size_t chunk_pieces = pieces_of_chunk(layout_.size(0));
+  for (std::size_t chunk = 0; chunk < layout_.chunk_count(); ++chunk) {
+    for (std::size_t piece = 0; piece < pieces_of_chunk(layout_.size(chunk)); ++piece) {
+      const auto [first, count] = pieces_[chunk * chunk_pieces + piece];
+      for (std::size_t entry = first; entry < first + count; ++entry) {
+        if (ops::magnitude_bits(values_[entry]) == kth.bits && --kth.ties == 0) {
+          return layout_.first_value(chunk) + indices_[entry] + 1;
+        }
       }
     }
   }
-  FLUVIAL_TRY(check_finite(vector, loops, vector));
-  return Selection{.threshold = find_threshold(vector, options.k, memory.bins, loops),
-                   .chunk_ends = {},
-                   .indices = {},
-                   .values = {}};
+  return layout_.value_count;
 }
 
 }  // namespace fluvial::kernels

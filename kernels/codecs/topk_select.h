@@ -11,17 +11,17 @@
 #include <span>
 
 #include "core/base/bytes.h"
-#include "kernels/chunks.h"
+#include "kernels/codec.h"
 #include "kernels/codecs/topk_threshold.h"
 #include "kernels/cpu/sparse_loops.h"
 
 namespace fluvial::kernels {
 
-// What is sent of a vector, in the order of the coordinates; views into the workspace.
+// What is sent of a vector; views into the workspace.
 struct Selection {
-  Threshold threshold;                        // what is above it is sent
-  std::span<const std::uint64_t> chunk_ends;  // chunk i has entries [i] to [i + 1] - 1; empty: nothing was kept
-  std::span<const std::uint32_t> indices;     // within the chunk
+  Threshold threshold;                     // what is above it is sent
+  std::span<const GatheredPiece> pieces;   // empty: nothing was kept
+  std::span<const std::uint32_t> indices;  // within the chunk
   std::span<const float> values;
 };
 
@@ -37,19 +37,48 @@ struct SamplePlan {
 };
 SamplePlan sample_plan(std::uint64_t value_count, std::uint64_t k);
 
-std::size_t selection_workspace_bytes(const ChunkLayout& layout, std::uint64_t k);
+// How many pieces of kPieceValues values a chunk has, the last one shorter.
+std::size_t pieces_of_chunk(std::size_t chunk_values);
 
 struct SelectOptions {
-  std::uint64_t k = 1;  // 1 to max(1, vector.size())
+  std::uint64_t k = 1;  // 1 to max(1, number of values)
   // Everything at or above the sample's k-th part is sent: a number k' of values with k / 2 <= k' <= 2 k, or else
-  // exactly k. While the sample has m of its values among the k greatest, |k' - k| <= 5 k / sqrt(m) but for one vector
-  // in a million whose order is random (m is Poisson-like, with deviation sqrt(m)); m = sample_plan().rank.
+  // exactly k. While the sample has m >= 100 of its values among the k greatest, |k' - k| <= 5 k / sqrt(m) but for one
+  // vector in a million whose order is random (the deviation of k' is k / sqrt(m)); m is sample_plan().rank.
   bool sampled = false;
 };
 
-// kInvalidArgument names a value that is not finite. The workspace holds selection_workspace_bytes().
-Result<Selection> select_entries(const ChunkLayout& layout, std::span<const float> vector, const SelectOptions& options,
-                                 MutableByteSpan workspace, const cpu::Loops& loops,
-                                 const cpu::SparseLoops& sparse_loops);
+// The selection over one vector, in a workspace that keeps what was found between the steps: begin(), gather() for
+// every chunk, side by side if wanted, and finish(). All with the same arguments here.
+class Survey {
+ public:
+  static std::size_t workspace_bytes(const ChunkLayout& layout, std::uint64_t k);
+
+  // The workspace holds workspace_bytes(), aligned to 8 bytes.
+  Survey(const ChunkLayout& layout, const SelectOptions& options, MutableByteSpan workspace, const cpu::Loops& loops,
+         const cpu::SparseLoops& sparse_loops);
+
+  void begin(std::span<const float> vector);
+  void gather(std::size_t chunk_index, std::span<const float> chunk);
+  // kInvalidArgument names a value that is not finite, or says that steps are missing.
+  Result<Selection> finish(std::span<const float> vector);
+
+ private:
+  struct Head;  // what the steps leave to each other
+
+  std::uint64_t ties_end(Kth kth) const;
+
+  ChunkLayout layout_;
+  SelectOptions options_;
+  SamplePlan plan_;
+  const cpu::Loops& loops_;
+  const cpu::SparseLoops& sparse_loops_;
+  Head* head_;
+  MutableByteSpan bins_;
+  std::span<GatheredPiece> pieces_;
+  std::span<std::uint32_t> indices_;
+  std::span<float> values_;
+  std::span<float> sample_;  // lies where values are gathered later
+};
 
 }  // namespace fluvial::kernels

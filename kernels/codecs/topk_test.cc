@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "kernels/reference/reference.h"
 #include "kernels/test_values.h"
 #include "kernels/vector.h"
@@ -91,16 +93,75 @@ TEST(Topk, VectorsThatMisleadTheSampleAreSelectedExactly) {
 TEST(Topk, KeepsWhatIsSentAndScansOnlyWhenMisled) {
   const auto codec = codec_of("topk:ratio=0.01");
   const auto kept = [&](const std::vector<float>& vector) {
-    return !test_values::encode(*codec, vector, 10'000).plan.chunk_ends.empty();
+    return !test_values::encode(*codec, vector, 10'000).plan.pieces.empty();
   };
   for (std::uint64_t seed = 1; seed <= 20; ++seed) EXPECT_TRUE(kept(test_values::normals(50'000, seed)));
   EXPECT_TRUE(kept(std::vector<float>(50'000, 0.0F)));
   EXPECT_FALSE(kept(std::vector<float>(50'000, 1.0F)));
   EXPECT_FALSE(kept(test_values::normals(1'000, 1)));
-  EXPECT_TRUE(test_values::encode(*codec_of("topk:ratio=0.2"), test_values::normals(50'000, 1), 10'000)
-                  .plan.chunk_ends.empty());
+  EXPECT_TRUE(
+      test_values::encode(*codec_of("topk:ratio=0.2"), test_values::normals(50'000, 1), 10'000).plan.pieces.empty());
   const VectorSchema large{.layout = {.value_count = 25'000'000}, .tensors = {}};
   EXPECT_LT(codec->workspace_bytes(large), std::size_t{3} << 20);
+}
+
+// Chunks surveyed in any order, by several threads: the same bytes.
+TEST(Topk, SurveyingInPartsGivesTheSameBytes) {
+  std::vector<std::vector<float>> vectors = {
+      test_values::normals(100'000, 1), std::vector<float>(100'000, 2.0F), test_values::normals(900, 2), {}};
+  for (auto& [name, vector] : misleading(60'000)) vectors.push_back(std::move(vector));
+  for (const char* text : {"topk", "topk:ratio=0.3", "topk:select=sampled", "dgc:ratio=0.02"}) {
+    const auto codec = codec_of(text);
+    for (const auto& vector : vectors) {
+      const auto expected = test_values::encode(*codec, vector, 7'000);
+      const VectorSchema schema{.layout = expected.plan.layout, .tensors = {}};
+      Buffer workspace(codec->workspace_bytes(schema));
+      Buffer state(codec->state_bytes(schema));
+      ASSERT_TRUE(codec->survey(schema, vector, expected.plan.key, workspace.span()).ok());
+      const auto survey = [&](std::size_t first) {
+        for (std::size_t i = schema.layout.chunk_count(); i-- > 0;) {
+          if (i % 2 != first) continue;
+          const auto chunk = schema.layout.of(std::span<const float>(vector), i);
+          EXPECT_TRUE(codec->survey_chunk(schema, expected.plan.key, i, chunk, workspace.span()).ok());
+        }
+      };
+      std::thread other(survey, 0);
+      survey(1);
+      other.join();
+      const auto plan = codec->prepare(schema, vector, expected.plan.key, {.pass = 0, .reduced = {}, .surveyed = true},
+                                       state.span(), workspace.span());
+      ASSERT_TRUE(plan.ok()) << plan.error().message;
+      for (std::size_t i = 0; i < expected.chunks.size(); ++i) {
+        const auto chunk = schema.layout.of(std::span<const float>(vector), i);
+        Buffer out(codec->encoded_bytes_max(chunk.size()));
+        out.shrink(codec->encode_chunk(*plan, i, chunk, out.span()).value());
+        ASSERT_TRUE(std::ranges::equal(out.span(), expected.chunks[i].span()));
+      }
+    }
+  }
+}
+
+TEST(Topk, AVectorThatWasNotWhollySurveyedIsRefused) {
+  const auto codec = codec_of("topk");
+  const auto vector = test_values::normals(9'000, 1);
+  const VectorSchema schema{.layout = {.value_count = 9'000, .chunk_values = 4'000}, .tensors = {}};
+  Buffer workspace(codec->workspace_bytes(schema));
+  std::ranges::fill(workspace.span(), std::byte{0});
+  const auto prepare = [&] {
+    return codec->prepare(schema, vector, {}, {.pass = 0, .reduced = {}, .surveyed = true}, {}, workspace.span());
+  };
+  const auto survey = [&](std::size_t i) {
+    return codec->survey_chunk(schema, {}, i, schema.layout.of(std::span<const float>(vector), i), workspace.span());
+  };
+  EXPECT_THAT(prepare().error().message, ::testing::HasSubstr("not surveyed"));
+  ASSERT_TRUE(codec->survey(schema, vector, {}, workspace.span()).ok());
+  ASSERT_TRUE(survey(0).ok() && survey(2).ok());
+  EXPECT_THAT(prepare().error().message, ::testing::HasSubstr("not surveyed"));
+  ASSERT_TRUE(survey(1).ok());
+  EXPECT_TRUE(prepare().ok());
+  EXPECT_FALSE(prepare().ok());  // once
+  EXPECT_FALSE(codec->survey_chunk(schema, {}, 3, vector, workspace.span()).ok());
+  EXPECT_FALSE(codec->survey(schema, std::span(vector).first(10), {}, workspace.span()).ok());
 }
 
 TEST(Topk, SampledStaysWithinItsBound) {

@@ -36,11 +36,13 @@ class Digits {
 
   void count(std::uint32_t digit) { ++bins_[digit]; }
 
-  // The greatest digit with at least `k` magnitudes at or above it; takes those strictly above it off `k`.
-  std::uint32_t digit_of(std::uint64_t* k) const {
+  // The greatest digit with at least `k` magnitudes at or above it, of which `equal` have that digit; takes those
+  // strictly above it off `k`.
+  std::uint32_t digit_of(std::uint64_t* k, std::uint64_t* equal) const {
     for (std::size_t digit = kThresholdBins; digit-- > 0;) {
       std::uint64_t here = 0;
       for (std::size_t way = 0; way < kThresholdWays; ++way) here += bins_[way * kThresholdBins + digit];
+      *equal = here;
       if (here >= *k) return static_cast<std::uint32_t>(digit);
       *k -= here;
     }
@@ -67,27 +69,34 @@ void for_each_at_least(std::span<const float> vector, std::uint32_t least, const
 
 }  // namespace
 
-Threshold find_threshold(std::span<const float> vector, std::uint64_t k, MutableByteSpan workspace,
-                         const cpu::Loops& loops) {
+Kth find_kth(std::span<const float> values, std::uint64_t k, MutableByteSpan workspace, const cpu::Loops& loops) {
   Digits digits(workspace);
   digits.clear();
-  digits.count_all(vector, 20);
-  std::uint32_t bits = digits.digit_of(&k) << 20;
+  digits.count_all(values, 20);
+  std::uint64_t equal = 0;
+  std::uint32_t bits = digits.digit_of(&k, &equal) << 20;
   for (const int shift : {10, 0}) {
     digits.clear();
     const int above = shift + 10;
-    for_each_at_least(vector, bits, loops, [&](std::size_t, std::uint32_t magnitude) {
+    for_each_at_least(values, bits, loops, [&](std::size_t, std::uint32_t magnitude) {
       if (magnitude >> above == bits >> above) digits.count((magnitude >> shift) & 0x3ffU);
       return true;
     });
-    bits |= digits.digit_of(&k) << shift;
+    bits |= digits.digit_of(&k, &equal) << shift;
   }
-  if (bits == 0) return {.bits = 1, .ties_end = vector.size()};  // fewer than k are not zero: all of those
-  Threshold threshold{.bits = bits, .ties_end = 0};
-  for_each_at_least(vector, bits, loops, [&](std::size_t index, std::uint32_t magnitude) {
-    if (magnitude != bits) return true;
+  if (bits == 0) return {};  // fewer than k are not zero: all of those
+  return {.bits = bits, .ties = k, .equal = equal};
+}
+
+Threshold find_threshold(std::span<const float> vector, std::uint64_t k, MutableByteSpan workspace,
+                         const cpu::Loops& loops) {
+  Kth kth = find_kth(vector, k, workspace, loops);
+  if (kth.ties == kth.equal) return {.bits = kth.bits, .ties_end = vector.size()};
+  Threshold threshold{.bits = kth.bits, .ties_end = 0};
+  for_each_at_least(vector, kth.bits, loops, [&](std::size_t index, std::uint32_t magnitude) {
+    if (magnitude != kth.bits) return true;
     threshold.ties_end = index + 1;
-    return --k > 0;
+    return --kth.ties > 0;
   });
   return threshold;
 }

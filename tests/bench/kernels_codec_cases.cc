@@ -1,6 +1,6 @@
 // The verbs of every codec that this build knows: a codec that is added to the registry appears here by itself.
 //
-// encode             prepare() and encode_chunk() over all chunks, into memory that is there (fold() is not counted)
+// encode             survey(), prepare() and encode_chunk() over all chunks, into memory that is there, without fold()
 // encode_residual    the same with encode_residual_chunk(), the residual going elsewhere
 // decode             decode_chunk() into fp32
 // accumulate         decode_add_chunk(): fp32 sum += weight * value
@@ -109,6 +109,20 @@ void decode_pass(const Encoding& it, std::uint32_t pass, std::span<float> out) {
   }
 }
 
+// The pass over the vector that some codecs share among threads before the first prepare().
+Phase survey_chunks(const Shared& it) {
+  const auto survey = [it] {
+    const Status status = it->codec->survey(it->schema, it->values, kKey, it->workspace);
+    must(status.ok(), *it->codec, "survey", status);
+  };
+  const auto survey_chunk = [it](std::size_t i) {
+    const auto chunk = it->schema.layout.of(it->values, i);
+    const Status status = it->codec->survey_chunk(it->schema, kKey, i, chunk, it->workspace);
+    must(status.ok(), *it->codec, "survey a chunk", status);
+  };
+  return {.serial = survey, .parts = it->schema.layout.chunk_count(), .part = survey_chunk};
+}
+
 // One pass: prepare (with the mean of the pass before), its parts, the chunks.
 void add_pass(const Setup& setup, const Shared& it, std::uint32_t pass, std::span<float> residual, bool in_place,
               std::vector<Phase>& phases) {
@@ -116,7 +130,7 @@ void add_pass(const Setup& setup, const Shared& it, std::uint32_t pass, std::spa
   if (pass > 0) mean = mean_of_pass(setup, *it, pass - 1);
   const auto prepare = [it, pass, mean] {
     if (pass > 0) decode_pass(*it, pass - 1, mean);
-    const kernels::PassInput input = {.pass = pass, .reduced = mean};
+    const kernels::PassInput input = {.pass = pass, .reduced = mean, .surveyed = pass == 0};
     auto plan = it->codec->prepare(it->schema, it->values, kKey, input, it->state, it->workspace);
     must(plan.ok(), *it->codec, "prepare", plan);
     it->plan = *plan;
@@ -125,6 +139,7 @@ void add_pass(const Setup& setup, const Shared& it, std::uint32_t pass, std::spa
     const Status status = it->codec->prepare_part(it->plan, i);
     must(status.ok(), *it->codec, "part of prepare", status);
   };
+  if (pass == 0) phases.push_back(survey_chunks(it));
   phases.push_back({.serial = prepare, .part = part, .count = [it] { return it->plan.parts; }});
   const auto encode = [it, residual, in_place, first = it->slots_before(pass)](std::size_t i) {
     const auto chunk = it->plan.layout.of(it->plan.values, i);
