@@ -110,7 +110,7 @@ TEST(Topk, SurveyingInPartsGivesTheSameBytes) {
   std::vector<std::vector<float>> vectors = {
       test_values::normals(100'000, 1), std::vector<float>(100'000, 2.0F), test_values::normals(900, 2), {}};
   for (auto& [name, vector] : misleading(60'000)) vectors.push_back(std::move(vector));
-  for (const char* text : {"topk", "topk:ratio=0.3", "topk:select=sampled", "dgc:ratio=0.02"}) {
+  for (const char* text : {"topk", "topk:ratio=0.3", "topk:select=sampled", "topk:zstd=1", "dgc:ratio=0.02"}) {
     const auto codec = codec_of(text);
     for (const auto& vector : vectors) {
       const auto expected = test_values::encode(*codec, vector, 7'000);

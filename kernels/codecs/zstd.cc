@@ -80,6 +80,14 @@ class ZstdCodec final : public Codec {
               MutableByteSpan state, std::span<float> out) const override {
     return inner_->fold(schema, update, residual, state, out);
   }
+  Status survey(const VectorSchema& schema, std::span<const float> vector, const StreamKey& key,
+                MutableByteSpan workspace) const override {
+    return inner_->survey(schema, vector, key, workspace);
+  }
+  Status survey_chunk(const VectorSchema& schema, const StreamKey& key, std::size_t chunk_index,
+                      std::span<const float> chunk, MutableByteSpan workspace) const override {
+    return inner_->survey_chunk(schema, key, chunk_index, chunk, workspace);
+  }
   Result<EncodePlan> prepare(const VectorSchema& schema, std::span<const float> vector, const StreamKey& key,
                              const PassInput& input, MutableByteSpan state, MutableByteSpan workspace) const override {
     return inner_->prepare(schema, vector, key, input, state, workspace);
