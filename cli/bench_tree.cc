@@ -13,7 +13,7 @@
 #include "cli/table.h"
 #include "cli/work_folder.h"
 #include "core/store/safetensors.h"
-
+#include "kernels/codec.h"
 namespace fluvial::cli {
 namespace {
 
@@ -217,7 +217,7 @@ void add_bench_tree_command(CLI::App& bench, Commands& commands) {
   number("--aggregators", options->shape.aggregators, "regional aggregators; 0: none", 0, 1'000);
   number("--tiers", options->shape.tiers, "tiers of aggregators; above the regions one aggregator a tier", 1, 7);
   number("--params", options->params, "fp32 parameters of the model", 1, std::uint64_t{1} << 31);
-  tree->add_option("--codec", options->codec, "of the updates: fp32, bf16, int8, topk, with options")
+  tree->add_option("--codec", options->codec, "of the updates, with options: " + kernels::codec_names())
       ->capture_default_str();
   number("--rounds", options->rounds, "rounds", 1, 100'000);
   number("--seed", options->seed, "of model and updates", 0, 1'000'000'000);

@@ -193,7 +193,7 @@ void add_demo_command(CLI::App& app, Commands& commands) {
       ->check(one_of({"mlp", "softmax"}))
       ->type_name("MODEL")
       ->capture_default_str();
-  demo->add_option("--codec", options->codec, "of the updates: fp32, bf16, int8, topk, with options")
+  demo->add_option("--codec", options->codec, "of the updates, with options: " + kernels::codec_names())
       ->type_name("CODEC")
       ->capture_default_str();
   number("--local-steps", options->local_steps, "training steps between two synchronisations", 1, 1'000'000);

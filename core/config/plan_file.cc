@@ -65,7 +65,7 @@ void declare_top(Declare<PlanFile>& declare) {
   declare.count("rounds", 0, kAny, FLUVIAL_FIELD(plan.rounds), "committed rounds after which the run is done");
   declare.count("local_steps", 0, kAny, FLUVIAL_FIELD(plan.local_steps),
                 "steps a worker takes between two synchronisations; 1: synchronous SGD");
-  declare.text("codec", "text", FLUVIAL_FIELD(plan.codec), "of the sites' updates: fp32, bf16, int8, topk");
+  declare.text("codec", "text", FLUVIAL_FIELD(plan.codec), "of the sites' updates, with options (codecs.md): fp32, bf16, int8, sign, topk:ratio=0.05, ...");
   declare.count("chunk_values", 0, kAny, FLUVIAL_FIELD(plan.chunk_values),
                 "coordinates a chunk, the unit of streaming");
   small_count(declare, "fraction_bits", FLUVIAL_FIELD(plan.fraction_bits),
