@@ -9,8 +9,8 @@ What counts as a model: a mapping from names to numpy arrays, to torch tensors o
   they have here on the way out. Complex tensors are refused.
 * Integer and boolean tensors (a BatchNorm's ``num_batches_tracked``) travel as they are; the federation keeps the
   greatest value of each among the sites, and never averages them.
-* Tied weights: two names of a module that share their storage are one tensor, under the first of the names. Loading
-  writes it once, and both names have it.
+* Tied weights: two names of a module that share their storage are one tensor, and a run that starts from it has it under
+  the first of the names. Loading writes it once, and both names have it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .errors import ModelMismatch
 from .schema import Schema, Tensor, dtype_name
 
 
-def named_tensors(model: Any) -> Dict[str, Any]:
-    """The model's tensors by name, in its order, each storage once (the first name has it)."""
+def named_tensors(model: Any) -> Mapping[str, Any]:
+    """The model's tensors by name, in its order."""
     if hasattr(model, "state_dict") and hasattr(model, "load_state_dict"):
-        return _without_ties(model.state_dict())
+        return model.state_dict()
     if isinstance(model, Mapping):
-        return _without_ties(model)
+        return model
     raise TypeError(
         f"a model is a torch module, a state dict or a mapping from names to arrays; this is a {type(model).__name__}"
     )
@@ -38,7 +38,7 @@ def named_tensors(model: Any) -> Dict[str, Any]:
 def to_arrays(model: Any) -> Dict[str, np.ndarray]:
     """The model as named numpy arrays of the dtypes that travel: what a run starts from. Copies only to convert."""
     arrays = {}
-    for name, tensor in named_tensors(model).items():
+    for name, tensor in _without_ties(named_tensors(model)).items():
         array = _as_array(name, tensor)
         if array.dtype.kind == "f":
             array = array.astype(np.float32, copy=False)

@@ -52,3 +52,14 @@ def test_named_arrays_into_a_module():
         source.embedding.weight += 1
     models.load_arrays(target, models.to_arrays(source))
     assert torch.equal(target.output.weight, source.embedding.weight)
+
+
+def test_a_run_that_names_a_tied_weight_twice_serves_a_tied_module():
+    weight = np.arange(15, dtype=np.float32).reshape(5, 3)
+    run = {**models.to_arrays(Tied()), "embedding.weight": weight, "output.weight": weight.copy()}
+    target = Tied()
+    models.load_arrays(target, run)
+    assert target.output.weight.tolist() == weight.tolist()
+    schema = models.Schema((name, "F32", array.shape) for name, array in run.items() if array.dtype == np.float32)
+    sent = dict(zip((tensor.name for tensor in schema), models.gather(target, schema)))
+    assert np.array_equal(sent["output.weight"], weight) and np.array_equal(sent["embedding.weight"], weight)
