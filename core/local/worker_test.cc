@@ -98,6 +98,7 @@ TEST(Worker, IsToldOfRunsThatEndAndGoesOnToTheNext) {
   agent.server().assign(worker, train_task(1));
   agent.server().run_ended({RunId(5), "letters", "stopped"});
   EXPECT_TRUE(answer(client, next(client)).ok());
+  agent.recorder().wait([](const Seen& seen) { return seen.done.contains(TaskId(1)); });  // else it is busy still
   agent.server().assign(worker, train_task(2));
   EXPECT_TRUE(answer(client, next(client)).ok());
   agent.recorder().wait([](const Seen& seen) { return seen.done.contains(TaskId(2)); });
