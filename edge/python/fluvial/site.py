@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from types import TracebackType
-from typing import Any, Dict, Iterator, Mapping, Optional, Type
+from typing import Any, Dict, Iterator, Mapping, Optional
 
 import numpy as np
 
@@ -114,7 +114,7 @@ class Round:
         return f"<fluvial.Round {self.number} of {self.run}, {self.local_steps} local steps>"
 
 
-class Site:
+class Site(contextlib.AbstractContextManager):
     """This process's attachment to the agent. A context manager; one thread at a time."""
 
     def __init__(self, path: str, name: str, patience_s: float) -> None:
@@ -182,13 +182,5 @@ class Site:
         """Says good-bye to the agent. A round in hand is handed back."""
         self._channel.close("the worker ends")
 
-    def __enter__(self) -> "Site":
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -9,13 +9,13 @@ It needs the `fluvial` executable: on the PATH, or named by FLUVIAL_EXECUTABLE.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import tempfile
-from types import TracebackType
-from typing import Any, Dict, List, Mapping, Optional, Type
+from typing import Any, Dict, List, Mapping, Optional
 
 import numpy as np
 
@@ -35,7 +35,7 @@ def executable() -> str:
     return path
 
 
-class LocalFederation:
+class LocalFederation(contextlib.AbstractContextManager):
     """A federation of its own, which ends with the `with` block (or with this process, however that ends)."""
 
     def __init__(self, sites: int = 2, aggregators: int = 0) -> None:
@@ -151,15 +151,7 @@ class LocalFederation:
             process.terminate()
             process.communicate()
 
-    def __enter__(self) -> "LocalFederation":
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
