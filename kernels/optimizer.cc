@@ -24,12 +24,7 @@ double power(double base, std::uint64_t exponent) {
 
 ops::LambFactors lamb_factors(const LambOptions& options, double rate) {
   FLUVIAL_CHECK(options.step >= 1, "steps are counted from 1");
-  return {.adaptive = {.lr = narrow(rate),
-                       .beta1 = narrow(options.beta1),
-                       .one_minus_beta1 = narrow(1.0 - options.beta1),
-                       .beta2 = narrow(options.beta2),
-                       .one_minus_beta2 = narrow(1.0 - options.beta2),
-                       .tau = narrow(options.epsilon)},
+  return {.adaptive = ops::adaptive_factors(rate, options.beta1, options.beta2, options.epsilon),
           .moment_correction = narrow(1.0 / (1.0 - power(options.beta1, options.step))),
           .variance_correction = narrow(1.0 / (1.0 - power(options.beta2, options.step))),
           .weight_decay = narrow(options.weight_decay)};
@@ -40,12 +35,7 @@ ops::LambFactors lamb_factors(const LambOptions& options, double rate) {
 void apply_adaptive(AdaptiveRule rule, const AdaptiveOptions& options, std::span<const float> mean,
                     std::span<float> moment, std::span<float> variance, std::span<float> model, cpu::Target target) {
   check_lengths(mean.size(), {moment.size(), variance.size(), model.size()});
-  const ops::AdaptiveFactors factors = {.lr = narrow(options.lr),
-                                        .beta1 = narrow(options.beta1),
-                                        .one_minus_beta1 = narrow(1.0 - options.beta1),
-                                        .beta2 = narrow(options.beta2),
-                                        .one_minus_beta2 = narrow(1.0 - options.beta2),
-                                        .tau = narrow(options.tau)};
+  const ops::AdaptiveFactors factors = ops::adaptive_factors(options.lr, options.beta1, options.beta2, options.tau);
   const cpu::OptimizerLoops& loops = cpu::optimizer_loops(target);
   const cpu::AdaptiveLoop loop = rule == AdaptiveRule::kAdagrad ? loops.adagrad
                                  : rule == AdaptiveRule::kAdam  ? loops.adam

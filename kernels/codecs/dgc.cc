@@ -3,13 +3,12 @@
 // state its u: one fp32 a coordinate. clip is the greatest 2-norm of one site's gradient, that is the bound for the sum
 // divided by the square root of the number of sites already.
 #include <algorithm>
-#include <cmath>
 
 #include "core/base/format.h"
 #include "kernels/codecs/options.h"
 #include "kernels/codecs/topk.h"
 #include "kernels/ops/bits.h"
-#include "kernels/vector.h"
+#include "kernels/reduce.h"
 
 namespace fluvial::kernels {
 namespace {
@@ -44,7 +43,7 @@ class DgcCodec final : public TopkCodec {
     FLUVIAL_TRY(check_fold(*this, schema, update, residual, state, out));
     float factor = 1;
     if (spec().clip > 0) {
-      FLUVIAL_ASSIGN(factor, clip_factor(update));
+      FLUVIAL_ASSIGN(factor, factor_of(update));
     } else if (loops().max_bits(update.data(), update.size()) >= ops::kInfinityBits) {
       return not_encodable(update, 0);
     }
@@ -71,13 +70,13 @@ class DgcCodec final : public TopkCodec {
 
  private:
   // min(1, clip / |update|), rounded once; the norm as screen() sums it.
-  Result<float> clip_factor(std::span<const float> update) const {
+  Result<float> factor_of(std::span<const float> update) const {
     std::array<double, cpu::kSquareLanes> lanes{};
     if (loops().screen(update.data(), update.size(), lanes.data()) >= ops::kInfinityBits) {
       return not_encodable(update, 0);
     }
-    const double norm = std::sqrt(sum_lanes(lanes));
-    return norm > spec().clip ? static_cast<float>(spec().clip / norm) : 1.0F;
+    FLUVIAL_ASSIGN(const double factor, clip_factor(sum_lanes(lanes), spec().clip));
+    return static_cast<float>(factor);
   }
 
   void dgc_fold(std::span<const float> update, std::span<const float> residual, float factor, std::span<float> momentum,
@@ -102,13 +101,13 @@ Status check(const CodecSpec& spec) {
   return {};
 }
 
-std::unique_ptr<Codec> make(const CodecSpec& spec, cpu::Target target) {
-  return std::make_unique<DgcCodec>(spec, target);
-}
-
 }  // namespace
 
-const CodecEntry kDgcEntry = {
-    .kind = CodecKind::kDgc, .name = "dgc", .options = kOptions, .check = check, .make = make, .ratio = kDefaultRatio};
+const CodecEntry kDgcEntry = {.kind = CodecKind::kDgc,
+                              .name = "dgc",
+                              .options = kOptions,
+                              .check = check,
+                              .make = make_as<DgcCodec>,
+                              .ratio = kDefaultRatio};
 
 }  // namespace fluvial::kernels

@@ -89,15 +89,10 @@ struct Fp16 {
   }
 };
 
-template <typename Format>
-std::unique_ptr<Codec> make(const CodecSpec& spec, cpu::Target target) {
-  return std::make_unique<FloatCodec<Format>>(spec, target);
-}
-
 }  // namespace
 
-const CodecEntry kFp32Entry = {CodecKind::kFp32, Fp32::kName, {}, check_nothing, make<Fp32>};
-const CodecEntry kFp16Entry = {CodecKind::kFp16, Fp16::kName, {}, check_nothing, make<Fp16>};
-const CodecEntry kBf16Entry = {CodecKind::kBf16, Bf16::kName, {}, check_nothing, make<Bf16>};
+const CodecEntry kFp32Entry = {CodecKind::kFp32, Fp32::kName, {}, check_nothing, make_as<FloatCodec<Fp32>>};
+const CodecEntry kFp16Entry = {CodecKind::kFp16, Fp16::kName, {}, check_nothing, make_as<FloatCodec<Fp16>>};
+const CodecEntry kBf16Entry = {CodecKind::kBf16, Bf16::kName, {}, check_nothing, make_as<FloatCodec<Bf16>>};
 
 }  // namespace fluvial::kernels

@@ -174,14 +174,9 @@ Status check_even_block(const CodecSpec& spec) {
   return bad_option(format_text("block is {}, expected an even number", spec.block_values));
 }
 
-template <typename Width>
-std::unique_ptr<Codec> make(const CodecSpec& spec, cpu::Target target) {
-  return std::make_unique<IntCodec<Width>>(spec, target);
-}
-
 }  // namespace
 
-const CodecEntry kInt8Entry = {CodecKind::kInt8, Int8::kName, kOptions, check_block, make<Int8>};
-const CodecEntry kInt4Entry = {CodecKind::kInt4, Int4::kName, kOptions, check_even_block, make<Int4>};
+const CodecEntry kInt8Entry = {CodecKind::kInt8, Int8::kName, kOptions, check_block, make_as<IntCodec<Int8>>};
+const CodecEntry kInt4Entry = {CodecKind::kInt4, Int4::kName, kOptions, check_even_block, make_as<IntCodec<Int4>>};
 
 }  // namespace fluvial::kernels

@@ -48,6 +48,12 @@ struct RoundingWords {
 };
 inline constexpr CodecOption kRoundingOption = choice_option<&CodecSpec::stochastic, RoundingWords>();
 
+// CodecEntry::make of a codec that is constructed from its spec and target.
+template <typename T>
+std::unique_ptr<Codec> make_as(const CodecSpec& spec, cpu::Target target) {
+  return std::make_unique<T>(spec, target);
+}
+
 Status check_nothing(const CodecSpec& spec);
 Status check_block(const CodecSpec& spec);  // block_values is 128 to 2048
 Status check_ratio(const CodecSpec& spec);  // ratio is above 0 and at most 1

@@ -50,10 +50,6 @@ Status check_rank(const CodecSpec& spec) {
   return bad_option(format_text("rank is {}, expected 1 to {}", spec.rank, cpu::kLowrankRankMax));
 }
 
-std::unique_ptr<Codec> make(const CodecSpec& spec, cpu::Target target) {
-  return std::make_unique<PowerSgdCodec>(spec, target);
-}
-
 constexpr CodecOption kPowerSgdOptions[] = {number_option<&CodecSpec::rank>("rank")};
 
 // Calls `matrix` and `plain` for what the chunk holds of each segment: where it begins in the segment and in the chunk,
@@ -268,6 +264,7 @@ Status PowerSgdCodec::decode_add_chunk(ByteSpan bytes, float weight, std::span<f
   return fp32_->decode_add_chunk(bytes, weight, sum);
 }
 
-const CodecEntry kPowerSgdEntry = {CodecKind::kPowerSgd, "powersgd", kPowerSgdOptions, check_rank, make};
+const CodecEntry kPowerSgdEntry = {CodecKind::kPowerSgd, "powersgd", kPowerSgdOptions, check_rank,
+                                   make_as<PowerSgdCodec>};
 
 }  // namespace fluvial::kernels

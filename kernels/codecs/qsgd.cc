@@ -268,12 +268,8 @@ Status check(const CodecSpec& spec) {
   return check_block(spec);
 }
 
-std::unique_ptr<Codec> make(const CodecSpec& spec, cpu::Target target) {
-  return std::make_unique<QsgdCodec>(spec, target);
-}
-
 }  // namespace
 
-const CodecEntry kQsgdEntry = {CodecKind::kQsgd, "qsgd", kOptions, check, make};
+const CodecEntry kQsgdEntry = {CodecKind::kQsgd, "qsgd", kOptions, check, make_as<QsgdCodec>};
 
 }  // namespace fluvial::kernels

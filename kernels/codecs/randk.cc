@@ -125,12 +125,8 @@ struct ModeWords {
 };
 constexpr CodecOption kOptions[] = {kRatioOption, choice_option<&CodecSpec::unbiased, ModeWords>()};
 
-std::unique_ptr<Codec> make(const CodecSpec& spec, cpu::Target target) {
-  return std::make_unique<RandkCodec>(spec, target);
-}
-
 }  // namespace
 
-const CodecEntry kRandkEntry = {CodecKind::kRandk, "randk", kOptions, check_ratio, make};
+const CodecEntry kRandkEntry = {CodecKind::kRandk, "randk", kOptions, check_ratio, make_as<RandkCodec>};
 
 }  // namespace fluvial::kernels

@@ -203,12 +203,8 @@ struct ModeWords {
 };
 constexpr CodecOption kOptions[] = {kBlockOption, choice_option<&CodecSpec::vote, ModeWords>()};
 
-std::unique_ptr<Codec> make(const CodecSpec& spec, cpu::Target target) {
-  return std::make_unique<SignCodec>(spec, target);
-}
-
 }  // namespace
 
-const CodecEntry kSignEntry = {CodecKind::kSign, "sign", kOptions, check_block, make};
+const CodecEntry kSignEntry = {CodecKind::kSign, "sign", kOptions, check_block, make_as<SignCodec>};
 
 }  // namespace fluvial::kernels

@@ -165,12 +165,8 @@ Status check(const CodecSpec& spec) {
   return check_block(spec);
 }
 
-std::unique_ptr<Codec> make(const CodecSpec& spec, cpu::Target target) {
-  return std::make_unique<TernGradCodec>(spec, target);
-}
-
 }  // namespace
 
-const CodecEntry kTernGradEntry = {CodecKind::kTernGrad, "terngrad", kOptions, check, make};
+const CodecEntry kTernGradEntry = {CodecKind::kTernGrad, "terngrad", kOptions, check, make_as<TernGradCodec>};
 
 }  // namespace fluvial::kernels

@@ -182,12 +182,8 @@ struct SelectWords {
 };
 constexpr CodecOption kOptions[] = {kRatioOption, choice_option<&CodecSpec::sampled, SelectWords>()};
 
-std::unique_ptr<Codec> make(const CodecSpec& spec, cpu::Target target) {
-  return std::make_unique<TopkCodec>(spec, target);
-}
-
 }  // namespace
 
-const CodecEntry kTopkEntry = {CodecKind::kTopk, "topk", kOptions, check_ratio, make};
+const CodecEntry kTopkEntry = {CodecKind::kTopk, "topk", kOptions, check_ratio, make_as<TopkCodec>};
 
 }  // namespace fluvial::kernels

@@ -34,8 +34,6 @@ DeviceVectorOps& vector_ops();
 // Of the vector operations, those of the adaptive optimizers.
 Status launch_adaptive(AdaptiveRule rule, const AdaptiveOptions& options, DeviceSpan<const float> mean,
                        DeviceSpan<float> moment, DeviceSpan<float> variance, DeviceSpan<float> model, Stream& stream);
-Status launch_nesterov(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
-                       DeviceSpan<float> model, Stream& stream);
 
 using MadeCodec = Result<std::unique_ptr<DeviceCodec>>;
 MadeCodec make_float_codec(const CodecSpec& spec);  // fp32, fp16, bf16

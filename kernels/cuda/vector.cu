@@ -2,9 +2,11 @@
 #include <span>
 
 #include "kernels/cuda/backend.h"
+#include "kernels/cuda/dense.h"
 #include "kernels/cuda/packs.h"
 #include "kernels/cuda/screen.h"
 #include "kernels/ops/fixed.h"
+#include "kernels/ops/optimizer.h"
 #include "kernels/ops/update.h"
 
 namespace fluvial::kernels::FLUVIAL_GPU {
@@ -74,20 +76,6 @@ struct ReduceMeanOp {
   }
 };
 
-struct AddScaledOp {
-  const float* x;
-  float weight;
-  float* sum;
-
-  template <int kCount>
-  __device__ void run(At<kCount> at) const {
-    const Pack<float, kCount> values = at.load(x);
-    Pack<float, kCount> sums = at.load(sum);
-    for (int i = 0; i < kCount; ++i) sums.v[i] += weight * values.v[i];
-    at.store(sum, sums);
-  }
-};
-
 struct AddSumsOp {
   const std::int64_t* add;
   std::int64_t* sum;
@@ -148,6 +136,8 @@ struct SgdOp {
   }
 };
 
+// The moment takes the mean in; then the model takes Nesterov's step, or the moment's.
+template <bool kNesterov>
 struct MomentumOp {
   double lr;
   double momentum;
@@ -162,7 +152,8 @@ struct MomentumOp {
     Pack<float, kCount> models = at.load(model);
     for (int i = 0; i < kCount; ++i) {
       moments.v[i] = ops::momentum_step(momentum, moments.v[i], means.v[i]);
-      models.v[i] = ops::sgd_step(lr, moments.v[i], models.v[i]);
+      models.v[i] = kNesterov ? ops::nesterov_step(lr, momentum, moments.v[i], means.v[i], models.v[i])
+                              : ops::sgd_step(lr, moments.v[i], models.v[i]);
     }
     at.store(moment, moments);
     at.store(model, models);
@@ -195,6 +186,14 @@ Status launch_reduce(std::span<const DeviceSpan<const float>> buffers, DeviceSpa
   return launch_each(op, out.size(), by_four, stream);
 }
 
+template <bool kNesterov>
+Status launch_momentum(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
+                       DeviceSpan<float> model, Stream& stream) {
+  const bool by_four = fits_four(mean.data()) && fits_four(moment.data()) && fits_four(model.data());
+  return launch_each(MomentumOp<kNesterov>{lr, momentum, mean.data(), moment.data(), model.data()}, model.size(),
+                     by_four, stream);
+}
+
 class GpuVectorOps final : public DeviceVectorOps {
  public:
   Status reduce(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream& stream) override {
@@ -209,7 +208,7 @@ class GpuVectorOps final : public DeviceVectorOps {
                          outcome, stream);
   }
   Status add_scaled(DeviceSpan<const float> x, float weight, DeviceSpan<float> sum, Stream& stream) override {
-    return launch_each(AddScaledOp{x.data(), weight, sum.data()}, sum.size(),
+    return launch_each(AddOp<VectorSource>{{x.data()}, weight, sum.data()}, sum.size(),
                        fits_four(x.data()) && fits_four(sum.data()), stream);
   }
   Status add_sums(DeviceSpan<const std::int64_t> add, DeviceSpan<std::int64_t> sum, Stream& stream) override {
@@ -235,9 +234,7 @@ class GpuVectorOps final : public DeviceVectorOps {
   }
   Status momentum(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
                   DeviceSpan<float> model, Stream& stream) override {
-    const bool by_four = fits_four(mean.data()) && fits_four(moment.data()) && fits_four(model.data());
-    return launch_each(MomentumOp{lr, momentum, mean.data(), moment.data(), model.data()}, model.size(), by_four,
-                       stream);
+    return launch_momentum<false>(lr, momentum, mean, moment, model, stream);
   }
   Status adaptive(AdaptiveRule rule, const AdaptiveOptions& options, DeviceSpan<const float> mean,
                   DeviceSpan<float> moment, DeviceSpan<float> variance, DeviceSpan<float> model,
@@ -246,7 +243,7 @@ class GpuVectorOps final : public DeviceVectorOps {
   }
   Status nesterov(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
                   DeviceSpan<float> model, Stream& stream) override {
-    return launch_nesterov(lr, momentum, mean, moment, model, stream);
+    return launch_momentum<true>(lr, momentum, mean, moment, model, stream);
   }
 };
 

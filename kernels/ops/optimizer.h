@@ -21,6 +21,11 @@ struct AdaptiveFactors {
   float lr, beta1, one_minus_beta1, beta2, one_minus_beta2, tau;
 };
 
+FLUVIAL_HD AdaptiveFactors adaptive_factors(double lr, double beta1, double beta2, double tau) {
+  return {static_cast<float>(lr),    static_cast<float>(beta1),       static_cast<float>(1.0 - beta1),
+          static_cast<float>(beta2), static_cast<float>(1.0 - beta2), static_cast<float>(tau)};
+}
+
 FLUVIAL_HD float moment_step(const AdaptiveFactors& f, float moment, float mean) {
   return f.beta1 * moment + f.one_minus_beta1 * mean;
 }

@@ -117,28 +117,26 @@ inline int __clz(int bits) { return bits == 0 ? 32 : __builtin_clz(static_cast<u
 inline int __ffs(int bits) { return __builtin_ffs(bits); }
 
 // One thread runs at a time, so plain reads and writes are atomic.
+template <typename T, typename Next>
+T emulated_exchange(T* at, Next next) {
+  const T before = *at;
+  *at = static_cast<T>(next(before));
+  return before;
+}
 template <typename T>
 T atomicAdd(T* at, T value) {
-  const T before = *at;
-  *at = static_cast<T>(before + value);
-  return before;
+  return emulated_exchange(at, [value](T before) { return before + value; });
 }
 template <typename T>
 T atomicMax(T* at, T value) {
-  const T before = *at;
-  *at = before < value ? value : before;
-  return before;
+  return emulated_exchange(at, [value](T before) { return before < value ? value : before; });
 }
 template <typename T>
 T atomicMin(T* at, T value) {
-  const T before = *at;
-  *at = value < before ? value : before;
-  return before;
+  return emulated_exchange(at, [value](T before) { return value < before ? value : before; });
 }
 template <typename T>
 T atomicOr(T* at, T value) {
-  const T before = *at;
-  *at = before | value;
-  return before;
+  return emulated_exchange(at, [value](T before) { return before | value; });
 }
 inline void __threadfence() {}
