@@ -12,7 +12,7 @@ namespace {
 constexpr Duration kRequestDeadline = std::chrono::seconds(60);  // starting a run reads a whole model
 
 Code code_from_name(std::string_view name) {
-  for (int code = static_cast<int>(Code::kInvalidArgument); code <= static_cast<int>(Code::kInternal); ++code) {
+  for (int code = static_cast<int>(Code::kInvalidArgument); code <= static_cast<int>(Code::kConflict); ++code) {
     if (code_name(static_cast<Code>(code)) == name) return static_cast<Code>(code);
   }
   return Code::kInternal;

@@ -100,7 +100,7 @@ Status RegionService::round_committed(const v1::RoundCommit& message) {
 
 Status RegionService::receipt_came(const v1::Receipt& message) {
   if (!is_current(RunId(message.run()), RoundId(message.round()))) return {};
-  FLUVIAL_ASSIGN(const std::vector<SiteId> overlap, wire::from_proto(message.overlap()));
+  FLUVIAL_ASSIGN(const std::vector<SiteId> overlap, wire::from_proto(message.without()));
   const Status status = wire::status_from_proto(message.code(), message.message());
   if (!status.ok()) {
     runtime_.log.warn("partial refused by the parent", {{"run", message.run()},

@@ -17,6 +17,7 @@ std::string_view code_name(Code code) {
     case Code::kUnavailable: return "unavailable";
     case Code::kCancelled: return "cancelled";
     case Code::kInternal: return "internal";
+    case Code::kConflict: return "conflict";
   }
   return "unknown";
 }

@@ -27,6 +27,7 @@ enum class Code {
   kUnavailable = 11,        // try again: the peer or the disk is away
   kCancelled = 12,          // we are stopping
   kInternal = 13,           //
+  kConflict = 14,           // one submission with two contents: its sender is not to be believed
 };
 
 std::string_view code_name(Code code);  // "invalid_argument", ... : for logs and metric labels

@@ -63,6 +63,7 @@ int http_status_of(Code code) {
     case Code::kNotFound: return 404;
     case Code::kAlreadyExists:
     case Code::kFailedPrecondition:
+    case Code::kConflict:
     case Code::kStale: return 409;
     case Code::kResourceExhausted: return 429;
     case Code::kUnavailable:

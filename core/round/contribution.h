@@ -24,6 +24,9 @@ struct Contribution {
   Digest digest{};         // of the encoded update
   std::int64_t probe = 0;  // what the sum holds at the site's probe coordinate: weight * 2^scale, or the sum is wrong
   Metrics metrics;
+  // Which encoding of the site it is. The same two numbers with another digest: the sender contradicts itself.
+  Incarnation incarnation;
+  std::uint64_t submission = 0;
   bool operator==(const Contribution&) const = default;
 };
 

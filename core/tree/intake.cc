@@ -32,7 +32,7 @@ v1::Envelope receipt(RunId run, RoundId round, SiteId site, std::uint64_t sequen
   receipt.set_sequence(sequence);
   receipt.set_code(wire::status_code_to_proto(status));
   if (!status.ok()) receipt.set_message(status.error().message);
-  wire::to_proto(overlap, receipt.mutable_overlap());
+  wire::to_proto(overlap, receipt.mutable_without());
   return message;
 }
 

@@ -13,7 +13,7 @@ constexpr Code kCodes[] = {
     Code::kInvalidArgument, Code::kNotFound,          Code::kAlreadyExists,      Code::kPermissionDenied,
     Code::kUnauthenticated, Code::kResourceExhausted, Code::kFailedPrecondition, Code::kStale,
     Code::kDataLoss,        Code::kDeadlineExceeded,  Code::kUnavailable,        Code::kCancelled,
-    Code::kInternal,
+    Code::kInternal,        Code::kConflict,
 };
 
 Error wrong(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
@@ -269,6 +269,8 @@ v1::Contributor to_proto(const round::Contribution& contribution) {
   out.set_weight(contribution.weight);
   out.set_sha256(digest_to_proto(contribution.digest));
   out.set_probe(contribution.probe);
+  out.set_incarnation(contribution.incarnation.value());
+  out.set_submission(contribution.submission);
   metrics_to_proto(contribution.metrics, out.mutable_metrics());
   return out;
 }
@@ -284,6 +286,8 @@ Result<round::Contribution> from_proto(const v1::Contributor& contributor) {
   out.lease = Epoch(contributor.lease_epoch());
   out.weight = contributor.weight();
   out.probe = contributor.probe();
+  out.incarnation = Incarnation(contributor.incarnation());
+  out.submission = contributor.submission();
   return out;
 }
 
