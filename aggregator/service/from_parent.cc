@@ -85,7 +85,7 @@ Status RegionService::round_committed(const v1::RoundCommit& message) {
   runtime_.log.info("round committed",
                     {{"run", commit.run}, {"round", commit.round}, {"contributors", commit.contributors.size()}});
   for (const auto& [child, connected] : hub_.children()) {
-    wire::Commit below{commit.run, commit.round, commit.attempt, commit.model, {}, {}, commit.last};
+    wire::Commit below{commit.run, commit.round, commit.attempt, commit.model, {}, {}, commit.last, {}};
     for (const auto& [site, entry] : commit.contributors.entries()) {
       if (via(site) != child) continue;
       FLUVIAL_TRY(below.contributors.add(entry));
@@ -93,6 +93,7 @@ Status RegionService::round_committed(const v1::RoundCommit& message) {
     for (const round::Refusal& refusal : commit.refusals) {
       if (via(refusal.site) == child) below.refusals.push_back(refusal);
     }
+    std::ranges::copy_if(commit.late, std::back_inserter(below.late), [&](SiteId site) { return via(site) == child; });
     hub_.send(child, wire::to_envelope(below));
   }
   return {};

@@ -176,8 +176,7 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
   if (!gather_.quiet()) return;  // taken() comes back here
   if (has_quorum() && (gather_.settled() || now >= soft_)) {
     phase_ = Phase::kFinalising;
-    commit_ = {run_, attempt_.round, attempt_.attempt, gather_.held(), gather_.refusals(), gather_.participant_count(),
-               {}};
+    commit_ = {run_, attempt_.round, attempt_.attempt, gather_.held(), gather_.refusals(), gather_.late(), {}};
     out.push_back(Finalise{commit_});
     return;
   }

@@ -100,7 +100,7 @@ TEST_F(RunMachineTest, FromTheSoftDeadlineOnAQuorumIsEnough) {
   EXPECT_EQ(find<Finalise>(machine.tick(at(9s))), nullptr);
   const Effects closing = machine.tick(at(10s));
   ASSERT_NE(find<Finalise>(closing), nullptr);
-  EXPECT_EQ(find<Finalise>(closing)->record.late_count(), 1u);
+  EXPECT_EQ(find<Finalise>(closing)->record.late.size(), 1u);
   const Effects late = machine.arrived(ArrivalId(9), Arrival{set_of({3}), {}, {}});
   ASSERT_NE(find<Drop>(late), nullptr);
   EXPECT_EQ(find<Drop>(late)->error.code, Code::kStale);
@@ -121,7 +121,7 @@ TEST_F(RunMachineTest, ARefusedSiteIsNotWaitedFor) {
   bring(machine, 1, {1, 2}, at(1s));
   const Effects closing = machine.refused({SiteId(3), {Code::kDataLoss, "NaN"}}, at(2s));
   ASSERT_NE(find<Finalise>(closing), nullptr);
-  EXPECT_EQ(find<Finalise>(closing)->record.late_count(), 0u);
+  EXPECT_EQ(find<Finalise>(closing)->record.late.size(), 0u);
 }
 
 TEST_F(RunMachineTest, TheNextAttemptKeepsScaleParticipantsAndWhatIsIn) {

@@ -255,7 +255,7 @@ net::Awaitable<void> RunService::record_commit(round::CommitRecord record) {
   row.attempt = record.attempt;
   row.contributors = record.contributors;
   row.refusals = record.refusals;
-  row.participants_count = record.participant_count;
+  row.participants_count = record.participant_count();
   row.model = record.model.digest;
   row.master = record.model.digest;
   row.optimizer = next_->optimizer_file;
@@ -277,10 +277,10 @@ net::Awaitable<void> RunService::record_commit(round::CommitRecord record) {
   next_.reset();
   counts_.rounds_committed.add();
   counts_.contributions_counted.add(static_cast<double>(record.contributors.size()));
-  counts_.contributions_late.add(static_cast<double>(record.late_count()));
+  counts_.contributions_late.add(static_cast<double>(record.late.size()));
   counts_.round_seconds.observe(static_cast<double>(row.duration_ms) / 1000.0);
   round_log().info("round committed", {{"contributors", record.contributors.size()},
-                                       {"late", record.late_count()},
+                                       {"late", record.late.size()},
                                        {"refused", record.refusals.size()},
                                        {"weight", record.contributors.total_weight()},
                                        {"ms", row.duration_ms},
@@ -299,7 +299,7 @@ void RunService::carry_out(const Publish& effect) {
 }
 
 void RunService::send_commit(NodeId child, const round::CommitRecord& record, bool last) {
-  wire::Commit commit{record.run, record.round, record.attempt, record.model, {}, {}, last};
+  wire::Commit commit{record.run, record.round, record.attempt, record.model, {}, {}, last, {}};
   for (const auto& [site, entry] : record.contributors.entries()) {
     if (registry_.via(site) != child) continue;
     const Status added = commit.contributors.add({entry.site, entry.lease, entry.weight, entry.digest, 0, {}});
@@ -308,6 +308,8 @@ void RunService::send_commit(NodeId child, const round::CommitRecord& record, bo
   for (const round::Refusal& refusal : record.refusals) {
     if (registry_.via(refusal.site) == child) commit.refusals.push_back(refusal);
   }
+  std::ranges::copy_if(record.late, std::back_inserter(commit.late),
+                       [&](SiteId site) { return registry_.via(site) == child; });
   hub_->send(child, wire::to_envelope(commit));
 }
 

@@ -145,6 +145,14 @@ std::vector<SiteId> Gather::awaited() const {
   return sites;
 }
 
+std::vector<SiteId> Gather::late() const {
+  std::vector<SiteId> sites;
+  for (const auto& [site, slot] : slots_) {
+    if (slot.state == State::kAwaited || slot.state == State::kMissing) sites.push_back(site);
+  }
+  return sites;
+}
+
 std::vector<Refusal> Gather::refusals() const {
   std::vector<Refusal> refusals;
   for (const auto& [site, slot] : slots_) {

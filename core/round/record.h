@@ -34,11 +34,10 @@ struct CommitRecord {
   AttemptId attempt;
   ContributorSet contributors;
   std::vector<Refusal> refusals;
-  std::uint64_t participant_count = 0;
+  std::vector<SiteId> late;  // took part, was not refused, and is not in
   ModelRef model;
 
-  // Took part, was not refused, and is not in: its update is late.
-  std::uint64_t late_count() const { return participant_count - contributors.size() - refusals.size(); }
+  std::uint64_t participant_count() const { return contributors.size() + refusals.size() + late.size(); }
 };
 
 }  // namespace fluvial::round

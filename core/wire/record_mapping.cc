@@ -38,6 +38,7 @@ v1::Envelope to_envelope(const Opening& opening) {
   message.set_integer_count(opening.integer_count);
   to_proto(opening.participants, message.mutable_participants());
   to_proto(opening.counted, message.mutable_counted());
+  to_proto(opening.gone, message.mutable_gone());
   message.set_soft_deadline_ms(static_cast<std::uint64_t>(std::max<std::int64_t>(0, opening.soft_left.count())));
   message.set_hard_deadline_ms(static_cast<std::uint64_t>(std::max<std::int64_t>(0, opening.hard_left.count())));
   return envelope;
@@ -62,6 +63,7 @@ Result<Opening> from_proto(const v1::RoundOpen& message) {
   }
   FLUVIAL_ASSIGN(opening.participants, from_proto(message.participants()));
   FLUVIAL_ASSIGN(opening.counted, from_proto(message.counted()));
+  FLUVIAL_ASSIGN(opening.gone, from_proto(message.gone()));
   if (message.soft_deadline_ms() > kDeadlineMsMax || message.hard_deadline_ms() > kDeadlineMsMax) {
     return Error{Code::kInvalidArgument, "a deadline more than a week ahead"};
   }
@@ -80,6 +82,7 @@ v1::Envelope to_envelope(const Commit& commit) {
   to_proto(commit.contributors, message.mutable_contributors());
   to_proto(commit.refusals, message.mutable_refusals());
   message.set_last(commit.last);
+  to_proto(commit.late, message.mutable_late());
   return envelope;
 }
 
@@ -92,6 +95,7 @@ Result<Commit> from_proto(const v1::RoundCommit& message) {
   FLUVIAL_ASSIGN(commit.contributors, from_proto(message.contributors()));
   FLUVIAL_ASSIGN(commit.refusals, from_proto(message.refusals()));
   commit.last = message.last();
+  FLUVIAL_ASSIGN(commit.late, from_proto(message.late()));
   return commit;
 }
 

@@ -28,6 +28,7 @@ struct Opening {
   std::uint64_t integer_count = 0;
   std::vector<round::Participant> participants;  // those below the child
   std::vector<SiteId> counted;                   // of those
+  std::vector<SiteId> gone;                      // once below the child in this round, elsewhere now
   std::chrono::milliseconds soft_left{0};
   std::chrono::milliseconds hard_left{0};
 };
@@ -43,6 +44,7 @@ struct Commit {
   round::ContributorSet contributors;  // those below the child
   std::vector<round::Refusal> refusals;
   bool last = false;
+  std::vector<SiteId> late;  // below the child: took part, not in. A site that is named nowhere has to ask
 };
 v1::Envelope to_envelope(const Commit& commit);
 Result<Commit> from_proto(const v1::RoundCommit& message);

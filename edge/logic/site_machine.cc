@@ -117,16 +117,25 @@ Effects SiteMachine::encode_failed(const Error& error) {
   return out;
 }
 
-Effects SiteMachine::committed(RunId run, RoundId round, const std::optional<Digest>& counted, bool refused,
-                               const round::ModelRef& model) {
+Effects SiteMachine::committed(RunId run, RoundId round, const Verdict& verdict, const round::ModelRef& model) {
   Effects out;
   if (run == closed_run_ && round <= closed_) return out;
   closed_run_ = run;
   closed_ = round;
   if (held_ != model) out.push_back(FetchModel{model});
   if (pending_ && !resolving_ && pending_->run == run && pending_->round == round) {
-    const bool named = counted && *counted == pending_->digest;
-    resolve(named ? Outcome::kCounted : refused ? Outcome::kRefused : Outcome::kLate, out);
+    const bool named = verdict.counted && *verdict.counted == pending_->digest;
+    if (named) {
+      resolve(Outcome::kCounted, out);
+    } else if (verdict.refused) {
+      resolve(Outcome::kRefused, out);
+    } else if (verdict.late || verdict.counted) {  // counted with other bytes: those of an incarnation before
+      resolve(Outcome::kLate, out);
+    } else {
+      out.push_back(Ask{*pending_});
+    }
+  } else if (pending_ && !resolving_) {
+    out.push_back(Ask{*pending_});  // of a round before: the commit that named it, or the answer, was lost
   }
   if (work_ && work_->offer.run == run && work_->offer.round <= round) {
     work_->late = true;

@@ -38,6 +38,13 @@ struct Pending {
   Digest digest{};
 };
 
+// What a commit says of this site. Nothing at all when it came by a way that does not know the site: then it asks.
+struct Verdict {
+  std::optional<Digest> counted;  // the digest that is in: this site's pending submission only if it has the same
+  bool refused = false;
+  bool late = false;
+};
+
 // ---- effects ------------------------------------------------------------------------------------------------------
 struct FetchModel {  // then model_ready(); replaces a fetch of another model
   round::ModelRef model;
@@ -82,9 +89,7 @@ class SiteMachine {
   Effects train_failed(const Error& error);
   Effects encoded(const Pending& pending);
   Effects encode_failed(const Error& error);
-  // `outcome` as the commit tells it for this site: counted only with this digest.
-  Effects committed(RunId run, RoundId round, const std::optional<Digest>& counted, bool refused,
-                    const round::ModelRef& model);
+  Effects committed(RunId run, RoundId round, const Verdict& verdict, const round::ModelRef& model);
   Effects answered(const Pending& about, Outcome outcome);
   Effects resolved();
 

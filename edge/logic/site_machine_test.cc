@@ -51,7 +51,8 @@ TEST(SiteMachine, ResolvesByWhatTheCommitSays) {
   for (const Case& c : {Case{pending(1).digest, false, Outcome::kCounted}, Case{std::nullopt, false, Outcome::kLate},
                         Case{pending(2).digest, false, Outcome::kLate}, Case{std::nullopt, true, Outcome::kRefused}}) {
     SiteMachine site = sending();
-    const Effects effects = site.committed(RunId(1), RoundId(1), c.counted, c.refused, model(1));
+    const Effects effects =
+        site.committed(RunId(1), RoundId(1), Verdict{c.counted, c.refused, !c.counted && !c.refused}, model(1));
     ASSERT_NE(find<Resolve>(effects), nullptr);
     EXPECT_EQ(find<Resolve>(effects)->outcome, c.expected);
     EXPECT_NE(find<FetchModel>(effects), nullptr) << "the next base, early";
@@ -59,9 +60,26 @@ TEST(SiteMachine, ResolvesByWhatTheCommitSays) {
   }
 }
 
+TEST(SiteMachine, ACommitThatDoesNotNameItIsNoOutcome) {
+  SiteMachine site = sending();
+  const Effects effects = site.committed(RunId(1), RoundId(1), Verdict{}, model(1));
+  EXPECT_EQ(find<Resolve>(effects), nullptr) << "it may be counted: the commit came by a way that does not know it";
+  ASSERT_NE(find<Ask>(effects), nullptr);
+  EXPECT_EQ(find<Ask>(effects)->pending.round, RoundId(1));
+  EXPECT_NE(find<Resolve>(site.answered(pending(1), Outcome::kCounted)), nullptr);
+}
+
+TEST(SiteMachine, ACommitOfALaterRoundMakesItAskForTheOneItMissed) {
+  SiteMachine site = sending();
+  const Effects effects = site.committed(RunId(1), RoundId(2), Verdict{.late = true}, model(2));
+  EXPECT_EQ(find<Resolve>(effects), nullptr);
+  ASSERT_NE(find<Ask>(effects), nullptr);
+  EXPECT_EQ(find<Ask>(effects)->pending.round, RoundId(1));
+}
+
 TEST(SiteMachine, TheNextRoundWaitsForTheOutcomeToBeDurable) {
   SiteMachine site = sending();
-  site.committed(RunId(1), RoundId(1), pending(1).digest, false, model(1));
+  site.committed(RunId(1), RoundId(1), Verdict{pending(1).digest}, model(1));
   EXPECT_TRUE(site.offered(offer(2)).empty());
   EXPECT_TRUE(site.model_ready(model(1)).empty());
   const Effects started = site.resolved();
@@ -93,9 +111,9 @@ TEST(SiteMachine, AStragglersUpdateIsFoldedAndItGoesOnWithTheNewestRound) {
   SiteMachine site({});
   site.offered(offer(1));
   site.model_ready(model(0));
-  site.committed(RunId(1), RoundId(1), {}, false, model(1));
+  site.committed(RunId(1), RoundId(1), Verdict{.late = true}, model(1));
   EXPECT_TRUE(site.offered(offer(2)).empty());
-  site.committed(RunId(1), RoundId(2), {}, false, model(2));
+  site.committed(RunId(1), RoundId(2), Verdict{.late = true}, model(2));
   EXPECT_TRUE(site.offered(offer(3)).empty());
   site.model_ready(model(2));
   EXPECT_NE(find<Fold>(site.trained()), nullptr);
@@ -109,7 +127,7 @@ TEST(SiteMachine, ARoundThatClosesWhileEncodingIsLate) {
   site.offered(offer(1));
   site.model_ready(model(0));
   site.trained();
-  site.committed(RunId(1), RoundId(1), {}, false, model(1));
+  site.committed(RunId(1), RoundId(1), Verdict{.late = true}, model(1));
   const Effects effects = site.encoded(pending(1));
   EXPECT_EQ(find<Send>(effects), nullptr);
   ASSERT_NE(find<Resolve>(effects), nullptr);
@@ -119,7 +137,7 @@ TEST(SiteMachine, ARoundThatClosesWhileEncodingIsLate) {
 TEST(SiteMachine, ARoundThatClosesBeforeTrainingIsLeftAlone) {
   SiteMachine site({});
   site.offered(offer(1));
-  site.committed(RunId(1), RoundId(1), {}, false, model(1));
+  site.committed(RunId(1), RoundId(1), Verdict{.late = true}, model(1));
   EXPECT_NE(find<FetchModel>(site.offered(offer(2))), nullptr);
   EXPECT_TRUE(site.offered(offer(1)).empty()) << "an offer that its commit overtook";
 }
@@ -129,7 +147,7 @@ TEST(SiteMachine, DeclinesWhenItsWorkersCannot) {
   site.offered(offer(1));
   site.model_ready(model(0));
   EXPECT_NE(find<DeclineRound>(site.train_failed({Code::kInternal, "out of memory"})), nullptr);
-  site.committed(RunId(1), RoundId(1), {}, false, model(1));
+  site.committed(RunId(1), RoundId(1), Verdict{.late = true}, model(1));
   EXPECT_NE(find<FetchModel>(site.offered(offer(2))), nullptr);
 }
 

@@ -54,14 +54,16 @@ Status EdgeService::on_round_commit(const v1::RoundCommit& message) {
   if (commit.run != run_) run_name_.clear();
   run_ = commit.run;
   round_gauge_.set(static_cast<double>(round_.value()));
-  std::optional<Digest> counted;
-  if (const round::Contribution* own = commit.contributors.find(self_.node)) counted = own->digest;
+  Verdict verdict;
+  if (const round::Contribution* own = commit.contributors.find(self_.node)) verdict.counted = own->digest;
   const auto refusal = std::ranges::find(commit.refusals, self_.node, &round::Refusal::site);
-  const bool refused = refusal != commit.refusals.end() && store::drops_update(refusal->error.code);
+  verdict.refused = refusal != commit.refusals.end() && store::drops_update(refusal->error.code);
+  verdict.late = (refusal != commit.refusals.end() && !verdict.refused) ||
+                 std::ranges::find(commit.late, self_.node) != commit.late.end();
   log_of(commit.run, commit.round)
       .info("round committed",
-            {{"model_version", commit.model.version}, {"counted", counted.has_value()}, {"last", commit.last}});
-  carry_out(machine_->committed(commit.run, commit.round, counted, refused, commit.model));
+            {{"model_version", commit.model.version}, {"counted", verdict.counted.has_value()}, {"last", commit.last}});
+  carry_out(machine_->committed(commit.run, commit.round, verdict, commit.model));
   if (commit.last) {
     ended_ = commit.run;
     tell_workers(commit.run, "done");
