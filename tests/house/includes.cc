@@ -61,6 +61,10 @@ std::vector<Room> make_rooms() {
       {"aggregator/service", service_of("aggregator/logic")},
       {"edge/service", service_of("edge/logic")},
 
+      // Virtual time, network and disks for the logic of all roles. Never core/net.
+      {"simulator/scenario", {"core/base", "core/round", "core/config"}},
+      {"simulator/world", {"core/base", "core/round", "proto", "core/wire", "core/store", "simulator/scenario"}},
+
       // The front door, and what is shown to users of the libraries.
       {"cli",
        {"coordinator/service", "aggregator/service", "edge/service", "core/base", "core/digest", "kernels",

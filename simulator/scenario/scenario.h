@@ -1,0 +1,141 @@
+// What one seed runs: every number drawn (scenario_file.h reads the file and draws). Durations are virtual time.
+// docs/operations/simulate.md explains each key.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/base/clock.h"
+#include "core/round/plan.h"
+
+namespace fluvial::simulator {
+
+struct TreeScenario {
+  std::uint64_t depth = 1;          // tiers of aggregators; 0: sites hang at the coordinator
+  std::uint64_t aggregators = 2;    // in each tier
+  std::uint64_t sites = 3;          // below each aggregator of the last tier
+  std::uint64_t sites_at_root = 0;  // besides them
+};
+
+struct SitesScenario {
+  Duration train_min = std::chrono::milliseconds(100);  // uniform, for each task
+  Duration train_max = std::chrono::milliseconds(400);
+  std::uint64_t weight_min = 1;
+  std::uint64_t weight_max = 100;
+  double slow_fraction = 0;  // of the sites
+  double slow_factor = 10;
+};
+
+struct WorkloadScenario {
+  std::uint64_t values = 1024;  // coordinates of the model
+  std::uint64_t tensors = 2;
+  std::uint64_t integers = 0;  // int64 coordinates (counters), beside them
+  double update_scale = 0.1;   // updates are uniform in [-scale, scale]
+  bool sized = false;          // no arithmetic and no payloads: sizes alone (the planner)
+};
+
+struct LinkScenario {  // of each host of a role
+  Duration delay = std::chrono::milliseconds(5);
+  Duration jitter = std::chrono::milliseconds(1);
+  double up_bytes_per_s = 0;  // 0: no limit
+  double down_bytes_per_s = 0;
+  double slow_fraction = 0;  // of the hosts
+  double slow_factor = 10;   // their rates are divided by it
+};
+
+struct SessionScenario {
+  Duration heartbeat_timeout = std::chrono::seconds(20);
+  Duration connect_deadline = std::chrono::seconds(5);
+  std::uint64_t outbox_bytes_max = 16 << 20;
+  Duration reconnect_delay_min = std::chrono::milliseconds(100);
+  Duration reconnect_delay_max = std::chrono::seconds(10);
+};
+
+struct FederationScenario {
+  Duration failover_after = std::chrono::seconds(5);
+  Duration unreachable_for = std::chrono::seconds(60);
+  Duration return_after = std::chrono::seconds(30);
+  std::uint64_t staging_bytes_max = 1 << 20;
+};
+
+struct DiskScenario {
+  Duration operation = std::chrono::microseconds(200);
+};
+
+struct Faults {
+  struct Network {
+    double loss = 0;
+    Duration loss_stall = std::chrono::milliseconds(250);
+    double break_session = 0;
+    double duplicate = 0;
+    double reorder = 0;
+    double late = 0;
+    Duration late_by = std::chrono::milliseconds(500);
+    double refuse_connect = 0;
+    double half_open_per_minute = 0;  // sessions that end at one side alone
+  } network;
+  struct Partition {
+    double per_minute = 0;
+    Duration lasts_min = std::chrono::seconds(1);
+    Duration lasts_max = std::chrono::seconds(30);
+    double one_way = 0;   // fraction of them; the others cut both ways
+    double flapping = 0;  // fraction that come and go
+    Duration flap = std::chrono::seconds(2);
+    double region = 0;       // fraction that cut a region off
+    double coordinator = 0;  // fraction that cut the coordinator off; the others cut one host off
+  } partition;
+  struct Crash {
+    double at_effect_coordinator = 0;  // for each effect that a role carries out
+    double at_effect_aggregator = 0;
+    double at_effect_site = 0;
+    double per_minute = 0;  // of a random host, besides
+    Duration down_min = std::chrono::milliseconds(200);
+    Duration down_max = std::chrono::seconds(20);
+    double power = 0;  // fraction of crashes that take the machine: silence, and unsynced writes suffer
+    double torn = 0;   // of those, the fraction that tear unsynced writes; the others lose them
+  } crash;
+  struct Disk {  // for each operation
+    double io_error = 0;
+    double no_space = 0;
+    double short_write = 0;
+    double crash = 0;
+  } disk;
+  struct Clock {
+    Duration skew_max{};  // of the wall clocks, from the start
+    double jumps_per_minute = 0;
+    Duration jump_max{};
+    double drift_ppm_max = 0;  // of the monotonic rates
+  } clock;
+  struct Sites {
+    double corrupt = 0;             // for each update: damaged on its way
+    double malicious_fraction = 0;  // of the sites: wrong weights, values, norms, digests, names
+    double revoked_per_minute = 0;  // certificates
+    double version_skew = 0;        // fraction of the hosts that speak another protocol range
+  } sites;
+  Duration until = std::chrono::seconds(60);  // then no fault begins and all that can heal heals
+};
+
+struct LimitsScenario {
+  Duration virtual_time = std::chrono::minutes(10);
+  std::uint64_t events = 1'000'000;
+  std::uint64_t progress_rounds = 2;                   // after the faults stop
+  Duration progress_within = std::chrono::minutes(3);  // in virtual time; not shorter than the plan allows
+};
+
+struct Scenario {
+  std::string name;
+  TreeScenario tree;
+  SitesScenario sites;
+  WorkloadScenario workload;
+  round::Plan plan;
+  LinkScenario site_links;
+  LinkScenario aggregator_links;
+  LinkScenario coordinator_links;
+  SessionScenario session;
+  FederationScenario federation;
+  DiskScenario disk;
+  Faults faults;
+  LimitsScenario limits;
+};
+
+}  // namespace fluvial::simulator

@@ -1,0 +1,51 @@
+// One host's disk: a store::MemoryFileSystem that fails as the scenario says. Operations are carried out at once;
+// what they would have taken is added up, and the process lets so much time pass before it goes on with their result.
+#pragma once
+
+#include <string>
+
+#include "core/base/clock.h"
+#include "core/store/memory_file_system.h"
+#include "simulator/world/chance.h"
+
+namespace fluvial::simulator {
+
+struct DiskSettings {
+  Duration operation{};  // of each
+};
+
+struct DiskFaults {  // rates are for each operation
+  double io_error = 0;
+  double no_space = 0;
+  double short_write = 0;
+  double crash = 0;  // the machine dies in the middle of an operation
+};
+
+class Disk {
+ public:
+  Disk(Rng rng, DiskSettings settings) : rng_(rng), settings_(settings) {}
+
+  store::FileSystem& files() { return files_; }
+  // The time that the operations since the last call take.
+  Duration take_latency();
+
+  void set_faults(const DiskFaults& faults);
+  bool crashed() const { return files_.crashed(); }
+  void kill();  // every operation fails until restart(): nobody is there to ask for it
+  // The machine, or only its process, comes up again.
+  void restart(store::Unsynced unsynced);
+  std::uint64_t faults_met() const { return faults_met_; }
+
+ private:
+  void rearm();  // draws when the next operation fails
+
+  store::MemoryFileSystem files_;
+  Rng rng_;
+  DiskSettings settings_;
+  DiskFaults faults_;
+  std::uint64_t counted_ = 0;      // operations whose latency was taken
+  std::uint64_t fails_after_ = 0;  // operations() beyond it: the armed fault was met. 0: none is armed
+  std::uint64_t faults_met_ = 0;
+};
+
+}  // namespace fluvial::simulator

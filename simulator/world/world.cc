@@ -1,0 +1,178 @@
+#include "simulator/world/world.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/check.h"
+
+namespace fluvial::simulator {
+namespace {
+
+SessionSettings settings_of(const SessionScenario& scenario) {
+  return {scenario.heartbeat_timeout, scenario.connect_deadline, scenario.outbox_bytes_max};
+}
+
+}  // namespace
+
+World::World(const Scenario& scenario, std::uint64_t seed, std::size_t lines_max)
+    : scenario_(scenario),
+      chance_(seed),
+      trace_(scheduler_, lines_max),
+      network_(scheduler_, trace_, chance_, settings_of(scenario.session)),
+      crash_rng_(chance_.stream("crash")) {
+  add_hosts();
+}
+
+World::~World() {
+  // Processes before what they refer to.
+  for (auto& machine : machines_) machine->process.reset();
+}
+
+void World::add_hosts() {
+  const TreeScenario& tree = scenario_.tree;
+  add_host({.role = Role::kCoordinator, .name = "coordinator", .home = kRoot});
+  std::vector<HostId> above = {kRoot};
+  std::vector<HostId> last;
+  for (std::uint64_t tier = 1; tier <= tree.depth; ++tier) {
+    last.clear();
+    for (std::uint64_t i = 0; i < tree.aggregators; ++i) {
+      const Host& parent = host(above[i % above.size()]);
+      Host aggregator{.role = Role::kAggregator, .home = parent.id, .tier = static_cast<std::uint32_t>(tier)};
+      aggregator.name = "aggregator-" + std::to_string(hosts_.size());
+      const std::string label = "r" + std::to_string(i);
+      aggregator.region = parent.region.empty() ? label : parent.region + "/" + label;
+      aggregator.region_index = static_cast<std::uint32_t>(i + 1);
+      last.push_back(HostId(static_cast<std::uint32_t>(hosts_.size())));
+      add_host(std::move(aggregator));
+    }
+    above = last;
+  }
+  const auto add_site = [this](HostId parent_id) {
+    const Host& parent = host(parent_id);
+    Host site{.role = Role::kSite, .region = parent.region, .region_index = parent.region_index, .home = parent_id};
+    site.name = "site-" + std::to_string(hosts_.size());
+    site.tier = parent.tier + 1;
+    add_host(std::move(site));
+  };
+  for (const HostId parent : last) {
+    for (std::uint64_t i = 0; i < tree.sites; ++i) add_site(parent);
+  }
+  for (std::uint64_t i = 0; i < (tree.depth == 0 ? tree.sites : tree.sites_at_root); ++i) add_site(kRoot);
+}
+
+void World::add_host(Host host) {
+  host.id = HostId(static_cast<std::uint32_t>(hosts_.size()));
+  network_.add_host(host.id, host.region_index, link_of(host));
+  trace_.name(host.id, host.name);
+  Disk disk(chance_.stream("disk", host.id.value()), {scenario_.disk.operation});
+  machines_.push_back(std::make_unique<Machine>(scheduler_, std::move(disk)));
+  machines_.back()->crash_rng = chance_.stream("crash_here", host.id.value());
+  hosts_.push_back(std::move(host));
+}
+
+LinkSettings World::link_of(const Host& host) {
+  const LinkScenario& link = host.role == Role::kSite         ? scenario_.site_links
+                             : host.role == Role::kAggregator ? scenario_.aggregator_links
+                                                              : scenario_.coordinator_links;
+  Rng rng = chance_.stream("link", host.id.value());
+  const double slow = happens(rng, link.slow_fraction) ? link.slow_factor : 1;
+  return {link.delay, link.jitter, link.up_bytes_per_s / slow, link.down_bytes_per_s / slow};
+}
+
+bool World::crash_here(HostId id, std::string_view point) {
+  Machine& m = machine(id);
+  if (m.dying || m.process == nullptr) return true;
+  if (m.disk.crashed()) {  // an operation was the last thing it did
+    trace_.event(id, "crash", 0, 0, [&] { return "in a disk operation before " + std::string(point); });
+    kill(id, Death::kMachine);
+    return true;
+  }
+  if (!faults_on_) return false;
+  const Faults::Crash& crash = scenario_.faults.crash;
+  const Role role = host(id).role;
+  const double rate = role == Role::kSite         ? crash.at_effect_site
+                      : role == Role::kAggregator ? crash.at_effect_aggregator
+                                                  : crash.at_effect_coordinator;
+  if (!happens(m.crash_rng, rate)) return false;
+  trace_.event(id, "crash", 0, 0, [&] { return "at " + std::string(point); });
+  kill(id, happens(m.crash_rng, crash.power) ? Death::kMachine : Death::kProcess);
+  return true;
+}
+
+EventId World::at(HostId id, TimePoint local, Action action) {
+  return scheduler_.at(machine(id).clock.world_time(local), std::move(action), id.value());
+}
+
+EventId World::after(HostId id, Duration delay, Action action) {
+  return scheduler_.after(delay, std::move(action), id.value());
+}
+
+void World::install(HostId id, MakeProcess make) { machine(id).make = std::move(make); }
+
+void World::start_all() {
+  for (const Host& host : hosts_) start(host.id);
+}
+
+void World::start(HostId id) {
+  Machine& m = machine(id);
+  if (m.process != nullptr || !m.make) return;
+  ++m.starts;
+  trace_.event(id, "start", m.starts);
+  m.process = m.make(*this, id);
+  network_.attach(id, m.process.get());
+  m.process->start();
+}
+
+void World::kill(HostId id, Death death) {
+  const Faults::Crash& crash = scenario_.faults.crash;
+  kill_for(id, death, between(crash_rng_, crash.down_min, crash.down_max));
+}
+
+void World::kill_for(HostId id, Death death, Duration down) {
+  Machine& m = machine(id);
+  if (m.process == nullptr || m.dying) return;
+  trace_.event(id, death == Death::kProcess ? "killed" : "lost power");
+  m.dying = true;
+  m.death = death;
+  m.disk.kill();
+  dying_.push_back(id);
+  scheduler_.forget(id.value());
+  network_.detach(id, death == Death::kProcess ? Ending::kReset : Ending::kSilent);
+  scheduler_.after(down, [this, id] { start(id); });
+}
+
+// Processes die in an event of their own; here nothing of them is on the stack.
+void World::bury() {
+  for (const HostId id : dying_) {
+    Machine& m = machine(id);
+    m.process.reset();
+    scheduler_.forget(id.value());  // what it set after its death
+    store::Unsynced unsynced = store::Unsynced::kKept;
+    if (m.death == Death::kMachine) {
+      unsynced = happens(crash_rng_, scenario_.faults.crash.torn) ? store::Unsynced::kTorn : store::Unsynced::kLost;
+      m.clock.reboot();
+    }
+    m.disk.restart(unsynced);
+    m.dying = false;
+  }
+  dying_.clear();
+}
+
+void World::revoke(HostId id) {
+  trace_.event(id, "revoked");
+  if (revoke_) revoke_(id);
+}
+
+void World::violate(std::string invariant, std::string detail) {
+  trace_.event(kRoot, "violation", 0, 0, [&] { return invariant + ": " + detail; });
+  violations_.push_back({chance_.seed(), std::move(invariant), std::move(detail)});
+}
+
+bool World::step(TimePoint until) {
+  if (!dying_.empty()) bury();
+  if (!scheduler_.step(until)) return false;
+  if (!dying_.empty()) bury();
+  return true;
+}
+
+}  // namespace fluvial::simulator
