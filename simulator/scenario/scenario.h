@@ -1,5 +1,4 @@
 // What one seed runs: every number drawn (scenario_file.h reads the file and draws). Durations are virtual time.
-// docs/operations/simulate.md explains each key.
 #pragma once
 
 #include <cstdint>
