@@ -1,8 +1,8 @@
-// The protocol of members' sessions, which both ends of an edge of the tree name in Hello and Welcome.
+// The protocol that this build speaks.
 #pragma once
 
-#include <cstdint>
+#include "core/wire/protocol.h"
 
 namespace fluvial::tree {
-inline constexpr std::uint32_t kProtocol = 1;
+using wire::kProtocol;
 }  // namespace fluvial::tree

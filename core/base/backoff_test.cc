@@ -1,10 +1,10 @@
-#include "core/net/backoff.h"
+#include "core/base/backoff.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-namespace fluvial::net {
+namespace fluvial {
 namespace {
 
 using std::chrono::milliseconds;
@@ -44,4 +44,4 @@ TEST(Backoff, TheSameSeedWaitsTheSame) {
 }
 
 }  // namespace
-}  // namespace fluvial::net
+}  // namespace fluvial

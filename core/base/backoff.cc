@@ -1,8 +1,8 @@
-#include "core/net/backoff.h"
+#include "core/base/backoff.h"
 
 #include <algorithm>
 
-namespace fluvial::net {
+namespace fluvial {
 
 Duration Backoff::next() {
   const auto nominal = std::chrono::duration<double, std::nano>(std::min(nominal_, settings_.cap));
@@ -12,4 +12,4 @@ Duration Backoff::next() {
   return std::chrono::duration_cast<Duration>(nominal * share);
 }
 
-}  // namespace fluvial::net
+}  // namespace fluvial
