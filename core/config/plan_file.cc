@@ -161,6 +161,10 @@ const std::vector<Setting<PlanFile>>& plan_declaration() {
 
 Result<PlanFile> parse_plan(std::string_view toml, const std::string& path) {
   FLUVIAL_ASSIGN(std::vector<TomlEntry> entries, parse_toml(toml, path));
+  return plan_of(std::move(entries), path);
+}
+
+Result<PlanFile> plan_of(std::vector<TomlEntry> entries, const std::string& path) {
   PlanFile file;
   std::map<std::string, std::string, std::less<>> places;
   // The optimizer's name first: it sets defaults, which other keys change.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/result.h"
+#include "core/config/toml_file.h"
 #include "core/round/plan.h"
 
 namespace fluvial::config {
@@ -19,6 +20,8 @@ struct PlanFile {
 Result<PlanFile> load_plan(const std::string& path);
 // The same from text; `path` names it in messages and anchors a relative model.
 Result<PlanFile> parse_plan(std::string_view toml, const std::string& path);
+// The same from a file's keys, or from those of one of its tables.
+Result<PlanFile> plan_of(std::vector<TomlEntry> entries, const std::string& path);
 
 struct PlanKey {
   std::string key;

@@ -18,29 +18,53 @@ std::string where(const std::string& path, std::uint32_t line) {
   return line == 0 ? path : path + ":" + std::to_string(line);
 }
 
-Status flatten(const toml::table& table, const std::string& prefix, const std::string& path,
+bool read_scalar(const toml::node& node, TomlEntry& entry) {
+  if (const auto* text = node.as_string()) {
+    entry.value = text->get();
+  } else if (const auto* integer = node.as_integer()) {
+    entry.value = std::to_string(integer->get());
+    entry.is_number = true;
+  } else if (const auto* real = node.as_floating_point()) {
+    entry.value = format_number(real->get());
+    entry.is_number = true;
+  } else if (const auto* boolean = node.as_boolean()) {
+    entry.value = boolean->get() ? "true" : "false";
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool read_array(const toml::array& array, TomlEntry& entry) {
+  for (const toml::node& node : array) {
+    TomlEntry item;
+    if (!read_scalar(node, item)) return false;
+    if (!entry.items.empty() && item.is_number != entry.is_number) return false;
+    entry.is_number = item.is_number;
+    entry.items.push_back(item.value);
+  }
+  if (entry.items.empty()) return false;
+  entry.value = entry.items.front();
+  return true;
+}
+
+Status flatten(const toml::table& table, const std::string& prefix, const std::string& path, Arrays arrays,
                std::vector<TomlEntry>& entries) {
   for (const auto& [name, node] : table) {
     TomlEntry entry;
     entry.key = prefix + std::string(name.str());
     entry.line = node.source().begin.line;
     if (const auto* inner = node.as_table()) {
-      FLUVIAL_TRY(flatten(*inner, entry.key + ".", path, entries));
+      FLUVIAL_TRY(flatten(*inner, entry.key + ".", path, arrays, entries));
       continue;
     }
-    if (const auto* text = node.as_string()) {
-      entry.value = text->get();
-    } else if (const auto* integer = node.as_integer()) {
-      entry.value = std::to_string(integer->get());
-      entry.is_number = true;
-    } else if (const auto* real = node.as_floating_point()) {
-      entry.value = format_number(real->get());
-      entry.is_number = true;
-    } else if (const auto* boolean = node.as_boolean()) {
-      entry.value = boolean->get() ? "true" : "false";
-    } else {
-      return Error{Code::kInvalidArgument,
-                   where(path, entry.line) + ": " + entry.key + ": expected a single text, number, true or false"};
+    const auto* array = node.as_array();
+    const bool taken =
+        array != nullptr && arrays == Arrays::kTaken ? read_array(*array, entry) : read_scalar(node, entry);
+    if (!taken) {
+      const std::string what = arrays == Arrays::kTaken ? "a text, number, true or false, or a list of such"
+                                                        : "a single text, number, true or false";
+      return Error{Code::kInvalidArgument, where(path, entry.line) + ": " + entry.key + ": expected " + what};
     }
     entries.push_back(std::move(entry));
   }
@@ -55,11 +79,11 @@ std::string one_line(std::string_view text) {
 
 }  // namespace
 
-Result<std::vector<TomlEntry>> parse_toml(std::string_view text, const std::string& path) {
+Result<std::vector<TomlEntry>> parse_toml(std::string_view text, const std::string& path, Arrays arrays) {
   std::vector<TomlEntry> entries;
   try {
     const toml::table table = toml::parse(text);
-    FLUVIAL_TRY(flatten(table, "", path, entries));
+    FLUVIAL_TRY(flatten(table, "", path, arrays, entries));
   } catch (const toml::parse_error& error) {
     return Error{Code::kInvalidArgument,
                  where(path, error.source().begin.line) + ": not TOML: " + one_line(error.description())};

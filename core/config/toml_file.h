@@ -1,5 +1,5 @@
-// A TOML file as a flat list of keys: [session] heartbeat_interval_ms becomes "session.heartbeat_interval_ms". Inside
-// this room only (toml++ costs seconds to compile and is included by toml_file.cc alone).
+// A TOML file as a flat list of keys: [session] heartbeat_interval_ms becomes "session.heartbeat_interval_ms". toml++
+// costs seconds to compile and is included by toml_file.cc alone.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,16 @@ struct TomlEntry {
   std::string value;  // as text; of a string, its content
   bool is_number = false;
   std::uint32_t line = 0;
+  // Of an array, its items, all of them texts or all of them numbers; then `value` is the first.
+  std::vector<std::string> items = {};
 };
 
-// kInvalidArgument naming file and line: not TOML, or a value that is an array or a date.
-Result<std::vector<TomlEntry>> parse_toml(std::string_view text, const std::string& path);
+enum class Arrays { kRefused, kTaken };
+
+// kInvalidArgument naming file and line: not TOML, or a value that is a date or an array (where they are taken: an
+// array that is empty, nested, or of texts and numbers).
+Result<std::vector<TomlEntry>> parse_toml(std::string_view text, const std::string& path,
+                                          Arrays arrays = Arrays::kRefused);
 Result<std::vector<TomlEntry>> read_toml(const std::string& path);  // kNotFound; at most 1 MiB
 Result<std::string> read_text_file(const std::string& path);
 

@@ -111,6 +111,7 @@ struct Faults {
     double revoked_per_minute = 0;  // certificates
     double version_skew = 0;        // fraction of the hosts that speak another protocol range
   } sites;
+  double off = 0;                             // each kind of fault is off in a seed with this probability
   Duration until = std::chrono::seconds(60);  // then no fault begins and all that can heal heals
 };
 

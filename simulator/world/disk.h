@@ -6,7 +6,7 @@
 
 #include "core/base/clock.h"
 #include "core/store/memory_file_system.h"
-#include "simulator/world/chance.h"
+#include "simulator/scenario/chance.h"
 
 namespace fluvial::simulator {
 

@@ -21,7 +21,7 @@
 #include "core/base/bytes.h"
 #include "core/base/result.h"
 #include "core/wire/frame.h"
-#include "simulator/world/chance.h"
+#include "simulator/scenario/chance.h"
 #include "simulator/world/host.h"
 #include "simulator/world/trace.h"
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "simulator/scenario/chance.h"
 #include "simulator/scenario/scenario.h"
-#include "simulator/world/chance.h"
 #include "simulator/world/clock.h"
 #include "simulator/world/disk.h"
 #include "simulator/world/network.h"

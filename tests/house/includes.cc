@@ -64,6 +64,7 @@ std::vector<Room> make_rooms() {
       // Virtual time, network and disks for the logic of all roles. Never core/net.
       {"simulator/scenario", {"core/base", "core/round", "core/config"}},
       {"simulator/world", {"core/base", "core/round", "proto", "core/wire", "core/store", "simulator/scenario"}},
+      {"simulator/run", {"core/base", "core/digest", "simulator/scenario", "simulator/world"}},
 
       // The front door, and what is shown to users of the libraries.
       {"cli",

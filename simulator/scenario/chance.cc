@@ -1,4 +1,4 @@
-#include "simulator/world/chance.h"
+#include "simulator/scenario/chance.h"
 
 #include <algorithm>
 #include <cmath>

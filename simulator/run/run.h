@@ -1,0 +1,45 @@
+// One seed: a world with its weather, whoever lives in it, and what came of it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "simulator/scenario/scenario_file.h"
+#include "simulator/world/world.h"
+
+namespace fluvial::simulator {
+
+// Who lives in a world. The runner knows no role: simulator/roles and simulator/checks give it this.
+class Inhabitants {
+ public:
+  virtual ~Inhabitants() = default;
+  // After every event. Violations go to World::violate(); the run ends with the first.
+  virtual void check() = 0;
+  // When the run ends without a violation: what must hold in the end.
+  virtual void check_end() {}
+  virtual std::uint64_t rounds_committed() const = 0;
+  // Nothing more will happen that matters: the run is complete.
+  virtual bool is_done() const { return false; }
+  // Progress cannot be demanded, because too few are left who may take part (revoked, quarantined). Asked when the
+  // faults have ended.
+  virtual bool may_progress() const { return true; }
+};
+// Installs processes in the world; the runner starts them.
+using Settle = std::function<std::unique_ptr<Inhabitants>(World& world)>;
+
+struct SeedResult {
+  std::uint64_t seed = 0;
+  std::uint64_t events = 0;
+  std::uint64_t rounds_committed = 0;
+  double virtual_s = 0;
+  std::string trace_hash;
+  std::vector<Violation> violations;
+  std::vector<std::string> log;  // the last events in words, when lines_max asked for them
+};
+
+// kInvalidArgument when the scenario draws no valid plan for this seed.
+Result<SeedResult> run_seed(const ScenarioFile& file, std::uint64_t seed, const Settle& settle, std::size_t lines_max);
+
+}  // namespace fluvial::simulator

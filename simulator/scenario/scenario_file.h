@@ -1,0 +1,44 @@
+// scenario.toml : every number is a value, or [low, high] drawn from the seed; every text
+// of the plan is a text, or a list of which the seed takes one.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/config/toml_file.h"
+#include "simulator/scenario/scenario.h"
+
+namespace fluvial::simulator {
+
+class ScenarioFile {
+ public:
+  // kInvalidArgument: one line naming file, line, key, value and what was expected; kNotFound.
+  static Result<ScenarioFile> load(const std::string& path);
+  static Result<ScenarioFile> parse(std::string_view toml, const std::string& path);
+
+  const std::string& path() const { return path_; }
+  const std::string& name() const { return name_; }
+  // What this seed runs. The same for the same file and seed. kInvalidArgument when the drawn plan is none, such as a
+  // soft deadline behind the hard one.
+  Result<Scenario> draw(std::uint64_t seed) const;
+
+ private:
+  struct Range {
+    std::size_t key_index;  // of scenario_keys()
+    double low;
+    double high;
+  };
+  Status add(const config::TomlEntry& entry);
+  Result<Scenario> with_plan(Scenario scenario, const std::vector<config::TomlEntry>& plan) const;
+
+  std::string path_;
+  std::string name_;
+  std::vector<Range> ranges_;
+  std::vector<config::TomlEntry> plan_;  // without "plan."
+};
+
+std::string scenario_markdown();  // the table; a test compares it
+
+}  // namespace fluvial::simulator

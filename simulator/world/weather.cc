@@ -1,0 +1,143 @@
+#include "simulator/world/weather.h"
+
+#include <algorithm>
+
+namespace fluvial::simulator {
+
+Weather::Weather(World& world) : world_(world), flap_rng_(world.chance().stream("flap")) {}
+
+void Weather::begin() {
+  const Faults& faults = world_.scenario().faults;
+  Rng clocks = world_.chance().stream("clocks");
+  for (const Host& host : world_.hosts()) {
+    HostClock& clock = world_.clock(host.id);
+    clock.set_rate(1 + between(clocks, -faults.clock.drift_ppm_max, faults.clock.drift_ppm_max) * 1e-6);
+    const double skew = between(clocks, -1.0, 1.0) * static_cast<double>(faults.clock.skew_max.count());
+    clock.jump_wall(Duration(static_cast<Duration::rep>(skew)));
+  }
+  if (faults.until <= Duration::zero()) return end();
+  const Faults::Network& n = faults.network;
+  world_.network().set_faults({.loss = n.loss,
+                               .loss_stall = n.loss_stall,
+                               .break_session = n.break_session,
+                               .duplicate = n.duplicate,
+                               .reorder = n.reorder,
+                               .late = n.late,
+                               .late_by = n.late_by,
+                               .refuse_connect = n.refuse_connect});
+  const Faults::Disk& d = faults.disk;
+  for (const Host& host : world_.hosts()) {
+    world_.disk(host.id).set_faults({d.io_error, d.no_space, d.short_write, d.crash});
+  }
+  repeats_.reserve(5);
+  repeat("partition", faults.partition.per_minute, &Weather::part);
+  repeat("crash", faults.crash.per_minute, &Weather::crash);
+  repeat("half-open", n.half_open_per_minute, &Weather::half_open);
+  repeat("jump", faults.clock.jumps_per_minute, &Weather::jump);
+  repeat("revoke", faults.sites.revoked_per_minute, &Weather::revoke);
+  world_.scheduler().after(faults.until, [this] { end(); });
+}
+
+void Weather::repeat(std::string_view name, double per_minute, void (Weather::*act)(Rng& rng)) {
+  if (per_minute <= 0) return;
+  const Duration mean(static_cast<Duration::rep>(60e9 / per_minute));
+  repeats_.push_back({world_.chance().stream(name), mean, act});
+  next(repeats_.size() - 1);
+}
+
+void Weather::next(std::size_t index) {
+  Repeat& repeat = repeats_[index];
+  world_.scheduler().after(exponential(repeat.rng, repeat.mean), [this, index] {
+    if (over_) return;
+    (this->*repeats_[index].act)(repeats_[index].rng);
+    next(index);
+  });
+}
+
+void Weather::part(Rng& rng) {
+  const Faults::Partition& p = world_.scenario().faults.partition;
+  Partition partition;
+  partition.in = partition.out = true;
+  if (happens(rng, p.one_way)) (rng.below(2) == 0 ? partition.in : partition.out) = false;
+  partition.flaps = happens(rng, p.flapping);
+  partition.until = world_.scheduler().now() + between(rng, p.lasts_min, std::max(p.lasts_min, p.lasts_max));
+  const auto count = static_cast<std::uint64_t>(world_.hosts().size());
+  const double kind = rng.uniform();
+  partition.host = HostId(static_cast<std::uint32_t>(between(rng, std::uint64_t{1}, count - 1)));
+  if (kind < p.region) {
+    partition.kind = Partition::Kind::kRegion;
+    partition.region = world_.host(partition.host).region_index;
+  } else if (kind < p.region + p.coordinator) {
+    partition.host = kRoot;
+  }
+  partitions_.push_back(partition);
+  set_cut(partitions_.back(), true);
+  flap(partitions_.size() - 1);
+}
+
+void Weather::set_cut(Partition& partition, bool cut) {
+  if (partition.is_cut == cut) return;
+  partition.is_cut = cut;
+  world_.trace().event(partition.host, cut ? "cut" : "healed", partition.region,
+                       (partition.in ? 1u : 0u) + (partition.out ? 2u : 0u), [&] {
+                         return std::string(partition.in ? "in " : "") + (partition.out ? "out " : "") +
+                                (partition.kind == Partition::Kind::kRegion ? "of its region" : "");
+                       });
+  Network& network = world_.network();
+  for (const auto direction : {Network::Direction::kIn, Network::Direction::kOut}) {
+    if (!(direction == Network::Direction::kIn ? partition.in : partition.out)) continue;
+    if (partition.kind == Partition::Kind::kHost) {
+      cut ? network.cut_host(partition.host, direction) : network.heal_host(partition.host, direction);
+    } else {
+      cut ? network.cut_region(partition.region, direction) : network.heal_region(partition.region, direction);
+    }
+  }
+}
+
+void Weather::flap(std::size_t index) {
+  const Partition& partition = partitions_[index];
+  Duration wait = partition.until - world_.scheduler().now();
+  if (partition.flaps) {
+    wait = std::min(wait, exponential(flap_rng_, world_.scenario().faults.partition.flap));
+  }
+  world_.scheduler().after(wait, [this, index] {
+    if (over_) return;
+    Partition& it = partitions_[index];
+    if (world_.scheduler().now() >= it.until) return set_cut(it, false);
+    set_cut(it, !it.is_cut);
+    flap(index);
+  });
+}
+
+void Weather::crash(Rng& rng) {
+  const HostId host(static_cast<std::uint32_t>(rng.below(world_.hosts().size())));
+  world_.kill(host, happens(rng, world_.scenario().faults.crash.power) ? Death::kMachine : Death::kProcess);
+}
+
+void Weather::half_open(Rng& rng) { world_.network().half_open(rng.next()); }
+
+void Weather::jump(Rng& rng) {
+  const HostId host(static_cast<std::uint32_t>(rng.below(world_.hosts().size())));
+  const double by = between(rng, -1.0, 1.0) * static_cast<double>(world_.scenario().faults.clock.jump_max.count());
+  world_.trace().event(host, "clock jumps", static_cast<std::uint64_t>(static_cast<std::int64_t>(by)));
+  world_.clock(host).jump_wall(Duration(static_cast<Duration::rep>(by)));
+}
+
+void Weather::revoke(Rng& rng) {
+  std::vector<HostId> sites;
+  for (const Host& host : world_.hosts()) {
+    if (host.role == Role::kSite) sites.push_back(host.id);
+  }
+  if (!sites.empty()) world_.revoke(sites[rng.below(sites.size())]);
+}
+
+void Weather::end() {
+  over_ = true;
+  world_.trace().event(kRoot, "faults end");
+  world_.set_faults_on(false);
+  world_.network().set_faults({});
+  for (const Host& host : world_.hosts()) world_.disk(host.id).set_faults({});
+  for (Partition& partition : partitions_) set_cut(partition, false);
+}
+
+}  // namespace fluvial::simulator
