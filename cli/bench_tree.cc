@@ -44,6 +44,7 @@ round::Plan plan_of(const Options& options) {
   plan.rounds = options.rounds;
   plan.codec = options.codec;
   plan.participants_min = plan.quorum = options.shape.sites;
+  plan.adaptive_deadlines = false;  // every update is measured
   plan.soft_deadline = std::chrono::minutes(5);
   plan.hard_deadline = std::chrono::minutes(10);
   plan.models_kept = options.rounds + 1;

@@ -16,8 +16,8 @@ std::string plan_to_toml(const round::Plan& plan, const std::string& model) {
       "sum_digest = {}\n",
       plan.name, model, plan.rounds, plan.local_steps, plan.codec, plan.models_kept, plan.seed, plan.sum_digest);
   text += fmt::format("\n[participants]\nmin = {}\nquorum = {}\n", plan.participants_min, plan.quorum);
-  text += fmt::format("\n[deadlines]\nsoft_ms = {}\nhard_ms = {}\n", plan.soft_deadline.count(),
-                      plan.hard_deadline.count());
+  text += fmt::format("\n[deadlines]\nadaptive = {}\nsoft_ms = {}\nhard_ms = {}\n", plan.adaptive_deadlines,
+                      plan.soft_deadline.count(), plan.hard_deadline.count());
   text += fmt::format("\n[optimizer]\nname = \"{}\"\n", round::to_string(plan.optimizer));
   if (!plan.worker.empty()) text += "\n[worker]\n";
   for (const auto& [key, value] : plan.worker) text += fmt::format("{} = {}\n", key, value);

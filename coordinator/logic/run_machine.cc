@@ -55,8 +55,8 @@ void RunMachine::try_open(Effects& out) {
   if (last_committed_.value() >= plan_.rounds) return halt(RunStatus::kDone, "", out);
   if (round_begun_) return next_attempt(out, /*new_round=*/gather_.participant_count() == 0);
 
-  std::vector<SiteId> sites;
-  for (const auto& [site, info] : connected_) sites.push_back(site);
+  std::map<SiteId, double> sites;
+  for (const auto& [site, info] : connected_) sites[site] = pace_.sample_weight(site);
   const RoundId round = last_committed_.next();
   const std::vector<SiteId> chosen = round::sample_sites(sites, plan_.participants_fraction, plan_.seed, round);
   if (sites.size() < plan_.participants_min || chosen.size() < plan_.quorum || chosen.empty()) {
@@ -98,7 +98,10 @@ void RunMachine::next_attempt(Effects& out, bool new_round) {
 Effects RunMachine::attempt_recorded(TimePoint now) {
   if (phase_ != Phase::kRecording) return {};  // stopped meanwhile
   phase_ = Phase::kOpen;
-  soft_ = now + plan_.soft_deadline;
+  opened_at_ = now;
+  // Only a first attempt begins with the training; in later ones the history was wrong once already.
+  const bool first = attempt_.attempt == AttemptId(1);
+  soft_ = now + (first ? round::soft_deadline(plan_, attempt_.participants, pace_) : Duration(plan_.soft_deadline));
   hard_ = now + plan_.hard_deadline;
   Effects out{OpenRound{}, SetTimer{soft_}};
   try_close(now, out);
@@ -172,9 +175,15 @@ bool RunMachine::has_quorum() const {
          gather_.held().total_weight() >= plan_.weight_min;
 }
 
+void RunMachine::note_pace(TimePoint now) {
+  if (attempt_.attempt != AttemptId(1)) return;
+  pace_.closed(attempt_.participants, gather_.held(), gather_.refusals(), now - opened_at_);
+}
+
 void RunMachine::try_close(TimePoint now, Effects& out) {
   if (!gather_.quiet()) return;  // taken() comes back here
   if (has_quorum() && (gather_.settled() || now >= soft_)) {
+    note_pace(now);
     phase_ = Phase::kFinalising;
     commit_ = {run_, attempt_.round, attempt_.attempt, gather_.held(), gather_.refusals(), gather_.late(), {}};
     out.push_back(Finalise{commit_});
@@ -185,6 +194,7 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
     out.push_back(SetTimer{hard_});
     return;
   }
+  note_pace(now);
   if (++expired_attempts_ >= plan_.attempts_max) {
     return halt(RunStatus::kPaused,
                 "round " + std::to_string(attempt_.round.value()) + ": no quorum after " +

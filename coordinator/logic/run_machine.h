@@ -15,6 +15,7 @@
 
 #include "core/base/clock.h"
 #include "core/round/gather.h"
+#include "core/round/pace.h"
 #include "core/round/plan.h"
 #include "core/round/record.h"
 
@@ -112,6 +113,7 @@ class RunMachine {
   const std::string& reason() const { return reason_; }  // of the status; while idle, what is waited for
   TimePoint soft_deadline() const { return soft_; }
   TimePoint hard_deadline() const { return hard_; }
+  const round::Pace& pace() const { return pace_; }  // of this run's sites, since this process took it up
 
  private:
   enum class Phase { kIdle, kRecording, kOpen, kFinalising, kCommitting, kHalted };
@@ -120,6 +122,7 @@ class RunMachine {
   void try_close(TimePoint now, Effects& out);
   void next_attempt(Effects& out, bool new_round);
   void halt(RunStatus status, std::string reason, Effects& out);
+  void note_pace(TimePoint now);
   bool has_quorum() const;
 
   RunId run_;
@@ -139,6 +142,8 @@ class RunMachine {
   std::map<ArrivalId, round::ContributorSet> taking_;
   std::map<SiteId, SiteInfo> connected_;
   round::CommitRecord commit_;
+  round::Pace pace_;
+  TimePoint opened_at_;
   TimePoint soft_;
   TimePoint hard_;
 };

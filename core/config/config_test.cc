@@ -231,6 +231,8 @@ quorum = 3
 weight_min = 100
 [deadlines]
 soft_ms = "2s"
+soft_min_ms = "500ms"
+adaptive = false
 hard_ms = 4000
 [optimizer]
 learning_rate = 0.5
@@ -263,6 +265,8 @@ batch = 32
   plan.quorum = 3;
   plan.weight_min = 100;
   plan.soft_deadline = round::Milliseconds(2000);
+  plan.soft_deadline_min = round::Milliseconds(500);
+  plan.adaptive_deadlines = false;
   plan.hard_deadline = round::Milliseconds(4000);
   plan.optimizer = {.kind = round::Optimizer::kNesterov, .lr = 0.5, .momentum = 0.8, .warmup_rounds = 3};
   plan.residual_norm_max = 10;

@@ -58,6 +58,17 @@ void small_count(Declare<PlanFile>& declare, std::string key, Field field, std::
               [field](const PlanFile& file) { return std::to_string(field(file)); });
 }
 
+template <typename Field>
+void flag(Declare<PlanFile>& declare, std::string key, Field field, std::string help) {
+  const auto set = [field](PlanFile& file, std::string_view value) -> Status {
+    if (value != "true" && value != "false") return expected("true or false");
+    field(file) = value == "true";
+    return {};
+  };
+  declare.add(std::move(key), "true or false", std::move(help), false, set,
+              [field](const PlanFile& file) { return std::string(field(file) ? "true" : "false"); });
+}
+
 void declare_top(Declare<PlanFile>& declare) {
   declare.text("name", "text", FLUVIAL_FIELD(plan.name), "what people call the run", true);
   declare.text("model", "path", FLUVIAL_FIELD(model),
@@ -65,7 +76,8 @@ void declare_top(Declare<PlanFile>& declare) {
   declare.count("rounds", 0, kAny, FLUVIAL_FIELD(plan.rounds), "committed rounds after which the run is done");
   declare.count("local_steps", 0, kAny, FLUVIAL_FIELD(plan.local_steps),
                 "steps a worker takes between two synchronisations; 1: synchronous SGD");
-  declare.text("codec", "text", FLUVIAL_FIELD(plan.codec), "of the sites' updates, with options (codecs.md): fp32, bf16, int8, sign, topk:ratio=0.05, ...");
+  declare.text("codec", "text", FLUVIAL_FIELD(plan.codec),
+               "of the sites' updates, with options (codecs.md): fp32, bf16, int8, sign, topk:ratio=0.05, ...");
   declare.count("chunk_values", 0, kAny, FLUVIAL_FIELD(plan.chunk_values),
                 "coordinates a chunk, the unit of streaming");
   small_count(declare, "fraction_bits", FLUVIAL_FIELD(plan.fraction_bits),
@@ -77,14 +89,8 @@ void declare_top(Declare<PlanFile>& declare) {
   small_count(declare, "attempts_max", FLUVIAL_FIELD(plan.attempts_max), "attempts of a round before the run pauses");
   declare.count("models_kept", 0, kAny, FLUVIAL_FIELD(plan.models_kept), "newest committed model files kept on disk");
   declare.count("seed", 0, kAny, FLUVIAL_FIELD(plan.seed), "of the sampling of participants");
-  declare.add(
-      "sum_digest", "true or false", "record the SHA-256 of each committed integer sum, for audits", false,
-      [](PlanFile& file, std::string_view value) -> Status {
-        if (value != "true" && value != "false") return expected("true or false");
-        file.plan.sum_digest = value == "true";
-        return {};
-      },
-      [](const PlanFile& file) { return std::string(file.plan.sum_digest ? "true" : "false"); });
+  flag(declare, "sum_digest", FLUVIAL_FIELD(plan.sum_digest),
+       "record the SHA-256 of each committed integer sum, for audits");
 }
 
 void declare_tables(Declare<PlanFile>& declare) {
@@ -97,6 +103,9 @@ void declare_tables(Declare<PlanFile>& declare) {
   declare.count("participants.weight_min", 0, kAny, FLUVIAL_FIELD(plan.weight_min), "likewise, their total weight");
   deadline(declare, "deadlines.soft_ms", FLUVIAL_FIELD(plan.soft_deadline),
            "from here on a quorum is enough to commit");
+  flag(declare, "deadlines.adaptive", FLUVIAL_FIELD(plan.adaptive_deadlines),
+       "the soft deadline comes earlier when the sites' history says that whoever is typical is in");
+  deadline(declare, "deadlines.soft_min_ms", FLUVIAL_FIELD(plan.soft_deadline_min), "but never before this");
   deadline(declare, "deadlines.hard_ms", FLUVIAL_FIELD(plan.hard_deadline), "here the attempt ends");
   declare.add(
       "optimizer.name", "text", "the server optimizer, with options as in `fedadam:lr=0.02,warmup=5` (below)", false,

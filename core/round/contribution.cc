@@ -36,6 +36,14 @@ std::vector<SiteId> ContributorSet::overlap(const ContributorSet& other) const {
   return both;
 }
 
+void ContributorSet::spend(const Times& more) {
+  for (auto& [site, entry] : entries_) {
+    entry.times.train += more.train;
+    entry.times.transfer += more.transfer;
+    entry.times.merge += more.merge;
+  }
+}
+
 const Contribution* ContributorSet::find(SiteId site) const {
   const auto found = entries_.find(site);
   return found == entries_.end() ? nullptr : &found->second;

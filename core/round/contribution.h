@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/bytes.h"
+#include "core/base/clock.h"
 #include "core/base/ids.h"
 #include "core/base/result.h"
 
@@ -16,6 +17,17 @@ namespace fluvial::round {
 inline constexpr std::uint64_t kWeightLimit = std::uint64_t{1} << 29;  // weights are below it: x * w is exact in fp64
 
 using Metrics = std::map<std::string, double>;
+
+// What a contribution took on its way up, each part measured by the node that saw it. For pace.h alone: in no record,
+// and never a reason to count or not to count. All 0: unknown.
+struct Times {
+  Duration train{};     // opening sent -> update begun: training and encoding
+  Duration transfer{};  // begun -> verified; of the update and of the partials it went up in
+  Duration merge{};     // being added to sums
+  Duration total() const { return train + transfer + merge; }
+  bool known() const { return total() > Duration(0); }
+  bool operator==(const Times&) const = default;
+};
 
 struct Contribution {
   SiteId site;
@@ -27,6 +39,7 @@ struct Contribution {
   // Which encoding of the site it is. The same two numbers with another digest: the sender contradicts itself.
   Incarnation incarnation;
   std::uint64_t submission = 0;
+  Times times;
   bool operator==(const Contribution&) const = default;
 };
 
@@ -50,6 +63,7 @@ class ContributorSet {
   // All or nothing. kAlreadyExists when the sets overlap (overlap() names the sites).
   Status merge(const ContributorSet& other);
   std::vector<SiteId> overlap(const ContributorSet& other) const;
+  void spend(const Times& more);  // each of them took so much more
 
   bool contains(SiteId site) const { return entries_.contains(site); }
   const Contribution* find(SiteId site) const;

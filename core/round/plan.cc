@@ -34,6 +34,7 @@ Status check_plan(const Plan& plan) {
   FLUVIAL_TRY(check_range<std::uint64_t>("participants.weight_min", plan.weight_min, 1, std::uint64_t{1} << 62));
   const Milliseconds day{86'400'000};
   FLUVIAL_TRY(check_range<std::int64_t>("deadlines.soft_ms", plan.soft_deadline.count(), 1, day.count()));
+  FLUVIAL_TRY(check_range<std::int64_t>("deadlines.soft_min_ms", plan.soft_deadline_min.count(), 0, day.count()));
   FLUVIAL_TRY(check_range<std::int64_t>("deadlines.hard_ms", plan.hard_deadline.count(), plan.soft_deadline.count(),
                                         day.count()));
   FLUVIAL_TRY(check_range<std::uint32_t>("attempts_max", plan.attempts_max, 1, 1'000));

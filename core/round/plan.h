@@ -25,13 +25,15 @@ struct Plan {
   double value_abs_max = 1024;           // an update with a larger value is refused
   double update_norm_max = 0;            // 2-norm of a decoded update; 0: no bound
 
-  double participants_fraction = 1;    // of the connected sites, sampled a round
-  std::uint64_t participants_min = 1;  // the round waits until so many sites are connected
-  std::uint64_t quorum = 1;            // contributions without which nothing is committed
-  std::uint64_t weight_min = 1;        // likewise, total weight
-  Milliseconds soft_deadline{30'000};  // from here on a quorum is enough
-  Milliseconds hard_deadline{60'000};  // here the attempt ends
-  std::uint32_t attempts_max = 3;      // then the run pauses
+  double participants_fraction = 1;       // of the connected sites, sampled a round
+  std::uint64_t participants_min = 1;     // the round waits until so many sites are connected
+  std::uint64_t quorum = 1;               // contributions without which nothing is committed
+  std::uint64_t weight_min = 1;           // likewise, total weight
+  Milliseconds soft_deadline{30'000};     // from here on a quorum is enough
+  bool adaptive_deadlines = true;         // ... or earlier, from what the sites took before (pace.h), but
+  Milliseconds soft_deadline_min{5'000};  // not before this
+  Milliseconds hard_deadline{60'000};     // here the attempt ends
+  std::uint32_t attempts_max = 3;         // then the run pauses
 
   ServerOptimizer optimizer;
 

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <set>
@@ -95,18 +97,45 @@ TEST(Gather, FollowsWhatTheParentHolds) {
 }
 
 TEST(Sampling, IsUniformAndDeterministic) {
-  std::vector<SiteId> sites;
-  for (std::uint32_t i = 1; i <= 10; ++i) sites.emplace_back(i);
+  std::map<SiteId, double> sites;
+  for (std::uint32_t i = 1; i <= 10; ++i) sites[SiteId(i)] = 1;
   std::map<SiteId, int> chosen;
   for (std::uint64_t round = 1; round <= 4000; ++round) {
     const auto sample = sample_sites(sites, 0.25, 7, RoundId(round));
     EXPECT_EQ(sample.size(), 3u);
     EXPECT_EQ(sample, sample_sites(sites, 0.25, 7, RoundId(round)));
+    EXPECT_TRUE(std::is_sorted(sample.begin(), sample.end()));
     for (const SiteId site : sample) ++chosen[site];
   }
-  for (const SiteId site : sites) EXPECT_NEAR(chosen[site], 1200, 150);  // five standard deviations
-  EXPECT_EQ(sample_sites(sites, 1, 7, RoundId(1)), sites);
+  for (const auto& [site, weight] : sites) EXPECT_NEAR(chosen[site], 1200, 150);  // five standard deviations
+  EXPECT_EQ(sample_sites(sites, 1, 7, RoundId(1)).size(), 10u);
   EXPECT_TRUE(sample_sites({}, 0.5, 7, RoundId(1)).empty());
+}
+
+TEST(Sampling, DrawsByWeightWithoutReplacement) {
+  const std::map<SiteId, double> sites{{SiteId(1), 1}, {SiteId(2), 1}, {SiteId(3), 1}, {SiteId(4), 0.25}};
+  int light = 0;
+  constexpr int kRounds = 10'000;
+  for (std::uint64_t round = 1; round <= kRounds; ++round) {
+    const auto sample = sample_sites(sites, 0.5, 11, RoundId(round));
+    ASSERT_EQ(sample.size(), 2u);
+    light += sample.back() == SiteId(4) ? 1 : 0;
+  }
+  // Drawn first with 0.25 / 3.25, or second, after one of the others, with 0.25 / 2.25.
+  const double expected = 0.25 / 3.25 + (3 / 3.25) * (0.25 / 2.25);
+  EXPECT_NEAR(light, expected * kRounds, 5 * std::sqrt(kRounds * expected * (1 - expected)));
+}
+
+TEST(Sampling, ASitesLuckIsItsOwn) {
+  const std::map<SiteId, double> few{{SiteId(1), 1}, {SiteId(2), 1}, {SiteId(3), 1}};
+  std::map<SiteId, double> more = few;
+  more[SiteId(9)] = 1;
+  for (std::uint64_t round = 1; round <= 100; ++round) {
+    std::vector<SiteId> of_more = sample_sites(more, 0.5, 3, RoundId(round));
+    if (std::erase(of_more, SiteId(9)) == 0) {
+      EXPECT_EQ(of_more, sample_sites(few, 0.5, 3, RoundId(round))) << round;
+    }
+  }
 }
 
 TEST(Schema, RefusesWhatOverflowsRepeatsOrIsUnknown) {

@@ -2,26 +2,26 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/base/rng.h"
 
 namespace fluvial::round {
 
-std::vector<SiteId> sample_sites(const std::vector<SiteId>& connected, double fraction, std::uint64_t seed,
+std::vector<SiteId> sample_sites(const std::map<SiteId, double>& weights, double fraction, std::uint64_t seed,
                                  RoundId round) {
-  std::vector<SiteId> sites = connected;
-  std::sort(sites.begin(), sites.end());
-  const double wanted = std::ceil(fraction * static_cast<double>(sites.size()));
-  std::size_t needed = std::min(sites.size(), static_cast<std::size_t>(std::max(wanted, 0.0)));
-  if (needed == sites.size()) return sites;
-  Rng rng(Rng(seed).next() ^ (round.value() * 0x9e3779b97f4a7c15ULL));
-  std::vector<SiteId> chosen;
-  for (std::size_t i = 0; i < sites.size() && needed > 0; ++i) {
-    if (rng.below(sites.size() - i) < needed) {
-      chosen.push_back(sites[i]);
-      --needed;
-    }
+  const double wanted = std::ceil(fraction * static_cast<double>(weights.size()));
+  const std::size_t needed = std::min(weights.size(), static_cast<std::size_t>(std::max(wanted, 0.0)));
+  const std::uint64_t round_seed = Rng(Rng(seed).next() ^ (round.value() * 0x9e3779b97f4a7c15ULL)).next();
+  std::vector<std::pair<double, SiteId>> keys;  // -log of the key: the smallest are drawn
+  for (const auto& [site, weight] : weights) {
+    Rng rng(round_seed ^ (site.value() * 0xd1b54a32d192ed03ULL));
+    keys.emplace_back(-std::log1p(-rng.uniform()) / weight, site);
   }
+  std::nth_element(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(needed), keys.end());
+  std::vector<SiteId> chosen;
+  for (std::size_t i = 0; i < needed; ++i) chosen.push_back(keys[i].second);
+  std::sort(chosen.begin(), chosen.end());
   return chosen;
 }
 

@@ -370,6 +370,8 @@ TEST(PlanJson, RoundTripIsCanonicalAndStrict) {
   plan.optimizer.tau = 0.01;
   plan.optimizer.warmup_rounds = 5;
   plan.soft_deadline = round::Milliseconds(1234);
+  plan.soft_deadline_min = round::Milliseconds(234);
+  plan.adaptive_deadlines = false;
   const std::string json = plan_to_json(plan);
   EXPECT_EQ(plan_from_json(json).value(), plan);
   EXPECT_EQ(plan_to_json(plan_from_json(json).value()), json);

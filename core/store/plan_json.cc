@@ -109,6 +109,8 @@ void visit_plan(P& plan, F&& field) {
   field("participants.quorum", plan.quorum);
   field("participants.weight_min", plan.weight_min);
   field("deadlines.soft_ms", plan.soft_deadline);
+  field("deadlines.soft_min_ms", plan.soft_deadline_min);
+  field("deadlines.adaptive", plan.adaptive_deadlines);
   field("deadlines.hard_ms", plan.hard_deadline);
   field("optimizer.name", plan.optimizer);
   field("optimizer.learning_rate", plan.optimizer.lr);  // behind the name, which has defaults for both

@@ -66,6 +66,14 @@ Result<std::vector<T>> list_from_proto(const List& list) {
   return out;
 }
 
+// Durations on the wire: whole microseconds, a day at most.
+constexpr std::uint64_t kDayUs = 86'400'000'000;
+std::uint64_t to_us(Duration time) {
+  const auto us = std::chrono::duration_cast<std::chrono::microseconds>(time).count();
+  return std::min(static_cast<std::uint64_t>(std::max<std::int64_t>(us, 0)), kDayUs);
+}
+Duration from_us(std::uint64_t us) { return std::chrono::microseconds(std::min(us, kDayUs)); }
+
 }  // namespace
 
 // ---- codes and texts ---------------------------------------------------------------------------------------------
@@ -204,6 +212,8 @@ v1::Plan to_proto(const round::Plan& plan) {
   out.set_models_kept(plan.models_kept);
   out.set_seed(plan.seed);
   out.set_sum_digest(plan.sum_digest);
+  out.set_adaptive_deadlines(plan.adaptive_deadlines);
+  out.set_soft_deadline_min_ms(static_cast<std::uint64_t>(plan.soft_deadline_min.count()));
   for (const auto& [key, value] : plan.worker) (*out.mutable_worker())[key] = value;
   return out;
 }
@@ -211,7 +221,7 @@ v1::Plan to_proto(const round::Plan& plan) {
 Result<round::Plan> from_proto(const v1::Plan& plan) {
   // Durations are signed in the domain; check_plan() bounds them further.
   constexpr std::uint64_t kMillisecondsMax = std::numeric_limits<std::int64_t>::max() / 2'000'000;
-  if (plan.soft_deadline_ms() > kMillisecondsMax || plan.hard_deadline_ms() > kMillisecondsMax) {
+  if (std::max({plan.soft_deadline_ms(), plan.soft_deadline_min_ms(), plan.hard_deadline_ms()}) > kMillisecondsMax) {
     return wrong("a deadline that no clock holds");
   }
   if (plan.codec().empty() || plan.codec().size() > 64) return wrong("codec: expected a name of 1 to 64 bytes");
@@ -239,6 +249,8 @@ Result<round::Plan> from_proto(const v1::Plan& plan) {
   out.models_kept = plan.models_kept();
   out.seed = plan.seed();
   out.sum_digest = plan.sum_digest();
+  out.adaptive_deadlines = plan.adaptive_deadlines();
+  out.soft_deadline_min = round::Milliseconds(plan.soft_deadline_min_ms());
   out.worker = {plan.worker().begin(), plan.worker().end()};
   FLUVIAL_TRY(round::check_plan(out));
   return out;
@@ -271,6 +283,9 @@ v1::Contributor to_proto(const round::Contribution& contribution) {
   out.set_probe(contribution.probe);
   out.set_incarnation(contribution.incarnation.value());
   out.set_submission(contribution.submission);
+  out.set_train_us(to_us(contribution.times.train));
+  out.set_transfer_us(to_us(contribution.times.transfer));
+  out.set_merge_us(to_us(contribution.times.merge));
   metrics_to_proto(contribution.metrics, out.mutable_metrics());
   return out;
 }
@@ -288,6 +303,7 @@ Result<round::Contribution> from_proto(const v1::Contributor& contributor) {
   out.probe = contributor.probe();
   out.incarnation = Incarnation(contributor.incarnation());
   out.submission = contributor.submission();
+  out.times = {from_us(contributor.train_us()), from_us(contributor.transfer_us()), from_us(contributor.merge_us())};
   return out;
 }
 

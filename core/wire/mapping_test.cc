@@ -111,6 +111,8 @@ round::Plan some_plan() {
   plan.quorum = 3;
   plan.weight_min = 9;
   plan.soft_deadline = round::Milliseconds(1234);
+  plan.soft_deadline_min = round::Milliseconds(234);
+  plan.adaptive_deadlines = true;
   plan.hard_deadline = round::Milliseconds(5678);
   plan.attempts_max = 6;
   plan.optimizer = {.kind = round::Optimizer::kLars, .lr = 0.5, .momentum = 0.8, .trust = 0.25, .scale_to = 900};
@@ -141,6 +143,7 @@ TEST(Plans, RefuseWhatDoesNotHold) {
       [](v1::Plan& plan) { plan.set_participants_fraction(1.5); },
       [](v1::Plan& plan) { plan.set_soft_deadline_ms(std::numeric_limits<std::uint64_t>::max()); },
       [](v1::Plan& plan) { plan.set_hard_deadline_ms(std::numeric_limits<std::uint64_t>::max()); },
+      [](v1::Plan& plan) { plan.set_soft_deadline_min_ms(std::numeric_limits<std::uint64_t>::max()); },
       [](v1::Plan& plan) { plan.set_hard_deadline_ms(1); },
       [](v1::Plan& plan) { plan.set_optimizer("adam"); },
       [](v1::Plan& plan) { plan.set_server_momentum(1); },
@@ -160,6 +163,7 @@ TEST(Plans, RefuseWhatDoesNotHold) {
 
 round::Contribution contribution(std::uint32_t site) {
   round::Contribution out{SiteId(site), Epoch(5), 100 + site, {}, -77, {{"loss", 0.25}, {"accuracy", 0.5}}};
+  out.times = {std::chrono::milliseconds(1'500), std::chrono::microseconds(20 + site), std::chrono::microseconds(3)};
   out.digest[0] = static_cast<std::byte>(site);
   return out;
 }

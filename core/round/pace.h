@@ -1,0 +1,90 @@
+// How fast each site is, and what follows from it: how long a tier may keep a round open, from when on the root is
+// content with a quorum, which sites are drawn less often. Pure; every duration is the difference of two readings of
+// one monotonic clock, so no wall clock has a part in it. Soft state: a node that restarts begins without history and
+// has it again after a few rounds. Not thread safe; a site takes about 700 bytes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/round/contribution.h"
+#include "core/round/plan.h"
+
+namespace fluvial::round {
+
+// The last 16 durations of one kind. Quantiles of a window are exact, bounded, and forget: a mean with a deviation is
+// thrown off by one stall, and the P2 estimator (Jain and Chlamtac, CACM 28, 1985) remembers the first round for ever.
+class TimeWindow {
+ public:
+  static constexpr std::size_t kLength = 16;
+
+  void add(Duration time);
+  bool empty() const { return size_ == 0; }
+  std::size_t size() const { return size_; }
+  Duration quantile(double p) const;  // by nearest rank; 0 when empty
+  void append_to(std::vector<Duration>& out) const;
+
+ private:
+  std::array<Duration, kLength> times_{};
+  std::uint8_t next_ = 0;
+  std::uint8_t size_ = 0;
+};
+
+struct SitePace {
+  TimeWindow train;     // opening sent -> update begun: training and encoding
+  TimeWindow transfer;  // begun -> verified, and that of the partials it was in
+  TimeWindow merge;     // added to the sums on its way
+  TimeWindow total;     // the three together; of a late round, how long it was open
+  std::uint64_t rounds = 0;
+  std::uint64_t late = 0;  // of these
+  double score = 1;        // how many times the median site's time; 1 until two rounds are known
+  bool straggler = false;
+  std::array<double, 5> ratios{};  // of the last rounds, to the round's median
+};
+
+inline constexpr double kStragglerFrom = 2;      // a score from here on makes a straggler,
+inline constexpr double kStragglerUntil = 1.5;   // and one below this ends it
+inline constexpr double kSampleWeightMin = 0.1;  // each straggler is still drawn sometimes
+
+class Pace {
+ public:
+  // A round's first attempt ended `open_for` after its opening with these participants in. Who is neither in nor
+  // refused is late. A contribution whose times are unknown teaches nothing.
+  void closed(const std::vector<Participant>& participants, const ContributorSet& in,
+              const std::vector<Refusal>& refused, Duration open_for);
+
+  const std::map<SiteId, SitePace>& sites() const { return sites_; }
+  const SitePace* find(SiteId site) const;  // null: no history
+  double sample_weight(SiteId site) const;  // 1, or a straggler's 1 / score, at least kSampleWeightMin
+
+ private:
+  std::map<SiteId, SitePace> sites_;
+};
+
+// From when on a quorum is enough: 1.5 times the p95 of what the participants that are no stragglers took, or what the
+// quorum and the minimum weight need where that is more; at least the plan's floor, at most its soft deadline. That
+// alone when the plan is not adaptive, or less than two rounds of half of the participants are known.
+Duration soft_deadline(const Plan& plan, const std::vector<Participant>& participants, const Pace& pace);
+
+// How much of the time its parent gave it a tier keeps, so that its partial is there in time. `up` is what its partials
+// took from their first frame to the receipt: left less 1.5 times the p95, within 1/2 and 49/50 of `left`; 9/10 without
+// history. 0 when nothing is left.
+Duration tier_deadline(Duration left, const TimeWindow& up);
+
+// When the children of one node began what they send, by that node's monotonic clock: the source of Contribution's
+// times. All three are told on the node's strand, when the children are told, or what they sent is let in or handed on.
+class Stopwatch {
+ public:
+  void opened(TimePoint now);               // a new round
+  void begun(NodeId child, TimePoint now);  // an update or a partial; again for the same one: the first time holds
+  Times verified(NodeId child, bool is_update, TimePoint now);  // of an update from the opening on
+
+ private:
+  TimePoint opened_;
+  std::map<NodeId, TimePoint> begun_;
+};
+
+}  // namespace fluvial::round
