@@ -23,9 +23,10 @@ TEST(Codes, EveryNumberIsFixed) {
   EXPECT_EQ(code_to_proto(Code::kInvalidArgument), 1u);
   EXPECT_EQ(code_to_proto(Code::kStale), 8u);
   EXPECT_EQ(code_to_proto(Code::kInternal), 13u);
-  for (std::uint32_t code = 1; code <= 13; ++code) EXPECT_EQ(code_to_proto(*code_from_proto(code)), code);
+  EXPECT_EQ(code_to_proto(Code::kConflict), 14u);
+  for (std::uint32_t code = 1; code <= 14; ++code) EXPECT_EQ(code_to_proto(*code_from_proto(code)), code);
   expect_invalid(code_from_proto(0));
-  expect_invalid(code_from_proto(14));
+  expect_invalid(code_from_proto(15));
   EXPECT_EQ(status_code_to_proto(Status()), 0u);
 }
 
