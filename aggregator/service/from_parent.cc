@@ -5,6 +5,7 @@
 
 #include "aggregator/service/region_service.h"
 #include "core/digest/sha256.h"
+#include "core/transfer/cut.h"
 #include "core/wire/mapping.h"
 
 namespace fluvial::aggregator {
@@ -85,16 +86,7 @@ Status RegionService::round_committed(const v1::RoundCommit& message) {
   runtime_.log.info("round committed",
                     {{"run", commit.run}, {"round", commit.round}, {"contributors", commit.contributors.size()}});
   for (const auto& [child, connected] : hub_.children()) {
-    wire::Commit below{commit.run, commit.round, commit.attempt, commit.model, {}, {}, commit.last, {}};
-    for (const auto& [site, entry] : commit.contributors.entries()) {
-      if (via(site) != child) continue;
-      FLUVIAL_TRY(below.contributors.add(entry));
-    }
-    for (const round::Refusal& refusal : commit.refusals) {
-      if (via(refusal.site) == child) below.refusals.push_back(refusal);
-    }
-    std::ranges::copy_if(commit.late, std::back_inserter(below.late), [&](SiteId site) { return via(site) == child; });
-    hub_.send(child, wire::to_envelope(below));
+    hub_.send(child, wire::to_envelope(transfer::cut_commit(commit, child, [this](SiteId site) { return via(site); })));
   }
   return {};
 }

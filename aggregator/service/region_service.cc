@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/digest/sha256.h"
-#include "core/tree/intake.h"
+#include "core/transfer/cut.h"
 #include "core/wire/mapping.h"
 
 namespace fluvial::aggregator {
@@ -127,8 +127,8 @@ bool RegionService::is_current(RunId run, RoundId round) const {
   return machine_.is_open() && opening_ && run == opening_->run && round == opening_->round;
 }
 
-tree::Terms RegionService::terms() const {
-  tree::Terms terms;
+transfer::Terms RegionService::terms() const {
+  transfer::Terms terms;
   terms.layout = {opening_->value_count, opening_->plan.chunk_values};
   terms.integer_count = opening_->integer_count;
   terms.codec = codec_;
@@ -141,31 +141,32 @@ tree::Terms RegionService::terms() const {
   return terms;
 }
 
-Result<tree::Terms> RegionService::admit(const tree::UpdateHead& head) {
+Result<transfer::Terms> RegionService::admit(const transfer::UpdateHead& head) {
   if (!is_current(head.run, head.round))
     return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
   FLUVIAL_TRY(machine_.admit(head.site, head.lease, head.weight));
   return terms();
 }
 
-Result<tree::Terms> RegionService::admit(const tree::PartialHead& head) {
+Result<transfer::Terms> RegionService::admit(const transfer::PartialHead& head) {
   if (!is_current(head.run, head.round))
     return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
   // A site that went away after its update was taken is below nobody just now.
-  FLUVIAL_TRY(tree::check_below(head, [&](SiteId site) { return via(site) == head.child || via(site) == NodeId(0); }));
+  FLUVIAL_TRY(
+      transfer::check_below(head, [&](SiteId site) { return via(site) == head.child || via(site) == NodeId(0); }));
   FLUVIAL_TRY(machine_.admit(head.attempt, head.epoch, head.what.contributors));
   return terms();
 }
 
-std::vector<SiteId> RegionService::overlap(const tree::PartialHead& head) {
+std::vector<SiteId> RegionService::overlap(const transfer::PartialHead& head) {
   if (!is_current(head.run, head.round)) return {};
   return machine_.gather().held_of(head.what.contributors);
 }
 
-void RegionService::arrived(tree::StagedArrival arrival) {
+void RegionService::arrived(transfer::StagedArrival arrival) {
   if (!is_current(arrival.run, arrival.round)) {
-    hub_.send(arrival.child, tree::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence,
-                                           Error{Code::kStale, "the round is closed"}));
+    hub_.send(arrival.child, transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence,
+                                               Error{Code::kStale, "the round is closed"}));
     return;
   }
   counts_.updates_verified.add();
@@ -209,21 +210,14 @@ void RegionService::carry_out(const OpenRound&) {
 }
 
 void RegionService::send_opening(NodeId child) {
-  wire::Opening below = *opening_;
-  below.participants.clear();
-  below.counted.clear();
-  const std::vector<SiteId> counted = machine_.gather().counted();
-  for (const round::Participant& participant : machine_.gather().participants()) {
-    if (via(participant.site) != child) continue;
-    below.participants.push_back(participant);
-    if (std::binary_search(counted.begin(), counted.end(), participant.site)) below.counted.push_back(participant.site);
-  }
-  if (below.participants.empty()) return;
+  wire::Opening whole = *opening_;
   using std::chrono::duration_cast;
   const Duration passed = now() - opened_at_;
-  below.soft_left = duration_cast<std::chrono::milliseconds>(tier_deadline(opening_->soft_left) - passed);
-  below.hard_left = duration_cast<std::chrono::milliseconds>(tier_deadline(opening_->hard_left) - passed);
-  hub_.send(child, wire::to_envelope(below));
+  whole.soft_left = duration_cast<std::chrono::milliseconds>(tier_deadline(opening_->soft_left) - passed);
+  whole.hard_left = duration_cast<std::chrono::milliseconds>(tier_deadline(opening_->hard_left) - passed);
+  const std::optional<wire::Opening> below =
+      transfer::cut_opening(std::move(whole), machine_.gather(), child, [this](SiteId site) { return via(site); });
+  if (below) hub_.send(child, wire::to_envelope(*below));
 }
 
 void RegionService::carry_out(const SetTimer& effect) {
@@ -234,22 +228,23 @@ void RegionService::carry_out(const SetTimer& effect) {
 }
 
 void RegionService::carry_out(const Take& effect) {
-  sum_.take(effect.arrival.value(), [this, id = effect.arrival](const tree::StagedArrival& arrival,
+  sum_.take(effect.arrival.value(), [this, id = effect.arrival](const transfer::StagedArrival& arrival,
                                                                 const round::ContributorSet& with_probes) {
-    hub_.send(arrival.child, tree::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence, Status{}));
+    hub_.send(arrival.child, transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence, Status{}));
+    sum_.release(id.value());
     carry_out(machine_.taken(id, with_probes, now()));
     counts_.staging_bytes.set(static_cast<double>(hub_.budget().bytes_used()));
   });
 }
 
 void RegionService::carry_out(const Drop& effect) {
-  const std::optional<tree::StagedArrival> arrival = sum_.drop(effect.arrival.value());
+  const tree::Sum::Staged arrival = sum_.drop(effect.arrival.value());
   if (!arrival) return;
   const bool partial = arrival->site == SiteId(0);
   const std::vector<SiteId> both =
       partial ? machine_.gather().held_of(arrival->what.contributors) : std::vector<SiteId>{};
   hub_.send(arrival->child,
-            tree::receipt(arrival->run, arrival->round, arrival->site, arrival->sequence, effect.error, both));
+            transfer::receipt(arrival->run, arrival->round, arrival->site, arrival->sequence, effect.error, both));
 }
 
 // ---- the partial on its way up ------------------------------------------------------------------------------------
@@ -306,7 +301,7 @@ net::Awaitable<Status> RegionService::stream_partial(SendPartial partial, std::u
   for (std::size_t i = 0; sent.ok() && i < chunk_count; ++i) {
     if (generation != send_generation_) co_return Error{Code::kStale, "overtaken"};
     Result<SharedBytes> packed = co_await runtime_.pool.run([this, i, &hash]() -> Result<SharedBytes> {
-      SharedBytes bytes = SharedBytes::from(sum_.accumulator().pack_chunk(i));
+      SharedBytes bytes = SharedBytes::from(sum_.node().pack_chunk(i));
       hash.update(bytes.bytes);
       return bytes;
     });
@@ -318,7 +313,7 @@ net::Awaitable<Status> RegionService::stream_partial(SendPartial partial, std::u
   if (!sent.ok()) co_return sent;
   if (generation != send_generation_) co_return Error{Code::kStale, "overtaken"};
   SharedBytes integers;
-  if (chunk_count > 0) integers = SharedBytes::from(Buffer::copy_of(std::as_bytes(sum_.accumulator().integers())));
+  if (chunk_count > 0) integers = SharedBytes::from(Buffer::copy_of(std::as_bytes(sum_.node().integers())));
   hash.update(integers.bytes);
   v1::Envelope end;
   end.mutable_partial_end()->set_sha256(wire::digest_to_proto(hash.finish()));

@@ -10,6 +10,7 @@
 #include "aggregator/logic/region_machine.h"
 #include "core/net/task_group.h"
 #include "core/tree/hub.h"
+#include "core/tree/sum.h"
 #include "core/tree/uplink.h"
 #include "core/wire/record_mapping.h"
 
@@ -34,10 +35,10 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   void child_left(NodeId child) override;
   void members_changed(NodeId child, const v1::MemberChange& change) override;
   net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, std::string advertise) override;
-  Result<tree::Terms> admit(const tree::UpdateHead& head) override;
-  Result<tree::Terms> admit(const tree::PartialHead& head) override;
-  std::vector<SiteId> overlap(const tree::PartialHead& head) override;
-  void arrived(tree::StagedArrival arrival) override;
+  Result<transfer::Terms> admit(const transfer::UpdateHead& head) override;
+  Result<transfer::Terms> admit(const transfer::PartialHead& head) override;
+  std::vector<SiteId> overlap(const transfer::PartialHead& head) override;
+  void arrived(transfer::StagedArrival arrival) override;
   void refused(RunId run, RoundId round, const round::Refusal& refusal) override;
   void declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) override;
   void outcome_asked(NodeId child, const v1::OutcomeQuery& query) override;
@@ -75,7 +76,7 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
                                         std::shared_ptr<net::Session> session);
   void send_opening(NodeId child);
   bool is_current(RunId run, RoundId round) const;
-  tree::Terms terms() const;
+  transfer::Terms terms() const;
   NodeId via(NodeId node) const;
   void relay_down(NodeId node, v1::Envelope message);
   TimePoint now() const { return runtime_.clock.now(); }

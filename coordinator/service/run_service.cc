@@ -6,7 +6,7 @@
 
 #include "coordinator/service/json.h"
 #include "coordinator/service/run_status.h"
-#include "core/tree/intake.h"
+#include "core/transfer/cut.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
 
@@ -59,9 +59,9 @@ bool RunService::is_current(RunId run, RoundId round) const {
   return active_ && run == active_->machine.run() && round == active_->machine.last_committed().next();
 }
 
-tree::Terms RunService::terms() const {
+transfer::Terms RunService::terms() const {
   const RunMachine& machine = active_->machine;
-  tree::Terms terms;
+  transfer::Terms terms;
   terms.layout = {active_->schema->value_count(), machine.plan().chunk_values};
   terms.integer_count = active_->schema->integer_count();
   terms.codec = active_->codec;
@@ -74,30 +74,30 @@ tree::Terms RunService::terms() const {
   return terms;
 }
 
-Result<tree::Terms> RunService::admit(const tree::UpdateHead& head) {
+Result<transfer::Terms> RunService::admit(const transfer::UpdateHead& head) {
   if (!is_current(head.run, head.round))
     return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
   FLUVIAL_TRY(active_->machine.admit(head.site, head.lease, head.weight));
   return terms();
 }
 
-Result<tree::Terms> RunService::admit(const tree::PartialHead& head) {
+Result<transfer::Terms> RunService::admit(const transfer::PartialHead& head) {
   if (!is_current(head.run, head.round))
     return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
-  FLUVIAL_TRY(tree::check_below(head, [&](SiteId site) { return registry_.branch(site) == head.child; }));
+  FLUVIAL_TRY(transfer::check_below(head, [&](SiteId site) { return registry_.branch(site) == head.child; }));
   FLUVIAL_TRY(active_->machine.admit(head.attempt, head.epoch, head.what.contributors));
   return terms();
 }
 
-std::vector<SiteId> RunService::overlap(const tree::PartialHead& head) {
+std::vector<SiteId> RunService::overlap(const transfer::PartialHead& head) {
   if (!is_current(head.run, head.round)) return {};
   return active_->machine.gather().held_of(head.what.contributors);
 }
 
-void RunService::arrived(tree::StagedArrival arrival) {
+void RunService::arrived(transfer::StagedArrival arrival) {
   if (!is_current(arrival.run, arrival.round)) {
-    hub_->send(arrival.child, tree::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence,
-                                            Error{Code::kStale, "the round is closed"}));
+    hub_->send(arrival.child, transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence,
+                                                Error{Code::kStale, "the round is closed"}));
     return;
   }
   counts_.updates_verified.add();
@@ -178,22 +178,16 @@ void RunService::carry_out(const OpenRound&) {
 void RunService::send_opening(NodeId child) {
   const RunMachine& machine = active_->machine;
   const round::AttemptRecord& attempt = machine.attempt();
-  wire::Opening opening{attempt.run, attempt.round, attempt.attempt, attempt.epoch, attempt.base, machine.plan()};
-  opening.scale_bits = attempt.scale_bits;
-  opening.value_count = active_->schema->value_count();
-  opening.integer_count = active_->schema->integer_count();
-  const std::vector<SiteId> counted = machine.gather().counted();
-  for (const round::Participant& participant : attempt.participants) {
-    if (registry_.via(participant.site) != child) continue;
-    opening.participants.push_back(participant);
-    if (std::binary_search(counted.begin(), counted.end(), participant.site))
-      opening.counted.push_back(participant.site);
-  }
-  if (opening.participants.empty()) return;
+  wire::Opening whole{attempt.run, attempt.round, attempt.attempt, attempt.epoch, attempt.base, machine.plan()};
+  whole.scale_bits = attempt.scale_bits;
+  whole.value_count = active_->schema->value_count();
+  whole.integer_count = active_->schema->integer_count();
   using std::chrono::duration_cast;
-  opening.soft_left = duration_cast<std::chrono::milliseconds>(machine.soft_deadline() - now());
-  opening.hard_left = duration_cast<std::chrono::milliseconds>(machine.hard_deadline() - now());
-  hub_->send(child, wire::to_envelope(opening));
+  whole.soft_left = duration_cast<std::chrono::milliseconds>(machine.soft_deadline() - now());
+  whole.hard_left = duration_cast<std::chrono::milliseconds>(machine.hard_deadline() - now());
+  const std::optional<wire::Opening> opening = transfer::cut_opening(
+      std::move(whole), machine.gather(), child, [this](SiteId site) { return registry_.via(site); });
+  if (opening) hub_->send(child, wire::to_envelope(*opening));
 }
 
 void RunService::carry_out(const SetTimer& effect) {
@@ -205,22 +199,23 @@ void RunService::carry_out(const SetTimer& effect) {
 
 void RunService::carry_out(const Take& effect) {
   const TimePoint begun = now();
-  sum_.take(effect.arrival.value(), [this, id = effect.arrival, begun](const tree::StagedArrival& arrival,
+  sum_.take(effect.arrival.value(), [this, id = effect.arrival, begun](const transfer::StagedArrival& arrival,
                                                                        const round::ContributorSet& with_probes) {
     counts_.merge_seconds.observe(std::chrono::duration<double>(now() - begun).count());
-    hub_->send(arrival.child, tree::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence, Status{}));
+    hub_->send(arrival.child, transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence, Status{}));
+    sum_.release(id.value());
     if (active_) carry_out(active_->machine.taken(id, with_probes, now()));
   });
 }
 
 void RunService::carry_out(const Drop& effect) {
-  const std::optional<tree::StagedArrival> arrival = sum_.drop(effect.arrival.value());
+  const tree::Sum::Staged arrival = sum_.drop(effect.arrival.value());
   if (!arrival) return;
   const bool partial = arrival->site == SiteId(0);
   const std::vector<SiteId> both =
       partial ? active_->machine.gather().held_of(arrival->what.contributors) : std::vector<SiteId>{};
   hub_->send(arrival->child,
-             tree::receipt(arrival->run, arrival->round, arrival->site, arrival->sequence, effect.error, both));
+             transfer::receipt(arrival->run, arrival->round, arrival->site, arrival->sequence, effect.error, both));
 }
 
 void RunService::carry_out(const Finalise& effect) {
@@ -234,7 +229,9 @@ net::Awaitable<void> RunService::do_finalise(round::CommitRecord record) {
                       active_->optimizer,
                       active_->optimizer_state,
                       active_->machine.plan().sum_digest};
-  Result<NextModel> next = co_await finalise(runtime_, sum_, models_, std::move(input));
+  tree::PoolParallel parallel(runtime_);
+  Result<NextModel> next =
+      co_await runtime_.pool.run([&] { return finalise(parallel, sum_.node(), models_, std::move(input)); });
   if (!next.ok()) {
     round_log().error("the round could not be finalised", {{"reason", next.error().to_string()}});
     carry_out(active_->machine.step_failed(next.error()));
@@ -299,18 +296,10 @@ void RunService::carry_out(const Publish& effect) {
 }
 
 void RunService::send_commit(NodeId child, const round::CommitRecord& record, bool last) {
-  wire::Commit commit{record.run, record.round, record.attempt, record.model, {}, {}, last, {}};
-  for (const auto& [site, entry] : record.contributors.entries()) {
-    if (registry_.via(site) != child) continue;
-    const Status added = commit.contributors.add({entry.site, entry.lease, entry.weight, entry.digest, 0, {}});
-    FLUVIAL_CHECK(added.ok(), "a part of a contributor set");
-  }
-  for (const round::Refusal& refusal : record.refusals) {
-    if (registry_.via(refusal.site) == child) commit.refusals.push_back(refusal);
-  }
-  std::ranges::copy_if(record.late, std::back_inserter(commit.late),
-                       [&](SiteId site) { return registry_.via(site) == child; });
-  hub_->send(child, wire::to_envelope(commit));
+  const wire::Commit whole{record.run,          record.round,    record.attempt, record.model,
+                           record.contributors, record.refusals, last,           record.late};
+  hub_->send(child, wire::to_envelope(
+                        transfer::cut_commit(whole, child, [this](SiteId site) { return registry_.via(site); })));
 }
 
 net::Awaitable<void> RunService::prune(RunId run, ModelVersion last, std::uint64_t kept) {

@@ -8,11 +8,12 @@
 #include <optional>
 
 #include "coordinator/logic/run_machine.h"
+#include "coordinator/model/finalise.h"
 #include "coordinator/service/feed.h"
-#include "coordinator/service/finalise.h"
 #include "coordinator/service/registry.h"
 #include "core/net/task_group.h"
 #include "core/tree/hub.h"
+#include "core/tree/sum.h"
 
 namespace fluvial::coordinator {
 
@@ -59,10 +60,10 @@ class RunService {
   Status stop_run(RunId run, std::string reason);
 
   // From the hub.
-  Result<tree::Terms> admit(const tree::UpdateHead& head);
-  Result<tree::Terms> admit(const tree::PartialHead& head);
-  std::vector<SiteId> overlap(const tree::PartialHead& head);
-  void arrived(tree::StagedArrival arrival);
+  Result<transfer::Terms> admit(const transfer::UpdateHead& head);
+  Result<transfer::Terms> admit(const transfer::PartialHead& head);
+  std::vector<SiteId> overlap(const transfer::PartialHead& head);
+  void arrived(transfer::StagedArrival arrival);
   void refused(RunId run, RoundId round, const round::Refusal& refusal);
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref);
   void members_changed(const std::vector<SiteId>& sites_up, NodeId via);
@@ -89,7 +90,7 @@ class RunService {
   void send_opening(NodeId child);
   void send_commit(NodeId child, const round::CommitRecord& record, bool last);
   bool is_current(RunId run, RoundId round) const;
-  tree::Terms terms() const;
+  transfer::Terms terms() const;
   telemetry::Logger round_log() const;
   TimePoint now() const { return runtime_.clock.now(); }
 

@@ -41,10 +41,10 @@ class Service final : public tree::HubOwner {
   void child_left(NodeId child) override;
   void members_changed(NodeId child, const v1::MemberChange& change) override;
   net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, std::string advertise) override;
-  Result<tree::Terms> admit(const tree::UpdateHead& head) override { return runs_.admit(head); }
-  Result<tree::Terms> admit(const tree::PartialHead& head) override { return runs_.admit(head); }
-  std::vector<SiteId> overlap(const tree::PartialHead& head) override { return runs_.overlap(head); }
-  void arrived(tree::StagedArrival arrival) override { runs_.arrived(std::move(arrival)); }
+  Result<transfer::Terms> admit(const transfer::UpdateHead& head) override { return runs_.admit(head); }
+  Result<transfer::Terms> admit(const transfer::PartialHead& head) override { return runs_.admit(head); }
+  std::vector<SiteId> overlap(const transfer::PartialHead& head) override { return runs_.overlap(head); }
+  void arrived(transfer::StagedArrival arrival) override { runs_.arrived(std::move(arrival)); }
   void refused(RunId run, RoundId round, const round::Refusal& refusal) override { runs_.refused(run, round, refusal); }
   void declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) override {
     if (registry_.branch(refusal.site) != child) return;  // not the sender's to decline for

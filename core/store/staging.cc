@@ -27,6 +27,7 @@ StagedUpdate::StagedUpdate(StagedUpdate&& other) noexcept
       bytes_max_(other.bytes_max_),
       chunks_(std::exchange(other.chunks_, {})),
       file_(std::move(other.file_)),
+      reading_(std::move(other.reading_)),
       total_bytes_(std::exchange(other.total_bytes_, 0)),
       spilled_bytes_(std::exchange(other.spilled_bytes_, 0)) {}
 
@@ -52,6 +53,7 @@ Status StagedUpdate::append(Buffer chunk) {
   }
   if (!file_) {
     FLUVIAL_ASSIGN(file_, files_->open_unnamed(folder_));
+    reading_ = std::make_unique<std::mutex>();
   }
   FLUVIAL_TRY(file_->write_at(spilled_bytes_, chunk.span()));
   chunks_.push_back({Buffer(), spilled_bytes_, size});
@@ -65,6 +67,7 @@ Result<ByteSpan> StagedUpdate::read(std::uint64_t index, Buffer& scratch) const 
   if (chunk.memory.size() == chunk.size_bytes) return chunk.memory.span();
   if (scratch.size() < chunk.size_bytes) scratch = Buffer(chunk.size_bytes);
   const MutableByteSpan into = scratch.span().first(chunk.size_bytes);
+  const std::lock_guard lock(*reading_);
   FLUVIAL_TRY(read_exactly(*file_, chunk.file_offset, into, "the staging file in " + folder_));
   return ByteSpan(into);
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,9 @@ class StagingBudget {
   std::atomic<std::uint64_t> used_{0};
 };
 
-// One update's chunks. Movable; one thread at a time. Chunks are appended in order, index 0 first; what is in memory
-// counts against the budget until destruction or clear(). Budget and file system outlive it.
+// One update's chunks. Movable; one thread at a time, but read() and for_each() may run on several. Chunks are appended
+// in order, index 0 first; what is in memory counts against the budget until destruction or clear(). Budget and file
+// system outlive it.
 class StagedUpdate {
  public:
   // `folder` holds the overflow. append() refuses to hold more than `bytes_max` in all (kResourceExhausted).
@@ -63,6 +65,7 @@ class StagedUpdate {
   std::uint64_t bytes_max_;
   std::vector<Chunk> chunks_;
   std::unique_ptr<File> file_;
+  std::unique_ptr<std::mutex> reading_;  // the file, which one thread uses at a time
   std::uint64_t total_bytes_ = 0;
   std::uint64_t spilled_bytes_ = 0;
 };

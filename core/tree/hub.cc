@@ -19,23 +19,10 @@ constexpr std::size_t kAdvertiseBytesMax = 300;
 
 }  // namespace
 
-Status check_below(const PartialHead& head, const std::function<bool(SiteId site)>& is_below) {
-  std::vector<SiteId> named = head.what.missing;
-  for (const round::Refusal& refusal : head.what.refusals) named.push_back(refusal.site);
-  for (const auto& [site, entry] : head.what.contributors.entries()) named.push_back(site);
-  for (const SiteId site : named) {
-    if (!is_below(site)) {
-      return Error{Code::kPermissionDenied,
-                   "site " + std::to_string(site.value()) + " is not below node " + std::to_string(head.child.value())};
-    }
-  }
-  return {};
-}
-
 // What one child's session has going on; on the session's strand.
 struct Hub::Stream {
   Stream(Hub& hub, const Child& child)
-      : intake(hub.runtime_, hub.owner_, hub.budget_, hub.options_.spill_folder, child) {}
+      : intake(hub.runtime_, hub.owner_, {&hub.budget_, &hub.runtime_.files, hub.options_.spill_folder}, child) {}
   Intake intake;
   std::uint64_t generation = 0;  // of the model being sent: a new request ends the one before
 };

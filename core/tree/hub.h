@@ -16,6 +16,7 @@
 #include "core/net/session.h"
 #include "core/net/task_group.h"
 #include "core/store/staging.h"
+#include "core/transfer/incoming.h"
 #include "core/tree/model_slot.h"
 #include "core/tree/runtime.h"
 #include "core/tree/sum.h"
@@ -31,44 +32,6 @@ struct Child {
   std::shared_ptr<net::Session> session;
 };
 
-// What an update or a partial must be, as the open round says.
-struct Terms {
-  kernels::ChunkLayout layout;
-  std::size_t integer_count = 0;
-  std::shared_ptr<const kernels::Codec> codec;  // of updates
-  std::string codec_name;
-  Digest base{};
-  double value_abs_max = 0;
-  double norm_max = 0;                          // 0: no bound
-  std::shared_ptr<const round::Schema> schema;  // to name a tensor; may be unknown
-  int scale_bits = 0;
-};
-
-struct UpdateHead {
-  RunId run;
-  RoundId round;
-  SiteId site;
-  Incarnation incarnation;
-  std::uint64_t submission = 0;
-  std::uint64_t weight = 0;
-  Epoch lease;
-  round::Metrics metrics;
-};
-
-struct PartialHead {
-  NodeId child;
-  RunId run;
-  RoundId round;
-  AttemptId attempt;
-  Epoch epoch;
-  std::uint64_t sequence = 0;
-  round::Arrival what;
-};
-
-// kPermissionDenied when the partial names a site, as contributor, refused or missing, that `is_below` its sender
-// denies.
-Status check_below(const PartialHead& head, const std::function<bool(SiteId site)>& is_below);
-
 // All on the node's strand.
 class HubOwner {
  public:
@@ -80,10 +43,10 @@ class HubOwner {
   virtual void members_changed(NodeId child, const v1::MemberChange& change) = 0;
   virtual net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, std::string advertise) = 0;
 
-  virtual Result<Terms> admit(const UpdateHead& head) = 0;
-  virtual Result<Terms> admit(const PartialHead& head) = 0;
-  virtual std::vector<SiteId> overlap(const PartialHead& head) = 0;
-  virtual void arrived(StagedArrival arrival) = 0;
+  virtual Result<transfer::Terms> admit(const transfer::UpdateHead& head) = 0;
+  virtual Result<transfer::Terms> admit(const transfer::PartialHead& head) = 0;
+  virtual std::vector<SiteId> overlap(const transfer::PartialHead& head) = 0;
+  virtual void arrived(transfer::StagedArrival arrival) = 0;
   virtual void refused(RunId run, RoundId round,
                        const round::Refusal& refusal) = 0;  // an update that failed verification
   virtual void declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) = 0;

@@ -44,20 +44,20 @@ class FakeOwner final : public HubOwner {
     grant.add_parents()->set_name("coordinator");
     co_return grant;
   }
-  Result<Terms> admit(const UpdateHead& head) override {
+  Result<transfer::Terms> admit(const transfer::UpdateHead& head) override {
     if (head.round != RoundId(1)) return Error{Code::kStale, "not the open round"};
     return terms();
   }
-  Result<Terms> admit(const PartialHead&) override { return terms(); }
-  std::vector<SiteId> overlap(const PartialHead&) override { return {}; }
-  void arrived(StagedArrival arrival) override { arrivals.push_back(std::move(arrival)); }
+  Result<transfer::Terms> admit(const transfer::PartialHead&) override { return terms(); }
+  std::vector<SiteId> overlap(const transfer::PartialHead&) override { return {}; }
+  void arrived(transfer::StagedArrival arrival) override { arrivals.push_back(std::move(arrival)); }
   void refused(RunId, RoundId, const round::Refusal& refusal) override { refusals.push_back(refusal); }
   void declined(NodeId, RunId, RoundId, const round::Refusal& refusal) override { refusals.push_back(refusal); }
   void outcome_asked(NodeId, const v1::OutcomeQuery&) override {}
   std::shared_ptr<ModelSlot> model(const round::ModelRef&) override { return slot; }
 
-  static Terms terms() {
-    Terms terms;
+  static transfer::Terms terms() {
+    transfer::Terms terms;
     terms.layout = {kValues, kChunkValues};
     terms.codec = *kernels::make_codec(*kernels::parse_codec("fp32"));
     terms.codec_name = "fp32";
@@ -69,7 +69,7 @@ class FakeOwner final : public HubOwner {
 
   std::vector<NodeId> joined;
   std::vector<NodeId> left;
-  std::vector<StagedArrival> arrivals;
+  std::vector<transfer::StagedArrival> arrivals;
   std::vector<round::Refusal> refusals;
   std::shared_ptr<ModelSlot> slot;
 };
@@ -228,7 +228,7 @@ class HubScenarios : public HubTest {
     post_update(session, 7, values);
     co_await stale_marker(session);
     EXPECT_EQ(owner_.arrivals.size(), 1u);
-    const StagedArrival& arrival = owner_.arrivals.at(0);
+    const transfer::StagedArrival& arrival = owner_.arrivals.at(0);
     EXPECT_EQ(arrival.site, SiteId(7));
     EXPECT_EQ(arrival.what.contributors.find(SiteId(7))->weight, 7u);
     EXPECT_EQ(arrival.what.contributors.find(SiteId(7))->digest, sha256(std::as_bytes(std::span(values))));
@@ -364,22 +364,6 @@ class HubScenarios : public HubTest {
     EXPECT_FALSE(owner_.slot->append(ByteSpan(bytes).first(1)).ok()) << "beyond its end";
   }
 };
-
-TEST(CheckBelow, APartialSpeaksOnlyForThoseBelowItsSender) {
-  const auto is_below = [](SiteId site) { return site == SiteId(3); };
-  PartialHead head;
-  head.child = NodeId(2);
-  head.what.missing = {SiteId(3)};
-  EXPECT_TRUE(check_below(head, is_below).ok());
-  head.what.refusals = {{SiteId(4), Error{Code::kInvalidArgument, "made up"}}};
-  EXPECT_EQ(check_below(head, is_below).error().code, Code::kPermissionDenied);
-  head.what.refusals.clear();
-  head.what.missing.push_back(SiteId(5));
-  EXPECT_EQ(check_below(head, is_below).error().code, Code::kPermissionDenied);
-  head.what.missing.pop_back();
-  EXPECT_TRUE(head.what.contributors.add({SiteId(6), Epoch(1), 1, {}, 0, {}}).ok());
-  EXPECT_EQ(check_below(head, is_below).error().code, Code::kPermissionDenied);
-}
 
 TEST_F(HubScenarios, AGoodUpdateArrivesWhole) {
   run([this] { return good_update(); });

@@ -1,19 +1,18 @@
-// One child's update or partial on its way in: checked and staged chunk by chunk as it arrives, handed over only when
-// it is whole and good. On the child's session.
+// One child's updates and partials on their way in (core/transfer/incoming.h), on the child's session: the owner is
+// asked before, the checking and staging runs on the pool, the child is told what was refused.
 #pragma once
 
 #include <memory>
 #include <optional>
 
-#include "core/digest/sha256.h"
+#include "core/transfer/incoming.h"
 #include "core/tree/hub.h"
 
 namespace fluvial::tree {
 
 class Intake {
  public:
-  Intake(Runtime& runtime, HubOwner& owner, store::StagingBudget& budget, std::string spill_folder, Child child);
-  ~Intake();
+  Intake(Runtime& runtime, HubOwner& owner, transfer::Staging staging, Child child);
 
   // An error is a breach of the protocol: the session ends. What is wrong with an update alone is told to the child in
   // a receipt (and to the owner), the rest of it is skipped, and the session goes on.
@@ -23,20 +22,18 @@ class Intake {
   net::Awaitable<Status> end(std::string sha256, Buffer integers);
 
  private:
-  struct Incoming;
+  struct Current {
+    std::optional<transfer::UpdateHead> update;    // one of
+    std::optional<transfer::PartialHead> partial;  // the two
+    std::optional<transfer::Incoming> incoming;    // none: refused, the rest is read and thrown away
+  };
   net::Awaitable<Status> refuse(Error error, bool tell_owner);
-  Status verify_chunk(Incoming& incoming, ByteSpan bytes);
-  Status verify_end(Incoming& incoming, const std::string& sha256, ByteSpan integers);
 
   Runtime& runtime_;
   HubOwner& owner_;
-  store::StagingBudget& budget_;
-  std::string spill_folder_;
+  transfer::Staging staging_;
   Child child_;
-  std::unique_ptr<Incoming> incoming_;
+  std::optional<Current> current_;
 };
-
-v1::Envelope receipt(RunId run, RoundId round, SiteId site, std::uint64_t sequence, const Status& status,
-                     const std::vector<SiteId>& overlap = {});
 
 }  // namespace fluvial::tree

@@ -7,14 +7,14 @@
 namespace fluvial::house {
 namespace {
 
-const std::vector<std::string_view> kService = {
-    "core/base",  "core/digest",    "kernels",     "core/round",    "core/aggregate", "proto",      "core/wire",
-    "core/store", "core/telemetry", "core/config", "core/identity", "core/net",       "core/local", "core/tree"};
+const std::vector<std::string_view> kService = {"core/base",      "core/digest",   "kernels",       "core/round",
+                                                "core/aggregate", "proto",         "core/wire",     "core/store",
+                                                "core/telemetry", "core/config",   "core/identity", "core/net",
+                                                "core/local",     "core/transfer", "core/tree"};
 
-std::vector<std::string_view> service_of(std::string_view logic) {
-  std::vector<std::string_view> knows = kService;
-  knows.push_back(logic);
-  return knows;
+std::vector<std::string_view> service_of(std::vector<std::string_view> own) {
+  own.insert(own.end(), kService.begin(), kService.end());
+  return own;
 }
 
 const std::vector<std::string_view> kLogic = {"core/base", "kernels", "core/round", "core/aggregate"};
@@ -51,15 +51,25 @@ std::vector<Room> make_rooms() {
       {"core/net", {"core/base", "core/identity", "core/wire", "proto"}},
       {"core/local", {"core/base", "core/round", "core/wire", "proto"}},
 
+      // What crosses an edge of the tree: checked, staged, summed, cut for a child.
+      {"core/transfer",
+       {"core/base", "core/digest", "kernels", "core/round", "core/aggregate", "proto", "core/wire", "core/store"},
+       {},
+       true},
+      {"coordinator/model",
+       {"core/base", "core/digest", "kernels", "core/round", "core/aggregate", "core/store", "core/transfer"},
+       {"proto", "core/wire"},
+       true},
+
       // The two ends of an edge of the tree, for every role.
       {"core/tree",
        {"core/base", "core/digest", "kernels", "core/round", "core/aggregate", "proto", "core/wire", "core/store",
-        "core/telemetry", "core/config", "core/identity", "core/net"}},
+        "core/telemetry", "core/config", "core/identity", "core/net", "core/transfer"}},
 
       // What carries decisions out. The three roles never include each other.
-      {"coordinator/service", service_of("coordinator/logic")},
-      {"aggregator/service", service_of("aggregator/logic")},
-      {"edge/service", service_of("edge/logic")},
+      {"coordinator/service", service_of({"coordinator/logic", "coordinator/model"})},
+      {"aggregator/service", service_of({"aggregator/logic"})},
+      {"edge/service", service_of({"edge/logic"})},
 
       // Virtual time, network and disks for the logic of all roles. Never core/net.
       {"simulator/scenario", {"core/base", "core/round", "core/config"}},
@@ -75,11 +85,12 @@ std::vector<Room> make_rooms() {
       {"examples", {"core/base", "core/digest", "core/round", "core/wire", "core/store", "core/local"}},
 
       {"cmake", {}},  // the one source that compiles Asio
-      {"tests",
-       {"core/base",      "core/digest",         "kernels/reference",  "kernels/cuda",  "kernels",  "core/round",
-        "core/aggregate", "coordinator/logic",   "aggregator/logic",   "edge/logic",    "proto",    "core/wire",
-        "core/store",     "core/telemetry",      "core/config",        "core/identity", "core/net", "core/local",
-        "core/tree",      "coordinator/service", "aggregator/service", "edge/service",  "cli",      "examples"}},
+      {"tests", {"core/base",      "core/digest",         "kernels/reference",  "kernels/cuda",      "kernels",
+                 "core/round",     "core/aggregate",      "coordinator/logic",  "aggregator/logic",  "edge/logic",
+                 "proto",          "core/wire",           "core/transfer",      "coordinator/model", "core/store",
+                 "core/telemetry", "core/config",         "core/identity",      "core/net",          "core/local",
+                 "core/tree",      "coordinator/service", "aggregator/service", "edge/service",      "cli",
+                 "examples"}},
   };
 }
 

@@ -1,6 +1,8 @@
-// From a sealed sum to the next model: mean, server optimizer, integer tensors, digest, files on disk.
+// From a sealed sum to the next model: mean, server optimizer, integer tensors, digest, files on disk. Pure: what runs
+// side by side and where the files are is passed in.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,7 +10,7 @@
 #include "core/aggregate/server_optimizer.h"
 #include "core/round/record.h"
 #include "core/store/model_store.h"
-#include "core/tree/sum.h"
+#include "core/transfer/node_sum.h"
 
 namespace fluvial::coordinator {
 
@@ -29,8 +31,9 @@ struct FinaliseInput {
   bool sum_digest = false;
 };
 
-// On the sum's lane. Durable when it returns. kDataLoss: the probe or the result is wrong, nothing was written.
-net::Awaitable<Result<NextModel>> finalise(tree::Runtime& runtime, tree::Sum& sum, store::ModelStore& models,
-                                           FinaliseInput input);
+// Blocking; the sum must not change meanwhile. Durable when it returns. kDataLoss: the probe or the result is wrong,
+// nothing was written. The same sum and input give the same bytes, whatever `parallel` is.
+Result<NextModel> finalise(Parallel& parallel, const transfer::NodeSum& sum, store::ModelStore& models,
+                           FinaliseInput input);
 
 }  // namespace fluvial::coordinator

@@ -1,7 +1,6 @@
-#include "coordinator/service/finalise.h"
+#include "coordinator/model/finalise.h"
 
 #include <algorithm>
-#include <boost/asio/awaitable.hpp>
 #include <cstring>
 #include <utility>
 
@@ -35,7 +34,7 @@ Workspace open_workspace(const round::Schema& schema, ByteSpan base) {
 }
 
 // The mean of one chunk, in memory of this thread.
-Result<std::span<const float>> mean_of(tree::Sum& sum, const FinaliseInput& input, std::size_t index) {
+Result<std::span<const float>> mean_of(const transfer::NodeSum& sum, const FinaliseInput& input, std::size_t index) {
   thread_local std::vector<float> mean;
   mean.resize(sum.shape().layout.size(index));
   FLUVIAL_TRY(sum.accumulator().mean_chunk(index, input.record.contributors.total_weight(), mean));
@@ -43,8 +42,8 @@ Result<std::span<const float>> mean_of(tree::Sum& sum, const FinaliseInput& inpu
 }
 
 // mean and optimizer, chunk by chunk, on every core
-Status step_chunk(tree::Sum& sum, const FinaliseInput& input, const aggregate::ServerStep& step, std::span<float> state,
-                  std::span<float> values, std::size_t index) {
+Status step_chunk(const transfer::NodeSum& sum, const FinaliseInput& input, const aggregate::ServerStep& step,
+                  std::span<float> state, std::span<float> values, std::size_t index) {
   FLUVIAL_ASSIGN(const std::span<const float> mean, mean_of(sum, input, index));
   const kernels::ChunkLayout& layout = sum.shape().layout;
   const std::span<float> model = layout.of(values, index);
@@ -57,11 +56,9 @@ Status step_chunk(tree::Sum& sum, const FinaliseInput& input, const aggregate::S
 
 }  // namespace
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): all three outlive every task
-net::Awaitable<Result<NextModel>> finalise(tree::Runtime& runtime, tree::Sum& sum, store::ModelStore& models,
-                                           FinaliseInput input) {
-  const Status probe = round::check_probe(input.record.contributors, sum.shape().scale_bits);
-  if (!probe.ok()) co_return probe.error();
+Result<NextModel> finalise(Parallel& parallel, const transfer::NodeSum& sum, store::ModelStore& models,
+                           FinaliseInput input) {
+  FLUVIAL_TRY(round::check_probe(input.record.contributors, sum.shape().scale_bits));
   const round::Schema& schema = *input.schema;
   Workspace work = open_workspace(schema, input.base.bytes);
   NextModel next;
@@ -69,45 +66,35 @@ net::Awaitable<Result<NextModel>> finalise(tree::Runtime& runtime, tree::Sum& su
                              ? aggregate::initial_state(input.optimizer, schema.value_count())
                              : std::move(input.optimizer_state);
 
-  const aggregate::Accumulator& accumulator = sum.accumulator();
   const kernels::ChunkLayout& layout = sum.shape().layout;
   aggregate::ServerStep step(input.optimizer, layout, aggregate::layers_of(schema), input.record.round.value(),
                              input.record.contributors.total_weight());
   if (step.has_norms()) {
-    const Status measured = co_await tree::for_each_chunk(runtime, layout.chunk_count(), [&](std::size_t i) -> Status {
+    FLUVIAL_TRY(parallel.for_each(layout.chunk_count(), [&](std::size_t i) -> Status {
       FLUVIAL_ASSIGN(const std::span<const float> mean, mean_of(sum, input, i));
       return step.measure(i, mean, next.optimizer_state, layout.of(std::span<const float>(work.values), i));
-    });
-    if (!measured.ok()) co_return measured.error();
+    }));
     step.close();
   }
-  const Status stepped = co_await tree::for_each_chunk(runtime, layout.chunk_count(), [&](std::size_t i) {
+  FLUVIAL_TRY(parallel.for_each(layout.chunk_count(), [&](std::size_t i) {
     return step_chunk(sum, input, step, next.optimizer_state, work.values, i);
-  });
-  if (!stepped.ok()) co_return stepped.error();
+  }));
   if (!schema.all_averaged()) {
-    const std::span<const std::int64_t> greatest = accumulator.integers();
+    const std::span<const std::int64_t> greatest = sum.integers();
     for (std::size_t i = 0; i < work.integers.size(); ++i) work.integers[i] = std::max(work.integers[i], greatest[i]);
-    const Status joined = round::join_model(schema, work.separate_values, work.integers, work.model.span());
-    if (!joined.ok()) co_return joined.error();
+    FLUVIAL_TRY(round::join_model(schema, work.separate_values, work.integers, work.model.span()));
   }
   next.bytes = SharedBytes::from(std::move(work.model));
   // Two digests, side by side where there are two cores.
-  const Status digested =
-      co_await tree::for_each_chunk(runtime, input.sum_digest ? 2 : 1, [&](std::size_t i) -> Status {
-        if (i == 0) next.ref.digest = sha256(next.bytes.bytes);
-        if (i == 1) next.sum_digest = sha256(std::as_bytes(accumulator.sum()));
-        return {};
-      });
-  if (!digested.ok()) co_return digested.error();
+  FLUVIAL_TRY(parallel.for_each(input.sum_digest ? 2 : 1, [&](std::size_t i) -> Status {
+    if (i == 0) next.ref.digest = sha256(next.bytes.bytes);
+    if (i == 1) next.sum_digest = sha256(std::as_bytes(sum.accumulator().sum()));
+    return {};
+  }));
   next.ref = {input.record.run, ModelVersion(input.record.round.value()), next.ref.digest, schema.model_bytes()};
-  Result<std::string> file = co_await runtime.pool.run([&] {
-    return models.put({next.ref.run, next.ref.version}, schema, next.bytes.bytes, next.ref.digest,
-                      next.optimizer_state);
-  });
-  if (!file.ok()) co_return file.error();
-  next.optimizer_file = std::move(*file);
-  co_return next;
+  FLUVIAL_ASSIGN(next.optimizer_file, models.put({next.ref.run, next.ref.version}, schema, next.bytes.bytes,
+                                                 next.ref.digest, next.optimizer_state));
+  return next;
 }
 
 }  // namespace fluvial::coordinator

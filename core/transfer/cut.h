@@ -1,0 +1,24 @@
+// What of an opening or a commit concerns one child: that of the sites below it.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "core/base/ids.h"
+#include "core/round/gather.h"
+#include "core/wire/record_mapping.h"
+
+namespace fluvial::transfer {
+
+// The child through which a site is reached, or the site itself; 0 when it is below none.
+using Via = std::function<NodeId(SiteId site)>;
+
+// Participants and who of them is counted are the gather's; everything else is the whole's, with the time that is left
+// for this child set by the caller. None when no participant is below the child.
+std::optional<wire::Opening> cut_opening(wire::Opening whole, const round::Gather& gather, NodeId child,
+                                         const Via& via);
+
+// Contributors go down as site, lease, weight and digest. Every child is told of every commit.
+wire::Commit cut_commit(const wire::Commit& whole, NodeId child, const Via& via);
+
+}  // namespace fluvial::transfer

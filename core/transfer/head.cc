@@ -1,0 +1,81 @@
+#include "core/transfer/head.h"
+
+#include <utility>
+
+#include "core/wire/mapping.h"
+
+namespace fluvial::transfer {
+
+Result<UpdateHead> head_from_proto(const v1::UpdateBegin& begin, NodeId child, Role role) {
+  const v1::UpdateKey& key = begin.key();
+  if (role != Role::kSite || key.site() != child.value()) {
+    return Error{Code::kPermissionDenied, "an update in the name of site " + std::to_string(key.site())};
+  }
+  UpdateHead head;
+  head.run = RunId(key.run());
+  head.round = RoundId(key.round());
+  head.site = child;
+  head.incarnation = Incarnation(key.incarnation());
+  head.submission = key.submission();
+  head.weight = begin.weight();
+  head.lease = Epoch(begin.lease_epoch());
+  FLUVIAL_ASSIGN(head.metrics, wire::metrics_from_proto(begin.metrics()));
+  head.codec_name = begin.codec();
+  head.pass = begin.pass();
+  head.value_count = begin.value_count();
+  head.chunk_count = begin.chunk_count();
+  head.integer_count = begin.integer_count();
+  FLUVIAL_ASSIGN(head.base, wire::digest_from_proto(begin.base_sha256()));
+  head.probe = begin.probe();
+  head.first_chunk = begin.first_chunk();
+  return head;
+}
+
+Result<PartialHead> head_from_proto(const v1::PartialBegin& begin, NodeId child, Role role) {
+  if (role != Role::kAggregator) return Error{Code::kPermissionDenied, "a site may not send a partial aggregate"};
+  PartialHead head;
+  head.child = child;
+  head.run = RunId(begin.run());
+  head.round = RoundId(begin.round());
+  head.attempt = AttemptId(begin.attempt());
+  head.epoch = Epoch(begin.epoch());
+  head.sequence = begin.sequence();
+  FLUVIAL_ASSIGN(head.what.contributors, wire::from_proto(begin.contributors()));
+  FLUVIAL_ASSIGN(head.what.refusals, wire::from_proto(begin.refusals()));
+  FLUVIAL_ASSIGN(head.what.missing, wire::from_proto(begin.missing()));
+  head.incarnation = Incarnation(begin.incarnation());
+  head.chunk_count = begin.chunk_count();
+  if (begin.scale_bits() > 62) return Error{Code::kInvalidArgument, "scale beyond 62 bits"};
+  head.scale_bits = static_cast<int>(begin.scale_bits());
+  head.first_chunk = begin.first_chunk();
+  return head;
+}
+
+Status check_below(const PartialHead& head, const std::function<bool(SiteId site)>& is_below) {
+  std::vector<SiteId> named = head.what.missing;
+  for (const round::Refusal& refusal : head.what.refusals) named.push_back(refusal.site);
+  for (const auto& [site, entry] : head.what.contributors.entries()) named.push_back(site);
+  for (const SiteId site : named) {
+    if (!is_below(site)) {
+      return Error{Code::kPermissionDenied,
+                   "site " + std::to_string(site.value()) + " is not below node " + std::to_string(head.child.value())};
+    }
+  }
+  return {};
+}
+
+v1::Envelope receipt(RunId run, RoundId round, SiteId site, std::uint64_t sequence, const Status& status,
+                     const std::vector<SiteId>& without) {
+  v1::Envelope message;
+  v1::Receipt& receipt = *message.mutable_receipt();
+  receipt.set_run(run.value());
+  receipt.set_round(round.value());
+  receipt.set_site(site.value());
+  receipt.set_sequence(sequence);
+  receipt.set_code(wire::status_code_to_proto(status));
+  if (!status.ok()) receipt.set_message(status.error().message);
+  wire::to_proto(without, receipt.mutable_without());
+  return message;
+}
+
+}  // namespace fluvial::transfer

@@ -1,0 +1,80 @@
+// What a child says before it sends an update or a partial, and what the open round says that it must be. Pure.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/bytes.h"
+#include "core/base/ids.h"
+#include "core/base/result.h"
+#include "core/round/gather.h"
+#include "core/round/schema.h"
+#include "fluvial/v1/wire.pb.h"
+#include "kernels/codec.h"
+
+namespace fluvial::transfer {
+
+// What an update or a partial must be, as the open round says.
+struct Terms {
+  kernels::ChunkLayout layout;
+  std::size_t integer_count = 0;
+  std::shared_ptr<const kernels::Codec> codec;  // of updates
+  std::string codec_name;
+  Digest base{};
+  double value_abs_max = 0;
+  double norm_max = 0;                          // 0: no bound
+  std::shared_ptr<const round::Schema> schema;  // to name a tensor; may be unknown
+  int scale_bits = 0;
+};
+
+struct UpdateHead {
+  RunId run;
+  RoundId round;
+  SiteId site;
+  Incarnation incarnation;
+  std::uint64_t submission = 0;
+  std::uint64_t weight = 0;
+  Epoch lease;
+  round::Metrics metrics;
+  // What it says of its bytes.
+  std::string codec_name;
+  std::uint32_t pass = 0;
+  std::uint64_t value_count = 0;
+  std::uint64_t chunk_count = 0;
+  std::uint64_t integer_count = 0;
+  Digest base{};
+  float probe = 0;
+  std::uint64_t first_chunk = 0;  // those before it were sent in an earlier session
+};
+
+struct PartialHead {
+  NodeId child;
+  RunId run;
+  RoundId round;
+  AttemptId attempt;
+  Epoch epoch;
+  std::uint64_t sequence = 0;
+  round::Arrival what;
+  Incarnation incarnation;  // of the sender
+  std::uint64_t chunk_count = 0;
+  int scale_bits = 0;
+  std::uint64_t first_chunk = 0;
+};
+
+// From the wire. An error is a breach of the protocol: the session ends. kPermissionDenied: in another's name, or in a
+// role that the child does not have.
+Result<UpdateHead> head_from_proto(const v1::UpdateBegin& begin, NodeId child, Role role);
+Result<PartialHead> head_from_proto(const v1::PartialBegin& begin, NodeId child, Role role);
+
+// kPermissionDenied when the partial names a site, as contributor, refused or missing, that `is_below` its sender
+// denies.
+Status check_below(const PartialHead& head, const std::function<bool(SiteId site)>& is_below);
+
+// The parent's answer. `site` of an update, `sequence` of a partial, the other 0.
+v1::Envelope receipt(RunId run, RoundId round, SiteId site, std::uint64_t sequence, const Status& status,
+                     const std::vector<SiteId>& without = {});
+
+}  // namespace fluvial::transfer

@@ -1,0 +1,42 @@
+#include "core/transfer/head.h"
+
+#include <gtest/gtest.h>
+
+namespace fluvial::transfer {
+namespace {
+
+TEST(CheckBelow, APartialSpeaksOnlyForThoseBelowItsSender) {
+  const auto is_below = [](SiteId site) { return site == SiteId(3); };
+  PartialHead head;
+  head.child = NodeId(2);
+  head.what.missing = {SiteId(3)};
+  EXPECT_TRUE(check_below(head, is_below).ok());
+  head.what.refusals = {{SiteId(4), Error{Code::kInvalidArgument, "made up"}}};
+  EXPECT_EQ(check_below(head, is_below).error().code, Code::kPermissionDenied);
+  head.what.refusals.clear();
+  head.what.missing.push_back(SiteId(5));
+  EXPECT_EQ(check_below(head, is_below).error().code, Code::kPermissionDenied);
+  head.what.missing.pop_back();
+  EXPECT_TRUE(head.what.contributors.add({SiteId(6), Epoch(1), 1, {}, 0, {}}).ok());
+  EXPECT_EQ(check_below(head, is_below).error().code, Code::kPermissionDenied);
+}
+
+TEST(Heads, AreRefusedInAnothersNameOrRole) {
+  v1::UpdateBegin update;
+  update.mutable_key()->set_site(7);
+  update.set_base_sha256(std::string(32, 'b'));
+  EXPECT_EQ(head_from_proto(update, NodeId(7), Role::kSite)->site, SiteId(7));
+  EXPECT_EQ(head_from_proto(update, NodeId(8), Role::kSite).error().code, Code::kPermissionDenied);
+  EXPECT_EQ(head_from_proto(update, NodeId(7), Role::kAggregator).error().code, Code::kPermissionDenied);
+  update.set_base_sha256("short");
+  EXPECT_FALSE(head_from_proto(update, NodeId(7), Role::kSite).ok());
+
+  v1::PartialBegin partial;
+  EXPECT_EQ(head_from_proto(partial, NodeId(2), Role::kAggregator)->child, NodeId(2));
+  EXPECT_EQ(head_from_proto(partial, NodeId(2), Role::kSite).error().code, Code::kPermissionDenied);
+  partial.set_scale_bits(0xffffffff);
+  EXPECT_FALSE(head_from_proto(partial, NodeId(2), Role::kAggregator).ok());
+}
+
+}  // namespace
+}  // namespace fluvial::transfer

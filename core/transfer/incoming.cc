@@ -1,0 +1,136 @@
+#include "core/transfer/incoming.h"
+
+#include <cmath>
+#include <utility>
+
+#include "core/wire/mapping.h"
+#include "kernels/fixed.h"
+
+namespace fluvial::transfer {
+namespace {
+
+Status check_shape(const UpdateHead& head, const Terms& terms) {
+  const auto mismatch = [&](const std::string& what) {
+    return Error{Code::kInvalidArgument, "update of site " + std::to_string(head.site.value()) + ": " + what};
+  };
+  if (head.codec_name != terms.codec_name)
+    return mismatch("codec '" + wire::printable(head.codec_name) + "', expected " + terms.codec_name);
+  if (head.pass != 0) return mismatch("pass " + std::to_string(head.pass) + ", expected 0");
+  if (head.value_count != terms.layout.value_count || head.chunk_count != terms.layout.chunk_count() ||
+      head.integer_count != terms.integer_count) {
+    return mismatch("another number of values, chunks or integers than the model has");
+  }
+  if (head.base != terms.base) return mismatch("trained from another model");
+  if (head.probe != 1.0f) return mismatch("the probe is not 1");
+  return {};
+}
+
+std::vector<std::int64_t> integers_of(ByteSpan bytes) {
+  std::vector<std::int64_t> integers(bytes.size() / sizeof(std::int64_t));
+  for (std::size_t i = 0; i < integers.size(); ++i) {
+    integers[i] = static_cast<std::int64_t>(load_le<std::uint64_t>(bytes.data() + i * sizeof(std::int64_t)));
+  }
+  return integers;
+}
+
+}  // namespace
+
+Incoming::Incoming(Terms terms, std::uint64_t chunk_count, std::uint64_t bytes_max, const Staging& staging)
+    : terms_(std::move(terms)),
+      chunk_count_(chunk_count),
+      staged_(*staging.budget, *staging.files, staging.folder, bytes_max) {}
+
+Result<Incoming> Incoming::begin(UpdateHead head, Terms terms, const Staging& staging) {
+  FLUVIAL_TRY(check_shape(head, terms));
+  const std::uint64_t chunk_count = terms.layout.chunk_count();
+  const std::uint64_t bytes_max = terms.codec->encoded_bytes_max(terms.layout.chunk_values) * chunk_count;
+  Incoming incoming(std::move(terms), chunk_count, bytes_max, staging);
+  incoming.update_ = std::move(head);
+  return incoming;
+}
+
+Result<Incoming> Incoming::begin(PartialHead head, Terms terms, const Staging& staging) {
+  const std::uint64_t chunk_count = head.what.contributors.empty() ? 0 : terms.layout.chunk_count();
+  if (head.chunk_count != chunk_count || head.scale_bits != terms.scale_bits) {
+    return Error{Code::kInvalidArgument, "a partial of another shape or scale"};
+  }
+  FLUVIAL_TRY(round::check_probe(head.what.contributors, terms.scale_bits));
+  const std::uint64_t bytes_max = kernels::packed_bytes_max(terms.layout.chunk_values) * chunk_count;
+  Incoming incoming(std::move(terms), chunk_count, bytes_max, staging);
+  incoming.partial_ = std::move(head);
+  return incoming;
+}
+
+Status Incoming::chunk(std::uint64_t index, Buffer bytes) {
+  if (index != next_index_ || index >= chunk_count_) {
+    return Error{Code::kInvalidArgument, "chunk " + std::to_string(index) + ", expected " +
+                                             std::to_string(next_index_) + " of " + std::to_string(chunk_count_)};
+  }
+  FLUVIAL_TRY(verify_chunk(bytes.span()));
+  FLUVIAL_TRY(staged_.append(std::move(bytes)));
+  ++next_index_;
+  return {};
+}
+
+Status Incoming::verify_chunk(ByteSpan bytes) {
+  hash_.update(bytes);
+  const std::size_t count = terms_.layout.size(next_index_);
+  if (partial_) return kernels::check_packed_chunk(bytes, count);
+  const std::uint64_t first = terms_.layout.first_value(next_index_);
+  FLUVIAL_ASSIGN(const kernels::ScreenReport report, terms_.codec->screen_chunk(bytes, count, first));
+  norm_squared_ += report.norm_squared;
+  if (static_cast<double>(report.max_abs) <= terms_.value_abs_max) return {};
+  std::vector<float> values(count);
+  FLUVIAL_TRY(terms_.codec->decode_chunk(bytes, values));
+  std::size_t i = 0;
+  while (i + 1 < count && std::fabs(static_cast<double>(values[i])) <= terms_.value_abs_max) ++i;
+  const std::string where =
+      terms_.schema ? round::value_name(*terms_.schema, first + i) : "value " + std::to_string(first + i);
+  return Error{Code::kDataLoss, where + " is " + std::to_string(values[i]) + ", beyond the plan's value_abs_max of " +
+                                    std::to_string(terms_.value_abs_max)};
+}
+
+Status Incoming::verify_end(const std::string& sha256, ByteSpan integers) {
+  hash_.update(integers);
+  if (next_index_ != chunk_count_) {
+    return Error{Code::kDataLoss,
+                 "ended after " + std::to_string(next_index_) + " of " + std::to_string(chunk_count_) + " chunks"};
+  }
+  const std::size_t expected = (update_ || chunk_count_ > 0) ? terms_.integer_count * sizeof(std::int64_t) : 0;
+  if (integers.size() != expected) return Error{Code::kDataLoss, "another number of integers than the model has"};
+  if (wire::digest_to_proto(hash_.finish()) != sha256) return Error{Code::kDataLoss, "the digest does not match"};
+  if (update_ && terms_.norm_max > 0 && std::sqrt(norm_squared_) > terms_.norm_max) {
+    return Error{Code::kDataLoss, "the update's norm is " + std::to_string(std::sqrt(norm_squared_)) +
+                                      ", beyond the plan's update_norm_max of " + std::to_string(terms_.norm_max)};
+  }
+  return {};
+}
+
+Result<StagedArrival> Incoming::end(const std::string& sha256, ByteSpan integers) {
+  FLUVIAL_TRY(verify_end(sha256, integers));
+  StagedArrival arrival;
+  arrival.integers = integers_of(integers);
+  if (chunk_count_ > 0) arrival.chunks.emplace(std::move(staged_));
+  if (partial_) {
+    arrival.child = partial_->child;
+    arrival.sequence = partial_->sequence;
+    arrival.run = partial_->run;
+    arrival.round = partial_->round;
+    arrival.what = std::move(partial_->what);
+    return arrival;
+  }
+  arrival.child = update_->site;
+  arrival.site = update_->site;
+  arrival.run = update_->run;
+  arrival.round = update_->round;
+  arrival.codec = terms_.codec;
+  const Result<Digest> digest = wire::digest_from_proto(sha256);
+  FLUVIAL_CHECK(digest.ok(), "a digest that matched");
+  const Status one =
+      arrival.what.contributors.add({update_->site, update_->lease, update_->weight, *digest, 0,
+                                     std::move(update_->metrics), update_->incarnation, update_->submission});
+  FLUVIAL_CHECK(one.ok(), "an admitted weight");
+  return arrival;
+}
+
+}  // namespace fluvial::transfer

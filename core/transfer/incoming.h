@@ -1,0 +1,70 @@
+// One update or partial on its way in: checked and staged chunk by chunk, handed over only when it is whole and good.
+// Pure: what comes from the wire goes in, what was staged comes out.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/digest/sha256.h"
+#include "core/store/staging.h"
+#include "core/transfer/head.h"
+
+namespace fluvial::transfer {
+
+// A verified update or partial of a child, staged.
+struct StagedArrival {
+  NodeId child;
+  SiteId site;                 // of an update; 0 for a partial
+  std::uint64_t sequence = 0;  // of a partial
+  RunId run;
+  RoundId round;
+  round::Arrival what;
+  std::optional<store::StagedUpdate> chunks;  // none for a partial without contributors
+  std::vector<std::int64_t> integers;
+  std::shared_ptr<const kernels::Codec> codec;  // of an update
+};
+
+// Where chunks are kept. Budget and file system outlive every Incoming and StagedArrival.
+struct Staging {
+  store::StagingBudget* budget = nullptr;
+  store::FileSystem* files = nullptr;
+  std::string folder;  // what is beyond the budget
+};
+
+// Movable; one call at a time, from any thread. Every error is a refusal: the whole update or partial is refused with
+// it, the rest of it is read and thrown away, and the session goes on. (What is a breach, and ends the session, is
+// found before: head_from_proto(), and a chunk that follows no beginning.) After an error only destruction is allowed:
+// what was staged is given back by it.
+class Incoming {
+ public:
+  // The head was admitted under `terms`. kInvalidArgument: another shape, codec or base than theirs; kDataLoss: a
+  // partial's probes are not its weights.
+  static Result<Incoming> begin(UpdateHead head, Terms terms, const Staging& staging);
+  static Result<Incoming> begin(PartialHead head, Terms terms, const Staging& staging);
+
+  // Blocking: decodes, screens, hashes, and may write to the disk. kInvalidArgument: out of order; kDataLoss: not
+  // decodable, not finite, or beyond the plan's bound, by the tensor's name; kResourceExhausted.
+  Status chunk(std::uint64_t index, Buffer bytes);
+  // The trailer: length, digest and norm. Once, and the last call. kDataLoss.
+  Result<StagedArrival> end(const std::string& sha256, ByteSpan integers);
+
+  std::uint64_t chunks_received() const { return next_index_; }
+
+ private:
+  Incoming(Terms terms, std::uint64_t chunk_count, std::uint64_t bytes_max, const Staging& staging);
+  Status verify_chunk(ByteSpan bytes);
+  Status verify_end(const std::string& sha256, ByteSpan integers);
+
+  std::optional<UpdateHead> update_;    // one of
+  std::optional<PartialHead> partial_;  // the two
+  Terms terms_;
+  std::uint64_t chunk_count_ = 0;
+  std::uint64_t next_index_ = 0;
+  store::StagedUpdate staged_;
+  Sha256 hash_;
+  double norm_squared_ = 0;
+};
+
+}  // namespace fluvial::transfer

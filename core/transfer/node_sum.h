@@ -1,0 +1,45 @@
+// The sum of one node: what was verified goes in whole, with a probe beside it; packed chunks for the parent come out.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "core/aggregate/accumulator.h"
+#include "core/aggregate/probe.h"
+#include "core/base/parallel.h"
+#include "core/transfer/incoming.h"
+
+namespace fluvial::transfer {
+
+struct SumShape {
+  kernels::ChunkLayout layout;
+  std::size_t integer_count = 0;
+  int scale_bits = 0;
+  bool operator==(const SumShape&) const = default;
+};
+
+// One call at a time; pack_chunk() may be called for different chunks at once. Blocking.
+class NodeSum {
+ public:
+  // Back to nothing, in the same memory when the shape is the same. Before anything else.
+  void reset(const SumShape& shape);
+
+  // Adds the arrival and returns its contributors with the probes that the sum now holds for them. The arrival stays as
+  // it is, so that the sum can be made again without others. An error (a spilled chunk that cannot be read) leaves a
+  // part of it in the sum: reset() before anything else.
+  Result<round::ContributorSet> add(const StagedArrival& arrival, Parallel& parallel);
+
+  // A chunk as it travels to the parent. The same sum gives the same bytes.
+  Buffer pack_chunk(std::size_t index) const { return accumulator_->pack_chunk(index); }
+  std::span<const std::int64_t> integers() const { return accumulator_->integers(); }
+
+  const aggregate::Accumulator& accumulator() const { return *accumulator_; }
+  const SumShape& shape() const { return shape_; }
+
+ private:
+  SumShape shape_;
+  std::unique_ptr<aggregate::Accumulator> accumulator_;
+  std::optional<aggregate::Probe> probe_;
+};
+
+}  // namespace fluvial::transfer
