@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
-#include <optional>
+#include <filesystem>
 #include <utility>
 
 #include "core/config/plan_file.h"
@@ -41,7 +40,7 @@ Error wrong(const std::string& place, const config::TomlEntry& entry, const std:
 }
 
 std::vector<std::string> known_keys() {
-  std::vector<std::string> keys = {"name"};
+  std::vector<std::string> keys = {"name", "base"};
   for (const ScenarioKey& key : scenario_keys()) keys.push_back(key.key);
   for (const config::PlanKey& key : config::describe_plan()) keys.push_back(std::string(kPlanPrefix) + key.key);
   return keys;
@@ -54,6 +53,18 @@ double draw_number(Rng& rng, double low, double high, bool whole) {
 
 }  // namespace
 
+Status ScenarioFile::add_plan(const config::TomlEntry& entry, const std::string& place) {
+  if (entry.is_number && !entry.items.empty() &&
+      (entry.items.size() != 2 || number_of(entry.items[0]) > number_of(entry.items[1]))) {
+    return wrong(place, entry, "a number, or [low, high]");
+  }
+  config::TomlEntry own = entry;
+  own.key.erase(0, kPlanPrefix.size());
+  std::erase_if(plan_, [&](const config::TomlEntry& held) { return held.key == own.key; });
+  plan_.push_back(std::move(own));
+  return {};
+}
+
 Status ScenarioFile::add(const config::TomlEntry& entry) {
   const std::string place = path_ + ":" + std::to_string(entry.line) + ": ";
   if (entry.key == "name") {
@@ -61,15 +72,7 @@ Status ScenarioFile::add(const config::TomlEntry& entry) {
     name_ = entry.value;
     return {};
   }
-  if (entry.key.starts_with(kPlanPrefix)) {
-    if (entry.is_number && !entry.items.empty() &&
-        (entry.items.size() != 2 || number_of(entry.items[0]) > number_of(entry.items[1]))) {
-      return wrong(place, entry, "a number, or [low, high]");
-    }
-    plan_.push_back(entry);
-    plan_.back().key.erase(0, kPlanPrefix.size());
-    return {};
-  }
+  if (entry.key.starts_with(kPlanPrefix)) return add_plan(entry, place);
   const std::vector<ScenarioKey>& keys = scenario_keys();
   const auto found = std::ranges::find(keys, entry.key, &ScenarioKey::key);
   if (found == keys.end()) {
@@ -88,28 +91,50 @@ Status ScenarioFile::add(const config::TomlEntry& entry) {
   if (outside || (whole && !(is_whole_text(items[0]) && is_whole_text(items[1])))) {
     return wrong(place, entry, expected);
   }
+  std::erase_if(ranges_, [&](const Range& held) { return held.key_index == range.key_index; });
   ranges_.push_back(range);
   return {};
 }
 
-Result<ScenarioFile> ScenarioFile::parse(std::string_view toml, const std::string& path) {
-  FLUVIAL_ASSIGN(const std::vector<config::TomlEntry> entries, config::parse_toml(toml, path, config::Arrays::kTaken));
-  ScenarioFile file;
-  file.path_ = path;
-  for (const config::TomlEntry& entry : entries) FLUVIAL_TRY(file.add(entry));
-  if (file.name_.empty()) return Error{Code::kInvalidArgument, path + ": name is missing"};
-  // The plan's keys and values are told now, not at the first seed that draws them.
+// The plan's keys and values are told when the file is read, not by the first seed that draws them.
+Status ScenarioFile::check_plans() const {
   std::size_t choices = 2;
-  for (const config::TomlEntry& entry : file.plan_) choices = std::max(choices, entry.items.size());
+  for (const config::TomlEntry& entry : plan_) choices = std::max(choices, entry.items.size());
   for (std::size_t i = 0; i < choices; ++i) {
-    std::vector<config::TomlEntry> plan = file.plan_;
+    std::vector<config::TomlEntry> plan = plan_;
     for (config::TomlEntry& entry : plan) {
       if (!entry.items.empty()) entry.value = entry.items[std::min(i, entry.items.size() - 1)];
       entry.items.clear();
     }
-    FLUVIAL_TRY(file.with_plan({}, plan));
+    FLUVIAL_TRY(with_plan({}, plan));
   }
+  return {};
+}
+
+Result<ScenarioFile> ScenarioFile::parse_over(std::string_view toml, const std::string& path, bool is_base) {
+  FLUVIAL_ASSIGN(const std::vector<config::TomlEntry> entries, config::parse_toml(toml, path, config::Arrays::kTaken));
+  ScenarioFile file;
+  const auto base = std::ranges::find(entries, "base", &config::TomlEntry::key);
+  if (base != entries.end()) {
+    const std::string place = path + ":" + std::to_string(base->line) + ": ";
+    if (is_base) return wrong(place, *base, "none: a base has no base");
+    const std::string base_path = (std::filesystem::path(path).parent_path() / base->value).string();
+    const Result<std::string> text = config::read_text_file(base_path);
+    if (!text.ok()) return Error{Code::kInvalidArgument, place + "base: " + text.error().message};
+    FLUVIAL_ASSIGN(file, parse_over(*text, base_path, true));
+    file.name_.clear();
+  }
+  file.path_ = path;
+  for (const config::TomlEntry& entry : entries) {
+    if (entry.key != "base") FLUVIAL_TRY(file.add(entry));
+  }
+  if (file.name_.empty()) return Error{Code::kInvalidArgument, path + ": name is missing"};
+  FLUVIAL_TRY(file.check_plans());
   return file;
+}
+
+Result<ScenarioFile> ScenarioFile::parse(std::string_view toml, const std::string& path) {
+  return parse_over(toml, path, false);
 }
 
 Result<ScenarioFile> ScenarioFile::load(const std::string& path) {

@@ -1,5 +1,6 @@
 // scenario.toml : every number is a value, or [low, high] drawn from the seed; every text
-// of the plan is a text, or a list of which the seed takes one.
+// of the plan is a text, or a list of which the seed takes one. `base` names another file, whose keys hold unless this
+// one says otherwise.
 #pragma once
 
 #include <string>
@@ -16,6 +17,7 @@ class ScenarioFile {
  public:
   // kInvalidArgument: one line naming file, line, key, value and what was expected; kNotFound.
   static Result<ScenarioFile> load(const std::string& path);
+  // The same from text; `path` names it in messages and anchors `base`.
   static Result<ScenarioFile> parse(std::string_view toml, const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -30,7 +32,10 @@ class ScenarioFile {
     double low;
     double high;
   };
+  static Result<ScenarioFile> parse_over(std::string_view toml, const std::string& path, bool is_base);
   Status add(const config::TomlEntry& entry);
+  Status add_plan(const config::TomlEntry& entry, const std::string& place);
+  Status check_plans() const;
   Result<Scenario> with_plan(Scenario scenario, const std::vector<config::TomlEntry>& plan) const;
 
   std::string path_;
