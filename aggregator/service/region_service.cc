@@ -105,7 +105,7 @@ NodeId RegionService::via(NodeId node) const {
   return found == below_.end() ? NodeId(0) : found->second.via;
 }
 
-net::Awaitable<Result<v1::LeaseGrant>> RegionService::lease(identity::PeerIdentity, std::string) {
+net::Awaitable<Result<v1::LeaseGrant>> RegionService::lease(identity::PeerIdentity, v1::LeaseRequest) {
   co_return Error{Code::kFailedPrecondition, "leases are the coordinator's to give"};
 }
 

@@ -34,7 +34,7 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   void child_joined(const tree::Child& child) override;
   void child_left(NodeId child) override;
   void members_changed(NodeId child, const v1::MemberChange& change) override;
-  net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, std::string advertise) override;
+  net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) override;
   Result<transfer::Terms> admit(const transfer::UpdateHead& head) override;
   Result<transfer::Terms> admit(const transfer::PartialHead& head) override;
   std::vector<SiteId> overlap(const transfer::PartialHead& head) override;

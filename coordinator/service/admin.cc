@@ -136,7 +136,7 @@ net::Awaitable<Admin::Reply> Admin::route(const net::HttpRequest* request, std::
 
 std::string Admin::status_json() const {
   std::size_t sites = 0;
-  for (const auto& [id, member] : registry_.members()) sites += member.role == Role::kSite ? 1 : 0;
+  for (const auto& [id, member] : registry_.book().members()) sites += member.role == Role::kSite ? 1 : 0;
   json::object object{{"role", "coordinator"},
                       {"federation", facts_.federation},
                       {"version", tree::kVersion},
@@ -145,7 +145,7 @@ std::string Admin::status_json() const {
                       {"enrol_port", facts_.enrol_port},
                       {"metrics_port", facts_.metrics_port},
                       {"sites_connected", sites},
-                      {"aggregators_connected", registry_.members().size() - sites},
+                      {"aggregators_connected", registry_.book().members().size() - sites},
                       {"staging_bytes", hub_.budget().bytes_used()},
                       {"run", nullptr}};
   if (const ActiveRun* active = runs_.active()) {
@@ -166,10 +166,10 @@ std::string Admin::status_json() const {
 
 Admin::Reply Admin::nodes() const {
   json::array list;
-  for (const auto& [id, row] : registry_.nodes()) {
-    const auto member = registry_.members().find(id);
-    const bool connected = member != registry_.members().end();
-    const store::LeaseRow* lease = registry_.lease_of(id);
+  for (const auto& [id, row] : registry_.book().nodes()) {
+    const auto member = registry_.book().members().find(id);
+    const bool connected = member != registry_.book().members().end();
+    const LeaseEntry* lease = registry_.book().lease_of(id);
     json::object node{{"id", id.value()},
                       {"name", row.name},
                       {"role", role_name(row.role)},
@@ -182,7 +182,7 @@ Admin::Reply Admin::nodes() const {
                       {"parent", nullptr},
                       {"lease_epoch", nullptr}};
     if (lease != nullptr) {
-      node["parent"] = lease->parent == NodeId(0) ? "coordinator" : registry_.name_of(lease->parent);
+      node["parent"] = lease->parent == NodeId(0) ? "coordinator" : registry_.book().name_of(lease->parent);
       node["lease_epoch"] = lease->epoch.value();
     }
     list.push_back(std::move(node));
@@ -191,11 +191,10 @@ Admin::Reply Admin::nodes() const {
 }
 
 net::Awaitable<Admin::Reply> Admin::revoke(std::string name) {
-  NodeId node;
-  const Status revoked = co_await registry_.revoke(name, &node);
+  const Result<NodeId> revoked = co_await registry_.revoke(name);
   if (!revoked.ok()) co_return revoked.error();
-  hub_.cut(node, {Code::kPermissionDenied, name + " was revoked"});
-  runs_.members_changed({}, node);
+  hub_.cut(*revoked, {Code::kPermissionDenied, name + " was revoked"});
+  runs_.members_changed({}, *revoked);
   runtime_.log.warn("node revoked", {{"name", name}});
   co_return json::serialize(json::object{{"revoked", name}});
 }
@@ -351,7 +350,7 @@ net::Awaitable<Admin::Reply> Admin::list_rounds(const net::HttpRequest* request)
   std::string text = "{\"rounds\":[";
   for (const store::CommitRow& row : *rows) {
     if (text.back() == '}') text += ',';
-    text += round_json(row, [this](NodeId node) { return registry_.name_of(node); });
+    text += round_json(row, [this](NodeId node) { return registry_.book().name_of(node); });
   }
   co_return text + "]}";
 }

@@ -84,7 +84,7 @@ Result<transfer::Terms> RunService::admit(const transfer::UpdateHead& head) {
 Result<transfer::Terms> RunService::admit(const transfer::PartialHead& head) {
   if (!is_current(head.run, head.round))
     return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
-  FLUVIAL_TRY(transfer::check_below(head, [&](SiteId site) { return registry_.branch(site) == head.child; }));
+  FLUVIAL_TRY(transfer::check_below(head, [&](SiteId site) { return registry_.book().branch(site) == head.child; }));
   FLUVIAL_TRY(active_->machine.admit(head.attempt, head.epoch, head.what.contributors));
   return terms();
 }
@@ -105,7 +105,7 @@ void RunService::arrived(transfer::StagedArrival arrival) {
   const round::Arrival what = arrival.what;
   for (const round::Refusal& refusal : what.refusals) {
     round_log().warn("site refused",
-                     {{"site", registry_.name_of(refusal.site)}, {"reason", refusal.error.to_string()}});
+                     {{"site", registry_.book().name_of(refusal.site)}, {"reason", refusal.error.to_string()}});
   }
   const std::uint64_t id = sum_.stage(std::move(arrival));
   carry_out(active_->machine.arrived(ArrivalId(id), what));
@@ -114,7 +114,8 @@ void RunService::arrived(transfer::StagedArrival arrival) {
 void RunService::refused(RunId run, RoundId round, const round::Refusal& refusal) {
   if (!is_current(run, round)) return;
   counts_.contribution_refused(code_name(refusal.error.code));
-  round_log().warn("site refused", {{"site", registry_.name_of(refusal.site)}, {"reason", refusal.error.to_string()}});
+  round_log().warn("site refused",
+                   {{"site", registry_.book().name_of(refusal.site)}, {"reason", refusal.error.to_string()}});
   carry_out(active_->machine.refused(refusal, now()));
 }
 
@@ -124,9 +125,9 @@ std::shared_ptr<tree::ModelSlot> RunService::model(const round::ModelRef& ref) {
 
 void RunService::members_changed(const std::vector<SiteId>& sites_up, NodeId via) {
   std::size_t sites = 0;
-  for (const auto& [id, member] : registry_.members()) sites += member.role == Role::kSite ? 1 : 0;
+  for (const auto& [id, member] : registry_.book().members()) sites += member.role == Role::kSite ? 1 : 0;
   counts_.members_sites.set(static_cast<double>(sites));
-  counts_.members_aggregators.set(static_cast<double>(registry_.members().size() - sites));
+  counts_.members_aggregators.set(static_cast<double>(registry_.book().members().size() - sites));
   if (!active_) return;
   if (active_->machine.is_open()) {
     const round::Gather& gather = active_->machine.gather();
@@ -134,7 +135,7 @@ void RunService::members_changed(const std::vector<SiteId>& sites_up, NodeId via
         std::any_of(sites_up.begin(), sites_up.end(), [&](SiteId s) { return gather.is_participant(s); });
     if (takes_part) send_opening(via);
   }
-  carry_out(active_->machine.sites_changed(registry_.connected_sites(), now()));
+  carry_out(active_->machine.sites_changed(registry_.book().connected_sites(), now()));
 }
 
 // ---- effects ------------------------------------------------------------------------------------------------------
@@ -186,7 +187,7 @@ void RunService::send_opening(NodeId child) {
   whole.soft_left = duration_cast<std::chrono::milliseconds>(machine.soft_deadline() - now());
   whole.hard_left = duration_cast<std::chrono::milliseconds>(machine.hard_deadline() - now());
   const std::optional<wire::Opening> opening = transfer::cut_opening(
-      std::move(whole), machine.gather(), child, [this](SiteId site) { return registry_.via(site); });
+      std::move(whole), machine.gather(), child, [this](SiteId site) { return registry_.book().via(site); });
   if (opening) hub_->send(child, wire::to_envelope(*opening));
 }
 
@@ -283,7 +284,7 @@ net::Awaitable<void> RunService::record_commit(round::CommitRecord record) {
                                        {"ms", row.duration_ms},
                                        {"model_sha256", to_hex(record.model.digest)}});
   feed_.publish(
-      {row.run, row.round, false, committed_line(row, [this](NodeId node) { return registry_.name_of(node); })});
+      {row.run, row.round, false, committed_line(row, [this](NodeId node) { return registry_.book().name_of(node); })});
   carry_out(active_->machine.commit_recorded(now()));
 }
 
@@ -299,7 +300,7 @@ void RunService::send_commit(NodeId child, const round::CommitRecord& record, bo
   const wire::Commit whole{record.run,          record.round,    record.attempt, record.model,
                            record.contributors, record.refusals, last,           record.late};
   hub_->send(child, wire::to_envelope(
-                        transfer::cut_commit(whole, child, [this](SiteId site) { return registry_.via(site); })));
+                        transfer::cut_commit(whole, child, [this](SiteId site) { return registry_.book().via(site); })));
 }
 
 net::Awaitable<void> RunService::prune(RunId run, ModelVersion last, std::uint64_t kept) {
@@ -417,7 +418,7 @@ net::Awaitable<Status> RunService::activate(store::RunRow row, ModelVersion vers
   runtime_.log.info("run taken up",
                     {{"run", row.id}, {"name", row.plan.name}, {"committed", version}, {"codec", row.plan.codec}});
   carry_out(active_->machine.begin(now()));
-  if (active_) carry_out(active_->machine.sites_changed(registry_.connected_sites(), now()));
+  if (active_) carry_out(active_->machine.sites_changed(registry_.book().connected_sites(), now()));
   co_return Status{};
 }
 

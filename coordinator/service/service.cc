@@ -39,6 +39,12 @@ EnrolOptions enrol_options(const config::CoordinatorSettings& settings) {
   return {listen.host, listen.port, settings.enrol_per_minute_max, std::chrono::days(settings.certificate_days)};
 }
 
+FailoverSettings failover_settings(const config::CoordinatorSettings& settings) {
+  using std::chrono::milliseconds;
+  return {milliseconds(settings.failover_after_ms), milliseconds(settings.unreachable_for_ms),
+          milliseconds(settings.return_after_ms)};
+}
+
 std::string public_host(const config::CoordinatorSettings& settings) {
   if (!settings.public_host.empty()) return settings.public_host;
   const std::string host = address_of(settings.listen).host;
@@ -87,7 +93,7 @@ Service::Service(tree::Process& process, const config::CoordinatorSettings& sett
       runtime_(process.runtime()),
       settings_(settings),
       holdings_(std::move(holdings)),
-      registry_(runtime_, *holdings_.journal, deny_),
+      registry_(runtime_, *holdings_.journal, deny_, failover_settings(settings)),
       feed_(runtime_.strand),
       hub_(runtime_, *this, hub_options(settings), deny_),
       runs_(runtime_, process.tasks(), *holdings_.journal, *holdings_.models, registry_, feed_, holdings_.epoch),
@@ -188,7 +194,7 @@ void Service::child_joined(const tree::Child& child) {
 }
 
 void Service::child_left(NodeId child) {
-  runtime_.log.info("child left", {{"name", registry_.name_of(child)}});
+  runtime_.log.info("child left", {{"name", registry_.book().name_of(child)}});
   registry_.child_left(child);
   runs_.members_changed({}, child);
 }
@@ -198,8 +204,10 @@ void Service::members_changed(NodeId child, const v1::MemberChange& change) {
   runs_.members_changed(up, child);
 }
 
-net::Awaitable<Result<v1::LeaseGrant>> Service::lease(identity::PeerIdentity peer, std::string advertise) {
-  return registry_.lease(std::move(peer), std::move(advertise));
+net::Awaitable<Result<v1::LeaseGrant>> Service::lease(identity::PeerIdentity peer, v1::LeaseRequest request) {
+  const Result<LeaseAnswer> answer = co_await registry_.lease(std::move(peer), std::move(request));
+  if (!answer.ok()) co_return answer.error();
+  co_return to_proto(*answer);
 }
 
 void Service::outcome_asked(NodeId child, const v1::OutcomeQuery& query) {

@@ -36,18 +36,18 @@ class Service final : public tree::HubOwner {
   void start();  // spawns everything
   void stop();   // on the strand
 
-  Status may_join(const tree::Child& child) override { return registry_.may_join(child); }
+  Status may_join(const tree::Child& child) override { return registry_.book().may_join(child.node, child.lease); }
   void child_joined(const tree::Child& child) override;
   void child_left(NodeId child) override;
   void members_changed(NodeId child, const v1::MemberChange& change) override;
-  net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, std::string advertise) override;
+  net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) override;
   Result<transfer::Terms> admit(const transfer::UpdateHead& head) override { return runs_.admit(head); }
   Result<transfer::Terms> admit(const transfer::PartialHead& head) override { return runs_.admit(head); }
   std::vector<SiteId> overlap(const transfer::PartialHead& head) override { return runs_.overlap(head); }
   void arrived(transfer::StagedArrival arrival) override { runs_.arrived(std::move(arrival)); }
   void refused(RunId run, RoundId round, const round::Refusal& refusal) override { runs_.refused(run, round, refusal); }
   void declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) override {
-    if (registry_.branch(refusal.site) != child) return;  // not the sender's to decline for
+    if (registry_.book().branch(refusal.site) != child) return;  // not the sender's to decline for
     runs_.refused(run, round, refusal);
   }
   void outcome_asked(NodeId child, const v1::OutcomeQuery& query) override;

@@ -39,7 +39,7 @@ net::Awaitable<Result<std::vector<std::string>>> Admin::replay(std::string run_t
   const Result<RunId> run = co_await run_or_latest(std::move(run_text));
   if (!run.ok()) co_return run.error();
   replayed->run = *run;
-  const auto name_of = [this](NodeId node) { return registry_.name_of(node); };
+  const auto name_of = [this](NodeId node) { return registry_.book().name_of(node); };
   const Result<std::vector<store::CommitRow>> rows =
       co_await runtime_.pool.run([&] { return journal_.commits(*run, from, kReplayedMax); });
   if (!rows.ok()) co_return rows.error();

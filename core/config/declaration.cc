@@ -75,6 +75,12 @@ std::vector<Setting<CoordinatorSettings>> declare_coordinator() {
                    "validity of an enrolment token where the command gives none");
   declare.count("enrol_per_minute_max", 1, 1'000'000, FLUVIAL_FIELD(enrol_per_minute_max),
                 "enrolment attempts a minute; further ones are refused");
+  declare.milliseconds("failover_after_ms", 1, kDayMs, FLUVIAL_FIELD(failover_after_ms),
+                       "children of an aggregator that has been away for longer get another parent");
+  declare.milliseconds("unreachable_for_ms", 1, kDayMs, FLUVIAL_FIELD(unreachable_for_ms),
+                       "a child that could not reach a connected aggregator gets another parent for so long");
+  declare.milliseconds("return_after_ms", 1, kDayMs, FLUVIAL_FIELD(return_after_ms),
+                       "children return, between rounds, to a nearer aggregator that has been up for so long");
   return settings;
 }
 

@@ -48,6 +48,9 @@ struct CoordinatorSettings : CommonSettings {
   std::uint64_t certificate_days = 90;
   std::uint64_t token_ttl_s = 3'600;
   std::uint64_t enrol_per_minute_max = 60;
+  std::uint64_t failover_after_ms = 5'000;
+  std::uint64_t unreachable_for_ms = 60'000;
+  std::uint64_t return_after_ms = 30'000;
   bool operator==(const CoordinatorSettings&) const = default;
 };
 

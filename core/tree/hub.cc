@@ -101,10 +101,9 @@ net::Awaitable<Status> Hub::serve_lease(std::shared_ptr<net::Session> session) {
   if (!asked->header.has_lease_request() || asked->header.lease_request().advertise().size() > kAdvertiseBytesMax) {
     co_return Error{Code::kFailedPrecondition, "a session without a lease may only ask for one"};
   }
-  const std::string advertise = asked->header.lease_request().advertise();
   const identity::PeerIdentity peer = session->member();
   std::optional<Result<v1::LeaseGrant>> grant;
-  co_await net::asio::co_spawn(runtime_.strand, net::detail::store(owner_.lease(peer, advertise), &grant),
+  co_await net::asio::co_spawn(runtime_.strand, net::detail::store(owner_.lease(peer, asked->header.lease_request()), &grant),
                                net::asio::use_awaitable);
   if (!grant->ok()) co_return grant->error();
   v1::Envelope reply;

@@ -41,7 +41,7 @@ class HubOwner {
   virtual void child_joined(const Child& child) = 0;  // may be told things from here on
   virtual void child_left(NodeId child) = 0;
   virtual void members_changed(NodeId child, const v1::MemberChange& change) = 0;
-  virtual net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, std::string advertise) = 0;
+  virtual net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) = 0;
 
   virtual Result<transfer::Terms> admit(const transfer::UpdateHead& head) = 0;
   virtual Result<transfer::Terms> admit(const transfer::PartialHead& head) = 0;
