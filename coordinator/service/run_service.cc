@@ -299,8 +299,8 @@ void RunService::carry_out(const Publish& effect) {
 void RunService::send_commit(NodeId child, const round::CommitRecord& record, bool last) {
   const wire::Commit whole{record.run,          record.round,    record.attempt, record.model,
                            record.contributors, record.refusals, last,           record.late};
-  hub_->send(child, wire::to_envelope(
-                        transfer::cut_commit(whole, child, [this](SiteId site) { return registry_.book().via(site); })));
+  hub_->send(child, wire::to_envelope(transfer::cut_commit(
+                        whole, child, [this](SiteId site) { return registry_.book().via(site); })));
 }
 
 net::Awaitable<void> RunService::prune(RunId run, ModelVersion last, std::uint64_t kept) {
