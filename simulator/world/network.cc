@@ -74,11 +74,6 @@ void Network::detach(HostId host, Ending ending) {
 
 // ---- sessions -----------------------------------------------------------------------------------------------------
 
-Network::Session* Network::find(SessionId id) {
-  const auto found = sessions_.find(id);
-  return found == sessions_.end() ? nullptr : &found->second;
-}
-
 Duration Network::path_delay(HostId from, HostId to) {
   const LinkSettings& a = hosts_[from.value()].link;
   const LinkSettings& b = hosts_[to.value()].link;
@@ -87,11 +82,11 @@ Duration Network::path_delay(HostId from, HostId to) {
 }
 
 SessionId Network::connect(HostId from, HostId to) {
-  const SessionId id(++last_session_);
   HostState& state = hosts_[from.value()];
-  if (state.endpoint == nullptr) return id;  // the dead connect to nobody
-  Session& session = sessions_[id];
-  session.hosts = {from, to};
+  if (state.endpoint == nullptr) return {};  // the dead connect to nobody
+  const auto [added, session] = sessions_.add();
+  const SessionId id = added;
+  session->hosts = {from, to};
   state.sessions.insert(id);
   trace_.event(from, "connect", id.value(), to.value());
   const Duration there = path_delay(from, to);
@@ -131,11 +126,11 @@ void Network::finish_connect(SessionId id) {
 }
 
 std::optional<HostId> Network::peer_of(HostId host, SessionId id) const {
-  const auto found = sessions_.find(id);
-  if (found == sessions_.end()) return std::nullopt;
-  const int end = end_of(found->second, host);
-  if (found->second.ends[end] == EndState::kClosed) return std::nullopt;
-  return found->second.hosts[1 - end];
+  const Session* session = find(id);
+  if (session == nullptr) return std::nullopt;
+  const int end = end_of(*session, host);
+  if (session->ends[end] == EndState::kClosed) return std::nullopt;
+  return session->hosts[1 - end];
 }
 
 void Network::end_closed(SessionId id, int end, const char* why) {
@@ -143,7 +138,7 @@ void Network::end_closed(SessionId id, int end, const char* why) {
   if (session == nullptr || session->ends[end] == EndState::kClosed) return;
   const HostId host = session->hosts[end];
   session->ends[end] = EndState::kClosed;
-  session->pipes[end].frames.clear();
+  session->pipes[end].clear();
   hosts_[host.value()].sessions.erase(id);
   trace_.event(host, "closed", id.value(), 0, [&] { return "session " + std::to_string(id.value()) + ": " + why; });
   Endpoint* endpoint = hosts_[host.value()].endpoint;
@@ -156,8 +151,8 @@ void Network::leave(SessionId id, int end, Ending ending, const char* why) {
   Session* session = find(id);
   if (session == nullptr || session->ends[end] == EndState::kClosed) return;
   session->ends[end] = EndState::kClosed;
-  session->pipes[end].frames.clear();
-  session->pipes[1 - end].frames.clear();
+  session->pipes[end].clear();
+  session->pipes[1 - end].clear();
   hosts_[session->hosts[end].value()].sessions.erase(id);
   tell_peer(id, end, ending, why);
   forget_if_over(id);
@@ -177,12 +172,10 @@ void Network::tell_peer(SessionId id, int end, Ending ending, const char* why) {
 }
 
 void Network::forget_if_over(SessionId id) {
-  const auto found = sessions_.find(id);
-  if (found == sessions_.end()) return;
-  Session& session = found->second;
-  if (session.ends[0] != EndState::kClosed || session.ends[1] == EndState::kOpen) return;
-  for (Pipe& pipe : session.pipes) scheduler_.cancel(pipe.pump);
-  sessions_.erase(found);
+  Session* session = find(id);
+  if (session == nullptr || session->ends[0] != EndState::kClosed || session->ends[1] == EndState::kOpen) return;
+  for (Pipe& pipe : session->pipes) scheduler_.cancel(pipe.pump);
+  sessions_.erase(id);
 }
 
 void Network::abort(HostId host, SessionId id) {
@@ -204,20 +197,22 @@ void Network::close(HostId host, SessionId id) {
   last.is_end = true;
   push(id, *session, end, std::move(last));
   session->ends[end] = EndState::kClosed;  // the frames behind it go on
-  session->pipes[1 - end].frames.clear();
+  session->pipes[1 - end].clear();
   hosts_[host.value()].sessions.erase(id);
 }
 
 bool Network::half_open(std::uint64_t pick) {
-  if (sessions_.empty()) return false;
-  auto found = sessions_.begin();
-  std::advance(found, static_cast<std::ptrdiff_t>(pick % sessions_.size()));
-  const SessionId id = found->first;
+  if (sessions_.size() == 0) return false;
+  SessionId id;
+  std::uint64_t wanted = pick % sessions_.size();
+  sessions_.for_each([&](SessionId candidate, Session&) {
+    if (wanted-- == 0) id = candidate;
+  });
+  Session& session = *find(id);
   const int end = static_cast<int>((pick / sessions_.size()) % 2);
-  const int peer = 1 - end;
-  if (found->second.ends[end] != EndState::kOpen || found->second.ends[peer] != EndState::kOpen) return false;
-  trace_.event(found->second.hosts[end], "half-open", id.value());
-  for (Pipe& pipe : found->second.pipes) pipe.frames.clear();
+  if (session.ends[0] != EndState::kOpen || session.ends[1] != EndState::kOpen) return false;
+  trace_.event(session.hosts[end], "half-open", id.value());
+  for (Pipe& pipe : session.pipes) pipe.clear();
   tell_peer(id, end, Ending::kSilent, "");
   end_closed(id, end, "the connection was reset");
   return true;
@@ -229,7 +224,7 @@ void Network::break_session(SessionId id, const char* why) {
   trace_.event(session->hosts[0], "break", id.value());
   session->broken = true;
   for (int end = 0; end < 2; ++end) {
-    session->pipes[end].frames.clear();
+    session->pipes[end].clear();
     scheduler_.after(path_delay(session->hosts[0], session->hosts[1]),
                      [this, id, end, why] { end_closed(id, end, why); });
   }
@@ -284,8 +279,8 @@ void Network::push(SessionId id, Session& session, int end, Flying frame) {
   if (pipe.queued_bytes > settings_.outbox_bytes_max) pipe.was_full = true;
   const bool overtakes = frame.is_control && pipe.frames.size() > 1 && pipe.frames.back().is_control &&
                          !pipe.frames.back().at_receiver && happens(rng_, faults_.reorder);
-  pipe.frames.push_back(std::move(frame));
-  if (overtakes) std::swap(pipe.frames[pipe.frames.size() - 1], pipe.frames[pipe.frames.size() - 2]);
+  pipe.frames.push(std::move(frame));
+  if (overtakes) std::swap(pipe.frames.back(), pipe.frames.before_back());
   if (pipe.frames.size() == 1) arm(id, session, end);
 }
 
@@ -318,8 +313,7 @@ void Network::pump(SessionId id, int end) {
       return arm(id, *session, end);
     }
   }
-  Flying frame = std::move(front);
-  pipe.frames.pop_front();
+  Flying frame = pipe.frames.pop();
   pipe.queued_bytes -= std::min(pipe.queued_bytes, frame.wire_bytes);
   arm(id, *session, end);
   const bool writable = pipe.was_full && pipe.queued_bytes < settings_.outbox_bytes_max / 2;
@@ -355,11 +349,11 @@ void Network::deliver(SessionId id, int end, Flying flying) {
 }
 
 std::uint64_t Network::writable_bytes(HostId from, SessionId id) const {
-  const auto found = sessions_.find(id);
-  if (found == sessions_.end()) return 0;
-  const int end = end_of(found->second, from);
-  if (found->second.ends[end] != EndState::kOpen) return 0;
-  const std::uint64_t queued = found->second.pipes[end].queued_bytes;
+  const Session* session = find(id);
+  if (session == nullptr) return 0;
+  const int end = end_of(*session, from);
+  if (session->ends[end] != EndState::kOpen) return 0;
+  const std::uint64_t queued = session->pipes[end].queued_bytes;
   return queued >= settings_.outbox_bytes_max ? 0 : settings_.outbox_bytes_max - queued;
 }
 

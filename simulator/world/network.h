@@ -10,7 +10,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -23,11 +22,10 @@
 #include "core/wire/frame.h"
 #include "simulator/scenario/chance.h"
 #include "simulator/world/host.h"
+#include "simulator/world/session_table.h"
 #include "simulator/world/trace.h"
 
 namespace fluvial::simulator {
-
-using SessionId = Id<struct SessionTag>;  // of both ends; never reused. 0: none
 
 // What follows a header: bytes; or, for the planner, a size alone, standing for `frames` frames of that size.
 struct Payload {
@@ -139,13 +137,18 @@ class Network {
     bool is_end = false;       // of the stream: the sender closed
   };
   struct Pipe {  // one direction
-    std::deque<Flying> frames;
+    Fifo<Flying> frames;
     EventId pump;
     bool stalled = false;  // the first frame is due and the link is cut
     bool cut = false;
     std::uint64_t cut_number = 0;
     std::uint64_t queued_bytes = 0;
     bool was_full = false;
+
+    void clear() {
+      frames.clear();
+      queued_bytes = 0;
+    }
   };
   enum class EndState { kConnecting, kOpen, kClosed };
   struct Session {
@@ -164,9 +167,8 @@ class Network {
     std::set<SessionId> sessions;  // whose end here is not closed
     HostTraffic traffic;
   };
-  using Sessions = std::map<SessionId, Session>;
 
-  Session* find(SessionId id);
+  Session* find(SessionId id) const { return sessions_.find(id); }
   bool is_cut(HostId from, HostId to) const;
   void cuts_changed(int by);
   void silence(SessionId id, int end, std::uint64_t cut_number);
@@ -190,8 +192,7 @@ class Network {
   SessionSettings settings_;
   NetworkFaults faults_;
   std::vector<HostState> hosts_;
-  Sessions sessions_;
-  std::uint64_t last_session_ = 0;
+  SessionTable<Session> sessions_;
   std::map<std::pair<HostId, HostId>, int> cut_pairs_;
   std::map<std::uint32_t, std::array<int, 2>> cut_regions_;
   bool anything_cut_ = false;

@@ -53,7 +53,7 @@ void Network::heal_host(HostId host, Direction direction) {
 void Network::cuts_changed(int by) {
   cuts_ += by;
   anything_cut_ = true;  // until each session has seen what changed
-  for (auto& [id, session] : sessions_) {
+  sessions_.for_each([this](SessionId id, Session& session) {
     for (int end = 0; end < 2; ++end) {
       Pipe& pipe = session.pipes[end];
       const bool cut = is_cut(session.hosts[end], session.hosts[1 - end]);
@@ -61,15 +61,14 @@ void Network::cuts_changed(int by) {
       pipe.cut = cut;
       if (cut) {
         pipe.cut_number = ++last_cut_;
-        const SessionId session_id = id;
         scheduler_.after(settings_.heartbeat_timeout,
-                         [this, session_id, end, number = last_cut_] { silence(session_id, end, number); });
+                         [this, id, end, number = last_cut_] { silence(id, end, number); });
       } else if (pipe.stalled) {
         pipe.stalled = false;
         arm(id, session, end);
       }
     }
-  }
+  });
   anything_cut_ = cuts_ > 0;
 }
 
