@@ -1,6 +1,8 @@
 #include "simulator/run/run.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "simulator/world/weather.h"
@@ -38,6 +40,22 @@ class Progress {
   std::uint64_t rounds_before_ = 0;
 };
 
+std::vector<TierTraffic> traffic_of(const World& world, const Network& network) {
+  std::map<std::pair<std::uint32_t, Role>, TierTraffic> tiers;
+  for (const Host& host : world.hosts()) {
+    if (host.role == Role::kCoordinator) continue;
+    TierTraffic& tier = tiers[{host.tier, host.role}];
+    tier.tier = host.tier;
+    tier.role = host.role;
+    ++tier.hosts;
+    tier.up_bytes += network.traffic(host.id).up_bytes;
+    tier.down_bytes += network.traffic(host.id).down_bytes;
+  }
+  std::vector<TierTraffic> list;
+  for (const auto& [key, tier] : tiers) list.push_back(tier);
+  return list;
+}
+
 }  // namespace
 
 Result<SeedResult> run_seed(const ScenarioFile& file, std::uint64_t seed, const Settle& settle, std::size_t lines_max) {
@@ -63,6 +81,8 @@ Result<SeedResult> run_seed(const ScenarioFile& file, std::uint64_t seed, const 
   result.virtual_s = std::chrono::duration<double>(world.scheduler().now().time_since_epoch()).count();
   result.trace_hash = world.trace().hash();
   result.violations = world.violations();
+  result.rounds = inhabitants->rounds();
+  result.tiers = traffic_of(world, world.network());
   result.log.assign(world.trace().lines().begin(), world.trace().lines().end());
   return result;
 }

@@ -11,6 +11,15 @@
 
 namespace fluvial::simulator {
 
+// A committed round, as the coordinator's host saw it.
+struct RoundReport {
+  std::uint64_t round = 0;
+  TimePoint opened{};  // its first attempt was recorded; virtual time
+  TimePoint committed{};
+  std::uint64_t participants = 0;
+  std::uint64_t contributors = 0;
+};
+
 // Who lives in a world. The runner knows no role: simulator/roles and simulator/checks give it this.
 class Inhabitants {
  public:
@@ -20,6 +29,7 @@ class Inhabitants {
   // When the run ends without a violation: what must hold in the end.
   virtual void check_end() {}
   virtual std::uint64_t rounds_committed() const = 0;
+  virtual std::vector<RoundReport> rounds() const { return {}; }
   // Nothing more will happen that matters: the run is complete.
   virtual bool is_done() const { return false; }
   // Progress cannot be demanded, because too few are left who may take part (revoked, quarantined). Asked when the
@@ -29,6 +39,15 @@ class Inhabitants {
 // Installs processes in the world; the runner starts them.
 using Settle = std::function<std::unique_ptr<Inhabitants>(World& world)>;
 
+// What crossed the edges between one tier and its parents, all hosts of the tier together.
+struct TierTraffic {
+  std::uint32_t tier = 0;
+  Role role = Role::kSite;
+  std::uint64_t hosts = 0;
+  std::uint64_t up_bytes = 0;
+  std::uint64_t down_bytes = 0;
+};
+
 struct SeedResult {
   std::uint64_t seed = 0;
   std::uint64_t events = 0;
@@ -36,7 +55,9 @@ struct SeedResult {
   double virtual_s = 0;
   std::string trace_hash;
   std::vector<Violation> violations;
-  std::vector<std::string> log;  // the last events in words, when lines_max asked for them
+  std::vector<RoundReport> rounds;
+  std::vector<TierTraffic> tiers;  // from the coordinator's children down; (tier, role) each
+  std::vector<std::string> log;    // the last events in words, when lines_max asked for them
 };
 
 // kInvalidArgument when the scenario draws no valid plan for this seed.

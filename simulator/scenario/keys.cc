@@ -35,6 +35,10 @@ class Declare {
     real(std::move(key), "fraction", 0, 1, field, std::move(help));
   }
   template <typename Field>
+  void flag(std::string key, Field field, std::string help) {
+    add(std::move(key), "true or false", 0, 1, NumberKind::kFlag, field, 1, std::move(help));
+  }
+  template <typename Field>
   void fault(std::string key, std::string unit, Field field, std::string help) {
     const double high = unit == "fraction" || unit == "rate" ? 1 : 1e6;
     add(std::move(key), std::move(unit), 0, high, NumberKind::kFault, field, 1, std::move(help));
@@ -48,6 +52,8 @@ class Declare {
     const auto set = [=](Scenario& scenario, double number) {
       if constexpr (std::is_same_v<Value, Duration>) {
         field(scenario) = Duration(static_cast<Duration::rep>(std::llround(number * scale)));
+      } else if constexpr (std::is_same_v<Value, bool>) {
+        field(scenario) = number != 0;
       } else {
         field(scenario) = static_cast<Value>(number);
       }
@@ -82,6 +88,12 @@ void declare_federation(Declare& d) {
   d.count("workload.integers", 0, 1e6, FIELD(workload.integers), "whole-number coordinates, beside them");
   d.real("workload.update_scale", "value", 0, 1e6, FIELD(workload.update_scale),
          "the values of an update are uniform between minus this and this");
+  d.flag("workload.sized", FIELD(workload.sized), "sizes alone stand for bytes, and nothing is computed");
+  d.real("compute.encode_ns", "ns/value", 0, 1e6, FIELD(compute.encode_ns), "a site takes to encode an update");
+  d.real("compute.merge_ns", "ns/value", 0, 1e6, FIELD(compute.merge_ns),
+         "a parent takes to verify and add one arrival");
+  d.real("compute.finalise_ns", "ns/value", 0, 1e6, FIELD(compute.finalise_ns),
+         "the coordinator takes to make and write a model");
 }
 
 template <typename Field>

@@ -11,7 +11,8 @@
 
 namespace fluvial::simulator {
 
-enum class NumberKind { kReal, kWhole, kFault };  // kFault: a rate that a seed may switch off (faults.off)
+// kFault: a rate that a seed may switch off (faults.off). kFlag: true or false, as 1 or 0.
+enum class NumberKind { kReal, kWhole, kFault, kFlag };
 
 struct ScenarioKey {
   std::string key;

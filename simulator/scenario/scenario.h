@@ -33,6 +33,12 @@ struct WorkloadScenario {
   bool sized = false;          // no arithmetic and no payloads: sizes alone (the planner)
 };
 
+struct ComputeScenario {   // of every host, for each value of the model
+  double encode_ns = 1;    // a site: residual, codec, digest
+  double merge_ns = 1;     // a parent: verify and add one child's update or partial
+  double finalise_ns = 4;  // the coordinator: optimizer, digest, files
+};
+
 struct LinkScenario {  // of each host of a role
   Duration delay = std::chrono::milliseconds(5);
   Duration jitter = std::chrono::milliseconds(1);
@@ -128,6 +134,7 @@ struct Scenario {
   SitesScenario sites;
   WorkloadScenario workload;
   round::Plan plan;
+  ComputeScenario compute;
   LinkScenario site_links;
   LinkScenario aggregator_links;
   LinkScenario coordinator_links;

@@ -65,6 +65,30 @@ Status ScenarioFile::add_plan(const config::TomlEntry& entry, const std::string&
   return {};
 }
 
+Result<ScenarioFile::Range> ScenarioFile::range_of(const config::TomlEntry& entry, const std::string& place,
+                                                   std::size_t key_index) {
+  const ScenarioKey& key = scenario_keys()[key_index];
+  if (key.kind == NumberKind::kFlag) {
+    if (!entry.items.empty() || (entry.value != "true" && entry.value != "false")) {
+      return wrong(place, entry, "true or false");
+    }
+    const double number = entry.value == "true" ? 1 : 0;
+    return Range{key_index, number, number};
+  }
+  const std::string bounds = number_text(key.low) + " to " + number_text(key.high);
+  const bool whole = key.kind == NumberKind::kWhole;
+  const std::string expected = (whole ? "a whole number, " : "a number, ") + bounds + ", or [low, high] of such";
+  const std::vector<std::string> items =
+      entry.items.empty() ? std::vector<std::string>{entry.value, entry.value} : entry.items;
+  if (!entry.is_number || items.size() != 2) return wrong(place, entry, expected);
+  const Range range{key_index, number_of(items[0]), number_of(items[1])};
+  const bool outside = !(range.low >= key.low) || !(range.high <= key.high) || range.low > range.high;
+  if (outside || (whole && !(is_whole_text(items[0]) && is_whole_text(items[1])))) {
+    return wrong(place, entry, expected);
+  }
+  return range;
+}
+
 Status ScenarioFile::add(const config::TomlEntry& entry) {
   const std::string place = path_ + ":" + std::to_string(entry.line) + ": ";
   if (entry.key == "name") {
@@ -80,17 +104,7 @@ Status ScenarioFile::add(const config::TomlEntry& entry) {
     return Error{Code::kInvalidArgument,
                  place + "unknown key '" + entry.key + "'" + (near.empty() ? "" : ": did you mean '" + near + "'?")};
   }
-  const std::string bounds = number_text(found->low) + " to " + number_text(found->high);
-  const bool whole = found->kind == NumberKind::kWhole;
-  const std::string expected = (whole ? "a whole number, " : "a number, ") + bounds + ", or [low, high] of such";
-  const std::vector<std::string> items =
-      entry.items.empty() ? std::vector<std::string>{entry.value, entry.value} : entry.items;
-  if (!entry.is_number || items.size() != 2) return wrong(place, entry, expected);
-  const Range range{static_cast<std::size_t>(found - keys.begin()), number_of(items[0]), number_of(items[1])};
-  const bool outside = !(range.low >= found->low) || !(range.high <= found->high) || range.low > range.high;
-  if (outside || (whole && !(is_whole_text(items[0]) && is_whole_text(items[1])))) {
-    return wrong(place, entry, expected);
-  }
+  FLUVIAL_ASSIGN(const Range range, range_of(entry, place, static_cast<std::size_t>(found - keys.begin())));
   std::erase_if(ranges_, [&](const Range& held) { return held.key_index == range.key_index; });
   ranges_.push_back(range);
   return {};
@@ -188,7 +202,9 @@ std::string scenario_markdown() {
   const Scenario defaults;
   std::string text = "| key | default | unit | meaning |\n|---|---|---|---|\n";
   for (const ScenarioKey& key : scenario_keys()) {
-    text += "| `" + key.key + "` | `" + number_text(key.get(defaults)) + "` | " + key.unit + " | " + key.help + " |\n";
+    const double value = key.get(defaults);
+    const std::string shown = key.kind != NumberKind::kFlag ? number_text(value) : value != 0 ? "true" : "false";
+    text += "| `" + key.key + "` | `" + shown + "` | " + key.unit + " | " + key.help + " |\n";
   }
   return text;
 }

@@ -33,6 +33,7 @@ class ScenarioFile {
     double high;
   };
   static Result<ScenarioFile> parse_over(std::string_view toml, const std::string& path, bool is_base);
+  static Result<Range> range_of(const config::TomlEntry& entry, const std::string& place, std::size_t key_index);
   Status add(const config::TomlEntry& entry);
   Status add_plan(const config::TomlEntry& entry, const std::string& place);
   Status check_plans() const;

@@ -238,14 +238,16 @@ bool Network::send(HostId from, SessionId id, const v1::Envelope& header, Payloa
   const int end = end_of(*session, from);
   if (session->ends[end] != EndState::kOpen || hosts_[from.value()].endpoint == nullptr) return false;
   Flying frame;
-  Result<Buffer> head = wire::encode_head(header, payload.size_bytes, limits());
+  // Of a size alone, the prefix says what one of its frames holds.
+  const std::uint64_t each = std::min<std::uint64_t>(payload.size_bytes / payload.frames, wire::kPayloadBytesMax);
+  Result<Buffer> head = wire::encode_head(header, payload.is_sized() ? each : payload.size_bytes, limits());
   FLUVIAL_CHECK(head.ok(), head.error().message);  // as in core/net: a frame that is too large is a bug here
   frame.head = std::move(*head);
-  frame.wire_bytes = (frame.head.size() + payload.size_bytes) * payload.frames;
+  frame.wire_bytes = frame.head.size() * payload.frames + payload.size_bytes;
   frame.payload = std::move(payload);
   frame.is_control = is_control(header);
   HostTraffic& traffic = hosts_[from.value()].traffic;
-  traffic.sent_bytes += frame.wire_bytes;
+  if (end == 0) traffic.up_bytes += frame.wire_bytes;
   traffic.sent_frames += frame.payload.frames;
   trace_.event(from, "send", id.value(), frame.wire_bytes,
                [&] { return words_of(id, "to", session->hosts[1 - end], header); });
@@ -334,7 +336,7 @@ void Network::deliver(SessionId id, int end, Flying flying) {
   HostState& receiver = hosts_[to.value()];
   if (flying.is_end) return end_closed(id, to_end, "the peer closed the session");
   if (session->ends[to_end] != EndState::kOpen || receiver.endpoint == nullptr) return;
-  receiver.traffic.received_bytes += flying.wire_bytes;
+  if (to_end == 0) receiver.traffic.down_bytes += flying.wire_bytes;
   const ByteSpan head = flying.head.span();
   const auto prefix = wire::decode_prefix(head.first<wire::kPrefixBytes>(), limits());
   FLUVIAL_CHECK(prefix.ok() && prefix->header_bytes + wire::kPrefixBytes == head.size(),

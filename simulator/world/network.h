@@ -27,7 +27,7 @@
 
 namespace fluvial::simulator {
 
-// What follows a header: bytes; or, for the planner, a size alone, standing for `frames` frames of that size.
+// What follows a header: bytes; or, for the planner, a size alone, which stands for so many frames with it in all.
 struct Payload {
   SharedBytes bytes;
   std::uint64_t size_bytes = 0;
@@ -86,8 +86,8 @@ enum class Ending {
 };
 
 struct HostTraffic {
-  std::uint64_t sent_bytes = 0;
-  std::uint64_t received_bytes = 0;
+  std::uint64_t up_bytes = 0;    // sent to parents, as a child
+  std::uint64_t down_bytes = 0;  // received from parents
   std::uint64_t sent_frames = 0;
   std::uint64_t outbox_bytes_peak = 0;
 };

@@ -176,7 +176,7 @@ TEST(Network, ManyFramesAsASizeTakeTheTimeOfAllOfThem) {
   town.run_for(milliseconds(100));
   v1::Envelope header;
   header.mutable_update_chunk()->set_index(0);
-  town.world.network().send(HostId(1), town.at(1).session(), header, Payload::sized(50'000, 20));
+  town.world.network().send(HostId(1), town.at(1).session(), header, Payload::sized(1'000'000, 20));
   town.run_for(seconds(2));
   EXPECT_NEAR(std::chrono::duration<double>(town.heard[0][1].at.time_since_epoch()).count(), 1.11, 0.001);
   EXPECT_EQ(town.world.network().traffic(HostId(1)).sent_frames, 20u);
