@@ -50,7 +50,9 @@ Result<TokenRow> token_from(const SqlRow& row) {
 }
 
 constexpr const char* kNodeColumns =
-    "SELECT id, role, name, region, weight_max, certificate_serial, enrolled_at, advertise, revoked_at FROM nodes ";
+    "SELECT id, role, name, region, weight_max, certificate_serial, enrolled_at, advertise, revoked_at, "
+    "quarantined_at, "
+    "quarantine_reason FROM nodes ";
 Result<NodeRow> node_from(const SqlRow& row) {
   NodeRow node;
   node.id = row.id<NodeId>(0);
@@ -62,6 +64,8 @@ Result<NodeRow> node_from(const SqlRow& row) {
   node.enrolled_at = row.time(6);
   node.advertise = row.text(7);
   node.revoked_at = row.optional_time(8);
+  node.quarantined_at = row.optional_time(9);
+  node.quarantine_reason = row.text(10);
   return node;
 }
 
@@ -146,8 +150,7 @@ CoordinatorJournal::CoordinatorJournal(std::unique_ptr<Database> database) : dat
 CoordinatorJournal::~CoordinatorJournal() = default;
 
 Result<std::unique_ptr<CoordinatorJournal>> CoordinatorJournal::open(FileSystem& files, const std::string& path) {
-  FLUVIAL_ASSIGN(std::unique_ptr<Database> database,
-                 Database::open(files, path, kJournalVersion, kJournalSchema, "another coordinator"));
+  FLUVIAL_ASSIGN(std::unique_ptr<Database> database, Database::open(files, path, kJournalSteps, "another coordinator"));
   return std::unique_ptr<CoordinatorJournal>(new CoordinatorJournal(std::move(database)));
 }
 
@@ -220,12 +223,15 @@ Result<NodeRow> CoordinatorJournal::redeem_token(const Digest& secret_hash, Node
     node.id = id;
     node.revoked_at.reset();
     FLUVIAL_TRY(database_->run("UPDATE tokens SET used_at = ? WHERE secret_hash = ?", {now, secret_hash}));
-    return database_->run(
-        "INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL) ON CONFLICT (id) DO UPDATE SET region = "
+    FLUVIAL_TRY(database_->run(
+        "INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, '') ON CONFLICT (id) DO UPDATE SET region = "
         "excluded.region, weight_max = excluded.weight_max, certificate_serial = excluded.certificate_serial, "
         "enrolled_at = excluded.enrolled_at, advertise = excluded.advertise, revoked_at = NULL",
         {node.id, role_name(node.role), node.name, node.region, node.weight_max, node.certificate_serial,
-         node.enrolled_at, node.advertise});
+         node.enrolled_at, node.advertise}));
+    FLUVIAL_ASSIGN(const std::optional<NodeRow> stands, node_by_id(*database_, node.id));
+    node = stands.value();  // a quarantine stays
+    return {};
   }));
   return node;
 }
@@ -261,6 +267,25 @@ Status CoordinatorJournal::revoke(NodeId node, WallTime now) {
   return database_->transact([&]() -> Status {
     FLUVIAL_TRY(database_->run("UPDATE nodes SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?", {now, node}));
     return database_->changes() == 1 ? Status() : no_such_node(node);
+  });
+}
+
+Status CoordinatorJournal::quarantine(SiteId site, WallTime now, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  return database_->transact([&]() -> Status {
+    FLUVIAL_ASSIGN(const std::optional<NodeRow> known, node_by_id(*database_, site));
+    if (!known) return no_such_node(site);
+    if (known->quarantined_at) return {};
+    return database_->run("UPDATE nodes SET quarantined_at = ?, quarantine_reason = ? WHERE id = ?",
+                          {now, reason, site});
+  });
+}
+
+Status CoordinatorJournal::clear_quarantine(SiteId site) {
+  const std::lock_guard lock(mutex_);
+  return database_->transact([&]() -> Status {
+    FLUVIAL_TRY(database_->run("UPDATE nodes SET quarantined_at = NULL, quarantine_reason = '' WHERE id = ?", {site}));
+    return database_->changes() == 1 ? Status() : no_such_node(site);
   });
 }
 

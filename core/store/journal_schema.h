@@ -3,8 +3,7 @@
 
 namespace fluvial::store {
 
-inline constexpr int kJournalVersion = 1;
-inline constexpr const char* kJournalSchema = R"sql(
+inline constexpr const char* kJournalVersion1 = R"sql(
 CREATE TABLE federation (
   one INTEGER PRIMARY KEY CHECK (one = 1), name TEXT NOT NULL, created_at INTEGER NOT NULL);
 CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -39,5 +38,13 @@ CREATE TABLE refusals (
   run INTEGER NOT NULL, round INTEGER NOT NULL, site INTEGER NOT NULL, code INTEGER NOT NULL, message TEXT NOT NULL,
   PRIMARY KEY (run, round, site), FOREIGN KEY (run, round) REFERENCES commits (run, round)) WITHOUT ROWID;
 )sql";
+
+inline constexpr const char* kJournalVersion2 = R"sql(
+ALTER TABLE nodes ADD COLUMN quarantined_at INTEGER;
+ALTER TABLE nodes ADD COLUMN quarantine_reason TEXT NOT NULL DEFAULT '';
+)sql";
+
+// Each step leads from the version before it to the next; a new journal takes them all.
+inline constexpr const char* kJournalSteps[] = {kJournalVersion1, kJournalVersion2};
 
 }  // namespace fluvial::store

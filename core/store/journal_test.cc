@@ -7,8 +7,10 @@
 #include <filesystem>
 
 #include "core/digest/sha256.h"
+#include "core/store/journal_schema.h"
 #include "core/store/memory_file_system.h"
 #include "core/store/plan_json.h"
+#include "core/store/sqlite.h"
 #include "core/store/testing.h"
 
 namespace fluvial::store {
@@ -23,7 +25,7 @@ TokenRow token(const std::string& name, Role role = Role::kSite) {
   return {name + "-token", digest_of(name), role, name, "eu", 1000, at(2000), std::nullopt};
 }
 NodeRow node(const std::string& name, Role role = Role::kSite) {
-  return {NodeId(), role, name, "eu", 1000, "serial", at(1000), "", std::nullopt};
+  return {NodeId(), role, name, "eu", 1000, "serial", at(1000), "", std::nullopt, std::nullopt, ""};
 }
 round::Schema schema() { return round::Schema::make({{"w", round::DType::kF32, {3}}}).value(); }
 RunRow run_row() {
@@ -99,7 +101,7 @@ TEST_F(Journal, ADamagedOrNewerFileIsRefused) {
   ASSERT_TRUE(file->write_at(60, newer).ok());
   const Error error = CoordinatorJournal::open(files, kPath).error();
   EXPECT_EQ(error.code, Code::kFailedPrecondition);
-  EXPECT_NE(error.message.find("another version of Fluvial (format 9, expected 1)"), std::string::npos);
+  EXPECT_NE(error.message.find("another version of Fluvial (format 9, expected 2)"), std::string::npos);
 }
 
 TEST_F(Journal, FoundedOnceAndEpochsNeverRepeat) {
@@ -153,6 +155,59 @@ TEST_F(Journal, EnrollingAgainKeepsTheIdAndEndsARevocation) {
   EXPECT_EQ(journal->revoke(NodeId(5), at(1)).error().code, Code::kNotFound);
   ASSERT_TRUE(journal->set_advertise(NodeId(1), "h:1").ok());
   EXPECT_EQ((*journal->node(NodeId(1)))->advertise, "h:1");
+}
+
+TEST_F(Journal, AQuarantineStaysUntilItIsLifted) {
+  ASSERT_TRUE(journal->add_token(token("a")).ok());
+  const NodeId a = journal->redeem_token(digest_of("a"), node("a"), at(1500)).value().id;
+  ASSERT_TRUE(journal->quarantine(a, at(1600), "two contents").ok());
+  ASSERT_TRUE(journal->quarantine(a, at(1700), "again").ok());
+  crash_and_reopen();
+  EXPECT_EQ(journal->node(a).value()->quarantined_at, at(1600));
+  EXPECT_EQ(journal->node(a).value()->quarantine_reason, "two contents");
+  TokenRow second = token("a");
+  second.id = "second";
+  second.secret_hash = digest_of("second");
+  ASSERT_TRUE(journal->add_token(second).ok());
+  EXPECT_EQ(journal->redeem_token(second.secret_hash, node("a"), at(1800)).value().quarantined_at, at(1600))
+      << "a new certificate does not lift it";
+  ASSERT_TRUE(journal->clear_quarantine(a).ok());
+  crash_and_reopen();
+  EXPECT_EQ(journal->node(a).value()->quarantined_at, std::nullopt);
+  EXPECT_EQ(journal->node(a).value()->quarantine_reason, "");
+  EXPECT_EQ(journal->quarantine(NodeId(99), at(1), "").error().code, Code::kNotFound);
+  EXPECT_EQ(journal->clear_quarantine(NodeId(99)).error().code, Code::kNotFound);
+}
+
+TEST(JournalVersions, AJournalOfTheFirstVersionIsBroughtUpToDate) {
+  for (std::uint64_t crash_at = 0;; ++crash_at) {
+    MemoryFileSystem files;
+    ASSERT_TRUE(files.make_folder("/c").ok());
+    {
+      auto old = Database::open(files, kPath, std::span(kJournalSteps).first(1), "nobody").value();
+      ASSERT_TRUE(old->transact([&]() -> Status {
+                       FLUVIAL_TRY(old->run("INSERT INTO names VALUES ('a', 'site', 1)"));
+                       return old->run(
+                           "INSERT INTO nodes VALUES (1, 'site', 'a', 'eu', 1000, 'serial', 1000000, '', NULL)");
+                     })
+                      .ok());
+    }
+    files.fail_at(crash_at, Fault::kCrash);
+    const bool opened = CoordinatorJournal::open(files, kPath).ok();
+    const bool crashed = files.crashed();
+    files.restart(Unsynced::kTorn, crash_at);
+    auto journal = CoordinatorJournal::open(files, kPath);
+    ASSERT_TRUE(journal.ok()) << journal.error().to_string() << " after a crash at operation " << crash_at;
+    NodeRow expected = node("a");
+    expected.id = NodeId(1);
+    EXPECT_EQ((*journal)->nodes().value(), std::vector{expected});
+    EXPECT_TRUE((*journal)->quarantine(NodeId(1), at(5), "why").ok());
+    EXPECT_EQ((*journal)->node(NodeId(1)).value()->quarantine_reason, "why");
+    if (!crashed) {
+      EXPECT_TRUE(opened);
+      break;
+    }
+  }
 }
 
 TEST_F(Journal, ALeaseChangesItsEpochWithTheParent) {

@@ -42,6 +42,8 @@ struct NodeRow {
   WallTime enrolled_at;
   std::string advertise;  // host:port for its children; empty for a site
   std::optional<WallTime> revoked_at;
+  std::optional<WallTime> quarantined_at;  // of a site: it takes part in no further round
+  std::string quarantine_reason;
   bool operator==(const NodeRow&) const = default;
 };
 

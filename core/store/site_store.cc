@@ -11,7 +11,6 @@
 namespace fluvial::store {
 namespace {
 
-constexpr int kSiteVersion = 1;
 constexpr const char* kSiteSchema = R"sql(
 CREATE TABLE site (one INTEGER PRIMARY KEY CHECK (one = 1), incarnation INTEGER NOT NULL, submissions INTEGER NOT NULL);
 INSERT INTO site VALUES (1, 0, 0);
@@ -25,6 +24,7 @@ CREATE TABLE pending (
   p_file TEXT NOT NULL, chunks_file TEXT NOT NULL, chunk_ends BLOB NOT NULL, chunk_values INTEGER NOT NULL);
 CREATE TABLE outcomes (run INTEGER PRIMARY KEY, round INTEGER NOT NULL, outcome INTEGER NOT NULL);
 )sql";
+constexpr const char* kSiteSteps[] = {kSiteSchema};
 constexpr std::string_view kTensorFolder = "tensors";
 
 Buffer ends_to_bytes(const std::vector<std::uint64_t>& ends) {
@@ -110,7 +110,7 @@ void SiteStore::remove_file(const std::string& name) {
 Result<std::unique_ptr<SiteStore>> SiteStore::open(FileSystem& files, const std::string& folder) {
   FLUVIAL_TRY(files.make_folder(join_path(folder, kTensorFolder)));
   FLUVIAL_ASSIGN(std::unique_ptr<Database> database,
-                 Database::open(files, join_path(folder, "site.db"), kSiteVersion, kSiteSchema, "another agent"));
+                 Database::open(files, join_path(folder, "site.db"), kSiteSteps, "another agent"));
   std::unique_ptr<SiteStore> store(new SiteStore(files, folder, std::move(database)));
   FLUVIAL_TRY(store->load());
   FLUVIAL_TRY(store->sweep());

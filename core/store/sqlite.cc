@@ -49,14 +49,14 @@ std::optional<WallTime> SqlRow::optional_time(int column) const {
   return time(column);
 }
 
-Result<std::unique_ptr<Database>> Database::open(FileSystem& files, const std::string& path, int version,
-                                                 const char* schema, std::string_view holder) {
+Result<std::unique_ptr<Database>> Database::open(FileSystem& files, const std::string& path,
+                                                 std::span<const char* const> steps, std::string_view holder) {
   std::unique_ptr<Database> database(new Database(files, path));
   int code = sqlite3_open_v2(path.c_str(), &database->connection_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
                              database->vfs_.name());
   if (code != SQLITE_OK) return database->error(code);
   sqlite3_extended_result_codes(database->connection_, 1);
-  Status status = database->prepare_schema(version, schema);
+  Status status = database->prepare_schema(steps);
   code = sqlite3_errcode(database->connection_);
   if (!status.ok() && (code & 0xff) == SQLITE_BUSY) {
     return Error{Code::kFailedPrecondition,
@@ -72,23 +72,31 @@ Database::~Database() {
 }
 
 // The file is locked by the first statement that reads it and stays so (EXCLUSIVE) until close.
-Status Database::prepare_schema(int version, const char* schema) {
+Status Database::prepare_schema(std::span<const char* const> steps) {
   for (const char* pragma : {"PRAGMA locking_mode=EXCLUSIVE", "PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL",
                              "PRAGMA foreign_keys=ON", "PRAGMA temp_store=MEMORY"}) {
     FLUVIAL_TRY(query(pragma, {}, [](const SqlRow&) -> Status { return {}; }));
   }
   FLUVIAL_ASSIGN(const std::optional<std::int64_t> found, scalar("PRAGMA user_version"));
+  const auto version = static_cast<std::int64_t>(steps.size());
   if (found == version) return {};
-  if (found != 0) {
+  if (!found || *found < 0 || *found > version) {
     return Error{Code::kFailedPrecondition, path_ + " was written by another version of Fluvial (format " +
                                                 std::to_string(found.value_or(0)) + ", expected " +
                                                 std::to_string(version) + ")"};
   }
   return transact([&]() -> Status {
-    const int code = sqlite3_exec(connection_, schema, nullptr, nullptr, nullptr);
-    if (code != SQLITE_OK) return error(code);
+    FLUVIAL_TRY(take_steps(steps.subspan(static_cast<std::size_t>(*found))));
     return run(("PRAGMA user_version=" + std::to_string(version)).c_str());
   });
+}
+
+Status Database::take_steps(std::span<const char* const> steps) {
+  for (const char* step : steps) {
+    const int code = sqlite3_exec(connection_, step, nullptr, nullptr, nullptr);
+    if (code != SQLITE_OK) return error(code);
+  }
+  return {};
 }
 
 Error Database::error(int code) const {

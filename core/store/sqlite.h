@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -73,10 +74,11 @@ class SqlRow {
 
 class Database {
  public:
-  // `schema` makes version `version` from nothing. A database of a newer version is refused (kFailedPrecondition), as
-  // is one that another connection holds: then `holder` says who that must be ("another coordinator").
-  static Result<std::unique_ptr<Database>> open(FileSystem& files, const std::string& path, int version,
-                                                const char* schema, std::string_view holder);
+  // `steps` lead from nothing to version 1, from that to version 2 and so on; those that a file lacks are taken, in one
+  // transaction. A database of a newer version is refused (kFailedPrecondition), as is one that another connection
+  // holds: then `holder` says who that must be ("another coordinator").
+  static Result<std::unique_ptr<Database>> open(FileSystem& files, const std::string& path,
+                                                std::span<const char* const> steps, std::string_view holder);
   ~Database();
 
   Status run(const char* sql, SqlValues values = {});
@@ -93,7 +95,8 @@ class Database {
  private:
   Database(FileSystem& files, std::string path) : vfs_(files), path_(std::move(path)) {}
   Error error(int code) const;
-  Status prepare_schema(int version, const char* schema);
+  Status prepare_schema(std::span<const char* const> steps);
+  Status take_steps(std::span<const char* const> steps);
 
   SqliteVfs vfs_;
   std::string path_;
