@@ -123,5 +123,37 @@ TEST(MemoryFileSystem, ACrashLosesWhatWasNotSynced) {
   EXPECT_EQ(file->sync().error().code, Code::kUnavailable);
 }
 
+TEST(MemoryFileSystem, WhatASyncKeepsIsTheWholeFileAsItWas) {
+  Rng rng(11);
+  for (int run = 0; run < 200; ++run) {
+    MemoryFileSystem files;
+    auto file = files.open("/f", OpenMode::kCreate).value();
+    ASSERT_TRUE(files.sync_folder("/").ok());
+    std::string now;
+    std::string synced;
+    for (int step = 0; step < 30; ++step) {
+      const std::size_t at = rng.below(100);
+      switch (rng.below(4)) {
+        case 0:
+          ASSERT_TRUE(file->truncate(at).ok());
+          now.resize(at);
+          break;
+        case 1:
+          ASSERT_TRUE(file->sync().ok());
+          synced = now;
+          break;
+        default: {
+          const std::string text(1 + rng.below(40), static_cast<char>('a' + rng.below(26)));
+          ASSERT_TRUE(file->write_at(at, as_byte_span(text)).ok());
+          if (now.size() < at + text.size()) now.resize(at + text.size());
+          now.replace(at, text.size(), text);
+        }
+      }
+    }
+    files.restart(Unsynced::kLost);
+    ASSERT_EQ(content(files, "/f"), synced);
+  }
+}
+
 }  // namespace
 }  // namespace fluvial::store

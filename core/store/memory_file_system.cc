@@ -13,7 +13,24 @@ constexpr std::size_t kSectorBytes = 512;
 struct Inode {
   std::vector<std::byte> content;
   std::vector<std::byte> durable;  // as last fsynced
+  std::size_t dirty_from = 0;      // outside of [from, to) the two agree, as far as both reach
+  std::size_t dirty_to = 0;
   const void* locked_by = nullptr;
+
+  void touch(std::size_t from, std::size_t to) {
+    dirty_from = dirty_to == 0 ? from : std::min(dirty_from, from);
+    dirty_to = std::max(dirty_to, to);
+  }
+  void resize(std::size_t size_bytes) {
+    touch(std::min(size_bytes, content.size()), std::max(size_bytes, content.size()));
+    content.resize(size_bytes);
+  }
+  void sync() {
+    durable.resize(content.size());
+    const std::size_t to = std::min(dirty_to, content.size());
+    if (dirty_from < to) std::memcpy(durable.data() + dirty_from, content.data() + dirty_from, to - dirty_from);
+    dirty_from = dirty_to = 0;
+  }
 };
 using Names = std::map<std::string, std::shared_ptr<Inode>>;
 
@@ -92,7 +109,8 @@ class MemoryFile final : public File {
     if (!status.ok() && !half) return status;
     if (half) bytes = bytes.first(bytes.size() / 2);
     if (!bytes.empty()) {
-      inode_->content.resize(std::max<std::size_t>(inode_->content.size(), offset + bytes.size()));
+      if (offset + bytes.size() > inode_->content.size()) inode_->resize(offset + bytes.size());
+      inode_->touch(offset, offset + bytes.size());
       std::memcpy(inode_->content.data() + offset, bytes.data(), bytes.size());
     }
     return status;
@@ -101,7 +119,7 @@ class MemoryFile final : public File {
   Status truncate(std::uint64_t size_bytes) override {
     const std::lock_guard lock(state_->mutex);
     FLUVIAL_TRY(begin());
-    inode_->content.resize(size_bytes);
+    inode_->resize(size_bytes);
     return {};
   }
 
@@ -114,7 +132,7 @@ class MemoryFile final : public File {
   Status sync() override {
     const std::lock_guard lock(state_->mutex);
     FLUVIAL_TRY(begin());
-    inode_->durable = inode_->content;
+    inode_->sync();
     return {};
   }
   Status sync_data() override { return sync(); }
@@ -187,6 +205,7 @@ void MemoryFileSystem::restart(Unsynced unsynced, std::uint64_t seed) {
     if (unsynced == Unsynced::kLost) inode->content = inode->durable;
     if (unsynced == Unsynced::kTorn) inode->content = tear(*inode, rng);
     inode->durable = inode->content;
+    inode->dirty_from = inode->dirty_to = 0;
     inode->locked_by = nullptr;
   }
   state_->names = after;
@@ -207,7 +226,7 @@ Result<std::unique_ptr<File>> MemoryFileSystem::open(const std::string& path, Op
     }
     found = state_->names.emplace(path, std::make_shared<Inode>()).first;
   }
-  if (mode == OpenMode::kTruncate) found->second->content.clear();
+  if (mode == OpenMode::kTruncate) found->second->resize(0);
   return std::unique_ptr<File>(std::make_unique<MemoryFile>(state_, found->second, path));
 }
 
