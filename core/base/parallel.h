@@ -15,6 +15,8 @@ class Parallel {
   // Calls f(0) ... f(count - 1), each at most once, and returns when all calls have. The first error is returned;
   // pieces that had not begun by then are left out.
   virtual Status for_each(std::size_t count, const std::function<Status(std::size_t)>& f) = 0;
+  // How many pieces may run at a time: for whoever keeps a buffer for each.
+  virtual std::size_t width() const { return 1; }
 };
 
 class Serial final : public Parallel {

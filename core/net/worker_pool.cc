@@ -14,7 +14,7 @@
 namespace fluvial::net {
 
 struct WorkerPool::State {
-  State(std::size_t threads, std::size_t queue_max_) : pool(threads), queue_max(queue_max_) {}
+  State(std::size_t threads_, std::size_t queue_max_) : pool(threads_), threads(threads_), queue_max(queue_max_) {}
 
   bool enter() {
     if (waiting.fetch_add(1) < queue_max) return true;
@@ -23,6 +23,7 @@ struct WorkerPool::State {
   }
 
   asio::thread_pool pool;
+  const std::size_t threads;
   const std::size_t queue_max;
   std::atomic<std::size_t> waiting = 0;  // queued or running
 };
@@ -31,6 +32,8 @@ WorkerPool::WorkerPool(std::size_t threads, std::size_t queue_max)
     : state_(std::make_unique<State>(threads, queue_max)) {}
 
 WorkerPool::~WorkerPool() { state_->pool.join(); }
+
+std::size_t WorkerPool::threads() const { return state_->threads; }
 
 bool WorkerPool::enqueue(std::function<void()> work) {
   if (!state_->enter()) return false;

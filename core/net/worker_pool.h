@@ -36,6 +36,8 @@ class WorkerPool {
   // The same without waiting; false when the queue is full.
   bool enqueue(std::function<void()> work);
 
+  std::size_t threads() const;
+
  private:
   struct State;
   Awaitable<Status> run_erased(std::function<void()> work);

@@ -5,6 +5,7 @@
 
 #include "core/net/backoff.h"
 #include "core/net/deadline.h"
+#include "core/net/pool_parallel.h"
 #include "core/wire/mapping.h"
 #include "edge/service/service.h"
 
@@ -85,18 +86,32 @@ void EdgeService::on_trained(RunId run, RoundId round, TimePoint begun, Result<T
   carry_out(machine_->trained());
 }
 
-EncodeJob EdgeService::take_job(const Offer& offer) {
+Trained EdgeService::take_trained(const Offer& offer) {
   FLUVIAL_CHECK(trained_ && trained_->base.ref == offer.base, "to encode what was not trained");
-  return {offer.run, offer.round, self_.node, offer.plan, *std::exchange(trained_, std::nullopt)};
+  return *std::exchange(trained_, std::nullopt);
+}
+
+UpdateJob EdgeService::job_of(const Offer& offer, const Trained& trained) const {
+  UpdateJob job{offer.run, offer.round, self_.node, offer.plan, trained.base.schema};
+  job.base_digest = trained.base.ref.digest;
+  job.base = trained.base.bytes->bytes();
+  for (const TrainedPart& part : trained.parts) job.parts.push_back({part.model->bytes(), part.weight});
+  job.weight = trained.weight;
+  job.metrics = trained.metrics;
+  return job;
 }
 
 void EdgeService::apply(const Encode& effect) {
-  process_.spawn("encode", encode(effect.offer, take_job(effect.offer)));
+  process_.spawn("encode", encode(effect.offer, take_trained(effect.offer)));
 }
 
-net::Awaitable<void> EdgeService::encode(Offer offer, EncodeJob job) {
+net::Awaitable<void> EdgeService::encode(Offer offer, Trained trained) {
   const TimePoint begun = runtime_.clock.now();
-  Result<store::PendingUpdate> update = co_await encode_update(&runtime_, store_.get(), std::move(job));
+  const UpdateJob job = job_of(offer, trained);
+  Result<store::PendingUpdate> update = co_await runtime_.pool.run([&] {
+    net::PoolParallel parallel(runtime_.pool);
+    return encode_update(job, *store_, parallel);
+  });
   if (stopping_) co_return;  // what is durable is found at the next start
   working_.reset();
   const telemetry::Logger log = log_of(offer.run, offer.round);
@@ -118,12 +133,16 @@ net::Awaitable<void> EdgeService::encode(Offer offer, EncodeJob job) {
   carry_out(machine_->encoded({offer.run, offer.round, info.digest}));
 }
 
-void EdgeService::apply(const Fold& effect) { process_.spawn("fold", fold(effect.offer, take_job(effect.offer))); }
+void EdgeService::apply(const Fold& effect) { process_.spawn("fold", fold(effect.offer, take_trained(effect.offer))); }
 
-net::Awaitable<void> EdgeService::fold(Offer offer, EncodeJob job) {
+net::Awaitable<void> EdgeService::fold(Offer offer, Trained trained) {
   const telemetry::Logger log = log_of(offer.run, offer.round);
   const ResidualBounds bounds = bounds_of(offer.plan);
-  const Result<store::ResidualInfo> folded = co_await fold_update(&runtime_, store_.get(), std::move(job));
+  const UpdateJob job = job_of(offer, trained);
+  const Result<store::ResidualInfo> folded = co_await runtime_.pool.run([&] {
+    net::PoolParallel parallel(runtime_.pool);
+    return fold_update(job, *store_, parallel);
+  });
   if (folded.ok()) {
     const Result<Carried> carried =
         co_await runtime_.pool.run([&] { return apply_bounds(*store_, offer.run, *folded, bounds); });

@@ -17,11 +17,11 @@
 #include "core/tree/process.h"
 #include "core/tree/uplink.h"
 #include "edge/logic/site_machine.h"
-#include "edge/service/encode.h"
 #include "edge/service/model_fetch.h"
-#include "edge/service/resolve.h"
 #include "edge/service/trainer_desk.h"
 #include "edge/service/upload.h"
+#include "edge/update/encode.h"
+#include "edge/update/resolve.h"
 
 namespace fluvial::edge {
 
@@ -70,11 +70,12 @@ class EdgeService final : public tree::UplinkOwner {
   void apply(const Ask& effect);
   void apply(const Resolve& effect);
   void apply(const DeclineRound& effect);
-  net::Awaitable<void> encode(Offer offer, EncodeJob job);
-  net::Awaitable<void> fold(Offer offer, EncodeJob job);
+  net::Awaitable<void> encode(Offer offer, Trained trained);
+  net::Awaitable<void> fold(Offer offer, Trained trained);
   net::Awaitable<void> resolve(Pending pending, Outcome outcome);
   net::Awaitable<void> forget(RunId run);
-  EncodeJob take_job(const Offer& offer);
+  Trained take_trained(const Offer& offer);
+  UpdateJob job_of(const Offer& offer, const Trained& trained) const;  // a view of both
   void on_model(HeldModel model);
   void on_trained(RunId run, RoundId round, TimePoint begun, Result<Trained> trained);
   void on_sent(const UploadItem& item, double seconds);

@@ -66,10 +66,13 @@ std::vector<Room> make_rooms() {
        {"core/base", "core/digest", "kernels", "core/round", "core/aggregate", "proto", "core/wire", "core/store",
         "core/telemetry", "core/config", "core/identity", "core/net", "core/transfer"}},
 
+      // What a site does to its update; where it is called from decides about threads.
+      {"edge/update", {"core/base", "core/digest", "kernels", "core/round", "core/store"}, {"core/net"}, true},
+
       // What carries decisions out. The three roles never include each other.
       {"coordinator/service", service_of({"coordinator/logic", "coordinator/model"})},
       {"aggregator/service", service_of({"aggregator/logic"})},
-      {"edge/service", service_of({"edge/logic"})},
+      {"edge/service", service_of({"edge/logic", "edge/update"})},
 
       // Virtual time, network and disks for the logic of all roles. Never core/net.
       {"simulator/scenario", {"core/base", "core/round", "core/config"}},
@@ -85,12 +88,12 @@ std::vector<Room> make_rooms() {
       {"examples", {"core/base", "core/digest", "core/round", "core/wire", "core/store", "core/local"}},
 
       {"cmake", {}},  // the one source that compiles Asio
-      {"tests", {"core/base",      "core/digest",         "kernels/reference",  "kernels/cuda",      "kernels",
-                 "core/round",     "core/aggregate",      "coordinator/logic",  "aggregator/logic",  "edge/logic",
-                 "proto",          "core/wire",           "core/transfer",      "coordinator/model", "core/store",
-                 "core/telemetry", "core/config",         "core/identity",      "core/net",          "core/local",
-                 "core/tree",      "coordinator/service", "aggregator/service", "edge/service",      "cli",
-                 "examples"}},
+      {"tests", {"core/base",   "core/digest",    "kernels/reference",   "kernels/cuda",       "kernels",
+                 "core/round",  "core/aggregate", "coordinator/logic",   "aggregator/logic",   "edge/logic",
+                 "edge/update", "proto",          "core/wire",           "core/transfer",      "coordinator/model",
+                 "core/store",  "core/telemetry", "core/config",         "core/identity",      "core/net",
+                 "core/local",  "core/tree",      "coordinator/service", "aggregator/service", "edge/service",
+                 "cli",         "examples"}},
   };
 }
 

@@ -1,4 +1,4 @@
-#include "edge/service/update.h"
+#include "edge/update/update.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "core/tree/sum.h"
 #include "kernels/vector.h"
 
 namespace fluvial::edge {
@@ -44,12 +43,11 @@ struct Sources {
   bool residual_zero = true;
 };
 
-Result<Sources> gather(store::SiteStore& store, const Trained& trained) {
-  const round::Schema& schema = trained.base.schema;
+Result<Sources> gather(const UpdateJob& job, store::SiteStore& store) {
   Sources sources;
-  sources.base = Flat::of(schema, trained.base.bytes->bytes());
-  for (const TrainedPart& part : trained.parts) sources.parts.push_back(Flat::of(schema, part.model->bytes()));
-  FLUVIAL_ASSIGN(const store::ResidualInfo residual, store.residual(trained.base.ref.run));
+  sources.base = Flat::of(job.schema, job.base);
+  for (const UpdatePart& part : job.parts) sources.parts.push_back(Flat::of(job.schema, part.model));
+  FLUVIAL_ASSIGN(const store::ResidualInfo residual, store.residual(job.run));
   sources.residual_zero = residual.zero;
   return sources;
 }
@@ -70,57 +68,52 @@ Status check_values(const round::Schema& schema, std::span<const float> p, std::
 }
 
 struct ChunkTask {
-  store::SiteStore* store;
-  const Trained* trained;
-  const Sources* sources;
-  Update* update;
+  store::SiteStore& store;
+  const UpdateJob& job;
+  const Sources& sources;
   kernels::ChunkLayout layout;
-  double value_abs_max;
+  std::span<float> update;
 
   Status run(std::size_t index) const {
-    const std::span<float> p = layout.of(update->values(), index);
-    std::span<const float> local = layout.of(sources->parts.front().values(), index);
-    if (sources->parts.size() > 1) {
+    const std::span<float> p = layout.of(update, index);
+    std::span<const float> local = layout.of(sources.parts.front().values(), index);
+    if (sources.parts.size() > 1) {
       std::vector<std::span<const float>> vectors;
       std::vector<std::uint32_t> weights;
-      for (std::size_t k = 0; k < sources->parts.size(); ++k) {
-        vectors.push_back(layout.of(sources->parts[k].values(), index));
-        weights.push_back(trained->parts[k].weight);
+      for (std::size_t k = 0; k < sources.parts.size(); ++k) {
+        vectors.push_back(layout.of(sources.parts[k].values(), index));
+        weights.push_back(job.parts[k].weight);
       }
       FLUVIAL_TRY(kernels::weighted_mean(vectors, weights, p));
       local = p;
     }
     std::vector<float> residual;
     const std::uint64_t first = layout.first_value(index);
-    if (!sources->residual_zero) {
+    if (!sources.residual_zero) {
       residual.resize(p.size());
-      FLUVIAL_TRY(store->read_residual(trained->base.ref.run, first, residual));
+      FLUVIAL_TRY(store.read_residual(job.run, first, residual));
     }
-    kernels::pseudo_gradient(layout.of(sources->base.values(), index), local, residual, p);
-    return check_values(trained->base.schema, p, first, value_abs_max);
+    kernels::pseudo_gradient(layout.of(sources.base.values(), index), local, residual, p);
+    return check_values(job.schema, p, first, job.plan.value_abs_max);
   }
 };
 
 }  // namespace
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): runtime and store outlive every task
-net::Awaitable<Result<Update>> make_update(tree::Runtime* runtime, store::SiteStore* store, const Trained* trained,
-                                           kernels::ChunkLayout layout, double value_abs_max) {
-  Result<Sources> sources = co_await runtime->pool.run([store, trained] { return gather(*store, *trained); });
-  if (!sources.ok()) co_return sources.error();
+Result<Update> make_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel) {
+  FLUVIAL_ASSIGN(const Sources sources, gather(job, store));
+  const kernels::ChunkLayout layout = job.layout();
   Update update;
   update.p = Buffer(static_cast<std::size_t>(layout.value_count) * sizeof(float));
-  const ChunkTask task{store, trained, &*sources, &update, layout, value_abs_max};
-  const Status made =
-      co_await tree::for_each_chunk(*runtime, layout.chunk_count(), [&task](std::size_t i) { return task.run(i); });
-  if (!made.ok()) co_return made.error();
-  update.integers = sources->parts.front().integers();
-  for (const Flat& part : sources->parts) {
+  const ChunkTask task{store, job, sources, layout, update.values()};
+  FLUVIAL_TRY(parallel.for_each(layout.chunk_count(), [&task](std::size_t i) { return task.run(i); }));
+  update.integers = sources.parts.front().integers();
+  for (const Flat& part : sources.parts) {
     for (std::size_t i = 0; i < update.integers.size(); ++i) {
       update.integers[i] = std::max(update.integers[i], part.integers()[i]);
     }
   }
-  co_return std::move(update);
+  return update;
 }
 
 }  // namespace fluvial::edge

@@ -4,24 +4,21 @@
 #include <span>
 #include <vector>
 
-#include "core/net/awaitable.h"
+#include "core/base/parallel.h"
 #include "core/store/site_store.h"
-#include "core/tree/runtime.h"
-#include "edge/service/trained.h"
-#include "kernels/chunks.h"
+#include "edge/update/job.h"
 
 namespace fluvial::edge {
 
 struct Update {
-  Buffer p;  // layout.value_count fp32 values
+  Buffer p;  // schema.value_count() fp32 values
   std::vector<std::int64_t> integers;
 
   std::span<float> values() { return {reinterpret_cast<float*>(p.data()), p.size() / sizeof(float)}; }  // NOLINT
 };
 
 // Workers' integer tensors are joined by the greatest, as the coordinator joins the sites'. kDataLoss, naming tensor
-// and index, when a value of p is not finite or beyond value_abs_max.
-net::Awaitable<Result<Update>> make_update(tree::Runtime* runtime, store::SiteStore* store, const Trained* trained,
-                                           kernels::ChunkLayout layout, double value_abs_max);
+// and index, when a value of p is not finite or beyond the plan's value_abs_max.
+Result<Update> make_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel);
 
 }  // namespace fluvial::edge

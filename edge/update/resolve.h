@@ -1,5 +1,4 @@
-// What becomes of a submission once its outcome is known, and of a residual that the plan bounds. Blocking: for the
-// pool.
+// What becomes of a submission once its outcome is known, and of a residual that the plan bounds. Blocking.
 #pragma once
 
 #include <optional>

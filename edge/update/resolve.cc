@@ -1,4 +1,4 @@
-#include "edge/service/resolve.h"
+#include "edge/update/resolve.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,164 @@
+#include "edge/update/encode.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/digest/sha256.h"
+#include "edge/update/update.h"
+#include "kernels/codec.h"
+
+namespace fluvial::edge {
+namespace {
+
+store::PendingStart start_of(const UpdateJob& job, std::string codec, bool lossless) {
+  const kernels::ChunkLayout layout = job.layout();
+  store::PendingStart start;
+  start.run = job.run;
+  start.round = job.round;
+  start.weight = job.weight;
+  start.codec = std::move(codec);
+  start.base = job.base_digest;
+  start.metrics = job.metrics;
+  start.value_count = layout.value_count;
+  start.chunk_count = layout.chunk_count();
+  start.integer_count = job.schema.integer_count();
+  start.lossless = lossless;
+  start.chunk_values = layout.chunk_values;
+  return start;
+}
+
+// The digest of a submission: over the chunks' bytes in order, then the integers', 8 bytes each, little-endian.
+Result<store::PendingUpdate> finish(store::PendingWriter& writer, Sha256& hash,
+                                    const std::vector<std::int64_t>& integers) {
+  Buffer bytes(integers.size() * sizeof(std::int64_t));
+  for (std::size_t i = 0; i < integers.size(); ++i) {
+    store_le(bytes.data() + i * sizeof(std::int64_t), static_cast<std::uint64_t>(integers[i]));
+  }
+  hash.update(bytes.span());
+  if (!integers.empty()) FLUVIAL_TRY(writer.write_integers(integers));
+  return writer.finish(hash.finish());
+}
+
+// Chunks are encoded side by side, a few at a time; while one batch is written and hashed, in order, the next is
+// encoded.
+class Encoder {
+ public:
+  static Result<std::unique_ptr<Encoder>> make(const UpdateJob& job, Update& update, Parallel& parallel) {
+    FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(job.plan.codec));
+    FLUVIAL_ASSIGN(std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
+    const kernels::VectorSchema schema{job.layout(), {}};
+    if (codec->passes() != 1 || codec->state_bytes(schema) != 0) {
+      return Error{Code::kFailedPrecondition,
+                   "codec " + job.plan.codec + " has passes or a state of its own, which sites do not keep"};
+    }
+    Buffer workspace(codec->workspace_bytes(schema));
+    const kernels::StreamKey key{job.run.value(), job.round.value(), job.site.value()};
+    kernels::PassInput input;
+    if (parallel.width() > 1) {
+      FLUVIAL_TRY(codec->survey(schema, update.values(), key, workspace.span()));
+      FLUVIAL_TRY(parallel.for_each(schema.layout.chunk_count(), [&](std::size_t i) {
+        return codec->survey_chunk(schema, key, i, schema.layout.of(update.values(), i), workspace.span());
+      }));
+      input.surveyed = true;
+    }
+    FLUVIAL_ASSIGN(const kernels::EncodePlan plan,
+                   codec->prepare(schema, update.values(), key, input, {}, workspace.span()));
+    return std::unique_ptr<Encoder>(new Encoder(std::move(codec), std::move(workspace), plan, update));
+  }
+
+  bool lossless() const { return codec_->lossless(); }
+
+  Status run(store::PendingWriter& writer, Parallel& parallel) {
+    const std::size_t count = plan_.layout.chunk_count();
+    const std::size_t batch = std::min(parallel.width(), count);
+    reserve(batch);
+    std::size_t written = 0;
+    for (std::size_t encoded = 0; written < count;) {
+      const std::size_t to_write = encoded - written;
+      const std::size_t to_encode = std::min(batch, count - encoded);
+      const std::size_t writing = to_write > 0 ? 1 : 0;
+      FLUVIAL_TRY(parallel.for_each(writing + to_encode, [&](std::size_t piece) -> Status {
+        if (piece < writing) return write(writer, written, to_write);
+        return encode(encoded + (piece - writing));
+      }));
+      written = encoded;
+      encoded += to_encode;
+    }
+    return {};
+  }
+  Result<store::PendingUpdate> finish(store::PendingWriter& writer) {
+    return edge::finish(writer, hash_, update_.integers);
+  }
+
+ private:
+  struct Slot {
+    Buffer bytes;
+    std::size_t size = 0;
+  };
+  Encoder(std::unique_ptr<kernels::Codec> codec, Buffer workspace, const kernels::EncodePlan& plan, Update& update)
+      : codec_(std::move(codec)), workspace_(std::move(workspace)), plan_(plan), update_(update) {}
+
+  void reserve(std::size_t batch) {
+    const auto values = static_cast<std::size_t>(std::min(plan_.layout.chunk_values, plan_.layout.value_count));
+    slots_.clear();
+    for (std::size_t i = 0; i < 2 * batch; ++i) slots_.push_back({Buffer(codec_->encoded_bytes_max(values)), 0});
+  }
+  // A batch is a whole number of slots from the first or from the middle one: it never meets the one before it.
+  Slot& slot(std::size_t chunk) { return slots_[chunk % slots_.size()]; }
+  std::span<const float> values(std::size_t chunk) const { return plan_.layout.of(update_.values(), chunk); }
+
+  Status encode(std::size_t chunk) {
+    Slot& into = slot(chunk);
+    FLUVIAL_ASSIGN(into.size, codec_->encode_chunk(plan_, chunk, values(chunk), into.bytes.span()));
+    return {};
+  }
+  Status write(store::PendingWriter& writer, std::size_t first, std::size_t count) {
+    for (std::size_t chunk = first; chunk < first + count; ++chunk) {
+      const ByteSpan bytes = slot(chunk).bytes.span().first(slot(chunk).size);
+      FLUVIAL_TRY(writer.write_p(plan_.layout.first_value(chunk), values(chunk)));
+      FLUVIAL_TRY(writer.write_chunk(chunk, bytes));
+      hash_.update(bytes);
+    }
+    return {};
+  }
+
+  std::unique_ptr<kernels::Codec> codec_;
+  Buffer workspace_;  // which the plan may point into
+  kernels::EncodePlan plan_;
+  Update& update_;
+  std::vector<Slot> slots_;
+  Sha256 hash_;
+};
+
+}  // namespace
+
+Result<store::PendingUpdate> encode_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel) {
+  FLUVIAL_ASSIGN(Update update, make_update(job, store, parallel));
+  FLUVIAL_ASSIGN(const std::unique_ptr<Encoder> encoder, Encoder::make(job, update, parallel));
+  FLUVIAL_ASSIGN(const std::unique_ptr<store::PendingWriter> writer,
+                 store.begin_pending(start_of(job, job.plan.codec, encoder->lossless())));
+  FLUVIAL_TRY(encoder->run(*writer, parallel));
+  return encoder->finish(*writer);
+}
+
+Result<store::ResidualInfo> fold_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel) {
+  FLUVIAL_ASSIGN(Update update, make_update(job, store, parallel));
+  const kernels::ChunkLayout layout = job.layout();
+  FLUVIAL_ASSIGN(const std::unique_ptr<store::PendingWriter> writer,
+                 store.begin_pending(start_of(job, kernels::to_string(kernels::CodecSpec{}), /*lossless=*/true)));
+  Sha256 hash;
+  for (std::size_t i = 0; i < layout.chunk_count(); ++i) {
+    const ByteSpan bytes = std::as_bytes(layout.of(update.values(), i));
+    FLUVIAL_TRY(writer->write_chunk(i, bytes));
+    hash.update(bytes);
+  }
+  const Result<store::PendingUpdate> finished = finish(*writer, hash, update.integers);
+  if (!finished.ok()) return finished.error();
+  return store.resolve(job.run, job.round, store::Outcome::kLate);
+}
+
+}  // namespace fluvial::edge

@@ -1,0 +1,19 @@
+// From what was trained to a durable submission: p = (base - local) + residual, screened, encoded, written. Blocking.
+#pragma once
+
+#include "core/base/parallel.h"
+#include "core/store/site_store.h"
+#include "edge/update/job.h"
+
+namespace fluvial::edge {
+
+// The same job on the same residual gives the same bytes, on any number of threads. kDataLoss names the tensor and the
+// index of a value that is not finite or beyond the plan's value_abs_max: then nothing was written, and the residual is
+// as it was. Takes the model once over as fp32, and two encoded chunks for each piece that `parallel` runs at a time.
+Result<store::PendingUpdate> encode_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel);
+
+// For an update that comes too late to be sent: p becomes the residual. Errors as above. A crash in the middle leaves
+// the residual as it was, or p as a submission that nobody has seen: its outcome, late, makes it the residual.
+Result<store::ResidualInfo> fold_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel);
+
+}  // namespace fluvial::edge

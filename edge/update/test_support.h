@@ -1,0 +1,92 @@
+// What the room's tests share: a job with what it views, drawn from a seed, and what a parent makes of its chunks.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/rng.h"
+#include "core/digest/sha256.h"
+#include "core/store/memory_file_system.h"
+#include "core/store/site_store.h"
+#include "edge/update/encode.h"
+#include "kernels/codec.h"
+
+namespace fluvial::edge {
+
+inline constexpr RunId kRun{3};
+inline constexpr std::size_t kValues = 1000;
+inline constexpr std::size_t kChunk = 256;
+
+// Deterministic, and different for each seed.
+inline std::vector<float> draw(std::uint64_t seed, std::size_t count = kValues, double scale = 1) {
+  Rng rng(seed);
+  std::vector<float> values(count);
+  for (float& value : values) value = static_cast<float>((rng.uniform() - 0.5) * scale);
+  return values;
+}
+
+inline Buffer bytes_of(const std::vector<float>& values) { return Buffer::copy_of(std::as_bytes(std::span(values))); }
+
+struct Training {
+  RoundId round;
+  round::Plan plan;
+  round::Schema schema =
+      round::Schema::make({{"w", round::DType::kF32, {30, 30}}, {"b", round::DType::kF32, {100}}}).value();
+  Buffer base;
+  std::vector<std::pair<Buffer, std::uint32_t>> parts;
+
+  UpdateJob job() const {
+    UpdateJob job{kRun, round, SiteId(7), plan, schema};
+    job.base_digest = sha256(base.span());
+    job.base = base.span();
+    for (const auto& [model, weight] : parts) {
+      job.parts.push_back({model.span(), weight});
+      job.weight += weight;
+    }
+    job.metrics = {{"loss", 0.5}};
+    return job;
+  }
+};
+
+inline Training training(std::uint64_t round, std::string codec, const std::vector<float>& base,
+                         const std::vector<float>& local) {
+  Training training;
+  training.round = RoundId(round);
+  training.plan.codec = std::move(codec);
+  training.plan.chunk_values = kChunk;
+  training.base = bytes_of(base);
+  training.parts.emplace_back(bytes_of(local), 20);
+  return training;
+}
+inline Training training(std::uint64_t round, std::string codec) {
+  return training(round, std::move(codec), draw(round), draw(round + 100));
+}
+
+inline std::unique_ptr<store::SiteStore> open_store(store::FileSystem& files) {
+  Result<std::unique_ptr<store::SiteStore>> opened = store::SiteStore::open(files, "/site");
+  EXPECT_TRUE(opened.ok()) << opened.error().to_string();
+  return std::move(*opened);
+}
+
+// What a parent makes of the chunks.
+inline std::vector<float> decoded(const store::PendingUpdate& update) {
+  const auto codec = kernels::make_codec(kernels::parse_codec(update.info().start.codec).value()).value();
+  const kernels::ChunkLayout layout{update.info().start.value_count, update.info().start.chunk_values};
+  std::vector<float> values(layout.value_count);
+  for (std::size_t i = 0; i < layout.chunk_count(); ++i) {
+    EXPECT_TRUE(codec->decode_chunk(update.read_chunk(i)->span(), layout.of(std::span(values), i)).ok());
+  }
+  return values;
+}
+inline std::vector<float> p_of(const store::PendingUpdate& update) {
+  std::vector<float> values(update.info().start.value_count);
+  EXPECT_TRUE(update.read_p(0, values).ok());
+  return values;
+}
+
+}  // namespace fluvial::edge
