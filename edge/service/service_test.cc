@@ -72,7 +72,11 @@ wire::Commit commit_of(std::uint64_t round, const tree::StagedArrival* arrival) 
   commit.round = RoundId(round);
   commit.attempt = AttemptId(1);
   commit.model = model(round).ref;
-  if (arrival != nullptr) EXPECT_TRUE(commit.contributors.merge(arrival->what.contributors).ok());
+  if (arrival == nullptr) {
+    commit.late = {kSite};
+  } else {
+    EXPECT_TRUE(commit.contributors.merge(arrival->what.contributors).ok());
+  }
   return commit;
 }
 

@@ -106,7 +106,7 @@ TEST_F(UpdateTest, ALateUpdateFoldsIntoTheResidual) {
 }
 
 TEST_F(UpdateTest, TheSameJobGivesTheSameBytesOnAnyNumberOfThreads) {
-  for (const std::string codec : {"fp32", "int8", "topk:ratio=0.05", "topk:ratio=0.05,sampled=true", "bf16:zstd=3"}) {
+  for (const std::string codec : {"fp32", "int8", "topk:ratio=0.05", "topk:ratio=0.05,select=sampled", "bf16:zstd=3"}) {
     const Training job = training(1, codec);
     store::MemoryFileSystem files;
     const store::PendingUpdate alone = encode_update(job.job(), *open_store(files), serial_).value();
@@ -174,7 +174,7 @@ TEST_F(UpdateTest, AResidualBeyondThePlansBoundsIsDroppedAndSaidSo) {
 TEST_F(UpdateTest, AnOutcomeAfterARestartNeedsNoPlan) {
   const std::vector<float> p = p_of(encode(training(1, "topk:ratio=0.05")).value());
   store_.reset();
-  store_ = runtime_.open_store();
+  store_ = open_store(files_);
   const std::vector<float> sent = decoded(store_->pending(kRun)->value());
   resolve(1, store::Outcome::kCounted);
   const std::vector<float> left = residual();
