@@ -6,6 +6,7 @@
 
 #include "coordinator/service/json.h"
 #include "coordinator/service/run_status.h"
+#include "core/net/pool_parallel.h"
 #include "core/transfer/cut.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
@@ -230,7 +231,7 @@ net::Awaitable<void> RunService::do_finalise(round::CommitRecord record) {
                       active_->optimizer,
                       active_->optimizer_state,
                       active_->machine.plan().sum_digest};
-  tree::PoolParallel parallel(runtime_);
+  net::PoolParallel parallel(runtime_.pool);
   Result<NextModel> next =
       co_await runtime_.pool.run([&] { return finalise(parallel, sum_.node(), models_, std::move(input)); });
   if (!next.ok()) {

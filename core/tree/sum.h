@@ -7,9 +7,9 @@
 #include <map>
 #include <memory>
 
+#include "core/net/pool_parallel.h"
 #include "core/transfer/node_sum.h"
 #include "core/tree/lane.h"
-#include "core/tree/pool_parallel.h"
 #include "core/tree/runtime.h"
 
 namespace fluvial::tree {
@@ -19,7 +19,7 @@ class Sum {
   using Staged = std::shared_ptr<const transfer::StagedArrival>;
   using Taken = std::function<void(const transfer::StagedArrival&, const round::ContributorSet&)>;
 
-  explicit Sum(Runtime& runtime) : runtime_(runtime), lane_(runtime.strand), parallel_(runtime) {}
+  explicit Sum(Runtime& runtime) : runtime_(runtime), lane_(runtime.strand), parallel_(runtime.pool) {}
 
   Lane& lane() { return lane_; }
 
@@ -47,7 +47,7 @@ class Sum {
 
   Runtime& runtime_;
   Lane lane_;
-  PoolParallel parallel_;
+  net::PoolParallel parallel_;
   transfer::NodeSum node_;
   std::map<std::uint64_t, Staged> staged_;
   std::uint64_t last_id_ = 0;
