@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/identity/testing.h"
+#include "core/transfer/incoming.h"
 #include "core/tree/hub.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
@@ -67,25 +68,27 @@ class FakeParent final : public tree::HubOwner {
   }
   Mailbox<Incarnation> joined;
   Mailbox<SiteId> left;
-  Mailbox<tree::StagedArrival> arrivals;
+  Mailbox<transfer::StagedArrival> arrivals;
   Mailbox<round::Refusal> refusals;
   Mailbox<round::Refusal> declines;
   Mailbox<v1::OutcomeQuery> queries;
+  Mailbox<v1::LeaseRequest> lease_requests;
 
   // ---- what the hub asks ----
   Status may_join(const tree::Child&) override { return {}; }
   void child_joined(const tree::Child& child) override { joined.put(child.incarnation); }
   void child_left(NodeId child) override { left.put(child); }
   void members_changed(NodeId, const v1::MemberChange&) override {}
-  net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity, std::string) override {
+  net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity, v1::LeaseRequest request) override {
+    lease_requests.put(std::move(request));
     v1::LeaseGrant grant;
     grant.set_epoch(5);
     grant.add_parents()->set_name("root");
     co_return grant;
   }
-  Result<tree::Terms> admit(const tree::UpdateHead& head) override {
+  Result<transfer::Terms> admit(const transfer::UpdateHead& head) override {
     if (head.lease != Epoch(5) || head.round != opening_.round) return Error{Code::kStale, "not this round"};
-    tree::Terms terms;
+    transfer::Terms terms;
     terms.layout = {opening_.value_count, opening_.plan.chunk_values};
     terms.integer_count = static_cast<std::size_t>(opening_.integer_count);
     terms.codec = kernels::make_codec(kernels::parse_codec(opening_.plan.codec).value()).value();
@@ -94,9 +97,11 @@ class FakeParent final : public tree::HubOwner {
     terms.value_abs_max = opening_.plan.value_abs_max;
     return terms;
   }
-  Result<tree::Terms> admit(const tree::PartialHead&) override { return Error{Code::kInternal, "no partials here"}; }
-  std::vector<SiteId> overlap(const tree::PartialHead&) override { return {}; }
-  void arrived(tree::StagedArrival arrival) override { arrivals.put(std::move(arrival)); }
+  Result<transfer::Terms> admit(const transfer::PartialHead&) override {
+    return Error{Code::kInternal, "no partials here"};
+  }
+  std::vector<SiteId> overlap(const transfer::PartialHead&) override { return {}; }
+  void arrived(transfer::StagedArrival arrival) override { arrivals.put(std::move(arrival)); }
   void refused(RunId, RoundId, const round::Refusal& refusal) override { refusals.put(refusal); }
   void declined(NodeId, RunId, RoundId, const round::Refusal& refusal) override { declines.put(refusal); }
   void outcome_asked(NodeId, const v1::OutcomeQuery& query) override { queries.put(query); }

@@ -66,7 +66,7 @@ Status work(const std::filesystem::path& socket, const std::shared_future<void>&
   }
 }
 
-wire::Commit commit_of(std::uint64_t round, const tree::StagedArrival* arrival) {
+wire::Commit commit_of(std::uint64_t round, const transfer::StagedArrival* arrival) {
   wire::Commit commit;
   commit.run = kRun;
   commit.round = RoundId(round);
@@ -148,7 +148,7 @@ TEST_F(ServiceTest, TakesPartInARunToItsEnd) {
   start_site();
   EXPECT_EQ(parent_.joined.take(), Incarnation(1));
   parent_.open_round(kSite, 1, model(0));
-  const tree::StagedArrival first = parent_.arrivals.take();
+  const transfer::StagedArrival first = parent_.arrivals.take();
   EXPECT_EQ(first.what.contributors.find(kSite)->weight, 20u);
   EXPECT_EQ(first.what.contributors.find(kSite)->metrics.at("loss"), 0.25);
   EXPECT_EQ(first.integers, std::vector<std::int64_t>{1});
@@ -162,7 +162,7 @@ TEST_F(ServiceTest, TakesPartInARunToItsEnd) {
   parent_.commit(kSite, commit_of(2, nullptr));
 
   parent_.open_round(kSite, 3, model(2));
-  const tree::StagedArrival third = parent_.arrivals.take();
+  const transfer::StagedArrival third = parent_.arrivals.take();
   parent_.cut(kSite);  // before it hears of the commit
   EXPECT_EQ(parent_.joined.take(), Incarnation(1));
   const v1::OutcomeQuery query = parent_.queries.take();
@@ -191,13 +191,13 @@ TEST_F(ServiceTest, ASubmissionOutlivesItsProcess) {
   start_site();
   parent_.joined.take();
   parent_.open_round(kSite, 1, model(0));
-  const tree::StagedArrival before = parent_.arrivals.take();
+  const transfer::StagedArrival before = parent_.arrivals.take();
   stop_site();
   start_site();
   EXPECT_EQ(parent_.joined.take(), Incarnation(2));
   parent_.answer(kSite, parent_.queries.take(), v1::OutcomeReply::OUTCOME_PENDING);
   parent_.open_round(kSite, 1, model(0));  // nobody holds it: send it again
-  const tree::StagedArrival after = parent_.arrivals.take();
+  const transfer::StagedArrival after = parent_.arrivals.take();
   EXPECT_EQ(after.what.contributors.find(kSite)->digest, before.what.contributors.find(kSite)->digest);
   parent_.commit(kSite, commit_of(1, nullptr));
   wait_logged("update late");
@@ -215,7 +215,7 @@ TEST_F(ServiceTest, AStragglersUpdateTravelsWithItsNextOne) {
   parent_.commit(kSite, commit_of(4, nullptr));
   parent_.open_round(kSite, 5, model(4));
   gate_.set_value();
-  const tree::StagedArrival next = parent_.arrivals.take();
+  const transfer::StagedArrival next = parent_.arrivals.take();
   EXPECT_EQ(next.round, RoundId(5)) << "the late update was not sent";
   EXPECT_EQ(status().at("outcomes").at("late").to_number<int>(), 1);
   // Round 4 took 1 from each value and round 5 took 1.5: what travels holds both.
