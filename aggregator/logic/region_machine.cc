@@ -4,57 +4,134 @@
 #include <utility>
 
 namespace fluvial::aggregator {
+namespace {
+
+constexpr Duration kSendAgainAfter = std::chrono::seconds(1);
+
+}  // namespace
 
 Effects RegionMachine::opened(Opening opening, TimePoint now) {
   Effects out;
+  bool is_lost = true;  // a partial on its way
   const bool same_round = open_ && open_->run == opening.run && open_->round == opening.round;
   if (!same_round) {
     out = closed();
     gather_ = round::Gather(opening.participants);
     out.push_back(ResetSum{opening.scale_bits});
   } else {
-    gather_.extend(opening.participants);
+    if (opening.attempt != open_->attempt) gather_.next_attempt();
+    const bool same_terms = opening.attempt == open_->attempt && opening.epoch == open_->epoch;
+    if (sent_ && !same_terms) sent_->sequence = ++sequence_;  // an answer from before is not for this one
+    is_lost = !same_terms || !opening.same_session;
+    void_.merge(gather_.update(opening.participants, opening.gone));
   }
   open_ = std::move(opening);
   reported_ = false;
-  reconcile(open_->counted, out);
+  reconcile(out);
   out.push_back(OpenRound{});
   out.push_back(SetTimer{open_->deadline});
   if (sent_) {
-    send(out);  // it was lost on its way, or the attempt is a new one
+    if (is_lost) send(out);
   } else {
-    try_close(now, out);
+    settle(now, out);
   }
   return out;
 }
 
 // Brings what this node holds in line with what the parent's side holds.
-void RegionMachine::reconcile(const std::set<SiteId>& counted, Effects& out) {
+void RegionMachine::reconcile(Effects& out) {
+  above_ = open_->counted;
   const auto& held = gather_.held().entries();
-  const auto in_counted =
-      std::count_if(held.begin(), held.end(), [&](const auto& e) { return counted.contains(e.first); });
-  if (sent_ && !held.empty() && in_counted == static_cast<std::ptrdiff_t>(held.size())) {
-    gather_.move_held_above();  // the receipt was lost, not the partial
-    out.push_back(ResetSum{open_->scale_bits});
-    release(out);
-  } else if (in_counted > 0) {
-    // A sum cannot be taken apart: give it up; its sites that are not counted send again.
-    gather_.forget_held();
-    for (const auto& [arrival, contributors] : taking_)
-      out.push_back(Drop{arrival, {Code::kUnavailable, "send again"}});
-    taking_.clear();
-    queued_.clear();
-    sent_.reset();
-    out.push_back(ResetSum{open_->scale_bits});
+  const bool all_counted = std::ranges::all_of(held, [&](const auto& e) { return above_.contains(e.first); });
+  if (sent_ && !held.empty() && all_counted) {
+    accepted(out);  // the receipt was lost, not the partial
   }
-  gather_.mark_above(counted);
+  for (const auto& [arrival, staged] : staged_) {
+    for (const auto& [site, entry] : staged.contributors.entries()) {
+      if (above_.contains(site)) void_.insert(site);
+    }
+  }
+  if (!void_.empty()) recall();
+  gather_.mark_above(above_);
 }
 
-// The partial on its way was answered: what waited behind it goes into the sum.
-void RegionMachine::release(Effects& out) {
+// The parent holds all of the sum: it starts again at nothing, and what waited goes in.
+void RegionMachine::accepted(Effects& out) {
+  for (const auto& [site, entry] : gather_.held().entries()) {
+    above_.insert(site);
+    void_.erase(site);
+  }
+  gather_.move_held_above();
   sent_.reset();
-  for (const ArrivalId arrival : queued_) out.push_back(Take{arrival});
-  queued_.clear();
+  out.push_back(ResetSum{open_->scale_bits});
+  for (auto entry = staged_.begin(); entry != staged_.end();) {
+    if (entry->second.stage == Stage::kTaken) {
+      out.push_back(Release{entry->first});
+      entry = staged_.erase(entry);
+    } else {
+      entry->second.stage = Stage::kTaking;
+      out.push_back(Take{entry->first});
+      ++entry;
+    }
+  }
+}
+
+// The partial on its way is not wanted any more, but what it reported is.
+void RegionMachine::recall() {
+  if (!sent_) return;
+  unreported_.insert(unreported_.end(), sent_->refusals.begin(), sent_->refusals.end());
+  sent_.reset();
+  send_again_.reset();
+}
+
+bool RegionMachine::is_taking() const {
+  return std::ranges::any_of(staged_, [](const auto& entry) { return entry.second.stage == Stage::kTaking; });
+}
+
+void RegionMachine::settle(TimePoint now, Effects& out) {
+  const bool in_sum = std::ranges::any_of(staged_, [&](const auto& entry) {
+    const auto& sites = entry.second.contributors.entries();
+    return std::ranges::any_of(sites, [&](const auto& one) { return void_.contains(one.first); });
+  });
+  if (in_sum) {
+    if (is_taking()) return;  // taken() comes back here
+    reseal(out);
+  } else if (!void_.empty()) {
+    void_.clear();
+    gather_.mark_above(above_);
+  }
+  try_close(now, out);
+}
+
+// Makes the sum again from what is staged, without whom it has to do without.
+void RegionMachine::reseal(Effects& out) {
+  const std::set<SiteId> without = std::exchange(void_, {});
+  gather_.forget_held();
+  gather_.mark_above(above_);
+  out.push_back(ResetSum{open_->scale_bits});
+  bool others_dropped = false;
+  for (auto entry = staged_.begin(); entry != staged_.end();) {
+    auto& [arrival, staged] = *entry;
+    const auto& sites = staged.contributors.entries();
+    const bool stays = std::ranges::none_of(sites, [&](const auto& e) { return without.contains(e.first); });
+    const Status admitted = gather_.admit(staged.contributors);
+    if (stays && admitted.ok()) {
+      gather_.begin_take(staged.contributors);
+      staged.stage = Stage::kTaking;
+      out.push_back(Take{arrival});
+      ++entry;
+      continue;
+    }
+    others_dropped =
+        others_dropped || std::ranges::any_of(sites, [&](const auto& e) { return !above_.contains(e.first); });
+    if (staged.stage == Stage::kTaken) {
+      out.push_back(Release{arrival});  // its sender heard that it was taken; the opening tells it who is not counted
+    } else {
+      out.push_back(Drop{arrival, admitted.ok() ? Error{Code::kStale, "a contributor has moved"} : admitted.error()});
+    }
+    entry = staged_.erase(entry);
+  }
+  if (others_dropped) out.push_back(OpenRound{});
 }
 
 Status RegionMachine::admit(SiteId site, Epoch lease, std::uint64_t weight) const {
@@ -83,33 +160,32 @@ Effects RegionMachine::arrived(ArrivalId arrival, const round::Arrival& what, Ti
   }
   gather_.mark_missing(what.missing);
   gather_.begin_take(what.contributors);
-  taking_.emplace(arrival, what.contributors);
-  if (sent_) {
-    queued_.push_back(arrival);
-  } else {
-    out.push_back(Take{arrival});
-  }
+  const bool waits = sent_ || !void_.empty();
+  staged_.emplace(arrival, Staged{what.contributors, waits ? Stage::kQueued : Stage::kTaking});
+  if (!waits) out.push_back(Take{arrival});
   try_close(now, out);
   return out;
 }
 
 Effects RegionMachine::taken(ArrivalId arrival, const round::ContributorSet& with_probes, TimePoint now) {
   Effects out;
-  if (taking_.erase(arrival) == 0) return out;
+  const auto found = staged_.find(arrival);
+  if (found == staged_.end() || found->second.stage != Stage::kTaking) return out;
+  found->second.stage = Stage::kTaken;
   gather_.finish_take(with_probes);
-  try_close(now, out);
+  settle(now, out);
   return out;
 }
 
 Effects RegionMachine::take_failed(ArrivalId arrival, const Error& error, TimePoint now) {
   Effects out;
-  const auto found = taking_.find(arrival);
-  if (found == taking_.end()) return out;
-  gather_.abandon_take(found->second, error);
-  for (const auto& [site, entry] : found->second.entries()) unreported_.push_back({site, error});
-  taking_.erase(found);
+  const auto found = staged_.find(arrival);
+  if (found == staged_.end() || found->second.stage != Stage::kTaking) return out;
+  gather_.abandon_take(found->second.contributors, error);
+  for (const auto& [site, entry] : found->second.contributors.entries()) unreported_.push_back({site, error});
+  staged_.erase(found);
   out.push_back(Drop{arrival, error});
-  try_close(now, out);
+  settle(now, out);
   return out;
 }
 
@@ -124,68 +200,90 @@ Effects RegionMachine::refused(const round::Refusal& refusal, TimePoint now) {
 
 Effects RegionMachine::tick(TimePoint now) {
   Effects out;
-  try_close(now, out);
+  if (sent_ && send_again_ && now >= *send_again_) send(out);
+  settle(now, out);
   return out;
 }
 
 void RegionMachine::try_close(TimePoint now, Effects& out) {
-  if (!open_ || sent_ || !gather_.quiet()) return;
+  if (!open_ || sent_ || !void_.empty() || !gather_.quiet()) return;
   if (!gather_.settled() && now < open_->deadline) return;
   if (gather_.held().empty() && unreported_.empty() && reported_) return;
-  sent_ = SendPartial{0, gather_.held(), std::exchange(unreported_, {}), {}};
+  sent_ = SendPartial{++sequence_, gather_.held(), std::exchange(unreported_, {}), {}};
   send(out);
 }
 
 void RegionMachine::send(Effects& out) {
-  sent_->sequence = ++sequence_;
+  send_again_.reset();
   sent_->missing = gather_.awaited();
   reported_ = true;
   out.push_back(*sent_);
 }
 
-Effects RegionMachine::receipt(std::uint64_t sequence, const Status& status, const std::vector<SiteId>& overlap,
+Effects RegionMachine::receipt(std::uint64_t sequence, const Status& status, const std::vector<SiteId>& without,
                                TimePoint now) {
   Effects out;
   if (!open_ || !sent_ || sent_->sequence != sequence) return out;
   if (status.ok()) {
-    gather_.move_held_above();
-    out.push_back(ResetSum{open_->scale_bits});
-    release(out);
-    try_close(now, out);
-    return out;
-  }
-  if (status.error().code == Code::kStale || status.error().code == Code::kUnavailable)
+    accepted(out);
+  } else if (!without.empty()) {
+    above_.insert(without.begin(), without.end());
+    void_.insert(without.begin(), without.end());
+    recall();
+  } else if (status.error().code == Code::kStale || status.error().code == Code::kUnavailable) {
     return out;  // an Opening follows
-  // Refused for what it holds: give the sum up. Whom the parent holds is done; the others send again.
-  std::set<SiteId> above = gather_.above();
-  above.insert(overlap.begin(), overlap.end());
-  const std::deque<ArrivalId> waiting = std::exchange(queued_, {});
-  std::map<ArrivalId, round::ContributorSet> again = std::exchange(taking_, {});
+  } else if (status.error().code == Code::kResourceExhausted) {
+    send_again_ = now + kSendAgainAfter;  // the parent has no room just now
+    out.push_back(SetTimer{*send_again_});
+    return out;
+  } else {
+    refuse_held(status.error(), out);
+  }
+  settle(now, out);
+  return out;
+}
+
+// The parent will never take this sum, and not because of one site: these sites are not in, for this attempt.
+void RegionMachine::refuse_held(const Error& error, Effects& out) {
+  std::vector<SiteId> sites;
+  for (const auto& [site, entry] : gather_.held().entries()) sites.push_back(site);
+  recall();
+  std::erase_if(staged_, [&](const auto& entry) {
+    if (entry.second.stage != Stage::kTaken) return false;
+    out.push_back(Release{entry.first});
+    return true;
+  });
   gather_.forget_held();
-  gather_.mark_above(above);
-  sent_.reset();
+  gather_.mark_above(above_);
+  for (const SiteId site : sites) {
+    const round::Refusal refusal{site, {Code::kInternal, "its region's sum was refused: " + error.message}};
+    gather_.refuse(refusal);
+    unreported_.push_back(refusal);
+  }
   out.push_back(ResetSum{open_->scale_bits});
-  for (const ArrivalId arrival : waiting) {
-    if (const Status admitted = gather_.admit(again.at(arrival)); !admitted.ok()) {
-      out.push_back(Drop{arrival, admitted.error()});
-      continue;
-    }
-    gather_.begin_take(again.at(arrival));
-    taking_.emplace(arrival, std::move(again.at(arrival)));
+  for (auto& [arrival, staged] : staged_) {
+    if (!gather_.admit(staged.contributors).ok()) continue;
+    gather_.begin_take(staged.contributors);
+    staged.stage = Stage::kTaking;
     out.push_back(Take{arrival});
   }
-  if (!overlap.empty()) out.push_back(OpenRound{});
-  return out;
 }
 
 Effects RegionMachine::closed() {
   Effects out;
-  for (const auto& [arrival, contributors] : taking_)
-    out.push_back(Drop{arrival, {Code::kStale, "the round is closed"}});
-  taking_.clear();
-  queued_.clear();
+  for (const auto& [arrival, staged] : staged_) {
+    if (staged.stage == Stage::kTaken) {
+      out.push_back(Release{arrival});
+    } else {
+      out.push_back(Drop{arrival, {Code::kStale, "the round is closed"}});
+    }
+  }
+  staged_.clear();
+  above_.clear();
+  void_.clear();
   unreported_.clear();
   sent_.reset();
+  send_again_.reset();
   open_.reset();
   gather_ = {};
   reported_ = false;

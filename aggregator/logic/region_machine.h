@@ -3,9 +3,11 @@
 //
 // Each partial adds to the ones before it; their contributor sets are disjoint. While one is on its way the sum must
 // not change, so what arrives meanwhile stays staged. What the parent does not hold after a reconnect goes up again.
+//
+// What is in the sum stays staged as well, until the parent has accepted it: when a site must leave the sum (the parent
+// has it by another way, or its lease is another now), the sum is made again from what is staged without that site.
 #pragma once
 
-#include <deque>
 #include <map>
 #include <optional>
 #include <variant>
@@ -27,8 +29,10 @@ struct Opening {
   Epoch epoch;
   std::vector<round::Participant> participants;  // those below this node
   std::set<SiteId> counted;                      // of those, whom the parent's side holds
+  std::set<SiteId> gone;                         // once below this node in this round, elsewhere now
   int scale_bits = 0;
-  TimePoint deadline;  // this tier's: close then with what is there
+  TimePoint deadline;         // this tier's: close then with what is there
+  bool same_session = false;  // as the opening before it: a partial on its way is still on its way
 };
 
 // ---- effects, in this order and one after the other where they touch the sum ----------------------------------------
@@ -39,10 +43,13 @@ struct OpenRound {};  // tell every child that has participants below it
 struct SetTimer {
   TimePoint at;
 };
-struct Take {
+struct Take {  // add it to the sum, then taken(); it stays staged
   ArrivalId arrival;
 };
-struct Drop {
+struct Release {  // it need not be kept any longer
+  ArrivalId arrival;
+};
+struct Drop {  // the same, and its sender is told why it is not taken, and whom a partial must do without
   ArrivalId arrival;
   Error error;
 };
@@ -52,7 +59,7 @@ struct SendPartial {  // the sum as it stands; receipt() or a new Opening answer
   std::vector<round::Refusal> refusals;
   std::vector<SiteId> missing;
 };
-using Effect = std::variant<ResetSum, OpenRound, SetTimer, Take, Drop, SendPartial>;
+using Effect = std::variant<ResetSum, OpenRound, SetTimer, Take, Release, Drop, SendPartial>;
 using Effects = std::vector<Effect>;
 
 class RegionMachine {
@@ -63,8 +70,8 @@ class RegionMachine {
   Effects take_failed(ArrivalId arrival, const Error& error, TimePoint now);
   Effects refused(const round::Refusal& refusal, TimePoint now);
   Effects tick(TimePoint now);
-  // The parent's answer to a partial; `overlap` names whom it holds already.
-  Effects receipt(std::uint64_t sequence, const Status& status, const std::vector<SiteId>& overlap, TimePoint now);
+  // The parent's answer to a partial; `without` names whom it must do without to be taken.
+  Effects receipt(std::uint64_t sequence, const Status& status, const std::vector<SiteId>& without, TimePoint now);
   Effects closed();  // committed, or the run ended: nothing of this round is wanted any more
 
   Status admit(SiteId site, Epoch lease, std::uint64_t weight) const;
@@ -75,19 +82,31 @@ class RegionMachine {
   const round::Gather& gather() const { return gather_; }
 
  private:
-  void reconcile(const std::set<SiteId>& counted, Effects& out);
-  void release(Effects& out);
+  enum class Stage { kQueued, kTaking, kTaken };
+  struct Staged {
+    round::ContributorSet contributors;
+    Stage stage = Stage::kQueued;
+  };
+  void reconcile(Effects& out);
+  void accepted(Effects& out);
+  void refuse_held(const Error& error, Effects& out);
+  void recall();
+  void settle(TimePoint now, Effects& out);
+  void reseal(Effects& out);
   void try_close(TimePoint now, Effects& out);
   void send(Effects& out);
+  bool is_taking() const;
 
   std::optional<Opening> open_;
   round::Gather gather_;
-  std::map<ArrivalId, round::ContributorSet> taking_;  // queued_ among them
-  std::deque<ArrivalId> queued_;                       // staged until the partial on its way is answered
+  std::map<ArrivalId, Staged> staged_;
+  std::set<SiteId> above_;  // whom the parent's side holds, or brings by another way
+  std::set<SiteId> void_;   // who has to leave the sum
   std::vector<round::Refusal> unreported_;
   std::optional<SendPartial> sent_;  // on its way: its contributors are what the gather holds
-  std::uint64_t sequence_ = 0;
-  bool reported_ = false;  // the parent has heard of this attempt
+  std::optional<TimePoint> send_again_;
+  std::uint64_t sequence_ = 0;  // of the sum as sealed last; the same when it is sent again after a reconnect
+  bool reported_ = false;       // the parent has heard of this attempt
 };
 
 }  // namespace fluvial::aggregator

@@ -28,7 +28,8 @@ ContributorSet set_of(std::initializer_list<std::uint32_t> ids) {
   return set;
 }
 Opening opening(std::uint32_t attempt = 1, std::set<SiteId> counted = {}, std::uint64_t round = 1) {
-  Opening opening{RunId(1), RoundId(round), AttemptId(attempt), Epoch(1), {}, std::move(counted), 20, at(9s)};
+  Opening opening{RunId(1), RoundId(round), AttemptId(attempt), Epoch(1), {}, std::move(counted), {}, 20,
+                  at(9s),   false};
   for (std::uint32_t id = 1; id <= 3; ++id) opening.participants.push_back({SiteId(id), Epoch(1), 100});
   return opening;
 }
@@ -74,9 +75,10 @@ TEST(RegionMachine, TheSumDoesNotChangeWhileItIsOnItsWay) {
   const Effects meanwhile = machine.arrived(ArrivalId(2), Arrival{set_of({2}), {}, {}}, at(9s));
   EXPECT_TRUE(all<Take>(meanwhile).empty());
   const Effects answered = machine.receipt(sent.at(0).sequence, {}, {}, at(10s));
-  ASSERT_EQ(answered.size(), 2u);
+  ASSERT_EQ(answered.size(), 3u);
   EXPECT_TRUE(std::holds_alternative<ResetSum>(answered[0])) << "first empty, then add";
-  EXPECT_TRUE(std::holds_alternative<Take>(answered[1]));
+  EXPECT_TRUE(std::holds_alternative<Release>(answered[1])) << "the parent has it";
+  EXPECT_TRUE(std::holds_alternative<Take>(answered[2]));
 }
 
 TEST(RegionMachine, ASiteThatWillNotBeInIsReportedAndNotWaitedFor) {
@@ -121,17 +123,127 @@ TEST(RegionMachine, WhatACrashedParentLostIsAskedForAgain) {
   EXPECT_TRUE(machine.admit(SiteId(1), Epoch(1), 10).ok());
 }
 
-TEST(RegionMachine, AnOverlapIsGivenUpAndTheOthersSendAgain) {
+TEST(RegionMachine, AfterAReconnectTheSameSealKeepsItsNumber) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  const auto first = all<SendPartial>(bring(machine, 1, {1, 2, 3}, at(1s)));
+  const auto second = all<SendPartial>(machine.opened(opening(), at(2s)));
+  ASSERT_EQ(second.size(), 1u);
+  EXPECT_EQ(second[0].sequence, first.at(0).sequence) << "so that the transfer may go on where it stopped";
+}
+
+TEST(RegionMachine, AnOpeningForAnotherSiteDoesNotDisturbAPartialOnItsWay) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  bring(machine, 1, {1, 2, 3}, at(1s));
+  Opening more = opening();
+  more.same_session = true;
+  more.participants.push_back({SiteId(4), Epoch(1), 100});
+  EXPECT_TRUE(all<SendPartial>(machine.opened(more, at(2s))).empty());
+  more.attempt = AttemptId(2);
+  EXPECT_EQ(all<SendPartial>(machine.opened(more, at(3s))).size(), 1u) << "but an attempt makes it stale";
+}
+
+// Takes every arrival again that the effects say, as a service does.
+Effects take_again(RegionMachine& machine, const Effects& effects, std::map<std::uint64_t, ContributorSet> staged) {
+  Effects last;
+  for (const Take& take : all<Take>(effects)) {
+    last = machine.taken(take.arrival, staged.at(take.arrival.value()), at(3s));
+  }
+  return last;
+}
+
+TEST(RegionMachine, WhoIsHeldByAnotherWayLeavesTheSumAndTheOthersGoUpAtOnce) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  bring(machine, 1, {1}, at(1s));
+  bring(machine, 2, {2}, at(1s));
+  const auto sent = all<SendPartial>(bring(machine, 3, {3}, at(1s)));
+  const Effects refused = machine.receipt(sent.at(0).sequence, Error{Code::kAlreadyExists, "2"}, {SiteId(2)}, at(2s));
+  EXPECT_EQ(all<ResetSum>(refused).size(), 1u);
+  ASSERT_EQ(all<Release>(refused).size(), 1u);
+  EXPECT_EQ(all<Release>(refused)[0].arrival, ArrivalId(2));
+  EXPECT_TRUE(all<OpenRound>(refused).empty()) << "nobody has to send again";
+  const auto rest = all<SendPartial>(take_again(machine, refused, {{1, set_of({1})}, {3, set_of({3})}}));
+  ASSERT_EQ(rest.size(), 1u);
+  EXPECT_EQ(rest[0].contributors, set_of({1, 3}));
+  EXPECT_GT(rest[0].sequence, sent[0].sequence);
+  const Effects accepted = machine.receipt(rest[0].sequence, {}, {}, at(4s));
+  EXPECT_EQ(all<Release>(accepted).size(), 2u);
+}
+
+TEST(RegionMachine, AChildsPartialThatOverlapsIsGivenUpAndItsOthersAreAskedAgain) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  bring(machine, 1, {3}, at(1s));
+  const auto sent = all<SendPartial>(bring(machine, 2, {1, 2}, at(1s)));
+  const Effects refused = machine.receipt(sent.at(0).sequence, Error{Code::kAlreadyExists, "2"}, {SiteId(2)}, at(2s));
+  EXPECT_EQ(all<OpenRound>(refused).size(), 1u) << "site 1 is not counted: its parent has to bring it again";
+  take_again(machine, refused, {{1, set_of({3})}});
+  EXPECT_EQ(machine.gather().counted(), (std::vector{SiteId(2), SiteId(3)}));
+  const auto rest = all<SendPartial>(bring(machine, 3, {1}, at(3s)));
+  ASSERT_EQ(rest.size(), 1u);
+  EXPECT_EQ(rest[0].contributors, set_of({1, 3}));
+}
+
+TEST(RegionMachine, ASiteThatMovedAwayLeavesTheSumBeforeItIsSent) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  bring(machine, 1, {1}, at(1s));
+  bring(machine, 2, {2}, at(1s));
+  Opening again = opening();
+  again.participants.erase(again.participants.begin());
+  again.gone = {SiteId(1)};
+  const Effects effects = machine.opened(again, at(2s));
+  EXPECT_EQ(all<Release>(effects).size(), 1u);
+  take_again(machine, effects, {{2, set_of({2})}});
+  EXPECT_FALSE(machine.gather().is_participant(SiteId(1)));
+  EXPECT_EQ(machine.admit(SiteId(1), Epoch(1), 10).error().code, Code::kFailedPrecondition);
+  const auto sent = all<SendPartial>(bring(machine, 3, {3}, at(3s)));
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].contributors, set_of({2, 3}));
+}
+
+TEST(RegionMachine, UnderANewLeaseTheOldContributionIsFencedAndTheSiteAwaited) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  bring(machine, 1, {1}, at(1s));
+  machine.arrived(ArrivalId(2), Arrival{set_of({2}), {}, {}}, at(1s));  // being added
+  Opening again = opening();
+  again.participants[0].lease = Epoch(7);
+  EXPECT_TRUE(all<ResetSum>(machine.opened(again, at(2s))).empty()) << "not while something is being added";
+  const Effects effects = machine.taken(ArrivalId(2), set_of({2}), at(2s));
+  EXPECT_EQ(all<ResetSum>(effects).size(), 1u);
+  take_again(machine, effects, {{2, set_of({2})}});
+  EXPECT_EQ(machine.admit(SiteId(1), Epoch(1), 10).error().code, Code::kStale);
+  EXPECT_TRUE(machine.admit(SiteId(1), Epoch(7), 10).ok());
+}
+
+TEST(RegionMachine, AParentWithoutRoomIsTriedAgainLater) {
   RegionMachine machine;
   machine.opened(opening(), at(0s));
   const auto sent = all<SendPartial>(bring(machine, 1, {1, 2, 3}, at(1s)));
-  const Effects refused = machine.receipt(sent.at(0).sequence, Error{Code::kAlreadyExists, "2"}, {SiteId(2)}, at(2s));
-  EXPECT_EQ(all<ResetSum>(refused).size(), 1u);
-  EXPECT_EQ(all<OpenRound>(refused).size(), 1u);
-  EXPECT_EQ(machine.gather().counted(), std::vector{SiteId(2)});
-  const auto rest = all<SendPartial>(bring(machine, 2, {1, 3}, at(3s)));
-  ASSERT_EQ(rest.size(), 1u);
-  EXPECT_EQ(rest[0].contributors, set_of({1, 3}));
+  const Effects full = machine.receipt(sent.at(0).sequence, Error{Code::kResourceExhausted, "disk full"}, {}, at(2s));
+  ASSERT_EQ(all<SetTimer>(full).size(), 1u);
+  EXPECT_TRUE(all<SendPartial>(full).empty());
+  const auto again = all<SendPartial>(machine.tick(all<SetTimer>(full)[0].at));
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].contributors, set_of({1, 2, 3}));
+}
+
+TEST(RegionMachine, ASumThatNobodyWillTakeIsGivenUpWithAReason) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  const auto sent = all<SendPartial>(bring(machine, 1, {1, 2, 3}, at(1s)));
+  const Effects refused = machine.receipt(sent.at(0).sequence, Error{Code::kInvalidArgument, "scale"}, {}, at(2s));
+  EXPECT_EQ(all<Release>(refused).size(), 1u);
+  const auto told = all<SendPartial>(refused);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(told[0].contributors.empty());
+  EXPECT_EQ(told[0].refusals.size(), 3u);
+  machine.receipt(told[0].sequence, {}, {}, at(2s));
+  machine.opened(opening(2), at(3s));
+  EXPECT_EQ(machine.gather().awaited().size(), 3u) << "the next attempt asks them again";
 }
 
 TEST(RegionMachine, FencesAttemptsAndDropsWhatComesForAClosedRound) {

@@ -17,6 +17,7 @@ void RegionService::parent_up(const tree::Lease& lease, std::shared_ptr<net::Ses
   for (const auto& [node, below] : below_) *everything.add_up() = below.member;
   uplink_->post(std::move(change));
   request_model();
+  parent_is_new_ = true;
   up_changed_(true);
 }
 
@@ -58,12 +59,20 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
   codec_ = std::move(codec);
   want_model(opening.base);
   opened_at_ = now();
+  if (!is_current(opening.run, opening.round)) told_.clear();
   opening_ = std::move(opening);
-  Opening step{opening_->run,          opening_->round,
-               opening_->attempt,      opening_->epoch,
-               opening_->participants, {},
-               opening_->scale_bits,   opened_at_ + tier_deadline(opening_->soft_left)};
+  Opening step{opening_->run,
+               opening_->round,
+               opening_->attempt,
+               opening_->epoch,
+               opening_->participants,
+               {},
+               {},
+               opening_->scale_bits,
+               opened_at_ + tier_deadline(opening_->soft_left)};
   step.counted.insert(opening_->counted.begin(), opening_->counted.end());
+  step.gone.insert(opening_->gone.begin(), opening_->gone.end());
+  step.same_session = !std::exchange(parent_is_new_, false);
   runtime_.log.info("round open", {{"run", step.run},
                                    {"round", step.round},
                                    {"attempt", step.attempt},
@@ -93,15 +102,15 @@ Status RegionService::round_committed(const v1::RoundCommit& message) {
 
 Status RegionService::receipt_came(const v1::Receipt& message) {
   if (!is_current(RunId(message.run()), RoundId(message.round()))) return {};
-  FLUVIAL_ASSIGN(const std::vector<SiteId> overlap, wire::from_proto(message.without()));
+  FLUVIAL_ASSIGN(const std::vector<SiteId> without, wire::from_proto(message.without()));
   const Status status = wire::status_from_proto(message.code(), message.message());
   if (!status.ok()) {
     runtime_.log.warn("partial refused by the parent", {{"run", message.run()},
                                                         {"round", message.round()},
                                                         {"reason", status.error().to_string()},
-                                                        {"overlap", overlap.size()}});
+                                                        {"without", without.size()}});
   }
-  carry_out(machine_.receipt(message.sequence(), status, overlap, now()));
+  carry_out(machine_.receipt(message.sequence(), status, without, now()));
   return {};
 }
 

@@ -151,16 +151,20 @@ Result<transfer::Terms> RegionService::admit(const transfer::UpdateHead& head) {
 Result<transfer::Terms> RegionService::admit(const transfer::PartialHead& head) {
   if (!is_current(head.run, head.round))
     return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
-  // A site that went away after its update was taken is below nobody just now.
-  FLUVIAL_TRY(
-      transfer::check_below(head, [&](SiteId site) { return via(site) == head.child || via(site) == NodeId(0); }));
+  FLUVIAL_TRY(transfer::check_below(head, [&](SiteId site) { return may_bring(head.child, site); }));
   FLUVIAL_TRY(machine_.admit(head.attempt, head.epoch, head.what.contributors));
   return terms();
 }
 
-std::vector<SiteId> RegionService::overlap(const transfer::PartialHead& head) {
+std::vector<SiteId> RegionService::without(const transfer::PartialHead& head) {
   if (!is_current(head.run, head.round)) return {};
-  return machine_.gather().held_of(head.what.contributors);
+  return transfer::without(head, machine_.gather(), [&](SiteId site) { return may_bring(head.child, site); });
+}
+
+// A site that went away after its update was taken is below nobody just now.
+bool RegionService::may_bring(NodeId child, SiteId site) const {
+  const NodeId now_via = via(site);
+  return now_via == child || now_via == NodeId(0);
 }
 
 void RegionService::arrived(transfer::StagedArrival arrival) {
@@ -216,8 +220,16 @@ void RegionService::send_opening(NodeId child) {
   whole.soft_left = duration_cast<std::chrono::milliseconds>(tier_deadline(opening_->soft_left) - passed);
   whole.hard_left = duration_cast<std::chrono::milliseconds>(tier_deadline(opening_->hard_left) - passed);
   const std::optional<wire::Opening> below =
-      transfer::cut_opening(std::move(whole), machine_.gather(), child, [this](SiteId site) { return via(site); });
+      transfer::cut_opening(std::move(whole), machine_.gather(), told_, child,
+                            [this](const round::Participant& participant) { return way_to(participant); });
   if (below) hub_.send(child, wire::to_envelope(*below));
+}
+
+// By the lease that counts: a site that has moved may still be announced by its old parent.
+NodeId RegionService::way_to(const round::Participant& participant) const {
+  const auto found = below_.find(participant.site);
+  const bool current = found != below_.end() && Epoch(found->second.member.lease_epoch()) == participant.lease;
+  return current ? found->second.via : NodeId(0);
 }
 
 void RegionService::carry_out(const SetTimer& effect) {
@@ -231,20 +243,24 @@ void RegionService::carry_out(const Take& effect) {
   sum_.take(effect.arrival.value(), [this, id = effect.arrival](const transfer::StagedArrival& arrival,
                                                                 const round::ContributorSet& with_probes) {
     hub_.send(arrival.child, transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence, Status{}));
-    sum_.release(id.value());
     carry_out(machine_.taken(id, with_probes, now()));
     counts_.staging_bytes.set(static_cast<double>(hub_.budget().bytes_used()));
   });
+}
+
+void RegionService::carry_out(const Release& effect) {
+  sum_.release(effect.arrival.value());
+  counts_.staging_bytes.set(static_cast<double>(hub_.budget().bytes_used()));
 }
 
 void RegionService::carry_out(const Drop& effect) {
   const tree::Sum::Staged arrival = sum_.drop(effect.arrival.value());
   if (!arrival) return;
   const bool partial = arrival->site == SiteId(0);
-  const std::vector<SiteId> both =
-      partial ? machine_.gather().held_of(arrival->what.contributors) : std::vector<SiteId>{};
+  const std::vector<SiteId> without =
+      partial ? machine_.gather().without(arrival->what.contributors) : std::vector<SiteId>{};
   hub_.send(arrival->child,
-            transfer::receipt(arrival->run, arrival->round, arrival->site, arrival->sequence, effect.error, both));
+            transfer::receipt(arrival->run, arrival->round, arrival->site, arrival->sequence, effect.error, without));
 }
 
 // ---- the partial on its way up ------------------------------------------------------------------------------------

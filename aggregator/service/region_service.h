@@ -9,6 +9,7 @@
 
 #include "aggregator/logic/region_machine.h"
 #include "core/net/task_group.h"
+#include "core/round/told.h"
 #include "core/tree/hub.h"
 #include "core/tree/sum.h"
 #include "core/tree/uplink.h"
@@ -37,7 +38,7 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) override;
   Result<transfer::Terms> admit(const transfer::UpdateHead& head) override;
   Result<transfer::Terms> admit(const transfer::PartialHead& head) override;
-  std::vector<SiteId> overlap(const transfer::PartialHead& head) override;
+  std::vector<SiteId> without(const transfer::PartialHead& head) override;
   void arrived(transfer::StagedArrival arrival) override;
   void refused(RunId run, RoundId round, const round::Refusal& refusal) override;
   void declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) override;
@@ -60,6 +61,7 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   void carry_out(const OpenRound& effect);
   void carry_out(const SetTimer& effect);
   void carry_out(const Take& effect);
+  void carry_out(const Release& effect);
   void carry_out(const Drop& effect);
   void carry_out(const SendPartial& effect);
 
@@ -78,6 +80,8 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   bool is_current(RunId run, RoundId round) const;
   transfer::Terms terms() const;
   NodeId via(NodeId node) const;
+  NodeId way_to(const round::Participant& participant) const;
+  bool may_bring(NodeId child, SiteId site) const;
   void relay_down(NodeId node, v1::Envelope message);
   TimePoint now() const { return runtime_.clock.now(); }
 
@@ -93,6 +97,8 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
 
   RegionMachine machine_;
   std::optional<wire::Opening> opening_;  // as the parent said it
+  round::Told told_;                      // of the open round
+  bool parent_is_new_ = true;             // no opening has come in this session to the parent yet
   TimePoint opened_at_;
   std::shared_ptr<const kernels::Codec> codec_;
   std::uint64_t send_generation_ = 0;  // a partial on its way ends when this moves on

@@ -37,7 +37,26 @@ Effects RunMachine::begin(TimePoint now) { return run_steps(now); }
 
 Effects RunMachine::sites_changed(std::map<SiteId, SiteInfo> connected, TimePoint now) {
   connected_ = std::move(connected);
-  return run_steps(now);
+  std::map<SiteId, Epoch> leases;
+  for (const auto& [site, info] : connected_) leases.emplace(site, info.lease);
+  Effects out = leases_changed(leases);
+  for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));
+  return out;
+}
+
+Effects RunMachine::leases_changed(const std::map<SiteId, Epoch>& leases) {
+  Effects out;
+  if (!round_begun_) return out;
+  TellMoved moved;
+  for (round::Participant& participant : attempt_.participants) {
+    const auto found = leases.find(participant.site);
+    if (found == leases.end() || found->second <= participant.lease) continue;
+    participant.lease = found->second;
+    gather_.move_lease(participant.site, participant.lease);
+    moved.sites.push_back(participant.site);
+  }
+  if (!moved.sites.empty() && phase_ == Phase::kOpen) out.push_back(std::move(moved));
+  return out;
 }
 
 Effects RunMachine::run_steps(TimePoint now) {
@@ -89,6 +108,8 @@ void RunMachine::next_attempt(Effects& out, bool new_round) {
   if (new_round) {
     gather_ = round::Gather(attempt_.participants);
     taking_.clear();
+  } else {
+    gather_.next_attempt();
   }
   reason_.clear();
   phase_ = Phase::kRecording;
@@ -146,6 +167,7 @@ Effects RunMachine::taken(ArrivalId arrival, const round::ContributorSet& with_p
   Effects out;
   if (taking_.erase(arrival) == 0) return out;  // the round was given up meanwhile
   gather_.finish_take(with_probes);
+  out.push_back(Release{arrival});
   if (phase_ == Phase::kOpen) try_close(now, out);
   return out;
 }

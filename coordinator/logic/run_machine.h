@@ -29,15 +29,21 @@ struct RecordAttempt {
   bool new_round;  // the sum starts at zero; otherwise it keeps what it holds
 };
 struct OpenRound {};  // tell every child; also to be told to each child that connects while a round is open
+struct TellMoved {    // the open round's sites that have another way or lease: their old and their new parents are told
+  std::vector<SiteId> sites;
+};
 struct SetTimer {
   TimePoint at;  // replaces the timer before; tick() when it fires
 };
 struct Take {
   ArrivalId arrival;  // add it to the sum, then taken()
 };
+struct Release {
+  ArrivalId arrival;  // it is in the sum, and need not be kept
+};
 struct Drop {
   ArrivalId arrival;
-  Error error;  // tell the child
+  Error error;  // tell the child, and whom a partial must do without
 };
 struct Finalise {
   round::CommitRecord record;  // with everything but the model: make that, write it, then finalised()
@@ -54,8 +60,8 @@ struct RecordStatus {
   RunStatus status;
   std::string reason;
 };
-using Effect =
-    std::variant<RecordAttempt, OpenRound, SetTimer, Take, Drop, Finalise, RecordCommit, Publish, RecordStatus>;
+using Effect = std::variant<RecordAttempt, OpenRound, TellMoved, SetTimer, Take, Release, Drop, Finalise, RecordCommit,
+                            Publish, RecordStatus>;
 using Effects = std::vector<Effect>;
 
 std::string_view status_name(RunStatus status);
@@ -85,6 +91,9 @@ class RunMachine {
   Effects begin(TimePoint now);
   Effects sites_changed(std::map<SiteId, SiteInfo> connected, TimePoint now);
   Effects attempt_recorded(TimePoint now);
+  // Leases that the coordinator has granted (durably) since: what comes under the ones before is refused from here on.
+  // What the sum holds stays counted, whoever brought it.
+  Effects leases_changed(const std::map<SiteId, Epoch>& leases);
   Effects arrived(ArrivalId arrival, const round::Arrival& what);
   Effects taken(ArrivalId arrival, const round::ContributorSet& with_probes, TimePoint now);
   Effects take_failed(ArrivalId arrival, const Error& error, TimePoint now);

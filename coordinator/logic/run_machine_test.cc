@@ -83,7 +83,7 @@ TEST_F(RunMachineTest, WaitsForItsSitesAndSaysSo) {
 
 TEST_F(RunMachineTest, CommitsWhenAllAreInAndGoesOn) {
   RunMachine machine = opened();
-  EXPECT_TRUE(bring(machine, 1, {1, 2}, at(1s)).empty()) << "quorum, but a third may come until the soft deadline";
+  EXPECT_EQ(find<Finalise>(bring(machine, 1, {1, 2}, at(1s))), nullptr) << "quorum, but a third may come until the soft deadline";
   const Effects closing = bring(machine, 2, {3}, at(2s));
   ASSERT_NE(find<Finalise>(closing), nullptr);
   EXPECT_EQ(find<Finalise>(closing)->record.contributors.total_weight(), 30u);
@@ -140,6 +140,31 @@ TEST_F(RunMachineTest, TheNextAttemptKeepsScaleParticipantsAndWhatIsIn) {
   EXPECT_EQ(machine.admit(AttemptId(1), Epoch(5), set_of({2})).error().code, Code::kStale) << "fenced";
   EXPECT_TRUE(machine.admit(AttemptId(2), Epoch(5), set_of({2})).ok());
   EXPECT_EQ(machine.admit(AttemptId(2), Epoch(4), set_of({2})).error().code, Code::kStale);
+}
+
+TEST_F(RunMachineTest, AMovedSiteCountsUnderItsNewLeaseAloneUnlessItIsIn) {
+  RunMachine machine = opened();
+  bring(machine, 1, {1}, at(1s));
+  const Effects moved = machine.leases_changed({{SiteId(1), Epoch(6)}, {SiteId(2), Epoch(7)}, {SiteId(3), Epoch(1)}});
+  ASSERT_NE(find<TellMoved>(moved), nullptr);
+  EXPECT_EQ(find<TellMoved>(moved)->sites, (std::vector{SiteId(1), SiteId(2)}));
+  EXPECT_EQ(machine.admit(AttemptId(1), Epoch(5), set_of({2})).error().code, Code::kStale)
+      << "its old parent is fenced";
+  EXPECT_TRUE(machine.admit(SiteId(2), Epoch(7), 10).ok());
+  EXPECT_EQ(machine.admit(SiteId(1), Epoch(6), 10).error().code, Code::kAlreadyExists) << "in, and it stays in";
+  EXPECT_EQ(machine.gather().without(set_of({1, 2, 3})), (std::vector{SiteId(1), SiteId(2)}));
+  EXPECT_TRUE(machine.leases_changed({{SiteId(2), Epoch(7)}}).empty());
+  machine.tick(at(10s));
+  const Effects again = machine.tick(at(20s));
+  ASSERT_NE(find<RecordAttempt>(again), nullptr);
+  EXPECT_EQ(find<RecordAttempt>(again)->record.participants[1].lease, Epoch(7)) << "as the next attempt records it";
+}
+
+TEST_F(RunMachineTest, WhatIsInTheSumNeedNotBeKept) {
+  RunMachine machine = opened();
+  const Effects taken = bring(machine, 1, {1}, at(1s));
+  ASSERT_NE(find<Release>(taken), nullptr);
+  EXPECT_EQ(find<Release>(taken)->arrival, ArrivalId(1));
 }
 
 TEST_F(RunMachineTest, PausesAfterItsAttemptsAndResumesWithTheSameRound) {

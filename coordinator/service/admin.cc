@@ -194,7 +194,7 @@ net::Awaitable<Admin::Reply> Admin::revoke(std::string name) {
   const Result<NodeId> revoked = co_await registry_.revoke(name);
   if (!revoked.ok()) co_return revoked.error();
   hub_.cut(*revoked, {Code::kPermissionDenied, name + " was revoked"});
-  runs_.members_changed({}, *revoked);
+  runs_.members_changed({});
   runtime_.log.warn("node revoked", {{"name", name}});
   co_return json::serialize(json::object{{"revoked", name}});
 }

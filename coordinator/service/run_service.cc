@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/asio/bind_executor.hpp>
+#include <set>
 #include <utility>
 
 #include "coordinator/service/json.h"
@@ -85,15 +86,20 @@ Result<transfer::Terms> RunService::admit(const transfer::UpdateHead& head) {
 Result<transfer::Terms> RunService::admit(const transfer::PartialHead& head) {
   if (!is_current(head.run, head.round))
     return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
-  FLUVIAL_TRY(transfer::check_below(head, [&](SiteId site) { return registry_.book().branch(site) == head.child; }));
+  for (const SiteId site : active_->machine.gather().conflicts(head.what.contributors)) {
+    refused(head.run, head.round, {site, {Code::kConflict, "one submission came with two digests"}});
+  }
+  FLUVIAL_TRY(transfer::check_below(head, [&](SiteId site) { return branch(site) == head.child; }));
   FLUVIAL_TRY(active_->machine.admit(head.attempt, head.epoch, head.what.contributors));
   return terms();
 }
 
-std::vector<SiteId> RunService::overlap(const transfer::PartialHead& head) {
+std::vector<SiteId> RunService::without(const transfer::PartialHead& head) {
   if (!is_current(head.run, head.round)) return {};
-  return active_->machine.gather().held_of(head.what.contributors);
+  return transfer::without(head, active_->machine.gather(), [&](SiteId site) { return branch(site) == head.child; });
 }
+
+NodeId RunService::branch(SiteId site) const { return registry_.book().branch(site); }
 
 void RunService::arrived(transfer::StagedArrival arrival) {
   if (!is_current(arrival.run, arrival.round)) {
@@ -124,19 +130,37 @@ std::shared_ptr<tree::ModelSlot> RunService::model(const round::ModelRef& ref) {
   return active_ && active_->slot->ref() == ref ? active_->slot : nullptr;
 }
 
-void RunService::members_changed(const std::vector<SiteId>& sites_up, NodeId via) {
+void RunService::members_changed(const std::vector<SiteId>& sites_up) {
   std::size_t sites = 0;
   for (const auto& [id, member] : registry_.book().members()) sites += member.role == Role::kSite ? 1 : 0;
   counts_.members_sites.set(static_cast<double>(sites));
   counts_.members_aggregators.set(static_cast<double>(registry_.book().members().size() - sites));
   if (!active_) return;
-  if (active_->machine.is_open()) {
-    const round::Gather& gather = active_->machine.gather();
-    const bool takes_part =
-        std::any_of(sites_up.begin(), sites_up.end(), [&](SiteId s) { return gather.is_participant(s); });
-    if (takes_part) send_opening(via);
-  }
+  if (active_->machine.is_open()) tell_moved(sites_up);
   carry_out(active_->machine.sites_changed(registry_.book().connected_sites(), now()));
+}
+
+// The children that the sites are below now, and those that were told of them before.
+void RunService::tell_moved(const std::vector<SiteId>& sites) {
+  std::set<NodeId> children;
+  for (const NodeId child : told_.children_of(sites)) children.insert(child);
+  for (const SiteId site : sites) {
+    if (active_->machine.gather().is_participant(site)) children.insert(branch(site));
+  }
+  for (const NodeId child : children) send_opening(child);
+}
+
+void RunService::node_moved(NodeId node, Epoch lease) {
+  if (!active_) return;
+  if (active_->machine.gather().is_participant(node)) {
+    carry_out(active_->machine.leases_changed({{node, lease}}));
+  } else if (active_->machine.is_open()) {  // an aggregator, with everybody below it
+    std::vector<SiteId> sites;
+    for (const round::Participant& participant : active_->machine.attempt().participants) {
+      if (branch(participant.site) != NodeId(0)) sites.push_back(participant.site);
+    }
+    tell_moved(sites);
+  }
 }
 
 // ---- effects ------------------------------------------------------------------------------------------------------
@@ -147,6 +171,8 @@ void RunService::carry_out(Effects effects) {
   }
 }
 
+void RunService::carry_out(const TellMoved& effect) { tell_moved(effect.sites); }
+
 void RunService::carry_out(const RecordAttempt& effect) {
   tasks_.spawn(runtime_.strand, "record attempt", record_attempt(effect));
 }
@@ -155,6 +181,7 @@ net::Awaitable<void> RunService::record_attempt(RecordAttempt effect) {
   const round::AttemptRecord& record = effect.record;
   if (effect.new_round) {
     sum_.drop_all();
+    told_.clear();
     sum_.reset({terms().layout, active_->schema->integer_count(), record.scale_bits});
     round_opened_ = now();
     bytes_in_before_ = hub_->payload_bytes_in();
@@ -187,8 +214,9 @@ void RunService::send_opening(NodeId child) {
   using std::chrono::duration_cast;
   whole.soft_left = duration_cast<std::chrono::milliseconds>(machine.soft_deadline() - now());
   whole.hard_left = duration_cast<std::chrono::milliseconds>(machine.hard_deadline() - now());
-  const std::optional<wire::Opening> opening = transfer::cut_opening(
-      std::move(whole), machine.gather(), child, [this](SiteId site) { return registry_.book().via(site); });
+  const std::optional<wire::Opening> opening =
+      transfer::cut_opening(std::move(whole), machine.gather(), told_, child,
+                            [this](const round::Participant& participant) { return branch(participant.site); });
   if (opening) hub_->send(child, wire::to_envelope(*opening));
 }
 
@@ -205,19 +233,20 @@ void RunService::carry_out(const Take& effect) {
                                                                        const round::ContributorSet& with_probes) {
     counts_.merge_seconds.observe(std::chrono::duration<double>(now() - begun).count());
     hub_->send(arrival.child, transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence, Status{}));
-    sum_.release(id.value());
     if (active_) carry_out(active_->machine.taken(id, with_probes, now()));
   });
 }
+
+void RunService::carry_out(const Release& effect) { sum_.release(effect.arrival.value()); }
 
 void RunService::carry_out(const Drop& effect) {
   const tree::Sum::Staged arrival = sum_.drop(effect.arrival.value());
   if (!arrival) return;
   const bool partial = arrival->site == SiteId(0);
-  const std::vector<SiteId> both =
-      partial ? active_->machine.gather().held_of(arrival->what.contributors) : std::vector<SiteId>{};
+  const std::vector<SiteId> without =
+      partial ? active_->machine.gather().without(arrival->what.contributors) : std::vector<SiteId>{};
   hub_->send(arrival->child,
-             transfer::receipt(arrival->run, arrival->round, arrival->site, arrival->sequence, effect.error, both));
+             transfer::receipt(arrival->run, arrival->round, arrival->site, arrival->sequence, effect.error, without));
 }
 
 void RunService::carry_out(const Finalise& effect) {
@@ -300,8 +329,8 @@ void RunService::carry_out(const Publish& effect) {
 void RunService::send_commit(NodeId child, const round::CommitRecord& record, bool last) {
   const wire::Commit whole{record.run,          record.round,    record.attempt, record.model,
                            record.contributors, record.refusals, last,           record.late};
-  hub_->send(child, wire::to_envelope(transfer::cut_commit(
-                        whole, child, [this](SiteId site) { return registry_.book().via(site); })));
+  hub_->send(child,
+             wire::to_envelope(transfer::cut_commit(whole, child, [this](SiteId site) { return branch(site); })));
 }
 
 net::Awaitable<void> RunService::prune(RunId run, ModelVersion last, std::uint64_t kept) {
@@ -418,6 +447,12 @@ net::Awaitable<Status> RunService::activate(store::RunRow row, ModelVersion vers
                                                   row.plan.optimizer, std::move(optimizer_state), std::move(slot)});
   runtime_.log.info("run taken up",
                     {{"run", row.id}, {"name", row.plan.name}, {"committed", version}, {"codec", row.plan.codec}});
+  // Nodes may have moved since the open attempt was recorded: the leases are the authority.
+  std::map<SiteId, Epoch> leases;
+  for (const round::Participant& participant : active_->machine.attempt().participants) {
+    if (const auto* lease = registry_.book().lease_of(participant.site)) leases[participant.site] = lease->epoch;
+  }
+  carry_out(active_->machine.leases_changed(leases));
   carry_out(active_->machine.begin(now()));
   if (active_) carry_out(active_->machine.sites_changed(registry_.book().connected_sites(), now()));
   co_return Status{};

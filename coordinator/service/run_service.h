@@ -12,6 +12,7 @@
 #include "coordinator/service/feed.h"
 #include "coordinator/service/registry.h"
 #include "core/net/task_group.h"
+#include "core/round/told.h"
 #include "core/tree/hub.h"
 #include "core/tree/sum.h"
 
@@ -62,18 +63,21 @@ class RunService {
   // From the hub.
   Result<transfer::Terms> admit(const transfer::UpdateHead& head);
   Result<transfer::Terms> admit(const transfer::PartialHead& head);
-  std::vector<SiteId> overlap(const transfer::PartialHead& head);
+  std::vector<SiteId> without(const transfer::PartialHead& head);
   void arrived(transfer::StagedArrival arrival);
   void refused(RunId run, RoundId round, const round::Refusal& refusal);
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref);
-  void members_changed(const std::vector<SiteId>& sites_up, NodeId via);
+  void members_changed(const std::vector<SiteId>& sites_up);
+  void node_moved(NodeId node, Epoch lease);  // granted, durably
 
  private:
   void carry_out(Effects effects);
   void carry_out(const RecordAttempt& effect);
   void carry_out(const OpenRound& effect);
+  void carry_out(const TellMoved& effect);
   void carry_out(const SetTimer& effect);
   void carry_out(const Take& effect);
+  void carry_out(const Release& effect);
   void carry_out(const Drop& effect);
   void carry_out(const Finalise& effect);
   void carry_out(const RecordCommit& effect);
@@ -88,6 +92,8 @@ class RunService {
   net::Awaitable<Status> activate(store::RunRow row, ModelVersion version, Digest digest, Buffer model,
                                   std::vector<float> optimizer_state, std::optional<round::AttemptRecord> open);
   void send_opening(NodeId child);
+  void tell_moved(const std::vector<SiteId>& sites);
+  NodeId branch(SiteId site) const;  // the child of ours that the site belongs below, by the leases
   void send_commit(NodeId child, const round::CommitRecord& record, bool last);
   bool is_current(RunId run, RoundId round) const;
   transfer::Terms terms() const;
@@ -110,6 +116,7 @@ class RunService {
   boost::asio::steady_timer timer_;
   std::unique_ptr<ActiveRun> active_;
   std::optional<NextModel> next_;
+  round::Told told_;  // of the open round
   TimePoint round_opened_;
   std::uint64_t bytes_in_before_ = 0;
   std::uint64_t bytes_out_before_ = 0;

@@ -189,24 +189,25 @@ void Service::child_joined(const tree::Child& child) {
   runtime_.log.info("child joined",
                     {{"name", child.name}, {"role", role_name(child.role)}, {"lease_epoch", child.lease}});
   registry_.child_joined(child);
-  runs_.members_changed(child.role == Role::kSite ? std::vector{SiteId(child.node)} : std::vector<SiteId>{},
-                        child.node);
+  runs_.members_changed(child.role == Role::kSite ? std::vector{SiteId(child.node)} : std::vector<SiteId>{});
 }
 
 void Service::child_left(NodeId child) {
   runtime_.log.info("child left", {{"name", registry_.book().name_of(child)}});
   registry_.child_left(child);
-  runs_.members_changed({}, child);
+  runs_.members_changed({});
 }
 
 void Service::members_changed(NodeId child, const v1::MemberChange& change) {
   const std::vector<SiteId> up = registry_.members_changed(child, change);
-  runs_.members_changed(up, child);
+  runs_.members_changed(up);
 }
 
 net::Awaitable<Result<v1::LeaseGrant>> Service::lease(identity::PeerIdentity peer, v1::LeaseRequest request) {
+  const NodeId node = peer.node;
   const Result<LeaseAnswer> answer = co_await registry_.lease(std::move(peer), std::move(request));
   if (!answer.ok()) co_return answer.error();
+  if (answer->moved) runs_.node_moved(node, answer->epoch);
   co_return to_proto(*answer);
 }
 

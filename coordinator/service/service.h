@@ -43,7 +43,7 @@ class Service final : public tree::HubOwner {
   net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) override;
   Result<transfer::Terms> admit(const transfer::UpdateHead& head) override { return runs_.admit(head); }
   Result<transfer::Terms> admit(const transfer::PartialHead& head) override { return runs_.admit(head); }
-  std::vector<SiteId> overlap(const transfer::PartialHead& head) override { return runs_.overlap(head); }
+  std::vector<SiteId> without(const transfer::PartialHead& head) override { return runs_.without(head); }
   void arrived(transfer::StagedArrival arrival) override { runs_.arrived(std::move(arrival)); }
   void refused(RunId run, RoundId round, const round::Refusal& refusal) override { runs_.refused(run, round, refusal); }
   void declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) override {

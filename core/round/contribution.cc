@@ -4,6 +4,11 @@
 
 namespace fluvial::round {
 
+bool drops_update(Code code) {
+  return code == Code::kInvalidArgument || code == Code::kDataLoss || code == Code::kPermissionDenied ||
+         code == Code::kConflict;
+}
+
 Status ContributorSet::add(Contribution contribution) {
   const SiteId site = contribution.site;
   if (contribution.weight == 0 || contribution.weight >= kWeightLimit) {

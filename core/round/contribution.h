@@ -43,6 +43,10 @@ struct Contribution {
   bool operator==(const Contribution&) const = default;
 };
 
+// Whether a refusal with this code says that the update itself cannot be used, now or later: its site drops it and
+// keeps the residual it had. By any other the site did not take part, and its update travels with the next.
+bool drops_update(Code code);
+
 struct Refusal {
   SiteId site;
   Error error;

@@ -2,11 +2,50 @@
 
 namespace fluvial::round {
 
-Gather::Gather(const std::vector<Participant>& participants) { extend(participants); }
+Gather::Gather(const std::vector<Participant>& participants) { update(participants, {}); }
 
-void Gather::extend(const std::vector<Participant>& participants) {
+std::set<SiteId> Gather::update(const std::vector<Participant>& participants, const std::set<SiteId>& gone) {
+  std::set<SiteId> voided;
+  const auto is_in_sum = [](const Slot& slot) { return slot.state == State::kHeld || slot.state == State::kTaking; };
+  for (const SiteId site : gone) {
+    const auto found = slots_.find(site);
+    if (found == slots_.end()) continue;
+    if (is_in_sum(found->second)) {
+      found->second.gone = true;
+      voided.insert(site);
+    } else {
+      if (found->second.state == State::kAwaited) --awaited_;
+      slots_.erase(found);
+    }
+  }
   for (const Participant& participant : participants) {
-    if (slots_.try_emplace(participant.site, Slot{participant, State::kAwaited, {}}).second) ++awaited_;
+    const auto [entry, is_new] = slots_.try_emplace(participant.site, Slot{participant, State::kAwaited, {}});
+    Slot& slot = entry->second;
+    if (is_new) ++awaited_;
+    if (is_new || participant.lease <= slot.participant.lease) continue;
+    if (is_in_sum(slot)) voided.insert(participant.site);
+    slot.gone = false;
+    await_under(slot, participant.lease);
+  }
+  return voided;
+}
+
+void Gather::move_lease(SiteId site, Epoch lease) {
+  const auto found = slots_.find(site);
+  if (found != slots_.end() && lease > found->second.participant.lease) await_under(found->second, lease);
+}
+
+// By the new way it may come after all, unless it is in, or what it sent cannot be used.
+void Gather::await_under(Slot& slot, Epoch lease) {
+  slot.participant.lease = lease;
+  const bool declined = slot.state == State::kRefused && !drops_update(slot.error->code);
+  if (slot.state == State::kMissing || declined) move(slot, State::kAwaited);
+}
+
+void Gather::next_attempt() {
+  for (auto& [site, slot] : slots_) {
+    const bool declined = slot.state == State::kRefused && !drops_update(slot.error->code);
+    if (slot.state == State::kMissing || declined) move(slot, State::kAwaited);
   }
 }
 
@@ -47,13 +86,22 @@ Status Gather::admit(const ContributorSet& contributors) const {
   return {};
 }
 
-std::vector<SiteId> Gather::held_of(const ContributorSet& contributors) const {
+std::vector<SiteId> Gather::without(const ContributorSet& contributors) const {
   std::vector<SiteId> sites;
   for (const auto& [site, entry] : contributors.entries()) {
-    const auto found = slots_.find(site);
-    if (found == slots_.end()) continue;
-    const State state = found->second.state;
-    if (state == State::kTaking || state == State::kHeld || state == State::kAbove) sites.push_back(site);
+    if (!admit(site, entry.lease, entry.weight).ok()) sites.push_back(site);
+  }
+  return sites;
+}
+
+std::vector<SiteId> Gather::conflicts(const ContributorSet& contributors) const {
+  std::vector<SiteId> sites;
+  for (const auto& [site, entry] : contributors.entries()) {
+    const Contribution* held = held_.find(site);
+    if (held != nullptr && held->incarnation == entry.incarnation && held->submission == entry.submission &&
+        held->digest != entry.digest) {
+      sites.push_back(site);
+    }
   }
   return sites;
 }
@@ -108,8 +156,15 @@ void Gather::move_held_above() {
 }
 
 void Gather::forget_held() {
-  for (auto& [site, slot] : slots_) {
+  for (auto entry = slots_.begin(); entry != slots_.end();) {
+    Slot& slot = entry->second;
     if (slot.state == State::kHeld || slot.state == State::kTaking) move(slot, State::kAwaited);
+    if (slot.gone) {
+      --awaited_;
+      entry = slots_.erase(entry);
+    } else {
+      ++entry;
+    }
   }
   held_.clear();
 }

@@ -5,6 +5,7 @@
 //                awaited -> refused (it will not be in)
 //                awaited -> missing (its parent closed without it; it may still come)
 //                any     -> above (the parent of this node holds it)
+// A site that moves to another parent gets a newer lease; what came under the old one is fenced.
 #pragma once
 
 #include <map>
@@ -31,8 +32,11 @@ class Gather {
   // May it come in? kFailedPrecondition: no participant, or refused before; kStale: another lease; kInvalidArgument:
   // weight 0 or above the registered maximum; kAlreadyExists: counted already.
   Status admit(SiteId site, Epoch lease, std::uint64_t weight) const;
-  Status admit(const ContributorSet& contributors) const;                 // each of them; the first error
-  std::vector<SiteId> held_of(const ContributorSet& contributors) const;  // those that are taking, held or above
+  Status admit(const ContributorSet& contributors) const;  // each of them; the first error
+  // Whom a partial with these contributors has to do without to be admitted.
+  std::vector<SiteId> without(const ContributorSet& contributors) const;
+  // Those whose contribution held here is the same submission with another digest: they contradict themselves.
+  std::vector<SiteId> conflicts(const ContributorSet& contributors) const;
 
   void begin_take(const ContributorSet& contributors);   // admitted; they are being added to the sum
   void finish_take(const ContributorSet& contributors);  // they are in the sum; with the sum's probes
@@ -43,7 +47,14 @@ class Gather {
   void mark_above(const std::set<SiteId>& sites);       // the parent holds exactly these: others of "above" are awaited
   void move_held_above();                               // the parent took the sum
   void forget_held();                                   // the sum was lost: those taking or held are awaited again
-  void extend(const std::vector<Participant>& participants);  // those that are new: a site came back below this node
+  // Those that are new are awaited; a site under a newer lease is awaited under that; one that is `gone` takes no part
+  // here any more. Returns whose contribution, held or being taken, is void by this: the sum has to be made again
+  // without it, and forget_held() comes first.
+  std::set<SiteId> update(const std::vector<Participant>& participants, const std::set<SiteId>& gone);
+  // The same for the root, which keeps what it holds: that is counted, whoever brought it.
+  void move_lease(SiteId site, Epoch lease);
+  // Who was missing, or declined, is awaited again. Who sent what cannot be used is not.
+  void next_attempt();
 
   bool is_participant(SiteId site) const { return slots_.contains(site); }
   bool settled() const { return awaited_ == 0 && taking_ == 0; }  // nobody to wait for
@@ -63,8 +74,10 @@ class Gather {
     Participant participant;
     State state = State::kAwaited;
     std::optional<Error> error;
+    bool gone = false;  // as soon as it is in no sum
   };
   void move(Slot& slot, State to);
+  void await_under(Slot& slot, Epoch lease);
 
   std::map<SiteId, Slot> slots_;
   ContributorSet held_;

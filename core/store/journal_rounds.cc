@@ -358,7 +358,7 @@ Result<Outcome> CoordinatorJournal::outcome(RunId run, RoundId round, SiteId sit
   FLUVIAL_ASSIGN(
       const auto refused,
       database_->scalar("SELECT code FROM refusals WHERE run = ? AND round = ? AND site = ?", {run, round, site}));
-  return refused && drops_update(static_cast<Code>(*refused)) ? Outcome::kRefused : Outcome::kLate;
+  return refused && round::drops_update(static_cast<Code>(*refused)) ? Outcome::kRefused : Outcome::kLate;
 }
 
 Result<std::vector<ModelRef>> CoordinatorJournal::referenced_models() {

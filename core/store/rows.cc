@@ -22,8 +22,4 @@ std::string_view outcome_name(Outcome outcome) {
   return "unknown";
 }
 
-bool drops_update(Code code) {
-  return code == Code::kInvalidArgument || code == Code::kDataLoss || code == Code::kPermissionDenied;
-}
-
 }  // namespace fluvial::store

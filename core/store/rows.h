@@ -104,8 +104,4 @@ struct CommitRow {
 enum class Outcome { kPending = 1, kCounted = 2, kLate = 3, kRefused = 4 };
 std::string_view outcome_name(Outcome outcome);
 
-// Is a refusal with this code about the update itself (invalid, damaged, not permitted), so that it must be dropped?
-// With any other code the site was merely not in: its update is late.
-bool drops_update(Code code);
-
 }  // namespace fluvial::store

@@ -6,17 +6,17 @@
 
 namespace fluvial::transfer {
 
-std::optional<wire::Opening> cut_opening(wire::Opening whole, const round::Gather& gather, NodeId child,
-                                         const Via& via) {
-  whole.participants.clear();
+std::optional<wire::Opening> cut_opening(wire::Opening whole, const round::Gather& gather, round::Told& told,
+                                         NodeId child, const round::Told::Way& way) {
+  round::Told::Cut cut = told.tell(child, gather.participants(), way);
+  if (cut.empty()) return std::nullopt;
   whole.counted.clear();
   const std::vector<SiteId> counted = gather.counted();  // in order
-  for (const round::Participant& participant : gather.participants()) {
-    if (via(participant.site) != child) continue;
-    whole.participants.push_back(participant);
+  for (const round::Participant& participant : cut.participants) {
     if (std::binary_search(counted.begin(), counted.end(), participant.site)) whole.counted.push_back(participant.site);
   }
-  if (whole.participants.empty()) return std::nullopt;
+  whole.participants = std::move(cut.participants);
+  whole.gone = std::move(cut.gone);
   return whole;
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/base/ids.h"
 #include "core/round/gather.h"
+#include "core/round/told.h"
 #include "core/wire/record_mapping.h"
 
 namespace fluvial::transfer {
@@ -14,9 +15,9 @@ namespace fluvial::transfer {
 using Via = std::function<NodeId(SiteId site)>;
 
 // Participants and who of them is counted are the gather's; everything else is the whole's, with the time that is left
-// for this child set by the caller. None when no participant is below the child.
-std::optional<wire::Opening> cut_opening(wire::Opening whole, const round::Gather& gather, NodeId child,
-                                         const Via& via);
+// for this child set by the caller. `told` remembers it. None when there is nothing to tell this child.
+std::optional<wire::Opening> cut_opening(wire::Opening whole, const round::Gather& gather, round::Told& told,
+                                         NodeId child, const round::Told::Way& way);
 
 // Contributors go down as site, lease, weight and digest. Every child is told of every commit.
 wire::Commit cut_commit(const wire::Commit& whole, NodeId child, const Via& via);

@@ -1,5 +1,6 @@
 #include "core/transfer/head.h"
 
+#include <set>
 #include <utility>
 
 #include "core/wire/mapping.h"
@@ -51,17 +52,33 @@ Result<PartialHead> head_from_proto(const v1::PartialBegin& begin, NodeId child,
   return head;
 }
 
-Status check_below(const PartialHead& head, const std::function<bool(SiteId site)>& is_below) {
+namespace {
+std::vector<SiteId> named_by(const PartialHead& head) {
   std::vector<SiteId> named = head.what.missing;
   for (const round::Refusal& refusal : head.what.refusals) named.push_back(refusal.site);
   for (const auto& [site, entry] : head.what.contributors.entries()) named.push_back(site);
-  for (const SiteId site : named) {
+  return named;
+}
+}  // namespace
+
+Status check_below(const PartialHead& head, const std::function<bool(SiteId site)>& is_below) {
+  for (const SiteId site : named_by(head)) {
     if (!is_below(site)) {
       return Error{Code::kPermissionDenied,
                    "site " + std::to_string(site.value()) + " is not below node " + std::to_string(head.child.value())};
     }
   }
   return {};
+}
+
+std::vector<SiteId> without(const PartialHead& head, const round::Gather& gather,
+                            const std::function<bool(SiteId site)>& is_below) {
+  std::set<SiteId> sites;
+  for (const SiteId site : named_by(head)) {
+    if (!is_below(site)) sites.insert(site);
+  }
+  for (const SiteId site : gather.without(head.what.contributors)) sites.insert(site);
+  return {sites.begin(), sites.end()};
 }
 
 v1::Envelope receipt(RunId run, RoundId round, SiteId site, std::uint64_t sequence, const Status& status,

@@ -73,6 +73,11 @@ Result<PartialHead> head_from_proto(const v1::PartialBegin& begin, NodeId child,
 // denies.
 Status check_below(const PartialHead& head, const std::function<bool(SiteId site)>& is_below);
 
+// Whom the partial must do without: those it names that are not below its sender, and contributors that `gather` would
+// not admit. In order.
+std::vector<SiteId> without(const PartialHead& head, const round::Gather& gather,
+                            const std::function<bool(SiteId site)>& is_below);
+
 // The parent's answer. `site` of an update, `sequence` of a partial, the other 0.
 v1::Envelope receipt(RunId run, RoundId round, SiteId site, std::uint64_t sequence, const Status& status,
                      const std::vector<SiteId>& without = {});

@@ -45,7 +45,8 @@ class HubOwner {
 
   virtual Result<transfer::Terms> admit(const transfer::UpdateHead& head) = 0;
   virtual Result<transfer::Terms> admit(const transfer::PartialHead& head) = 0;
-  virtual std::vector<SiteId> overlap(const transfer::PartialHead& head) = 0;
+  // Of a partial that is refused: whom it must do without to be admitted.
+  virtual std::vector<SiteId> without(const transfer::PartialHead& head) = 0;
   virtual void arrived(transfer::StagedArrival arrival) = 0;
   virtual void refused(RunId run, RoundId round,
                        const round::Refusal& refusal) = 0;  // an update that failed verification

@@ -49,7 +49,7 @@ class FakeOwner final : public HubOwner {
     return terms();
   }
   Result<transfer::Terms> admit(const transfer::PartialHead&) override { return terms(); }
-  std::vector<SiteId> overlap(const transfer::PartialHead&) override { return {}; }
+  std::vector<SiteId> without(const transfer::PartialHead&) override { return {}; }
   void arrived(transfer::StagedArrival arrival) override { arrivals.push_back(std::move(arrival)); }
   void refused(RunId, RoundId, const round::Refusal& refusal) override { refusals.push_back(refusal); }
   void declined(NodeId, RunId, RoundId, const round::Refusal& refusal) override { refusals.push_back(refusal); }

@@ -69,8 +69,8 @@ net::Awaitable<Status> Intake::refuse(Error error, bool tell_owner) {
   in.incoming.reset();
   const Result<std::vector<SiteId>> without = co_await ask(runtime_.strand, [&]() -> Result<std::vector<SiteId>> {
     if (in.update && tell_owner) owner_.refused(in.update->run, in.update->round, {in.update->site, error});
-    if (in.update || error.code != Code::kAlreadyExists) return std::vector<SiteId>{};
-    return owner_.overlap(*in.partial);
+    if (in.update) return std::vector<SiteId>{};
+    return owner_.without(*in.partial);
   });
   const RunId run = in.update ? in.update->run : in.partial->run;
   const RoundId round = in.update ? in.update->round : in.partial->round;

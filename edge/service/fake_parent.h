@@ -100,7 +100,7 @@ class FakeParent final : public tree::HubOwner {
   Result<transfer::Terms> admit(const transfer::PartialHead&) override {
     return Error{Code::kInternal, "no partials here"};
   }
-  std::vector<SiteId> overlap(const transfer::PartialHead&) override { return {}; }
+  std::vector<SiteId> without(const transfer::PartialHead&) override { return {}; }
   void arrived(transfer::StagedArrival arrival) override { arrivals.put(std::move(arrival)); }
   void refused(RunId, RoundId, const round::Refusal& refusal) override { refusals.put(refusal); }
   void declined(NodeId, RunId, RoundId, const round::Refusal& refusal) override { declines.put(refusal); }

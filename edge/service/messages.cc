@@ -57,7 +57,7 @@ Status EdgeService::on_round_commit(const v1::RoundCommit& message) {
   Verdict verdict;
   if (const round::Contribution* own = commit.contributors.find(self_.node)) verdict.counted = own->digest;
   const auto refusal = std::ranges::find(commit.refusals, self_.node, &round::Refusal::site);
-  verdict.refused = refusal != commit.refusals.end() && store::drops_update(refusal->error.code);
+  verdict.refused = refusal != commit.refusals.end() && round::drops_update(refusal->error.code);
   verdict.late = (refusal != commit.refusals.end() && !verdict.refused) ||
                  std::ranges::find(commit.late, self_.node) != commit.late.end();
   log_of(commit.run, commit.round)

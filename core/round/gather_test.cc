@@ -1,0 +1,88 @@
+#include "core/round/gather.h"
+
+#include <gtest/gtest.h>
+
+namespace fluvial::round {
+namespace {
+
+std::vector<Participant> participants() {
+  return {{SiteId(1), Epoch(1), 100}, {SiteId(2), Epoch(1), 100}, {SiteId(3), Epoch(1), 100}};
+}
+Contribution entry(std::uint32_t site, std::uint64_t lease = 1, std::uint8_t content = 0,
+                   std::uint64_t submission = 1) {
+  Contribution one{SiteId(site), Epoch(lease), 10, {}, 0, {}};
+  one.digest[0] = std::byte{content};
+  one.incarnation = Incarnation(1);
+  one.submission = submission;
+  return one;
+}
+ContributorSet set_of(std::initializer_list<Contribution> entries) {
+  ContributorSet set;
+  for (const Contribution& one : entries) EXPECT_TRUE(set.add(one).ok());
+  return set;
+}
+void take(Gather& gather, const ContributorSet& set) {
+  gather.begin_take(set);
+  gather.finish_take(set);
+}
+
+TEST(Gather, ANewerLeaseFencesTheOldOne) {
+  Gather gather(participants());
+  EXPECT_TRUE(gather.update({{SiteId(1), Epoch(5), 100}}, {}).empty());
+  EXPECT_EQ(gather.admit(SiteId(1), Epoch(1), 10).error().code, Code::kStale);
+  EXPECT_TRUE(gather.admit(SiteId(1), Epoch(5), 10).ok());
+  gather.update({{SiteId(1), Epoch(2), 100}}, {});
+  EXPECT_TRUE(gather.admit(SiteId(1), Epoch(5), 10).ok()) << "an older one changes nothing";
+}
+
+TEST(Gather, WhatCameUnderTheOldLeaseIsVoidButNotAtTheRoot) {
+  Gather inner(participants());
+  take(inner, set_of({entry(1), entry(2)}));
+  EXPECT_EQ(inner.update({{SiteId(1), Epoch(5), 100}}, {}), std::set{SiteId(1)});
+  inner.forget_held();
+  EXPECT_EQ(inner.awaited().size(), 3u);
+
+  Gather root(participants());
+  take(root, set_of({entry(1)}));
+  root.move_lease(SiteId(1), Epoch(5));
+  EXPECT_EQ(root.admit(SiteId(1), Epoch(5), 10).error().code, Code::kAlreadyExists);
+  EXPECT_EQ(root.held().size(), 1u);
+}
+
+TEST(Gather, WhoIsGoneIsNotWaitedFor) {
+  Gather gather(participants());
+  take(gather, set_of({entry(2)}));
+  EXPECT_EQ(gather.update({}, {SiteId(1), SiteId(2)}), std::set{SiteId(2)});
+  EXPECT_EQ(gather.participant_count(), 2u) << "site 2 stays until it has left the sum";
+  gather.forget_held();
+  EXPECT_EQ(gather.awaited(), std::vector{SiteId(3)});
+  EXPECT_EQ(gather.admit(SiteId(2), Epoch(1), 10).error().code, Code::kFailedPrecondition);
+}
+
+TEST(Gather, NamesWhomAPartialMustDoWithout) {
+  Gather gather(participants());
+  take(gather, set_of({entry(1)}));
+  const ContributorSet partial = set_of({entry(1), entry(2), entry(3, 9), entry(4)});
+  EXPECT_EQ(gather.without(partial), (std::vector{SiteId(1), SiteId(3), SiteId(4)}));
+}
+
+TEST(Gather, TheSameSubmissionWithAnotherDigestIsAConflict) {
+  Gather gather(participants());
+  take(gather, set_of({entry(1, 1, 7)}));
+  EXPECT_TRUE(gather.conflicts(set_of({entry(1, 1, 7)})).empty()) << "a repetition";
+  EXPECT_EQ(gather.conflicts(set_of({entry(1, 1, 8)})), std::vector{SiteId(1)});
+  EXPECT_TRUE(gather.conflicts(set_of({entry(1, 1, 8, 2)})).empty()) << "it has encoded anew";
+}
+
+TEST(Gather, TheNextAttemptAsksWhoDeclinedOrWasMissingButNotWhoSentNonsense) {
+  Gather gather(participants());
+  gather.refuse({SiteId(1), {Code::kUnavailable, "out of memory"}});
+  gather.refuse({SiteId(2), {Code::kDataLoss, "NaN"}});
+  gather.mark_missing({SiteId(3)});
+  EXPECT_TRUE(gather.settled());
+  gather.next_attempt();
+  EXPECT_EQ(gather.awaited(), (std::vector{SiteId(1), SiteId(3)}));
+}
+
+}  // namespace
+}  // namespace fluvial::round
