@@ -104,6 +104,8 @@ EventId World::at(HostId id, TimePoint local, Action action) {
 }
 
 EventId World::after(HostId id, Duration delay, Action action) {
+  // Nobody waits for a disk that died: its machine did.
+  if (machine(id).disk.crashed()) kill(id, Death::kMachine);
   return scheduler_.after(delay, std::move(action), id.value());
 }
 

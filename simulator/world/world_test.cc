@@ -135,6 +135,22 @@ TEST(World, WhatWasNotSyncedIsLostWithTheMachineAlone) {
   }
 }
 
+TEST(World, AMachineThatDiedInADiskOperationIsDeadAndComesBack) {
+  Scenario scenario;
+  scenario.faults.disk.crash = 1;
+  scenario.faults.crash.down_max = seconds(1);
+  Town town(scenario);
+  town.world.disk(HostId(1)).set_faults({.crash = 1});
+  EXPECT_FALSE(town.world.disk(HostId(1)).files().exists("/").ok());
+  bool ran = false;
+  town.world.after_disk(HostId(1), [&] { ran = true; });
+  EXPECT_FALSE(town.world.is_up(HostId(1)));
+  town.run_for(seconds(2));
+  EXPECT_FALSE(ran);
+  EXPECT_TRUE(town.world.is_up(HostId(1)));
+  EXPECT_EQ(town.world.starts(HostId(1)), 2u);
+}
+
 TEST(World, CrashesComeAtTheRateOfTheScenario) {
   Scenario scenario;
   scenario.faults.crash.at_effect_site = 0.1;
