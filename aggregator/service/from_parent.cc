@@ -23,7 +23,8 @@ void RegionService::parent_up(const tree::Lease& lease, std::shared_ptr<net::Ses
 
 void RegionService::parent_down(const Error& why) {
   runtime_.log.warn("parent down", {{"reason", why.to_string()}});
-  ++send_generation_;  // a partial on its way is lost; the next Opening asks for it again
+  ++send_generation_;                        // a partial on its way is lost; the next Opening asks for it again
+  if (opening_) opening_->received.reset();  // what that parent had of it, the next Opening says
   up_changed_(false);
 }
 
@@ -39,6 +40,7 @@ net::Awaitable<Status> RegionService::from_parent(net::Frame frame) {
       if (message.run_state().state() == "stopped") {
         carry_out(machine_.closed());
         sum_.drop_all();
+        hub_.book().close();
       }
       for (const auto& [child, connected] : hub_.children()) hub_.send(child, message);
       co_return Status{};
@@ -61,6 +63,7 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
   opened_at_ = now();
   if (!is_current(opening.run, opening.round)) told_.clear();
   opening_ = std::move(opening);
+  hub_.book().open(opening_->run, opening_->round);
   Opening step{opening_->run,
                opening_->round,
                opening_->attempt,
@@ -88,6 +91,7 @@ Status RegionService::round_committed(const v1::RoundCommit& message) {
     ++send_generation_;  // nobody wants a partial of it any more
     carry_out(machine_.closed());
     sum_.drop_all();
+    hub_.book().close();
   }
   want_model(commit.model);
   counts_.rounds_committed.add();

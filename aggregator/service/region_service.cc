@@ -152,7 +152,10 @@ Result<transfer::Terms> RegionService::admit(const transfer::PartialHead& head) 
   if (!is_current(head.run, head.round))
     return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
   FLUVIAL_TRY(transfer::check_below(head, [&](SiteId site) { return may_bring(head.child, site); }));
+  const std::vector<round::Refusal> conflicts = hub_.book().conflicts(head);
+  for (const round::Refusal& conflict : conflicts) refused(head.run, head.round, conflict);
   FLUVIAL_TRY(machine_.admit(head.attempt, head.epoch, head.what.contributors));
+  if (!conflicts.empty()) return conflicts.front().error;
   return terms();
 }
 
@@ -219,10 +222,12 @@ void RegionService::send_opening(NodeId child) {
   const Duration passed = now() - opened_at_;
   whole.soft_left = duration_cast<std::chrono::milliseconds>(tier_deadline(opening_->soft_left) - passed);
   whole.hard_left = duration_cast<std::chrono::milliseconds>(tier_deadline(opening_->hard_left) - passed);
-  const std::optional<wire::Opening> below =
+  std::optional<wire::Opening> below =
       transfer::cut_opening(std::move(whole), machine_.gather(), told_, child,
                             [this](const round::Participant& participant) { return way_to(participant); });
-  if (below) hub_.send(child, wire::to_envelope(*below));
+  if (!below) return;
+  below->received = hub_.book().received(child);
+  hub_.send(child, wire::to_envelope(*below));
 }
 
 // By the lease that counts: a site that has moved may still be announced by its old parent.
@@ -297,9 +302,17 @@ net::Awaitable<Status> send(std::shared_ptr<net::Session> session, v1::Envelope 
 }
 }  // namespace
 
+// Of a partial that the parent has the beginning of, as its opening said: how many chunks.
+std::uint64_t RegionService::received_of(std::uint64_t sequence, std::uint64_t chunk_count) {
+  const std::optional<wire::Received> received = std::exchange(opening_->received, std::nullopt);
+  if (!received || received->incarnation != uplink_->incarnation() || received->number != sequence) return 0;
+  return received->chunks <= chunk_count ? received->chunks : 0;
+}
+
 net::Awaitable<Status> RegionService::stream_partial(SendPartial partial, std::uint64_t generation,
                                                      std::shared_ptr<net::Session> session) {
   const std::size_t chunk_count = partial.contributors.empty() ? 0 : sum_.shape().layout.chunk_count();
+  const std::uint64_t first_chunk = received_of(partial.sequence, chunk_count);
   v1::Envelope begin;
   v1::PartialBegin& head = *begin.mutable_partial_begin();
   head.set_run(opening_->run.value());
@@ -307,8 +320,10 @@ net::Awaitable<Status> RegionService::stream_partial(SendPartial partial, std::u
   head.set_attempt(opening_->attempt.value());
   head.set_epoch(opening_->epoch.value());
   head.set_sequence(partial.sequence);
+  head.set_incarnation(uplink_->incarnation().value());
   head.set_scale_bits(static_cast<std::uint32_t>(opening_->scale_bits));
   head.set_chunk_count(chunk_count);
+  head.set_first_chunk(first_chunk);
   wire::to_proto(partial.contributors, head.mutable_contributors());
   wire::to_proto(partial.refusals, head.mutable_refusals());
   wire::to_proto(partial.missing, head.mutable_missing());
@@ -322,6 +337,7 @@ net::Awaitable<Status> RegionService::stream_partial(SendPartial partial, std::u
       return bytes;
     });
     if (!packed.ok()) co_return packed.error();
+    if (i < first_chunk) continue;  // the parent has it; the digest covers it
     v1::Envelope chunk;
     chunk.mutable_partial_chunk()->set_index(i);
     sent = co_await send(session, std::move(chunk), std::move(*packed));

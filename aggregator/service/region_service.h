@@ -76,6 +76,7 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   net::Awaitable<void> send_partial(SendPartial partial, std::uint64_t generation);
   net::Awaitable<Status> stream_partial(SendPartial partial, std::uint64_t generation,
                                         std::shared_ptr<net::Session> session);
+  std::uint64_t received_of(std::uint64_t sequence, std::uint64_t chunk_count);
   void send_opening(NodeId child);
   bool is_current(RunId run, RoundId round) const;
   transfer::Terms terms() const;

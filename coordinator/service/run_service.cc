@@ -86,11 +86,11 @@ Result<transfer::Terms> RunService::admit(const transfer::UpdateHead& head) {
 Result<transfer::Terms> RunService::admit(const transfer::PartialHead& head) {
   if (!is_current(head.run, head.round))
     return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
-  for (const SiteId site : active_->machine.gather().conflicts(head.what.contributors)) {
-    refused(head.run, head.round, {site, {Code::kConflict, "one submission came with two digests"}});
-  }
   FLUVIAL_TRY(transfer::check_below(head, [&](SiteId site) { return branch(site) == head.child; }));
+  const std::vector<round::Refusal> conflicts = hub_->book().conflicts(head);
+  for (const round::Refusal& conflict : conflicts) refused(head.run, head.round, conflict);
   FLUVIAL_TRY(active_->machine.admit(head.attempt, head.epoch, head.what.contributors));
+  if (!conflicts.empty()) return conflicts.front().error;
   return terms();
 }
 
@@ -182,6 +182,7 @@ net::Awaitable<void> RunService::record_attempt(RecordAttempt effect) {
   if (effect.new_round) {
     sum_.drop_all();
     told_.clear();
+    hub_->book().open(record.run, record.round);
     sum_.reset({terms().layout, active_->schema->integer_count(), record.scale_bits});
     round_opened_ = now();
     bytes_in_before_ = hub_->payload_bytes_in();
@@ -214,10 +215,12 @@ void RunService::send_opening(NodeId child) {
   using std::chrono::duration_cast;
   whole.soft_left = duration_cast<std::chrono::milliseconds>(machine.soft_deadline() - now());
   whole.hard_left = duration_cast<std::chrono::milliseconds>(machine.hard_deadline() - now());
-  const std::optional<wire::Opening> opening =
+  std::optional<wire::Opening> opening =
       transfer::cut_opening(std::move(whole), machine.gather(), told_, child,
                             [this](const round::Participant& participant) { return branch(participant.site); });
-  if (opening) hub_->send(child, wire::to_envelope(*opening));
+  if (!opening) return;
+  opening->received = hub_->book().received(child);
+  hub_->send(child, wire::to_envelope(*opening));
 }
 
 void RunService::carry_out(const SetTimer& effect) {
@@ -319,6 +322,7 @@ net::Awaitable<void> RunService::record_commit(round::CommitRecord record) {
 }
 
 void RunService::carry_out(const Publish& effect) {
+  hub_->book().close();
   for (const auto& [child, connected] : hub_->children()) send_commit(child, effect.record, effect.last);
   if (model_committed_)
     model_committed_(active_->slot->ref(), {active_->slot, active_->slot->bytes()}, active_->schema);
@@ -481,6 +485,7 @@ Status RunService::stop_run(RunId run, std::string reason) {
   if (!is_active() || active_->machine.run() != run) return not_active(run);
   carry_out(active_->machine.stop(std::move(reason)));
   sum_.drop_all();
+  hub_->book().close();
   return {};
 }
 

@@ -11,6 +11,7 @@ std::optional<wire::Opening> cut_opening(wire::Opening whole, const round::Gathe
   round::Told::Cut cut = told.tell(child, gather.participants(), way);
   if (cut.empty()) return std::nullopt;
   whole.counted.clear();
+  whole.received.reset();                                // what this node's own parent has of it
   const std::vector<SiteId> counted = gather.counted();  // in order
   for (const round::Participant& participant : cut.participants) {
     if (std::binary_search(counted.begin(), counted.end(), participant.site)) whole.counted.push_back(participant.site);

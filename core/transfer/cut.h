@@ -15,7 +15,8 @@ namespace fluvial::transfer {
 using Via = std::function<NodeId(SiteId site)>;
 
 // Participants and who of them is counted are the gather's; everything else is the whole's, with the time that is left
-// for this child set by the caller. `told` remembers it. None when there is nothing to tell this child.
+// for this child, and what is here of its last transfer, set by the caller. `told` remembers it. None when there is
+// nothing to tell this child.
 std::optional<wire::Opening> cut_opening(wire::Opening whole, const round::Gather& gather, round::Told& told,
                                          NodeId child, const round::Told::Way& way);
 

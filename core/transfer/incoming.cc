@@ -9,6 +9,10 @@
 namespace fluvial::transfer {
 namespace {
 
+std::uint64_t chunk_count_of(const PartialHead& head, const Terms& terms) {
+  return head.what.contributors.empty() ? 0 : terms.layout.chunk_count();
+}
+
 Status check_shape(const UpdateHead& head, const Terms& terms) {
   const auto mismatch = [&](const std::string& what) {
     return Error{Code::kInvalidArgument, "update of site " + std::to_string(head.site.value()) + ": " + what};
@@ -23,6 +27,19 @@ Status check_shape(const UpdateHead& head, const Terms& terms) {
   if (head.base != terms.base) return mismatch("trained from another model");
   if (head.probe != 1.0f) return mismatch("the probe is not 1");
   return {};
+}
+
+Status check_shape(const PartialHead& head, const Terms& terms) {
+  if (head.chunk_count != chunk_count_of(head, terms) || head.scale_bits != terms.scale_bits) {
+    return Error{Code::kInvalidArgument, "a partial of another shape or scale"};
+  }
+  return round::check_probe(head.what.contributors, terms.scale_bits);
+}
+
+Status check_first(std::uint64_t first_chunk) {
+  if (first_chunk == 0) return {};
+  return Error{Code::kUnavailable, "it goes on from chunk " + std::to_string(first_chunk) +
+                                       ", but what was before is not here: begin anew"};
 }
 
 std::vector<std::int64_t> integers_of(ByteSpan bytes) {
@@ -42,6 +59,7 @@ Incoming::Incoming(Terms terms, std::uint64_t chunk_count, std::uint64_t bytes_m
 
 Result<Incoming> Incoming::begin(UpdateHead head, Terms terms, const Staging& staging) {
   FLUVIAL_TRY(check_shape(head, terms));
+  FLUVIAL_TRY(check_first(head.first_chunk));
   const std::uint64_t chunk_count = terms.layout.chunk_count();
   const std::uint64_t bytes_max = terms.codec->encoded_bytes_max(terms.layout.chunk_values) * chunk_count;
   Incoming incoming(std::move(terms), chunk_count, bytes_max, staging);
@@ -50,15 +68,46 @@ Result<Incoming> Incoming::begin(UpdateHead head, Terms terms, const Staging& st
 }
 
 Result<Incoming> Incoming::begin(PartialHead head, Terms terms, const Staging& staging) {
-  const std::uint64_t chunk_count = head.what.contributors.empty() ? 0 : terms.layout.chunk_count();
-  if (head.chunk_count != chunk_count || head.scale_bits != terms.scale_bits) {
-    return Error{Code::kInvalidArgument, "a partial of another shape or scale"};
-  }
-  FLUVIAL_TRY(round::check_probe(head.what.contributors, terms.scale_bits));
+  FLUVIAL_TRY(check_shape(head, terms));
+  FLUVIAL_TRY(check_first(head.first_chunk));
+  const std::uint64_t chunk_count = chunk_count_of(head, terms);
   const std::uint64_t bytes_max = kernels::packed_bytes_max(terms.layout.chunk_values) * chunk_count;
   Incoming incoming(std::move(terms), chunk_count, bytes_max, staging);
   incoming.partial_ = std::move(head);
   return incoming;
+}
+
+bool Incoming::is_of(RunId run, RoundId round) const {
+  return update_ ? update_->run == run && update_->round == round : partial_->run == run && partial_->round == round;
+}
+
+wire::Received Incoming::received() const {
+  return update_ ? wire::Received{update_->incarnation, update_->submission, next_index_}
+                 : wire::Received{partial_->incarnation, partial_->sequence, next_index_};
+}
+
+bool Incoming::continues(const UpdateHead& head) const {
+  return update_ && is_of(head.run, head.round) && update_->site == head.site &&
+         received() == wire::Received{head.incarnation, head.submission, head.first_chunk};
+}
+
+bool Incoming::continues(const PartialHead& head) const {
+  return partial_ && is_of(head.run, head.round) && partial_->child == head.child &&
+         received() == wire::Received{head.incarnation, head.sequence, head.first_chunk};
+}
+
+Status Incoming::resume(UpdateHead head, const Terms& terms) {
+  FLUVIAL_CHECK(continues(head), "a head that goes on from elsewhere");
+  FLUVIAL_TRY(check_shape(head, terms));
+  update_ = std::move(head);
+  return {};
+}
+
+Status Incoming::resume(PartialHead head, const Terms& terms) {
+  FLUVIAL_CHECK(continues(head), "a head that goes on from elsewhere");
+  FLUVIAL_TRY(check_shape(head, terms));
+  partial_ = std::move(head);
+  return {};
 }
 
 Status Incoming::chunk(std::uint64_t index, Buffer bytes) {

@@ -10,6 +10,7 @@
 #include "core/digest/sha256.h"
 #include "core/store/staging.h"
 #include "core/transfer/head.h"
+#include "core/wire/record_mapping.h"
 
 namespace fluvial::transfer {
 
@@ -40,7 +41,7 @@ struct Staging {
 class Incoming {
  public:
   // The head was admitted under `terms`. kInvalidArgument: another shape, codec or base than theirs; kDataLoss: a
-  // partial's probes are not its weights.
+  // partial's probes are not its weights; kUnavailable: it goes on from chunks that are not here (begin anew).
   static Result<Incoming> begin(UpdateHead head, Terms terms, const Staging& staging);
   static Result<Incoming> begin(PartialHead head, Terms terms, const Staging& staging);
 
@@ -50,7 +51,14 @@ class Incoming {
   // The trailer: length, digest and norm. Once, and the last call. kDataLoss.
   Result<StagedArrival> end(const std::string& sha256, ByteSpan integers);
 
-  std::uint64_t chunks_received() const { return next_index_; }
+  bool is_of(RunId run, RoundId round) const;
+  wire::Received received() const;
+  // The same submission, or the same sequence of the same incarnation, and it begins where this one stopped.
+  bool continues(const UpdateHead& head) const;
+  bool continues(const PartialHead& head) const;
+  // Goes on under a new head that continues() it: attempt and lease may be others. Errors as in begin().
+  Status resume(UpdateHead head, const Terms& terms);
+  Status resume(PartialHead head, const Terms& terms);
 
  private:
   Incoming(Terms terms, std::uint64_t chunk_count, std::uint64_t bytes_max, const Staging& staging);

@@ -22,7 +22,8 @@ constexpr std::size_t kAdvertiseBytesMax = 300;
 // What one child's session has going on; on the session's strand.
 struct Hub::Stream {
   Stream(Hub& hub, const Child& child)
-      : intake(hub.runtime_, hub.owner_, {&hub.budget_, &hub.runtime_.files, hub.options_.spill_folder}, child) {}
+      : intake(hub.runtime_, hub.owner_, hub.book_, {&hub.budget_, &hub.runtime_.files, hub.options_.spill_folder},
+               child) {}
   Intake intake;
   std::uint64_t generation = 0;  // of the model being sent: a new request ends the one before
 };
@@ -33,7 +34,8 @@ Hub::Hub(Runtime& runtime, HubOwner& owner, HubOptions options, std::shared_ptr<
       options_(std::move(options)),
       deny_(std::move(deny)),
       budget_(options_.staging_bytes_max),
-      streams_(runtime.io) {}
+      streams_(runtime.io),
+      child_left_(runtime.strand) {}
 
 Result<std::uint16_t> Hub::open(std::shared_ptr<const identity::TlsContext> tls) {
   net::ListenerSettings settings;
@@ -103,7 +105,8 @@ net::Awaitable<Status> Hub::serve_lease(std::shared_ptr<net::Session> session) {
   }
   const identity::PeerIdentity peer = session->member();
   std::optional<Result<v1::LeaseGrant>> grant;
-  co_await net::asio::co_spawn(runtime_.strand, net::detail::store(owner_.lease(peer, asked->header.lease_request()), &grant),
+  co_await net::asio::co_spawn(runtime_.strand,
+                               net::detail::store(owner_.lease(peer, asked->header.lease_request()), &grant),
                                net::asio::use_awaitable);
   if (!grant->ok()) co_return grant->error();
   v1::Envelope reply;
@@ -113,18 +116,29 @@ net::Awaitable<Status> Hub::serve_lease(std::shared_ptr<net::Session> session) {
   co_return bye.ok() ? Status{Error{Code::kFailedPrecondition, "nothing more to say on this session"}} : Status{};
 }
 
-Status Hub::join(const Child& child) {
-  FLUVIAL_TRY(owner_.may_join(child));
-  const auto before = children_.find(child.node);
-  if (before != children_.end()) {
+// An older session of the child is ended first, so that what it leaves behind is here when the round is opened to the
+// new one.
+net::Awaitable<Status> Hub::take_in(Child child) {
+  if (const Status may = owner_.may_join(child); !may.ok()) co_return may.error();
+  const TimePoint until = runtime_.clock.now() + runtime_.session.handshake_deadline;
+  for (;;) {
+    const auto before = children_.find(child.node);
+    if (before == children_.end()) co_return join(child);
     if (child.incarnation < before->second.incarnation) {
-      return Error{Code::kStale, "incarnation " + std::to_string(child.incarnation.value()) + " of " + child.name +
-                                     " is older than the one that is connected"};
+      co_return Error{Code::kStale, "incarnation " + std::to_string(child.incarnation.value()) + " of " + child.name +
+                                        " is older than the one that is connected"};
     }
     const Child old = before->second;
-    leave(old);
     old.session->close({Code::kStale, "replaced by a newer session of " + child.name}, true);
+    const Duration left = until - runtime_.clock.now();
+    const Status ended = left > Duration(0) ? co_await net::with_deadline(child_left_.wait(), left)
+                                            : Status{Error{Code::kDeadlineExceeded, "the older session"}};
+    if (!ended.ok()) leave(old);  // it goes on its own; what it had is lost
   }
+}
+
+Status Hub::join(const Child& child) {
+  FLUVIAL_TRY(owner_.may_join(child));
   v1::Envelope welcome;
   welcome.mutable_welcome()->set_protocol(kProtocol);
   welcome.mutable_welcome()->set_software(options_.software);
@@ -138,12 +152,14 @@ void Hub::leave(const Child& child) {
   const auto found = children_.find(child.node);
   if (found == children_.end() || found->second.session != child.session) return;  // replaced
   children_.erase(found);
+  child_left_.notify_all();
   owner_.child_left(child.node);
 }
 
 net::Awaitable<Status> Hub::serve_member(std::shared_ptr<net::Session> session, Child child) {
-  const Status joined = co_await ask(runtime_.strand, [&] { return join(child); });
-  if (!joined.ok()) co_return joined.error();
+  std::optional<Status> joined;
+  co_await net::asio::co_spawn(runtime_.strand, net::detail::store(take_in(child), &joined), net::asio::use_awaitable);
+  if (!joined->ok()) co_return joined->error();
   auto stream = std::make_shared<Stream>(*this, child);
   Status ended;
   while (ended.ok()) {
@@ -153,7 +169,12 @@ net::Awaitable<Status> Hub::serve_member(std::shared_ptr<net::Session> session, 
     ended = co_await dispatch(child, stream, std::move(*frame));
   }
   ++stream->generation;
+  std::optional<transfer::Incoming> cut = stream->intake.cut_off();
+  if (!ended.ok()) cut.reset();  // a breach
   const Status left = co_await ask(runtime_.strand, [&] {
+    const auto found = children_.find(child.node);
+    const bool is_replaced = found != children_.end() && found->second.session != session;
+    if (cut && !is_replaced) book_.keep(child.node, std::move(*cut));
     leave(child);
     return Status{};
   });

@@ -14,9 +14,10 @@
 #include "core/identity/tls.h"
 #include "core/net/listener.h"
 #include "core/net/session.h"
+#include "core/net/signal.h"
 #include "core/net/task_group.h"
 #include "core/store/staging.h"
-#include "core/transfer/incoming.h"
+#include "core/transfer/round_book.h"
 #include "core/tree/model_slot.h"
 #include "core/tree/runtime.h"
 #include "core/tree/sum.h"
@@ -44,6 +45,7 @@ class HubOwner {
   virtual net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) = 0;
 
   virtual Result<transfer::Terms> admit(const transfer::UpdateHead& head) = 0;
+  // Conflicts of those below the sender (transfer::RoundBook::conflicts) are the owner's to find here: kConflict.
   virtual Result<transfer::Terms> admit(const transfer::PartialHead& head) = 0;
   // Of a partial that is refused: whom it must do without to be admitted.
   virtual std::vector<SiteId> without(const transfer::PartialHead& head) = 0;
@@ -78,6 +80,8 @@ class Hub {
   const std::map<NodeId, Child>& children() const { return children_; }
   void send(NodeId child, v1::Envelope message);  // nothing when it is not here
   void cut(NodeId child, Error reason);
+  // Of the open round, which the owner opens and closes: contradictions, and transfers that were cut off.
+  transfer::RoundBook& book() { return book_; }
   const store::StagingBudget& budget() const { return budget_; }
   std::uint64_t payload_bytes_in() const { return payload_bytes_in_.load(std::memory_order_relaxed); }
   std::uint64_t payload_bytes_out() const { return payload_bytes_out_.load(std::memory_order_relaxed); }
@@ -92,6 +96,7 @@ class Hub {
   net::Awaitable<Status> start_model(Child child, std::shared_ptr<Stream> stream, v1::ModelRequest request);
   net::Awaitable<void> stream_model(std::shared_ptr<net::Session> session, std::shared_ptr<Stream> stream,
                                     std::shared_ptr<ModelSlot> slot, std::uint64_t offset, std::uint64_t generation);
+  net::Awaitable<Status> take_in(Child child);
   Status join(const Child& child);
   void leave(const Child& child);
 
@@ -100,9 +105,11 @@ class Hub {
   HubOptions options_;
   std::shared_ptr<identity::DenyList> deny_;
   store::StagingBudget budget_;
+  transfer::RoundBook book_;  // after the budget that it counts against
   std::shared_ptr<net::Listener> listener_;
   net::TaskGroup streams_;
   std::map<NodeId, Child> children_;
+  net::AsyncSignal child_left_;
   std::atomic<std::uint64_t> payload_bytes_in_{0};
   std::atomic<std::uint64_t> payload_bytes_out_{0};
 };

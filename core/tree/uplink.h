@@ -48,6 +48,7 @@ class Uplink {
   void post(v1::Envelope message);  // nothing while there is no parent
   const std::shared_ptr<net::Session>& session() const { return session_; }
   const Lease& lease() const { return lease_; }
+  Incarnation incarnation() const { return options_.incarnation; }
   bool is_up() const { return session_ != nullptr; }
 
  private:

@@ -41,6 +41,11 @@ v1::Envelope to_envelope(const Opening& opening) {
   to_proto(opening.gone, message.mutable_gone());
   message.set_soft_deadline_ms(static_cast<std::uint64_t>(std::max<std::int64_t>(0, opening.soft_left.count())));
   message.set_hard_deadline_ms(static_cast<std::uint64_t>(std::max<std::int64_t>(0, opening.hard_left.count())));
+  if (opening.received) {
+    message.mutable_received()->set_incarnation(opening.received->incarnation.value());
+    message.mutable_received()->set_number(opening.received->number);
+    message.mutable_received()->set_chunks(opening.received->chunks);
+  }
   return envelope;
 }
 
@@ -69,6 +74,10 @@ Result<Opening> from_proto(const v1::RoundOpen& message) {
   }
   opening.soft_left = std::chrono::milliseconds(message.soft_deadline_ms());
   opening.hard_left = std::chrono::milliseconds(message.hard_deadline_ms());
+  if (message.has_received()) {  // more chunks than there are: whoever goes on from there finds out
+    const v1::Received& received = message.received();
+    opening.received = Received{Incarnation(received.incarnation()), received.number(), received.chunks()};
+  }
   return opening;
 }
 

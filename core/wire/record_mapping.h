@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <vector>
 
 #include "core/base/result.h"
@@ -14,6 +15,14 @@ namespace fluvial::wire {
 v1::ModelRef to_proto(const round::ModelRef& ref);
 Result<round::ModelRef> from_proto(
     const v1::ModelRef& ref);  // kInvalidArgument: a bad digest, or larger than any model
+
+// The first chunks of a transfer that was cut off: an update's submission or a partial's sequence is its number.
+struct Received {
+  Incarnation incarnation;
+  std::uint64_t number = 0;
+  std::uint64_t chunks = 0;
+  bool operator==(const Received&) const = default;
+};
 
 // A round as a parent tells it to one child.
 struct Opening {
@@ -31,6 +40,7 @@ struct Opening {
   std::vector<SiteId> gone;                      // once below the child in this round, elsewhere now
   std::chrono::milliseconds soft_left{0};
   std::chrono::milliseconds hard_left{0};
+  std::optional<Received> received;  // of the child's last transfer: it may go on from there
 };
 v1::Envelope to_envelope(const Opening& opening);
 Result<Opening> from_proto(const v1::RoundOpen& message);

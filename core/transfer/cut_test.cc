@@ -1,0 +1,63 @@
+#include "core/transfer/cut.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fluvial::transfer {
+namespace {
+
+using testing::ElementsAre;
+
+// Sites 11 and 12 are below node 1, site 21 is a child itself, site 31 is away.
+NodeId via(SiteId site) {
+  if (site == SiteId(11) || site == SiteId(12)) return NodeId(1);
+  return site == SiteId(21) ? site : NodeId(0);
+}
+
+std::vector<round::Participant> everybody() {
+  std::vector<round::Participant> all;
+  for (const std::uint32_t site : {11u, 12u, 21u, 31u}) all.push_back({SiteId(site), Epoch(site), 5});
+  return all;
+}
+
+NodeId way(const round::Participant& participant) { return via(participant.site); }
+
+TEST(Cut, AnOpeningNamesToAChildThoseBelowIt) {
+  round::Told told;
+  round::Gather gather(everybody());
+  gather.mark_above({SiteId(12), SiteId(21)});
+  wire::Opening whole;
+  whole.run = RunId(4);
+  whole.participants = {everybody().back()};  // the gather's count
+  whole.received = wire::Received{Incarnation(1), 1, 1};
+  const auto region = cut_opening(whole, gather, told, NodeId(1), way);
+  ASSERT_TRUE(region);
+  EXPECT_EQ(region->run, RunId(4));
+  EXPECT_THAT(region->participants, ElementsAre(everybody()[0], everybody()[1]));
+  EXPECT_THAT(region->counted, ElementsAre(SiteId(12)));
+  EXPECT_FALSE(region->received) << "what the node's own parent has";
+  EXPECT_THAT(cut_opening(whole, gather, told, NodeId(21), way)->counted, ElementsAre(SiteId(21)));
+  EXPECT_FALSE(cut_opening(whole, gather, told, NodeId(2), way)) << "nobody below it takes part";
+}
+
+TEST(Cut, ACommitNamesToAChildThoseBelowIt) {
+  wire::Commit whole;
+  whole.round = RoundId(3);
+  whole.last = true;
+  for (const std::uint32_t site : {11u, 21u}) {
+    ASSERT_TRUE(whole.contributors.add({SiteId(site), Epoch(1), 5, {}, 77, {{"loss", 1.0}}}).ok());
+  }
+  whole.refusals = {{SiteId(12), Error{Code::kDataLoss, "why"}}};
+  whole.late = {SiteId(31)};
+  const wire::Commit region = cut_commit(whole, NodeId(1), via);
+  EXPECT_EQ(region.round, RoundId(3));
+  EXPECT_TRUE(region.last);
+  ASSERT_EQ(region.contributors.size(), 1u);
+  EXPECT_EQ(region.contributors.find(SiteId(11))->probe, 0) << "that is between the node and its parent";
+  EXPECT_EQ(region.refusals.size(), 1u);
+  EXPECT_TRUE(region.late.empty());
+  EXPECT_EQ(cut_commit(whole, NodeId(2), via).contributors.size(), 0u);
+}
+
+}  // namespace
+}  // namespace fluvial::transfer

@@ -1,0 +1,129 @@
+#include "core/transfer/incoming.h"
+
+#include <gmock/gmock.h>
+
+#include <functional>
+#include <limits>
+
+#include "core/transfer/test_support.h"
+
+namespace fluvial::transfer {
+namespace {
+
+using testing::HasSubstr;
+
+class IncomingTest : public TransferTest {};
+
+TEST_F(IncomingTest, AnUpdateIsHandedOverWholeAndItsBytesCountUntilItGoes) {
+  const std::vector<float> values = test_values(1);
+  {
+    const StagedArrival staged = arrival(test_head(7, 9, 3), values);
+    const round::Contribution* one = staged.what.contributors.find(SiteId(7));
+    ASSERT_NE(one, nullptr);
+    EXPECT_EQ(one->incarnation, Incarnation(3));
+    EXPECT_EQ(one->submission, 9u);
+    EXPECT_EQ(one->weight, 7u);
+    EXPECT_EQ(one->digest, sha256(std::as_bytes(std::span(values))));
+    EXPECT_EQ(budget_.bytes_used(), kTestValues * sizeof(float));
+  }
+  EXPECT_EQ(budget_.bytes_used(), 0u);
+}
+
+TEST_F(IncomingTest, AHeadThatDoesNotMeetTheTermsIsRefused) {
+  const std::vector<std::pair<std::string, std::function<void(UpdateHead&)>>> cases{
+      {"codec", [](UpdateHead& head) { head.codec_name = "int8"; }},
+      {"pass", [](UpdateHead& head) { head.pass = 1; }},
+      {"number of values", [](UpdateHead& head) { head.value_count = std::numeric_limits<std::uint64_t>::max(); }},
+      {"number of values", [](UpdateHead& head) { head.chunk_count = 4; }},
+      {"another model", [](UpdateHead& head) { head.base.fill(std::byte{1}); }},
+      {"probe", [](UpdateHead& head) { head.probe = 2; }},
+  };
+  for (const auto& [reason, spoil] : cases) {
+    UpdateHead head = test_head(7);
+    spoil(head);
+    const Result<Incoming> begun = Incoming::begin(head, test_terms(), staging_);
+    ASSERT_FALSE(begun.ok()) << reason;
+    EXPECT_EQ(begun.error().code, Code::kInvalidArgument);
+    EXPECT_THAT(begun.error().message, HasSubstr(reason));
+  }
+}
+
+TEST_F(IncomingTest, WhatIsBadOnTheWayRefusesTheWhole) {
+  std::vector<float> values = test_values(0);
+  {
+    Incoming out_of_order = begin(test_head(7));
+    EXPECT_EQ(out_of_order.chunk(1, test_chunk(values, 1)).error().code, Code::kInvalidArgument);
+  }
+  {
+    Incoming early = begin(test_head(7));
+    feed(early, values, 0, 2);
+    EXPECT_EQ(early.end(test_digest(values), {}).error().code, Code::kDataLoss);
+  }
+  {
+    Incoming other_bytes = begin(test_head(7));
+    feed(other_bytes, values, 0, 3);
+    EXPECT_EQ(other_bytes.end(test_digest(test_values(1)), {}).error().code, Code::kDataLoss);
+  }
+  values[300] = 101;
+  Incoming large = begin(test_head(7));
+  feed(large, values, 0, 1);
+  const Status beyond = large.chunk(1, test_chunk(values, 1));
+  EXPECT_THAT(beyond.error().message, HasSubstr("value 300"));
+}
+
+TEST_F(IncomingTest, GoesOnFromWhereItWasCutOff) {
+  const std::vector<float> values = test_values(1);
+  Incoming incoming = begin(test_head(7, 9, 3));
+  feed(incoming, values, 0, 2);
+  EXPECT_EQ(incoming.received(), (wire::Received{Incarnation(3), 9, 2}));
+
+  UpdateHead again = test_head(7, 9, 3);
+  again.first_chunk = 2;
+  again.lease = Epoch(5);  // it moved away and back
+  ASSERT_TRUE(incoming.continues(again));
+  ASSERT_TRUE(incoming.resume(again, test_terms()).ok());
+  EXPECT_EQ(incoming.chunk(0, test_chunk(values, 0)).error().code, Code::kInvalidArgument) << "it is here";
+  feed(incoming, values, 2, 3);
+  const Result<StagedArrival> staged = incoming.end(test_digest(values), {});
+  ASSERT_TRUE(staged.ok()) << "the hash went on too";
+  EXPECT_EQ(staged->what.contributors.find(SiteId(7))->lease, Epoch(5));
+  EXPECT_EQ(staged->chunks->total_bytes(), kTestValues * sizeof(float));
+}
+
+TEST_F(IncomingTest, NothingElseContinuesIt) {
+  Incoming incoming = begin(test_head(7, 9, 3));
+  feed(incoming, test_values(1), 0, 2);
+  const std::vector<std::function<void(UpdateHead&)>> others{
+      [](UpdateHead& head) { head.incarnation = Incarnation(4); },
+      [](UpdateHead& head) { head.submission = 10; },
+      [](UpdateHead& head) { head.round = RoundId(2); },
+      [](UpdateHead& head) { head.site = SiteId(8); },
+      [](UpdateHead& head) { head.first_chunk = 0; },
+      [](UpdateHead& head) { head.first_chunk = 1; },
+      [](UpdateHead& head) { head.first_chunk = 3; },
+      [](UpdateHead& head) { head.first_chunk = std::numeric_limits<std::uint64_t>::max(); },
+  };
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    UpdateHead head = test_head(7, 9, 3);
+    head.first_chunk = 2;
+    ASSERT_TRUE(incoming.continues(head));
+    others[i](head);
+    EXPECT_FALSE(incoming.continues(head)) << i;
+    const Result<Incoming> anew = Incoming::begin(head, test_terms(), staging_);
+    if (head.first_chunk == 0) continue;
+    ASSERT_FALSE(anew.ok()) << i;
+    EXPECT_EQ(anew.error().code, Code::kUnavailable) << i;
+  }
+}
+
+TEST_F(IncomingTest, ADiskThatFailsRefusesAndGivesBack) {
+  store::StagingBudget none(0);
+  Result<Incoming> incoming = Incoming::begin(test_head(7), test_terms(), {&none, &files_, "/spill"});
+  ASSERT_TRUE(incoming.ok());
+  ASSERT_TRUE(incoming->chunk(0, test_chunk(test_values(1), 0)).ok());
+  files_.fail_at(0, store::Fault::kNoSpace);
+  EXPECT_EQ(incoming->chunk(1, test_chunk(test_values(1), 1)).error().code, Code::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace fluvial::transfer

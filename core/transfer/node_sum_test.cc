@@ -1,0 +1,98 @@
+#include "core/transfer/node_sum.h"
+
+#include <algorithm>
+
+#include "core/transfer/test_support.h"
+
+namespace fluvial::transfer {
+namespace {
+
+constexpr SumShape kShape{{kTestValues, kTestChunkValues}, 0, kTestScale};
+
+class NodeSumTest : public TransferTest {
+ protected:
+  NodeSumTest() { sum_.reset(kShape); }
+  static std::vector<std::int64_t> integers_of(const NodeSum& sum) {
+    const auto all = sum.accumulator().sum();
+    return {all.begin(), all.end()};
+  }
+  // As it would arrive at the parent.
+  StagedArrival partial_of(const NodeSum& sum, const round::ContributorSet& contributors) {
+    StagedArrival partial;
+    partial.child = NodeId(2);
+    partial.sequence = 1;
+    partial.what.contributors = contributors;
+    partial.chunks.emplace(budget_, files_, "/spill", 1 << 20);
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(partial.chunks->append(sum.pack_chunk(i)).ok());
+    return partial;
+  }
+  Serial serial_;
+  NodeSum sum_;
+};
+
+TEST_F(NodeSumTest, HoldsTheExactWeightedSumAndItsProbes) {
+  const auto probes = sum_.add(arrival(test_head(3), test_values(1)), serial_);
+  ASSERT_TRUE(probes.ok());
+  EXPECT_TRUE(round::check_probe(*probes, kTestScale).ok());
+  for (std::size_t i = 0; i < kTestValues; ++i) {
+    const double expected = (1 + static_cast<double>(i) / 16) * 3 * (1 << kTestScale);
+    ASSERT_EQ(integers_of(sum_)[i], static_cast<std::int64_t>(expected)) << i;
+  }
+}
+
+TEST_F(NodeSumTest, IsMadeAgainWithoutOneFromWhatWasRetained) {
+  const StagedArrival a = arrival(test_head(3), test_values(1));
+  const StagedArrival b = arrival(test_head(4), test_values(2));
+  NodeSum only_b;
+  only_b.reset(kShape);
+  ASSERT_TRUE(only_b.add(b, serial_).ok());
+
+  ASSERT_TRUE(sum_.add(a, serial_).ok());
+  ASSERT_TRUE(sum_.add(b, serial_).ok());
+  sum_.reset(kShape);
+  const auto again = sum_.add(b, serial_);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(integers_of(sum_), integers_of(only_b));
+  EXPECT_TRUE(round::check_probe(*again, kTestScale).ok());
+}
+
+TEST_F(NodeSumTest, TheProbeTellsWhatWasAddedTwice) {
+  const StagedArrival a = arrival(test_head(3), test_values(1));
+  ASSERT_TRUE(sum_.add(a, serial_).ok());
+  const auto twice = sum_.add(a, serial_);
+  ASSERT_TRUE(twice.ok());
+  EXPECT_EQ(round::check_probe(*twice, kTestScale).error().code, Code::kDataLoss);
+}
+
+TEST_F(NodeSumTest, APartialOfAPartMergesToTheSameBits) {
+  const StagedArrival a = arrival(test_head(3), test_values(1));
+  const StagedArrival b = arrival(test_head(4), test_values(2));
+  NodeSum below;
+  below.reset(kShape);
+  const auto contributors = below.add(a, serial_);
+  ASSERT_TRUE(sum_.add(b, serial_).ok());
+  const auto merged = sum_.add(partial_of(below, *contributors), serial_);
+  ASSERT_TRUE(merged.ok());
+  EXPECT_TRUE(round::check_probe(*merged, kTestScale).ok());
+  NodeSum flat;
+  flat.reset(kShape);
+  ASSERT_TRUE(flat.add(a, serial_).ok() && flat.add(b, serial_).ok());
+  EXPECT_EQ(integers_of(sum_), integers_of(flat));
+}
+
+TEST_F(NodeSumTest, WhatWasSpilledIsSummedAlikeAndADiskThatFailsSaysSo) {
+  ASSERT_TRUE(sum_.add(arrival(test_head(3), test_values(1)), serial_).ok());
+  const std::vector<std::int64_t> expected = integers_of(sum_);
+  store::StagingBudget none(0);
+  staging_.budget = &none;
+  const StagedArrival spilled = arrival(test_head(3), test_values(1));
+  EXPECT_EQ(spilled.chunks->spilled_bytes(), kTestValues * sizeof(float));
+  sum_.reset(kShape);
+  ASSERT_TRUE(sum_.add(spilled, serial_).ok());
+  EXPECT_EQ(integers_of(sum_), expected);
+  files_.fail_at(0, store::Fault::kIo);
+  EXPECT_EQ(sum_.add(spilled, serial_).error().code, Code::kUnavailable);
+}
+
+}  // namespace
+}  // namespace fluvial::transfer

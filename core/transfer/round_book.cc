@@ -1,0 +1,91 @@
+#include "core/transfer/round_book.h"
+
+#include <tuple>
+#include <utility>
+
+namespace fluvial::transfer {
+
+void RoundBook::open(RunId run, RoundId round) {
+  if (is_open(run, round)) return;
+  close();
+  open_ = true;
+  run_ = run;
+  round_ = round;
+}
+
+void RoundBook::close() {
+  open_ = false;
+  complete_.clear();
+  kept_.clear();
+}
+
+Status RoundBook::admit(const UpdateHead& head) const {
+  const auto found = complete_.find(head.site);
+  if (!is_open(head.run, head.round) || found == complete_.end()) return {};
+  const Complete& newest = found->second;
+  if (std::tie(head.incarnation, head.submission) >= std::tie(newest.incarnation, newest.submission)) return {};
+  return Error{Code::kStale, "submission " + std::to_string(head.submission) + " of incarnation " +
+                                 std::to_string(head.incarnation.value()) + ": submission " +
+                                 std::to_string(newest.submission) + " of incarnation " +
+                                 std::to_string(newest.incarnation.value()) + " was here before"};
+}
+
+Status RoundBook::compare(RunId run, RoundId round, SiteId site, Incarnation incarnation, std::uint64_t submission,
+                          const Digest& digest) const {
+  const auto found = complete_.find(site);
+  if (!is_open(run, round) || found == complete_.end()) return {};
+  const Complete& newest = found->second;
+  if (newest.incarnation != incarnation || newest.submission != submission || newest.digest == digest) return {};
+  return Error{Code::kConflict, "site " + std::to_string(site.value()) + ": submission " + std::to_string(submission) +
+                                    " of incarnation " + std::to_string(incarnation.value()) + " came as " +
+                                    to_hex(newest.digest).substr(0, 16) + " and as " + to_hex(digest).substr(0, 16)};
+}
+
+std::vector<round::Refusal> RoundBook::conflicts(const PartialHead& head) const {
+  std::vector<round::Refusal> conflicts;
+  for (const auto& [site, entry] : head.what.contributors.entries()) {
+    const Status same = compare(head.run, head.round, site, entry.incarnation, entry.submission, entry.digest);
+    if (!same.ok()) conflicts.push_back({site, same.error()});
+  }
+  return conflicts;
+}
+
+Status RoundBook::complete(const StagedArrival& arrival) {
+  if (!is_open(arrival.run, arrival.round)) return {};
+  const auto& entries = arrival.what.contributors.entries();
+  for (const auto& [site, entry] : entries) {
+    FLUVIAL_TRY(compare(run_, round_, site, entry.incarnation, entry.submission, entry.digest));
+  }
+  for (const auto& [site, entry] : entries) {
+    Complete& newest = complete_[site];
+    if (std::tie(entry.incarnation, entry.submission) >= std::tie(newest.incarnation, newest.submission)) {
+      newest = {entry.incarnation, entry.submission, entry.digest};
+    }
+  }
+  return {};
+}
+
+void RoundBook::keep(NodeId child, Incoming incoming) {
+  kept_.erase(child);
+  if (open_ && incoming.is_of(run_, round_) && incoming.received().chunks > 0) {
+    kept_.emplace(child, std::move(incoming));
+  }
+}
+
+std::optional<wire::Received> RoundBook::received(NodeId child) const {
+  const auto found = kept_.find(child);
+  if (found == kept_.end()) return std::nullopt;
+  return found->second.received();
+}
+
+template <typename Head>
+std::optional<Incoming> RoundBook::take_of(NodeId child, const Head& head) {
+  auto node = kept_.extract(child);
+  if (node.empty() || !node.mapped().continues(head)) return std::nullopt;
+  return std::move(node.mapped());
+}
+
+std::optional<Incoming> RoundBook::take(const UpdateHead& head) { return take_of(head.site, head); }
+std::optional<Incoming> RoundBook::take(const PartialHead& head) { return take_of(head.child, head); }
+
+}  // namespace fluvial::transfer

@@ -1,0 +1,55 @@
+// What a parent remembers of the open round beside its gather: which submissions were complete here, so that a site
+// that contradicts itself is found, and what was cut off in the middle, so that its sender may go on. Pure.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "core/transfer/incoming.h"
+
+namespace fluvial::transfer {
+
+// One thread at a time. Holds at most one unfinished transfer for each child; its bytes count in the staging budget
+// until it goes on, the child begins something else, or the round is closed.
+class RoundBook {
+ public:
+  void open(RunId run, RoundId round);  // forgets everything of another round; again for the same one: nothing
+  void close();                         // forgets everything
+
+  // ---- one submission, one content ----
+  // kStale: of this site a higher incarnation, or a higher submission of the same one, was complete here.
+  Status admit(const UpdateHead& head) const;
+  // kConflict: the same submission was complete here with another digest. What is not known passes.
+  Status compare(RunId run, RoundId round, SiteId site, Incarnation incarnation, std::uint64_t submission,
+                 const Digest& digest) const;
+  std::vector<round::Refusal> conflicts(const PartialHead& head) const;  // compare() of each contributor
+  // A whole and verified arrival: compare() of its contributors, the first error; else they are remembered.
+  Status complete(const StagedArrival& arrival);
+
+  // ---- what was cut off ----
+  // Of the open round with at least one chunk, or it is let go.
+  void keep(NodeId child, Incoming incoming);
+  std::optional<wire::Received> received(NodeId child) const;
+  // What the child's new beginning goes on from. Whatever else was kept of the child is let go.
+  std::optional<Incoming> take(const UpdateHead& head);
+  std::optional<Incoming> take(const PartialHead& head);
+
+ private:
+  struct Complete {
+    Incarnation incarnation;
+    std::uint64_t submission = 0;
+    Digest digest{};
+  };
+  template <typename Head>
+  std::optional<Incoming> take_of(NodeId child, const Head& head);
+  bool is_open(RunId run, RoundId round) const { return open_ && run == run_ && round == round_; }
+
+  bool open_ = false;
+  RunId run_;
+  RoundId round_;
+  std::map<SiteId, Complete> complete_;  // the newest of each site
+  std::map<NodeId, Incoming> kept_;
+};
+
+}  // namespace fluvial::transfer

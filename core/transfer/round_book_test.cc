@@ -1,0 +1,109 @@
+#include "core/transfer/round_book.h"
+
+#include "core/transfer/test_support.h"
+
+namespace fluvial::transfer {
+namespace {
+
+class RoundBookTest : public TransferTest {
+ protected:
+  RoundBookTest() { book_.open(RunId(1), RoundId(1)); }
+  void keep(const UpdateHead& head, std::size_t chunks) {
+    Incoming incoming = begin(head);
+    feed(incoming, test_values(1), 0, chunks);
+    book_.keep(head.site, std::move(incoming));
+  }
+  static PartialHead partial_of(const UpdateHead& of, const std::vector<float>& values) {
+    PartialHead head;
+    head.child = NodeId(2);
+    head.run = of.run;
+    head.round = of.round;
+    const Status added = head.what.contributors.add(
+        {of.site, of.lease, of.weight, sha256(std::as_bytes(std::span(values))), 0, {}, of.incarnation, of.submission});
+    EXPECT_TRUE(added.ok());
+    return head;
+  }
+  RoundBook book_;
+};
+
+TEST_F(RoundBookTest, ASubmissionHasOneContent) {
+  ASSERT_TRUE(book_.complete(arrival(test_head(7), test_values(1))).ok());
+  EXPECT_TRUE(book_.complete(arrival(test_head(7), test_values(1))).ok()) << "the same again is harmless";
+  EXPECT_EQ(book_.complete(arrival(test_head(7), test_values(2))).error().code, Code::kConflict);
+  EXPECT_TRUE(book_.complete(arrival(test_head(8), test_values(2))).ok()) << "another site's";
+  EXPECT_TRUE(book_.admit(test_head(7)).ok());
+}
+
+TEST_F(RoundBookTest, ANewerSubmissionOrIncarnationReplacesAndAnOlderIsStale) {
+  ASSERT_TRUE(book_.complete(arrival(test_head(7, 5, 2), test_values(1))).ok());
+  EXPECT_EQ(book_.admit(test_head(7, 4, 2)).error().code, Code::kStale);
+  EXPECT_EQ(book_.admit(test_head(7, 6, 1)).error().code, Code::kStale);
+  EXPECT_TRUE(book_.complete(arrival(test_head(7, 6, 2), test_values(2))).ok());
+  EXPECT_TRUE(book_.complete(arrival(test_head(7, 1, 3), test_values(3))).ok()) << "a restarted site";
+  EXPECT_EQ(book_.admit(test_head(7, 6, 2)).error().code, Code::kStale);
+}
+
+TEST_F(RoundBookTest, AContradictionIsFoundWhicheverWayItComes) {
+  ASSERT_TRUE(book_.complete(arrival(test_head(7), test_values(1))).ok());
+  EXPECT_TRUE(book_.conflicts(partial_of(test_head(7), test_values(1))).empty());
+  const std::vector<round::Refusal> conflicts = book_.conflicts(partial_of(test_head(7), test_values(2)));
+  ASSERT_EQ(conflicts.size(), 1u);
+  EXPECT_EQ(conflicts[0].site, SiteId(7));
+  EXPECT_EQ(conflicts[0].error.code, Code::kConflict);
+
+  StagedArrival partial;  // and the other way round: first through a child
+  partial.run = RunId(1);
+  partial.round = RoundId(1);
+  partial.what = partial_of(test_head(9), test_values(1)).what;
+  ASSERT_TRUE(book_.complete(partial).ok());
+  EXPECT_EQ(book_.complete(arrival(test_head(9), test_values(2))).error().code, Code::kConflict);
+}
+
+TEST_F(RoundBookTest, AnotherRoundKnowsNothingOfIt) {
+  ASSERT_TRUE(book_.complete(arrival(test_head(7, 5), test_values(1))).ok());
+  book_.open(RunId(1), RoundId(1));
+  EXPECT_FALSE(book_.complete(arrival(test_head(7, 5), test_values(2))).ok()) << "opened again, it is the same";
+  book_.open(RunId(1), RoundId(2));
+  EXPECT_TRUE(book_.admit(test_head(7, 4)).ok());
+  EXPECT_TRUE(book_.complete(arrival(test_head(7, 5), test_values(2))).ok()) << "not of the open round";
+}
+
+TEST_F(RoundBookTest, WhatWasCutOffIsOfferedAndTakenOnce) {
+  keep(test_head(7, 9, 3), 2);
+  EXPECT_EQ(book_.received(NodeId(7)), (wire::Received{Incarnation(3), 9, 2}));
+  EXPECT_FALSE(book_.received(NodeId(8)));
+  UpdateHead head = test_head(7, 9, 3);
+  head.first_chunk = 2;
+  EXPECT_TRUE(book_.take(head));
+  EXPECT_FALSE(book_.take(head));
+  EXPECT_FALSE(book_.received(NodeId(7)));
+  EXPECT_EQ(budget_.bytes_used(), 0u);
+}
+
+TEST_F(RoundBookTest, NothingLeaksFromTheBudget) {
+  const std::uint64_t two_chunks = 2 * kTestChunkValues * sizeof(float);
+  keep(test_head(7, 9), 2);
+  keep(test_head(7, 10), 2);  // one for each child
+  EXPECT_EQ(budget_.bytes_used(), two_chunks);
+  EXPECT_FALSE(book_.take(test_head(7, 10))) << "from the start: what was kept is let go";
+  EXPECT_EQ(budget_.bytes_used(), 0u);
+
+  keep(test_head(7), 0);
+  EXPECT_FALSE(book_.received(NodeId(7))) << "nothing to go on from";
+  UpdateHead other_round = test_head(7);
+  other_round.round = RoundId(2);
+  keep(other_round, 2);
+  EXPECT_EQ(budget_.bytes_used(), 0u);
+
+  keep(test_head(7), 2);
+  keep(test_head(8), 1);
+  EXPECT_GT(budget_.bytes_used(), two_chunks);
+  book_.open(RunId(1), RoundId(2));
+  EXPECT_EQ(budget_.bytes_used(), 0u);
+  book_.close();
+  keep(test_head(7), 2);
+  EXPECT_EQ(budget_.bytes_used(), 0u) << "no round is open";
+}
+
+}  // namespace
+}  // namespace fluvial::transfer
