@@ -58,7 +58,7 @@ std::vector<Room> make_rooms() {
        true},
       {"coordinator/model",
        {"core/base", "core/digest", "kernels", "core/round", "core/aggregate", "core/store", "core/transfer"},
-       {"proto", "core/wire"},
+       {},
        true},
 
       // The two ends of an edge of the tree, for every role.
