@@ -116,11 +116,19 @@ net::Awaitable<Status> Hub::serve_lease(std::shared_ptr<net::Session> session) {
   co_return bye.ok() ? Status{Error{Code::kFailedPrecondition, "nothing more to say on this session"}} : Status{};
 }
 
+net::Awaitable<void> Hub::left_by(Child child) {
+  const auto is_here = [&] {
+    const auto found = children_.find(child.node);
+    return found != children_.end() && found->second.session == child.session;
+  };
+  while (is_here()) co_await child_left_.wait();
+}
+
 // An older session of the child is ended first, so that what it leaves behind is here when the round is opened to the
 // new one.
 net::Awaitable<Status> Hub::take_in(Child child) {
   if (const Status may = owner_.may_join(child); !may.ok()) co_return may.error();
-  const TimePoint until = runtime_.clock.now() + runtime_.session.handshake_deadline;
+  const TimePoint until = runtime_.clock.now() + runtime_.session.handshake_deadline / 2;  // the child waits, too
   for (;;) {
     const auto before = children_.find(child.node);
     if (before == children_.end()) co_return join(child);
@@ -131,7 +139,7 @@ net::Awaitable<Status> Hub::take_in(Child child) {
     const Child old = before->second;
     old.session->close({Code::kStale, "replaced by a newer session of " + child.name}, true);
     const Duration left = until - runtime_.clock.now();
-    const Status ended = left > Duration(0) ? co_await net::with_deadline(child_left_.wait(), left)
+    const Status ended = left > Duration(0) ? co_await net::with_deadline(left_by(old), left)
                                             : Status{Error{Code::kDeadlineExceeded, "the older session"}};
     if (!ended.ok()) leave(old);  // it goes on its own; what it had is lost
   }

@@ -97,6 +97,7 @@ class Hub {
   net::Awaitable<void> stream_model(std::shared_ptr<net::Session> session, std::shared_ptr<Stream> stream,
                                     std::shared_ptr<ModelSlot> slot, std::uint64_t offset, std::uint64_t generation);
   net::Awaitable<Status> take_in(Child child);
+  net::Awaitable<void> left_by(Child child);  // when this session of the child's has ended
   Status join(const Child& child);
   void leave(const Child& child);
 
