@@ -43,12 +43,14 @@ void Uplink::post(v1::Envelope message) {
 
 net::Awaitable<void> Uplink::run() {
   net::Backoff backoff(runtime_.backoff, Rng(options_.jitter_seed));
+  Duration wait{0};
   while (!stopping_) {
-    const Status ended = co_await serve_parent();
+    const Result<Duration> lasted = co_await serve_parent();
     if (stopping_) break;
-    if (ended.ok()) backoff.reset();  // it was up
-    const Duration wait = backoff.next();
-    const std::string why = ended.ok() ? "the session ended" : ended.error().to_string();
+    if (lasted.ok() && *lasted >= wait)
+      backoff.reset();  // a parent that only ever lets us in for a moment is no success
+    wait = backoff.next();
+    const std::string why = lasted.ok() ? "the session ended" : lasted.error().to_string();
     runtime_.log.warn(
         "no parent; trying again",
         {{"reason", why}, {"in_ms", std::chrono::duration_cast<std::chrono::milliseconds>(wait).count()}});
@@ -57,15 +59,34 @@ net::Awaitable<void> Uplink::run() {
   }
 }
 
-// Ok when a session was up and ended; an error when none came up.
-net::Awaitable<Status> Uplink::serve_parent() {
-  Result<Lease> lease = co_await ask_lease();
-  if (!lease.ok()) co_return lease.error();
-  if (stopping_) co_return Status{};
-  lease_ = std::move(*lease);
-  const Role role = lease_.parent == NodeId(0) ? Role::kCoordinator : Role::kAggregator;
-  Result<std::shared_ptr<net::Session>> opened = co_await open(lease_.address, lease_.epoch, role);
+// The parents of a new lease in their order, until one lets us in.
+net::Awaitable<Result<std::shared_ptr<net::Session>>> Uplink::reach_parent() {
+  Result<std::vector<Lease>> leases = co_await ask_lease();
+  if (!leases.ok()) co_return leases.error();
+  Error why;
+  NodeId unreachable;
+  for (Lease& lease : *leases) {
+    if (stopping_) co_return Error{Code::kCancelled, "the node is stopping"};
+    const Role role = lease.parent == NodeId(0) ? Role::kCoordinator : Role::kAggregator;
+    Result<std::shared_ptr<net::Session>> opened = co_await open(lease.address, lease.epoch, role);
+    if (opened.ok()) {
+      lease_ = std::move(lease);
+      unreachable_ = {};
+      co_return std::move(*opened);
+    }
+    why = {opened.error().code, "parent " + lease.parent_name + ": " + opened.error().message};
+    // Stale is an answer: it knows of a newer lease, or does not know this one yet.
+    if (unreachable == NodeId(0) && why.code != Code::kStale) unreachable = lease.parent;
+  }
+  unreachable_ = unreachable;
+  co_return why;
+}
+
+// How long a session was up; an error when none came up.
+net::Awaitable<Result<Duration>> Uplink::serve_parent() {
+  Result<std::shared_ptr<net::Session>> opened = co_await reach_parent();
   if (!opened.ok()) co_return opened.error();
+  const TimePoint begun = runtime_.clock.now();
   session_ = std::move(*opened);
   runtime_.log.info("connected to parent", {{"parent", lease_.parent_name}, {"lease_epoch", lease_.epoch}});
   owner_.parent_up(lease_, session_);
@@ -74,7 +95,7 @@ net::Awaitable<Status> Uplink::serve_parent() {
   session_->close(why, true);
   session_.reset();
   owner_.parent_down(why);
-  co_return Status{};
+  co_return runtime_.clock.now() - begun;
 }
 
 net::Awaitable<void> Uplink::relay(std::shared_ptr<net::Session> session, Error* why) {
@@ -121,11 +142,12 @@ net::Awaitable<Result<std::shared_ptr<net::Session>>> Uplink::open(net::HostPort
   co_return std::move(*session);
 }
 
-net::Awaitable<Result<Lease>> Uplink::ask_lease() {
+net::Awaitable<Result<std::vector<Lease>>> Uplink::ask_lease() {
   Result<std::shared_ptr<net::Session>> session = co_await open(options_.coordinator, Epoch(0), Role::kCoordinator);
   if (!session.ok()) co_return session.error();
   v1::Envelope request;
   request.mutable_lease_request()->set_advertise(options_.advertise);
+  request.mutable_lease_request()->set_unreachable(unreachable_.value());
   (*session)->post({std::move(request), {}});
   Result<net::Frame> reply = co_await net::with_deadline(receive_from(*session), runtime_.session.handshake_deadline);
   (*session)->close({Code::kCancelled, "lease taken"}, true);
@@ -135,14 +157,17 @@ net::Awaitable<Result<Lease>> Uplink::ask_lease() {
       grant.parents_size() > static_cast<int>(kParentsMax)) {
     co_return Error{Code::kDataLoss, "the coordinator's lease names no parent"};
   }
-  const v1::Parent& parent = grant.parents(0);
-  Lease lease{Epoch(grant.epoch()), NodeId(parent.node()), wire::printable(parent.name()), options_.coordinator};
-  if (lease.parent != NodeId(0)) {
-    Result<net::HostPort> address = net::parse_host_port(parent.address());
-    if (!address.ok()) co_return address.error();
-    lease.address = *address;
+  std::vector<Lease> leases;
+  for (const v1::Parent& parent : grant.parents()) {
+    Lease lease{Epoch(grant.epoch()), NodeId(parent.node()), wire::printable(parent.name()), options_.coordinator};
+    if (lease.parent != NodeId(0)) {
+      Result<net::HostPort> address = net::parse_host_port(parent.address());
+      if (!address.ok()) co_return address.error();
+      lease.address = *address;
+    }
+    leases.push_back(std::move(lease));
   }
-  co_return lease;
+  co_return leases;
 }
 
 }  // namespace fluvial::tree

@@ -1,10 +1,17 @@
 // A child's end of the tree: come for a lease, connect to the parent it names, serve the session until it ends, and
 // again with capped, jittered backoff. On the node's strand.
+//
+// A parent that cannot be reached is named in the next request, so that the coordinator grants another. After a session
+// is lost (at the latest when the parent has said nothing for heartbeat_timeout) the coordinator is asked within one
+// step of the backoff; a reconnect that fails takes connect_deadline and handshake_deadline at most, and one more step.
+// Each step is at most reconnect_delay_max; a session that lasted longer than the wait before it begins anew with
+// reconnect_delay_min.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/identity/tls.h"
 #include "core/net/connector.h"
@@ -52,8 +59,9 @@ class Uplink {
   bool is_up() const { return session_ != nullptr; }
 
  private:
-  net::Awaitable<Result<Lease>> ask_lease();
-  net::Awaitable<Status> serve_parent();
+  net::Awaitable<Result<std::vector<Lease>>> ask_lease();
+  net::Awaitable<Result<std::shared_ptr<net::Session>>> reach_parent();
+  net::Awaitable<Result<Duration>> serve_parent();
   net::Awaitable<Result<std::shared_ptr<net::Session>>> open(net::HostPort address, Epoch lease, Role role);
   net::Awaitable<void> relay(std::shared_ptr<net::Session> session, Error* why);
 
@@ -62,6 +70,7 @@ class Uplink {
   UplinkOptions options_;
   std::shared_ptr<const identity::TlsContext> tls_;
   Lease lease_;
+  NodeId unreachable_;  // the nearest parent granted, when it could not be reached; else 0
   std::shared_ptr<net::Session> session_;
   std::shared_ptr<net::Session> opening_;
   net::AsyncSignal stop_;

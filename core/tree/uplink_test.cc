@@ -1,0 +1,164 @@
+// A node's uplink against a coordinator and an aggregator on loopback, that grant and die as the test says.
+#include "core/tree/uplink.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/asio/awaitable.hpp>
+#include <deque>
+
+#include "core/identity/testing.h"
+#include "core/net/deadline.h"
+#include "core/net/listener.h"
+#include "core/store/testing.h"
+#include "core/tree/hub.h"
+#include "core/tree/process.h"
+
+namespace fluvial::tree {
+namespace {
+
+constexpr NodeId kAggregator{2};
+constexpr NodeId kSite{7};
+
+// A parent that takes everybody; as the coordinator, grants what the test says.
+class Parent final : public HubOwner {
+ public:
+  Parent(Runtime& runtime, const std::string& spill, std::shared_ptr<const identity::TlsContext> tls)
+      : hub(runtime, *this, {.host = "127.0.0.1", .spill_folder = spill}, std::make_shared<identity::DenyList>()),
+        port(*hub.open(std::move(tls))) {}
+
+  Status may_join(const Child& child) override {
+    return child.lease == stale ? Status{Error{Code::kStale, "come for a new lease"}} : Status{};
+  }
+  void child_joined(const Child&) override {}
+  void child_left(NodeId) override {}
+  void members_changed(NodeId, const v1::MemberChange&) override {}
+  net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity, v1::LeaseRequest request) override {
+    requests.push_back(request.unreachable());
+    if (grants.size() > 1) grants.pop_front();
+    co_return grants.front();
+  }
+  Result<transfer::Terms> admit(const transfer::UpdateHead&) override { return Error{Code::kStale, "no round"}; }
+  Result<transfer::Terms> admit(const transfer::PartialHead&) override { return Error{Code::kStale, "no round"}; }
+  std::vector<SiteId> without(const transfer::PartialHead&) override { return {}; }
+  void arrived(transfer::StagedArrival) override {}
+  void refused(RunId, RoundId, const round::Refusal&) override {}
+  void declined(NodeId, RunId, RoundId, const round::Refusal&) override {}
+  void outcome_asked(NodeId, const v1::OutcomeQuery&) override {}
+  std::shared_ptr<ModelSlot> model(const round::ModelRef&) override { return nullptr; }
+
+  std::deque<v1::LeaseGrant> grants{{}};  // after the first, which is replaced: one a request, the last again and again
+  std::vector<std::uint32_t> requests;    // what each said of unreachable
+  Epoch stale;                            // whoever comes under it is sent away
+  Hub hub;
+  std::uint16_t port;
+};
+
+class UplinkTest : public testing::Test, public UplinkOwner {
+ protected:
+  UplinkTest()
+      : process_(settings(), Role::kSite, telemetry::null_logger()),
+        up_(process_.runtime().strand),
+        coordinator_(process_.runtime(), folder_.path(), pki_.member_server(Role::kCoordinator, NodeId(1), "root")),
+        aggregator_(process_.runtime(), folder_.path(), pki_.member_server(Role::kAggregator, kAggregator, "eu")) {
+    process_.spawn("coordinator", coordinator_.hub.run());
+    process_.spawn("aggregator", aggregator_.hub.run());
+    UplinkOptions options;
+    options.coordinator = {"127.0.0.1", coordinator_.port};
+    options.incarnation = Incarnation(1);
+    uplink_ = std::make_unique<Uplink>(process_.runtime(), *this, options,
+                                       pki_.member_client(Role::kSite, kSite, "hospital-a"));
+  }
+  static config::CommonSettings settings() {
+    config::CommonSettings settings;
+    settings.metrics_listen = "off";
+    settings.session.reconnect_delay_min_ms = 1;
+    settings.session.reconnect_delay_max_ms = 20;
+    return settings;
+  }
+
+  void parent_up(const Lease& lease, std::shared_ptr<net::Session>) override {
+    parents_.push_back(lease.parent);
+    up_.notify_all();
+  }
+  void parent_down(const Error&) override {}
+  net::Awaitable<Status> from_parent(net::Frame) override { co_return Status{}; }
+
+  v1::LeaseGrant grant(std::uint64_t epoch, std::vector<NodeId> parents) const {
+    v1::LeaseGrant grant;
+    grant.set_epoch(epoch);
+    for (const NodeId parent : parents) {
+      v1::Parent& named = *grant.add_parents();
+      named.set_node(parent.value());
+      named.set_name(parent == NodeId(0) ? "root" : "eu");
+      if (parent != NodeId(0)) named.set_address("127.0.0.1:" + std::to_string(aggregator_.port));
+    }
+    return grant;
+  }
+  void run(std::function<net::Awaitable<void>()> scenario) {
+    process_.spawn("uplink", uplink_->run());
+    process_.spawn("scenario", to_the_end(std::move(scenario)));
+    process_.run([this] {
+      uplink_->stop();
+      coordinator_.hub.stop();
+      aggregator_.hub.stop();
+    });
+    EXPECT_TRUE(finished_) << "the scenario did not reach its end";
+  }
+  net::Awaitable<void> to_the_end(std::function<net::Awaitable<void>()> scenario) {
+    co_await scenario();
+    finished_ = true;
+    process_.request_stop();
+  }
+  net::Awaitable<void> is_up(std::size_t times) {
+    while (parents_.size() < times) co_await up_.wait();
+  }
+
+  identity::TestPki pki_;
+  store::TemporaryFolder folder_;
+  Process process_;
+  net::AsyncSignal up_;
+  Parent coordinator_;
+  Parent aggregator_;
+  std::unique_ptr<Uplink> uplink_;
+  std::vector<NodeId> parents_;
+  bool finished_ = false;
+};
+
+TEST_F(UplinkTest, NamesTheParentThatItCannotReachAndGoesWhereItIsSent) {
+  coordinator_.grants = {{}, grant(1, {kAggregator}), grant(1, {kAggregator}), grant(2, {NodeId(0)})};
+  run([this]() -> net::Awaitable<void> {
+    co_await is_up(1);
+    aggregator_.hub.stop();  // and nobody listens there any more
+    co_await is_up(2);
+    const std::vector<NodeId> way{kAggregator, NodeId(0)};
+    EXPECT_EQ(parents_, way);
+    const std::vector<std::uint32_t> said{0, 0, kAggregator.value()};
+    EXPECT_EQ(coordinator_.requests, said) << "a lost session alone says nothing: it is tried once more";
+    coordinator_.hub.cut(kSite, {Code::kUnavailable, "cut by the test"});
+    co_await is_up(3);
+    EXPECT_EQ(coordinator_.requests.back(), 0u) << "what was unreachable once is not held against it";
+  });
+}
+
+TEST_F(UplinkTest, TriesTheParentsOfALeaseInTheirOrder) {
+  aggregator_.hub.stop();
+  coordinator_.grants = {{}, grant(1, {kAggregator, NodeId(0)})};
+  run([this]() -> net::Awaitable<void> {
+    co_await is_up(1);
+    EXPECT_EQ(parents_, std::vector<NodeId>{NodeId(0)});
+    EXPECT_EQ(coordinator_.requests, std::vector<std::uint32_t>{0});
+  });
+}
+
+TEST_F(UplinkTest, AParentThatKnowsOfANewerLeaseIsReachable) {
+  aggregator_.stale = Epoch(1);
+  coordinator_.grants = {{}, grant(1, {kAggregator}), grant(2, {kAggregator})};
+  run([this]() -> net::Awaitable<void> {
+    co_await is_up(1);
+    const std::vector<std::uint32_t> said{0, 0};
+    EXPECT_EQ(coordinator_.requests, said);
+  });
+}
+
+}  // namespace
+}  // namespace fluvial::tree
