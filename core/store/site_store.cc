@@ -199,17 +199,20 @@ Result<std::optional<LastOutcome>> SiteStore::last_outcome(RunId run) {
   return last_outcome_locked(run);
 }
 
-Result<std::unique_ptr<PendingWriter>> SiteStore::begin_pending(PendingStart start) {
-  const std::lock_guard lock(mutex_);
-  FLUVIAL_ASSIGN(const std::optional<PendingRow> before, pending_row(*database_, start.run));
+Status SiteStore::may_begin(RunId run, RoundId round) {
+  FLUVIAL_ASSIGN(const std::optional<PendingRow> before, pending_row(*database_, run));
   if (before) {
     return Error{Code::kFailedPrecondition,
-                 name_of(start.run, before->info.start.round) + ": the submission before has no outcome yet"};
+                 name_of(run, before->info.start.round) + ": the submission before has no outcome yet"};
   }
-  FLUVIAL_ASSIGN(const std::optional<LastOutcome> last, last_outcome_locked(start.run));
-  if (last && start.round <= last->round) {
-    return Error{Code::kFailedPrecondition, name_of(start.run, start.round) + " is resolved already"};
-  }
+  FLUVIAL_ASSIGN(const std::optional<LastOutcome> last, last_outcome_locked(run));
+  if (!last || round > last->round) return {};
+  return Error{Code::kFailedPrecondition, name_of(run, round) + " is resolved already"};
+}
+
+Result<std::unique_ptr<PendingWriter>> SiteStore::begin_pending(PendingStart start) {
+  const std::lock_guard lock(mutex_);
+  FLUVIAL_TRY(may_begin(start.run, start.round));
   std::unique_ptr<PendingWriter> writer(new PendingWriter);
   writer->store_ = this;
   writer->chunks_name_ = new_name();
@@ -323,7 +326,16 @@ Result<ResidualInfo> SiteStore::resolve(RunId run, RoundId round, Outcome outcom
     ++now.info.age_rounds;
   }
   if (residual) residual->kept_ = true;  // as in finish(): the commit may have happened when it reports an error
-  FLUVIAL_TRY(database_->transact([&]() -> Status {
+  FLUVIAL_TRY(record_outcome(run, round, outcome, now));
+  for (const std::string& name : std::set{old.file, pending->p_file, pending->chunks_file}) {
+    if (name != now.file) remove_file(name);
+  }
+  return now.info;
+}
+
+// In one transaction: `now` is in force, and there is no submission any more.
+Status SiteStore::record_outcome(RunId run, RoundId round, Outcome outcome, const ResidualRow& now) {
+  return database_->transact([&]() -> Status {
     FLUVIAL_TRY(database_->run("DELETE FROM residuals WHERE run = ?", {run}));
     if (!now.info.zero) {
       FLUVIAL_TRY(database_->run("INSERT INTO residuals VALUES (?, ?, ?, ?, ?)",
@@ -334,10 +346,20 @@ Result<ResidualInfo> SiteStore::resolve(RunId run, RoundId round, Outcome outcom
         "INSERT INTO outcomes VALUES (?, ?, ?) ON CONFLICT (run) DO UPDATE SET round = excluded.round, outcome = "
         "excluded.outcome",
         {run, round, static_cast<int>(outcome)});
-  }));
-  for (const std::string& name : std::set{old.file, pending->p_file, pending->chunks_file}) {
-    if (name != now.file) remove_file(name);
-  }
+  });
+}
+
+Result<ResidualInfo> SiteStore::fold(RunId run, RoundId round, std::unique_ptr<ResidualWriter> p) {
+  FLUVIAL_CHECK(p && p->run_ == run, "a residual out of place");
+  const std::lock_guard lock(mutex_);
+  FLUVIAL_TRY(may_begin(run, round));
+  FLUVIAL_ASSIGN(const ResidualRow old, residual_locked(run));
+  FLUVIAL_TRY(p->file_->sync());
+  FLUVIAL_TRY(files_.sync_folder(join_path(folder_, kTensorFolder)));
+  const ResidualRow now = {{false, p->value_count_, old.info.age_rounds + 1, std::sqrt(p->square_sum_)}, p->name_};
+  p->kept_ = true;  // as in finish(): the commit may have happened when it reports an error
+  FLUVIAL_TRY(record_outcome(run, round, Outcome::kLate, now));
+  remove_file(old.file);
   return now.info;
 }
 

@@ -107,7 +107,8 @@ class PendingWriter {
   double square_sum_ = 0;
 };
 
-// Writes the residual that a counted submission leaves (p - decode(c)), beside the one in force.
+// Writes the residual that a counted submission leaves (p - decode(c)), or a late update that was not sent, beside the
+// one in force.
 class ResidualWriter {
  public:
   ~ResidualWriter();
@@ -161,6 +162,9 @@ class SiteStore {
   // submission.
   Result<ResidualInfo> resolve(RunId run, RoundId round, Outcome outcome,
                                std::unique_ptr<ResidualWriter> residual = nullptr);
+  // An update that was never sent is late: p, as the writer holds it, is the residual, in one transaction.
+  // kFailedPrecondition while the run has an unresolved submission, or when the round is resolved already.
+  Result<ResidualInfo> fold(RunId run, RoundId round, std::unique_ptr<ResidualWriter> p);
   Result<std::optional<LastOutcome>> last_outcome(RunId run);
   // Forgets everything of a run that has ended. Returns the residual that stays unspent.
   Result<ResidualInfo> forget(RunId run);
@@ -179,6 +183,8 @@ class SiteStore {
   struct ResidualRow;
   Result<ResidualRow> residual_locked(RunId run);
   Result<std::optional<LastOutcome>> last_outcome_locked(RunId run);
+  Status may_begin(RunId run, RoundId round);
+  Status record_outcome(RunId run, RoundId round, Outcome outcome, const ResidualRow& now);
 
   FileSystem& files_;
   std::string folder_;
