@@ -1,5 +1,6 @@
 #include "edge/logic/site_machine.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace fluvial::edge {
@@ -20,15 +21,23 @@ Effects SiteMachine::connected() {
   return out;
 }
 
+void SiteMachine::close(RunId run, RoundId round) {
+  RoundId& closed = closed_[run];
+  closed = std::max(closed, round);
+}
+
+bool SiteMachine::is_closed(RunId run, RoundId round) const {
+  const auto found = closed_.find(run);
+  return found != closed_.end() && round <= found->second;
+}
+
 Effects SiteMachine::offered(Offer offer) {
   Effects out;
-  if (offer.run == closed_run_ && offer.round <= closed_) return out;  // overtaken by its commit
+  if (is_closed(offer.run, offer.round)) return out;  // overtaken by its commit, or by a newer offer
+  if (offer.round > RoundId(0)) close(offer.run, RoundId(offer.round.value() - 1));  // one follows the other
   if (pending_) {
-    if (pending_->run == offer.run && pending_->round == offer.round && !resolving_) {
-      if (!offer.counted) {
-        sending_ = std::move(offer);
-        out.push_back(Send{*sending_});
-      }
+    if (pending_->run == offer.run && pending_->round == offer.round) {
+      if (!offer.counted && !resolving_) send(std::move(offer), out);
       return out;
     }
     next_ = std::move(offer);
@@ -38,6 +47,8 @@ Effects SiteMachine::offered(Offer offer) {
   if (work_) {
     if (work_->offer.run == offer.run && work_->offer.round == offer.round) {
       work_->offer = std::move(offer);  // the next attempt, or another lease
+      if (work_->stage != Stage::kFolding) work_->late = false;
+      next_.reset();
     } else {
       work_->late = true;
       next_ = std::move(offer);
@@ -49,6 +60,15 @@ Effects SiteMachine::offered(Offer offer) {
   return out;
 }
 
+void SiteMachine::send(Offer offer, Effects& out) {
+  const std::optional<Received>& received = offer.received;
+  const bool goes_on = received && received->incarnation == pending_->incarnation &&
+                       received->submission == pending_->submission && pending_->submission != 0;
+  const std::uint64_t first_chunk = goes_on ? received->chunks : 0;
+  sending_ = std::move(offer);
+  out.push_back(Send{*sending_, first_chunk});
+}
+
 void SiteMachine::start(Offer offer, Effects& out) {
   if (offer.counted) return;  // a contribution of an incarnation whose state is gone: nothing to do but wait
   const bool here = held_ == offer.base;
@@ -56,8 +76,13 @@ void SiteMachine::start(Offer offer, Effects& out) {
   if (here) {
     out.push_back(Train{work_->offer});
   } else {
-    out.push_back(FetchModel{work_->offer.base});
+    fetch(work_->offer.base, out);
   }
+}
+
+void SiteMachine::fetch(const round::ModelRef& model, Effects& out) {
+  fetched_ = model;
+  out.push_back(FetchModel{model});
 }
 
 void SiteMachine::start_next(Effects& out) {
@@ -103,8 +128,7 @@ Effects SiteMachine::encoded(const Pending& pending) {
   if (work.late) {
     resolve(Outcome::kLate, out);
   } else {
-    sending_ = work.offer;
-    out.push_back(Send{*sending_});
+    send(work.offer, out);
   }
   return out;
 }
@@ -119,10 +143,10 @@ Effects SiteMachine::encode_failed(const Error& error) {
 
 Effects SiteMachine::committed(RunId run, RoundId round, const Verdict& verdict, const round::ModelRef& model) {
   Effects out;
-  if (run == closed_run_ && round <= closed_) return out;
-  closed_run_ = run;
-  closed_ = round;
-  if (held_ != model) out.push_back(FetchModel{model});
+  const bool told_before = is_closed(run, round);
+  close(run, round);
+  const bool older = fetched_ && fetched_->run == model.run && fetched_->version > model.version;
+  if (!older && held_ != model) fetch(model, out);
   if (pending_ && !resolving_ && pending_->run == run && pending_->round == round) {
     const bool named = verdict.counted && *verdict.counted == pending_->digest;
     if (named) {
@@ -134,7 +158,7 @@ Effects SiteMachine::committed(RunId run, RoundId round, const Verdict& verdict,
     } else {
       out.push_back(Ask{*pending_});
     }
-  } else if (pending_ && !resolving_) {
+  } else if (pending_ && !resolving_ && !told_before) {
     out.push_back(Ask{*pending_});  // of a round before: the commit that named it, or the answer, was lost
   }
   if (work_ && work_->offer.run == run && work_->offer.round <= round) {
@@ -154,6 +178,7 @@ Effects SiteMachine::answered(const Pending& about, Outcome outcome) {
 }
 
 void SiteMachine::resolve(Outcome outcome, Effects& out) {
+  close(pending_->run, pending_->round);
   if (sending_) out.push_back(StopSending{});
   sending_.reset();
   resolving_ = true;

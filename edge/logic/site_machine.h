@@ -6,6 +6,7 @@
 //                                   `-> folding, when the round closed meanwhile: the update goes into the residual
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -21,6 +22,13 @@ namespace fluvial::edge {
 enum class Outcome { kPending, kCounted, kLate, kRefused };
 std::string_view outcome_name(Outcome outcome);
 
+// The first chunks of a submission that the parent has: those of a session that was cut off.
+struct Received {
+  Incarnation incarnation;
+  std::uint64_t submission = 0;
+  std::uint64_t chunks = 0;
+};
+
 // A round that this site takes part in, as its parent opened it.
 struct Offer {
   RunId run;
@@ -29,6 +37,7 @@ struct Offer {
   round::ModelRef base;
   Epoch lease;
   bool counted = false;  // the parent's side holds this site's contribution
+  std::optional<Received> received;
 };
 
 // A durable submission without an outcome.
@@ -36,6 +45,8 @@ struct Pending {
   RunId run;
   RoundId round;
   Digest digest{};
+  Incarnation incarnation;  // that encoded it
+  std::uint64_t submission = 0;
 };
 
 // What a commit says of this site. Nothing at all when it came by a way that does not know the site: then it asks.
@@ -58,11 +69,14 @@ struct Encode {  // what was trained: screen, encode, make durable; then encoded
 struct Fold {  // what was trained goes into the residual; then resolved()
   Offer offer;
 };
-struct Send {  // the pending submission, from its start or where the parent says
+struct Send {  // the pending submission; what is being sent under another lease or to another parent is given up
   Offer offer;
+  std::uint64_t first_chunk = 0;  // the parent has those before it
 };
 struct StopSending {};
-struct Ask {  // the coordinator for the outcome of the pending submission
+// The coordinator, for the outcome of the pending submission. An answer that gets lost is asked for again: with the
+// next session, the next commit or the next opening.
+struct Ask {
   Pending pending;
 };
 struct Resolve {  // durably, once; then resolved()
@@ -103,6 +117,10 @@ class SiteMachine {
     Stage stage;
     bool late = false;  // the round closed without it
   };
+  void close(RunId run, RoundId round);
+  bool is_closed(RunId run, RoundId round) const;
+  void send(Offer offer, Effects& out);
+  void fetch(const round::ModelRef& model, Effects& out);
   void start(Offer offer, Effects& out);
   void start_next(Effects& out);
   void resolve(Outcome outcome, Effects& out);
@@ -113,8 +131,8 @@ class SiteMachine {
   std::optional<Offer> next_;
   std::optional<Offer> sending_;
   std::optional<round::ModelRef> held_;
-  RoundId closed_;  // rounds up to here of closed_run_ are over
-  RunId closed_run_;
+  std::optional<round::ModelRef> fetched_;  // the last one that was asked for
+  std::map<RunId, RoundId> closed_;         // rounds up to here are over
 };
 
 }  // namespace fluvial::edge

@@ -151,5 +151,99 @@ TEST(SiteMachine, DeclinesWhenItsWorkersCannot) {
   EXPECT_NE(find<FetchModel>(site.offered(offer(2))), nullptr);
 }
 
+TEST(SiteMachine, GoesOnWhereTheParentStoppedReceivingThisSubmission) {
+  struct Case {
+    Received received;
+    std::uint64_t expected;
+  };
+  Pending ours = pending(1);
+  ours.incarnation = Incarnation(4);
+  ours.submission = 9;
+  for (const Case& c : {Case{{Incarnation(4), 9, 3}, 3}, Case{{Incarnation(3), 9, 3}, 0},
+                        Case{{Incarnation(4), 8, 3}, 0}, Case{{}, 0}}) {
+    SiteMachine site(ours);
+    Offer again = offer(1);
+    again.received = c.received;
+    const Effects effects = site.offered(again);
+    ASSERT_NE(find<Send>(effects), nullptr);
+    EXPECT_EQ(find<Send>(effects)->first_chunk, c.expected);
+    EXPECT_EQ(find<Send>(site.offered(offer(1)))->first_chunk, 0u) << "another parent has nothing of it";
+  }
+}
+
+TEST(SiteMachine, ALeaseThatChangesWhileItSendsIsSentUnder) {
+  SiteMachine site = sending();
+  Offer moved = offer(1);
+  moved.lease = Epoch(12);
+  const Effects effects = site.offered(moved);
+  ASSERT_NE(find<Send>(effects), nullptr);
+  EXPECT_EQ(find<Send>(effects)->offer.lease, Epoch(12));
+}
+
+TEST(SiteMachine, AnOutcomeThatNobodyAnsweredIsAskedForAtEachOccasion) {
+  SiteMachine site(pending(1));
+  EXPECT_NE(find<Ask>(site.connected()), nullptr);
+  EXPECT_NE(find<Ask>(site.offered(offer(3))), nullptr) << "no answer so far: the next opening asks";
+  EXPECT_NE(find<Ask>(site.committed(RunId(1), RoundId(3), Verdict{}, model(3))), nullptr) << "and the next commit";
+  EXPECT_NE(find<Ask>(site.offered(offer(4))), nullptr);
+  EXPECT_NE(find<Ask>(site.connected()), nullptr) << "and the next session";
+  EXPECT_NE(find<Resolve>(site.answered(pending(1), Outcome::kLate)), nullptr);
+  EXPECT_EQ(find<Ask>(site.connected()), nullptr) << "being resolved";
+  EXPECT_NE(find<FetchModel>(site.resolved()), nullptr) << "the newest offer is taken up";
+}
+
+TEST(SiteMachine, TheCommitThatNamesItMayComeAfterOneThatDoesNot) {
+  SiteMachine site = sending();
+  EXPECT_EQ(find<Resolve>(site.committed(RunId(1), RoundId(1), Verdict{}, model(1))), nullptr);
+  const Effects named = site.committed(RunId(1), RoundId(1), Verdict{pending(1).digest}, model(1));
+  ASSERT_NE(find<Resolve>(named), nullptr);
+  EXPECT_EQ(find<Resolve>(named)->outcome, Outcome::kCounted);
+  EXPECT_EQ(find<Resolve>(site.committed(RunId(1), RoundId(1), Verdict{.late = true}, model(1))), nullptr)
+      << "a repetition";
+}
+
+TEST(SiteMachine, ACommitBehindTheAnswerStillBringsItsModel) {
+  SiteMachine site(pending(1));
+  site.connected();
+  EXPECT_NE(find<Resolve>(site.answered(pending(1), Outcome::kCounted)), nullptr);
+  EXPECT_NE(find<FetchModel>(site.committed(RunId(1), RoundId(1), Verdict{pending(1).digest}, model(1))), nullptr);
+  site.resolved();
+  site.offered(offer(3));
+  EXPECT_EQ(find<FetchModel>(site.committed(RunId(1), RoundId(1), Verdict{}, model(1))), nullptr) << "an older one";
+}
+
+TEST(SiteMachine, ARoundOfThePastTakesNothingFromTheOneAtWork) {
+  SiteMachine site({});
+  site.offered(offer(5));
+  site.model_ready(model(4));
+  EXPECT_TRUE(site.offered(offer(4)).empty()) << "from a parent that has not heard of its commit";
+  EXPECT_NE(find<Encode>(site.trained()), nullptr) << "still in time";
+  site.encoded(pending(5));
+  site.answered(pending(5), Outcome::kLate);
+  site.resolved();
+  EXPECT_TRUE(site.offered(offer(5)).empty()) << "its outcome is final";
+}
+
+TEST(SiteMachine, ARunThatComesBackFindsItsWorkInTime) {
+  SiteMachine site({});
+  site.offered(offer(1));
+  site.model_ready(model(0));
+  Offer other = offer(1);
+  other.run = RunId(2);
+  site.offered(other);
+  site.offered(offer(1));
+  EXPECT_NE(find<Encode>(site.trained()), nullptr);
+}
+
+// Declining is for an attempt: asked again, it tries again.
+TEST(SiteMachine, TriesAgainInTheNextAttempt) {
+  SiteMachine site({});
+  site.offered(offer(1));
+  site.model_ready(model(0));
+  EXPECT_NE(find<DeclineRound>(site.train_failed({Code::kInternal, "out of memory"})), nullptr);
+  EXPECT_NE(find<Train>(site.offered(offer(1))), nullptr);
+  EXPECT_NE(find<Encode>(site.trained()), nullptr);
+}
+
 }  // namespace
 }  // namespace fluvial::edge
