@@ -19,6 +19,7 @@ namespace fluvial::net {
 struct GateOptions {
   std::size_t slice_bytes_max = 0;  // when set: forwards 1 to so many bytes at a time
   std::uint64_t cut_after_bytes = std::numeric_limits<std::uint64_t>::max();  // both directions together
+  bool cut_once = false;                                                      // what comes after the first cut passes
   bool record = false;
 };
 
@@ -100,7 +101,8 @@ class Gate {
       const std::size_t ask = slice_max == 0 ? block.size() : 1 + rng.below(slice_max);
       const auto [read_error, count] = co_await from->async_read_some(asio::buffer(block.data(), ask), kTuple);
       const std::uint64_t before = state->passed.fetch_add(count);
-      const std::uint64_t allowed = state->options.cut_after_bytes - std::min(before, state->options.cut_after_bytes);
+      const std::uint64_t cut = state->options.cut_after_bytes;
+      const std::uint64_t allowed = state->options.cut_once && before >= cut ? count : cut - std::min(before, cut);
       const std::size_t forwarded = std::min<std::uint64_t>(count, allowed);
       if (state->options.record) {
         const std::lock_guard lock(state->mutex);

@@ -130,7 +130,7 @@ net::Awaitable<void> EdgeService::encode(Offer offer, Trained trained) {
                               {"weight", info.start.weight},
                               {"digest", to_hex(info.digest)},
                               {"seconds", seconds}});
-  carry_out(machine_->encoded({offer.run, offer.round, info.digest}));
+  carry_out(machine_->encoded(pending_of(info)));
 }
 
 void EdgeService::apply(const Fold& effect) { process_.spawn("fold", fold(effect.offer, take_trained(effect.offer))); }
@@ -151,6 +151,7 @@ net::Awaitable<void> EdgeService::fold(Offer offer, Trained trained) {
     log.warn("update late: it goes into the next one", {{"residual_norm", folded->norm}});
     if (carried.ok()) note_residual(offer.run, offer.round, *carried);
   } else {
+    metrics_.residuals_dropped.add();
     log.warn("late update dropped", {{"reason", folded.error().to_string()}});
   }
   if (stopping_) co_return;
@@ -164,8 +165,9 @@ net::Awaitable<void> EdgeService::fold(Offer offer, Trained trained) {
 void EdgeService::apply(const Send& effect) {
   FLUVIAL_CHECK(pending_, "to send what is not there");
   if (!uplink_.is_up()) return;  // offered again after the next connect
-  log_of(effect.offer.run, effect.offer.round).debug("sending update", {{"lease_epoch", effect.offer.lease}});
-  upload_.send({pending_, self_.node, effect.offer.lease, uplink_.session()});
+  log_of(effect.offer.run, effect.offer.round)
+      .debug("sending update", {{"lease_epoch", effect.offer.lease}, {"first_chunk", effect.first_chunk}});
+  upload_.send({pending_, self_.node, effect.offer.lease, uplink_.session(), effect.first_chunk});
 }
 
 void EdgeService::apply(const StopSending&) { upload_.stop(); }

@@ -47,6 +47,9 @@ class FakeParent final : public tree::HubOwner {
     runtime_.on_strand([&] {
       opening_.round = RoundId(round);
       opening_.base = base.ref;
+      hub_.book().open(opening_.run, opening_.round);
+      opening_.received = hub_.book().received(site);
+      received.put(opening_.received ? opening_.received->chunks : 0);
       hub_.send(site, wire::to_envelope(opening_));
     });
   }
@@ -66,6 +69,8 @@ class FakeParent final : public tree::HubOwner {
     reply.set_outcome(outcome);
     runtime_.on_strand([&] { hub_.send(site, message); });
   }
+  std::uint64_t payload_bytes_in() const { return hub_.payload_bytes_in(); }
+  Mailbox<std::uint64_t> received;  // chunks that each opening says are here
   Mailbox<Incarnation> joined;
   Mailbox<SiteId> left;
   Mailbox<transfer::StagedArrival> arrivals;

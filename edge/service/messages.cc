@@ -41,6 +41,9 @@ Status EdgeService::on_round_open(const v1::RoundOpen& message) {
   offer.base = opening.base;
   offer.lease = own->lease;
   offer.counted = std::ranges::find(opening.counted, self_.node) != opening.counted.end();
+  if (opening.received) {
+    offer.received = {opening.received->incarnation, opening.received->number, opening.received->chunks};
+  }
   log_of(offer.run, offer.round)
       .info("round open",
             {{"attempt", opening.attempt}, {"model_version", offer.base.version}, {"counted", offer.counted}});
@@ -94,7 +97,8 @@ Status EdgeService::on_receipt(const v1::Receipt& message) {
   }
   log.warn("update refused by the parent",
            {{"code", code_name(verdict.error().code)}, {"reason", verdict.error().message}});
-  upload_.refused(RunId(message.run()), RoundId(message.round()));
+  // A stale one may be of an earlier lease, while the update is on its way under the new one.
+  if (verdict.error().code != Code::kStale) upload_.refused(RunId(message.run()), RoundId(message.round()));
   return {};
 }
 

@@ -50,6 +50,10 @@ EdgeService::EdgeService(tree::Process& process, const config::EdgeSettings& set
 
 EdgeService::~EdgeService() = default;
 
+Pending EdgeService::pending_of(const store::PendingInfo& info) {
+  return {info.start.run, info.start.round, info.digest, info.incarnation, info.submission};
+}
+
 Status EdgeService::open() {
   FLUVIAL_ASSIGN(const std::vector<store::PendingInfo> unresolved, store_->all_pending());
   std::optional<Pending> found;
@@ -57,7 +61,7 @@ Status EdgeService::open() {
     const store::PendingInfo& info = unresolved.back();  // there is one at most: nothing newer is encoded before
     FLUVIAL_ASSIGN(std::optional<store::PendingUpdate> update, store_->pending(info.start.run));
     FLUVIAL_CHECK(update, "a submission that is listed but not there");
-    found = Pending{info.start.run, info.start.round, info.digest};
+    found = pending_of(info);
     pending_ = std::make_shared<const store::PendingUpdate>(std::move(*update));
     log_of(found->run, found->round).info("a submission waits for its outcome", {{"digest", to_hex(info.digest)}});
   }

@@ -74,6 +74,7 @@ class EdgeService final : public tree::UplinkOwner {
   net::Awaitable<void> fold(Offer offer, Trained trained);
   net::Awaitable<void> resolve(Pending pending, Outcome outcome);
   net::Awaitable<void> forget(RunId run);
+  static Pending pending_of(const store::PendingInfo& info);
   Trained take_trained(const Offer& offer);
   UpdateJob job_of(const Offer& offer, const Trained& trained) const;  // a view of both
   void on_model(HeldModel model);

@@ -10,6 +10,7 @@
 
 #include "core/identity/credentials.h"
 #include "core/local/worker_client.h"
+#include "core/net/gate.h"
 #include "core/net/http.h"
 #include "core/store/testing.h"
 #include "edge/service/edge.h"
@@ -22,25 +23,32 @@ constexpr RunId kRun{4};
 constexpr SiteId kSite{7};
 constexpr std::size_t kValues = 600;
 
-round::Schema schema() {
-  return round::Schema::make({{"w", round::DType::kF32, {kValues}}, {"steps", round::DType::kI64, {1}}}).value();
+round::Schema schema(std::uint64_t values = kValues) {
+  return round::Schema::make({{"w", round::DType::kF32, {values}}, {"steps", round::DType::kI64, {1}}}).value();
 }
-HeldModel model(std::uint64_t version) {
-  Buffer bytes(schema().model_bytes());
+HeldModel model(std::uint64_t version, std::uint64_t count = kValues) {
+  Buffer bytes(schema(count).model_bytes());
   const auto steps = static_cast<std::int64_t>(version);
-  EXPECT_TRUE(round::join_model(schema(), draw(version, kValues), std::span(&steps, 1), bytes.span()).ok());
-  return held_model(kRun, version, schema(), bytes.span());
+  EXPECT_TRUE(round::join_model(schema(count), draw(version, count), std::span(&steps, 1), bytes.span()).ok());
+  return held_model(kRun, version, schema(count), bytes.span());
 }
 
-wire::Opening opening() {
+// What the parent opens, and how large the model is.
+struct Shape {
+  std::uint64_t values = kValues;
+  std::uint64_t chunk_values = 256;
+  std::string codec = "topk:ratio=0.1";
+};
+
+wire::Opening opening(const Shape& shape) {
   wire::Opening opening;
   opening.run = kRun;
   opening.attempt = AttemptId(1);
   opening.epoch = Epoch(1);
   opening.plan.name = "test";
-  opening.plan.codec = "topk:ratio=0.1";
-  opening.plan.chunk_values = 256;
-  opening.value_count = kValues;
+  opening.plan.codec = shape.codec;
+  opening.plan.chunk_values = shape.chunk_values;
+  opening.value_count = shape.values;
   opening.integer_count = 1;
   opening.participants = {{kSite, Epoch(5), 100}};
   return opening;
@@ -54,7 +62,7 @@ Status work(const std::filesystem::path& socket, const std::shared_future<void>&
     FLUVIAL_ASSIGN(const std::optional<local::Task> task, client.next_task());
     if (!task) return {};
     FLUVIAL_ASSIGN(local::MemfdWriter trained, client.new_model());
-    std::vector<float> values(kValues);
+    std::vector<float> values(task->schema.value_count());
     std::int64_t steps = 0;
     round::split_model(task->schema, task->model->bytes(), values, std::span(&steps, 1));
     for (float& value : values) value -= 0.5F * static_cast<float>(task->round.value() % 3 + 1);
@@ -82,11 +90,11 @@ wire::Commit commit_of(std::uint64_t round, const transfer::StagedArrival* arriv
 
 class ServiceTest : public testing::Test {
  protected:
-  ServiceTest() {
+  explicit ServiceTest(const Shape& shape = {}) : parent_(pki_, opening(shape)) {
     const Status saved =
         identity::save_credentials(pki_.credentials(Role::kSite, kSite, "hospital-a"), folder_.path() + "/identity");
     EXPECT_TRUE(saved.ok()) << saved.error().to_string();
-    for (std::uint64_t version = 0; version < 6; ++version) parent_.hold(model(version));
+    for (std::uint64_t version = 0; version < 6; ++version) parent_.hold(model(version, shape.values));
   }
   ~ServiceTest() override { stop_site(); }
 
@@ -94,7 +102,7 @@ class ServiceTest : public testing::Test {
     config::EdgeSettings settings;
     settings.data_dir = folder_.path();
     settings.metrics_listen = "127.0.0.1:0";
-    settings.coordinator = "127.0.0.1:" + std::to_string(parent_.port());
+    settings.coordinator = "127.0.0.1:" + std::to_string(parent_port());
     settings.session.reconnect_delay_min_ms = 1;
     settings.session.reconnect_delay_max_ms = 10;
     settings.compute_threads = 2;
@@ -118,6 +126,7 @@ class ServiceTest : public testing::Test {
     EXPECT_TRUE(ended_.ok()) << ended_.error().to_string();
     EXPECT_TRUE(worked_.ok()) << worked_.error().to_string();
   }
+  virtual std::uint16_t parent_port() const { return parent_.port(); }
   boost::json::value status() {
     const auto reply =
         net::http_request(net::TcpAddress{"127.0.0.1", http_port_}, "GET", "/status", "", std::chrono::seconds(30));
@@ -134,7 +143,7 @@ class ServiceTest : public testing::Test {
   identity::TestPki pki_;
   store::TemporaryFolder folder_;
   std::shared_ptr<telemetry::CaptureSink> log_ = std::make_shared<telemetry::CaptureSink>();
-  FakeParent parent_{pki_, opening()};
+  FakeParent parent_;
   std::thread site_;
   std::thread worker_;
   std::promise<void> gate_;
@@ -224,6 +233,39 @@ TEST_F(ServiceTest, AStragglersUpdateTravelsWithItsNextOne) {
   ASSERT_TRUE(next.codec->decode_chunk(*next.chunks->read(0, scratch), values).ok());
   const float most = *std::ranges::max_element(values);
   EXPECT_NEAR(most, 2.5F, 1e-5F);
+}
+
+// 64 chunks of 64 KiB; the line breaks once, half-way through them.
+class CutTest : public ServiceTest {
+ protected:
+  static constexpr std::uint64_t kMany = std::uint64_t{1} << 20;
+  CutTest() : ServiceTest({kMany, kMany / 64, "fp32"}) {}
+  ~CutTest() override { stop_site(); }
+  std::uint16_t parent_port() const override { return gate_.port(); }
+
+  net::Threads threads_;
+  net::Gate gate_{threads_, parent_.port(), {.cut_after_bytes = kMany * 6, .cut_once = true}};
+};
+
+TEST_F(CutTest, AnUploadGoesOnWhereTheLineBroke) {
+  start_site();
+  parent_.joined.take();
+  parent_.open_round(kSite, 1, model(0, kMany));
+  EXPECT_EQ(parent_.received.take(), 0u);
+  EXPECT_EQ(parent_.joined.take(), Incarnation(1)) << "again, after the cut";
+  parent_.open_round(kSite, 1, model(0, kMany));
+  const std::uint64_t received = parent_.received.take();
+  EXPECT_GT(received, 0u);
+  EXPECT_LT(received, 64u);
+  const transfer::StagedArrival arrival = parent_.arrivals.take();
+  EXPECT_EQ(arrival.chunks->total_bytes(), kMany * sizeof(float));
+  EXPECT_EQ(parent_.payload_bytes_in(), kMany * sizeof(float) + sizeof(std::int64_t)) << "each byte came once";
+  wire::Commit commit = commit_of(1, &arrival);
+  commit.model = model(1, kMany).ref;
+  parent_.commit(kSite, commit);
+  wait_logged("update counted");
+  EXPECT_EQ(status().at("outcomes").at("counted").to_number<int>(), 1);
+  EXPECT_TRUE(parent_.arrivals.empty());
 }
 
 TEST(RunEdge, SaysHowToEnrol) {

@@ -11,6 +11,10 @@
 namespace fluvial::edge {
 namespace {
 
+std::uint64_t first_chunk(const UploadItem& item) {
+  return item.first_chunk <= item.update->info().start.chunk_count ? item.first_chunk : 0;
+}
+
 v1::Envelope begin_message(const UploadItem& item) {
   const store::PendingInfo& info = item.update->info();
   v1::Envelope message;
@@ -29,6 +33,7 @@ v1::Envelope begin_message(const UploadItem& item) {
   begin.set_base_sha256(wire::digest_to_proto(info.start.base));
   begin.set_lease_epoch(item.lease.value());
   begin.set_probe(1.0F);
+  begin.set_first_chunk(first_chunk(item));
   wire::metrics_to_proto(info.start.metrics, begin.mutable_metrics());
   return message;
 }
@@ -102,7 +107,7 @@ net::Awaitable<Status> Upload::send_frames(std::shared_ptr<Running> running) {
   const Error stopped{Code::kCancelled, "the upload was stopped"};
   Status sent = co_await session->send({begin_message(running->item), {}});
   if (!sent.ok()) co_return sent.error();
-  for (std::uint64_t index = 0; index < update->info().start.chunk_count; ++index) {
+  for (std::uint64_t index = first_chunk(running->item); index < update->info().start.chunk_count; ++index) {
     if (running->stopped) co_return stopped;
     Result<Buffer> chunk = co_await runtime_.pool.run([update, index] { return update->read_chunk(index); });
     if (!chunk.ok()) co_return chunk.error();

@@ -1,5 +1,5 @@
-// Sends a durable submission to the parent: one at a time, from its start, until it is through or told to stop. On the
-// node's strand; the frames go out on the session's.
+// Sends a durable submission to the parent: one at a time, from its start or from where an earlier session was cut off,
+// until it is through or told to stop. On the node's strand; the frames go out on the session's.
 #pragma once
 
 #include <atomic>
@@ -20,6 +20,7 @@ struct UploadItem {
   SiteId site;
   Epoch lease;
   std::shared_ptr<net::Session> session;
+  std::uint64_t first_chunk = 0;  // the parent has those before it; beyond the last one: it cannot have, so from 0
 };
 
 class Upload {

@@ -148,17 +148,11 @@ Result<store::PendingUpdate> encode_update(const UpdateJob& job, store::SiteStor
 Result<store::ResidualInfo> fold_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel) {
   FLUVIAL_ASSIGN(Update update, make_update(job, store, parallel));
   const kernels::ChunkLayout layout = job.layout();
-  FLUVIAL_ASSIGN(const std::unique_ptr<store::PendingWriter> writer,
-                 store.begin_pending(start_of(job, kernels::to_string(kernels::CodecSpec{}), /*lossless=*/true)));
-  Sha256 hash;
+  FLUVIAL_ASSIGN(std::unique_ptr<store::ResidualWriter> writer, store.begin_residual(job.run));
   for (std::size_t i = 0; i < layout.chunk_count(); ++i) {
-    const ByteSpan bytes = std::as_bytes(layout.of(update.values(), i));
-    FLUVIAL_TRY(writer->write_chunk(i, bytes));
-    hash.update(bytes);
+    FLUVIAL_TRY(writer->write(layout.first_value(i), layout.of(update.values(), i)));
   }
-  const Result<store::PendingUpdate> finished = finish(*writer, hash, update.integers);
-  if (!finished.ok()) return finished.error();
-  return store.resolve(job.run, job.round, store::Outcome::kLate);
+  return store.fold(job.run, job.round, std::move(writer));
 }
 
 }  // namespace fluvial::edge

@@ -12,8 +12,7 @@ namespace fluvial::edge {
 // as it was. Takes the model once over as fp32, and two encoded chunks for each piece that `parallel` runs at a time.
 Result<store::PendingUpdate> encode_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel);
 
-// For an update that comes too late to be sent: p becomes the residual. Errors as above. A crash in the middle leaves
-// the residual as it was, or p as a submission that nobody has seen: its outcome, late, makes it the residual.
+// For an update that comes too late to be sent: p becomes the residual. One transaction. Errors as above.
 Result<store::ResidualInfo> fold_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel);
 
 }  // namespace fluvial::edge

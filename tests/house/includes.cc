@@ -67,7 +67,10 @@ std::vector<Room> make_rooms() {
         "core/telemetry", "core/config", "core/identity", "core/net", "core/transfer"}},
 
       // What a site does to its update; where it is called from decides about threads.
-      {"edge/update", {"core/base", "core/digest", "kernels", "core/round", "core/store"}, {"core/net"}, true},
+      {"edge/update",
+       {"core/base", "core/digest", "kernels", "core/round", "core/store"},
+       {"core/net", "edge/logic"},
+       true},
 
       // What carries decisions out. The three roles never include each other.
       {"coordinator/service", service_of({"coordinator/logic", "coordinator/model"})},
