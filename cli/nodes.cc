@@ -26,16 +26,22 @@ int list(const Io& io, const AdminOptions& options) {
                {"PARENT"},
                {"STATE"},
                {"WEIGHT MAX", Align::kRight},
+               {"ROUND P50", Align::kRight},
                {"ENROLLED"}});
   for (const json::value& node : array_member(*nodes, "nodes")) {
     std::string state = bool_member(node, "connected") ? terminal.green("connected") : terminal.yellow("away");
     if (bool_member(node, "revoked")) state = terminal.red("revoked");
+    const json::value* pace = node.is_object() ? node.as_object().if_contains("pace") : nullptr;
+    const bool timed = pace != nullptr && pace->is_object();
+    if (timed && bool_member(*pace, "straggler")) state += ", " + terminal.yellow("straggler");
     const std::string region = text_member(node, "region");
     const std::string parent = text_member(node, "parent");
     const std::uint64_t weight_max = count_member(node, "weight_max");
     table.add({std::to_string(count_member(node, "id")), text_member(node, "name"), text_member(node, "role"),
                region.empty() ? "-" : region, parent.empty() ? "-" : parent, state,
-               weight_max == 0 ? "-" : format_count(weight_max), format_time(text_member(node, "enrolled_at"))});
+               weight_max == 0 ? "-" : format_count(weight_max),
+               timed ? format_seconds(number_member(*pace, "p50_s", 0)) : "-",
+               format_time(text_member(node, "enrolled_at"))});
   }
   io.print(table.empty() ? "no members yet; fluvial token create invites one\n" : table.render(terminal));
   return kDone;

@@ -25,6 +25,7 @@ void RegionService::parent_down(const Error& why) {
   runtime_.log.warn("parent down", {{"reason", why.to_string()}});
   ++send_generation_;                        // a partial on its way is lost; the next Opening asks for it again
   if (opening_) opening_->received.reset();  // what that parent had of it, the next Opening says
+  on_its_way_.reset();
   up_changed_(false);
 }
 
@@ -61,7 +62,11 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
   codec_ = std::move(codec);
   want_model(opening.base);
   opened_at_ = now();
-  if (!is_current(opening.run, opening.round)) told_.clear();
+  if (!is_current(opening.run, opening.round)) {
+    told_.clear();
+    watch_.opened(opened_at_);
+    on_its_way_.reset();
+  }
   opening_ = std::move(opening);
   hub_.book().open(opening_->run, opening_->round);
   Opening step{opening_->run,
@@ -72,7 +77,7 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
                {},
                {},
                opening_->scale_bits,
-               opened_at_ + tier_deadline(opening_->soft_left)};
+               opened_at_ + round::tier_deadline(opening_->soft_left, up_)};
   step.counted.insert(opening_->counted.begin(), opening_->counted.end());
   step.gone.insert(opening_->gone.begin(), opening_->gone.end());
   step.same_session = !std::exchange(parent_is_new_, false);
@@ -89,6 +94,7 @@ Status RegionService::round_committed(const v1::RoundCommit& message) {
   FLUVIAL_ASSIGN(const wire::Commit commit, wire::from_proto(message));
   if (opening_ && opening_->run == commit.run && opening_->round <= commit.round) {
     ++send_generation_;  // nobody wants a partial of it any more
+    partial_answered();  // too late, or the receipt comes behind: it took at least that
     carry_out(machine_.closed());
     sum_.drop_all();
     hub_.book().close();
@@ -108,6 +114,10 @@ Status RegionService::receipt_came(const v1::Receipt& message) {
   if (!is_current(RunId(message.run()), RoundId(message.round()))) return {};
   FLUVIAL_ASSIGN(const std::vector<SiteId> without, wire::from_proto(message.without()));
   const Status status = wire::status_from_proto(message.code(), message.message());
+  if (on_its_way_ && on_its_way_->sequence == message.sequence()) {
+    if (status.ok()) partial_answered();
+    on_its_way_.reset();
+  }
   if (!status.ok()) {
     runtime_.log.warn("partial refused by the parent", {{"run", message.run()},
                                                         {"round", message.round()},

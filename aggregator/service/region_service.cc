@@ -13,8 +13,6 @@
 
 namespace fluvial::aggregator {
 
-Duration tier_deadline(std::chrono::milliseconds left) { return Duration(left) * 9 / 10; }
-
 RegionService::RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, NodeId self, tree::HubOptions options)
     : runtime_(runtime),
       tasks_(tasks),
@@ -22,7 +20,9 @@ RegionService::RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, Node
       hub_(runtime, *this, std::move(options), std::make_shared<identity::DenyList>()),
       counts_(runtime.metrics),
       sum_(runtime),
-      timer_(runtime.strand) {}
+      timer_(runtime.strand),
+      partial_seconds_(telemetry::seconds_histogram(runtime.metrics, "partial_seconds",
+                                                    "From a partial's first frame to the parent's receipt")) {}
 
 void RegionService::attach(tree::Uplink& uplink, std::function<void(bool)> up_changed) {
   uplink_ = &uplink;
@@ -145,6 +145,7 @@ Result<transfer::Terms> RegionService::admit(const transfer::UpdateHead& head) {
   if (!is_current(head.run, head.round))
     return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
   FLUVIAL_TRY(machine_.admit(head.site, head.lease, head.weight));
+  watch_.begun(head.site, now());
   return terms();
 }
 
@@ -156,6 +157,7 @@ Result<transfer::Terms> RegionService::admit(const transfer::PartialHead& head) 
   for (const round::Refusal& conflict : conflicts) refused(head.run, head.round, conflict);
   FLUVIAL_TRY(machine_.admit(head.attempt, head.epoch, head.what.contributors));
   if (!conflicts.empty()) return conflicts.front().error;
+  watch_.begun(head.child, now());
   return terms();
 }
 
@@ -178,6 +180,7 @@ void RegionService::arrived(transfer::StagedArrival arrival) {
   }
   counts_.updates_verified.add();
   if (arrival.chunks) counts_.update_bytes.add(static_cast<double>(arrival.chunks->total_bytes()));
+  arrival.what.contributors.spend(watch_.verified(arrival.child, arrival.site != SiteId(0), now()));
   const round::Arrival what = arrival.what;
   const std::uint64_t id = sum_.stage(std::move(arrival));
   counts_.staging_bytes.set(static_cast<double>(hub_.budget().bytes_used()));
@@ -220,8 +223,8 @@ void RegionService::send_opening(NodeId child) {
   wire::Opening whole = *opening_;
   using std::chrono::duration_cast;
   const Duration passed = now() - opened_at_;
-  whole.soft_left = duration_cast<std::chrono::milliseconds>(tier_deadline(opening_->soft_left) - passed);
-  whole.hard_left = duration_cast<std::chrono::milliseconds>(tier_deadline(opening_->hard_left) - passed);
+  whole.soft_left = duration_cast<std::chrono::milliseconds>(round::tier_deadline(opening_->soft_left, up_) - passed);
+  whole.hard_left = duration_cast<std::chrono::milliseconds>(round::tier_deadline(opening_->hard_left, up_) - passed);
   std::optional<wire::Opening> below =
       transfer::cut_opening(std::move(whole), machine_.gather(), told_, child,
                             [this](const round::Participant& participant) { return way_to(participant); });
@@ -245,10 +248,13 @@ void RegionService::carry_out(const SetTimer& effect) {
 }
 
 void RegionService::carry_out(const Take& effect) {
-  sum_.take(effect.arrival.value(), [this, id = effect.arrival](const transfer::StagedArrival& arrival,
-                                                                const round::ContributorSet& with_probes) {
+  const TimePoint begun = now();
+  sum_.take(effect.arrival.value(), [this, id = effect.arrival, begun](const transfer::StagedArrival& arrival,
+                                                                       const round::ContributorSet& with_probes) {
     hub_.send(arrival.child, transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence, Status{}));
-    carry_out(machine_.taken(id, with_probes, now()));
+    round::ContributorSet timed = with_probes;
+    timed.spend({.merge = now() - begun});
+    carry_out(machine_.taken(id, timed, now()));
     counts_.staging_bytes.set(static_cast<double>(hub_.budget().bytes_used()));
   });
 }
@@ -280,6 +286,7 @@ net::Awaitable<void> RegionService::send_partial(SendPartial partial, std::uint6
   if (session == nullptr || generation != send_generation_) co_return;  // the next Opening asks again
   const std::size_t contributors = partial.contributors.size();
   const std::size_t missing = partial.missing.size();
+  if (contributors > 0) on_its_way_ = {partial.sequence, now()};
   const Status sent = co_await stream_partial(std::move(partial), generation, session);
   runtime_.log.info(sent.ok() ? "partial sent" : "partial not sent",
                     {{"run", opening_->run},
@@ -287,6 +294,14 @@ net::Awaitable<void> RegionService::send_partial(SendPartial partial, std::uint6
                      {"contributors", contributors},
                      {"missing", missing},
                      {"reason", sent.ok() ? "" : sent.error().to_string()}});
+}
+
+void RegionService::partial_answered() {
+  if (!on_its_way_) return;
+  const Duration took = now() - on_its_way_->since;
+  on_its_way_.reset();
+  up_.add(took);
+  partial_seconds_.observe(std::chrono::duration<double>(took).count());
 }
 
 namespace {

@@ -9,6 +9,7 @@
 
 #include "aggregator/logic/region_machine.h"
 #include "core/net/task_group.h"
+#include "core/round/pace.h"
 #include "core/round/told.h"
 #include "core/tree/hub.h"
 #include "core/tree/sum.h"
@@ -16,9 +17,6 @@
 #include "core/wire/record_mapping.h"
 
 namespace fluvial::aggregator {
-
-// This tier closes earlier than its parent, by what transfer and merge may take (docs/design/round.md).
-Duration tier_deadline(std::chrono::milliseconds left);
 
 class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
  public:
@@ -78,6 +76,7 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
                                         std::shared_ptr<net::Session> session);
   std::uint64_t received_of(std::uint64_t sequence, std::uint64_t chunk_count);
   void send_opening(NodeId child);
+  void partial_answered();
   bool is_current(RunId run, RoundId round) const;
   transfer::Terms terms() const;
   NodeId via(NodeId node) const;
@@ -101,6 +100,14 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   round::Told told_;                      // of the open round
   bool parent_is_new_ = true;             // no opening has come in this session to the parent yet
   TimePoint opened_at_;
+  round::Stopwatch watch_;
+  round::TimeWindow up_;  // what this node's partials took, from the first frame to the receipt
+  struct OnItsWay {
+    std::uint64_t sequence = 0;
+    TimePoint since;
+  };
+  std::optional<OnItsWay> on_its_way_;  // a partial with contributors
+  telemetry::Histogram partial_seconds_;
   std::shared_ptr<const kernels::Codec> codec_;
   std::uint64_t send_generation_ = 0;  // a partial on its way ends when this moves on
   std::shared_ptr<tree::ModelSlot> slot_;

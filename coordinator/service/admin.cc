@@ -180,11 +180,14 @@ Admin::Reply Admin::nodes() const {
                       {"advertise", row.advertise},
                       {"revoked", row.revoked_at.has_value()},
                       {"parent", nullptr},
-                      {"lease_epoch", nullptr}};
+                      {"lease_epoch", nullptr},
+                      {"pace", nullptr}};
     if (lease != nullptr) {
       node["parent"] = lease->parent == NodeId(0) ? "coordinator" : registry_.book().name_of(lease->parent);
       node["lease_epoch"] = lease->epoch.value();
     }
+    const round::SitePace* pace = runs_.active() ? runs_.active()->machine.pace().find(id) : nullptr;
+    if (pace != nullptr) node["pace"] = pace_object(*pace);
     list.push_back(std::move(node));
   }
   return json::serialize(json::object{{"nodes", std::move(list)}});

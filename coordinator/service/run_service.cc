@@ -13,24 +13,6 @@
 #include "core/wire/record_mapping.h"
 
 namespace fluvial::coordinator {
-namespace {
-
-// Each metric's mean over those contributors that report it, weighted as their updates are.
-round::Metrics mean_metrics(const round::ContributorSet& contributors) {
-  std::map<std::string, std::pair<double, double>> sums;
-  for (const auto& [site, entry] : contributors.entries()) {
-    for (const auto& [name, value] : entry.metrics) {
-      auto& [sum, weight] = sums[name];
-      sum += value * static_cast<double>(entry.weight);
-      weight += static_cast<double>(entry.weight);
-    }
-  }
-  round::Metrics means;
-  for (const auto& [name, sum] : sums) means[name] = sum.first / sum.second;
-  return means;
-}
-
-}  // namespace
 
 RunService::RunService(tree::Runtime& runtime, net::TaskGroup& tasks, store::CoordinatorJournal& journal,
                        store::ModelStore& models, Registry& registry, Feed& feed, Epoch epoch)
@@ -43,7 +25,8 @@ RunService::RunService(tree::Runtime& runtime, net::TaskGroup& tasks, store::Coo
       epoch_(epoch),
       counts_(runtime.metrics),
       sum_(runtime),
-      timer_(runtime.strand) {}
+      timer_(runtime.strand),
+      pace_report_(runtime.metrics, runtime.log, [this](SiteId site) { return registry_.book().name_of(site); }) {}
 
 void RunService::stop() {
   timer_.cancel();
@@ -80,6 +63,7 @@ Result<transfer::Terms> RunService::admit(const transfer::UpdateHead& head) {
   if (!is_current(head.run, head.round))
     return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
   FLUVIAL_TRY(active_->machine.admit(head.site, head.lease, head.weight));
+  watch_.begun(head.site, now());
   return terms();
 }
 
@@ -91,6 +75,7 @@ Result<transfer::Terms> RunService::admit(const transfer::PartialHead& head) {
   for (const round::Refusal& conflict : conflicts) refused(head.run, head.round, conflict);
   FLUVIAL_TRY(active_->machine.admit(head.attempt, head.epoch, head.what.contributors));
   if (!conflicts.empty()) return conflicts.front().error;
+  watch_.begun(head.child, now());
   return terms();
 }
 
@@ -109,6 +94,7 @@ void RunService::arrived(transfer::StagedArrival arrival) {
   }
   counts_.updates_verified.add();
   if (arrival.chunks) counts_.update_bytes.add(static_cast<double>(arrival.chunks->total_bytes()));
+  arrival.what.contributors.spend(watch_.verified(arrival.child, arrival.site != SiteId(0), now()));
   const round::Arrival what = arrival.what;
   for (const round::Refusal& refusal : what.refusals) {
     round_log().warn("site refused",
@@ -185,6 +171,7 @@ net::Awaitable<void> RunService::record_attempt(RecordAttempt effect) {
     hub_->book().open(record.run, record.round);
     sum_.reset({terms().layout, active_->schema->integer_count(), record.scale_bits});
     round_opened_ = now();
+    watch_.opened(now());
     bytes_in_before_ = hub_->payload_bytes_in();
     bytes_out_before_ = hub_->payload_bytes_out();
   }
@@ -200,6 +187,7 @@ void RunService::carry_out(const OpenRound&) {
   counts_.attempts.add();
   counts_.round.set(static_cast<double>(attempt.round.value()));
   counts_.participants.set(static_cast<double>(attempt.participants.size()));
+  pace_report_.round_opened(active_->machine.soft_deadline() - now());
   round_log().info("round open", {{"participants", attempt.participants.size()}, {"scale_bits", attempt.scale_bits}});
   for (const auto& [child, connected] : hub_->children()) send_opening(child);
   feed_.publish({attempt.run, attempt.round, false, opened_line(attempt)});
@@ -234,9 +222,12 @@ void RunService::carry_out(const Take& effect) {
   const TimePoint begun = now();
   sum_.take(effect.arrival.value(), [this, id = effect.arrival, begun](const transfer::StagedArrival& arrival,
                                                                        const round::ContributorSet& with_probes) {
-    counts_.merge_seconds.observe(std::chrono::duration<double>(now() - begun).count());
+    const Duration merge = now() - begun;
+    counts_.merge_seconds.observe(std::chrono::duration<double>(merge).count());
+    round::ContributorSet timed = with_probes;
+    timed.spend({.merge = merge});
     hub_->send(arrival.child, transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence, Status{}));
-    if (active_) carry_out(active_->machine.taken(id, with_probes, now()));
+    if (active_) carry_out(active_->machine.taken(id, timed, now()));
   });
 }
 
@@ -307,6 +298,7 @@ net::Awaitable<void> RunService::record_commit(round::CommitRecord record) {
   active_->slot = std::make_shared<tree::ModelSlot>(runtime_.strand, next_->ref, *active_->schema, next_->bytes);
   next_.reset();
   counts_.rounds_committed.add();
+  pace_report_.round_closed(active_->machine.pace(), record.contributors);
   counts_.contributions_counted.add(static_cast<double>(record.contributors.size()));
   counts_.contributions_late.add(static_cast<double>(record.late.size()));
   counts_.round_seconds.observe(static_cast<double>(row.duration_ms) / 1000.0);

@@ -10,6 +10,7 @@
 #include "coordinator/logic/run_machine.h"
 #include "coordinator/model/finalise.h"
 #include "coordinator/service/feed.h"
+#include "coordinator/service/pace_report.h"
 #include "coordinator/service/registry.h"
 #include "core/net/task_group.h"
 #include "core/round/told.h"
@@ -117,6 +118,8 @@ class RunService {
   std::unique_ptr<ActiveRun> active_;
   std::optional<NextModel> next_;
   round::Told told_;  // of the open round
+  round::Stopwatch watch_;
+  PaceReport pace_report_;
   TimePoint round_opened_;
   std::uint64_t bytes_in_before_ = 0;
   std::uint64_t bytes_out_before_ = 0;

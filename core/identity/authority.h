@@ -14,7 +14,7 @@ namespace fluvial::identity {
 
 inline constexpr std::chrono::hours kMemberValidity = std::chrono::days(90);
 inline constexpr std::chrono::hours kAuthorityValidity = std::chrono::days(20 * 365);
-inline constexpr std::chrono::minutes kBackdated{5};  // of notBefore: a peer's clock may be behind by this much
+inline constexpr std::chrono::hours kBackdated{24};  // of notBefore: a peer's clock may be behind by this much
 
 // What a new certificate says. Everything comes from our own records, nothing from the request.
 struct Grant {

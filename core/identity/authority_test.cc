@@ -132,7 +132,7 @@ TEST(Authority, CertificateSaysWhatTheGrantSays) {
   EXPECT_EQ(identity.name, "hospital-a");
   EXPECT_EQ(identity.serial_hex.size(), 32U);
   EXPECT_EQ(identity.not_after, now + std::chrono::hours(1));
-  EXPECT_EQ(certificate.not_before(), now - std::chrono::minutes(5));
+  EXPECT_EQ(certificate.not_before(), now - kBackdated);
   EXPECT_NE(authority.issue(made.csr_der.span(), kGrant, now)->serial_hex(), identity.serial_hex);
   const Buffer der = certificate.der();
   EXPECT_EQ(Certificate::from_der(der.span())->serial_hex(), identity.serial_hex);

@@ -102,6 +102,10 @@ const std::vector<double> kSecondBuckets = {0.001, 0.0025, 0.005, 0.01, 0.025, 0
 
 }  // namespace
 
+Histogram seconds_histogram(Metrics& metrics, std::string_view what, std::string_view help) {
+  return metrics.histogram(what, help, kSecondBuckets);
+}
+
 NodeMetrics::NodeMetrics(Metrics& metrics)
     : sessions_open(metrics.gauge("sessions_open", "Sessions now")),
       sessions_accepted(metrics.counter("sessions_accepted_total", "Sessions whose handshake was completed")),

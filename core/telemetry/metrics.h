@@ -80,6 +80,9 @@ class Metrics {
   std::unique_ptr<Impl> impl_;
 };
 
+// A histogram with the buckets that all durations here have, 1 ms to 1 h.
+Histogram seconds_histogram(Metrics& metrics, std::string_view what, std::string_view help);
+
 // What every node counts about its sessions. Series by reason are made at first use.
 class NodeMetrics {
  public:

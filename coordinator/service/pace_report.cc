@@ -1,0 +1,71 @@
+#include "coordinator/service/pace_report.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace fluvial::coordinator {
+namespace {
+
+double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
+
+}  // namespace
+
+PaceReport::PaceReport(telemetry::Metrics& metrics, telemetry::Logger log, NameOf name_of)
+    : metrics_(metrics),
+      log_(std::move(log)),
+      name_of_(std::move(name_of)),
+      site_round_seconds_(telemetry::seconds_histogram(
+          metrics, "site_round_seconds", "From a round's opening to a site's update in the sum; one value a site")),
+      stragglers_count_(metrics.gauge("stragglers", "Sites that are slow or late in most rounds")),
+      soft_deadline_seconds_(
+          metrics.gauge("soft_deadline_seconds", "The open round's soft deadline, from its opening")) {}
+
+void PaceReport::round_opened(Duration soft_deadline) const { soft_deadline_seconds_.set(seconds(soft_deadline)); }
+
+void PaceReport::set_score(SiteId site, double score) {
+  auto found = scores_.find(site);
+  if (found == scores_.end()) {
+    if (scores_.size() >= kSitesMax) return;
+    const telemetry::Gauge gauge = metrics_.gauge(
+        "site_straggler_score", "How many times the median site's time; of sites that were stragglers since the start",
+        {{"site", name_of_(site)}});
+    found = scores_.emplace(site, gauge).first;
+  }
+  found->second.set(score);
+}
+
+void PaceReport::round_closed(const round::Pace& pace, const round::ContributorSet& contributors) {
+  for (const auto& [site, entry] : contributors.entries()) {
+    if (entry.times.known()) site_round_seconds_.observe(seconds(entry.times.total()));
+  }
+  std::set<SiteId> now;
+  for (const auto& [site, one] : pace.sites()) {
+    if (one.straggler) now.insert(site);
+    if (one.straggler || scores_.contains(site)) set_score(site, one.score);
+    if (one.straggler == stragglers_.contains(site)) continue;
+    const std::string score = fmt::format("{:.2f}", one.score);
+    log_.info(one.straggler ? "site is a straggler" : "site is no straggler any more",
+              {{"site", name_of_(site)},
+               {"score", score},
+               {"p50_ms", std::chrono::duration_cast<std::chrono::milliseconds>(one.total.quantile(0.5)).count()},
+               {"late", one.late},
+               {"rounds", one.rounds}});
+  }
+  stragglers_ = std::move(now);
+  stragglers_count_.set(static_cast<double>(stragglers_.size()));
+}
+
+boost::json::object pace_object(const round::SitePace& pace) {
+  return {{"rounds", pace.rounds},
+          {"late", pace.late},
+          {"p50_s", seconds(pace.total.quantile(0.5))},
+          {"p95_s", seconds(pace.total.quantile(0.95))},
+          {"train_p50_s", seconds(pace.train.quantile(0.5))},
+          {"transfer_p50_s", seconds(pace.transfer.quantile(0.5))},
+          {"merge_p50_s", seconds(pace.merge.quantile(0.5))},
+          {"score", pace.score},
+          {"straggler", pace.straggler}};
+}
+
+}  // namespace fluvial::coordinator
