@@ -28,8 +28,13 @@ int list(const Io& io, const AdminOptions& options) {
                {"WEIGHT MAX", Align::kRight},
                {"ROUND P50", Align::kRight},
                {"ENROLLED"}});
+  std::string reasons;
   for (const json::value& node : array_member(*nodes, "nodes")) {
     std::string state = bool_member(node, "connected") ? terminal.green("connected") : terminal.yellow("away");
+    if (bool_member(node, "quarantined")) {
+      state = terminal.red("quarantined");
+      reasons += text_member(node, "name") + ": " + text_member(node, "quarantine_reason") + "\n";
+    }
     if (bool_member(node, "revoked")) state = terminal.red("revoked");
     const json::value* pace = node.is_object() ? node.as_object().if_contains("pace") : nullptr;
     const bool timed = pace != nullptr && pace->is_object();
@@ -44,6 +49,7 @@ int list(const Io& io, const AdminOptions& options) {
                format_time(text_member(node, "enrolled_at"))});
   }
   io.print(table.empty() ? "no members yet; fluvial token create invites one\n" : table.render(terminal));
+  if (!reasons.empty()) io.print("\nIn quarantine until `fluvial nodes clear NAME`:\n" + reasons);
   return kDone;
 }
 
@@ -51,6 +57,13 @@ int revoke(const Io& io, const AdminOptions& options, const std::string& name) {
   const auto done = options.client().post("/v1/nodes/" + url_encoded(name) + "/revoke");
   if (!done.ok()) return fail(io, "nodes revoke", done.error());
   io.print(options.json ? pretty(*done) : fmt::format("{} is revoked: its sessions end and it cannot return\n", name));
+  return kDone;
+}
+
+int clear(const Io& io, const AdminOptions& options, const std::string& name) {
+  const auto done = options.client().post("/v1/nodes/" + url_encoded(name) + "/clear");
+  if (!done.ok()) return fail(io, "nodes clear", done.error());
+  io.print(options.json ? pretty(*done) : fmt::format("{} may take part again\n", name));
   return kDone;
 }
 
@@ -65,6 +78,18 @@ void add_node_commands(CLI::App& app, Commands& commands) {
   add_json_flag(*listed, *list_options);
   listed->callback([&commands, list_options] {
     commands.chosen = [&commands, list_options] { return list(commands.io, *list_options); };
+  });
+
+  auto clear_options = std::make_shared<AdminOptions>();
+  auto cleared_name = std::make_shared<std::string>();
+  CLI::App* cleared = nodes->add_subcommand("clear", "lift a site's quarantine");
+  cleared->add_option("NAME", *cleared_name, "the site")->required();
+  add_admin_options(*cleared, *clear_options);
+  add_json_flag(*cleared, *clear_options);
+  cleared->callback([&commands, clear_options, cleared_name] {
+    commands.chosen = [&commands, clear_options, cleared_name] {
+      return clear(commands.io, *clear_options, *cleared_name);
+    };
   });
 
   auto revoke_options = std::make_shared<AdminOptions>();

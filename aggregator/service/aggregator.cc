@@ -70,7 +70,7 @@ Status run_aggregator(config::AggregatorSettings settings, telemetry::Logger log
                       client_tls);
   service.attach(uplink, [&process](bool up) { process.set_ready(up); });
   FLUVIAL_ASSIGN(const std::uint16_t metrics_port,
-                 process.open_http([&service, name = self.name] { return service.status_json(name); }));
+                 process.open_http({[&service, name = self.name] { return service.status_json(name); }, {}}));
   process.spawn("sum", service.run_lane());
   process.spawn("members", service.hub().run());
   process.spawn("uplink", uplink.run());

@@ -45,12 +45,28 @@ net::Awaitable<Status> RegionService::from_parent(net::Frame frame) {
       }
       for (const auto& [child, connected] : hub_.children()) hub_.send(child, message);
       co_return Status{};
+    case v1::Envelope::kDismiss: dismissed(message.dismiss()); co_return Status{};
     case v1::Envelope::kOutcomeReply: {
       const SiteId site(message.outcome_reply().site());
       relay_down(site, std::move(message));
       co_return Status{};
     }
     default: co_return Error{Code::kFailedPrecondition, "a message that no parent sends"};
+  }
+}
+
+void RegionService::dismissed(const v1::Dismiss& message) {
+  const Error reason = wire::error_from_proto(message.code(), message.message());
+  for (const std::uint32_t node : message.nodes()) {
+    if (hub_.children().contains(NodeId(node))) {
+      hub_.cut(NodeId(node), reason);
+      continue;
+    }
+    v1::Envelope down;
+    *down.mutable_dismiss() = message;
+    down.mutable_dismiss()->clear_nodes();
+    down.mutable_dismiss()->add_nodes(node);
+    relay_down(NodeId(node), std::move(down));
   }
 }
 

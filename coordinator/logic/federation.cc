@@ -234,9 +234,9 @@ std::optional<TimePoint> Federation::next_home(TimePoint now) const {
   const bool any = std::any_of(displaced_.begin(), displaced_.end(),
                                [&](NodeId node) { return members_.contains(node) && !leaving_.contains(node); });
   if (!any) return std::nullopt;
-  std::optional<TimePoint> next;
+  TimePoint next = now + settings_.return_after;
   const auto consider = [&](TimePoint at) {
-    if (at > now && (!next || at < *next)) next = at;
+    if (at > now) next = std::min(next, at);
   };
   for (const auto& [aggregator, presence] : presence_) {
     if (presence.up) consider(presence.since + settings_.return_after);

@@ -121,7 +121,7 @@ class Federation {
   // Those whose session should end now because a nearer parent serves. Neither they nor those below them are in
   // connected_sites() any more until they are back.
   std::vector<NodeId> send_home(TimePoint now);
-  std::optional<TimePoint> next_home(TimePoint now) const;  // when to ask again if nothing happens before; none: never
+  std::optional<TimePoint> next_home(TimePoint now) const;  // when to ask again; none: nobody is away from home
 
   // ---- what is asked
   Result<NodeId> find(const std::string& name) const;  // kNotFound

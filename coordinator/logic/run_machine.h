@@ -112,6 +112,7 @@ class RunMachine {
   Status admit(AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const;
 
   bool is_open() const { return phase_ == Phase::kOpen; }
+  bool is_between_rounds() const { return phase_ == Phase::kIdle || phase_ == Phase::kHalted; }
   const round::AttemptRecord& attempt() const { return attempt_; }
   const round::Gather& gather() const { return gather_; }
   const round::Plan& plan() const { return plan_; }

@@ -119,6 +119,7 @@ net::Awaitable<Admin::Reply> Admin::route(const net::HttpRequest* request, std::
   if (get && what == "status" && path.size() == 2) co_return status_json();
   if (get && what == "nodes" && path.size() == 2) co_return nodes();
   if (post && what == "nodes" && path.size() == 4 && path[3] == "revoke") co_return co_await revoke(path[2]);
+  if (post && what == "nodes" && path.size() == 4 && path[3] == "clear") co_return co_await clear(path[2]);
   if (get && what == "tokens" && path.size() == 2) co_return co_await list_tokens();
   if (post && what == "tokens" && path.size() == 2) co_return co_await create_token(request->body);
   if (get && what == "runs" && path.size() == 2) co_return co_await list_runs();
@@ -147,6 +148,7 @@ std::string Admin::status_json() const {
                       {"sites_connected", sites},
                       {"aggregators_connected", registry_.book().members().size() - sites},
                       {"staging_bytes", hub_.budget().bytes_used()},
+                      {"fault", runs_.fault()},
                       {"run", nullptr}};
   if (const ActiveRun* active = runs_.active()) {
     const RunMachine& machine = active->machine;
@@ -179,6 +181,8 @@ Admin::Reply Admin::nodes() const {
                       {"enrolled_at", utc(row.enrolled_at)},
                       {"advertise", row.advertise},
                       {"revoked", row.revoked_at.has_value()},
+                      {"quarantined", row.quarantined_at.has_value()},
+                      {"quarantine_reason", row.quarantine_reason},
                       {"parent", nullptr},
                       {"lease_epoch", nullptr},
                       {"pace", nullptr}};
@@ -196,10 +200,18 @@ Admin::Reply Admin::nodes() const {
 net::Awaitable<Admin::Reply> Admin::revoke(std::string name) {
   const Result<NodeId> revoked = co_await registry_.revoke(name);
   if (!revoked.ok()) co_return revoked.error();
-  hub_.cut(*revoked, {Code::kPermissionDenied, name + " was revoked"});
+  runs_.dismiss({*revoked}, {Code::kPermissionDenied, name + " was revoked"});
   runs_.members_changed({});
   runtime_.log.warn("node revoked", {{"name", name}});
   co_return json::serialize(json::object{{"revoked", name}});
+}
+
+net::Awaitable<Admin::Reply> Admin::clear(std::string name) {
+  const Result<NodeId> cleared = co_await registry_.clear(name);
+  if (!cleared.ok()) co_return cleared.error();
+  runs_.site_cleared();
+  runtime_.log.warn("quarantine lifted", {{"name", name}});
+  co_return json::serialize(json::object{{"cleared", name}});
 }
 
 net::Awaitable<Admin::Reply> Admin::create_token(std::string body) {

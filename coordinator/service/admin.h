@@ -55,6 +55,7 @@ class Admin {
   net::Awaitable<Reply> route(const net::HttpRequest* request, std::vector<std::string> path);
   Reply nodes() const;
   net::Awaitable<Reply> revoke(std::string name);
+  net::Awaitable<Reply> clear(std::string name);
   net::Awaitable<Reply> create_token(std::string body);
   net::Awaitable<Reply> list_tokens();
   net::Awaitable<Reply> list_runs();

@@ -19,6 +19,8 @@ NodeEntry from_row(const store::NodeRow& row) {
   node.advertise = row.advertise;
   node.enrolled_at = row.enrolled_at;
   node.revoked_at = row.revoked_at;
+  node.quarantined_at = row.quarantined_at;
+  node.quarantine_reason = row.quarantine_reason;
   return node;
 }
 
@@ -102,6 +104,25 @@ net::Awaitable<Result<NodeId>> Registry::revoke(std::string name) {
   if (!kept.ok()) co_return kept.error();
   book_.revoked(*node, when, now());
   refresh_deny_list();
+  co_return *node;
+}
+
+net::Awaitable<Status> Registry::quarantine(SiteId site, std::string reason) {
+  if (!book_.nodes().contains(site) || book_.is_quarantined(site)) co_return Status{};
+  const WallTime when = runtime_.clock.wall_now();
+  book_.quarantined(site, when, reason);  // at once: what is sampled next must not hold it
+  co_return co_await runtime_.pool.run([&] { return journal_.quarantine(site, when, reason); });
+}
+
+net::Awaitable<Result<NodeId>> Registry::clear(std::string name) {
+  const Result<NodeId> node = book_.find(name);
+  if (!node.ok()) co_return node.error();
+  if (!book_.is_quarantined(*node)) {
+    co_return Error{Code::kFailedPrecondition, name + " is not in quarantine; see: fluvial nodes list"};
+  }
+  const Status kept = co_await runtime_.pool.run([&] { return journal_.clear_quarantine(*node); });
+  if (!kept.ok()) co_return kept.error();
+  book_.cleared(*node);
   co_return *node;
 }
 

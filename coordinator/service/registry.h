@@ -28,6 +28,8 @@ class Registry {
   // The lease is durable when this has ended.
   net::Awaitable<Result<LeaseAnswer>> lease(identity::PeerIdentity peer, v1::LeaseRequest request);
   net::Awaitable<Result<NodeId>> revoke(std::string name);
+  net::Awaitable<Status> quarantine(SiteId site, std::string reason);
+  net::Awaitable<Result<NodeId>> clear(std::string name);  // lifts a quarantine
   void enrolled(const store::NodeRow& row);
 
   void child_joined(const tree::Child& child);

@@ -13,6 +13,9 @@
 #include "core/wire/record_mapping.h"
 
 namespace fluvial::coordinator {
+namespace {
+constexpr std::string_view kFaultHelp = "1 while this part of the disk fails and nothing is promised";
+}  // namespace
 
 RunService::RunService(tree::Runtime& runtime, net::TaskGroup& tasks, store::CoordinatorJournal& journal,
                        store::ModelStore& models, Registry& registry, Feed& feed, Epoch epoch)
@@ -26,10 +29,18 @@ RunService::RunService(tree::Runtime& runtime, net::TaskGroup& tasks, store::Coo
       counts_(runtime.metrics),
       sum_(runtime),
       timer_(runtime.strand),
-      pace_report_(runtime.metrics, runtime.log, [this](SiteId site) { return registry_.book().name_of(site); }) {}
+      pace_report_(runtime.metrics, runtime.log, [this](SiteId site) { return registry_.book().name_of(site); }),
+      home_timer_(runtime.strand),
+      quarantined_(
+          runtime.metrics.gauge("sites_quarantined", "Sites that take part in no round until they are cleared")),
+      models_fault_(runtime.metrics.gauge("storage_fault", kFaultHelp, {{"part", "models"}})) {
+  telemetry::Gauge journal_fault = runtime.metrics.gauge("storage_fault", kFaultHelp, {{"part", "journal"}});
+  runtime.metrics.before_render([&journal, journal_fault] { journal_fault.set(journal.fault() ? 1 : 0); });
+}
 
 void RunService::stop() {
   timer_.cancel();
+  home_timer_.cancel();
   sum_.lane().stop();
 }
 
@@ -62,6 +73,9 @@ transfer::Terms RunService::terms() const {
 Result<transfer::Terms> RunService::admit(const transfer::UpdateHead& head) {
   if (!is_current(head.run, head.round))
     return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
+  if (registry_.book().is_quarantined(head.site)) {
+    return Error{Code::kPermissionDenied, registry_.book().name_of(head.site) + " is in quarantine"};
+  }
   FLUVIAL_TRY(active_->machine.admit(head.site, head.lease, head.weight));
   watch_.begun(head.site, now());
   return terms();
@@ -99,6 +113,7 @@ void RunService::arrived(transfer::StagedArrival arrival) {
   for (const round::Refusal& refusal : what.refusals) {
     round_log().warn("site refused",
                      {{"site", registry_.book().name_of(refusal.site)}, {"reason", refusal.error.to_string()}});
+    note_conflict(refusal);
   }
   const std::uint64_t id = sum_.stage(std::move(arrival));
   carry_out(active_->machine.arrived(ArrivalId(id), what));
@@ -109,44 +124,12 @@ void RunService::refused(RunId run, RoundId round, const round::Refusal& refusal
   counts_.contribution_refused(code_name(refusal.error.code));
   round_log().warn("site refused",
                    {{"site", registry_.book().name_of(refusal.site)}, {"reason", refusal.error.to_string()}});
+  note_conflict(refusal);
   carry_out(active_->machine.refused(refusal, now()));
 }
 
 std::shared_ptr<tree::ModelSlot> RunService::model(const round::ModelRef& ref) {
   return active_ && active_->slot->ref() == ref ? active_->slot : nullptr;
-}
-
-void RunService::members_changed(const std::vector<SiteId>& sites_up) {
-  std::size_t sites = 0;
-  for (const auto& [id, member] : registry_.book().members()) sites += member.role == Role::kSite ? 1 : 0;
-  counts_.members_sites.set(static_cast<double>(sites));
-  counts_.members_aggregators.set(static_cast<double>(registry_.book().members().size() - sites));
-  if (!active_) return;
-  if (active_->machine.is_open()) tell_moved(sites_up);
-  carry_out(active_->machine.sites_changed(registry_.book().connected_sites(), now()));
-}
-
-// The children that the sites are below now, and those that were told of them before.
-void RunService::tell_moved(const std::vector<SiteId>& sites) {
-  std::set<NodeId> children;
-  for (const NodeId child : told_.children_of(sites)) children.insert(child);
-  for (const SiteId site : sites) {
-    if (active_->machine.gather().is_participant(site)) children.insert(branch(site));
-  }
-  for (const NodeId child : children) send_opening(child);
-}
-
-void RunService::node_moved(NodeId node, Epoch lease) {
-  if (!active_) return;
-  if (active_->machine.gather().is_participant(node)) {
-    carry_out(active_->machine.leases_changed({{node, lease}}));
-  } else if (active_->machine.is_open()) {  // an aggregator, with everybody below it
-    std::vector<SiteId> sites;
-    for (const round::Participant& participant : active_->machine.attempt().participants) {
-      if (branch(participant.site) != NodeId(0)) sites.push_back(participant.site);
-    }
-    tell_moved(sites);
-  }
 }
 
 // ---- effects ------------------------------------------------------------------------------------------------------
@@ -178,7 +161,12 @@ net::Awaitable<void> RunService::record_attempt(RecordAttempt effect) {
   const store::AttemptRow row{record.run,          record.round,      record.attempt,    record.epoch,
                               record.participants, record.scale_bits, record.base.digest};
   const Status recorded = co_await runtime_.pool.run([this, row] { return journal_.open_attempt(row); });
-  carry_out(recorded.ok() ? active_->machine.attempt_recorded(now()) : active_->machine.step_failed(recorded.error()));
+  if (!recorded.ok()) {
+    storage_failed("journal", recorded.error());
+    co_return;
+  }
+  refuse_quarantined();
+  carry_out(active_->machine.attempt_recorded(now()));
 }
 
 void RunService::carry_out(const OpenRound&) {
@@ -259,7 +247,7 @@ net::Awaitable<void> RunService::do_finalise(round::CommitRecord record) {
       co_await runtime_.pool.run([&] { return finalise(parallel, sum_.node(), models_, std::move(input)); });
   if (!next.ok()) {
     round_log().error("the round could not be finalised", {{"reason", next.error().to_string()}});
-    carry_out(active_->machine.step_failed(next.error()));
+    storage_failed("models", next.error());
     co_return;
   }
   next_ = std::move(*next);
@@ -290,7 +278,7 @@ net::Awaitable<void> RunService::record_commit(round::CommitRecord record) {
       static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now() - round_opened_).count());
   const Status recorded = co_await runtime_.pool.run([this, &row] { return journal_.commit(row); });
   if (!recorded.ok()) {
-    carry_out(active_->machine.step_failed(recorded.error()));
+    storage_failed("journal", recorded.error());
     co_return;
   }
   active_->optimizer_state = std::move(next_->optimizer_state);
@@ -310,7 +298,11 @@ net::Awaitable<void> RunService::record_commit(round::CommitRecord record) {
                                        {"model_sha256", to_hex(record.model.digest)}});
   feed_.publish(
       {row.run, row.round, false, committed_line(row, [this](NodeId node) { return registry_.book().name_of(node); })});
+  models_failed({});
+  const std::vector<NodeId> home = registry_.send_home();
+  if (!home.empty()) carry_out(active_->machine.sites_changed(registry_.book().connected_sites(), now()));
   carry_out(active_->machine.commit_recorded(now()));
+  dismiss(home, {Code::kStale, "a nearer parent serves"});  // after they have been told of the commit
 }
 
 void RunService::carry_out(const Publish& effect) {
@@ -469,6 +461,7 @@ Status RunService::pause(RunId run, std::string reason) {
 
 Status RunService::resume(RunId run) {
   if (!is_active() || active_->machine.run() != run) return not_active(run);
+  models_failed({});
   carry_out(active_->machine.resume(now()));
   return {};
 }

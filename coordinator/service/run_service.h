@@ -70,6 +70,11 @@ class RunService {
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref);
   void members_changed(const std::vector<SiteId>& sites_up);
   void node_moved(NodeId node, Epoch lease);  // granted, durably
+  void site_cleared();  // a quarantine was lifted
+  // Ends their sessions with us, or with whoever is their parent below us.
+  void dismiss(const std::vector<NodeId>& nodes, const Error& reason);
+
+  std::string fault() const;  // why nothing is promised at present; empty: all is well
 
  private:
   void carry_out(Effects effects);
@@ -96,6 +101,12 @@ class RunService {
   void tell_moved(const std::vector<SiteId>& sites);
   NodeId branch(SiteId site) const;  // the child of ours that the site belongs below, by the leases
   void send_commit(NodeId child, const round::CommitRecord& record, bool last);
+  void note_conflict(const round::Refusal& refusal);
+  net::Awaitable<void> quarantine(SiteId site, std::string reason);
+  void refuse_quarantined();
+  void send_home();
+  void storage_failed(std::string_view part, Error error);
+  void models_failed(const std::string& why);  // empty: they work
   bool is_current(RunId run, RoundId round) const;
   transfer::Terms terms() const;
   telemetry::Logger round_log() const;
@@ -115,6 +126,11 @@ class RunService {
   telemetry::RoundMetrics counts_;
   tree::Sum sum_;
   boost::asio::steady_timer timer_;
+  boost::asio::steady_timer home_timer_;
+  std::optional<TimePoint> home_at_;  // when home_timer_ fires
+  telemetry::Gauge quarantined_;
+  telemetry::Gauge models_fault_;
+  std::string models_failure_;
   std::unique_ptr<ActiveRun> active_;
   std::optional<NextModel> next_;
   round::Told told_;  // of the open round

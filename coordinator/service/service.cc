@@ -119,7 +119,8 @@ Status Service::open() {
   FLUVIAL_ASSIGN(const auto enrol_tls, identity::TlsContext::enrol_server(*holdings_.credentials));
   FLUVIAL_ASSIGN(facts_.member_port, hub_.open(member_tls));
   FLUVIAL_ASSIGN(facts_.enrol_port, enrol_.open(enrol_tls));
-  FLUVIAL_ASSIGN(facts_.metrics_port, process_.open_http([this] { return admin_.status_json(); }));
+  FLUVIAL_ASSIGN(facts_.metrics_port,
+                 process_.open_http({[this] { return admin_.status_json(); }, [this] { return runs_.fault(); }}));
   facts_.federation = holdings_.federation;
   facts_.pin = holdings_.authority->pin();
   facts_.enrol_address = net::to_string({public_host(settings_), facts_.enrol_port});
@@ -206,8 +207,16 @@ void Service::members_changed(NodeId child, const v1::MemberChange& change) {
 net::Awaitable<Result<v1::LeaseGrant>> Service::lease(identity::PeerIdentity peer, v1::LeaseRequest request) {
   const NodeId node = peer.node;
   const Result<LeaseAnswer> answer = co_await registry_.lease(std::move(peer), std::move(request));
-  if (!answer.ok()) co_return answer.error();
-  if (answer->moved) runs_.node_moved(node, answer->epoch);
+  if (!answer.ok()) {
+    runtime_.log.warn("no lease granted", {{"reason", answer.error().to_string()}});
+    co_return answer.error();
+  }
+  if (answer->moved) {
+    runtime_.log.info(
+        "lease moved",
+        {{"name", registry_.book().name_of(node)}, {"parent", answer->parent_name}, {"lease_epoch", answer->epoch}});
+    runs_.node_moved(node, answer->epoch);
+  }
   co_return to_proto(*answer);
 }
 

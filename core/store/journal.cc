@@ -154,9 +154,25 @@ Result<std::unique_ptr<CoordinatorJournal>> CoordinatorJournal::open(FileSystem&
   return std::unique_ptr<CoordinatorJournal>(new CoordinatorJournal(std::move(database)));
 }
 
+Status CoordinatorJournal::change(const std::function<Status()>& body) {
+  const Status done = database_->transact(body);
+  const bool of_the_disk =
+      !done.ok() && (done.error().code == Code::kUnavailable || done.error().code == Code::kResourceExhausted ||
+                     done.error().code == Code::kDataLoss);
+  const std::lock_guard lock(fault_mutex_);
+  if (done.ok()) fault_.reset();
+  if (of_the_disk) fault_ = done.error();
+  return done;
+}
+
+std::optional<Error> CoordinatorJournal::fault() const {
+  const std::lock_guard lock(fault_mutex_);
+  return fault_;
+}
+
 Status CoordinatorJournal::found(const FederationRow& federation) {
   const std::lock_guard lock(mutex_);
-  return database_->transact([&]() -> Status {
+  return change([&]() -> Status {
     FLUVIAL_ASSIGN(const auto there, database_->scalar("SELECT one FROM federation"));
     if (there) return Error{Code::kAlreadyExists, "the federation was founded before"};
     return database_->run("INSERT INTO federation VALUES (1, ?, ?)", {federation.name, federation.created_at});
@@ -176,7 +192,7 @@ Result<std::optional<FederationRow>> CoordinatorJournal::federation() {
 Result<Epoch> CoordinatorJournal::next_epoch() {
   const std::lock_guard lock(mutex_);
   Epoch epoch;
-  FLUVIAL_TRY(database_->transact([&]() -> Status {
+  FLUVIAL_TRY(change([&]() -> Status {
     FLUVIAL_ASSIGN(const std::uint64_t value, bump(*database_, "epoch"));
     epoch = Epoch(value);
     return {};
@@ -186,7 +202,7 @@ Result<Epoch> CoordinatorJournal::next_epoch() {
 
 Status CoordinatorJournal::add_token(const TokenRow& token) {
   const std::lock_guard lock(mutex_);
-  return database_->transact([&] {
+  return change([&] {
     return database_->run("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                           {token.id, token.secret_hash, role_name(token.role), token.name, token.region,
                            token.weight_max, token.expires_at, token.used_at});
@@ -212,7 +228,7 @@ Result<std::vector<TokenRow>> CoordinatorJournal::tokens() {
 
 Result<NodeRow> CoordinatorJournal::redeem_token(const Digest& secret_hash, NodeRow node, WallTime now) {
   const std::lock_guard lock(mutex_);
-  FLUVIAL_TRY(database_->transact([&]() -> Status {
+  FLUVIAL_TRY(change([&]() -> Status {
     FLUVIAL_ASSIGN(const std::optional<TokenRow> token, token_by_hash(*database_, secret_hash));
     FLUVIAL_TRY(check_token(token, node, now));
     FLUVIAL_ASSIGN(const NodeId id, reserve(*database_, node.role, node.name));
@@ -239,7 +255,7 @@ Result<NodeRow> CoordinatorJournal::redeem_token(const Digest& secret_hash, Node
 Result<NodeId> CoordinatorJournal::reserve_node_id(Role role, const std::string& name) {
   const std::lock_guard lock(mutex_);
   NodeId id;
-  FLUVIAL_TRY(database_->transact([&]() -> Status {
+  FLUVIAL_TRY(change([&]() -> Status {
     FLUVIAL_ASSIGN(id, reserve(*database_, role, name));
     return {};
   }));
@@ -248,7 +264,7 @@ Result<NodeId> CoordinatorJournal::reserve_node_id(Role role, const std::string&
 
 Status CoordinatorJournal::set_advertise(NodeId node, const std::string& address) {
   const std::lock_guard lock(mutex_);
-  return database_->transact([&]() -> Status {
+  return change([&]() -> Status {
     FLUVIAL_TRY(database_->run("UPDATE nodes SET advertise = ? WHERE id = ?", {address, node}));
     return database_->changes() == 1 ? Status() : no_such_node(node);
   });
@@ -256,7 +272,7 @@ Status CoordinatorJournal::set_advertise(NodeId node, const std::string& address
 
 Status CoordinatorJournal::set_certificate_serial(NodeId node, const std::string& serial) {
   const std::lock_guard lock(mutex_);
-  return database_->transact([&]() -> Status {
+  return change([&]() -> Status {
     FLUVIAL_TRY(database_->run("UPDATE nodes SET certificate_serial = ? WHERE id = ?", {serial, node}));
     return database_->changes() == 1 ? Status() : no_such_node(node);
   });
@@ -264,7 +280,7 @@ Status CoordinatorJournal::set_certificate_serial(NodeId node, const std::string
 
 Status CoordinatorJournal::revoke(NodeId node, WallTime now) {
   const std::lock_guard lock(mutex_);
-  return database_->transact([&]() -> Status {
+  return change([&]() -> Status {
     FLUVIAL_TRY(database_->run("UPDATE nodes SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?", {now, node}));
     return database_->changes() == 1 ? Status() : no_such_node(node);
   });
@@ -272,7 +288,7 @@ Status CoordinatorJournal::revoke(NodeId node, WallTime now) {
 
 Status CoordinatorJournal::quarantine(SiteId site, WallTime now, const std::string& reason) {
   const std::lock_guard lock(mutex_);
-  return database_->transact([&]() -> Status {
+  return change([&]() -> Status {
     FLUVIAL_ASSIGN(const std::optional<NodeRow> known, node_by_id(*database_, site));
     if (!known) return no_such_node(site);
     if (known->quarantined_at) return {};
@@ -283,7 +299,7 @@ Status CoordinatorJournal::quarantine(SiteId site, WallTime now, const std::stri
 
 Status CoordinatorJournal::clear_quarantine(SiteId site) {
   const std::lock_guard lock(mutex_);
-  return database_->transact([&]() -> Status {
+  return change([&]() -> Status {
     FLUVIAL_TRY(database_->run("UPDATE nodes SET quarantined_at = NULL, quarantine_reason = '' WHERE id = ?", {site}));
     return database_->changes() == 1 ? Status() : no_such_node(site);
   });
@@ -311,7 +327,7 @@ Result<LeaseRow> CoordinatorJournal::grant(NodeId node, NodeId parent) {
   FLUVIAL_ASSIGN(const std::optional<LeaseRow> held, lease_of(*database_, node));
   if (held && held->parent == parent) return *held;
   LeaseRow lease;
-  FLUVIAL_TRY(database_->transact([&]() -> Status {
+  FLUVIAL_TRY(change([&]() -> Status {
     FLUVIAL_ASSIGN(const std::optional<NodeRow> known, node_by_id(*database_, node));
     if (!known) return no_such_node(node);
     FLUVIAL_ASSIGN(lease, write_lease(*database_, node, parent));
@@ -323,7 +339,7 @@ Result<LeaseRow> CoordinatorJournal::grant(NodeId node, NodeId parent) {
 Result<LeaseRow> CoordinatorJournal::renew(NodeId node) {
   const std::lock_guard lock(mutex_);
   LeaseRow lease;
-  FLUVIAL_TRY(database_->transact([&]() -> Status {
+  FLUVIAL_TRY(change([&]() -> Status {
     FLUVIAL_ASSIGN(const std::optional<LeaseRow> held, lease_of(*database_, node));
     if (!held) return Error{Code::kNotFound, "node " + std::to_string(node.value()) + " has no lease"};
     FLUVIAL_ASSIGN(lease, write_lease(*database_, node, held->parent));

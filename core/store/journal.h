@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -25,6 +26,10 @@ class CoordinatorJournal {
   // when it is damaged.
   static Result<std::unique_ptr<CoordinatorJournal>> open(FileSystem& files, const std::string& path);
   ~CoordinatorJournal();
+
+  // Why the journal can promise nothing at present: the failure since which it refuses every change, or the full disk
+  // that its last change met. None: it works. Waits for nothing.
+  std::optional<Error> fault() const;
 
   // ---- federation
   Status found(const FederationRow& federation);  // kAlreadyExists when it has been founded
@@ -90,7 +95,11 @@ class CoordinatorJournal {
 
  private:
   explicit CoordinatorJournal(std::unique_ptr<Database> database);
+  Status change(const std::function<Status()>& body);  // a transaction, with mutex_ held
+
   std::mutex mutex_;
+  mutable std::mutex fault_mutex_;
+  std::optional<Error> fault_;
   std::unique_ptr<Database> database_;
 };
 

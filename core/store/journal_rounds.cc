@@ -215,7 +215,7 @@ Result<std::vector<CommitRow>> read_commits(Database& database, RunId run, Round
 Result<RunId> CoordinatorJournal::create_run(const RunRow& run) {
   const std::lock_guard lock(mutex_);
   RunId id;
-  FLUVIAL_TRY(database_->transact([&]() -> Status {
+  FLUVIAL_TRY(change([&]() -> Status {
     FLUVIAL_ASSIGN(const auto last, database_->scalar("SELECT max(id) FROM runs"));
     id = RunId(static_cast<std::uint64_t>(last.value_or(0)) + 1);
     if (run.id != RunId() && run.id != id) {
@@ -230,7 +230,7 @@ Result<RunId> CoordinatorJournal::create_run(const RunRow& run) {
 
 Status CoordinatorJournal::set_run_status(RunId run, RunStatus status, const std::string& reason) {
   const std::lock_guard lock(mutex_);
-  return database_->transact([&]() -> Status {
+  return change([&]() -> Status {
     FLUVIAL_ASSIGN(const std::optional<RunStatus> now, status_of(*database_, run));
     if (!now) return Error{Code::kNotFound, "there is no run " + std::to_string(run.value())};
     if (is_final(*now) && *now != status) {
@@ -271,7 +271,7 @@ Result<RunRow> CoordinatorJournal::run(RunId id) {
 
 Status CoordinatorJournal::open_attempt(const AttemptRow& attempt) {
   const std::lock_guard lock(mutex_);
-  return database_->transact([&]() -> Status {
+  return change([&]() -> Status {
     FLUVIAL_ASSIGN(const std::optional<RunStatus> status, status_of(*database_, attempt.run));
     if (!status) return Error{Code::kNotFound, "there is no run " + std::to_string(attempt.run.value())};
     if (is_final(*status)) {
@@ -305,7 +305,7 @@ Result<std::optional<AttemptRow>> CoordinatorJournal::last_attempt(RunId run) {
 
 Status CoordinatorJournal::commit(const CommitRow& commit) {
   const std::lock_guard lock(mutex_);
-  return database_->transact([&]() -> Status {
+  return change([&]() -> Status {
     FLUVIAL_TRY(check_commit(*database_, commit));
     return write_commit(*database_, commit);
   });
@@ -335,7 +335,7 @@ Result<CommitRow> CoordinatorJournal::commit_of(RunId run, RoundId round) {
 
 Status CoordinatorJournal::set_evaluation(RunId run, RoundId round, const round::Metrics& metrics) {
   const std::lock_guard lock(mutex_);
-  return database_->transact([&]() -> Status {
+  return change([&]() -> Status {
     FLUVIAL_TRY(database_->run("UPDATE commits SET evaluation = ? WHERE run = ? AND round = ?",
                                {metrics_to_json(metrics), run, round}));
     if (database_->changes() == 1) return {};

@@ -75,12 +75,15 @@ void Process::spawn(std::string name, net::Awaitable<void> task) {
 
 namespace {
 
-net::Awaitable<net::HttpResponse> answer(Runtime* runtime, const std::atomic<bool>* ready,
-                                         std::function<std::string()> status, net::HttpRequest request) {
+net::Awaitable<net::HttpResponse> answer(Runtime* runtime, const std::atomic<bool>* ready, Process::HttpFacts facts,
+                                         net::HttpRequest request) {
   if (request.method != "GET") co_return net::HttpResponse::text(405, "GET only\n");
   if (request.path == "/healthz") co_return net::HttpResponse::text(200, "ok\n");
   if (request.path == "/readyz") {
-    co_return *ready ? net::HttpResponse::text(200, "ready\n") : net::HttpResponse::text(503, "not ready\n");
+    if (!*ready) co_return net::HttpResponse::text(503, "not ready\n");
+    const std::string fault = facts.fault ? co_await ask(runtime->strand, std::move(facts.fault)) : std::string();
+    co_return fault.empty() ? net::HttpResponse::text(200, "ready\n")
+                            : net::HttpResponse::text(503, "not ready: " + fault + "\n");
   }
   if (request.path == "/metrics") {
     net::HttpResponse response = net::HttpResponse::text(200, runtime->metrics.render());
@@ -88,7 +91,7 @@ net::Awaitable<net::HttpResponse> answer(Runtime* runtime, const std::atomic<boo
     co_return response;
   }
   if (request.path == "/status") {
-    std::string json = co_await ask(runtime->strand, std::move(status));
+    std::string json = co_await ask(runtime->strand, std::move(facts.status));
     co_return net::HttpResponse::json(std::move(json));
   }
   co_return net::HttpResponse::text(404, "try /metrics, /healthz, /readyz or /status\n");
@@ -96,12 +99,12 @@ net::Awaitable<net::HttpResponse> answer(Runtime* runtime, const std::atomic<boo
 
 }  // namespace
 
-Result<std::uint16_t> Process::open_http(std::function<std::string()> status) {
+Result<std::uint16_t> Process::open_http(HttpFacts facts) {
   if (impl_->settings.metrics_listen == "off") return std::uint16_t{0};
   FLUVIAL_ASSIGN(const config::HostPort at, config::parse_host_port(impl_->settings.metrics_listen));
   FLUVIAL_ASSIGN(impl_->http, net::HttpServer::open(runtime_->io, net::TcpAddress{at.host, at.port}, {}, impl_->hooks));
-  auto handler = [runtime = runtime_.get(), ready = &ready_, status = std::move(status)](net::HttpRequest request) {
-    return answer(runtime, ready, status, std::move(request));
+  auto handler = [runtime = runtime_.get(), ready = &ready_, facts = std::move(facts)](net::HttpRequest request) {
+    return answer(runtime, ready, facts, std::move(request));
   };
   spawn("http", impl_->http->run(handler));
   return impl_->http->port();

@@ -26,9 +26,13 @@ class Process {
   net::TaskGroup& tasks() { return *tasks_; }
   void spawn(std::string name, net::Awaitable<void> task);  // on the node's strand
 
-  // /metrics, /healthz, /readyz and /status on settings.metrics_listen. `status` gives a JSON object, on the strand.
-  // Returns the port, 0 when it is "off".
-  Result<std::uint16_t> open_http(std::function<std::string()> status);
+  // /metrics, /healthz, /readyz and /status on settings.metrics_listen. `status` gives a JSON object, `fault` why a
+  // node that is up is not ready all the same (empty: it is), both on the strand. Returns the port, 0 when it is "off".
+  struct HttpFacts {
+    std::function<std::string()> status;
+    std::function<std::string()> fault;
+  };
+  Result<std::uint16_t> open_http(HttpFacts facts);
   void set_ready(bool ready) { ready_ = ready; }
 
   // Runs until SIGTERM, SIGINT or request_stop(); then `stop` is called once, on the strand, and everything spawned is

@@ -59,7 +59,8 @@ Status run_edge(config::EdgeSettings settings, telemetry::Logger log, tree::OnRe
                  store::SiteStore::open(process.runtime().files, store::join_path(settings.data_dir, "state")));
   EdgeService service(process, settings, coordinator, std::move(member.self), std::move(member.tls), std::move(store));
   FLUVIAL_TRY(service.open());
-  FLUVIAL_ASSIGN(const std::uint16_t metrics_port, process.open_http([&service] { return service.status_json(); }));
+  FLUVIAL_ASSIGN(const std::uint16_t metrics_port,
+                 process.open_http({[&service] { return service.status_json(); }, {}}));
   process.runtime().log.info("site started",
                              {{"worker_socket", settings.worker_socket}, {"coordinator", settings.coordinator}});
   if (on_ready) on_ready(ready_json(name, settings.worker_socket, metrics_port));

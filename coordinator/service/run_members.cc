@@ -1,0 +1,138 @@
+// Who takes part as members come, move and misbehave, and what a failing disk means for the run.
+#include <algorithm>
+#include <boost/asio/bind_executor.hpp>
+#include <set>
+#include <utility>
+
+#include "coordinator/service/run_service.h"
+#include "core/wire/mapping.h"
+
+namespace fluvial::coordinator {
+
+void RunService::members_changed(const std::vector<SiteId>& sites_up) {
+  std::size_t sites = 0;
+  for (const auto& [id, member] : registry_.book().members()) sites += member.role == Role::kSite ? 1 : 0;
+  counts_.members_sites.set(static_cast<double>(sites));
+  counts_.members_aggregators.set(static_cast<double>(registry_.book().members().size() - sites));
+  if (active_) {
+    if (active_->machine.is_open()) tell_moved(sites_up);
+    carry_out(active_->machine.sites_changed(registry_.book().connected_sites(), now()));
+  }
+  if (!home_at_) send_home();
+}
+
+// The children that the sites are below now, and those that were told of them before.
+void RunService::tell_moved(const std::vector<SiteId>& sites) {
+  std::set<NodeId> children;
+  for (const NodeId child : told_.children_of(sites)) children.insert(child);
+  for (const SiteId site : sites) {
+    if (active_->machine.gather().is_participant(site)) children.insert(branch(site));
+  }
+  for (const NodeId child : children) send_opening(child);
+}
+
+void RunService::node_moved(NodeId node, Epoch lease) {
+  if (!active_) return;
+  if (active_->machine.gather().is_participant(node)) {
+    carry_out(active_->machine.leases_changed({{node, lease}}));
+  } else if (active_->machine.is_open()) {  // an aggregator, with everybody below it
+    std::vector<SiteId> sites;
+    for (const round::Participant& participant : active_->machine.attempt().participants) {
+      if (branch(participant.site) != NodeId(0)) sites.push_back(participant.site);
+    }
+    tell_moved(sites);
+  }
+  members_changed({});  // whoever was here by the way of before is not
+}
+
+// Between rounds at once; while a round is in progress its commit looks (record_commit).
+void RunService::send_home() {
+  home_at_.reset();
+  if (!active_ || active_->machine.is_between_rounds()) {
+    const std::vector<NodeId> home = registry_.send_home();
+    dismiss(home, {Code::kStale, "a nearer parent serves"});
+    if (active_ && !home.empty()) {
+      carry_out(active_->machine.sites_changed(registry_.book().connected_sites(), now()));
+    }
+  }
+  home_at_ = registry_.book().next_home(now());
+  if (!home_at_) return;
+  home_timer_.expires_after(*home_at_ - now());
+  home_timer_.async_wait(boost::asio::bind_executor(runtime_.strand, [this](const boost::system::error_code& error) {
+    if (!error) send_home();
+  }));
+}
+
+void RunService::dismiss(const std::vector<NodeId>& nodes, const Error& reason) {
+  std::map<NodeId, v1::Envelope> deeper;
+  for (const NodeId node : nodes) {
+    runtime_.log.info("sent away", {{"name", registry_.book().name_of(node)}, {"reason", reason.message}});
+    if (hub_->children().contains(node)) {
+      hub_->cut(node, reason);
+      continue;
+    }
+    v1::Dismiss& message = *deeper[registry_.book().branch(node)].mutable_dismiss();
+    message.add_nodes(node.value());
+    message.set_code(wire::code_to_proto(reason.code));
+    message.set_message(reason.message);
+  }
+  for (auto& [child, message] : deeper) hub_->send(child, std::move(message));
+}
+
+// ---- quarantine ---------------------------------------------------------------------------------------------------
+
+void RunService::note_conflict(const round::Refusal& refusal) {
+  if (refusal.error.code != Code::kConflict) return;
+  tasks_.spawn(runtime_.strand, "quarantine", quarantine(refusal.site, refusal.error.message));
+}
+
+net::Awaitable<void> RunService::quarantine(SiteId site, std::string reason) {
+  if (registry_.book().is_quarantined(site)) co_return;
+  runtime_.log.error("site in quarantine", {{"site", registry_.book().name_of(site)}, {"reason", reason}});
+  const Status kept = co_await registry_.quarantine(site, std::move(reason));
+  if (!kept.ok()) {
+    runtime_.log.error("the quarantine could not be recorded: it ends with this process",
+                       {{"site", registry_.book().name_of(site)}, {"reason", kept.error().to_string()}});
+  }
+  site_cleared();
+}
+
+void RunService::site_cleared() {
+  const auto& nodes = registry_.book().nodes();
+  quarantined_.set(static_cast<double>(
+      std::ranges::count_if(nodes, [](const auto& entry) { return entry.second.quarantined_at.has_value(); })));
+  if (active_) carry_out(active_->machine.sites_changed(registry_.book().connected_sites(), now()));
+}
+
+// A round that was open when a site was quarantined goes on with its participants; this one is not waited for.
+void RunService::refuse_quarantined() {
+  for (const round::Participant& participant : active_->machine.attempt().participants) {
+    if (!registry_.book().is_quarantined(participant.site)) continue;
+    carry_out(active_->machine.refused({participant.site, {Code::kConflict, "in quarantine"}}, now()));
+  }
+}
+
+// ---- a disk that fails --------------------------------------------------------------------------------------------
+
+void RunService::storage_failed(std::string_view part, Error error) {
+  const bool journal = part == "journal";
+  if (journal && journal_.fault() && journal_.fault()->code == Code::kUnavailable) {
+    error.message += "; restart the coordinator: only then is it known what is on the disk";
+  }
+  if (!journal) models_failed(error.to_string());
+  round_log().error("the disk failed: nothing is promised until it is mended",
+                    {{"part", part}, {"reason", error.to_string()}});
+  carry_out(active_->machine.step_failed(error));
+}
+
+void RunService::models_failed(const std::string& why) {
+  models_failure_ = why;
+  models_fault_.set(why.empty() ? 0 : 1);
+}
+
+std::string RunService::fault() const {
+  if (const std::optional<Error> journal = journal_.fault()) return "the journal: " + journal->to_string();
+  return models_failure_.empty() ? "" : "the model files: " + models_failure_;
+}
+
+}  // namespace fluvial::coordinator
