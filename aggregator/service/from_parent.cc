@@ -45,7 +45,7 @@ net::Awaitable<Status> RegionService::from_parent(net::Frame frame) {
       }
       for (const auto& [child, connected] : hub_.children()) hub_.send(child, message);
       co_return Status{};
-    case v1::Envelope::kDismiss: dismissed(message.dismiss()); co_return Status{};
+    case v1::Envelope::kMemberChange: dismissed(message.member_change()); co_return Status{};
     case v1::Envelope::kOutcomeReply: {
       const SiteId site(message.outcome_reply().site());
       relay_down(site, std::move(message));
@@ -55,17 +55,14 @@ net::Awaitable<Status> RegionService::from_parent(net::Frame frame) {
   }
 }
 
-void RegionService::dismissed(const v1::Dismiss& message) {
-  const Error reason = wire::error_from_proto(message.code(), message.message());
-  for (const std::uint32_t node : message.nodes()) {
+void RegionService::dismissed(const v1::MemberChange& change) {
+  for (const std::uint32_t node : change.down()) {
     if (hub_.children().contains(NodeId(node))) {
-      hub_.cut(NodeId(node), reason);
+      hub_.cut(NodeId(node), {Code::kStale, "the coordinator has another parent for it: come for a lease"});
       continue;
     }
     v1::Envelope down;
-    *down.mutable_dismiss() = message;
-    down.mutable_dismiss()->clear_nodes();
-    down.mutable_dismiss()->add_nodes(node);
+    down.mutable_member_change()->add_down(node);
     relay_down(NodeId(node), std::move(down));
   }
 }

@@ -63,7 +63,7 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   void carry_out(const Drop& effect);
   void carry_out(const SendPartial& effect);
 
-  void dismissed(const v1::Dismiss& message);
+  void dismissed(const v1::MemberChange& change);
   Status round_opened(const v1::RoundOpen& message);
   Status round_committed(const v1::RoundCommit& message);
   Status receipt_came(const v1::Receipt& message);

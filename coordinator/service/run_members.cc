@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "coordinator/service/run_service.h"
-#include "core/wire/mapping.h"
 
 namespace fluvial::coordinator {
 
@@ -71,10 +70,7 @@ void RunService::dismiss(const std::vector<NodeId>& nodes, const Error& reason) 
       hub_->cut(node, reason);
       continue;
     }
-    v1::Dismiss& message = *deeper[registry_.book().branch(node)].mutable_dismiss();
-    message.add_nodes(node.value());
-    message.set_code(wire::code_to_proto(reason.code));
-    message.set_message(reason.message);
+    deeper[registry_.book().branch(node)].mutable_member_change()->add_down(node.value());
   }
   for (auto& [child, message] : deeper) hub_->send(child, std::move(message));
 }

@@ -229,6 +229,7 @@ void RunService::carry_out(const Drop& effect) {
       partial ? active_->machine.gather().without(arrival->what.contributors) : std::vector<SiteId>{};
   hub_->send(arrival->child,
              transfer::receipt(arrival->run, arrival->round, arrival->site, arrival->sequence, effect.error, without));
+  if (!partial) note_conflict({arrival->site, effect.error});
 }
 
 void RunService::carry_out(const Finalise& effect) {
