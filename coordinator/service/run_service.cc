@@ -29,11 +29,11 @@ RunService::RunService(tree::Runtime& runtime, net::TaskGroup& tasks, store::Coo
       counts_(runtime.metrics),
       sum_(runtime),
       timer_(runtime.strand),
-      pace_report_(runtime.metrics, runtime.log, [this](SiteId site) { return registry_.book().name_of(site); }),
       home_timer_(runtime.strand),
       quarantined_(
           runtime.metrics.gauge("sites_quarantined", "Sites that take part in no round until they are cleared")),
-      models_fault_(runtime.metrics.gauge("storage_fault", kFaultHelp, {{"part", "models"}})) {
+      models_fault_(runtime.metrics.gauge("storage_fault", kFaultHelp, {{"part", "models"}})),
+      pace_report_(runtime.metrics, runtime.log, [this](SiteId site) { return registry_.book().name_of(site); }) {
   telemetry::Gauge journal_fault = runtime.metrics.gauge("storage_fault", kFaultHelp, {{"part", "journal"}});
   runtime.metrics.before_render([&journal, journal_fault] { journal_fault.set(journal.fault() ? 1 : 0); });
 }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 
@@ -93,6 +94,35 @@ TEST_F(RecoveryTest, AnAggregatorKilledMidRoundComesBack) {
   gate.open();
   wait_state(run, "done");
   expect_valid(run, 3);
+}
+
+// Nobody starts it again: within failover_after (5 s) and a step of their backoff its sites are the coordinator's.
+TEST_F(RecoveryTest, TheSitesOfADeadAggregatorGetAnotherParentAndCountInTheOpenRound) {
+  start(4, 2);
+  Gate gate(2);
+  for (std::uint64_t i = 1; i <= 4; ++i) add_worker(i, gated(gate, i));
+  round::Plan wanted = plan(3);
+  wanted.participants_min = 4;
+  wanted.quorum = 4;
+  wanted.soft_deadline = std::chrono::milliseconds(60'000);
+  wanted.hard_deadline = std::chrono::milliseconds(120'000);
+  const std::uint64_t run = start_run(wanted, 20'000);
+  gate.wait_arrival(2);
+  const auto begun = std::chrono::steady_clock::now();
+  federation_->kill("aggregator-1");
+  gate.open();
+  const value second = wait_committed(run, 2);
+  const auto took = std::chrono::steady_clock::now() - begun;
+  wait_state(run, "done");
+  expect_valid(run, 3);
+  EXPECT_LT(took, std::chrono::seconds(30)) << "failover, backoff and the transfer";
+  const auto listed = federation_->admin().get("/v1/nodes");
+  ASSERT_TRUE(listed.ok()) << listed.error().message;
+  std::size_t moved = 0;
+  for (const value& node : cli::array_member(*listed, "nodes")) {
+    if (cli::text_member(node, "role") == "site") moved += cli::text_member(node, "parent") == "coordinator" ? 1 : 0;
+  }
+  EXPECT_EQ(moved, 2U) << "those of aggregator-1, and nobody else";
 }
 
 TEST_F(RecoveryTest, ASiteKilledMidUploadIsLateAndComesBack) {
