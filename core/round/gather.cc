@@ -44,8 +44,9 @@ void Gather::await_under(Slot& slot, Epoch lease) {
 
 void Gather::next_attempt() {
   for (auto& [site, slot] : slots_) {
-    const bool declined = slot.state == State::kRefused && !drops_update(slot.error->code);
-    if (slot.state == State::kMissing || declined) move(slot, State::kAwaited);
+    const bool refused = slot.state == State::kRefused;
+    const bool again = refused && (!drops_update(slot.error->code) || slot.error->code == Code::kDataLoss);
+    if (slot.state == State::kMissing || again) move(slot, State::kAwaited);
   }
 }
 

@@ -74,14 +74,24 @@ TEST(Gather, TheSameSubmissionWithAnotherDigestIsAConflict) {
   EXPECT_TRUE(gather.conflicts(set_of({entry(1, 1, 8, 2)})).empty()) << "it has encoded anew";
 }
 
-TEST(Gather, TheNextAttemptAsksWhoDeclinedOrWasMissingButNotWhoSentNonsense) {
+TEST(Gather, TheNextAttemptAsksWhoDeclinedOrWasMissingButNotWhoSentWhatMayNotBeUsed) {
   Gather gather(participants());
   gather.refuse({SiteId(1), {Code::kUnavailable, "out of memory"}});
-  gather.refuse({SiteId(2), {Code::kDataLoss, "NaN"}});
+  gather.refuse({SiteId(2), {Code::kConflict, "two contents"}});
   gather.mark_missing({SiteId(3)});
   EXPECT_TRUE(gather.settled());
   gather.next_attempt();
   EXPECT_EQ(gather.awaited(), (std::vector{SiteId(1), SiteId(3)}));
+}
+
+TEST(Gather, TheNextAttemptAsksAgainForWhatCameDamaged) {
+  Gather gather(participants());
+  for (const std::uint32_t site : {1u, 2u, 3u}) {
+    gather.refuse({SiteId(site), {Code::kDataLoss, "the digest does not match"}});
+  }
+  EXPECT_TRUE(gather.settled()) << "nobody is left to wait for in this attempt";
+  gather.next_attempt();
+  EXPECT_EQ(gather.awaited(), (std::vector{SiteId(1), SiteId(2), SiteId(3)}));
 }
 
 }  // namespace
