@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <mutex>
 
 #include "cli/bench_update.h"
@@ -64,6 +66,15 @@ class RecoveryTest : public FederationTest {
     ASSERT_TRUE(loaded.ok()) << loaded.error().message;
     EXPECT_EQ(to_hex(store::model_digest(loaded->bytes.span())), cli::text_member(*model, "sha256"));
   }
+  std::size_t sites_at(const std::string& parent) {
+    const auto listed = federation_->admin().get("/v1/nodes");
+    EXPECT_TRUE(listed.ok()) << listed.error().message;
+    if (!listed.ok()) return 0;
+    const auto& nodes = cli::array_member(*listed, "nodes");
+    return static_cast<std::size_t>(std::count_if(nodes.begin(), nodes.end(), [&](const value& node) {
+      return cli::text_member(node, "role") == "site" && cli::text_member(node, "parent") == parent;
+    }));
+  }
 };
 
 TEST_F(RecoveryTest, ACoordinatorKilledMidRoundComesBackAndFinishesTheRun) {
@@ -111,18 +122,47 @@ TEST_F(RecoveryTest, TheSitesOfADeadAggregatorGetAnotherParentAndCountInTheOpenR
   const auto begun = std::chrono::steady_clock::now();
   federation_->kill("aggregator-1");
   gate.open();
-  const value second = wait_committed(run, 2);
+  wait_committed(run, 2);
   const auto took = std::chrono::steady_clock::now() - begun;
   wait_state(run, "done");
   expect_valid(run, 3);
   EXPECT_LT(took, std::chrono::seconds(30)) << "failover, backoff and the transfer";
-  const auto listed = federation_->admin().get("/v1/nodes");
-  ASSERT_TRUE(listed.ok()) << listed.error().message;
-  std::size_t moved = 0;
-  for (const value& node : cli::array_member(*listed, "nodes")) {
-    if (cli::text_member(node, "role") == "site") moved += cli::text_member(node, "parent") == "coordinator" ? 1 : 0;
-  }
-  EXPECT_EQ(moved, 2U) << "those of aggregator-1, and nobody else";
+  EXPECT_EQ(sites_at("coordinator"), 2U) << "those of aggregator-1, and nobody else";
+}
+
+// What a process takes from its environment, for as long as the test runs.
+class Setting {
+ public:
+  Setting(std::string name, const char* text) : name_(std::move(name)) { setenv(name_.c_str(), text, 1); }
+  ~Setting() { unsetenv(name_.c_str()); }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+
+ private:
+  std::string name_;
+};
+
+TEST_F(RecoveryTest, SitesGoHomeBetweenRoundsWhenTheirAggregatorIsBack) {
+  const Setting failover("FLUVIAL_FAILOVER_AFTER_MS", "300");
+  const Setting home("FLUVIAL_RETURN_AFTER_MS", "500");
+  start(4, 2);
+  add_workers();
+  round::Plan wanted = plan(2'000);
+  wanted.participants_min = 4;
+  wanted.quorum = 4;
+  const std::uint64_t run = start_run(wanted, 1'000);
+  std::uint64_t round = 0;
+  const auto rounds_until = [&](std::size_t at_coordinator) {
+    while (sites_at("coordinator") != at_coordinator && round < wanted.rounds && !HasFailure()) {
+      wait_committed(run, ++round);
+    }
+    EXPECT_EQ(sites_at("coordinator"), at_coordinator) << "after round " << round;
+  };
+  federation_->kill("aggregator-1");
+  rounds_until(2);
+  ASSERT_TRUE(federation_->restart("aggregator-1").ok());
+  rounds_until(0);
+  wait_committed(run, round + 1);  // everybody is in: the quorum is four
 }
 
 TEST_F(RecoveryTest, ASiteKilledMidUploadIsLateAndComesBack) {
