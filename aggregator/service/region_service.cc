@@ -84,6 +84,7 @@ void RegionService::child_left(NodeId child) {
     change.mutable_member_change()->add_down(below->first.value());
     below = below_.erase(below);
   }
+  if (!change.has_member_change()) return;  // it is below another child by now
   uplink_->post(std::move(change));
 }
 

@@ -41,7 +41,22 @@ void Disk::rearm() {
     fault = store::Fault::kShortWrite;
   }
   fails_after_ = files_.operations() + wait + 1;
+  fault_ = fault;
   files_.fail_at(wait, fault);
+}
+
+Disk::Inspection::Inspection(Disk& disk) : disk_(disk), begun_(disk.files_.operations()) {
+  if (!disk.crashed()) disk.files_.clear_fault();
+}
+
+Disk::Inspection::~Inspection() {
+  if (disk_.crashed()) return;
+  const std::uint64_t looked = disk_.files_.operations() - begun_;
+  disk_.counted_ += looked;
+  if (disk_.fails_after_ == 0) return;
+  const bool armed = disk_.fails_after_ > begun_;  // otherwise it was met, and the next is drawn by rearm()
+  disk_.fails_after_ += looked;
+  if (armed) disk_.files_.fail_at(disk_.fails_after_ - 1 - disk_.files_.operations(), disk_.fault_);
 }
 
 void Disk::kill() {

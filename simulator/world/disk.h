@@ -31,6 +31,19 @@ class Disk {
 
   void set_faults(const DiskFaults& faults);
   bool crashed() const { return files_.crashed(); }
+  // While it lives, checks may read what is on the disk: no operation fails for it, and none takes time. Nothing when
+  // the machine is dead.
+  class Inspection {
+   public:
+    explicit Inspection(Disk& disk);
+    ~Inspection();
+    Inspection(const Inspection&) = delete;
+    Inspection& operator=(const Inspection&) = delete;
+
+   private:
+    Disk& disk_;
+    std::uint64_t begun_;
+  };
   void kill();  // every operation fails until restart(): nobody is there to ask for it
   // The machine, or only its process, comes up again.
   void restart(store::Unsynced unsynced);
@@ -43,8 +56,9 @@ class Disk {
   Rng rng_;
   DiskSettings settings_;
   DiskFaults faults_;
-  std::uint64_t counted_ = 0;      // operations whose latency was taken
-  std::uint64_t fails_after_ = 0;  // operations() beyond it: the armed fault was met. 0: none is armed
+  std::uint64_t counted_ = 0;                  // operations whose latency was taken
+  std::uint64_t fails_after_ = 0;              // operations() beyond it: the armed fault was met. 0: none is armed
+  store::Fault fault_ = store::Fault::kCrash;  // that is armed
   std::uint64_t faults_met_ = 0;
 };
 

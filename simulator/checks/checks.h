@@ -1,0 +1,60 @@
+// Everything that must hold in a world, whatever happens in it. Processes say what they do; what is wrong is reported
+// at once. README.md lists the invariants.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "core/base/clock.h"
+#include "simulator/checks/rounds.h"
+#include "simulator/checks/sites.h"
+#include "simulator/checks/truth.h"
+#include "simulator/world/host.h"
+
+namespace fluvial::simulator {
+
+class Checks {
+ public:
+  explicit Checks(Report report)
+      : report_(std::move(report)), rounds_(report_, truth_), sites_(report_, truth_, rounds_) {}
+  Checks(const Checks&) = delete;
+  Checks& operator=(const Checks&) = delete;
+
+  Truth& truth() { return truth_; }
+  RoundChecks& rounds() { return rounds_; }
+  const RoundChecks& rounds() const { return rounds_; }
+  SiteChecks& sites() { return sites_; }
+
+  // ---- bounds
+  void incarnation_began(HostId host, Incarnation incarnation);
+  void bounds(HostId host, std::uint64_t staged_bytes, std::uint64_t staged_bytes_max, std::size_t staged_count);
+  void set_staged_max(std::size_t most) { staged_max_ = most; }
+  void nothing_staged(HostId host, std::uint64_t staged_bytes, std::size_t staged_count);
+
+  // ---- what becomes of the run
+  void run_ended(RunId run);
+  void run_status(std::string_view status, std::string_view reason) {
+    status_ = status;
+    reason_ = reason;
+  }
+  // More participants of the open round were refused for good than its quorum can do without: a person must stop it.
+  void round_is_hopeless() { hopeless_after_ = rounds_.committed_count(); }
+  bool is_hopeless() const { return hopeless_after_ == rounds_.committed_count(); }
+  bool is_over() const { return status_ == "done" || status_ == "stopped"; }
+  const std::string& status() const { return status_; }
+  const std::string& reason() const { return reason_; }
+
+ private:
+  Report report_;
+  Truth truth_;
+  RoundChecks rounds_;
+  SiteChecks sites_;
+  std::map<HostId, Incarnation> incarnations_;
+  std::size_t staged_max_ = 0;
+  std::optional<std::uint64_t> hopeless_after_;
+  std::string status_ = "running";
+  std::string reason_;
+};
+
+}  // namespace fluvial::simulator

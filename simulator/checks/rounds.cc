@@ -1,0 +1,269 @@
+#include "simulator/checks/rounds.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+#include "core/base/format.h"
+#include "kernels/reference/reference.h"
+
+namespace fluvial::simulator {
+namespace {
+
+bool same_round(const store::AttemptRow& a, const store::AttemptRow& b) {
+  const auto sites = [](const store::AttemptRow& row) {
+    std::map<SiteId, std::uint64_t> out;
+    for (const round::Participant& p : row.participants) out[p.site] = p.weight_max;
+    return out;
+  };
+  return a.scale_bits == b.scale_bits && a.base == b.base && sites(a) == sites(b);
+}
+
+bool same_commit(const store::CommitRow& a, const store::CommitRow& b) {
+  if (a.attempt != b.attempt || a.model != b.model || a.optimizer != b.optimizer ||
+      a.contributors.size() != b.contributors.size() || a.refusals.size() != b.refusals.size()) {
+    return false;
+  }
+  for (const auto& [site, entry] : a.contributors.entries()) {
+    const round::Contribution* other = b.contributors.find(site);
+    if (other == nullptr || other->digest != entry.digest || other->weight != entry.weight) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool RoundChecks::say(bool holds, std::string_view invariant, std::string detail) {
+  if (!holds) report_(std::string(invariant), std::move(detail));
+  return holds;
+}
+
+RoundChecks::Run* RoundChecks::find(RunId run) {
+  const auto found = runs_.find(run);
+  return found == runs_.end() ? nullptr : &found->second;
+}
+
+void RoundChecks::run_started(const store::RunRow& row, std::span<const float> initial) {
+  Run run;
+  run.row = row;
+  run.digest = row.initial_model;
+  run.model.assign(initial.begin(), initial.end());
+  run.state.model.assign(initial.begin(), initial.end());
+  run.state.moment.assign(initial.size(), 0);
+  const bool starts_at_zero = row.plan.optimizer.kind == round::Optimizer::kLamb;
+  run.state.variance.assign(initial.size(), starts_at_zero ? 0 : row.plan.optimizer.tau * row.plan.optimizer.tau);
+  runs_.insert_or_assign(row.id, std::move(run));
+}
+
+void RoundChecks::term_began(Epoch term) {
+  say(term > greatest_, "epochs_grow",
+      format_text("term {} began after epoch {} was given", term.value(), greatest_.value()));
+  greatest_ = std::max(greatest_, term);
+}
+
+void RoundChecks::lease_granted(const store::LeaseRow& lease) {
+  const auto before = leases_.find(lease.node);
+  const bool same = before != leases_.end() && before->second == lease;
+  say(same || lease.epoch > greatest_, "epochs_grow",
+      format_text("node {} was leased under {} with epoch {} after epoch {} was given", lease.node.value(),
+                  lease.parent.value(), lease.epoch.value(), greatest_.value()));
+  greatest_ = std::max(greatest_, lease.epoch);
+  leases_[lease.node] = lease;
+}
+
+void RoundChecks::journal_opened(store::CoordinatorJournal& journal) {
+  for (auto& [id, run] : runs_) {
+    const Result<std::vector<store::CommitRow>> commits = journal.commits(id, RoundId(0), 1'000'000);
+    if (!say(commits.ok(), "journal_kept", "the journal's commits cannot be read after a restart")) continue;
+    std::set<RoundId> there;
+    for (const store::CommitRow& row : *commits) {
+      there.insert(row.round);
+      const auto known = run.commits.find(row.round);
+      if (known != run.commits.end()) {
+        say(same_commit(known->second, row), "one_commit",
+            format_text("round {} of run {} was committed twice, differently", row.round.value(), id.value()));
+      } else if (say(run.in_doubt && same_commit(*run.in_doubt, row), "journal_kept",
+                     format_text("round {} of run {} is in the journal, but nobody committed it", row.round.value(),
+                                 id.value()))) {
+        settle(run, row);
+      }
+    }
+    run.in_doubt.reset();
+    for (const auto& [round, row] : run.commits) {
+      say(there.contains(round), "journal_kept",
+          format_text("round {} of run {} was committed, and is gone after a restart", round.value(), id.value()));
+    }
+    const Result<std::optional<store::AttemptRow>> attempt = journal.last_attempt(id);
+    if (!say(attempt.ok(), "journal_kept", "the journal's attempts cannot be read after a restart")) continue;
+    if (run.attempt) {
+      const bool kept = attempt->has_value() && std::pair((*attempt)->round, (*attempt)->attempt) >=
+                                                    std::pair(run.attempt->round, run.attempt->attempt);
+      say(kept, "journal_kept",
+          format_text("attempt {} of round {} was recorded, and is gone after a restart", run.attempt->attempt.value(),
+                      run.attempt->round.value()));
+    }
+    if (*attempt) run.attempt = **attempt;
+    if (*attempt) greatest_ = std::max(greatest_, (*attempt)->epoch);
+  }
+  const Result<std::vector<store::LeaseRow>> leases = journal.leases();
+  if (!say(leases.ok(), "journal_kept", "the journal's leases cannot be read after a restart")) return;
+  for (const auto& [node, lease] : leases_) {
+    const auto there = std::ranges::find(*leases, node, &store::LeaseRow::node);
+    say(there != leases->end() && there->epoch >= lease.epoch, "journal_kept",
+        format_text("the lease of node {}, epoch {}, is gone after a restart", node.value(), lease.epoch.value()));
+  }
+  for (const store::LeaseRow& lease : *leases) {
+    leases_[lease.node] = lease;
+    greatest_ = std::max(greatest_, lease.epoch);
+  }
+}
+
+void RoundChecks::attempt_recorded(const store::AttemptRow& attempt) {
+  Run* run = find(attempt.run);
+  if (run == nullptr) return;
+  const std::string which = format_text("round {} attempt {}", attempt.round.value(), attempt.attempt.value());
+  if (run->attempt) {
+    const store::AttemptRow& before = *run->attempt;
+    say(std::pair(attempt.round, attempt.attempt) > std::pair(before.round, before.attempt), "attempts_grow",
+        which + format_text(" after round {} attempt {}", before.round.value(), before.attempt.value()));
+    say(attempt.epoch >= before.epoch, "epochs_grow", which + ": its epoch fell");
+    if (before.round == attempt.round) {
+      say(same_round(before, attempt), "round_fixed", which + ": with another scale, base or other participants");
+    }
+  }
+  const RoundId last = run->commits.empty() ? RoundId(0) : run->commits.rbegin()->first;
+  say(attempt.round == last.next(), "one_commit", which + format_text(" after the commit of {}", last.value()));
+  say(attempt.base == run->digest, "model_chain", which + ": not on the last committed model");
+  run->attempt = attempt;
+}
+
+void RoundChecks::opening_sent(RunId id, RoundId round, AttemptId attempt, Epoch epoch) {
+  const Run* run = find(id);
+  const bool durable = run != nullptr && run->attempt && run->attempt->round == round &&
+                       run->attempt->attempt == attempt && run->attempt->epoch == epoch;
+  say(durable, "write_ahead",
+      format_text("round {} attempt {} was opened before its record", round.value(), attempt.value()));
+}
+
+void RoundChecks::commit_sent(RunId id, RoundId round, const Digest& model) {
+  const store::CommitRow* row = commit_of(id, round);
+  say(row != nullptr && row->model == model, "write_ahead",
+      format_text("the commit of round {} was told before its record", round.value()));
+}
+
+void RoundChecks::sum_sealed(NodeId node, RunId id, RoundId round, const round::ContributorSet& contributors,
+                             int scale_bits, std::span<const std::int64_t> sum) {
+  if (sum.empty()) return;
+  const std::string where = format_text("round {}, the sum of node {}", round.value(), node.value());
+  const Status probe = round::check_probe(contributors, scale_bits);
+  say(probe.ok(), "exact_probe", where + ": " + (probe.ok() ? "" : probe.error().message));
+  std::string wrong;
+  const auto expected = truth_.sum(id, round, contributors, scale_bits, sum.size(), &wrong);
+  if (!say(expected.has_value(), "exact_sum", where + ": " + wrong)) return;
+  const auto differs = std::mismatch(sum.begin(), sum.end(), expected->begin());
+  say(differs.first == sum.end(), "exact_sum",
+      where + format_text(": value {} is not what its {} contributors make",
+                          static_cast<std::uint64_t>(differs.first - sum.begin()),
+                          static_cast<std::uint64_t>(contributors.size())));
+}
+
+void RoundChecks::check_contributors(const Run& run, const store::CommitRow& row) {
+  const std::string which = format_text("round {}", row.round.value());
+  const bool attempted = run.attempt && run.attempt->round == row.round && run.attempt->attempt == row.attempt;
+  if (!say(attempted, "one_commit", which + ": committed under an attempt that is not the last recorded")) return;
+  for (const auto& [site, entry] : row.contributors.entries()) {
+    const auto participant = std::ranges::find(run.attempt->participants, site, &round::Participant::site);
+    const bool takes_part = participant != run.attempt->participants.end();
+    say(takes_part, "members_only", which + format_text(": site {} counts and takes no part", site.value()));
+    if (takes_part) {
+      say(entry.weight <= participant->weight_max, "members_only",
+          which + format_text(": site {} counts with more than its registered weight", site.value()));
+    }
+  }
+}
+
+void RoundChecks::check_model(Run& run, const store::CommitRow& row, int scale_bits, std::span<const std::int64_t> sum,
+                              std::span<const float> model) {
+  std::vector<double> mean;
+  for (const std::int64_t value : sum) {
+    mean.push_back(static_cast<double>(kernels::reference::mean(value, scale_bits, row.contributors.total_weight())));
+  }
+  const round::ServerOptimizer& plan = run.row.plan.optimizer;
+  kernels::reference::OptimizerOptions options{plan.lr,  plan.momentum,     plan.beta1, plan.beta2,
+                                               plan.tau, plan.weight_decay, plan.trust};
+  options.lr = round::learning_rate(plan, row.round.value(), row.contributors.total_weight());
+  run.state_in_doubt = run.state;
+  kernels::reference::optimizer_step(round::optimizer_name(plan.kind), options, row.round.value(), mean, {},
+                                     run.state_in_doubt);
+  for (std::size_t i = 0; i < model.size(); ++i) {
+    const double expected = run.state_in_doubt.model[i];
+    const double off = std::abs(static_cast<double>(model[i]) - expected);
+    if (!say(off <= 1e-4 * (1 + std::abs(expected)), "model_chain",
+             format_text("round {}: value {} of the model is {}, the optimizer gives {}", row.round.value(),
+                         static_cast<std::uint64_t>(i), model[i], expected))) {
+      break;
+    }
+  }
+  run.state_in_doubt.model.assign(model.begin(), model.end());
+}
+
+void RoundChecks::committing(const store::CommitRow& row, const std::vector<round::Participant>& participants,
+                             int scale_bits, std::span<const std::int64_t> sum, std::span<const float> model) {
+  Run* run = find(row.run);
+  if (run == nullptr) return;
+  check_contributors(*run, row);
+  for (const round::Participant& participant : participants) {
+    const round::Contribution* entry = row.contributors.find(participant.site);
+    const auto recorded = std::ranges::find(run->attempt->participants, participant.site, &round::Participant::site);
+    const bool old = entry != nullptr && recorded != run->attempt->participants.end() && entry->lease < recorded->lease;
+    say(!old, "fence",
+        format_text("round {}: site {} counts under lease {}, the attempt's record says {}", row.round.value(),
+                    std::uint64_t{participant.site.value()}, old ? entry->lease.value() : 0,
+                    old ? recorded->lease.value() : 0));
+  }
+  sum_sealed(NodeId(0), row.run, row.round, row.contributors, scale_bits, sum);
+  if (!model.empty()) check_model(*run, row, scale_bits, sum, model);
+  run->model_in_doubt.assign(model.begin(), model.end());
+  run->in_doubt = row;
+}
+
+void RoundChecks::committed(const store::CommitRow& row) {
+  Run* run = find(row.run);
+  if (run == nullptr) return;
+  if (const auto known = run->commits.find(row.round); known != run->commits.end()) {
+    say(false, "one_commit", format_text("round {} was committed twice", row.round.value()));
+    return;
+  }
+  settle(*run, row);
+}
+
+void RoundChecks::settle(Run& run, const store::CommitRow& row) {
+  run.digest = row.model;
+  run.model = std::move(run.model_in_doubt);
+  run.state = std::move(run.state_in_doubt);
+  run.model_in_doubt.clear();
+  run.in_doubt.reset();
+  run.commits.insert_or_assign(row.round, row);
+  ++committed_count_;
+  trace_ = to_hex(row.model);
+}
+
+const store::CommitRow* RoundChecks::commit_of(RunId id, RoundId round) const {
+  const auto run = runs_.find(id);
+  if (run == runs_.end()) return nullptr;
+  const auto found = run->second.commits.find(round);
+  return found == run->second.commits.end() ? nullptr : &found->second;
+}
+
+bool RoundChecks::holds(RunId run, RoundId round, SiteId site, const Digest& digest) const {
+  const store::CommitRow* row = commit_of(run, round);
+  const round::Contribution* entry = row == nullptr ? nullptr : row->contributors.find(site);
+  return entry != nullptr && entry->digest == digest;
+}
+
+bool RoundChecks::is_decided(RunId run, RoundId round) const {
+  return commit_of(run, round) != nullptr || ended_.contains(run);
+}
+
+}  // namespace fluvial::simulator

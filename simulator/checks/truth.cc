@@ -1,0 +1,74 @@
+#include "simulator/checks/truth.h"
+
+#include <limits>
+#include <utility>
+
+#include "kernels/reference/reference.h"
+
+namespace fluvial::simulator {
+
+bool Truth::add(RunId run, RoundId round, SiteId site, const Digest& digest, std::uint64_t weight,
+                const std::string& codec, std::uint64_t value_count, std::uint64_t chunk_values,
+                const std::vector<Buffer>& chunks) {
+  KnownUpdate update{weight, {}};
+  for (const Buffer& chunk : chunks) {
+    const std::uint64_t left = value_count - update.values.size();
+    const auto size = static_cast<std::size_t>(left < chunk_values ? left : chunk_values);
+    const std::optional<std::vector<double>> values = kernels::reference::decode(codec, chunk.span(), size);
+    if (!values) return false;
+    update.values.insert(update.values.end(), values->begin(), values->end());
+  }
+  if (update.values.size() != value_count) return false;
+  updates_.insert_or_assign({run, round, site, digest}, std::move(update));
+  return true;
+}
+
+const KnownUpdate* Truth::find(RunId run, RoundId round, SiteId site, const Digest& digest) const {
+  const auto found = updates_.find({run, round, site, digest});
+  return found == updates_.end() ? nullptr : &found->second;
+}
+
+std::optional<std::vector<std::int64_t>> Truth::sum(RunId run, RoundId round, const round::ContributorSet& contributors,
+                                                    int scale_bits, std::uint64_t value_count,
+                                                    std::string* wrong) const {
+  __extension__ using Wide = __int128;
+  std::vector<Wide> sums(static_cast<std::size_t>(value_count), 0);
+  for (const auto& [site, entry] : contributors.entries()) {
+    const std::string who = "site " + std::to_string(site.value());
+    const KnownUpdate* update = find(run, round, site, entry.digest);
+    if (update == nullptr) {
+      *wrong = who + " is in with an update that it never made durable";
+      return std::nullopt;
+    }
+    if (update->weight != entry.weight) {
+      *wrong = who + " is in with weight " + std::to_string(entry.weight) + ", its own was " +
+               std::to_string(update->weight);
+      return std::nullopt;
+    }
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      const std::optional<std::int64_t> term =
+          kernels::reference::fixed_term(update->values[i], static_cast<std::uint32_t>(entry.weight), scale_bits);
+      if (!term) {
+        *wrong = who + ": value " + std::to_string(i) + " is beyond the fixed-point range";
+        return std::nullopt;
+      }
+      sums[i] += *term;
+    }
+  }
+  std::vector<std::int64_t> out;
+  for (const Wide sum : sums) {
+    if (sum > std::numeric_limits<std::int64_t>::max() || sum < std::numeric_limits<std::int64_t>::min()) {
+      *wrong = "the sum does not fit in 64 bits";
+      return std::nullopt;
+    }
+    out.push_back(static_cast<std::int64_t>(sum));
+  }
+  return out;
+}
+
+void Truth::forget_before(RunId run, RoundId round) {
+  std::erase_if(updates_,
+                [&](const auto& entry) { return std::get<0>(entry.first) == run && std::get<1>(entry.first) < round; });
+}
+
+}  // namespace fluvial::simulator

@@ -1,0 +1,111 @@
+// An aggregator's process: what aggregator/service does with its machine's decisions, in virtual time. Nothing of it
+// outlives it but the number of its incarnation.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "aggregator/logic/region_machine.h"
+#include "core/digest/sha256.h"
+#include "core/round/told.h"
+#include "core/wire/record_mapping.h"
+#include "simulator/roles/child_end.h"
+#include "simulator/roles/node_work.h"
+#include "simulator/roles/parent_end.h"
+
+namespace fluvial::simulator {
+
+class AggregatorRole final : public Process, private ParentOwner, private ChildOwner {
+ public:
+  AggregatorRole(Cast& cast, HostId host);
+
+  void start() override;
+  void accepted(SessionId session, HostId from) override;
+  void connected(SessionId session) override;
+  void received(SessionId session, Frame frame) override;
+  void closed(SessionId session, const Error& why) override;
+  void writable(SessionId session) override;
+
+ private:
+  // ---- from below
+  Status may_join(const Child& child) override;
+  void child_joined(const Child& child) override;
+  void child_left(NodeId child) override;
+  void members_changed(NodeId child, const v1::MemberChange& change) override;
+  void lease_asked(SessionId session, const Identity& peer, const v1::LeaseRequest& request) override;
+  Result<transfer::Terms> admit(const transfer::UpdateHead& head) override;
+  Result<transfer::Terms> admit(const transfer::PartialHead& head) override;
+  std::vector<SiteId> without(const transfer::PartialHead& head) override;
+  bool may_bring(NodeId child, SiteId site) const;
+  void arrived(transfer::StagedArrival arrival) override;
+  void refused(RunId run, RoundId round, const round::Refusal& refusal) override;
+  void declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) override;
+  void outcome_asked(NodeId child, const v1::OutcomeQuery& query) override;
+  std::shared_ptr<ModelSlot> model(const round::ModelRef& ref) override;
+
+  // ---- from above
+  void parent_up(const ParentLease& lease) override;
+  void parent_down(const Error& why) override;
+  Status from_parent(Frame frame) override;
+  Status round_opened(const v1::RoundOpen& message);
+  Status round_committed(const v1::RoundCommit& message);
+  Status receipt_came(const v1::Receipt& message);
+  Status model_begun(const v1::ModelBegin& message);
+  Status model_part(const v1::ModelChunk& message, const Payload& payload);
+  void want_model(const round::ModelRef& ref);
+  void request_model();
+
+  // ---- effects
+  void carry_out(const aggregator::Effects& effects);
+  void carry_out(const aggregator::ResetSum& effect);
+  void carry_out(const aggregator::OpenRound& effect);
+  void carry_out(const aggregator::SetTimer& effect);
+  void carry_out(const aggregator::Take& effect);
+  void carry_out(const aggregator::Release& effect);
+  void carry_out(const aggregator::Drop& effect);
+  void carry_out(const aggregator::SendPartial& effect);
+
+  struct Sending {  // a partial on its way
+    aggregator::SendPartial partial;
+    std::uint64_t generation = 0;
+    std::size_t next_chunk = 0;
+    std::size_t chunk_count = 0;
+    Sha256 hash;
+  };
+  void begin_sending(const aggregator::SendPartial& partial);
+  void pump();
+  void finish_sending();
+  void send_opening(NodeId child);
+  bool is_current(RunId run, RoundId round) const;
+  transfer::Terms terms() const;
+  NodeId via(NodeId node) const;
+  round::Told::Way way() const;
+  bool dies(std::string_view point) { return cast_.world().crash_here(host_, point); }
+  bool is_dead() const { return !cast_.world().is_up(host_); }
+  TimePoint now() { return cast_.world().clock(host_).now(); }
+
+  struct Below {
+    v1::Member member;
+    NodeId via;
+  };
+
+  Cast& cast_;
+  HostId host_;
+  ParentEnd children_;
+  NodeWork work_;
+  std::unique_ptr<ChildEnd> uplink_;  // once the incarnation is known
+
+  aggregator::RegionMachine machine_;
+  std::optional<wire::Opening> opening_;  // as the parent said it
+  TimePoint opened_at_;
+  std::shared_ptr<const kernels::Codec> codec_;
+  std::uint64_t send_generation_ = 0;  // a partial on its way ends when this moves on
+  std::unique_ptr<Sending> sending_;
+  std::shared_ptr<ModelSlot> slot_;
+  std::map<NodeId, Below> below_;
+  round::Told told_;
+  EventId timer_;
+};
+
+}  // namespace fluvial::simulator

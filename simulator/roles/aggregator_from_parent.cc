@@ -1,0 +1,145 @@
+// What the parent says: rounds, commits, receipts, and the model on its way down.
+#include <utility>
+
+#include "core/transfer/cut.h"
+#include "core/wire/mapping.h"
+#include "simulator/roles/aggregator.h"
+
+namespace fluvial::simulator {
+
+void AggregatorRole::parent_up(const ParentLease&) {
+  v1::Envelope change;
+  v1::MemberChange& everything = *change.mutable_member_change();  // also when there is nobody below
+  for (const auto& [node, below] : below_) *everything.add_up() = below.member;
+  uplink_->post(change);
+  request_model();
+}
+
+void AggregatorRole::parent_down(const Error&) {
+  ++send_generation_;  // a partial on its way is lost; the next opening asks for it again
+  sending_.reset();
+}
+
+Status AggregatorRole::from_parent(Frame frame) {
+  const v1::Envelope& message = frame.header;
+  if (dies("from parent")) return {};
+  switch (message.body_case()) {
+    case v1::Envelope::kRoundOpen: return round_opened(message.round_open());
+    case v1::Envelope::kRoundCommit: return round_committed(message.round_commit());
+    case v1::Envelope::kReceipt: return receipt_came(message.receipt());
+    case v1::Envelope::kModelBegin: return model_begun(message.model_begin());
+    case v1::Envelope::kModelChunk: return model_part(message.model_chunk(), frame.payload);
+    case v1::Envelope::kRunState: {
+      if (message.run_state().state() == "stopped") {
+        carry_out(machine_.closed());
+        work_.drop_all();
+      }
+      std::vector<NodeId> nodes;
+      for (const auto& [node, child] : children_.children()) nodes.push_back(node);
+      for (const NodeId node : nodes) children_.send(node, message);
+      return {};
+    }
+    case v1::Envelope::kOutcomeReply: {
+      const NodeId child = via(NodeId(message.outcome_reply().site()));
+      if (child != NodeId(0)) children_.send(child, message);
+      return {};
+    }
+    default: return Error{Code::kFailedPrecondition, "a message that no parent sends"};
+  }
+}
+
+Status AggregatorRole::round_opened(const v1::RoundOpen& message) {
+  FLUVIAL_ASSIGN(wire::Opening opening, wire::from_proto(message));
+  if (opening_ && opening.epoch < opening_->epoch) return {};  // an older term's
+  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(opening.plan.codec));
+  FLUVIAL_ASSIGN(std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
+  codec_ = std::move(codec);
+  want_model(opening.base);
+  opened_at_ = now();
+  if (!opening_ || opening_->run != opening.run || opening_->round != opening.round) told_.clear();
+  opening_ = std::move(opening);
+  aggregator::Opening step{opening_->run,
+                           opening_->round,
+                           opening_->attempt,
+                           opening_->epoch,
+                           opening_->participants,
+                           {},
+                           {},
+                           opening_->scale_bits,
+                           opened_at_ + Duration(opening_->soft_left) * 9 / 10};
+  step.counted.insert(opening_->counted.begin(), opening_->counted.end());
+  step.gone.insert(opening_->gone.begin(), opening_->gone.end());
+  carry_out(machine_.opened(std::move(step), now()));
+  return {};
+}
+
+Status AggregatorRole::round_committed(const v1::RoundCommit& message) {
+  FLUVIAL_ASSIGN(const wire::Commit commit, wire::from_proto(message));
+  if (opening_ && opening_->run == commit.run && opening_->round <= commit.round) {
+    ++send_generation_;  // nobody wants a partial of it any more
+    carry_out(machine_.closed());
+    work_.drop_all();
+    cast_.checks().nothing_staged(host_, children_.budget().bytes_used(), work_.staged_count());
+  }
+  want_model(commit.model);
+  std::vector<NodeId> nodes;
+  for (const auto& [node, child] : children_.children()) nodes.push_back(node);
+  for (const NodeId node : nodes) {
+    if (dies("commit")) return {};
+    children_.send(node, wire::to_envelope(transfer::cut_commit(commit, node, [this](SiteId s) { return via(s); })));
+  }
+  return {};
+}
+
+Status AggregatorRole::receipt_came(const v1::Receipt& message) {
+  if (!is_current(RunId(message.run()), RoundId(message.round()))) return {};
+  FLUVIAL_ASSIGN(const std::vector<SiteId> without, wire::from_proto(message.without()));
+  const Status status = wire::status_from_proto(message.code(), message.message());
+  carry_out(machine_.receipt(message.sequence(), status, without, now()));
+  return {};
+}
+
+// ---- the model
+// --------------------------------------------------------------------------------------------------------
+
+void AggregatorRole::want_model(const round::ModelRef& ref) {
+  if (slot_ && slot_->ref() == ref) return;
+  slot_ = std::make_shared<ModelSlot>(ref);
+  request_model();
+}
+
+void AggregatorRole::request_model() {
+  if (!slot_ || slot_->complete()) return;
+  v1::Envelope request;
+  *request.mutable_model_request()->mutable_model() = wire::to_proto(slot_->ref());
+  request.mutable_model_request()->set_offset(slot_->available());
+  uplink_->post(request);
+}
+
+Status AggregatorRole::model_begun(const v1::ModelBegin& message) {
+  FLUVIAL_ASSIGN(const round::ModelRef ref, wire::from_proto(message.model()));
+  if (!slot_ || slot_->ref() != ref || message.offset() != slot_->available()) return {};  // overtaken
+  FLUVIAL_ASSIGN(round::Schema schema, wire::from_proto(message.schema()));
+  return slot_->begin(std::move(schema));
+}
+
+Status AggregatorRole::model_part(const v1::ModelChunk& message, const Payload& payload) {
+  const std::shared_ptr<ModelSlot> slot = slot_;
+  if (!slot || slot->ref().run.value() != message.run() || slot->ref().version.value() != message.version() ||
+      !slot->begun() || slot->complete() || message.offset() != slot->available()) {
+    return {};  // overtaken
+  }
+  if (cast_.sized()) {
+    slot->skip(payload.size_bytes);
+  } else {
+    FLUVIAL_TRY(slot->append(payload.bytes.bytes));
+    if (slot->complete() && sha256(slot->bytes()) != slot->ref().digest) {
+      slot_.reset();
+      return Error{Code::kDataLoss, "the model's bytes do not have the digest that was announced"};
+    }
+  }
+  children_.model_grew(slot);
+  return {};
+}
+
+}  // namespace fluvial::simulator

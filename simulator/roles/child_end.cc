@@ -1,0 +1,143 @@
+#include "simulator/roles/child_end.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/wire/mapping.h"
+#include "core/wire/protocol.h"
+
+namespace fluvial::simulator {
+namespace {
+
+constexpr Duration kHandshake = std::chrono::seconds(10);
+
+BackoffSettings backoff_of(const Scenario& scenario) {
+  BackoffSettings settings;
+  settings.first = scenario.session.reconnect_delay_min;
+  settings.cap = scenario.session.reconnect_delay_max;
+  return settings;
+}
+
+}  // namespace
+
+ChildEnd::ChildEnd(Cast& cast, HostId host, Incarnation incarnation, ChildOwner& owner)
+    : cast_(cast),
+      host_(host),
+      incarnation_(incarnation),
+      owner_(owner),
+      backoff_(backoff_of(cast.scenario()),
+               cast.world().chance().stream("backoff", (std::uint64_t{host.value()} << 32) ^ incarnation.value())) {}
+
+void ChildEnd::start() { ask_lease(); }
+
+void ChildEnd::arm() {
+  cast_.world().cancel(deadline_);
+  deadline_ = cast_.world().after(host_, kHandshake, [this] {
+    cast_.world().network().abort(host_, session_);
+    closed({Code::kDeadlineExceeded, "no answer in the handshake"});
+  });
+}
+
+void ChildEnd::ask_lease() {
+  stage_ = Stage::kLeaseConnect;
+  session_ = cast_.world().network().connect(host_, kRoot);
+  arm();
+}
+
+void ChildEnd::again(const Error&) {
+  stage_ = Stage::kIdle;
+  session_ = SessionId(0);
+  cast_.world().cancel(deadline_);
+  cast_.world().after(host_, backoff_.next(), [this] { ask_lease(); });
+}
+
+void ChildEnd::hello(Epoch lease) {
+  v1::Envelope message;
+  v1::Hello& hello = *message.mutable_hello();
+  const auto [low, high] = cast_.protocols(host_);
+  hello.set_protocol_min(low);
+  hello.set_protocol_max(high);
+  hello.set_software("fluvial simulate");
+  hello.set_incarnation(incarnation_.value());
+  hello.set_lease_epoch(lease.value());
+  cast_.world().network().send(host_, session_, message);
+}
+
+void ChildEnd::connected() {
+  if (stage_ == Stage::kLeaseConnect) {
+    stage_ = Stage::kLeaseHello;
+    hello(Epoch(0));
+  } else if (stage_ == Stage::kConnect) {
+    stage_ = Stage::kHello;
+    hello(lease_.epoch);
+  }
+}
+
+void ChildEnd::closed(const Error& why) {
+  const Stage before = stage_;
+  if (before == Stage::kConnect || before == Stage::kHello) unreachable_ = lease_.parent;
+  if (before == Stage::kUp) {
+    backoff_.reset();  // it was up
+    stage_ = Stage::kIdle;
+    session_ = SessionId(0);
+    owner_.parent_down(why);
+  }
+  again(why);
+}
+
+Status ChildEnd::granted(const v1::LeaseGrant& grant) {
+  if (grant.epoch() == 0 || grant.parents_size() == 0) return Error{Code::kDataLoss, "the lease names no parent"};
+  const v1::Parent& parent = grant.parents(0);
+  lease_ = {Epoch(grant.epoch()), NodeId(parent.node()), parent.node() == 0 ? kRoot : cast_.host_at(parent.address())};
+  return {};
+}
+
+void ChildEnd::received(Frame frame) {
+  const v1::Envelope& message = frame.header;
+  Network& network = cast_.world().network();
+  switch (stage_) {
+    case Stage::kLeaseHello: {
+      if (!message.has_welcome()) break;
+      v1::Envelope ask;
+      if (cast_.identity(host_).role == Role::kAggregator) {
+        ask.mutable_lease_request()->set_advertise(Cast::address_of(host_));
+      }
+      ask.mutable_lease_request()->set_unreachable(unreachable_.value());
+      network.send(host_, session_, ask);
+      stage_ = Stage::kLeaseAsked;
+      return;
+    }
+    case Stage::kLeaseAsked: {
+      if (!message.has_lease_grant() || !granted(message.lease_grant()).ok()) break;
+      network.close(host_, session_);
+      unreachable_ = NodeId(0);
+      stage_ = Stage::kConnect;
+      session_ = network.connect(host_, lease_.host);
+      arm();
+      return;
+    }
+    case Stage::kHello: {
+      if (!message.has_welcome()) break;
+      cast_.world().cancel(deadline_);
+      stage_ = Stage::kUp;
+      owner_.parent_up(lease_);
+      return;
+    }
+    case Stage::kUp: {
+      if (message.has_goodbye()) return;  // the end follows
+      if (owner_.from_parent(std::move(frame)).ok()) return;
+      break;
+    }
+    default: break;
+  }
+  network.abort(host_, session_);
+  closed({Code::kFailedPrecondition, "not what a parent says here"});
+}
+
+bool ChildEnd::post(const v1::Envelope& message, Payload payload) {
+  return is_up() && cast_.world().network().send(host_, session_, message, std::move(payload));
+}
+
+bool ChildEnd::has_room() const { return is_up() && cast_.world().network().writable_bytes(host_, session_) > 0; }
+
+}  // namespace fluvial::simulator

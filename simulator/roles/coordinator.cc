@@ -1,0 +1,312 @@
+#include "simulator/roles/coordinator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/digest/sha256.h"
+#include "core/wire/mapping.h"
+#include "simulator/roles/fence.h"
+
+namespace fluvial::simulator {
+namespace {
+
+using coordinator::LeaseAnswer;
+using coordinator::LeaseEntry;
+using coordinator::LeaseWanted;
+using coordinator::NodeEntry;
+
+NodeEntry entry_of(const store::NodeRow& row) {
+  NodeEntry node;
+  node.id = row.id;
+  node.role = row.role;
+  node.name = row.name;
+  node.region = row.region;
+  node.weight_max = row.weight_max;
+  node.advertise = row.advertise;
+  node.enrolled_at = row.enrolled_at;
+  node.revoked_at = row.revoked_at;
+  return node;
+}
+
+coordinator::FailoverSettings failover_of(const FederationScenario& federation) {
+  return {federation.failover_after, federation.unreachable_for, federation.return_after};
+}
+
+v1::LeaseGrant grant_of(const LeaseAnswer& answer) {
+  v1::LeaseGrant grant;
+  grant.set_epoch(answer.epoch.value());
+  v1::Parent& parent = *grant.add_parents();
+  parent.set_node(answer.parent.value());
+  parent.set_role(wire::role_to_proto(answer.parent_role));
+  parent.set_name(answer.parent_name);
+  parent.set_address(answer.address);
+  return grant;
+}
+
+}  // namespace
+
+CoordinatorRole::CoordinatorRole(Cast& cast, HostId host)
+    : cast_(cast),
+      host_(host),
+      children_(cast, host, *this),
+      work_(cast, host),
+      book_(failover_of(cast.scenario().federation)) {}
+
+void CoordinatorRole::start() {
+  const Status opened = open();
+  if (is_dead()) return;
+  if (!opened.ok()) {  // the process ends with a message; whoever supervises it starts it again
+    cast_.world().trace().event(host_, "not started", 0, 0, [&] { return opened.error().to_string(); });
+    cast_.world().kill_for(host_, Death::kProcess, std::chrono::seconds(1));
+  }
+}
+
+Status CoordinatorRole::open() {
+  store::FileSystem& files = cast_.world().disk(host_).files();
+  FLUVIAL_TRY(files.make_folder("spill"));
+  FLUVIAL_ASSIGN(journal_, store::CoordinatorJournal::open(files, "journal.sqlite"));
+  FLUVIAL_ASSIGN(models_, store::ModelStore::open(files, "models"));
+  FLUVIAL_ASSIGN(const std::vector<store::ModelRef> referenced, journal_->referenced_models());
+  FLUVIAL_ASSIGN(const std::size_t swept, models_->sweep({referenced.begin(), referenced.end()}));
+  (void)swept;
+  {
+    const Disk::Inspection inspection(cast_.world().disk(host_));
+    cast_.checks().rounds().journal_opened(*journal_);
+  }
+  FLUVIAL_ASSIGN(epoch_, cast_.tamper().term(*journal_));
+  if (dies("term")) return {};
+  cast_.checks().rounds().term_began(epoch_);
+  FLUVIAL_ASSIGN(const std::vector<store::NodeRow> nodes, journal_->nodes());
+  for (const store::NodeRow& row : nodes) book_.put(entry_of(row), now());
+  FLUVIAL_ASSIGN(const std::vector<store::LeaseRow> leases, journal_->leases());
+  for (const store::LeaseRow& row : leases) book_.put(LeaseEntry{row.node, row.parent, row.epoch});
+  FLUVIAL_ASSIGN(const std::vector<store::RunRow> runs, journal_->runs());
+  for (const store::RunRow& row : runs) {
+    if (row.status == store::RunStatus::kRunning || row.status == store::RunStatus::kPaused) return take_up(row);
+  }
+  return {};
+}
+
+Status CoordinatorRole::take_up(const store::RunRow& row) {
+  FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, journal_->last_commit(row.id));
+  FLUVIAL_ASSIGN(const std::optional<store::AttemptRow> attempt, journal_->last_attempt(row.id));
+  const RoundId committed = last ? last->round : RoundId(0);
+  const ModelVersion version(committed.value());
+  const round::ModelRef ref{row.id, version, last ? last->model : row.initial_model, row.schema.model_bytes()};
+  schema_ = std::make_shared<const round::Schema>(row.schema);
+  optimizer_ = row.plan.optimizer;
+  if (cast_.sized()) {
+    slot_ = std::make_shared<ModelSlot>(ref, row.schema, SharedBytes{});
+  } else {
+    FLUVIAL_ASSIGN(store::Model model, models_->load({row.id, version}, ref.digest));
+    slot_ = std::make_shared<ModelSlot>(ref, row.schema, SharedBytes::from(std::move(model.bytes)));
+    if (last && !last->optimizer.empty()) {
+      const std::uint64_t values = aggregate::state_vectors(optimizer_) * row.schema.value_count();
+      FLUVIAL_ASSIGN(optimizer_state_, models_->load_optimizer(last->optimizer, values));
+    }
+    cast_.tamper().optimizer_loaded(&optimizer_state_);
+  }
+  std::optional<round::AttemptRecord> open;
+  if (attempt && attempt->round > committed) {
+    open = round::AttemptRecord{
+        attempt->run, attempt->round, attempt->attempt, attempt->epoch, attempt->participants, attempt->scale_bits,
+        ref};
+  }
+  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(row.plan.codec));
+  FLUVIAL_ASSIGN(std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
+  codec_ = std::move(codec);
+  const bool paused = row.status == store::RunStatus::kPaused;
+  coordinator::RunStart begin{row.id,
+                              row.plan,
+                              ref,
+                              committed,
+                              std::move(open),
+                              epoch_,
+                              paused ? coordinator::RunStatus::kPaused : coordinator::RunStatus::kRunning,
+                              row.reason};
+  machine_.emplace(std::move(begin));
+  if (paused) attend(row.reason);
+  std::map<SiteId, Epoch> leases;
+  for (const auto& [site, node] : book_.nodes()) {
+    if (const LeaseEntry* lease = book_.lease_of(site)) leases[site] = lease->epoch;
+  }
+  carry_out(machine().leases_changed(leases));
+  carry_out(machine().begin(now()));
+  if (!is_dead()) carry_out(machine().sites_changed(book_.connected_sites(), now()));
+  return {};
+}
+
+void CoordinatorRole::received(SessionId session, Frame frame) {
+  children_.received(session, std::move(frame));
+  cast_.checks().bounds(host_, children_.budget().bytes_used(), children_.budget().bytes_max(), work_.staged_count());
+}
+
+// ---- members
+// ----------------------------------------------------------------------------------------------------------
+
+Status CoordinatorRole::may_join(const Child& child) {
+  const auto node = book_.nodes().find(child.node);
+  if (node == book_.nodes().end() || node->second.revoked_at) return Error{Code::kPermissionDenied, "revoked"};
+  return book_.may_join(child.node, child.lease);
+}
+
+void CoordinatorRole::child_joined(const Child& child) {
+  book_.child_joined(child.node, child.lease, child.incarnation, now());
+  const std::vector<SiteId> up = child.role == Role::kSite ? std::vector{SiteId(child.node)} : std::vector<SiteId>{};
+  members_changed_below(up);
+}
+
+void CoordinatorRole::child_left(NodeId child) {
+  book_.child_left(child, now());
+  members_changed_below({});
+}
+
+void CoordinatorRole::members_changed(NodeId child, const v1::MemberChange& change) {
+  std::vector<coordinator::MemberUp> up;
+  for (const v1::Member& member : change.up()) {
+    up.push_back({NodeId(member.node()), NodeId(member.parent()), Epoch(member.lease_epoch()),
+                  Incarnation(member.incarnation())});
+  }
+  std::vector<NodeId> down;
+  for (const std::uint32_t node : change.down()) down.emplace_back(node);
+  const coordinator::MembersChanged changed = book_.members_changed(child, up, down, now());
+  members_changed_below(changed.sites_up);
+}
+
+void CoordinatorRole::members_changed_below(const std::vector<SiteId>& sites_up) {
+  if (!machine_) return;
+  if (machine().is_open()) tell_moved(sites_up);
+  carry_out(machine().sites_changed(book_.connected_sites(), now()));
+  send_homewards();
+}
+
+// Between rounds, as the service does: whoever has a nearer parent now comes for a lease.
+void CoordinatorRole::send_homewards() {
+  if (machine_ && machine().is_open()) return;
+  for (const NodeId node : book_.send_home(now())) {
+    children_.cut(node, {Code::kCancelled, "a nearer parent serves"});
+  }
+  cast_.world().cancel(home_timer_);
+  const std::optional<TimePoint> next = book_.next_home(now());
+  if (next) home_timer_ = cast_.world().at(host_, *next, [this] { send_homewards(); });
+}
+
+void CoordinatorRole::lease_asked(SessionId session, const Identity& peer, const v1::LeaseRequest& request) {
+  const coordinator::LeaseAsk ask{peer.node, peer.role, peer.name, request.advertise(), NodeId(request.unreachable())};
+  const Result<LeaseWanted> wanted = book_.request_lease(ask, now());
+  if (!wanted.ok()) return children_.answer_lease(session, wanted.error());
+  if (dies("lease")) return;
+  const auto granted = [&]() -> Result<store::LeaseRow> {
+    if (wanted->advertise) FLUVIAL_TRY(journal_->set_advertise(wanted->node, *wanted->advertise));
+    return journal_->grant(wanted->node, wanted->parent);
+  };
+  const Result<store::LeaseRow> row = granted();
+  if (!row.ok()) return children_.answer_lease(session, row.error());
+  cast_.checks().rounds().lease_granted(*row);
+  if (dies("leased")) return;
+  cast_.world().after_disk(host_, [this, session, wanted = *wanted, row = *row] {
+    const Result<LeaseAnswer> answer = book_.lease_granted(wanted, {row.node, row.parent, row.epoch}, now());
+    if (!answer.ok()) return children_.answer_lease(session, answer.error());
+    if (answer->moved) node_moved(row.node, row.epoch);
+    if (!is_dead()) children_.answer_lease(session, grant_of(*answer));
+  });
+}
+
+void CoordinatorRole::revoke(NodeId node) {
+  if (!journal_ || !journal_->revoke(node, cast_.world().clock(host_).wall_now()).ok()) return;
+  book_.revoked(node, cast_.world().clock(host_).wall_now(), now());
+  children_.cut(node, {Code::kPermissionDenied, "revoked"});
+  members_changed_below({});
+}
+
+// ---- updates and partials
+// -----------------------------------------------------------------------------------------------
+
+bool CoordinatorRole::is_current(RunId run, RoundId round) const {
+  return machine_ && run == machine_->run() && round == machine_->last_committed().next();
+}
+
+transfer::Terms CoordinatorRole::terms() const {
+  transfer::Terms terms;
+  terms.layout = {schema_->value_count(), machine_->plan().chunk_values};
+  terms.integer_count = schema_->integer_count();
+  terms.codec = codec_;
+  terms.codec_name = machine_->plan().codec;
+  terms.base = machine_->attempt().base.digest;
+  terms.value_abs_max = machine_->plan().value_abs_max;
+  terms.norm_max = machine_->plan().update_norm_max;
+  terms.schema = schema_;
+  terms.scale_bits = machine_->attempt().scale_bits;
+  return terms;
+}
+
+Result<transfer::Terms> CoordinatorRole::admit(const transfer::UpdateHead& head) {
+  if (!is_current(head.run, head.round)) return Error{Code::kStale, "that round is not open"};
+  const Status admitted = machine_->admit(head.site, head.lease, head.weight);
+  if (!admitted.ok() && !is_overlooked(cast_.tamper(), admitted.error().code)) return admitted.error();
+  return terms();
+}
+
+Result<transfer::Terms> CoordinatorRole::admit(const transfer::PartialHead& head) {
+  if (!is_current(head.run, head.round)) return Error{Code::kStale, "that round is not open"};
+  for (const SiteId site : machine_->gather().conflicts(head.what.contributors)) {
+    refused(head.run, head.round, {site, {Code::kConflict, "one submission came with two digests"}});
+  }
+  FLUVIAL_TRY(transfer::check_below(head, [&](SiteId site) { return book_.branch(site) == head.child; }));
+  const Status admitted = machine_->admit(head.attempt, head.epoch, head.what.contributors);
+  if (!admitted.ok() && !is_overlooked(cast_.tamper(), admitted.error().code)) return admitted.error();
+  return terms();
+}
+
+std::vector<SiteId> CoordinatorRole::without(const transfer::PartialHead& head) {
+  if (!is_current(head.run, head.round)) return {};
+  return transfer::without(head, machine_->gather(), [&](SiteId site) { return book_.branch(site) == head.child; });
+}
+
+void CoordinatorRole::arrived(transfer::StagedArrival arrival) {
+  if (!is_current(arrival.run, arrival.round)) {
+    children_.send(arrival.child, transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence,
+                                                    Error{Code::kStale, "the round is closed"}));
+    return;
+  }
+  if (dies("arrived")) return;
+  round::Arrival what = arrival.what;
+  what.contributors = shown(cast_.tamper(), machine().gather(), what.contributors);
+  const std::uint64_t id = work_.stage(std::move(arrival));
+  carry_out(machine().arrived(coordinator::ArrivalId(id), what));
+}
+
+void CoordinatorRole::refused(RunId run, RoundId round, const round::Refusal& refusal) {
+  if (is_current(run, round)) carry_out(machine().refused(refusal, now()));
+}
+
+void CoordinatorRole::declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) {
+  if (book_.branch(refusal.site) == child) refused(run, round, refusal);
+}
+
+std::shared_ptr<ModelSlot> CoordinatorRole::model(const round::ModelRef& ref) {
+  return slot_ && slot_->ref() == ref ? slot_ : nullptr;
+}
+
+void CoordinatorRole::outcome_asked(NodeId child, const v1::OutcomeQuery& query) {
+  const Result<Digest> digest = wire::digest_from_proto(query.sha256());
+  if (!digest.ok() || dies("outcome")) return;
+  Result<store::Outcome> outcome =
+      journal_->outcome(RunId(query.run()), RoundId(query.round()), SiteId(query.site()), *digest);
+  if (!outcome.ok() && outcome.error().code == Code::kNotFound) outcome = store::Outcome::kLate;
+  if (!outcome.ok()) return;
+  v1::Envelope reply;
+  v1::OutcomeReply& message = *reply.mutable_outcome_reply();
+  message.set_run(query.run());
+  message.set_round(query.round());
+  message.set_site(query.site());
+  message.set_sha256(query.sha256());
+  message.set_outcome(static_cast<v1::OutcomeReply::Outcome>(*outcome));
+  cast_.world().after_disk(host_, [this, child, reply] { children_.send(child, reply); });
+}
+
+round::Told::Way CoordinatorRole::way() const {
+  return [this](const round::Participant& participant) { return book_.branch(participant.site); };
+}
+
+}  // namespace fluvial::simulator

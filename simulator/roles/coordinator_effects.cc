@@ -1,0 +1,258 @@
+// What the run's machine decides.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "core/digest/sha256.h"
+#include "core/transfer/cut.h"
+#include "core/wire/mapping.h"
+#include "simulator/roles/coordinator.h"
+#include "simulator/roles/fence.h"
+
+namespace fluvial::simulator {
+namespace {
+
+constexpr Duration kAttendance = std::chrono::seconds(3);  // how soon somebody looks after a paused run
+
+store::RunStatus row_of(coordinator::RunStatus status) {
+  switch (status) {
+    case coordinator::RunStatus::kRunning: return store::RunStatus::kRunning;
+    case coordinator::RunStatus::kPaused: return store::RunStatus::kPaused;
+    case coordinator::RunStatus::kStopped: return store::RunStatus::kStopped;
+    case coordinator::RunStatus::kDone: return store::RunStatus::kDone;
+  }
+  return store::RunStatus::kPaused;
+}
+
+std::span<const float> floats_of(const round::Schema& schema, ByteSpan model, std::vector<float>& out) {
+  std::vector<std::int64_t> integers(schema.integer_count());
+  out.resize(schema.value_count());
+  round::split_model(schema, model, out, integers);
+  return out;
+}
+
+}  // namespace
+
+void CoordinatorRole::carry_out(const coordinator::Effects& effects) {
+  for (const coordinator::Effect& effect : effects) {
+    if (is_dead()) return;
+    std::visit([this](const auto& one) { carry_out(one); }, effect);
+  }
+}
+
+void CoordinatorRole::carry_out(const coordinator::RecordAttempt& effect) {
+  const round::AttemptRecord& record = effect.record;
+  if (effect.new_round) {
+    told_.clear();
+    work_.drop_all();
+    work_.reset({terms().layout, schema_->integer_count(), record.scale_bits});
+  }
+  if (dies("attempt")) return;
+  const store::AttemptRow row{record.run,          record.round,      record.attempt,    record.epoch,
+                              record.participants, record.scale_bits, record.base.digest};
+  const Status recorded = journal_->open_attempt(row);
+  if (recorded.ok()) cast_.checks().rounds().attempt_recorded(row);
+  if (dies("attempt recorded")) return;
+  cast_.world().after_disk(host_, [this, recorded] {
+    carry_out(recorded.ok() ? machine().attempt_recorded(now()) : machine().step_failed(recorded.error()));
+  });
+}
+
+void CoordinatorRole::carry_out(const coordinator::OpenRound&) {
+  std::vector<NodeId> nodes;
+  for (const auto& [node, child] : children_.children()) nodes.push_back(node);
+  for (const NodeId node : nodes) {
+    if (dies("open")) return;
+    send_opening(node);
+  }
+}
+
+void CoordinatorRole::send_opening(NodeId child) {
+  const round::AttemptRecord& attempt = machine().attempt();
+  wire::Opening whole{attempt.run, attempt.round, attempt.attempt, attempt.epoch, attempt.base, machine().plan()};
+  whole.scale_bits = attempt.scale_bits;
+  whole.value_count = schema_->value_count();
+  whole.integer_count = schema_->integer_count();
+  using std::chrono::duration_cast;
+  whole.soft_left = duration_cast<std::chrono::milliseconds>(machine().soft_deadline() - now());
+  whole.hard_left = duration_cast<std::chrono::milliseconds>(machine().hard_deadline() - now());
+  const std::optional<wire::Opening> cut =
+      transfer::cut_opening(std::move(whole), machine().gather(), told_, child, way());
+  if (!cut) return;
+  cast_.checks().rounds().opening_sent(attempt.run, attempt.round, attempt.attempt, attempt.epoch);
+  children_.send(child, wire::to_envelope(*cut));
+}
+
+void CoordinatorRole::carry_out(const coordinator::TellMoved& effect) { tell_moved(effect.sites); }
+
+// The children that the sites are below now, and those that were told of them before.
+void CoordinatorRole::tell_moved(const std::vector<SiteId>& sites) {
+  std::set<NodeId> nodes;
+  for (const NodeId node : told_.children_of(sites)) nodes.insert(node);
+  for (const SiteId site : sites) {
+    if (machine().gather().is_participant(site)) nodes.insert(book_.branch(site));
+  }
+  for (const NodeId node : nodes) {
+    if (dies("moved")) return;
+    send_opening(node);
+  }
+}
+
+void CoordinatorRole::node_moved(NodeId node, Epoch lease) {
+  if (!machine_) return;
+  if (machine().gather().is_participant(node)) {
+    carry_out(machine().leases_changed({{node, lease}}));
+  } else if (machine().is_open()) {  // an aggregator, with everybody below it
+    std::vector<SiteId> sites;
+    for (const round::Participant& participant : machine().attempt().participants) {
+      if (book_.branch(participant.site) != NodeId(0)) sites.push_back(participant.site);
+    }
+    tell_moved(sites);
+  }
+}
+
+void CoordinatorRole::carry_out(const coordinator::SetTimer& effect) {
+  cast_.world().cancel(timer_);
+  timer_ = cast_.world().at(host_, effect.at, [this] { carry_out(machine().tick(now())); });
+}
+
+void CoordinatorRole::carry_out(const coordinator::Take& effect) {
+  work_.take(effect.arrival.value(), [this, id = effect.arrival](const transfer::StagedArrival& arrival,
+                                                                 const round::ContributorSet& with_probes) {
+    children_.send(arrival.child,
+                   transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence, Status{}));
+    carry_out(machine().taken(id, shown_of(cast_.tamper(), machine().gather(), with_probes), now()));
+  });
+}
+
+void CoordinatorRole::carry_out(const coordinator::Release& effect) { work_.release(effect.arrival.value()); }
+
+void CoordinatorRole::carry_out(const coordinator::Drop& effect) {
+  const NodeWork::Staged arrival = work_.drop(effect.arrival.value());
+  if (!arrival) return;
+  const bool partial = arrival->site == SiteId(0);
+  const std::vector<SiteId> both =
+      partial ? machine().gather().without(arrival->what.contributors) : std::vector<SiteId>{};
+  children_.send(arrival->child,
+                 transfer::receipt(arrival->run, arrival->round, arrival->site, arrival->sequence, effect.error, both));
+}
+
+Result<coordinator::NextModel> CoordinatorRole::finalise(const round::CommitRecord& record) {
+  if (!cast_.sized()) {
+    coordinator::FinaliseInput input{record,     schema_,          slot_->shared(),
+                                     optimizer_, optimizer_state_, machine().plan().sum_digest};
+    return coordinator::finalise(serial_, work_.node(), *models_, std::move(input));
+  }
+  coordinator::NextModel next;  // of bytes that there are not
+  std::byte name[8];
+  store_le<std::uint64_t>(name, record.round.value());
+  next.ref = {record.run, ModelVersion(record.round.value()), sha256(ByteSpan(name)), schema_->model_bytes()};
+  return next;
+}
+
+void CoordinatorRole::carry_out(const coordinator::Finalise& effect) {
+  work_.lane().push(4 * work_.cost_of_pass(), [this, record = effect.record] {
+    if (dies("finalise")) return;
+    Result<coordinator::NextModel> next = finalise(record);
+    if (next.ok()) cast_.tamper().optimizer_finalised(next->optimizer_state);
+    if (dies("finalised")) return;
+    cast_.world().after_disk(host_, [this, next = std::make_shared<Result<coordinator::NextModel>>(std::move(next))] {
+      if (!next->ok()) return carry_out(machine().step_failed(next->error()));
+      next_ = std::move(**next);
+      carry_out(machine().finalised(next_->ref));
+    });
+  });
+}
+
+void CoordinatorRole::carry_out(const coordinator::RecordCommit& effect) {
+  const round::CommitRecord& record = effect.record;
+  store::CommitRow row;
+  row.run = record.run;
+  row.round = record.round;
+  row.attempt = record.attempt;
+  row.contributors = record.contributors;
+  row.refusals = record.refusals;
+  row.participants_count = record.participant_count();
+  row.model = record.model.digest;
+  row.master = record.model.digest;
+  row.optimizer = next_->optimizer_file;
+  row.sum_digest = next_->sum_digest;
+  row.committed_at = cast_.world().clock(host_).wall_now();
+  std::vector<float> values;
+  const std::span<const float> model =
+      cast_.sized() ? std::span<const float>{} : floats_of(*schema_, next_->bytes.bytes, values);
+  if (dies("commit")) return;
+  cast_.checks().rounds().committing(row, machine().gather().participants(), machine().attempt().scale_bits,
+                                     work_.values(), model);
+  const Status recorded = journal_->commit(row);
+  if (recorded.ok()) cast_.checks().rounds().committed(row);
+  if (dies("committed")) return;
+  cast_.world().after_disk(host_, [this, recorded] {
+    if (!recorded.ok()) return carry_out(machine().step_failed(recorded.error()));
+    optimizer_state_ = std::move(next_->optimizer_state);
+    slot_ = std::make_shared<ModelSlot>(next_->ref, *schema_, next_->bytes);
+    next_.reset();
+    carry_out(machine().commit_recorded(now()));
+  });
+}
+
+void CoordinatorRole::carry_out(const coordinator::Publish& effect) {
+  const round::CommitRecord& record = effect.record;
+  const wire::Commit whole{record.run,          record.round,    record.attempt, record.model,
+                           record.contributors, record.refusals, effect.last,    record.late};
+  std::vector<NodeId> nodes;
+  for (const auto& [node, child] : children_.children()) nodes.push_back(node);
+  for (const NodeId node : nodes) {
+    if (dies("publish")) return;
+    cast_.checks().rounds().commit_sent(record.run, record.round, record.model.digest);
+    children_.send(node,
+                   wire::to_envelope(transfer::cut_commit(whole, node, [this](SiteId s) { return book_.via(s); })));
+  }
+  if (cast_.sized()) return;
+  const Status pruned = models_->prune(record.run, record.model.version, machine().plan().models_kept);
+  (void)pruned.ok();  // a file too many
+  send_homewards();
+}
+
+void CoordinatorRole::carry_out(const coordinator::RecordStatus& effect) {
+  const RunId run = machine().run();
+  const bool ends = effect.status == coordinator::RunStatus::kDone || effect.status == coordinator::RunStatus::kStopped;
+  if (ends) cast_.checks().run_ended(run);
+  cast_.checks().run_status(coordinator::status_name(effect.status), effect.reason);
+  v1::Envelope message;
+  message.mutable_run_state()->set_run(run.value());
+  message.mutable_run_state()->set_state(std::string(coordinator::status_name(effect.status)));
+  message.mutable_run_state()->set_reason(effect.reason);
+  std::vector<NodeId> nodes;
+  for (const auto& [node, child] : children_.children()) nodes.push_back(node);
+  for (const NodeId node : nodes) children_.send(node, message);
+  work_.lane().push(std::chrono::microseconds(10), [this, run, status = effect.status, reason = effect.reason] {
+    if (dies("status")) return;
+    const Status kept = journal_->set_run_status(run, row_of(status), reason);
+    (void)kept.ok();  // it is said anew after a restart
+  });
+  if (ends) work_.drop_all();
+  if (effect.status != coordinator::RunStatus::kPaused) return;
+  const round::Gather& gather = machine().gather();
+  const auto gone =
+      std::ranges::count_if(gather.refusals(), [](const auto& r) { return round::drops_update(r.error.code); });
+  if (gather.participant_count() < machine().plan().quorum + static_cast<std::size_t>(gone)) {
+    cast_.checks().round_is_hopeless();
+  }
+  attend(effect.reason);
+}
+
+// Somebody reads the reason, mends what is to be mended, and resumes the run. A journal that failed wants a restart.
+void CoordinatorRole::attend(const std::string&) {
+  cast_.world().after(host_, kAttendance, [this] {
+    if (machine().status() != coordinator::RunStatus::kPaused) return;
+    const Status sound = journal_->set_run_status(machine().run(), store::RunStatus::kRunning, "");
+    if (!sound.ok()) {
+      cast_.world().kill_for(host_, Death::kProcess, std::chrono::seconds(1));
+      return;
+    }
+    carry_out(machine().resume(now()));
+  });
+}
+
+}  // namespace fluvial::simulator

@@ -1,0 +1,72 @@
+#include "simulator/roles/malice.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+namespace fluvial::simulator {
+
+Malice::Malice(Cast& cast, HostId host)
+    : cast_(cast), host_(host), rng_(cast.world().chance().stream("malice", host.value())) {}
+
+Malice::Trick Malice::draw() {
+  if (!cast_.world().faults_on() || cast_.sized()) return Trick::kNone;
+  if (cast_.is_malicious(host_)) {
+    return static_cast<Trick>(rng_.below(static_cast<std::uint64_t>(Trick::kCount)));
+  }
+  return happens(rng_, cast_.scenario().faults.sites.corrupt) ? Trick::kDamage : Trick::kNone;
+}
+
+void Malice::apply(Trick trick, v1::UpdateBegin* begin) {
+  switch (trick) {
+    case Trick::kOtherBase: begin->set_base_sha256(std::string(32, 'x')); break;
+    case Trick::kTooHeavy: begin->set_weight(cast_.weight_max(host_) + 1 + rng_.below(1'000'000)); break;
+    case Trick::kNoWeight: begin->set_weight(0); break;
+    case Trick::kOtherCodec: begin->set_codec("qsgd:levels=3"); break;
+    case Trick::kOtherLengths: begin->set_value_count(begin->value_count() + 1 + rng_.below(1 << 20)); break;
+    case Trick::kOtherName: begin->mutable_key()->set_site(begin->key().site() - 1); break;
+    case Trick::kOldLease: begin->set_lease_epoch(begin->lease_epoch() - 1); break;
+    case Trick::kReplay: begin->mutable_key()->set_submission(begin->key().submission() - 1); break;
+    default: break;
+  }
+}
+
+bool Malice::sends(Trick trick, std::uint64_t index, std::uint64_t chunk_count) const {
+  return trick != Trick::kTruncated || index + 1 < chunk_count;
+}
+
+Buffer Malice::apply(Trick trick, std::uint64_t index, Buffer chunk) {
+  if (chunk.size() < sizeof(float) || index != 0) return chunk;
+  switch (trick) {
+    case Trick::kDamage: {
+      const auto at = static_cast<std::size_t>(rng_.below(chunk.size()));
+      chunk.data()[at] ^= static_cast<std::byte>(1U << rng_.below(8));
+      break;
+    }
+    case Trick::kNotFinite: {
+      const float value = std::numeric_limits<float>::quiet_NaN();
+      std::memcpy(chunk.data() + chunk.size() - sizeof(value), &value, sizeof(value));
+      break;
+    }
+    case Trick::kShortChunk: chunk.shrink(chunk.size() - 1); break;
+    case Trick::kTwoContents: chunk.data()[chunk.size() - 4] ^= std::byte{1}; break;  // a small change of a value
+    default: break;
+  }
+  return chunk;
+}
+
+Digest Malice::apply(Trick trick, const Digest& stored, const Digest& sent) const {
+  switch (trick) {
+    case Trick::kNone:
+    case Trick::kDamage: return stored;
+    case Trick::kOtherDigest: {
+      Digest other = stored;
+      other[0] ^= std::byte{1};
+      return other;
+    }
+    default: return sent;  // it says what it sent
+  }
+}
+
+}  // namespace fluvial::simulator

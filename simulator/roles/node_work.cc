@@ -1,0 +1,67 @@
+#include "simulator/roles/node_work.h"
+
+#include <utility>
+
+namespace fluvial::simulator {
+namespace {
+
+constexpr double kSecondsAValue = 1e-9;  // 4 GB/s of fp32
+constexpr Duration kCall = std::chrono::microseconds(100);
+
+}  // namespace
+
+Duration NodeWork::cost_of_pass() const {
+  const double seconds = kSecondsAValue * static_cast<double>(cast_.schema().value_count());
+  return kCall + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+std::uint64_t NodeWork::stage(transfer::StagedArrival arrival) {
+  staged_.emplace(++last_id_, std::make_shared<const transfer::StagedArrival>(std::move(arrival)));
+  return last_id_;
+}
+
+NodeWork::Staged NodeWork::drop(std::uint64_t id) {
+  auto node = staged_.extract(id);
+  return node.empty() ? nullptr : std::move(node.mapped());
+}
+
+Result<round::ContributorSet> NodeWork::add(const transfer::StagedArrival& arrival) {
+  if (!cast_.sized()) return node_.add(arrival, serial_);
+  round::ContributorSet with_probes;
+  for (const auto& [site, entry] : arrival.what.contributors.entries()) {
+    round::Contribution counted = entry;
+    counted.probe = static_cast<std::int64_t>(entry.weight) << shape_.scale_bits;
+    FLUVIAL_TRY(with_probes.add(std::move(counted)));
+  }
+  return with_probes;
+}
+
+void NodeWork::take(std::uint64_t id, Taken done) {
+  lane_.push(cost_of_pass(), [this, id, done = std::move(done)] {
+    if (cast_.world().crash_here(host_, "take")) return;
+    const auto found = staged_.find(id);
+    if (found == staged_.end()) return;  // dropped meanwhile
+    const Staged arrival = found->second;
+    const Result<round::ContributorSet> added = add(*arrival);
+    if (!added.ok()) {  // a disk that cannot give back what was spilled: services stop the process, and start anew
+      cast_.world().kill_for(host_, Death::kProcess, std::chrono::seconds(1));
+      return;
+    }
+    if (cast_.world().crash_here(host_, "taken")) return;
+    done(*arrival, *added);
+  });
+}
+
+void NodeWork::reset(transfer::SumShape shape) {
+  lane_.push(kCall, [this, shape] {
+    shape_ = shape;
+    if (!cast_.sized()) node_.reset(shape);
+  });
+}
+
+std::span<const std::int64_t> NodeWork::values() const {
+  if (cast_.sized()) return {};
+  return node_.accumulator().sum();
+}
+
+}  // namespace fluvial::simulator

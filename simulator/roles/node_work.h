@@ -1,0 +1,50 @@
+// The sum of one node and what waits to go into it: core/tree/sum.h in virtual time. In the sized mode there is no
+// arithmetic, only its bookkeeping and its time.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string_view>
+
+#include "core/transfer/node_sum.h"
+#include "simulator/roles/cast.h"
+#include "simulator/roles/lane.h"
+
+namespace fluvial::simulator {
+
+class NodeWork {
+ public:
+  using Staged = std::shared_ptr<const transfer::StagedArrival>;
+  using Taken = std::function<void(const transfer::StagedArrival&, const round::ContributorSet& with_probes)>;
+
+  NodeWork(Cast& cast, HostId host) : cast_(cast), host_(host), lane_(cast.world(), host) {}
+
+  Lane& lane() { return lane_; }
+  std::uint64_t stage(transfer::StagedArrival arrival);
+  Staged drop(std::uint64_t id);  // null when it was gone
+  void release(std::uint64_t id) { staged_.erase(id); }
+  void drop_all() { staged_.clear(); }
+  std::size_t staged_count() const { return staged_.size(); }
+
+  void take(std::uint64_t id, Taken done);  // queued
+  void reset(transfer::SumShape shape);     // queued
+
+  const transfer::NodeSum& node() const { return node_; }
+  std::span<const std::int64_t> values() const;  // empty in the sized mode
+  Duration cost_of_pass() const;                 // over all values once
+
+ private:
+  Result<round::ContributorSet> add(const transfer::StagedArrival& arrival);
+
+  Cast& cast_;
+  HostId host_;
+  Lane lane_;
+  Serial serial_;
+  transfer::NodeSum node_;
+  transfer::SumShape shape_;
+  std::map<std::uint64_t, Staged> staged_;
+  std::uint64_t last_id_ = 0;
+};
+
+}  // namespace fluvial::simulator

@@ -1,0 +1,317 @@
+#include "simulator/roles/parent_end.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/wire/mapping.h"
+#include "core/wire/protocol.h"
+#include "core/wire/record_mapping.h"
+
+namespace fluvial::simulator {
+namespace {
+
+constexpr std::uint64_t kModelPartBytes = 1024;  // small, so that models can be cut off in the middle
+
+}  // namespace
+
+ParentEnd::ParentEnd(Cast& cast, HostId host, ParentOwner& owner)
+    : cast_(cast),
+      host_(host),
+      owner_(owner),
+      budget_(cast.scenario().federation.staging_bytes_max),
+      staging_{&budget_, &cast.world().disk(host).files(), "spill"} {}
+
+void ParentEnd::accepted(SessionId session, HostId from) { connections_[session].from = from; }
+
+void ParentEnd::received(SessionId session, Frame frame) {
+  const auto found = connections_.find(session);
+  if (found == connections_.end()) return;
+  Connection& connection = found->second;
+  const v1::Envelope& message = frame.header;
+  Status taken;
+  switch (connection.stage) {
+    case Stage::kNew:
+      taken = message.has_hello() ? hello(session, connection, message.hello())
+                                  : Status{Error{Code::kFailedPrecondition, "the first frame must be a Hello"}};
+      break;
+    case Stage::kLeaseHello:
+      if (message.has_lease_request()) {
+        connection.stage = Stage::kLeaseAsked;
+        owner_.lease_asked(session, cast_.identity(connection.from), message.lease_request());
+        return;  // the answer comes when it is durable
+      }
+      taken = Error{Code::kFailedPrecondition, "a session without a lease may only ask for one"};
+      break;
+    case Stage::kMember: taken = dispatch(session, connection, std::move(frame)); break;
+    case Stage::kLeaseAsked:
+    case Stage::kLeaseGiven: taken = Error{Code::kFailedPrecondition, "nothing more to say here"}; break;
+  }
+  if (!taken.ok()) end_session(session, taken.error());
+}
+
+void ParentEnd::end_session(SessionId session, const Error& why) {
+  if (!connections_.contains(session)) return;
+  v1::Envelope bye;
+  bye.mutable_goodbye()->set_code(wire::code_to_proto(why.code));
+  bye.mutable_goodbye()->set_message(wire::printable(why.message));
+  cast_.world().network().send(host_, session, bye);
+  cast_.world().network().close(host_, session);
+  leave(session);
+}
+
+void ParentEnd::closed(SessionId session) { leave(session); }
+
+void ParentEnd::leave(SessionId session) {
+  const auto found = connections_.find(session);
+  if (found == connections_.end()) return;
+  const NodeId node = found->second.node;
+  const bool member = found->second.stage == Stage::kMember;
+  connections_.erase(found);
+  const auto child = children_.find(node);
+  if (!member || child == children_.end() || child->second.session != session) return;  // replaced
+  children_.erase(child);
+  owner_.child_left(node);
+}
+
+Status ParentEnd::hello(SessionId session, Connection& connection, const v1::Hello& hello) {
+  if (hello.protocol_min() > wire::kProtocol || hello.protocol_max() < wire::kProtocol) {
+    return Error{Code::kFailedPrecondition, "another protocol: update the older side"};
+  }
+  const Identity& peer = cast_.identity(connection.from);
+  v1::Envelope welcome;
+  welcome.mutable_welcome()->set_protocol(wire::kProtocol);
+  welcome.mutable_welcome()->set_software("fluvial simulate");
+  if (hello.lease_epoch() == 0) {
+    connection.stage = Stage::kLeaseHello;
+    cast_.world().network().send(host_, session, welcome);
+    return {};
+  }
+  const Child child{peer.node, peer.role, Epoch(hello.lease_epoch()), Incarnation(hello.incarnation()), session};
+  FLUVIAL_TRY(join(child));
+  connection.stage = Stage::kMember;
+  connection.node = child.node;
+  cast_.world().network().send(host_, session, welcome);
+  children_[child.node] = child;
+  owner_.child_joined(child);
+  return {};
+}
+
+Status ParentEnd::join(const Child& child) {
+  FLUVIAL_TRY(owner_.may_join(child));
+  const auto before = children_.find(child.node);
+  if (before == children_.end()) return {};
+  if (child.incarnation < before->second.incarnation) return Error{Code::kStale, "an older incarnation"};
+  end_session(before->second.session, {Code::kStale, "replaced by a newer session"});
+  return {};
+}
+
+void ParentEnd::send(NodeId child, const v1::Envelope& message) {
+  const auto found = children_.find(child);
+  if (found != children_.end()) cast_.world().network().send(host_, found->second.session, message);
+}
+
+void ParentEnd::cut(NodeId child, const Error& reason) {
+  const auto found = children_.find(child);
+  if (found != children_.end()) end_session(found->second.session, reason);
+}
+
+void ParentEnd::answer_lease(SessionId session, const Result<v1::LeaseGrant>& grant) {
+  const auto found = connections_.find(session);
+  if (found == connections_.end()) return;
+  if (!grant.ok()) return end_session(session, grant.error());
+  found->second.stage = Stage::kLeaseGiven;
+  v1::Envelope reply;
+  *reply.mutable_lease_grant() = *grant;
+  cast_.world().network().send(host_, session, reply);
+}
+
+Status ParentEnd::dispatch(SessionId session, Connection& connection, Frame frame) {
+  const Child child = children_.at(connection.node);
+  const v1::Envelope& message = frame.header;
+  switch (message.body_case()) {
+    case v1::Envelope::kUpdateBegin: return begin(connection, child, message.update_begin());
+    case v1::Envelope::kPartialBegin: return begin(connection, child, message.partial_begin());
+    case v1::Envelope::kUpdateChunk: return chunk(connection, child, message.update_chunk().index(), frame.payload);
+    case v1::Envelope::kPartialChunk: return chunk(connection, child, message.partial_chunk().index(), frame.payload);
+    case v1::Envelope::kUpdateEnd: return end(connection, child, message.update_end().sha256(), frame.payload);
+    case v1::Envelope::kPartialEnd: return end(connection, child, message.partial_end().sha256(), frame.payload);
+    case v1::Envelope::kModelRequest: return start_model(session, connection, message.model_request());
+    case v1::Envelope::kMemberChange:
+    case v1::Envelope::kDecline:
+    case v1::Envelope::kOutcomeQuery: return tell_owner(child, message);
+    default: return Error{Code::kFailedPrecondition, "a message that no child sends"};
+  }
+}
+
+Status ParentEnd::tell_owner(const Child& child, const v1::Envelope& message) {
+  const bool is_site = child.role == Role::kSite;
+  const auto own = [&](std::uint32_t site) { return !is_site || site == child.node.value(); };
+  if (message.has_member_change()) {
+    if (is_site) return Error{Code::kPermissionDenied, "a site has no members"};
+    owner_.members_changed(child.node, message.member_change());
+  } else if (message.has_decline()) {
+    const v1::Decline& decline = message.decline();
+    if (!own(decline.site())) return Error{Code::kPermissionDenied, "in the name of another site"};
+    owner_.declined(child.node, RunId(decline.run()), RoundId(decline.round()),
+                    {SiteId(decline.site()), wire::error_from_proto(decline.code(), decline.message())});
+  } else {
+    if (!own(message.outcome_query().site())) return Error{Code::kPermissionDenied, "in the name of another site"};
+    owner_.outcome_asked(child.node, message.outcome_query());
+  }
+  return {};
+}
+
+// ---- updates and partials -------------------------------------------------------------------------------------------
+
+Status ParentEnd::begin(Connection& connection, const Child& child, const v1::UpdateBegin& begin) {
+  FLUVIAL_ASSIGN(transfer::UpdateHead head, transfer::head_from_proto(begin, child.node, child.role));
+  connection.inflow = std::make_unique<Inflow>();  // one that was cut off before is forgotten
+  connection.inflow->update = head;
+  return admitted(*connection.inflow, child, std::move(head));
+}
+
+Status ParentEnd::begin(Connection& connection, const Child& child, const v1::PartialBegin& begin) {
+  FLUVIAL_ASSIGN(transfer::PartialHead head, transfer::head_from_proto(begin, child.node, child.role));
+  connection.inflow = std::make_unique<Inflow>();
+  connection.inflow->partial = head;
+  return admitted(*connection.inflow, child, std::move(head));
+}
+
+template <typename Head>
+Status ParentEnd::admitted(Inflow& inflow, const Child& child, Head head) {
+  const bool is_update = inflow.update.has_value();
+  Result<transfer::Terms> terms = owner_.admit(head);
+  if (!terms.ok()) {
+    refuse(inflow, child, terms.error(), is_update && terms.error().code == Code::kInvalidArgument);
+    return {};
+  }
+  if (cast_.sized()) {
+    inflow.terms = std::move(*terms);
+    return {};
+  }
+  Result<transfer::Incoming> incoming = transfer::Incoming::begin(std::move(head), std::move(*terms), staging_);
+  if (incoming.ok()) {
+    inflow.incoming.emplace(std::move(*incoming));
+  } else {
+    refuse(inflow, child, incoming.error(), is_update);
+  }
+  return {};
+}
+
+Status ParentEnd::chunk(Connection& connection, const Child& child, std::uint64_t index, const Payload& payload) {
+  if (!connection.inflow) return Error{Code::kFailedPrecondition, "a chunk without a beginning"};
+  Inflow& inflow = *connection.inflow;
+  inflow.chunks += payload.frames;
+  if (!inflow.incoming) return {};
+  const Status taken = inflow.incoming->chunk(index, Buffer::copy_of(payload.bytes.bytes));
+  if (!taken.ok()) refuse(inflow, child, taken.error(), inflow.update.has_value());
+  return {};
+}
+
+Status ParentEnd::end(Connection& connection, const Child& child, const std::string& sha256, const Payload& integers) {
+  if (!connection.inflow) return Error{Code::kFailedPrecondition, "an end without a beginning"};
+  const std::unique_ptr<Inflow> ended = std::move(connection.inflow);
+  Inflow& inflow = *ended;
+  if (inflow.terms) {
+    hand_over_sized(inflow, child, sha256);
+    return {};
+  }
+  if (!inflow.incoming) return {};
+  Result<transfer::StagedArrival> arrival = inflow.incoming->end(sha256, integers.bytes.bytes);
+  if (arrival.ok()) {
+    owner_.arrived(std::move(*arrival));
+  } else {
+    refuse(inflow, child, arrival.error(), inflow.update.has_value());
+  }
+  return {};
+}
+
+// The planner's: there are no bytes, and what is said of them is believed.
+void ParentEnd::hand_over_sized(Inflow& inflow, const Child& child, const std::string& sha256) {
+  transfer::StagedArrival arrival;
+  arrival.child = child.node;
+  if (inflow.update) {
+    const transfer::UpdateHead& head = *inflow.update;
+    arrival.site = head.site;
+    arrival.run = head.run;
+    arrival.round = head.round;
+    const Result<Digest> digest = wire::digest_from_proto(sha256);
+    round::Contribution entry{head.site, head.lease, head.weight, digest.ok() ? *digest : Digest{}};
+    entry.incarnation = head.incarnation;
+    entry.submission = head.submission;
+    const Status added = arrival.what.contributors.add(std::move(entry));
+    FLUVIAL_CHECK(added.ok(), "an admitted weight");
+  } else {
+    arrival.sequence = inflow.partial->sequence;
+    arrival.run = inflow.partial->run;
+    arrival.round = inflow.partial->round;
+    arrival.what = std::move(inflow.partial->what);
+  }
+  owner_.arrived(std::move(arrival));
+}
+
+void ParentEnd::refuse(Inflow& inflow, const Child& child, const Error& error, bool tell_owner) {
+  inflow.incoming.reset();  // gives back what was staged
+  inflow.terms.reset();
+  if (inflow.update) {
+    const transfer::UpdateHead& head = *inflow.update;
+    if (tell_owner) owner_.refused(head.run, head.round, {head.site, error});
+    send(child.node, transfer::receipt(head.run, head.round, head.site, 0, error));
+  } else {
+    const transfer::PartialHead& head = *inflow.partial;
+    send(child.node, transfer::receipt(head.run, head.round, SiteId(0), head.sequence, error, owner_.without(head)));
+  }
+}
+
+// ---- the model
+// --------------------------------------------------------------------------------------------------------
+
+Status ParentEnd::start_model(SessionId session, Connection& connection, const v1::ModelRequest& request) {
+  FLUVIAL_ASSIGN(const round::ModelRef ref, wire::from_proto(request.model()));
+  if (request.offset() > ref.bytes) return Error{Code::kInvalidArgument, "an offset beyond the model's end"};
+  const std::shared_ptr<ModelSlot> slot = owner_.model(ref);
+  if (slot == nullptr) return {};  // overtaken: the child will hear of a newer one
+  connection.outflow = Outflow{slot, request.offset(), false};
+  pump_model(session, connection);
+  return {};
+}
+
+void ParentEnd::pump_model(SessionId session, Connection& connection) {
+  if (!connection.outflow) return;
+  Outflow& out = *connection.outflow;
+  Network& network = cast_.world().network();
+  if (!out.slot->begun() || (out.slot->available() <= out.offset && !out.slot->complete())) return;
+  if (!out.begun) {
+    v1::Envelope begin;
+    *begin.mutable_model_begin()->mutable_model() = wire::to_proto(out.slot->ref());
+    *begin.mutable_model_begin()->mutable_schema() = wire::to_proto(out.slot->schema());
+    begin.mutable_model_begin()->set_offset(out.offset);
+    network.send(host_, session, begin);
+    out.begun = true;
+  }
+  while (out.offset < out.slot->available() && network.writable_bytes(host_, session) > 0) {
+    const std::uint64_t left = out.slot->available() - out.offset;
+    const std::uint64_t size = cast_.sized() ? left : std::min(kModelPartBytes, left);
+    v1::Envelope part;
+    part.mutable_model_chunk()->set_run(out.slot->ref().run.value());
+    part.mutable_model_chunk()->set_version(out.slot->ref().version.value());
+    part.mutable_model_chunk()->set_offset(out.offset);
+    Payload payload = cast_.sized() ? Payload::sized(size) : Payload::of(out.slot->part(out.offset, size));
+    network.send(host_, session, part, std::move(payload));
+    out.offset += size;
+  }
+  if (out.offset == out.slot->ref().bytes) connection.outflow.reset();
+}
+
+void ParentEnd::model_grew(const std::shared_ptr<ModelSlot>& slot) {
+  for (auto& [session, connection] : connections_) {
+    if (connection.outflow && connection.outflow->slot == slot) pump_model(session, connection);
+  }
+}
+
+void ParentEnd::writable(SessionId session) {
+  const auto found = connections_.find(session);
+  if (found != connections_.end()) pump_model(session, found->second);
+}
+
+}  // namespace fluvial::simulator

@@ -1,0 +1,52 @@
+#include "simulator/roles/settle.h"
+
+#include <chrono>
+#include <utility>
+
+#include "simulator/roles/cast.h"
+
+namespace fluvial::simulator {
+namespace {
+
+constexpr Duration kAftermath = std::chrono::minutes(2);  // after the last round: everybody hears of it
+
+class Federation final : public Inhabitants {
+ public:
+  Federation(World& world, std::unique_ptr<Tamper> tamper)
+      : world_(world), tamper_(std::move(tamper)), cast_(world, *tamper_) {}
+
+  void check() override {}
+  std::uint64_t rounds_committed() const override { return cast_.checks().rounds().committed_count(); }
+  bool is_done() const override {
+    if (!cast_.checks().is_over()) {
+      over_since_.reset();
+      return false;
+    }
+    const TimePoint now = world_.scheduler().now();
+    if (!over_since_) over_since_ = now;
+    return now >= *over_since_ + kAftermath;
+  }
+  bool may_progress() const override {
+    if (cast_.checks().is_hopeless()) return false;
+    const round::Plan& plan = world_.scenario().plan;
+    const std::size_t left = cast_.sites_left();
+    const double chosen = plan.participants_fraction * static_cast<double>(left);
+    return left >= plan.participants_min && chosen >= static_cast<double>(plan.quorum);
+  }
+
+ private:
+  World& world_;
+  std::unique_ptr<Tamper> tamper_;
+  Cast cast_;
+  mutable std::optional<TimePoint> over_since_;
+};
+
+}  // namespace
+
+Settle settle(MakeTamper make_tamper) {
+  return [make_tamper = std::move(make_tamper)](World& world) -> std::unique_ptr<Inhabitants> {
+    return std::make_unique<Federation>(world, make_tamper());
+  };
+}
+
+}  // namespace fluvial::simulator

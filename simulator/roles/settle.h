@@ -1,0 +1,16 @@
+// A federation in a world: what `fluvial simulate` runs, as simulator/run wants it.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "simulator/roles/tamper.h"
+#include "simulator/run/run.h"
+
+namespace fluvial::simulator {
+
+// A Tamper for each world; only the binary that proves that the checks can fail makes another than Tamper itself.
+using MakeTamper = std::function<std::unique_ptr<Tamper>()>;
+Settle settle(MakeTamper make_tamper = [] { return std::make_unique<Tamper>(); });
+
+}  // namespace fluvial::simulator

@@ -1,0 +1,222 @@
+#include "simulator/roles/site.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "core/digest/sha256.h"
+#include "core/wire/mapping.h"
+#include "core/wire/record_mapping.h"
+
+namespace fluvial::simulator {
+
+SiteRole::SiteRole(Cast& cast, HostId host)
+    : cast_(cast),
+      host_(host),
+      malice_(cast, host),
+      rng_(cast.world().chance().stream("site", (std::uint64_t{host.value()} << 32) ^ cast.world().starts(host))) {}
+
+void SiteRole::start() {
+  const Status opened = open();
+  if (is_dead()) return;
+  if (!opened.ok()) {  // the process ends with a message; whoever supervises it starts it again
+    cast_.world().kill_for(host_, Death::kProcess, std::chrono::seconds(1));
+    return;
+  }
+  uplink_->start();
+}
+
+Status SiteRole::open() {
+  std::optional<edge::Pending> found;
+  Incarnation incarnation(cast_.world().starts(host_));
+  if (!cast_.sized()) {
+    FLUVIAL_ASSIGN(
+        store_, store::SiteStore::open(cast_.tamper().site_files(host_, cast_.world().disk(host_).files()), "state"));
+    incarnation = store_->incarnation();
+    FLUVIAL_ASSIGN(const std::vector<store::PendingInfo> unresolved, store_->all_pending());
+    if (!unresolved.empty()) {
+      const store::PendingInfo& info = unresolved.back();
+      FLUVIAL_ASSIGN(std::optional<store::PendingUpdate> update, store_->pending(info.start.run));
+      FLUVIAL_CHECK(update, "a submission that is listed but not there");
+      found = pending_of(info);
+      pending_ = std::make_shared<const Submission>(Submission{info, std::move(*update)});
+    }
+    look();
+  }
+  cast_.checks().incarnation_began(host_, incarnation);
+  machine_.emplace(found);
+  uplink_ = std::make_unique<ChildEnd>(cast_, host_, incarnation, static_cast<ChildOwner&>(*this));
+  return {};
+}
+
+// ---- the process' events
+// ------------------------------------------------------------------------------------------------
+
+void SiteRole::connected(SessionId session) {
+  if (uplink_->owns(session)) uplink_->connected();
+}
+void SiteRole::received(SessionId session, Frame frame) {
+  if (uplink_->owns(session)) uplink_->received(std::move(frame));
+}
+void SiteRole::closed(SessionId session, const Error& why) {
+  if (uplink_->owns(session)) uplink_->closed(why);
+}
+void SiteRole::writable(SessionId session) {
+  if (uplink_->owns(session)) pump();
+}
+
+void SiteRole::parent_up(const ParentLease&) {
+  request_model();
+  carry_out(machine_->connected());
+}
+
+void SiteRole::parent_down(const Error&) {
+  uploading_.reset();
+  flowing_ = false;
+}
+
+// ---- what the parent sends
+// ----------------------------------------------------------------------------------------------
+
+Status SiteRole::from_parent(Frame frame) {
+  const v1::Envelope& message = frame.header;
+  if (dies("from parent")) return {};
+  switch (message.body_case()) {
+    case v1::Envelope::kModelBegin: return on_model_begin(message.model_begin());
+    case v1::Envelope::kModelChunk: return on_model_chunk(message.model_chunk(), frame.payload);
+    case v1::Envelope::kRoundOpen: return on_round_open(message.round_open());
+    case v1::Envelope::kRoundCommit: return on_round_commit(message.round_commit());
+    case v1::Envelope::kRunState: return {};
+    case v1::Envelope::kReceipt: return on_receipt(message.receipt());
+    case v1::Envelope::kOutcomeReply: return on_outcome_reply(message.outcome_reply());
+    default: return Error{Code::kFailedPrecondition, "a message that no parent sends to a site"};
+  }
+}
+
+Status SiteRole::on_round_open(const v1::RoundOpen& message) {
+  FLUVIAL_ASSIGN(wire::Opening opening, wire::from_proto(message));
+  const auto own = std::ranges::find(opening.participants, self(), &round::Participant::site);
+  if (own == opening.participants.end()) return {};
+  bounds_run_ = opening.run;
+  bounds_ = edge::bounds_of(opening.plan);
+  edge::Offer offer;
+  offer.run = opening.run;
+  offer.round = opening.round;
+  offer.plan = std::move(opening.plan);
+  offer.base = opening.base;
+  offer.lease = own->lease;
+  offer.counted = std::ranges::find(opening.counted, self()) != opening.counted.end();
+  carry_out(machine_->offered(std::move(offer)));
+  return {};
+}
+
+Status SiteRole::on_round_commit(const v1::RoundCommit& message) {
+  FLUVIAL_ASSIGN(const wire::Commit commit, wire::from_proto(message));
+  edge::Verdict verdict;
+  if (const round::Contribution* own = commit.contributors.find(self())) verdict.counted = own->digest;
+  const auto refusal = std::ranges::find(commit.refusals, self(), &round::Refusal::site);
+  verdict.refused = refusal != commit.refusals.end() && round::drops_update(refusal->error.code);
+  verdict.late = (refusal != commit.refusals.end() && !verdict.refused) ||
+                 std::ranges::find(commit.late, self()) != commit.late.end();
+  cast_.tamper().missed(&verdict);
+  carry_out(machine_->committed(commit.run, commit.round, verdict, commit.model));
+  if (commit.last) {
+    ended_ = commit.run;
+    end_run();
+  }
+  return {};
+}
+
+Status SiteRole::on_receipt(const v1::Receipt& message) {
+  if (message.site() != self().value()) return Error{Code::kFailedPrecondition, "a receipt for another site"};
+  const Status verdict = wire::status_from_proto(message.code(), message.message());
+  if (verdict.ok()) {
+    if (cast_.tamper().counts_on_ack() && pending_ && pending_->info.start.round.value() == message.round()) {
+      const store::PendingInfo& info = pending_->info;
+      carry_out(machine_->answered(pending_of(info), edge::Outcome::kCounted));
+    }
+    return {};
+  }
+  if (uploading_ && uploading_->what->info.start.run.value() == message.run() &&
+      uploading_->what->info.start.round.value() == message.round()) {
+    uploading_.reset();  // the rest would be thrown away
+  }
+  return {};
+}
+
+Status SiteRole::on_outcome_reply(const v1::OutcomeReply& message) {
+  if (message.site() != self().value()) return Error{Code::kFailedPrecondition, "an outcome for another site"};
+  FLUVIAL_ASSIGN(const Digest digest, wire::digest_from_proto(message.sha256()));
+  edge::Outcome outcome = edge::Outcome::kPending;
+  switch (message.outcome()) {
+    case v1::OutcomeReply::OUTCOME_PENDING: break;
+    case v1::OutcomeReply::OUTCOME_COUNTED: outcome = edge::Outcome::kCounted; break;
+    case v1::OutcomeReply::OUTCOME_LATE: outcome = edge::Outcome::kLate; break;
+    case v1::OutcomeReply::OUTCOME_REFUSED: outcome = edge::Outcome::kRefused; break;
+    default: return Error{Code::kInvalidArgument, "an outcome that nobody knows"};
+  }
+  edge::Pending about;
+  about.run = RunId(message.run());
+  about.round = RoundId(message.round());
+  about.digest = digest;
+  carry_out(machine_->answered(about, outcome));
+  return {};
+}
+
+// ---- the model: edge/service/model_fetch.cc
+// -----------------------------------------------------------------------------
+
+void SiteRole::apply(const edge::FetchModel& effect) {
+  if (fetching_ && fetching_->ref() == effect.model) return;
+  fetching_ = std::make_shared<ModelSlot>(effect.model);
+  request_model();
+}
+
+void SiteRole::request_model() {
+  if (!fetching_ || fetching_->complete()) return;
+  flowing_ = false;
+  v1::Envelope message;
+  *message.mutable_model_request()->mutable_model() = wire::to_proto(fetching_->ref());
+  message.mutable_model_request()->set_offset(fetching_->available());
+  uplink_->post(message);
+}
+
+Status SiteRole::on_model_begin(const v1::ModelBegin& message) {
+  FLUVIAL_ASSIGN(const round::ModelRef ref, wire::from_proto(message.model()));
+  if (!fetching_ || fetching_->ref() != ref || message.offset() != fetching_->available()) return {};  // replaced
+  FLUVIAL_ASSIGN(round::Schema schema, wire::from_proto(message.schema()));
+  FLUVIAL_TRY(fetching_->begin(std::move(schema)));
+  flowing_ = true;
+  return {};
+}
+
+Status SiteRole::on_model_chunk(const v1::ModelChunk& message, const Payload& payload) {
+  if (!fetching_ || !flowing_ || message.run() != fetching_->ref().run.value() ||
+      message.version() != fetching_->ref().version.value()) {
+    return {};
+  }
+  if (message.offset() != fetching_->available()) return Error{Code::kDataLoss, "model bytes out of place"};
+  if (cast_.sized()) {
+    fetching_->skip(payload.size_bytes);
+  } else {
+    FLUVIAL_TRY(fetching_->append(payload.bytes.bytes));
+  }
+  if (!fetching_->complete()) return {};
+  flowing_ = false;
+  cast_.world().after(host_, std::chrono::milliseconds(1), [this, slot = fetching_] {
+    if (fetching_ == slot) model_held();
+  });
+  return {};
+}
+
+void SiteRole::model_held() {
+  const std::shared_ptr<ModelSlot> slot = std::exchange(fetching_, nullptr);
+  if (!cast_.sized() && sha256(slot->bytes()) != slot->ref().digest) {
+    cast_.world().violate("model_chain", "a site was given a model that does not have its digest");
+    return;
+  }
+  held_ = slot;
+  carry_out(machine_->model_ready(slot->ref()));
+}
+
+}  // namespace fluvial::simulator

@@ -1,0 +1,333 @@
+// What the site's machine decides.
+#include <algorithm>
+#include <chrono>
+#include <tuple>
+#include <utility>
+
+#include "core/digest/sha256.h"
+#include "core/wire/mapping.h"
+#include "kernels/codec.h"
+#include "simulator/roles/site.h"
+
+namespace fluvial::simulator {
+namespace {
+
+store::Outcome stored(edge::Outcome outcome) {
+  switch (outcome) {
+    case edge::Outcome::kPending: return store::Outcome::kPending;
+    case edge::Outcome::kCounted: return store::Outcome::kCounted;
+    case edge::Outcome::kLate: return store::Outcome::kLate;
+    case edge::Outcome::kRefused: return store::Outcome::kRefused;
+  }
+  return store::Outcome::kPending;
+}
+
+constexpr double kEncodeSecondsAValue = 4e-9;
+
+Duration scaled(Duration duration, double factor) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::nano>(duration) * factor);
+}
+
+}  // namespace
+
+void SiteRole::carry_out(edge::Effects effects) {
+  for (edge::Effect& effect : effects) effects_.push_back(std::move(effect));
+  if (carrying_out_) return;
+  carrying_out_ = true;
+  while (!effects_.empty() && !is_dead()) {
+    const edge::Effect effect = std::move(effects_.front());
+    effects_.pop_front();
+    std::visit([this](const auto& decided) { apply(decided); }, effect);
+  }
+  carrying_out_ = false;
+}
+
+// ---- training and encoding
+// ----------------------------------------------------------------------------------------------
+
+void SiteRole::apply(const edge::Train& effect) {
+  const edge::Offer& offer = effect.offer;
+  FLUVIAL_CHECK(held_ && held_->ref() == offer.base, "to train from a model that is not here");
+  working_ = offer.run;
+  const SitesScenario& sites = cast_.scenario().sites;
+  const Duration time = scaled(between(rng_, sites.train_min, sites.train_max), cast_.slowness(host_));
+  cast_.world().after(host_, time, [this, round = offer.round, base = held_] {
+    if (dies("trained")) return;
+    trained_from_ = base;
+    if (!cast_.sized()) {
+      trained_ = train(base->schema(), base->bytes(), cast_.world().chance().seed(), self(), round,
+                       cast_.scenario().workload, cast_.weight_max(host_));
+    }
+    carry_out(machine_->trained());
+  });
+}
+
+edge::UpdateJob SiteRole::job_of(const edge::Offer& offer) const {
+  edge::UpdateJob job{offer.run, offer.round, self(), offer.plan, trained_from_->schema()};
+  job.base_digest = trained_from_->ref().digest;
+  job.base = trained_from_->bytes();
+  job.parts.push_back({trained_->model.span(), trained_->weight});
+  job.weight = trained_->weight;
+  return job;
+}
+
+// In the sized mode: what would be, at the codec's most bytes a chunk.
+std::shared_ptr<const SiteRole::Submission> SiteRole::sized_submission(const edge::Offer& offer) {
+  Submission submission;
+  store::PendingInfo& info = submission.info;
+  const kernels::ChunkLayout layout{trained_from_->schema().value_count(), offer.plan.chunk_values};
+  info.start.run = offer.run;
+  info.start.round = offer.round;
+  info.start.weight = cast_.weight_max(host_);
+  info.start.codec = offer.plan.codec;
+  info.start.base = offer.base.digest;
+  info.start.value_count = layout.value_count;
+  info.start.chunk_count = layout.chunk_count();
+  info.start.integer_count = trained_from_->schema().integer_count();
+  info.submission = ++sized_submissions_;
+  std::byte name[16];
+  store_le<std::uint64_t>(name, self().value());
+  store_le<std::uint64_t>(name + 8, offer.round.value());
+  info.digest = sha256(ByteSpan(name));
+  const Result<kernels::CodecSpec> spec = kernels::parse_codec(offer.plan.codec);
+  FLUVIAL_CHECK(spec.ok(), "the plan's codec");
+  const auto codec = kernels::make_codec(*spec);
+  FLUVIAL_CHECK(codec.ok(), "the plan's codec");
+  info.chunk_bytes = (*codec)->encoded_bytes_max(layout.size(0)) * layout.chunk_count();
+  return std::make_shared<const Submission>(std::move(submission));
+}
+
+Result<std::shared_ptr<const SiteRole::Submission>> SiteRole::encode(const edge::Offer& offer) {
+  if (cast_.sized()) return sized_submission(offer);
+  cast_.checks().sites().encoding(self(), offer.run, offer.round, trained_->update, malice_.is_wicked());
+  FLUVIAL_ASSIGN(store::PendingUpdate update, edge::encode_update(job_of(offer), *store_, serial_));
+  Submission submission{update.info(), std::move(update)};
+  return std::make_shared<const Submission>(std::move(submission));
+}
+
+// The checks compare what is in the store with what must be.
+void SiteRole::look() {
+  if (cast_.sized()) return;
+  const Disk::Inspection inspection(cast_.world().disk(host_));
+  cast_.checks().sites().settled(self(), *store_);
+}
+
+void SiteRole::apply(const edge::Encode& effect) {
+  if (dies("encode")) return;
+  const edge::Offer& offer = effect.offer;
+  Result<std::shared_ptr<const Submission>> made = encode(offer);
+  if (is_dead()) return;
+  look();
+  trained_.reset();
+  if (dies("encoded")) return;
+  const auto compute = std::chrono::duration_cast<Duration>(
+      std::chrono::duration<double>(kEncodeSecondsAValue * static_cast<double>(cast_.schema().value_count())));
+  const Duration disk = cast_.world().disk(host_).take_latency();
+  cast_.world().after(host_, compute + disk, [this, offer, made = std::move(made)] {
+    working_.reset();
+    if (!made.ok()) {
+      carry_out(machine_->encode_failed(made.error()));
+    } else {
+      pending_ = *made;
+      carry_out(machine_->encoded(pending_of(pending_->info)));
+    }
+    end_run();
+  });
+}
+
+void SiteRole::apply(const edge::Fold& effect) {
+  if (dies("fold")) return;
+  const edge::Offer& offer = effect.offer;
+  if (!cast_.sized()) {
+    cast_.checks().sites().encoding(self(), offer.run, offer.round, trained_->update, malice_.is_wicked());
+    const Result<store::ResidualInfo> folded = edge::fold_update(job_of(offer), *store_, serial_);
+    if (folded.ok()) {
+      look();
+      const Result<edge::Carried> carried =
+          edge::apply_bounds(*store_, offer.run, *folded, edge::bounds_of(offer.plan));
+      if (carried.ok() && !carried->dropped.empty()) cast_.checks().sites().dropped(self(), offer.run);
+    }
+    if (is_dead()) return;
+    look();
+  }
+  trained_.reset();
+  if (dies("folded")) return;
+  cast_.world().after_disk(host_, [this] {
+    working_.reset();
+    carry_out(machine_->resolved());
+    end_run();
+  });
+}
+
+// ---- the submission
+// -----------------------------------------------------------------------------------------------------
+
+void SiteRole::apply(const edge::Send& effect) {
+  FLUVIAL_CHECK(pending_, "to send what is not there");
+  if (!uplink_->is_up()) return;  // offered again after the next connect
+  const Epoch lease = effect.offer.lease;
+  const bool same = uploading_ && uploading_->what->info.submission == pending_->info.submission &&
+                    uploading_->session == uplink_->session() && uploading_->lease == lease;
+  if (same) return;  // it goes on as it is
+  uploading_ = std::make_unique<Uploading>();
+  uploading_->what = pending_;
+  uploading_->lease = lease;
+  uploading_->session = uplink_->session();
+  uploading_->trick = malice_.draw();
+  if (dies("send")) return;
+  send_begin();
+  pump();
+}
+
+void SiteRole::send_begin() {
+  const store::PendingInfo& info = uploading_->what->info;
+  v1::Envelope message;
+  v1::UpdateBegin& begin = *message.mutable_update_begin();
+  begin.mutable_key()->set_run(info.start.run.value());
+  begin.mutable_key()->set_round(info.start.round.value());
+  begin.mutable_key()->set_site(self().value());
+  begin.mutable_key()->set_incarnation(info.incarnation.value());
+  begin.mutable_key()->set_submission(info.submission);
+  begin.set_weight(info.start.weight);
+  begin.set_codec(info.start.codec);
+  begin.set_pass(0);
+  begin.set_value_count(info.start.value_count);
+  begin.set_chunk_count(info.start.chunk_count);
+  begin.set_integer_count(info.start.integer_count);
+  begin.set_base_sha256(wire::digest_to_proto(info.start.base));
+  begin.set_lease_epoch(uploading_->lease.value());
+  begin.set_probe(1.0F);
+  malice_.apply(uploading_->trick, &begin);
+  uplink_->post(message);
+}
+
+// A chunk at a time, with the disk's time between them, so that anything may come between.
+void SiteRole::pump() {
+  if (!uploading_ || uploading_->session != uplink_->session() || !uplink_->has_room()) return;
+  const std::uint64_t generation = ++upload_generation_;
+  cast_.world().after_disk(host_, [this, generation] {
+    if (!uploading_ || generation != upload_generation_ || uploading_->session != uplink_->session()) return;
+    if (dies("chunk")) return;
+    if (uploading_->next_chunk == uploading_->what->info.start.chunk_count) return send_end();
+    send_chunk();
+    pump();
+  });
+}
+
+void SiteRole::send_chunk() {
+  const std::uint64_t index = uploading_->next_chunk++;
+  const store::PendingInfo& info = uploading_->what->info;
+  v1::Envelope message;
+  message.mutable_update_chunk()->set_index(index);
+  if (cast_.sized()) {  // one frame for all of them
+    uploading_->next_chunk = info.start.chunk_count;
+    uplink_->post(message, Payload::sized(info.chunk_bytes, info.start.chunk_count));
+    return;
+  }
+  Result<Buffer> chunk = uploading_->what->update->read_chunk(index);
+  if (!chunk.ok()) {
+    uploading_.reset();  // sent again when it is asked for
+    return;
+  }
+  if (!malice_.sends(uploading_->trick, index, info.start.chunk_count)) return;
+  Buffer bytes = malice_.apply(uploading_->trick, index, std::move(*chunk));
+  uploading_->hash.update(bytes.span());
+  if (uploading_->trick != Malice::Trick::kNone) uploading_->sent.push_back(Buffer::copy_of(bytes.span()));
+  uplink_->post(message, Payload::of(std::move(bytes)));
+}
+
+void SiteRole::send_end() {
+  const std::unique_ptr<Uploading> uploading = std::move(uploading_);
+  const store::PendingInfo& info = uploading->what->info;
+  v1::Envelope end;
+  Payload payload;
+  Digest digest = info.digest;
+  if (!cast_.sized()) {
+    std::vector<std::int64_t> integers(info.start.integer_count);
+    if (!integers.empty() && !uploading->what->update->read_integers(integers).ok()) return;
+    Buffer bytes(integers.size() * sizeof(std::int64_t));
+    for (std::size_t i = 0; i < integers.size(); ++i) {
+      store_le(bytes.data() + i * sizeof(std::int64_t), static_cast<std::uint64_t>(integers[i]));
+    }
+    uploading->hash.update(bytes.span());
+    if (!bytes.empty()) payload = Payload::of(std::move(bytes));
+    digest = malice_.apply(uploading->trick, info.digest, uploading->hash.finish());
+    if (digest != info.digest) {  // what of it can be decoded is an update like any other
+      std::ignore = cast_.checks().truth().add(info.start.run, info.start.round, self(), digest, info.start.weight,
+                                               info.start.codec, info.start.value_count, info.start.chunk_values,
+                                               uploading->sent);
+    }
+  }
+  end.mutable_update_end()->set_sha256(wire::digest_to_proto(digest));
+  uplink_->post(end, std::move(payload));
+}
+
+void SiteRole::apply(const edge::StopSending&) { uploading_.reset(); }
+
+void SiteRole::apply(const edge::Ask& effect) {
+  v1::Envelope message;
+  v1::OutcomeQuery& query = *message.mutable_outcome_query();
+  query.set_run(effect.pending.run.value());
+  query.set_round(effect.pending.round.value());
+  query.set_site(self().value());
+  query.set_sha256(wire::digest_to_proto(effect.pending.digest));
+  uplink_->post(message);
+}
+
+void SiteRole::apply(const edge::DeclineRound& effect) {
+  v1::Envelope message;
+  v1::Decline& decline = *message.mutable_decline();
+  decline.set_run(effect.run.value());
+  decline.set_round(effect.round.value());
+  decline.set_site(self().value());
+  decline.set_code(wire::code_to_proto(effect.error.code));
+  decline.set_message(wire::printable(effect.error.message));
+  uplink_->post(message);
+}
+
+// ---- outcomes
+// -----------------------------------------------------------------------------------------------------------
+
+edge::ResidualBounds SiteRole::bounds_for(RunId run) const {
+  return bounds_run_ == run ? bounds_ : edge::ResidualBounds{};
+}
+
+void SiteRole::apply(const edge::Resolve& effect) {
+  BackoffSettings settings;
+  resolve_backoff_.emplace(settings, Rng(effect.pending.round.value()));
+  resolve(effect.pending, effect.outcome);
+}
+
+// Nothing goes on before it is on disk: a disk that fails is tried again.
+void SiteRole::resolve(const edge::Pending& pending, edge::Outcome outcome) {
+  if (dies("resolve")) return;
+  if (!cast_.sized()) {
+    cast_.checks().sites().resolving(self(), pending.run, pending.round, pending.digest, stored(outcome));
+    const Result<edge::Carried> carried =
+        edge::resolve_pending(*store_, pending.run, pending.round, stored(outcome), bounds_for(pending.run));
+    if (is_dead()) return;
+    if (!carried.ok()) {
+      cast_.world().after(host_, resolve_backoff_->next(), [this, pending, outcome] { resolve(pending, outcome); });
+      return;
+    }
+    if (!carried->dropped.empty()) cast_.checks().sites().dropped(self(), pending.run);
+    look();
+  }
+  if (dies("resolved")) return;
+  cast_.world().after_disk(host_, [this] {
+    pending_.reset();
+    carry_out(machine_->resolved());
+    end_run();
+  });
+}
+
+void SiteRole::end_run() {
+  if (!ended_ || machine_->has_pending() || working_ == ended_) return;
+  const RunId run = *std::exchange(ended_, std::nullopt);
+  if (cast_.sized()) return;
+  cast_.checks().sites().forgetting(self(), run);
+  const Result<store::ResidualInfo> unspent = store_->forget(run);
+  (void)unspent.ok();  // what is left stays on the disk
+}
+
+}  // namespace fluvial::simulator

@@ -1,0 +1,69 @@
+#include "simulator/roles/training.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/rng.h"
+
+namespace fluvial::simulator {
+
+round::Schema schema_of(const WorkloadScenario& workload) {
+  std::vector<round::Tensor> tensors;
+  const std::uint64_t count = std::max<std::uint64_t>(1, std::min(workload.tensors, workload.values));
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::uint64_t values = workload.values / count + (i < workload.values % count ? 1 : 0);
+    tensors.push_back({"layer" + std::to_string(i), round::DType::kF32, {values}});
+  }
+  if (workload.integers > 0) tensors.push_back({"steps", round::DType::kI64, {workload.integers}});
+  Result<round::Schema> schema = round::Schema::make(std::move(tensors));
+  FLUVIAL_CHECK(schema.ok(), "a workload's schema");
+  return std::move(*schema);
+}
+
+namespace {
+
+struct Parts {
+  std::vector<float> values;
+  std::vector<std::int64_t> integers;
+};
+
+Buffer join(const round::Schema& schema, const Parts& parts) {
+  Buffer model(schema.model_bytes());
+  const Status joined = round::join_model(schema, parts.values, parts.integers, model.span());
+  FLUVIAL_CHECK(joined.ok(), "a model's parts");
+  return model;
+}
+
+}  // namespace
+
+Buffer initial_model(const round::Schema& schema, std::uint64_t seed) {
+  Rng rng(seed ^ 0x6d6f64656cULL);
+  Parts parts;
+  for (std::uint64_t i = 0; i < schema.value_count(); ++i) {
+    parts.values.push_back(static_cast<float>(rng.uniform() - 0.5));
+  }
+  parts.integers.resize(schema.integer_count(), 0);
+  return join(schema, parts);
+}
+
+TrainingResult train(const round::Schema& schema, ByteSpan base, std::uint64_t seed, SiteId site, RoundId round,
+                     const WorkloadScenario& workload, std::uint64_t weight_max) {
+  Rng mixed(seed ^ (std::uint64_t{site.value()} << 40) ^ (round.value() << 20));
+  Rng rng(mixed.next() ^ load_le<std::uint64_t>(base.data()));
+  Parts parts;
+  parts.values.resize(schema.value_count());
+  parts.integers.resize(schema.integer_count());
+  round::split_model(schema, base, parts.values, parts.integers);
+  TrainingResult result;
+  result.weight = static_cast<std::uint32_t>(1 + rng.below(weight_max));
+  for (float& value : parts.values) {
+    const float before = value;
+    value -= static_cast<float>((rng.uniform() * 2 - 1) * workload.update_scale);
+    result.update.push_back(before - value);
+  }
+  for (std::int64_t& value : parts.integers) value += static_cast<std::int64_t>(rng.below(5));
+  result.model = join(schema, parts);
+  return result;
+}
+
+}  // namespace fluvial::simulator

@@ -1,0 +1,28 @@
+// What a site's workers make of a model: a function of (seed, site, round, base), so that the oracle knows it too.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/base/bytes.h"
+#include "core/base/ids.h"
+#include "core/round/schema.h"
+#include "simulator/scenario/scenario.h"
+
+namespace fluvial::simulator {
+
+// The schema that a workload describes.
+round::Schema schema_of(const WorkloadScenario& workload);
+// The model that a run starts from.
+Buffer initial_model(const round::Schema& schema, std::uint64_t seed);
+
+struct TrainingResult {
+  Buffer model;               // the base with the update taken from it, as workers leave it
+  std::vector<float> update;  // base - model, as fp32 says it
+  std::uint32_t weight = 0;
+};
+// `weight_max` bounds the weight; `scale` the update's values.
+TrainingResult train(const round::Schema& schema, ByteSpan base, std::uint64_t seed, SiteId site, RoundId round,
+                     const WorkloadScenario& workload, std::uint64_t weight_max);
+
+}  // namespace fluvial::simulator
