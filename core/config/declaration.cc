@@ -110,6 +110,8 @@ std::vector<Setting<EdgeSettings>> declare_edge() {
                        "a round is declined when its workers are not attached by then");
   declare.milliseconds("worker_task_deadline_ms", 1, 30 * kDayMs, FLUVIAL_FIELD(worker_task_deadline_ms),
                        "a worker that has not answered a task by then is detached");
+  declare.milliseconds("outcome_interval_ms", 100, kDayMs, FLUVIAL_FIELD(outcome_interval_ms),
+                       "so often a submission without an outcome is asked for");
   return settings;
 }
 

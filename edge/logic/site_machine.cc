@@ -21,6 +21,8 @@ Effects SiteMachine::connected() {
   return out;
 }
 
+Effects SiteMachine::ask_again() { return connected(); }
+
 void SiteMachine::close(RunId run, RoundId round) {
   RoundId& closed = closed_[run];
   closed = std::max(closed, round);

@@ -75,7 +75,7 @@ struct Send {  // the pending submission; what is being sent under another lease
 };
 struct StopSending {};
 // The coordinator, for the outcome of the pending submission. An answer that gets lost is asked for again: with the
-// next session, the next commit or the next opening.
+// next session, the next commit or the next opening, and whenever ask_again() is called.
 struct Ask {
   Pending pending;
 };
@@ -97,6 +97,7 @@ class SiteMachine {
   explicit SiteMachine(std::optional<Pending> pending) : pending_(pending) {}
 
   Effects connected();           // a session to a parent is up
+  Effects ask_again();           // now and then: a commit, a question or its answer may have been lost further up
   Effects offered(Offer offer);  // also again after a reconnect, or for the next attempt
   Effects model_ready(const round::ModelRef& model);
   Effects trained();

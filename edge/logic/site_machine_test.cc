@@ -69,6 +69,15 @@ TEST(SiteMachine, ACommitThatDoesNotNameItIsNoOutcome) {
   EXPECT_NE(find<Resolve>(site.answered(pending(1), Outcome::kCounted)), nullptr);
 }
 
+TEST(SiteMachine, AsksAgainAsLongAsThereIsNoOutcome) {
+  SiteMachine site = sending();
+  EXPECT_NE(find<Ask>(site.ask_again()), nullptr) << "the commit may have been lost above a parent that stayed";
+  site.answered(pending(1), Outcome::kPending);
+  EXPECT_NE(find<Ask>(site.ask_again()), nullptr);
+  site.answered(pending(1), Outcome::kLate);
+  EXPECT_TRUE(site.ask_again().empty());
+}
+
 TEST(SiteMachine, ACommitOfALaterRoundMakesItAskForTheOneItMissed) {
   SiteMachine site = sending();
   const Effects effects = site.committed(RunId(1), RoundId(2), Verdict{.late = true}, model(2));

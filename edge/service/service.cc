@@ -5,6 +5,8 @@
 #include <chrono>
 #include <utility>
 
+#include "core/net/deadline.h"
+
 namespace fluvial::edge {
 namespace {
 
@@ -76,7 +78,16 @@ Status EdgeService::open() {
   desk_.set_assign([this](local::WorkerId worker, local::Task task) { workers_->assign(worker, std::move(task)); });
   desk_.set_workers_changed([this](std::size_t count) { metrics_.workers.set(static_cast<double>(count)); });
   process_.spawn("uplink", uplink_.run());
+  process_.spawn("ask again", ask_again());
   return {};
+}
+
+net::Awaitable<void> EdgeService::ask_again() {
+  const std::chrono::milliseconds interval(settings_.outcome_interval_ms);
+  while (!stopping_) {
+    const Status slept = co_await net::with_deadline(stop_.wait(), interval);
+    if (!slept.ok() && !stopping_ && uplink_.is_up()) carry_out(machine_->ask_again());
+  }
 }
 
 void EdgeService::stop() {

@@ -82,6 +82,7 @@ class EdgeService final : public tree::UplinkOwner {
   void on_sent(const UploadItem& item, double seconds);
   void note_outcome(const Pending& pending, Outcome outcome);
   void note_residual(RunId run, RoundId round, const Carried& carried);
+  net::Awaitable<void> ask_again();
   void end_run();  // when nothing of it is left to do
   ResidualBounds bounds_for(RunId run) const;
   telemetry::Logger log_of(RunId run, RoundId round) const;
