@@ -209,7 +209,7 @@ net::Awaitable<Admin::Reply> Admin::revoke(std::string name) {
 net::Awaitable<Admin::Reply> Admin::clear(std::string name) {
   const Result<NodeId> cleared = co_await registry_.clear(name);
   if (!cleared.ok()) co_return cleared.error();
-  runs_.site_cleared();
+  runs_.quarantine_changed();
   runtime_.log.warn("quarantine lifted", {{"name", name}});
   co_return json::serialize(json::object{{"cleared", name}});
 }

@@ -90,10 +90,10 @@ net::Awaitable<void> RunService::quarantine(SiteId site, std::string reason) {
     runtime_.log.error("the quarantine could not be recorded: it ends with this process",
                        {{"site", registry_.book().name_of(site)}, {"reason", kept.error().to_string()}});
   }
-  site_cleared();
+  quarantine_changed();
 }
 
-void RunService::site_cleared() {
+void RunService::quarantine_changed() {
   const auto& nodes = registry_.book().nodes();
   quarantined_.set(static_cast<double>(
       std::ranges::count_if(nodes, [](const auto& entry) { return entry.second.quarantined_at.has_value(); })));

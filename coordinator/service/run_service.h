@@ -70,7 +70,7 @@ class RunService {
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref);
   void members_changed(const std::vector<SiteId>& sites_up);
   void node_moved(NodeId node, Epoch lease);  // granted, durably
-  void site_cleared();                        // a quarantine was lifted
+  void quarantine_changed();                  // a quarantine was lifted
   // Ends their sessions with us, or with whoever is their parent below us.
   void dismiss(const std::vector<NodeId>& nodes, const Error& reason);
 

@@ -151,6 +151,7 @@ void Service::start() {
   process_.spawn("enrolment", enrol_.run(facts_.member_port));
   process_.spawn("admin", admin_.run());
   process_.spawn("resume runs", resume_runs());
+  runs_.quarantine_changed();
   process_.set_ready(true);
   runtime_.log.info("coordinator ready",
                     {{"federation", facts_.federation},
