@@ -61,5 +61,6 @@ void add_model_commands(CLI::App& app, Commands& commands);
 void add_demo_command(CLI::App& app, Commands& commands);
 void add_local_command(CLI::App& app, Commands& commands);
 void add_bench_commands(CLI::App& app, Commands& commands);
+void add_simulate_command(CLI::App& app, Commands& commands);
 
 }  // namespace fluvial::cli

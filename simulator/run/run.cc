@@ -14,8 +14,8 @@ namespace {
 class Progress {
  public:
   void look(World& world, const Weather& weather, const Inhabitants& inhabitants) {
-    if (settled_ || !weather.is_over()) return;
     const LimitsScenario& limits = world.scenario().limits;
+    if (settled_ || !weather.is_over() || limits.progress_rounds == 0) return;
     const TimePoint now = world.scheduler().now();
     if (!since_) {
       since_ = now;

@@ -198,7 +198,7 @@ void declare_host_faults(Declare& d) {
   d.ms("limits.virtual_ms", FIELD(limits.virtual_time), "a run ends here");
   d.count("limits.events", 1, kMany, FIELD(limits.events), "or after so many events");
   d.count("limits.progress_rounds", 0, 1000, FIELD(limits.progress_rounds),
-          "rounds that must be committed after the faults have stopped");
+          "rounds that must be committed after the faults have stopped; 0: none, and the run ends with its plan");
   d.ms("limits.progress_within_ms", FIELD(limits.progress_within), "and within this time");
 }
 
