@@ -90,11 +90,11 @@ std::vector<Room> make_rooms() {
         "simulator/scenario", "simulator/world", "simulator/run", "simulator/checks"}},
 
       // The front door, and what is shown to users of the libraries.
-      {"cli",
-       {"coordinator/service", "aggregator/service", "edge/service", "core/base", "core/digest", "kernels",
-        "kernels/reference",  // the independent loop behind `bench tree`'s "exact"
-        "core/round", "core/aggregate", "core/wire", "core/store", "core/telemetry", "core/config", "core/identity",
-        "core/net", "core/local", "core/tree"}},
+      {"cli", {"simulator/scenario", "simulator/world", "simulator/run", "simulator/roles", "coordinator/service",
+               "aggregator/service", "edge/service",    "core/base",     "core/digest",     "kernels",
+               "kernels/reference",  // the independent loop behind `bench tree`'s "exact"
+               "core/round",         "core/aggregate",  "core/wire",     "core/store",      "core/telemetry",
+               "core/config",        "core/identity",   "core/net",      "core/local",      "core/tree"}},
       {"examples", {"core/base", "core/digest", "core/round", "core/wire", "core/store", "core/local"}},
 
       {"cmake", {}},  // the one source that compiles Asio
