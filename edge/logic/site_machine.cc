@@ -51,6 +51,9 @@ Effects SiteMachine::offered(Offer offer) {
       work_->offer = std::move(offer);  // the next attempt, or another lease
       if (work_->stage != Stage::kFolding) work_->late = false;
       next_.reset();
+      if (work_->stage == Stage::kFetching) {
+        fetch(work_->offer.base, out);  // a parent that did not have it when it was asked has it by now
+      }
     } else {
       work_->late = true;
       next_ = std::move(offer);

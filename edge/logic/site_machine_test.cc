@@ -143,6 +143,14 @@ TEST(SiteMachine, ARoundThatClosesWhileEncodingIsLate) {
   EXPECT_EQ(find<Resolve>(effects)->outcome, Outcome::kLate);
 }
 
+TEST(SiteMachine, AnOpeningAsksAgainForAModelThatDoesNotCome) {
+  SiteMachine site({});
+  EXPECT_NE(find<FetchModel>(site.offered(offer(1))), nullptr);
+  EXPECT_NE(find<FetchModel>(site.offered(offer(1))), nullptr) << "its new parent may not have had it when it asked";
+  EXPECT_NE(find<Train>(site.model_ready(model(0))), nullptr);
+  EXPECT_EQ(find<FetchModel>(site.offered(offer(1))), nullptr);
+}
+
 TEST(SiteMachine, ARoundThatClosesBeforeTrainingIsLeftAlone) {
   SiteMachine site({});
   site.offered(offer(1));

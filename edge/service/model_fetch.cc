@@ -36,7 +36,10 @@ ModelFetch::ModelFetch(tree::Runtime& runtime, net::TaskGroup& tasks, Post post,
 ModelFetch::~ModelFetch() = default;
 
 void ModelFetch::want(const round::ModelRef& ref) {
-  if (fetch_ && fetch_->ref == ref) return;
+  if (fetch_ && fetch_->ref == ref) {
+    if (!fetch_->flowing && !fetch_->held_up) request(*fetch_);  // the parent may not have had it before
+    return;
+  }
   fetch_ = std::make_shared<Fetch>(ref, runtime_.backoff);
   request(*fetch_);
 }

@@ -15,6 +15,15 @@ class Federation final : public Inhabitants {
   Federation(World& world, std::unique_ptr<Tamper> tamper)
       : world_(world), tamper_(std::move(tamper)), cast_(world, *tamper_) {}
 
+  // The processes hold what is the cast's: they go first.
+  ~Federation() override {
+    for (const Host& host : world_.hosts()) world_.kill_for(host.id, Death::kProcess, std::chrono::hours(1));
+    world_.scheduler().after(Duration(0), [] {});
+    world_.step(world_.scheduler().now());
+  }
+  Federation(const Federation&) = delete;
+  Federation& operator=(const Federation&) = delete;
+
   void check() override {}
   std::uint64_t rounds_committed() const override { return cast_.checks().rounds().committed_count(); }
   bool is_done() const override {

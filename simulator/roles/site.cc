@@ -167,7 +167,10 @@ Status SiteRole::on_outcome_reply(const v1::OutcomeReply& message) {
 // -----------------------------------------------------------------------------
 
 void SiteRole::apply(const edge::FetchModel& effect) {
-  if (fetching_ && fetching_->ref() == effect.model) return;
+  if (fetching_ && fetching_->ref() == effect.model) {
+    if (!flowing_) request_model();  // the parent may not have had it before
+    return;
+  }
   fetching_ = std::make_shared<ModelSlot>(effect.model);
   request_model();
 }
