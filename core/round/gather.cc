@@ -44,8 +44,7 @@ void Gather::await_under(Slot& slot, Epoch lease) {
 
 void Gather::next_attempt() {
   for (auto& [site, slot] : slots_) {
-    const bool refused = slot.state == State::kRefused;
-    const bool again = refused && (!drops_update(slot.error->code) || slot.error->code == Code::kDataLoss);
+    const bool again = slot.state == State::kRefused && slot.error->code != Code::kConflict;
     if (slot.state == State::kMissing || again) move(slot, State::kAwaited);
   }
 }

@@ -74,7 +74,7 @@ TEST(Gather, TheSameSubmissionWithAnotherDigestIsAConflict) {
   EXPECT_TRUE(gather.conflicts(set_of({entry(1, 1, 8, 2)})).empty()) << "it has encoded anew";
 }
 
-TEST(Gather, TheNextAttemptAsksWhoDeclinedOrWasMissingButNotWhoSentWhatMayNotBeUsed) {
+TEST(Gather, TheNextAttemptAsksWhoDeclinedOrWasMissingButNotWhoContradictedItself) {
   Gather gather(participants());
   gather.refuse({SiteId(1), {Code::kUnavailable, "out of memory"}});
   gather.refuse({SiteId(2), {Code::kConflict, "two contents"}});
@@ -84,11 +84,11 @@ TEST(Gather, TheNextAttemptAsksWhoDeclinedOrWasMissingButNotWhoSentWhatMayNotBeU
   EXPECT_EQ(gather.awaited(), (std::vector{SiteId(1), SiteId(3)}));
 }
 
-TEST(Gather, TheNextAttemptAsksAgainForWhatCameDamaged) {
+TEST(Gather, TheNextAttemptAsksAgainForWhatCouldNotBeUsed) {
   Gather gather(participants());
-  for (const std::uint32_t site : {1u, 2u, 3u}) {
-    gather.refuse({SiteId(site), {Code::kDataLoss, "the digest does not match"}});
-  }
+  gather.refuse({SiteId(1), {Code::kDataLoss, "the digest does not match"}});
+  gather.refuse({SiteId(2), {Code::kInvalidArgument, "not finite"}});
+  gather.refuse({SiteId(3), {Code::kPermissionDenied, "in another's name"}});
   EXPECT_TRUE(gather.settled()) << "nobody is left to wait for in this attempt";
   gather.next_attempt();
   EXPECT_EQ(gather.awaited(), (std::vector{SiteId(1), SiteId(2), SiteId(3)}));
