@@ -144,14 +144,19 @@ Status RegionService::receipt_came(const v1::Receipt& message) {
 // ---- the model ----------------------------------------------------------------------------------------------------
 
 void RegionService::want_model(const round::ModelRef& ref) {
-  if (slot_ && slot_->ref() == ref) return;
-  if (slot_) slot_->abandon();
-  slot_ = std::make_shared<tree::ModelSlot>(runtime_.strand, ref);
-  request_model();
+  if (!slot_ || slot_->ref() != ref) {
+    if (slot_) slot_->abandon();
+    slot_ = std::make_shared<tree::ModelSlot>(runtime_.strand, ref);
+  } else if (slot_->available() > model_seen_bytes_) {
+    model_seen_bytes_ = slot_->available();
+    return;
+  }
+  request_model();  // also again: the parent may not have had it when it was asked
 }
 
 void RegionService::request_model() {
   if (!slot_ || slot_->complete()) return;
+  model_seen_bytes_ = slot_->available();
   v1::Envelope request;
   *request.mutable_model_request()->mutable_model() = wire::to_proto(slot_->ref());
   request.mutable_model_request()->set_offset(slot_->available());

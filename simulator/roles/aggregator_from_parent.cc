@@ -103,13 +103,18 @@ Status AggregatorRole::receipt_came(const v1::Receipt& message) {
 // --------------------------------------------------------------------------------------------------------
 
 void AggregatorRole::want_model(const round::ModelRef& ref) {
-  if (slot_ && slot_->ref() == ref) return;
-  slot_ = std::make_shared<ModelSlot>(ref);
-  request_model();
+  if (!slot_ || slot_->ref() != ref) {
+    slot_ = std::make_shared<ModelSlot>(ref);
+  } else if (slot_->available() > model_seen_bytes_) {
+    model_seen_bytes_ = slot_->available();
+    return;
+  }
+  request_model();  // also again: the parent may not have had it when it was asked
 }
 
 void AggregatorRole::request_model() {
   if (!slot_ || slot_->complete()) return;
+  model_seen_bytes_ = slot_->available();
   v1::Envelope request;
   *request.mutable_model_request()->mutable_model() = wire::to_proto(slot_->ref());
   request.mutable_model_request()->set_offset(slot_->available());
