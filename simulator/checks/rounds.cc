@@ -208,20 +208,28 @@ void RoundChecks::check_model(Run& run, const store::CommitRow& row, int scale_b
   run.state_in_doubt.model.assign(model.begin(), model.end());
 }
 
-void RoundChecks::committing(const store::CommitRow& row, const std::vector<round::Participant>& participants,
-                             int scale_bits, std::span<const std::int64_t> sum, std::span<const float> model) {
+void RoundChecks::taking(RunId id, const round::ContributorSet& contributors,
+                         const std::vector<round::Participant>& participants) {
+  const Run* run = find(id);
+  if (run == nullptr || !run->attempt) return;
+  const auto fence = [&](const std::vector<round::Participant>& known, std::string_view who) {
+    for (const auto& [site, entry] : contributors.entries()) {
+      const auto found = std::ranges::find(known, site, &round::Participant::site);
+      const bool old = found != known.end() && entry.lease < found->lease;
+      say(!old, "fence",
+          format_text("round {}: site {} is taken under lease {}, {} says {}", run->attempt->round.value(),
+                      std::uint64_t{site.value()}, entry.lease.value(), who, old ? found->lease.value() : 0));
+    }
+  };
+  fence(run->attempt->participants, "the attempt's record");
+  fence(participants, "the coordinator");
+}
+
+void RoundChecks::committing(const store::CommitRow& row, int scale_bits, std::span<const std::int64_t> sum,
+                             std::span<const float> model) {
   Run* run = find(row.run);
   if (run == nullptr) return;
   check_contributors(*run, row);
-  for (const round::Participant& participant : participants) {
-    const round::Contribution* entry = row.contributors.find(participant.site);
-    const auto recorded = std::ranges::find(run->attempt->participants, participant.site, &round::Participant::site);
-    const bool old = entry != nullptr && recorded != run->attempt->participants.end() && entry->lease < recorded->lease;
-    say(!old, "fence",
-        format_text("round {}: site {} counts under lease {}, the attempt's record says {}", row.round.value(),
-                    std::uint64_t{participant.site.value()}, old ? entry->lease.value() : 0,
-                    old ? recorded->lease.value() : 0));
-  }
   sum_sealed(NodeId(0), row.run, row.round, row.contributors, scale_bits, sum);
   if (!model.empty()) check_model(*run, row, scale_bits, sum, model);
   run->model_in_doubt.assign(model.begin(), model.end());

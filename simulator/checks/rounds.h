@@ -33,12 +33,15 @@ class RoundChecks {
   void lease_granted(const store::LeaseRow& lease);
   void attempt_recorded(const store::AttemptRow& attempt);
   // Before the journal is asked: the sum that the model was made from, and the model. Empty spans in the sized mode.
-  // `participants` under the leases that the machine goes by.
-  void committing(const store::CommitRow& row, const std::vector<round::Participant>& participants, int scale_bits,
-                  std::span<const std::int64_t> sum, std::span<const float> model);
+  void committing(const store::CommitRow& row, int scale_bits, std::span<const std::int64_t> sum,
+                  std::span<const float> model);
   void committed(const store::CommitRow& row);  // it is durable
 
   // ---- what is said and summed
+  // By the coordinator, into its sum: `participants` are under the leases that its machine goes by. What is in stays in
+  // when its site moves later, also when a later attempt's record says so.
+  void taking(RunId run, const round::ContributorSet& contributors,
+              const std::vector<round::Participant>& participants);
   void opening_sent(RunId run, RoundId round, AttemptId attempt, Epoch epoch);  // by the coordinator
   void commit_sent(RunId run, RoundId round, const Digest& model);              // by the coordinator
   void sum_sealed(NodeId node, RunId run, RoundId round, const round::ContributorSet& contributors, int scale_bits,

@@ -117,6 +117,8 @@ void CoordinatorRole::carry_out(const coordinator::SetTimer& effect) {
 }
 
 void CoordinatorRole::carry_out(const coordinator::Take& effect) {
+  cast_.checks().rounds().taking(machine().run(), work_.staged(effect.arrival.value()).what.contributors,
+                                 machine().gather().participants());
   work_.take(effect.arrival.value(), [this, id = effect.arrival](const transfer::StagedArrival& arrival,
                                                                  const round::ContributorSet& with_probes) {
     children_.send(arrival.child,
@@ -182,8 +184,7 @@ void CoordinatorRole::carry_out(const coordinator::RecordCommit& effect) {
   const std::span<const float> model =
       cast_.sized() ? std::span<const float>{} : floats_of(*schema_, next_->bytes.bytes, values);
   if (dies("commit")) return;
-  cast_.checks().rounds().committing(row, machine().gather().participants(), machine().attempt().scale_bits,
-                                     work_.values(), model);
+  cast_.checks().rounds().committing(row, machine().attempt().scale_bits, work_.values(), model);
   const Status recorded = journal_->commit(row);
   if (recorded.ok()) cast_.checks().rounds().committed(row);
   if (dies("committed")) return;

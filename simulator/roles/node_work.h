@@ -22,6 +22,7 @@ class NodeWork {
 
   Lane& lane() { return lane_; }
   std::uint64_t stage(transfer::StagedArrival arrival);
+  const transfer::StagedArrival& staged(std::uint64_t id) const { return *staged_.at(id); }
   Staged drop(std::uint64_t id);  // null when it was gone
   void release(std::uint64_t id) { staged_.erase(id); }
   void drop_all() { staged_.clear(); }
