@@ -1,5 +1,5 @@
-// fluvial_bugs BUG SCENARIO.toml FIRST_SEED SEEDS [LINES]: runs the seeds with a deliberate bug ("none": without) until one is
-// caught, and says which seed and invariant caught it. Exit status 0: caught (or, without a bug, nothing found).
+// fluvial_bugs BUG SCENARIO.toml FIRST_SEED SEEDS [LINES]: runs the seeds with a deliberate bug ("none": without) until
+// one is caught, and says which seed and invariant caught it. Exit status 0: caught (or, without a bug, nothing found).
 #include <charconv>
 #include <cstdio>
 #include <string>
@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
   SeedsOptions options;
   options.first_seed = number_of(argv[3]);
   options.seeds = number_of(argv[4]);
+  options.failures_max = honest ? options.seeds : 1;
   if (argc == 6) options.lines_max = number_of(argv[5]);
   const Settle inhabitants = settle([name, honest] { return honest ? std::make_unique<Tamper>() : make_bug(name); });
   const Result<SeedsResult> result = run_seeds(*file, inhabitants, options, {});
