@@ -121,10 +121,28 @@ Status Incoming::chunk(std::uint64_t index, Buffer bytes) {
   return {};
 }
 
+// The scale leaves room for all participants at value_abs_max: sums within their contributors' part of it cannot
+// overflow whatever they are added to.
+Status Incoming::verify_packed(ByteSpan bytes, std::size_t count) {
+  FLUVIAL_TRY(kernels::check_packed_chunk(bytes, count));
+  std::vector<std::int64_t> sums(count);
+  FLUVIAL_TRY(kernels::merge_chunk(bytes, sums));
+  const round::ContributorSet& contributors = partial_->what.contributors;
+  const double bound = std::ldexp(static_cast<double>(contributors.total_weight()) * terms_.value_abs_max,
+                                  terms_.scale_bits) +
+                       static_cast<double>(contributors.size());  // each was rounded once
+  const auto beyond = std::ranges::find_if(
+      sums, [bound](std::int64_t sum) { return std::fabs(static_cast<double>(sum)) > bound * (1 + 0x1.0p-40); });
+  if (beyond == sums.end()) return {};
+  const auto at = terms_.layout.first_value(next_index_) + static_cast<std::uint64_t>(beyond - sums.begin());
+  return Error{Code::kDataLoss, "the sum of value " + std::to_string(at) + " is " + std::to_string(*beyond) +
+                                    ", more than its contributors can give"};
+}
+
 Status Incoming::verify_chunk(ByteSpan bytes) {
   hash_.update(bytes);
   const std::size_t count = terms_.layout.size(next_index_);
-  if (partial_) return kernels::check_packed_chunk(bytes, count);
+  if (partial_) return verify_packed(bytes, count);
   const std::uint64_t first = terms_.layout.first_value(next_index_);
   FLUVIAL_ASSIGN(const kernels::ScreenReport report, terms_.codec->screen_chunk(bytes, count, first));
   norm_squared_ += report.norm_squared;

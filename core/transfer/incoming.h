@@ -63,6 +63,7 @@ class Incoming {
  private:
   Incoming(Terms terms, std::uint64_t chunk_count, std::uint64_t bytes_max, const Staging& staging);
   Status verify_chunk(ByteSpan bytes);
+  Status verify_packed(ByteSpan bytes, std::size_t count);
   Status verify_end(const std::string& sha256, ByteSpan integers);
 
   std::optional<UpdateHead> update_;    // one of

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/transfer/test_support.h"
+#include "kernels/fixed.h"
 
 namespace fluvial::transfer {
 namespace {
@@ -69,6 +70,27 @@ TEST_F(IncomingTest, WhatIsBadOnTheWayRefusesTheWhole) {
   feed(large, values, 0, 1);
   const Status beyond = large.chunk(1, test_chunk(values, 1));
   EXPECT_THAT(beyond.error().message, HasSubstr("value 300"));
+}
+
+TEST_F(IncomingTest, APartialHoldsNoMoreThanItsContributorsCanGive) {
+  PartialHead head;
+  head.child = NodeId(2);
+  head.scale_bits = kTestScale;
+  head.chunk_count = 3;
+  ASSERT_TRUE(head.what.contributors.add({SiteId(7), Epoch(1), 7, {}, std::int64_t{7} << kTestScale, {}}).ok());
+  const std::int64_t most = std::int64_t{7} * 100 << kTestScale;  // weight times value_abs_max
+  for (const std::int64_t sum :
+       {most, -most, most * 2, std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()}) {
+    Result<Incoming> incoming = Incoming::begin(head, test_terms(), staging_);
+    ASSERT_TRUE(incoming.ok()) << incoming.error().message;
+    std::vector<std::int64_t> sums(kTestChunkValues, 1);
+    sums[5] = sum;
+    Buffer packed(kernels::packed_bytes_max(sums.size()));
+    const std::size_t size = kernels::pack_chunk(sums, packed.span());
+    const Status taken = incoming->chunk(0, Buffer::copy_of(ByteSpan(packed.span()).first(size)));
+    EXPECT_EQ(taken.ok(), sum == most || sum == -most) << sum;
+    if (!taken.ok()) EXPECT_THAT(taken.error().message, HasSubstr("value 5"));
+  }
 }
 
 TEST_F(IncomingTest, GoesOnFromWhereItWasCutOff) {
