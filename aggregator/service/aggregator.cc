@@ -59,7 +59,8 @@ Status run_aggregator(config::AggregatorSettings settings, telemetry::Logger log
 
   RegionService service(runtime, process.tasks(), self.node,
                         {listen.host, listen.port, settings.session.sessions_max, settings.staging_bytes_max, spill,
-                         self.node, tree::software_name()});
+                         self.node, tree::software_name()},
+                        std::chrono::milliseconds(settings.parentless_max_ms));
   FLUVIAL_ASSIGN(const std::uint16_t port, service.hub().open(server_tls));
   tree::Uplink uplink(runtime, service,
                       {{coordinator.host, coordinator.port},

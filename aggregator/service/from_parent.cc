@@ -1,6 +1,7 @@
 // What the parent says: rounds, commits, receipts, and the model on its way down.
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/bind_executor.hpp>
 #include <utility>
 
 #include "aggregator/service/region_service.h"
@@ -18,6 +19,8 @@ void RegionService::parent_up(const tree::Lease& lease, std::shared_ptr<net::Ses
   uplink_->post(std::move(change));
   request_model();
   parent_is_new_ = true;
+  parentless_ = false;
+  parentless_timer_.cancel();
   up_changed_(true);
 }
 
@@ -27,6 +30,23 @@ void RegionService::parent_down(const Error& why) {
   if (opening_) opening_->received.reset();  // what that parent had of it, the next Opening says
   on_its_way_.reset();
   up_changed_(false);
+  start_parentless_timer();
+}
+
+// Its children do not notice that they lead nowhere; the coordinator may have another parent for them.
+void RegionService::start_parentless_timer() {
+  parentless_timer_.expires_after(parentless_max_);
+  parentless_timer_.async_wait(boost::asio::bind_executor(runtime_.strand, [this](
+                                                                               const boost::system::error_code& error) {
+    if (error || uplink_->is_up()) return;
+    parentless_ = true;
+    std::vector<NodeId> children;
+    for (const auto& [child, connected] : hub_.children()) children.push_back(child);
+    runtime_.log.warn("no parent for too long: the children go to the coordinator", {{"children", children.size()}});
+    for (const NodeId child : children) {
+      hub_.cut(child, {Code::kUnavailable, "this aggregator has lost its own parent: come for a lease"});
+    }
+  }));
 }
 
 net::Awaitable<Status> RegionService::from_parent(net::Frame frame) {

@@ -13,7 +13,8 @@
 
 namespace fluvial::aggregator {
 
-RegionService::RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, NodeId self, tree::HubOptions options)
+RegionService::RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, NodeId self, tree::HubOptions options,
+                             Duration parentless_max)
     : runtime_(runtime),
       tasks_(tasks),
       self_(self),
@@ -21,17 +22,21 @@ RegionService::RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, Node
       counts_(runtime.metrics),
       sum_(runtime),
       timer_(runtime.strand),
+      parentless_max_(parentless_max),
+      parentless_timer_(runtime.strand),
       partial_seconds_(telemetry::seconds_histogram(runtime.metrics, "partial_seconds",
                                                     "From a partial's first frame to the parent's receipt")) {}
 
 void RegionService::attach(tree::Uplink& uplink, std::function<void(bool)> up_changed) {
   uplink_ = &uplink;
   up_changed_ = std::move(up_changed);
+  start_parentless_timer();
 }
 
 void RegionService::stop() {
   ++send_generation_;
   timer_.cancel();
+  parentless_timer_.cancel();
   if (slot_) slot_->abandon();
   sum_.lane().stop();
   uplink_->stop();
@@ -55,6 +60,7 @@ std::string RegionService::status_json(const std::string& name) const {
 
 Status RegionService::may_join(const tree::Child& child) {
   if (child.node == self_) return Error{Code::kPermissionDenied, "a node cannot be its own child"};
+  if (parentless_) return Error{Code::kUnavailable, "this aggregator has no parent: come for a lease"};
   return {};  // the root checks the lease when it counts a member
 }
 

@@ -20,7 +20,9 @@ namespace fluvial::aggregator {
 
 class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
  public:
-  RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, NodeId self, tree::HubOptions options);
+  // `parentless_max`: its children are sent to the coordinator when it has had no parent for so long.
+  RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, NodeId self, tree::HubOptions options,
+                Duration parentless_max);
 
   tree::Hub& hub() { return hub_; }
   void attach(tree::Uplink& uplink, std::function<void(bool)> up_changed);
@@ -82,6 +84,7 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   transfer::Terms terms() const;
   NodeId via(NodeId node) const;
   NodeId way_to(const round::Participant& participant) const;
+  void start_parentless_timer();
   bool may_bring(NodeId child, SiteId site) const;
   void relay_down(NodeId node, v1::Envelope message);
   TimePoint now() const { return runtime_.clock.now(); }
@@ -95,6 +98,9 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   telemetry::RoundMetrics counts_;
   tree::Sum sum_;
   boost::asio::steady_timer timer_;
+  Duration parentless_max_;
+  boost::asio::steady_timer parentless_timer_;
+  bool parentless_ = false;  // for too long
 
   RegionMachine machine_;
   std::optional<wire::Opening> opening_;  // as the parent said it

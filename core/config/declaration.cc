@@ -94,6 +94,8 @@ std::vector<Setting<AggregatorSettings>> declare_aggregator() {
                   "the address that its children connect to; port 0: the one that it listens on", true);
   declare.address("coordinator", Port::kGiven, FLUVIAL_FIELD(coordinator), "the coordinator's members' port", true);
   declare_staging(declare);
+  declare.milliseconds("parentless_max_ms", 100, kDayMs, FLUVIAL_FIELD(parentless_max_ms),
+                       "without a parent for longer, it sends its children to the coordinator for another");
   return settings;
 }
 

@@ -59,6 +59,7 @@ struct AggregatorSettings : CommonSettings {
   std::string advertise;    // host:port for its children; required
   std::string coordinator;  // host:port; required
   std::uint64_t staging_bytes_max = 256 << 20;
+  std::uint64_t parentless_max_ms = 30'000;
   bool operator==(const AggregatorSettings&) const = default;
 };
 

@@ -94,6 +94,26 @@ TEST_F(RecoveryTest, ACoordinatorKilledMidRoundComesBackAndFinishesTheRun) {
   ASSERT_TRUE(statuses.ok()) << statuses.error().message;
 }
 
+TEST_F(RecoveryTest, AnAggregatorWithoutAParentDoesNotKeepItsChildren) {
+  ASSERT_EQ(::setenv("FLUVIAL_PARENTLESS_MAX_MS", "200", 1), 0);  // of the processes that are started here
+  start(2, 1);
+  Gate gate(2);
+  for (std::uint64_t i = 1; i <= 2; ++i) add_worker(i, gated(gate, i));
+  const std::uint64_t run = start_run(plan(3), 20'000);
+  gate.wait_arrival(2);
+  federation_->kill("coordinator");
+  gate.open();
+  const auto sent_away = cli::retry(std::chrono::seconds(60), [&]() -> Result<bool> {
+    return log_of("site-1").find("has lost its own parent") != std::string::npos &&
+           log_of("site-2").find("has lost its own parent") != std::string::npos;
+  });
+  EXPECT_TRUE(sent_away.ok() && *sent_away) << log_of("aggregator-1") << log_of("site-1");
+  const Status back = federation_->restart("coordinator");
+  ASSERT_TRUE(back.ok()) << back.error().message;
+  wait_state(run, "done");
+  expect_valid(run, 3);
+}
+
 TEST_F(RecoveryTest, AnAggregatorKilledMidRoundComesBack) {
   start(4, 2);
   Gate gate(2);
