@@ -117,6 +117,11 @@ Result<std::unique_ptr<SiteStore>> SiteStore::open(FileSystem& files, const std:
   return store;
 }
 
+std::optional<Error> SiteStore::fault() {
+  const std::lock_guard lock(mutex_);
+  return database_->fault();
+}
+
 Status SiteStore::load() {
   FLUVIAL_TRY(database_->transact(
       [&] { return database_->run("UPDATE site SET incarnation = incarnation + 1 WHERE one = 1"); }));

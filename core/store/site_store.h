@@ -144,6 +144,9 @@ class SiteStore {
   ~SiteStore();
 
   Incarnation incarnation() const { return incarnation_; }
+  // Set after an I/O error at a commit: nothing more is taken until the store is opened anew, and only then is it known
+  // what is on the disk.
+  std::optional<Error> fault();
 
   Result<ResidualInfo> residual(RunId run);
   // Values from `first_value` on; zeros when there is no residual. kFailedPrecondition beyond its end.

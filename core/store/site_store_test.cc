@@ -253,6 +253,23 @@ TEST_F(SiteStoreTest, ACrashAtAnyOperationLeavesOldOrNew) {
   }
 }
 
+TEST_F(SiteStoreTest, AfterAFailedCommitItAsksToBeOpenedAnew) {
+  bool seen = false;
+  for (std::uint64_t n = 0; n < 200; ++n) {
+    files.fail_at(n, Fault::kIo);
+    const bool sent = submit(*store, n + 1, 1).ok();
+    files.clear_fault();
+    if (sent) break;
+    const bool faulty = store->fault().has_value();
+    EXPECT_EQ(faulty, !submit(*store, n + 1, 1).ok()) << "an error before the commit passes; one at the commit stays";
+    seen = seen || faulty;
+    reopen();
+    EXPECT_FALSE(store->fault());
+    EXPECT_TRUE(store->resolve(kRun, RoundId(n + 1), Outcome::kLate).ok() || faulty) << "it is there, or it is not";
+  }
+  EXPECT_TRUE(seen);
+}
+
 TEST_F(SiteStoreTest, AFullDiskIsAnErrorAndNoMore) {
   for (std::uint64_t n = 0;; ++n) {
     files.fail_at(n, Fault::kShortWrite);

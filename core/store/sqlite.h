@@ -91,6 +91,7 @@ class Database {
   // Durable when it returns ok; nothing happened when `body` fails. After an I/O error at the commit the outcome is
   // open until the database is opened again: every later transaction is refused.
   Status transact(const std::function<Status()>& body);
+  const std::optional<Error>& fault() const { return broken_; }  // set: every later transaction is refused with it
 
  private:
   Database(FileSystem& files, std::string path) : vfs_(files), path_(std::move(path)) {}

@@ -66,7 +66,7 @@ Status run_edge(config::EdgeSettings settings, telemetry::Logger log, tree::OnRe
   if (on_ready) on_ready(ready_json(name, settings.worker_socket, metrics_port));
   process.run([&service] { service.stop(); });
   process.runtime().log.info("site stopped");
-  return {};
+  return service.failure();
 }
 
 }  // namespace fluvial::edge

@@ -112,7 +112,7 @@ net::Awaitable<void> EdgeService::encode(Offer offer, Trained trained) {
     net::PoolParallel parallel(runtime_.pool);
     return encode_update(job, *store_, parallel);
   });
-  if (stopping_) co_return;  // what is durable is found at the next start
+  if (stopping_ || (!update.ok() && store_failed())) co_return;  // what is durable is found at the next start
   working_.reset();
   const telemetry::Logger log = log_of(offer.run, offer.round);
   if (!update.ok()) {
@@ -153,6 +153,7 @@ net::Awaitable<void> EdgeService::fold(Offer offer, Trained trained) {
   } else {
     metrics_.residuals_dropped.add();
     log.warn("late update dropped", {{"reason", folded.error().to_string()}});
+    if (store_failed()) co_return;
   }
   if (stopping_) co_return;
   working_.reset();
@@ -215,6 +216,18 @@ ResidualBounds EdgeService::bounds_for(RunId run) const { return bounds_run_ == 
 
 void EdgeService::apply(const Resolve& effect) { process_.spawn("resolve", resolve(effect.pending, effect.outcome)); }
 
+// Only a process that starts anew knows what is on the disk: this one ends, and says why.
+bool EdgeService::store_failed() {
+  if (!failure_) {
+    failure_ = store_->fault();
+    if (!failure_) return false;
+    runtime_.log.error("the site's store failed: the agent ends, to be started again",
+                       {{"reason", failure_->to_string()}});
+    process_.request_stop();
+  }
+  return true;
+}
+
 // Nothing goes on before it is on disk: a disk that fails is tried again.
 net::Awaitable<void> EdgeService::resolve(Pending pending, Outcome outcome) {
   const ResidualBounds bounds = bounds_for(pending.run);
@@ -230,7 +243,7 @@ net::Awaitable<void> EdgeService::resolve(Pending pending, Outcome outcome) {
     log_of(pending.run, pending.round)
         .error("the outcome cannot be written; trying again",
                {{"outcome", outcome_name(outcome)}, {"reason", carried.error().to_string()}});
-    if (stopping_) co_return;
+    if (stopping_ || store_failed()) co_return;
     const Status slept = co_await net::with_deadline(stop_.wait(), backoff.next());
     (void)slept.ok();  // the wait is over, or stopping_ is set
     if (stopping_) co_return;

@@ -44,6 +44,7 @@ class EdgeService final : public tree::UplinkOwner {
 
   Status open();  // what was left unresolved, and the workers' socket; then everything runs with the process
   void stop();
+  Status failure() const { return failure_ ? Status{*failure_} : Status{}; }  // why it ended of itself
   std::string status_json() const;
 
   void parent_up(const tree::Lease& lease, std::shared_ptr<net::Session> session) override;
@@ -83,7 +84,8 @@ class EdgeService final : public tree::UplinkOwner {
   void note_outcome(const Pending& pending, Outcome outcome);
   void note_residual(RunId run, RoundId round, const Carried& carried);
   net::Awaitable<void> ask_again();
-  void end_run();  // when nothing of it is left to do
+  bool store_failed();  // then the agent ends
+  void end_run();       // when nothing of it is left to do
   ResidualBounds bounds_for(RunId run) const;
   telemetry::Logger log_of(RunId run, RoundId round) const;
   std::uint32_t site() const { return self_.node.value(); }
@@ -93,6 +95,7 @@ class EdgeService final : public tree::UplinkOwner {
   config::EdgeSettings settings_;
   identity::PeerIdentity self_;
   std::unique_ptr<store::SiteStore> store_;
+  std::optional<Error> failure_;
   telemetry::SiteMetrics metrics_;
   telemetry::Gauge connected_;
   telemetry::Gauge round_gauge_;

@@ -79,6 +79,7 @@ class SiteRole final : public Process, private ChildOwner {
   Result<std::shared_ptr<const Submission>> encode(const edge::Offer& offer);
   edge::UpdateJob job_of(const edge::Offer& offer) const;
   void resolve(const edge::Pending& pending, edge::Outcome outcome);
+  bool store_failed();
   void look();
   void end_run();
   void pump();

@@ -125,6 +125,7 @@ void SiteRole::apply(const edge::Encode& effect) {
   const Duration disk = cast_.world().disk(host_).take_latency();
   cast_.world().after(host_, compute + disk, [this, offer, made = std::move(made)] {
     working_.reset();
+    if (!made.ok() && store_failed()) return;
     if (!made.ok()) {
       carry_out(machine_->encode_failed(made.error()));
     } else {
@@ -147,7 +148,7 @@ void SiteRole::apply(const edge::Fold& effect) {
           edge::apply_bounds(*store_, offer.run, *folded, edge::bounds_of(offer.plan));
       if (carried.ok() && !carried->dropped.empty()) cast_.checks().sites().dropped(self(), offer.run);
     }
-    if (is_dead()) return;
+    if (is_dead() || (!folded.ok() && store_failed())) return;
     look();
   }
   trained_.reset();
@@ -298,6 +299,13 @@ void SiteRole::apply(const edge::Resolve& effect) {
   resolve(effect.pending, effect.outcome);
 }
 
+// Only a process that starts anew knows what is on the disk: this one ends, and its supervisor starts it.
+bool SiteRole::store_failed() {
+  if (cast_.sized() || !store_->fault()) return false;
+  cast_.world().kill_for(host_, Death::kProcess, std::chrono::seconds(1));
+  return true;
+}
+
 // Nothing goes on before it is on disk: a disk that fails is tried again.
 void SiteRole::resolve(const edge::Pending& pending, edge::Outcome outcome) {
   if (dies("resolve")) return;
@@ -306,6 +314,7 @@ void SiteRole::resolve(const edge::Pending& pending, edge::Outcome outcome) {
     const Result<edge::Carried> carried =
         edge::resolve_pending(*store_, pending.run, pending.round, stored(outcome), bounds_for(pending.run));
     if (is_dead()) return;
+    if (!carried.ok() && store_failed()) return;
     if (!carried.ok()) {
       cast_.world().after(host_, resolve_backoff_->next(), [this, pending, outcome] { resolve(pending, outcome); });
       return;
