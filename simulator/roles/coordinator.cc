@@ -10,6 +10,8 @@
 namespace fluvial::simulator {
 namespace {
 
+constexpr Duration kAttendance = std::chrono::seconds(3);
+
 using coordinator::LeaseAnswer;
 using coordinator::LeaseEntry;
 using coordinator::LeaseWanted;
@@ -201,7 +203,10 @@ void CoordinatorRole::lease_asked(SessionId session, const Identity& peer, const
     return journal_->grant(wanted->node, wanted->parent);
   };
   const Result<store::LeaseRow> row = granted();
-  if (!row.ok()) return children_.answer_lease(session, row.error());
+  if (!row.ok()) {
+    attend_journal();
+    return children_.answer_lease(session, row.error());
+  }
   cast_.checks().rounds().lease_granted(*row);
   if (dies("leased")) return;
   cast_.world().after_disk(host_, [this, session, wanted = *wanted, row = *row] {
@@ -210,6 +215,22 @@ void CoordinatorRole::lease_asked(SessionId session, const Identity& peer, const
     if (answer->moved) node_moved(row.node, row.epoch);
     if (!is_dead()) children_.answer_lease(session, grant_of(*answer));
   });
+}
+
+// /readyz says that the journal has failed: who looks after the coordinator starts it again.
+void CoordinatorRole::attend_journal() {
+  cast_.world().after(host_, kAttendance, [this] {
+    if (journal_->fault()) cast_.world().kill_for(host_, Death::kProcess, std::chrono::seconds(1));
+  });
+}
+
+// A round's participants are fixed: without those who may not come any more it may have no quorum for ever.
+bool CoordinatorRole::may_close() const {
+  if (!machine_ || machine_->is_between_rounds()) return true;
+  const std::vector<round::Participant>& all = machine_->attempt().participants;
+  const auto left =
+      std::ranges::count_if(all, [this](const auto& one) { return !book_.nodes().at(one.site).revoked_at; });
+  return static_cast<std::uint64_t>(left) >= std::max<std::uint64_t>(machine_->plan().quorum, 1);
 }
 
 void CoordinatorRole::revoke(NodeId node) {

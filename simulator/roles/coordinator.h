@@ -30,6 +30,7 @@ class CoordinatorRole final : public Process, private ParentOwner {
   void writable(SessionId session) override { children_.writable(session); }
 
   void revoke(NodeId node);  // as a person would
+  bool may_close() const;    // the open round, as far as revocations go: otherwise a person must stop the run
 
  private:
   // ---- children
@@ -70,6 +71,7 @@ class CoordinatorRole final : public Process, private ParentOwner {
   void node_moved(NodeId node, Epoch lease);
   void send_homewards();
   void attend(const std::string& reason);  // somebody sees that the run is paused
+  void attend_journal();
   bool is_current(RunId run, RoundId round) const;
   transfer::Terms terms() const;
   bool dies(std::string_view point) { return cast_.world().crash_here(host_, point); }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "simulator/roles/cast.h"
+#include "simulator/roles/coordinator.h"
 
 namespace fluvial::simulator {
 namespace {
@@ -37,6 +38,7 @@ class Federation final : public Inhabitants {
   }
   bool may_progress() const override {
     if (cast_.checks().is_hopeless()) return false;
+    if (world_.is_up(kRoot) && !static_cast<const CoordinatorRole*>(world_.process(kRoot))->may_close()) return false;
     const round::Plan& plan = world_.scenario().plan;
     const std::size_t left = cast_.sites_left();
     const double chosen = plan.participants_fraction * static_cast<double>(left);
