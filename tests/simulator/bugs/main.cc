@@ -1,5 +1,5 @@
 // fluvial_bugs BUG SCENARIO.toml FIRST_SEED SEEDS [LINES]: runs the seeds with a deliberate bug ("none": without) until
-// one is caught, and says which seed and invariant caught it. Exit status 0: caught (or, without a bug, nothing found).
+// one is caught, and says which seed and invariant caught it. Exit status 0: caught (or, without a bug, nothing found in two runs of each).
 #include <charconv>
 #include <cstdio>
 #include <string>
@@ -43,6 +43,7 @@ int main(int argc, char** argv) {
   options.first_seed = number_of(argv[3]);
   options.seeds = number_of(argv[4]);
   options.failures_max = honest ? options.seeds : 1;
+  options.twice = honest;
   if (argc == 6) options.lines_max = number_of(argv[5]);
   const Settle inhabitants = settle([name, honest] { return honest ? std::make_unique<Tamper>() : make_bug(name); });
   const Result<SeedsResult> result = run_seeds(*file, inhabitants, options, {});
