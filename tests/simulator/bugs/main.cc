@@ -1,5 +1,6 @@
 // fluvial_bugs BUG SCENARIO.toml FIRST_SEED SEEDS [LINES]: runs the seeds with a deliberate bug ("none": without) until
-// one is caught, and says which seed and invariant caught it. Exit status 0: caught (or, without a bug, nothing found in two runs of each).
+// one is caught, and says which seed and invariant caught it. Exit status 0: caught (or, without a bug, nothing found
+// in two runs of each).
 #include <charconv>
 #include <cstdio>
 #include <string>
