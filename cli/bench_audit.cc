@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <set>
 
 #include "cli/bench_update.h"
 #include "core/digest/sha256.h"
@@ -13,94 +14,141 @@
 namespace fluvial::cli {
 namespace {
 
+constexpr std::size_t kUncertainMax = 14;  // rounds of one site whose update may or may not have been made
+
 std::string sum_sha256(std::span<const std::int64_t> sum) {
   static_assert(std::endian::native == std::endian::little, "digests cover little-endian bytes");
   return to_hex(sha256(std::as_bytes(sum)));
 }
 
-bool names(const json::array& entries, std::uint32_t node) {
-  return std::any_of(entries.begin(), entries.end(),
-                     [node](const json::value& entry) { return count_member(entry, "site") == node; });
+const json::value* entry_of(const json::array& entries, std::uint32_t node) {
+  const auto found = std::find_if(entries.begin(), entries.end(),
+                                  [node](const json::value& entry) { return count_member(entry, "site") == node; });
+  return found == entries.end() ? nullptr : &*found;
 }
 
 }  // namespace
 
 Audit::Audit(round::Plan plan, std::uint64_t seed, std::uint64_t run, std::vector<AuditSite> sites,
-             std::uint64_t weight_max_sum)
-    : plan_(std::move(plan)), seed_(seed), run_(run), weight_max_sum_(weight_max_sum) {
+             std::uint64_t weight_max)
+    : plan_(std::move(plan)), seed_(seed), run_(run), weight_max_(weight_max) {
   const auto spec = kernels::parse_codec(plan_.codec);
   FLUVIAL_CHECK(spec.ok(), "the coordinator has accepted the plan's codec");
   codec_ = std::move(kernels::make_codec(*spec)).value();
-  scale_bits_ =
-      kernels::reference::scale_bits(static_cast<int>(plan_.fraction_bits), plan_.value_abs_max, weight_max_sum_);
-  for (const AuditSite& site : sites) sites_.push_back({site, {}});
-}
-
-Audit::Fate Audit::fate_of(const json::value& round, std::uint32_t node) const {
-  if (names(array_member(round, "contributors"), node)) return Fate::kCounted;
-  return names(array_member(round, "refused"), node) ? Fate::kRefused : Fate::kLate;
+  for (const AuditSite& site : sites) sites_.push_back({.site = site, .residual = {}, .missed = {}});
 }
 
 Status Audit::check_round(const json::value& round, std::span<const float> base, std::span<const float> committed) {
   const std::uint64_t number = count_member(round, "round");
-  if (count_member(round, "participants") != sites_.size()) {
-    return Error{Code::kFailedPrecondition,
-                 fmt::format("round {}: not every site was a participant, so its scale is not known here", number)};
+  const json::array& contributors = array_member(round, "contributors");
+  const json::array& refused = array_member(round, "refused");
+  std::set<std::uint64_t> known;
+  for (const SiteState& state : sites_) known.insert(state.site.node);
+  for (const json::value& entry : contributors) {
+    if (known.erase(count_member(entry, "site")) == 1) continue;
+    return Error{Code::kDataLoss, fmt::format("round {}: {} is counted twice, or is no site of ours", number,
+                                              text_member(entry, "name"))};
   }
+  scale_bits_ = kernels::reference::scale_bits(static_cast<int>(plan_.fraction_bits), plan_.value_abs_max,
+                                               count_member(round, "participants") * weight_max_);
   sum_.assign(base.size(), 0);
-  update_.resize(base.size());
   std::uint64_t total_weight = 0;
+  Base kept;
   for (SiteState& state : sites_) {
     state.residual.resize(base.size());
-    const Fate fate = fate_of(round, state.site.node);
-    FLUVIAL_TRY(add_site(state, fate, number, base));
-    if (fate == Fate::kCounted) total_weight += bench_weight(state.site.index);
+    if (const json::value* entry = entry_of(contributors, state.site.node)) {
+      FLUVIAL_TRY(count(state, *entry, number, base));
+      total_weight += bench_weight(state.site.index);
+    } else if (entry_of(refused, state.site.node) == nullptr) {
+      if (!kept) kept = std::make_shared<const std::vector<float>>(base.begin(), base.end());
+      state.missed.push_back({number, kept});
+    }
   }
   return compare(round, base, committed, total_weight);
 }
 
-Status Audit::add_site(SiteState& state, Fate fate, std::uint64_t round, std::span<const float> base) {
-  if (fate == Fate::kRefused) return {};
-  fill_update({.seed = seed_, .round = round, .site_index = state.site.index}, update_);
-  for (std::size_t i = 0; i < update_.size(); ++i) {
-    const float local = base[i] - update_[i];
-    update_[i] = ((base[i] - local) + state.residual[i]) + 0.0F;
+void Audit::make_update(const AuditSite& site, std::uint64_t round, std::span<const float> base,
+                        std::span<const float> residual, std::vector<float>& p) const {
+  p.resize(base.size());
+  fill_update({.seed = seed_, .round = round, .site_index = site.index}, p);
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    const float local = base[i] - p[i];
+    p[i] = ((base[i] - local) + residual[i]) + 0.0F;
   }
-  if (fate == Fate::kLate) {
-    std::copy(update_.begin(), update_.end(), state.residual.begin());
+}
+
+// The residual when of the missed rounds those were folded whose bit in `history` is 0.
+Result<std::vector<float>> Audit::residual_of(const SiteState& state, std::uint64_t history) const {
+  std::vector<float> residual = state.residual;
+  std::vector<float> p;
+  for (std::size_t i = 0; i < state.missed.size(); ++i) {
+    if ((history >> i & 1) != 0) continue;
+    make_update(state.site, state.missed[i].round, *state.missed[i].base, residual, p);
+    residual.swap(p);
+  }
+  return residual;
+}
+
+Status Audit::count(SiteState& state, const json::value& entry, std::uint64_t round, std::span<const float> base) {
+  std::erase_if(state.missed,
+                [&](const Missed& missed) { return trained_ && !trained_(state.site.index, missed.round); });
+  if (state.missed.size() > kUncertainMax) {
+    return Error{Code::kFailedPrecondition, fmt::format("round {}: site {} trained for {} rounds without being counted",
+                                                        round, state.site.index, state.missed.size())};
+  }
+  const std::string journalled = text_member(entry, "digest");
+  for (std::uint64_t history = 0; history < std::uint64_t{1} << state.missed.size(); ++history) {
+    FLUVIAL_ASSIGN(const std::vector<float> residual, residual_of(state, history));
+    std::vector<float> p;
+    make_update(state.site, round, base, residual, p);
+    FLUVIAL_ASSIGN(const Encoded encoded, encode(state.site, round, p));
+    if (!journalled.empty() && encoded.sha256 != journalled) continue;
+    FLUVIAL_TRY(add_decoded(encoded.decoded, bench_weight(state.site.index)));
+    for (std::size_t i = 0; i < p.size(); ++i) state.residual[i] = p[i] - static_cast<float>(encoded.decoded[i]);
+    state.missed.clear();
     return {};
   }
-  const kernels::VectorSchema schema{.layout = {.value_count = base.size(), .chunk_values = plan_.chunk_values},
+  return Error{Code::kDataLoss, fmt::format("round {}: what site {} sent is not what its update and its residual give, "
+                                            "with any of its {} late updates in it or not",
+                                            round, state.site.index, state.missed.size())};
+}
+
+Result<Audit::Encoded> Audit::encode(const AuditSite& site, std::uint64_t round, std::span<const float> p) const {
+  const kernels::VectorSchema schema{.layout = {.value_count = p.size(), .chunk_values = plan_.chunk_values},
                                      .tensors = {}};
   Buffer codec_state(codec_->state_bytes(schema));
   std::fill(codec_state.span().begin(), codec_state.span().end(), std::byte{0});
   Buffer workspace(codec_->workspace_bytes(schema));
-  const kernels::StreamKey key{.run = run_, .round = round, .site = state.site.node};
+  const kernels::StreamKey key{.run = run_, .round = round, .site = site.node};
   FLUVIAL_ASSIGN(const kernels::EncodePlan plan,
-                 codec_->prepare(schema, update_, key, {}, codec_state.span(), workspace.span()));
-  Buffer encoded(
+                 codec_->prepare(schema, p, key, {}, codec_state.span(), workspace.span()));
+  Buffer bytes(
       codec_->encoded_bytes_max(static_cast<std::size_t>(std::min(plan_.chunk_values, schema.layout.value_count))));
+  Sha256 hash;
+  Encoded out;
+  out.decoded.reserve(p.size());
   for (std::size_t chunk = 0; chunk < schema.layout.chunk_count(); ++chunk) {
-    const auto values = schema.layout.of(std::span<const float>(update_), chunk);
-    FLUVIAL_ASSIGN(const std::size_t bytes, codec_->encode_chunk(plan, chunk, values, encoded.span()));
-    const auto decoded = kernels::reference::decode(plan_.codec, encoded.span().first(bytes), values.size());
-    if (!decoded)
+    const auto values = schema.layout.of(p, chunk);
+    FLUVIAL_ASSIGN(const std::size_t size, codec_->encode_chunk(plan, chunk, values, bytes.span()));
+    hash.update(bytes.span().first(size));
+    const auto decoded = kernels::reference::decode(plan_.codec, bytes.span().first(size), values.size());
+    if (!decoded) {
       return Error{Code::kDataLoss,
-                   fmt::format("round {}: chunk {} of site {} does not decode", round, chunk, state.site.index)};
-    FLUVIAL_TRY(add_decoded(*decoded, bench_weight(state.site.index), schema.layout.of(std::span(sum_), chunk)));
-    const auto residual = schema.layout.of(std::span(state.residual), chunk);
-    for (std::size_t i = 0; i < values.size(); ++i) residual[i] = values[i] - static_cast<float>((*decoded)[i]);
+                   fmt::format("round {}: chunk {} of site {} does not decode", round, chunk, site.index)};
+    }
+    out.decoded.insert(out.decoded.end(), decoded->begin(), decoded->end());
   }
-  return {};
+  out.sha256 = to_hex(hash.finish());
+  return out;
 }
 
 // value * weight is exact (24 + 29 bits), so is its product with a power of two: one rounding, half to even.
-Status Audit::add_decoded(std::span<const double> decoded, std::uint64_t weight, std::span<std::int64_t> sum) const {
+Status Audit::add_decoded(std::span<const double> decoded, std::uint64_t weight) {
   const double factor = std::ldexp(static_cast<double>(weight), scale_bits_);
   for (std::size_t i = 0; i < decoded.size(); ++i) {
     const double term = std::nearbyint(decoded[i] * factor);
     if (!(std::fabs(term) <= 0x1p62)) return Error{Code::kDataLoss, "a term of the sum is beyond 2^62"};
-    sum[i] += static_cast<std::int64_t>(term);
+    sum_[i] += static_cast<std::int64_t>(term);
   }
   return {};
 }

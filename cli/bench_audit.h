@@ -2,6 +2,10 @@
 // the server's step, and compares with what the federation committed, bit for bit. Shares with the federation only the
 // encoder (its output is what a codec is); decoding, fixed point, mean and step are written here or in
 // kernels/reference from the documentation.
+//
+// A site that was not counted in a round has folded what it trained into its residual, or has lost it before it was
+// durable (killed while training: then there was never an update). The journal cannot say which. The digest of what it
+// sends when it is counted again can: the audit tries both for each such round, and one history must fit.
 #pragma once
 
 #include <cstdint>
@@ -23,36 +27,55 @@ struct AuditSite {
   std::uint32_t node = 0;   // its id in the federation
 };
 
-// Rounds are given in order. Memory: about 4 bytes a parameter and site, and 30 a parameter.
+// Rounds are given in order. Memory: about 4 bytes a parameter and site, 40 a parameter, and 4 a parameter for each
+// round that a site has missed since it was last counted.
 class Audit {
  public:
+  // Every site has the same registered maximum weight.
   Audit(round::Plan plan, std::uint64_t seed, std::uint64_t run, std::vector<AuditSite> sites,
-        std::uint64_t weight_max_sum);
+        std::uint64_t weight_max);
+
+  // Whether a site's worker was ever given that round; where it says no, no update was made. None: it always was.
+  using Trained = std::function<bool(std::uint64_t site_index, std::uint64_t round)>;
+  void set_trained(Trained trained) { trained_ = std::move(trained); }
 
   // `round` as the admin API gives it. An error says what differed first; a committed sum was then not exact.
   Status check_round(const json::value& round, std::span<const float> base, std::span<const float> committed);
 
  private:
-  enum class Fate { kCounted, kLate, kRefused };
+  using Base = std::shared_ptr<const std::vector<float>>;
+  struct Missed {  // a round that closed without this site
+    std::uint64_t round;
+    Base base;
+  };
   struct SiteState {
     AuditSite site;
-    std::vector<float> residual;
+    std::vector<float> residual;  // as it was after the last round that counted it
+    std::vector<Missed> missed;   // since
   };
-  Fate fate_of(const json::value& round, std::uint32_t node) const;
-  Status add_site(SiteState& state, Fate fate, std::uint64_t round, std::span<const float> base);
-  Status add_decoded(std::span<const double> decoded, std::uint64_t weight, std::span<std::int64_t> sum) const;
+  struct Encoded {
+    std::string sha256;
+    std::vector<double> decoded;
+  };
+  // p = (base - local) + residual, where local is what the worker made of base.
+  void make_update(const AuditSite& site, std::uint64_t round, std::span<const float> base,
+                   std::span<const float> residual, std::vector<float>& p) const;
+  Result<Encoded> encode(const AuditSite& site, std::uint64_t round, std::span<const float> p) const;
+  Status count(SiteState& state, const json::value& entry, std::uint64_t round, std::span<const float> base);
+  Result<std::vector<float>> residual_of(const SiteState& state, std::uint64_t history) const;
+  Status add_decoded(std::span<const double> decoded, std::uint64_t weight);
   Status compare(const json::value& round, std::span<const float> base, std::span<const float> committed,
                  std::uint64_t total_weight) const;
 
   round::Plan plan_;
   std::uint64_t seed_;
   std::uint64_t run_;
-  std::uint64_t weight_max_sum_;
+  std::uint64_t weight_max_;
+  Trained trained_;
   int scale_bits_ = 0;
   std::unique_ptr<kernels::Codec> codec_;
   std::vector<SiteState> sites_;
   std::vector<std::int64_t> sum_;
-  std::vector<float> update_;
 };
 
 }  // namespace fluvial::cli

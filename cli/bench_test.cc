@@ -29,7 +29,9 @@ class Federation {
     residuals_.assign(sites_.size(), std::vector<float>(kParams));
   }
 
-  json::object round(std::uint64_t number, const std::vector<float>& base, std::vector<float>& next, std::size_t late) {
+  // `late` is not in; `made`: it has trained, and its update is in its residual.
+  json::object round(std::uint64_t number, const std::vector<float>& base, std::vector<float>& next, std::size_t late,
+                     bool made = true) {
     const kernels::VectorSchema schema{.layout = {.value_count = kParams, .chunk_values = plan_.chunk_values},
                                        .tensors = {}};
     aggregate::Accumulator sum(schema.layout, 0, scale_);
@@ -40,22 +42,25 @@ class Federation {
       apply_update({kSeed, number, sites_[s].index}, base, local);
       kernels::pseudo_gradient(base, local, residuals_[s], local);
       if (s == late) {
-        residuals_[s] = local;
+        if (made) residuals_[s] = local;
         continue;
       }
       Buffer workspace(codec_->workspace_bytes(schema));
       const auto plan = codec_->prepare(schema, local, {1, number, sites_[s].node}, {}, {}, workspace.span()).value();
       const auto weight = bench_weight(sites_[s].index);
+      Sha256 digest;
       for (std::size_t chunk = 0; chunk < schema.layout.chunk_count(); ++chunk) {
         const auto values = schema.layout.of(std::span<const float>(local), chunk);
         Buffer bytes(codec_->encoded_bytes_max(values.size()));
         bytes.shrink(codec_->encode_chunk(plan, chunk, values, bytes.span()).value());
+        digest.update(bytes.span());
         EXPECT_TRUE(sum.add_chunk(*codec_, chunk, bytes.span(), static_cast<std::uint32_t>(weight)).ok());
         EXPECT_TRUE(
             codec_->residual_chunk(values, bytes.span(), schema.layout.of(std::span(residuals_[s]), chunk)).ok());
       }
       weights += weight;
-      contributors.push_back(json::object{{"site", sites_[s].node}, {"weight", weight}});
+      contributors.push_back(
+          json::object{{"site", sites_[s].node}, {"weight", weight}, {"digest", to_hex(digest.finish())}});
     }
     next = base;
     std::vector<float> mean(kParams);
@@ -67,6 +72,8 @@ class Federation {
             {"weight", weights},
             {"sum_sha256", to_hex(sha256(std::as_bytes(sum.sum())))}};
   }
+
+  void forget_residual(std::size_t site) { residuals_[site].assign(kParams, 0.0F); }
 
  private:
   round::Plan plan_;
@@ -91,7 +98,7 @@ class AuditTest : public ::testing::TestWithParam<const char*> {
 
 TEST_P(AuditTest, AgreesWithTheKernelsOverSeveralRoundsAndLateSites) {
   Federation federation(plan_, sites_);
-  Audit audit(plan_, kSeed, 1, sites_, sites_.size() * kBenchWeightMax);
+  Audit audit(plan_, kSeed, 1, sites_, kBenchWeightMax);
   for (std::uint64_t round = 1; round <= 4; ++round) {
     std::vector<float> next;
     const json::object committed = federation.round(round, base_, next, round == 2 ? 1 : sites_.size());
@@ -101,9 +108,39 @@ TEST_P(AuditTest, AgreesWithTheKernelsOverSeveralRoundsAndLateSites) {
   }
 }
 
+TEST_P(AuditTest, FindsOutWhetherALateUpdateWasEverMade) {
+  Federation federation(plan_, sites_);
+  Audit audit(plan_, kSeed, 1, sites_, kBenchWeightMax);
+  const std::vector<bool> made = {true, false, false, true};  // rounds 2 to 5, without the second site
+  for (std::uint64_t round = 1; round <= 6; ++round) {
+    std::vector<float> next;
+    const bool late = round >= 2 && round <= 5;
+    const json::object committed =
+        federation.round(round, base_, next, late ? 1 : sites_.size(), !late || made[round - 2]);
+    const Status status = audit.check_round(committed, base_, next);
+    ASSERT_TRUE(status.ok()) << status.error().message;
+    base_ = next;
+  }
+}
+
+TEST_P(AuditTest, AResidualThatWasLostIsFound) {
+  Federation federation(plan_, sites_);
+  Audit audit(plan_, kSeed, 1, sites_, kBenchWeightMax);
+  std::vector<float> next;
+  ASSERT_TRUE(audit.check_round(federation.round(1, base_, next, 1, true), base_, next).ok());
+  base_ = next;
+  ASSERT_TRUE(audit.check_round(federation.round(2, base_, next, sites_.size()), base_, next).ok());
+  base_ = next;
+  federation.forget_residual(0);
+  const Status status = audit.check_round(federation.round(3, base_, next, sites_.size()), base_, next);
+  if (plan_.codec == "fp32") return;  // it leaves none
+  ASSERT_FALSE(status.ok());
+  EXPECT_THAT(status.error().message, ::testing::HasSubstr("site 1"));
+}
+
 TEST_P(AuditTest, OneBitInOneCoordinateIsFound) {
   Federation federation(plan_, sites_);
-  Audit audit(plan_, kSeed, 1, sites_, sites_.size() * kBenchWeightMax);
+  Audit audit(plan_, kSeed, 1, sites_, kBenchWeightMax);
   std::vector<float> next;
   const json::object committed = federation.round(1, base_, next, sites_.size());
   next[4'321] = std::nextafter(next[4'321], 1.0F);
@@ -114,7 +151,7 @@ TEST_P(AuditTest, OneBitInOneCoordinateIsFound) {
 
 TEST_P(AuditTest, AForgottenContributionIsFound) {
   Federation federation(plan_, sites_);
-  Audit audit(plan_, kSeed, 1, sites_, sites_.size() * kBenchWeightMax);
+  Audit audit(plan_, kSeed, 1, sites_, kBenchWeightMax);
   std::vector<float> next;
   json::object committed = federation.round(1, base_, next, sites_.size());
   committed["contributors"].as_array().pop_back();

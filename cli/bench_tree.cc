@@ -96,8 +96,7 @@ Result<std::vector<float>> read_values(const std::string& path, std::uint64_t pa
 Status audit(const Io& io, const Options& options, const Outcome& outcome, const Supervisor& supervisor) {
   if (outcome.rounds.size() != options.rounds)
     return Error{Code::kDataLoss, fmt::format("the journal holds {} rounds", outcome.rounds.size())};
-  Audit audit(plan_of(options), options.seed, outcome.run, outcome.sites,
-              options.shape.sites * options.shape.weight_max);
+  Audit audit(plan_of(options), options.seed, outcome.run, outcome.sites, options.shape.weight_max);
   FLUVIAL_ASSIGN(std::vector<float> base, read_values(outcome.models[0], options.params));
   for (std::uint64_t round = 1; round <= options.rounds; ++round) {
     FLUVIAL_ASSIGN(std::vector<float> committed, read_values(outcome.models[round], options.params));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <csignal>
+#include <set>
 #include <thread>
 
 #include "cli/enroll.h"
@@ -86,6 +87,30 @@ Status LocalFederation::spawn_worker(const std::string& name, std::vector<std::s
   return process.ok() ? Status() : Status(process.error());
 }
 
+ProcessSpec LocalFederation::with_arguments(ProcessSpec spec) const {
+  for (const std::string& key : std::set<std::string>{spec.role, spec.name}) {  // one, for the coordinator
+    const auto found = shape_.arguments.find(key);
+    if (found == shape_.arguments.end()) continue;
+    spec.argv.insert(spec.argv.end(), found->second.begin(), found->second.end());
+  }
+  const Place place = place_of(spec.name);
+  spec.argv.insert(spec.argv.begin(), place.launcher.begin(), place.launcher.end());
+  return spec;
+}
+
+Place LocalFederation::place_of(const std::string& name) const {
+  const auto found = shape_.places.find(name);
+  Place place = found == shape_.places.end() ? Place() : found->second;
+  if (!place.reach) place.reach = [](const std::function<void()>& body) { body(); };
+  return place;
+}
+
+Result<json::value> LocalFederation::status_of(const LocalSite& site) const {
+  Result<json::value> status = Error{Code::kInternal, "not asked"};
+  place_of(site.name).reach([&] { status = get_status(site.metrics_port); });
+  return status;
+}
+
 Status LocalFederation::spawn_node(ProcessSpec spec) {
   spec.may_fail = shape_.may_fail;
   FLUVIAL_ASSIGN(const ProcessId process, supervisor_.spawn(spec));
@@ -101,7 +126,13 @@ Result<json::value> LocalFederation::wait_node(const std::string& name) {
 void LocalFederation::kill(const std::string& name) { supervisor_.signal_and_wait(nodes_.at(name).process, SIGKILL); }
 
 Status LocalFederation::restart(const std::string& name) {
-  FLUVIAL_TRY(spawn_node(nodes_.at(name).spec));
+  FLUVIAL_TRY(respawn(name));
+  return wait_restarted(name);
+}
+
+Status LocalFederation::respawn(const std::string& name) { return spawn_node(nodes_.at(name).spec); }
+
+Status LocalFederation::wait_restarted(const std::string& name) {
   FLUVIAL_ASSIGN(const json::value ready, wait_node(name));
   for (LocalSite& site : sites_) {
     if (site.name == name) site.metrics_port = static_cast<std::uint16_t>(count_member(ready, "metrics_port"));
@@ -110,8 +141,14 @@ Status LocalFederation::restart(const std::string& name) {
   return {};
 }
 
+std::map<std::string, std::string> LocalFederation::roles() const {
+  std::map<std::string, std::string> roles;
+  for (const auto& [name, node] : nodes_) roles[name] = node.spec.role;
+  return roles;
+}
+
 Status LocalFederation::start_coordinator() {
-  FLUVIAL_TRY(spawn_node(coordinator_spec(0, 0)));
+  FLUVIAL_TRY(spawn_node(coordinator_spec(shape_.member_port, shape_.enrol_port)));
   FLUVIAL_ASSIGN(const json::value ready, wait_node(kCoordinator));
   admin_ = AdminClient(text_member(ready, "admin_socket"));
   evaluator_socket_ = text_member(ready, "worker_socket");
@@ -123,36 +160,41 @@ Status LocalFederation::start_coordinator() {
 }
 
 ProcessSpec LocalFederation::coordinator_spec(std::uint64_t member_port, std::uint64_t enrol_port) const {
-  const auto on_loopback = [](std::uint64_t port) { return fmt::format("127.0.0.1:{}", port); };
-  return {.name = kCoordinator,
-          .role = "coordinator",
-          .argv = {executable_, "coordinator", "--data-dir", folder_ + "/coordinator", "--listen",
-                   on_loopback(member_port), "--enrol-listen", on_loopback(enrol_port), "--public-host", "127.0.0.1",
-                   "--metrics-listen", "127.0.0.1:0", "--enrol-per-minute-max", "100000"},
-          .log_path = folder_ + "/coordinator.log",
-          .announces = true,
-          .may_fail = shape_.may_fail};
+  const std::string host = place_of(kCoordinator).host;
+  const auto here = [&host](std::uint64_t port) { return fmt::format("{}:{}", host, port); };
+  return with_arguments({.name = kCoordinator,
+                         .role = "coordinator",
+                         .argv = {executable_, "coordinator", "--data-dir", folder_ + "/coordinator", "--listen",
+                                  here(member_port), "--enrol-listen", here(enrol_port), "--public-host", host,
+                                  "--metrics-listen", "127.0.0.1:0", "--enrol-per-minute-max", "100000"},
+                         .log_path = folder_ + "/coordinator.log",
+                         .announces = true,
+                         .may_fail = shape_.may_fail});
 }
 
 ProcessSpec LocalFederation::node_spec(const Node& node) const {
   const bool site = node.role == "site";
-  return {.name = node.name,
-          .role = node.role,
-          .argv = {executable_, site ? "edge" : "aggregator", "--config",
-                   folder_ + "/" + node.name + (site ? "/edge.toml" : "/aggregator.toml"), "--metrics-listen",
-                   "127.0.0.1:0"},
-          .log_path = folder_ + "/" + node.name + ".log",
-          .announces = true};
+  return with_arguments({.name = node.name,
+                         .role = node.role,
+                         .argv = {executable_, site ? "edge" : "aggregator", "--config",
+                                  folder_ + "/" + node.name + (site ? "/edge.toml" : "/aggregator.toml"),
+                                  "--metrics-listen", "127.0.0.1:0"},
+                         .log_path = folder_ + "/" + node.name + ".log",
+                         .announces = true});
 }
 
 Status LocalFederation::enrol(const Node& node) const {
   json::object request = {{"role", node.role}, {"name", node.name}, {"region", node.region}, {"ttl_s", 600}};
   if (node.role == "site") request["weight_max"] = shape_.weight_max;
   FLUVIAL_ASSIGN(const json::value token, admin_.post("/v1/tokens", request));
-  const auto enrolled = enroll({.token = text_member(token, "token"),
-                                .data_dir = folder_ + "/" + node.name,
-                                .advertise = "127.0.0.1:0",  // whichever port the listener gets
-                                .listen = "127.0.0.1:0"});
+  const Place place = place_of(node.name);
+  Result<Enrolled> enrolled = Error{Code::kInternal, "not asked"};
+  place.reach([&] {
+    enrolled = enroll({.token = text_member(token, "token"),
+                       .data_dir = folder_ + "/" + node.name,
+                       .advertise = place.host + ":0",  // whichever port the listener gets
+                       .listen = place.host + ":0"});
+  });
   return enrolled.ok() ? Status() : Status(enrolled.error());
 }
 
@@ -186,7 +228,7 @@ Result<std::vector<json::value>> LocalFederation::wait_for_model(std::uint64_t r
   for (const LocalSite& site : sites_) {
     json::value status;
     FLUVIAL_ASSIGN(const bool there, retry(kModelLimit, [&]() -> Result<bool> {
-                     FLUVIAL_ASSIGN(status, get_status(site.metrics_port));
+                     FLUVIAL_ASSIGN(status, status_of(site));
                      return count_member(status, "run") == run && count_member(status, "model_version") == version;
                    }));
     if (!there) {

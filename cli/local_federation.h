@@ -13,12 +13,24 @@
 
 namespace fluvial::cli {
 
+// Where a node runs: for tests, in a network of their own.
+struct Place {
+  std::string host = "127.0.0.1";
+  std::vector<std::string> launcher;  // what stands before its command
+  // Calls its argument where the node's own addresses can be reached. None: right here.
+  std::function<void(const std::function<void()>&)> reach;
+};
+
 struct FederationShape {
   std::uint64_t sites = 4;
   std::uint64_t aggregators = 2;  // 0: the sites are the coordinator's children
   std::uint64_t tiers = 1;        // of aggregators between the coordinator and the sites
   std::uint64_t weight_max = 1'000'000;
   bool may_fail = false;  // kill() and restart() are allowed, and a node's end is no failure: for tests
+  std::map<std::string, std::vector<std::string>> arguments;  // further ones, by role or name
+  std::uint16_t member_port = 0;                              // the coordinator's; 0: whichever the kernel gives
+  std::uint16_t enrol_port = 0;
+  std::map<std::string, Place> places;  // by name; all others are on the loopback
 };
 
 struct LocalSite {
@@ -35,6 +47,15 @@ class LocalFederation {
   // Ends a node with SIGKILL; starts it again with the same data, a coordinator on the same ports.
   void kill(const std::string& name);
   Status restart(const std::string& name);
+  // restart() in two steps, for whoever has other things to do until it is ready.
+  Status respawn(const std::string& name);
+  Status wait_restarted(const std::string& name);
+  ProcessId process_of(const std::string& name) const { return nodes_.at(name).process; }
+  // The node's /status.
+  Result<json::value> status_of(const LocalSite& site) const;
+  const std::string& log_of(const std::string& name) const { return nodes_.at(name).spec.log_path; }
+  // Every node by name, with its role.
+  std::map<std::string, std::string> roles() const;
 
   // Coordinator, enrolment, aggregators, sites; returns when all are connected.
   Status start();
@@ -65,6 +86,8 @@ class LocalFederation {
   Status start_tier(const std::vector<Node>& nodes);
   ProcessSpec coordinator_spec(std::uint64_t member_port, std::uint64_t enrol_port) const;
   ProcessSpec node_spec(const Node& node) const;
+  ProcessSpec with_arguments(ProcessSpec spec) const;
+  Place place_of(const std::string& name) const;
   Status spawn_node(ProcessSpec spec);
   Result<json::value> wait_node(const std::string& name);
   Supervisor& supervisor_;

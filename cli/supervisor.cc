@@ -105,6 +105,24 @@ int Supervisor::signal_and_wait(ProcessId process, int signal) {
   return entry.wait_status;
 }
 
+void Supervisor::signal(ProcessId process, int signal) {
+  const std::lock_guard lock(mutex_);
+  const Entry& entry = *entries_.at(process);
+  FLUVIAL_CHECK(entry.spec.may_fail, "only a process that may fail is disturbed");
+  if (!entry.ended) ::kill(entry.child.pid, signal);
+}
+
+std::optional<int> Supervisor::end_of(ProcessId process) const {
+  const std::lock_guard lock(mutex_);
+  const Entry& entry = *entries_.at(process);
+  return entry.ended ? std::optional(entry.wait_status) : std::nullopt;
+}
+
+pid_t Supervisor::pid_of(ProcessId process) const {
+  const std::lock_guard lock(mutex_);
+  return entries_.at(process)->child.pid;
+}
+
 Status Supervisor::run(ProcessSpec spec) {
   spec.may_end = true;
   FLUVIAL_ASSIGN(const ProcessId process, spawn(std::move(spec)));

@@ -44,6 +44,11 @@ class Supervisor {
   Status wait_end(ProcessId process);
   // Of a process that may fail: sends the signal (0: none), waits for its end, returns what waitpid() does.
   int signal_and_wait(ProcessId process, int signal);
+  // Of a process that may fail: sends a signal that does not end it (SIGSTOP, SIGCONT). Nothing when it has ended.
+  void signal(ProcessId process, int signal);
+  // How it ended, as waitpid() says; none while it runs.
+  std::optional<int> end_of(ProcessId process) const;
+  pid_t pid_of(ProcessId process) const;  // meaningful while it runs
   // spawn() and wait_end() for a short one.
   Status run(ProcessSpec spec);
 

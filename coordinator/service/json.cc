@@ -24,7 +24,8 @@ json::object metrics_object(const round::Metrics& metrics) {
 json::object round_object(const store::CommitRow& row, const NameOf& name_of) {
   json::array contributors;
   for (const auto& [site, entry] : row.contributors.entries()) {
-    contributors.push_back({{"site", site.value()}, {"name", name_of(site)}, {"weight", entry.weight}});
+    contributors.push_back(
+        {{"site", site.value()}, {"name", name_of(site)}, {"weight", entry.weight}, {"digest", to_hex(entry.digest)}});
   }
   json::array refused;
   for (const round::Refusal& refusal : row.refusals) {
