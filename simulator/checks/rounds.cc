@@ -20,6 +20,12 @@ bool same_round(const store::AttemptRow& a, const store::AttemptRow& b) {
   return a.scale_bits == b.scale_bits && a.base == b.base && sites(a) == sites(b);
 }
 
+std::map<SiteId, round::Participant> by_site(const std::vector<round::Participant>& participants) {
+  std::map<SiteId, round::Participant> out;
+  for (const round::Participant& participant : participants) out.emplace(participant.site, participant);
+  return out;
+}
+
 bool same_commit(const store::CommitRow& a, const store::CommitRow& b) {
   if (a.attempt != b.attempt || a.model != b.model || a.optimizer != b.optimizer ||
       a.contributors.size() != b.contributors.size() || a.refusals.size() != b.refusals.size()) {
@@ -172,12 +178,13 @@ void RoundChecks::check_contributors(const Run& run, const store::CommitRow& row
   const std::string which = format_text("round {}", row.round.value());
   const bool attempted = run.attempt && run.attempt->round == row.round && run.attempt->attempt == row.attempt;
   if (!say(attempted, "one_commit", which + ": committed under an attempt that is not the last recorded")) return;
+  const std::map<SiteId, round::Participant> participants = by_site(run.attempt->participants);
   for (const auto& [site, entry] : row.contributors.entries()) {
-    const auto participant = std::ranges::find(run.attempt->participants, site, &round::Participant::site);
-    const bool takes_part = participant != run.attempt->participants.end();
+    const auto participant = participants.find(site);
+    const bool takes_part = participant != participants.end();
     say(takes_part, "members_only", which + format_text(": site {} counts and takes no part", site.value()));
     if (takes_part) {
-      say(entry.weight <= participant->weight_max, "members_only",
+      say(entry.weight <= participant->second.weight_max, "members_only",
           which + format_text(": site {} counts with more than its registered weight", site.value()));
     }
   }

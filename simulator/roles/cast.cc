@@ -43,8 +43,9 @@ void Cast::draw() {
   }
 }
 
-// As `fluvial token create`, `fluvial enroll` and `fluvial run start` do it.
+// As `fluvial token create`, `fluvial enroll` and `fluvial run start` do it, before time begins.
 Status Cast::found() {
+  const Disk::Inspection before_time(world_.disk(kRoot));
   store::FileSystem& files = world_.disk(kRoot).files();
   FLUVIAL_ASSIGN(const std::unique_ptr<store::CoordinatorJournal> journal,
                  store::CoordinatorJournal::open(files, "journal.sqlite"));
@@ -111,6 +112,11 @@ void Cast::install() {
     revoked_.insert(host);
     static_cast<CoordinatorRole*>(world_.process(kRoot))->revoke(identity(host).node);
   });
+}
+
+Duration Cast::time_for_values(double ns_a_value) const {
+  const double seconds = ns_a_value * 1e-9 * static_cast<double>(schema_.value_count());
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
 std::string Cast::address_of(HostId host) { return "host-" + std::to_string(host.value()) + ":7000"; }

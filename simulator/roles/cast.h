@@ -12,6 +12,7 @@
 #include "core/base/ids.h"
 #include "core/round/schema.h"
 #include "simulator/checks/checks.h"
+#include "simulator/roles/round_log.h"
 #include "simulator/roles/tamper.h"
 #include "simulator/world/world.h"
 
@@ -37,6 +38,9 @@ class Cast {
   const Scenario& scenario() const { return world_.scenario(); }
   bool sized() const { return world_.scenario().workload.sized; }
   const round::Schema& schema() const { return schema_; }
+  RoundLog& round_log() { return round_log_; }
+  const RoundLog& round_log() const { return round_log_; }
+  Duration time_for_values(double ns_a_value) const;  // over all values of the model once
 
   const Identity& identity(HostId host) const { return identities_.at(host.value()); }
   std::uint64_t weight_max(HostId site) const { return weights_.at(site.value()); }
@@ -55,6 +59,7 @@ class Cast {
   World& world_;
   Tamper& tamper_;
   round::Schema schema_;
+  RoundLog round_log_;
   Checks checks_;
   std::vector<Identity> identities_;
   std::vector<std::uint64_t> weights_;

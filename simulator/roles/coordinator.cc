@@ -17,6 +17,8 @@ using coordinator::LeaseEntry;
 using coordinator::LeaseWanted;
 using coordinator::NodeEntry;
 
+constexpr Duration kLook = std::chrono::milliseconds(10);
+
 NodeEntry entry_of(const store::NodeRow& row) {
   NodeEntry node;
   node.id = row.id;
@@ -178,6 +180,16 @@ void CoordinatorRole::members_changed(NodeId child, const v1::MemberChange& chan
 void CoordinatorRole::members_changed_below(const std::vector<SiteId>& sites_up) {
   if (!machine_) return;
   if (machine().is_open()) tell_moved(sites_up);
+  if (!cast_.sized()) return sites_changed();
+  if (sites_dirty_) return;  // ten thousand come within a second, and each look is at all of them
+  sites_dirty_ = true;
+  cast_.world().after(host_, kLook, [this] {
+    sites_dirty_ = false;
+    sites_changed();
+  });
+}
+
+void CoordinatorRole::sites_changed() {
   carry_out(machine().sites_changed(book_.connected_sites(), now()));
   send_homewards();
 }

@@ -66,6 +66,7 @@ class CoordinatorRole final : public Process, private ParentOwner {
   Status take_up(const store::RunRow& row);
   Result<coordinator::NextModel> finalise(const round::CommitRecord& record);
   void members_changed_below(const std::vector<SiteId>& sites_up);
+  void sites_changed();
   void send_opening(NodeId child);
   void tell_moved(const std::vector<SiteId>& sites);
   void node_moved(NodeId node, Epoch lease);
@@ -98,6 +99,7 @@ class CoordinatorRole final : public Process, private ParentOwner {
   std::shared_ptr<ModelSlot> slot_;
   std::optional<coordinator::NextModel> next_;
   round::Told told_;
+  bool sites_dirty_ = false;  // the sized mode's: looked at soon
   EventId timer_;
   EventId home_timer_;
 };

@@ -51,7 +51,10 @@ void CoordinatorRole::carry_out(const coordinator::RecordAttempt& effect) {
   const store::AttemptRow row{record.run,          record.round,      record.attempt,    record.epoch,
                               record.participants, record.scale_bits, record.base.digest};
   const Status recorded = journal_->open_attempt(row);
-  if (recorded.ok()) cast_.checks().rounds().attempt_recorded(row);
+  if (recorded.ok()) {
+    cast_.checks().rounds().attempt_recorded(row);
+    cast_.round_log().recorded(row.round, row.participants.size(), cast_.world().scheduler().now());
+  }
   if (dies("attempt recorded")) return;
   cast_.world().after_disk(host_, [this, recorded] {
     carry_out(recorded.ok() ? machine().attempt_recorded(now()) : machine().step_failed(recorded.error()));
@@ -153,7 +156,7 @@ Result<coordinator::NextModel> CoordinatorRole::finalise(const round::CommitReco
 }
 
 void CoordinatorRole::carry_out(const coordinator::Finalise& effect) {
-  work_.lane().push(4 * work_.cost_of_pass(), [this, record = effect.record] {
+  work_.lane().push(work_.cost_of_finalise(), [this, record = effect.record] {
     if (dies("finalise")) return;
     Result<coordinator::NextModel> next = finalise(record);
     if (next.ok()) cast_.tamper().optimizer_finalised(next->optimizer_state);
@@ -186,7 +189,10 @@ void CoordinatorRole::carry_out(const coordinator::RecordCommit& effect) {
   if (dies("commit")) return;
   cast_.checks().rounds().committing(row, machine().attempt().scale_bits, work_.values(), model);
   const Status recorded = journal_->commit(row);
-  if (recorded.ok()) cast_.checks().rounds().committed(row);
+  if (recorded.ok()) {
+    cast_.checks().rounds().committed(row);
+    cast_.round_log().committed(row.round, row.contributors.size(), cast_.world().scheduler().now());
+  }
   if (dies("committed")) return;
   cast_.world().after_disk(host_, [this, recorded] {
     if (!recorded.ok()) return carry_out(machine().step_failed(recorded.error()));
@@ -209,9 +215,10 @@ void CoordinatorRole::carry_out(const coordinator::Publish& effect) {
     children_.send(node,
                    wire::to_envelope(transfer::cut_commit(whole, node, [this](SiteId s) { return book_.via(s); })));
   }
-  if (cast_.sized()) return;
-  const Status pruned = models_->prune(record.run, record.model.version, machine().plan().models_kept);
-  (void)pruned.ok();  // a file too many
+  if (!cast_.sized()) {
+    const Status pruned = models_->prune(record.run, record.model.version, machine().plan().models_kept);
+    (void)pruned.ok();  // a file too many
+  }
   send_homewards();
 }
 

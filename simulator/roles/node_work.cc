@@ -5,14 +5,14 @@
 namespace fluvial::simulator {
 namespace {
 
-constexpr double kSecondsAValue = 1e-9;  // 4 GB/s of fp32
 constexpr Duration kCall = std::chrono::microseconds(100);
 
 }  // namespace
 
-Duration NodeWork::cost_of_pass() const {
-  const double seconds = kSecondsAValue * static_cast<double>(cast_.schema().value_count());
-  return kCall + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+Duration NodeWork::cost_of_merge() const { return kCall + cast_.time_for_values(cast_.scenario().compute.merge_ns); }
+
+Duration NodeWork::cost_of_finalise() const {
+  return 4 * kCall + cast_.time_for_values(cast_.scenario().compute.finalise_ns);
 }
 
 std::uint64_t NodeWork::stage(transfer::StagedArrival arrival) {
@@ -37,7 +37,7 @@ Result<round::ContributorSet> NodeWork::add(const transfer::StagedArrival& arriv
 }
 
 void NodeWork::take(std::uint64_t id, Taken done) {
-  lane_.push(cost_of_pass(), [this, id, done = std::move(done)] {
+  lane_.push(cost_of_merge(), [this, id, done = std::move(done)] {
     if (cast_.world().crash_here(host_, "take")) return;
     const auto found = staged_.find(id);
     if (found == staged_.end()) return;  // dropped meanwhile

@@ -33,7 +33,8 @@ class NodeWork {
 
   const transfer::NodeSum& node() const { return node_; }
   std::span<const std::int64_t> values() const;  // empty in the sized mode
-  Duration cost_of_pass() const;                 // over all values once
+  Duration cost_of_merge() const;                // of one arrival
+  Duration cost_of_finalise() const;
 
  private:
   Result<round::ContributorSet> add(const transfer::StagedArrival& arrival);

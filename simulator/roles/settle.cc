@@ -27,6 +27,7 @@ class Federation final : public Inhabitants {
 
   void check() override {}
   std::uint64_t rounds_committed() const override { return cast_.checks().rounds().committed_count(); }
+  std::vector<RoundReport> rounds() const override { return cast_.round_log().committed(); }
   bool is_done() const override {
     if (!cast_.checks().is_over()) {
       over_since_.reset();

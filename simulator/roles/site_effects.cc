@@ -22,8 +22,6 @@ store::Outcome stored(edge::Outcome outcome) {
   return store::Outcome::kPending;
 }
 
-constexpr double kEncodeSecondsAValue = 4e-9;
-
 Duration scaled(Duration duration, double factor) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::nano>(duration) * factor);
 }
@@ -120,8 +118,7 @@ void SiteRole::apply(const edge::Encode& effect) {
   look();
   trained_.reset();
   if (dies("encoded")) return;
-  const auto compute = std::chrono::duration_cast<Duration>(
-      std::chrono::duration<double>(kEncodeSecondsAValue * static_cast<double>(cast_.schema().value_count())));
+  const Duration compute = cast_.time_for_values(cast_.scenario().compute.encode_ns);
   const Duration disk = cast_.world().disk(host_).take_latency();
   cast_.world().after(host_, compute + disk, [this, offer, made = std::move(made)] {
     working_.reset();

@@ -34,7 +34,7 @@ struct WorkloadScenario {
 };
 
 struct ComputeScenario {   // of every host, for each value of the model
-  double encode_ns = 1;    // a site: residual, codec, digest
+  double encode_ns = 4;    // a site: residual, codec, digest
   double merge_ns = 1;     // a parent: verify and add one child's update or partial
   double finalise_ns = 4;  // the coordinator: optimizer, digest, files
 };
