@@ -240,8 +240,8 @@ void AggregatorRole::send_opening(NodeId child) {
   wire::Opening whole = *opening_;
   using std::chrono::duration_cast;
   const Duration passed = now() - opened_at_;
-  whole.soft_left = duration_cast<std::chrono::milliseconds>(Duration(opening_->soft_left) * 9 / 10 - passed);
-  whole.hard_left = duration_cast<std::chrono::milliseconds>(Duration(opening_->hard_left) * 9 / 10 - passed);
+  whole.soft_left = duration_cast<std::chrono::milliseconds>(round::tier_deadline(opening_->soft_left, {}) - passed);
+  whole.hard_left = duration_cast<std::chrono::milliseconds>(round::tier_deadline(opening_->hard_left, {}) - passed);
   const std::optional<wire::Opening> cut =
       transfer::cut_opening(std::move(whole), machine_.gather(), told_, child, way());
   if (cut) children_.send(child, wire::to_envelope(*cut));

@@ -8,6 +8,7 @@
 
 #include "aggregator/logic/region_machine.h"
 #include "core/digest/sha256.h"
+#include "core/round/pace.h"
 #include "core/round/told.h"
 #include "core/wire/record_mapping.h"
 #include "simulator/roles/child_end.h"

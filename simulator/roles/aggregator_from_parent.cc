@@ -66,7 +66,7 @@ Status AggregatorRole::round_opened(const v1::RoundOpen& message) {
                            {},
                            {},
                            opening_->scale_bits,
-                           opened_at_ + Duration(opening_->soft_left) * 9 / 10};
+                           opened_at_ + round::tier_deadline(opening_->soft_left, {})};
   step.counted.insert(opening_->counted.begin(), opening_->counted.end());
   step.gone.insert(opening_->gone.begin(), opening_->gone.end());
   carry_out(machine_.opened(std::move(step), now()));
