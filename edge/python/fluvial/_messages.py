@@ -34,8 +34,20 @@ _LOCAL = {
         "TaskFailed task_failed",
         "Detach detach",
         "RunEnded run_ended",
+        "TaskReady task_ready",
+        "Committed committed",
     ],
-    "Attach": ["uint32 protocol", "string worker", "bool evaluates"],
+    "Attach": [
+        "uint32 protocol",
+        "string worker",
+        "bool evaluates",
+        "string group",
+        "uint32 rank",
+        "uint32 ranks",
+        "bool wants_models",
+    ],
+    "Range": ["uint64 first_byte", "uint64 bytes"],
+    "Previous": ["uint64 round", "Previous.Outcome outcome"],
     "Attached": ["string node", "uint32 code", "string message"],
     "Task": [
         "uint64 id",
@@ -48,13 +60,35 @@ _LOCAL = {
         "uint64 local_steps",
         "map<string, double> parameters",
         "string run_name",
+        "Previous previous",
     ],
-    "TaskDone": ["uint64 id", "uint64 weight", "map<string, double> metrics"],
+    "TaskReady": ["uint64 id", "repeated Range ranges", "uint64 weight", "bool update"],
+    "TaskDone": [
+        "uint64 id",
+        "uint64 weight",
+        "map<string, double> metrics",
+        "bool update",
+        "repeated Range ranges",
+    ],
     "TaskFailed": ["uint64 id", "string message"],
     "Detach": ["string reason"],
     "RunEnded": ["uint64 run", "string run_name", "string state"],
+    "Committed": ["uint64 run", "string run_name", "uint64 round", "uint64 version", "uint64 model_bytes"],
 }
-_ENUMS = {"Task": ("Kind", ["KIND_UNSPECIFIED", "KIND_TRAIN", "KIND_EVALUATE"])}
+_ENUMS = {
+    "Task": ("Kind", ["KIND_UNSPECIFIED", "KIND_TRAIN", "KIND_EVALUATE"]),
+    "Previous": (
+        "Outcome",
+        [
+            "OUTCOME_UNKNOWN",
+            "OUTCOME_PENDING",
+            "OUTCOME_COUNTED",
+            "OUTCOME_LATE",
+            "OUTCOME_REFUSED",
+            "OUTCOME_UNUSED",
+        ],
+    ),
+}
 
 
 def _camel(name: str) -> str:
