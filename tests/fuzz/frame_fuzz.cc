@@ -8,11 +8,30 @@
 #include "core/base/check.h"
 #include "core/wire/frame.h"
 #include "core/wire/mapping.h"
+#include "core/wire/record_mapping.h"
 
 namespace fluvial::wire {
 namespace {
 
+const v1::RoundOpen& of(const v1::Envelope& header, const v1::RoundOpen&) { return header.round_open(); }
+const v1::RoundCommit& of(const v1::Envelope& header, const v1::RoundCommit&) { return header.round_commit(); }
+std::size_t size_of(const v1::Envelope& header) { return header.ByteSizeLong(); }
+
+// A record that was read can be written, and is read again as the same bytes.
+template <typename Message>
+void check_record(const Message& message) {
+  const auto record = from_proto(message);
+  if (!record.ok()) return;
+  const v1::Envelope once = to_envelope(*record);
+  const auto again = from_proto(of(once, message));
+  FLUVIAL_CHECK(again.ok(), "what was read can be written and read again");
+  FLUVIAL_CHECK(size_of(to_envelope(*again)) == size_of(once), "a record keeps what it holds");
+}
+
 void map_everything(const v1::Envelope& header) {
+  check_record(header.round_open());
+  check_record(header.round_commit());
+  (void)from_proto(header.model_begin().model());
   (void)from_proto(header.model_begin().schema());
   (void)from_proto(header.round_open().plan());
   (void)from_proto(header.round_open().participants());

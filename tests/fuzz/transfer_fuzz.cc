@@ -1,0 +1,289 @@
+// What a child may send of updates and partials, in any order: beginnings, chunks, ends, lines that break in between.
+// Held against a record of its own: what is handed over is what was sent, whole, within the bounds, and of one content
+// a submission; what staging takes is given back. Input: a codec, then one step after the other (docs: README.md).
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "core/base/check.h"
+#include "core/store/memory_file_system.h"
+#include "core/transfer/head.h"
+#include "core/transfer/incoming.h"
+#include "core/transfer/round_book.h"
+#include "core/wire/mapping.h"
+#include "kernels/fixed.h"
+
+namespace fluvial::transfer {
+namespace {
+
+constexpr kernels::ChunkLayout kLayout{40, 16};
+constexpr std::size_t kIntegers = 2;
+constexpr int kScale = 20;
+constexpr double kValueMax = 100;
+constexpr std::array kCodecs{"fp32", "int8", "topk:ratio=0.25", "sign", "qsgd:encoding=elias"};
+constexpr std::uint64_t kBudgetBytes = 200;  // less than an update: some of it goes to the disk
+
+class Steps {
+ public:
+  explicit Steps(ByteSpan bytes) : bytes_(bytes) {}
+  bool done() const { return bytes_.empty(); }
+  std::uint8_t byte() {
+    if (done()) return 0;
+    const auto value = std::to_integer<std::uint8_t>(bytes_.front());
+    bytes_ = bytes_.subspan(1);
+    return value;
+  }
+  ByteSpan take(std::size_t count) {
+    const ByteSpan taken = bytes_.first(std::min(count, bytes_.size()));
+    bytes_ = bytes_.subspan(taken.size());
+    return taken;
+  }
+
+ private:
+  ByteSpan bytes_;
+};
+
+using Bytes = std::vector<std::byte>;
+
+class Child {
+ public:
+  explicit Child(std::uint8_t kind) : partial_(kind % (kCodecs.size() + 1) == kCodecs.size()) {
+    terms_.layout = kLayout;
+    terms_.integer_count = kIntegers;
+    terms_.codec_name = kCodecs[kind % kCodecs.size()];
+    terms_.codec = *kernels::make_codec(*kernels::parse_codec(terms_.codec_name));
+    terms_.value_abs_max = kValueMax;
+    terms_.scale_bits = kScale;
+    FLUVIAL_CHECK(files_.make_folder("/spill").ok(), "a folder in memory");
+    book_.open(RunId(1), RoundId(1));
+  }
+  ~Child() {
+    incoming_.reset();
+    book_.close();
+    FLUVIAL_CHECK(budget_.bytes_used() == 0, "what staging took was not given back");
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  void step(Steps& steps) {
+    switch (steps.byte() % 8) {
+      case 0: return partial_ ? begin(partial_head(steps)) : begin(update_head(steps));
+      case 1: return chunk(steps.byte(), steps.take(steps.byte()));
+      case 2:
+      case 3: return chunk(expected_index(), well_formed(steps.byte()));
+      case 4: return end(steps.byte());
+      case 5: return cut();
+      case 6: return book_.open(RunId(1), RoundId(1 + steps.byte() % 2u));
+      default: return book_.close();
+    }
+  }
+
+ private:
+  NodeId child() const { return NodeId(7); }
+
+  std::optional<UpdateHead> update_head(Steps& steps) {
+    v1::UpdateBegin begin;
+    begin.mutable_key()->set_run(1);
+    begin.mutable_key()->set_round(1 + steps.byte() % 2u);
+    begin.mutable_key()->set_site(7);
+    begin.mutable_key()->set_incarnation(steps.byte() % 3u);
+    begin.mutable_key()->set_submission(steps.byte() % 3u);
+    begin.set_weight(1 + steps.byte());
+    begin.set_codec(terms_.codec_name);
+    begin.set_value_count(kLayout.value_count);
+    begin.set_chunk_count(kLayout.chunk_count());
+    begin.set_integer_count(kIntegers);
+    begin.set_base_sha256(wire::digest_to_proto(terms_.base));
+    begin.set_lease_epoch(1);
+    begin.set_probe(1);
+    begin.set_first_chunk(steps.byte() % 4u);
+    if (const std::uint8_t spoil = steps.byte(); spoil > 250) {
+      const ByteSpan bytes = steps.take(spoil - 250u);  // fields that come again replace what was there
+      if (!begin.MergeFromString({reinterpret_cast<const char*>(bytes.data()), bytes.size()})) return {};  // NOLINT
+    }
+    const Result<UpdateHead> head = head_from_proto(begin, child(), Role::kSite);
+    if (!head.ok()) return {};
+    return *head;
+  }
+
+  std::optional<PartialHead> partial_head(Steps& steps) {
+    v1::PartialBegin begin;
+    begin.set_run(1);
+    begin.set_round(1 + steps.byte() % 2u);
+    begin.set_attempt(1);
+    begin.set_epoch(1);
+    begin.set_incarnation(steps.byte() % 3u);
+    begin.set_sequence(steps.byte() % 3u);
+    begin.set_scale_bits(kScale);
+    begin.set_first_chunk(steps.byte() % 4u);
+    const std::uint8_t named = steps.byte() % 4;
+    for (std::uint8_t i = 0; i < named; ++i) {
+      v1::Contributor& one = *begin.add_contributors();
+      one.set_site(20u + steps.byte() % 4u);
+      one.set_lease_epoch(1);
+      one.set_weight(1 + steps.byte() % 4u);
+      one.set_probe(static_cast<std::int64_t>(one.weight()) << kScale);
+      Digest digest{};
+      digest[0] = std::byte{static_cast<unsigned char>(steps.byte() % 2)};
+      one.set_sha256(wire::digest_to_proto(digest));
+      one.set_incarnation(steps.byte() % 2u);
+      one.set_submission(1);
+    }
+    begin.set_chunk_count(named > 0 ? kLayout.chunk_count() : 0);
+    const Result<PartialHead> head = head_from_proto(begin, child(), Role::kAggregator);
+    if (!head.ok()) return {};
+    return *head;
+  }
+
+  // As a parent does it: what the book kept, if this goes on with it, else from the first chunk.
+  template <typename Head>
+  void begin(const std::optional<Head>& head) {
+    incoming_.reset();
+    sent_ = {};
+    if (!head) return;
+    const bool admitted = admit(*head).ok();
+    const std::optional<wire::Received> kept = book_.received(child());
+    std::optional<Incoming> resumed = admitted ? book_.take(*head) : std::nullopt;
+    FLUVIAL_CHECK(!resumed || (kept && kept->chunks == head->first_chunk), "it goes on from where it stopped");
+    if (resumed) {
+      if (!resumed->resume(*head, terms_).ok()) return;
+      sent_ = kept_;
+    } else {
+      Result<Incoming> anew = Incoming::begin(*head, terms_, staging_);
+      FLUVIAL_CHECK(head->first_chunk == 0 || !anew.ok(), "the chunks before the first are nowhere");
+      if (!admitted || !anew.ok()) return;
+      resumed.emplace(std::move(*anew));
+    }
+    incoming_.emplace(std::move(*resumed));
+    weight_ = weight_of(*head);
+    contributors_ = contributors_of(*head);
+  }
+  Status admit(const UpdateHead& head) const { return book_.admit(head); }
+  Status admit(const PartialHead& head) const {
+    return book_.conflicts(head).empty() ? Status{} : Error{Code::kConflict, "one of them"};
+  }
+  static std::uint64_t weight_of(const UpdateHead& head) { return head.weight; }
+  static std::uint64_t weight_of(const PartialHead& head) { return head.what.contributors.total_weight(); }
+  static std::size_t contributors_of(const UpdateHead&) { return 1; }
+  static std::size_t contributors_of(const PartialHead& head) { return head.what.contributors.size(); }
+
+  std::uint64_t expected_index() const { return incoming_ ? incoming_->received().chunks : 0; }
+
+  Buffer well_formed(std::uint8_t pattern) const {
+    const std::size_t count = kLayout.size(std::min<std::uint64_t>(expected_index(), kLayout.chunk_count() - 1));
+    if (partial_) {
+      std::vector<std::int64_t> sums(count, std::int64_t{pattern} << (pattern % 48));
+      Buffer bytes(kernels::packed_bytes_max(count));
+      const std::size_t size = kernels::pack_chunk(sums, bytes.span());
+      return Buffer::copy_of(ByteSpan(bytes.span()).first(size));
+    }
+    std::vector<float> values(count, static_cast<float>(pattern) - 120.0f);
+    return Buffer::copy_of(std::as_bytes(std::span(values)));  // of fp32; of the others whatever it is to them
+  }
+
+  void chunk(std::uint64_t index, const Buffer& bytes) { chunk(index, bytes.span()); }
+  void chunk(std::uint64_t index, ByteSpan bytes) {
+    if (!incoming_) return;
+    const std::uint64_t expected = expected_index();
+    const Status taken = incoming_->chunk(index, Buffer::copy_of(bytes));
+    FLUVIAL_CHECK(!taken.ok() || (index == expected && index < kLayout.chunk_count()), "chunks come in order");
+    FLUVIAL_CHECK(budget_.bytes_used() <= kBudgetBytes, "more than the budget");
+    if (!taken.ok()) return incoming_.reset();
+    sent_.insert(sent_.end(), bytes.begin(), bytes.end());
+  }
+
+  void end(std::uint8_t how) {
+    if (!incoming_) return;
+    const bool whole = expected_index() == (contributors_ > 0 ? kLayout.chunk_count() : 0);
+    std::vector<std::int64_t> integers(contributors_ > 0 ? kIntegers : 0, how);
+    const auto tail = std::as_bytes(std::span(integers));
+    sent_.insert(sent_.end(), tail.begin(), tail.end());
+    Digest digest = sha256(sent_);
+    if (how == 255) digest[0] ^= std::byte{1};
+    Result<StagedArrival> arrival = incoming_->end(wire::digest_to_proto(digest), tail);
+    incoming_.reset();
+    FLUVIAL_CHECK(arrival.ok() == (whole && how != 255), "whole, with its digest, and nothing else, is handed over");
+    if (!arrival.ok()) return;
+    check_content(*arrival);
+    remember(*arrival);
+  }
+
+  void check_content(const StagedArrival& arrival) const {
+    FLUVIAL_CHECK(
+        arrival.what.contributors.size() == contributors_ && arrival.what.contributors.total_weight() == weight_,
+        "its contributors are those of its head");
+    if (!arrival.chunks) return;
+    Buffer scratch;
+    std::size_t at = 0;
+    for (std::uint64_t i = 0; i < kLayout.chunk_count(); ++i) {
+      const Result<ByteSpan> bytes = arrival.chunks->read(i, scratch);
+      FLUVIAL_CHECK(bytes.ok() && std::ranges::equal(*bytes, ByteSpan(sent_).subspan(at, bytes->size())),
+                    "what is staged is what was sent");
+      at += bytes->size();
+      check_values(*bytes, kLayout.size(i));
+    }
+  }
+  void check_values(ByteSpan bytes, std::size_t count) const {
+    std::vector<std::int64_t> sums(count);
+    std::vector<float> values(count);
+    if (partial_) {
+      FLUVIAL_CHECK(kernels::merge_chunk(bytes, sums).ok(), "a partial that was verified adds up");
+      return;
+    }
+    FLUVIAL_CHECK(terms_.codec->decode_chunk(bytes, values).ok(), "an update that was verified decodes");
+    FLUVIAL_CHECK(std::ranges::all_of(values, [](float value) { return std::fabs(value) <= kValueMax; }),
+                  "an update that was verified is finite and within the plan's bound");
+  }
+
+  // The newest submission of each site in the open round has one digest.
+  void remember(const StagedArrival& arrival) {
+    const bool taken = book_.complete(arrival).ok();
+    for (const auto& [site, entry] : arrival.what.contributors.entries()) {
+      const Status again =
+          book_.compare(arrival.run, arrival.round, site, entry.incarnation, entry.submission, entry.digest);
+      FLUVIAL_CHECK(!taken || again.ok(), "what was taken agrees with the book");
+      Digest other = entry.digest;
+      other[31] ^= std::byte{1};
+      const Status forged = book_.compare(arrival.run, arrival.round, site, entry.incarnation, entry.submission, other);
+      FLUVIAL_CHECK(forged.ok() || forged.error().code == Code::kConflict, "another content is a conflict");
+    }
+  }
+
+  void cut() {
+    if (!incoming_) return;
+    book_.keep(child(), std::move(*incoming_));
+    incoming_.reset();
+    kept_ = std::move(sent_);
+    sent_ = {};
+  }
+
+  const bool partial_;
+  Terms terms_;
+  store::MemoryFileSystem files_;
+  store::StagingBudget budget_{kBudgetBytes};
+  Staging staging_{&budget_, &files_, "/spill"};
+  RoundBook book_;
+  std::optional<Incoming> incoming_;
+  Bytes sent_;  // of the transfer under way
+  Bytes kept_;  // of what the book has, if it has something
+  std::uint64_t weight_ = 0;
+  std::size_t contributors_ = 0;
+};
+
+}  // namespace
+}  // namespace fluvial::transfer
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fluvial::transfer::Steps steps(std::as_bytes(std::span(data, size)));
+  fluvial::transfer::Child child(steps.byte());
+  while (!steps.done()) child.step(steps);
+  return 0;
+}
