@@ -83,7 +83,8 @@ TEST_F(RunMachineTest, WaitsForItsSitesAndSaysSo) {
 
 TEST_F(RunMachineTest, CommitsWhenAllAreInAndGoesOn) {
   RunMachine machine = opened();
-  EXPECT_EQ(find<Finalise>(bring(machine, 1, {1, 2}, at(1s))), nullptr) << "quorum, but a third may come until the soft deadline";
+  EXPECT_EQ(find<Finalise>(bring(machine, 1, {1, 2}, at(1s))), nullptr)
+      << "quorum, but a third may come until the soft deadline";
   const Effects closing = bring(machine, 2, {3}, at(2s));
   ASSERT_NE(find<Finalise>(closing), nullptr);
   EXPECT_EQ(find<Finalise>(closing)->record.contributors.total_weight(), 30u);

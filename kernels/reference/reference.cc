@@ -8,8 +8,8 @@
 #include "kernels/reference/quantised.h"
 #include "kernels/reference/reader.h"
 #include "kernels/reference/sign.h"
-#include "kernels/reference/zstd.h"
 #include "kernels/reference/sparse.h"
+#include "kernels/reference/zstd.h"
 
 namespace fluvial::kernels::reference {
 namespace {
