@@ -12,7 +12,6 @@ using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Key;
-using testing::Pair;
 using testing::UnorderedElementsAre;
 
 constexpr NodeId kRoot(0);
