@@ -51,7 +51,15 @@ std::string RegionService::status_json(const std::string& name) const {
                              {"parent", uplink_->lease().parent_name},
                              {"children", hub_.children().size()},
                              {"run", opening_ ? opening_->run.value() : 0},
-                             {"round", opening_ ? opening_->round.value() : 0}};
+                             {"round", opening_ ? opening_->round.value() : 0},
+                             {"open", nullptr}};
+  if (machine_.is_open()) {
+    object["open"] = boost::json::object{{"attempt", machine_.opening().attempt.value()},
+                                         {"participants", machine_.gather().participant_count()},
+                                         {"in", machine_.gather().counted().size()},
+                                         {"awaited", machine_.gather().awaited().size()},
+                                         {"model_complete", slot_ && slot_->complete()}};
+  }
   object["staging_bytes"] = hub_.budget().bytes_used();
   return boost::json::serialize(object);
 }

@@ -76,6 +76,21 @@ json::object run_object(const store::RunRow& row, RoundId committed) {
           {"created_at", utc(row.created_at)}};
 }
 
+json::object open_round(const RunMachine& machine, const Federation& book, TimePoint now) {
+  const auto left_s = [now](TimePoint at) {
+    return std::chrono::duration<double>(std::max(Duration(0), at - now)).count();
+  };
+  json::array awaited;
+  for (const SiteId site : machine.gather().awaited()) awaited.emplace_back(book.name_of(site));
+  return {{"round", machine.attempt().round.value()},
+          {"attempt", machine.attempt().attempt.value()},
+          {"participants", machine.attempt().participants.size()},
+          {"in", machine.gather().counted().size()},
+          {"awaited", std::move(awaited)},
+          {"soft_left_s", left_s(machine.soft_deadline())},
+          {"hard_left_s", left_s(machine.hard_deadline())}};
+}
+
 }  // namespace
 
 Status Admin::open(const std::string& socket, AdminFacts facts) {
@@ -161,7 +176,10 @@ std::string Admin::status_json() const {
                                  {"rounds", machine.plan().rounds},
                                  {"codec", machine.plan().codec},
                                  {"model_sha256", to_hex(machine.model().digest)},
-                                 {"waiting", waiting ? machine.reason() : ""}};
+                                 {"waiting", waiting ? machine.reason() : ""},
+                                 {"open", nullptr}};
+    if (machine.is_open())
+      object["run"].as_object()["open"] = open_round(machine, registry_.book(), runtime_.clock.now());
   }
   return json::serialize(object);
 }

@@ -15,6 +15,18 @@ std::string_view outcome_name(Outcome outcome) {
   return "unknown";
 }
 
+std::string_view SiteMachine::doing() const {
+  if (resolving_) return "resolving";
+  if (!work_) return "waiting";
+  switch (work_->stage) {
+    case Stage::kFetching: return "fetching";
+    case Stage::kTraining: return "training";
+    case Stage::kEncoding: return "encoding";
+    case Stage::kFolding: return "folding";
+  }
+  return "unknown";
+}
+
 Effects SiteMachine::connected() {
   Effects out;
   if (pending_ && !resolving_) out.push_back(Ask{*pending_});

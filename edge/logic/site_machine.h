@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -109,6 +110,8 @@ class SiteMachine {
   Effects resolved();
 
   bool has_pending() const { return pending_.has_value(); }
+  const std::optional<Pending>& pending() const { return pending_; }
+  std::string_view doing() const;  // "fetching", "training", ...; "waiting" for an outcome, or for a round
   const std::optional<round::ModelRef>& held() const { return held_; }
 
  private:

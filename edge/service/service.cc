@@ -134,6 +134,8 @@ std::string EdgeService::status_json() const {
                              {"update_bytes_fp32", counts_.update_bytes_fp32},
                              {"updates_submitted", counts_.updates_submitted},
                              {"residual_norm", counts_.residual_norm},
+                             {"doing", machine_->doing()},
+                             {"pending_round", machine_->pending() ? machine_->pending()->round.value() : 0},
                              {"workers", desk_.workers()}};
   status["outcomes"] =
       boost::json::object{{"counted", counts_.counted}, {"late", counts_.late}, {"refused", counts_.refused}};

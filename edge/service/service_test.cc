@@ -194,6 +194,8 @@ TEST_F(ServiceTest, TakesPartInARunToItsEnd) {
   EXPECT_GT(status.at("residual_norm").to_number<double>(), 0);
   EXPECT_EQ(status.at("workers").to_number<int>(), 1);
   EXPECT_TRUE(status.at("connected").as_bool());
+  EXPECT_EQ(status.at("doing").as_string(), "waiting");
+  EXPECT_EQ(status.at("pending_round").to_number<int>(), 0);
 }
 
 TEST_F(ServiceTest, ASubmissionOutlivesItsProcess) {
@@ -204,6 +206,7 @@ TEST_F(ServiceTest, ASubmissionOutlivesItsProcess) {
   stop_site();
   start_site();
   EXPECT_EQ(parent_.joined.take(), Incarnation(2));
+  EXPECT_EQ(status().at("pending_round").to_number<int>(), 1);
   parent_.answer(kSite, parent_.queries.take(), v1::OutcomeReply::OUTCOME_PENDING);
   parent_.open_round(kSite, 1, model(0));  // nobody holds it: send it again
   const transfer::StagedArrival after = parent_.arrivals.take();
