@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "cli/bench_update.h"
@@ -19,6 +20,18 @@ constexpr std::size_t kUncertainMax = 14;  // rounds of one site whose update ma
 std::string sum_sha256(std::span<const std::int64_t> sum) {
   static_assert(std::endian::native == std::endian::little, "digests cover little-endian bytes");
   return to_hex(sha256(std::as_bytes(sum)));
+}
+
+// Of so many missed rounds, in which no update was made: those with few such rounds first, for they are likelier.
+std::vector<std::uint64_t> histories(std::size_t missed) {
+  std::vector<std::uint64_t> all(std::size_t{1} << missed);
+  std::iota(all.begin(), all.end(), 0);
+  std::ranges::sort(all, {}, [](std::uint64_t history) { return std::pair(std::popcount(history), history); });
+  return all;
+}
+
+bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return std::ranges::equal(a, b, {}, std::bit_cast<std::uint32_t, float>, std::bit_cast<std::uint32_t, float>);
 }
 
 const json::value* entry_of(const json::array& entries, std::uint32_t node) {
@@ -78,7 +91,7 @@ void Audit::make_update(const AuditSite& site, std::uint64_t round, std::span<co
 }
 
 // The residual when of the missed rounds those were folded whose bit in `history` is 0.
-Result<std::vector<float>> Audit::residual_of(const SiteState& state, std::uint64_t history) const {
+std::vector<float> Audit::residual_of(const SiteState& state, std::uint64_t history) const {
   std::vector<float> residual = state.residual;
   std::vector<float> p;
   for (std::size_t i = 0; i < state.missed.size(); ++i) {
@@ -89,16 +102,38 @@ Result<std::vector<float>> Audit::residual_of(const SiteState& state, std::uint6
   return residual;
 }
 
+std::vector<Audit::Missed> Audit::really_missed(const SiteState& state) const {
+  std::vector<Missed> missed = state.missed;
+  std::erase_if(missed, [&](const Missed& one) { return trained_ && !trained_(state.site.index, one.round); });
+  return missed;
+}
+
+Status Audit::check_residual(std::uint64_t site_index, std::span<const float> held) const {
+  const auto found = std::ranges::find(sites_, site_index, [](const SiteState& state) { return state.site.index; });
+  FLUVIAL_CHECK(found != sites_.end(), "a site that is audited");
+  SiteState state = *found;
+  state.missed = really_missed(state);
+  if (state.missed.size() > kUncertainMax) {
+    return Error{Code::kFailedPrecondition,
+                 fmt::format("site {} trained for {} rounds without being counted", site_index, state.missed.size())};
+  }
+  for (const std::uint64_t history : histories(state.missed.size())) {
+    if (same_bits(residual_of(state, history), held)) return {};
+  }
+  return Error{Code::kDataLoss, fmt::format("site {} holds another residual than what it trained and what of that was "
+                                            "counted leave",
+                                            site_index)};
+}
+
 Status Audit::count(SiteState& state, const json::value& entry, std::uint64_t round, std::span<const float> base) {
-  std::erase_if(state.missed,
-                [&](const Missed& missed) { return trained_ && !trained_(state.site.index, missed.round); });
+  state.missed = really_missed(state);
   if (state.missed.size() > kUncertainMax) {
     return Error{Code::kFailedPrecondition, fmt::format("round {}: site {} trained for {} rounds without being counted",
                                                         round, state.site.index, state.missed.size())};
   }
   const std::string journalled = text_member(entry, "digest");
-  for (std::uint64_t history = 0; history < std::uint64_t{1} << state.missed.size(); ++history) {
-    FLUVIAL_ASSIGN(const std::vector<float> residual, residual_of(state, history));
+  for (const std::uint64_t history : histories(state.missed.size())) {
+    const std::vector<float> residual = residual_of(state, history);
     std::vector<float> p;
     make_update(state.site, round, base, residual, p);
     FLUVIAL_ASSIGN(const Encoded encoded, encode(state.site, round, p));

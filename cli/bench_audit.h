@@ -42,6 +42,10 @@ class Audit {
   // `round` as the admin API gives it. An error says what differed first; a committed sum was then not exact.
   Status check_round(const json::value& round, std::span<const float> base, std::span<const float> committed);
 
+  // Whether a site that has an outcome for every round checked so far may hold this residual: what it trained, less
+  // what of it was counted.
+  Status check_residual(std::uint64_t site_index, std::span<const float> held) const;
+
  private:
   using Base = std::shared_ptr<const std::vector<float>>;
   struct Missed {  // a round that closed without this site
@@ -62,7 +66,8 @@ class Audit {
                    std::span<const float> residual, std::vector<float>& p) const;
   Result<Encoded> encode(const AuditSite& site, std::uint64_t round, std::span<const float> p) const;
   Status count(SiteState& state, const json::value& entry, std::uint64_t round, std::span<const float> base);
-  Result<std::vector<float>> residual_of(const SiteState& state, std::uint64_t history) const;
+  std::vector<float> residual_of(const SiteState& state, std::uint64_t history) const;
+  std::vector<Missed> really_missed(const SiteState& state) const;  // those that an update was made for, perhaps
   Status add_decoded(std::span<const double> decoded, std::uint64_t weight);
   Status compare(const json::value& round, std::span<const float> base, std::span<const float> committed,
                  std::uint64_t total_weight) const;

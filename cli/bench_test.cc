@@ -73,6 +73,7 @@ class Federation {
             {"sum_sha256", to_hex(sha256(std::as_bytes(sum.sum())))}};
   }
 
+  const std::vector<float>& residual(std::size_t site) const { return residuals_[site]; }
   void forget_residual(std::size_t site) { residuals_[site].assign(kParams, 0.0F); }
 
  private:
@@ -136,6 +137,23 @@ TEST_P(AuditTest, AResidualThatWasLostIsFound) {
   if (plan_.codec == "fp32") return;  // it leaves none
   ASSERT_FALSE(status.ok());
   EXPECT_THAT(status.error().message, ::testing::HasSubstr("site 1"));
+}
+
+TEST_P(AuditTest, KnowsTheResidualThatIsLeft) {
+  Federation federation(plan_, sites_);
+  Audit audit(plan_, kSeed, 1, sites_, kBenchWeightMax);
+  for (std::uint64_t round = 1; round <= 3; ++round) {
+    std::vector<float> next;
+    ASSERT_TRUE(
+        audit.check_round(federation.round(round, base_, next, round == 1 ? sites_.size() : 1), base_, next).ok());
+    base_ = next;
+  }
+  for (std::size_t site = 0; site < sites_.size(); ++site) {
+    std::vector<float> held = federation.residual(site);
+    EXPECT_TRUE(audit.check_residual(sites_[site].index, held).ok());
+    held[17] += 1.0F;
+    EXPECT_FALSE(audit.check_residual(sites_[site].index, held).ok());
+  }
 }
 
 TEST_P(AuditTest, OneBitInOneCoordinateIsFound) {

@@ -15,8 +15,7 @@ using namespace std::chrono_literals;
 
 const std::string kCoordinator = "coordinator";
 
-constexpr auto kReadyLimit = 60s;      // a loaded machine may be slow to start a dozen processes
-constexpr auto kConnectedLimit = 60s;  // likewise to shake as many hands
+constexpr auto kConnectedLimit = 60s;  // a loaded machine may be slow to shake a dozen hands
 constexpr auto kModelLimit = 60s;
 
 }  // namespace
@@ -105,22 +104,25 @@ Place LocalFederation::place_of(const std::string& name) const {
   return place;
 }
 
-Result<json::value> LocalFederation::status_of(const LocalSite& site) const {
+Result<json::value> LocalFederation::status_of(const std::string& name) const {
   Result<json::value> status = Error{Code::kInternal, "not asked"};
-  place_of(site.name).reach([&] { status = get_status(site.metrics_port); });
+  place_of(name).reach([&] { status = get_status(nodes_.at(name).metrics_port); });
   return status;
 }
 
 Status LocalFederation::spawn_node(ProcessSpec spec) {
   spec.may_fail = shape_.may_fail;
   FLUVIAL_ASSIGN(const ProcessId process, supervisor_.spawn(spec));
-  nodes_[spec.name] = {spec, process};
+  nodes_[spec.name] = {.spec = spec, .process = process};
   return {};
 }
 
-Result<json::value> LocalFederation::wait_node(const std::string& name) {
-  FLUVIAL_ASSIGN(const std::string line, supervisor_.wait_ready(nodes_.at(name).process, kReadyLimit));
-  return parse_json(line, "the ready line of " + name);
+Result<json::value> LocalFederation::wait_node(const std::string& name, std::chrono::milliseconds limit) {
+  Running& node = nodes_.at(name);
+  FLUVIAL_ASSIGN(const std::string line, supervisor_.wait_ready(node.process, limit));
+  FLUVIAL_ASSIGN(json::value ready, parse_json(line, "the ready line of " + name));
+  node.metrics_port = static_cast<std::uint16_t>(count_member(ready, "metrics_port"));
+  return ready;
 }
 
 void LocalFederation::kill(const std::string& name) { supervisor_.signal_and_wait(nodes_.at(name).process, SIGKILL); }
@@ -132,8 +134,8 @@ Status LocalFederation::restart(const std::string& name) {
 
 Status LocalFederation::respawn(const std::string& name) { return spawn_node(nodes_.at(name).spec); }
 
-Status LocalFederation::wait_restarted(const std::string& name) {
-  FLUVIAL_ASSIGN(const json::value ready, wait_node(name));
+Status LocalFederation::wait_restarted(const std::string& name, std::chrono::milliseconds limit) {
+  FLUVIAL_ASSIGN(const json::value ready, wait_node(name, limit));
   for (LocalSite& site : sites_) {
     if (site.name == name) site.metrics_port = static_cast<std::uint16_t>(count_member(ready, "metrics_port"));
   }
@@ -228,7 +230,7 @@ Result<std::vector<json::value>> LocalFederation::wait_for_model(std::uint64_t r
   for (const LocalSite& site : sites_) {
     json::value status;
     FLUVIAL_ASSIGN(const bool there, retry(kModelLimit, [&]() -> Result<bool> {
-                     FLUVIAL_ASSIGN(status, status_of(site));
+                     FLUVIAL_ASSIGN(status, status_of(site.name));
                      return count_member(status, "run") == run && count_member(status, "model_version") == version;
                    }));
     if (!there) {

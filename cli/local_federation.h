@@ -2,6 +2,7 @@
 // over the coordinator's own ports. For `fluvial demo` and `fluvial bench tree`.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -39,6 +40,8 @@ struct LocalSite {
   std::uint16_t metrics_port = 0;
 };
 
+inline constexpr std::chrono::seconds kReadyLimit{60};  // a loaded machine may be slow to start a dozen processes
+
 class LocalFederation {
  public:
   // `folder` holds a folder a node and a log a process. All outlive the federation.
@@ -47,12 +50,11 @@ class LocalFederation {
   // Ends a node with SIGKILL; starts it again with the same data, a coordinator on the same ports.
   void kill(const std::string& name);
   Status restart(const std::string& name);
-  // restart() in two steps, for whoever has other things to do until it is ready.
+  // restart() in two steps, for whoever has other things to do until it is ready. kDeadlineExceeded: not yet.
   Status respawn(const std::string& name);
-  Status wait_restarted(const std::string& name);
+  Status wait_restarted(const std::string& name, std::chrono::milliseconds limit = kReadyLimit);
   ProcessId process_of(const std::string& name) const { return nodes_.at(name).process; }
-  // The node's /status.
-  Result<json::value> status_of(const LocalSite& site) const;
+  Result<json::value> status_of(const std::string& name) const;  // the node's /status
   const std::string& log_of(const std::string& name) const { return nodes_.at(name).spec.log_path; }
   // Every node by name, with its role.
   std::map<std::string, std::string> roles() const;
@@ -89,7 +91,7 @@ class LocalFederation {
   ProcessSpec with_arguments(ProcessSpec spec) const;
   Place place_of(const std::string& name) const;
   Status spawn_node(ProcessSpec spec);
-  Result<json::value> wait_node(const std::string& name);
+  Result<json::value> wait_node(const std::string& name, std::chrono::milliseconds limit = kReadyLimit);
   Supervisor& supervisor_;
   std::string executable_;
   std::string folder_;
@@ -101,6 +103,7 @@ class LocalFederation {
   struct Running {
     ProcessSpec spec;
     ProcessId process = 0;
+    std::uint16_t metrics_port = 0;
   };
   std::map<std::string, Running> nodes_;
   std::uint64_t aggregators_up_ = 0;
