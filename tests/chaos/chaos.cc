@@ -1,0 +1,213 @@
+#include "tests/chaos/chaos.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "cli/bench_update.h"
+#include "cli/format.h"
+#include "cli/local_run.h"
+#include "core/store/safetensors.h"
+#include "core/store/site_store.h"
+
+namespace fluvial::chaos {
+namespace {
+
+using namespace std::chrono_literals;
+using cli::count_member;
+using cli::text_member;
+using cli::json::value;
+using std::chrono::steady_clock;
+
+constexpr auto kGrace = 20s;               // SIGTERM drains within session.drain_deadline_ms
+constexpr std::uint64_t kPeaceRounds = 2;  // with every site
+
+double seconds_since(steady_clock::time_point begun) {
+  return std::chrono::duration<double>(steady_clock::now() - begun).count();
+}
+
+Status write_initial_model(const Options& options, const std::string& path) {
+  FLUVIAL_ASSIGN(const round::Schema schema, round::Schema::make({{"w", round::DType::kF32, {options.params}}}));
+  std::vector<float> values(options.params);
+  cli::fill_model(options.seed, values);
+  store::PosixFileSystem files;
+  return store::write_model(files, path, schema, std::as_bytes(std::span(values)), {});
+}
+
+Result<std::vector<cli::AuditSite>> sites_of(const cli::LocalFederation& federation) {
+  FLUVIAL_ASSIGN(const value listed, federation.admin().get("/v1/nodes"));
+  std::vector<cli::AuditSite> sites;
+  for (std::size_t i = 0; i < federation.sites().size(); ++i) {
+    for (const value& node : cli::array_member(listed, "nodes")) {
+      if (text_member(node, "name") != federation.sites()[i].name) continue;
+      sites.push_back({.index = i + 1, .node = static_cast<std::uint32_t>(count_member(node, "id"))});
+    }
+  }
+  return sites;
+}
+
+// Processes of ours that the supervisor no longer knows.
+std::vector<int> left_over(const std::string& executable, const std::string& folder) {
+  std::vector<int> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    int pid = 0;
+    if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc()) continue;
+    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
+    const std::string line{std::istreambuf_iterator<char>(file), {}};
+    if (line.starts_with(executable + '\0') && line.find(folder) != std::string::npos) found.push_back(pid);
+  }
+  return found;
+}
+
+}  // namespace
+
+Chaos::Chaos(const Options& options, const cli::Io& io, const cli::WorkFolder& folder)
+    : options_(options), io_(io), folder_(folder), begun_(steady_clock::now()), shown_(begun_) {}
+
+Chaos::~Chaos() {
+  if (auditor_) auditor_->stop();
+  if (workers_) workers_->stop();
+  if (supervisor_) supervisor_->stop();  // what is stopped is killed after the grace
+}
+
+Status Chaos::run() {
+  FLUVIAL_TRY(start());
+  FLUVIAL_TRY(disturb());
+  FLUVIAL_TRY(settle());
+  FLUVIAL_TRY(pause());
+  return end();
+}
+
+Status Chaos::start() {
+  FLUVIAL_ASSIGN(supervisor_, cli::Supervisor::create(kGrace));
+  federation_ =
+      std::make_unique<cli::LocalFederation>(*supervisor_, options_.executable, folder_.path(), shape_of(options_));
+  FLUVIAL_TRY(federation_->start());
+  workers_ = std::make_unique<Workers>(federation_->sites(), options_.seed);
+  FLUVIAL_TRY(write_initial_model(options_, folder_.file("initial.safetensors")));
+  FLUVIAL_ASSIGN(run_,
+                 cli::start_local_run(federation_->admin(), plan_of(options_), folder_.path(), "initial.safetensors"));
+  Audited audited{.run = run_, .plan = plan_of(options_), .seed = options_.seed};
+  FLUVIAL_ASSIGN(audited.sites, sites_of(*federation_));
+  audited.models_folder = folder_.file("coordinator/models");
+  audited.trained = [this](std::uint64_t site, std::uint64_t round) { return workers_->has_trained(site, round); };
+  auditor_ = std::make_unique<Auditor>(federation_->admin(), std::move(audited));
+  disturber_ = std::make_unique<Disturber>(*supervisor_, *federation_, options_.seed, folder_.file("faults.log"));
+  return {};
+}
+
+// What holds at every moment.
+Status Chaos::is_well(const Progress& progress) const {
+  if (const auto failure = supervisor_->failure()) return *failure;
+  if (progress.violation) return *progress.violation;
+  const auto gap = steady_clock::now() - progress.last_commit;
+  if (gap <= std::chrono::seconds(options_.gap_max_s)) return {};
+  return Error{Code::kDeadlineExceeded, fmt::format("no round was committed for {:.1f} s; the last one is round {}",
+                                                    std::chrono::duration<double>(gap).count(), progress.committed)};
+}
+
+Status Chaos::disturb() {
+  begun_ = steady_clock::now();
+  for (;;) {
+    FLUVIAL_TRY(disturber_->step());
+    const Progress progress = auditor_->wait(disturber_->until_next());
+    FLUVIAL_TRY(is_well(progress));
+    if (!progress.status.empty()) {
+      return Error{Code::kInternal, fmt::format("the run is {}: {}", progress.status, progress.reason)};
+    }
+    figures_.seconds = seconds_since(begun_);
+    figures_.rounds = progress.committed;
+    const bool enough = figures_.seconds >= static_cast<double>(options_.seconds) && figures_.rounds >= options_.rounds;
+    show(progress, enough);
+    if (enough) return {};
+  }
+}
+
+template <typename Done>
+Status Chaos::wait_until(const std::string& what, const Done& done) {
+  const auto until = steady_clock::now() + std::chrono::seconds(options_.gap_max_s);
+  for (;;) {
+    const Progress progress = auditor_->wait(50ms);
+    FLUVIAL_TRY(disturber_->watch());
+    if (progress.violation) return *progress.violation;
+    if (const auto failure = supervisor_->failure()) return *failure;
+    FLUVIAL_ASSIGN(const bool is_done, done(progress));
+    if (is_done) return {};
+    if (steady_clock::now() >= until) {
+      return Error{Code::kDeadlineExceeded,
+                   fmt::format("{} s after the faults had stopped: {}", options_.gap_max_s, what)};
+    }
+  }
+}
+
+Status Chaos::settle() {
+  const auto begun = steady_clock::now();
+  FLUVIAL_TRY(disturber_->heal());
+  const std::uint64_t last = auditor_->progress().committed;
+  FLUVIAL_TRY(wait_until("two rounds with every site are not committed", [&](const Progress& progress) -> Result<bool> {
+    if (!progress.status.empty()) {
+      return Error{Code::kInternal, fmt::format("the run is {}: {}", progress.status, progress.reason)};
+    }
+    const auto after = std::ranges::upper_bound(progress.complete, last);
+    return static_cast<std::uint64_t>(progress.complete.end() - after) >= kPeaceRounds;
+  }));
+  figures_.healed_s = seconds_since(begun);
+  return {};
+}
+
+// The open round closes first, and then nothing more is trained: what is to be resolved can be.
+Status Chaos::pause() {
+  const auto paused = federation_->admin().post(fmt::format("/v1/runs/{}/pause", run_));
+  if (!paused.ok()) return paused.error();
+  FLUVIAL_TRY(wait_until("the run does not pause",
+                         [](const Progress& progress) -> Result<bool> { return progress.status == "paused"; }));
+  for (const cli::LocalSite& site : federation_->sites()) {
+    FLUVIAL_TRY(wait_until(site.name + " has a submission without an outcome, or not the last model",
+                           [&](const Progress&) { return is_settled(site); }));
+  }
+  return auditor_->check_journal(federation_->admin());
+}
+
+Result<bool> Chaos::is_settled(const cli::LocalSite& site) const {
+  FLUVIAL_ASSIGN(const value status, federation_->status_of(site.name));
+  return cli::bool_member(status, "connected") && count_member(status, "pending_round") == 0 &&
+         text_member(status, "doing") == "waiting" &&
+         count_member(status, "model_version") == auditor_->progress().committed;
+}
+
+Status Chaos::end() {
+  auditor_->stop();
+  workers_->stop();
+  supervisor_->stop();
+  for (const auto& [name, node] : disturber_->nodes()) {
+    const int status = supervisor_->end_of(federation_->process_of(name)).value_or(0);
+    if (status == 0) continue;
+    return Error{Code::kInternal, fmt::format("told to end, {} {}", name, cli::describe_end(status))};
+  }
+  if (const auto left = left_over(options_.executable, folder_.path()); !left.empty()) {
+    return Error{Code::kInternal, fmt::format("processes are left: {}", fmt::join(left, ", "))};
+  }
+  return check_sites();
+}
+
+// On their disks, now that nobody else has them open.
+Status Chaos::check_sites() const {
+  store::PosixFileSystem files;
+  for (std::size_t i = 0; i < federation_->sites().size(); ++i) {
+    const std::string& name = federation_->sites()[i].name;
+    FLUVIAL_ASSIGN(const auto store, store::SiteStore::open(files, folder_.file(name + "/state")));
+    FLUVIAL_ASSIGN(const auto pending, store->all_pending());
+    if (!pending.empty()) return Error{Code::kDataLoss, name + " still holds a submission without an outcome"};
+    std::vector<float> residual(options_.params);
+    FLUVIAL_TRY(store->read_residual(RunId(run_), 0, residual));
+    FLUVIAL_TRY(auditor_->check_residual(i + 1, residual));
+  }
+  return {};
+}
+
+}  // namespace fluvial::chaos

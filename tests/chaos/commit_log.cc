@@ -1,0 +1,74 @@
+#include "tests/chaos/commit_log.h"
+
+#include <fmt/format.h>
+
+#include <boost/json/serialize.hpp>
+#include <set>
+
+namespace fluvial::chaos {
+namespace {
+
+using cli::array_member;
+using cli::count_member;
+using cli::text_member;
+using cli::json::value;
+
+std::string text_of(const value& round) {
+  cli::json::object object = round.as_object();
+  object.erase("event");  // an event has it, a listing has not
+  return cli::json::serialize(object);
+}
+
+}  // namespace
+
+Result<bool> CommitLog::add(const value& round) {
+  if (!round.is_object()) return Error{Code::kDataLoss, "a round that is no object"};
+  const std::uint64_t number = count_member(round, "round");
+  std::string text = text_of(round);
+  if (const auto known = rounds_.find(number); known != rounds_.end()) {
+    if (known->second == text) return false;
+    return Error{Code::kDataLoss, fmt::format("round {} was committed twice, or has changed since:\n  {}\n  {}", number,
+                                              known->second, text)};
+  }
+  FLUVIAL_TRY(check_new(round));
+  rounds_[number] = std::move(text);
+  for (const value& entry : array_member(round, "contributors")) ++counted_[text_member(entry, "name")];
+  ++by_attempts_[count_member(round, "attempt")];
+  late_ += count_member(round, "late");
+  refused_ += array_member(round, "refused").size();
+  return true;
+}
+
+Status CommitLog::check_new(const value& round) const {
+  const std::uint64_t number = count_member(round, "round");
+  const auto wrong = [number](std::string what) {
+    return Error{Code::kDataLoss, fmt::format("round {}: {}", number, std::move(what))};
+  };
+  if (number != last() + 1) return wrong(fmt::format("committed after round {}", last()));
+  if (count_member(round, "attempt") == 0) return wrong("committed in no attempt");
+  const auto& contributors = array_member(round, "contributors");
+  const std::uint64_t settled = contributors.size() + array_member(round, "refused").size();
+  if (contributors.size() < quorum_) {
+    return wrong(fmt::format("{} contributors, and the quorum is {}", contributors.size(), quorum_));
+  }
+  if (settled + count_member(round, "late") != count_member(round, "participants")) {
+    return wrong(fmt::format("{} in or refused and {} late are not its {} participants", settled,
+                             count_member(round, "late"), count_member(round, "participants")));
+  }
+  std::set<std::uint64_t> sites;
+  std::uint64_t weight = 0;
+  for (const value& entry : contributors) {
+    if (!sites.insert(count_member(entry, "site")).second) return wrong(text_member(entry, "name") + " counts twice");
+    if (text_member(entry, "digest").empty()) return wrong(text_member(entry, "name") + " counts without a digest");
+    weight += count_member(entry, "weight");
+  }
+  for (const value& entry : array_member(round, "refused")) {
+    if (!sites.insert(count_member(entry, "site")).second) {
+      return wrong(text_member(entry, "name") + " counts, and is refused");
+    }
+  }
+  if (weight != count_member(round, "weight")) return wrong("its weight is not the sum of its contributors'");
+  return {};
+}
+
+}  // namespace fluvial::chaos

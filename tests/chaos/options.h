@@ -1,0 +1,44 @@
+// What a chaos run is asked for.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/local_federation.h"
+#include "core/round/plan.h"
+
+namespace fluvial::chaos {
+
+struct Options {
+  std::uint64_t seed = 0;
+  std::uint64_t seconds = 0;  // faults go on at least so long,
+  std::uint64_t rounds = 0;   // and until so many rounds are committed
+  std::uint64_t sites = 6;
+  std::uint64_t aggregators = 2;  // of the lowest tier; one a tier above it
+  std::uint64_t tiers = 2;
+  std::uint64_t params = 50'000;
+  std::string codec = "fp32";
+  std::uint64_t gap_max_s = 60;
+  bool defaults = false;  // the settings' defaults instead of short times
+  std::string executable = FLUVIAL_EXECUTABLE;
+  std::string json;
+  std::string keep;
+};
+
+// Reads the command line. `status` is what to exit with when nothing is to be run: --help, or a line that was wrong.
+struct Parsed {
+  Options options;
+  bool run = false;
+  int status = 0;
+};
+Parsed parse(const std::vector<std::string>& arguments);
+
+int fail(const cli::Io& io, const Error& error, int status);  // says so in one line; the status
+
+cli::FederationShape shape_of(const Options& options);
+round::Plan plan_of(const Options& options);
+
+}  // namespace fluvial::chaos

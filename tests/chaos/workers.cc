@@ -1,0 +1,66 @@
+#include "tests/chaos/workers.h"
+
+#include <chrono>
+
+#include "cli/bench_update.h"
+
+namespace fluvial::chaos {
+namespace {
+
+constexpr std::uint64_t kWalksOutOneIn = 40;  // tasks that a worker leaves without an answer
+
+std::span<const float> floats_of(ByteSpan bytes) {
+  return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};  // NOLINT: fp32 tensors alone
+}
+
+}  // namespace
+
+Workers::Workers(const std::vector<cli::LocalSite>& sites, std::uint64_t seed) : seed_(seed) {
+  for (std::size_t i = 0; i < sites.size(); ++i) {
+    threads_.emplace_back([this, socket = sites[i].worker_socket, i] { run(socket, i + 1); });
+  }
+}
+
+Workers::~Workers() {
+  stop();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+bool Workers::has_trained(std::uint64_t site_index, std::uint64_t round) const {
+  const std::lock_guard lock(mutex_);
+  return trained_.contains({site_index, round});
+}
+
+void Workers::run(std::string socket, std::uint64_t site_index) {
+  Rng rng(seed_ ^ site_index);
+  while (!stopping_) {
+    auto client = local::WorkerClient::attach_with_retry(socket, {.name = "chaos"}, std::chrono::milliseconds(100));
+    if (client.ok()) serve(std::move(*client), site_index, rng);
+  }
+}
+
+void Workers::serve(local::WorkerClient client, std::uint64_t site_index, Rng& rng) {
+  for (;;) {
+    const auto task = client.next_task();
+    if (!task.ok() || !*task) return;
+    auto local = client.new_model();
+    if (!local.ok()) return;
+    const std::uint64_t round = (*task)->round.value();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20 + rng.below(100)));  // as if it trained
+    if (rng.below(kWalksOutOneIn) == 0) {
+      ++walked_out_;
+      return;  // as one does that crashes
+    }
+    const MutableByteSpan out = local->span();
+    cli::apply_update({.seed = seed_, .round = round, .site_index = site_index}, floats_of((*task)->model->bytes()),
+                      {reinterpret_cast<float*>(out.data()), out.size() / sizeof(float)});  // NOLINT: as above
+    {
+      const std::lock_guard lock(mutex_);
+      trained_.insert({site_index, round});
+    }
+    const Status answered = client.submit(std::move(*local), cli::bench_weight(site_index), {});
+    (void)answered.ok();  // when the agent is gone next_task() says so
+  }
+}
+
+}  // namespace fluvial::chaos
