@@ -20,6 +20,7 @@ struct GateOptions {
   std::size_t slice_bytes_max = 0;  // when set: forwards 1 to so many bytes at a time
   std::uint64_t cut_after_bytes = std::numeric_limits<std::uint64_t>::max();  // both directions together
   bool cut_once = false;                                                      // what comes after the first cut passes
+  std::uint64_t flip_byte = std::numeric_limits<std::uint64_t>::max();  // one bit of this one; both directions together
   bool record = false;
 };
 
@@ -104,6 +105,9 @@ class Gate {
       const std::uint64_t cut = state->options.cut_after_bytes;
       const std::uint64_t allowed = state->options.cut_once && before >= cut ? count : cut - std::min(before, cut);
       const std::size_t forwarded = std::min<std::uint64_t>(count, allowed);
+      if (const std::uint64_t flip = state->options.flip_byte; flip >= before && flip - before < forwarded) {
+        block[flip - before] ^= 1;
+      }
       if (state->options.record) {
         const std::lock_guard lock(state->mutex);
         state->recorded.append(block.data(), forwarded);

@@ -81,5 +81,19 @@ TEST(Gate, ACutAtAnyByteIsACleanError) {
   EXPECT_EQ(server.hooks().opened, server.hooks().closed);
 }
 
+TEST(Gate, AFlippedBitEndsTheSessionAndIsCountedAsDamage) {
+  Threads threads;
+  TestServer server(threads);
+  Gate gate(threads, server.port(), {.flip_byte = 20'000});
+  const auto session = server.connect_now({}, gate.port());
+  const Status done = exchange(threads, session, 1, 100'000);
+  EXPECT_EQ(done.error().code, Code::kUnavailable) << done.error().to_string();
+  server.hooks().wait_refused(reason::kDamaged);
+  threads.run(session->closed(), session->executor());
+  const auto after = server.connect_now({}, gate.port());
+  EXPECT_TRUE(exchange(threads, after, 1, 100'000).ok());
+  say_goodbye(threads, after);
+}
+
 }  // namespace
 }  // namespace fluvial::net

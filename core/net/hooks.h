@@ -23,6 +23,7 @@ inline constexpr std::string_view kClosedEarly = "closed_early";  // before the 
 inline constexpr std::string_view kNotAdmitted = "not_admitted";  // a member, but denied or of the wrong role
 inline constexpr std::string_view kTooManySessions = "too_many_sessions";
 inline constexpr std::string_view kTooManyHandshakes = "too_many_handshakes";
+inline constexpr std::string_view kDamaged = "damaged";  // bytes that were changed on their way
 inline constexpr std::string_view kNotAFrame = "not_a_frame";
 inline constexpr std::string_view kOversizeHeader = "oversize_header";
 inline constexpr std::string_view kOversizePayload = "oversize_payload";

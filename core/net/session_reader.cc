@@ -12,7 +12,9 @@ Awaitable<void> Session::Impl::read_frames(std::shared_ptr<Impl> self) {
     const Status read = co_await self->read_frame();
     self->frame_progress_.reset();
     if (self->stream_->wants_flush()) self->work_.notify_all();
-    if (!read.ok() && !self->closing_) self->begin_close(read.error(), false);
+    if (read.ok() || self->closing_) continue;
+    if (self->stream_->is_damaged()) self->hooks_->refused(reason::kDamaged, self->remote(), read.error().message);
+    self->begin_close(read.error(), false);
   }
   if (self->draining_) co_await self->stream_->discard_input();
   self->cut();

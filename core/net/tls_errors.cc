@@ -15,6 +15,7 @@ struct Known {
   int ssl_reason;
   std::string_view label;
   std::string_view line;  // empty: what core/identity says is better
+  Code code = Code::kUnauthenticated;
 };
 
 // The peer's alerts arrive as reasons of their own.
@@ -43,6 +44,8 @@ constexpr Known kKnown[] = {
     {SSL_R_CERTIFICATE_VERIFY_FAILED, reason::kBadCertificate, ""},
     {SSL_R_NO_APPLICATION_PROTOCOL, reason::kWrongAlpn, ""},
     {SSL_R_CALLBACK_FAILED, reason::kWrongAlpn, ""},  // core/identity's check of the offered protocols
+    {SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC, reason::kDamaged,
+     "what came was changed on its way: a TLS record does not authenticate", Code::kDataLoss},
     {SSL_R_UNEXPECTED_EOF_WHILE_READING, reason::kClosedEarly, ""},
 };
 
@@ -63,7 +66,7 @@ TlsFault explain_tls_failure(SSL* ssl, std::string_view what) {
   if (known == nullptr) {
     return {error.code == Code::kUnavailable ? reason::kClosedEarly : reason::kHandshakeFailed, std::move(error)};
   }
-  if (!known->line.empty()) error = {Code::kUnauthenticated, std::string(what) + ": " + std::string(known->line)};
+  if (!known->line.empty()) error = {known->code, std::string(what) + ": " + std::string(known->line)};
   return {known->label, std::move(error)};
 }
 

@@ -193,14 +193,17 @@ Awaitable<std::optional<TlsFault>> TlsStream::handshake() {
 
 // After a read that gave nothing: empty when OpenSSL only wants more bytes. Asks OpenSSL's error queue, so the first
 // look at a failure is the only one.
-std::optional<Error> TlsStream::read_fault(int result) const {
+std::optional<Error> TlsStream::read_fault(int result) {
   switch (SSL_get_error(ssl_.get(), result)) {
     case SSL_ERROR_WANT_READ: return std::nullopt;
     case SSL_ERROR_ZERO_RETURN: return Error{Code::kUnavailable, remote_ + ": the peer closed the connection"};
     case SSL_ERROR_WANT_WRITE:  // only a peer that asks for key after key and takes no answer gets us here
       return Error{Code::kResourceExhausted, remote_ + ": too many key updates"};
-    default: return explain_tls_failure(ssl_.get(), remote_).error;
+    default: break;
   }
+  TlsFault fault = explain_tls_failure(ssl_.get(), remote_);
+  damaged_ = fault.reason == reason::kDamaged;
+  return std::move(fault.error);
 }
 
 Awaitable<Result<std::size_t>> TlsStream::read_some(MutableByteSpan to) {

@@ -54,6 +54,7 @@ class TlsStream {
   Awaitable<void> discard_input();
   void close();  // cancels both directions
 
+  bool is_damaged() const { return damaged_; }  // the read that failed met bytes that were changed on their way
   std::uint64_t plaintext_in() const { return plaintext_in_; }
   bool waits_to_read() const { return waits_to_read_; }    // in the socket, for the peer
   bool waits_to_write() const { return waits_to_write_; }  // likewise
@@ -68,7 +69,7 @@ class TlsStream {
   Awaitable<Status> fill();  // in_ is used up: more from the socket, or end_of_input_
   Awaitable<Status> send_out();
   std::size_t room_for_plaintext() const;
-  std::optional<Error> read_fault(int result) const;
+  std::optional<Error> read_fault(int result);
   Status io_error(const boost::system::error_code& code) const;
   void drop_in_block();
 
@@ -86,6 +87,7 @@ class TlsStream {
   std::uint64_t plaintext_in_ = 0;
   std::uint64_t under_this_key_ = 0;  // plaintext written
   std::uint64_t rekey_bytes_ = std::numeric_limits<std::uint64_t>::max();
+  bool damaged_ = false;
   bool waits_to_read_ = false;
   bool waits_to_write_ = false;
   std::atomic<std::uint64_t> bytes_in_ = 0;
