@@ -215,7 +215,7 @@ void RegionMachine::try_close(TimePoint now, Effects& out) {
 
 void RegionMachine::send(Effects& out) {
   send_again_.reset();
-  sent_->missing = gather_.awaited();
+  sent_->missing = gather_.late();  // also those that a child has closed without
   reported_ = true;
   out.push_back(*sent_);
 }

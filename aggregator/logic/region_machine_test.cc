@@ -67,6 +67,17 @@ TEST(RegionMachine, ClosesAtItsDeadlineWithWhatItHasEvenNothing) {
   EXPECT_GT(late[0].sequence, sent[0].sequence);
 }
 
+// Otherwise the root of a deeper tree would wait for it until its own deadline.
+TEST(RegionMachine, WhoIsMissingBelowAChildIsReportedFurtherUp) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  bring(machine, 1, {1}, at(1s));
+  machine.arrived(ArrivalId(2), Arrival{set_of({2}), {}, {SiteId(3)}}, at(2s));
+  const auto sent = all<SendPartial>(machine.taken(ArrivalId(2), set_of({2}), at(2s)));
+  ASSERT_EQ(sent.size(), 1u) << "nobody is left to wait for";
+  EXPECT_EQ(sent[0].missing, std::vector{SiteId(3)});
+}
+
 TEST(RegionMachine, TheSumDoesNotChangeWhileItIsOnItsWay) {
   RegionMachine machine;
   machine.opened(opening(), at(0s));
