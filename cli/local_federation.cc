@@ -32,7 +32,10 @@ Result<bool> retry(std::chrono::milliseconds limit, const std::function<Result<b
 
 LocalFederation::LocalFederation(Supervisor& supervisor, std::string executable, std::string folder,
                                  FederationShape shape)
-    : supervisor_(supervisor), executable_(std::move(executable)), folder_(std::move(folder)), shape_(shape) {}
+    : supervisor_(supervisor),
+      executable_(std::move(executable)),
+      folder_(std::move(folder)),
+      shape_(std::move(shape)) {}
 
 std::vector<std::vector<LocalFederation::Node>> LocalFederation::aggregator_tiers() const {
   std::vector<std::vector<Node>> tiers;
@@ -122,6 +125,7 @@ Result<json::value> LocalFederation::wait_node(const std::string& name, std::chr
   FLUVIAL_ASSIGN(const std::string line, supervisor_.wait_ready(node.process, limit));
   FLUVIAL_ASSIGN(json::value ready, parse_json(line, "the ready line of " + name));
   node.metrics_port = static_cast<std::uint16_t>(count_member(ready, "metrics_port"));
+  if (shape_.announced) shape_.announced(name, ready);
   return ready;
 }
 

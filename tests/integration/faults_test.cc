@@ -15,13 +15,6 @@ namespace {
 using cli::json::value;
 using ::testing::HasSubstr;
 
-bool names(const value& round, const char* list, const std::string& site) {
-  for (const value& entry : cli::array_member(round, list)) {
-    if (cli::text_member(entry, "name") == site) return true;
-  }
-  return false;
-}
-
 TEST_F(FederationTest, AStragglerIsLateAndItsUpdateTravelsWithTheNextOne) {
   start(3, 1);
   add_worker(1);

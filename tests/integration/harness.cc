@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "cli/bench_audit.h"
 #include "cli/bench_update.h"
 #include "core/store/safetensors.h"
 
@@ -16,6 +18,7 @@ namespace {
 
 using cli::json::value;
 constexpr std::uint64_t kSeed = 1;
+constexpr auto kEventLimit = std::chrono::seconds(120);
 
 std::span<const float> floats_of(ByteSpan bytes) {
   return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
@@ -60,6 +63,27 @@ void ThreadWorker::serve(local::WorkerClient client) {
   }
 }
 
+void RoundGate::wait_at(std::uint64_t round) {
+  std::unique_lock lock(mutex_);
+  ++arrived_[round];
+  changed_.notify_all();
+  changed_.wait(lock, [&] { return open_ || round < from_; });
+}
+
+void RoundGate::wait_arrival(std::uint64_t round, std::size_t workers) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] {
+    const auto found = arrived_.lower_bound(round);
+    return found != arrived_.end() && found->second >= workers;
+  });
+}
+
+void RoundGate::open() {
+  const std::lock_guard lock(mutex_);
+  open_ = true;
+  changed_.notify_all();
+}
+
 FederationTest::FederationTest()
     : folder_(std::move(cli::WorkFolder::open("", false, "test")).value()),
       supervisor_(std::move(cli::Supervisor::create(std::chrono::seconds(20))).value()) {}
@@ -73,15 +97,49 @@ FederationTest::~FederationTest() {
     }
   }
   supervisor_->stop();
+  for (const auto& hold : holds_) hold->open();
   workers_.clear();
 }
 
+RoundGate& FederationTest::hold_from(std::uint64_t round) {
+  return *holds_.emplace_back(std::make_unique<RoundGate>(round));
+}
+
 void FederationTest::start(std::uint64_t sites, std::uint64_t aggregators) {
-  const cli::FederationShape shape{
-      .sites = sites, .aggregators = aggregators, .weight_max = cli::kBenchWeightMax, .may_fail = true};
-  federation_ = std::make_unique<cli::LocalFederation>(*supervisor_, FLUVIAL_EXECUTABLE, folder_.path(), shape);
+  start({.sites = sites, .aggregators = aggregators});
+}
+
+void FederationTest::start(cli::FederationShape shape) {
+  shape.weight_max = cli::kBenchWeightMax;
+  shape.may_fail = true;
+  shape.announced = [this](const std::string& name, const value& ready) {
+    const std::uint64_t port = cli::count_member(ready, name == "coordinator" ? "member_port" : "port");
+    for (TcpGate* gate : gates_[name]) gate->set_target(static_cast<std::uint16_t>(port));
+  };
+  federation_ =
+      std::make_unique<cli::LocalFederation>(*supervisor_, FLUVIAL_EXECUTABLE, folder_.path(), std::move(shape));
   const Status started = federation_->start();
   ASSERT_TRUE(started.ok()) << started.error().message;
+}
+
+void FederationTest::put_before_aggregator(TcpGate& gate, cli::FederationShape& shape, const std::string& aggregator) {
+  gates_[aggregator].push_back(&gate);
+  auto& arguments = shape.arguments[aggregator];
+  arguments.insert(arguments.end(), {"--advertise", gate.address()});
+}
+
+void FederationTest::put_before_coordinator(TcpGate& gate, cli::FederationShape& shape, const std::string& child) {
+  gates_["coordinator"].push_back(&gate);
+  auto& arguments = shape.arguments[child];
+  arguments.insert(arguments.end(), {"--coordinator", gate.address()});
+}
+
+Train FederationTest::gated(RoundGate& gate, std::uint64_t site_index) {
+  return [&gate, train = bench_train(site_index)](const local::Task& task, std::span<const float> base,
+                                                  std::span<float> local) {
+    gate.wait_at(task.round.value());
+    return train(task, base, local);
+  };
 }
 
 Train FederationTest::bench_train(std::uint64_t site_index) {
@@ -124,6 +182,7 @@ std::uint64_t FederationTest::start_run(const round::Plan& plan, std::uint64_t p
           .ok());
   const auto run = cli::start_local_run(federation_->admin(), plan, folder_.path(), "initial.safetensors");
   EXPECT_TRUE(run.ok()) << run.error().message;
+  if (run.ok()) plans_[*run] = plan;
   return run.ok() ? *run : 0;
 }
 
@@ -153,6 +212,106 @@ value FederationTest::wait_state(std::uint64_t run, const std::string& status) {
 }
 
 std::string FederationTest::log_of(const std::string& name) const { return content_of(folder_.file(name + ".log")); }
+
+void FederationTest::wait_log(const std::string& name, const std::string& text) {
+  const auto there =
+      cli::retry(kEventLimit, [&]() -> Result<bool> { return log_of(name).find(text) != std::string::npos; });
+  EXPECT_TRUE(there.ok() && *there) << "'" << text << "' is not in\n" << log_of(name);
+}
+
+value FederationTest::wait_status(std::size_t site_index, const std::function<bool(const value&)>& wanted) {
+  value status;
+  const auto there = cli::retry(kEventLimit, [&]() -> Result<bool> {
+    const auto answer = federation_->status_of(federation_->sites().at(site_index - 1).name);
+    if (!answer.ok()) return false;  // not up, or stopped
+    status = *answer;
+    return wanted(status);
+  });
+  EXPECT_TRUE(there.ok() && *there) << cli::pretty(status);
+  return status;
+}
+
+namespace {
+
+const cli::json::array& nodes_of(const value& listed) { return cli::array_member(listed, "nodes"); }
+
+}  // namespace
+
+std::string FederationTest::parent_of(const std::string& name) {
+  const auto listed = federation_->admin().get("/v1/nodes");
+  EXPECT_TRUE(listed.ok()) << listed.error().message;
+  if (!listed.ok()) return "";
+  for (const value& node : nodes_of(*listed)) {
+    if (cli::text_member(node, "name") == name) return cli::text_member(node, "parent");
+  }
+  return "";
+}
+
+std::size_t FederationTest::sites_at(const std::string& parent) {
+  const auto listed = federation_->admin().get("/v1/nodes");
+  EXPECT_TRUE(listed.ok()) << listed.error().message;
+  if (!listed.ok()) return 0;
+  return static_cast<std::size_t>(std::ranges::count_if(nodes_of(*listed), [&](const value& node) {
+    return cli::text_member(node, "role") == "site" && cli::text_member(node, "parent") == parent;
+  }));
+}
+
+cli::json::array FederationTest::committed(std::uint64_t run) {
+  const auto listed = federation_->admin().get(fmt::format("/v1/rounds?run={}&from=1&limit=10000", run));
+  EXPECT_TRUE(listed.ok()) << listed.error().message;
+  return listed.ok() ? cli::array_member(*listed, "rounds") : cli::json::array();
+}
+
+void FederationTest::expect_exact(std::uint64_t run) {
+  const Status exact = check_exact(run);
+  EXPECT_TRUE(exact.ok()) << exact.error().message;
+}
+
+void FederationTest::expect_exact(std::uint64_t run, std::size_t rounds) {
+  EXPECT_EQ(committed(run).size(), rounds);
+  expect_exact(run);
+}
+
+Status FederationTest::check_exact(std::uint64_t run) {
+  const cli::AdminClient& admin = federation_->admin();
+  FLUVIAL_ASSIGN(const value listed, admin.get("/v1/nodes"));
+  std::vector<cli::AuditSite> sites;
+  for (const value& node : nodes_of(listed)) {
+    const std::string name = cli::text_member(node, "name");
+    if (cli::text_member(node, "role") != "site") continue;
+    sites.push_back({.index = std::stoull(name.substr(name.rfind('-') + 1)),
+                     .node = static_cast<std::uint32_t>(cli::count_member(node, "id"))});
+  }
+  cli::Audit audit(plans_.at(run), kSeed, run, std::move(sites), cli::kBenchWeightMax);
+  std::vector<float> base;
+  const cli::json::array rounds = committed(run);
+  for (std::uint64_t version = 0; version <= rounds.size(); ++version) {
+    FLUVIAL_ASSIGN(const value found, admin.get(fmt::format("/v1/models/{}/{}", run, version)));
+    store::PosixFileSystem files;
+    FLUVIAL_ASSIGN(const store::Model model, store::read_model(files, cli::text_member(found, "path")));
+    const std::string digest = to_hex(store::model_digest(model.bytes.span()));
+    if (digest != cli::text_member(found, "sha256")) return Error{Code::kDataLoss, "a model without its digest"};
+    std::vector<float> values(model.schema.value_count());
+    round::split_model(model.schema, model.bytes.span(), values, {});
+    if (version > 0) FLUVIAL_TRY(audit.check_round(rounds[version - 1], base, values));
+    base = std::move(values);
+  }
+  return {};
+}
+
+bool is_committed(const value& event, std::uint64_t after) {
+  return cli::text_member(event, "event") == "committed" && cli::count_member(event, "round") > after;
+}
+
+std::uint64_t outcomes(const value& status, const char* outcome) {
+  const value* counts = status.is_object() ? status.as_object().if_contains("outcomes") : nullptr;
+  return counts == nullptr ? 0 : cli::count_member(*counts, outcome);
+}
+
+bool names(const value& round, const char* list, const std::string& site) {
+  return std::ranges::any_of(cli::array_member(round, list),
+                             [&](const value& entry) { return cli::text_member(entry, "name") == site; });
+}
 
 cli::ProcessSpec fluvial_spec(const cli::WorkFolder& folder, const std::string& name,
                               std::vector<std::string> arguments) {

@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +19,7 @@
 #include "cli/work_folder.h"
 #include "core/local/worker_client.h"
 #include "core/round/plan.h"
+#include "tests/integration/gate.h"
 
 namespace fluvial::integration {
 
@@ -40,6 +44,22 @@ class ThreadWorker {
   std::thread thread_;
 };
 
+// Holds workers back in rounds from `from` on, until it is opened.
+class RoundGate {
+ public:
+  explicit RoundGate(std::uint64_t from) : from_(from) {}
+  void wait_at(std::uint64_t round);
+  void wait_arrival(std::uint64_t round, std::size_t workers = 1);  // in that round or a later one
+  void open();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t from_;
+  std::map<std::uint64_t, std::size_t> arrived_;
+  bool open_ = false;
+};
+
 class FederationTest : public ::testing::Test {
  protected:
   FederationTest();
@@ -47,10 +67,17 @@ class FederationTest : public ::testing::Test {
 
   // A federation whose nodes may be killed.
   void start(std::uint64_t sites, std::uint64_t aggregators);
+  void start(cli::FederationShape shape);
+  // What is started later finds `parent` behind the gate: the children of an aggregator, or one child of the
+  // coordinator (with its lease requests).
+  void put_before_aggregator(TcpGate& gate, cli::FederationShape& shape, const std::string& aggregator);
+  void put_before_coordinator(TcpGate& gate, cli::FederationShape& shape, const std::string& child);
   // The synthetic worker of `fluvial bench`, wrapped by `train` where a test wants something else.
   void add_worker(std::size_t site_index, Train train = {});
   void add_workers();  // for every site
   static Train bench_train(std::uint64_t site_index);
+  static Train gated(RoundGate& gate, std::uint64_t site_index);  // likewise, once the gate lets it
+  RoundGate& hold_from(std::uint64_t round);                      // opened at the end of the test at the latest
 
   round::Plan plan(std::uint64_t rounds) const;
   std::uint64_t start_run(const round::Plan& plan, std::uint64_t params);
@@ -59,12 +86,37 @@ class FederationTest : public ::testing::Test {
   cli::json::value wait_committed(std::uint64_t run, std::uint64_t round);
   cli::json::value wait_state(std::uint64_t run, const std::string& status);
   std::string log_of(const std::string& name) const;
+  void wait_log(const std::string& name, const std::string& text);
+  // A site's /status, once `wanted` is satisfied.
+  cli::json::value wait_status(std::size_t site_index, const std::function<bool(const cli::json::value&)>& wanted);
+  // "coordinator" or an aggregator: whose lease the node has.
+  std::string parent_of(const std::string& node);
+  std::size_t sites_at(const std::string& parent);
+  // The rounds committed so far, oldest first.
+  cli::json::array committed(std::uint64_t run);
+  // Each committed model is its base and the mean of the contributors that the journal names, bit for bit, by an
+  // independent loop. Of runs whose workers do what bench_train() does, whenever.
+  void expect_exact(std::uint64_t run);
+  void expect_exact(std::uint64_t run, std::size_t rounds);  // and so many they are
 
   cli::WorkFolder folder_;
   std::unique_ptr<cli::Supervisor> supervisor_;
   std::unique_ptr<cli::LocalFederation> federation_;
+  std::vector<std::unique_ptr<RoundGate>> holds_;
   std::vector<std::unique_ptr<ThreadWorker>> workers_;
+
+ private:
+  Status check_exact(std::uint64_t run);
+  std::map<std::string, std::vector<TcpGate*>> gates_;  // by whom they stand before
+  std::map<std::uint64_t, round::Plan> plans_;          // by run
 };
+
+// Of an event: a round after that one was committed.
+bool is_committed(const cli::json::value& event, std::uint64_t after);
+// How many of a site's updates ended so, by its /status: "counted", "late", "refused".
+std::uint64_t outcomes(const cli::json::value& status, const char* outcome);
+// Whether `list` ("contributors", "refused") of a committed round names the site.
+bool names(const cli::json::value& round, const char* list, const std::string& site);
 
 // Starts FLUVIAL_EXECUTABLE and waits: its wait status and what it printed (both streams).
 struct CommandRun {
