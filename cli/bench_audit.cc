@@ -34,6 +34,11 @@ bool same_bits(std::span<const float> a, std::span<const float> b) {
   return std::ranges::equal(a, b, {}, std::bit_cast<std::uint32_t, float>, std::bit_cast<std::uint32_t, float>);
 }
 
+// docs/design/exactly-once.md: a refusal that says the update itself is no good. After any other one it is late.
+bool drops_update(const std::string& code) {
+  return code == "invalid_argument" || code == "data_loss" || code == "permission_denied" || code == "conflict";
+}
+
 const json::value* entry_of(const json::array& entries, std::uint32_t node) {
   const auto found = std::find_if(entries.begin(), entries.end(),
                                   [node](const json::value& entry) { return count_member(entry, "site") == node; });
@@ -72,7 +77,8 @@ Status Audit::check_round(const json::value& round, std::span<const float> base,
     if (const json::value* entry = entry_of(contributors, state.site.node)) {
       FLUVIAL_TRY(count(state, *entry, number, base));
       total_weight += bench_weight(state.site.index);
-    } else if (entry_of(refused, state.site.node) == nullptr) {
+    } else if (const json::value* refusal = entry_of(refused, state.site.node);
+               refusal == nullptr || !drops_update(text_member(*refusal, "code"))) {
       if (!kept) kept = std::make_shared<const std::vector<float>>(base.begin(), base.end());
       state.missed.push_back({number, kept});
     }
@@ -90,34 +96,45 @@ void Audit::make_update(const AuditSite& site, std::uint64_t round, std::span<co
   }
 }
 
-// The residual when of the missed rounds those were folded whose bit in `history` is 0.
+// The residual when of the uncertain missed rounds those were folded whose bit in `history` is 0.
 std::vector<float> Audit::residual_of(const SiteState& state, std::uint64_t history) const {
   std::vector<float> residual = state.residual;
   std::vector<float> p;
-  for (std::size_t i = 0; i < state.missed.size(); ++i) {
-    if ((history >> i & 1) != 0) continue;
-    make_update(state.site, state.missed[i].round, *state.missed[i].base, residual, p);
+  for (const Missed& missed : state.missed) {
+    const bool lost = !missed.certain && (history & 1) != 0;
+    if (!missed.certain) history >>= 1;
+    if (lost) continue;
+    make_update(state.site, missed.round, *missed.base, residual, p);
     residual.swap(p);
   }
   return residual;
 }
 
-std::vector<Audit::Missed> Audit::really_missed(const SiteState& state) const {
-  std::vector<Missed> missed = state.missed;
-  std::erase_if(missed, [&](const Missed& one) { return trained_ && !trained_(state.site.index, one.round); });
+std::vector<Audit::Missed> Audit::really_missed(const SiteState& state, std::uint64_t next) const {
+  std::vector<Missed> missed;
+  for (Missed one : state.missed) {
+    const Made made = known_ ? known_(state.site.index, one.round, next) : Made::kPerhaps;
+    one.certain = made == Made::kYes;
+    if (made != Made::kNo) missed.push_back(std::move(one));
+  }
   return missed;
+}
+
+std::size_t Audit::uncertain(const SiteState& state) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(state.missed, [](const Missed& missed) { return !missed.certain; }));
 }
 
 Status Audit::check_residual(std::uint64_t site_index, std::span<const float> held) const {
   const auto found = std::ranges::find(sites_, site_index, [](const SiteState& state) { return state.site.index; });
   FLUVIAL_CHECK(found != sites_.end(), "a site that is audited");
   SiteState state = *found;
-  state.missed = really_missed(state);
-  if (state.missed.size() > kUncertainMax) {
+  state.missed = really_missed(state, 0);
+  if (uncertain(state) > kUncertainMax) {
     return Error{Code::kFailedPrecondition,
                  fmt::format("site {} trained for {} rounds without being counted", site_index, state.missed.size())};
   }
-  for (const std::uint64_t history : histories(state.missed.size())) {
+  for (const std::uint64_t history : histories(uncertain(state))) {
     if (same_bits(residual_of(state, history), held)) return {};
   }
   return Error{Code::kDataLoss, fmt::format("site {} holds another residual than what it trained and what of that was "
@@ -126,13 +143,13 @@ Status Audit::check_residual(std::uint64_t site_index, std::span<const float> he
 }
 
 Status Audit::count(SiteState& state, const json::value& entry, std::uint64_t round, std::span<const float> base) {
-  state.missed = really_missed(state);
-  if (state.missed.size() > kUncertainMax) {
+  state.missed = really_missed(state, round);
+  if (uncertain(state) > kUncertainMax) {
     return Error{Code::kFailedPrecondition, fmt::format("round {}: site {} trained for {} rounds without being counted",
                                                         round, state.site.index, state.missed.size())};
   }
   const std::string journalled = text_member(entry, "digest");
-  for (const std::uint64_t history : histories(state.missed.size())) {
+  for (const std::uint64_t history : histories(uncertain(state))) {
     const std::vector<float> residual = residual_of(state, history);
     std::vector<float> p;
     make_update(state.site, round, base, residual, p);

@@ -35,9 +35,11 @@ class Audit {
   Audit(round::Plan plan, std::uint64_t seed, std::uint64_t run, std::vector<AuditSite> sites,
         std::uint64_t weight_max);
 
-  // Whether a site's worker was ever given that round; where it says no, no update was made. None: it always was.
-  using Trained = std::function<bool(std::uint64_t site_index, std::uint64_t round)>;
-  void set_trained(Trained trained) { trained_ = std::move(trained); }
+  // What is known of a site's update of a round that it was not counted in, when `next` is the next that counts it (0:
+  // none, it is at rest). kYes: the process that was handed it made that next one, too, so it lived to fold this one.
+  enum class Made { kNo, kPerhaps, kYes };
+  using Known = std::function<Made(std::uint64_t site_index, std::uint64_t round, std::uint64_t next)>;
+  void set_known(Known known) { known_ = std::move(known); }  // none: kPerhaps, always
 
   // `round` as the admin API gives it. An error says what differed first; a committed sum was then not exact.
   Status check_round(const json::value& round, std::span<const float> base, std::span<const float> committed);
@@ -51,6 +53,7 @@ class Audit {
   struct Missed {  // a round that closed without this site
     std::uint64_t round;
     Base base;
+    bool certain = false;  // an update was made
   };
   struct SiteState {
     AuditSite site;
@@ -67,7 +70,8 @@ class Audit {
   Result<Encoded> encode(const AuditSite& site, std::uint64_t round, std::span<const float> p) const;
   Status count(SiteState& state, const json::value& entry, std::uint64_t round, std::span<const float> base);
   std::vector<float> residual_of(const SiteState& state, std::uint64_t history) const;
-  std::vector<Missed> really_missed(const SiteState& state) const;  // those that an update was made for, perhaps
+  std::vector<Missed> really_missed(const SiteState& state, std::uint64_t next) const;  // but those without an update
+  static std::size_t uncertain(const SiteState& state);
   Status add_decoded(std::span<const double> decoded, std::uint64_t weight);
   Status compare(const json::value& round, std::span<const float> base, std::span<const float> committed,
                  std::uint64_t total_weight) const;
@@ -76,7 +80,7 @@ class Audit {
   std::uint64_t seed_;
   std::uint64_t run_;
   std::uint64_t weight_max_;
-  Trained trained_;
+  Known known_;
   int scale_bits_ = 0;
   std::unique_ptr<kernels::Codec> codec_;
   std::vector<SiteState> sites_;

@@ -124,6 +124,39 @@ TEST_P(AuditTest, FindsOutWhetherALateUpdateWasEverMade) {
   }
 }
 
+TEST_P(AuditTest, AnUpdateThatIsRefusedIsDroppedUnlessItIsOnlyLate) {
+  Federation federation(plan_, sites_);
+  Audit audit(plan_, kSeed, 1, sites_, kBenchWeightMax);
+  const std::vector<const char*> codes = {"data_loss", "internal"};
+  for (std::uint64_t round = 1; round <= 3; ++round) {
+    std::vector<float> next;
+    const bool refused = round <= codes.size();
+    json::object committed = federation.round(round, base_, next, refused ? 1 : sites_.size(), round == 2);
+    if (refused) committed["refused"] = json::array{{{"site", sites_[1].node}, {"code", codes[round - 1]}}};
+    const Status status = audit.check_round(committed, base_, next);
+    ASSERT_TRUE(status.ok()) << status.error().message;
+    base_ = next;
+  }
+}
+
+TEST_P(AuditTest, ALateUpdateThatWasCertainlyMadeMayNotBeLost) {
+  Federation federation(plan_, sites_);
+  Audit audit(plan_, kSeed, 1, sites_, kBenchWeightMax);
+  audit.set_known([](std::uint64_t, std::uint64_t round, std::uint64_t next) {
+    EXPECT_EQ(next, 3U);
+    return round == 1 ? Audit::Made::kPerhaps : Audit::Made::kYes;
+  });
+  for (std::uint64_t round = 1; round <= 2; ++round) {  // both lost
+    std::vector<float> next;
+    ASSERT_TRUE(audit.check_round(federation.round(round, base_, next, 1, false), base_, next).ok());
+    base_ = next;
+  }
+  std::vector<float> next;
+  const Status status = audit.check_round(federation.round(3, base_, next, sites_.size()), base_, next);
+  ASSERT_FALSE(status.ok());
+  EXPECT_THAT(status.error().message, ::testing::HasSubstr("site 2"));
+}
+
 TEST_P(AuditTest, AResidualThatWasLostIsFound) {
   Federation federation(plan_, sites_);
   Audit audit(plan_, kSeed, 1, sites_, kBenchWeightMax);

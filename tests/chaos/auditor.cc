@@ -33,7 +33,7 @@ Auditor::Auditor(cli::AdminClient admin, Audited what)
       models_(open_models(files_, what_.models_folder)),
       audit_(what_.plan, what_.seed, what_.run, what_.sites, cli::kBenchWeightMax),
       log_(what_.plan.quorum) {
-  audit_.set_trained(what_.trained);
+  audit_.set_known(what_.known);
   progress_.last_commit = steady_clock::now();
   thread_ = std::thread([this] { follow(); });
 }

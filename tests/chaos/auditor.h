@@ -24,7 +24,7 @@ struct Audited {
   std::uint64_t seed = 0;
   std::vector<cli::AuditSite> sites;
   std::string models_folder;
-  cli::Audit::Trained trained;
+  cli::Audit::Known known;
 };
 
 struct Gap {  // without a commit

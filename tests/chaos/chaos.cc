@@ -95,9 +95,14 @@ Status Chaos::start() {
   Audited audited{.run = run_, .plan = plan_of(options_), .seed = options_.seed};
   FLUVIAL_ASSIGN(audited.sites, sites_of(*federation_));
   audited.models_folder = folder_.file("coordinator/models");
-  audited.trained = [this](std::uint64_t site, std::uint64_t round) { return workers_->has_trained(site, round); };
+  audited.known = [this](std::uint64_t site, std::uint64_t round, std::uint64_t next) {
+    return workers_->made(site, round, next);
+  };
   auditor_ = std::make_unique<Auditor>(federation_->admin(), std::move(audited));
-  disturber_ = std::make_unique<Disturber>(*supervisor_, *federation_, options_.seed, folder_.file("faults.log"));
+  disturber_ = std::make_unique<Disturber>(*supervisor_, *federation_,
+                                           FaultSource(options_.seed, federation_->roles(), options_.pace),
+                                           folder_.file("faults.log"));
+  disturber_->on_kill([this](const std::string& node) { workers_->died(node); });
   return {};
 }
 

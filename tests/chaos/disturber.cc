@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <utility>
 
 namespace fluvial::chaos {
 namespace {
@@ -26,12 +27,12 @@ std::string_view state_name(Disturber::State state) {
   return "unknown";
 }
 
-Disturber::Disturber(cli::Supervisor& supervisor, cli::LocalFederation& federation, std::uint64_t seed,
+Disturber::Disturber(cli::Supervisor& supervisor, cli::LocalFederation& federation, FaultSource source,
                      const std::string& log_path)
     : supervisor_(supervisor),
       federation_(federation),
       begun_(steady_clock::now()),
-      source_(seed, federation.roles()),
+      source_(std::move(source)),
       log_(log_path) {
   for (const auto& [name, role] : federation.roles()) nodes_[name] = {.role = role, .starting_since = begun_};
   plan_next();
@@ -82,6 +83,7 @@ Status Disturber::carry_out(const Due& due) {
       note("kill -9", due.node);
       ++kills_[node.role];
       federation_.kill(due.node);
+      if (killed_) killed_(due.node);
       set_state(due.node, State::kDown);
       return {};
     case Action::kStart:

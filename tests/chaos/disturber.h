@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -19,8 +20,11 @@ class Disturber {
   enum class State { kUp, kStarting, kStopped, kDown };
 
   // `log_path` takes a line an action, with the time as the processes' logs write it.
-  Disturber(cli::Supervisor& supervisor, cli::LocalFederation& federation, std::uint64_t seed,
+  Disturber(cli::Supervisor& supervisor, cli::LocalFederation& federation, FaultSource source,
             const std::string& log_path);
+
+  // Called when a node has been killed, before it is started again.
+  void on_kill(std::function<void(const std::string& node)> killed) { killed_ = std::move(killed); }
 
   // What is due by now. An error: a process ended of itself, or does not come back.
   Status step();
@@ -69,6 +73,7 @@ class Disturber {
   FaultSource source_;
   std::multimap<Milliseconds, Due> due_;
   Milliseconds planned_{0};  // faults up to here are in due_
+  std::function<void(const std::string& node)> killed_;
   std::ofstream log_;
   std::deque<std::string> last_actions_;
   std::map<std::string, std::uint64_t> kills_;

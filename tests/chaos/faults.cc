@@ -24,13 +24,14 @@ std::string_view fault_name(FaultKind kind) {
   return "unknown";
 }
 
-FaultSource::FaultSource(std::uint64_t seed, const std::map<std::string, std::string>& roles) : rng_(seed) {
+FaultSource::FaultSource(std::uint64_t seed, const std::map<std::string, std::string>& roles, int pace)
+    : rng_(seed), pace_(pace) {
   for (const auto& [name, role] : roles) by_role_[role].push_back(name);
   FLUVIAL_CHECK(!roles.empty(), "somebody to disturb");
 }
 
 Milliseconds FaultSource::draw(Milliseconds least, Milliseconds most) {
-  return least + Milliseconds(rng_.below(static_cast<std::uint64_t>((most - least).count()) + 1));
+  return pace_ * (least + Milliseconds(rng_.below(static_cast<std::uint64_t>((most - least).count()) + 1)));
 }
 
 std::string FaultSource::draw_node() {

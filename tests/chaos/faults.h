@@ -27,8 +27,8 @@ struct Fault {
 
 class FaultSource {
  public:
-  // Nodes by name, with their role.
-  FaultSource(std::uint64_t seed, const std::map<std::string, std::string>& roles);
+  // Nodes by name, with their role. `pace`: so many times the times below.
+  FaultSource(std::uint64_t seed, const std::map<std::string, std::string>& roles, int pace);
 
   // The next one, 0.5 to 2 s after the one before, of a node that is not disturbed then.
   Fault next();
@@ -38,6 +38,7 @@ class FaultSource {
   Milliseconds draw(Milliseconds least, Milliseconds most);
 
   Rng rng_;
+  int pace_;
   std::map<std::string, std::vector<std::string>> by_role_;
   std::map<std::string, Milliseconds> out_until_;
   Milliseconds now_{0};

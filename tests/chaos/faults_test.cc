@@ -17,7 +17,7 @@ const std::map<std::string, std::string> kNodes = {{"coordinator", "coordinator"
                                                    {"site-3", "site"}};
 
 TEST(Faults, AreAFunctionOfTheSeed) {
-  FaultSource one(7, kNodes), same(7, kNodes), other(8, kNodes);
+  FaultSource one(7, kNodes, 1), same(7, kNodes, 1), other(8, kNodes, 1);
   bool differs = false;
   for (int i = 0; i < 200; ++i) {
     const Fault a = one.next(), b = same.next(), c = other.next();
@@ -30,7 +30,7 @@ TEST(Faults, AreAFunctionOfTheSeed) {
 }
 
 TEST(Faults, ComeOftenToEverybodyInEveryKindAndNeverToWhoIsOut) {
-  FaultSource source(1, kNodes);
+  FaultSource source(1, kNodes, 1);
   std::map<std::string, Milliseconds> out_until;
   std::set<std::pair<std::string, FaultKind>> seen;
   Milliseconds before{0};
@@ -46,7 +46,7 @@ TEST(Faults, ComeOftenToEverybodyInEveryKindAndNeverToWhoIsOut) {
 }
 
 TEST(Faults, GoOnWithOneNodeAlone) {
-  FaultSource source(1, {{"coordinator", "coordinator"}});
+  FaultSource source(1, {{"coordinator", "coordinator"}}, 8);
   Milliseconds out_until{0};
   for (int i = 0; i < 20; ++i) {
     const Fault fault = source.next();

@@ -17,6 +17,7 @@ namespace fluvial::chaos {
 namespace {
 
 constexpr std::uint64_t kRoundsUnlessTold = 200;
+constexpr int kPaceOfDefaults = 8;  // a process is out for up to 32 s, and silence is noticed after 20 s
 
 constexpr const char* kAbout =
     "Starts a federation of real processes on this machine, trains synthetic updates, and every 0.5 to 2 seconds kills "
@@ -113,10 +114,10 @@ Parsed parse(const std::vector<std::string>& arguments) {
   number("--params", options.params, "fp32 parameters of the model", 1, 100'000'000)->capture_default_str();
   app.add_option("--codec", options.codec, "of the updates, with options: " + kernels::codec_names())
       ->capture_default_str();
-  number("--gap-max", options.gap_max_s, "seconds without a commit that are a failure", 1, 100'000)
-      ->capture_default_str();
+  number("--gap-max", options.gap_max_s, "seconds without a commit that are a failure (60; 300 with --defaults)", 1,
+         100'000);
   app.add_flag("--defaults", options.defaults,
-               "with the settings' own defaults (a silent peer is noticed after 20 s), instead of short times");
+               "the defaults of settings and plan instead of short times, and the faults eight times as slow");
   app.add_option("--executable", options.executable, "the fluvial whose processes are started")->type_name("FILE");
   app.add_option("--json", options.json, "write the figures to this file")->type_name("FILE");
   app.add_option("--keep", options.keep, "an empty folder to work in and leave as it is")->type_name("PATH");
@@ -132,6 +133,8 @@ Parsed parse(const std::vector<std::string>& arguments) {
     return parsed;
   }
   if (options.seconds == 0 && options.rounds == 0) options.rounds = kRoundsUnlessTold;
+  if (options.gap_max_s == 0) options.gap_max_s = options.defaults ? 300 : 60;
+  if (options.defaults) options.pace = kPaceOfDefaults;
   parsed.run = true;
   return parsed;
 }
@@ -159,9 +162,11 @@ round::Plan plan_of(const Options& options) {
   plan.codec = options.codec;
   plan.chunk_values = 4'096;
   plan.participants_min = plan.quorum = (options.sites + 1) / 2;
-  plan.soft_deadline = std::chrono::milliseconds(2'000);
-  plan.soft_deadline_min = std::chrono::milliseconds(500);
-  plan.hard_deadline = std::chrono::milliseconds(6'000);
+  if (!options.defaults) {
+    plan.soft_deadline = std::chrono::milliseconds(2'000);
+    plan.soft_deadline_min = std::chrono::milliseconds(500);
+    plan.hard_deadline = std::chrono::milliseconds(6'000);
+  }
   plan.attempts_max = 1'000;
   plan.models_kept = 200;
   plan.seed = options.seed;

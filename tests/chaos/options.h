@@ -21,8 +21,9 @@ struct Options {
   std::uint64_t tiers = 2;
   std::uint64_t params = 50'000;
   std::string codec = "fp32";
-  std::uint64_t gap_max_s = 60;
-  bool defaults = false;  // the settings' defaults instead of short times
+  std::uint64_t gap_max_s = 0;
+  bool defaults = false;  // of settings and plan, instead of short times
+  int pace = 1;           // of the faults
   std::string executable = FLUVIAL_EXECUTABLE;
   std::string json;
   std::string keep;

@@ -17,6 +17,9 @@ std::span<const float> floats_of(ByteSpan bytes) {
 
 Workers::Workers(const std::vector<cli::LocalSite>& sites, std::uint64_t seed) : seed_(seed) {
   for (std::size_t i = 0; i < sites.size(); ++i) {
+    indices_[sites[i].name] = i + 1;
+  }
+  for (std::size_t i = 0; i < sites.size(); ++i) {
     threads_.emplace_back([this, socket = sites[i].worker_socket, i] { run(socket, i + 1); });
   }
 }
@@ -26,20 +29,38 @@ Workers::~Workers() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-bool Workers::has_trained(std::uint64_t site_index, std::uint64_t round) const {
+void Workers::died(const std::string& site) {
   const std::lock_guard lock(mutex_);
-  return trained_.contains({site_index, round});
+  if (const auto found = indices_.find(site); found != indices_.end()) ++lives_[found->second];
+}
+
+std::uint64_t Workers::life_of(std::uint64_t site_index) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = lives_.find(site_index);
+  return found == lives_.end() ? 0 : found->second;
+}
+
+cli::Audit::Made Workers::made(std::uint64_t site_index, std::uint64_t round, std::uint64_t next) const {
+  const std::uint64_t now = life_of(site_index);
+  const std::lock_guard lock(mutex_);
+  const auto found = trained_.find({site_index, round});
+  if (found == trained_.end()) return cli::Audit::Made::kNo;
+  const auto made_next = trained_.find({site_index, next});
+  const std::uint64_t until = next == 0 || made_next == trained_.end() ? now : made_next->second;
+  return found->second == until ? cli::Audit::Made::kYes : cli::Audit::Made::kPerhaps;
 }
 
 void Workers::run(std::string socket, std::uint64_t site_index) {
   Rng rng(seed_ ^ site_index);
   while (!stopping_) {
+    const std::uint64_t life = life_of(site_index);
     auto client = local::WorkerClient::attach_with_retry(socket, {.name = "chaos"}, std::chrono::milliseconds(100));
-    if (client.ok()) serve(std::move(*client), site_index, rng);
+    // A death in between: it is not known whose socket this is.
+    if (client.ok() && life_of(site_index) == life) serve(std::move(*client), site_index, life, rng);
   }
 }
 
-void Workers::serve(local::WorkerClient client, std::uint64_t site_index, Rng& rng) {
+void Workers::serve(local::WorkerClient client, std::uint64_t site_index, std::uint64_t life, Rng& rng) {
   for (;;) {
     const auto task = client.next_task();
     if (!task.ok() || !*task) return;
@@ -56,7 +77,7 @@ void Workers::serve(local::WorkerClient client, std::uint64_t site_index, Rng& r
                       {reinterpret_cast<float*>(out.data()), out.size() / sizeof(float)});  // NOLINT: as above
     {
       const std::lock_guard lock(mutex_);
-      trained_.insert({site_index, round});
+      trained_[{site_index, round}] = life;
     }
     const Status answered = client.submit(std::move(*local), cli::bench_weight(site_index), {});
     (void)answered.ok();  // when the agent is gone next_task() says so
