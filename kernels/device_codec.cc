@@ -79,6 +79,9 @@ Status DeviceCodec::screen_chunk(DeviceSpan<const std::byte> bytes, std::size_t 
 }
 
 Result<ScreenReport> DeviceCodec::screened(const ChunkOutcome& outcome) const {
+  if (outcome.malformed == ChunkOutcome::kBeyondScale) {
+    return Error{Code::kDataLoss, "a value times its weight is beyond 2^62 at this scale"};
+  }
   if (outcome.malformed != 0) {
     return Error{Code::kDataLoss, format_text("the bytes are no {} chunk", to_string(spec()))};
   }
@@ -89,13 +92,15 @@ std::size_t DeviceCodec::screen_workspace_bytes(std::size_t value_count) {
   return device_screen_workspace_bytes(value_count);
 }
 
-Status DeviceCodec::decode_accumulate_chunk(DeviceSpan<const std::byte> bytes, std::uint32_t weight, int scale_bits,
-                                            DeviceSpan<std::int64_t> sum, Stream& stream) const {
+Status DeviceCodec::decode_accumulate_chunk(DeviceSpan<const std::byte> bytes, std::uint64_t first_value,
+                                            std::uint32_t weight, int scale_bits, DeviceSpan<std::int64_t> sum,
+                                            DeviceSpan<std::byte> workspace, ChunkOutcome* outcome,
+                                            Stream& stream) const {
   if (weight == 0 || weight >= kWeightEnd)
     return invalid(format_text("weight {}, expected 1 to {}", weight, kWeightEnd - 1));
   FLUVIAL_CHECK(scale_bits >= kScaleBitsMin && scale_bits <= kScaleBitsMax, "a scale that scale_bits() cannot give");
-  FLUVIAL_TRY(check_length(*this, bytes, sum.size()));
-  return accumulate(bytes, weight, scale_bits, sum, stream);
+  FLUVIAL_TRY(screen_chunk(bytes, sum.size(), first_value, workspace, outcome, stream));
+  return sum.empty() ? Status() : accumulate(bytes, weight, scale_bits, sum, workspace, outcome, stream);
 }
 
 Status DeviceCodec::residual_chunk(DeviceSpan<const float> values, DeviceSpan<const std::byte> bytes,

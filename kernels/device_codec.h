@@ -22,11 +22,13 @@ namespace fluvial::kernels {
 struct ChunkOutcome {
   using Coordinate = unsigned long long;  // what devices have atomic operations for
   static constexpr Coordinate kNone = ~Coordinate{0};
-  std::uint64_t bytes = 0;           // encode: the encoded size
-  Coordinate not_finite_at = kNone;  // the first coordinate of the whole vector that is NaN or infinite
-  std::uint32_t malformed = 0;       // screen: not 0 when the bytes are no encoded chunk
-  std::uint32_t max_bits = 0;        // screen: the greatest magnitude, as bits
-  double norm_squared = 0;           // screen
+  std::uint64_t bytes = 0;                          // encode: the encoded size
+  Coordinate not_finite_at = kNone;                 // the first coordinate of the whole vector that is NaN or infinite
+  static constexpr std::uint32_t kMalformed = 1;    // the bytes are no encoded chunk
+  static constexpr std::uint32_t kBeyondScale = 2;  // a value times its weight is beyond 2^62 at the scale
+  std::uint32_t malformed = 0;                      // screen, accumulate: one of these, or 0
+  std::uint32_t max_bits = 0;                       // screen: the greatest magnitude, as bits
+  double norm_squared = 0;                          // screen
 };
 
 // As EncodePlan, of which the part that only the device knows lies in the workspace. The calls with one plan go into
@@ -63,19 +65,23 @@ class DeviceCodec {
   Result<std::size_t> encoded_bytes(const ChunkOutcome& outcome) const;
 
   // The verbs below read bytes whose length is encoded_bytes_max(values) or, for codecs of varying size, what
-  // encode_chunk said. Only screen_chunk looks at what they hold: the others take what passed it (here or on the CPU),
-  // and may give any values, but never touch memory that is not theirs, for other bytes.
+  // encode_chunk said. screen_chunk and decode_accumulate_chunk look at all that they hold, as the CPU's screen_chunk
+  // does; the others take what passed it (here or on the CPU), and may give any values, but never touch memory that is
+  // not theirs, for other bytes.
   Status screen_chunk(DeviceSpan<const std::byte> bytes, std::size_t value_count, std::uint64_t first_value,
                       DeviceSpan<std::byte> workspace, ChunkOutcome* outcome, Stream& stream) const;
   // kDataLoss when the chunk must not be used.
   Result<ScreenReport> screened(const ChunkOutcome& outcome) const;
-  // What screen_chunk needs.
+  // What screen_chunk and decode_accumulate_chunk need.
   static std::size_t screen_workspace_bytes(std::size_t value_count);
 
   virtual Status decode_chunk(DeviceSpan<const std::byte> bytes, DeviceSpan<float> out, Stream& stream) const = 0;
-  // Terms as fixed.h has them. The chunk's max_abs is within the bound that the scale was made for.
-  Status decode_accumulate_chunk(DeviceSpan<const std::byte> bytes, std::uint32_t weight, int scale_bits,
-                                 DeviceSpan<std::int64_t> sum, Stream& stream) const;
+  // Screens the chunk, on the device, and adds it if it passed: no sum changes when it did not, nor when a value times
+  // its weight is beyond 2^62 at this scale. screened() says which, once the stream was synchronised. Terms as fixed.h
+  // has them.
+  Status decode_accumulate_chunk(DeviceSpan<const std::byte> bytes, std::uint64_t first_value, std::uint32_t weight,
+                                 int scale_bits, DeviceSpan<std::int64_t> sum, DeviceSpan<std::byte> workspace,
+                                 ChunkOutcome* outcome, Stream& stream) const;
   virtual Status decode_add_chunk(DeviceSpan<const std::byte> bytes, float weight, DeviceSpan<float> sum,
                                   Stream& stream) const = 0;
   // `out` may be `values`.
@@ -89,8 +95,10 @@ class DeviceCodec {
                         Stream& stream) const = 0;
   virtual Status screen(DeviceSpan<const std::byte> bytes, std::size_t value_count, std::uint64_t first_value,
                         DeviceSpan<std::byte> workspace, ChunkOutcome* outcome, Stream& stream) const = 0;
+  // The chunk was screened in the stream, into `outcome` and with `workspace`.
   virtual Status accumulate(DeviceSpan<const std::byte> bytes, std::uint32_t weight, int scale_bits,
-                            DeviceSpan<std::int64_t> sum, Stream& stream) const = 0;
+                            DeviceSpan<std::int64_t> sum, DeviceSpan<std::byte> workspace, ChunkOutcome* outcome,
+                            Stream& stream) const = 0;
   virtual Status residual(DeviceSpan<const float> values, DeviceSpan<const std::byte> bytes, DeviceSpan<float> out,
                           Stream& stream) const = 0;
 };

@@ -54,8 +54,12 @@ class CpuDeviceCodec final : public DeviceCodec {
     return {};
   }
   Status accumulate(DeviceSpan<const std::byte> bytes, std::uint32_t weight, int scale_bits,
-                    DeviceSpan<std::int64_t> sum, Stream&) const override {
-    return codec_->decode_accumulate_chunk(host(bytes), weight, scale_bits, host(sum));
+                    DeviceSpan<std::int64_t> sum, DeviceSpan<std::byte>, ChunkOutcome* outcome,
+                    Stream&) const override {
+    if (!screened(*outcome).ok()) return {};
+    const Status added = codec_->decode_accumulate_chunk(host(bytes), weight, scale_bits, host(sum));
+    if (!added.ok()) outcome->malformed = ChunkOutcome::kBeyondScale;
+    return {};
   }
   Status residual(DeviceSpan<const float> values, DeviceSpan<const std::byte> bytes, DeviceSpan<float> out,
                   Stream&) const override {

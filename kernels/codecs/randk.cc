@@ -1,14 +1,13 @@
 // randk: one coordinate of each stratum, drawn alike by all sites of a round, so that no indices travel. Layout of a
 // chunk: a 16-byte header with the seed, the values (fp32).
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "core/base/format.h"
 #include "kernels/codecs/options.h"
 #include "kernels/codecs/sparse.h"
 #include "kernels/ops/bits.h"
+#include "kernels/topk_sample.h"
 
 namespace fluvial::kernels {
 namespace {
@@ -39,7 +38,7 @@ class RandkCodec final : public SparseCodec {
                                    MutableByteSpan out) const override {
     FLUVIAL_TRY(check_encode(*this, plan, chunk_index, chunk, out));
     const std::uint64_t first_value = plan.layout.first_value(chunk_index);
-    const std::uint64_t seed = strata_seed(plan.key.run, plan.key.round, first_value);
+    const std::uint64_t seed = ops::strata_seed(plan.key.run, plan.key.round, first_value);
     const std::size_t count = entries_of(chunk.size());
     store_le<std::uint32_t>(out.data(), kVersion);
     store_le<std::uint32_t>(out.data() + 4, static_cast<std::uint32_t>(count));
@@ -93,8 +92,7 @@ class RandkCodec final : public SparseCodec {
   };
 
   std::size_t entries_of(std::size_t value_count) const {
-    const auto wanted = static_cast<std::size_t>(std::ceil(spec().ratio * static_cast<double>(value_count)));
-    return value_count == 0 ? 0 : std::clamp<std::size_t>(wanted, 1, value_count);
+    return value_count == 0 ? 0 : static_cast<std::size_t>(entries_wanted(spec().ratio, value_count));
   }
 
   void take_values(std::span<const float> chunk, Strata& strata, Batch& batch, std::size_t length) const {
@@ -103,13 +101,8 @@ class RandkCodec final : public SparseCodec {
     for (std::size_t i = 0; i < length; ++i) batch.values[i] = chunk[batch.indices[i]];
   }
 
-  // A value stands for its whole stratum. Finite in, finite out.
   static void scale_values(Batch& batch, std::size_t length) {
-    constexpr float kMost = std::numeric_limits<float>::max();
-    for (std::size_t i = 0; i < length; ++i) {
-      const float scaled = batch.values[i] * static_cast<float>(batch.sizes[i]);
-      batch.values[i] = std::clamp(scaled, -kMost, kMost);
-    }
+    for (std::size_t i = 0; i < length; ++i) batch.values[i] = ops::stratum_value(batch.values[i], batch.sizes[i]);
   }
 
   static Error refusal(const Batch& batch, std::uint64_t first_value) {

@@ -15,9 +15,9 @@ void Strata::read(std::span<std::uint32_t> out, std::span<std::uint32_t> sizes) 
       first_rest_ -= count_;
       ++size;
     }
-    const std::uint64_t word = random.word[stratum_ % kWords];
-    out[i] = static_cast<std::uint32_t>(first_ + ((size * word) >> 32));
-    if (!sizes.empty()) sizes[i] = static_cast<std::uint32_t>(size);
+    const ops::Stratum stratum{static_cast<std::uint32_t>(first_), static_cast<std::uint32_t>(size)};
+    out[i] = ops::drawn_from(stratum, random.word[stratum_ % kWords]);
+    if (!sizes.empty()) sizes[i] = stratum.size;
     first_ += size;
     ++stratum_;
     if (stratum_ % kWords == 0) random = ops::philox4x32_10(stratum_ / kWords, 0, seed_);

@@ -7,14 +7,9 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/ops/philox.h"
+#include "kernels/ops/strata.h"
 
 namespace fluvial::kernels {
-
-// The seed of a chunk: of its round and its first coordinate, not of a site, so that all sites draw alike.
-inline std::uint64_t strata_seed(std::uint64_t run, std::uint64_t round, std::uint64_t first_value) {
-  return ops::mix64(ops::mix64(ops::mix64(run + 0x9e3779b97f4a7c15ULL) + round) + first_value);
-}
 
 // Stratum j of n coordinates in k strata, 1 <= k <= n < 2^32, is floor(j * n / k) to floor((j + 1) * n / k) - 1. Of it
 // the coordinate first + floor(size * word / 2^32) is drawn; 2^32 is no multiple of every size, which moves a

@@ -3,21 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cmath>
 #include <cstring>
 
 #include "core/base/check.h"
 #include "kernels/codecs/sparse.h"
 #include "kernels/ops/bits.h"
-#include "kernels/ops/philox.h"
 
 namespace fluvial::kernels {
 namespace {
 
-constexpr std::uint64_t kSampleMax = 100'000;
-constexpr std::uint64_t kSampleStrideMin = 32;     // one value in so many is sampled, of vectors below 3.2 million
-constexpr std::uint64_t kSampledVectorMin = 1024;  // below, histograms are as quick
-constexpr std::uint64_t kSentPartMax = 8;          // one in so many at most is gathered
 constexpr std::uint64_t kBegun = 0x7375727665796564;
 
 template <typename T>
@@ -27,14 +21,9 @@ std::span<T> take(MutableByteSpan& from, std::size_t count) {
   return {reinterpret_cast<T*>(part.data()), count};  // NOLINT: the workspace as numbers
 }
 
-// One value of every stride, at a place that is hashed from the stride's number, so that no period in the vector meets
-// a period of the sample.
 void draw_sample(std::span<const float> vector, std::span<float> sample) {
   const std::uint64_t stride = vector.size() / sample.size();
-  for (std::size_t i = 0; i < sample.size(); ++i) {
-    const std::uint64_t place = ((ops::mix64(i) >> 32) * stride) >> 32;
-    sample[i] = vector[i * stride + place];
-  }
+  for (std::size_t i = 0; i < sample.size(); ++i) sample[i] = vector[sample_place(i, stride)];
 }
 
 }  // namespace
@@ -45,25 +34,6 @@ struct Survey::Head {
   std::uint64_t used;    // entries gathered; beyond the room there were more
   std::uint64_t bits;    // the least magnitude that is gathered
 };
-
-std::uint64_t entries_wanted(double ratio, std::uint64_t value_count) {
-  const auto wanted = static_cast<std::uint64_t>(std::ceil(ratio * static_cast<double>(value_count)));
-  return std::clamp<std::uint64_t>(wanted, 1, std::max<std::uint64_t>(value_count, 1));
-}
-
-SamplePlan sample_plan(std::uint64_t value_count, std::uint64_t k) {
-  if (value_count < kSampledVectorMin || k > value_count / kSentPartMax) return {};
-  SamplePlan plan;
-  plan.size = std::min(kSampleMax, value_count / kSampleStrideMin);
-  const double scale = static_cast<double>(value_count) / static_cast<double>(plan.size);
-  const double rank = static_cast<double>(k) / scale;
-  const double low_rank = rank + 5.5 * std::sqrt(rank) + 10;
-  plan.rank = static_cast<std::uint64_t>(rank);
-  plan.low_rank = std::min(static_cast<std::uint64_t>(low_rank), plan.size);
-  const double most = scale * (low_rank + 6 * std::sqrt(low_rank));
-  plan.room = std::min(value_count, static_cast<std::uint64_t>(most));
-  return plan.room <= UINT32_MAX ? plan : SamplePlan{};
-}
 
 std::size_t pieces_of_chunk(std::size_t chunk_values) { return (chunk_values + kPieceValues - 1) / kPieceValues; }
 
@@ -139,7 +109,7 @@ Result<Selection> Survey::finish(std::span<const float> vector) {
                         .indices = indices_.first(count),
                         .values = values};
     const bool sampled = options_.sampled && plan_.rank > 0;
-    if (sampled && 2 * count >= options_.k && count <= 2 * options_.k) return selection;
+    if (sampled && sample_serves(count, options_.k, plan_.room)) return selection;
     // All that is not zero was gathered, or at least as many as are sent.
     if (count >= options_.k) {
       const Kth kth = find_kth(values, options_.k, bins_, loops_);

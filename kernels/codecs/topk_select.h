@@ -14,6 +14,7 @@
 #include "kernels/codec.h"
 #include "kernels/codecs/topk_threshold.h"
 #include "kernels/cpu/sparse_loops.h"
+#include "kernels/topk_sample.h"
 
 namespace fluvial::kernels {
 
@@ -24,18 +25,6 @@ struct Selection {
   std::span<const std::uint32_t> indices;  // within the chunk
   std::span<const float> values;
 };
-
-// max(1, ceil(ratio * value_count)), the product in fp64.
-std::uint64_t entries_wanted(double ratio, std::uint64_t value_count);
-
-// How a vector is sampled for k entries, and how much may be gathered.
-struct SamplePlan {
-  std::uint64_t size = 0;      // values in the sample; 0: no sample, the exact way
-  std::uint64_t rank = 0;      // expected in the sample among the k greatest
-  std::uint64_t low_rank = 0;  // whose magnitude bounds the threshold from below, but for one vector in millions
-  std::uint64_t room = 0;      // for gathered values
-};
-SamplePlan sample_plan(std::uint64_t value_count, std::uint64_t k);
 
 // How many pieces of kPieceValues values a chunk has, the last one shorter.
 std::size_t pieces_of_chunk(std::size_t chunk_values);

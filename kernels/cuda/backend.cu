@@ -6,7 +6,6 @@ namespace {
 class GpuBackend final : public Runtime {
  public:
   Result<std::unique_ptr<DeviceCodec>> make_codec(const CodecSpec& spec) override {
-    if (spec.zstd_level != 0) return Error{Code::kFailedPrecondition, "zstd runs on the CPU alone"};
     if (spec.zstd_level != 0) return Error{Code::kFailedPrecondition, "the zstd stage runs on the CPU alone"};
     switch (spec.kind) {
       case CodecKind::kFp32:
@@ -18,6 +17,7 @@ class GpuBackend final : public Runtime {
       case CodecKind::kQsgd:
       case CodecKind::kTernGrad: return make_quantised_codec(spec);
       case CodecKind::kTopk: return make_topk_codec(spec);
+      case CodecKind::kRandk: return make_randk_codec(spec);
       default: return Error{Code::kFailedPrecondition, "this codec runs on the CPU alone"};
     }
   }

@@ -40,6 +40,7 @@ MadeCodec make_float_codec(const CodecSpec& spec);  // fp32, fp16, bf16
 MadeCodec make_int_codec(const CodecSpec& spec);    // int8, int4
 MadeCodec make_sign_codec(const CodecSpec& spec);
 MadeCodec make_topk_codec(const CodecSpec& spec);
+MadeCodec make_randk_codec(const CodecSpec& spec);
 MadeCodec make_quantised_codec(const CodecSpec& spec);  // qsgd, terngrad
 
 }  // namespace fluvial::kernels::FLUVIAL_GPU

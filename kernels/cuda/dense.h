@@ -26,8 +26,10 @@ struct AccumulateOp {
   Source source;
   double factor;
   std::int64_t* sum;
+  const std::uint32_t* may_add;
   template <int kCount>
   __device__ void run(At<kCount> at) const {
+    if (*may_add == 0) return;
     const Pack<float, kCount> values = source.value(at);
     Pack<std::int64_t, kCount> sums = at.load(sum);
     for (int i = 0; i < kCount; ++i) {
@@ -128,11 +130,14 @@ class GpuDenseCodec final : public DeviceCodec {
                          format_.by_four(bytes.data(), value_count), workspace, outcome, stream);
   }
   Status accumulate(DeviceSpan<const std::byte> bytes, std::uint32_t weight, int scale_bits,
-                    DeviceSpan<std::int64_t> sum, Stream& stream) const override {
-    FLUVIAL_TRY(check_length(bytes, sum.size()));
-    const auto source = format_.source(bytes.data(), sum.size());
+                    DeviceSpan<std::int64_t> sum, DeviceSpan<std::byte> workspace, ChunkOutcome* outcome,
+                    Stream& stream) const override {
     const double factor = std::ldexp(static_cast<double>(weight), scale_bits);
-    return each(AccumulateOp<Source>{source, factor, sum.data()}, sum.size(), fits_four(sum.data()), bytes, stream);
+    FLUVIAL_TRY(check_length(bytes, sum.size()));
+    FLUVIAL_ASSIGN(const std::uint32_t* const may_add, launch_verdict(factor, workspace, outcome, stream));
+    const auto source = format_.source(bytes.data(), sum.size());
+    return each(AccumulateOp<Source>{source, factor, sum.data(), may_add}, sum.size(), fits_four(sum.data()), bytes,
+                stream);
   }
   Status residual(DeviceSpan<const float> values, DeviceSpan<const std::byte> bytes, DeviceSpan<float> out,
                   Stream& stream) const override {

@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/packs.h"
 #include "kernels/cuda/warp.h"
-#include "kernels/ops/bits.h"
+#include "kernels/ops/fixed.h"
 
 namespace fluvial::kernels::FLUVIAL_GPU {
 
@@ -107,15 +107,36 @@ __global__ void __launch_bounds__(kTileSums)
   }
 }
 
+// The workspace's head, of 16 bytes: whether the chunk that was screened may be added.
+inline constexpr std::size_t kVerdictBytes = 16;
+
 // The workspace holds device_screen_workspace_bytes(n).
 template <typename Source>
 Status launch_screen(const Source& source, std::uint64_t n, std::uint64_t first_value, bool by_four,
                      DeviceSpan<std::byte> workspace, ChunkOutcome* outcome, Stream& stream) {
-  auto* const reports = reinterpret_cast<TileReport*>(workspace.data());
+  auto* const reports = reinterpret_cast<TileReport*>(workspace.data() + kVerdictBytes);
   const std::uint64_t tiles = (n + kTileValues - 1) / kTileValues;
   FLUVIAL_TRY(launch(screen_tiles<Source>, blocks_for(tiles, stream), kTileThreads, stream, source, n, first_value,
                      by_four, reports, outcome));
   return launch(screen_sums<>, 1U, kTileSums, stream, reports, tiles, outcome);
+}
+
+// After a screen into the same outcome and workspace.
+template <int kOnly = 0>
+__global__ void __launch_bounds__(kWarp) decide(double factor, ChunkOutcome* outcome, std::uint32_t* may_add) {
+  if (threadIdx.x != 0) return;
+  const bool passed = outcome->malformed == 0 && outcome->not_finite_at == ChunkOutcome::kNone;
+  const double most = ops::fixed_product(ops::bits_float(outcome->max_bits), factor);
+  if (passed && most > ops::kTermLimit) outcome->malformed = ChunkOutcome::kBeyondScale;
+  *may_add = passed && most <= ops::kTermLimit ? 1 : 0;
+}
+
+// Where kernels after it in the stream find whether the chunk may be added.
+inline Result<const std::uint32_t*> launch_verdict(double factor, DeviceSpan<std::byte> workspace,
+                                                   ChunkOutcome* outcome, Stream& stream) {
+  auto* const may_add = reinterpret_cast<std::uint32_t*>(workspace.data());
+  FLUVIAL_TRY(launch(decide<>, 1U, kWarp, stream, factor, outcome, may_add));
+  return may_add;
 }
 
 }  // namespace fluvial::kernels::FLUVIAL_GPU

@@ -23,24 +23,22 @@ struct Digit {
 // Neighbours often fall into one bin: a thread adds what it has of one digit in a row at once.
 template <int kPass>
 __global__ void __launch_bounds__(kThreads)
-    count_digits(const float* x, std::uint64_t n, bool by_four, Selected* selected, std::uint32_t* bins) {
+    count_digits(const float* x, std::uint64_t n, bool by_four, const Selected* selected, std::uint32_t* bins) {
   __shared__ std::uint32_t counts[kSelectBins];
+  if (selected->is_settled != 0) return;
   for (std::uint32_t i = threadIdx.x; i < kSelectBins; i += kThreads) counts[i] = 0;
   __syncthreads();
   const std::uint32_t prefix = selected->bits;
-  const auto count = [&](float value, std::uint64_t index) {
+  const auto count = [&](float value) {
     const std::uint32_t bits = ops::magnitude_bits(value);
     if (Digit<kPass>::counts(bits, prefix)) atomicAdd(&counts[Digit<kPass>::of(bits)], 1U);
-    if (kPass == 0 && bits >= ops::kInfinityBits) {
-      atomicMin(&selected->not_finite_at, static_cast<ChunkOutcome::Coordinate>(index));
-    }
   };
   const std::uint64_t fours = by_four ? n / 4 : 0;
   for (std::uint64_t i = thread_in_grid(); i < fours; i += threads_in_grid()) {
     const auto pack = load_pack<Pack<float, 4>>(x + 4 * i);
-    for (int j = 0; j < 4; ++j) count(pack.v[j], 4 * i + static_cast<std::uint64_t>(j));
+    for (const float value : pack.v) count(value);
   }
-  for (std::uint64_t i = 4 * fours + thread_in_grid(); i < n; i += threads_in_grid()) count(x[i], i);
+  for (std::uint64_t i = 4 * fours + thread_in_grid(); i < n; i += threads_in_grid()) count(x[i]);
   __syncthreads();
   for (std::uint32_t i = threadIdx.x; i < Digit<kPass>::kBins; i += kThreads) {
     if (counts[i] != 0) atomicAdd(&bins[i], counts[i]);
@@ -53,6 +51,7 @@ template <int kPass>
 __global__ void __launch_bounds__(kScanThreads) choose_digit(Selected* selected, std::uint32_t* bins) {
   __shared__ std::uint32_t shared[kWarp + 1];
   constexpr std::uint32_t kEach = Digit<kPass>::kBins / kScanThreads;
+  if (selected->is_settled != 0) return;
   const std::uint32_t wanted = selected->wanted;
   std::uint32_t counts[kEach];
   std::uint32_t sum = 0;
@@ -81,29 +80,57 @@ __global__ void __launch_bounds__(kScanThreads) choose_digit(Selected* selected,
 }
 
 __global__ void __launch_bounds__(kWarp) begin_select(Selected* selected, std::uint32_t k) {
-  if (threadIdx.x == 0) *selected = {.bits = 0, .wanted = k, .not_finite_at = ChunkOutcome::kNone};
+  if (threadIdx.x != 0) return;
+  *selected = {.bits = 0, .wanted = k, .is_settled = 0, .not_finite_at = ChunkOutcome::kNone};
 }
 
 __global__ void __launch_bounds__(kThreads)
-    count_entries(const float* x, Tiling tiling, bool by_four, const Selected* selected, TileEntries* tiles) {
+    draw_sample(const float* x, std::uint64_t stride, std::uint64_t size, float* sample) {
+  for (std::uint64_t i = thread_in_grid(); i < size; i += threads_in_grid()) sample[i] = x[sample_place(i, stride)];
+}
+
+// The sample's threshold: whatever reaches it is sent ...
+__global__ void __launch_bounds__(kWarp) take_all_ties(Selected* selected) {
+  if (threadIdx.x == 0) selected->wanted = kAll;
+}
+
+// ... unless that is too few or too many.
+__global__ void __launch_bounds__(kWarp)
+    judge_sample(Selected* selected, const TileEntries* total, std::uint32_t k, std::uint64_t room) {
+  if (threadIdx.x != 0) return;
+  if (sample_serves(total->above, k, room)) {
+    selected->is_settled = 1;
+  } else {
+    selected->bits = 0;
+    selected->wanted = k;
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    count_entries(const float* x, Tiling tiling, bool by_four, Selected* selected, TileEntries* tiles) {
   __shared__ std::uint32_t shared[kWarp + 1];
+  if (selected->is_settled != 0) return;
   const std::uint32_t threshold = selected->bits;
   for (std::uint32_t tile = blockIdx.x; tile < tiling.tiles; tile += gridDim.x) {
-    const float* const values = x + tiling.first_value(tile);
+    const std::uint64_t first_value = tiling.first_value(tile);
+    const float* const values = x + first_value;
     const std::uint32_t length = tiling.length(tile);
     std::uint32_t counts = 0;  // above in the lower half, equal in the upper: at most 4,096 each
-    const auto count = [&](float value) {
+    const auto count = [&](float value, std::uint32_t index) {
       const std::uint32_t bits = ops::magnitude_bits(value);
       counts += (bits > threshold ? 1U : 0U) + (bits == threshold ? 0x10000U : 0U);
+      if (bits >= ops::kInfinityBits) {
+        atomicMin(&selected->not_finite_at, static_cast<ChunkOutcome::Coordinate>(first_value + index));
+      }
     };
     FLUVIAL_UNROLL
     for (std::uint32_t j = 0; j < kSelectTile / (4 * kThreads); ++j) {
       const std::uint32_t first = 4 * (threadIdx.x + j * kThreads);
       if (by_four && first + 4 <= length) {
         const auto pack = load_pack<Pack<float, 4>>(values + first);
-        for (const float value : pack.v) count(value);
+        for (std::uint32_t i = 0; i < 4; ++i) count(pack.v[i], first + i);
       } else {
-        for (std::uint32_t i = first; i < first + 4 && i < length; ++i) count(values[i]);
+        for (std::uint32_t i = first; i < first + 4 && i < length; ++i) count(values[i], i);
       }
     }
     std::uint32_t total = 0;
@@ -117,6 +144,7 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kScanThreads)
     scan_entries(std::uint32_t tile_count, const Selected* selected, TileEntries* tiles) {
   __shared__ std::uint32_t shared[kWarp + 1];
+  if (selected->is_settled != 0) return;
   const std::uint32_t wanted = selected->wanted;
   const std::uint32_t each = (tile_count + kScanThreads - 1) / kScanThreads;
   const std::uint32_t begin = threadIdx.x * each < tile_count ? threadIdx.x * each : tile_count;
@@ -152,19 +180,42 @@ Status launch_digit(DeviceSpan<const float> vector, const SelectMemory& memory, 
   return launch(choose_digit<kPass>, 1U, kScanThreads, stream, memory.selected, memory.bins);
 }
 
-}  // namespace
-
-Status launch_select(DeviceSpan<const float> vector, std::uint64_t k, const Tiling& tiling, const SelectMemory& memory,
-                     Stream& stream) {
-  FLUVIAL_TRY(stream.backend().zero(memory.bins, kSelectBins * sizeof(std::uint32_t), stream.get()));
-  FLUVIAL_TRY(launch(begin_select, 1U, kWarp, stream, memory.selected, static_cast<std::uint32_t>(k)));
+Status launch_digits(DeviceSpan<const float> vector, const SelectMemory& memory, Stream& stream) {
   FLUVIAL_TRY(launch_digit<0>(vector, memory, stream));
   FLUVIAL_TRY(launch_digit<1>(vector, memory, stream));
-  FLUVIAL_TRY(launch_digit<2>(vector, memory, stream));
+  return launch_digit<2>(vector, memory, stream);
+}
+
+Status launch_count(DeviceSpan<const float> vector, const Tiling& tiling, const SelectMemory& memory, Stream& stream) {
   const bool by_four = fits_four(vector.data()) && tiling.chunk_values % 4 == 0;
   FLUVIAL_TRY(launch(count_entries, blocks_for(tiling.tiles, stream), kThreads, stream, vector.data(), tiling, by_four,
                      memory.selected, memory.tiles));
   return launch(scan_entries, 1U, kScanThreads, stream, tiling.tiles, memory.selected, memory.tiles);
+}
+
+Status launch_sample(DeviceSpan<const float> vector, std::uint64_t k, const SamplePlan& sample, const Tiling& tiling,
+                     const SelectMemory& memory, Stream& stream) {
+  FLUVIAL_TRY(launch(begin_select, 1U, kWarp, stream, memory.selected, sample.rank));
+  FLUVIAL_TRY(launch(draw_sample, blocks_for((sample.size + kThreads - 1) / kThreads, stream), kThreads, stream,
+                     vector.data(), vector.size() / sample.size, sample.size, memory.sample));
+  FLUVIAL_TRY(launch_digits({memory.sample, sample.size}, memory, stream));
+  FLUVIAL_TRY(launch(take_all_ties, 1U, kWarp, stream, memory.selected));
+  FLUVIAL_TRY(launch_count(vector, tiling, memory, stream));
+  return launch(judge_sample, 1U, kWarp, stream, memory.selected, memory.tiles + tiling.tiles, k, sample.room);
+}
+
+}  // namespace
+
+Status launch_select(DeviceSpan<const float> vector, std::uint64_t k, const SamplePlan& sample, const Tiling& tiling,
+                     const SelectMemory& memory, Stream& stream) {
+  FLUVIAL_TRY(stream.backend().zero(memory.bins, kSelectBins * sizeof(std::uint32_t), stream.get()));
+  if (sample.rank > 0) {
+    FLUVIAL_TRY(launch_sample(vector, k, sample, tiling, memory, stream));
+  } else {
+    FLUVIAL_TRY(launch(begin_select, 1U, kWarp, stream, memory.selected, k));
+  }
+  FLUVIAL_TRY(launch_digits(vector, memory, stream));
+  return launch_count(vector, tiling, memory, stream);
 }
 
 }  // namespace fluvial::kernels::FLUVIAL_GPU

@@ -1,10 +1,12 @@
 // Which coordinates topk sends, found on the device without the host looking: the threshold by radix selection on the
 // magnitudes (11, 10 and 10 bits), then how many entries every tile of 4,096 values has and where its first one goes.
-// Internal.
+// A threshold from a sample is found alike; if too few or too many values reach it, the exact one follows, and
+// otherwise the kernels that would find that end at once. Internal.
 #pragma once
 
 #include "kernels/cuda/backend.h"
 #include "kernels/ops/bits.h"
+#include "kernels/topk_sample.h"
 
 namespace fluvial::kernels::FLUVIAL_GPU {
 
@@ -15,6 +17,7 @@ inline constexpr std::uint32_t kSelectBins = 2048;
 struct Selected {
   std::uint32_t bits;
   std::uint32_t wanted;
+  std::uint64_t is_settled;  // by the sample: nothing changes any more
   ChunkOutcome::Coordinate not_finite_at;
 };
 
@@ -60,6 +63,7 @@ struct SelectMemory {
   TileEntries* tiles;      // tiling.tiles + 1: the last has the totals
   std::uint32_t* indices;  // of one chunk's entries, within the chunk
   std::uint32_t* gap_sums;
+  float* sample;
 };
 
 inline constexpr std::uint32_t kGapTile = 1024;
@@ -67,8 +71,10 @@ inline constexpr std::uint32_t kGapTile = 1024;
 struct SelectSizes {
   std::uint64_t tiles;
   std::uint64_t entries;  // the most that a chunk has
+  std::uint64_t sample;
+  std::uint64_t gap_sums() const { return entries / kGapTile + 2; }
   std::size_t bytes() const {
-    return kHead + kSelectBins * 4 + (tiles + 1) * sizeof(TileEntries) + entries * 4 + (entries / kGapTile + 2) * 4;
+    return kHead + kSelectBins * 4 + (tiles + 1) * sizeof(TileEntries) + (entries + gap_sums() + sample) * 4;
   }
   static constexpr std::size_t kHead = 64;
 };
@@ -81,11 +87,12 @@ inline SelectMemory memory_of(DeviceSpan<std::byte> workspace, const SelectSizes
   memory.tiles = reinterpret_cast<TileEntries*>(memory.bins + kSelectBins);
   memory.indices = reinterpret_cast<std::uint32_t*>(memory.tiles + sizes.tiles + 1);
   memory.gap_sums = memory.indices + sizes.entries;
+  memory.sample = reinterpret_cast<float*>(memory.gap_sums + sizes.gap_sums());
   return memory;
 }
 
-// Fills selected and tiles. `k` is 1 to the vector's length, which is below 2^32.
-Status launch_select(DeviceSpan<const float> vector, std::uint64_t k, const Tiling& tiling, const SelectMemory& memory,
-                     Stream& stream);
+// Fills selected and tiles. `k` is 1 to the vector's length, which is below 2^32. An empty plan: exactly k.
+Status launch_select(DeviceSpan<const float> vector, std::uint64_t k, const SamplePlan& sample, const Tiling& tiling,
+                     const SelectMemory& memory, Stream& stream);
 
 }  // namespace fluvial::kernels::FLUVIAL_GPU

@@ -1,9 +1,8 @@
 // topk: a chunk's entries, compacted in the order of their indices, and the indices in a Golomb-Rice code.
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/cuda/backend.h"
-#include "kernels/cuda/entries.h"
+#include "kernels/cuda/listed.h"
 #include "kernels/cuda/select.h"
 
 namespace fluvial::kernels::FLUVIAL_GPU {
@@ -101,7 +100,7 @@ __global__ void __launch_bounds__(kThreads) put_entries(ChunkJob job, bool by_fo
   const Selected selected = *job.memory.selected;
   const std::uint32_t entries = job.entries();
   const std::uint32_t first_entry = job.memory.tiles[job.first_tile].above;
-  auto* const sent_values = reinterpret_cast<float*>(job.out + kEntryHeaderBytes);
+  auto* const sent_values = reinterpret_cast<float*>(job.out + kListedHeaderBytes);
   auto* const words = reinterpret_cast<std::uint32_t*>(sent_values + entries);
   const std::uint64_t word_count = (index_bytes_max(entries, job.n, rice_bits(entries, job.n)) + 3) / 4;
   for (std::uint64_t i = thread_in_grid(); i < word_count; i += threads_in_grid()) words[i] = 0;
@@ -198,8 +197,8 @@ __global__ void __launch_bounds__(kScanThreads) scan_gaps(ChunkJob job) {
   }
   if (threadIdx.x != 0) return;
   const std::uint64_t unary_bits = static_cast<std::uint64_t>(total) + entries;
-  put_entry_header(job.out, entries, bits);
-  job.outcome->bytes = kEntryHeaderBytes + 4 * static_cast<std::uint64_t>(entries) + remainder_bytes(entries, bits) +
+  put_listed_header(job.out, entries, bits);
+  job.outcome->bytes = kListedHeaderBytes + 4 * static_cast<std::uint64_t>(entries) + remainder_bytes(entries, bits) +
                        (unary_bits + 7) / 8;
   job.outcome->not_finite_at = job.memory.selected->not_finite_at;
 }
@@ -215,7 +214,7 @@ __global__ void __launch_bounds__(kThreads) put_gaps(ChunkJob job) {
   const std::uint32_t entries = job.entries();
   const unsigned bits = rice_bits(entries, job.n);
   auto* const words =
-      reinterpret_cast<std::uint32_t*>(job.out + kEntryHeaderBytes + 4 * static_cast<std::uint64_t>(entries));
+      reinterpret_cast<std::uint32_t*>(job.out + kListedHeaderBytes + 4 * static_cast<std::uint64_t>(entries));
   const std::uint64_t unary_begin = 8 * static_cast<std::uint64_t>(remainder_bytes(entries, bits));
   for (std::uint32_t tile = blockIdx.x; tile * kGapTile < entries; tile += gridDim.x) {
     const std::uint32_t first = tile * kGapTile + 4 * threadIdx.x;
@@ -232,13 +231,13 @@ __global__ void __launch_bounds__(kThreads) put_gaps(ChunkJob job) {
   }
 }
 
-class GpuTopkCodec final : public EntryCodec {
+class GpuTopkCodec final : public EntryCodec<ListedForm> {
  public:
   using EntryCodec::EntryCodec;
 
   // As the CPU's, and what the last word of the indices may reach over.
   std::size_t encoded_bytes_max(std::size_t value_count) const override {
-    return (kEntryHeaderBytes + value_count * sizeof(float) + (value_count + 7) / 8 + 1 + 3) / 4 * 4;
+    return (kListedHeaderBytes + value_count * sizeof(float) + (value_count + 7) / 8 + 1 + 3) / 4 * 4;
   }
   std::size_t workspace_bytes(const VectorSchema& schema) const override {
     return sizes_of(schema.layout, Tiling::of(schema.layout)).bytes();
@@ -256,7 +255,8 @@ class GpuTopkCodec final : public EntryCodec {
                                                std::to_string(sizes.bytes()) + ", aligned to 8"};
     }
     if (!vector.empty()) {
-      FLUVIAL_TRY(launch_select(vector, entries_wanted(vector.size()), tiling, memory_of(workspace, sizes), stream));
+      FLUVIAL_TRY(launch_select(vector, wanted(vector.size()), sample_of(vector.size()), tiling,
+                                memory_of(workspace, sizes), stream));
     }
     return DevicePlan{.layout = schema.layout, .key = key, .values = vector, .workspace = workspace, .host = {}};
   }
@@ -286,23 +286,21 @@ class GpuTopkCodec final : public EntryCodec {
   }
 
  private:
-  std::uint64_t entries_wanted(std::uint64_t value_count) const {
-    const double wanted = std::ceil(spec().ratio * static_cast<double>(value_count));
-    return std::clamp<std::uint64_t>(static_cast<std::uint64_t>(wanted), 1, std::max<std::uint64_t>(value_count, 1));
+  std::uint64_t wanted(std::uint64_t value_count) const { return entries_wanted(spec().ratio, value_count); }
+  SamplePlan sample_of(std::uint64_t value_count) const {
+    return spec().sampled ? sample_plan(value_count, wanted(value_count)) : SamplePlan{};
   }
   SelectSizes sizes_of(const ChunkLayout& layout, const Tiling& tiling) const {
     const std::uint64_t in_chunk = std::min(layout.chunk_values, layout.value_count);
-    return {.tiles = tiling.tiles, .entries = std::min(entries_wanted(layout.value_count), in_chunk)};
+    const SamplePlan sample = sample_of(layout.value_count);
+    const std::uint64_t most = sample.rank > 0 ? 2 * wanted(layout.value_count) : wanted(layout.value_count);
+    return {.tiles = tiling.tiles, .entries = std::min(most, in_chunk), .sample = sample.size};
   }
 };
 
 }  // namespace
 
 MadeCodec make_topk_codec(const CodecSpec& spec) {
-  if (spec.sampled) {
-    return Error{Code::kFailedPrecondition,
-                 "topk:select=sampled runs on the CPU alone: exact selection is as fast here"};
-  }
   return std::unique_ptr<DeviceCodec>(std::make_unique<GpuTopkCodec>(spec));
 }
 

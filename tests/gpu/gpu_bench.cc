@@ -198,9 +198,12 @@ class Session {
         require(codec.decode_add_chunk(from, 1e-9F, part(out_.span(), i), stream_));
       });
     });
-    row("decode_accumulate", text, bytes + 16 * n, [&] {
+    const OnDevice<std::byte> screening(options_.device, DeviceCodec::screen_workspace_bytes(layout.size(0)), stream_);
+    const PinnedBuffer outcomes = require(PinnedBuffer::make(options_.device, sizes.size() * sizeof(ChunkOutcome)));
+    row("decode_accumulate", text, 2 * bytes + 16 * n, [&] {  // screened first
       each([&](std::size_t i, auto from) {
-        require(codec.decode_accumulate_chunk(from, 3, 20, part(sum_.span(), i), stream_));
+        require(codec.decode_accumulate_chunk(from, layout.first_value(i), 3, 20, part(sum_.span(), i),
+                                              screening.span(), outcomes.as<ChunkOutcome>().data() + i, stream_));
       });
     });
   }

@@ -17,6 +17,7 @@ int run(const Device& device) {
   std::vector<Test> tests;
   add_vector_tests(tests);
   add_codec_tests(tests);
+  add_hostile_tests(tests);
   add_pipeline_tests(tests);
   for (const Test& test : tests) {
     const int before = failures();
