@@ -28,7 +28,7 @@ void RegionService::parent_down(const Error& why) {
   runtime_.log.warn("parent down", {{"reason", why.to_string()}});
   ++send_generation_;                        // a partial on its way is lost; the next Opening asks for it again
   if (opening_) opening_->received.reset();  // what that parent had of it, the next Opening says
-  on_its_way_.reset();
+  up_.lost();
   up_changed_(false);
   start_parentless_timer();
 }
@@ -98,7 +98,7 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
   if (!is_current(opening.run, opening.round)) {
     told_.clear();
     watch_.opened(opened_at_);
-    on_its_way_.reset();
+    up_.lost();
   }
   opening_ = std::move(opening);
   hub_.book().open(opening_->run, opening_->round);
@@ -110,7 +110,7 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
                {},
                {},
                opening_->scale_bits,
-               opened_at_ + round::tier_deadline(opening_->soft_left, up_)};
+               opened_at_ + up_.tier_deadline(opening_->soft_left)};
   step.counted.insert(opening_->counted.begin(), opening_->counted.end());
   step.gone.insert(opening_->gone.begin(), opening_->gone.end());
   step.same_session = !std::exchange(parent_is_new_, false);
@@ -127,7 +127,7 @@ Status RegionService::round_committed(const v1::RoundCommit& message) {
   FLUVIAL_ASSIGN(const wire::Commit commit, wire::from_proto(message));
   if (opening_ && opening_->run == commit.run && opening_->round <= commit.round) {
     ++send_generation_;  // nobody wants a partial of it any more
-    partial_answered();  // too late, or the receipt comes behind: it took at least that
+    observe_partial(up_.closed(now()));
     carry_out(machine_.closed());
     sum_.drop_all();
     hub_.book().close();
@@ -147,10 +147,7 @@ Status RegionService::receipt_came(const v1::Receipt& message) {
   if (!is_current(RunId(message.run()), RoundId(message.round()))) return {};
   FLUVIAL_ASSIGN(const std::vector<SiteId> without, wire::from_proto(message.without()));
   const Status status = wire::status_from_proto(message.code(), message.message());
-  if (on_its_way_ && on_its_way_->sequence == message.sequence()) {
-    if (status.ok()) partial_answered();
-    on_its_way_.reset();
-  }
+  observe_partial(up_.answered(message.sequence(), status.ok(), now()));
   if (!status.ok()) {
     runtime_.log.warn("partial refused by the parent", {{"run", message.run()},
                                                         {"round", message.round()},

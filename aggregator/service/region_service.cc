@@ -9,6 +9,7 @@
 
 #include "core/digest/sha256.h"
 #include "core/transfer/cut.h"
+#include "core/transfer/outgoing.h"
 #include "core/wire/mapping.h"
 
 namespace fluvial::aggregator {
@@ -143,17 +144,8 @@ bool RegionService::is_current(RunId run, RoundId round) const {
 }
 
 transfer::Terms RegionService::terms() const {
-  transfer::Terms terms;
-  terms.layout = {opening_->value_count, opening_->plan.chunk_values};
-  terms.integer_count = opening_->integer_count;
-  terms.codec = codec_;
-  terms.codec_name = opening_->plan.codec;
-  terms.base = opening_->base.digest;
-  terms.value_abs_max = opening_->plan.value_abs_max;
-  terms.norm_max = opening_->plan.update_norm_max;
-  if (slot_) terms.schema = slot_->schema();
-  terms.scale_bits = opening_->scale_bits;
-  return terms;
+  return transfer::make_terms(opening_->plan, opening_->value_count, opening_->integer_count, opening_->base.digest,
+                              opening_->scale_bits, codec_, slot_ ? slot_->schema() : nullptr);
 }
 
 Result<transfer::Terms> RegionService::admit(const transfer::UpdateHead& head) {
@@ -167,11 +159,10 @@ Result<transfer::Terms> RegionService::admit(const transfer::UpdateHead& head) {
 Result<transfer::Terms> RegionService::admit(const transfer::PartialHead& head) {
   if (!is_current(head.run, head.round))
     return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
-  FLUVIAL_TRY(transfer::check_below(head, [&](SiteId site) { return may_bring(head.child, site); }));
-  const std::vector<round::Refusal> conflicts = hub_.book().conflicts(head);
-  for (const round::Refusal& conflict : conflicts) refused(head.run, head.round, conflict);
-  FLUVIAL_TRY(machine_.admit(head.attempt, head.epoch, head.what.contributors));
-  if (!conflicts.empty()) return conflicts.front().error;
+  const auto is_below = [&](SiteId site) { return may_bring(head.child, site); };
+  const auto admit = [&] { return machine_.admit(head.attempt, head.epoch, head.what.contributors); };
+  const auto refuse = [&](const round::Refusal& conflict) { refused(head.run, head.round, conflict); };
+  FLUVIAL_TRY(transfer::admit_partial(head, hub_.book(), is_below, admit, refuse));
   watch_.begun(head.child, now());
   return terms();
 }
@@ -238,8 +229,8 @@ void RegionService::send_opening(NodeId child) {
   wire::Opening whole = *opening_;
   using std::chrono::duration_cast;
   const Duration passed = now() - opened_at_;
-  whole.soft_left = duration_cast<std::chrono::milliseconds>(round::tier_deadline(opening_->soft_left, up_) - passed);
-  whole.hard_left = duration_cast<std::chrono::milliseconds>(round::tier_deadline(opening_->hard_left, up_) - passed);
+  whole.soft_left = duration_cast<std::chrono::milliseconds>(up_.tier_deadline(opening_->soft_left) - passed);
+  whole.hard_left = duration_cast<std::chrono::milliseconds>(up_.tier_deadline(opening_->hard_left) - passed);
   std::optional<wire::Opening> below =
       transfer::cut_opening(std::move(whole), machine_.gather(), told_, child,
                             [this](const round::Participant& participant) { return way_to(participant); });
@@ -301,7 +292,7 @@ net::Awaitable<void> RegionService::send_partial(SendPartial partial, std::uint6
   if (session == nullptr || generation != send_generation_) co_return;  // the next Opening asks again
   const std::size_t contributors = partial.contributors.size();
   const std::size_t missing = partial.missing.size();
-  if (contributors > 0) on_its_way_ = {partial.sequence, now()};
+  if (contributors > 0) up_.begun(partial.sequence, now());
   const Status sent = co_await stream_partial(std::move(partial), generation, session);
   runtime_.log.info(sent.ok() ? "partial sent" : "partial not sent",
                     {{"run", opening_->run},
@@ -311,12 +302,8 @@ net::Awaitable<void> RegionService::send_partial(SendPartial partial, std::uint6
                      {"reason", sent.ok() ? "" : sent.error().to_string()}});
 }
 
-void RegionService::partial_answered() {
-  if (!on_its_way_) return;
-  const Duration took = now() - on_its_way_->since;
-  on_its_way_.reset();
-  up_.add(took);
-  partial_seconds_.observe(std::chrono::duration<double>(took).count());
+void RegionService::observe_partial(std::optional<Duration> took) {
+  if (took) partial_seconds_.observe(std::chrono::duration<double>(*took).count());
 }
 
 namespace {
@@ -332,31 +319,14 @@ net::Awaitable<Status> send(std::shared_ptr<net::Session> session, v1::Envelope 
 }
 }  // namespace
 
-// Of a partial that the parent has the beginning of, as its opening said: how many chunks.
-std::uint64_t RegionService::received_of(std::uint64_t sequence, std::uint64_t chunk_count) {
-  const std::optional<wire::Received> received = std::exchange(opening_->received, std::nullopt);
-  if (!received || received->incarnation != uplink_->incarnation() || received->number != sequence) return 0;
-  return received->chunks <= chunk_count ? received->chunks : 0;
-}
-
 net::Awaitable<Status> RegionService::stream_partial(SendPartial partial, std::uint64_t generation,
                                                      std::shared_ptr<net::Session> session) {
   const std::size_t chunk_count = partial.contributors.empty() ? 0 : sum_.shape().layout.chunk_count();
-  const std::uint64_t first_chunk = received_of(partial.sequence, chunk_count);
-  v1::Envelope begin;
-  v1::PartialBegin& head = *begin.mutable_partial_begin();
-  head.set_run(opening_->run.value());
-  head.set_round(opening_->round.value());
-  head.set_attempt(opening_->attempt.value());
-  head.set_epoch(opening_->epoch.value());
-  head.set_sequence(partial.sequence);
-  head.set_incarnation(uplink_->incarnation().value());
-  head.set_scale_bits(static_cast<std::uint32_t>(opening_->scale_bits));
-  head.set_chunk_count(chunk_count);
-  head.set_first_chunk(first_chunk);
-  wire::to_proto(partial.contributors, head.mutable_contributors());
-  wire::to_proto(partial.refusals, head.mutable_refusals());
-  wire::to_proto(partial.missing, head.mutable_missing());
+  const std::uint64_t first_chunk = transfer::first_chunk(std::exchange(opening_->received, std::nullopt),
+                                                          uplink_->incarnation(), partial.sequence, chunk_count);
+  const round::Arrival what{std::move(partial.contributors), std::move(partial.refusals), std::move(partial.missing)};
+  v1::Envelope begin =
+      transfer::partial_begin(*opening_, uplink_->incarnation(), partial.sequence, what, chunk_count, first_chunk);
   Status sent = co_await send(session, std::move(begin), {});
   Sha256 hash;
   for (std::size_t i = 0; sent.ok() && i < chunk_count; ++i) {

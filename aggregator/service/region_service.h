@@ -77,9 +77,8 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   net::Awaitable<void> send_partial(SendPartial partial, std::uint64_t generation);
   net::Awaitable<Status> stream_partial(SendPartial partial, std::uint64_t generation,
                                         std::shared_ptr<net::Session> session);
-  std::uint64_t received_of(std::uint64_t sequence, std::uint64_t chunk_count);
   void send_opening(NodeId child);
-  void partial_answered();
+  void observe_partial(std::optional<Duration> took);
   bool is_current(RunId run, RoundId round) const;
   transfer::Terms terms() const;
   NodeId via(NodeId node) const;
@@ -108,12 +107,7 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   bool parent_is_new_ = true;             // no opening has come in this session to the parent yet
   TimePoint opened_at_;
   round::Stopwatch watch_;
-  round::TimeWindow up_;  // what this node's partials took, from the first frame to the receipt
-  struct OnItsWay {
-    std::uint64_t sequence = 0;
-    TimePoint since;
-  };
-  std::optional<OnItsWay> on_its_way_;  // a partial with contributors
+  round::UpwardPace up_;
   telemetry::Histogram partial_seconds_;
   std::shared_ptr<const kernels::Codec> codec_;
   std::uint64_t send_generation_ = 0;  // a partial on its way ends when this moves on

@@ -289,6 +289,19 @@ bool Federation::is_quarantined(NodeId node) const {
   return found != nodes_.end() && found->second.quarantined_at.has_value();
 }
 
+Status Federation::check_quarantine(SiteId site) const {
+  if (!is_quarantined(site)) return {};
+  return Error{Code::kPermissionDenied, name_of(site) + " is in quarantine"};
+}
+
+std::vector<round::Refusal> Federation::quarantined_among(const std::vector<round::Participant>& participants) const {
+  std::vector<round::Refusal> refusals;
+  for (const round::Participant& participant : participants) {
+    if (is_quarantined(participant.site)) refusals.push_back({participant.site, {Code::kConflict, "in quarantine"}});
+  }
+  return refusals;
+}
+
 NodeId Federation::via(NodeId node) const {
   const auto found = members_.find(node);
   return found == members_.end() ? NodeId(0) : found->second.via;

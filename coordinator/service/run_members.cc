@@ -102,9 +102,8 @@ void RunService::quarantine_changed() {
 
 // A round that was open when a site was quarantined goes on with its participants; this one is not waited for.
 void RunService::refuse_quarantined() {
-  for (const round::Participant& participant : active_->machine.attempt().participants) {
-    if (!registry_.book().is_quarantined(participant.site)) continue;
-    carry_out(active_->machine.refused({participant.site, {Code::kConflict, "in quarantine"}}, now()));
+  for (const round::Refusal& refusal : registry_.book().quarantined_among(active_->machine.attempt().participants)) {
+    carry_out(active_->machine.refused(refusal, now()));
   }
 }
 

@@ -57,25 +57,15 @@ bool RunService::is_current(RunId run, RoundId round) const {
 
 transfer::Terms RunService::terms() const {
   const RunMachine& machine = active_->machine;
-  transfer::Terms terms;
-  terms.layout = {active_->schema->value_count(), machine.plan().chunk_values};
-  terms.integer_count = active_->schema->integer_count();
-  terms.codec = active_->codec;
-  terms.codec_name = machine.plan().codec;
-  terms.base = machine.attempt().base.digest;
-  terms.value_abs_max = machine.plan().value_abs_max;
-  terms.norm_max = machine.plan().update_norm_max;
-  terms.schema = active_->schema;
-  terms.scale_bits = machine.attempt().scale_bits;
-  return terms;
+  const round::AttemptRecord& attempt = machine.attempt();
+  return transfer::make_terms(machine.plan(), active_->schema->value_count(), active_->schema->integer_count(),
+                              attempt.base.digest, attempt.scale_bits, active_->codec, active_->schema);
 }
 
 Result<transfer::Terms> RunService::admit(const transfer::UpdateHead& head) {
   if (!is_current(head.run, head.round))
     return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
-  if (registry_.book().is_quarantined(head.site)) {
-    return Error{Code::kPermissionDenied, registry_.book().name_of(head.site) + " is in quarantine"};
-  }
+  FLUVIAL_TRY(registry_.book().check_quarantine(head.site));
   FLUVIAL_TRY(active_->machine.admit(head.site, head.lease, head.weight));
   watch_.begun(head.site, now());
   return terms();
@@ -84,11 +74,10 @@ Result<transfer::Terms> RunService::admit(const transfer::UpdateHead& head) {
 Result<transfer::Terms> RunService::admit(const transfer::PartialHead& head) {
   if (!is_current(head.run, head.round))
     return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
-  FLUVIAL_TRY(transfer::check_below(head, [&](SiteId site) { return branch(site) == head.child; }));
-  const std::vector<round::Refusal> conflicts = hub_->book().conflicts(head);
-  for (const round::Refusal& conflict : conflicts) refused(head.run, head.round, conflict);
-  FLUVIAL_TRY(active_->machine.admit(head.attempt, head.epoch, head.what.contributors));
-  if (!conflicts.empty()) return conflicts.front().error;
+  const auto is_below = [&](SiteId site) { return branch(site) == head.child; };
+  const auto admit = [&] { return active_->machine.admit(head.attempt, head.epoch, head.what.contributors); };
+  const auto refuse = [&](const round::Refusal& conflict) { refused(head.run, head.round, conflict); };
+  FLUVIAL_TRY(transfer::admit_partial(head, hub_->book(), is_below, admit, refuse));
   watch_.begun(head.child, now());
   return terms();
 }
@@ -183,11 +172,7 @@ void RunService::carry_out(const OpenRound&) {
 
 void RunService::send_opening(NodeId child) {
   const RunMachine& machine = active_->machine;
-  const round::AttemptRecord& attempt = machine.attempt();
-  wire::Opening whole{attempt.run, attempt.round, attempt.attempt, attempt.epoch, attempt.base, machine.plan()};
-  whole.scale_bits = attempt.scale_bits;
-  whole.value_count = active_->schema->value_count();
-  whole.integer_count = active_->schema->integer_count();
+  wire::Opening whole = transfer::opening_of(machine.attempt(), machine.plan(), *active_->schema);
   using std::chrono::duration_cast;
   whole.soft_left = duration_cast<std::chrono::milliseconds>(machine.soft_deadline() - now());
   whole.hard_left = duration_cast<std::chrono::milliseconds>(machine.hard_deadline() - now());
@@ -229,7 +214,6 @@ void RunService::carry_out(const Drop& effect) {
       partial ? active_->machine.gather().without(arrival->what.contributors) : std::vector<SiteId>{};
   hub_->send(arrival->child,
              transfer::receipt(arrival->run, arrival->round, arrival->site, arrival->sequence, effect.error, without));
-  if (!partial) note_conflict({arrival->site, effect.error});
 }
 
 void RunService::carry_out(const Finalise& effect) {

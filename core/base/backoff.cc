@@ -12,4 +12,10 @@ Duration Backoff::next() {
   return std::chrono::duration_cast<Duration>(nominal * share);
 }
 
+Duration Backoff::next_after(std::optional<Duration> lasted) {
+  if (lasted && *lasted >= waited_) reset();
+  waited_ = next();
+  return waited_;
+}
+
 }  // namespace fluvial

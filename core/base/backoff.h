@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "core/base/clock.h"
 #include "core/base/rng.h"
@@ -21,11 +22,15 @@ class Backoff {
 
   Duration next();                              // and doubles the nominal length, up to the cap
   void reset() { nominal_ = settings_.first; }  // after a success that lasted
+  // After a try that led to something that `lasted` (none: it led to nothing). Less than the wait before it is no
+  // success.
+  Duration next_after(std::optional<Duration> lasted);
 
  private:
   BackoffSettings settings_;
   Rng rng_;
   Duration nominal_;
+  Duration waited_{0};
 };
 
 }  // namespace fluvial

@@ -31,6 +31,14 @@ TEST(Backoff, WithoutJitterIsExact) {
   EXPECT_EQ(backoff.next(), milliseconds(100));
 }
 
+TEST(Backoff, BeginsAnewOnlyAfterWhatLastedLongerThanTheWaitBefore) {
+  Backoff backoff({std::chrono::milliseconds(100), std::chrono::seconds(1), 2, 0}, Rng(1));
+  EXPECT_EQ(backoff.next_after(std::nullopt), std::chrono::milliseconds(100));
+  EXPECT_EQ(backoff.next_after(std::chrono::milliseconds(99)), std::chrono::milliseconds(200));
+  EXPECT_EQ(backoff.next_after(std::nullopt), std::chrono::milliseconds(400));
+  EXPECT_EQ(backoff.next_after(std::chrono::milliseconds(400)), std::chrono::milliseconds(100));
+}
+
 TEST(Backoff, ACrowdSpreadsOut) {
   std::set<Duration> waits;
   for (std::uint64_t site = 0; site < 100; ++site) waits.insert(Backoff({}, Rng(site)).next());

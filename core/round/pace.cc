@@ -156,4 +156,21 @@ Times Stopwatch::verified(NodeId child, bool is_update, TimePoint now) {
   return {is_update ? begun.mapped() - opened_ : Duration(0), now - begun.mapped(), {}};
 }
 
+void UpwardPace::begun(std::uint64_t sequence, TimePoint now) { on_its_way_ = {sequence, now}; }
+
+std::optional<Duration> UpwardPace::answered(std::uint64_t sequence, bool taken, TimePoint now) {
+  if (!on_its_way_ || on_its_way_->sequence != sequence) return std::nullopt;
+  if (taken) return closed(now);
+  lost();
+  return std::nullopt;
+}
+
+std::optional<Duration> UpwardPace::closed(TimePoint now) {
+  if (!on_its_way_) return std::nullopt;
+  const Duration took = now - on_its_way_->since;
+  lost();
+  up_.add(took);
+  return took;
+}
+
 }  // namespace fluvial::round

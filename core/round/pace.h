@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "core/base/clock.h"
@@ -85,6 +86,27 @@ class Stopwatch {
  private:
   TimePoint opened_;
   std::map<NodeId, TimePoint> begun_;
+};
+
+// What one node's partials take on their way up, from the first frame to the parent's receipt, and so how much of the
+// time that its parent gave it is left for those below.
+class UpwardPace {
+ public:
+  void begun(std::uint64_t sequence, TimePoint now);  // of one with contributors
+  // The parent's receipt: how long it took, when it was taken.
+  std::optional<Duration> answered(std::uint64_t sequence, bool taken, TimePoint now);
+  std::optional<Duration> closed(TimePoint now);  // the round is over and one is on its way: it took at least that
+  void lost() { on_its_way_.reset(); }            // with the session, or to another round
+
+  Duration tier_deadline(Duration left) const { return round::tier_deadline(left, up_); }
+
+ private:
+  struct OnItsWay {
+    std::uint64_t sequence = 0;
+    TimePoint since;
+  };
+  std::optional<OnItsWay> on_its_way_;
+  TimeWindow up_;
 };
 
 }  // namespace fluvial::round

@@ -176,5 +176,26 @@ TEST(Stopwatch, MeasuresFromTheOpeningAndFromTheFirstBeginning) {
   EXPECT_FALSE(watch.verified(NodeId(3), true, at(31s)).known()) << "of the round before";
 }
 
+TEST(UpwardPace, LearnsFromWhatTheParentTookAndFromWhatCameTooLate) {
+  const auto at = [](int seconds) { return TimePoint(std::chrono::seconds(seconds)); };
+  const Duration left = std::chrono::seconds(100);
+  UpwardPace pace;
+  EXPECT_EQ(pace.tier_deadline(left), std::chrono::seconds(90)) << "no history";
+  EXPECT_FALSE(pace.answered(1, true, at(1))) << "nothing was on its way";
+  pace.begun(1, at(0));
+  EXPECT_FALSE(pace.answered(2, true, at(5))) << "another one's receipt";
+  EXPECT_EQ(pace.answered(1, true, at(10)), std::chrono::seconds(10));
+  EXPECT_EQ(pace.tier_deadline(left), std::chrono::seconds(85));
+  pace.begun(2, at(20));
+  EXPECT_FALSE(pace.answered(2, false, at(21))) << "refused: how long it would have taken is not known";
+  EXPECT_FALSE(pace.closed(at(22)));
+  pace.begun(3, at(30));
+  pace.lost();
+  EXPECT_FALSE(pace.closed(at(40)));
+  pace.begun(4, at(50));
+  EXPECT_EQ(pace.closed(at(70)), std::chrono::seconds(20)) << "it took at least that";
+  EXPECT_EQ(pace.tier_deadline(left), std::chrono::seconds(70));
+}
+
 }  // namespace
 }  // namespace fluvial::round

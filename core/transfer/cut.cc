@@ -6,6 +6,14 @@
 
 namespace fluvial::transfer {
 
+wire::Opening opening_of(const round::AttemptRecord& attempt, const round::Plan& plan, const round::Schema& schema) {
+  wire::Opening whole{attempt.run, attempt.round, attempt.attempt, attempt.epoch, attempt.base, plan};
+  whole.scale_bits = attempt.scale_bits;
+  whole.value_count = schema.value_count();
+  whole.integer_count = schema.integer_count();
+  return whole;
+}
+
 std::optional<wire::Opening> cut_opening(wire::Opening whole, const round::Gather& gather, round::Told& told,
                                          NodeId child, const round::Told::Way& way) {
   round::Told::Cut cut = told.tell(child, gather.participants(), way);

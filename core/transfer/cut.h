@@ -6,6 +6,8 @@
 
 #include "core/base/ids.h"
 #include "core/round/gather.h"
+#include "core/round/record.h"
+#include "core/round/schema.h"
 #include "core/round/told.h"
 #include "core/wire/record_mapping.h"
 
@@ -13,6 +15,9 @@ namespace fluvial::transfer {
 
 // The child through which a site is reached, or the site itself; 0 when it is below none.
 using Via = std::function<NodeId(SiteId site)>;
+
+// The whole of what the coordinator says, but for the time that is left.
+wire::Opening opening_of(const round::AttemptRecord& attempt, const round::Plan& plan, const round::Schema& schema);
 
 // Participants and who of them is counted are the gather's; everything else is the whole's, with the time that is left
 // for this child, and what is here of its last transfer, set by the caller. `told` remembers it. None when there is

@@ -7,6 +7,22 @@
 
 namespace fluvial::transfer {
 
+Terms make_terms(const round::Plan& plan, std::uint64_t value_count, std::uint64_t integer_count, const Digest& base,
+                 int scale_bits, std::shared_ptr<const kernels::Codec> codec,
+                 std::shared_ptr<const round::Schema> schema) {
+  Terms terms;
+  terms.layout = {value_count, plan.chunk_values};
+  terms.integer_count = integer_count;
+  terms.codec = std::move(codec);
+  terms.codec_name = plan.codec;
+  terms.base = base;
+  terms.value_abs_max = plan.value_abs_max;
+  terms.norm_max = plan.update_norm_max;
+  terms.schema = std::move(schema);
+  terms.scale_bits = scale_bits;
+  return terms;
+}
+
 Result<UpdateHead> head_from_proto(const v1::UpdateBegin& begin, NodeId child, Role role) {
   const v1::UpdateKey& key = begin.key();
   if (role != Role::kSite || key.site() != child.value()) {

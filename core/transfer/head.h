@@ -11,6 +11,7 @@
 #include "core/base/ids.h"
 #include "core/base/result.h"
 #include "core/round/gather.h"
+#include "core/round/plan.h"
 #include "core/round/schema.h"
 #include "fluvial/v1/wire.pb.h"
 #include "kernels/codec.h"
@@ -29,6 +30,11 @@ struct Terms {
   std::shared_ptr<const round::Schema> schema;  // to name a tensor; may be unknown
   int scale_bits = 0;
 };
+
+// What the round's plan, its model's shape and its record say.
+Terms make_terms(const round::Plan& plan, std::uint64_t value_count, std::uint64_t integer_count, const Digest& base,
+                 int scale_bits, std::shared_ptr<const kernels::Codec> codec,
+                 std::shared_ptr<const round::Schema> schema);
 
 struct UpdateHead {
   RunId run;

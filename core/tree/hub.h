@@ -17,7 +17,7 @@
 #include "core/net/signal.h"
 #include "core/net/task_group.h"
 #include "core/store/staging.h"
-#include "core/transfer/round_book.h"
+#include "core/transfer/inflow.h"
 #include "core/tree/model_slot.h"
 #include "core/tree/runtime.h"
 #include "core/tree/sum.h"
@@ -34,9 +34,8 @@ struct Child {
 };
 
 // All on the node's strand.
-class HubOwner {
+class HubOwner : public transfer::Receiver {
  public:
-  virtual ~HubOwner() = default;
   // kStale: come for a new lease first.
   virtual Status may_join(const Child& child) = 0;
   virtual void child_joined(const Child& child) = 0;  // may be told things from here on
@@ -44,14 +43,6 @@ class HubOwner {
   virtual void members_changed(NodeId child, const v1::MemberChange& change) = 0;
   virtual net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) = 0;
 
-  virtual Result<transfer::Terms> admit(const transfer::UpdateHead& head) = 0;
-  // Conflicts of those below the sender (transfer::RoundBook::conflicts) are the owner's to find here: kConflict.
-  virtual Result<transfer::Terms> admit(const transfer::PartialHead& head) = 0;
-  // Of a partial that is refused: whom it must do without to be admitted.
-  virtual std::vector<SiteId> without(const transfer::PartialHead& head) = 0;
-  virtual void arrived(transfer::StagedArrival arrival) = 0;
-  virtual void refused(RunId run, RoundId round,
-                       const round::Refusal& refusal) = 0;  // an update that failed verification
   virtual void declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) = 0;
   virtual void outcome_asked(NodeId child, const v1::OutcomeQuery& query) = 0;
 

@@ -1,11 +1,10 @@
-// One child's updates and partials on their way in (core/transfer/incoming.h), on the child's session: the owner is
-// asked before, the checking and staging runs on the pool, the child is told what was refused.
+// One child's updates and partials on their way in (core/transfer/inflow.h), on the child's session: the owner is asked
+// on the node's strand, the checking and staging runs on the pool, the child is told what was refused.
 #pragma once
 
-#include <memory>
 #include <optional>
 
-#include "core/transfer/round_book.h"
+#include "core/transfer/inflow.h"
 #include "core/tree/hub.h"
 
 namespace fluvial::tree {
@@ -25,28 +24,15 @@ class Intake {
   std::optional<transfer::Incoming> cut_off();
 
  private:
-  struct Admitted {
-    transfer::Terms terms;
-    std::optional<transfer::Incoming> kept;  // of an earlier session; the new beginning goes on from it
-  };
-  struct Current {
-    std::optional<transfer::UpdateHead> update;    // one of
-    std::optional<transfer::PartialHead> partial;  // the two
-    std::optional<transfer::Incoming> incoming;    // none: refused, the rest is read and thrown away
-  };
-  template <typename Head>
-  net::Awaitable<Status> begin_with(Head head);
-  Result<Admitted> admit(const transfer::UpdateHead& head);
-  Result<Admitted> admit(const transfer::PartialHead& head);
-  std::vector<SiteId> report(const Current& refused, const Error& error, bool tell_owner);
-  net::Awaitable<Status> refuse(Error error, bool tell_owner);
+  net::Awaitable<void> admit();
+  net::Awaitable<void> refuse(Error error);
 
   Runtime& runtime_;
   HubOwner& owner_;
   transfer::RoundBook& book_;
   transfer::Staging staging_;
   Child child_;
-  std::optional<Current> current_;
+  std::optional<transfer::Inflow> current_;
 };
 
 }  // namespace fluvial::tree

@@ -43,13 +43,10 @@ void Uplink::post(v1::Envelope message) {
 
 net::Awaitable<void> Uplink::run() {
   net::Backoff backoff(runtime_.backoff, Rng(options_.jitter_seed));
-  Duration wait{0};
   while (!stopping_) {
     const Result<Duration> lasted = co_await serve_parent();
     if (stopping_) break;
-    if (lasted.ok() && *lasted >= wait)
-      backoff.reset();  // a parent that only ever lets us in for a moment is no success
-    wait = backoff.next();
+    const Duration wait = backoff.next_after(lasted.ok() ? std::optional(*lasted) : std::nullopt);
     const std::string why = lasted.ok() ? "the session ended" : lasted.error().to_string();
     runtime_.log.warn(
         "no parent; trying again",

@@ -27,6 +27,16 @@ std::string_view SiteMachine::doing() const {
   return "unknown";
 }
 
+Verdict verdict_of(SiteId self, const round::ContributorSet& contributors, const std::vector<round::Refusal>& refusals,
+                   const std::vector<SiteId>& late) {
+  Verdict verdict;
+  if (const round::Contribution* own = contributors.find(self)) verdict.counted = own->digest;
+  const auto refusal = std::ranges::find(refusals, self, &round::Refusal::site);
+  verdict.refused = refusal != refusals.end() && round::drops_update(refusal->error.code);
+  verdict.late = (refusal != refusals.end() && !verdict.refused) || std::ranges::find(late, self) != late.end();
+  return verdict;
+}
+
 Effects SiteMachine::connected() {
   Effects out;
   if (pending_ && !resolving_) out.push_back(Ask{*pending_});

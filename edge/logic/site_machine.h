@@ -57,6 +57,9 @@ struct Verdict {
   bool late = false;
 };
 
+Verdict verdict_of(SiteId self, const round::ContributorSet& contributors, const std::vector<round::Refusal>& refusals,
+                   const std::vector<SiteId>& late);
+
 // ---- effects ------------------------------------------------------------------------------------------------------
 struct FetchModel {  // then model_ready(); replaces a fetch of another model
   round::ModelRef model;

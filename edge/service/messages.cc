@@ -57,12 +57,7 @@ Status EdgeService::on_round_commit(const v1::RoundCommit& message) {
   if (commit.run != run_) run_name_.clear();
   run_ = commit.run;
   round_gauge_.set(static_cast<double>(round_.value()));
-  Verdict verdict;
-  if (const round::Contribution* own = commit.contributors.find(self_.node)) verdict.counted = own->digest;
-  const auto refusal = std::ranges::find(commit.refusals, self_.node, &round::Refusal::site);
-  verdict.refused = refusal != commit.refusals.end() && round::drops_update(refusal->error.code);
-  verdict.late = (refusal != commit.refusals.end() && !verdict.refused) ||
-                 std::ranges::find(commit.late, self_.node) != commit.late.end();
+  const Verdict verdict = verdict_of(self_.node, commit.contributors, commit.refusals, commit.late);
   log_of(commit.run, commit.round)
       .info("round committed",
             {{"model_version", commit.model.version}, {"counted", verdict.counted.has_value()}, {"last", commit.last}});

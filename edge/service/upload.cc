@@ -4,8 +4,8 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <utility>
-#include <vector>
 
+#include "core/transfer/outgoing.h"
 #include "core/wire/mapping.h"
 
 namespace fluvial::edge {
@@ -13,39 +13,6 @@ namespace {
 
 std::uint64_t first_chunk(const UploadItem& item) {
   return item.first_chunk <= item.update->info().start.chunk_count ? item.first_chunk : 0;
-}
-
-v1::Envelope begin_message(const UploadItem& item) {
-  const store::PendingInfo& info = item.update->info();
-  v1::Envelope message;
-  v1::UpdateBegin& begin = *message.mutable_update_begin();
-  begin.mutable_key()->set_run(info.start.run.value());
-  begin.mutable_key()->set_round(info.start.round.value());
-  begin.mutable_key()->set_site(item.site.value());
-  begin.mutable_key()->set_incarnation(info.incarnation.value());
-  begin.mutable_key()->set_submission(info.submission);
-  begin.set_weight(info.start.weight);
-  begin.set_codec(info.start.codec);
-  begin.set_pass(0);
-  begin.set_value_count(info.start.value_count);
-  begin.set_chunk_count(info.start.chunk_count);
-  begin.set_integer_count(info.start.integer_count);
-  begin.set_base_sha256(wire::digest_to_proto(info.start.base));
-  begin.set_lease_epoch(item.lease.value());
-  begin.set_probe(1.0F);
-  begin.set_first_chunk(first_chunk(item));
-  wire::metrics_to_proto(info.start.metrics, begin.mutable_metrics());
-  return message;
-}
-
-Result<Buffer> integer_bytes(const store::PendingUpdate& update) {
-  std::vector<std::int64_t> integers(static_cast<std::size_t>(update.info().start.integer_count));
-  if (!integers.empty()) FLUVIAL_TRY(update.read_integers(integers));
-  Buffer bytes(integers.size() * sizeof(std::int64_t));
-  for (std::size_t i = 0; i < integers.size(); ++i) {
-    store_le(bytes.data() + i * sizeof(std::int64_t), static_cast<std::uint64_t>(integers[i]));
-  }
-  return bytes;
 }
 
 }  // namespace
@@ -105,9 +72,11 @@ net::Awaitable<Status> Upload::send_frames(std::shared_ptr<Running> running) {
   const std::shared_ptr<net::Session> session = running->item.session;
   const std::shared_ptr<const store::PendingUpdate> update = running->item.update;
   const Error stopped{Code::kCancelled, "the upload was stopped"};
-  Status sent = co_await session->send({begin_message(running->item), {}});
+  const std::uint64_t first = first_chunk(running->item);
+  Status sent = co_await session->send(
+      {transfer::update_begin(update->info(), running->item.site, running->item.lease, first), {}});
   if (!sent.ok()) co_return sent.error();
-  for (std::uint64_t index = first_chunk(running->item); index < update->info().start.chunk_count; ++index) {
+  for (std::uint64_t index = first; index < update->info().start.chunk_count; ++index) {
     if (running->stopped) co_return stopped;
     Result<Buffer> chunk = co_await runtime_.pool.run([update, index] { return update->read_chunk(index); });
     if (!chunk.ok()) co_return chunk.error();
@@ -120,7 +89,7 @@ net::Awaitable<Status> Upload::send_frames(std::shared_ptr<Running> running) {
     if (!sent.ok()) co_return sent.error();
     payload_bytes_.fetch_add(size, std::memory_order_relaxed);
   }
-  Result<Buffer> integers = co_await runtime_.pool.run([update] { return integer_bytes(*update); });
+  Result<Buffer> integers = co_await runtime_.pool.run([update] { return transfer::integer_bytes(*update); });
   if (!integers.ok()) co_return integers.error();
   if (running->stopped) co_return stopped;
   const std::uint64_t size = integers->size();

@@ -1,0 +1,103 @@
+#include "core/transfer/inflow.h"
+
+#include <set>
+#include <utility>
+
+#include "core/wire/mapping.h"
+
+namespace fluvial::transfer {
+
+Status admit_partial(const PartialHead& head, const RoundBook& book, const std::function<bool(SiteId)>& is_below,
+                     const std::function<Status()>& admit, const std::function<void(const round::Refusal&)>& refuse) {
+  FLUVIAL_TRY(check_below(head, is_below));
+  const std::vector<round::Refusal> conflicts = book.conflicts(head);
+  for (const round::Refusal& conflict : conflicts) refuse(conflict);
+  FLUVIAL_TRY(admit());
+  if (!conflicts.empty()) return conflicts.front().error;
+  return {};
+}
+
+Status Inflow::admit(RoundBook& book, Receiver& receiver) {
+  std::optional<Incoming> kept = update_ ? book.take(*update_) : book.take(*partial_);
+  if (kept) incoming_.emplace(std::move(*kept));
+  if (update_) FLUVIAL_TRY(book.admit(*update_));
+  FLUVIAL_ASSIGN(terms_, update_ ? receiver.admit(*update_) : receiver.admit(*partial_));
+  return {};
+}
+
+Status Inflow::start(const Staging& staging) {
+  step_ = Step::kStart;
+  if (incoming_) {
+    FLUVIAL_TRY(update_ ? incoming_->resume(*update_, *terms_) : incoming_->resume(*partial_, *terms_));
+  } else {
+    Result<Incoming> begun = update_ ? Incoming::begin(*update_, std::move(*terms_), staging)
+                                     : Incoming::begin(*partial_, std::move(*terms_), staging);
+    if (!begun.ok()) return begun.error();
+    incoming_.emplace(std::move(*begun));
+  }
+  terms_.reset();
+  step_ = Step::kReceive;
+  return {};
+}
+
+Status Inflow::chunk(std::uint64_t index, Buffer bytes) {
+  return incoming_ ? incoming_->chunk(index, std::move(bytes)) : Status{};
+}
+
+Status Inflow::end(const std::string& sha256, ByteSpan integers) {
+  if (incoming_) {
+    Result<StagedArrival> whole = incoming_->end(sha256, integers);
+    if (!whole.ok()) return whole.error();
+    incoming_.reset();
+    arrival_.emplace(std::move(*whole));
+  } else if (const Result<Digest> digest = wire::digest_from_proto(sha256); digest.ok()) {
+    told_digest_ = *digest;
+  }
+  return {};
+}
+
+Status Inflow::hand_over(RoundBook& book, Receiver& receiver) {
+  if (arrival_) {
+    FLUVIAL_TRY(book.complete(*arrival_));
+    receiver.arrived(*std::exchange(arrival_, std::nullopt));
+  } else if (update_ && told_digest_) {  // refused before: the trailer may still contradict what was complete
+    FLUVIAL_TRY(book.compare(update_->run, update_->round, update_->site, update_->incarnation, update_->submission,
+                             *told_digest_));
+  }
+  return {};
+}
+
+// Whom a refused partial must do without. The owner is told when a site will not be in because of it.
+std::vector<SiteId> Inflow::report(const Error& error, RoundBook& book, Receiver& receiver) {
+  const bool said_before = step_ == Step::kAdmit || step_ == Step::kStart;
+  if (update_) {
+    const bool tell = step_ == Step::kAdmit   ? error.code == Code::kInvalidArgument
+                      : step_ == Step::kStart ? error.code != Code::kUnavailable
+                                              : true;
+    if (tell) receiver.refused(update_->run, update_->round, {update_->site, error});
+    return {};
+  }
+  const std::vector<SiteId> fenced = receiver.without(*partial_);
+  std::set<SiteId> without(fenced.begin(), fenced.end());
+  if (error.code == Code::kConflict) {
+    for (const round::Refusal& conflict : book.conflicts(*partial_)) {
+      if (!said_before) receiver.refused(partial_->run, partial_->round, conflict);
+      without.insert(conflict.site);
+    }
+  }
+  return {without.begin(), without.end()};
+}
+
+v1::Envelope Inflow::refuse(const Error& error, RoundBook& book, Receiver& receiver) {
+  incoming_.reset();  // what was staged is given back
+  arrival_.reset();
+  terms_.reset();
+  const std::vector<SiteId> without = report(error, book, receiver);
+  step_ = Step::kRefused;
+  if (update_) return receipt(update_->run, update_->round, update_->site, 0, error);
+  return receipt(partial_->run, partial_->round, SiteId(0), partial_->sequence, error, without);
+}
+
+std::optional<Incoming> Inflow::cut_off() { return std::exchange(incoming_, std::nullopt); }
+
+}  // namespace fluvial::transfer

@@ -1,0 +1,69 @@
+// One child's update or partial on its way in, from its beginning to whoever owns the round. core/tree calls the steps
+// from its strands and its pool, the simulator one after the other. Pure.
+//
+//   admit() -> start() -> chunk() ... -> end() -> hand_over()         an error of any step -> refuse(); the rest is
+//   skipped
+//     `-> cut_off(), when the session ends in the middle
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/transfer/round_book.h"
+
+namespace fluvial::transfer {
+
+// Who owns the round: the coordinator or an aggregator. On the node's strand.
+class Receiver {
+ public:
+  virtual ~Receiver() = default;
+  virtual Result<Terms> admit(const UpdateHead& head) = 0;
+  virtual Result<Terms> admit(const PartialHead& head) = 0;  // by admit_partial()
+  // Of a partial that is refused: whom it must do without to be admitted.
+  virtual std::vector<SiteId> without(const PartialHead& head) = 0;
+  virtual void arrived(StagedArrival arrival) = 0;
+  virtual void refused(RunId run, RoundId round, const round::Refusal& refusal) = 0;  // an update that was no good
+};
+
+// Of a Receiver's own: kPermissionDenied when the partial names a site that is not below its sender; whom it
+// contradicts is refused in any case (kConflict), after `admit` has said what is wrong with the partial itself.
+Status admit_partial(const PartialHead& head, const RoundBook& book, const std::function<bool(SiteId)>& is_below,
+                     const std::function<Status()>& admit, const std::function<void(const round::Refusal&)>& refuse);
+
+class Inflow {
+ public:
+  explicit Inflow(UpdateHead head) : update_(std::move(head)) {}
+  explicit Inflow(PartialHead head) : partial_(std::move(head)) {}
+
+  // On the node's strand, as the book is. It goes on from what was cut off, when it says so and that is here.
+  Status admit(RoundBook& book, Receiver& receiver);
+  std::uint64_t kept_chunks() const { return incoming_ ? incoming_->received().chunks : 0; }  // of it, after admit()
+  Status start(const Staging& staging);
+  Status chunk(std::uint64_t index, Buffer bytes);           // blocking, anywhere; skipped after a refusal
+  Status end(const std::string& sha256, ByteSpan integers);  // blocking, anywhere; the trailer
+  Status hand_over(RoundBook& book, Receiver& receiver);     // on the strand, after end()
+  v1::Envelope refuse(const Error& error, RoundBook& book,
+                      Receiver& receiver);  // on the strand; what to tell the child
+  bool is_refused() const { return step_ == Step::kRefused; }
+  std::optional<Incoming> cut_off();  // when the session ends in the middle
+
+  const std::optional<UpdateHead>& update() const { return update_; }
+  const std::optional<PartialHead>& partial() const { return partial_; }
+  const std::optional<Terms>& terms() const { return terms_; }  // between admit() and start()
+
+ private:
+  std::vector<SiteId> report(const Error& error, RoundBook& book, Receiver& receiver);
+
+  enum class Step { kAdmit, kStart, kReceive, kRefused };
+  Step step_ = Step::kAdmit;
+  std::optional<UpdateHead> update_;    // one of
+  std::optional<PartialHead> partial_;  // the two
+  std::optional<Terms> terms_;
+  std::optional<Incoming> incoming_;  // from start() on; before it, what an earlier session left
+  std::optional<StagedArrival> arrival_;
+  std::optional<Digest> told_digest_;  // the trailer's, of what was refused before
+};
+
+}  // namespace fluvial::transfer

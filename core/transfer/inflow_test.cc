@@ -1,0 +1,152 @@
+#include "core/transfer/inflow.h"
+
+#include <gmock/gmock.h>
+
+#include "core/transfer/test_support.h"
+
+namespace fluvial::transfer {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// An owner that admits what it is told to.
+class Owner final : public Receiver {
+ public:
+  Result<Terms> admit(const UpdateHead&) override {
+    if (!verdict.ok()) return verdict.error();
+    return test_terms();
+  }
+  Result<Terms> admit(const PartialHead& head) override {
+    FLUVIAL_TRY(admit_partial(
+        head, *book, [](SiteId) { return true; }, [&] { return verdict; },
+        [&](const round::Refusal& conflict) { refused(head.run, head.round, conflict); }));
+    return test_terms();
+  }
+  std::vector<SiteId> without(const PartialHead&) override { return {SiteId(5)}; }
+  void arrived(StagedArrival arrival) override { arrivals.push_back(std::move(arrival)); }
+  void refused(RunId, RoundId, const round::Refusal& refusal) override { refusals.push_back(refusal); }
+
+  const RoundBook* book = nullptr;
+  Status verdict;
+  std::vector<StagedArrival> arrivals;
+  std::vector<round::Refusal> refusals;
+};
+
+class InflowTest : public TransferTest {
+ protected:
+  InflowTest() {
+    owner_.book = &book_;
+    book_.open(RunId(1), RoundId(1));
+  }
+  // The whole way; the code that the child is told of, kOk's when nothing is.
+  std::optional<Code> bring(const UpdateHead& head, const std::vector<float>& values, std::size_t from = 0) {
+    Inflow in(head);
+    Status taken = in.admit(book_, owner_);
+    if (taken.ok()) taken = in.start(staging_);
+    std::optional<Code> told;
+    if (!taken.ok()) told = refuse(in, taken.error());
+    for (std::size_t i = from; i < 3; ++i) EXPECT_TRUE(in.chunk(i, test_chunk(values, i)).ok());
+    taken = in.end(test_digest(values), {});
+    if (taken.ok()) taken = in.hand_over(book_, owner_);
+    if (!taken.ok()) told = refuse(in, taken.error());
+    return told;
+  }
+  Code refuse(Inflow& in, const Error& error) {
+    receipt_ = in.refuse(error, book_, owner_);
+    EXPECT_TRUE(in.is_refused());
+    return error.code;
+  }
+  PartialHead partial_of(std::uint32_t site, const std::vector<float>& values) const {
+    PartialHead head;
+    head.child = NodeId(2);
+    head.run = RunId(1);
+    head.round = RoundId(1);
+    head.sequence = 3;
+    const UpdateHead of = test_head(site);
+    const Status added = head.what.contributors.add(
+        {of.site, of.lease, of.weight, sha256(std::as_bytes(std::span(values))), 0, {}, of.incarnation, of.submission});
+    EXPECT_TRUE(added.ok());
+    return head;
+  }
+
+  RoundBook book_;  // after the budget that it counts against
+  Owner owner_;
+  v1::Envelope receipt_;
+};
+
+TEST_F(InflowTest, AWholeUpdateIsHandedOver) {
+  EXPECT_FALSE(bring(test_head(7), test_values(1)));
+  ASSERT_EQ(owner_.arrivals.size(), 1u);
+  EXPECT_EQ(owner_.arrivals[0].site, SiteId(7));
+  EXPECT_THAT(owner_.refusals, IsEmpty());
+}
+
+TEST_F(InflowTest, OneThatIsTurnedAwayIsSkippedAndOnlyItsOwnFaultIsTheRoundsConcern) {
+  owner_.verdict = Error{Code::kStale, "an older lease"};
+  EXPECT_EQ(bring(test_head(7), test_values(1)), Code::kStale);
+  EXPECT_THAT(owner_.refusals, IsEmpty()) << "it may come under its lease";
+  EXPECT_EQ(receipt_.receipt().site(), 7u);
+  owner_.verdict = Error{Code::kInvalidArgument, "too heavy"};
+  EXPECT_EQ(bring(test_head(7), test_values(1)), Code::kInvalidArgument);
+  EXPECT_EQ(owner_.refusals.size(), 1u);
+  EXPECT_THAT(owner_.arrivals, IsEmpty());
+  EXPECT_EQ(budget_.bytes_used(), 0u);
+}
+
+TEST_F(InflowTest, OneThatGoesOnFromWhatIsNotHereBeginsAnew) {
+  UpdateHead head = test_head(7);
+  head.first_chunk = 2;
+  EXPECT_EQ(bring(head, test_values(1), 2), Code::kUnavailable);
+  EXPECT_THAT(owner_.refusals, IsEmpty());
+}
+
+TEST_F(InflowTest, WhatWasCutOffGoesOn) {
+  const std::vector<float> values = test_values(1);
+  {
+    Inflow in(test_head(7));
+    ASSERT_TRUE(in.admit(book_, owner_).ok() && in.start(staging_).ok());
+    for (std::size_t i = 0; i < 2; ++i) ASSERT_TRUE(in.chunk(i, test_chunk(values, i)).ok());
+    book_.keep(NodeId(7), *in.cut_off());
+  }
+  UpdateHead head = test_head(7);
+  head.first_chunk = 2;
+  Inflow in(head);
+  ASSERT_TRUE(in.admit(book_, owner_).ok());
+  EXPECT_EQ(in.kept_chunks(), 2u);
+  ASSERT_TRUE(in.start(staging_).ok() && in.chunk(2, test_chunk(values, 2)).ok());
+  ASSERT_TRUE(in.end(test_digest(values), {}).ok() && in.hand_over(book_, owner_).ok());
+  EXPECT_EQ(owner_.arrivals.size(), 1u);
+}
+
+TEST_F(InflowTest, WhoIsCountedAlreadyIsHeldToWhatItSaidByTheTrailerAlone) {
+  EXPECT_FALSE(bring(test_head(7), test_values(1)));
+  owner_.verdict = Error{Code::kAlreadyExists, "counted already"};
+  EXPECT_EQ(bring(test_head(7), test_values(1)), Code::kAlreadyExists) << "the same again is harmless";
+  EXPECT_THAT(owner_.refusals, IsEmpty());
+  EXPECT_EQ(bring(test_head(7), test_values(2)), Code::kConflict);
+  ASSERT_EQ(owner_.refusals.size(), 1u);
+  EXPECT_EQ(owner_.refusals[0].error.code, Code::kConflict);
+}
+
+TEST_F(InflowTest, APartialThatContradictsIsRefusedWithWhomItMustDoWithout) {
+  EXPECT_FALSE(bring(test_head(7), test_values(1)));
+  Inflow in(partial_of(7, test_values(2)));
+  const Status admitted = in.admit(book_, owner_);
+  ASSERT_FALSE(admitted.ok());
+  EXPECT_EQ(refuse(in, admitted.error()), Code::kConflict);
+  ASSERT_EQ(owner_.refusals.size(), 1u) << "once";
+  EXPECT_EQ(owner_.refusals[0].site, SiteId(7));
+  EXPECT_EQ(receipt_.receipt().sequence(), 3u);
+  EXPECT_THAT(receipt_.receipt().without(), ElementsAre(5u, 7u));
+}
+
+TEST_F(InflowTest, APartialMayNameThoseBelowItsSenderAlone) {
+  const Status admitted = admit_partial(
+      partial_of(7, test_values(1)), book_, [](SiteId) { return false; }, [] { return Status{}; },
+      [](const round::Refusal&) { FAIL() << "nobody contradicted itself"; });
+  EXPECT_EQ(admitted.error().code, Code::kPermissionDenied);
+}
+
+}  // namespace
+}  // namespace fluvial::transfer

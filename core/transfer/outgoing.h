@@ -1,0 +1,27 @@
+// What a child says before it sends, and from where it goes on: the other end of inflow.h. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/round/gather.h"
+#include "core/store/site_store.h"
+#include "core/wire/record_mapping.h"
+
+namespace fluvial::transfer {
+
+// How many of the first chunks need not be sent, by what the parent said it has; 0: another transfer's, or more than
+// there are.
+std::uint64_t first_chunk(const std::optional<wire::Received>& received, Incarnation incarnation, std::uint64_t number,
+                          std::uint64_t chunk_count);
+
+// A site's durable submission, sent from `first_chunk` on; its whole-number values travel with the trailer.
+v1::Envelope update_begin(const store::PendingInfo& info, SiteId site, Epoch lease, std::uint64_t first_chunk);
+Result<Buffer> integer_bytes(const store::PendingUpdate& update);
+
+// A partial of the round that `opening` opened. `chunk_count` is 0 without contributors.
+v1::Envelope partial_begin(const wire::Opening& opening, Incarnation incarnation, std::uint64_t sequence,
+                           const round::Arrival& what, std::uint64_t chunk_count, std::uint64_t first_chunk);
+
+}  // namespace fluvial::transfer
