@@ -19,7 +19,10 @@ Effects RegionMachine::opened(Opening opening, TimePoint now) {
     gather_ = round::Gather(opening.participants);
     out.push_back(ResetSum{opening.scale_bits});
   } else {
-    if (opening.attempt != open_->attempt) gather_.next_attempt();
+    if (opening.attempt != open_->attempt) {
+      gather_.next_attempt();
+      drop_reports(out);
+    }
     const bool same_terms = opening.attempt == open_->attempt && opening.epoch == open_->epoch;
     if (sent_ && !same_terms) sent_->sequence = ++sequence_;  // an answer from before is not for this one
     is_lost = !same_terms || !opening.same_session;
@@ -36,6 +39,15 @@ Effects RegionMachine::opened(Opening opening, TimePoint now) {
     settle(now, out);
   }
   return out;
+}
+
+// Partials that brought nobody and wait for their turn: their senders say it again in each attempt.
+void RegionMachine::drop_reports(Effects& out) {
+  std::erase_if(staged_, [&](const auto& entry) {
+    if (entry.second.stage != Stage::kQueued || !entry.second.contributors.empty()) return false;
+    out.push_back(Drop{entry.first, {Code::kStale, "of an earlier attempt"}});
+    return true;
+  });
 }
 
 // Brings what this node holds in line with what the parent's side holds.

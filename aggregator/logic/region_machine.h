@@ -87,6 +87,7 @@ class RegionMachine {
     round::ContributorSet contributors;
     Stage stage = Stage::kQueued;
   };
+  void drop_reports(Effects& out);
   void reconcile(Effects& out);
   void accepted(Effects& out);
   void refuse_held(const Error& error, Effects& out);

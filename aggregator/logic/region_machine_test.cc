@@ -92,6 +92,19 @@ TEST(RegionMachine, TheSumDoesNotChangeWhileItIsOnItsWay) {
   EXPECT_TRUE(std::holds_alternative<Take>(answered[2]));
 }
 
+TEST(RegionMachine, WhatBringsNobodyIsNotKeptFromAttemptToAttempt) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  bring(machine, 1, {1}, at(1s));
+  ASSERT_EQ(all<SendPartial>(machine.tick(at(9s))).size(), 1u);
+  for (std::uint32_t attempt = 2; attempt < 5; ++attempt) {  // the parent never answers
+    machine.arrived(ArrivalId(attempt), Arrival{{}, {}, {SiteId(2)}}, at(9s));
+    const auto dropped = all<Drop>(machine.opened(opening(attempt), at(10s)));
+    ASSERT_EQ(dropped.size(), 1u);
+    EXPECT_EQ(dropped[0].arrival, ArrivalId(attempt));
+  }
+}
+
 TEST(RegionMachine, ASiteThatWillNotBeInIsReportedAndNotWaitedFor) {
   RegionMachine machine;
   machine.opened(opening(), at(0s));

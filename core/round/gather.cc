@@ -94,18 +94,6 @@ std::vector<SiteId> Gather::without(const ContributorSet& contributors) const {
   return sites;
 }
 
-std::vector<SiteId> Gather::conflicts(const ContributorSet& contributors) const {
-  std::vector<SiteId> sites;
-  for (const auto& [site, entry] : contributors.entries()) {
-    const Contribution* held = held_.find(site);
-    if (held != nullptr && held->incarnation == entry.incarnation && held->submission == entry.submission &&
-        held->digest != entry.digest) {
-      sites.push_back(site);
-    }
-  }
-  return sites;
-}
-
 void Gather::begin_take(const ContributorSet& contributors) {
   for (const auto& [site, entry] : contributors.entries()) move(slots_.at(site), State::kTaking);
 }

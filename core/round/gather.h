@@ -35,8 +35,6 @@ class Gather {
   Status admit(const ContributorSet& contributors) const;  // each of them; the first error
   // Whom a partial with these contributors has to do without to be admitted.
   std::vector<SiteId> without(const ContributorSet& contributors) const;
-  // Those whose contribution held here is the same submission with another digest: they contradict themselves.
-  std::vector<SiteId> conflicts(const ContributorSet& contributors) const;
 
   void begin_take(const ContributorSet& contributors);   // admitted; they are being added to the sum
   void finish_take(const ContributorSet& contributors);  // they are in the sum; with the sum's probes

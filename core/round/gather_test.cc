@@ -66,14 +66,6 @@ TEST(Gather, NamesWhomAPartialMustDoWithout) {
   EXPECT_EQ(gather.without(partial), (std::vector{SiteId(1), SiteId(3), SiteId(4)}));
 }
 
-TEST(Gather, TheSameSubmissionWithAnotherDigestIsAConflict) {
-  Gather gather(participants());
-  take(gather, set_of({entry(1, 1, 7)}));
-  EXPECT_TRUE(gather.conflicts(set_of({entry(1, 1, 7)})).empty()) << "a repetition";
-  EXPECT_EQ(gather.conflicts(set_of({entry(1, 1, 8)})), std::vector{SiteId(1)});
-  EXPECT_TRUE(gather.conflicts(set_of({entry(1, 1, 8, 2)})).empty()) << "it has encoded anew";
-}
-
 TEST(Gather, TheNextAttemptAsksWhoDeclinedOrWasMissingButNotWhoContradictedItself) {
   Gather gather(participants());
   gather.refuse({SiteId(1), {Code::kUnavailable, "out of memory"}});

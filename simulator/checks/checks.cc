@@ -13,6 +13,10 @@ void Checks::incarnation_began(HostId host, Incarnation incarnation) {
   incarnations_[host] = incarnation;
 }
 
+void Checks::accused(SiteId site, bool wicked, const std::string& why) {
+  if (!wicked) report_("quarantine", format_text("site {} is honest: {}", std::uint64_t{site.value()}, why));
+}
+
 void Checks::bounds(HostId host, std::uint64_t staged_bytes, std::uint64_t staged_bytes_max, std::size_t staged_count) {
   const std::uint64_t who = host.value();
   if (staged_bytes > staged_bytes_max) {

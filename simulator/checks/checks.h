@@ -26,6 +26,9 @@ class Checks {
   const RoundChecks& rounds() const { return rounds_; }
   SiteChecks& sites() { return sites_; }
 
+  // Of two contents under one number: it is about to be quarantined.
+  void accused(SiteId site, bool wicked, const std::string& why);
+
   // ---- bounds
   void incarnation_began(HostId host, Incarnation incarnation);
   void bounds(HostId host, std::uint64_t staged_bytes, std::uint64_t staged_bytes_max, std::size_t staged_count);

@@ -138,6 +138,12 @@ void RoundChecks::attempt_recorded(const store::AttemptRow& attempt) {
       say(same_round(before, attempt), "round_fixed", which + ": with another scale, base or other participants");
     }
   }
+  if (!run->attempt || run->attempt->round != attempt.round) {
+    for (const round::Participant& one : attempt.participants) {
+      say(!quarantined_.contains(one.site), "quarantine",
+          which + format_text(": site {} takes part and is in quarantine", std::uint64_t{one.site.value()}));
+    }
+  }
   const RoundId last = run->commits.empty() ? RoundId(0) : run->commits.rbegin()->first;
   say(attempt.round == last.next(), "one_commit", which + format_text(" after the commit of {}", last.value()));
   say(attempt.base == run->digest, "model_chain", which + ": not on the last committed model");

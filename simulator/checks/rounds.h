@@ -37,6 +37,8 @@ class RoundChecks {
                   std::span<const float> model);
   void committed(const store::CommitRow& row);  // it is durable
 
+  void quarantined(SiteId site) { quarantined_.insert(site); }  // durably, and the machine has been told
+
   // ---- what is said and summed
   // By the coordinator, into its sum: `participants` are under the leases that its machine goes by. What is in stays in
   // when its site moves later, also when a later attempt's record says so.
@@ -78,6 +80,7 @@ class RoundChecks {
   Truth& truth_;
   std::map<RunId, Run> runs_;
   std::set<RunId> ended_;
+  std::set<SiteId> quarantined_;
   Epoch greatest_;
   std::map<NodeId, store::LeaseRow> leases_;
   std::uint64_t committed_count_ = 0;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/transfer/cut.h"
+#include "core/transfer/outgoing.h"
 #include "core/wire/mapping.h"
 #include "simulator/roles/fence.h"
 
@@ -44,6 +45,7 @@ void AggregatorRole::start() {
   cast_.checks().incarnation_began(host_, *incarnation);
   uplink_ = std::make_unique<ChildEnd>(cast_, host_, *incarnation, static_cast<ChildOwner&>(*this));
   uplink_->start();
+  start_parentless_timer();
 }
 
 void AggregatorRole::accepted(SessionId session, HostId from) { children_.accepted(session, from); }
@@ -76,7 +78,22 @@ void AggregatorRole::writable(SessionId session) {
 // ---- members
 // ----------------------------------------------------------------------------------------------------------
 
-Status AggregatorRole::may_join(const Child&) { return {}; }  // the root checks the lease when it counts a member
+Status AggregatorRole::may_join(const Child&) {
+  if (parentless_) return Error{Code::kUnavailable, "this aggregator has no parent: come for a lease"};
+  return {};  // the root checks the lease when it counts a member
+}
+
+// Its children do not notice that they lead nowhere; the coordinator may have another parent for them.
+void AggregatorRole::start_parentless_timer() {
+  cast_.world().cancel(parentless_timer_);
+  parentless_timer_ = cast_.world().after(host_, cast_.scenario().federation.parentless_max, [this] {
+    if (uplink_->is_up()) return;
+    parentless_ = true;
+    std::vector<NodeId> nodes;
+    for (const auto& [node, child] : children_.children()) nodes.push_back(node);
+    for (const NodeId node : nodes) children_.cut(node, {Code::kUnavailable, "no parent: come for a lease"});
+  });
+}
 
 void AggregatorRole::child_joined(const Child& child) {
   v1::Member member;
@@ -149,30 +166,28 @@ bool AggregatorRole::is_current(RunId run, RoundId round) const {
 }
 
 transfer::Terms AggregatorRole::terms() const {
-  transfer::Terms terms;
-  terms.layout = {opening_->value_count, opening_->plan.chunk_values};
-  terms.integer_count = opening_->integer_count;
-  terms.codec = codec_;
-  terms.codec_name = opening_->plan.codec;
-  terms.base = opening_->base.digest;
-  terms.value_abs_max = opening_->plan.value_abs_max;
-  terms.norm_max = opening_->plan.update_norm_max;
-  terms.scale_bits = opening_->scale_bits;
-  return terms;
+  return transfer::make_terms(opening_->plan, opening_->value_count, opening_->integer_count, opening_->base.digest,
+                              opening_->scale_bits, codec_, nullptr);
 }
 
 Result<transfer::Terms> AggregatorRole::admit(const transfer::UpdateHead& head) {
   if (!is_current(head.run, head.round)) return Error{Code::kStale, "that round is not open"};
   const Status admitted = machine_.admit(head.site, head.lease, head.weight);
   if (!admitted.ok() && !is_overlooked(cast_.tamper(), admitted.error().code)) return admitted.error();
+  watch_.begun(head.site, now());
   return terms();
 }
 
 Result<transfer::Terms> AggregatorRole::admit(const transfer::PartialHead& head) {
   if (!is_current(head.run, head.round)) return Error{Code::kStale, "that round is not open"};
-  FLUVIAL_TRY(transfer::check_below(head, [&](SiteId site) { return may_bring(head.child, site); }));
-  const Status admitted = machine_.admit(head.attempt, head.epoch, head.what.contributors);
-  if (!admitted.ok() && !is_overlooked(cast_.tamper(), admitted.error().code)) return admitted.error();
+  const auto is_below = [&](SiteId site) { return may_bring(head.child, site); };
+  const auto admit = [&]() -> Status {
+    Status admitted = machine_.admit(head.attempt, head.epoch, head.what.contributors);
+    return !admitted.ok() && is_overlooked(cast_.tamper(), admitted.error().code) ? Status{} : admitted;
+  };
+  const auto refuse = [&](const round::Refusal& conflict) { refused(head.run, head.round, conflict); };
+  FLUVIAL_TRY(transfer::admit_partial(head, children_.book(), is_below, admit, refuse));
+  watch_.begun(head.child, now());
   return terms();
 }
 
@@ -194,6 +209,7 @@ void AggregatorRole::arrived(transfer::StagedArrival arrival) {
     return;
   }
   if (dies("arrived")) return;
+  arrival.what.contributors.spend(watch_.verified(arrival.child, arrival.site != SiteId(0), now()));
   round::Arrival what = arrival.what;
   what.contributors = shown(cast_.tamper(), machine_.gather(), what.contributors);
   const std::uint64_t id = work_.stage(std::move(arrival));
@@ -240,11 +256,12 @@ void AggregatorRole::send_opening(NodeId child) {
   wire::Opening whole = *opening_;
   using std::chrono::duration_cast;
   const Duration passed = now() - opened_at_;
-  whole.soft_left = duration_cast<std::chrono::milliseconds>(round::tier_deadline(opening_->soft_left, {}) - passed);
-  whole.hard_left = duration_cast<std::chrono::milliseconds>(round::tier_deadline(opening_->hard_left, {}) - passed);
-  const std::optional<wire::Opening> cut =
-      transfer::cut_opening(std::move(whole), machine_.gather(), told_, child, way());
-  if (cut) children_.send(child, wire::to_envelope(*cut));
+  whole.soft_left = duration_cast<std::chrono::milliseconds>(up_.tier_deadline(opening_->soft_left) - passed);
+  whole.hard_left = duration_cast<std::chrono::milliseconds>(up_.tier_deadline(opening_->hard_left) - passed);
+  std::optional<wire::Opening> cut = transfer::cut_opening(std::move(whole), machine_.gather(), told_, child, way());
+  if (!cut) return;
+  cut->received = children_.book().received(child);
+  children_.send(child, wire::to_envelope(*cut));
 }
 
 void AggregatorRole::carry_out(const aggregator::SetTimer& effect) {
@@ -253,12 +270,15 @@ void AggregatorRole::carry_out(const aggregator::SetTimer& effect) {
 }
 
 void AggregatorRole::carry_out(const aggregator::Take& effect) {
-  work_.take(effect.arrival.value(), [this, id = effect.arrival](const transfer::StagedArrival& arrival,
-                                                                 const round::ContributorSet& with_probes) {
-    children_.send(arrival.child,
-                   transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence, Status{}));
-    carry_out(machine_.taken(id, shown_of(cast_.tamper(), machine_.gather(), with_probes), now()));
-  });
+  work_.take(effect.arrival.value(),
+             [this, id = effect.arrival, begun = now()](const transfer::StagedArrival& arrival,
+                                                        const round::ContributorSet& with_probes) {
+               children_.send(arrival.child,
+                              transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence, Status{}));
+               round::ContributorSet timed = shown_of(cast_.tamper(), machine_.gather(), with_probes);
+               timed.spend({.merge = now() - begun});
+               carry_out(machine_.taken(id, timed, now()));
+             });
 }
 
 void AggregatorRole::carry_out(const aggregator::Release& effect) { work_.release(effect.arrival.value()); }
@@ -290,24 +310,21 @@ void AggregatorRole::begin_sending(const aggregator::SendPartial& partial) {
     cast_.checks().rounds().sum_sealed(cast_.identity(host_).node, opening_->run, opening_->round, partial.contributors,
                                        opening_->scale_bits, work_.values());
   }
+  if (!partial.contributors.empty()) up_.begun(partial.sequence, now());
   sending_ = std::make_unique<Sending>();
   sending_->partial = partial;
   sending_->generation = send_generation_;
   const kernels::ChunkLayout layout{opening_->value_count, opening_->plan.chunk_values};
   sending_->chunk_count = partial.contributors.empty() ? 0 : layout.chunk_count();
-  v1::Envelope begin;
-  v1::PartialBegin& head = *begin.mutable_partial_begin();
-  head.set_run(opening_->run.value());
-  head.set_round(opening_->round.value());
-  head.set_attempt(opening_->attempt.value());
-  head.set_epoch(opening_->epoch.value());
-  head.set_sequence(partial.sequence);
-  head.set_scale_bits(static_cast<std::uint32_t>(opening_->scale_bits));
-  head.set_chunk_count(sending_->chunk_count);
-  wire::to_proto(partial.contributors, head.mutable_contributors());
-  wire::to_proto(partial.refusals, head.mutable_refusals());
-  wire::to_proto(partial.missing, head.mutable_missing());
-  uplink_->post(begin);
+  const std::uint64_t first = transfer::first_chunk(std::exchange(opening_->received, std::nullopt),
+                                                    uplink_->incarnation(), partial.sequence, sending_->chunk_count);
+  for (std::uint64_t i = 0; i < first; ++i) {  // the parent has them; the digest covers them
+    sending_->hash.update(work_.node().pack_chunk(i).span());
+  }
+  sending_->next_chunk = first;
+  uplink_->post(transfer::partial_begin(*opening_, uplink_->incarnation(), partial.sequence,
+                                        {partial.contributors, partial.refusals, partial.missing},
+                                        sending_->chunk_count, first));
   pump();
 }
 

@@ -54,6 +54,8 @@ class AggregatorRole final : public Process, private ParentOwner, private ChildO
   Status receipt_came(const v1::Receipt& message);
   Status model_begun(const v1::ModelBegin& message);
   Status model_part(const v1::ModelChunk& message, const Payload& payload);
+  void dismissed(const v1::MemberChange& change);
+  void start_parentless_timer();
   void want_model(const round::ModelRef& ref);
   void request_model();
 
@@ -107,7 +109,12 @@ class AggregatorRole final : public Process, private ParentOwner, private ChildO
   std::uint64_t model_seen_bytes_ = 0;  // of the slot, when it was last asked for or looked at
   std::map<NodeId, Below> below_;
   round::Told told_;
+  round::Stopwatch watch_;
+  round::UpwardPace up_;
+  bool parent_is_new_ = true;  // no opening has come in this session to the parent yet
+  bool parentless_ = false;    // for too long
   EventId timer_;
+  EventId parentless_timer_;
 };
 
 }  // namespace fluvial::simulator

@@ -13,11 +13,17 @@ void AggregatorRole::parent_up(const ParentLease&) {
   for (const auto& [node, below] : below_) *everything.add_up() = below.member;
   uplink_->post(change);
   request_model();
+  parent_is_new_ = true;
+  parentless_ = false;
+  cast_.world().cancel(parentless_timer_);
 }
 
 void AggregatorRole::parent_down(const Error&) {
   ++send_generation_;  // a partial on its way is lost; the next opening asks for it again
   sending_.reset();
+  if (opening_) opening_->received.reset();  // what that parent had of it, the next opening says
+  up_.lost();
+  start_parentless_timer();
 }
 
 Status AggregatorRole::from_parent(Frame frame) {
@@ -33,18 +39,32 @@ Status AggregatorRole::from_parent(Frame frame) {
       if (message.run_state().state() == "stopped") {
         carry_out(machine_.closed());
         work_.drop_all();
+        children_.book().close();
       }
       std::vector<NodeId> nodes;
       for (const auto& [node, child] : children_.children()) nodes.push_back(node);
       for (const NodeId node : nodes) children_.send(node, message);
       return {};
     }
+    case v1::Envelope::kMemberChange: dismissed(message.member_change()); return {};
     case v1::Envelope::kOutcomeReply: {
       const NodeId child = via(NodeId(message.outcome_reply().site()));
       if (child != NodeId(0)) children_.send(child, message);
       return {};
     }
     default: return Error{Code::kFailedPrecondition, "a message that no parent sends"};
+  }
+}
+
+void AggregatorRole::dismissed(const v1::MemberChange& change) {
+  for (const std::uint32_t node : change.down()) {
+    if (children_.children().contains(NodeId(node))) {
+      children_.cut(NodeId(node), {Code::kStale, "the coordinator has another parent for it: come for a lease"});
+      continue;
+    }
+    v1::Envelope down;
+    down.mutable_member_change()->add_down(node);
+    if (const NodeId child = via(NodeId(node)); child != NodeId(0)) children_.send(child, down);
   }
 }
 
@@ -56,8 +76,13 @@ Status AggregatorRole::round_opened(const v1::RoundOpen& message) {
   codec_ = std::move(codec);
   want_model(opening.base);
   opened_at_ = now();
-  if (!opening_ || opening_->run != opening.run || opening_->round != opening.round) told_.clear();
+  if (!is_current(opening.run, opening.round)) {
+    told_.clear();
+    watch_.opened(opened_at_);
+    up_.lost();
+  }
   opening_ = std::move(opening);
+  children_.book().open(opening_->run, opening_->round);
   aggregator::Opening step{opening_->run,
                            opening_->round,
                            opening_->attempt,
@@ -66,9 +91,10 @@ Status AggregatorRole::round_opened(const v1::RoundOpen& message) {
                            {},
                            {},
                            opening_->scale_bits,
-                           opened_at_ + round::tier_deadline(opening_->soft_left, {})};
+                           opened_at_ + up_.tier_deadline(opening_->soft_left)};
   step.counted.insert(opening_->counted.begin(), opening_->counted.end());
   step.gone.insert(opening_->gone.begin(), opening_->gone.end());
+  step.same_session = !std::exchange(parent_is_new_, false);
   carry_out(machine_.opened(std::move(step), now()));
   return {};
 }
@@ -77,8 +103,10 @@ Status AggregatorRole::round_committed(const v1::RoundCommit& message) {
   FLUVIAL_ASSIGN(const wire::Commit commit, wire::from_proto(message));
   if (opening_ && opening_->run == commit.run && opening_->round <= commit.round) {
     ++send_generation_;  // nobody wants a partial of it any more
+    up_.closed(now());
     carry_out(machine_.closed());
     work_.drop_all();
+    children_.book().close();
     cast_.checks().nothing_staged(host_, children_.budget().bytes_used(), work_.staged_count());
   }
   want_model(commit.model);
@@ -95,6 +123,7 @@ Status AggregatorRole::receipt_came(const v1::Receipt& message) {
   if (!is_current(RunId(message.run()), RoundId(message.round()))) return {};
   FLUVIAL_ASSIGN(const std::vector<SiteId> without, wire::from_proto(message.without()));
   const Status status = wire::status_from_proto(message.code(), message.message());
+  up_.answered(message.sequence(), status.ok(), now());
   carry_out(machine_.receipt(message.sequence(), status, without, now()));
   return {};
 }

@@ -129,6 +129,10 @@ HostId Cast::host_at(const std::string& address) const {
   return number < identities_.size() ? HostId(number) : kRoot;
 }
 
+bool Cast::is_malicious_node(NodeId node) const {
+  return std::ranges::any_of(malicious_, [&](HostId host) { return identity(host).node == node; });
+}
+
 std::pair<std::uint32_t, std::uint32_t> Cast::protocols(HostId host) const {
   if (alien_.contains(host)) return {wire::kProtocol + 1, wire::kProtocol + 2};
   if (newer_.contains(host)) return {wire::kProtocol, wire::kProtocol + 1};

@@ -47,6 +47,7 @@ class Cast {
   static std::string address_of(HostId host);
   HostId host_at(const std::string& address) const;  // the root when there is none
   bool is_malicious(HostId host) const { return malicious_.contains(host); }
+  bool is_malicious_node(NodeId node) const;
   double slowness(HostId site) const { return slow_.contains(site) ? scenario().sites.slow_factor : 1; }
   std::size_t sites_left() const;  // that may take part: not revoked, not malicious, of our protocol
   std::pair<std::uint32_t, std::uint32_t> protocols(HostId host) const;  // that its Hello names

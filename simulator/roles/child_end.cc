@@ -44,11 +44,11 @@ void ChildEnd::ask_lease() {
   arm();
 }
 
-void ChildEnd::again(const Error&) {
+void ChildEnd::again(std::optional<Duration> lasted) {
   stage_ = Stage::kIdle;
   session_ = SessionId(0);
   cast_.world().cancel(deadline_);
-  cast_.world().after(host_, backoff_.next(), [this] { ask_lease(); });
+  cast_.world().after(host_, backoff_.next_after(lasted), [this] { ask_lease(); });
 }
 
 void ChildEnd::hello(Epoch lease) {
@@ -75,14 +75,17 @@ void ChildEnd::connected() {
 
 void ChildEnd::closed(const Error& why) {
   const Stage before = stage_;
-  if (before == Stage::kConnect || before == Stage::kHello) unreachable_ = lease_.parent;
+  // Stale is an answer: it knows of a newer lease, or does not know this one yet.
+  const bool reached = why.code == Code::kStale;
+  if ((before == Stage::kConnect || before == Stage::kHello) && !reached) unreachable_ = lease_.parent;
+  std::optional<Duration> lasted;
   if (before == Stage::kUp) {
-    backoff_.reset();  // it was up
+    lasted = now() - up_since_;
     stage_ = Stage::kIdle;
     session_ = SessionId(0);
     owner_.parent_down(why);
   }
-  again(why);
+  again(lasted);
 }
 
 Status ChildEnd::granted(const v1::LeaseGrant& grant) {
@@ -120,6 +123,7 @@ void ChildEnd::received(Frame frame) {
       if (!message.has_welcome()) break;
       cast_.world().cancel(deadline_);
       stage_ = Stage::kUp;
+      up_since_ = now();
       owner_.parent_up(lease_);
       return;
     }
@@ -131,7 +135,8 @@ void ChildEnd::received(Frame frame) {
     default: break;
   }
   network.abort(host_, session_);
-  closed({Code::kFailedPrecondition, "not what a parent says here"});
+  closed(message.has_goodbye() ? wire::error_from_proto(message.goodbye().code(), message.goodbye().message())
+                               : Error{Code::kFailedPrecondition, "not what a parent says here"});
 }
 
 bool ChildEnd::post(const v1::Envelope& message, Payload payload) {

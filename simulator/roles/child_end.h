@@ -2,6 +2,7 @@
 // again with capped, jittered backoff. What core/tree/uplink.h is over sockets.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "core/base/backoff.h"
@@ -38,11 +39,12 @@ class ChildEnd {
   bool has_room() const;                                                      // otherwise wait for writable()
   SessionId session() const { return session_; }  // of the moment: another one is another transfer
   const ParentLease& lease() const { return lease_; }
+  Incarnation incarnation() const { return incarnation_; }
 
  private:
   enum class Stage { kIdle, kLeaseConnect, kLeaseHello, kLeaseAsked, kConnect, kHello, kUp };
   void ask_lease();
-  void again(const Error& why);
+  void again(std::optional<Duration> lasted);
   void hello(Epoch lease);
   Status granted(const v1::LeaseGrant& grant);
   void arm();
@@ -56,6 +58,7 @@ class ChildEnd {
   Stage stage_ = Stage::kIdle;
   SessionId session_;
   ParentLease lease_;
+  TimePoint up_since_;
   NodeId unreachable_;  // the parent that could not be reached last
   EventId deadline_;
 };

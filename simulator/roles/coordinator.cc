@@ -29,6 +29,8 @@ NodeEntry entry_of(const store::NodeRow& row) {
   node.advertise = row.advertise;
   node.enrolled_at = row.enrolled_at;
   node.revoked_at = row.revoked_at;
+  node.quarantined_at = row.quarantined_at;
+  node.quarantine_reason = row.quarantine_reason;
   return node;
 }
 
@@ -191,18 +193,33 @@ void CoordinatorRole::members_changed_below(const std::vector<SiteId>& sites_up)
 
 void CoordinatorRole::sites_changed() {
   carry_out(machine().sites_changed(book_.connected_sites(), now()));
-  send_homewards();
+  if (!home_at_) send_home();
 }
 
-// Between rounds, as the service does: whoever has a nearer parent now comes for a lease.
-void CoordinatorRole::send_homewards() {
-  if (machine_ && machine().is_open()) return;
-  for (const NodeId node : book_.send_home(now())) {
-    children_.cut(node, {Code::kCancelled, "a nearer parent serves"});
+// Between rounds at once; while a round is in progress its commit looks.
+void CoordinatorRole::send_home() {
+  home_at_.reset();
+  if (machine().is_between_rounds()) {
+    const std::vector<NodeId> home = book_.send_home(now());
+    dismiss(home);
+    if (!home.empty()) carry_out(machine().sites_changed(book_.connected_sites(), now()));
   }
+  home_at_ = book_.next_home(now());
   cast_.world().cancel(home_timer_);
-  const std::optional<TimePoint> next = book_.next_home(now());
-  if (next) home_timer_ = cast_.world().at(host_, *next, [this] { send_homewards(); });
+  if (home_at_) home_timer_ = cast_.world().at(host_, *home_at_, [this] { send_home(); });
+}
+
+// Ends their sessions with us, or with whoever is their parent below us.
+void CoordinatorRole::dismiss(const std::vector<NodeId>& nodes) {
+  std::map<NodeId, v1::Envelope> deeper;
+  for (const NodeId node : nodes) {
+    if (children_.children().contains(node)) {
+      children_.cut(node, {Code::kStale, "a nearer parent serves"});
+    } else {
+      deeper[book_.branch(node)].mutable_member_change()->add_down(node.value());
+    }
+  }
+  for (const auto& [child, message] : deeper) children_.send(child, message);
 }
 
 void CoordinatorRole::lease_asked(SessionId session, const Identity& peer, const v1::LeaseRequest& request) {
@@ -260,34 +277,30 @@ bool CoordinatorRole::is_current(RunId run, RoundId round) const {
 }
 
 transfer::Terms CoordinatorRole::terms() const {
-  transfer::Terms terms;
-  terms.layout = {schema_->value_count(), machine_->plan().chunk_values};
-  terms.integer_count = schema_->integer_count();
-  terms.codec = codec_;
-  terms.codec_name = machine_->plan().codec;
-  terms.base = machine_->attempt().base.digest;
-  terms.value_abs_max = machine_->plan().value_abs_max;
-  terms.norm_max = machine_->plan().update_norm_max;
-  terms.schema = schema_;
-  terms.scale_bits = machine_->attempt().scale_bits;
-  return terms;
+  const round::AttemptRecord& attempt = machine_->attempt();
+  return transfer::make_terms(machine_->plan(), schema_->value_count(), schema_->integer_count(), attempt.base.digest,
+                              attempt.scale_bits, codec_, schema_);
 }
 
 Result<transfer::Terms> CoordinatorRole::admit(const transfer::UpdateHead& head) {
   if (!is_current(head.run, head.round)) return Error{Code::kStale, "that round is not open"};
+  FLUVIAL_TRY(book_.check_quarantine(head.site));
   const Status admitted = machine_->admit(head.site, head.lease, head.weight);
   if (!admitted.ok() && !is_overlooked(cast_.tamper(), admitted.error().code)) return admitted.error();
+  watch_.begun(head.site, now());
   return terms();
 }
 
 Result<transfer::Terms> CoordinatorRole::admit(const transfer::PartialHead& head) {
   if (!is_current(head.run, head.round)) return Error{Code::kStale, "that round is not open"};
-  for (const SiteId site : machine_->gather().conflicts(head.what.contributors)) {
-    refused(head.run, head.round, {site, {Code::kConflict, "one submission came with two digests"}});
-  }
-  FLUVIAL_TRY(transfer::check_below(head, [&](SiteId site) { return book_.branch(site) == head.child; }));
-  const Status admitted = machine_->admit(head.attempt, head.epoch, head.what.contributors);
-  if (!admitted.ok() && !is_overlooked(cast_.tamper(), admitted.error().code)) return admitted.error();
+  const auto is_below = [&](SiteId site) { return book_.branch(site) == head.child; };
+  const auto admit = [&]() -> Status {
+    Status admitted = machine_->admit(head.attempt, head.epoch, head.what.contributors);
+    return !admitted.ok() && is_overlooked(cast_.tamper(), admitted.error().code) ? Status{} : admitted;
+  };
+  const auto refuse = [&](const round::Refusal& conflict) { refused(head.run, head.round, conflict); };
+  FLUVIAL_TRY(transfer::admit_partial(head, children_.book(), is_below, admit, refuse));
+  watch_.begun(head.child, now());
   return terms();
 }
 
@@ -303,6 +316,8 @@ void CoordinatorRole::arrived(transfer::StagedArrival arrival) {
     return;
   }
   if (dies("arrived")) return;
+  arrival.what.contributors.spend(watch_.verified(arrival.child, arrival.site != SiteId(0), now()));
+  for (const round::Refusal& refusal : arrival.what.refusals) note_conflict(refusal);
   round::Arrival what = arrival.what;
   what.contributors = shown(cast_.tamper(), machine().gather(), what.contributors);
   const std::uint64_t id = work_.stage(std::move(arrival));
@@ -310,7 +325,25 @@ void CoordinatorRole::arrived(transfer::StagedArrival arrival) {
 }
 
 void CoordinatorRole::refused(RunId run, RoundId round, const round::Refusal& refusal) {
-  if (is_current(run, round)) carry_out(machine().refused(refusal, now()));
+  if (!is_current(run, round)) return;
+  note_conflict(refusal);
+  carry_out(machine().refused(refusal, now()));
+}
+
+// As the service's: out of what is sampled at once, in the journal, then told to the machine.
+void CoordinatorRole::note_conflict(const round::Refusal& refusal) {
+  const SiteId site = refusal.site;
+  if (refusal.error.code != Code::kConflict || !book_.nodes().contains(site) || book_.is_quarantined(site)) return;
+  const WallTime when = cast_.world().clock(host_).wall_now();
+  cast_.checks().accused(site, cast_.is_malicious_node(site), refusal.error.message);
+  if (!cast_.tamper().forgets_quarantine()) book_.quarantined(site, when, refusal.error.message);
+  if (dies("quarantine")) return;
+  const bool kept = journal_->quarantine(site, when, refusal.error.message).ok();
+  if (dies("quarantined")) return;
+  cast_.world().after_disk(host_, [this, site, kept] {
+    if (kept) cast_.checks().rounds().quarantined(site);
+    carry_out(machine().sites_changed(book_.connected_sites(), now()));
+  });
 }
 
 void CoordinatorRole::declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) {

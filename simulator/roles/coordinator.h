@@ -70,7 +70,9 @@ class CoordinatorRole final : public Process, private ParentOwner {
   void send_opening(NodeId child);
   void tell_moved(const std::vector<SiteId>& sites);
   void node_moved(NodeId node, Epoch lease);
-  void send_homewards();
+  void send_home();
+  void dismiss(const std::vector<NodeId>& nodes);
+  void note_conflict(const round::Refusal& refusal);
   void attend(const std::string& reason);  // somebody sees that the run is paused
   void attend_journal();
   bool is_current(RunId run, RoundId round) const;
@@ -99,7 +101,9 @@ class CoordinatorRole final : public Process, private ParentOwner {
   std::shared_ptr<ModelSlot> slot_;
   std::optional<coordinator::NextModel> next_;
   round::Told told_;
-  bool sites_dirty_ = false;  // the sized mode's: looked at soon
+  round::Stopwatch watch_;
+  std::optional<TimePoint> home_at_;  // when home_timer_ fires
+  bool sites_dirty_ = false;          // the sized mode's: looked at soon
   EventId timer_;
   EventId home_timer_;
 };

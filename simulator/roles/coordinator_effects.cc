@@ -45,6 +45,8 @@ void CoordinatorRole::carry_out(const coordinator::RecordAttempt& effect) {
   if (effect.new_round) {
     told_.clear();
     work_.drop_all();
+    children_.book().open(record.run, record.round);
+    watch_.opened(now());
     work_.reset({terms().layout, schema_->integer_count(), record.scale_bits});
   }
   if (dies("attempt")) return;
@@ -57,7 +59,11 @@ void CoordinatorRole::carry_out(const coordinator::RecordAttempt& effect) {
   }
   if (dies("attempt recorded")) return;
   cast_.world().after_disk(host_, [this, recorded] {
-    carry_out(recorded.ok() ? machine().attempt_recorded(now()) : machine().step_failed(recorded.error()));
+    if (!recorded.ok()) return carry_out(machine().step_failed(recorded.error()));
+    for (const round::Refusal& refusal : book_.quarantined_among(machine().attempt().participants)) {
+      carry_out(machine().refused(refusal, now()));
+    }
+    carry_out(machine().attempt_recorded(now()));
   });
 }
 
@@ -72,16 +78,13 @@ void CoordinatorRole::carry_out(const coordinator::OpenRound&) {
 
 void CoordinatorRole::send_opening(NodeId child) {
   const round::AttemptRecord& attempt = machine().attempt();
-  wire::Opening whole{attempt.run, attempt.round, attempt.attempt, attempt.epoch, attempt.base, machine().plan()};
-  whole.scale_bits = attempt.scale_bits;
-  whole.value_count = schema_->value_count();
-  whole.integer_count = schema_->integer_count();
+  wire::Opening whole = transfer::opening_of(attempt, machine().plan(), *schema_);
   using std::chrono::duration_cast;
   whole.soft_left = duration_cast<std::chrono::milliseconds>(machine().soft_deadline() - now());
   whole.hard_left = duration_cast<std::chrono::milliseconds>(machine().hard_deadline() - now());
-  const std::optional<wire::Opening> cut =
-      transfer::cut_opening(std::move(whole), machine().gather(), told_, child, way());
+  std::optional<wire::Opening> cut = transfer::cut_opening(std::move(whole), machine().gather(), told_, child, way());
   if (!cut) return;
+  cut->received = children_.book().received(child);
   cast_.checks().rounds().opening_sent(attempt.run, attempt.round, attempt.attempt, attempt.epoch);
   children_.send(child, wire::to_envelope(*cut));
 }
@@ -112,6 +115,7 @@ void CoordinatorRole::node_moved(NodeId node, Epoch lease) {
     }
     tell_moved(sites);
   }
+  members_changed_below({});  // whoever was here by the way of before is not
 }
 
 void CoordinatorRole::carry_out(const coordinator::SetTimer& effect) {
@@ -122,12 +126,15 @@ void CoordinatorRole::carry_out(const coordinator::SetTimer& effect) {
 void CoordinatorRole::carry_out(const coordinator::Take& effect) {
   cast_.checks().rounds().taking(machine().run(), work_.staged(effect.arrival.value()).what.contributors,
                                  machine().gather().participants());
-  work_.take(effect.arrival.value(), [this, id = effect.arrival](const transfer::StagedArrival& arrival,
-                                                                 const round::ContributorSet& with_probes) {
-    children_.send(arrival.child,
-                   transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence, Status{}));
-    carry_out(machine().taken(id, shown_of(cast_.tamper(), machine().gather(), with_probes), now()));
-  });
+  work_.take(effect.arrival.value(),
+             [this, id = effect.arrival, begun = now()](const transfer::StagedArrival& arrival,
+                                                        const round::ContributorSet& with_probes) {
+               children_.send(arrival.child,
+                              transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence, Status{}));
+               round::ContributorSet timed = shown_of(cast_.tamper(), machine().gather(), with_probes);
+               timed.spend({.merge = now() - begun});
+               carry_out(machine().taken(id, timed, now()));
+             });
 }
 
 void CoordinatorRole::carry_out(const coordinator::Release& effect) { work_.release(effect.arrival.value()); }
@@ -199,12 +206,16 @@ void CoordinatorRole::carry_out(const coordinator::RecordCommit& effect) {
     optimizer_state_ = std::move(next_->optimizer_state);
     slot_ = std::make_shared<ModelSlot>(next_->ref, *schema_, next_->bytes);
     next_.reset();
+    const std::vector<NodeId> home = book_.send_home(now());
+    if (!home.empty()) carry_out(machine().sites_changed(book_.connected_sites(), now()));
     carry_out(machine().commit_recorded(now()));
+    if (!is_dead()) dismiss(home);  // after they have been told of the commit
   });
 }
 
 void CoordinatorRole::carry_out(const coordinator::Publish& effect) {
   const round::CommitRecord& record = effect.record;
+  children_.book().close();
   const wire::Commit whole{record.run,          record.round,    record.attempt, record.model,
                            record.contributors, record.refusals, effect.last,    record.late};
   std::vector<NodeId> nodes;
@@ -213,13 +224,12 @@ void CoordinatorRole::carry_out(const coordinator::Publish& effect) {
     if (dies("publish")) return;
     cast_.checks().rounds().commit_sent(record.run, record.round, record.model.digest);
     children_.send(node,
-                   wire::to_envelope(transfer::cut_commit(whole, node, [this](SiteId s) { return book_.via(s); })));
+                   wire::to_envelope(transfer::cut_commit(whole, node, [this](SiteId s) { return book_.branch(s); })));
   }
   if (!cast_.sized()) {
     const Status pruned = models_->prune(record.run, record.model.version, machine().plan().models_kept);
     (void)pruned.ok();  // a file too many
   }
-  send_homewards();
 }
 
 void CoordinatorRole::carry_out(const coordinator::RecordStatus& effect) {
@@ -239,7 +249,10 @@ void CoordinatorRole::carry_out(const coordinator::RecordStatus& effect) {
     const Status kept = journal_->set_run_status(run, row_of(status), reason);
     (void)kept.ok();  // it is said anew after a restart
   });
-  if (ends) work_.drop_all();
+  if (ends) {
+    work_.drop_all();
+    children_.book().close();
+  }
   if (effect.status != coordinator::RunStatus::kPaused) return;
   const round::Gather& gather = machine().gather();
   const auto gone =

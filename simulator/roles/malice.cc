@@ -27,6 +27,7 @@ void Malice::apply(Trick trick, v1::UpdateBegin* begin) {
     case Trick::kOtherLengths: begin->set_value_count(begin->value_count() + 1 + rng_.below(1 << 20)); break;
     case Trick::kOtherName: begin->mutable_key()->set_site(begin->key().site() - 1); break;
     case Trick::kOldLease: begin->set_lease_epoch(begin->lease_epoch() - 1); break;
+    case Trick::kSkipsAhead: begin->set_first_chunk(1); break;
     case Trick::kReplay: begin->mutable_key()->set_submission(begin->key().submission() - 1); break;
     default: break;
   }
@@ -36,8 +37,8 @@ bool Malice::sends(Trick trick, std::uint64_t index, std::uint64_t chunk_count) 
   return trick != Trick::kTruncated || index + 1 < chunk_count;
 }
 
-Buffer Malice::apply(Trick trick, std::uint64_t index, Buffer chunk) {
-  if (chunk.size() < sizeof(float) || index != 0) return chunk;
+Buffer Malice::apply(Trick trick, bool is_first, Buffer chunk) {
+  if (chunk.size() < sizeof(float) || !is_first) return chunk;
   switch (trick) {
     case Trick::kDamage: {
       const auto at = static_cast<std::size_t>(rng_.below(chunk.size()));

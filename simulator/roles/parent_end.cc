@@ -46,30 +46,34 @@ void ParentEnd::received(SessionId session, Frame frame) {
     case Stage::kLeaseAsked:
     case Stage::kLeaseGiven: taken = Error{Code::kFailedPrecondition, "nothing more to say here"}; break;
   }
-  if (!taken.ok()) end_session(session, taken.error());
+  if (!taken.ok()) end_session(session, taken.error(), /*breach=*/true);
 }
 
-void ParentEnd::end_session(SessionId session, const Error& why) {
+void ParentEnd::end_session(SessionId session, const Error& why, bool breach) {
   if (!connections_.contains(session)) return;
   v1::Envelope bye;
   bye.mutable_goodbye()->set_code(wire::code_to_proto(why.code));
   bye.mutable_goodbye()->set_message(wire::printable(why.message));
   cast_.world().network().send(host_, session, bye);
   cast_.world().network().close(host_, session);
-  leave(session);
+  leave(session, breach);
 }
 
 void ParentEnd::closed(SessionId session) { leave(session); }
 
-void ParentEnd::leave(SessionId session) {
+// What was in the middle of its way may go on in the child's next session.
+void ParentEnd::leave(SessionId session, bool breach) {
   const auto found = connections_.find(session);
   if (found == connections_.end()) return;
   const NodeId node = found->second.node;
   const bool member = found->second.stage == Stage::kMember;
+  std::optional<transfer::Inflow>& inflow = found->second.inflow;
+  std::optional<transfer::Incoming> cut = inflow && !breach ? inflow->cut_off() : std::nullopt;
   connections_.erase(found);
   const auto child = children_.find(node);
   if (!member || child == children_.end() || child->second.session != session) return;  // replaced
   children_.erase(child);
+  if (cut) book_.keep(node, std::move(*cut));
   owner_.child_left(node);
 }
 
@@ -129,8 +133,18 @@ Status ParentEnd::dispatch(SessionId session, Connection& connection, Frame fram
   const Child child = children_.at(connection.node);
   const v1::Envelope& message = frame.header;
   switch (message.body_case()) {
-    case v1::Envelope::kUpdateBegin: return begin(connection, child, message.update_begin());
-    case v1::Envelope::kPartialBegin: return begin(connection, child, message.partial_begin());
+    case v1::Envelope::kUpdateBegin: {
+      FLUVIAL_ASSIGN(transfer::UpdateHead head,
+                     transfer::head_from_proto(message.update_begin(), child.node, child.role));
+      admit(connection.inflow.emplace(std::move(head)), child);
+      return {};
+    }
+    case v1::Envelope::kPartialBegin: {
+      FLUVIAL_ASSIGN(transfer::PartialHead head,
+                     transfer::head_from_proto(message.partial_begin(), child.node, child.role));
+      admit(connection.inflow.emplace(std::move(head)), child);
+      return {};
+    }
     case v1::Envelope::kUpdateChunk: return chunk(connection, child, message.update_chunk().index(), frame.payload);
     case v1::Envelope::kPartialChunk: return chunk(connection, child, message.partial_chunk().index(), frame.payload);
     case v1::Envelope::kUpdateEnd: return end(connection, child, message.update_end().sha256(), frame.payload);
@@ -163,75 +177,49 @@ Status ParentEnd::tell_owner(const Child& child, const v1::Envelope& message) {
 
 // ---- updates and partials -------------------------------------------------------------------------------------------
 
-Status ParentEnd::begin(Connection& connection, const Child& child, const v1::UpdateBegin& begin) {
-  FLUVIAL_ASSIGN(transfer::UpdateHead head, transfer::head_from_proto(begin, child.node, child.role));
-  connection.inflow = std::make_unique<Inflow>();  // one that was cut off before is forgotten
-  connection.inflow->update = head;
-  return admitted(*connection.inflow, child, std::move(head));
-}
-
-Status ParentEnd::begin(Connection& connection, const Child& child, const v1::PartialBegin& begin) {
-  FLUVIAL_ASSIGN(transfer::PartialHead head, transfer::head_from_proto(begin, child.node, child.role));
-  connection.inflow = std::make_unique<Inflow>();
-  connection.inflow->partial = head;
-  return admitted(*connection.inflow, child, std::move(head));
-}
-
-template <typename Head>
-Status ParentEnd::admitted(Inflow& inflow, const Child& child, Head head) {
-  const bool is_update = inflow.update.has_value();
-  Result<transfer::Terms> terms = owner_.admit(head);
-  if (!terms.ok()) {
-    refuse(inflow, child, terms.error(), is_update && terms.error().code == Code::kInvalidArgument);
-    return {};
+void ParentEnd::admit(transfer::Inflow& inflow, const Child& child) {
+  Status taken = inflow.admit(book_, owner_);
+  if (taken.ok() && !cast_.sized()) taken = inflow.start(staging_);
+  if (taken.ok() && inflow.kept_chunks() > 0) {
+    cast_.world().trace().event(host_, "transfer goes on", child.node.value(), inflow.kept_chunks());
   }
-  if (cast_.sized()) {
-    inflow.terms = std::move(*terms);
-    return {};
-  }
-  Result<transfer::Incoming> incoming = transfer::Incoming::begin(std::move(head), std::move(*terms), staging_);
-  if (incoming.ok()) {
-    inflow.incoming.emplace(std::move(*incoming));
-  } else {
-    refuse(inflow, child, incoming.error(), is_update);
-  }
-  return {};
+  if (!taken.ok()) refuse(inflow, child, taken.error());
 }
 
 Status ParentEnd::chunk(Connection& connection, const Child& child, std::uint64_t index, const Payload& payload) {
   if (!connection.inflow) return Error{Code::kFailedPrecondition, "a chunk without a beginning"};
-  Inflow& inflow = *connection.inflow;
-  inflow.chunks += payload.frames;
-  if (!inflow.incoming) return {};
-  const Status taken = inflow.incoming->chunk(index, Buffer::copy_of(payload.bytes.bytes));
-  if (!taken.ok()) refuse(inflow, child, taken.error(), inflow.update.has_value());
+  transfer::Inflow& inflow = *connection.inflow;
+  if (cast_.sized() || inflow.is_refused()) return {};
+  const Status taken = inflow.chunk(index, Buffer::copy_of(payload.bytes.bytes));
+  if (!taken.ok()) refuse(inflow, child, taken.error());
   return {};
 }
 
 Status ParentEnd::end(Connection& connection, const Child& child, const std::string& sha256, const Payload& integers) {
   if (!connection.inflow) return Error{Code::kFailedPrecondition, "an end without a beginning"};
-  const std::unique_ptr<Inflow> ended = std::move(connection.inflow);
-  Inflow& inflow = *ended;
-  if (inflow.terms) {
-    hand_over_sized(inflow, child, sha256);
+  transfer::Inflow inflow = std::move(*connection.inflow);
+  connection.inflow.reset();  // its owner may end the session
+  if (cast_.sized()) {
+    if (!inflow.is_refused()) hand_over_sized(inflow, child, sha256);
     return {};
   }
-  if (!inflow.incoming) return {};
-  Result<transfer::StagedArrival> arrival = inflow.incoming->end(sha256, integers.bytes.bytes);
-  if (arrival.ok()) {
-    owner_.arrived(std::move(*arrival));
-  } else {
-    refuse(inflow, child, arrival.error(), inflow.update.has_value());
-  }
+  Status taken = inflow.end(sha256, integers.bytes.bytes);
+  if (taken.ok()) taken = inflow.hand_over(book_, owner_);
+  if (!taken.ok()) refuse(inflow, child, taken.error());
   return {};
 }
 
+void ParentEnd::refuse(transfer::Inflow& inflow, const Child& child, const Error& error) {
+  const v1::Envelope receipt = inflow.refuse(error, book_, owner_);
+  send(child.node, receipt);
+}
+
 // The planner's: there are no bytes, and what is said of them is believed.
-void ParentEnd::hand_over_sized(Inflow& inflow, const Child& child, const std::string& sha256) {
+void ParentEnd::hand_over_sized(const transfer::Inflow& inflow, const Child& child, const std::string& sha256) {
   transfer::StagedArrival arrival;
   arrival.child = child.node;
-  if (inflow.update) {
-    const transfer::UpdateHead& head = *inflow.update;
+  if (inflow.update()) {
+    const transfer::UpdateHead& head = *inflow.update();
     arrival.site = head.site;
     arrival.run = head.run;
     arrival.round = head.round;
@@ -242,25 +230,13 @@ void ParentEnd::hand_over_sized(Inflow& inflow, const Child& child, const std::s
     const Status added = arrival.what.contributors.add(std::move(entry));
     FLUVIAL_CHECK(added.ok(), "an admitted weight");
   } else {
-    arrival.sequence = inflow.partial->sequence;
-    arrival.run = inflow.partial->run;
-    arrival.round = inflow.partial->round;
-    arrival.what = std::move(inflow.partial->what);
+    const transfer::PartialHead& head = *inflow.partial();
+    arrival.sequence = head.sequence;
+    arrival.run = head.run;
+    arrival.round = head.round;
+    arrival.what = head.what;
   }
   owner_.arrived(std::move(arrival));
-}
-
-void ParentEnd::refuse(Inflow& inflow, const Child& child, const Error& error, bool tell_owner) {
-  inflow.incoming.reset();  // gives back what was staged
-  inflow.terms.reset();
-  if (inflow.update) {
-    const transfer::UpdateHead& head = *inflow.update;
-    if (tell_owner) owner_.refused(head.run, head.round, {head.site, error});
-    send(child.node, transfer::receipt(head.run, head.round, head.site, 0, error));
-  } else {
-    const transfer::PartialHead& head = *inflow.partial;
-    send(child.node, transfer::receipt(head.run, head.round, SiteId(0), head.sequence, error, owner_.without(head)));
-  }
 }
 
 // ---- the model

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/store/staging.h"
-#include "core/transfer/incoming.h"
+#include "core/transfer/inflow.h"
 #include "simulator/roles/cast.h"
 #include "simulator/roles/model_slot.h"
 
@@ -23,20 +23,14 @@ struct Child {
   SessionId session;
 };
 
-class ParentOwner {
+class ParentOwner : public transfer::Receiver {
  public:
-  virtual ~ParentOwner() = default;
   virtual Status may_join(const Child& child) = 0;  // kStale: come for a new lease first
   virtual void child_joined(const Child& child) = 0;
   virtual void child_left(NodeId child) = 0;
   virtual void members_changed(NodeId child, const v1::MemberChange& change) = 0;
   virtual void lease_asked(SessionId session, const Identity& peer, const v1::LeaseRequest& request) = 0;
 
-  virtual Result<transfer::Terms> admit(const transfer::UpdateHead& head) = 0;
-  virtual Result<transfer::Terms> admit(const transfer::PartialHead& head) = 0;
-  virtual std::vector<SiteId> without(const transfer::PartialHead& head) = 0;
-  virtual void arrived(transfer::StagedArrival arrival) = 0;
-  virtual void refused(RunId run, RoundId round, const round::Refusal& refusal) = 0;
   virtual void declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) = 0;
   virtual void outcome_asked(NodeId child, const v1::OutcomeQuery& query) = 0;
   virtual std::shared_ptr<ModelSlot> model(const round::ModelRef& ref) = 0;  // null: not here, not expected
@@ -59,17 +53,11 @@ class ParentEnd {
   void cut(NodeId child, const Error& reason);
   void answer_lease(SessionId session, const Result<v1::LeaseGrant>& grant);
   void model_grew(const std::shared_ptr<ModelSlot>& slot);  // those who wait for it are sent more
+  transfer::RoundBook& book() { return book_; }             // of the open round, which the owner opens and closes
   const store::StagingBudget& budget() const { return budget_; }
 
  private:
   enum class Stage { kNew, kLeaseHello, kLeaseAsked, kLeaseGiven, kMember };
-  struct Inflow {  // an update or partial on its way in
-    std::optional<transfer::UpdateHead> update;
-    std::optional<transfer::PartialHead> partial;
-    std::optional<transfer::Incoming> incoming;  // none: refused, the rest is read and thrown away; or sized
-    std::optional<transfer::Terms> terms;        // sized: what it counts by
-    std::uint64_t chunks = 0;
-  };
   struct Outflow {  // the model on its way out
     std::shared_ptr<ModelSlot> slot;
     std::uint64_t offset = 0;
@@ -79,32 +67,30 @@ class ParentEnd {
     HostId from;
     Stage stage = Stage::kNew;
     NodeId node;
-    std::unique_ptr<Inflow> inflow;
+    std::optional<transfer::Inflow> inflow;  // an update or partial on its way in
     std::optional<Outflow> outflow;
   };
 
   Status hello(SessionId session, Connection& connection, const v1::Hello& hello);
   Status join(const Child& child);
-  void leave(SessionId session);
+  void leave(SessionId session, bool breach = false);
   Status dispatch(SessionId session, Connection& connection, Frame frame);
   Status tell_owner(const Child& child, const v1::Envelope& message);
-  Status begin(Connection& connection, const Child& child, const v1::UpdateBegin& begin);
-  Status begin(Connection& connection, const Child& child, const v1::PartialBegin& begin);
+  void admit(transfer::Inflow& inflow, const Child& child);
   Status chunk(Connection& connection, const Child& child, std::uint64_t index, const Payload& payload);
   Status end(Connection& connection, const Child& child, const std::string& sha256, const Payload& integers);
-  template <typename Head>
-  Status admitted(Inflow& inflow, const Child& child, Head head);
-  void refuse(Inflow& inflow, const Child& child, const Error& error, bool tell_owner);
-  void hand_over_sized(Inflow& inflow, const Child& child, const std::string& sha256);
+  void refuse(transfer::Inflow& inflow, const Child& child, const Error& error);
+  void hand_over_sized(const transfer::Inflow& inflow, const Child& child, const std::string& sha256);
   Status start_model(SessionId session, Connection& connection, const v1::ModelRequest& request);
   void pump_model(SessionId session, Connection& connection);
-  void end_session(SessionId session, const Error& why);
+  void end_session(SessionId session, const Error& why, bool breach = false);
 
   Cast& cast_;
   HostId host_;
   ParentOwner& owner_;
   store::StagingBudget budget_;
   transfer::Staging staging_;
+  transfer::RoundBook book_;  // after the budget that it counts against
   std::map<SessionId, Connection> connections_;
   std::map<NodeId, Child> children_;
 };

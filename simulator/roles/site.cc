@@ -46,7 +46,15 @@ Status SiteRole::open() {
   cast_.checks().incarnation_began(host_, incarnation);
   machine_.emplace(found);
   uplink_ = std::make_unique<ChildEnd>(cast_, host_, incarnation, static_cast<ChildOwner&>(*this));
+  ask_again();
   return {};
+}
+
+void SiteRole::ask_again() {
+  cast_.world().after(host_, cast_.scenario().federation.outcome_interval, [this] {
+    if (uplink_->is_up()) carry_out(machine_->ask_again());
+    ask_again();
+  });
 }
 
 // ---- the process' events
@@ -106,18 +114,16 @@ Status SiteRole::on_round_open(const v1::RoundOpen& message) {
   offer.base = opening.base;
   offer.lease = own->lease;
   offer.counted = std::ranges::find(opening.counted, self()) != opening.counted.end();
+  if (opening.received) {
+    offer.received = {opening.received->incarnation, opening.received->number, opening.received->chunks};
+  }
   carry_out(machine_->offered(std::move(offer)));
   return {};
 }
 
 Status SiteRole::on_round_commit(const v1::RoundCommit& message) {
   FLUVIAL_ASSIGN(const wire::Commit commit, wire::from_proto(message));
-  edge::Verdict verdict;
-  if (const round::Contribution* own = commit.contributors.find(self())) verdict.counted = own->digest;
-  const auto refusal = std::ranges::find(commit.refusals, self(), &round::Refusal::site);
-  verdict.refused = refusal != commit.refusals.end() && round::drops_update(refusal->error.code);
-  verdict.late = (refusal != commit.refusals.end() && !verdict.refused) ||
-                 std::ranges::find(commit.late, self()) != commit.late.end();
+  edge::Verdict verdict = edge::verdict_of(self(), commit.contributors, commit.refusals, commit.late);
   cast_.tamper().missed(&verdict);
   carry_out(machine_->committed(commit.run, commit.round, verdict, commit.model));
   if (commit.last) {
@@ -137,6 +143,8 @@ Status SiteRole::on_receipt(const v1::Receipt& message) {
     }
     return {};
   }
+  // A stale one may be of an earlier lease, while the update is on its way under the new one.
+  if (verdict.error().code == Code::kStale) return {};
   if (uploading_ && uploading_->what->info.start.run.value() == message.run() &&
       uploading_->what->info.start.round.value() == message.round()) {
     uploading_.reset();  // the rest would be thrown away

@@ -41,6 +41,7 @@ class SiteRole final : public Process, private ChildOwner {
     std::shared_ptr<const Submission> what;
     Epoch lease;
     SessionId session;
+    std::uint64_t first_chunk = 0;
     std::uint64_t next_chunk = 0;
     Malice::Trick trick = Malice::Trick::kNone;
     Sha256 hash;
@@ -76,6 +77,7 @@ class SiteRole final : public Process, private ChildOwner {
   void apply(const edge::Resolve& effect);
   void apply(const edge::DeclineRound& effect);
   Status open();
+  void ask_again();
   Result<std::shared_ptr<const Submission>> encode(const edge::Offer& offer);
   edge::UpdateJob job_of(const edge::Offer& offer) const;
   void resolve(const edge::Pending& pending, edge::Outcome outcome);
@@ -83,7 +85,7 @@ class SiteRole final : public Process, private ChildOwner {
   void look();
   void end_run();
   void pump();
-  void send_begin();
+  void upload(Epoch lease, std::uint64_t first_chunk, Malice::Trick trick);
   void send_chunk();
   void send_end();
   edge::ResidualBounds bounds_for(RunId run) const;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/digest/sha256.h"
+#include "core/transfer/outgoing.h"
 #include "core/wire/mapping.h"
 #include "kernels/codec.h"
 #include "simulator/roles/site.h"
@@ -167,36 +168,25 @@ void SiteRole::apply(const edge::Send& effect) {
   const bool same = uploading_ && uploading_->what->info.submission == pending_->info.submission &&
                     uploading_->session == uplink_->session() && uploading_->lease == lease;
   if (same) return;  // it goes on as it is
+  if (dies("send")) return;
+  upload(lease, effect.first_chunk, malice_.draw());
+}
+
+void SiteRole::upload(Epoch lease, std::uint64_t first_chunk, Malice::Trick trick) {
+  const store::PendingInfo& info = pending_->info;
+  // What says what it sent sends all of it.
+  if (first_chunk > info.start.chunk_count || Malice::begins_anew(trick)) first_chunk = 0;
   uploading_ = std::make_unique<Uploading>();
   uploading_->what = pending_;
   uploading_->lease = lease;
   uploading_->session = uplink_->session();
-  uploading_->trick = malice_.draw();
-  if (dies("send")) return;
-  send_begin();
-  pump();
-}
-
-void SiteRole::send_begin() {
-  const store::PendingInfo& info = uploading_->what->info;
-  v1::Envelope message;
-  v1::UpdateBegin& begin = *message.mutable_update_begin();
-  begin.mutable_key()->set_run(info.start.run.value());
-  begin.mutable_key()->set_round(info.start.round.value());
-  begin.mutable_key()->set_site(self().value());
-  begin.mutable_key()->set_incarnation(info.incarnation.value());
-  begin.mutable_key()->set_submission(info.submission);
-  begin.set_weight(info.start.weight);
-  begin.set_codec(info.start.codec);
-  begin.set_pass(0);
-  begin.set_value_count(info.start.value_count);
-  begin.set_chunk_count(info.start.chunk_count);
-  begin.set_integer_count(info.start.integer_count);
-  begin.set_base_sha256(wire::digest_to_proto(info.start.base));
-  begin.set_lease_epoch(uploading_->lease.value());
-  begin.set_probe(1.0F);
-  malice_.apply(uploading_->trick, &begin);
+  uploading_->first_chunk = first_chunk;
+  uploading_->next_chunk = first_chunk;
+  uploading_->trick = trick;
+  v1::Envelope message = transfer::update_begin(info, self(), lease, first_chunk);
+  malice_.apply(trick, message.mutable_update_begin());
   uplink_->post(message);
+  pump();
 }
 
 // A chunk at a time, with the disk's time between them, so that anything may come between.
@@ -228,7 +218,7 @@ void SiteRole::send_chunk() {
     return;
   }
   if (!malice_.sends(uploading_->trick, index, info.start.chunk_count)) return;
-  Buffer bytes = malice_.apply(uploading_->trick, index, std::move(*chunk));
+  Buffer bytes = malice_.apply(uploading_->trick, index == uploading_->first_chunk, std::move(*chunk));
   uploading_->hash.update(bytes.span());
   if (uploading_->trick != Malice::Trick::kNone) uploading_->sent.push_back(Buffer::copy_of(bytes.span()));
   uplink_->post(message, Payload::of(std::move(bytes)));
@@ -241,12 +231,9 @@ void SiteRole::send_end() {
   Payload payload;
   Digest digest = info.digest;
   if (!cast_.sized()) {
-    std::vector<std::int64_t> integers(info.start.integer_count);
-    if (!integers.empty() && !uploading->what->update->read_integers(integers).ok()) return;
-    Buffer bytes(integers.size() * sizeof(std::int64_t));
-    for (std::size_t i = 0; i < integers.size(); ++i) {
-      store_le(bytes.data() + i * sizeof(std::int64_t), static_cast<std::uint64_t>(integers[i]));
-    }
+    Result<Buffer> integers = transfer::integer_bytes(*uploading->what->update);
+    if (!integers.ok()) return;
+    Buffer bytes = std::move(*integers);
     uploading->hash.update(bytes.span());
     if (!bytes.empty()) payload = Payload::of(std::move(bytes));
     digest = malice_.apply(uploading->trick, info.digest, uploading->hash.finish());
@@ -258,6 +245,9 @@ void SiteRole::send_end() {
   }
   end.mutable_update_end()->set_sha256(wire::digest_to_proto(digest));
   uplink_->post(end, std::move(payload));
+  if (uploading->trick == Malice::Trick::kContradiction) {
+    upload(uploading->lease, 0, Malice::Trick::kTwoContents);
+  }
 }
 
 void SiteRole::apply(const edge::StopSending&) { uploading_.reset(); }

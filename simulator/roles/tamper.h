@@ -31,6 +31,8 @@ class Tamper {
   virtual bool merges_overlap() { return false; }
 
   // ---- the coordinator
+  // A site that contradicted itself takes part no more.
+  virtual bool forgets_quarantine() { return false; }
   // Each start is a term of its own.
   virtual Result<Epoch> term(store::CoordinatorJournal& journal) { return journal.next_epoch(); }
   // The optimizer's state is what the last commit refers to.

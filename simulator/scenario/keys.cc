@@ -132,6 +132,10 @@ void declare_machinery(Declare& d) {
        "a parent that a child could not reach is avoided for it");
   d.ms("federation.return_after_ms", FIELD(federation.return_after),
        "a nearer aggregator is up so long: children go home");
+  d.ms("federation.parentless_max_ms", FIELD(federation.parentless_max),
+       "an aggregator without a parent for so long sends its children away");
+  d.ms("federation.outcome_interval_ms", FIELD(federation.outcome_interval),
+       "so often a site asks for an outcome that it has not heard of");
   d.count("federation.staging_bytes_max", 0, kMany, FIELD(federation.staging_bytes_max),
           "of a node's staging area in memory");
   d.us("disk.operation_us", FIELD(disk.operation), "each operation on a disk takes");

@@ -60,6 +60,8 @@ struct FederationScenario {
   Duration failover_after = std::chrono::seconds(5);
   Duration unreachable_for = std::chrono::seconds(60);
   Duration return_after = std::chrono::seconds(30);
+  Duration parentless_max = std::chrono::seconds(30);
+  Duration outcome_interval = std::chrono::seconds(30);
   std::uint64_t staging_bytes_max = 1 << 20;
 };
 

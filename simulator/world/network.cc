@@ -278,7 +278,7 @@ void Network::push(SessionId id, Session& session, int end, Flying frame) {
   if (happens(rng_, faults_.late)) frame.ready += between(rng_, Duration::zero(), faults_.late_by);
   pipe.queued_bytes += frame.wire_bytes;
   sender.traffic.outbox_bytes_peak = std::max(sender.traffic.outbox_bytes_peak, pipe.queued_bytes);
-  if (pipe.queued_bytes > settings_.outbox_bytes_max) pipe.was_full = true;
+  if (pipe.queued_bytes >= settings_.outbox_bytes_max) pipe.was_full = true;
   const bool overtakes = frame.is_control && pipe.frames.size() > 1 && pipe.frames.back().is_control &&
                          !pipe.frames.back().at_receiver && happens(rng_, faults_.reorder);
   pipe.frames.push(std::move(frame));

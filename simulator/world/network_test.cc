@@ -54,6 +54,24 @@ TEST(Network, AFullOutboxSaysWhenThereIsRoom) {
   EXPECT_GT(town.world.network().traffic(HostId(1)).outbox_bytes_peak, 150'000u);
 }
 
+TEST(Network, AnOutboxThatIsFullToTheByteSaysSoToo) {
+  Scenario scenario;
+  scenario.site_links.up_bytes_per_s = 1e6;
+  const auto peak_with = [&](std::uint64_t outbox_bytes_max) {
+    scenario.session.outbox_bytes_max = outbox_bytes_max;
+    Town town(scenario);
+    town.at(1).connect();
+    town.run_for(milliseconds(100));
+    town.at(1).chunk(0, 30'000);
+    town.run_for(seconds(1));
+    if (outbox_bytes_max < 1'000'000) {
+      EXPECT_THAT(town.words(1), ElementsAre("connected", "writable"));
+    }
+    return town.world.network().traffic(HostId(1)).outbox_bytes_peak;
+  };
+  peak_with(peak_with(1'000'000));
+}
+
 TEST(Network, ACutStallsAndThenPasses) {
   Town town({});
   town.at(1).connect();

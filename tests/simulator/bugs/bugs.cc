@@ -43,6 +43,10 @@ class MergesOverlap final : public Tamper {
   bool merges_overlap() override { return true; }
 };
 
+class ForgetsQuarantine final : public Tamper {
+  bool forgets_quarantine() override { return true; }
+};
+
 // A disk whose syncs do nothing.
 class UnsyncedFile final : public store::File {
  public:
@@ -104,6 +108,7 @@ const std::vector<Bug>& bugs() {
       {"optimizer-outside-commit", "the optimizer's state is kept apart from the commit, and taken up after a restart"},
       {"reuses-epoch", "a restarted coordinator goes on under its last epoch"},
       {"sends-before-sync", "a site sends its submission before it is synced"},
+      {"forgets-quarantine", "the coordinator samples a site that contradicted itself"},
       {"merges-overlap", "a parent adds a partial that overlaps with what it holds"},
   };
   return all;
@@ -116,6 +121,7 @@ std::unique_ptr<Tamper> make_bug(const std::string& name) {
   if (name == "optimizer-outside-commit") return std::make_unique<OptimizerOutsideCommit>();
   if (name == "reuses-epoch") return std::make_unique<ReusesEpoch>();
   if (name == "sends-before-sync") return std::make_unique<SendsBeforeSync>();
+  if (name == "forgets-quarantine") return std::make_unique<ForgetsQuarantine>();
   if (name == "merges-overlap") return std::make_unique<MergesOverlap>();
   return nullptr;
 }
