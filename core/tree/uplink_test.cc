@@ -126,7 +126,7 @@ class UplinkTest : public testing::Test, public UplinkOwner {
 
 TEST_F(UplinkTest, NamesTheParentThatItCannotReachAndGoesWhereItIsSent) {
   coordinator_.grants = {{}, grant(1, {kAggregator}), grant(1, {kAggregator}), grant(2, {NodeId(0)})};
-  run([this]() -> net::Awaitable<void> {
+  run([this]() -> net::Awaitable<void> {  // NOLINT: to_the_end() holds it until it is done
     co_await is_up(1);
     aggregator_.hub.stop();  // and nobody listens there any more
     co_await is_up(2);
@@ -143,7 +143,7 @@ TEST_F(UplinkTest, NamesTheParentThatItCannotReachAndGoesWhereItIsSent) {
 TEST_F(UplinkTest, TriesTheParentsOfALeaseInTheirOrder) {
   aggregator_.hub.stop();
   coordinator_.grants = {{}, grant(1, {kAggregator, NodeId(0)})};
-  run([this]() -> net::Awaitable<void> {
+  run([this]() -> net::Awaitable<void> {  // NOLINT: to_the_end() holds it until it is done
     co_await is_up(1);
     EXPECT_EQ(parents_, std::vector<NodeId>{NodeId(0)});
     EXPECT_EQ(coordinator_.requests, std::vector<std::uint32_t>{0});
@@ -153,7 +153,7 @@ TEST_F(UplinkTest, TriesTheParentsOfALeaseInTheirOrder) {
 TEST_F(UplinkTest, AParentThatKnowsOfANewerLeaseIsReachable) {
   aggregator_.stale = Epoch(1);
   coordinator_.grants = {{}, grant(1, {kAggregator}), grant(2, {kAggregator})};
-  run([this]() -> net::Awaitable<void> {
+  run([this]() -> net::Awaitable<void> {  // NOLINT: to_the_end() holds it until it is done
     co_await is_up(1);
     const std::vector<std::uint32_t> said{0, 0};
     EXPECT_EQ(coordinator_.requests, said);
