@@ -1,15 +1,14 @@
 #include "tests/chaos/chaos.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include "cli/bench_update.h"
-#include "cli/format.h"
 #include "cli/local_run.h"
 #include "core/store/safetensors.h"
 #include "core/store/site_store.h"

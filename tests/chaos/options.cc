@@ -6,7 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <limits>
+#include <map>
 #include <random>
 
 #include "cli/bench_update.h"
