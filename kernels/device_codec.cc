@@ -2,6 +2,7 @@
 
 #include "core/base/format.h"
 #include "kernels/device_backend.h"
+#include "kernels/device_vector.h"
 #include "kernels/fixed.h"
 #include "kernels/ops/bits.h"
 
@@ -23,6 +24,11 @@ Status check_length(const DeviceCodec& codec, DeviceSpan<const std::byte> bytes,
   if (bytes.size() <= most) return {};
   return Error{Code::kDataLoss,
                format_text("{} chunk of {} bytes, expected at most {}", to_string(codec.spec()), bytes.size(), most)};
+}
+
+Status check_state(const DeviceCodec& codec, const VectorSchema& schema, DeviceSpan<std::byte> state) {
+  if (state.size() == codec.state_bytes(schema)) return {};
+  return invalid(format_text("a codec state of {} bytes, expected {}", state.size(), codec.state_bytes(schema)));
 }
 
 Result<ScreenReport> report_of(const ChunkOutcome& outcome) {
@@ -108,6 +114,37 @@ Status DeviceCodec::residual_chunk(DeviceSpan<const float> values, DeviceSpan<co
   FLUVIAL_CHECK(out.size() == values.size(), "a residual of another length");
   FLUVIAL_TRY(check_length(*this, bytes, values.size()));
   return residual(values, bytes, out, stream);
+}
+
+Status DeviceCodec::fold(const VectorSchema& schema, DeviceSpan<const float> update, DeviceSpan<const float> residual,
+                         DeviceSpan<std::byte> state, DeviceSpan<std::byte> workspace, DeviceSpan<float> out,
+                         Stream& stream) const {
+  const std::uint64_t values = schema.layout.value_count;
+  if (update.size() != values || out.size() != values || (!residual.empty() && residual.size() != values)) {
+    return invalid(format_text("vectors of {}, {} and {} values, the schema has {}", update.size(), residual.size(),
+                               out.size(), values));
+  }
+  FLUVIAL_TRY(check_state(*this, schema, state));
+  if (workspace.size() < workspace_bytes(schema)) {
+    return invalid(format_text("a workspace of {} bytes, expected {}", workspace.size(), workspace_bytes(schema)));
+  }
+  return out.empty() ? Status() : fold_state(schema, update, residual, state, workspace, out, stream);
+}
+
+Status DeviceCodec::fold_state(const VectorSchema&, DeviceSpan<const float> update, DeviceSpan<const float> residual,
+                               DeviceSpan<std::byte>, DeviceSpan<std::byte>, DeviceSpan<float> out,
+                               Stream& stream) const {
+  return device_fold(update, residual, out, stream);
+}
+
+Status DeviceCodec::settle_chunk(const VectorSchema& schema, std::size_t chunk_index, DeviceSpan<const std::byte> bytes,
+                                 DeviceSpan<std::byte> state, Stream& stream) const {
+  if (chunk_index >= schema.layout.chunk_count()) {
+    return invalid(format_text("chunk {} of {}", chunk_index, schema.layout.chunk_count()));
+  }
+  FLUVIAL_TRY(check_state(*this, schema, state));
+  FLUVIAL_TRY(check_length(*this, bytes, schema.layout.size(chunk_index)));
+  return settle_state(schema.layout, chunk_index, bytes, state, stream);
 }
 
 Result<ScreenReport> screened_vector(const ChunkOutcome& outcome) { return report_of(outcome); }

@@ -3,7 +3,8 @@
 // order than the CPU's (device_vector.h): the same on every GPU and in every run.
 //
 //   DeviceBuffer workspace = DeviceBuffer::make(device, codec->workspace_bytes(schema));
-//   plan = codec->prepare(schema, vector, key, workspace.span(), stream);
+//   codec->fold(schema, update, residual, state.span(), workspace.span(), vector, stream);
+//   plan = codec->prepare(schema, vector, key, state.span(), workspace.span(), stream);
 //   codec->encode_chunk(plan, i, chunk, out, outcome, stream);     ...   stream.synchronize();
 //   Result<std::size_t> bytes = codec->encoded_bytes(*outcome);
 //
@@ -50,10 +51,20 @@ class DeviceCodec {
   virtual std::size_t encoded_bytes_max(std::size_t value_count) const = 0;
   virtual std::size_t workspace_bytes(const VectorSchema& schema) const = 0;
 
+  // Codec's state, on the device: zeros before the first round; durable where the host copies it.
+  virtual std::size_t state_bytes(const VectorSchema&) const { return 0; }
+
+  // The vector of a round. `residual` may be empty; `out` may be either of the others. The update is finite
+  // (device_screen). kInvalidArgument when lengths do not fit.
+  Status fold(const VectorSchema& schema, DeviceSpan<const float> update, DeviceSpan<const float> residual,
+              DeviceSpan<std::byte> state, DeviceSpan<std::byte> workspace, DeviceSpan<float> out,
+              Stream& stream) const;
+
   // The vector must be finite: where a codec does not look at every value (topk), one that is not has no stated
   // outcome.
   virtual Result<DevicePlan> prepare(const VectorSchema& schema, DeviceSpan<const float> vector, const StreamKey& key,
-                                     DeviceSpan<std::byte> workspace, Stream& stream) const = 0;
+                                     DeviceSpan<std::byte> state, DeviceSpan<std::byte> workspace,
+                                     Stream& stream) const = 0;
   Status encode_chunk(const DevicePlan& plan, std::size_t chunk_index, DeviceSpan<const float> chunk,
                       DeviceSpan<std::byte> out, ChunkOutcome* outcome, Stream& stream) const;
   // `residual` may be `chunk`.
@@ -88,7 +99,19 @@ class DeviceCodec {
   Status residual_chunk(DeviceSpan<const float> values, DeviceSpan<const std::byte> bytes, DeviceSpan<float> out,
                         Stream& stream) const;
 
+  // What the state becomes when an encoded chunk counted. `bytes` are what encode_chunk gave.
+  Status settle_chunk(const VectorSchema& schema, std::size_t chunk_index, DeviceSpan<const std::byte> bytes,
+                      DeviceSpan<std::byte> state, Stream& stream) const;
+
  protected:
+  // Arguments were checked. Codecs without a state have these.
+  virtual Status fold_state(const VectorSchema& schema, DeviceSpan<const float> update,
+                            DeviceSpan<const float> residual, DeviceSpan<std::byte> state,
+                            DeviceSpan<std::byte> workspace, DeviceSpan<float> out, Stream& stream) const;
+  virtual Status settle_state(const ChunkLayout&, std::size_t, DeviceSpan<const std::byte>, DeviceSpan<std::byte>,
+                              Stream&) const {
+    return {};
+  }
   // Arguments were checked, the outcome set to nothing; `residual` is empty when none is wanted.
   virtual Status encode(const DevicePlan& plan, std::size_t chunk_index, DeviceSpan<const float> chunk,
                         DeviceSpan<std::byte> out, DeviceSpan<float> residual, ChunkOutcome* outcome,
@@ -104,7 +127,7 @@ class DeviceCodec {
 };
 
 // kInvalidArgument when the spec is out of range, kUnavailable when the device is not there, kFailedPrecondition when
-// it does not have the codec: cuda/README.md lists those that GPUs have; the CPU has all of one pass without a state.
+// it does not have the codec: cuda/README.md lists those that GPUs have; the CPU has all of one pass.
 Result<std::unique_ptr<DeviceCodec>> make_device_codec(const Device& device, const CodecSpec& spec);
 
 }  // namespace fluvial::kernels

@@ -6,6 +6,8 @@
 #include <new>
 
 #include "core/base/format.h"
+#include "kernels/cpu/onebit_adam_loops.h"
+#include "kernels/cpu/optimizer_loops.h"
 #include "kernels/device_backend.h"
 #include "kernels/fixed.h"
 #include "kernels/ops/bits.h"
@@ -85,6 +87,58 @@ class CpuVectorOps final : public DeviceVectorOps {
     apply_nesterov(lr, momentum, host(mean), host(moment), host(model));
     return {};
   }
+  Status fold(DeviceSpan<const float> update, DeviceSpan<const float> residual, DeviceSpan<float> out,
+              Stream&) override {
+    cpu::loops().fold(update.data(), residual.data(), out.size(), out.data());
+    return {};
+  }
+  Status add_squares(DeviceSpan<const float> values, DeviceSpan<double> lanes, Stream&) override {
+    cpu::loops().screen(values.data(), values.size(), lanes.data());
+    return {};
+  }
+  Status lars(const LarsRates& rates, DeviceSpan<const float> mean, DeviceSpan<float> moment, DeviceSpan<float> model,
+              Stream&) override {
+    apply_lars(rates.momentum, rates.rate, rates.weight_decay, host(mean), host(moment), host(model));
+    return {};
+  }
+  Status add_lamb_squares(const ops::LambFactors& factors, DeviceSpan<const float> mean, DeviceSpan<const float> moment,
+                          DeviceSpan<const float> variance, DeviceSpan<const float> model, DeviceSpan<double> lanes,
+                          Stream&) override {
+    cpu::optimizer_loops(cpu::best_target())
+        .lamb_direction_squares(factors, mean.data(), moment.data(), variance.data(), model.data(), mean.size(),
+                                lanes.data());
+    return {};
+  }
+  Status lamb(const ops::LambFactors& factors, DeviceSpan<const float> mean, DeviceSpan<float> moment,
+              DeviceSpan<float> variance, DeviceSpan<float> model, Stream&) override {
+    cpu::optimizer_loops(cpu::best_target())
+        .lamb(factors, mean.data(), mean.size(), moment.data(), variance.data(), model.data());
+    return {};
+  }
+  Status onebit_fold(const ops::OnebitFactors& factors, DeviceSpan<const float> gradient,
+                     DeviceSpan<const float> momentum, DeviceSpan<const float> residual, DeviceSpan<float> out,
+                     Stream&) override {
+    onebit().fold(factors, gradient.data(), momentum.data(), residual.data(), out.size(), out.data());
+    return {};
+  }
+  Status onebit_warm_up(const ops::OnebitFactors& factors, double lr, DeviceSpan<const float> mean,
+                        DeviceSpan<float> momentum, DeviceSpan<float> variance, DeviceSpan<float> model,
+                        Stream&) override {
+    onebit().warm_up(factors, lr, mean.data(), mean.size(), momentum.data(), variance.data(), model.data());
+    return {};
+  }
+  Status onebit_apply(const ops::OnebitFactors& factors, double lr, DeviceSpan<const float> momentum,
+                      DeviceSpan<const float> variance, DeviceSpan<float> model, Stream&) override {
+    onebit().apply(factors, lr, momentum.data(), variance.data(), model.size(), model.data());
+    return {};
+  }
+  Status onebit_raise(float least, DeviceSpan<float> variance, Stream&) override {
+    onebit().raise(least, variance.size(), variance.data());
+    return {};
+  }
+
+ private:
+  static const cpu::OnebitAdamLoops& onebit() { return cpu::onebit_adam_loops(cpu::best_target()); }
 };
 
 class CpuBackend final : public Backend {

@@ -19,10 +19,11 @@ class CpuDeviceCodec final : public DeviceCodec {
     return codec_->encoded_bytes_max(value_count);
   }
   std::size_t workspace_bytes(const VectorSchema& schema) const override { return codec_->workspace_bytes(schema); }
+  std::size_t state_bytes(const VectorSchema& schema) const override { return codec_->state_bytes(schema); }
 
   Result<DevicePlan> prepare(const VectorSchema& schema, DeviceSpan<const float> vector, const StreamKey& key,
-                             DeviceSpan<std::byte> workspace, Stream&) const override {
-    FLUVIAL_ASSIGN(const EncodePlan plan, codec_->prepare(schema, host(vector), key, {}, {}, host(workspace)));
+                             DeviceSpan<std::byte> state, DeviceSpan<std::byte> workspace, Stream&) const override {
+    FLUVIAL_ASSIGN(const EncodePlan plan, codec_->prepare(schema, host(vector), key, {}, host(state), host(workspace)));
     return DevicePlan{.layout = schema.layout, .key = key, .values = vector, .workspace = workspace, .host = plan};
   }
   Status decode_chunk(DeviceSpan<const std::byte> bytes, DeviceSpan<float> out, Stream&) const override {
@@ -34,6 +35,14 @@ class CpuDeviceCodec final : public DeviceCodec {
   }
 
  protected:
+  Status fold_state(const VectorSchema& schema, DeviceSpan<const float> update, DeviceSpan<const float> residual,
+                    DeviceSpan<std::byte> state, DeviceSpan<std::byte>, DeviceSpan<float> out, Stream&) const override {
+    return codec_->fold(schema, host(update), host(residual), host(state), host(out));
+  }
+  Status settle_state(const ChunkLayout& layout, std::size_t chunk_index, DeviceSpan<const std::byte> bytes,
+                      DeviceSpan<std::byte> state, Stream&) const override {
+    return codec_->settle_chunk({.layout = layout, .tensors = {}}, chunk_index, host(bytes), host(state));
+  }
   Status encode(const DevicePlan& plan, std::size_t chunk_index, DeviceSpan<const float> chunk,
                 DeviceSpan<std::byte> out, DeviceSpan<float> residual, ChunkOutcome* outcome, Stream&) const override {
     const Result<std::size_t> bytes =
@@ -77,10 +86,6 @@ Result<std::unique_ptr<DeviceCodec>> make_cpu_device_codec(const CodecSpec& spec
   if (codec->passes() != 1) {
     return Error{Code::kFailedPrecondition,
                  format_text("{} has {} passes: devices have codecs of one", to_string(spec), codec->passes())};
-  }
-  if (codec->state_bytes({.layout = {.value_count = 1, .chunk_values = 1}, .tensors = {}}) != 0) {
-    return Error{Code::kFailedPrecondition,
-                 format_text("{} keeps a state between rounds: devices have codecs without", to_string(spec))};
   }
   return std::unique_ptr<DeviceCodec>(std::make_unique<CpuDeviceCodec>(std::move(codec)));
 }

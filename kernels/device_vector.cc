@@ -106,4 +106,44 @@ Status device_apply_nesterov(double lr, double momentum, DeviceSpan<const float>
   return model.empty() ? Status() : ops_of(stream).nesterov(lr, momentum, mean, moment, model, stream);
 }
 
+Status device_fold(DeviceSpan<const float> update, DeviceSpan<const float> residual, DeviceSpan<float> out,
+                   Stream& stream) {
+  check_equal(update.size(), out.size());
+  if (!residual.empty()) check_equal(residual.size(), out.size());
+  return out.empty() ? Status() : ops_of(stream).fold(update, residual, out, stream);
+}
+
+Status device_add_squares(DeviceSpan<const float> values, DeviceSpan<double> lanes, Stream& stream) {
+  check_equal(lanes.size(), std::tuple_size_v<SquareLanes>);
+  return values.empty() ? Status() : ops_of(stream).add_squares(values, lanes, stream);
+}
+
+Status device_apply_lars(double momentum, double rate, double weight_decay, DeviceSpan<const float> mean,
+                         DeviceSpan<float> moment, DeviceSpan<float> model, Stream& stream) {
+  check_equal(mean.size(), model.size());
+  check_equal(moment.size(), model.size());
+  return model.empty() ? Status() : ops_of(stream).lars({momentum, rate, weight_decay}, mean, moment, model, stream);
+}
+
+Status device_add_lamb_squares(const LambOptions& options, DeviceSpan<const float> mean, DeviceSpan<const float> moment,
+                               DeviceSpan<const float> variance, DeviceSpan<const float> model,
+                               DeviceSpan<double> lanes, Stream& stream) {
+  check_equal(lanes.size(), std::tuple_size_v<SquareLanes>);
+  check_equal(mean.size(), model.size());
+  check_equal(moment.size(), model.size());
+  check_equal(variance.size(), model.size());
+  if (model.empty()) return {};
+  return ops_of(stream).add_lamb_squares(lamb_factors(options, 0), mean, moment, variance, model, lanes, stream);
+}
+
+Status device_apply_lamb(const LambOptions& options, double rate, DeviceSpan<const float> mean,
+                         DeviceSpan<float> moment, DeviceSpan<float> variance, DeviceSpan<float> model,
+                         Stream& stream) {
+  check_equal(mean.size(), model.size());
+  check_equal(moment.size(), model.size());
+  check_equal(variance.size(), model.size());
+  if (model.empty()) return {};
+  return ops_of(stream).lamb(lamb_factors(options, rate), mean, moment, variance, model, stream);
+}
+
 }  // namespace fluvial::kernels

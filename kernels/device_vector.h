@@ -6,6 +6,7 @@
 
 #include "kernels/device.h"
 #include "kernels/device_codec.h"
+#include "kernels/ops/onebit_adam.h"
 #include "kernels/optimizer.h"
 #include "kernels/reduce.h"
 
@@ -51,7 +52,26 @@ Status device_apply_adaptive(AdaptiveRule rule, const AdaptiveOptions& options, 
 Status device_apply_nesterov(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
                              DeviceSpan<float> model, Stream& stream);
 
+// fold of codec.h: out = (update + residual) + 0. `residual` may be empty; `out` may be either.
+Status device_fold(DeviceSpan<const float> update, DeviceSpan<const float> residual, DeviceSpan<float> out,
+                   Stream& stream);
+
+// add_squares, apply_lars, add_lamb_squares and apply_lamb of optimizer.h; the norms too have the CPU's bits. `lanes`
+// are as SquareLanes, zeros at first; the host reads them for the rates. Of one tensor no more than
+// sixteen additions run side by side, on any device; tensors in different streams run beside each other.
+Status device_add_squares(DeviceSpan<const float> values, DeviceSpan<double> lanes, Stream& stream);
+Status device_apply_lars(double momentum, double rate, double weight_decay, DeviceSpan<const float> mean,
+                         DeviceSpan<float> moment, DeviceSpan<float> model, Stream& stream);
+Status device_add_lamb_squares(const LambOptions& options, DeviceSpan<const float> mean, DeviceSpan<const float> moment,
+                               DeviceSpan<const float> variance, DeviceSpan<const float> model,
+                               DeviceSpan<double> lanes, Stream& stream);
+Status device_apply_lamb(const LambOptions& options, double rate, DeviceSpan<const float> mean,
+                         DeviceSpan<float> moment, DeviceSpan<float> variance, DeviceSpan<float> model, Stream& stream);
+
 // What a backend provides for these; arguments were checked, lengths are above zero. Internal.
+struct LarsRates {
+  double momentum, rate, weight_decay;
+};
 class DeviceVectorOps {
  public:
   virtual ~DeviceVectorOps() = default;
@@ -74,6 +94,26 @@ class DeviceVectorOps {
                           Stream& stream) = 0;
   virtual Status nesterov(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
                           DeviceSpan<float> model, Stream& stream) = 0;
+  virtual Status fold(DeviceSpan<const float> update, DeviceSpan<const float> residual, DeviceSpan<float> out,
+                      Stream& stream) = 0;
+  virtual Status add_squares(DeviceSpan<const float> values, DeviceSpan<double> lanes, Stream& stream) = 0;
+  virtual Status lars(const LarsRates& rates, DeviceSpan<const float> mean, DeviceSpan<float> moment,
+                      DeviceSpan<float> model, Stream& stream) = 0;
+  virtual Status add_lamb_squares(const ops::LambFactors& factors, DeviceSpan<const float> mean,
+                                  DeviceSpan<const float> moment, DeviceSpan<const float> variance,
+                                  DeviceSpan<const float> model, DeviceSpan<double> lanes, Stream& stream) = 0;
+  virtual Status lamb(const ops::LambFactors& factors, DeviceSpan<const float> mean, DeviceSpan<float> moment,
+                      DeviceSpan<float> variance, DeviceSpan<float> model, Stream& stream) = 0;
+  // 1-bit Adam's, as in cpu/onebit_adam_loops.h.
+  virtual Status onebit_fold(const ops::OnebitFactors& factors, DeviceSpan<const float> gradient,
+                             DeviceSpan<const float> momentum, DeviceSpan<const float> residual, DeviceSpan<float> out,
+                             Stream& stream) = 0;
+  virtual Status onebit_warm_up(const ops::OnebitFactors& factors, double lr, DeviceSpan<const float> mean,
+                                DeviceSpan<float> momentum, DeviceSpan<float> variance, DeviceSpan<float> model,
+                                Stream& stream) = 0;
+  virtual Status onebit_apply(const ops::OnebitFactors& factors, double lr, DeviceSpan<const float> momentum,
+                              DeviceSpan<const float> variance, DeviceSpan<float> model, Stream& stream) = 0;
+  virtual Status onebit_raise(float least, DeviceSpan<float> variance, Stream& stream) = 0;
 };
 
 }  // namespace fluvial::kernels

@@ -14,16 +14,10 @@
 namespace fluvial::kernels {
 namespace {
 
-constexpr float kResidualMax = 0x1p126F;  // with a mean of kMeanMax the sum is finite
-
 Error invalid(std::string message) { return {Code::kInvalidArgument, "1-bit Adam: " + std::move(message)}; }
 
-cpu::AdamFactors factors_of(const OnebitAdamOptions& options) {
-  return {.beta1 = options.beta1,
-          .rest1 = 1.0 - options.beta1,
-          .beta2 = options.beta2,
-          .rest2 = 1.0 - options.beta2,
-          .eps = static_cast<float>(options.eps)};
+ops::OnebitFactors factors_of(const OnebitAdamOptions& options) {
+  return ops::onebit_factors(options.beta1, options.beta2, options.eps);
 }
 
 Status check_options(const OnebitAdamOptions& options) {

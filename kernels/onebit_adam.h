@@ -70,6 +70,8 @@ class OnebitAdam {
  public:
   // The greatest magnitude of a mean: moments then stay finite.
   static constexpr float kMeanMax = 0x1p62F;
+  // And of a residual of the server: with such a mean the sum is finite.
+  static constexpr float kResidualMax = 0x1p126F;
 
   // kInvalidArgument names the option that is out of range. `target` is for tests.
   static Result<OnebitAdam> make(const OnebitAdamOptions& options, cpu::Target target = cpu::best_target());
@@ -91,7 +93,7 @@ class OnebitAdam {
   // `out` receives the encoded momentum (downward().encoded_bytes_max() bytes at most), and its size is returned;
   // otherwise 0. A coordinate whose variance is 0 (a gradient that was 0, or below 2^-75, in all of warm-up) does not
   // move. kInvalidArgument names the first coordinate, counted from first_value, whose mean is not finite or beyond
-  // kMeanMax (or whose residual is): nothing was changed.
+  // kMeanMax (or whose residual is, or beyond kResidualMax): nothing was changed.
   Result<std::size_t> step(const OnebitAdamServer& state, double lr, std::span<const float> mean,
                            std::span<float> model, MutableByteSpan out, std::uint64_t first_value = 0) const;
 

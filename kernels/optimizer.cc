@@ -22,6 +22,8 @@ double power(double base, std::uint64_t exponent) {
   return result;
 }
 
+}  // namespace
+
 ops::LambFactors lamb_factors(const LambOptions& options, double rate) {
   FLUVIAL_CHECK(options.step >= 1, "steps are counted from 1");
   return {.adaptive = ops::adaptive_factors(rate, options.beta1, options.beta2, options.epsilon),
@@ -29,8 +31,6 @@ ops::LambFactors lamb_factors(const LambOptions& options, double rate) {
           .variance_correction = narrow(1.0 / (1.0 - power(options.beta2, options.step))),
           .weight_decay = narrow(options.weight_decay)};
 }
-
-}  // namespace
 
 void apply_adaptive(AdaptiveRule rule, const AdaptiveOptions& options, std::span<const float> mean,
                     std::span<float> moment, std::span<float> variance, std::span<float> model, cpu::Target target) {

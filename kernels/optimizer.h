@@ -24,6 +24,7 @@
 #include <span>
 
 #include "kernels/cpu/loops.h"
+#include "kernels/ops/optimizer.h"
 
 namespace fluvial::kernels {
 
@@ -71,6 +72,8 @@ struct LambOptions {
   double weight_decay = 0;
   std::uint64_t step = 1;
 };
+// What the arithmetic takes of these. Internal.
+ops::LambFactors lamb_factors(const LambOptions& options, double rate);
 // lanes += the squares of the direction that apply_lamb() would take; the state stays as it is.
 void add_lamb_squares(const LambOptions& options, std::span<const float> mean, std::span<const float> moment,
                       std::span<const float> variance, std::span<const float> model, SquareLanes& lanes,

@@ -2,6 +2,7 @@
 
 #include "core/base/format.h"
 #include "kernels/ops/bits.h"
+#include "kernels/ops/norm.h"
 
 namespace fluvial::kernels {
 
@@ -15,11 +16,6 @@ Error not_finite(std::span<const float> values, std::uint64_t first_value) {
   return {Code::kInternal, "all values are finite"};
 }
 
-double sum_lanes(std::span<double, cpu::kSquareLanes> lanes) {
-  for (std::size_t half = cpu::kSquareLanes / 2; half > 0; half /= 2) {
-    for (std::size_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
-  }
-  return lanes[0];
-}
+double sum_lanes(std::span<double, cpu::kSquareLanes> lanes) { return ops::add_lanes(lanes.data(), cpu::kSquareLanes); }
 
 }  // namespace fluvial::kernels

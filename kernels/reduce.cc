@@ -6,6 +6,7 @@
 #include "core/base/format.h"
 #include "kernels/cpu/reduce_loops.h"
 #include "kernels/ops/bits.h"
+#include "kernels/ops/norm.h"
 #include "kernels/pieces.h"
 #include "kernels/vector.h"
 
@@ -84,8 +85,7 @@ Result<double> clip_factor(double norm_squared, double bound) {
                  format_text("a squared norm of {} to be clipped to {}, expected finite numbers and a bound above 0",
                              norm_squared, bound)};
   }
-  const double norm = std::sqrt(norm_squared);
-  return norm > bound ? bound / norm : 1.0;
+  return ops::clip_factor(norm_squared, bound);
 }
 
 ScreenReport scale_in_place(std::span<float> values, double factor, cpu::Target target) {

@@ -2,6 +2,8 @@
 // were not sent gather at the site; topk's chunks carry what is greatest of them. The residual is the paper's v, the
 // state its u: one fp32 a coordinate. clip is the greatest 2-norm of one site's gradient, that is the bound for the sum
 // divided by the square root of the number of sites already.
+#include "kernels/ops/dgc.h"
+
 #include <algorithm>
 
 #include "core/base/format.h"
@@ -14,9 +16,6 @@ namespace fluvial::kernels {
 namespace {
 
 constexpr double kDefaultRatio = 0.001;
-// What is sent while warming up: sparsity 75, 93.75, 98.4375, 99.6 and 99.9 % (section 3.3).
-constexpr double kWarmup[] = {0.25, 0.0625, 0.015625, 0.004, 0.001};
-
 std::span<float> momentum_of(MutableByteSpan state) {
   return {reinterpret_cast<float*>(state.data()), state.size() / sizeof(float)};  // NOLINT: the state as numbers
 }
@@ -27,9 +26,9 @@ class DgcCodec final : public TopkCodec {
 
   std::size_t workspace_bytes(const VectorSchema& schema) const override {
     std::size_t bytes = TopkCodec::workspace_bytes(schema);
-    for (const double warmup : kWarmup) {
-      const std::uint64_t k = entries_wanted(std::max(warmup, spec().ratio), schema.layout.value_count);
-      if (spec().warmup_rounds > 0) bytes = std::max(bytes, Survey::workspace_bytes(schema.layout, k));
+    for (std::uint64_t step = 0; step < ops::kDgcSteps; ++step) {
+      const std::uint64_t k = entries_wanted(ratio(1 + step * spec().warmup_rounds), schema.layout.value_count);
+      bytes = std::max(bytes, Survey::workspace_bytes(schema.layout, k));
     }
     return bytes;
   }
@@ -61,11 +60,7 @@ class DgcCodec final : public TopkCodec {
   }
 
  protected:
-  double ratio(std::uint64_t round) const override {
-    if (spec().warmup_rounds == 0) return spec().ratio;
-    const std::uint64_t step = (round > 0 ? round - 1 : 0) / spec().warmup_rounds;
-    return step < std::size(kWarmup) ? std::max(kWarmup[step], spec().ratio) : spec().ratio;
-  }
+  double ratio(std::uint64_t round) const override { return ops::dgc_ratio(spec().ratio, spec().warmup_rounds, round); }
   std::string_view name() const override { return "dgc"; }
 
  private:

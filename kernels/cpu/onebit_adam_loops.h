@@ -4,27 +4,20 @@
 #include <cstddef>
 
 #include "kernels/cpu/target.h"
+#include "kernels/ops/onebit_adam.h"
 
 namespace fluvial::kernels::cpu {
 
-struct AdamFactors {
-  double beta1 = 0;
-  double rest1 = 0;  // 1 - beta1
-  double beta2 = 0;
-  double rest2 = 0;
-  float eps = 0;
-};
-
 struct OnebitAdamLoops {
   // out = ((beta1 * momentum + rest1 * gradient) + residual) + 0; out may be any of the inputs.
-  void (*fold)(const AdamFactors& factors, const float* gradient, const float* momentum, const float* residual,
+  void (*fold)(const ops::OnebitFactors& factors, const float* gradient, const float* momentum, const float* residual,
                std::size_t n, float* out);
   // Both moments, then the step.
-  void (*warm_up)(const AdamFactors& factors, double lr, const float* mean, std::size_t n, float* momentum,
+  void (*warm_up)(const ops::OnebitFactors& factors, double lr, const float* mean, std::size_t n, float* momentum,
                   float* variance, float* model);
   // The step alone.
-  void (*apply)(const AdamFactors& factors, double lr, const float* momentum, const float* variance, std::size_t n,
-                float* model);
+  void (*apply)(const ops::OnebitFactors& factors, double lr, const float* momentum, const float* variance,
+                std::size_t n, float* model);
   // A variance above 0 becomes at least `least`.
   void (*raise)(float least, std::size_t n, float* variance);
 };

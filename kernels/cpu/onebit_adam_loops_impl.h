@@ -5,19 +5,16 @@
 namespace fluvial::kernels::cpu::FLUVIAL_TARGET {
 namespace {
 
-void fold(const AdamFactors& factors, const float* gradient, const float* momentum, const float* residual,
+void fold(const ops::OnebitFactors& factors, const float* gradient, const float* momentum, const float* residual,
           std::size_t n, float* out) {
-  const double beta = factors.beta1, rest = factors.rest1;
+  const ops::OnebitFactors by = factors;
   FLUVIAL_INDEPENDENT
-  for (std::size_t i = 0; i < n; ++i) {
-    const float local = ops::moment_step(beta, rest, momentum[i], static_cast<double>(gradient[i]));
-    out[i] = (local + residual[i]) + 0.0F;
-  }
+  for (std::size_t i = 0; i < n; ++i) out[i] = ops::onebit_fold(by, gradient[i], momentum[i], residual[i]);
 }
 
-void warm_up(const AdamFactors& factors, double lr, const float* FLUVIAL_RESTRICT mean, std::size_t n,
+void warm_up(const ops::OnebitFactors& factors, double lr, const float* FLUVIAL_RESTRICT mean, std::size_t n,
              float* FLUVIAL_RESTRICT momentum, float* FLUVIAL_RESTRICT variance, float* FLUVIAL_RESTRICT model) {
-  const AdamFactors by = factors;
+  const ops::OnebitFactors by = factors;
   for (std::size_t i = 0; i < n; ++i) {
     const float m = ops::moment_step(by.beta1, by.rest1, momentum[i], static_cast<double>(mean[i]));
     const float v = ops::moment_step(by.beta2, by.rest2, variance[i], ops::square_of(mean[i]));
@@ -27,17 +24,14 @@ void warm_up(const AdamFactors& factors, double lr, const float* FLUVIAL_RESTRIC
   }
 }
 
-void apply(const AdamFactors& factors, double lr, const float* FLUVIAL_RESTRICT momentum,
+void apply(const ops::OnebitFactors& factors, double lr, const float* FLUVIAL_RESTRICT momentum,
            const float* FLUVIAL_RESTRICT variance, std::size_t n, float* FLUVIAL_RESTRICT model) {
   const float eps = factors.eps;
   for (std::size_t i = 0; i < n; ++i) model[i] = ops::adam_step(lr, eps, momentum[i], variance[i], model[i]);
 }
 
 void raise(float least, std::size_t n, float* FLUVIAL_RESTRICT variance) {
-  for (std::size_t i = 0; i < n; ++i) {
-    const float v = variance[i];
-    variance[i] = v > 0.0F && v < least ? least : v;
-  }
+  for (std::size_t i = 0; i < n; ++i) variance[i] = ops::raised(least, variance[i]);
 }
 
 constexpr OnebitAdamLoops kTable = {.fold = fold, .warm_up = warm_up, .apply = apply, .raise = raise};

@@ -67,7 +67,7 @@ void lamb(const ops::LambFactors& factors, const float* FLUVIAL_RESTRICT mean, s
     const float v = ops::adam_variance(f.adaptive, variance[i], mean[i]);
     moment[i] = m;
     variance[i] = v;
-    model[i] = model[i] - f.adaptive.lr * ops::lamb_direction(f, m, v, model[i]);
+    model[i] = ops::lamb_step(f, m, v, model[i]);
   }
 }
 

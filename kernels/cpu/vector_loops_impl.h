@@ -208,7 +208,7 @@ void fold(const float* update, const float* residual, std::size_t n, float* out)
     for (std::size_t i = 0; i < n; ++i) out[i] = update[i] + 0.0F;
   } else {
     FLUVIAL_INDEPENDENT
-    for (std::size_t i = 0; i < n; ++i) out[i] = (update[i] + residual[i]) + 0.0F;
+    for (std::size_t i = 0; i < n; ++i) out[i] = ops::folded(update[i], residual[i]);
   }
 }
 

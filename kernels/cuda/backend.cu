@@ -16,7 +16,8 @@ class GpuBackend final : public Runtime {
       case CodecKind::kSign: return make_sign_codec(spec);
       case CodecKind::kQsgd:
       case CodecKind::kTernGrad: return make_quantised_codec(spec);
-      case CodecKind::kTopk: return make_topk_codec(spec);
+      case CodecKind::kTopk:
+      case CodecKind::kDgc: return make_topk_codec(spec);
       case CodecKind::kRandk: return make_randk_codec(spec);
       default: return Error{Code::kFailedPrecondition, "this codec runs on the CPU alone"};
     }

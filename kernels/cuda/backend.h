@@ -35,11 +35,31 @@ DeviceVectorOps& vector_ops();
 Status launch_adaptive(AdaptiveRule rule, const AdaptiveOptions& options, DeviceSpan<const float> mean,
                        DeviceSpan<float> moment, DeviceSpan<float> variance, DeviceSpan<float> model, Stream& stream);
 
+// And those of layer-wise rates.
+Status launch_squares_of(DeviceSpan<const float> values, DeviceSpan<double> lanes, Stream& stream);
+Status launch_lars(const LarsRates& rates, DeviceSpan<const float> mean, DeviceSpan<float> moment,
+                   DeviceSpan<float> model, Stream& stream);
+Status launch_lamb_squares(const ops::LambFactors& factors, DeviceSpan<const float> mean,
+                           DeviceSpan<const float> moment, DeviceSpan<const float> variance,
+                           DeviceSpan<const float> model, DeviceSpan<double> lanes, Stream& stream);
+Status launch_lamb(const ops::LambFactors& factors, DeviceSpan<const float> mean, DeviceSpan<float> moment,
+                   DeviceSpan<float> variance, DeviceSpan<float> model, Stream& stream);
+// And 1-bit Adam's.
+Status launch_onebit_fold(const ops::OnebitFactors& factors, DeviceSpan<const float> gradient,
+                          DeviceSpan<const float> momentum, DeviceSpan<const float> residual, DeviceSpan<float> out,
+                          Stream& stream);
+Status launch_onebit_warm_up(const ops::OnebitFactors& factors, double lr, DeviceSpan<const float> mean,
+                             DeviceSpan<float> momentum, DeviceSpan<float> variance, DeviceSpan<float> model,
+                             Stream& stream);
+Status launch_onebit_apply(const ops::OnebitFactors& factors, double lr, DeviceSpan<const float> momentum,
+                           DeviceSpan<const float> variance, DeviceSpan<float> model, Stream& stream);
+Status launch_onebit_raise(float least, DeviceSpan<float> variance, Stream& stream);
+
 using MadeCodec = Result<std::unique_ptr<DeviceCodec>>;
 MadeCodec make_float_codec(const CodecSpec& spec);  // fp32, fp16, bf16
 MadeCodec make_int_codec(const CodecSpec& spec);    // int8, int4
 MadeCodec make_sign_codec(const CodecSpec& spec);
-MadeCodec make_topk_codec(const CodecSpec& spec);
+MadeCodec make_topk_codec(const CodecSpec& spec);  // topk, dgc
 MadeCodec make_randk_codec(const CodecSpec& spec);
 MadeCodec make_quantised_codec(const CodecSpec& spec);  // qsgd, terngrad
 

@@ -92,7 +92,7 @@ class GpuDenseCodec final : public DeviceCodec {
   std::size_t workspace_bytes(const VectorSchema&) const override { return 0; }
 
   Result<DevicePlan> prepare(const VectorSchema& schema, DeviceSpan<const float> vector, const StreamKey& key,
-                             DeviceSpan<std::byte> workspace, Stream&) const override {
+                             DeviceSpan<std::byte>, DeviceSpan<std::byte> workspace, Stream&) const override {
     return DevicePlan{.layout = schema.layout, .key = key, .values = vector, .workspace = workspace, .host = {}};
   }
   Status decode_chunk(DeviceSpan<const std::byte> bytes, DeviceSpan<float> out, Stream& stream) const override {

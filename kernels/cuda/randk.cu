@@ -93,7 +93,7 @@ class GpuRandkCodec final : public EntryCodec<DrawnForm> {
   std::size_t workspace_bytes(const VectorSchema&) const override { return 0; }
 
   Result<DevicePlan> prepare(const VectorSchema& schema, DeviceSpan<const float> vector, const StreamKey& key,
-                             DeviceSpan<std::byte> workspace, Stream&) const override {
+                             DeviceSpan<std::byte>, DeviceSpan<std::byte> workspace, Stream&) const override {
     return DevicePlan{.layout = schema.layout, .key = key, .values = vector, .workspace = workspace, .host = {}};
   }
 

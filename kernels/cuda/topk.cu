@@ -1,9 +1,13 @@
-// topk: a chunk's entries, compacted in the order of their indices, and the indices in a Golomb-Rice code.
+// topk and dgc: a chunk's entries, compacted in the order of their indices, and the indices in a Golomb-Rice code.
 #include <algorithm>
 
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/listed.h"
 #include "kernels/cuda/select.h"
+#include "kernels/cuda/squares.h"
+#include "kernels/ops/dgc.h"
+#include "kernels/ops/norm.h"
+#include "kernels/ops/update.h"
 
 namespace fluvial::kernels::FLUVIAL_GPU {
 namespace {
@@ -231,7 +235,7 @@ __global__ void __launch_bounds__(kThreads) put_gaps(ChunkJob job) {
   }
 }
 
-class GpuTopkCodec final : public EntryCodec<ListedForm> {
+class GpuTopkCodec : public EntryCodec<ListedForm> {
  public:
   using EntryCodec::EntryCodec;
 
@@ -240,33 +244,36 @@ class GpuTopkCodec final : public EntryCodec<ListedForm> {
     return (kListedHeaderBytes + value_count * sizeof(float) + (value_count + 7) / 8 + 1 + 3) / 4 * 4;
   }
   std::size_t workspace_bytes(const VectorSchema& schema) const override {
-    return sizes_of(schema.layout, Tiling::of(schema.layout)).bytes();
+    return sizes_of(schema.layout, Tiling::of(schema.layout), 0).bytes();  // no round sends more than the first
   }
 
   Result<DevicePlan> prepare(const VectorSchema& schema, DeviceSpan<const float> vector, const StreamKey& key,
-                             DeviceSpan<std::byte> workspace, Stream& stream) const override {
+                             DeviceSpan<std::byte>, DeviceSpan<std::byte> workspace, Stream& stream) const override {
     if (vector.size() != schema.layout.value_count || vector.size() >= std::uint64_t{1} << 32) {
       return Error{Code::kInvalidArgument, "a vector of another length than the schema's, or of 2^32 values or more"};
     }
     const Tiling tiling = Tiling::of(schema.layout);
-    const SelectSizes sizes = sizes_of(schema.layout, tiling);
-    if (workspace.size() < sizes.bytes() || reinterpret_cast<std::uintptr_t>(workspace.data()) % 8 != 0) {
+    if (workspace.size() < workspace_bytes(schema) || reinterpret_cast<std::uintptr_t>(workspace.data()) % 8 != 0) {
       return Error{Code::kInvalidArgument, "a workspace of " + std::to_string(workspace.size()) + " bytes, expected " +
-                                               std::to_string(sizes.bytes()) + ", aligned to 8"};
+                                               std::to_string(workspace_bytes(schema)) + ", aligned to 8"};
     }
     if (!vector.empty()) {
-      FLUVIAL_TRY(launch_select(vector, wanted(vector.size()), sample_of(vector.size()), tiling,
-                                memory_of(workspace, sizes), stream));
+      const SelectMemory memory = memory_of(workspace, sizes_of(schema.layout, tiling, key.round));
+      FLUVIAL_TRY(
+          launch_select(vector, wanted(vector.size(), key.round), sample_of(vector.size()), tiling, memory, stream));
     }
     return DevicePlan{.layout = schema.layout, .key = key, .values = vector, .workspace = workspace, .host = {}};
   }
 
  protected:
+  // The part of the values that is sent in a round.
+  virtual double ratio(std::uint64_t) const { return spec().ratio; }
+
   Status encode(const DevicePlan& plan, std::size_t chunk_index, DeviceSpan<const float> chunk,
                 DeviceSpan<std::byte> out, DeviceSpan<float> residual, ChunkOutcome* outcome,
                 Stream& stream) const override {
     const Tiling tiling = Tiling::of(plan.layout);
-    const SelectSizes sizes = sizes_of(plan.layout, tiling);
+    const SelectSizes sizes = sizes_of(plan.layout, tiling, plan.key.round);
     const auto first_tile = static_cast<std::uint32_t>(chunk_index) * tiling.tiles_in_chunk;
     const ChunkJob job{.x = chunk.data(),
                        .n = static_cast<std::uint32_t>(chunk.size()),
@@ -286,21 +293,98 @@ class GpuTopkCodec final : public EntryCodec<ListedForm> {
   }
 
  private:
-  std::uint64_t wanted(std::uint64_t value_count) const { return entries_wanted(spec().ratio, value_count); }
-  SamplePlan sample_of(std::uint64_t value_count) const {
-    return spec().sampled ? sample_plan(value_count, wanted(value_count)) : SamplePlan{};
+  std::uint64_t wanted(std::uint64_t value_count, std::uint64_t round) const {
+    return entries_wanted(ratio(round), value_count);
   }
-  SelectSizes sizes_of(const ChunkLayout& layout, const Tiling& tiling) const {
+  SamplePlan sample_of(std::uint64_t value_count) const {
+    return spec().sampled ? sample_plan(value_count, entries_wanted(spec().ratio, value_count)) : SamplePlan{};
+  }
+  SelectSizes sizes_of(const ChunkLayout& layout, const Tiling& tiling, std::uint64_t round) const {
     const std::uint64_t in_chunk = std::min(layout.chunk_values, layout.value_count);
     const SamplePlan sample = sample_of(layout.value_count);
-    const std::uint64_t most = sample.rank > 0 ? 2 * wanted(layout.value_count) : wanted(layout.value_count);
+    const std::uint64_t most = (sample.rank > 0 ? 2 : 1) * wanted(layout.value_count, round);
     return {.tiles = tiling.tiles, .entries = std::min(most, in_chunk), .sample = sample.size};
+  }
+};
+
+// u = momentum * u + clipped update; out = residual + u.
+struct DgcFoldOp {
+  const float* update;
+  const float* residual;  // or null: all zero
+  const float* factor;    // or null: not clipped
+  float momentum;
+  float* moment;
+  float* out;
+
+  template <int kCount>
+  __device__ void run(At<kCount> at) const {
+    const Pack<float, kCount> updates = at.load(update);
+    Pack<float, kCount> moments = at.load(moment);
+    Pack<float, kCount> outs{};
+    if (residual != nullptr) outs = at.load(residual);
+    const float by = factor == nullptr ? 1.0F : *factor;
+    for (int i = 0; i < kCount; ++i) {
+      moments.v[i] = ops::dgc_moment(momentum, moments.v[i], updates.v[i], by);
+      outs.v[i] = ops::folded(outs.v[i], moments.v[i]);
+    }
+    at.store(moment, moments);
+    at.store(out, outs);
+  }
+};
+
+__global__ void __launch_bounds__(kWarp) find_clip_factor(double* lanes, double bound, float* factor) {
+  if (threadIdx.x != 0) return;
+  *factor = static_cast<float>(ops::clip_factor(ops::add_lanes(lanes, kSquareLanes), bound));
+}
+
+struct ClearEntry {
+  float* out;
+  __device__ void entry(std::uint32_t index, float) const { out[index] = 0; }
+};
+
+class GpuDgcCodec final : public GpuTopkCodec {
+ public:
+  using GpuTopkCodec::GpuTopkCodec;
+  std::size_t state_bytes(const VectorSchema& schema) const override {
+    return static_cast<std::size_t>(schema.layout.value_count) * sizeof(float);
+  }
+
+ protected:
+  double ratio(std::uint64_t round) const override { return ops::dgc_ratio(spec().ratio, spec().warmup_rounds, round); }
+
+  // The workspace, before prepare() takes it: lanes of squares, and the factor that they give.
+  Status fold_state(const VectorSchema&, DeviceSpan<const float> update, DeviceSpan<const float> residual,
+                    DeviceSpan<std::byte> state, DeviceSpan<std::byte> workspace, DeviceSpan<float> out,
+                    Stream& stream) const override {
+    auto* const lanes = reinterpret_cast<double*>(workspace.data());
+    float* factor = nullptr;
+    if (spec().clip > 0) {
+      factor = reinterpret_cast<float*>(lanes + kSquareLanes);
+      FLUVIAL_TRY(stream.backend().zero(lanes, kSquareLanes * sizeof(double), stream.get()));
+      FLUVIAL_TRY(launch_squares(SquaresOfVector{update.data()}, update.size(), {lanes, kSquareLanes}, stream));
+      FLUVIAL_TRY(launch(find_clip_factor, 1U, kWarp, stream, lanes, spec().clip, factor));
+    }
+    const DgcFoldOp op{.update = update.data(),
+                       .residual = residual.empty() ? nullptr : residual.data(),
+                       .factor = factor,
+                       .momentum = static_cast<float>(spec().momentum),
+                       .moment = reinterpret_cast<float*>(state.data()),
+                       .out = out.data()};
+    const bool by_four = fits_four(op.update) && fits_four(op.residual) && fits_four(op.moment) && fits_four(op.out);
+    return launch_each(op, out.size(), by_four, stream);
+  }
+
+  Status settle_state(const ChunkLayout& layout, std::size_t chunk_index, DeviceSpan<const std::byte> bytes,
+                      DeviceSpan<std::byte> state, Stream& stream) const override {
+    float* const moment = reinterpret_cast<float*>(state.data()) + layout.first_value(chunk_index);
+    return ListedForm::walk(bytes, layout.size(chunk_index), ClearEntry{moment}, nullptr, stream);
   }
 };
 
 }  // namespace
 
 MadeCodec make_topk_codec(const CodecSpec& spec) {
+  if (spec.kind == CodecKind::kDgc) return std::unique_ptr<DeviceCodec>(std::make_unique<GpuDgcCodec>(spec));
   return std::unique_ptr<DeviceCodec>(std::make_unique<GpuTopkCodec>(spec));
 }
 

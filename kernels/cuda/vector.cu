@@ -122,6 +122,21 @@ struct PseudoGradientOp {
   }
 };
 
+struct FoldOp {
+  const float* update;
+  const float* residual;  // or null: all zero
+  float* out;
+
+  template <int kCount>
+  __device__ void run(At<kCount> at) const {
+    Pack<float, kCount> values = at.load(update);
+    Pack<float, kCount> residuals{};
+    if (residual != nullptr) residuals = at.load(residual);
+    for (int i = 0; i < kCount; ++i) values.v[i] = ops::folded(values.v[i], residuals.v[i]);
+    at.store(out, values);
+  }
+};
+
 struct SgdOp {
   double lr;
   const float* mean;
@@ -244,6 +259,44 @@ class GpuVectorOps final : public DeviceVectorOps {
   Status nesterov(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
                   DeviceSpan<float> model, Stream& stream) override {
     return launch_momentum<true>(lr, momentum, mean, moment, model, stream);
+  }
+  Status fold(DeviceSpan<const float> update, DeviceSpan<const float> residual, DeviceSpan<float> out,
+              Stream& stream) override {
+    return launch_each(FoldOp{update.data(), residual.data(), out.data()}, out.size(),
+                       fits_four(update.data()) && fits_four(residual.data()) && fits_four(out.data()), stream);
+  }
+  Status add_squares(DeviceSpan<const float> values, DeviceSpan<double> lanes, Stream& stream) override {
+    return launch_squares_of(values, lanes, stream);
+  }
+  Status lars(const LarsRates& rates, DeviceSpan<const float> mean, DeviceSpan<float> moment, DeviceSpan<float> model,
+              Stream& stream) override {
+    return launch_lars(rates, mean, moment, model, stream);
+  }
+  Status add_lamb_squares(const ops::LambFactors& factors, DeviceSpan<const float> mean, DeviceSpan<const float> moment,
+                          DeviceSpan<const float> variance, DeviceSpan<const float> model, DeviceSpan<double> lanes,
+                          Stream& stream) override {
+    return launch_lamb_squares(factors, mean, moment, variance, model, lanes, stream);
+  }
+  Status lamb(const ops::LambFactors& factors, DeviceSpan<const float> mean, DeviceSpan<float> moment,
+              DeviceSpan<float> variance, DeviceSpan<float> model, Stream& stream) override {
+    return launch_lamb(factors, mean, moment, variance, model, stream);
+  }
+  Status onebit_fold(const ops::OnebitFactors& factors, DeviceSpan<const float> gradient,
+                     DeviceSpan<const float> momentum, DeviceSpan<const float> residual, DeviceSpan<float> out,
+                     Stream& stream) override {
+    return launch_onebit_fold(factors, gradient, momentum, residual, out, stream);
+  }
+  Status onebit_warm_up(const ops::OnebitFactors& factors, double lr, DeviceSpan<const float> mean,
+                        DeviceSpan<float> momentum, DeviceSpan<float> variance, DeviceSpan<float> model,
+                        Stream& stream) override {
+    return launch_onebit_warm_up(factors, lr, mean, momentum, variance, model, stream);
+  }
+  Status onebit_apply(const ops::OnebitFactors& factors, double lr, DeviceSpan<const float> momentum,
+                      DeviceSpan<const float> variance, DeviceSpan<float> model, Stream& stream) override {
+    return launch_onebit_apply(factors, lr, momentum, variance, model, stream);
+  }
+  Status onebit_raise(float least, DeviceSpan<float> variance, Stream& stream) override {
+    return launch_onebit_raise(least, variance, stream);
   }
 };
 

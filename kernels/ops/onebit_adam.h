@@ -2,9 +2,19 @@
 // of moments in fp32, as the square root and the division cost most; the step in fp64.
 #pragma once
 
-#include "kernels/ops/bits.h"
+#include "kernels/ops/square_root.h"
 
 namespace fluvial::kernels::ops {
+
+struct OnebitFactors {
+  double beta1, rest1;  // 1 - beta1
+  double beta2, rest2;
+  float eps;
+};
+
+FLUVIAL_HD OnebitFactors onebit_factors(double beta1, double beta2, double eps) {
+  return {beta1, 1.0 - beta1, beta2, 1.0 - beta2, static_cast<float>(eps)};
+}
 
 // moment * beta + value * rest, with rest = 1 - beta. Both products and the sum round to fp64 (of fp32 squares, once).
 FLUVIAL_HD float moment_step(double beta, double rest, float moment, double value) {
@@ -14,9 +24,17 @@ FLUVIAL_HD float moment_step(double beta, double rest, float moment, double valu
 // Exact: 48 bits.
 FLUVIAL_HD double square_of(float value) { return static_cast<double>(value) * static_cast<double>(value); }
 
+// What a site sends once the variance is frozen: its own momentum and what it left out before. + 0 turns -0 into +0.
+FLUVIAL_HD float onebit_fold(const OnebitFactors& f, float gradient, float momentum, float residual) {
+  return (moment_step(f.beta1, f.rest1, momentum, static_cast<double>(gradient)) + residual) + 0.0F;
+}
+
+// A variance above 0 becomes at least `least`.
+FLUVIAL_HD float raised(float least, float variance) { return variance > 0.0F && variance < least ? least : variance; }
+
 // model - lr * momentum / (sqrt(variance) + eps). A coordinate without variance has seen no gradient: it does not move.
 FLUVIAL_HD float adam_step(double lr, float eps, float momentum, float variance, float model) {
-  const float ratio = momentum / (__builtin_sqrtf(variance) + eps);
+  const float ratio = momentum / (square_root(variance) + eps);
   const float moved = static_cast<float>(static_cast<double>(model) - lr * static_cast<double>(ratio));
   return variance > 0.0F ? moved : model;
 }

@@ -2,20 +2,9 @@
 // sources). Every operation rounds to fp32, in the order written, unless the types say fp64.
 #pragma once
 
-#include "kernels/ops/bits.h"
+#include "kernels/ops/square_root.h"
 
 namespace fluvial::kernels::ops {
-
-// Rounded once, as IEEE 754 asks of a square root. Without errno, so that loops of it become vector instructions.
-FLUVIAL_HD float square_root(float x) {
-#if defined(__CUDA_ARCH__)
-  return __fsqrt_rn(x);
-#elif defined(__clang__)
-  return __builtin_elementwise_sqrt(x);
-#else
-  return __builtin_sqrtf(x);
-#endif
-}
 
 struct AdaptiveFactors {
   float lr, beta1, one_minus_beta1, beta2, one_minus_beta2, tau;
@@ -69,6 +58,10 @@ FLUVIAL_HD float lamb_direction(const LambFactors& f, float moment, float varian
   const float m = moment * f.moment_correction;
   const float v = variance * f.variance_correction;
   return m / (square_root(v) + f.adaptive.tau) + f.weight_decay * model;
+}
+
+FLUVIAL_HD float lamb_step(const LambFactors& f, float moment, float variance, float model) {
+  return model - f.adaptive.lr * lamb_direction(f, moment, variance, model);
 }
 
 }  // namespace fluvial::kernels::ops

@@ -8,6 +8,8 @@ namespace fluvial::kernels::ops {
 // Each operation rounds to fp32; adding +0 last turns -0 into +0.
 FLUVIAL_HD float pseudo_gradient(float base, float local, float residual) { return ((base - local) + residual) + 0.0F; }
 
+FLUVIAL_HD float folded(float update, float residual) { return (update + residual) + 0.0F; }
+
 FLUVIAL_HD float sgd_step(double lr, float mean, float model) {
   return static_cast<float>(static_cast<double>(model) - lr * static_cast<double>(mean));
 }

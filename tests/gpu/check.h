@@ -33,6 +33,7 @@ struct Test {
 void add_vector_tests(std::vector<Test>& tests);
 void add_codec_tests(std::vector<Test>& tests);
 void add_hostile_tests(std::vector<Test>& tests);
+void add_state_tests(std::vector<Test>& tests);
 void add_pipeline_tests(std::vector<Test>& tests);
 
 // Counts, and says where; a test goes on after a failure, but says no more than a few of its kind.

@@ -60,10 +60,13 @@ class Pair {
   void compare(std::span<const float> vector, std::uint64_t chunk_values, std::size_t skew) {
     const VectorSchema schema{.layout = {.value_count = vector.size(), .chunk_values = chunk_values}, .tensors = {}};
     Buffer workspace(cpu_->workspace_bytes(schema));
-    const auto plan = require(cpu_->prepare(schema, vector, kKey, {}, {}, workspace.span()));
+    Buffer state(cpu_->state_bytes(schema));
+    const auto plan = require(cpu_->prepare(schema, vector, kKey, {}, state.span(), workspace.span()));
     const OnDevice<float> x(context_.device, vector, stream_, skew);
+    const OnDevice<std::byte> device_state(context_.device, state.size(), stream_);
     const OnDevice<std::byte> scratch(context_.device, device_->workspace_bytes(schema), stream_);
-    const auto device_plan = require(device_->prepare(schema, x.span(), kKey, scratch.span(), stream_));
+    const auto device_plan =
+        require(device_->prepare(schema, x.span(), kKey, device_state.span(), scratch.span(), stream_));
     for (std::size_t i = 0; i < schema.layout.chunk_count(); ++i) {
       const auto chunk = schema.layout.of(vector, i);
       Buffer bytes(cpu_->encoded_bytes_max(chunk.size()));
@@ -200,7 +203,7 @@ void names_what_is_not_finite(const Context& context, const std::string& text) {
     const auto expected = cpu->encode_chunk(plan, 0, vector, bytes.span());
     const OnDevice<float> x(context.device, view(vector), stream);
     const OnDevice<std::byte> out(context.device, bytes.size(), stream);
-    const auto device_plan = require(device.prepare(schema, x.span(), kKey, {}, stream));
+    const auto device_plan = require(device.prepare(schema, x.span(), kKey, {}, {}, stream));
     require(device.encode_chunk(device_plan, 0, x.span(), out.span(), outcome, stream));
     require(stream.synchronize());
     const auto got = device.encoded_bytes(*outcome);

@@ -168,14 +168,14 @@ class Session {
     };
     std::vector<std::size_t> sizes(layout.chunk_count());
     const auto encode = [&](DeviceSpan<float> residual) {
-      const auto plan = require(codec.prepare(schema, x_.span(), {1, 2, 3}, workspace.span(), stream_));
+      const auto plan = require(codec.prepare(schema, x_.span(), {1, 2, 3}, {}, workspace.span(), stream_));
       for (std::size_t i = 0; i < sizes.size(); ++i) {
         require(codec.encode_residual_chunk(plan, i, part(x_.span(), i), encoded[i].span(),
                                             residual.empty() ? residual : part(residual, i), outcome_, stream_));
       }
     };
     double bytes = 0;
-    const auto plan = require(codec.prepare(schema, x_.span(), {1, 2, 3}, workspace.span(), stream_));
+    const auto plan = require(codec.prepare(schema, x_.span(), {1, 2, 3}, {}, workspace.span(), stream_));
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       require(codec.encode_chunk(plan, i, part(x_.span(), i), encoded[i].span(), outcome_, stream_));
       require(stream_.synchronize());
@@ -224,7 +224,7 @@ class Session {
       return {};
     };
     const auto prepare = [&](Stream& stream) {
-      return require((*codec)->prepare(schema, x_.span(), {1, 2, 3}, workspace.span(), stream));
+      return require((*codec)->prepare(schema, x_.span(), {1, 2, 3}, {}, workspace.span(), stream));
     };
     std::vector<double> whole, stages;
     double bytes = 0;

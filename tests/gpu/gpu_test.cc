@@ -18,6 +18,7 @@ int run(const Device& device) {
   add_vector_tests(tests);
   add_codec_tests(tests);
   add_hostile_tests(tests);
+  add_state_tests(tests);
   add_pipeline_tests(tests);
   for (const Test& test : tests) {
     const int before = failures();

@@ -36,7 +36,7 @@ void leaves_what_the_cpu_encodes(const Context& context, const Case& test) {
   const VectorSchema schema{.layout = {.value_count = vector.size(), .chunk_values = test.chunk_values}, .tensors = {}};
   const OnDevice<std::byte> workspace(context.device, codec.workspace_bytes(schema), stream);
   for (int round = 0; round < 2; ++round) {  // a pipeline serves more than once
-    const auto plan = require(codec.prepare(schema, x.span(), kKey, workspace.span(), stream));
+    const auto plan = require(codec.prepare(schema, x.span(), kKey, {}, workspace.span(), stream));
     std::size_t next = 0;
     const auto leave = [&](std::size_t index, ByteSpan bytes) -> Status {
       check(index == next++, test.text + ": chunks in order");
@@ -62,7 +62,7 @@ void ends_with_the_first_error(const Context& context) {
   for (const bool is_finite : {true, false, true}) {
     vector[3'456] = is_finite ? 1.0F : std::numeric_limits<float>::infinity();
     const OnDevice<float> x(context.device, vector, pipeline.stream());
-    const auto plan = require(codec->prepare(schema, x.span(), kKey, {}, pipeline.stream()));
+    const auto plan = require(codec->prepare(schema, x.span(), kKey, {}, {}, pipeline.stream()));
     std::size_t left = 0;
     const Status all = pipeline.run(plan, {}, [&](std::size_t, ByteSpan) -> Status {
       ++left;

@@ -182,6 +182,40 @@ void optimizers(const Context& context) {
   }
 }
 
+// Norms have the CPU's bits, over chunks of any length, so that rates do.
+void layer_wise_rates(const Context& context) {
+  Stream stream = require(Stream::make(context.device));
+  const kernels::LambOptions lamb{.weight_decay = 0.01, .step = 3};
+  kernels::SquareLanes norm{}, direction{};
+  const OnDevice<double> device_norm(context.device, std::span<const double>(norm), stream);
+  const OnDevice<double> device_direction(context.device, std::span<const double>(direction), stream);
+  for (const std::size_t size : sizes(context)) {
+    for (const std::size_t skew : {0U, 1U}) {
+      const auto mean = adversarial(size, 14, 1e4F);
+      auto moment = normals(size, 15), variance = normals(size, 16), model = normals(size, 17);
+      for (float& value : variance) value = value * value;
+      const OnDevice<float> d(context.device, view(mean), stream, skew), m(context.device, view(moment), stream, skew);
+      const OnDevice<float> v(context.device, view(variance), stream, skew);
+      const OnDevice<float> theta(context.device, view(model), stream, skew);
+      kernels::add_squares(mean, norm);
+      require(kernels::device_add_squares(d.span(), device_norm.span(), stream));
+      check_same(view(device_norm.values()), std::span<const double>(norm), "squares");
+      kernels::add_lamb_squares(lamb, mean, moment, variance, model, direction);
+      require(kernels::device_add_lamb_squares(lamb, d.span(), m.span(), v.span(), theta.span(),
+                                               device_direction.span(), stream));
+      check_same(view(device_direction.values()), std::span<const double>(direction), "squares of LAMB's direction");
+      kernels::apply_lamb(lamb, 0.01, mean, moment, variance, model);
+      require(kernels::device_apply_lamb(lamb, 0.01, d.span(), m.span(), v.span(), theta.span(), stream));
+      check_same(view(theta.values()), view(model), "LAMB's model");
+      check_same(view(v.values()), view(variance), "LAMB's variance");
+      kernels::apply_lars(0.9, 0.02, 1e-4, mean, moment, model);
+      require(kernels::device_apply_lars(0.9, 0.02, 1e-4, d.span(), m.span(), theta.span(), stream));
+      check_same(view(theta.values()), view(model), "the model of LARS");
+      check_same(view(m.values()), view(moment), "the moment of LARS");
+    }
+  }
+}
+
 void events_order_streams(const Context& context) {
   Stream first = require(Stream::make(context.device));
   Stream second = require(Stream::make(context.device));
@@ -210,6 +244,7 @@ void add_vector_tests(std::vector<Test>& tests) {
   tests.push_back({"sums and means", sums_and_means});
   tests.push_back({"updates", updates});
   tests.push_back({"optimizers", optimizers});
+  tests.push_back({"layer-wise rates", layer_wise_rates});
   tests.push_back({"events", events_order_streams});
 }
 
