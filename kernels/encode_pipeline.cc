@@ -51,9 +51,8 @@ Status EncodePipeline::run(const DevicePlan& plan, DeviceSpan<float> residual, c
   const Status status = run_all(plan, residual, leave);
   const Status encoded = encode_stream_.synchronize();  // also after an error: the slots are free again
   const Status copied = copy_stream_.synchronize();
-  FLUVIAL_TRY(status);
-  FLUVIAL_TRY(encoded);
-  return copied;
+  if (!status.ok()) return status;
+  return encoded.ok() ? copied : encoded;
 }
 
 Status EncodePipeline::run_all(const DevicePlan& plan, DeviceSpan<float> residual, const Leave& leave) {

@@ -231,7 +231,8 @@ std::vector<std::byte> encode_qsgd(std::span<const float> values, std::size_t bl
       if (step != 0) {
         const float units = block[i] * (16384.0F / step);
         const std::uint32_t bits = random_bits(draws.run, draws.round, draws.site, draws.first_coordinate + first + i);
-        code = static_cast<int>(std::floor((std::nearbyint(static_cast<double>(units)) + (bits / 4)) / 16384.0));
+        const double quarter = std::floor(bits / 4.0);
+        code = static_cast<int>(std::floor((std::nearbyint(static_cast<double>(units)) + quarter) / 16384.0));
         code = std::clamp(code, -static_cast<int>(levels), static_cast<int>(levels));
       }
       fixed.put(static_cast<unsigned>(code), width_of(levels));
