@@ -53,6 +53,18 @@ class FakeParent final : public tree::HubOwner {
       hub_.send(site, wire::to_envelope(opening_));
     });
   }
+  // That submission of the site is here already, with other bytes: it is turned away.
+  void hold_other(SiteId site, std::uint64_t round, Incarnation incarnation, std::uint64_t submission) {
+    runtime_.on_strand([&] {
+      turns_away_ = true;
+      hub_.book().open(opening_.run, RoundId(round));
+      transfer::StagedArrival other;
+      other.run = opening_.run;
+      other.round = RoundId(round);
+      EXPECT_TRUE(other.what.contributors.add({site, Epoch(5), 1, {}, 0, {}, incarnation, submission}).ok());
+      EXPECT_TRUE(hub_.book().complete(other).ok());
+    });
+  }
   void commit(SiteId site, const wire::Commit& commit) {
     runtime_.on_strand([&] { hub_.send(site, wire::to_envelope(commit)); });
   }
@@ -93,6 +105,7 @@ class FakeParent final : public tree::HubOwner {
   }
   Result<transfer::Terms> admit(const transfer::UpdateHead& head) override {
     if (head.lease != Epoch(5) || head.round != opening_.round) return Error{Code::kStale, "not this round"};
+    if (turns_away_) return Error{Code::kAlreadyExists, "counted already"};
     transfer::Terms terms;
     terms.layout = {opening_.value_count, opening_.plan.chunk_values};
     terms.integer_count = static_cast<std::size_t>(opening_.integer_count);
@@ -118,6 +131,7 @@ class FakeParent final : public tree::HubOwner {
  private:
   TestRuntime runtime_;
   wire::Opening opening_;
+  bool turns_away_ = false;
   std::map<ModelVersion, std::shared_ptr<tree::ModelSlot>> models_;
   tree::Hub hub_;
   std::uint16_t port_ = 0;

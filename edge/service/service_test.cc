@@ -105,6 +105,7 @@ class ServiceTest : public testing::Test {
     settings.coordinator = "127.0.0.1:" + std::to_string(parent_port());
     settings.session.reconnect_delay_min_ms = 1;
     settings.session.reconnect_delay_max_ms = 10;
+    settings.session.outbox_bytes_max = 1 << 20;
     settings.compute_threads = 2;
     auto ready = std::make_shared<std::promise<std::string>>();
     std::future<std::string> json = ready->get_future();
@@ -269,6 +270,21 @@ TEST_F(CutTest, AnUploadGoesOnWhereTheLineBroke) {
   wait_logged("update counted");
   EXPECT_EQ(status().at("outcomes").at("counted").to_number<int>(), 1);
   EXPECT_TRUE(parent_.arrivals.empty());
+}
+
+class TurnedAwayTest : public ServiceTest {
+ protected:
+  static constexpr std::uint64_t kMany = std::uint64_t{1} << 22;  // far more than waits to be sent
+  TurnedAwayTest() : ServiceTest({kMany, kMany / 64, "fp32"}) {}
+  ~TurnedAwayTest() override { stop_site(); }
+};
+
+TEST_F(TurnedAwayTest, AnUpdateThatIsRefusedAtItsFirstFrameStillSaysItsDigest) {
+  start_site();
+  parent_.joined.take();
+  parent_.hold_other(kSite, 1, Incarnation(1), 1);
+  parent_.open_round(kSite, 1, model(0, kMany));
+  EXPECT_EQ(parent_.refusals.take().error.code, Code::kConflict) << "the site contradicts itself";
 }
 
 TEST(RunEdge, SaysHowToEnrol) {

@@ -25,8 +25,8 @@ void Upload::send(UploadItem item) {
   const UploadItem& now = running_->item;
   const bool same = now.update->info().submission == item.update->info().submission && now.session == item.session &&
                     now.lease == item.lease;
-  if (same && !running_->stopped) return;
-  running_->stopped = true;
+  if (same && !running_->stopped && !running_->refused) return;
+  if (!same) running_->stopped = true;
   next_ = std::move(item);
 }
 
@@ -38,7 +38,7 @@ void Upload::stop() {
 void Upload::refused(RunId run, RoundId round) {
   if (!running_) return;
   const store::PendingStart& now = running_->item.update->info().start;
-  if (now.run == run && now.round == round) running_->stopped = true;
+  if (now.run == run && now.round == round) running_->refused = true;
 }
 
 void Upload::start(UploadItem item) {
@@ -81,6 +81,7 @@ net::Awaitable<Status> Upload::send_frames(std::shared_ptr<Running> running) {
     Result<Buffer> chunk = co_await runtime_.pool.run([update, index] { return update->read_chunk(index); });
     if (!chunk.ok()) co_return chunk.error();
     if (running->stopped) co_return stopped;
+    if (running->refused) break;
     const std::uint64_t size = chunk->size();
     net::OutFrame frame;
     frame.header.mutable_update_chunk()->set_index(index);
@@ -99,7 +100,7 @@ net::Awaitable<Status> Upload::send_frames(std::shared_ptr<Running> running) {
   sent = co_await session->send(std::move(end));
   if (!sent.ok()) co_return sent.error();
   payload_bytes_.fetch_add(size, std::memory_order_relaxed);
-  co_return Status{};
+  co_return running->refused ? Status{stopped} : Status{};
 }
 
 }  // namespace fluvial::edge

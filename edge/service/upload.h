@@ -33,7 +33,8 @@ class Upload {
   // After what is being sent has ended; the same again on the same session and lease goes on as it is.
   void send(UploadItem item);
   void stop();
-  // The parent refused the update: the rest of it would be thrown away.
+  // The parent refused the update: the rest of it would be thrown away. The trailer still goes: a parent that has this
+  // submission already sees by its digest whether the site contradicts itself.
   void refused(RunId run, RoundId round);
 
   // Encoded payload handed to sessions so far, resends included.
@@ -43,6 +44,7 @@ class Upload {
   struct Running {
     UploadItem item;
     std::atomic<bool> stopped{false};
+    std::atomic<bool> refused{false};
   };
   net::Awaitable<void> run(std::shared_ptr<Running> running);
   net::Awaitable<void> frames(std::shared_ptr<Running> running, Status* out);
