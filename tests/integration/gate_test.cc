@@ -25,8 +25,8 @@ class GateTest : public FederationTest {
     put_before_aggregator(gate_, shape, "aggregator-1");
     start(std::move(shape));
   }
-  // Three children of the coordinator, the third through the gate, with a short patience everywhere. From the second
-  // round on all wait for hold_, then from the third on for `next`.
+  // Three children of the coordinator, the third through the gate, with a short patience everywhere. Workers wait
+  // for hold_, and from the second round on for hold_next_.
   void start_impatient() {
     cli::FederationShape shape{.sites = 3, .aggregators = 0};
     for (const char* role : {"coordinator", "site"}) {
@@ -47,7 +47,7 @@ class GateTest : public FederationTest {
   }
   round::Plan impatient_plan() const {
     round::Plan wanted = plan(10'000);
-    wanted.quorum = wanted.participants_min = 2;
+    wanted.quorum = 2;
     wanted.adaptive_deadlines = false;
     wanted.soft_deadline = std::chrono::milliseconds(1'500);
     return wanted;
@@ -58,8 +58,32 @@ class GateTest : public FederationTest {
     return wanted;
   }
 
-  RoundGate& hold_ = hold_from(2);
-  RoundGate& hold_next_ = hold_from(3);
+  // All three train the first round; from then on nothing comes up from the third, and down as `down` says.
+  std::uint64_t start_unheard(const Traffic& down) {
+    start_impatient();
+    const std::uint64_t run = start_run(impatient_plan(), 1'000);
+    hold_.wait_arrival(1, 3);
+    gate_.set(Way::kUp, {.forwards = false});
+    gate_.set(Way::kDown, down);
+    hold_.open();
+    return run;
+  }
+  void expect_first_round_without_third(std::uint64_t run) {
+    const value first = wait_committed(run, 1);
+    EXPECT_TRUE(names(first, "contributors", "site-1") && names(first, "contributors", "site-2"));
+    EXPECT_EQ(cli::count_member(first, "late"), 1U);
+  }
+  void expect_late_and_back(std::uint64_t run) {
+    gate_.set({});
+    wait_status(3, [](const value& status) { return outcomes(status, "late") == 1; });
+    hold_next_.open();
+    wait_event(run,
+               [](const value& event) { return is_committed(event, 1) && names(event, "contributors", "site-3"); });
+    expect_exact(run);
+  }
+
+  RoundGate& hold_ = hold_from(1);
+  RoundGate& hold_next_ = hold_from(2);
   TcpGate gate_;
 };
 
@@ -83,6 +107,28 @@ TEST_F(GateTest, AnUploadThatIsCutResumesWhereItStoppedAndCountsOnce) {
       << "a cut costs the chunk that it went through, and no more";
   EXPECT_THAT(log_of("aggregator-1"), HasSubstr("transfer goes on"));
   wait_status(1, [](const value& status) { return outcomes(status, "counted") == 2; });
+  expect_exact(run, 2);
+}
+
+TEST_F(GateTest, APartialThatIsCutResumesWhereItStopped) {
+  constexpr std::uint64_t kPackedChunkBytes = kChunkValues * sizeof(std::int64_t);  // at most
+  cli::FederationShape shape{.sites = 2, .aggregators = 1};
+  shape.arguments["aggregator"] = {"--session-reconnect-delay-max-ms", "500"};
+  put_before_coordinator(gate_, shape, "aggregator-1");
+  start(std::move(shape));
+  RoundGate& hold = hold_from(2);
+  for (std::uint64_t i = 1; i <= 2; ++i) add_worker(i, gated(hold, i));
+  const std::uint64_t run = start_run(chunked_plan(2), kParams);
+  hold.wait_arrival(2, 2);
+  const std::uint64_t undisturbed = gate_.forwarded(Way::kUp);  // the first round, with handshakes
+  for (int i = 0; i < 2; ++i) {
+    gate_.cut_after(Way::kUp, 3 * kPackedChunkBytes);
+    hold.open();
+    gate_.wait_done(Way::kUp);
+  }
+  wait_state(run, "done");
+  EXPECT_LE(gate_.forwarded(Way::kUp) - undisturbed, undisturbed + 2 * (kPackedChunkBytes + kTalkBytes));
+  EXPECT_THAT(log_of("coordinator"), HasSubstr("transfer goes on child=aggregator-1"));
   expect_exact(run, 2);
 }
 
@@ -131,40 +177,38 @@ TEST_F(GateTest, SlicedDelayedAndSlowTrafficGivesTheSameModels) {
   expect_exact(run);
 }
 
-// No end of the connection is told that it is gone: heartbeats must find out.
+// No end of the connection is told that the other is gone: heartbeats must find out.
 TEST_F(GateTest, ASiteInABlackHoleIsLateAndItsUpdateTravelsWithTheNextOne) {
-  start_impatient();
-  const std::uint64_t run = start_run(impatient_plan(), 1'000);
-  hold_.wait_arrival(2, 3);
-  gate_.set({.forwards = false});
-  hold_.open();
-  const value second = wait_committed(run, 2);
-  EXPECT_EQ(cli::count_member(second, "round"), 2U);
-  EXPECT_TRUE(names(second, "contributors", "site-1") && names(second, "contributors", "site-2"));
-  EXPECT_EQ(cli::count_member(second, "late"), 1U);
+  const std::uint64_t run = start_unheard({.forwards = false});
+  expect_first_round_without_third(run);
   wait_log("coordinator", "the peer was silent");
   wait_log("site-3", "the peer was silent");
-  gate_.set({});
-  wait_status(3, [](const value& status) { return outcomes(status, "late") == 1; });
-  hold_next_.open();
-  wait_event(run, [](const value& event) { return is_committed(event, 2) && names(event, "contributors", "site-3"); });
-  expect_exact(run);
+  expect_late_and_back(run);
+}
+
+TEST_F(GateTest, ASiteThatIsNotHeardIsLateAndItsUpdateTravelsWithTheNextOne) {
+  const std::uint64_t run = start_unheard({});
+  expect_first_round_without_third(run);
+  wait_log("coordinator", "the peer was silent");
+  expect_late_and_back(run);
 }
 
 // It is heard, but hears nothing: it is counted, and must not come again with what is in already.
 TEST_F(GateTest, ASiteThatHearsNothingIsCountedOnceAndToldLater) {
   start_impatient();
-  const std::uint64_t run = start_run(impatient_plan(), 1'000);
-  hold_.wait_arrival(2, 3);
+  round::Plan wanted = impatient_plan();
+  wanted.quorum = 3;
+  const std::uint64_t run = start_run(wanted, 1'000);
+  hold_.wait_arrival(1, 3);
   gate_.set(Way::kDown, {.forwards = false});
   hold_.open();
-  const value second = wait_committed(run, 2);
-  EXPECT_TRUE(names(second, "contributors", "site-3"));
+  const value first = wait_committed(run, 1);
+  EXPECT_TRUE(names(first, "contributors", "site-3"));
   wait_log("site-3", "the peer was silent");
   gate_.set({});
-  wait_status(3, [](const value& status) { return outcomes(status, "counted") == 2; });
+  wait_status(3, [](const value& status) { return outcomes(status, "counted") == 1; });
   hold_next_.open();
-  wait_event(run, [](const value& event) { return is_committed(event, 2) && names(event, "contributors", "site-3"); });
+  wait_event(run, [](const value& event) { return is_committed(event, 1) && names(event, "contributors", "site-3"); });
   expect_exact(run);
 }
 
@@ -177,7 +221,7 @@ TEST_F(GateTest, ASiteThatCannotReachItsParentGetsAnotherAndCountsInTheOpenRound
   start(std::move(shape));
   RoundGate& hold = hold_from(2);
   for (std::uint64_t i = 1; i <= 2; ++i) add_worker(i, gated(hold, i));
-  const std::uint64_t run = start_run(plan(2'000), 1'000);
+  const std::uint64_t run = start_run(plan(10'000), 1'000);
   hold.wait_arrival(2, 2);
   gate_.refuse(true);
   gate_.cut_all(Way::kUp);
@@ -185,7 +229,7 @@ TEST_F(GateTest, ASiteThatCannotReachItsParentGetsAnotherAndCountsInTheOpenRound
   hold.open();
   std::uint64_t round = cli::count_member(wait_committed(run, 2), "round");
   gate_.refuse(false);
-  while (parent_of("site-1") != "aggregator-1" && round < 2'000 && !HasFailure()) wait_committed(run, ++round);
+  while (parent_of("site-1") != "aggregator-1" && round < 10'000 && !HasFailure()) wait_committed(run, ++round);
   EXPECT_EQ(parent_of("site-1"), "aggregator-1") << "after round " << round;
   expect_exact(run);
 }

@@ -231,6 +231,19 @@ value FederationTest::wait_status(std::size_t site_index, const std::function<bo
   return status;
 }
 
+void FederationTest::wait_in(const std::string& node, std::uint64_t round, std::uint64_t sites) {
+  value answer;
+  const auto there = cli::retry(kEventLimit, [&]() -> Result<bool> {
+    FLUVIAL_ASSIGN(answer, federation_->status_of(node));
+    const value* const run = node == "coordinator" ? answer.as_object().if_contains("run") : &answer;
+    const value* const open = run != nullptr && run->is_object() ? run->as_object().if_contains("open") : nullptr;
+    if (open == nullptr || !open->is_object()) return false;
+    return cli::count_member(node == "coordinator" ? *open : answer, "round") == round &&
+           cli::count_member(*open, "in") == sites;
+  });
+  EXPECT_TRUE(there.ok() && *there) << node << ": " << cli::pretty(answer);
+}
+
 namespace {
 
 const cli::json::array& nodes_of(const value& listed) { return cli::array_member(listed, "nodes"); }

@@ -89,6 +89,8 @@ class FederationTest : public ::testing::Test {
   void wait_log(const std::string& name, const std::string& text);
   // A site's /status, once `wanted` is satisfied.
   cli::json::value wait_status(std::size_t site_index, const std::function<bool(const cli::json::value&)>& wanted);
+  // Until coordinator or aggregator says that so many sites of the open round are in its sum, or above it.
+  void wait_in(const std::string& node, std::uint64_t round, std::uint64_t sites);
   // "coordinator" or an aggregator: whose lease the node has.
   std::string parent_of(const std::string& node);
   std::size_t sites_at(const std::string& parent);

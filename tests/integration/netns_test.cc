@@ -46,7 +46,7 @@ class NetworkTest : public FederationTest {
     ASSERT_TRUE(added.ok()) << added.error().message;
     shape.places[node] = std::move(*added);
   }
-  // Workers that wait in the second round for `hold`, and from the third on for `next`.
+  // Workers that wait for `hold`, and from the second round on for `next`.
   void add_held_workers(RoundGate& hold, RoundGate& next) {
     for (std::uint64_t i = 1; i <= 4; ++i) {
       add_worker(i, [&next, train = gated(hold, i)](const local::Task& task, std::span<const float> base,
@@ -73,20 +73,20 @@ TEST_F(NetworkTest, RoundsAreExactOverALongThinLossyNetwork) {
 TEST_F(NetworkTest, APartitionedRegionIsLateAndItsUpdatesTravelWithTheNextOnes) {
   start_regions({.delay = std::chrono::milliseconds(2)});
   if (HasFatalFailure()) return;
-  RoundGate& hold = hold_from(2);
-  RoundGate& next = hold_from(3);
+  RoundGate& hold = hold_from(1);
+  RoundGate& next = hold_from(2);
   add_held_workers(hold, next);
   round::Plan wanted = plan(kManyRounds);
-  wanted.quorum = wanted.participants_min = 2;
+  wanted.quorum = 2;
   wanted.adaptive_deadlines = false;
   wanted.soft_deadline = std::chrono::milliseconds(2'000);
   const std::uint64_t run = start_run(wanted, 1'000);
-  hold.wait_arrival(2, 4);
+  hold.wait_arrival(1, 4);
   network_->set_cut_off("region-2", true);
   hold.open();
-  const value second = wait_committed(run, 2);
-  EXPECT_TRUE(names(second, "contributors", "site-1") && names(second, "contributors", "site-3"));
-  EXPECT_EQ(cli::count_member(second, "late"), 2U);
+  const value first = wait_committed(run, 1);
+  EXPECT_TRUE(names(first, "contributors", "site-1") && names(first, "contributors", "site-3"));
+  EXPECT_EQ(cli::count_member(first, "late"), 2U);
   wait_log("coordinator", "child left name=aggregator-2");
   wait_log("aggregator-2", "parent down");
   network_->set_cut_off("region-2", false);
@@ -95,7 +95,7 @@ TEST_F(NetworkTest, APartitionedRegionIsLateAndItsUpdatesTravelWithTheNextOnes) 
   }
   next.open();
   for (const char* site : {"site-2", "site-4"}) {
-    wait_event(run, [&](const value& event) { return is_committed(event, 2) && names(event, "contributors", site); });
+    wait_event(run, [&](const value& event) { return is_committed(event, 1) && names(event, "contributors", site); });
   }
   expect_exact(run);
 }

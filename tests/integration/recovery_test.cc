@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
-#include <cstdlib>
 
 #include "tests/integration/harness.h"
 
@@ -32,8 +31,9 @@ TEST_F(RecoveryTest, ACoordinatorKilledMidRoundComesBackAndFinishesTheRun) {
 }
 
 TEST_F(RecoveryTest, AnAggregatorWithoutAParentDoesNotKeepItsChildren) {
-  ASSERT_EQ(::setenv("FLUVIAL_PARENTLESS_MAX_MS", "200", 1), 0);  // of the processes that are started here
-  start(2, 1);
+  cli::FederationShape shape{.sites = 2, .aggregators = 1};
+  shape.arguments["aggregator"] = {"--parentless-max-ms", "200"};
+  start(std::move(shape));
   RoundGate& gate = hold_from(2);
   for (std::uint64_t i = 1; i <= 2; ++i) add_worker(i, gated(gate, i));
   const std::uint64_t run = start_run(plan(3), 20'000);
