@@ -6,6 +6,7 @@
 #include <boost/json/serialize.hpp>
 #include <chrono>
 #include <memory>
+#include <string>
 
 #include "cli/command.h"
 #include "cli/json.h"
@@ -21,6 +22,7 @@ constexpr std::chrono::milliseconds kLookInterval{200};
 
 struct LocalOptions {
   FederationShape shape{.aggregators = 0};
+  std::uint64_t workers = 1;
   std::string work_dir;
   bool until_eof = false;
   bool json = false;
@@ -67,7 +69,9 @@ int run_local(const Io& io, const LocalOptions& options) {
   if (!folder.ok()) return fail(io, "local", folder.error(), kUsage);
   auto supervisor = Supervisor::create(std::chrono::seconds(10));
   if (!supervisor.ok()) return fail(io, "local", supervisor.error());
-  LocalFederation federation(**supervisor, *executable, folder->path(), options.shape);
+  FederationShape shape = options.shape;
+  shape.arguments["site"] = {"--workers", std::to_string(options.workers)};
+  LocalFederation federation(**supervisor, *executable, folder->path(), shape);
   Status status = federation.start();
   if (status.ok()) {
     io.print(options.json ? json::serialize(description(federation, *folder)) + "\n" : instructions(federation));
@@ -89,6 +93,7 @@ void add_local_command(CLI::App& app, Commands& commands) {
   };
   number("--sites", options->shape.sites, "sites", 1, 30);
   number("--aggregators", options->shape.aggregators, "regional aggregators; 0: none", 0, 30);
+  number("--workers", options->workers, "workers that each site waits for", 1, 64);
   local->add_option("--work-dir", options->work_dir, "an empty folder to work in and leave (default: a temporary one)")
       ->type_name("PATH");
   local->add_flag("--until-eof", options->until_eof, "end when standard input does, as a parent process's pipe");

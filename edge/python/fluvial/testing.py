@@ -38,13 +38,15 @@ def executable() -> str:
 class LocalFederation(contextlib.AbstractContextManager):
     """A federation of its own, which ends with the `with` block (or with this process, however that ends)."""
 
-    def __init__(self, sites: int = 2, aggregators: int = 0) -> None:
+    def __init__(self, sites: int = 2, aggregators: int = 0, workers: int = 1) -> None:
+        """workers: how many each site's rounds wait for, and are shared out to; a group of ranks is one."""
         self._process: Optional[subprocess.Popen] = None
         self._opened: List[site.Site] = []
         self._runs: Dict[str, int] = {}
         # Standard input ends when this process does, however it ends: then the federation goes too.
         self._process = subprocess.Popen(
-            [executable(), "local", "--sites", str(sites), "--aggregators", str(aggregators), "--until-eof", "--json"],
+            [executable(), "local", "--sites", str(sites), "--aggregators", str(aggregators), "--workers", str(workers)]
+            + ["--until-eof", "--json"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
