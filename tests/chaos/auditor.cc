@@ -116,6 +116,7 @@ Status Auditor::on_commit(const value& round) {
   progress_.longest_gap = std::max(progress_.longest_gap, heard - progress_.last_commit);
   progress_.last_commit = heard;
   progress_.committed = number;
+  progress_.model_sha256 = text_member(round, "model_sha256");
   progress_.contributors = cli::array_member(round, "contributors").size();
   progress_.attempt = count_member(round, "attempt");
   if (progress_.contributors == what_.sites.size()) progress_.complete.push_back(number);

@@ -36,6 +36,7 @@ struct Gap {  // without a commit
 
 struct Progress {
   std::uint64_t committed = 0;
+  std::string model_sha256;                           // of that round
   std::chrono::steady_clock::time_point last_commit;  // or the beginning
   std::chrono::steady_clock::duration longest_gap{};
   std::size_t contributors = 0;  // of the last one

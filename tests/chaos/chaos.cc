@@ -172,16 +172,16 @@ Status Chaos::pause() {
                          [](const Progress& progress) -> Result<bool> { return progress.status == "paused"; }));
   for (const cli::LocalSite& site : federation_->sites()) {
     FLUVIAL_TRY(wait_until(site.name + " has a submission without an outcome, or not the last model",
-                           [&](const Progress&) { return is_settled(site); }));
+                           [&](const Progress& progress) { return is_settled(site, progress); }));
   }
   return auditor_->check_journal(federation_->admin());
 }
 
-Result<bool> Chaos::is_settled(const cli::LocalSite& site) const {
+Result<bool> Chaos::is_settled(const cli::LocalSite& site, const Progress& progress) const {
   FLUVIAL_ASSIGN(const value status, federation_->status_of(site.name));
   return cli::bool_member(status, "connected") && count_member(status, "pending_round") == 0 &&
-         text_member(status, "doing") == "waiting" &&
-         count_member(status, "model_version") == auditor_->progress().committed;
+         text_member(status, "doing") == "waiting" && count_member(status, "model_version") == progress.committed &&
+         text_member(status, "model_sha256") == progress.model_sha256;
 }
 
 Status Chaos::end() {

@@ -51,7 +51,7 @@ class Chaos {
   Status is_well(const Progress& progress) const;
   template <typename Done>
   Status wait_until(const std::string& what, const Done& done);
-  Result<bool> is_settled(const cli::LocalSite& site) const;
+  Result<bool> is_settled(const cli::LocalSite& site, const Progress& progress) const;
   void show(const Progress& progress, bool last);
   std::string beliefs() const;
   std::vector<GapShown> longest_gaps() const;
