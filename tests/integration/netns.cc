@@ -211,7 +211,10 @@ void VirtualNetwork::route(std::size_t from, std::vector<char> bytes, Instant no
   const std::string& there = nodes_[number - 1].place;
   Instant due = now;
   if (here != there) {
-    if (cut_off_[here] || cut_off_[there]) return;
+    if (cut_off_[here] || cut_off_[there]) {
+      ++counts_.cut_off;
+      return;
+    }
     WireState& state = wires_[{here, there}];
     if (rng_.uniform() < state.wire.loss) {
       ++counts_.lost;

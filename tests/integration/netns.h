@@ -46,7 +46,8 @@ class VirtualNetwork {
 
   struct Counts {
     std::uint64_t carried = 0;  // packets
-    std::uint64_t lost = 0;     // by the wires' loss; what a full queue or a partition drops is not in it
+    std::uint64_t lost = 0;     // by the wires' loss; what a full queue drops is not in it
+    std::uint64_t cut_off = 0;
   };
   Counts counts() const;
 

@@ -1,9 +1,16 @@
 // A federation whose nodes are in a network of their own, with long, thin and lossy wires between its regions.
 #include "tests/integration/netns.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
+#include <chrono>
+#include <thread>
+
+#include "core/local/fd.h"
 #include "tests/integration/harness.h"
 
 namespace fluvial::integration {
@@ -59,6 +66,61 @@ class NetworkTest : public FederationTest {
 
   std::unique_ptr<VirtualNetwork> network_;
 };
+
+// A socket in a place; it stays there.
+local::UniqueFd datagram_socket(const cli::Place& place) {
+  local::UniqueFd made;
+  place.reach([&] {
+    made = local::UniqueFd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    ::inet_pton(AF_INET, place.host.c_str(), &address.sin_addr);
+    EXPECT_EQ(::bind(made.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  });
+  return made;
+}
+
+TEST_F(NetworkTest, WiresDelayLoseAndAreCut) {
+  const auto here = network_->add("here");
+  const auto there = network_->add("there");
+  ASSERT_TRUE(here.ok() && there.ok());
+  const local::UniqueFd from = datagram_socket(*here);
+  const local::UniqueFd to = datagram_socket(*there);
+  sockaddr_in address{};
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::getsockname(to.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  ASSERT_EQ(::connect(from.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  const auto send = [&](char what) { EXPECT_EQ(::send(from.get(), &what, 1, 0), 1); };
+  const auto receive = [&] {
+    char what = 0;
+    EXPECT_EQ(::recv(to.get(), &what, 1, 0), 1);
+    return what;
+  };
+  const auto seen = [&] { return network_->counts().carried + network_->counts().lost; };
+  constexpr auto kDelay = std::chrono::milliseconds(20);
+  network_->set_wire("here", "there", {.delay = kDelay});
+  const auto begun = std::chrono::steady_clock::now();
+  send('a');
+  EXPECT_EQ(receive(), 'a');
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, kDelay);
+  EXPECT_EQ(network_->counts().lost, 0U);
+
+  network_->set_wire("here", "there", {.loss = 0.5});
+  while (network_->counts().lost < 10) {
+    const std::uint64_t before = seen();
+    send('b');
+    while (seen() == before) std::this_thread::yield();
+  }
+  network_->set_wire("here", "there", {});
+  network_->set_cut_off("there", true);
+  for (int i = 0; i < 10; ++i) send('c');
+  while (network_->counts().cut_off < 10) std::this_thread::yield();
+  network_->set_cut_off("there", false);
+  send('d');
+  char last = receive();
+  for (; last == 'b'; last = receive()) continue;
+  EXPECT_EQ(last, 'd') << "nothing came while it was cut off";
+}
 
 TEST_F(NetworkTest, RoundsAreExactOverALongThinLossyNetwork) {
   start_regions({.delay = std::chrono::milliseconds(20), .rate_bytes_per_s = 2'000'000, .loss = 0.01});
