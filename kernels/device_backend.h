@@ -5,6 +5,7 @@
 
 #include "kernels/device.h"
 #include "kernels/device_codec.h"
+#include "kernels/device_lowrank.h"
 #include "kernels/device_vector.h"
 
 namespace fluvial::kernels {
@@ -35,6 +36,8 @@ class Backend {
   // The spec was checked. kFailedPrecondition when this backend does not have the codec.
   virtual Result<std::unique_ptr<DeviceCodec>> make_codec(const CodecSpec& spec) = 0;
   virtual DeviceVectorOps& vector_ops() = 0;
+  // Null for the CPU, whose codec.h has it all.
+  virtual DeviceLowrankOps* lowrank_ops() = 0;
 };
 
 Backend& cpu_backend();

@@ -127,7 +127,8 @@ class DeviceCodec {
 };
 
 // kInvalidArgument when the spec is out of range, kUnavailable when the device is not there, kFailedPrecondition when
-// it does not have the codec: cuda/README.md lists those that GPUs have; the CPU has all of one pass.
+// it does not have the codec: cuda/README.md lists those that GPUs have; the CPU has all of one pass; powersgd is in
+// device_powersgd.h.
 Result<std::unique_ptr<DeviceCodec>> make_device_codec(const Device& device, const CodecSpec& spec);
 
 }  // namespace fluvial::kernels

@@ -179,6 +179,7 @@ class CpuBackend final : public Backend {
     return make_cpu_device_codec(spec);
   }
   DeviceVectorOps& vector_ops() override { return vector_ops_; }
+  DeviceLowrankOps* lowrank_ops() override { return nullptr; }
 
  private:
   CpuVectorOps vector_ops_;

@@ -52,25 +52,6 @@ Status check_rank(const CodecSpec& spec) {
 
 constexpr CodecOption kPowerSgdOptions[] = {number_option<&CodecSpec::rank>("rank")};
 
-// Calls `matrix` and `plain` for what the chunk holds of each segment: where it begins in the segment and in the chunk,
-// and how many values.
-template <typename Matrix, typename Plain>
-void over_chunk(const VectorSchema& schema, std::uint32_t rank, std::size_t chunk_index, Matrix&& matrix,
-                Plain&& plain) {
-  const std::uint64_t begin = schema.layout.first_value(chunk_index);
-  const std::uint64_t end = begin + schema.layout.size(chunk_index);
-  Segments segments(schema, rank);
-  for (Segment segment; segments.next(&segment) && segment.first < end;) {
-    const std::uint64_t from = std::max(begin, segment.first);
-    const std::uint64_t to = std::min(end, segment.first + segment.count);
-    if (from >= to) continue;
-    const auto in_segment = static_cast<std::size_t>(from - segment.first);
-    const auto in_chunk = static_cast<std::size_t>(from - begin);
-    const auto count = static_cast<std::size_t>(to - from);
-    segment.rank != 0 ? matrix(segment, in_segment, in_chunk, count) : plain(segment, in_segment, in_chunk, count);
-  }
-}
-
 }  // namespace
 
 PowerSgdCodec::PowerSgdCodec(const CodecSpec& spec, cpu::Target target)
@@ -192,7 +173,7 @@ Status PowerSgdCodec::leave_chunk(const EncodePlan& plan, std::size_t chunk_inde
   FLUVIAL_TRY(check_chunk(plan.schema.layout, chunk_index, values.size()));
   if (out.size() != values.size()) return invalid("a residual of another length");
   if (plan.pass != 1) return invalid("the residual follows from the plan of the last pass, 1");
-  over_chunk(
+  powersgd::over_chunk(
       plan.schema, spec_.rank, chunk_index,
       [&](const Segment& at, std::size_t first, std::size_t in_chunk, std::size_t count) {
         lowrank_.leave(values.data() + in_chunk, first, count, at.rows, at.cols, plan.factors.data() + at.p_first,
@@ -224,7 +205,7 @@ Result<ExpandPlan> PowerSgdCodec::prepare_expand(const VectorSchema& schema,
 Status PowerSgdCodec::expand_chunk(const ExpandPlan& plan, std::size_t chunk_index, std::span<float> out) const {
   FLUVIAL_TRY(check_chunk(plan.schema.layout, chunk_index, out.size()));
   const std::uint64_t q_total = powersgd::totals_of(plan.schema, spec_.rank).q;
-  over_chunk(
+  powersgd::over_chunk(
       plan.schema, spec_.rank, chunk_index,
       [&](const Segment& at, std::size_t first, std::size_t in_chunk, std::size_t count) {
         lowrank_.expand(first, count, at.rows, at.cols, plan.factors.data() + at.p_first,

@@ -1,6 +1,7 @@
 // Which parts of a vector PowerSGD cuts into factors, and where the factors lie in what travels. Internal.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -43,6 +44,25 @@ class Segments {
   std::size_t tensor_ = 0;
   Segment ahead_;  // where the next one begins
 };
+
+// Calls `matrix` and `plain` for what the chunk holds of each segment: where it begins in the segment and in the chunk,
+// and how many values.
+template <typename Matrix, typename Plain>
+void over_chunk(const VectorSchema& schema, std::uint32_t rank, std::size_t chunk_index, Matrix&& matrix,
+                Plain&& plain) {
+  const std::uint64_t begin = schema.layout.first_value(chunk_index);
+  const std::uint64_t end = begin + schema.layout.size(chunk_index);
+  Segments segments(schema, rank);
+  for (Segment segment; segments.next(&segment) && segment.first < end;) {
+    const std::uint64_t from = std::max(begin, segment.first);
+    const std::uint64_t to = std::min(end, segment.first + segment.count);
+    if (from >= to) continue;
+    const auto in_segment = static_cast<std::size_t>(from - segment.first);
+    const auto in_chunk = static_cast<std::size_t>(from - begin);
+    const auto count = static_cast<std::size_t>(to - from);
+    segment.rank != 0 ? matrix(segment, in_segment, in_chunk, count) : plain(segment, in_segment, in_chunk, count);
+  }
+}
 
 struct Totals {
   std::uint64_t p = 0, q = 0, plain = 0;

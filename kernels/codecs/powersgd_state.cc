@@ -3,39 +3,23 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
-#include <limits>
 
 #include "core/base/format.h"
 #include "kernels/codecs/common.h"
 #include "kernels/codecs/powersgd.h"
 #include "kernels/ops/bits.h"
-#include "kernels/ops/philox.h"
 
 namespace fluvial::kernels {
 namespace powersgd {
 namespace {
 
-constexpr std::uint32_t kVersion = 1;
-
-// A stream of the run's that no contribution has.
-constexpr std::uint64_t kDrawRound = std::numeric_limits<std::uint64_t>::max();
-constexpr std::uint32_t kDrawSite = std::numeric_limits<std::uint32_t>::max();
-
-// Odd multiples of 2^-16 between -1 and 1: exact, and never zero.
 void draw(std::uint64_t run, std::uint64_t first, std::span<float> column) {
-  const ops::RandomStream stream = ops::random_stream(run, kDrawRound, kDrawSite);
-  for (std::size_t j = 0; j < column.size(); ++j) {
-    const int bits = ops::random_bits(stream, first + j);
-    column[j] = static_cast<float>(2 * bits - 65535) * 0x1p-16F;
-  }
+  for (std::size_t j = 0; j < column.size(); ++j) column[j] = ops::drawn_factor(run, first + j);
 }
 
 // By a power of two, to a norm in [0.5, 1).
 void scale(double norm_squared, std::span<float> column) {
-  int exponent = 0;
-  std::frexp(std::sqrt(norm_squared), &exponent);
-  const double factor = std::ldexp(1.0, -exponent);
+  const double factor = ops::unit_scale(norm_squared);
   for (float& value : column) value = static_cast<float>(static_cast<double>(value) * factor);
 }
 
@@ -62,7 +46,7 @@ void orthonormalise(std::span<const float> p, std::size_t rank, const cpu::Lowra
       loops.subtract_scaled(loops.dot(unit, column.data(), rows), unit, rows, column.data());
     }
     const double norm = std::sqrt(loops.dot(column.data(), column.data(), rows));
-    const bool dependent = !(norm > kDependent * before);
+    const bool dependent = !(norm > ops::kDependent * before);
     for (std::size_t i = 0; i < rows; ++i) {
       column[i] = dependent ? 0.0 : column[i] / norm;
       out[k * rows + i] = static_cast<float>(column[i]);

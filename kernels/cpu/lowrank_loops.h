@@ -8,15 +8,15 @@
 #include <cstddef>
 
 #include "kernels/cpu/target.h"
+#include "kernels/ops/lowrank.h"
 
 namespace fluvial::kernels::cpu {
 
-inline constexpr std::size_t kLowrankRankMax = 64;
-inline constexpr std::size_t kLowrankLanes = 16;
-inline constexpr std::size_t kLowrankCols = 2048;  // project: columns whose products are summed in fp32
-inline constexpr std::size_t kLowrankRows = 256;   // project_back: rows whose products are summed in fp32
-inline constexpr std::size_t kLowrankGroup =
-    8;  // project_back: rows that are summed before they join their block's sum
+using ops::kLowrankCols;
+using ops::kLowrankGroup;
+using ops::kLowrankLanes;
+using ops::kLowrankRankMax;
+using ops::kLowrankRows;
 
 struct LowrankLoops {
   // P = M Q for `rows` rows of M; column k of P goes to p + k * p_stride. In blocks of kLowrankCols columns of M, lane

@@ -19,10 +19,12 @@ class GpuBackend final : public Runtime {
       case CodecKind::kTopk:
       case CodecKind::kDgc: return make_topk_codec(spec);
       case CodecKind::kRandk: return make_randk_codec(spec);
-      default: return Error{Code::kFailedPrecondition, "this codec runs on the CPU alone"};
+      case CodecKind::kPowerSgd: break;
     }
+    return Error{Code::kFailedPrecondition, "powersgd has two passes: device_powersgd.h"};
   }
   DeviceVectorOps& vector_ops() override { return FLUVIAL_GPU::vector_ops(); }
+  DeviceLowrankOps* lowrank_ops() override { return &FLUVIAL_GPU::lowrank_ops(); }
 };
 
 }  // namespace

@@ -30,6 +30,7 @@ class Runtime : public Backend {
 
 Backend& backend();
 DeviceVectorOps& vector_ops();
+DeviceLowrankOps& lowrank_ops();
 
 // Of the vector operations, those of the adaptive optimizers.
 Status launch_adaptive(AdaptiveRule rule, const AdaptiveOptions& options, DeviceSpan<const float> mean,

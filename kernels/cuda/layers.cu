@@ -82,7 +82,7 @@ Status launch_lamb(const ops::LambFactors& factors, DeviceSpan<const float> mean
 }
 
 Status launch_squares_of(DeviceSpan<const float> values, DeviceSpan<double> lanes, Stream& stream) {
-  return launch_squares(SquaresOfVector{values.data()}, values.size(), lanes, stream);
+  return launch_squares(VectorAt{values.data()}, values.size(), lanes, stream);
 }
 
 Status launch_lamb_squares(const ops::LambFactors& factors, DeviceSpan<const float> mean,

@@ -361,7 +361,7 @@ class GpuDgcCodec final : public GpuTopkCodec {
     if (spec().clip > 0) {
       factor = reinterpret_cast<float*>(lanes + kSquareLanes);
       FLUVIAL_TRY(stream.backend().zero(lanes, kSquareLanes * sizeof(double), stream.get()));
-      FLUVIAL_TRY(launch_squares(SquaresOfVector{update.data()}, update.size(), {lanes, kSquareLanes}, stream));
+      FLUVIAL_TRY(launch_squares(VectorAt{update.data()}, update.size(), {lanes, kSquareLanes}, stream));
       FLUVIAL_TRY(launch(find_clip_factor, 1U, kWarp, stream, lanes, spec().clip, factor));
     }
     const DgcFoldOp op{.update = update.data(),

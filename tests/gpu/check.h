@@ -1,6 +1,7 @@
 // The few words that these tests need, so that they build where there is a CUDA toolkit and nothing else.
 #pragma once
 
+#include <cstring>
 #include <functional>
 #include <iostream>
 #include <source_location>
@@ -34,6 +35,7 @@ void add_vector_tests(std::vector<Test>& tests);
 void add_codec_tests(std::vector<Test>& tests);
 void add_hostile_tests(std::vector<Test>& tests);
 void add_state_tests(std::vector<Test>& tests);
+void add_powersgd_tests(std::vector<Test>& tests);
 void add_pipeline_tests(std::vector<Test>& tests);
 
 // Counts, and says where; a test goes on after a failure, but says no more than a few of its kind.
