@@ -91,7 +91,7 @@ void RegionMachine::accepted(Effects& out) {
 // The partial on its way is not wanted any more, but what it reported is.
 void RegionMachine::recall() {
   if (!sent_) return;
-  unreported_.insert(unreported_.end(), sent_->refusals.begin(), sent_->refusals.end());
+  for (const round::Refusal& refusal : sent_->refusals) report(refusal);
   sent_.reset();
   send_again_.reset();
 }
@@ -112,7 +112,27 @@ void RegionMachine::settle(TimePoint now, Effects& out) {
     void_.clear();
     gather_.mark_above(above_);
   }
+  if (!sent_) take_queued(out);
   try_close(now, out);
+}
+
+// What waited while a partial was on its way that is not any more, and was not accepted either.
+void RegionMachine::take_queued(Effects& out) {
+  for (auto& [arrival, staged] : staged_) {
+    if (staged.stage != Stage::kQueued) continue;
+    staged.stage = Stage::kTaking;
+    out.push_back(Take{arrival});
+  }
+}
+
+// Once for each site: the parent takes no list that names one twice. That it contradicts itself is the last word.
+void RegionMachine::report(const round::Refusal& refusal) {
+  const auto said = std::ranges::find(unreported_, refusal.site, &round::Refusal::site);
+  if (said == unreported_.end()) {
+    unreported_.push_back(refusal);
+  } else if (refusal.error.code == Code::kConflict) {
+    *said = refusal;
+  }
 }
 
 // Makes the sum again from what is staged, without whom it has to do without.
@@ -168,7 +188,7 @@ Effects RegionMachine::arrived(ArrivalId arrival, const round::Arrival& what, Ti
   }
   for (const round::Refusal& refusal : what.refusals) {
     gather_.refuse(refusal);
-    unreported_.push_back(refusal);
+    report(refusal);
   }
   gather_.mark_missing(what.missing);
   gather_.begin_take(what.contributors);
@@ -194,7 +214,7 @@ Effects RegionMachine::take_failed(ArrivalId arrival, const Error& error, TimePo
   const auto found = staged_.find(arrival);
   if (found == staged_.end() || found->second.stage != Stage::kTaking) return out;
   gather_.abandon_take(found->second.contributors, error);
-  for (const auto& [site, entry] : found->second.contributors.entries()) unreported_.push_back({site, error});
+  for (const auto& [site, entry] : found->second.contributors.entries()) report({site, error});
   staged_.erase(found);
   out.push_back(Drop{arrival, error});
   settle(now, out);
@@ -205,7 +225,7 @@ Effects RegionMachine::refused(const round::Refusal& refusal, TimePoint now) {
   Effects out;
   if (!open_ || !gather_.is_participant(refusal.site)) return out;
   gather_.refuse(refusal);
-  unreported_.push_back(refusal);
+  report(refusal);
   try_close(now, out);
   return out;
 }
@@ -270,7 +290,7 @@ void RegionMachine::refuse_held(const Error& error, Effects& out) {
   for (const SiteId site : sites) {
     const round::Refusal refusal{site, {Code::kInternal, "its region's sum was refused: " + error.message}};
     gather_.refuse(refusal);
-    unreported_.push_back(refusal);
+    report(refusal);
   }
   out.push_back(ResetSum{open_->scale_bits});
   for (auto& [arrival, staged] : staged_) {

@@ -93,6 +93,8 @@ class RegionMachine {
   void refuse_held(const Error& error, Effects& out);
   void recall();
   void settle(TimePoint now, Effects& out);
+  void take_queued(Effects& out);
+  void report(const round::Refusal& refusal);
   void reseal(Effects& out);
   void try_close(TimePoint now, Effects& out);
   void send(Effects& out);

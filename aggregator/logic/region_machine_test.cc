@@ -105,6 +105,32 @@ TEST(RegionMachine, WhatBringsNobodyIsNotKeptFromAttemptToAttempt) {
   }
 }
 
+TEST(RegionMachine, ASiteIsReportedOnceHoweverOftenItIsRefused) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  machine.refused({SiteId(3), {Code::kInvalidArgument, "too heavy"}}, at(1s));
+  machine.refused({SiteId(3), {Code::kConflict, "two contents"}}, at(2s));
+  machine.refused({SiteId(3), {Code::kInvalidArgument, "too heavy"}}, at(3s));
+  const auto sent = all<SendPartial>(bring(machine, 1, {1, 2}, at(4s)));
+  ASSERT_EQ(sent.size(), 1u);
+  ASSERT_EQ(sent[0].refusals.size(), 1u);
+  EXPECT_EQ(sent[0].refusals[0].error.code, Code::kConflict);
+}
+
+TEST(RegionMachine, WhatWaitedForAReportThatWasRefusedIsTakenAndGoesUp) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  const auto nobody = all<SendPartial>(machine.tick(at(9s)));  // all three are missing
+  ASSERT_EQ(nobody.size(), 1u);
+  EXPECT_TRUE(all<Take>(machine.arrived(ArrivalId(1), Arrival{set_of({1}), {}, {}}, at(9s))).empty());
+  const Effects refused =
+      machine.receipt(nobody[0].sequence, Error{Code::kPermissionDenied, "site 3 is elsewhere"}, {SiteId(3)}, at(10s));
+  ASSERT_EQ(all<Take>(refused).size(), 1u);
+  const auto sent = all<SendPartial>(machine.taken(ArrivalId(1), set_of({1}), at(10s)));
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].contributors, set_of({1}));
+}
+
 TEST(RegionMachine, ASiteThatWillNotBeInIsReportedAndNotWaitedFor) {
   RegionMachine machine;
   machine.opened(opening(), at(0s));
