@@ -137,6 +137,13 @@ Result<Outcome> measure(const Io& io, const Options& options, Supervisor& superv
   return outcome;
 }
 
+// A round's payload at the coordinator, on average.
+double root_bytes(const Outcome& outcome, std::string_view key) {
+  double sum = 0;
+  for (const json::value& round : outcome.rounds) sum += number_member(round, key, 0);
+  return outcome.rounds.empty() ? 0 : sum / static_cast<double>(outcome.rounds.size());
+}
+
 json::object to_json(const Options& options, const Outcome& outcome) {
   json::array seconds;
   for (const json::value& round : outcome.rounds) seconds.push_back(number_member(round, "seconds", 0));
@@ -157,6 +164,8 @@ json::object to_json(const Options& options, const Outcome& outcome) {
           {"seed", options.seed},
           {"round_seconds", std::move(seconds)},
           {"bytes_up_per_site_round", outcome.update_bytes_sent / updates},
+          {"bytes_up_root_round", root_bytes(outcome, "bytes_up")},
+          {"bytes_down_root_round", root_bytes(outcome, "bytes_down")},
           {"processes", std::move(processes)},
           {"model_sha256", outcome.rounds.empty() ? "" : text_member(outcome.rounds.back(), "model_sha256")},
           {"exact", outcome.exact.ok()}};

@@ -26,7 +26,7 @@ struct Options {
   bool twice = false;
   bool log = false;
   bool capacity = false;
-  std::string against;
+  CapacityOptions planner;
   std::string json;
 };
 
@@ -84,7 +84,12 @@ int run(const Io& io, const Options& options) {
                                     .twice = options.twice,
                                     .failures_max = options.failures,
                                     .lines_max = options.lines};
-  if (options.capacity) return run_capacity(io, *file, settle, options.first_seed, options.against, options.json);
+  if (options.capacity) {
+    CapacityOptions planner = options.planner;
+    planner.seed = options.first_seed;
+    planner.json = options.json;
+    return run_capacity(io, *file, settle, planner);
+  }
   const auto begun = std::chrono::steady_clock::now();
   const auto result = simulator::run_seeds(*file, settle, how, progress_on(io, options));
   if (!result.ok()) return fail(io, "simulate", result.error(), kUsage);
@@ -128,8 +133,13 @@ void add_simulate_command(CLI::App& app, Commands& commands) {
   simulate->add_flag("--capacity", options->capacity,
                      "one seed as a capacity planner: round times, bytes a tier, stragglers");
   simulate
-      ->add_option("--against", options->against,
-                   "with --capacity: the JSON of a `fluvial bench tree` run; says how far off the prediction is")
+      ->add_option("--calibrate", options->planner.calibrate,
+                   "with --capacity: JSON files of `fluvial bench tree`; what they took, work costs here")
+      ->type_name("FILE");
+  simulate
+      ->add_option(
+          "--against", options->planner.against,
+          "with --capacity: the JSON of one run of this tree, model and codec; says how far off the prediction is")
       ->type_name("FILE");
   simulate->add_option("--json", options->json, "write the result to this file")->type_name("FILE");
   simulate->footer("Example:\n  fluvial simulate tests/simulator/scenarios/everything.toml --first-seed 1 --seeds 100");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 #include "core/transfer/cut.h"
@@ -23,6 +24,13 @@ Result<Incarnation> next_incarnation(store::FileSystem& files, const std::string
   const ByteSpan parts[] = {ByteSpan(bytes)};
   FLUVIAL_TRY(store::write_file_atomically(files, path, parts));
   return Incarnation(count);
+}
+
+// As narrow as the greatest sum of these contributors fits (kernels/fixed.h), dense.
+std::uint64_t packed_bytes_a_value(const WorkloadScenario& workload, std::uint64_t weight, int scale_bits) {
+  const double greatest = std::ldexp(workload.update_scale * static_cast<double>(weight), scale_bits);
+  const double bits = std::ceil(std::log2(greatest + 1)) + 1;  // and the sign
+  return std::clamp<std::uint64_t>(static_cast<std::uint64_t>(std::ceil(bits / 8)), 1, 8);
 }
 
 }  // namespace
@@ -299,7 +307,8 @@ void AggregatorRole::carry_out(const aggregator::Drop& effect) {
 void AggregatorRole::carry_out(const aggregator::SendPartial& effect) {
   const std::uint64_t generation = ++send_generation_;
   // On the lane: what was asked of the sum before is in it.
-  work_.lane().push(std::chrono::microseconds(1), [this, partial = effect, generation] {
+  const bool packs = cast_.sized() && !effect.contributors.empty();
+  work_.lane().push(packs ? work_.cost_of_merge() : std::chrono::microseconds(1), [this, partial = effect, generation] {
     if (generation != send_generation_ || !uplink_->is_up() || dies("partial")) return;
     begin_sending(partial);
   });
@@ -339,7 +348,9 @@ void AggregatorRole::pump() {
     chunk.mutable_partial_chunk()->set_index(sending_->next_chunk);
     Payload payload;
     if (cast_.sized()) {  // one frame for all of them
-      payload = Payload::sized(opening_->value_count * 8, sending_->chunk_count);
+      const std::uint64_t weight = sending_->partial.contributors.total_weight();
+      const std::uint64_t each = packed_bytes_a_value(cast_.scenario().workload, weight, opening_->scale_bits);
+      payload = Payload::sized(opening_->value_count * each, sending_->chunk_count);
       sending_->next_chunk = sending_->chunk_count;
     } else {
       Buffer packed = work_.node().pack_chunk(sending_->next_chunk++);

@@ -72,6 +72,10 @@ Status Cast::found() {
       FLUVIAL_ASSIGN(const store::NodeRow enrolled, journal->redeem_token(token.secret_hash, node, now));
       identity.node = enrolled.id;
     }
+    // A plan is of a federation that is settled: nobody begins at the root because its region is not known yet.
+    if (sized() && host.role == Role::kAggregator) {
+      FLUVIAL_TRY(journal->set_advertise(identity.node, address_of(host.id)));
+    }
     identities_.push_back(std::move(identity));
   }
   checks_.set_staged_max(world_.hosts().size());

@@ -257,8 +257,10 @@ void CoordinatorRole::attend_journal() {
 bool CoordinatorRole::may_close() const {
   if (!machine_ || machine_->is_between_rounds()) return true;
   const std::vector<round::Participant>& all = machine_->attempt().participants;
-  const auto left =
-      std::ranges::count_if(all, [this](const auto& one) { return !book_.nodes().at(one.site).revoked_at; });
+  const auto left = std::ranges::count_if(all, [this](const auto& one) {
+    const NodeEntry& node = book_.nodes().at(one.site);
+    return machine_->gather().held().contains(one.site) || (!node.revoked_at && !node.quarantined_at);
+  });
   return static_cast<std::uint64_t>(left) >= std::max<std::uint64_t>(machine_->plan().quorum, 1);
 }
 

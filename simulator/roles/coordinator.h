@@ -30,7 +30,8 @@ class CoordinatorRole final : public Process, private ParentOwner {
   void writable(SessionId session) override { children_.writable(session); }
 
   void revoke(NodeId node);  // as a person would
-  bool may_close() const;    // the open round, as far as revocations go: otherwise a person must stop the run
+  // The open round, as far as revocations and quarantines go: otherwise a person must stop the run.
+  bool may_close() const;
 
  private:
   // ---- children

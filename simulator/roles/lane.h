@@ -27,7 +27,7 @@ class Lane {
   void next() {
     running_ = !queue_.empty();
     if (!running_) return;
-    world_.after(host_, queue_.front().cost, [this] {
+    world_.after(host_, world_.compute(queue_.front().cost), [this] {
       Item item = std::move(queue_.front());
       queue_.pop_front();
       item.work();

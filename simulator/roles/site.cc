@@ -147,7 +147,7 @@ Status SiteRole::on_receipt(const v1::Receipt& message) {
   if (verdict.error().code == Code::kStale) return {};
   if (uploading_ && uploading_->what->info.start.run.value() == message.run() &&
       uploading_->what->info.start.round.value() == message.round()) {
-    uploading_.reset();  // the rest would be thrown away
+    uploading_->refused = true;  // the rest would be thrown away; the trailer says whether it contradicts itself
   }
   return {};
 }

@@ -43,6 +43,8 @@ class SiteRole final : public Process, private ChildOwner {
     SessionId session;
     std::uint64_t first_chunk = 0;
     std::uint64_t next_chunk = 0;
+    bool refused = false;
+    std::optional<std::uint64_t> again;  // asked for meanwhile: from this chunk on
     Malice::Trick trick = Malice::Trick::kNone;
     Sha256 hash;
     std::vector<Buffer> sent;  // where the checks must know

@@ -92,7 +92,9 @@ std::shared_ptr<const SiteRole::Submission> SiteRole::sized_submission(const edg
   FLUVIAL_CHECK(spec.ok(), "the plan's codec");
   const auto codec = kernels::make_codec(*spec);
   FLUVIAL_CHECK(codec.ok(), "the plan's codec");
-  info.chunk_bytes = (*codec)->encoded_bytes_max(layout.size(0)) * layout.chunk_count();
+  const std::size_t last = layout.chunk_count() - 1;
+  info.chunk_bytes =
+      (*codec)->encoded_bytes_max(layout.size(0)) * last + (*codec)->encoded_bytes_max(layout.size(last));
   return std::make_shared<const Submission>(std::move(submission));
 }
 
@@ -119,7 +121,7 @@ void SiteRole::apply(const edge::Encode& effect) {
   look();
   trained_.reset();
   if (dies("encoded")) return;
-  const Duration compute = cast_.time_for_values(cast_.scenario().compute.encode_ns);
+  const Duration compute = cast_.world().compute(cast_.time_for_values(cast_.scenario().compute.encode_ns));
   const Duration disk = cast_.world().disk(host_).take_latency();
   cast_.world().after(host_, compute + disk, [this, offer, made = std::move(made)] {
     working_.reset();
@@ -167,6 +169,7 @@ void SiteRole::apply(const edge::Send& effect) {
   const Epoch lease = effect.offer.lease;
   const bool same = uploading_ && uploading_->what->info.submission == pending_->info.submission &&
                     uploading_->session == uplink_->session() && uploading_->lease == lease;
+  if (same && uploading_->refused) uploading_->again = effect.first_chunk;
   if (same) return;  // it goes on as it is
   if (dies("send")) return;
   upload(lease, effect.first_chunk, malice_.draw());
@@ -196,7 +199,7 @@ void SiteRole::pump() {
   cast_.world().after_disk(host_, [this, generation] {
     if (!uploading_ || generation != upload_generation_ || uploading_->session != uplink_->session()) return;
     if (dies("chunk")) return;
-    if (uploading_->next_chunk == uploading_->what->info.start.chunk_count) return send_end();
+    if (uploading_->refused || uploading_->next_chunk == uploading_->what->info.start.chunk_count) return send_end();
     send_chunk();
     pump();
   });
@@ -245,7 +248,9 @@ void SiteRole::send_end() {
   }
   end.mutable_update_end()->set_sha256(wire::digest_to_proto(digest));
   uplink_->post(end, std::move(payload));
-  if (uploading->trick == Malice::Trick::kContradiction) {
+  if (uploading->again) {
+    upload(uploading->lease, *uploading->again, malice_.draw());
+  } else if (uploading->trick == Malice::Trick::kContradiction) {
     upload(uploading->lease, 0, Malice::Trick::kTwoContents);
   }
 }

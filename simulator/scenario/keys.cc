@@ -94,6 +94,9 @@ void declare_federation(Declare& d) {
          "a parent takes to verify and add one arrival");
   d.real("compute.finalise_ns", "ns/value", 0, 1e6, FIELD(compute.finalise_ns),
          "the coordinator takes to make and write a model");
+  d.real("compute.byte_ns", "ns/byte", 0, 1e6, FIELD(compute.byte_ns),
+         "a host takes for each byte of a transfer, sent or received");
+  d.count("compute.cores", 0, 10'000, FIELD(compute.cores), "that all hosts share; 0: each has its own");
 }
 
 template <typename Field>

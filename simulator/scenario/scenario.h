@@ -33,10 +33,12 @@ struct WorkloadScenario {
   bool sized = false;          // no arithmetic and no payloads: sizes alone (the planner)
 };
 
-struct ComputeScenario {   // of every host, for each value of the model
-  double encode_ns = 4;    // a site: residual, codec, digest
-  double merge_ns = 1;     // a parent: verify and add one child's update or partial
-  double finalise_ns = 4;  // the coordinator: optimizer, digest, files
+struct ComputeScenario {    // of every host, for each value of the model
+  double encode_ns = 4;     // a site: residual, codec, digest
+  double merge_ns = 1;      // a parent: verify and add one child's update or partial
+  double finalise_ns = 4;   // the coordinator: optimizer, digest, files
+  double byte_ns = 0;       // either end, for each byte of a transfer: TLS, copies, digests
+  std::uint64_t cores = 0;  // that all hosts share, as in a bench on one machine; 0: each has its own
 };
 
 struct LinkScenario {  // of each host of a role

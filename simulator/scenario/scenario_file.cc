@@ -110,6 +110,18 @@ Status ScenarioFile::add(const config::TomlEntry& entry) {
   return {};
 }
 
+Status ScenarioFile::set(const std::string& name, double value) {
+  const std::vector<ScenarioKey>& keys = scenario_keys();
+  const auto found = std::ranges::find(keys, name, &ScenarioKey::key);
+  if (found == keys.end() || !(value >= found->low && value <= found->high)) {
+    return Error{Code::kInvalidArgument, path_ + ": " + name + " cannot be " + number_text(value)};
+  }
+  const auto index = static_cast<std::size_t>(found - keys.begin());
+  std::erase_if(ranges_, [&](const Range& held) { return held.key_index == index; });
+  ranges_.push_back({index, value, value});
+  return {};
+}
+
 // The plan's keys and values are told when the file is read, not by the first seed that draws them.
 Status ScenarioFile::check_plans() const {
   std::size_t choices = 2;

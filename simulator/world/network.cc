@@ -60,6 +60,18 @@ void Network::add_host(HostId host, std::uint32_t region, LinkSettings link) {
 
 void Network::set_link(HostId host, LinkSettings link) { hosts_[host.value()].link = link; }
 
+void Network::set_byte_cost(double byte_ns, Cores* cores) {
+  byte_ns_ = byte_ns;
+  cores_ = cores;
+}
+
+// When both the link and the processor are through with these bytes.
+TimePoint Network::after_work(TimePoint link_free, std::uint64_t bytes) {
+  if (byte_ns_ <= 0 || bytes < kBookedBytes) return link_free;
+  const Duration work(static_cast<Duration::rep>(static_cast<double>(bytes) * byte_ns_));
+  return std::max(link_free, scheduler_.now() + cores_->take(scheduler_.now(), work));
+}
+
 void Network::attach(HostId host, Endpoint* endpoint) { hosts_[host.value()].endpoint = endpoint; }
 
 void Network::detach(HostId host, Ending ending) {
@@ -273,6 +285,7 @@ void Network::push(SessionId id, Session& session, int end, Flying frame) {
   HostState& sender = hosts_[from.value()];
   Pipe& pipe = session.pipes[end];
   sender.up_free = std::max(sender.up_free, scheduler_.now()) + time_for(frame.wire_bytes, sender.link.up_bytes_per_s);
+  sender.up_free = after_work(sender.up_free, frame.wire_bytes);
   frame.ready = sender.up_free + path_delay(from, session.hosts[1 - end]);
   if (happens(rng_, faults_.loss)) frame.ready += faults_.loss_stall;
   if (happens(rng_, faults_.late)) frame.ready += between(rng_, Duration::zero(), faults_.late_by);
@@ -307,10 +320,11 @@ void Network::pump(SessionId id, int end) {
   Flying& front = pipe.frames.front();
   if (!front.at_receiver && front.wire_bytes >= kBookedBytes) {
     HostState& receiver = hosts_[to.value()];
-    if (receiver.link.down_bytes_per_s > 0) {
+    if (receiver.link.down_bytes_per_s > 0 || byte_ns_ > 0) {
       front.at_receiver = true;
       receiver.down_free =
           std::max(receiver.down_free, scheduler_.now()) + time_for(front.wire_bytes, receiver.link.down_bytes_per_s);
+      receiver.down_free = after_work(receiver.down_free, front.wire_bytes);
       front.ready = receiver.down_free;
       return arm(id, *session, end);
     }

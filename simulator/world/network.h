@@ -21,6 +21,7 @@
 #include "core/base/result.h"
 #include "core/wire/frame.h"
 #include "simulator/scenario/chance.h"
+#include "simulator/world/cores.h"
 #include "simulator/world/host.h"
 #include "simulator/world/session_table.h"
 #include "simulator/world/trace.h"
@@ -99,6 +100,8 @@ class Network {
   // ---- the world ----
   void add_host(HostId host, std::uint32_t region, LinkSettings link);  // in the order of their numbers
   void set_link(HostId host, LinkSettings link);
+  // What either end's processor takes for a byte of a transfer. `cores` outlive the network.
+  void set_byte_cost(double byte_ns, Cores* cores);
   void attach(HostId host, Endpoint* endpoint);  // its process runs
   void detach(HostId host, Ending ending);       // it is gone, and all its sessions with it
   void set_faults(const NetworkFaults& faults) { faults_ = faults; }
@@ -173,6 +176,7 @@ class Network {
   void cuts_changed(int by);
   void silence(SessionId id, int end, std::uint64_t cut_number);
   Duration path_delay(HostId from, HostId to);
+  TimePoint after_work(TimePoint link_free, std::uint64_t bytes);
   void arrive(SessionId id);
   void finish_connect(SessionId id);
   void push(SessionId id, Session& session, int end, Flying frame);
@@ -191,6 +195,8 @@ class Network {
   Rng rng_;
   SessionSettings settings_;
   NetworkFaults faults_;
+  double byte_ns_ = 0;
+  Cores* cores_ = nullptr;
   std::vector<HostState> hosts_;
   SessionTable<Session> sessions_;
   std::map<std::pair<HostId, HostId>, int> cut_pairs_;

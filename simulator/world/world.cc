@@ -18,8 +18,10 @@ World::World(const Scenario& scenario, std::uint64_t seed, std::size_t lines_max
     : scenario_(scenario),
       chance_(seed),
       trace_(scheduler_, lines_max),
+      cores_(scenario.compute.cores),
       network_(scheduler_, trace_, chance_, settings_of(scenario.session)),
       crash_rng_(chance_.stream("crash")) {
+  network_.set_byte_cost(scenario.compute.byte_ns, &cores_);
   add_hosts();
 }
 

@@ -14,6 +14,7 @@
 #include "simulator/scenario/chance.h"
 #include "simulator/scenario/scenario.h"
 #include "simulator/world/clock.h"
+#include "simulator/world/cores.h"
 #include "simulator/world/disk.h"
 #include "simulator/world/network.h"
 #include "simulator/world/scheduler.h"
@@ -67,6 +68,8 @@ class World {
   // When this host's monotonic clock shows `local`; gone with the process.
   EventId at(HostId id, TimePoint local, Action action);
   EventId after(HostId id, Duration delay, Action action);
+  // How long work takes that costs so much of a processor, when it begins now.
+  Duration compute(Duration cost) { return cores_.take(scheduler_.now(), cost); }
   bool cancel(EventId event) { return scheduler_.cancel(event); }
   // After the time that this host's disk needs for what was asked of it since the last call.
   EventId after_disk(HostId id, Action action) { return after(id, disk(id).take_latency(), std::move(action)); }
@@ -112,6 +115,7 @@ class World {
   Chance chance_;
   Scheduler scheduler_;
   Trace trace_;
+  Cores cores_;
   Network network_;
   std::vector<Host> hosts_;
   std::vector<std::unique_ptr<Machine>> machines_;
