@@ -12,6 +12,7 @@
 #include "kernels/fixed.h"
 #include "kernels/ops/bits.h"
 #include "kernels/pieces.h"
+#include "kernels/robust.h"
 #include "kernels/vector.h"
 
 namespace fluvial::kernels {
@@ -114,6 +115,18 @@ class CpuVectorOps final : public DeviceVectorOps {
     cpu::optimizer_loops(cpu::best_target())
         .lamb(factors, mean.data(), mean.size(), moment.data(), variance.data(), model.data());
     return {};
+  }
+  Status median(std::span<const DeviceSpan<const float>> updates, DeviceSpan<std::byte> workspace,
+                DeviceSpan<float> out, Stream&) override {
+    return coordinate_median(Inputs(updates).spans(), host(workspace), host(out));
+  }
+  Status trimmed_mean(std::span<const DeviceSpan<const float>> updates, std::size_t drop,
+                      DeviceSpan<std::byte> workspace, DeviceSpan<float> out, Stream&) override {
+    return kernels::trimmed_mean(Inputs(updates).spans(), drop, host(workspace), host(out));
+  }
+  Status add_distances(std::span<const DeviceSpan<const float>> updates, DeviceSpan<double> distances,
+                       DeviceSpan<std::byte>, Stream&) override {
+    return kernels::add_distances(Inputs(updates).spans(), host(distances));
   }
   Status onebit_fold(const ops::OnebitFactors& factors, DeviceSpan<const float> gradient,
                      DeviceSpan<const float> momentum, DeviceSpan<const float> residual, DeviceSpan<float> out,

@@ -56,7 +56,9 @@ Status weighted_trimmed_mean(Updates updates, std::span<const std::uint32_t> wei
 constexpr std::size_t pair_count(std::size_t n) { return n * (n - 1) / 2; }
 constexpr std::size_t pair_index(std::size_t i, std::size_t j) { return j * (j - 1) / 2 + i; }
 
-// distances += those of this chunk. fp64: 16 lanes as screen() has, over pieces of 512 coordinates after each other.
+inline constexpr std::size_t kDistancePiece = 512;  // coordinates
+
+// distances += those of this chunk. fp64: 16 lanes as screen() has, over pieces of coordinates after each other.
 // kDataLoss names the pair whose distance is not finite; then the distances are not to be used. They start at zero.
 Status add_distances(Updates updates, std::span<double> distances, cpu::Target target = cpu::best_target());
 

@@ -12,8 +12,6 @@
 namespace fluvial::kernels {
 namespace {
 
-constexpr std::size_t kDistancePiece = 512;
-
 // The sum, from the least up, of the `count` least distances from update i to the others that `excluded` does not name.
 double nearest_sum(std::span<const double> distances, std::size_t n, std::size_t i, std::size_t count,
                    std::span<const double> excluded, std::span<double> workspace) {

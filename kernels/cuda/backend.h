@@ -45,6 +45,11 @@ Status launch_lamb_squares(const ops::LambFactors& factors, DeviceSpan<const flo
                            DeviceSpan<const float> model, DeviceSpan<double> lanes, Stream& stream);
 Status launch_lamb(const ops::LambFactors& factors, DeviceSpan<const float> mean, DeviceSpan<float> moment,
                    DeviceSpan<float> variance, DeviceSpan<float> model, Stream& stream);
+// And robust rules.
+Status launch_sorted(std::span<const DeviceSpan<const float>> updates, bool is_median, std::size_t drop,
+                     DeviceSpan<float> out, Stream& stream);
+Status launch_distances(std::span<const DeviceSpan<const float>> updates, DeviceSpan<double> distances,
+                        DeviceSpan<std::byte> workspace, Stream& stream);
 // And 1-bit Adam's.
 Status launch_onebit_fold(const ops::OnebitFactors& factors, DeviceSpan<const float> gradient,
                           DeviceSpan<const float> momentum, DeviceSpan<const float> residual, DeviceSpan<float> out,

@@ -36,6 +36,7 @@ void add_codec_tests(std::vector<Test>& tests);
 void add_hostile_tests(std::vector<Test>& tests);
 void add_state_tests(std::vector<Test>& tests);
 void add_powersgd_tests(std::vector<Test>& tests);
+void add_robust_tests(std::vector<Test>& tests);
 void add_pipeline_tests(std::vector<Test>& tests);
 
 // Counts, and says where; a test goes on after a failure, but says no more than a few of its kind.

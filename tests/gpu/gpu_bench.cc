@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "kernels/device_robust.h"
 #include "kernels/device_vector.h"
 #include "kernels/encode_pipeline.h"
 #include "kernels/test_values.h"
@@ -61,7 +62,7 @@ class Session {
   void run() {
     vectors();
     for (const char* text : {"fp32", "fp16", "bf16", "int8", "int8:rounding=nearest", "int4", "int4:rounding=nearest",
-                             "sign", "qsgd", "terngrad", "topk"}) {
+                             "sign", "qsgd", "terngrad", "topk", "randk"}) {
       const Result<kernels::CodecSpec> spec = kernels::parse_codec(text);
       if (!spec.ok()) continue;
       auto codec = kernels::make_device_codec(options_.device, *spec);
@@ -104,7 +105,8 @@ class Session {
     figures.gb_per_s = bytes / seconds / 1e9;
     figures.ratio_to_copy = copy_seconds / seconds;
     rows_->push_back(figures);
-    const bool is_bound = figures.backend == "cuda" && n_ >= 25'000'000 && kernel != "pipeline" && text != "topk";
+    const bool is_bound = figures.backend == "cuda" && n_ >= 25'000'000 && kernel != "pipeline" && kernel != "norm" &&
+                          kernel != "median" && text != "topk" && text != "randk";
     std::cout << bench::text_row(figures, is_bound ? std::optional(0.85) : std::nullopt) << std::flush;
   }
 
@@ -135,6 +137,9 @@ class Session {
       row(count == 4 ? "reduce" : "reduce_" + std::to_string(count), "fp32", 4 * n * static_cast<double>(count + 1),
           [&] { require(kernels::device_reduce(std::span(spans).first(count), out_.span(), stream_)); });
     }
+    const OnDevice<std::byte> sorting(options_.device, kernels::device_robust_workspace_bytes(kReduceMost), stream_);
+    row("median", "fp32", 4 * n * (kReduceMost + 1.0),
+        [&] { require(kernels::device_coordinate_median(spans, sorting.span(), out_.span(), stream_)); });
     const OnDevice<std::byte> workspace(options_.device, kernels::device_screen_workspace_bytes(n_), stream_);
     row("screen", "fp32", 4 * n,
         [&] { require(kernels::device_screen(x_.span(), 0, workspace.span(), outcome_, stream_)); });
@@ -147,6 +152,14 @@ class Session {
       require(kernels::device_apply_adaptive(kernels::AdaptiveRule::kAdam, {.lr = 1e-9}, x_.span(), buffers[1].span(),
                                              buffers[2].span(), out_.span(), stream_));
     });
+    row("optimize", "lars", 20 * n,
+        [&] { require(kernels::device_apply_lars(0.9, 1e-9, 0, x_.span(), buffers[0].span(), out_.span(), stream_)); });
+    row("optimize", "lamb", 28 * n, [&] {
+      require(
+          kernels::device_apply_lamb({}, 1e-9, x_.span(), buffers[1].span(), buffers[2].span(), out_.span(), stream_));
+    });
+    const OnDevice<double> lanes(options_.device, std::tuple_size_v<kernels::SquareLanes>, stream_);
+    row("norm", "fp32", 4 * n, [&] { require(kernels::device_add_squares(x_.span(), lanes.span(), stream_)); });
   }
 
   VectorSchema schema(std::size_t chunk_values) const {

@@ -20,6 +20,7 @@ int run(const Device& device) {
   add_hostile_tests(tests);
   add_state_tests(tests);
   add_powersgd_tests(tests);
+  add_robust_tests(tests);
   add_pipeline_tests(tests);
   for (const Test& test : tests) {
     const int before = failures();

@@ -4,7 +4,8 @@
 // blocks of a grid run one after the other; the threads of a block are fibers, switched at barriers and warp
 // operations alone, in ascending or descending order (set_order): so a missing barrier shows as a different result.
 // What the rules of CUDA leave undefined stops the process with a message: a barrier that some threads never reach, a
-// warp operation without all 32 lanes. Memory accesses are not checked, and there is no notion of time.
+// warp operation without all 32 lanes, an access beyond the end of a device's memory (device.cc). Other accesses are
+// not checked, and there is no notion of time.
 //
 // One kernel at a time in a process. Not under the sanitizers that follow stacks (is_supported).
 #pragma once
