@@ -25,6 +25,8 @@ std::string plan_to_toml(const round::Plan& plan, const std::string& model) {
   text += fmt::format("\n[optimizer]\nname = \"{}\"\n", round::to_string(plan.optimizer));
   text += fmt::format("\n[residual]\nnorm_max = {}\nage_max_rounds = {}\n", plan.residual_norm_max,
                       plan.residual_age_max_rounds);
+  text += fmt::format("\n[workers]\nmissing = \"{}\"\ndeadline_ms = {}\n",
+                      round::missing_workers_name(plan.workers_missing), plan.workers_deadline.count());
   if (!plan.worker.empty()) text += "\n[worker]\n";
   for (const auto& [key, value] : plan.worker) text += fmt::format("{} = {}\n", key, value);
   return text;

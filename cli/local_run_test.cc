@@ -35,6 +35,8 @@ round::Plan other_than_default() {
   plan.models_kept = 2;
   plan.seed = 77;
   plan.sum_digest = true;
+  plan.workers_missing = round::MissingWorkers::kDecline;
+  plan.workers_deadline = 90s;
   plan.worker = {{"lr", 0.1}, {"batch", 32}};
   return plan;
 }

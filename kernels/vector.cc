@@ -51,6 +51,12 @@ void pseudo_gradient(std::span<const float> base, std::span<const float> local, 
                                out.data());
 }
 
+void add_residual(std::span<const float> update, std::span<const float> residual, std::span<float> out) {
+  FLUVIAL_CHECK(update.size() == out.size() && (residual.empty() || residual.size() == out.size()),
+                "vectors of different lengths");
+  cpu::loops().fold(update.data(), residual.empty() ? nullptr : residual.data(), out.size(), out.data());
+}
+
 void apply_sgd(double lr, std::span<const float> mean, std::span<float> model) {
   FLUVIAL_CHECK(mean.size() == model.size(), "vectors of different lengths");
   cpu::loops().sgd(lr, mean.data(), mean.size(), model.data());

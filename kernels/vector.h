@@ -28,6 +28,10 @@ Status weighted_mean(std::span<const std::span<const float>> vectors, std::span<
 void pseudo_gradient(std::span<const float> base, std::span<const float> local, std::span<const float> residual,
                      std::span<float> out);
 
+// out = (update + residual) + 0, each operation rounded to fp32: the same for an update that a worker hands over as
+// such. `residual` may be empty (all zero); `out` may be either.
+void add_residual(std::span<const float> update, std::span<const float> residual, std::span<float> out);
+
 // model = fp32(fp64(model) - lr * fp64(mean)): the product and the difference round to fp64.
 void apply_sgd(double lr, std::span<const float> mean, std::span<float> model);
 

@@ -107,5 +107,20 @@ TEST(PseudoGradient, RoundsInTheDocumentedOrderAndHasNoNegativeZero) {
   for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], base[i] - local[i]);
 }
 
+// An update handed over as such is what a base of it and a local model of zeros would give.
+TEST(AddResidual, IsThePseudoGradientOfAnUpdate) {
+  const auto update = test_values::adversarial(4'000, 7, 1e10F);
+  const auto residual = test_values::adversarial(4'000, 9, 1e5F);
+  const std::vector<float> zeros(update.size(), 0.0F);
+  std::vector<float> expected(update.size());
+  std::vector<float> out(update.size());
+  for (const bool some : {true, false}) {
+    const std::span<const float> added = some ? std::span<const float>(residual) : std::span<const float>();
+    pseudo_gradient(update, zeros, added, expected);
+    add_residual(update, added, out);
+    EXPECT_EQ(test_values::bits_of(out), test_values::bits_of(expected));
+  }
+}
+
 }  // namespace
 }  // namespace fluvial::kernels

@@ -42,7 +42,8 @@ std::span<T> state_chunk(const kernels::ChunkLayout& layout, std::span<T> state,
 
 std::size_t state_vectors(const ServerOptimizer& optimizer) {
   switch (optimizer.kind) {
-    case Optimizer::kFedAvg: return 0;
+    case Optimizer::kFedAvg:
+    case Optimizer::kMean: return 0;
     case Optimizer::kFedAvgM:
     case Optimizer::kNesterov:
     case Optimizer::kLars: return 1;
@@ -191,6 +192,7 @@ Status ServerStep::apply(std::size_t chunk_index, std::span<const float> mean, s
     case Optimizer::kFedAdam: adaptive(kernels::AdaptiveRule::kAdam); return {};
     case Optimizer::kFedYogi: adaptive(kernels::AdaptiveRule::kYogi); return {};
     case Optimizer::kNesterov: kernels::apply_nesterov(lr_, optimizer_.momentum, mean, moment, model); return {};
+    case Optimizer::kMean: std::ranges::copy(mean, model.begin()); return {};
     case Optimizer::kLars:
     case Optimizer::kLamb: break;
   }

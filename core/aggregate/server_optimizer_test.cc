@@ -14,9 +14,15 @@ using ::testing::HasSubstr;
 namespace reference = kernels::reference;
 namespace test_values = kernels::test_values;
 
-constexpr const char* kTexts[] = {
-    "fedavg:lr=0.3", "fedavgm:lr=0.7,momentum=0.9",       "fedadagrad:lr=0.1",     "fedadam:lr=0.05", "fedyogi:lr=0.05",
-    "nesterov",      "lars:weight_decay=0.01,trust=0.02", "lamb:weight_decay=0.01"};
+constexpr const char* kTexts[] = {"fedavg:lr=0.3",
+                                  "fedavgm:lr=0.7,momentum=0.9",
+                                  "fedadagrad:lr=0.1",
+                                  "fedadam:lr=0.05",
+                                  "fedyogi:lr=0.05",
+                                  "nesterov",
+                                  "lars:weight_decay=0.01,trust=0.02",
+                                  "lamb:weight_decay=0.01",
+                                  "mean"};
 
 // A matrix, a bias, a tensor without values and another matrix.
 round::Schema some_schema() {
@@ -167,6 +173,14 @@ TEST(ServerStep, MomentumZeroIsFedAvg) {
   }
 }
 
+TEST(ServerStep, TheMeanItselfIsTheNextModel) {
+  const auto mean = test_values::adversarial(3'000, 3, 1e6F);
+  Steps steps("mean", test_values::normals(3'000, 4));
+  steps.take(mean, 20);
+  EXPECT_EQ(steps.model, mean);
+  EXPECT_TRUE(steps.state.empty());
+}
+
 // With one site and lr 1, fedavg and DiLoCo without momentum take the site's model, as far as fp32 differences allow.
 TEST(ServerStep, OneSiteIsThatSitesModel) {
   const std::vector<float> base = {1.0F, -2.0F, 0.5F};
@@ -224,7 +238,7 @@ TEST(ServerStep, VarianceStartsAtTauSquaredOrAbove) {
 
 TEST(ServerStep, AMeanOfZeroMovesNothing) {
   for (const char* text : kTexts) {
-    if (std::string_view(text).find("decay") != std::string_view::npos) continue;
+    if (std::string_view(text).find("decay") != std::string_view::npos || text == std::string_view("mean")) continue;
     Steps steps(text, test_values::normals(100, 6));
     const auto before = steps.model;
     for (int round = 0; round < 3; ++round) steps.take(std::vector<float>(100, 0.0F));

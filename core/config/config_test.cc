@@ -241,6 +241,9 @@ name = "nesterov:lr=0.1,momentum=0.25,warmup=3"
 [residual]
 norm_max = 10
 age_max_rounds = 6
+[workers]
+missing = "decline"
+deadline_ms = "90s"
 [worker]
 lr = 0.05
 batch = 32
@@ -271,6 +274,8 @@ batch = 32
   plan.optimizer = {.kind = round::Optimizer::kNesterov, .lr = 0.5, .momentum = 0.8, .warmup_rounds = 3};
   plan.residual_norm_max = 10;
   plan.residual_age_max_rounds = 6;
+  plan.workers_missing = round::MissingWorkers::kDecline;
+  plan.workers_deadline = round::Milliseconds(90'000);
   plan.worker = {{"lr", 0.05}, {"batch", 32}};
   EXPECT_EQ(file->plan, plan);
   EXPECT_EQ(file->model, "dir/initial.safetensors");
@@ -288,11 +293,14 @@ TEST(PlanFile, RefusesWithFileLineKeyAndExpectation) {
   EXPECT_EQ(plan_refusal(head + "rounds = 0"), "dir/plan.toml:2: rounds = 0: expected 1 to 1000000000");
   EXPECT_EQ(plan_refusal(head + "rounds = -3"), "dir/plan.toml:2: rounds = '-3': expected a whole number");
   EXPECT_EQ(plan_refusal(head + "value_abs_max = nan").find("dir/plan.toml:2: value_abs_max = "), 0u);
-  EXPECT_EQ(plan_refusal(head + "[optimizer]\nname = 'adam'"),
-            "dir/plan.toml:3: optimizer.name = 'adam': server optimizer \"adam\": expected one of fedavg, fedavgm, "
-            "fedadagrad, fedadam, fedyogi, nesterov, lars, lamb, and its options as in fedavgm:lr=1,momentum=0.9");
+  EXPECT_EQ(
+      plan_refusal(head + "[optimizer]\nname = 'adam'"),
+      "dir/plan.toml:3: optimizer.name = 'adam': server optimizer \"adam\": expected one of fedavg, fedavgm, "
+      "fedadagrad, fedadam, fedyogi, nesterov, lars, lamb, mean, and its options as in fedavgm:lr=1,momentum=0.9");
   EXPECT_EQ(plan_refusal(head + "[optimizer]\nlearning_rate = 0\nname = 'fedadam'"),
             "dir/plan.toml:3: optimizer.learning_rate = 0: expected 1e-12 to 1e+06");
+  EXPECT_EQ(plan_refusal(head + "[workers]\nmissing = 'wait'"),
+            "dir/plan.toml:3: workers.missing = 'wait': expected continue or decline");
   EXPECT_EQ(plan_refusal(head + "[worker]\nlr = 'high'"), "dir/plan.toml:3: worker.lr = 'high': expected a number");
   EXPECT_EQ(plan_refusal(head + "name = 'b'").find("dir/plan.toml:2: not TOML: "), 0u);
   EXPECT_EQ(

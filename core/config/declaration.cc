@@ -109,9 +109,12 @@ std::vector<Setting<EdgeSettings>> declare_edge() {
                "the Unix socket where training workers attach; empty: worker.sock in data_dir");
   declare.count("workers", 1, 1024, FLUVIAL_FIELD(workers), "workers that a round waits for");
   declare.milliseconds("worker_attach_deadline_ms", 1, 7 * kDayMs, FLUVIAL_FIELD(worker_attach_deadline_ms),
-                       "a round is declined when its workers are not attached by then");
+                       "so long a round waits for its workers to be attached and free");
   declare.milliseconds("worker_task_deadline_ms", 1, 30 * kDayMs, FLUVIAL_FIELD(worker_task_deadline_ms),
-                       "a worker that has not answered a task by then is detached");
+                       "a worker that has not answered a task by then is missing; a plan may ask for less");
+  declare.milliseconds(
+      "model_deadline_ms", 1, kDayMs, FLUVIAL_FIELD(model_deadline_ms),
+      "workers are told that a run has ended without its last model when nothing of it comes for so long");
   declare.milliseconds("outcome_interval_ms", 100, kDayMs, FLUVIAL_FIELD(outcome_interval_ms),
                        "so often a submission without an outcome is asked for");
   return settings;

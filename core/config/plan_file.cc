@@ -117,6 +117,16 @@ void declare_tables(Declare<PlanFile>& declare) {
   real(declare, "optimizer.learning_rate", "factor", FLUVIAL_FIELD(plan.optimizer.lr),
        "of the server's step; other optimizers have another default (below)");
   real(declare, "optimizer.momentum", "factor", FLUVIAL_FIELD(plan.optimizer.momentum), "fedavgm, nesterov, lars");
+  declare.add(
+      "workers.missing", "text",
+      "when a site's worker dies, fails or hangs: `continue` with the others, or `decline` the round", false,
+      [](PlanFile& file, std::string_view value) -> Status {
+        FLUVIAL_ASSIGN(file.plan.workers_missing, round::missing_workers_from_name(value));
+        return {};
+      },
+      [](const PlanFile& file) { return std::string(round::missing_workers_name(file.plan.workers_missing)); });
+  deadline(declare, "workers.deadline_ms", FLUVIAL_FIELD(plan.workers_deadline),
+           "for a worker's answer, where that is less than the site's own worker_task_deadline_ms; 0: the site's own");
   real(declare, "residual.norm_max", "2-norm", FLUVIAL_FIELD(plan.residual_norm_max),
        "a site drops a larger residual, and counts that; 0: no bound");
   declare.count("residual.age_max_rounds", 0, kAny, FLUVIAL_FIELD(plan.residual_age_max_rounds),

@@ -69,6 +69,7 @@ struct EdgeSettings : CommonSettings {
   std::uint64_t workers = 1;
   std::uint64_t worker_attach_deadline_ms = 60'000;
   std::uint64_t worker_task_deadline_ms = 3'600'000;
+  std::uint64_t model_deadline_ms = 30'000;
   std::uint64_t outcome_interval_ms = 30'000;
   bool operator==(const EdgeSettings&) const = default;
 };

@@ -14,7 +14,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::uint64_t kModelBytes = 16;  // of train_task()
-constexpr int kAllSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+constexpr int kAllSeals = kSizeSeals | F_SEAL_WRITE;
 
 UniqueFd memfd(std::uint64_t size_bytes, int seals) {
   UniqueFd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -31,7 +32,24 @@ struct Case {
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
-v1::LocalMessage done(std::uint64_t id = 1, std::uint64_t weight = 1) { return done_message(TaskId(id), weight, {}); }
+v1::LocalMessage done(std::uint64_t id = 1, std::uint64_t weight = 1, Metrics metrics = {}) {
+  return done_message({.id = TaskId(id), .weight = weight, .metrics = std::move(metrics)});
+}
+v1::LocalMessage attaching(std::string name, std::optional<Group> group = {}) {
+  return attach_message({.name = std::move(name), .group = std::move(group)});
+}
+v1::LocalMessage ready(std::initializer_list<round::ByteRange> ranges, std::uint64_t weight = 1) {
+  v1::LocalMessage message = ready_message({.id = TaskId(1), .weight = weight});
+  for (const round::ByteRange& range : ranges) {
+    v1::Range& added = *message.mutable_task_ready()->add_ranges();
+    added.set_first_byte(range.first_byte);
+    added.set_bytes(range.bytes);
+  }
+  return message;
+}
+void send_ready(RawPeer& p, std::initializer_list<round::ByteRange> ranges) {
+  p.send(ready(ranges), {memfd(kModelBytes, kSizeSeals).get()});
+}
 
 std::vector<Case> cases() {
   return {
@@ -44,15 +62,15 @@ std::vector<Case> cases() {
        "not Attach"},
       {"AnotherProtocol", false,
        [](RawPeer& p) {
-         v1::LocalMessage message = attach_message("old", TaskKind::kTrain);
+         v1::LocalMessage message = attaching("old");
          message.mutable_attach()->set_protocol(9);
          p.send(message);
        },
        "speaks local protocol 9"},
-      {"NoName", false, [](RawPeer& p) { p.send(attach_message("", TaskKind::kTrain)); }, "worker \"\""},
-      {"ANameForTheLog", false, [](RawPeer& p) { p.send(attach_message("a\nb", TaskKind::kTrain)); }, "worker \"a?b\""},
-      {"ADescriptorWithAttach", false,
-       [](RawPeer& p) { p.send(attach_message("gift", TaskKind::kTrain), {memfd(1, 0).get()}); }, "a descriptor with"},
+      {"NoName", false, [](RawPeer& p) { p.send(attaching("")); }, "worker \"\""},
+      {"ANameForTheLog", false, [](RawPeer& p) { p.send(attaching("a\nb")); }, "worker \"a?b\""},
+      {"ADescriptorWithAttach", false, [](RawPeer& p) { p.send(attaching("gift"), {memfd(1, 0).get()}); },
+       "a descriptor with"},
       {"ClosesAtOnce", false, [](RawPeer& p) { p.close(); }, "closed its connection"},
       {"BreaksOffInItsName", false,
        [](RawPeer& p) {
@@ -60,7 +78,7 @@ std::vector<Case> cases() {
          p.close();
        },
        "middle of a message"},
-      {"AttachesTwice", true, [](RawPeer& p) { p.send(attach_message("again", TaskKind::kTrain)); }, "not a worker's"},
+      {"AttachesTwice", true, [](RawPeer& p) { p.send(attaching("again")); }, "not a worker's"},
       {"GivesTasks", true, [](RawPeer& p) { p.send(task_message(train_task(5))); }, "not a worker's"},
       {"AnotherTask", true, [](RawPeer& p) { p.send(done(2), {memfd(kModelBytes, kAllSeals).get()}); },
        "task 2, which it was not given"},
@@ -85,8 +103,8 @@ std::vector<Case> cases() {
        [](RawPeer& p) { p.send(done(), {UniqueFd(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC)).get()}); },
        "no memfd"},
       {"Unsealed", true, [](RawPeer& p) { p.send(done(), {memfd(kModelBytes, 0).get()}); }, "lacks F_SEAL_SHRINK"},
-      {"Writable", true, [](RawPeer& p) { p.send(done(), {memfd(kModelBytes, F_SEAL_SHRINK | F_SEAL_GROW).get()}); },
-       "lacks F_SEAL_WRITE"},
+      {"MayGrow", true, [](RawPeer& p) { p.send(done(), {memfd(kModelBytes, F_SEAL_SHRINK).get()}); },
+       "lacks F_SEAL_GROW"},
       {"TooShort", true, [](RawPeer& p) { p.send(done(), {memfd(kModelBytes - 1, kAllSeals).get()}); },
        "has 15 bytes; expected 16"},
       {"TooLarge", true, [](RawPeer& p) { p.send(done(), {memfd(std::uint64_t{1} << 40, kAllSeals).get()}); },
@@ -116,12 +134,78 @@ std::vector<Case> cases() {
        [](RawPeer& p) {
          Metrics metrics;
          for (int i = 0; i < 65; ++i) metrics[std::to_string(i)] = i;
-         p.send(done_message(TaskId(1), 1, metrics), {memfd(kModelBytes, kAllSeals).get()});
+         p.send(done(1, 1, metrics), {memfd(kModelBytes, kAllSeals).get()});
        },
        "65 metrics"},
       {"AMetricForTheLog", true,
-       [](RawPeer& p) { p.send(done_message(TaskId(1), 1, {{"a\"b\n", 1}}), {memfd(kModelBytes, kAllSeals).get()}); },
+       [](RawPeer& p) { p.send(done(1, 1, {{"a\"b\n", 1}}), {memfd(kModelBytes, kAllSeals).get()}); },
        "metric \"a\"b?\""},
+      {"ARankOfNoGroup", false,
+       [](RawPeer& p) {
+         v1::LocalMessage message = attaching("lost");
+         message.mutable_attach()->set_ranks(2);
+         p.send(message);
+       },
+       "group \"\""},
+      {"AGroupForTheLog", false, [](RawPeer& p) { p.send(attaching("a", Group{"b\n", 0, 2})); }, "group \"b?\""},
+      {"ARankBeyondTheLast", false, [](RawPeer& p) { p.send(attaching("a", Group{"fsdp", 2, 2})); },
+       "rank 2 of 2 in group fsdp"},
+      {"TooManyRanks", false, [](RawPeer& p) { p.send(attaching("a", Group{"fsdp", 2, 65})); }, "at most 64"},
+      {"NoRanks", false, [](RawPeer& p) { p.send(attaching("a", Group{"fsdp", 0, 0})); }, "rank 0 of 0"},
+      {"ReadyWithoutMemory", true, [](RawPeer& p) { p.send(ready({{0, 4}})); }, "without its memfd"},
+      {"ReadyForAnotherTask", true,
+       [](RawPeer& p) {
+         v1::LocalMessage message = ready({{0, 4}});
+         message.mutable_task_ready()->set_id(7);
+         p.send(message, {memfd(kModelBytes, kSizeSeals).get()});
+       },
+       "task 7, which it was not given"},
+      {"ReadyTwice", true, [](RawPeer& p) { send_ready(p, {{4, 8}, {8, 4}}); }, "byte 8 is given twice"},
+      {"ReadyTwiceInTwoMessages", true,
+       [](RawPeer& p) {
+         send_ready(p, {{4, 8}});
+         p.send(ready({{0, 8}}));
+       },
+       "byte 4 is given twice"},
+      {"ReadyBeyondTheEnd", true, [](RawPeer& p) { send_ready(p, {{12, 8}}); }, "beyond the model's 16"},
+      {"ReadyFarBeyondTheEnd", true, [](RawPeer& p) { send_ready(p, {{8, ~std::uint64_t{0}}}); }, "beyond the model's"},
+      {"ReadyInAValue", true, [](RawPeer& p) { send_ready(p, {{4, 6}}); }, "cuts a value at byte 10"},
+      {"ReadyWithoutWeight", true,
+       [](RawPeer& p) { p.send(ready({{0, 4}}, 0), {memfd(kModelBytes, kSizeSeals).get()}); }, "weight 0"},
+      {"AnotherWeightThanAnnounced", true,
+       [](RawPeer& p) {
+         send_ready(p, {{0, 4}});
+         p.send(ready({{4, 4}}, 2));
+       },
+       "not the one announced"},
+      {"AnotherKindThanAnnounced", true,
+       [](RawPeer& p) {
+         send_ready(p, {{0, 4}});
+         v1::LocalMessage message = done();
+         message.mutable_task_done()->set_update(true);
+         p.send(message);
+       },
+       "not the one announced"},
+      {"MemoryTwice", true,
+       [](RawPeer& p) {
+         send_ready(p, {{0, 4}});
+         p.send(done(), {memfd(kModelBytes, kSizeSeals).get()});
+       },
+       "a second descriptor"},
+      {"RangesWithoutAGroup", true,
+       [](RawPeer& p) {
+         v1::LocalMessage message = done();
+         message.mutable_task_done()->add_ranges()->set_bytes(16);
+         p.send(message, {memfd(kModelBytes, kSizeSeals).get()});
+       },
+       "in no group"},
+      {"CommitsARound", true,
+       [](RawPeer& p) {
+         v1::LocalMessage message;
+         message.mutable_committed()->set_round(1);
+         p.send(message);
+       },
+       "not a worker's"},
       {"DiesInTheMiddle", true,
        [](RawPeer& p) {
          const UniqueFd model = memfd(kModelBytes, kAllSeals);
@@ -231,6 +315,57 @@ TEST(HostileWorker, AnEvaluatorThatSendsAModelOrAWeightIsDetached) {
     peer.send(done(1, with_model ? 0 : 7), with_model ? std::vector<int>{model.get()} : std::vector<int>{});
     agent.recorder().wait([&](const Seen& seen) { return seen.detached.contains(worker); });
   }
+}
+
+TEST(HostileWorker, ARankThatAnnouncesWhatItDoesNotAnswerForIsDetached) {
+  Agent agent;
+  RawPeer peer(agent.socket());
+  peer.send(attaching("rank-0", Group{"fsdp", 0, 2}));
+  ASSERT_TRUE(peer.receive().has_attached());
+  const WorkerId worker = agent.worker("rank-0");
+  agent.server().assign(worker, train_task(1));
+  ASSERT_TRUE(peer.receive().has_task());
+  send_ready(peer, {{8, 4}});
+  v1::LocalMessage message = done();
+  message.mutable_task_done()->add_ranges()->set_bytes(8);
+  peer.send(message);
+  agent.recorder().wait([&](const Seen& seen) { return seen.detached.contains(worker); });
+  EXPECT_EQ(agent.recorder().seen().detached.at(worker), "announced bytes that it does not answer for");
+}
+
+TEST(HostileWorker, ARankThatIsThereAndAnotherNumberOfRanksAreRefused) {
+  Agent agent;
+  Result<WorkerClient> first = WorkerClient::attach(agent.socket(), {.name = "a", .group = Group{"fsdp", 1, 2}});
+  ASSERT_TRUE(first.ok());
+  const Result<WorkerClient> twice = WorkerClient::attach(agent.socket(), {.name = "b", .group = Group{"fsdp", 1, 2}});
+  EXPECT_EQ(twice.error().code, Code::kAlreadyExists);
+  EXPECT_NE(twice.error().message.find("rank 1 of group fsdp is attached already"), std::string::npos);
+  const Result<WorkerClient> three = WorkerClient::attach(agent.socket(), {.name = "b", .group = Group{"fsdp", 0, 3}});
+  EXPECT_NE(three.error().message.find("group fsdp has 2 ranks, not 3"), std::string::npos);
+  EXPECT_TRUE(WorkerClient::attach(agent.socket(), {.name = "b", .group = Group{"other", 1, 3}}).ok());
+  const WorkerId worker = agent.worker("a");
+  ASSERT_TRUE(first->detach("done").ok());
+  agent.recorder().wait([&](const Seen& seen) { return seen.detached.contains(worker); });
+  EXPECT_TRUE(WorkerClient::attach(agent.socket(), {.name = "b", .group = Group{"fsdp", 1, 2}}).ok()) << "it is gone";
+}
+
+TEST(HostileWorker, MoreRangesThanAnAgentKeepsAreRefused) {
+  Agent agent;
+  RawPeer peer(agent.socket());
+  peer.attach("dust");
+  const WorkerId worker = agent.worker("dust");
+  const Task task = train_task(1, 3 * kRangesMax);
+  agent.server().assign(worker, task);
+  ASSERT_TRUE(peer.receive().has_task());
+  v1::LocalMessage message = ready({});
+  for (std::uint64_t i = 0; i <= kRangesMax; ++i) {
+    v1::Range& added = *message.mutable_task_ready()->add_ranges();
+    added.set_first_byte(8 * i);
+    added.set_bytes(4);
+  }
+  peer.send(message, {memfd(task.schema.model_bytes(), kSizeSeals).get()});
+  agent.recorder().wait([&](const Seen& seen) { return seen.detached.contains(worker); });
+  EXPECT_EQ(agent.recorder().seen().detached.at(worker), "more than 2048 ranges that do not touch");
 }
 
 TEST(HostileWorker, RandomBytesNeverGetFurtherThanADetachment) {

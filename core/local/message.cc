@@ -9,6 +9,39 @@
 namespace fluvial::local {
 namespace {
 
+using Ranges = google::protobuf::RepeatedPtrField<v1::Range>;
+
+void put_ranges(const round::ByteRanges& ranges, Ranges* out) {
+  for (const round::ByteRange& range : ranges.ranges()) {
+    v1::Range& added = *out->Add();
+    added.set_first_byte(range.first_byte);
+    added.set_bytes(range.bytes);
+  }
+}
+
+v1::Previous::Outcome outcome_to_proto(ResultOutcome outcome) {
+  switch (outcome) {
+    case ResultOutcome::kUnknown: return v1::Previous::OUTCOME_UNKNOWN;
+    case ResultOutcome::kPending: return v1::Previous::OUTCOME_PENDING;
+    case ResultOutcome::kCounted: return v1::Previous::OUTCOME_COUNTED;
+    case ResultOutcome::kLate: return v1::Previous::OUTCOME_LATE;
+    case ResultOutcome::kRefused: return v1::Previous::OUTCOME_REFUSED;
+    case ResultOutcome::kUnused: return v1::Previous::OUTCOME_UNUSED;
+  }
+  return v1::Previous::OUTCOME_UNKNOWN;
+}
+
+ResultOutcome outcome_from_proto(v1::Previous::Outcome outcome) {
+  switch (outcome) {
+    case v1::Previous::OUTCOME_PENDING: return ResultOutcome::kPending;
+    case v1::Previous::OUTCOME_COUNTED: return ResultOutcome::kCounted;
+    case v1::Previous::OUTCOME_LATE: return ResultOutcome::kLate;
+    case v1::Previous::OUTCOME_REFUSED: return ResultOutcome::kRefused;
+    case v1::Previous::OUTCOME_UNUSED: return ResultOutcome::kUnused;
+    default: return ResultOutcome::kUnknown;
+  }
+}
+
 bool is_printable(char c) { return c > ' ' && c <= '~'; }
 
 }  // namespace
@@ -53,12 +86,18 @@ Result<v1::LocalMessage> decode(std::string_view body) {
   return message;
 }
 
-v1::LocalMessage attach_message(std::string_view worker, TaskKind kind) {
+v1::LocalMessage attach_message(const WorkerOptions& options) {
   v1::LocalMessage message;
   v1::Attach& attach = *message.mutable_attach();
   attach.set_protocol(kLocalProtocol);
-  attach.set_worker(std::string(worker));
-  attach.set_evaluates(kind == TaskKind::kEvaluate);
+  attach.set_worker(options.name);
+  attach.set_evaluates(options.kind == TaskKind::kEvaluate);
+  attach.set_wants_models(options.wants_models);
+  if (options.group) {
+    attach.set_group(options.group->name);
+    attach.set_rank(options.group->rank);
+    attach.set_ranks(options.group->ranks);
+  }
   return message;
 }
 
@@ -88,15 +127,31 @@ v1::LocalMessage task_message(const Task& task) {
   out.set_model_bytes(task.schema.model_bytes());
   out.set_local_steps(task.local_steps);
   out.mutable_parameters()->insert(task.parameters.begin(), task.parameters.end());
+  if (task.previous) {
+    out.mutable_previous()->set_round(task.previous->round.value());
+    out.mutable_previous()->set_outcome(outcome_to_proto(task.previous->outcome));
+  }
   return message;
 }
 
-v1::LocalMessage done_message(TaskId id, std::uint64_t weight, const Metrics& metrics) {
+v1::LocalMessage ready_message(const TaskReady& ready) {
+  v1::LocalMessage message;
+  v1::TaskReady& out = *message.mutable_task_ready();
+  out.set_id(ready.id.value());
+  out.set_weight(ready.weight);
+  out.set_update(ready.update);
+  put_ranges(ready.ranges, out.mutable_ranges());
+  return message;
+}
+
+v1::LocalMessage done_message(const TaskResult& result) {
   v1::LocalMessage message;
   v1::TaskDone& done = *message.mutable_task_done();
-  done.set_id(id.value());
-  done.set_weight(weight);
-  done.mutable_metrics()->insert(metrics.begin(), metrics.end());
+  done.set_id(result.id.value());
+  done.set_weight(result.weight);
+  done.set_update(result.update);
+  put_ranges(result.ranges, done.mutable_ranges());
+  done.mutable_metrics()->insert(result.metrics.begin(), result.metrics.end());
   return message;
 }
 
@@ -122,6 +177,50 @@ v1::LocalMessage run_ended_message(const EndedRun& ended) {
   return message;
 }
 
+v1::LocalMessage committed_message(const CommittedModel& committed) {
+  v1::LocalMessage message;
+  v1::Committed& out = *message.mutable_committed();
+  out.set_run(committed.run.value());
+  out.set_run_name(printable(committed.run_name));
+  out.set_round(committed.round.value());
+  out.set_version(committed.version.value());
+  out.set_model_bytes(committed.model->bytes().size());
+  return message;
+}
+
+Result<WorkerOptions> worker_from(const v1::Attach& attach) {
+  if (attach.protocol() != kLocalProtocol) {
+    return Error{Code::kFailedPrecondition,
+                 fmt::format("speaks local protocol {}; this agent speaks {}", attach.protocol(), kLocalProtocol)};
+  }
+  FLUVIAL_TRY(check_name("worker", attach.worker()));
+  WorkerOptions worker{.name = attach.worker(),
+                       .kind = attach.evaluates() ? TaskKind::kEvaluate : TaskKind::kTrain,
+                       .wants_models = attach.wants_models()};
+  if (attach.group().empty() && attach.rank() == 0 && attach.ranks() == 0) return worker;
+  FLUVIAL_TRY(check_name("group", attach.group()));
+  if (attach.evaluates()) return Error{Code::kInvalidArgument, "a worker that evaluates is in no group"};
+  if (attach.ranks() == 0 || attach.ranks() > kRanksMax || attach.rank() >= attach.ranks()) {
+    return Error{Code::kInvalidArgument,
+                 fmt::format("rank {} of {} in group {}; expected 0 to {} of at most {}", attach.rank(), attach.ranks(),
+                             attach.group(), kRanksMax - 1, kRanksMax)};
+  }
+  worker.group = Group{attach.group(), attach.rank(), attach.ranks()};
+  return worker;
+}
+
+Status add_ranges(const Ranges& ranges, const round::Schema& schema, round::ByteRanges& to) {
+  for (const v1::Range& range : ranges) {
+    const round::ByteRange added{range.first_byte(), range.bytes()};
+    FLUVIAL_TRY(round::check_range(schema, added));
+    FLUVIAL_TRY(to.add(added));
+    if (to.ranges().size() > kRangesMax) {
+      return Error{Code::kInvalidArgument, fmt::format("more than {} ranges that do not touch", kRangesMax)};
+    }
+  }
+  return {};
+}
+
 Metrics metrics_from(const v1::TaskDone& done) { return {done.metrics().begin(), done.metrics().end()}; }
 
 Result<Task> task_from(const v1::Task& message) {
@@ -142,7 +241,18 @@ Result<Task> task_from(const v1::Task& message) {
             .schema = std::move(schema),
             .local_steps = message.local_steps()};
   task.parameters.insert(message.parameters().begin(), message.parameters().end());
+  if (message.has_previous()) {
+    task.previous = Previous{RoundId(message.previous().round()), outcome_from_proto(message.previous().outcome())};
+  }
   return task;
+}
+
+CommittedModel committed_from(const v1::Committed& message) {
+  return {.run = RunId(message.run()),
+          .run_name = printable(message.run_name()),
+          .round = RoundId(message.round()),
+          .version = ModelVersion(message.version()),
+          .model = {}};
 }
 
 }  // namespace fluvial::local

@@ -19,17 +19,25 @@ Status check_metrics(const Metrics& metrics);                     // count and n
 Result<std::string> encode(const v1::LocalMessage& message, std::size_t bytes_max);
 Result<v1::LocalMessage> decode(std::string_view body);
 
-v1::LocalMessage attach_message(std::string_view worker, TaskKind kind);
+v1::LocalMessage attach_message(const WorkerOptions& options);
 v1::LocalMessage attached_message(std::string_view node);
 v1::LocalMessage refused_message(const Error& error);
 v1::LocalMessage task_message(const Task& task);
-v1::LocalMessage done_message(TaskId id, std::uint64_t weight, const Metrics& metrics);
+v1::LocalMessage ready_message(const TaskReady& ready);
+v1::LocalMessage done_message(const TaskResult& result);
 v1::LocalMessage failed_message(TaskId id, std::string_view message);
 v1::LocalMessage detach_message(std::string_view reason);
 v1::LocalMessage run_ended_message(const EndedRun& ended);
+v1::LocalMessage committed_message(const CommittedModel& committed);
 
+// kInvalidArgument: names, ranks or a protocol that cannot be.
+Result<WorkerOptions> worker_from(const v1::Attach& attach);
+// Each within the model, none twice, at most kRangesMax that do not touch: added to `to`.
+Status add_ranges(const google::protobuf::RepeatedPtrField<v1::Range>& ranges, const round::Schema& schema,
+                  round::ByteRanges& to);
 Metrics metrics_from(const v1::TaskDone& done);
 // Without the model. kInvalidArgument: a kind we do not know, a schema that is none, sizes that contradict each other.
 Result<Task> task_from(const v1::Task& message);
+CommittedModel committed_from(const v1::Committed& message);  // likewise
 
 }  // namespace fluvial::local

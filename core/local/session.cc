@@ -69,7 +69,7 @@ void Session::on_readable() {
 
 Status Session::on_frame(Frame frame) {
   FLUVIAL_ASSIGN(const v1::LocalMessage message, decode(frame.body));
-  if (frame.fd.valid() && !message.has_task_done()) {
+  if (frame.fd.valid() && !message.has_task_done() && !message.has_task_ready()) {
     return Error{Code::kInvalidArgument, "a descriptor with a message that has none"};
   }
   if (!info_) {
@@ -77,6 +77,7 @@ Status Session::on_frame(Frame frame) {
     return on_attach(message.attach());
   }
   switch (message.body_case()) {
+    case v1::LocalMessage::kTaskReady: return on_ready(message.task_ready(), std::move(frame.fd));
     case v1::LocalMessage::kTaskDone: return on_done(message.task_done(), std::move(frame.fd));
     case v1::LocalMessage::kTaskFailed: return on_failed(message.task_failed());
     case v1::LocalMessage::kDetach: return Error{Code::kCancelled, "detached: " + printable(message.detach().reason())};
@@ -85,17 +86,16 @@ Status Session::on_frame(Frame frame) {
 }
 
 Status Session::on_attach(const v1::Attach& attach) {
-  if (attach.protocol() != kLocalProtocol) {
-    return Error{Code::kFailedPrecondition,
-                 fmt::format("speaks local protocol {}; this agent speaks {}", attach.protocol(), kLocalProtocol)};
-  }
-  FLUVIAL_TRY(check_name("worker", attach.worker()));
+  FLUVIAL_ASSIGN(WorkerOptions worker, worker_from(attach));
   FLUVIAL_ASSIGN(const std::string body, encode(attached_message(options_.node), kMessageBytesMax));
-  info_ = WorkerInfo{
-      .name = attach.worker(), .kind = attach.evaluates() ? TaskKind::kEvaluate : TaskKind::kTrain, .pid = peer_.pid};
+  const auto owner = owner_.lock();
+  if (!owner) return Error{Code::kCancelled, "the agent ends"};
+  WorkerInfo info{std::move(worker.name), worker.kind, peer_.pid, std::move(worker.group), worker.wants_models};
+  FLUVIAL_TRY(owner->admit(info));
+  info_ = std::move(info);
   disarm(read_deadline_);
   send(FrameWriter(body));
-  if (const auto owner = owner_.lock(); owner && !ended_) owner->attached(id_, *info_);
+  if (!ended_) owner->attached(id_, *info_);
   return {};
 }
 
@@ -108,21 +108,60 @@ Status Session::check_current(std::uint64_t id) const {
   return {};
 }
 
+// The first message of a task that speaks of its result brings the memfd; later ones agree with it.
+Status Session::take_result(std::uint64_t weight, bool update, UniqueFd fd) {
+  if (weight == 0) return Error{Code::kInvalidArgument, "a result of weight 0"};
+  if (current_->result) {
+    if (fd.valid()) return Error{Code::kInvalidArgument, "a second descriptor for one result"};
+    if (weight != current_->weight || update != current_->update) {
+      return Error{Code::kInvalidArgument, "a weight or kind of result that is not the one announced before"};
+    }
+    return {};
+  }
+  if (!fd.valid()) return Error{Code::kInvalidArgument, "a result without its memfd"};
+  FLUVIAL_ASSIGN(current_->result, SharedModel::adopt(std::move(fd), current_->schema.model_bytes(), Seals::kSize));
+  current_->weight = weight;
+  current_->update = update;
+  return {};
+}
+
+Status Session::on_ready(const v1::TaskReady& ready, UniqueFd fd) {
+  FLUVIAL_TRY(check_current(ready.id()));
+  if (current_->kind != TaskKind::kTrain) return Error{Code::kInvalidArgument, "an evaluation has no ranges"};
+  FLUVIAL_TRY(take_result(ready.weight(), ready.update(), std::move(fd)));
+  TaskReady told{.id = current_->id, .weight = ready.weight(), .update = ready.update(), .model = current_->result};
+  FLUVIAL_TRY(add_ranges(ready.ranges(), current_->schema, told.ranges));
+  FLUVIAL_TRY(add_ranges(ready.ranges(), current_->schema, current_->ready));
+  if (const auto owner = owner_.lock()) owner->ready(id_, std::move(told));
+  return {};
+}
+
+Result<round::ByteRanges> Session::answered_ranges(const v1::TaskDone& done) const {
+  if (!info_->group && done.ranges_size() > 0) return Error{Code::kInvalidArgument, "ranges of a worker in no group"};
+  if (done.ranges_size() == 0) return round::ByteRanges::whole(current_->schema.model_bytes());
+  round::ByteRanges ranges;
+  FLUVIAL_TRY(add_ranges(done.ranges(), current_->schema, ranges));
+  if (!ranges.covers(current_->ready)) {
+    return Error{Code::kInvalidArgument, "announced bytes that it does not answer for"};
+  }
+  return ranges;
+}
+
 Status Session::on_done(const v1::TaskDone& done, UniqueFd fd) {
   FLUVIAL_TRY(check_current(done.id()));
-  TaskResult result{
-      .id = current_->id, .kind = current_->kind, .weight = done.weight(), .metrics = metrics_from(done), .model = {}};
+  TaskResult result{.id = current_->id,
+                    .kind = current_->kind,
+                    .weight = done.weight(),
+                    .metrics = metrics_from(done),
+                    .update = done.update(),
+                    .model = {}};
   FLUVIAL_TRY(check_metrics(result.metrics));
-  const bool trained = current_->kind == TaskKind::kTrain;
-  if (trained != fd.valid()) {
-    return Error{Code::kInvalidArgument,
-                 trained ? "a trained model without its memfd" : "an evaluation with a descriptor"};
-  }
-  if (trained != (done.weight() > 0)) {
-    return Error{Code::kInvalidArgument, trained ? "a trained model of weight 0" : "an evaluation with a weight"};
-  }
-  if (trained) {
-    FLUVIAL_ASSIGN(result.model, SharedModel::adopt(std::move(fd), current_->model_bytes));
+  if (current_->kind == TaskKind::kTrain) {
+    FLUVIAL_TRY(take_result(done.weight(), done.update(), std::move(fd)));
+    FLUVIAL_ASSIGN(result.ranges, answered_ranges(done));
+    result.model = current_->result;
+  } else if (fd.valid() || done.weight() > 0 || done.update() || done.ranges_size() > 0) {
+    return Error{Code::kInvalidArgument, "an evaluation with a descriptor, a weight or ranges"};
   }
   current_.reset();
   if (const auto owner = owner_.lock()) owner->done(id_, std::move(result));
@@ -158,12 +197,19 @@ void Session::tell(const EndedRun& ended) {
   }
 }
 
+void Session::tell(const CommittedModel& committed) {
+  if (!info_ || ended_) return;
+  if (const Result<std::string> body = encode(committed_message(committed), kMessageBytesMax); body.ok()) {
+    send(FrameWriter(*body, committed.model));
+  }
+}
+
 void Session::assign(Task task) {
   Status status = check_assignable(task);
   if (status.ok()) {
     const Result<std::string> body = encode(task_message(task), kMessageBytesMax);
     if (body.ok()) {
-      current_ = Current{.id = task.id, .kind = task.kind, .model_bytes = task.schema.model_bytes()};
+      current_ = Current{.id = task.id, .kind = task.kind, .schema = std::move(task.schema)};
       return send(FrameWriter(*body, std::move(task.model)));
     }
     status = body.error();

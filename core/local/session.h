@@ -22,7 +22,9 @@ class Session;
 class SessionOwner {
  public:
   virtual ~SessionOwner() = default;
+  virtual Status admit(const WorkerInfo& info) const = 0;  // may it attach?
   virtual void attached(WorkerId worker, const WorkerInfo& info) = 0;
+  virtual void ready(WorkerId worker, TaskReady ready) = 0;
   virtual void done(WorkerId worker, TaskResult result) = 0;
   virtual void failed(WorkerId worker, TaskId task, const Error& error) = 0;
   // The last word. `was_attached`: worker_attached() was called for it.
@@ -38,8 +40,10 @@ class Session : public std::enable_shared_from_this<Session> {
 
   void start();
   void tell(const EndedRun& ended);  // nothing before it has attached
-  void assign(Task task);            // its outcome through the owner, also when it is refused
+  void tell(const CommittedModel& committed);
+  void assign(Task task);  // its outcome through the owner, also when it is refused
   void end(const Error& reason);
+  const std::optional<WorkerInfo>& info() const { return info_; }  // once attached
 
  private:
   using Descriptor = boost::asio::posix::stream_descriptor;
@@ -50,7 +54,10 @@ class Session : public std::enable_shared_from_this<Session> {
   void on_readable();
   Status on_frame(Frame frame);
   Status on_attach(const v1::Attach& attach);
+  Status on_ready(const v1::TaskReady& ready, UniqueFd fd);
   Status on_done(const v1::TaskDone& done, UniqueFd fd);
+  Status take_result(std::uint64_t weight, bool update, UniqueFd fd);
+  Result<round::ByteRanges> answered_ranges(const v1::TaskDone& done) const;
   Status on_failed(const v1::TaskFailed& failed);
   Status check_current(std::uint64_t id) const;
   void send(FrameWriter frame);
@@ -61,7 +68,11 @@ class Session : public std::enable_shared_from_this<Session> {
   struct Current {
     TaskId id;
     TaskKind kind;
-    std::uint64_t model_bytes;
+    round::Schema schema;
+    std::shared_ptr<const SharedModel> result = {};  // once it was sent
+    std::uint64_t weight = 0;                        // that came with it
+    bool update = false;
+    round::ByteRanges ready = {};
   };
 
   const WorkerId id_;
@@ -73,7 +84,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::weak_ptr<SessionOwner> owner_;
   FrameReader reader_{kWorkerMessageBytesMax};
   std::deque<FrameWriter>
-      outbox_;            // the answer to Attach, one task, runs that ended: a peer that does not read is ended
+      outbox_;            // the answer to Attach, one task, runs that ended, models: a peer that does not read is ended
   bool writing_ = false;  // waits for the socket to take more
   bool ended_ = false;
   std::optional<WorkerInfo> info_;  // once attached

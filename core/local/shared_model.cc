@@ -14,7 +14,8 @@
 namespace fluvial::local {
 namespace {
 
-constexpr int kSealsRequired = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+constexpr int kAllSeals = kSizeSeals | F_SEAL_WRITE;
 constexpr std::uint64_t kSharedBytesMax = std::uint64_t{1} << 46;  // well within off_t and any address space
 
 Result<Mapping> map(int fd, std::uint64_t size_bytes, int protection) {
@@ -27,7 +28,7 @@ Result<Mapping> map(int fd, std::uint64_t size_bytes, int protection) {
   return Mapping(static_cast<std::byte*>(data), size_bytes);
 }
 
-Status check_sealed(int fd, std::uint64_t size_bytes) {
+Status check_sealed(int fd, std::uint64_t size_bytes, int required) {
   struct stat status{};
   if (::fstat(fd, &status) != 0) return system_error(Code::kInvalidArgument, "the model's descriptor");
   const int seals = ::fcntl(fd, F_GET_SEALS);
@@ -36,7 +37,8 @@ Status check_sealed(int fd, std::uint64_t size_bytes) {
   }
   for (const auto& [seal, name] :
        {std::pair{F_SEAL_SHRINK, "F_SEAL_SHRINK"}, {F_SEAL_GROW, "F_SEAL_GROW"}, {F_SEAL_WRITE, "F_SEAL_WRITE"}}) {
-    if ((seals & seal) == 0) return Error{Code::kInvalidArgument, fmt::format("the model's memfd lacks {}", name)};
+    if ((required & seal & ~seals) != 0)
+      return Error{Code::kInvalidArgument, fmt::format("the model's memfd lacks {}", name)};
   }
   // After the seals: from here on the size stays what it is.
   if (::fstat(fd, &status) != 0) return system_error(Code::kInvalidArgument, "the model's descriptor");
@@ -58,8 +60,8 @@ Mapping::~Mapping() {
   if (!bytes_.empty()) ::munmap(bytes_.data(), bytes_.size());
 }
 
-Result<std::shared_ptr<const SharedModel>> SharedModel::adopt(UniqueFd fd, std::uint64_t size_bytes) {
-  FLUVIAL_TRY(check_sealed(fd.get(), size_bytes));
+Result<std::shared_ptr<const SharedModel>> SharedModel::adopt(UniqueFd fd, std::uint64_t size_bytes, Seals seals) {
+  FLUVIAL_TRY(check_sealed(fd.get(), size_bytes, seals == Seals::kSize ? kSizeSeals : kAllSeals));
   FLUVIAL_ASSIGN(Mapping mapping, map(fd.get(), size_bytes, PROT_READ));
   return std::shared_ptr<const SharedModel>(new SharedModel(std::move(fd), std::move(mapping)));
 }
@@ -70,7 +72,14 @@ Result<std::shared_ptr<const SharedModel>> SharedModel::copy_of(ByteSpan bytes) 
   return std::move(writer).seal();
 }
 
-Result<MemfdWriter> MemfdWriter::create(std::uint64_t size_bytes) {
+namespace {
+
+struct Memory {
+  UniqueFd fd;
+  Mapping mapping;
+};
+
+Result<Memory> reserve(std::uint64_t size_bytes) {
   if (size_bytes > kSharedBytesMax) {
     return Error{Code::kInvalidArgument, fmt::format("a model of {} bytes is beyond shared memory", size_bytes)};
   }
@@ -85,7 +94,28 @@ Result<MemfdWriter> MemfdWriter::create(std::uint64_t size_bytes) {
     }
   }
   FLUVIAL_ASSIGN(Mapping mapping, map(fd.get(), size_bytes, PROT_READ | PROT_WRITE));
-  return MemfdWriter(std::move(fd), std::move(mapping));
+  return Memory{std::move(fd), std::move(mapping)};
+}
+
+}  // namespace
+
+Result<MemfdWriter> MemfdWriter::create(std::uint64_t size_bytes) {
+  FLUVIAL_ASSIGN(Memory memory, reserve(size_bytes));
+  return MemfdWriter(std::move(memory.fd), std::move(memory.mapping));
+}
+
+Result<ResultBuffer> ResultBuffer::create(std::uint64_t size_bytes) {
+  FLUVIAL_ASSIGN(Memory memory, reserve(size_bytes));
+  if (::fcntl(memory.fd.get(), F_ADD_SEALS, kSizeSeals | F_SEAL_SEAL) != 0) {
+    return system_error(Code::kInternal, "sealing shared memory");
+  }
+  return ResultBuffer(std::move(memory.fd), std::move(memory.mapping));
+}
+
+Result<std::shared_ptr<const SharedModel>> ResultBuffer::share() const {
+  UniqueFd copy(::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!copy.valid()) return system_error(Code::kResourceExhausted, "a second descriptor of shared memory");
+  return SharedModel::adopt(std::move(copy), mapping_.span().size(), Seals::kSize);
 }
 
 Result<std::shared_ptr<const SharedModel>> MemfdWriter::seal() && {
@@ -93,7 +123,7 @@ Result<std::shared_ptr<const SharedModel>> MemfdWriter::seal() && {
   {
     const Mapping unmapped = std::move(mapping_);
   }  // F_SEAL_WRITE is refused while a writable mapping lives
-  if (::fcntl(fd_.get(), F_ADD_SEALS, kSealsRequired | F_SEAL_SEAL) != 0) {
+  if (::fcntl(fd_.get(), F_ADD_SEALS, kAllSeals | F_SEAL_SEAL) != 0) {
     return system_error(Code::kInternal, "sealing shared memory");
   }
   return SharedModel::adopt(std::move(fd_), size_bytes);

@@ -1,5 +1,7 @@
-// A model's bytes in shared memory (memfd). Whoever fills it has the only writable mapping and seals it; from then on
-// neither size nor content can change, for anybody, so a reader needs no copy and fears no SIGBUS.
+// A model's bytes in shared memory (memfd). An agent's model: whoever fills it has the only writable mapping and seals
+// it; from then on neither size nor content can change, for anybody, so a reader needs no copy and fears no SIGBUS. A
+// worker's result may stay writable for the worker, who uses the memory again: only its size is sealed, so its reader
+// fears no SIGBUS, but may find another value each time it looks: it looks once.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +28,20 @@ class Mapping {
   MutableByteSpan bytes_;
 };
 
-// Immutable bytes in a sealed memfd, mapped read-only. Any thread may read; as many owners as wanted.
+// Which seals a memfd must carry to be taken from the other side of a socket.
+enum class Seals {
+  kSizeAndContent,  // F_SEAL_SHRINK, F_SEAL_GROW and F_SEAL_WRITE: a model from an agent
+  kSize,            // F_SEAL_SHRINK and F_SEAL_GROW: a worker's result
+};
+
+// Bytes in a sealed memfd, mapped read-only; immutable if the content is sealed. Any thread may read; as many owners as
+// wanted.
 class SharedModel : public std::enable_shared_from_this<SharedModel> {
  public:
   // Takes a descriptor from the other side of the socket. kInvalidArgument, saying which, unless it is a memfd of
-  // exactly `size_bytes` that carries F_SEAL_SHRINK, F_SEAL_GROW and F_SEAL_WRITE; all checked before it is mapped.
-  static Result<std::shared_ptr<const SharedModel>> adopt(UniqueFd fd, std::uint64_t size_bytes);
+  // exactly `size_bytes` that carries these seals; all checked before it is mapped.
+  static Result<std::shared_ptr<const SharedModel>> adopt(UniqueFd fd, std::uint64_t size_bytes,
+                                                          Seals seals = Seals::kSizeAndContent);
   static Result<std::shared_ptr<const SharedModel>> copy_of(ByteSpan bytes);
 
   ByteSpan bytes() const { return mapping_.span(); }
@@ -56,6 +66,21 @@ class MemfdWriter {
 
  private:
   MemfdWriter(UniqueFd fd, Mapping mapping) : fd_(std::move(fd)), mapping_(std::move(mapping)) {}
+  UniqueFd fd_;
+  Mapping mapping_;
+};
+
+// Memory that a worker keeps for its results: mapped for writing once, of a size that cannot change.
+class ResultBuffer {
+ public:
+  static Result<ResultBuffer> create(std::uint64_t size_bytes);  // errors as MemfdWriter::create
+  MutableByteSpan span() { return mapping_.span(); }
+  std::uint64_t size_bytes() const { return mapping_.span().size(); }
+  // To send: the same memory, which goes on changing when span() is written.
+  Result<std::shared_ptr<const SharedModel>> share() const;
+
+ private:
+  ResultBuffer(UniqueFd fd, Mapping mapping) : fd_(std::move(fd)), mapping_(std::move(mapping)) {}
   UniqueFd fd_;
   Mapping mapping_;
 };

@@ -68,6 +68,25 @@ TEST(SharedModel, AdoptRefusesWhatIsNotSealed) {
   }
 }
 
+TEST(SharedModel, AWorkersResultMayStayWritableForIt) {
+  EXPECT_TRUE(SharedModel::adopt(memfd(8, F_SEAL_SHRINK | F_SEAL_GROW), 8, Seals::kSize).ok());
+  EXPECT_FALSE(SharedModel::adopt(memfd(8, F_SEAL_SHRINK), 8, Seals::kSize).ok());
+  EXPECT_FALSE(SharedModel::adopt(memfd(8, F_SEAL_GROW), 8, Seals::kSize).ok());
+  EXPECT_FALSE(SharedModel::adopt(memfd(7, kAllSeals), 8, Seals::kSize).ok());
+
+  Result<ResultBuffer> buffer = ResultBuffer::create(5);
+  ASSERT_TRUE(buffer.ok());
+  std::memcpy(buffer->span().data(), "river", 5);
+  const auto first = buffer->share();
+  const auto second = buffer->share();
+  ASSERT_TRUE(first.ok() && second.ok());
+  std::memcpy(buffer->span().data(), "delta", 5);
+  EXPECT_EQ(as_text((*first)->bytes()), "delta") << "the same memory";
+  EXPECT_EQ(as_text((*second)->bytes()), "delta");
+  EXPECT_LT(::ftruncate((*first)->fd(), 1), 0);
+  EXPECT_LT(::ftruncate((*first)->fd(), 9), 0);
+}
+
 TEST(SharedModel, AdoptRefusesAnotherSize) {
   for (const std::uint64_t expected : {std::uint64_t{0}, std::uint64_t{7}, std::uint64_t{9}, ~std::uint64_t{0}}) {
     EXPECT_FALSE(SharedModel::adopt(memfd(8, kAllSeals), expected).ok()) << expected;

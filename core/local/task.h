@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/base/ids.h"
 #include "core/local/shared_model.h"
+#include "core/round/byte_ranges.h"
 #include "core/round/schema.h"
 
 namespace fluvial::local {
@@ -27,12 +29,47 @@ inline constexpr std::size_t kWorkerMessageBytesMax = 64 << 10;  // from a worke
 inline constexpr std::size_t kMetricsMax = 64;
 inline constexpr std::size_t kNameBytesMax = 64;  // of workers and metrics: printable ASCII without blanks
 inline constexpr std::size_t kReasonBytesMax = 1024;
+inline constexpr std::uint32_t kRanksMax = 64;    // of a group
+inline constexpr std::size_t kRangesMax = 2'048;  // of a result, that do not touch
+
+// Of a sharded trainer: its ranks together are one worker.
+struct Group {
+  std::string name;
+  std::uint32_t rank = 0;   // 0 to ranks - 1
+  std::uint32_t ranks = 1;  // 1 to kRanksMax
+  bool operator==(const Group&) const = default;
+};
+
+// What a worker says of itself when it attaches.
+struct WorkerOptions {
+  std::string name;                  // for the agent's logs, and for Task.previous
+  TaskKind kind = TaskKind::kTrain;  // what it does
+  std::optional<Group> group = {};
+  bool wants_models = false;  // tell it of committed models
+};
+
+// What became of a worker's result.
+enum class ResultOutcome { kUnknown, kPending, kCounted, kLate, kRefused, kUnused };
+struct Previous {
+  RoundId round;
+  ResultOutcome outcome = ResultOutcome::kUnknown;
+  bool operator==(const Previous&) const = default;
+};
 
 // A run of which no more rounds will come.
 struct EndedRun {
   RunId run;
   std::string name;   // as its plan gives it
   std::string state;  // "done", "stopped"
+};
+
+// A round of a run was committed: its model.
+struct CommittedModel {
+  RunId run;
+  std::string run_name;
+  RoundId round;
+  ModelVersion version;
+  std::shared_ptr<const SharedModel> model;
 };
 
 struct Task {
@@ -46,6 +83,16 @@ struct Task {
   std::shared_ptr<const SharedModel> model;  // schema.model_bytes() bytes
   std::uint64_t local_steps = 1;
   std::map<std::string, double> parameters;  // the plan's [worker] table
+  std::optional<Previous> previous;          // of the worker it is given to
+};
+
+// What of a result is in place already, while the worker goes on.
+struct TaskReady {
+  TaskId id;
+  std::uint64_t weight = 1;
+  bool update = false;                       // as in TaskResult
+  round::ByteRanges ranges;                  // those that this message adds
+  std::shared_ptr<const SharedModel> model;  // the same for all of a task
 };
 
 struct TaskResult {
@@ -53,7 +100,9 @@ struct TaskResult {
   TaskKind kind = TaskKind::kTrain;
   std::uint64_t weight = 0;  // at least 1 for a trained model, 0 for an evaluation
   Metrics metrics;
-  std::shared_ptr<const SharedModel> model;  // the trained model, laid out as the task's; none for an evaluation
+  bool update = false;                       // averaged values are the update instead of the trained model
+  round::ByteRanges ranges;                  // of a training task: what it answers for; without a group all of it
+  std::shared_ptr<const SharedModel> model;  // laid out as the task's model; none for an evaluation
 };
 
 }  // namespace fluvial::local

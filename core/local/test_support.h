@@ -49,6 +49,7 @@ class TemporaryFolder {
 struct Seen {
   std::map<WorkerId, WorkerInfo> attached;
   std::map<WorkerId, std::string> detached;
+  std::map<TaskId, std::vector<TaskReady>> ready;
   std::map<TaskId, TaskResult> done;
   std::map<TaskId, Error> failed;
   std::vector<std::string> refused;
@@ -62,6 +63,9 @@ class Recorder final : public WorkerHandler {
   }
   void worker_detached(WorkerId worker, const std::string& reason) override {
     add([&] { seen_.detached[worker] = reason; });
+  }
+  void task_ready(WorkerId, TaskReady ready) override {
+    add([&] { seen_.ready[ready.id].push_back(std::move(ready)); });
   }
   void task_done(WorkerId, TaskResult result) override {
     add([&] { seen_.done[result.id] = std::move(result); });
@@ -201,7 +205,7 @@ class RawPeer {
     return decode(frame.body).value();
   }
   void attach(std::string_view name, TaskKind kind = TaskKind::kTrain) {
-    send(attach_message(name, kind));
+    send(attach_message({.name = std::string(name), .kind = kind}));
     EXPECT_EQ(receive().attached().node(), "hospital-a");
   }
   void close() { fd_.reset(); }

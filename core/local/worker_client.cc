@@ -63,7 +63,7 @@ Result<WorkerClient> WorkerClient::attach(const std::filesystem::path& socket, c
   FLUVIAL_TRY(set_deadline(fd.get(), SO_SNDTIMEO, kWriteDeadline));
   FLUVIAL_TRY(set_deadline(fd.get(), SO_RCVTIMEO, kAttachDeadline));
   // A refusal may be on its way already and the agent's end closed: then reading says more than writing.
-  const Status written = write_message(fd.get(), attach_message(options.name, options.kind));
+  const Status written = write_message(fd.get(), attach_message(options));
   Result<Received> answer = read_message(fd.get());
   if (!answer.ok()) return written.ok() ? answer.error() : written.error();
   if (!answer->message.has_attached()) return Error{Code::kInternal, "the agent's first message is no answer"};
@@ -89,15 +89,30 @@ Result<WorkerClient> WorkerClient::attach_with_retry(const std::filesystem::path
 
 Result<std::optional<Task>> WorkerClient::next_task() {
   if (current_) return Error{Code::kFailedPrecondition, "the last task has no answer yet"};
+  for (;;) {
+    FLUVIAL_ASSIGN(std::optional<Event> event, next_event());
+    if (!event) return std::optional<Task>();
+    if (Task* task = std::get_if<Task>(&*event)) return std::optional<Task>(std::move(*task));
+  }
+}
+
+Result<std::optional<WorkerClient::Event>> WorkerClient::next_event() {
   if (!fd_.valid()) return Error{Code::kFailedPrecondition, "not attached"};
   FLUVIAL_ASSIGN(Received received, read_message(fd_.get()));
-  while (received.message.has_run_ended()) {  // there may be another run
-    FLUVIAL_ASSIGN(received, read_message(fd_.get()));
-  }
   if (received.message.has_detach()) {
     detach_reason_ = printable(received.message.detach().reason());
     fd_.reset();
-    return std::optional<Task>();
+    return std::optional<Event>();
+  }
+  if (received.message.has_run_ended()) {
+    const v1::RunEnded& ended = received.message.run_ended();
+    return std::optional<Event>(EndedRun{RunId(ended.run()), printable(ended.run_name()), printable(ended.state())});
+  }
+  if (received.message.has_committed() && received.fd.valid()) {
+    CommittedModel committed = committed_from(received.message.committed());
+    FLUVIAL_ASSIGN(committed.model,
+                   SharedModel::adopt(std::move(received.fd), received.message.committed().model_bytes()));
+    return std::optional<Event>(std::move(committed));
   }
   if (!received.message.has_task() || !received.fd.valid()) {
     return Error{Code::kInternal, "the agent sent neither a task with its model nor a good-bye"};
@@ -105,7 +120,7 @@ Result<std::optional<Task>> WorkerClient::next_task() {
   FLUVIAL_ASSIGN(Task task, task_from(received.message.task()));
   FLUVIAL_ASSIGN(task.model, SharedModel::adopt(std::move(received.fd), task.schema.model_bytes()));
   current_ = Current{.id = task.id, .kind = task.kind, .model_bytes = task.schema.model_bytes()};
-  return std::optional<Task>(std::move(task));
+  return std::optional<Event>(std::move(task));
 }
 
 Result<MemfdWriter> WorkerClient::new_model() const {
@@ -118,18 +133,44 @@ Status WorkerClient::answer(const v1::LocalMessage& message, std::shared_ptr<con
   return write_message(fd_.get(), message, std::move(model));
 }
 
-Status WorkerClient::submit(MemfdWriter model, std::uint64_t weight, const Metrics& metrics) {
+Status WorkerClient::check_trained(std::uint64_t weight, std::uint64_t model_bytes, const Metrics& metrics) const {
   if (!current_ || current_->kind != TaskKind::kTrain) {
     return Error{Code::kFailedPrecondition, "a model submitted without a task to train"};
   }
   if (weight == 0) return Error{Code::kInvalidArgument, "a model submitted with weight 0; expected at least 1"};
-  if (model.span().size() != current_->model_bytes) {
-    return Error{Code::kInvalidArgument, fmt::format("a model of {} bytes submitted; the task's has {}",
-                                                     model.span().size(), current_->model_bytes)};
+  if (model_bytes != current_->model_bytes) {
+    return Error{Code::kInvalidArgument,
+                 fmt::format("a model of {} bytes submitted; the task's has {}", model_bytes, current_->model_bytes)};
   }
-  FLUVIAL_TRY(check_metrics(metrics));
+  return check_metrics(metrics);
+}
+
+Status WorkerClient::submit(MemfdWriter model, std::uint64_t weight, const Metrics& metrics) {
+  FLUVIAL_TRY(check_trained(weight, model.span().size(), metrics));
   FLUVIAL_ASSIGN(std::shared_ptr<const SharedModel> sealed, std::move(model).seal());
-  return answer(done_message(current_->id, weight, metrics), std::move(sealed));
+  return answer(done_message({.id = current_->id, .weight = weight, .metrics = metrics}), std::move(sealed));
+}
+
+Status WorkerClient::submit(const ResultBuffer& buffer, TaskResult result) {
+  FLUVIAL_TRY(check_trained(result.weight, buffer.size_bytes(), result.metrics));
+  result.id = current_->id;
+  std::shared_ptr<const SharedModel> memory;
+  if (!current_->sent) {
+    FLUVIAL_ASSIGN(memory, buffer.share());
+  }
+  return answer(done_message(result), std::move(memory));
+}
+
+Status WorkerClient::ready(const ResultBuffer& buffer, const round::ByteRanges& ranges, std::uint64_t weight,
+                           bool update) {
+  FLUVIAL_TRY(check_trained(weight, buffer.size_bytes(), {}));
+  std::shared_ptr<const SharedModel> memory;
+  if (!std::exchange(current_->sent, true)) {
+    FLUVIAL_ASSIGN(memory, buffer.share());
+  }
+  return write_message(fd_.get(),
+                       ready_message({.id = current_->id, .weight = weight, .update = update, .ranges = ranges}),
+                       std::move(memory));
 }
 
 Status WorkerClient::submit_evaluation(const Metrics& metrics) {
@@ -137,7 +178,7 @@ Status WorkerClient::submit_evaluation(const Metrics& metrics) {
     return Error{Code::kFailedPrecondition, "an evaluation submitted without a task to evaluate"};
   }
   FLUVIAL_TRY(check_metrics(metrics));
-  return answer(done_message(current_->id, 0, metrics), nullptr);
+  return answer(done_message({.id = current_->id, .kind = TaskKind::kEvaluate, .metrics = metrics}), nullptr);
 }
 
 Status WorkerClient::fail(const std::string& message) {

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <variant>
 
 #include "core/base/result.h"
 #include "core/local/fd.h"
@@ -25,11 +26,6 @@ class LocalMessage;
 
 namespace fluvial::local {
 
-struct WorkerOptions {
-  std::string name;                  // for the agent's logs
-  TaskKind kind = TaskKind::kTrain;  // what it does
-};
-
 class WorkerClient {
  public:
   // kUnavailable: nobody listens there (yet); any other code is the agent's refusal or a broken path.
@@ -40,8 +36,13 @@ class WorkerClient {
 
   const std::string& node() const { return node_; }  // the agent's name
 
-  // Blocks until there is a task. None: the agent detached us (detach_reason() says why). kUnavailable: the agent is
-  // gone without a word; attaching again may help. kFailedPrecondition: the last task has no answer yet.
+  // Blocks until the agent says something. None: as for next_task().
+  using Event = std::variant<Task, CommittedModel, EndedRun>;
+  Result<std::optional<Event>> next_event();
+
+  // Blocks until there is a task, and passes over everything else. None: the agent detached us (detach_reason() says
+  // why). kUnavailable: the agent is gone without a word; attaching again may help. kFailedPrecondition: the last task
+  // has no answer yet.
   Result<std::optional<Task>> next_task();
   const std::string& detach_reason() const { return detach_reason_; }
 
@@ -50,12 +51,18 @@ class WorkerClient {
   Result<MemfdWriter> new_model() const;  // as large as the current task's model
   Status submit(MemfdWriter model, std::uint64_t weight, const Metrics& metrics);
   Status submit_evaluation(const Metrics& metrics);
+  // The same from memory that the worker keeps: it must not be written again before the next task. `result` says the
+  // rest (weight, metrics, whether it is an update, a rank's ranges); its id, kind and model are filled in here.
+  Status submit(const ResultBuffer& buffer, TaskResult result);
+  // These ranges of the buffer are in place already, for that weight and kind.
+  Status ready(const ResultBuffer& buffer, const round::ByteRanges& ranges, std::uint64_t weight, bool update = false);
   Status fail(const std::string& message);
 
   Status detach(const std::string& reason);  // says good-bye and closes
 
  private:
   Status answer(const v1::LocalMessage& message, std::shared_ptr<const SharedModel> model);
+  Status check_trained(std::uint64_t weight, std::uint64_t model_bytes, const Metrics& metrics) const;
   explicit WorkerClient(UniqueFd fd) : fd_(std::move(fd)) {}
   UniqueFd fd_;
   std::string node_;
@@ -64,6 +71,7 @@ class WorkerClient {
     TaskId id;
     TaskKind kind;
     std::uint64_t model_bytes;
+    bool sent = false;  // its result's memory
   };
   std::optional<Current> current_;
 };

@@ -53,6 +53,13 @@ class WorkerServer::Impl final : public SessionOwner, public std::enable_shared_
     handler_->task_failed(worker, task.id, Error{Code::kNotFound, fmt::format("worker {} is gone", worker.value())});
   }
 
+  void committed(WorkerId worker, const CommittedModel& model) {
+    const auto found = sessions_.find(worker);
+    if (found == sessions_.end()) return;
+    const std::shared_ptr<Session> session = found->second;  // one that cannot be told ends
+    session->tell(model);
+  }
+
   void run_ended(const EndedRun& ended) {
     const std::map<WorkerId, std::shared_ptr<Session>> sessions = sessions_;  // one that cannot be told ends
     for (const auto& [id, session] : sessions) session->tell(ended);
@@ -119,7 +126,26 @@ class WorkerServer::Impl final : public SessionOwner, public std::enable_shared_
     }
   }
 
+  Status admit(const WorkerInfo& info) const override {
+    if (!info.group) return {};
+    const Group& group = *info.group;
+    for (const auto& [id, session] : sessions_) {
+      if (!session->info() || !session->info()->group || session->info()->group->name != group.name) continue;
+      const Group& other = *session->info()->group;
+      if (other.ranks != group.ranks) {
+        return Error{Code::kInvalidArgument, fmt::format("group {} has {} ranks, not {}; take another name for another "
+                                                         "group",
+                                                         group.name, other.ranks, group.ranks)};
+      }
+      if (other.rank == group.rank) {
+        return Error{Code::kAlreadyExists, fmt::format("rank {} of group {} is attached already, as process {}",
+                                                       group.rank, group.name, session->info()->pid)};
+      }
+    }
+    return {};
+  }
   void attached(WorkerId worker, const WorkerInfo& info) override { handler_->worker_attached(worker, info); }
+  void ready(WorkerId worker, TaskReady ready) override { handler_->task_ready(worker, std::move(ready)); }
   void done(WorkerId worker, TaskResult result) override { handler_->task_done(worker, std::move(result)); }
   void failed(WorkerId worker, TaskId task, const Error& error) override { handler_->task_failed(worker, task, error); }
   void ended(WorkerId worker, bool was_attached, const std::string& reason) override {
@@ -159,6 +185,11 @@ void WorkerServer::assign(WorkerId worker, Task task) {
                 "a task's model must fit its schema");
   asio::post(impl_->strand(),
              [impl = impl_, worker, task = std::move(task)]() mutable { impl->assign(worker, std::move(task)); });
+}
+
+void WorkerServer::committed(WorkerId worker, CommittedModel model) {
+  FLUVIAL_CHECK(model.model, "a committed model without the model");
+  asio::post(impl_->strand(), [impl = impl_, worker, model = std::move(model)] { impl->committed(worker, model); });
 }
 
 void WorkerServer::run_ended(EndedRun ended) {

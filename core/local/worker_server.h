@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/base/result.h"
@@ -16,6 +17,8 @@ struct WorkerInfo {
   std::string name;
   TaskKind kind = TaskKind::kTrain;  // what it can be asked
   std::int64_t pid = 0;
+  std::optional<Group> group = {};
+  bool wants_models = false;
 };
 
 // Called on the server's strand, one call at a time. After worker_attached() exactly one worker_detached(); every task
@@ -25,6 +28,9 @@ class WorkerHandler {
   virtual ~WorkerHandler() = default;
   virtual void worker_attached(WorkerId worker, const WorkerInfo& info) = 0;
   virtual void worker_detached(WorkerId worker, const std::string& reason) = 0;
+  // Some of a task's result is in place; more may follow, and then the outcome. Whoever reduces nothing early need not
+  // care.
+  virtual void task_ready(WorkerId, TaskReady) {}
   virtual void task_done(WorkerId worker, TaskResult result) = 0;
   // kUnavailable: the worker went away; kFailedPrecondition: busy or of the other kind; kNotFound: no such worker;
   // kInternal: the worker says it could not; kInvalidArgument: the schema does not fit into a message.
@@ -54,8 +60,9 @@ class WorkerServer {
   WorkerServer& operator=(const WorkerServer&) = delete;
 
   // These may be called from any thread, also from within a handler call; they act a moment later, on the strand.
-  void assign(WorkerId worker, Task task);  // one task at a time a worker
-  void run_ended(EndedRun ended);           // every attached worker is told
+  void assign(WorkerId worker, Task task);                // one task at a time a worker
+  void committed(WorkerId worker, CommittedModel model);  // it is told; nothing when it is gone
+  void run_ended(EndedRun ended);                         // every attached worker is told
   // Detaches everybody with `reason`, stops listening and removes the socket file; then the handler is let go.
   void close(std::string reason = "the agent ends");
 

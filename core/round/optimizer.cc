@@ -13,8 +13,8 @@ constexpr std::size_t kTextBytesMax = 512;
 constexpr std::uint64_t kWarmupRoundsMax = 1'000'000'000;
 constexpr std::uint64_t kScaleToMax = std::uint64_t{1} << 53;
 
-constexpr std::string_view kNames[] = {"fedavg",  "fedavgm",  "fedadagrad", "fedadam",
-                                       "fedyogi", "nesterov", "lars",       "lamb"};
+constexpr std::string_view kNames[] = {"fedavg",   "fedavgm", "fedadagrad", "fedadam", "fedyogi",
+                                       "nesterov", "lars",    "lamb",       "mean"};
 
 // One number of an optimizer: its name in the text and where it may lie.
 struct Option {
@@ -41,6 +41,7 @@ std::vector<Option> options_of(Optimizer kind) {
     case Optimizer::kFedYogi: return {kLr, kBeta1, kBeta2, kTau};
     case Optimizer::kLars: return {kLr, kMomentum, kDecay, kTrust};
     case Optimizer::kLamb: return {kLr, kBeta1, kBeta2, kTau, kDecay, kTrust};
+    case Optimizer::kMean: return {};
   }
   return {};
 }
@@ -57,6 +58,7 @@ bool parse_number(std::string_view text, Number* value) {
 
 // "lr=NUMBER, momentum=NUMBER, warmup=ROUNDS or scale_to=WEIGHT"
 std::string choices_of(Optimizer kind) {
+  if (kind == Optimizer::kMean) return "no options: the next model is the mean itself";
   std::string text;
   for (const Option& option : options_of(kind)) text += format_text("{}=NUMBER, ", option.name);
   return text + "warmup=ROUNDS or scale_to=WEIGHT";
@@ -69,7 +71,7 @@ Status set_option(std::string_view text, ServerOptimizer* optimizer) {
   const auto expected = [&](std::string_view what) {
     return Error{Code::kInvalidArgument, format_text("option \"{}\": expected {}", text, what)};
   };
-  if (key == "warmup" || key == "scale_to") {
+  if ((key == "warmup" || key == "scale_to") && optimizer->kind != Optimizer::kMean) {
     std::uint64_t& count = key == "warmup" ? optimizer->warmup_rounds : optimizer->scale_to;
     if (!parse_number(value, &count)) return expected(format_text("{} to be a whole number", key));
     return {};
@@ -90,7 +92,8 @@ ServerOptimizer ServerOptimizer::of(Optimizer kind) {
   ServerOptimizer optimizer{.kind = kind};
   switch (kind) {
     case Optimizer::kFedAvg:
-    case Optimizer::kFedAvgM: break;
+    case Optimizer::kFedAvgM:
+    case Optimizer::kMean: break;
     case Optimizer::kNesterov: optimizer.lr = 0.7; break;
     case Optimizer::kLars: optimizer.trust = 1e-3; break;
     case Optimizer::kLamb:
@@ -156,6 +159,13 @@ Status check_server_optimizer(const ServerOptimizer& optimizer) {
     if (value >= option.low && (option.below_high ? value < option.high : value <= option.high)) continue;  // not NaN
     const std::string_view key = option.name == "lr" ? "learning_rate" : option.name;
     return Error{Code::kInvalidArgument, format_text("optimizer.{} = {}: expected {}", key, value, range_of(option))};
+  }
+  const bool rated = optimizer.lr != 1 || optimizer.warmup_rounds != 0 || optimizer.scale_to != 0;
+  if (optimizer.kind == Optimizer::kMean && rated) {
+    return Error{Code::kInvalidArgument,
+                 format_text("optimizer.learning_rate = {}: expected none with optimizer mean, whose next model is the "
+                             "mean itself",
+                             optimizer.lr)};
   }
   if (optimizer.warmup_rounds > kWarmupRoundsMax || optimizer.scale_to > kScaleToMax) {
     return Error{

@@ -5,6 +5,7 @@
 //   fedadagrad, fedadam, fedyogi                                   (Reddi et al. 2021, Algorithm 2)
 //   nesterov    the outer optimizer of DiLoCo                      (Douillard et al. 2023)
 //   lars, lamb  with a rate for each tensor                        (You et al. 2017; You et al. 2020)
+//   mean        D itself: a mean over the sites of whatever they hand over as their updates
 //
 // D is the mean pseudo-gradient, base minus local, so that it is subtracted.
 #pragma once
@@ -27,6 +28,7 @@ enum class Optimizer : std::uint8_t {
   kNesterov,
   kLars,
   kLamb,
+  kMean,
 };
 
 std::string_view optimizer_name(Optimizer optimizer);  // "fedavg", "fedavgm", ...: in plans, on the wire, in journals

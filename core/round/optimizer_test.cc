@@ -18,14 +18,14 @@ TEST(ServerOptimizerText, RoundTrips) {
             "lamb:lr=0.01,beta1=0.9,beta2=0.999,tau=1e-06,weight_decay=0,trust=1");
   for (const char* text : {"fedavg:lr=0.125", "fedavgm", "fedavgm:lr=2,momentum=0", "fedadagrad:tau=0.5",
                            "fedadam:lr=0.1,beta1=0,beta2=0.9", "fedyogi:warmup=12", "nesterov",
-                           "lars:trust=0.02,weight_decay=0.0001", "lamb:tau=1e-8,scale_to=64"}) {
+                           "lars:trust=0.02,weight_decay=0.0001", "lamb:tau=1e-8,scale_to=64", "mean"}) {
     const ServerOptimizer optimizer = parse_server_optimizer(text).value();
     EXPECT_EQ(parse_server_optimizer(to_string(optimizer)).value(), optimizer);
   }
 }
 
 TEST(ServerOptimizerText, EveryNameHasItsDefaults) {
-  for (int kind = 0; kind <= static_cast<int>(Optimizer::kLamb); ++kind) {
+  for (int kind = 0; kind <= static_cast<int>(Optimizer::kMean); ++kind) {
     const auto defaults = ServerOptimizer::of(static_cast<Optimizer>(kind));
     EXPECT_EQ(parse_server_optimizer(optimizer_name(defaults.kind)).value(), defaults);
     EXPECT_TRUE(check_server_optimizer(defaults).ok());
@@ -34,7 +34,7 @@ TEST(ServerOptimizerText, EveryNameHasItsDefaults) {
 
 TEST(ServerOptimizerText, RefusalsSayWhatWasExpected) {
   const std::pair<const char*, const char*> cases[] = {
-      {"adam", "one of fedavg, fedavgm, fedadagrad, fedadam, fedyogi, nesterov, lars, lamb"},
+      {"adam", "one of fedavg, fedavgm, fedadagrad, fedadam, fedyogi, nesterov, lars, lamb, mean"},
       {"", "one of fedavg"},
       {"fedavg:", "expected lr=NUMBER, warmup"},
       {"fedavg:momentum=0.9", "option \"momentum=0.9\": expected lr=NUMBER, warmup=ROUNDS or scale_to=WEIGHT"},
@@ -52,6 +52,8 @@ TEST(ServerOptimizerText, RefusalsSayWhatWasExpected) {
       {"fedavg:warmup=-1", "warmup to be a whole number"},
       {"fedavg:warmup=1.5", "warmup to be a whole number"},
       {"fedavg:warmup=9999999999", "at most 1000000000 rounds"},
+      {"mean:lr=0.5", "option \"lr=0.5\": expected no options: the next model is the mean itself"},
+      {"mean:warmup=5", "expected no options"},
       {"lars:weight_decay=2", "optimizer.weight_decay = 2: expected 0 to 1"},
   };
   EXPECT_THAT(parse_server_optimizer("fedavg:" + std::string(1'000, 'x')).error().message, HasSubstr("at most 512"));

@@ -18,6 +18,17 @@ Status check_range(std::string_view key, T value, T low, T high) {
 
 }  // namespace
 
+std::string_view missing_workers_name(MissingWorkers missing) {
+  return missing == MissingWorkers::kContinue ? "continue" : "decline";
+}
+
+Result<MissingWorkers> missing_workers_from_name(std::string_view name) {
+  for (const MissingWorkers missing : {MissingWorkers::kContinue, MissingWorkers::kDecline}) {
+    if (name == missing_workers_name(missing)) return missing;
+  }
+  return Error{Code::kInvalidArgument, "expected continue or decline"};
+}
+
 Status check_plan(const Plan& plan) {
   if (plan.name.empty() || plan.name.size() > 63) return expected("name", "'" + plan.name + "'", "1 to 63 characters");
   FLUVIAL_TRY(check_range<std::uint64_t>("rounds", plan.rounds, 1, 1'000'000'000));
@@ -41,6 +52,7 @@ Status check_plan(const Plan& plan) {
   FLUVIAL_TRY(check_server_optimizer(plan.optimizer));
   FLUVIAL_TRY(check_range("residual.norm_max", plan.residual_norm_max, 0.0, 1e30));
   FLUVIAL_TRY(check_range<std::uint64_t>("models_kept", plan.models_kept, 1, 1'000'000));
+  FLUVIAL_TRY(check_range<std::int64_t>("workers.deadline_ms", plan.workers_deadline.count(), 0, day.count()));
   if (plan.worker.size() > 64) return expected("worker", "(table)", "at most 64 keys");
   for (const auto& [key, value] : plan.worker) {
     if (key.size() > 64 || !std::isfinite(value))

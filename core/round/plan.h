@@ -14,6 +14,14 @@ namespace fluvial::round {
 
 using Milliseconds = std::chrono::milliseconds;
 
+// What a site does when a worker of it dies, fails or does not answer in time.
+enum class MissingWorkers : std::uint8_t {
+  kContinue,  // goes on with those that are there, with their weight
+  kDecline,   // sits the round out
+};
+std::string_view missing_workers_name(MissingWorkers missing);
+Result<MissingWorkers> missing_workers_from_name(std::string_view name);
+
 struct Plan {
   std::string name;
   std::uint64_t rounds = 10;
@@ -42,6 +50,9 @@ struct Plan {
   std::uint64_t models_kept = 3;              // committed model files kept on disk, the newest
   std::uint64_t seed = 1;                     // of the sampling
   bool sum_digest = false;                    // record the SHA-256 of each committed integer sum (for audits)
+
+  MissingWorkers workers_missing = MissingWorkers::kContinue;
+  Milliseconds workers_deadline{0};  // for a worker's answer; 0: the agent's own setting
 
   std::map<std::string, double> worker;  // handed to the workers as they are
 

@@ -427,6 +427,8 @@ TEST(PlanJson, RoundTripIsCanonicalAndStrict) {
   plan.soft_deadline = round::Milliseconds(1234);
   plan.soft_deadline_min = round::Milliseconds(234);
   plan.adaptive_deadlines = false;
+  plan.workers_missing = round::MissingWorkers::kDecline;
+  plan.workers_deadline = round::Milliseconds(4321);
   const std::string json = plan_to_json(plan);
   EXPECT_EQ(plan_from_json(json).value(), plan);
   EXPECT_EQ(plan_to_json(plan_from_json(json).value()), json);
@@ -442,6 +444,7 @@ TEST(PlanJson, RoundTripIsCanonicalAndStrict) {
             "plan: rounds: expected a whole number from 0 to 18446744073709551615");
   EXPECT_EQ(refusal(R"({"name":"a","rounds":0})"), "rounds = 0: expected 1 to 1000000000");
   EXPECT_EQ(refusal(R"({"name":"a","sum_digest":1})"), "plan: sum_digest: expected true or false");
+  EXPECT_EQ(refusal(R"({"name":"a","workers.missing":"wait"})"), "plan: workers.missing: expected continue or decline");
   EXPECT_EQ(refusal(R"({"name":"a","worker":{"lr":"x"}})"), "plan: worker.lr: expected a number");
   EXPECT_EQ(
       refusal(R"({"name":"a","optimizer.name":"adam"})").find("server optimizer \"adam\": expected one of fedavg, "),

@@ -66,6 +66,14 @@ Status read(const json::value& from, std::string_view key, round::ServerOptimize
   FLUVIAL_ASSIGN(to, round::parse_server_optimizer(text));
   return {};
 }
+Status read(const json::value& from, std::string_view key, round::MissingWorkers& to) {
+  std::string text;
+  FLUVIAL_TRY(read(from, key, text));
+  const Result<round::MissingWorkers> missing = round::missing_workers_from_name(text);
+  if (!missing.ok()) return expected(key, "continue or decline");
+  to = *missing;
+  return {};
+}
 Status read(const json::value& from, std::string_view key, std::map<std::string, double>& to) {
   if (!from.is_object()) return expected(key, "a table of numbers");
   to.clear();
@@ -83,6 +91,7 @@ json::value write(std::uint64_t from) { return from; }
 json::value write(std::uint32_t from) { return std::uint64_t{from}; }
 json::value write(Milliseconds from) { return static_cast<std::uint64_t>(from.count()); }
 json::value write(const round::ServerOptimizer& from) { return json::value(view(round::to_string(from))); }
+json::value write(round::MissingWorkers from) { return json::value(view(round::missing_workers_name(from))); }
 json::value write(const std::map<std::string, double>& from) {
   json::object object;
   for (const auto& [name, value] : from) object[view(name)] = value;
@@ -117,6 +126,8 @@ void visit_plan(P& plan, F&& field) {
   field("optimizer.momentum", plan.optimizer.momentum);
   field("residual.norm_max", plan.residual_norm_max);
   field("residual.age_max_rounds", plan.residual_age_max_rounds);
+  field("workers.missing", plan.workers_missing);
+  field("workers.deadline_ms", plan.workers_deadline);
   field("worker", plan.worker);
 }
 

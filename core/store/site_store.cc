@@ -24,13 +24,36 @@ CREATE TABLE pending (
   p_file TEXT NOT NULL, chunks_file TEXT NOT NULL, chunk_ends BLOB NOT NULL, chunk_values INTEGER NOT NULL);
 CREATE TABLE outcomes (run INTEGER PRIMARY KEY, round INTEGER NOT NULL, outcome INTEGER NOT NULL);
 )sql";
-constexpr const char* kSiteSteps[] = {kSiteSchema};
+// Whose results are in a submission, and what became of them.
+constexpr const char* kSiteWorkers = R"sql(
+ALTER TABLE pending ADD COLUMN workers TEXT NOT NULL DEFAULT '';
+CREATE TABLE worker_outcomes (
+  run INTEGER NOT NULL, worker TEXT NOT NULL, round INTEGER NOT NULL, outcome INTEGER NOT NULL,
+  PRIMARY KEY (run, worker));
+)sql";
+constexpr const char* kSiteSteps[] = {kSiteSchema, kSiteWorkers};
 constexpr std::string_view kTensorFolder = "tensors";
 
 Buffer ends_to_bytes(const std::vector<std::uint64_t>& ends) {
   Buffer bytes(ends.size() * 8);
   for (std::size_t i = 0; i < ends.size(); ++i) store_le<std::uint64_t>(bytes.data() + 8 * i, ends[i]);
   return bytes;
+}
+
+std::string join_names(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : " ") + name;
+  return text;
+}
+
+std::vector<std::string> split_names(std::string_view text) {
+  std::vector<std::string> names;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    names.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return names;
 }
 
 struct PendingRow {
@@ -42,7 +65,7 @@ struct PendingRow {
 
 constexpr const char* kPendingColumns =
     "SELECT run, round, submission, incarnation, weight, codec, base, metrics, value_count, integer_count, lossless, "
-    "digest, p_norm, p_file, chunks_file, chunk_ends, chunk_values FROM pending ";
+    "digest, p_norm, p_file, chunks_file, chunk_ends, chunk_values, workers FROM pending ";
 Result<PendingRow> pending_from(const SqlRow& row) {
   PendingRow found;
   PendingStart& start = found.info.start;
@@ -64,6 +87,7 @@ Result<PendingRow> pending_from(const SqlRow& row) {
   const ByteSpan ends = row.bytes(15);
   start.chunk_count = ends.size() / 8;
   start.chunk_values = row.number(16);
+  start.workers = split_names(row.text(17));
   for (std::size_t at = 0; at + 8 <= ends.size(); at += 8) {
     found.chunk_ends.push_back(load_le<std::uint64_t>(ends.data() + at));
   }
@@ -246,11 +270,12 @@ Result<PendingUpdate> SiteStore::finish(PendingWriter& writer, const Digest& dig
   writer.finished_ = true;
   FLUVIAL_TRY(database_->transact([&]() -> Status {
     FLUVIAL_TRY(database_->run("UPDATE site SET submissions = max(submissions, ?)", {info.submission}));
-    return database_->run("INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                          {start.run, start.round, info.submission, info.incarnation, start.weight, start.codec,
-                           start.base, metrics_to_json(start.metrics), start.value_count, start.integer_count,
-                           start.lossless ? 1 : 0, digest, info.p_norm, writer.p_name_, writer.chunks_name_,
-                           ByteSpan(ends_to_bytes(writer.chunk_ends_).span()), start.chunk_values});
+    return database_->run(
+        "INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        {start.run, start.round, info.submission, info.incarnation, start.weight, start.codec, start.base,
+         metrics_to_json(start.metrics), start.value_count, start.integer_count, start.lossless ? 1 : 0, digest,
+         info.p_norm, writer.p_name_, writer.chunks_name_, ByteSpan(ends_to_bytes(writer.chunk_ends_).span()),
+         start.chunk_values, join_names(start.workers)});
   }));
   PendingUpdate update;
   update.info_ = info;
@@ -331,7 +356,7 @@ Result<ResidualInfo> SiteStore::resolve(RunId run, RoundId round, Outcome outcom
     ++now.info.age_rounds;
   }
   if (residual) residual->kept_ = true;  // as in finish(): the commit may have happened when it reports an error
-  FLUVIAL_TRY(record_outcome(run, round, outcome, now));
+  FLUVIAL_TRY(record_outcome(run, round, outcome, now, pending->info.start.workers));
   for (const std::string& name : std::set{old.file, pending->p_file, pending->chunks_file}) {
     if (name != now.file) remove_file(name);
   }
@@ -339,7 +364,8 @@ Result<ResidualInfo> SiteStore::resolve(RunId run, RoundId round, Outcome outcom
 }
 
 // In one transaction: `now` is in force, and there is no submission any more.
-Status SiteStore::record_outcome(RunId run, RoundId round, Outcome outcome, const ResidualRow& now) {
+Status SiteStore::record_outcome(RunId run, RoundId round, Outcome outcome, const ResidualRow& now,
+                                 const std::vector<std::string>& workers) {
   return database_->transact([&]() -> Status {
     FLUVIAL_TRY(database_->run("DELETE FROM residuals WHERE run = ?", {run}));
     if (!now.info.zero) {
@@ -347,6 +373,7 @@ Status SiteStore::record_outcome(RunId run, RoundId round, Outcome outcome, cons
                                  {run, now.file, now.info.value_count, now.info.age_rounds, now.info.norm}));
     }
     FLUVIAL_TRY(database_->run("DELETE FROM pending WHERE run = ?", {run}));
+    FLUVIAL_TRY(record_workers(run, round, outcome, workers));
     return database_->run(
         "INSERT INTO outcomes VALUES (?, ?, ?) ON CONFLICT (run) DO UPDATE SET round = excluded.round, outcome = "
         "excluded.outcome",
@@ -354,7 +381,34 @@ Status SiteStore::record_outcome(RunId run, RoundId round, Outcome outcome, cons
   });
 }
 
-Result<ResidualInfo> SiteStore::fold(RunId run, RoundId round, std::unique_ptr<ResidualWriter> p) {
+Status SiteStore::record_workers(RunId run, RoundId round, Outcome outcome, const std::vector<std::string>& workers) {
+  for (const std::string& worker : workers) {
+    FLUVIAL_TRY(
+        database_->run("INSERT INTO worker_outcomes VALUES (?, ?, ?, ?) ON CONFLICT (run, worker) DO UPDATE SET "
+                       "round = excluded.round, outcome = excluded.outcome",
+                       {run, worker, round, static_cast<int>(outcome)}));
+  }
+  if (workers.empty()) return {};
+  return database_->run(
+      "DELETE FROM worker_outcomes WHERE run = ? AND worker NOT IN (SELECT worker FROM worker_outcomes "
+      "WHERE run = ? ORDER BY round DESC, worker LIMIT ?)",
+      {run, run, std::uint64_t{kWorkerOutcomesMax}});
+}
+
+Result<std::map<RunId, std::vector<WorkerOutcome>>> SiteStore::worker_outcomes() {
+  const std::lock_guard lock(mutex_);
+  std::map<RunId, std::vector<WorkerOutcome>> found;
+  FLUVIAL_TRY(database_->query("SELECT run, worker, round, outcome FROM worker_outcomes ORDER BY run, worker", {},
+                               [&](const SqlRow& row) -> Status {
+                                 found[row.id<RunId>(0)].push_back(
+                                     {row.text(1), {row.id<RoundId>(2), static_cast<Outcome>(row.integer(3))}});
+                                 return {};
+                               }));
+  return found;
+}
+
+Result<ResidualInfo> SiteStore::fold(RunId run, RoundId round, std::unique_ptr<ResidualWriter> p,
+                                     const std::vector<std::string>& workers) {
   FLUVIAL_CHECK(p && p->run_ == run, "a residual out of place");
   const std::lock_guard lock(mutex_);
   FLUVIAL_TRY(may_begin(run, round));
@@ -363,7 +417,7 @@ Result<ResidualInfo> SiteStore::fold(RunId run, RoundId round, std::unique_ptr<R
   FLUVIAL_TRY(files_.sync_folder(join_path(folder_, kTensorFolder)));
   const ResidualRow now = {{false, p->value_count_, old.info.age_rounds + 1, std::sqrt(p->square_sum_)}, p->name_};
   p->kept_ = true;  // as in finish(): the commit may have happened when it reports an error
-  FLUVIAL_TRY(record_outcome(run, round, Outcome::kLate, now));
+  FLUVIAL_TRY(record_outcome(run, round, Outcome::kLate, now, workers));
   remove_file(old.file);
   return now.info;
 }
@@ -378,6 +432,7 @@ Result<ResidualInfo> SiteStore::forget(RunId run) {
   FLUVIAL_ASSIGN(const ResidualRow row, residual_locked(run));
   FLUVIAL_TRY(database_->transact([&]() -> Status {
     FLUVIAL_TRY(database_->run("DELETE FROM residuals WHERE run = ?", {run}));
+    FLUVIAL_TRY(database_->run("DELETE FROM worker_outcomes WHERE run = ?", {run}));
     return database_->run("DELETE FROM outcomes WHERE run = ?", {run});
   }));
   remove_file(row.file);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -43,8 +44,9 @@ struct PendingStart {
   std::uint64_t value_count = 0;
   std::uint64_t chunk_count = 0;
   std::uint64_t integer_count = 0;
-  bool lossless = false;           // the chunks' bytes, one after the other, are p itself (fp32): stored once
-  std::uint64_t chunk_values = 0;  // coordinates a chunk, to decode the chunks by when the plan is not at hand
+  bool lossless = false;                  // the chunks' bytes, one after the other, are p itself (fp32): stored once
+  std::uint64_t chunk_values = 0;         // coordinates a chunk, to decode the chunks by when the plan is not at hand
+  std::vector<std::string> workers = {};  // whose results are in it: names without blanks
 };
 
 struct PendingInfo {
@@ -135,6 +137,14 @@ struct LastOutcome {
   bool operator==(const LastOutcome&) const = default;
 };
 
+// What became of the last result of a worker.
+struct WorkerOutcome {
+  std::string worker;
+  LastOutcome last;
+  bool operator==(const WorkerOutcome&) const = default;
+};
+inline constexpr std::size_t kWorkerOutcomesMax = 256;  // of a run, the latest
+
 // Thread safe (one mutex); writers and PendingUpdates are one thread's each and must not outlive it (but for reads).
 class SiteStore {
  public:
@@ -167,8 +177,11 @@ class SiteStore {
                                std::unique_ptr<ResidualWriter> residual = nullptr);
   // An update that was never sent is late: p, as the writer holds it, is the residual, in one transaction.
   // kFailedPrecondition while the run has an unresolved submission, or when the round is resolved already.
-  Result<ResidualInfo> fold(RunId run, RoundId round, std::unique_ptr<ResidualWriter> p);
+  Result<ResidualInfo> fold(RunId run, RoundId round, std::unique_ptr<ResidualWriter> p,
+                            const std::vector<std::string>& workers = {});
   Result<std::optional<LastOutcome>> last_outcome(RunId run);
+  // Of the workers named by the submissions that were resolved or folded, written in the same transactions. By run.
+  Result<std::map<RunId, std::vector<WorkerOutcome>>> worker_outcomes();
   // Forgets everything of a run that has ended. Returns the residual that stays unspent.
   Result<ResidualInfo> forget(RunId run);
 
@@ -187,7 +200,9 @@ class SiteStore {
   Result<ResidualRow> residual_locked(RunId run);
   Result<std::optional<LastOutcome>> last_outcome_locked(RunId run);
   Status may_begin(RunId run, RoundId round);
-  Status record_outcome(RunId run, RoundId round, Outcome outcome, const ResidualRow& now);
+  Status record_outcome(RunId run, RoundId round, Outcome outcome, const ResidualRow& now,
+                        const std::vector<std::string>& workers);
+  Status record_workers(RunId run, RoundId round, Outcome outcome, const std::vector<std::string>& workers);
 
   FileSystem& files_;
   std::string folder_;

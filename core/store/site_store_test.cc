@@ -163,6 +163,45 @@ TEST_F(SiteStoreTest, ResolvingIsIdempotentByRound) {
   EXPECT_EQ(tensor_files(), 1u);  // the writer that was not needed left nothing
 }
 
+TEST_F(SiteStoreTest, RemembersWhatBecameOfEachWorkersLastResult) {
+  const auto submit_of = [&](std::uint64_t round, std::vector<std::string> workers) {
+    PendingStart start = start_of(round, true);
+    start.integer_count = 0;
+    start.workers = std::move(workers);
+    const std::unique_ptr<PendingWriter> writer = store->begin_pending(start).value();
+    const std::vector<float> p = values(1);
+    for (std::uint64_t i = 0; i < 2; ++i) {
+      ASSERT_TRUE(writer->write_chunk(i, std::as_bytes(std::span(p)).first(12)).ok());
+    }
+    ASSERT_TRUE(writer->finish(digest_of("update")).ok());
+  };
+  submit_of(1, {"gpu-0", "gpu-1"});
+  crash_and_reopen();
+  EXPECT_TRUE(store->worker_outcomes()->empty()) << "none yet";
+  EXPECT_EQ(store->pending(kRun)->value().info().start.workers, (std::vector<std::string>{"gpu-0", "gpu-1"}));
+  ASSERT_TRUE(store->resolve(kRun, RoundId(1), Outcome::kCounted).ok());
+  submit_of(2, {"gpu-1"});
+  ASSERT_TRUE(store->resolve(kRun, RoundId(2), Outcome::kRefused).ok());
+  std::unique_ptr<ResidualWriter> late = store->begin_residual(kRun).value();
+  ASSERT_TRUE(late->write(0, values(2)).ok());
+  ASSERT_TRUE(store->fold(kRun, RoundId(3), std::move(late), {"gpu-2"}).ok());
+  crash_and_reopen();
+  const std::map<RunId, std::vector<WorkerOutcome>> expected = {{kRun,
+                                                                 {{"gpu-0", {RoundId(1), Outcome::kCounted}},
+                                                                  {"gpu-1", {RoundId(2), Outcome::kRefused}},
+                                                                  {"gpu-2", {RoundId(3), Outcome::kLate}}}}};
+  EXPECT_EQ(store->worker_outcomes().value(), expected);
+
+  for (std::uint64_t round = 4; round < 4 + kWorkerOutcomesMax; ++round) {
+    submit_of(round, {"worker-" + std::to_string(round)});
+    ASSERT_TRUE(store->resolve(kRun, RoundId(round), Outcome::kCounted).ok());
+  }
+  EXPECT_EQ(store->worker_outcomes()->at(kRun).size(), kWorkerOutcomesMax) << "the latest are kept";
+  EXPECT_EQ(store->worker_outcomes()->at(kRun)[0].worker, "worker-10");
+  ASSERT_TRUE(store->forget(kRun).ok());
+  EXPECT_TRUE(store->worker_outcomes()->empty());
+}
+
 TEST_F(SiteStoreTest, LosslessIsStoredOnce) {
   ASSERT_TRUE(submit(*store, 1, 2.0F, true).ok());
   EXPECT_EQ(tensor_files(), 1u);

@@ -214,6 +214,8 @@ v1::Plan to_proto(const round::Plan& plan) {
   out.set_sum_digest(plan.sum_digest);
   out.set_adaptive_deadlines(plan.adaptive_deadlines);
   out.set_soft_deadline_min_ms(static_cast<std::uint64_t>(plan.soft_deadline_min.count()));
+  out.set_workers_missing(std::string(round::missing_workers_name(plan.workers_missing)));
+  out.set_workers_deadline_ms(static_cast<std::uint64_t>(plan.workers_deadline.count()));
   for (const auto& [key, value] : plan.worker) (*out.mutable_worker())[key] = value;
   return out;
 }
@@ -221,7 +223,8 @@ v1::Plan to_proto(const round::Plan& plan) {
 Result<round::Plan> from_proto(const v1::Plan& plan) {
   // Durations are signed in the domain; check_plan() bounds them further.
   constexpr std::uint64_t kMillisecondsMax = std::numeric_limits<std::int64_t>::max() / 2'000'000;
-  if (std::max({plan.soft_deadline_ms(), plan.soft_deadline_min_ms(), plan.hard_deadline_ms()}) > kMillisecondsMax) {
+  if (std::max({plan.soft_deadline_ms(), plan.soft_deadline_min_ms(), plan.hard_deadline_ms(),
+                plan.workers_deadline_ms()}) > kMillisecondsMax) {
     return wrong("a deadline that no clock holds");
   }
   if (plan.codec().empty() || plan.codec().size() > 64) return wrong("codec: expected a name of 1 to 64 bytes");
@@ -251,6 +254,12 @@ Result<round::Plan> from_proto(const v1::Plan& plan) {
   out.sum_digest = plan.sum_digest();
   out.adaptive_deadlines = plan.adaptive_deadlines();
   out.soft_deadline_min = round::Milliseconds(plan.soft_deadline_min_ms());
+  if (!plan.workers_missing().empty()) {
+    const Result<round::MissingWorkers> missing = round::missing_workers_from_name(plan.workers_missing());
+    if (!missing.ok()) return wrong("workers.missing: " + missing.error().message);
+    out.workers_missing = *missing;
+  }
+  out.workers_deadline = round::Milliseconds(plan.workers_deadline_ms());
   out.worker = {plan.worker().begin(), plan.worker().end()};
   FLUVIAL_TRY(round::check_plan(out));
   return out;

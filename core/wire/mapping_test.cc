@@ -122,6 +122,8 @@ round::Plan some_plan() {
   plan.models_kept = 8;
   plan.seed = 99;
   plan.sum_digest = true;
+  plan.workers_missing = round::MissingWorkers::kDecline;
+  plan.workers_deadline = round::Milliseconds(4321);
   plan.worker = {{"learning_rate", 0.1}, {"batch", 32}};
   return plan;
 }
@@ -146,6 +148,8 @@ TEST(Plans, RefuseWhatDoesNotHold) {
       [](v1::Plan& plan) { plan.set_hard_deadline_ms(std::numeric_limits<std::uint64_t>::max()); },
       [](v1::Plan& plan) { plan.set_soft_deadline_min_ms(std::numeric_limits<std::uint64_t>::max()); },
       [](v1::Plan& plan) { plan.set_hard_deadline_ms(1); },
+      [](v1::Plan& plan) { plan.set_workers_missing("wait"); },
+      [](v1::Plan& plan) { plan.set_workers_deadline_ms(std::numeric_limits<std::uint64_t>::max()); },
       [](v1::Plan& plan) { plan.set_optimizer("adam"); },
       [](v1::Plan& plan) { plan.set_server_momentum(1); },
       [](v1::Plan& plan) { (*plan.mutable_worker())["x"] = std::numeric_limits<double>::infinity(); },

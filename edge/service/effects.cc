@@ -53,6 +53,7 @@ void EdgeService::on_model(HeldModel model) {
                     {{"run", ref.run}, {"model_version", ref.version}, {"model_sha256", to_hex(ref.digest)}});
   held_ = std::move(model);
   model_version_.set(static_cast<double>(ref.version.value()));
+  tell_committed();  // before the next task
   carry_out(machine_->model_ready(ref));
 }
 
@@ -74,6 +75,7 @@ void EdgeService::on_trained(RunId run, RoundId round, TimePoint begun, Result<T
   const double seconds = seconds_since(runtime_.clock, begun);
   if (!trained.ok()) {
     log_of(run, round).warn("training failed", {{"reason", trained.error().to_string()}});
+    early_.drop();
     working_.reset();
     carry_out(machine_->train_failed(trained.error()));
     end_run();
@@ -83,6 +85,7 @@ void EdgeService::on_trained(RunId run, RoundId round, TimePoint begun, Result<T
   log_of(run, round)
       .info("trained", {{"workers", trained->parts.size()}, {"weight", trained->weight}, {"seconds", seconds}});
   trained_ = std::move(*trained);
+  desk_.outcomes().used(run, round, trained_->workers());
   carry_out(machine_->trained());
 }
 
@@ -91,13 +94,15 @@ Trained EdgeService::take_trained(const Offer& offer) {
   return *std::exchange(trained_, std::nullopt);
 }
 
-UpdateJob EdgeService::job_of(const Offer& offer, const Trained& trained) const {
+UpdateJob EdgeService::job_of(const Offer& offer, const Trained& trained, PartialMean* early) const {
   UpdateJob job{offer.run, offer.round, self_.node, offer.plan, trained.base.schema};
   job.base_digest = trained.base.ref.digest;
   job.base = trained.base.bytes->bytes();
-  for (const TrainedPart& part : trained.parts) job.parts.push_back({part.model->bytes(), part.weight});
+  job.parts = views_of(trained.parts);
   job.weight = trained.weight;
   job.metrics = trained.metrics;
+  job.workers = trained.workers();
+  job.early = early;
   return job;
 }
 
@@ -107,15 +112,17 @@ void EdgeService::apply(const Encode& effect) {
 
 net::Awaitable<void> EdgeService::encode(Offer offer, Trained trained) {
   const TimePoint begun = runtime_.clock.now();
-  const UpdateJob job = job_of(offer, trained);
+  const std::shared_ptr<PartialMean> early = co_await early_.take(trained.parts);
+  const telemetry::Logger log = log_of(offer.run, offer.round);
+  const UpdateJob job = job_of(offer, trained, early.get());
   Result<store::PendingUpdate> update = co_await runtime_.pool.run([&] {
     net::PoolParallel parallel(runtime_.pool);
     return encode_update(job, *store_, parallel);
   });
   if (stopping_ || (!update.ok() && store_failed())) co_return;  // what is durable is found at the next start
   working_.reset();
-  const telemetry::Logger log = log_of(offer.run, offer.round);
   if (!update.ok()) {
+    desk_.outcomes().dropped(offer.run, offer.round);
     log.warn("update not sent: it cannot be encoded", {{"reason", update.error().to_string()}});
     carry_out(machine_->encode_failed(update.error()));
     end_run();
@@ -138,7 +145,8 @@ void EdgeService::apply(const Fold& effect) { process_.spawn("fold", fold(effect
 net::Awaitable<void> EdgeService::fold(Offer offer, Trained trained) {
   const telemetry::Logger log = log_of(offer.run, offer.round);
   const ResidualBounds bounds = bounds_of(offer.plan);
-  const UpdateJob job = job_of(offer, trained);
+  const std::shared_ptr<PartialMean> early = co_await early_.take(trained.parts);
+  const UpdateJob job = job_of(offer, trained, early.get());
   const Result<store::ResidualInfo> folded = co_await runtime_.pool.run([&] {
     net::PoolParallel parallel(runtime_.pool);
     return fold_update(job, *store_, parallel);
@@ -148,10 +156,12 @@ net::Awaitable<void> EdgeService::fold(Offer offer, Trained trained) {
         co_await runtime_.pool.run([&] { return apply_bounds(*store_, offer.run, *folded, bounds); });
     ++counts_.late;
     metrics_.outcomes_late.add();
+    desk_.outcomes().decided(offer.run, offer.round, Outcome::kLate);
     log.warn("update late: it goes into the next one", {{"residual_norm", folded->norm}});
     if (carried.ok()) note_residual(offer.run, offer.round, *carried);
   } else {
     metrics_.residuals_dropped.add();
+    desk_.outcomes().dropped(offer.run, offer.round);
     log.warn("late update dropped", {{"reason", folded.error().to_string()}});
     if (store_failed()) co_return;
   }
@@ -255,6 +265,7 @@ net::Awaitable<void> EdgeService::resolve(Pending pending, Outcome outcome) {
 }
 
 void EdgeService::note_outcome(const Pending& pending, Outcome outcome) {
+  desk_.outcomes().decided(pending.run, pending.round, outcome);
   if (outcome == Outcome::kCounted) ++counts_.counted, metrics_.outcomes_counted.add();
   if (outcome == Outcome::kLate) ++counts_.late, metrics_.outcomes_late.add();
   if (outcome == Outcome::kRefused) ++counts_.refused, metrics_.outcomes_refused.add();
@@ -282,6 +293,7 @@ void EdgeService::end_run() {
 
 net::Awaitable<void> EdgeService::forget(RunId run) {
   const Result<store::ResidualInfo> unspent = co_await runtime_.pool.run([this, run] { return store_->forget(run); });
+  desk_.outcomes().forget(run);
   if (unspent.ok()) {
     runtime_.log.info("run complete", {{"run", run}, {"unspent_residual_norm", unspent->norm}});
   } else {

@@ -1,6 +1,7 @@
 // A parent for tests: the tree's real hub, and an owner that does what the test says.
 #pragma once
 
+#include <functional>
 #include <future>
 #include <map>
 #include <memory>
@@ -42,6 +43,9 @@ class FakeParent final : public tree::HubOwner {
       models_[model.ref.version] = std::make_shared<tree::ModelSlot>(runtime_.get().strand, model.ref, model.schema,
                                                                      model.bytes->as_shared_bytes());
     });
+  }
+  void set_plan(const std::function<void(round::Plan&)>& change) {
+    runtime_.on_strand([&] { change(opening_.plan); });
   }
   void open_round(SiteId site, std::uint64_t round, const HeldModel& base) {
     runtime_.on_strand([&] {

@@ -28,8 +28,10 @@ Status EdgeService::on_round_open(const v1::RoundOpen& message) {
   FLUVIAL_ASSIGN(wire::Opening opening, wire::from_proto(message));
   const auto own = std::ranges::find(opening.participants, self_.node, &round::Participant::site);
   if (own == opening.participants.end()) return {};
+  if (opening.run != run_) tell_ended();  // of the run before, before a task of this one
   run_ = opening.run;
   run_name_ = opening.plan.name;
+  if (opening.round > RoundId(1)) note_commit(opening.run, RoundId(opening.round.value() - 1), opening.base);
   round_ = opening.round;
   round_gauge_.set(static_cast<double>(round_.value()));
   bounds_run_ = opening.run;
@@ -54,17 +56,21 @@ Status EdgeService::on_round_open(const v1::RoundOpen& message) {
 Status EdgeService::on_round_commit(const v1::RoundCommit& message) {
   FLUVIAL_ASSIGN(const wire::Commit commit, wire::from_proto(message));
   round_ = commit.run == run_ ? std::max(round_, commit.round) : commit.round;
-  if (commit.run != run_) run_name_.clear();
+  if (commit.run != run_) {
+    tell_ended();
+    run_name_.clear();
+  }
   run_ = commit.run;
   round_gauge_.set(static_cast<double>(round_.value()));
   const Verdict verdict = verdict_of(self_.node, commit.contributors, commit.refusals, commit.late);
   log_of(commit.run, commit.round)
       .info("round committed",
             {{"model_version", commit.model.version}, {"counted", verdict.counted.has_value()}, {"last", commit.last}});
+  note_commit(commit.run, commit.round, commit.model);
   carry_out(machine_->committed(commit.run, commit.round, verdict, commit.model));
   if (commit.last) {
     ended_ = commit.run;
-    tell_workers(commit.run, "done");
+    end_for_workers(commit.run, "done");
     end_run();
   }
   return {};
@@ -73,13 +79,8 @@ Status EdgeService::on_round_commit(const v1::RoundCommit& message) {
 Status EdgeService::on_run_state(const v1::RunState& message) {
   runtime_.log.info("run " + wire::printable(message.state()),
                     {{"run", message.run()}, {"reason", wire::printable(message.reason())}});
-  if (message.state() == "stopped") tell_workers(RunId(message.run()), "stopped");
+  if (message.state() == "stopped") end_for_workers(RunId(message.run()), "stopped");
   return {};
-}
-
-// A run that this site took no part in since it started means nothing to its workers.
-void EdgeService::tell_workers(RunId run, std::string_view state) {
-  if (run == run_ && !run_name_.empty() && !stopping_) workers_->run_ended({run, run_name_, std::string(state)});
 }
 
 Status EdgeService::on_receipt(const v1::Receipt& message) {

@@ -108,6 +108,7 @@ Status ModelFetch::chunk(const v1::ModelChunk& message, ByteSpan bytes) {
   }
   std::memcpy(fetch.writer->span().data() + fetch.received, bytes.data(), bytes.size());
   fetch.received += bytes.size();
+  bytes_received_ += bytes.size();
   if (fetch.received == fetch.ref.bytes) {
     fetch.flowing = false;
     fetch.held_up = true;

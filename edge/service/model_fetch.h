@@ -29,6 +29,7 @@ class ModelFetch {
   void parent_up();                       // asks for what is missing, from where it stopped
   void parent_down();
   void stop();
+  std::uint64_t bytes_received() const { return bytes_received_; }  // of all models: grows while something comes
 
   // What the parent sends. An error is a breach of the protocol; what belongs to an earlier request is passed over.
   net::Awaitable<Status> begin(v1::ModelBegin message);
@@ -45,6 +46,7 @@ class ModelFetch {
   Post post_;
   Done done_;
   std::shared_ptr<Fetch> fetch_;
+  std::uint64_t bytes_received_ = 0;
   net::AsyncSignal stop_;
   bool stopping_ = false;
 };

@@ -27,6 +27,16 @@ DeskOptions desk_options(const config::EdgeSettings& settings) {
   return options;
 }
 
+Outcome outcome_of(store::Outcome outcome) {
+  switch (outcome) {
+    case store::Outcome::kPending: return Outcome::kPending;
+    case store::Outcome::kCounted: return Outcome::kCounted;
+    case store::Outcome::kLate: return Outcome::kLate;
+    case store::Outcome::kRefused: return Outcome::kRefused;
+  }
+  return Outcome::kPending;
+}
+
 }  // namespace
 
 EdgeService::EdgeService(tree::Process& process, const config::EdgeSettings& settings, net::HostPort coordinator,
@@ -48,7 +58,9 @@ EdgeService::EdgeService(tree::Process& process, const config::EdgeSettings& set
           [this](HeldModel model) { on_model(std::move(model)); }),
       upload_(runtime_, process.tasks(), [this](const UploadItem& item, double seconds) { on_sent(item, seconds); }),
       desk_(runtime_.strand, desk_options(settings), runtime_.log),
-      stop_(runtime_.strand) {}
+      early_(runtime_, process.tasks()),
+      stop_(runtime_.strand),
+      model_here_(runtime_.strand) {}
 
 EdgeService::~EdgeService() = default;
 
@@ -57,6 +69,12 @@ Pending EdgeService::pending_of(const store::PendingInfo& info) {
 }
 
 Status EdgeService::open() {
+  FLUVIAL_ASSIGN(const auto outcomes, store_->worker_outcomes());
+  for (const auto& [run, workers] : outcomes) {
+    for (const store::WorkerOutcome& known : workers) {
+      desk_.outcomes().set(run, known.worker, {known.last.round, outcome_of(known.last.outcome)});
+    }
+  }
   FLUVIAL_ASSIGN(const std::vector<store::PendingInfo> unresolved, store_->all_pending());
   std::optional<Pending> found;
   if (!unresolved.empty()) {
@@ -64,6 +82,7 @@ Status EdgeService::open() {
     FLUVIAL_ASSIGN(std::optional<store::PendingUpdate> update, store_->pending(info.start.run));
     FLUVIAL_CHECK(update, "a submission that is listed but not there");
     found = pending_of(info);
+    desk_.outcomes().used(found->run, found->round, info.start.workers);
     pending_ = std::make_shared<const store::PendingUpdate>(std::move(*update));
     log_of(found->run, found->round).info("a submission waits for its outcome", {{"digest", to_hex(info.digest)}});
   }
@@ -75,8 +94,16 @@ Status EdgeService::open() {
   // The desk outlives every call: the server is told to close before the process' threads end.
   const std::shared_ptr<local::WorkerHandler> handler(std::shared_ptr<void>(), &desk_);
   FLUVIAL_ASSIGN(workers_, local::WorkerServer::listen(std::move(options), runtime_.strand, handler));
-  desk_.set_assign([this](local::WorkerId worker, local::Task task) { workers_->assign(worker, std::move(task)); });
-  desk_.set_workers_changed([this](std::size_t count) { metrics_.workers.set(static_cast<double>(count)); });
+  TrainerDesk::Calls calls;
+  calls.assign = [this](local::WorkerId worker, local::Task task) { workers_->assign(worker, std::move(task)); };
+  calls.committed = [this](local::WorkerId worker, local::CommittedModel model) {
+    workers_->committed(worker, std::move(model));
+  };
+  calls.workers_changed = [this](std::size_t count) { metrics_.workers.set(static_cast<double>(count)); };
+  calls.ready = [this](const TrainJob& job, std::vector<TrainedPart> parts, const round::ByteRanges& ready) {
+    early_.add(job.base, job.plan.chunk_values, std::move(parts), ready);
+  };
+  desk_.set_calls(std::move(calls));
   process_.spawn("uplink", uplink_.run());
   process_.spawn("ask again", ask_again());
   return {};
@@ -93,11 +120,13 @@ net::Awaitable<void> EdgeService::ask_again() {
 void EdgeService::stop() {
   stopping_ = true;
   desk_.stop();
+  early_.stop();
   upload_.stop();
   fetch_.stop();
   uplink_.stop();
   workers_->close("the site's agent ends");
   stop_.notify_all();
+  model_here_.notify_all();
 }
 
 void EdgeService::parent_up(const tree::Lease&, std::shared_ptr<net::Session>) {

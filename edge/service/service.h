@@ -17,6 +17,7 @@
 #include "core/tree/process.h"
 #include "core/tree/uplink.h"
 #include "edge/logic/site_machine.h"
+#include "edge/service/early_reduction.h"
 #include "edge/service/model_fetch.h"
 #include "edge/service/trainer_desk.h"
 #include "edge/service/upload.h"
@@ -58,7 +59,13 @@ class EdgeService final : public tree::UplinkOwner {
   Status on_run_state(const v1::RunState& message);
   Status on_receipt(const v1::Receipt& message);
   Status on_outcome_reply(const v1::OutcomeReply& message);
-  void tell_workers(RunId run, std::string_view state);
+
+  // run_end.cc: what workers are told of commits and of a run's end
+  void note_commit(RunId run, RoundId round, const round::ModelRef& model);
+  void tell_committed();
+  void end_for_workers(RunId run, std::string_view state);
+  net::Awaitable<void> wait_for_last_model();
+  void tell_ended();
 
   // effects.cc
   void carry_out(Effects effects);
@@ -77,7 +84,8 @@ class EdgeService final : public tree::UplinkOwner {
   net::Awaitable<void> forget(RunId run);
   static Pending pending_of(const store::PendingInfo& info);
   Trained take_trained(const Offer& offer);
-  UpdateJob job_of(const Offer& offer, const Trained& trained) const;  // a view of both
+  // A view of all three.
+  UpdateJob job_of(const Offer& offer, const Trained& trained, PartialMean* early) const;
   void on_model(HeldModel model);
   void on_trained(RunId run, RoundId round, TimePoint begun, Result<Trained> trained);
   void on_sent(const UploadItem& item, double seconds);
@@ -104,8 +112,10 @@ class EdgeService final : public tree::UplinkOwner {
   ModelFetch fetch_;
   Upload upload_;
   TrainerDesk desk_;
+  EarlyReduction early_;
   std::unique_ptr<local::WorkerServer> workers_;
   net::AsyncSignal stop_;
+  net::AsyncSignal model_here_;
   bool stopping_ = false;
 
   std::optional<SiteMachine> machine_;  // from open() on
@@ -115,8 +125,15 @@ class EdgeService final : public tree::UplinkOwner {
   std::optional<Trained> trained_;
   std::shared_ptr<const store::PendingUpdate> pending_;
   std::uint64_t submission_sent_ = 0;
-  std::optional<RunId> working_;  // being trained, encoded or folded
-  std::optional<RunId> ended_;    // complete, but something of it may be left to do
+  struct Committed {
+    RunId run;
+    RoundId round;
+    round::ModelRef model;
+  };
+  std::optional<Committed> committed_;     // the newest round that was
+  std::optional<local::EndedRun> ending_;  // workers are told once they have its last model
+  std::optional<RunId> working_;           // being trained, encoded or folded
+  std::optional<RunId> ended_;             // complete, but something of it may be left to do
   std::optional<RunId> bounds_run_;
   ResidualBounds bounds_;
   RunId run_;

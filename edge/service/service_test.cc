@@ -1,58 +1,13 @@
 // A whole site against a parent on loopback: real sessions, a real worker, real files.
-#include <signal.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <boost/json.hpp>
-#include <future>
 #include <limits>
-#include <thread>
 
-#include "core/identity/credentials.h"
 #include "core/local/worker_client.h"
 #include "core/net/gate.h"
-#include "core/net/http.h"
-#include "core/store/testing.h"
-#include "edge/service/edge.h"
-#include "edge/service/fake_parent.h"
+#include "edge/service/test_site.h"
 
 namespace fluvial::edge {
 namespace {
-
-constexpr RunId kRun{4};
-constexpr SiteId kSite{7};
-constexpr std::size_t kValues = 600;
-
-round::Schema schema(std::uint64_t values = kValues) {
-  return round::Schema::make({{"w", round::DType::kF32, {values}}, {"steps", round::DType::kI64, {1}}}).value();
-}
-HeldModel model(std::uint64_t version, std::uint64_t count = kValues) {
-  Buffer bytes(schema(count).model_bytes());
-  const auto steps = static_cast<std::int64_t>(version);
-  EXPECT_TRUE(round::join_model(schema(count), draw(version, count), std::span(&steps, 1), bytes.span()).ok());
-  return held_model(kRun, version, schema(count), bytes.span());
-}
-
-// What the parent opens, and how large the model is.
-struct Shape {
-  std::uint64_t values = kValues;
-  std::uint64_t chunk_values = 256;
-  std::string codec = "topk:ratio=0.1";
-};
-
-wire::Opening opening(const Shape& shape) {
-  wire::Opening opening;
-  opening.run = kRun;
-  opening.attempt = AttemptId(1);
-  opening.epoch = Epoch(1);
-  opening.plan.name = "test";
-  opening.plan.codec = shape.codec;
-  opening.plan.chunk_values = shape.chunk_values;
-  opening.value_count = shape.values;
-  opening.integer_count = 1;
-  opening.participants = {{kSite, Epoch(5), 100}};
-  return opening;
-}
 
 // Takes 0.5 * (round % 3 + 1) from each value, counts a step; in round 2 it breaks, in round 4 it waits for the gate.
 Status work(const std::filesystem::path& socket, const std::shared_future<void>& gate) {
@@ -74,84 +29,22 @@ Status work(const std::filesystem::path& socket, const std::shared_future<void>&
   }
 }
 
-wire::Commit commit_of(std::uint64_t round, const transfer::StagedArrival* arrival) {
-  wire::Commit commit;
-  commit.run = kRun;
-  commit.round = RoundId(round);
-  commit.attempt = AttemptId(1);
-  commit.model = model(round).ref;
-  if (arrival == nullptr) {
-    commit.late = {kSite};
-  } else {
-    EXPECT_TRUE(commit.contributors.merge(arrival->what.contributors).ok());
-  }
-  return commit;
-}
-
-class ServiceTest : public testing::Test {
+class ServiceTest : public SiteTest {
  protected:
-  explicit ServiceTest(const Shape& shape = {}) : parent_(pki_, opening(shape)) {
-    const Status saved =
-        identity::save_credentials(pki_.credentials(Role::kSite, kSite, "hospital-a"), folder_.path() + "/identity");
-    EXPECT_TRUE(saved.ok()) << saved.error().to_string();
-    for (std::uint64_t version = 0; version < 6; ++version) parent_.hold(model(version, shape.values));
-  }
+  explicit ServiceTest(const Shape& shape = {}) : SiteTest(shape) {}
   ~ServiceTest() override { stop_site(); }
-
-  void start_site() {
-    config::EdgeSettings settings;
-    settings.data_dir = folder_.path();
-    settings.metrics_listen = "127.0.0.1:0";
-    settings.coordinator = "127.0.0.1:" + std::to_string(parent_port());
-    settings.session.reconnect_delay_min_ms = 1;
-    settings.session.reconnect_delay_max_ms = 10;
-    settings.session.outbox_bytes_max = 1 << 20;
-    settings.compute_threads = 2;
-    auto ready = std::make_shared<std::promise<std::string>>();
-    std::future<std::string> json = ready->get_future();
-    site_ = std::thread([this, settings, ready] {
-      ended_ =
-          run_edge(settings, telemetry::Logger(log_), [ready](const std::string& text) { ready->set_value(text); });
-    });
-    const boost::json::value told = boost::json::parse(json.get());
-    EXPECT_EQ(told.at("name").as_string(), "hospital-a");
-    http_port_ = told.at("metrics_port").to_number<std::uint16_t>();
-    worker_ = std::thread(
-        [this, socket = std::string(told.at("worker_socket").as_string())] { worked_ = work(socket, opened_); });
+  void started() override {
+    worker_ = std::thread([this] { worked_ = work(worker_socket_, opened_); });
   }
-  void stop_site() {
-    if (!site_.joinable()) return;
-    ::kill(::getpid(), SIGTERM);  // handled since the site has connected
-    site_.join();
+  void stopped() override {
     worker_.join();
-    EXPECT_TRUE(ended_.ok()) << ended_.error().to_string();
     EXPECT_TRUE(worked_.ok()) << worked_.error().to_string();
   }
-  virtual std::uint16_t parent_port() const { return parent_.port(); }
-  boost::json::value status() {
-    const auto reply =
-        net::http_request(net::TcpAddress{"127.0.0.1", http_port_}, "GET", "/status", "", std::chrono::seconds(30));
-    EXPECT_TRUE(reply.ok()) << reply.error().to_string();
-    return boost::json::parse(reply->body);
-  }
-  // Polls what has no event to wait for: the log.
-  void wait_logged(std::string_view text) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-    while (!log_->contains(text) && std::chrono::steady_clock::now() < end) std::this_thread::yield();
-    ASSERT_TRUE(log_->contains(text)) << text;
-  }
 
-  identity::TestPki pki_;
-  store::TemporaryFolder folder_;
-  std::shared_ptr<telemetry::CaptureSink> log_ = std::make_shared<telemetry::CaptureSink>();
-  FakeParent parent_;
-  std::thread site_;
   std::thread worker_;
   std::promise<void> gate_;
   std::shared_future<void> opened_ = gate_.get_future().share();
-  Status ended_;
   Status worked_;
-  std::uint16_t http_port_ = 0;
 };
 
 TEST_F(ServiceTest, TakesPartInARunToItsEnd) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -9,17 +10,19 @@
 namespace fluvial::edge {
 namespace {
 
-round::Metrics mean_metrics(const std::vector<local::TaskResult>& results) {
+round::Metrics mean_metrics(const std::vector<UnitAnswers>& units) {
   struct Sum {
     double value = 0;
     double weight = 0;
   };
   std::map<std::string, Sum> sums;
-  for (const local::TaskResult& result : results) {
-    const auto weight = static_cast<double>(result.weight);
-    for (const auto& [name, value] : result.metrics) {
-      sums[name].value += value * weight;
-      sums[name].weight += weight;
+  for (const UnitAnswers& unit : units) {
+    for (const Answer& answer : unit) {
+      const auto weight = static_cast<double>(answer.result.weight);
+      for (const auto& [name, value] : answer.result.metrics) {
+        sums[name].value += value * weight;
+        sums[name].weight += weight;
+      }
     }
   }
   round::Metrics metrics;
@@ -32,20 +35,71 @@ round::Metrics mean_metrics(const std::vector<local::TaskResult>& results) {
 
 }  // namespace
 
-Result<Trained> join_parts(HeldModel base, std::vector<local::TaskResult> results) {
+bool same_results(const std::vector<TrainedPart>& a, const std::vector<TrainedPart>& b) {
+  const auto same_memory = [](const TrainedShard& x, const TrainedShard& y) { return x.model == y.model; };
+  return std::ranges::equal(a, b, [&](const TrainedPart& x, const TrainedPart& y) {
+    return x.weight == y.weight && x.update == y.update && std::ranges::equal(x.shards, y.shards, same_memory);
+  });
+}
+
+std::vector<UpdatePart> views_of(const std::vector<TrainedPart>& parts) {
+  std::vector<UpdatePart> views;
+  for (const TrainedPart& part : parts) {
+    UpdatePart view{.weight = part.weight, .update = part.update};
+    if (part.shards.size() == 1) {
+      view.model = part.shards.front().model->bytes();
+    } else {
+      for (const TrainedShard& shard : part.shards) view.shards.push_back({shard.model->bytes(), shard.ranges});
+    }
+    views.push_back(std::move(view));
+  }
+  return views;
+}
+
+std::vector<std::string> Trained::workers() const {
+  std::vector<std::string> names;
+  for (const TrainedPart& part : parts) {
+    for (const TrainedShard& shard : part.shards) names.push_back(shard.worker);
+  }
+  return names;
+}
+
+Status check_unit(const UnitAnswers& answers, std::uint64_t model_bytes) {
+  const Answer& first = answers.front();
+  std::vector<round::ByteRanges> ranges;
+  for (const Answer& answer : answers) {
+    if (answer.result.weight != first.result.weight || answer.result.update != first.result.update) {
+      return Error{
+          Code::kInvalidArgument,
+          fmt::format("{} brought {} of weight {} and {} {} of weight {}: the ranks of a group bring one result",
+                      first.worker, first.result.update ? "an update" : "a model", first.result.weight, answer.worker,
+                      answer.result.update ? "an update" : "a model", answer.result.weight)};
+    }
+    ranges.push_back(answer.result.ranges);
+  }
+  return round::check_tiles(ranges, model_bytes);
+}
+
+Result<Trained> join_parts(HeldModel base, std::vector<UnitAnswers> units) {
   Trained trained;
   trained.base = std::move(base);
-  trained.metrics = mean_metrics(results);
+  trained.metrics = mean_metrics(units);
   std::uint64_t total = 0;
-  for (local::TaskResult& result : results) {
-    if (result.weight == 0 || result.weight >= round::kWeightLimit - total) {
+  for (UnitAnswers& unit : units) {
+    const std::uint64_t weight = unit.front().result.weight;
+    if (weight == 0 || weight >= round::kWeightLimit - total) {
       return Error{Code::kInvalidArgument,
                    fmt::format("a worker's weight is {} after {} of the others, expected 1 to {} "
                                "in all",
-                               result.weight, total, round::kWeightLimit - 1)};
+                               weight, total, round::kWeightLimit - 1)};
     }
-    total += result.weight;
-    trained.parts.push_back({std::move(result.model), static_cast<std::uint32_t>(result.weight)});
+    total += weight;
+    TrainedPart part{.weight = static_cast<std::uint32_t>(weight), .update = unit.front().result.update};
+    for (Answer& answer : unit) {
+      part.shards.push_back(
+          {std::move(answer.worker), std::move(answer.result.model), std::move(answer.result.ranges)});
+    }
+    trained.parts.push_back(std::move(part));
   }
   trained.weight = static_cast<std::uint32_t>(total);
   return trained;

@@ -8,8 +8,19 @@
 
 namespace fluvial::edge {
 
-// At least one result. Metrics: the mean weighted by samples, over those workers that report one. kInvalidArgument when
-// the weights do not sum to 1 .. 2^29 - 1.
-Result<Trained> join_parts(HeldModel base, std::vector<local::TaskResult> results);
+// One process' answer.
+struct Answer {
+  std::string worker;
+  local::TaskResult result;
+};
+// That of a unit: one answer, or one of each rank, by rank.
+using UnitAnswers = std::vector<Answer>;
+
+// kInvalidArgument when a group's ranks disagree about weight or kind, or do not tile the model.
+Status check_unit(const UnitAnswers& answers, std::uint64_t model_bytes);
+
+// At least one unit, each checked. Metrics: the mean weighted by samples, over those workers that report one.
+// kInvalidArgument when the weights do not sum to 1 .. 2^29 - 1.
+Result<Trained> join_parts(HeldModel base, std::vector<UnitAnswers> units);
 
 }  // namespace fluvial::edge

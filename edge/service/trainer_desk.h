@@ -1,5 +1,5 @@
-// The site's workers and what they are asked: one job at a time, one task a worker. On the node's strand, as the worker
-// server's handler too.
+// The site's workers and what they are asked: one job at a time, one task a process. Who counts as a worker, when a job
+// begins and when it is over is edge/logic/crew. On the node's strand, as the worker server's handler too.
 #pragma once
 
 #include <boost/asio/steady_timer.hpp>
@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@
 #include "core/net/awaitable.h"
 #include "core/round/plan.h"
 #include "core/telemetry/log.h"
+#include "edge/logic/crew.h"
+#include "edge/logic/worker_outcomes.h"
 #include "edge/service/trained.h"
 
 namespace fluvial::edge {
@@ -30,65 +33,106 @@ struct TrainJob {
 struct DeskOptions {
   std::size_t workers = 1;  // a job starts when so many training workers are free
   std::chrono::milliseconds attach_deadline{60'000};
-  std::chrono::milliseconds task_deadline{3'600'000};
+  std::chrono::milliseconds task_deadline{3'600'000};  // a plan may ask for less
 };
 
 class TrainerDesk final : public local::WorkerHandler {
  public:
-  using Assign = std::function<void(local::WorkerId, local::Task)>;
+  // How it reaches the workers.
+  struct Calls {
+    std::function<void(local::WorkerId, local::Task)> assign;
+    std::function<void(local::WorkerId, local::CommittedModel)> committed;
+    std::function<void(std::size_t)> workers_changed;
+    // All workers of the job at hand have these bytes of their results in place; more may follow.
+    std::function<void(const TrainJob&, std::vector<TrainedPart>, const round::ByteRanges&)> ready;
+  };
   using Done = std::function<void(Result<Trained>)>;
 
   TrainerDesk(const net::Executor& strand, DeskOptions options, telemetry::Logger log);
 
-  void set_assign(Assign assign) { assign_ = std::move(assign); }
-  void set_workers_changed(std::function<void(std::size_t)> changed) { changed_ = std::move(changed); }
+  void set_calls(Calls calls) { calls_ = std::move(calls); }
 
-  // `done` once, later: with the results of those workers that succeeded, in the order of their tasks. A task whose
-  // worker goes away is given to another. kDeadlineExceeded: too few workers, or none answered in time; kInternal: what
-  // the worker said; kInvalidArgument: weights that no update may have.
+  // `done` once, later: with the results of those workers that the plan's workers.missing lets it go with, in the order
+  // of their tasks. A task whose worker goes away is given to another that had none in this job. kDeadlineExceeded: too
+  // few workers, or none answered in time; kUnavailable: one is missing, and the plan says decline; kInternal: what the
+  // worker said; kInvalidArgument: ranks of a group that contradict each other, or weights that no update may have.
   void train(TrainJob job, Done done);
   void stop();  // no more calls of `done`
-  std::size_t workers() const;
+  std::size_t workers() const { return crew_.processes(); }
+
+  // A round was committed and its model is here: workers that want models and answered a task of it, or of a round
+  // before, are told. Later answers too, until another model is held.
+  void committed(local::CommittedModel model);
+  void uncommitted() { newest_.reset(); }     // that model is not held any more
+  bool owes(RunId run, RoundId round) const;  // somebody waits for the model of that round, or of one before
+
+  WorkerOutcomes& outcomes() { return outcomes_; }
 
   void worker_attached(local::WorkerId worker, const local::WorkerInfo& info) override;
   void worker_detached(local::WorkerId worker, const std::string& reason) override;
+  void task_ready(local::WorkerId worker, local::TaskReady ready) override;
   void task_done(local::WorkerId worker, local::TaskResult result) override;
   void task_failed(local::WorkerId worker, local::TaskId task, const Error& error) override;
   void connection_refused(const std::string& reason) override;
 
  private:
+  struct RunRound {
+    RunId run;
+    RoundId round;
+  };
   struct Worker {
     local::WorkerInfo info;
-    bool busy = false;
+    std::optional<RunRound> task;  // given last, not answered
+    std::optional<RunRound> owed;  // the model of this round, or of a later one
   };
-  struct Slot {
-    std::optional<local::TaskId> task;  // assigned
+  // One process' part in a slot.
+  struct Seat {
+    local::WorkerId worker;
+    std::string name;
+    local::TaskId task;
+    std::optional<local::TaskReady> ready;  // all that was announced
     std::optional<local::TaskResult> result;
+  };
+  struct JobSlot {
+    std::vector<Seat> seats;  // by rank; none: open
     std::optional<Error> error;
-    bool settled() const { return result || error; }
+    SlotState state() const;
   };
   struct Job {
     TrainJob what;
     Done done;
-    std::vector<Slot> slots;
+    std::vector<JobSlot> slots;       // once started
+    std::set<local::WorkerId> turns;  // who had a task in this job
     bool started = false;
+    bool waited = false;  // long enough for more workers
     bool said_waiting = false;
   };
-  std::vector<local::WorkerId> free_workers() const;  // by name
-  Slot* slot_of(local::TaskId task);
+  struct Found {
+    JobSlot* slot;
+    Seat* seat;
+  };
+  std::optional<Found> find(local::TaskId task);
+  std::vector<Unit> spare_units() const;  // free, and without a turn in this job
+  bool answered(local::WorkerId worker);
+  void tell(local::WorkerId id, Worker& worker);
   void pump();
-  void give(Slot& slot, local::WorkerId worker);
+  void give(JobSlot& slot, const Unit& unit);
+  local::Task task_for(const Worker& worker);
+  void announce();
   void settle();
+  void finish(Ruling ruling);
   void arm(std::chrono::milliseconds deadline);
   void on_deadline();
-  void notify_changed();
+  std::chrono::milliseconds task_deadline() const;
   telemetry::Logger log_of(const Job& job) const;
 
   DeskOptions options_;
   telemetry::Logger log_;
-  Assign assign_;
-  std::function<void(std::size_t)> changed_;
+  Calls calls_;
   std::map<local::WorkerId, Worker> workers_;
+  Crew crew_;
+  WorkerOutcomes outcomes_;
+  std::optional<local::CommittedModel> newest_;
   std::optional<Job> job_;
   local::TaskId last_task_;
   boost::asio::steady_timer deadline_;

@@ -1,59 +1,12 @@
 #include "edge/service/trainer_desk.h"
 
-#include <boost/asio/strand.hpp>
-#include <future>
-
-#include "edge/service/test_support.h"
+#include "edge/service/test_desk.h"
 
 namespace fluvial::edge {
 namespace {
 
 using local::TaskId;
 using local::WorkerId;
-
-class DeskTest : public testing::Test {
- protected:
-  explicit DeskTest(DeskOptions options = {.workers = 2}) : desk_(runtime_.get().strand, options, runtime_.get().log) {
-    desk_.set_assign([this](WorkerId worker, local::Task task) { given_.emplace_back(worker, std::move(task)); });
-  }
-  ~DeskTest() override {
-    runtime_.on_strand([&] { desk_.stop(); });
-    runtime_.threads().stop();
-  }
-  void attach(std::uint64_t id, const std::string& name, local::TaskKind kind = local::TaskKind::kTrain) {
-    runtime_.on_strand([&] { desk_.worker_attached(WorkerId(id), {name, kind, 1}); });
-  }
-  void train() {
-    TrainJob job;
-    job.run = RunId(1);
-    job.round = RoundId(2);
-    job.plan.local_steps = 5;
-    job.plan.worker = {{"learning_rate", 0.25}};
-    const std::vector<float> base(4, 1.0F);
-    job.base = held_model(RunId(1), 1, round::Schema::make({{"w", round::DType::kF32, {4}}}).value(),
-                          std::as_bytes(std::span(base)));
-    runtime_.on_strand(
-        [&] { desk_.train(std::move(job), [this](Result<Trained> trained) { done_.set_value(std::move(trained)); }); });
-  }
-  void answer(std::size_t given, std::uint64_t weight, double loss) {
-    local::TaskResult result;
-    result.id = given_[given].second.id;
-    result.weight = weight;
-    result.metrics = {{"loss", loss}};
-    result.model = shared(std::vector<float>(4, static_cast<float>(weight)));
-    runtime_.on_strand([&] { desk_.task_done(given_[given].first, std::move(result)); });
-  }
-  void fail(std::size_t given, Code code) {
-    const auto& [worker, task] = given_[given];
-    runtime_.on_strand([&] { desk_.task_failed(worker, task.id, {code, "no memory"}); });
-  }
-  Result<Trained> done() { return done_.get_future().get(); }
-
-  TestRuntime runtime_;
-  TrainerDesk desk_;
-  std::vector<std::pair<WorkerId, local::Task>> given_;
-  std::promise<Result<Trained>> done_;
-};
 
 TEST_F(DeskTest, WaitsForItsWorkersAndJoinsWhatTheyBringInTheirOrder) {
   train();
@@ -75,20 +28,33 @@ TEST_F(DeskTest, WaitsForItsWorkersAndJoinsWhatTheyBringInTheirOrder) {
   EXPECT_EQ(trained.parts[1].weight, 30u);
   EXPECT_EQ(trained.weight, 40u);
   EXPECT_DOUBLE_EQ(trained.metrics.at("loss"), 1.75);
+  EXPECT_EQ(trained.workers(), (std::vector<std::string>{"trainer-0", "trainer-1"}));
 }
 
-TEST_F(DeskTest, ATaskWhoseWorkerGoesAwayIsGivenToAnother) {
+TEST_F(DeskTest, ATaskWhoseWorkerGoesAwayIsGivenToASpareOne) {
   attach(1, "trainer-0");
   attach(2, "trainer-1");
   train();
-  fail(0, Code::kUnavailable);
+  die(0);
   EXPECT_EQ(given_.size(), 2u) << "nobody is free";
-  runtime_.on_strand([&] { desk_.worker_detached(WorkerId(1), "killed"); });
+  attach(3, "trainer-0");
+  ASSERT_EQ(given_.size(), 3u);
+  EXPECT_EQ(given_[2].first, WorkerId(3));
   answer(1, 7, 1.0);
-  ASSERT_EQ(given_.size(), 3u) << "the other one is free now";
-  EXPECT_EQ(given_[2].first, WorkerId(2));
   answer(2, 5, 1.0);
   EXPECT_EQ(done()->weight, 12u);
+}
+
+TEST_F(DeskTest, TheOnlyWorkersTaskWaitsForAnother) {
+  attach(1, "trainer-0");
+  attach(2, "trainer-1");
+  train();
+  die(0);
+  die(1);
+  attach(3, "trainer-0");
+  ASSERT_EQ(given_.size(), 3u);
+  answer(2, 5, 1.0);
+  EXPECT_EQ(done()->weight, 5u) << "and goes without the one that nobody took over";
 }
 
 TEST_F(DeskTest, GoesOnWithoutAWorkerThatFails) {
@@ -97,7 +63,25 @@ TEST_F(DeskTest, GoesOnWithoutAWorkerThatFails) {
   train();
   fail(0, Code::kInternal);
   answer(1, 7, 1.0);
-  EXPECT_EQ(done()->parts.size(), 1u);
+  const Trained trained = done().value();
+  EXPECT_EQ(trained.parts.size(), 1u);
+  EXPECT_EQ(trained.weight, 7u);
+}
+
+TEST_F(DeskTest, GoesOnWithoutAWorkerThatDiesAndDoesNotWaitForItAgain) {
+  attach(1, "trainer-0");
+  attach(2, "trainer-1");
+  train();
+  answer(1, 7, 1.0);
+  die(0);
+  EXPECT_EQ(done()->weight, 7u);
+  train(3);
+  ASSERT_EQ(given_.size(), 3u) << "at once";
+  answer(2, 8, 1.0);
+  EXPECT_EQ(done()->weight, 8u);
+  attach(3, "trainer-0");
+  train(4);
+  EXPECT_EQ(given_.size(), 5u) << "it is back";
 }
 
 TEST_F(DeskTest, FailsWhenAllFailOrTheWeightIsNone) {
@@ -108,33 +92,152 @@ TEST_F(DeskTest, FailsWhenAllFailOrTheWeightIsNone) {
   fail(1, Code::kInternal);
   EXPECT_EQ(done().error().message, "no memory");
 
-  done_ = {};
   train();
   answer(2, 1, 1.0);
   answer(3, round::kWeightLimit - 1, 1.0);
   EXPECT_EQ(done().error().code, Code::kInvalidArgument);
 }
 
-class ImpatientDeskTest : public DeskTest {
- protected:
-  ImpatientDeskTest()
-      : DeskTest({.workers = 1,
-                  .attach_deadline = std::chrono::milliseconds(20),
-                  .task_deadline = std::chrono::milliseconds(20)}) {}
-};
+// ---- workers.missing = "decline" -------------------------------------------------------------------------------
+
+TEST_F(DeskTest, SitsTheRoundOutWhenAWorkerFailsOrDiesAndThePlanSaysSo) {
+  plan_.workers_missing = round::MissingWorkers::kDecline;
+  attach(1, "trainer-0");
+  attach(2, "trainer-1");
+  train();
+  fail(1, Code::kInternal);
+  EXPECT_EQ(done().error().message, "no memory") << "at once";
+  train(3);
+  EXPECT_EQ(given_.size(), 2u) << "the other has not answered yet";
+  answer(0, 7, 1.0);
+  ASSERT_EQ(given_.size(), 4u) << "what nobody waited for any more";
+  answer(2, 7, 1.0);
+  die(3);
+  EXPECT_EQ(done().error().code, Code::kUnavailable);
+  EXPECT_EQ(desk_.outcomes().of(RunId(1), "trainer-0"), (LastResult{RoundId(3), {}})) << "in no update";
+}
+
+TEST_F(DeskTest, ASpareWorkerKeepsTheSiteInTheRound) {
+  plan_.workers_missing = round::MissingWorkers::kDecline;
+  for (std::uint64_t id = 1; id <= 3; ++id) attach(id, "trainer-" + std::to_string(id));
+  train();
+  die(0);
+  ASSERT_EQ(given_.size(), 3u);
+  EXPECT_EQ(given_[2].first, WorkerId(3));
+  answer(1, 7, 1.0);
+  answer(2, 5, 1.0);
+  EXPECT_EQ(done()->weight, 12u);
+}
+
+// ---- deadlines -------------------------------------------------------------------------------------------------
 
 TEST_F(ImpatientDeskTest, GivesUpAtTheDeadlines) {
   train();
   EXPECT_NE(done().error().message.find("worker_attach_deadline_ms"), std::string::npos);
 
-  done_ = {};
   attach(1, "trainer-0");
   train();
   EXPECT_NE(done().error().message.find("worker_task_deadline_ms"), std::string::npos);
   answer(0, 5, 1.0);  // what nobody waits for any more frees the worker
-  done_ = {};
   train();
   EXPECT_EQ(given_.size(), 2u);
+}
+
+class PatientDeskTest : public DeskTest {
+ protected:
+  PatientDeskTest() : DeskTest({.workers = 2, .attach_deadline = std::chrono::milliseconds(20)}) {
+    plan_.workers_deadline = std::chrono::milliseconds(20);
+  }
+};
+
+TEST_F(PatientDeskTest, ThePlansDeadlineLeavesAWorkerThatHangsBehind) {
+  attach(1, "trainer-0");
+  attach(2, "trainer-1");
+  train();
+  answer(1, 7, 1.0);
+  const Trained trained = done().value();
+  EXPECT_EQ(trained.weight, 7u) << "its own weight";
+  EXPECT_EQ(trained.workers(), std::vector<std::string>{"trainer-1"});
+  plan_.workers_deadline = {};
+  train(3);
+  ASSERT_EQ(given_.size(), 3u) << "nobody waits for it again";
+  answer(2, 8, 1.0);
+  EXPECT_EQ(done()->weight, 8u);
+  answer(0, 5, 1.0);  // now it answers
+  EXPECT_EQ(desk_.outcomes().of(RunId(1), "trainer-0"), (LastResult{RoundId(2), {}}));
+  train(4);
+  EXPECT_EQ(given_.size(), 5u);
+}
+
+TEST_F(PatientDeskTest, ThePlansDeadlineMakesTheSiteDeclineWhereItSaysSo) {
+  plan_.workers_missing = round::MissingWorkers::kDecline;
+  attach(1, "trainer-0");
+  attach(2, "trainer-1");
+  train();
+  answer(1, 7, 1.0);
+  EXPECT_EQ(done().error().message, "no answer within the plan's workers.deadline_ms (20 ms)");
+}
+
+TEST_F(PatientDeskTest, BeginsWithTheWorkersThatCame) {
+  plan_.workers_deadline = {};
+  attach(1, "trainer-0");
+  train();
+  for (bool given = false; !given;) given = runtime_.on_strand([&] { return !given_.empty(); });
+  answer(0, 7, 1.0);
+  EXPECT_EQ(done()->weight, 7u);
+  plan_.workers_missing = round::MissingWorkers::kDecline;
+  train(3);
+  EXPECT_NE(done().error().message.find("1 of 2 training workers"), std::string::npos);
+}
+
+// ---- what workers are told -------------------------------------------------------------------------------------
+
+TEST_F(DeskTest, ATaskSaysWhatBecameOfTheLastResultOfAWorkerOfThatName) {
+  attach(1, "trainer-0");
+  attach(2, "trainer-1");
+  train();
+  EXPECT_FALSE(given_[0].second.previous);
+  answer(0, 10, 1.0);
+  fail(1, Code::kInternal);
+  const Trained trained = done().value();
+  desk_.outcomes().used(RunId(1), RoundId(2), trained.workers());
+  desk_.outcomes().decided(RunId(1), RoundId(2), Outcome::kLate);
+  train(3);
+  using enum local::ResultOutcome;
+  EXPECT_EQ(given_[2].second.previous, (local::Previous{RoundId(2), kLate}));
+  EXPECT_FALSE(given_[3].second.previous) << "it gave none";
+  answer(2, 10, 1.0);
+  answer(3, 10, 1.0);
+  (void)done();
+  train(4);
+  EXPECT_EQ(given_[5].second.previous, (local::Previous{RoundId(3), kUnused})) << "no update was made of it";
+}
+
+TEST_F(DeskTest, CommittedModelsGoToThoseWhoAnsweredAndWantThem) {
+  attach(1, {.name = "trainer-0", .pid = 1, .wants_models = true});
+  attach(2, "trainer-1");
+  attach(3, {.name = "trainer-2", .pid = 1, .wants_models = true});
+  const local::CommittedModel model{.run = RunId(1), .round = RoundId(2), .model = shared(std::vector<float>(4))};
+  train();
+  answer(0, 10, 1.0);
+  EXPECT_TRUE(desk_.owes(RunId(1), RoundId(2)));
+  EXPECT_FALSE(desk_.owes(RunId(1), RoundId(1)));
+  EXPECT_FALSE(desk_.owes(RunId(9), RoundId(2)));
+  answer(1, 10, 1.0);
+  (void)done();
+  runtime_.on_strand([&] { desk_.committed(model); });
+  using Told = std::vector<std::pair<WorkerId, RoundId>>;
+  EXPECT_EQ(told_, (Told{{WorkerId(1), RoundId(2)}})) << "the third had no task";
+  EXPECT_FALSE(desk_.owes(RunId(1), RoundId(2)));
+  runtime_.on_strand([&] { desk_.committed(model); });
+  EXPECT_EQ(told_.size(), 1u) << "once";
+
+  train(3);
+  local::CommittedModel next = model;
+  next.round = RoundId(3);
+  runtime_.on_strand([&] { desk_.committed(next); });
+  fail(2, Code::kInternal);
+  EXPECT_EQ(told_, (Told{{WorkerId(1), RoundId(2)}, {WorkerId(1), RoundId(3)}})) << "late, and at once";
 }
 
 }  // namespace

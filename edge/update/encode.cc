@@ -23,6 +23,7 @@ store::PendingStart start_of(const UpdateJob& job, std::string codec, bool lossl
   start.codec = std::move(codec);
   start.base = job.base_digest;
   start.metrics = job.metrics;
+  start.workers = job.workers;
   start.value_count = layout.value_count;
   start.chunk_count = layout.chunk_count();
   start.integer_count = job.schema.integer_count();
@@ -152,7 +153,7 @@ Result<store::ResidualInfo> fold_update(const UpdateJob& job, store::SiteStore& 
   for (std::size_t i = 0; i < layout.chunk_count(); ++i) {
     FLUVIAL_TRY(writer->write(layout.first_value(i), layout.of(update.values(), i)));
   }
-  return store.fold(job.run, job.round, std::move(writer));
+  return store.fold(job.run, job.round, std::move(writer), job.workers);
 }
 
 }  // namespace fluvial::edge

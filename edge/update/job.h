@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "core/base/bytes.h"
 #include "core/base/ids.h"
+#include "core/round/byte_ranges.h"
 #include "core/round/contribution.h"
 #include "core/round/plan.h"
 #include "core/round/schema.h"
@@ -13,10 +15,21 @@
 
 namespace fluvial::edge {
 
-// One worker's result: a model's bytes in schema order, aligned to 4 bytes.
+class PartialMean;
+
+// What a rank of a sharded trainer answers for: these ranges of its memory, which is as long as the model.
+struct Shard {
+  ByteSpan model;
+  round::ByteRanges ranges;
+};
+
+// One worker's result: a model's bytes in schema order, aligned to 4 bytes. The worker may be writing to them: who
+// reads a value reads it once.
 struct UpdatePart {
   ByteSpan model;
   std::uint32_t weight = 0;
+  bool update = false;             // averaged values are the update itself instead of the trained model
+  std::vector<Shard> shards = {};  // instead of `model`: together they hold each byte once
 };
 
 struct UpdateJob {
@@ -30,6 +43,8 @@ struct UpdateJob {
   std::vector<UpdatePart> parts;  // in the order of the workers; at least one
   std::uint32_t weight = 0;       // of all parts together: 1 to 2^29 - 1
   round::Metrics metrics;
+  std::vector<std::string> workers;  // whose results these are
+  PartialMean* early = nullptr;      // what was reduced of these very parts already; it is used up
 
   kernels::ChunkLayout layout() const { return {schema.value_count(), plan.chunk_values}; }
 };

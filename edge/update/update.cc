@@ -6,47 +6,28 @@
 #include <string>
 #include <utility>
 
+#include "edge/update/part_values.h"
+#include "edge/update/partial_mean.h"
 #include "kernels/vector.h"
 
 namespace fluvial::edge {
 namespace {
 
-// A model's flat vector: where it lies when all of it is averaged, else cut out.
-class Flat {
- public:
-  static Flat of(const round::Schema& schema, ByteSpan model) {
-    Flat flat;
-    if (schema.all_averaged()) {
-      flat.values_ = {reinterpret_cast<const float*>(model.data()), model.size() / sizeof(float)};  // NOLINT: a mapping
-      return flat;
-    }
-    flat.cut_ = Buffer(static_cast<std::size_t>(schema.value_count()) * sizeof(float));
-    flat.integers_.resize(static_cast<std::size_t>(schema.integer_count()));
-    const std::span<float> into(reinterpret_cast<float*>(flat.cut_.data()),
-                                flat.cut_.size() / sizeof(float));  // NOLINT
-    round::split_model(schema, model, into, flat.integers_);
-    flat.values_ = into;
-    return flat;
-  }
-  std::span<const float> values() const { return values_; }
-  const std::vector<std::int64_t>& integers() const { return integers_; }
-
- private:
-  Buffer cut_;
-  std::span<const float> values_;
-  std::vector<std::int64_t> integers_;
-};
-
 struct Sources {
-  Flat base;
-  std::vector<Flat> parts;
+  PartValues base;
+  std::vector<PartValues> parts;
+  bool all_updates = true;
+  bool all_models = true;
   bool residual_zero = true;
 };
 
 Result<Sources> gather(const UpdateJob& job, store::SiteStore& store) {
   Sources sources;
-  sources.base = Flat::of(job.schema, job.base);
-  for (const UpdatePart& part : job.parts) sources.parts.push_back(Flat::of(job.schema, part.model));
+  sources.base = PartValues::of(job.schema, {.model = job.base});
+  for (const UpdatePart& part : job.parts) {
+    sources.parts.push_back(PartValues::of(job.schema, part));
+    (part.update ? sources.all_models : sources.all_updates) = false;
+  }
   FLUVIAL_ASSIGN(const store::ResidualInfo residual, store.residual(job.run));
   sources.residual_zero = residual.zero;
   return sources;
@@ -76,25 +57,57 @@ struct ChunkTask {
 
   Status run(std::size_t index) const {
     const std::span<float> p = layout.of(update, index);
-    std::span<const float> local = layout.of(sources.parts.front().values(), index);
-    if (sources.parts.size() > 1) {
-      std::vector<std::span<const float>> vectors;
-      std::vector<std::uint32_t> weights;
-      for (std::size_t k = 0; k < sources.parts.size(); ++k) {
-        vectors.push_back(layout.of(sources.parts[k].values(), index));
-        weights.push_back(job.parts[k].weight);
-      }
-      FLUVIAL_TRY(kernels::weighted_mean(vectors, weights, p));
-      local = p;
-    }
-    std::vector<float> residual;
     const std::uint64_t first = layout.first_value(index);
+    std::vector<float> residual;
     if (!sources.residual_zero) {
       residual.resize(p.size());
       FLUVIAL_TRY(store.read_residual(job.run, first, residual));
     }
-    kernels::pseudo_gradient(layout.of(sources.base.values(), index), local, residual, p);
+    // From here on nothing looks at the workers' memory but mean() and mean_update(), and they once at each value: what
+    // is screened and encoded is p.
+    if (sources.all_models) {
+      std::vector<float> base, local;
+      FLUVIAL_ASSIGN(const std::span<const float> mean, this->mean(index, p, local));
+      kernels::pseudo_gradient(sources.base.read(first, p.size(), base), mean, residual, p);
+    } else if (sources.all_updates) {
+      std::vector<float> handed_over;
+      FLUVIAL_ASSIGN(const std::span<const float> mean, this->mean(index, p, handed_over));
+      kernels::add_residual(mean, residual, p);
+    } else {
+      FLUVIAL_TRY(mean_update(index, p));
+      kernels::add_residual(p, residual, p);
+    }
     return check_values(job.schema, p, first, job.plan.value_abs_max);
+  }
+
+ private:
+  // Of results of one kind: where the only one lies, else in p, where an early reduction may have left it.
+  Result<std::span<const float>> mean(std::size_t index, std::span<float> p, std::vector<float>& scratch) const {
+    if (job.early != nullptr && job.early->has(index)) return std::span<const float>(p);
+    if (sources.parts.size() == 1) return sources.parts.front().read(layout.first_value(index), p.size(), scratch);
+    FLUVIAL_TRY(mean_of_chunk(sources.parts, job.parts, layout, index, p));
+    return std::span<const float>(p);
+  }
+  // Of models and updates together: each model becomes an update first.
+  Status mean_update(std::size_t index, std::span<float> p) const {
+    const std::uint64_t first = layout.first_value(index);
+    std::vector<float> base, local;
+    const std::span<const float> from = sources.base.read(first, p.size(), base);
+    std::vector<std::vector<float>> updates(job.parts.size());
+    std::vector<std::span<const float>> vectors;
+    std::vector<std::uint32_t> weights;
+    for (std::size_t k = 0; k < job.parts.size(); ++k) {
+      const std::span<const float> values = sources.parts[k].read(first, p.size(), local);
+      updates[k].resize(p.size());
+      if (job.parts[k].update) {
+        std::ranges::copy(values, updates[k].begin());
+      } else {
+        kernels::pseudo_gradient(from, values, {}, updates[k]);
+      }
+      vectors.emplace_back(updates[k]);
+      weights.push_back(job.parts[k].weight);
+    }
+    return kernels::weighted_mean(vectors, weights, p);
   }
 };
 
@@ -104,11 +117,12 @@ Result<Update> make_update(const UpdateJob& job, store::SiteStore& store, Parall
   FLUVIAL_ASSIGN(const Sources sources, gather(job, store));
   const kernels::ChunkLayout layout = job.layout();
   Update update;
-  update.p = Buffer(static_cast<std::size_t>(layout.value_count) * sizeof(float));
+  const std::size_t bytes = static_cast<std::size_t>(layout.value_count) * sizeof(float);
+  update.p = job.early != nullptr ? job.early->take() : Buffer(bytes);
   const ChunkTask task{store, job, sources, layout, update.values()};
   FLUVIAL_TRY(parallel.for_each(layout.chunk_count(), [&task](std::size_t i) { return task.run(i); }));
   update.integers = sources.parts.front().integers();
-  for (const Flat& part : sources.parts) {
+  for (const PartValues& part : sources.parts) {
     for (std::size_t i = 0; i < update.integers.size(); ++i) {
       update.integers[i] = std::max(update.integers[i], part.integers()[i]);
     }

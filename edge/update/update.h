@@ -17,8 +17,9 @@ struct Update {
   std::span<float> values() { return {reinterpret_cast<float*>(p.data()), p.size() / sizeof(float)}; }  // NOLINT
 };
 
-// Workers' integer tensors are joined by the greatest, as the coordinator joins the sites'. kDataLoss, naming tensor
-// and index, when a value of p is not finite or beyond the plan's value_abs_max.
+// Models are averaged and taken from the base; updates are averaged as they are; of both kinds together each model
+// becomes an update first. Workers' integer tensors are joined by the greatest, as the coordinator joins the sites'.
+// kDataLoss, naming tensor and index, when a value of p is not finite or beyond the plan's value_abs_max.
 Result<Update> make_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel);
 
 }  // namespace fluvial::edge

@@ -48,6 +48,8 @@ void lamb_layer(const OptimizerOptions& o, std::uint64_t step, const std::vector
 void coordinate(std::string_view name, const OptimizerOptions& o, double d, double& x, double& m, double& v) {
   if (name == "fedavg") {
     x -= o.lr * d;
+  } else if (name == "mean") {
+    x = d;
   } else if (name == "fedavgm") {
     m = o.momentum * m + d;
     x -= o.lr * m;

@@ -22,8 +22,8 @@ struct OptimizerState {
   std::vector<double> model, moment, variance;
 };
 
-// One step of fedavg, fedavgm, fedadagrad, fedadam, fedyogi, nesterov, lars or lamb. `step` counts from 1. `layers`
-// cover the model, for lars and lamb.
+// One step of fedavg, fedavgm, fedadagrad, fedadam, fedyogi, nesterov, lars, lamb or mean. `step` counts from 1.
+// `layers` cover the model, for lars and lamb.
 void optimizer_step(std::string_view name, const OptimizerOptions& options, std::uint64_t step,
                     const std::vector<double>& d, const std::vector<Layer>& layers, OptimizerState& state);
 

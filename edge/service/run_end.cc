@@ -1,0 +1,58 @@
+// What workers are told of commits and of a run's end.
+#include <boost/asio/awaitable.hpp>
+#include <chrono>
+
+#include "core/net/deadline.h"
+#include "edge/service/service.h"
+
+namespace fluvial::edge {
+
+// Told by the commit, or by the opening of the round after it when that was lost.
+void EdgeService::note_commit(RunId run, RoundId round, const round::ModelRef& model) {
+  if (committed_ && committed_->run == run && round <= committed_->round) return;
+  committed_ = Committed{run, round, model};
+  tell_committed();
+}
+
+// Once the model is here, and before the next task. A run that this site took no part in means nothing to its workers.
+void EdgeService::tell_committed() {
+  if (stopping_) return;
+  if (committed_ && held_ && held_->ref == committed_->model && committed_->run == run_ && !run_name_.empty()) {
+    desk_.committed({committed_->run, run_name_, committed_->round, committed_->model.version, held_->bytes});
+  } else {
+    desk_.uncommitted();
+  }
+  model_here_.notify_all();
+}
+
+void EdgeService::end_for_workers(RunId run, std::string_view state) {
+  if (run != run_ || run_name_.empty() || stopping_) return;
+  ending_ = local::EndedRun{run, run_name_, std::string(state)};
+  const bool owed = committed_ && committed_->run == run && desk_.owes(run, committed_->round);
+  if (!owed) return tell_ended();
+  process_.spawn("last model", wait_for_last_model());
+}
+
+// As long as some of it keeps coming.
+net::Awaitable<void> EdgeService::wait_for_last_model() {
+  const RunId run = ending_->run;
+  const std::chrono::milliseconds patience(settings_.model_deadline_ms);
+  for (std::uint64_t before = ~fetch_.bytes_received();;) {
+    const bool waits = ending_ && ending_->run == run && desk_.owes(run, committed_->round);
+    if (stopping_ || !waits) break;
+    const Status woken = co_await net::with_deadline(model_here_.wait(), patience);
+    if (!woken.ok() && before == fetch_.bytes_received()) {
+      log_of(run, committed_->round).warn("the run ends for its workers without its last model: it does not arrive");
+      break;
+    }
+    before = fetch_.bytes_received();
+  }
+  if (ending_ && ending_->run == run) tell_ended();
+}
+
+void EdgeService::tell_ended() {
+  if (ending_ && !stopping_) workers_->run_ended(*ending_);
+  ending_.reset();
+}
+
+}  // namespace fluvial::edge

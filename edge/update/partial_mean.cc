@@ -1,0 +1,34 @@
+#include "edge/update/partial_mean.h"
+
+#include <algorithm>
+
+#include "edge/update/part_values.h"
+
+namespace fluvial::edge {
+
+PartialMean::PartialMean(kernels::ChunkLayout layout)
+    : layout_(layout),
+      mean_(static_cast<std::size_t>(layout.value_count) * sizeof(float)),
+      done_(layout.chunk_count(), false) {}
+
+Status PartialMean::reduce(const round::Schema& schema, const std::vector<UpdatePart>& parts,
+                           const round::ByteRanges& ready, Parallel& parallel) {
+  FLUVIAL_CHECK(schema.all_averaged() && parts.size() > 1, "nothing to reduce early");
+  std::vector<std::size_t> chunks;
+  for (std::size_t i = 0; i < done_.size(); ++i) {
+    const round::ByteRange bytes{layout_.first_value(i) * sizeof(float), layout_.size(i) * sizeof(float)};
+    if (!done_[i] && ready.covers(bytes)) chunks.push_back(i);
+  }
+  std::vector<PartValues> values;
+  for (const UpdatePart& part : parts) values.push_back(PartValues::of(schema, part));
+  const std::span<float> mean(reinterpret_cast<float*>(mean_.data()), mean_.size() / sizeof(float));  // NOLINT
+  FLUVIAL_TRY(parallel.for_each(chunks.size(), [&](std::size_t i) {
+    return mean_of_chunk(values, parts, layout_, chunks[i], layout_.of(mean, chunks[i]));
+  }));
+  for (const std::size_t chunk : chunks) done_[chunk] = true;
+  return {};
+}
+
+std::size_t PartialMean::chunks_done() const { return static_cast<std::size_t>(std::ranges::count(done_, true)); }
+
+}  // namespace fluvial::edge
