@@ -16,10 +16,12 @@ from .errors import (
     ModelMismatch,
     ProtocolError,
     RoundClosed,
+    RunEnded,
 )
 from .files import load_model, save_model
-from .models import load_arrays
-from .site import Round, Site, connect
+from .models import load_arrays, zeros_like
+from .round import Previous, Round
+from .site import Site, connect
 
 __all__ = [
     "AgentRefused",
@@ -27,9 +29,11 @@ __all__ = [
     "FederationFailed",
     "FluvialError",
     "ModelMismatch",
+    "Previous",
     "ProtocolError",
     "Round",
     "RoundClosed",
+    "RunEnded",
     "Site",
     "connect",
     "errors",
@@ -37,5 +41,6 @@ __all__ = [
     "load_model",
     "save_model",
     "testing",
+    "zeros_like",
 ]
 __version__ = "0.1.0"

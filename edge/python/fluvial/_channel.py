@@ -6,6 +6,7 @@ Blocking; one thread at a time. docs/formats/local.md is the specification.
 from __future__ import annotations
 
 import os
+import select
 import socket
 import struct
 import time
@@ -31,15 +32,15 @@ class Channel:
         self.node = node
 
     @classmethod
-    def attach(cls, path: str, worker: str, *, evaluates: bool = False, patience_s: float = 0.0) -> "Channel":
-        """Connects and attaches; for `patience_s` seconds tries again while nobody listens."""
+    def attach(cls, path: str, attach, *, patience_s: float = 0.0) -> "Channel":
+        """Connects and sends an `Attach`; for `patience_s` seconds tries again while nobody listens."""
         if len(os.fsencode(path)) > _PATH_BYTES_MAX:
             raise ValueError(f"{path}: a socket's path has at most {_PATH_BYTES_MAX} bytes")
         end = time.monotonic() + patience_s
         pause, pause_max = _RETRY_SECONDS
         while True:
             try:
-                return cls._attach_once(path, worker, evaluates)
+                return cls._attach_once(path, attach)
             except AgentUnavailable:
                 if time.monotonic() + pause > end:
                     raise
@@ -47,7 +48,7 @@ class Channel:
             pause = min(2 * pause, pause_max)
 
     @classmethod
-    def _attach_once(cls, path: str, worker: str, evaluates: bool) -> "Channel":
+    def _attach_once(cls, path: str, attach) -> "Channel":
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.settimeout(_ATTACH_SECONDS)
@@ -60,9 +61,7 @@ class Channel:
                 ) from error
             channel = cls(connection, "")
             message = _messages.LocalMessage()
-            message.attach.protocol = _messages.PROTOCOL
-            message.attach.worker = worker
-            message.attach.evaluates = evaluates
+            message.attach.CopyFrom(attach)
             channel.send(message)
             try:
                 answer, descriptor = channel.receive(_ATTACH_SECONDS)
@@ -119,8 +118,8 @@ class Channel:
     def _receive_some(self, size: int) -> Tuple[bytes, Optional[int]]:
         try:
             data, descriptors, flags, _ = socket.recv_fds(self._socket, size, 1)
-        except TimeoutError:
-            raise
+        except (socket.timeout, BlockingIOError) as error:  # the former is a TimeoutError from Python 3.10 on
+            raise TimeoutError("no message from the agent in the time given") from error
         except OSError as error:
             raise AgentUnavailable(f"the agent is gone ({error})") from error
         descriptor = descriptors[0] if descriptors else None
@@ -141,7 +140,7 @@ class Channel:
         while len(data) < size:
             try:
                 part = self._socket.recv(size - len(data))
-            except TimeoutError as error:
+            except socket.timeout as error:
                 raise AgentUnavailable("the agent stopped in the middle of a message") from error
             except OSError as error:
                 raise AgentUnavailable(f"the agent is gone ({error})") from error
@@ -150,21 +149,36 @@ class Channel:
             data += part
         return bytes(data)
 
+    def has_message(self) -> bool:
+        """Whether receive() would find something at once: a message, its beginning, or the end."""
+        waiting = select.poll()
+        waiting.register(self._socket, select.POLLIN)
+        return bool(waiting.poll(0))
+
     @property
     def closed(self) -> bool:
         return self._socket.fileno() < 0
 
-    def close(self, reason: str = "") -> None:
-        """Says good-bye, if the agent is there to hear it, and closes. May be called twice."""
+    def close(self, reason: str = "", *, heard_within_s: float = 0.0) -> None:
+        """Says good-bye, if the agent is there to hear it, and closes. May be called twice.
+
+        heard_within_s: wait so long at most until the agent has closed its end, too, and so knows of it.
+        """
         if self.closed:
             return
         message = _messages.LocalMessage()
         message.detach.reason = reason
         try:
             self.send(message)
-        except AgentUnavailable:
+            end = time.monotonic() + heard_within_s
+            while heard_within_s and time.monotonic() < end:
+                self._socket.settimeout(heard_within_s)
+                if not self._socket.recv(1 << 16):  # what else it sent is for nobody
+                    break
+        except (AgentUnavailable, OSError):
             pass
-        self._socket.close()
+        finally:
+            self._socket.close()
 
 
 def _close(descriptor: Optional[int]) -> None:

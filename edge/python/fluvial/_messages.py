@@ -163,3 +163,4 @@ def message_class(name: str) -> type:
 LocalMessage = message_class("LocalMessage")
 KIND_TRAIN = 1
 KIND_EVALUATE = 2
+OUTCOMES = tuple(value.removeprefix("OUTCOME_").lower() for value in _ENUMS["Previous"][1])

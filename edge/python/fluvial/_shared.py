@@ -1,66 +1,92 @@
-"""Models in shared memory: memfds that nobody can change any more (docs/formats/local.md, "Models")."""
+"""Memory shared with the agent (docs/formats/local.md, "Models"): models it hands out, results handed to it."""
 
 from __future__ import annotations
 
 import fcntl
 import mmap
 import os
-from typing import Iterable
 
 import numpy as np
 
 from .errors import ProtocolError
 
-_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+_RESULT_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+_MODEL_SEALS = _RESULT_SEALS | fcntl.F_SEAL_WRITE
 _MAP_POPULATE = getattr(mmap, "MAP_POPULATE", 0)  # from Python 3.10 on
-_IOV_MAX = 1024  # buffers a writev takes
+
+
+def _mapped(descriptor: int, size: int, protection: int, populate: bool = True) -> np.ndarray:
+    if not size:
+        return np.empty(0, np.uint8)
+    # Where all of it will be used: mapped at once, it costs a third less than a page fault at a time.
+    flags = mmap.MAP_SHARED | (_MAP_POPULATE if populate else 0)
+    return np.frombuffer(mmap.mmap(descriptor, size, flags, protection), np.uint8)
 
 
 class SharedModel:
-    """A sealed memfd, mapped for reading. `array` is its bytes, without a copy; it lives as long as somebody uses it."""
+    """A model from the agent: a memfd nobody can change, mapped for reading when it is first looked at.
+
+    `array` is its bytes, without a copy; it lives as long as somebody uses it.
+    """
 
     def __init__(self, descriptor: int, size: int) -> None:
-        """Takes the descriptor over, and checks it before it is mapped: a memfd, sealed, of exactly `size` bytes."""
+        """Takes the descriptor over, and checks it: a memfd, sealed, of exactly `size` bytes."""
+        self._descriptor = descriptor
+        self._size = size
+        self._array: np.ndarray | None = None
         try:
-            try:
-                seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
-            except OSError as error:
-                raise ProtocolError("the agent sent a model that is no memfd") from error
-            if seals & _SEALS != _SEALS:
-                raise ProtocolError("the agent sent a model that is not sealed")
-            found = os.fstat(descriptor).st_size
-            if found != size:
-                raise ProtocolError(f"the agent sent a model of {found} bytes, expected {size}")
-            self.array = np.empty(0, np.uint8)
-            if size:
-                # All of it will be read: mapped at once, it costs a third less than a page fault at a time.
-                mapping = mmap.mmap(descriptor, size, mmap.MAP_SHARED | _MAP_POPULATE, mmap.PROT_READ)
-                self.array = np.frombuffer(mapping, np.uint8)
-        finally:
+            seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
+        except OSError as error:
+            self.close()
+            raise ProtocolError("the agent sent a model that is no memfd") from error
+        found = os.fstat(descriptor).st_size
+        if seals & _MODEL_SEALS != _MODEL_SEALS or found != size:
+            self.close()
+            wrong = "not sealed" if found == size else f"of {found} bytes, expected {size}"
+            raise ProtocolError(f"the agent sent a model that is {wrong}")
+
+    @property
+    def array(self) -> np.ndarray:
+        if self._array is None:
+            self._array = _mapped(self._descriptor, self._size, mmap.PROT_READ)
+            self.close()
+        return self._array
+
+    def close(self) -> None:
+        """Lets go of the descriptor; what was mapped stays. May be called twice."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
             os.close(descriptor)
 
+    def __del__(self) -> None:
+        self.close()
 
-def write_sealed(parts: Iterable[np.ndarray], size: int) -> int:
-    """A sealed memfd of the arrays' bytes, one after the other, `size` in all. The descriptor is the caller's to close.
 
-    Written rather than mapped: the kernel copies into fresh pages, which are then neither zeroed nor faulted in first.
+class ResultBuffer:
+    """Where a worker's results go, one round's after another's: a memfd of fixed size, mapped for writing for good.
+
+    Reusing it is what makes handing a model over cost one copy: fresh pages would be zeroed and faulted in first. The
+    agent reads it from the answer to a task until the worker has its next task; in between nobody writes to it.
     """
-    descriptor = os.memfd_create("fluvial-model", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
-        views = [memoryview(part.reshape(-1).view(np.uint8)) for part in parts if part.nbytes]
-        written = 0
-        while views:
-            count = os.writev(descriptor, views[:_IOV_MAX])
-            written += count
-            while views and count >= len(views[0]):
-                count -= len(views[0])
-                views.pop(0)
-            if views and count:
-                views[0] = views[0][count:]
-        if written != size:
-            raise ValueError(f"a model of {written} bytes, expected {size}")
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
-        return descriptor
-    except BaseException:
-        os.close(descriptor)
-        raise
+
+    def __init__(self, size: int, *, sparse: bool = False) -> None:
+        """sparse: only a part of it will be written, and only that takes memory."""
+        self.descriptor = os.memfd_create("fluvial-result", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            if size and not sparse:
+                os.posix_fallocate(self.descriptor, 0, size)  # memory that is not there shows here, not as SIGBUS
+            os.ftruncate(self.descriptor, size)
+            fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, _RESULT_SEALS)
+            self.array = _mapped(self.descriptor, size, mmap.PROT_READ | mmap.PROT_WRITE, populate=not sparse)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Lets go of the descriptor; arrays over the memory stay valid. May be called twice."""
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()

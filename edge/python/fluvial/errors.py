@@ -27,5 +27,9 @@ class RoundClosed(FluvialError):
     """The round has its answer already: submit once a round, and before asking for the next."""
 
 
+class RunEnded(FluvialError):
+    """The run was over before what was waited for came."""
+
+
 class FederationFailed(FluvialError):
     """A process of a LocalFederation ended or did not come up; the message names its log."""

@@ -3,6 +3,7 @@
 What counts as a model: a mapping from names to numpy arrays, to torch tensors or to JAX arrays, or a
 ``torch.nn.Module``, which stands for its state dict. Rules, for all of them:
 
+* A JAX array is taken as numpy sees it (tested with a stand-in of that kind, not with JAX), and cannot be loaded into.
 * Names are matched, order is not. Every tensor of the run's model must be there, with its shape; a module may hold more
   (buffers that are not persistent, say), a mapping too.
 * Floating-point tensors travel as fp32: float16, bfloat16 and float64 are converted on the way in, and back to the dtype
@@ -16,7 +17,7 @@ What counts as a model: a mapping from names to numpy arrays, to torch tensors o
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, Iterator, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
@@ -56,7 +57,7 @@ def to_arrays(model: Any) -> Dict[str, np.ndarray]:
 def load_into(model: Any, schema: Schema, views: Mapping[str, np.ndarray]) -> None:
     """Copies every tensor of the run's model into `model`, in place, converted to the dtype it has there."""
     targets = named_tensors(model)
-    _check_names(schema, targets)
+    _check_names(list(schema), targets)
     for tensor in schema:
         target = targets[tensor.name]
         _check_shape(tensor, target)
@@ -78,17 +79,51 @@ def load_arrays(model: Any, arrays: Mapping[str, np.ndarray]) -> None:
     load_into(model, Schema((name, dtype_name(array.dtype), array.shape) for name, array in arrays.items()), arrays)
 
 
-def gather(model: Any, schema: Schema) -> Iterator[np.ndarray]:
-    """The model's tensors in the order and with the dtypes in which they travel, contiguous. Copies only to convert."""
+def fitting(model: Any, wanted: Sequence[Tensor]) -> List[Tuple[Tensor, Any]]:
+    """These tensors of a run with what the model has for each, ready for `write_tensor`.
+
+    ModelMismatch when one is missing, or has another shape or dtype.
+    """
     sources = named_tensors(model)
-    _check_names(schema, sources)
-    for tensor in schema:
-        _check_shape(tensor, sources[tensor.name])
-    for tensor in schema:
-        array = _as_array(tensor.name, sources[tensor.name])
-        if tensor.averaged != (array.dtype.kind == "f"):
-            raise ModelMismatch(f"tensor {tensor.name} has dtype {array.dtype}; in the run it is {tensor.dtype}")
-        yield np.ascontiguousarray(array, tensor.dtype)
+    _check_names(wanted, sources)
+    return [(tensor, _source(tensor, sources[tensor.name])) for tensor in wanted]
+
+
+def write_tensor(view: np.ndarray, source: Any) -> None:
+    """Copies one tensor, of torch or numpy, into an array of its shape, converting to its dtype as it goes."""
+    if not _is_torch(source):
+        np.copyto(view, source, casting="unsafe")
+    elif view.size and view.flags.aligned:
+        import torch
+
+        torch.from_numpy(view).copy_(source.detach())  # from any dtype and device, without a copy in between
+    else:
+        np.copyto(view, _as_array("", source), casting="unsafe")
+
+
+def zeros_like(model: Any) -> Dict[str, np.ndarray]:
+    """Zeros for what a model averages, as fp32: what a run of gradients or of `allreduce` starts from.
+
+    Of a torch module those are its parameters that are trained, each once; of a mapping its floating-point tensors; a
+    single array or tensor is called "value".
+    """
+    named: Mapping[str, Any]
+    if hasattr(model, "named_parameters"):
+        named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    else:
+        named = named_tensors(model) if isinstance(model, Mapping) else {"value": model}
+    averaged = {name: tensor for name, tensor in named.items() if _kind(name, tensor) == "f"}
+    return {name: np.zeros(np.shape(tensor), np.float32) for name, tensor in averaged.items()}
+
+
+def like(given: Any, view: np.ndarray) -> Any:
+    """An array of a model as what was given is: a tensor of its dtype and device, or a numpy array of its dtype."""
+    if _is_torch(given):
+        import torch
+
+        return torch.from_numpy(np.array(view)).to(dtype=given.dtype, device=given.device)
+    dtype = getattr(given, "dtype", view.dtype)
+    return view.astype(dtype if isinstance(dtype, np.dtype) else view.dtype, copy=False)
 
 
 def _is_torch(tensor: Any) -> bool:
@@ -117,19 +152,39 @@ def _without_ties(tensors: Mapping[str, Any]) -> Dict[str, Any]:
     return kept
 
 
-def _check_names(schema: Schema, tensors: Mapping[str, Any]) -> None:
-    missing: List[str] = [tensor.name for tensor in schema if tensor.name not in tensors]
+def _check_names(wanted: Sequence[Tensor], tensors: Mapping[str, Any]) -> None:
+    missing: List[str] = [tensor.name for tensor in wanted if tensor.name not in tensors]
     if missing:
         shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
-        raise ModelMismatch(
-            f"the run's model has {len(schema)} tensors, of which {len(missing)} are not in this one: {shown}"
-        )
+        raise ModelMismatch(f"of the tensors of the run's model {len(missing)} are not in this one: {shown}")
 
 
 def _check_shape(tensor: Tensor, given: Any) -> None:
     shape: Tuple[int, ...] = tuple(np.shape(given))
     if shape != tensor.shape:
         raise ModelMismatch(f"tensor {tensor.name} has shape {list(shape)}; in the run it is {list(tensor.shape)}")
+
+
+def _kind(name: str, tensor: Any) -> str:
+    """"f" for what is averaged, "i", "u" or "b" for what is not; ModelMismatch for anything else."""
+    if _is_torch(tensor):
+        dtype = tensor.dtype
+        kind = "f" if tensor.is_floating_point() else "c" if tensor.is_complex() else "i"
+    else:
+        dtype = tensor.dtype if isinstance(getattr(tensor, "dtype", None), np.dtype) else np.asarray(tensor).dtype
+        kind = "f" if dtype.name == "bfloat16" else dtype.kind  # an extension type, which numpy does not count as one
+    if kind not in "fiub":
+        raise ModelMismatch(f"tensor {name} has dtype {dtype}; a model holds real numbers and counters")
+    return kind
+
+
+def _source(tensor: Tensor, given: Any) -> Any:
+    """What is to be copied for a tensor of the run: a torch tensor or a numpy array that fits it."""
+    _check_shape(tensor, given)
+    if tensor.averaged != (_kind(tensor.name, given) == "f"):
+        found = getattr(given, "dtype", type(given).__name__)
+        raise ModelMismatch(f"tensor {tensor.name} has dtype {found}; in the run it is {tensor.dtype}")
+    return given if _is_torch(given) else np.asarray(given)
 
 
 def _as_array(name: str, tensor: Any) -> np.ndarray:
@@ -144,8 +199,7 @@ def _as_array(name: str, tensor: Any) -> np.ndarray:
         array = np.asarray(tensor)
         if array.dtype.name == "bfloat16":  # an extension type, which numpy does not count as floating point
             array = array.astype(np.float32)
-    if array.dtype.kind not in "fiub":
-        raise ModelMismatch(f"tensor {name} has dtype {array.dtype}; a model holds real numbers and counters")
+    _kind(name, array)
     return array
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Dict, Iterable, Iterator, Tuple
+from typing import Dict, Iterable, Iterator, List, Tuple
 
 import numpy as np
 
 from .errors import ProtocolError
 
 # As safetensors names them. F32 is averaged; the others are counters, of which the federation takes the maximum.
-_DTYPES = {
+_DTYPES: Dict[str, np.dtype] = {
     "F32": np.dtype("<f4"),
     "I8": np.dtype("i1"),
     "I16": np.dtype("<i2"),
@@ -66,9 +66,19 @@ class Schema:
     def __init__(self, tensors: Iterable[Tuple[str, str, Tuple[int, ...]]]) -> None:
         self._tensors: Dict[str, Tensor] = {}
         offset = 0
+        self.values = 0  # that are averaged: the length of the flat vector
+        # Where they stand: (first value, its byte, values), one for each stretch without a counter in between.
+        self._stretches: List[Tuple[int, int, int]] = []
         for name, dtype, shape in tensors:
             tensor = Tensor(name, dtype_of(dtype), tuple(int(length) for length in shape), offset)
             self._tensors[name] = tensor
+            if tensor.averaged and tensor.size:
+                if self._stretches and self._stretches[-1][1] + 4 * self._stretches[-1][2] == offset:
+                    first, byte, count = self._stretches.pop()
+                    self._stretches.append((first, byte, count + tensor.size))
+                else:
+                    self._stretches.append((self.values, offset, tensor.size))
+                self.values += tensor.size
             offset += tensor.nbytes
         self.nbytes = offset
 
@@ -100,3 +110,36 @@ class Schema:
             else np.empty(tensor.shape, tensor.dtype)
             for tensor in self
         }
+
+    def flat(self, data: np.ndarray) -> np.ndarray:
+        """What is averaged, as one fp32 vector over a model's bytes; a copy when counters stand in between."""
+        parts = [part for _, part in self.flat_parts(data, 0, self.values)]
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.float32), *parts])
+
+    def flat_parts(self, data: np.ndarray, first: int, count: int) -> Iterator[Tuple[int, np.ndarray]]:
+        """Values `first` to `first + count` of the flat vector as arrays, each with its first value's place."""
+        for start, byte, length in self._stretches:
+            begin, end = max(first, start), min(first + count, start + length)
+            if begin < end:
+                offset = byte + 4 * (begin - start)
+                yield begin, np.ndarray((end - begin,), _DTYPES["F32"], buffer=data, offset=offset)
+
+    def flat_place(self, name: str) -> slice:
+        """Where an averaged tensor's values stand in the flat vector. KeyError for a name that is not one."""
+        first = 0
+        for tensor in self:
+            if tensor.name == name and tensor.averaged:
+                return slice(first, first + tensor.size)
+            first += tensor.size if tensor.averaged else 0
+        raise KeyError(name)
+
+    def byte_of(self, value: int) -> int:
+        """Where a share of the flat vector that begins with this value begins in the model's bytes.
+
+        Counters belong to the share before them, those at the model's begin to the first: so shares that divide the
+        flat vector divide the bytes, too.
+        """
+        if not 0 < value < self.values:
+            return self.nbytes if value else 0
+        start, byte, _ = next(stretch for stretch in reversed(self._stretches) if stretch[0] <= value)
+        return byte + 4 * (value - start)

@@ -1,136 +1,90 @@
-"""What a training script holds: its connection to the agent, and the round it is in."""
+"""What a training script holds: its connection to the agent."""
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import threading
-from typing import Any, Dict, Iterator, Mapping, Optional
+import time
+from typing import Any, Deque, Dict, Generator, Iterator, Mapping, Optional, Tuple
 
 import numpy as np
 
 from . import _messages, models
 from ._channel import Channel
-from ._shared import SharedModel, write_sealed
-from .errors import ProtocolError, RoundClosed
-from .schema import Schema
+from ._shared import ResultBuffer, SharedModel
+from .errors import AgentUnavailable, ModelMismatch, ProtocolError, RoundClosed, RunEnded
+from .overlap import OverlappedRound
+from .round import Round
 
 _DEFAULT_SOCKETS = ("/run/fluvial/worker.sock", "/var/lib/fluvial/edge/worker.sock")
-_WEIGHT_MAX = 2**29 - 1
-_METRICS_MAX = 64
-_METRIC_NAME_MAX = 64
+_RANKS_MAX = 64
+_HEARD_SECONDS = 5.0
 
 
-def connect(socket: Optional[str] = None, *, name: Optional[str] = None, patience_s: float = 10.0) -> "Site":
+def connect(
+    socket: Optional[str] = None,
+    *,
+    name: Optional[str] = None,
+    group: Optional[str] = None,
+    rank: int = 0,
+    ranks: int = 0,
+    patience_s: float = 10.0,
+) -> "Site":
     """Attaches to the agent (`fluvial edge`) on this machine.
 
     socket: the agent's worker socket; by default ``FLUVIAL_WORKER_SOCKET``, or the usual places.
-    name: what the agent's logs call this worker.
+    name: what the agent's logs call this worker, and by which it knows a worker that comes back.
+    group, rank, ranks: this process is one rank of a sharded trainer. The ranks of a group are one worker to the agent:
+    each is given every task, and hands over its share (Round.submit_shard). At most 64.
     patience_s: how long to wait for an agent that is only just starting.
 
     AgentUnavailable: nobody listens there. AgentRefused: the agent said no, and why.
     """
+    if group is None and (rank or ranks):
+        raise ValueError("rank and ranks belong to a group: fluvial.connect(group=..., rank=..., ranks=...)")
+    if group is not None and not 0 <= rank < ranks <= _RANKS_MAX:
+        raise ValueError(f"rank {rank} of {ranks}; a group has 1 to {_RANKS_MAX} ranks, counted from 0")
     path = socket or os.environ.get("FLUVIAL_WORKER_SOCKET")
     if path is None:
         path = next((candidate for candidate in _DEFAULT_SOCKETS if os.path.exists(candidate)), _DEFAULT_SOCKETS[0])
-    return Site(path, name or f"python-{os.getpid()}", patience_s)
-
-
-def _check_metrics(metrics: Mapping[str, float]) -> None:
-    if len(metrics) > _METRICS_MAX:
-        raise ValueError(f"{len(metrics)} metrics are too many: at most {_METRICS_MAX}")
-    for name in metrics:
-        if not (1 <= len(name) <= _METRIC_NAME_MAX and all("!" <= letter <= "~" for letter in name)):
-            raise ValueError(f"metric {name!r}: a name is 1 to {_METRIC_NAME_MAX} printable ASCII characters, no blanks")
-
-
-class Round:
-    """One round's work: the model to start from, and where the trained one goes. Made by Site.rounds()."""
-
-    def __init__(self, site: "Site", task: Any, model: SharedModel) -> None:
-        self._site = site
-        self._id = task.id
-        self._model: Optional[SharedModel] = model
-        self._open = True
-        self.run: str = task.run_name
-        self.run_id: int = task.run
-        self.number: int = task.round
-        self.version: int = task.version  # of the model
-        self.local_steps: int = task.local_steps
-        self.parameters: Dict[str, float] = dict(task.parameters)  # the plan's [worker] table
-        self.schema = Schema.from_message(task.schema)
-        if self.schema.nbytes != task.model_bytes:
-            raise ProtocolError(f"a model of {task.model_bytes} bytes with a schema of {self.schema.nbytes}")
-
-    def arrays(self) -> Dict[str, np.ndarray]:
-        """The global model as named, read-only arrays over shared memory, without a copy. They stay valid for good."""
-        if self._model is None:
-            raise RoundClosed(f"round {self.number} of {self.run} is over; its model was let go")
-        return self.schema.views(self._model.array)
-
-    def load_into(self, model: Any) -> None:
-        """Copies the global model into a torch module, a state dict or a dict of arrays (rules: fluvial.models)."""
-        models.load_into(model, self.schema, self.arrays())
-
-    def submit(self, model: Any, *, samples: int, metrics: Optional[Mapping[str, float]] = None) -> None:
-        """Hands the trained model over: the site sends what changed, weighted with `samples` (at least 1).
-
-        Once a round. The model's values are copied out before this returns, so training may go on at once.
-        """
-        self._check_open()
-        if not 1 <= int(samples) <= _WEIGHT_MAX:
-            raise ValueError(f"samples is {samples}, expected 1 to {_WEIGHT_MAX}")
-        _check_metrics(metrics or {})
-        message = _messages.LocalMessage()
-        message.task_done.id = self._id
-        message.task_done.weight = int(samples)
-        for key, value in (metrics or {}).items():
-            message.task_done.metrics[key] = float(value)
-        descriptor = write_sealed(models.gather(model, self.schema), self.schema.nbytes)
-        try:
-            self._close()
-            self._site._channel.send(message, descriptor)
-        finally:
-            os.close(descriptor)
-
-    def fail(self, reason: str) -> None:
-        """Tells the site that this worker sits the round out; it goes on with the others, as the plan says."""
-        self._check_open()
-        self._close()
-        message = _messages.LocalMessage()
-        message.task_failed.id = self._id
-        message.task_failed.message = reason[:1024]
-        self._site._channel.send(message)
-
-    def _check_open(self) -> None:
-        if not self._open:
-            raise RoundClosed(f"round {self.number} of {self.run} was answered already; ask for the next one")
-
-    def _close(self) -> None:
-        self._open = False
-        self._model = None
-
-    def __repr__(self) -> str:
-        return f"<fluvial.Round {self.number} of {self.run}, {self.local_steps} local steps>"
+    attach = _messages.LocalMessage().attach
+    attach.protocol = _messages.PROTOCOL
+    attach.worker = name or (f"python-{os.getpid()}" if group is None else f"{group}-{rank}")
+    attach.wants_models = True
+    if group is not None:
+        attach.group, attach.rank, attach.ranks = group, rank, ranks
+    return Site(path, attach, patience_s)
 
 
 class Site(contextlib.AbstractContextManager):
     """This process's attachment to the agent. A context manager; one thread at a time."""
 
-    def __init__(self, path: str, name: str, patience_s: float) -> None:
+    def __init__(self, path: str, attach: Any, patience_s: float) -> None:
         self._path = path
-        self._worker = name
-        self._channel = Channel.attach(path, name, patience_s=patience_s)
+        self._attach = attach
         self._lock = threading.Lock()
-        self._current: Optional[Round] = None
+        self.rank: int = attach.rank  # within its group
+        self.ranks: int = attach.ranks  # 0: of no group
+        self._open_channel(patience_s)
         self.detach_reason: Optional[str] = None  # why the agent ended the connection, once it did
+
+    def _open_channel(self, patience_s: float = 0.0) -> None:
+        self._channel = Channel.attach(self._path, self._attach, patience_s=patience_s)
+        self._inbox: Deque[Tuple[Any, Any]] = collections.deque()  # read, and nobody's yet
+        self._commit: Optional[Tuple[int, int, SharedModel]] = None  # run, round and model: the newest
+        self._ended: Dict[int, str] = {}  # runs that are over, with their state
+        self._buffers: Dict[int, ResultBuffer] = {}  # of runs
+        self._current: Optional[Round] = None
+        self._overlapped: Optional[Round] = None  # the round that goes on from one in the air
 
     @property
     def name(self) -> str:
         """The site's name in the federation."""
         return self._channel.node
 
-    def rounds(self, run: Optional[str] = None, *, timeout_s: Optional[float] = None) -> Iterator[Round]:
+    def rounds(self, run: Optional[str] = None, *, timeout_s: Optional[float] = None) -> Generator[Round, None, None]:
         """The rounds of a run, as they come: blocks until there is work, ends when the run ends.
 
         run: the run's name; None: whichever run asks this site, until the agent ends. A round of another run is left
@@ -141,46 +95,145 @@ class Site(contextlib.AbstractContextManager):
         loop in the middle of a round (break, an exception, Ctrl-C) hands it back instead: it goes to another worker
         that is there, and this one attaches again when it next asks for rounds.
         """
+        with self._attached():
+            while True:
+                current, self._current = self._current, None
+                if current is not None:
+                    if current._open:
+                        current.fail("the training loop left the round without an update")
+                    current._let_go()
+                before, self._overlapped = self._overlapped, None
+                if before is not None and not self._over(before):
+                    self._current = OverlappedRound(before, timeout_s)
+                else:
+                    self._current = self._next_round(run, timeout_s)
+                if self._current is None:
+                    return
+                yield self._current
+
+    def allreduce(self, values: Any, run: str, *, samples: int = 1, timeout_s: Optional[float] = None) -> Any:
+        """The mean of `values` over all sites (and a site's workers), weighted with their `samples`.
+
+        values: an array or tensor, or a mapping from names to such, of the shapes of the run's model: one that began as
+        fluvial.zeros_like(values), with the optimizer `mean`. Each call is one round of the run, which all sites enter.
+        Returns the same kind of thing, in the dtypes given; numpy arrays are read-only.
+
+        RunEnded: the run is over. TimeoutError: no round, or no result, within `timeout_s`; after it this process may
+        be a round behind the others.
+        """
+        with self._attached():
+            round = self._current = self._next_round(run, timeout_s)
+            if round is None:
+                raise RunEnded(f"run {run} is over, or the agent ended")
+            named = values
+            if not isinstance(values, Mapping):
+                if len(round.schema) != 1:
+                    raise ModelMismatch(f"run {run} has {len(round.schema)} tensors; pass a mapping from their names")
+                named = {tensor.name: values for tensor in round.schema}
+            round.submit_update(named, samples=samples)
+            result = round.result(timeout_s)
+            means = {name: models.like(given, result[name]) for name, given in named.items() if name in result}
+            return means if named is values else next(iter(means.values()))
+
+    @contextlib.contextmanager
+    def _attached(self) -> Iterator[None]:
+        """The connection, to one user of rounds at a time; a round it leaves in the middle is handed back."""
         if not self._lock.acquire(blocking=False):
             raise RuntimeError("rounds() is already being iterated over; one loop a connection")
         try:
             if self._channel.closed:
-                self._channel = Channel.attach(self._path, self._worker)
-            while True:
-                self._sit_out()
-                message, descriptor = self._channel.receive(timeout_s)
-                body = message.WhichOneof("body")
-                if body == "task":
-                    if descriptor is None:
-                        raise ProtocolError("the agent sent a task without its model")
-                    current = Round(self, message.task, SharedModel(descriptor, message.task.model_bytes))
-                    if run is not None and current.run != run:
-                        current.fail(f"this worker trains {run}")
-                        continue
-                    self._current = current
-                    yield current
-                elif body == "run_ended":
-                    if run is not None and message.run_ended.run_name == run:
-                        return
-                elif body == "detach":
-                    self.detach_reason = message.detach.reason
-                    return
-                else:
-                    raise ProtocolError(f"the agent sent {body}, which no worker expects")
+                self._open_channel()
+            yield
         finally:
-            current, self._current = self._current, None
-            if current is not None and current._open:
-                self._channel.close("the worker left in the middle of a round")
+            current, self._current, self._overlapped = self._current, None, None
+            if current is not None:
+                if current._open:
+                    self._say_good_bye("the worker left in the middle of a round")
+                current._let_go()
             self._lock.release()
 
-    def _sit_out(self) -> None:
-        current, self._current = self._current, None
-        if current is not None and current._open:
-            current.fail("the training loop left the round without an update")
+    def _next_round(self, run: Optional[str], timeout_s: Optional[float], *, peek: bool = False) -> Optional[Round]:
+        """The next round of the run that the agent gives out; None when the run, or the agent, has ended.
+
+        peek: the end stays there for whoever asks next.
+        """
+        while True:
+            if not self._inbox:
+                self._receive(timeout_s)
+                continue
+            message, model = self._inbox.popleft()
+            body = message.WhichOneof("body")
+            if body == "task":
+                given = Round(self, message.task, model)
+                if run is None or given.run == run:
+                    return given
+                given.fail(f"this worker trains {run}")
+            elif body == "detach" or (run is not None and message.run_ended.run_name == run):
+                if peek:
+                    self._inbox.appendleft((message, None))
+                return None
+
+    def _receive(self, timeout_s: Optional[float]) -> None:
+        """Reads one message and puts it where it belongs."""
+        message, descriptor = self._channel.receive(timeout_s)
+        body = message.WhichOneof("body")
+        model: Any = None
+        if descriptor is not None:
+            size = message.task.model_bytes if body == "task" else message.committed.model_bytes
+            model = SharedModel(descriptor, size)
+        if body in ("task", "committed") and model is None:
+            raise ProtocolError(f"the agent sent a {body} without its model")
+        if body == "committed":
+            self._commit = message.committed.run, message.committed.round, model
+        elif body in ("task", "run_ended", "detach"):
+            self._inbox.append((message, model))
+            if body == "run_ended":
+                self._ended[message.run_ended.run] = message.run_ended.state
+                self._buffers.pop(message.run_ended.run, None)
+            elif body == "detach":
+                self.detach_reason = message.detach.reason
+        else:
+            raise ProtocolError(f"the agent sent {body}, which no worker expects")
+
+    def _committed(self, round: Round, timeout_s: Optional[float]) -> SharedModel:
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        if round._open:
+            raise RoundClosed(f"round {round.number} of {round.run} has no answer yet; submit comes before result")
+        while True:
+            if self._commit is not None and self._commit[0] == round.run_id and self._commit[1] >= round.number:
+                _, number, model = self._commit
+                if number > round.number:
+                    raise RoundClosed(f"the model of round {round.number} of {round.run} went by; {number} is committed")
+                return model
+            if round.run_id in self._ended:
+                state = self._ended[round.run_id]
+                raise RunEnded(f"run {round.run} is {state}, and round {round.number} was not committed")
+            if self.detach_reason is not None:
+                raise AgentUnavailable(f"the agent ended ({self.detach_reason}) before the commit of round {round.number}")
+            self._receive(None if end is None else max(0.0, end - time.monotonic()))
+
+    def _over(self, round: Round) -> bool:
+        """Whether the agent said, so far, that no more rounds of the run will come."""
+        while self.detach_reason is None and self._channel.has_message():
+            self._receive(None)
+        return round.run_id in self._ended or self.detach_reason is not None
+
+    def _go_on_from(self, round: Round) -> None:
+        self._overlapped = round
+
+    def _result_buffer(self, run: int, size: int) -> ResultBuffer:
+        """Where a run's results go: the same memory each time."""
+        if run not in self._buffers:
+            self._buffers[run] = ResultBuffer(size, sparse=self.ranks > 1)
+        return self._buffers[run]
 
     def close(self) -> None:
         """Says good-bye to the agent. A round in hand is handed back."""
-        self._channel.close("the worker ends")
+        self._say_good_bye("the worker ends")
+
+    def _say_good_bye(self, reason: str) -> None:
+        # A rank that comes back at once would find its own place taken still.
+        self._channel.close(reason, heard_within_s=_HEARD_SECONDS if self.ranks else 0.0)
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -1,0 +1,79 @@
+"""Training on while a round is in the air: `submit(..., overlap=True)`.
+
+With theta_r the model that round r starts from, and l_r the model a worker submitted in it: the next round is there at
+once and starts from l_r. When it is submitted, trained to e_r, the worker waits for theta_(r+1) and hands over
+
+    l_(r+1) = theta_(r+1) + (e_r - l_r),
+
+from which it may train on in turn. So what a worker learns reaches the others one round late, and nobody waits for the
+network unless a round takes longer than the local steps (DaSGD, Zhou et al., arXiv:2006.00441; Streaming DiLoCo,
+Douillard et al., arXiv:2501.18512, overlaps in the same way). Integers move as far as they were moved; truth values
+are those of e_r.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Sequence, Tuple
+
+import numpy as np
+
+from . import models
+from .errors import RoundClosed
+from .round import Round
+
+
+class OverlappedRound(Round):
+    """The round after one that was submitted with `overlap`: at work before the agent gave it out.
+
+    Its `number` is what is expected until it is submitted. Its arrays() are valid until then. When the run ends
+    meanwhile, what was trained in it is dropped: submit() returns, and so do rounds(). `continue` without submit drops
+    it, too, and the round comes again, from the committed model.
+    """
+
+    def __init__(self, before: Round, timeout_s: Optional[float]) -> None:
+        self._site = before._site
+        self._timeout_s = timeout_s
+        self._buffer = before._result()  # what was submitted stands there until the next task
+        self._open = True
+        self._in_parts = False
+        self.run = before.run
+        self.run_id = before.run_id
+        self.number = before.number + 1
+        self.version = before.version + 1
+        self.local_steps = before.local_steps
+        self.parameters = before.parameters
+        self.previous = None
+        self.schema = before.schema
+
+    def _data(self) -> np.ndarray:
+        self._checked(None)
+        data = self._result().array.view()
+        data.flags.writeable = False
+        return data
+
+    def fail(self, reason: str) -> None:
+        """Drops what was trained in it; the round itself comes next."""
+        self._checked(None)
+        self._open = False
+
+    def _given_out(self, given: Any) -> Any:
+        raise RoundClosed(f"round {self.number} of {self.run} is overlapped: it takes submit() alone")
+
+    def _submit(self, given: Sequence[Tuple[Any, Any]], done: Any, overlap: bool) -> None:
+        real = self._site._next_round(self.run, self._timeout_s, peek=True)
+        self._open = False
+        if real is None:
+            return
+        self._site._current = real
+        local, base = self.schema.views(self._result().array), real.arrays()
+        for tensor, source in given:
+            end = np.empty(tensor.shape, tensor.dtype)
+            models.write_tensor(end, source)
+            if tensor.dtype.kind != "b":
+                np.subtract(end, local[tensor.name], out=end)
+                np.add(base[tensor.name], end, out=end)
+            np.copyto(local[tensor.name], end)
+        self.number, self.version, self.previous = real.number, real.version, real.previous
+        real._hand_over(done)
+        if overlap:
+            self._site._go_on_from(self)

@@ -1,0 +1,258 @@
+"""One round's work, as a training script holds it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from . import _messages, models
+from ._shared import ResultBuffer, SharedModel
+from .errors import ModelMismatch, ProtocolError, RoundClosed
+from .parts import UpdateInParts
+from .schema import Schema
+
+if TYPE_CHECKING:
+    from .site import Site
+
+_WEIGHT_MAX = 2**29 - 1
+_METRICS_MAX = 64
+_METRIC_NAME_MAX = 64
+Metrics = Optional[Mapping[str, float]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Previous:
+    """What became of the last result this worker gave in the run.
+
+    outcome: "counted"; "late" (it is in the site's residual, and counts with the next update); "refused" or "unused"
+    (it will not count); "pending" or "unknown".
+    """
+
+    round: int
+    outcome: str
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counted, or still will."""
+        return self.outcome in ("counted", "late", "pending")
+
+
+class Round:
+    """One round: the model to start from, and where the trained one goes. Made by Site.rounds()."""
+
+    def __init__(self, site: "Site", task: Any, model: SharedModel) -> None:
+        self._site = site
+        self._id = task.id
+        self._model: Optional[SharedModel] = model
+        self._buffer: Optional[ResultBuffer] = None
+        self._open = True
+        self._in_parts = False
+        self.run: str = task.run_name
+        self.run_id: int = task.run
+        self.number: int = task.round
+        self.version: int = task.version  # of the model
+        self.local_steps: int = task.local_steps
+        self.parameters: Dict[str, float] = dict(task.parameters)  # the plan's [worker] table
+        self.previous: Optional[Previous] = None
+        if task.HasField("previous"):
+            outcome = task.previous.outcome
+            known = outcome if outcome < len(_messages.OUTCOMES) else 0
+            self.previous = Previous(task.previous.round, _messages.OUTCOMES[known])
+        self.schema = Schema.from_message(task.schema)
+        if self.schema.nbytes != task.model_bytes:
+            raise ProtocolError(f"a model of {task.model_bytes} bytes with a schema of {self.schema.nbytes}")
+
+    def _data(self) -> np.ndarray:
+        if not self._open or self._model is None:
+            raise RoundClosed(f"round {self.number} of {self.run} is over; its model was let go")
+        return self._model.array
+
+    def arrays(self) -> Dict[str, np.ndarray]:
+        """The global model as named, read-only arrays over shared memory, without a copy. They stay valid for good."""
+        return self.schema.views(self._data())
+
+    def load_into(self, model: Any) -> None:
+        """Copies the global model into a torch module, a state dict or a dict of arrays (rules: fluvial.models)."""
+        models.load_into(model, self.schema, self.arrays())
+
+    def submit(self, model: Any, *, samples: int, metrics: Metrics = None, overlap: bool = False) -> None:
+        """Hands the trained model over: the site sends what changed, weighted with `samples` (at least 1).
+
+        Once a round. The model's values are copied out before this returns, so training may go on at once.
+
+        overlap: do not wait for the round. `rounds()` yields the next one at once, from the model submitted here; its
+        `submit` waits for the committed model and hands over that plus what was trained in the meantime. So an update
+        comes one round late, and communication hides behind training (fluvial/overlap.py).
+        """
+        self._submit(models.fitting(self._checked(model), list(self.schema)), self._answer(samples, metrics), overlap)
+
+    def submit_update(self, update: Any, *, samples: int, metrics: Metrics = None) -> None:
+        """Hands an update over, instead of a model: what would be base minus trained, as a gradient is.
+
+        The server's optimizer steps with the weighted mean of these: `fedavg` with learning rate 0.1 is then SGD with
+        learning rate 0.1. update: like a model; counters that are not in it stay as they are.
+        """
+        named = models.named_tensors(self._given_out(update))
+        given = models.fitting(named, [tensor for tensor in self.schema if tensor.averaged or tensor.name in named])
+        done = self._answer(samples, metrics)
+        done.task_done.update = True
+        self._write(given)
+        self._hand_over(done)
+
+    def parts(self, *, samples: int) -> UpdateInParts:
+        """Hands an update over piece by piece, as it becomes ready: the site sums the workers' pieces meanwhile."""
+        self._given_out(None)
+        return UpdateInParts(self, self._answer(samples, None).task_done.weight)
+
+    def flat(self) -> np.ndarray:
+        """What is averaged, tensor after tensor in the model's order, as one read-only fp32 vector.
+
+        Without a copy, unless counters stand between the tensors.
+        """
+        flat = self.schema.flat(self._data())
+        flat.flags.writeable = False
+        return flat
+
+    def place(self, name: str) -> slice:
+        """Where a tensor's values stand in `flat()`."""
+        return self.schema.flat_place(name)
+
+    def shard(self, rank: Optional[int] = None, ranks: Optional[int] = None) -> slice:
+        """A rank's share of `flat()` when it is split evenly; by default of this connection's rank.
+
+        Each share has ceil(values / ranks) values, the last ones what is left.
+        """
+        ranks = ranks or max(self._site.ranks, 1)
+        rank = self._site.rank if rank is None else rank
+        if not 0 <= rank < ranks:
+            raise ValueError(f"rank {rank} of {ranks}; expected 0 to {ranks - 1}")
+        length = -(-self.schema.values // ranks)
+        return slice(min(rank * length, self.schema.values), min((rank + 1) * length, self.schema.values))
+
+    def submit_shard(
+        self,
+        values: Union[Any, Sequence[Any]],
+        first: Union[int, Sequence[int]],
+        *,
+        samples: int,
+        metrics: Metrics = None,
+        update: bool = False,
+    ) -> None:
+        """Hands over this rank's share of the trained model (with `update`: of an update).
+
+        values: the share's values, of any shape, for `flat()[first : first + n]`; or a list of such, with a list of
+        `first`. The shares of the group's ranks divide the flat vector exactly, and all give the same `samples`.
+        Counters stay as they are. ModelMismatch: a share that does not fit, or two that overlap.
+        """
+        self._given_out(None)
+        pieces = list(zip(values, first)) if isinstance(first, Sequence) else [(values, first)]
+        done = self._answer(samples, metrics)
+        done.task_done.update = update
+        buffer = self._result().array
+        end_before = 0
+        for given, start in sorted(pieces, key=lambda piece: piece[1]):
+            array = models.to_arrays({"share": given})["share"].reshape(-1)
+            if array.dtype != np.float32 or start < end_before or start + array.size > self.schema.values:
+                raise ModelMismatch(
+                    f"a share of {array.size} values of type {array.dtype} from {start} on: expected floating point "
+                    f"within {end_before} and {self.schema.values}"
+                )
+            end_before = start + array.size
+            begin, end = self.schema.byte_of(start), self.schema.byte_of(end_before)
+            if begin == end:
+                continue
+            buffer[begin:end] = self._data()[begin:end]  # the counters in between
+            for place, part in self.schema.flat_parts(buffer, start, array.size):
+                part[:] = array[place - start : place - start + part.size]
+            done.task_done.ranges.add(first_byte=begin, bytes=end - begin)
+        if not done.task_done.ranges:
+            done.task_done.ranges.add()  # none at all would mean everything
+        if not self._site.ranks:
+            if sum(share.bytes for share in done.task_done.ranges) < self.schema.nbytes:
+                raise ModelMismatch("a part of the model is a rank's: fluvial.connect(group=..., rank=..., ranks=...)")
+            del done.task_done.ranges[:]
+        self._hand_over(done)
+
+    def result(self, timeout_s: Optional[float] = None) -> Dict[str, np.ndarray]:
+        """Waits until the round is committed; the model it made, as named, read-only arrays without a copy.
+
+        May be called once the round was answered, until the next one is. TimeoutError: not within `timeout_s`.
+        RunEnded: the run was stopped before. RoundClosed: a later round was committed already, and this one's model
+        went by.
+        """
+        return self.schema.views(self._site._committed(self, timeout_s).array)
+
+    def fail(self, reason: str) -> None:
+        """Tells the site that this worker sits the round out; it goes on with the others, as the plan says."""
+        self._checked(None, parts=True)
+        self._open = False
+        message = _messages.LocalMessage()
+        message.task_failed.id = self._id
+        message.task_failed.message = reason[:1024]
+        self._site._channel.send(message)
+
+    def _checked(self, given: Any, *, parts: bool = False) -> Any:
+        if not self._open:
+            raise RoundClosed(f"round {self.number} of {self.run} was answered already; ask for the next one")
+        if self._in_parts and not parts:
+            raise RoundClosed(f"round {self.number} of {self.run} is being answered in parts")
+        return given
+
+    def _given_out(self, given: Any) -> Any:
+        """Checked, and that the agent gave this round out already."""
+        return self._checked(given)
+
+    def _answer(self, samples: int, metrics: Metrics) -> Any:
+        """The answer to the task, without an id yet; ValueError for what an agent would refuse."""
+        if not 1 <= int(samples) <= _WEIGHT_MAX:
+            raise ValueError(f"samples is {samples}, expected 1 to {_WEIGHT_MAX}")
+        _check_metrics(metrics or {})
+        message = _messages.LocalMessage()
+        message.task_done.weight = int(samples)
+        for key, value in (metrics or {}).items():
+            message.task_done.metrics[key] = float(value)
+        return message
+
+    def _result(self) -> ResultBuffer:
+        if self._buffer is None:
+            self._buffer = self._site._result_buffer(self.run_id, self.schema.nbytes)
+        return self._buffer
+
+    def _submit(self, given: Sequence[Tuple[Any, Any]], done: Any, overlap: bool) -> None:
+        self._write(given)
+        self._hand_over(done)
+        if overlap:
+            self._site._go_on_from(self)
+
+    def _write(self, given: Sequence[Tuple[Any, Any]]) -> None:
+        views = self.schema.views(self._result().array)
+        there = {tensor.name for tensor, _ in given}
+        for tensor, source in given:
+            models.write_tensor(views[tensor.name], source)
+        for tensor in self.schema:
+            if tensor.name not in there:
+                np.copyto(views[tensor.name], self.arrays()[tensor.name])
+
+    def _hand_over(self, done: Any) -> None:
+        done.task_done.id = self._id
+        descriptor = None if self._in_parts else self._result().descriptor
+        self._open = False
+        self._site._channel.send(done, descriptor)
+
+    def _let_go(self) -> None:
+        """Unmaps the model, unless somebody uses its arrays: while the next round is awaited, when that costs no time."""
+        self._open = False
+        self._model = None
+
+    def __repr__(self) -> str:
+        return f"<fluvial.Round {self.number} of {self.run}, {self.local_steps} local steps>"
+
+
+def _check_metrics(metrics: Mapping[str, float]) -> None:
+    if len(metrics) > _METRICS_MAX:
+        raise ValueError(f"{len(metrics)} metrics are too many: at most {_METRICS_MAX}")
+    for name in metrics:
+        if not (1 <= len(name) <= _METRIC_NAME_MAX and all("!" <= letter <= "~" for letter in name)):
+            raise ValueError(f"metric {name!r}: a name is 1 to {_METRIC_NAME_MAX} printable ASCII characters, no blanks")

@@ -1,0 +1,128 @@
+"""An agent that a test plays by hand: what a worker sends, byte for byte, and answers in any order."""
+
+import fcntl
+import mmap
+import os
+import socket
+import struct
+import threading
+
+import numpy as np
+
+import fluvial
+from fluvial import _messages
+from fluvial.schema import Schema, dtype_name
+
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+
+
+def sealed(data):
+    descriptor = os.memfd_create("model", os.MFD_ALLOW_SEALING)
+    os.ftruncate(descriptor, len(data))
+    # Populated, as an agent does it: other pages cost the reader more.
+    with mmap.mmap(descriptor, len(data), flags=mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)) as mapping:
+        mapping[:] = data
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, SEALS)
+    return descriptor
+
+
+class FakeAgent:
+    """One worker's agent. `model` (a mapping of arrays) fixes the run's schema."""
+
+    def __init__(self, path, model, **connect):
+        self.schema = Schema((name, dtype_name(array.dtype), array.shape) for name, array in model.items())
+        self._task = 0
+        self._models = []
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(str(path))
+        listener.listen()
+        accepting = threading.Thread(target=self._accept, args=(listener,))
+        accepting.start()
+        self.site = fluvial.connect(str(path), **connect)
+        accepting.join()
+        listener.close()
+        self.rounds = self.site.rounds("run")
+        self.result = None  # the memfd that the worker sent last
+
+    def _accept(self, listener):
+        self._connection, _ = listener.accept()
+        self.attach, _ = self.receive()
+        answer = _messages.LocalMessage()
+        answer.attached.node = "fake"
+        self._send(answer)
+
+    def _send(self, message, data=None):
+        body = message.SerializeToString()
+        frame = struct.pack("<I", len(body)) + body
+        if data is None:
+            self._connection.sendall(frame)
+            return
+        self._models.append(sealed(data))  # an agent keeps the newest model, so that it is not the worker that frees it
+        sent = socket.send_fds(self._connection, [frame], self._models[-1:])
+        self._connection.sendall(frame[sent:])
+        if len(self._models) > 1:
+            os.close(self._models.pop(0))
+
+    def _bytes(self, model):
+        return b"".join(np.ascontiguousarray(model[tensor.name], tensor.dtype).tobytes() for tensor in self.schema)
+
+    def task(self, round, model, previous=None, run="run"):
+        message = _messages.LocalMessage()
+        task = message.task
+        self._task += 1
+        task.id, task.kind, task.run, task.run_name = self._task, _messages.KIND_TRAIN, 1, run
+        task.round, task.version, task.local_steps, task.model_bytes = round, round - 1, 1, self.schema.nbytes
+        for tensor in self.schema:
+            task.schema.tensors.add(name=tensor.name, dtype=dtype_name(tensor.dtype), shape=tensor.shape)
+        if previous is not None:
+            task.previous.round, task.previous.outcome = previous[0], _messages.OUTCOMES.index(previous[1])
+        self._send(message, self._bytes(model))
+
+    def committed(self, round, model):
+        message = _messages.LocalMessage()
+        about = message.committed
+        about.run, about.run_name, about.round, about.version = 1, "run", round, round
+        about.model_bytes = self.schema.nbytes
+        self._send(message, self._bytes(model))
+
+    def run_ended(self, state="done"):
+        message = _messages.LocalMessage()
+        message.run_ended.run, message.run_ended.run_name, message.run_ended.state = 1, "run", state
+        self._send(message)
+
+    def receive(self):
+        """The worker's next message, and whether a result's memfd came with it; the memfd is kept."""
+        self._connection.settimeout(30)
+        head, descriptors, _, _ = socket.recv_fds(self._connection, 4, 1)
+        (length,) = struct.unpack("<I", head)
+        body = b""
+        while len(body) < length:
+            body += self._connection.recv(length - len(body))
+        if descriptors:
+            self._forget()
+            (self.result,) = descriptors
+        return _messages.LocalMessage.FromString(body), bool(descriptors)
+
+    def result_arrays(self):
+        """What the result holds now, by name."""
+        data = np.frombuffer(mmap.mmap(self.result, self.schema.nbytes, prot=mmap.PROT_READ), np.uint8).copy()
+        return self.schema.views(data)
+
+    def _forget(self):
+        if self.result is not None:
+            os.close(self.result)
+            self.result = None
+
+    def close(self):
+        self._connection.shutdown(socket.SHUT_WR)
+        self.site.close()
+        self._forget()
+        for descriptor in self._models:
+            os.close(descriptor)
+        self._connection.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
