@@ -8,6 +8,7 @@
 """
 
 from . import errors, testing
+from .algorithms import DiLoCo, FedProx, Scaffold
 from .errors import (
     AgentRefused,
     AgentUnavailable,
@@ -26,6 +27,8 @@ from .site import Site, connect
 __all__ = [
     "AgentRefused",
     "AgentUnavailable",
+    "DiLoCo",
+    "FedProx",
     "FederationFailed",
     "FluvialError",
     "ModelMismatch",
@@ -34,6 +37,7 @@ __all__ = [
     "Round",
     "RoundClosed",
     "RunEnded",
+    "Scaffold",
     "Site",
     "connect",
     "errors",
