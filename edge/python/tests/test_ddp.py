@@ -1,0 +1,192 @@
+"""The DistributedDataParallel hook: buckets of any kind find their places, and come back as the mean."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import fluvial
+from fake_agent import FakeAgent
+
+torch = pytest.importorskip("torch", reason="needs PyTorch")
+distributed = torch.distributed
+if not distributed.is_available():
+    pytest.skip("this PyTorch has no torch.distributed", allow_module_level=True)
+
+import fluvial.torch  # noqa: E402
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """A process group of this process alone."""
+    distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield
+    distributed.destroy_process_group()
+
+
+def network():
+    torch.manual_seed(3)
+    middle = torch.nn.Linear(600, 600)  # more than the megabyte that DDP's first bucket may have
+    tanh, last = torch.nn.Tanh(), torch.nn.Linear(600, 3)
+    return torch.nn.Sequential(torch.nn.Linear(40, 600), tanh, middle, tanh, last)
+
+
+def play(agent, rounds, results, factor):
+    """Commits `factor` times what the worker handed over, round after round; keeps how the ranges came."""
+    zeros = {tensor.name: np.zeros(tensor.shape) for tensor in agent.schema}
+    for number in range(1, rounds + 1):
+        agent.task(number, zeros)
+        parts = 0
+        while True:
+            message, _ = agent.receive()
+            if message.WhichOneof("body") != "task_ready":
+                break
+            parts += 1
+        update = agent.result_arrays()
+        results.append((message.WhichOneof("body"), parts, update))
+        agent.committed(number, {name: factor * array for name, array in update.items()})
+    agent.run_ended()
+
+
+@pytest.mark.parametrize("bucket_mb", [0.002, 25])
+def test_gradients_come_back_as_what_was_committed(tmp_path, alone, bucket_mb):
+    model, plain = network(), network()
+    x = torch.randn(8, 40, generator=torch.Generator().manual_seed(1))
+    plain(x).square().mean().backward()
+    results = []
+    with FakeAgent(tmp_path / "a", fluvial.zeros_like(model)) as agent:
+        playing = threading.Thread(target=play, args=(agent, 3, results, 0.5))
+        playing.start()
+        ddp = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=bucket_mb)
+        ddp.register_comm_hook(None, fluvial.torch.ddp_hook(agent.site, "run", model, samples=8))
+        for _ in range(3):  # DDP builds its buckets anew after the first pass, in the order in which gradients came
+            ddp.zero_grad()
+            ddp(x).square().mean().backward()
+            for name, parameter in model.named_parameters():
+                assert torch.equal(parameter.grad, 0.5 * plain.get_parameter(name).grad), name
+        playing.join()
+        with pytest.raises(RuntimeError, match="RunEnded"):  # torch hands on what went wrong in a hook as text
+            ddp(x).square().mean().backward()
+    assert max(parts for _, parts, _ in results) > 1
+    for body, _, update in results:
+        assert body == "task_done"
+        for name, array in update.items():
+            assert np.array_equal(array, plain.get_parameter(name).grad.numpy()), name
+
+
+def test_a_run_of_another_model_is_refused_and_the_round_handed_back(tmp_path, alone):
+    model = network()
+    with FakeAgent(tmp_path / "a", {"other": np.zeros(3, np.float32)}) as agent:
+        agent.task(1, {"other": np.zeros(3)})
+        ddp = torch.nn.parallel.DistributedDataParallel(model)
+        ddp.register_comm_hook(None, fluvial.torch.ddp_hook(agent.site, "run", model))
+        with pytest.raises(RuntimeError, match="ModelMismatch.*zeros_like"):
+            ddp(torch.zeros(1, 40)).sum().backward()
+        message, _ = agent.receive()
+        assert message.WhichOneof("body") == "detach"
+
+
+class Bucket:
+    """What DDP hands to a hook."""
+
+    def __init__(self, *parameters):
+        self._parameters = parameters
+        self._buffer = torch.cat([parameter.grad.reshape(-1) for parameter in parameters])
+
+    def parameters(self):
+        return list(self._parameters)
+
+    def gradients(self):
+        parts = self._buffer.split([parameter.numel() for parameter in self._parameters])
+        return [part.view_as(parameter) for part, parameter in zip(parts, self._parameters)]
+
+    def buffer(self):
+        return self._buffer
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_any_order_and_a_pass_that_was_left(tmp_path, dtype):
+    model = torch.nn.ParameterDict({name: torch.nn.Parameter(torch.zeros(3, 2, dtype=dtype)) for name in "abc"})
+    for number, parameter in enumerate(model.parameters(), start=1):
+        parameter.grad = torch.full((3, 2), float(number), dtype=dtype)
+    results = []
+    with FakeAgent(tmp_path / "a", fluvial.zeros_like(model)) as agent:
+        hook = fluvial.torch.ddp_hook(agent.site, "run", model)
+        playing = threading.Thread(target=play, args=(agent, 2, results, 10.0))
+        playing.start()
+        for order in (["c", "ab"], ["b", "ca"]):
+            buckets = [Bucket(*(model[name] for name in names)) for names in order]
+            futures = [hook(None, bucket) for bucket in buckets]
+            for names, future, bucket in zip(order, futures, buckets):
+                assert future.wait() is bucket.buffer() or torch.equal(future.wait(), bucket.buffer())
+                expected = torch.cat([10 * model[name].grad.reshape(-1) for name in names])
+                assert bucket.buffer().dtype == dtype and torch.equal(bucket.buffer(), expected)
+        playing.join()
+    assert [(body, parts) for body, parts, _ in results] == [("task_done", 2)] * 2
+    with FakeAgent(tmp_path / "b", fluvial.zeros_like(model)) as agent:
+        hook = fluvial.torch.ddp_hook(agent.site, "run", model)
+        zeros = {name: np.zeros((3, 2)) for name in "abc"}
+        agent.task(1, zeros)
+        hook(None, Bucket(model["a"]))
+        assert agent.receive()[0].WhichOneof("body") == "task_ready"
+        with pytest.raises(fluvial.AgentUnavailable):  # the same bucket again: a new pass, so it attaches anew
+            hook(None, Bucket(model["a"]))
+        assert agent.receive()[0].WhichOneof("body") == "detach"
+
+
+STEPS = """
+import sys
+
+import numpy as np
+import torch
+
+import fluvial
+import fluvial.torch
+
+socket, store, rank, ranks, share, out = sys.argv[1:]
+torch.set_num_threads(1)
+torch.distributed.init_process_group("gloo", init_method="file://" + store, rank=int(rank), world_size=int(ranks))
+torch.manual_seed(3)
+model = torch.nn.Sequential(torch.nn.Linear(20, 30), torch.nn.Tanh(), torch.nn.Linear(30, 4))
+ddp = torch.nn.parallel.DistributedDataParallel(model)
+if socket:
+    ddp.register_comm_hook(None, fluvial.torch.ddp_hook(fluvial.connect(socket), "steps", model, samples=16))
+optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1, momentum=0.9)
+x = torch.randn(3, 16, 20, generator=torch.Generator().manual_seed(int(share)))
+for batch in x:
+    optimizer.zero_grad()
+    ddp(batch).square().mean().backward()
+    optimizer.step()
+np.savez(out, **{name: value.numpy() for name, value in model.state_dict().items()})
+"""
+
+
+def parameters_after_steps(folder, places):
+    """Runs the script once for each (socket, group, rank, ranks), each with data of its own."""
+    outs, workers = [], []
+    for share, (socket, group, rank, ranks) in enumerate(places):
+        outs.append(f"{folder}/{group}-{share}.npz")
+        arguments = [socket, f"{folder}/{group}", str(rank), str(ranks), str(share), outs[-1]]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        workers.append(subprocess.Popen([sys.executable, "-c", STEPS, *arguments], env=environment))
+    try:
+        assert [worker.wait(timeout=120) for worker in workers] == [0] * len(workers)
+    finally:
+        for worker in workers:
+            worker.kill()
+    return [dict(np.load(out)) for out in outs]
+
+
+def test_three_steps_over_two_sites_are_those_of_one_process_group(tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(20, 30), torch.nn.Tanh(), torch.nn.Linear(30, 4))
+    (expected, _) = parameters_after_steps(tmp_path, [("", "plain", rank, 2) for rank in range(2)])
+    with fluvial.testing.LocalFederation(sites=2) as local:
+        local.start_run("steps", fluvial.zeros_like(model), rounds=3, optimizer="mean")
+        sites = [(local.worker_socket(index), f"site-{index}", 0, 1) for index in range(2)]
+        first, second = parameters_after_steps(tmp_path, sites)
+    for name, array in expected.items():
+        assert np.array_equal(first[name], second[name]), name
+        np.testing.assert_allclose(first[name], array, rtol=1e-6, atol=1e-7)
