@@ -44,14 +44,14 @@ if(FLUVIAL_MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 
+# What is shipped; the presets take one, since each costs as much again (kernels/cuda/README.md).
+set(FLUVIAL_CUDA_ARCHITECTURES "75;80;90;100" CACHE STRING "GPU architectures to compile for, or native")
 option(FLUVIAL_CUDA "build the CUDA backend when nvcc is found" ON)
 set(FLUVIAL_HAVE_CUDA OFF)
 if(FLUVIAL_CUDA AND NOT FLUVIAL_SANITIZE)
   include(CheckLanguage)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
-    # What is shipped; the presets take one, since each costs as much again (kernels/cuda/README.md).
-    set(FLUVIAL_CUDA_ARCHITECTURES "75;80;90;100" CACHE STRING "GPU architectures to compile for, or native")
     set(CMAKE_CUDA_ARCHITECTURES ${FLUVIAL_CUDA_ARCHITECTURES})
     set(CMAKE_CUDA_HOST_COMPILER g++)
     enable_language(CUDA)
