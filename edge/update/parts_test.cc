@@ -174,6 +174,25 @@ TEST_F(PartsTest, EarlyRangesChangeNoBit) {
   }
 }
 
+// Ranks have announced what is here so far, and nothing is looked at beyond it.
+TEST_F(PartsTest, ShardsAreReducedEarlyAsFarAsTheyAreAnnounced) {
+  const std::vector<float> expected = p(three_.job());
+  UpdateJob job = three_.job();
+  const ByteSpan memory = job.parts[0].model;
+  std::vector<UpdatePart> announced = job.parts;
+  announced[0].model = {};
+  announced[0].shards = {{memory, ranges({{0, 1000}})}, {memory, ranges({{1000, 200}})}};
+  PartialMean early(job.layout());
+  ASSERT_TRUE(early.reduce(job.schema, announced, round::ByteRanges::whole(1200), serial_).ok());
+  EXPECT_EQ(early.chunks_done(), 1u);
+  announced[0].shards.push_back({memory, ranges({{1200, kBytes - 1200}})});
+  ASSERT_TRUE(early.reduce(job.schema, announced, round::ByteRanges::whole(kBytes), serial_).ok());
+  EXPECT_EQ(early.chunks_done(), 4u);
+  job.parts = announced;
+  job.early = &early;
+  EXPECT_EQ(p(job), expected);
+}
+
 // What the agent has read is what it screens, encodes and keeps, whatever a worker writes meanwhile.
 TEST_F(PartsTest, AWorkerThatScribblesSpoilsItsOwnUpdateAlone) {
   // Two mappings, as worker and agent have them.
