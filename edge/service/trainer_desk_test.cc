@@ -151,6 +151,7 @@ class PatientDeskTest : public DeskTest {
 };
 
 TEST_F(PatientDeskTest, ThePlansDeadlineLeavesAWorkerThatHangsBehind) {
+  plan_.workers_deadline = std::chrono::milliseconds(1'000);  // long enough for the other to answer
   attach(1, "trainer-0");
   attach(2, "trainer-1");
   train();
