@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "core/base/format.h"
 #include "kernels/fixed.h"
@@ -17,29 +18,50 @@ Result<ScreenReport> screen(std::span<const float> values, std::uint64_t first_v
   return ScreenReport{.max_abs = ops::bits_float(most), .norm_squared = sum_lanes(lanes)};
 }
 
+namespace {
+
+// out = (sum of coefficients[k] * vectors[k]) / divisor, a piece that stays in the cache after the other.
+void sum_pieces(std::span<const std::span<const float>> vectors, std::span<const double> coefficients, double divisor,
+                std::span<float> out) {
+  std::array<double, kPieceValues> sum;
+  for (std::size_t first = 0; first < out.size(); first += kPieceValues) {
+    const std::size_t length = std::min(kPieceValues, out.size() - first);
+    std::fill_n(sum.begin(), length, 0.0);
+    for (std::size_t k = 0; k < vectors.size(); ++k) {
+      cpu::loops().weighted_add(vectors[k].data() + first, length, coefficients[k], sum.data());
+    }
+    cpu::loops().divide(sum.data(), length, divisor, out.data() + first);
+  }
+}
+
+}  // namespace
+
 Status weighted_mean(std::span<const std::span<const float>> vectors, std::span<const std::uint32_t> weights,
                      std::span<float> out) {
   if (vectors.empty() || vectors.size() != weights.size()) {
     return Error{Code::kInvalidArgument, format_text("{} vectors with {} weights", vectors.size(), weights.size())};
   }
   double total = 0;  // exact: fewer than 2^24 weights below 2^29
+  std::vector<double> coefficients;
   for (std::size_t k = 0; k < vectors.size(); ++k) {
     if (weights[k] == 0 || weights[k] >= kWeightEnd) {
       return Error{Code::kInvalidArgument, format_text("weight {}, expected 1 to {}", weights[k], kWeightEnd - 1)};
     }
     FLUVIAL_CHECK(vectors[k].size() == out.size(), "vectors of different lengths");
-    total += static_cast<double>(weights[k]);
+    coefficients.push_back(static_cast<double>(weights[k]));
+    total += coefficients.back();
   }
-  std::array<double, kPieceValues> sum;
-  for (std::size_t first = 0; first < out.size(); first += kPieceValues) {
-    const std::size_t length = std::min(kPieceValues, out.size() - first);
-    std::fill_n(sum.begin(), length, 0.0);
-    for (std::size_t k = 0; k < vectors.size(); ++k) {
-      cpu::loops().weighted_add(vectors[k].data() + first, length, static_cast<double>(weights[k]), sum.data());
-    }
-    cpu::loops().divide(sum.data(), length, total, out.data() + first);
-  }
+  sum_pieces(vectors, coefficients, total, out);
   return {};
+}
+
+void combine(std::span<const std::span<const float>> vectors, std::span<const double> coefficients,
+             std::span<float> out) {
+  FLUVIAL_CHECK(!vectors.empty() && vectors.size() == coefficients.size(), "as many coefficients as vectors");
+  for (const std::span<const float> vector : vectors) {
+    FLUVIAL_CHECK(vector.size() == out.size(), "vectors of different lengths");
+  }
+  sum_pieces(vectors, coefficients, 1, out);
 }
 
 void pseudo_gradient(std::span<const float> base, std::span<const float> local, std::span<const float> residual,

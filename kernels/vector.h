@@ -23,6 +23,11 @@ Result<ScreenReport> screen(std::span<const float> values, std::uint64_t first_v
 Status weighted_mean(std::span<const std::span<const float>> vectors, std::span<const std::uint32_t> weights,
                      std::span<float> out);
 
+// out = fp32(sum over k in order of fp64(vectors[k]) * coefficients[k]), each operation rounded to fp64. There are as
+// many coefficients as vectors, at least one; `out` may be any of the vectors.
+void combine(std::span<const std::span<const float>> vectors, std::span<const double> coefficients,
+             std::span<float> out);
+
 // out = ((base - local) + residual) + 0, each operation rounded to fp32: the update that a site encodes. The last one
 // turns -0 into +0. `residual` may be empty (all zero); `out` may be any of the others.
 void pseudo_gradient(std::span<const float> base, std::span<const float> local, std::span<const float> residual,

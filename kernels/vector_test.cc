@@ -78,6 +78,17 @@ TEST(WeightedMean, OfOneVectorIsThatVector) {
   }
 }
 
+TEST(Combine, AddsInOrderAndIntoOneOfItsVectors) {
+  const auto a = test_values::normals(5'000, 3);
+  std::vector<float> b = test_values::adversarial(5'000, 4, 1e6F);
+  std::vector<float> expected(5'000);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    expected[i] = static_cast<float>(static_cast<double>(a[i]) * 0.3 + static_cast<double>(b[i]));
+  }
+  combine(std::vector<std::span<const float>>{a, b}, std::vector<double>{0.3, 1.0}, b);
+  EXPECT_EQ(b, expected);
+}
+
 TEST(WeightedMean, RefusesWrongWeights) {
   std::vector<float> out(3);
   const std::vector<float> a(3, 1.0F);

@@ -109,7 +109,7 @@ TEST_F(ConfigFile, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
 TEST_F(ConfigFile, EveryRefusalIsOneLineWithFileKeyValueAndExpectation) {
   const std::string head = "data_dir = \"/d\"\ncoordinator = \"hub:7400\"\n";
   EXPECT_EQ(refusal(head), "(read)");
-  EXPECT_EQ(refusal(head + "workers = 0"), "edge.toml:3: workers = '0': expected 1 to 1024");
+  EXPECT_EQ(refusal(head + "workers = 0"), "edge.toml:3: workers = '0': expected 1 to 64");
   EXPECT_EQ(refusal(head + "workers = 2.5"), "edge.toml:3: workers = '2.5': expected a whole number");
   EXPECT_EQ(refusal(head + "workrs = 2"), "edge.toml:3: unknown key 'workrs': did you mean 'workers'?");
   EXPECT_EQ(refusal(head + "zzzzzzzzzzz = 2"), "edge.toml:3: unknown key 'zzzzzzzzzzz'");

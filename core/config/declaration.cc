@@ -107,7 +107,10 @@ std::vector<Setting<EdgeSettings>> declare_edge() {
   declare.address("coordinator", Port::kGiven, FLUVIAL_FIELD(coordinator), "the coordinator's members' port", true);
   declare.text("worker_socket", "path", FLUVIAL_FIELD(worker_socket),
                "the Unix socket where training workers attach; empty: worker.sock in data_dir");
-  declare.count("workers", 1, 1024, FLUVIAL_FIELD(workers), "workers that a round waits for");
+  declare.count("workers", 1, 64, FLUVIAL_FIELD(workers), "workers that a round waits for");
+  declare.choice("reduction", {"auto", "direct", "ring", "halving_doubling", "tree", "two_level"},
+                 FLUVIAL_FIELD(reduction),
+                 "how the workers' results are added up; auto: what a measurement at the start says takes least");
   declare.milliseconds("worker_attach_deadline_ms", 1, 7 * kDayMs, FLUVIAL_FIELD(worker_attach_deadline_ms),
                        "so long a round waits for its workers to be attached and free");
   declare.milliseconds("worker_task_deadline_ms", 1, 30 * kDayMs, FLUVIAL_FIELD(worker_task_deadline_ms),

@@ -67,6 +67,7 @@ struct EdgeSettings : CommonSettings {
   std::string coordinator;    // host:port; required
   std::string worker_socket;  // default: worker.sock in data_dir
   std::uint64_t workers = 1;
+  std::string reduction = "auto";  // of the workers' results, or an algorithm by its name
   std::uint64_t worker_attach_deadline_ms = 60'000;
   std::uint64_t worker_task_deadline_ms = 3'600'000;
   std::uint64_t model_deadline_ms = 30'000;

@@ -8,9 +8,9 @@
 namespace fluvial::edge {
 
 struct EarlyReduction::State {
-  State(HeldModel from, std::uint64_t chunk_values)
+  State(HeldModel from, std::uint64_t chunk_values, Algorithm reduction)
       : base(std::move(from)),
-        mean(std::make_shared<PartialMean>(kernels::ChunkLayout{base.schema.value_count(), chunk_values})) {}
+        mean(std::make_shared<PartialMean>(kernels::ChunkLayout{base.schema.value_count(), chunk_values}, reduction)) {}
 
   HeldModel base;
   std::vector<TrainedPart> parts;
@@ -24,11 +24,11 @@ EarlyReduction::EarlyReduction(tree::Runtime& runtime, net::TaskGroup& tasks)
     : runtime_(runtime), tasks_(tasks), rested_(runtime.strand) {}
 EarlyReduction::~EarlyReduction() = default;
 
-void EarlyReduction::add(const HeldModel& base, std::uint64_t chunk_values, std::vector<TrainedPart> parts,
-                         const round::ByteRanges& ready) {
+void EarlyReduction::add(const HeldModel& base, std::uint64_t chunk_values, Algorithm reduction,
+                         std::vector<TrainedPart> parts, const round::ByteRanges& ready) {
   if (stopping_) return;
   if (!state_ || state_->base.ref != base.ref || !same_results(state_->parts, parts)) {
-    state_ = std::make_shared<State>(base, chunk_values);
+    state_ = std::make_shared<State>(base, chunk_values, reduction);
   }
   state_->parts = std::move(parts);
   state_->ready.join(ready);

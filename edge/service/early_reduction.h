@@ -21,7 +21,7 @@ class EarlyReduction {
 
   // `ready`: of each part these bytes are in place. Other parts than before (another worker has taken over, or one has
   // gone) begin anew.
-  void add(const HeldModel& base, std::uint64_t chunk_values, std::vector<TrainedPart> parts,
+  void add(const HeldModel& base, std::uint64_t chunk_values, Algorithm reduction, std::vector<TrainedPart> parts,
            const round::ByteRanges& ready);
   // What was reduced of exactly these parts, once nothing of it is being reduced any more; none when there is nothing.
   net::Awaitable<std::shared_ptr<PartialMean>> take(const std::vector<TrainedPart>& parts);

@@ -102,6 +102,7 @@ UpdateJob EdgeService::job_of(const Offer& offer, const Trained& trained, Partia
   job.weight = trained.weight;
   job.metrics = trained.metrics;
   job.workers = trained.workers();
+  job.reduction = reduction_;
   job.early = early;
   return job;
 }

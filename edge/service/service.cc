@@ -1,11 +1,13 @@
 #include "edge/service/service.h"
 
+#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <boost/json.hpp>
 #include <chrono>
 #include <utility>
 
 #include "core/net/deadline.h"
+#include "edge/reduce/cost.h"
 
 namespace fluvial::edge {
 namespace {
@@ -88,6 +90,8 @@ Status EdgeService::open() {
   }
   machine_.emplace(found);
 
+  reduction_ = choose_reduction();
+
   local::WorkerServerOptions options;
   options.socket = settings_.worker_socket;
   options.node = self_.name;
@@ -101,12 +105,31 @@ Status EdgeService::open() {
   };
   calls.workers_changed = [this](std::size_t count) { metrics_.workers.set(static_cast<double>(count)); };
   calls.ready = [this](const TrainJob& job, std::vector<TrainedPart> parts, const round::ByteRanges& ready) {
-    early_.add(job.base, job.plan.chunk_values, std::move(parts), ready);
+    early_.add(job.base, job.plan.chunk_values, reduction_, std::move(parts), ready);
   };
   desk_.set_calls(std::move(calls));
   process_.spawn("uplink", uplink_.run());
   process_.spawn("ask again", ask_again());
   return {};
+}
+
+Algorithm EdgeService::choose_reduction() const {
+  constexpr std::size_t kMeasuredMax = 8;  // ranks; more of them cost what their sums cost
+  if (const auto named = parse_algorithm(settings_.reduction); named.ok()) return *named;
+  const auto workers = std::min(static_cast<std::size_t>(settings_.workers), kRanksMax);
+  if (workers == 1) return Algorithm::kDirect;
+  const auto seconds = [] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  };
+  const CostModel model = fit(measure(std::min(workers, kMeasuredMax), seconds));
+  const Choice choice = choose(model, workers, round::Plan().chunk_values);
+  runtime_.log.info("reduction chosen", {{"algorithm", algorithm_name(choice.algorithm)},
+                                         {"workers", workers},
+                                         {"predicted_a_chunk", choice.reason},
+                                         {"alpha_s", model.alpha},
+                                         {"beta_s_per_byte", model.beta},
+                                         {"gamma_s_per_addition", model.gamma}});
+  return choice.algorithm;
 }
 
 net::Awaitable<void> EdgeService::ask_again() {

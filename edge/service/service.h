@@ -92,8 +92,9 @@ class EdgeService final : public tree::UplinkOwner {
   void note_outcome(const Pending& pending, Outcome outcome);
   void note_residual(RunId run, RoundId round, const Carried& carried);
   net::Awaitable<void> ask_again();
-  bool store_failed();  // then the agent ends
-  void end_run();       // when nothing of it is left to do
+  Algorithm choose_reduction() const;  // as the settings say, or what takes least here; measures, and logs why
+  bool store_failed();                 // then the agent ends
+  void end_run();                      // when nothing of it is left to do
   ResidualBounds bounds_for(RunId run) const;
   telemetry::Logger log_of(RunId run, RoundId round) const;
   std::uint32_t site() const { return self_.node.value(); }
@@ -113,6 +114,7 @@ class EdgeService final : public tree::UplinkOwner {
   Upload upload_;
   TrainerDesk desk_;
   EarlyReduction early_;
+  Algorithm reduction_ = Algorithm::kDirect;
   std::unique_ptr<local::WorkerServer> workers_;
   net::AsyncSignal stop_;
   net::AsyncSignal model_here_;

@@ -11,6 +11,7 @@
 #include "core/round/contribution.h"
 #include "core/round/plan.h"
 #include "core/round/schema.h"
+#include "edge/reduce/schedule.h"
 #include "kernels/chunks.h"
 
 namespace fluvial::edge {
@@ -43,8 +44,9 @@ struct UpdateJob {
   std::vector<UpdatePart> parts;  // in the order of the workers; at least one
   std::uint32_t weight = 0;       // of all parts together: 1 to 2^29 - 1
   round::Metrics metrics;
-  std::vector<std::string> workers;  // whose results these are
-  PartialMean* early = nullptr;      // what was reduced of these very parts already; it is used up
+  std::vector<std::string> workers;          // whose results these are
+  Algorithm reduction = Algorithm::kDirect;  // of the parts
+  PartialMean* early = nullptr;              // what was reduced of these very parts already; it is used up
 
   kernels::ChunkLayout layout() const { return {schema.value_count(), plan.chunk_values}; }
 };

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/vector.h"
+#include "edge/reduce/reduce.h"
 
 namespace fluvial::edge {
 namespace {
@@ -69,7 +69,7 @@ std::span<const float> PartValues::read(std::uint64_t first, std::size_t count, 
 }
 
 Status mean_of_chunk(const std::vector<PartValues>& values, const std::vector<UpdatePart>& parts,
-                     const kernels::ChunkLayout& layout, std::size_t index, std::span<float> out) {
+                     const kernels::ChunkLayout& layout, std::size_t index, Algorithm reduction, std::span<float> out) {
   std::vector<std::vector<float>> scratch(parts.size());
   std::vector<std::span<const float>> vectors;
   std::vector<std::uint32_t> weights;
@@ -77,7 +77,7 @@ Status mean_of_chunk(const std::vector<PartValues>& values, const std::vector<Up
     vectors.push_back(values[k].read(layout.first_value(index), out.size(), scratch[k]));
     weights.push_back(parts[k].weight);
   }
-  return kernels::weighted_mean(vectors, weights, out);
+  return reduce_mean(reduction, vectors, weights, out);
 }
 
 }  // namespace fluvial::edge

@@ -31,6 +31,6 @@ class PartValues {
 
 // Chunk `index` of the weighted mean of several results, into `out`.
 Status mean_of_chunk(const std::vector<PartValues>& values, const std::vector<UpdatePart>& parts,
-                     const kernels::ChunkLayout& layout, std::size_t index, std::span<float> out);
+                     const kernels::ChunkLayout& layout, std::size_t index, Algorithm reduction, std::span<float> out);
 
 }  // namespace fluvial::edge

@@ -6,8 +6,9 @@
 
 namespace fluvial::edge {
 
-PartialMean::PartialMean(kernels::ChunkLayout layout)
+PartialMean::PartialMean(kernels::ChunkLayout layout, Algorithm reduction)
     : layout_(layout),
+      reduction_(reduction),
       mean_(static_cast<std::size_t>(layout.value_count) * sizeof(float)),
       done_(layout.chunk_count(), false) {}
 
@@ -23,7 +24,7 @@ Status PartialMean::reduce(const round::Schema& schema, const std::vector<Update
   for (const UpdatePart& part : parts) values.push_back(PartValues::of(schema, part));
   const std::span<float> mean(reinterpret_cast<float*>(mean_.data()), mean_.size() / sizeof(float));  // NOLINT
   FLUVIAL_TRY(parallel.for_each(chunks.size(), [&](std::size_t i) {
-    return mean_of_chunk(values, parts, layout_, chunks[i], layout_.of(mean, chunks[i]));
+    return mean_of_chunk(values, parts, layout_, chunks[i], reduction_, layout_.of(mean, chunks[i]));
   }));
   for (const std::size_t chunk : chunks) done_[chunk] = true;
   return {};

@@ -15,7 +15,7 @@ namespace fluvial::edge {
 // One thread at a time. Keeps no view of the parts.
 class PartialMean {
  public:
-  explicit PartialMean(kernels::ChunkLayout layout);
+  PartialMean(kernels::ChunkLayout layout, Algorithm reduction);
 
   // Reduces the chunks within `ready` that were not reduced before. The schema is all averaged, and the parts are the
   // same in each call, of one kind, and at least two; of a shard only what is in `ready` is looked at.
@@ -28,6 +28,7 @@ class PartialMean {
 
  private:
   kernels::ChunkLayout layout_;
+  Algorithm reduction_;
   Buffer mean_;
   std::vector<bool> done_;
 };

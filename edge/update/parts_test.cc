@@ -141,11 +141,25 @@ TEST_F(PartsTest, ShardsWithIntegersAreOneResult) {
   EXPECT_EQ(p(job), expected);
 }
 
+TEST_F(PartsTest, AnyReductionGivesTheSameUpdateToRounding) {
+  UpdateJob job = three_.job();
+  const std::vector<float> direct = p(job);
+  for (const Algorithm algorithm : kAlgorithms) {
+    job.reduction = algorithm;
+    const std::vector<float> reduced = p(job);
+    ASSERT_EQ(reduced.size(), direct.size());
+    for (std::size_t i = 0; i < direct.size(); ++i) {
+      ASSERT_NEAR(reduced[i], direct[i], 0x1p-22) << algorithm_name(algorithm) << ", value " << i;
+    }
+  }
+}
+
 // Whatever was reduced early, in whatever order: the same bits.
 TEST_F(PartsTest, EarlyRangesChangeNoBit) {
   for (const bool updates : {false, true}) {
     UpdateJob job = three_.job();
     for (UpdatePart& part : job.parts) part.update = updates;
+    job.reduction = updates ? Algorithm::kTree : Algorithm::kDirect;
     const std::vector<float> expected = p(job);
     net::WorkerPool pool(3, 64);
     net::PoolParallel parallel(pool);
@@ -160,7 +174,7 @@ TEST_F(PartsTest, EarlyRangesChangeNoBit) {
         {{{512, 1024}}, 0},
     };
     for (const Case& c : cases) {
-      PartialMean early(job.layout());
+      PartialMean early(job.layout(), job.reduction);
       round::ByteRanges ready;
       for (const round::ByteRange& range : c.announced) {
         ASSERT_TRUE(ready.add(range).ok());

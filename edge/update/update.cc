@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "edge/reduce/reduce.h"
 #include "edge/update/part_values.h"
 #include "edge/update/partial_mean.h"
 #include "kernels/vector.h"
@@ -85,7 +86,7 @@ struct ChunkTask {
   Result<std::span<const float>> mean(std::size_t index, std::span<float> p, std::vector<float>& scratch) const {
     if (job.early != nullptr && job.early->has(index)) return std::span<const float>(p);
     if (sources.parts.size() == 1) return sources.parts.front().read(layout.first_value(index), p.size(), scratch);
-    FLUVIAL_TRY(mean_of_chunk(sources.parts, job.parts, layout, index, p));
+    FLUVIAL_TRY(mean_of_chunk(sources.parts, job.parts, layout, index, job.reduction, p));
     return std::span<const float>(p);
   }
   // Of models and updates together: each model becomes an update first.
@@ -107,7 +108,7 @@ struct ChunkTask {
       vectors.emplace_back(updates[k]);
       weights.push_back(job.parts[k].weight);
     }
-    return kernels::weighted_mean(vectors, weights, p);
+    return reduce_mean(job.reduction, vectors, weights, p);
   }
 };
 

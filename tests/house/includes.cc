@@ -66,16 +66,19 @@ std::vector<Room> make_rooms() {
        {"core/base", "core/digest", "kernels", "core/round", "core/aggregate", "proto", "core/wire", "core/store",
         "core/telemetry", "core/config", "core/identity", "core/net", "core/transfer"}},
 
+      // How a site's workers become one vector.
+      {"edge/reduce", {"core/base", "kernels"}, {}, true},
+
       // What a site does to its update; where it is called from decides about threads.
       {"edge/update",
-       {"core/base", "core/digest", "kernels", "core/round", "core/store"},
+       {"core/base", "core/digest", "kernels", "core/round", "core/store", "edge/reduce"},
        {"core/net", "edge/logic"},
        true},
 
       // What carries decisions out. The three roles never include each other.
       {"coordinator/service", service_of({"coordinator/logic", "coordinator/model"})},
       {"aggregator/service", service_of({"aggregator/logic"})},
-      {"edge/service", service_of({"edge/logic", "edge/update"})},
+      {"edge/service", service_of({"edge/logic", "edge/reduce", "edge/update"})},
 
       // Virtual time, network and disks for the logic of all roles. Never core/net.
       {"simulator/scenario", {"core/base", "core/round", "core/config"}},
@@ -109,6 +112,7 @@ std::vector<Room> make_rooms() {
         "coordinator/logic",
         "aggregator/logic",
         "edge/logic",
+        "edge/reduce",
         "edge/update",
         "proto",
         "core/wire",

@@ -1,0 +1,49 @@
+// What a reduction takes, and so which one to take: a sum of a step costs alpha to begin, beta for each byte it moves,
+// gamma for each addition. Fitted to measurements on the machine at hand. Pure, but for the clock that is passed in.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "edge/reduce/schedule.h"
+
+namespace fluvial::edge {
+
+struct CostModel {
+  double alpha = 0;  // seconds a sum
+  double beta = 0;   // seconds a byte read or written
+  double gamma = 0;  // seconds an addition
+};
+
+// What the three are multiplied with.
+struct Work {
+  double sums = 0;
+  double bytes = 0;
+  double additions = 0;
+};
+Work work_of(const std::vector<Step>& steps);
+double predict(const CostModel& model, const Work& work);
+
+struct Timing {
+  Work work;
+  double seconds = 0;
+};
+// Least squares of the relative error; no cost is negative. At least three timings, else all are zero.
+CostModel fit(std::span<const Timing> timings);
+
+// Reduces made-up vectors of 2^12 to 2^19 values with two algorithms, the best of three runs each. Takes some 10 ms and
+// 2 MiB a rank. `seconds` reads a clock that only goes forward.
+std::vector<Timing> measure(std::size_t ranks, const std::function<double()>& seconds);
+
+struct Choice {
+  Algorithm algorithm = Algorithm::kDirect;
+  std::array<double, kAlgorithms.size()> seconds{};  // predicted, of each
+  std::string reason;                                // for the log
+};
+// The one that takes least for a chunk of so many values.
+Choice choose(const CostModel& model, std::size_t ranks, std::size_t values);
+
+}  // namespace fluvial::edge
