@@ -14,7 +14,10 @@ constexpr std::size_t kScreenHeadBytes = 16;
 
 DeviceVectorOps& ops_of(Stream& stream) { return stream.backend().vector_ops(); }
 
-void check_equal(std::size_t a, std::size_t b) { FLUVIAL_CHECK(a == b, "device vectors of different lengths"); }
+template <typename... Sizes>
+void check_equal(std::size_t size, Sizes... others) {
+  FLUVIAL_CHECK(((others == size) && ...), "device vectors of different lengths");
+}
 
 Status check_buffers(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out) {
   if (buffers.empty() || buffers.size() > kReduceInputsMax) {
@@ -84,25 +87,21 @@ Status device_apply_sgd(double lr, DeviceSpan<const float> mean, DeviceSpan<floa
 
 Status device_apply_momentum(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
                              DeviceSpan<float> model, Stream& stream) {
-  check_equal(mean.size(), model.size());
-  check_equal(moment.size(), model.size());
+  check_equal(mean.size(), moment.size(), model.size());
   return model.empty() ? Status() : ops_of(stream).momentum(lr, momentum, mean, moment, model, stream);
 }
 
 Status device_apply_adaptive(AdaptiveRule rule, const AdaptiveOptions& options, DeviceSpan<const float> mean,
                              DeviceSpan<float> moment, DeviceSpan<float> variance, DeviceSpan<float> model,
                              Stream& stream) {
-  check_equal(mean.size(), model.size());
-  check_equal(moment.size(), model.size());
-  check_equal(variance.size(), model.size());
+  check_equal(mean.size(), moment.size(), variance.size(), model.size());
   if (model.empty()) return {};
   return ops_of(stream).adaptive(rule, options, mean, moment, variance, model, stream);
 }
 
 Status device_apply_nesterov(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
                              DeviceSpan<float> model, Stream& stream) {
-  check_equal(mean.size(), model.size());
-  check_equal(moment.size(), model.size());
+  check_equal(mean.size(), moment.size(), model.size());
   return model.empty() ? Status() : ops_of(stream).nesterov(lr, momentum, mean, moment, model, stream);
 }
 
@@ -120,8 +119,7 @@ Status device_add_squares(DeviceSpan<const float> values, DeviceSpan<double> lan
 
 Status device_apply_lars(double momentum, double rate, double weight_decay, DeviceSpan<const float> mean,
                          DeviceSpan<float> moment, DeviceSpan<float> model, Stream& stream) {
-  check_equal(mean.size(), model.size());
-  check_equal(moment.size(), model.size());
+  check_equal(mean.size(), moment.size(), model.size());
   return model.empty() ? Status() : ops_of(stream).lars({momentum, rate, weight_decay}, mean, moment, model, stream);
 }
 
@@ -129,9 +127,7 @@ Status device_add_lamb_squares(const LambOptions& options, DeviceSpan<const floa
                                DeviceSpan<const float> variance, DeviceSpan<const float> model,
                                DeviceSpan<double> lanes, Stream& stream) {
   check_equal(lanes.size(), std::tuple_size_v<SquareLanes>);
-  check_equal(mean.size(), model.size());
-  check_equal(moment.size(), model.size());
-  check_equal(variance.size(), model.size());
+  check_equal(mean.size(), moment.size(), variance.size(), model.size());
   if (model.empty()) return {};
   return ops_of(stream).add_lamb_squares(lamb_factors(options, 0), mean, moment, variance, model, lanes, stream);
 }
@@ -139,9 +135,7 @@ Status device_add_lamb_squares(const LambOptions& options, DeviceSpan<const floa
 Status device_apply_lamb(const LambOptions& options, double rate, DeviceSpan<const float> mean,
                          DeviceSpan<float> moment, DeviceSpan<float> variance, DeviceSpan<float> model,
                          Stream& stream) {
-  check_equal(mean.size(), model.size());
-  check_equal(moment.size(), model.size());
-  check_equal(variance.size(), model.size());
+  check_equal(mean.size(), moment.size(), variance.size(), model.size());
   if (model.empty()) return {};
   return ops_of(stream).lamb(lamb_factors(options, rate), mean, moment, variance, model, stream);
 }
