@@ -137,8 +137,9 @@ Status RegionService::round_committed(const v1::RoundCommit& message) {
   counts_.contributions_counted.add(static_cast<double>(commit.contributors.size()));
   runtime_.log.info("round committed",
                     {{"run", commit.run}, {"round", commit.round}, {"contributors", commit.contributors.size()}});
-  for (const auto& [child, connected] : hub_.children()) {
-    hub_.send(child, wire::to_envelope(transfer::cut_commit(commit, child, [this](SiteId site) { return via(site); })));
+  const auto way = [this](SiteId site) { return via(site); };
+  for (const auto& [child, cut] : transfer::cut_commits(commit, transfer::nodes_of(hub_.children()), way)) {
+    hub_.send(child, wire::to_envelope(cut));
   }
   return {};
 }

@@ -222,21 +222,21 @@ void RegionService::carry_out(const OpenRound&) {
   counts_.attempts.add();
   counts_.round.set(static_cast<double>(opening_->round.value()));
   counts_.participants.set(static_cast<double>(machine_.gather().participant_count()));
-  for (const auto& [child, connected] : hub_.children()) send_opening(child);
+  send_openings();
 }
 
-void RegionService::send_opening(NodeId child) {
+void RegionService::send_openings() {
   wire::Opening whole = *opening_;
   using std::chrono::duration_cast;
   const Duration passed = now() - opened_at_;
   whole.soft_left = duration_cast<std::chrono::milliseconds>(up_.tier_deadline(opening_->soft_left) - passed);
   whole.hard_left = duration_cast<std::chrono::milliseconds>(up_.tier_deadline(opening_->hard_left) - passed);
-  std::optional<wire::Opening> below =
-      transfer::cut_opening(std::move(whole), machine_.gather(), told_, child,
-                            [this](const round::Participant& participant) { return way_to(participant); });
-  if (!below) return;
-  below->received = hub_.book().received(child);
-  hub_.send(child, wire::to_envelope(*below));
+  const auto way = [this](const round::Participant& participant) { return way_to(participant); };
+  const std::set<NodeId> children = transfer::nodes_of(hub_.children());
+  for (auto& [child, opening] : transfer::cut_openings(whole, machine_.gather(), told_, children, way)) {
+    opening.received = hub_.book().received(child);
+    hub_.send(child, wire::to_envelope(opening));
+  }
 }
 
 // By the lease that counts: a site that has moved may still be announced by its old parent.

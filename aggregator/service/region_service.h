@@ -77,7 +77,7 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   net::Awaitable<void> send_partial(SendPartial partial, std::uint64_t generation);
   net::Awaitable<Status> stream_partial(SendPartial partial, std::uint64_t generation,
                                         std::shared_ptr<net::Session> session);
-  void send_opening(NodeId child);
+  void send_openings();
   void observe_partial(std::optional<Duration> took);
   bool is_current(RunId run, RoundId round) const;
   transfer::Terms terms() const;

@@ -35,28 +35,38 @@ RunMachine::RunMachine(RunStart start)
 
 Effects RunMachine::begin(TimePoint now) { return run_steps(now); }
 
-Effects RunMachine::sites_changed(std::map<SiteId, SiteInfo> connected, TimePoint now) {
-  connected_ = std::move(connected);
-  std::map<SiteId, Epoch> leases;
-  for (const auto& [site, info] : connected_) leases.emplace(site, info.lease);
-  Effects out = leases_changed(leases);
-  for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));
-  return out;
-}
-
-Effects RunMachine::leases_changed(const std::map<SiteId, Epoch>& leases) {
+// `lease_of`: 0 when it is not known.
+template <typename LeaseOf>
+Effects RunMachine::move_leases(const LeaseOf& lease_of) {
   Effects out;
   if (!round_begun_) return out;
   TellMoved moved;
   for (round::Participant& participant : attempt_.participants) {
-    const auto found = leases.find(participant.site);
-    if (found == leases.end() || found->second <= participant.lease) continue;
-    participant.lease = found->second;
+    const Epoch lease = lease_of(participant.site);
+    if (lease <= participant.lease) continue;
+    participant.lease = lease;
     gather_.move_lease(participant.site, participant.lease);
     moved.sites.push_back(participant.site);
   }
   if (!moved.sites.empty() && phase_ == Phase::kOpen) out.push_back(std::move(moved));
   return out;
+}
+
+Effects RunMachine::sites_changed(std::map<SiteId, SiteInfo> connected, TimePoint now) {
+  connected_ = std::move(connected);
+  Effects out = move_leases([this](SiteId site) {
+    const auto found = connected_.find(site);
+    return found == connected_.end() ? Epoch(0) : found->second.lease;
+  });
+  for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));
+  return out;
+}
+
+Effects RunMachine::leases_changed(const std::map<SiteId, Epoch>& leases) {
+  return move_leases([&](SiteId site) {
+    const auto found = leases.find(site);
+    return found == leases.end() ? Epoch(0) : found->second;
+  });
 }
 
 Effects RunMachine::run_steps(TimePoint now) {

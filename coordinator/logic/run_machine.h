@@ -127,6 +127,8 @@ class RunMachine {
 
  private:
   enum class Phase { kIdle, kRecording, kOpen, kFinalising, kCommitting, kHalted };
+  template <typename LeaseOf>
+  Effects move_leases(const LeaseOf& lease_of);
   Effects run_steps(TimePoint now);  // what the state as it stands calls for
   void try_open(Effects& out);
   void try_close(TimePoint now, Effects& out);

@@ -27,7 +27,7 @@ void RunService::tell_moved(const std::vector<SiteId>& sites) {
   for (const SiteId site : sites) {
     if (active_->machine.gather().is_participant(site)) children.insert(branch(site));
   }
-  for (const NodeId child : children) send_opening(child);
+  send_openings(children);
 }
 
 void RunService::node_moved(NodeId node, Epoch lease) {

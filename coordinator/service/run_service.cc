@@ -166,22 +166,21 @@ void RunService::carry_out(const OpenRound&) {
   counts_.participants.set(static_cast<double>(attempt.participants.size()));
   pace_report_.round_opened(active_->machine.soft_deadline() - now());
   round_log().info("round open", {{"participants", attempt.participants.size()}, {"scale_bits", attempt.scale_bits}});
-  for (const auto& [child, connected] : hub_->children()) send_opening(child);
+  send_openings(transfer::nodes_of(hub_->children()));
   feed_.publish({attempt.run, attempt.round, false, opened_line(attempt)});
 }
 
-void RunService::send_opening(NodeId child) {
+void RunService::send_openings(const std::set<NodeId>& children) {
   const RunMachine& machine = active_->machine;
   wire::Opening whole = transfer::opening_of(machine.attempt(), machine.plan(), *active_->schema);
   using std::chrono::duration_cast;
   whole.soft_left = duration_cast<std::chrono::milliseconds>(machine.soft_deadline() - now());
   whole.hard_left = duration_cast<std::chrono::milliseconds>(machine.hard_deadline() - now());
-  std::optional<wire::Opening> opening =
-      transfer::cut_opening(std::move(whole), machine.gather(), told_, child,
-                            [this](const round::Participant& participant) { return branch(participant.site); });
-  if (!opening) return;
-  opening->received = hub_->book().received(child);
-  hub_->send(child, wire::to_envelope(*opening));
+  const auto way = [this](const round::Participant& participant) { return branch(participant.site); };
+  for (auto& [child, opening] : transfer::cut_openings(whole, machine.gather(), told_, children, way)) {
+    opening.received = hub_->book().received(child);
+    hub_->send(child, wire::to_envelope(opening));
+  }
 }
 
 void RunService::carry_out(const SetTimer& effect) {
@@ -292,18 +291,20 @@ net::Awaitable<void> RunService::record_commit(round::CommitRecord record) {
 
 void RunService::carry_out(const Publish& effect) {
   hub_->book().close();
-  for (const auto& [child, connected] : hub_->children()) send_commit(child, effect.record, effect.last);
+  send_commits(effect.record, effect.last);
   if (model_committed_)
     model_committed_(active_->slot->ref(), {active_->slot, active_->slot->bytes()}, active_->schema);
   tasks_.spawn(runtime_.strand, "prune",
                prune(effect.record.run, effect.record.model.version, active_->machine.plan().models_kept));
 }
 
-void RunService::send_commit(NodeId child, const round::CommitRecord& record, bool last) {
+void RunService::send_commits(const round::CommitRecord& record, bool last) {
   const wire::Commit whole{record.run,          record.round,    record.attempt, record.model,
                            record.contributors, record.refusals, last,           record.late};
-  hub_->send(child,
-             wire::to_envelope(transfer::cut_commit(whole, child, [this](SiteId site) { return branch(site); })));
+  const auto via = [this](SiteId site) { return branch(site); };
+  for (const auto& [child, commit] : transfer::cut_commits(whole, transfer::nodes_of(hub_->children()), via)) {
+    hub_->send(child, wire::to_envelope(commit));
+  }
 }
 
 net::Awaitable<void> RunService::prune(RunId run, ModelVersion last, std::uint64_t kept) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "coordinator/logic/run_machine.h"
 #include "coordinator/model/finalise.h"
@@ -97,10 +98,10 @@ class RunService {
   net::Awaitable<void> prune(RunId run, ModelVersion last, std::uint64_t kept);
   net::Awaitable<Status> activate(store::RunRow row, ModelVersion version, Digest digest, Buffer model,
                                   std::vector<float> optimizer_state, std::optional<round::AttemptRecord> open);
-  void send_opening(NodeId child);
+  void send_openings(const std::set<NodeId>& children);
   void tell_moved(const std::vector<SiteId>& sites);
   NodeId branch(SiteId site) const;  // the child of ours that the site belongs below, by the leases
-  void send_commit(NodeId child, const round::CommitRecord& record, bool last);
+  void send_commits(const round::CommitRecord& record, bool last);
   void note_conflict(const round::Refusal& refusal);
   net::Awaitable<void> quarantine(SiteId site, std::string reason);
   void refuse_quarantined();

@@ -171,11 +171,15 @@ std::vector<Participant> Gather::participants() const {
   return all;
 }
 
+bool Gather::is_counted(SiteId site) const {
+  const auto found = slots_.find(site);
+  return found != slots_.end() && is_counted(found->second);
+}
+
 std::vector<SiteId> Gather::counted() const {
   std::vector<SiteId> sites;
   for (const auto& [site, slot] : slots_) {
-    if (slot.state == State::kTaking || slot.state == State::kHeld || slot.state == State::kAbove)
-      sites.push_back(site);
+    if (is_counted(slot)) sites.push_back(site);
   }
   return sites;
 }

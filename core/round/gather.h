@@ -60,6 +60,7 @@ class Gather {
   bool settled() const { return awaited_ == 0 && taking_ == 0; }  // nobody to wait for
   bool quiet() const { return taking_ == 0; }
   const ContributorSet& held() const { return held_; }
+  bool is_counted(SiteId site) const;   // as the next one says
   std::vector<SiteId> counted() const;  // taking, held or above: who need not send (again)
   std::set<SiteId> above() const;
   std::vector<SiteId> awaited() const;
@@ -76,6 +77,9 @@ class Gather {
     std::optional<Error> error;
     bool gone = false;  // as soon as it is in no sum
   };
+  static bool is_counted(const Slot& slot) {
+    return slot.state == State::kTaking || slot.state == State::kHeld || slot.state == State::kAbove;
+  }
   void move(Slot& slot, State to);
   void await_under(Slot& slot, Epoch lease);
 

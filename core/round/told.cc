@@ -4,31 +4,35 @@
 
 namespace fluvial::round {
 
-Told::Cut Told::tell(NodeId child, const std::vector<Participant>& participants, const Way& way) {
-  Cut cut;
-  std::map<SiteId, Epoch>& told = told_[child];
+std::map<NodeId, Told::Cut> Told::tell(const std::set<NodeId>& children, const std::vector<Participant>& participants,
+                                       const Way& way) {
+  std::map<NodeId, Cut> cuts;
   for (const Participant& participant : participants) {
     const NodeId leads = way(participant);
-    if (leads == child) {
-      cut.participants.push_back(participant);
-      told[participant.site] = participant.lease;
-      continue;
+    if (const auto before = told_.find(participant.site); before != told_.end()) {
+      std::erase_if(before->second, [&](const auto& told) {
+        const auto& [child, lease] = told;
+        if (child == leads || !children.contains(child)) return false;
+        if (leads == NodeId(0) && lease == participant.lease) return false;
+        cuts[child].gone.push_back(participant.site);
+        return true;
+      });
     }
-    const auto before = told.find(participant.site);
-    if (before == told.end()) continue;
-    if (leads == NodeId(0) && before->second == participant.lease) continue;
-    cut.gone.push_back(participant.site);
-    told.erase(before);
+    if (!children.contains(leads)) continue;
+    cuts[leads].participants.push_back(participant);
+    told_[participant.site][leads] = participant.lease;
   }
-  return cut;
+  return cuts;
 }
 
 std::vector<NodeId> Told::children_of(const std::vector<SiteId>& sites) const {
-  std::vector<NodeId> children;
-  for (const auto& [child, told] : told_) {
-    if (std::ranges::any_of(sites, [&](SiteId site) { return told.contains(site); })) children.push_back(child);
+  std::set<NodeId> children;
+  for (const SiteId site : sites) {
+    const auto found = told_.find(site);
+    if (found == told_.end()) continue;
+    for (const auto& [child, lease] : found->second) children.insert(child);
   }
-  return children;
+  return {children.begin(), children.end()};
 }
 
 }  // namespace fluvial::round

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "core/round/contribution.h"
@@ -20,14 +21,16 @@ class Told {
   // The child that leads to a participant; 0 when that is not known now.
   using Way = std::function<NodeId(const Participant&)>;
 
-  // What to tell the child, and notes that it has been told. A site without a known way stays with whom it was told to.
-  Cut tell(NodeId child, const std::vector<Participant>& participants, const Way& way);
+  // What to tell each of these children, and notes that they have been told. A site without a known way stays with whom
+  // it was told to. One look at each participant, however many children there are; who is not named is told nothing.
+  std::map<NodeId, Cut> tell(const std::set<NodeId>& children, const std::vector<Participant>& participants,
+                             const Way& way);
   // Children that have been told of one of the sites and not that it is gone.
   std::vector<NodeId> children_of(const std::vector<SiteId>& sites) const;
   void clear() { told_.clear(); }  // another round
 
  private:
-  std::map<NodeId, std::map<SiteId, Epoch>> told_;
+  std::map<SiteId, std::map<NodeId, Epoch>> told_;
 };
 
 }  // namespace fluvial::round

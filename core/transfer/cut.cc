@@ -1,7 +1,5 @@
 #include "core/transfer/cut.h"
 
-#include <algorithm>
-#include <iterator>
 #include <utility>
 
 namespace fluvial::transfer {
@@ -14,33 +12,46 @@ wire::Opening opening_of(const round::AttemptRecord& attempt, const round::Plan&
   return whole;
 }
 
-std::optional<wire::Opening> cut_opening(wire::Opening whole, const round::Gather& gather, round::Told& told,
-                                         NodeId child, const round::Told::Way& way) {
-  round::Told::Cut cut = told.tell(child, gather.participants(), way);
-  if (cut.empty()) return std::nullopt;
-  whole.counted.clear();
-  whole.received.reset();                                // what this node's own parent has of it
-  const std::vector<SiteId> counted = gather.counted();  // in order
-  for (const round::Participant& participant : cut.participants) {
-    if (std::binary_search(counted.begin(), counted.end(), participant.site)) whole.counted.push_back(participant.site);
+std::map<NodeId, wire::Opening> cut_openings(const wire::Opening& whole, const round::Gather& gather, round::Told& told,
+                                             const std::set<NodeId>& children, const round::Told::Way& way) {
+  std::map<NodeId, wire::Opening> openings;
+  for (auto& [child, cut] : told.tell(children, gather.participants(), way)) {
+    if (cut.empty()) continue;
+    wire::Opening& opening = openings.emplace(child, whole).first->second;
+    opening.counted.clear();
+    opening.received.reset();  // what this node's own parent has of it
+    for (const round::Participant& participant : cut.participants) {
+      if (gather.is_counted(participant.site)) opening.counted.push_back(participant.site);
+    }
+    opening.participants = std::move(cut.participants);
+    opening.gone = std::move(cut.gone);
   }
-  whole.participants = std::move(cut.participants);
-  whole.gone = std::move(cut.gone);
-  return whole;
+  return openings;
 }
 
-wire::Commit cut_commit(const wire::Commit& whole, NodeId child, const Via& via) {
-  wire::Commit cut{whole.run, whole.round, whole.attempt, whole.model, {}, {}, whole.last, {}};
+std::map<NodeId, wire::Commit> cut_commits(const wire::Commit& whole, const std::set<NodeId>& children,
+                                           const Via& via) {
+  std::map<NodeId, wire::Commit> commits;
+  for (const NodeId child : children) {
+    commits.emplace(child, wire::Commit{whole.run, whole.round, whole.attempt, whole.model, {}, {}, whole.last, {}});
+  }
+  const auto of = [&](SiteId site) {
+    const auto found = commits.find(via(site));
+    return found == commits.end() ? nullptr : &found->second;
+  };
   for (const auto& [site, entry] : whole.contributors.entries()) {
-    if (via(site) != child) continue;
-    const Status added = cut.contributors.add({entry.site, entry.lease, entry.weight, entry.digest, 0, {}});
+    wire::Commit* cut = of(site);
+    if (cut == nullptr) continue;
+    const Status added = cut->contributors.add({entry.site, entry.lease, entry.weight, entry.digest, 0, {}});
     FLUVIAL_CHECK(added.ok(), "a part of a contributor set");
   }
   for (const round::Refusal& refusal : whole.refusals) {
-    if (via(refusal.site) == child) cut.refusals.push_back(refusal);
+    if (wire::Commit* cut = of(refusal.site)) cut->refusals.push_back(refusal);
   }
-  std::ranges::copy_if(whole.late, std::back_inserter(cut.late), [&](SiteId site) { return via(site) == child; });
-  return cut;
+  for (const SiteId site : whole.late) {
+    if (wire::Commit* cut = of(site)) cut->late.push_back(site);
+  }
+  return commits;
 }
 
 }  // namespace fluvial::transfer

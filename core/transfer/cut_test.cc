@@ -30,14 +30,14 @@ TEST(Cut, AnOpeningNamesToAChildThoseBelowIt) {
   whole.run = RunId(4);
   whole.participants = {everybody().back()};  // the gather's count
   whole.received = wire::Received{Incarnation(1), 1, 1};
-  const auto region = cut_opening(whole, gather, told, NodeId(1), way);
-  ASSERT_TRUE(region);
+  const auto openings = cut_openings(whole, gather, told, {NodeId(1), NodeId(2), SiteId(21)}, way);
+  EXPECT_EQ(openings.size(), 2u) << "nobody below node 2 takes part";
+  const wire::Opening* region = &openings.at(NodeId(1));
   EXPECT_EQ(region->run, RunId(4));
   EXPECT_THAT(region->participants, ElementsAre(everybody()[0], everybody()[1]));
   EXPECT_THAT(region->counted, ElementsAre(SiteId(12)));
   EXPECT_FALSE(region->received) << "what the node's own parent has";
-  EXPECT_THAT(cut_opening(whole, gather, told, NodeId(21), way)->counted, ElementsAre(SiteId(21)));
-  EXPECT_FALSE(cut_opening(whole, gather, told, NodeId(2), way)) << "nobody below it takes part";
+  EXPECT_THAT(openings.at(NodeId(21)).counted, ElementsAre(SiteId(21)));
 }
 
 TEST(Cut, ACommitNamesToAChildThoseBelowIt) {
@@ -49,14 +49,15 @@ TEST(Cut, ACommitNamesToAChildThoseBelowIt) {
   }
   whole.refusals = {{SiteId(12), Error{Code::kDataLoss, "why"}}};
   whole.late = {SiteId(31)};
-  const wire::Commit region = cut_commit(whole, NodeId(1), via);
+  const auto commits = cut_commits(whole, {NodeId(1), NodeId(2)}, via);
+  const wire::Commit& region = commits.at(NodeId(1));
   EXPECT_EQ(region.round, RoundId(3));
   EXPECT_TRUE(region.last);
   ASSERT_EQ(region.contributors.size(), 1u);
   EXPECT_EQ(region.contributors.find(SiteId(11))->probe, 0) << "that is between the node and its parent";
   EXPECT_EQ(region.refusals.size(), 1u);
   EXPECT_TRUE(region.late.empty());
-  EXPECT_EQ(cut_commit(whole, NodeId(2), via).contributors.size(), 0u);
+  EXPECT_EQ(commits.at(NodeId(2)).contributors.size(), 0u);
 }
 
 }  // namespace

@@ -252,24 +252,17 @@ void AggregatorRole::carry_out(const aggregator::ResetSum& effect) {
 }
 
 void AggregatorRole::carry_out(const aggregator::OpenRound&) {
-  std::vector<NodeId> nodes;
-  for (const auto& [node, child] : children_.children()) nodes.push_back(node);
-  for (const NodeId node : nodes) {
-    if (dies("open")) return;
-    send_opening(node);
-  }
-}
-
-void AggregatorRole::send_opening(NodeId child) {
   wire::Opening whole = *opening_;
   using std::chrono::duration_cast;
   const Duration passed = now() - opened_at_;
   whole.soft_left = duration_cast<std::chrono::milliseconds>(up_.tier_deadline(opening_->soft_left) - passed);
   whole.hard_left = duration_cast<std::chrono::milliseconds>(up_.tier_deadline(opening_->hard_left) - passed);
-  std::optional<wire::Opening> cut = transfer::cut_opening(std::move(whole), machine_.gather(), told_, child, way());
-  if (!cut) return;
-  cut->received = children_.book().received(child);
-  children_.send(child, wire::to_envelope(*cut));
+  const std::set<NodeId> nodes = transfer::nodes_of(children_.children());
+  for (auto& [child, opening] : transfer::cut_openings(whole, machine_.gather(), told_, nodes, way())) {
+    if (dies("open")) return;
+    opening.received = children_.book().received(child);
+    children_.send(child, wire::to_envelope(opening));
+  }
 }
 
 void AggregatorRole::carry_out(const aggregator::SetTimer& effect) {

@@ -79,7 +79,6 @@ class AggregatorRole final : public Process, private ParentOwner, private ChildO
   void begin_sending(const aggregator::SendPartial& partial);
   void pump();
   void finish_sending();
-  void send_opening(NodeId child);
   bool is_current(RunId run, RoundId round) const;
   transfer::Terms terms() const;
   NodeId via(NodeId node) const;

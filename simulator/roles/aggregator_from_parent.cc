@@ -110,11 +110,10 @@ Status AggregatorRole::round_committed(const v1::RoundCommit& message) {
     cast_.checks().nothing_staged(host_, children_.budget().bytes_used(), work_.staged_count());
   }
   want_model(commit.model);
-  std::vector<NodeId> nodes;
-  for (const auto& [node, child] : children_.children()) nodes.push_back(node);
-  for (const NodeId node : nodes) {
+  const auto way = [this](SiteId site) { return via(site); };
+  for (const auto& [child, cut] : transfer::cut_commits(commit, transfer::nodes_of(children_.children()), way)) {
     if (dies("commit")) return {};
-    children_.send(node, wire::to_envelope(transfer::cut_commit(commit, node, [this](SiteId s) { return via(s); })));
+    children_.send(child, wire::to_envelope(cut));
   }
   return {};
 }

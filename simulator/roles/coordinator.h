@@ -68,7 +68,7 @@ class CoordinatorRole final : public Process, private ParentOwner {
   Result<coordinator::NextModel> finalise(const round::CommitRecord& record);
   void members_changed_below(const std::vector<SiteId>& sites_up);
   void sites_changed();
-  void send_opening(NodeId child);
+  void send_openings(const std::set<NodeId>& children);
   void tell_moved(const std::vector<SiteId>& sites);
   void node_moved(NodeId node, Epoch lease);
   void send_home();

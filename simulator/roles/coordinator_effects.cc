@@ -68,25 +68,21 @@ void CoordinatorRole::carry_out(const coordinator::RecordAttempt& effect) {
 }
 
 void CoordinatorRole::carry_out(const coordinator::OpenRound&) {
-  std::vector<NodeId> nodes;
-  for (const auto& [node, child] : children_.children()) nodes.push_back(node);
-  for (const NodeId node : nodes) {
-    if (dies("open")) return;
-    send_opening(node);
-  }
+  send_openings(transfer::nodes_of(children_.children()));
 }
 
-void CoordinatorRole::send_opening(NodeId child) {
+void CoordinatorRole::send_openings(const std::set<NodeId>& children) {
   const round::AttemptRecord& attempt = machine().attempt();
   wire::Opening whole = transfer::opening_of(attempt, machine().plan(), *schema_);
   using std::chrono::duration_cast;
   whole.soft_left = duration_cast<std::chrono::milliseconds>(machine().soft_deadline() - now());
   whole.hard_left = duration_cast<std::chrono::milliseconds>(machine().hard_deadline() - now());
-  std::optional<wire::Opening> cut = transfer::cut_opening(std::move(whole), machine().gather(), told_, child, way());
-  if (!cut) return;
-  cut->received = children_.book().received(child);
-  cast_.checks().rounds().opening_sent(attempt.run, attempt.round, attempt.attempt, attempt.epoch);
-  children_.send(child, wire::to_envelope(*cut));
+  for (auto& [child, opening] : transfer::cut_openings(whole, machine().gather(), told_, children, way())) {
+    if (dies("open")) return;
+    opening.received = children_.book().received(child);
+    cast_.checks().rounds().opening_sent(attempt.run, attempt.round, attempt.attempt, attempt.epoch);
+    children_.send(child, wire::to_envelope(opening));
+  }
 }
 
 void CoordinatorRole::carry_out(const coordinator::TellMoved& effect) { tell_moved(effect.sites); }
@@ -98,10 +94,7 @@ void CoordinatorRole::tell_moved(const std::vector<SiteId>& sites) {
   for (const SiteId site : sites) {
     if (machine().gather().is_participant(site)) nodes.insert(book_.branch(site));
   }
-  for (const NodeId node : nodes) {
-    if (dies("moved")) return;
-    send_opening(node);
-  }
+  send_openings(nodes);
 }
 
 void CoordinatorRole::node_moved(NodeId node, Epoch lease) {
@@ -218,13 +211,11 @@ void CoordinatorRole::carry_out(const coordinator::Publish& effect) {
   children_.book().close();
   const wire::Commit whole{record.run,          record.round,    record.attempt, record.model,
                            record.contributors, record.refusals, effect.last,    record.late};
-  std::vector<NodeId> nodes;
-  for (const auto& [node, child] : children_.children()) nodes.push_back(node);
-  for (const NodeId node : nodes) {
+  const auto via = [this](SiteId site) { return book_.branch(site); };
+  for (const auto& [child, commit] : transfer::cut_commits(whole, transfer::nodes_of(children_.children()), via)) {
     if (dies("publish")) return;
     cast_.checks().rounds().commit_sent(record.run, record.round, record.model.digest);
-    children_.send(node,
-                   wire::to_envelope(transfer::cut_commit(whole, node, [this](SiteId s) { return book_.branch(s); })));
+    children_.send(child, wire::to_envelope(commit));
   }
   if (!cast_.sized()) {
     const Status pruned = models_->prune(record.run, record.model.version, machine().plan().models_kept);
