@@ -196,7 +196,7 @@ TEST_F(PartsTest, ShardsAreReducedEarlyAsFarAsTheyAreAnnounced) {
   std::vector<UpdatePart> announced = job.parts;
   announced[0].model = {};
   announced[0].shards = {{memory, ranges({{0, 1000}})}, {memory, ranges({{1000, 200}})}};
-  PartialMean early(job.layout());
+  PartialMean early(job.layout(), job.reduction);
   ASSERT_TRUE(early.reduce(job.schema, announced, round::ByteRanges::whole(1200), serial_).ok());
   EXPECT_EQ(early.chunks_done(), 1u);
   announced[0].shards.push_back({memory, ranges({{1200, kBytes - 1200}})});
