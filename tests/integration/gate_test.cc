@@ -38,9 +38,9 @@ class GateTest : public FederationTest {
     put_before_coordinator(gate_, shape, "site-3");
     start(std::move(shape));
     for (std::uint64_t i = 1; i <= 3; ++i) {
-      add_worker(i, [this, train = gated(hold_, i)](const local::Task& task, std::span<const float> base,
-                                                    std::span<float> local) {
-        hold_next_.wait_at(task.round.value());
+      add_worker(i, [&next = hold_next_, train = gated(hold_, i)](const local::Task& task, std::span<const float> base,
+                                                                  std::span<float> local) {
+        next.wait_at(task.round.value());
         return train(task, base, local);
       });
     }
