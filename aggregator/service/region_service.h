@@ -112,8 +112,8 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   std::shared_ptr<const kernels::Codec> codec_;
   std::uint64_t send_generation_ = 0;  // a partial on its way ends when this moves on
   std::shared_ptr<tree::ModelSlot> slot_;
-  std::uint64_t model_seen_bytes_ = 0;  // of the slot, when it was last asked for or looked at
-  std::map<NodeId, Below> below_;       // everybody below this node, children included
+  bool model_promised_ = false;    // the slot was asked for on this session, when the parent had named it
+  std::map<NodeId, Below> below_;  // everybody below this node, children included
 };
 
 }  // namespace fluvial::aggregator

@@ -105,7 +105,7 @@ class AggregatorRole final : public Process, private ParentOwner, private ChildO
   std::uint64_t send_generation_ = 0;  // a partial on its way ends when this moves on
   std::unique_ptr<Sending> sending_;
   std::shared_ptr<ModelSlot> slot_;
-  std::uint64_t model_seen_bytes_ = 0;  // of the slot, when it was last asked for or looked at
+  bool model_promised_ = false;  // the slot was asked for on this session, when the parent had named it
   std::map<NodeId, Below> below_;
   round::Told told_;
   round::Stopwatch watch_;

@@ -12,6 +12,7 @@ void AggregatorRole::parent_up(const ParentLease&) {
   v1::MemberChange& everything = *change.mutable_member_change();  // also when there is nobody below
   for (const auto& [node, below] : below_) *everything.add_up() = below.member;
   uplink_->post(change);
+  model_promised_ = false;
   request_model();
   parent_is_new_ = true;
   parentless_ = false;
@@ -133,16 +134,15 @@ Status AggregatorRole::receipt_came(const v1::Receipt& message) {
 void AggregatorRole::want_model(const round::ModelRef& ref) {
   if (!slot_ || slot_->ref() != ref) {
     slot_ = std::make_shared<ModelSlot>(ref);
-  } else if (slot_->available() > model_seen_bytes_) {
-    model_seen_bytes_ = slot_->available();
-    return;
+  } else if (model_promised_) {
+    return;  // it is on its way: asking again would send once more what is not here yet
   }
-  request_model();  // also again: the parent may not have had it when it was asked
+  model_promised_ = true;  // the parent names it: it has it, or gets it
+  request_model();
 }
 
 void AggregatorRole::request_model() {
   if (!slot_ || slot_->complete()) return;
-  model_seen_bytes_ = slot_->available();
   v1::Envelope request;
   *request.mutable_model_request()->mutable_model() = wire::to_proto(slot_->ref());
   request.mutable_model_request()->set_offset(slot_->available());
