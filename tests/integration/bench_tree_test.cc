@@ -17,6 +17,8 @@ value read_json(const std::string& path) {
   return content.ok() ? cli::parse_json(as_text(content->span()), path).value() : value();
 }
 
+constexpr int kParams = 30'000;
+
 struct Shape {
   const char* codec;
   int sites;
@@ -33,11 +35,11 @@ void PrintTo(const Shape& shape, std::ostream* out) {
 value bench_tree(const Shape& shape) {
   const auto folder = std::move(cli::WorkFolder::open("", false, "test")).value();
   const auto supervisor = std::move(cli::Supervisor::create(std::chrono::seconds(20))).value();
-  const CommandRun ran =
-      run_fluvial(*supervisor, folder,
-                  {"bench", "tree", "--sites", std::to_string(shape.sites), "--aggregators",
-                   std::to_string(shape.aggregators), "--tiers", std::to_string(shape.tiers), "--params", "30000",
-                   "--codec", shape.codec, "--rounds", "3", "--sum-digest", "--json", folder.file("bench.json")});
+  const CommandRun ran = run_fluvial(
+      *supervisor, folder,
+      {"bench", "tree", "--sites", std::to_string(shape.sites), "--aggregators", std::to_string(shape.aggregators),
+       "--tiers", std::to_string(shape.tiers), "--params", std::to_string(kParams), "--codec", shape.codec, "--rounds",
+       "3", "--sum-digest", "--json", folder.file("bench.json")});
   EXPECT_EQ(ran.exit_status, 0) << ran.output;
   return ran.exit_status == 0 ? read_json(folder.file("bench.json")) : value();
 }
@@ -52,6 +54,10 @@ TEST_P(BenchTree, CommitsExactSums) {
   const std::size_t inner = shape.aggregators == 0 ? 0 : shape.aggregators + shape.tiers - 1;
   EXPECT_EQ(cli::array_member(figures, "processes").size(), 1 + inner + 2 * shape.sites);
   EXPECT_GT(cli::number_member(figures, "bytes_up_per_site_round", 0), 0);
+  if (shape.aggregators > 0) {  // one copy of the model crosses each of the coordinator's lines
+    const int children = shape.tiers == 1 ? shape.aggregators : 1;
+    EXPECT_EQ(cli::number_member(figures, "bytes_down_root_round", 0), children * kParams * sizeof(float));
+  }
   for (const value& process : cli::array_member(figures, "processes")) {
     EXPECT_GT(cli::count_member(process, "peak_rss_bytes"), 0U);
     EXPECT_GT(cli::number_member(process, "cpu_seconds", -1), 0);
