@@ -45,6 +45,11 @@ class CpuVectorOps final : public DeviceVectorOps {
   Status reduce_mean(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream&) override {
     return kernels::reduce_mean(Inputs(buffers).spans(), host(out));
   }
+  Status weighted_sum(std::span<const DeviceSpan<const float>> vectors, std::span<const double> coefficients,
+                      double divisor, DeviceSpan<float> out, Stream&) override {
+    kernels::weighted_sum(Inputs(vectors).spans(), coefficients, divisor, host(out));
+    return {};
+  }
   Status screen(DeviceSpan<const float> values, std::uint64_t first_value, DeviceSpan<std::byte>, ChunkOutcome* outcome,
                 Stream&) override {
     const Result<ScreenReport> report = kernels::screen(host(values), first_value);

@@ -5,6 +5,7 @@
 #include "core/base/format.h"
 #include "kernels/device_backend.h"
 #include "kernels/fixed.h"
+#include "kernels/pieces.h"
 
 namespace fluvial::kernels {
 namespace {
@@ -38,6 +39,21 @@ Status device_reduce(std::span<const DeviceSpan<const float>> buffers, DeviceSpa
 Status device_reduce_mean(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream& stream) {
   FLUVIAL_TRY(check_buffers(buffers, out));
   return out.empty() ? Status() : ops_of(stream).reduce_mean(buffers, out, stream);
+}
+
+Status device_weighted_mean(std::span<const DeviceSpan<const float>> vectors, std::span<const std::uint32_t> weights,
+                            DeviceSpan<float> out, Stream& stream) {
+  FLUVIAL_TRY(check_buffers(vectors, out));
+  FLUVIAL_ASSIGN(const Weights checked, check_weights(weights, vectors.size()));
+  if (out.empty()) return {};
+  return ops_of(stream).weighted_sum(vectors, checked.each, checked.total, out, stream);
+}
+
+Status device_combine(std::span<const DeviceSpan<const float>> vectors, std::span<const double> coefficients,
+                      DeviceSpan<float> out, Stream& stream) {
+  FLUVIAL_TRY(check_buffers(vectors, out));
+  FLUVIAL_CHECK(vectors.size() == coefficients.size(), "as many coefficients as vectors");
+  return out.empty() ? Status() : ops_of(stream).weighted_sum(vectors, coefficients, 1, out, stream);
 }
 
 Status device_screen(DeviceSpan<const float> values, std::uint64_t first_value, DeviceSpan<std::byte> workspace,

@@ -19,6 +19,13 @@ Status device_reduce(std::span<const DeviceSpan<const float>> buffers, DeviceSpa
 // reduce_mean of reduce.h: added in fp64, rounded once. As above.
 Status device_reduce_mean(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream& stream);
 
+// weighted_mean and combine of vector.h, in one pass. `out` may be any of the vectors. As above; and kInvalidArgument
+// as weighted_mean.
+Status device_weighted_mean(std::span<const DeviceSpan<const float>> vectors, std::span<const std::uint32_t> weights,
+                            DeviceSpan<float> out, Stream& stream);
+Status device_combine(std::span<const DeviceSpan<const float>> vectors, std::span<const double> coefficients,
+                      DeviceSpan<float> out, Stream& stream);
+
 // Greatest magnitude, squared 2-norm, and the first coordinate that is not finite: into the outcome (max_bits,
 // norm_squared, not_finite_at), once the stream was synchronised; screened_vector() reads it.
 //
@@ -78,6 +85,8 @@ class DeviceVectorOps {
   virtual Status reduce(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream& stream) = 0;
   virtual Status reduce_mean(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out,
                              Stream& stream) = 0;
+  virtual Status weighted_sum(std::span<const DeviceSpan<const float>> vectors, std::span<const double> coefficients,
+                              double divisor, DeviceSpan<float> out, Stream& stream) = 0;
   virtual Status screen(DeviceSpan<const float> values, std::uint64_t first_value, DeviceSpan<std::byte> workspace,
                         ChunkOutcome* outcome, Stream& stream) = 0;
   virtual Status add_scaled(DeviceSpan<const float> x, float weight, DeviceSpan<float> sum, Stream& stream) = 0;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <vector>
 
 #include "core/base/format.h"
 #include "kernels/fixed.h"
@@ -18,11 +17,27 @@ Result<ScreenReport> screen(std::span<const float> values, std::uint64_t first_v
   return ScreenReport{.max_abs = ops::bits_float(most), .norm_squared = sum_lanes(lanes)};
 }
 
-namespace {
+Result<Weights> check_weights(std::span<const std::uint32_t> weights, std::size_t vector_count) {
+  if (weights.empty() || weights.size() != vector_count) {
+    return Error{Code::kInvalidArgument, format_text("{} vectors with {} weights", vector_count, weights.size())};
+  }
+  Weights checked;
+  for (const std::uint32_t weight : weights) {
+    if (weight == 0 || weight >= kWeightEnd) {
+      return Error{Code::kInvalidArgument, format_text("weight {}, expected 1 to {}", weight, kWeightEnd - 1)};
+    }
+    checked.each.push_back(static_cast<double>(weight));
+    checked.total += checked.each.back();
+  }
+  return checked;
+}
 
-// out = (sum of coefficients[k] * vectors[k]) / divisor, a piece that stays in the cache after the other.
-void sum_pieces(std::span<const std::span<const float>> vectors, std::span<const double> coefficients, double divisor,
-                std::span<float> out) {
+// A piece that stays in the cache after the other.
+void weighted_sum(std::span<const std::span<const float>> vectors, std::span<const double> coefficients, double divisor,
+                  std::span<float> out) {
+  for (const std::span<const float> vector : vectors) {
+    FLUVIAL_CHECK(vector.size() == out.size(), "vectors of different lengths");
+  }
   std::array<double, kPieceValues> sum;
   for (std::size_t first = 0; first < out.size(); first += kPieceValues) {
     const std::size_t length = std::min(kPieceValues, out.size() - first);
@@ -34,34 +49,17 @@ void sum_pieces(std::span<const std::span<const float>> vectors, std::span<const
   }
 }
 
-}  // namespace
-
 Status weighted_mean(std::span<const std::span<const float>> vectors, std::span<const std::uint32_t> weights,
                      std::span<float> out) {
-  if (vectors.empty() || vectors.size() != weights.size()) {
-    return Error{Code::kInvalidArgument, format_text("{} vectors with {} weights", vectors.size(), weights.size())};
-  }
-  double total = 0;  // exact: fewer than 2^24 weights below 2^29
-  std::vector<double> coefficients;
-  for (std::size_t k = 0; k < vectors.size(); ++k) {
-    if (weights[k] == 0 || weights[k] >= kWeightEnd) {
-      return Error{Code::kInvalidArgument, format_text("weight {}, expected 1 to {}", weights[k], kWeightEnd - 1)};
-    }
-    FLUVIAL_CHECK(vectors[k].size() == out.size(), "vectors of different lengths");
-    coefficients.push_back(static_cast<double>(weights[k]));
-    total += coefficients.back();
-  }
-  sum_pieces(vectors, coefficients, total, out);
+  FLUVIAL_ASSIGN(const Weights checked, check_weights(weights, vectors.size()));
+  weighted_sum(vectors, checked.each, checked.total, out);
   return {};
 }
 
 void combine(std::span<const std::span<const float>> vectors, std::span<const double> coefficients,
              std::span<float> out) {
   FLUVIAL_CHECK(!vectors.empty() && vectors.size() == coefficients.size(), "as many coefficients as vectors");
-  for (const std::span<const float> vector : vectors) {
-    FLUVIAL_CHECK(vector.size() == out.size(), "vectors of different lengths");
-  }
-  sum_pieces(vectors, coefficients, 1, out);
+  weighted_sum(vectors, coefficients, 1, out);
 }
 
 void pseudo_gradient(std::span<const float> base, std::span<const float> local, std::span<const float> residual,

@@ -1,4 +1,5 @@
 // device_vector.h's operations.
+#include <algorithm>
 #include <span>
 
 #include "kernels/cuda/backend.h"
@@ -73,6 +74,25 @@ struct ReduceMeanOp {
     Pack<float, kCount> means;
     for (int i = 0; i < kCount; ++i) means.v[i] = static_cast<float>(sums[i] / static_cast<double>(buffers.count));
     at.store(out, means);
+  }
+};
+
+struct WeightedSumOp {
+  Buffers buffers;
+  double coefficients[kReduceInputsMax];
+  double divisor;
+  float* out;
+
+  template <int kCount>
+  __device__ void run(At<kCount> at) const {
+    double sums[kCount] = {};
+    for (int k = 0; k < buffers.count; ++k) {
+      const Pack<float, kCount> next = at.load(buffers.x[k]);
+      for (int i = 0; i < kCount; ++i) sums[i] += static_cast<double>(next.v[i]) * coefficients[k];
+    }
+    Pack<float, kCount> outs;
+    for (int i = 0; i < kCount; ++i) outs.v[i] = static_cast<float>(sums[i] / divisor);
+    at.store(out, outs);
   }
 };
 
@@ -190,8 +210,8 @@ struct VectorSource {
 };
 
 template <typename Op>
-Status launch_reduce(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream& stream) {
-  Op op{.buffers = {}, .out = out.data()};
+Status launch_reduce(Op op, std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream& stream) {
+  op.out = out.data();
   bool by_four = fits_four(out.data());
   op.buffers.count = static_cast<int>(buffers.size());
   for (std::size_t k = 0; k < buffers.size(); ++k) {
@@ -212,10 +232,17 @@ Status launch_momentum(double lr, double momentum, DeviceSpan<const float> mean,
 class GpuVectorOps final : public DeviceVectorOps {
  public:
   Status reduce(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream& stream) override {
-    return launch_reduce<ReduceOp>(buffers, out, stream);
+    return launch_reduce(ReduceOp{}, buffers, out, stream);
   }
   Status reduce_mean(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream& stream) override {
-    return launch_reduce<ReduceMeanOp>(buffers, out, stream);
+    return launch_reduce(ReduceMeanOp{}, buffers, out, stream);
+  }
+  Status weighted_sum(std::span<const DeviceSpan<const float>> vectors, std::span<const double> coefficients,
+                      double divisor, DeviceSpan<float> out, Stream& stream) override {
+    WeightedSumOp op{};
+    std::copy(coefficients.begin(), coefficients.end(), op.coefficients);
+    op.divisor = divisor;
+    return launch_reduce(op, vectors, out, stream);
   }
   Status screen(DeviceSpan<const float> values, std::uint64_t first_value, DeviceSpan<std::byte> workspace,
                 ChunkOutcome* outcome, Stream& stream) override {

@@ -63,6 +63,58 @@ void reduces(const Context& context) {
   check(!kernels::device_reduce({}, {}, stream).ok(), "no buffers are refused");
 }
 
+// Inputs of one call, on the host and on a device.
+struct Inputs {
+  Inputs(const Context& context, std::size_t count, std::size_t size, std::size_t skew, Stream& stream) {
+    for (std::size_t k = 0; k < count; ++k) {
+      values.push_back(adversarial(size, 300 * size + k, 1e30F));
+      buffers.emplace_back(context.device, view(values.back()), stream, skew);
+      device.push_back(buffers.back().span());
+    }
+    host.assign(values.begin(), values.end());
+  }
+  std::vector<std::vector<float>> values;
+  std::vector<OnDevice<float>> buffers;
+  std::vector<std::span<const float>> host;
+  std::vector<DeviceSpan<const float>> device;
+};
+
+void weighted_means(const Context& context) {
+  Stream stream = require(Stream::make(context.device));
+  for (const std::size_t count : {1U, 2U, 3U, 8U, 64U}) {
+    for (const std::size_t size : sizes(context)) {
+      if (count > 8 && size > 1'000'003) continue;
+      for (const std::size_t skew : {0U, 1U}) {
+        const Inputs inputs(context, count, size, skew, stream);
+        std::vector<std::uint32_t> weights;
+        std::vector<double> coefficients;
+        for (std::size_t k = 0; k < count; ++k) {
+          weights.push_back(k == 0 ? kernels::kWeightEnd - 1 : static_cast<std::uint32_t>(7 * k + 1));
+          coefficients.push_back((k % 2 == 0 ? 1.0 : -1.0) / static_cast<double>(3 * k + 7));
+        }
+        std::vector<float> expected(size);
+        const OnDevice<float> out(context.device, size, stream, skew);
+        require(kernels::weighted_mean(inputs.host, weights, expected));
+        require(kernels::device_weighted_mean(inputs.device, weights, out.span(), stream));
+        check_same(view(out.values()), view(expected), "weighted mean");
+        kernels::combine(inputs.host, coefficients, expected);
+        require(kernels::device_combine(inputs.device, coefficients, inputs.buffers.back().span(), stream));
+        check_same(view(inputs.buffers.back().values()), view(expected), "combined, in place");
+      }
+    }
+  }
+  const Inputs one(context, 1, 5, 0, stream);
+  const DeviceSpan<float> out = one.buffers[0].span();
+  const std::vector<DeviceSpan<const float>> too_many(kernels::kReduceInputsMax + 1, one.device[0]);
+  const std::vector<std::uint32_t> weights(too_many.size(), 1);
+  for (const std::vector<std::uint32_t>& wrong : {std::vector<std::uint32_t>{}, {1, 1}, {0}, {kernels::kWeightEnd}}) {
+    check(!kernels::device_weighted_mean(one.device, wrong, out, stream).ok(), "wrong weights are refused");
+  }
+  check(!kernels::device_weighted_mean(too_many, weights, out, stream).ok(), "too many vectors are refused");
+  check(!kernels::device_combine({}, {}, {}, stream).ok(), "no vectors are refused");
+  check_same(view(one.buffers[0].values()), view(one.values[0]), "what was refused wrote nothing");
+}
+
 Result<kernels::ScreenReport> screen_on(const Context& context, std::span<const float> values, std::uint64_t first,
                                         Stream& stream, std::size_t skew = 0) {
   const OnDevice<float> x(context.device, values, stream, skew);
@@ -239,6 +291,7 @@ void events_order_streams(const Context& context) {
 
 void add_vector_tests(std::vector<Test>& tests) {
   tests.push_back({"reduce", reduces});
+  tests.push_back({"weighted mean", weighted_means});
   tests.push_back({"screen", screens});
   tests.push_back({"screen names a coordinate", screens_name_the_first_that_is_not_finite});
   tests.push_back({"sums and means", sums_and_means});
