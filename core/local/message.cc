@@ -42,6 +42,21 @@ ResultOutcome outcome_from_proto(v1::Previous::Outcome outcome) {
   }
 }
 
+void put_device(const DeviceLocation& device, v1::DeviceMemory* out) {
+  out->set_device(std::string(as_text(device.device)));
+  out->set_handle(std::string(as_text(device.handle)));
+  out->set_first_byte(device.first_byte);
+}
+
+template <std::size_t kBytes>
+Status copy_exactly(std::string_view what, std::string_view from, std::array<std::byte, kBytes>& to) {
+  if (from.size() != kBytes) {
+    return Error{Code::kInvalidArgument, fmt::format("{} of {} bytes; expected {}", what, from.size(), kBytes)};
+  }
+  std::ranges::copy(as_byte_span(from), to.begin());
+  return {};
+}
+
 bool is_printable(char c) { return c > ' ' && c <= '~'; }
 
 }  // namespace
@@ -101,9 +116,10 @@ v1::LocalMessage attach_message(const WorkerOptions& options) {
   return message;
 }
 
-v1::LocalMessage attached_message(std::string_view node) {
+v1::LocalMessage attached_message(std::string_view node, const std::vector<DeviceUuid>& devices) {
   v1::LocalMessage message;
   message.mutable_attached()->set_node(std::string(node));
+  for (const DeviceUuid& device : devices) message.mutable_attached()->add_devices(std::string(as_text(device)));
   return message;
 }
 
@@ -134,23 +150,25 @@ v1::LocalMessage task_message(const Task& task) {
   return message;
 }
 
-v1::LocalMessage ready_message(const TaskReady& ready) {
+v1::LocalMessage ready_message(const TaskReady& ready, const std::optional<DeviceLocation>& device) {
   v1::LocalMessage message;
   v1::TaskReady& out = *message.mutable_task_ready();
   out.set_id(ready.id.value());
   out.set_weight(ready.weight);
   out.set_update(ready.update);
   put_ranges(ready.ranges, out.mutable_ranges());
+  if (device) put_device(*device, out.mutable_device());
   return message;
 }
 
-v1::LocalMessage done_message(const TaskResult& result) {
+v1::LocalMessage done_message(const TaskResult& result, const std::optional<DeviceLocation>& device) {
   v1::LocalMessage message;
   v1::TaskDone& done = *message.mutable_task_done();
   done.set_id(result.id.value());
   done.set_weight(result.weight);
   done.set_update(result.update);
   put_ranges(result.ranges, done.mutable_ranges());
+  if (device) put_device(*device, done.mutable_device());
   done.mutable_metrics()->insert(result.metrics.begin(), result.metrics.end());
   return message;
 }
@@ -207,6 +225,25 @@ Result<WorkerOptions> worker_from(const v1::Attach& attach) {
   }
   worker.group = Group{attach.group(), attach.rank(), attach.ranks()};
   return worker;
+}
+
+Result<DeviceLocation> device_from(const v1::DeviceMemory& device) {
+  DeviceLocation location{.first_byte = device.first_byte()};
+  FLUVIAL_TRY(copy_exactly("a device's UUID", device.device(), location.device));
+  FLUVIAL_TRY(copy_exactly("a handle of device memory", device.handle(), location.handle));
+  if (location.first_byte % kDeviceAlignment != 0) {
+    return Error{Code::kInvalidArgument, fmt::format("device memory from byte {} on; expected a multiple of {}",
+                                                     location.first_byte, kDeviceAlignment)};
+  }
+  return location;
+}
+
+Result<std::vector<DeviceUuid>> devices_from(const v1::Attached& attached) {
+  std::vector<DeviceUuid> devices(static_cast<std::size_t>(attached.devices_size()));
+  for (int i = 0; i < attached.devices_size(); ++i) {
+    FLUVIAL_TRY(copy_exactly("a device's UUID", attached.devices(i), devices[static_cast<std::size_t>(i)]));
+  }
+  return devices;
 }
 
 Status add_ranges(const Ranges& ranges, const round::Schema& schema, round::ByteRanges& to) {

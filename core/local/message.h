@@ -1,8 +1,10 @@
 // The protocol's messages: made, taken apart and checked here alone. Not for callers of this room.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/result.h"
 #include "core/local/task.h"
@@ -20,11 +22,12 @@ Result<std::string> encode(const v1::LocalMessage& message, std::size_t bytes_ma
 Result<v1::LocalMessage> decode(std::string_view body);
 
 v1::LocalMessage attach_message(const WorkerOptions& options);
-v1::LocalMessage attached_message(std::string_view node);
+v1::LocalMessage attached_message(std::string_view node, const std::vector<DeviceUuid>& devices = {});
 v1::LocalMessage refused_message(const Error& error);
 v1::LocalMessage task_message(const Task& task);
-v1::LocalMessage ready_message(const TaskReady& ready);
-v1::LocalMessage done_message(const TaskResult& result);
+// `device`: where the averaged values lie, if a device has them and no message said so yet.
+v1::LocalMessage ready_message(const TaskReady& ready, const std::optional<DeviceLocation>& device = {});
+v1::LocalMessage done_message(const TaskResult& result, const std::optional<DeviceLocation>& device = {});
 v1::LocalMessage failed_message(TaskId id, std::string_view message);
 v1::LocalMessage detach_message(std::string_view reason);
 v1::LocalMessage run_ended_message(const EndedRun& ended);
@@ -32,6 +35,9 @@ v1::LocalMessage committed_message(const CommittedModel& committed);
 
 // kInvalidArgument: names, ranks or a protocol that cannot be.
 Result<WorkerOptions> worker_from(const v1::Attach& attach);
+// kInvalidArgument: a UUID or handle of another length, a first byte that is no multiple of 16.
+Result<DeviceLocation> device_from(const v1::DeviceMemory& device);
+Result<std::vector<DeviceUuid>> devices_from(const v1::Attached& attached);  // likewise
 // Each within the model, none twice, at most kRangesMax that do not touch: added to `to`.
 Status add_ranges(const google::protobuf::RepeatedPtrField<v1::Range>& ranges, const round::Schema& schema,
                   round::ByteRanges& to);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/error.hpp>
 #include <utility>
 
@@ -87,7 +88,7 @@ Status Session::on_frame(Frame frame) {
 
 Status Session::on_attach(const v1::Attach& attach) {
   FLUVIAL_ASSIGN(WorkerOptions worker, worker_from(attach));
-  FLUVIAL_ASSIGN(const std::string body, encode(attached_message(options_.node), kMessageBytesMax));
+  FLUVIAL_ASSIGN(const std::string body, encode(attached_message(options_.node, options_.devices), kMessageBytesMax));
   const auto owner = owner_.lock();
   if (!owner) return Error{Code::kCancelled, "the agent ends"};
   WorkerInfo info{std::move(worker.name), worker.kind, peer_.pid, std::move(worker.group), worker.wants_models};
@@ -108,28 +109,55 @@ Status Session::check_current(std::uint64_t id) const {
   return {};
 }
 
-// The first message of a task that speaks of its result brings the memfd; later ones agree with it.
-Status Session::take_result(std::uint64_t weight, bool update, UniqueFd fd) {
-  if (weight == 0) return Error{Code::kInvalidArgument, "a result of weight 0"};
-  if (current_->result) {
-    if (fd.valid()) return Error{Code::kInvalidArgument, "a second descriptor for one result"};
-    if (weight != current_->weight || update != current_->update) {
+// The first message of a task that speaks of its result brings the memory it lies in; later ones agree with it.
+Status Session::take_result(Brought brought) {
+  if (brought.weight == 0) return Error{Code::kInvalidArgument, "a result of weight 0"};
+  if (current_->has_result) {
+    if (brought.fd.valid()) return Error{Code::kInvalidArgument, "a second descriptor for one result"};
+    if (brought.device != nullptr) return Error{Code::kInvalidArgument, "device memory for a result that has some"};
+    if (brought.weight != current_->weight || brought.update != current_->update) {
       return Error{Code::kInvalidArgument, "a weight or kind of result that is not the one announced before"};
     }
     return {};
   }
-  if (!fd.valid()) return Error{Code::kInvalidArgument, "a result without its memfd"};
-  FLUVIAL_ASSIGN(current_->result, SharedModel::adopt(std::move(fd), current_->schema.model_bytes(), Seals::kSize));
-  current_->weight = weight;
-  current_->update = update;
+  current_->weight = brought.weight;
+  current_->update = brought.update;
+  FLUVIAL_TRY(take_memory(std::move(brought)));
+  current_->has_result = true;
+  return {};
+}
+
+Status Session::take_memory(Brought brought) {
+  const round::Schema& schema = current_->schema;
+  const bool needs_model = brought.device == nullptr || !schema.all_averaged();
+  if (needs_model && !brought.fd.valid()) return Error{Code::kInvalidArgument, "a result without its memfd"};
+  if (!needs_model && brought.fd.valid()) {
+    return Error{Code::kInvalidArgument, "a descriptor for a result that lies in a device's memory alone"};
+  }
+  if (brought.device != nullptr) {
+    FLUVIAL_ASSIGN(const DeviceLocation at, device_from(*brought.device));
+    if (std::ranges::find(options_.devices, at.device) == options_.devices.end()) {
+      return Error{Code::kInvalidArgument,
+                   fmt::format("a result in the memory of {}, from which this agent takes none", to_string(at.device))};
+    }
+    FLUVIAL_ASSIGN(current_->device, options_.open_device(at, schema.value_count()));
+  }
+  if (needs_model) {
+    FLUVIAL_ASSIGN(current_->model, SharedModel::adopt(std::move(brought.fd), schema.model_bytes(), Seals::kSize));
+  }
   return {};
 }
 
 Status Session::on_ready(const v1::TaskReady& ready, UniqueFd fd) {
   FLUVIAL_TRY(check_current(ready.id()));
   if (current_->kind != TaskKind::kTrain) return Error{Code::kInvalidArgument, "an evaluation has no ranges"};
-  FLUVIAL_TRY(take_result(ready.weight(), ready.update(), std::move(fd)));
-  TaskReady told{.id = current_->id, .weight = ready.weight(), .update = ready.update(), .model = current_->result};
+  FLUVIAL_TRY(
+      take_result({ready.weight(), ready.update(), ready.has_device() ? &ready.device() : nullptr, std::move(fd)}));
+  TaskReady told{.id = current_->id,
+                 .weight = ready.weight(),
+                 .update = ready.update(),
+                 .model = current_->model,
+                 .device = current_->device};
   FLUVIAL_TRY(add_ranges(ready.ranges(), current_->schema, told.ranges));
   FLUVIAL_TRY(add_ranges(ready.ranges(), current_->schema, current_->ready));
   if (const auto owner = owner_.lock()) owner->ready(id_, std::move(told));
@@ -157,11 +185,13 @@ Status Session::on_done(const v1::TaskDone& done, UniqueFd fd) {
                     .model = {}};
   FLUVIAL_TRY(check_metrics(result.metrics));
   if (current_->kind == TaskKind::kTrain) {
-    FLUVIAL_TRY(take_result(done.weight(), done.update(), std::move(fd)));
+    FLUVIAL_TRY(
+        take_result({done.weight(), done.update(), done.has_device() ? &done.device() : nullptr, std::move(fd)}));
     FLUVIAL_ASSIGN(result.ranges, answered_ranges(done));
-    result.model = current_->result;
-  } else if (fd.valid() || done.weight() > 0 || done.update() || done.ranges_size() > 0) {
-    return Error{Code::kInvalidArgument, "an evaluation with a descriptor, a weight or ranges"};
+    result.model = current_->model;
+    result.device = current_->device;
+  } else if (fd.valid() || done.has_device() || done.weight() > 0 || done.update() || done.ranges_size() > 0) {
+    return Error{Code::kInvalidArgument, "an evaluation with a descriptor, device memory, a weight or ranges"};
   }
   current_.reset();
   if (const auto owner = owner_.lock()) owner->done(id_, std::move(result));

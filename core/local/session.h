@@ -56,7 +56,15 @@ class Session : public std::enable_shared_from_this<Session> {
   Status on_attach(const v1::Attach& attach);
   Status on_ready(const v1::TaskReady& ready, UniqueFd fd);
   Status on_done(const v1::TaskDone& done, UniqueFd fd);
-  Status take_result(std::uint64_t weight, bool update, UniqueFd fd);
+  // What the messages that speak of a result have in common.
+  struct Brought {
+    std::uint64_t weight = 0;
+    bool update = false;
+    const v1::DeviceMemory* device = nullptr;
+    UniqueFd fd = {};
+  };
+  Status take_result(Brought brought);
+  Status take_memory(Brought brought);
   Result<round::ByteRanges> answered_ranges(const v1::TaskDone& done) const;
   Status on_failed(const v1::TaskFailed& failed);
   Status check_current(std::uint64_t id) const;
@@ -69,8 +77,10 @@ class Session : public std::enable_shared_from_this<Session> {
     TaskId id;
     TaskKind kind;
     round::Schema schema;
-    std::shared_ptr<const SharedModel> result = {};  // once it was sent
-    std::uint64_t weight = 0;                        // that came with it
+    bool has_result = false;  // its memory was sent: one of the two, or both
+    std::shared_ptr<const SharedModel> model = {};
+    std::shared_ptr<const DeviceMemory> device = {};
+    std::uint64_t weight = 0;  // that came with it
     bool update = false;
     round::ByteRanges ready = {};
   };

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/base/ids.h"
+#include "core/local/device_memory.h"
 #include "core/local/shared_model.h"
 #include "core/round/byte_ranges.h"
 #include "core/round/schema.h"
@@ -92,7 +93,8 @@ struct TaskReady {
   std::uint64_t weight = 1;
   bool update = false;                       // as in TaskResult
   round::ByteRanges ranges;                  // those that this message adds
-  std::shared_ptr<const SharedModel> model;  // the same for all of a task
+  std::shared_ptr<const SharedModel> model;  // as in TaskResult; the same for all of a task
+  std::shared_ptr<const DeviceMemory> device = {};
 };
 
 struct TaskResult {
@@ -100,9 +102,12 @@ struct TaskResult {
   TaskKind kind = TaskKind::kTrain;
   std::uint64_t weight = 0;  // at least 1 for a trained model, 0 for an evaluation
   Metrics metrics;
-  bool update = false;                       // averaged values are the update instead of the trained model
-  round::ByteRanges ranges;                  // of a training task: what it answers for; without a group all of it
-  std::shared_ptr<const SharedModel> model;  // laid out as the task's model; none for an evaluation
+  bool update = false;       // averaged values are the update instead of the trained model
+  round::ByteRanges ranges;  // of a training task: what it answers for; without a group all of it
+  // Laid out as the task's model. With `device` only its integer tensors count, and without any there is none; there is
+  // none for an evaluation either.
+  std::shared_ptr<const SharedModel> model;
+  std::shared_ptr<const DeviceMemory> device = {};  // where the averaged values are, if they lie in a GPU's memory
 };
 
 }  // namespace fluvial::local

@@ -74,6 +74,7 @@ Result<WorkerClient> WorkerClient::attach(const std::filesystem::path& socket, c
   FLUVIAL_TRY(set_deadline(fd.get(), SO_RCVTIMEO, milliseconds(0)));
   WorkerClient client(std::move(fd));
   client.node_ = attached.node();
+  FLUVIAL_ASSIGN(client.devices_, devices_from(attached));
   return client;
 }
 
@@ -133,44 +134,71 @@ Status WorkerClient::answer(const v1::LocalMessage& message, std::shared_ptr<con
   return write_message(fd_.get(), message, std::move(model));
 }
 
-Status WorkerClient::check_trained(std::uint64_t weight, std::uint64_t model_bytes, const Metrics& metrics) const {
+Status WorkerClient::check_trained(std::uint64_t weight, const Metrics& metrics) const {
   if (!current_ || current_->kind != TaskKind::kTrain) {
     return Error{Code::kFailedPrecondition, "a model submitted without a task to train"};
   }
   if (weight == 0) return Error{Code::kInvalidArgument, "a model submitted with weight 0; expected at least 1"};
-  if (model_bytes != current_->model_bytes) {
-    return Error{Code::kInvalidArgument,
-                 fmt::format("a model of {} bytes submitted; the task's has {}", model_bytes, current_->model_bytes)};
-  }
   return check_metrics(metrics);
 }
 
+Status WorkerClient::check_size(std::uint64_t model_bytes) const {
+  if (model_bytes == current_->model_bytes) return {};
+  return Error{Code::kInvalidArgument,
+               fmt::format("a model of {} bytes submitted; the task's has {}", model_bytes, current_->model_bytes)};
+}
+
+Result<std::shared_ptr<const SharedModel>> WorkerClient::share(Memory& memory) {
+  if (memory.host != nullptr) FLUVIAL_TRY(check_size(memory.host->size_bytes()));
+  std::shared_ptr<const SharedModel> shared;
+  if (current_->sent) {
+    memory.device.reset();
+    return shared;
+  }
+  if (memory.host != nullptr) {
+    FLUVIAL_ASSIGN(shared, memory.host->share());
+  }
+  current_->sent = true;
+  return shared;
+}
+
+Status WorkerClient::submit_in(Memory memory, TaskResult result) {
+  FLUVIAL_TRY(check_trained(result.weight, result.metrics));
+  result.id = current_->id;
+  FLUVIAL_ASSIGN(std::shared_ptr<const SharedModel> shared, share(memory));
+  return answer(done_message(result, memory.device), std::move(shared));
+}
+
+Status WorkerClient::ready_in(Memory memory, const round::ByteRanges& ranges, std::uint64_t weight, bool update) {
+  FLUVIAL_TRY(check_trained(weight, {}));
+  FLUVIAL_ASSIGN(std::shared_ptr<const SharedModel> shared, share(memory));
+  const TaskReady ready{.id = current_->id, .weight = weight, .update = update, .ranges = ranges};
+  return write_message(fd_.get(), ready_message(ready, memory.device), std::move(shared));
+}
+
 Status WorkerClient::submit(MemfdWriter model, std::uint64_t weight, const Metrics& metrics) {
-  FLUVIAL_TRY(check_trained(weight, model.span().size(), metrics));
+  FLUVIAL_TRY(check_trained(weight, metrics));
+  FLUVIAL_TRY(check_size(model.span().size()));
   FLUVIAL_ASSIGN(std::shared_ptr<const SharedModel> sealed, std::move(model).seal());
   return answer(done_message({.id = current_->id, .weight = weight, .metrics = metrics}), std::move(sealed));
 }
 
 Status WorkerClient::submit(const ResultBuffer& buffer, TaskResult result) {
-  FLUVIAL_TRY(check_trained(result.weight, buffer.size_bytes(), result.metrics));
-  result.id = current_->id;
-  std::shared_ptr<const SharedModel> memory;
-  if (!current_->sent) {
-    FLUVIAL_ASSIGN(memory, buffer.share());
-  }
-  return answer(done_message(result), std::move(memory));
+  return submit_in({.host = &buffer}, std::move(result));
 }
 
 Status WorkerClient::ready(const ResultBuffer& buffer, const round::ByteRanges& ranges, std::uint64_t weight,
                            bool update) {
-  FLUVIAL_TRY(check_trained(weight, buffer.size_bytes(), {}));
-  std::shared_ptr<const SharedModel> memory;
-  if (!std::exchange(current_->sent, true)) {
-    FLUVIAL_ASSIGN(memory, buffer.share());
-  }
-  return write_message(fd_.get(),
-                       ready_message({.id = current_->id, .weight = weight, .update = update, .ranges = ranges}),
-                       std::move(memory));
+  return ready_in({.host = &buffer}, ranges, weight, update);
+}
+
+Status WorkerClient::submit(const DeviceLocation& values, const ResultBuffer* integers, TaskResult result) {
+  return submit_in({.host = integers, .device = values}, std::move(result));
+}
+
+Status WorkerClient::ready(const DeviceLocation& values, const ResultBuffer* integers, const round::ByteRanges& ranges,
+                           std::uint64_t weight, bool update) {
+  return ready_in({.host = integers, .device = values}, ranges, weight, update);
 }
 
 Status WorkerClient::submit_evaluation(const Metrics& metrics) {

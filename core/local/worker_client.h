@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "core/base/result.h"
 #include "core/local/fd.h"
@@ -34,7 +35,8 @@ class WorkerClient {
   static Result<WorkerClient> attach_with_retry(const std::filesystem::path& socket, const WorkerOptions& options,
                                                 std::chrono::milliseconds patience);
 
-  const std::string& node() const { return node_; }  // the agent's name
+  const std::string& node() const { return node_; }                    // the agent's name
+  const std::vector<DeviceUuid>& devices() const { return devices_; }  // whose memory it takes results from
 
   // Blocks until the agent says something. None: as for next_task().
   using Event = std::variant<Task, CommittedModel, EndedRun>;
@@ -56,16 +58,32 @@ class WorkerClient {
   Status submit(const ResultBuffer& buffer, TaskResult result);
   // These ranges of the buffer are in place already, for that weight and kind.
   Status ready(const ResultBuffer& buffer, const round::ByteRanges& ranges, std::uint64_t weight, bool update = false);
+  // The same with the averaged values in the memory of one of devices(), where they are in place when this is called.
+  // `integers`: a buffer as large as the model for its integer tensors, if it has any; nothing else of it counts.
+  Status submit(const DeviceLocation& values, const ResultBuffer* integers, TaskResult result);
+  Status ready(const DeviceLocation& values, const ResultBuffer* integers, const round::ByteRanges& ranges,
+               std::uint64_t weight, bool update = false);
   Status fail(const std::string& message);
 
   Status detach(const std::string& reason);  // says good-bye and closes
 
  private:
+  // What a result lies in.
+  struct Memory {
+    const ResultBuffer* host = nullptr;
+    std::optional<DeviceLocation> device = {};
+  };
+  Status submit_in(Memory memory, TaskResult result);
+  Status ready_in(Memory memory, const round::ByteRanges& ranges, std::uint64_t weight, bool update);
+  // The memfd for the next message that speaks of the result; none, and no location either, when one brought them.
+  Result<std::shared_ptr<const SharedModel>> share(Memory& memory);
   Status answer(const v1::LocalMessage& message, std::shared_ptr<const SharedModel> model);
-  Status check_trained(std::uint64_t weight, std::uint64_t model_bytes, const Metrics& metrics) const;
+  Status check_trained(std::uint64_t weight, const Metrics& metrics) const;
+  Status check_size(std::uint64_t model_bytes) const;
   explicit WorkerClient(UniqueFd fd) : fd_(std::move(fd)) {}
   UniqueFd fd_;
   std::string node_;
+  std::vector<DeviceUuid> devices_;
   std::string detach_reason_;
   struct Current {
     TaskId id;

@@ -166,6 +166,7 @@ class WorkerServer::Impl final : public SessionOwner, public std::enable_shared_
 
 Result<std::unique_ptr<WorkerServer>> WorkerServer::listen(WorkerServerOptions options, asio::any_io_executor executor,
                                                            std::shared_ptr<WorkerHandler> handler) {
+  FLUVIAL_CHECK(options.devices.empty() || options.open_device, "devices without a way to open their memory");
   FLUVIAL_ASSIGN(UniqueFd listener, listen_unix(options.socket));
   FLUVIAL_ASSIGN(const ino_t inode, socket_file_inode(options.socket));
   try {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/base/result.h"
 #include "core/local/task.h"
@@ -45,6 +46,10 @@ struct WorkerServerOptions {
   std::size_t workers_max = 64;  // connections, attached or not; one more is refused
   std::chrono::milliseconds handshake_deadline{10'000};
   std::chrono::milliseconds message_deadline{30'000};  // from a message's first byte to its last, either way
+  // GPUs from whose memory results are taken. `open_device` is called on the server's strand, once a result that lies
+  // there.
+  std::vector<DeviceUuid> devices = {};
+  OpenDevice open_device = {};
 };
 
 class WorkerServer {

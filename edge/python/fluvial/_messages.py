@@ -18,6 +18,7 @@ _SCALARS = {
     "bool": _FIELD.TYPE_BOOL,
     "double": _FIELD.TYPE_DOUBLE,
     "string": _FIELD.TYPE_STRING,
+    "bytes": _FIELD.TYPE_BYTES,
 }
 
 # message: fields as "type name", numbered in order; "repeated" and "map" as in a .proto file.
@@ -48,7 +49,8 @@ _LOCAL = {
     ],
     "Range": ["uint64 first_byte", "uint64 bytes"],
     "Previous": ["uint64 round", "Previous.Outcome outcome"],
-    "Attached": ["string node", "uint32 code", "string message"],
+    "Attached": ["string node", "uint32 code", "string message", "repeated bytes devices"],
+    "DeviceMemory": ["bytes device", "bytes handle", "uint64 first_byte"],
     "Task": [
         "uint64 id",
         "Task.Kind kind",
@@ -62,13 +64,20 @@ _LOCAL = {
         "string run_name",
         "Previous previous",
     ],
-    "TaskReady": ["uint64 id", "repeated Range ranges", "uint64 weight", "bool update"],
+    "TaskReady": [
+        "uint64 id",
+        "repeated Range ranges",
+        "uint64 weight",
+        "bool update",
+        "DeviceMemory device",
+    ],
     "TaskDone": [
         "uint64 id",
         "uint64 weight",
         "map<string, double> metrics",
         "bool update",
         "repeated Range ranges",
+        "DeviceMemory device",
     ],
     "TaskFailed": ["uint64 id", "string message"],
     "Detach": ["string reason"],
