@@ -26,8 +26,9 @@ struct ModelFetch::Fetch {
   std::optional<round::Schema> schema;
   std::optional<local::MemfdWriter> writer;
   std::uint64_t received = 0;
-  bool flowing = false;  // begun on this session, not whole yet
-  bool held_up = false;  // being checked, or waiting to be asked for again
+  bool promised = false;  // asked for on this session, when the parent had named it
+  bool flowing = false;   // begun on this session, not whole yet
+  bool held_up = false;   // being checked, or waiting to be asked for again
   int attempts = 1;
 };
 
@@ -36,12 +37,9 @@ ModelFetch::ModelFetch(tree::Runtime& runtime, net::TaskGroup& tasks, Post post,
 ModelFetch::~ModelFetch() = default;
 
 void ModelFetch::want(const round::ModelRef& ref) {
-  if (fetch_ && fetch_->ref == ref) {
-    if (!fetch_->flowing && !fetch_->held_up) request(*fetch_);  // the parent may not have had it before
-    return;
-  }
-  fetch_ = std::make_shared<Fetch>(ref, runtime_.backoff);
-  request(*fetch_);
+  if (!fetch_ || fetch_->ref != ref) fetch_ = std::make_shared<Fetch>(ref, runtime_.backoff);
+  if (std::exchange(fetch_->promised, true)) return;           // on its way: asked again, it would be sent once more
+  if (!fetch_->flowing && !fetch_->held_up) request(*fetch_);  // the parent names it: it has it, or gets it
 }
 
 void ModelFetch::request(Fetch& fetch) {
@@ -53,7 +51,9 @@ void ModelFetch::request(Fetch& fetch) {
 }
 
 void ModelFetch::parent_up() {
-  if (!fetch_ || fetch_->held_up) return;
+  if (!fetch_) return;
+  fetch_->promised = false;
+  if (fetch_->held_up) return;
   fetch_->attempts = 1;
   request(*fetch_);
 }

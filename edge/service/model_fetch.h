@@ -24,8 +24,7 @@ class ModelFetch {
   ModelFetch(tree::Runtime& runtime, net::TaskGroup& tasks, Post post, Done done);
   ~ModelFetch();
 
-  void want(const round::ModelRef& ref);  // replaces a fetch of another model; one of the same goes on, asked for again
-                                          // while nothing comes
+  void want(const round::ModelRef& ref);  // the parent has named it; replaces a fetch of another model
   void parent_up();                       // asks for what is missing, from where it stopped
   void parent_down();
   void stop();

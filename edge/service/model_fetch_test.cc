@@ -66,10 +66,7 @@ TEST_F(ModelFetchTest, GoesOnWhereTheSessionBroke) {
   const HeldModel one = model(1);
   want(one);
   EXPECT_EQ(requested(one), 0u);
-  want(one);
-  EXPECT_EQ(requested(one), 0u) << "the parent may not have had it yet";
   ASSERT_TRUE(give_begin(one, 0).ok());
-  want(one);
   ASSERT_TRUE(give(one, 0, 250).ok());
   on_strand([&] {
     fetch_.parent_down();
@@ -81,6 +78,26 @@ TEST_F(ModelFetchTest, GoesOnWhereTheSessionBroke) {
   const HeldModel held = held_.take();
   EXPECT_EQ(held.ref, one.ref);
   EXPECT_TRUE(net::same_bytes(held.bytes->bytes(), one.bytes->bytes()));
+  EXPECT_TRUE(posted_.empty());
+}
+
+TEST_F(ModelFetchTest, AParentThatNamesItIsAskedOnceOnASession) {
+  const HeldModel one = model(1);
+  want(one);
+  want(one);
+  EXPECT_EQ(requested(one), 0u);
+  EXPECT_TRUE(posted_.empty()) << "the commit named it, and the opening again before anything of it came";
+  on_strand([&] {
+    fetch_.parent_down();
+    fetch_.parent_up();
+  });
+  EXPECT_EQ(requested(one), 0u);
+  want(one);
+  EXPECT_EQ(requested(one), 0u) << "another parent may not have had it before it named it";
+  want(one);
+  ASSERT_TRUE(give_begin(one, 0).ok());
+  ASSERT_TRUE(give(one, 0, 400).ok());
+  EXPECT_EQ(held_.take().ref, one.ref);
   EXPECT_TRUE(posted_.empty());
 }
 

@@ -247,8 +247,6 @@ Status ParentEnd::start_model(SessionId session, Connection& connection, const v
   if (request.offset() > ref.bytes) return Error{Code::kInvalidArgument, "an offset beyond the model's end"};
   const std::shared_ptr<ModelSlot> slot = owner_.model(ref);
   if (slot == nullptr) return {};  // overtaken: the child will hear of a newer one
-  // Of a size alone all is in one frame, which is on its way: asking again does not send it twice.
-  if (cast_.sized() && connection.sent == ref) return {};
   connection.outflow = Outflow{slot, request.offset(), false};
   pump_model(session, connection);
   return {};
@@ -279,7 +277,6 @@ void ParentEnd::pump_model(SessionId session, Connection& connection) {
     out.offset += size;
   }
   if (out.offset < out.slot->ref().bytes) return;
-  connection.sent = out.slot->ref();
   connection.outflow.reset();
 }
 

@@ -69,7 +69,6 @@ class ParentEnd {
     NodeId node;
     std::optional<transfer::Inflow> inflow;  // an update or partial on its way in
     std::optional<Outflow> outflow;
-    std::optional<round::ModelRef> sent;  // the last one that went out whole
   };
 
   Status hello(SessionId session, Connection& connection, const v1::Hello& hello);

@@ -74,6 +74,7 @@ void SiteRole::writable(SessionId session) {
 }
 
 void SiteRole::parent_up(const ParentLease&) {
+  model_promised_ = false;
   request_model();
   carry_out(machine_->connected());
 }
@@ -175,12 +176,13 @@ Status SiteRole::on_outcome_reply(const v1::OutcomeReply& message) {
 // -----------------------------------------------------------------------------
 
 void SiteRole::apply(const edge::FetchModel& effect) {
-  if (fetching_ && fetching_->ref() == effect.model) {
-    if (!flowing_) request_model();  // the parent may not have had it before
-    return;
+  if (!fetching_ || fetching_->ref() != effect.model) {
+    fetching_ = std::make_shared<ModelSlot>(effect.model);
+    flowing_ = false;
+    model_promised_ = false;
   }
-  fetching_ = std::make_shared<ModelSlot>(effect.model);
-  request_model();
+  if (std::exchange(model_promised_, true)) return;  // on its way: asked again, it would be sent once more
+  if (!flowing_) request_model();                    // the parent names it: it has it, or gets it
 }
 
 void SiteRole::request_model() {

@@ -108,7 +108,8 @@ class SiteRole final : public Process, private ChildOwner {
   bool carrying_out_ = false;
 
   std::shared_ptr<ModelSlot> fetching_;
-  bool flowing_ = false;  // begun on this session, not whole yet
+  bool model_promised_ = false;  // asked for on this session, when the parent had named it
+  bool flowing_ = false;         // begun on this session, not whole yet
   std::shared_ptr<ModelSlot> held_;
   std::shared_ptr<ModelSlot> trained_from_;
   std::optional<TrainingResult> trained_;
