@@ -205,6 +205,10 @@ Effects RegionMachine::taken(ArrivalId arrival, const round::ContributorSet& wit
   if (found == staged_.end() || found->second.stage != Stage::kTaking) return out;
   found->second.stage = Stage::kTaken;
   gather_.finish_take(with_probes);
+  if (found->second.contributors.empty()) {  // it brought names alone: the sum can be made again without it
+    staged_.erase(found);
+    out.push_back(Release{arrival});
+  }
   settle(now, out);
   return out;
 }

@@ -105,6 +105,21 @@ TEST(RegionMachine, WhatBringsNobodyIsNotKeptFromAttemptToAttempt) {
   }
 }
 
+TEST(RegionMachine, WhatBringsNobodyIsNotKeptOnceItIsTaken) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  bring(machine, 1, {1}, at(1s));
+  for (std::uint64_t id = 2; id < 5; ++id) {  // a child that comes back again and again, with a refusal each time
+    machine.arrived(ArrivalId(id), Arrival{{}, {{SiteId(2), {Code::kInvalidArgument, "weight"}}}, {}}, at(2s));
+    const auto released = all<Release>(machine.taken(ArrivalId(id), {}, at(2s)));
+    ASSERT_EQ(released.size(), 1u);
+    EXPECT_EQ(released[0].arrival, ArrivalId(id));
+  }
+  const auto sent = all<SendPartial>(machine.tick(at(9s)));
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].refusals.size(), 1u) << "what it said is kept";
+}
+
 TEST(RegionMachine, ASiteIsReportedOnceHoweverOftenItIsRefused) {
   RegionMachine machine;
   machine.opened(opening(), at(0s));
