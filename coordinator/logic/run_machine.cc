@@ -1,5 +1,6 @@
 #include "coordinator/logic/run_machine.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/round/sampling.h"
@@ -82,7 +83,10 @@ void RunMachine::try_open(Effects& out) {
     return halt(status, reason, out);
   }
   if (last_committed_.value() >= plan_.rounds) return halt(RunStatus::kDone, "", out);
-  if (round_begun_) return next_attempt(out, /*new_round=*/gather_.participant_count() == 0);
+  if (round_begun_) {
+    call_substitutes();
+    return next_attempt(out, /*new_round=*/gather_.participant_count() == 0);
+  }
 
   std::map<SiteId, double> sites;
   for (const auto& [site, info] : connected_) sites[site] = pace_.sample_weight(site);
@@ -112,6 +116,29 @@ void RunMachine::try_open(Effects& out) {
   next_attempt(out, /*new_round=*/true);
 }
 
+// Those whom the last attempt waited for in vain may never come. For each of them another site that is there takes part
+// as well, as far as the sum has room for it at its scale; who comes after all still counts.
+void RunMachine::call_substitutes() {
+  std::map<SiteId, double> others;
+  for (const auto& [site, info] : connected_) others[site] = pace_.sample_weight(site);
+  std::uint64_t weight_sum = 0;
+  std::size_t absent = 0;
+  for (const round::Participant& participant : attempt_.participants) {
+    weight_sum += participant.weight_max;
+    if (!gather_.is_counted(participant.site)) ++absent;
+    others.erase(participant.site);
+  }
+  for (const SiteId site : round::draw_sites(others, absent, plan_.seed, attempt_.round)) {
+    const SiteInfo& info = connected_.at(site);
+    const Result<int> room =
+        kernels::scale_bits(static_cast<int>(plan_.fraction_bits), plan_.value_abs_max, weight_sum + info.weight_max);
+    if (!room.ok() || *room < attempt_.scale_bits) continue;
+    weight_sum += info.weight_max;
+    attempt_.participants.push_back({site, info.lease, info.weight_max});
+  }
+  std::ranges::sort(attempt_.participants, {}, &round::Participant::site);
+}
+
 void RunMachine::next_attempt(Effects& out, bool new_round) {
   attempt_.attempt = attempt_.attempt.next();
   attempt_.epoch = epoch_;
@@ -120,6 +147,7 @@ void RunMachine::next_attempt(Effects& out, bool new_round) {
     taking_.clear();
   } else {
     gather_.next_attempt();
+    gather_.update(attempt_.participants, {});  // leases are the same: only who is new is taken note of
   }
   reason_.clear();
   phase_ = Phase::kRecording;
@@ -234,6 +262,7 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
                     std::to_string(plan_.quorum) + " are in",
                 out);
   }
+  call_substitutes();
   next_attempt(out, /*new_round=*/false);
 }
 

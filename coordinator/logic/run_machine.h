@@ -3,7 +3,7 @@
 // the order: OpenRound follows attempt_recorded(), Publish follows commit_recorded().
 //
 //   idle -> recording -> open -> finalising -> committing -> idle ...      paused, stopped, done
-//             ^------------'  hard deadline: the next attempt of the same round
+//             ^------------'  hard deadline: the next attempt of the same round, with others for who is not in
 #pragma once
 
 #include <map>
@@ -133,6 +133,7 @@ class RunMachine {
   void try_open(Effects& out);
   void try_close(TimePoint now, Effects& out);
   void next_attempt(Effects& out, bool new_round);
+  void call_substitutes();
   void halt(RunStatus status, std::string reason, Effects& out);
   void note_pace(TimePoint now);
   bool has_quorum() const;

@@ -5,6 +5,8 @@
 
 #include <chrono>
 
+#include "kernels/fixed.h"
+
 namespace fluvial::coordinator {
 namespace {
 
@@ -141,6 +143,70 @@ TEST_F(RunMachineTest, TheNextAttemptKeepsScaleParticipantsAndWhatIsIn) {
   EXPECT_EQ(machine.admit(AttemptId(1), Epoch(5), set_of({2})).error().code, Code::kStale) << "fenced";
   EXPECT_TRUE(machine.admit(AttemptId(2), Epoch(5), set_of({2})).ok());
   EXPECT_EQ(machine.admit(AttemptId(2), Epoch(4), set_of({2})).error().code, Code::kStale);
+}
+
+TEST_F(RunMachineTest, ForWhomItWaitedInVainAnotherSiteTakesPartFromTheNextAttemptOn) {
+  RunMachine machine = opened();
+  bring(machine, 1, {1}, at(1s));
+  std::map<SiteId, SiteInfo> now_here = sites(7);
+  now_here.erase(SiteId(2));
+  now_here.erase(SiteId(3));
+  EXPECT_EQ(find<RecordAttempt>(machine.sites_changed(now_here, at(2s))), nullptr) << "an attempt's are fixed";
+  const Effects again = machine.tick(at(20s));
+  ASSERT_NE(find<RecordAttempt>(again), nullptr);
+  const round::AttemptRecord record = find<RecordAttempt>(again)->record;
+  EXPECT_EQ(record.scale_bits, machine.attempt().scale_bits);
+  ASSERT_EQ(record.participants.size(), 5u) << "two for two";
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(record.participants[i].site, SiteId(static_cast<std::uint32_t>(i + 1)));
+  machine.attempt_recorded(at(20s));
+  const SiteId fourth = record.participants[3].site;
+  EXPECT_GT(fourth, SiteId(3));
+  EXPECT_EQ(find<Finalise>(bring(machine, 2, {fourth.value()}, at(21s))), nullptr) << "others may still come";
+  EXPECT_TRUE(machine.gather().is_counted(SiteId(1)));
+  EXPECT_TRUE(machine.admit(SiteId(2), Epoch(1), 10).ok()) << "who was replaced counts if it comes";
+  const Effects closing = machine.tick(at(30s));
+  ASSERT_NE(find<Finalise>(closing), nullptr) << "a quorum of which two never came back";
+  EXPECT_EQ(find<Finalise>(closing)->record.contributors.total_weight(), 20u);
+  EXPECT_EQ(find<Finalise>(closing)->record.late.size(), 3u);
+}
+
+TEST_F(RunMachineTest, ARoundWhoseParticipantsAreAllGoneGoesOnWithOthersOnceResumed) {
+  RunMachine machine = opened();
+  machine.sites_changed({}, at(1s));
+  machine.tick(at(20s));
+  machine.attempt_recorded(at(20s));
+  machine.tick(at(40s));
+  ASSERT_EQ(machine.status(), RunStatus::kPaused);
+  std::map<SiteId, SiteInfo> others = sites(6);
+  for (const std::uint32_t gone : {1U, 2U, 3U}) others.erase(SiteId(gone));
+  machine.sites_changed(others, at(41s));
+  const Effects resumed = machine.resume(at(42s));
+  ASSERT_NE(find<RecordAttempt>(resumed), nullptr);
+  EXPECT_EQ(find<RecordAttempt>(resumed)->record.participants.size(), 6u);
+  machine.attempt_recorded(at(42s));
+  bring(machine, 1, {4, 5, 6}, at(43s));
+  EXPECT_NE(find<Finalise>(machine.tick(at(52s))), nullptr);
+}
+
+TEST_F(RunMachineTest, NobodyIsCalledForWhomTheSumHasNoRoomAtItsScale) {
+  RunStart tight = start();
+  tight.plan.value_abs_max = 0x1p40;  // so that the weights decide the scale, not the plan's fraction bits
+  RunMachine machine(tight);
+  machine.sites_changed(sites(3), at(0s));
+  machine.attempt_recorded(at(0s));
+  std::map<SiteId, SiteInfo> more = sites(5);
+  more[SiteId(4)].weight_max = 1 << 20;
+  machine.sites_changed(more, at(1s));
+  const Effects again = machine.tick(at(20s));
+  ASSERT_NE(find<RecordAttempt>(again), nullptr);
+  const round::AttemptRecord& record = find<RecordAttempt>(again)->record;
+  std::uint64_t weight_sum = 0;
+  for (const round::Participant& one : record.participants) {
+    EXPECT_NE(one.site, SiteId(4)) << "one heavy site would need another scale";
+    weight_sum += one.weight_max;
+  }
+  EXPECT_EQ(kernels::scale_bits(static_cast<int>(tight.plan.fraction_bits), 0x1p40, weight_sum).value(),
+            record.scale_bits);
 }
 
 TEST_F(RunMachineTest, AMovedSiteCountsUnderItsNewLeaseAloneUnlessItIsIn) {

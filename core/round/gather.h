@@ -51,9 +51,8 @@ class Gather {
   std::set<SiteId> update(const std::vector<Participant>& participants, const std::set<SiteId>& gone);
   // The same for the root, which keeps what it holds: that is counted, whoever brought it.
   void move_lease(SiteId site, Epoch lease);
-  // Who was missing or refused is awaited again: perhaps what comes now can be used, and a round that was short of a
-  // quorum because of refusals could otherwise never close, for its participants are fixed. Whoever contradicted itself
-  // (kConflict) is not.
+  // Who was missing or refused is awaited again: perhaps what comes now can be used, and there may be nobody else.
+  // Whoever contradicted itself (kConflict) is not.
   void next_attempt();
 
   bool is_participant(SiteId site) const { return slots_.contains(site); }

@@ -138,6 +138,18 @@ TEST(Sampling, ASitesLuckIsItsOwn) {
   }
 }
 
+TEST(Sampling, OfANumberThereAreSoManyAndFewerAreAmongMore) {
+  const std::map<SiteId, double> sites{{SiteId(1), 1}, {SiteId(2), 1}, {SiteId(3), 2}, {SiteId(9), 1}};
+  std::vector<SiteId> before;
+  for (std::size_t count = 0; count <= 4; ++count) {
+    const std::vector<SiteId> drawn = draw_sites(sites, count, 3, RoundId(5));
+    EXPECT_EQ(drawn.size(), count);
+    EXPECT_TRUE(std::ranges::includes(drawn, before));
+    before = drawn;
+  }
+  EXPECT_EQ(draw_sites(sites, 5, 3, RoundId(5)), before);
+}
+
 TEST(Schema, RefusesWhatOverflowsRepeatsOrIsUnknown) {
   EXPECT_FALSE(Schema::make({}).ok());
   EXPECT_FALSE(Schema::make({{"a", DType::kF32, {2}}, {"a", DType::kF32, {2}}}).ok());

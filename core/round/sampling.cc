@@ -11,7 +11,12 @@ namespace fluvial::round {
 std::vector<SiteId> sample_sites(const std::map<SiteId, double>& weights, double fraction, std::uint64_t seed,
                                  RoundId round) {
   const double wanted = std::ceil(fraction * static_cast<double>(weights.size()));
-  const std::size_t needed = std::min(weights.size(), static_cast<std::size_t>(std::max(wanted, 0.0)));
+  return draw_sites(weights, static_cast<std::size_t>(std::max(wanted, 0.0)), seed, round);
+}
+
+std::vector<SiteId> draw_sites(const std::map<SiteId, double>& weights, std::size_t count, std::uint64_t seed,
+                               RoundId round) {
+  const std::size_t needed = std::min(weights.size(), count);
   const std::uint64_t round_seed = Rng(Rng(seed).next() ^ (round.value() * 0x9e3779b97f4a7c15ULL)).next();
   std::vector<std::pair<double, SiteId>> keys;  // -log of the key: the smallest are drawn
   for (const auto& [site, weight] : weights) {

@@ -73,8 +73,8 @@ class CoordinatorJournal {
 
   // ---- rounds
   // kFailedPrecondition: the round is not the one after the last commit; the attempt does not grow, or the epoch falls;
-  // or scale, participants (sites and their maximum weights; leases may change) or base differ from an earlier attempt
-  // of the round.
+  // or scale or base differ from an earlier attempt of the round, or a participant of that is not there with the same
+  // maximum weight (leases may change, participants may be added).
   Status open_attempt(const AttemptRow& attempt);
   Result<std::optional<AttemptRow>> last_attempt(RunId run);
   // The commit point of a round. kFailedPrecondition: not the round after the last commit, not its last attempt, or a

@@ -111,8 +111,14 @@ Status check_same_round(const AttemptRow& before, const AttemptRow& now) {
   if (now.base != before.base) {
     return Error{Code::kFailedPrecondition, name + ": another base model than in earlier attempts"};
   }
-  if (weights_of(now.participants) != weights_of(before.participants)) {
-    return Error{Code::kFailedPrecondition, name + ": other participants than in earlier attempts"};
+  const std::map<SiteId, std::uint64_t> there = weights_of(now.participants);
+  const bool kept = std::ranges::all_of(weights_of(before.participants), [&](const auto& participant) {
+    const auto found = there.find(participant.first);
+    return found != there.end() && found->second == participant.second;
+  });
+  if (!kept) {
+    return Error{Code::kFailedPrecondition,
+                 name + ": without a participant of an earlier attempt, or with another weight of one"};
   }
   return {};
 }

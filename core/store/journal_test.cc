@@ -260,7 +260,8 @@ TEST_F(Journal, AttemptsGrowAndKeepWhatARoundFixes) {
   other.participants[0].weight_max = 1;
   EXPECT_EQ(code_of(journal->open_attempt(other)), Code::kFailedPrecondition);
   other = attempt_row(1, 2, 7);
-  other.participants[0].lease = Epoch(6);  // moved under another parent: still the same participant
+  other.participants[0].lease = Epoch(6);                   // moved under another parent: still the same participant
+  other.participants.push_back({SiteId(99), Epoch(6), 5});  // called in somebody's place
   ASSERT_TRUE(journal->open_attempt(other).ok());
   crash_and_reopen();
   EXPECT_EQ(journal->last_attempt(RunId(1)).value(), other);

@@ -11,13 +11,13 @@
 namespace fluvial::simulator {
 namespace {
 
-bool same_round(const store::AttemptRow& a, const store::AttemptRow& b) {
-  const auto sites = [](const store::AttemptRow& row) {
-    std::map<SiteId, std::uint64_t> out;
-    for (const round::Participant& p : row.participants) out[p.site] = p.weight_max;
-    return out;
-  };
-  return a.scale_bits == b.scale_bits && a.base == b.base && sites(a) == sites(b);
+bool same_round(const store::AttemptRow& before, const store::AttemptRow& after) {
+  std::map<SiteId, std::uint64_t> weights;
+  for (const round::Participant& p : after.participants) weights[p.site] = p.weight_max;
+  const bool kept = std::ranges::all_of(before.participants, [&](const round::Participant& p) {
+    return weights.contains(p.site) && weights.at(p.site) == p.weight_max;
+  });
+  return kept && before.scale_bits == after.scale_bits && before.base == after.base;
 }
 
 std::map<SiteId, round::Participant> by_site(const std::vector<round::Participant>& participants) {
@@ -135,14 +135,14 @@ void RoundChecks::attempt_recorded(const store::AttemptRow& attempt) {
         which + format_text(" after round {} attempt {}", before.round.value(), before.attempt.value()));
     say(attempt.epoch >= before.epoch, "epochs_grow", which + ": its epoch fell");
     if (before.round == attempt.round) {
-      say(same_round(before, attempt), "round_fixed", which + ": with another scale, base or other participants");
+      say(same_round(before, attempt), "round_fixed", which + ": with another scale or base, or without a participant");
     }
   }
-  if (!run->attempt || run->attempt->round != attempt.round) {
-    for (const round::Participant& one : attempt.participants) {
-      say(!quarantined_.contains(one.site), "quarantine",
-          which + format_text(": site {} takes part and is in quarantine", std::uint64_t{one.site.value()}));
-    }
+  const bool again = run->attempt && run->attempt->round == attempt.round;
+  const auto known = again ? by_site(run->attempt->participants) : std::map<SiteId, round::Participant>();
+  for (const round::Participant& one : attempt.participants) {
+    say(known.contains(one.site) || !quarantined_.contains(one.site), "quarantine",
+        which + format_text(": site {} takes part and is in quarantine", std::uint64_t{one.site.value()}));
   }
   const RoundId last = run->commits.empty() ? RoundId(0) : run->commits.rbegin()->first;
   say(attempt.round == last.next(), "one_commit", which + format_text(" after the commit of {}", last.value()));

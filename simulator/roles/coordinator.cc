@@ -253,7 +253,7 @@ void CoordinatorRole::attend_journal() {
   });
 }
 
-// A round's participants are fixed: without those who may not come any more it may have no quorum for ever.
+// Without those who may not come any more, and with those who may be called in their place.
 bool CoordinatorRole::may_close() const {
   if (!machine_ || machine_->is_between_rounds()) return true;
   const std::vector<round::Participant>& all = machine_->attempt().participants;
@@ -261,7 +261,17 @@ bool CoordinatorRole::may_close() const {
     const NodeEntry& node = book_.nodes().at(one.site);
     return machine_->gather().held().contains(one.site) || (!node.revoked_at && !node.quarantined_at);
   });
-  return static_cast<std::uint64_t>(left) >= std::max<std::uint64_t>(machine_->plan().quorum, 1);
+  const std::uint64_t may_count = static_cast<std::uint64_t>(left) + substitutes_left();
+  return may_count >= std::max<std::uint64_t>(machine_->plan().quorum, 1);
+}
+
+std::size_t CoordinatorRole::substitutes_left() const {
+  return static_cast<std::size_t>(std::ranges::count_if(book_.nodes(), [this](const auto& entry) {
+    const NodeEntry& node = entry.second;
+    const auto is_it = [&node](const round::Participant& one) { return one.site == node.id; };
+    return node.role == Role::kSite && !node.revoked_at && !node.quarantined_at &&
+           std::ranges::none_of(machine_->attempt().participants, is_it);
+  }));
 }
 
 void CoordinatorRole::revoke(NodeId node) {

@@ -77,6 +77,7 @@ class CoordinatorRole final : public Process, private ParentOwner {
   void attend(const std::string& reason);  // somebody sees that the run is paused
   void attend_journal();
   bool is_current(RunId run, RoundId round) const;
+  std::size_t substitutes_left() const;  // sites that may still be called into the open round
   transfer::Terms terms() const;
   bool dies(std::string_view point) { return cast_.world().crash_here(host_, point); }
   bool is_dead() const { return !cast_.world().is_up(host_); }

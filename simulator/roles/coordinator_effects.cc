@@ -248,7 +248,7 @@ void CoordinatorRole::carry_out(const coordinator::RecordStatus& effect) {
   const round::Gather& gather = machine().gather();
   const auto gone =
       std::ranges::count_if(gather.refusals(), [](const auto& r) { return round::drops_update(r.error.code); });
-  if (gather.participant_count() < machine().plan().quorum + static_cast<std::size_t>(gone)) {
+  if (gather.participant_count() + substitutes_left() < machine().plan().quorum + static_cast<std::size_t>(gone)) {
     cast_.checks().round_is_hopeless();
   }
   attend(effect.reason);

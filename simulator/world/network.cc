@@ -12,8 +12,8 @@ namespace {
 // Below this a frame's time on the receiver's own link is not booked there; it would be noise.
 constexpr std::uint64_t kBookedBytes = 4096;
 
-// What belongs to no transfer: it may be doubled or overtake its neighbour. The order within a transfer, the greeting's,
-// and that in which members come and go, is what TCP gives.
+// What belongs to no transfer: it may be doubled or overtake its neighbour. The order within a transfer, the
+// greeting's, and that in which members come and go, is what TCP gives.
 bool is_control(const v1::Envelope& header) {
   switch (header.body_case()) {
     case v1::Envelope::kHello:
