@@ -24,22 +24,24 @@ void set_emulated_backend(Backend* backend) { emulated_backend() = backend; }
 
 Result<Device> parse_device(std::string_view text) {
   if (text == "cpu") return Device::cpu();
-  if (text == "cuda") return Device::cuda();
-  if (text == "emulated") return Device{DeviceKind::kEmulated, 0};
-  constexpr std::string_view kPrefix = "cuda:";
-  if (!text.starts_with(kPrefix)) return not_a_device(text);
-  const std::string_view digits = text.substr(kPrefix.size());
+  const std::string_view name = text.substr(0, text.find(':'));
+  const bool is_cuda = name == "cuda";
+  if (!is_cuda && name != "emulated") return not_a_device(text);
+  Device device{is_cuda ? DeviceKind::kCuda : DeviceKind::kEmulated, 0};
+  if (text == name) return device;
+  const std::string_view digits = text.substr(name.size() + 1);
   unsigned index = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
   if (error != std::errc() || end != digits.data() + digits.size() || index > 1023) return not_a_device(text);
-  return Device::cuda(static_cast<int>(index));
+  device.index = static_cast<int>(index);
+  return device;
 }
 
 std::string to_string(const Device& device) {
   switch (device.kind) {
     case DeviceKind::kCpu: return "cpu";
     case DeviceKind::kCuda: return format_text("cuda:{}", device.index);
-    case DeviceKind::kEmulated: return "emulated";
+    case DeviceKind::kEmulated: return format_text("emulated:{}", device.index);
   }
   return "unknown";
 }

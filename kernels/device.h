@@ -49,8 +49,8 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 
-// "cpu", "cuda" (the first), "cuda:1", "emulated". kInvalidArgument says what was expected; whether there is such a
-// device is for check_device to say.
+// "cpu", "cuda" (the first), "cuda:1", "emulated", "emulated:1". kInvalidArgument says what was expected; whether there
+// is such a device is for check_device to say.
 Result<Device> parse_device(std::string_view text);
 std::string to_string(const Device& device);
 // kUnavailable or kInvalidArgument, with the reason, when nothing can run there.
@@ -149,6 +149,8 @@ class DeviceBuffer {
   DeviceSpan<T> as() const {
     return {static_cast<T*>(handle_.get()), size_ / sizeof(T)};
   }
+
+  Backend& backend() const { return handle_.backend(); }  // internal
 
  private:
   BackendHandle handle_;

@@ -1,4 +1,5 @@
-// What stands behind device.h, device_codec.h and device_vector.h for one kind of device. Internal to kernels/.
+// What stands behind device.h, device_memory.h, device_codec.h and device_vector.h for one kind of device. Internal to
+// kernels/.
 #pragma once
 
 #include <memory>
@@ -6,9 +7,16 @@
 #include "kernels/device.h"
 #include "kernels/device_codec.h"
 #include "kernels/device_lowrank.h"
+#include "kernels/device_memory.h"
 #include "kernels/device_vector.h"
 
 namespace fluvial::kernels {
+
+// What open_memory found; the handle is close_memory's.
+struct OpenedMemory {
+  void* handle = nullptr;
+  DeviceSpan<const std::byte> span;
+};
 
 // Handles are the backend's own; sizes are above zero, devices were checked.
 class Backend {
@@ -32,6 +40,11 @@ class Backend {
   virtual void free_pinned(void* memory) = 0;
   virtual Status copy(void* to, const void* from, std::size_t bytes, void* stream) = 0;
   virtual Status zero(void* to, std::size_t bytes, void* stream) = 0;
+
+  virtual Result<DeviceUuid> uuid(int device_index) = 0;
+  virtual Result<MemoryHandle> export_memory(void* memory) = 0;
+  virtual Result<OpenedMemory> open_memory(int device_index, const MemoryHandle& handle) = 0;
+  virtual void close_memory(void* handle) = 0;
 
   // The spec was checked. kFailedPrecondition when this backend does not have the codec.
   virtual Result<std::unique_ptr<DeviceCodec>> make_codec(const CodecSpec& spec) = 0;

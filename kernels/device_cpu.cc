@@ -193,6 +193,10 @@ class CpuBackend final : public Backend {
     std::memset(to, 0, bytes);
     return {};
   }
+  Result<DeviceUuid> uuid(int) override { return shares_nothing(); }
+  Result<MemoryHandle> export_memory(void*) override { return shares_nothing(); }
+  Result<OpenedMemory> open_memory(int, const MemoryHandle&) override { return shares_nothing(); }
+  void close_memory(void*) override {}
   Result<std::unique_ptr<DeviceCodec>> make_codec(const CodecSpec& spec) override {
     return make_cpu_device_codec(spec);
   }
@@ -200,6 +204,10 @@ class CpuBackend final : public Backend {
   DeviceLowrankOps* lowrank_ops() override { return nullptr; }
 
  private:
+  static Error shares_nothing() {
+    return {Code::kFailedPrecondition,
+            "cpu: no device memory that processes could share; host memory has its own ways"};
+  }
   CpuVectorOps vector_ops_;
 };
 

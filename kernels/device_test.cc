@@ -24,5 +24,18 @@ TEST(Device, AnswersWithDevicesOrWithAReason) {
   EXPECT_EQ(cuda_device(-1).error().code, Code::kInvalidArgument);
 }
 
+TEST(Device, HasANameThatReadsBack) {
+  for (const Device device : {Device::cpu(), Device::cuda(), Device::cuda(7), Device{DeviceKind::kEmulated, 0},
+                              Device{DeviceKind::kEmulated, 3}}) {
+    EXPECT_EQ(parse_device(to_string(device)).value(), device);
+  }
+  EXPECT_EQ(parse_device("cuda").value(), Device::cuda());
+  EXPECT_EQ(parse_device("emulated").value(), (Device{DeviceKind::kEmulated, 0}));
+  for (const auto* const text :
+       {"", "gpu", "cpu:0", "cuda:", "cuda:-1", "cuda:1024", "cuda:1x", "cudas", "emulated:"}) {
+    EXPECT_EQ(parse_device(text).error().code, Code::kInvalidArgument) << text;
+  }
+}
+
 }  // namespace
 }  // namespace fluvial::kernels

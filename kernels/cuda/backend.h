@@ -26,6 +26,10 @@ class Runtime : public Backend {
   void free_pinned(void* memory) override;
   Status copy(void* to, const void* from, std::size_t bytes, void* stream) override;
   Status zero(void* to, std::size_t bytes, void* stream) override;
+  Result<DeviceUuid> uuid(int device_index) override;
+  Result<MemoryHandle> export_memory(void* memory) override;
+  Result<OpenedMemory> open_memory(int device_index, const MemoryHandle& handle) override;
+  void close_memory(void* handle) override;
 };
 
 Backend& backend();

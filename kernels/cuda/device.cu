@@ -1,4 +1,8 @@
 // Which CUDA devices there are, and their memory, streams and events.
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
+#include <bit>
 #include <cstring>
 
 #include "kernels/cuda/backend.h"
@@ -7,14 +11,46 @@ namespace fluvial::kernels {
 namespace cuda {
 namespace {
 
+// An error that passes is forgotten here, so that the next launch does not find it.
 Status status_of(cudaError_t error) {
   if (error == cudaSuccess) return {};
+  cudaGetLastError();
   const Code code = error == cudaErrorMemoryAllocation ? Code::kResourceExhausted : Code::kInternal;
   return Error{code, std::string("CUDA: ") + cudaGetErrorString(error)};
 }
 
 cudaStream_t stream_of(void* stream) { return static_cast<StreamState*>(stream)->stream; }
 cudaEvent_t event_of(void* event) { return static_cast<cudaEvent_t>(event); }
+
+// Another process's memory, as it was opened.
+struct Opened {
+  int device = 0;
+  void* memory = nullptr;
+};
+
+// From this address to the end of its allocation: what the driver says. It is asked for by name, since nothing links
+// it.
+Result<std::size_t> bytes_from(void* memory) {
+  constexpr const char* kName = "cuMemGetAddressRange";
+  constexpr unsigned kSince = 3020;
+  void* entry = nullptr;
+  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+#if CUDART_VERSION >= 12050
+  FLUVIAL_TRY(status_of(cudaGetDriverEntryPointByVersion(kName, &entry, kSince, cudaEnableDefault, &found)));
+#else
+  FLUVIAL_TRY(status_of(cudaGetDriverEntryPoint(kName, &entry, cudaEnableDefault, &found)));
+#endif
+  if (found != cudaDriverEntryPointSuccess)
+    return Error{Code::kInternal, std::string("CUDA: the driver has no ") + kName};
+  CUdeviceptr base = 0;
+  std::size_t bytes = 0;
+  const auto address = reinterpret_cast<CUdeviceptr>(memory);
+  const auto range_of = reinterpret_cast<PFN_cuMemGetAddressRange_v3020>(entry);
+  if (range_of(&base, &bytes, address) != CUDA_SUCCESS || address - base > bytes) {
+    return Error{Code::kInternal, "CUDA: the driver does not know what it opened"};
+  }
+  return bytes - (address - base);
+}
 
 }  // namespace
 
@@ -83,6 +119,50 @@ Status Runtime::copy(void* to, const void* from, std::size_t bytes, void* stream
 }
 Status Runtime::zero(void* to, std::size_t bytes, void* stream) {
   return status_of(cudaMemsetAsync(to, 0, bytes, stream_of(stream)));
+}
+
+Result<DeviceUuid> Runtime::uuid(int device_index) {
+  cudaDeviceProp properties{};
+  FLUVIAL_TRY(status_of(cudaGetDeviceProperties(&properties, device_index)));
+  DeviceUuid uuid{};
+  static_assert(sizeof(uuid) == sizeof(properties.uuid));
+  std::memcpy(uuid.data(), &properties.uuid, sizeof(uuid));
+  return uuid;
+}
+
+Result<MemoryHandle> Runtime::export_memory(void* memory) {
+  cudaPointerAttributes attributes{};
+  FLUVIAL_TRY(status_of(cudaPointerGetAttributes(&attributes, memory)));
+  FLUVIAL_TRY(status_of(cudaSetDevice(attributes.device)));
+  cudaIpcMemHandle_t ipc{};
+  if (const Status got = status_of(cudaIpcGetMemHandle(&ipc, memory)); !got.ok()) {
+    return Error{Code::kFailedPrecondition, "memory that no other process can open: " + got.error().message};
+  }
+  return std::bit_cast<MemoryHandle>(ipc);
+}
+
+Result<OpenedMemory> Runtime::open_memory(int device_index, const MemoryHandle& handle) {
+  FLUVIAL_TRY(status_of(cudaSetDevice(device_index)));
+  auto opened = std::make_unique<Opened>(Opened{.device = device_index});
+  const Status status = status_of(
+      cudaIpcOpenMemHandle(&opened->memory, std::bit_cast<cudaIpcMemHandle_t>(handle), cudaIpcMemLazyEnablePeerAccess));
+  if (!status.ok()) {
+    return Error{Code::kInvalidArgument, "memory of another process cannot be opened: " + status.error().message +
+                                             " (both processes need this GPU, and containers one IPC namespace)"};
+  }
+  const Result<std::size_t> bytes = bytes_from(opened->memory);
+  if (!bytes.ok()) {
+    close_memory(opened.release());
+    return bytes.error();
+  }
+  const DeviceSpan<const std::byte> span(static_cast<const std::byte*>(opened->memory), *bytes);
+  return OpenedMemory{opened.release(), span};
+}
+
+void Runtime::close_memory(void* handle) {
+  const std::unique_ptr<Opened> opened(static_cast<Opened*>(handle));
+  cudaSetDevice(opened->device);
+  cudaIpcCloseMemHandle(opened->memory);
 }
 
 }  // namespace cuda

@@ -38,6 +38,10 @@ void add_state_tests(std::vector<Test>& tests);
 void add_powersgd_tests(std::vector<Test>& tests);
 void add_robust_tests(std::vector<Test>& tests);
 void add_pipeline_tests(std::vector<Test>& tests);
+void add_memory_tests(std::vector<Test>& tests);
+
+// Another process for the tests of memory that is shared: writes a handle to its output, ends with its input.
+int lend(const Device& device, std::size_t value_count);
 
 // Counts, and says where; a test goes on after a failure, but says no more than a few of its kind.
 void fail(const std::string& what, const std::source_location& where);
@@ -96,6 +100,7 @@ class OnDevice {
     require(stream.synchronize());
   }
   DeviceSpan<T> span() const { return span_; }
+  const DeviceBuffer& buffer() const { return buffer_; }
   std::vector<T> values() const {
     std::vector<T> values(span_.size());
     require(kernels::copy_to_host(DeviceSpan<const T>(span_), std::span(values), *stream_));

@@ -9,6 +9,7 @@ namespace fluvial::gpu_test {
 namespace {
 
 constexpr int kSkipped = 77;
+constexpr int kEmulatedDevices = 4;
 constexpr int kMessagesMax = 40;
 int failure_count = 0;
 
@@ -22,6 +23,7 @@ int run(const Device& device) {
   add_powersgd_tests(tests);
   add_robust_tests(tests);
   add_pipeline_tests(tests);
+  add_memory_tests(tests);
   for (const Test& test : tests) {
     const int before = failures();
     test.run(context);
@@ -32,7 +34,7 @@ int run(const Device& device) {
 }
 
 int usage() {
-  std::cerr << "usage: gpu_test [--device cpu|emulated|cuda|cuda:N] [--order ascending|descending]\n";
+  std::cerr << "usage: gpu_test [--device cpu|emulated[:N]|cuda[:N]] [--order ascending|descending]\n";
   return 2;
 }
 
@@ -48,6 +50,7 @@ int failures() { return failure_count; }
 
 int main(std::span<char* const> arguments) {
   Device device = Device::cuda();
+  std::size_t lent_values = 0;
   for (std::size_t i = 0; i + 1 < arguments.size(); i += 2) {
     const std::string_view key = arguments[i];
     const std::string_view value = arguments[i + 1];
@@ -57,12 +60,14 @@ int main(std::span<char* const> arguments) {
       device = *parsed;
     } else if (key == "--order" && (value == "ascending" || value == "descending")) {
       kernels::emulate_in_descending_order(value == "descending");
+    } else if (key == "--lend") {
+      lent_values = std::stoul(std::string(value));
     } else {
       return usage();
     }
   }
   if (arguments.size() % 2 != 0) return usage();
-  if (device.kind == kernels::DeviceKind::kEmulated && !kernels::use_emulated_device()) {
+  if (device.kind == kernels::DeviceKind::kEmulated && !kernels::use_emulated_device(kEmulatedDevices)) {
     std::cout << "skipped: the emulator's fibers do not go with this sanitizer\n";
     return kSkipped;
   }
@@ -70,7 +75,7 @@ int main(std::span<char* const> arguments) {
     std::cout << "skipped: " << there.error().message << "\n";
     return kSkipped;
   }
-  return run(device);
+  return lent_values == 0 ? run(device) : lend(device, lent_values);
 }
 
 }  // namespace fluvial::gpu_test

@@ -1,78 +1,52 @@
 // Host memory in place of a device's, for the emulator: what is in a stream is done when the call returns.
 #include "kernels/cuda/emulated/device.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <cstring>
+#include <memory>
 #include <new>
-#include <unordered_map>
 
+#include "core/base/format.h"
 #include "kernels/cuda/backend.h"
+#include "kernels/cuda/emulated/memory.h"
 
 namespace fluvial::kernels {
 namespace emulated {
 namespace {
 
 constexpr std::align_val_t kMemoryAlignment{256};
-constexpr int kPoison = 0xa5;  // memory of a device is not zero
 
-std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
+int device_count = 1;
 
-// Memory that ends where a page begins that may not be touched: what a kernel reads or writes beyond it stops the test.
-// So it is aligned to what kernels may rely on, and no more.
-class GuardedMemory {
- public:
-  Result<void*> allocate(std::size_t bytes) {
-    const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    const std::size_t room = round_up(bytes, kPackAlignment);
-    const std::size_t size = round_up(room, page);
-    void* const begin = mmap(nullptr, size + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (begin == MAP_FAILED) return Error{Code::kResourceExhausted, "no memory for the emulated device"};
-    FLUVIAL_CHECK(mprotect(static_cast<std::byte*>(begin) + size, page, PROT_NONE) == 0, "a page to guard memory");
-    std::byte* const memory = static_cast<std::byte*>(begin) + size - room;
-    std::memset(memory, kPoison, room);
-    mapped_[memory] = {begin, size + page};
-    return static_cast<void*>(memory);
-  }
-  void free(void* memory) {
-    const auto found = mapped_.find(memory);
-    FLUVIAL_CHECK(found != mapped_.end(), "memory of the emulated device");
-    munmap(found->second.begin, found->second.size);
-    mapped_.erase(found);
-  }
-
- private:
-  static constexpr std::size_t kPackAlignment = 16;
-  struct Mapping {
-    void* begin = nullptr;
-    std::size_t size = 0;
-  };
-  std::unordered_map<void*, Mapping> mapped_;
+struct EventState {
+  int device = 0;
 };
 
-GuardedMemory& guarded_memory() {
-  static GuardedMemory memory;
-  return memory;
-}
+StreamState& stream_state(void* stream) { return *static_cast<StreamState*>(stream); }
 
 }  // namespace
 
 Status Runtime::check(int device_index) {
-  if (device_index == 0) return {};
-  return Error{Code::kInvalidArgument, "the emulated device is one"};
+  if (device_index >= 0 && device_index < device_count) return {};
+  return Error{Code::kInvalidArgument, format_text("no emulated device {} of {}", device_index, device_count)};
 }
-Result<void*> Runtime::make_stream(int) { return static_cast<void*>(new StreamState); }
-void Runtime::free_stream(void* stream) { delete static_cast<StreamState*>(stream); }
+Result<void*> Runtime::make_stream(int device_index) {
+  return static_cast<void*>(new StreamState{.device = device_index});
+}
+void Runtime::free_stream(void* stream) { delete &stream_state(stream); }
 Status Runtime::synchronize(void*) { return {}; }
-Result<void*> Runtime::make_event(int) { return static_cast<void*>(this); }
-void Runtime::free_event(void*) {}
-Status Runtime::record(void*, void*) { return {}; }
+Result<void*> Runtime::make_event(int device_index) {
+  return static_cast<void*>(new EventState{.device = device_index});
+}
+void Runtime::free_event(void* event) { delete static_cast<EventState*>(event); }
+Status Runtime::record(void* event, void* stream) {
+  if (static_cast<EventState*>(event)->device == stream_state(stream).device) return {};
+  return Error{Code::kInternal, "an event is recorded in a stream of another device"};  // as CUDA has it
+}
 Status Runtime::wait(void*) { return {}; }
 Status Runtime::hold(void*, void*) { return {}; }
 
-Result<void*> Runtime::allocate(int, std::size_t bytes) { return guarded_memory().allocate(bytes); }
-void Runtime::free(void* memory) { guarded_memory().free(memory); }
+Result<void*> Runtime::allocate(int device_index, std::size_t bytes) { return allocate_memory(device_index, bytes); }
+void Runtime::free(void* memory) { free_memory(memory); }
 Result<void*> Runtime::allocate_pinned(int, std::size_t bytes) {
   void* const memory = ::operator new(bytes, kMemoryAlignment);
   std::memset(memory, 0, bytes);
@@ -88,10 +62,23 @@ Status Runtime::zero(void* to, std::size_t bytes, void*) {
   return {};
 }
 
+Result<DeviceUuid> Runtime::uuid(int device_index) { return uuid_of(device_index); }
+Result<MemoryHandle> Runtime::export_memory(void* memory) { return emulated::export_memory(memory); }
+Result<OpenedMemory> Runtime::open_memory(int device_index, const MemoryHandle& handle) {
+  FLUVIAL_ASSIGN(const OpenedView view, emulated::open_memory(device_index, handle));
+  return OpenedMemory{new OpenedView(view), {static_cast<const std::byte*>(view.memory), view.bytes}};
+}
+void Runtime::close_memory(void* handle) {
+  const std::unique_ptr<OpenedView> view(static_cast<OpenedView*>(handle));
+  emulated::close_memory(*view);
+}
+
 }  // namespace emulated
 
-bool use_emulated_device() {
+bool use_emulated_device(int count) {
+  FLUVIAL_CHECK(count >= 1 && count <= emulated::kDevicesMax, "so many emulated devices");
   if (!emulated::is_supported()) return false;
+  emulated::device_count = count;
   set_emulated_backend(&emulated::backend());
   return true;
 }

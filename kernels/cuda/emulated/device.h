@@ -3,8 +3,9 @@
 
 namespace fluvial::kernels {
 
-// From here on DeviceKind::kEmulated is there. False, and it is not, where the emulator does not run (emulator.h).
-bool use_emulated_device();
+// From here on there are devices of DeviceKind::kEmulated, as many as this, up to 16. False, and there are none, where
+// the emulator does not run (emulator.h).
+bool use_emulated_device(int count = 1);
 // The order in which blocks and threads run between barriers: what a kernel computes must not depend on it.
 void emulate_in_descending_order(bool descending);
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <csetjmp>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 namespace fluvial::kernels::emulated {
@@ -49,6 +50,7 @@ class Machine {
   void release(State waiting, unsigned first, unsigned count);
   bool release_whole();
 
+  std::mutex mutex_;
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
   ucontext_t scheduler_;
@@ -141,7 +143,7 @@ void Machine::run_block() {
 void Machine::run(unsigned grid, unsigned block, void (*body)(void*), void* state) {
   FLUVIAL_CHECK(block % kWarpLanes == 0 && block > 0 && block <= kBlockThreadsMax && grid > 0,
                 "a launch that a device would refuse or that no kernel here is written for");
-  FLUVIAL_CHECK(body_ == nullptr, "one kernel at a time");
+  const std::lock_guard lock(mutex_);
   if (fibers_.empty()) fibers_ = std::vector<Fiber>(kBlockThreadsMax);
   if (warps_.empty()) warps_.resize(kBlockThreadsMax / kWarpLanes);
   body_ = body;

@@ -7,7 +7,7 @@
 // warp operation without all 32 lanes, an access beyond the end of a device's memory (device.cc). Other accesses are
 // not checked, and there is no notion of time.
 //
-// One kernel at a time in a process. Not under the sanitizers that follow stacks (is_supported).
+// One kernel at a time in a process: other threads wait. Not under the sanitizers that follow stacks (is_supported).
 #pragma once
 
 #include <cmath>

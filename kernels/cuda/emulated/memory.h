@@ -1,0 +1,54 @@
+// Memory of the emulated devices: memfds, so that another process can open it, and a page after it that may not be
+// touched. For the emulator, and for libraries of tests that stand in for a driver. Thread safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "kernels/device_memory.h"
+
+namespace fluvial::kernels::emulated {
+
+inline constexpr int kDevicesMax = 16;
+
+DeviceUuid uuid_of(int device_index);
+
+struct Allocation {
+  void* memory = nullptr;
+  std::size_t bytes = 0;
+  int device_index = 0;
+};
+
+// Poisoned, as memory of a device is not zero; aligned to 16 bytes. kResourceExhausted.
+Result<void*> allocate_memory(int device_index, std::size_t bytes);
+void free_memory(void* memory);  // what allocate_memory returned
+// The allocation that holds this address, if it is memory of an emulated device of this process.
+std::optional<Allocation> find_memory(const void* address);
+// Of what allocate_memory returned.
+MemoryHandle export_memory(const void* memory);
+
+struct OpenedView {
+  const void* memory = nullptr;
+  std::size_t bytes = 0;
+};
+// Opens a handle of this or another process. Its bytes are believed in nothing: kInvalidArgument.
+Result<OpenedView> open_memory(int device_index, const MemoryHandle& handle);
+void close_memory(const OpenedView& view);
+
+// What a handle holds.
+struct HandleParts {
+  static constexpr std::uint64_t kMagic = 0x314d454d554c4d45;
+  std::uint64_t magic = kMagic;
+  std::int32_t device_index = 0;
+  std::int32_t process = 0;
+  std::int32_t descriptor = 0;
+  std::uint32_t reserved = 0;
+  std::uint64_t inode = 0;  // a descriptor's number may be another file's by now
+  std::uint64_t file_bytes = 0;
+  std::uint64_t first_byte = 0;  // of the allocation, in the file
+  std::uint64_t bytes = 0;
+  std::uint64_t rest = 0;
+};
+static_assert(sizeof(HandleParts) == sizeof(MemoryHandle));
+
+}  // namespace fluvial::kernels::emulated
