@@ -10,7 +10,7 @@ import select
 import socket
 import struct
 import time
-from typing import Optional, Tuple
+from typing import FrozenSet, Optional, Tuple
 
 from . import _messages
 from .errors import AgentRefused, AgentUnavailable, ProtocolError
@@ -25,11 +25,12 @@ _PATH_BYTES_MAX = 107
 
 
 class Channel:
-    """An attached worker's connection. `node` is the agent's name."""
+    """An attached worker's connection. `node` is the agent's name, `devices` are the UUIDs of GPUs whose memory it takes."""
 
-    def __init__(self, connection: socket.socket, node: str) -> None:
+    def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
-        self.node = node
+        self.node = ""
+        self.devices: FrozenSet[bytes] = frozenset()
 
     @classmethod
     def attach(cls, path: str, attach, *, patience_s: float = 0.0) -> "Channel":
@@ -59,7 +60,7 @@ class Channel:
                     f"no agent listens at {path} ({error.strerror}); start `fluvial edge` on this machine, or say "
                     "where its worker socket is: fluvial.connect(path), or FLUVIAL_WORKER_SOCKET"
                 ) from error
-            channel = cls(connection, "")
+            channel = cls(connection)
             message = _messages.LocalMessage()
             message.attach.CopyFrom(attach)
             channel.send(message)
@@ -72,7 +73,7 @@ class Channel:
                 raise ProtocolError("the agent's first message is no answer to attaching")
             if answer.attached.code != 0:
                 raise AgentRefused(f"the agent at {path} refused: {answer.attached.message}")
-            channel.node = answer.attached.node
+            channel.node, channel.devices = answer.attached.node, frozenset(answer.attached.devices)
             return channel
         except BaseException:
             connection.close()
@@ -89,7 +90,8 @@ class Channel:
             sent = socket.send_fds(self._socket, [frame], [descriptor]) if descriptor is not None else 0
             self._socket.sendall(frame[sent:])
         except (OSError, TimeoutError) as error:
-            raise AgentUnavailable(f"the agent is gone ({error}); connect again when it is back") from error
+            why = self._last_words() or str(error)
+            raise AgentUnavailable(f"the agent is gone ({why}); connect again when it is back") from error
 
     def receive(self, timeout_s: Optional[float] = None):
         """The next message and the descriptor that came with it (the caller's to close) or None.
@@ -148,6 +150,18 @@ class Channel:
                 raise AgentUnavailable("the agent ended in the middle of a message")
             data += part
         return bytes(data)
+
+    def _last_words(self) -> str:
+        """Why the agent ended the connection, if it said so."""
+        try:
+            while self.has_message():
+                message, descriptor = self.receive(0)
+                _close(descriptor)
+                if message.WhichOneof("body") == "detach":
+                    return message.detach.reason
+        except (AgentUnavailable, ProtocolError, TimeoutError):
+            pass
+        return ""
 
     def has_message(self) -> bool:
         """Whether receive() would find something at once: a message, its beginning, or the end."""

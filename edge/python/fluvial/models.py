@@ -1,9 +1,10 @@
 """From a framework's model to named arrays and back.
 
-What counts as a model: a mapping from names to numpy arrays, to torch tensors or to JAX arrays, or a
-``torch.nn.Module``, which stands for its state dict. Rules, for all of them:
+What counts as a model: a mapping from names to arrays of numpy, torch, JAX or CuPy, or a ``torch.nn.Module``, which
+stands for its state dict. Rules, for all of them:
 
-* A JAX array is taken as numpy sees it (tested with a stand-in of that kind, not with JAX), and cannot be loaded into.
+* JAX's arrays cannot be written to, and CuPy's are not: build them from round.arrays(), with jnp.asarray(array) each.
+  (CuPy is tested with a stand-in of its kind.)
 * Names are matched, order is not. Every tensor of the run's model must be there, with its shape; a module may hold more
   (buffers that are not persistent, say), a mapping too.
 * Floating-point tensors travel as fp32: float16, bfloat16 and float64 are converted on the way in, and back to the dtype
@@ -90,9 +91,11 @@ def fitting(model: Any, wanted: Sequence[Tensor]) -> List[Tuple[Tensor, Any]]:
 
 
 def write_tensor(view: np.ndarray, source: Any) -> None:
-    """Copies one tensor, of torch or numpy, into an array of its shape, converting to its dtype as it goes."""
-    if not _is_torch(source):
+    """Copies one tensor, of any framework, into an array of its shape, converting to its dtype as it goes."""
+    if isinstance(source, np.ndarray):
         np.copyto(view, source, casting="unsafe")
+    elif not _is_torch(source):
+        np.copyto(view, _as_array("", source), casting="unsafe")
     elif view.size and view.flags.aligned:
         import torch
 
@@ -179,12 +182,12 @@ def _kind(name: str, tensor: Any) -> str:
 
 
 def _source(tensor: Tensor, given: Any) -> Any:
-    """What is to be copied for a tensor of the run: a torch tensor or a numpy array that fits it."""
+    """What is to be copied for a tensor of the run: an array that fits it, where it is."""
     _check_shape(tensor, given)
     if tensor.averaged != (_kind(tensor.name, given) == "f"):
         found = getattr(given, "dtype", type(given).__name__)
         raise ModelMismatch(f"tensor {tensor.name} has dtype {found}; in the run it is {tensor.dtype}")
-    return given if _is_torch(given) else np.asarray(given)
+    return given if hasattr(given, "dtype") else np.asarray(given)
 
 
 def _as_array(name: str, tensor: Any) -> np.ndarray:
@@ -196,7 +199,8 @@ def _as_array(name: str, tensor: Any) -> np.ndarray:
             tensor = tensor.to(torch.float32)
         array = tensor.cpu().numpy()
     else:
-        array = np.asarray(tensor)
+        # CuPy's arrays are numpy's when they are asked.
+        array = np.asarray(tensor.get() if hasattr(tensor, "get") and hasattr(tensor, "dtype") else tensor)
         if array.dtype.name == "bfloat16":  # an extension type, which numpy does not count as floating point
             array = array.astype(np.float32)
     _kind(name, array)

@@ -33,7 +33,7 @@ class OverlappedRound(Round):
     def __init__(self, before: Round, timeout_s: Optional[float]) -> None:
         self._site = before._site
         self._timeout_s = timeout_s
-        self._buffer = before._result()  # what was submitted stands there until the next task
+        self._local = before._host_result()  # what was submitted stands there until the next task
         self._open = True
         self._in_parts = False
         self.run = before.run
@@ -47,7 +47,7 @@ class OverlappedRound(Round):
 
     def _data(self) -> np.ndarray:
         self._checked(None)
-        data = self._result().array.view()
+        data = self._local.array.view()
         data.flags.writeable = False
         return data
 
@@ -65,7 +65,7 @@ class OverlappedRound(Round):
         if real is None:
             return
         self._site._current = real
-        local, base = self.schema.views(self._result().array), real.arrays()
+        local, base = self.schema.views(real._host_result().array), real.arrays()
         for tensor, source in given:
             end = np.empty(tensor.shape, tensor.dtype)
             models.write_tensor(end, source)

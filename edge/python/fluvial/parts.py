@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Mapping, Optional
 
-import numpy as np
-
 from . import _messages, models
 from .errors import ModelMismatch
 
@@ -20,7 +18,6 @@ class UpdateInParts:
         self._round = round
         self._weight = weight
         self._missing = {tensor.name: tensor for tensor in round.schema}
-        self._views = round.schema.views(round._result().array)
 
     @property
     def complete(self) -> bool:
@@ -35,8 +32,7 @@ class UpdateInParts:
         if unknown:
             why = "is there already" if unknown[0] in round.schema else "is not in the run's model"
             raise ModelMismatch(f"tensor {unknown[0]} {why}")
-        for tensor, source in models.fitting(tensors, [self._missing[name] for name in tensors]):
-            models.write_tensor(self._views[tensor.name], source)
+        round._write(models.fitting(tensors, [self._missing[name] for name in tensors]))
         message = _messages.LocalMessage()
         message.task_ready.id = round._id
         message.task_ready.weight = self._weight
@@ -47,7 +43,7 @@ class UpdateInParts:
                 ranges[-1].bytes += tensor.nbytes
             elif tensor.nbytes:
                 ranges.add(first_byte=tensor.offset, bytes=tensor.nbytes)
-        round._site._channel.send(message, None if round._in_parts else round._result().descriptor)
+        round._send_result(message, message.task_ready)
         round._in_parts = True
 
     def finish(self, metrics: Optional[Mapping[str, float]] = None) -> None:
@@ -59,6 +55,5 @@ class UpdateInParts:
             raise ModelMismatch(f"the update is not complete; without: {names}")
         done = round._answer(self._weight, metrics)
         done.task_done.update = True
-        for name in self._missing:
-            np.copyto(self._views[name], round.arrays()[name])
+        round._write_unchanged({tensor.name for tensor in round.schema if tensor.name not in self._missing})
         round._hand_over(done)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Container, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from . import _messages, models
-from ._shared import ResultBuffer, SharedModel
+from ._results import Given, HostResult, Result
+from ._shared import SharedModel
 from .errors import ModelMismatch, ProtocolError, RoundClosed
 from .parts import UpdateInParts
 from .schema import Schema
@@ -46,7 +47,7 @@ class Round:
         self._site = site
         self._id = task.id
         self._model: Optional[SharedModel] = model
-        self._buffer: Optional[ResultBuffer] = None
+        self._result: Optional[Result] = None  # where the answer stands, once some of it does
         self._open = True
         self._in_parts = False
         self.run: str = task.run_name
@@ -99,6 +100,7 @@ class Round:
         done = self._answer(samples, metrics)
         done.task_done.update = True
         self._write(given)
+        self._write_unchanged({tensor.name for tensor, _ in given})
         self._hand_over(done)
 
     def parts(self, *, samples: int) -> UpdateInParts:
@@ -150,7 +152,7 @@ class Round:
         pieces = list(zip(values, first)) if isinstance(first, Sequence) else [(values, first)]
         done = self._answer(samples, metrics)
         done.task_done.update = update
-        buffer = self._result().array
+        buffer = self._host_result().array
         end_before = 0
         for given, start in sorted(pieces, key=lambda piece: piece[1]):
             array = models.to_arrays({"share": given})["share"].reshape(-1)
@@ -215,31 +217,40 @@ class Round:
             message.task_done.metrics[key] = float(value)
         return message
 
-    def _result(self) -> ResultBuffer:
-        if self._buffer is None:
-            self._buffer = self._site._result_buffer(self.run_id, self.schema.nbytes)
-        return self._buffer
-
     def _submit(self, given: Sequence[Tuple[Any, Any]], done: Any, overlap: bool) -> None:
+        if overlap:
+            self._host_result()  # from which the next round starts
         self._write(given)
         self._hand_over(done)
         if overlap:
             self._site._go_on_from(self)
 
-    def _write(self, given: Sequence[Tuple[Any, Any]]) -> None:
-        views = self.schema.views(self._result().array)
-        there = {tensor.name for tensor, _ in given}
-        for tensor, source in given:
-            models.write_tensor(views[tensor.name], source)
-        for tensor in self.schema:
-            if tensor.name not in there:
-                np.copyto(views[tensor.name], self.arrays()[tensor.name])
+    def _write(self, given: Given) -> None:
+        """Copies tensors of the answer to where the site reads them; the first ones decide where that is."""
+        if self._result is None:
+            self._result = self._site._results.written(self.run_id, self.schema, given)
+        else:
+            self._result.write(given)
+
+    def _write_unchanged(self, there: Container[str]) -> None:
+        """What the answer has not, as the agent gave it: counters."""
+        arrays = self.arrays()
+        self._write([(tensor, arrays[tensor.name]) for tensor in self.schema if tensor.name not in there])
+
+    def _host_result(self) -> HostResult:
+        """The answer in the host's memory: for what is not handed over tensor by tensor."""
+        self._result = result = self._site._results.host(self.run_id, self.schema)
+        return result
 
     def _hand_over(self, done: Any) -> None:
         done.task_done.id = self._id
-        descriptor = None if self._in_parts else self._result().descriptor
         self._open = False
-        self._site._channel.send(done, descriptor)
+        self._send_result(done, done.task_done)
+
+    def _send_result(self, message: Any, answer: Any) -> None:
+        """The first message that speaks of the answer says where it is."""
+        assert self._result is not None
+        self._site._channel.send(message, None if self._in_parts else self._result.introduce(answer))
 
     def _let_go(self) -> None:
         """Unmaps the model, unless somebody uses its arrays: while the next round is awaited, when that costs no time."""

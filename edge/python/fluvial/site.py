@@ -13,8 +13,9 @@ import numpy as np
 
 from . import _messages, models
 from ._channel import Channel
-from ._shared import ResultBuffer, SharedModel
-from .errors import AgentUnavailable, ModelMismatch, ProtocolError, RoundClosed, RunEnded
+from ._results import Results
+from ._shared import SharedModel
+from .errors import AgentRefused, AgentUnavailable, ModelMismatch, ProtocolError, RoundClosed, RunEnded
 from .overlap import OverlappedRound
 from .round import Round
 
@@ -30,6 +31,7 @@ def connect(
     group: Optional[str] = None,
     rank: int = 0,
     ranks: int = 0,
+    device: bool = True,
     patience_s: float = 10.0,
 ) -> "Site":
     """Attaches to the agent (`fluvial edge`) on this machine.
@@ -38,6 +40,8 @@ def connect(
     name: what the agent's logs call this worker, and by which it knows a worker that comes back.
     group, rank, ranks: this process is one rank of a sharded trainer. The ranks of a group are one worker to the agent:
     each is given every task, and hands over its share (Round.submit_shard). At most 64.
+    device: hand results that are on a GPU over where they are, when the agent uses that GPU; otherwise, and where that
+    cannot be, they go through host memory.
     patience_s: how long to wait for an agent that is only just starting.
 
     AgentUnavailable: nobody listens there. AgentRefused: the agent said no, and why.
@@ -55,27 +59,28 @@ def connect(
     attach.wants_models = True
     if group is not None:
         attach.group, attach.rank, attach.ranks = group, rank, ranks
-    return Site(path, attach, patience_s)
+    return Site(path, attach, patience_s, device)
 
 
 class Site(contextlib.AbstractContextManager):
     """This process's attachment to the agent. A context manager; one thread at a time."""
 
-    def __init__(self, path: str, attach: Any, patience_s: float) -> None:
+    def __init__(self, path: str, attach: Any, patience_s: float, device: bool) -> None:
         self._path = path
+        self._device = device and not attach.ranks  # a rank's share is a part of the model's bytes, in the host's memory
         self._attach = attach
         self._lock = threading.Lock()
         self.rank: int = attach.rank  # within its group
         self.ranks: int = attach.ranks  # 0: of no group
         self._open_channel(patience_s)
-        self.detach_reason: Optional[str] = None  # why the agent ended the connection, once it did
 
     def _open_channel(self, patience_s: float = 0.0) -> None:
         self._channel = Channel.attach(self._path, self._attach, patience_s=patience_s)
+        self.detach_reason: Optional[str] = None  # why the agent ended the connection, once it did
         self._inbox: Deque[Tuple[Any, Any]] = collections.deque()  # read, and nobody's yet
         self._commit: Optional[Tuple[int, int, SharedModel]] = None  # run, round and model: the newest
         self._ended: Dict[int, str] = {}  # runs that are over, with their state
-        self._buffers: Dict[int, ResultBuffer] = {}  # of runs
+        self._results = Results(self._channel.devices if self._device else (), sparse=self.ranks > 1)
         self._current: Optional[Round] = None
         self._overlapped: Optional[Round] = None  # the round that goes on from one in the air
 
@@ -177,6 +182,11 @@ class Site(contextlib.AbstractContextManager):
         """Reads one message and puts it where it belongs."""
         message, descriptor = self._channel.receive(timeout_s)
         body = message.WhichOneof("body")
+        if body == "detach" and self._results.unheard:
+            self._device = False
+            self._channel.close()
+            raise AgentRefused(f"the agent took no result from a GPU's memory: {message.detach.reason}")
+        self._results.unheard = False
         model: Any = None
         if descriptor is not None:
             size = message.task.model_bytes if body == "task" else message.committed.model_bytes
@@ -189,7 +199,7 @@ class Site(contextlib.AbstractContextManager):
             self._inbox.append((message, model))
             if body == "run_ended":
                 self._ended[message.run_ended.run] = message.run_ended.state
-                self._buffers.pop(message.run_ended.run, None)
+                self._results.forget(message.run_ended.run)
             elif body == "detach":
                 self.detach_reason = message.detach.reason
         else:
@@ -221,19 +231,15 @@ class Site(contextlib.AbstractContextManager):
     def _go_on_from(self, round: Round) -> None:
         self._overlapped = round
 
-    def _result_buffer(self, run: int, size: int) -> ResultBuffer:
-        """Where a run's results go: the same memory each time."""
-        if run not in self._buffers:
-            self._buffers[run] = ResultBuffer(size, sparse=self.ranks > 1)
-        return self._buffers[run]
-
     def close(self) -> None:
         """Says good-bye to the agent. A round in hand is handed back."""
         self._say_good_bye("the worker ends")
 
     def _say_good_bye(self, reason: str) -> None:
-        # A rank that comes back at once would find its own place taken still.
-        self._channel.close(reason, heard_within_s=_HEARD_SECONDS if self.ranks else 0.0)
+        # A rank that comes back at once would find its own place taken still. And memory of a GPU can be opened only
+        # while this process has it.
+        heard = self.ranks or self._results.unheard
+        self._channel.close(reason, heard_within_s=_HEARD_SECONDS if heard else 0.0)
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -27,10 +27,11 @@ def sealed(data):
 
 
 class FakeAgent:
-    """One worker's agent. `model` (a mapping of arrays) fixes the run's schema."""
+    """One worker's agent. `model` (a mapping of arrays) fixes the run's schema; `devices` are the GPUs it takes results from."""
 
-    def __init__(self, path, model, **connect):
+    def __init__(self, path, model, devices=(), **connect):
         self.schema = Schema((name, dtype_name(array.dtype), array.shape) for name, array in model.items())
+        self._devices = devices
         self._task = 0
         self._models = []
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -49,6 +50,7 @@ class FakeAgent:
         self.attach, _ = self.receive()
         answer = _messages.LocalMessage()
         answer.attached.node = "fake"
+        answer.attached.devices.extend(self._devices)
         self._send(answer)
 
     def _send(self, message, data=None):
@@ -89,6 +91,12 @@ class FakeAgent:
         message = _messages.LocalMessage()
         message.run_ended.run, message.run_ended.run_name, message.run_ended.state = 1, "run", state
         self._send(message)
+
+    def detach(self, reason):
+        message = _messages.LocalMessage()
+        message.detach.reason = reason
+        self._send(message)
+        self._connection.shutdown(socket.SHUT_WR)
 
     def receive(self):
         """The worker's next message, and whether a result's memfd came with it; the memfd is kept."""

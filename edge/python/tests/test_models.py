@@ -134,3 +134,18 @@ def test_arrays_of_a_kind_that_only_numpy_can_read():
         models.load_arrays(source, models.to_arrays(source))
     with pytest.raises(fluvial.ModelMismatch, match="complex64"):
         models.fitting({"w": Immutable([1j], np.complex64)}, list(schema_of({"w": np.zeros(1, np.float32)})))
+
+
+def test_arrays_of_a_kind_that_numpy_has_to_ask_for():
+    """As CuPy's: they refuse to become numpy's by themselves."""
+
+    class OnRequest(Immutable):
+        def __array__(self, dtype=None, copy=None):
+            raise TypeError("Implicit conversion to a NumPy array is not allowed.")
+
+        def get(self):
+            return self._values
+
+    source = {"w": OnRequest([1, 2], np.float64)}
+    assert models.to_arrays(source)["w"].tolist() == [1, 2]
+    assert round_trip(source, {"w": np.zeros(2)})["w"].tolist() == [1, 2]
