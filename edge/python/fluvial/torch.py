@@ -5,7 +5,7 @@
     ddp.register_comm_hook(None, fluvial.torch.ddp_hook(site, "gradients", model))
     loss(ddp, batch).backward()                    # .grad is the mean over all workers of all sites
 
-The run starts from fluvial.zeros_like(model), with the optimizer `mean`. This module alone imports torch.
+The run starts from fluvial.zeros_like(model), with the optimizer `mean`. This module and fluvial.fsdp alone import torch.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def ddp_hook(
     samples: this worker's weight in the mean, such as its batch size.
     timeout_s: TimeoutError in backward() when a round, or its result, takes longer.
 
-    What goes wrong in a hook, backward() raises as RuntimeError with the error's name and text: RunEnded when the run
-    is over. The round is handed back then, and the next backward() begins with a new one. One thread at a time, which
+    What goes wrong in a hook, backward() raises: RunEnded when the run is over. (Older PyTorch, such as 1.13, raises a
+    RuntimeError with the error's name and text instead.) The round is handed back then, and the next backward() begins with a new one. One thread at a time, which
     is what DDP does.
     """
     reducer = _Reducer(site, run, model, samples, timeout_s)

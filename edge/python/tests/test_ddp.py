@@ -27,6 +27,13 @@ def alone(tmp_path):
     distributed.destroy_process_group()
 
 
+def failure(backward):
+    """What went wrong in a hook: the error itself, or with older PyTorch one with its name and text."""
+    with pytest.raises((RuntimeError, fluvial.FluvialError)) as failed:
+        backward()
+    return repr(failed.value)
+
+
 def network():
     torch.manual_seed(3)
     middle = torch.nn.Linear(600, 600)  # more than the megabyte that DDP's first bucket may have
@@ -51,8 +58,8 @@ def play(agent, rounds, results, factor):
     agent.run_ended()
 
 
-@pytest.mark.parametrize("bucket_mb", [0.002, 25])
-def test_gradients_come_back_as_what_was_committed(tmp_path, alone, bucket_mb):
+@pytest.mark.parametrize("buckets", [{"bucket_cap_mb": 0.002}, {}])
+def test_gradients_come_back_as_what_was_committed(tmp_path, alone, buckets):
     model, plain = network(), network()
     x = torch.randn(8, 40, generator=torch.Generator().manual_seed(1))
     plain(x).square().mean().backward()
@@ -60,7 +67,7 @@ def test_gradients_come_back_as_what_was_committed(tmp_path, alone, bucket_mb):
     with FakeAgent(tmp_path / "a", fluvial.zeros_like(model)) as agent:
         playing = threading.Thread(target=play, args=(agent, 3, results, 0.5))
         playing.start()
-        ddp = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=bucket_mb)
+        ddp = torch.nn.parallel.DistributedDataParallel(model, **buckets)
         ddp.register_comm_hook(None, fluvial.torch.ddp_hook(agent.site, "run", model, samples=8))
         for _ in range(3):  # DDP builds its buckets anew after the first pass, in the order in which gradients came
             ddp.zero_grad()
@@ -68,8 +75,7 @@ def test_gradients_come_back_as_what_was_committed(tmp_path, alone, bucket_mb):
             for name, parameter in model.named_parameters():
                 assert torch.equal(parameter.grad, 0.5 * plain.get_parameter(name).grad), name
         playing.join()
-        with pytest.raises(RuntimeError, match="RunEnded"):  # torch hands on what went wrong in a hook as text
-            ddp(x).square().mean().backward()
+        assert "RunEnded" in failure(lambda: ddp(x).square().mean().backward())
     assert max(parts for _, parts, _ in results) > 1
     for body, _, update in results:
         assert body == "task_done"
@@ -83,8 +89,8 @@ def test_a_run_of_another_model_is_refused_and_the_round_handed_back(tmp_path, a
         agent.task(1, {"other": np.zeros(3)})
         ddp = torch.nn.parallel.DistributedDataParallel(model)
         ddp.register_comm_hook(None, fluvial.torch.ddp_hook(agent.site, "run", model))
-        with pytest.raises(RuntimeError, match="ModelMismatch.*zeros_like"):
-            ddp(torch.zeros(1, 40)).sum().backward()
+        wrong = failure(lambda: ddp(torch.zeros(1, 40)).sum().backward())
+        assert "ModelMismatch" in wrong and "zeros_like" in wrong
         message, _ = agent.receive()
         assert message.WhichOneof("body") == "detach"
 
