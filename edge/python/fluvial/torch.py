@@ -34,9 +34,11 @@ def ddp_hook(
     samples: this worker's weight in the mean, such as its batch size.
     timeout_s: TimeoutError in backward() when a round, or its result, takes longer.
 
-    What goes wrong in a hook, backward() raises: RunEnded when the run is over. (Older PyTorch, such as 1.13, raises a
-    RuntimeError with the error's name and text instead.) The round is handed back then, and the next backward() begins with a new one. One thread at a time, which
-    is what DDP does.
+    What goes wrong in a hook, backward() raises: RunEnded when the run is over, KeyboardInterrupt for Ctrl-C. (Older
+    PyTorch, such as 1.13, raises a RuntimeError with the error's name and text instead.) A round that was not complete
+    is handed back then. PyTorch cannot go on with a DDP in which a pass failed: who catches the error makes a new one
+    around the module, with a new hook. On a GPU a backward pass has threads of PyTorch's own, and Python sees Ctrl-C only
+    when they are done: give it a timeout_s. One thread at a time, which is what DDP does.
     """
     reducer = _Reducer(site, run, model, samples, timeout_s)
 

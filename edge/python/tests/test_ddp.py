@@ -1,6 +1,7 @@
 """The DistributedDataParallel hook: buckets of any kind find their places, and come back as the mean."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -29,7 +30,7 @@ def alone(tmp_path):
 
 def failure(backward):
     """What went wrong in a hook: the error itself, or with older PyTorch one with its name and text."""
-    with pytest.raises((RuntimeError, fluvial.FluvialError)) as failed:
+    with pytest.raises((RuntimeError, fluvial.FluvialError, KeyboardInterrupt)) as failed:
         backward()
     return repr(failed.value)
 
@@ -41,20 +42,22 @@ def network():
     return torch.nn.Sequential(torch.nn.Linear(40, 600), tanh, middle, tanh, last)
 
 
+def hand_in(agent, number):
+    """Gives the worker a round; returns its answer's kind, how many parts came before, and the update."""
+    agent.task(number, {tensor.name: np.zeros(tensor.shape) for tensor in agent.schema})
+    parts = 0
+    while True:
+        message, _ = agent.receive()
+        if message.WhichOneof("body") != "task_ready":
+            return message.WhichOneof("body"), parts, agent.result_arrays()
+        parts += 1
+
+
 def play(agent, rounds, results, factor):
     """Commits `factor` times what the worker handed over, round after round; keeps how the ranges came."""
-    zeros = {tensor.name: np.zeros(tensor.shape) for tensor in agent.schema}
     for number in range(1, rounds + 1):
-        agent.task(number, zeros)
-        parts = 0
-        while True:
-            message, _ = agent.receive()
-            if message.WhichOneof("body") != "task_ready":
-                break
-            parts += 1
-        update = agent.result_arrays()
-        results.append((message.WhichOneof("body"), parts, update))
-        agent.committed(number, {name: factor * array for name, array in update.items()})
+        results.append(hand_in(agent, number))
+        agent.committed(number, {name: factor * array for name, array in results[-1][-1].items()})
     agent.run_ended()
 
 
@@ -93,6 +96,46 @@ def test_a_run_of_another_model_is_refused_and_the_round_handed_back(tmp_path, a
         assert "ModelMismatch" in wrong and "zeros_like" in wrong
         message, _ = agent.receive()
         assert message.WhichOneof("body") == "detach"
+
+
+@pytest.fixture
+def ctrl_c():
+    """Presses it, for the thread that runs the tests."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_in_a_backward_pass_ends_it(tmp_path, alone, ctrl_c):
+    model = network()
+    x = torch.ones(2, 40)
+    with FakeAgent(tmp_path / "a", fluvial.zeros_like(model)) as agent:
+
+        def play_and_press():
+            _, _, update = hand_in(agent, 1)
+            ctrl_c()  # it waits for the mean
+            pressed.wait()
+            agent.committed(1, update)
+            _, _, update = hand_in(agent, 2)
+            agent.committed(2, {name: 0.5 * array for name, array in update.items()})
+
+        pressed = threading.Event()
+        playing = threading.Thread(target=play_and_press)
+        playing.start()
+        ddp = torch.nn.parallel.DistributedDataParallel(model)
+        ddp.register_comm_hook(None, fluvial.torch.ddp_hook(agent.site, "run", model))
+        assert "KeyboardInterrupt" in failure(lambda: ddp(x).square().mean().backward())
+        pressed.set()
+        # Who goes on all the same is in the next round.
+        again = network()
+        ddp = torch.nn.parallel.DistributedDataParallel(again)
+        ddp.register_comm_hook(None, fluvial.torch.ddp_hook(agent.site, "run", again))
+        ddp(x).square().mean().backward()
+        playing.join()
+        plain = network()
+        plain(x).square().mean().backward()
+        for name, parameter in again.named_parameters():
+            assert torch.equal(parameter.grad, 0.5 * plain.get_parameter(name).grad), name
 
 
 class Bucket:
@@ -167,6 +210,8 @@ for batch in x:
     ddp(batch).square().mean().backward()
     optimizer.step()
 np.savez(out, **{name: value.numpy() for name, value in model.state_dict().items()})
+del ddp
+torch.distributed.destroy_process_group()
 """
 
 
