@@ -28,6 +28,9 @@ class Backend {
   virtual void free_stream(void* stream) = 0;
   virtual Status synchronize(void* stream) = 0;
 
+  // What a library knows it by. What is done with it there comes after what is in the stream.
+  virtual void* native_stream(void* stream) = 0;
+
   virtual Result<void*> make_event(int device_index) = 0;
   virtual void free_event(void* event) = 0;
   virtual Status record(void* event, void* stream) = 0;
@@ -39,6 +42,8 @@ class Backend {
   virtual Result<void*> allocate_pinned(int device_index, std::size_t bytes) = 0;  // filled with zeros
   virtual void free_pinned(void* memory) = 0;
   virtual Status copy(void* to, const void* from, std::size_t bytes, void* stream) = 0;
+  // Lets a device reach another's memory directly, if it can: copies between them are faster then.
+  virtual void reach(int device_index, int other_index) = 0;
   virtual Status zero(void* to, std::size_t bytes, void* stream) = 0;
 
   virtual Result<DeviceUuid> uuid(int device_index) = 0;

@@ -168,6 +168,7 @@ class CpuBackend final : public Backend {
   Result<void*> make_stream(int) override { return static_cast<void*>(this); }  // a name, no more
   void free_stream(void*) override {}
   Status synchronize(void*) override { return {}; }
+  void* native_stream(void* stream) override { return stream; }
   Result<void*> make_event(int) override { return static_cast<void*>(this); }
   void free_event(void*) override {}
   Status record(void*, void*) override { return {}; }
@@ -189,6 +190,7 @@ class CpuBackend final : public Backend {
     std::memmove(to, from, bytes);
     return {};
   }
+  void reach(int, int) override {}
   Status zero(void* to, std::size_t bytes, void*) override {
     std::memset(to, 0, bytes);
     return {};

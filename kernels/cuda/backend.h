@@ -15,6 +15,7 @@ class Runtime : public Backend {
   Result<void*> make_stream(int device_index) override;
   void free_stream(void* stream) override;
   Status synchronize(void* stream) override;
+  void* native_stream(void* stream) override;
   Result<void*> make_event(int device_index) override;
   void free_event(void* event) override;
   Status record(void* event, void* stream) override;
@@ -25,6 +26,7 @@ class Runtime : public Backend {
   Result<void*> allocate_pinned(int device_index, std::size_t bytes) override;
   void free_pinned(void* memory) override;
   Status copy(void* to, const void* from, std::size_t bytes, void* stream) override;
+  void reach(int device_index, int other_index) override;
   Status zero(void* to, std::size_t bytes, void* stream) override;
   Result<DeviceUuid> uuid(int device_index) override;
   Result<MemoryHandle> export_memory(void* memory) override;

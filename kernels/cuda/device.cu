@@ -79,6 +79,8 @@ void Runtime::free_stream(void* stream) {
 
 Status Runtime::synchronize(void* stream) { return status_of(cudaStreamSynchronize(stream_of(stream))); }
 
+void* Runtime::native_stream(void* stream) { return stream_of(stream); }
+
 Result<void*> Runtime::make_event(int device_index) {
   FLUVIAL_TRY(status_of(cudaSetDevice(device_index)));
   cudaEvent_t event = nullptr;
@@ -117,7 +119,14 @@ void Runtime::free_pinned(void* memory) { cudaFreeHost(memory); }
 Status Runtime::copy(void* to, const void* from, std::size_t bytes, void* stream) {
   return status_of(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)));
 }
+void Runtime::reach(int device_index, int other_index) {
+  int can = 0;
+  const auto done = [](cudaError_t error) { return status_of(error).ok(); };  // it may be enabled, which is an error
+  if (!done(cudaDeviceCanAccessPeer(&can, device_index, other_index)) || can == 0) return;
+  if (done(cudaSetDevice(device_index))) done(cudaDeviceEnablePeerAccess(other_index, 0));
+}
 Status Runtime::zero(void* to, std::size_t bytes, void* stream) {
+  FLUVIAL_TRY(status_of(cudaSetDevice(static_cast<StreamState*>(stream)->device)));
   return status_of(cudaMemsetAsync(to, 0, bytes, stream_of(stream)));
 }
 

@@ -34,6 +34,7 @@ Result<void*> Runtime::make_stream(int device_index) {
 }
 void Runtime::free_stream(void* stream) { delete &stream_state(stream); }
 Status Runtime::synchronize(void*) { return {}; }
+void* Runtime::native_stream(void* stream) { return stream; }
 Result<void*> Runtime::make_event(int device_index) {
   return static_cast<void*>(new EventState{.device = device_index});
 }
@@ -57,6 +58,7 @@ Status Runtime::copy(void* to, const void* from, std::size_t bytes, void*) {
   std::memmove(to, from, bytes);
   return {};
 }
+void Runtime::reach(int, int) {}
 Status Runtime::zero(void* to, std::size_t bytes, void*) {
   std::memset(to, 0, bytes);
   return {};
