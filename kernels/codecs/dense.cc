@@ -104,17 +104,21 @@ void DenseCodec::residual_piece(ByteSpan bytes, std::size_t first, std::span<con
 Status DenseCodec::residual_chunk(std::span<const float> values, ByteSpan bytes, std::span<float> out) const {
   FLUVIAL_CHECK(out.size() == values.size(), "a residual of another length");
   FLUVIAL_TRY(check_format(bytes, values.size()));
+  residual_of(values, bytes, out);
+  return {};
+}
+
+void DenseCodec::residual_of(std::span<const float> values, ByteSpan bytes, std::span<float> out) const {
   for (std::size_t first = 0; first < values.size(); first += kPieceValues) {
     residual_piece(bytes, first, values, std::min(kPieceValues, values.size() - first), out.data());
   }
-  return {};
 }
 
 Result<std::size_t> DenseCodec::encode_residual(std::span<const float> chunk, std::uint64_t first_value,
                                                 const StreamKey& key, MutableByteSpan out,
                                                 std::span<float> residual) const {
   FLUVIAL_ASSIGN(const std::size_t size, encode(chunk, first_value, key, out.data()));
-  FLUVIAL_TRY(residual_chunk(chunk, ByteSpan(out).first(size), residual));
+  residual_of(chunk, ByteSpan(out).first(size), residual);
   return size;
 }
 

@@ -61,6 +61,7 @@ class DenseCodec : public Codec {
  private:
   bool accumulate_piece(ByteSpan bytes, std::size_t first, double factor, std::size_t length,
                         std::span<std::int64_t> sum) const;
+  void residual_of(std::span<const float> values, ByteSpan bytes, std::span<float> out) const;
   void take_back(ByteSpan bytes, double factor, std::size_t end, std::span<std::int64_t> sum) const;
 
   CodecSpec spec_;

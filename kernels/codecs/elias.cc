@@ -4,32 +4,20 @@
 #include <bit>
 #include <cstring>
 
+#include "kernels/ops/elias.h"
+
 namespace fluvial::kernels {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "words are stored as they are");
 
-struct Codeword {
-  std::uint16_t bits = 0;
-  std::uint8_t length = 0;
-};
-
-constexpr Codeword codeword(std::int32_t code) {
-  const auto v = static_cast<std::uint32_t>(code < 0 ? -code : code) + 1;
-  const auto zeros = static_cast<std::uint32_t>(std::bit_width(v)) - 1;
-  std::uint32_t bits = 1U << zeros | (v & ((1U << zeros) - 1)) << (zeros + 1);
-  std::uint32_t length = 2 * zeros + 1;
-  if (code != 0) bits |= (code < 0 ? 1U : 0U) << length++;
-  return {static_cast<std::uint16_t>(bits), static_cast<std::uint8_t>(length)};
-}
-
 // By the code as an unsigned byte. -128 is no code; its entry writes nothing.
-constexpr std::array<Codeword, 256> make_codewords() {
-  std::array<Codeword, 256> words{};
-  for (std::int32_t code = -127; code <= 127; ++code) words[static_cast<std::uint8_t>(code)] = codeword(code);
+constexpr std::array<ops::EliasWord, 256> make_codewords() {
+  std::array<ops::EliasWord, 256> words{};
+  for (std::int32_t code = -127; code <= 127; ++code) words[static_cast<std::uint8_t>(code)] = ops::elias_word(code);
   return words;
 }
-constexpr std::array<Codeword, 256> kCodewords = make_codewords();
+constexpr std::array<ops::EliasWord, 256> kCodewords = make_codewords();
 
 // The bits of `bytes` from bit `at` on, at least 57 of them, zeros after the end.
 std::uint64_t window(ByteSpan bytes, std::size_t at) {
@@ -50,7 +38,7 @@ std::size_t elias_encode(std::span<const std::int8_t> codes, std::byte* out) {
   std::uint32_t filled = 0;
   std::size_t at = 0;
   for (const std::int8_t code : codes) {
-    const Codeword next = kCodewords[static_cast<std::uint8_t>(code)];
+    const ops::EliasWord next = kCodewords[static_cast<std::uint8_t>(code)];
     word |= static_cast<std::uint64_t>(next.bits) << filled;
     filled += next.length;
     if (filled >= 32) {
@@ -70,16 +58,14 @@ EliasFault elias_decode(ByteSpan bytes, std::uint32_t most, std::span<std::int8_
   for (std::size_t i = 0; i < codes.size(); ++i) {
     const std::uint64_t bits = window(bytes, at);
     const auto zeros = static_cast<std::uint32_t>(std::countr_zero(bits | std::uint64_t{1} << kEliasCodeBitsMax));
-    if (zeros > 7) {
+    if (zeros > ops::kEliasZerosMost) {
       return {at + zeros >= end ? "the bytes end before it" : "has more zero bits than any level", i};
     }
-    const std::uint32_t v = 1U << zeros | (static_cast<std::uint32_t>(bits >> (zeros + 1)) & ((1U << zeros) - 1));
-    const std::uint32_t length = 2 * zeros + 1 + (v > 1 ? 1 : 0);
+    const std::uint32_t length = ops::elias_length(zeros);
     if (at + length > end) return {"the bytes end before it", i};
-    if (v - 1 > most) return {"is beyond the levels", i};
-    const auto level = static_cast<std::int32_t>(v - 1);
-    const bool negative = v > 1 && (bits >> (length - 1) & 1) != 0;
-    codes[i] = static_cast<std::int8_t>(negative ? -level : level);
+    const std::int32_t code = ops::elias_code(static_cast<std::uint32_t>(bits), zeros);
+    if (static_cast<std::uint32_t>(code < 0 ? -code : code) > most) return {"is beyond the levels", i};
+    codes[i] = static_cast<std::int8_t>(code);
     at += length;
   }
   if (end - at >= 8) return {"more bytes follow", codes.size() - 1};

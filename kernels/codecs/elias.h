@@ -1,8 +1,5 @@
 // Elias-gamma codes for small signed numbers (Elias, "Universal codeword sets and representations of the integers",
-// IEEE Trans. Inf. Theory 21, 1975), as QSGD's section 3.2 uses them for levels. Internal.
-//
-// With v = |code| + 1 and N = floor(log2(v)): N zero bits, a one, the N lower bits of v, and, when the code is not 0, a
-// bit that is one for a negative code. Bits fill bytes from the lowest bit up.
+// IEEE Trans. Inf. Theory 21, 1975), as QSGD's section 3.2 uses them for levels; ops/elias.h has the bits. Internal.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +21,9 @@ constexpr std::size_t elias_bytes_max(std::size_t value_count) { return value_co
 // bytes. `out` has room for elias_bytes_max(codes.size()) + 8 bytes.
 std::size_t elias_encode(std::span<const std::int8_t> codes, std::byte* out);
 
-// Reads exactly codes.size() codes of magnitudes up to `most` from all of `bytes`. Returns what is wrong with them, and
-// at which code; an empty text when nothing is. Reads no byte outside, and takes one step a code whatever the bytes.
+// Says what cpu/qsgd_loops.h refuses without a word. Reads exactly codes.size() codes of magnitudes up to `most` from
+// all of `bytes`. Returns what is wrong with them, and at which code; an empty text when nothing is. Reads no byte
+// outside, and takes one step a code whatever the bytes.
 struct EliasFault {
   std::string_view what;
   std::size_t code_index = 0;

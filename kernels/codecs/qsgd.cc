@@ -101,7 +101,7 @@ class QsgdCodec final : public DenseCodec {
         from = packed_codes(bytes, layout, block, codes.data()) + skip;
       } else {
         const std::size_t size = load_length(bytes, layout.length_at(block));
-        (void)elias_decode(bytes.subspan(stream, size), spec().levels, std::span(codes).first(layout.size(block)));
+        (void)read_elias(bytes, stream, size, std::span(codes).first(layout.size(block)));
         stream += size;
       }
       values_.decode(as_bytes(from), length, load_float(bytes, layout.step_at(block)), out.data() + done);
@@ -233,16 +233,22 @@ class QsgdCodec final : public DenseCodec {
     return {};
   }
 
+  bool read_elias(ByteSpan bytes, std::size_t at, std::size_t size, std::span<std::int8_t> codes) const {
+    return quantise_.elias_decode(bytes.data() + at, size, bytes.size() - at, spec().levels, codes.size(),
+                                  codes.data());
+  }
+
   Status check_elias(ByteSpan bytes, const Layout& layout) const {
     Codes codes;
     std::size_t stream = layout.streams_begin();
     for (std::size_t block = 0; block < layout.count(); ++block) {
       const std::size_t size = load_length(bytes, layout.length_at(block));
       if (size > bytes.size() - stream) return bad(format_text("block {}: {} bytes do not fit", block, size));
-      const EliasFault fault =
-          elias_decode(bytes.subspan(stream, size), spec().levels, std::span(codes).first(layout.size(block)));
-      if (!fault.what.empty())
+      const auto values = std::span(codes).first(layout.size(block));
+      if (!read_elias(bytes, stream, size, values)) [[unlikely]] {
+        const EliasFault fault = elias_decode(bytes.subspan(stream, size), spec().levels, values);
         return bad(format_text("value {}: {}", layout.first(block) + fault.code_index, fault.what));
+      }
       stream += size;
     }
     if (stream != bytes.size()) return bad(format_text("{} bytes after the last block", bytes.size() - stream));

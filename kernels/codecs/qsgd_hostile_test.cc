@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/codecs/elias.h"
+#include "kernels/cpu/qsgd_loops.h"
 #include "kernels/reference/reference.h"
 #include "kernels/test_values.h"
 
@@ -135,6 +136,30 @@ TEST(QsgdHostile, EliasReaderIsTheWritersInverse) {
     for (const std::int8_t code : codes) ASSERT_LE(static_cast<std::uint32_t>(std::abs(code)), most);
   }
   EXPECT_GT(accepted, 500);
+}
+
+// The loops accept what elias_decode() accepts, whatever stands behind a block's bytes, and read the same.
+TEST(QsgdHostile, EliasLoopsAreTheReader) {
+  for (const cpu::Target target : cpu::supported_targets()) {
+    Rng rng(9);
+    int accepted = 0;
+    for (int round = 0; round < 50'000; ++round) {
+      std::vector<std::byte> bytes(rng.below(24));
+      for (std::byte& byte : bytes) byte = static_cast<std::byte>(rng.below(256) | (rng.below(2) == 0 ? 0x55 : 0));
+      const std::size_t size = rng.below(bytes.size() + 1);
+      const auto most = static_cast<std::uint32_t>(1 + rng.below(127));
+      std::vector<std::int8_t> expected(1 + rng.below(24)), codes(expected.size());
+      const bool is_right = elias_decode(ByteSpan(bytes).first(size), most, expected).what.empty();
+      ASSERT_EQ(
+          cpu::qsgd_loops(target).elias_decode(bytes.data(), size, bytes.size(), most, codes.size(), codes.data()),
+          is_right)
+          << to_hex(bytes);
+      if (!is_right) continue;
+      ++accepted;
+      ASSERT_EQ(codes, expected);
+    }
+    EXPECT_GT(accepted, 200);
+  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <immintrin.h>
 #endif
 
+#include "kernels/ops/elias.h"
 #include "kernels/ops/qsgd.h"
 #include "kernels/ops/terngrad.h"
 

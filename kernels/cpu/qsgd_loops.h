@@ -21,6 +21,11 @@ struct QsgdLoops {
   // last; and back, with the sign extended.
   void (*pack)(const std::int8_t* codes, std::size_t n, std::uint32_t width, std::byte* out);
   void (*unpack)(const std::byte* bytes, std::size_t n, std::uint32_t width, std::int8_t* codes);
+  // n Elias-gamma codes (ops/elias.h) of magnitudes up to `most`, which must take all of the `size` bytes at `from`,
+  // zero bits after the last: false when they do not, and the codes are then anything. Bytes may be read up to from +
+  // readable, which is at least from + size.
+  bool (*elias_decode)(const std::byte* from, std::size_t size, std::size_t readable, std::uint32_t most, std::size_t n,
+                       std::int8_t* codes);
   // Balanced ternary: out[i] = codes[i] + 3 * codes[stride + i] + ... + 81 * codes[4 * stride + i] for i < stride.
   void (*ternary_pack)(const std::int8_t* codes, std::size_t stride, std::int8_t* out);
   // Digit `place` (0 to 4) of each byte.

@@ -95,6 +95,52 @@ void unpack(const std::byte* FLUVIAL_RESTRICT bytes, std::size_t n, std::uint32_
   }
 }
 
+// The code at the lowest bit of `bits`, which then begin with the next one. Where a code begins follows from where the
+// one before ends, so that is done first and in few steps; `bad` gets a bit when there is no such code.
+inline std::int8_t next_elias(std::uint64_t& bits, std::uint32_t most, std::uint32_t& bad) {
+  const auto here = static_cast<std::uint32_t>(bits);
+  const auto zeros = static_cast<std::uint32_t>(__builtin_ctz(here | 1U << ops::kEliasZerosMost));
+  bits >>= 2 * zeros + 2 - (here & 1U);  // ops::elias_length()
+  const std::int32_t code = ops::elias_code(here, zeros);
+  bad |= ((here & 0xffU) == 0 ? 1U : 0U) | (static_cast<std::uint32_t>(code < 0 ? -code : code) > most ? 1U : 0U);
+  return static_cast<std::int8_t>(code);
+}
+
+// 57 bits at least from bit `at` on, zeros after `readable` bytes.
+inline std::uint64_t elias_window(const std::byte* from, std::size_t readable, std::size_t at) {
+  const std::size_t byte = at / 8;
+  std::uint64_t bits = 0;
+  if (byte + 8 <= readable) {
+    std::memcpy(&bits, from + byte, 8);
+  } else if (byte < readable) {
+    std::memcpy(&bits, from + byte, readable - byte);
+  }
+  return bits >> (at % 8);
+}
+
+bool elias_decode(const std::byte* FLUVIAL_RESTRICT from, std::size_t size, std::size_t readable, std::uint32_t most,
+                  std::size_t n, std::int8_t* FLUVIAL_RESTRICT codes) {
+  constexpr std::size_t kAtOnce = 3;  // of 16 bits at most
+  constexpr std::uint64_t kMark = std::uint64_t{1} << 63;
+  const std::size_t end = 8 * size;
+  std::uint32_t bad = 0;
+  std::size_t at = 0;
+  std::size_t i = 0;
+  for (; i + kAtOnce <= n && at / 8 + 8 <= readable; i += kAtOnce) {
+    std::uint64_t bits;
+    std::memcpy(&bits, from + at / 8, 8);
+    bits = bits >> (at % 8) | kMark;  // how far it moves is how many bits were taken
+    for (std::size_t k = 0; k < kAtOnce; ++k) codes[i + k] = next_elias(bits, most, bad);
+    at += static_cast<std::size_t>(__builtin_clzll(bits));
+  }
+  for (; i < n && at < end; ++i) {
+    std::uint64_t bits = elias_window(from, readable, at) | kMark;
+    codes[i] = next_elias(bits, most, bad);
+    at += static_cast<std::size_t>(__builtin_clzll(bits));
+  }
+  return bad == 0 && i == n && at <= end && end - at < 8 && (end == at || (elias_window(from, size, at)) == 0);
+}
+
 void ternary_pack(const std::int8_t* FLUVIAL_RESTRICT codes, std::size_t stride, std::int8_t* FLUVIAL_RESTRICT out) {
   const std::int8_t* FLUVIAL_RESTRICT c1 = codes + stride;
   const std::int8_t* FLUVIAL_RESTRICT c2 = c1 + stride;
@@ -117,6 +163,7 @@ constexpr QsgdLoops kQsgdTable = {
     .most = most,
     .pack = pack,
     .unpack = unpack,
+    .elias_decode = elias_decode,
     .ternary_pack = ternary_pack,
     .ternary_unpack = ternary_unpack,
 };

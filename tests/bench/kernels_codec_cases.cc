@@ -25,7 +25,8 @@ using kernels::Codec;
 using kernels::CodecSpec;
 
 // What is measured beside each codec as it comes. One that this build cannot parse is left out.
-constexpr std::string_view kVariants[] = {"int8:rounding=nearest", "int4:rounding=nearest", "powersgd:rank=4"};
+constexpr std::string_view kVariants[] = {"int8:rounding=nearest", "int4:rounding=nearest", "qsgd:encoding=elias",
+                                          "powersgd:rank=4"};
 
 constexpr kernels::StreamKey kKey = {.run = 1, .round = 2, .site = 3};
 constexpr std::uint32_t kWeight = 100;
