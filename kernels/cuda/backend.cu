@@ -14,8 +14,8 @@ class GpuBackend final : public Runtime {
       case CodecKind::kInt8:
       case CodecKind::kInt4: return make_int_codec(spec);
       case CodecKind::kSign: return make_sign_codec(spec);
-      case CodecKind::kQsgd:
-      case CodecKind::kTernGrad: return make_quantised_codec(spec);
+      case CodecKind::kQsgd: return make_qsgd_codec(spec);
+      case CodecKind::kTernGrad: return make_terngrad_codec(spec);
       case CodecKind::kTopk:
       case CodecKind::kDgc: return make_topk_codec(spec);
       case CodecKind::kRandk: return make_randk_codec(spec);

@@ -73,6 +73,7 @@ MadeCodec make_int_codec(const CodecSpec& spec);    // int8, int4
 MadeCodec make_sign_codec(const CodecSpec& spec);
 MadeCodec make_topk_codec(const CodecSpec& spec);  // topk, dgc
 MadeCodec make_randk_codec(const CodecSpec& spec);
-MadeCodec make_quantised_codec(const CodecSpec& spec);  // qsgd, terngrad
+MadeCodec make_qsgd_codec(const CodecSpec& spec);
+MadeCodec make_terngrad_codec(const CodecSpec& spec);
 
 }  // namespace fluvial::kernels::FLUVIAL_GPU

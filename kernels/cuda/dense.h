@@ -83,7 +83,7 @@ __device__ inline void report_not_finite(const EncodeJob& job, std::uint64_t ind
 
 // Format: Source source(bytes, n); bool by_four(); std::size_t bytes(n); Status encode(job, key, stream). All const.
 template <typename Format>
-class GpuDenseCodec final : public DeviceCodec {
+class GpuDenseCodec : public DeviceCodec {
  public:
   GpuDenseCodec(const CodecSpec& spec, const Format& format) : spec_(spec), format_(format) {}
 
@@ -112,13 +112,7 @@ class GpuDenseCodec final : public DeviceCodec {
                 DeviceSpan<std::byte> out, DeviceSpan<float> residual, ChunkOutcome* outcome,
                 Stream& stream) const override {
     outcome->bytes = format_.bytes(chunk.size());
-    const EncodeJob job{.x = chunk.data(),
-                        .n = chunk.size(),
-                        .first_value = plan.layout.first_value(chunk_index),
-                        .out = out.data(),
-                        .residual = residual.empty() ? nullptr : residual.data(),
-                        .outcome = outcome};
-    return format_.encode(job, plan.key, stream);
+    return format_.encode(job_of(plan, chunk_index, chunk, out, residual, outcome), plan.key, stream);
   }
   Status screen(DeviceSpan<const std::byte> bytes, std::size_t value_count, std::uint64_t first_value,
                 DeviceSpan<std::byte> workspace, ChunkOutcome* outcome, Stream& stream) const override {
@@ -145,6 +139,17 @@ class GpuDenseCodec final : public DeviceCodec {
     const auto source = format_.source(bytes.data(), out.size());
     return each(ResidualOp<Source>{source, values.data(), out.data()}, out.size(),
                 fits_four(values.data()) && fits_four(out.data()), bytes, stream);
+  }
+
+  const Format& format() const { return format_; }
+  static EncodeJob job_of(const DevicePlan& plan, std::size_t chunk_index, DeviceSpan<const float> chunk,
+                          DeviceSpan<std::byte> out, DeviceSpan<float> residual, ChunkOutcome* outcome) {
+    return {.x = chunk.data(),
+            .n = chunk.size(),
+            .first_value = plan.layout.first_value(chunk_index),
+            .out = out.data(),
+            .residual = residual.empty() ? nullptr : residual.data(),
+            .outcome = outcome};
   }
 
  private:

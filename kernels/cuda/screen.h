@@ -54,6 +54,16 @@ __device__ inline Seen block_seen(const Seen& seen, double* squares, std::uint32
   return all;
 }
 
+// For a source that makes a tile's values first: whether this thread saw nothing wrong with them.
+template <typename Source>
+__device__ bool open_tile(const Source& source, std::uint64_t tile) {
+  if constexpr (requires { source.open(tile); }) {
+    return source.open(tile);
+  } else {
+    return true;
+  }
+}
+
 // Source::value(At) gives values, Source::fine(At, values) whether they may stand in a chunk, and
 // Source::well_formed(i) checks part i of Source::parts() of the chunk's frame.
 template <typename Source>
@@ -67,7 +77,7 @@ __global__ void __launch_bounds__(kTileThreads) screen_tiles(Source source, std:
   const std::uint64_t tiles = (n + kTileValues - 1) / kTileValues;
   for (std::uint64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     Seen seen;
-    bool fine = true;
+    bool fine = open_tile(source, tile);
     for (unsigned j = 0; j < 4; ++j) {
       const std::uint64_t first = tile * kTileValues + 4 * threadIdx.x + 4 * kTileThreads * j;
       if (by_four && first + 4 <= n) {

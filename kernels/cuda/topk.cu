@@ -207,12 +207,6 @@ __global__ void __launch_bounds__(kScanThreads) scan_gaps(ChunkJob job) {
   job.outcome->not_finite_at = job.memory.selected->not_finite_at;
 }
 
-__device__ inline void set_bits(std::uint32_t* words, std::uint64_t at, std::uint32_t value) {
-  const auto shifted = static_cast<std::uint64_t>(value) << (at % 32);
-  if (static_cast<std::uint32_t>(shifted) != 0) atomicOr(&words[at / 32], static_cast<std::uint32_t>(shifted));
-  if (shifted >> 32 != 0) atomicOr(&words[at / 32 + 1], static_cast<std::uint32_t>(shifted >> 32));
-}
-
 __global__ void __launch_bounds__(kThreads) put_gaps(ChunkJob job) {
   __shared__ std::uint32_t shared[kWarp + 1];
   const std::uint32_t entries = job.entries();

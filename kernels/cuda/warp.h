@@ -54,4 +54,11 @@ __device__ inline std::uint32_t block_sum_before(std::uint32_t value, std::uint3
   return shared[warp_id()] + before;
 }
 
+// Of words that begin as zeros, and that others set bits of: `value` from bit `at` on.
+__device__ inline void set_bits(std::uint32_t* words, std::uint64_t at, std::uint32_t value) {
+  const auto shifted = static_cast<std::uint64_t>(value) << (at % 32);
+  if (static_cast<std::uint32_t>(shifted) != 0) atomicOr(&words[at / 32], static_cast<std::uint32_t>(shifted));
+  if (shifted >> 32 != 0) atomicOr(&words[at / 32 + 1], static_cast<std::uint32_t>(shifted >> 32));
+}
+
 }  // namespace fluvial::kernels::FLUVIAL_GPU

@@ -203,7 +203,8 @@ void names_what_is_not_finite(const Context& context, const std::string& text) {
     const auto expected = cpu->encode_chunk(plan, 0, vector, bytes.span());
     const OnDevice<float> x(context.device, view(vector), stream);
     const OnDevice<std::byte> out(context.device, bytes.size(), stream);
-    const auto device_plan = require(device.prepare(schema, x.span(), kKey, {}, {}, stream));
+    const OnDevice<std::byte> workspace(context.device, device.workspace_bytes(schema), stream);
+    const auto device_plan = require(device.prepare(schema, x.span(), kKey, {}, workspace.span(), stream));
     require(device.encode_chunk(device_plan, 0, x.span(), out.span(), outcome, stream));
     require(stream.synchronize());
     const auto got = device.encoded_bytes(*outcome);

@@ -62,7 +62,7 @@ class Session {
   void run() {
     vectors();
     for (const char* text : {"fp32", "fp16", "bf16", "int8", "int8:rounding=nearest", "int4", "int4:rounding=nearest",
-                             "sign", "qsgd", "terngrad", "topk", "randk"}) {
+                             "sign", "qsgd", "qsgd:encoding=elias", "terngrad", "topk", "randk"}) {
       const Result<kernels::CodecSpec> spec = kernels::parse_codec(text);
       if (!spec.ok()) continue;
       auto codec = kernels::make_device_codec(options_.device, *spec);
@@ -93,7 +93,7 @@ class Session {
   void put(const std::string& kernel, const std::string& text, double bytes, double seconds, double copy_seconds) {
     Figures figures;
     figures.kernel = kernel;
-    figures.codec = text.substr(0, text.find(':'));
+    figures.codec = text.substr(0, text.find(":rounding"));
     figures.backend = options_.device.kind == kernels::DeviceKind::kCuda ? "cuda" : to_string(options_.device);
     figures.target = figures.backend;
     figures.rounding = figures.codec == "int8" || figures.codec == "int4"
@@ -106,7 +106,7 @@ class Session {
     figures.ratio_to_copy = copy_seconds / seconds;
     rows_->push_back(figures);
     const bool is_bound = figures.backend == "cuda" && n_ >= 25'000'000 && kernel != "pipeline" && kernel != "norm" &&
-                          kernel != "median" && text != "topk" && text != "randk";
+                          kernel != "median" && text != "qsgd:encoding=elias" && text != "topk" && text != "randk";
     std::cout << bench::text_row(figures, is_bound ? std::optional(0.85) : std::nullopt) << std::flush;
   }
 

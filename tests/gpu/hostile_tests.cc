@@ -1,5 +1,7 @@
 // Bytes that no encoder of ours writes: the device refuses what the CPU refuses and adds nothing of it, and whatever
 // reads them touches no memory that is not its own.
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -160,6 +162,104 @@ void lists_of_indices(Hostile& hostile) {
   }
 }
 
+// As docs/formats/codecs-quantised.md has it, a bit at a time.
+std::vector<std::byte> elias_stream(std::span<const std::int8_t> codes) {
+  std::vector<std::byte> bytes;
+  std::size_t bits = 0;
+  const auto put = [&](bool one) {
+    if (bits % 8 == 0) bytes.push_back(std::byte{0});
+    if (one) bytes.back() |= static_cast<std::byte>(1 << (bits % 8));
+    ++bits;
+  };
+  for (const int code : codes) {
+    const auto v = static_cast<unsigned>(std::abs(code)) + 1;
+    const int zeros = std::bit_width(v) - 1;
+    for (int i = 0; i < zeros; ++i) put(false);
+    put(true);
+    for (int i = 0; i < zeros; ++i) put((v >> i & 1) != 0);
+    if (code != 0) put(code < 0);
+  }
+  return bytes;
+}
+
+// qsgd in Elias-gamma form, of blocks of 128 values: 12 bytes, the steps, the streams' lengths, the streams.
+struct EliasChunk {
+  static constexpr std::size_t kBlock = 128, kSteps = 12;
+  std::size_t blocks;
+  std::vector<std::byte> bytes;
+
+  explicit EliasChunk(std::span<const std::int8_t> codes)
+      : blocks((codes.size() + kBlock - 1) / kBlock), bytes(streams(), std::byte{0}) {
+    const std::array<std::uint32_t, 3> header = {0x00800101, static_cast<std::uint32_t>(codes.size()), 127};
+    std::memcpy(bytes.data(), header.data(), sizeof(header));
+    for (std::size_t block = 0; block < blocks; ++block) {
+      const auto of_block = codes.subspan(kBlock * block, std::min(kBlock, codes.size() - kBlock * block));
+      const auto stream = elias_stream(of_block);
+      const float step = 0.5F + static_cast<float>(block);
+      std::memcpy(bytes.data() + kSteps + 4 * block, &step, sizeof(step));
+      set_length(block, stream.size());
+      bytes.insert(bytes.end(), stream.begin(), stream.end());
+    }
+  }
+  std::size_t streams() const { return kSteps + 6 * blocks; }
+  std::uint16_t length(std::size_t block) const {
+    return load_le<std::uint16_t>(bytes.data() + kSteps + 4 * blocks + 2 * block);
+  }
+  void set_length(std::size_t block, std::size_t length) {
+    store_le(bytes.data() + kSteps + 4 * blocks + 2 * block, static_cast<std::uint16_t>(length));
+  }
+};
+
+std::vector<std::int8_t> drawn_codes(std::span<const std::int8_t> of, std::size_t n, Rng& rng) {
+  std::vector<std::int8_t> codes(n);
+  for (auto& code : codes) code = of[rng.below(of.size())];
+  return codes;
+}
+
+// Streams in which a reader that begins in the middle finds out late, or never, where codes begin; tiles' borders.
+void elias_streams(Hostile& hostile) {
+  Rng rng(12);
+  for (const std::vector<std::int8_t>& of :
+       {std::vector<std::int8_t>{0}, {1}, {-1}, {3}, {-3}, {1, -1, 3}, {0, 0, 0, 127}, {0, 0, 0, -127, 63}, {7, 0}}) {
+    for (const std::size_t n : {900UL, 5'001UL}) {
+      const auto codes = drawn_codes(of, n, rng);
+      hostile.try_bytes(EliasChunk(codes).bytes, n,
+                        std::to_string(n) + " codes such as " + std::to_string(static_cast<int>(of[0])));
+    }
+  }
+}
+
+// Lengths of streams that lie, and bits that do.
+void elias_lies(Hostile& hostile, std::size_t rounds) {
+  constexpr std::size_t kValues = 4'700;
+  Rng rng(13);
+  const EliasChunk right(drawn_codes(std::array<std::int8_t, 6>{0, 0, 1, -1, 5, 0}, kValues, rng));
+  for (const std::size_t block : {std::size_t{0}, std::size_t{31}, std::size_t{32}, right.blocks - 1}) {
+    const std::string where = "stream " + std::to_string(block);
+    for (const int more : {-1, 1, 0x7fff}) {
+      EliasChunk chunk = right;
+      chunk.set_length(block, chunk.length(block) + static_cast<std::size_t>(more));
+      hostile.try_bytes(chunk.bytes, kValues, where + " says " + std::to_string(more) + " bytes more");
+      const std::size_t other = block == 0 ? 1 : block - 1;  // the sum stays
+      chunk.set_length(other, chunk.length(other) - static_cast<std::size_t>(more));
+      hostile.try_bytes(chunk.bytes, kValues, where + " says " + std::to_string(more) + " bytes more, another less");
+    }
+  }
+  for (std::size_t round = 0; round < rounds; ++round) {
+    EliasChunk chunk = right;
+    const std::size_t byte = chunk.streams() + rng.below(chunk.bytes.size() - chunk.streams());
+    chunk.bytes[byte] = round % 3 == 0 ? std::byte{0} : chunk.bytes[byte] ^ static_cast<std::byte>(1 << rng.below(8));
+    hostile.try_bytes(chunk.bytes, kValues, "a byte of a stream, " + std::to_string(byte));
+  }
+}
+
+void elias_refuses(const Context& context) {
+  const char* const text = "qsgd:block=128";  // reads both forms, whichever it writes
+  Hostile hostile(context, text, require(make_device_codec(context.device, kernels::parse_codec(text).value())));
+  elias_streams(hostile);
+  elias_lies(hostile, context.is_small ? 20 : 2'000);
+}
+
 void refuses_what_the_cpu_refuses(const Context& context, const std::string& text) {
   auto made = kernels::make_device_codec(context.device, kernels::parse_codec(text).value());
   if (!made.ok()) return;
@@ -177,6 +277,7 @@ void add_hostile_tests(std::vector<Test>& tests) {
   for (const std::string& text : kernels::test_values::codec_texts()) {
     tests.push_back({text + ", hostile", [text](const Context& c) { refuses_what_the_cpu_refuses(c, text); }});
   }
+  tests.push_back({"streams of Elias-gamma codes, hostile", elias_refuses});
 }
 
 }  // namespace fluvial::gpu_test
