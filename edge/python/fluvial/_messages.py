@@ -166,7 +166,7 @@ def message_class(name: str) -> type:
     descriptor = _POOL.FindMessageTypeByName(f"{PACKAGE}.{name}")
     if hasattr(message_factory, "GetMessageClass"):
         return message_factory.GetMessageClass(descriptor)
-    return message_factory.MessageFactory(_POOL).GetPrototype(descriptor)
+    return message_factory.MessageFactory(_POOL).GetPrototype(descriptor)  # type: ignore[attr-defined]
 
 
 LocalMessage = message_class("LocalMessage")

@@ -52,6 +52,7 @@ class LocalFederation(contextlib.AbstractContextManager):
             stderr=subprocess.PIPE,
             text=True,
         )
+        assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             _, errors = self._process.communicate(timeout=_STOP_SECONDS)
@@ -82,12 +83,12 @@ class LocalFederation(contextlib.AbstractContextManager):
         local_steps: int = 1,
         participants: Optional[int] = None,
         worker: Optional[Mapping[str, float]] = None,
-        plan: Optional[Mapping[str, Mapping[str, Any]]] = None,
+        plan: Optional[Mapping[str, Any]] = None,
     ) -> int:
         """Starts a run from `model` (a module, a state dict, a mapping of arrays) and returns its number.
 
         Rounds wait for `participants` sites (all of them by default) and need as many contributions. `plan` holds
-        further tables of the plan: {"optimizer": {"learning_rate": 0.5}}.
+        what else a plan may say: {"chunk_values": 65536, "optimizer": {"learning_rate": 0.5}}.
         """
         count = len(self.sites) if participants is None else participants
         tables: Dict[str, Dict[str, Any]] = {
@@ -95,8 +96,12 @@ class LocalFederation(contextlib.AbstractContextManager):
             "optimizer": {"name": optimizer},
             "worker": dict(worker or {}),
         }
-        for key, table in (plan or {}).items():
-            tables.setdefault(key, {}).update(table)
+        further: Dict[str, Any] = {}
+        for key, value in (plan or {}).items():
+            if isinstance(value, Mapping):
+                tables.setdefault(key, {}).update(value)
+            else:
+                further[key] = value
         with tempfile.TemporaryDirectory(prefix="fluvial-run-") as folder:
             files.save_model(os.path.join(folder, "initial.safetensors"), model)
             head = {
@@ -105,10 +110,12 @@ class LocalFederation(contextlib.AbstractContextManager):
                 "rounds": rounds,
                 "local_steps": local_steps,
                 "models_kept": min(rounds, 100) + 1,
+                "codec": codec,
+                **further,
             }
             path = os.path.join(folder, "plan.toml")
             with open(path, "w", encoding="utf-8") as out:
-                out.write(_toml({**head, "codec": codec}, tables))
+                out.write(_toml(head, tables))
             started = json.loads(self._fluvial("run", "start", path, "--json"))
         self._runs[name] = int(started["run"])
         return self._runs[name]
