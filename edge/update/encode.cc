@@ -71,7 +71,8 @@ class Encoder {
     return std::unique_ptr<Encoder>(new Encoder(std::move(codec), std::move(workspace), plan, update));
   }
 
-  bool lossless() const { return codec_->lossless(); }
+  // Compressed they are not what the store reads p from.
+  bool chunks_are_p() const { return codec_->lossless() && codec_->spec().zstd_level == 0; }
 
   Status run(store::PendingWriter& writer, Parallel& parallel) {
     const std::size_t count = plan_.layout.chunk_count();
@@ -141,7 +142,7 @@ Result<store::PendingUpdate> encode_update(const UpdateJob& job, store::SiteStor
   FLUVIAL_ASSIGN(Update update, make_update(job, store, parallel));
   FLUVIAL_ASSIGN(const std::unique_ptr<Encoder> encoder, Encoder::make(job, update, parallel));
   FLUVIAL_ASSIGN(const std::unique_ptr<store::PendingWriter> writer,
-                 store.begin_pending(start_of(job, job.plan.codec, encoder->lossless())));
+                 store.begin_pending(start_of(job, job.plan.codec, encoder->chunks_are_p())));
   FLUVIAL_TRY(encoder->run(*writer, parallel));
   return encoder->finish(*writer);
 }

@@ -17,6 +17,7 @@ Result<std::unique_ptr<store::ResidualWriter>> left_out(store::SiteStore& store,
   if (start.lossless) return std::unique_ptr<store::ResidualWriter>();
   FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(start.codec));
   FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
+  if (codec->lossless()) return std::unique_ptr<store::ResidualWriter>();
   const kernels::ChunkLayout layout{start.value_count, start.chunk_values};
   if (start.chunk_values == 0 || layout.chunk_count() != start.chunk_count) {
     return Error{Code::kDataLoss, "the submission's chunks do not fit its length"};

@@ -75,6 +75,16 @@ TEST_F(UpdateTest, Fp32LeavesNothing) {
   EXPECT_FALSE(resolve(2, store::Outcome::kLate).residual.zero);
 }
 
+TEST_F(UpdateTest, Fp32CompressedLeavesNothingEither) {
+  if (!kernels::zstd_available()) GTEST_SKIP() << "no libzstd";
+  const store::PendingUpdate update = encode(training(1, "fp32:zstd=1")).value();
+  EXPECT_EQ(decoded(update), p_of(update));
+  EXPECT_TRUE(resolve(1, store::Outcome::kCounted).residual.zero);
+  const store::PendingUpdate late = encode(training(2, "fp32:zstd=1")).value();
+  resolve(2, store::Outcome::kLate);
+  EXPECT_EQ(residual(), p_of(late));
+}
+
 TEST_F(UpdateTest, WhatIsNoNumberIsNamedAndLeavesTheResidualAlone) {
   ASSERT_TRUE(encode(training(1, "topk:ratio=0.1")).ok());
   resolve(1, store::Outcome::kCounted);
