@@ -40,6 +40,7 @@ void add_robust_tests(std::vector<Test>& tests);
 void add_pipeline_tests(std::vector<Test>& tests);
 void add_memory_tests(std::vector<Test>& tests);
 void add_group_tests(std::vector<Test>& tests);
+void add_site_tests(std::vector<Test>& tests);
 
 // Another process for the tests of memory that is shared: writes a handle to its output, ends with its input.
 int lend(const Device& device, std::size_t value_count);

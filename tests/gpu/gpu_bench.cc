@@ -1,6 +1,6 @@
 // gpu_bench [--device cuda] [--values N]... [--seconds S] [--json FILE]: what the kernels of a device cost against a
 // copy from the device to itself that moves the same bytes, in turns, in the same run. Exit status 77 when there is no
-// such device. The copy of a `pipeline` row is the sum of its stages, each by itself.
+// such device. The copy of a `pipeline` or `site` row is the sum of its stages, each by itself.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -12,6 +12,7 @@
 #include "kernels/test_values.h"
 #include "tests/bench/kernels_report.h"
 #include "tests/gpu/check.h"
+#include "tests/gpu/site_bench.h"
 
 namespace fluvial::gpu_test {
 
@@ -69,6 +70,10 @@ class Session {
       if (codec.ok()) codecs(text, **codec);
     }
     for (const char* text : {"fp32", "int8", "topk"}) pipeline(text);
+    for (const char* text : {"fp32", "int8", "topk"}) {
+      const SiteTimes times = site_times(options_.device, n_, text, kRounds);
+      if (!times.whole.empty()) put("site", text, times.bytes, median(times.whole), median(times.stages));
+    }
   }
 
  private:
@@ -105,8 +110,9 @@ class Session {
     figures.gb_per_s = bytes / seconds / 1e9;
     figures.ratio_to_copy = copy_seconds / seconds;
     rows_->push_back(figures);
-    const bool is_bound = figures.backend == "cuda" && n_ >= 25'000'000 && kernel != "pipeline" && kernel != "norm" &&
-                          kernel != "median" && text != "qsgd:encoding=elias" && text != "topk" && text != "randk";
+    const bool is_bound = figures.backend == "cuda" && n_ >= 25'000'000 && kernel != "pipeline" && kernel != "site" &&
+                          kernel != "norm" && kernel != "median" && text != "qsgd:encoding=elias" && text != "topk" &&
+                          text != "randk";
     std::cout << bench::text_row(figures, is_bound ? std::optional(0.85) : std::nullopt) << std::flush;
   }
 

@@ -25,6 +25,7 @@ int run(const Device& device) {
   add_pipeline_tests(tests);
   add_memory_tests(tests);
   add_group_tests(tests);
+  add_site_tests(tests);
   for (const Test& test : tests) {
     const int before = failures();
     test.run(context);

@@ -69,16 +69,19 @@ std::vector<Room> make_rooms() {
       // How a site's workers become one vector.
       {"edge/reduce", {"core/base", "kernels"}, {}, true},
 
+      // Where its GPUs do it.
+      {"edge/gpu", {"core/base", "kernels"}},
+
       // What a site does to its update; where it is called from decides about threads.
       {"edge/update",
-       {"core/base", "core/digest", "kernels", "core/round", "core/store", "edge/reduce"},
-       {"core/net", "edge/logic"},
+       {"core/base", "core/digest", "kernels", "core/round", "core/store", "edge/reduce", "edge/gpu"},
+       {"core/net", "edge/logic", "kernels/cuda"},
        true},
 
       // What carries decisions out. The three roles never include each other.
       {"coordinator/service", service_of({"coordinator/logic", "coordinator/model"})},
       {"aggregator/service", service_of({"aggregator/logic"})},
-      {"edge/service", service_of({"edge/logic", "edge/reduce", "edge/update"})},
+      {"edge/service", service_of({"edge/logic", "edge/reduce", "edge/gpu", "edge/update"})},
 
       // Virtual time, network and disks for the logic of all roles. Never core/net.
       {"simulator/scenario", {"core/base", "core/round", "core/config"}},
@@ -113,6 +116,7 @@ std::vector<Room> make_rooms() {
         "aggregator/logic",
         "edge/logic",
         "edge/reduce",
+        "edge/gpu",
         "edge/update",
         "proto",
         "core/wire",

@@ -1,6 +1,7 @@
 // Host memory in place of a device's, for the emulator: what is in a stream is done when the call returns.
 #include "kernels/cuda/emulated/device.h"
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -16,6 +17,12 @@ namespace {
 constexpr std::align_val_t kMemoryAlignment{256};
 
 int device_count = 1;
+std::atomic<bool> devices_fail = false;
+
+Status working() {
+  if (!devices_fail) return {};
+  return Error{Code::kInternal, "the emulated device has failed"};
+}
 
 struct EventState {
   int device = 0;
@@ -33,18 +40,18 @@ Result<void*> Runtime::make_stream(int device_index) {
   return static_cast<void*>(new StreamState{.device = device_index});
 }
 void Runtime::free_stream(void* stream) { delete &stream_state(stream); }
-Status Runtime::synchronize(void*) { return {}; }
+Status Runtime::synchronize(void*) { return working(); }
 void* Runtime::native_stream(void* stream) { return stream; }
 Result<void*> Runtime::make_event(int device_index) {
   return static_cast<void*>(new EventState{.device = device_index});
 }
 void Runtime::free_event(void* event) { delete static_cast<EventState*>(event); }
 Status Runtime::record(void* event, void* stream) {
-  if (static_cast<EventState*>(event)->device == stream_state(stream).device) return {};
+  if (static_cast<EventState*>(event)->device == stream_state(stream).device) return working();
   return Error{Code::kInternal, "an event is recorded in a stream of another device"};  // as CUDA has it
 }
-Status Runtime::wait(void*) { return {}; }
-Status Runtime::hold(void*, void*) { return {}; }
+Status Runtime::wait(void*) { return working(); }
+Status Runtime::hold(void*, void*) { return working(); }
 
 Result<void*> Runtime::allocate(int device_index, std::size_t bytes) { return allocate_memory(device_index, bytes); }
 void Runtime::free(void* memory) { free_memory(memory); }
@@ -55,11 +62,13 @@ Result<void*> Runtime::allocate_pinned(int, std::size_t bytes) {
 }
 void Runtime::free_pinned(void* memory) { ::operator delete(memory, kMemoryAlignment); }
 Status Runtime::copy(void* to, const void* from, std::size_t bytes, void*) {
+  FLUVIAL_TRY(working());
   std::memmove(to, from, bytes);
   return {};
 }
 void Runtime::reach(int, int) {}
 Status Runtime::zero(void* to, std::size_t bytes, void*) {
+  FLUVIAL_TRY(working());
   std::memset(to, 0, bytes);
   return {};
 }
@@ -84,6 +93,8 @@ bool use_emulated_device(int count) {
   set_emulated_backend(&emulated::backend());
   return true;
 }
+
+void fail_emulated_devices(bool failing) { emulated::devices_fail = failing; }
 
 void emulate_in_descending_order(bool descending) {
   emulated::set_order(descending ? emulated::Order::kDescending : emulated::Order::kAscending);

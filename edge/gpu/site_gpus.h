@@ -1,0 +1,120 @@
+// A site's GPUs, the workers' vectors in their memory, and what an update needs there. Made once, when the agent
+// starts.
+//
+// Thread safe. Memory that the agent takes on a GPU: nothing until the first update; then what UpdateMemory
+// (update_memory.h) says, of which one set is kept from round to round while a worker's vector is open.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/device_group.h"
+#include "kernels/device_memory.h"
+
+namespace fluvial::edge {
+
+class SiteGpus;
+struct UpdateMemory;
+
+// A worker's flat vector of fp32 values where it lies in a GPU's memory; open as long as this object lives. The worker
+// may be writing to it: who reads a value reads it once.
+class WorkerVector {
+ public:
+  ~WorkerVector();
+  WorkerVector(const WorkerVector&) = delete;
+  WorkerVector& operator=(const WorkerVector&) = delete;
+
+  std::size_t gpu() const { return gpu_; }  // its place in SiteGpus::devices()
+  kernels::DeviceSpan<const float> values() const { return values_; }
+  // Copies values from `first` on to the host. Any thread; of one GPU one copy at a time.
+  Status read(std::uint64_t first, std::span<float> into) const;
+
+ private:
+  friend class SiteGpus;
+  WorkerVector(std::shared_ptr<SiteGpus> gpus, std::size_t gpu, kernels::ImportedMemory memory,
+               kernels::DeviceSpan<const float> values);
+
+  std::shared_ptr<SiteGpus> gpus_;
+  std::size_t gpu_;
+  kernels::ImportedMemory memory_;  // nothing where it is this process' own
+  kernels::DeviceSpan<const float> values_;
+};
+
+struct SiteGpusOptions {
+  std::string nccl_library = kernels::kNcclLibrary;
+  std::function<void(const std::string&)> warn = nullptr;  // one line for the log; any thread
+};
+
+class SiteGpus : public std::enable_shared_from_this<SiteGpus> {
+ public:
+  // At least one device, each once. kUnavailable or kInvalidArgument, with the reason, when one cannot be used.
+  static Result<std::shared_ptr<SiteGpus>> make(std::vector<kernels::Device> devices, SiteGpusOptions options = {});
+  ~SiteGpus();
+  SiteGpus(const SiteGpus&) = delete;
+  SiteGpus& operator=(const SiteGpus&) = delete;
+
+  const std::vector<kernels::Device>& devices() const { return devices_; }
+  std::vector<kernels::DeviceUuid> uuids() const;              // in the order of devices()
+  const std::string& transport() const { return transport_; }  // of sums over all of them; for a log
+
+  // What a worker says it holds. kInvalidArgument, in one line for that worker, when this agent does not have the GPU,
+  // the memory cannot be opened, or the vector does not fit in it or does not begin at a multiple of 16 bytes.
+  Result<std::shared_ptr<const WorkerVector>> open(const kernels::DeviceUuid& device,
+                                                   const kernels::MemoryHandle& handle, std::uint64_t first_byte,
+                                                   std::uint64_t value_count);
+  // A vector in memory of this process, which outlives it.
+  std::shared_ptr<const WorkerVector> own(std::size_t gpu, kernels::DeviceSpan<const float> values);
+
+  // Set once a GPU has failed. CUDA does nothing more in this process from then on: only one that starts anew does.
+  std::optional<Error> fault() const;
+
+  // Updates whose sum was made on the GPUs, and those of them that were encoded there.
+  struct Counts {
+    std::uint64_t summed = 0;
+    std::uint64_t encoded = 0;
+  };
+  Counts counts() const;
+
+ private:
+  friend class GpuUpdate;
+  friend class WorkerVector;
+  struct Gpu;
+  SiteGpus(std::vector<kernels::Device> devices, SiteGpusOptions options);
+
+  std::shared_ptr<const WorkerVector> vector_of(std::size_t gpu, kernels::ImportedMemory memory,
+                                                kernels::DeviceSpan<const float> values);
+  void closed();  // a vector
+
+  Result<kernels::DeviceGroup*> group_of(const std::vector<std::size_t>& gpus);
+  Status sum(const std::vector<std::size_t>& gpus, std::span<const kernels::DeviceSpan<const float>> from,
+             kernels::DeviceSpan<float> out, std::span<kernels::Stream> streams);
+  Status noted(Status status);  // an error of a device is remembered
+  void count(std::uint64_t Counts::* what);
+  void warn_once(const std::string& line);
+  std::unique_ptr<UpdateMemory> take_memory();  // what was kept, of whatever shape; null when there is none
+  void keep_memory(std::unique_ptr<UpdateMemory> memory);
+
+  const std::vector<kernels::Device> devices_;
+  const SiteGpusOptions options_;
+  std::vector<std::unique_ptr<Gpu>> gpus_;
+  std::string transport_;
+
+  mutable std::mutex mutex_;
+  std::size_t open_vectors_ = 0;
+  std::unique_ptr<UpdateMemory> kept_;
+  std::optional<Error> fault_;
+  Counts counts_;
+  bool warned_ = false;
+
+  std::mutex summing_;                                               // a group does one thing at a time
+  std::map<std::vector<std::size_t>, kernels::DeviceGroup> groups_;  // by its GPUs
+};
+
+}  // namespace fluvial::edge
