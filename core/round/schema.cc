@@ -131,22 +131,26 @@ std::string value_name(const Schema& schema, std::uint64_t coordinate) {
 }
 
 void split_model(const Schema& schema, ByteSpan model, std::span<float> values, std::span<std::int64_t> integers) {
-  FLUVIAL_CHECK(model.size() == schema.model_bytes() && values.size() == schema.value_count() &&
-                    integers.size() == schema.integer_count(),
-                "sizes that do not fit the schema");
+  FLUVIAL_CHECK(values.size() == schema.value_count(), "sizes that do not fit the schema");
+  read_integers(schema, model, integers);
   std::size_t value = 0;
+  for (std::size_t t = 0; t < schema.tensors().size(); ++t) {
+    const std::size_t count = schema.tensor_values(t);
+    if (count == 0 || !is_averaged(schema.tensors()[t].dtype)) continue;
+    std::memcpy(values.data() + value, model.data() + schema.tensor_offset_bytes(t), count * sizeof(float));
+    value += count;
+  }
+}
+
+void read_integers(const Schema& schema, ByteSpan model, std::span<std::int64_t> integers) {
+  FLUVIAL_CHECK(model.size() == schema.model_bytes() && integers.size() == schema.integer_count(),
+                "sizes that do not fit the schema");
   std::size_t integer = 0;
   for (std::size_t t = 0; t < schema.tensors().size(); ++t) {
+    if (is_averaged(schema.tensors()[t].dtype)) continue;
     const std::byte* from = model.data() + schema.tensor_offset_bytes(t);
-    const std::size_t count = schema.tensor_values(t);
-    if (count == 0) continue;
-    if (is_averaged(schema.tensors()[t].dtype)) {
-      std::memcpy(values.data() + value, from, count * sizeof(float));
-      value += count;
-      continue;
-    }
     with_integer_type(schema.tensors()[t].dtype, [&](auto type) {
-      for (std::size_t i = 0; i < count; ++i) {
+      for (std::size_t i = 0; i < schema.tensor_values(t); ++i) {
         std::memcpy(&type, from + i * sizeof(type), sizeof(type));
         integers[integer++] = type;
       }

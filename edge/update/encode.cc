@@ -8,19 +8,36 @@
 #include <vector>
 
 #include "core/digest/sha256.h"
+#include "edge/update/gpu_route.h"
+#include "edge/update/part_values.h"
 #include "edge/update/update.h"
 #include "kernels/codec.h"
 
 namespace fluvial::edge {
 namespace {
 
-store::PendingStart start_of(const UpdateJob& job, std::string codec, bool lossless) {
+Result<std::unique_ptr<kernels::Codec>> codec_of(const UpdateJob& job) {
+  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(job.plan.codec));
+  FLUVIAL_ASSIGN(std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
+  if (codec->passes() != 1 || codec->state_bytes({job.layout(), {}}) != 0) {
+    return Error{Code::kFailedPrecondition,
+                 "codec " + job.plan.codec + " has passes or a state of its own, which sites do not keep"};
+  }
+  return codec;
+}
+
+// Compressed they are not what the store reads p from.
+bool chunks_are_p(const kernels::Codec& codec) { return codec.lossless() && codec.spec().zstd_level == 0; }
+
+kernels::StreamKey key_of(const UpdateJob& job) { return {job.run.value(), job.round.value(), job.site.value()}; }
+
+store::PendingStart start_of(const UpdateJob& job, bool lossless) {
   const kernels::ChunkLayout layout = job.layout();
   store::PendingStart start;
   start.run = job.run;
   start.round = job.round;
   start.weight = job.weight;
-  start.codec = std::move(codec);
+  start.codec = job.plan.codec;
   start.base = job.base_digest;
   start.metrics = job.metrics;
   start.workers = job.workers;
@@ -48,16 +65,11 @@ Result<store::PendingUpdate> finish(store::PendingWriter& writer, Sha256& hash,
 // encoded.
 class Encoder {
  public:
-  static Result<std::unique_ptr<Encoder>> make(const UpdateJob& job, Update& update, Parallel& parallel) {
-    FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(job.plan.codec));
-    FLUVIAL_ASSIGN(std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
+  static Result<std::unique_ptr<Encoder>> make(const UpdateJob& job, std::unique_ptr<kernels::Codec> codec,
+                                               Update& update, Parallel& parallel) {
     const kernels::VectorSchema schema{job.layout(), {}};
-    if (codec->passes() != 1 || codec->state_bytes(schema) != 0) {
-      return Error{Code::kFailedPrecondition,
-                   "codec " + job.plan.codec + " has passes or a state of its own, which sites do not keep"};
-    }
     Buffer workspace(codec->workspace_bytes(schema));
-    const kernels::StreamKey key{job.run.value(), job.round.value(), job.site.value()};
+    const kernels::StreamKey key = key_of(job);
     kernels::PassInput input;
     if (parallel.width() > 1) {
       FLUVIAL_TRY(codec->survey(schema, update.values(), key, workspace.span()));
@@ -70,9 +82,6 @@ class Encoder {
                    codec->prepare(schema, update.values(), key, input, {}, workspace.span()));
     return std::unique_ptr<Encoder>(new Encoder(std::move(codec), std::move(workspace), plan, update));
   }
-
-  // Compressed they are not what the store reads p from.
-  bool chunks_are_p() const { return codec_->lossless() && codec_->spec().zstd_level == 0; }
 
   Status run(store::PendingWriter& writer, Parallel& parallel) {
     const std::size_t count = plan_.layout.chunk_count();
@@ -136,19 +145,42 @@ class Encoder {
   Sha256 hash_;
 };
 
+Result<store::PendingUpdate> encode_on_gpu(const UpdateJob& job, GpuUpdate& gpu, bool lossless, store::SiteStore& store,
+                                           Parallel& parallel) {
+  const kernels::ChunkLayout layout = job.layout();
+  FLUVIAL_ASSIGN(const std::unique_ptr<store::PendingWriter> writer, store.begin_pending(start_of(job, lossless)));
+  FLUVIAL_TRY(make_p(gpu, job, store, parallel, [&](std::size_t chunk, std::span<const float> p) {
+    return writer->write_p(layout.first_value(chunk), p);
+  }));
+  Sha256 hash;
+  FLUVIAL_TRY(gpu.encode(key_of(job), [&](std::size_t chunk, ByteSpan bytes) -> Status {
+    hash.update(bytes);
+    return writer->write_chunk(chunk, bytes);
+  }));
+  FLUVIAL_ASSIGN(const std::vector<PartValues> parts, values_of(job.schema, job.parts));
+  return finish(*writer, hash, joined_integers(parts));
+}
+
 }  // namespace
 
 Result<store::PendingUpdate> encode_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel) {
-  FLUVIAL_ASSIGN(Update update, make_update(job, store, parallel));
-  FLUVIAL_ASSIGN(const std::unique_ptr<Encoder> encoder, Encoder::make(job, update, parallel));
-  FLUVIAL_ASSIGN(const std::unique_ptr<store::PendingWriter> writer,
-                 store.begin_pending(start_of(job, job.plan.codec, encoder->chunks_are_p())));
+  FLUVIAL_ASSIGN(std::unique_ptr<kernels::Codec> codec, codec_of(job));
+  const bool lossless = chunks_are_p(*codec);
+  FLUVIAL_ASSIGN(const std::unique_ptr<GpuUpdate> gpu, gpu_update_of(job));
+  if (gpu) {
+    FLUVIAL_ASSIGN(const bool takes, gpu->takes(codec->spec()));
+    if (takes) return encode_on_gpu(job, *gpu, lossless, store, parallel);
+  }
+  FLUVIAL_ASSIGN(Update update, make_update(job, gpu.get(), store, parallel));
+  FLUVIAL_ASSIGN(const std::unique_ptr<Encoder> encoder, Encoder::make(job, std::move(codec), update, parallel));
+  FLUVIAL_ASSIGN(const std::unique_ptr<store::PendingWriter> writer, store.begin_pending(start_of(job, lossless)));
   FLUVIAL_TRY(encoder->run(*writer, parallel));
   return encoder->finish(*writer);
 }
 
 Result<store::ResidualInfo> fold_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel) {
-  FLUVIAL_ASSIGN(Update update, make_update(job, store, parallel));
+  FLUVIAL_ASSIGN(const std::unique_ptr<GpuUpdate> gpu, gpu_update_of(job));
+  FLUVIAL_ASSIGN(Update update, make_update(job, gpu.get(), store, parallel));
   const kernels::ChunkLayout layout = job.layout();
   FLUVIAL_ASSIGN(std::unique_ptr<store::ResidualWriter> writer, store.begin_residual(job.run));
   for (std::size_t i = 0; i < layout.chunk_count(); ++i) {

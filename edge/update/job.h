@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,11 +18,14 @@
 namespace fluvial::edge {
 
 class PartialMean;
+class SiteGpus;
+class WorkerVector;
 
 // What a rank of a sharded trainer answers for: these ranges of its memory, which is as long as the model.
 struct Shard {
   ByteSpan model;
   round::ByteRanges ranges;
+  std::shared_ptr<const WorkerVector> gpu = nullptr;  // as in UpdatePart
 };
 
 // One worker's result: a model's bytes in schema order, aligned to 4 bytes. The worker may be writing to them: who
@@ -31,6 +35,9 @@ struct UpdatePart {
   std::uint32_t weight = 0;
   bool update = false;             // averaged values are the update itself instead of the trained model
   std::vector<Shard> shards = {};  // instead of `model`: together they hold each byte once
+  // The averaged values, all of them, on a GPU. Of `model` only the integers are then looked at: it is empty without
+  // any.
+  std::shared_ptr<const WorkerVector> gpu = nullptr;
 };
 
 struct UpdateJob {
@@ -47,6 +54,7 @@ struct UpdateJob {
   std::vector<std::string> workers;          // whose results these are
   Algorithm reduction = Algorithm::kDirect;  // of the parts
   PartialMean* early = nullptr;              // what was reduced of these very parts already; it is used up
+  SiteGpus* gpus = nullptr;                  // null: what lies on a GPU is copied to the host and reduced there
 
   kernels::ChunkLayout layout() const { return {schema.value_count(), plan.chunk_values}; }
 };

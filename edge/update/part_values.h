@@ -1,6 +1,6 @@
 // One result's flat vector, wherever its bytes lie: in a worker's memory when all of it is averaged, cut out of it
-// else. The memory may belong to a worker that goes on writing: each value is read from it once, so what was read is
-// all that is ever known of it.
+// else; on a GPU. The memory may belong to a worker that goes on writing: each value is read from it once, so what was
+// read is all that is ever known of it.
 #pragma once
 
 #include <span>
@@ -13,21 +13,32 @@ namespace fluvial::edge {
 
 class PartValues {
  public:
-  static PartValues of(const round::Schema& schema, const UpdatePart& part);
+  static Result<PartValues> of(const round::Schema& schema, const UpdatePart& part);
 
-  // The values from `first` on: where they lie if they lie together, else gathered in `scratch`. Any thread.
-  std::span<const float> read(std::uint64_t first, std::size_t count, std::vector<float>& scratch) const;
+  // The values from `first` on: where they lie if they lie together on the host, else gathered in `scratch`. Any
+  // thread.
+  Result<std::span<const float>> read(std::uint64_t first, std::size_t count, std::vector<float>& scratch) const;
   const std::vector<std::int64_t>& integers() const { return integers_; }
 
  private:
   struct Piece {
     std::uint64_t first_value = 0;
-    std::span<const float> values;
+    std::size_t count = 0;
+    const float* values = nullptr;                 // on the host
+    std::shared_ptr<const WorkerVector> gpu = {};  // or in this vector, from first_value on
   };
+  void cut(const round::Schema& schema, ByteSpan model);
+  Status add_shards(const round::Schema& schema, const std::vector<Shard>& shards);
+
   Buffer cut_;
   std::vector<Piece> pieces_;  // in order
   std::vector<std::int64_t> integers_;
 };
+
+Result<std::vector<PartValues>> values_of(const round::Schema& schema, const std::vector<UpdatePart>& parts);
+
+// Workers' integer tensors are joined by the greatest, as the coordinator joins the sites'.
+std::vector<std::int64_t> joined_integers(const std::vector<PartValues>& parts);
 
 // Chunk `index` of the weighted mean of several results, into `out`.
 Status mean_of_chunk(const std::vector<PartValues>& values, const std::vector<UpdatePart>& parts,

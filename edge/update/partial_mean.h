@@ -1,8 +1,10 @@
 // The weighted mean of a task's results while they are still being computed: a chunk is reduced as soon as every worker
-// has all of it in place. The same arithmetic on the same values as make_update() without it, so the same bits.
+// has all of it in place. The same arithmetic on the same values as make_update() without it, so the same bits. Where
+// the results lie on GPUs, so does the mean.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -12,23 +14,32 @@
 
 namespace fluvial::edge {
 
-// One thread at a time. Keeps no view of the parts.
+class GpuUpdate;
+
+// One thread at a time. Keeps no view of the parts, but vectors on GPUs open.
 class PartialMean {
  public:
-  PartialMean(kernels::ChunkLayout layout, Algorithm reduction);
+  PartialMean(kernels::ChunkLayout layout, Algorithm reduction, SiteGpus* gpus = nullptr);
+  ~PartialMean();
 
   // Reduces the chunks within `ready` that were not reduced before. The schema is all averaged, and the parts are the
   // same in each call, of one kind, and at least two; of a shard only what is in `ready` is looked at.
   Status reduce(const round::Schema& schema, const std::vector<UpdatePart>& parts, const round::ByteRanges& ready,
                 Parallel& parallel);
 
-  bool has(std::size_t chunk_index) const { return done_[chunk_index]; }
   std::size_t chunks_done() const;
-  Buffer take() { return std::move(mean_); }  // of those chunks the mean; the object is spent but for has()
+  // Of those chunks the mean, where it is on a GPU; null else. Then the object is spent.
+  std::unique_ptr<GpuUpdate> take_gpu();
+  // Where it is on the host: empty else. The object is spent but for has().
+  Buffer take() { return std::move(mean_); }
+  bool has(std::size_t chunk_index) const { return !on_gpu_ && done_[chunk_index]; }
 
  private:
   kernels::ChunkLayout layout_;
   Algorithm reduction_;
+  SiteGpus* gpus_;
+  bool on_gpu_ = false;
+  std::unique_ptr<GpuUpdate> gpu_;
   Buffer mean_;
   std::vector<bool> done_;
 };

@@ -1,14 +1,14 @@
 #include "edge/update/update.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
-#include <string>
 #include <utility>
 
 #include "edge/reduce/reduce.h"
+#include "edge/update/gpu_route.h"
 #include "edge/update/part_values.h"
 #include "edge/update/partial_mean.h"
+#include "edge/update/screen.h"
 #include "kernels/vector.h"
 
 namespace fluvial::edge {
@@ -24,29 +24,12 @@ struct Sources {
 
 Result<Sources> gather(const UpdateJob& job, store::SiteStore& store) {
   Sources sources;
-  sources.base = PartValues::of(job.schema, {.model = job.base});
-  for (const UpdatePart& part : job.parts) {
-    sources.parts.push_back(PartValues::of(job.schema, part));
-    (part.update ? sources.all_models : sources.all_updates) = false;
-  }
+  FLUVIAL_ASSIGN(sources.base, PartValues::of(job.schema, {.model = job.base}));
+  FLUVIAL_ASSIGN(sources.parts, values_of(job.schema, job.parts));
+  for (const UpdatePart& part : job.parts) (part.update ? sources.all_models : sources.all_updates) = false;
   FLUVIAL_ASSIGN(const store::ResidualInfo residual, store.residual(job.run));
   sources.residual_zero = residual.zero;
   return sources;
-}
-
-Error unusable(const round::Schema& schema, std::uint64_t coordinate, float value, double value_abs_max) {
-  const std::string what = round::value_name(schema, coordinate) + " is " + std::to_string(value);
-  if (!std::isfinite(value)) return {Code::kDataLoss, what + " after training, expected a finite number"};
-  return {Code::kDataLoss, what + ", beyond the plan's value_abs_max of " + std::to_string(value_abs_max)};
-}
-
-Status check_values(const round::Schema& schema, std::span<const float> p, std::uint64_t first, double value_abs_max) {
-  const Result<kernels::ScreenReport> report = kernels::screen(p, first);
-  if (report.ok() && static_cast<double>(report->max_abs) <= value_abs_max) return {};
-  const auto bad = std::ranges::find_if(
-      p, [&](float value) { return !std::isfinite(value) || std::fabs(static_cast<double>(value)) > value_abs_max; });
-  FLUVIAL_CHECK(bad != p.end(), "the screen refused what is within its bounds");
-  return unusable(schema, first + static_cast<std::uint64_t>(bad - p.begin()), *bad, value_abs_max);
 }
 
 struct ChunkTask {
@@ -69,7 +52,8 @@ struct ChunkTask {
     if (sources.all_models) {
       std::vector<float> base, local;
       FLUVIAL_ASSIGN(const std::span<const float> mean, this->mean(index, p, local));
-      kernels::pseudo_gradient(sources.base.read(first, p.size(), base), mean, residual, p);
+      FLUVIAL_ASSIGN(const std::span<const float> from, sources.base.read(first, p.size(), base));
+      kernels::pseudo_gradient(from, mean, residual, p);
     } else if (sources.all_updates) {
       std::vector<float> handed_over;
       FLUVIAL_ASSIGN(const std::span<const float> mean, this->mean(index, p, handed_over));
@@ -93,12 +77,12 @@ struct ChunkTask {
   Status mean_update(std::size_t index, std::span<float> p) const {
     const std::uint64_t first = layout.first_value(index);
     std::vector<float> base, local;
-    const std::span<const float> from = sources.base.read(first, p.size(), base);
+    FLUVIAL_ASSIGN(const std::span<const float> from, sources.base.read(first, p.size(), base));
     std::vector<std::vector<float>> updates(job.parts.size());
     std::vector<std::span<const float>> vectors;
     std::vector<std::uint32_t> weights;
     for (std::size_t k = 0; k < job.parts.size(); ++k) {
-      const std::span<const float> values = sources.parts[k].read(first, p.size(), local);
+      FLUVIAL_ASSIGN(const std::span<const float> values, sources.parts[k].read(first, p.size(), local));
       updates[k].resize(p.size());
       if (job.parts[k].update) {
         std::ranges::copy(values, updates[k].begin());
@@ -112,22 +96,30 @@ struct ChunkTask {
   }
 };
 
-}  // namespace
-
-Result<Update> make_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel) {
+Result<Update> make_on_host(const UpdateJob& job, store::SiteStore& store, Parallel& parallel) {
   FLUVIAL_ASSIGN(const Sources sources, gather(job, store));
   const kernels::ChunkLayout layout = job.layout();
   Update update;
-  const std::size_t bytes = static_cast<std::size_t>(layout.value_count) * sizeof(float);
-  update.p = job.early != nullptr ? job.early->take() : Buffer(bytes);
+  if (job.early != nullptr) update.p = job.early->take();
+  if (update.p.empty()) update.p = Buffer(static_cast<std::size_t>(layout.value_count) * sizeof(float));
   const ChunkTask task{store, job, sources, layout, update.values()};
   FLUVIAL_TRY(parallel.for_each(layout.chunk_count(), [&task](std::size_t i) { return task.run(i); }));
-  update.integers = sources.parts.front().integers();
-  for (const PartValues& part : sources.parts) {
-    for (std::size_t i = 0; i < update.integers.size(); ++i) {
-      update.integers[i] = std::max(update.integers[i], part.integers()[i]);
-    }
-  }
+  update.integers = joined_integers(sources.parts);
+  return update;
+}
+
+}  // namespace
+
+Result<Update> make_update(const UpdateJob& job, GpuUpdate* gpu, store::SiteStore& store, Parallel& parallel) {
+  if (gpu == nullptr) return make_on_host(job, store, parallel);
+  const kernels::ChunkLayout layout = job.layout();
+  Update update{.p = Buffer(static_cast<std::size_t>(layout.value_count) * sizeof(float)), .integers = {}};
+  FLUVIAL_TRY(make_p(*gpu, job, store, parallel, [&](std::size_t chunk, std::span<const float> p) -> Status {
+    std::ranges::copy(p, layout.of(update.values(), chunk).begin());
+    return {};
+  }));
+  FLUVIAL_ASSIGN(const std::vector<PartValues> parts, values_of(job.schema, job.parts));
+  update.integers = joined_integers(parts);
   return update;
 }
 

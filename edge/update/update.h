@@ -10,6 +10,8 @@
 
 namespace fluvial::edge {
 
+class GpuUpdate;
+
 struct Update {
   Buffer p;  // schema.value_count() fp32 values
   std::vector<std::int64_t> integers;
@@ -19,7 +21,8 @@ struct Update {
 
 // Models are averaged and taken from the base; updates are averaged as they are; of both kinds together each model
 // becomes an update first. Workers' integer tensors are joined by the greatest, as the coordinator joins the sites'.
-// kDataLoss, naming tensor and index, when a value of p is not finite or beyond the plan's value_abs_max.
-Result<Update> make_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel);
+// kDataLoss, naming tensor and index, when a value of p is not finite or beyond the plan's value_abs_max. Made by `gpu`
+// when there is one (gpu_update_of()), to the same bits if it is one GPU.
+Result<Update> make_update(const UpdateJob& job, GpuUpdate* gpu, store::SiteStore& store, Parallel& parallel);
 
 }  // namespace fluvial::edge

@@ -1,0 +1,64 @@
+#include "edge/update/gpu_route.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "edge/update/part_values.h"
+#include "edge/update/partial_mean.h"
+#include "edge/update/screen.h"
+#include "kernels/reduce.h"
+
+namespace fluvial::edge {
+
+bool lie_on_gpus(const round::Schema& schema, const std::vector<UpdatePart>& parts) {
+  return schema.value_count() > 0 && parts.size() <= kernels::kReduceInputsMax &&
+         std::ranges::all_of(parts,
+                             [&](const UpdatePart& part) { return part.gpu && part.update == parts.front().update; });
+}
+
+Result<std::unique_ptr<GpuUpdate>> gpu_update_of(SiteGpus& gpus, const std::vector<UpdatePart>& parts,
+                                                 kernels::ChunkLayout layout) {
+  std::vector<GpuPart> there;
+  for (const UpdatePart& part : parts) there.push_back({part.gpu, part.weight});
+  return GpuUpdate::make(gpus, std::move(there), layout);
+}
+
+Result<std::unique_ptr<GpuUpdate>> gpu_update_of(const UpdateJob& job) {
+  if (job.gpus == nullptr || !lie_on_gpus(job.schema, job.parts)) return std::unique_ptr<GpuUpdate>();
+  if (job.early != nullptr) {
+    if (std::unique_ptr<GpuUpdate> early = job.early->take_gpu()) return early;
+  }
+  return gpu_update_of(*job.gpus, job.parts, job.layout());
+}
+
+Status make_p(GpuUpdate& gpu, const UpdateJob& job, store::SiteStore& store, Parallel& parallel, const LeaveP& leave) {
+  const kernels::ChunkLayout layout = job.layout();
+  GpuUpdate::From from;
+  PartValues base;
+  std::vector<float> scratch;
+  if (!job.parts.front().update) {
+    FLUVIAL_ASSIGN(base, PartValues::of(job.schema, {.model = job.base}));
+    from.base = [&](std::uint64_t first, std::span<float> into) -> Status {
+      FLUVIAL_ASSIGN(const std::span<const float> values, base.read(first, into.size(), scratch));
+      std::ranges::copy(values, into.begin());
+      return {};
+    };
+  }
+  FLUVIAL_ASSIGN(const store::ResidualInfo residual, store.residual(job.run));
+  if (!residual.zero) {
+    from.residual = [&](std::uint64_t first, std::span<float> into) {
+      return store.read_residual(job.run, first, into);
+    };
+  }
+  const auto screened = [&](std::size_t chunk, std::span<const float> p,
+                            const Result<kernels::ScreenReport>& report) -> Status {
+    if (!report.ok() || static_cast<double>(report->max_abs) > job.plan.value_abs_max) {
+      FLUVIAL_TRY(check_values(job.schema, p, layout.first_value(chunk), job.plan.value_abs_max));
+    }
+    return leave(chunk, p);
+  };
+  return gpu.make_p(from, screened, parallel);
+}
+
+}  // namespace fluvial::edge

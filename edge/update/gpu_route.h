@@ -1,0 +1,27 @@
+// The route of an update whose parts all lie on GPUs: summed, screened and encoded there (edge/gpu), to the same
+// outcome as on the host.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "core/base/parallel.h"
+#include "core/store/site_store.h"
+#include "edge/gpu/gpu_update.h"
+#include "edge/update/job.h"
+
+namespace fluvial::edge {
+
+// Whether GPUs can add these up: all of them there, all models or all updates, and not more than can be added.
+bool lie_on_gpus(const round::Schema& schema, const std::vector<UpdatePart>& parts);
+Result<std::unique_ptr<GpuUpdate>> gpu_update_of(SiteGpus& gpus, const std::vector<UpdatePart>& parts,
+                                                 kernels::ChunkLayout layout);
+
+// Null where the host must make this update. Uses up what was reduced early.
+Result<std::unique_ptr<GpuUpdate>> gpu_update_of(const UpdateJob& job);
+
+// Chunks of p as make_update() has them, screened, in order, one at a time.
+using LeaveP = std::function<Status(std::size_t chunk_index, std::span<const float> p)>;
+Status make_p(GpuUpdate& gpu, const UpdateJob& job, store::SiteStore& store, Parallel& parallel, const LeaveP& leave);
+
+}  // namespace fluvial::edge
