@@ -8,6 +8,7 @@
 #include "kernels/device_codec.h"
 #include "kernels/device_lowrank.h"
 #include "kernels/device_memory.h"
+#include "kernels/device_robust_ops.h"
 #include "kernels/device_vector.h"
 
 namespace fluvial::kernels {
@@ -56,6 +57,7 @@ class Backend {
   virtual DeviceVectorOps& vector_ops() = 0;
   // Null for the CPU, whose codec.h has it all.
   virtual DeviceLowrankOps* lowrank_ops() = 0;
+  virtual DeviceRobustOps& robust_ops() = 0;
 };
 
 Backend& cpu_backend();

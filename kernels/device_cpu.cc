@@ -12,7 +12,6 @@
 #include "kernels/fixed.h"
 #include "kernels/ops/bits.h"
 #include "kernels/pieces.h"
-#include "kernels/robust.h"
 #include "kernels/vector.h"
 
 namespace fluvial::kernels {
@@ -20,34 +19,17 @@ namespace {
 
 constexpr std::align_val_t kMemoryAlignment{256};
 
-template <typename T>
-std::span<T> host(DeviceSpan<T> span) {
-  return {span.data(), span.size()};
-}
-
-class Inputs {
- public:
-  explicit Inputs(std::span<const DeviceSpan<const float>> buffers) : count_(buffers.size()) {
-    for (std::size_t k = 0; k < count_; ++k) inputs_[k] = host(buffers[k]);
-  }
-  std::span<const std::span<const float>> spans() const { return std::span(inputs_).first(count_); }
-
- private:
-  std::array<std::span<const float>, kReduceInputsMax> inputs_;
-  std::size_t count_;
-};
-
 class CpuVectorOps final : public DeviceVectorOps {
  public:
   Status reduce(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream&) override {
-    return reduce_sum(Inputs(buffers).spans(), SumIn::kFp32, host(out));
+    return reduce_sum(HostSpans(buffers).spans(), SumIn::kFp32, host(out));
   }
   Status reduce_mean(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out, Stream&) override {
-    return kernels::reduce_mean(Inputs(buffers).spans(), host(out));
+    return kernels::reduce_mean(HostSpans(buffers).spans(), host(out));
   }
   Status weighted_sum(std::span<const DeviceSpan<const float>> vectors, std::span<const double> coefficients,
                       double divisor, DeviceSpan<float> out, Stream&) override {
-    kernels::weighted_sum(Inputs(vectors).spans(), coefficients, divisor, host(out));
+    kernels::weighted_sum(HostSpans(vectors).spans(), coefficients, divisor, host(out));
     return {};
   }
   Status screen(DeviceSpan<const float> values, std::uint64_t first_value, DeviceSpan<std::byte>, ChunkOutcome* outcome,
@@ -121,18 +103,6 @@ class CpuVectorOps final : public DeviceVectorOps {
         .lamb(factors, mean.data(), mean.size(), moment.data(), variance.data(), model.data());
     return {};
   }
-  Status median(std::span<const DeviceSpan<const float>> updates, DeviceSpan<std::byte> workspace,
-                DeviceSpan<float> out, Stream&) override {
-    return coordinate_median(Inputs(updates).spans(), host(workspace), host(out));
-  }
-  Status trimmed_mean(std::span<const DeviceSpan<const float>> updates, std::size_t drop,
-                      DeviceSpan<std::byte> workspace, DeviceSpan<float> out, Stream&) override {
-    return kernels::trimmed_mean(Inputs(updates).spans(), drop, host(workspace), host(out));
-  }
-  Status add_distances(std::span<const DeviceSpan<const float>> updates, DeviceSpan<double> distances,
-                       DeviceSpan<std::byte>, Stream&) override {
-    return kernels::add_distances(Inputs(updates).spans(), host(distances));
-  }
   Status onebit_fold(const ops::OnebitFactors& factors, DeviceSpan<const float> gradient,
                      DeviceSpan<const float> momentum, DeviceSpan<const float> residual, DeviceSpan<float> out,
                      Stream&) override {
@@ -204,6 +174,7 @@ class CpuBackend final : public Backend {
   }
   DeviceVectorOps& vector_ops() override { return vector_ops_; }
   DeviceLowrankOps* lowrank_ops() override { return nullptr; }
+  DeviceRobustOps& robust_ops() override { return cpu_robust_ops(); }
 
  private:
   static Error shares_nothing() {

@@ -5,11 +5,6 @@
 namespace fluvial::kernels {
 namespace {
 
-template <typename T>
-std::span<T> host(DeviceSpan<T> span) {
-  return {span.data(), span.size()};
-}
-
 class CpuDeviceCodec final : public DeviceCodec {
  public:
   explicit CpuDeviceCodec(std::unique_ptr<Codec> codec) : codec_(std::move(codec)) {}

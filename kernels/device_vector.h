@@ -113,13 +113,6 @@ class DeviceVectorOps {
                                   DeviceSpan<const float> model, DeviceSpan<double> lanes, Stream& stream) = 0;
   virtual Status lamb(const ops::LambFactors& factors, DeviceSpan<const float> mean, DeviceSpan<float> moment,
                       DeviceSpan<float> variance, DeviceSpan<float> model, Stream& stream) = 0;
-  // device_robust.h's.
-  virtual Status median(std::span<const DeviceSpan<const float>> updates, DeviceSpan<std::byte> workspace,
-                        DeviceSpan<float> out, Stream& stream) = 0;
-  virtual Status trimmed_mean(std::span<const DeviceSpan<const float>> updates, std::size_t drop,
-                              DeviceSpan<std::byte> workspace, DeviceSpan<float> out, Stream& stream) = 0;
-  virtual Status add_distances(std::span<const DeviceSpan<const float>> updates, DeviceSpan<double> distances,
-                               DeviceSpan<std::byte> workspace, Stream& stream) = 0;
   // 1-bit Adam's, as in cpu/onebit_adam_loops.h.
   virtual Status onebit_fold(const ops::OnebitFactors& factors, DeviceSpan<const float> gradient,
                              DeviceSpan<const float> momentum, DeviceSpan<const float> residual, DeviceSpan<float> out,

@@ -71,20 +71,6 @@ Status for_pieces(Updates updates, std::size_t value_count, MutableByteSpan work
   return {};
 }
 
-Result<std::uint64_t> sum_of_weights(std::span<const std::uint32_t> weights, std::size_t update_count) {
-  if (weights.size() != update_count) {
-    return Error{Code::kInvalidArgument, format_text("{} updates with {} weights", update_count, weights.size())};
-  }
-  std::uint64_t sum = 0;
-  for (const std::uint32_t weight : weights) {
-    if (weight == 0 || weight >= kWeightEnd) {
-      return Error{Code::kInvalidArgument, format_text("weight {}, expected 1 to {}", weight, kWeightEnd - 1)};
-    }
-    sum += weight;
-  }
-  return sum;
-}
-
 // The rows with their weights, sorted: behind the keys in the workspace.
 struct Entries {
   std::int64_t* entry = nullptr;
@@ -100,6 +86,25 @@ Entries sorted_entries(const Rows& rows, std::size_t size, std::span<const std::
 }
 
 }  // namespace
+
+Result<std::uint64_t> sum_of_weights(std::span<const std::uint32_t> weights, std::size_t update_count) {
+  if (weights.size() != update_count) {
+    return Error{Code::kInvalidArgument, format_text("{} updates with {} weights", update_count, weights.size())};
+  }
+  std::uint64_t sum = 0;
+  for (const std::uint32_t weight : weights) {
+    if (weight == 0 || weight >= kWeightEnd) {
+      return Error{Code::kInvalidArgument, format_text("weight {}, expected 1 to {}", weight, kWeightEnd - 1)};
+    }
+    sum += weight;
+  }
+  return sum;
+}
+
+Status check_drop(std::string_view what, std::uint64_t all, std::uint64_t drop) {
+  if (drop < all / 2 + all % 2) return {};
+  return Error{Code::kInvalidArgument, format_text("{} {} without {} on each side: none is left", all, what, drop)};
+}
 
 std::size_t robust_workspace_bytes(std::size_t update_count, bool weighted) {
   return update_count * (kRobustPiece * sizeof(std::int32_t) + (weighted ? kRobustPiece * sizeof(std::int64_t) : 0));
@@ -119,9 +124,7 @@ Status trimmed_mean(Updates updates, std::size_t drop, MutableByteSpan workspace
                     cpu::Target target) {
   FLUVIAL_TRY(check_rule(updates, workspace, out, false));
   const std::size_t n = updates.size();
-  if (drop >= (n + 1) / 2) {
-    return Error{Code::kInvalidArgument, format_text("{} updates without {} on each side: none is left", n, drop)};
-  }
+  FLUVIAL_TRY(check_drop("updates", n, drop));
   const cpu::RobustLoops& loops = cpu::robust_loops(target);
   return for_pieces(updates, out.size(), workspace, loops, [&](const Rows& rows, std::size_t at, std::size_t size) {
     sort_rows(rows, size, loops);
@@ -152,10 +155,7 @@ Status weighted_trimmed_mean(Updates updates, std::span<const std::uint32_t> wei
                              MutableByteSpan workspace, std::span<float> out, cpu::Target target) {
   FLUVIAL_TRY(check_rule(updates, workspace, out, true));
   FLUVIAL_ASSIGN(const std::uint64_t total, sum_of_weights(weights, updates.size()));
-  if (drop >= (total + 1) / 2) {
-    return Error{Code::kInvalidArgument,
-                 format_text("a weight of {} without {} on each side: none is left", total, drop)};
-  }
+  FLUVIAL_TRY(check_drop("of weight", total, drop));
   const cpu::RobustLoops& loops = cpu::robust_loops(target);
   const auto from = static_cast<std::int64_t>(drop);
   const auto to = static_cast<std::int64_t>(total - drop);
@@ -174,27 +174,12 @@ Status bulyan_combine(Updates chosen, std::size_t f, MutableByteSpan workspace, 
                       cpu::Target target) {
   FLUVIAL_TRY(check_rule(chosen, workspace, out, false));
   const std::size_t n = chosen.size();
-  if (f >= (n + 1) / 2) {
-    return Error{Code::kInvalidArgument, format_text("{} updates without {}: none is left", n, 2 * f)};
-  }
+  FLUVIAL_TRY(check_drop("updates", n, f));
   const cpu::RobustLoops& loops = cpu::robust_loops(target);
   return for_pieces(chosen, out.size(), workspace, loops, [&](const Rows& rows, std::size_t at, std::size_t size) {
     sort_rows(rows, size, loops);
     for (std::size_t i = 0; i < size; ++i) {
-      const auto value = [&](std::size_t rank) { return static_cast<double>(ops::key_value(rows.row(rank)[i])); };
-      const double median = (value((n - 1) / 2) + value(n / 2)) * 0.5;
-      std::size_t first = 0;
-      std::size_t last = n - 1;
-      for (std::size_t k = 0; k < 2 * f; ++k) {
-        if (median - value(first) > value(last) - median) {
-          ++first;
-        } else {
-          --last;
-        }
-      }
-      double sum = 0;
-      for (std::size_t rank = first; rank <= last; ++rank) sum += value(rank);
-      out[at + i] = static_cast<float>(sum / static_cast<double>(n - 2 * f));
+      out[at + i] = ops::mean_around_median(rows.key + i, kRobustPiece, n, f);
     }
   });
 }

@@ -33,13 +33,24 @@ Status check_center(Updates updates, std::span<const double> coefficients, std::
 std::size_t length_of(Updates updates) { return updates.empty() ? 0 : updates[0].size(); }
 
 // All distances to the present center, from zero.
-Status measure(Updates updates, std::span<const double> coefficients, std::span<double> distances, cpu::Target target) {
-  std::ranges::fill(distances, 0.0);
-  FLUVIAL_TRY(add_center_distances(updates, coefficients, distances, target));
+class HostDistances final : public CenterDistances {
+ public:
+  HostDistances(Updates updates, cpu::Target target) : updates_(updates), target_(target) {}
+  Status measure(std::span<const double> coefficients, std::span<double> distances) override {
+    std::ranges::fill(distances, 0.0);
+    return add_center_distances(updates_, coefficients, distances, target_);
+  }
+
+ private:
+  Updates updates_;
+  cpu::Target target_;
+};
+
+Status measure(CenterDistances& center, std::span<const double> coefficients, std::span<double> distances) {
+  FLUVIAL_TRY(center.measure(coefficients, distances));
   for (std::size_t k = 0; k < distances.size(); ++k) {
-    if (!std::isfinite(distances[k])) {
-      return Error{Code::kDataLoss, format_text("update {}: its distance from the center is not finite", k)};
-    }
+    if (std::isfinite(distances[k])) continue;
+    return Error{Code::kDataLoss, format_text("update {}: its distance from the center is not finite", k)};
   }
   return {};
 }
@@ -101,30 +112,24 @@ WeiszfeldStep weiszfeld_step(std::span<const double> squared_distances, std::spa
   return {.objective = objective / total, .move = move / (total / pulls)};
 }
 
-Result<WeiszfeldReport> geometric_median(Updates updates, std::span<const std::uint32_t> weights,
-                                         const WeiszfeldOptions& options, std::span<double> distances,
-                                         std::span<double> coefficients, cpu::Target target) {
-  FLUVIAL_TRY(check_center(updates, coefficients, length_of(updates)));
-  FLUVIAL_CHECK(distances.size() == updates.size(), "a distance for each update");
+Result<WeiszfeldReport> iterate_weiszfeld(CenterDistances& center, std::span<const std::uint32_t> weights,
+                                          const WeiszfeldOptions& options, std::span<double> distances,
+                                          std::span<double> coefficients) {
   if (!(options.nu > 0 && std::isfinite(options.nu) && options.tolerance >= 0) || options.iterations_max == 0) {
     return Error{Code::kInvalidArgument,
                  format_text("nu {}, tolerance {}, {} iterations: expected nu above 0, and some", options.nu,
                              options.tolerance, options.iterations_max)};
   }
-  if (!weights.empty() && weights.size() != updates.size()) {
-    return Error{Code::kInvalidArgument, format_text("{} updates with {} weights", updates.size(), weights.size())};
+  const std::size_t n = coefficients.size();
+  double total = static_cast<double>(n);  // exact, as the sum of weights is
+  if (!weights.empty()) {
+    FLUVIAL_ASSIGN(const std::uint64_t sum, sum_of_weights(weights, n));
+    total = static_cast<double>(sum);
   }
-  double total = 0;
-  for (std::size_t k = 0; k < updates.size(); ++k) {
-    if (!weights.empty() && (weights[k] == 0 || weights[k] >= kWeightEnd)) {
-      return Error{Code::kInvalidArgument, format_text("weight {}, expected 1 to {}", weights[k], kWeightEnd - 1)};
-    }
-    total += weight_of(weights, k);
-  }
-  for (std::size_t k = 0; k < updates.size(); ++k) coefficients[k] = weight_of(weights, k) / total;
+  for (std::size_t k = 0; k < n; ++k) coefficients[k] = weight_of(weights, k) / total;
   WeiszfeldReport report;
   while (report.iterations < options.iterations_max && !report.converged) {
-    FLUVIAL_TRY(measure(updates, coefficients, distances, target));
+    FLUVIAL_TRY(measure(center, coefficients, distances));
     const WeiszfeldStep step = weiszfeld_step(distances, weights, options.nu, coefficients);
     report.converged = step.move <= options.tolerance;
     report.objective = step.objective;
@@ -133,20 +138,18 @@ Result<WeiszfeldReport> geometric_median(Updates updates, std::span<const std::u
   return report;
 }
 
-Status centered_clipping(Updates updates, double tau, std::size_t iterations, std::span<double> distances,
-                         std::span<double> coefficients, cpu::Target target) {
-  FLUVIAL_TRY(check_center(updates, coefficients, length_of(updates)));
-  FLUVIAL_CHECK(distances.size() == updates.size(), "a distance for each update");
-  if (!(tau > 0 && std::isfinite(tau)) || updates.size() < 2) {
-    return Error{
-        Code::kInvalidArgument,
-        format_text("tau {} with {} updates and a start, expected tau above 0 and some", tau, updates.size() - 1)};
+Status iterate_clipping(CenterDistances& center, double tau, std::size_t iterations, std::span<double> distances,
+                        std::span<double> coefficients) {
+  if (!(tau > 0 && std::isfinite(tau)) || coefficients.size() < 2) {
+    return Error{Code::kInvalidArgument,
+                 format_text("tau {} with {} vectors, expected tau above 0, some updates, and a start", tau,
+                             coefficients.size())};
   }
-  const std::size_t n = updates.size() - 1;
+  const std::size_t n = coefficients.size() - 1;
   std::ranges::fill(coefficients, 0.0);
   coefficients[n] = 1;
   for (std::size_t iteration = 0; iteration < iterations; ++iteration) {
-    FLUVIAL_TRY(measure(updates, coefficients, distances, target));
+    FLUVIAL_TRY(measure(center, coefficients, distances));
     double sum = 0;
     for (std::size_t k = 0; k < n; ++k) {
       const double distance = std::sqrt(distances[k]);
@@ -158,6 +161,23 @@ Status centered_clipping(Updates updates, double tau, std::size_t iterations, st
     for (std::size_t k = 0; k < n; ++k) coefficients[k] += distances[k] / static_cast<double>(n);
   }
   return {};
+}
+
+Result<WeiszfeldReport> geometric_median(Updates updates, std::span<const std::uint32_t> weights,
+                                         const WeiszfeldOptions& options, std::span<double> distances,
+                                         std::span<double> coefficients, cpu::Target target) {
+  FLUVIAL_TRY(check_center(updates, coefficients, length_of(updates)));
+  FLUVIAL_CHECK(distances.size() == updates.size(), "a distance for each update");
+  HostDistances center(updates, target);
+  return iterate_weiszfeld(center, weights, options, distances, coefficients);
+}
+
+Status centered_clipping(Updates updates, double tau, std::size_t iterations, std::span<double> distances,
+                         std::span<double> coefficients, cpu::Target target) {
+  FLUVIAL_TRY(check_center(updates, coefficients, length_of(updates)));
+  FLUVIAL_CHECK(distances.size() == updates.size(), "a distance for each update");
+  HostDistances center(updates, target);
+  return iterate_clipping(center, tau, iterations, distances, coefficients);
 }
 
 }  // namespace fluvial::kernels

@@ -41,7 +41,7 @@ void add_keys(const std::int32_t* FLUVIAL_RESTRICT key, std::size_t n, double* F
 
 void entries(const std::int32_t* FLUVIAL_RESTRICT key, std::size_t n, std::uint32_t weight,
              std::int64_t* FLUVIAL_RESTRICT entry) {
-  for (std::size_t i = 0; i < n; ++i) entry[i] = static_cast<std::int64_t>(key[i]) * (std::int64_t{1} << 32) + weight;
+  for (std::size_t i = 0; i < n; ++i) entry[i] = ops::weighted_entry(key[i], weight);
 }
 
 void exchange_entries(std::int64_t* FLUVIAL_RESTRICT low, std::int64_t* FLUVIAL_RESTRICT high, std::size_t n) {
@@ -57,10 +57,10 @@ void reach_half(const std::int64_t* FLUVIAL_RESTRICT entry, std::size_t n, std::
                 std::int64_t* FLUVIAL_RESTRICT reached, double* FLUVIAL_RESTRICT low, double* FLUVIAL_RESTRICT high) {
   for (std::size_t i = 0; i < n; ++i) {
     const std::int64_t before = reached[i];
-    const double value = static_cast<double>(ops::key_value(static_cast<std::int32_t>(entry[i] >> 32)));
+    const double value = ops::entry_value(entry[i]);
     low[i] = 2 * before < total ? value : low[i];
     high[i] = 2 * before <= total ? value : high[i];
-    reached[i] = before + (entry[i] & 0xffffffff);
+    reached[i] = before + ops::entry_weight(entry[i]);
   }
 }
 
@@ -68,12 +68,9 @@ void add_between(const std::int64_t* FLUVIAL_RESTRICT entry, std::size_t n, std:
                  std::int64_t* FLUVIAL_RESTRICT reached, double* FLUVIAL_RESTRICT sum) {
   for (std::size_t i = 0; i < n; ++i) {
     const std::int64_t before = reached[i];
-    const std::int64_t after = before + (entry[i] & 0xffffffff);
-    const std::int64_t begin = before > from ? before : from;
-    const std::int64_t end = after < to ? after : to;
-    const std::int64_t kept = end > begin ? end - begin : 0;
-    const double value = static_cast<double>(ops::key_value(static_cast<std::int32_t>(entry[i] >> 32)));
-    sum[i] += static_cast<double>(kept) * value;
+    const std::int64_t after = before + ops::entry_weight(entry[i]);
+    const std::int64_t kept = ops::weight_between(before, after, from, to);
+    sum[i] += static_cast<double>(kept) * ops::entry_value(entry[i]);
     reached[i] = after;
   }
 }

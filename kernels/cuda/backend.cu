@@ -25,6 +25,7 @@ class GpuBackend final : public Runtime {
   }
   DeviceVectorOps& vector_ops() override { return FLUVIAL_GPU::vector_ops(); }
   DeviceLowrankOps* lowrank_ops() override { return &FLUVIAL_GPU::lowrank_ops(); }
+  DeviceRobustOps& robust_ops() override { return FLUVIAL_GPU::robust_ops(); }
 };
 
 }  // namespace

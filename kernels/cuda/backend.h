@@ -37,6 +37,7 @@ class Runtime : public Backend {
 Backend& backend();
 DeviceVectorOps& vector_ops();
 DeviceLowrankOps& lowrank_ops();
+DeviceRobustOps& robust_ops();
 
 // Of the vector operations, those of the adaptive optimizers.
 Status launch_adaptive(AdaptiveRule rule, const AdaptiveOptions& options, DeviceSpan<const float> mean,
@@ -51,11 +52,6 @@ Status launch_lamb_squares(const ops::LambFactors& factors, DeviceSpan<const flo
                            DeviceSpan<const float> model, DeviceSpan<double> lanes, Stream& stream);
 Status launch_lamb(const ops::LambFactors& factors, DeviceSpan<const float> mean, DeviceSpan<float> moment,
                    DeviceSpan<float> variance, DeviceSpan<float> model, Stream& stream);
-// And robust rules.
-Status launch_sorted(std::span<const DeviceSpan<const float>> updates, bool is_median, std::size_t drop,
-                     DeviceSpan<float> out, Stream& stream);
-Status launch_distances(std::span<const DeviceSpan<const float>> updates, DeviceSpan<double> distances,
-                        DeviceSpan<std::byte> workspace, Stream& stream);
 // And 1-bit Adam's.
 Status launch_onebit_fold(const ops::OnebitFactors& factors, DeviceSpan<const float> gradient,
                           DeviceSpan<const float> momentum, DeviceSpan<const float> residual, DeviceSpan<float> out,

@@ -308,18 +308,6 @@ class GpuVectorOps final : public DeviceVectorOps {
               DeviceSpan<float> variance, DeviceSpan<float> model, Stream& stream) override {
     return launch_lamb(factors, mean, moment, variance, model, stream);
   }
-  Status median(std::span<const DeviceSpan<const float>> updates, DeviceSpan<std::byte>, DeviceSpan<float> out,
-                Stream& stream) override {
-    return launch_sorted(updates, true, 0, out, stream);
-  }
-  Status trimmed_mean(std::span<const DeviceSpan<const float>> updates, std::size_t drop, DeviceSpan<std::byte>,
-                      DeviceSpan<float> out, Stream& stream) override {
-    return launch_sorted(updates, false, drop, out, stream);
-  }
-  Status add_distances(std::span<const DeviceSpan<const float>> updates, DeviceSpan<double> distances,
-                       DeviceSpan<std::byte> workspace, Stream& stream) override {
-    return launch_distances(updates, distances, workspace, stream);
-  }
   Status onebit_fold(const ops::OnebitFactors& factors, DeviceSpan<const float> gradient,
                      DeviceSpan<const float> momentum, DeviceSpan<const float> residual, DeviceSpan<float> out,
                      Stream& stream) override {
