@@ -222,6 +222,7 @@ void add_bench_tree_command(CLI::App& bench, Commands& commands) {
                              std::uint64_t least, std::uint64_t most) {
     tree->add_option(flag, value, help)->type_name("N")->check(whole_number(least, most))->capture_default_str();
   };
+  options->shape.arguments["site"] = {"--gpus", "none"};  // its workers have no use for them
   number("--sites", options->shape.sites, "sites, with one worker each", 1, 1'000);
   number("--aggregators", options->shape.aggregators, "regional aggregators; 0: none", 0, 1'000);
   number("--tiers", options->shape.tiers, "tiers of aggregators; above the regions one aggregator a tier", 1, 7);

@@ -187,6 +187,7 @@ void add_demo_command(CLI::App& app, Commands& commands) {
   };
   number("--rounds", options->rounds, "rounds", 1, 100'000);
   number("--seed", options->seed, "of the initial model, the split over sites and the training", 0, 1'000'000'000);
+  options->shape.arguments["site"] = {"--gpus", "none"};  // its workers have no use for them
   number("--sites", options->shape.sites, "sites", 1, 30);
   number("--aggregators", options->shape.aggregators, "regional aggregators; 0: none", 0, 30);
   demo->add_option("--model", options->model, "mlp or softmax")

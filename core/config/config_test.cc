@@ -84,6 +84,17 @@ TEST(Parse, Addresses) {
   }
 }
 
+TEST(Parse, Gpus) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(parse_gpus("cuda:0").value(), Names{"cuda:0"});
+  EXPECT_EQ(parse_gpus(" cuda:1 ,cuda:12").value(), (Names{"cuda:1", "cuda:12"}));
+  EXPECT_EQ(parse_gpus("cuda").value(), Names{"cuda"});
+  for (const char* bad : {"", ",", "cuda:0,", "cuda:", "cuda:x", "cuda:0 1", ":0", "0", "cuda:0,cuda:0", "cuda:12345",
+                          "CUDA:0", "gpu:0", "auto,cuda:0", "none,cuda:0"}) {
+    EXPECT_FALSE(parse_gpus(bad).ok()) << bad;
+  }
+}
+
 TEST(Closest, SuggestsWhatIsNear) {
   const std::vector<std::string> known = {"listen", "region", "data_dir"};
   EXPECT_EQ(closest("lisen", known), "listen");
@@ -122,6 +133,8 @@ TEST_F(ConfigFile, EveryRefusalIsOneLineWithFileKeyValueAndExpectation) {
       "session.heartbeat_timeout_ms (default) = '20000': expected more than session.heartbeat_interval_ms (30000 ms)");
   EXPECT_EQ(refusal(head + "log_level = \"loud\""),
             "edge.toml:3: log_level = 'loud': expected debug, info, warn, error or off");
+  EXPECT_EQ(refusal(head + "gpus = \"all\""),
+            "edge.toml:3: gpus = 'all': expected auto, none, or devices such as cuda:0 or cuda:0,cuda:1, each once");
   EXPECT_EQ(refusal(head + "metrics_listen = \"no\""),
             "edge.toml:3: metrics_listen = 'no': expected host:port, or off");
   EXPECT_EQ(refusal(head + "workers = [1, 2]"), "edge.toml:3: workers: expected a single text, number, true or false");

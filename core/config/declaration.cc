@@ -111,6 +111,10 @@ std::vector<Setting<EdgeSettings>> declare_edge() {
   declare.choice("reduction", {"auto", "direct", "ring", "halving_doubling", "tree", "two_level"},
                  FLUVIAL_FIELD(reduction),
                  "how the workers' results are added up; auto: what a measurement at the start says takes least");
+  declare.gpus(
+      "gpus", FLUVIAL_FIELD(gpus),
+      "the GPUs whose memory workers may leave their results in, and where updates are then made; auto: all CUDA "
+      "devices that can be used");
   declare.milliseconds("worker_attach_deadline_ms", 1, 7 * kDayMs, FLUVIAL_FIELD(worker_attach_deadline_ms),
                        "so long a round waits for its workers to be attached and free");
   declare.milliseconds("worker_task_deadline_ms", 1, 30 * kDayMs, FLUVIAL_FIELD(worker_task_deadline_ms),

@@ -71,6 +71,16 @@ class Declare {
     add(std::move(key), list, std::move(help), false, set, reader(field));
   }
 
+  template <typename Field>
+  void gpus(std::string key, Field field, std::string help) {
+    const auto set = [field](Owner& owner, std::string_view value) -> Status {
+      if (value != "auto" && value != "none") FLUVIAL_TRY(parse_gpus(value));
+      field(owner) = value;
+      return {};
+    };
+    add(std::move(key), "auto, none or cuda:N,...", std::move(help), false, set, reader(field));
+  }
+
   using Parse = Result<std::uint64_t> (*)(std::string_view);
   template <typename Field>
   void quantity(std::string key, std::string unit, Parse parse, std::uint64_t low, std::uint64_t high, Field field,

@@ -1,5 +1,6 @@
 #include "core/config/settings.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -66,6 +67,15 @@ bool is_ipv6(std::string_view host) {
   return host.find_first_not_of("0123456789abcdefABCDEF:.%") == std::string_view::npos;
 }
 
+// "cuda", "cuda:12"; emulated ones for tests
+bool is_device_name(std::string_view name) {
+  const std::string_view kind = name.substr(0, name.find(':'));
+  if (kind != "cuda" && kind != "emulated") return false;
+  if (kind == name) return true;
+  const std::string_view index = name.substr(kind.size() + 1);
+  return !index.empty() && index.size() <= 4 && index.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 template <typename Settings>
 Status check_each(const Settings& settings) {
   Settings copy = settings;
@@ -98,6 +108,19 @@ Result<std::uint64_t> parse_milliseconds(std::string_view text) {
 }
 Result<std::uint64_t> parse_seconds(std::string_view text) {
   return parse_quantity(text, kSecondUnits, "a duration such as 30s, 10m, 2h or 7d, or a number of s");
+}
+
+Result<std::vector<std::string>> parse_gpus(std::string_view text) {
+  const Error bad{Code::kInvalidArgument, "expected auto, none, or devices such as cuda:0 or cuda:0,cuda:1, each once"};
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', begin), text.size());
+    const std::string name(trim(text.substr(begin, comma - begin)));
+    begin = comma + 1;
+    if (!is_device_name(name) || std::ranges::find(names, name) != names.end()) return bad;
+    names.push_back(name);
+  }
+  return names;
 }
 
 Result<HostPort> parse_host_port(std::string_view text) {

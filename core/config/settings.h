@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/base/result.h"
 
@@ -68,6 +69,7 @@ struct EdgeSettings : CommonSettings {
   std::string worker_socket;  // default: worker.sock in data_dir
   std::uint64_t workers = 1;
   std::string reduction = "auto";  // of the workers' results, or an algorithm by its name
+  std::string gpus = "auto";       // or "none", or devices as parse_gpus() reads them
   std::uint64_t worker_attach_deadline_ms = 60'000;
   std::uint64_t worker_task_deadline_ms = 3'600'000;
   std::uint64_t model_deadline_ms = 30'000;
@@ -85,6 +87,10 @@ Status check_settings(const EdgeSettings& settings);
 Result<std::uint64_t> parse_bytes(std::string_view text);
 Result<std::uint64_t> parse_milliseconds(std::string_view text);
 Result<std::uint64_t> parse_seconds(std::string_view text);
+
+// "cuda:0, cuda:1" -> {"cuda:0", "cuda:1"}: at least one device, each once. Whether they are there shows when they are
+// used. ("emulated" is a device in programs for tests.)
+Result<std::vector<std::string>> parse_gpus(std::string_view text);
 
 struct HostPort {
   std::string host;

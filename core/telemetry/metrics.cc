@@ -161,6 +161,8 @@ SiteMetrics::SiteMetrics(Metrics& metrics)
       residual_norm(metrics.gauge("residual_norm", "2-norm of the residual")),
       residual_age_rounds(metrics.gauge("residual_age_rounds", "Submissions since one was counted")),
       workers(metrics.gauge("workers", "Workers attached")),
+      gpu_sums(metrics.counter("gpu_updates_total", "Updates made on GPUs, by step", {{"step", "sum"}})),
+      gpu_encodings(metrics.counter("gpu_updates_total", "Updates made on GPUs, by step", {{"step", "encode"}})),
       train_seconds(metrics.histogram("train_seconds", "Local steps of one round", kSecondBuckets)),
       encode_seconds(metrics.histogram("encode_seconds", "Encoding of one update", kSecondBuckets)),
       upload_seconds(

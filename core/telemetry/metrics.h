@@ -145,6 +145,8 @@ class SiteMetrics {
   Gauge residual_norm;
   Gauge residual_age_rounds;
   Gauge workers;
+  Counter gpu_sums;
+  Counter gpu_encodings;
   Histogram train_seconds;
   Histogram encode_seconds;
   Histogram upload_seconds;

@@ -8,9 +8,10 @@
 namespace fluvial::edge {
 
 struct EarlyReduction::State {
-  State(HeldModel from, std::uint64_t chunk_values, Algorithm reduction)
+  State(HeldModel from, std::uint64_t chunk_values, Algorithm reduction, SiteGpus* gpus)
       : base(std::move(from)),
-        mean(std::make_shared<PartialMean>(kernels::ChunkLayout{base.schema.value_count(), chunk_values}, reduction)) {}
+        mean(std::make_shared<PartialMean>(kernels::ChunkLayout{base.schema.value_count(), chunk_values}, reduction,
+                                           gpus)) {}
 
   HeldModel base;
   std::vector<TrainedPart> parts;
@@ -20,15 +21,15 @@ struct EarlyReduction::State {
   bool running = false;
 };
 
-EarlyReduction::EarlyReduction(tree::Runtime& runtime, net::TaskGroup& tasks)
-    : runtime_(runtime), tasks_(tasks), rested_(runtime.strand) {}
+EarlyReduction::EarlyReduction(tree::Runtime& runtime, net::TaskGroup& tasks, std::shared_ptr<SiteGpus> gpus)
+    : runtime_(runtime), tasks_(tasks), gpus_(std::move(gpus)), rested_(runtime.strand) {}
 EarlyReduction::~EarlyReduction() = default;
 
 void EarlyReduction::add(const HeldModel& base, std::uint64_t chunk_values, Algorithm reduction,
                          std::vector<TrainedPart> parts, const round::ByteRanges& ready) {
   if (stopping_) return;
   if (!state_ || state_->base.ref != base.ref || !same_results(state_->parts, parts)) {
-    state_ = std::make_shared<State>(base, chunk_values, reduction);
+    state_ = std::make_shared<State>(base, chunk_values, reduction, gpus_.get());
   }
   state_->parts = std::move(parts);
   state_->ready.join(ready);
@@ -56,7 +57,7 @@ net::Awaitable<void> EarlyReduction::reduce(std::shared_ptr<State> state) {
   rested_.notify_all();
 }
 
-net::Awaitable<std::shared_ptr<PartialMean>> EarlyReduction::take(const std::vector<TrainedPart>& parts) {
+net::Awaitable<std::shared_ptr<PartialMean>> EarlyReduction::take(std::vector<TrainedPart> parts) {
   const std::shared_ptr<State> state = std::exchange(state_, nullptr);
   if (!state || !same_results(state->parts, parts)) co_return nullptr;
   while (state->running) co_await rested_.wait();

@@ -16,7 +16,7 @@ namespace fluvial::edge {
 
 class EarlyReduction {
  public:
-  EarlyReduction(tree::Runtime& runtime, net::TaskGroup& tasks);
+  EarlyReduction(tree::Runtime& runtime, net::TaskGroup& tasks, std::shared_ptr<SiteGpus> gpus);
   ~EarlyReduction();
 
   // `ready`: of each part these bytes are in place. Other parts than before (another worker has taken over, or one has
@@ -24,7 +24,7 @@ class EarlyReduction {
   void add(const HeldModel& base, std::uint64_t chunk_values, Algorithm reduction, std::vector<TrainedPart> parts,
            const round::ByteRanges& ready);
   // What was reduced of exactly these parts, once nothing of it is being reduced any more; none when there is nothing.
-  net::Awaitable<std::shared_ptr<PartialMean>> take(const std::vector<TrainedPart>& parts);
+  net::Awaitable<std::shared_ptr<PartialMean>> take(std::vector<TrainedPart> parts);
   void drop() { state_.reset(); }
   void stop();
 
@@ -34,6 +34,7 @@ class EarlyReduction {
 
   tree::Runtime& runtime_;
   net::TaskGroup& tasks_;
+  std::shared_ptr<SiteGpus> gpus_;  // null: none
   std::shared_ptr<State> state_;
   net::AsyncSignal rested_;
   bool stopping_ = false;

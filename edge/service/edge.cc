@@ -57,7 +57,9 @@ Status run_edge(config::EdgeSettings settings, telemetry::Logger log, tree::OnRe
   tree::Process process(settings, Role::kSite, log.with({{"site", name}}));
   FLUVIAL_ASSIGN(std::unique_ptr<store::SiteStore> store,
                  store::SiteStore::open(process.runtime().files, store::join_path(settings.data_dir, "state")));
-  EdgeService service(process, settings, coordinator, std::move(member.self), std::move(member.tls), std::move(store));
+  FLUVIAL_ASSIGN(std::shared_ptr<SiteGpus> gpus, open_gpus(settings.gpus, process.runtime().log));
+  EdgeService service(process, settings, coordinator, std::move(member.self), std::move(member.tls), std::move(store),
+                      std::move(gpus));
   FLUVIAL_TRY(service.open());
   FLUVIAL_ASSIGN(const std::uint16_t metrics_port,
                  process.open_http({[&service] { return service.status_json(); }, {}}));

@@ -104,6 +104,7 @@ UpdateJob EdgeService::job_of(const Offer& offer, const Trained& trained, Partia
   job.workers = trained.workers();
   job.reduction = reduction_;
   job.early = early;
+  job.gpus = gpus_.get();
   return job;
 }
 
@@ -113,22 +114,26 @@ void EdgeService::apply(const Encode& effect) {
 
 net::Awaitable<void> EdgeService::encode(Offer offer, Trained trained) {
   const TimePoint begun = runtime_.clock.now();
-  const std::shared_ptr<PartialMean> early = co_await early_.take(trained.parts);
   const telemetry::Logger log = log_of(offer.run, offer.round);
-  const UpdateJob job = job_of(offer, trained, early.get());
+  reading_results_ = true;
+  std::shared_ptr<PartialMean> early = co_await early_.take(trained.parts);
   Result<store::PendingUpdate> update = co_await runtime_.pool.run([&] {
     net::PoolParallel parallel(runtime_.pool);
-    return encode_update(job, *store_, parallel);
+    return encode_update(job_of(offer, trained, early.get()), *store_, parallel);
   });
+  early.reset();
+  trained.parts.clear();
+  results_read();
   if (stopping_ || (!update.ok() && store_failed())) co_return;  // what is durable is found at the next start
   working_.reset();
   if (!update.ok()) {
     desk_.outcomes().dropped(offer.run, offer.round);
     log.warn("update not sent: it cannot be encoded", {{"reason", update.error().to_string()}});
     carry_out(machine_->encode_failed(update.error()));
-    end_run();
+    if (!gpu_failed()) end_run();
     co_return;
   }
+  note_gpus();
   const double seconds = seconds_since(runtime_.clock, begun);
   metrics_.encode_seconds.observe(seconds);
   pending_ = std::make_shared<const store::PendingUpdate>(std::move(*update));
@@ -146,12 +151,15 @@ void EdgeService::apply(const Fold& effect) { process_.spawn("fold", fold(effect
 net::Awaitable<void> EdgeService::fold(Offer offer, Trained trained) {
   const telemetry::Logger log = log_of(offer.run, offer.round);
   const ResidualBounds bounds = bounds_of(offer.plan);
-  const std::shared_ptr<PartialMean> early = co_await early_.take(trained.parts);
-  const UpdateJob job = job_of(offer, trained, early.get());
+  reading_results_ = true;
+  std::shared_ptr<PartialMean> early = co_await early_.take(trained.parts);
   const Result<store::ResidualInfo> folded = co_await runtime_.pool.run([&] {
     net::PoolParallel parallel(runtime_.pool);
-    return fold_update(job, *store_, parallel);
+    return fold_update(job_of(offer, trained, early.get()), *store_, parallel);
   });
+  early.reset();
+  trained.parts.clear();
+  results_read();
   if (folded.ok()) {
     const Result<Carried> carried =
         co_await runtime_.pool.run([&] { return apply_bounds(*store_, offer.run, *folded, bounds); });
@@ -164,7 +172,7 @@ net::Awaitable<void> EdgeService::fold(Offer offer, Trained trained) {
     metrics_.residuals_dropped.add();
     desk_.outcomes().dropped(offer.run, offer.round);
     log.warn("late update dropped", {{"reason", folded.error().to_string()}});
-    if (store_failed()) co_return;
+    if (store_failed() || gpu_failed()) co_return;
   }
   if (stopping_) co_return;
   working_.reset();
@@ -228,15 +236,28 @@ ResidualBounds EdgeService::bounds_for(RunId run) const { return bounds_run_ == 
 void EdgeService::apply(const Resolve& effect) { process_.spawn("resolve", resolve(effect.pending, effect.outcome)); }
 
 // Only a process that starts anew knows what is on the disk: this one ends, and says why.
-bool EdgeService::store_failed() {
+bool EdgeService::store_failed() { return ends_by(store_->fault(), "the site's store"); }
+
+// To one that starts anew alone does a GPU answer again, if it does.
+bool EdgeService::gpu_failed() { return gpus_ && ends_by(gpus_->fault(), "a GPU"); }
+
+bool EdgeService::ends_by(const std::optional<Error>& fault, std::string_view what) {
+  if (!fault) return false;
   if (!failure_) {
-    failure_ = store_->fault();
-    if (!failure_) return false;
-    runtime_.log.error("the site's store failed: the agent ends, to be started again",
-                       {{"reason", failure_->to_string()}});
+    failure_ = fault;
+    runtime_.log.error(std::string(what) + " failed: the agent ends, to be started again",
+                       {{"reason", fault->to_string()}});
     process_.request_stop();
   }
   return true;
+}
+
+void EdgeService::note_gpus() {
+  if (!gpus_) return;
+  const SiteGpus::Counts now = gpus_->counts();
+  metrics_.gpu_sums.add(static_cast<double>(now.summed - on_gpus_.summed));
+  metrics_.gpu_encodings.add(static_cast<double>(now.encoded - on_gpus_.encoded));
+  on_gpus_ = now;
 }
 
 // Nothing goes on before it is on disk: a disk that fails is tried again.

@@ -27,6 +27,7 @@ void EdgeService::tell_committed() {
 
 void EdgeService::end_for_workers(RunId run, std::string_view state) {
   if (run != run_ || run_name_.empty() || stopping_) return;
+  if (ending_ && ending_->run != run) say_ended();
   ending_ = local::EndedRun{run, run_name_, std::string(state)};
   const bool owed = committed_ && committed_->run == run && desk_.owes(run, committed_->round);
   if (!owed) return tell_ended();
@@ -50,9 +51,21 @@ net::Awaitable<void> EdgeService::wait_for_last_model() {
   if (ending_ && ending_->run == run) tell_ended();
 }
 
+// Workers free a GPU's memory when they hear of the end: not while it is read.
 void EdgeService::tell_ended() {
-  if (ending_ && !stopping_) workers_->run_ended(*ending_);
+  end_is_due_ = ending_ && reading_results_;
+  if (ending_ && !end_is_due_) say_ended();
+}
+
+void EdgeService::say_ended() {
+  desk_.let_go();
+  if (!stopping_) workers_->run_ended(*ending_);
   ending_.reset();
+}
+
+void EdgeService::results_read() {
+  reading_results_ = false;
+  if (end_is_due_) tell_ended();
 }
 
 }  // namespace fluvial::edge

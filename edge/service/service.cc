@@ -43,12 +43,13 @@ Outcome outcome_of(store::Outcome outcome) {
 
 EdgeService::EdgeService(tree::Process& process, const config::EdgeSettings& settings, net::HostPort coordinator,
                          identity::PeerIdentity self, std::shared_ptr<const identity::TlsContext> tls,
-                         std::unique_ptr<store::SiteStore> store)
+                         std::unique_ptr<store::SiteStore> store, std::shared_ptr<SiteGpus> gpus)
     : process_(process),
       runtime_(process.runtime()),
       settings_(settings),
       self_(std::move(self)),
       store_(std::move(store)),
+      gpus_(std::move(gpus)),
       metrics_(runtime_.metrics),
       connected_(runtime_.metrics.gauge("connected", "1 while a session to a parent is up")),
       round_gauge_(runtime_.metrics.gauge("round", "The newest round heard of")),
@@ -60,7 +61,7 @@ EdgeService::EdgeService(tree::Process& process, const config::EdgeSettings& set
           [this](HeldModel model) { on_model(std::move(model)); }),
       upload_(runtime_, process.tasks(), [this](const UploadItem& item, double seconds) { on_sent(item, seconds); }),
       desk_(runtime_.strand, desk_options(settings), runtime_.log),
-      early_(runtime_, process.tasks()),
+      early_(runtime_, process.tasks(), gpus_),
       stop_(runtime_.strand),
       model_here_(runtime_.strand) {}
 
@@ -92,12 +93,9 @@ Status EdgeService::open() {
 
   reduction_ = choose_reduction();
 
-  local::WorkerServerOptions options;
-  options.socket = settings_.worker_socket;
-  options.node = self_.name;
   // The desk outlives every call: the server is told to close before the process' threads end.
   const std::shared_ptr<local::WorkerHandler> handler(std::shared_ptr<void>(), &desk_);
-  FLUVIAL_ASSIGN(workers_, local::WorkerServer::listen(std::move(options), runtime_.strand, handler));
+  FLUVIAL_ASSIGN(workers_, local::WorkerServer::listen(worker_options(), runtime_.strand, handler));
   TrainerDesk::Calls calls;
   calls.assign = [this](local::WorkerId worker, local::Task task) { workers_->assign(worker, std::move(task)); };
   calls.committed = [this](local::WorkerId worker, local::CommittedModel model) {
@@ -111,6 +109,20 @@ Status EdgeService::open() {
   process_.spawn("uplink", uplink_.run());
   process_.spawn("ask again", ask_again());
   return {};
+}
+
+local::WorkerServerOptions EdgeService::worker_options() {
+  local::WorkerServerOptions options;
+  options.socket = settings_.worker_socket;
+  options.node = self_.name;
+  if (!gpus_) return options;
+  options.devices = gpus_->uuids();
+  options.open_device = [this](const local::DeviceLocation& at, std::uint64_t values) {
+    Result<std::shared_ptr<const local::DeviceMemory>> memory = open_memory(*gpus_, at, values);
+    if (!memory.ok()) (void)gpu_failed();  // then it is not the worker's fault
+    return memory;
+  };
+  return options;
 }
 
 Algorithm EdgeService::choose_reduction() const {
@@ -188,7 +200,10 @@ std::string EdgeService::status_json() const {
                              {"residual_norm", counts_.residual_norm},
                              {"doing", machine_->doing()},
                              {"pending_round", machine_->pending() ? machine_->pending()->round.value() : 0},
-                             {"workers", desk_.workers()}};
+                             {"workers", desk_.workers()},
+                             {"gpus", gpus_ ? gpus_->devices().size() : 0},
+                             {"updates_summed_on_gpus", on_gpus_.summed},
+                             {"updates_encoded_on_gpus", on_gpus_.encoded}};
   status["outcomes"] =
       boost::json::object{{"counted", counts_.counted}, {"late", counts_.late}, {"refused", counts_.refused}};
   return boost::json::serialize(status);

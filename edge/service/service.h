@@ -18,6 +18,7 @@
 #include "core/tree/uplink.h"
 #include "edge/logic/site_machine.h"
 #include "edge/service/early_reduction.h"
+#include "edge/service/gpus.h"
 #include "edge/service/model_fetch.h"
 #include "edge/service/trainer_desk.h"
 #include "edge/service/upload.h"
@@ -40,7 +41,7 @@ class EdgeService final : public tree::UplinkOwner {
  public:
   EdgeService(tree::Process& process, const config::EdgeSettings& settings, net::HostPort coordinator,
               identity::PeerIdentity self, std::shared_ptr<const identity::TlsContext> tls,
-              std::unique_ptr<store::SiteStore> store);
+              std::unique_ptr<store::SiteStore> store, std::shared_ptr<SiteGpus> gpus);  // null: none
   ~EdgeService() override;
 
   Status open();  // what was left unresolved, and the workers' socket; then everything runs with the process
@@ -66,6 +67,8 @@ class EdgeService final : public tree::UplinkOwner {
   void end_for_workers(RunId run, std::string_view state);
   net::Awaitable<void> wait_for_last_model();
   void tell_ended();
+  void say_ended();
+  void results_read();
 
   // effects.cc
   void carry_out(Effects effects);
@@ -94,7 +97,11 @@ class EdgeService final : public tree::UplinkOwner {
   net::Awaitable<void> ask_again();
   Algorithm choose_reduction() const;  // as the settings say, or what takes least here; measures, and logs why
   bool store_failed();                 // then the agent ends
-  void end_run();                      // when nothing of it is left to do
+  bool gpu_failed();                   // likewise
+  bool ends_by(const std::optional<Error>& fault, std::string_view what);
+  void note_gpus();
+  local::WorkerServerOptions worker_options();
+  void end_run();  // when nothing of it is left to do
   ResidualBounds bounds_for(RunId run) const;
   telemetry::Logger log_of(RunId run, RoundId round) const;
   std::uint32_t site() const { return self_.node.value(); }
@@ -104,6 +111,8 @@ class EdgeService final : public tree::UplinkOwner {
   config::EdgeSettings settings_;
   identity::PeerIdentity self_;
   std::unique_ptr<store::SiteStore> store_;
+  std::shared_ptr<SiteGpus> gpus_;  // null: none
+  SiteGpus::Counts on_gpus_;        // of them what the metrics have
   std::optional<Error> failure_;
   telemetry::SiteMetrics metrics_;
   telemetry::Gauge connected_;
@@ -134,6 +143,8 @@ class EdgeService final : public tree::UplinkOwner {
   };
   std::optional<Committed> committed_;     // the newest round that was
   std::optional<local::EndedRun> ending_;  // workers are told once they have its last model
+  bool reading_results_ = false;           // where the workers have them
+  bool end_is_due_ = false;                // once they are read
   std::optional<RunId> working_;           // being trained, encoded or folded
   std::optional<RunId> ended_;             // complete, but something of it may be left to do
   std::optional<RunId> bounds_run_;

@@ -54,12 +54,14 @@ class DeskTest : public testing::Test {
     runtime_.on_strand(
         [&] { desk_.train(std::move(job), [this](Result<Trained> trained) { done_.set_value(std::move(trained)); }); });
   }
-  void answer(std::size_t given, std::uint64_t weight, double loss, round::ByteRange range = {0, kBytes}) {
+  void answer(std::size_t given, std::uint64_t weight, double loss, round::ByteRange range = {0, kBytes},
+              std::shared_ptr<const local::DeviceMemory> device = nullptr) {
     local::TaskResult result;
     result.id = given_[given].second.id;
     result.weight = weight;
     result.metrics = {{"loss", loss}};
     result.model = memory_of(given, weight);
+    result.device = std::move(device);
     EXPECT_TRUE(result.ranges.add(range).ok());
     runtime_.on_strand([&] { desk_.task_done(given_[given].first, std::move(result)); });
   }

@@ -87,7 +87,7 @@ class SiteTest : public testing::Test {
   virtual void started() {}  // worker_socket_ is there
   virtual void stopped() {}
 
-  void start_site(const std::function<void(config::EdgeSettings&)>& adjust = {}) {
+  config::EdgeSettings settings_of_site() const {
     config::EdgeSettings settings;
     settings.data_dir = folder_.path();
     settings.metrics_listen = "127.0.0.1:0";
@@ -96,6 +96,11 @@ class SiteTest : public testing::Test {
     settings.session.reconnect_delay_max_ms = 10;
     settings.session.outbox_bytes_max = 1 << 20;
     settings.compute_threads = 2;
+    settings.gpus = "none";
+    return settings;
+  }
+  void start_site(const std::function<void(config::EdgeSettings&)>& adjust = {}) {
+    config::EdgeSettings settings = settings_of_site();
     if (adjust) adjust(settings);
     auto ready = std::make_shared<std::promise<std::string>>();
     std::future<std::string> json = ready->get_future();

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/local/device_memory.h"
 #include "core/local/shared_model.h"
 #include "core/round/byte_ranges.h"
 #include "core/round/contribution.h"
@@ -25,8 +26,9 @@ struct HeldModel {
 // What one process brought, or has in place so far.
 struct TrainedShard {
   std::string worker;
-  std::shared_ptr<const local::SharedModel> model;
-  round::ByteRanges ranges;  // that it answers for
+  std::shared_ptr<const local::SharedModel> model;  // of it with `device` only the integers count; none without any
+  round::ByteRanges ranges;                         // that it answers for
+  std::shared_ptr<const local::DeviceMemory> device = {};  // where the averaged values are, if on a GPU
 };
 
 // One worker's result, or that of a group's ranks together.

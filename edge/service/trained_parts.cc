@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "edge/service/gpus.h"
+
 namespace fluvial::edge {
 namespace {
 
@@ -33,10 +35,14 @@ round::Metrics mean_metrics(const std::vector<UnitAnswers>& units) {
   return metrics;
 }
 
+ByteSpan bytes_of(const TrainedShard& shard) { return shard.model ? shard.model->bytes() : ByteSpan(); }
+
 }  // namespace
 
 bool same_results(const std::vector<TrainedPart>& a, const std::vector<TrainedPart>& b) {
-  const auto same_memory = [](const TrainedShard& x, const TrainedShard& y) { return x.model == y.model; };
+  const auto same_memory = [](const TrainedShard& x, const TrainedShard& y) {
+    return x.model == y.model && x.device == y.device;
+  };
   return std::ranges::equal(a, b, [&](const TrainedPart& x, const TrainedPart& y) {
     return x.weight == y.weight && x.update == y.update && std::ranges::equal(x.shards, y.shards, same_memory);
   });
@@ -47,9 +53,12 @@ std::vector<UpdatePart> views_of(const std::vector<TrainedPart>& parts) {
   for (const TrainedPart& part : parts) {
     UpdatePart view{.weight = part.weight, .update = part.update};
     if (part.shards.size() == 1) {
-      view.model = part.shards.front().model->bytes();
+      view.model = bytes_of(part.shards.front());
+      view.gpu = vector_in(part.shards.front().device);
     } else {
-      for (const TrainedShard& shard : part.shards) view.shards.push_back({shard.model->bytes(), shard.ranges});
+      for (const TrainedShard& shard : part.shards) {
+        view.shards.push_back({bytes_of(shard), shard.ranges, vector_in(shard.device)});
+      }
     }
     views.push_back(std::move(view));
   }
@@ -96,8 +105,8 @@ Result<Trained> join_parts(HeldModel base, std::vector<UnitAnswers> units) {
     total += weight;
     TrainedPart part{.weight = static_cast<std::uint32_t>(weight), .update = unit.front().result.update};
     for (Answer& answer : unit) {
-      part.shards.push_back(
-          {std::move(answer.worker), std::move(answer.result.model), std::move(answer.result.ranges)});
+      part.shards.push_back({std::move(answer.worker), std::move(answer.result.model), std::move(answer.result.ranges),
+                             std::move(answer.result.device)});
     }
     trained.parts.push_back(std::move(part));
   }

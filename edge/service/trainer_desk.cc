@@ -88,6 +88,14 @@ bool TrainerDesk::answered(local::WorkerId worker) {
   return true;
 }
 
+void TrainerDesk::hold(local::WorkerId worker, const std::shared_ptr<const local::DeviceMemory>& device) {
+  if (const auto who = workers_.find(worker); who != workers_.end()) who->second.device = device;
+}
+
+void TrainerDesk::let_go() {
+  for (auto& [id, worker] : workers_) worker.device.reset();
+}
+
 // ---- committed models ------------------------------------------------------------------------------------------
 
 void TrainerDesk::tell(local::WorkerId id, Worker& worker) {
@@ -190,7 +198,8 @@ void TrainerDesk::give(JobSlot& slot, const Unit& unit) {
   }
 }
 
-void TrainerDesk::task_ready(local::WorkerId, local::TaskReady ready) {
+void TrainerDesk::task_ready(local::WorkerId worker, local::TaskReady ready) {
+  hold(worker, ready.device);
   const std::optional<Found> found = find(ready.id);
   if (!found) return;
   if (found->seat->ready) {
@@ -221,7 +230,8 @@ void TrainerDesk::announce() {
       part.update = seat.result ? seat.result->update : seat.ready->update;
       const round::ByteRanges& ranges = seat.result ? seat.result->ranges : seat.ready->ranges;
       in_place.join(ranges);
-      part.shards.push_back({seat.name, seat.result ? seat.result->model : seat.ready->model, ranges});
+      part.shards.push_back({seat.name, seat.result ? seat.result->model : seat.ready->model, ranges,
+                             seat.result ? seat.result->device : seat.ready->device});
     }
     common.keep(in_place);
     parts.push_back(std::move(part));
@@ -236,6 +246,7 @@ void TrainerDesk::task_done(local::WorkerId worker, local::TaskResult result) {
   if (const auto who = workers_.find(worker); who != workers_.end() && who->second.task) {
     outcomes_.answered(who->second.task->run, who->second.task->round, who->second.info.name);
   }
+  hold(worker, result.device);
   answered(worker);
   if (const std::optional<Found> found = find(result.id)) {  // otherwise an answer that nobody waits for any more
     found->seat->result = std::move(result);

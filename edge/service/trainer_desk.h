@@ -65,6 +65,7 @@ class TrainerDesk final : public local::WorkerHandler {
   void committed(local::CommittedModel model);
   void uncommitted() { newest_.reset(); }     // that model is not held any more
   bool owes(RunId run, RoundId round) const;  // somebody waits for the model of that round, or of one before
+  void let_go();                              // of the device memory of workers: a run has ended
 
   WorkerOutcomes& outcomes() { return outcomes_; }
 
@@ -84,6 +85,9 @@ class TrainerDesk final : public local::WorkerHandler {
     local::WorkerInfo info;
     std::optional<RunRound> task;  // given last, not answered
     std::optional<RunRound> owed;  // the model of this round, or of a later one
+    // Of its last result, held open until it brings another: a worker uses one for a whole run, and to open and close
+    // it with each round takes time.
+    std::shared_ptr<const local::DeviceMemory> device;
   };
   // One process' part in a slot.
   struct Seat {
@@ -114,6 +118,7 @@ class TrainerDesk final : public local::WorkerHandler {
   std::optional<Found> find(local::TaskId task);
   std::vector<Unit> spare_units() const;  // free, and without a turn in this job
   bool answered(local::WorkerId worker);
+  void hold(local::WorkerId worker, const std::shared_ptr<const local::DeviceMemory>& device);
   void tell(local::WorkerId id, Worker& worker);
   void pump();
   void give(JobSlot& slot, const Unit& unit);

@@ -241,5 +241,35 @@ TEST_F(DeskTest, CommittedModelsGoToThoseWhoAnsweredAndWantThem) {
   EXPECT_EQ(told_, (Told{{WorkerId(1), RoundId(2)}, {WorkerId(1), RoundId(3)}})) << "late, and at once";
 }
 
+class Held final : public local::DeviceMemory {};
+
+TEST_F(DeskTest, HoldsAWorkersDeviceMemoryOpenUntilItBringsAnotherOrLeavesOrTheRunEnds) {
+  attach(1, "trainer-0");
+  attach(2, "trainer-1");
+  const auto bring = [this] {  // by trainer-0
+    const std::size_t given = given_.size();
+    train();
+    std::weak_ptr<const local::DeviceMemory> brought;
+    {
+      auto memory = std::make_shared<const Held>();
+      brought = memory;
+      answer(given, 10, 1.0, {0, kBytes}, std::move(memory));
+    }
+    answer(given + 1, 10, 1.0);
+    EXPECT_EQ(done()->parts[0].shards[0].device, brought.lock());
+    return brought;
+  };
+  const auto first = bring();
+  EXPECT_FALSE(first.expired()) << "it lies there in the next round, too";
+  const auto second = bring();
+  EXPECT_TRUE(first.expired());
+  runtime_.on_strand([&] { desk_.let_go(); });
+  EXPECT_TRUE(second.expired());
+  const auto third = bring();
+  EXPECT_FALSE(third.expired());
+  runtime_.on_strand([&] { desk_.worker_detached(WorkerId(1), "done"); });
+  EXPECT_TRUE(third.expired());
+}
+
 }  // namespace
 }  // namespace fluvial::edge

@@ -81,7 +81,7 @@ std::vector<Room> make_rooms() {
       // What carries decisions out. The three roles never include each other.
       {"coordinator/service", service_of({"coordinator/logic", "coordinator/model"})},
       {"aggregator/service", service_of({"aggregator/logic"})},
-      {"edge/service", service_of({"edge/logic", "edge/reduce", "edge/gpu", "edge/update"})},
+      {"edge/service", service_of({"edge/logic", "edge/reduce", "edge/gpu", "edge/update"}), {"kernels/cuda"}},
 
       // Virtual time, network and disks for the logic of all roles. Never core/net.
       {"simulator/scenario", {"core/base", "core/round", "core/config"}},
