@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <mutex>
 
 #include "core/store/memory_file_system.h"
-#include "edge/service/test_backend.h"
 #include "edge/service/test_gpu.h"
 #include "edge/update/encode.h"
 #include "edge/update/resolve.h"
@@ -324,43 +322,21 @@ TEST_F(GpuSite, AGpuThatFailsEndsTheAgentOnceTheRoundIsDeclined) {
   EXPECT_EQ(values_of(parent_.arrivals.take()), draw(61, kValues));
 }
 
-class WatchedGpuSite : public GpuSite {
- protected:
-  void SetUp() override {
-    GpuSite::SetUp();
-    if (IsSkipped()) return;
-    backend_ = std::make_unique<WatchedBackend>(*kernels::backend_of(emulated(0)).value());
-    kernels::set_emulated_backend(backend_.get());
-  }
-  ~WatchedGpuSite() override {
-    stop_site();
-    kernels::use_emulated_device(kGpus);  // itself
-  }
-
-  std::unique_ptr<WatchedBackend> backend_;
-};
-
-TEST_F(WatchedGpuSite, WorkersHearOfTheEndWhenTheirMemoryIsReadNoMore) {
+TEST_F(GpuSite, WorkersHearOfTheEndWhenTheirMemoryIsReadNoMore) {
   start(1);
   const auto trainer = attach(0, {.name = "gpu-0"});
   parent_.open_round(kSite, 1, base(0));
   trainer->next();
   trainer->memory().write(draw(60, kValues), 0);
-  std::promise<void> reading;
-  std::promise<void> go_on;
-  const std::shared_future<void> may_go_on = go_on.get_future().share();
   std::atomic<bool> told = false;
-  backend_->watch([&, first = std::make_shared<std::once_flag>()] {
-    std::call_once(*first, [&] { reading.set_value(); });
-    may_go_on.wait();
-  });
+  kernels::pause_emulated_copies(true);
   ASSERT_TRUE(trainer->submit({.weight = 10, .update = true}).ok());
   std::thread worker([&] {
     const auto event = trainer->client().next_event();
     told = true;
     EXPECT_TRUE(event.ok() && event->has_value() && std::holds_alternative<local::EndedRun>(**event));
   });
-  reading.get_future().wait();
+  kernels::wait_for_paused_copy();
   wire::Commit last = commit_of(1, nullptr);
   last.model = base(1).ref;
   last.last = true;
@@ -368,7 +344,7 @@ TEST_F(WatchedGpuSite, WorkersHearOfTheEndWhenTheirMemoryIsReadNoMore) {
   wait_logged("round committed");
   EXPECT_EQ(status().at("round").to_number<int>(), 1) << "and the strand is past the commit";
   EXPECT_FALSE(told);
-  go_on.set_value();
+  kernels::pause_emulated_copies(false);
   worker.join();
 }
 

@@ -24,6 +24,17 @@ Status working() {
   return Error{Code::kInternal, "the emulated device has failed"};
 }
 
+std::atomic<bool> copies_paused = false;
+std::atomic<int> copies_waiting = 0;
+
+void wait_while_paused() {
+  if (!copies_paused) return;
+  ++copies_waiting;
+  copies_waiting.notify_all();
+  copies_paused.wait(true);
+  --copies_waiting;
+}
+
 struct EventState {
   int device = 0;
 };
@@ -62,6 +73,7 @@ Result<void*> Runtime::allocate_pinned(int, std::size_t bytes) {
 }
 void Runtime::free_pinned(void* memory) { ::operator delete(memory, kMemoryAlignment); }
 Status Runtime::copy(void* to, const void* from, std::size_t bytes, void*) {
+  wait_while_paused();
   FLUVIAL_TRY(working());
   std::memmove(to, from, bytes);
   return {};
@@ -95,6 +107,12 @@ bool use_emulated_device(int count) {
 }
 
 void fail_emulated_devices(bool failing) { emulated::devices_fail = failing; }
+
+void pause_emulated_copies(bool paused) {
+  emulated::copies_paused = paused;
+  emulated::copies_paused.notify_all();
+}
+void wait_for_paused_copy() { emulated::copies_waiting.wait(0); }
 
 void emulate_in_descending_order(bool descending) {
   emulated::set_order(descending ? emulated::Order::kDescending : emulated::Order::kAscending);
