@@ -153,9 +153,12 @@ Result<store::PendingUpdate> encode_on_gpu(const UpdateJob& job, GpuUpdate& gpu,
     return writer->write_p(layout.first_value(chunk), p);
   }));
   Sha256 hash;
-  FLUVIAL_TRY(gpu.encode(key_of(job), [&](std::size_t chunk, ByteSpan bytes) -> Status {
-    hash.update(bytes);
-    return writer->write_chunk(chunk, bytes);
+  FLUVIAL_TRY(gpu.encode(key_of(job), [&](std::size_t chunk, ByteSpan bytes) {
+    return parallel.for_each(2, [&](std::size_t piece) -> Status {
+      if (piece == 0) return writer->write_chunk(chunk, bytes);
+      hash.update(bytes);
+      return {};
+    });
   }));
   FLUVIAL_ASSIGN(const std::vector<PartValues> parts, values_of(job.schema, job.parts));
   return finish(*writer, hash, joined_integers(parts));

@@ -42,9 +42,6 @@ void add_memory_tests(std::vector<Test>& tests);
 void add_group_tests(std::vector<Test>& tests);
 void add_site_tests(std::vector<Test>& tests);
 
-// Another process for the tests of memory that is shared: writes a handle to its output, ends with its input.
-int lend(const Device& device, std::size_t value_count);
-
 // Counts, and says where; a test goes on after a failure, but says no more than a few of its kind.
 void fail(const std::string& what, const std::source_location& where);
 int failures();

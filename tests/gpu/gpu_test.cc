@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/emulated/device.h"
 #include "tests/gpu/check.h"
+#include "tests/gpu/lender.h"
 
 namespace fluvial::gpu_test {
 namespace {

@@ -1,18 +1,17 @@
 // device_memory.h: this program, started again, lends memory to the one that tests.
 #include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <bit>
 #include <optional>
 
+#include "core/base/rng.h"
 #include "kernels/cuda/emulated/memory.h"
 #include "kernels/device_memory.h"
 #include "kernels/device_vector.h"
-#include "kernels/test_values.h"
 #include "tests/gpu/check.h"
+#include "tests/gpu/lender.h"
 
 namespace fluvial::gpu_test {
 namespace {
@@ -21,48 +20,7 @@ using kernels::ImportedMemory;
 using kernels::MemoryHandle;
 using kernels::emulated::HandleParts;
 
-std::vector<float> lent_values(std::size_t count) { return kernels::test_values::normals(count, count); }
-
 Stream make_stream(const Device& device) { return require(Stream::make(device)); }
-
-// A process that lends values until it is closed.
-class Lender {
- public:
-  Lender(const Device& device, std::size_t count) {
-    std::array<int, 2> to_it{}, from_it{};
-    if (::pipe2(to_it.data(), O_CLOEXEC) != 0 || ::pipe2(from_it.data(), O_CLOEXEC) != 0) std::abort();
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, to_it[0], STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, from_it[1], STDOUT_FILENO);
-    std::array<std::string, 5> words = {"gpu_test", "--device", to_string(device), "--lend", std::to_string(count)};
-    std::array<char*, 6> arguments{};
-    for (std::size_t i = 0; i < words.size(); ++i) arguments[i] = words[i].data();
-    if (::posix_spawn(&process_, "/proc/self/exe", &actions, nullptr, arguments.data(), environ) != 0) std::abort();
-    posix_spawn_file_actions_destroy(&actions);
-    ::close(to_it[0]);
-    ::close(from_it[1]);
-    end_ = to_it[1];
-    const ssize_t got = ::read(from_it[0], handle_.bytes.data(), handle_.bytes.size());
-    ::close(from_it[0]);
-    check(got == static_cast<ssize_t>(handle_.bytes.size()), "the other process sent no handle");
-  }
-  Lender(const Lender&) = delete;
-  ~Lender() { close(); }
-  const MemoryHandle& handle() const { return handle_; }
-  void close() {
-    if (process_ == 0) return;
-    ::close(end_);
-    int status = 0;
-    check(::waitpid(process_, &status, 0) == process_ && status == 0, "the other process failed");
-    process_ = 0;
-  }
-
- private:
-  pid_t process_ = 0;
-  int end_ = -1;
-  MemoryHandle handle_;
-};
 
 bool is_shared(const Context& context) { return context.device.kind != kernels::DeviceKind::kCpu; }
 
@@ -172,16 +130,6 @@ void forged_handles(const Context& context) {
 }
 
 }  // namespace
-
-int lend(const Device& device, std::size_t count) {
-  Stream stream = make_stream(device);
-  const std::vector<float> values = lent_values(count);
-  const OnDevice<float> lent(device, std::span(values), stream);
-  const MemoryHandle handle = require(kernels::export_memory(lent.buffer()));
-  if (::write(STDOUT_FILENO, handle.bytes.data(), handle.bytes.size()) != std::ssize(handle.bytes)) return 1;
-  char end = 0;
-  return ::read(STDIN_FILENO, &end, 1) == 0 ? 0 : 1;
-}
 
 void add_memory_tests(std::vector<Test>& tests) {
   tests.push_back({"the CPU shares no memory", the_cpu_shares_nothing});
