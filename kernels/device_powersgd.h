@@ -7,8 +7,9 @@
 //   settle(schema, key, mean of pass 1, state, workspace, outcome, stream);
 //
 // Vectors and means are finite (device_screen). Everything is asynchronous: schemas, states and workspaces must live.
-// Determinism: the same bits on every device and in every run, those of codec.h's PowerSGD. What that costs: a matrix's
-// columns are made orthonormal by one block of threads, 16 of which add.
+// Determinism: the same bits on every device and in every run, those of codec.h's PowerSGD. What that costs: of a
+// sum over a column no more than 16 additions run side by side. Columns do, of all matrices; so of rank r it takes the
+// time of 2 r such sums, one after the other.
 #pragma once
 
 #include <memory>

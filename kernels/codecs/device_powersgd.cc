@@ -3,6 +3,7 @@
 #include "kernels/device_powersgd.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "core/base/format.h"
 #include "kernels/codecs/common.h"
@@ -47,17 +48,21 @@ std::size_t screening_bytes(const Totals& totals) {
   return (device_screen_workspace_bytes(std::max(totals.p, totals.q + totals.plain)) + 15) / 16 * 16;
 }
 
+// A column has as many numbers as rows, and one.
+std::size_t scratch_count(const Totals& totals) { return static_cast<std::size_t>(totals.p + totals.p_columns); }
+
 std::size_t bytes_of(const Totals& totals) {
-  return kVerdictBytes + totals.p_most * sizeof(double) + screening_bytes(totals) +
+  return kVerdictBytes + scratch_count(totals) * sizeof(double) + screening_bytes(totals) +
          (totals.p + totals.q + totals.plain) * sizeof(float);
 }
 
 Workspace split(DeviceSpan<std::byte> bytes, const Totals& totals) {
   std::byte* const screening = bytes.data() + kVerdictBytes;
   std::byte* const scratch = screening + screening_bytes(totals);
-  auto* const floats = reinterpret_cast<float*>(scratch + totals.p_most * sizeof(double));  // NOLINT: as numbers
-  return {.verdict = reinterpret_cast<StateVerdict*>(bytes.data()),                         // NOLINT
-          .scratch = reinterpret_cast<double*>(scratch),                                    // NOLINT
+  auto* const floats =
+      reinterpret_cast<float*>(scratch + scratch_count(totals) * sizeof(double));  // NOLINT: as numbers
+  return {.verdict = reinterpret_cast<StateVerdict*>(bytes.data()),                // NOLINT
+          .scratch = reinterpret_cast<double*>(scratch),                           // NOLINT
           .screening = {screening, screening_bytes(totals)},
           .p = {floats, totals.p},
           .sent = {floats + totals.p, totals.q + totals.plain}};
@@ -183,14 +188,13 @@ class GpuPowerSgd final : public DevicePowerSgd {
     return invalid(format_text("a workspace of {} bytes, expected {}", workspace.size(), workspace_bytes(schema)));
   }
 
-  // Calls visit(segment) for each matrix that is cut, until one fails.
+  // Calls visit(segment) for each matrix that is cut.
   template <typename Visit>
-  Status for_each_matrix(const VectorSchema& schema, Visit visit) const {
+  void for_each_matrix(const VectorSchema& schema, Visit visit) const {
     Segments segments(schema, spec_.rank);
     for (Segment segment; segments.next(&segment);) {
-      if (segment.rank != 0) FLUVIAL_TRY(visit(segment));
+      if (segment.rank != 0) visit(segment);
     }
-    return {};
   }
 
   // `mean` is that of the last pass, or empty: as drawn. Nothing is written when the state is not fit for it.
@@ -200,20 +204,30 @@ class GpuPowerSgd final : public DevicePowerSgd {
                                   mean.empty() ? 0 : key.round + 1, powersgd::fingerprint(schema, spec_.rank)};
     FLUVIAL_TRY(ops_.begin_state(header, state, parts.verdict, outcome, stream));
     float* const factors = factors_of(state).data();
-    FLUVIAL_TRY(for_each_matrix(schema, [&](const Segment& at) {
-      return ops_.write_columns(mean.empty() ? nullptr : mean.data() + at.q_first, shape_of(at), key.run, at.q_first,
-                                factors + at.q_first, parts.verdict, least, stream);
-    }));
+    std::vector<LowrankColumns> matrices;
+    for_each_matrix(schema, [&](const Segment& at) {
+      matrices.push_back({.shape = shape_of(at),
+                          .mean = mean.empty() ? nullptr : mean.data() + at.q_first,
+                          .first_value = at.q_first,
+                          .q = factors + at.q_first});
+    });
+    FLUVIAL_TRY(ops_.write_columns(matrices, key.run, parts.verdict, least, stream));
     return ops_.write_header(header, state, parts.verdict, least, stream);
   }
 
   // Orthonormal P of each matrix, from the mean of pass 0.
   Status make_basis(const VectorSchema& schema, DeviceSpan<const float> mean, const Workspace& parts,
                     Stream& stream) const {
-    return for_each_matrix(schema, [&](const Segment& at) {
-      return ops_.orthonormalise(mean.data() + at.p_first, shape_of(at), parts.scratch, parts.p.data() + at.p_first,
-                                 stream);
+    std::vector<LowrankBasis> matrices;
+    double* scratch = parts.scratch;
+    for_each_matrix(schema, [&](const Segment& at) {
+      matrices.push_back({.shape = shape_of(at),
+                          .mean = mean.data() + at.p_first,
+                          .scratch = scratch,
+                          .p = parts.p.data() + at.p_first});
+      scratch += at.rank * (at.rows + 1);
     });
+    return ops_.orthonormalise(matrices, stream);
   }
 
   Status multiply(const VectorSchema& schema, DeviceSpan<const float> vector, std::uint32_t pass,

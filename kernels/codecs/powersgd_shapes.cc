@@ -104,6 +104,7 @@ Totals totals_of(const VectorSchema& schema, std::uint32_t rank) {
     totals.p += segment.rank * segment.rows;
     totals.q += segment.rank * segment.cols;
     totals.plain += segment.rank == 0 ? segment.count : 0;
+    totals.p_columns += segment.rank;
     totals.p_most = std::max<std::uint64_t>(totals.p_most, segment.rank * segment.rows);
     for (const std::uint32_t pass : {0U, 1U}) totals.parts[pass] += parts_of(segment, pass);
   }

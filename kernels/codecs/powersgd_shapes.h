@@ -66,7 +66,8 @@ void over_chunk(const VectorSchema& schema, std::uint32_t rank, std::size_t chun
 
 struct Totals {
   std::uint64_t p = 0, q = 0, plain = 0;
-  std::uint64_t p_most = 0;  // of one matrix
+  std::uint64_t p_most = 0;     // of one matrix
+  std::uint64_t p_columns = 0;  // columns of P and of Q
   std::size_t parts[2] = {};
 };
 Totals totals_of(const VectorSchema& schema, std::uint32_t rank);

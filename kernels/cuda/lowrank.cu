@@ -1,4 +1,6 @@
 // PowerSGD's factors: device_lowrank.h.
+#include <algorithm>
+
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/packs.h"
 #include "kernels/cuda/squares.h"
@@ -102,30 +104,53 @@ __device__ inline double dot(const double* a, const double* b, std::uint64_t n) 
   return total_of_lanes(add_in_lanes(0, n, Products{a, b}));
 }
 
-// Modified Gram-Schmidt by one block; `units` are the columns in fp64.
-__global__ void __launch_bounds__(kSquareThreads)
-    make_orthonormal(const float* mean, Shape shape, double* units, float* out) {
-  const std::uint64_t rows = shape.rows;
-  for (std::uint32_t k = 0; k < shape.rank; ++k) {
-    double* const column = units + k * rows;
+// What a kernel takes of many matrices: as many as fit among its parameters.
+template <typename Item>
+struct Batch {
+  static constexpr std::uint32_t kMost = 64;
+  Item of[kMost];
+  std::uint32_t count;
+};
+
+struct Basis {
+  Shape shape;
+  const float* mean;
+  double* scratch;
+  float* p;
+
+  __device__ double* unit(std::uint32_t column) const { return scratch + column * shape.rows; }
+  __device__ double* norm_before(std::uint32_t column) const { return scratch + shape.rank * shape.rows + column; }
+};
+
+// Modified Gram-Schmidt, step k, by one block a column from k on: a column takes no part of column k - 1, which is a
+// unit since the step before, and column k becomes one. So every column sees the units before it in their order.
+__global__ void __launch_bounds__(kSquareThreads) orthonormal_step(Batch<Basis> batch, std::uint32_t k) {
+  const Basis& at = batch.of[blockIdx.x % batch.count];
+  const std::uint32_t l = k + blockIdx.x / batch.count;
+  if (l >= at.shape.rank) return;
+  const std::uint64_t rows = at.shape.rows;
+  double* const column = at.unit(l);
+  double before = 0;
+  if (k == 0) {
     for (std::uint64_t i = threadIdx.x; i < rows; i += kSquareThreads) {
-      column[i] = static_cast<double>(mean[k * rows + i]);
+      column[i] = static_cast<double>(at.mean[l * rows + i]);
     }
     __syncthreads();
-    const double before = ops::square_root(dot(column, column, rows));
-    for (std::uint32_t l = 0; l < k; ++l) {
-      const double* const unit = units + l * rows;
-      const double factor = dot(unit, column, rows);
-      for (std::uint64_t i = threadIdx.x; i < rows; i += kSquareThreads) column[i] = column[i] - factor * unit[i];
-      __syncthreads();
-    }
-    const double norm = ops::square_root(dot(column, column, rows));
-    const bool dependent = !(norm > ops::kDependent * before);
-    for (std::uint64_t i = threadIdx.x; i < rows; i += kSquareThreads) {
-      column[i] = dependent ? 0.0 : column[i] / norm;
-      out[k * rows + i] = static_cast<float>(column[i]);
-    }
+    before = ops::square_root(dot(column, column, rows));
+    if (threadIdx.x == 0) *at.norm_before(l) = before;
+  } else {
+    before = *at.norm_before(l);
+    const double* const unit = at.unit(k - 1);
+    const double factor = dot(unit, column, rows);
+    for (std::uint64_t i = threadIdx.x; i < rows; i += kSquareThreads) column[i] = column[i] - factor * unit[i];
     __syncthreads();
+  }
+  if (l != k) return;
+  const double norm = ops::square_root(dot(column, column, rows));
+  const bool dependent = !(norm > ops::kDependent * before);
+  for (std::uint64_t i = threadIdx.x; i < rows; i += kSquareThreads) {
+    column[i] = dependent ? 0.0 : column[i] / norm;
+    at.p[k * rows + i] = static_cast<float>(column[i]);
   }
 }
 
@@ -173,34 +198,56 @@ __global__ void __launch_bounds__(kWarp)
   if (*verdict >= least && threadIdx.x < 4) header[threadIdx.x] = words.words[threadIdx.x];
 }
 
+struct Columns {
+  Shape shape;
+  const float* mean;
+  std::uint64_t first_value;
+  float* q;
+};
+
 // A block takes a column.
 __global__ void __launch_bounds__(kSquareThreads)
-    put_columns(const float* mean, Shape shape, std::uint64_t run, std::uint64_t first_value, float* q,
-                const StateVerdict* verdict, StateVerdict least) {
+    put_columns(Batch<Columns> batch, std::uint64_t run, const StateVerdict* verdict, StateVerdict least) {
   __shared__ std::uint32_t has_values;
-  if (*verdict < least) return;
-  for (std::uint32_t k = blockIdx.x; k < shape.rank; k += gridDim.x) {
-    float* const column = q + k * shape.cols;
-    if (threadIdx.x == 0) has_values = 0;
-    __syncthreads();
-    for (std::uint64_t i = threadIdx.x; i < shape.cols; i += kSquareThreads) {
-      column[i] = mean == nullptr ? 0.0F : mean[k * shape.cols + i];
-      if (ops::magnitude_bits(column[i]) != 0) has_values = 1;
-    }
-    __syncthreads();
-    if (has_values == 0) {
-      for (std::uint64_t i = threadIdx.x; i < shape.cols; i += kSquareThreads) {
-        column[i] = ops::drawn_factor(run, first_value + k * shape.cols + i);
-      }
-    }
-    __syncthreads();
-    const double norm_squared = total_of_lanes(add_in_lanes(0, shape.cols, SquareOf<VectorAt>{{column}}));
-    const double factor = ops::unit_scale(norm_squared);
-    for (std::uint64_t i = threadIdx.x; i < shape.cols; i += kSquareThreads) {
-      column[i] = static_cast<float>(static_cast<double>(column[i]) * factor);
-    }
-    __syncthreads();
+  const Columns& at = batch.of[blockIdx.x % batch.count];
+  const std::uint32_t k = blockIdx.x / batch.count;
+  if (*verdict < least || k >= at.shape.rank) return;
+  const std::uint64_t cols = at.shape.cols;
+  float* const column = at.q + k * cols;
+  if (threadIdx.x == 0) has_values = 0;
+  __syncthreads();
+  for (std::uint64_t i = threadIdx.x; i < cols; i += kSquareThreads) {
+    column[i] = at.mean == nullptr ? 0.0F : at.mean[k * cols + i];
+    if (ops::magnitude_bits(column[i]) != 0) has_values = 1;
   }
+  __syncthreads();
+  if (has_values == 0) {
+    for (std::uint64_t i = threadIdx.x; i < cols; i += kSquareThreads) {
+      column[i] = ops::drawn_factor(run, at.first_value + k * cols + i);
+    }
+  }
+  __syncthreads();
+  const double norm_squared = total_of_lanes(add_in_lanes(0, cols, SquareOf<VectorAt>{{column}}));
+  const double factor = ops::unit_scale(norm_squared);
+  for (std::uint64_t i = threadIdx.x; i < cols; i += kSquareThreads) {
+    column[i] = static_cast<float>(static_cast<double>(column[i]) * factor);
+  }
+}
+
+// Calls run(batch, greatest rank in it) for all, some at a time.
+template <typename Item, typename From, typename Convert, typename Run>
+Status in_batches(std::span<const From> all, Convert convert, Run run) {
+  while (!all.empty()) {
+    Batch<Item> batch{};
+    std::uint32_t rank = 0;
+    for (; batch.count < Batch<Item>::kMost && batch.count < all.size(); ++batch.count) {
+      batch.of[batch.count] = convert(all[batch.count]);
+      rank = std::max(rank, batch.of[batch.count].shape.rank);
+    }
+    FLUVIAL_TRY(run(batch, rank));
+    all = all.subspan(batch.count);
+  }
+  return {};
 }
 
 class GpuLowrankOps final : public DeviceLowrankOps {
@@ -210,10 +257,14 @@ class GpuLowrankOps final : public DeviceLowrankOps {
     return launch(judge_state, 1U, kWarp, stream, words_of(header),
                   reinterpret_cast<const std::uint64_t*>(state.data()), verdict, outcome);
   }
-  Status write_columns(const float* mean, const LowrankShape& shape, std::uint64_t run, std::uint64_t first_value,
-                       float* q, const StateVerdict* verdict, StateVerdict least, Stream& stream) override {
-    return launch(put_columns, static_cast<unsigned>(shape.rank), kSquareThreads, stream, mean, shape_of(shape), run,
-                  first_value, q, verdict, least);
+  Status write_columns(std::span<const LowrankColumns> matrices, std::uint64_t run, const StateVerdict* verdict,
+                       StateVerdict least, Stream& stream) override {
+    const auto convert = [](const LowrankColumns& from) {
+      return Columns{shape_of(from.shape), from.mean, from.first_value, from.q};
+    };
+    return in_batches<Columns>(matrices, convert, [&](const Batch<Columns>& batch, std::uint32_t rank) {
+      return launch(put_columns, batch.count * rank, kSquareThreads, stream, batch, run, verdict, least);
+    });
   }
   Status write_header(const LowrankHeader& header, DeviceSpan<std::byte> state, const StateVerdict* verdict,
                       StateVerdict least, Stream& stream) override {
@@ -225,9 +276,16 @@ class GpuLowrankOps final : public DeviceLowrankOps {
     return launch(project_rows, blocks_for((shape.rows + kRows - 1) / kRows, stream), kThreads, stream, m,
                   shape_of(shape), q, p);
   }
-  Status orthonormalise(const float* mean, const LowrankShape& shape, double* scratch, float* p,
-                        Stream& stream) override {
-    return launch(make_orthonormal, 1U, kSquareThreads, stream, mean, shape_of(shape), scratch, p);
+  Status orthonormalise(std::span<const LowrankBasis> matrices, Stream& stream) override {
+    const auto convert = [](const LowrankBasis& from) {
+      return Basis{shape_of(from.shape), from.mean, from.scratch, from.p};
+    };
+    return in_batches<Basis>(matrices, convert, [&](const Batch<Basis>& batch, std::uint32_t rank) -> Status {
+      for (std::uint32_t k = 0; k < rank; ++k) {
+        FLUVIAL_TRY(launch(orthonormal_step, batch.count * (rank - k), kSquareThreads, stream, batch, k));
+      }
+      return {};
+    });
   }
   Status project_back(const float* m, const LowrankShape& shape, const float* p, float* q, Stream& stream) override {
     return launch(project_columns, blocks_for((shape.cols + kBackThreads - 1) / kBackThreads, stream), kBackThreads,

@@ -31,8 +31,9 @@ struct Model {
   std::vector<TensorShape> tensors;
   std::uint64_t count = 9;
 
-  explicit Model(bool is_small) {
+  Model(bool is_small, bool is_many) {
     if (!is_small) dims.push_back({4'099, 1'025});
+    if (is_many) dims.insert(dims.end(), 70, {6, 7});  // more than a kernel takes at once; cut for rank 1
     for (const auto& dim : dims) {
       tensors.push_back({.dims = dim, .offset_values = count});
       count += dim[0] * dim[1] + 3;
@@ -166,7 +167,7 @@ void expands(const Context& context, const Codec& cpu, const DevicePowerSgd& dev
 void rounds(const Context& context, const std::string& text) {
   const auto cpu = kernels::test_values::codec_of(text);
   const auto device = require(kernels::make_device_powersgd(context.device, kernels::parse_codec(text).value()));
-  const Model model(context.is_small);
+  const Model model(context.is_small, text == "powersgd:rank=1");
   check(device->state_bytes(model.schema()) == cpu->state_bytes(model.schema()), "powersgd: the length of a state");
   Site first(context, *cpu, *device, model), second(context, *cpu, *device, model);
   for (std::uint64_t round = 1; round <= 3; ++round) {
