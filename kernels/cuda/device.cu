@@ -156,8 +156,9 @@ Result<OpenedMemory> Runtime::open_memory(int device_index, const MemoryHandle& 
   const Status status = status_of(
       cudaIpcOpenMemHandle(&opened->memory, std::bit_cast<cudaIpcMemHandle_t>(handle), cudaIpcMemLazyEnablePeerAccess));
   if (!status.ok()) {
-    return Error{Code::kInvalidArgument, "memory of another process cannot be opened: " + status.error().message +
-                                             " (both processes need this GPU, and containers one IPC namespace)"};
+    return Error{Code::kInvalidArgument,
+                 "memory of another process cannot be opened: " + status.error().message +
+                     " (both processes need this GPU, and containers one IPC and one PID namespace)"};
   }
   const Result<std::size_t> bytes = bytes_from(opened->memory);
   if (!bytes.ok()) {
