@@ -21,8 +21,9 @@ struct EarlyReduction::State {
   bool running = false;
 };
 
-EarlyReduction::EarlyReduction(tree::Runtime& runtime, net::TaskGroup& tasks, std::shared_ptr<SiteGpus> gpus)
-    : runtime_(runtime), tasks_(tasks), gpus_(std::move(gpus)), rested_(runtime.strand) {}
+EarlyReduction::EarlyReduction(tree::Runtime& runtime, net::TaskGroup& tasks, std::shared_ptr<SiteGpus> gpus,
+                               std::function<void()> rested)
+    : runtime_(runtime), tasks_(tasks), gpus_(std::move(gpus)), on_rest_(std::move(rested)), rested_(runtime.strand) {}
 EarlyReduction::~EarlyReduction() = default;
 
 void EarlyReduction::add(const HeldModel& base, std::uint64_t chunk_values, Algorithm reduction,
@@ -39,6 +40,7 @@ void EarlyReduction::add(const HeldModel& base, std::uint64_t chunk_values, Algo
 }
 
 net::Awaitable<void> EarlyReduction::reduce(std::shared_ptr<State> state) {
+  ++reading_;
   while (!stopping_ && state_ == state && !state->reduced.covers(state->ready)) {
     const std::vector<TrainedPart> parts = state->parts;  // keeps the workers' memory
     const round::ByteRanges ready = state->ready;
@@ -54,7 +56,10 @@ net::Awaitable<void> EarlyReduction::reduce(std::shared_ptr<State> state) {
     runtime_.log.debug("reduced early", {{"run", state->base.ref.run}, {"chunks", state->mean->chunks_done()}});
   }
   state->running = false;
+  state.reset();  // and, unless it is wanted, the workers' memory
+  --reading_;
   rested_.notify_all();
+  on_rest_();
 }
 
 net::Awaitable<std::shared_ptr<PartialMean>> EarlyReduction::take(std::vector<TrainedPart> parts) {

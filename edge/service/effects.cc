@@ -123,7 +123,8 @@ net::Awaitable<void> EdgeService::encode(Offer offer, Trained trained) {
   });
   early.reset();
   trained.parts.clear();
-  results_read();
+  reading_results_ = false;
+  tell_end_if_due();
   if (stopping_ || (!update.ok() && store_failed())) co_return;  // what is durable is found at the next start
   working_.reset();
   if (!update.ok()) {
@@ -159,7 +160,8 @@ net::Awaitable<void> EdgeService::fold(Offer offer, Trained trained) {
   });
   early.reset();
   trained.parts.clear();
-  results_read();
+  reading_results_ = false;
+  tell_end_if_due();
   if (folded.ok()) {
     const Result<Carried> carried =
         co_await runtime_.pool.run([&] { return apply_bounds(*store_, offer.run, *folded, bounds); });

@@ -322,30 +322,60 @@ TEST_F(GpuSite, AGpuThatFailsEndsTheAgentOnceTheRoundIsDeclined) {
   EXPECT_EQ(values_of(parent_.arrivals.take()), draw(61, kValues));
 }
 
-TEST_F(GpuSite, WorkersHearOfTheEndWhenTheirMemoryIsReadNoMore) {
+// A worker frees its memory when it hears that the run has ended.
+class GpuSiteThatReads : public GpuSite {
+ protected:
+  void wait_for_word(Trainer& worker) {
+    waiting_ = std::thread([this, &worker] {
+      const auto event = worker.client().next_event();
+      told_ = true;
+      EXPECT_TRUE(event.ok() && event->has_value() && std::holds_alternative<local::EndedRun>(**event));
+    });
+  }
+  void end_run_while_it_reads() {
+    kernels::wait_for_paused_copy();
+    wire::Commit last = commit_of(1, nullptr);
+    last.model = base(1).ref;
+    last.last = true;
+    parent_.commit(kSite, last);
+    wait_logged("round committed");
+    EXPECT_EQ(status().at("round").to_number<int>(), 1) << "and the strand is past the commit";
+    EXPECT_FALSE(told_);
+    kernels::pause_emulated_copies(false);
+    waiting_.join();
+  }
+
+ private:
+  std::atomic<bool> told_ = false;
+  std::thread waiting_;
+};
+
+TEST_F(GpuSiteThatReads, TellsOfTheEndWhenTheUpdateIsMade) {
   start(1);
   const auto trainer = attach(0, {.name = "gpu-0"});
   parent_.open_round(kSite, 1, base(0));
   trainer->next();
   trainer->memory().write(draw(60, kValues), 0);
-  std::atomic<bool> told = false;
   kernels::pause_emulated_copies(true);
   ASSERT_TRUE(trainer->submit({.weight = 10, .update = true}).ok());
-  std::thread worker([&] {
-    const auto event = trainer->client().next_event();
-    told = true;
-    EXPECT_TRUE(event.ok() && event->has_value() && std::holds_alternative<local::EndedRun>(**event));
-  });
-  kernels::wait_for_paused_copy();
-  wire::Commit last = commit_of(1, nullptr);
-  last.model = base(1).ref;
-  last.last = true;
-  parent_.commit(kSite, last);
-  wait_logged("round committed");
-  EXPECT_EQ(status().at("round").to_number<int>(), 1) << "and the strand is past the commit";
-  EXPECT_FALSE(told);
-  kernels::pause_emulated_copies(false);
-  worker.join();
+  wait_for_word(*trainer);
+  end_run_while_it_reads();
+}
+
+TEST_F(GpuSiteThatReads, TellsOfTheEndWhenWhatIsInPlaceIsReduced) {
+  start(2);
+  const auto a = attach(0, {.name = "gpu-0"});
+  const auto b = attach(kHost, {.name = "gpu-1"});
+  parent_.open_round(kSite, 1, base(0));
+  a->next();
+  b->next();
+  a->memory().write(draw(60, kValues), 0);
+  b->memory().write(draw(61, kValues), 0);
+  kernels::pause_emulated_copies(true);
+  ASSERT_TRUE(a->ready(round::ByteRanges::whole(2048), 10, true).ok());
+  ASSERT_TRUE(b->ready(round::ByteRanges::whole(2048), 30, true).ok());
+  wait_for_word(*a);
+  end_run_while_it_reads();
 }
 
 }  // namespace

@@ -53,18 +53,18 @@ net::Awaitable<void> EdgeService::wait_for_last_model() {
 
 // Workers free a GPU's memory when they hear of the end: not while it is read.
 void EdgeService::tell_ended() {
-  end_is_due_ = ending_ && reading_results_;
+  end_is_due_ = ending_ && (reading_results_ || early_.reads());
   if (ending_ && !end_is_due_) say_ended();
 }
 
 void EdgeService::say_ended() {
+  early_.drop();
   desk_.let_go();
   if (!stopping_) workers_->run_ended(*ending_);
   ending_.reset();
 }
 
-void EdgeService::results_read() {
-  reading_results_ = false;
+void EdgeService::tell_end_if_due() {
   if (end_is_due_) tell_ended();
 }
 

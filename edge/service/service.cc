@@ -61,7 +61,7 @@ EdgeService::EdgeService(tree::Process& process, const config::EdgeSettings& set
           [this](HeldModel model) { on_model(std::move(model)); }),
       upload_(runtime_, process.tasks(), [this](const UploadItem& item, double seconds) { on_sent(item, seconds); }),
       desk_(runtime_.strand, desk_options(settings), runtime_.log),
-      early_(runtime_, process.tasks(), gpus_),
+      early_(runtime_, process.tasks(), gpus_, [this] { tell_end_if_due(); }),
       stop_(runtime_.strand),
       model_here_(runtime_.strand) {}
 

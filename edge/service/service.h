@@ -68,7 +68,7 @@ class EdgeService final : public tree::UplinkOwner {
   net::Awaitable<void> wait_for_last_model();
   void tell_ended();
   void say_ended();
-  void results_read();
+  void tell_end_if_due();
 
   // effects.cc
   void carry_out(Effects effects);
