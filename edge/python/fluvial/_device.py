@@ -50,7 +50,10 @@ _CALLS: Dict[str, Sequence[Any]] = {  # as cuda.h has them, where many a name st
 
 
 class DeviceError(FluvialError):
-    """The driver refused, or is not there. The results of a round that begins with this go through host memory."""
+    """The driver refused, or is not there: so results go through host memory, unless a part of one is on the GPU already."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}; fluvial.connect(device=False) leaves GPU memory alone")
 
 
 class _Driver:

@@ -256,6 +256,7 @@ class Round:
         """Unmaps the model, unless somebody uses its arrays: while the next round is awaited, when that costs no time."""
         self._open = False
         self._model = None
+        self._result = None
 
     def __repr__(self) -> str:
         return f"<fluvial.Round {self.number} of {self.run}, {self.local_steps} local steps>"

@@ -217,7 +217,8 @@ def test_an_agent_that_ends_later_is(agent):
 def test_memory_goes_when_its_run_has_ended(agent):
     before = emulated_cuda.allocations()
     agent.task(1, FLOATS)
-    next(agent.rounds).submit(on_gpu(FLOATS), samples=1)
+    round = next(agent.rounds)  # a loop's variable holds the last round beyond its end
+    round.submit(on_gpu(FLOATS), samples=1)
     assert emulated_cuda.allocations() == before + 1
     agent.run_ended()
     assert next(agent.rounds, None) is None
