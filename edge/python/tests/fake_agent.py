@@ -1,5 +1,6 @@
 """An agent that a test plays by hand: what a worker sends, byte for byte, and answers in any order."""
 
+import contextlib
 import fcntl
 import mmap
 import os
@@ -96,7 +97,7 @@ class FakeAgent:
         message = _messages.LocalMessage()
         message.detach.reason = reason
         self._send(message)
-        self._connection.shutdown(socket.SHUT_WR)
+        self._connection.close()
 
     def receive(self):
         """The worker's next message, and whether a result's memfd came with it; the memfd is kept."""
@@ -122,7 +123,8 @@ class FakeAgent:
             self.result = None
 
     def close(self):
-        self._connection.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(OSError):  # it may have detached its worker
+            self._connection.shutdown(socket.SHUT_WR)
         self.site.close()
         self._forget()
         for descriptor in self._models:

@@ -156,6 +156,15 @@ def test_an_update_in_parts(agent):
     assert_same(agent.result_arrays(), {**MODEL, **expected})
 
 
+def test_who_hands_over_to_an_agent_that_closed_learns_why(agent):
+    agent.task(1, MODEL)
+    parts = next(agent.rounds).parts(samples=1)
+    parts.add({"v": np.zeros(5)})
+    agent.detach("ranges that overlap")
+    with pytest.raises(fluvial.AgentUnavailable, match="ranges that overlap"):
+        parts.add({"w": np.zeros((2, 3))})
+
+
 def test_allreduce_gives_back_what_it_was_given(tmp_path):
     with FakeAgent(tmp_path / "a", {"x": np.zeros((2, 2), np.float32)}) as agent:
         agent.task(1, {"x": np.zeros((2, 2))})
