@@ -125,6 +125,7 @@ Status device_fold(DeviceSpan<const float> update, DeviceSpan<const float> resid
                    Stream& stream) {
   check_equal(update.size(), out.size());
   if (!residual.empty()) check_equal(residual.size(), out.size());
+  if (residual.empty()) residual = {};  // which an empty part of something is not
   return out.empty() ? Status() : ops_of(stream).fold(update, residual, out, stream);
 }
 

@@ -194,6 +194,14 @@ void updates(const Context& context) {
       kernels::pseudo_gradient(base, local, rest, expected);
       require(kernels::device_pseudo_gradient(x.span(), y.span(), z.span(), out.span(), stream));
       check_same(view(out.values()), view(expected), "pseudo_gradient");
+      std::vector<float> folded(size);
+      kernels::add_residual(local, rest, folded);
+      require(kernels::device_fold(y.span(), z.span(), out.span(), stream));
+      check_same(view(out.values()), view(folded), "fold");
+      kernels::add_residual(local, {}, folded);
+      require(kernels::device_fold(y.span(), z.span().first(0), out.span(), stream));
+      check_same(view(out.values()), view(folded), "fold with nothing of a residual");
+      require(kernels::device_pseudo_gradient(x.span(), y.span(), z.span(), out.span(), stream));
       auto model = expected, moment = rest;
       kernels::apply_sgd(0.3, base, model);
       kernels::apply_momentum(0.7, 0.9, base, moment, model);
