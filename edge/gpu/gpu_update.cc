@@ -1,6 +1,7 @@
 #include "edge/gpu/gpu_update.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "core/base/format.h"
@@ -49,7 +50,7 @@ GpuUpdate::GpuUpdate(SiteGpus& gpus, std::vector<GpuPart> parts, kernels::ChunkL
 }
 
 GpuUpdate::~GpuUpdate() {
-  if (memory_) gpus_.keep_memory(std::move(memory_));
+  if (memory_) gpus_.keep_memory(std::move(memory_), period_);
 }
 
 Result<std::unique_ptr<GpuUpdate>> GpuUpdate::make(SiteGpus& gpus, std::vector<GpuPart> parts,
@@ -61,7 +62,7 @@ Result<std::unique_ptr<GpuUpdate>> GpuUpdate::make(SiteGpus& gpus, std::vector<G
   std::unique_ptr<GpuUpdate> update(new GpuUpdate(gpus, std::move(parts), layout));
   UpdateMemory::Shape shape{.devices = {}, .layout = layout};
   for (const std::size_t gpu : update->group_gpus_) shape.devices.push_back(gpus.devices()[gpu]);
-  update->memory_ = gpus.take_memory();
+  std::tie(update->memory_, update->period_) = gpus.take_memory();
   if (update->memory_ && update->memory_->shape == shape) return update;
   update->memory_.reset();  // before there is more of it
   Result<std::unique_ptr<UpdateMemory>> made = UpdateMemory::make(std::move(shape));

@@ -88,6 +88,7 @@ class GpuUpdate {
   std::vector<Group> groups_;  // by GPU; the first makes the update
   std::vector<std::size_t> group_gpus_;
   std::unique_ptr<UpdateMemory> memory_;
+  std::uint64_t period_ = 0;                              // in which it was taken
   std::vector<kernels::DeviceSpan<const float>> shares_;  // of one chunk
   std::vector<bool> reduced_;
 };

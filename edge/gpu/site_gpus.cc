@@ -28,8 +28,6 @@ WorkerVector::WorkerVector(std::shared_ptr<SiteGpus> gpus, std::size_t gpu, kern
                            kernels::DeviceSpan<const float> values)
     : gpus_(std::move(gpus)), gpu_(gpu), memory_(std::move(memory)), values_(values) {}
 
-WorkerVector::~WorkerVector() { gpus_->closed(); }
-
 Status WorkerVector::read(std::uint64_t first, std::span<float> into) const {
   SiteGpus::Gpu& gpu = *gpus_->gpus_[gpu_];
   const std::lock_guard lock(gpu.reading);
@@ -98,28 +96,25 @@ std::shared_ptr<const WorkerVector> SiteGpus::own(std::size_t gpu, kernels::Devi
 std::shared_ptr<const WorkerVector> SiteGpus::vector_of(std::size_t gpu, kernels::ImportedMemory memory,
                                                         kernels::DeviceSpan<const float> values) {
   FLUVIAL_CHECK(gpu < devices_.size(), "a GPU that the site does not have");
-  {
-    const std::lock_guard lock(mutex_);
-    ++open_vectors_;
-  }
   return std::shared_ptr<const WorkerVector>(new WorkerVector(shared_from_this(), gpu, std::move(memory), values));
 }
 
-// With the last vector there is nobody left to keep memory for.
-void SiteGpus::closed() {
-  std::unique_ptr<UpdateMemory> unused;  // given back without the lock
+std::pair<std::unique_ptr<UpdateMemory>, std::uint64_t> SiteGpus::take_memory() {
   const std::lock_guard lock(mutex_);
-  if (--open_vectors_ == 0) unused = std::move(kept_);
+  return {std::move(kept_), period_};
 }
 
-std::unique_ptr<UpdateMemory> SiteGpus::take_memory() {
+// What is not kept is given back without the lock.
+void SiteGpus::keep_memory(std::unique_ptr<UpdateMemory> memory, std::uint64_t period) {
   const std::lock_guard lock(mutex_);
-  return std::move(kept_);
+  if (period == period_) std::swap(kept_, memory);
 }
 
-void SiteGpus::keep_memory(std::unique_ptr<UpdateMemory> memory) {
+void SiteGpus::release() {
+  std::unique_ptr<UpdateMemory> unused;
   const std::lock_guard lock(mutex_);
-  std::swap(kept_, memory);
+  unused = std::move(kept_);
+  ++period_;
 }
 
 // ---- sums, faults, counts --------------------------------------------------------------------------------------

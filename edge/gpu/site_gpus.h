@@ -2,7 +2,7 @@
 // starts.
 //
 // Thread safe. Memory that the agent takes on a GPU: nothing until the first update; then what UpdateMemory
-// (update_memory.h) says, of which one set is kept from round to round while a worker's vector is open.
+// (update_memory.h) says, of which one set is kept from round to round until release().
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/device_group.h"
@@ -27,10 +28,6 @@ struct UpdateMemory;
 // may be writing to it: who reads a value reads it once.
 class WorkerVector {
  public:
-  ~WorkerVector();
-  WorkerVector(const WorkerVector&) = delete;
-  WorkerVector& operator=(const WorkerVector&) = delete;
-
   std::size_t gpu() const { return gpu_; }  // its place in SiteGpus::devices()
   kernels::DeviceSpan<const float> values() const { return values_; }
   // Copies values from `first` on to the host. Any thread; of one GPU one copy at a time.
@@ -75,6 +72,9 @@ class SiteGpus : public std::enable_shared_from_this<SiteGpus> {
   // Set once a GPU has failed. CUDA does nothing more in this process from then on: only one that starts anew does.
   std::optional<Error> fault() const;
 
+  // Gives back what is kept for the next update, when none is expected. What is in use then follows when it is done.
+  void release();
+
   // Updates whose sum was made on the GPUs, and those of them that were encoded there.
   struct Counts {
     std::uint64_t summed = 0;
@@ -90,7 +90,6 @@ class SiteGpus : public std::enable_shared_from_this<SiteGpus> {
 
   std::shared_ptr<const WorkerVector> vector_of(std::size_t gpu, kernels::ImportedMemory memory,
                                                 kernels::DeviceSpan<const float> values);
-  void closed();  // a vector
 
   Result<kernels::DeviceGroup*> group_of(const std::vector<std::size_t>& gpus);
   Status sum(const std::vector<std::size_t>& gpus, std::span<const kernels::DeviceSpan<const float>> from,
@@ -98,8 +97,9 @@ class SiteGpus : public std::enable_shared_from_this<SiteGpus> {
   Status noted(Status status);  // an error of a device is remembered
   void count(std::uint64_t Counts::* what);
   void warn_once(const std::string& line);
-  std::unique_ptr<UpdateMemory> take_memory();  // what was kept, of whatever shape; null when there is none
-  void keep_memory(std::unique_ptr<UpdateMemory> memory);
+  // What was kept, of whatever shape, or null; and the period between two releases, which keep_memory() is told.
+  std::pair<std::unique_ptr<UpdateMemory>, std::uint64_t> take_memory();
+  void keep_memory(std::unique_ptr<UpdateMemory> memory, std::uint64_t period);
 
   const std::vector<kernels::Device> devices_;
   const SiteGpusOptions options_;
@@ -107,8 +107,8 @@ class SiteGpus : public std::enable_shared_from_this<SiteGpus> {
   std::string transport_;
 
   mutable std::mutex mutex_;
-  std::size_t open_vectors_ = 0;
   std::unique_ptr<UpdateMemory> kept_;
+  std::uint64_t period_ = 0;
   std::optional<Error> fault_;
   Counts counts_;
   bool warned_ = false;

@@ -316,7 +316,10 @@ void EdgeService::end_run() {
 }
 
 net::Awaitable<void> EdgeService::forget(RunId run) {
-  const Result<store::ResidualInfo> unspent = co_await runtime_.pool.run([this, run] { return store_->forget(run); });
+  const Result<store::ResidualInfo> unspent = co_await runtime_.pool.run([this, run] {
+    if (gpus_) gpus_->release();
+    return store_->forget(run);
+  });
   desk_.outcomes().forget(run);
   if (unspent.ok()) {
     runtime_.log.info("run complete", {{"run", run}, {"unspent_residual_norm", unspent->norm}});

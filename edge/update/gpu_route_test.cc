@@ -10,6 +10,7 @@
 #include "edge/update/resolve.h"
 #include "edge/update/test_support.h"
 #include "kernels/cuda/emulated/device.h"
+#include "kernels/cuda/emulated/memory.h"
 #include "kernels/device_codec.h"
 #include "kernels/test_values.h"
 
@@ -213,6 +214,27 @@ TEST_F(GpuRouteTest, WhatGpusCannotAddUpIsCopiedToTheHost) {
   expect_same(encode(moved(kinds, *gpus_)), encode(kinds), "models and updates");
   EXPECT_EQ(gpus_->counts().summed, 0u);
   EXPECT_EQ(warned_, "");
+}
+
+// However much there is: for nothing, for the sum alone, for all of it.
+TEST_F(GpuRouteTest, WhatAGpuHasNoRoomForTheHostDoes) {
+  const Training trained = three(1, "topk:ratio=0.1");
+  const store::PendingUpdate expected = encode(trained.job());
+  const UpdateJob job = moved(trained.job(), *gpus_);
+  std::uint64_t summed_alone = 0;
+  for (std::size_t room = 0; gpus_->counts().encoded == 0; room += 512) {
+    ASSERT_LT(room, 1'000'000u);
+    const SiteGpus::Counts before = gpus_->counts();
+    kernels::emulated::limit_memory(kernels::emulated::memory_in_use(0) + room);
+    expect_same(encode(job), expected, std::to_string(room) + " bytes");
+    if (gpus_->counts().summed > before.summed && gpus_->counts().encoded == 0) ++summed_alone;
+    if (room == 0) EXPECT_EQ(gpus_->counts().summed, 0u);
+    gpus_->release();
+  }
+  kernels::emulated::limit_memory(std::numeric_limits<std::size_t>::max());
+  EXPECT_GT(summed_alone, 0u);
+  EXPECT_EQ(warned_.find("no room for an update of 1000 values on the GPU"), 0u) << warned_;
+  EXPECT_FALSE(gpus_->fault());
 }
 
 // Ranks of a group, each with its ranges of a vector on its GPU or of its memory.

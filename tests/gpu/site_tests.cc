@@ -4,6 +4,7 @@
 
 #include "edge/gpu/gpu_update.h"
 #include "kernels/cuda/emulated/device.h"
+#include "kernels/cuda/emulated/memory.h"
 #include "kernels/test_values.h"
 #include "kernels/vector.h"
 #include "tests/gpu/check.h"
@@ -256,6 +257,35 @@ void says_that_there_is_no_room(const Context& context) {
   check_same<float>(made_p(*update, round, "after it"), round.p(), "what has room is made");
 }
 
+void keeps_its_memory_until_it_is_released(const Context& context) {
+  if (context.device.kind != kernels::DeviceKind::kEmulated) return;
+  const auto gpus = gpus_of({context.device});
+  const Round round = round_of(3'000, 500, 2, false, true), larger = round_of(5'000, 500, 2, false, true);
+  const Workers workers(gpus, round), others(gpus, larger);
+  const auto in_use = [&] { return kernels::emulated::memory_in_use(context.device.index); };
+  const std::size_t before = in_use();
+  std::size_t kept = 0;
+  for (const bool again : {false, true}) {
+    const auto update = require(GpuUpdate::make(*gpus, workers.parts(), round.layout));
+    made_p(*update, round, "kept");
+    require(update->takes(kernels::parse_codec("topk").value()));
+    if (again) check(in_use() == kept, "the second update takes the first one's memory");
+    kept = in_use();
+    check(kept > before + 3'000 * sizeof(float), "an update takes memory");
+  }
+  check(in_use() == kept, "it is kept");
+  made_p(*require(GpuUpdate::make(*gpus, others.parts(), larger.layout)), larger, "larger");
+  check(in_use() > before + 5'000 * sizeof(float) && in_use() < kept + 2'000 * sizeof(float), "one set is kept");
+  gpus->release();
+  check(in_use() == before, "all of it is given back");
+  {
+    const auto update = require(GpuUpdate::make(*gpus, workers.parts(), round.layout));
+    gpus->release();
+    check_same<float>(made_p(*update, round, "released"), round.p(), "what is in use stays until it is done");
+  }
+  check(in_use() == before, "and is not kept then");
+}
+
 // Over several GPUs the sum is rounded to fp32 on each, and at each addition.
 void adds_up_over_several(const Context& context) {
   if (!is_gpu(context)) return;
@@ -362,6 +392,7 @@ void add_site_tests(std::vector<Test>& tests) {
   tests.push_back({"site, early", reduces_early});
   tests.push_back({"site, errors", ends_with_the_first_error});
   tests.push_back({"site, no room", says_that_there_is_no_room});
+  tests.push_back({"site, memory", keeps_its_memory_until_it_is_released});
   tests.push_back({"site, several GPUs", adds_up_over_several});
   tests.push_back({"site, a GPU fails", remembers_that_a_gpu_has_failed});
   tests.push_back({"site, opening", opens_what_workers_hand_over});

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -83,6 +84,13 @@ struct State {
   std::mutex mutex;
   std::map<const void*, Piece> pieces;   // by where their memory begins
   std::map<const void*, Mapping> views;  // of other processes
+  std::size_t limit = std::numeric_limits<std::size_t>::max();
+
+  std::size_t in_use(int device_index) const {
+    std::size_t bytes = 0;
+    for (const auto& [memory, piece] : pieces) bytes += piece.device_index == device_index ? piece.bytes : 0;
+    return bytes;
+  }
 };
 
 State& state() {
@@ -128,7 +136,14 @@ DeviceUuid uuid_of(int device_index) {
   return uuid;
 }
 
+bool beyond_limit(int device_index, std::size_t bytes) {
+  const std::lock_guard lock(state().mutex);
+  const std::size_t in_use = state().in_use(device_index);
+  return in_use > state().limit || bytes > state().limit - in_use;
+}
+
 Result<void*> allocate_memory(int device_index, std::size_t bytes) {
+  if (beyond_limit(device_index, bytes)) return no_memory(bytes);
   const std::size_t room = round_up(bytes, kPackAlignment);
   const std::size_t file_bytes = round_up(room, page_bytes());
   Piece piece{.bytes = bytes, .device_index = device_index};
@@ -145,6 +160,16 @@ Result<void*> allocate_memory(int device_index, std::size_t bytes) {
   const std::lock_guard lock(state().mutex);
   state().pieces.emplace(memory, std::move(piece));
   return memory;
+}
+
+std::size_t memory_in_use(int device_index) {
+  const std::lock_guard lock(state().mutex);
+  return state().in_use(device_index);
+}
+
+void limit_memory(std::size_t bytes) {
+  const std::lock_guard lock(state().mutex);
+  state().limit = bytes;
 }
 
 void free_memory(void* memory) {

@@ -21,7 +21,9 @@ struct Allocation {
 
 // Poisoned, as memory of a device is not zero; aligned to 16 bytes. kResourceExhausted.
 Result<void*> allocate_memory(int device_index, std::size_t bytes);
-void free_memory(void* memory);  // what allocate_memory returned
+void free_memory(void* memory);               // what allocate_memory returned
+std::size_t memory_in_use(int device_index);  // of this process
+void limit_memory(std::size_t bytes);         // from here on, of each device, for all of this process together
 // The allocation that holds this address, if it is memory of an emulated device of this process.
 std::optional<Allocation> find_memory(const void* address);
 // Of what allocate_memory returned.
