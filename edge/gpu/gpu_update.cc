@@ -83,6 +83,7 @@ DeviceSpan<float> GpuUpdate::p_of(std::size_t chunk_index) const {
 
 // ---- the mean --------------------------------------------------------------------------------------------------
 
+// Reads a worker's values, which it may be writing to, the one time that they are read: all that follows goes by p.
 // With several GPUs, the root's share lies in p already.
 Status GpuUpdate::put_mean(std::size_t chunk_index) {
   const auto first = static_cast<std::size_t>(layout_.first_value(chunk_index));
@@ -113,7 +114,7 @@ Status GpuUpdate::reduce(std::span<const std::size_t> chunks) {
   return {};
 }
 
-// Where the only part lies, else in p.
+// Where the only part lies (which is then read once, too, by what makes p), else in p.
 Result<DeviceSpan<const float>> GpuUpdate::mean_of(std::size_t chunk_index) {
   if (parts_.size() == 1) {
     return parts_.front().vector->values().subspan(static_cast<std::size_t>(layout_.first_value(chunk_index)),
@@ -181,7 +182,7 @@ Status GpuUpdate::make_all(const From& from, const LeaveP& leave, Parallel& para
 Status GpuUpdate::make_p(const From& from, const LeaveP& leave, Parallel& parallel) {
   const Status made = make_all(from, leave, parallel);
   const Status rested = rest();  // also after an error: nobody's memory is read any more
-  FLUVIAL_TRY(made);
+  if (!made.ok()) return made;
   FLUVIAL_TRY(on_gpu(rested));
   gpus_.count(&SiteGpus::Counts::summed);
   return {};
@@ -222,7 +223,7 @@ Status GpuUpdate::encode(const kernels::StreamKey& key, const LeaveChunk& leave)
     left = leave(chunk_index, bytes);
     return left;
   });
-  FLUVIAL_TRY(left);
+  if (!left.ok()) return left;
   FLUVIAL_TRY(on_gpu(encoded));
   gpus_.count(&SiteGpus::Counts::encoded);
   return {};

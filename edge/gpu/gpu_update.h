@@ -40,9 +40,9 @@ class GpuUpdate {
 
   // The mean of these chunks, kept on the GPU; those that are there already are left out.
   Status reduce(std::span<const std::size_t> chunks);
-  bool has(std::size_t chunk_index) const { return reduced_[chunk_index]; }
 
-  // Where the rest of it comes from; called for one chunk at a time each, but base beside residual.
+  // Where the rest of it comes from. Base, residual and LeaveP are called for one chunk at a time each, but beside each
+  // other.
   using Read = std::function<Status(std::uint64_t first_value, std::span<float> into)>;
   struct From {
     Read base;      // none: the parts are updates
