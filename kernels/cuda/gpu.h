@@ -9,12 +9,16 @@
 #define FLUVIAL_UNROLL _Pragma("unroll")
 #else
 #include "kernels/cuda/emulated/emulator.h"
+#include "kernels/cuda/emulated/memory.h"
+#include "kernels/cuda/emulated/streams.h"
 #define FLUVIAL_GPU emulated
 #define FLUVIAL_UNROLL
 #endif
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 
 #include "kernels/device.h"
 
@@ -27,6 +31,8 @@ inline constexpr unsigned kFullMask = 0xffffffffU;
 struct StreamState {
 #if defined(__CUDACC__)
   cudaStream_t stream = nullptr;
+#else
+  std::shared_ptr<Queue> queue;
 #endif
   int device = 0;
   unsigned multiprocessors = 1;
@@ -53,9 +59,13 @@ Status launch(void (*kernel)(Parameters...), unsigned grid, unsigned block, Stre
 }
 #else
 template <typename... Parameters, typename... Arguments>
-Status launch(void (*kernel)(Parameters...), unsigned grid, unsigned block, Stream&, Arguments... arguments) {
-  auto call = [&] { kernel(static_cast<Parameters>(arguments)...); };
-  run_blocks(grid, block, [](void* state) { (*static_cast<decltype(call)*>(state))(); }, &call);
+Status launch(void (*kernel)(Parameters...), unsigned grid, unsigned block, Stream& stream, Arguments... arguments) {
+  put(*state_of(stream).queue, [=, device = state_of(stream).device] {
+    std::optional<OnlyMemoryOf> memory;
+    if (!runs_at_once()) memory.emplace(device);  // when one thing runs at a time
+    auto call = [&] { kernel(static_cast<Parameters>(arguments)...); };
+    run_blocks(grid, block, [](void* state) { (*static_cast<decltype(call)*>(state))(); }, &call);
+  });
   return {};
 }
 #endif

@@ -1,6 +1,6 @@
-// gpu_test --device cpu|emulated|cuda[:N] [--order descending]: what a device computes is what the CPU computes.
-// Exit status: 0 right, 1 wrong, 77 when there is no such device here.
-#include <cstring>
+// gpu_test --device cpu|emulated|cuda[:N] [--order descending] [--work late]: what a device computes is what the CPU
+// computes. Exit status: 0 right, 1 wrong, 77 when there is no such device here.
+#include <map>
 
 #include "kernels/cuda/emulated/device.h"
 #include "tests/gpu/check.h"
@@ -11,6 +11,9 @@ namespace {
 
 constexpr int kSkipped = 77;
 constexpr int kEmulatedDevices = 4;
+using kernels::EmulatedWork;
+const std::map<std::string_view, EmulatedWork> kWork = {
+    {"at-once", EmulatedWork::kAtOnce}, {"late", EmulatedWork::kLate}, {"mixed", EmulatedWork::kMixed}};
 constexpr int kMessagesMax = 40;
 int failure_count = 0;
 
@@ -37,7 +40,8 @@ int run(const Device& device) {
 }
 
 int usage() {
-  std::cerr << "usage: gpu_test [--device cpu|emulated[:N]|cuda[:N]] [--order ascending|descending]\n";
+  std::cerr << "usage: gpu_test [--device cpu|emulated[:N]|cuda[:N]] [--order ascending|descending] "
+               "[--work at-once|late|mixed]\n";
   return 2;
 }
 
@@ -63,6 +67,8 @@ int main(std::span<char* const> arguments) {
       device = *parsed;
     } else if (key == "--order" && (value == "ascending" || value == "descending")) {
       kernels::emulate_in_descending_order(value == "descending");
+    } else if (key == "--work" && kWork.contains(value)) {
+      kernels::emulate_work(kWork.find(value)->second);
     } else if (key == "--lend") {
       lent_values = std::stoul(std::string(value));
     } else {

@@ -1,14 +1,18 @@
-// Host memory in place of a device's, for the emulator: what is in a stream is done when the call returns.
+// Host memory in place of a device's, and streams, for the emulator.
 #include "kernels/cuda/emulated/device.h"
 
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <new>
+#include <vector>
 
 #include "core/base/format.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/emulated/memory.h"
+#include "kernels/cuda/emulated/streams.h"
 
 namespace fluvial::kernels {
 namespace emulated {
@@ -37,9 +41,30 @@ void wait_while_paused() {
 
 struct EventState {
   int device = 0;
+  Point point;
 };
 
-StreamState& stream_state(void* stream) { return *static_cast<StreamState*>(stream); }
+// Memory of the host that copies run beside, by its end.
+struct Pinned {
+  std::mutex mutex;
+  std::map<const std::byte*, std::byte*> pieces;
+};
+
+Pinned& pinned() {
+  static Pinned pinned;
+  return pinned;
+}
+
+// Neither a device's nor pinned: a copy from it is over, for the caller, when the call returns; one to it, in truth.
+bool is_pageable(const void* address) {
+  if (find_memory(address)) return false;
+  const std::lock_guard lock(pinned().mutex);
+  const auto piece = pinned().pieces.upper_bound(static_cast<const std::byte*>(address));
+  return piece == pinned().pieces.end() || address < piece->second;
+}
+
+EventState& event_state(void* event) { return *static_cast<EventState*>(event); }
+const std::shared_ptr<Queue>& queue_of(void* stream) { return static_cast<StreamState*>(stream)->queue; }
 
 }  // namespace
 
@@ -48,40 +73,75 @@ Status Runtime::check(int device_index) {
   return Error{Code::kInvalidArgument, format_text("no emulated device {} of {}", device_index, device_count)};
 }
 Result<void*> Runtime::make_stream(int device_index) {
-  return static_cast<void*>(new StreamState{.device = device_index});
+  return static_cast<void*>(new StreamState{.queue = make_queue(device_index), .device = device_index});
 }
-void Runtime::free_stream(void* stream) { delete &stream_state(stream); }
-Status Runtime::synchronize(void*) { return working(); }
-void* Runtime::native_stream(void* stream) { return stream; }
+void Runtime::free_stream(void* stream) {
+  finish(end_of(queue_of(stream)));
+  delete static_cast<StreamState*>(stream);
+}
+Status Runtime::synchronize(void* stream) {
+  finish(end_of(queue_of(stream)));
+  return working();
+}
+void* Runtime::native_stream(void* stream) {
+  finish(end_of(queue_of(stream)));  // a library knows no queues: it runs at once
+  return stream;
+}
 Result<void*> Runtime::make_event(int device_index) {
   return static_cast<void*>(new EventState{.device = device_index});
 }
-void Runtime::free_event(void* event) { delete static_cast<EventState*>(event); }
+void Runtime::free_event(void* event) { delete &event_state(event); }
 Status Runtime::record(void* event, void* stream) {
-  if (static_cast<EventState*>(event)->device == stream_state(stream).device) return working();
-  return Error{Code::kInternal, "an event is recorded in a stream of another device"};  // as CUDA has it
+  if (event_state(event).device != device_of(*queue_of(stream))) {  // as CUDA has it
+    return Error{Code::kInternal, "an event is recorded in a stream of another device"};
+  }
+  event_state(event).point = end_of(queue_of(stream));
+  return working();
 }
-Status Runtime::wait(void*) { return working(); }
-Status Runtime::hold(void*, void*) { return working(); }
+Status Runtime::wait(void* event) {
+  finish(event_state(event).point);
+  return working();
+}
+Status Runtime::hold(void* stream, void* event) {
+  put_wait(*queue_of(stream), event_state(event).point);
+  return working();
+}
 
 Result<void*> Runtime::allocate(int device_index, std::size_t bytes) { return allocate_memory(device_index, bytes); }
-void Runtime::free(void* memory) { free_memory(memory); }
-Result<void*> Runtime::allocate_pinned(int, std::size_t bytes) {
-  void* const memory = ::operator new(bytes, kMemoryAlignment);
-  std::memset(memory, 0, bytes);
-  return memory;
+void Runtime::free(void* memory) {
+  finish_all();  // CUDA waits here, too
+  free_memory(memory);
 }
-void Runtime::free_pinned(void* memory) { ::operator delete(memory, kMemoryAlignment); }
-Status Runtime::copy(void* to, const void* from, std::size_t bytes, void*) {
+Result<void*> Runtime::allocate_pinned(int, std::size_t bytes) {
+  auto* const memory = static_cast<std::byte*>(::operator new(bytes, kMemoryAlignment));
+  std::memset(memory, 0, bytes);
+  const std::lock_guard lock(pinned().mutex);
+  pinned().pieces[memory + bytes] = memory;
+  return static_cast<void*>(memory);
+}
+void Runtime::free_pinned(void* memory) {
+  finish_all();
+  const std::lock_guard lock(pinned().mutex);
+  std::erase_if(pinned().pieces, [memory](const auto& piece) { return piece.second == memory; });
+  ::operator delete(memory, kMemoryAlignment);
+}
+Status Runtime::copy(void* to, const void* from, std::size_t bytes, void* stream) {
   wait_while_paused();
   FLUVIAL_TRY(working());
-  std::memmove(to, from, bytes);
-  return {};
+  const bool runs_now = runs_at_once() || is_pageable(to);
+  if (!runs_now && is_pageable(from)) {
+    const auto* const begin = static_cast<const std::byte*>(from);
+    put(*queue_of(stream),
+        [to, copy = std::vector<std::byte>(begin, begin + bytes)] { std::memcpy(to, copy.data(), copy.size()); });
+    return {};
+  }
+  put(*queue_of(stream), [to, from, bytes] { std::memmove(to, from, bytes); });
+  return runs_now ? synchronize(stream) : Status();
 }
 void Runtime::reach(int, int) {}
-Status Runtime::zero(void* to, std::size_t bytes, void*) {
+Status Runtime::zero(void* to, std::size_t bytes, void* stream) {
   FLUVIAL_TRY(working());
-  std::memset(to, 0, bytes);
+  put(*queue_of(stream), [to, bytes] { std::memset(to, 0, bytes); });
   return {};
 }
 
@@ -113,6 +173,7 @@ void pause_emulated_copies(bool paused) {
   emulated::copies_paused.notify_all();
 }
 void wait_for_paused_copy() { emulated::copies_waiting.wait(0); }
+void emulate_work(EmulatedWork when) { emulated::set_when(when); }
 
 void emulate_in_descending_order(bool descending) {
   emulated::set_order(descending ? emulated::Order::kDescending : emulated::Order::kAscending);

@@ -65,6 +65,9 @@ class Mapping {
     if (::mmap(begin, file_bytes, protection, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) return std::nullopt;
     return mapping;
   }
+  void protect(int protection) const {
+    FLUVIAL_CHECK(::mprotect(begin_, bytes_, protection) == 0, "memory of an emulated device");
+  }
   std::byte* begin() const { return begin_; }
   std::size_t bytes() const { return bytes_; }
 
@@ -80,15 +83,18 @@ struct Piece {
   int device_index = 0;
 };
 
+// By where their memory begins.
+using Pieces = std::map<const void*, Piece>;
+
 struct State {
   std::mutex mutex;
-  std::map<const void*, Piece> pieces;   // by where their memory begins
-  std::map<const void*, Mapping> views;  // of other processes
+  Pieces own;
+  Pieces opened;  // without a file
   std::size_t limit = std::numeric_limits<std::size_t>::max();
 
   std::size_t in_use(int device_index) const {
     std::size_t bytes = 0;
-    for (const auto& [memory, piece] : pieces) bytes += piece.device_index == device_index ? piece.bytes : 0;
+    for (const auto& [memory, piece] : own) bytes += piece.device_index == device_index ? piece.bytes : 0;
     return bytes;
   }
 };
@@ -96,6 +102,20 @@ struct State {
 State& state() {
   static State state;
   return state;
+}
+
+std::optional<Allocation> find_in(const Pieces& pieces, const void* address) {
+  auto found = pieces.upper_bound(address);
+  if (found == pieces.begin()) return std::nullopt;
+  --found;
+  if (address >= static_cast<const std::byte*>(found->first) + found->second.bytes) return std::nullopt;
+  return Allocation{const_cast<void*>(found->first), found->second.bytes, found->second.device_index};
+}
+
+void protect_all_but(int device_index, const Pieces& pieces, int protection) {
+  for (const auto& [memory, piece] : pieces) {
+    if (piece.device_index != device_index) piece.mapping.protect(protection);
+  }
 }
 
 Error no_memory(std::size_t bytes) {
@@ -146,7 +166,7 @@ Result<void*> allocate_memory(int device_index, std::size_t bytes) {
   if (beyond_limit(device_index, bytes)) return no_memory(bytes);
   const std::size_t room = round_up(bytes, kPackAlignment);
   const std::size_t file_bytes = round_up(room, page_bytes());
-  Piece piece{.bytes = bytes, .device_index = device_index};
+  Piece piece{.file = {}, .mapping = {}, .bytes = bytes, .device_index = device_index};
   piece.file = Descriptor(::memfd_create("emulated", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (piece.file.get() < 0 || ::ftruncate(piece.file.get(), static_cast<off_t>(file_bytes)) != 0 ||
       ::fcntl(piece.file.get(), F_ADD_SEALS, kSeals) != 0) {
@@ -158,7 +178,7 @@ Result<void*> allocate_memory(int device_index, std::size_t bytes) {
   std::memset(memory, kPoison, room);
   piece.mapping = std::move(*mapping);
   const std::lock_guard lock(state().mutex);
-  state().pieces.emplace(memory, std::move(piece));
+  state().own.emplace(memory, std::move(piece));
   return memory;
 }
 
@@ -174,23 +194,19 @@ void limit_memory(std::size_t bytes) {
 
 void free_memory(void* memory) {
   const std::lock_guard lock(state().mutex);
-  FLUVIAL_CHECK(state().pieces.erase(memory) == 1, "memory of an emulated device is freed that is none");
+  FLUVIAL_CHECK(state().own.erase(memory) == 1, "memory of an emulated device is freed that is none");
 }
 
 std::optional<Allocation> find_memory(const void* address) {
   const std::lock_guard lock(state().mutex);
-  auto found = state().pieces.upper_bound(address);
-  if (found == state().pieces.begin()) return std::nullopt;
-  --found;
-  const auto* const begin = static_cast<const std::byte*>(found->first);
-  if (address >= begin + found->second.bytes) return std::nullopt;
-  return Allocation{const_cast<void*>(found->first), found->second.bytes, found->second.device_index};
+  const std::optional<Allocation> own = find_in(state().own, address);
+  return own ? own : find_in(state().opened, address);
 }
 
 MemoryHandle export_memory(const void* memory) {
   const std::lock_guard lock(state().mutex);
-  const auto found = state().pieces.find(memory);
-  FLUVIAL_CHECK(found != state().pieces.end(), "memory of an emulated device is exported that is none");
+  const auto found = state().own.find(memory);
+  FLUVIAL_CHECK(found != state().own.end(), "memory of an emulated device is exported that is none");
   const Piece& piece = found->second;
   struct stat file = {};
   FLUVIAL_CHECK(::fstat(piece.file.get(), &file) == 0, "a descriptor of our own");
@@ -220,14 +236,27 @@ Result<OpenedView> open_memory(int device_index, const MemoryHandle& handle) {
   std::optional<Mapping> mapping = Mapping::make(file.get(), parts.file_bytes, PROT_READ);
   if (!mapping) return no_memory(parts.bytes);
   const OpenedView view{mapping->begin() + parts.first_byte, parts.bytes};
+  Piece piece{.file = {}, .mapping = std::move(*mapping), .bytes = parts.bytes, .device_index = device_index};
   const std::lock_guard lock(state().mutex);
-  state().views.emplace(view.memory, std::move(*mapping));
+  state().opened.emplace(view.memory, std::move(piece));
   return view;
 }
 
 void close_memory(const OpenedView& view) {
   const std::lock_guard lock(state().mutex);
-  FLUVIAL_CHECK(state().views.erase(view.memory) == 1, "memory of an emulated device is closed that is not open");
+  FLUVIAL_CHECK(state().opened.erase(view.memory) == 1, "memory of an emulated device is closed that is not open");
+}
+
+OnlyMemoryOf::OnlyMemoryOf(int device_index) : device_index_(device_index) {
+  const std::lock_guard lock(state().mutex);
+  protect_all_but(device_index_, state().own, PROT_NONE);
+  protect_all_but(device_index_, state().opened, PROT_NONE);
+}
+
+OnlyMemoryOf::~OnlyMemoryOf() {
+  const std::lock_guard lock(state().mutex);
+  protect_all_but(device_index_, state().own, PROT_READ | PROT_WRITE);
+  protect_all_but(device_index_, state().opened, PROT_READ);
 }
 
 }  // namespace fluvial::kernels::emulated

@@ -24,7 +24,7 @@ Result<void*> allocate_memory(int device_index, std::size_t bytes);
 void free_memory(void* memory);               // what allocate_memory returned
 std::size_t memory_in_use(int device_index);  // of this process
 void limit_memory(std::size_t bytes);         // from here on, of each device, for all of this process together
-// The allocation that holds this address, if it is memory of an emulated device of this process.
+// What holds this address, if it is memory of an emulated device: allocated here, or opened.
 std::optional<Allocation> find_memory(const void* address);
 // Of what allocate_memory returned.
 MemoryHandle export_memory(const void* memory);
@@ -36,6 +36,17 @@ struct OpenedView {
 // Opens a handle of this or another process. Its bytes are believed in nothing: kInvalidArgument.
 Result<OpenedView> open_memory(int device_index, const MemoryHandle& handle);
 void close_memory(const OpenedView& view);
+
+// While it lives, memory of other devices cannot be touched, by nobody.
+class OnlyMemoryOf {
+ public:
+  explicit OnlyMemoryOf(int device_index);
+  OnlyMemoryOf(const OnlyMemoryOf&) = delete;
+  ~OnlyMemoryOf();
+
+ private:
+  int device_index_;
+};
 
 // What a handle holds.
 struct HandleParts {
