@@ -80,7 +80,8 @@ class CpuVectorOps final : public DeviceVectorOps {
     cpu::loops().fold(update.data(), residual.data(), out.size(), out.data());
     return {};
   }
-  Status add_squares(DeviceSpan<const float> values, DeviceSpan<double> lanes, Stream&) override {
+  Status add_squares(DeviceSpan<const float> values, DeviceSpan<double> lanes, DeviceSpan<std::byte>,
+                     Stream&) override {
     cpu::loops().screen(values.data(), values.size(), lanes.data());
     return {};
   }
@@ -91,7 +92,7 @@ class CpuVectorOps final : public DeviceVectorOps {
   }
   Status add_lamb_squares(const ops::LambFactors& factors, DeviceSpan<const float> mean, DeviceSpan<const float> moment,
                           DeviceSpan<const float> variance, DeviceSpan<const float> model, DeviceSpan<double> lanes,
-                          Stream&) override {
+                          DeviceSpan<std::byte>, Stream&) override {
     cpu::optimizer_loops(cpu::best_target())
         .lamb_direction_squares(factors, mean.data(), moment.data(), variance.data(), model.data(), mean.size(),
                                 lanes.data());

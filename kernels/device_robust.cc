@@ -152,14 +152,15 @@ Status device_clip_norm(DeviceSpan<float> values, double bound, std::uint64_t fi
   if (!values.empty()) {
     const DeviceSpan<double> lanes(reinterpret_cast<double*>(workspace.data()), kLanesBytes / sizeof(double));
     FLUVIAL_TRY(fill_zero(workspace.first(kLanesBytes), stream));
-    FLUVIAL_TRY(device_add_squares(values, lanes, stream));
+    FLUVIAL_TRY(device_add_squares(values, lanes, workspace.subspan(kLanesBytes), stream));
     FLUVIAL_TRY(ops_of(stream).clip(values, lanes, bound, stream));
   }
   return device_screen(values, first_value, workspace.subspan(kLanesBytes), outcome, stream);
 }
 
 std::size_t device_clip_workspace_bytes(std::size_t value_count) {
-  return kLanesBytes + device_screen_workspace_bytes(value_count);
+  return kLanesBytes +
+         std::max(device_screen_workspace_bytes(value_count), device_squares_workspace_bytes(value_count));
 }
 
 }  // namespace fluvial::kernels

@@ -20,6 +20,13 @@ void check_equal(std::size_t size, Sizes... others) {
   FLUVIAL_CHECK(((others == size) && ...), "device vectors of different lengths");
 }
 
+Status check_squares_workspace(DeviceSpan<std::byte> workspace, std::size_t value_count) {
+  const std::size_t expected = device_squares_workspace_bytes(value_count);
+  if (workspace.size() >= expected && reinterpret_cast<std::uintptr_t>(workspace.data()) % 8 == 0) return {};
+  return Error{Code::kInvalidArgument,
+               format_text("a workspace of {} bytes, expected {}, aligned to 8", workspace.size(), expected)};
+}
+
 Status check_buffers(std::span<const DeviceSpan<const float>> buffers, DeviceSpan<float> out) {
   if (buffers.empty() || buffers.size() > kReduceInputsMax) {
     return Error{Code::kInvalidArgument,
@@ -129,9 +136,16 @@ Status device_fold(DeviceSpan<const float> update, DeviceSpan<const float> resid
   return out.empty() ? Status() : ops_of(stream).fold(update, residual, out, stream);
 }
 
-Status device_add_squares(DeviceSpan<const float> values, DeviceSpan<double> lanes, Stream& stream) {
+std::size_t device_squares_workspace_bytes(std::size_t value_count) {
+  if (value_count < kSquaresInPieces) return 0;
+  return (value_count + kSquaresPiece - 1) / kSquaresPiece * std::tuple_size_v<SquareLanes> * sizeof(SquaresPiece);
+}
+
+Status device_add_squares(DeviceSpan<const float> values, DeviceSpan<double> lanes, DeviceSpan<std::byte> workspace,
+                          Stream& stream) {
   check_equal(lanes.size(), std::tuple_size_v<SquareLanes>);
-  return values.empty() ? Status() : ops_of(stream).add_squares(values, lanes, stream);
+  FLUVIAL_TRY(check_squares_workspace(workspace, values.size()));
+  return values.empty() ? Status() : ops_of(stream).add_squares(values, lanes, workspace, stream);
 }
 
 Status device_apply_lars(double momentum, double rate, double weight_decay, DeviceSpan<const float> mean,
@@ -142,11 +156,13 @@ Status device_apply_lars(double momentum, double rate, double weight_decay, Devi
 
 Status device_add_lamb_squares(const LambOptions& options, DeviceSpan<const float> mean, DeviceSpan<const float> moment,
                                DeviceSpan<const float> variance, DeviceSpan<const float> model,
-                               DeviceSpan<double> lanes, Stream& stream) {
+                               DeviceSpan<double> lanes, DeviceSpan<std::byte> workspace, Stream& stream) {
   check_equal(lanes.size(), std::tuple_size_v<SquareLanes>);
+  FLUVIAL_TRY(check_squares_workspace(workspace, model.size()));
   check_equal(mean.size(), moment.size(), variance.size(), model.size());
   if (model.empty()) return {};
-  return ops_of(stream).add_lamb_squares(lamb_factors(options, 0), mean, moment, variance, model, lanes, stream);
+  return ops_of(stream).add_lamb_squares(lamb_factors(options, 0), mean, moment, variance, model, lanes, workspace,
+                                         stream);
 }
 
 Status device_apply_lamb(const LambOptions& options, double rate, DeviceSpan<const float> mean,

@@ -64,18 +64,28 @@ Status device_fold(DeviceSpan<const float> update, DeviceSpan<const float> resid
                    Stream& stream);
 
 // add_squares, apply_lars, add_lamb_squares and apply_lamb of optimizer.h; the norms too have the CPU's bits. `lanes`
-// are as SquareLanes, zeros at first; the host reads them for the rates. Of one tensor no more than
-// sixteen additions run side by side, on any device; tensors in different streams run beside each other.
-Status device_add_squares(DeviceSpan<const float> values, DeviceSpan<double> lanes, Stream& stream);
+// are as SquareLanes, zeros at first; the host reads them for the rates.
+// The workspace is of device_squares_workspace_bytes(), aligned to 8.
+std::size_t device_squares_workspace_bytes(std::size_t value_count);
+Status device_add_squares(DeviceSpan<const float> values, DeviceSpan<double> lanes, DeviceSpan<std::byte> workspace,
+                          Stream& stream);
 Status device_apply_lars(double momentum, double rate, double weight_decay, DeviceSpan<const float> mean,
                          DeviceSpan<float> moment, DeviceSpan<float> model, Stream& stream);
 Status device_add_lamb_squares(const LambOptions& options, DeviceSpan<const float> mean, DeviceSpan<const float> moment,
                                DeviceSpan<const float> variance, DeviceSpan<const float> model,
-                               DeviceSpan<double> lanes, Stream& stream);
+                               DeviceSpan<double> lanes, DeviceSpan<std::byte> workspace, Stream& stream);
 Status device_apply_lamb(const LambOptions& options, double rate, DeviceSpan<const float> mean,
                          DeviceSpan<float> moment, DeviceSpan<float> variance, DeviceSpan<float> model, Stream& stream);
 
 // What a backend provides for these; arguments were checked, lengths are above zero. Internal.
+//
+// How many values of a vector are summed at once, in 16 lanes, and from how many values on it is worth it.
+inline constexpr std::size_t kSquaresPiece = 4096;
+inline constexpr std::size_t kSquaresInPieces = 8 * kSquaresPiece;
+struct SquaresPiece {
+  std::uint64_t add[2];  // what it adds to a sum, by that sum's lowest bit, in units of it
+  double start;          // about what the sum is before it
+};
 struct LarsRates {
   double momentum, rate, weight_decay;
 };
@@ -105,12 +115,14 @@ class DeviceVectorOps {
                           DeviceSpan<float> model, Stream& stream) = 0;
   virtual Status fold(DeviceSpan<const float> update, DeviceSpan<const float> residual, DeviceSpan<float> out,
                       Stream& stream) = 0;
-  virtual Status add_squares(DeviceSpan<const float> values, DeviceSpan<double> lanes, Stream& stream) = 0;
+  virtual Status add_squares(DeviceSpan<const float> values, DeviceSpan<double> lanes, DeviceSpan<std::byte> workspace,
+                             Stream& stream) = 0;
   virtual Status lars(const LarsRates& rates, DeviceSpan<const float> mean, DeviceSpan<float> moment,
                       DeviceSpan<float> model, Stream& stream) = 0;
   virtual Status add_lamb_squares(const ops::LambFactors& factors, DeviceSpan<const float> mean,
                                   DeviceSpan<const float> moment, DeviceSpan<const float> variance,
-                                  DeviceSpan<const float> model, DeviceSpan<double> lanes, Stream& stream) = 0;
+                                  DeviceSpan<const float> model, DeviceSpan<double> lanes,
+                                  DeviceSpan<std::byte> workspace, Stream& stream) = 0;
   virtual Status lamb(const ops::LambFactors& factors, DeviceSpan<const float> mean, DeviceSpan<float> moment,
                       DeviceSpan<float> variance, DeviceSpan<float> model, Stream& stream) = 0;
   // 1-bit Adam's, as in cpu/onebit_adam_loops.h.

@@ -44,12 +44,14 @@ Status launch_adaptive(AdaptiveRule rule, const AdaptiveOptions& options, Device
                        DeviceSpan<float> moment, DeviceSpan<float> variance, DeviceSpan<float> model, Stream& stream);
 
 // And those of layer-wise rates.
-Status launch_squares_of(DeviceSpan<const float> values, DeviceSpan<double> lanes, Stream& stream);
+Status launch_squares_of(DeviceSpan<const float> values, DeviceSpan<double> lanes, DeviceSpan<std::byte> workspace,
+                         Stream& stream);
 Status launch_lars(const LarsRates& rates, DeviceSpan<const float> mean, DeviceSpan<float> moment,
                    DeviceSpan<float> model, Stream& stream);
 Status launch_lamb_squares(const ops::LambFactors& factors, DeviceSpan<const float> mean,
                            DeviceSpan<const float> moment, DeviceSpan<const float> variance,
-                           DeviceSpan<const float> model, DeviceSpan<double> lanes, Stream& stream);
+                           DeviceSpan<const float> model, DeviceSpan<double> lanes, DeviceSpan<std::byte> workspace,
+                           Stream& stream);
 Status launch_lamb(const ops::LambFactors& factors, DeviceSpan<const float> mean, DeviceSpan<float> moment,
                    DeviceSpan<float> variance, DeviceSpan<float> model, Stream& stream);
 // And 1-bit Adam's.

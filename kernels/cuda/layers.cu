@@ -81,15 +81,17 @@ Status launch_lamb(const ops::LambFactors& factors, DeviceSpan<const float> mean
                      stream);
 }
 
-Status launch_squares_of(DeviceSpan<const float> values, DeviceSpan<double> lanes, Stream& stream) {
-  return launch_squares(VectorAt{values.data()}, values.size(), lanes, stream);
+Status launch_squares_of(DeviceSpan<const float> values, DeviceSpan<double> lanes, DeviceSpan<std::byte> workspace,
+                         Stream& stream) {
+  return launch_squares(VectorAt{values.data()}, values.size(), lanes, workspace, stream);
 }
 
 Status launch_lamb_squares(const ops::LambFactors& factors, DeviceSpan<const float> mean,
                            DeviceSpan<const float> moment, DeviceSpan<const float> variance,
-                           DeviceSpan<const float> model, DeviceSpan<double> lanes, Stream& stream) {
+                           DeviceSpan<const float> model, DeviceSpan<double> lanes, DeviceSpan<std::byte> workspace,
+                           Stream& stream) {
   return launch_squares(LambDirection{factors, mean.data(), moment.data(), variance.data(), model.data()}, model.size(),
-                        lanes, stream);
+                        lanes, workspace, stream);
 }
 
 }  // namespace fluvial::kernels::FLUVIAL_GPU

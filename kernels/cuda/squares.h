@@ -1,8 +1,18 @@
 // Sums of squares and products in the CPU's order: lane i of 16 adds the terms i, i + 16, ... one after the other. So
-// 16 threads of one block add, while the others fetch what comes next. Internal.
+// 16 threads of one block add, while the others fetch what comes next.
+//
+// Long sums of squares do better, to the same bits. While a sum stays between two powers of two, adding to it rounds
+// each term to whole units of its last place, which is then addition of integers, in any order; only a term that ends
+// in half a unit goes up or down by the sum's lowest bit. So blocks find what their piece of the vector adds to a sum
+// that is even and to one that is odd, in the units of the sum that they expect; one block goes over the pieces, and
+// adds term by term only where that was not the sum, or where it passes a power of two. Internal.
 #pragma once
 
+#include <cmath>
+
 #include "kernels/cuda/backend.h"
+#include "kernels/cuda/warp.h"
+#include "kernels/device_vector.h"
 #include "kernels/ops/norm.h"
 
 namespace fluvial::kernels::FLUVIAL_GPU {
@@ -70,9 +80,190 @@ __global__ void __launch_bounds__(kSquareThreads) add_squares_of(Source source, 
   if (threadIdx.x < kSquareLanes) lanes[threadIdx.x] = sum;
 }
 
+inline constexpr unsigned kPieceThreads = 256;
+inline constexpr unsigned kPieceParts = kPieceThreads / kSquareLanes;                   // threads of a lane
+inline constexpr std::uint32_t kPartRows = kSquaresPiece / kSquareLanes / kPieceParts;  // terms of a thread
+inline constexpr std::uint64_t kUnitsEnd = std::uint64_t{1} << 53;  // of a sum's last place, to the next power of two
+
+// Calls run(term) for a thread's terms of a piece, in the order of its lane.
+template <typename Term, typename Run>
+__device__ inline void for_part(const Term& term, std::uint64_t n, std::uint32_t piece, Run run) {
+  const std::uint64_t first = static_cast<std::uint64_t>(piece) * kSquaresPiece +
+                              kPartRows * kSquareLanes * (threadIdx.x / kSquareLanes) + threadIdx.x % kSquareLanes;
+  for (std::uint32_t row = 0; row < kPartRows && first + row * kSquareLanes < n; ++row) {
+    run(term.at(first + row * kSquareLanes));
+  }
+}
+
+// About what each piece adds to each lane, as its start for now.
+template <typename Term>
+__global__ void __launch_bounds__(kPieceThreads)
+    sum_squares_about(Term term, std::uint64_t n, std::uint32_t pieces, SquaresPiece* of_lanes) {
+  __shared__ double parts[kPieceThreads];
+  for (std::uint32_t piece = blockIdx.x; piece < pieces; piece += gridDim.x) {
+    double sum = 0;
+    for_part(term, n, piece, [&](double value) { sum += value; });
+    parts[threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.x < kSquareLanes) {
+      for (unsigned part = 1; part < kPieceParts; ++part) sum += parts[part * kSquareLanes + threadIdx.x];
+      of_lanes[piece * kSquareLanes + threadIdx.x].start = sum;
+    }
+    __syncthreads();
+  }
+}
+
+// One block: about where each piece begins.
+template <int kOnly = 0>
+__global__ void __launch_bounds__(kSquareThreads)
+    start_pieces(const double* lanes, std::uint32_t pieces, SquaresPiece* of_lanes) {
+  constexpr std::uint32_t kRuns = kSquareThreads / kSquareLanes;
+  __shared__ double runs[kSquareThreads];
+  const std::uint32_t lane = threadIdx.x % kSquareLanes;
+  const std::uint32_t run = threadIdx.x / kSquareLanes;
+  const std::uint32_t each = (pieces + kRuns - 1) / kRuns;
+  const std::uint32_t begin = run * each < pieces ? run * each : pieces;
+  const std::uint32_t end = begin + each < pieces ? begin + each : pieces;
+  double sum = 0;
+  for (std::uint32_t piece = begin; piece < end; ++piece) sum += of_lanes[piece * kSquareLanes + lane].start;
+  runs[threadIdx.x] = sum;
+  __syncthreads();
+  double before = lanes[lane];
+  for (std::uint32_t i = 0; i < run; ++i) before += runs[i * kSquareLanes + lane];
+  for (std::uint32_t piece = begin; piece < end; ++piece) {
+    double& start = of_lanes[piece * kSquareLanes + lane].start;
+    const double here = start;
+    start = before;
+    before += here;
+  }
+}
+
+__device__ inline std::uint64_t exponent_of(double value) { return __builtin_bit_cast(std::uint64_t, value) >> 52; }
+
+// What terms add to sums that are even and odd, in units; kUnitsEnd and more where that is not known.
+struct UnitSums {
+  std::uint64_t of[2];
+
+  __device__ void add(double units) {
+    const bool is_few = units < static_cast<double>(kUnitsEnd);  // not of NaN
+    const std::uint64_t whole = is_few ? static_cast<std::uint64_t>(units) : kUnitsEnd;
+    const double rest = is_few ? units - static_cast<double>(whole) : 0;
+    for (std::uint64_t odd = 0; odd < 2; ++odd) {
+      const std::uint64_t below = of[odd] + whole;
+      of[odd] = below + (rest > 0.5 || (rest == 0.5 && (odd + below) % 2 != 0) ? 1 : 0);
+    }
+  }
+  __device__ void add_after(const UnitSums& next) {
+    for (std::uint64_t odd = 0; odd < 2; ++odd) of[odd] += next.of[(odd + of[odd]) % 2];
+  }
+};
+
+// What each piece adds to each lane, given about where it starts.
+template <typename Term>
+__global__ void __launch_bounds__(kPieceThreads)
+    sum_squares_in_units(Term term, std::uint64_t n, std::uint32_t pieces, SquaresPiece* of_lanes) {
+  __shared__ UnitSums parts[kPieceThreads];
+  for (std::uint32_t piece = blockIdx.x; piece < pieces; piece += gridDim.x) {
+    SquaresPiece& found = of_lanes[piece * kSquareLanes + threadIdx.x % kSquareLanes];
+    const std::uint64_t exponent = exponent_of(found.start);
+    UnitSums sums{{0, 0}};
+    if (exponent > 52 && exponent < 2047) {  // 2^(1075 - exponent), the inverse of a unit, is a normal number
+      const double inverse = __builtin_bit_cast(double, (2098 - exponent) << 52);
+      for_part(term, n, piece, [&](double value) { sums.add(value * inverse); });
+    } else {  // what leaves such a sum as it is: zeros, and of one that is not finite what is
+      const bool is_finite = exponent % 2048 != 2047;
+      for_part(term, n, piece, [&](double value) {
+        if (is_finite ? value != 0 : !std::isfinite(value)) sums.of[0] = sums.of[1] = kUnitsEnd;
+      });
+    }
+    parts[threadIdx.x] = sums;
+    __syncthreads();
+    if (threadIdx.x < kSquareLanes) {
+      for (unsigned part = 1; part < kPieceParts; ++part) sums.add_after(parts[part * kSquareLanes + threadIdx.x]);
+      found.add[0] = sums.of[0];
+      found.add[1] = sums.of[1];
+    }
+    __syncthreads();
+  }
+}
+
+// Adds a piece to a lane's sum; false, and nothing added, where that takes more than integers.
+__device__ inline bool add_piece(const SquaresPiece& piece, double* sum) {
+  constexpr std::uint64_t kMantissa = kUnitsEnd / 2 - 1;
+  const auto bits = __builtin_bit_cast(std::uint64_t, *sum);
+  if (bits >> 52 != exponent_of(piece.start)) return false;
+  const std::uint64_t units = kUnitsEnd / 2 + (bits & kMantissa) + piece.add[bits % 2];
+  if (units >= kUnitsEnd) return false;
+  *sum = __builtin_bit_cast(double, (bits & ~kMantissa) | (units & kMantissa));
+  return true;
+}
+
+// A warp's work: pieces from `piece` on, until one does not fit all lanes, which is returned.
+__device__ inline std::uint32_t add_pieces_while(const SquaresPiece* of_lanes, std::uint32_t piece,
+                                                 std::uint32_t pieces, double* sum) {
+  constexpr std::uint32_t kAhead = 8;
+  const bool is_lane = lane_id() < kSquareLanes;
+  for (;;) {
+    SquaresPiece ahead[kAhead] = {};
+    FLUVIAL_UNROLL
+    for (std::uint32_t i = 0; i < kAhead; ++i) {
+      if (is_lane && piece + i < pieces) ahead[i] = of_lanes[(piece + i) * kSquareLanes + lane_id()];
+    }
+    FLUVIAL_UNROLL
+    for (std::uint32_t i = 0; i < kAhead; ++i) {
+      if (piece + i >= pieces) return pieces;
+      double next = *sum;
+      const bool fits = !is_lane || add_piece(ahead[i], &next);
+      if (__any_sync(kFullMask, !fits)) return piece + i;
+      *sum = next;
+    }
+    piece += kAhead;
+  }
+}
+
+template <typename Term>
+struct TermsFrom {
+  const Term& term;
+  std::uint64_t first;
+  __device__ double at(std::uint64_t index) const { return term.at(first + index); }
+};
+
+// One block.
+template <typename Term>
+__global__ void __launch_bounds__(kSquareThreads)
+    add_pieces_of(Term term, std::uint64_t n, std::uint32_t pieces, const SquaresPiece* of_lanes, double* lanes) {
+  __shared__ std::uint32_t shared;
+  double sum = threadIdx.x < kSquareLanes ? lanes[threadIdx.x] : 0;
+  for (std::uint32_t piece = 0; piece < pieces; ++piece) {
+    if (warp_id() == 0) {
+      const std::uint32_t reached = add_pieces_while(of_lanes, piece, pieces, &sum);
+      if (lane_id() == 0) shared = reached;
+    }
+    __syncthreads();
+    piece = shared;
+    if (piece == pieces) break;
+    const std::uint64_t first = static_cast<std::uint64_t>(piece) * kSquaresPiece;
+    const std::uint64_t left = n - first;
+    sum = add_in_lanes(sum, left < kSquaresPiece ? left : kSquaresPiece, TermsFrom<Term>{term, first});
+  }
+  if (threadIdx.x < kSquareLanes) lanes[threadIdx.x] = sum;
+}
+
+// The workspace is device_squares_workspace_bytes(n).
 template <typename Source>
-Status launch_squares(const Source& source, std::uint64_t n, DeviceSpan<double> lanes, Stream& stream) {
-  return launch(add_squares_of<Source>, 1U, kSquareThreads, stream, source, n, lanes.data());
+Status launch_squares(const Source& source, std::uint64_t n, DeviceSpan<double> lanes, DeviceSpan<std::byte> workspace,
+                      Stream& stream) {
+  if (n < kSquaresInPieces) {
+    return launch(add_squares_of<Source>, 1U, kSquareThreads, stream, source, n, lanes.data());
+  }
+  const SquareOf<Source> term{source};
+  const auto pieces = static_cast<std::uint32_t>((n + kSquaresPiece - 1) / kSquaresPiece);
+  auto* const of_lanes = reinterpret_cast<SquaresPiece*>(workspace.data());
+  const unsigned blocks = blocks_for(pieces, stream);
+  FLUVIAL_TRY(launch(sum_squares_about<SquareOf<Source>>, blocks, kPieceThreads, stream, term, n, pieces, of_lanes));
+  FLUVIAL_TRY(launch(start_pieces<>, 1U, kSquareThreads, stream, lanes.data(), pieces, of_lanes));
+  FLUVIAL_TRY(launch(sum_squares_in_units<SquareOf<Source>>, blocks, kPieceThreads, stream, term, n, pieces, of_lanes));
+  return launch(add_pieces_of<SquareOf<Source>>, 1U, kSquareThreads, stream, term, n, pieces, of_lanes, lanes.data());
 }
 
 }  // namespace fluvial::kernels::FLUVIAL_GPU

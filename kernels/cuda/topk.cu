@@ -343,7 +343,14 @@ class GpuDgcCodec final : public GpuTopkCodec {
     return static_cast<std::size_t>(schema.layout.value_count) * sizeof(float);
   }
 
+  std::size_t workspace_bytes(const VectorSchema& schema) const override {
+    const auto values = static_cast<std::size_t>(schema.layout.value_count);
+    return std::max(GpuTopkCodec::workspace_bytes(schema), kNormBytes + device_squares_workspace_bytes(values));
+  }
+
  protected:
+  static constexpr std::size_t kNormBytes = kSquareLanes * sizeof(double) + sizeof(double);
+
   double ratio(std::uint64_t round) const override { return ops::dgc_ratio(spec().ratio, spec().warmup_rounds, round); }
 
   // The workspace, before prepare() takes it: lanes of squares, and the factor that they give.
@@ -351,11 +358,12 @@ class GpuDgcCodec final : public GpuTopkCodec {
                     DeviceSpan<std::byte> state, DeviceSpan<std::byte> workspace, DeviceSpan<float> out,
                     Stream& stream) const override {
     auto* const lanes = reinterpret_cast<double*>(workspace.data());
+    const DeviceSpan<std::byte> pieces = workspace.subspan(kNormBytes);
     float* factor = nullptr;
     if (spec().clip > 0) {
       factor = reinterpret_cast<float*>(lanes + kSquareLanes);
       FLUVIAL_TRY(stream.backend().zero(lanes, kSquareLanes * sizeof(double), stream.get()));
-      FLUVIAL_TRY(launch_squares(VectorAt{update.data()}, update.size(), {lanes, kSquareLanes}, stream));
+      FLUVIAL_TRY(launch_squares(VectorAt{update.data()}, update.size(), {lanes, kSquareLanes}, pieces, stream));
       FLUVIAL_TRY(launch(find_clip_factor, 1U, kWarp, stream, lanes, spec().clip, factor));
     }
     const DgcFoldOp op{.update = update.data(),

@@ -292,8 +292,9 @@ class GpuVectorOps final : public DeviceVectorOps {
     return launch_each(FoldOp{update.data(), residual.data(), out.data()}, out.size(),
                        fits_four(update.data()) && fits_four(residual.data()) && fits_four(out.data()), stream);
   }
-  Status add_squares(DeviceSpan<const float> values, DeviceSpan<double> lanes, Stream& stream) override {
-    return launch_squares_of(values, lanes, stream);
+  Status add_squares(DeviceSpan<const float> values, DeviceSpan<double> lanes, DeviceSpan<std::byte> workspace,
+                     Stream& stream) override {
+    return launch_squares_of(values, lanes, workspace, stream);
   }
   Status lars(const LarsRates& rates, DeviceSpan<const float> mean, DeviceSpan<float> moment, DeviceSpan<float> model,
               Stream& stream) override {
@@ -301,8 +302,8 @@ class GpuVectorOps final : public DeviceVectorOps {
   }
   Status add_lamb_squares(const ops::LambFactors& factors, DeviceSpan<const float> mean, DeviceSpan<const float> moment,
                           DeviceSpan<const float> variance, DeviceSpan<const float> model, DeviceSpan<double> lanes,
-                          Stream& stream) override {
-    return launch_lamb_squares(factors, mean, moment, variance, model, lanes, stream);
+                          DeviceSpan<std::byte> workspace, Stream& stream) override {
+    return launch_lamb_squares(factors, mean, moment, variance, model, lanes, workspace, stream);
   }
   Status lamb(const ops::LambFactors& factors, DeviceSpan<const float> mean, DeviceSpan<float> moment,
               DeviceSpan<float> variance, DeviceSpan<float> model, Stream& stream) override {

@@ -165,7 +165,9 @@ class Session {
           kernels::device_apply_lamb({}, 1e-9, x_.span(), buffers[1].span(), buffers[2].span(), out_.span(), stream_));
     });
     const OnDevice<double> lanes(options_.device, std::tuple_size_v<kernels::SquareLanes>, stream_);
-    row("norm", "fp32", 4 * n, [&] { require(kernels::device_add_squares(x_.span(), lanes.span(), stream_)); });
+    const OnDevice<std::byte> squares(options_.device, kernels::device_squares_workspace_bytes(n_), stream_);
+    row("norm", "fp32", 4 * n,
+        [&] { require(kernels::device_add_squares(x_.span(), lanes.span(), squares.span(), stream_)); });
   }
 
   VectorSchema schema(std::size_t chunk_values) const {

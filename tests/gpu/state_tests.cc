@@ -27,7 +27,7 @@ std::vector<float> update_of(std::size_t size, std::uint64_t round) {
 }
 
 // A site's rounds, of which every third does not count: its whole vector is the residual then.
-void keeps_its_state(const Context& context, const std::string& text, std::size_t skew) {
+void keeps_its_state(const Context& context, const std::string& text, std::size_t value_count, std::size_t skew) {
   auto made = kernels::make_device_codec(context.device, kernels::parse_codec(text).value());
   if (!made.ok()) return;
   const auto& device = **made;
@@ -35,16 +35,15 @@ void keeps_its_state(const Context& context, const std::string& text, std::size_
   Stream stream = require(Stream::make(context.device));
   const PinnedBuffer pinned = require(PinnedBuffer::make(context.device, sizeof(ChunkOutcome)));
   auto* const outcome = pinned.as<ChunkOutcome>().data();
-  constexpr std::size_t kValues = 5'003;
-  const VectorSchema schema{.layout = {.value_count = kValues, .chunk_values = 2'000}, .tensors = {}};
+  const VectorSchema schema{.layout = {.value_count = value_count, .chunk_values = 2 * value_count / 5}, .tensors = {}};
   Buffer state(cpu->state_bytes(schema)), workspace(cpu->workspace_bytes(schema));
   std::ranges::fill(state.span(), std::byte{0});
-  std::vector<float> residual(kValues), vector(kValues);
+  std::vector<float> residual(value_count), vector(value_count);
   const OnDevice<std::byte> device_state(context.device, ByteSpan(state.span()), stream);
   const OnDevice<std::byte> device_workspace(context.device, device.workspace_bytes(schema), stream);
   const OnDevice<float> device_residual(context.device, view(residual), stream, skew);
   for (std::uint64_t round = 1; round <= 7; ++round) {
-    const auto update = update_of(kValues, round);
+    const auto update = update_of(value_count, round);
     const OnDevice<float> x(context.device, view(update), stream, skew);
     const std::span<const float> left = round == 1 ? std::span<const float>() : view(residual);
     require(cpu->fold(schema, update, left, state.span(), vector));
@@ -153,9 +152,12 @@ void onebit_adam_screens(const Context& context) {
 void add_state_tests(std::vector<Test>& tests) {
   for (const char* text : {"dgc:ratio=0.01,warmup=2", "dgc:ratio=0.05,clip=2.5,momentum=0.5", "int8", "fp32"}) {
     for (const std::size_t skew : {0U, 1U}) {
-      tests.push_back({std::string(text) + ", rounds", [=](const Context& c) { keeps_its_state(c, text, skew); }});
+      tests.push_back(
+          {std::string(text) + ", rounds", [=](const Context& c) { keeps_its_state(c, text, 5'003, skew); }});
     }
   }
+  const std::string clipped = "dgc:clip=2.5";  // a norm long enough to be added piece by piece
+  tests.push_back({clipped + ", long, rounds", [=](const Context& c) { keeps_its_state(c, clipped, 35'003, 1); }});
   for (const bool two_sided : {false, true}) {
     for (const std::size_t size : {1U, 3'001U, 8'192U}) {
       const kernels::OnebitAdamOptions options{.variance_floor = 1e-3, .freeze_round = 2, .two_sided = two_sided};

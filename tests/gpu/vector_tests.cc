@@ -257,12 +257,13 @@ void layer_wise_rates(const Context& context) {
       const OnDevice<float> d(context.device, view(mean), stream, skew), m(context.device, view(moment), stream, skew);
       const OnDevice<float> v(context.device, view(variance), stream, skew);
       const OnDevice<float> theta(context.device, view(model), stream, skew);
+      const OnDevice<std::byte> workspace(context.device, kernels::device_squares_workspace_bytes(size), stream);
       kernels::add_squares(mean, norm);
-      require(kernels::device_add_squares(d.span(), device_norm.span(), stream));
+      require(kernels::device_add_squares(d.span(), device_norm.span(), workspace.span(), stream));
       check_same(view(device_norm.values()), std::span<const double>(norm), "squares");
       kernels::add_lamb_squares(lamb, mean, moment, variance, model, direction);
       require(kernels::device_add_lamb_squares(lamb, d.span(), m.span(), v.span(), theta.span(),
-                                               device_direction.span(), stream));
+                                               device_direction.span(), workspace.span(), stream));
       check_same(view(device_direction.values()), std::span<const double>(direction), "squares of LAMB's direction");
       kernels::apply_lamb(lamb, 0.01, mean, moment, variance, model);
       require(kernels::device_apply_lamb(lamb, 0.01, d.span(), m.span(), v.span(), theta.span(), stream));
@@ -273,6 +274,53 @@ void layer_wise_rates(const Context& context) {
       check_same(view(theta.values()), view(model), "the model of LARS");
       check_same(view(m.values()), view(moment), "the moment of LARS");
     }
+  }
+}
+
+// Vectors long enough to be added piece by piece, that are unkind to it.
+std::vector<std::vector<float>> long_vectors(const Context& context) {
+  constexpr std::size_t kSize = 60'000;
+  Rng rng(31);
+  const auto made = [&](auto value) {
+    std::vector<float> values(kSize);
+    for (std::size_t i = 0; i < kSize; ++i) values[i] = value(i);
+    return values;
+  };
+  const float most = std::numeric_limits<float>::max();
+  std::vector<std::vector<float>> all = {
+      normals(context.is_small ? 100'001 : 30'000'001, 32),
+      adversarial(kSize, 33, 1e4F),
+      adversarial(kSize, 34, most),
+      // From 2^53 on odd squares end in half a unit of the sum, or in more halves: rounding goes by the lowest bit.
+      made([&](std::size_t i) { return i < 32 ? 0x1p26F : static_cast<float>(2 * rng.below(9) + 1); }),
+      made([&](std::size_t i) { return i < 32 ? 0x1p26F : 1.0F; }),
+      // A power of two is passed in every piece, or just reached.
+      made([](std::size_t i) { return std::ldexp(1.0F, static_cast<int>(i / 1'500)); }),
+      made([](std::size_t i) { return std::ldexp(1.0F, -static_cast<int>(i / 1'000)); }),
+      made([](std::size_t) { return 1.0F; }),
+      made([](std::size_t i) { return i < 30'000 ? 0.0F : 0x1p-149F; }),
+      made([](std::size_t) { return 0.0F; }),
+  };
+  all.push_back(normals(kSize, 35));
+  all.back()[40'000] = std::numeric_limits<float>::infinity();
+  return all;
+}
+
+// Over and over into the same lanes: sums begin where the last vector left them.
+void long_sums_of_squares(const Context& context) {
+  Stream stream = require(Stream::make(context.device));
+  for (const auto& values : long_vectors(context)) {
+    const OnDevice<float> x(context.device, view(values), stream);
+    const OnDevice<std::byte> workspace(context.device, kernels::device_squares_workspace_bytes(values.size()), stream);
+    kernels::SquareLanes expected{};
+    const OnDevice<double> lanes(context.device, std::span<const double>(expected), stream);
+    for (int times = 0; times < 3; ++times) {
+      kernels::add_squares(values, expected);
+      require(kernels::device_add_squares(x.span(), lanes.span(), workspace.span(), stream));
+      check_same(view(lanes.values()), std::span<const double>(expected), "a long sum of squares");
+    }
+    check(!kernels::device_add_squares(x.span(), lanes.span(), workspace.span().first(8), stream).ok(),
+          "a workspace that is too small is refused");
   }
 }
 
@@ -306,6 +354,7 @@ void add_vector_tests(std::vector<Test>& tests) {
   tests.push_back({"updates", updates});
   tests.push_back({"optimizers", optimizers});
   tests.push_back({"layer-wise rates", layer_wise_rates});
+  tests.push_back({"long sums of squares", long_sums_of_squares});
   tests.push_back({"events", events_order_streams});
 }
 
