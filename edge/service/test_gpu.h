@@ -99,6 +99,7 @@ class GpuSiteTest : public SiteTest {
   }
   void SetUp() override {
     if (!kernels::use_emulated_device(kGpus)) GTEST_SKIP() << "the emulator does not run here";
+    kernels::emulate_work(kernels::EmulatedWork::kMixed);
   }
   ~GpuSiteTest() override { stop_site(); }
 

@@ -25,6 +25,7 @@ class GpuRouteTest : public testing::Test {
  protected:
   void SetUp() override {
     if (!kernels::use_emulated_device(3)) GTEST_SKIP() << "the emulator does not go with this sanitizer";
+    kernels::emulate_work(kernels::EmulatedWork::kMixed);
     gpus_ = site({{DeviceKind::kEmulated, 0}});
   }
   std::shared_ptr<SiteGpus> site(std::vector<Device> devices) {

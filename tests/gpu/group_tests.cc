@@ -25,7 +25,8 @@ std::vector<Device> devices_of(const Context& context, int count) {
   std::vector<Device> devices;
   for (int i = 0; i < count; ++i) {
     Device device = context.device;
-    device.index = (device.index + i) % 4;
+    device.index += i;
+    if (device.kind == DeviceKind::kEmulated) device.index %= 4;
     if (!check_device(device).ok()) return {};
     devices.push_back(device);
   }
