@@ -19,7 +19,7 @@ Error invalid(std::string message) { return {Code::kInvalidArgument, std::move(m
 struct SiteGpus::Gpu {
   kernels::DeviceUuid uuid{};
   std::mutex reading;
-  kernels::Stream reads;  // of WorkerVector::read
+  std::optional<kernels::Stream> reads;  // of WorkerVector::read, once there was one
 };
 
 // ---- vectors ---------------------------------------------------------------------------------------------------
@@ -31,8 +31,12 @@ WorkerVector::WorkerVector(std::shared_ptr<SiteGpus> gpus, std::size_t gpu, kern
 Status WorkerVector::read(std::uint64_t first, std::span<float> into) const {
   SiteGpus::Gpu& gpu = *gpus_->gpus_[gpu_];
   const std::lock_guard lock(gpu.reading);
-  Status status = kernels::copy_to_host(values_.subspan(static_cast<std::size_t>(first), into.size()), into, gpu.reads);
-  if (status.ok()) status = gpu.reads.synchronize();
+  if (!gpu.reads) {
+    FLUVIAL_ASSIGN(gpu.reads, kernels::Stream::make(gpus_->devices_[gpu_]));
+  }
+  const kernels::DeviceSpan<const float> values = values_.subspan(static_cast<std::size_t>(first), into.size());
+  Status status = kernels::copy_to_host(values, into, *gpu.reads);
+  if (status.ok()) status = gpu.reads->synchronize();
   return gpus_->noted(std::move(status));
 }
 
@@ -45,19 +49,14 @@ SiteGpus::~SiteGpus() = default;
 Result<std::shared_ptr<SiteGpus>> SiteGpus::make(std::vector<kernels::Device> devices, SiteGpusOptions options) {
   if (devices.empty()) return invalid("no GPU is named");
   const std::shared_ptr<SiteGpus> gpus(new SiteGpus(std::move(devices), std::move(options)));
-  std::vector<std::size_t> all;
   for (const kernels::Device& device : gpus->devices_) {
     auto gpu = std::make_unique<Gpu>();
     FLUVIAL_ASSIGN(gpu->uuid, kernels::device_uuid(device));
     for (const auto& other : gpus->gpus_) {
       if (other->uuid == gpu->uuid) return invalid(format_text("GPU {} is named twice", kernels::to_string(device)));
     }
-    FLUVIAL_ASSIGN(gpu->reads, kernels::Stream::make(device));
-    all.push_back(gpus->gpus_.size());
     gpus->gpus_.push_back(std::move(gpu));
   }
-  FLUVIAL_ASSIGN(kernels::DeviceGroup* const group, gpus->group_of(all));
-  gpus->transport_ = group->transport();
   return gpus;
 }
 
@@ -125,7 +124,10 @@ Result<kernels::DeviceGroup*> SiteGpus::group_of(const std::vector<std::size_t>&
   if (found != groups_.end()) return &found->second;
   std::vector<kernels::Device> devices;
   for (const std::size_t gpu : gpus) devices.push_back(devices_[gpu]);
-  FLUVIAL_ASSIGN(kernels::DeviceGroup group, kernels::DeviceGroup::make(std::move(devices), options_.nccl_library));
+  FLUVIAL_ASSIGN(kernels::DeviceGroup group, kernels::DeviceGroup::make(devices, options_.nccl_library));
+  std::string names;
+  for (const kernels::Device& device : devices) names += (names.empty() ? "" : ", ") + kernels::to_string(device);
+  if (options_.note) options_.note(format_text("sums over {} by {}", names, group.transport()));
   return &groups_.emplace(gpus, std::move(group)).first->second;
 }
 

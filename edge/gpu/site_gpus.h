@@ -2,7 +2,8 @@
 // starts.
 //
 // Thread safe. Memory that the agent takes on a GPU: nothing until the first update; then what UpdateMemory
-// (update_memory.h) says, of which one set is kept from round to round until release().
+// (update_memory.h) says, of which one set is kept from round to round until release(). CUDA takes its own for the
+// process with the first vector that is opened: an agent whose workers leave nothing on a GPU takes nothing there.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +47,9 @@ class WorkerVector {
 
 struct SiteGpusOptions {
   std::string nccl_library = kernels::kNcclLibrary;
-  std::function<void(const std::string&)> warn = nullptr;  // one line for the log; any thread
+  // One line for the log; any thread.
+  std::function<void(const std::string&)> note = nullptr;
+  std::function<void(const std::string&)> warn = nullptr;
 };
 
 class SiteGpus : public std::enable_shared_from_this<SiteGpus> {
@@ -58,8 +61,7 @@ class SiteGpus : public std::enable_shared_from_this<SiteGpus> {
   SiteGpus& operator=(const SiteGpus&) = delete;
 
   const std::vector<kernels::Device>& devices() const { return devices_; }
-  std::vector<kernels::DeviceUuid> uuids() const;              // in the order of devices()
-  const std::string& transport() const { return transport_; }  // of sums over all of them; for a log
+  std::vector<kernels::DeviceUuid> uuids() const;  // in the order of devices()
 
   // What a worker says it holds. kInvalidArgument, in one line for that worker, when this agent does not have the GPU,
   // the memory cannot be opened, or the vector does not fit in it or does not begin at a multiple of 16 bytes.
@@ -104,7 +106,6 @@ class SiteGpus : public std::enable_shared_from_this<SiteGpus> {
   const std::vector<kernels::Device> devices_;
   const SiteGpusOptions options_;
   std::vector<std::unique_ptr<Gpu>> gpus_;
-  std::string transport_;
 
   mutable std::mutex mutex_;
   std::unique_ptr<UpdateMemory> kept_;

@@ -37,13 +37,14 @@ std::string describe(const kernels::Device& device, const local::DeviceUuid& uui
 Result<std::shared_ptr<SiteGpus>> make(Result<std::vector<kernels::Device>> devices, const telemetry::Logger& log) {
   if (!devices.ok()) return devices.error();
   SiteGpusOptions options;
+  options.note = [log](const std::string& line) { log.info("GPUs: " + line); };
   options.warn = [log](const std::string& line) { log.warn("GPUs: " + line); };
   FLUVIAL_ASSIGN(std::shared_ptr<SiteGpus> gpus, SiteGpus::make(std::move(*devices), std::move(options)));
   std::string list;
   for (std::size_t i = 0; i < gpus->devices().size(); ++i) {
     list += (i == 0 ? "" : ", ") + describe(gpus->devices()[i], gpus->uuids()[i]);
   }
-  log.info("workers may leave their results on GPUs", {{"gpus", list}, {"sums_by", gpus->transport()}});
+  log.info("workers may leave their results on GPUs", {{"gpus", list}});
   return gpus;
 }
 

@@ -291,7 +291,10 @@ void adds_up_over_several(const Context& context) {
     std::vector<Device> devices;
     for (int i = 0; i < count; ++i) devices.push_back({context.device.kind, i});
     if (!kernels::check_device(devices.back()).ok()) return;
-    const auto gpus = gpus_of(devices);
+    std::vector<std::string> noted;
+    const auto note = [&noted](const std::string& line) { noted.push_back(line); };
+    const auto gpus = require(SiteGpus::make(devices, {.note = note}));
+    check(noted.empty(), "what sums over GPUs are made with is not looked for before there is one");
     for (const std::size_t parts : {2, 3, 5}) {
       for (const bool updates : {false, true}) {
         const Round round = round_of(2'300, 500, parts, updates, true);
@@ -307,6 +310,8 @@ void adds_up_over_several(const Context& context) {
         }
       }
     }
+    check(noted.size() == static_cast<std::size_t>(count) - 1, "said once for each set of GPUs");  // the first 2, or 3
+    check(!noted.empty() && noted.front().starts_with("sums over " + kernels::to_string(devices[0]) + ", "), "named");
   }
 }
 
