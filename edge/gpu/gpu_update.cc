@@ -127,7 +127,7 @@ Result<DeviceSpan<const float>> GpuUpdate::mean_of(std::size_t chunk_index) {
 // ---- p ---------------------------------------------------------------------------------------------------------
 
 // Puts everything that makes a chunk of p into the streams. Base and residual come in while the workers' vectors are
-// reduced, and while the chunk before is still on its way out.
+// reduced, and while the chunk before is still on its way out. The chunk before that has left: its slot is free.
 Status GpuUpdate::put_p(std::size_t chunk_index, const From& from) {
   UpdateMemory& memory = *memory_;
   UpdateMemory::Slot& slot = memory.slots[chunk_index % memory.slots.size()];
@@ -136,7 +136,6 @@ Status GpuUpdate::put_p(std::size_t chunk_index, const From& from) {
   const DeviceSpan<float> base = first_of(slot.base, from.base ? size : 0);
   const DeviceSpan<float> residual = first_of(slot.residual, from.residual ? size : 0);
   const DeviceSpan<float> p = p_of(chunk_index);
-  FLUVIAL_TRY(slot.made.hold(memory.in));
   FLUVIAL_TRY(copy_to_device(std::span<const float>(first_of<float>(slot.base_host, base.size())), base, memory.in));
   FLUVIAL_TRY(copy_to_device(std::span<const float>(first_of<float>(slot.residual_host, residual.size())), residual,
                              memory.in));
@@ -170,9 +169,9 @@ Status GpuUpdate::make_all(const From& from, const LeaveP& leave, Parallel& para
     UpdateMemory::Slot& slot = memory_->slots[step % memory_->slots.size()];
     FLUVIAL_TRY(on_gpu(slot.filled.wait()));
     FLUVIAL_TRY(parallel.for_each(3, [&](std::size_t piece) -> Status {
-      if (piece == 0) return step < 2 ? Status() : leave_p(step - 2, leave);
+      if (piece == 2) return step < 2 ? Status() : leave_p(step - 2, leave);
       if (step >= chunks) return {};
-      return piece == 1 ? bring(step, from.base, slot.base_host) : bring(step, from.residual, slot.residual_host);
+      return piece == 0 ? bring(step, from.base, slot.base_host) : bring(step, from.residual, slot.residual_host);
     }));
     if (step < chunks) FLUVIAL_TRY(on_gpu(put_p(step, from)));
   }

@@ -25,7 +25,7 @@ struct EncodeMemory {
 
 struct UpdateMemory {
   // Of chunk i, i + 2, ... The host waits for `filled` before it writes base and residual again, and for `left` before
-  // it reads p; the streams wait for each other by `filled` and `made`.
+  // it reads p and puts the next chunk into the streams; these wait for each other by `filled` and `made`.
   struct Slot {
     kernels::PinnedBuffer base_host, residual_host, p_host, outcome;
     kernels::DeviceBuffer base, residual;

@@ -211,8 +211,11 @@ void ends_with_the_first_error(const Context& context) {
         return report.error();
       });
   check(!screened.ok() && left == std::vector<std::size_t>{0, 1}, "a value that is not finite ends it");
-  const Status refused = make(good, from_of(round), [&](std::size_t, auto, const auto&) -> Status { return enough; });
-  check(!refused.ok() && refused.error() == enough, "who takes p may end it");
+  {
+    const Workers gone(gpus, round);
+    const Status refused = make(gone, from_of(round), [&](std::size_t, auto, const auto&) -> Status { return enough; });
+    check(!refused.ok() && refused.error() == enough, "who takes p may end it, and nothing more reads the vectors");
+  }
   GpuUpdate::From no_residual = from_of(round);
   no_residual.residual = [&](std::uint64_t first, std::span<float>) -> Status {
     if (first < 2'000) return {};
