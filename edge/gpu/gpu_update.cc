@@ -60,20 +60,23 @@ Result<std::unique_ptr<GpuUpdate>> GpuUpdate::make(SiteGpus& gpus, std::vector<G
     FLUVIAL_CHECK(part.vector->values().size() == layout.value_count, "a worker's vector of another length");
   }
   std::unique_ptr<GpuUpdate> update(new GpuUpdate(gpus, std::move(parts), layout));
-  UpdateMemory::Shape shape{.devices = {}, .layout = layout};
-  for (const std::size_t gpu : update->group_gpus_) shape.devices.push_back(gpus.devices()[gpu]);
-  std::tie(update->memory_, update->period_) = gpus.take_memory();
-  if (update->memory_ && update->memory_->shape == shape) return update;
-  update->memory_.reset();  // before there is more of it
-  Result<std::unique_ptr<UpdateMemory>> made = UpdateMemory::make(std::move(shape));
-  if (made.ok()) {
-    update->memory_ = std::move(made).value();
-    return update;
-  }
-  if (made.error().code != Code::kResourceExhausted) return update->on_gpu(made.error()).error();
+  const Status taken = update->take_memory();
+  if (taken.ok()) return update;
+  if (taken.error().code != Code::kResourceExhausted) return update->on_gpu(taken).error();
   gpus.warn_once(format_text("no room for an update of {} values on the GPU ({}): it is made in host memory",
-                             layout.value_count, made.error().message));
+                             layout.value_count, taken.error().message));
   return std::unique_ptr<GpuUpdate>();
+}
+
+Status GpuUpdate::take_memory() {
+  UpdateMemory::Shape shape{.devices = {}, .layout = layout_};
+  for (const std::size_t gpu : group_gpus_) shape.devices.push_back(gpus_.devices()[gpu]);
+  if (group_gpus_.size() > 1) FLUVIAL_TRY(gpus_.group_of(group_gpus_));  // which has memory of its own
+  std::tie(memory_, period_) = gpus_.take_memory();
+  if (memory_ && memory_->shape == shape) return {};
+  memory_.reset();  // before there is more of it
+  FLUVIAL_ASSIGN(memory_, UpdateMemory::make(std::move(shape)));
+  return {};
 }
 
 DeviceSpan<float> GpuUpdate::p_of(std::size_t chunk_index) const {

@@ -72,6 +72,7 @@ class GpuUpdate {
   };
   GpuUpdate(SiteGpus& gpus, std::vector<GpuPart> parts, kernels::ChunkLayout layout);
 
+  Status take_memory();
   kernels::DeviceSpan<float> p_of(std::size_t chunk_index) const;
   Status put_mean(std::size_t chunk_index);
   Result<kernels::DeviceSpan<const float>> mean_of(std::size_t chunk_index);

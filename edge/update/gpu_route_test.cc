@@ -238,6 +238,23 @@ TEST_F(GpuRouteTest, WhatAGpuHasNoRoomForTheHostDoes) {
   EXPECT_FALSE(gpus_->fault());
 }
 
+TEST_F(GpuRouteTest, NorIsItAnErrorOnSeveral) {
+  const std::shared_ptr<SiteGpus> several = site({{DeviceKind::kEmulated, 0}, {DeviceKind::kEmulated, 1}});
+  const Training trained = three(1, "int8");
+  const UpdateJob job = moved(trained.job(), *several);
+  const std::size_t before = kernels::emulated::memory_in_use(0);
+  for (std::size_t room = 512; several->counts().encoded == 0; room *= 2) {
+    ASSERT_LT(room, std::size_t{1} << 30);
+    kernels::emulated::limit_memory(before + room);
+    const store::PendingUpdate update = encode(job);
+    if (several->counts().summed == 0) expect_same(update, encode(trained.job()), std::to_string(room) + " bytes");
+    several->release();
+  }
+  kernels::emulated::limit_memory(std::numeric_limits<std::size_t>::max());
+  EXPECT_NE(warned_, "");
+  EXPECT_FALSE(several->fault());
+}
+
 // Ranks of a group, each with its ranges of a vector on its GPU or of its memory.
 TEST_F(GpuRouteTest, RanksOfAGroupAreOneResult) {
   const auto ranges = [](std::initializer_list<round::ByteRange> list) {
