@@ -84,8 +84,9 @@ void RunMachine::try_open(Effects& out) {
   }
   if (last_committed_.value() >= plan_.rounds) return halt(RunStatus::kDone, "", out);
   if (round_begun_) {
-    call_substitutes();
-    return next_attempt(out, /*new_round=*/gather_.participant_count() == 0);
+    const bool anew = gather_.participant_count() == 0;  // after a restart nobody knows yet who is not in
+    if (!anew) call_substitutes();
+    return next_attempt(out, /*new_round=*/anew);
   }
 
   std::map<SiteId, double> sites;
@@ -119,20 +120,26 @@ void RunMachine::try_open(Effects& out) {
 // Those whom the last attempt waited for in vain may never come. For each of them another site that is there takes part
 // as well, as far as the sum has room for it at its scale; who comes after all still counts.
 void RunMachine::call_substitutes() {
-  std::map<SiteId, double> others;
-  for (const auto& [site, info] : connected_) others[site] = pace_.sample_weight(site);
   std::uint64_t weight_sum = 0;
   std::size_t absent = 0;
+  std::map<SiteId, SiteInfo> others = connected_;
   for (const round::Participant& participant : attempt_.participants) {
     weight_sum += participant.weight_max;
     if (!gather_.is_counted(participant.site)) ++absent;
     others.erase(participant.site);
   }
-  for (const SiteId site : round::draw_sites(others, absent, plan_.seed, attempt_.round)) {
-    const SiteInfo& info = connected_.at(site);
-    const Result<int> room =
+  const auto has_room = [&](const SiteInfo& info) {
+    const Result<int> bits =
         kernels::scale_bits(static_cast<int>(plan_.fraction_bits), plan_.value_abs_max, weight_sum + info.weight_max);
-    if (!room.ok() || *room < attempt_.scale_bits) continue;
+    return bits.ok() && *bits >= attempt_.scale_bits;
+  };
+  std::map<SiteId, double> weights;  // who is too heavy is not drawn, in the place of one who is not
+  for (const auto& [site, info] : others) {
+    if (has_room(info)) weights[site] = pace_.sample_weight(site);
+  }
+  for (const SiteId site : round::draw_sites(weights, absent, plan_.seed, attempt_.round)) {
+    const SiteInfo& info = others.at(site);
+    if (!has_room(info)) continue;  // beside those before it
     weight_sum += info.weight_max;
     attempt_.participants.push_back({site, info.lease, info.weight_max});
   }

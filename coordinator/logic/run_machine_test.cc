@@ -209,6 +209,26 @@ TEST_F(RunMachineTest, NobodyIsCalledForWhomTheSumHasNoRoomAtItsScale) {
             record.scale_bits);
 }
 
+TEST_F(RunMachineTest, WhoIsTooHeavyIsCalledInNobodysPlace) {
+  for (std::uint32_t fits = 4; fits <= 20; ++fits) {
+    RunStart tight = start();
+    tight.plan.value_abs_max = 0x1p40;
+    RunMachine machine(tight);
+    std::map<SiteId, SiteInfo> first = sites(3);
+    first[SiteId(3)].weight_max = 1;  // so that there is room for another
+    machine.sites_changed(first, at(0s));
+    machine.attempt_recorded(at(0s));
+    bring(machine, 1, {1}, at(1s));
+    std::map<SiteId, SiteInfo> all = sites(20);
+    for (auto& [site, info] : all) info.weight_max = site == SiteId(fits) ? 1 : 1 << 20;
+    machine.sites_changed(all, at(2s));
+    const Effects again = machine.tick(at(20s));
+    ASSERT_NE(find<RecordAttempt>(again), nullptr);
+    EXPECT_EQ(find<RecordAttempt>(again)->record.participants.back().site, SiteId(fits));
+    EXPECT_EQ(find<RecordAttempt>(again)->record.participants.size(), 4u);
+  }
+}
+
 TEST_F(RunMachineTest, AMovedSiteCountsUnderItsNewLeaseAloneUnlessItIsIn) {
   RunMachine machine = opened();
   bring(machine, 1, {1}, at(1s));
@@ -260,6 +280,18 @@ TEST_F(RunMachineTest, ARestartTriesTheOpenRoundAgainAsItWas) {
   EXPECT_EQ(find<RecordAttempt>(effects)->record.attempt, AttemptId(2));
   EXPECT_EQ(find<RecordAttempt>(effects)->record.participants, before.attempt().participants);
   EXPECT_EQ(find<RecordAttempt>(effects)->record.epoch, Epoch(6));
+}
+
+TEST_F(RunMachineTest, AfterARestartNobodyIsCalledBeforeItWasWaitedForTheOthers) {
+  RunStart again = start();
+  again.open = opened().attempt();
+  again.status = RunStatus::kPaused;
+  RunMachine machine(again);
+  machine.begin(at(100s));
+  machine.sites_changed(sites(6), at(101s));
+  const Effects resumed = machine.resume(at(102s));
+  ASSERT_NE(find<RecordAttempt>(resumed), nullptr);
+  EXPECT_EQ(find<RecordAttempt>(resumed)->record.participants, again.open->participants);
 }
 
 TEST_F(RunMachineTest, PauseLetsTheOpenRoundCloseAndStopDoesNot) {
