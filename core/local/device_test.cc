@@ -103,7 +103,8 @@ TEST_F(DeviceResult, IsOpenedOnceATaskAndClosedWithItsLastOwner) {
   ASSERT_TRUE(client.ready(location(1, 5), nullptr, ranges({{0, 8}}), 3).ok());
   ASSERT_TRUE(client.submit(location(1, 5), nullptr, {.weight = 3}).ok());
   const TaskResult first = wait_done(1);
-  for (const TaskReady& ready : agent_.recorder().seen().ready.at(TaskId(1))) EXPECT_EQ(ready.device, first.device);
+  const Seen seen = agent_.recorder().seen();
+  for (const TaskReady& ready : seen.ready.at(TaskId(1))) EXPECT_EQ(ready.device, first.device);
   give(client, "gpu-0", train_task(2));
   ASSERT_TRUE(client.submit(location(1, 5), nullptr, {.weight = 3}).ok());
   const TaskResult second = wait_done(2);
