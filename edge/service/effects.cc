@@ -77,6 +77,7 @@ void EdgeService::on_trained(RunId run, RoundId round, TimePoint begun, Result<T
     log_of(run, round).warn("training failed", {{"reason", trained.error().to_string()}});
     early_.drop();
     working_.reset();
+    tell_end_if_due();
     carry_out(machine_->train_failed(trained.error()));
     end_run();
     return;
@@ -124,9 +125,9 @@ net::Awaitable<void> EdgeService::encode(Offer offer, Trained trained) {
   early.reset();
   trained.parts.clear();
   reading_results_ = false;
-  tell_end_if_due();
   if (stopping_ || (!update.ok() && store_failed())) co_return;  // what is durable is found at the next start
   working_.reset();
+  tell_end_if_due();
   if (!update.ok()) {
     desk_.outcomes().dropped(offer.run, offer.round);
     log.warn("update not sent: it cannot be encoded", {{"reason", update.error().to_string()}});
@@ -161,7 +162,6 @@ net::Awaitable<void> EdgeService::fold(Offer offer, Trained trained) {
   early.reset();
   trained.parts.clear();
   reading_results_ = false;
-  tell_end_if_due();
   if (folded.ok()) {
     const Result<Carried> carried =
         co_await runtime_.pool.run([&] { return apply_bounds(*store_, offer.run, *folded, bounds); });
@@ -178,6 +178,7 @@ net::Awaitable<void> EdgeService::fold(Offer offer, Trained trained) {
   }
   if (stopping_) co_return;
   working_.reset();
+  tell_end_if_due();
   carry_out(machine_->resolved());
   end_run();
 }

@@ -332,14 +332,16 @@ class GpuSiteThatReads : public GpuSite {
       EXPECT_TRUE(event.ok() && event->has_value() && std::holds_alternative<local::EndedRun>(**event));
     });
   }
-  void end_run_while_it_reads() {
-    kernels::wait_for_paused_copy();
+  void end_run() {
     wire::Commit last = commit_of(1, nullptr);
     last.model = base(1).ref;
     last.last = true;
     parent_.commit(kSite, last);
     wait_logged("round committed");
     EXPECT_EQ(status().at("round").to_number<int>(), 1) << "and the strand is past the commit";
+  }
+  void expect_word_when_it_has_read() {
+    kernels::wait_for_paused_copy();
     EXPECT_FALSE(told_);
     kernels::pause_emulated_copies(false);
     waiting_.join();
@@ -359,10 +361,25 @@ TEST_F(GpuSiteThatReads, TellsOfTheEndWhenTheUpdateIsMade) {
   kernels::pause_emulated_copies(true);
   ASSERT_TRUE(trainer->submit({.weight = 10, .update = true}).ok());
   wait_for_word(*trainer);
-  end_run_while_it_reads();
+  kernels::wait_for_paused_copy();
+  end_run();
+  expect_word_when_it_has_read();
 }
 
-TEST_F(GpuSiteThatReads, TellsOfTheEndWhenWhatIsInPlaceIsReduced) {
+TEST_F(GpuSiteThatReads, TellsOfTheEndWhenWhatWasInTrainingIsFolded) {
+  start(1);
+  const auto trainer = attach(0, {.name = "gpu-0"});
+  parent_.open_round(kSite, 1, base(0));
+  trainer->next();
+  end_run();
+  trainer->memory().write(draw(60, kValues), 0);
+  kernels::pause_emulated_copies(true);
+  ASSERT_TRUE(trainer->submit({.weight = 10, .update = true}).ok());
+  wait_for_word(*trainer);
+  expect_word_when_it_has_read();
+}
+
+TEST_F(GpuSiteThatReads, TellsOfTheEndWhenWhatIsInPlaceIsReducedThoughTheTrainingFailed) {
   start(2);
   const auto a = attach(0, {.name = "gpu-0"});
   const auto b = attach(kHost, {.name = "gpu-1"});
@@ -374,8 +391,24 @@ TEST_F(GpuSiteThatReads, TellsOfTheEndWhenWhatIsInPlaceIsReduced) {
   kernels::pause_emulated_copies(true);
   ASSERT_TRUE(a->ready(round::ByteRanges::whole(2048), 10, true).ok());
   ASSERT_TRUE(b->ready(round::ByteRanges::whole(2048), 30, true).ok());
+  kernels::wait_for_paused_copy();
+  ASSERT_TRUE(a->client().fail("no more data").ok());
+  ASSERT_TRUE(b->client().fail("no more data").ok());
+  parent_.declines.take();
   wait_for_word(*a);
-  end_run_while_it_reads();
+  end_run();
+  expect_word_when_it_has_read();
+}
+
+TEST_F(GpuSiteThatReads, TellsOfTheEndWhenTheTrainingFails) {
+  start(1);
+  const auto trainer = attach(0, {.name = "gpu-0"});
+  parent_.open_round(kSite, 1, base(0));
+  trainer->next();
+  end_run();
+  ASSERT_TRUE(trainer->client().fail("no more data").ok());
+  const auto event = trainer->client().next_event();
+  EXPECT_TRUE(event.ok() && event->has_value() && std::holds_alternative<local::EndedRun>(**event));
 }
 
 }  // namespace

@@ -51,9 +51,10 @@ net::Awaitable<void> EdgeService::wait_for_last_model() {
   if (ending_ && ending_->run == run) tell_ended();
 }
 
-// Workers free a GPU's memory when they hear of the end: not while it is read.
+// Workers free a GPU's memory when they hear of the end: not while it is read, nor before what they still bring is.
 void EdgeService::tell_ended() {
-  end_is_due_ = ending_ && (reading_results_ || early_.reads());
+  const bool works = ending_ && working_ == ending_->run && (gpus_ || reading_results_);
+  end_is_due_ = ending_ && (works || early_.reads());
   if (ending_ && !end_is_due_) say_ended();
 }
 
