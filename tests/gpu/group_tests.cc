@@ -206,6 +206,13 @@ void the_installed_library(const Context& context) {
   const kernels::NcclFunctions nccl = require(kernels::load_nccl(kernels::kNcclLibrary));
   int version = 0;
   check(nccl.get_version(&version) == kernels::NcclFunctions::kSuccess && version >= 20'000, "its version");
+  if (context.device.kind != DeviceKind::kCuda) return;
+  // Alone in a group, which DeviceGroup would not ask it for: so it is tried on a machine with one GPU, too.
+  const auto alone = require(kernels::make_nccl(kernels::kNcclLibrary, {&context.device, 1}));
+  Members one({context.device}, kernels::kNcclLibrary, 10'007);
+  const OnDevice<float> out(context.device, 10'007, one.streams[0]);
+  require(alone->reduce(one.from, out.span(), one.streams));
+  one.check_sum(out, alone->name());
 }
 
 }  // namespace
