@@ -70,7 +70,7 @@ class Results:
         self._devices = frozenset(devices)
         self._sparse = sparse
         self._kept: Dict[int, Dict[Optional[bytes], Any]] = {}  # by run, and UUID or None for the host's memory
-        self.unheard = False  # there is memory of a GPU, and it is not known yet whether the agent could open it
+        self.unheard = False  # a result is in memory of a GPU, and it is not known yet whether the agent could open it
 
     def written(self, run: int, schema: Schema, given: Given) -> Result:
         """A result with these tensors in it: on the GPU that they are in, if there is one that the agent takes."""
@@ -87,12 +87,10 @@ class Results:
         return result
 
     def _on_device(self, run: int, schema: Schema, given: Given, device: _device.Device) -> DeviceResult:
-        def make() -> DeviceResult:
-            self.unheard = True
-            return DeviceResult(schema, device)
-
-        found = self._keep(run, device.uuid, make)
+        is_new = device.uuid not in self._kept.get(run, {})
+        found = self._keep(run, device.uuid, lambda: DeviceResult(schema, device))
         found.write(given)
+        self.unheard = self.unheard or is_new
         return found
 
     def host(self, run: int, schema: Schema) -> HostResult:

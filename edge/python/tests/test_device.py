@@ -167,23 +167,41 @@ def test_each_round_goes_where_its_model_is(agent):
     assert not with_memfd and opened(message.task_done.device).tolist()[:10] == flat(plus(FLOATS, 3))
 
 
-@pytest.mark.parametrize("name", ["cuMemAlloc_v2", "cuIpcGetMemHandle", "cuMemcpyDtoDAsync_v2", "cuPointerGetAttribute"])
-def test_a_driver_that_refuses_costs_speed_and_nothing_else(agent, monkeypatch, name):
+def refusing(name):
     call = _device._Driver.call
 
-    def refusing(self, called, *arguments):
+    def refuse(self, called, *arguments):
         if called == name:
             raise _device.DeviceError(f"{name}: operation not supported (801)")
         call(self, called, *arguments)
 
+    return refuse
+
+
+REFUSED = ["cuMemAlloc_v2", "cuIpcGetMemHandle", "cuMemcpyDtoDAsync_v2", "cuPointerGetAttribute"]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_driver_that_refuses_costs_speed_and_nothing_else(agent, monkeypatch, name):
     models = [on_gpu(FLOATS) for _ in range(2)]
     with monkeypatch.context() as patched:
-        patched.setattr(_device._Driver, "call", refusing)
+        patched.setattr(_device._Driver, "call", refusing(name))
         with pytest.warns(RuntimeWarning, match=f"through host memory.*{name}: operation not supported"):
             submitted_through_host_memory(agent, models[0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # it is said once
         submitted_through_host_memory(agent, models[1])
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_agent_that_ends_after_that_ended_for_its_own_reasons(agent, monkeypatch, name):
+    model = on_gpu(FLOATS)
+    with monkeypatch.context() as patched, pytest.warns(RuntimeWarning, match="through host memory"):
+        patched.setattr(_device._Driver, "call", refusing(name))
+        submitted_through_host_memory(agent, model)
+    agent.detach("the agent ends")
+    assert next(agent.rounds, None) is None
+    assert agent.site.detach_reason == "the agent ends"
 
 
 def test_a_machine_without_driver(agent):
