@@ -22,7 +22,7 @@ struct AttemptRecord {
   RoundId round;
   AttemptId attempt;
   Epoch epoch;                            // the coordinator's term: a restart gets a new one
-  std::vector<Participant> participants;  // fixed for all attempts of a round, as is the scale and the base
+  std::vector<Participant> participants;  // later attempts of a round have these and perhaps more; scale and base stay
   int scale_bits = 0;
   ModelRef base;
   bool operator==(const AttemptRecord&) const = default;
