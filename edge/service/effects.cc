@@ -86,6 +86,7 @@ void EdgeService::on_trained(RunId run, RoundId round, TimePoint begun, Result<T
   log_of(run, round)
       .info("trained", {{"workers", trained->parts.size()}, {"weight", trained->weight}, {"seconds", seconds}});
   trained_ = std::move(*trained);
+  reading_results_ = true;  // until they are an update
   desk_.outcomes().used(run, round, trained_->workers());
   carry_out(machine_->trained());
 }
@@ -116,7 +117,6 @@ void EdgeService::apply(const Encode& effect) {
 net::Awaitable<void> EdgeService::encode(Offer offer, Trained trained) {
   const TimePoint begun = runtime_.clock.now();
   const telemetry::Logger log = log_of(offer.run, offer.round);
-  reading_results_ = true;
   std::shared_ptr<PartialMean> early = co_await early_.take(trained.parts);
   Result<store::PendingUpdate> update = co_await runtime_.pool.run([&] {
     net::PoolParallel parallel(runtime_.pool);
@@ -125,9 +125,9 @@ net::Awaitable<void> EdgeService::encode(Offer offer, Trained trained) {
   early.reset();
   trained.parts.clear();
   reading_results_ = false;
+  tell_end_if_due();
   if (stopping_ || (!update.ok() && store_failed())) co_return;  // what is durable is found at the next start
   working_.reset();
-  tell_end_if_due();
   if (!update.ok()) {
     desk_.outcomes().dropped(offer.run, offer.round);
     log.warn("update not sent: it cannot be encoded", {{"reason", update.error().to_string()}});
@@ -153,7 +153,6 @@ void EdgeService::apply(const Fold& effect) { process_.spawn("fold", fold(effect
 net::Awaitable<void> EdgeService::fold(Offer offer, Trained trained) {
   const telemetry::Logger log = log_of(offer.run, offer.round);
   const ResidualBounds bounds = bounds_of(offer.plan);
-  reading_results_ = true;
   std::shared_ptr<PartialMean> early = co_await early_.take(trained.parts);
   const Result<store::ResidualInfo> folded = co_await runtime_.pool.run([&] {
     net::PoolParallel parallel(runtime_.pool);
@@ -162,6 +161,7 @@ net::Awaitable<void> EdgeService::fold(Offer offer, Trained trained) {
   early.reset();
   trained.parts.clear();
   reading_results_ = false;
+  tell_end_if_due();
   if (folded.ok()) {
     const Result<Carried> carried =
         co_await runtime_.pool.run([&] { return apply_bounds(*store_, offer.run, *folded, bounds); });
@@ -178,7 +178,6 @@ net::Awaitable<void> EdgeService::fold(Offer offer, Trained trained) {
   }
   if (stopping_) co_return;
   working_.reset();
-  tell_end_if_due();
   carry_out(machine_->resolved());
   end_run();
 }

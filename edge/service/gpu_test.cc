@@ -400,6 +400,16 @@ TEST_F(GpuSiteThatReads, TellsOfTheEndWhenWhatIsInPlaceIsReducedThoughTheTrainin
   expect_word_when_it_has_read();
 }
 
+TEST_F(GpuSiteThatReads, TellsOfTheEndAtOnceWhileItWaitsForWorkers) {
+  start(2);
+  const auto trainer = attach(0, {.name = "gpu-0"});
+  parent_.open_round(kSite, 1, base(0));
+  wait_logged("waiting for training workers");
+  end_run();
+  const auto event = trainer->client().next_event();
+  EXPECT_TRUE(event.ok() && event->has_value() && std::holds_alternative<local::EndedRun>(**event));
+}
+
 TEST_F(GpuSiteThatReads, TellsOfTheEndWhenTheTrainingFails) {
   start(1);
   const auto trainer = attach(0, {.name = "gpu-0"});

@@ -53,8 +53,7 @@ net::Awaitable<void> EdgeService::wait_for_last_model() {
 
 // Workers free a GPU's memory when they hear of the end: not while it is read, nor before what they still bring is.
 void EdgeService::tell_ended() {
-  const bool works = ending_ && working_ == ending_->run && (gpus_ || reading_results_);
-  end_is_due_ = ending_ && (works || early_.reads());
+  end_is_due_ = ending_ && (reading_results_ || early_.reads() || (gpus_ && desk_.trains(ending_->run)));
   if (ending_ && !end_is_due_) say_ended();
 }
 

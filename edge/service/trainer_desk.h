@@ -65,7 +65,8 @@ class TrainerDesk final : public local::WorkerHandler {
   void committed(local::CommittedModel model);
   void uncommitted() { newest_.reset(); }     // that model is not held any more
   bool owes(RunId run, RoundId round) const;  // somebody waits for the model of that round, or of one before
-  void let_go();                              // of the device memory of workers: a run has ended
+  bool trains(RunId run) const { return job_ && job_->started && job_->what.run == run; }  // tasks of it are out
+  void let_go();  // of the device memory of workers: a run has ended
 
   WorkerOutcomes& outcomes() { return outcomes_; }
 
