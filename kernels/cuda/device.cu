@@ -1,7 +1,8 @@
 // Which CUDA devices there are, and their memory, streams and events.
 #include <cuda.h>
-#include <cudaTypedefs.h>
+#include <dlfcn.h>
 
+#include <atomic>
 #include <bit>
 #include <cstring>
 
@@ -22,30 +23,51 @@ Status status_of(cudaError_t error) {
 cudaStream_t stream_of(void* stream) { return static_cast<StreamState*>(stream)->stream; }
 cudaEvent_t event_of(void* event) { return static_cast<cudaEvent_t>(event); }
 
+Error no_device(int device_index, int count) {
+  return {Code::kInvalidArgument, "CUDA: no device " + std::to_string(device_index) + " of " + std::to_string(count)};
+}
+
 // Another process's memory, as it was opened.
 struct Opened {
   int device = 0;
   void* memory = nullptr;
 };
 
-// From this address to the end of its allocation: what the driver says. It is asked for by name, since nothing links
-// it.
+// Calls on a thread that chose no device make a context on device 0, which takes memory there even where another one is
+// used, and fail where there is no more. So each thread chooses before all else; where it does not matter which, the
+// last that was chosen.
+std::atomic<int> last_chosen = 0;
+thread_local bool has_chosen = false;
+
+Status choose(int device_index) {
+  FLUVIAL_TRY(status_of(cudaSetDevice(device_index)));
+  last_chosen = device_index;
+  has_chosen = true;
+  return {};
+}
+Status choose_any() { return has_chosen ? Status() : choose(last_chosen); }
+
+// For what gives back: an error is nobody's, and must not be found by the next launch.
+template <typename Call>
+void give_back(Call call) {
+  if (choose_any().ok()) (void)status_of(call());
+}
+
+// A function of the driver, which the runtime has loaded: nothing links it.
+template <typename Function>
+Result<Function> of_driver(const char* name) {
+  static void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  void* const found = driver == nullptr ? nullptr : ::dlsym(driver, name);
+  if (found == nullptr) return Error{Code::kInternal, std::string("CUDA: the driver has no ") + name};
+  return reinterpret_cast<Function>(found);
+}
+
+// From this address to the end of its allocation: what the driver says.
 Result<std::size_t> bytes_from(void* memory) {
-  constexpr const char* kName = "cuMemGetAddressRange";
-  constexpr unsigned kSince = 3020;
-  void* entry = nullptr;
-  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-#if CUDART_VERSION >= 12050
-  FLUVIAL_TRY(status_of(cudaGetDriverEntryPointByVersion(kName, &entry, kSince, cudaEnableDefault, &found)));
-#else
-  FLUVIAL_TRY(status_of(cudaGetDriverEntryPoint(kName, &entry, cudaEnableDefault, &found)));
-#endif
-  if (found != cudaDriverEntryPointSuccess)
-    return Error{Code::kInternal, std::string("CUDA: the driver has no ") + kName};
+  FLUVIAL_ASSIGN(const auto range_of, of_driver<decltype(&cuMemGetAddressRange_v2)>("cuMemGetAddressRange_v2"));
   CUdeviceptr base = 0;
   std::size_t bytes = 0;
   const auto address = reinterpret_cast<CUdeviceptr>(memory);
-  const auto range_of = reinterpret_cast<PFN_cuMemGetAddressRange_v3020>(entry);
   if (range_of(&base, &bytes, address) != CUDA_SUCCESS || address - base > bytes) {
     return Error{Code::kInternal, "CUDA: the driver does not know what it opened"};
   }
@@ -57,12 +79,13 @@ Result<std::size_t> bytes_from(void* memory) {
 Status check_launch(cudaError_t error) { return status_of(error); }
 
 Status Runtime::check(int device_index) {
-  FLUVIAL_TRY(cuda_device(device_index));
+  FLUVIAL_ASSIGN(const int count, cuda_device_count());
+  if (device_index < 0 || device_index >= count) return no_device(device_index, count);
   return {};
 }
 
 Result<void*> Runtime::make_stream(int device_index) {
-  FLUVIAL_TRY(status_of(cudaSetDevice(device_index)));
+  FLUVIAL_TRY(choose(device_index));
   auto state = std::make_unique<StreamState>();
   state->device = device_index;
   int multiprocessors = 1;
@@ -74,75 +97,96 @@ Result<void*> Runtime::make_stream(int device_index) {
 
 void Runtime::free_stream(void* stream) {
   const std::unique_ptr<StreamState> state(static_cast<StreamState*>(stream));
-  cudaStreamDestroy(state->stream);
+  give_back([&] { return cudaStreamDestroy(state->stream); });
 }
 
-Status Runtime::synchronize(void* stream) { return status_of(cudaStreamSynchronize(stream_of(stream))); }
+Status Runtime::synchronize(void* stream) {
+  FLUVIAL_TRY(choose_any());
+  return status_of(cudaStreamSynchronize(stream_of(stream)));
+}
 
 void* Runtime::native_stream(void* stream) { return stream_of(stream); }
 
 Result<void*> Runtime::make_event(int device_index) {
-  FLUVIAL_TRY(status_of(cudaSetDevice(device_index)));
+  FLUVIAL_TRY(choose(device_index));
   cudaEvent_t event = nullptr;
   FLUVIAL_TRY(status_of(cudaEventCreateWithFlags(&event, cudaEventDisableTiming)));
   return static_cast<void*>(event);
 }
 
-void Runtime::free_event(void* event) { cudaEventDestroy(event_of(event)); }
+void Runtime::free_event(void* event) {
+  give_back([&] { return cudaEventDestroy(event_of(event)); });
+}
 Status Runtime::record(void* event, void* stream) {
+  FLUVIAL_TRY(choose_any());
   return status_of(cudaEventRecord(event_of(event), stream_of(stream)));
 }
-Status Runtime::wait(void* event) { return status_of(cudaEventSynchronize(event_of(event))); }
+Status Runtime::wait(void* event) {
+  FLUVIAL_TRY(choose_any());
+  return status_of(cudaEventSynchronize(event_of(event)));
+}
 Status Runtime::hold(void* stream, void* event) {
+  FLUVIAL_TRY(choose_any());
   return status_of(cudaStreamWaitEvent(stream_of(stream), event_of(event), 0));
 }
 
 Result<void*> Runtime::allocate(int device_index, std::size_t bytes) {
-  FLUVIAL_TRY(status_of(cudaSetDevice(device_index)));
+  FLUVIAL_TRY(choose(device_index));
   void* memory = nullptr;
   FLUVIAL_TRY(status_of(cudaMalloc(&memory, bytes)));
   return memory;
 }
 
-void Runtime::free(void* memory) { cudaFree(memory); }
+void Runtime::free(void* memory) {
+  give_back([&] { return cudaFree(memory); });
+}
 
 Result<void*> Runtime::allocate_pinned(int device_index, std::size_t bytes) {
-  FLUVIAL_TRY(status_of(cudaSetDevice(device_index)));
+  FLUVIAL_TRY(choose(device_index));
   void* memory = nullptr;
   FLUVIAL_TRY(status_of(cudaHostAlloc(&memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped)));
   std::memset(memory, 0, bytes);
   return memory;
 }
 
-void Runtime::free_pinned(void* memory) { cudaFreeHost(memory); }
+void Runtime::free_pinned(void* memory) {
+  give_back([&] { return cudaFreeHost(memory); });
+}
 
 Status Runtime::copy(void* to, const void* from, std::size_t bytes, void* stream) {
+  FLUVIAL_TRY(choose_any());
   return status_of(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)));
 }
 void Runtime::reach(int device_index, int other_index) {
   int can = 0;
   const auto done = [](cudaError_t error) { return status_of(error).ok(); };  // it may be enabled, which is an error
   if (!done(cudaDeviceCanAccessPeer(&can, device_index, other_index)) || can == 0) return;
-  if (done(cudaSetDevice(device_index))) done(cudaDeviceEnablePeerAccess(other_index, 0));
+  if (choose(device_index).ok()) done(cudaDeviceEnablePeerAccess(other_index, 0));
 }
 Status Runtime::zero(void* to, std::size_t bytes, void* stream) {
-  FLUVIAL_TRY(status_of(cudaSetDevice(static_cast<StreamState*>(stream)->device)));
+  FLUVIAL_TRY(choose(static_cast<StreamState*>(stream)->device));
   return status_of(cudaMemsetAsync(to, 0, bytes, stream_of(stream)));
 }
 
+// The driver's, which a worker asks, too: for a part of a GPU (MIG) there are two answers.
 Result<DeviceUuid> Runtime::uuid(int device_index) {
-  cudaDeviceProp properties{};
-  FLUVIAL_TRY(status_of(cudaGetDeviceProperties(&properties, device_index)));
-  DeviceUuid uuid{};
-  static_assert(sizeof(uuid) == sizeof(properties.uuid));
-  std::memcpy(uuid.data(), &properties.uuid, sizeof(uuid));
-  return uuid;
+  FLUVIAL_ASSIGN(const auto init, of_driver<decltype(&cuInit)>("cuInit"));
+  FLUVIAL_ASSIGN(const auto device_of, of_driver<decltype(&cuDeviceGet)>("cuDeviceGet"));
+  FLUVIAL_ASSIGN(const auto uuid_of, of_driver<decltype(&cuDeviceGetUuid_v2)>("cuDeviceGetUuid_v2"));
+  CUdevice device = 0;
+  CUuuid uuid{};
+  if (init(0) != CUDA_SUCCESS || device_of(&device, device_index) != CUDA_SUCCESS ||
+      uuid_of(&uuid, device) != CUDA_SUCCESS) {
+    return Error{Code::kUnavailable, "CUDA: the driver has no UUID of device " + std::to_string(device_index)};
+  }
+  return std::bit_cast<DeviceUuid>(uuid);
 }
 
 Result<MemoryHandle> Runtime::export_memory(void* memory) {
+  FLUVIAL_TRY(choose_any());
   cudaPointerAttributes attributes{};
   FLUVIAL_TRY(status_of(cudaPointerGetAttributes(&attributes, memory)));
-  FLUVIAL_TRY(status_of(cudaSetDevice(attributes.device)));
+  FLUVIAL_TRY(choose(attributes.device));
   cudaIpcMemHandle_t ipc{};
   if (const Status got = status_of(cudaIpcGetMemHandle(&ipc, memory)); !got.ok()) {
     return Error{Code::kFailedPrecondition, "memory that no other process can open: " + got.error().message};
@@ -151,7 +195,7 @@ Result<MemoryHandle> Runtime::export_memory(void* memory) {
 }
 
 Result<OpenedMemory> Runtime::open_memory(int device_index, const MemoryHandle& handle) {
-  FLUVIAL_TRY(status_of(cudaSetDevice(device_index)));
+  FLUVIAL_TRY(choose(device_index));
   auto opened = std::make_unique<Opened>(Opened{.device = device_index});
   const Status status = status_of(
       cudaIpcOpenMemHandle(&opened->memory, std::bit_cast<cudaIpcMemHandle_t>(handle), cudaIpcMemLazyEnablePeerAccess));
@@ -171,15 +215,17 @@ Result<OpenedMemory> Runtime::open_memory(int device_index, const MemoryHandle& 
 
 void Runtime::close_memory(void* handle) {
   const std::unique_ptr<Opened> opened(static_cast<Opened*>(handle));
-  cudaSetDevice(opened->device);
-  cudaIpcCloseMemHandle(opened->memory);
+  if (choose(opened->device).ok()) (void)status_of(cudaIpcCloseMemHandle(opened->memory));
 }
 
 }  // namespace cuda
 
 namespace {
 
-Error unavailable(cudaError_t error) { return {Code::kUnavailable, std::string("CUDA: ") + cudaGetErrorString(error)}; }
+Error unavailable(cudaError_t error) {
+  cudaGetLastError();
+  return {Code::kUnavailable, std::string("CUDA: ") + cudaGetErrorString(error)};
+}
 
 }  // namespace
 
@@ -196,10 +242,7 @@ Result<int> cuda_device_count() {
 Result<CudaDevice> cuda_device(int device_index) {
   const Result<int> count = cuda_device_count();
   if (!count.ok()) return count.error();
-  if (device_index < 0 || device_index >= *count) {
-    return Error{Code::kInvalidArgument,
-                 "CUDA: no device " + std::to_string(device_index) + " of " + std::to_string(*count)};
-  }
+  if (device_index < 0 || device_index >= *count) return cuda::no_device(device_index, *count);
   cudaDeviceProp properties{};
   if (const cudaError_t error = cudaGetDeviceProperties(&properties, device_index); error != cudaSuccess) {
     return unavailable(error);
