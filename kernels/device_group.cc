@@ -100,14 +100,39 @@ Status check_devices(std::span<const Device> devices) {
   return {};
 }
 
+// NCCL connects devices when they first add something up: only then it finds that it cannot, such as for want of shared
+// memory in a container.
+Status try_out(GroupTransport& transport, std::span<const Device> devices) {
+  const std::array<float, 1> one = {1};
+  std::array<float, 1> sum = {0};
+  std::vector<Stream> streams;
+  std::vector<DeviceBuffer> buffers;
+  std::vector<DeviceSpan<const float>> from;
+  for (const Device& device : devices) {
+    FLUVIAL_ASSIGN(Stream stream, Stream::make(device));
+    FLUVIAL_ASSIGN(DeviceBuffer buffer, DeviceBuffer::make(device, sizeof(float)));
+    FLUVIAL_TRY(copy_to_device(std::span<const float>(one), buffer.as<float>(), stream));
+    from.push_back(buffer.as<float>());
+    streams.push_back(std::move(stream));
+    buffers.push_back(std::move(buffer));
+  }
+  FLUVIAL_TRY(transport.reduce(from, buffers[0].as<float>(), streams));
+  FLUVIAL_TRY(copy_to_host(DeviceSpan<const float>(buffers[0].as<float>()), std::span<float>(sum), streams[0]));
+  for (Stream& stream : streams) FLUVIAL_TRY(stream.synchronize());
+  if (sum[0] == static_cast<float>(devices.size())) return {};
+  return Error{Code::kInternal, format_text("{} ones added up to {}", devices.size(), sum[0])};
+}
+
 Result<std::unique_ptr<GroupTransport>> make_transport(std::span<const Device> devices, const std::string& library) {
   if (devices.size() == 1) return std::unique_ptr<GroupTransport>(std::make_unique<OneDevice>());
   if (devices[0].kind != DeviceKind::kCuda && library == kNcclLibrary) {
     return PeerCopies::make(devices, format_text("{}: not for these devices", library));
   }
   Result<std::unique_ptr<GroupTransport>> nccl = make_nccl(library, devices);
-  if (nccl.ok()) return nccl;
-  return PeerCopies::make(devices, nccl.error().message);
+  if (!nccl.ok()) return PeerCopies::make(devices, nccl.error().message);
+  const Status works = try_out(**nccl, devices);
+  if (works.ok()) return nccl;
+  return PeerCopies::make(devices, format_text("{}: {}", library, works.error().message));
 }
 
 }  // namespace

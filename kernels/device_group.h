@@ -26,7 +26,8 @@ class GroupTransport {
 class DeviceGroup {
  public:
   // Up to 64 different devices of one kind; the first is the root (kInvalidArgument). NCCL that is not installed, too
-  // old or unable to work here is no error: transport() says so. Emulated devices take a library that a test made.
+  // old or unable to work here (one sum is tried) is no error: transport() says so. Emulated devices take a library
+  // that a test made.
   static Result<DeviceGroup> make(std::vector<Device> devices, const std::string& nccl_library = kNcclLibrary);
 
   const std::vector<Device>& devices() const { return devices_; }

@@ -163,7 +163,8 @@ void failures_of_the_library(const Context& context) {
   if (!is_emulated(context)) return;
   const std::vector<Device> devices = devices_of(context, 3);
   constexpr std::size_t kSize = 1'000;
-  for (const char* const function : {"ncclGetVersion", "ncclCommInitAll"}) {
+  for (const char* const function : {"ncclGetVersion", "ncclCommInitAll", "asynchronous", "ncclCommGetAsyncError",
+                                     "ncclGroupStart", "ncclReduce", "ncclGroupEnd", "a sum"}) {
     const Failing failing(function);
     Members members(devices, FLUVIAL_FAKE_NCCL_PATH, kSize);
     check(members.group.transport().starts_with("peer copies (/"), members.group.transport());
