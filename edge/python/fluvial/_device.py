@@ -147,7 +147,9 @@ def device_of(sources: Sequence[Any]) -> Optional[Device]:
         for address in addresses:
             asking.call("cuPointerGetAttribute", ctypes.byref(ordinal), _DEVICE_ORDINAL, address)
             found.add(ordinal.value)
-    return devices[found.pop()] if len(found) == 1 else None
+    if len(found) != 1 or ordinal.value not in range(len(devices)):  # it is negative for memory that is no GPU's
+        return None
+    return devices[ordinal.value]
 
 
 class Memory:

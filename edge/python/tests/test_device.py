@@ -135,6 +135,19 @@ def test_what_is_not_all_on_the_agents_gpu_goes_through_host_memory(agent, kind)
     submitted_through_host_memory(agent, HOST[kind]())
 
 
+def test_memory_that_the_driver_says_is_no_gpus_goes_through_host_memory(agent, monkeypatch):
+    call = _device._Driver.call
+
+    def says_host(self, called, *arguments):
+        call(self, called, *arguments)
+        if called == "cuPointerGetAttribute":
+            arguments[0]._obj.value = -2  # such as of the host's own memory, where a GPU reads that
+
+    model = on_gpu(FLOATS)
+    monkeypatch.setattr(_device._Driver, "call", says_host)
+    submitted_through_host_memory(agent, model)
+
+
 def test_an_agent_without_gpus_and_a_worker_that_wants_none(tmp_path):
     with FakeAgent(tmp_path / "a", FLOATS) as agent:
         submitted_through_host_memory(agent, on_gpu(FLOATS))
