@@ -30,6 +30,7 @@ struct CudaDevice {
   int compute_major = 0;
   int compute_minor = 0;
   std::size_t memory_bytes = 0;
+  bool is_exclusive = false;  // set to serve one process alone (nvidia-smi -c), or none
 };
 
 // kInvalidArgument when there is no such device; kUnavailable as above.

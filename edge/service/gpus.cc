@@ -8,10 +8,28 @@
 namespace fluvial::edge {
 namespace {
 
-Result<std::vector<kernels::Device>> all_devices() {
+// Whether workers and the agent can be on it at the same time.
+Status check_shared(const kernels::Device& device) {
+  FLUVIAL_TRY(kernels::check_device(device));
+  FLUVIAL_ASSIGN(const kernels::CudaDevice about, kernels::cuda_device(device.index));
+  if (!about.is_exclusive) return {};
+  return Error{Code::kUnavailable, kernels::to_string(device) + " is set to serve one process alone"};
+}
+
+// Those that can be used; the log says why another cannot.
+Result<std::vector<kernels::Device>> all_devices(const telemetry::Logger& log) {
   FLUVIAL_ASSIGN(const int count, kernels::cuda_device_count());
   std::vector<kernels::Device> devices;
-  for (int i = 0; i < count; ++i) devices.push_back(kernels::Device::cuda(i));
+  for (int i = 0; i < count; ++i) {
+    const kernels::Device device = kernels::Device::cuda(i);
+    const Status usable = check_shared(device);
+    if (usable.ok()) {
+      devices.push_back(device);
+    } else {
+      log.info("GPUs: one is left out", {{"reason", usable.error().message}});
+    }
+  }
+  if (devices.empty()) return Error{Code::kUnavailable, "none of this machine's can be used"};
   return devices;
 }
 
@@ -64,7 +82,7 @@ Result<std::shared_ptr<SiteGpus>> open_gpus(std::string_view setting, const tele
   };
   if (setting == "none") return none("gpus = none");
   const bool any = setting == "auto";
-  Result<std::shared_ptr<SiteGpus>> gpus = make(any ? all_devices() : named_devices(setting), log);
+  Result<std::shared_ptr<SiteGpus>> gpus = make(any ? all_devices(log) : named_devices(setting), log);
   if (gpus.ok()) return gpus;
   if (any) return none(gpus.error().message);
   return Error{gpus.error().code, "gpus = '" + std::string(setting) + "': " + gpus.error().message};

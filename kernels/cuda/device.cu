@@ -2,6 +2,7 @@
 #include <cuda.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstring>
@@ -25,6 +26,19 @@ cudaEvent_t event_of(void* event) { return static_cast<cudaEvent_t>(event); }
 
 Error no_device(int device_index, int count) {
   return {Code::kInvalidArgument, "CUDA: no device " + std::to_string(device_index) + " of " + std::to_string(count)};
+}
+
+// Whether the kernels were compiled for this device, or for one that its driver compiles them from.
+Status check_kernels(int device_index) {
+  int major = 0, minor = 0;
+  FLUVIAL_TRY(status_of(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device_index)));
+  FLUVIAL_TRY(status_of(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device_index)));
+  constexpr int kBuilt[] = {__CUDA_ARCH_LIST__};  // 900 is 9.0
+  const int least = *std::min_element(std::begin(kBuilt), std::end(kBuilt)) / 10;
+  if (10 * major + minor >= least) return {};
+  return Error{Code::kUnavailable, "CUDA: device " + std::to_string(device_index) + " has compute capability " +
+                                       std::to_string(major) + "." + std::to_string(minor) + ", this was built for " +
+                                       std::to_string(least / 10) + "." + std::to_string(least % 10) + " and newer"};
 }
 
 // Another process's memory, as it was opened.
@@ -81,7 +95,7 @@ Status check_launch(cudaError_t error) { return status_of(error); }
 Status Runtime::check(int device_index) {
   FLUVIAL_ASSIGN(const int count, cuda_device_count());
   if (device_index < 0 || device_index >= count) return no_device(device_index, count);
-  return {};
+  return check_kernels(device_index);
 }
 
 Result<void*> Runtime::make_stream(int device_index) {
@@ -247,7 +261,13 @@ Result<CudaDevice> cuda_device(int device_index) {
   if (const cudaError_t error = cudaGetDeviceProperties(&properties, device_index); error != cudaSuccess) {
     return unavailable(error);
   }
-  return CudaDevice{properties.name, properties.major, properties.minor, properties.totalGlobalMem};
+  int mode = cudaComputeModeDefault;
+  if (const cudaError_t error = cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, device_index);
+      error != cudaSuccess) {
+    return unavailable(error);
+  }
+  return CudaDevice{properties.name, properties.major, properties.minor, properties.totalGlobalMem,
+                    mode != cudaComputeModeDefault};
 }
 
 }  // namespace fluvial::kernels
