@@ -25,10 +25,7 @@ bool find(void* library, const char* name, Function* function) {
 class Nccl final : public GroupTransport {
  public:
   Nccl(const NcclFunctions& functions, std::string name) : nccl_(functions), name_(std::move(name)) {}
-  // Not ncclCommDestroy, which would wait for what cannot end when a device failed.
-  ~Nccl() override {
-    for (NcclComm* const comm : comms_) nccl_.comm_abort(comm);
-  }
+  ~Nccl() override { give_up(); }
 
   Status init(std::span<const Device> devices) {
     std::vector<int> indices;
@@ -48,11 +45,18 @@ class Nccl final : public GroupTransport {
       const Status done = try_reduce(from, out, streams);
       if (done.ok()) return {};
       failed_ = done.error();
+      give_up();  // a device may be waiting for one that does not come, and the caller for its stream
     }
     return *failed_;
   }
 
  private:
+  // Not ncclCommDestroy, which would wait for what cannot end when a device failed.
+  void give_up() {
+    for (NcclComm* const comm : comms_) nccl_.comm_abort(comm);
+    comms_.clear();
+  }
+
   Status status_of(std::string_view call, int result) const {
     if (result == NcclFunctions::kSuccess) return {};
     return Error{Code::kInternal,

@@ -186,6 +186,7 @@ void failures_of_the_library(const Context& context) {
     const Status again = members.group.reduce(members.from, out.span(), members.streams);
     check(!again.ok() && again.error() == status.error(), "what failed stays so");
     check(ask_library("fake_nccl_depth") == 0, function + ": a group was left open");
+    check(ask_library("fake_nccl_live") == 0, function + ": a device may wait for another for ever");
   }
   check(ask_library("fake_nccl_live") == 0, "communicators were left behind");
 }
