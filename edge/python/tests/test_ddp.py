@@ -187,6 +187,7 @@ def test_half_precision_any_order_and_a_pass_that_was_left(tmp_path, dtype):
 
 
 STEPS = """
+import os
 import sys
 
 import numpy as np
@@ -210,8 +211,7 @@ for batch in x:
     ddp(batch).square().mean().backward()
     optimizer.step()
 np.savez(out, **{name: value.numpy() for name, value in model.state_dict().items()})
-del ddp
-torch.distributed.destroy_process_group()
+os._exit(0)  # PyTorch 2.15 aborts now and then when a process with Gloo ends otherwise, with or without a hook
 """
 
 

@@ -31,6 +31,7 @@ def data():
 """
 
 RANK = PARTS + """
+import os
 import sys
 import fluvial
 import fluvial.fsdp
@@ -53,7 +54,7 @@ with fluvial.connect(socket, group="trainer", rank=rank, ranks=2) as site:
             (model(x) - y).square().mean().backward()
             optimizer.step()
         fluvial.fsdp.submit(round, model, samples=len(x) * 2)
-torch.distributed.destroy_process_group()
+os._exit(0)  # PyTorch 2.15 aborts now and then when a process with Gloo ends otherwise
 """
 
 
