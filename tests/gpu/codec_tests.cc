@@ -12,7 +12,6 @@
 namespace fluvial::gpu_test {
 namespace {
 
-using kernels::ChunkLayout;
 using kernels::ChunkOutcome;
 using kernels::Codec;
 using kernels::DeviceCodec;

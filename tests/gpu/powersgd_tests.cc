@@ -44,7 +44,8 @@ struct Model {
     auto values = normals(count, seed);
     const auto& last = tensors[3];  // of rank one: its other columns are dependent
     for (std::uint64_t i = 0; i < 24 * 24; ++i) {
-      values[last.offset_values + i] = static_cast<float>(i / 24 + seed % 5) * static_cast<float>(i % 24);
+      const std::uint64_t row = i / 24;
+      values[last.offset_values + i] = static_cast<float>(row + seed % 5) * static_cast<float>(i % 24);
     }
     if (seed % 2 == 0) std::fill_n(values.begin() + static_cast<std::ptrdiff_t>(tensors[1].offset_values), 531 * 40, 0);
     return values;
