@@ -110,6 +110,15 @@ UpdateJob EdgeService::job_of(const Offer& offer, const Trained& trained, Partia
   return job;
 }
 
+// With these goes the workers' memory, and who waited for that hears of the run's end.
+void EdgeService::results_are_read(std::shared_ptr<PartialMean> early, std::vector<TrainedPart> parts) {
+  early.reset();
+  parts.clear();
+  reading_results_ = false;
+  note_gpus();
+  tell_end_if_due();
+}
+
 void EdgeService::apply(const Encode& effect) {
   process_.spawn("encode", encode(effect.offer, take_trained(effect.offer)));
 }
@@ -122,10 +131,7 @@ net::Awaitable<void> EdgeService::encode(Offer offer, Trained trained) {
     net::PoolParallel parallel(runtime_.pool);
     return encode_update(job_of(offer, trained, early.get()), *store_, parallel);
   });
-  early.reset();
-  trained.parts.clear();
-  reading_results_ = false;
-  tell_end_if_due();
+  results_are_read(std::move(early), std::move(trained.parts));
   if (stopping_ || (!update.ok() && store_failed())) co_return;  // what is durable is found at the next start
   working_.reset();
   if (!update.ok()) {
@@ -135,7 +141,6 @@ net::Awaitable<void> EdgeService::encode(Offer offer, Trained trained) {
     if (!gpu_failed()) end_run();
     co_return;
   }
-  note_gpus();
   const double seconds = seconds_since(runtime_.clock, begun);
   metrics_.encode_seconds.observe(seconds);
   pending_ = std::make_shared<const store::PendingUpdate>(std::move(*update));
@@ -158,10 +163,7 @@ net::Awaitable<void> EdgeService::fold(Offer offer, Trained trained) {
     net::PoolParallel parallel(runtime_.pool);
     return fold_update(job_of(offer, trained, early.get()), *store_, parallel);
   });
-  early.reset();
-  trained.parts.clear();
-  reading_results_ = false;
-  tell_end_if_due();
+  results_are_read(std::move(early), std::move(trained.parts));
   if (folded.ok()) {
     const Result<Carried> carried =
         co_await runtime_.pool.run([&] { return apply_bounds(*store_, offer.run, *folded, bounds); });

@@ -14,16 +14,6 @@ namespace {
 
 using local::TaskResult;
 
-std::vector<float> values_of(const transfer::StagedArrival& arrival) {
-  std::vector<float> values(kValues);
-  Buffer scratch;
-  const kernels::ChunkLayout layout{kValues, 256};
-  for (std::size_t i = 0; i < layout.chunk_count(); ++i) {
-    EXPECT_TRUE(arrival.codec->decode_chunk(*arrival.chunks->read(i, scratch), layout.of(std::span(values), i)).ok());
-  }
-  return values;
-}
-
 // The same rounds with the same results in host memory, without a site around them.
 class Reference {
  public:
@@ -140,11 +130,6 @@ class GpuSite : public GpuSiteTest {
   static constexpr std::uint64_t kModelBytes = kValues * sizeof(float);
 };
 
-std::vector<float> mean_of(const std::vector<float>& a, const std::vector<float>& b, double of_a, double of_b) {
-  std::vector<float> mean(a.size());
-  for (std::size_t i = 0; i < a.size(); ++i) mean[i] = static_cast<float>((a[i] * of_a + b[i] * of_b) / (of_a + of_b));
-  return mean;
-}
 void expect_near(const std::vector<float>& values, const std::vector<float>& expected) {
   ASSERT_EQ(values.size(), expected.size());
   for (std::size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], expected[i], 1e-6) << i;
@@ -257,9 +242,7 @@ TEST_F(GpuSite, AVectorBeyondItsMemoryEndsItsWorkerAlone) {
 
 TEST_F(GpuSite, AnUpdateThatIsNotFiniteIsNotSent) {
   start(1);
-  const auto trainer = attach(0, {.name = "gpu-0"});
-  parent_.open_round(kSite, 1, base(0));
-  trainer->next();
+  const auto trainer = in_training(1);
   std::vector<float> update = draw(61, kValues);
   update[123] = INFINITY;
   trainer->memory().write(update, 0);
@@ -299,9 +282,7 @@ TEST_F(GpuSite, DoesNotStartWithoutAGpuThatWasNamed) {
 TEST_F(GpuSite, AGpuThatFailsEndsTheAgentOnceTheRoundIsDeclined) {
   start(1);
   {
-    const auto trainer = attach(0, {.name = "gpu-0"});
-    parent_.open_round(kSite, 1, base(0));
-    trainer->next();
+    const auto trainer = in_training(1);
     trainer->memory().write(draw(60, kValues), 0);
     kernels::fail_emulated_devices(true);
     ASSERT_TRUE(trainer->submit({.weight = 10, .update = true}).ok());
@@ -314,9 +295,7 @@ TEST_F(GpuSite, AGpuThatFailsEndsTheAgentOnceTheRoundIsDeclined) {
     EXPECT_TRUE(log_->contains("a GPU failed: the agent ends, to be started again"));
   }
   start(1);
-  const auto trainer = attach(0, {.name = "gpu-0"});
-  parent_.open_round(kSite, 2, base(1));
-  trainer->next();
+  const auto trainer = in_training(2);
   trainer->memory().write(draw(61, kValues), 0);
   ASSERT_TRUE(trainer->submit({.weight = 10, .update = true}).ok());
   EXPECT_EQ(values_of(parent_.arrivals.take()), draw(61, kValues));
@@ -354,9 +333,7 @@ class GpuSiteThatReads : public GpuSite {
 
 TEST_F(GpuSiteThatReads, TellsOfTheEndWhenTheUpdateIsMade) {
   start(1);
-  const auto trainer = attach(0, {.name = "gpu-0"});
-  parent_.open_round(kSite, 1, base(0));
-  trainer->next();
+  const auto trainer = in_training(1);
   trainer->memory().write(draw(60, kValues), 0);
   kernels::pause_emulated_copies(true);
   ASSERT_TRUE(trainer->submit({.weight = 10, .update = true}).ok());
@@ -368,9 +345,7 @@ TEST_F(GpuSiteThatReads, TellsOfTheEndWhenTheUpdateIsMade) {
 
 TEST_F(GpuSiteThatReads, TellsOfTheEndWhenWhatWasInTrainingIsFolded) {
   start(1);
-  const auto trainer = attach(0, {.name = "gpu-0"});
-  parent_.open_round(kSite, 1, base(0));
-  trainer->next();
+  const auto trainer = in_training(1);
   end_run();
   trainer->memory().write(draw(60, kValues), 0);
   kernels::pause_emulated_copies(true);
@@ -412,9 +387,7 @@ TEST_F(GpuSiteThatReads, TellsOfTheEndAtOnceWhileItWaitsForWorkers) {
 
 TEST_F(GpuSiteThatReads, TellsOfTheEndWhenTheTrainingFails) {
   start(1);
-  const auto trainer = attach(0, {.name = "gpu-0"});
-  parent_.open_round(kSite, 1, base(0));
-  trainer->next();
+  const auto trainer = in_training(1);
   end_run();
   ASSERT_TRUE(trainer->client().fail("no more data").ok());
   const auto event = trainer->client().next_event();

@@ -99,6 +99,7 @@ class EdgeService final : public tree::UplinkOwner {
   bool store_failed();                 // then the agent ends
   bool gpu_failed();                   // likewise
   bool ends_by(const std::optional<Error>& fault, std::string_view what);
+  void results_are_read(std::shared_ptr<PartialMean> early, std::vector<TrainedPart> parts);
   void note_gpus();
   local::WorkerServerOptions worker_options();
   void end_run();  // when nothing of it is left to do

@@ -116,6 +116,13 @@ class GpuSiteTest : public SiteTest {
   std::unique_ptr<Trainer> attach(int place, local::WorkerOptions options) {
     return std::make_unique<Trainer>(worker_socket_, std::move(options), place, schema_of_model());
   }
+  // A worker on the first GPU, with its task of a round that the parent has just opened.
+  std::unique_ptr<Trainer> in_training(std::uint64_t round) {
+    std::unique_ptr<Trainer> trainer = attach(0, {.name = "gpu-0"});
+    parent_.open_round(kSite, round, base(round - 1));
+    trainer->next();
+    return trainer;
+  }
   void commit(std::uint64_t round, const transfer::StagedArrival& arrival, bool last = false) {
     wire::Commit commit = commit_of(round, &arrival);
     commit.model = base(round).ref;

@@ -14,6 +14,7 @@
 #include "core/store/testing.h"
 #include "edge/service/edge.h"
 #include "edge/service/fake_parent.h"
+#include "kernels/vector.h"
 
 namespace fluvial::edge {
 
@@ -36,6 +37,25 @@ inline HeldModel plain_model(std::uint64_t version) {
   const std::vector<float> values = draw(version, kValues);
   return held_model(kRun, version, round::Schema::make({{"w", round::DType::kF32, {kValues}}}).value(),
                     std::as_bytes(std::span(values)));
+}
+
+// What a parent makes of a submission to opening()'s chunks, and of two results what the site sends.
+inline std::vector<float> values_of(const transfer::StagedArrival& arrival) {
+  std::vector<float> values(kValues);
+  Buffer scratch;
+  const kernels::ChunkLayout layout{kValues, 256};
+  for (std::size_t i = 0; i < layout.chunk_count(); ++i) {
+    EXPECT_TRUE(arrival.codec->decode_chunk(*arrival.chunks->read(i, scratch), layout.of(std::span(values), i)).ok());
+  }
+  return values;
+}
+inline std::vector<float> mean_of(const std::vector<float>& a, const std::vector<float>& b, std::uint32_t of_a,
+                                  std::uint32_t of_b) {
+  std::vector<float> mean(kValues);
+  EXPECT_TRUE(
+      kernels::weighted_mean(std::vector<std::span<const float>>{a, b}, std::vector<std::uint32_t>{of_a, of_b}, mean)
+          .ok());
+  return mean;
 }
 
 // What the parent opens, and how large the model is.

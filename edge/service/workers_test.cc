@@ -49,23 +49,6 @@ class WorkersTest : public SiteTest {
     commit.last = last;
     parent_.commit(kSite, commit);
   }
-  static std::vector<float> values_of(const transfer::StagedArrival& arrival) {
-    std::vector<float> values(kValues);
-    Buffer scratch;
-    const kernels::ChunkLayout layout{kValues, 256};
-    for (std::size_t i = 0; i < layout.chunk_count(); ++i) {
-      EXPECT_TRUE(arrival.codec->decode_chunk(*arrival.chunks->read(i, scratch), layout.of(std::span(values), i)).ok());
-    }
-    return values;
-  }
-  static std::vector<float> mean_of(const std::vector<float>& a, const std::vector<float>& b, std::uint32_t of_a,
-                                    std::uint32_t of_b) {
-    std::vector<float> mean(kValues);
-    EXPECT_TRUE(
-        kernels::weighted_mean(std::vector<std::span<const float>>{a, b}, std::vector<std::uint32_t>{of_a, of_b}, mean)
-            .ok());
-    return mean;
-  }
 };
 
 constexpr std::uint64_t kModelBytes = kValues * sizeof(float);
