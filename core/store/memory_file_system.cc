@@ -187,6 +187,15 @@ bool MemoryFileSystem::crashed() const {
   return state_->crashed;
 }
 
+bool MemoryFileSystem::is_durable(const std::string& path) const {
+  const std::lock_guard lock(state_->mutex);
+  const auto now = state_->names.find(path);
+  if (now == state_->names.end()) return !state_->durable_names.contains(path);
+  const auto durable = state_->durable_names.find(path);
+  return durable != state_->durable_names.end() && durable->second == now->second &&
+         now->second->content == now->second->durable;
+}
+
 void MemoryFileSystem::restart(Unsynced unsynced, std::uint64_t seed) {
   const std::lock_guard lock(state_->mutex);
   Rng rng(seed);

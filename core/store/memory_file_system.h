@@ -38,6 +38,7 @@ class MemoryFileSystem final : public FileSystem {
   void fail_at(std::uint64_t operations_from_now, Fault fault);
   void clear_fault();
   bool crashed() const;
+  bool is_durable(const std::string& path) const;  // it survives as it is, whatever happens; also when there is none
   // The machine comes up again. Files that are still open are dead; locks are gone.
   void restart(Unsynced unsynced, std::uint64_t seed = 0);
 

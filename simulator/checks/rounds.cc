@@ -50,15 +50,12 @@ RoundChecks::Run* RoundChecks::find(RunId run) {
   return found == runs_.end() ? nullptr : &found->second;
 }
 
-void RoundChecks::run_started(const store::RunRow& row, std::span<const float> initial) {
+void RoundChecks::run_started(const store::RunRow& row, const FlatModel& initial) {
   Run run;
   run.row = row;
   run.digest = row.initial_model;
-  run.model.assign(initial.begin(), initial.end());
-  run.state.model.assign(initial.begin(), initial.end());
-  run.state.moment.assign(initial.size(), 0);
-  const bool starts_at_zero = row.plan.optimizer.kind == round::Optimizer::kLamb;
-  run.state.variance.assign(initial.size(), starts_at_zero ? 0 : row.plan.optimizer.tau * row.plan.optimizer.tau);
+  run.state = first_state(row.plan.optimizer, initial.values);
+  run.integers.assign(initial.integers.begin(), initial.integers.end());
   runs_.insert_or_assign(row.id, std::move(run));
 }
 
@@ -141,13 +138,30 @@ void RoundChecks::attempt_recorded(const store::AttemptRow& attempt) {
   const bool again = run->attempt && run->attempt->round == attempt.round;
   const auto known = again ? by_site(run->attempt->participants) : std::map<SiteId, round::Participant>();
   for (const round::Participant& one : attempt.participants) {
-    say(known.contains(one.site) || !quarantined_.contains(one.site), "quarantine",
+    if (known.contains(one.site)) continue;
+    say(!quarantined_.contains(one.site), "quarantine",
         which + format_text(": site {} takes part and is in quarantine", std::uint64_t{one.site.value()}));
+    say(!revoked_.contains(one.site), "members_only",
+        which + format_text(": site {} is asked and its certificate is revoked", std::uint64_t{one.site.value()}));
   }
+  check_room(*run, attempt, which);
   const RoundId last = run->commits.empty() ? RoundId(0) : run->commits.rbegin()->first;
   say(attempt.round == last.next(), "one_commit", which + format_text(" after the commit of {}", last.value()));
   say(attempt.base == run->digest, "model_chain", which + ": not on the last committed model");
   run->attempt = attempt;
+}
+
+// Whatever its participants send, within the plan's bound and their registered weights, the sum must hold it: at 2^62, as
+// fixed-point.md says, also the probe, whose values are 1.
+void RoundChecks::check_room(const Run& run, const store::AttemptRow& attempt, const std::string& which) {
+  const round::Plan& plan = run.row.plan;
+  double weights = 0;
+  for (const round::Participant& one : attempt.participants) weights += static_cast<double>(one.weight_max);
+  const double greatest = std::ldexp(weights * std::max(1.0, plan.value_abs_max), attempt.scale_bits);
+  say(greatest <= 0x1p62 && attempt.scale_bits <= static_cast<int>(plan.fraction_bits), "room",
+      which + format_text(": {} participants of weight {} and values of {} have no room at scale {}",
+                          static_cast<std::uint64_t>(attempt.participants.size()), weights, plan.value_abs_max,
+                          attempt.scale_bits));
 }
 
 void RoundChecks::opening_sent(RunId id, RoundId round, AttemptId attempt, Epoch epoch) {
@@ -165,19 +179,43 @@ void RoundChecks::commit_sent(RunId id, RoundId round, const Digest& model) {
 }
 
 void RoundChecks::sum_sealed(NodeId node, RunId id, RoundId round, const round::ContributorSet& contributors,
-                             int scale_bits, std::span<const std::int64_t> sum) {
-  if (sum.empty()) return;
+                             const FlatSum& sum) {
+  if (sum.values.empty()) return;
   const std::string where = format_text("round {}, the sum of node {}", round.value(), node.value());
-  const Status probe = round::check_probe(contributors, scale_bits);
+  const Status probe = round::check_probe(contributors, sum.scale_bits);
   say(probe.ok(), "exact_probe", where + ": " + (probe.ok() ? "" : probe.error().message));
   std::string wrong;
-  const auto expected = truth_.sum(id, round, contributors, scale_bits, sum.size(), &wrong);
+  const auto expected = truth_.sum(id, round, contributors, sum.scale_bits, sum.values.size(), &wrong);
   if (!say(expected.has_value(), "exact_sum", where + ": " + wrong)) return;
-  const auto differs = std::mismatch(sum.begin(), sum.end(), expected->begin());
-  say(differs.first == sum.end(), "exact_sum",
+  const auto differs = std::mismatch(sum.values.begin(), sum.values.end(), expected->begin());
+  say(differs.first == sum.values.end(), "exact_sum",
       where + format_text(": value {} is not what its {} contributors make",
-                          static_cast<std::uint64_t>(differs.first - sum.begin()),
+                          static_cast<std::uint64_t>(differs.first - sum.values.begin()),
                           static_cast<std::uint64_t>(contributors.size())));
+  say(std::ranges::equal(sum.integers, truth_.greatest(id, round, contributors)), "exact_sum",
+      where + ": its integers are not the greatest of its contributors'");
+  for (const auto& [site, entry] : contributors.entries()) {
+    const std::string beyond = beyond_bounds(id, *truth_.find(id, round, site, entry.digest));
+    say(beyond.empty(), "bounds", where + format_text(": site {} is in, and ", std::uint64_t{site.value()}) + beyond);
+  }
+}
+
+std::string RoundChecks::beyond_bounds(RunId id, const KnownUpdate& update) const {
+  const auto run = runs_.find(id);
+  if (run == runs_.end()) return {};
+  const round::Plan& plan = run->second.row.plan;
+  double squares = 0;
+  for (const double value : update.values) {
+    if (std::abs(value) > plan.value_abs_max) {
+      return format_text("its value {} is beyond the plan's {}", value, plan.value_abs_max);
+    }
+    squares += value * value;
+  }
+  // The last bits of a norm depend on the order of its sum.
+  if (plan.update_norm_max > 0 && std::sqrt(squares) > plan.update_norm_max * (1 + 0x1p-40)) {
+    return format_text("its norm {} is beyond the plan's {}", std::sqrt(squares), plan.update_norm_max);
+  }
+  return {};
 }
 
 void RoundChecks::check_contributors(const Run& run, const store::CommitRow& row) {
@@ -196,29 +234,46 @@ void RoundChecks::check_contributors(const Run& run, const store::CommitRow& row
   }
 }
 
-void RoundChecks::check_model(Run& run, const store::CommitRow& row, int scale_bits, std::span<const std::int64_t> sum,
-                              std::span<const float> model) {
-  std::vector<double> mean;
-  for (const std::int64_t value : sum) {
-    mean.push_back(static_cast<double>(kernels::reference::mean(value, scale_bits, row.contributors.total_weight())));
+// An honest update within the plan's bounds that came as it was sent is not refused: that would drop work.
+void RoundChecks::check_refusals(const store::CommitRow& row) {
+  for (const round::Refusal& refusal : row.refusals) {
+    const SiteId site = refusal.site;
+    if (!round::drops_update(refusal.error.code) || liars_.contains(site) || revoked_.contains(site) ||
+        damaged_.contains({row.run, row.round, site})) {
+      continue;
+    }
+    const std::vector<const KnownUpdate*> sent = truth_.all_of(row.run, row.round, site);
+    const bool sound = std::ranges::all_of(sent, [&](const auto* one) { return beyond_bounds(row.run, *one).empty(); });
+    say(sent.empty() || !sound, "refusals",
+        format_text("round {}: site {} is refused ({}), and nothing is wrong with its update", row.round.value(),
+                    std::uint64_t{site.value()}, refusal.error.message));
   }
-  const round::ServerOptimizer& plan = run.row.plan.optimizer;
-  kernels::reference::OptimizerOptions options{plan.lr,  plan.momentum,     plan.beta1, plan.beta2,
-                                               plan.tau, plan.weight_decay, plan.trust};
-  options.lr = round::learning_rate(plan, row.round.value(), row.contributors.total_weight());
-  run.state_in_doubt = run.state;
-  kernels::reference::optimizer_step(round::optimizer_name(plan.kind), options, row.round.value(), mean, {},
-                                     run.state_in_doubt);
-  for (std::size_t i = 0; i < model.size(); ++i) {
-    const double expected = run.state_in_doubt.model[i];
-    const double off = std::abs(static_cast<double>(model[i]) - expected);
-    if (!say(off <= 1e-4 * (1 + std::abs(expected)), "model_chain",
+}
+
+void RoundChecks::check_model(Run& run, const store::CommitRow& row, const FlatSum& sum, const FlatModel& model) {
+  std::vector<float> mean;
+  for (const std::int64_t value : sum.values) {
+    mean.push_back(kernels::reference::mean(value, sum.scale_bits, row.contributors.total_weight()));
+  }
+  Step step = optimizer_step(run.row.plan.optimizer, run.row.schema, row.round.value(),
+                             row.contributors.total_weight(), mean, run.state);
+  for (std::size_t i = 0; i < model.values.size(); ++i) {
+    const double off = std::abs(static_cast<double>(model.values[i]) - static_cast<double>(step.next.model[i]));
+    if (!say(off <= (step.slack.empty() ? 0 : step.slack[i]), "model_chain",
              format_text("round {}: value {} of the model is {}, the optimizer gives {}", row.round.value(),
-                         static_cast<std::uint64_t>(i), model[i], expected))) {
+                         static_cast<std::uint64_t>(i), model.values[i], step.next.model[i]))) {
       break;
     }
   }
-  run.state_in_doubt.model.assign(model.begin(), model.end());
+  run.integers_in_doubt = run.integers;
+  for (std::size_t i = 0; i < sum.integers.size(); ++i) {
+    run.integers_in_doubt[i] = std::max(run.integers[i], sum.integers[i]);
+  }
+  say(std::ranges::equal(model.integers, run.integers_in_doubt), "model_chain",
+      format_text("round {}: the model's integers are not the greatest of the model before and the sum",
+                  row.round.value()));
+  run.state_in_doubt = std::move(step.next);
+  run.state_in_doubt.model.assign(model.values.begin(), model.values.end());
 }
 
 void RoundChecks::taking(RunId id, const round::ContributorSet& contributors,
@@ -238,14 +293,13 @@ void RoundChecks::taking(RunId id, const round::ContributorSet& contributors,
   fence(participants, "the coordinator");
 }
 
-void RoundChecks::committing(const store::CommitRow& row, int scale_bits, std::span<const std::int64_t> sum,
-                             std::span<const float> model) {
+void RoundChecks::committing(const store::CommitRow& row, const FlatSum& sum, const FlatModel& model) {
   Run* run = find(row.run);
   if (run == nullptr) return;
   check_contributors(*run, row);
-  sum_sealed(NodeId(0), row.run, row.round, row.contributors, scale_bits, sum);
-  if (!model.empty()) check_model(*run, row, scale_bits, sum, model);
-  run->model_in_doubt.assign(model.begin(), model.end());
+  check_refusals(row);
+  sum_sealed(NodeId(0), row.run, row.round, row.contributors, sum);
+  if (!model.values.empty()) check_model(*run, row, sum, model);
   run->in_doubt = row;
 }
 
@@ -261,9 +315,8 @@ void RoundChecks::committed(const store::CommitRow& row) {
 
 void RoundChecks::settle(Run& run, const store::CommitRow& row) {
   run.digest = row.model;
-  run.model = std::move(run.model_in_doubt);
   run.state = std::move(run.state_in_doubt);
-  run.model_in_doubt.clear();
+  run.integers = std::move(run.integers_in_doubt);
   run.in_doubt.reset();
   run.commits.insert_or_assign(row.round, row);
   ++committed_count_;
@@ -281,6 +334,13 @@ bool RoundChecks::holds(RunId run, RoundId round, SiteId site, const Digest& dig
   const store::CommitRow* row = commit_of(run, round);
   const round::Contribution* entry = row == nullptr ? nullptr : row->contributors.find(site);
   return entry != nullptr && entry->digest == digest;
+}
+
+bool RoundChecks::refuses(RunId run, RoundId round, SiteId site) const {
+  const store::CommitRow* row = commit_of(run, round);
+  return row != nullptr && std::ranges::any_of(row->refusals, [&](const round::Refusal& refusal) {
+           return refusal.site == site && round::drops_update(refusal.error.code);
+         });
 }
 
 bool RoundChecks::is_decided(RunId run, RoundId round) const {

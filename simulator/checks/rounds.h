@@ -9,35 +9,48 @@
 #include <set>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
-#include "core/round/optimizer.h"
 #include "core/store/journal.h"
 #include "core/store/rows.h"
-#include "kernels/reference/optimizer.h"
+#include "simulator/checks/optimizer.h"
 #include "simulator/checks/report.h"
 #include "simulator/checks/truth.h"
 
 namespace fluvial::simulator {
 
+struct FlatSum {
+  std::span<const std::int64_t> values;
+  std::span<const std::int64_t> integers;
+  int scale_bits = 0;
+};
+struct FlatModel {
+  std::span<const float> values;
+  std::span<const std::int64_t> integers;
+};
+
 class RoundChecks {
  public:
   RoundChecks(Report report, Truth& truth) : report_(std::move(report)), truth_(truth) {}
 
-  // Of each run, once: with the model's fp32 values.
-  void run_started(const store::RunRow& row, std::span<const float> initial);
+  // Of each run, once: with the model that it starts from.
+  void run_started(const store::RunRow& row, const FlatModel& initial);
 
   // ---- the coordinator's journal
   void journal_opened(store::CoordinatorJournal& journal);  // after each start: nothing known is lost or changed
   void term_began(Epoch term);
   void lease_granted(const store::LeaseRow& lease);
   void attempt_recorded(const store::AttemptRow& attempt);
-  // Before the journal is asked: the sum that the model was made from, and the model. Empty spans in the sized mode.
-  void committing(const store::CommitRow& row, int scale_bits, std::span<const std::int64_t> sum,
-                  std::span<const float> model);
+  // Before the journal is asked: the sum that the model was made from, and the model. Empty in the sized mode.
+  void committing(const store::CommitRow& row, const FlatSum& sum, const FlatModel& model);
   void committed(const store::CommitRow& row);  // it is durable
 
   void quarantined(SiteId site) { quarantined_.insert(site); }  // durably, and the machine has been told
+  void revoked(SiteId site) { revoked_.insert(site); }          // likewise
+  // Whose updates may be refused whatever they are: it lies, or this one was damaged on its way.
+  void excuse(SiteId site) { liars_.insert(site); }
+  void excuse(RunId run, RoundId round, SiteId site) { damaged_.insert({run, round, site}); }
 
   // ---- what is said and summed
   // By the coordinator, into its sum: `participants` are under the leases that its machine goes by. What is in stays in
@@ -46,13 +59,15 @@ class RoundChecks {
               const std::vector<round::Participant>& participants);
   void opening_sent(RunId run, RoundId round, AttemptId attempt, Epoch epoch);  // by the coordinator
   void commit_sent(RunId run, RoundId round, const Digest& model);              // by the coordinator
-  void sum_sealed(NodeId node, RunId run, RoundId round, const round::ContributorSet& contributors, int scale_bits,
-                  std::span<const std::int64_t> sum);
+  void sum_sealed(NodeId node, RunId run, RoundId round, const round::ContributorSet& contributors, const FlatSum& sum);
 
   // ---- what others ask
   const store::CommitRow* commit_of(RunId run, RoundId round) const;
   bool holds(RunId run, RoundId round, SiteId site, const Digest& digest) const;
-  bool is_decided(RunId run, RoundId round) const;  // committed, or the run is over
+  bool refuses(RunId run, RoundId round, SiteId site) const;  // the commit does, as an update that cannot be used
+  bool is_decided(RunId run, RoundId round) const;            // committed, or the run is over
+  // What the run's plan does not allow of a decoded update; empty when it is within all bounds.
+  std::string beyond_bounds(RunId run, const KnownUpdate& update) const;
   void run_ended(RunId run) { ended_.insert(run); }
   std::uint64_t committed_count() const { return committed_count_; }
   const std::string& trace() const { return trace_; }
@@ -63,14 +78,15 @@ class RoundChecks {
     std::optional<store::AttemptRow> attempt;
     std::map<RoundId, store::CommitRow> commits;
     std::optional<store::CommitRow> in_doubt;  // asked for, not answered
-    std::vector<float> model;                  // of the last commit
-    std::vector<float> model_in_doubt;
-    kernels::reference::OptimizerState state;
-    kernels::reference::OptimizerState state_in_doubt;
+    OptimizerState state;                      // of the last commit, with its model's values
+    OptimizerState state_in_doubt;
+    std::vector<std::int64_t> integers;  // of that model
+    std::vector<std::int64_t> integers_in_doubt;
     Digest digest{};
   };
-  void check_model(Run& run, const store::CommitRow& row, int scale_bits, std::span<const std::int64_t> sum,
-                   std::span<const float> model);
+  void check_room(const Run& run, const store::AttemptRow& attempt, const std::string& which);
+  void check_model(Run& run, const store::CommitRow& row, const FlatSum& sum, const FlatModel& model);
+  void check_refusals(const store::CommitRow& row);
   void check_contributors(const Run& run, const store::CommitRow& row);
   void settle(Run& run, const store::CommitRow& row);
   bool say(bool holds, std::string_view invariant, std::string detail);
@@ -81,6 +97,9 @@ class RoundChecks {
   std::map<RunId, Run> runs_;
   std::set<RunId> ended_;
   std::set<SiteId> quarantined_;
+  std::set<SiteId> revoked_;
+  std::set<SiteId> liars_;
+  std::set<std::tuple<RunId, RoundId, SiteId>> damaged_;
   Epoch greatest_;
   std::map<NodeId, store::LeaseRow> leases_;
   std::uint64_t committed_count_ = 0;

@@ -9,18 +9,36 @@
 namespace fluvial::simulator {
 namespace {
 
-void add(std::vector<double>& into, const std::vector<double>& what, double sign = 1) {
-  if (into.size() < what.size()) into.resize(what.size(), 0);
-  for (std::size_t i = 0; i < what.size(); ++i) into[i] += sign * what[i];
+using Values = std::vector<float>;
+
+float at(const Values& values, std::size_t i) { return i < values.size() ? values[i] : 0; }
+
+// As numbers: -0 is 0, and nothing is zeros.
+std::optional<std::size_t> first_difference(const Values& a, const Values& b) {
+  for (std::size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
+    if (at(a, i) != at(b, i)) return i;
+  }
+  return std::nullopt;
 }
 
-double greatest(const std::vector<double>& values) {
-  double most = 0;
-  for (const double value : values) most = std::max(most, std::abs(value));
-  return most;
+// One fp32 operation a value, as the services promise it.
+Values sum(const Values& a, const Values& b) {
+  Values out(std::max(a.size(), b.size()));
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = at(a, i) + at(b, i);
+  return out;
 }
 
-double at(const std::vector<double>& values, std::size_t i) { return i < values.size() ? values[i] : 0; }
+Values left_out(const Values& p, const std::vector<double>& decoded) {
+  Values out(p.size());
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = p[i] - static_cast<float>(decoded[i]);
+  return out;
+}
+
+double norm(const Values& values) {
+  double squares = 0;
+  for (const float value : values) squares += static_cast<double>(value) * static_cast<double>(value);
+  return std::sqrt(squares);
+}
 
 std::string who(SiteId site, RunId run) {
   return format_text("site {}, run {}", std::uint64_t{site.value()}, run.value());
@@ -28,31 +46,48 @@ std::string who(SiteId site, RunId run) {
 
 }  // namespace
 
-void SiteChecks::encoding(SiteId site, RunId run, RoundId round, std::vector<float> update, bool wicked) {
+void SiteChecks::encoding(SiteId site, RunId run, Trained trained, CarriedBounds bounds, bool wicked) {
   Book& book = books_[{site, run}];
-  book.update.emplace(round, std::move(update));
+  book.trained = std::move(trained);
+  book.bounds = bounds;
   book.wicked = book.wicked || wicked;
 }
 
-void SiteChecks::dropped(SiteId site, RunId run) { books_[{site, run}].may_have_dropped = true; }
-void SiteChecks::forgetting(SiteId site, RunId run) { books_[{site, run}].forgotten = true; }
+void SiteChecks::not_encoded(SiteId site, RunId run, double value_abs_max, const Error& why) {
+  const Book& book = books_[{site, run}];
+  if (book.wicked || !book.trained) return;
+  const bool usable = std::ranges::all_of(book.trained->update, [&](float value) {
+    return std::abs(static_cast<double>(value)) <= value_abs_max;  // false for what is no number
+  });
+  if (usable) report_("conservation", who(site, run) + ": it drops what it trained: " + why.message);
+}
 
-void SiteChecks::resolving(SiteId site, RunId run, RoundId round, const Digest& digest, store::Outcome outcome) {
+void SiteChecks::forgetting(SiteId site, RunId run) { books_.erase({site, run}); }
+
+void SiteChecks::resolving(SiteId site, RunId run, RoundId round, const Digest& digest, store::Outcome outcome,
+                           CarriedBounds bounds) {
   Book& book = books_[{site, run}];
   book.resolving = Resolving{round, digest, outcome};
+  book.bounds = bounds;
   const bool holds = rounds_.holds(run, round, site, digest);
+  const bool refuses = rounds_.refuses(run, round, site);
   const std::string what = who(site, run) + format_text(", round {}: it takes its update for {}", round.value(),
                                                         store::outcome_name(outcome));
   if (outcome == store::Outcome::kCounted && !holds) {
     report_("outcome", what + ", and the journal does not hold it");
   } else if (outcome != store::Outcome::kCounted && holds) {
     report_("outcome", what + ", and the journal counts it");
+  } else if (outcome == store::Outcome::kRefused && !refuses) {
+    report_("outcome", what + ", and the journal does not refuse it: work is dropped");
+  } else if (outcome == store::Outcome::kLate && refuses) {
+    report_("outcome", what + ", and the journal refuses it");
   } else if (!rounds_.is_decided(run, round)) {
     report_("outcome", what + ", and the round is not decided");
   }
 }
 
 std::optional<SiteChecks::Seen> SiteChecks::look(SiteId site, RunId run, store::SiteStore& store) {
+  if (store.fault()) return std::nullopt;  // only after the next start is it known what is on the disk
   Seen seen;
   Result<std::optional<store::PendingUpdate>> pending = store.pending(run);
   Result<store::ResidualInfo> info = store.residual(run);
@@ -60,24 +95,29 @@ std::optional<SiteChecks::Seen> SiteChecks::look(SiteId site, RunId run, store::
   if (!pending.ok() || !info.ok() || !last.ok()) return std::nullopt;  // a disk that fails: looked at another time
   seen.last = *last;
   if (!info->zero) {
-    std::vector<float> values(info->value_count);
-    if (!store.read_residual(run, 0, values).ok()) return std::nullopt;
-    seen.residual.assign(values.begin(), values.end());
+    seen.residual.age_rounds = info->age_rounds;
+    seen.residual.values.resize(info->value_count);
+    if (!store.read_residual(run, 0, seen.residual.values).ok()) return std::nullopt;
   }
   if (!pending->has_value()) return seen;
   const store::PendingInfo& there = (*pending)->info();
-  std::vector<float> p(there.start.value_count);
-  if (!(*pending)->read_p(0, p).ok()) return std::nullopt;
-  seen.pending = Pending{there.start.round, there.digest, {p.begin(), p.end()}};
-  if (truth_.find(run, there.start.round, site, there.digest) != nullptr) return seen;
+  Pending own;
+  own.round = there.start.round;
+  own.digest = there.digest;
+  own.weight = there.start.weight;
+  own.p.resize(there.start.value_count);
+  own.integers.resize(there.start.integer_count);
+  if (!(*pending)->read_p(0, own.p).ok()) return std::nullopt;
+  if (!own.integers.empty() && !(*pending)->read_integers(own.integers).ok()) return std::nullopt;
+  seen.pending = own;
+  if (truth_.find(run, own.round, site, own.digest) != nullptr) return seen;
   std::vector<Buffer> chunks;
   for (std::uint64_t i = 0; i < there.start.chunk_count; ++i) {
     Result<Buffer> chunk = (*pending)->read_chunk(i);
     if (!chunk.ok()) return std::nullopt;
     chunks.push_back(std::move(*chunk));
   }
-  if (!truth_.add(run, there.start.round, site, there.digest, there.start.weight, there.start.codec,
-                  there.start.value_count, there.start.chunk_values, chunks)) {
+  if (!truth_.add(run, own.round, site, own.digest, there.start, chunks, own.integers)) {
     report_("exact_sum", who(site, run) + ": the reference cannot decode what it encoded");
   }
   return seen;
@@ -85,73 +125,84 @@ std::optional<SiteChecks::Seen> SiteChecks::look(SiteId site, RunId run, store::
 
 void SiteChecks::settled(SiteId site, store::SiteStore& store) {
   for (auto& [key, book] : books_) {
-    if (key.first != site || book.forgotten) continue;
+    if (key.first != site) continue;
     const std::optional<Seen> seen = look(site, key.second, store);
     if (!seen || book.wicked) continue;  // what it made durable is known all the same
-    follow(site, key.second, book, *seen);
-    compare(site, key.second, book, *seen);
+    const std::string name = who(site, key.second);
+    follow(name, site, key.second, book, *seen);
+    compare(name, book, *seen);
   }
 }
 
 // What the store says of the transitions that were under way: each has happened, or has not.
-void SiteChecks::follow(SiteId site, RunId run, Book& book, const Seen& seen) {
-  if (book.resolving && (!seen.pending || seen.pending->round != book.resolving->round)) {
-    if (book.pending) resolved(book, site, run, *book.resolving, seen);
-    book.resolving.reset();
+void SiteChecks::follow(const std::string& name, SiteId site, RunId run, Book& book, const Seen& seen) {
+  if (book.resolving && book.pending && (!seen.pending || seen.pending->round != book.pending->round)) {
+    resolved(site, run, book);
   }
-  if (book.update) {
-    const auto& [round, update] = *book.update;
-    const bool pending = seen.pending && seen.pending->round == round;
-    const bool folded = seen.last && seen.last->round == round && seen.last->outcome == store::Outcome::kLate;
-    if (pending || folded) {
-      const std::vector<double> values(update.begin(), update.end());
-      add(book.trained, values);
-      book.slack += 0x1p-22 * (greatest(values) + greatest(book.residual));
-      book.update.reset();
-    }
+  book.resolving.reset();
+  if (!book.trained) return;
+  const RoundId round = book.trained->round;
+  if (seen.pending && seen.pending->round == round && !book.pending) {
+    encoded(name, book, *seen.pending);
+  } else if (seen.last && *seen.last == store::LastOutcome{round, store::Outcome::kLate} && !book.pending) {
+    book.residual.values = sum(book.trained->update, book.residual.values);
+    ++book.residual.age_rounds;
   }
-  if (book.may_have_dropped) {
-    add(book.dropped, book.residual);
-    add(book.dropped, seen.residual, -1);
-  }
+  book.trained.reset();  // otherwise it is part of nothing: its process died, or not_encoded() has said why
 }
 
-void SiteChecks::resolved(Book& book, SiteId site, RunId run, const Resolving& resolving, const Seen& seen) {
-  const std::vector<double> before = book.residual;
-  if (resolving.outcome == store::Outcome::kCounted) {
-    const KnownUpdate* update = truth_.find(run, resolving.round, site, resolving.digest);
-    if (update != nullptr) add(book.committed, update->values);
-    book.residual = book.pending->p;
-    if (update != nullptr) add(book.residual, update->values, -1);
-  } else if (resolving.outcome == store::Outcome::kLate) {
-    book.residual = book.pending->p;
-  } else {  // refused: the update goes, the residual stays
-    add(book.dropped, book.pending->p);
-    add(book.dropped, before, -1);
+void SiteChecks::resolved(SiteId site, RunId run, Book& book) {
+  const Pending& pending = *book.pending;
+  const KnownUpdate* sent = truth_.find(run, pending.round, site, pending.digest);
+  switch (book.resolving->outcome) {
+    case store::Outcome::kCounted:
+      if (sent != nullptr) book.residual = {left_out(pending.p, sent->values), 0};
+      break;
+    case store::Outcome::kLate: book.residual = {pending.p, book.residual.age_rounds + 1}; break;
+    case store::Outcome::kRefused:
+      if (!book.residual.values.empty()) ++book.residual.age_rounds;
+      break;
+    case store::Outcome::kPending: break;
   }
-  book.slack += 0x1p-22 * greatest(book.pending->p);
-  (void)seen;
+  book.pending.reset();
 }
 
-void SiteChecks::compare(SiteId site, RunId run, Book& book, const Seen& seen) {
-  const std::string name = who(site, run);
-  if (book.pending && !seen.pending && book.pending->round.value() != 0 && !book.resolving) {
-    const bool told = seen.last && seen.last->round >= book.pending->round;
-    if (!told) report_("nothing_lost", name + ": a durable submission is gone without an outcome");
+void SiteChecks::encoded(const std::string& name, Book& book, const Pending& seen) {
+  const Trained& trained = *book.trained;
+  wrong(name, "its submission", seen.p, sum(trained.update, book.residual.values));
+  if (seen.integers != trained.integers || seen.weight != trained.weight) {
+    report_("conservation", name + ": its submission's integers or weight are not those that it trained");
+  }
+  book.pending = seen;
+}
+
+void SiteChecks::compare(const std::string& name, Book& book, const Seen& seen) {
+  if (book.pending && !seen.pending) {
+    report_("nothing_lost", name + ": a durable submission is gone without an outcome");
+  } else if (seen.pending && (!book.pending || book.pending->digest != seen.pending->digest)) {
+    report_("conservation", name + ": a submission that it did not encode");
+  } else if (book.pending) {
+    wrong(name, "its submission", seen.pending->p, book.pending->p);
+  }
+  const double length = norm(book.residual.values);
+  const bool too_long = book.bounds.norm_max > 0 && length * (1 + 0x1p-40) > book.bounds.norm_max;
+  const bool too_old = book.bounds.age_max_rounds > 0 && book.residual.age_rounds > book.bounds.age_max_rounds;
+  const bool dropped = seen.residual.values.empty() && (too_long || too_old);
+  if (!dropped) wrong(name, "its residual", seen.residual.values, book.residual.values);
+  const bool same_age = seen.residual.values.empty() || seen.residual.age_rounds == book.residual.age_rounds;
+  if (!same_age) {
+    report_("conservation", name + format_text(": its residual's age is {}, and is said to be {}",
+                                               book.residual.age_rounds, seen.residual.age_rounds));
   }
   book.pending = seen.pending;
   book.residual = seen.residual;
-  book.may_have_dropped = false;
-  // An update that is not in yet is part of nothing.
-  const std::vector<double>& held = seen.pending ? seen.pending->p : seen.residual;
-  for (std::size_t i = 0; i < book.trained.size(); ++i) {
-    const double off = at(book.trained, i) - at(book.committed, i) - at(book.dropped, i) - at(held, i);
-    if (std::abs(off) <= book.slack + 1e-12) continue;
-    report_("conservation",
-            name + format_text(": value {}: trained {} = committed {} + held {} + dropped {} + {}", std::uint64_t{i},
-                               at(book.trained, i), at(book.committed, i), at(held, i), at(book.dropped, i), off));
-    break;
-  }
+}
+
+void SiteChecks::wrong(const std::string& name, const std::string& what, const Values& is, const Values& expected) {
+  const std::optional<std::size_t> i = first_difference(is, expected);
+  if (!i) return;
+  report_("conservation", name + format_text(": value {} of {} is {}; what it trained, sent and dropped makes {}",
+                                             std::uint64_t{*i}, what, at(is, *i), at(expected, *i)));
 }
 
 }  // namespace fluvial::simulator

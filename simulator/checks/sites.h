@@ -1,6 +1,13 @@
-// What must hold of each site's work, unweighted and to the rounding of fp32: the sum of its decoded committed updates,
-// its residual and what was dropped (and counted as dropped) is the sum of the updates that it trained. And a site
-// never believes an outcome that the journal does not hold.
+// What must hold of each site's work, to the last bit: for each value and each integer, what was trained is in a
+// committed sum, or in what the site holds (its submission, its residual), or was dropped for a reason that the journal
+// or the plan gives. Every transition of the site's store is made again with the reference's arithmetic:
+//
+//   encoding   p = (base - local) + residual, in fp32; integers and weight are those that were trained
+//   counted    residual = p - decode(what was sent), in fp32       only if the journal holds it with its digest
+//   late       residual = p                                        only if the journal neither holds nor refuses it
+//   refused    residual as it was, p is dropped                    only if the journal refuses it
+//   folding    residual = (base - local) + residual
+//   bounds     residual dropped                                    only beyond the plan's norm or age
 //
 // The state is read from the site's store after each of its transitions and each of its starts; of a transition that a
 // crash cut off, both outcomes are right, and the store says which it was.
@@ -8,7 +15,6 @@
 
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,25 +26,47 @@
 
 namespace fluvial::simulator {
 
+// What a site's workers made of a round.
+struct Trained {
+  RoundId round;
+  std::vector<float> update;  // base - local, as fp32 says it
+  std::vector<std::int64_t> integers;
+  std::uint64_t weight = 0;
+};
+// Of the plan; 0: none.
+struct CarriedBounds {
+  double norm_max = 0;
+  std::uint64_t age_max_rounds = 0;
+};
+
 class SiteChecks {
  public:
   SiteChecks(Report report, Truth& truth, const RoundChecks& rounds)
       : report_(std::move(report)), truth_(truth), rounds_(rounds) {}
 
-  // Before the store is asked: an update (base - model) is about to become a submission, or the residual. A `wicked`
+  // Before the store is asked: what was trained is about to become a submission, or to go into the residual. A `wicked`
   // site's books are not looked at.
-  void encoding(SiteId site, RunId run, RoundId round, std::vector<float> update, bool wicked);
-  void resolving(SiteId site, RunId run, RoundId round, const Digest& digest, store::Outcome outcome);
-  void dropped(SiteId site, RunId run);     // the residual, by the plan's bounds
+  void encoding(SiteId site, RunId run, Trained trained, CarriedBounds bounds, bool wicked);
+  // It is not in, and the disk is well: only what is beyond the plan's bounds by itself may be thrown away.
+  void not_encoded(SiteId site, RunId run, double value_abs_max, const Error& why);
+  void resolving(SiteId site, RunId run, RoundId round, const Digest& digest, store::Outcome outcome,
+                 CarriedBounds bounds);
   void forgetting(SiteId site, RunId run);  // the run is over; what is unspent is reported
   // After each start, and when a transition has ended, well or not: what the store says is compared with what it must.
   void settled(SiteId site, store::SiteStore& store);
 
  private:
+  using Values = std::vector<float>;  // empty: zeros
   struct Pending {
     RoundId round;
     Digest digest{};
-    std::vector<double> p;
+    Values p;
+    std::vector<std::int64_t> integers;
+    std::uint64_t weight = 0;
+  };
+  struct Residual {
+    Values values;
+    std::uint64_t age_rounds = 0;
   };
   struct Resolving {
     RoundId round;
@@ -46,27 +74,24 @@ class SiteChecks {
     store::Outcome outcome = store::Outcome::kPending;
   };
   struct Book {
-    std::vector<double> trained;    // the sum of the updates that went into p
-    std::vector<double> committed;  // decoded, of those that it resolved as counted
-    std::vector<double> dropped;
-    std::vector<double> residual;  // as last read
+    Residual residual;  // as last read
     std::optional<Pending> pending;
-    std::optional<std::pair<RoundId, std::vector<float>>> update;  // about to go in
-    std::optional<Resolving> resolving;
-    bool may_have_dropped = false;
-    bool forgotten = false;
+    std::optional<Trained> trained;      // about to go in
+    std::optional<Resolving> resolving;  // about to happen
+    CarriedBounds bounds;
     bool wicked = false;
-    double slack = 0;  // of rounding, so far
   };
   struct Seen {  // in the store
     std::optional<Pending> pending;
-    std::vector<double> residual;
+    Residual residual;
     std::optional<store::LastOutcome> last;
   };
   std::optional<Seen> look(SiteId site, RunId run, store::SiteStore& store);
-  void follow(SiteId site, RunId run, Book& book, const Seen& seen);
-  void resolved(Book& book, SiteId site, RunId run, const Resolving& resolving, const Seen& seen);
-  void compare(SiteId site, RunId run, Book& book, const Seen& seen);
+  void follow(const std::string& name, SiteId site, RunId run, Book& book, const Seen& seen);
+  void resolved(SiteId site, RunId run, Book& book);
+  void encoded(const std::string& name, Book& book, const Pending& seen);
+  void compare(const std::string& name, Book& book, const Seen& seen);
+  void wrong(const std::string& name, const std::string& what, const Values& is, const Values& expected);
 
   Report report_;
   Truth& truth_;

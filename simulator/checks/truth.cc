@@ -1,5 +1,6 @@
 #include "simulator/checks/truth.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -7,18 +8,17 @@
 
 namespace fluvial::simulator {
 
-bool Truth::add(RunId run, RoundId round, SiteId site, const Digest& digest, std::uint64_t weight,
-                const std::string& codec, std::uint64_t value_count, std::uint64_t chunk_values,
-                const std::vector<Buffer>& chunks) {
-  KnownUpdate update{weight, {}};
+bool Truth::add(RunId run, RoundId round, SiteId site, const Digest& digest, const store::PendingStart& start,
+                const std::vector<Buffer>& chunks, std::vector<std::int64_t> integers) {
+  KnownUpdate update{start.weight, {}, std::move(integers)};
   for (const Buffer& chunk : chunks) {
-    const std::uint64_t left = value_count - update.values.size();
-    const auto size = static_cast<std::size_t>(left < chunk_values ? left : chunk_values);
-    const std::optional<std::vector<double>> values = kernels::reference::decode(codec, chunk.span(), size);
+    const std::uint64_t left = start.value_count - update.values.size();
+    const auto size = static_cast<std::size_t>(left < start.chunk_values ? left : start.chunk_values);
+    const std::optional<std::vector<double>> values = kernels::reference::decode(start.codec, chunk.span(), size);
     if (!values) return false;
     update.values.insert(update.values.end(), values->begin(), values->end());
   }
-  if (update.values.size() != value_count) return false;
+  if (update.values.size() != start.value_count || update.integers.size() != start.integer_count) return false;
   updates_.insert_or_assign({run, round, site, digest}, std::move(update));
   return true;
 }
@@ -66,9 +66,25 @@ std::optional<std::vector<std::int64_t>> Truth::sum(RunId run, RoundId round, co
   return out;
 }
 
-void Truth::forget_before(RunId run, RoundId round) {
-  std::erase_if(updates_,
-                [&](const auto& entry) { return std::get<0>(entry.first) == run && std::get<1>(entry.first) < round; });
+std::vector<std::int64_t> Truth::greatest(RunId run, RoundId round, const round::ContributorSet& contributors) const {
+  std::vector<std::int64_t> out;
+  for (const auto& [site, entry] : contributors.entries()) {
+    const KnownUpdate* update = find(run, round, site, entry.digest);
+    if (update == nullptr) continue;  // sum() has said so
+    if (out.empty()) out = update->integers;
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::max(out[i], update->integers[i]);
+  }
+  return out;
+}
+
+std::vector<const KnownUpdate*> Truth::all_of(RunId run, RoundId round, SiteId site) const {
+  std::vector<const KnownUpdate*> found;
+  const Key first{run, round, site, Digest{}};
+  for (auto it = updates_.lower_bound(first); it != updates_.end(); ++it) {
+    if (std::get<0>(it->first) != run || std::get<1>(it->first) != round || std::get<2>(it->first) != site) break;
+    found.push_back(&it->second);
+  }
+  return found;
 }
 
 }  // namespace fluvial::simulator

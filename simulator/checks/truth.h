@@ -12,26 +12,31 @@
 #include "core/base/bytes.h"
 #include "core/base/ids.h"
 #include "core/round/contribution.h"
+#include "core/store/site_store.h"
 
 namespace fluvial::simulator {
 
 struct KnownUpdate {
   std::uint64_t weight = 0;
   std::vector<double> values;  // decoded
+  std::vector<std::int64_t> integers;
 };
 
 class Truth {
  public:
   // `chunks` are the encoded chunks in order. False when the reference cannot decode them.
-  bool add(RunId run, RoundId round, SiteId site, const Digest& digest, std::uint64_t weight, const std::string& codec,
-           std::uint64_t value_count, std::uint64_t chunk_values, const std::vector<Buffer>& chunks);
+  bool add(RunId run, RoundId round, SiteId site, const Digest& digest, const store::PendingStart& start,
+           const std::vector<Buffer>& chunks, std::vector<std::int64_t> integers);
   const KnownUpdate* find(RunId run, RoundId round, SiteId site, const Digest& digest) const;
 
   // What the exact sum of these contributors must be; otherwise what is wrong: an unknown update, another weight, or a
   // sum beyond int64.
   std::optional<std::vector<std::int64_t>> sum(RunId run, RoundId round, const round::ContributorSet& contributors,
                                                int scale_bits, std::uint64_t value_count, std::string* wrong) const;
-  void forget_before(RunId run, RoundId round);  // nothing older is asked for any more
+  // The greatest of each integer over these contributors, who are known. Empty without integers or contributors.
+  std::vector<std::int64_t> greatest(RunId run, RoundId round, const round::ContributorSet& contributors) const;
+  // Of one site in one round: more than one when it encoded anew, or lied.
+  std::vector<const KnownUpdate*> all_of(RunId run, RoundId round, SiteId site) const;
 
  private:
   using Key = std::tuple<RunId, RoundId, SiteId, Digest>;

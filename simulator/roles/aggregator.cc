@@ -174,8 +174,10 @@ bool AggregatorRole::is_current(RunId run, RoundId round) const {
 }
 
 transfer::Terms AggregatorRole::terms() const {
-  return transfer::make_terms(opening_->plan, opening_->value_count, opening_->integer_count, opening_->base.digest,
-                              opening_->scale_bits, codec_, nullptr);
+  transfer::Terms terms = transfer::make_terms(opening_->plan, opening_->value_count, opening_->integer_count,
+                                               opening_->base.digest, opening_->scale_bits, codec_, nullptr);
+  cast_.tamper().terms(&terms);
+  return terms;
 }
 
 Result<transfer::Terms> AggregatorRole::admit(const transfer::UpdateHead& head) {
@@ -310,7 +312,7 @@ void AggregatorRole::carry_out(const aggregator::SendPartial& effect) {
 void AggregatorRole::begin_sending(const aggregator::SendPartial& partial) {
   if (!partial.contributors.empty()) {
     cast_.checks().rounds().sum_sealed(cast_.identity(host_).node, opening_->run, opening_->round, partial.contributors,
-                                       opening_->scale_bits, work_.values());
+                                       work_.flat(opening_->scale_bits));
   }
   if (!partial.contributors.empty()) up_.begun(partial.sequence, now());
   sending_ = std::make_unique<Sending>();

@@ -88,15 +88,15 @@ Status Cast::found() {
   run.created_at = now;
   FLUVIAL_ASSIGN(run.id, journal->create_run(run));
   std::vector<float> values(sized() ? 0 : schema_.value_count());
+  std::vector<std::int64_t> integers(sized() ? 0 : schema_.integer_count());
   if (!sized()) {
     FLUVIAL_ASSIGN(store::ModelStore models, store::ModelStore::open(files, "models"));
     FLUVIAL_ASSIGN(const std::string optimizer,
                    models.put({run.id, ModelVersion(0)}, schema_, model.span(), run.initial_model, {}));
     (void)optimizer;
-    std::vector<std::int64_t> integers(schema_.integer_count());
     round::split_model(schema_, model.span(), values, integers);
   }
-  checks_.rounds().run_started(run, values);
+  checks_.rounds().run_started(run, {values, integers});
   return {};
 }
 

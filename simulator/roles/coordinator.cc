@@ -83,7 +83,11 @@ Status CoordinatorRole::open() {
   if (dies("term")) return {};
   cast_.checks().rounds().term_began(epoch_);
   FLUVIAL_ASSIGN(const std::vector<store::NodeRow> nodes, journal_->nodes());
-  for (const store::NodeRow& row : nodes) book_.put(entry_of(row), now());
+  for (const store::NodeRow& row : nodes) {
+    NodeEntry entry = entry_of(row);
+    if (cast_.tamper().forgets_revocation()) entry.revoked_at.reset();
+    book_.put(std::move(entry), now());
+  }
   FLUVIAL_ASSIGN(const std::vector<store::LeaseRow> leases, journal_->leases());
   for (const store::LeaseRow& row : leases) book_.put(LeaseEntry{row.node, row.parent, row.epoch});
   FLUVIAL_ASSIGN(const std::vector<store::RunRow> runs, journal_->runs());
@@ -276,7 +280,8 @@ std::size_t CoordinatorRole::substitutes_left() const {
 
 void CoordinatorRole::revoke(NodeId node) {
   if (!journal_ || !journal_->revoke(node, cast_.world().clock(host_).wall_now()).ok()) return;
-  book_.revoked(node, cast_.world().clock(host_).wall_now(), now());
+  if (!cast_.tamper().forgets_revocation()) book_.revoked(node, cast_.world().clock(host_).wall_now(), now());
+  cast_.checks().rounds().revoked(node);
   children_.cut(node, {Code::kPermissionDenied, "revoked"});
   members_changed_below({});
 }
@@ -290,8 +295,10 @@ bool CoordinatorRole::is_current(RunId run, RoundId round) const {
 
 transfer::Terms CoordinatorRole::terms() const {
   const round::AttemptRecord& attempt = machine_->attempt();
-  return transfer::make_terms(machine_->plan(), schema_->value_count(), schema_->integer_count(), attempt.base.digest,
-                              attempt.scale_bits, codec_, schema_);
+  transfer::Terms terms = transfer::make_terms(machine_->plan(), schema_->value_count(), schema_->integer_count(),
+                                               attempt.base.digest, attempt.scale_bits, codec_, schema_);
+  cast_.tamper().terms(&terms);
+  return terms;
 }
 
 Result<transfer::Terms> CoordinatorRole::admit(const transfer::UpdateHead& head) {
@@ -373,6 +380,7 @@ void CoordinatorRole::outcome_asked(NodeId child, const v1::OutcomeQuery& query)
       journal_->outcome(RunId(query.run()), RoundId(query.round()), SiteId(query.site()), *digest);
   if (!outcome.ok() && outcome.error().code == Code::kNotFound) outcome = store::Outcome::kLate;
   if (!outcome.ok()) return;
+  cast_.tamper().answers(&*outcome);
   v1::Envelope reply;
   v1::OutcomeReply& message = *reply.mutable_outcome_reply();
   message.set_run(query.run());

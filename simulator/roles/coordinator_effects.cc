@@ -24,11 +24,15 @@ store::RunStatus row_of(coordinator::RunStatus status) {
   return store::RunStatus::kPaused;
 }
 
-std::span<const float> floats_of(const round::Schema& schema, ByteSpan model, std::vector<float>& out) {
-  std::vector<std::int64_t> integers(schema.integer_count());
-  out.resize(schema.value_count());
-  round::split_model(schema, model, out, integers);
-  return out;
+struct ModelParts {
+  std::vector<float> values;
+  std::vector<std::int64_t> integers;
+};
+
+ModelParts parts_of(const round::Schema& schema, ByteSpan model) {
+  ModelParts parts{std::vector<float>(schema.value_count()), std::vector<std::int64_t>(schema.integer_count())};
+  round::split_model(schema, model, parts.values, parts.integers);
+  return parts;
 }
 
 }  // namespace
@@ -50,8 +54,9 @@ void CoordinatorRole::carry_out(const coordinator::RecordAttempt& effect) {
     work_.reset({terms().layout, schema_->integer_count(), record.scale_bits});
   }
   if (dies("attempt")) return;
-  const store::AttemptRow row{record.run,          record.round,      record.attempt,    record.epoch,
-                              record.participants, record.scale_bits, record.base.digest};
+  store::AttemptRow row{record.run,          record.round,      record.attempt,    record.epoch,
+                        record.participants, record.scale_bits, record.base.digest};
+  if (!effect.new_round) cast_.tamper().calls(book_.connected_sites(), &row.participants);
   const Status recorded = journal_->open_attempt(row);
   if (recorded.ok()) {
     cast_.checks().rounds().attempt_recorded(row);
@@ -183,11 +188,9 @@ void CoordinatorRole::carry_out(const coordinator::RecordCommit& effect) {
   row.optimizer = next_->optimizer_file;
   row.sum_digest = next_->sum_digest;
   row.committed_at = cast_.world().clock(host_).wall_now();
-  std::vector<float> values;
-  const std::span<const float> model =
-      cast_.sized() ? std::span<const float>{} : floats_of(*schema_, next_->bytes.bytes, values);
+  const ModelParts model = cast_.sized() ? ModelParts{} : parts_of(*schema_, next_->bytes.bytes);
   if (dies("commit")) return;
-  cast_.checks().rounds().committing(row, machine().attempt().scale_bits, work_.values(), model);
+  cast_.checks().rounds().committing(row, work_.flat(machine().attempt().scale_bits), {model.values, model.integers});
   const Status recorded = journal_->commit(row);
   if (recorded.ok()) {
     cast_.checks().rounds().committed(row);

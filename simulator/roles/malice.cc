@@ -50,6 +50,11 @@ Buffer Malice::apply(Trick trick, bool is_first, Buffer chunk) {
       std::memcpy(chunk.data() + chunk.size() - sizeof(value), &value, sizeof(value));
       break;
     }
+    case Trick::kTooGreat: {  // of the dense and the sparse ones, the last value
+      const auto value = static_cast<float>(2 * cast_.scenario().plan.value_abs_max);
+      std::memcpy(chunk.data() + chunk.size() - sizeof(value), &value, sizeof(value));
+      break;
+    }
     case Trick::kShortChunk: chunk.shrink(chunk.size() - 1); break;
     case Trick::kTwoContents: chunk.data()[chunk.size() - 4] ^= std::byte{1}; break;  // a small change of a value
     default: break;

@@ -28,6 +28,7 @@ class Malice {
     kTwoContents,    // other bytes under the same number
     kContradiction,  // the same submission again, with other bytes, once it has come in
     kSkipsAhead,     // as if the first chunk had come before
+    kTooGreat,       // a value beyond the plan's bound
     kCount,
   };
 

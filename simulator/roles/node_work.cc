@@ -16,6 +16,7 @@ Duration NodeWork::cost_of_finalise() const {
 }
 
 std::uint64_t NodeWork::stage(transfer::StagedArrival arrival) {
+  cast_.tamper().staged(&arrival);
   staged_.emplace(++last_id_, std::make_shared<const transfer::StagedArrival>(std::move(arrival)));
   return last_id_;
 }
@@ -59,9 +60,9 @@ void NodeWork::reset(transfer::SumShape shape) {
   });
 }
 
-std::span<const std::int64_t> NodeWork::values() const {
+FlatSum NodeWork::flat(int scale_bits) const {
   if (cast_.sized()) return {};
-  return node_.accumulator().sum();
+  return {node_.accumulator().sum(), node_.integers(), scale_bits};
 }
 
 }  // namespace fluvial::simulator

@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <string_view>
 
 #include "core/transfer/node_sum.h"
 #include "simulator/roles/cast.h"
@@ -32,8 +31,8 @@ class NodeWork {
   void reset(transfer::SumShape shape);     // queued
 
   const transfer::NodeSum& node() const { return node_; }
-  std::span<const std::int64_t> values() const;  // empty in the sized mode
-  Duration cost_of_merge() const;                // of one arrival
+  FlatSum flat(int scale_bits) const;  // for the checks; empty in the sized mode
+  Duration cost_of_merge() const;      // of one arrival
   Duration cost_of_finalise() const;
 
  private:

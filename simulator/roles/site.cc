@@ -20,6 +20,10 @@ void SiteRole::start() {
   const Status opened = open();
   if (is_dead()) return;
   if (!opened.ok()) {  // the process ends with a message; whoever supervises it starts it again
+    const Code code = opened.error().code;
+    if (code != Code::kUnavailable && code != Code::kResourceExhausted) {  // no disk's error: what it left is not whole
+      cast_.world().violate("nothing_lost", cast_.identity(host_).name + ": " + opened.error().to_string());
+    }
     cast_.world().kill_for(host_, Death::kProcess, std::chrono::seconds(1));
     return;
   }
@@ -39,7 +43,7 @@ Status SiteRole::open() {
       FLUVIAL_ASSIGN(std::optional<store::PendingUpdate> update, store_->pending(info.start.run));
       FLUVIAL_CHECK(update, "a submission that is listed but not there");
       found = pending_of(info);
-      pending_ = std::make_shared<const Submission>(Submission{info, std::move(*update)});
+      pending_ = std::make_shared<const Submission>(Submission{info, std::move(*update), {}});
     }
     look();
   }
@@ -125,7 +129,7 @@ Status SiteRole::on_round_open(const v1::RoundOpen& message) {
 Status SiteRole::on_round_commit(const v1::RoundCommit& message) {
   FLUVIAL_ASSIGN(const wire::Commit commit, wire::from_proto(message));
   edge::Verdict verdict = edge::verdict_of(self(), commit.contributors, commit.refusals, commit.late);
-  cast_.tamper().missed(&verdict);
+  cast_.tamper().told(&verdict);
   carry_out(machine_->committed(commit.run, commit.round, verdict, commit.model));
   if (commit.last) {
     ended_ = commit.run;
@@ -164,6 +168,7 @@ Status SiteRole::on_outcome_reply(const v1::OutcomeReply& message) {
     case v1::OutcomeReply::OUTCOME_REFUSED: outcome = edge::Outcome::kRefused; break;
     default: return Error{Code::kInvalidArgument, "an outcome that nobody knows"};
   }
+  cast_.tamper().told(&outcome);
   edge::Pending about;
   about.run = RunId(message.run());
   about.round = RoundId(message.round());

@@ -36,6 +36,7 @@ class SiteRole final : public Process, private ChildOwner {
   struct Submission {
     store::PendingInfo info;
     std::optional<store::PendingUpdate> update;
+    std::vector<std::string> files;  // that this process wrote for it
   };
   struct Uploading {
     std::shared_ptr<const Submission> what;
@@ -85,6 +86,10 @@ class SiteRole final : public Process, private ChildOwner {
   void resolve(const edge::Pending& pending, edge::Outcome outcome);
   bool store_failed();
   void look();
+  std::vector<std::string> tensor_files();
+  void check_durable(const Submission& submission);
+  Trained trained_as(const edge::Offer& offer) const;
+  void note_dropped(const edge::Offer& offer, std::uint64_t faults_before, const Error& why);
   void end_run();
   void pump();
   void upload(Epoch lease, std::uint64_t first_chunk, Malice::Trick trick);

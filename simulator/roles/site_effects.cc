@@ -1,6 +1,7 @@
 // What the site's machine decides.
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -100,10 +101,44 @@ std::shared_ptr<const SiteRole::Submission> SiteRole::sized_submission(const edg
 
 Result<std::shared_ptr<const SiteRole::Submission>> SiteRole::encode(const edge::Offer& offer) {
   if (cast_.sized()) return sized_submission(offer);
-  cast_.checks().sites().encoding(self(), offer.run, offer.round, trained_->update, malice_.is_wicked());
-  FLUVIAL_ASSIGN(store::PendingUpdate update, edge::encode_update(job_of(offer), *store_, serial_));
-  Submission submission{update.info(), std::move(update)};
+  cast_.checks().sites().encoding(self(), offer.run, trained_as(offer), {}, malice_.is_wicked());
+  const std::uint64_t faults = cast_.world().disk(host_).faults_met();
+  const std::vector<std::string> before = tensor_files();
+  Result<store::PendingUpdate> update = edge::encode_update(job_of(offer), *store_, serial_);
+  if (!update.ok()) {
+    note_dropped(offer, faults, update.error());
+    return update.error();
+  }
+  Submission submission{update->info(), std::move(*update), {}};
+  std::ranges::set_difference(tensor_files(), before, std::back_inserter(submission.files));
   return std::make_shared<const Submission>(std::move(submission));
+}
+
+Trained SiteRole::trained_as(const edge::Offer& offer) const {
+  return {offer.round, trained_->update, trained_->integers, trained_->weight};
+}
+
+void SiteRole::note_dropped(const edge::Offer& offer, std::uint64_t faults_before, const Error& why) {
+  const bool disk = is_dead() || store_->fault() || cast_.world().disk(host_).faults_met() != faults_before;
+  if (!disk) cast_.checks().sites().not_encoded(self(), offer.run, offer.plan.value_abs_max, why);
+}
+
+std::vector<std::string> SiteRole::tensor_files() {
+  const Disk::Inspection inspection(cast_.world().disk(host_));
+  Result<std::vector<std::string>> names = cast_.world().disk(host_).files().list("state/tensors");
+  return names.ok() ? std::move(*names) : std::vector<std::string>{};
+}
+
+// Before the first byte of a submission leaves, all that it takes to send it again has been synced.
+void SiteRole::check_durable(const Submission& submission) {
+  if (cast_.sized()) return;
+  std::vector<std::string> paths = {"state/site.db", "state/site.db-wal"};
+  for (const std::string& name : submission.files) paths.push_back("state/tensors/" + name);
+  for (const std::string& path : paths) {
+    if (cast_.world().disk(host_).is_durable(path)) continue;
+    cast_.world().violate("write_ahead",
+                          cast_.identity(host_).name + " sends a submission before " + path + " is synced");
+  }
 }
 
 // The checks compare what is in the store with what must be.
@@ -140,13 +175,16 @@ void SiteRole::apply(const edge::Fold& effect) {
   if (dies("fold")) return;
   const edge::Offer& offer = effect.offer;
   if (!cast_.sized()) {
-    cast_.checks().sites().encoding(self(), offer.run, offer.round, trained_->update, malice_.is_wicked());
+    const edge::ResidualBounds bounds = edge::bounds_of(offer.plan);
+    cast_.checks().sites().encoding(self(), offer.run, trained_as(offer), {bounds.norm_max, bounds.age_max_rounds},
+                                    malice_.is_wicked());
+    const std::uint64_t faults = cast_.world().disk(host_).faults_met();
     const Result<store::ResidualInfo> folded = edge::fold_update(job_of(offer), *store_, serial_);
     if (folded.ok()) {
-      look();
-      const Result<edge::Carried> carried =
-          edge::apply_bounds(*store_, offer.run, *folded, edge::bounds_of(offer.plan));
-      if (carried.ok() && !carried->dropped.empty()) cast_.checks().sites().dropped(self(), offer.run);
+      const Result<edge::Carried> carried = edge::apply_bounds(*store_, offer.run, *folded, bounds);
+      (void)carried.ok();  // dropped another time
+    } else {
+      note_dropped(offer, faults, folded.error());
     }
     if (is_dead() || (!folded.ok() && store_failed())) return;
     look();
@@ -172,6 +210,7 @@ void SiteRole::apply(const edge::Send& effect) {
   if (same && uploading_->refused) uploading_->again = effect.first_chunk;
   if (same) return;  // it goes on as it is
   if (dies("send")) return;
+  check_durable(*pending_);
   upload(lease, effect.first_chunk, malice_.draw());
 }
 
@@ -186,6 +225,8 @@ void SiteRole::upload(Epoch lease, std::uint64_t first_chunk, Malice::Trick tric
   uploading_->first_chunk = first_chunk;
   uploading_->next_chunk = first_chunk;
   uploading_->trick = trick;
+  if (trick != Malice::Trick::kNone && malice_.is_wicked()) cast_.checks().rounds().excuse(self());
+  if (trick != Malice::Trick::kNone) cast_.checks().rounds().excuse(info.start.run, info.start.round, self());
   v1::Envelope message = transfer::update_begin(info, self(), lease, first_chunk);
   malice_.apply(trick, message.mutable_update_begin());
   uplink_->post(message);
@@ -241,9 +282,12 @@ void SiteRole::send_end() {
     if (!bytes.empty()) payload = Payload::of(std::move(bytes));
     digest = malice_.apply(uploading->trick, info.digest, uploading->hash.finish());
     if (digest != info.digest) {  // what of it can be decoded is an update like any other
-      std::ignore = cast_.checks().truth().add(info.start.run, info.start.round, self(), digest, info.start.weight,
-                                               info.start.codec, info.start.value_count, info.start.chunk_values,
-                                               uploading->sent);
+      std::vector<std::int64_t> sent(payload.bytes.bytes.size() / sizeof(std::int64_t));
+      for (std::size_t i = 0; i < sent.size(); ++i) {
+        sent[i] = static_cast<std::int64_t>(load_le<std::uint64_t>(payload.bytes.bytes.data() + i * sizeof(std::int64_t)));
+      }
+      std::ignore = cast_.checks().truth().add(info.start.run, info.start.round, self(), digest, info.start,
+                                               uploading->sent, std::move(sent));
     }
   }
   end.mutable_update_end()->set_sha256(wire::digest_to_proto(digest));
@@ -302,16 +346,17 @@ bool SiteRole::store_failed() {
 void SiteRole::resolve(const edge::Pending& pending, edge::Outcome outcome) {
   if (dies("resolve")) return;
   if (!cast_.sized()) {
-    cast_.checks().sites().resolving(self(), pending.run, pending.round, pending.digest, stored(outcome));
+    const edge::ResidualBounds bounds = bounds_for(pending.run);
+    cast_.checks().sites().resolving(self(), pending.run, pending.round, pending.digest, stored(outcome),
+                                     {bounds.norm_max, bounds.age_max_rounds});
     const Result<edge::Carried> carried =
-        edge::resolve_pending(*store_, pending.run, pending.round, stored(outcome), bounds_for(pending.run));
+        edge::resolve_pending(*store_, pending.run, pending.round, stored(outcome), bounds);
     if (is_dead()) return;
     if (!carried.ok() && store_failed()) return;
     if (!carried.ok()) {
       cast_.world().after(host_, resolve_backoff_->next(), [this, pending, outcome] { resolve(pending, outcome); });
       return;
     }
-    if (!carried->dropped.empty()) cast_.checks().sites().dropped(self(), pending.run);
     look();
   }
   if (dies("resolved")) return;

@@ -1,6 +1,7 @@
 #include "simulator/roles/training.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "core/base/rng.h"
@@ -12,9 +13,16 @@ round::Schema schema_of(const WorkloadScenario& workload) {
   const std::uint64_t count = std::max<std::uint64_t>(1, std::min(workload.tensors, workload.values));
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::uint64_t values = workload.values / count + (i < workload.values % count ? 1 : 0);
-    tensors.push_back({"layer" + std::to_string(i), round::DType::kF32, {values}});
+    // Of one dimension, or of two: some optimizers tell them apart.
+    const bool matrix = i % 2 == 0 && values % 2 == 0;
+    tensors.push_back({"layer" + std::to_string(i), round::DType::kF32,
+                       matrix ? std::vector<std::uint64_t>{2, values / 2} : std::vector<std::uint64_t>{values}});
   }
-  if (workload.integers > 0) tensors.push_back({"steps", round::DType::kI64, {workload.integers}});
+  // Counters of several widths; the narrow ones fill up.
+  const std::uint64_t narrow = std::min<std::uint64_t>(2, workload.integers / 2);
+  if (workload.integers > 0) tensors.push_back({"steps", round::DType::kI64, {workload.integers - narrow}});
+  if (narrow > 0) tensors.push_back({"epochs", round::DType::kU8, {1}});
+  if (narrow > 1) tensors.push_back({"batches", round::DType::kI32, {1}});
   Result<round::Schema> schema = round::Schema::make(std::move(tensors));
   FLUVIAL_CHECK(schema.ok(), "a workload's schema");
   return std::move(*schema);
@@ -26,6 +34,15 @@ struct Parts {
   std::vector<float> values;
   std::vector<std::int64_t> integers;
 };
+
+// What a counter of this type counts to.
+std::int64_t greatest_of(round::DType dtype) {
+  switch (dtype) {
+    case round::DType::kU8: return std::numeric_limits<std::uint8_t>::max();
+    case round::DType::kI32: return std::numeric_limits<std::int32_t>::max();
+    default: return std::numeric_limits<std::int64_t>::max() / 2;
+  }
+}
 
 Buffer join(const round::Schema& schema, const Parts& parts) {
   Buffer model(schema.model_bytes());
@@ -61,8 +78,16 @@ TrainingResult train(const round::Schema& schema, ByteSpan base, std::uint64_t s
     value -= static_cast<float>((rng.uniform() * 2 - 1) * workload.update_scale);
     result.update.push_back(before - value);
   }
-  for (std::int64_t& value : parts.integers) value += static_cast<std::int64_t>(rng.below(5));
+  std::size_t at = 0;
+  for (std::size_t t = 0; t < schema.tensors().size(); ++t) {
+    const round::DType dtype = schema.tensors()[t].dtype;
+    if (round::is_averaged(dtype)) continue;
+    for (const std::size_t end = at + schema.tensor_values(t); at < end; ++at) {
+      parts.integers[at] = std::min(parts.integers[at] + static_cast<std::int64_t>(rng.below(5)), greatest_of(dtype));
+    }
+  }
   result.model = join(schema, parts);
+  result.integers = std::move(parts.integers);
   return result;
 }
 

@@ -19,6 +19,7 @@ Buffer initial_model(const round::Schema& schema, std::uint64_t seed);
 struct TrainingResult {
   Buffer model;               // the base with the update taken from it, as workers leave it
   std::vector<float> update;  // base - model, as fp32 says it
+  std::vector<std::int64_t> integers;
   std::uint32_t weight = 0;
 };
 // `weight_max` bounds the weight; `scale` the update's values.

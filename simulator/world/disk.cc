@@ -59,6 +59,11 @@ Disk::Inspection::~Inspection() {
   if (armed) disk_.files_.fail_at(disk_.fails_after_ - 1 - disk_.files_.operations(), disk_.fault_);
 }
 
+void Disk::empty() {
+  files_ = store::MemoryFileSystem();
+  counted_ = 0;
+}
+
 void Disk::kill() {
   files_.fail_at(0, store::Fault::kCrash);
   std::ignore = files_.exists("/");

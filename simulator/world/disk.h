@@ -31,6 +31,7 @@ class Disk {
 
   void set_faults(const DiskFaults& faults);
   bool crashed() const { return files_.crashed(); }
+  bool is_durable(const std::string& path) const { return files_.is_durable(path); }
   // While it lives, checks may read what is on the disk: no operation fails for it, and none takes time. Nothing when
   // the machine is dead.
   class Inspection {
@@ -44,10 +45,11 @@ class Disk {
     Disk& disk_;
     std::uint64_t begun_;
   };
+  void empty();  // a new one, between kill() and restart()
   void kill();  // every operation fails until restart(): nobody is there to ask for it
   // The machine, or only its process, comes up again.
   void restart(store::Unsynced unsynced);
-  std::uint64_t faults_met() const { return faults_met_; }
+  std::uint64_t faults_met() const { return faults_met_ + (fails_after_ != 0 && files_.operations() >= fails_after_); }
 
  private:
   void rearm();  // draws when the next operation fails

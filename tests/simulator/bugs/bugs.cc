@@ -1,5 +1,8 @@
 #include "tests/simulator/bugs/bugs.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
@@ -16,9 +19,58 @@ class SkipsFence final : public Tamper {
 };
 
 class GuessesOutcome final : public Tamper {
-  void missed(edge::Verdict* verdict) override {
+  void told(edge::Verdict* verdict) override {
     if (!verdict->counted && !verdict->refused) verdict->late = true;
   }
+};
+
+class DropsLate final : public Tamper {
+  void told(edge::Verdict* verdict) override {
+    if (std::exchange(verdict->late, false)) verdict->refused = true;
+  }
+  void told(edge::Outcome* outcome) override {
+    if (*outcome == edge::Outcome::kLate) *outcome = edge::Outcome::kRefused;
+  }
+};
+
+class KeepsRefused final : public Tamper {
+  void told(edge::Verdict* verdict) override {
+    if (std::exchange(verdict->refused, false)) verdict->late = true;
+  }
+  void told(edge::Outcome* outcome) override {
+    if (*outcome == edge::Outcome::kRefused) *outcome = edge::Outcome::kLate;
+  }
+};
+
+class AnswersRefused final : public Tamper {
+  void answers(store::Outcome* outcome) override {
+    if (*outcome == store::Outcome::kLate) *outcome = store::Outcome::kRefused;
+  }
+};
+
+class SkipsIntegers final : public Tamper {
+  void staged(transfer::StagedArrival* arrival) override {
+    std::ranges::fill(arrival->integers, std::numeric_limits<std::int64_t>::min());  // the maximum takes no note of it
+  }
+};
+
+class TakesAnyValue final : public Tamper {
+  void terms(transfer::Terms* terms) override { terms->value_abs_max = std::numeric_limits<float>::max(); }
+};
+
+class CallsTheHeavy final : public Tamper {
+  void calls(const std::map<SiteId, coordinator::SiteInfo>& connected,
+             std::vector<round::Participant>* participants) override {
+    for (const auto& [site, info] : connected) {
+      if (std::ranges::find(*participants, site, &round::Participant::site) == participants->end()) {
+        participants->push_back({site, info.lease, info.weight_max});
+      }
+    }
+  }
+};
+
+class ForgetsRevocation final : public Tamper {
+  bool forgets_revocation() override { return true; }
 };
 
 // The state of the last round that was finalised, whether or not it was committed.
@@ -47,7 +99,7 @@ class ForgetsQuarantine final : public Tamper {
   bool forgets_quarantine() override { return true; }
 };
 
-// A disk whose syncs do nothing.
+// A disk whose syncs do nothing: of any path, or of those that have `part` in them.
 class UnsyncedFile final : public store::File {
  public:
   explicit UnsyncedFile(std::unique_ptr<store::File> file) : file_(std::move(file)) {}
@@ -68,33 +120,40 @@ class UnsyncedFile final : public store::File {
 
 class UnsyncedFiles final : public store::FileSystem {
  public:
-  explicit UnsyncedFiles(store::FileSystem& files) : files_(files) {}
+  UnsyncedFiles(store::FileSystem& files, std::string part) : files_(files), part_(std::move(part)) {}
   Result<std::unique_ptr<store::File>> open(const std::string& path, store::OpenMode mode) override {
-    return wrap(files_.open(path, mode));
+    return wrap(path, files_.open(path, mode));
   }
   Result<std::unique_ptr<store::File>> open_unnamed(const std::string& folder) override {
-    return wrap(files_.open_unnamed(folder));
+    return wrap(folder, files_.open_unnamed(folder));
   }
   Status rename(const std::string& from, const std::string& to) override { return files_.rename(from, to); }
   Status remove(const std::string& path) override { return files_.remove(path); }
   Result<bool> exists(const std::string& path) override { return files_.exists(path); }
   Result<std::vector<std::string>> list(const std::string& folder) override { return files_.list(folder); }
   Status make_folder(const std::string& path) override { return files_.make_folder(path); }
-  Status sync_folder(const std::string&) override { return {}; }
+  Status sync_folder(const std::string& path) override { return is_meant(path) ? Status{} : files_.sync_folder(path); }
 
  private:
-  static Result<std::unique_ptr<store::File>> wrap(Result<std::unique_ptr<store::File>> file) {
-    if (!file.ok()) return file;
+  bool is_meant(const std::string& path) const { return path.find(part_) != std::string::npos; }
+  Result<std::unique_ptr<store::File>> wrap(const std::string& path, Result<std::unique_ptr<store::File>> file) const {
+    if (!file.ok() || !is_meant(path)) return file;
     return std::unique_ptr<store::File>(std::make_unique<UnsyncedFile>(std::move(*file)));
   }
   store::FileSystem& files_;
+  std::string part_;
 };
 
-class SendsBeforeSync final : public Tamper {
+class SendsBeforeSync : public Tamper {
+ public:
+  explicit SendsBeforeSync(std::string part) : part_(std::move(part)) {}
   store::FileSystem& site_files(HostId host, store::FileSystem& honest) override {
-    const auto [entry, fresh] = files_.try_emplace(host, honest);
+    const auto [entry, fresh] = files_.try_emplace(host, honest, part_);
     return entry->second;
   }
+
+ private:
+  std::string part_;
   std::map<HostId, UnsyncedFiles> files_;
 };
 
@@ -102,14 +161,23 @@ class SendsBeforeSync final : public Tamper {
 
 const std::vector<Bug>& bugs() {
   static const std::vector<Bug> all = {
-      {"counts-on-ack", "a site takes the parent's acknowledgement for the commit"},
-      {"skips-fence", "a parent admits what is under an older lease, attempt or epoch"},
-      {"guesses-outcome", "a site that a commit does not name takes its update for late"},
-      {"optimizer-outside-commit", "the optimizer's state is kept apart from the commit, and taken up after a restart"},
-      {"reuses-epoch", "a restarted coordinator goes on under its last epoch"},
-      {"sends-before-sync", "a site sends its submission before it is synced"},
-      {"forgets-quarantine", "the coordinator samples a site that contradicted itself"},
-      {"merges-overlap", "a parent adds a partial that overlaps with what it holds"},
+      {"counts-on-ack", "outcome", "a site takes the parent's acknowledgement for the commit"},
+      {"skips-fence", "fence", "a parent admits what is under an older lease, attempt or epoch"},
+      {"guesses-outcome", "outcome", "a site that a commit does not name takes its update for late"},
+      {"drops-late", "outcome", "a site takes late for refused, and drops its work"},
+      {"keeps-refused", "outcome", "a site takes refused for late"},
+      {"answers-refused", "outcome", "the journal answers refused for every late update"},
+      {"skips-integers", "exact_sum", "integer tensors are never added up"},
+      {"takes-any-value", "bounds", "a parent knows no value_abs_max"},
+      {"calls-the-heavy", "room", "substitutes are called whether or not the sum has room for their weight"},
+      {"forgets-revocation", "members_only", "the coordinator's book of nodes takes no note of a revoked certificate"},
+      {"optimizer-outside-commit", "model_chain",
+       "the optimizer's state is kept apart from the commit, and taken up after a restart"},
+      {"reuses-epoch", "epochs_grow", "a restarted coordinator goes on under its last epoch"},
+      {"sends-before-sync", "write_ahead", "a site sends its submission before it is synced"},
+      {"tensors-unsynced", "write_ahead", "a site syncs its records, and not the files that they name"},
+      {"forgets-quarantine", "quarantine", "the coordinator samples a site that contradicted itself"},
+      {"merges-overlap", "exact_sum", "a parent adds a partial that overlaps with what it holds"},
   };
   return all;
 }
@@ -118,9 +186,17 @@ std::unique_ptr<Tamper> make_bug(const std::string& name) {
   if (name == "counts-on-ack") return std::make_unique<CountsOnAck>();
   if (name == "skips-fence") return std::make_unique<SkipsFence>();
   if (name == "guesses-outcome") return std::make_unique<GuessesOutcome>();
+  if (name == "drops-late") return std::make_unique<DropsLate>();
+  if (name == "keeps-refused") return std::make_unique<KeepsRefused>();
+  if (name == "answers-refused") return std::make_unique<AnswersRefused>();
+  if (name == "skips-integers") return std::make_unique<SkipsIntegers>();
+  if (name == "takes-any-value") return std::make_unique<TakesAnyValue>();
+  if (name == "calls-the-heavy") return std::make_unique<CallsTheHeavy>();
+  if (name == "forgets-revocation") return std::make_unique<ForgetsRevocation>();
   if (name == "optimizer-outside-commit") return std::make_unique<OptimizerOutsideCommit>();
   if (name == "reuses-epoch") return std::make_unique<ReusesEpoch>();
-  if (name == "sends-before-sync") return std::make_unique<SendsBeforeSync>();
+  if (name == "sends-before-sync") return std::make_unique<SendsBeforeSync>("");
+  if (name == "tensors-unsynced") return std::make_unique<SendsBeforeSync>("/tensors");
   if (name == "forgets-quarantine") return std::make_unique<ForgetsQuarantine>();
   if (name == "merges-overlap") return std::make_unique<MergesOverlap>();
   return nullptr;

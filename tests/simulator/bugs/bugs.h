@@ -11,7 +11,8 @@ namespace fluvial::simulator {
 
 struct Bug {
   std::string name;
-  std::string what;  // for people
+  std::string invariant;  // that must catch it, before any other does
+  std::string what;       // for people
 };
 const std::vector<Bug>& bugs();
 // Null for a name that is none.

@@ -1,6 +1,7 @@
 // fluvial_bugs BUG SCENARIO.toml FIRST_SEED SEEDS [LINES]: runs the seeds with a deliberate bug ("none": without) until
-// one is caught, and says which seed and invariant caught it. Exit status 0: caught (or, without a bug, nothing found
-// in two runs of each).
+// one is caught, and says which seed and invariant caught it. Exit status 0: caught by the invariant that it is named
+// for (or, without a bug, nothing found in two runs of each).
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <string>
@@ -62,5 +63,9 @@ int main(int argc, char** argv) {
   std::printf("%s: %llu seeds, %llu events, %llu rounds, %zu caught\n", name.c_str(),
               static_cast<unsigned long long>(result->seeds), static_cast<unsigned long long>(result->events),
               static_cast<unsigned long long>(result->rounds_committed), result->failures.size());
-  return result->failures.empty() == honest ? 0 : 1;
+  if (honest || result->failures.empty()) return result->failures.empty() == honest ? 0 : 1;
+  const std::string& caught_by = result->failures.front().violations.front().invariant;
+  const std::string& expected = std::ranges::find(bugs(), name, &Bug::name)->invariant;
+  if (caught_by != expected) std::printf("%s: expected %s to catch it\n", name.c_str(), expected.c_str());
+  return caught_by == expected ? 0 : 1;
 }

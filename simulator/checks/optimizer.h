@@ -1,0 +1,30 @@
+// The server optimizers once more, one coordinate at a time, by the formulas and the roundings that kernels/optimizer.h
+// and kernels/vector.h promise: the oracle's half of a commit. It shares no code with the kernels.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/round/optimizer.h"
+#include "core/round/schema.h"
+
+namespace fluvial::simulator {
+
+struct OptimizerState {
+  std::vector<float> model, moment, variance;
+};
+
+// A run's state before its first round.
+OptimizerState first_state(const round::ServerOptimizer& optimizer, std::span<const float> model);
+
+// One round's step. `slack` is what each value of the model may be off by: empty, nothing at all. Only lars and lamb
+// leave any: their layers' norms are sums whose order this oracle does not share, so a rate may differ in its last bit.
+struct Step {
+  OptimizerState next;
+  std::vector<double> slack;
+};
+Step optimizer_step(const round::ServerOptimizer& optimizer, const round::Schema& schema, std::uint64_t round,
+                    std::uint64_t total_weight, std::span<const float> mean, const OptimizerState& before);
+
+}  // namespace fluvial::simulator
