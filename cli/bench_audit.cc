@@ -67,8 +67,10 @@ Status Audit::check_round(const json::value& round, std::span<const float> base,
     return Error{Code::kDataLoss, fmt::format("round {}: {} is counted twice, or is no site of ours", number,
                                               text_member(entry, "name"))};
   }
-  scale_bits_ = kernels::reference::scale_bits(static_cast<int>(plan_.fraction_bits), plan_.value_abs_max,
-                                               count_member(round, "participants") * weight_max_);
+  // The greatest term is that of a value at its bound, or of a probe, which is 1.
+  scale_bits_ =
+      kernels::reference::scale_bits(static_cast<int>(plan_.fraction_bits), std::max(plan_.value_abs_max, 1.0),
+                                     count_member(round, "participants") * weight_max_);
   sum_.assign(base.size(), 0);
   std::uint64_t total_weight = 0;
   Base kept;

@@ -7,6 +7,7 @@
 #include "cli/bench_audit.h"
 #include "cli/bench_update.h"
 #include "core/aggregate/accumulator.h"
+#include "core/aggregate/scale.h"
 #include "core/digest/sha256.h"
 #include "kernels/vector.h"
 
@@ -23,9 +24,7 @@ class Federation {
       : plan_(plan),
         sites_(std::move(sites)),
         codec_(kernels::make_codec(kernels::parse_codec(plan.codec).value()).value()) {
-    scale_ =
-        kernels::scale_bits(static_cast<int>(plan.fraction_bits), plan.value_abs_max, sites_.size() * kBenchWeightMax)
-            .value();
+    scale_ = aggregate::scale_for(plan, sites_.size() * kBenchWeightMax).value();
     residuals_.assign(sites_.size(), std::vector<float>(kParams));
   }
 

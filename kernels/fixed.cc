@@ -12,6 +12,7 @@ namespace fluvial::kernels {
 namespace {
 
 constexpr int kSumBits = 62;
+static_assert(kSumMax == ops::kTermLimit);
 
 // The smallest e with value <= 2^e, for value > 0.
 int ceil_log2(double value) {
@@ -37,10 +38,10 @@ Result<int> scale_bits(int fraction_bits, double max_abs, std::uint64_t weight_s
   return std::min(fraction_bits, kSumBits - ceil_log2(max_abs * static_cast<double>(weight_sum)));
 }
 
-std::int64_t fixed_term(float value, std::uint32_t weight, int scale_bits) {
+Result<std::int64_t> fixed_term(float value, std::uint32_t weight, int scale_bits) {
   const double term = ops::fixed_product(value, std::ldexp(static_cast<double>(weight), scale_bits));
-  FLUVIAL_CHECK(std::fabs(term) <= ops::kTermLimit, "a term beyond 2^62: the value was not held against its bound");
-  return ops::to_fixed(term);
+  if (std::fabs(term) <= kSumMax) return ops::to_fixed(term);
+  return Error{Code::kDataLoss, format_text("{} at weight {} and scale 2^{} is beyond 2^62", value, weight, scale_bits)};
 }
 
 void mean_of_sums(std::span<const std::int64_t> sum, int scale_bits, std::uint64_t total_weight, std::span<float> out) {

@@ -17,14 +17,15 @@ inline constexpr std::uint32_t kWeightEnd = std::uint32_t{1} << 29;     // weigh
 inline constexpr std::uint64_t kWeightSumEnd = std::uint64_t{1} << 53;  // sums of weights are exact in fp64
 inline constexpr int kScaleBitsMin = -128;                              // what scale_bits() can give
 inline constexpr int kScaleBitsMax = 128;
+inline constexpr double kSumMax = 0x1p62;  // what a sum, and so each term of it, stays at or below
 
 // min(fraction_bits, 62 - ceil(log2(max_abs * weight_sum))): with every |value| <= max_abs and all weights together at
 // most weight_sum, every partial sum stays below 2^62 + one half a contributor, so it cannot overflow.
 // kInvalidArgument unless 0 < max_abs <= 2^127, 1 <= weight_sum < kWeightSumEnd and |fraction_bits| <= kScaleBitsMax.
 Result<int> scale_bits(int fraction_bits, double max_abs, std::uint64_t weight_sum);
 
-// What one value adds. |value| * weight * 2^scale_bits must be at most 2^62.
-std::int64_t fixed_term(float value, std::uint32_t weight, int scale_bits);
+// What one value adds. kDataLoss when |value| * weight * 2^scale_bits is beyond 2^62, or no number.
+Result<std::int64_t> fixed_term(float value, std::uint32_t weight, int scale_bits);
 
 // out = fp32(fp64(sum) * 2^-scale_bits / fp64(total_weight)): int64 to fp64 rounds once, the power of two is exact, one
 // division rounds, the conversion to fp32 rounds; all half to even. 1 <= total_weight < kWeightSumEnd.

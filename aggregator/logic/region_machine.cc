@@ -13,7 +13,9 @@ constexpr Duration kSendAgainAfter = std::chrono::seconds(1);
 Effects RegionMachine::opened(Opening opening, TimePoint now) {
   Effects out;
   bool is_lost = true;  // a partial on its way
-  const bool same_round = open_ && open_->run == opening.run && open_->round == opening.round;
+  // At another scale nothing of what is here merges with what is above: it is asked for again, as in another round.
+  const bool same_round = open_ && open_->run == opening.run && open_->round == opening.round &&
+                          open_->scale_bits == opening.scale_bits;
   if (!same_round) {
     out = closed();
     gather_ = round::Gather(opening.participants);

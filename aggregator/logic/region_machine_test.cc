@@ -197,6 +197,26 @@ TEST(RegionMachine, AfterAReconnectTheSameSealKeepsItsNumber) {
   EXPECT_EQ(second[0].sequence, first.at(0).sequence) << "so that the transfer may go on where it stopped";
 }
 
+// A new term of the coordinator may lower the scale: sums of two scales never meet.
+TEST(RegionMachine, AtAnotherScaleTheRoundBeginsAnew) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  bring(machine, 1, {1}, at(1s));
+  ASSERT_EQ(all<SendPartial>(machine.tick(at(9s))).size(), 1u);
+  machine.arrived(ArrivalId(2), Arrival{set_of({2}), {}, {}}, at(9s));
+  Opening lowered = opening(2);
+  lowered.epoch = Epoch(2);
+  lowered.scale_bits = 19;
+  const Effects opened = machine.opened(lowered, at(10s));
+  EXPECT_EQ(all<Release>(opened).size(), 1u);
+  EXPECT_EQ(all<Drop>(opened).size(), 1u);
+  ASSERT_EQ(all<ResetSum>(opened).size(), 1u);
+  EXPECT_EQ(all<ResetSum>(opened)[0].scale_bits, 19);
+  EXPECT_EQ(all<OpenRound>(opened).size(), 1u);
+  EXPECT_TRUE(machine.gather().counted().empty()) << "the sites are asked for what they still have";
+  EXPECT_EQ(machine.gather().awaited().size(), 3u);
+}
+
 TEST(RegionMachine, AnOpeningForAnotherSiteDoesNotDisturbAPartialOnItsWay) {
   RegionMachine machine;
   machine.opened(opening(), at(0s));

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/aggregate/scale.h"
 #include "core/round/sampling.h"
-#include "kernels/fixed.h"
 
 namespace fluvial::coordinator {
 
@@ -85,7 +85,11 @@ void RunMachine::try_open(Effects& out) {
   if (last_committed_.value() >= plan_.rounds) return halt(RunStatus::kDone, "", out);
   if (round_begun_) {
     const bool anew = gather_.participant_count() == 0;  // after a restart nobody knows yet who is not in
-    if (!anew) call_substitutes();
+    if (anew) {
+      if (const Status room = make_room(); !room.ok()) return halt(RunStatus::kPaused, room.error().message, out);
+    } else {
+      call_substitutes();
+    }
     return next_attempt(out, /*new_round=*/anew);
   }
 
@@ -106,15 +110,22 @@ void RunMachine::try_open(Effects& out) {
     attempt_.participants.push_back({site, info.lease, info.weight_max});
     weight_sum += info.weight_max;
   }
-  const Result<int> scale_bits =
-      kernels::scale_bits(static_cast<int>(plan_.fraction_bits), plan_.value_abs_max, weight_sum);
-  if (!scale_bits.ok() || *scale_bits < 0) {
-    return halt(RunStatus::kPaused, "no room for an exact sum: lower value_abs_max or the sites' maximum weights", out);
-  }
-  attempt_.scale_bits = *scale_bits;
+  const Result<int> scale = aggregate::scale_for(plan_, weight_sum);
+  if (!scale.ok()) return halt(RunStatus::kPaused, scale.error().message, out);
+  attempt_.scale_bits = *scale;
   round_begun_ = true;
   expired_attempts_ = 0;
   next_attempt(out, /*new_round=*/true);
+}
+
+// An earlier version may have recorded a scale that has no room for a probe. Nothing is summed in this term yet, and the
+// sites still have what they sent: so the scale may be lowered, once, before the round opens again.
+Status RunMachine::make_room() {
+  std::uint64_t weight_sum = 0;
+  for (const round::Participant& participant : attempt_.participants) weight_sum += participant.weight_max;
+  if (aggregate::has_room(plan_.value_abs_max, attempt_.scale_bits, weight_sum)) return {};
+  FLUVIAL_ASSIGN(attempt_.scale_bits, aggregate::scale_for(plan_, weight_sum));
+  return {};
 }
 
 // Those whom the last attempt waited for in vain may never come. For each of them another site that is there takes part
@@ -129,9 +140,7 @@ void RunMachine::call_substitutes() {
     others.erase(participant.site);
   }
   const auto has_room = [&](const SiteInfo& info) {
-    const Result<int> bits =
-        kernels::scale_bits(static_cast<int>(plan_.fraction_bits), plan_.value_abs_max, weight_sum + info.weight_max);
-    return bits.ok() && *bits >= attempt_.scale_bits;
+    return aggregate::has_room(plan_.value_abs_max, attempt_.scale_bits, weight_sum + info.weight_max);
   };
   std::map<SiteId, double> weights;  // who is too heavy is not drawn, in the place of one who is not
   for (const auto& [site, info] : others) {

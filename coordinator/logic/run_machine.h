@@ -133,6 +133,7 @@ class RunMachine {
   void try_open(Effects& out);
   void try_close(TimePoint now, Effects& out);
   void next_attempt(Effects& out, bool new_round);
+  Status make_room();
   void call_substitutes();
   void halt(RunStatus status, std::string reason, Effects& out);
   void note_pace(TimePoint now);

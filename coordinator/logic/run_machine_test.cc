@@ -5,7 +5,7 @@
 
 #include <chrono>
 
-#include "kernels/fixed.h"
+#include "core/aggregate/scale.h"
 
 namespace fluvial::coordinator {
 namespace {
@@ -205,8 +205,44 @@ TEST_F(RunMachineTest, NobodyIsCalledForWhomTheSumHasNoRoomAtItsScale) {
     EXPECT_NE(one.site, SiteId(4)) << "one heavy site would need another scale";
     weight_sum += one.weight_max;
   }
-  EXPECT_EQ(kernels::scale_bits(static_cast<int>(tight.plan.fraction_bits), 0x1p40, weight_sum).value(),
-            record.scale_bits);
+  EXPECT_EQ(aggregate::scale_for(tight.plan, weight_sum).value(), record.scale_bits);
+}
+
+TEST_F(RunMachineTest, TheScaleLeavesRoomForTheProbeOfAHeavySite) {
+  RunStart small = start();
+  small.plan.value_abs_max = 0.1;
+  RunMachine machine(small);
+  std::map<SiteId, SiteInfo> heavy = sites(3);
+  for (auto& [site, info] : heavy) info.weight_max = 5'000'000;
+  const Effects record = machine.sites_changed(heavy, at(0s));
+  ASSERT_NE(find<RecordAttempt>(record), nullptr);
+  EXPECT_EQ(find<RecordAttempt>(record)->record.scale_bits, 62 - 24) << "15'000'000 times the probe's 1";
+}
+
+// Recorded by a version that made the scale from value_abs_max alone: its sums stopped the process, so nothing was
+// committed, and the sites have all that they sent.
+TEST_F(RunMachineTest, ARecordedScaleWithoutRoomForTheProbeIsLoweredWhenTheRoundOpensAgain) {
+  RunStart before = start();
+  before.plan.value_abs_max = 0.1;
+  before.open = {RunId(1), RoundId(1), AttemptId(3), Epoch(4), {}, 40, before.model};
+  for (std::uint32_t id = 1; id <= 3; ++id) before.open->participants.push_back({SiteId(id), Epoch(1), 5'000'000});
+  RunMachine machine(before);
+  const Effects begun = machine.begin(at(0s));
+  ASSERT_NE(find<RecordAttempt>(begun), nullptr);
+  EXPECT_TRUE(find<RecordAttempt>(begun)->new_round);
+  const round::AttemptRecord& record = find<RecordAttempt>(begun)->record;
+  EXPECT_EQ(record.scale_bits, 38);
+  EXPECT_EQ(record.attempt, AttemptId(4));
+  EXPECT_EQ(record.epoch, Epoch(5)) << "of this term, in which nothing is summed yet";
+  EXPECT_EQ(record.participants, before.open->participants);
+}
+
+TEST_F(RunMachineTest, ARecordedScaleWithRoomStays) {
+  RunStart before = start();
+  before.plan.value_abs_max = 0.1;
+  before.open = {RunId(1), RoundId(1), AttemptId(3), Epoch(4), {{SiteId(1), Epoch(1), 4'000'000}}, 40, before.model};
+  RunMachine machine(before);
+  EXPECT_EQ(find<RecordAttempt>(machine.begin(at(0s)))->record.scale_bits, 40);
 }
 
 TEST_F(RunMachineTest, WhoIsTooHeavyIsCalledInNobodysPlace) {

@@ -17,7 +17,8 @@ Status check_weight(SiteId site, std::uint32_t weight) {
 
 Status Probe::add(SiteId site, std::uint32_t weight) {
   FLUVIAL_TRY(check_weight(site, weight));
-  return merge(site, kernels::fixed_term(1.0F, weight, scale_bits_));
+  FLUVIAL_ASSIGN(const std::int64_t term, kernels::fixed_term(1.0F, weight, scale_bits_));
+  return merge(site, term);
 }
 
 Status Probe::merge(SiteId site, std::int64_t sum) {
@@ -40,7 +41,7 @@ Status Probe::check(std::span<const Contributor> contributors) const {
   std::map<SiteId, std::int64_t> expected;
   for (const Contributor& contributor : contributors) {
     FLUVIAL_TRY(check_weight(contributor.site, contributor.weight));
-    const std::int64_t term = kernels::fixed_term(1.0F, contributor.weight, scale_bits_);
+    FLUVIAL_ASSIGN(const std::int64_t term, kernels::fixed_term(1.0F, contributor.weight, scale_bits_));
     if (!expected.emplace(contributor.site, term).second) {
       return Error{Code::kDataLoss, fmt::format("site {} is named twice", contributor.site.value())};
     }

@@ -23,7 +23,7 @@ class Probe {
   explicit Probe(int scale_bits) : scale_bits_(scale_bits) {}
 
   // Counts the site's contribution: once more if it was counted before, which check() then finds. kInvalidArgument for
-  // a weight outside 1 to kWeightEnd - 1; kDataLoss when the sum would leave int64.
+  // a weight outside 1 to kWeightEnd - 1; kDataLoss when the scale has no room for it, or the sum would leave int64.
   Status add(SiteId site, std::uint32_t weight);
   // Adds sums that came up the tree (one coordinate, or all of another probe). Errors as above.
   Status merge(SiteId site, std::int64_t sum);

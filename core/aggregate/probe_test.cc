@@ -51,6 +51,9 @@ TEST(Probe, RefusesWeightsAndOverflow) {
   ASSERT_TRUE(probe.merge(kA, std::numeric_limits<std::int64_t>::max()).ok());
   EXPECT_EQ(probe.merge(kA, 1).error().code, Code::kDataLoss);
   EXPECT_EQ(probe.sums().at(kA), std::numeric_limits<std::int64_t>::max());
+  Probe narrow(40);
+  EXPECT_EQ(narrow.add(kA, 5'000'000).error().code, Code::kDataLoss) << "its scale has no room for it";
+  EXPECT_TRUE(narrow.sums().empty());
 }
 
 }  // namespace

@@ -61,7 +61,10 @@ void ContributorSet::clear() {
 
 Status check_probe(const ContributorSet& set, int scale_bits) {
   for (const auto& [site, entry] : set.entries()) {
-    if (entry.probe != static_cast<std::int64_t>(entry.weight << scale_bits)) {
+    std::int64_t expected = 0;
+    const bool fits = scale_bits >= 0 && scale_bits < 63 &&
+                      !__builtin_mul_overflow(entry.weight, std::int64_t{1} << scale_bits, &expected);
+    if (!fits || entry.probe != expected) {
       return Error{Code::kDataLoss, "the probe of site " + std::to_string(site.value()) + " is " +
                                         std::to_string(entry.probe) + ", expected " + std::to_string(entry.weight) +
                                         " * 2^" + std::to_string(scale_bits)};

@@ -58,6 +58,16 @@ TEST(ContributorSet, TheProbeTellsAContributionThatIsNotInTheSum) {
   EXPECT_EQ(check_probe(set, 4).error().code, Code::kDataLoss);
 }
 
+TEST(ContributorSet, AProbeThatNoSumCanHoldIsNone) {
+  ContributorSet set;
+  Contribution heavy = entry(1, kWeightLimit / 2);
+  heavy.probe = static_cast<std::int64_t>(heavy.weight << 40);  // 2^68: nothing is left of it in 64 bits
+  ASSERT_TRUE(set.add(heavy).ok());
+  EXPECT_EQ(check_probe(set, 40).error().code, Code::kDataLoss);
+  EXPECT_EQ(check_probe(set, 64).error().code, Code::kDataLoss);
+  EXPECT_EQ(check_probe(set, -1).error().code, Code::kDataLoss);
+}
+
 TEST(Gather, SettlesWhenEachParticipantIsInOrWillNotBe) {
   Gather gather(participants(4));
   const ContributorSet first = set_of({1, 2});

@@ -104,7 +104,9 @@ Status check_same_round(const AttemptRow& before, const AttemptRow& now) {
     return Error{Code::kFailedPrecondition, name + ": attempt " + std::to_string(now.attempt.value()) +
                                                 " after attempt " + std::to_string(before.attempt.value())};
   }
-  if (now.scale_bits != before.scale_bits) {
+  // Sums of different scales do not merge. A new term begins with an empty sum, and may need more room.
+  const bool lowered = now.scale_bits < before.scale_bits && now.epoch > before.epoch;
+  if (now.scale_bits != before.scale_bits && !lowered) {
     return Error{Code::kFailedPrecondition, name + ": scale 2^" + std::to_string(now.scale_bits) +
                                                 ", earlier attempts have 2^" + std::to_string(before.scale_bits)};
   }

@@ -247,8 +247,11 @@ TEST_F(Journal, AttemptsGrowAndKeepWhatARoundFixes) {
   EXPECT_EQ(journal->next_epoch().value(), Epoch(6)) << "above the epochs of attempts";
   EXPECT_EQ(code_of(journal->open_attempt(attempt_row(1, 1, 7))), Code::kFailedPrecondition) << "the same attempt";
   EXPECT_EQ(code_of(journal->open_attempt(attempt_row(1, 2, 4))), Code::kFailedPrecondition) << "an epoch that ended";
-  AttemptRow other = attempt_row(1, 2, 7);
+  AttemptRow other = attempt_row(1, 2, 5);
   other.scale_bits = 29;
+  EXPECT_EQ(code_of(journal->open_attempt(other)), Code::kFailedPrecondition) << "this term has sums at the other";
+  other = attempt_row(1, 2, 7);
+  other.scale_bits = 31;
   EXPECT_EQ(code_of(journal->open_attempt(other)), Code::kFailedPrecondition);
   other = attempt_row(1, 2, 7);
   other.base = digest_of("another");
@@ -266,6 +269,16 @@ TEST_F(Journal, AttemptsGrowAndKeepWhatARoundFixes) {
   crash_and_reopen();
   EXPECT_EQ(journal->last_attempt(RunId(1)).value(), other);
   EXPECT_FALSE(journal->last_attempt(RunId(2))->has_value());
+}
+
+TEST_F(Journal, ANewTermMayLowerARoundsScale) {
+  ASSERT_TRUE(journal->create_run(run_row()).ok());
+  ASSERT_TRUE(journal->open_attempt(attempt_row(1, 1, 5)).ok());
+  AttemptRow lowered = attempt_row(1, 2, 6);
+  lowered.scale_bits = 29;
+  ASSERT_TRUE(journal->open_attempt(lowered).ok());
+  crash_and_reopen();
+  EXPECT_EQ(journal->last_attempt(RunId(1)).value(), lowered);
 }
 
 TEST_F(Journal, ACommitIsWrittenOnceAndReadBackWhole) {

@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "core/aggregate/scale.h"
 #include "core/wire/mapping.h"
 
 namespace fluvial::transfer {
@@ -21,6 +22,14 @@ Terms make_terms(const round::Plan& plan, std::uint64_t value_count, std::uint64
   terms.schema = std::move(schema);
   terms.scale_bits = scale_bits;
   return terms;
+}
+
+Status check_room(const wire::Opening& opening) {
+  std::uint64_t weight_sum = 0;
+  for (const round::Participant& participant : opening.participants) weight_sum += participant.weight_max;
+  if (aggregate::has_room(opening.plan.value_abs_max, opening.scale_bits, weight_sum)) return {};
+  return Error{Code::kInvalidArgument, "scale 2^" + std::to_string(opening.scale_bits) + " has no room for weights of " +
+                                           std::to_string(weight_sum) + " together"};
 }
 
 Result<UpdateHead> head_from_proto(const v1::UpdateBegin& begin, NodeId child, Role role) {

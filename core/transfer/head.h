@@ -13,6 +13,7 @@
 #include "core/round/gather.h"
 #include "core/round/plan.h"
 #include "core/round/schema.h"
+#include "core/wire/record_mapping.h"
 #include "fluvial/v1/wire.pb.h"
 #include "kernels/codec.h"
 
@@ -35,6 +36,8 @@ struct Terms {
 Terms make_terms(const round::Plan& plan, std::uint64_t value_count, std::uint64_t integer_count, const Digest& base,
                  int scale_bits, std::shared_ptr<const kernels::Codec> codec,
                  std::shared_ptr<const round::Schema> schema);
+// kInvalidArgument when the opening's scale has no room for those who take part: their sum could leave int64.
+Status check_room(const wire::Opening& opening);
 
 struct UpdateHead {
   RunId run;

@@ -38,5 +38,17 @@ TEST(Heads, AreRefusedInAnothersNameOrRole) {
   EXPECT_FALSE(head_from_proto(partial, NodeId(2), Role::kAggregator).ok());
 }
 
+TEST(Head, AnOpeningWhoseScaleHasNoRoomForItsParticipantsIsNoOpening) {
+  wire::Opening opening;
+  opening.plan.value_abs_max = 0.1;
+  opening.scale_bits = 40;
+  opening.participants = {{SiteId(1), Epoch(1), 2'000'000}, {SiteId(2), Epoch(1), 2'000'000}};
+  EXPECT_TRUE(check_room(opening).ok());
+  opening.participants.push_back({SiteId(3), Epoch(1), 2'000'000});
+  EXPECT_EQ(check_room(opening).error().code, Code::kInvalidArgument);
+  opening.participants.clear();  // a report of who is gone
+  EXPECT_TRUE(check_room(opening).ok());
+}
+
 }  // namespace
 }  // namespace fluvial::transfer

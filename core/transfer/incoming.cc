@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/aggregate/scale.h"
 #include "core/wire/mapping.h"
 #include "kernels/fixed.h"
 
@@ -11,6 +12,14 @@ namespace {
 
 std::uint64_t chunk_count_of(const PartialHead& head, const Terms& terms) {
   return head.what.contributors.empty() ? 0 : terms.layout.chunk_count();
+}
+
+// The round's scale has room for all who take part. One that has not is its sender's mistake or the parent's, and no
+// fault of the update itself.
+Status check_room(const Terms& terms, std::uint64_t weight) {
+  if (aggregate::has_room(terms.value_abs_max, terms.scale_bits, weight)) return {};
+  return Error{Code::kFailedPrecondition, "a weight of " + std::to_string(weight) + " has no room at scale 2^" +
+                                              std::to_string(terms.scale_bits)};
 }
 
 Status check_shape(const UpdateHead& head, const Terms& terms) {
@@ -26,13 +35,14 @@ Status check_shape(const UpdateHead& head, const Terms& terms) {
   }
   if (head.base != terms.base) return mismatch("trained from another model");
   if (head.probe != 1.0f) return mismatch("the probe is not 1");
-  return {};
+  return check_room(terms, head.weight);
 }
 
 Status check_shape(const PartialHead& head, const Terms& terms) {
   if (head.chunk_count != chunk_count_of(head, terms) || head.scale_bits != terms.scale_bits) {
     return Error{Code::kInvalidArgument, "a partial of another shape or scale"};
   }
+  FLUVIAL_TRY(check_room(terms, head.what.contributors.total_weight()));
   return round::check_probe(head.what.contributors, terms.scale_bits);
 }
 

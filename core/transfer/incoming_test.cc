@@ -49,6 +49,21 @@ TEST_F(IncomingTest, AHeadThatDoesNotMeetTheTermsIsRefused) {
   }
 }
 
+// By an opening of a parent that did not look: a sum with it would leave int64. Its site has done nothing wrong.
+TEST_F(IncomingTest, AWeightWithoutRoomAtTheScaleIsRefusedAndNotDropped) {
+  Terms terms = test_terms();
+  terms.value_abs_max = 0.1;
+  terms.scale_bits = 40;
+  UpdateHead head = test_head(7);
+  head.weight = 5'000'000;
+  const Result<Incoming> begun = Incoming::begin(head, terms, staging_);
+  ASSERT_FALSE(begun.ok());
+  EXPECT_EQ(begun.error().code, Code::kFailedPrecondition);
+  EXPECT_FALSE(round::drops_update(begun.error().code));
+  head.weight = 4'000'000;
+  EXPECT_TRUE(Incoming::begin(head, terms, staging_).ok());
+}
+
 TEST_F(IncomingTest, WhatIsBadOnTheWayRefusesTheWhole) {
   std::vector<float> values = test_values(0);
   {

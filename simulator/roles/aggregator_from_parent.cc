@@ -72,6 +72,7 @@ void AggregatorRole::dismissed(const v1::MemberChange& change) {
 Status AggregatorRole::round_opened(const v1::RoundOpen& message) {
   FLUVIAL_ASSIGN(wire::Opening opening, wire::from_proto(message));
   if (opening_ && opening.epoch < opening_->epoch) return {};  // an older term's
+  FLUVIAL_TRY(transfer::check_room(opening));
   FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(opening.plan.codec));
   FLUVIAL_ASSIGN(std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
   codec_ = std::move(codec);

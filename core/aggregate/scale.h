@@ -1,0 +1,18 @@
+// The scale of a round's integer sums (docs/design/fixed-point.md): one place says how much room a sum needs. No value of
+// an update is beyond the plan's value_abs_max, and each update brings a probe, which is 1 whatever that bound is.
+#pragma once
+
+#include <cstdint>
+
+#include "core/base/result.h"
+#include "core/round/plan.h"
+
+namespace fluvial::aggregate {
+
+// For participants whose maximum weights are `weight_sum` together. kFailedPrecondition when no scale leaves room.
+Result<int> scale_for(const round::Plan& plan, std::uint64_t weight_sum);
+
+// Whether contributions of that total weight fit into a sum at this scale, whichever of them are in it.
+bool has_room(double value_abs_max, int scale_bits, std::uint64_t weight_sum);
+
+}  // namespace fluvial::aggregate
