@@ -1,5 +1,6 @@
 #include "core/transfer/incoming.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -44,6 +45,19 @@ Status check_shape(const PartialHead& head, const Terms& terms) {
   }
   FLUVIAL_TRY(check_room(terms, head.what.contributors.total_weight()));
   return round::check_probe(head.what.contributors, terms.scale_bits);
+}
+
+// The chunks that are here were held against what the contributors of the first head can give.
+Status check_same_sum(const PartialHead& before, const PartialHead& head) {
+  const auto same = [](const auto& a, const auto& b) {
+    return a.first == b.first && a.second.weight == b.second.weight && a.second.digest == b.second.digest &&
+           a.second.incarnation == b.second.incarnation && a.second.submission == b.second.submission;
+  };
+  if (before.scale_bits == head.scale_bits &&
+      std::ranges::equal(before.what.contributors.entries(), head.what.contributors.entries(), same)) {
+    return {};
+  }
+  return Error{Code::kInvalidArgument, "a partial that goes on with other contributors or another scale than it began"};
 }
 
 Status check_first(std::uint64_t first_chunk) {
@@ -116,6 +130,7 @@ Status Incoming::resume(UpdateHead head, const Terms& terms) {
 Status Incoming::resume(PartialHead head, const Terms& terms) {
   FLUVIAL_CHECK(continues(head), "a head that goes on from elsewhere");
   FLUVIAL_TRY(check_shape(head, terms));
+  FLUVIAL_TRY(check_same_sum(*partial_, head));
   partial_ = std::move(head);
   return {};
 }

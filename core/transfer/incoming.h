@@ -56,7 +56,8 @@ class Incoming {
   // The same submission, or the same sequence of the same incarnation, and it begins where this one stopped.
   bool continues(const UpdateHead& head) const;
   bool continues(const PartialHead& head) const;
-  // Goes on under a new head that continues() it: attempt and lease may be others. Errors as in begin().
+  // Goes on under a new head that continues() it: attempt and lease may be others. Errors as in begin();
+  // kInvalidArgument as well for a partial with other contributors.
   Status resume(UpdateHead head, const Terms& terms);
   Status resume(PartialHead head, const Terms& terms);
 

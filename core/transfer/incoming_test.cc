@@ -108,6 +108,44 @@ TEST_F(IncomingTest, APartialHoldsNoMoreThanItsContributorsCanGive) {
   }
 }
 
+// Else a chunk that was held against many would be added as the sum of few, and a few such partials leave int64.
+TEST_F(IncomingTest, APartialGoesOnWithTheContributorsItBeganWithAlone) {
+  PartialHead head;
+  head.child = NodeId(2);
+  head.scale_bits = kTestScale;
+  head.chunk_count = 3;
+  const auto entry = [](std::uint32_t site) {
+    return round::Contribution{SiteId(site), Epoch(1), 7, {}, std::int64_t{7} << kTestScale, {}};
+  };
+  ASSERT_TRUE(head.what.contributors.add(entry(7)).ok() && head.what.contributors.add(entry(8)).ok());
+  const auto resume = [&](const std::function<void(round::Contribution&)>& change, bool second = true) {
+    Result<Incoming> incoming = Incoming::begin(head, test_terms(), staging_);
+    EXPECT_TRUE(incoming.ok());
+    const std::vector<std::int64_t> sums(kTestChunkValues, std::int64_t{14} * 100 << kTestScale);
+    Buffer packed(kernels::packed_bytes_max(sums.size()));
+    packed.shrink(kernels::pack_chunk(sums, packed.span()));
+    EXPECT_TRUE(incoming->chunk(0, std::move(packed)).ok());
+    PartialHead again = head;
+    again.first_chunk = 1;
+    again.what.contributors.clear();
+    round::Contribution changed = entry(7);
+    change(changed);
+    EXPECT_TRUE(again.what.contributors.add(changed).ok());
+    if (second) EXPECT_TRUE(again.what.contributors.add(entry(8)).ok());
+    return incoming->resume(again, test_terms());
+  };
+  const auto weigh = [](round::Contribution& one) {
+    one.weight = 1;
+    one.probe = std::int64_t{1} << kTestScale;
+  };
+  EXPECT_TRUE(resume([](round::Contribution& one) { one.times.merge = std::chrono::seconds(1); }).ok());
+  EXPECT_EQ(resume([](round::Contribution&) {}, false).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(resume(weigh).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(resume([](round::Contribution& one) { one.submission = 2; }).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(resume([](round::Contribution& one) { one.digest.fill(std::byte{1}); }).error().code,
+            Code::kInvalidArgument);
+}
+
 TEST_F(IncomingTest, GoesOnFromWhereItWasCutOff) {
   const std::vector<float> values = test_values(1);
   Incoming incoming = begin(test_head(7, 9, 3));

@@ -236,6 +236,13 @@ class Child {
     std::vector<float> values(count);
     if (partial_) {
       FLUVIAL_CHECK(kernels::merge_chunk(bytes, sums).ok(), "a partial that was verified adds up");
+      const double most = std::ldexp(kValueMax * static_cast<double>(weight_), kScale);
+      FLUVIAL_CHECK(std::ranges::all_of(sums,
+                                        [&](std::int64_t sum) {
+                                          return std::fabs(static_cast<double>(sum)) <=
+                                                 most * (1 + 0x1p-40) + static_cast<double>(contributors_);
+                                        }),
+                    "a partial holds no more than its contributors can give");
       return;
     }
     FLUVIAL_CHECK(terms_.codec->decode_chunk(bytes, values).ok(), "an update that was verified decodes");
