@@ -203,7 +203,10 @@ net::Awaitable<Status> RegionService::model_part(v1::ModelChunk message, Buffer 
   if (!appended.ok() || !slot->complete()) co_return appended;
   const Result<Digest> digest = co_await runtime_.pool.run([&]() -> Result<Digest> { return sha256(slot->bytes()); });
   if (!digest.ok()) co_return digest.error();
-  if (*digest == slot->ref().digest) co_return Status{};
+  if (*digest == slot->ref().digest) {
+    if (std::exchange(awaits_base_, false) && machine_.is_open()) send_openings();
+    co_return Status{};
+  }
   slot->abandon();
   if (slot_ == slot) slot_.reset();
   co_return Error{Code::kDataLoss, "the model's bytes do not have the digest that was announced"};

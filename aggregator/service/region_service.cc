@@ -143,9 +143,16 @@ bool RegionService::is_current(RunId run, RoundId round) const {
   return machine_.is_open() && opening_ && run == opening_->run && round == opening_->round;
 }
 
-transfer::Terms RegionService::terms() const {
-  return transfer::make_terms(opening_->plan, opening_->value_count, opening_->integer_count, opening_->base.digest,
-                              opening_->scale_bits, codec_, slot_ ? slot_->schema() : nullptr);
+// A site that is turned away for want of the base model is asked again when it is here (model_part).
+Result<transfer::Terms> RegionService::terms(bool brings_integers) {
+  transfer::Terms terms = transfer::make_terms(
+      opening_->plan, opening_->value_count, opening_->integer_count, opening_->base.digest, opening_->scale_bits, codec_,
+      slot_ ? slot_->schema() : nullptr, slot_ ? slot_->integers() : nullptr);
+  if (const Status known = transfer::check_base(terms); brings_integers && !known.ok()) {
+    awaits_base_ = true;
+    return known.error();
+  }
+  return terms;
 }
 
 Result<transfer::Terms> RegionService::admit(const transfer::UpdateHead& head) {
@@ -153,7 +160,7 @@ Result<transfer::Terms> RegionService::admit(const transfer::UpdateHead& head) {
     return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
   FLUVIAL_TRY(machine_.admit(head.site, head.lease, head.weight));
   watch_.begun(head.site, now());
-  return terms();
+  return terms(/*brings_integers=*/true);
 }
 
 Result<transfer::Terms> RegionService::admit(const transfer::PartialHead& head) {
@@ -164,7 +171,7 @@ Result<transfer::Terms> RegionService::admit(const transfer::PartialHead& head) 
   const auto refuse = [&](const round::Refusal& conflict) { refused(head.run, head.round, conflict); };
   FLUVIAL_TRY(transfer::admit_partial(head, hub_.book(), is_below, admit, refuse));
   watch_.begun(head.child, now());
-  return terms();
+  return terms(!head.what.contributors.empty());
 }
 
 std::vector<SiteId> RegionService::without(const transfer::PartialHead& head) {

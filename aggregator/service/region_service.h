@@ -80,7 +80,7 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   void send_openings();
   void observe_partial(std::optional<Duration> took);
   bool is_current(RunId run, RoundId round) const;
-  transfer::Terms terms() const;
+  Result<transfer::Terms> terms(bool brings_integers);
   NodeId via(NodeId node) const;
   NodeId way_to(const round::Participant& participant) const;
   void start_parentless_timer();
@@ -112,6 +112,7 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   std::shared_ptr<const kernels::Codec> codec_;
   std::uint64_t send_generation_ = 0;  // a partial on its way ends when this moves on
   std::shared_ptr<tree::ModelSlot> slot_;
+  bool awaits_base_ = false;       // somebody was turned away because the base is not here yet
   bool model_promised_ = false;    // the slot was asked for on this session, when the parent had named it
   std::map<NodeId, Below> below_;  // everybody below this node, children included
 };

@@ -59,7 +59,8 @@ transfer::Terms RunService::terms() const {
   const RunMachine& machine = active_->machine;
   const round::AttemptRecord& attempt = machine.attempt();
   return transfer::make_terms(machine.plan(), active_->schema->value_count(), active_->schema->integer_count(),
-                              attempt.base.digest, attempt.scale_bits, active_->codec, active_->schema);
+                              attempt.base.digest, attempt.scale_bits, active_->codec, active_->schema,
+                              active_->slot->integers());
 }
 
 Result<transfer::Terms> RunService::admit(const transfer::UpdateHead& head) {

@@ -10,7 +10,8 @@ namespace fluvial::transfer {
 
 Terms make_terms(const round::Plan& plan, std::uint64_t value_count, std::uint64_t integer_count, const Digest& base,
                  int scale_bits, std::shared_ptr<const kernels::Codec> codec,
-                 std::shared_ptr<const round::Schema> schema) {
+                 std::shared_ptr<const round::Schema> schema,
+                 std::shared_ptr<const std::vector<std::int64_t>> base_integers) {
   Terms terms;
   terms.layout = {value_count, plan.chunk_values};
   terms.integer_count = integer_count;
@@ -20,8 +21,18 @@ Terms make_terms(const round::Plan& plan, std::uint64_t value_count, std::uint64
   terms.value_abs_max = plan.value_abs_max;
   terms.norm_max = plan.update_norm_max;
   terms.schema = std::move(schema);
+  terms.base_integers = std::move(base_integers);
   terms.scale_bits = scale_bits;
   return terms;
+}
+
+Status check_base(const Terms& terms) {
+  if (terms.integer_count == 0) return {};
+  if (terms.schema && terms.schema->integer_count() == terms.integer_count && terms.base_integers &&
+      terms.base_integers->size() == terms.integer_count) {
+    return {};
+  }
+  return Error{Code::kResourceExhausted, "the base model, against which its integers are held, is not here yet"};
 }
 
 Status check_room(const wire::Opening& opening) {

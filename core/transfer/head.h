@@ -28,14 +28,18 @@ struct Terms {
   Digest base{};
   double value_abs_max = 0;
   double norm_max = 0;                          // 0: no bound
-  std::shared_ptr<const round::Schema> schema;  // to name a tensor; may be unknown
+  std::shared_ptr<const round::Schema> schema;  // to name a tensor; may be unknown without integers
+  std::shared_ptr<const std::vector<std::int64_t>> base_integers;  // those of the base model, when it is here
   int scale_bits = 0;
 };
 
 // What the round's plan, its model's shape and its record say.
 Terms make_terms(const round::Plan& plan, std::uint64_t value_count, std::uint64_t integer_count, const Digest& base,
                  int scale_bits, std::shared_ptr<const kernels::Codec> codec,
-                 std::shared_ptr<const round::Schema> schema);
+                 std::shared_ptr<const round::Schema> schema,
+                 std::shared_ptr<const std::vector<std::int64_t>> base_integers);
+// kResourceExhausted while integers cannot be held against the base model's, because it is not here yet: try again.
+Status check_base(const Terms& terms);
 // kInvalidArgument when the opening's scale has no room for those who take part: their sum could leave int64.
 Status check_room(const wire::Opening& opening);
 

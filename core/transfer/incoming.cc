@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/aggregate/scale.h"
+#include "core/round/integers.h"
 #include "core/wire/mapping.h"
 #include "kernels/fixed.h"
 
@@ -36,6 +37,7 @@ Status check_shape(const UpdateHead& head, const Terms& terms) {
   }
   if (head.base != terms.base) return mismatch("trained from another model");
   if (head.probe != 1.0f) return mismatch("the probe is not 1");
+  FLUVIAL_TRY(check_base(terms));
   return check_room(terms, head.weight);
 }
 
@@ -43,6 +45,7 @@ Status check_shape(const PartialHead& head, const Terms& terms) {
   if (head.chunk_count != chunk_count_of(head, terms) || head.scale_bits != terms.scale_bits) {
     return Error{Code::kInvalidArgument, "a partial of another shape or scale"};
   }
+  if (head.chunk_count > 0) FLUVIAL_TRY(check_base(terms));
   FLUVIAL_TRY(check_room(terms, head.what.contributors.total_weight()));
   return round::check_probe(head.what.contributors, terms.scale_bits);
 }
@@ -198,10 +201,20 @@ Status Incoming::verify_end(const std::string& sha256, ByteSpan integers) {
   return {};
 }
 
+Status Incoming::verify_integers(std::span<const std::int64_t> integers) const {
+  if (integers.empty()) return {};
+  const Status within = round::check_integers(*terms_.schema, *terms_.base_integers, integers);
+  if (within.ok()) return {};
+  const std::string whose = update_ ? "update of site " + std::to_string(update_->site.value())
+                                    : "partial of node " + std::to_string(partial_->child.value());
+  return Error{within.error().code, whose + ": " + within.error().message};
+}
+
 Result<StagedArrival> Incoming::end(const std::string& sha256, ByteSpan integers) {
   FLUVIAL_TRY(verify_end(sha256, integers));
   StagedArrival arrival;
   arrival.integers = integers_of(integers);
+  FLUVIAL_TRY(verify_integers(arrival.integers));
   if (chunk_count_ > 0) arrival.chunks.emplace(std::move(staged_));
   if (partial_) {
     arrival.child = partial_->child;

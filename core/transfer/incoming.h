@@ -41,14 +41,15 @@ struct Staging {
 class Incoming {
  public:
   // The head was admitted under `terms`. kInvalidArgument: another shape, codec or base than theirs; kDataLoss: a
-  // partial's probes are not its weights; kUnavailable: it goes on from chunks that are not here (begin anew).
+  // partial's probes are not its weights; kFailedPrecondition: the scale has no room for its weight; kUnavailable: it
+  // goes on from chunks that are not here (begin anew).
   static Result<Incoming> begin(UpdateHead head, Terms terms, const Staging& staging);
   static Result<Incoming> begin(PartialHead head, Terms terms, const Staging& staging);
 
   // Blocking: decodes, screens, hashes, and may write to the disk. kInvalidArgument: out of order; kDataLoss: not
   // decodable, not finite, or beyond the plan's bound, by the tensor's name; kResourceExhausted.
   Status chunk(std::uint64_t index, Buffer bytes);
-  // The trailer: length, digest and norm. Once, and the last call. kDataLoss.
+  // The trailer: length, digest, norm, and the integers against the base's. Once, and the last call. kDataLoss.
   Result<StagedArrival> end(const std::string& sha256, ByteSpan integers);
 
   bool is_of(RunId run, RoundId round) const;
@@ -66,6 +67,7 @@ class Incoming {
   Status verify_chunk(ByteSpan bytes);
   Status verify_packed(ByteSpan bytes, std::size_t count);
   Status verify_end(const std::string& sha256, ByteSpan integers);
+  Status verify_integers(std::span<const std::int64_t> integers) const;
 
   std::optional<UpdateHead> update_;    // one of
   std::optional<PartialHead> partial_;  // the two

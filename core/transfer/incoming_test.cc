@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "core/round/integers.h"
 #include "core/transfer/test_support.h"
 #include "kernels/fixed.h"
 
@@ -144,6 +145,85 @@ TEST_F(IncomingTest, APartialGoesOnWithTheContributorsItBeganWithAlone) {
   EXPECT_EQ(resume([](round::Contribution& one) { one.submission = 2; }).error().code, Code::kInvalidArgument);
   EXPECT_EQ(resume([](round::Contribution& one) { one.digest.fill(std::byte{1}); }).error().code,
             Code::kInvalidArgument);
+}
+
+class IncomingIntegers : public IncomingTest {
+ protected:
+  IncomingIntegers() {
+    terms_.integer_count = 2;
+    terms_.schema = std::make_shared<const round::Schema>(*round::Schema::make(
+        {{"w", round::DType::kF32, {kTestValues}}, {"count", round::DType::kU8, {1}}, {"steps", round::DType::kI64, {1}}}));
+    terms_.base_integers = std::make_shared<const std::vector<std::int64_t>>(std::vector<std::int64_t>{3, 100});
+  }
+  template <typename Head>
+  Status bring(Head head, const std::vector<Buffer>& chunks, const std::vector<std::int64_t>& integers) {
+    Result<Incoming> incoming = Incoming::begin(std::move(head), terms_, staging_);
+    if (!incoming.ok()) return incoming.error();
+    Sha256 hash;
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+      hash.update(chunks[i].span());
+      FLUVIAL_TRY(incoming->chunk(i, Buffer::copy_of(chunks[i].span())));
+    }
+    hash.update(std::as_bytes(std::span(integers)));
+    const Result<StagedArrival> staged =
+        incoming->end(wire::digest_to_proto(hash.finish()), std::as_bytes(std::span(integers)));
+    if (!staged.ok()) return staged.error();
+    EXPECT_EQ(staged->integers, integers);
+    return {};
+  }
+  Status update(const std::vector<std::int64_t>& integers) {
+    UpdateHead head = test_head(7);
+    head.integer_count = 2;
+    std::vector<Buffer> chunks;
+    for (std::size_t i = 0; i < 3; ++i) chunks.push_back(test_chunk(test_values(1), i));
+    return bring(head, chunks, integers);
+  }
+  Status partial(const std::vector<std::int64_t>& integers, bool somebody = true) {
+    PartialHead head;
+    head.child = NodeId(2);
+    head.scale_bits = kTestScale;
+    std::vector<Buffer> chunks;
+    if (somebody) {
+      head.chunk_count = 3;
+      EXPECT_TRUE(head.what.contributors.add({SiteId(7), Epoch(1), 7, {}, std::int64_t{7} << kTestScale, {}}).ok());
+      for (const std::size_t count : {256, 256, 88}) {
+        Buffer packed(kernels::packed_bytes_max(count));
+        packed.shrink(kernels::pack_chunk(std::vector<std::int64_t>(count, 1), packed.span()));
+        chunks.push_back(std::move(packed));
+      }
+    }
+    return bring(head, chunks, integers);
+  }
+  Terms terms_ = test_terms();
+};
+
+TEST_F(IncomingIntegers, BeyondWhatARoundCanBringRefuseTheUpdateByNameOfSiteAndTensor) {
+  EXPECT_TRUE(update({4, 100 + round::kIntegerStepMax}).ok());
+  EXPECT_TRUE(update({0, 0}).ok()) << "less than the base's does no harm: the greatest stays";
+  for (const auto& [integers, tensor] : std::vector<std::pair<std::vector<std::int64_t>, std::string>>{
+           {{1000, 101}, "tensor 'count'"},
+           {{4, 101 + round::kIntegerStepMax}, "tensor 'steps'"},
+           {{4, std::numeric_limits<std::int64_t>::max()}, "tensor 'steps'"}}) {
+    const Status refused = update(integers);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_TRUE(round::drops_update(refused.error().code)) << "it would come back for ever";
+    EXPECT_THAT(refused.error().message, HasSubstr("site 7"));
+    EXPECT_THAT(refused.error().message, HasSubstr(tensor));
+  }
+}
+
+TEST_F(IncomingIntegers, OfAPartialAreHeldToTheSameByNameOfItsSender) {
+  EXPECT_TRUE(partial({4, 150}).ok());
+  const Status refused = partial({4, 101 + round::kIntegerStepMax});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message, HasSubstr("partial of node 2: tensor 'steps'"));
+}
+
+TEST_F(IncomingIntegers, WaitForTheBaseThatTheyAreHeldAgainst) {
+  terms_.base_integers = nullptr;
+  EXPECT_EQ(update({4, 150}).error().code, Code::kResourceExhausted);
+  EXPECT_EQ(partial({4, 150}).error().code, Code::kResourceExhausted);
+  EXPECT_TRUE(partial({}, false).ok()) << "names alone bring no integers";
 }
 
 TEST_F(IncomingTest, GoesOnFromWhereItWasCutOff) {

@@ -39,6 +39,15 @@ Status ModelSlot::append(ByteSpan bytes) {
   return {};
 }
 
+std::shared_ptr<const std::vector<std::int64_t>> ModelSlot::integers() {
+  if (integers_ == nullptr && complete()) {
+    std::vector<std::int64_t> values(schema_->integer_count());
+    round::read_integers(*schema_, bytes_.bytes, values);
+    integers_ = std::make_shared<const std::vector<std::int64_t>>(std::move(values));
+  }
+  return integers_;
+}
+
 net::Awaitable<void> ModelSlot::wait_beyond(std::uint64_t offset) {
   while (!abandoned_ && !(begun() && (available_ > offset || complete()))) co_await changed_.wait();
 }

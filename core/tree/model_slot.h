@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "core/net/awaitable.h"
 #include "core/net/signal.h"
@@ -33,6 +34,8 @@ class ModelSlot {
   // [offset, offset + size) of what is available. The part keeps the memory alive; any thread may read it.
   SharedBytes part(std::uint64_t offset, std::uint64_t size) const { return bytes_.part(offset, size); }
   ByteSpan bytes() const { return bytes_.bytes; }
+  // The values of its integer tensors; null before it is complete.
+  std::shared_ptr<const std::vector<std::int64_t>> integers();
 
   // Until there is more than `offset`, or the slot is given up.
   net::Awaitable<void> wait_beyond(std::uint64_t offset);
@@ -44,6 +47,7 @@ class ModelSlot {
   std::shared_ptr<const round::Schema> schema_;
   std::shared_ptr<Buffer> writable_;
   SharedBytes bytes_;
+  std::shared_ptr<const std::vector<std::int64_t>> integers_;  // once they were asked for
   std::uint64_t available_ = 0;
   bool abandoned_ = false;
   net::AsyncSignal changed_;

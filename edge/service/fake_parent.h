@@ -117,6 +117,10 @@ class FakeParent final : public tree::HubOwner {
     terms.codec_name = opening_.plan.codec;
     terms.base = opening_.base.digest;
     terms.value_abs_max = opening_.plan.value_abs_max;
+    if (const std::shared_ptr<tree::ModelSlot> base = model(opening_.base)) {
+      terms.schema = base->schema();
+      terms.base_integers = base->integers();
+    }
     return terms;
   }
   Result<transfer::Terms> admit(const transfer::PartialHead&) override {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/digest/sha256.h"
+#include "core/round/integers.h"
 #include "edge/update/gpu_route.h"
 #include "edge/update/part_values.h"
 #include "edge/update/update.h"
@@ -47,6 +48,14 @@ store::PendingStart start_of(const UpdateJob& job, bool lossless) {
   start.lossless = lossless;
   start.chunk_values = layout.chunk_values;
   return start;
+}
+
+// As a parent does it.
+Status check_integers(const UpdateJob& job, const std::vector<std::int64_t>& integers) {
+  if (integers.empty()) return {};
+  std::vector<std::int64_t> base(integers.size());
+  round::read_integers(job.schema, job.base, base);
+  return round::check_integers(job.schema, base, integers);
 }
 
 // The digest of a submission: over the chunks' bytes in order, then the integers', 8 bytes each, little-endian.
@@ -148,6 +157,9 @@ class Encoder {
 Result<store::PendingUpdate> encode_on_gpu(const UpdateJob& job, GpuUpdate& gpu, bool lossless, store::SiteStore& store,
                                            Parallel& parallel) {
   const kernels::ChunkLayout layout = job.layout();
+  FLUVIAL_ASSIGN(const std::vector<PartValues> parts, values_of(job.schema, job.parts));
+  const std::vector<std::int64_t> integers = joined_integers(parts);
+  FLUVIAL_TRY(check_integers(job, integers));
   FLUVIAL_ASSIGN(const std::unique_ptr<store::PendingWriter> writer, store.begin_pending(start_of(job, lossless)));
   FLUVIAL_TRY(make_p(gpu, job, store, parallel, [&](std::size_t chunk, std::span<const float> p) {
     return writer->write_p(layout.first_value(chunk), p);
@@ -160,8 +172,7 @@ Result<store::PendingUpdate> encode_on_gpu(const UpdateJob& job, GpuUpdate& gpu,
       return {};
     });
   }));
-  FLUVIAL_ASSIGN(const std::vector<PartValues> parts, values_of(job.schema, job.parts));
-  return finish(*writer, hash, joined_integers(parts));
+  return finish(*writer, hash, integers);
 }
 
 }  // namespace
@@ -175,6 +186,7 @@ Result<store::PendingUpdate> encode_update(const UpdateJob& job, store::SiteStor
     if (takes) return encode_on_gpu(job, *gpu, lossless, store, parallel);
   }
   FLUVIAL_ASSIGN(Update update, make_update(job, gpu.get(), store, parallel));
+  FLUVIAL_TRY(check_integers(job, update.integers));
   FLUVIAL_ASSIGN(const std::unique_ptr<Encoder> encoder, Encoder::make(job, std::move(codec), update, parallel));
   FLUVIAL_ASSIGN(const std::unique_ptr<store::PendingWriter> writer, store.begin_pending(start_of(job, lossless)));
   FLUVIAL_TRY(encoder->run(*writer, parallel));

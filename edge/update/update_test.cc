@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "core/net/pool_parallel.h"
+#include "core/round/integers.h"
 #include "edge/update/resolve.h"
 #include "edge/update/test_support.h"
 #include "kernels/vector.h"
@@ -164,6 +165,37 @@ TEST_F(UpdateTest, TheDigestIsOverChunksAndIntegers) {
   for (std::size_t i = 0; i < 300; ++i) {
     const double mean = (static_cast<double>(a[i]) * 1 + static_cast<double>(b[i]) * 3) / 4;
     EXPECT_EQ(p[i], base[i] - static_cast<float>(mean));
+  }
+}
+
+// Every parent would refuse it, and it would come back as often as it was asked for.
+TEST_F(UpdateTest, AnIntegerThatGrewTooMuchIsNotSentAndSaysWhich) {
+  const round::Schema mixed =
+      round::Schema::make({{"w", round::DType::kF32, {300}}, {"bn.seen", round::DType::kI64, {2}}}).value();
+  const auto model = [&](std::vector<std::int64_t> seen, std::uint64_t seed) {
+    Buffer bytes(mixed.model_bytes());
+    EXPECT_TRUE(round::join_model(mixed, draw(seed, 300), seen, bytes.span()).ok());
+    return bytes;
+  };
+  constexpr std::int64_t most = 10 + round::kIntegerStepMax;
+  std::uint64_t round = 0;
+  for (const std::string codec : {"fp32", "int8"}) {
+    Training job = training(++round, codec);
+    job.schema = mixed;
+    job.base = model({10, 10}, 1);
+    job.parts.clear();
+    job.parts.emplace_back(model({14, most}, 2), 1);
+    job.parts.emplace_back(model({12, most + 1}, 3), 3);
+    const auto refused = encode(job);
+    ASSERT_FALSE(refused.ok()) << codec;
+    EXPECT_EQ(refused.error().code, Code::kDataLoss);
+    EXPECT_NE(refused.error().message.find("tensor 'bn.seen', value 1 is 4294967307"), std::string::npos)
+        << refused.error().message;
+    EXPECT_FALSE(store_->pending(kRun)->has_value());
+    job.parts.pop_back();
+    job.parts.emplace_back(model({12, most}, 3), 3);
+    EXPECT_TRUE(encode(job).ok()) << codec;
+    EXPECT_TRUE(store_->resolve(kRun, RoundId(round), store::Outcome::kRefused).ok());
   }
 }
 

@@ -173,9 +173,16 @@ bool AggregatorRole::is_current(RunId run, RoundId round) const {
   return machine_.is_open() && opening_ && run == opening_->run && round == opening_->round;
 }
 
-transfer::Terms AggregatorRole::terms() const {
-  transfer::Terms terms = transfer::make_terms(opening_->plan, opening_->value_count, opening_->integer_count,
-                                               opening_->base.digest, opening_->scale_bits, codec_, nullptr);
+// A site that is turned away for want of the base model is asked again when it is here (model_part).
+Result<transfer::Terms> AggregatorRole::terms(bool brings_integers) {
+  const bool begun = slot_ && slot_->begun();
+  transfer::Terms terms = transfer::make_terms(
+      opening_->plan, opening_->value_count, opening_->integer_count, opening_->base.digest, opening_->scale_bits, codec_,
+      begun ? std::make_shared<const round::Schema>(slot_->schema()) : nullptr, begun ? slot_->integers() : nullptr);
+  if (const Status known = transfer::check_base(terms); brings_integers && !known.ok()) {
+    awaits_base_ = true;
+    return known.error();
+  }
   cast_.tamper().terms(&terms);
   return terms;
 }
@@ -185,7 +192,7 @@ Result<transfer::Terms> AggregatorRole::admit(const transfer::UpdateHead& head) 
   const Status admitted = machine_.admit(head.site, head.lease, head.weight);
   if (!admitted.ok() && !is_overlooked(cast_.tamper(), admitted.error().code)) return admitted.error();
   watch_.begun(head.site, now());
-  return terms();
+  return terms(/*brings_integers=*/true);
 }
 
 Result<transfer::Terms> AggregatorRole::admit(const transfer::PartialHead& head) {
@@ -198,7 +205,7 @@ Result<transfer::Terms> AggregatorRole::admit(const transfer::PartialHead& head)
   const auto refuse = [&](const round::Refusal& conflict) { refused(head.run, head.round, conflict); };
   FLUVIAL_TRY(transfer::admit_partial(head, children_.book(), is_below, admit, refuse));
   watch_.begun(head.child, now());
-  return terms();
+  return terms(!head.what.contributors.empty());
 }
 
 std::vector<SiteId> AggregatorRole::without(const transfer::PartialHead& head) {

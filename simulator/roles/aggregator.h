@@ -80,7 +80,7 @@ class AggregatorRole final : public Process, private ParentOwner, private ChildO
   void pump();
   void finish_sending();
   bool is_current(RunId run, RoundId round) const;
-  transfer::Terms terms() const;
+  Result<transfer::Terms> terms(bool brings_integers);
   NodeId via(NodeId node) const;
   round::Told::Way way() const;
   bool dies(std::string_view point) { return cast_.world().crash_here(host_, point); }
@@ -105,6 +105,7 @@ class AggregatorRole final : public Process, private ParentOwner, private ChildO
   std::uint64_t send_generation_ = 0;  // a partial on its way ends when this moves on
   std::unique_ptr<Sending> sending_;
   std::shared_ptr<ModelSlot> slot_;
+  bool awaits_base_ = false;     // somebody was turned away because the base is not here yet
   bool model_promised_ = false;  // the slot was asked for on this session, when the parent had named it
   std::map<NodeId, Below> below_;
   round::Told told_;

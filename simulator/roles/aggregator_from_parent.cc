@@ -173,6 +173,7 @@ Status AggregatorRole::model_part(const v1::ModelChunk& message, const Payload& 
     }
   }
   children_.model_grew(slot);
+  if (slot->complete() && std::exchange(awaits_base_, false) && machine_.is_open()) carry_out(aggregator::OpenRound{});
   return {};
 }
 

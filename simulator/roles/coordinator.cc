@@ -295,8 +295,9 @@ bool CoordinatorRole::is_current(RunId run, RoundId round) const {
 
 transfer::Terms CoordinatorRole::terms() const {
   const round::AttemptRecord& attempt = machine_->attempt();
-  transfer::Terms terms = transfer::make_terms(machine_->plan(), schema_->value_count(), schema_->integer_count(),
-                                               attempt.base.digest, attempt.scale_bits, codec_, schema_);
+  transfer::Terms terms =
+      transfer::make_terms(machine_->plan(), schema_->value_count(), schema_->integer_count(), attempt.base.digest,
+                           attempt.scale_bits, codec_, schema_, slot_->integers());
   cast_.tamper().terms(&terms);
   return terms;
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "core/round/record.h"
 #include "core/round/schema.h"
@@ -24,6 +25,15 @@ class ModelSlot {
   const round::Schema& schema() const { return *schema_; }
   ByteSpan bytes() const { return bytes_.bytes; }
   SharedBytes shared() const { return bytes_; }
+  // Null before it is complete; zeros in the sized mode.
+  std::shared_ptr<const std::vector<std::int64_t>> integers() {
+    if (integers_ == nullptr && complete()) {
+      std::vector<std::int64_t> values(schema_->integer_count(), 0);
+      if (!bytes_.bytes.empty()) round::read_integers(*schema_, bytes_.bytes, values);
+      integers_ = std::make_shared<const std::vector<std::int64_t>>(std::move(values));
+    }
+    return integers_;
+  }
   // Empty in the sized mode, where there are no bytes.
   SharedBytes part(std::uint64_t offset, std::uint64_t size) const {
     return bytes_.bytes.empty() ? SharedBytes{} : bytes_.part(offset, size);
@@ -52,6 +62,7 @@ class ModelSlot {
   std::optional<round::Schema> schema_;
   std::shared_ptr<Buffer> writable_;
   SharedBytes bytes_;
+  std::shared_ptr<const std::vector<std::int64_t>> integers_;  // once they were asked for
   std::uint64_t available_ = 0;
 };
 

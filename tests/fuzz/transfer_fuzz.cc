@@ -26,6 +26,7 @@ namespace {
 
 constexpr kernels::ChunkLayout kLayout{40, 16};
 constexpr std::size_t kIntegers = 2;
+constexpr std::uint8_t kIntegerMost = 127;  // of an I8
 constexpr int kScale = 20;
 constexpr double kValueMax = 100;
 constexpr std::array kCodecs{"fp32", "int8", "topk:ratio=0.25", "sign", "qsgd:encoding=elias"};
@@ -58,6 +59,9 @@ class Child {
   explicit Child(std::uint8_t kind) : partial_(kind % (kCodecs.size() + 1) == kCodecs.size()) {
     terms_.layout = kLayout;
     terms_.integer_count = kIntegers;
+    terms_.schema = std::make_shared<const round::Schema>(
+        *round::Schema::make({{"w", round::DType::kF32, {kLayout.value_count}}, {"n", round::DType::kI8, {kIntegers}}}));
+    terms_.base_integers = std::make_shared<const std::vector<std::int64_t>>(kIntegers, 0);
     terms_.codec_name = kCodecs[kind % kCodecs.size()];
     terms_.codec = *kernels::make_codec(*kernels::parse_codec(terms_.codec_name));
     terms_.value_abs_max = kValueMax;
@@ -210,7 +214,9 @@ class Child {
     if (how == 255) digest[0] ^= std::byte{1};
     Result<StagedArrival> arrival = incoming_->end(wire::digest_to_proto(digest), tail);
     incoming_.reset();
-    FLUVIAL_CHECK(arrival.ok() == (whole && how != 255), "whole, with its digest, and nothing else, is handed over");
+    const bool within = contributors_ == 0 || how <= kIntegerMost;
+    FLUVIAL_CHECK(arrival.ok() == (whole && within && how != 255),
+                  "whole, with its digest and integers that a round can bring, and nothing else, is handed over");
     if (!arrival.ok()) return;
     check_content(*arrival);
     remember(*arrival);
