@@ -192,6 +192,8 @@ Result<Audit::Encoded> Audit::encode(const AuditSite& site, std::uint64_t round,
     }
     out.decoded.insert(out.decoded.end(), decoded->begin(), decoded->end());
   }
+  const float probe = 1;  // behind the chunks (docs/formats/frame.md)
+  hash.update(std::as_bytes(std::span(&probe, 1)));
   out.sha256 = to_hex(hash.finish());
   return out;
 }

@@ -57,6 +57,7 @@ class Federation {
         EXPECT_TRUE(
             codec_->residual_chunk(values, bytes.span(), schema.layout.of(std::span(residuals_[s]), chunk)).ok());
       }
+      digest.update(round::probe_bytes());
       weights += weight;
       contributors.push_back(
           json::object{{"site", sites_[s].node}, {"weight", weight}, {"digest", to_hex(digest.finish())}});

@@ -58,7 +58,7 @@ Status step_chunk(const transfer::NodeSum& sum, const FinaliseInput& input, cons
 
 Result<NextModel> finalise(Parallel& parallel, const transfer::NodeSum& sum, store::ModelStore& models,
                            FinaliseInput input) {
-  FLUVIAL_TRY(round::check_probe(input.record.contributors, sum.shape().scale_bits));
+  FLUVIAL_TRY(sum.check_probes(input.record.contributors));
   const round::Schema& schema = *input.schema;
   Workspace work = open_workspace(schema, input.base.bytes);
   NextModel next;

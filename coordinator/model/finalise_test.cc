@@ -44,6 +44,7 @@ class FinaliseTest : public testing::Test {
     arrival.child = arrival.site = SiteId(site);
     arrival.codec = *kernels::make_codec(*kernels::parse_codec("fp32"));
     arrival.integers = {steps};
+    arrival.probe = round::probe_bytes();
     ASSERT_TRUE(arrival.what.contributors.add({SiteId(site), Epoch(1), weight, {}, 0, {}}).ok());
     arrival.chunks.emplace(budget_, files_, "/spill", 1 << 20);
     for (const std::size_t count : {256, 256, 88}) {
@@ -105,6 +106,16 @@ TEST_F(FinaliseTest, NothingIsWrittenOfASumThatDisagreesWithItsSet) {
   wrong.probe += 1;
   round::ContributorSet set;
   ASSERT_TRUE(set.add(*record_.contributors.find(SiteId(1))).ok() && set.add(wrong).ok());
+  record_.contributors = set;
+  const Result<NextModel> next = run(serial_, "fedavg");
+  ASSERT_FALSE(next.ok());
+  EXPECT_EQ(next.error().code, Code::kDataLoss);
+  EXPECT_TRUE(models_.list()->empty());
+}
+
+TEST_F(FinaliseTest, NothingIsWrittenOfASumThatHoldsSomebodyElseToo) {
+  round::ContributorSet set;
+  ASSERT_TRUE(set.add(*record_.contributors.find(SiteId(1))).ok());
   record_.contributors = set;
   const Result<NextModel> next = run(serial_, "fedavg");
   ASSERT_FALSE(next.ok());

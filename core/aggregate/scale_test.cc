@@ -4,7 +4,9 @@
 
 #include <cmath>
 
+#include "core/aggregate/probe.h"
 #include "core/base/rng.h"
+#include "core/round/probe.h"
 #include "kernels/fixed.h"
 
 namespace fluvial::aggregate {
@@ -24,12 +26,14 @@ TEST(Scale, IsThatOfTheValuesWhenTheyAreLarge) {
 }
 
 TEST(Scale, LeavesRoomForTheProbeHoweverSmallTheValuesAre) {
-  const std::uint64_t weight = 5'000'000;
+  const std::uint32_t weight = 5'000'000;
   for (const double value_abs_max : {0.001, 0.1, 0.5, 1.0}) {
     const int scale = scale_for(plan_of(value_abs_max), weight).value();
     EXPECT_EQ(scale, 39) << value_abs_max;  // 62 - ceil(log2(5'000'000))
-    EXPECT_TRUE(kernels::fixed_term(1.0F, weight, scale).ok());
-    EXPECT_FALSE(kernels::fixed_term(1.0F, weight, scale + 1).ok());
+    Probe fits(scale);
+    EXPECT_TRUE(fits.add(SiteId(1), round::probe_bytes(), weight).ok());
+    Probe narrow(scale + 1);
+    EXPECT_FALSE(narrow.add(SiteId(1), round::probe_bytes(), weight).ok());
   }
 }
 

@@ -31,7 +31,12 @@ CREATE TABLE worker_outcomes (
   run INTEGER NOT NULL, worker TEXT NOT NULL, round INTEGER NOT NULL, outcome INTEGER NOT NULL,
   PRIMARY KEY (run, worker));
 )sql";
-constexpr const char* kSiteSteps[] = {kSiteSchema, kSiteWorkers};
+// What stands behind the chunks in their file: the integers, and the probe since there is one.
+constexpr const char* kSiteTrailer = R"sql(
+ALTER TABLE pending ADD COLUMN trailer_bytes INTEGER NOT NULL DEFAULT 0;
+UPDATE pending SET trailer_bytes = 8 * integer_count;
+)sql";
+constexpr const char* kSiteSteps[] = {kSiteSchema, kSiteWorkers, kSiteTrailer};
 constexpr std::string_view kTensorFolder = "tensors";
 
 Buffer ends_to_bytes(const std::vector<std::uint64_t>& ends) {
@@ -65,7 +70,8 @@ struct PendingRow {
 
 constexpr const char* kPendingColumns =
     "SELECT run, round, submission, incarnation, weight, codec, base, metrics, value_count, integer_count, lossless, "
-    "digest, p_norm, p_file, chunks_file, chunk_ends, chunk_values, workers FROM pending ";
+    "digest, p_norm, p_file, chunks_file, chunk_ends, chunk_values, workers, "
+    "trailer_bytes FROM pending ";
 Result<PendingRow> pending_from(const SqlRow& row) {
   PendingRow found;
   PendingStart& start = found.info.start;
@@ -88,6 +94,7 @@ Result<PendingRow> pending_from(const SqlRow& row) {
   start.chunk_count = ends.size() / 8;
   start.chunk_values = row.number(16);
   start.workers = split_names(row.text(17));
+  found.info.trailer_bytes = row.number(18);
   for (std::size_t at = 0; at + 8 <= ends.size(); at += 8) {
     found.chunk_ends.push_back(load_le<std::uint64_t>(ends.data() + at));
   }
@@ -271,11 +278,11 @@ Result<PendingUpdate> SiteStore::finish(PendingWriter& writer, const Digest& dig
   FLUVIAL_TRY(database_->transact([&]() -> Status {
     FLUVIAL_TRY(database_->run("UPDATE site SET submissions = max(submissions, ?)", {info.submission}));
     return database_->run(
-        "INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         {start.run, start.round, info.submission, info.incarnation, start.weight, start.codec, start.base,
          metrics_to_json(start.metrics), start.value_count, start.integer_count, start.lossless ? 1 : 0, digest,
          info.p_norm, writer.p_name_, writer.chunks_name_, ByteSpan(ends_to_bytes(writer.chunk_ends_).span()),
-         start.chunk_values, join_names(start.workers)});
+         start.chunk_values, join_names(start.workers), info.trailer_bytes});
   }));
   PendingUpdate update;
   update.info_ = info;

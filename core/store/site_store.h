@@ -2,7 +2,7 @@
 // and the outcome of the last one resolved. A journal (SQLite) says which tensor files count; files it does not name
 // are swept at open(). So each transition is one transaction: old or new, whatever crashes.
 //
-//   begin_pending() -> PendingWriter: p, encoded chunks, integers -> finish()   durable: the trailer may be sent
+//   begin_pending() -> PendingWriter: p, encoded chunks, trailer -> finish()    durable: the trailer may be sent
 //   pending()       -> send again as often as asked
 //   resolve()       counted: residual = what the writer holds, or zero; late: residual = p; refused: residual unchanged
 #pragma once
@@ -55,7 +55,11 @@ struct PendingInfo {
   std::uint64_t submission = 0;   // 1, 2, ... over this folder's life
   Digest digest{};                // of the trailer
   std::uint64_t chunk_bytes = 0;  // of all chunks together
+  // Of what the trailer brings: the integers, 8 bytes each, then the probe. A submission of an earlier version has none.
+  std::uint64_t trailer_bytes = 0;
   double p_norm = 0;
+
+  bool has_probe() const { return trailer_bytes > start.integer_count * sizeof(std::int64_t); }
 };
 
 // A submission on disk. Reads go to the files; they stay readable while this object lives, also after resolve().
@@ -65,7 +69,8 @@ class PendingUpdate {
   std::uint64_t chunk_size_bytes(std::uint64_t index) const;
   Status read_chunk(std::uint64_t index, MutableByteSpan into) const;  // into.size() == chunk_size_bytes(index)
   Result<Buffer> read_chunk(std::uint64_t index) const;
-  Status read_integers(std::span<std::int64_t> into) const;  // integer_count values
+  Result<Buffer> read_trailer() const;
+  Status read_integers(std::span<std::int64_t> into) const;  // of it: integer_count values
   Status read_p(std::uint64_t first_value, std::span<float> into) const;
 
  private:
@@ -73,7 +78,7 @@ class PendingUpdate {
   PendingInfo info_;
   std::vector<std::uint64_t> chunk_ends_;
   std::shared_ptr<File> p_;
-  std::shared_ptr<File> chunks_;  // encoded chunks, then the integers
+  std::shared_ptr<File> chunks_;  // encoded chunks, then the trailer
 };
 
 // Writes a submission. One thread at a time. Destroyed without finish(): nothing happened.
@@ -89,8 +94,8 @@ class PendingWriter {
   // In order and without gaps, each. In a lossless submission write_p() does nothing: the chunks are p.
   Status write_p(std::uint64_t first_value, std::span<const float> values);
   Status write_chunk(std::uint64_t index, ByteSpan encoded);
-  Status write_integers(std::span<const std::int64_t> integers);  // after the last chunk; once, when there are any
-  // Durable when it returns; the writer is spent. kFailedPrecondition when values, chunks or integers are missing.
+  Status write_trailer(ByteSpan trailer);  // after the last chunk; once: the integers' bytes and the probe's
+  // Durable when it returns; the writer is spent. kFailedPrecondition when values, chunks or the trailer are missing.
   Result<PendingUpdate> finish(const Digest& digest);
 
  private:
@@ -104,7 +109,6 @@ class PendingWriter {
   std::shared_ptr<File> chunks_;
   std::vector<std::uint64_t> chunk_ends_;
   std::uint64_t values_written_ = 0;
-  bool integers_written_ = false;
   bool finished_ = false;
   double square_sum_ = 0;
 };

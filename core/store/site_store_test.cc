@@ -18,6 +18,9 @@ std::vector<float> values(float fill) { return std::vector<float>(6, fill); }
 std::string chunk_text(std::uint64_t index) { return "encoded-" + std::to_string(index) + std::string(index, '.'); }
 Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
 
+constexpr std::string_view kTrailer = "three integers, 8 each, 1.0F";  // 3 * 8 + 4 bytes
+static_assert(kTrailer.size() == 28);
+
 PendingStart start_of(std::uint64_t round, bool lossless = false) {
   return {kRun, RoundId(round), 17, "int8", digest_of("base"), {{"loss", 1.5}}, 6, 2, 3, lossless, 4};
 }
@@ -31,8 +34,7 @@ Result<PendingUpdate> submit(SiteStore& store, std::uint64_t round, float fill, 
     const ByteSpan exact = std::as_bytes(std::span(p)).subspan(i * 12, 12);
     FLUVIAL_TRY(writer->write_chunk(i, lossless ? exact : as_byte_span(chunk_text(i))));
   }
-  const std::int64_t integers[] = {1, -2, 3};
-  FLUVIAL_TRY(writer->write_integers(integers));
+  FLUVIAL_TRY(writer->write_trailer(as_byte_span(kTrailer)));
   return writer->finish(digest_of("update"));
 }
 
@@ -91,9 +93,8 @@ TEST_F(SiteStoreTest, ASubmissionIsThereAfterACrash) {
   EXPECT_EQ(info.digest, digest_of("update"));
   EXPECT_DOUBLE_EQ(info.p_norm, std::sqrt(24.0));
   for (std::uint64_t i = 0; i < 2; ++i) EXPECT_EQ(as_text(pending->read_chunk(i)->span()), chunk_text(i));
-  std::int64_t integers[3] = {};
-  ASSERT_TRUE(pending->read_integers(integers).ok());
-  EXPECT_EQ(integers[1], -2);
+  EXPECT_EQ(as_text(pending->read_trailer()->span()), kTrailer);
+  EXPECT_TRUE(info.has_probe());
   std::vector<float> p(3);
   ASSERT_TRUE(pending->read_p(3, p).ok());
   EXPECT_EQ(p, std::vector<float>(3, 2.0F));
@@ -173,6 +174,7 @@ TEST_F(SiteStoreTest, RemembersWhatBecameOfEachWorkersLastResult) {
     for (std::uint64_t i = 0; i < 2; ++i) {
       ASSERT_TRUE(writer->write_chunk(i, std::as_bytes(std::span(p)).first(12)).ok());
     }
+    ASSERT_TRUE(writer->write_trailer(as_byte_span("1.0F")).ok());
     ASSERT_TRUE(writer->finish(digest_of("update")).ok());
   };
   submit_of(1, {"gpu-0", "gpu-1"});
@@ -224,7 +226,7 @@ TEST_F(SiteStoreTest, WritersRefuseGapsAndUnfinishedSubmissions) {
   EXPECT_FALSE(writer->write_p(1, values(0)).ok());
   EXPECT_FALSE(writer->write_p(0, std::vector<float>(7)).ok());
   EXPECT_FALSE(writer->write_chunk(1, {}).ok());
-  EXPECT_FALSE(writer->write_integers(std::vector<std::int64_t>(3)).ok());
+  EXPECT_FALSE(writer->write_trailer(as_byte_span(kTrailer)).ok()) << "before the chunks";
   EXPECT_EQ(writer->finish({}).error().code, Code::kFailedPrecondition);
   EXPECT_FALSE(store->pending(kRun)->has_value());
 }

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/round/probe.h"
 #include "core/store/site_store.h"
 
 namespace fluvial::store {
@@ -72,23 +73,22 @@ Status PendingWriter::write_chunk(std::uint64_t index, ByteSpan encoded) {
   return {};
 }
 
-Status PendingWriter::write_integers(std::span<const std::int64_t> integers) {
-  if (integers_written_ || chunk_ends_.size() != info_.start.chunk_count ||
-      integers.size() != info_.start.integer_count) {
+Status PendingWriter::write_trailer(ByteSpan trailer) {
+  const std::uint64_t expected = info_.start.integer_count * sizeof(std::int64_t) + round::kProbeBytes;
+  if (info_.trailer_bytes > 0 || chunk_ends_.size() != info_.start.chunk_count || trailer.size() != expected) {
     return Error{Code::kFailedPrecondition,
-                 "integers: expected " + std::to_string(info_.start.integer_count) + ", once, after the last chunk"};
+                 "trailer: expected " + std::to_string(expected) + " bytes, once, after the last chunk"};
   }
-  FLUVIAL_TRY(chunks_->write_at(info_.chunk_bytes, std::as_bytes(integers)));
-  integers_written_ = true;
+  FLUVIAL_TRY(chunks_->write_at(info_.chunk_bytes, trailer));
+  info_.trailer_bytes = expected;
   return {};
 }
 
 Result<PendingUpdate> PendingWriter::finish(const Digest& digest) {
   const PendingStart& start = info_.start;
   const bool bytes_fit = !start.lossless || info_.chunk_bytes == start.value_count * sizeof(float);
-  const bool integers_fit = integers_written_ || start.integer_count == 0;
   if (finished_ || chunk_ends_.size() != start.chunk_count || values_written_ != start.value_count || !bytes_fit ||
-      !integers_fit) {
+      info_.trailer_bytes == 0) {
     return Error{Code::kFailedPrecondition, "a submission that is not whole: " + std::to_string(values_written_) +
                                                 " of " + std::to_string(start.value_count) + " values, " +
                                                 std::to_string(chunk_ends_.size()) + " of " +
@@ -122,6 +122,12 @@ Result<Buffer> PendingUpdate::read_chunk(std::uint64_t index) const {
   Buffer chunk(chunk_size_bytes(index));
   FLUVIAL_TRY(read_chunk(index, chunk.span()));
   return chunk;
+}
+
+Result<Buffer> PendingUpdate::read_trailer() const {
+  Buffer trailer(info_.trailer_bytes);
+  FLUVIAL_TRY(read_exactly(*chunks_, info_.chunk_bytes, trailer.span(), "the encoded update"));
+  return trailer;
 }
 
 Status PendingUpdate::read_integers(std::span<std::int64_t> into) const {

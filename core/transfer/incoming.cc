@@ -36,7 +36,7 @@ Status check_shape(const UpdateHead& head, const Terms& terms) {
     return mismatch("another number of values, chunks or integers than the model has");
   }
   if (head.base != terms.base) return mismatch("trained from another model");
-  if (head.probe != 1.0f) return mismatch("the probe is not 1");
+  if (!head.has_probe() && head.probe != 1.0f) return mismatch("the probe is not 1");
   FLUVIAL_TRY(check_base(terms));
   return check_room(terms, head.weight);
 }
@@ -185,14 +185,17 @@ Status Incoming::verify_chunk(ByteSpan bytes) {
                                     std::to_string(terms_.value_abs_max)};
 }
 
-Status Incoming::verify_end(const std::string& sha256, ByteSpan integers) {
-  hash_.update(integers);
+Status Incoming::verify_end(const std::string& sha256, ByteSpan trailer) {
+  hash_.update(trailer);
   if (next_index_ != chunk_count_) {
     return Error{Code::kDataLoss,
                  "ended after " + std::to_string(next_index_) + " of " + std::to_string(chunk_count_) + " chunks"};
   }
-  const std::size_t expected = (update_ || chunk_count_ > 0) ? terms_.integer_count * sizeof(std::int64_t) : 0;
-  if (integers.size() != expected) return Error{Code::kDataLoss, "another number of integers than the model has"};
+  const std::size_t expected = integer_bytes() + (update_ && update_->has_probe() ? round::kProbeBytes : 0);
+  if (trailer.size() != expected) return Error{Code::kDataLoss, "another number of integers than the model has"};
+  if (update_ && update_->has_probe() && !std::ranges::equal(trailer.last(round::kProbeBytes), round::probe_bytes())) {
+    return Error{Code::kDataLoss, "update of site " + std::to_string(update_->site.value()) + ": the probe is not 1"};
+  }
   if (wire::digest_to_proto(hash_.finish()) != sha256) return Error{Code::kDataLoss, "the digest does not match"};
   if (update_ && terms_.norm_max > 0 && std::sqrt(norm_squared_) > terms_.norm_max) {
     return Error{Code::kDataLoss, "the update's norm is " + std::to_string(std::sqrt(norm_squared_)) +
@@ -210,10 +213,14 @@ Status Incoming::verify_integers(std::span<const std::int64_t> integers) const {
   return Error{within.error().code, whose + ": " + within.error().message};
 }
 
-Result<StagedArrival> Incoming::end(const std::string& sha256, ByteSpan integers) {
-  FLUVIAL_TRY(verify_end(sha256, integers));
+std::size_t Incoming::integer_bytes() const {
+  return update_ || chunk_count_ > 0 ? terms_.integer_count * sizeof(std::int64_t) : 0;
+}
+
+Result<StagedArrival> Incoming::end(const std::string& sha256, ByteSpan trailer) {
+  FLUVIAL_TRY(verify_end(sha256, trailer));
   StagedArrival arrival;
-  arrival.integers = integers_of(integers);
+  arrival.integers = integers_of(trailer.first(integer_bytes()));
   FLUVIAL_TRY(verify_integers(arrival.integers));
   if (chunk_count_ > 0) arrival.chunks.emplace(std::move(staged_));
   if (partial_) {
@@ -229,6 +236,8 @@ Result<StagedArrival> Incoming::end(const std::string& sha256, ByteSpan integers
   arrival.run = update_->run;
   arrival.round = update_->round;
   arrival.codec = terms_.codec;
+  arrival.probe = round::probe_bytes();
+  if (update_->has_probe()) std::ranges::copy(trailer.last(round::kProbeBytes), arrival.probe.begin());
   const Result<Digest> digest = wire::digest_from_proto(sha256);
   FLUVIAL_CHECK(digest.ok(), "a digest that matched");
   const Status one =

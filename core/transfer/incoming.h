@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/digest/sha256.h"
+#include "core/round/probe.h"
 #include "core/store/staging.h"
 #include "core/transfer/head.h"
 #include "core/wire/record_mapping.h"
@@ -25,6 +26,7 @@ struct StagedArrival {
   std::optional<store::StagedUpdate> chunks;  // none for a partial without contributors
   std::vector<std::int64_t> integers;
   std::shared_ptr<const kernels::Codec> codec;  // of an update
+  round::ProbeBytes probe{};                    // of an update: as its site sent it
 };
 
 // Where chunks are kept. Budget and file system outlive every Incoming and StagedArrival.
@@ -49,8 +51,9 @@ class Incoming {
   // Blocking: decodes, screens, hashes, and may write to the disk. kInvalidArgument: out of order; kDataLoss: not
   // decodable, not finite, or beyond the plan's bound, by the tensor's name; kResourceExhausted.
   Status chunk(std::uint64_t index, Buffer bytes);
-  // The trailer: length, digest, norm, and the integers against the base's. Once, and the last call. kDataLoss.
-  Result<StagedArrival> end(const std::string& sha256, ByteSpan integers);
+  // The trailer, with the integers and the probe: length, digest, norm, a probe of 1, and the integers against the base's.
+  // Once, and the last call. kDataLoss.
+  Result<StagedArrival> end(const std::string& sha256, ByteSpan trailer);
 
   bool is_of(RunId run, RoundId round) const;
   wire::Received received() const;
@@ -66,7 +69,8 @@ class Incoming {
   Incoming(Terms terms, std::uint64_t chunk_count, std::uint64_t bytes_max, const Staging& staging);
   Status verify_chunk(ByteSpan bytes);
   Status verify_packed(ByteSpan bytes, std::size_t count);
-  Status verify_end(const std::string& sha256, ByteSpan integers);
+  Status verify_end(const std::string& sha256, ByteSpan trailer);
+  std::size_t integer_bytes() const;
   Status verify_integers(std::span<const std::int64_t> integers) const;
 
   std::optional<UpdateHead> update_;    // one of

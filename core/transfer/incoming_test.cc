@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <limits>
+#include <type_traits>
 
 #include "core/round/integers.h"
 #include "core/transfer/test_support.h"
@@ -25,7 +26,7 @@ TEST_F(IncomingTest, AnUpdateIsHandedOverWholeAndItsBytesCountUntilItGoes) {
     EXPECT_EQ(one->incarnation, Incarnation(3));
     EXPECT_EQ(one->submission, 9u);
     EXPECT_EQ(one->weight, 7u);
-    EXPECT_EQ(one->digest, sha256(std::as_bytes(std::span(values))));
+    EXPECT_EQ(one->digest, test_sha256(values));
     EXPECT_EQ(budget_.bytes_used(), kTestValues * sizeof(float));
   }
   EXPECT_EQ(budget_.bytes_used(), 0u);
@@ -74,12 +75,12 @@ TEST_F(IncomingTest, WhatIsBadOnTheWayRefusesTheWhole) {
   {
     Incoming early = begin(test_head(7));
     feed(early, values, 0, 2);
-    EXPECT_EQ(early.end(test_digest(values), {}).error().code, Code::kDataLoss);
+    EXPECT_EQ(early.end(test_digest(values), test_trailer().span()).error().code, Code::kDataLoss);
   }
   {
     Incoming other_bytes = begin(test_head(7));
     feed(other_bytes, values, 0, 3);
-    EXPECT_EQ(other_bytes.end(test_digest(test_values(1)), {}).error().code, Code::kDataLoss);
+    EXPECT_EQ(other_bytes.end(test_digest(test_values(1)), test_trailer().span()).error().code, Code::kDataLoss);
   }
   values[300] = 101;
   Incoming large = begin(test_head(7));
@@ -147,6 +148,9 @@ TEST_F(IncomingTest, APartialGoesOnWithTheContributorsItBeganWithAlone) {
             Code::kInvalidArgument);
 }
 
+template <typename Head>
+constexpr bool is_update = std::is_same_v<Head, UpdateHead>;
+
 class IncomingIntegers : public IncomingTest {
  protected:
   IncomingIntegers() {
@@ -164,9 +168,11 @@ class IncomingIntegers : public IncomingTest {
       hash.update(chunks[i].span());
       FLUVIAL_TRY(incoming->chunk(i, Buffer::copy_of(chunks[i].span())));
     }
-    hash.update(std::as_bytes(std::span(integers)));
-    const Result<StagedArrival> staged =
-        incoming->end(wire::digest_to_proto(hash.finish()), std::as_bytes(std::span(integers)));
+    Buffer trailer(integers.size() * sizeof(std::int64_t) + (is_update<Head> ? round::kProbeBytes : 0));
+    std::ranges::copy(std::as_bytes(std::span(integers)), trailer.data());
+    if (is_update<Head>) std::ranges::copy(round::probe_bytes(), trailer.data() + integers.size() * sizeof(std::int64_t));
+    hash.update(trailer.span());
+    const Result<StagedArrival> staged = incoming->end(wire::digest_to_proto(hash.finish()), trailer.span());
     if (!staged.ok()) return staged.error();
     EXPECT_EQ(staged->integers, integers);
     return {};
@@ -226,6 +232,36 @@ TEST_F(IncomingIntegers, WaitForTheBaseThatTheyAreHeldAgainst) {
   EXPECT_TRUE(partial({}, false).ok()) << "names alone bring no integers";
 }
 
+TEST_F(IncomingTest, AProbeThatIsNotOneRefusesTheUpdate) {
+  const std::vector<float> values = test_values(1);
+  for (const float probe : {0.0F, 2.0F, -1.0F, 1.0000001F, std::numeric_limits<float>::quiet_NaN()}) {
+    Incoming incoming = begin(test_head(7));
+    feed(incoming, values, 0, 3);
+    Sha256 hash;
+    hash.update(std::as_bytes(std::span(values)));
+    hash.update(std::as_bytes(std::span(&probe, 1)));
+    const auto refused =
+        incoming.end(wire::digest_to_proto(hash.finish()), std::as_bytes(std::span(&probe, 1)));
+    ASSERT_FALSE(refused.ok()) << probe;
+    EXPECT_THAT(refused.error().message, HasSubstr("site 7: the probe is not 1"));
+  }
+  Incoming without = begin(test_head(7));
+  feed(without, values, 0, 3);
+  EXPECT_FALSE(without.end(wire::digest_to_proto(sha256(std::as_bytes(std::span(values)))), {}).ok());
+}
+
+// Of a site of protocol 1, or a submission that was encoded before: its work is not lost.
+TEST_F(IncomingTest, AnUpdateOfAnEarlierVersionIsTakenWithAProbeOfTheParents) {
+  const std::vector<float> values = test_values(1);
+  UpdateHead head = test_head(7);
+  head.probe = 1;
+  Incoming incoming = begin(head);
+  feed(incoming, values, 0, 3);
+  const auto staged = incoming.end(wire::digest_to_proto(sha256(std::as_bytes(std::span(values)))), {});
+  ASSERT_TRUE(staged.ok()) << staged.error().message;
+  EXPECT_EQ(staged->probe, round::probe_bytes());
+}
+
 TEST_F(IncomingTest, GoesOnFromWhereItWasCutOff) {
   const std::vector<float> values = test_values(1);
   Incoming incoming = begin(test_head(7, 9, 3));
@@ -239,7 +275,7 @@ TEST_F(IncomingTest, GoesOnFromWhereItWasCutOff) {
   ASSERT_TRUE(incoming.resume(again, test_terms()).ok());
   EXPECT_EQ(incoming.chunk(0, test_chunk(values, 0)).error().code, Code::kInvalidArgument) << "it is here";
   feed(incoming, values, 2, 3);
-  const Result<StagedArrival> staged = incoming.end(test_digest(values), {});
+  const Result<StagedArrival> staged = incoming.end(test_digest(values), test_trailer().span());
   ASSERT_TRUE(staged.ok()) << "the hash went on too";
   EXPECT_EQ(staged->what.contributors.find(SiteId(7))->lease, Epoch(5));
   EXPECT_EQ(staged->chunks->total_bytes(), kTestValues * sizeof(float));

@@ -44,9 +44,9 @@ Status Inflow::chunk(std::uint64_t index, Buffer bytes) {
   return incoming_ ? incoming_->chunk(index, std::move(bytes)) : Status{};
 }
 
-Status Inflow::end(const std::string& sha256, ByteSpan integers) {
+Status Inflow::end(const std::string& sha256, ByteSpan trailer) {
   if (incoming_) {
-    Result<StagedArrival> whole = incoming_->end(sha256, integers);
+    Result<StagedArrival> whole = incoming_->end(sha256, trailer);
     if (!whole.ok()) return whole.error();
     incoming_.reset();
     arrival_.emplace(std::move(*whole));

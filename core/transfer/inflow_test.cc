@@ -47,7 +47,7 @@ class InflowTest : public TransferTest {
     std::optional<Code> told;
     if (!taken.ok()) told = refuse(in, taken.error());
     for (std::size_t i = from; i < 3; ++i) EXPECT_TRUE(in.chunk(i, test_chunk(values, i)).ok());
-    taken = in.end(test_digest(values), {});
+    taken = in.end(test_digest(values), test_trailer().span());
     if (taken.ok()) taken = in.hand_over(book_, owner_);
     if (!taken.ok()) told = refuse(in, taken.error());
     return told;
@@ -65,7 +65,7 @@ class InflowTest : public TransferTest {
     head.sequence = 3;
     const UpdateHead of = test_head(site);
     const Status added = head.what.contributors.add(
-        {of.site, of.lease, of.weight, sha256(std::as_bytes(std::span(values))), 0, {}, of.incarnation, of.submission});
+        {of.site, of.lease, of.weight, test_sha256(values), 0, {}, of.incarnation, of.submission});
     EXPECT_TRUE(added.ok());
     return head;
   }
@@ -115,7 +115,7 @@ TEST_F(InflowTest, WhatWasCutOffGoesOn) {
   ASSERT_TRUE(in.admit(book_, owner_).ok());
   EXPECT_EQ(in.kept_chunks(), 2u);
   ASSERT_TRUE(in.start(staging_).ok() && in.chunk(2, test_chunk(values, 2)).ok());
-  ASSERT_TRUE(in.end(test_digest(values), {}).ok() && in.hand_over(book_, owner_).ok());
+  ASSERT_TRUE(in.end(test_digest(values), test_trailer().span()).ok() && in.hand_over(book_, owner_).ok());
   EXPECT_EQ(owner_.arrivals.size(), 1u);
 }
 

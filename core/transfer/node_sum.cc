@@ -23,7 +23,10 @@ Result<round::ContributorSet> NodeSum::add(const StagedArrival& arrival, Paralle
   const round::ContributorSet& contributors = arrival.what.contributors;
   if (!contributors.empty()) {
     const auto weight = static_cast<std::uint32_t>(contributors.total_weight());
-    FLUVIAL_TRY(parallel.for_each(shape_.layout.chunk_count(), [&](std::size_t i) -> Status {
+    const std::size_t chunk_count = shape_.layout.chunk_count();
+    // An update's probe is one piece more: read from what its site sent, and added at the weight of its chunks.
+    FLUVIAL_TRY(parallel.for_each(chunk_count + (is_update ? 1 : 0), [&](std::size_t i) -> Status {
+      if (i == chunk_count) return probe_->add(arrival.site, arrival.probe, weight);
       thread_local Buffer scratch;
       FLUVIAL_ASSIGN(const ByteSpan bytes, arrival.chunks->read(i, scratch));
       return is_update ? accumulator_->add_chunk(*arrival.codec, i, bytes, weight)
@@ -33,14 +36,25 @@ Result<round::ContributorSet> NodeSum::add(const StagedArrival& arrival, Paralle
   }
   round::ContributorSet with_probes;
   for (const auto& [site, entry] : contributors.entries()) {
-    const Status counted =
-        is_update ? probe_->add(site, static_cast<std::uint32_t>(entry.weight)) : probe_->merge(site, entry.probe);
+    if (!is_update) FLUVIAL_TRY(probe_->merge(site, entry.probe));
     round::Contribution counted_entry = entry;
-    counted_entry.probe = counted.ok() ? probe_->sums().at(site) : 0;
+    counted_entry.probe = probe_->sums().at(site);
     const Status fresh = with_probes.add(std::move(counted_entry));
     FLUVIAL_CHECK(fresh.ok(), "a contributor twice in one arrival");
   }
   return with_probes;
+}
+
+Status NodeSum::check_probes(const round::ContributorSet& contributors) const {
+  FLUVIAL_TRY(round::check_probe(contributors, shape_.scale_bits));
+  for (const auto& [site, sum] : probe_->sums()) {
+    const round::Contribution* entry = contributors.find(site);
+    if (entry != nullptr && entry->probe == sum) continue;
+    return Error{Code::kDataLoss, "the sum holds " + std::to_string(sum) + " of the probe of site " +
+                                      std::to_string(site.value()) + ", and its contributors say otherwise"};
+  }
+  if (probe_->sums().size() == contributors.size()) return {};
+  return Error{Code::kDataLoss, "a contributor whose update is not in the sum"};
 }
 
 }  // namespace fluvial::transfer

@@ -1,4 +1,4 @@
-// The sum of one node: what was verified goes in whole, with a probe beside it; packed chunks for the parent come out.
+// The sum of one node: what was verified goes in whole, its probe with it; packed chunks for the parent come out.
 #pragma once
 
 #include <memory>
@@ -28,6 +28,9 @@ class NodeSum {
   // it is, so that the sum can be made again without others. An error (a spilled chunk that cannot be read) leaves a
   // part of it in the sum: reset() before anything else.
   Result<round::ContributorSet> add(const StagedArrival& arrival, Parallel& parallel);
+
+  // Whether the sum holds the probes of exactly these contributors, as they say. kDataLoss names the first that is off.
+  Status check_probes(const round::ContributorSet& contributors) const;
 
   // A chunk as it travels to the parent. The same sum gives the same bytes.
   Buffer pack_chunk(std::size_t index) const { return accumulator_->pack_chunk(index); }

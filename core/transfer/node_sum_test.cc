@@ -1,6 +1,7 @@
 #include "core/transfer/node_sum.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "core/transfer/test_support.h"
 
@@ -62,6 +63,31 @@ TEST_F(NodeSumTest, TheProbeTellsWhatWasAddedTwice) {
   const auto twice = sum_.add(a, serial_);
   ASSERT_TRUE(twice.ok());
   EXPECT_EQ(round::check_probe(*twice, kTestScale).error().code, Code::kDataLoss);
+}
+
+// The sum is made of what the site sent, not of what the set says of it.
+TEST_F(NodeSumTest, TheProbeIsTheSitesAndTellsAnotherWeight) {
+  StagedArrival half = arrival(test_head(4), test_values(1));
+  const float value = 0.5F;
+  std::memcpy(half.probe.data(), &value, sizeof(value));
+  const auto added = sum_.add(half, serial_);
+  ASSERT_TRUE(added.ok());
+  EXPECT_EQ(added->find(SiteId(4))->probe, 2 << kTestScale);
+  EXPECT_EQ(sum_.check_probes(*added).error().code, Code::kDataLoss);
+}
+
+TEST_F(NodeSumTest, HoldsExactlyItsContributors) {
+  const auto a = sum_.add(arrival(test_head(3), test_values(1)), serial_);
+  const auto b = sum_.add(arrival(test_head(4), test_values(2)), serial_);
+  ASSERT_TRUE(a.ok() && b.ok());
+  round::ContributorSet both = *a;
+  EXPECT_EQ(sum_.check_probes(both).error().code, Code::kDataLoss) << "site 4 is in the sum, too";
+  ASSERT_TRUE(both.merge(*b).ok());
+  EXPECT_TRUE(sum_.check_probes(both).ok());
+  round::Contribution stranger = *b->find(SiteId(4));
+  stranger.site = SiteId(5);
+  ASSERT_TRUE(both.add(stranger).ok());
+  EXPECT_EQ(sum_.check_probes(both).error().code, Code::kDataLoss) << "and site 5 is not";
 }
 
 TEST_F(NodeSumTest, APartialOfAPartMergesToTheSameBits) {

@@ -26,20 +26,10 @@ v1::Envelope update_begin(const store::PendingInfo& info, SiteId site, Epoch lea
   begin.set_integer_count(info.start.integer_count);
   begin.set_base_sha256(wire::digest_to_proto(info.start.base));
   begin.set_lease_epoch(lease.value());
-  begin.set_probe(1.0F);
+  begin.set_probe(info.has_probe() ? 0.0F : 1.0F);  // 1: encoded by an earlier version, whose parents bring the probe
   begin.set_first_chunk(first_chunk);
   wire::metrics_to_proto(info.start.metrics, begin.mutable_metrics());
   return message;
-}
-
-Result<Buffer> integer_bytes(const store::PendingUpdate& update) {
-  std::vector<std::int64_t> integers(static_cast<std::size_t>(update.info().start.integer_count));
-  if (!integers.empty()) FLUVIAL_TRY(update.read_integers(integers));
-  Buffer bytes(integers.size() * sizeof(std::int64_t));
-  for (std::size_t i = 0; i < integers.size(); ++i) {
-    store_le(bytes.data() + i * sizeof(std::int64_t), static_cast<std::uint64_t>(integers[i]));
-  }
-  return bytes;
 }
 
 v1::Envelope partial_begin(const wire::Opening& opening, Incarnation incarnation, std::uint64_t sequence,

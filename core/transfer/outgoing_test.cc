@@ -15,5 +15,14 @@ TEST(Outgoing, GoesOnOnlyFromTheSameTransfersOwnChunks) {
   EXPECT_EQ(first_chunk(std::nullopt, Incarnation(2), 5, 4), 0u);
 }
 
+TEST(Outgoing, ASubmissionSaysWhetherItBringsItsProbe) {
+  store::PendingInfo info;
+  info.start.integer_count = 3;
+  info.trailer_bytes = 28;
+  EXPECT_EQ(update_begin(info, SiteId(1), Epoch(1), 0).update_begin().probe(), 0.0F);
+  info.trailer_bytes = 24;  // encoded before updates brought one
+  EXPECT_EQ(update_begin(info, SiteId(1), Epoch(1), 0).update_begin().probe(), 1.0F);
+}
+
 }  // namespace
 }  // namespace fluvial::transfer

@@ -41,7 +41,6 @@ inline UpdateHead test_head(std::uint32_t site, std::uint64_t submission = 1, st
   head.codec_name = "fp32";
   head.value_count = kTestValues;
   head.chunk_count = 3;
-  head.probe = 1;
   return head;
 }
 
@@ -55,9 +54,15 @@ inline Buffer test_chunk(const std::vector<float>& values, std::size_t index) {
   const std::size_t count = std::min<std::size_t>(kTestChunkValues, values.size() - first);
   return Buffer::copy_of(std::as_bytes(std::span(values).subspan(first, count)));
 }
-inline std::string test_digest(const std::vector<float>& values) {
-  return wire::digest_to_proto(sha256(std::as_bytes(std::span(values))));
+// What stands behind the chunks: no integers, and the probe.
+inline Buffer test_trailer() { return Buffer::copy_of(round::probe_bytes()); }
+inline Digest test_sha256(const std::vector<float>& values) {
+  Sha256 hash;
+  hash.update(std::as_bytes(std::span(values)));
+  hash.update(round::probe_bytes());
+  return hash.finish();
 }
+inline std::string test_digest(const std::vector<float>& values) { return wire::digest_to_proto(test_sha256(values)); }
 
 class TransferTest : public testing::Test {
  protected:
@@ -74,7 +79,7 @@ class TransferTest : public testing::Test {
   StagedArrival arrival(const UpdateHead& head, const std::vector<float>& values) {
     Incoming incoming = begin(head);
     feed(incoming, values, 0, 3);
-    Result<StagedArrival> staged = incoming.end(test_digest(values), {});
+    Result<StagedArrival> staged = incoming.end(test_digest(values), test_trailer().span());
     EXPECT_TRUE(staged.ok());
     return std::move(*staged);
   }

@@ -79,25 +79,31 @@ net::Awaitable<void> Hub::serve(std::shared_ptr<net::Session> session) {
   if (!first->header.has_hello()) {
     ended = Error{Code::kFailedPrecondition, "the first frame must be a Hello"};
   } else if (const v1::Hello& hello = first->header.hello();
-             hello.protocol_min() > kProtocol || hello.protocol_max() < kProtocol) {
+             hello.protocol_min() > kProtocol || hello.protocol_max() < kProtocolOldest) {
     ended = Error{Code::kFailedPrecondition, "protocol " + std::to_string(hello.protocol_min()) + " to " +
                                                  std::to_string(hello.protocol_max()) + ", expected " +
-                                                 std::to_string(kProtocol) + ": update the older side"};
+                                                 std::to_string(kProtocolOldest) + " to " + std::to_string(kProtocol) +
+                                                 ": update the older side"};
   } else if (hello.lease_epoch() == 0) {
-    ended = co_await serve_lease(session);
+    ended = co_await serve_lease(session, std::min(kProtocol, hello.protocol_max()));
   } else {
     const identity::PeerIdentity& peer = session->member();
     Child child{peer.node, peer.role, peer.name, Epoch(hello.lease_epoch()), Incarnation(hello.incarnation()), session};
+    child.protocol = std::min(kProtocol, hello.protocol_max());
     ended = co_await serve_member(session, std::move(child));
   }
   if (!ended.ok()) session->close(ended.error(), true);
 }
 
-net::Awaitable<Status> Hub::serve_lease(std::shared_ptr<net::Session> session) {
+void Hub::welcome(net::Session& session, std::uint32_t protocol) const {
   v1::Envelope welcome;
-  welcome.mutable_welcome()->set_protocol(kProtocol);
+  welcome.mutable_welcome()->set_protocol(protocol);
   welcome.mutable_welcome()->set_software(options_.software);
-  session->post({std::move(welcome), {}});
+  session.post({std::move(welcome), {}});
+}
+
+net::Awaitable<Status> Hub::serve_lease(std::shared_ptr<net::Session> session, std::uint32_t protocol) {
+  welcome(*session, protocol);
   Result<net::Frame> asked = co_await net::with_deadline(session->receive(), runtime_.session.handshake_deadline);
   if (!asked.ok()) co_return asked.error();
   if (!asked->header.has_lease_request() || asked->header.lease_request().advertise().size() > kAdvertiseBytesMax) {
@@ -147,10 +153,7 @@ net::Awaitable<Status> Hub::take_in(Child child) {
 
 Status Hub::join(const Child& child) {
   FLUVIAL_TRY(owner_.may_join(child));
-  v1::Envelope welcome;
-  welcome.mutable_welcome()->set_protocol(kProtocol);
-  welcome.mutable_welcome()->set_software(options_.software);
-  child.session->post({std::move(welcome), {}});
+  welcome(*child.session, child.protocol);
   children_.emplace(child.node, child);
   owner_.child_joined(child);
   return {};

@@ -31,6 +31,7 @@ struct Child {
   Epoch lease;
   Incarnation incarnation;
   std::shared_ptr<net::Session> session;
+  std::uint32_t protocol = 0;  // that both ends speak
 };
 
 // All on the node's strand.
@@ -81,7 +82,8 @@ class Hub {
   struct Stream;  // what one child's session has going on
   net::Awaitable<void> serve(std::shared_ptr<net::Session> session);
   net::Awaitable<Status> serve_member(std::shared_ptr<net::Session> session, Child child);
-  net::Awaitable<Status> serve_lease(std::shared_ptr<net::Session> session);
+  void welcome(net::Session& session, std::uint32_t protocol) const;
+  net::Awaitable<Status> serve_lease(std::shared_ptr<net::Session> session, std::uint32_t protocol);
   net::Awaitable<Status> dispatch(Child child, std::shared_ptr<Stream> stream, net::Frame frame);
   net::Awaitable<Status> tell_owner(Child child, v1::Envelope message);
   net::Awaitable<Status> start_model(Child child, std::shared_ptr<Stream> stream, v1::ModelRequest request);

@@ -5,4 +5,5 @@
 
 namespace fluvial::tree {
 using wire::kProtocol;
+using wire::kProtocolOldest;
 }  // namespace fluvial::tree

@@ -132,7 +132,7 @@ net::Awaitable<Result<std::shared_ptr<net::Session>>> Uplink::open(net::HostPort
     co_return welcome.error();
   }
   if (!welcome->header.has_welcome() || welcome->header.welcome().protocol() != kProtocol) {
-    const Error wrong{Code::kFailedPrecondition, "the parent did not answer with a Welcome of protocol 1"};
+    const Error wrong{Code::kFailedPrecondition, "the parent did not answer with a Welcome of our protocol"};
     (*session)->close(wrong, true);
     co_return wrong;
   }

@@ -4,5 +4,7 @@
 #include <cstdint>
 
 namespace fluvial::wire {
-inline constexpr std::uint32_t kProtocol = 1;
+inline constexpr std::uint32_t kProtocol = 2;
+// A parent takes children that speak this one, too: their updates bring no probe. So parents are updated first.
+inline constexpr std::uint32_t kProtocolOldest = 1;
 }  // namespace fluvial::wire

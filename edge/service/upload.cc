@@ -90,13 +90,13 @@ net::Awaitable<Status> Upload::send_frames(std::shared_ptr<Running> running) {
     if (!sent.ok()) co_return sent.error();
     payload_bytes_.fetch_add(size, std::memory_order_relaxed);
   }
-  Result<Buffer> integers = co_await runtime_.pool.run([update] { return transfer::integer_bytes(*update); });
-  if (!integers.ok()) co_return integers.error();
+  Result<Buffer> trailer = co_await runtime_.pool.run([update] { return update->read_trailer(); });
+  if (!trailer.ok()) co_return trailer.error();
   if (running->stopped) co_return stopped;
-  const std::uint64_t size = integers->size();
+  const std::uint64_t size = trailer->size();
   net::OutFrame end;
   end.header.mutable_update_end()->set_sha256(wire::digest_to_proto(update->info().digest));
-  if (!integers->empty()) end.payload = SharedBytes::from(std::move(*integers));
+  if (!trailer->empty()) end.payload = SharedBytes::from(std::move(*trailer));
   sent = co_await session->send(std::move(end));
   if (!sent.ok()) co_return sent.error();
   payload_bytes_.fetch_add(size, std::memory_order_relaxed);

@@ -9,6 +9,7 @@
 
 #include "core/digest/sha256.h"
 #include "core/round/integers.h"
+#include "core/round/probe.h"
 #include "edge/update/gpu_route.h"
 #include "edge/update/part_values.h"
 #include "edge/update/update.h"
@@ -58,15 +59,17 @@ Status check_integers(const UpdateJob& job, const std::vector<std::int64_t>& int
   return round::check_integers(job.schema, base, integers);
 }
 
-// The digest of a submission: over the chunks' bytes in order, then the integers', 8 bytes each, little-endian.
+// The digest of a submission: over the chunks' bytes in order, then the integers', 8 bytes each, little-endian, then the
+// probe's.
 Result<store::PendingUpdate> finish(store::PendingWriter& writer, Sha256& hash,
                                     const std::vector<std::int64_t>& integers) {
-  Buffer bytes(integers.size() * sizeof(std::int64_t));
+  Buffer trailer(integers.size() * sizeof(std::int64_t) + round::kProbeBytes);
   for (std::size_t i = 0; i < integers.size(); ++i) {
-    store_le(bytes.data() + i * sizeof(std::int64_t), static_cast<std::uint64_t>(integers[i]));
+    store_le(trailer.data() + i * sizeof(std::int64_t), static_cast<std::uint64_t>(integers[i]));
   }
-  hash.update(bytes.span());
-  if (!integers.empty()) FLUVIAL_TRY(writer.write_integers(integers));
+  std::ranges::copy(round::probe_bytes(), trailer.data() + integers.size() * sizeof(std::int64_t));
+  hash.update(trailer.span());
+  FLUVIAL_TRY(writer.write_trailer(trailer.span()));
   return writer.finish(hash.finish());
 }
 

@@ -247,6 +247,7 @@ TEST_F(PartsTest, AWorkerThatScribblesSpoilsItsOwnUpdateAlone) {
     const std::vector<float> sent = decoded(*update);
     Sha256 hash;
     for (std::size_t i = 0; i < update->info().start.chunk_count; ++i) hash.update(update->read_chunk(i)->span());
+    hash.update(update->read_trailer()->span());
     EXPECT_EQ(hash.finish(), update->info().digest);
     for (std::size_t i = 0; i < kept.size(); ++i) {
       ASSERT_TRUE(std::isfinite(kept[i])) << "screened";

@@ -133,7 +133,7 @@ TEST_F(UpdateTest, TheSameJobGivesTheSameBytesOnAnyNumberOfThreads) {
   }
 }
 
-TEST_F(UpdateTest, TheDigestIsOverChunksAndIntegers) {
+TEST_F(UpdateTest, TheDigestIsOverChunksIntegersAndTheProbe) {
   const round::Schema mixed =
       round::Schema::make({{"steps", round::DType::kI64, {1}}, {"w", round::DType::kF32, {300}}}).value();
   const auto model = [&](std::int64_t steps, const std::vector<float>& values) {
@@ -149,12 +149,13 @@ TEST_F(UpdateTest, TheDigestIsOverChunksAndIntegers) {
   job.parts.emplace_back(model(9, draw(3, 300)), 3);
   const store::PendingUpdate update = encode(job).value();
 
-  std::int64_t steps = 0;
-  ASSERT_TRUE(update.read_integers(std::span(&steps, 1)).ok());
-  EXPECT_EQ(steps, 9);
+  const Buffer trailer = update.read_trailer().value();
+  ASSERT_EQ(trailer.size(), sizeof(std::int64_t) + round::kProbeBytes);
+  EXPECT_EQ(load_le<std::uint64_t>(trailer.data()), 9u);
+  EXPECT_TRUE(std::ranges::equal(trailer.span().last(round::kProbeBytes), round::probe_bytes()));
   Sha256 hash;
   for (std::uint64_t i = 0; i < 2; ++i) hash.update(update.read_chunk(i)->span());
-  hash.update(std::as_bytes(std::span(&steps, 1)));
+  hash.update(trailer.span());
   EXPECT_EQ(hash.finish(), update.info().digest);
 
   const std::vector<float> a = draw(2, 300);

@@ -62,6 +62,11 @@ Buffer Malice::apply(Trick trick, bool is_first, Buffer chunk) {
   return chunk;
 }
 
+Buffer Malice::apply(Trick trick, Buffer trailer) const {
+  if (trick == Trick::kOtherProbe) trailer.data()[trailer.size() - 1] ^= std::byte{1};  // 1 becomes 1/4
+  return trailer;
+}
+
 Digest Malice::apply(Trick trick, const Digest& stored, const Digest& sent) const {
   switch (trick) {
     case Trick::kNone:

@@ -29,6 +29,7 @@ class Malice {
     kContradiction,  // the same submission again, with other bytes, once it has come in
     kSkipsAhead,     // as if the first chunk had come before
     kTooGreat,       // a value beyond the plan's bound
+    kOtherProbe,     // a probe that is not 1
     kCount,
   };
 
@@ -42,6 +43,7 @@ class Malice {
   void apply(Trick trick, v1::UpdateBegin* begin);
   bool sends(Trick trick, std::uint64_t index, std::uint64_t chunk_count) const;
   Buffer apply(Trick trick, bool is_first, Buffer chunk);
+  Buffer apply(Trick trick, Buffer trailer) const;
   Digest apply(Trick trick, const Digest& stored, const Digest& sent) const;
 
  private:

@@ -78,12 +78,12 @@ void ParentEnd::leave(SessionId session, bool breach) {
 }
 
 Status ParentEnd::hello(SessionId session, Connection& connection, const v1::Hello& hello) {
-  if (hello.protocol_min() > wire::kProtocol || hello.protocol_max() < wire::kProtocol) {
+  if (hello.protocol_min() > wire::kProtocol || hello.protocol_max() < wire::kProtocolOldest) {
     return Error{Code::kFailedPrecondition, "another protocol: update the older side"};
   }
   const Identity& peer = cast_.identity(connection.from);
   v1::Envelope welcome;
-  welcome.mutable_welcome()->set_protocol(wire::kProtocol);
+  welcome.mutable_welcome()->set_protocol(std::min(wire::kProtocol, hello.protocol_max()));
   welcome.mutable_welcome()->set_software("fluvial simulate");
   if (hello.lease_epoch() == 0) {
     connection.stage = Stage::kLeaseHello;

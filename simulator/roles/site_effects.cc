@@ -275,9 +275,9 @@ void SiteRole::send_end() {
   Payload payload;
   Digest digest = info.digest;
   if (!cast_.sized()) {
-    Result<Buffer> integers = transfer::integer_bytes(*uploading->what->update);
-    if (!integers.ok()) return;
-    Buffer bytes = std::move(*integers);
+    Result<Buffer> trailer = uploading->what->update->read_trailer();
+    if (!trailer.ok()) return;
+    Buffer bytes = malice_.apply(uploading->trick, std::move(*trailer));
     uploading->hash.update(bytes.span());
     if (!bytes.empty()) payload = Payload::of(std::move(bytes));
     digest = malice_.apply(uploading->trick, info.digest, uploading->hash.finish());

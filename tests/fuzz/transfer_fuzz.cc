@@ -27,6 +27,8 @@ namespace {
 constexpr kernels::ChunkLayout kLayout{40, 16};
 constexpr std::size_t kIntegers = 2;
 constexpr std::uint8_t kIntegerMost = 127;  // of an I8
+constexpr std::uint8_t kOtherProbe = 126;   // as the last step of an update
+const round::ProbeBytes kProbe = round::probe_bytes();
 constexpr int kScale = 20;
 constexpr double kValueMax = 100;
 constexpr std::array kCodecs{"fp32", "int8", "topk:ratio=0.25", "sign", "qsgd:encoding=elias"};
@@ -107,7 +109,6 @@ class Child {
     begin.set_integer_count(kIntegers);
     begin.set_base_sha256(wire::digest_to_proto(terms_.base));
     begin.set_lease_epoch(1);
-    begin.set_probe(1);
     begin.set_first_chunk(steps.byte() % 4u);
     if (const std::uint8_t spoil = steps.byte(); spoil > 250) {
       const ByteSpan bytes = steps.take(spoil - 250u);  // fields that come again replace what was there
@@ -169,6 +170,7 @@ class Child {
     incoming_.emplace(std::move(*resumed));
     weight_ = weight_of(*head);
     contributors_ = contributors_of(*head);
+    brings_probe_ = brings_probe(*head);
   }
   Status admit(const UpdateHead& head) const { return book_.admit(head); }
   Status admit(const PartialHead& head) const {
@@ -176,6 +178,8 @@ class Child {
   }
   static std::uint64_t weight_of(const UpdateHead& head) { return head.weight; }
   static std::uint64_t weight_of(const PartialHead& head) { return head.what.contributors.total_weight(); }
+  static bool brings_probe(const UpdateHead& head) { return head.has_probe(); }
+  static bool brings_probe(const PartialHead&) { return false; }
   static std::size_t contributors_of(const UpdateHead&) { return 1; }
   static std::size_t contributors_of(const PartialHead& head) { return head.what.contributors.size(); }
 
@@ -208,15 +212,17 @@ class Child {
     if (!incoming_) return;
     const bool whole = expected_index() == (contributors_ > 0 ? kLayout.chunk_count() : 0);
     std::vector<std::int64_t> integers(contributors_ > 0 ? kIntegers : 0, how);
-    const auto tail = std::as_bytes(std::span(integers));
+    Bytes tail(std::as_bytes(std::span(integers)).begin(), std::as_bytes(std::span(integers)).end());
+    if (brings_probe_) tail.insert(tail.end(), kProbe.begin(), kProbe.end());
+    if (brings_probe_ && how == kOtherProbe) tail.back() ^= std::byte{1};
     sent_.insert(sent_.end(), tail.begin(), tail.end());
     Digest digest = sha256(sent_);
     if (how == 255) digest[0] ^= std::byte{1};
     Result<StagedArrival> arrival = incoming_->end(wire::digest_to_proto(digest), tail);
     incoming_.reset();
-    const bool within = contributors_ == 0 || how <= kIntegerMost;
+    const bool within = (contributors_ == 0 || how <= kIntegerMost) && !(brings_probe_ && how == kOtherProbe);
     FLUVIAL_CHECK(arrival.ok() == (whole && within && how != 255),
-                  "whole, with its digest and integers that a round can bring, and nothing else, is handed over");
+                  "whole, with its digest, its probe and integers that a round can bring, and nothing else, is handed over");
     if (!arrival.ok()) return;
     check_content(*arrival);
     remember(*arrival);
@@ -289,6 +295,7 @@ class Child {
   Bytes kept_;  // of what the book has, if it has something
   std::uint64_t weight_ = 0;
   std::size_t contributors_ = 0;
+  bool brings_probe_ = false;
 };
 
 }  // namespace
