@@ -43,8 +43,14 @@ Effects RegionMachine::opened(Opening opening, TimePoint now) {
   return out;
 }
 
-// Partials that brought nobody and wait for their turn: their senders say it again in each attempt.
+// Who was refused is asked again in the next attempt, and who is missing is waited for: what was said of them before
+// must not be said of this one. Partials that brought nobody and wait for their turn go, too: their senders say it
+// again. That a site contradicts itself stays true.
 void RegionMachine::drop_reports(Effects& out) {
+  const auto is_over = [](const round::Refusal& refusal) { return refusal.error.code != Code::kConflict; };
+  if (sent_ && sent_->contributors.empty()) recall();
+  if (sent_) std::erase_if(sent_->refusals, is_over);
+  std::erase_if(unreported_, is_over);
   std::erase_if(staged_, [&](const auto& entry) {
     if (entry.second.stage != Stage::kQueued || !entry.second.contributors.empty()) return false;
     out.push_back(Drop{entry.first, {Code::kStale, "of an earlier attempt"}});

@@ -105,6 +105,26 @@ TEST(RegionMachine, WhatBringsNobodyIsNotKeptFromAttemptToAttempt) {
   }
 }
 
+TEST(RegionMachine, WhatWasSaidOfASiteInAnAttemptIsNotSaidOfTheNext) {
+  const round::Refusal failed{SiteId(3), {Code::kInternal, "out of memory"}};
+  const round::Refusal liar{SiteId(2), {Code::kConflict, "two contents"}};
+  enum class Said { kNot, kWithoutASite, kWithASite };
+  for (const Said said : {Said::kNot, Said::kWithoutASite, Said::kWithASite}) {
+    RegionMachine machine;
+    machine.opened(opening(), at(0s));
+    if (said == Said::kWithASite) bring(machine, 1, {1}, at(1s));
+    machine.refused(failed, at(1s));
+    machine.refused(liar, at(1s));  // with a site in the sum nobody is left to wait for: it goes up
+    if (said == Said::kWithoutASite) ASSERT_EQ(all<SendPartial>(machine.tick(at(9s))).at(0).refusals.size(), 2u);
+    auto sent = all<SendPartial>(machine.opened(opening(2), at(9s)));
+    EXPECT_EQ(sent.size(), said == Said::kWithASite ? 1u : 0u);
+    EXPECT_TRUE(machine.admit(SiteId(3), Epoch(1), 10).ok()) << "it is asked again";
+    if (sent.empty()) sent = all<SendPartial>(machine.tick(at(19s)));
+    ASSERT_EQ(sent.size(), 1u);
+    EXPECT_EQ(sent[0].refusals, std::vector{liar});
+  }
+}
+
 TEST(RegionMachine, WhatBringsNobodyIsNotKeptOnceItIsTaken) {
   RegionMachine machine;
   machine.opened(opening(), at(0s));
