@@ -125,7 +125,7 @@ class Story {
       act(machine_.tick(clock_.now()));
     }
     const RoundId committed = machine_.attempt().round;
-    machine_.finalised({RunId(1), ModelVersion(committed.value()), {}, 40});
+    machine_.finalised({RunId(1), ModelVersion(committed.value()), {}, 40}, clock_.now());
     act(machine_.commit_recorded(clock_.now()));
   }
   static RunStart start() {

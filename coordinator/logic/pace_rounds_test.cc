@@ -71,7 +71,7 @@ class Federation {
     }
     seen.took = now_ - opened;
     const RoundId committed = machine_.last_committed().next();
-    machine_.finalised({RunId(1), ModelVersion(committed.value()), {}, 40});
+    machine_.finalised({RunId(1), ModelVersion(committed.value()), {}, 40}, now_);
     opening_ = machine_.commit_recorded(now_);
     return seen;
   }

@@ -70,19 +70,33 @@ Effects RunMachine::leases_changed(const std::map<SiteId, Epoch>& leases) {
   });
 }
 
+bool RunMachine::is_step_under_way() const {
+  return status_step_ || phase_ == Phase::kRecording || phase_ == Phase::kFinalising || phase_ == Phase::kCommitting;
+}
+
 Effects RunMachine::run_steps(TimePoint now) {
   Effects out;
+  if (is_step_under_way()) return out;
+  if (phase_ == Phase::kIdle && last_committed_.value() >= plan_.rounds) {
+    halt(RunStatus::kDone, "", out);
+    return out;
+  }
+  while (!wishes_.empty() && !status_step_) consider_wish(out);
+  if (status_step_) return out;
   if (phase_ == Phase::kIdle) try_open(out);
   if (phase_ == Phase::kOpen) try_close(now, out);
+  if (phase_ == Phase::kFinalised) {
+    phase_ = Phase::kCommitting;
+    out.push_back(RecordCommit{commit_});
+  }
   return out;
 }
 
 void RunMachine::try_open(Effects& out) {
-  if (halt_wanted_) {
-    const auto [status, reason] = *std::exchange(halt_wanted_, std::nullopt);
-    return halt(status, reason, out);
+  if (pause_wanted_) {
+    phase_ = Phase::kHalted;
+    return become(RunStatus::kPaused, *std::exchange(pause_wanted_, std::nullopt), out);
   }
-  if (last_committed_.value() >= plan_.rounds) return halt(RunStatus::kDone, "", out);
   if (round_begun_) {
     const bool anew = gather_.participant_count() == 0;  // after a restart nobody knows yet who is not in
     if (anew) {
@@ -171,7 +185,7 @@ void RunMachine::next_attempt(Effects& out, bool new_round) {
 }
 
 Effects RunMachine::attempt_recorded(TimePoint now) {
-  if (phase_ != Phase::kRecording) return {};  // stopped meanwhile
+  if (phase_ != Phase::kRecording) return {};
   phase_ = Phase::kOpen;
   opened_at_ = now;
   // Only a first attempt begins with the training; in later ones the history was wrong once already.
@@ -179,7 +193,7 @@ Effects RunMachine::attempt_recorded(TimePoint now) {
   soft_ = now + (first ? round::soft_deadline(plan_, attempt_.participants, pace_) : Duration(plan_.soft_deadline));
   hard_ = now + plan_.hard_deadline;
   Effects out{OpenRound{}, SetTimer{soft_}};
-  try_close(now, out);
+  for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));
   return out;
 }
 
@@ -222,7 +236,7 @@ Effects RunMachine::taken(ArrivalId arrival, const round::ContributorSet& with_p
   if (taking_.erase(arrival) == 0) return out;  // the round was given up meanwhile
   gather_.finish_take(with_probes);
   out.push_back(Release{arrival});
-  if (phase_ == Phase::kOpen) try_close(now, out);
+  for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));
   return out;
 }
 
@@ -233,15 +247,13 @@ Effects RunMachine::take_failed(ArrivalId arrival, const Error& error, TimePoint
   gather_.abandon_take(found->second, error);
   taking_.erase(found);
   out.push_back(Drop{arrival, error});
-  if (phase_ == Phase::kOpen) try_close(now, out);
+  for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));
   return out;
 }
 
 Effects RunMachine::refused(const round::Refusal& refusal, TimePoint now) {
-  Effects out;
   gather_.refuse(refusal);
-  if (phase_ == Phase::kOpen) try_close(now, out);
-  return out;
+  return run_steps(now);
 }
 
 Effects RunMachine::tick(TimePoint now) { return run_steps(now); }
@@ -282,11 +294,11 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
   next_attempt(out, /*new_round=*/false);
 }
 
-Effects RunMachine::finalised(const round::ModelRef& model) {
+Effects RunMachine::finalised(const round::ModelRef& model, TimePoint now) {
   if (phase_ != Phase::kFinalising) return {};
-  phase_ = Phase::kCommitting;
+  phase_ = Phase::kFinalised;
   commit_.model = model;
-  return {RecordCommit{commit_}};
+  return run_steps(now);
 }
 
 Effects RunMachine::commit_recorded(TimePoint now) {
@@ -301,53 +313,111 @@ Effects RunMachine::commit_recorded(TimePoint now) {
   return out;
 }
 
+// Of the step that is under way: a run that halted meanwhile is not paused by what was left of it.
 Effects RunMachine::step_failed(const Error& error) {
   Effects out;
+  if (phase_ != Phase::kRecording && phase_ != Phase::kFinalising && phase_ != Phase::kCommitting) return out;
   halt(RunStatus::kPaused, error.message + "; nothing is lost: mend it, then resume the run", out);
   return out;
 }
 
+// ---- the run's status ---------------------------------------------------------------------------------------------
+
 void RunMachine::halt(RunStatus status, std::string reason, Effects& out) {
   phase_ = Phase::kHalted;
+  pause_wanted_.reset();
+  record_status({status, std::move(reason)}, out);
+}
+
+void RunMachine::record_status(StatusStep step, Effects& out) {
+  status_step_ = std::move(step);
+  out.push_back(RecordStatus{status_step_->status, status_step_->reason});
+}
+
+void RunMachine::become(RunStatus status, std::string reason, Effects& out) {
   status_ = status;
   reason_ = std::move(reason);
-  out.push_back(RecordStatus{status_, reason_});
+  out.push_back(TellStatus{status_, reason_});
 }
 
-Effects RunMachine::pause(std::string reason) {
-  Effects out;
-  if (phase_ == Phase::kHalted) return out;
-  if (phase_ == Phase::kIdle) {
-    halt(RunStatus::kPaused, std::move(reason), out);
+Effects RunMachine::wish(RunStatus status, std::string reason, TimePoint now) {
+  wishes_.push_back({status, std::move(reason)});
+  return run_steps(now);
+}
+
+Effects RunMachine::pause(std::string reason, TimePoint now) {
+  return wish(RunStatus::kPaused, std::move(reason), now);
+}
+Effects RunMachine::stop(std::string reason, TimePoint now) {
+  return wish(RunStatus::kStopped, std::move(reason), now);
+}
+Effects RunMachine::resume(TimePoint now) { return wish(RunStatus::kRunning, "", now); }
+
+void RunMachine::consider_wish(Effects& out) {
+  const Wish& wish = wishes_.front();
+  const bool has_ended = status_ == RunStatus::kStopped || status_ == RunStatus::kDone;
+  const bool goes_on = status_ == RunStatus::kRunning && !pause_wanted_;
+  if (has_ended && wish.status != status_) {
+    out.push_back(Answer{Error{Code::kFailedPrecondition,
+                               "the run is " + std::string(status_name(status_)) + ": start a run that continues it"}});
+  } else if (has_ended || (goes_on && wish.status == RunStatus::kRunning)) {
+    out.push_back(Answer{});
   } else {
-    halt_wanted_ = {RunStatus::kPaused, std::move(reason)};
+    const bool keeps_reason = phase_ == Phase::kHalted && wish.status == RunStatus::kPaused;
+    return record_status({wish.status, keeps_reason ? reason_ : wish.reason, true}, out);
   }
+  wishes_.pop_front();
+}
+
+void RunMachine::obey(const StatusStep& step, Effects& out) {
+  const bool is_halted = phase_ == Phase::kHalted;
+  switch (step.status) {
+    case RunStatus::kStopped:
+      gather_ = {};
+      taking_.clear();
+      pause_wanted_.reset();
+      phase_ = Phase::kHalted;
+      return become(RunStatus::kStopped, step.reason, out);
+    case RunStatus::kPaused:
+      if (!is_halted) pause_wanted_ = step.reason;  // between rounds: at once
+      return;
+    case RunStatus::kRunning:
+      pause_wanted_.reset();
+      if (!is_halted) return;
+      expired_attempts_ = 0;
+      phase_ = Phase::kIdle;
+      return become(RunStatus::kRunning, "", out);
+    case RunStatus::kDone: FLUVIAL_CHECK(false, "nobody can wish that a run is done");
+  }
+}
+
+Effects RunMachine::status_recorded(TimePoint now) {
+  Effects out;
+  if (!status_step_) return out;
+  const StatusStep step = *std::exchange(status_step_, std::nullopt);
+  if (step.by_person) {
+    obey(step, out);
+    wishes_.pop_front();
+    out.push_back(Answer{});
+  } else {
+    become(step.status, step.reason, out);
+  }
+  for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));
   return out;
 }
 
-Effects RunMachine::stop(std::string reason) {
+Effects RunMachine::status_failed(const Error& error, TimePoint now) {
   Effects out;
-  if (status_ == RunStatus::kDone) return out;
-  if (phase_ == Phase::kCommitting) {  // the commit may be durable already: it counts
-    halt_wanted_ = {RunStatus::kStopped, std::move(reason)};
-    return out;
+  if (!status_step_) return out;
+  const StatusStep step = *std::exchange(status_step_, std::nullopt);
+  if (step.by_person) {
+    wishes_.pop_front();
+    out.push_back(Answer{error});
+  } else {
+    const bool was_last = step.status == RunStatus::kDone;
+    const std::string why = "its end could not be recorded: " + error.message + "; mend it, then resume the run";
+    become(RunStatus::kPaused, was_last ? why : step.reason, out);
   }
-  gather_ = {};
-  taking_.clear();
-  halt_wanted_.reset();
-  halt(RunStatus::kStopped, std::move(reason), out);
-  return out;
-}
-
-Effects RunMachine::resume(TimePoint now) {
-  Effects out;
-  halt_wanted_.reset();
-  if (status_ != RunStatus::kPaused) return out;
-  status_ = RunStatus::kRunning;
-  reason_.clear();
-  expired_attempts_ = 0;
-  phase_ = Phase::kIdle;
-  out.push_back(RecordStatus{status_, reason_});
   for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));
   return out;
 }

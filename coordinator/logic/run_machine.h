@@ -1,15 +1,19 @@
 // The run at the root: when a round opens, who takes part, when it closes, what is committed. A pure step machine: an
 // event and a time go in, effects come out, and each effect's completion comes back as an event. Write-ahead shows in
-// the order: OpenRound follows attempt_recorded(), Publish follows commit_recorded().
+// the order: OpenRound follows attempt_recorded(), Publish follows commit_recorded(), TellStatus and the Answer to a
+// command follow status_recorded().
 //
-//   idle -> recording -> open -> finalising -> committing -> idle ...      paused, stopped, done
+//   idle -> recording -> open -> finalising -> finalised -> committing -> idle ...      halted: paused, stopped, done
 //             ^------------'  hard deadline: the next attempt of the same round, with others for who is not in
+//
+// One of RecordAttempt, Finalise, RecordCommit and RecordStatus is under way at a time: what a person wants waits until
+// the step before it is over, and no step begins before the journal has, or has refused, what the person wants.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -56,12 +60,19 @@ struct Publish {
   bool last;
 };
 enum class RunStatus { kRunning, kPaused, kStopped, kDone };
-struct RecordStatus {
+struct RecordStatus {  // then status_recorded() or status_failed()
   RunStatus status;
   std::string reason;
 };
+struct TellStatus {  // children and people: it is so
+  RunStatus status;
+  std::string reason;
+};
+struct Answer {  // to the oldest command (pause, resume, stop) that has none yet; each gets one
+  Status result;
+};
 using Effect = std::variant<RecordAttempt, OpenRound, TellMoved, SetTimer, Take, Release, Drop, Finalise, RecordCommit,
-                            Publish, RecordStatus>;
+                            Publish, RecordStatus, TellStatus, Answer>;
 using Effects = std::vector<Effect>;
 
 std::string_view status_name(RunStatus status);
@@ -99,13 +110,18 @@ class RunMachine {
   Effects take_failed(ArrivalId arrival, const Error& error, TimePoint now);
   Effects refused(const round::Refusal& refusal, TimePoint now);
   Effects tick(TimePoint now);
-  Effects finalised(const round::ModelRef& model);
+  Effects finalised(const round::ModelRef& model, TimePoint now);
   Effects commit_recorded(TimePoint now);
-  Effects step_failed(
-      const Error& error);            // of RecordAttempt, Finalise or RecordCommit: the run pauses, nothing is lost
-  Effects pause(std::string reason);  // no round opens; the open one closes first
-  Effects stop(std::string reason);   // for good and at once; what the open round holds is given up
-  Effects resume(TimePoint now);      // of a paused run, or one that is about to pause
+  // Of RecordAttempt, Finalise or RecordCommit: the run pauses, nothing is lost.
+  Effects step_failed(const Error& error);
+  Effects status_recorded(TimePoint now);
+  // The journal has the status from before. What a person wanted is not done; a run that pauses by itself pauses.
+  Effects status_failed(const Error& error, TimePoint now);
+
+  // A person's commands, each answered by an Answer once the journal has it.
+  Effects pause(std::string reason, TimePoint now);  // no round opens; the open one closes first
+  Effects stop(std::string reason, TimePoint now);   // for good; what the open round holds is given up
+  Effects resume(TimePoint now);                     // of a paused run, or one that is about to pause
 
   // Before anything of it is staged: would it be taken?
   Status admit(SiteId site, Epoch lease, std::uint64_t weight) const;
@@ -119,17 +135,32 @@ class RunMachine {
   const round::ModelRef& model() const { return model_; }
   RoundId last_committed() const { return last_committed_; }
   RunId run() const { return run_; }
-  RunStatus status() const { return status_; }
+  RunStatus status() const { return status_; }           // as the journal has it, or paused because that failed
   const std::string& reason() const { return reason_; }  // of the status; while idle, what is waited for
   TimePoint soft_deadline() const { return soft_; }
   TimePoint hard_deadline() const { return hard_; }
   const round::Pace& pace() const { return pace_; }  // of this run's sites, since this process took it up
 
  private:
-  enum class Phase { kIdle, kRecording, kOpen, kFinalising, kCommitting, kHalted };
+  enum class Phase { kIdle, kRecording, kOpen, kFinalising, kFinalised, kCommitting, kHalted };
+  struct Wish {  // a person's
+    RunStatus status;
+    std::string reason;
+  };
+  struct StatusStep {
+    RunStatus status;
+    std::string reason;
+    bool by_person = false;
+  };
   template <typename LeaseOf>
   Effects move_leases(const LeaseOf& lease_of);
   Effects run_steps(TimePoint now);  // what the state as it stands calls for
+  bool is_step_under_way() const;
+  Effects wish(RunStatus status, std::string reason, TimePoint now);
+  void consider_wish(Effects& out);
+  void obey(const StatusStep& step, Effects& out);
+  void become(RunStatus status, std::string reason, Effects& out);
+  void record_status(StatusStep step, Effects& out);
   void try_open(Effects& out);
   void try_close(TimePoint now, Effects& out);
   void next_attempt(Effects& out, bool new_round);
@@ -146,7 +177,9 @@ class RunMachine {
   Epoch epoch_;
   RunStatus status_;
   std::string reason_;
-  std::optional<std::pair<RunStatus, std::string>> halt_wanted_;  // when the open round has closed
+  std::deque<Wish> wishes_;                  // without an answer yet
+  std::optional<StatusStep> status_step_;    // being recorded
+  std::optional<std::string> pause_wanted_;  // why: in the journal already, to be once the open round has closed
 
   Phase phase_ = Phase::kIdle;
   bool round_begun_ = false;  // attempt_ belongs to the round after last_committed_

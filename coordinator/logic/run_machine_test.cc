@@ -1,81 +1,12 @@
-#include "coordinator/logic/run_machine.h"
-
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <chrono>
-
+#include "coordinator/logic/test_support.h"
 #include "core/aggregate/scale.h"
 
 namespace fluvial::coordinator {
 namespace {
 
-using namespace std::chrono_literals;
-using round::Arrival;
-using round::Contribution;
-using round::ContributorSet;
 using testing::HasSubstr;
-
-template <typename T>
-const T* find(const Effects& effects) {
-  for (const Effect& effect : effects) {
-    if (const T* found = std::get_if<T>(&effect)) return found;
-  }
-  return nullptr;
-}
-
-round::Plan plan(std::uint64_t quorum = 2) {
-  round::Plan plan;
-  plan.name = "test";
-  plan.rounds = 2;
-  plan.participants_min = 3;
-  plan.quorum = quorum;
-  plan.soft_deadline = 10s;
-  plan.hard_deadline = 20s;
-  plan.attempts_max = 2;
-  return plan;
-}
-
-class RunMachineTest : public testing::Test {
- protected:
-  static TimePoint at(std::chrono::seconds s) { return TimePoint(s); }
-  static std::map<SiteId, SiteInfo> sites(std::uint32_t count) {
-    std::map<SiteId, SiteInfo> all;
-    for (std::uint32_t i = 1; i <= count; ++i) all[SiteId(i)] = {Epoch(1), 100};
-    return all;
-  }
-  static ContributorSet set_of(std::initializer_list<std::uint32_t> ids) {
-    ContributorSet set;
-    for (const std::uint32_t id : ids) EXPECT_TRUE(set.add(Contribution{SiteId(id), Epoch(1), 10, {}, 0, {}}).ok());
-    return set;
-  }
-  static RunStart start() {
-    return {.run = RunId(1), .plan = plan(), .model = {RunId(1), {}, {}, 40}, .epoch = Epoch(5)};
-  }
-
-  // A machine with three sites and its first round open at second 0.
-  RunMachine opened() {
-    RunMachine machine(start());
-    EXPECT_TRUE(machine.begin(at(0s)).empty());
-    const Effects record = machine.sites_changed(sites(3), at(0s));
-    EXPECT_NE(find<RecordAttempt>(record), nullptr);
-    EXPECT_EQ(find<OpenRound>(record), nullptr) << "nothing leaves before the record is durable";
-    const Effects open = machine.attempt_recorded(at(0s));
-    EXPECT_NE(find<OpenRound>(open), nullptr);
-    EXPECT_EQ(find<SetTimer>(open)->at, at(10s));
-    return machine;
-  }
-  static Effects bring(RunMachine& machine, std::uint64_t id, std::initializer_list<std::uint32_t> ids, TimePoint now) {
-    const Effects arrived = machine.arrived(ArrivalId(id), Arrival{set_of(ids), {}, {}});
-    EXPECT_NE(find<Take>(arrived), nullptr);
-    return machine.taken(ArrivalId(id), set_of(ids), now);
-  }
-  static Effects commit(RunMachine& machine, TimePoint now) {
-    const Effects record = machine.finalised({RunId(1), ModelVersion(1), {}, 40});
-    EXPECT_NE(find<RecordCommit>(record), nullptr);
-    return machine.commit_recorded(now);
-  }
-};
 
 TEST_F(RunMachineTest, WaitsForItsSitesAndSaysSo) {
   RunMachine machine(start());
@@ -176,11 +107,12 @@ TEST_F(RunMachineTest, ARoundWhoseParticipantsAreAllGoneGoesOnWithOthersOnceResu
   machine.tick(at(20s));
   machine.attempt_recorded(at(20s));
   machine.tick(at(40s));
+  machine.status_recorded(at(40s));
   ASSERT_EQ(machine.status(), RunStatus::kPaused);
   std::map<SiteId, SiteInfo> others = sites(6);
   for (const std::uint32_t gone : {1U, 2U, 3U}) others.erase(SiteId(gone));
   machine.sites_changed(others, at(41s));
-  const Effects resumed = machine.resume(at(42s));
+  const Effects resumed = resume(machine, at(42s));
   ASSERT_NE(find<RecordAttempt>(resumed), nullptr);
   EXPECT_EQ(find<RecordAttempt>(resumed)->record.participants.size(), 6u);
   machine.attempt_recorded(at(42s));
@@ -290,20 +222,6 @@ TEST_F(RunMachineTest, WhatIsInTheSumNeedNotBeKept) {
   EXPECT_EQ(find<Release>(taken)->arrival, ArrivalId(1));
 }
 
-TEST_F(RunMachineTest, PausesAfterItsAttemptsAndResumesWithTheSameRound) {
-  RunMachine machine = opened();
-  machine.tick(at(20s));
-  machine.attempt_recorded(at(20s));
-  const Effects paused = machine.tick(at(40s));
-  ASSERT_NE(find<RecordStatus>(paused), nullptr);
-  EXPECT_EQ(machine.status(), RunStatus::kPaused);
-  EXPECT_THAT(machine.reason(), HasSubstr("no quorum after 2 attempts"));
-  const Effects resumed = machine.resume(at(50s));
-  ASSERT_NE(find<RecordAttempt>(resumed), nullptr);
-  EXPECT_EQ(find<RecordAttempt>(resumed)->record.attempt, AttemptId(3)) << "attempts never repeat";
-  EXPECT_EQ(find<RecordAttempt>(resumed)->record.round, RoundId(1));
-}
-
 TEST_F(RunMachineTest, ARestartTriesTheOpenRoundAgainAsItWas) {
   RunMachine before = opened();
   RunStart again = start();
@@ -325,57 +243,9 @@ TEST_F(RunMachineTest, AfterARestartNobodyIsCalledBeforeItWasWaitedForTheOthers)
   RunMachine machine(again);
   machine.begin(at(100s));
   machine.sites_changed(sites(6), at(101s));
-  const Effects resumed = machine.resume(at(102s));
+  const Effects resumed = resume(machine, at(102s));
   ASSERT_NE(find<RecordAttempt>(resumed), nullptr);
   EXPECT_EQ(find<RecordAttempt>(resumed)->record.participants, again.open->participants);
-}
-
-TEST_F(RunMachineTest, PauseLetsTheOpenRoundCloseAndStopDoesNot) {
-  RunMachine machine = opened();
-  EXPECT_TRUE(machine.pause("by hand").empty());
-  bring(machine, 1, {1, 2, 3}, at(1s));
-  const Effects published = commit(machine, at(2s));
-  EXPECT_NE(find<Publish>(published), nullptr);
-  EXPECT_EQ(find<RecordAttempt>(published), nullptr);
-  EXPECT_EQ(machine.status(), RunStatus::kPaused);
-  EXPECT_NE(find<RecordAttempt>(machine.resume(at(3s))), nullptr);
-  machine.attempt_recorded(at(3s));
-  const Effects taking = machine.arrived(ArrivalId(5), Arrival{set_of({1}), {}, {}});
-  EXPECT_NE(find<Take>(taking), nullptr);
-  EXPECT_NE(find<RecordStatus>(machine.stop("by hand")), nullptr);
-  EXPECT_TRUE(machine.taken(ArrivalId(5), set_of({1}), at(4s)).empty());
-  EXPECT_EQ(machine.status(), RunStatus::kStopped);
-  EXPECT_TRUE(machine.resume(at(5s)).empty()) << "another run may continue it";
-}
-
-TEST_F(RunMachineTest, EndsAfterItsLastRound) {
-  RunMachine machine = opened();
-  bring(machine, 1, {1, 2, 3}, at(1s));
-  commit(machine, at(1s));
-  machine.attempt_recorded(at(1s));
-  bring(machine, 2, {1, 2, 3}, at(2s));
-  const Effects published = commit(machine, at(2s));
-  EXPECT_TRUE(find<Publish>(published)->last);
-  EXPECT_EQ(machine.status(), RunStatus::kDone);
-  EXPECT_EQ(find<RecordAttempt>(machine.resume(at(3s))), nullptr);
-}
-
-TEST_F(RunMachineTest, ARunWhoseLastCommitWasItsLastRoundIsDoneAfterARestart) {
-  RunStart again = start();
-  again.last_committed = RoundId(2);
-  RunMachine machine(again);
-  EXPECT_EQ(find<RecordAttempt>(machine.begin(at(0s))), nullptr);
-  EXPECT_EQ(machine.status(), RunStatus::kDone);
-}
-
-TEST_F(RunMachineTest, AFailingDiskPausesAndLosesNothing) {
-  RunMachine machine = opened();
-  bring(machine, 1, {1, 2, 3}, at(1s));
-  EXPECT_NE(find<RecordStatus>(machine.step_failed({Code::kUnavailable, "no space left"})), nullptr);
-  EXPECT_THAT(machine.reason(), HasSubstr("no space left"));
-  const Effects resumed = machine.resume(at(2s));
-  EXPECT_FALSE(find<RecordAttempt>(resumed)->new_round);
-  EXPECT_NE(find<Finalise>(machine.attempt_recorded(at(2s))), nullptr) << "what was in is still in";
 }
 
 }  // namespace

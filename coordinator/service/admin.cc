@@ -359,9 +359,9 @@ net::Awaitable<Admin::Reply> Admin::start_run(std::string body) {
 
 net::Awaitable<Admin::Reply> Admin::command_run(RunId run, std::string command) {
   Status done = Error{Code::kNotFound, "a run can be told to pause, resume or stop"};
-  if (command == "pause") done = runs_.pause(run, "by an administrator");
-  if (command == "resume") done = runs_.resume(run);
-  if (command == "stop") done = runs_.stop_run(run, "by an administrator");
+  if (command == "pause") done = co_await runs_.pause(run, "by an administrator");
+  if (command == "resume") done = co_await runs_.resume(run);
+  if (command == "stop") done = co_await runs_.stop_run(run, "by an administrator");
   if (!done.ok()) co_return done.error();
   co_return json::serialize(json::object{{"run", run.value()}, {"command", command}});
 }

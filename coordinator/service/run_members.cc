@@ -109,12 +109,20 @@ void RunService::refuse_quarantined() {
 
 // ---- a disk that fails --------------------------------------------------------------------------------------------
 
-void RunService::storage_failed(std::string_view part, Error error) {
-  const bool journal = part == "journal";
-  if (journal && journal_.fault() && journal_.fault()->code == Code::kUnavailable) {
+Error RunService::with_advice(Error error) const {
+  const std::optional<Error> fault = journal_.fault();
+  if (fault && fault->code == Code::kUnavailable) {
     error.message += "; restart the coordinator: only then is it known what is on the disk";
   }
-  if (!journal) models_failed(error.to_string());
+  return error;
+}
+
+void RunService::storage_failed(std::string_view part, Error error) {
+  if (part == "journal") {
+    error = with_advice(std::move(error));
+  } else {
+    models_failed(error.to_string());
+  }
   round_log().error("the disk failed: nothing is promised until it is mended",
                     {{"part", part}, {"reason", error.to_string()}});
   carry_out(active_->machine.step_failed(error));

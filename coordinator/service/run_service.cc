@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "coordinator/service/json.h"
-#include "coordinator/service/run_status.h"
 #include "core/net/pool_parallel.h"
 #include "core/transfer/cut.h"
 #include "core/wire/mapping.h"
@@ -33,6 +32,7 @@ RunService::RunService(tree::Runtime& runtime, net::TaskGroup& tasks, store::Coo
       quarantined_(
           runtime.metrics.gauge("sites_quarantined", "Sites that take part in no round until they are cleared")),
       models_fault_(runtime.metrics.gauge("storage_fault", kFaultHelp, {{"part", "models"}})),
+      taken_up_(runtime.strand),
       pace_report_(runtime.metrics, runtime.log, [this](SiteId site) { return registry_.book().name_of(site); }) {
   telemetry::Gauge journal_fault = runtime.metrics.gauge("storage_fault", kFaultHelp, {{"part", "journal"}});
   runtime.metrics.before_render([&journal, journal_fault] { journal_fault.set(journal.fault() ? 1 : 0); });
@@ -42,6 +42,9 @@ void RunService::stop() {
   timer_.cancel();
   home_timer_.cancel();
   sum_.lane().stop();
+  stopping_ = true;
+  taken_up_.notify_all();
+  for (const auto& command : commands_) command->answered.notify_all();
 }
 
 telemetry::Logger RunService::round_log() const {
@@ -100,11 +103,7 @@ void RunService::arrived(transfer::StagedArrival arrival) {
   if (arrival.chunks) counts_.update_bytes.add(static_cast<double>(arrival.chunks->total_bytes()));
   arrival.what.contributors.spend(watch_.verified(arrival.child, arrival.site != SiteId(0), now()));
   const round::Arrival what = arrival.what;
-  for (const round::Refusal& refusal : what.refusals) {
-    round_log().warn("site refused",
-                     {{"site", registry_.book().name_of(refusal.site)}, {"reason", refusal.error.to_string()}});
-    note_conflict(refusal);
-  }
+  for (const round::Refusal& refusal : what.refusals) note_refusal(refusal);
   const std::uint64_t id = sum_.stage(std::move(arrival));
   carry_out(active_->machine.arrived(ArrivalId(id), what));
 }
@@ -112,10 +111,14 @@ void RunService::arrived(transfer::StagedArrival arrival) {
 void RunService::refused(RunId run, RoundId round, const round::Refusal& refusal) {
   if (!is_current(run, round)) return;
   counts_.contribution_refused(code_name(refusal.error.code));
+  note_refusal(refusal);
+  carry_out(active_->machine.refused(refusal, now()));
+}
+
+void RunService::note_refusal(const round::Refusal& refusal) {
   round_log().warn("site refused",
                    {{"site", registry_.book().name_of(refusal.site)}, {"reason", refusal.error.to_string()}});
   note_conflict(refusal);
-  carry_out(active_->machine.refused(refusal, now()));
 }
 
 std::shared_ptr<tree::ModelSlot> RunService::model(const round::ModelRef& ref) {
@@ -236,7 +239,7 @@ net::Awaitable<void> RunService::do_finalise(round::CommitRecord record) {
     co_return;
   }
   next_ = std::move(*next);
-  carry_out(active_->machine.finalised(next_->ref));
+  carry_out(active_->machine.finalised(next_->ref, now()));
 }
 
 void RunService::carry_out(const RecordCommit& effect) {
@@ -311,154 +314,6 @@ void RunService::send_commits(const round::CommitRecord& record, bool last) {
 net::Awaitable<void> RunService::prune(RunId run, ModelVersion last, std::uint64_t kept) {
   const Status pruned = co_await runtime_.pool.run([&] { return models_.prune(run, last, kept); });
   if (!pruned.ok()) runtime_.log.warn("old models could not be pruned", {{"reason", pruned.error().to_string()}});
-}
-
-void RunService::carry_out(const RecordStatus& effect) {
-  const RunId run = active_->machine.run();
-  runtime_.log.info("run " + std::string(status_name(effect.status)), {{"run", run}, {"reason", effect.reason}});
-  v1::Envelope message;
-  message.mutable_run_state()->set_run(run.value());
-  message.mutable_run_state()->set_state(std::string(status_name(effect.status)));
-  message.mutable_run_state()->set_reason(effect.reason);
-  for (const auto& [child, connected] : hub_->children()) hub_->send(child, message);
-  // On the lane, so that one status follows the other.
-  sum_.lane().push(
-      [this, run, status = effect.status, reason = effect.reason] { return record_status(run, status, reason); });
-}
-
-net::Awaitable<void> RunService::record_status(RunId run, RunStatus status, std::string reason) {
-  const Status kept = co_await runtime_.pool.run([&] { return journal_.set_run_status(run, to_row(status), reason); });
-  if (!kept.ok()) runtime_.log.error("the run's status could not be recorded", {{"reason", kept.error().to_string()}});
-  const bool ends = status == RunStatus::kDone || status == RunStatus::kStopped;
-  const FeedLine line{run, RoundId(0), ends, state_line(run, status, reason)};
-  if (!ends) {
-    feed_.publish(line);
-    co_return;
-  }
-  ending_ = line;
-  if (!evaluating_ || !evaluating_()) announce_end();
-}
-
-void RunService::announce_end() {
-  if (ending_) feed_.publish(*std::exchange(ending_, std::nullopt));
-}
-
-// ---- runs ---------------------------------------------------------------------------------------------------------
-
-net::Awaitable<Status> RunService::take_up(store::RunRow row) {
-  const auto loaded = [&]() -> Result<std::optional<store::CommitRow>> { return journal_.last_commit(row.id); };
-  Result<std::optional<store::CommitRow>> last = co_await runtime_.pool.run(loaded);
-  if (!last.ok()) co_return last.error();
-  const Result<std::optional<store::AttemptRow>> attempt =
-      co_await runtime_.pool.run([&] { return journal_.last_attempt(row.id); });
-  if (!attempt.ok()) co_return attempt.error();
-  const RoundId committed = *last ? (*last)->round : RoundId(0);
-  const Digest digest = *last ? (*last)->model : row.initial_model;
-  const ModelVersion version(committed.value());
-  Result<store::Model> model = co_await runtime_.pool.run([&] { return models_.load({row.id, version}, digest); });
-  if (!model.ok()) co_return model.error();
-  std::vector<float> state;
-  if (*last && !(*last)->optimizer.empty()) {
-    const std::uint64_t state_values = aggregate::state_vectors(row.plan.optimizer) * row.schema.value_count();
-    Result<std::vector<float>> kept =
-        co_await runtime_.pool.run([&] { return models_.load_optimizer((*last)->optimizer, state_values); });
-    if (!kept.ok()) co_return kept.error();
-    state = std::move(*kept);
-  }
-  std::optional<round::AttemptRecord> open;
-  if (*attempt && (*attempt)->round > committed) {
-    const store::AttemptRow& a = **attempt;
-    open = round::AttemptRecord{a.run,
-                                a.round,
-                                a.attempt,
-                                a.epoch,
-                                a.participants,
-                                a.scale_bits,
-                                {row.id, version, digest, row.schema.model_bytes()}};
-  }
-  co_return co_await activate(std::move(row), version, digest, std::move(model->bytes), std::move(state),
-                              std::move(open));
-}
-
-net::Awaitable<Result<RunId>> RunService::start(store::RunRow row, Buffer model) {
-  if (is_active()) {
-    co_return Error{Code::kFailedPrecondition, "run " + std::to_string(active_->machine.run().value()) +
-                                                   " is active; stop it first: fluvial run stop"};
-  }
-  row.status = store::RunStatus::kPaused;  // until its model is on the disk
-  row.reason = "starting";
-  row.created_at = runtime_.clock.wall_now();
-  const Result<RunId> id = co_await runtime_.pool.run([&] { return journal_.create_run(row); });
-  if (!id.ok()) co_return id.error();
-  row.id = *id;
-  const Result<std::string> put = co_await runtime_.pool.run(
-      [&] { return models_.put({row.id, ModelVersion(0)}, row.schema, model.span(), row.initial_model, {}); });
-  if (!put.ok()) co_return put.error();
-  const Status running =
-      co_await runtime_.pool.run([&] { return journal_.set_run_status(row.id, store::RunStatus::kRunning, ""); });
-  if (!running.ok()) co_return running.error();
-  row.status = store::RunStatus::kRunning;
-  row.reason.clear();
-  const RunId run = row.id;
-  const Digest digest = row.initial_model;
-  const Status active = co_await activate(std::move(row), ModelVersion(0), digest, std::move(model), {}, {});
-  if (!active.ok()) co_return active.error();
-  co_return run;
-}
-
-net::Awaitable<Status> RunService::activate(store::RunRow row, ModelVersion version, Digest digest, Buffer model,
-                                            std::vector<float> optimizer_state,
-                                            std::optional<round::AttemptRecord> open) {
-  Result<kernels::CodecSpec> spec = kernels::parse_codec(row.plan.codec);
-  if (!spec.ok()) co_return spec.error();
-  Result<std::unique_ptr<kernels::Codec>> codec = kernels::make_codec(*spec);
-  if (!codec.ok()) co_return codec.error();
-  const round::ModelRef ref{row.id, version, digest, row.schema.model_bytes()};
-  RunStart start{row.id,    row.plan, ref, RoundId(version.value()), std::move(open), epoch_, from_row(row.status),
-                 row.reason};
-  auto slot = std::make_shared<tree::ModelSlot>(runtime_.strand, ref, row.schema, SharedBytes::from(std::move(model)));
-  active_ = std::make_unique<ActiveRun>(ActiveRun{RunMachine(std::move(start)),
-                                                  std::make_shared<const round::Schema>(row.schema), std::move(*codec),
-                                                  row.plan.optimizer, std::move(optimizer_state), std::move(slot)});
-  runtime_.log.info("run taken up",
-                    {{"run", row.id}, {"name", row.plan.name}, {"committed", version}, {"codec", row.plan.codec}});
-  // Nodes may have moved since the open attempt was recorded: the leases are the authority.
-  std::map<SiteId, Epoch> leases;
-  for (const round::Participant& participant : active_->machine.attempt().participants) {
-    if (const auto* lease = registry_.book().lease_of(participant.site)) leases[participant.site] = lease->epoch;
-  }
-  carry_out(active_->machine.leases_changed(leases));
-  carry_out(active_->machine.begin(now()));
-  if (active_) carry_out(active_->machine.sites_changed(registry_.book().connected_sites(), now()));
-  co_return Status{};
-}
-
-namespace {
-Error not_active(RunId run) {
-  return {Code::kFailedPrecondition,
-          "run " + std::to_string(run.value()) + " is not the active one; see: fluvial run list"};
-}
-}  // namespace
-
-Status RunService::pause(RunId run, std::string reason) {
-  if (!is_active() || active_->machine.run() != run) return not_active(run);
-  carry_out(active_->machine.pause(std::move(reason)));
-  return {};
-}
-
-Status RunService::resume(RunId run) {
-  if (!is_active() || active_->machine.run() != run) return not_active(run);
-  models_failed({});
-  carry_out(active_->machine.resume(now()));
-  return {};
-}
-
-Status RunService::stop_run(RunId run, std::string reason) {
-  if (!is_active() || active_->machine.run() != run) return not_active(run);
-  carry_out(active_->machine.stop(std::move(reason)));
-  sum_.drop_all();
-  hub_->book().close();
-  return {};
 }
 
 }  // namespace fluvial::coordinator

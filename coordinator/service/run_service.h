@@ -3,6 +3,7 @@
 #pragma once
 
 #include <boost/asio/steady_timer.hpp>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "coordinator/service/feed.h"
 #include "coordinator/service/pace_report.h"
 #include "coordinator/service/registry.h"
+#include "core/net/signal.h"
 #include "core/net/task_group.h"
 #include "core/round/told.h"
 #include "core/tree/hub.h"
@@ -49,8 +51,9 @@ class RunService {
   net::Awaitable<void> run_lane() { return sum_.lane().run(); }
   void stop();
 
-  // Takes up a run of the journal: what is not paused goes on.
-  net::Awaitable<Status> take_up(store::RunRow row);
+  // Takes up what the journal has not ended: what is not paused goes on. Once, before any run is started.
+  net::Awaitable<void> take_up();
+  // One at a time; kFailedPrecondition while a run is active or is being started.
   net::Awaitable<Result<RunId>> start(store::RunRow row, Buffer model);
   bool is_active() const {
     return active_ != nullptr && active_->machine.status() != RunStatus::kDone &&
@@ -58,9 +61,11 @@ class RunService {
   }
   const ActiveRun* active() const { return active_.get(); }  // also when it is done: the last one
 
-  Status pause(RunId run, std::string reason);
-  Status resume(RunId run);
-  Status stop_run(RunId run, std::string reason);
+  // A person's commands. They return once the journal has what was wanted, or with the reason why it has not: the run
+  // is then what it was.
+  net::Awaitable<Status> pause(RunId run, std::string reason);
+  net::Awaitable<Status> resume(RunId run);
+  net::Awaitable<Status> stop_run(RunId run, std::string reason);
 
   // From the hub.
   Result<transfer::Terms> admit(const transfer::UpdateHead& head);
@@ -90,11 +95,18 @@ class RunService {
   void carry_out(const RecordCommit& effect);
   void carry_out(const Publish& effect);
   void carry_out(const RecordStatus& effect);
+  void carry_out(const TellStatus& effect);
+  void carry_out(const Answer& effect);
 
   net::Awaitable<void> record_attempt(RecordAttempt effect);
   net::Awaitable<void> do_finalise(round::CommitRecord record);
   net::Awaitable<void> record_commit(round::CommitRecord record);
-  net::Awaitable<void> record_status(RunId run, RunStatus status, std::string reason);
+  net::Awaitable<void> record_status(RecordStatus effect);
+  template <typename Give>
+  net::Awaitable<Status> command(Give give);
+  net::Awaitable<Status> take_up(store::RunRow row);
+  net::Awaitable<Status> give_up_start(RunId run, std::string reason);
+  net::Awaitable<Result<RunId>> make_run(store::RunRow row, Buffer model);
   net::Awaitable<void> prune(RunId run, ModelVersion last, std::uint64_t kept);
   net::Awaitable<Status> activate(store::RunRow row, ModelVersion version, Digest digest, Buffer model,
                                   std::vector<float> optimizer_state, std::optional<round::AttemptRecord> open);
@@ -102,6 +114,7 @@ class RunService {
   void tell_moved(const std::vector<SiteId>& sites);
   NodeId branch(SiteId site) const;  // the child of ours that the site belongs below, by the leases
   void send_commits(const round::CommitRecord& record, bool last);
+  void note_refusal(const round::Refusal& refusal);
   void note_conflict(const round::Refusal& refusal);
   net::Awaitable<void> quarantine(SiteId site, std::string reason);
   void refuse_quarantined();
@@ -110,6 +123,7 @@ class RunService {
   void models_failed(const std::string& why);  // empty: they work
   bool is_current(RunId run, RoundId round) const;
   transfer::Terms terms() const;
+  Error with_advice(Error error) const;  // what to do about a journal that failed
   telemetry::Logger round_log() const;
   TimePoint now() const { return runtime_.clock.now(); }
 
@@ -133,6 +147,16 @@ class RunService {
   telemetry::Gauge models_fault_;
   std::string models_failure_;
   std::unique_ptr<ActiveRun> active_;
+  bool is_taken_up_ = false;  // what the journal has not ended
+  bool is_starting_ = false;  // a run is being made
+  net::AsyncSignal taken_up_;
+  struct Command {
+    explicit Command(const net::Executor& strand) : answered(strand) {}
+    std::optional<Status> answer;
+    net::AsyncSignal answered;
+  };
+  std::deque<std::shared_ptr<Command>> commands_;  // without an answer yet, as the machine has them
+  bool stopping_ = false;
   std::optional<NextModel> next_;
   round::Told told_;  // of the open round
   round::Stopwatch watch_;

@@ -150,7 +150,7 @@ void Service::start() {
   process_.spawn("members", hub_.run());
   process_.spawn("enrolment", enrol_.run(facts_.member_port));
   process_.spawn("admin", admin_.run());
-  process_.spawn("resume runs", resume_runs());
+  process_.spawn("take up runs", runs_.take_up());
   runs_.quarantine_changed();
   process_.set_ready(true);
   runtime_.log.info("coordinator ready",
@@ -169,22 +169,6 @@ void Service::stop() {
   hub_.stop();
   runs_.stop();
   evaluator_->close();
-}
-
-net::Awaitable<void> Service::resume_runs() {
-  const Result<std::vector<store::RunRow>> rows =
-      co_await runtime_.pool.run([this] { return holdings_.journal->runs(); });
-  if (!rows.ok()) {
-    runtime_.log.error("the journal's runs could not be read", {{"reason", rows.error().to_string()}});
-    co_return;
-  }
-  for (const store::RunRow& row : *rows) {
-    const bool goes_on = row.status == store::RunStatus::kRunning || row.status == store::RunStatus::kPaused;
-    if (!goes_on || runs_.is_active()) continue;
-    const Status taken = co_await runs_.take_up(row);
-    if (taken.ok()) continue;
-    runtime_.log.error("run could not be taken up", {{"run", row.id}, {"reason", taken.error().to_string()}});
-  }
 }
 
 void Service::child_joined(const tree::Child& child) {

@@ -55,7 +55,6 @@ class Service final : public tree::HubOwner {
 
  private:
   net::Awaitable<void> answer_outcome(NodeId child, v1::OutcomeQuery query);
-  net::Awaitable<void> resume_runs();
   net::Awaitable<void> record_evaluation(RunId run, RoundId round, round::Metrics metrics);
 
   tree::Process& process_;

@@ -135,7 +135,7 @@ Status CoordinatorRole::take_up(const store::RunRow& row) {
                               paused ? coordinator::RunStatus::kPaused : coordinator::RunStatus::kRunning,
                               row.reason};
   machine_.emplace(std::move(begin));
-  if (paused) attend(row.reason);
+  if (paused) attend();
   std::map<SiteId, Epoch> leases;
   for (const auto& [site, node] : book_.nodes()) {
     if (const LeaseEntry* lease = book_.lease_of(site)) leases[site] = lease->epoch;

@@ -62,6 +62,8 @@ class CoordinatorRole final : public Process, private ParentOwner {
   void carry_out(const coordinator::RecordCommit& effect);
   void carry_out(const coordinator::Publish& effect);
   void carry_out(const coordinator::RecordStatus& effect);
+  void carry_out(const coordinator::TellStatus& effect);
+  void carry_out(const coordinator::Answer& effect);
 
   Status open();  // what is on the disk, as the service opens it
   Status take_up(const store::RunRow& row);
@@ -74,7 +76,7 @@ class CoordinatorRole final : public Process, private ParentOwner {
   void send_home();
   void dismiss(const std::vector<NodeId>& nodes);
   void note_conflict(const round::Refusal& refusal);
-  void attend(const std::string& reason);  // somebody sees that the run is paused
+  void attend();  // somebody sees that the run is paused
   void attend_journal();
   bool is_current(RunId run, RoundId round) const;
   std::size_t substitutes_left() const;  // sites that may still be called into the open round

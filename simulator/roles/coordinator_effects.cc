@@ -169,7 +169,7 @@ void CoordinatorRole::carry_out(const coordinator::Finalise& effect) {
     cast_.world().after_disk(host_, [this, next = std::make_shared<Result<coordinator::NextModel>>(std::move(next))] {
       if (!next->ok()) return carry_out(machine().step_failed(next->error()));
       next_ = std::move(**next);
-      carry_out(machine().finalised(next_->ref));
+      carry_out(machine().finalised(next_->ref, now()));
     });
   });
 }
@@ -227,6 +227,15 @@ void CoordinatorRole::carry_out(const coordinator::Publish& effect) {
 }
 
 void CoordinatorRole::carry_out(const coordinator::RecordStatus& effect) {
+  if (dies("status")) return;
+  const Status kept = journal_->set_run_status(machine().run(), row_of(effect.status), effect.reason);
+  if (dies("status recorded")) return;
+  cast_.world().after_disk(host_, [this, kept] {
+    carry_out(kept.ok() ? machine().status_recorded(now()) : machine().status_failed(kept.error(), now()));
+  });
+}
+
+void CoordinatorRole::carry_out(const coordinator::TellStatus& effect) {
   const RunId run = machine().run();
   const bool ends = effect.status == coordinator::RunStatus::kDone || effect.status == coordinator::RunStatus::kStopped;
   if (ends) cast_.checks().run_ended(run);
@@ -238,11 +247,6 @@ void CoordinatorRole::carry_out(const coordinator::RecordStatus& effect) {
   std::vector<NodeId> nodes;
   for (const auto& [node, child] : children_.children()) nodes.push_back(node);
   for (const NodeId node : nodes) children_.send(node, message);
-  work_.lane().push(std::chrono::microseconds(10), [this, run, status = effect.status, reason = effect.reason] {
-    if (dies("status")) return;
-    const Status kept = journal_->set_run_status(run, row_of(status), reason);
-    (void)kept.ok();  // it is said anew after a restart
-  });
   if (ends) {
     work_.drop_all();
     children_.book().close();
@@ -254,20 +258,19 @@ void CoordinatorRole::carry_out(const coordinator::RecordStatus& effect) {
   if (gather.participant_count() + substitutes_left() < machine().plan().quorum + static_cast<std::size_t>(gone)) {
     cast_.checks().round_is_hopeless();
   }
-  attend(effect.reason);
+  attend();
 }
 
-// Somebody reads the reason, mends what is to be mended, and resumes the run. A journal that failed wants a restart.
-void CoordinatorRole::attend(const std::string&) {
+// Somebody reads the reason, mends what is to be mended, and resumes the run.
+void CoordinatorRole::attend() {
   cast_.world().after(host_, kAttendance, [this] {
-    if (machine().status() != coordinator::RunStatus::kPaused) return;
-    const Status sound = journal_->set_run_status(machine().run(), store::RunStatus::kRunning, "");
-    if (!sound.ok()) {
-      cast_.world().kill_for(host_, Death::kProcess, std::chrono::seconds(1));
-      return;
-    }
-    carry_out(machine().resume(now()));
+    if (machine().status() == coordinator::RunStatus::kPaused) carry_out(machine().resume(now()));
   });
+}
+
+// A journal that does not take what the person wants wants a restart.
+void CoordinatorRole::carry_out(const coordinator::Answer& effect) {
+  if (!effect.result.ok()) cast_.world().kill_for(host_, Death::kProcess, std::chrono::seconds(1));
 }
 
 }  // namespace fluvial::simulator

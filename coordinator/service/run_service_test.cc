@@ -1,0 +1,211 @@
+// A run's service with a journal on a disk that fails or is cut off at once: what a person was told holds.
+#include "coordinator/service/run_service.h"
+
+#include <gmock/gmock.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/strand.hpp>
+
+#include "core/net/test_support.h"
+#include "core/store/memory_file_system.h"
+#include "core/store/safetensors.h"
+#include "core/tree/test_support.h"
+
+namespace fluvial::coordinator {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::string_view kJournal = "/journal.sqlite";
+
+round::Schema small_schema() { return *round::Schema::make({{"w", round::DType::kF32, {4}}}); }
+
+class RunServiceTest : public testing::Test {
+ protected:
+  RunServiceTest() { open(); }
+  ~RunServiceTest() override { close(); }
+
+  void open() {
+    journal_ = store::CoordinatorJournal::open(files_, std::string(kJournal)).value();
+    models_.emplace(store::ModelStore::open(files_, "/models").value());
+    registry_ =
+        std::make_unique<Registry>(runtime_, *journal_, std::make_shared<identity::DenyList>(), FailoverSettings{});
+    hub_ = std::make_unique<tree::Hub>(runtime_, owner_, tree::HubOptions{}, std::make_shared<identity::DenyList>());
+    runs_ = std::make_unique<RunService>(runtime_, tasks_, *journal_, *models_, *registry_, feed_,
+                                         journal_->next_epoch().value());
+    runs_->attach(*hub_);
+    watcher_ = feed_.watch();
+    run(runs_->take_up());
+  }
+  void close() {
+    on_strand([&] { runs_->stop(); });
+    run(tasks_.join());
+    runs_.reset();
+    hub_.reset();
+    registry_.reset();
+    journal_.reset();
+  }
+  // The machine loses its power the moment after, and comes back.
+  void cut_power() {
+    files_.fail_at(0, store::Fault::kCrash);
+    EXPECT_FALSE(files_.make_folder("/gone").ok());
+    close();
+    files_.restart(store::Unsynced::kLost);
+    open();
+  }
+
+  template <typename T>
+  T run(net::Awaitable<T> task) {
+    return threads_.run(std::move(task), runtime_.strand);
+  }
+  void run(net::Awaitable<void> task) { threads_.run(std::move(task), runtime_.strand); }
+  template <typename F>
+  void on_strand(F f) {
+    run(call(std::move(f)));
+  }
+  template <typename F>
+  static net::Awaitable<void> call(F f) {
+    f();
+    co_return;
+  }
+
+  static store::RunRow row() {
+    store::RunRow row;
+    row.plan.name = "small";
+    row.schema = small_schema();
+    row.initial_model = store::model_digest(model().span());
+    return row;
+  }
+  static Buffer model() { return Buffer(small_schema().model_bytes()); }
+  RunId start() {
+    const Result<RunId> started = run(runs_->start(row(), model()));
+    EXPECT_TRUE(started.ok()) << started.error().to_string();
+    return started.ok() ? *started : RunId(0);
+  }
+  RunStatus status() { return runs_->active()->machine.status(); }
+  store::RunStatus journalled(RunId run) { return journal_->run(run).value().status; }
+  std::size_t told() const { return watcher_->lines.size(); }
+
+  SystemClock clock_;
+  store::MemoryFileSystem files_;
+  telemetry::Metrics metrics_{Role::kCoordinator, "test"};
+  net::WorkerPool pool_{2, 1 << 16};
+  net::Threads threads_;
+  tree::Runtime runtime_{threads_.executor(),
+                         net::asio::make_strand(threads_.executor()),
+                         pool_,
+                         2,
+                         clock_,
+                         files_,
+                         telemetry::null_logger(),
+                         metrics_,
+                         tree::observing_hooks(metrics_, telemetry::null_logger()),
+                         {},
+                         {}};
+  net::TaskGroup tasks_{runtime_.strand};
+  tree::FakeOwner owner_;
+  Feed feed_{runtime_.strand};
+  std::unique_ptr<store::CoordinatorJournal> journal_;
+  std::optional<store::ModelStore> models_;
+  std::unique_ptr<Registry> registry_;
+  std::unique_ptr<tree::Hub> hub_;
+  std::unique_ptr<RunService> runs_;
+  std::shared_ptr<Watcher> watcher_;
+};
+
+TEST_F(RunServiceTest, WhatAPersonWasToldHoldsWhenThePowerGoesTheMomentAfter) {
+  const RunId id = start();
+  cut_power();
+  EXPECT_EQ(journalled(id), store::RunStatus::kRunning);
+  EXPECT_EQ(status(), RunStatus::kRunning);
+  ASSERT_TRUE(run(runs_->pause(id, "by hand")).ok());
+  cut_power();
+  EXPECT_EQ(journalled(id), store::RunStatus::kPaused);
+  EXPECT_EQ(status(), RunStatus::kPaused);
+  ASSERT_TRUE(run(runs_->resume(id)).ok());
+  cut_power();
+  EXPECT_EQ(journalled(id), store::RunStatus::kRunning);
+  ASSERT_TRUE(run(runs_->stop_run(id, "by hand")).ok());
+  cut_power();
+  EXPECT_EQ(journalled(id), store::RunStatus::kStopped);
+  EXPECT_EQ(runs_->active(), nullptr) << "it is not taken up again";
+}
+
+TEST_F(RunServiceTest, OnAFullDiskNothingIsToldAndTheRunIsWhatTheJournalSays) {
+  const RunId id = start();
+  const std::size_t before = told();
+  const auto refused = [&](net::Awaitable<Status> command) {
+    const Status done = run(std::move(command));
+    EXPECT_FALSE(done.ok());
+    if (!done.ok()) EXPECT_EQ(done.error().code, Code::kResourceExhausted) << done.error().to_string();
+  };
+  files_.fail_at(0, store::Fault::kNoSpace);
+  refused(runs_->stop_run(id, "by hand"));
+  files_.fail_at(0, store::Fault::kNoSpace);
+  refused(runs_->pause(id, "by hand"));
+  files_.clear_fault();
+  EXPECT_EQ(status(), RunStatus::kRunning);
+  EXPECT_EQ(journalled(id), store::RunStatus::kRunning);
+  EXPECT_EQ(told(), before);
+  ASSERT_TRUE(run(runs_->pause(id, "by hand")).ok());
+  files_.fail_at(0, store::Fault::kNoSpace);
+  refused(runs_->resume(id));
+  files_.clear_fault();
+  EXPECT_EQ(status(), RunStatus::kPaused);
+  EXPECT_EQ(journalled(id), store::RunStatus::kPaused);
+  ASSERT_TRUE(run(runs_->stop_run(id, "by hand")).ok()) << "the disk has room again";
+  EXPECT_EQ(told(), before + 2) << "paused and stopped";
+}
+
+TEST_F(RunServiceTest, OfTwoStartsAtOnceOneStartsARun) {
+  std::promise<Result<RunId>> other;
+  boost::asio::co_spawn(
+      runtime_.strand,
+      [](RunService* runs, std::promise<Result<RunId>>* out) -> net::Awaitable<void> {
+        out->set_value(co_await runs->start(row(), model()));
+      }(runs_.get(), &other),
+      boost::asio::detached);
+  const Result<RunId> one = run(runs_->start(row(), model()));
+  const Result<RunId> two = other.get_future().get();
+  ASSERT_NE(one.ok(), two.ok()) << "one of them, and not both";
+  EXPECT_THAT((one.ok() ? two : one).error().message, HasSubstr("another run is being started"));
+  EXPECT_EQ(journal_->runs().value().size(), 1U);
+}
+
+TEST_F(RunServiceTest, AStartThatFailsLeavesNothingThatARestartTakesUp) {
+  for (std::uint64_t at = 0;; ++at) {
+    files_.fail_at(at, store::Fault::kNoSpace);
+    const Result<RunId> started = run(runs_->start(row(), model()));
+    files_.clear_fault();
+    if (started.ok()) {
+      ASSERT_GT(at, 10U) << "each operation of the disk failed once";
+      break;
+    }
+    ASSERT_FALSE(runs_->is_active()) << at;
+    if (const auto fault = journal_->fault(); fault && fault->code == Code::kUnavailable) {  // wants a restart
+      close();
+      open();
+    }
+    for (const store::RunRow& one : journal_->runs().value()) EXPECT_EQ(one.status, store::RunStatus::kStopped) << at;
+  }
+}
+
+TEST_F(RunServiceTest, AStartThatTheProcessDoesNotSurviveIsStartedOrGivenUp) {
+  for (std::uint64_t at = 0;; ++at) {
+    files_.fail_at(at, store::Fault::kCrash);
+    const Result<RunId> started = run(runs_->start(row(), model()));
+    if (started.ok()) break;
+    close();
+    files_.restart(store::Unsynced::kKept);
+    open();
+    for (const store::RunRow& one : journal_->runs().value()) {
+      EXPECT_TRUE(one.status == store::RunStatus::kStopped || one.status == store::RunStatus::kRunning) << at;
+    }
+    if (runs_->is_active()) ASSERT_TRUE(run(runs_->stop_run(runs_->active()->machine.run(), "by hand")).ok());
+  }
+  files_.clear_fault();
+}
+
+}  // namespace
+}  // namespace fluvial::coordinator
