@@ -294,12 +294,23 @@ Status Federation::check_quarantine(SiteId site) const {
   return Error{Code::kPermissionDenied, name_of(site) + " is in quarantine"};
 }
 
-std::vector<round::Refusal> Federation::quarantined_among(const std::vector<round::Participant>& participants) const {
+std::vector<round::Refusal> Federation::barred_among(const std::vector<round::Participant>& participants) const {
   std::vector<round::Refusal> refusals;
   for (const round::Participant& participant : participants) {
-    if (is_quarantined(participant.site)) refusals.push_back({participant.site, {Code::kConflict, "in quarantine"}});
+    const SiteId site = participant.site;
+    const auto node = nodes_.find(site);
+    if (is_quarantined(site)) {
+      refusals.push_back({site, {Code::kConflict, "in quarantine"}});
+    } else if (node != nodes_.end() && node->second.revoked_at) {
+      refusals.push_back(revocation_of(site));
+    }
   }
   return refusals;
+}
+
+// With a code that drops nothing: enrolled again, the site brings what it has in a later round.
+round::Refusal Federation::revocation_of(SiteId site) const {
+  return {site, {Code::kUnauthenticated, name_of(site) + " was revoked"}};
 }
 
 NodeId Federation::via(NodeId node) const {

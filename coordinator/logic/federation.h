@@ -133,7 +133,8 @@ class Federation {
   bool is_quarantined(NodeId node) const;
   Status check_quarantine(SiteId site) const;  // kPermissionDenied while it is in one
   // Of the participants of a round that was open before: those that need not be waited for.
-  std::vector<round::Refusal> quarantined_among(const std::vector<round::Participant>& participants) const;
+  std::vector<round::Refusal> barred_among(const std::vector<round::Participant>& participants) const;
+  round::Refusal revocation_of(SiteId site) const;
   NodeId via(NodeId node) const;  // the child of ours that it is connected below; 0: not here
   // The child of ours that the node belongs below by the leases, connected or not; itself for a child.
   NodeId branch(NodeId node) const;

@@ -102,6 +102,20 @@ TEST_F(FederationTest, OnlyWhoIsEnrolledUnderItsNameGetsALease) {
   EXPECT_EQ(ask(kLouvre).error().code, Code::kUnauthenticated);
 }
 
+TEST_F(FederationTest, WhoWasRevokedOrIsInQuarantineIsNotWaitedFor) {
+  everybody_comes();
+  const std::vector<round::Participant> all{{kLouvre, Epoch(1), 10}, {kOrsay, Epoch(1), 10}, {kPrado, Epoch(1), 10}};
+  EXPECT_TRUE(book_.barred_among(all).empty());
+  book_.revoked(kLouvre, WallTime{}, now_);
+  book_.quarantined(kOrsay, WallTime{}, "two contents");
+  const std::vector<round::Refusal> barred = book_.barred_among(all);
+  ASSERT_EQ(barred.size(), 2U);
+  EXPECT_EQ(barred[0].site, kLouvre);
+  EXPECT_FALSE(round::drops_update(barred[0].error.code)) << "enrolled again it brings what it has";
+  EXPECT_EQ(barred[1].site, kOrsay);
+  EXPECT_EQ(barred[1].error.code, Code::kConflict);
+}
+
 TEST_F(FederationTest, AnAggregatorThatIsAwayForLongGivesItsChildrenUp) {
   everybody_comes();
   book_.members_changed(kEurope, {}, {kParis, kLouvre, kOrsay}, now_);

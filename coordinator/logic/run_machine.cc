@@ -97,15 +97,7 @@ void RunMachine::try_open(Effects& out) {
     phase_ = Phase::kHalted;
     return become(RunStatus::kPaused, *std::exchange(pause_wanted_, std::nullopt), out);
   }
-  if (round_begun_) {
-    const bool anew = gather_.participant_count() == 0;  // after a restart nobody knows yet who is not in
-    if (anew) {
-      if (const Status room = make_room(); !room.ok()) return halt(RunStatus::kPaused, room.error().message, out);
-    } else {
-      call_substitutes();
-    }
-    return next_attempt(out, /*new_round=*/anew);
-  }
+  if (round_begun_) return try_again(out);
 
   std::map<SiteId, double> sites;
   for (const auto& [site, info] : connected_) sites[site] = pace_.sample_weight(site);
@@ -129,7 +121,19 @@ void RunMachine::try_open(Effects& out) {
   attempt_.scale_bits = *scale;
   round_begun_ = true;
   expired_attempts_ = 0;
-  next_attempt(out, /*new_round=*/true);
+  next_attempt(out, /*sum_anew=*/true);
+}
+
+// The open round's next attempt. After a restart nobody knows yet who is not in, and the sum is empty.
+void RunMachine::try_again(Effects& out) {
+  const bool is_known = gather_.participant_count() > 0;
+  const bool must_leave = std::ranges::any_of(shut_out_, [this](SiteId site) { return gather_.is_counted(site); });
+  if (is_known) {
+    call_substitutes();
+  } else if (const Status room = make_room(); !room.ok()) {
+    return halt(RunStatus::kPaused, room.error().message, out);
+  }
+  next_attempt(out, /*sum_anew=*/!is_known || must_leave);
 }
 
 // An earlier version may have recorded a scale that has no room for a probe. Nothing is summed in this term yet, and the
@@ -150,7 +154,7 @@ void RunMachine::call_substitutes() {
   std::map<SiteId, SiteInfo> others = connected_;
   for (const round::Participant& participant : attempt_.participants) {
     weight_sum += participant.weight_max;
-    if (!gather_.is_counted(participant.site)) ++absent;
+    if (!gather_.is_counted(participant.site) || shut_out_.contains(participant.site)) ++absent;
     others.erase(participant.site);
   }
   const auto has_room = [&](const SiteInfo& info) {
@@ -169,10 +173,11 @@ void RunMachine::call_substitutes() {
   std::ranges::sort(attempt_.participants, {}, &round::Participant::site);
 }
 
-void RunMachine::next_attempt(Effects& out, bool new_round) {
+void RunMachine::next_attempt(Effects& out, bool sum_anew) {
   attempt_.attempt = attempt_.attempt.next();
   attempt_.epoch = epoch_;
-  if (new_round) {
+  shut_out_.clear();
+  if (sum_anew) {
     gather_ = round::Gather(attempt_.participants);
     taking_.clear();
   } else {
@@ -181,7 +186,7 @@ void RunMachine::next_attempt(Effects& out, bool new_round) {
   }
   reason_.clear();
   phase_ = Phase::kRecording;
-  out.push_back(RecordAttempt{attempt_, new_round});
+  out.push_back(RecordAttempt{attempt_, sum_anew});
 }
 
 Effects RunMachine::attempt_recorded(TimePoint now) {
@@ -256,6 +261,12 @@ Effects RunMachine::refused(const round::Refusal& refusal, TimePoint now) {
   return run_steps(now);
 }
 
+Effects RunMachine::shut_out(const round::Refusal& refusal, TimePoint now) {
+  if (!gather_.is_participant(refusal.site)) return {};
+  shut_out_.insert(refusal.site);
+  return refused(refusal, now);
+}
+
 Effects RunMachine::tick(TimePoint now) { return run_steps(now); }
 
 bool RunMachine::has_quorum() const {
@@ -290,8 +301,7 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
                     std::to_string(plan_.quorum) + " are in",
                 out);
   }
-  call_substitutes();
-  next_attempt(out, /*new_round=*/false);
+  try_again(out);
 }
 
 Effects RunMachine::finalised(const round::ModelRef& model, TimePoint now) {
@@ -307,6 +317,7 @@ Effects RunMachine::commit_recorded(TimePoint now) {
   last_committed_ = commit_.round;
   round_begun_ = false;
   gather_ = {};
+  shut_out_.clear();
   phase_ = Phase::kIdle;
   Effects out{Publish{commit_, last_committed_.value() >= plan_.rounds}};
   for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));
@@ -374,6 +385,7 @@ void RunMachine::obey(const StatusStep& step, Effects& out) {
   switch (step.status) {
     case RunStatus::kStopped:
       gather_ = {};
+      shut_out_.clear();
       taking_.clear();
       pause_wanted_.reset();
       phase_ = Phase::kHalted;

@@ -13,6 +13,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -30,7 +31,7 @@ using ArrivalId = Id<struct ArrivalTag>;  // the caller's name for a verified up
 // ---- effects ------------------------------------------------------------------------------------------------------
 struct RecordAttempt {
   round::AttemptRecord record;
-  bool new_round;  // the sum starts at zero; otherwise it keeps what it holds
+  bool sum_anew;  // the sum starts at zero; otherwise it keeps what it holds
 };
 struct OpenRound {};  // tell every child; also to be told to each child that connects while a round is open
 struct TellMoved {    // the open round's sites that have another way or lease: their old and their new parents are told
@@ -109,6 +110,9 @@ class RunMachine {
   Effects taken(ArrivalId arrival, const round::ContributorSet& with_probes, TimePoint now);
   Effects take_failed(ArrivalId arrival, const Error& error, TimePoint now);
   Effects refused(const round::Refusal& refusal, TimePoint now);
+  // For a participant that is no member any more: it is not waited for. What the sum holds of it cannot be taken out
+  // and stays in for this attempt; in the next one the sum begins anew without it.
+  Effects shut_out(const round::Refusal& refusal, TimePoint now);
   Effects tick(TimePoint now);
   Effects finalised(const round::ModelRef& model, TimePoint now);
   Effects commit_recorded(TimePoint now);
@@ -163,7 +167,8 @@ class RunMachine {
   void record_status(StatusStep step, Effects& out);
   void try_open(Effects& out);
   void try_close(TimePoint now, Effects& out);
-  void next_attempt(Effects& out, bool new_round);
+  void next_attempt(Effects& out, bool sum_anew);
+  void try_again(Effects& out);
   Status make_room();
   void call_substitutes();
   void halt(RunStatus status, std::string reason, Effects& out);
@@ -186,6 +191,7 @@ class RunMachine {
   round::AttemptRecord attempt_;
   std::uint32_t expired_attempts_ = 0;
   round::Gather gather_;
+  std::set<SiteId> shut_out_;  // during this attempt
   std::map<ArrivalId, round::ContributorSet> taking_;
   std::map<SiteId, SiteInfo> connected_;
   round::CommitRecord commit_;

@@ -50,6 +50,40 @@ TEST_F(RunMachineTest, WhatIsBeingAddedAtTheDeadlineIsWaitedFor) {
   EXPECT_EQ(find<Finalise>(closing)->record.contributors.size(), 3u);
 }
 
+TEST_F(RunMachineTest, ARevokedSiteIsNotWaitedForAndOutOfTheNextAttempt) {
+  const round::Refusal revoked{SiteId(1), {Code::kUnauthenticated, "site-1 was revoked"}};
+  RunMachine machine = opened();
+  machine.shut_out(revoked, at(1s));
+  EXPECT_FALSE(machine.admit(SiteId(1), Epoch(1), 10).ok()) << "it had not come yet";
+  EXPECT_NE(find<Finalise>(bring(machine, 1, {2, 3}, at(2s))), nullptr) << "nobody waits for it";
+
+  RunMachine held = opened();
+  bring(held, 1, {1}, at(1s));
+  EXPECT_TRUE(held.shut_out(revoked, at(2s)).empty());
+  EXPECT_TRUE(held.gather().is_counted(SiteId(1))) << "the sum cannot be without it";
+  held.sites_changed({{SiteId(4), {Epoch(1), 100}}, {SiteId(2), {Epoch(1), 100}}}, at(2s));
+  const Effects again = held.tick(at(20s));
+  ASSERT_NE(find<RecordAttempt>(again), nullptr);
+  EXPECT_TRUE(find<RecordAttempt>(again)->sum_anew);
+  ASSERT_EQ(find<RecordAttempt>(again)->record.participants.size(), 4u) << "one comes in its place";
+  held.refused(revoked, at(20s));  // as for each attempt
+  held.attempt_recorded(at(20s));
+  EXPECT_FALSE(held.admit(SiteId(1), Epoch(1), 10).ok());
+  bring(held, 2, {2, 3, 4}, at(21s));
+  const Effects committed = commit(held, at(22s));
+  ASSERT_NE(find<Publish>(committed), nullptr);
+  EXPECT_FALSE(find<Publish>(committed)->record.contributors.contains(SiteId(1)));
+}
+
+TEST_F(RunMachineTest, WhatARevokedSiteGaveCountsInTheAttemptThatClosesWithIt) {
+  RunMachine machine = opened();
+  bring(machine, 1, {1}, at(1s));
+  machine.shut_out({SiteId(1), {Code::kUnauthenticated, "site-1 was revoked"}}, at(2s));
+  const Effects closing = bring(machine, 2, {2, 3}, at(3s));
+  ASSERT_NE(find<Finalise>(closing), nullptr);
+  EXPECT_TRUE(find<Finalise>(closing)->record.contributors.contains(SiteId(1)));
+}
+
 TEST_F(RunMachineTest, ARefusedSiteIsNotWaitedFor) {
   RunMachine machine = opened();
   bring(machine, 1, {1, 2}, at(1s));
@@ -65,7 +99,7 @@ TEST_F(RunMachineTest, TheNextAttemptKeepsScaleParticipantsAndWhatIsIn) {
   EXPECT_EQ(find<SetTimer>(machine.tick(at(10s)))->at, at(20s));
   const Effects again = machine.tick(at(20s));
   ASSERT_NE(find<RecordAttempt>(again), nullptr);
-  EXPECT_FALSE(find<RecordAttempt>(again)->new_round);
+  EXPECT_FALSE(find<RecordAttempt>(again)->sum_anew);
   round::AttemptRecord expected = first;
   expected.attempt = AttemptId(2);
   EXPECT_EQ(find<RecordAttempt>(again)->record, expected);
@@ -230,7 +264,7 @@ TEST_F(RunMachineTest, ARestartTriesTheOpenRoundAgainAsItWas) {
   RunMachine machine(again);
   const Effects effects = machine.begin(at(100s));
   ASSERT_NE(find<RecordAttempt>(effects), nullptr);
-  EXPECT_TRUE(find<RecordAttempt>(effects)->new_round) << "the sum was lost with the process";
+  EXPECT_TRUE(find<RecordAttempt>(effects)->sum_anew) << "the sum was lost with the process";
   EXPECT_EQ(find<RecordAttempt>(effects)->record.attempt, AttemptId(2));
   EXPECT_EQ(find<RecordAttempt>(effects)->record.participants, before.attempt().participants);
   EXPECT_EQ(find<RecordAttempt>(effects)->record.epoch, Epoch(6));

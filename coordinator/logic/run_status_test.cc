@@ -229,7 +229,7 @@ TEST_F(RunStatusTest, AFailingDiskPausesAndLosesNothing) {
   EXPECT_EQ(machine.status(), RunStatus::kPaused);
   EXPECT_THAT(machine.reason(), HasSubstr("no space left"));
   const Effects resumed = resume(machine, at(2s));
-  EXPECT_FALSE(find<RecordAttempt>(resumed)->new_round);
+  EXPECT_FALSE(find<RecordAttempt>(resumed)->sum_anew);
   EXPECT_NE(find<Finalise>(machine.attempt_recorded(at(2s))), nullptr) << "what was in is still in";
 }
 

@@ -218,8 +218,7 @@ Admin::Reply Admin::nodes() const {
 net::Awaitable<Admin::Reply> Admin::revoke(std::string name) {
   const Result<NodeId> revoked = co_await registry_.revoke(name);
   if (!revoked.ok()) co_return revoked.error();
-  runs_.dismiss({*revoked}, {Code::kPermissionDenied, name + " was revoked"});
-  runs_.members_changed({});
+  runs_.revoked(*revoked);
   runtime_.log.warn("node revoked", {{"name", name}});
   co_return json::serialize(json::object{{"revoked", name}});
 }

@@ -75,6 +75,13 @@ void RunService::dismiss(const std::vector<NodeId>& nodes, const Error& reason) 
   for (auto& [child, message] : deeper) hub_->send(child, std::move(message));
 }
 
+void RunService::revoked(NodeId node) {
+  const round::Refusal refusal = registry_.book().revocation_of(node);
+  dismiss({node}, {Code::kPermissionDenied, refusal.error.message});
+  if (active_) carry_out(active_->machine.shut_out(refusal, now()));
+  members_changed({});
+}
+
 // ---- quarantine ---------------------------------------------------------------------------------------------------
 
 void RunService::note_conflict(const round::Refusal& refusal) {
@@ -100,9 +107,9 @@ void RunService::quarantine_changed() {
   if (active_) carry_out(active_->machine.sites_changed(registry_.book().connected_sites(), now()));
 }
 
-// A round that was open when a site was quarantined goes on with its participants; this one is not waited for.
-void RunService::refuse_quarantined() {
-  for (const round::Refusal& refusal : registry_.book().quarantined_among(active_->machine.attempt().participants)) {
+// An attempt has all participants of the ones before it; those that were revoked or quarantined are not waited for.
+void RunService::refuse_barred() {
+  for (const round::Refusal& refusal : registry_.book().barred_among(active_->machine.attempt().participants)) {
     carry_out(active_->machine.refused(refusal, now()));
   }
 }

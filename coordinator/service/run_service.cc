@@ -141,11 +141,13 @@ void RunService::carry_out(const RecordAttempt& effect) {
 
 net::Awaitable<void> RunService::record_attempt(RecordAttempt effect) {
   const round::AttemptRecord& record = effect.record;
-  if (effect.new_round) {
+  if (effect.sum_anew) {
     sum_.drop_all();
+    sum_.reset({terms().layout, active_->schema->integer_count(), record.scale_bits});
+  }
+  if (!hub_->book().is_open(record.run, record.round)) {  // new to this process
     told_.clear();
     hub_->book().open(record.run, record.round);
-    sum_.reset({terms().layout, active_->schema->integer_count(), record.scale_bits});
     round_opened_ = now();
     watch_.opened(now());
     bytes_in_before_ = hub_->payload_bytes_in();
@@ -158,7 +160,7 @@ net::Awaitable<void> RunService::record_attempt(RecordAttempt effect) {
     storage_failed("journal", recorded.error());
     co_return;
   }
-  refuse_quarantined();
+  refuse_barred();
   carry_out(active_->machine.attempt_recorded(now()));
 }
 

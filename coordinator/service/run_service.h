@@ -76,6 +76,7 @@ class RunService {
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref);
   void members_changed(const std::vector<SiteId>& sites_up);
   void node_moved(NodeId node, Epoch lease);  // granted, durably
+  void revoked(NodeId node);                  // durably
   void quarantine_changed();                  // a quarantine was lifted
   // Ends their sessions with us, or with whoever is their parent below us.
   void dismiss(const std::vector<NodeId>& nodes, const Error& reason);
@@ -117,7 +118,7 @@ class RunService {
   void note_refusal(const round::Refusal& refusal);
   void note_conflict(const round::Refusal& refusal);
   net::Awaitable<void> quarantine(SiteId site, std::string reason);
-  void refuse_quarantined();
+  void refuse_barred();
   void send_home();
   void storage_failed(std::string_view part, Error error);
   void models_failed(const std::string& why);  // empty: they work

@@ -283,6 +283,7 @@ void CoordinatorRole::revoke(NodeId node) {
   if (!cast_.tamper().forgets_revocation()) book_.revoked(node, cast_.world().clock(host_).wall_now(), now());
   cast_.checks().rounds().revoked(node);
   children_.cut(node, {Code::kPermissionDenied, "revoked"});
+  if (machine_) carry_out(machine().shut_out(book_.revocation_of(node), now()));
   members_changed_below({});
 }
 

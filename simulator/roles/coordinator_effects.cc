@@ -46,12 +46,14 @@ void CoordinatorRole::carry_out(const coordinator::Effects& effects) {
 
 void CoordinatorRole::carry_out(const coordinator::RecordAttempt& effect) {
   const round::AttemptRecord& record = effect.record;
-  if (effect.new_round) {
-    told_.clear();
+  if (effect.sum_anew) {
     work_.drop_all();
+    work_.reset({terms().layout, schema_->integer_count(), record.scale_bits});
+  }
+  if (!children_.book().is_open(record.run, record.round)) {  // new to this process
+    told_.clear();
     children_.book().open(record.run, record.round);
     watch_.opened(now());
-    work_.reset({terms().layout, schema_->integer_count(), record.scale_bits});
   }
   if (dies("attempt")) return;
   store::AttemptRow row{record.run,          record.round,      record.attempt,    record.epoch,
@@ -65,7 +67,7 @@ void CoordinatorRole::carry_out(const coordinator::RecordAttempt& effect) {
   if (dies("attempt recorded")) return;
   cast_.world().after_disk(host_, [this, recorded] {
     if (!recorded.ok()) return carry_out(machine().step_failed(recorded.error()));
-    for (const round::Refusal& refusal : book_.quarantined_among(machine().attempt().participants)) {
+    for (const round::Refusal& refusal : book_.barred_among(machine().attempt().participants)) {
       carry_out(machine().refused(refusal, now()));
     }
     carry_out(machine().attempt_recorded(now()));
