@@ -2,7 +2,8 @@
 // so that tests and the simulator can fail any operation and lose what was not fsynced.
 //
 // Paths are absolute or relative to the working folder, '/' separated. Errors: kNotFound, kAlreadyExists,
-// kPermissionDenied, kResourceExhausted (disk full) and kUnavailable (the disk failed), each naming the path.
+// kPermissionDenied, kResourceExhausted (disk full) and kUnavailable (the disk failed), each naming the path. A failed
+// fsync is always kUnavailable: what was written before it may be on the disk or not, and a later one does not tell.
 // Implementations are thread safe; one File is used by one thread at a time.
 #pragma once
 
@@ -50,11 +51,11 @@ class FileSystem {
   virtual Status remove(const std::string& path) = 0;                         // a file, or an empty folder
   virtual Result<bool> exists(const std::string& path) = 0;
   virtual Result<std::vector<std::string>> list(const std::string& folder) = 0;  // names, sorted
-  virtual Status make_folder(const std::string& path) = 0;  // with its parents (mode 0700); fine when there
+  virtual Status make_folder(const std::string& path) = 0;  // with its parents (mode 0700); fine when there; durable
   virtual Status sync_folder(const std::string& path) = 0;  // names made, renamed and removed in it are durable
 };
 
-// Linux. Folders that make_folder() makes are durable when it returns.
+// Linux.
 class PosixFileSystem final : public FileSystem {
  public:
   Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) override;

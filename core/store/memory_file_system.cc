@@ -13,7 +13,7 @@ constexpr std::size_t kSectorBytes = 512;
 struct Inode {
   std::vector<std::byte> content;
   std::vector<std::byte> durable;  // as last fsynced
-  std::size_t dirty_from = 0;      // outside of [from, to) the two agree, as far as both reach
+  std::size_t dirty_from = 0;      // what the next fsync makes durable
   std::size_t dirty_to = 0;
   const void* locked_by = nullptr;
 
@@ -29,8 +29,9 @@ struct Inode {
     durable.resize(content.size());
     const std::size_t to = std::min(dirty_to, content.size());
     if (dirty_from < to) std::memcpy(durable.data() + dirty_from, content.data() + dirty_from, to - dirty_from);
-    dirty_from = dirty_to = 0;
+    forget_dirty();
   }
+  void forget_dirty() { dirty_from = dirty_to = 0; }
 };
 using Names = std::map<std::string, std::shared_ptr<Inode>>;
 
@@ -131,7 +132,10 @@ class MemoryFile final : public File {
 
   Status sync() override {
     const std::lock_guard lock(state_->mutex);
-    FLUVIAL_TRY(begin());
+    if (const Status begun = begin(); !begun.ok()) {
+      inode_->forget_dirty();
+      return Error{Code::kUnavailable, begun.error().message};
+    }
     inode_->sync();
     return {};
   }
@@ -199,7 +203,12 @@ bool MemoryFileSystem::is_durable(const std::string& path) const {
 void MemoryFileSystem::restart(Unsynced unsynced, std::uint64_t seed) {
   const std::lock_guard lock(state_->mutex);
   Rng rng(seed);
-  const auto keep = [&] { return unsynced == Unsynced::kKept || (unsynced == Unsynced::kTorn && rng.below(2) == 1); };
+  const auto keep = [&] { return unsynced == Unsynced::kTorn && rng.below(2) == 1; };
+  state_->crashed = false;
+  state_->fault_operation.reset();
+  ++state_->generation;
+  for (auto& [path, inode] : state_->names) inode->locked_by = nullptr;
+  if (unsynced == Unsynced::kKept) return;
   Names after;
   std::set<std::string> paths;
   for (const auto& [path, inode] : state_->names) paths.insert(path);
@@ -214,14 +223,11 @@ void MemoryFileSystem::restart(Unsynced unsynced, std::uint64_t seed) {
     if (unsynced == Unsynced::kLost) inode->content = inode->durable;
     if (unsynced == Unsynced::kTorn) inode->content = tear(*inode, rng);
     inode->durable = inode->content;
-    inode->dirty_from = inode->dirty_to = 0;
+    inode->forget_dirty();
     inode->locked_by = nullptr;
   }
   state_->names = after;
   state_->durable_names = std::move(after);
-  state_->crashed = false;
-  state_->fault_operation.reset();
-  ++state_->generation;
 }
 
 Result<std::unique_ptr<File>> MemoryFileSystem::open(const std::string& path, OpenMode mode) {
@@ -301,7 +307,7 @@ Status MemoryFileSystem::make_folder(const std::string& path) {
 
 Status MemoryFileSystem::sync_folder(const std::string& path) {
   const std::lock_guard lock(state_->mutex);
-  FLUVIAL_TRY(state_->begin(path));
+  if (const Status begun = state_->begin(path); !begun.ok()) return Error{Code::kUnavailable, begun.error().message};
   std::erase_if(state_->durable_names, [&](const auto& entry) { return folder_of(entry.first) == path; });
   for (const auto& [name, inode] : state_->names) {
     if (folder_of(name) == path) state_->durable_names[name] = inode;

@@ -19,12 +19,14 @@ enum class Fault {
   kNoSpace,     // ENOSPC: kResourceExhausted, nothing written
   kIo,          // EIO: kUnavailable
   kShortWrite,  // half of the bytes are written, then ENOSPC; for any other operation as kNoSpace
+                // By each of these an fsync fails as Linux's does: with kUnavailable, and what it should have made
+                // durable stays readable but is forgotten, so that no later fsync makes it durable either.
   kCrash,       // this operation and all after it fail, until restart(): the process is dead
 };
 
 enum class Unsynced {
   kLost,  // only what was fsynced is left
-  kKept,  // as after a killed process: everything written is there
+  kKept,  // as after a killed process: everything written is there, and still not durable
   kTorn,  // each 512-byte sector and each name is the fsynced one or the newer one, as the generator says
 };
 

@@ -37,6 +37,12 @@ Error system_error(int number, std::string_view what, const std::string& path) {
   return {code, std::string(what) + " " + path + ": " + strerror_r(number, text, sizeof(text))};
 }
 
+// After a failed fsync nothing is known of what was written before it, whatever the reason: a full disk, too, may have
+// taken a part, and the kernel does not try those pages again.
+Error sync_error(std::string_view what, const std::string& path) {
+  return {Code::kUnavailable, system_error(errno, what, path).message};
+}
+
 class PosixFile final : public File {
  public:
   PosixFile(int descriptor, std::string path) : descriptor_(descriptor), path_(std::move(path)) {}
@@ -81,11 +87,11 @@ class PosixFile final : public File {
   }
 
   Status sync() override {
-    if (::fsync(descriptor_) != 0) return system_error(errno, "fsync of", path_);
+    if (::fsync(descriptor_) != 0) return sync_error("fsync of", path_);
     return {};
   }
   Status sync_data() override {
-    if (::fdatasync(descriptor_) != 0) return system_error(errno, "fdatasync of", path_);
+    if (::fdatasync(descriptor_) != 0) return sync_error("fdatasync of", path_);
     return {};
   }
 
@@ -113,8 +119,16 @@ Status sync_path(const std::string& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return system_error(errno, "opening", folder);
   const PosixFile file(descriptor, folder);
-  if (::fsync(descriptor) != 0) return system_error(errno, "fsync of", folder);
+  if (::fsync(descriptor) != 0) return sync_error("fsync of", folder);
   return {};
+}
+
+// The name of a folder that was there already: whoever made it may have been killed before its fsync. Who may not open
+// the folder that the name is in did not make the name either.
+Status sync_name(const std::string& path) {
+  Status synced = sync_path(folder_of(path));
+  if (!synced.ok() && synced.error().code == Code::kPermissionDenied) return {};
+  return synced;
 }
 
 }  // namespace
@@ -178,14 +192,18 @@ Result<std::vector<std::string>> PosixFileSystem::list(const std::string& folder
 
 Status PosixFileSystem::make_folder(const std::string& path) {
   if (path.empty() || path == "/" || path == ".") return {};
-  if (::mkdir(path.c_str(), 0700) == 0) return sync_path(folder_of(path));
+  const std::string parent = folder_of(path);
+  if (::mkdir(path.c_str(), 0700) == 0) {
+    FLUVIAL_TRY(sync_path(parent));
+    return sync_name(parent);  // it was there: perhaps of a predecessor that was killed between the two
+  }
   if (errno == ENOENT) {
-    FLUVIAL_TRY(make_folder(folder_of(path)));
-    return ::mkdir(path.c_str(), 0700) == 0 ? sync_path(folder_of(path)) : system_error(errno, "making", path);
+    FLUVIAL_TRY(make_folder(parent));
+    return ::mkdir(path.c_str(), 0700) == 0 ? sync_path(parent) : system_error(errno, "making", path);
   }
   const int number = errno;
   struct stat status{};
-  if (number == EEXIST && ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return {};
+  if (number == EEXIST && ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return sync_name(path);
   return system_error(number, "making", path);
 }
 

@@ -245,6 +245,7 @@ struct Case {
   const char* name;
   Fault fault;
   Unsynced unsynced;
+  bool power_fails_next = false;  // once whoever came after a killed process is up
 };
 
 class Promises : public testing::TestWithParam<Case> {
@@ -294,6 +295,12 @@ class Promises : public testing::TestWithParam<Case> {
     }
     const std::string state = state_of(*c.journal);
     EXPECT_TRUE(state == states_[i] || state == states_[i + 1]) << where << "\n" << state;
+    if (dead && GetParam().power_fails_next) {  // what it has read may have been told to somebody
+      disk.restart(Unsynced::kLost);
+      c = Coordinator{};
+      c = start(disk).value();
+      EXPECT_EQ(state_of(*c.journal), state) << where << ", then the power failed";
+    }
     check_promises(c);
     return state == states_[i + 1] && states_[i] != states_[i + 1];
   }
@@ -315,8 +322,31 @@ INSTANTIATE_TEST_SUITE_P(Faults, Promises,
                                          Case{"ShortWrite", Fault::kShortWrite, Unsynced::kKept},
                                          Case{"CrashLosesUnsynced", Fault::kCrash, Unsynced::kLost},
                                          Case{"CrashKeepsUnsynced", Fault::kCrash, Unsynced::kKept},
+                                         Case{"KilledThenThePowerFails", Fault::kCrash, Unsynced::kKept, true},
                                          Case{"CrashTearsUnsynced", Fault::kCrash, Unsynced::kTorn}),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// Somebody is killed at any operation of its first start; whoever comes after it promises something; the power fails.
+TEST(PromisesAfterAKilledStart, WhatTheNextOnePromisesIsKept) {
+  bool finished = false;
+  for (std::uint64_t n = 0; !finished; ++n) {
+    MemoryFileSystem disk;
+    ASSERT_TRUE(disk.make_folder("/c").ok());
+    disk.fail_at(n, Fault::kCrash);
+    finished = start(disk).ok();
+    disk.restart(Unsynced::kKept);
+    Coordinator c = start(disk).value();
+    ASSERT_TRUE(c.journal->found({"demo", at(1)}).ok());
+    ASSERT_TRUE(put_model(c, 0).ok());
+    disk.restart(Unsynced::kLost);
+    c = Coordinator{};
+    c = start(disk).value();
+    const auto kept = c.journal->federation().value();
+    ASSERT_TRUE(kept.has_value()) << "operation " << n;
+    ASSERT_TRUE(c.models->load({kRun, ModelVersion(0)}, model_digest_of(0)).ok()) << "operation " << n;
+    ASSERT_LT(n, 500u);
+  }
+}
 
 TEST(PromisesBetweenSteps, ACrashGivesTheSameStateByteForByte) {
   const std::vector<Step> steps = script();

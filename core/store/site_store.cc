@@ -153,6 +153,12 @@ std::optional<Error> SiteStore::fault() {
   return database_->fault();
 }
 
+// A commit that reports an error may have happened all the same, unless it is known that it did not: then the files
+// that it names go.
+bool SiteStore::may_be_recorded(const Status& recorded) const {
+  return recorded.ok() || database_->fault().has_value();
+}
+
 Status SiteStore::load() {
   FLUVIAL_TRY(database_->transact(
       [&] { return database_->run("UPDATE site SET incarnation = incarnation + 1 WHERE one = 1"); }));
@@ -273,9 +279,7 @@ Result<PendingUpdate> SiteStore::finish(PendingWriter& writer, const Digest& dig
   FLUVIAL_TRY(writer.chunks_->sync());
   if (writer.p_ != writer.chunks_) FLUVIAL_TRY(writer.p_->sync());
   FLUVIAL_TRY(files_.sync_folder(join_path(folder_, kTensorFolder)));
-  // From here on the record may be on the disk even if the commit reports an error: the files stay.
-  writer.finished_ = true;
-  FLUVIAL_TRY(database_->transact([&]() -> Status {
+  const Status recorded = database_->transact([&]() -> Status {
     FLUVIAL_TRY(database_->run("UPDATE site SET submissions = max(submissions, ?)", {info.submission}));
     return database_->run(
         "INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -283,7 +287,9 @@ Result<PendingUpdate> SiteStore::finish(PendingWriter& writer, const Digest& dig
          metrics_to_json(start.metrics), start.value_count, start.integer_count, start.lossless ? 1 : 0, digest,
          info.p_norm, writer.p_name_, writer.chunks_name_, ByteSpan(ends_to_bytes(writer.chunk_ends_).span()),
          start.chunk_values, join_names(start.workers), info.trailer_bytes});
-  }));
+  });
+  writer.finished_ = may_be_recorded(recorded);
+  FLUVIAL_TRY(recorded);
   PendingUpdate update;
   update.info_ = info;
   update.chunk_ends_ = writer.chunk_ends_;
@@ -362,8 +368,9 @@ Result<ResidualInfo> SiteStore::resolve(RunId run, RoundId round, Outcome outcom
   } else if (!old.info.zero) {
     ++now.info.age_rounds;
   }
-  if (residual) residual->kept_ = true;  // as in finish(): the commit may have happened when it reports an error
-  FLUVIAL_TRY(record_outcome(run, round, outcome, now, pending->info.start.workers));
+  const Status recorded = record_outcome(run, round, outcome, now, pending->info.start.workers);
+  if (residual) residual->kept_ = may_be_recorded(recorded);
+  FLUVIAL_TRY(recorded);
   for (const std::string& name : std::set{old.file, pending->p_file, pending->chunks_file}) {
     if (name != now.file) remove_file(name);
   }
@@ -423,8 +430,9 @@ Result<ResidualInfo> SiteStore::fold(RunId run, RoundId round, std::unique_ptr<R
   FLUVIAL_TRY(p->file_->sync());
   FLUVIAL_TRY(files_.sync_folder(join_path(folder_, kTensorFolder)));
   const ResidualRow now = {{false, p->value_count_, old.info.age_rounds + 1, std::sqrt(p->square_sum_)}, p->name_};
-  p->kept_ = true;  // as in finish(): the commit may have happened when it reports an error
-  FLUVIAL_TRY(record_outcome(run, round, Outcome::kLate, now, workers));
+  const Status recorded = record_outcome(run, round, Outcome::kLate, now, workers);
+  p->kept_ = may_be_recorded(recorded);
+  FLUVIAL_TRY(recorded);
   remove_file(old.file);
   return now.info;
 }

@@ -198,6 +198,7 @@ class SiteStore {
   std::string new_name();
   std::string path_of(const std::string& name) const;
   void remove_file(const std::string& name);
+  bool may_be_recorded(const Status& recorded) const;
   Result<PendingUpdate> finish(PendingWriter& writer, const Digest& digest);
   Result<std::optional<PendingUpdate>> pending_locked(RunId run);
   struct ResidualRow;

@@ -77,6 +77,8 @@ Status Database::prepare_schema(std::span<const char* const> steps) {
                              "PRAGMA foreign_keys=ON", "PRAGMA temp_store=MEMORY"}) {
     FLUVIAL_TRY(query(pragma, {}, [](const SqlRow&) -> Status { return {}; }));
   }
+  // Reads the log of whoever was here before, writes it into the database itself and fsyncs that.
+  FLUVIAL_TRY(query("PRAGMA wal_checkpoint(PASSIVE)", {}, [](const SqlRow&) -> Status { return {}; }));
   FLUVIAL_ASSIGN(const std::optional<std::int64_t> found, scalar("PRAGMA user_version"));
   const auto version = static_cast<std::int64_t>(steps.size());
   if (found == version) return {};

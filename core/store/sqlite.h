@@ -76,7 +76,8 @@ class Database {
  public:
   // `steps` lead from nothing to version 1, from that to version 2 and so on; those that a file lacks are taken, in one
   // transaction. A database of a newer version is refused (kFailedPrecondition), as is one that another connection
-  // holds: then `holder` says who that must be ("another coordinator").
+  // holds: then `holder` says who that must be ("another coordinator"). What it reads afterwards is durable: a process
+  // that was killed, or whose fsync failed, may have left transactions that only the kernel's memory holds.
   static Result<std::unique_ptr<Database>> open(FileSystem& files, const std::string& path,
                                                 std::span<const char* const> steps, std::string_view holder);
   ~Database();

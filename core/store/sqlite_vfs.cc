@@ -26,7 +26,7 @@ struct VfsFile : sqlite3_file {
   SqliteVfs* vfs = nullptr;
   std::unique_ptr<File> file;
   std::string path;
-  bool sync_folder = false;  // its name is new: the folder is fsynced with the first fsync
+  bool sync_folder = true;  // with the first fsync: its name may be new, or of somebody who was killed before this one
   bool locked = false;
   bool remove_on_close = false;
 };
@@ -136,8 +136,6 @@ int open_file(sqlite3_vfs* base, const char* name, sqlite3_file* out, int flags,
   if (name == nullptr) return SQLITE_CANTOPEN;  // temporary files: temp_store=MEMORY keeps SQLite from asking
   SqliteVfs& vfs = VfsAccess::of(base);
   FileSystem& files = VfsAccess::files(vfs);
-  const Result<bool> there = files.exists(name);
-  if (!there.ok()) return VfsAccess::fail(vfs, there.error(), SQLITE_CANTOPEN);
   const bool create = (flags & SQLITE_OPEN_CREATE) != 0;
   Result<std::unique_ptr<File>> file = files.open(name, create ? OpenMode::kCreate : OpenMode::kReadWrite);
   if (!file.ok()) return VfsAccess::fail(vfs, file.error(), SQLITE_CANTOPEN);
@@ -146,7 +144,6 @@ int open_file(sqlite3_vfs* base, const char* name, sqlite3_file* out, int flags,
   opened->vfs = &vfs;
   opened->file = std::move(*file);
   opened->path = name;
-  opened->sync_folder = !*there;
   opened->remove_on_close = (flags & SQLITE_OPEN_DELETEONCLOSE) != 0;
   if (out_flags != nullptr) *out_flags = flags;
   return SQLITE_OK;
