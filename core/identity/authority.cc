@@ -187,6 +187,8 @@ Result<CertificateAuthority> CertificateAuthority::create_or_open(const std::str
   const std::string certificate_path = folder + "/ca.pem";
   FLUVIAL_TRY(make_private_folder(folder));
   FLUVIAL_ASSIGN(const FolderLock lock, FolderLock::take(folder));
+  FLUVIAL_TRY(
+      sync_folder(folder));  // what is signed by a key must not outlive it: whoever wrote it may have been killed
   auto key = PrivateKey::load(key_path);
   const bool first_start = !key.ok() && key.error().code == Code::kNotFound;
   if (first_start) {

@@ -76,12 +76,6 @@ Result<std::string> read_file(const std::string& path, bool must_be_private) {
   return read_all(file.get(), path);
 }
 
-Status sync_folder(const std::string& folder) {
-  const Descriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!opened.open() || ::fsync(opened.get()) != 0) return file_error("sync folder", folder);
-  return {};
-}
-
 std::string folder_of(const std::string& path) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
   return parent.empty() ? "." : parent;
@@ -99,6 +93,12 @@ Status write_and_sync(int descriptor, std::string_view content, const std::strin
 }
 
 }  // namespace
+
+Status sync_folder(const std::string& folder) {
+  const Descriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!opened.open() || ::fsync(opened.get()) != 0) return file_error("sync folder", folder);
+  return {};
+}
 
 Result<std::string> read_small_file(const std::string& path) { return read_file(path, false); }
 Result<std::string> read_private_file(const std::string& path) { return read_file(path, true); }
@@ -125,12 +125,14 @@ Status make_private_folder(const std::string& folder) {
   std::error_code failure;
   std::filesystem::create_directories(folder_of(folder), failure);
   if (failure) return Error{Code::kUnavailable, "cannot make the folder of " + folder + ": " + failure.message()};
-  if (::mkdir(folder.c_str(), 0700) == 0) return sync_folder(folder_of(folder));
-  if (errno != EEXIST) return file_error("make folder", folder);
-  if (!std::filesystem::is_directory(folder, failure)) {
+  const bool made = ::mkdir(folder.c_str(), 0700) == 0;
+  if (!made && errno != EEXIST) return file_error("make folder", folder);
+  if (!made && !std::filesystem::is_directory(folder, failure)) {
     return Error{Code::kInvalidArgument, folder + " is not a folder"};
   }
-  return {};
+  // Also when it was there: whoever made it may have been killed before this. Who may not open what it is in did not.
+  const Status synced = sync_folder(folder_of(folder));
+  return !made && !synced.ok() && synced.error().code == Code::kPermissionDenied ? Status() : synced;
 }
 
 Result<FolderLock> FolderLock::take(const std::string& folder) {

@@ -19,7 +19,9 @@ Result<std::string> read_private_file(const std::string& path);
 // Temporary file beside it, fsync, rename, fsync of the folder: after a crash the old or the new content is there.
 Status write_file(const std::string& path, std::string_view content, mode_t mode);
 
-Status make_private_folder(const std::string& folder);  // and its parents; mode 0700 when it is made here
+// And its parents; mode 0700 when it is made here. Its name is durable, whoever made it.
+Status make_private_folder(const std::string& folder);
+Status sync_folder(const std::string& folder);  // the names in it are durable
 
 // Holds an exclusive lock on a folder for its lifetime; blocks until it has it.
 class FolderLock {

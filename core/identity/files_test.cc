@@ -1,0 +1,60 @@
+// Which folders are fsynced: fsync is replaced for this executable by one that notes what it was called for.
+#include "core/identity/files.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/identity/authority.h"
+
+namespace {
+std::vector<std::string> synced;  // paths, in order
+}
+
+extern "C" int fsync(int descriptor) {
+  synced.push_back(std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(descriptor)).string());
+  return static_cast<int>(::syscall(SYS_fsync, descriptor));
+}
+
+namespace fluvial::identity {
+namespace {
+
+class IdentityFiles : public testing::Test {
+ protected:
+  IdentityFiles() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "fluvial-files-XXXXXX").string();
+    EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
+    root_ = std::filesystem::canonical(pattern).string();
+  }
+  ~IdentityFiles() override { std::filesystem::remove_all(root_); }
+
+  std::string root_;
+};
+
+bool was_synced(const std::string& path) { return std::ranges::find(synced, path) != synced.end(); }
+
+TEST_F(IdentityFiles, AFolderThatIsThereAlreadyIsMadeDurableToo) {
+  ASSERT_EQ(::mkdir((root_ + "/ca").c_str(), 0700), 0);  // by somebody who was killed before the fsync
+  synced.clear();
+  ASSERT_TRUE(make_private_folder(root_ + "/ca").ok());
+  EXPECT_TRUE(was_synced(root_));
+}
+
+TEST_F(IdentityFiles, AnAuthorityThatIsOpenedIsDurableBeforeItSigns) {
+  const std::string home = root_ + "/ca";
+  const WallTime now = std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now());
+  ASSERT_TRUE(CertificateAuthority::create_or_open(home, "clinics", now).ok());
+  synced.clear();
+  ASSERT_TRUE(CertificateAuthority::create_or_open(home, "clinics", now).ok());
+  EXPECT_TRUE(was_synced(home)) << "its files may be of somebody who was killed between rename and fsync";
+}
+
+}  // namespace
+}  // namespace fluvial::identity
