@@ -195,7 +195,7 @@ TEST_F(RunMachineTest, ARecordedScaleWithoutRoomForTheProbeIsLoweredWhenTheRound
   RunMachine machine(before);
   const Effects begun = machine.begin(at(0s));
   ASSERT_NE(find<RecordAttempt>(begun), nullptr);
-  EXPECT_TRUE(find<RecordAttempt>(begun)->new_round);
+  EXPECT_TRUE(find<RecordAttempt>(begun)->sum_anew);
   const round::AttemptRecord& record = find<RecordAttempt>(begun)->record;
   EXPECT_EQ(record.scale_bits, 38);
   EXPECT_EQ(record.attempt, AttemptId(4));

@@ -58,7 +58,7 @@ void CoordinatorRole::carry_out(const coordinator::RecordAttempt& effect) {
   if (dies("attempt")) return;
   store::AttemptRow row{record.run,          record.round,      record.attempt,    record.epoch,
                         record.participants, record.scale_bits, record.base.digest};
-  if (!effect.new_round) cast_.tamper().calls(book_.connected_sites(), &row.participants);
+  if (!effect.sum_anew) cast_.tamper().calls(book_.connected_sites(), &row.participants);
   const Status recorded = journal_->open_attempt(row);
   if (recorded.ok()) {
     cast_.checks().rounds().attempt_recorded(row);
