@@ -116,7 +116,9 @@ TEST(RegionMachine, WhatWasSaidOfASiteInAnAttemptIsNotSaidOfTheNext) {
     machine.refused(failed, at(1s));
     machine.refused(liar, at(1s));  // with a site in the sum nobody is left to wait for: it goes up
     if (said == Said::kWithoutASite) ASSERT_EQ(all<SendPartial>(machine.tick(at(9s))).at(0).refusals.size(), 2u);
-    auto sent = all<SendPartial>(machine.opened(opening(2), at(9s)));
+    Opening second = opening(2);
+    second.deadline = at(19s);
+    auto sent = all<SendPartial>(machine.opened(second, at(9s)));
     EXPECT_EQ(sent.size(), said == Said::kWithASite ? 1u : 0u);
     EXPECT_TRUE(machine.admit(SiteId(3), Epoch(1), 10).ok()) << "it is asked again";
     if (sent.empty()) sent = all<SendPartial>(machine.tick(at(19s)));

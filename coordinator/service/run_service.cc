@@ -143,13 +143,13 @@ net::Awaitable<void> RunService::record_attempt(RecordAttempt effect) {
   const round::AttemptRecord& record = effect.record;
   if (effect.sum_anew) {
     sum_.drop_all();
-    sum_.reset({terms().layout, active_->schema->integer_count(), record.scale_bits});
-  }
-  if (!hub_->book().is_open(record.run, record.round)) {  // new to this process
-    told_.clear();
     hub_->book().open(record.run, record.round);
-    round_opened_ = now();
+    sum_.reset({terms().layout, active_->schema->integer_count(), record.scale_bits});
     watch_.opened(now());
+  }
+  if (record.attempt == AttemptId(1) || round_opened_ == TimePoint()) {  // the round is new to this process
+    told_.clear();
+    round_opened_ = now();
     bytes_in_before_ = hub_->payload_bytes_in();
     bytes_out_before_ = hub_->payload_bytes_out();
   }

@@ -195,7 +195,10 @@ TEST_F(RunServiceTest, AStartThatTheProcessDoesNotSurviveIsStartedOrGivenUp) {
   for (std::uint64_t at = 0;; ++at) {
     files_.fail_at(at, store::Fault::kCrash);
     const Result<RunId> started = run(runs_->start(row(), model()));
-    if (started.ok()) break;
+    if (started.ok()) {
+      ASSERT_GT(at, 10U) << "each operation of the disk was its last once";
+      break;
+    }
     close();
     files_.restart(store::Unsynced::kKept);
     open();

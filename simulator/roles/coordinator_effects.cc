@@ -48,13 +48,11 @@ void CoordinatorRole::carry_out(const coordinator::RecordAttempt& effect) {
   const round::AttemptRecord& record = effect.record;
   if (effect.sum_anew) {
     work_.drop_all();
-    work_.reset({terms().layout, schema_->integer_count(), record.scale_bits});
-  }
-  if (!children_.book().is_open(record.run, record.round)) {  // new to this process
-    told_.clear();
     children_.book().open(record.run, record.round);
+    work_.reset({terms().layout, schema_->integer_count(), record.scale_bits});
     watch_.opened(now());
   }
+  if (record.attempt == AttemptId(1)) told_.clear();
   if (dies("attempt")) return;
   store::AttemptRow row{record.run,          record.round,      record.attempt,    record.epoch,
                         record.participants, record.scale_bits, record.base.digest};
