@@ -113,7 +113,7 @@ void RegionMachine::settle(TimePoint now, Effects& out) {
     const auto& sites = entry.second.contributors.entries();
     return std::ranges::any_of(sites, [&](const auto& one) { return void_.contains(one.first); });
   });
-  if (in_sum) {
+  if (in_sum || spoilt_) {
     if (is_taking()) return;  // taken() comes back here
     reseal(out);
   } else if (!void_.empty()) {
@@ -146,6 +146,7 @@ void RegionMachine::report(const round::Refusal& refusal) {
 // Makes the sum again from what is staged, without whom it has to do without.
 void RegionMachine::reseal(Effects& out) {
   const std::set<SiteId> without = std::exchange(void_, {});
+  spoilt_ = false;
   gather_.forget_held();
   gather_.mark_above(above_);
   out.push_back(ResetSum{open_->scale_bits});
@@ -200,7 +201,7 @@ Effects RegionMachine::arrived(ArrivalId arrival, const round::Arrival& what, Ti
   }
   gather_.mark_missing(what.missing);
   gather_.begin_take(what.contributors);
-  const bool waits = sent_ || !void_.empty();
+  const bool waits = sent_ || !void_.empty() || spoilt_;
   staged_.emplace(arrival, Staged{what.contributors, waits ? Stage::kQueued : Stage::kTaking});
   if (!waits) out.push_back(Take{arrival});
   try_close(now, out);
@@ -228,6 +229,7 @@ Effects RegionMachine::take_failed(ArrivalId arrival, const Error& error, TimePo
   gather_.abandon_take(found->second.contributors, error);
   for (const auto& [site, entry] : found->second.contributors.entries()) report({site, error});
   staged_.erase(found);
+  spoilt_ = true;
   out.push_back(Drop{arrival, error});
   settle(now, out);
   return out;
@@ -250,7 +252,7 @@ Effects RegionMachine::tick(TimePoint now) {
 }
 
 void RegionMachine::try_close(TimePoint now, Effects& out) {
-  if (!open_ || sent_ || !void_.empty() || !gather_.quiet()) return;
+  if (!open_ || sent_ || !void_.empty() || spoilt_ || !gather_.quiet()) return;
   if (!gather_.settled() && now < open_->deadline) return;
   if (gather_.held().empty() && unreported_.empty() && reported_) return;
   sent_ = SendPartial{++sequence_, gather_.held(), std::exchange(unreported_, {}), {}};
@@ -274,10 +276,10 @@ Effects RegionMachine::receipt(std::uint64_t sequence, const Status& status, con
     above_.insert(without.begin(), without.end());
     void_.insert(without.begin(), without.end());
     recall();
-  } else if (status.error().code == Code::kStale || status.error().code == Code::kUnavailable) {
+  } else if (status.error().code == Code::kStale) {
     return out;  // an Opening follows
-  } else if (status.error().code == Code::kResourceExhausted) {
-    send_again_ = now + kSendAgainAfter;  // the parent has no room just now
+  } else if (status.error().code == Code::kResourceExhausted || status.error().code == Code::kUnavailable) {
+    send_again_ = now + kSendAgainAfter;  // the parent has no room just now, or its disk failed, or it wants it whole
     out.push_back(SetTimer{*send_again_});
     return out;
   } else {
@@ -325,6 +327,7 @@ Effects RegionMachine::closed() {
   staged_.clear();
   above_.clear();
   void_.clear();
+  spoilt_ = false;
   unreported_.clear();
   sent_.reset();
   send_again_.reset();

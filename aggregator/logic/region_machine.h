@@ -67,6 +67,7 @@ class RegionMachine {
   Effects opened(Opening opening, TimePoint now);
   Effects arrived(ArrivalId arrival, const round::Arrival& what, TimePoint now);
   Effects taken(ArrivalId arrival, const round::ContributorSet& with_probes, TimePoint now);
+  // A part of it may be in the sum, which is made again without it. Its sites are not in, for this attempt.
   Effects take_failed(ArrivalId arrival, const Error& error, TimePoint now);
   Effects refused(const round::Refusal& refusal, TimePoint now);
   Effects tick(TimePoint now);
@@ -105,6 +106,7 @@ class RegionMachine {
   std::map<ArrivalId, Staged> staged_;
   std::set<SiteId> above_;  // whom the parent's side holds, or brings by another way
   std::set<SiteId> void_;   // who has to leave the sum
+  bool spoilt_ = false;     // the sum cannot be used until it has been made again
   std::vector<round::Refusal> unreported_;
   std::optional<SendPartial> sent_;  // on its way: its contributors are what the gather holds
   std::optional<TimePoint> send_again_;

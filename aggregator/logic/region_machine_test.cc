@@ -326,6 +326,44 @@ TEST(RegionMachine, UnderANewLeaseTheOldContributionIsFencedAndTheSiteAwaited) {
   EXPECT_TRUE(machine.admit(SiteId(1), Epoch(7), 10).ok());
 }
 
+TEST(RegionMachine, ASumThatADiskSpoiltIsMadeAgainWithoutWhatItDidNotGiveBack) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  bring(machine, 1, {1}, at(1s));
+  machine.arrived(ArrivalId(2), Arrival{set_of({2}), {}, {}}, at(2s));
+  machine.arrived(ArrivalId(3), Arrival{set_of({3}), {}, {}}, at(2s));
+  const Error disk{Code::kUnavailable, "the disk failed"};
+  const Effects failed = machine.take_failed(ArrivalId(2), disk, at(3s));
+  ASSERT_EQ(all<Drop>(failed).size(), 1u);
+  EXPECT_EQ(all<Drop>(failed)[0].error, disk);
+  EXPECT_TRUE(all<ResetSum>(failed).empty()) << "not while another is being added";
+  const Effects again = machine.taken(ArrivalId(3), set_of({3}), at(4s));
+  EXPECT_EQ(all<ResetSum>(again).size(), 1u);
+  const auto taken = all<Take>(again);
+  ASSERT_EQ(taken.size(), 2u) << "both that are whole";
+  EXPECT_TRUE(all<SendPartial>(again).empty());
+  machine.taken(ArrivalId(1), set_of({1}), at(5s));
+  const auto sent = all<SendPartial>(machine.taken(ArrivalId(3), set_of({3}), at(5s)));
+  ASSERT_EQ(sent.size(), 1u) << "the one whose disk failed is not waited for";
+  EXPECT_EQ(sent[0].contributors, set_of({1, 3}));
+  ASSERT_EQ(sent[0].refusals.size(), 1u);
+  EXPECT_EQ(sent[0].refusals[0], (round::Refusal{SiteId(2), disk}));
+  machine.receipt(sent[0].sequence, {}, {}, at(6s));
+  machine.opened(opening(2, {SiteId(1), SiteId(3)}), at(10s));
+  EXPECT_EQ(machine.gather().awaited(), std::vector{SiteId(2)}) << "the next attempt asks it again";
+}
+
+TEST(RegionMachine, AParentWhoseDiskFailedIsTriedAgainLater) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  const auto sent = all<SendPartial>(bring(machine, 1, {1, 2, 3}, at(1s)));
+  const Effects refused = machine.receipt(sent.at(0).sequence, Error{Code::kUnavailable, "disk"}, {}, at(2s));
+  ASSERT_EQ(all<SetTimer>(refused).size(), 1u);
+  const auto again = all<SendPartial>(machine.tick(all<SetTimer>(refused)[0].at));
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].sequence, sent[0].sequence);
+}
+
 TEST(RegionMachine, AParentWithoutRoomIsTriedAgainLater) {
   RegionMachine machine;
   machine.opened(opening(), at(0s));

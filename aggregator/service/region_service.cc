@@ -263,9 +263,16 @@ void RegionService::carry_out(const SetTimer& effect) {
 void RegionService::carry_out(const Take& effect) {
   const TimePoint begun = now();
   sum_.take(effect.arrival.value(), [this, id = effect.arrival, begun](const transfer::StagedArrival& arrival,
-                                                                       const round::ContributorSet& with_probes) {
+                                                                       const Result<round::ContributorSet>& added) {
+    if (!added.ok()) {
+      runtime_.log.error("the sum is made again without an update", {{"run", arrival.run},
+                                                                     {"round", arrival.round},
+                                                                     {"child", arrival.child},
+                                                                     {"reason", added.error().to_string()}});
+      return carry_out(machine_.take_failed(id, added.error(), now()));
+    }
     hub_.send(arrival.child, transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence, Status{}));
-    round::ContributorSet timed = with_probes;
+    round::ContributorSet timed = *added;
     timed.spend({.merge = now() - begun});
     carry_out(machine_.taken(id, timed, now()));
     counts_.staging_bytes.set(static_cast<double>(hub_.budget().bytes_used()));

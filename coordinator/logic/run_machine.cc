@@ -84,7 +84,11 @@ Effects RunMachine::run_steps(TimePoint now) {
   while (!wishes_.empty() && !status_step_) consider_wish(out);
   if (status_step_) return out;
   if (phase_ == Phase::kIdle) try_open(out);
-  if (phase_ == Phase::kOpen) try_close(now, out);
+  if (phase_ == Phase::kOpen && spoilt_) {
+    give_up_sum(now, out);
+  } else if (phase_ == Phase::kOpen) {
+    try_close(now, out);
+  }
   if (phase_ == Phase::kFinalised) {
     phase_ = Phase::kCommitting;
     out.push_back(RecordCommit{commit_});
@@ -249,11 +253,20 @@ Effects RunMachine::take_failed(ArrivalId arrival, const Error& error, TimePoint
   Effects out;
   const auto found = taking_.find(arrival);
   if (found == taking_.end()) return out;
-  gather_.abandon_take(found->second, error);
   taking_.erase(found);
+  spoilt_ = error;
   out.push_back(Drop{arrival, error});
   for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));
   return out;
+}
+
+void RunMachine::give_up_sum(TimePoint now, Effects& out) {
+  note_pace(now);
+  const std::string why = std::exchange(spoilt_, std::nullopt)->message;
+  gather_ = {};
+  taking_.clear();
+  if (++expired_attempts_ < plan_.attempts_max) return try_again(out);
+  halt(RunStatus::kPaused, "round " + std::to_string(attempt_.round.value()) + ": " + why, out);
 }
 
 Effects RunMachine::refused(const round::Refusal& refusal, TimePoint now) {

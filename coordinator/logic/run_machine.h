@@ -108,6 +108,8 @@ class RunMachine {
   Effects leases_changed(const std::map<SiteId, Epoch>& leases);
   Effects arrived(ArrivalId arrival, const round::Arrival& what);
   Effects taken(ArrivalId arrival, const round::ContributorSet& with_probes, TimePoint now);
+  // A part of it may be in the sum, and what was taken before is not kept: everybody is asked again, in the next
+  // attempt, which counts as one that expired.
   Effects take_failed(ArrivalId arrival, const Error& error, TimePoint now);
   Effects refused(const round::Refusal& refusal, TimePoint now);
   // For a participant that is no member any more: it is not waited for. What the sum holds of it cannot be taken out
@@ -173,6 +175,7 @@ class RunMachine {
   void call_substitutes();
   void halt(RunStatus status, std::string reason, Effects& out);
   void note_pace(TimePoint now);
+  void give_up_sum(TimePoint now, Effects& out);
   bool has_quorum() const;
 
   RunId run_;
@@ -193,6 +196,7 @@ class RunMachine {
   round::Gather gather_;
   std::set<SiteId> shut_out_;  // during this attempt
   std::map<ArrivalId, round::ContributorSet> taking_;
+  std::optional<Error> spoilt_;  // why the sum cannot be used
   std::map<SiteId, SiteInfo> connected_;
   round::CommitRecord commit_;
   round::Pace pace_;

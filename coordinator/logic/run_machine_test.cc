@@ -282,5 +282,53 @@ TEST_F(RunMachineTest, AfterARestartNobodyIsCalledBeforeItWasWaitedForTheOthers)
   EXPECT_EQ(find<RecordAttempt>(resumed)->record.participants, again.open->participants);
 }
 
+TEST_F(RunMachineTest, ASumThatADiskSpoiltIsGivenUpAndEverybodyIsAskedAgain) {
+  RunMachine machine = opened();
+  bring(machine, 1, {1}, at(1s));
+  machine.arrived(ArrivalId(2), Arrival{set_of({2}), {}, {}});
+  const Error disk{Code::kUnavailable, "the disk failed"};
+  const Effects failed = machine.take_failed(ArrivalId(2), disk, at(2s));
+  ASSERT_NE(find<Drop>(failed), nullptr);
+  EXPECT_EQ(find<Drop>(failed)->arrival, ArrivalId(2));
+  EXPECT_EQ(find<Drop>(failed)->error, disk);
+  ASSERT_NE(find<RecordAttempt>(failed), nullptr);
+  EXPECT_TRUE(find<RecordAttempt>(failed)->sum_anew) << "the sum starts at zero";
+  EXPECT_EQ(find<RecordAttempt>(failed)->record.attempt, AttemptId(2));
+  EXPECT_EQ(find<RecordAttempt>(failed)->record.round, RoundId(1));
+  machine.attempt_recorded(at(2s));
+  EXPECT_TRUE(machine.gather().counted().empty());
+  const Effects closing = bring(machine, 3, {1, 2, 3}, at(3s));
+  ASSERT_NE(find<Finalise>(closing), nullptr);
+  EXPECT_EQ(find<Finalise>(closing)->record.contributors.size(), 3u);
+  EXPECT_TRUE(find<Finalise>(closing)->record.refusals.empty());
+}
+
+TEST_F(RunMachineTest, ASumThatIsSpoiltWhileTheNextAttemptIsRecordedIsGivenUpOnceItIs) {
+  RunMachine recording = opened();
+  ASSERT_NE(find<RecordAttempt>(recording.tick(at(20s))), nullptr);
+  recording.arrived(ArrivalId(1), Arrival{set_of({1}), {}, {}});
+  EXPECT_EQ(find<RecordAttempt>(recording.take_failed(ArrivalId(1), {Code::kUnavailable, "disk"}, at(21s))), nullptr);
+  const Effects recorded = recording.attempt_recorded(at(22s));
+  ASSERT_NE(find<RecordStatus>(recorded), nullptr) << "its two attempts are used up";
+  EXPECT_EQ(find<RecordStatus>(recorded)->status, RunStatus::kPaused);
+}
+
+TEST_F(RunMachineTest, ADiskThatGoesOnSpoilingTheSumPausesTheRunAndIsNamed) {
+  RunMachine machine = opened();
+  const Error disk{Code::kUnavailable, "the disk that updates wait on (/spill) failed"};
+  machine.arrived(ArrivalId(1), Arrival{set_of({1}), {}, {}});
+  ASSERT_NE(find<RecordAttempt>(machine.take_failed(ArrivalId(1), disk, at(1s))), nullptr);
+  machine.attempt_recorded(at(1s));
+  machine.arrived(ArrivalId(2), Arrival{set_of({1}), {}, {}});
+  const Effects failed = machine.take_failed(ArrivalId(2), disk, at(2s));
+  ASSERT_NE(find<RecordStatus>(failed), nullptr);
+  EXPECT_EQ(find<RecordStatus>(failed)->status, RunStatus::kPaused);
+  EXPECT_THAT(find<RecordStatus>(failed)->reason, HasSubstr("/spill"));
+  EXPECT_NE(find<TellStatus>(machine.status_recorded(at(2s))), nullptr);
+  const Effects resumed = resume(machine, at(9s));
+  ASSERT_NE(find<RecordAttempt>(resumed), nullptr);
+  EXPECT_TRUE(find<RecordAttempt>(resumed)->sum_anew);
+}
+
 }  // namespace
 }  // namespace fluvial::coordinator

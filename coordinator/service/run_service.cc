@@ -199,10 +199,15 @@ void RunService::carry_out(const SetTimer& effect) {
 void RunService::carry_out(const Take& effect) {
   const TimePoint begun = now();
   sum_.take(effect.arrival.value(), [this, id = effect.arrival, begun](const transfer::StagedArrival& arrival,
-                                                                       const round::ContributorSet& with_probes) {
+                                                                       const Result<round::ContributorSet>& added) {
+    if (!added.ok()) {
+      round_log().error("the sum is given up: everybody is asked again",
+                        {{"child", arrival.child}, {"reason", added.error().to_string()}});
+      return carry_out(active_->machine.take_failed(id, added.error(), now()));
+    }
     const Duration merge = now() - begun;
     counts_.merge_seconds.observe(std::chrono::duration<double>(merge).count());
-    round::ContributorSet timed = with_probes;
+    round::ContributorSet timed = *added;
     timed.spend({.merge = merge});
     hub_->send(arrival.child, transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence, Status{}));
     if (active_) carry_out(active_->machine.taken(id, timed, now()));

@@ -4,6 +4,17 @@
 
 namespace fluvial::store {
 
+namespace {
+
+// Whatever is wrong with the disk of this node is no fault of the update: the codes that drop one are not passed on.
+Error disk_error(const std::string& folder, const Error& error) {
+  const bool full = error.code == Code::kResourceExhausted;
+  return {full ? Code::kResourceExhausted : Code::kUnavailable,
+          "the disk that updates wait on (" + folder + ") " + (full ? "is full: " : "failed: ") + error.message};
+}
+
+}  // namespace
+
 bool StagingBudget::try_take(std::uint64_t bytes) {
   std::uint64_t used = used_.load(std::memory_order_relaxed);
   do {
@@ -52,10 +63,13 @@ Status StagedUpdate::append(Buffer chunk) {
     return {};
   }
   if (!file_) {
-    FLUVIAL_ASSIGN(file_, files_->open_unnamed(folder_));
+    Result<std::unique_ptr<File>> opened = files_->open_unnamed(folder_);
+    if (!opened.ok()) return disk_error(folder_, opened.error());
+    file_ = std::move(*opened);
     reading_ = std::make_unique<std::mutex>();
   }
-  FLUVIAL_TRY(file_->write_at(spilled_bytes_, chunk.span()));
+  const Status written = file_->write_at(spilled_bytes_, chunk.span());
+  if (!written.ok()) return disk_error(folder_, written.error());
   chunks_.push_back({Buffer(), spilled_bytes_, size});
   total_bytes_ += size;
   spilled_bytes_ += size;
@@ -68,7 +82,8 @@ Result<ByteSpan> StagedUpdate::read(std::uint64_t index, Buffer& scratch) const 
   if (scratch.size() < chunk.size_bytes) scratch = Buffer(chunk.size_bytes);
   const MutableByteSpan into = scratch.span().first(chunk.size_bytes);
   const std::lock_guard lock(*reading_);
-  FLUVIAL_TRY(read_exactly(*file_, chunk.file_offset, into, "the staging file in " + folder_));
+  const Status read = read_exactly(*file_, chunk.file_offset, into, "its file");
+  if (!read.ok()) return disk_error(folder_, read.error());
   return ByteSpan(into);
 }
 

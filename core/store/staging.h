@@ -40,7 +40,8 @@ class StagedUpdate {
   StagedUpdate& operator=(StagedUpdate&&) = delete;
   ~StagedUpdate();
 
-  // kResourceExhausted also when the disk is full: the update is as it was before, and the session may refuse it.
+  // kResourceExhausted also when the disk is full, kUnavailable when it failed in whatever other way: the update is as
+  // it was before, and the session may refuse it. Never a code that says that the update itself is no good.
   Status append(Buffer chunk);
   std::uint64_t chunk_count() const { return chunks_.size(); }
   std::uint64_t total_bytes() const { return total_bytes_; }
@@ -48,7 +49,7 @@ class StagedUpdate {
 
   std::uint64_t chunk_size_bytes(std::uint64_t index) const { return chunks_.at(index).size_bytes; }
   // The chunk where it lies, or read into `scratch` (grown when too small; reuse it, so that memory stays bounded).
-  // The span lives until scratch changes or this is destroyed.
+  // The span lives until scratch changes or this is destroyed. kUnavailable when the disk does not give it back.
   Result<ByteSpan> read(std::uint64_t index, Buffer& scratch) const;
   Status for_each(const std::function<Status(std::uint64_t index, ByteSpan chunk)>& visit) const;
   void clear();

@@ -63,6 +63,29 @@ TEST(Staging, RefusesMoreThanAnnouncedAndAFullDisk) {
   EXPECT_EQ(static_cast<int>(update.read(0, scratch)->front()), 1);
 }
 
+// A disk of this node that fails, is read-only or is not there must never be taken for a bad update.
+TEST(Staging, WhateverIsWrongWithTheDiskIsNamedAndNoFaultOfTheUpdate) {
+  MemoryFileSystem files;
+  ASSERT_TRUE(files.make_folder("/s").ok());
+  StagingBudget budget(0);
+  StagedUpdate nowhere(budget, files, "/unmounted", 100);
+  const Error gone = nowhere.append(chunk(10, 1)).error();
+  EXPECT_EQ(gone.code, Code::kUnavailable);
+  EXPECT_NE(gone.message.find("/unmounted"), std::string::npos) << gone.message;
+
+  StagedUpdate update(budget, files, "/s", 100);
+  ASSERT_TRUE(update.append(chunk(10, 1)).ok());
+  files.fail_at(0, Fault::kIo);
+  EXPECT_EQ(update.append(chunk(10, 2)).error().code, Code::kUnavailable);
+  EXPECT_EQ(update.chunk_count(), 1u);
+  Buffer scratch;
+  files.fail_at(0, Fault::kIo);
+  const Error unread = update.read(0, scratch).error();
+  EXPECT_EQ(unread.code, Code::kUnavailable);
+  EXPECT_NE(unread.message.find("/s"), std::string::npos) << unread.message;
+  EXPECT_EQ(static_cast<int>(update.read(0, scratch)->front()), 1);
+}
+
 TEST(Staging, TheBudgetHoldsAmongThreads) {
   StagingBudget budget(1000);
   const auto work = [&] {

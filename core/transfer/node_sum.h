@@ -25,8 +25,8 @@ class NodeSum {
   void reset(const SumShape& shape);
 
   // Adds the arrival and returns its contributors with the probes that the sum now holds for them. The arrival stays as
-  // it is, so that the sum can be made again without others. An error (a spilled chunk that cannot be read) leaves a
-  // part of it in the sum: reset() before anything else.
+  // it is, so that the sum can be made again without others. kUnavailable when it could not be added (the disk does not
+  // give back a spilled chunk): a part of it may be in the sum, so reset() before anything else.
   Result<round::ContributorSet> add(const StagedArrival& arrival, Parallel& parallel);
 
   // Whether the sum holds the probes of exactly these contributors, as they say. kDataLoss names the first that is off.
@@ -40,6 +40,8 @@ class NodeSum {
   const SumShape& shape() const { return shape_; }
 
  private:
+  Status add_values(const StagedArrival& arrival, Parallel& parallel);
+
   SumShape shape_;
   std::unique_ptr<aggregate::Accumulator> accumulator_;
   std::optional<aggregate::Probe> probe_;

@@ -17,7 +17,7 @@ namespace fluvial::tree {
 class Sum {
  public:
   using Staged = std::shared_ptr<const transfer::StagedArrival>;
-  using Taken = std::function<void(const transfer::StagedArrival&, const round::ContributorSet&)>;
+  using Taken = std::function<void(const transfer::StagedArrival&, const Result<round::ContributorSet>&)>;
 
   explicit Sum(Runtime& runtime) : runtime_(runtime), lane_(runtime.strand), parallel_(runtime.pool) {}
 
@@ -32,7 +32,8 @@ class Sum {
   void drop_all();
 
   // Queued: adds the arrival, which stays staged, then `done` with its contributors and the probes that the sum now
-  // holds. Nothing when it is gone by then, or when it has gone meanwhile (then a reset must follow).
+  // holds, or with why it could not be added: then a part of it may be in the sum, and a reset must follow. Nothing
+  // when it is gone by then, or when it has gone meanwhile (then a reset must follow, too).
   void take(std::uint64_t id, Taken done);
   // Queued: back to nothing, in the same memory when the shape is the same.
   void reset(transfer::SumShape shape);

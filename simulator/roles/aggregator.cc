@@ -282,10 +282,11 @@ void AggregatorRole::carry_out(const aggregator::SetTimer& effect) {
 void AggregatorRole::carry_out(const aggregator::Take& effect) {
   work_.take(effect.arrival.value(),
              [this, id = effect.arrival, begun = now()](const transfer::StagedArrival& arrival,
-                                                        const round::ContributorSet& with_probes) {
+                                                        const Result<round::ContributorSet>& added) {
+               if (!added.ok()) return carry_out(machine_.take_failed(id, added.error(), now()));
                children_.send(arrival.child,
                               transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence, Status{}));
-               round::ContributorSet timed = shown_of(cast_.tamper(), machine_.gather(), with_probes);
+               round::ContributorSet timed = shown_of(cast_.tamper(), machine_.gather(), *added);
                timed.spend({.merge = now() - begun});
                carry_out(machine_.taken(id, timed, now()));
              });

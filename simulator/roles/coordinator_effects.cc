@@ -126,10 +126,11 @@ void CoordinatorRole::carry_out(const coordinator::Take& effect) {
                                  machine().gather().participants());
   work_.take(effect.arrival.value(),
              [this, id = effect.arrival, begun = now()](const transfer::StagedArrival& arrival,
-                                                        const round::ContributorSet& with_probes) {
+                                                        const Result<round::ContributorSet>& added) {
+               if (!added.ok()) return carry_out(machine().take_failed(id, added.error(), now()));
                children_.send(arrival.child,
                               transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence, Status{}));
-               round::ContributorSet timed = shown_of(cast_.tamper(), machine().gather(), with_probes);
+               round::ContributorSet timed = shown_of(cast_.tamper(), machine().gather(), *added);
                timed.spend({.merge = now() - begun});
                carry_out(machine().taken(id, timed, now()));
              });

@@ -44,12 +44,8 @@ void NodeWork::take(std::uint64_t id, Taken done) {
     if (found == staged_.end()) return;  // dropped meanwhile
     const Staged arrival = found->second;
     const Result<round::ContributorSet> added = add(*arrival);
-    if (!added.ok()) {  // a disk that cannot give back what was spilled: services stop the process, and start anew
-      cast_.world().kill_for(host_, Death::kProcess, std::chrono::seconds(1));
-      return;
-    }
     if (cast_.world().crash_here(host_, "taken")) return;
-    done(*arrival, *added);
+    done(*arrival, added);
   });
 }
 

@@ -15,7 +15,7 @@ namespace fluvial::simulator {
 class NodeWork {
  public:
   using Staged = std::shared_ptr<const transfer::StagedArrival>;
-  using Taken = std::function<void(const transfer::StagedArrival&, const round::ContributorSet& with_probes)>;
+  using Taken = std::function<void(const transfer::StagedArrival&, const Result<round::ContributorSet>& with_probes)>;
 
   NodeWork(Cast& cast, HostId host) : cast_(cast), host_(host), lane_(cast.world(), host) {}
 
