@@ -149,12 +149,13 @@ CLI::Validator one_of(std::vector<std::string> words) {
   });
 }
 
-int run_command_line(const std::vector<std::string>& arguments, const Io& io, const config::Environment& environment) {
+int run_command_line(const std::vector<std::string>& arguments, const Io& io, const config::Environment& environment,
+                     store::FileSystem& files) {
   CLI::App app(
       "Fluvial: federated and hierarchical aggregation. Sites train on their own data; their updates flow up a\n"
       "tree of aggregators to one coordinator, and the new model flows back down.",
       "fluvial");
-  Commands commands{.io = io, .environment = environment, .chosen = {}};
+  Commands commands{.io = io, .environment = environment, .files = files, .chosen = {}};
   declare_all(app, commands);
   const auto command = resolve(app, arguments);
   if (!command.ok()) {

@@ -18,6 +18,7 @@
 #include "cli/terminal.h"
 #include "core/base/result.h"
 #include "core/config/reader.h"
+#include "core/store/file_system.h"
 
 namespace fluvial::cli {
 
@@ -37,6 +38,7 @@ struct Io {
 struct Commands {
   Io io;
   config::Environment environment;
+  store::FileSystem& files;  // of the roles
   std::function<int()> chosen;
 };
 
@@ -49,7 +51,8 @@ CLI::Validator one_of(std::vector<std::string> words);
 CLI::Validator checked(std::string expected, std::function<Status(const std::string&)> check);
 
 // Reads and does what `arguments` (without the program's name) say. The exit status.
-int run_command_line(const std::vector<std::string>& arguments, const Io& io, const config::Environment& environment);
+int run_command_line(const std::vector<std::string>& arguments, const Io& io, const config::Environment& environment,
+                     store::FileSystem& files);
 
 void add_role_commands(CLI::App& app, Commands& commands);
 void add_token_commands(CLI::App& app, Commands& commands);

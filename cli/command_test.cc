@@ -34,7 +34,8 @@ std::string content_of(std::FILE* file) {
 Ran run(const std::vector<std::string>& arguments) {
   const Io io{.out = std::tmpfile(), .err = std::tmpfile()};
   Ran ran;
-  ran.status = run_command_line(arguments, io, [](const std::string&) { return std::optional<std::string>(); });
+  store::PosixFileSystem files;
+  ran.status = run_command_line(arguments, io, [](const std::string&) { return std::optional<std::string>(); }, files);
   ran.out = content_of(io.out);
   ran.err = content_of(io.err);
   return ran;

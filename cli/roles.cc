@@ -38,7 +38,7 @@ struct RoleOptions {
 
 template <typename Settings>
 int run_role(const Commands& commands, const std::string& name, const RoleOptions<Settings>& options,
-             Status (*run)(Settings, telemetry::Logger, OnReady)) {
+             Status (*run)(Settings, store::FileSystem&, telemetry::Logger, OnReady)) {
   const auto settings = options.reader.read(commands.environment);
   if (!settings.ok()) return fail(commands.io, name, settings.error(), kUsage);
   const auto level = telemetry::level_from_name(settings->log_level);
@@ -47,13 +47,14 @@ int run_role(const Commands& commands, const std::string& name, const RoleOption
   OnReady on_ready = [descriptor = options.ready_fd](const std::string& ready) {
     if (descriptor >= 0) announce(descriptor, ready);
   };
-  const Status ended = run(*settings, telemetry::make_stderr_logger(*level, *format), std::move(on_ready));
+  const Status ended =
+      run(*settings, commands.files, telemetry::make_stderr_logger(*level, *format), std::move(on_ready));
   return ended.ok() ? kDone : fail(commands.io, name, ended.error());
 }
 
 template <typename Settings>
 CLI::App* declare(CLI::App& app, Commands& commands, const std::string& name, const std::string& help,
-                  Status (*run)(Settings, telemetry::Logger, OnReady)) {
+                  Status (*run)(Settings, store::FileSystem&, telemetry::Logger, OnReady)) {
   const auto options = std::make_shared<RoleOptions<Settings>>();
   CLI::App* role = app.add_subcommand(name, help);
   options->reader.declare(*role);

@@ -64,7 +64,9 @@ class SimulateCapacity : public testing::Test {
     std::vector<std::string> arguments = {"simulate", file("four.toml"), "--capacity"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Io io{.out = std::tmpfile(), .err = std::tmpfile()};
-    const int status = run_command_line(arguments, io, [](const std::string&) { return std::optional<std::string>(); });
+    store::PosixFileSystem files;
+    const int status =
+        run_command_line(arguments, io, [](const std::string&) { return std::optional<std::string>(); }, files);
     out_ = content_of(io.out);
     err_ = content_of(io.err);
     return status;

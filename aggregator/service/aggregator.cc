@@ -35,7 +35,8 @@ Result<Incarnation> next_incarnation(store::FileSystem& files, const std::string
 
 }  // namespace
 
-Status run_aggregator(config::AggregatorSettings settings, telemetry::Logger log, tree::OnReady on_ready) {
+Status run_aggregator(config::AggregatorSettings settings, store::FileSystem& files, telemetry::Logger log,
+                      tree::OnReady on_ready) {
   const std::string identity_folder = store::join_path(settings.data_dir, "identity");
   Result<identity::Credentials> credentials = identity::load_credentials(identity_folder);
   if (!credentials.ok()) {
@@ -50,7 +51,7 @@ Status run_aggregator(config::AggregatorSettings settings, telemetry::Logger log
   FLUVIAL_ASSIGN(const config::HostPort listen, config::parse_host_port(settings.listen));
   FLUVIAL_ASSIGN(const config::HostPort coordinator, config::parse_host_port(settings.coordinator));
 
-  tree::Process process(settings, Role::kAggregator, log.with({{"aggregator", self.name}}));
+  tree::Process process(settings, Role::kAggregator, files, log.with({{"aggregator", self.name}}));
   tree::Runtime& runtime = process.runtime();
   const std::string spill = store::join_path(settings.data_dir, "spill");
   FLUVIAL_TRY(runtime.files.make_folder(spill));

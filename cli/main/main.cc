@@ -7,5 +7,6 @@
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a peer or a reader that went away is an error value, no end
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  return fluvial::cli::run_command_line(arguments, {}, fluvial::config::process_environment());
+  fluvial::store::PosixFileSystem files;
+  return fluvial::cli::run_command_line(arguments, {}, fluvial::config::process_environment(), files);
 }

@@ -10,6 +10,7 @@ namespace fluvial::coordinator {
 
 // Blocks until SIGTERM or SIGINT, then drains. `on_ready` is told the ports, sockets and the pin, as a line of JSON,
 // once everything listens. Errors: what kept it from starting.
-Status run_coordinator(config::CoordinatorSettings settings, telemetry::Logger log, tree::OnReady on_ready);
+Status run_coordinator(config::CoordinatorSettings settings, store::FileSystem& files, telemetry::Logger log,
+                       tree::OnReady on_ready);
 
 }  // namespace fluvial::coordinator

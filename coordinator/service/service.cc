@@ -248,8 +248,9 @@ net::Awaitable<void> Service::record_evaluation(RunId run, RoundId round, round:
   if (!evaluator_->is_busy()) runs_.announce_end();
 }
 
-Status run_coordinator(config::CoordinatorSettings settings, telemetry::Logger log, tree::OnReady on_ready) {
-  tree::Process process(settings, Role::kCoordinator, log);
+Status run_coordinator(config::CoordinatorSettings settings, store::FileSystem& files, telemetry::Logger log,
+                       tree::OnReady on_ready) {
+  tree::Process process(settings, Role::kCoordinator, files, log);
   FLUVIAL_ASSIGN(Holdings holdings, open_holdings(process.runtime(), settings));
   Service service(process, settings, std::move(holdings));
   FLUVIAL_TRY(service.open());

@@ -42,7 +42,6 @@ struct Process::Impl {
 
   config::CommonSettings settings;
   SystemClock clock;
-  store::PosixFileSystem files;
   telemetry::Metrics metrics;
   net::asio::io_context io;
   net::WorkerPool pool;
@@ -53,14 +52,14 @@ struct Process::Impl {
   bool stopping = false;
 };
 
-Process::Process(const config::CommonSettings& settings, Role role, telemetry::Logger log)
+Process::Process(const config::CommonSettings& settings, Role role, store::FileSystem& files, telemetry::Logger log)
     : impl_(std::make_unique<Impl>(settings, role, log)) {
   // Chunks go back to the system when they are freed. Left to itself glibc raises this threshold to their size and
   // keeps them in its heaps: 618 MiB instead of 450 at an aggregator with 16 children and 10 M parameters.
   mallopt(M_MMAP_THRESHOLD, kMmapThresholdBytes);
   const net::Executor strand = net::asio::make_strand(impl_->io.get_executor());
   runtime_ = std::make_unique<Runtime>(Runtime{impl_->io.get_executor(), strand, impl_->pool, pool_threads(settings),
-                                               impl_->clock, impl_->files, log, impl_->metrics, impl_->hooks,
+                                               impl_->clock, files, log, impl_->metrics, impl_->hooks,
                                                session_settings(settings.session), backoff_settings(settings.session)});
   tasks_ = std::make_unique<net::TaskGroup>(strand, [log](const std::string& task, const std::string& what) {
     log.error("task failed", {{"task", task}, {"what", what}});

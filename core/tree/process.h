@@ -17,7 +17,8 @@ std::string software_name();  // "fluvial 0.1.0"
 
 class Process {
  public:
-  Process(const config::CommonSettings& settings, Role role, telemetry::Logger log);
+  // `files` outlives it.
+  Process(const config::CommonSettings& settings, Role role, store::FileSystem& files, telemetry::Logger log);
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;

@@ -49,12 +49,13 @@ std::string ready_json(const std::string& name, const std::string& worker_socket
 
 }  // namespace
 
-Status run_edge(config::EdgeSettings settings, telemetry::Logger log, tree::OnReady on_ready) {
+Status run_edge(config::EdgeSettings settings, store::FileSystem& files, telemetry::Logger log,
+                tree::OnReady on_ready) {
   if (settings.worker_socket.empty()) settings.worker_socket = store::join_path(settings.data_dir, "worker.sock");
   FLUVIAL_ASSIGN(Member member, load_member(settings));
   FLUVIAL_ASSIGN(const net::HostPort coordinator, net::parse_host_port(settings.coordinator));
   const std::string name = member.self.name;
-  tree::Process process(settings, Role::kSite, log.with({{"site", name}}));
+  tree::Process process(settings, Role::kSite, files, log.with({{"site", name}}));
   FLUVIAL_ASSIGN(std::unique_ptr<store::SiteStore> store,
                  store::SiteStore::open(process.runtime().files, store::join_path(settings.data_dir, "state")));
   FLUVIAL_ASSIGN(std::shared_ptr<SiteGpus> gpus, open_gpus(settings.gpus, process.runtime().log));

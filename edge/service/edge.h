@@ -9,6 +9,6 @@ namespace fluvial::edge {
 
 // Blocks until SIGTERM or SIGINT, then drains and returns. An error is why it could not start, and what to do about it.
 // `on_ready` is given {"role":"site","name","worker_socket","metrics_port","pid"} once workers may attach.
-Status run_edge(config::EdgeSettings settings, telemetry::Logger log, tree::OnReady on_ready);
+Status run_edge(config::EdgeSettings settings, store::FileSystem& files, telemetry::Logger log, tree::OnReady on_ready);
 
 }  // namespace fluvial::edge

@@ -272,7 +272,8 @@ TEST_F(GpuSite, OffersThoseThatItWasTold) {
 TEST_F(GpuSite, DoesNotStartWithoutAGpuThatWasNamed) {
   config::EdgeSettings settings = settings_of_site();
   settings.gpus = "emulated:0,emulated:7";
-  const Status ended = run_edge(settings, telemetry::Logger(log_), {});
+  store::PosixFileSystem files;
+  const Status ended = run_edge(settings, files, telemetry::Logger(log_), {});
   ASSERT_FALSE(ended.ok());
   EXPECT_NE(ended.error().message.find("gpus = 'emulated:0,emulated:7': "), std::string::npos) << ended.error().message;
 }

@@ -185,7 +185,8 @@ TEST(RunEdge, SaysHowToEnrol) {
   config::EdgeSettings settings;
   settings.data_dir = folder.path();
   settings.coordinator = "127.0.0.1:1";
-  const Status ended = run_edge(settings, telemetry::null_logger(), {});
+  store::PosixFileSystem files;
+  const Status ended = run_edge(settings, files, telemetry::null_logger(), {});
   ASSERT_FALSE(ended.ok());
   EXPECT_NE(ended.error().message.find("fluvial enroll"), std::string::npos);
 }

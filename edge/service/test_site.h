@@ -125,8 +125,8 @@ class SiteTest : public testing::Test {
     auto ready = std::make_shared<std::promise<std::string>>();
     std::future<std::string> json = ready->get_future();
     site_ = std::thread([this, settings, ready] {
-      ended_ =
-          run_edge(settings, telemetry::Logger(log_), [ready](const std::string& text) { ready->set_value(text); });
+      ended_ = run_edge(settings, files_, telemetry::Logger(log_),
+                        [ready](const std::string& text) { ready->set_value(text); });
     });
     const boost::json::value told = boost::json::parse(json.get());
     EXPECT_EQ(told.at("name").as_string(), "hospital-a");
@@ -157,6 +157,7 @@ class SiteTest : public testing::Test {
 
   identity::TestPki pki_;
   store::TemporaryFolder folder_;
+  store::PosixFileSystem files_;
   std::shared_ptr<telemetry::CaptureSink> log_ = std::make_shared<telemetry::CaptureSink>();
   FakeParent parent_;
   std::thread site_;

@@ -14,5 +14,6 @@ int main(int argc, char** argv) {
     return 77;
   }
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  return fluvial::cli::run_command_line(arguments, {}, fluvial::config::process_environment());
+  fluvial::store::PosixFileSystem files;
+  return fluvial::cli::run_command_line(arguments, {}, fluvial::config::process_environment(), files);
 }
