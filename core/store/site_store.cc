@@ -6,37 +6,12 @@
 #include <utility>
 
 #include "core/store/plan_json.h"
+#include "core/store/site_schema.h"
 #include "core/store/sqlite.h"
 
 namespace fluvial::store {
 namespace {
 
-constexpr const char* kSiteSchema = R"sql(
-CREATE TABLE site (one INTEGER PRIMARY KEY CHECK (one = 1), incarnation INTEGER NOT NULL, submissions INTEGER NOT NULL);
-INSERT INTO site VALUES (1, 0, 0);
-CREATE TABLE residuals (
-  run INTEGER PRIMARY KEY, file TEXT NOT NULL, value_count INTEGER NOT NULL, age_rounds INTEGER NOT NULL,
-  norm REAL NOT NULL);
-CREATE TABLE pending (
-  run INTEGER PRIMARY KEY, round INTEGER NOT NULL, submission INTEGER NOT NULL UNIQUE, incarnation INTEGER NOT NULL,
-  weight INTEGER NOT NULL, codec TEXT NOT NULL, base BLOB NOT NULL, metrics TEXT NOT NULL, value_count INTEGER NOT NULL,
-  integer_count INTEGER NOT NULL, lossless INTEGER NOT NULL, digest BLOB NOT NULL, p_norm REAL NOT NULL,
-  p_file TEXT NOT NULL, chunks_file TEXT NOT NULL, chunk_ends BLOB NOT NULL, chunk_values INTEGER NOT NULL);
-CREATE TABLE outcomes (run INTEGER PRIMARY KEY, round INTEGER NOT NULL, outcome INTEGER NOT NULL);
-)sql";
-// Whose results are in a submission, and what became of them.
-constexpr const char* kSiteWorkers = R"sql(
-ALTER TABLE pending ADD COLUMN workers TEXT NOT NULL DEFAULT '';
-CREATE TABLE worker_outcomes (
-  run INTEGER NOT NULL, worker TEXT NOT NULL, round INTEGER NOT NULL, outcome INTEGER NOT NULL,
-  PRIMARY KEY (run, worker));
-)sql";
-// What stands behind the chunks in their file: the integers, and the probe since there is one.
-constexpr const char* kSiteTrailer = R"sql(
-ALTER TABLE pending ADD COLUMN trailer_bytes INTEGER NOT NULL DEFAULT 0;
-UPDATE pending SET trailer_bytes = 8 * integer_count;
-)sql";
-constexpr const char* kSiteSteps[] = {kSiteSchema, kSiteWorkers, kSiteTrailer};
 constexpr std::string_view kTensorFolder = "tensors";
 
 Buffer ends_to_bytes(const std::vector<std::uint64_t>& ends) {

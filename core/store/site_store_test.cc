@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
 
 #include "core/digest/sha256.h"
 #include "core/store/memory_file_system.h"
+#include "core/store/site_schema.h"
+#include "core/store/sqlite.h"
 
 namespace fluvial::store {
 namespace {
@@ -101,6 +104,50 @@ TEST_F(SiteStoreTest, ASubmissionIsThereAfterACrash) {
   EXPECT_EQ(p, std::vector<float>(3, 2.0F));
   EXPECT_EQ(pending->read_p(4, p).error().code, Code::kFailedPrecondition);
   EXPECT_EQ(store->all_pending()->size(), 1u);
+}
+
+// Written before updates brought a probe: it is sent as it is, and settled like any other.
+TEST(SiteStoreVersions, ASubmissionOfAnEarlierVersionIsNotLost) {
+  for (std::uint64_t crash_at = 0;; ++crash_at) {
+    MemoryFileSystem files;
+    ASSERT_TRUE(files.make_folder(kFolder).ok() && files.make_folder("/site/tensors").ok());
+    const std::int64_t integers[] = {1, -2, 3};
+    const std::vector<float> p = values(2);
+    {
+      auto old = Database::open(files, "/site/site.db", std::span(kSiteSteps).first(2), "nobody").value();
+      auto file = files.open("/site/tensors/t-1-1", OpenMode::kTruncate).value();
+      ASSERT_TRUE(file->write_at(0, std::as_bytes(std::span(p))).ok());
+      ASSERT_TRUE(file->write_at(24, std::as_bytes(std::span(integers))).ok());
+      ASSERT_TRUE(file->sync().ok() && files.sync_folder("/site/tensors").ok());
+      Buffer ends(16);
+      store_le<std::uint64_t>(ends.data(), 12);
+      store_le<std::uint64_t>(ends.data() + 8, 24);
+      ASSERT_TRUE(old->transact([&]() -> Status {
+                       return old->run(
+                           "INSERT INTO pending VALUES (?, 4, 9, 1, 17, 'fp32', ?, '{}', 6, 3, 1, ?, 4.9, 't-1-1', "
+                           "'t-1-1', ?, 4, 'gpu-0')",
+                           {kRun, digest_of("base"), digest_of("update"), ByteSpan(ends.span())});
+                     })
+                      .ok());
+    }
+    files.fail_at(crash_at, Fault::kCrash);
+    const bool opened = SiteStore::open(files, kFolder).ok();
+    const bool crashed = files.crashed();
+    files.restart(Unsynced::kTorn, crash_at);
+    auto store = SiteStore::open(files, kFolder);
+    ASSERT_TRUE(store.ok()) << store.error().to_string() << " after a crash at operation " << crash_at;
+    const std::optional<PendingUpdate> pending = (*store)->pending(kRun).value();
+    ASSERT_TRUE(pending.has_value());
+    EXPECT_FALSE(pending->info().has_probe());
+    EXPECT_EQ(pending->info().digest, digest_of("update"));
+    EXPECT_TRUE(std::ranges::equal(pending->read_trailer()->span(), std::as_bytes(std::span(integers))));
+    EXPECT_EQ((*store)->resolve(kRun, RoundId(4), Outcome::kLate)->norm, 4.9);
+    EXPECT_EQ(residual_of(**store), p);
+    if (!crashed) {
+      EXPECT_TRUE(opened);
+      break;
+    }
+  }
 }
 
 TEST_F(SiteStoreTest, NothingNewerBeforeAnOutcome) {

@@ -150,6 +150,9 @@ void CoordinatorRole::carry_out(const coordinator::Drop& effect) {
 
 Result<coordinator::NextModel> CoordinatorRole::finalise(const round::CommitRecord& record) {
   if (!cast_.sized()) {
+    // What finalise() refuses is looked at, too.
+    cast_.checks().rounds().sum_sealed(NodeId(0), record.run, record.round, record.contributors,
+                                       work_.flat(machine().attempt().scale_bits));
     coordinator::FinaliseInput input{record,     schema_,          slot_->shared(),
                                      optimizer_, optimizer_state_, machine().plan().sum_digest};
     return coordinator::finalise(serial_, work_.node(), *models_, std::move(input));
