@@ -19,7 +19,7 @@ class RoundBookTest : public TransferTest {
     head.run = of.run;
     head.round = of.round;
     const Status added = head.what.contributors.add(
-        {of.site, of.lease, of.weight, sha256(std::as_bytes(std::span(values))), 0, {}, of.incarnation, of.submission});
+        {of.site, of.lease, of.weight, test_sha256(values), 0, {}, of.incarnation, of.submission});
     EXPECT_TRUE(added.ok());
     return head;
   }
