@@ -29,6 +29,11 @@ inline constexpr const char* kSiteTrailer = R"sql(
 ALTER TABLE pending ADD COLUMN trailer_bytes INTEGER NOT NULL DEFAULT 0;
 UPDATE pending SET trailer_bytes = 8 * integer_count;
 )sql";
-inline constexpr const char* kSiteSteps[] = {kSiteSchema, kSiteWorkers, kSiteTrailer};
+// How what was encoded comes from p.
+inline constexpr const char* kSiteFit = R"sql(
+ALTER TABLE pending ADD COLUMN fit_value_max REAL NOT NULL DEFAULT 0;
+ALTER TABLE pending ADD COLUMN fit_factor REAL NOT NULL DEFAULT 1;
+)sql";
+inline constexpr const char* kSiteSteps[] = {kSiteSchema, kSiteWorkers, kSiteTrailer, kSiteFit};
 
 }  // namespace fluvial::store

@@ -45,8 +45,8 @@ struct PendingRow {
 
 constexpr const char* kPendingColumns =
     "SELECT run, round, submission, incarnation, weight, codec, base, metrics, value_count, integer_count, lossless, "
-    "digest, p_norm, p_file, chunks_file, chunk_ends, chunk_values, workers, "
-    "trailer_bytes FROM pending ";
+    "digest, p_norm, p_file, chunks_file, chunk_ends, chunk_values, workers, trailer_bytes, fit_value_max, fit_factor "
+    "FROM pending ";
 Result<PendingRow> pending_from(const SqlRow& row) {
   PendingRow found;
   PendingStart& start = found.info.start;
@@ -70,6 +70,7 @@ Result<PendingRow> pending_from(const SqlRow& row) {
   start.chunk_values = row.number(16);
   start.workers = split_names(row.text(17));
   found.info.trailer_bytes = row.number(18);
+  start.fit = {static_cast<float>(row.real(19)), static_cast<float>(row.real(20))};
   for (std::size_t at = 0; at + 8 <= ends.size(); at += 8) {
     found.chunk_ends.push_back(load_le<std::uint64_t>(ends.data() + at));
   }
@@ -229,6 +230,7 @@ Status SiteStore::may_begin(RunId run, RoundId round) {
 
 Result<std::unique_ptr<PendingWriter>> SiteStore::begin_pending(PendingStart start) {
   const std::lock_guard lock(mutex_);
+  FLUVIAL_CHECK(!start.lossless || start.fit.whole(), "chunks that are p, and are not");
   FLUVIAL_TRY(may_begin(start.run, start.round));
   std::unique_ptr<PendingWriter> writer(new PendingWriter);
   writer->store_ = this;
@@ -257,11 +259,12 @@ Result<PendingUpdate> SiteStore::finish(PendingWriter& writer, const Digest& dig
   const Status recorded = database_->transact([&]() -> Status {
     FLUVIAL_TRY(database_->run("UPDATE site SET submissions = max(submissions, ?)", {info.submission}));
     return database_->run(
-        "INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         {start.run, start.round, info.submission, info.incarnation, start.weight, start.codec, start.base,
          metrics_to_json(start.metrics), start.value_count, start.integer_count, start.lossless ? 1 : 0, digest,
          info.p_norm, writer.p_name_, writer.chunks_name_, ByteSpan(ends_to_bytes(writer.chunk_ends_).span()),
-         start.chunk_values, join_names(start.workers), info.trailer_bytes});
+         start.chunk_values, join_names(start.workers), info.trailer_bytes, static_cast<double>(start.fit.value_max),
+         static_cast<double>(start.fit.factor)});
   });
   writer.finished_ = may_be_recorded(recorded);
   FLUVIAL_TRY(recorded);

@@ -34,6 +34,15 @@ struct ResidualInfo {
   bool operator==(const ResidualInfo&) const = default;
 };
 
+// How what was encoded comes from p: each value clamped to +-value_max, then times factor. What that leaves out is not
+// in the submission.
+struct Fit {
+  float value_max = 0;  // 0: p itself was encoded
+  float factor = 1;
+  bool whole() const { return value_max == 0; }
+  bool operator==(const Fit&) const = default;
+};
+
 struct PendingStart {
   RunId run;
   RoundId round;
@@ -47,6 +56,7 @@ struct PendingStart {
   bool lossless = false;                  // the chunks' bytes, one after the other, are p itself (fp32): stored once
   std::uint64_t chunk_values = 0;         // coordinates a chunk, to decode the chunks by when the plan is not at hand
   std::vector<std::string> workers = {};  // whose results are in it: names without blanks
+  Fit fit = {};                           // whole where it is lossless
 };
 
 struct PendingInfo {

@@ -23,8 +23,8 @@ DeviceSpan<float> first_of(const kernels::DeviceBuffer& buffer, std::size_t coun
   return buffer.as<float>().first(count);
 }
 
-kernels::ChunkOutcome* outcome_of(const UpdateMemory::Slot& slot) {
-  return slot.outcome.as<kernels::ChunkOutcome>().data();
+kernels::ChunkOutcome* outcome_in(const kernels::PinnedBuffer& buffer) {
+  return buffer.as<kernels::ChunkOutcome>().data();
 }
 
 }  // namespace
@@ -145,8 +145,15 @@ Status GpuUpdate::put_p(std::size_t chunk_index, const From& from) {
   FLUVIAL_TRY(slot.filled.record(memory.in));
   FLUVIAL_ASSIGN(const DeviceSpan<const float> mean, mean_of(chunk_index));
   FLUVIAL_TRY(slot.filled.hold(work));
-  FLUVIAL_TRY(from.base ? device_pseudo_gradient(base, mean, residual, p, work) : device_fold(mean, residual, p, work));
-  FLUVIAL_TRY(device_screen(p, layout_.first_value(chunk_index), memory.screening.span(), outcome_of(slot), work));
+  FLUVIAL_TRY(from.base ? device_pseudo_gradient(base, mean, {}, p, work) : device_fold(mean, {}, p, work));
+  const auto screen = [&](const kernels::PinnedBuffer& outcome) {
+    return device_screen(p, layout_.first_value(chunk_index), memory.screening.span(), outcome_in(outcome), work);
+  };
+  FLUVIAL_TRY(screen(slot.update_outcome));
+  if (from.residual) {
+    FLUVIAL_TRY(device_fold(p, residual, p, work));
+    FLUVIAL_TRY(screen(slot.outcome));
+  }
   FLUVIAL_TRY(slot.made.record(work));
   FLUVIAL_TRY(slot.made.hold(memory.out));
   FLUVIAL_TRY(copy_to_host(DeviceSpan<const float>(p), first_of<float>(slot.p_host, size), memory.out));
@@ -158,11 +165,21 @@ Status GpuUpdate::bring(std::size_t chunk_index, const Read& read, const kernels
   return read(layout_.first_value(chunk_index), first_of<float>(into, layout_.size(chunk_index)));
 }
 
-Status GpuUpdate::leave_p(std::size_t chunk_index, const LeaveP& leave) {
+Status GpuUpdate::leave_p(std::size_t chunk_index, bool with_residual, const LeaveP& leave) {
   UpdateMemory::Slot& slot = memory_->slots[chunk_index % memory_->slots.size()];
   FLUVIAL_TRY(on_gpu(slot.left.wait()));
-  return leave(chunk_index, first_of<float>(slot.p_host, layout_.size(chunk_index)),
-               kernels::screened_vector(*outcome_of(slot)));
+  const kernels::PinnedBuffer& of_p = with_residual ? slot.outcome : slot.update_outcome;
+  return leave(
+      chunk_index, first_of<float>(slot.p_host, layout_.size(chunk_index)),
+      {kernels::screened_vector(*outcome_in(slot.update_outcome)), kernels::screened_vector(*outcome_in(of_p))});
+}
+
+Status GpuUpdate::read_p(std::span<float> into) {
+  Stream& stream = memory_->work.front();
+  const Status copied = copy_to_host(DeviceSpan<const float>(memory_->p.as<float>()), into, stream);
+  const Status rested = stream.synchronize();
+  FLUVIAL_TRY(on_gpu(copied));
+  return on_gpu(rested);
 }
 
 // While the GPU has chunk i - 1, the host brings base and residual of chunk i and takes p of chunk i - 2, side by side.
@@ -172,7 +189,7 @@ Status GpuUpdate::make_all(const From& from, const LeaveP& leave, Parallel& para
     UpdateMemory::Slot& slot = memory_->slots[step % memory_->slots.size()];
     FLUVIAL_TRY(on_gpu(slot.filled.wait()));
     FLUVIAL_TRY(parallel.for_each(3, [&](std::size_t piece) -> Status {
-      if (piece == 2) return step < 2 ? Status() : leave_p(step - 2, leave);
+      if (piece == 2) return step < 2 ? Status() : leave_p(step - 2, from.residual != nullptr, leave);
       if (step >= chunks) return {};
       return piece == 0 ? bring(step, from.base, slot.base_host) : bring(step, from.residual, slot.residual_host);
     }));

@@ -48,11 +48,18 @@ class GpuUpdate {
     Read base;      // none: the parts are updates
     Read residual;  // none: zero
   };
-  // Gets every chunk of p, in order, with what the screen found (kDataLoss: a value is not finite). Its first error
-  // ends the call. The last call of one object but takes() and encode(), and those only after it succeeded.
-  using LeaveP =
-      std::function<Status(std::size_t chunk_index, std::span<const float> p, const Result<kernels::ScreenReport>&)>;
+  // What the screen found in a chunk (kDataLoss: a value is not finite).
+  struct Screened {
+    Result<kernels::ScreenReport> update;  // before the residual is added
+    Result<kernels::ScreenReport> p;
+  };
+  // Gets every chunk of p, in order. Its first error ends the call. The last call of one object but read_p(), takes()
+  // and encode(), and those only after it succeeded.
+  using LeaveP = std::function<Status(std::size_t chunk_index, std::span<const float> p, const Screened&)>;
   Status make_p(const From& from, const LeaveP& leave, Parallel& parallel);
+
+  // All of p once more, also after encode().
+  Status read_p(std::span<float> into);
 
   // Whether the GPU has this codec, and room for what it needs (a warning says so, once, where it has not). p is
   // finite.
@@ -78,7 +85,7 @@ class GpuUpdate {
   Result<kernels::DeviceSpan<const float>> mean_of(std::size_t chunk_index);
   Status put_p(std::size_t chunk_index, const From& from);
   Status bring(std::size_t chunk_index, const Read& read, const kernels::PinnedBuffer& into);
-  Status leave_p(std::size_t chunk_index, const LeaveP& leave);
+  Status leave_p(std::size_t chunk_index, bool with_residual, const LeaveP& leave);
   Status make_all(const From& from, const LeaveP& leave, Parallel& parallel);
   Status rest();  // until no stream has anything to do
   Status on_gpu(Status status) { return gpus_.noted(std::move(status)); }

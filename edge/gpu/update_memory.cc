@@ -22,6 +22,7 @@ Result<UpdateMemory::Slot> make_slot(const Device& device, std::size_t chunk_byt
   FLUVIAL_ASSIGN(slot.base_host, PinnedBuffer::make(device, chunk_bytes));
   FLUVIAL_ASSIGN(slot.residual_host, PinnedBuffer::make(device, chunk_bytes));
   FLUVIAL_ASSIGN(slot.p_host, PinnedBuffer::make(device, chunk_bytes));
+  FLUVIAL_ASSIGN(slot.update_outcome, PinnedBuffer::make(device, sizeof(kernels::ChunkOutcome)));
   FLUVIAL_ASSIGN(slot.outcome, PinnedBuffer::make(device, sizeof(kernels::ChunkOutcome)));
   FLUVIAL_ASSIGN(slot.base, DeviceBuffer::make(device, chunk_bytes));
   FLUVIAL_ASSIGN(slot.residual, DeviceBuffer::make(device, chunk_bytes));

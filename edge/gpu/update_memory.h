@@ -27,7 +27,8 @@ struct UpdateMemory {
   // Of chunk i, i + 2, ... The host waits for `filled` before it writes base and residual again, and for `left` before
   // it reads p and puts the next chunk into the streams; these wait for each other by `filled` and `made`.
   struct Slot {
-    kernels::PinnedBuffer base_host, residual_host, p_host, outcome;
+    kernels::PinnedBuffer base_host, residual_host, p_host;
+    kernels::PinnedBuffer update_outcome, outcome;  // of the screen, before and after the residual is added
     kernels::DeviceBuffer base, residual;
     kernels::Event filled, made, left;
   };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,10 +11,13 @@
 #include "core/digest/sha256.h"
 #include "core/round/integers.h"
 #include "core/round/probe.h"
+#include "edge/update/fit.h"
 #include "edge/update/gpu_route.h"
 #include "edge/update/part_values.h"
+#include "edge/update/screen.h"
 #include "edge/update/update.h"
 #include "kernels/codec.h"
+#include "kernels/vector.h"
 
 namespace fluvial::edge {
 namespace {
@@ -33,7 +37,7 @@ bool chunks_are_p(const kernels::Codec& codec) { return codec.lossless() && code
 
 kernels::StreamKey key_of(const UpdateJob& job) { return {job.run.value(), job.round.value(), job.site.value()}; }
 
-store::PendingStart start_of(const UpdateJob& job, bool lossless) {
+store::PendingStart start_of(const UpdateJob& job, bool chunks_are_p, const store::Fit& fit) {
   const kernels::ChunkLayout layout = job.layout();
   store::PendingStart start;
   start.run = job.run;
@@ -46,7 +50,8 @@ store::PendingStart start_of(const UpdateJob& job, bool lossless) {
   start.value_count = layout.value_count;
   start.chunk_count = layout.chunk_count();
   start.integer_count = job.schema.integer_count();
-  start.lossless = lossless;
+  start.fit = fit;
+  start.lossless = chunks_are_p && fit.whole();
   start.chunk_values = layout.chunk_values;
   return start;
 }
@@ -77,25 +82,30 @@ Result<store::PendingUpdate> finish(store::PendingWriter& writer, Sha256& hash,
 // encoded.
 class Encoder {
  public:
-  static Result<std::unique_ptr<Encoder>> make(const UpdateJob& job, std::unique_ptr<kernels::Codec> codec,
-                                               Update& update, Parallel& parallel) {
+  struct Vector {
+    std::span<const float> p;
+    std::span<const float> sent;  // of p: p itself, or p as it is fitted
+  };
+  static Result<std::unique_ptr<Encoder>> make(const UpdateJob& job, const kernels::Codec& codec, Vector vector,
+                                               bool measures, Parallel& parallel) {
     const kernels::VectorSchema schema{job.layout(), {}};
-    Buffer workspace(codec->workspace_bytes(schema));
+    Buffer workspace(codec.workspace_bytes(schema));
     const kernels::StreamKey key = key_of(job);
     kernels::PassInput input;
     if (parallel.width() > 1) {
-      FLUVIAL_TRY(codec->survey(schema, update.values(), key, workspace.span()));
+      FLUVIAL_TRY(codec.survey(schema, vector.sent, key, workspace.span()));
       FLUVIAL_TRY(parallel.for_each(schema.layout.chunk_count(), [&](std::size_t i) {
-        return codec->survey_chunk(schema, key, i, schema.layout.of(update.values(), i), workspace.span());
+        return codec.survey_chunk(schema, key, i, schema.layout.of(vector.sent, i), workspace.span());
       }));
       input.surveyed = true;
     }
     FLUVIAL_ASSIGN(const kernels::EncodePlan plan,
-                   codec->prepare(schema, update.values(), key, input, {}, workspace.span()));
-    return std::unique_ptr<Encoder>(new Encoder(std::move(codec), std::move(workspace), plan, update));
+                   codec.prepare(schema, vector.sent, key, input, {}, workspace.span()));
+    return std::unique_ptr<Encoder>(new Encoder(codec, std::move(workspace), plan, vector, measures));
   }
 
-  Status run(store::PendingWriter& writer, Parallel& parallel) {
+  // Null: encodes and measures alone.
+  Status run(store::PendingWriter* writer, Parallel& parallel) {
     const std::size_t count = plan_.layout.chunk_count();
     const std::size_t batch = std::min(parallel.width(), count);
     reserve(batch);
@@ -113,87 +123,170 @@ class Encoder {
     }
     return {};
   }
-  Result<store::PendingUpdate> finish(store::PendingWriter& writer) {
-    return edge::finish(writer, hash_, update_.integers);
-  }
+  const Measure& decoded() const { return decoded_; }  // where it measures
+  Sha256& hash() { return hash_; }
 
  private:
   struct Slot {
     Buffer bytes;
     std::size_t size = 0;
+    kernels::ScreenReport decoded;
   };
-  Encoder(std::unique_ptr<kernels::Codec> codec, Buffer workspace, const kernels::EncodePlan& plan, Update& update)
-      : codec_(std::move(codec)), workspace_(std::move(workspace)), plan_(plan), update_(update) {}
+  Encoder(const kernels::Codec& codec, Buffer workspace, const kernels::EncodePlan& plan, Vector vector, bool measures)
+      : codec_(codec), workspace_(std::move(workspace)), plan_(plan), vector_(vector), measures_(measures) {}
 
   void reserve(std::size_t batch) {
     const auto values = static_cast<std::size_t>(std::min(plan_.layout.chunk_values, plan_.layout.value_count));
     slots_.clear();
-    for (std::size_t i = 0; i < 2 * batch; ++i) slots_.push_back({Buffer(codec_->encoded_bytes_max(values)), 0});
+    for (std::size_t i = 0; i < 2 * batch; ++i) slots_.push_back({Buffer(codec_.encoded_bytes_max(values)), 0, {}});
   }
   // A batch is a whole number of slots from the first or from the middle one: it never meets the one before it.
   Slot& slot(std::size_t chunk) { return slots_[chunk % slots_.size()]; }
-  std::span<const float> values(std::size_t chunk) const { return plan_.layout.of(update_.values(), chunk); }
 
   Status encode(std::size_t chunk) {
     Slot& into = slot(chunk);
-    FLUVIAL_ASSIGN(into.size, codec_->encode_chunk(plan_, chunk, values(chunk), into.bytes.span()));
+    const std::span<const float> values = plan_.layout.of(vector_.sent, chunk);
+    FLUVIAL_ASSIGN(into.size, codec_.encode_chunk(plan_, chunk, values, into.bytes.span()));
+    if (!measures_) return {};
+    const ByteSpan bytes = into.bytes.span().first(into.size);
+    FLUVIAL_ASSIGN(into.decoded, codec_.screen_chunk(bytes, values.size(), plan_.layout.first_value(chunk)));
     return {};
   }
-  Status write(store::PendingWriter& writer, std::size_t first, std::size_t count) {
+  Status write(store::PendingWriter* writer, std::size_t first, std::size_t count) {
     for (std::size_t chunk = first; chunk < first + count; ++chunk) {
+      decoded_.add(slot(chunk).decoded);
+      if (writer == nullptr) continue;
       const ByteSpan bytes = slot(chunk).bytes.span().first(slot(chunk).size);
-      FLUVIAL_TRY(writer.write_p(plan_.layout.first_value(chunk), values(chunk)));
-      FLUVIAL_TRY(writer.write_chunk(chunk, bytes));
+      FLUVIAL_TRY(writer->write_p(plan_.layout.first_value(chunk), plan_.layout.of(vector_.p, chunk)));
+      FLUVIAL_TRY(writer->write_chunk(chunk, bytes));
       hash_.update(bytes);
     }
     return {};
   }
 
-  std::unique_ptr<kernels::Codec> codec_;
+  const kernels::Codec& codec_;
   Buffer workspace_;  // which the plan may point into
   kernels::EncodePlan plan_;
-  Update& update_;
+  Vector vector_;
+  bool measures_;
   std::vector<Slot> slots_;
+  Measure decoded_;
   Sha256 hash_;
 };
 
-Result<store::PendingUpdate> encode_on_gpu(const UpdateJob& job, GpuUpdate& gpu, bool lossless, store::SiteStore& store,
-                                           Parallel& parallel) {
+// Whether the training's own update, without the residual, is one that the parent refuses for its norm.
+Result<bool> is_too_long_alone(const UpdateJob& job, const kernels::Codec& codec, const Fitting& fitting,
+                               std::span<const float> p, store::SiteStore& store, Parallel& parallel) {
+  FLUVIAL_ASSIGN(const store::ResidualInfo residual, store.residual(job.run));
+  if (residual.zero) return true;
   const kernels::ChunkLayout layout = job.layout();
-  FLUVIAL_ASSIGN(const std::vector<PartValues> parts, values_of(job.schema, job.parts));
-  const std::vector<std::int64_t> integers = joined_integers(parts);
-  FLUVIAL_TRY(check_integers(job, integers));
-  FLUVIAL_ASSIGN(const std::unique_ptr<store::PendingWriter> writer, store.begin_pending(start_of(job, lossless)));
-  FLUVIAL_TRY(make_p(gpu, job, store, parallel, [&](std::size_t chunk, std::span<const float> p) {
-    return writer->write_p(layout.first_value(chunk), p);
+  std::vector<float> update(p.begin(), p.end());
+  FLUVIAL_TRY(parallel.for_each(layout.chunk_count(), [&](std::size_t i) -> Status {
+    const std::span<float> chunk = layout.of(std::span(update), i);
+    std::vector<float> of_residual(chunk.size());
+    FLUVIAL_TRY(read_usable_residual(store, job.run, layout.first_value(i), of_residual));
+    for (std::size_t k = 0; k < chunk.size(); ++k) chunk[k] -= of_residual[k];
+    return {};
   }));
+  FLUVIAL_ASSIGN(const std::unique_ptr<Encoder> encoder, Encoder::make(job, codec, {update, update}, true, parallel));
+  FLUVIAL_TRY(encoder->run(nullptr, parallel));
+  return fitting.too_long(encoder->decoded());
+}
+
+// Once, as a rule; again, from the beginning, for as long as the parent would refuse what the residual brought about.
+Result<store::PendingUpdate> encode_on_host(const UpdateJob& job, const kernels::Codec& codec, Update update,
+                                            store::SiteStore& store, Parallel& parallel) {
+  const kernels::ChunkLayout layout = job.layout();
+  const std::span<const float> p = update.values();
+  Fitting fitting(job.plan, codec.spec(), update.max_abs);
+  std::vector<float> fitted;
+  for (bool first = true;; first = false) {
+    const store::Fit fit = fitting.fit();
+    if (!fit.whole()) {
+      fitted.resize(p.size());
+      FLUVIAL_TRY(parallel.for_each(layout.chunk_count(), [&](std::size_t i) -> Status {
+        fit_values(layout.of(p, i), fit, layout.of(std::span(fitted), i));
+        return {};
+      }));
+    }
+    const Encoder::Vector vector{p, fit.whole() ? p : std::span<const float>(fitted)};
+    FLUVIAL_ASSIGN(const std::unique_ptr<Encoder> encoder,
+                   Encoder::make(job, codec, vector, fitting.must_measure(), parallel));
+    FLUVIAL_ASSIGN(const std::unique_ptr<store::PendingWriter> writer,
+                   store.begin_pending(start_of(job, chunks_are_p(codec), fit)));
+    FLUVIAL_TRY(encoder->run(writer.get(), parallel));
+    if (first && fitting.too_long(encoder->decoded())) {
+      FLUVIAL_ASSIGN(const bool own, is_too_long_alone(job, codec, fitting, p, store, parallel));
+      if (own) fitting.allow_any_norm();
+    }
+    if (fitting.accepts(encoder->decoded())) return finish(*writer, encoder->hash(), update.integers);
+    FLUVIAL_TRY(fitting.tighten(encoder->decoded()));
+  }
+}
+
+// None when the parent would refuse all of p at once: then the host fits it.
+Result<std::optional<store::PendingUpdate>> encode_on_gpu(const UpdateJob& job, const kernels::Codec& codec,
+                                                          GpuUpdate& gpu, const std::vector<std::int64_t>& integers,
+                                                          store::SiteStore& store, Parallel& parallel) {
+  const kernels::ChunkLayout layout = job.layout();
+  FLUVIAL_ASSIGN(const std::unique_ptr<store::PendingWriter> writer,
+                 store.begin_pending(start_of(job, chunks_are_p(codec), {})));
+  const auto write_p = [&](std::size_t chunk, std::span<const float> p) {
+    return writer->write_p(layout.first_value(chunk), p);
+  };
+  FLUVIAL_ASSIGN(const float max_abs, make_p(gpu, job, store, parallel, write_p));
+  const Fitting fitting(job.plan, codec.spec(), max_abs);
+  if (!fitting.fit().whole()) return std::optional<store::PendingUpdate>();
   Sha256 hash;
+  Measure decoded;
   FLUVIAL_TRY(gpu.encode(key_of(job), [&](std::size_t chunk, ByteSpan bytes) {
-    return parallel.for_each(2, [&](std::size_t piece) -> Status {
+    return parallel.for_each(fitting.must_measure() ? 3 : 2, [&](std::size_t piece) -> Status {
       if (piece == 0) return writer->write_chunk(chunk, bytes);
-      hash.update(bytes);
+      if (piece == 1) {
+        hash.update(bytes);
+        return {};
+      }
+      FLUVIAL_ASSIGN(const kernels::ScreenReport of_chunk,
+                     codec.screen_chunk(bytes, layout.size(chunk), layout.first_value(chunk)));
+      decoded.add(of_chunk);
       return {};
     });
   }));
-  return finish(*writer, hash, integers);
+  if (!fitting.accepts(decoded)) return std::optional<store::PendingUpdate>();
+  FLUVIAL_ASSIGN(store::PendingUpdate update, finish(*writer, hash, integers));
+  return std::optional(std::move(update));
+}
+
+Result<Update> p_from_gpu(const UpdateJob& job, GpuUpdate& gpu, std::vector<std::int64_t> integers) {
+  Update update{.p = Buffer(static_cast<std::size_t>(job.schema.value_count()) * sizeof(float)),
+                .integers = std::move(integers)};
+  FLUVIAL_TRY(gpu.read_p(update.values()));
+  FLUVIAL_ASSIGN(const kernels::ScreenReport report, kernels::screen(update.values()));
+  update.max_abs = report.max_abs;
+  return update;
 }
 
 }  // namespace
 
 Result<store::PendingUpdate> encode_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel) {
-  FLUVIAL_ASSIGN(std::unique_ptr<kernels::Codec> codec, codec_of(job));
-  const bool lossless = chunks_are_p(*codec);
+  FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, codec_of(job));
   FLUVIAL_ASSIGN(const std::unique_ptr<GpuUpdate> gpu, gpu_update_of(job));
   if (gpu) {
     FLUVIAL_ASSIGN(const bool takes, gpu->takes(codec->spec()));
-    if (takes) return encode_on_gpu(job, *gpu, lossless, store, parallel);
+    if (takes) {
+      FLUVIAL_ASSIGN(const std::vector<PartValues> parts, values_of(job.schema, job.parts));
+      const std::vector<std::int64_t> integers = joined_integers(parts);
+      FLUVIAL_TRY(check_integers(job, integers));
+      FLUVIAL_ASSIGN(std::optional<store::PendingUpdate> encoded,
+                     encode_on_gpu(job, *codec, *gpu, integers, store, parallel));
+      if (encoded) return std::move(*encoded);
+      FLUVIAL_ASSIGN(Update update, p_from_gpu(job, *gpu, integers));
+      return encode_on_host(job, *codec, std::move(update), store, parallel);
+    }
   }
   FLUVIAL_ASSIGN(Update update, make_update(job, gpu.get(), store, parallel));
   FLUVIAL_TRY(check_integers(job, update.integers));
-  FLUVIAL_ASSIGN(const std::unique_ptr<Encoder> encoder, Encoder::make(job, std::move(codec), update, parallel));
-  FLUVIAL_ASSIGN(const std::unique_ptr<store::PendingWriter> writer, store.begin_pending(start_of(job, lossless)));
-  FLUVIAL_TRY(encoder->run(*writer, parallel));
-  return encoder->finish(*writer);
+  return encode_on_host(job, *codec, std::move(update), store, parallel);
 }
 
 Result<store::ResidualInfo> fold_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel) {

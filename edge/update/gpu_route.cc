@@ -1,6 +1,7 @@
 #include "edge/update/gpu_route.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -32,7 +33,27 @@ Result<std::unique_ptr<GpuUpdate>> gpu_update_of(const UpdateJob& job) {
   return gpu_update_of(*job.gpus, job.parts, job.layout());
 }
 
-Status make_p(GpuUpdate& gpu, const UpdateJob& job, store::SiteStore& store, Parallel& parallel, const LeaveP& leave) {
+namespace {
+
+// The update in a chunk of p is not to be used: to say why, it is taken from p again.
+Status name_value(const UpdateJob& job, store::SiteStore& store, std::uint64_t first, std::span<const float> p,
+                  bool residual_zero) {
+  std::vector<float> update(p.begin(), p.end());
+  if (!residual_zero) {
+    std::vector<float> residual(p.size());
+    FLUVIAL_TRY(read_usable_residual(store, job.run, first, residual));
+    for (std::size_t i = 0; i < p.size(); ++i) update[i] -= residual[i];
+  }
+  FLUVIAL_TRY(check_values(job.schema, update, first, job.plan.value_abs_max));
+  // To rounding it is at the bound.
+  return Error{Code::kDataLoss,
+               "a value of the update is beyond the plan's value_abs_max of " + std::to_string(job.plan.value_abs_max)};
+}
+
+}  // namespace
+
+Result<float> make_p(GpuUpdate& gpu, const UpdateJob& job, store::SiteStore& store, Parallel& parallel,
+                     const LeaveP& leave) {
   const kernels::ChunkLayout layout = job.layout();
   GpuUpdate::From from;
   PartValues base;
@@ -48,17 +69,20 @@ Status make_p(GpuUpdate& gpu, const UpdateJob& job, store::SiteStore& store, Par
   FLUVIAL_ASSIGN(const store::ResidualInfo residual, store.residual(job.run));
   if (!residual.zero) {
     from.residual = [&](std::uint64_t first, std::span<float> into) {
-      return store.read_residual(job.run, first, into);
+      return read_usable_residual(store, job.run, first, into);
     };
   }
-  const auto screened = [&](std::size_t chunk, std::span<const float> p,
-                            const Result<kernels::ScreenReport>& report) -> Status {
-    if (!report.ok() || static_cast<double>(report->max_abs) > job.plan.value_abs_max) {
-      FLUVIAL_TRY(check_values(job.schema, p, layout.first_value(chunk), job.plan.value_abs_max));
+  float max_abs = 0;
+  const auto screened = [&](std::size_t chunk, std::span<const float> p, const GpuUpdate::Screened& found) -> Status {
+    if (!found.update.ok() || static_cast<double>(found.update->max_abs) > job.plan.value_abs_max) {
+      return name_value(job, store, layout.first_value(chunk), p, residual.zero);
     }
+    FLUVIAL_ASSIGN(const kernels::ScreenReport of_p, found.p);
+    max_abs = std::max(max_abs, of_p.max_abs);
     return leave(chunk, p);
   };
-  return gpu.make_p(from, screened, parallel);
+  FLUVIAL_TRY(gpu.make_p(from, screened, parallel));
+  return max_abs;
 }
 
 }  // namespace fluvial::edge

@@ -20,8 +20,9 @@ Result<std::unique_ptr<GpuUpdate>> gpu_update_of(SiteGpus& gpus, const std::vect
 // Null where the host must make this update. Uses up what was reduced early.
 Result<std::unique_ptr<GpuUpdate>> gpu_update_of(const UpdateJob& job);
 
-// Chunks of p as make_update() has them, screened, in order, one at a time.
+// Chunks of p as make_update() has them, screened, in order, one at a time. The greatest magnitude in p.
 using LeaveP = std::function<Status(std::size_t chunk_index, std::span<const float> p)>;
-Status make_p(GpuUpdate& gpu, const UpdateJob& job, store::SiteStore& store, Parallel& parallel, const LeaveP& leave);
+Result<float> make_p(GpuUpdate& gpu, const UpdateJob& job, store::SiteStore& store, Parallel& parallel,
+                     const LeaveP& leave);
 
 }  // namespace fluvial::edge

@@ -199,6 +199,55 @@ TEST_F(GpuRouteTest, WhatIsNoNumberIsNamedAsOnTheHost) {
   EXPECT_FALSE(gpus_->fault());
 }
 
+// The residual of late rounds is beyond what a parent takes: the same of it is sent, and the same stays.
+TEST_F(GpuRouteTest, ALargeResidualIsFittedAsOnTheHost) {
+  for (const double norm_max : {0.0, 8.0}) {
+    for (const std::string& codec : kernels::test_values::codec_texts()) {
+      if (codec.starts_with("dgc") || codec.find("vote") != std::string::npos) continue;
+      store::MemoryFileSystem host_files, gpu_files;
+      const auto host = open_store(host_files), gpu = open_store(gpu_files);
+      for (std::uint64_t round = 1; round <= 6; ++round) {
+        Training trained = three(round, codec);
+        trained.plan.value_abs_max = 1.5;
+        trained.plan.update_norm_max = norm_max * 10;
+        if (round <= 3) {
+          ASSERT_TRUE(fold_update(trained.job(), *host, serial_).ok());
+          ASSERT_TRUE(fold_update(moved(trained.job(), *gpus_), *gpu, serial_).ok());
+          continue;
+        }
+        const store::PendingUpdate there = encode(moved(trained.job(), *gpus_), *gpu);
+        expect_same(there, encode(trained.job(), *host), codec);
+        EXPECT_TRUE(accepted(there, trained.plan).ok()) << codec;
+        for (store::SiteStore* store : {host.get(), gpu.get()}) {
+          ASSERT_TRUE(resolve_pending(*store, kRun, RoundId(round), store::Outcome::kCounted, {}).ok());
+        }
+        EXPECT_EQ(gpu->residual(kRun)->norm, host->residual(kRun)->norm) << codec;
+      }
+    }
+  }
+  EXPECT_EQ(warned_, "");
+}
+
+TEST_F(GpuRouteTest, WhatIsNoNumberIsNamedBesideAResidual) {
+  const auto store = open_store(files_.emplace_back());
+  ASSERT_TRUE(fold_update(three(1, "int8").job(), *store, serial_).ok());
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -0x1p17F}) {
+    Training trained = three(2, "int8");
+    std::vector<float> local(kValues, 0.0F);
+    local[917] = bad;
+    trained.base = bytes_of(std::vector<float>(kValues, 0.0F));
+    trained.parts.clear();
+    trained.parts.emplace_back(bytes_of(local), 3);
+    const auto on_host = encode_update(trained.job(), *store, serial_);
+    const auto on_gpu = encode_update(moved(trained.job(), *gpus_), *store, serial_);
+    ASSERT_FALSE(on_gpu.ok());
+    EXPECT_EQ(on_gpu.error().code, on_host.error().code);
+    EXPECT_EQ(on_gpu.error().message.substr(0, 20), on_host.error().message.substr(0, 20)) << "the same value's name";
+    EXPECT_EQ(fold_update(moved(trained.job(), *gpus_), *store, serial_).error(), on_gpu.error());
+  }
+  EXPECT_TRUE(store->all_pending()->empty());
+}
+
 TEST_F(GpuRouteTest, WhatGpusCannotAddUpIsCopiedToTheHost) {
   const Training trained = three(1, "int8");
   const store::PendingUpdate expected = encode(trained.job());

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "edge/update/fit.h"
 #include "kernels/codec.h"
 
 namespace fluvial::edge {
@@ -17,7 +18,7 @@ Result<std::unique_ptr<store::ResidualWriter>> left_out(store::SiteStore& store,
   if (start.lossless) return std::unique_ptr<store::ResidualWriter>();
   FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(start.codec));
   FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
-  if (codec->lossless()) return std::unique_ptr<store::ResidualWriter>();
+  if (codec->lossless() && start.fit.whole()) return std::unique_ptr<store::ResidualWriter>();
   const kernels::ChunkLayout layout{start.value_count, start.chunk_values};
   if (start.chunk_values == 0 || layout.chunk_count() != start.chunk_count) {
     return Error{Code::kDataLoss, "the submission's chunks do not fit its length"};
@@ -28,7 +29,7 @@ Result<std::unique_ptr<store::ResidualWriter>> left_out(store::SiteStore& store,
     values.resize(layout.size(i));
     FLUVIAL_TRY(update.read_p(layout.first_value(i), values));
     FLUVIAL_ASSIGN(const Buffer chunk, update.read_chunk(i));
-    FLUVIAL_TRY(codec->residual_chunk(values, chunk.span(), values));
+    FLUVIAL_TRY(leave_residual(*codec, start.fit, chunk.span(), values));
     FLUVIAL_TRY(writer->write(layout.first_value(i), values));
   }
   return writer;

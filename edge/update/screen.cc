@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "kernels/vector.h"
@@ -17,13 +18,22 @@ Error unusable(const round::Schema& schema, std::uint64_t coordinate, float valu
 
 }  // namespace
 
-Status check_values(const round::Schema& schema, std::span<const float> p, std::uint64_t first, double value_abs_max) {
-  const Result<kernels::ScreenReport> report = kernels::screen(p, first);
-  if (report.ok() && static_cast<double>(report->max_abs) <= value_abs_max) return {};
-  const auto bad = std::ranges::find_if(
-      p, [&](float value) { return !std::isfinite(value) || std::fabs(static_cast<double>(value)) > value_abs_max; });
-  FLUVIAL_CHECK(bad != p.end(), "the screen refused what is within its bounds");
-  return unusable(schema, first + static_cast<std::uint64_t>(bad - p.begin()), *bad, value_abs_max);
+Result<float> check_values(const round::Schema& schema, std::span<const float> update, std::uint64_t first,
+                           double value_abs_max) {
+  const Result<kernels::ScreenReport> report = kernels::screen(update, first);
+  if (report.ok() && static_cast<double>(report->max_abs) <= value_abs_max) return report->max_abs;
+  const auto bad = std::ranges::find_if(update, [&](float value) {
+    return !std::isfinite(value) || std::fabs(static_cast<double>(value)) > value_abs_max;
+  });
+  FLUVIAL_CHECK(bad != update.end(), "the screen refused what is within its bounds");
+  return unusable(schema, first + static_cast<std::uint64_t>(bad - update.begin()), *bad, value_abs_max);
+}
+
+Status read_usable_residual(store::SiteStore& store, RunId run, std::uint64_t first, std::span<float> into) {
+  constexpr float kMost = std::numeric_limits<float>::max() / 2;  // a plan's value_abs_max is at most 1e9
+  FLUVIAL_TRY(store.read_residual(run, first, into));
+  for (float& value : into) value = std::isnan(value) ? 0.0F : std::clamp(value, -kMost, kMost);
+  return {};
 }
 
 }  // namespace fluvial::edge

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
 #include <span>
 #include <string>
@@ -82,6 +83,22 @@ inline std::vector<float> decoded(const store::PendingUpdate& update) {
     EXPECT_TRUE(codec->decode_chunk(update.read_chunk(i)->span(), layout.of(std::span(values), i)).ok());
   }
   return values;
+}
+// Whether a parent takes them.
+inline Status accepted(const store::PendingUpdate& update, const round::Plan& plan) {
+  const auto codec = kernels::make_codec(kernels::parse_codec(update.info().start.codec).value()).value();
+  const kernels::ChunkLayout layout{update.info().start.value_count, update.info().start.chunk_values};
+  double norm_squared = 0;
+  for (std::size_t i = 0; i < layout.chunk_count(); ++i) {
+    FLUVIAL_ASSIGN(const Buffer chunk, update.read_chunk(i));
+    FLUVIAL_ASSIGN(const kernels::ScreenReport report, codec->screen_chunk(chunk.span(), layout.size(i), 0));
+    norm_squared += report.norm_squared;
+    if (static_cast<double>(report.max_abs) > plan.value_abs_max) {
+      return Error{Code::kDataLoss, "a value of " + std::to_string(report.max_abs)};
+    }
+  }
+  if (plan.update_norm_max == 0 || std::sqrt(norm_squared) <= plan.update_norm_max) return {};
+  return Error{Code::kDataLoss, "a norm of " + std::to_string(std::sqrt(norm_squared))};
 }
 inline std::vector<float> p_of(const store::PendingUpdate& update) {
   std::vector<float> values(update.info().start.value_count);

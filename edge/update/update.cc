@@ -38,34 +38,40 @@ struct ChunkTask {
   const Sources& sources;
   kernels::ChunkLayout layout;
   std::span<float> update;
+  std::span<float> max_abs;  // of p, by chunk
 
   Status run(std::size_t index) const {
     const std::span<float> p = layout.of(update, index);
     const std::uint64_t first = layout.first_value(index);
-    std::vector<float> residual;
-    if (!sources.residual_zero) {
-      residual.resize(p.size());
-      FLUVIAL_TRY(store.read_residual(job.run, first, residual));
-    }
     // From here on nothing looks at the workers' memory but mean() and mean_update(), and they once at each value: what
     // is screened and encoded is p.
     if (sources.all_models) {
       std::vector<float> base, local;
       FLUVIAL_ASSIGN(const std::span<const float> mean, this->mean(index, p, local));
       FLUVIAL_ASSIGN(const std::span<const float> from, sources.base.read(first, p.size(), base));
-      kernels::pseudo_gradient(from, mean, residual, p);
+      kernels::pseudo_gradient(from, mean, {}, p);
     } else if (sources.all_updates) {
       std::vector<float> handed_over;
       FLUVIAL_ASSIGN(const std::span<const float> mean, this->mean(index, p, handed_over));
-      kernels::add_residual(mean, residual, p);
+      kernels::add_residual(mean, {}, p);
     } else {
       FLUVIAL_TRY(mean_update(index, p));
-      kernels::add_residual(p, residual, p);
+      kernels::add_residual(p, {}, p);
     }
-    return check_values(job.schema, p, first, job.plan.value_abs_max);
+    FLUVIAL_ASSIGN(max_abs[index], check_values(job.schema, p, first, job.plan.value_abs_max));
+    return sources.residual_zero ? Status() : add_residual(index, p);
   }
 
  private:
+  Status add_residual(std::size_t index, std::span<float> p) const {
+    const std::uint64_t first = layout.first_value(index);
+    std::vector<float> residual(p.size());
+    FLUVIAL_TRY(read_usable_residual(store, job.run, first, residual));
+    kernels::add_residual(p, residual, p);
+    FLUVIAL_ASSIGN(const kernels::ScreenReport report, kernels::screen(p, first));
+    max_abs[index] = report.max_abs;
+    return {};
+  }
   // Of results of one kind: where the only one lies, else in p, where an early reduction may have left it.
   Result<std::span<const float>> mean(std::size_t index, std::span<float> p, std::vector<float>& scratch) const {
     if (job.early != nullptr && job.early->has(index)) return std::span<const float>(p);
@@ -102,8 +108,10 @@ Result<Update> make_on_host(const UpdateJob& job, store::SiteStore& store, Paral
   Update update;
   if (job.early != nullptr) update.p = job.early->take();
   if (update.p.empty()) update.p = Buffer(static_cast<std::size_t>(layout.value_count) * sizeof(float));
-  const ChunkTask task{store, job, sources, layout, update.values()};
+  std::vector<float> max_abs(layout.chunk_count());
+  const ChunkTask task{store, job, sources, layout, update.values(), max_abs};
   FLUVIAL_TRY(parallel.for_each(layout.chunk_count(), [&task](std::size_t i) { return task.run(i); }));
+  for (const float of_chunk : max_abs) update.max_abs = std::max(update.max_abs, of_chunk);
   update.integers = joined_integers(sources.parts);
   return update;
 }
@@ -114,10 +122,11 @@ Result<Update> make_update(const UpdateJob& job, GpuUpdate* gpu, store::SiteStor
   if (gpu == nullptr) return make_on_host(job, store, parallel);
   const kernels::ChunkLayout layout = job.layout();
   Update update{.p = Buffer(static_cast<std::size_t>(layout.value_count) * sizeof(float)), .integers = {}};
-  FLUVIAL_TRY(make_p(*gpu, job, store, parallel, [&](std::size_t chunk, std::span<const float> p) -> Status {
+  const auto copy = [&](std::size_t chunk, std::span<const float> p) -> Status {
     std::ranges::copy(p, layout.of(update.values(), chunk).begin());
     return {};
-  }));
+  };
+  FLUVIAL_ASSIGN(update.max_abs, make_p(*gpu, job, store, parallel, copy));
   FLUVIAL_ASSIGN(const std::vector<PartValues> parts, values_of(job.schema, job.parts));
   update.integers = joined_integers(parts);
   return update;

@@ -15,14 +15,16 @@ class GpuUpdate;
 struct Update {
   Buffer p;  // schema.value_count() fp32 values
   std::vector<std::int64_t> integers;
+  float max_abs = 0;  // of p
 
   std::span<float> values() { return {reinterpret_cast<float*>(p.data()), p.size() / sizeof(float)}; }  // NOLINT
 };
 
 // Models are averaged and taken from the base; updates are averaged as they are; of both kinds together each model
 // becomes an update first. Workers' integer tensors are joined by the greatest, as the coordinator joins the sites'.
-// kDataLoss, naming tensor and index, when a value of p is not finite or beyond the plan's value_abs_max. Made by `gpu`
-// when there is one (gpu_update_of()), to the same bits if it is one GPU.
+// kDataLoss, naming tensor and index, when a value of the update, before the residual is added, is not finite or beyond
+// the plan's value_abs_max; p is finite, and may be beyond it. Made by `gpu` when there is one (gpu_update_of()), to
+// the same bits if it is one GPU.
 Result<Update> make_update(const UpdateJob& job, GpuUpdate* gpu, store::SiteStore& store, Parallel& parallel);
 
 }  // namespace fluvial::edge

@@ -108,13 +108,19 @@ GpuUpdate::From from_of(const Round& round) {
 
 std::vector<float> made_p(GpuUpdate& update, const Round& round, const std::string& what) {
   std::vector<float> p(static_cast<std::size_t>(round.layout.value_count));
+  Round without = round;
+  without.residual.clear();
+  const std::vector<float> alone = without.p();
   std::size_t next = 0;
   Serial serial;
   require(update.make_p(
       from_of(round),
-      [&](std::size_t chunk, std::span<const float> values, const Result<kernels::ScreenReport>& report) -> Status {
+      [&](std::size_t chunk, std::span<const float> values, const GpuUpdate::Screened& found) -> Status {
         check(chunk == next++, what + ": chunks in order");
-        check(report.ok() && report->max_abs == kernels::screen(values)->max_abs, what + ": the screen");
+        check(found.p.ok() && found.p->max_abs == kernels::screen(values)->max_abs, what + ": the screen of p");
+        const auto update = round.layout.of(std::span<const float>(alone), chunk);
+        check(found.update.ok() && found.update->max_abs == kernels::screen(update)->max_abs,
+              what + ": the screen of the update alone");
         std::ranges::copy(values, round.layout.of(std::span(p), chunk).begin());
         return {};
       },
@@ -203,8 +209,9 @@ void ends_with_the_first_error(const Context& context) {
   const auto take = [](std::size_t, std::span<const float>, const auto&) { return Status(); };
   std::vector<std::size_t> left;
   const Status screened =
-      make(bad, from_of(round), [&](std::size_t chunk, std::span<const float> p, const auto& report) -> Status {
+      make(bad, from_of(round), [&](std::size_t chunk, std::span<const float> p, const auto& found) -> Status {
         left.push_back(chunk);
+        const Result<kernels::ScreenReport>& report = found.update;
         if (report.ok()) return {};
         check(report.error().message.find("1777") != std::string::npos, report.error().message);
         check(std::isinf(p[777]), "the value is there to look at");

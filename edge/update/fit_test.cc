@@ -1,0 +1,235 @@
+// What is sent of an update and its residual: whatever the residual holds, the parent takes it, and what stays out is
+// in the residual.
+#include "edge/update/fit.h"
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <list>
+
+#include "edge/update/resolve.h"
+#include "edge/update/test_support.h"
+#include "kernels/test_values.h"
+#include "kernels/vector.h"
+
+namespace fluvial::edge {
+namespace {
+
+// Those that a site may use; a vote sends ones, whatever the bound.
+std::vector<std::string> codecs() {
+  std::vector<std::string> texts = kernels::test_values::codec_texts();
+  std::erase_if(texts, [](const std::string& text) {
+    const kernels::CodecSpec spec = kernels::parse_codec(text).value();
+    return spec.kind == kernels::CodecKind::kDgc || spec.kind == kernels::CodecKind::kPowerSgd || spec.vote;
+  });
+  return texts;
+}
+bool is_unbiased_randk(const std::string& codec) { return kernels::parse_codec(codec)->unbiased; }
+
+double norm_of(const std::vector<float>& values) { return std::sqrt(kernels::screen(values)->norm_squared); }
+
+class FitTest : public testing::Test {
+ protected:
+  Training update_of(std::uint64_t round, const std::string& codec, const std::vector<float>& update) {
+    Training made = training(round, codec, update, std::vector<float>(kValues, 0.0F));
+    made.plan.value_abs_max = value_abs_max_;
+    made.plan.update_norm_max = update_norm_max_;
+    return made;
+  }
+  std::vector<float> residual() {
+    std::vector<float> values(kValues);
+    EXPECT_TRUE(store_->read_residual(kRun, 0, values).ok());
+    return values;
+  }
+  store::ResidualInfo resolve(std::uint64_t round, store::Outcome outcome) {
+    const Result<Carried> carried = resolve_pending(*store_, kRun, RoundId(round), outcome, {});
+    EXPECT_TRUE(carried.ok()) << carried.error().to_string();
+    return carried->residual;
+  }
+  void begin_anew() {
+    store_.reset();
+    store_ = open_store(files_.emplace_back());
+  }
+
+  double value_abs_max_ = 1;
+  double update_norm_max_ = 0;
+  Serial serial_;
+  std::list<store::MemoryFileSystem> files_;
+  std::unique_ptr<store::SiteStore> store_ = open_store(files_.emplace_back());
+};
+
+TEST_F(FitTest, LateRoundsStrandNoSite) {
+  for (const double norm_max : {0.0, 25.0}) {  // of one update it is 18
+    update_norm_max_ = norm_max;
+    for (const std::string& codec : codecs()) {
+      begin_anew();
+      std::vector<double> balance(kValues);
+      double late_norm = 0, left_norm = 0;
+      for (std::uint64_t round = 1; round <= 40; ++round) {
+        const std::vector<float> update = draw(round, kValues, 2);
+        const Training trained = update_of(round, codec, update);
+        for (std::size_t i = 0; i < kValues; ++i) balance[i] += static_cast<double>(update[i]);
+        if (round <= 6 && round % 2 == 0) {
+          const auto folded = fold_update(trained.job(), *store_, serial_);
+          ASSERT_TRUE(folded.ok()) << codec << ", round " << round << ": " << folded.error().to_string();
+          late_norm = folded->norm;
+          continue;
+        }
+        const auto encoded = encode_update(trained.job(), *store_, serial_);
+        ASSERT_TRUE(encoded.ok()) << codec << ", round " << round << ": " << encoded.error().to_string();
+        const Status taken = accepted(*encoded, trained.plan);
+        ASSERT_TRUE(taken.ok()) << codec << ", round " << round << ": " << taken.error().to_string();
+        if (round <= 6) {
+          resolve(round, store::Outcome::kLate);
+          continue;
+        }
+        const std::vector<float> sent = decoded(*encoded);
+        for (std::size_t i = 0; i < kValues; ++i) balance[i] -= static_cast<double>(sent[i]);
+        left_norm = resolve(round, store::Outcome::kCounted).norm;
+      }
+      if (is_unbiased_randk(codec)) continue;  // what it lets go it makes up for in the mean alone
+      const std::vector<float> left = residual();
+      for (std::size_t i = 0; i < kValues; ++i) ASSERT_NEAR(balance[i], left[i], 1e-3) << codec << ", value " << i;
+      if (codec.starts_with("fp32")) EXPECT_LT(left_norm, late_norm / 2) << "it goes out bit by bit";
+    }
+  }
+}
+
+// Whoever is within the bound is taken, however its codec rounds, scales or multiplies.
+TEST_F(FitTest, EveryCodecAtTheBound) {
+  const std::function<float(std::size_t, float)> shapes[] = {
+      [](std::size_t, float bound) { return bound; },
+      [](std::size_t i, float bound) { return i % 2 == 0 ? bound : -bound; },
+      [](std::size_t i, float bound) { return i % 300 == 7 ? -bound : 1e-6F * static_cast<float>(i % 5); },
+      [](std::size_t i, float bound) { return bound * static_cast<float>(i) / static_cast<float>(kValues); },
+      [](std::size_t, float bound) { return bound / 40; }};
+  for (const std::string& codec : codecs()) {
+    for (const double bound : {1.0, 0.1, 1023.0, 100'000.0}) {
+      for (const auto& shape : shapes) {
+        begin_anew();
+        value_abs_max_ = bound;
+        const float most = static_cast<double>(static_cast<float>(bound)) <= bound
+                               ? static_cast<float>(bound)
+                               : std::nextafter(static_cast<float>(bound), 0.0F);
+        std::vector<float> update(kValues);
+        for (std::size_t i = 0; i < kValues; ++i) update[i] = shape(i, most);
+        const Training trained = update_of(1, codec, update);
+        const auto encoded = encode_update(trained.job(), *store_, serial_);
+        ASSERT_TRUE(encoded.ok()) << codec << ": " << encoded.error().to_string();
+        EXPECT_EQ(p_of(*encoded), update) << codec;
+        const Status taken = accepted(*encoded, trained.plan);
+        ASSERT_TRUE(taken.ok()) << codec << " at " << bound << ": " << taken.error().to_string();
+        const std::vector<float> sent = decoded(*encoded);
+        resolve(1, store::Outcome::kCounted);
+        if (is_unbiased_randk(codec)) continue;
+        const std::vector<float> left = residual();
+        for (std::size_t i = 0; i < kValues; ++i) ASSERT_NEAR(sent[i] + left[i], update[i], bound * 1e-6) << codec;
+      }
+    }
+  }
+}
+
+TEST_F(FitTest, WhatStaysOutIsKnownAfterARestart) {
+  for (const std::string codec : {"fp32", "int8", "fp32:zstd=1"}) {
+    if (codec.ends_with("zstd=1") && !kernels::zstd_available()) continue;
+    begin_anew();
+    for (std::uint64_t round = 1; round <= 4; ++round) {
+      ASSERT_TRUE(fold_update(update_of(round, codec, draw(9, kValues, 2)).job(), *store_, serial_).ok());
+    }
+    const auto encoded = encode_update(update_of(5, codec, draw(9, kValues, 2)).job(), *store_, serial_);
+    ASSERT_TRUE(encoded.ok()) << encoded.error().to_string();
+    EXPECT_FALSE(encoded->info().start.lossless);
+    const std::vector<float> p = p_of(*encoded), sent = decoded(*encoded);
+    store_.reset();
+    store_ = open_store(files_.back());
+    EXPECT_EQ(store_->pending(kRun)->value().info().start.fit, encoded->info().start.fit);
+    resolve(5, store::Outcome::kCounted);
+    const std::vector<float> left = residual();
+    for (std::size_t i = 0; i < kValues; ++i) ASSERT_NEAR(sent[i] + left[i], p[i], 1e-6) << codec;
+    EXPECT_GT(norm_of(left), 1);
+  }
+}
+
+// It is the training's own fault, and the parent's to refuse, by name; the residual stays.
+TEST_F(FitTest, AnUpdateThatIsTooLongAloneIsSentAsItIs) {
+  update_norm_max_ = 20;
+  for (const std::string codec : {"fp32", "int8"}) {
+    begin_anew();
+    ASSERT_TRUE(fold_update(update_of(1, codec, draw(1, kValues, 2)).job(), *store_, serial_).ok());
+    const std::vector<float> before = residual();
+    const Training too_long = update_of(2, codec, std::vector<float>(kValues, 0.9F));  // 28
+    const auto encoded = encode_update(too_long.job(), *store_, serial_);
+    ASSERT_TRUE(encoded.ok()) << encoded.error().to_string();
+    EXPECT_FALSE(accepted(*encoded, too_long.plan).ok()) << codec;
+    resolve(2, store::Outcome::kRefused);
+    EXPECT_EQ(residual(), before);
+    const Training good = update_of(3, codec, draw(3, kValues, 2));
+    EXPECT_TRUE(accepted(encode_update(good.job(), *store_, serial_).value(), good.plan).ok()) << codec;
+  }
+}
+
+TEST_F(FitTest, NoUpdateIsRefusedForADamagedResidual) {
+  std::vector<float> damaged = draw(5, kValues, 2);
+  damaged[3] = std::numeric_limits<float>::quiet_NaN();
+  damaged[4] = std::numeric_limits<float>::infinity();
+  damaged[5] = -std::numeric_limits<float>::max();
+  ASSERT_TRUE(fold_update(update_of(1, "fp32", draw(5, kValues, 2)).job(), *store_, serial_).ok());
+  const std::vector<std::string> names = files_.back().list("/site/tensors").value();
+  ASSERT_EQ(names.size(), 1u);
+  const auto file = files_.back().open("/site/tensors/" + names[0], store::OpenMode::kTruncate).value();
+  ASSERT_TRUE(file->write_at(0, std::as_bytes(std::span(damaged))).ok());
+  for (const std::string codec : {"fp32", "int8"}) {
+    const std::uint64_t round = codec == "fp32" ? 2 : 3;
+    const Training trained = update_of(round, codec, draw(6, kValues, 2));
+    const auto encoded = encode_update(trained.job(), *store_, serial_);
+    ASSERT_TRUE(encoded.ok()) << encoded.error().to_string();
+    EXPECT_TRUE(accepted(*encoded, trained.plan).ok());
+    for (const float value : p_of(*encoded)) ASSERT_TRUE(std::isfinite(value));
+    EXPECT_EQ(decoded(*encoded)[5], -1);
+    resolve(round, store::Outcome::kCounted);
+    for (const float value : residual()) ASSERT_TRUE(std::isfinite(value));
+  }
+}
+
+TEST(Fitting, MeasuresNothingWhereNothingCanBeBeyond) {
+  const kernels::CodecSpec int8 = kernels::parse_codec("int8").value();
+  round::Plan plan;
+  EXPECT_FALSE(Fitting(plan, int8, 1.0F).must_measure());
+  EXPECT_TRUE(Fitting(plan, int8, 1.0F).fit().whole());
+  EXPECT_TRUE(Fitting(plan, int8, 1000.0F).must_measure());
+  EXPECT_FALSE(Fitting(plan, kernels::parse_codec("fp32").value(), 2000.0F).must_measure());
+  EXPECT_EQ(Fitting(plan, int8, 2000.0F).fit(), (store::Fit{1024, 1}));
+  plan.update_norm_max = 5;
+  EXPECT_TRUE(Fitting(plan, int8, 1.0F).must_measure());
+}
+
+// The bound on what a codec may make of a value is one for all of them.
+TEST(Fitting, NoCodecGrowsBeyondWhatIsUnmeasured) {
+  for (const std::string& text : codecs()) {
+    const kernels::CodecSpec spec = kernels::parse_codec(text).value();
+    const auto codec = kernels::make_codec(spec).value();
+    for (const std::size_t count : {1, 30, 149, 199, 256, 2048, 5000}) {
+      const std::vector<float> ones(count, 1.0F);
+      const auto encoded = kernels::test_values::encode(*codec, ones, 1 << 14);
+      const auto report = codec->screen_chunk(encoded.chunks[0].span(), count, 0);
+      ASSERT_TRUE(report.ok()) << text;
+      round::Plan plan;
+      plan.value_abs_max = static_cast<double>(report->max_abs) * 0.999;
+      EXPECT_TRUE(Fitting(plan, spec, 1.0F).must_measure() || report->max_abs <= 1.0F) << text << " of " << count;
+    }
+  }
+}
+
+TEST(Fitting, EndsWhereNothingHelps) {
+  round::Plan plan;
+  plan.value_abs_max = 0.5;
+  Fitting fitting(plan, kernels::parse_codec("sign:mode=vote").value(), 0.4F);
+  Measure ones;
+  ones.add({1.0F, 10});
+  int tries = 0;
+  while (fitting.tighten(ones).ok()) ASSERT_LT(++tries, 100);
+  EXPECT_EQ(fitting.tighten(ones).error().code, Code::kDataLoss);
+}
+
+}  // namespace
+}  // namespace fluvial::edge
