@@ -29,10 +29,12 @@ inline constexpr const char* kSiteTrailer = R"sql(
 ALTER TABLE pending ADD COLUMN trailer_bytes INTEGER NOT NULL DEFAULT 0;
 UPDATE pending SET trailer_bytes = 8 * integer_count;
 )sql";
-// How what was encoded comes from p.
+// How what was encoded comes from p, and the bounds of the residual that it leaves.
 inline constexpr const char* kSiteFit = R"sql(
 ALTER TABLE pending ADD COLUMN fit_value_max REAL NOT NULL DEFAULT 0;
 ALTER TABLE pending ADD COLUMN fit_factor REAL NOT NULL DEFAULT 1;
+ALTER TABLE pending ADD COLUMN residual_norm_max REAL NOT NULL DEFAULT 0;
+ALTER TABLE pending ADD COLUMN residual_age_max INTEGER NOT NULL DEFAULT 0;
 )sql";
 inline constexpr const char* kSiteSteps[] = {kSiteSchema, kSiteWorkers, kSiteTrailer, kSiteFit};
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "core/base/format.h"
 #include "core/store/plan_json.h"
 #include "core/store/site_schema.h"
 #include "core/store/sqlite.h"
@@ -45,8 +46,8 @@ struct PendingRow {
 
 constexpr const char* kPendingColumns =
     "SELECT run, round, submission, incarnation, weight, codec, base, metrics, value_count, integer_count, lossless, "
-    "digest, p_norm, p_file, chunks_file, chunk_ends, chunk_values, workers, trailer_bytes, fit_value_max, fit_factor "
-    "FROM pending ";
+    "digest, p_norm, p_file, chunks_file, chunk_ends, chunk_values, workers, trailer_bytes, fit_value_max, fit_factor, "
+    "residual_norm_max, residual_age_max FROM pending ";
 Result<PendingRow> pending_from(const SqlRow& row) {
   PendingRow found;
   PendingStart& start = found.info.start;
@@ -71,6 +72,7 @@ Result<PendingRow> pending_from(const SqlRow& row) {
   start.workers = split_names(row.text(17));
   found.info.trailer_bytes = row.number(18);
   start.fit = {static_cast<float>(row.real(19)), static_cast<float>(row.real(20))};
+  start.bounds = {row.real(21), row.number(22)};
   for (std::size_t at = 0; at + 8 <= ends.size(); at += 8) {
     found.chunk_ends.push_back(load_le<std::uint64_t>(ends.data() + at));
   }
@@ -86,6 +88,19 @@ Result<std::optional<PendingRow>> pending_row(Database& database, RunId run) {
     return {};
   }));
   return found;
+}
+
+// Why a residual is not kept; empty: it is.
+std::string beyond(const ResidualInfo& residual, const ResidualBounds& bounds) {
+  if (residual.zero) return {};
+  if (bounds.norm_max > 0 && residual.norm > bounds.norm_max) {
+    return format_text("its norm is {}, beyond the plan's residual_norm_max of {}", residual.norm, bounds.norm_max);
+  }
+  if (bounds.age_max_rounds > 0 && residual.age_rounds > bounds.age_max_rounds) {
+    return format_text("unspent for {} rounds, beyond the plan's residual_age_max_rounds of {}; its norm was {}",
+                       residual.age_rounds, bounds.age_max_rounds, residual.norm);
+  }
+  return {};
 }
 
 std::string name_of(RunId run, RoundId round) {
@@ -193,15 +208,6 @@ Status SiteStore::read_residual(RunId run, std::uint64_t first_value, std::span<
   return read_exactly(*file, first_value * sizeof(float), std::as_writable_bytes(into), path_of(row.file));
 }
 
-Result<ResidualInfo> SiteStore::drop_residual(RunId run) {
-  const std::lock_guard lock(mutex_);
-  FLUVIAL_ASSIGN(const ResidualRow row, residual_locked(run));
-  if (row.info.zero) return row.info;
-  FLUVIAL_TRY(database_->transact([&] { return database_->run("DELETE FROM residuals WHERE run = ?", {run}); }));
-  remove_file(row.file);
-  return row.info;
-}
-
 Result<std::optional<LastOutcome>> SiteStore::last_outcome_locked(RunId run) {
   std::optional<LastOutcome> found;
   FLUVIAL_TRY(
@@ -259,12 +265,12 @@ Result<PendingUpdate> SiteStore::finish(PendingWriter& writer, const Digest& dig
   const Status recorded = database_->transact([&]() -> Status {
     FLUVIAL_TRY(database_->run("UPDATE site SET submissions = max(submissions, ?)", {info.submission}));
     return database_->run(
-        "INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         {start.run, start.round, info.submission, info.incarnation, start.weight, start.codec, start.base,
          metrics_to_json(start.metrics), start.value_count, start.integer_count, start.lossless ? 1 : 0, digest,
          info.p_norm, writer.p_name_, writer.chunks_name_, ByteSpan(ends_to_bytes(writer.chunk_ends_).span()),
          start.chunk_values, join_names(start.workers), info.trailer_bytes, static_cast<double>(start.fit.value_max),
-         static_cast<double>(start.fit.factor)});
+         static_cast<double>(start.fit.factor), start.bounds.norm_max, start.bounds.age_max_rounds});
   });
   writer.finished_ = may_be_recorded(recorded);
   FLUVIAL_TRY(recorded);
@@ -313,14 +319,14 @@ Result<std::unique_ptr<ResidualWriter>> SiteStore::begin_residual(RunId run) {
   return writer;
 }
 
-Result<ResidualInfo> SiteStore::resolve(RunId run, RoundId round, Outcome outcome,
-                                        std::unique_ptr<ResidualWriter> residual) {
+Result<Carried> SiteStore::resolve(RunId run, RoundId round, Outcome outcome,
+                                   std::unique_ptr<ResidualWriter> residual) {
   FLUVIAL_CHECK(outcome != Outcome::kPending, "a pending outcome resolves nothing");
   FLUVIAL_CHECK(!residual || (outcome == Outcome::kCounted && residual->run_ == run), "a residual out of place");
   const std::lock_guard lock(mutex_);
   FLUVIAL_ASSIGN(const ResidualRow old, residual_locked(run));
   FLUVIAL_ASSIGN(const std::optional<LastOutcome> last, last_outcome_locked(run));
-  if (last && (round < last->round || (round == last->round && outcome == last->outcome))) return old.info;
+  if (last && (round < last->round || (round == last->round && outcome == last->outcome))) return Carried{old.info, {}};
   if (last && round == last->round) {
     return Error{Code::kFailedPrecondition, name_of(run, round) + " is " + std::string(outcome_name(last->outcome)) +
                                                 ", not " + std::string(outcome_name(outcome))};
@@ -337,8 +343,6 @@ Result<ResidualInfo> SiteStore::resolve(RunId run, RoundId round, Outcome outcom
       if (residual->value_count_ != pending->info.start.value_count) {
         return Error{Code::kFailedPrecondition, name_of(run, round) + ": the residual is not whole"};
       }
-      FLUVIAL_TRY(residual->file_->sync());
-      FLUVIAL_TRY(files_.sync_folder(join_path(folder_, kTensorFolder)));
       now = {{false, residual->value_count_, 0, std::sqrt(residual->square_sum_)}, residual->name_};
     }
   } else if (outcome == Outcome::kLate) {
@@ -346,13 +350,25 @@ Result<ResidualInfo> SiteStore::resolve(RunId run, RoundId round, Outcome outcom
   } else if (!old.info.zero) {
     ++now.info.age_rounds;
   }
-  const Status recorded = record_outcome(run, round, outcome, now, pending->info.start.workers);
-  if (residual) residual->kept_ = may_be_recorded(recorded);
-  FLUVIAL_TRY(recorded);
+  std::string dropped = beyond(now.info, pending->info.start.bounds);
+  if (!dropped.empty()) now = {};
+  FLUVIAL_TRY(put_in_force(now, residual.get(), [&] {
+    return record_outcome(run, round, outcome, now, pending->info.start.workers);
+  }));
   for (const std::string& name : std::set{old.file, pending->p_file, pending->chunks_file}) {
     if (name != now.file) remove_file(name);
   }
-  return now.info;
+  return Carried{now.info, std::move(dropped)};
+}
+
+// The writer's file is whole before the record names it, and goes unless the record may name it.
+Status SiteStore::put_in_force(const ResidualRow& now, ResidualWriter* writer, const std::function<Status()>& record) {
+  const bool named = writer != nullptr && now.file == writer->name_;
+  if (named) FLUVIAL_TRY(writer->file_->sync());
+  if (named) FLUVIAL_TRY(files_.sync_folder(join_path(folder_, kTensorFolder)));
+  const Status recorded = record();
+  if (named) writer->kept_ = may_be_recorded(recorded);
+  return recorded;
 }
 
 // In one transaction: `now` is in force, and there is no submission any more.
@@ -399,20 +415,18 @@ Result<std::map<RunId, std::vector<WorkerOutcome>>> SiteStore::worker_outcomes()
   return found;
 }
 
-Result<ResidualInfo> SiteStore::fold(RunId run, RoundId round, std::unique_ptr<ResidualWriter> p,
-                                     const std::vector<std::string>& workers) {
+Result<Carried> SiteStore::fold(RunId run, RoundId round, std::unique_ptr<ResidualWriter> p,
+                                const ResidualBounds& bounds, const std::vector<std::string>& workers) {
   FLUVIAL_CHECK(p && p->run_ == run, "a residual out of place");
   const std::lock_guard lock(mutex_);
   FLUVIAL_TRY(may_begin(run, round));
   FLUVIAL_ASSIGN(const ResidualRow old, residual_locked(run));
-  FLUVIAL_TRY(p->file_->sync());
-  FLUVIAL_TRY(files_.sync_folder(join_path(folder_, kTensorFolder)));
-  const ResidualRow now = {{false, p->value_count_, old.info.age_rounds + 1, std::sqrt(p->square_sum_)}, p->name_};
-  const Status recorded = record_outcome(run, round, Outcome::kLate, now, workers);
-  p->kept_ = may_be_recorded(recorded);
-  FLUVIAL_TRY(recorded);
+  ResidualRow now = {{false, p->value_count_, old.info.age_rounds + 1, std::sqrt(p->square_sum_)}, p->name_};
+  std::string dropped = beyond(now.info, bounds);
+  if (!dropped.empty()) now = {};
+  FLUVIAL_TRY(put_in_force(now, p.get(), [&] { return record_outcome(run, round, Outcome::kLate, now, workers); }));
   remove_file(old.file);
-  return now.info;
+  return Carried{now.info, std::move(dropped)};
 }
 
 Result<ResidualInfo> SiteStore::forget(RunId run) {

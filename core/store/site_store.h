@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -43,6 +44,19 @@ struct Fit {
   bool operator==(const Fit&) const = default;
 };
 
+// Of a residual, by the plan; 0: no bound.
+struct ResidualBounds {
+  double norm_max = 0;
+  std::uint64_t age_max_rounds = 0;
+  bool operator==(const ResidualBounds&) const = default;
+};
+
+// What became of the residual.
+struct Carried {
+  ResidualInfo residual;  // what the next update begins with
+  std::string dropped;    // why what there was is gone, with its norm; empty when nothing was dropped
+};
+
 struct PendingStart {
   RunId run;
   RoundId round;
@@ -57,6 +71,7 @@ struct PendingStart {
   std::uint64_t chunk_values = 0;         // coordinates a chunk, to decode the chunks by when the plan is not at hand
   std::vector<std::string> workers = {};  // whose results are in it: names without blanks
   Fit fit = {};                           // whole where it is lossless
+  ResidualBounds bounds = {};             // of what its outcome leaves
 };
 
 struct PendingInfo {
@@ -175,8 +190,6 @@ class SiteStore {
   Result<ResidualInfo> residual(RunId run);
   // Values from `first_value` on; zeros when there is no residual. kFailedPrecondition beyond its end.
   Status read_residual(RunId run, std::uint64_t first_value, std::span<float> into);
-  // Beyond the plan's bounds: forgets it. Returns what it was.
-  Result<ResidualInfo> drop_residual(RunId run);
 
   // kFailedPrecondition while the run has an unresolved submission.
   Result<std::unique_ptr<PendingWriter>> begin_pending(PendingStart start);
@@ -184,15 +197,16 @@ class SiteStore {
   Result<std::vector<PendingInfo>> all_pending();
 
   Result<std::unique_ptr<ResidualWriter>> begin_residual(RunId run);
-  // Outcome counted (with the new residual; nullptr: zero), late or refused (no writer). The same again for the same
-  // round, or for an older one, does nothing; kFailedPrecondition for another outcome of the same round or without a
-  // submission.
-  Result<ResidualInfo> resolve(RunId run, RoundId round, Outcome outcome,
-                               std::unique_ptr<ResidualWriter> residual = nullptr);
-  // An update that was never sent is late: p, as the writer holds it, is the residual, in one transaction.
-  // kFailedPrecondition while the run has an unresolved submission, or when the round is resolved already.
-  Result<ResidualInfo> fold(RunId run, RoundId round, std::unique_ptr<ResidualWriter> p,
-                            const std::vector<std::string>& workers = {});
+  // Outcome counted (with the new residual; nullptr: zero), late or refused (no writer). A residual beyond the
+  // submission's bounds is dropped in the same transaction. The same again for the same round, or for an older one,
+  // does nothing; kFailedPrecondition for another outcome of the same round or without a submission.
+  Result<Carried> resolve(RunId run, RoundId round, Outcome outcome,
+                          std::unique_ptr<ResidualWriter> residual = nullptr);
+  // An update that was never sent is late: p, as the writer holds it, is the residual, if it is within the bounds, in
+  // one transaction. kFailedPrecondition while the run has an unresolved submission, or when the round is resolved
+  // already.
+  Result<Carried> fold(RunId run, RoundId round, std::unique_ptr<ResidualWriter> p, const ResidualBounds& bounds = {},
+                       const std::vector<std::string>& workers = {});
   Result<std::optional<LastOutcome>> last_outcome(RunId run);
   // Of the workers named by the submissions that were resolved or folded, written in the same transactions. By run.
   Result<std::map<RunId, std::vector<WorkerOutcome>>> worker_outcomes();
@@ -215,6 +229,7 @@ class SiteStore {
   Result<ResidualRow> residual_locked(RunId run);
   Result<std::optional<LastOutcome>> last_outcome_locked(RunId run);
   Status may_begin(RunId run, RoundId round);
+  Status put_in_force(const ResidualRow& now, ResidualWriter* writer, const std::function<Status()>& record);
   Status record_outcome(RunId run, RoundId round, Outcome outcome, const ResidualRow& now,
                         const std::vector<std::string>& workers);
   Status record_workers(RunId run, RoundId round, Outcome outcome, const std::vector<std::string>& workers);

@@ -42,7 +42,7 @@ Result<PendingUpdate> submit(SiteStore& store, std::uint64_t round, float fill, 
   return writer->finish(digest_of("update"));
 }
 
-Result<ResidualInfo> count(SiteStore& store, std::uint64_t round, float residual) {
+Result<Carried> count(SiteStore& store, std::uint64_t round, float residual) {
   FLUVIAL_ASSIGN(std::unique_ptr<ResidualWriter> writer, store.begin_residual(kRun));
   FLUVIAL_TRY(writer->write(0, values(residual)));
   return store.resolve(kRun, RoundId(round), Outcome::kCounted, std::move(writer));
@@ -162,7 +162,7 @@ TEST_F(SiteStoreTest, NothingNewerBeforeAnOutcome) {
 TEST_F(SiteStoreTest, Counted) {
   EXPECT_EQ(residual_of(*store), values(0));
   ASSERT_TRUE(submit(*store, 1, 1.0F).ok());
-  const ResidualInfo info = count(*store, 1, 0.5F).value();
+  const ResidualInfo info = count(*store, 1, 0.5F).value().residual;
   EXPECT_FALSE(info.zero);
   EXPECT_EQ(info.age_rounds, 0u);
   EXPECT_DOUBLE_EQ(info.norm, std::sqrt(1.5));
@@ -177,16 +177,44 @@ TEST_F(SiteStoreTest, Counted) {
 
 TEST_F(SiteStoreTest, LateMakesPTheResidualAndAges) {
   ASSERT_TRUE(submit(*store, 1, 1.0F).ok());
-  EXPECT_EQ(store->resolve(kRun, RoundId(1), Outcome::kLate)->age_rounds, 1u);
+  EXPECT_EQ(store->resolve(kRun, RoundId(1), Outcome::kLate)->residual.age_rounds, 1u);
   ASSERT_TRUE(submit(*store, 2, 3.0F).ok());
-  const ResidualInfo info = store->resolve(kRun, RoundId(2), Outcome::kLate).value();
+  const ResidualInfo info = store->resolve(kRun, RoundId(2), Outcome::kLate).value().residual;
   EXPECT_EQ(info.age_rounds, 2u);
   EXPECT_DOUBLE_EQ(info.norm, std::sqrt(54.0));
   EXPECT_EQ(tensor_files(), 1u);
   crash_and_reopen();
   EXPECT_EQ(residual_of(*store), values(3.0F));
-  EXPECT_EQ(store->drop_residual(kRun).value(), info);
-  EXPECT_EQ(residual_of(*store), values(0));
+  EXPECT_EQ(store->residual(kRun).value(), info);
+}
+
+TEST_F(SiteStoreTest, BeyondItsBoundsAResidualIsDroppedWithTheOutcome) {
+  PendingStart start = start_of(1);
+  start.bounds = {.norm_max = 3};
+  const auto submit_bounded = [&](std::uint64_t round, float fill) {
+    start.round = RoundId(round);
+    const std::unique_ptr<PendingWriter> writer = store->begin_pending(start).value();
+    ASSERT_TRUE(writer->write_p(0, values(fill)).ok());
+    for (std::uint64_t i = 0; i < 2; ++i) ASSERT_TRUE(writer->write_chunk(i, as_byte_span(chunk_text(i))).ok());
+    ASSERT_TRUE(writer->write_integers(std::vector<std::int64_t>(3)).ok());
+    ASSERT_TRUE(writer->finish(digest_of("update")).ok());
+  };
+  submit_bounded(1, 1);
+  EXPECT_EQ(store->resolve(kRun, RoundId(1), Outcome::kLate)->dropped, "");
+  submit_bounded(2, 2);
+  crash_and_reopen();
+  EXPECT_EQ(store->pending(kRun)->value().info().start.bounds, start.bounds);
+  const Carried dropped = store->resolve(kRun, RoundId(2), Outcome::kLate).value();
+  EXPECT_TRUE(dropped.residual.zero);
+  EXPECT_NE(dropped.dropped.find("residual_norm_max"), std::string::npos) << dropped.dropped;
+  EXPECT_EQ(tensor_files(), 0u);
+  submit_bounded(3, 2);
+  EXPECT_NE(count(*store, 3, 2)->dropped, "") << "what a counted one leaves as well";
+  EXPECT_EQ(tensor_files(), 0u);
+  std::unique_ptr<ResidualWriter> late = store->begin_residual(kRun).value();
+  ASSERT_TRUE(late->write(0, values(2)).ok());
+  EXPECT_NE(store->fold(kRun, RoundId(4), std::move(late), start.bounds)->dropped, "");
+  EXPECT_EQ(store->last_outcome(kRun).value(), (LastOutcome{RoundId(4), Outcome::kLate}));
   EXPECT_EQ(tensor_files(), 0u);
 }
 
@@ -194,7 +222,7 @@ TEST_F(SiteStoreTest, RefusedKeepsTheResidual) {
   ASSERT_TRUE(submit(*store, 1, 1.0F).ok());
   ASSERT_TRUE(count(*store, 1, 0.5F).ok());
   ASSERT_TRUE(submit(*store, 2, 9.0F).ok());
-  EXPECT_EQ(store->resolve(kRun, RoundId(2), Outcome::kRefused)->age_rounds, 1u);
+  EXPECT_EQ(store->resolve(kRun, RoundId(2), Outcome::kRefused)->residual.age_rounds, 1u);
   EXPECT_EQ(residual_of(*store), values(0.5F));
   EXPECT_EQ(tensor_files(), 1u);
   EXPECT_EQ(store->forget(kRun)->value_count, 6u);
@@ -204,9 +232,9 @@ TEST_F(SiteStoreTest, RefusedKeepsTheResidual) {
 TEST_F(SiteStoreTest, ResolvingIsIdempotentByRound) {
   ASSERT_TRUE(submit(*store, 5, 1.0F).ok());
   EXPECT_EQ(store->resolve(kRun, RoundId(6), Outcome::kLate).error().code, Code::kFailedPrecondition);
-  const ResidualInfo late = store->resolve(kRun, RoundId(5), Outcome::kLate).value();
-  EXPECT_EQ(store->resolve(kRun, RoundId(5), Outcome::kLate).value(), late);
-  EXPECT_EQ(store->resolve(kRun, RoundId(4), Outcome::kCounted).value(), late);
+  const ResidualInfo late = store->resolve(kRun, RoundId(5), Outcome::kLate).value().residual;
+  EXPECT_EQ(store->resolve(kRun, RoundId(5), Outcome::kLate).value().residual, late);
+  EXPECT_EQ(store->resolve(kRun, RoundId(4), Outcome::kCounted).value().residual, late);
   EXPECT_EQ(store->resolve(kRun, RoundId(5), Outcome::kCounted).error().code, Code::kFailedPrecondition);
   EXPECT_EQ(count(*store, 5, 0.1F).error().code, Code::kFailedPrecondition);
   EXPECT_EQ(tensor_files(), 1u);  // the writer that was not needed left nothing
@@ -234,7 +262,7 @@ TEST_F(SiteStoreTest, RemembersWhatBecameOfEachWorkersLastResult) {
   ASSERT_TRUE(store->resolve(kRun, RoundId(2), Outcome::kRefused).ok());
   std::unique_ptr<ResidualWriter> late = store->begin_residual(kRun).value();
   ASSERT_TRUE(late->write(0, values(2)).ok());
-  ASSERT_TRUE(store->fold(kRun, RoundId(3), std::move(late), {"gpu-2"}).ok());
+  ASSERT_TRUE(store->fold(kRun, RoundId(3), std::move(late), {}, {"gpu-2"}).ok());
   crash_and_reopen();
   const std::map<RunId, std::vector<WorkerOutcome>> expected = {{kRun,
                                                                  {{"gpu-0", {RoundId(1), Outcome::kCounted}},

@@ -157,21 +157,18 @@ void EdgeService::apply(const Fold& effect) { process_.spawn("fold", fold(effect
 
 net::Awaitable<void> EdgeService::fold(Offer offer, Trained trained) {
   const telemetry::Logger log = log_of(offer.run, offer.round);
-  const ResidualBounds bounds = bounds_of(offer.plan);
   std::shared_ptr<PartialMean> early = co_await early_.take(trained.parts);
-  const Result<store::ResidualInfo> folded = co_await runtime_.pool.run([&] {
+  const Result<store::Carried> folded = co_await runtime_.pool.run([&] {
     net::PoolParallel parallel(runtime_.pool);
     return fold_update(job_of(offer, trained, early.get()), *store_, parallel);
   });
   results_are_read(std::move(early), std::move(trained.parts));
   if (folded.ok()) {
-    const Result<Carried> carried =
-        co_await runtime_.pool.run([&] { return apply_bounds(*store_, offer.run, *folded, bounds); });
     ++counts_.late;
     metrics_.outcomes_late.add();
     desk_.outcomes().decided(offer.run, offer.round, Outcome::kLate);
-    log.warn("update late: it goes into the next one", {{"residual_norm", folded->norm}});
-    if (carried.ok()) note_residual(offer.run, offer.round, *carried);
+    log.warn("update late: it goes into the next one", {{"residual_norm", folded->residual.norm}});
+    note_residual(offer.run, offer.round, *folded);
   } else {
     metrics_.residuals_dropped.add();
     desk_.outcomes().dropped(offer.run, offer.round);
@@ -235,8 +232,6 @@ void EdgeService::apply(const DeclineRound& effect) {
 
 // ---- outcomes --------------------------------------------------------------------------------------------------
 
-ResidualBounds EdgeService::bounds_for(RunId run) const { return bounds_run_ == run ? bounds_ : ResidualBounds{}; }
-
 void EdgeService::apply(const Resolve& effect) { process_.spawn("resolve", resolve(effect.pending, effect.outcome)); }
 
 // Only a process that starts anew knows what is on the disk: this one ends, and says why.
@@ -266,11 +261,10 @@ void EdgeService::note_gpus() {
 
 // Nothing goes on before it is on disk: a disk that fails is tried again.
 net::Awaitable<void> EdgeService::resolve(Pending pending, Outcome outcome) {
-  const ResidualBounds bounds = bounds_for(pending.run);
   net::Backoff backoff(runtime_.backoff, Rng(pending.round.value()));
   for (;;) {
-    const Result<Carried> carried = co_await runtime_.pool.run(
-        [&] { return resolve_pending(*store_, pending.run, pending.round, stored(outcome), bounds); });
+    const Result<store::Carried> carried = co_await runtime_.pool.run(
+        [&] { return resolve_pending(*store_, pending.run, pending.round, stored(outcome)); });
     if (carried.ok()) {
       note_outcome(pending, outcome);
       note_residual(pending.run, pending.round, *carried);
@@ -303,7 +297,7 @@ void EdgeService::note_outcome(const Pending& pending, Outcome outcome) {
            {{"outcome", outcome_name(outcome)}});
 }
 
-void EdgeService::note_residual(RunId run, RoundId round, const Carried& carried) {
+void EdgeService::note_residual(RunId run, RoundId round, const store::Carried& carried) {
   counts_.residual_norm = carried.residual.norm;
   metrics_.residual_norm.set(carried.residual.norm);
   metrics_.residual_age_rounds.set(static_cast<double>(carried.residual.age_rounds));

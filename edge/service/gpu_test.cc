@@ -41,7 +41,7 @@ class Reference {
     return update->info();
   }
   void counted(std::uint64_t round) {
-    EXPECT_TRUE(resolve_pending(*store_, kRun, RoundId(round), store::Outcome::kCounted, bounds_of(plan_)).ok());
+    EXPECT_TRUE(resolve_pending(*store_, kRun, RoundId(round), store::Outcome::kCounted).ok());
   }
 
  private:

@@ -34,8 +34,6 @@ Status EdgeService::on_round_open(const v1::RoundOpen& message) {
   if (opening.round > RoundId(1)) note_commit(opening.run, RoundId(opening.round.value() - 1), opening.base);
   round_ = opening.round;
   round_gauge_.set(static_cast<double>(round_.value()));
-  bounds_run_ = opening.run;
-  bounds_ = bounds_of(opening.plan);
   Offer offer;
   offer.run = opening.run;
   offer.round = opening.round;

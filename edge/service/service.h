@@ -93,7 +93,7 @@ class EdgeService final : public tree::UplinkOwner {
   void on_trained(RunId run, RoundId round, TimePoint begun, Result<Trained> trained);
   void on_sent(const UploadItem& item, double seconds);
   void note_outcome(const Pending& pending, Outcome outcome);
-  void note_residual(RunId run, RoundId round, const Carried& carried);
+  void note_residual(RunId run, RoundId round, const store::Carried& carried);
   net::Awaitable<void> ask_again();
   Algorithm choose_reduction() const;  // as the settings say, or what takes least here; measures, and logs why
   bool store_failed();                 // then the agent ends
@@ -103,7 +103,6 @@ class EdgeService final : public tree::UplinkOwner {
   void note_gpus();
   local::WorkerServerOptions worker_options();
   void end_run();  // when nothing of it is left to do
-  ResidualBounds bounds_for(RunId run) const;
   telemetry::Logger log_of(RunId run, RoundId round) const;
   std::uint32_t site() const { return self_.node.value(); }
 
@@ -148,8 +147,6 @@ class EdgeService final : public tree::UplinkOwner {
   bool end_is_due_ = false;                // once they are read
   std::optional<RunId> working_;           // being trained, encoded or folded
   std::optional<RunId> ended_;             // complete, but something of it may be left to do
-  std::optional<RunId> bounds_run_;
-  ResidualBounds bounds_;
   RunId run_;
   std::string run_name_;  // of run_, once one of its rounds opened here
   RoundId round_;

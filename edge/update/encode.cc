@@ -14,6 +14,7 @@
 #include "edge/update/fit.h"
 #include "edge/update/gpu_route.h"
 #include "edge/update/part_values.h"
+#include "edge/update/resolve.h"
 #include "edge/update/screen.h"
 #include "edge/update/update.h"
 #include "kernels/codec.h"
@@ -51,6 +52,7 @@ store::PendingStart start_of(const UpdateJob& job, bool chunks_are_p, const stor
   start.chunk_count = layout.chunk_count();
   start.integer_count = job.schema.integer_count();
   start.fit = fit;
+  start.bounds = bounds_of(job.plan);
   start.lossless = chunks_are_p && fit.whole();
   start.chunk_values = layout.chunk_values;
   return start;
@@ -289,7 +291,7 @@ Result<store::PendingUpdate> encode_update(const UpdateJob& job, store::SiteStor
   return encode_on_host(job, *codec, std::move(update), store, parallel);
 }
 
-Result<store::ResidualInfo> fold_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel) {
+Result<store::Carried> fold_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel) {
   FLUVIAL_ASSIGN(const std::unique_ptr<GpuUpdate> gpu, gpu_update_of(job));
   FLUVIAL_ASSIGN(Update update, make_update(job, gpu.get(), store, parallel));
   const kernels::ChunkLayout layout = job.layout();
@@ -297,7 +299,7 @@ Result<store::ResidualInfo> fold_update(const UpdateJob& job, store::SiteStore& 
   for (std::size_t i = 0; i < layout.chunk_count(); ++i) {
     FLUVIAL_TRY(writer->write(layout.first_value(i), layout.of(update.values(), i)));
   }
-  return store.fold(job.run, job.round, std::move(writer), job.workers);
+  return store.fold(job.run, job.round, std::move(writer), bounds_of(job.plan), job.workers);
 }
 
 }  // namespace fluvial::edge

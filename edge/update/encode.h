@@ -17,8 +17,8 @@ namespace fluvial::edge {
 // for the host does. kInternal when a GPU has failed: then SiteGpus::fault() is set.
 Result<store::PendingUpdate> encode_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel);
 
-// For an update that comes too late to be sent: p becomes the residual, and its integers count nowhere. One transaction.
-// Errors as above.
-Result<store::ResidualInfo> fold_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel);
+// For an update that comes too late to be sent: p becomes the residual, if it is within the plan's bounds, and its
+// integers count nowhere. One transaction. Errors as above.
+Result<store::Carried> fold_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel);
 
 }  // namespace fluvial::edge

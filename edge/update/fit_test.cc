@@ -42,7 +42,7 @@ class FitTest : public testing::Test {
     return values;
   }
   store::ResidualInfo resolve(std::uint64_t round, store::Outcome outcome) {
-    const Result<Carried> carried = resolve_pending(*store_, kRun, RoundId(round), outcome, {});
+    const Result<store::Carried> carried = resolve_pending(*store_, kRun, RoundId(round), outcome);
     EXPECT_TRUE(carried.ok()) << carried.error().to_string();
     return carried->residual;
   }
@@ -72,7 +72,7 @@ TEST_F(FitTest, LateRoundsStrandNoSite) {
         if (round <= 6 && round % 2 == 0) {
           const auto folded = fold_update(trained.job(), *store_, serial_);
           ASSERT_TRUE(folded.ok()) << codec << ", round " << round << ": " << folded.error().to_string();
-          late_norm = folded->norm;
+          late_norm = folded->residual.norm;
           continue;
         }
         const auto encoded = encode_update(trained.job(), *store_, serial_);

@@ -1,8 +1,7 @@
 #include "edge/update/resolve.h"
 
-#include <fmt/format.h>
-
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -37,33 +36,17 @@ Result<std::unique_ptr<store::ResidualWriter>> left_out(store::SiteStore& store,
 
 }  // namespace
 
-ResidualBounds bounds_of(const round::Plan& plan) { return {plan.residual_norm_max, plan.residual_age_max_rounds}; }
-
-Result<Carried> apply_bounds(store::SiteStore& store, RunId run, store::ResidualInfo residual, ResidualBounds bounds) {
-  if (residual.zero) return Carried{residual, {}};
-  std::string why;
-  if (bounds.norm_max > 0 && residual.norm > bounds.norm_max) {
-    why = fmt::format("its norm is {:.6g}, beyond the plan's residual_norm_max of {:.6g}", residual.norm,
-                      bounds.norm_max);
-  } else if (bounds.age_max_rounds > 0 && residual.age_rounds > bounds.age_max_rounds) {
-    why = fmt::format("unspent for {} rounds, beyond the plan's residual_age_max_rounds of {}; its norm was {:.6g}",
-                      residual.age_rounds, bounds.age_max_rounds, residual.norm);
-  } else {
-    return Carried{residual, {}};
-  }
-  FLUVIAL_TRY(store.drop_residual(run));
-  return Carried{{}, std::move(why)};
+store::ResidualBounds bounds_of(const round::Plan& plan) {
+  return {plan.residual_norm_max, plan.residual_age_max_rounds};
 }
 
-Result<Carried> resolve_pending(store::SiteStore& store, RunId run, RoundId round, store::Outcome outcome,
-                                ResidualBounds bounds) {
+Result<store::Carried> resolve_pending(store::SiteStore& store, RunId run, RoundId round, store::Outcome outcome) {
   FLUVIAL_ASSIGN(const std::optional<store::PendingUpdate> pending, store.pending(run));
   std::unique_ptr<store::ResidualWriter> writer;
   if (outcome == store::Outcome::kCounted && pending && pending->info().start.round == round) {
     FLUVIAL_ASSIGN(writer, left_out(store, *pending));
   }
-  FLUVIAL_ASSIGN(const store::ResidualInfo residual, store.resolve(run, round, outcome, std::move(writer)));
-  return apply_bounds(store, run, residual, bounds);
+  return store.resolve(run, round, outcome, std::move(writer));
 }
 
 }  // namespace fluvial::edge

@@ -21,8 +21,8 @@ class UpdateTest : public testing::Test {
     EXPECT_TRUE(store_->read_residual(kRun, 0, values).ok());
     return values;
   }
-  Carried resolve(std::uint64_t round, store::Outcome outcome, ResidualBounds bounds = {}) {
-    const Result<Carried> carried = resolve_pending(*store_, kRun, RoundId(round), outcome, bounds);
+  store::Carried resolve(std::uint64_t round, store::Outcome outcome) {
+    const Result<store::Carried> carried = resolve_pending(*store_, kRun, RoundId(round), outcome);
     EXPECT_TRUE(carried.ok()) << carried.error().to_string();
     return *carried;
   }
@@ -112,7 +112,7 @@ TEST_F(UpdateTest, ALateUpdateFoldsIntoTheResidual) {
   const auto folded = fold_update(late.job(), *store_, serial_);
   ASSERT_TRUE(folded.ok()) << folded.error().to_string();
   EXPECT_EQ(residual(), p);
-  EXPECT_EQ(folded->age_rounds, 1u);
+  EXPECT_EQ(folded->residual.age_rounds, 1u);
   EXPECT_TRUE(store_->all_pending()->empty());
 }
 
@@ -201,17 +201,29 @@ TEST_F(UpdateTest, AnIntegerThatGrewTooMuchIsNotSentAndSaysWhich) {
 }
 
 TEST_F(UpdateTest, AResidualBeyondThePlansBoundsIsDroppedAndSaidSo) {
-  ASSERT_TRUE(encode(training(1, "fp32")).ok());
-  const Carried large = resolve(1, store::Outcome::kLate, {.norm_max = 0.001});
+  Training small = training(1, "fp32");
+  small.plan.residual_norm_max = 0.001;
+  ASSERT_TRUE(encode(small).ok());
+  store_.reset();
+  store_ = open_store(files_);  // whoever resolves it need not know the plan
+  const store::Carried large = resolve(1, store::Outcome::kLate);
   EXPECT_TRUE(large.residual.zero);
   EXPECT_NE(large.dropped.find("residual_norm_max"), std::string::npos);
   EXPECT_TRUE(store_->residual(kRun)->zero);
+  small.round = RoundId(2);
+  EXPECT_NE(fold_update(small.job(), *store_, serial_)->dropped.find("residual_norm_max"), std::string::npos);
+  EXPECT_TRUE(store_->residual(kRun)->zero);
 
-  const ResidualBounds age{.age_max_rounds = 1};
-  ASSERT_TRUE(encode(training(2, "fp32")).ok());
-  EXPECT_TRUE(resolve(2, store::Outcome::kLate, age).dropped.empty());
-  ASSERT_TRUE(encode(training(3, "fp32")).ok());
-  EXPECT_NE(resolve(3, store::Outcome::kLate, age).dropped.find("residual_age_max_rounds"), std::string::npos);
+  const auto aged = [](std::uint64_t round) {
+    Training made = training(round, "fp32");
+    made.plan.residual_age_max_rounds = 1;
+    return made;
+  };
+  ASSERT_TRUE(encode(aged(3)).ok());
+  EXPECT_TRUE(resolve(3, store::Outcome::kLate).dropped.empty());
+  ASSERT_TRUE(encode(aged(4)).ok());
+  EXPECT_NE(resolve(4, store::Outcome::kLate).dropped.find("residual_age_max_rounds"), std::string::npos);
+  EXPECT_TRUE(files_.list("/site/tensors")->empty());
 }
 
 TEST_F(UpdateTest, AnOutcomeAfterARestartNeedsNoPlan) {

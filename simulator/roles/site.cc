@@ -110,8 +110,6 @@ Status SiteRole::on_round_open(const v1::RoundOpen& message) {
   FLUVIAL_ASSIGN(wire::Opening opening, wire::from_proto(message));
   const auto own = std::ranges::find(opening.participants, self(), &round::Participant::site);
   if (own == opening.participants.end()) return {};
-  bounds_run_ = opening.run;
-  bounds_ = edge::bounds_of(opening.plan);
   edge::Offer offer;
   offer.run = opening.run;
   offer.round = opening.round;

@@ -95,7 +95,6 @@ class SiteRole final : public Process, private ChildOwner {
   void upload(Epoch lease, std::uint64_t first_chunk, Malice::Trick trick);
   void send_chunk();
   void send_end();
-  edge::ResidualBounds bounds_for(RunId run) const;
   std::shared_ptr<const Submission> sized_submission(const edge::Offer& offer);
   bool dies(std::string_view point) { return cast_.world().crash_here(host_, point); }
   bool is_dead() const { return !cast_.world().is_up(host_); }
@@ -123,8 +122,6 @@ class SiteRole final : public Process, private ChildOwner {
   std::uint64_t upload_generation_ = 0;
   std::optional<RunId> working_;
   std::optional<RunId> ended_;
-  std::optional<RunId> bounds_run_;
-  edge::ResidualBounds bounds_;
   std::optional<Backoff> resolve_backoff_;
   std::uint64_t sized_submissions_ = 0;
 };

@@ -175,17 +175,12 @@ void SiteRole::apply(const edge::Fold& effect) {
   if (dies("fold")) return;
   const edge::Offer& offer = effect.offer;
   if (!cast_.sized()) {
-    const edge::ResidualBounds bounds = edge::bounds_of(offer.plan);
+    const store::ResidualBounds bounds = edge::bounds_of(offer.plan);
     cast_.checks().sites().encoding(self(), offer.run, trained_as(offer), {bounds.norm_max, bounds.age_max_rounds},
                                     malice_.is_wicked());
     const std::uint64_t faults = cast_.world().disk(host_).faults_met();
-    const Result<store::ResidualInfo> folded = edge::fold_update(job_of(offer), *store_, serial_);
-    if (folded.ok()) {
-      const Result<edge::Carried> carried = edge::apply_bounds(*store_, offer.run, *folded, bounds);
-      (void)carried.ok();  // dropped another time
-    } else {
-      note_dropped(offer, faults, folded.error());
-    }
+    const Result<store::Carried> folded = edge::fold_update(job_of(offer), *store_, serial_);
+    if (!folded.ok()) note_dropped(offer, faults, folded.error());
     if (is_dead() || (!folded.ok() && store_failed())) return;
     look();
   }
@@ -325,10 +320,6 @@ void SiteRole::apply(const edge::DeclineRound& effect) {
 // ---- outcomes
 // -----------------------------------------------------------------------------------------------------------
 
-edge::ResidualBounds SiteRole::bounds_for(RunId run) const {
-  return bounds_run_ == run ? bounds_ : edge::ResidualBounds{};
-}
-
 void SiteRole::apply(const edge::Resolve& effect) {
   BackoffSettings settings;
   resolve_backoff_.emplace(settings, Rng(effect.pending.round.value()));
@@ -346,11 +337,10 @@ bool SiteRole::store_failed() {
 void SiteRole::resolve(const edge::Pending& pending, edge::Outcome outcome) {
   if (dies("resolve")) return;
   if (!cast_.sized()) {
-    const edge::ResidualBounds bounds = bounds_for(pending.run);
+    const store::ResidualBounds bounds = pending_->info.start.bounds;
     cast_.checks().sites().resolving(self(), pending.run, pending.round, pending.digest, stored(outcome),
                                      {bounds.norm_max, bounds.age_max_rounds});
-    const Result<edge::Carried> carried =
-        edge::resolve_pending(*store_, pending.run, pending.round, stored(outcome), bounds);
+    const Result<store::Carried> carried = edge::resolve_pending(*store_, pending.run, pending.round, stored(outcome));
     if (is_dead()) return;
     if (!carried.ok() && store_failed()) return;
     if (!carried.ok()) {
