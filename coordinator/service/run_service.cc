@@ -182,6 +182,7 @@ void RunService::send_openings(const std::set<NodeId>& children) {
   using std::chrono::duration_cast;
   whole.soft_left = duration_cast<std::chrono::milliseconds>(machine.soft_deadline() - now());
   whole.hard_left = duration_cast<std::chrono::milliseconds>(machine.hard_deadline() - now());
+  whole.continues = active_->continues;
   const auto way = [this](const round::Participant& participant) { return branch(participant.site); };
   for (auto& [child, opening] : transfer::cut_openings(whole, machine.gather(), told_, children, way)) {
     opening.received = hub_->book().received(child);

@@ -30,6 +30,7 @@ struct ActiveRun {
   aggregate::ServerOptimizer optimizer;
   std::vector<float> optimizer_state;
   std::shared_ptr<tree::ModelSlot> slot;
+  std::vector<RunId> continues;  // the run before it, the one before that, ...
 };
 
 class RunService {

@@ -5,6 +5,7 @@
 #include "coordinator/service/json.h"
 #include "coordinator/service/run_service.h"
 #include "coordinator/service/run_status.h"
+#include "core/wire/record_mapping.h"
 
 namespace fluvial::coordinator {
 namespace {
@@ -128,13 +129,16 @@ net::Awaitable<Status> RunService::activate(store::RunRow row, ModelVersion vers
   if (!spec.ok()) co_return spec.error();
   Result<std::unique_ptr<kernels::Codec>> codec = kernels::make_codec(*spec);
   if (!codec.ok()) co_return codec.error();
+  Result<std::vector<RunId>> continues =
+      co_await runtime_.pool.run([&] { return journal_.continued_by(row.id, wire::kContinuesMax); });
+  if (!continues.ok()) co_return continues.error();
   const round::ModelRef ref{row.id, version, digest, row.schema.model_bytes()};
   RunStart start{row.id,    row.plan, ref, RoundId(version.value()), std::move(open), epoch_, from_row(row.status),
                  row.reason};
   auto slot = std::make_shared<tree::ModelSlot>(runtime_.strand, ref, row.schema, SharedBytes::from(std::move(model)));
-  active_ = std::make_unique<ActiveRun>(ActiveRun{RunMachine(std::move(start)),
-                                                  std::make_shared<const round::Schema>(row.schema), std::move(*codec),
-                                                  row.plan.optimizer, std::move(optimizer_state), std::move(slot)});
+  active_ = std::make_unique<ActiveRun>(
+      ActiveRun{RunMachine(std::move(start)), std::make_shared<const round::Schema>(row.schema), std::move(*codec),
+                row.plan.optimizer, std::move(optimizer_state), std::move(slot), std::move(*continues)});
   runtime_.log.info("run taken up",
                     {{"run", row.id}, {"name", row.plan.name}, {"committed", version}, {"codec", row.plan.codec}});
   // Nodes may have moved since the open attempt was recorded: the leases are the authority.

@@ -252,6 +252,13 @@ Result<NodeRow> CoordinatorJournal::redeem_token(const Digest& secret_hash, Node
   return node;
 }
 
+Result<std::uint64_t> CoordinatorJournal::enrolments(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  FLUVIAL_ASSIGN(const auto count,
+                 database_->scalar("SELECT count(*) FROM tokens WHERE name = ? AND used_at IS NOT NULL", {name}));
+  return static_cast<std::uint64_t>(count.value_or(0));
+}
+
 Result<NodeId> CoordinatorJournal::reserve_node_id(Role role, const std::string& name) {
   const std::lock_guard lock(mutex_);
   NodeId id;

@@ -52,6 +52,8 @@ class CoordinatorJournal {
   Status set_certificate_serial(NodeId node, const std::string& serial);
   Status revoke(NodeId node, WallTime now);  // kNotFound; fine when revoked already
   // The site takes part in no round from now on. kNotFound; when it is quarantined already the first reason stays.
+  // How many tokens were redeemed for this name.
+  Result<std::uint64_t> enrolments(const std::string& name);
   Status quarantine(SiteId site, WallTime now, const std::string& reason);
   Status clear_quarantine(SiteId site);  // kNotFound; fine when there is none
   Result<std::vector<NodeRow>> nodes();
@@ -70,6 +72,8 @@ class CoordinatorJournal {
   Status set_run_status(RunId run, RunStatus status, const std::string& reason);
   Result<std::vector<RunRow>> runs();
   Result<RunRow> run(RunId id);  // kNotFound
+  // The run that it continues, the one that that continues, and so on; at most `most`.
+  Result<std::vector<RunId>> continued_by(RunId run, std::size_t most);
 
   // ---- rounds
   // kFailedPrecondition: the round is not the one after the last commit; the attempt does not grow, or the epoch falls;

@@ -277,6 +277,22 @@ Result<RunRow> CoordinatorJournal::run(RunId id) {
   return std::move(*found);
 }
 
+Result<std::vector<RunId>> CoordinatorJournal::continued_by(RunId run, std::size_t most) {
+  const std::lock_guard lock(mutex_);
+  std::vector<RunId> chain;
+  for (RunId at = run; chain.size() < most;) {
+    RunId before;
+    FLUVIAL_TRY(database_->query("SELECT continues FROM runs WHERE id = ?", {at}, [&](const SqlRow& row) -> Status {
+      before = row.id<RunId>(0);
+      return {};
+    }));
+    if (before == RunId() || before >= at) break;
+    chain.push_back(before);
+    at = before;
+  }
+  return chain;
+}
+
 Status CoordinatorJournal::open_attempt(const AttemptRow& attempt) {
   const std::lock_guard lock(mutex_);
   return change([&]() -> Status {

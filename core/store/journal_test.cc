@@ -148,7 +148,11 @@ TEST_F(Journal, EnrollingAgainKeepsTheIdAndEndsARevocation) {
   ASSERT_TRUE(journal->add_token(second).ok());
   NodeRow renewed = node("a");
   renewed.certificate_serial = "serial-2";
+  EXPECT_EQ(journal->enrolments("a").value(), 1u);
   EXPECT_EQ(journal->redeem_token(second.secret_hash, renewed, at(10))->id, NodeId(1));
+  crash_and_reopen();
+  EXPECT_EQ(journal->enrolments("a").value(), 2u);
+  EXPECT_EQ(journal->enrolments("b").value(), 0u);
   EXPECT_EQ((*journal->node(NodeId(1)))->certificate_serial, "serial-2");
   EXPECT_FALSE((*journal->node(NodeId(1)))->revoked_at.has_value());
   EXPECT_EQ(journal->reserve_node_id(Role::kAggregator, "a").error().code, Code::kAlreadyExists);
@@ -238,6 +242,19 @@ TEST_F(Journal, RunsComeBackWhole) {
   ASSERT_TRUE(journal->set_run_status(RunId(1), RunStatus::kStopped, "by hand").ok());
   EXPECT_EQ(journal->set_run_status(RunId(1), RunStatus::kRunning, "").error().code, Code::kFailedPrecondition);
   EXPECT_EQ(journal->open_attempt(attempt_row(1, 1, 1)).error().code, Code::kFailedPrecondition);
+}
+
+TEST_F(Journal, TheRunsThatARunContinues) {
+  for (const std::uint64_t continues : {0, 1, 0, 2, 4}) {
+    RunRow row = run_row();
+    row.continues = RunId(continues);
+    ASSERT_TRUE(journal->create_run(row).ok());
+  }
+  crash_and_reopen();
+  EXPECT_EQ(journal->continued_by(RunId(5), 64).value(), (std::vector<RunId>{RunId(4), RunId(2), RunId(1)}));
+  EXPECT_EQ(journal->continued_by(RunId(5), 2).value(), (std::vector<RunId>{RunId(4), RunId(2)}));
+  EXPECT_TRUE(journal->continued_by(RunId(3), 64)->empty());
+  EXPECT_TRUE(journal->continued_by(RunId(9), 64)->empty());
 }
 
 TEST_F(Journal, AttemptsGrowAndKeepWhatARoundFixes) {

@@ -109,11 +109,6 @@ std::string name_of(RunId run, RoundId round) {
 
 }  // namespace
 
-struct SiteStore::ResidualRow {
-  ResidualInfo info;
-  std::string file;
-};
-
 SiteStore::SiteStore(FileSystem& files, std::string folder, std::unique_ptr<Database> database)
     : files_(files), folder_(std::move(folder)), database_(std::move(database)) {}
 SiteStore::~SiteStore() = default;
@@ -129,12 +124,13 @@ void SiteStore::remove_file(const std::string& name) {
   if (!name.empty()) static_cast<void>(files_.remove(path_of(name)));
 }
 
-Result<std::unique_ptr<SiteStore>> SiteStore::open(FileSystem& files, const std::string& folder) {
+Result<std::unique_ptr<SiteStore>> SiteStore::open(FileSystem& files, const std::string& folder,
+                                                   std::uint64_t enrolled_before) {
   FLUVIAL_TRY(files.make_folder(join_path(folder, kTensorFolder)));
   FLUVIAL_ASSIGN(std::unique_ptr<Database> database,
                  Database::open(files, join_path(folder, "site.db"), kSiteSteps, "another agent"));
   std::unique_ptr<SiteStore> store(new SiteStore(files, folder, std::move(database)));
-  FLUVIAL_TRY(store->load());
+  FLUVIAL_TRY(store->load(enrolled_before));
   FLUVIAL_TRY(store->sweep());
   return store;
 }
@@ -150,9 +146,11 @@ bool SiteStore::may_be_recorded(const Status& recorded) const {
   return recorded.ok() || database_->fault().has_value();
 }
 
-Status SiteStore::load() {
-  FLUVIAL_TRY(database_->transact(
-      [&] { return database_->run("UPDATE site SET incarnation = incarnation + 1 WHERE one = 1"); }));
+Status SiteStore::load(std::uint64_t enrolled_before) {
+  FLUVIAL_TRY(database_->transact([&] {
+    return database_->run("UPDATE site SET incarnation = max(incarnation, ?) + 1 WHERE one = 1",
+                          {enrolled_before << 32});
+  }));
   return database_->query("SELECT incarnation, submissions FROM site", {}, [&](const SqlRow& row) -> Status {
     incarnation_ = row.id<Incarnation>(0);
     submissions_ = row.number(1);
@@ -266,11 +264,29 @@ Result<PendingUpdate> SiteStore::finish(PendingWriter& writer, const Digest& dig
     FLUVIAL_TRY(database_->run("UPDATE site SET submissions = max(submissions, ?)", {info.submission}));
     return database_->run(
         "INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        {start.run, start.round, info.submission, info.incarnation, start.weight, start.codec, start.base,
-         metrics_to_json(start.metrics), start.value_count, start.integer_count, start.lossless ? 1 : 0, digest,
-         info.p_norm, writer.p_name_, writer.chunks_name_, ByteSpan(ends_to_bytes(writer.chunk_ends_).span()),
-         start.chunk_values, join_names(start.workers), info.trailer_bytes, static_cast<double>(start.fit.value_max),
-         static_cast<double>(start.fit.factor), start.bounds.norm_max, start.bounds.age_max_rounds});
+        {start.run,
+         start.round,
+         info.submission,
+         info.incarnation,
+         start.weight,
+         start.codec,
+         start.base,
+         metrics_to_json(start.metrics),
+         start.value_count,
+         start.integer_count,
+         start.lossless ? 1 : 0,
+         digest,
+         info.p_norm,
+         writer.p_name_,
+         writer.chunks_name_,
+         ByteSpan(ends_to_bytes(writer.chunk_ends_).span()),
+         start.chunk_values,
+         join_names(start.workers),
+         info.trailer_bytes,
+         static_cast<double>(start.fit.value_max),
+         static_cast<double>(start.fit.factor),
+         start.bounds.norm_max,
+         start.bounds.age_max_rounds});
   });
   writer.finished_ = may_be_recorded(recorded);
   FLUVIAL_TRY(recorded);
@@ -352,9 +368,8 @@ Result<Carried> SiteStore::resolve(RunId run, RoundId round, Outcome outcome,
   }
   std::string dropped = beyond(now.info, pending->info.start.bounds);
   if (!dropped.empty()) now = {};
-  FLUVIAL_TRY(put_in_force(now, residual.get(), [&] {
-    return record_outcome(run, round, outcome, now, pending->info.start.workers);
-  }));
+  FLUVIAL_TRY(put_in_force(now, residual.get(),
+                           [&] { return record_outcome(run, round, outcome, now, pending->info.start.workers); }));
   for (const std::string& name : std::set{old.file, pending->p_file, pending->chunks_file}) {
     if (name != now.file) remove_file(name);
   }
@@ -403,18 +418,6 @@ Status SiteStore::record_workers(RunId run, RoundId round, Outcome outcome, cons
       {run, run, std::uint64_t{kWorkerOutcomesMax}});
 }
 
-Result<std::map<RunId, std::vector<WorkerOutcome>>> SiteStore::worker_outcomes() {
-  const std::lock_guard lock(mutex_);
-  std::map<RunId, std::vector<WorkerOutcome>> found;
-  FLUVIAL_TRY(database_->query("SELECT run, worker, round, outcome FROM worker_outcomes ORDER BY run, worker", {},
-                               [&](const SqlRow& row) -> Status {
-                                 found[row.id<RunId>(0)].push_back(
-                                     {row.text(1), {row.id<RoundId>(2), static_cast<Outcome>(row.integer(3))}});
-                                 return {};
-                               }));
-  return found;
-}
-
 Result<Carried> SiteStore::fold(RunId run, RoundId round, std::unique_ptr<ResidualWriter> p,
                                 const ResidualBounds& bounds, const std::vector<std::string>& workers) {
   FLUVIAL_CHECK(p && p->run_ == run, "a residual out of place");
@@ -427,23 +430,6 @@ Result<Carried> SiteStore::fold(RunId run, RoundId round, std::unique_ptr<Residu
   FLUVIAL_TRY(put_in_force(now, p.get(), [&] { return record_outcome(run, round, Outcome::kLate, now, workers); }));
   remove_file(old.file);
   return Carried{now.info, std::move(dropped)};
-}
-
-Result<ResidualInfo> SiteStore::forget(RunId run) {
-  const std::lock_guard lock(mutex_);
-  FLUVIAL_ASSIGN(const std::optional<PendingRow> pending, pending_row(*database_, run));
-  if (pending) {
-    return Error{Code::kFailedPrecondition,
-                 name_of(run, pending->info.start.round) + ": its submission has no outcome yet"};
-  }
-  FLUVIAL_ASSIGN(const ResidualRow row, residual_locked(run));
-  FLUVIAL_TRY(database_->transact([&]() -> Status {
-    FLUVIAL_TRY(database_->run("DELETE FROM residuals WHERE run = ?", {run}));
-    FLUVIAL_TRY(database_->run("DELETE FROM worker_outcomes WHERE run = ?", {run}));
-    return database_->run("DELETE FROM outcomes WHERE run = ?", {run});
-  }));
-  remove_file(row.file);
-  return row.info;
 }
 
 }  // namespace fluvial::store

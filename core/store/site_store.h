@@ -1,6 +1,7 @@
 // What a site's agent keeps on disk: its incarnation, for each run the residual and at most one unresolved submission,
-// and the outcome of the last one resolved. A journal (SQLite) says which tensor files count; files it does not name
-// are swept at open(). So each transition is one transaction: old or new, whatever crashes.
+// and the outcome of the last one resolved; of runs that are over until another begins. A journal (SQLite) says which
+// tensor files count; files it does not name are swept at open(). So each transition is one transaction: old or new,
+// whatever crashes.
 //
 //   begin_pending() -> PendingWriter: p, encoded chunks, trailer -> finish()    durable: the trailer may be sent
 //   pending()       -> send again as often as asked
@@ -80,7 +81,8 @@ struct PendingInfo {
   std::uint64_t submission = 0;   // 1, 2, ... over this folder's life
   Digest digest{};                // of the trailer
   std::uint64_t chunk_bytes = 0;  // of all chunks together
-  // Of what the trailer brings: the integers, 8 bytes each, then the probe. A submission of an earlier version has none.
+  // Of what the trailer brings: the integers, 8 bytes each, then the probe. A submission of an earlier version has
+  // none.
   std::uint64_t trailer_bytes = 0;
   double p_norm = 0;
 
@@ -160,6 +162,13 @@ class ResidualWriter {
   bool kept_ = false;
 };
 
+// What a run that is over left.
+struct Unspent {
+  RunId run;
+  ResidualInfo residual;
+  bool carried_over = false;  // into the run that began; else forgotten
+};
+
 struct LastOutcome {
   RoundId round;
   Outcome outcome = Outcome::kPending;
@@ -177,9 +186,11 @@ inline constexpr std::size_t kWorkerOutcomesMax = 256;  // of a run, the latest
 // Thread safe (one mutex); writers and PendingUpdates are one thread's each and must not outlive it (but for reads).
 class SiteStore {
  public:
-  // Makes the folder when it is not there; bumps the incarnation, durably; sweeps files that no record names. Errors as
-  // CoordinatorJournal::open.
-  static Result<std::unique_ptr<SiteStore>> open(FileSystem& files, const std::string& folder);
+  // Makes the folder when it is not there; bumps the incarnation, durably; sweeps files that no record names. Each
+  // enrolment of the name has 2^32 incarnations: a folder that was lost and begins anew contradicts none of those
+  // before it. Errors as CoordinatorJournal::open.
+  static Result<std::unique_ptr<SiteStore>> open(FileSystem& files, const std::string& folder,
+                                                 std::uint64_t enrolled_before = 0);
   ~SiteStore();
 
   Incarnation incarnation() const { return incarnation_; }
@@ -210,14 +221,17 @@ class SiteStore {
   Result<std::optional<LastOutcome>> last_outcome(RunId run);
   // Of the workers named by the submissions that were resolved or folded, written in the same transactions. By run.
   Result<std::map<RunId, std::vector<WorkerOutcome>>> worker_outcomes();
-  // Forgets everything of a run that has ended. Returns the residual that stays unspent.
-  Result<ResidualInfo> forget(RunId run);
+  // Before a run's first update; the same again does nothing. In one transaction the newest of the runs that it
+  // continues that left a residual, of `value_count` values, leaves it to this run, and everything else of the runs
+  // before is forgotten. Says what became of each residual. kFailedPrecondition while one of them has an unresolved
+  // submission.
+  Result<std::vector<Unspent>> begin_run(RunId run, std::span<const RunId> continues, std::uint64_t value_count);
 
  private:
   friend class PendingWriter;
   friend class ResidualWriter;
   SiteStore(FileSystem& files, std::string folder, std::unique_ptr<Database> database);
-  Status load();
+  Status load(std::uint64_t enrolled_before);
   Status sweep();
   std::string new_name();
   std::string path_of(const std::string& name) const;
@@ -225,7 +239,10 @@ class SiteStore {
   bool may_be_recorded(const Status& recorded) const;
   Result<PendingUpdate> finish(PendingWriter& writer, const Digest& digest);
   Result<std::optional<PendingUpdate>> pending_locked(RunId run);
-  struct ResidualRow;
+  struct ResidualRow {
+    ResidualInfo info;
+    std::string file;
+  };
   Result<ResidualRow> residual_locked(RunId run);
   Result<std::optional<LastOutcome>> last_outcome_locked(RunId run);
   Status may_begin(RunId run, RoundId round);

@@ -153,7 +153,7 @@ TEST(SiteStoreVersions, ASubmissionOfAnEarlierVersionIsNotLost) {
 TEST_F(SiteStoreTest, NothingNewerBeforeAnOutcome) {
   ASSERT_TRUE(submit(*store, 1, 1.0F).ok());
   EXPECT_EQ(store->begin_pending(start_of(2)).error().code, Code::kFailedPrecondition);
-  EXPECT_EQ(store->forget(kRun).error().code, Code::kFailedPrecondition);
+  EXPECT_EQ(store->begin_run(RunId(4), std::vector{kRun}, 6).error().code, Code::kFailedPrecondition);
   ASSERT_TRUE(count(*store, 1, 0.5F).ok());
   EXPECT_EQ(store->begin_pending(start_of(1)).error().code, Code::kFailedPrecondition);
   EXPECT_TRUE(submit(*store, 2, 1.0F).ok());
@@ -225,8 +225,99 @@ TEST_F(SiteStoreTest, RefusedKeepsTheResidual) {
   EXPECT_EQ(store->resolve(kRun, RoundId(2), Outcome::kRefused)->residual.age_rounds, 1u);
   EXPECT_EQ(residual_of(*store), values(0.5F));
   EXPECT_EQ(tensor_files(), 1u);
-  EXPECT_EQ(store->forget(kRun)->value_count, 6u);
+}
+
+TEST_F(SiteStoreTest, ARunThatContinuesBeginsWithWhatWasLeft) {
+  ASSERT_TRUE(submit(*store, 1, 2.0F).ok());
+  ASSERT_TRUE(store->resolve(kRun, RoundId(1), Outcome::kLate).ok());
+  const ResidualInfo left = store->residual(kRun).value();
+  const auto begin = [&](std::uint64_t run, std::vector<RunId> continues) {
+    return store->begin_run(RunId(run), continues, 6).value();
+  };
+  EXPECT_TRUE(begin(3, {}).empty()) << "what is of this run stays";
+  // It was away while run 5 continued run 3; run 8 continues that one.
+  const std::vector<Unspent> carried = begin(8, {RunId(5), kRun});
+  ASSERT_EQ(carried.size(), 1u);
+  EXPECT_EQ(carried[0].run, kRun);
+  EXPECT_EQ(carried[0].residual, left);
+  EXPECT_TRUE(carried[0].carried_over);
+  crash_and_reopen();
+  EXPECT_EQ(store->residual(RunId(8)).value(), left);
+  std::vector<float> values(6);
+  ASSERT_TRUE(store->read_residual(RunId(8), 0, values).ok());
+  EXPECT_EQ(values, std::vector<float>(6, 2.0F));
+  EXPECT_TRUE(store->residual(kRun)->zero);
   EXPECT_FALSE(store->last_outcome(kRun)->has_value());
+  EXPECT_TRUE(begin(8, {RunId(5), kRun}).empty()) << "the same again does nothing";
+  EXPECT_EQ(store->residual(RunId(8)).value(), left);
+
+  const std::vector<Unspent> dropped = begin(9, {kRun});
+  ASSERT_EQ(dropped.size(), 1u);
+  EXPECT_EQ(dropped[0].run, RunId(8));
+  EXPECT_FALSE(dropped[0].carried_over) << "run 9 does not continue run 8";
+  EXPECT_EQ(tensor_files(), 0u);
+}
+
+TEST_F(SiteStoreTest, OnlyTheNewestOfThoseItContinuesAndOnlyIfItFits) {
+  const auto leave = [&](std::uint64_t run, float fill) {
+    std::unique_ptr<ResidualWriter> writer = store->begin_residual(RunId(run)).value();
+    ASSERT_TRUE(writer->write(0, values(fill)).ok());
+    ASSERT_TRUE(store->fold(RunId(run), RoundId(1), std::move(writer), {}, {"gpu-0"}).ok());
+  };
+  leave(3, 1);
+  leave(5, 2);
+  leave(6, 3);
+  const std::vector<Unspent> unspent = store->begin_run(RunId(7), std::vector{RunId(5), RunId(3)}, 6).value();
+  ASSERT_EQ(unspent.size(), 3u);
+  for (const Unspent& one : unspent) EXPECT_EQ(one.carried_over, one.run == RunId(5)) << one.run.value();
+  EXPECT_EQ(tensor_files(), 1u);
+  EXPECT_TRUE(store->worker_outcomes()->empty());
+  const std::vector<Unspent> other = store->begin_run(RunId(8), std::vector{RunId(7)}, 7).value();
+  ASSERT_EQ(other.size(), 1u);
+  EXPECT_FALSE(other[0].carried_over) << "of another model";
+  EXPECT_EQ(tensor_files(), 0u);
+}
+
+TEST_F(SiteStoreTest, ACrashWhileARunBeginsLeavesTheResidualInOneOfThem) {
+  bool finished = false;
+  for (std::uint64_t n = 0; !finished; ++n) {
+    MemoryFileSystem disk;
+    {
+      const auto first = SiteStore::open(disk, kFolder).value();
+      ASSERT_TRUE(submit(*first, 1, 2.0F).ok());
+      ASSERT_TRUE(first->resolve(kRun, RoundId(1), Outcome::kLate).ok());
+    }
+    disk.fail_at(n, Fault::kCrash);
+    bool begun = false;
+    if (auto opened = SiteStore::open(disk, kFolder); opened.ok()) {
+      begun = (*opened)->begin_run(RunId(4), std::vector{kRun}, 6).ok();
+      finished = begun && !disk.crashed();
+    }
+    disk.restart(n % 2 == 0 ? Unsynced::kLost : Unsynced::kTorn, n);
+    const auto again = SiteStore::open(disk, kFolder).value();
+    const bool in_old = !again->residual(kRun)->zero;
+    const bool in_new = !again->residual(RunId(4))->zero;
+    EXPECT_NE(in_old, in_new) << n;
+    if (begun) EXPECT_TRUE(in_new) << n;
+    std::vector<float> found(6);
+    ASSERT_TRUE(again->read_residual(in_new ? RunId(4) : kRun, 0, found).ok());
+    EXPECT_EQ(found, values(2.0F)) << n;
+    EXPECT_EQ(disk.list("/site/tensors")->size(), 1u) << n;
+    ASSERT_LT(n, 1000u);
+  }
+}
+
+TEST_F(SiteStoreTest, IncarnationsOfALaterEnrolmentAreAboveAllOfThoseBefore) {
+  const auto reopen_as = [&](std::uint64_t enrolled_before) {
+    store.reset();
+    store = SiteStore::open(files, kFolder, enrolled_before).value();
+    return store->incarnation().value();
+  };
+  EXPECT_EQ(reopen_as(0), 2u);
+  EXPECT_EQ(reopen_as(1), (std::uint64_t{1} << 32) + 1);
+  EXPECT_EQ(reopen_as(1), (std::uint64_t{1} << 32) + 2);
+  EXPECT_EQ(reopen_as(0), (std::uint64_t{1} << 32) + 3) << "never back";
+  EXPECT_EQ(reopen_as(3), (std::uint64_t{3} << 32) + 1);
 }
 
 TEST_F(SiteStoreTest, ResolvingIsIdempotentByRound) {
@@ -276,7 +367,7 @@ TEST_F(SiteStoreTest, RemembersWhatBecameOfEachWorkersLastResult) {
   }
   EXPECT_EQ(store->worker_outcomes()->at(kRun).size(), kWorkerOutcomesMax) << "the latest are kept";
   EXPECT_EQ(store->worker_outcomes()->at(kRun)[0].worker, "worker-10");
-  ASSERT_TRUE(store->forget(kRun).ok());
+  ASSERT_TRUE(store->begin_run(RunId(4), {}, 6).ok());
   EXPECT_TRUE(store->worker_outcomes()->empty());
 }
 
@@ -293,7 +384,7 @@ TEST_F(SiteStoreTest, LosslessIsStoredOnce) {
   ASSERT_TRUE(store->resolve(kRun, RoundId(1), Outcome::kLate).ok());
   EXPECT_EQ(residual_of(*store), values(2.0F));
   ASSERT_TRUE(submit(*store, 2, 4.0F, true).ok());
-  EXPECT_TRUE(store->resolve(kRun, RoundId(2), Outcome::kCounted)->zero);
+  EXPECT_TRUE(store->resolve(kRun, RoundId(2), Outcome::kCounted)->residual.zero);
   EXPECT_EQ(tensor_files(), 0u);
 }
 

@@ -157,9 +157,13 @@ SiteMetrics::SiteMetrics(Metrics& metrics)
       outcomes_counted(metrics.counter("outcomes_total", "Outcomes of updates", {{"outcome", "counted"}})),
       outcomes_late(metrics.counter("outcomes_total", "Outcomes of updates", {{"outcome", "late"}})),
       outcomes_refused(metrics.counter("outcomes_total", "Outcomes of updates", {{"outcome", "refused"}})),
-      residuals_dropped(metrics.counter("residuals_dropped_total", "Residuals beyond the plan's bounds")),
+      residuals_dropped(
+          metrics.counter("residuals_dropped_total",
+                          "Residuals beyond the plan's bounds, or of a run that the next one does not continue")),
       residual_norm(metrics.gauge("residual_norm", "2-norm of the residual")),
       residual_age_rounds(metrics.gauge("residual_age_rounds", "Submissions since one was counted")),
+      residual_unspent_norm(
+          metrics.gauge("residual_unspent_norm", "2-norm of what the last run left, until another begins")),
       workers(metrics.gauge("workers", "Workers attached")),
       gpu_sums(metrics.counter("gpu_updates_total", "Updates made on GPUs, by step", {{"step", "sum"}})),
       gpu_encodings(metrics.counter("gpu_updates_total", "Updates made on GPUs, by step", {{"step", "encode"}})),

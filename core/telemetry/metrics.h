@@ -144,6 +144,7 @@ class SiteMetrics {
   Counter residuals_dropped;
   Gauge residual_norm;
   Gauge residual_age_rounds;
+  Gauge residual_unspent_norm;
   Gauge workers;
   Counter gpu_sums;
   Counter gpu_encodings;

@@ -46,6 +46,7 @@ v1::Envelope to_envelope(const Opening& opening) {
     message.mutable_received()->set_number(opening.received->number);
     message.mutable_received()->set_chunks(opening.received->chunks);
   }
+  for (const RunId run : opening.continues) message.add_continues(run.value());
   return envelope;
 }
 
@@ -77,6 +78,13 @@ Result<Opening> from_proto(const v1::RoundOpen& message) {
   if (message.has_received()) {  // more chunks than there are: whoever goes on from there finds out
     const v1::Received& received = message.received();
     opening.received = Received{Incarnation(received.incarnation()), received.number(), received.chunks()};
+  }
+  if (static_cast<std::size_t>(message.continues_size()) > kContinuesMax) {
+    return Error{Code::kInvalidArgument, "a run that continues more runs than are told"};
+  }
+  for (const std::uint64_t run : message.continues()) {
+    if (run >= message.run()) return Error{Code::kInvalidArgument, "a run that continues a later one"};
+    opening.continues.emplace_back(run);
   }
   return opening;
 }

@@ -24,6 +24,8 @@ struct Received {
   bool operator==(const Received&) const = default;
 };
 
+inline constexpr std::size_t kContinuesMax = 64;  // what is older is not told
+
 // A round as a parent tells it to one child.
 struct Opening {
   RunId run;
@@ -41,6 +43,7 @@ struct Opening {
   std::chrono::milliseconds soft_left{0};
   std::chrono::milliseconds hard_left{0};
   std::optional<Received> received;  // of the child's last transfer: it may go on from there
+  std::vector<RunId> continues;      // the run that this one continues, the one that that continues, ...
 };
 v1::Envelope to_envelope(const Opening& opening);
 Result<Opening> from_proto(const v1::RoundOpen& message);

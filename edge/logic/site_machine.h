@@ -39,6 +39,7 @@ struct Offer {
   Epoch lease;
   bool counted = false;  // the parent's side holds this site's contribution
   std::optional<Received> received;
+  std::vector<RunId> continues = {};  // the run before, the one before that, ...: what they left unspent is this one's
 };
 
 // A durable submission without an outcome.

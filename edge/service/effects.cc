@@ -127,10 +127,13 @@ net::Awaitable<void> EdgeService::encode(Offer offer, Trained trained) {
   const TimePoint begun = runtime_.clock.now();
   const telemetry::Logger log = log_of(offer.run, offer.round);
   std::shared_ptr<PartialMean> early = co_await early_.take(trained.parts);
-  Result<store::PendingUpdate> update = co_await runtime_.pool.run([&] {
+  std::vector<store::Unspent> unspent;
+  Result<store::PendingUpdate> update = co_await runtime_.pool.run([&]() -> Result<store::PendingUpdate> {
+    FLUVIAL_ASSIGN(unspent, begin_run(offer, trained));
     net::PoolParallel parallel(runtime_.pool);
     return encode_update(job_of(offer, trained, early.get()), *store_, parallel);
   });
+  note_unspent(offer.run, unspent);
   results_are_read(std::move(early), std::move(trained.parts));
   if (stopping_ || (!update.ok() && store_failed())) co_return;  // what is durable is found at the next start
   working_.reset();
@@ -158,10 +161,13 @@ void EdgeService::apply(const Fold& effect) { process_.spawn("fold", fold(effect
 net::Awaitable<void> EdgeService::fold(Offer offer, Trained trained) {
   const telemetry::Logger log = log_of(offer.run, offer.round);
   std::shared_ptr<PartialMean> early = co_await early_.take(trained.parts);
-  const Result<store::Carried> folded = co_await runtime_.pool.run([&] {
+  std::vector<store::Unspent> unspent;
+  const Result<store::Carried> folded = co_await runtime_.pool.run([&]() -> Result<store::Carried> {
+    FLUVIAL_ASSIGN(unspent, begin_run(offer, trained));
     net::PoolParallel parallel(runtime_.pool);
     return fold_update(job_of(offer, trained, early.get()), *store_, parallel);
   });
+  note_unspent(offer.run, unspent);
   results_are_read(std::move(early), std::move(trained.parts));
   if (folded.ok()) {
     ++counts_.late;
@@ -308,20 +314,39 @@ void EdgeService::note_residual(RunId run, RoundId round, const store::Carried& 
 
 void EdgeService::end_run() {
   if (stopping_ || !ended_ || machine_->has_pending() || working_ == ended_) return;
-  process_.spawn("forget", forget(*std::exchange(ended_, std::nullopt)));
+  process_.spawn("run over", run_over(*std::exchange(ended_, std::nullopt)));
 }
 
-net::Awaitable<void> EdgeService::forget(RunId run) {
+// What is unspent stays until another run begins: that one may continue it.
+net::Awaitable<void> EdgeService::run_over(RunId run) {
   const Result<store::ResidualInfo> unspent = co_await runtime_.pool.run([this, run] {
     if (gpus_) gpus_->release();
-    return store_->forget(run);
+    return store_->residual(run);
   });
   desk_.outcomes().forget(run);
-  if (unspent.ok()) {
-    runtime_.log.info("run complete", {{"run", run}, {"unspent_residual_norm", unspent->norm}});
-  } else {
-    runtime_.log.error("what is left of a complete run stays on disk",
-                       {{"run", run}, {"reason", unspent.error().to_string()}});
+  if (!unspent.ok()) {
+    runtime_.log.error("what a run left cannot be read", {{"run", run}, {"reason", unspent.error().to_string()}});
+    co_return;
+  }
+  metrics_.residual_unspent_norm.set(unspent->norm);
+  runtime_.log.info("run complete", {{"run", run}, {"unspent_residual_norm", unspent->norm}});
+}
+
+// Blocking; before an update of the run is made.
+Result<std::vector<store::Unspent>> EdgeService::begin_run(const Offer& offer, const Trained& trained) {
+  return store_->begin_run(offer.run, offer.continues, trained.base.schema.value_count());
+}
+
+void EdgeService::note_unspent(RunId run, const std::vector<store::Unspent>& unspent) {
+  if (!unspent.empty()) metrics_.residual_unspent_norm.set(0);
+  for (const store::Unspent& left : unspent) {
+    const telemetry::Logger log = runtime_.log.with({{"run", run}, {"of_run", left.run}, {"norm", left.residual.norm}});
+    if (left.carried_over) {
+      log.info("the residual of a run before goes into this one, which continues it");
+    } else {
+      metrics_.residuals_dropped.add();
+      log.warn("the residual of a run before is dropped: this one does not continue it");
+    }
   }
 }
 

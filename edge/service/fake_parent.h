@@ -47,6 +47,18 @@ class FakeParent final : public tree::HubOwner {
   void set_plan(const std::function<void(round::Plan&)>& change) {
     runtime_.on_strand([&] { change(opening_.plan); });
   }
+  void set_run(RunId run, std::vector<RunId> continues) {
+    runtime_.on_strand([&] {
+      opening_.run = run;
+      opening_.continues = std::move(continues);
+    });
+  }
+  void tell_run_state(SiteId site, RunId run, const std::string& state) {
+    v1::Envelope message;
+    message.mutable_run_state()->set_run(run.value());
+    message.mutable_run_state()->set_state(state);
+    runtime_.on_strand([&] { hub_.send(site, message); });
+  }
   void open_round(SiteId site, std::uint64_t round, const HeldModel& base) {
     runtime_.on_strand([&] {
       opening_.round = RoundId(round);

@@ -47,6 +47,7 @@ Status EdgeService::on_round_open(const v1::RoundOpen& message) {
   log_of(offer.run, offer.round)
       .info("round open",
             {{"attempt", opening.attempt}, {"model_version", offer.base.version}, {"counted", offer.counted}});
+  offer.continues = std::move(opening.continues);
   carry_out(machine_->offered(std::move(offer)));
   return {};
 }
@@ -77,7 +78,11 @@ Status EdgeService::on_round_commit(const v1::RoundCommit& message) {
 Status EdgeService::on_run_state(const v1::RunState& message) {
   runtime_.log.info("run " + wire::printable(message.state()),
                     {{"run", message.run()}, {"reason", wire::printable(message.reason())}});
-  if (message.state() == "stopped") end_for_workers(RunId(message.run()), "stopped");
+  if (message.state() == "stopped") {
+    ended_ = RunId(message.run());
+    end_for_workers(*ended_, "stopped");
+    end_run();
+  }
   return {};
 }
 

@@ -84,7 +84,9 @@ class EdgeService final : public tree::UplinkOwner {
   net::Awaitable<void> encode(Offer offer, Trained trained);
   net::Awaitable<void> fold(Offer offer, Trained trained);
   net::Awaitable<void> resolve(Pending pending, Outcome outcome);
-  net::Awaitable<void> forget(RunId run);
+  net::Awaitable<void> run_over(RunId run);
+  Result<std::vector<store::Unspent>> begin_run(const Offer& offer, const Trained& trained);
+  void note_unspent(RunId run, const std::vector<store::Unspent>& unspent);
   static Pending pending_of(const store::PendingInfo& info);
   Trained take_trained(const Offer& offer);
   // A view of all three.

@@ -132,6 +132,44 @@ TEST_F(ServiceTest, AStragglersUpdateTravelsWithItsNextOne) {
   EXPECT_NEAR(most, 2.5F, 1e-5F);
 }
 
+// Round 4 is late and its run is stopped; the next run continues that one, the one after continues nothing.
+TEST_F(ServiceTest, WhatAStoppedRunLeavesGoesIntoTheRunThatContinuesIt) {
+  start_site();
+  parent_.joined.take();
+  parent_.open_round(kSite, 4, model(3));
+  wait_logged("worker attached");
+  wait_logged("model held");
+  parent_.commit(kSite, commit_of(4, nullptr));
+  gate_.set_value();
+  wait_logged("update late");
+  parent_.tell_run_state(kSite, kRun, "stopped");
+  wait_logged("run complete");
+  const RunId next{6};
+  const auto model_of = [&](RunId run, std::uint64_t version) {
+    HeldModel made = model(version);
+    made.ref.run = run;
+    parent_.hold(made);
+    return made;
+  };
+  parent_.set_run(next, {RunId(5), kRun});
+  parent_.open_round(kSite, 5, model_of(next, 4));
+  const transfer::StagedArrival arrival = parent_.arrivals.take();
+  EXPECT_EQ(arrival.run, next);
+  std::vector<float> values(256);
+  Buffer scratch;
+  ASSERT_TRUE(arrival.codec->decode_chunk(*arrival.chunks->read(0, scratch), values).ok());
+  EXPECT_NEAR(*std::ranges::max_element(values), 2.5F, 1e-5F) << "1 of round 4, and 1.5 of this one";
+  wait_logged("the residual of a run before goes into this one");
+
+  parent_.set_run(RunId(7), {});
+  parent_.open_round(kSite, 1, model_of(RunId(7), 0));
+  const v1::OutcomeQuery query = parent_.queries.take();
+  EXPECT_EQ(query.run(), next.value());
+  parent_.answer(kSite, query, v1::OutcomeReply::OUTCOME_LATE);
+  EXPECT_EQ(parent_.arrivals.take().run, RunId(7));
+  wait_logged("the residual of a run before is dropped");
+}
+
 // 64 chunks of 64 KiB; the line breaks once, half-way through them.
 class CutTest : public ServiceTest {
  protected:

@@ -16,6 +16,7 @@ namespace fluvial::edge {
 namespace {
 
 constexpr std::uint64_t kRounds = 12;
+constexpr RunId kNextRun{5};  // continues it
 
 // What happens to the site in a round.
 enum class Fate {
@@ -98,6 +99,7 @@ class Life {
     step(machine_->connected());
     step(machine_->connected());  // the answer to the first may have been lost
     EXPECT_FALSE(machine_->has_pending());
+    must(store_->begin_run(kNextRun, std::vector{kRun}, kValues));
   }
 
  private:
@@ -255,7 +257,8 @@ End live(const std::string& codec, std::optional<std::uint64_t> at, store::Unsyn
   files.clear_fault();
   const auto store = open_store(files);
   end.operations = files.operations();
-  EXPECT_TRUE(store->read_residual(kRun, 0, end.residual).ok());
+  EXPECT_TRUE(store->read_residual(kNextRun, 0, end.residual).ok());
+  EXPECT_TRUE(store->residual(kRun)->zero);
   end.counted = root.counted;
 
   // What was counted, what is left, what was refused and what was dropped are together what the site made, in every

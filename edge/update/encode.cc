@@ -66,8 +66,8 @@ Status check_integers(const UpdateJob& job, const std::vector<std::int64_t>& int
   return round::check_integers(job.schema, base, integers);
 }
 
-// The digest of a submission: over the chunks' bytes in order, then the integers', 8 bytes each, little-endian, then the
-// probe's.
+// The digest of a submission: over the chunks' bytes in order, then the integers', 8 bytes each, little-endian, then
+// the probe's.
 Result<store::PendingUpdate> finish(store::PendingWriter& writer, Sha256& hash,
                                     const std::vector<std::int64_t>& integers) {
   Buffer trailer(integers.size() * sizeof(std::int64_t) + round::kProbeBytes);

@@ -62,7 +62,9 @@ void SiteChecks::not_encoded(SiteId site, RunId run, double value_abs_max, const
   if (usable) report_("conservation", who(site, run) + ": it drops what it trained: " + why.message);
 }
 
-void SiteChecks::forgetting(SiteId site, RunId run) { books_.erase({site, run}); }
+void SiteChecks::beginning(SiteId site, RunId run, const std::vector<RunId>& continues) {
+  beginning_[site] = {run, continues};
+}
 
 void SiteChecks::resolving(SiteId site, RunId run, RoundId round, const Digest& digest, store::Outcome outcome,
                            CarriedBounds bounds) {
@@ -123,7 +125,30 @@ std::optional<SiteChecks::Seen> SiteChecks::look(SiteId site, RunId run, store::
   return seen;
 }
 
+// The runs before are there as they were, or are forgotten, all of them.
+void SiteChecks::follow_beginning(SiteId site, store::SiteStore& store) {
+  const auto begun = beginning_.find(site);
+  if (begun == beginning_.end()) return;
+  const auto& [run, continues] = begun->second;
+  std::vector<RunId> before;
+  for (const auto& [key, book] : books_) {
+    if (key.first == site && key.second < run) before.push_back(key.second);
+  }
+  for (bool inherits = true; !before.empty(); before.pop_back()) {
+    const auto old = books_.find({site, before.back()});
+    const std::optional<Seen> seen = look(site, before.back(), store);
+    if (!seen || seen->last || seen->pending) continue;
+    const bool continued = std::ranges::find(continues, before.back()) != continues.end();
+    if (inherits && continued && !old->second.residual.values.empty()) {
+      books_[{site, run}].residual = old->second.residual;
+      inherits = false;
+    }
+    books_.erase(old);
+  }
+}
+
 void SiteChecks::settled(SiteId site, store::SiteStore& store) {
+  follow_beginning(site, store);
   for (auto& [key, book] : books_) {
     if (key.first != site) continue;
     const std::optional<Seen> seen = look(site, key.second, store);

@@ -8,6 +8,7 @@
 //   refused    residual as it was, p is dropped                    only if the journal refuses it
 //   folding    residual = (base - local) + residual
 //   bounds     residual dropped                                    only beyond the plan's norm or age
+//   beginning  residual = that of the run that is continued        in one step with the end of all that was before
 //
 // The state is read from the site's store after each of its transitions and each of its starts; of a transition that a
 // crash cut off, both outcomes are right, and the store says which it was.
@@ -51,7 +52,8 @@ class SiteChecks {
   void not_encoded(SiteId site, RunId run, double value_abs_max, const Error& why);
   void resolving(SiteId site, RunId run, RoundId round, const Digest& digest, store::Outcome outcome,
                  CarriedBounds bounds);
-  void forgetting(SiteId site, RunId run);  // the run is over; what is unspent is reported
+  // A run begins: what the newest of those that it continues left goes into it, the rest of the past is forgotten.
+  void beginning(SiteId site, RunId run, const std::vector<RunId>& continues);
   // After each start, and when a transition has ended, well or not: what the store says is compared with what it must.
   void settled(SiteId site, store::SiteStore& store);
 
@@ -87,6 +89,7 @@ class SiteChecks {
     std::optional<store::LastOutcome> last;
   };
   std::optional<Seen> look(SiteId site, RunId run, store::SiteStore& store);
+  void follow_beginning(SiteId site, store::SiteStore& store);
   void follow(const std::string& name, SiteId site, RunId run, Book& book, const Seen& seen);
   void resolved(SiteId site, RunId run, Book& book);
   void encoded(const std::string& name, Book& book, const Pending& seen);
@@ -97,6 +100,7 @@ class SiteChecks {
   Truth& truth_;
   const RoundChecks& rounds_;
   std::map<std::pair<SiteId, RunId>, Book> books_;
+  std::map<SiteId, std::pair<RunId, std::vector<RunId>>> beginning_;
 };
 
 }  // namespace fluvial::simulator

@@ -100,6 +100,7 @@ Status CoordinatorRole::open() {
 Status CoordinatorRole::take_up(const store::RunRow& row) {
   FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, journal_->last_commit(row.id));
   FLUVIAL_ASSIGN(const std::optional<store::AttemptRow> attempt, journal_->last_attempt(row.id));
+  FLUVIAL_ASSIGN(continues_, journal_->continued_by(row.id, wire::kContinuesMax));
   const RoundId committed = last ? last->round : RoundId(0);
   const ModelVersion version(committed.value());
   const round::ModelRef ref{row.id, version, last ? last->model : row.initial_model, row.schema.model_bytes()};

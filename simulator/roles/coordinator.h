@@ -98,6 +98,7 @@ class CoordinatorRole final : public Process, private ParentOwner {
   Epoch epoch_;
 
   std::optional<coordinator::RunMachine> machine_;
+  std::vector<RunId> continues_;
   std::shared_ptr<const round::Schema> schema_;
   std::shared_ptr<const kernels::Codec> codec_;
   aggregate::ServerOptimizer optimizer_;

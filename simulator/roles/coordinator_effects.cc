@@ -82,6 +82,7 @@ void CoordinatorRole::send_openings(const std::set<NodeId>& children) {
   using std::chrono::duration_cast;
   whole.soft_left = duration_cast<std::chrono::milliseconds>(machine().soft_deadline() - now());
   whole.hard_left = duration_cast<std::chrono::milliseconds>(machine().hard_deadline() - now());
+  whole.continues = continues_;
   for (auto& [child, opening] : transfer::cut_openings(whole, machine().gather(), told_, children, way())) {
     if (dies("open")) return;
     opening.received = children_.book().received(child);

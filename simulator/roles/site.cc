@@ -120,6 +120,7 @@ Status SiteRole::on_round_open(const v1::RoundOpen& message) {
   if (opening.received) {
     offer.received = {opening.received->incarnation, opening.received->number, opening.received->chunks};
   }
+  offer.continues = std::move(opening.continues);
   carry_out(machine_->offered(std::move(offer)));
   return {};
 }
@@ -129,10 +130,6 @@ Status SiteRole::on_round_commit(const v1::RoundCommit& message) {
   edge::Verdict verdict = edge::verdict_of(self(), commit.contributors, commit.refusals, commit.late);
   cast_.tamper().told(&verdict);
   carry_out(machine_->committed(commit.run, commit.round, verdict, commit.model));
-  if (commit.last) {
-    ended_ = commit.run;
-    end_run();
-  }
   return {};
 }
 

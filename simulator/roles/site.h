@@ -90,7 +90,7 @@ class SiteRole final : public Process, private ChildOwner {
   void check_durable(const Submission& submission);
   Trained trained_as(const edge::Offer& offer) const;
   void note_dropped(const edge::Offer& offer, std::uint64_t faults_before, const Error& why);
-  void end_run();
+  Status begin_run(const edge::Offer& offer);
   void pump();
   void upload(Epoch lease, std::uint64_t first_chunk, Malice::Trick trick);
   void send_chunk();
@@ -120,8 +120,6 @@ class SiteRole final : public Process, private ChildOwner {
   std::shared_ptr<const Submission> pending_;
   std::unique_ptr<Uploading> uploading_;
   std::uint64_t upload_generation_ = 0;
-  std::optional<RunId> working_;
-  std::optional<RunId> ended_;
   std::optional<Backoff> resolve_backoff_;
   std::uint64_t sized_submissions_ = 0;
 };

@@ -48,7 +48,6 @@ void SiteRole::carry_out(edge::Effects effects) {
 void SiteRole::apply(const edge::Train& effect) {
   const edge::Offer& offer = effect.offer;
   FLUVIAL_CHECK(held_ && held_->ref() == offer.base, "to train from a model that is not here");
-  working_ = offer.run;
   const SitesScenario& sites = cast_.scenario().sites;
   const Duration time = scaled(between(rng_, sites.train_min, sites.train_max), cast_.slowness(host_));
   cast_.world().after(host_, time, [this, round = offer.round, base = held_] {
@@ -99,8 +98,17 @@ std::shared_ptr<const SiteRole::Submission> SiteRole::sized_submission(const edg
   return std::make_shared<const Submission>(std::move(submission));
 }
 
+// Before an update of the run is made.
+Status SiteRole::begin_run(const edge::Offer& offer) {
+  cast_.checks().sites().beginning(self(), offer.run, offer.continues);
+  FLUVIAL_TRY(store_->begin_run(offer.run, offer.continues, trained_from_->schema().value_count()));
+  look();
+  return {};
+}
+
 Result<std::shared_ptr<const SiteRole::Submission>> SiteRole::encode(const edge::Offer& offer) {
   if (cast_.sized()) return sized_submission(offer);
+  FLUVIAL_TRY(begin_run(offer));
   cast_.checks().sites().encoding(self(), offer.run, trained_as(offer), {}, malice_.is_wicked());
   const std::uint64_t faults = cast_.world().disk(host_).faults_met();
   const std::vector<std::string> before = tensor_files();
@@ -159,7 +167,6 @@ void SiteRole::apply(const edge::Encode& effect) {
   const Duration compute = cast_.world().compute(cast_.time_for_values(cast_.scenario().compute.encode_ns));
   const Duration disk = cast_.world().disk(host_).take_latency();
   cast_.world().after(host_, compute + disk, [this, offer, made = std::move(made)] {
-    working_.reset();
     if (!made.ok() && store_failed()) return;
     if (!made.ok()) {
       carry_out(machine_->encode_failed(made.error()));
@@ -167,7 +174,6 @@ void SiteRole::apply(const edge::Encode& effect) {
       pending_ = *made;
       carry_out(machine_->encoded(pending_of(pending_->info)));
     }
-    end_run();
   });
 }
 
@@ -176,21 +182,21 @@ void SiteRole::apply(const edge::Fold& effect) {
   const edge::Offer& offer = effect.offer;
   if (!cast_.sized()) {
     const store::ResidualBounds bounds = edge::bounds_of(offer.plan);
-    cast_.checks().sites().encoding(self(), offer.run, trained_as(offer), {bounds.norm_max, bounds.age_max_rounds},
-                                    malice_.is_wicked());
-    const std::uint64_t faults = cast_.world().disk(host_).faults_met();
-    const Result<store::Carried> folded = edge::fold_update(job_of(offer), *store_, serial_);
-    if (!folded.ok()) note_dropped(offer, faults, folded.error());
-    if (is_dead() || (!folded.ok() && store_failed())) return;
+    const Status begun = begin_run(offer);
+    if (is_dead() || (!begun.ok() && store_failed())) return;
+    if (begun.ok()) {
+      cast_.checks().sites().encoding(self(), offer.run, trained_as(offer), {bounds.norm_max, bounds.age_max_rounds},
+                                      malice_.is_wicked());
+      const std::uint64_t faults = cast_.world().disk(host_).faults_met();
+      const Result<store::Carried> folded = edge::fold_update(job_of(offer), *store_, serial_);
+      if (!folded.ok()) note_dropped(offer, faults, folded.error());
+      if (is_dead() || (!folded.ok() && store_failed())) return;
+    }
     look();
   }
   trained_.reset();
   if (dies("folded")) return;
-  cast_.world().after_disk(host_, [this] {
-    working_.reset();
-    carry_out(machine_->resolved());
-    end_run();
-  });
+  cast_.world().after_disk(host_, [this] { carry_out(machine_->resolved()); });
 }
 
 // ---- the submission
@@ -279,7 +285,8 @@ void SiteRole::send_end() {
     if (digest != info.digest) {  // what of it can be decoded is an update like any other
       std::vector<std::int64_t> sent(payload.bytes.bytes.size() / sizeof(std::int64_t));
       for (std::size_t i = 0; i < sent.size(); ++i) {
-        sent[i] = static_cast<std::int64_t>(load_le<std::uint64_t>(payload.bytes.bytes.data() + i * sizeof(std::int64_t)));
+        sent[i] =
+            static_cast<std::int64_t>(load_le<std::uint64_t>(payload.bytes.bytes.data() + i * sizeof(std::int64_t)));
       }
       std::ignore = cast_.checks().truth().add(info.start.run, info.start.round, self(), digest, info.start,
                                                uploading->sent, std::move(sent));
@@ -353,17 +360,7 @@ void SiteRole::resolve(const edge::Pending& pending, edge::Outcome outcome) {
   cast_.world().after_disk(host_, [this] {
     pending_.reset();
     carry_out(machine_->resolved());
-    end_run();
   });
-}
-
-void SiteRole::end_run() {
-  if (!ended_ || machine_->has_pending() || working_ == ended_) return;
-  const RunId run = *std::exchange(ended_, std::nullopt);
-  if (cast_.sized()) return;
-  cast_.checks().sites().forgetting(self(), run);
-  const Result<store::ResidualInfo> unspent = store_->forget(run);
-  (void)unspent.ok();  // what is left stays on the disk
 }
 
 }  // namespace fluvial::simulator
