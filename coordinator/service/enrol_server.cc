@@ -78,8 +78,7 @@ net::Awaitable<void> EnrolServer::serve(std::shared_ptr<net::Session> session) {
   session->close({Code::kCancelled, sent.ok() ? "answered" : sent.error().message}, true);
 }
 
-Result<std::pair<store::NodeRow, identity::Certificate>> EnrolServer::issue(const store::TokenRow& token, ByteSpan csr,
-                                                                            WallTime now) {
+Result<EnrolServer::Issued> EnrolServer::issue(const store::TokenRow& token, ByteSpan csr, WallTime now) {
   FLUVIAL_ASSIGN(const NodeId node, journal_.reserve_node_id(token.role, token.name));
   const identity::Grant grant{{token.role, node, token.name}, options_.certificate_validity, {}, {}};
   FLUVIAL_ASSIGN(identity::Certificate certificate, authority_.issue(csr, grant, now));
@@ -93,7 +92,8 @@ Result<std::pair<store::NodeRow, identity::Certificate>> EnrolServer::issue(cons
   row.enrolled_at = now;
   // The token is spent before the certificate leaves: it is never good for two.
   FLUVIAL_ASSIGN(row, journal_.redeem_token(token.secret_hash, row, now));
-  return std::pair(std::move(row), std::move(certificate));
+  FLUVIAL_ASSIGN(const std::uint64_t enrolments, journal_.enrolments(token.name));
+  return Issued{std::move(row), std::move(certificate), enrolments - 1};
 }
 
 net::Awaitable<Result<v1::EnrolReply>> EnrolServer::enrol(v1::EnrolRequest request) {
@@ -104,7 +104,6 @@ net::Awaitable<Result<v1::EnrolReply>> EnrolServer::enrol(v1::EnrolRequest reque
   }
   const WallTime now = runtime_.clock.wall_now();
   const Digest hash = identity::token_hash(*secret);
-  using Issued = std::pair<store::NodeRow, identity::Certificate>;
   Result<Issued> issued = co_await runtime_.pool.run([&]() -> Result<Issued> {
     FLUVIAL_ASSIGN(const std::optional<store::TokenRow> token, journal_.find_token(hash));
     if (!token) return Error{Code::kUnauthenticated, "wrong token: this coordinator does not know it"};
@@ -116,7 +115,7 @@ net::Awaitable<Result<v1::EnrolReply>> EnrolServer::enrol(v1::EnrolRequest reque
     return issue(*token, as_byte_span(request.csr_der()), now);
   });
   if (!issued.ok()) co_return issued.error();
-  const store::NodeRow& row = issued->first;
+  const store::NodeRow& row = issued->row;
   const Status known = co_await tree::ask(runtime_.strand, [&] {
     registry_.enrolled(row);
     return Status{};
@@ -125,13 +124,14 @@ net::Awaitable<Result<v1::EnrolReply>> EnrolServer::enrol(v1::EnrolRequest reque
   runtime_.log.info("enrolled",
                     {{"node", row.id}, {"role", role_name(row.role)}, {"name", row.name}, {"region", row.region}});
   v1::EnrolReply reply;
-  reply.set_certificate_pem(issued->second.pem());
+  reply.set_certificate_pem(issued->certificate.pem());
   reply.set_ca_pem(authority_.certificate().pem());
   reply.set_node(row.id.value());
   reply.set_name(row.name);
   reply.set_role(wire::role_to_proto(row.role));
   reply.set_region(row.region);
   reply.set_port(member_port_);
+  reply.set_enrolled_before(issued->enrolled_before);
   co_return reply;
 }
 

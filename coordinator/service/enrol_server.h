@@ -29,8 +29,12 @@ class EnrolServer {
  private:
   net::Awaitable<void> serve(std::shared_ptr<net::Session> session);
   net::Awaitable<Result<v1::EnrolReply>> enrol(v1::EnrolRequest request);
-  Result<std::pair<store::NodeRow, identity::Certificate>> issue(const store::TokenRow& token, ByteSpan csr,
-                                                                 WallTime now);
+  struct Issued {
+    store::NodeRow row;
+    identity::Certificate certificate;
+    std::uint64_t enrolled_before = 0;
+  };
+  Result<Issued> issue(const store::TokenRow& token, ByteSpan csr, WallTime now);
   bool take_turn();  // the rate limit, on the node's strand
 
   tree::Runtime& runtime_;

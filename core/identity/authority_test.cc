@@ -226,6 +226,18 @@ TEST(Credentials, ThereAndBackAndOnlyTogether) {
   ASSERT_TRUE(loaded.ok()) << loaded.error().to_string();
   EXPECT_EQ(loaded->chain.front().serial_hex(), credentials.chain.front().serial_hex());
   EXPECT_EQ(pin_of(loaded->authority), pki.pin());
+  EXPECT_EQ(loaded->enrolled_before, 0u);
+
+  Credentials third = credentials;
+  third.enrolled_before = 2;
+  ASSERT_TRUE(save_credentials(third, home).ok());
+  EXPECT_EQ(load_credentials(home)->enrolled_before, 2u);
+  for (const std::string bad : {"", "2", "x\n", "-1\n", "1000001\n"}) {
+    std::ofstream(home + "/enrolled_before") << bad;
+    EXPECT_EQ(load_credentials(home).error().code, Code::kDataLoss) << bad;
+  }
+  ASSERT_TRUE(std::filesystem::remove(home + "/enrolled_before"));
+  EXPECT_EQ(load_credentials(home)->enrolled_before, 0u) << "from a coordinator that did not say";
 
   ASSERT_TRUE(PrivateKey::generate()->save(home + "/key.pem").ok());
   EXPECT_EQ(load_credentials(home).error().code, Code::kDataLoss);

@@ -1,6 +1,7 @@
 // What a member keeps on its disk to prove who it is.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,22 +10,28 @@
 
 namespace fluvial::identity {
 
+inline constexpr std::uint64_t kEnrolledBeforeMax = 1'000'000;
+
 struct Credentials {
   PrivateKey key;
   std::vector<Certificate> chain;  // the member's own certificate; enrol_server() adds the authority's
   Certificate authority;           // the only one trusted
+  // How often the name was enrolled before, as the coordinator counts: who was enrolled anew from nothing, too, comes
+  // after what it was before.
+  std::uint64_t enrolled_before = 0;
 };
 
 // Do key and certificate belong together, and is the certificate signed by that authority? kDataLoss starts with
 // `where`.
 Status check_credentials(const Credentials& credentials, const std::string& where);
 
-// key.pem (0600), cert.pem and ca.pem in `folder` (made with mode 0700 when absent); the key is written first and
-// cert.pem last, so a folder with a cert.pem is complete.
+// key.pem (0600), cert.pem, ca.pem and enrolled_before in `folder` (made with mode 0700 when absent); the key is
+// written first and cert.pem last, so a folder with a cert.pem is complete.
 Status save_credentials(const Credentials& credentials, const std::string& folder);
 
 // kNotFound when not enrolled; kDataLoss when key and certificate do not belong together, or the certificate is not
-// from that authority. An expired certificate loads: the caller may be about to renew it.
+// from that authority, or enrolled_before holds no number; without that file it is 0. An expired certificate loads: the
+// caller may be about to renew it.
 Result<Credentials> load_credentials(const std::string& folder);
 
 }  // namespace fluvial::identity

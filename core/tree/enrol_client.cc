@@ -58,7 +58,8 @@ Result<Enrolment> accept_enrolment(const v1::EnrolReply& reply, const identity::
   FLUVIAL_ASSIGN(std::vector<identity::Certificate> chain,
                  identity::Certificate::chain_from_pem(reply.certificate_pem()));
   FLUVIAL_ASSIGN(const identity::PeerIdentity identity, identity::identity_of(chain.front()));
-  identity::Credentials credentials{key, std::move(chain), std::move(authority)};
+  if (reply.enrolled_before() > identity::kEnrolledBeforeMax) return refuse("names too many enrolments");
+  identity::Credentials credentials{key, std::move(chain), std::move(authority), reply.enrolled_before()};
   FLUVIAL_TRY(identity::check_credentials(credentials, "the certificate in " + std::string(kAnswer)));
   FLUVIAL_ASSIGN(const Role role, wire::role_from_proto(reply.role()));
   if (identity.role != role || identity.name != reply.name() || identity.node.value() != reply.node()) {

@@ -18,6 +18,7 @@ namespace {
 struct Member {
   identity::PeerIdentity self;
   std::shared_ptr<const identity::TlsContext> tls;
+  std::uint64_t enrolled_before = 0;
 };
 
 Result<Member> load_member(const config::EdgeSettings& settings) {
@@ -35,7 +36,7 @@ Result<Member> load_member(const config::EdgeSettings& settings) {
                  "the certificate in " + folder + " is for " + identity::describe(self) + ", expected a site's"};
   }
   FLUVIAL_ASSIGN(std::shared_ptr<const identity::TlsContext> tls, identity::TlsContext::member_client(*credentials));
-  return Member{std::move(self), std::move(tls)};
+  return Member{std::move(self), std::move(tls), credentials->enrolled_before};
 }
 
 std::string ready_json(const std::string& name, const std::string& worker_socket, std::uint16_t metrics_port) {
@@ -57,7 +58,8 @@ Status run_edge(config::EdgeSettings settings, store::FileSystem& files, telemet
   const std::string name = member.self.name;
   tree::Process process(settings, Role::kSite, files, log.with({{"site", name}}));
   FLUVIAL_ASSIGN(std::unique_ptr<store::SiteStore> store,
-                 store::SiteStore::open(process.runtime().files, store::join_path(settings.data_dir, "state")));
+                 store::SiteStore::open(process.runtime().files, store::join_path(settings.data_dir, "state"),
+                                        member.enrolled_before));
   FLUVIAL_ASSIGN(std::shared_ptr<SiteGpus> gpus, open_gpus(settings.gpus, process.runtime().log));
   EdgeService service(process, settings, coordinator, std::move(member.self), std::move(member.tls), std::move(store),
                       std::move(gpus));
