@@ -7,6 +7,7 @@
 #include "aggregator/service/region_service.h"
 #include "core/digest/sha256.h"
 #include "core/transfer/cut.h"
+#include "core/transfer/outcome.h"
 #include "core/wire/mapping.h"
 
 namespace fluvial::aggregator {
@@ -19,6 +20,7 @@ void RegionService::parent_up(const tree::Lease& lease, std::shared_ptr<net::Ses
   uplink_->post(std::move(change));
   model_promised_ = false;
   request_model();
+  ask_run();
   parent_is_new_ = true;
   parentless_ = false;
   parentless_timer_.cancel();
@@ -58,14 +60,7 @@ net::Awaitable<Status> RegionService::from_parent(net::Frame frame) {
     case v1::Envelope::kReceipt: co_return receipt_came(message.receipt());
     case v1::Envelope::kModelBegin: co_return model_begun(message.model_begin());
     case v1::Envelope::kModelChunk: co_return co_await model_part(message.model_chunk(), std::move(frame.payload));
-    case v1::Envelope::kRunState:
-      if (message.run_state().state() == "stopped") {
-        carry_out(machine_.closed());
-        sum_.drop_all();
-        hub_.book().close();
-      }
-      for (const auto& [child, connected] : hub_.children()) hub_.send(child, message);
-      co_return Status{};
+    case v1::Envelope::kRunState: run_told(message.run_state()); co_return Status{};
     case v1::Envelope::kMemberChange: dismissed(message.member_change()); co_return Status{};
     case v1::Envelope::kOutcomeReply: {
       const SiteId site(message.outcome_reply().site());
@@ -74,6 +69,28 @@ net::Awaitable<Status> RegionService::from_parent(net::Frame frame) {
     }
     default: co_return Error{Code::kFailedPrecondition, "a message that no parent sends"};
   }
+}
+
+// That a run ended while this node was away nobody tells it unasked.
+void RegionService::ask_run() {
+  if (opening_ && !over_.contains(opening_->run)) uplink_->post(transfer::run_query(opening_->run, self_));
+}
+
+// Once each: whoever below asks later is told from here.
+void RegionService::run_told(const v1::RunState& message) {
+  const RunId run(message.run());
+  if (transfer::ends_run(message.state())) {
+    if (!over_.emplace(run, message).second) return;
+    if (opening_ && opening_->run == run) {
+      ++send_generation_;  // nobody wants a partial of it any more
+      carry_out(machine_.closed());
+      sum_.drop_all();
+      hub_.book().close();
+    }
+  }
+  v1::Envelope down;
+  *down.mutable_run_state() = message;
+  for (const auto& [child, connected] : hub_.children()) hub_.send(child, down);
 }
 
 void RegionService::dismissed(const v1::MemberChange& change) {
@@ -103,6 +120,7 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
     up_.lost();
   }
   opening_ = std::move(opening);
+  over_.erase(opening_->run);
   hub_.book().open(opening_->run, opening_->round);
   Opening step{opening_->run,
                opening_->round,

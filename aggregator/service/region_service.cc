@@ -132,6 +132,11 @@ void RegionService::relay_down(NodeId node, v1::Envelope message) {
 
 void RegionService::outcome_asked(NodeId child, const v1::OutcomeQuery& query) {
   if (via(NodeId(query.site())) != child) return;
+  if (const auto over = over_.find(RunId(query.run())); query.round() == 0 && over != over_.end()) {
+    v1::Envelope down;
+    *down.mutable_run_state() = over->second;
+    return hub_.send(child, std::move(down));
+  }
   v1::Envelope up;
   *up.mutable_outcome_query() = query;
   uplink_->post(std::move(up));
@@ -145,9 +150,9 @@ bool RegionService::is_current(RunId run, RoundId round) const {
 
 // A site that is turned away for want of the base model is asked again when it is here (model_part).
 Result<transfer::Terms> RegionService::terms(bool brings_integers) {
-  transfer::Terms terms = transfer::make_terms(
-      opening_->plan, opening_->value_count, opening_->integer_count, opening_->base.digest, opening_->scale_bits, codec_,
-      slot_ ? slot_->schema() : nullptr, slot_ ? slot_->integers() : nullptr);
+  transfer::Terms terms = transfer::make_terms(opening_->plan, opening_->value_count, opening_->integer_count,
+                                               opening_->base.digest, opening_->scale_bits, codec_,
+                                               slot_ ? slot_->schema() : nullptr, slot_ ? slot_->integers() : nullptr);
   if (const Status known = transfer::check_base(terms); brings_integers && !known.ok()) {
     awaits_base_ = true;
     return known.error();

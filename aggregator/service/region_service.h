@@ -66,6 +66,8 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   void carry_out(const SendPartial& effect);
 
   void dismissed(const v1::MemberChange& change);
+  void ask_run();  // whether the one that it knows of goes on
+  void run_told(const v1::RunState& message);
   Status round_opened(const v1::RoundOpen& message);
   Status round_committed(const v1::RoundCommit& message);
   Status receipt_came(const v1::Receipt& message);
@@ -103,6 +105,7 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
 
   RegionMachine machine_;
   std::optional<wire::Opening> opening_;  // as the parent said it
+  std::map<RunId, v1::RunState> over_;    // runs of which the children were told that they are
   round::Told told_;                      // of the open round
   bool parent_is_new_ = true;             // no opening has come in this session to the parent yet
   TimePoint opened_at_;

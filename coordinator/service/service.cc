@@ -11,6 +11,7 @@
 #include "core/identity/csr.h"
 #include "core/net/connector.h"
 #include "core/store/plan_json.h"
+#include "core/transfer/outcome.h"
 #include "core/wire/mapping.h"
 
 namespace fluvial::coordinator {
@@ -210,33 +211,14 @@ void Service::outcome_asked(NodeId child, const v1::OutcomeQuery& query) {
 }
 
 net::Awaitable<void> Service::answer_outcome(NodeId child, v1::OutcomeQuery query) {
-  const Result<Digest> digest = wire::digest_from_proto(query.sha256());
-  if (!digest.ok()) co_return;
-  const RunId run(query.run());
-  const RoundId round(query.round());
-  const SiteId site(query.site());
-  const Result<store::Outcome> outcome = co_await runtime_.pool.run([&]() -> Result<store::Outcome> {
-    Result<store::Outcome> found = holdings_.journal->outcome(run, round, site, *digest);
-    // A run that was forgotten here counts nothing any more.
-    if (!found.ok() && found.error().code == Code::kNotFound) return store::Outcome::kLate;
-    return found;
-  });
-  if (!outcome.ok()) {
-    runtime_.log.error("an outcome could not be read", {{"reason", outcome.error().to_string()}});
+  Result<std::vector<v1::Envelope>> replies =
+      co_await runtime_.pool.run([&] { return transfer::answers(*holdings_.journal, query); });
+  if (!replies.ok()) {
+    if (replies.error().code == Code::kInvalidArgument) co_return;  // no digest
+    runtime_.log.error("an outcome could not be read", {{"reason", replies.error().to_string()}});
     co_return;
   }
-  v1::Envelope reply;
-  v1::OutcomeReply& message = *reply.mutable_outcome_reply();
-  message.set_run(query.run());
-  message.set_round(query.round());
-  message.set_site(query.site());
-  message.set_sha256(query.sha256());
-  static_assert(static_cast<int>(store::Outcome::kPending) == v1::OutcomeReply::OUTCOME_PENDING &&
-                static_cast<int>(store::Outcome::kCounted) == v1::OutcomeReply::OUTCOME_COUNTED &&
-                static_cast<int>(store::Outcome::kLate) == v1::OutcomeReply::OUTCOME_LATE &&
-                static_cast<int>(store::Outcome::kRefused) == v1::OutcomeReply::OUTCOME_REFUSED);
-  message.set_outcome(static_cast<v1::OutcomeReply::Outcome>(*outcome));
-  hub_.send(child, std::move(reply));
+  for (v1::Envelope& reply : *replies) hub_.send(child, std::move(reply));
 }
 
 net::Awaitable<void> Service::record_evaluation(RunId run, RoundId round, round::Metrics metrics) {

@@ -37,13 +37,31 @@ Verdict verdict_of(SiteId self, const round::ContributorSet& contributors, const
   return verdict;
 }
 
+// What happened while the site was away nobody tells it unasked.
 Effects SiteMachine::connected() {
+  unheard_ = runs_;
+  return ask_again();
+}
+
+Effects SiteMachine::ask_again() {
   Effects out;
   if (pending_ && !resolving_) out.push_back(Ask{*pending_});
+  for (const RunId run : unheard_) out.push_back(AskRun{run});
   return out;
 }
 
-Effects SiteMachine::ask_again() { return connected(); }
+Effects SiteMachine::run_over(RunId run) {
+  Effects out;
+  runs_.erase(run);
+  unheard_.erase(run);
+  if (pending_ && !resolving_ && pending_->run == run) out.push_back(Ask{*pending_});
+  if (next_ && next_->run == run) next_.reset();
+  if (work_ && work_->offer.run == run) {
+    work_->late = true;
+    if (work_->stage == Stage::kFetching) start_next(out);
+  }
+  return out;
+}
 
 void SiteMachine::close(RunId run, RoundId round) {
   RoundId& closed = closed_[run];
@@ -57,6 +75,8 @@ bool SiteMachine::is_closed(RunId run, RoundId round) const {
 
 Effects SiteMachine::offered(Offer offer) {
   Effects out;
+  runs_.insert(offer.run);
+  unheard_.erase(offer.run);
   if (is_closed(offer.run, offer.round)) return out;  // overtaken by its commit, or by a newer offer
   if (offer.round > RoundId(0)) close(offer.run, RoundId(offer.round.value() - 1));  // one follows the other
   if (pending_) {
@@ -170,6 +190,7 @@ Effects SiteMachine::encode_failed(const Error& error) {
 
 Effects SiteMachine::committed(RunId run, RoundId round, const Verdict& verdict, const round::ModelRef& model) {
   Effects out;
+  unheard_.erase(run);
   const bool told_before = is_closed(run, round);
   close(run, round);
   const bool older = fetched_ && fetched_->run == model.run && fetched_->version > model.version;

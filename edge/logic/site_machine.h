@@ -8,8 +8,10 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -84,6 +86,9 @@ struct StopSending {};
 struct Ask {
   Pending pending;
 };
+struct AskRun {  // the coordinator, whether it goes on; then run_goes_on() or run_over(). Likewise asked for again
+  RunId run;
+};
 struct Resolve {  // durably, once; then resolved()
   Pending pending;
   Outcome outcome;
@@ -93,13 +98,16 @@ struct DeclineRound {
   RoundId round;
   Error error;
 };
-using Effect = std::variant<FetchModel, Train, Encode, Fold, Send, StopSending, Ask, Resolve, DeclineRound>;
+using Effect = std::variant<FetchModel, Train, Encode, Fold, Send, StopSending, Ask, AskRun, Resolve, DeclineRound>;
 using Effects = std::vector<Effect>;
 
 class SiteMachine {
  public:
-  // With what the site's store holds from before.
-  explicit SiteMachine(std::optional<Pending> pending) : pending_(pending) {}
+  // With what the site's store holds from before: a submission, and the runs that it took part in.
+  explicit SiteMachine(std::optional<Pending> pending, std::set<RunId> runs = {})
+      : pending_(pending), runs_(std::move(runs)) {
+    if (pending_) runs_.insert(pending_->run);
+  }
 
   Effects connected();           // a session to a parent is up
   Effects ask_again();           // now and then: a commit, a question or its answer may have been lost further up
@@ -111,6 +119,8 @@ class SiteMachine {
   Effects encode_failed(const Error& error);
   Effects committed(RunId run, RoundId round, const Verdict& verdict, const round::ModelRef& model);
   Effects answered(const Pending& about, Outcome outcome);
+  void run_goes_on(RunId run) { unheard_.erase(run); }
+  Effects run_over(RunId run);  // no round of it opens any more: what is being made for one goes into the residual
   Effects resolved();
 
   bool has_pending() const { return pending_.has_value(); }
@@ -141,6 +151,8 @@ class SiteMachine {
   std::optional<round::ModelRef> held_;
   std::optional<round::ModelRef> fetched_;  // the last one that was asked for
   std::map<RunId, RoundId> closed_;         // rounds up to here are over
+  std::set<RunId> runs_;                    // that this site took part in, as far as it knows not over
+  std::set<RunId> unheard_;                 // of them, those of which nothing came on this session
 };
 
 }  // namespace fluvial::edge

@@ -262,5 +262,51 @@ TEST(SiteMachine, TriesAgainInTheNextAttempt) {
   EXPECT_NE(find<Encode>(site.trained()), nullptr);
 }
 
+TEST(SiteMachine, OnANewSessionItAsksWhetherItsRunsGoOnUntilItHearsOfThem) {
+  SiteMachine site({}, {RunId(7)});
+  const Effects asked = site.connected();
+  ASSERT_NE(find<AskRun>(asked), nullptr) << "of which its store holds something";
+  EXPECT_EQ(find<AskRun>(asked)->run, RunId(7));
+  EXPECT_NE(find<AskRun>(site.ask_again()), nullptr) << "question or answer may be lost";
+  site.run_goes_on(RunId(7));
+  EXPECT_EQ(find<AskRun>(site.ask_again()), nullptr);
+  site.run_over(RunId(7));
+  EXPECT_TRUE(site.connected().empty());
+  site.offered(offer(1));
+  EXPECT_EQ(find<AskRun>(site.ask_again()), nullptr);
+  EXPECT_NE(find<AskRun>(site.connected()), nullptr) << "what happened meanwhile nobody tells it";
+  site.offered(offer(1));
+  EXPECT_EQ(find<AskRun>(site.ask_again()), nullptr);
+  site.connected();
+  site.committed(RunId(1), RoundId(1), Verdict{.late = true}, model(1));
+  EXPECT_EQ(find<AskRun>(site.ask_again()), nullptr);
+}
+
+TEST(SiteMachine, WhatIsBeingMadeForARunThatIsOverGoesIntoTheResidual) {
+  SiteMachine training({});
+  training.offered(offer(1));
+  training.model_ready(model(0));
+  EXPECT_TRUE(training.run_over(RunId(1)).empty());
+  EXPECT_NE(find<Fold>(training.trained()), nullptr);
+
+  SiteMachine encoding({});
+  encoding.offered(offer(1));
+  encoding.model_ready(model(0));
+  encoding.trained();
+  encoding.run_over(RunId(1));
+  const Effects late = encoding.encoded(pending(1));
+  ASSERT_NE(find<Resolve>(late), nullptr);
+  EXPECT_EQ(find<Resolve>(late)->outcome, Outcome::kLate);
+
+  SiteMachine submitted = sending();
+  EXPECT_NE(find<Ask>(submitted.run_over(RunId(1))), nullptr) << "the end says nothing of the update";
+  EXPECT_EQ(find<Ask>(submitted.run_over(RunId(2))), nullptr);
+
+  SiteMachine fetching({});
+  fetching.offered(offer(1));
+  fetching.run_over(RunId(1));
+  EXPECT_EQ(fetching.doing(), "waiting");
+}
+
 }  // namespace
 }  // namespace fluvial::edge

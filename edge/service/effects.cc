@@ -6,6 +6,7 @@
 #include "core/net/backoff.h"
 #include "core/net/deadline.h"
 #include "core/net/pool_parallel.h"
+#include "core/transfer/outcome.h"
 #include "core/wire/mapping.h"
 #include "edge/service/service.h"
 
@@ -173,7 +174,7 @@ net::Awaitable<void> EdgeService::fold(Offer offer, Trained trained) {
     ++counts_.late;
     metrics_.outcomes_late.add();
     desk_.outcomes().decided(offer.run, offer.round, Outcome::kLate);
-    log.warn("update late: it goes into the next one", {{"residual_norm", folded->residual.norm}});
+    log.warn(late_text(offer.run), {{"residual_norm", folded->residual.norm}});
     note_residual(offer.run, offer.round, *folded);
   } else {
     metrics_.residuals_dropped.add();
@@ -216,14 +217,10 @@ void EdgeService::on_sent(const UploadItem& item, double seconds) {
 }
 
 void EdgeService::apply(const Ask& effect) {
-  v1::Envelope message;
-  v1::OutcomeQuery& query = *message.mutable_outcome_query();
-  query.set_run(effect.pending.run.value());
-  query.set_round(effect.pending.round.value());
-  query.set_site(site());
-  query.set_sha256(wire::digest_to_proto(effect.pending.digest));
-  uplink_.post(std::move(message));
+  uplink_.post(transfer::outcome_query(effect.pending.run, effect.pending.round, self_.node, effect.pending.digest));
 }
+
+void EdgeService::apply(const AskRun& effect) { uplink_.post(transfer::run_query(effect.run, self_.node)); }
 
 void EdgeService::apply(const DeclineRound& effect) {
   v1::Envelope message;
@@ -298,7 +295,7 @@ void EdgeService::note_outcome(const Pending& pending, Outcome outcome) {
   log_of(pending.run, pending.round)
       .log(outcome == Outcome::kCounted ? telemetry::Level::kInfo : telemetry::Level::kWarn,
            outcome == Outcome::kCounted ? "update counted"
-           : outcome == Outcome::kLate  ? "update late: it goes into the next one"
+           : outcome == Outcome::kLate  ? late_text(pending.run)
                                         : "update refused: it is dropped",
            {{"outcome", outcome_name(outcome)}});
 }

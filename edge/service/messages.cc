@@ -3,6 +3,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <utility>
 
+#include "core/transfer/outcome.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
 #include "edge/service/service.h"
@@ -31,6 +32,8 @@ Status EdgeService::on_round_open(const v1::RoundOpen& message) {
   if (opening.run != run_) tell_ended();  // of the run before, before a task of this one
   run_ = opening.run;
   run_name_ = opening.plan.name;
+  names_[opening.run] = opening.plan.name;
+  over_.erase(opening.run);
   if (opening.round > RoundId(1)) note_commit(opening.run, RoundId(opening.round.value() - 1), opening.base);
   round_ = opening.round;
   round_gauge_.set(static_cast<double>(round_.value()));
@@ -67,21 +70,18 @@ Status EdgeService::on_round_commit(const v1::RoundCommit& message) {
             {{"model_version", commit.model.version}, {"counted", verdict.counted.has_value()}, {"last", commit.last}});
   note_commit(commit.run, commit.round, commit.model);
   carry_out(machine_->committed(commit.run, commit.round, verdict, commit.model));
-  if (commit.last) {
-    ended_ = commit.run;
-    end_for_workers(commit.run, "done");
-    end_run();
-  }
+  if (commit.last) note_end(commit.run, "done");
   return {};
 }
 
 Status EdgeService::on_run_state(const v1::RunState& message) {
   runtime_.log.info("run " + wire::printable(message.state()),
                     {{"run", message.run()}, {"reason", wire::printable(message.reason())}});
-  if (message.state() == "stopped") {
-    ended_ = RunId(message.run());
-    end_for_workers(*ended_, "stopped");
-    end_run();
+  const RunId run(message.run());
+  if (transfer::ends_run(message.state())) {
+    note_end(run, message.state());
+  } else {
+    machine_->run_goes_on(run);
   }
   return {};
 }
@@ -103,6 +103,11 @@ Status EdgeService::on_receipt(const v1::Receipt& message) {
 
 Status EdgeService::on_outcome_reply(const v1::OutcomeReply& message) {
   if (message.site() != site()) return Error{Code::kFailedPrecondition, "an outcome for another site"};
+  const RunId run(message.run());
+  if (message.round() == 0) {  // it is about the run alone
+    machine_->run_goes_on(run);
+    return {};
+  }
   FLUVIAL_ASSIGN(const Digest digest, wire::digest_from_proto(message.sha256()));
   Outcome outcome = Outcome::kPending;
   switch (message.outcome()) {
@@ -112,7 +117,7 @@ Status EdgeService::on_outcome_reply(const v1::OutcomeReply& message) {
     case v1::OutcomeReply::OUTCOME_REFUSED: outcome = Outcome::kRefused; break;
     default: return Error{Code::kInvalidArgument, "an outcome that nobody knows"};
   }
-  const Pending about{RunId(message.run()), RoundId(message.round()), digest};
+  const Pending about{run, RoundId(message.round()), digest};
   log_of(about.run, about.round).info("outcome told", {{"outcome", outcome_name(outcome)}});
   carry_out(machine_->answered(about, outcome));
   return {};

@@ -1,4 +1,4 @@
-// What workers are told of commits and of a run's end.
+// A run's end, and what workers are told of commits and of it.
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
 
@@ -6,6 +6,20 @@
 #include "edge/service/service.h"
 
 namespace fluvial::edge {
+
+// Told by its last commit, by the parent, or in answer to a question; the first of them counts.
+void EdgeService::note_end(RunId run, const std::string& state) {
+  if (!over_.insert(run).second) return;
+  carry_out(machine_->run_over(run));
+  end_for_workers(run, state);
+  ended_ = run;
+  end_run();
+}
+
+const char* EdgeService::late_text(RunId run) const {
+  return over_.contains(run) ? "update late: its run is over, so it counts in none of its rounds"
+                             : "update late: it goes into the next one";
+}
 
 // Told by the commit, or by the opening of the round after it when that was lost.
 void EdgeService::note_commit(RunId run, RoundId round, const round::ModelRef& model) {
@@ -26,9 +40,16 @@ void EdgeService::tell_committed() {
 }
 
 void EdgeService::end_for_workers(RunId run, std::string_view state) {
-  if (run != run_ || run_name_.empty() || stopping_) return;
+  const auto name = names_.find(run);
+  if (name == names_.end() || stopping_) return;
+  const local::EndedRun ended{run, name->second, std::string(state)};
+  names_.erase(name);
+  if (run != run_) {  // another began meanwhile
+    passed_.push_back(ended);
+    return tell_passed();
+  }
   if (ending_ && ending_->run != run) say_ended();
-  ending_ = local::EndedRun{run, run_name_, std::string(state)};
+  ending_ = ended;
   const bool owed = committed_ && committed_->run == run && desk_.owes(run, committed_->round);
   if (!owed) return tell_ended();
   process_.spawn("last model", wait_for_last_model());
@@ -53,8 +74,20 @@ net::Awaitable<void> EdgeService::wait_for_last_model() {
 
 // Workers free a GPU's memory when they hear of the end: not while it is read, nor before what they still bring is.
 void EdgeService::tell_ended() {
-  end_is_due_ = ending_ && (reading_results_ || early_.reads() || (gpus_ && desk_.trains(ending_->run)));
+  end_is_due_ = ending_ && is_read(ending_->run);
   if (ending_ && !end_is_due_) say_ended();
+}
+
+bool EdgeService::is_read(RunId run) const {
+  return reading_results_ || early_.reads() || (gpus_ && desk_.trains(run));
+}
+
+void EdgeService::tell_passed() {
+  std::erase_if(passed_, [this](const local::EndedRun& ended) {
+    if (is_read(ended.run)) return false;
+    if (!stopping_) workers_->run_ended(ended);
+    return true;
+  });
 }
 
 void EdgeService::say_ended() {
@@ -66,6 +99,7 @@ void EdgeService::say_ended() {
 
 void EdgeService::tell_end_if_due() {
   if (end_is_due_) tell_ended();
+  tell_passed();
 }
 
 }  // namespace fluvial::edge

@@ -4,6 +4,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/json.hpp>
 #include <chrono>
+#include <set>
 #include <utility>
 
 #include "core/net/deadline.h"
@@ -73,7 +74,9 @@ Pending EdgeService::pending_of(const store::PendingInfo& info) {
 
 Status EdgeService::open() {
   FLUVIAL_ASSIGN(const auto outcomes, store_->worker_outcomes());
+  std::set<RunId> runs;
   for (const auto& [run, workers] : outcomes) {
+    runs.insert(run);
     for (const store::WorkerOutcome& known : workers) {
       desk_.outcomes().set(run, known.worker, {known.last.round, outcome_of(known.last.outcome)});
     }
@@ -89,7 +92,7 @@ Status EdgeService::open() {
     pending_ = std::make_shared<const store::PendingUpdate>(std::move(*update));
     log_of(found->run, found->round).info("a submission waits for its outcome", {{"digest", to_hex(info.digest)}});
   }
-  machine_.emplace(found);
+  machine_.emplace(found, std::move(runs));
 
   reduction_ = choose_reduction();
 

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "core/config/settings.h"
@@ -61,12 +63,16 @@ class EdgeService final : public tree::UplinkOwner {
   Status on_receipt(const v1::Receipt& message);
   Status on_outcome_reply(const v1::OutcomeReply& message);
 
-  // run_end.cc: what workers are told of commits and of a run's end
+  // run_end.cc: a run's end, and what workers are told of commits and of it
+  void note_end(RunId run, const std::string& state);
+  const char* late_text(RunId run) const;  // what becomes of an update that is late
   void note_commit(RunId run, RoundId round, const round::ModelRef& model);
   void tell_committed();
   void end_for_workers(RunId run, std::string_view state);
   net::Awaitable<void> wait_for_last_model();
+  bool is_read(RunId run) const;  // its workers' memory
   void tell_ended();
+  void tell_passed();
   void say_ended();
   void tell_end_if_due();
 
@@ -79,6 +85,7 @@ class EdgeService final : public tree::UplinkOwner {
   void apply(const Send& effect);
   void apply(const StopSending& effect);
   void apply(const Ask& effect);
+  void apply(const AskRun& effect);
   void apply(const Resolve& effect);
   void apply(const DeclineRound& effect);
   net::Awaitable<void> encode(Offer offer, Trained trained);
@@ -145,10 +152,13 @@ class EdgeService final : public tree::UplinkOwner {
   };
   std::optional<Committed> committed_;     // the newest round that was
   std::optional<local::EndedRun> ending_;  // workers are told once they have its last model
+  std::map<RunId, std::string> names_;     // of runs whose rounds opened here and whose end workers have not heard of
+  std::vector<local::EndedRun> passed_;    // likewise, of runs before the one at hand
   bool reading_results_ = false;           // where the workers have them
   bool end_is_due_ = false;                // once they are read
   std::optional<RunId> working_;           // being trained, encoded or folded
   std::optional<RunId> ended_;             // complete, but something of it may be left to do
+  std::set<RunId> over_;                   // runs that are
   RunId run_;
   std::string run_name_;  // of run_, once one of its rounds opened here
   RoundId round_;

@@ -161,6 +161,11 @@ void AggregatorRole::lease_asked(SessionId session, const Identity&, const v1::L
 
 void AggregatorRole::outcome_asked(NodeId child, const v1::OutcomeQuery& query) {
   if (via(NodeId(query.site())) != child) return;
+  if (const auto over = over_.find(RunId(query.run())); query.round() == 0 && over != over_.end()) {
+    v1::Envelope down;
+    *down.mutable_run_state() = over->second;
+    return children_.send(child, down);
+  }
   v1::Envelope up;
   *up.mutable_outcome_query() = query;
   uplink_->post(up);

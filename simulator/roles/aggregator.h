@@ -55,6 +55,8 @@ class AggregatorRole final : public Process, private ParentOwner, private ChildO
   Status model_begun(const v1::ModelBegin& message);
   Status model_part(const v1::ModelChunk& message, const Payload& payload);
   void dismissed(const v1::MemberChange& change);
+  void ask_run();  // whether the one that it knows of goes on
+  void run_told(const v1::RunState& message);
   void start_parentless_timer();
   void want_model(const round::ModelRef& ref);
   void request_model();
@@ -100,6 +102,7 @@ class AggregatorRole final : public Process, private ParentOwner, private ChildO
 
   aggregator::RegionMachine machine_;
   std::optional<wire::Opening> opening_;  // as the parent said it
+  std::map<RunId, v1::RunState> over_;    // runs of which the children were told that they are
   TimePoint opened_at_;
   std::shared_ptr<const kernels::Codec> codec_;
   std::uint64_t send_generation_ = 0;  // a partial on its way ends when this moves on

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "core/transfer/cut.h"
+#include "core/transfer/outcome.h"
 #include "core/wire/mapping.h"
 #include "simulator/roles/aggregator.h"
 
@@ -14,6 +15,7 @@ void AggregatorRole::parent_up(const ParentLease&) {
   uplink_->post(change);
   model_promised_ = false;
   request_model();
+  ask_run();
   parent_is_new_ = true;
   parentless_ = false;
   cast_.world().cancel(parentless_timer_);
@@ -36,17 +38,7 @@ Status AggregatorRole::from_parent(Frame frame) {
     case v1::Envelope::kReceipt: return receipt_came(message.receipt());
     case v1::Envelope::kModelBegin: return model_begun(message.model_begin());
     case v1::Envelope::kModelChunk: return model_part(message.model_chunk(), frame.payload);
-    case v1::Envelope::kRunState: {
-      if (message.run_state().state() == "stopped") {
-        carry_out(machine_.closed());
-        work_.drop_all();
-        children_.book().close();
-      }
-      std::vector<NodeId> nodes;
-      for (const auto& [node, child] : children_.children()) nodes.push_back(node);
-      for (const NodeId node : nodes) children_.send(node, message);
-      return {};
-    }
+    case v1::Envelope::kRunState: run_told(message.run_state()); return {};
     case v1::Envelope::kMemberChange: dismissed(message.member_change()); return {};
     case v1::Envelope::kOutcomeReply: {
       const NodeId child = via(NodeId(message.outcome_reply().site()));
@@ -55,6 +47,29 @@ Status AggregatorRole::from_parent(Frame frame) {
     }
     default: return Error{Code::kFailedPrecondition, "a message that no parent sends"};
   }
+}
+
+void AggregatorRole::ask_run() {
+  if (!opening_ || over_.contains(opening_->run)) return;
+  uplink_->post(transfer::run_query(opening_->run, cast_.identity(host_).node));
+}
+
+void AggregatorRole::run_told(const v1::RunState& message) {
+  const RunId run(message.run());
+  if (transfer::ends_run(message.state())) {
+    if (!over_.emplace(run, message).second) return;
+    if (opening_ && opening_->run == run) {
+      ++send_generation_;  // nobody wants a partial of it any more
+      carry_out(machine_.closed());
+      work_.drop_all();
+      children_.book().close();
+    }
+  }
+  v1::Envelope down;
+  *down.mutable_run_state() = message;
+  std::vector<NodeId> nodes;
+  for (const auto& [node, child] : children_.children()) nodes.push_back(node);
+  for (const NodeId node : nodes) children_.send(node, down);
 }
 
 void AggregatorRole::dismissed(const v1::MemberChange& change) {
@@ -84,6 +99,7 @@ Status AggregatorRole::round_opened(const v1::RoundOpen& message) {
     up_.lost();
   }
   opening_ = std::move(opening);
+  over_.erase(opening_->run);
   children_.book().open(opening_->run, opening_->round);
   aggregator::Opening step{opening_->run,
                            opening_->round,

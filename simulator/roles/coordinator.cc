@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/digest/sha256.h"
+#include "core/transfer/outcome.h"
 #include "core/wire/mapping.h"
 #include "simulator/roles/fence.h"
 
@@ -377,21 +378,18 @@ std::shared_ptr<ModelSlot> CoordinatorRole::model(const round::ModelRef& ref) {
 }
 
 void CoordinatorRole::outcome_asked(NodeId child, const v1::OutcomeQuery& query) {
-  const Result<Digest> digest = wire::digest_from_proto(query.sha256());
-  if (!digest.ok() || dies("outcome")) return;
-  Result<store::Outcome> outcome =
-      journal_->outcome(RunId(query.run()), RoundId(query.round()), SiteId(query.site()), *digest);
-  if (!outcome.ok() && outcome.error().code == Code::kNotFound) outcome = store::Outcome::kLate;
-  if (!outcome.ok()) return;
-  cast_.tamper().answers(&*outcome);
-  v1::Envelope reply;
-  v1::OutcomeReply& message = *reply.mutable_outcome_reply();
-  message.set_run(query.run());
-  message.set_round(query.round());
-  message.set_site(query.site());
-  message.set_sha256(query.sha256());
-  message.set_outcome(static_cast<v1::OutcomeReply::Outcome>(*outcome));
-  cast_.world().after_disk(host_, [this, child, reply] { children_.send(child, reply); });
+  if (dies("outcome")) return;
+  Result<std::vector<v1::Envelope>> replies = transfer::answers(*journal_, query);
+  if (!replies.ok()) return;
+  for (v1::Envelope& reply : *replies) {
+    if (!reply.has_outcome_reply() || query.round() == 0) continue;
+    auto outcome = static_cast<store::Outcome>(reply.outcome_reply().outcome());
+    cast_.tamper().answers(&outcome);
+    reply.mutable_outcome_reply()->set_outcome(static_cast<v1::OutcomeReply::Outcome>(outcome));
+  }
+  cast_.world().after_disk(host_, [this, child, replies = std::move(*replies)] {
+    for (const v1::Envelope& reply : replies) children_.send(child, reply);
+  });
 }
 
 round::Told::Way CoordinatorRole::way() const {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/digest/sha256.h"
+#include "core/transfer/outcome.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
 
@@ -99,7 +100,7 @@ Status SiteRole::from_parent(Frame frame) {
     case v1::Envelope::kModelChunk: return on_model_chunk(message.model_chunk(), frame.payload);
     case v1::Envelope::kRoundOpen: return on_round_open(message.round_open());
     case v1::Envelope::kRoundCommit: return on_round_commit(message.round_commit());
-    case v1::Envelope::kRunState: return {};
+    case v1::Envelope::kRunState: return on_run_state(message.run_state());
     case v1::Envelope::kReceipt: return on_receipt(message.receipt());
     case v1::Envelope::kOutcomeReply: return on_outcome_reply(message.outcome_reply());
     default: return Error{Code::kFailedPrecondition, "a message that no parent sends to a site"};
@@ -110,6 +111,7 @@ Status SiteRole::on_round_open(const v1::RoundOpen& message) {
   FLUVIAL_ASSIGN(wire::Opening opening, wire::from_proto(message));
   const auto own = std::ranges::find(opening.participants, self(), &round::Participant::site);
   if (own == opening.participants.end()) return {};
+  over_.erase(opening.run);
   edge::Offer offer;
   offer.run = opening.run;
   offer.round = opening.round;
@@ -130,6 +132,7 @@ Status SiteRole::on_round_commit(const v1::RoundCommit& message) {
   edge::Verdict verdict = edge::verdict_of(self(), commit.contributors, commit.refusals, commit.late);
   cast_.tamper().told(&verdict);
   carry_out(machine_->committed(commit.run, commit.round, verdict, commit.model));
+  if (commit.last) note_end(commit.run);
   return {};
 }
 
@@ -152,8 +155,23 @@ Status SiteRole::on_receipt(const v1::Receipt& message) {
   return {};
 }
 
+Status SiteRole::on_run_state(const v1::RunState& message) {
+  const RunId run(message.run());
+  if (transfer::ends_run(message.state())) {
+    note_end(run);
+  } else {
+    machine_->run_goes_on(run);
+  }
+  return {};
+}
+
 Status SiteRole::on_outcome_reply(const v1::OutcomeReply& message) {
   if (message.site() != self().value()) return Error{Code::kFailedPrecondition, "an outcome for another site"};
+  const RunId run(message.run());
+  if (message.round() == 0) {  // it is about the run alone
+    machine_->run_goes_on(run);
+    return {};
+  }
   FLUVIAL_ASSIGN(const Digest digest, wire::digest_from_proto(message.sha256()));
   edge::Outcome outcome = edge::Outcome::kPending;
   switch (message.outcome()) {
@@ -165,7 +183,7 @@ Status SiteRole::on_outcome_reply(const v1::OutcomeReply& message) {
   }
   cast_.tamper().told(&outcome);
   edge::Pending about;
-  about.run = RunId(message.run());
+  about.run = run;
   about.round = RoundId(message.round());
   about.digest = digest;
   carry_out(machine_->answered(about, outcome));

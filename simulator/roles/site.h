@@ -5,6 +5,8 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "core/base/backoff.h"
@@ -62,6 +64,7 @@ class SiteRole final : public Process, private ChildOwner {
   Status on_round_open(const v1::RoundOpen& message);
   Status on_round_commit(const v1::RoundCommit& message);
   Status on_receipt(const v1::Receipt& message);
+  Status on_run_state(const v1::RunState& message);
   Status on_outcome_reply(const v1::OutcomeReply& message);
   Status on_model_begin(const v1::ModelBegin& message);
   Status on_model_chunk(const v1::ModelChunk& message, const Payload& payload);
@@ -77,6 +80,7 @@ class SiteRole final : public Process, private ChildOwner {
   void apply(const edge::Send& effect);
   void apply(const edge::StopSending& effect);
   void apply(const edge::Ask& effect);
+  void apply(const edge::AskRun& effect);
   void apply(const edge::Resolve& effect);
   void apply(const edge::DeclineRound& effect);
   Status open();
@@ -91,6 +95,7 @@ class SiteRole final : public Process, private ChildOwner {
   Trained trained_as(const edge::Offer& offer) const;
   void note_dropped(const edge::Offer& offer, std::uint64_t faults_before, const Error& why);
   Status begin_run(const edge::Offer& offer);
+  void note_end(RunId run);
   void pump();
   void upload(Epoch lease, std::uint64_t first_chunk, Malice::Trick trick);
   void send_chunk();
@@ -120,6 +125,7 @@ class SiteRole final : public Process, private ChildOwner {
   std::shared_ptr<const Submission> pending_;
   std::unique_ptr<Uploading> uploading_;
   std::uint64_t upload_generation_ = 0;
+  std::set<RunId> over_;
   std::optional<Backoff> resolve_backoff_;
   std::uint64_t sized_submissions_ = 0;
 };

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/digest/sha256.h"
+#include "core/transfer/outcome.h"
 #include "core/transfer/outgoing.h"
 #include "core/wire/mapping.h"
 #include "kernels/codec.h"
@@ -304,14 +305,10 @@ void SiteRole::send_end() {
 void SiteRole::apply(const edge::StopSending&) { uploading_.reset(); }
 
 void SiteRole::apply(const edge::Ask& effect) {
-  v1::Envelope message;
-  v1::OutcomeQuery& query = *message.mutable_outcome_query();
-  query.set_run(effect.pending.run.value());
-  query.set_round(effect.pending.round.value());
-  query.set_site(self().value());
-  query.set_sha256(wire::digest_to_proto(effect.pending.digest));
-  uplink_->post(message);
+  uplink_->post(transfer::outcome_query(effect.pending.run, effect.pending.round, self(), effect.pending.digest));
 }
+
+void SiteRole::apply(const edge::AskRun& effect) { uplink_->post(transfer::run_query(effect.run, self())); }
 
 void SiteRole::apply(const edge::DeclineRound& effect) {
   v1::Envelope message;
@@ -361,6 +358,10 @@ void SiteRole::resolve(const edge::Pending& pending, edge::Outcome outcome) {
     pending_.reset();
     carry_out(machine_->resolved());
   });
+}
+
+void SiteRole::note_end(RunId run) {
+  if (over_.insert(run).second) carry_out(machine_->run_over(run));
 }
 
 }  // namespace fluvial::simulator

@@ -1,0 +1,25 @@
+// What a member asks that was away: what became of its update, and whether a run goes on. The coordinator answers from
+// its journal. An OutcomeQuery without a round asks for the run alone; a RunState answers that it is over, an
+// OutcomeReply without a round that it goes on.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/store/journal.h"
+#include "fluvial/v1/wire.pb.h"
+
+namespace fluvial::transfer {
+
+v1::Envelope outcome_query(RunId run, RoundId round, SiteId site, const Digest& digest);
+v1::Envelope run_query(RunId run, NodeId asker);  // a site, or an aggregator
+
+bool ends_run(std::string_view run_state);  // "done" or "stopped"
+
+// In the order in which they must be sent: that the run is over comes before an update's outcome. Of a run that the
+// journal does not have an update is late, and nothing is said of the run. Blocking, as the journal is.
+// kInvalidArgument: a query with a round and without a digest.
+Result<std::vector<v1::Envelope>> answers(store::CoordinatorJournal& journal, const v1::OutcomeQuery& query);
+
+}  // namespace fluvial::transfer
