@@ -17,7 +17,7 @@ void EdgeService::note_end(RunId run, const std::string& state) {
 }
 
 const char* EdgeService::late_text(RunId run) const {
-  return over_.contains(run) ? "update late: its run is over, so it counts in none of its rounds"
+  return over_.contains(run) ? "update late: its run is over; it goes into the run that continues it, if one does"
                              : "update late: it goes into the next one";
 }
 
