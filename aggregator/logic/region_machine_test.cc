@@ -413,5 +413,45 @@ TEST(RegionMachine, ASiteThatComesBackBelowIsAwaited) {
   EXPECT_TRUE(machine.admit(SiteId(3), Epoch(1), 10).ok());
 }
 
+TEST(RegionMachine, AdmitsAPartialOfTheOpenAttemptAndEpochAlone) {
+  RegionMachine machine;
+  EXPECT_EQ(machine.admit(AttemptId(1), Epoch(1), set_of({1})).error().code, Code::kStale) << "nothing is open";
+  machine.opened(opening(), at(0s));
+  EXPECT_TRUE(machine.admit(AttemptId(1), Epoch(1), set_of({1})).ok());
+  EXPECT_EQ(machine.admit(AttemptId(1), Epoch(2), set_of({1})).error().code, Code::kStale);
+  EXPECT_EQ(machine.admit(AttemptId(2), Epoch(1), set_of({1})).error().code, Code::kStale);
+}
+
+TEST(RegionMachine, ARefusalGoesUpWithThePartialThatReplacesTheRefusedOne) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  bring(machine, 1, {1}, at(1s));
+  bring(machine, 2, {2}, at(1s));
+  const round::Refusal damaged{SiteId(3), {Code::kDataLoss, "NaN"}};
+  const auto sent = all<SendPartial>(machine.refused(damaged, at(2s)));
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].refusals, std::vector{damaged});
+  machine.receipt(sent[0].sequence, Error{Code::kAlreadyExists, "site 1 is counted already"}, {SiteId(1)}, at(3s));
+  const auto again = all<SendPartial>(machine.taken(ArrivalId(2), set_of({2}), at(3s)));
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].contributors, set_of({2}));
+  EXPECT_EQ(again[0].refusals, std::vector{damaged}) << "else the root would count the site as late";
+}
+
+TEST(RegionMachine, AfterAReconnectWhoIsCountedByAnotherWayLeavesTheSumAndTheOthersStay) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  bring(machine, 1, {1}, at(1s));
+  bring(machine, 2, {2}, at(1s));
+  ASSERT_EQ(all<SendPartial>(machine.tick(at(9s))).size(), 1u);
+  const Effects back = machine.opened(opening(1, {SiteId(1)}), at(10s));
+  EXPECT_TRUE(all<SendPartial>(back).empty()) << "what was sent holds a site that is counted";
+  ASSERT_EQ(all<Take>(back).size(), 1u);
+  EXPECT_EQ(all<Take>(back)[0].arrival, ArrivalId(2));
+  const auto again = all<SendPartial>(machine.taken(ArrivalId(2), set_of({2}), at(11s)));
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].contributors, set_of({2}));
+}
+
 }  // namespace
 }  // namespace fluvial::aggregator

@@ -305,5 +305,11 @@ TEST_F(FederationTest, AChildWithoutACurrentLeaseMayNotJoin) {
   EXPECT_EQ(book_.may_join(kParis, book_.lease_of(kParis)->epoch).error().code, Code::kStale) << "europe's child";
 }
 
+TEST_F(FederationTest, ARevokedSiteIsNoMemberAnyMore) {
+  everybody_comes();
+  book_.revoked(kLouvre, WallTime{}, now_);
+  EXPECT_THAT(book_.connected_sites(), UnorderedElementsAre(Key(kOrsay), Key(kPrado)));
+}
+
 }  // namespace
 }  // namespace fluvial::coordinator

@@ -330,5 +330,32 @@ TEST_F(RunMachineTest, ADiskThatGoesOnSpoilingTheSumPausesTheRunAndIsNamed) {
   EXPECT_TRUE(find<RecordAttempt>(resumed)->sum_anew);
 }
 
+TEST_F(RunMachineTest, AQuorumWithTooLittleWeightIsNone) {
+  RunStart heavy = start();
+  heavy.plan.weight_min = 25;
+  RunMachine machine(heavy);
+  machine.sites_changed(sites(3), at(0s));
+  machine.attempt_recorded(at(0s));
+  bring(machine, 1, {1, 2}, at(1s));
+  EXPECT_EQ(find<Finalise>(machine.tick(at(10s))), nullptr) << "a weight of 20";
+  const Effects closing = bring(machine, 2, {3}, at(11s));
+  ASSERT_NE(find<Finalise>(closing), nullptr);
+  EXPECT_EQ(find<Finalise>(closing)->record.contributors.total_weight(), 30u);
+}
+
+TEST_F(RunMachineTest, SubstitutesHaveRoomTogether) {
+  RunStart tight = start();
+  tight.plan.value_abs_max = 0x1p40;
+  RunMachine machine(tight);
+  machine.sites_changed(sites(3), at(0s));
+  machine.attempt_recorded(at(0s));
+  std::map<SiteId, SiteInfo> more = sites(5);
+  more[SiteId(4)].weight_max = more[SiteId(5)].weight_max = 150;  // 300 are there, and 512 have room
+  machine.sites_changed(more, at(1s));
+  const Effects again = machine.tick(at(20s));
+  ASSERT_NE(find<RecordAttempt>(again), nullptr);
+  EXPECT_EQ(find<RecordAttempt>(again)->record.participants.size(), 4u) << "for one of the two";
+}
+
 }  // namespace
 }  // namespace fluvial::coordinator

@@ -233,5 +233,27 @@ TEST_F(RunStatusTest, AFailingDiskPausesAndLosesNothing) {
   EXPECT_NE(find<Finalise>(machine.attempt_recorded(at(2s))), nullptr) << "what was in is still in";
 }
 
+TEST_F(RunStatusTest, AResumedRunHasAllItsAttemptsAgain) {
+  RunMachine machine = opened();
+  machine.tick(at(20s));
+  machine.attempt_recorded(at(20s));
+  machine.tick(at(40s));
+  machine.status_recorded(at(40s));
+  ASSERT_EQ(machine.status(), RunStatus::kPaused) << "after two attempts";
+  EXPECT_NE(find<RecordAttempt>(resume(machine, at(50s))), nullptr);
+  machine.attempt_recorded(at(50s));
+  EXPECT_NE(find<RecordAttempt>(machine.tick(at(70s))), nullptr) << "the first of two was in vain";
+}
+
+TEST_F(RunStatusTest, ARunThatIsResumedBeforeItPausedGoesOn) {
+  RunMachine machine = opened();
+  machine.pause("by hand", at(0s));
+  machine.status_recorded(at(0s));
+  resume(machine, at(1s));
+  bring(machine, 1, {1, 2, 3}, at(2s));
+  EXPECT_NE(find<RecordAttempt>(commit(machine, at(3s))), nullptr);
+  EXPECT_EQ(machine.status(), RunStatus::kRunning);
+}
+
 }  // namespace
 }  // namespace fluvial::coordinator

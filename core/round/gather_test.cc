@@ -86,5 +86,16 @@ TEST(Gather, TheNextAttemptAsksAgainForWhatCouldNotBeUsed) {
   EXPECT_EQ(gather.awaited(), (std::vector{SiteId(1), SiteId(2), SiteId(3)}));
 }
 
+TEST(Gather, WhoIsInTheSumIsNotRefused) {
+  Gather gather(participants());
+  take(gather, set_of({entry(1)}));
+  gather.begin_take(set_of({entry(2)}));
+  for (const std::uint32_t site : {1u, 2u}) gather.refuse({SiteId(site), {Code::kInternal, "gave up"}});
+  gather.finish_take(set_of({entry(2)}));
+  EXPECT_TRUE(gather.refusals().empty());
+  EXPECT_EQ(gather.counted(), (std::vector{SiteId(1), SiteId(2)}));
+  EXPECT_EQ(gather.held().size(), 2u);
+}
+
 }  // namespace
 }  // namespace fluvial::round

@@ -204,5 +204,15 @@ TEST(Plan, DefaultsAreValidAndErrorsNameTheKey) {
   EXPECT_NE(check_plan(plan).error().message.find("participants.fraction"), std::string::npos);
 }
 
+TEST(Refusal, DropsAnUpdateOnlyWhenItSpeaksOfTheUpdateItself) {
+  for (const Code code : {Code::kInvalidArgument, Code::kDataLoss, Code::kPermissionDenied, Code::kConflict}) {
+    EXPECT_TRUE(drops_update(code)) << static_cast<int>(code);
+  }
+  for (const Code code : {Code::kStale, Code::kUnavailable, Code::kResourceExhausted, Code::kInternal,
+                          Code::kFailedPrecondition, Code::kAlreadyExists, Code::kUnauthenticated, Code::kNotFound}) {
+    EXPECT_FALSE(drops_update(code)) << static_cast<int>(code);
+  }
+}
+
 }  // namespace
 }  // namespace fluvial::round

@@ -537,5 +537,15 @@ TEST_F(SiteStoreTest, AFullDiskIsAnErrorAndNoMore) {
   }
 }
 
+TEST_F(SiteStoreTest, SubmissionNumbersGoOnAfterARestart) {
+  const Result<PendingUpdate> first = submit(*store, 1, 1);
+  ASSERT_TRUE(first.ok());
+  ASSERT_TRUE(store->resolve(kRun, RoundId(1), Outcome::kRefused, nullptr).ok());
+  crash_and_reopen();
+  const Result<PendingUpdate> second = submit(*store, 2, 1);
+  ASSERT_TRUE(second.ok());
+  EXPECT_GT(second->info().submission, first->info().submission);
+}
+
 }  // namespace
 }  // namespace fluvial::store

@@ -60,5 +60,14 @@ TEST(Cut, ACommitNamesToAChildThoseBelowIt) {
   EXPECT_EQ(commits.at(NodeId(2)).contributors.size(), 0u);
 }
 
+TEST(Cut, ALateSiteIsNamedToTheChildAboveIt) {
+  wire::Commit whole;
+  whole.late = {SiteId(12), SiteId(21), SiteId(31)};
+  const auto commits = cut_commits(whole, {NodeId(1), NodeId(2), SiteId(21)}, via);
+  EXPECT_THAT(commits.at(NodeId(1)).late, ElementsAre(SiteId(12)));
+  EXPECT_THAT(commits.at(SiteId(21)).late, ElementsAre(SiteId(21)));
+  EXPECT_TRUE(commits.at(NodeId(2)).late.empty());
+}
+
 }  // namespace
 }  // namespace fluvial::transfer

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <type_traits>
@@ -155,8 +156,10 @@ class IncomingIntegers : public IncomingTest {
  protected:
   IncomingIntegers() {
     terms_.integer_count = 2;
-    terms_.schema = std::make_shared<const round::Schema>(*round::Schema::make(
-        {{"w", round::DType::kF32, {kTestValues}}, {"count", round::DType::kU8, {1}}, {"steps", round::DType::kI64, {1}}}));
+    terms_.schema =
+        std::make_shared<const round::Schema>(*round::Schema::make({{"w", round::DType::kF32, {kTestValues}},
+                                                                    {"count", round::DType::kU8, {1}},
+                                                                    {"steps", round::DType::kI64, {1}}}));
     terms_.base_integers = std::make_shared<const std::vector<std::int64_t>>(std::vector<std::int64_t>{3, 100});
   }
   template <typename Head>
@@ -170,7 +173,8 @@ class IncomingIntegers : public IncomingTest {
     }
     Buffer trailer(integers.size() * sizeof(std::int64_t) + (is_update<Head> ? round::kProbeBytes : 0));
     std::ranges::copy(std::as_bytes(std::span(integers)), trailer.data());
-    if (is_update<Head>) std::ranges::copy(round::probe_bytes(), trailer.data() + integers.size() * sizeof(std::int64_t));
+    if (is_update<Head>)
+      std::ranges::copy(round::probe_bytes(), trailer.data() + integers.size() * sizeof(std::int64_t));
     hash.update(trailer.span());
     const Result<StagedArrival> staged = incoming->end(wire::digest_to_proto(hash.finish()), trailer.span());
     if (!staged.ok()) return staged.error();
@@ -240,8 +244,7 @@ TEST_F(IncomingTest, AProbeThatIsNotOneRefusesTheUpdate) {
     Sha256 hash;
     hash.update(std::as_bytes(std::span(values)));
     hash.update(std::as_bytes(std::span(&probe, 1)));
-    const auto refused =
-        incoming.end(wire::digest_to_proto(hash.finish()), std::as_bytes(std::span(&probe, 1)));
+    const auto refused = incoming.end(wire::digest_to_proto(hash.finish()), std::as_bytes(std::span(&probe, 1)));
     ASSERT_FALSE(refused.ok()) << probe;
     EXPECT_THAT(refused.error().message, HasSubstr("site 7: the probe is not 1"));
   }
@@ -314,6 +317,41 @@ TEST_F(IncomingTest, ADiskThatFailsRefusesAndGivesBack) {
   ASSERT_TRUE(incoming->chunk(0, test_chunk(test_values(1), 0)).ok());
   files_.fail_at(0, store::Fault::kNoSpace);
   EXPECT_EQ(incoming->chunk(1, test_chunk(test_values(1), 1)).error().code, Code::kResourceExhausted);
+}
+
+TEST_F(IncomingTest, TheNormIsBoundedAndNotItsSquare) {
+  const std::vector<float> values = test_values(1);
+  double squares = 0;
+  for (const float value : values) squares += static_cast<double>(value) * static_cast<double>(value);
+  for (const double factor : {0.99, 1.01}) {
+    Terms terms = test_terms();
+    terms.norm_max = std::sqrt(squares) * factor;
+    Result<Incoming> incoming = Incoming::begin(test_head(7), terms, staging_);
+    ASSERT_TRUE(incoming.ok());
+    feed(*incoming, values, 0, 3);
+    EXPECT_EQ(incoming->end(test_digest(values), test_trailer().span()).ok(), factor > 1) << factor;
+  }
+}
+
+TEST_F(IncomingTest, AnUpdateThatEndsEarlyIsRefusedThoughItsDigestMatches) {
+  const std::vector<float> values = test_values(1);
+  Incoming incoming = begin(test_head(7));
+  feed(incoming, values, 0, 2);
+  Sha256 hash;
+  hash.update(std::as_bytes(std::span(values).first(2 * kTestChunkValues)));
+  hash.update(round::probe_bytes());
+  const Result<StagedArrival> ended = incoming.end(wire::digest_to_proto(hash.finish()), test_trailer().span());
+  ASSERT_FALSE(ended.ok());
+  EXPECT_THAT(ended.error().message, HasSubstr("2 of 3 chunks"));
+}
+
+TEST_F(IncomingTest, APartialOfAnotherScaleIsRefused) {
+  PartialHead head;
+  head.child = NodeId(2);
+  head.scale_bits = kTestScale;
+  EXPECT_TRUE(Incoming::begin(head, test_terms(), staging_).ok());
+  head.scale_bits = kTestScale + 1;
+  EXPECT_EQ(Incoming::begin(head, test_terms(), staging_).error().code, Code::kInvalidArgument);
 }
 
 }  // namespace

@@ -120,5 +120,18 @@ TEST_F(NodeSumTest, WhatWasSpilledIsSummedAlikeAndADiskThatFailsSaysSo) {
   EXPECT_EQ(sum_.add(spilled, serial_).error().code, Code::kUnavailable);
 }
 
+TEST_F(NodeSumTest, IntegersBecomeTheirMaximum) {
+  SumShape shape = kShape;
+  shape.integer_count = 2;
+  sum_.reset(shape);
+  StagedArrival a = arrival(test_head(3), test_values(1));
+  StagedArrival b = arrival(test_head(4), test_values(2));
+  a.integers = {5, -7};
+  b.integers = {4, -6};
+  ASSERT_TRUE(sum_.add(a, serial_).ok() && sum_.add(b, serial_).ok());
+  const std::span<const std::int64_t> most = sum_.accumulator().integers();
+  EXPECT_EQ(std::vector(most.begin(), most.end()), (std::vector<std::int64_t>{5, -6}));
+}
+
 }  // namespace
 }  // namespace fluvial::transfer

@@ -308,5 +308,25 @@ TEST(SiteMachine, WhatIsBeingMadeForARunThatIsOverGoesIntoTheResidual) {
   EXPECT_EQ(fetching.doing(), "waiting");
 }
 
+TEST(SiteMachine, OnlyARefusalOfTheUpdateItselfDropsIt) {
+  const auto verdict = [](std::uint32_t site, Code code) {
+    return verdict_of(SiteId(1), {}, {{SiteId(site), {code, "why"}}}, {});
+  };
+  EXPECT_TRUE(verdict(1, Code::kDataLoss).refused);
+  EXPECT_FALSE(verdict(1, Code::kDataLoss).late);
+  EXPECT_FALSE(verdict(1, Code::kStale).refused) << "the site did not take part";
+  EXPECT_TRUE(verdict(1, Code::kStale).late);
+  EXPECT_FALSE(verdict(2, Code::kDataLoss).refused) << "another's";
+  EXPECT_FALSE(verdict(2, Code::kDataLoss).late);
+}
+
+TEST(SiteMachine, AnAnswerAboutOtherBytesResolvesNothing) {
+  SiteMachine site = sending();
+  Pending before = pending(1);  // of an incarnation whose disk was lost
+  before.digest[2] = std::byte{9};
+  EXPECT_TRUE(site.answered(before, Outcome::kCounted).empty());
+  EXPECT_NE(find<Resolve>(site.answered(pending(1), Outcome::kLate)), nullptr);
+}
+
 }  // namespace
 }  // namespace fluvial::edge

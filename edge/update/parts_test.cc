@@ -86,6 +86,15 @@ TEST_F(PartsTest, AModelAmongUpdatesCountsAsItsUpdate) {
   EXPECT_EQ(p(mixed), p(all));
 }
 
+TEST_F(PartsTest, WhatWasLeftOutTravelsWithModelsAndUpdatesTogether) {
+  UpdateJob mixed = three_.job();
+  mixed.parts[1].update = mixed.parts[2].update = true;
+  const std::vector<float> residual = draw(300);
+  std::vector<float> expected = p(mixed);
+  for (std::size_t i = 0; i < kValues; ++i) expected[i] += residual[i];
+  EXPECT_EQ(p_with_residual(mixed, residual), expected);
+}
+
 TEST_F(PartsTest, AnUpdateThatIsNoNumberIsNamed) {
   UpdateJob job = three_.job();
   std::vector<float> bad = draw(1);
