@@ -48,12 +48,21 @@ const json::value* entry_of(const json::array& entries, std::uint32_t node) {
 }  // namespace
 
 Audit::Audit(round::Plan plan, std::uint64_t seed, std::uint64_t run, std::vector<AuditSite> sites,
-             std::uint64_t weight_max)
-    : plan_(std::move(plan)), seed_(seed), run_(run), weight_max_(weight_max) {
+             std::uint64_t weight_max, std::size_t integer_count)
+    : seed_(seed), run_(run), weight_max_(weight_max), integer_count_(integer_count) {
+  for (const AuditSite& site : sites) sites_.push_back({.site = site, .residual = {}, .missed = {}});
+  continue_as(std::move(plan), run);
+}
+
+void Audit::continue_as(round::Plan plan, std::uint64_t run) {
+  for (const SiteState& state : sites_) FLUVIAL_CHECK(state.missed.empty(), "a run that is at rest");
+  plan_ = std::move(plan);
+  run_ = run;
   const auto spec = kernels::parse_codec(plan_.codec);
   FLUVIAL_CHECK(spec.ok(), "the coordinator has accepted the plan's codec");
   codec_ = std::move(kernels::make_codec(*spec)).value();
-  for (const AuditSite& site : sites) sites_.push_back({.site = site, .residual = {}, .missed = {}});
+  moment_.clear();
+  variance_.clear();
 }
 
 Status Audit::check_round(const json::value& round, std::span<const float> base, std::span<const float> committed) {
@@ -192,7 +201,13 @@ Result<Audit::Encoded> Audit::encode(const AuditSite& site, std::uint64_t round,
     }
     out.decoded.insert(out.decoded.end(), decoded->begin(), decoded->end());
   }
-  const float probe = 1;  // behind the chunks (docs/formats/frame.md)
+  for (std::size_t k = 0; k < integer_count_; ++k) {
+    std::byte bytes_of_one[sizeof(std::int64_t)];
+    const std::int64_t one = bench_integer({.seed = seed_, .round = round, .site_index = site.index}, k);
+    store_le<std::uint64_t>(bytes_of_one, static_cast<std::uint64_t>(one));
+    hash.update(bytes_of_one);
+  }
+  const float probe = 1;  // behind chunks and integers (docs/formats/frame.md)
   hash.update(std::as_bytes(std::span(&probe, 1)));
   out.sha256 = to_hex(hash.finish());
   return out;
@@ -209,8 +224,36 @@ Status Audit::add_decoded(std::span<const double> decoded, std::uint64_t weight)
   return {};
 }
 
+float Audit::step(std::size_t i, float model, float mean, double lr) {
+  const round::ServerOptimizer& o = plan_.optimizer;
+  const auto to_model = [&](double direction) {
+    return static_cast<float>(static_cast<double>(model) - lr * direction);
+  };
+  switch (o.kind) {
+    case round::Optimizer::kFedAvgM:
+      moment_[i] = static_cast<float>(o.momentum * static_cast<double>(moment_[i]) + static_cast<double>(mean));
+      return to_model(static_cast<double>(moment_[i]));
+    case round::Optimizer::kNesterov:
+      moment_[i] = static_cast<float>(o.momentum * static_cast<double>(moment_[i]) + static_cast<double>(mean));
+      return to_model(static_cast<double>(mean) + o.momentum * static_cast<double>(moment_[i]));
+    case round::Optimizer::kFedAdagrad:
+    case round::Optimizer::kFedAdam:
+    case round::Optimizer::kFedYogi: {
+      const float square = mean * mean;
+      moment_[i] = static_cast<float>(o.beta1) * moment_[i] + static_cast<float>(1 - o.beta1) * mean;
+      float& v = variance_[i];
+      const auto rest = static_cast<float>(1 - o.beta2);
+      if (o.kind == round::Optimizer::kFedAdagrad) v = v + square;
+      if (o.kind == round::Optimizer::kFedAdam) v = static_cast<float>(o.beta2) * v + rest * square;
+      if (o.kind == round::Optimizer::kFedYogi && v != square) v = v > square ? v - rest * square : v + rest * square;
+      return model - static_cast<float>(lr) * (moment_[i] / (std::sqrt(v) + static_cast<float>(o.tau)));
+    }
+    default: return to_model(static_cast<double>(mean));
+  }
+}
+
 Status Audit::compare(const json::value& round, std::span<const float> base, std::span<const float> committed,
-                      std::uint64_t total_weight) const {
+                      std::uint64_t total_weight) {
   const std::uint64_t number = count_member(round, "round");
   if (total_weight == 0 || count_member(round, "weight") != total_weight) {
     return Error{Code::kDataLoss, fmt::format("round {}: total weight {}, expected {}", number,
@@ -218,10 +261,16 @@ Status Audit::compare(const json::value& round, std::span<const float> base, std
   }
   const double divisor = std::ldexp(1.0, scale_bits_);
   const auto weight = static_cast<double>(total_weight);
+  const double lr = round::learning_rate(plan_.optimizer, number, total_weight);
+  moment_.resize(base.size());
+  auto least_variance = static_cast<float>(plan_.optimizer.tau * plan_.optimizer.tau);  // tau^2, rounded up
+  if (static_cast<double>(least_variance) < plan_.optimizer.tau * plan_.optimizer.tau) {
+    least_variance = std::nextafter(least_variance, 1.0F);
+  }
+  variance_.resize(base.size(), least_variance);
   for (std::size_t i = 0; i < base.size(); ++i) {
     const auto mean = static_cast<float>(static_cast<double>(sum_[i]) / divisor / weight);
-    const auto expected =
-        static_cast<float>(static_cast<double>(base[i]) - plan_.optimizer.lr * static_cast<double>(mean));
+    const float expected = step(i, base[i], mean, lr);
     if (std::bit_cast<std::uint32_t>(expected) != std::bit_cast<std::uint32_t>(committed[i])) {
       return Error{Code::kDataLoss,
                    fmt::format("round {}: coordinate {} is {:a}, expected {:a}", number, i, committed[i], expected)};

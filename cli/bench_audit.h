@@ -1,7 +1,7 @@
 // The independent check behind `exact`: makes every update again, encodes and decodes it, sums in a plain loop, takes
 // the server's step, and compares with what the federation committed, bit for bit. Shares with the federation only the
 // encoder (its output is what a codec is); decoding, fixed point, mean and step are written here or in
-// kernels/reference from the documentation.
+// kernels/reference from the documentation. Optimizers that take a rate of their own for each layer are beyond it.
 //
 // A site that was not counted in a round has folded what it trained into its residual, or has lost it before it was
 // durable (killed while training: then there was never an update). The journal cannot say which. The digest of what it
@@ -31,9 +31,13 @@ struct AuditSite {
 // round that a site has missed since it was last counted.
 class Audit {
  public:
-  // Every site has the same registered maximum weight.
-  Audit(round::Plan plan, std::uint64_t seed, std::uint64_t run, std::vector<AuditSite> sites,
-        std::uint64_t weight_max);
+  // Every site has the same registered maximum weight. `integer_count`: of the model, bench_integer() each.
+  Audit(round::Plan plan, std::uint64_t seed, std::uint64_t run, std::vector<AuditSite> sites, std::uint64_t weight_max,
+        std::size_t integer_count = 0);
+
+  // A run with this plan that continues this one, which is at rest: each site begins with what it has left unspent.
+  // Before the first round of that one.
+  void continue_as(round::Plan plan, std::uint64_t run);
 
   // What is known of a site's update of a round that it was not counted in, when `next` is the next that counts it (0:
   // none, it is at rest). kYes: the process that was handed it made that next one, too, so it lived to fold this one.
@@ -73,14 +77,19 @@ class Audit {
   std::vector<Missed> really_missed(const SiteState& state, std::uint64_t next) const;  // but those without an update
   static std::size_t uncertain(const SiteState& state);
   Status add_decoded(std::span<const double> decoded, std::uint64_t weight);
+  // The server's step for one coordinate, from the formulas of kernels/vector.h and kernels/optimizer.h.
+  float step(std::size_t i, float model, float mean, double lr);
   Status compare(const json::value& round, std::span<const float> base, std::span<const float> committed,
-                 std::uint64_t total_weight) const;
+                 std::uint64_t total_weight);
 
   round::Plan plan_;
   std::uint64_t seed_;
   std::uint64_t run_;
   std::uint64_t weight_max_;
+  std::size_t integer_count_;
   Known known_;
+  std::vector<float> moment_;  // the optimizer's, from the first round on
+  std::vector<float> variance_;
   int scale_bits_ = 0;
   std::unique_ptr<kernels::Codec> codec_;
   std::vector<SiteState> sites_;

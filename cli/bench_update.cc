@@ -46,6 +46,10 @@ void apply_update(const UpdateStream& stream, std::span<const float> base, std::
   for (std::uint32_t i = 0; i < count; ++i) local[i] = base[i] - value_at(key, i);
 }
 
+std::int64_t bench_integer(const UpdateStream& stream, std::size_t k) {
+  return static_cast<std::int64_t>(stream.round * 8 + (stream.site_index * 5 + k * 3) % 11);
+}
+
 void fill_model(std::uint64_t seed, std::span<float> out) { fill_update({.seed = seed}, out); }
 
 std::uint64_t bench_weight(std::uint64_t site_index) { return 1 + site_index * 137 % kBenchWeightMax; }

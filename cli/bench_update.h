@@ -2,6 +2,7 @@
 // a sum can make them again.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -17,6 +18,8 @@ struct UpdateStream {
 void fill_update(const UpdateStream& stream, std::span<float> out);
 // local = base - update, each rounded to fp32: what a worker hands back.
 void apply_update(const UpdateStream& stream, std::span<const float> base, std::span<float> local);
+// What the site says for the k-th integer of the model: its greatest so far is the committed one.
+std::int64_t bench_integer(const UpdateStream& stream, std::size_t k);
 // The initial model.
 void fill_model(std::uint64_t seed, std::span<float> out);
 

@@ -27,20 +27,25 @@ store::ModelStore open_models(store::PosixFileSystem& files, const std::string& 
 
 }  // namespace
 
-Auditor::Auditor(cli::AdminClient admin, Audited what)
+Auditor::Auditor(cli::AdminClient admin, Audited what, std::optional<cli::Audit> audit)
     : admin_(std::move(admin)),
       what_(std::move(what)),
       models_(open_models(files_, what_.models_folder)),
-      audit_(what_.plan, what_.seed, what_.run, what_.sites, cli::kBenchWeightMax),
+      audit_(audit ? std::move(*audit)
+                   : cli::Audit(what_.plan, what_.seed, what_.run, what_.sites, cli::kBenchWeightMax,
+                                static_cast<std::size_t>(what_.schema.integer_count()))),
       log_(what_.plan.quorum) {
+  audit_.continue_as(what_.plan, what_.run);
   audit_.set_known(what_.known);
   progress_.last_commit = steady_clock::now();
   thread_ = std::thread([this] { follow(); });
 }
 
-Auditor::~Auditor() {
+Auditor::~Auditor() { finish(); }
+
+void Auditor::finish() {
   stop();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 Progress Auditor::progress() const {
@@ -86,7 +91,7 @@ Status Auditor::on_event(const value& event) {
   return {};
 }
 
-Result<std::vector<float>> Auditor::read_model(std::uint64_t version, const std::string& sha256) const {
+Result<Auditor::ModelValues> Auditor::read_model(std::uint64_t version, const std::string& sha256) const {
   const std::string path = models_.path_of({RunId(what_.run), ModelVersion(version)});
   store::PosixFileSystem files;
   FLUVIAL_ASSIGN(const store::Model model, store::read_model(files, path));
@@ -94,9 +99,28 @@ Result<std::vector<float>> Auditor::read_model(std::uint64_t version, const std:
   if (!sha256.empty() && found != sha256) {
     return Error{Code::kDataLoss, fmt::format("{} has the digest {}, and the journal says {}", path, found, sha256)};
   }
-  std::vector<float> values(static_cast<std::size_t>(model.schema.value_count()));
-  round::split_model(model.schema, model.bytes.span(), values, {});
-  return values;
+  ModelValues read{std::vector<float>(static_cast<std::size_t>(model.schema.value_count())),
+                   std::vector<std::int64_t>(static_cast<std::size_t>(model.schema.integer_count()))};
+  round::split_model(model.schema, model.bytes.span(), read.values, read.integers);
+  return read;
+}
+
+// The greatest that any contributor or the base has.
+Status Auditor::check_integers(const value& round, const ModelValues& committed) const {
+  std::vector<std::int64_t> expected = base_.integers;
+  for (const value& entry : cli::array_member(round, "contributors")) {
+    const auto site = std::ranges::find(what_.sites, count_member(entry, "site"), &cli::AuditSite::node);
+    if (site == what_.sites.end()) continue;  // the audit has said so
+    for (std::size_t k = 0; k < expected.size(); ++k) {
+      const cli::UpdateStream stream{
+          .seed = what_.seed, .round = count_member(round, "round"), .site_index = site->index};
+      expected[k] = std::max(expected[k], cli::bench_integer(stream, k));
+    }
+  }
+  if (expected == committed.integers) return {};
+  return Error{Code::kDataLoss,
+               fmt::format("round {}: the model's integers are {}, expected {}", count_member(round, "round"),
+                           fmt::join(committed.integers, " "), fmt::join(expected, " "))};
 }
 
 Status Auditor::on_commit(const value& round) {
@@ -104,17 +128,19 @@ Status Auditor::on_commit(const value& round) {
   FLUVIAL_ASSIGN(const bool is_new, log_.add(round));
   if (!is_new) return {};
   const std::uint64_t number = count_member(round, "round");
-  if (base_.empty()) {
+  if (base_.values.empty()) {
     FLUVIAL_ASSIGN(base_, read_model(0, ""));
   }
-  FLUVIAL_ASSIGN(std::vector<float> committed, read_model(number, text_member(round, "model_sha256")));
-  FLUVIAL_TRY(audit_.check_round(round, base_, committed));
+  FLUVIAL_ASSIGN(ModelValues committed, read_model(number, text_member(round, "model_sha256")));
+  FLUVIAL_TRY(audit_.check_round(round, base_.values, committed.values));
+  FLUVIAL_TRY(check_integers(round, committed));
   base_ = std::move(committed);
 
   const std::lock_guard lock(mutex_);
   gaps_.push_back({progress_.last_commit, heard, number, count_member(round, "attempt")});
   progress_.longest_gap = std::max(progress_.longest_gap, heard - progress_.last_commit);
   progress_.last_commit = heard;
+  progress_.status.clear();  // it runs, though nobody may have said so: a coordinator that was started again does not
   progress_.committed = number;
   progress_.model_sha256 = text_member(round, "model_sha256");
   progress_.contributors = cli::array_member(round, "contributors").size();

@@ -24,6 +24,7 @@ struct Audited {
   std::uint64_t seed = 0;
   std::vector<cli::AuditSite> sites;
   std::string models_folder;
+  round::Schema schema;
   cli::Audit::Known known;
 };
 
@@ -49,12 +50,14 @@ struct Progress {
 
 class Auditor {
  public:
-  Auditor(cli::AdminClient admin, Audited what);
+  // `audit`: of a run before, at rest, that this one continues; none: this is a new one.
+  Auditor(cli::AdminClient admin, Audited what, std::optional<cli::Audit> audit);
   ~Auditor();  // returns once the coordinator has gone
   Auditor(const Auditor&) = delete;
   Auditor& operator=(const Auditor&) = delete;
 
   void stop() { stopping_ = true; }
+  void finish();  // once the run is over: returns when nothing more is heard of it
   // Waits for something new, at most so long.
   Progress wait(std::chrono::milliseconds limit);
   Progress progress() const;
@@ -63,6 +66,8 @@ class Auditor {
   Status check_journal(const cli::AdminClient& admin);
   // What a site holds at the end.
   Status check_residual(std::uint64_t site_index, std::span<const float> held);
+  // After finish(): for a run that continues this one. Nothing is checked here any more.
+  cli::Audit take_audit() { return std::move(audit_); }
   const CommitLog& log() const { return log_; }           // this and the gaps: once stopped, or at rest
   const std::vector<Gap>& gaps() const { return gaps_; }  // between every two commits
 
@@ -70,7 +75,12 @@ class Auditor {
   void follow();
   Status on_event(const cli::json::value& event);
   Status on_commit(const cli::json::value& round);
-  Result<std::vector<float>> read_model(std::uint64_t version, const std::string& sha256) const;
+  struct ModelValues {
+    std::vector<float> values;
+    std::vector<std::int64_t> integers;
+  };
+  Result<ModelValues> read_model(std::uint64_t version, const std::string& sha256) const;
+  Status check_integers(const cli::json::value& round, const ModelValues& committed) const;
 
   cli::AdminClient admin_;
   Audited what_;
@@ -79,7 +89,7 @@ class Auditor {
   cli::Audit audit_;
   CommitLog log_;
   std::vector<Gap> gaps_;
-  std::vector<float> base_;
+  ModelValues base_;
   std::atomic<bool> stopping_{false};
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -7,9 +7,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 
 #include "cli/bench_update.h"
 #include "cli/local_run.h"
+#include "core/store/plan_json.h"
 #include "core/store/safetensors.h"
 #include "core/store/site_store.h"
 
@@ -30,11 +32,13 @@ double seconds_since(steady_clock::time_point begun) {
 }
 
 Status write_initial_model(const Options& options, const std::string& path) {
-  FLUVIAL_ASSIGN(const round::Schema schema, round::Schema::make({{"w", round::DType::kF32, {options.params}}}));
+  const round::Schema schema = schema_of(options);
   std::vector<float> values(options.params);
   cli::fill_model(options.seed, values);
+  Buffer model(schema.model_bytes());
+  FLUVIAL_TRY(round::join_model(schema, values, std::vector<std::int64_t>(schema.integer_count()), model.span()));
   store::PosixFileSystem files;
-  return store::write_model(files, path, schema, std::as_bytes(std::span(values)), {});
+  return store::write_model(files, path, schema, model.span(), {});
 }
 
 Result<std::vector<cli::AuditSite>> sites_of(const cli::LocalFederation& federation) {
@@ -69,39 +73,104 @@ Chaos::Chaos(const Options& options, const cli::Io& io, const cli::WorkFolder& f
     : options_(options), io_(io), folder_(folder), begun_(steady_clock::now()), shown_(begun_) {}
 
 Chaos::~Chaos() {
-  if (auditor_) auditor_->stop();
+  if (auditor_ != nullptr) auditor_->stop();
   if (workers_) workers_->stop();
   if (supervisor_) supervisor_->stop();  // what is stopped is killed after the grace
 }
 
 Status Chaos::run() {
   FLUVIAL_TRY(start());
-  FLUVIAL_TRY(disturb());
-  FLUVIAL_TRY(settle());
-  FLUVIAL_TRY(pause());
-  return end();
+  for (;;) {
+    FLUVIAL_TRY(begin_run());
+    FLUVIAL_TRY(disturb());
+    FLUVIAL_TRY(settle());
+    FLUVIAL_TRY(rest());
+    if (figures_.seconds >= static_cast<double>(options_.seconds) && figures_.rounds >= options_.rounds) return end();
+    FLUVIAL_TRY(stop_run());
+  }
+}
+
+// Each node on a disk of its own, each parent behind a gate.
+cli::FederationShape Chaos::surrounded_shape() {
+  cli::FederationShape shape = shape_of(options_);
+  std::vector<std::string> parents = {"coordinator"};
+  for (std::uint64_t i = 1; i <= options_.aggregators; ++i) parents.push_back(fmt::format("aggregator-{}", i));
+  for (std::uint64_t i = 1; i < options_.tiers; ++i) parents.push_back(fmt::format("aggregator-tier-{}", i));
+  std::vector<std::string> names = parents;
+  for (std::uint64_t i = 1; i <= options_.sites; ++i) names.push_back(fmt::format("site-{}", i));
+  for (const std::string& name : names) {
+    shape.places[name].launcher = {"/usr/bin/env", "CHAOS_DISK=" + Disturber::shadow_of(folder_.path(), name)};
+  }
+  for (const std::string& parent : parents) gates_[parent] = std::make_unique<integration::TcpGate>();
+  for (const char* role : {"aggregator", "site"}) {
+    shape.arguments[role].insert(shape.arguments[role].end(), {"--coordinator", gates_["coordinator"]->address()});
+  }
+  for (const auto& [parent, gate] : gates_) {
+    if (parent != "coordinator") shape.arguments[parent] = {"--advertise", gate->address()};
+  }
+  shape.announced = [this](const std::string& name, const value& ready) {
+    const auto gate = gates_.find(name);
+    const char* port = name == "coordinator" ? "member_port" : "port";
+    if (gate != gates_.end()) gate->second->set_target(static_cast<std::uint16_t>(count_member(ready, port)));
+  };
+  return shape;
 }
 
 Status Chaos::start() {
   FLUVIAL_ASSIGN(supervisor_, cli::Supervisor::create(kGrace));
   federation_ =
-      std::make_unique<cli::LocalFederation>(*supervisor_, options_.executable, folder_.path(), shape_of(options_));
+      std::make_unique<cli::LocalFederation>(*supervisor_, options_.executable, folder_.path(), surrounded_shape());
   FLUVIAL_TRY(federation_->start());
   workers_ = std::make_unique<Workers>(federation_->sites(), options_.seed);
   FLUVIAL_TRY(write_initial_model(options_, folder_.file("initial.safetensors")));
-  FLUVIAL_ASSIGN(run_,
-                 cli::start_local_run(federation_->admin(), plan_of(options_), folder_.path(), "initial.safetensors"));
-  Audited audited{.run = run_, .plan = plan_of(options_), .seed = options_.seed};
-  FLUVIAL_ASSIGN(audited.sites, sites_of(*federation_));
-  audited.models_folder = folder_.file("coordinator/models");
-  audited.known = [this](std::uint64_t site, std::uint64_t round, std::uint64_t next) {
-    return workers_->made(site, round, next);
-  };
-  auditor_ = std::make_unique<Auditor>(federation_->admin(), std::move(audited));
+  FLUVIAL_ASSIGN(sites_, sites_of(*federation_));
+  std::map<std::string, std::string> disturbed = federation_->roles();
+  std::erase_if(disturbed, [&](const auto& node) {
+    return std::ranges::find(options_.roles, node.second) == options_.roles.end();
+  });
+  Disturber::Surroundings surroundings{.folder = folder_.path()};
+  for (const auto& [name, gate] : gates_) surroundings.gates[name] = gate.get();
   disturber_ = std::make_unique<Disturber>(*supervisor_, *federation_,
-                                           FaultSource(options_.seed, federation_->roles(), options_.pace),
-                                           folder_.file("faults.log"));
-  disturber_->on_kill([this](const std::string& node) { workers_->died(node); });
+                                           FaultSource(options_.seed, disturbed, options_.pace, kinds_of(options_)),
+                                           std::move(surroundings));
+  disturber_->on_end([this](const std::string& node) { workers_->died(node); });
+  disturber_->on_disk([this](const std::string& node, bool fails) { workers_->disk_fails(node, fails); });
+  return {};
+}
+
+Result<std::uint64_t> Chaos::start_run(const round::Plan& plan) {
+  if (!continues(options_, auditors_.size())) {
+    return cli::start_local_run(federation_->admin(), plan, folder_.path(), "initial.safetensors");
+  }
+  FLUVIAL_ASSIGN(value text, cli::parse_json(store::plan_to_json(plan), "the plan"));
+  FLUVIAL_ASSIGN(const value started, federation_->admin().post("/v1/runs", cli::json::object{{"plan", std::move(text)},
+                                                                                              {"continue", run_}}));
+  return count_member(started, "id");
+}
+
+Status Chaos::begin_run() {
+  const std::uint64_t n = auditors_.size();
+  const round::Plan plan = plan_of(options_, n);
+  std::optional<cli::Audit> before;
+  if (continues(options_, n)) before = auditor_->take_audit();
+  FLUVIAL_ASSIGN(run_, start_run(plan));
+  io_.print(fmt::format("run {}: {}, {}, quorum {}, chunks of {}{}\n", run_, plan.codec,
+                        round::to_string(plan.optimizer), plan.quorum, plan.chunk_values,
+                        before ? ", continues the one before" : ""));
+  Audited audited{.run = run_,
+                  .plan = plan,
+                  .seed = options_.seed,
+                  .sites = sites_,
+                  .models_folder = folder_.file("coordinator/models"),
+                  .schema = schema_of(options_),
+                  .known = {}};
+  audited.known = [this, run = run_](std::uint64_t site, std::uint64_t round, std::uint64_t next) {
+    return workers_->made(run, site, round, next);
+  };
+  auditors_.push_back(std::make_unique<Auditor>(federation_->admin(), std::move(audited), std::move(before)));
+  auditor_ = auditors_.back().get();
+  person_ = std::make_unique<Person>(federation_->admin(), *disturber_, run_, options_.seed + n);
+  disturber_->go_on();
   return {};
 }
 
@@ -116,19 +185,20 @@ Status Chaos::is_well(const Progress& progress) const {
 }
 
 Status Chaos::disturb() {
-  begun_ = steady_clock::now();
+  const auto begun = steady_clock::now();
+  if (auditors_.size() == 1) begun_ = begun;
+  const double before = figures_.seconds;
   for (;;) {
     FLUVIAL_TRY(disturber_->step());
     const Progress progress = auditor_->wait(disturber_->until_next());
     FLUVIAL_TRY(is_well(progress));
-    if (!progress.status.empty()) {
-      return Error{Code::kInternal, fmt::format("the run is {}: {}", progress.status, progress.reason)};
-    }
-    figures_.seconds = seconds_since(begun_);
-    figures_.rounds = progress.committed;
+    FLUVIAL_TRY(person_->step());
+    figures_.seconds = before + seconds_since(begun);
+    figures_.rounds = rounds_before_ + progress.committed;
     const bool enough = figures_.seconds >= static_cast<double>(options_.seconds) && figures_.rounds >= options_.rounds;
-    show(progress, enough);
-    if (enough) return {};
+    const bool next = figures_.seconds - before >= static_cast<double>(options_.run_seconds) && progress.committed > 0;
+    show(progress, enough || next);
+    if (enough || next) return {};
   }
 }
 
@@ -152,15 +222,40 @@ Status Chaos::wait_until(const std::string& what, const Done& done) {
 Status Chaos::settle() {
   const auto begun = steady_clock::now();
   FLUVIAL_TRY(disturber_->heal());
+  person_->wants_no_pause();
   const std::uint64_t last = auditor_->progress().committed;
   FLUVIAL_TRY(wait_until("two rounds with every site are not committed", [&](const Progress& progress) -> Result<bool> {
-    if (!progress.status.empty()) {
-      return Error{Code::kInternal, fmt::format("the run is {}: {}", progress.status, progress.reason)};
-    }
+    FLUVIAL_TRY(person_->step());
     const auto after = std::ranges::upper_bound(progress.complete, last);
     return static_cast<std::uint64_t>(progress.complete.end() - after) >= kPeaceRounds;
   }));
-  figures_.healed_s = seconds_since(begun);
+  figures_.healed_s = std::max(figures_.healed_s, seconds_since(begun));
+  return {};
+}
+
+// Paused after a round that holds every site: then it is known to the bit what each has left.
+Status Chaos::rest() {
+  for (;;) {
+    FLUVIAL_TRY(pause());
+    const Progress progress = auditor_->progress();
+    if (progress.contributors == sites_.size()) return {};
+    const auto resumed = federation_->admin().post(fmt::format("/v1/runs/{}/resume", run_));
+    if (!resumed.ok()) return resumed.error();
+    FLUVIAL_TRY(wait_until("no further round is committed", [&](const Progress& now) -> Result<bool> {
+      return now.committed > progress.committed && now.status.empty();
+    }));
+  }
+}
+
+Status Chaos::stop_run() {
+  const auto stopped = federation_->admin().post(fmt::format("/v1/runs/{}/stop", run_));
+  if (!stopped.ok()) return stopped.error();
+  FLUVIAL_TRY(wait_until("the run does not stop",
+                         [](const Progress& progress) -> Result<bool> { return progress.status == "stopped"; }));
+  auditor_->finish();
+  rounds_before_ += auditor_->progress().committed;
+  paused_ += person_->paused();
+  mended_ += person_->mended();
   return {};
 }
 
@@ -187,6 +282,8 @@ Result<bool> Chaos::is_settled(const cli::LocalSite& site, const Progress& progr
 Status Chaos::end() {
   auditor_->stop();
   workers_->stop();
+  paused_ += person_->paused();
+  mended_ += person_->mended();
   supervisor_->stop();
   for (const auto& [name, node] : disturber_->nodes()) {
     const int status = supervisor_->end_of(federation_->process_of(name)).value_or(0);

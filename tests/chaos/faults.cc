@@ -19,15 +19,23 @@ std::string_view fault_name(FaultKind kind) {
   switch (kind) {
     case FaultKind::kKill: return "kill";
     case FaultKind::kStop: return "stop";
-    case FaultKind::kStopAndKill: return "stop, then kill";
+    case FaultKind::kStopAndKill: return "stop-kill";
+    case FaultKind::kPowerCut: return "power-cut";
+    case FaultKind::kDisk: return "disk";
+    case FaultKind::kNetwork: return "network";
   }
   return "unknown";
 }
 
-FaultSource::FaultSource(std::uint64_t seed, const std::map<std::string, std::string>& roles, int pace)
-    : rng_(seed), pace_(pace) {
+bool ends_process(FaultKind kind) {
+  return kind == FaultKind::kKill || kind == FaultKind::kStopAndKill || kind == FaultKind::kPowerCut;
+}
+
+FaultSource::FaultSource(std::uint64_t seed, const std::map<std::string, std::string>& roles, int pace,
+                         std::vector<FaultKind> kinds)
+    : rng_(seed), pace_(pace), kinds_(std::move(kinds)) {
   for (const auto& [name, role] : roles) by_role_[role].push_back(name);
-  FLUVIAL_CHECK(!roles.empty(), "somebody to disturb");
+  FLUVIAL_CHECK(!by_role_.empty() && !kinds_.empty(), "somebody to disturb, and something to do");
 }
 
 Milliseconds FaultSource::draw(Milliseconds least, Milliseconds most) {
@@ -50,10 +58,13 @@ Fault FaultSource::next() {
   Fault fault;
   fault.node = draw_node();
   fault.at = now_;
-  const std::uint64_t of_ten = rng_.below(10);
-  fault.kind = of_ten < 6 ? FaultKind::kKill : of_ten < 8 ? FaultKind::kStop : FaultKind::kStopAndKill;
-  if (fault.kind != FaultKind::kKill) fault.stopped = draw(50ms, 4'000ms);
-  if (fault.kind != FaultKind::kStop) fault.down = draw(0ms, 3'000ms);
+  fault.kind = kinds_[rng_.below(kinds_.size())];
+  fault.detail = rng_.next();
+  const auto sites = by_role_.find("site");
+  const bool is_site = sites != by_role_.end() && std::ranges::find(sites->second, fault.node) != sites->second.end();
+  if (fault.kind == FaultKind::kNetwork && is_site) fault.kind = FaultKind::kKill;
+  if (fault.kind != FaultKind::kKill && fault.kind != FaultKind::kPowerCut) fault.stopped = draw(50ms, 4'000ms);
+  if (ends_process(fault.kind)) fault.down = draw(0ms, 3'000ms);
   out_until_[fault.node] = fault.end();
   return fault;
 }

@@ -13,22 +13,33 @@ namespace fluvial::chaos {
 
 using Milliseconds = std::chrono::milliseconds;
 
-enum class FaultKind { kKill, kStop, kStopAndKill };
+enum class FaultKind {
+  kKill,
+  kStop,
+  kStopAndKill,
+  kPowerCut,  // killed, and what was not fsynced is lost or torn
+  kDisk,      // its disk fails for a while, in one of three ways
+  kNetwork,   // the way to this parent is cut, hears nothing, is not heard, or refuses, for a while
+};
 std::string_view fault_name(FaultKind kind);
+bool ends_process(FaultKind kind);
 
 struct Fault {
   Milliseconds at{0};  // since the beginning
   std::string node;
   FaultKind kind = FaultKind::kKill;
-  Milliseconds stopped{0};  // SIGSTOP for so long, then SIGCONT or SIGKILL
-  Milliseconds down{0};     // after SIGKILL, until it is started again
+  Milliseconds stopped{0};   // SIGSTOP for so long, then SIGCONT or SIGKILL; or so long disk or network fail
+  Milliseconds down{0};      // after SIGKILL, until it is started again
+  std::uint64_t detail = 0;  // chooses what is left open above
   Milliseconds end() const { return at + stopped + down; }
 };
 
 class FaultSource {
  public:
-  // Nodes by name, with their role. `pace`: so many times the times below.
-  FaultSource(std::uint64_t seed, const std::map<std::string, std::string>& roles, int pace);
+  // Nodes by name, with their role. `pace`: so many times the times below. `kinds`: one of them a fault, each as likely
+  // as it is often there. A site has no network of its own here: it is killed instead.
+  FaultSource(std::uint64_t seed, const std::map<std::string, std::string>& roles, int pace,
+              std::vector<FaultKind> kinds);
 
   // The next one, 0.5 to 2 s after the one before, of a node that is not disturbed then.
   Fault next();
@@ -39,6 +50,7 @@ class FaultSource {
 
   Rng rng_;
   int pace_;
+  std::vector<FaultKind> kinds_;
   std::map<std::string, std::vector<std::string>> by_role_;
   std::map<std::string, Milliseconds> out_until_;
   Milliseconds now_{0};

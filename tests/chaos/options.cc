@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <random>
@@ -20,11 +22,24 @@ namespace {
 constexpr std::uint64_t kRoundsUnlessTold = 200;
 constexpr int kPaceOfDefaults = 8;  // a process is out for up to 32 s, and silence is noticed after 20 s
 
+constexpr std::array kKinds = {FaultKind::kKill,     FaultKind::kStop, FaultKind::kStopAndKill,
+                               FaultKind::kPowerCut, FaultKind::kDisk, FaultKind::kNetwork};
+// One of each family that keeps no state beside the residual.
+constexpr std::array kCodecs = {"fp32",       "bf16", "fp16",     "int8",           "int4",
+                                "qsgd",       "sign", "terngrad", "topk:ratio=0.1", "randk:ratio=0.2",
+                                "int8:zstd=1"};
+constexpr std::array kOptimizers = {"fedavg", "fedavgm", "fedadagrad", "fedadam", "fedyogi", "nesterov"};
+constexpr std::array<std::uint64_t, 3> kChunkValues = {1'000, 4'096, 20'000};
+
+// Of ten faults.
+const std::vector<std::string> kFaultsUnlessTold = {"kill",      "kill", "stop", "stop-kill", "power-cut",
+                                                    "power-cut", "disk", "disk", "network",   "network"};
+
 constexpr const char* kAbout =
-    "Starts a federation of real processes on this machine, trains synthetic updates, and every 0.5 to 2 seconds kills "
-    "(-9) or "
-    "stops (SIGSTOP) one of its processes, the coordinator included; what died is started again, what was stopped goes "
-    "on or is killed. Every committed round is checked against an independent loop, bit for bit.";
+    "Starts a federation of real processes on this machine, trains synthetic updates, and every 0.5 to 2 seconds "
+    "disturbs one of its processes, the coordinator included: kills it (-9), stops it, cuts its power (what was not "
+    "fsynced is lost or torn), lets its disk fail or fill up, or its network. What ended is started again. Every "
+    "committed round is checked against an independent loop, bit for bit.";
 
 constexpr const char* kFooter =
     R"(Until both --seconds and --rounds are reached (200 rounds when neither is given); then the faults stop, and two more
@@ -39,6 +54,8 @@ every process ends when it is told to.
   fluvial_chaos --seconds 3600               an hour
   fluvial_chaos --seed 7 --keep /tmp/chaos   the same faults at the same times again; logs and folders stay there
   fluvial_chaos --codec int8                 with residuals
+  fluvial_chaos --faults power-cut           power cuts alone
+  fluvial_chaos --faults disk --roles site   disks of sites alone
 
 The seed fixes who is disturbed when and how; what the processes are at just then is theirs. Exit status: 0 when
 everything held, 1 when not (seed, violation, last faults, what each role believed and the ends of the logs are
@@ -76,11 +93,18 @@ std::map<std::string, std::vector<std::string>> short_times() {
           {"site", with({"--worker-attach-deadline-ms", "5000", "--outcome-interval-ms", "2000"})}};
 }
 
-Status check_codec(const Options& options) {
+Status check_plan(const Options& options) {
+  if (!options.optimizer.empty()) {
+    FLUVIAL_ASSIGN(const round::ServerOptimizer optimizer, round::parse_server_optimizer(options.optimizer));
+    const std::string name(round::optimizer_name(optimizer.kind));
+    if (std::ranges::find(kOptimizers, name) == kOptimizers.end()) {
+      return Error{Code::kInvalidArgument, "--optimizer " + name + " is beyond the audit: take another"};
+    }
+  }
+  if (options.codec.empty()) return {};
   FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(options.codec));
   FLUVIAL_ASSIGN(const auto codec, kernels::make_codec(spec));
-  const kernels::VectorSchema schema{
-      .layout = {.value_count = options.params, .chunk_values = plan_of(options).chunk_values}, .tensors = {}};
+  const kernels::VectorSchema schema{.layout = {.value_count = options.params, .chunk_values = 4'096}, .tensors = {}};
   if (codec->state_bytes(schema) == 0) return {};
   return Error{
       Code::kInvalidArgument,
@@ -112,14 +136,27 @@ Parsed parse(const std::vector<std::string>& arguments) {
   number("--sites", options.sites, "sites, with one worker each", 2, 100)->capture_default_str();
   number("--aggregators", options.aggregators, "aggregators of the lowest tier; 0: none", 0, 50)->capture_default_str();
   number("--tiers", options.tiers, "tiers of aggregators; above the lowest one a tier", 1, 7)->capture_default_str();
-  number("--params", options.params, "fp32 parameters of the model", 1, 100'000'000)->capture_default_str();
-  app.add_option("--codec", options.codec, "of the updates, with options: " + kernels::codec_names())
+  number("--params", options.params, "fp32 parameters of the model", 64, 100'000'000)->capture_default_str();
+  app.add_option("--codec", options.codec,
+                 "of every run's updates, with options (default: another for each run): " + kernels::codec_names());
+  app.add_option("--optimizer", options.optimizer,
+                 "the server's in every run, with options (default: another for each run)");
+  number("--run-seconds", options.run_seconds, "seconds of faults after which the next run begins", 1, 1'000'000)
       ->capture_default_str();
   number("--gap-max", options.gap_max_s, "seconds without a commit that are a failure (60; 300 with --defaults)", 1,
          100'000);
   app.add_flag("--defaults", options.defaults,
                "the defaults of settings and plan instead of short times, and the faults eight times as slow");
-  app.add_option("--executable", options.executable, "the fluvial whose processes are started")->type_name("FILE");
+  app.add_option("--faults", options.faults,
+                 "kinds, with commas, one as often as it is likely: kill, stop, stop-kill, power-cut, disk, network")
+      ->delimiter(',')
+      ->check(cli::one_of({"kill", "stop", "stop-kill", "power-cut", "disk", "network"}));
+  app.add_option("--roles", options.roles, "who is disturbed, with commas: coordinator, aggregator, site")
+      ->delimiter(',')
+      ->check(cli::one_of({"coordinator", "aggregator", "site"}));
+  app.add_option("--executable", options.executable,
+                 "whose processes are started, with their disks as tests/chaos/node.cc has them")
+      ->type_name("FILE");
   app.add_option("--json", options.json, "write the figures to this file")->type_name("FILE");
   app.add_option("--keep", options.keep, "an empty folder to work in and leave as it is")->type_name("PATH");
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
@@ -129,15 +166,24 @@ Parsed parse(const std::vector<std::string>& arguments) {
     parsed.status = app.exit(error) == 0 ? cli::kDone : cli::kUsage;
     return parsed;
   }
-  if (const Status followed = check_codec(options); !followed.ok()) {
+  if (const Status followed = check_plan(options); !followed.ok()) {
     parsed.status = fail({}, followed.error(), cli::kUsage);
     return parsed;
   }
+  if (options.faults.empty()) options.faults = kFaultsUnlessTold;
   if (options.seconds == 0 && options.rounds == 0) options.rounds = kRoundsUnlessTold;
   if (options.gap_max_s == 0) options.gap_max_s = options.defaults ? 300 : 60;
   if (options.defaults) options.pace = kPaceOfDefaults;
   parsed.run = true;
   return parsed;
+}
+
+std::vector<FaultKind> kinds_of(const Options& options) {
+  std::vector<FaultKind> kinds;
+  for (const std::string& name : options.faults) {
+    kinds.push_back(*std::ranges::find(kKinds, name, [](FaultKind kind) { return fault_name(kind); }));
+  }
+  return kinds;
 }
 
 cli::FederationShape shape_of(const Options& options) {
@@ -156,13 +202,32 @@ cli::FederationShape shape_of(const Options& options) {
   return shape;
 }
 
-round::Plan plan_of(const Options& options) {
+round::Schema schema_of(const Options& options) {
+  const std::uint64_t first = options.params / 16 * 8;  // about half
+  const std::uint64_t bias = options.params / 8;
+  return round::Schema::make({{"in.weight", round::DType::kF32, {first / 8, 8}},
+                              {"steps", round::DType::kI64, {3}},
+                              {"in.bias", round::DType::kF32, {bias}},
+                              {"seen", round::DType::kI32, {2}},
+                              {"out.weight", round::DType::kF32, {options.params - first - bias}}})
+      .value();
+}
+
+bool continues(const Options& options, std::uint64_t n) { return n > 0 && Rng(options.seed ^ (n << 20)).below(2) == 1; }
+
+round::Plan plan_of(const Options& options, std::uint64_t n) {
+  Rng rng(options.seed + n);
+  const auto draw = [&rng](const auto& from) { return from[rng.below(std::size(from))]; };
   round::Plan plan;
-  plan.name = "chaos";
+  plan.name = fmt::format("chaos-{}", n + 1);
   plan.rounds = 1'000'000'000;  // until it is told to end
-  plan.codec = options.codec;
-  plan.chunk_values = 4'096;
-  plan.participants_min = plan.quorum = (options.sites + 1) / 2;
+  plan.codec = draw(kCodecs);
+  if (!options.codec.empty()) plan.codec = options.codec;
+  const std::string optimizer = draw(kOptimizers);
+  plan.optimizer = round::parse_server_optimizer(options.optimizer.empty() ? optimizer : options.optimizer).value();
+  plan.chunk_values = draw(kChunkValues);
+  const std::uint64_t half = (options.sites + 1) / 2;
+  plan.participants_min = plan.quorum = half + rng.below(2) * (options.sites > half + 1 ? 1 : 0);
   if (!options.defaults) {
     plan.soft_deadline = std::chrono::milliseconds(2'000);
     plan.soft_deadline_min = std::chrono::milliseconds(500);

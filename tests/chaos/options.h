@@ -9,6 +9,8 @@
 #include "cli/command.h"
 #include "cli/local_federation.h"
 #include "core/round/plan.h"
+#include "core/round/schema.h"
+#include "tests/chaos/faults.h"
 
 namespace fluvial::chaos {
 
@@ -20,11 +22,15 @@ struct Options {
   std::uint64_t aggregators = 2;  // of the lowest tier; one a tier above it
   std::uint64_t tiers = 2;
   std::uint64_t params = 50'000;
-  std::string codec = "fp32";
+  std::string codec;               // of every run; "": another each time
+  std::string optimizer;           // likewise
+  std::uint64_t run_seconds = 20;  // of faults, then the next run begins
   std::uint64_t gap_max_s = 0;
   bool defaults = false;  // of settings and plan, instead of short times
   int pace = 1;           // of the faults
-  std::string executable = FLUVIAL_EXECUTABLE;
+  std::string executable = FLUVIAL_CHAOS_NODE;
+  std::vector<std::string> faults;  // their kinds by name, each as often as it is likely
+  std::vector<std::string> roles = {"coordinator", "aggregator", "site"};  // that are disturbed
   std::string json;
   std::string keep;
 };
@@ -39,7 +45,12 @@ Parsed parse(const std::vector<std::string>& arguments);
 
 int fail(const cli::Io& io, const Error& error, int status);  // says so in one line; the status
 
-cli::FederationShape shape_of(const Options& options);
-round::Plan plan_of(const Options& options);
+cli::FederationShape shape_of(const Options& options);  // but for what surrounds it (chaos.cc)
+std::vector<FaultKind> kinds_of(const Options& options);
+round::Schema schema_of(const Options& options);  // several tensors, integer ones among them
+// Of the n-th run, from 0: codec, optimizer, quorum and chunks as the seed says, where they are not given.
+round::Plan plan_of(const Options& options, std::uint64_t n);
+// Whether it begins with the last model of the one before and with what the sites have left unspent.
+bool continues(const Options& options, std::uint64_t n);
 
 }  // namespace fluvial::chaos

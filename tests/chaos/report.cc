@@ -49,11 +49,13 @@ void Chaos::show(const Progress& progress, bool last) {
   for (const auto& [name, node] : disturber_->nodes()) {
     if (node.state != Disturber::State::kUp) out.push_back(fmt::format("{} {}", name, state_name(node.state)));
   }
-  const std::string line =
-      fmt::format("{:6.1f} s  round {:>5}  {}/{} sites  {:4.1f} s ago, longest {:.1f} s  kills {:>4}  stops {:>4}  {}",
-                  seconds_of(now - begun_), progress.committed, progress.contributors, options_.sites,
-                  seconds_of(now - progress.last_commit), seconds_of(progress.longest_gap), total(disturber_->kills()),
-                  total(disturber_->stops()), fmt::join(out, ", "));
+  const std::string line = fmt::format(
+      "{:6.1f} s  round {:>5}  {}/{} sites  {:4.1f} s ago, longest {:.1f} s  kills {:>4}  stops {:>4}  cuts {:>4}  "
+      "disks {:>4}  nets {:>4}  {}",
+      seconds_of(now - begun_), rounds_before_ + progress.committed, progress.contributors, options_.sites,
+      seconds_of(now - progress.last_commit), seconds_of(progress.longest_gap), total(disturber_->kills()),
+      total(disturber_->stops()), total(disturber_->power_cuts()), total(disturber_->disk_faults()),
+      total(disturber_->network_faults()), fmt::join(out, ", "));
   if (!interactive) return io_.print(line + "\n");
   io_.print("\r\033[K" + cli::shorten(line, std::max<std::size_t>(io_.terminal().columns(), 40) - 1) +
             (last ? "\n" : ""));
@@ -62,9 +64,11 @@ void Chaos::show(const Progress& progress, bool last) {
 // The longest ones, and the longest ones with the coordinator up: the first are the faults', the others the product's.
 std::vector<GapShown> Chaos::longest_gaps() const {
   std::vector<GapShown> all;
-  for (const Gap& gap : auditor_->gaps()) {
-    all.push_back({seconds_of(gap.until - gap.from), seconds_of(disturber_->coordinator_out(gap.from, gap.until)),
-                   gap.round, gap.attempt});
+  for (const auto& auditor : auditors_) {
+    for (const Gap& gap : auditor->gaps()) {
+      all.push_back({seconds_of(gap.until - gap.from), seconds_of(disturber_->coordinator_out(gap.from, gap.until)),
+                     gap.round, gap.attempt});
+    }
   }
   const auto up_seconds = [](const GapShown& gap) { return gap.seconds - gap.out_seconds; };
   std::ranges::sort(all, std::ranges::greater(), up_seconds);
@@ -74,20 +78,38 @@ std::vector<GapShown> Chaos::longest_gaps() const {
   return all;
 }
 
+// What all runs have in common.
+Chaos::Totals Chaos::totals() const {
+  Totals all;
+  for (const auto& auditor : auditors_) {
+    const CommitLog& log = auditor->log();
+    all.rounds += log.last();
+    all.late += log.late();
+    all.refused += log.refused();
+    for (const auto& [attempts, rounds] : log.by_attempts()) all.by_attempts[attempts] += rounds;
+    for (const auto& [site, rounds] : log.counted()) all.counted[site] += rounds;
+  }
+  return all;
+}
+
 void Chaos::print_report() const {
-  const CommitLog& log = auditor_->log();
-  cli::Table roles({{"ROLE"}, {"KILLED", cli::Align::kRight}, {"STOPPED", cli::Align::kRight}});
+  const Totals log = totals();
+  const auto right = [](const char* name) { return cli::Table::Column{name, cli::Align::kRight}; };
+  cli::Table roles({{"ROLE"}, right("KILLED"), right("STOPPED"), right("POWER CUT"), right("DISK"), right("NETWORK")});
   for (const char* role : {"coordinator", "aggregator", "site"}) {
-    roles.add({role, std::to_string(count_of(disturber_->kills(), role)),
-               std::to_string(count_of(disturber_->stops(), role))});
+    std::vector<std::string> cells = {role};
+    for (const auto* counts : {&disturber_->kills(), &disturber_->stops(), &disturber_->power_cuts(),
+                               &disturber_->disk_faults(), &disturber_->network_faults()}) {
+      cells.push_back(std::to_string(count_of(*counts, role)));
+    }
+    roles.add(std::move(cells));
   }
   cli::Table attempts({{"ATTEMPTS"}, {"ROUNDS", cli::Align::kRight}});
-  for (const auto& [attempt, rounds] : log.by_attempts())
-    attempts.add({std::to_string(attempt), std::to_string(rounds)});
+  for (const auto& [attempt, rounds] : log.by_attempts) attempts.add({std::to_string(attempt), std::to_string(rounds)});
   cli::Table sites({{"SITE"}, {"COUNTED", cli::Align::kRight}, {"NOT COUNTED", cli::Align::kRight}});
   for (const cli::LocalSite& site : federation_->sites()) {
-    const std::uint64_t counted = count_of(log.counted(), site.name);
-    sites.add({site.name, std::to_string(counted), std::to_string(log.last() - counted)});
+    const std::uint64_t counted = count_of(log.counted, site.name);
+    sites.add({site.name, std::to_string(counted), std::to_string(log.rounds - counted)});
   }
   cli::Table gaps({{"WITHOUT A COMMIT", cli::Align::kRight},
                    {"COORDINATOR OUT", cli::Align::kRight},
@@ -99,18 +121,22 @@ void Chaos::print_report() const {
   }
   for (const cli::Table* table : {&roles, &attempts, &sites, &gaps}) io_.print("\n" + table->render(io_.terminal()));
   io_.print(fmt::format(
-      "\n{} rounds in {} of faults ({} kills, {} stops, {} workers that walked out): each is exact, and committed "
-      "once\n"
+      "\n{} runs, {} rounds in {} of faults ({} kills, {} stops, {} power cuts, {} disks and {} networks that failed, "
+      "{} workers that walked out): each is exact, and committed once\n"
+      "{} processes ended of themselves when their disk failed; a person paused {} times, and mended {} times\n"
       "late {}, refused {}\n"
-      "two rounds with every site {} after the last fault; every submission has an outcome, every residual is exact\n",
-      figures_.rounds, cli::format_seconds(figures_.seconds), total(disturber_->kills()), total(disturber_->stops()),
-      workers_->walked_out(), log.late(), log.refused(), cli::format_seconds(figures_.healed_s)));
+      "two rounds with every site at most {} after the last fault of each run; every submission has an outcome, every "
+      "residual is exact\n",
+      auditors_.size(), figures_.rounds, cli::format_seconds(figures_.seconds), total(disturber_->kills()),
+      total(disturber_->stops()), total(disturber_->power_cuts()), total(disturber_->disk_faults()),
+      total(disturber_->network_faults()), workers_->walked_out(), disturber_->ended_of_themselves(), paused_, mended_,
+      log.late, log.refused, cli::format_seconds(figures_.healed_s)));
 }
 
 cli::json::object Chaos::to_json() const {
-  const CommitLog& log = auditor_->log();
+  const Totals log = totals();
   cli::json::object attempts;
-  for (const auto& [attempt, rounds] : log.by_attempts()) attempts[std::to_string(attempt)] = rounds;
+  for (const auto& [attempt, rounds] : log.by_attempts) attempts[std::to_string(attempt)] = rounds;
   cli::json::array gaps;
   for (const GapShown& gap : longest_gaps()) {
     gaps.push_back(cli::json::object{{"seconds", gap.seconds},
@@ -127,15 +153,20 @@ cli::json::object Chaos::to_json() const {
           {"default_settings", options_.defaults},
           {"seconds", figures_.seconds},
           {"rounds", figures_.rounds},
-          {"rounds_checked", log.last()},
+          {"runs", auditors_.size()},
+          {"rounds_checked", log.rounds},
           {"kills", to_object(disturber_->kills())},
           {"stops", to_object(disturber_->stops())},
+          {"power_cuts", to_object(disturber_->power_cuts())},
+          {"disk_faults", to_object(disturber_->disk_faults())},
+          {"network_faults", to_object(disturber_->network_faults())},
+          {"ended_of_themselves", disturber_->ended_of_themselves()},
           {"workers_walked_out", workers_->walked_out()},
           {"gaps", std::move(gaps)},
           {"rounds_by_attempts", std::move(attempts)},
-          {"counted", to_object(log.counted())},
-          {"late", log.late()},
-          {"refused", log.refused()},
+          {"counted", to_object(log.counted)},
+          {"late", log.late},
+          {"refused", log.refused},
           {"healed_seconds", figures_.healed_s}};
 }
 

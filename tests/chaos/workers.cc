@@ -9,10 +9,6 @@ namespace {
 
 constexpr std::uint64_t kWalksOutOneIn = 40;  // tasks that a worker leaves without an answer
 
-std::span<const float> floats_of(ByteSpan bytes) {
-  return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};  // NOLINT: fp32 tensors alone
-}
-
 }  // namespace
 
 Workers::Workers(const std::vector<cli::LocalSite>& sites, std::uint64_t seed) : seed_(seed) {
@@ -31,36 +27,49 @@ Workers::~Workers() {
 
 void Workers::died(const std::string& site) {
   const std::lock_guard lock(mutex_);
-  if (const auto found = indices_.find(site); found != indices_.end()) ++lives_[found->second];
+  if (const auto found = indices_.find(site); found != indices_.end()) ++lives_[found->second].deaths;
 }
 
-std::uint64_t Workers::life_of(std::uint64_t site_index) const {
+void Workers::disk_fails(const std::string& site, bool fails) {
+  const std::lock_guard lock(mutex_);
+  const auto found = indices_.find(site);
+  if (found == indices_.end()) return;
+  ++lives_[found->second].troubles;
+  if (fails) {
+    in_trouble_.insert(found->second);
+  } else {
+    in_trouble_.erase(found->second);
+  }
+}
+
+Workers::Life Workers::life_of(std::uint64_t site_index) const {
   const std::lock_guard lock(mutex_);
   const auto found = lives_.find(site_index);
-  return found == lives_.end() ? 0 : found->second;
+  return found == lives_.end() ? Life{} : found->second;
 }
 
-cli::Audit::Made Workers::made(std::uint64_t site_index, std::uint64_t round, std::uint64_t next) const {
-  const std::uint64_t now = life_of(site_index);
+cli::Audit::Made Workers::made(std::uint64_t run, std::uint64_t site_index, std::uint64_t round,
+                               std::uint64_t next) const {
+  const Life now = life_of(site_index);
   const std::lock_guard lock(mutex_);
-  const auto found = trained_.find({site_index, round});
+  const auto found = trained_.find({run, site_index, round});
   if (found == trained_.end()) return cli::Audit::Made::kNo;
-  const auto made_next = trained_.find({site_index, next});
-  const std::uint64_t until = next == 0 || made_next == trained_.end() ? now : made_next->second;
+  const auto made_next = trained_.find({run, site_index, next});
+  const Life until = next == 0 || made_next == trained_.end() ? now : made_next->second;
   return found->second == until ? cli::Audit::Made::kYes : cli::Audit::Made::kPerhaps;
 }
 
 void Workers::run(std::string socket, std::uint64_t site_index) {
   Rng rng(seed_ ^ site_index);
   while (!stopping_) {
-    const std::uint64_t life = life_of(site_index);
+    const std::uint64_t deaths = life_of(site_index).deaths;
     auto client = local::WorkerClient::attach_with_retry(socket, {.name = "chaos"}, std::chrono::milliseconds(100));
     // A death in between: it is not known whose socket this is.
-    if (client.ok() && life_of(site_index) == life) serve(std::move(*client), site_index, life, rng);
+    if (client.ok() && life_of(site_index).deaths == deaths) serve(std::move(*client), site_index, deaths, rng);
   }
 }
 
-void Workers::serve(local::WorkerClient client, std::uint64_t site_index, std::uint64_t life, Rng& rng) {
+void Workers::serve(local::WorkerClient client, std::uint64_t site_index, std::uint64_t deaths, Rng& rng) {
   for (;;) {
     const auto task = client.next_task();
     if (!task.ok() || !*task) return;
@@ -72,12 +81,19 @@ void Workers::serve(local::WorkerClient client, std::uint64_t site_index, std::u
       ++walked_out_;
       return;  // as one does that crashes
     }
-    const MutableByteSpan out = local->span();
-    cli::apply_update({.seed = seed_, .round = round, .site_index = site_index}, floats_of((*task)->model->bytes()),
-                      {reinterpret_cast<float*>(out.data()), out.size() / sizeof(float)});  // NOLINT: as above
+    const cli::UpdateStream stream{.seed = seed_, .round = round, .site_index = site_index};
+    const round::Schema& schema = (*task)->schema;
+    std::vector<float> base(static_cast<std::size_t>(schema.value_count())), trained(base.size());
+    std::vector<std::int64_t> integers(static_cast<std::size_t>(schema.integer_count()));
+    round::split_model(schema, (*task)->model->bytes(), base, integers);
+    cli::apply_update(stream, base, trained);
+    for (std::size_t k = 0; k < integers.size(); ++k) integers[k] = cli::bench_integer(stream, k);
+    const Status joined = round::join_model(schema, trained, integers, local->span());
+    FLUVIAL_CHECK(joined.ok(), "integers that fit");
     {
       const std::lock_guard lock(mutex_);
-      trained_[{site_index, round}] = life;
+      if (in_trouble_.contains(site_index)) ++lives_[site_index].troubles;
+      trained_[{(*task)->run.value(), site_index, round}] = {deaths, lives_[site_index].troubles};
     }
     const Status answered = client.submit(std::move(*local), cli::bench_weight(site_index), {});
     (void)answered.ok();  // when the agent is gone next_task() says so
