@@ -141,7 +141,7 @@ TEST(SiteStoreVersions, ASubmissionOfAnEarlierVersionIsNotLost) {
     EXPECT_FALSE(pending->info().has_probe());
     EXPECT_EQ(pending->info().digest, digest_of("update"));
     EXPECT_TRUE(std::ranges::equal(pending->read_trailer()->span(), std::as_bytes(std::span(integers))));
-    EXPECT_EQ((*store)->resolve(kRun, RoundId(4), Outcome::kLate)->norm, 4.9);
+    EXPECT_EQ((*store)->resolve(kRun, RoundId(4), Outcome::kLate)->residual.norm, 4.9);
     EXPECT_EQ(residual_of(**store), p);
     if (!crashed) {
       EXPECT_TRUE(opened);
@@ -196,7 +196,7 @@ TEST_F(SiteStoreTest, BeyondItsBoundsAResidualIsDroppedWithTheOutcome) {
     const std::unique_ptr<PendingWriter> writer = store->begin_pending(start).value();
     ASSERT_TRUE(writer->write_p(0, values(fill)).ok());
     for (std::uint64_t i = 0; i < 2; ++i) ASSERT_TRUE(writer->write_chunk(i, as_byte_span(chunk_text(i))).ok());
-    ASSERT_TRUE(writer->write_integers(std::vector<std::int64_t>(3)).ok());
+    ASSERT_TRUE(writer->write_trailer(as_byte_span(kTrailer)).ok());
     ASSERT_TRUE(writer->finish(digest_of("update")).ok());
   };
   submit_bounded(1, 1);

@@ -80,7 +80,7 @@ class FakeOwner final : public HubOwner {
 
 class HubTest : public testing::Test {
  protected:
-  HubTest() : process_(settings(), Role::kCoordinator, telemetry::null_logger()) {
+  HubTest() : process_(settings(), Role::kCoordinator, files_, telemetry::null_logger()) {
     HubOptions options;
     options.host = "127.0.0.1";
     options.spill_folder = folder_.path();
@@ -189,6 +189,7 @@ class HubTest : public testing::Test {
   store::TemporaryFolder folder_;
   identity::TestPki pki_;
   FakeOwner owner_;
+  store::PosixFileSystem files_;
   Process process_;
   std::unique_ptr<Hub> hub_;
   std::uint16_t port_ = 0;

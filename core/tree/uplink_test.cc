@@ -56,7 +56,7 @@ class Parent final : public HubOwner {
 class UplinkTest : public testing::Test, public UplinkOwner {
  protected:
   UplinkTest()
-      : process_(settings(), Role::kSite, telemetry::null_logger()),
+      : process_(settings(), Role::kSite, files_, telemetry::null_logger()),
         up_(process_.runtime().strand),
         coordinator_(process_.runtime(), folder_.path(), pki_.member_server(Role::kCoordinator, NodeId(1), "root")),
         aggregator_(process_.runtime(), folder_.path(), pki_.member_server(Role::kAggregator, kAggregator, "eu")) {
@@ -115,6 +115,7 @@ class UplinkTest : public testing::Test, public UplinkOwner {
 
   identity::TestPki pki_;
   store::TemporaryFolder folder_;
+  store::PosixFileSystem files_;
   Process process_;
   net::AsyncSignal up_;
   Parent coordinator_;
