@@ -203,6 +203,7 @@ class Life {
     root_.sent.emplace(round, std::move(sent));
   }
   void apply(const StopSending&) {}
+  void apply(const AskRun&) {}  // the parent ends no run
   void apply(const Ask& effect) {
     const RoundId round = effect.pending.round;
     if (fate_of(round) == Fate::kCountedUnnamed && root_.answer_lost.insert(round).second) return;

@@ -4,6 +4,7 @@
 
 #include "core/net/pool_parallel.h"
 #include "core/round/integers.h"
+#include "core/round/probe.h"
 #include "edge/update/resolve.h"
 #include "edge/update/test_support.h"
 #include "kernels/vector.h"
