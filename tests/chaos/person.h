@@ -26,7 +26,7 @@ class Person {
   using Instant = std::chrono::steady_clock::time_point;
   std::chrono::milliseconds draw(std::chrono::milliseconds least, std::chrono::milliseconds most);
   Status mend(Instant now);
-  void command(const char* what);
+  bool command(const char* what);
 
   cli::AdminClient admin_;
   Disturber& disturber_;
