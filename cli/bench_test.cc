@@ -9,6 +9,7 @@
 #include "core/aggregate/accumulator.h"
 #include "core/aggregate/scale.h"
 #include "core/digest/sha256.h"
+#include "core/round/probe.h"
 #include "kernels/vector.h"
 
 namespace fluvial::cli {
