@@ -6,6 +6,8 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/strand.hpp>
+#include <span>
+#include <vector>
 
 #include "core/net/test_support.h"
 #include "core/store/memory_file_system.h"
@@ -77,13 +79,18 @@ class RunServiceTest : public testing::Test {
     row.initial_model = store::model_digest(model().span());
     return row;
   }
-  static Buffer model() { return Buffer(small_schema().model_bytes()); }
+  static Buffer model() {
+    const std::vector<float> values(small_schema().value_count(), 1.0F);
+    return Buffer::copy_of(std::as_bytes(std::span(values)));
+  }
   RunId start() {
     const Result<RunId> started = run(runs_->start(row(), model()));
     EXPECT_TRUE(started.ok()) << started.error().to_string();
     return started.ok() ? *started : RunId(0);
   }
-  RunStatus status() { return runs_->active()->machine.status(); }
+  std::optional<RunStatus> status() {
+    return runs_->active() == nullptr ? std::nullopt : std::optional(runs_->active()->machine.status());
+  }
   store::RunStatus journalled(RunId run) { return journal_->run(run).value().status; }
   std::size_t told() const { return watcher_->lines.size(); }
 
