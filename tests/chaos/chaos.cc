@@ -145,7 +145,7 @@ Result<std::uint64_t> Chaos::start_run(const round::Plan& plan) {
   FLUVIAL_ASSIGN(value text, cli::parse_json(store::plan_to_json(plan), "the plan"));
   FLUVIAL_ASSIGN(const value started, federation_->admin().post("/v1/runs", cli::json::object{{"plan", std::move(text)},
                                                                                               {"continue", run_}}));
-  return count_member(started, "id");
+  return count_member(started, "run");
 }
 
 Status Chaos::begin_run() {

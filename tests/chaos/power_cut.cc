@@ -42,7 +42,9 @@ std::map<std::string, Names> names_in(const std::string& folder, const std::stri
     found[entry.path().parent_path().string()].live[entry.path().filename().string()] = status.st_ino;
   }
   for (const auto& entry : fs::directory_iterator(shadow + "/names")) {
-    found[folder_of_names(entry.path().filename().string())].durable = read_names(entry.path().string());
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(store::kTemporarySuffix)) continue;  // it was killed while it wrote this down
+    found[folder_of_names(name)].durable = read_names(entry.path().string());
   }
   return found;
 }
