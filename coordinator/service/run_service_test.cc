@@ -5,6 +5,7 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
 #include <span>
 #include <vector>
@@ -166,15 +167,18 @@ TEST_F(RunServiceTest, OnAFullDiskNothingIsToldAndTheRunIsWhatTheJournalSays) {
 }
 
 TEST_F(RunServiceTest, OfTwoStartsAtOnceOneStartsARun) {
-  std::promise<Result<RunId>> other;
-  boost::asio::co_spawn(
-      runtime_.strand,
-      [](RunService* runs, std::promise<Result<RunId>>* out) -> net::Awaitable<void> {
-        out->set_value(co_await runs->start(row(), model()));
-      }(runs_.get(), &other),
-      boost::asio::detached);
-  const Result<RunId> one = run(runs_->start(row(), model()));
-  const Result<RunId> two = other.get_future().get();
+  std::promise<Result<RunId>> first;
+  std::promise<Result<RunId>> second;
+  const auto start = [](RunService* runs, std::promise<Result<RunId>>* out) -> net::Awaitable<void> {
+    out->set_value(co_await runs->start(row(), model()));
+  };
+  boost::asio::post(runtime_.strand, [&] {  // both begin before either goes on
+    for (std::promise<Result<RunId>>* out : {&first, &second}) {
+      boost::asio::co_spawn(runtime_.strand, start(runs_.get(), out), boost::asio::detached);
+    }
+  });
+  const Result<RunId> one = first.get_future().get();
+  const Result<RunId> two = second.get_future().get();
   ASSERT_NE(one.ok(), two.ok()) << "one of them, and not both";
   EXPECT_THAT((one.ok() ? two : one).error().message, HasSubstr("another run is being started"));
   EXPECT_EQ(journal_->runs().value().size(), 1U);

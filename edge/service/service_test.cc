@@ -4,10 +4,13 @@
 
 #include "core/local/worker_client.h"
 #include "core/net/gate.h"
+#include "core/round/probe.h"
 #include "edge/service/test_site.h"
 
 namespace fluvial::edge {
 namespace {
+
+constexpr std::size_t kTrailerBytes = sizeof(std::int64_t) + round::kProbeBytes;  // a step counter, and the probe
 
 // Takes 0.5 * (round % 3 + 1) from each value, counts a step; in round 2 it breaks, in round 4 it waits for the gate.
 Status work(const std::filesystem::path& socket, const std::shared_future<void>& gate) {
@@ -83,7 +86,7 @@ TEST_F(ServiceTest, TakesPartInARunToItsEnd) {
   EXPECT_EQ(status.at("updates_submitted").to_number<int>(), 2);
   EXPECT_EQ(status.at("update_bytes_fp32").to_number<std::uint64_t>(), 2 * kValues * sizeof(float));
   EXPECT_EQ(status.at("update_bytes_sent").to_number<std::uint64_t>(),
-            first.chunks->total_bytes() + third.chunks->total_bytes() + 16);
+            first.chunks->total_bytes() + third.chunks->total_bytes() + 2 * kTrailerBytes);
   EXPECT_EQ(status.at("model_sha256").as_string(), to_hex(model(3).ref.digest));
   EXPECT_GT(status.at("residual_norm").to_number<double>(), 0);
   EXPECT_EQ(status.at("workers").to_number<int>(), 1);
@@ -194,7 +197,7 @@ TEST_F(CutTest, AnUploadGoesOnWhereTheLineBroke) {
   EXPECT_LT(received, 64u);
   const transfer::StagedArrival arrival = parent_.arrivals.take();
   EXPECT_EQ(arrival.chunks->total_bytes(), kMany * sizeof(float));
-  EXPECT_EQ(parent_.payload_bytes_in(), kMany * sizeof(float) + sizeof(std::int64_t)) << "each byte came once";
+  EXPECT_EQ(parent_.payload_bytes_in(), kMany * sizeof(float) + kTrailerBytes) << "each byte came once";
   wire::Commit commit = commit_of(1, &arrival);
   commit.model = model(1, kMany).ref;
   parent_.commit(kSite, commit);
