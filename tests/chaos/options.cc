@@ -111,6 +111,13 @@ Status check_plan(const Options& options) {
       "--codec " + options.codec + " keeps a state from round to round, which the audit does not follow: take another"};
 }
 
+// Neighbouring seeds begin alike: the n-th word of one generator seeds another.
+Rng rng_of_run(const Options& options, std::uint64_t n) {
+  Rng seeds(options.seed);
+  for (std::uint64_t i = 0; i < n; ++i) seeds.next();
+  return Rng(seeds.next());
+}
+
 }  // namespace
 
 int fail(const cli::Io& io, const Error& error, int status) {
@@ -213,10 +220,11 @@ round::Schema schema_of(const Options& options) {
       .value();
 }
 
-bool continues(const Options& options, std::uint64_t n) { return n > 0 && Rng(options.seed ^ (n << 20)).below(2) == 1; }
+bool continues(const Options& options, std::uint64_t n) { return n > 0 && rng_of_run(options, n).below(2) == 1; }
 
 round::Plan plan_of(const Options& options, std::uint64_t n) {
-  Rng rng(options.seed + n);
+  Rng rng = rng_of_run(options, n);
+  rng.next();  // continues()
   const auto draw = [&rng](const auto& from) { return from[rng.below(std::size(from))]; };
   round::Plan plan;
   plan.name = fmt::format("chaos-{}", n + 1);
