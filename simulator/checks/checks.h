@@ -29,6 +29,12 @@ class Checks {
   // Of two contents under one number: it is about to be quarantined.
   void accused(SiteId site, bool wicked, const std::string& why);
 
+  // A site begins anew with nothing: what its folder held is gone, and its incarnations may begin again.
+  void folder_lost(HostId host, SiteId site) {
+    incarnations_.erase(host);
+    sites_.folder_lost(site);
+  }
+
   // ---- bounds
   void incarnation_began(HostId host, Incarnation incarnation);
   void bounds(HostId host, std::uint64_t staged_bytes, std::uint64_t staged_bytes_max, std::size_t staged_count);

@@ -143,8 +143,8 @@ Step optimizer_step(const round::ServerOptimizer& o, const round::Schema& schema
     case Optimizer::kNesterov:
       for (std::size_t i = 0; i < mean.size(); ++i) {
         s.moment[i] = narrow(o.momentum * wide(s.moment[i]) + wide(mean[i]));
-        const double by = o.kind == Optimizer::kFedAvgM ? wide(s.moment[i])
-                                                        : wide(mean[i]) + o.momentum * wide(s.moment[i]);
+        const double by =
+            o.kind == Optimizer::kFedAvgM ? wide(s.moment[i]) : wide(mean[i]) + o.momentum * wide(s.moment[i]);
         s.model[i] = narrow(wide(s.model[i]) - lr * by);
       }
       break;

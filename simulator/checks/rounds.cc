@@ -59,6 +59,17 @@ void RoundChecks::run_started(const store::RunRow& row, const FlatModel& initial
   runs_.insert_or_assign(row.id, std::move(run));
 }
 
+void RoundChecks::run_continued(const store::RunRow& row) {
+  if (runs_.contains(row.id)) return;
+  const Run* before = find(row.continues);
+  if (!say(before != nullptr, "journal_kept", format_text("run {} continues none", row.id.value()))) return;
+  say(row.initial_model == before->digest, "model_chain",
+      format_text("run {} does not begin with the last model of run {}", row.id.value(), row.continues.value()));
+  const OptimizerState last = before->state;
+  const std::vector<std::int64_t> integers = before->integers;
+  run_started(row, {last.model, integers});
+}
+
 void RoundChecks::term_began(Epoch term) {
   say(term > greatest_, "epochs_grow",
       format_text("term {} began after epoch {} was given", term.value(), greatest_.value()));
@@ -76,6 +87,15 @@ void RoundChecks::lease_granted(const store::LeaseRow& lease) {
 }
 
 void RoundChecks::journal_opened(store::CoordinatorJournal& journal) {
+  const Result<std::vector<store::RunRow>> rows = journal.runs();
+  if (!say(rows.ok(), "journal_kept", "the journal's runs cannot be read after a restart")) return;
+  for (const store::RunRow& row : *rows) {
+    const auto told = told_.find(row.id);
+    say(told == told_.end() || told->second == row.status, "journal_kept",
+        format_text("run {} was said to be {}, and is {} after a restart", row.id.value(),
+                    told == told_.end() ? "" : store::run_status_name(told->second),
+                    store::run_status_name(row.status)));
+  }
   for (auto& [id, run] : runs_) {
     const Result<std::vector<store::CommitRow>> commits = journal.commits(id, RoundId(0), 1'000'000);
     if (!say(commits.ok(), "journal_kept", "the journal's commits cannot be read after a restart")) continue;
@@ -108,6 +128,9 @@ void RoundChecks::journal_opened(store::CoordinatorJournal& journal) {
     }
     if (*attempt) run.attempt = **attempt;
     if (*attempt) greatest_ = std::max(greatest_, (*attempt)->epoch);
+  }
+  for (const store::RunRow& row : *rows) {
+    if (!runs_.contains(row.id)) run_continued(row);
   }
   const Result<std::vector<store::LeaseRow>> leases = journal.leases();
   if (!say(leases.ok(), "journal_kept", "the journal's leases cannot be read after a restart")) return;
@@ -151,8 +174,8 @@ void RoundChecks::attempt_recorded(const store::AttemptRow& attempt) {
   run->attempt = attempt;
 }
 
-// Whatever its participants send, within the plan's bound and their registered weights, the sum must hold it: at 2^62, as
-// fixed-point.md says, also the probe, whose values are 1.
+// Whatever its participants send, within the plan's bound and their registered weights, the sum must hold it: at 2^62,
+// as fixed-point.md says, also the probe, whose values are 1.
 void RoundChecks::check_room(const Run& run, const store::AttemptRow& attempt, const std::string& which) {
   const round::Plan& plan = run.row.plan;
   double weights = 0;
@@ -200,6 +223,26 @@ void RoundChecks::sum_sealed(NodeId node, RunId id, RoundId round, const round::
   }
 }
 
+// docs/formats/model.md: what the type holds, and at most 2^32 above the model before.
+std::string RoundChecks::beyond_types(const Run& run, const KnownUpdate& update) {
+  std::size_t at = 0;
+  for (std::size_t t = 0; t < run.row.schema.tensors().size(); ++t) {
+    const round::DType dtype = run.row.schema.tensors()[t].dtype;
+    if (round::is_averaged(dtype)) continue;
+    const std::size_t end = at + static_cast<std::size_t>(run.row.schema.tensor_values(t));
+    for (; at < end && at < update.integers.size(); ++at) {
+      const std::int64_t value = update.integers[at];
+      const std::int64_t above = run.integers[at] > 0 ? value - run.integers[at] : value;
+      const bool fits = dtype == round::DType::kI32  ? value == static_cast<std::int32_t>(value)
+                        : dtype == round::DType::kU8 ? value == static_cast<std::uint8_t>(value)
+                                                     : true;
+      if (fits && (value < 0 || above <= std::int64_t{1} << 32)) continue;
+      return format_text("its integer {} is {}, and the model's is {}", std::uint64_t{at}, value, run.integers[at]);
+    }
+  }
+  return {};
+}
+
 std::string RoundChecks::beyond_bounds(RunId id, const KnownUpdate& update) const {
   const auto run = runs_.find(id);
   if (run == runs_.end()) return {};
@@ -215,7 +258,7 @@ std::string RoundChecks::beyond_bounds(RunId id, const KnownUpdate& update) cons
   if (plan.update_norm_max > 0 && std::sqrt(squares) > plan.update_norm_max * (1 + 0x1p-40)) {
     return format_text("its norm {} is beyond the plan's {}", std::sqrt(squares), plan.update_norm_max);
   }
-  return {};
+  return beyond_types(run->second, update);
 }
 
 void RoundChecks::check_contributors(const Run& run, const store::CommitRow& row) {
@@ -234,6 +277,12 @@ void RoundChecks::check_contributors(const Run& run, const store::CommitRow& row
   }
 }
 
+bool RoundChecks::is_sound(const store::CommitRow& row, SiteId site, const KnownUpdate& update) {
+  const std::vector<round::Participant>& all = find(row.run)->attempt->participants;
+  const auto own = std::ranges::find(all, site, &round::Participant::site);
+  return own != all.end() && update.weight <= own->weight_max && beyond_bounds(row.run, update).empty();
+}
+
 // An honest update within the plan's bounds that came as it was sent is not refused: that would drop work.
 void RoundChecks::check_refusals(const store::CommitRow& row) {
   for (const round::Refusal& refusal : row.refusals) {
@@ -243,7 +292,7 @@ void RoundChecks::check_refusals(const store::CommitRow& row) {
       continue;
     }
     const std::vector<const KnownUpdate*> sent = truth_.all_of(row.run, row.round, site);
-    const bool sound = std::ranges::all_of(sent, [&](const auto* one) { return beyond_bounds(row.run, *one).empty(); });
+    const bool sound = std::ranges::all_of(sent, [&](const auto* one) { return is_sound(row, site, *one); });
     say(sent.empty() || !sound, "refusals",
         format_text("round {}: site {} is refused ({}), and nothing is wrong with its update", row.round.value(),
                     std::uint64_t{site.value()}, refusal.error.message));
@@ -255,8 +304,8 @@ void RoundChecks::check_model(Run& run, const store::CommitRow& row, const FlatS
   for (const std::int64_t value : sum.values) {
     mean.push_back(kernels::reference::mean(value, sum.scale_bits, row.contributors.total_weight()));
   }
-  Step step = optimizer_step(run.row.plan.optimizer, run.row.schema, row.round.value(),
-                             row.contributors.total_weight(), mean, run.state);
+  Step step = optimizer_step(run.row.plan.optimizer, run.row.schema, row.round.value(), row.contributors.total_weight(),
+                             mean, run.state);
   for (std::size_t i = 0; i < model.values.size(); ++i) {
     const double off = std::abs(static_cast<double>(model.values[i]) - static_cast<double>(step.next.model[i]));
     if (!say(off <= (step.slack.empty() ? 0 : step.slack[i]), "model_chain",

@@ -36,6 +36,11 @@ class RoundChecks {
 
   // Of each run, once: with the model that it starts from.
   void run_started(const store::RunRow& row, const FlatModel& initial);
+  // Durably: from the last model of the run that it names. Once is enough; also when the journal shows it after a
+  // crash.
+  void run_continued(const store::RunRow& row);
+  // A person was told so: it must be so after every restart.
+  void told(RunId run, store::RunStatus status) { told_[run] = status; }
 
   // ---- the coordinator's journal
   void journal_opened(store::CoordinatorJournal& journal);  // after each start: nothing known is lost or changed
@@ -48,6 +53,7 @@ class RoundChecks {
 
   void quarantined(SiteId site) { quarantined_.insert(site); }  // durably, and the machine has been told
   void revoked(SiteId site) { revoked_.insert(site); }          // likewise
+  void enrolled(SiteId site) { revoked_.erase(site); }          // anew
   // Whose updates may be refused whatever they are: it lies, or this one was damaged on its way.
   void excuse(SiteId site) { liars_.insert(site); }
   void excuse(RunId run, RoundId round, SiteId site) { damaged_.insert({run, round, site}); }
@@ -86,7 +92,9 @@ class RoundChecks {
   };
   void check_room(const Run& run, const store::AttemptRow& attempt, const std::string& which);
   void check_model(Run& run, const store::CommitRow& row, const FlatSum& sum, const FlatModel& model);
+  static std::string beyond_types(const Run& run, const KnownUpdate& update);
   void check_refusals(const store::CommitRow& row);
+  bool is_sound(const store::CommitRow& row, SiteId site, const KnownUpdate& update);
   void check_contributors(const Run& run, const store::CommitRow& row);
   void settle(Run& run, const store::CommitRow& row);
   bool say(bool holds, std::string_view invariant, std::string detail);
@@ -96,6 +104,7 @@ class RoundChecks {
   Truth& truth_;
   std::map<RunId, Run> runs_;
   std::set<RunId> ended_;
+  std::map<RunId, store::RunStatus> told_;
   std::set<SiteId> quarantined_;
   std::set<SiteId> revoked_;
   std::set<SiteId> liars_;

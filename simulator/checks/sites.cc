@@ -66,6 +66,11 @@ void SiteChecks::beginning(SiteId site, RunId run, const std::vector<RunId>& con
   beginning_[site] = {run, continues};
 }
 
+void SiteChecks::folder_lost(SiteId site) {
+  std::erase_if(books_, [site](const auto& entry) { return entry.first.first == site && !entry.second.wicked; });
+  beginning_.erase(site);
+}
+
 void SiteChecks::resolving(SiteId site, RunId run, RoundId round, const Digest& digest, store::Outcome outcome,
                            CarriedBounds bounds) {
   Book& book = books_[{site, run}];

@@ -54,6 +54,7 @@ class SiteChecks {
                  CarriedBounds bounds);
   // A run begins: what the newest of those that it continues left goes into it, the rest of the past is forgotten.
   void beginning(SiteId site, RunId run, const std::vector<RunId>& continues);
+  void folder_lost(SiteId site);  // and with it all that it held
   // After each start, and when a transition has ended, well or not: what the store says is compared with what it must.
   void settled(SiteId site, store::SiteStore& store);
 

@@ -36,7 +36,7 @@ std::uint64_t packed_bytes_a_value(const WorkloadScenario& workload, std::uint64
 }  // namespace
 
 AggregatorRole::AggregatorRole(Cast& cast, HostId host)
-    : cast_(cast), host_(host), children_(cast, host, *this), work_(cast, host) {}
+    : cast_(cast), host_(host), children_(cast, host, *this), work_(cast, host), forgery_(cast, host) {}
 
 void AggregatorRole::start() {
   store::FileSystem& files = cast_.world().disk(host_).files();
@@ -339,9 +339,12 @@ void AggregatorRole::begin_sending(const aggregator::SendPartial& partial) {
     sending_->hash.update(work_.node().pack_chunk(i).span());
   }
   sending_->next_chunk = first;
-  uplink_->post(transfer::partial_begin(*opening_, uplink_->incarnation(), partial.sequence,
-                                        {partial.contributors, partial.refusals, partial.missing},
-                                        sending_->chunk_count, first));
+  v1::Envelope begin =
+      transfer::partial_begin(*opening_, uplink_->incarnation(), partial.sequence,
+                              {partial.contributors, partial.refusals, partial.missing}, sending_->chunk_count, first);
+  forgery_.draw();
+  forgery_.apply(begin.mutable_partial_begin());
+  uplink_->post(begin);
   pump();
 }
 
@@ -361,9 +364,12 @@ void AggregatorRole::pump() {
       payload = Payload::sized(opening_->value_count * each, sending_->chunk_count);
       sending_->next_chunk = sending_->chunk_count;
     } else {
-      Buffer packed = work_.node().pack_chunk(sending_->next_chunk++);
+      const std::uint64_t index = sending_->next_chunk++;
+      const kernels::ChunkLayout layout{opening_->value_count, opening_->plan.chunk_values};
+      Buffer packed = work_.node().pack_chunk(index);
       sending_->hash.update(packed.span());
-      payload = Payload::of(std::move(packed));
+      if (!forgery_.sends(index)) continue;
+      payload = Payload::of(forgery_.apply(std::move(packed), layout.size(index)));
     }
     uplink_->post(chunk, std::move(payload));
     if (dies("partial chunk")) return;
@@ -379,7 +385,9 @@ void AggregatorRole::finish_sending() {
     if (!bytes.empty()) integers = Payload::of(std::move(bytes));
   }
   v1::Envelope end;
-  end.mutable_partial_end()->set_sha256(wire::digest_to_proto(sending->hash.finish()));
+  Digest digest = sending->hash.finish();
+  forgery_.apply(&digest);
+  end.mutable_partial_end()->set_sha256(wire::digest_to_proto(digest));
   uplink_->post(end, std::move(integers));
 }
 

@@ -12,6 +12,7 @@
 #include "core/round/told.h"
 #include "core/wire/record_mapping.h"
 #include "simulator/roles/child_end.h"
+#include "simulator/roles/forgery.h"
 #include "simulator/roles/node_work.h"
 #include "simulator/roles/parent_end.h"
 
@@ -107,6 +108,7 @@ class AggregatorRole final : public Process, private ParentOwner, private ChildO
   std::shared_ptr<const kernels::Codec> codec_;
   std::uint64_t send_generation_ = 0;  // a partial on its way ends when this moves on
   std::unique_ptr<Sending> sending_;
+  Forgery forgery_;
   std::shared_ptr<ModelSlot> slot_;
   bool awaits_base_ = false;     // somebody was turned away because the base is not here yet
   bool model_promised_ = false;  // the slot was asked for on this session, when the parent had named it

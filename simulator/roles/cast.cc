@@ -21,7 +21,10 @@ Cast::Cast(World& world, Tamper& tamper)
       schema_(schema_of(world.scenario().workload)),
       checks_([&world](std::string invariant, std::string detail) {
         world.violate(std::move(invariant), std::move(detail));
-      }) {
+      }),
+      model_files_(world.disk(kRoot).files(), "models", world.chance().stream("model files"),
+                   [&world] { return world.faults_on() ? world.scenario().faults.disk.models : 0; }),
+      enrolment_rng_(world.chance().stream("enrolled anew")) {
   draw();
   const Status founded = found();
   FLUVIAL_CHECK(founded.ok(), "the federation could not be founded: " + (founded.ok() ? "" : founded.error().message));
@@ -34,12 +37,38 @@ void Cast::draw() {
   for (const Host& host : world_.hosts()) {
     const SitesScenario& sites = scenario().sites;
     weights_.push_back(between(rng, sites.weight_min, sites.weight_max));
+    enrolled_before_.push_back(0);
     if (host.id != kRoot && happens(rng, faults.version_skew)) {
       (rng.below(2) == 0 ? newer_ : alien_).insert(host.id);
     }
     if (host.role != Role::kSite) continue;
     if (happens(rng, faults.malicious_fraction)) malicious_.insert(host.id);
     if (happens(rng, sites.slow_fraction)) slow_.insert(host.id);
+  }
+  Rng others = world_.chance().stream("cast of others");
+  for (const Host& host : world_.hosts()) {
+    const bool lies = happens(others, scenario().faults.aggregators.malicious_fraction);
+    if (host.role == Role::kAggregator && lies) malicious_.insert(host.id);
+    std::uint64_t& weight = weights_[host.id.value()];
+    if (!happens(others, scenario().sites.heavy_fraction)) continue;
+    const double heavy = static_cast<double>(weight) * scenario().sites.heavy_factor;
+    weight = static_cast<std::uint64_t>(std::min(heavy, static_cast<double>(round::kWeightLimit - 1)));
+  }
+  draw_clones(others);
+}
+
+// Two machines with one certificate: a copied folder.
+void Cast::draw_clones(Rng& rng) {
+  std::vector<HostId> sites;
+  for (const Host& host : world_.hosts()) {
+    if (host.role == Role::kSite && !malicious_.contains(host.id)) sites.push_back(host.id);
+  }
+  for (const HostId site : sites) {
+    if (!happens(rng, scenario().faults.sites.cloned_fraction)) continue;
+    const HostId of = sites[rng.below(sites.size())];
+    if (of == site || clones_.contains(of) || clones_.contains(site)) continue;
+    clones_[site] = clones_[of] = of;
+    weights_[site.value()] = weights_[of.value()];
   }
 }
 
@@ -51,33 +80,8 @@ Status Cast::found() {
                  store::CoordinatorJournal::open(files, "journal.sqlite"));
   const WallTime now = world_.clock(kRoot).wall_now();
   FLUVIAL_TRY(journal->found({"simulated", now}));
-  for (const Host& host : world_.hosts()) {
-    Identity identity{NodeId(0), host.role, host.name};
-    if (host.role == Role::kCoordinator) {
-      FLUVIAL_ASSIGN(identity.node, journal->reserve_node_id(host.role, host.name));
-    } else {
-      store::TokenRow token;
-      token.id = host.name;
-      token.secret_hash = sha256(as_byte_span(host.name));
-      token.role = host.role;
-      token.name = host.name;
-      token.expires_at = now + std::chrono::hours(1);
-      FLUVIAL_TRY(journal->add_token(token));
-      store::NodeRow node;
-      node.role = host.role;
-      node.name = host.name;
-      node.region = host.region;
-      node.weight_max = host.role == Role::kSite ? weight_max(host.id) : 0;
-      node.enrolled_at = now;
-      FLUVIAL_ASSIGN(const store::NodeRow enrolled, journal->redeem_token(token.secret_hash, node, now));
-      identity.node = enrolled.id;
-    }
-    // A plan is of a federation that is settled: nobody begins at the root because its region is not known yet.
-    if (sized() && host.role == Role::kAggregator) {
-      FLUVIAL_TRY(journal->set_advertise(identity.node, address_of(host.id)));
-    }
-    identities_.push_back(std::move(identity));
-  }
+  for (const Host& host : world_.hosts()) FLUVIAL_TRY(enrol(*journal, host, now));
+  for (const auto& [clone, of] : clones_) identities_[clone.value()] = identities_[of.value()];
   checks_.set_staged_max(world_.hosts().size());
 
   Buffer model = sized() ? Buffer(0) : initial_model(schema_, world_.chance().seed());
@@ -100,6 +104,36 @@ Status Cast::found() {
   return {};
 }
 
+Status Cast::enrol(store::CoordinatorJournal& journal, const Host& host, WallTime now) {
+  Identity identity{NodeId(0), host.role, host.name};
+  const auto clone = clones_.find(host.id);
+  if (host.role == Role::kCoordinator) {
+    FLUVIAL_ASSIGN(identity.node, journal.reserve_node_id(host.role, host.name));
+  } else if (clone == clones_.end() || clone->second == host.id) {
+    store::TokenRow token;
+    token.id = host.name;
+    token.secret_hash = sha256(as_byte_span(host.name));
+    token.role = host.role;
+    token.name = host.name;
+    token.expires_at = now + std::chrono::hours(1);
+    FLUVIAL_TRY(journal.add_token(token));
+    store::NodeRow node;
+    node.role = host.role;
+    node.name = host.name;
+    node.region = host.region;
+    node.weight_max = host.role == Role::kSite ? weight_max(host.id) : 0;
+    node.enrolled_at = now;
+    FLUVIAL_ASSIGN(const store::NodeRow enrolled, journal.redeem_token(token.secret_hash, node, now));
+    identity.node = enrolled.id;
+  }
+  // A plan is of a federation that is settled: nobody begins at the root because its region is not known yet.
+  if (sized() && host.role == Role::kAggregator) {
+    FLUVIAL_TRY(journal.set_advertise(identity.node, address_of(host.id)));
+  }
+  identities_.push_back(std::move(identity));
+  return {};
+}
+
 void Cast::install() {
   for (const Host& host : world_.hosts()) {
     world_.install(host.id, [this, role = host.role](World&, HostId id) -> std::unique_ptr<Process> {
@@ -111,11 +145,44 @@ void Cast::install() {
       return std::make_unique<SiteRole>(*this, id);
     });
   }
-  world_.set_revoke([this](HostId host) {
-    if (!world_.is_up(kRoot) || host == kRoot) return;
-    revoked_.insert(host);
-    static_cast<CoordinatorRole*>(world_.process(kRoot))->revoke(identity(host).node);
-  });
+  world_.set_person([this](Order what, HostId host) { order(what, host); });
+}
+
+// What a person types on the coordinator's machine, while it is up.
+void Cast::order(Order order, HostId host) {
+  if (order == Order::kEnrolAnew) return enrol_anew(host);
+  if (!world_.is_up(kRoot)) return;
+  auto* coordinator = static_cast<CoordinatorRole*>(world_.process(kRoot));
+  switch (order) {
+    case Order::kRevoke:
+      revoked_.insert(host);
+      coordinator->revoke(identity(host).node);
+      break;
+    case Order::kPause: coordinator->pause(); break;
+    case Order::kStop: coordinator->stop(); break;
+    case Order::kEnrolAnew: break;
+  }
+}
+
+// From an empty folder, while there is a coordinator to do so.
+void Cast::enrol_anew(HostId host) {
+  if (sized() || clones_.contains(host) || !world_.is_up(kRoot)) return;
+  const SitesScenario& sites = scenario().sites;
+  store::NodeRow row;
+  row.role = Role::kSite;
+  row.name = identity(host).name;
+  row.region = world_.host(host).region;
+  row.weight_max = weight_max(host);
+  if (happens(enrolment_rng_, scenario().faults.sites.changed)) {
+    row.weight_max = between(enrolment_rng_, sites.weight_min, sites.weight_max);
+    row.region = world_.hosts()[enrolment_rng_.below(world_.hosts().size())].region;
+  }
+  if (!static_cast<CoordinatorRole*>(world_.process(kRoot))->enrol(row)) return;
+  weights_[host.value()] = row.weight_max;
+  ++enrolled_before_[host.value()];
+  revoked_.erase(host);
+  checks_.folder_lost(host, identity(host).node);
+  world_.lose_folder(host);
 }
 
 Duration Cast::time_for_values(double ns_a_value) const {
@@ -133,8 +200,10 @@ HostId Cast::host_at(const std::string& address) const {
   return number < identities_.size() ? HostId(number) : kRoot;
 }
 
-bool Cast::is_malicious_node(NodeId node) const {
-  return std::ranges::any_of(malicious_, [&](HostId host) { return identity(host).node == node; });
+bool Cast::is_dishonest(NodeId node) const {
+  const auto has_it = [&](HostId host) { return identity(host).node == node; };
+  return std::ranges::any_of(malicious_, has_it) ||
+         std::ranges::any_of(clones_, [&](const auto& entry) { return has_it(entry.first); });
 }
 
 std::pair<std::uint32_t, std::uint32_t> Cast::protocols(HostId host) const {
@@ -146,7 +215,7 @@ std::pair<std::uint32_t, std::uint32_t> Cast::protocols(HostId host) const {
 std::size_t Cast::sites_left() const {
   return static_cast<std::size_t>(std::ranges::count_if(world_.hosts(), [&](const Host& host) {
     return host.role == Role::kSite && !alien_.contains(host.id) && !revoked_.contains(host.id) &&
-           !malicious_.contains(host.id);
+           !malicious_.contains(host.id) && !clones_.contains(host.id);
   }));
 }
 

@@ -14,6 +14,7 @@
 #include "simulator/checks/checks.h"
 #include "simulator/roles/round_log.h"
 #include "simulator/roles/tamper.h"
+#include "simulator/world/flaky_files.h"
 #include "simulator/world/world.h"
 
 namespace fluvial::simulator {
@@ -44,18 +45,25 @@ class Cast {
 
   const Identity& identity(HostId host) const { return identities_.at(host.value()); }
   std::uint64_t weight_max(HostId site) const { return weights_.at(site.value()); }
+  std::uint64_t enrolled_before(HostId site) const { return enrolled_before_.at(site.value()); }
+  store::FileSystem& model_files() { return model_files_; }  // the coordinator's disk, as ModelStore sees it
   static std::string address_of(HostId host);
   HostId host_at(const std::string& address) const;  // the root when there is none
   bool is_malicious(HostId host) const { return malicious_.contains(host); }
-  bool is_malicious_node(NodeId node) const;
+  bool is_cloned(HostId host) const { return clones_.contains(host); }  // another one has the same identity
+  bool is_dishonest(NodeId node) const;                                 // malicious, or cloned
   double slowness(HostId site) const { return slow_.contains(site) ? scenario().sites.slow_factor : 1; }
-  std::size_t sites_left() const;  // that may take part: not revoked, not malicious, of our protocol
+  std::size_t sites_left() const;  // that may take part: not revoked, not dishonest, of our protocol
   std::pair<std::uint32_t, std::uint32_t> protocols(HostId host) const;  // that its Hello names
 
  private:
   Status found();
   void draw();
+  void draw_clones(Rng& rng);
+  Status enrol(store::CoordinatorJournal& journal, const Host& host, WallTime now);
   void install();
+  void order(Order order, HostId host);
+  void enrol_anew(HostId host);
 
   World& world_;
   Tamper& tamper_;
@@ -64,11 +72,15 @@ class Cast {
   Checks checks_;
   std::vector<Identity> identities_;
   std::vector<std::uint64_t> weights_;
+  std::vector<std::uint64_t> enrolled_before_;
+  FlakyFiles model_files_;
+  Rng enrolment_rng_;
   std::set<HostId> malicious_;
   std::set<HostId> slow_;
   std::set<HostId> newer_;  // speak the next protocol as well
   std::set<HostId> alien_;  // speak only the next one
   std::set<HostId> revoked_;
+  std::map<HostId, HostId> clones_;  // whose identity it has; also of the site that is cloned: itself
 };
 
 }  // namespace fluvial::simulator

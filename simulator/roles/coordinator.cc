@@ -72,7 +72,7 @@ Status CoordinatorRole::open() {
   store::FileSystem& files = cast_.world().disk(host_).files();
   FLUVIAL_TRY(files.make_folder("spill"));
   FLUVIAL_ASSIGN(journal_, store::CoordinatorJournal::open(files, "journal.sqlite"));
-  FLUVIAL_ASSIGN(models_, store::ModelStore::open(files, "models"));
+  FLUVIAL_ASSIGN(models_, store::ModelStore::open(cast_.model_files(), "models"));
   FLUVIAL_ASSIGN(const std::vector<store::ModelRef> referenced, journal_->referenced_models());
   FLUVIAL_ASSIGN(const std::size_t swept, models_->sweep({referenced.begin(), referenced.end()}));
   (void)swept;
@@ -93,8 +93,14 @@ Status CoordinatorRole::open() {
   for (const store::LeaseRow& row : leases) book_.put(LeaseEntry{row.node, row.parent, row.epoch});
   FLUVIAL_ASSIGN(const std::vector<store::RunRow> runs, journal_->runs());
   for (const store::RunRow& row : runs) {
-    if (row.status == store::RunStatus::kRunning || row.status == store::RunStatus::kPaused) return take_up(row);
+    if (row.status != store::RunStatus::kRunning && row.status != store::RunStatus::kPaused) continue;
+    Status taken = take_up(row);
+    // A run whose first model is not there was never begun: its start was not acknowledged.
+    const bool never_begun = !taken.ok() && taken.error().code == Code::kNotFound && row.continues != RunId(0);
+    if (!never_begun) return taken;
+    machine_.reset();
   }
+  attend_end();
   return {};
 }
 
@@ -137,6 +143,7 @@ Status CoordinatorRole::take_up(const store::RunRow& row) {
                               paused ? coordinator::RunStatus::kPaused : coordinator::RunStatus::kRunning,
                               row.reason};
   machine_.emplace(std::move(begin));
+  cast_.checks().run_status(store::run_status_name(row.status), row.reason);
   if (paused) attend();
   std::map<SiteId, Epoch> leases;
   for (const auto& [site, node] : book_.nodes()) {
@@ -280,6 +287,78 @@ std::size_t CoordinatorRole::substitutes_left() const {
   }));
 }
 
+bool CoordinatorRole::enrol(store::NodeRow node) {
+  if (!journal_) return false;
+  const WallTime now = cast_.world().clock(host_).wall_now();
+  store::TokenRow token;
+  token.id = node.name + "-" + std::to_string(epoch_.value()) + "-" + std::to_string(++tokens_);
+  token.secret_hash = sha256(as_byte_span(token.id));
+  token.role = node.role;
+  token.name = node.name;
+  token.expires_at = now + std::chrono::hours(1);
+  node.enrolled_at = now;
+  if (!journal_->add_token(token).ok()) return false;
+  const Result<store::NodeRow> enrolled = journal_->redeem_token(token.secret_hash, std::move(node), now);
+  if (!enrolled.ok()) return false;
+  cast_.checks().rounds().enrolled(enrolled->id);
+  book_.put(entry_of(*enrolled), this->now());
+  members_changed_below({});
+  return true;
+}
+
+void CoordinatorRole::pause() {
+  if (machine_) carry_out(machine().pause("by a person", now()));
+}
+
+void CoordinatorRole::stop() {
+  if (machine_) carry_out(machine().stop("by a person", now()));
+}
+
+// One that was stopped, and one that came to its end while there are faults: it ends while somebody is away.
+void CoordinatorRole::attend_end() {
+  cast_.world().after(host_, kAttendance, [this] {
+    const Status continued = continue_run();
+    if (is_dead()) return;
+    if (!continued.ok()) cast_.world().kill_for(host_, Death::kProcess, std::chrono::seconds(1));
+  });
+}
+
+Status CoordinatorRole::continue_run() {
+  if (cast_.sized() || (machine_ && machine().status() != coordinator::RunStatus::kStopped &&
+                        machine().status() != coordinator::RunStatus::kDone)) {
+    return {};
+  }
+  FLUVIAL_ASSIGN(std::vector<store::RunRow> runs, journal_->runs());
+  while (!runs.empty() && runs.back().status == store::RunStatus::kPaused) runs.pop_back();  // never begun
+  if (runs.empty()) return Error{Code::kInternal, "no run to continue"};
+  const store::RunRow before = runs.back();
+  if (before.status == store::RunStatus::kRunning) return {};  // its status is not recorded yet
+  if (before.status == store::RunStatus::kDone && !cast_.world().faults_on()) return {};
+  FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, journal_->last_commit(before.id));
+  const ModelVersion version(last ? last->round.value() : 0);
+  FLUVIAL_ASSIGN(const store::Model model,
+                 models_->load({before.id, version}, last ? last->model : before.initial_model));
+  store::RunRow row = before;
+  row.id = RunId();
+  row.continues = before.id;
+  row.initial_model = last ? last->model : before.initial_model;
+  row.status = store::RunStatus::kPaused;
+  row.reason = "starting";
+  if (dies("start")) return {};
+  FLUVIAL_ASSIGN(row.id, journal_->create_run(row));
+  cast_.checks().rounds().run_continued(row);
+  if (dies("created")) return {};
+  FLUVIAL_TRY(models_->put({row.id, ModelVersion(0)}, row.schema, model.bytes.span(), row.initial_model, {}));
+  if (dies("first model")) return {};
+  FLUVIAL_TRY(journal_->set_run_status(row.id, store::RunStatus::kRunning, ""));
+  if (dies("started")) return {};
+  row.status = store::RunStatus::kRunning;
+  row.reason.clear();
+  optimizer_state_.clear();
+  next_.reset();
+  return take_up(row);
+}
+
 void CoordinatorRole::revoke(NodeId node) {
   if (!journal_ || !journal_->revoke(node, cast_.world().clock(host_).wall_now()).ok()) return;
   if (!cast_.tamper().forgets_revocation()) book_.revoked(node, cast_.world().clock(host_).wall_now(), now());
@@ -358,7 +437,7 @@ void CoordinatorRole::note_conflict(const round::Refusal& refusal) {
   const SiteId site = refusal.site;
   if (refusal.error.code != Code::kConflict || !book_.nodes().contains(site) || book_.is_quarantined(site)) return;
   const WallTime when = cast_.world().clock(host_).wall_now();
-  cast_.checks().accused(site, cast_.is_malicious_node(site), refusal.error.message);
+  cast_.checks().accused(site, cast_.is_dishonest(site), refusal.error.message);
   if (!cast_.tamper().forgets_quarantine()) book_.quarantined(site, when, refusal.error.message);
   if (dies("quarantine")) return;
   const bool kept = journal_->quarantine(site, when, refusal.error.message).ok();

@@ -29,7 +29,11 @@ class CoordinatorRole final : public Process, private ParentOwner {
   void closed(SessionId session, const Error&) override { children_.closed(session); }
   void writable(SessionId session) override { children_.writable(session); }
 
-  void revoke(NodeId node);  // as a person would
+  // ---- as a person would
+  void revoke(NodeId node);
+  bool enrol(store::NodeRow node);  // anew; whether it is in the journal
+  void pause();                     // attend() resumes it
+  void stop();                      // attend_end() continues it
   // The open round, as far as revocations and quarantines go: otherwise a person must stop the run.
   bool may_close() const;
 
@@ -78,6 +82,8 @@ class CoordinatorRole final : public Process, private ParentOwner {
   void note_conflict(const round::Refusal& refusal);
   void attend();  // somebody sees that the run is paused
   void attend_journal();
+  void attend_end();  // somebody continues the run that has ended
+  Status continue_run();
   bool is_current(RunId run, RoundId round) const;
   std::size_t substitutes_left() const;  // sites that may still be called into the open round
   transfer::Terms terms() const;
@@ -109,6 +115,7 @@ class CoordinatorRole final : public Process, private ParentOwner {
   round::Stopwatch watch_;
   std::optional<TimePoint> home_at_;  // when home_timer_ fires
   bool sites_dirty_ = false;          // the sized mode's: looked at soon
+  std::uint64_t tokens_ = 0;
   EventId timer_;
   EventId home_timer_;
 };

@@ -255,6 +255,8 @@ void CoordinatorRole::carry_out(const coordinator::TellStatus& effect) {
   if (ends) {
     work_.drop_all();
     children_.book().close();
+    cast_.checks().rounds().told(run, row_of(effect.status));
+    attend_end();
   }
   if (effect.status != coordinator::RunStatus::kPaused) return;
   const round::Gather& gather = machine().gather();
@@ -273,9 +275,11 @@ void CoordinatorRole::attend() {
   });
 }
 
-// A journal that does not take what the person wants wants a restart.
+// A journal that does not take what the person wants wants a restart. What cannot be wanted of a run that has ended
+// does not.
 void CoordinatorRole::carry_out(const coordinator::Answer& effect) {
-  if (!effect.result.ok()) cast_.world().kill_for(host_, Death::kProcess, std::chrono::seconds(1));
+  if (!effect.result.ok() && effect.result.error().code != Code::kFailedPrecondition)
+    cast_.world().kill_for(host_, Death::kProcess, std::chrono::seconds(1));
 }
 
 }  // namespace fluvial::simulator

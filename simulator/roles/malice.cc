@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -62,7 +63,13 @@ Buffer Malice::apply(Trick trick, bool is_first, Buffer chunk) {
   return chunk;
 }
 
-Buffer Malice::apply(Trick trick, Buffer trailer) const {
+Buffer Malice::apply(Trick trick, Buffer trailer) {
+  if (const std::uint64_t count = trailer.size() / sizeof(std::int64_t); trick == Trick::kWildInteger && count > 0) {
+    constexpr std::int64_t kWild[] = {std::numeric_limits<std::int64_t>::max(),
+                                      std::numeric_limits<std::int64_t>::min(), std::int64_t{1} << 40, 1000};
+    const std::uint64_t at = rng_.below(count) * sizeof(std::int64_t);
+    store_le<std::uint64_t>(trailer.data() + at, static_cast<std::uint64_t>(kWild[rng_.below(std::size(kWild))]));
+  }
   if (trick == Trick::kOtherProbe) trailer.data()[trailer.size() - 1] ^= std::byte{1};  // 1 becomes 1/4
   return trailer;
 }

@@ -30,6 +30,7 @@ class Malice {
     kSkipsAhead,     // as if the first chunk had come before
     kTooGreat,       // a value beyond the plan's bound
     kOtherProbe,     // a probe that is not 1
+    kWildInteger,    // more than its type holds, or than a round can count
     kCount,
   };
 
@@ -38,12 +39,12 @@ class Malice {
   Trick draw();
   // A trick whose digest is of what was sent needs all of it.
   static bool begins_anew(Trick trick) { return trick != Trick::kNone && trick != Trick::kDamage; }
-  bool is_wicked() const { return cast_.is_malicious(host_); }
+  bool is_wicked() const { return cast_.is_malicious(host_) || cast_.is_cloned(host_); }
   // Messages and chunks as they leave.
   void apply(Trick trick, v1::UpdateBegin* begin);
   bool sends(Trick trick, std::uint64_t index, std::uint64_t chunk_count) const;
   Buffer apply(Trick trick, bool is_first, Buffer chunk);
-  Buffer apply(Trick trick, Buffer trailer) const;
+  Buffer apply(Trick trick, Buffer trailer);
   Digest apply(Trick trick, const Digest& stored, const Digest& sent) const;
 
  private:

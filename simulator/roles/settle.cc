@@ -5,6 +5,7 @@
 
 #include "simulator/roles/cast.h"
 #include "simulator/roles/coordinator.h"
+#include "simulator/roles/site.h"
 
 namespace fluvial::simulator {
 namespace {
@@ -26,6 +27,17 @@ class Federation final : public Inhabitants {
   Federation& operator=(const Federation&) = delete;
 
   void check() override {}
+  // The run has been over for a minute at least, and nothing has been wrong since.
+  void check_end() override {
+    if (!cast_.checks().is_over() || cast_.sized()) return;
+    for (const Host& host : world_.hosts()) {
+      if (host.role != Role::kSite || !world_.is_up(host.id) || cast_.is_cloned(host.id)) continue;
+      const auto* site = static_cast<const SiteRole*>(world_.process(host.id));
+      if (site->is_up() && site->has_unresolved()) {
+        world_.violate("nothing_lost", host.name + " still waits for an outcome, and the run is over");
+      }
+    }
+  }
   std::uint64_t rounds_committed() const override { return cast_.checks().rounds().committed_count(); }
   std::vector<RoundReport> rounds() const override { return cast_.round_log().committed(); }
   bool is_done() const override {
@@ -38,7 +50,7 @@ class Federation final : public Inhabitants {
     return now >= *over_since_ + kAftermath;
   }
   bool may_progress() const override {
-    if (cast_.checks().is_hopeless()) return false;
+    if (cast_.checks().is_over() || cast_.checks().is_hopeless()) return false;
     if (world_.is_up(kRoot) && !static_cast<const CoordinatorRole*>(world_.process(kRoot))->may_close()) return false;
     const round::Plan& plan = world_.scenario().plan;
     const std::size_t left = cast_.sites_left();

@@ -35,8 +35,8 @@ Status SiteRole::open() {
   std::optional<edge::Pending> found;
   Incarnation incarnation(cast_.world().starts(host_));
   if (!cast_.sized()) {
-    FLUVIAL_ASSIGN(
-        store_, store::SiteStore::open(cast_.tamper().site_files(host_, cast_.world().disk(host_).files()), "state"));
+    FLUVIAL_ASSIGN(store_, store::SiteStore::open(cast_.tamper().site_files(host_, cast_.world().disk(host_).files()),
+                                                  "state", cast_.enrolled_before(host_)));
     incarnation = store_->incarnation();
     FLUVIAL_ASSIGN(const std::vector<store::PendingInfo> unresolved, store_->all_pending());
     if (!unresolved.empty()) {

@@ -32,6 +32,8 @@ class SiteRole final : public Process, private ChildOwner {
   void received(SessionId session, Frame frame) override;
   void closed(SessionId session, const Error& why) override;
   void writable(SessionId session) override;
+  bool has_unresolved() const { return machine_ && machine_->has_pending(); }
+  bool is_up() const { return uplink_ && uplink_->is_up(); }
 
  private:
   // A submission that is durable (in the sized mode: would be).

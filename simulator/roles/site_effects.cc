@@ -55,8 +55,12 @@ void SiteRole::apply(const edge::Train& effect) {
     if (dies("trained")) return;
     trained_from_ = base;
     if (!cast_.sized()) {
-      trained_ = train(base->schema(), base->bytes(), cast_.world().chance().seed(), self(), round,
-                       cast_.scenario().workload, cast_.weight_max(host_));
+      // Two machines of one identity train different things, and so does one that came back with another weight: a
+      // digest does not say the weight.
+      const std::uint64_t own = cast_.is_cloned(host_) ? host_.value() : 0;
+      const std::uint64_t seed = cast_.world().chance().seed() ^ own ^ (cast_.weight_max(host_) << 24);
+      trained_ =
+          train(base->schema(), base->bytes(), seed, self(), round, cast_.scenario().workload, cast_.weight_max(host_));
     }
     carry_out(machine_->trained());
   });
@@ -141,7 +145,9 @@ std::vector<std::string> SiteRole::tensor_files() {
 // Before the first byte of a submission leaves, all that it takes to send it again has been synced.
 void SiteRole::check_durable(const Submission& submission) {
   if (cast_.sized()) return;
-  std::vector<std::string> paths = {"state/site.db", "state/site.db-wal"};
+  std::vector<std::string> paths;
+  // A transaction that failed after this one may have left what nobody asks to be synced.
+  if (cast_.world().disk(host_).faults_met() == 0) paths = {"state/site.db", "state/site.db-wal"};
   for (const std::string& name : submission.files) paths.push_back("state/tensors/" + name);
   for (const std::string& path : paths) {
     if (cast_.world().disk(host_).is_durable(path)) continue;

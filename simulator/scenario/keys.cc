@@ -83,6 +83,8 @@ void declare_federation(Declare& d) {
   d.count("sites.weight_max", 1, 1e8, FIELD(sites.weight_max), "likewise; the registered maximum of every site");
   d.fraction("sites.slow_fraction", FIELD(sites.slow_fraction), "of the sites, which train slowly");
   d.real("sites.slow_factor", "factor", 1, 1e6, FIELD(sites.slow_factor), "by which they do");
+  d.fraction("sites.heavy_fraction", FIELD(sites.heavy_fraction), "of the sites, whose registered maximum is larger");
+  d.real("sites.heavy_factor", "factor", 1, 1e6, FIELD(sites.heavy_factor), "by which it is");
   d.count("workload.values", 1, kMany, FIELD(workload.values), "coordinates of the model");
   d.count("workload.tensors", 1, 10'000, FIELD(workload.tensors), "that they are divided among");
   d.count("workload.integers", 0, 1e6, FIELD(workload.integers), "whole-number coordinates, beside them");
@@ -188,6 +190,10 @@ void declare_host_faults(Declare& d) {
   d.fault("faults.disk.no_space", "rate", FIELD(faults.disk.no_space), "likewise: ENOSPC");
   d.fault("faults.disk.short_write", "rate", FIELD(faults.disk.short_write), "likewise: half is written");
   d.fault("faults.disk.crash", "rate", FIELD(faults.disk.crash), "likewise: the machine dies in the middle");
+  d.count("faults.disk.only", 0, 3, FIELD(faults.disk.only),
+          "these are of every host's disk (0), or of the coordinator's (1), aggregators' (2) or sites' (3) alone");
+  d.fault("faults.disk.models", "rate", FIELD(faults.disk.models),
+          "of the coordinator's operations on model files, besides: EIO or ENOSPC");
   d.ms("faults.clock.skew_max_ms", FIELD(faults.clock.skew_max), "of the wall clocks, from the start, either way");
   d.fault("faults.clock.jumps_per_minute", "1/min", FIELD(faults.clock.jumps_per_minute), "of a wall clock");
   d.ms("faults.clock.jump_max_ms", FIELD(faults.clock.jump_max), "either way");
@@ -197,6 +203,17 @@ void declare_host_faults(Declare& d) {
   d.fault("faults.sites.malicious_fraction", "fraction", FIELD(faults.sites.malicious_fraction),
           "of the sites: wrong weights, values, digests and names");
   d.fault("faults.sites.revoked_per_minute", "1/min", FIELD(faults.sites.revoked_per_minute), "certificates of sites");
+  d.fault("faults.sites.lost_per_minute", "1/min", FIELD(faults.sites.lost_per_minute),
+          "folders of sites, each of which is enrolled anew and begins with nothing");
+  d.fraction("faults.sites.changed", FIELD(faults.sites.changed), "of those: with another weight, in another region");
+  d.fault("faults.sites.cloned_fraction", "fraction", FIELD(faults.sites.cloned_fraction),
+          "of the sites: they run under the identity of another site");
+  d.fault("faults.aggregators.malicious_fraction", "fraction", FIELD(faults.aggregators.malicious_fraction),
+          "of the aggregators: wrong names, digests, probes, sums, attempts");
+  d.fault("faults.people.pause_per_minute", "1/min", FIELD(faults.people.pause_per_minute),
+          "pauses of the run by a person, who resumes it soon after");
+  d.fault("faults.people.stop_per_minute", "1/min", FIELD(faults.people.stop_per_minute),
+          "stops of the run by a person, who starts another that continues it");
   d.fault("faults.sites.version_skew", "fraction", FIELD(faults.sites.version_skew), "of the hosts: another version");
   d.ms("faults.until_ms", FIELD(faults.until), "from here on no fault begins, and what can heal heals");
   d.fraction(

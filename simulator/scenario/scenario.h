@@ -23,6 +23,8 @@ struct SitesScenario {
   std::uint64_t weight_max = 100;
   double slow_fraction = 0;  // of the sites
   double slow_factor = 10;
+  double heavy_fraction = 0;  // of the sites, whose registered maximum is so many times as large
+  double heavy_factor = 1000;
 };
 
 struct WorkloadScenario {
@@ -108,6 +110,8 @@ struct Faults {
     double no_space = 0;
     double short_write = 0;
     double crash = 0;
+    std::uint64_t only = 0;  // 0: of every host; 1: of the coordinator alone; 2: of aggregators; 3: of sites
+    double models = 0;       // of the coordinator's operations on model files, besides
   } disk;
   struct Clock {
     Duration skew_max{};  // of the wall clocks, from the start
@@ -119,8 +123,18 @@ struct Faults {
     double corrupt = 0;             // for each update: damaged on its way
     double malicious_fraction = 0;  // of the sites: wrong weights, values, norms, digests, names
     double revoked_per_minute = 0;  // certificates
+    double lost_per_minute = 0;     // folders; the site is enrolled anew
+    double changed = 0;             // fraction of those that get another weight and another region
+    double cloned_fraction = 0;     // of the sites, which run with the identity of another
     double version_skew = 0;        // fraction of the hosts that speak another protocol range
   } sites;
+  struct Aggregators {
+    double malicious_fraction = 0;  // say what is not so, where it can be told from what they may say
+  } aggregators;
+  struct People {  // at the coordinator, who resume a paused run, and continue a stopped one, soon after
+    double pause_per_minute = 0;
+    double stop_per_minute = 0;
+  } people;
   double off = 0;                             // each kind of fault is off in a seed with this probability
   Duration until = std::chrono::seconds(60);  // then no fault begins and all that can heal heals
 };

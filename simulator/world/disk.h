@@ -46,7 +46,7 @@ class Disk {
     std::uint64_t begun_;
   };
   void empty();  // a new one, between kill() and restart()
-  void kill();  // every operation fails until restart(): nobody is there to ask for it
+  void kill();   // every operation fails until restart(): nobody is there to ask for it
   // The machine, or only its process, comes up again.
   void restart(store::Unsynced unsynced);
   std::uint64_t faults_met() const { return faults_met_ + (fails_after_ != 0 && files_.operations() >= fails_after_); }

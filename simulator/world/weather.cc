@@ -25,16 +25,16 @@ void Weather::begin() {
                                .late = n.late,
                                .late_by = n.late_by,
                                .refuse_connect = n.refuse_connect});
-  const Faults::Disk& d = faults.disk;
-  for (const Host& host : world_.hosts()) {
-    world_.disk(host.id).set_faults({d.io_error, d.no_space, d.short_write, d.crash});
-  }
-  repeats_.reserve(5);
+  for (const Host& host : world_.hosts()) world_.disk(host.id).set_faults(disk_faults(host));
+  repeats_.reserve(8);
   repeat("partition", faults.partition.per_minute, &Weather::part);
   repeat("crash", faults.crash.per_minute, &Weather::crash);
   repeat("half-open", n.half_open_per_minute, &Weather::half_open);
   repeat("jump", faults.clock.jumps_per_minute, &Weather::jump);
   repeat("revoke", faults.sites.revoked_per_minute, &Weather::revoke);
+  repeat("lose folder", faults.sites.lost_per_minute, &Weather::lose_folder);
+  repeat("pause", faults.people.pause_per_minute, &Weather::pause);
+  repeat("stop", faults.people.stop_per_minute, &Weather::stop);
   world_.scheduler().after(faults.until, [this] { end(); });
 }
 
@@ -123,13 +123,33 @@ void Weather::jump(Rng& rng) {
   world_.clock(host).jump_wall(Duration(static_cast<Duration::rep>(by)));
 }
 
-void Weather::revoke(Rng& rng) {
+DiskFaults Weather::disk_faults(const Host& host) const {
+  const Faults::Disk& d = world_.scenario().faults.disk;
+  const std::uint64_t role = host.role == Role::kCoordinator ? 1 : host.role == Role::kAggregator ? 2 : 3;
+  if (d.only != 0 && d.only != role) return {};
+  return {d.io_error, d.no_space, d.short_write, d.crash};
+}
+
+HostId Weather::any_site(Rng& rng) const {
   std::vector<HostId> sites;
   for (const Host& host : world_.hosts()) {
     if (host.role == Role::kSite) sites.push_back(host.id);
   }
-  if (!sites.empty()) world_.revoke(sites[rng.below(sites.size())]);
+  return sites.empty() ? kRoot : sites[rng.below(sites.size())];
 }
+
+void Weather::revoke(Rng& rng) {
+  if (const HostId site = any_site(rng); site != kRoot) world_.order(Order::kRevoke, site);
+}
+
+void Weather::lose_folder(Rng& rng) {
+  const HostId site = any_site(rng);
+  if (site == kRoot || !world_.is_up(site)) return;
+  world_.order(Order::kEnrolAnew, site);
+}
+
+void Weather::pause(Rng&) { world_.order(Order::kPause, kRoot); }
+void Weather::stop(Rng&) { world_.order(Order::kStop, kRoot); }
 
 void Weather::end() {
   over_ = true;

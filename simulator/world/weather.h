@@ -40,6 +40,11 @@ class Weather {
   void half_open(Rng& rng);
   void jump(Rng& rng);
   void revoke(Rng& rng);
+  void lose_folder(Rng& rng);
+  void pause(Rng& rng);
+  void stop(Rng& rng);
+  HostId any_site(Rng& rng) const;  // the root when there is none
+  DiskFaults disk_faults(const Host& host) const;
   void set_cut(Partition& partition, bool cut);
   void flap(std::size_t partition_index);
   void end();

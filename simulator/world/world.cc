@@ -14,6 +14,16 @@ SessionSettings settings_of(const SessionScenario& scenario) {
 
 }  // namespace
 
+std::string_view order_name(Order order) {
+  switch (order) {
+    case Order::kRevoke: return "revoked";
+    case Order::kEnrolAnew: return "enrolled anew";
+    case Order::kPause: return "pause";
+    case Order::kStop: return "stop";
+  }
+  return "unknown";
+}
+
 World::World(const Scenario& scenario, std::uint64_t seed, std::size_t lines_max)
     : scenario_(scenario),
       chance_(seed),
@@ -156,15 +166,23 @@ void World::bury() {
       unsynced = happens(crash_rng_, scenario_.faults.crash.torn) ? store::Unsynced::kTorn : store::Unsynced::kLost;
       m.clock.reboot();
     }
+    if (std::exchange(m.folder_lost, false)) m.disk.empty();
     m.disk.restart(unsynced);
     m.dying = false;
   }
   dying_.clear();
 }
 
-void World::revoke(HostId id) {
-  trace_.event(id, "revoked");
-  if (revoke_) revoke_(id);
+void World::order(Order order, HostId id) {
+  trace_.event(id, order_name(order));
+  if (person_) person_(order, id);
+}
+
+void World::lose_folder(HostId id) {
+  Machine& m = machine(id);
+  if (m.process == nullptr || m.dying) return;
+  m.folder_lost = true;
+  kill(id, Death::kMachine);
 }
 
 void World::violate(std::string invariant, std::string detail) {

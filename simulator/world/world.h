@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "simulator/scenario/chance.h"
@@ -40,6 +41,9 @@ enum class Death {
   kProcess,  // kill -9: what was written is there, peers get a reset
   kMachine,  // power: what was not synced is lost or torn, peers notice by silence
 };
+
+enum class Order { kRevoke, kEnrolAnew, kPause, kStop };
+std::string_view order_name(Order order);
 
 class World {
  public:
@@ -83,9 +87,10 @@ class World {
   // Off: crash_here() kills nobody, and roles do no harm of their own (corrupt and malicious updates).
   void set_faults_on(bool on) { faults_on_ = on; }
   bool faults_on() const { return faults_on_; }
-  // What it is to revoke a host's certificate; the roles say.
-  void set_revoke(std::function<void(HostId)> revoke) { revoke_ = std::move(revoke); }
-  void revoke(HostId id);
+  // What a person does, to the coordinator or to a host; the roles say what it is.
+  void set_person(std::function<void(Order, HostId)> person) { person_ = std::move(person); }
+  void order(Order order, HostId id);
+  void lose_folder(HostId id);  // its disk is empty when it comes up again
 
   void violate(std::string invariant, std::string detail);
   const std::vector<Violation>& violations() const { return violations_; }
@@ -102,6 +107,7 @@ class World {
     std::unique_ptr<Process> process;
     bool dying = false;
     Death death = Death::kProcess;
+    bool folder_lost = false;
     std::uint64_t starts = 0;
     Rng crash_rng{0};
   };
@@ -121,7 +127,7 @@ class World {
   std::vector<std::unique_ptr<Machine>> machines_;
   std::vector<HostId> dying_;
   bool faults_on_ = true;
-  std::function<void(HostId)> revoke_;
+  std::function<void(Order, HostId)> person_;
   Rng crash_rng_;
   std::vector<Violation> violations_;
 };

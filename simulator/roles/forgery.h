@@ -1,0 +1,48 @@
+// What a malicious aggregator says of its sum where its parent can tell that it is not so. What it says within its own
+// region's names and bounds is believed (docs/design/exactly-once.md), and is not drawn. One for each partial.
+#pragma once
+
+#include "core/base/rng.h"
+#include "fluvial/v1/wire.pb.h"
+#include "simulator/roles/cast.h"
+
+namespace fluvial::simulator {
+
+class Forgery {
+ public:
+  enum class Trick {
+    kNone,
+    kStranger,     // names a site that is not below it
+    kRefusal,      // reports a refusal of such a site
+    kTwice,        // names one of its own twice
+    kOtherProbe,   // of a contributor
+    kOldAttempt,   //
+    kOldEpoch,     //
+    kOldLease,     // of a contributor
+    kOtherScale,   //
+    kDamage,       // a bit of a chunk
+    kTooGreat,     // sums beyond what its contributors can give
+    kTruncated,    // chunks are missing
+    kOtherDigest,  //
+    kSkipsAhead,   // as if the first chunk had come before
+    kCount,
+  };
+
+  Forgery(Cast& cast, HostId host);
+
+  void draw();
+  bool sends(std::uint64_t index) const { return trick_ != Trick::kTruncated || index != 0; }
+  void apply(v1::PartialBegin* begin);
+  Buffer apply(Buffer chunk, std::size_t value_count);
+  void apply(Digest* digest) const;
+
+ private:
+  std::uint32_t stranger();
+
+  Cast& cast_;
+  HostId host_;
+  Rng rng_;
+  Trick trick_ = Trick::kNone;
+};
+
+}  // namespace fluvial::simulator
