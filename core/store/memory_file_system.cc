@@ -200,6 +200,18 @@ bool MemoryFileSystem::is_durable(const std::string& path) const {
          now->second->content == now->second->durable;
 }
 
+std::unique_ptr<MemoryFileSystem> MemoryFileSystem::after_power_cut() const {
+  auto left = std::make_unique<MemoryFileSystem>();
+  const std::lock_guard lock(state_->mutex);
+  left->state_->folders = state_->folders;
+  for (const auto& [path, inode] : state_->durable_names) {
+    auto copy = std::make_shared<Inode>();
+    copy->content = copy->durable = inode->durable;
+    left->state_->names[path] = left->state_->durable_names[path] = copy;
+  }
+  return left;
+}
+
 void MemoryFileSystem::restart(Unsynced unsynced, std::uint64_t seed) {
   const std::lock_guard lock(state_->mutex);
   Rng rng(seed);

@@ -41,6 +41,8 @@ class MemoryFileSystem final : public FileSystem {
   void clear_fault();
   bool crashed() const;
   bool is_durable(const std::string& path) const;  // it survives as it is, whatever happens; also when there is none
+  // A disk of its own with what a power cut at this moment would leave of this one, nothing torn.
+  std::unique_ptr<MemoryFileSystem> after_power_cut() const;
   // The machine comes up again. Files that are still open are dead; locks are gone.
   void restart(Unsynced unsynced, std::uint64_t seed = 0);
 

@@ -1,76 +1,14 @@
-#include "core/store/site_store.h"
-
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
 
-#include "core/digest/sha256.h"
-#include "core/store/memory_file_system.h"
 #include "core/store/site_schema.h"
+#include "core/store/site_store_test_support.h"
 #include "core/store/sqlite.h"
 
 namespace fluvial::store {
 namespace {
-
-constexpr const char* kFolder = "/site";
-constexpr RunId kRun{3};
-
-std::vector<float> values(float fill) { return std::vector<float>(6, fill); }
-std::string chunk_text(std::uint64_t index) { return "encoded-" + std::to_string(index) + std::string(index, '.'); }
-Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
-
-constexpr std::string_view kTrailer = "three integers, 8 each, 1.0F";  // 3 * 8 + 4 bytes
-static_assert(kTrailer.size() == 28);
-
-PendingStart start_of(std::uint64_t round, bool lossless = false) {
-  return {kRun, RoundId(round), 17, "int8", digest_of("base"), {{"loss", 1.5}}, 6, 2, 3, lossless, 4};
-}
-
-Result<PendingUpdate> submit(SiteStore& store, std::uint64_t round, float fill, bool lossless = false) {
-  FLUVIAL_ASSIGN(const std::unique_ptr<PendingWriter> writer, store.begin_pending(start_of(round, lossless)));
-  const std::vector<float> p = values(fill);
-  FLUVIAL_TRY(writer->write_p(0, std::span(p).first(4)));
-  FLUVIAL_TRY(writer->write_p(4, std::span(p).subspan(4)));
-  for (std::uint64_t i = 0; i < 2; ++i) {
-    const ByteSpan exact = std::as_bytes(std::span(p)).subspan(i * 12, 12);
-    FLUVIAL_TRY(writer->write_chunk(i, lossless ? exact : as_byte_span(chunk_text(i))));
-  }
-  FLUVIAL_TRY(writer->write_trailer(as_byte_span(kTrailer)));
-  return writer->finish(digest_of("update"));
-}
-
-Result<Carried> count(SiteStore& store, std::uint64_t round, float residual) {
-  FLUVIAL_ASSIGN(std::unique_ptr<ResidualWriter> writer, store.begin_residual(kRun));
-  FLUVIAL_TRY(writer->write(0, values(residual)));
-  return store.resolve(kRun, RoundId(round), Outcome::kCounted, std::move(writer));
-}
-
-std::vector<float> residual_of(SiteStore& store) {
-  std::vector<float> found(6, -1);
-  EXPECT_TRUE(store.read_residual(kRun, 0, found).ok());
-  return found;
-}
-
-class SiteStoreTest : public testing::Test {
- protected:
-  SiteStoreTest() { reopen(); }
-  void reopen() {
-    store.reset();
-    Result<std::unique_ptr<SiteStore>> opened = SiteStore::open(files, kFolder);
-    ASSERT_TRUE(opened.ok()) << opened.error().message;
-    store = std::move(*opened);
-  }
-  void crash_and_reopen() {
-    files.restart(Unsynced::kLost);
-    reopen();
-  }
-  std::size_t tensor_files() { return files.list("/site/tensors")->size(); }
-  MemoryFileSystem files;
-  std::unique_ptr<SiteStore> store;
-};
 
 TEST_F(SiteStoreTest, EachOpenIsANewIncarnation) {
   EXPECT_EQ(store->incarnation(), Incarnation(1));
@@ -225,86 +163,6 @@ TEST_F(SiteStoreTest, RefusedKeepsTheResidual) {
   EXPECT_EQ(store->resolve(kRun, RoundId(2), Outcome::kRefused)->residual.age_rounds, 1u);
   EXPECT_EQ(residual_of(*store), values(0.5F));
   EXPECT_EQ(tensor_files(), 1u);
-}
-
-TEST_F(SiteStoreTest, ARunThatContinuesBeginsWithWhatWasLeft) {
-  ASSERT_TRUE(submit(*store, 1, 2.0F).ok());
-  ASSERT_TRUE(store->resolve(kRun, RoundId(1), Outcome::kLate).ok());
-  const ResidualInfo left = store->residual(kRun).value();
-  const auto begin = [&](std::uint64_t run, std::vector<RunId> continues) {
-    return store->begin_run(RunId(run), continues, 6).value();
-  };
-  EXPECT_TRUE(begin(3, {}).empty()) << "what is of this run stays";
-  // It was away while run 5 continued run 3; run 8 continues that one.
-  const std::vector<Unspent> carried = begin(8, {RunId(5), kRun});
-  ASSERT_EQ(carried.size(), 1u);
-  EXPECT_EQ(carried[0].run, kRun);
-  EXPECT_EQ(carried[0].residual, left);
-  EXPECT_TRUE(carried[0].carried_over);
-  crash_and_reopen();
-  EXPECT_EQ(store->residual(RunId(8)).value(), left);
-  std::vector<float> values(6);
-  ASSERT_TRUE(store->read_residual(RunId(8), 0, values).ok());
-  EXPECT_EQ(values, std::vector<float>(6, 2.0F));
-  EXPECT_TRUE(store->residual(kRun)->zero);
-  EXPECT_FALSE(store->last_outcome(kRun)->has_value());
-  EXPECT_TRUE(begin(8, {RunId(5), kRun}).empty()) << "the same again does nothing";
-  EXPECT_EQ(store->residual(RunId(8)).value(), left);
-
-  const std::vector<Unspent> dropped = begin(9, {kRun});
-  ASSERT_EQ(dropped.size(), 1u);
-  EXPECT_EQ(dropped[0].run, RunId(8));
-  EXPECT_FALSE(dropped[0].carried_over) << "run 9 does not continue run 8";
-  EXPECT_EQ(tensor_files(), 0u);
-}
-
-TEST_F(SiteStoreTest, OnlyTheNewestOfThoseItContinuesAndOnlyIfItFits) {
-  const auto leave = [&](std::uint64_t run, float fill) {
-    std::unique_ptr<ResidualWriter> writer = store->begin_residual(RunId(run)).value();
-    ASSERT_TRUE(writer->write(0, values(fill)).ok());
-    ASSERT_TRUE(store->fold(RunId(run), RoundId(1), std::move(writer), {}, {"gpu-0"}).ok());
-  };
-  leave(3, 1);
-  leave(5, 2);
-  leave(6, 3);
-  const std::vector<Unspent> unspent = store->begin_run(RunId(7), std::vector{RunId(5), RunId(3)}, 6).value();
-  ASSERT_EQ(unspent.size(), 3u);
-  for (const Unspent& one : unspent) EXPECT_EQ(one.carried_over, one.run == RunId(5)) << one.run.value();
-  EXPECT_EQ(tensor_files(), 1u);
-  EXPECT_TRUE(store->worker_outcomes()->empty());
-  const std::vector<Unspent> other = store->begin_run(RunId(8), std::vector{RunId(7)}, 7).value();
-  ASSERT_EQ(other.size(), 1u);
-  EXPECT_FALSE(other[0].carried_over) << "of another model";
-  EXPECT_EQ(tensor_files(), 0u);
-}
-
-TEST_F(SiteStoreTest, ACrashWhileARunBeginsLeavesTheResidualInOneOfThem) {
-  bool finished = false;
-  for (std::uint64_t n = 0; !finished; ++n) {
-    MemoryFileSystem disk;
-    {
-      const auto first = SiteStore::open(disk, kFolder).value();
-      ASSERT_TRUE(submit(*first, 1, 2.0F).ok());
-      ASSERT_TRUE(first->resolve(kRun, RoundId(1), Outcome::kLate).ok());
-    }
-    disk.fail_at(n, Fault::kCrash);
-    bool begun = false;
-    if (auto opened = SiteStore::open(disk, kFolder); opened.ok()) {
-      begun = (*opened)->begin_run(RunId(4), std::vector{kRun}, 6).ok();
-      finished = begun && !disk.crashed();
-    }
-    disk.restart(n % 2 == 0 ? Unsynced::kLost : Unsynced::kTorn, n);
-    const auto again = SiteStore::open(disk, kFolder).value();
-    const bool in_old = !again->residual(kRun)->zero;
-    const bool in_new = !again->residual(RunId(4))->zero;
-    EXPECT_NE(in_old, in_new) << n;
-    if (begun) EXPECT_TRUE(in_new) << n;
-    std::vector<float> found(6);
-    ASSERT_TRUE(again->read_residual(in_new ? RunId(4) : kRun, 0, found).ok());
-    EXPECT_EQ(found, values(2.0F)) << n;
-    EXPECT_EQ(disk.list("/site/tensors")->size(), 1u) << n;
-    ASSERT_LT(n, 1000u);
-  }
 }
 
 TEST_F(SiteStoreTest, IncarnationsOfALaterEnrolmentAreAboveAllOfThoseBefore) {

@@ -142,18 +142,24 @@ std::vector<std::string> SiteRole::tensor_files() {
   return names.ok() ? std::move(*names) : std::vector<std::string>{};
 }
 
-// Before the first byte of a submission leaves, all that it takes to send it again has been synced.
+// Before the first byte of a submission leaves, all that it takes to send it again has been synced. Of the database a
+// failed transaction, or a log that was taken over, may leave bytes that nobody needs: there a power cut decides.
 void SiteRole::check_durable(const Submission& submission) {
   if (cast_.sized()) return;
-  std::vector<std::string> paths;
-  // A transaction that failed after this one may have left what nobody asks to be synced.
-  if (cast_.world().disk(host_).faults_met() == 0) paths = {"state/site.db", "state/site.db-wal"};
-  for (const std::string& name : submission.files) paths.push_back("state/tensors/" + name);
-  for (const std::string& path : paths) {
-    if (cast_.world().disk(host_).is_durable(path)) continue;
-    cast_.world().violate("write_ahead",
-                          cast_.identity(host_).name + " sends a submission before " + path + " is synced");
+  const Disk& disk = cast_.world().disk(host_);
+  const auto violated = [&](const std::string& what) {
+    cast_.world().violate("write_ahead", cast_.identity(host_).name + " sends a submission before " + what);
+  };
+  for (const std::string& name : submission.files) {
+    const std::string path = "state/tensors/" + name;
+    if (!disk.is_durable(path)) violated(path + " is synced");
   }
+  if (disk.is_durable("state/site.db") && disk.is_durable("state/site.db-wal")) return;
+  const std::unique_ptr<store::MemoryFileSystem> left = disk.after_power_cut();
+  const Result<std::unique_ptr<store::SiteStore>> store = store::SiteStore::open(*left, "state");
+  const auto held = store.ok() ? (*store)->pending(submission.info.start.run)
+                               : Result<std::optional<store::PendingUpdate>>(store.error());
+  if (!held.ok() || !*held || (*held)->info().digest != submission.info.digest) violated("its record is synced");
 }
 
 // The checks compare what is in the store with what must be.

@@ -2,6 +2,7 @@
 // what they would have taken is added up, and the process lets so much time pass before it goes on with their result.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "core/base/clock.h"
@@ -32,6 +33,7 @@ class Disk {
   void set_faults(const DiskFaults& faults);
   bool crashed() const { return files_.crashed(); }
   bool is_durable(const std::string& path) const { return files_.is_durable(path); }
+  std::unique_ptr<store::MemoryFileSystem> after_power_cut() const { return files_.after_power_cut(); }
   // While it lives, checks may read what is on the disk: no operation fails for it, and none takes time. Nothing when
   // the machine is dead.
   class Inspection {

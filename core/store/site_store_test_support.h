@@ -1,0 +1,76 @@
+// What the tests of a site's store share: submissions of six values in two chunks, and a store on a disk in memory.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/digest/sha256.h"
+#include "core/store/memory_file_system.h"
+#include "core/store/site_store.h"
+
+namespace fluvial::store {
+
+inline constexpr const char* kFolder = "/site";
+inline constexpr RunId kRun{3};
+
+inline std::vector<float> values(float fill) { return std::vector<float>(6, fill); }
+inline std::string chunk_text(std::uint64_t index) { return "encoded-" + std::to_string(index) + std::string(index, '.'); }
+inline Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
+
+inline constexpr std::string_view kTrailer = "three integers, 8 each, 1.0F";  // 3 * 8 + 4 bytes
+static_assert(kTrailer.size() == 28);
+
+inline PendingStart start_of(std::uint64_t round, bool lossless = false) {
+  return {kRun, RoundId(round), 17, "int8", digest_of("base"), {{"loss", 1.5}}, 6, 2, 3, lossless, 4};
+}
+
+inline Result<PendingUpdate> submit(SiteStore& store, std::uint64_t round, float fill, bool lossless = false) {
+  FLUVIAL_ASSIGN(const std::unique_ptr<PendingWriter> writer, store.begin_pending(start_of(round, lossless)));
+  const std::vector<float> p = values(fill);
+  FLUVIAL_TRY(writer->write_p(0, std::span(p).first(4)));
+  FLUVIAL_TRY(writer->write_p(4, std::span(p).subspan(4)));
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    const ByteSpan exact = std::as_bytes(std::span(p)).subspan(i * 12, 12);
+    FLUVIAL_TRY(writer->write_chunk(i, lossless ? exact : as_byte_span(chunk_text(i))));
+  }
+  FLUVIAL_TRY(writer->write_trailer(as_byte_span(kTrailer)));
+  return writer->finish(digest_of("update"));
+}
+
+inline Result<Carried> count(SiteStore& store, std::uint64_t round, float residual) {
+  FLUVIAL_ASSIGN(std::unique_ptr<ResidualWriter> writer, store.begin_residual(kRun));
+  FLUVIAL_TRY(writer->write(0, values(residual)));
+  return store.resolve(kRun, RoundId(round), Outcome::kCounted, std::move(writer));
+}
+
+inline std::vector<float> residual_of(SiteStore& store) {
+  std::vector<float> found(6, -1);
+  EXPECT_TRUE(store.read_residual(kRun, 0, found).ok());
+  return found;
+}
+
+class SiteStoreTest : public testing::Test {
+ protected:
+  SiteStoreTest() { reopen(); }
+  void reopen() {
+    store.reset();
+    Result<std::unique_ptr<SiteStore>> opened = SiteStore::open(files, kFolder);
+    ASSERT_TRUE(opened.ok()) << opened.error().message;
+    store = std::move(*opened);
+  }
+  void crash_and_reopen() {
+    files.restart(Unsynced::kLost);
+    reopen();
+  }
+  std::size_t tensor_files() { return files.list("/site/tensors")->size(); }
+  MemoryFileSystem files;
+  std::unique_ptr<SiteStore> store;
+};
+
+}  // namespace fluvial::store
