@@ -90,6 +90,7 @@ void RoundChecks::journal_opened(store::CoordinatorJournal& journal) {
   const Result<std::vector<store::RunRow>> rows = journal.runs();
   if (!say(rows.ok(), "journal_kept", "the journal's runs cannot be read after a restart")) return;
   for (const store::RunRow& row : *rows) {
+    if (row.status == store::RunStatus::kStopped || row.status == store::RunStatus::kDone) run_ended(row.id);
     const auto told = told_.find(row.id);
     say(told == told_.end() || told->second == row.status, "journal_kept",
         format_text("run {} was said to be {}, and is {} after a restart", row.id.value(),

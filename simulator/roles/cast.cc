@@ -81,7 +81,10 @@ Status Cast::found() {
   const WallTime now = world_.clock(kRoot).wall_now();
   FLUVIAL_TRY(journal->found({"simulated", now}));
   for (const Host& host : world_.hosts()) FLUVIAL_TRY(enrol(*journal, host, now));
-  for (const auto& [clone, of] : clones_) identities_[clone.value()] = identities_[of.value()];
+  for (const auto& [clone, of] : clones_) {
+    identities_[clone.value()] = identities_[of.value()];
+    checks_.rounds().excuse(identity(of).node);  // the bytes of two machines meet in one transfer
+  }
   checks_.set_staged_max(world_.hosts().size());
 
   Buffer model = sized() ? Buffer(0) : initial_model(schema_, world_.chance().seed());
@@ -174,7 +177,8 @@ void Cast::enrol_anew(HostId host) {
   row.region = world_.host(host).region;
   row.weight_max = weight_max(host);
   if (happens(enrolment_rng_, scenario().faults.sites.changed)) {
-    row.weight_max = between(enrolment_rng_, sites.weight_min, sites.weight_max);
+    // A greater one would be refused for as long as a round is open whose record has the smaller one.
+    row.weight_max = between(enrolment_rng_, std::min(sites.weight_min, row.weight_max), row.weight_max);
     row.region = world_.hosts()[enrolment_rng_.below(world_.hosts().size())].region;
   }
   if (!static_cast<CoordinatorRole*>(world_.process(kRoot))->enrol(row)) return;

@@ -51,6 +51,7 @@ class Cast {
   HostId host_at(const std::string& address) const;  // the root when there is none
   bool is_malicious(HostId host) const { return malicious_.contains(host); }
   bool is_cloned(HostId host) const { return clones_.contains(host); }  // another one has the same identity
+  bool has_clones() const { return !clones_.empty(); }
   bool is_dishonest(NodeId node) const;                                 // malicious, or cloned
   double slowness(HostId site) const { return slow_.contains(site) ? scenario().sites.slow_factor : 1; }
   std::size_t sites_left() const;  // that may take part: not revoked, not dishonest, of our protocol

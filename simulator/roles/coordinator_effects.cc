@@ -262,7 +262,9 @@ void CoordinatorRole::carry_out(const coordinator::TellStatus& effect) {
   const round::Gather& gather = machine().gather();
   const auto gone =
       std::ranges::count_if(gather.refusals(), [](const auto& r) { return round::drops_update(r.error.code); });
-  if (gather.participant_count() + substitutes_left() < machine().plan().quorum + static_cast<std::size_t>(gone)) {
+  const std::size_t left = gather.participant_count() + substitutes_left();
+  // Of two machines with one identity each keeps the other out, until a person stops one.
+  if (left < machine().plan().quorum + static_cast<std::size_t>(gone) || cast_.has_clones()) {
     cast_.checks().round_is_hopeless();
   }
   attend();
