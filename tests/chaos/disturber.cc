@@ -253,10 +253,10 @@ Status Disturber::heal() {
 
 void Disturber::go_on() {
   const auto now = std::chrono::duration_cast<Milliseconds>(steady_clock::now() - begun_);
-  while (planned_ <= now) {
+  do {
     due_.clear();
     plan_next();
-  }
+  } while (planned_ <= now);
 }
 
 void Disturber::set_state(const std::string& name, State state) {
