@@ -263,8 +263,11 @@ Status Chaos::stop_run() {
 Status Chaos::pause() {
   const auto paused = federation_->admin().post(fmt::format("/v1/runs/{}/pause", run_));
   if (!paused.ok()) return paused.error();
-  FLUVIAL_TRY(wait_until("the run does not pause",
-                         [](const Progress& progress) -> Result<bool> { return progress.status == "paused"; }));
+  // The auditor may be behind, and then it is not told of what was no commit; the sites wait for it below.
+  FLUVIAL_TRY(wait_until("the run does not pause", [this](const Progress&) -> Result<bool> {
+    FLUVIAL_ASSIGN(const value status, federation_->admin().get("/v1/status"));
+    return status.at("run").is_object() && text_member(status.at("run"), "status") == "paused";
+  }));
   for (const cli::LocalSite& site : federation_->sites()) {
     FLUVIAL_TRY(wait_until(site.name + " has a submission without an outcome, or not the last model",
                            [&](const Progress& progress) { return is_settled(site, progress); }));

@@ -42,6 +42,11 @@ void Workers::disk_fails(const std::string& site, bool fails) {
   }
 }
 
+bool Workers::is_in_trouble(std::uint64_t site_index) const {
+  const std::lock_guard lock(mutex_);
+  return in_trouble_.contains(site_index);
+}
+
 Workers::Life Workers::life_of(std::uint64_t site_index) const {
   const std::lock_guard lock(mutex_);
   const auto found = lives_.find(site_index);
@@ -76,7 +81,8 @@ void Workers::serve(local::WorkerClient client, std::uint64_t site_index, std::u
     auto local = client.new_model();
     if (!local.ok()) return;
     const std::uint64_t round = (*task)->round.value();
-    std::this_thread::sleep_for(std::chrono::milliseconds(20 + rng.below(100)));  // as if it trained
+    // As if it trained. Slowly while the disk fails: how many updates may be lost in a row is bounded by the audit.
+    std::this_thread::sleep_for(std::chrono::milliseconds((is_in_trouble(site_index) ? 600 : 20) + rng.below(100)));
     if (rng.below(kWalksOutOneIn) == 0) {
       ++walked_out_;
       return;  // as one does that crashes

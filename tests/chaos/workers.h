@@ -43,6 +43,7 @@ class Workers {
   void run(std::string socket, std::uint64_t site_index);
   void serve(local::WorkerClient client, std::uint64_t site_index, std::uint64_t deaths, Rng& rng);
   Life life_of(std::uint64_t site_index) const;
+  bool is_in_trouble(std::uint64_t site_index) const;
 
   const std::uint64_t seed_;
   std::atomic<bool> stopping_{false};
