@@ -198,7 +198,8 @@ TEST_F(RunServiceTest, AStartThatFailsLeavesNothingThatARestartTakesUp) {
       close();
       open();
     }
-    for (const store::RunRow& one : journal_->runs().value()) EXPECT_EQ(one.status, store::RunStatus::kStopped) << at;
+    const std::vector<store::RunRow> rows = journal_->runs().value();
+    for (const store::RunRow& one : rows) EXPECT_EQ(one.status, store::RunStatus::kStopped) << at;
   }
 }
 
@@ -213,7 +214,8 @@ TEST_F(RunServiceTest, AStartThatTheProcessDoesNotSurviveIsStartedOrGivenUp) {
     close();
     files_.restart(store::Unsynced::kKept);
     open();
-    for (const store::RunRow& one : journal_->runs().value()) {
+    const std::vector<store::RunRow> rows = journal_->runs().value();
+    for (const store::RunRow& one : rows) {
       EXPECT_TRUE(one.status == store::RunStatus::kStopped || one.status == store::RunStatus::kRunning) << at;
     }
     if (runs_->is_active()) ASSERT_TRUE(run(runs_->stop_run(runs_->active()->machine.run(), "by hand")).ok());
