@@ -117,6 +117,30 @@ TEST_F(UpdateTest, ALateUpdateFoldsIntoTheResidual) {
   EXPECT_TRUE(store_->all_pending()->empty());
 }
 
+TEST_F(UpdateTest, AWorkerHearsThatItsLateResultIsInTheResidual) {
+  const Training late = training(1, "int8");
+  UpdateJob job = late.job();
+  job.workers = {"gpu-0"};
+  ASSERT_TRUE(fold_update(job, *store_, serial_).ok());
+  const auto outcomes = store_->worker_outcomes().value();
+  ASSERT_EQ(outcomes.at(kRun).size(), 1u);
+  EXPECT_EQ(outcomes.at(kRun)[0].worker, "gpu-0");
+  EXPECT_EQ(outcomes.at(kRun)[0].last.outcome, store::Outcome::kLate);
+}
+
+// Else what one round's chance leaves out, the next round's would leave out again.
+TEST_F(UpdateTest, EachRoundRoundsByChanceOfItsOwn) {
+  std::uint64_t round = 0;
+  for (const std::string codec : {"qsgd", "randk:ratio=0.1"}) {
+    const store::PendingUpdate first = encode(training(++round, codec, draw(1), draw(2))).value();
+    resolve(round, store::Outcome::kRefused);
+    const store::PendingUpdate second = encode(training(++round, codec, draw(1), draw(2))).value();
+    resolve(round, store::Outcome::kRefused);
+    EXPECT_EQ(p_of(first), p_of(second));
+    EXPECT_NE(decoded(first), decoded(second)) << codec;
+  }
+}
+
 TEST_F(UpdateTest, TheSameJobGivesTheSameBytesOnAnyNumberOfThreads) {
   for (const std::string codec : {"fp32", "int8", "topk:ratio=0.05", "topk:ratio=0.05,select=sampled", "bf16:zstd=3"}) {
     const Training job = training(1, codec);
