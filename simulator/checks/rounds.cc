@@ -233,11 +233,11 @@ std::string RoundChecks::beyond_types(const Run& run, const KnownUpdate& update)
     const std::size_t end = at + static_cast<std::size_t>(run.row.schema.tensor_values(t));
     for (; at < end && at < update.integers.size(); ++at) {
       const std::int64_t value = update.integers[at];
-      const std::int64_t above = run.integers[at] > 0 ? value - run.integers[at] : value;
+      const std::int64_t base = std::max<std::int64_t>(run.integers[at], 0);
       const bool fits = dtype == round::DType::kI32  ? value == static_cast<std::int32_t>(value)
                         : dtype == round::DType::kU8 ? value == static_cast<std::uint8_t>(value)
                                                      : true;
-      if (fits && (value < 0 || above <= std::int64_t{1} << 32)) continue;
+      if (fits && (value < 0 || value - base <= std::int64_t{1} << 32)) continue;
       return format_text("its integer {} is {}, and the model's is {}", std::uint64_t{at}, value, run.integers[at]);
     }
   }
