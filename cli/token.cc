@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 
 #include "cli/admin_client.h"
 #include "cli/command.h"
 #include "cli/format.h"
 #include "cli/table.h"
+#include "cli/token_file.h"
 #include "core/config/settings.h"
 #include "core/identity/names.h"
 
@@ -19,6 +21,7 @@ struct CreateOptions : AdminOptions {
   std::string region;
   std::string ttl = "1h";
   std::uint64_t weight_max = 1'000'000;
+  std::string out;
 };
 
 int create(const Io& io, const CreateOptions& options) {
@@ -26,13 +29,25 @@ int create(const Io& io, const CreateOptions& options) {
   if (!ttl_s.ok()) return fail(io, "token create", ttl_s.error(), kUsage);
   json::object body = {{"role", options.role}, {"name", options.name}, {"region", options.region}, {"ttl_s", *ttl_s}};
   if (options.role == "site") body["weight_max"] = options.weight_max;
-  const auto token = options.client().post("/v1/tokens", body);
+  std::optional<TokenFile> file;
+  if (!options.out.empty()) {
+    auto made = TokenFile::make(options.out);
+    if (!made.ok()) return fail(io, "token create", made.error());
+    file.emplace(std::move(*made));
+  }
+  auto token = options.client().post("/v1/tokens", body);
   if (!token.ok()) return fail(io, "token create", token.error());
+  if (file) {
+    const Status written = file->write(text_member(*token, "token"));
+    if (!written.ok()) return fail(io, "token create", written.error());
+    token->as_object().erase("token");
+    token->as_object()["token_file"] = options.out;
+  }
   if (options.json) {
     io.print(pretty(*token));
     return kDone;
   }
-  io.print(text_member(*token, "token") + "\n");
+  io.print((file ? "wrote " + options.out : text_member(*token, "token")) + "\n");
   io.note(
       fmt::format("{} {}: valid once, until {}. It is not shown again. At the {}:\n"
                   "  fluvial enroll --token-file FILE --data-dir /var/lib/fluvial\n",
@@ -63,7 +78,7 @@ void add_token_commands(CLI::App& app, Commands& commands) {
   CLI::App* token = app.add_subcommand("token", "one-time invitations to the federation");
 
   auto options = std::make_shared<CreateOptions>();
-  CLI::App* created = token->add_subcommand("create", "make a token; its text goes to standard output, once");
+  CLI::App* created = token->add_subcommand("create", "make a token; its text is shown once");
   created->add_option("--role", options->role, "site or aggregator")
       ->check(one_of({"site", "aggregator"}))
       ->type_name("ROLE")
@@ -88,10 +103,15 @@ void add_token_commands(CLI::App& app, Commands& commands) {
       ->check(whole_number(1, (1U << 29) - 1))
       ->type_name("N")
       ->capture_default_str();
+  created
+      ->add_option("--out", options->out,
+                   "a new file for it, which nobody else may read (mode 0600), instead of "
+                   "standard output")
+      ->type_name("FILE");
   add_admin_options(*created, *options);
   add_json_flag(*created, *options);
   created->footer(
-      "Example:\n  fluvial token create --role site --name hospital-a --region eu-west --ttl 10m > token.txt");
+      "Example:\n  fluvial token create --role site --name hospital-a --region eu-west --ttl 10m --out token.txt");
   created->callback(
       [&commands, options] { commands.chosen = [&commands, options] { return create(commands.io, *options); }; });
 

@@ -1,0 +1,80 @@
+#include "cli/token_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "core/store/file_system.h"
+
+namespace fluvial::cli {
+namespace {
+
+constexpr std::uint64_t kTokenBytesMax = 4096;
+constexpr std::string_view kContainersSecrets = "/run/secrets/";
+
+std::string trimmed(const std::string& text) {
+  const auto first = text.find_first_not_of(" \t\r\n");
+  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
+}
+
+Error failed(std::string_view verb, const std::string& path) {
+  const int number = errno;
+  return {number == EEXIST ? Code::kAlreadyExists : Code::kUnavailable,
+          fmt::format("cannot {} {}: {}", verb, path, std::generic_category().message(number))};
+}
+
+}  // namespace
+
+Result<GivenToken> read_token_file(const std::string& path) {
+  store::PosixFileSystem files;
+  FLUVIAL_ASSIGN(const Buffer content, store::read_file(files, path, kTokenBytesMax));
+  GivenToken given{.text = trimmed(std::string(as_text(content.span()))), .warning = ""};
+  if (given.text.empty()) return Error{Code::kInvalidArgument, path + " holds no token"};
+  struct stat status = {};
+  if (!path.starts_with(kContainersSecrets) && ::stat(path.c_str(), &status) == 0 && (status.st_mode & 077) != 0) {
+    given.warning = fmt::format("{} has mode {:04o}: whoever reads it first becomes the member (chmod 600)", path,
+                                status.st_mode & 07777);
+  }
+  return given;
+}
+
+Result<GivenToken> token_from(const config::Environment& environment) {
+  const std::string file = environment("FLUVIAL_TOKEN_FILE").value_or("");
+  const std::string text = trimmed(environment("FLUVIAL_TOKEN").value_or(""));
+  if (!file.empty() && !text.empty()) {
+    return Error{Code::kInvalidArgument, "FLUVIAL_TOKEN and FLUVIAL_TOKEN_FILE are both set: expected one of them"};
+  }
+  if (!file.empty()) return read_token_file(file);
+  return GivenToken{.text = text, .warning = ""};
+}
+
+Result<TokenFile> TokenFile::make(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (descriptor < 0) return failed("make", path);
+  return TokenFile(path, descriptor);
+}
+
+TokenFile::TokenFile(TokenFile&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), written_(other.written_) {}
+
+TokenFile::~TokenFile() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  if (!written_) ::unlink(path_.c_str());
+}
+
+Status TokenFile::write(const std::string& token) {
+  const std::string line = token + "\n";  // shorter than what one write() may be cut to
+  if (::write(descriptor_, line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+    return failed("write", path_);
+  if (::fsync(descriptor_) != 0) return failed("sync", path_);
+  written_ = true;
+  return {};
+}
+
+}  // namespace fluvial::cli
