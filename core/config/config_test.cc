@@ -170,6 +170,18 @@ TEST_F(ConfigFile, CoordinatorAndAggregator) {
   EXPECT_NE(aggregator.error().message.find("advertise is missing"), std::string::npos);
 }
 
+TEST_F(ConfigFile, AnAggregatorListensOnThePortThatItAdvertises) {
+  const auto listen = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"--data-dir", "/a", "--coordinator", "h:1"});
+    return read_settings<AggregatorSettings>(more, no_environment()).value().listen;
+  };
+  EXPECT_EQ(listen({"--advertise", "eu.example.org:9000"}), "0.0.0.0:9000");
+  EXPECT_EQ(listen({"--advertise", "[2001:db8::7]:9000"}), "0.0.0.0:9000");
+  EXPECT_EQ(listen({"--advertise", "eu.example.org:0"}), "0.0.0.0:7410");
+  EXPECT_EQ(listen({"--advertise", "eu.example.org:443", "--listen", "10.0.0.7:7410"}), "10.0.0.7:7410")
+      << "a port that is forwarded";
+}
+
 TEST(CheckSettings, NamesTheKey) {
   CoordinatorSettings settings;
   EXPECT_EQ(check_settings(settings).error().message, "data_dir is missing");

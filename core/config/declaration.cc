@@ -89,7 +89,8 @@ std::vector<Setting<AggregatorSettings>> declare_aggregator() {
   Declare<AggregatorSettings> declare(settings);
   using Port = Declare<AggregatorSettings>::Port;
   declare_common(declare);
-  declare.address("listen", Port::kAny, FLUVIAL_FIELD(listen), "the port for its children");
+  declare.address("listen", Port::kAny, FLUVIAL_FIELD(listen),
+                  "the port for its children; where only advertise is given, the port that it names");
   declare.address("advertise", Port::kAny, FLUVIAL_FIELD(advertise),
                   "the address that its children connect to; port 0: the one that it listens on", true);
   declare.address("coordinator", Port::kGiven, FLUVIAL_FIELD(coordinator), "the coordinator's members' port", true);

@@ -70,6 +70,14 @@ Status read_file_into(GivenByKey& given, const std::string& path) {
   return {};
 }
 
+// What follows from another key, where it is not given itself.
+void follow(const GivenByKey&, CommonSettings&) {}
+void follow(const GivenByKey& given, AggregatorSettings& settings) {
+  const Result<HostPort> told = parse_host_port(settings.advertise);
+  if (given.contains("listen") || !told.ok() || told->port == 0) return;
+  settings.listen = format_host_port({"0.0.0.0", told->port});
+}
+
 template <typename Settings>
 Result<Settings> build(const GivenByKey& given) {
   Settings settings;
@@ -89,6 +97,7 @@ Result<Settings> build(const GivenByKey& given) {
     const Given source = found != given.end() ? found->second : Given{conflict->value, conflict->key + " (default)"};
     return refuse(source, "expected " + conflict->expected);
   }
+  follow(given, settings);
   finalise(settings);
   return settings;
 }
