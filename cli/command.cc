@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "cli/health.h"
 #include "core/tree/version.h"
 
 namespace fluvial::cli {
@@ -94,6 +95,7 @@ void declare_all(CLI::App& app, Commands& commands) {
   add_role_commands(app, commands);
   add_enroll_command(app, commands);
   add_token_commands(app, commands);
+  add_health_command(app, commands);
   add_node_commands(app, commands);
   add_run_commands(app, commands);
   add_round_commands(app, commands);

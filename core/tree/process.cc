@@ -34,6 +34,7 @@ std::string software_name() { return std::string("fluvial ") + kVersion; }
 struct Process::Impl {
   Impl(const config::CommonSettings& given, Role role, telemetry::Logger log)
       : settings(given),
+        unready(role == Role::kCoordinator ? "not ready\n" : "not ready: no parent\n"),
         metrics(role, kVersion),
         io(static_cast<int>(std::max<std::uint64_t>(1, given.io_threads))),
         pool(pool_threads(given), kPoolQueueMax),
@@ -41,6 +42,7 @@ struct Process::Impl {
         hooks(observing_hooks(metrics, std::move(log))) {}
 
   config::CommonSettings settings;
+  std::string_view unready;  // what /readyz says of a node that is starting, stopping, or a member without a parent
   SystemClock clock;
   telemetry::Metrics metrics;
   net::asio::io_context io;
@@ -74,12 +76,12 @@ void Process::spawn(std::string name, net::Awaitable<void> task) {
 
 namespace {
 
-net::Awaitable<net::HttpResponse> answer(Runtime* runtime, const std::atomic<bool>* ready, Process::HttpFacts facts,
-                                         net::HttpRequest request) {
+net::Awaitable<net::HttpResponse> answer(Runtime* runtime, const std::atomic<bool>* ready, std::string unready,
+                                         Process::HttpFacts facts, net::HttpRequest request) {
   if (request.method != "GET") co_return net::HttpResponse::text(405, "GET only\n");
   if (request.path == "/healthz") co_return net::HttpResponse::text(200, "ok\n");
   if (request.path == "/readyz") {
-    if (!*ready) co_return net::HttpResponse::text(503, "not ready\n");
+    if (!*ready) co_return net::HttpResponse::text(503, unready);
     const std::string fault = facts.fault ? co_await ask(runtime->strand, std::move(facts.fault)) : std::string();
     co_return fault.empty() ? net::HttpResponse::text(200, "ready\n")
                             : net::HttpResponse::text(503, "not ready: " + fault + "\n");
@@ -102,8 +104,9 @@ Result<std::uint16_t> Process::open_http(HttpFacts facts) {
   if (impl_->settings.metrics_listen == "off") return std::uint16_t{0};
   FLUVIAL_ASSIGN(const config::HostPort at, config::parse_host_port(impl_->settings.metrics_listen));
   FLUVIAL_ASSIGN(impl_->http, net::HttpServer::open(runtime_->io, net::TcpAddress{at.host, at.port}, {}, impl_->hooks));
-  auto handler = [runtime = runtime_.get(), ready = &ready_, facts = std::move(facts)](net::HttpRequest request) {
-    return answer(runtime, ready, facts, std::move(request));
+  auto handler = [runtime = runtime_.get(), ready = &ready_, unready = std::string(impl_->unready),
+                  facts = std::move(facts)](net::HttpRequest request) {
+    return answer(runtime, ready, unready, facts, std::move(request));
   };
   spawn("http", impl_->http->run(handler));
   return impl_->http->port();

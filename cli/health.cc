@@ -1,0 +1,110 @@
+// fluvial health: is the process on this machine well? For people, containers and supervisors: it needs no other tool.
+#include "cli/health.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "cli/admin_client.h"
+#include "core/config/settings.h"
+
+namespace fluvial::cli {
+namespace {
+
+struct Options : AdminOptions {
+  std::string metrics_listen = config::CommonSettings().metrics_listen;
+  bool live = false;
+  std::string timeout = "5s";
+};
+
+struct Asked {
+  std::string where;
+  Status verdict;
+};
+
+Error as_error(const net::HttpReply& reply) {
+  std::string text = reply.body.substr(0, reply.body.find('\n'));
+  if (text.empty()) text = fmt::format("HTTP status {}", reply.status);
+  return {Code::kFailedPrecondition, std::move(text)};
+}
+
+Asked ask(std::string where, const net::HttpAddress& address, const char* target, Duration deadline) {
+  const auto reply = net::http_request(address, "GET", target, "", deadline);
+  if (!reply.ok()) return {std::move(where), reply.error()};
+  return {std::move(where), reply->status == 200 ? Status() : Status(as_error(*reply))};
+}
+
+// Where the process listens on every address, it is asked over the loopback device.
+config::HostPort nearby(config::HostPort at) {
+  if (at.host == "0.0.0.0") at.host = "127.0.0.1";
+  if (at.host == "::") at.host = "::1";
+  return at;
+}
+
+Result<Asked> ask(const Options& options) {
+  const Duration deadline = std::chrono::milliseconds(config::parse_milliseconds(options.timeout).value());
+  std::string socket = options.admin_socket;
+  if (socket.empty() && options.metrics_listen == "off") {
+    socket = options.data_dir + "/admin.sock";
+    std::error_code error;
+    if (!std::filesystem::exists(socket, error)) {
+      return Error{Code::kInvalidArgument,
+                   fmt::format("metrics_listen is off, and there is no {}: nothing can be asked", socket)};
+    }
+  }
+  if (!socket.empty()) return ask(socket + " /v1/status", net::UnixAddress{socket}, "/v1/status", deadline);
+  const auto parsed = config::parse_host_port(options.metrics_listen);
+  if (!parsed.ok() || parsed->port == 0) {
+    return Error{Code::kInvalidArgument, fmt::format("--metrics-listen {}: expected off, or host:port with the port of "
+                                                     "the running process",
+                                                     options.metrics_listen)};
+  }
+  const config::HostPort at = nearby(*parsed);
+  const char* target = options.live ? "/healthz" : "/readyz";
+  return ask(fmt::format("http://{}{}", config::format_host_port(at), target), net::TcpAddress{at.host, at.port},
+             target, deadline);
+}
+
+int run(const Io& io, const Options& options) {
+  const auto asked = ask(options);
+  if (!asked.ok()) return fail(io, "health", asked.error(), kUsage);
+  const bool healthy = asked->verdict.ok();
+  const std::string reason = healthy ? "" : asked->verdict.error().message;
+  if (options.json) {
+    io.print(pretty(json::object{{"healthy", healthy}, {"asked", asked->where}, {"reason", reason}}));
+    return healthy ? kDone : kFailed;
+  }
+  if (!healthy) return fail(io, "health", {Code::kUnavailable, fmt::format("{}: {}", asked->where, reason)});
+  io.print(fmt::format("healthy: {}\n", asked->where));
+  return kDone;
+}
+
+}  // namespace
+
+void add_health_command(CLI::App& app, Commands& commands) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* health = app.add_subcommand("health", "is the process on this machine well? Status 0: yes, 1: no");
+  health->add_option("--metrics-listen", options->metrics_listen, "its metrics_listen, as it was started with")
+      ->type_name("HOST:PORT")
+      ->envname("FLUVIAL_METRICS_LISTEN")
+      ->capture_default_str();
+  health->add_flag("--live", options->live,
+                   "only whether it answers; else also whether it is ready: a coordinator's disk, a member's parent");
+  health->add_option("--timeout", options->timeout, "so long it may take to answer")
+      ->type_name("TIME")
+      ->capture_default_str()
+      ->check(checked("a duration such as 500ms or 5s", [](const std::string& text) -> Status {
+        const auto limit = config::parse_milliseconds(text);
+        return limit.ok() ? Status() : Status(limit.error());
+      }));
+  add_admin_options(*health, *options);
+  health->add_flag("--json", options->json, "print {healthy, asked, reason} as JSON");
+  health->footer(
+      "With --admin-socket, or where metrics_listen is off, a coordinator is asked over its socket.\n"
+      "Example:\n  fluvial health --metrics-listen 127.0.0.1:9400");
+  health->callback(
+      [&commands, options] { commands.chosen = [&commands, options] { return run(commands.io, *options); }; });
+}
+
+}  // namespace fluvial::cli
