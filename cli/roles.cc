@@ -5,9 +5,11 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "aggregator/service/aggregator.h"
 #include "cli/command.h"
+#include "cli/enroll.h"
 #include "coordinator/service/coordinator.h"
 #include "core/telemetry/log.h"
 #include "edge/service/edge.h"
@@ -34,12 +36,56 @@ template <typename Settings>
 struct RoleOptions {
   config::SettingsReader<Settings> reader;
   int ready_fd = -1;
+  EnrollFirst enroll_first;  // of members
+  const CLI::App* app = nullptr;
 };
+
+template <typename Settings>
+constexpr Role kRole = Role::kCoordinator;
+template <>
+constexpr Role kRole<config::AggregatorSettings> = Role::kAggregator;
+template <>
+constexpr Role kRole<config::EdgeSettings> = Role::kSite;
+
+// What flag or environment say of a setting, unchecked: there may be no file yet. Empty: neither does.
+std::string given(const CLI::App& app, Role role, const std::string& key, const config::Environment& environment) {
+  for (const config::SettingInfo& info : config::describe_settings(role)) {
+    if (info.key != key) continue;
+    const CLI::Option* flag = app.get_option(info.flag);
+    return flag->count() > 0 ? flag->as<std::string>() : environment(info.env).value_or("");
+  }
+  return "";
+}
+
+// Enrols where that is asked for and not done yet. The environment with which the settings are read: the file that
+// enrolment wrote is theirs unless another is named.
+template <typename Settings>
+Result<config::Environment> enroll_if_new(const Commands& commands, const RoleOptions<Settings>& options) {
+  if (!options.enroll_first.wanted) return commands.environment;
+  constexpr Role role = kRole<Settings>;
+  const auto of = [&](const std::string& key) { return given(*options.app, role, key, commands.environment); };
+  const std::string level_name = of("log_level");
+  const std::string format_name = of("log_format");
+  FLUVIAL_ASSIGN(const auto level, telemetry::level_from_name(level_name.empty() ? "info" : level_name));
+  FLUVIAL_ASSIGN(const auto format, telemetry::log_format_from_name(format_name.empty() ? "text" : format_name));
+  FLUVIAL_ASSIGN(const std::string config, enroll_first(options.enroll_first, role, commands.environment, of,
+                                                        telemetry::make_stderr_logger(level, format)));
+  return config::Environment([config, outer = commands.environment](const std::string& name) {
+    std::optional<std::string> value = outer(name);
+    if (name == "FLUVIAL_CONFIG" && value.value_or("").empty()) value = config;
+    return value;
+  });
+}
 
 template <typename Settings>
 int run_role(const Commands& commands, const std::string& name, const RoleOptions<Settings>& options,
              Status (*run)(Settings, store::FileSystem&, telemetry::Logger, OnReady)) {
-  const auto settings = options.reader.read(commands.environment);
+  const auto environment = enroll_if_new(commands, options);
+  if (!environment.ok()) {
+    const Error& error = environment.error();
+    return fail(commands.io, name, error, error.code == Code::kInvalidArgument ? kUsage : kFailed);
+  }
+  const auto settings = options.reader.read(*environment);
   if (!settings.ok()) return fail(commands.io, name, settings.error(), kUsage);
   const auto level = telemetry::level_from_name(settings->log_level);
   const auto format = telemetry::log_format_from_name(settings->log_format);
@@ -58,10 +104,12 @@ CLI::App* declare(CLI::App& app, Commands& commands, const std::string& name, co
   const auto options = std::make_shared<RoleOptions<Settings>>();
   CLI::App* role = app.add_subcommand(name, help);
   options->reader.declare(*role);
+  options->app = role;
   role->add_option("--ready-fd", options->ready_fd,
                    "write one line of JSON (ports, sockets, pid) to this inherited descriptor when ready")
       ->type_name("N")
       ->check(whole_number(3, 1'000'000));
+  if (kRole<Settings> != Role::kCoordinator) add_enroll_first_options(*role, options->enroll_first);
   role->callback([&commands, name, options, run] {
     commands.chosen = [&commands, name, options, run] { return run_role(commands, name, *options, run); };
   });
@@ -79,10 +127,17 @@ void add_role_commands(CLI::App& app, Commands& commands) {
           "It founds the federation on its first start. SIGTERM drains, then stops.");
   declare<config::AggregatorSettings>(app, commands, "aggregator", "an inner node: sums its region's updates exactly",
                                       aggregator::run_aggregator)
-      ->footer("Example (after fluvial enroll):\n  fluvial aggregator --config /var/lib/fluvial/aggregator.toml");
+      ->footer(
+          "Example (after fluvial enroll):\n  fluvial aggregator --config /var/lib/fluvial/aggregator.toml\n"
+          "or, for the first start and every other:\n"
+          "  fluvial aggregator --enroll --token-file token.txt --data-dir /var/lib/fluvial "
+          "--advertise HOST:7410");
   declare<config::EdgeSettings>(app, commands, "edge", "a site's agent: workers attach to it, it speaks for the site",
                                 edge::run_edge)
-      ->footer("Example (after fluvial enroll):\n  fluvial edge --config /var/lib/fluvial/edge.toml");
+      ->footer(
+          "Example (after fluvial enroll):\n  fluvial edge --config /var/lib/fluvial/edge.toml\n"
+          "or, for the first start and every other:\n"
+          "  fluvial edge --enroll --token-file token.txt --data-dir /var/lib/fluvial");
 }
 
 }  // namespace fluvial::cli

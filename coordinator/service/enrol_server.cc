@@ -80,7 +80,8 @@ net::Awaitable<void> EnrolServer::serve(std::shared_ptr<net::Session> session) {
 
 Result<EnrolServer::Issued> EnrolServer::issue(const store::TokenRow& token, ByteSpan csr, WallTime now) {
   FLUVIAL_ASSIGN(const NodeId node, journal_.reserve_node_id(token.role, token.name));
-  const identity::Grant grant{{token.role, node, token.name}, options_.certificate_validity, {}, {}};
+  FLUVIAL_ASSIGN(const identity::Serial serial, identity::serial_of(token.secret_hash, csr));
+  const identity::Grant grant{{token.role, node, token.name}, options_.certificate_validity, {}, {}, serial};
   FLUVIAL_ASSIGN(identity::Certificate certificate, authority_.issue(csr, grant, now));
   store::NodeRow row;
   row.id = node;
@@ -90,10 +91,44 @@ Result<EnrolServer::Issued> EnrolServer::issue(const store::TokenRow& token, Byt
   row.weight_max = token.weight_max;
   row.certificate_serial = certificate.serial_hex();
   row.enrolled_at = now;
-  // The token is spent before the certificate leaves: it is never good for two.
+  // The token is spent before the certificate leaves: it is never good for two keys.
   FLUVIAL_ASSIGN(row, journal_.redeem_token(token.secret_hash, row, now));
   FLUVIAL_ASSIGN(const std::uint64_t enrolments, journal_.enrolments(token.name));
   return Issued{std::move(row), std::move(certificate), enrolments - 1};
+}
+
+// The journal holds the serial of the member's certificate, and the serial tells token and key. So whoever comes again
+// with both gets the same certificate (member, key, serial and dates; a signature is made anew). It gives nothing that
+// was not given before, so neither the token's use nor its end stands against it.
+Result<std::optional<EnrolServer::Issued>> EnrolServer::issued_before(const store::TokenRow& token, ByteSpan csr,
+                                                                      WallTime now) {
+  if (!token.used_at) return std::optional<Issued>();
+  FLUVIAL_ASSIGN(const identity::Serial serial, identity::serial_of(token.secret_hash, csr));
+  FLUVIAL_ASSIGN(const NodeId node, journal_.reserve_node_id(token.role, token.name));  // the one that it has
+  FLUVIAL_ASSIGN(std::optional<store::NodeRow> row, journal_.node(node));
+  if (!row || row->certificate_serial != to_hex(serial)) return std::optional<Issued>();
+  if (row->enrolled_at + options_.certificate_validity <= now) return std::optional<Issued>();
+  if (row->revoked_at) {
+    return Error{Code::kUnauthenticated,
+                 token.name + " was revoked at " + identity::format_utc(*row->revoked_at) + ": it needs another token"};
+  }
+  const identity::Grant grant{{row->role, node, row->name}, options_.certificate_validity, {}, {}, serial};
+  FLUVIAL_ASSIGN(identity::Certificate certificate, authority_.issue(csr, grant, row->enrolled_at));
+  FLUVIAL_ASSIGN(const std::uint64_t enrolments, journal_.enrolments(token.name));  // this one is the last of them
+  return std::optional(Issued{std::move(*row), std::move(certificate), enrolments - 1, true});
+}
+
+Result<EnrolServer::Issued> EnrolServer::redeem(const identity::Secret& secret, ByteSpan csr, WallTime now) {
+  FLUVIAL_ASSIGN(const std::optional<store::TokenRow> token, journal_.find_token(identity::token_hash(secret)));
+  if (!token) return Error{Code::kUnauthenticated, "wrong token: this coordinator does not know it"};
+  FLUVIAL_ASSIGN(std::optional<Issued> before, issued_before(*token, csr, now));
+  if (before) return std::move(*before);
+  const identity::TokenRecord record{token->id,         token->secret_hash,
+                                     token->role,       token->name,
+                                     token->region,     static_cast<std::uint32_t>(token->weight_max),
+                                     token->expires_at, token->used_at};
+  FLUVIAL_TRY(identity::redeem(record, secret, now));
+  return issue(*token, csr, now);
 }
 
 net::Awaitable<Result<v1::EnrolReply>> EnrolServer::enrol(v1::EnrolRequest request) {
@@ -103,25 +138,18 @@ net::Awaitable<Result<v1::EnrolReply>> EnrolServer::enrol(v1::EnrolRequest reque
     co_return Error{Code::kInvalidArgument, "not an enrolment request"};
   }
   const WallTime now = runtime_.clock.wall_now();
-  const Digest hash = identity::token_hash(*secret);
-  Result<Issued> issued = co_await runtime_.pool.run([&]() -> Result<Issued> {
-    FLUVIAL_ASSIGN(const std::optional<store::TokenRow> token, journal_.find_token(hash));
-    if (!token) return Error{Code::kUnauthenticated, "wrong token: this coordinator does not know it"};
-    const identity::TokenRecord record{token->id,         token->secret_hash,
-                                       token->role,       token->name,
-                                       token->region,     static_cast<std::uint32_t>(token->weight_max),
-                                       token->expires_at, token->used_at};
-    FLUVIAL_TRY(identity::redeem(record, *secret, now));
-    return issue(*token, as_byte_span(request.csr_der()), now);
-  });
+  Result<Issued> issued = co_await runtime_.pool.run(
+      [&]() -> Result<Issued> { return redeem(*secret, as_byte_span(request.csr_der()), now); });
   if (!issued.ok()) co_return issued.error();
   const store::NodeRow& row = issued->row;
-  const Status known = co_await tree::ask(runtime_.strand, [&] {
-    registry_.enrolled(row);
-    return Status{};
-  });
-  if (!known.ok()) co_return known.error();
-  runtime_.log.info("enrolled",
+  if (!issued->again) {
+    const Status known = co_await tree::ask(runtime_.strand, [&] {
+      registry_.enrolled(row);
+      return Status{};
+    });
+    if (!known.ok()) co_return known.error();
+  }
+  runtime_.log.info(issued->again ? "enrolled before: the same certificate again" : "enrolled",
                     {{"node", row.id}, {"role", role_name(row.role)}, {"name", row.name}, {"region", row.region}});
   v1::EnrolReply reply;
   reply.set_certificate_pem(issued->certificate.pem());

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "coordinator/service/registry.h"
 #include "core/identity/authority.h"
+#include "core/identity/secret.h"
 #include "core/net/listener.h"
 
 namespace fluvial::coordinator {
@@ -33,8 +35,11 @@ class EnrolServer {
     store::NodeRow row;
     identity::Certificate certificate;
     std::uint64_t enrolled_before = 0;
+    bool again = false;  // it was issued before: the first answer was lost on its way
   };
+  Result<Issued> redeem(const identity::Secret& secret, ByteSpan csr, WallTime now);
   Result<Issued> issue(const store::TokenRow& token, ByteSpan csr, WallTime now);
+  Result<std::optional<Issued>> issued_before(const store::TokenRow& token, ByteSpan csr, WallTime now);
   bool take_turn();  // the rate limit, on the node's strand
 
   tree::Runtime& runtime_;

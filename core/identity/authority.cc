@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/digest/sha256.h"
 #include "core/identity/csr.h"
 #include "core/identity/errors.h"
 #include "core/identity/files.h"
@@ -20,13 +21,20 @@ std::time_t to_time_t(WallTime time) {
   return std::chrono::floor<std::chrono::seconds>(time).time_since_epoch().count();
 }
 
-// 128 random bits; the two top bits are fixed (RFC 5280: positive, at most 20 octets), so that every serial has 16
-// bytes.
-bool set_serial(X509* certificate) {
-  std::array<std::byte, 16> bytes;
-  random_bytes(bytes);
-  bytes[0] = (bytes[0] & std::byte{0x3f}) | std::byte{0x40};
-  return ASN1_STRING_set(X509_get_serialNumber(certificate), bytes.data(), static_cast<int>(bytes.size())) == 1;
+// The two top bits are fixed (RFC 5280: positive, at most 20 octets), so that every serial has 16 bytes.
+Serial in_form(Serial serial) {
+  serial[0] = (serial[0] & std::byte{0x3f}) | std::byte{0x40};
+  return serial;
+}
+
+Serial random_serial() {
+  Serial serial;
+  random_bytes(serial);
+  return in_form(serial);
+}
+
+bool set_serial(X509* certificate, const Serial& serial) {
+  return ASN1_STRING_set(X509_get_serialNumber(certificate), serial.data(), static_cast<int>(serial.size())) == 1;
 }
 
 NamePtr make_name(std::string_view unit, const std::string& common_name) {
@@ -127,10 +135,11 @@ Result<KeyPtr> key_of_request(ByteSpan der) {
 }
 
 // A certificate with everything but names, usages and signature.
-Result<CertificatePtr> start_certificate(EVP_PKEY* key, X509_NAME* subject, WallTime from, WallTime until) {
+Result<CertificatePtr> start_certificate(EVP_PKEY* key, X509_NAME* subject, const Serial& serial, WallTime from,
+                                         WallTime until) {
   CertificatePtr certificate(X509_new());
   if (certificate == nullptr || subject == nullptr || X509_set_version(certificate.get(), X509_VERSION_3) != 1 ||
-      !set_serial(certificate.get()) || X509_set_subject_name(certificate.get(), subject) != 1 ||
+      !set_serial(certificate.get(), serial) || X509_set_subject_name(certificate.get(), subject) != 1 ||
       X509_set_pubkey(certificate.get(), key) != 1 ||
       ASN1_TIME_set(X509_getm_notBefore(certificate.get()), to_time_t(from)) == nullptr ||
       ASN1_TIME_set(X509_getm_notAfter(certificate.get()), to_time_t(until)) == nullptr) {
@@ -144,7 +153,7 @@ Result<Certificate> make_authority(const PrivateKey& key, const std::string& fed
   FLUVIAL_TRY(check_node_name(federation));
   const NamePtr name = make_name("authority", federation);
   FLUVIAL_ASSIGN(CertificatePtr certificate,
-                 start_certificate(key.native(), name.get(), now - kBackdated, now + validity));
+                 start_certificate(key.native(), name.get(), random_serial(), now - kBackdated, now + validity));
   X509* const raw = certificate.get();
   if (X509_set_issuer_name(raw, name.get()) != 1 ||
       !add_extension(raw, raw, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") ||
@@ -170,6 +179,21 @@ Result<Certificate> open_authority(const PrivateKey& key, const std::string& pat
 }
 
 }  // namespace
+
+Result<Serial> serial_of(const Digest& token_hash, ByteSpan csr_der) {
+  FLUVIAL_ASSIGN(const KeyPtr key, key_of_request(csr_der));
+  unsigned char* encoded = nullptr;
+  const int size = i2d_PUBKEY(key.get(), &encoded);
+  if (size <= 0) return openssl_error("cannot encode a public key");
+  Sha256 hash;
+  hash.update(token_hash);
+  hash.update({reinterpret_cast<const std::byte*>(encoded), static_cast<std::size_t>(size)});
+  OPENSSL_free(encoded);
+  const Digest digest = hash.finish();
+  Serial serial;
+  std::copy_n(digest.begin(), serial.size(), serial.begin());
+  return in_form(serial);
+}
 
 CertificateAuthority::CertificateAuthority(PrivateKey key, Certificate certificate)
     : key_(std::move(key)), certificate_(std::move(certificate)), pin_(pin_of(certificate_)) {}
@@ -219,7 +243,9 @@ Result<Certificate> CertificateAuthority::issue(ByteSpan csr_der, const Grant& g
   const WallTime end = certificate_.not_after();
   const bool clipped = grant.validity >= std::chrono::floor<std::chrono::seconds>(end - now);
   const WallTime until = clipped ? end : now + grant.validity;
-  FLUVIAL_ASSIGN(CertificatePtr certificate, start_certificate(key.get(), subject.get(), now - kBackdated, until));
+  FLUVIAL_ASSIGN(CertificatePtr certificate,
+                 start_certificate(key.get(), subject.get(), grant.serial ? *grant.serial : random_serial(),
+                                   now - kBackdated, until));
   X509* const raw = certificate.get();
   FLUVIAL_TRY(add_alternative_names(raw, grant));
   if (X509_set_issuer_name(raw, X509_get_subject_name(certificate_.native())) != 1 ||

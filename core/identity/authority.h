@@ -1,7 +1,9 @@
 // The federation's certificate authority, kept by the coordinator.
 #pragma once
 
+#include <array>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,12 +18,15 @@ inline constexpr std::chrono::hours kMemberValidity = std::chrono::days(90);
 inline constexpr std::chrono::hours kAuthorityValidity = std::chrono::days(20 * 365);
 inline constexpr std::chrono::hours kBackdated{24};  // of notBefore: a peer's clock may be behind by this much
 
+using Serial = std::array<std::byte, 16>;  // to_hex() of it is Certificate::serial_hex()
+
 // What a new certificate says. Everything comes from our own records, nothing from the request.
 struct Grant {
   Member member;
   std::chrono::seconds validity = kMemberValidity;
   std::vector<std::string> dns_names;     // optional, servers only; members verify each other by role, not by host
   std::vector<std::string> ip_addresses;  // optional, servers only
+  std::optional<Serial> serial = {};      // as serial_of() makes it; none: a random one
 };
 
 // Immutable after it is made; thread safe. Issues at most until its own end.
@@ -48,5 +53,10 @@ class CertificateAuthority {
   Certificate certificate_;
   std::string pin_;
 };
+
+// The serial of the certificate that a token is used for: a hash of the token's and of the request's key, which nobody
+// can choose or foresee without the token. So whoever holds a record of the serial knows which key the token served.
+// kInvalidArgument for a request that issue() refuses.
+Result<Serial> serial_of(const Digest& token_hash, ByteSpan csr_der);
 
 }  // namespace fluvial::identity

@@ -79,31 +79,32 @@ Result<Enrolment> accept_enrolment(const v1::EnrolReply& reply, const identity::
 }
 
 net::Awaitable<Result<Enrolment>> enrol(net::Executor executor, identity::EnrolmentToken token,
-                                        EnrolSettings settings) {
+                                        identity::PrivateKey key, EnrolSettings settings) {
   const std::string address = settings.address.empty() ? token.address : settings.address;
   if (address.empty()) {
     co_return Error{Code::kInvalidArgument, "the token names no coordinator: give its address, host:port"};
   }
   FLUVIAL_CO_ASSIGN(const net::HostPort where, net::parse_host_port(address));
-  FLUVIAL_CO_ASSIGN(const identity::KeyAndCsr own, identity::make_key_and_csr());
+  FLUVIAL_CO_ASSIGN(const Buffer csr, identity::make_csr(key));
   FLUVIAL_CO_ASSIGN(const auto tls, identity::TlsContext::enrol_client(token.pin));
   auto session = co_await net::connect(executor, where.host, where.port, tls, settings.session);
   if (!session.ok()) co_return session.error();
   const std::shared_ptr<net::Session>& open = *session;
-  auto exchanged = exchange(open, std::string(as_text(token.secret.bytes())), std::string(as_text(own.csr_der.span())),
+  auto exchanged = exchange(open, std::string(as_text(token.secret.bytes())), std::string(as_text(csr.span())),
                             settings.reply_deadline);
   Exchanged reply;
   co_await boost::asio::co_spawn(open->executor(), keep(std::move(exchanged), &reply), boost::asio::use_awaitable);
   open->close({Code::kCancelled, "enrolled"}, true);
   if (!reply->ok()) co_return reply->error();
-  co_return accept_enrolment(**reply, own.key, token, where.host);
+  co_return accept_enrolment(**reply, key, token, where.host);
 }
 
-Result<Enrolment> enrol_blocking(const identity::EnrolmentToken& token, const EnrolSettings& settings) {
+Result<Enrolment> enrol_blocking(const identity::EnrolmentToken& token, const identity::PrivateKey& key,
+                                 const EnrolSettings& settings) {
   boost::asio::io_context context(1);
   std::optional<Result<Enrolment>> result;
   std::exception_ptr failed;
-  boost::asio::co_spawn(context, keep(enrol(context.get_executor(), token, settings), &result),
+  boost::asio::co_spawn(context, keep(enrol(context.get_executor(), token, key, settings), &result),
                         [&failed](std::exception_ptr error) { failed = error; });
   context.run();
   if (!failed) return std::move(*result);

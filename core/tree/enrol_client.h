@@ -24,14 +24,17 @@ struct EnrolSettings {
   Duration reply_deadline = std::chrono::seconds(30);
 };
 
-// Makes a key here, checks the authority's pin while shaking hands, sends the token's secret with a signing request,
-// and takes nothing back that does not fit: the authority is the pinned one, the certificate is signed by it, is for
-// our key, and names the role and name that the token and the answer name. Once the coordinator has accepted a token
-// it is used up, whatever happens to the answer.
-net::Awaitable<Result<Enrolment>> enrol(net::Executor executor, identity::EnrolmentToken token, EnrolSettings settings);
+// Signs a request with `key`, which stays here, checks the authority's pin while shaking hands, sends the token's
+// secret with a signing request, and takes nothing back that does not fit: the authority is the pinned one, the
+// certificate is signed by it, is for our key, and names the role and name that the token and the answer name. Once the
+// coordinator has accepted a token it serves this key alone: after a lost answer the same token and key get the same
+// certificate.
+net::Awaitable<Result<Enrolment>> enrol(net::Executor executor, identity::EnrolmentToken token,
+                                        identity::PrivateKey key, EnrolSettings settings);
 
 // The same on a thread of the caller's, for the command line.
-Result<Enrolment> enrol_blocking(const identity::EnrolmentToken& token, const EnrolSettings& settings);
+Result<Enrolment> enrol_blocking(const identity::EnrolmentToken& token, const identity::PrivateKey& key,
+                                 const EnrolSettings& settings);
 
 // The checks of an answer, for enrol() and its tests.
 Result<Enrolment> accept_enrolment(const v1::EnrolReply& reply, const identity::PrivateKey& key,

@@ -1,0 +1,14 @@
+// A member's key before it has a certificate.
+#pragma once
+
+#include <string>
+
+#include "core/identity/key.h"
+
+namespace fluvial::identity {
+
+// key.pem in `folder` (made with mode 0700 when absent): the one that is there, or a new one, durable before it
+// returns. So an enrolment that is tried again is the same member's. Two processes at once get the same key.
+Result<PrivateKey> load_or_make_key(const std::string& folder);
+
+}  // namespace fluvial::identity
