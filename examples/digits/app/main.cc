@@ -1,11 +1,13 @@
 // fluvial-digits: everything about the digits that is not the federation itself.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <string>
 
@@ -144,5 +146,9 @@ class CommandLine {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // an agent that went away is an error value, no end
+  if (::getpid() == 1) {          // of a container: the kernel gives process 1 no default action for a signal
+    std::signal(SIGTERM, [](int signal) { std::_Exit(128 + signal); });
+    std::signal(SIGINT, [](int signal) { std::_Exit(128 + signal); });
+  }
   return fluvial::digits::CommandLine().run(argc, argv);
 }
