@@ -54,14 +54,17 @@ def check_member(podman):
     state = pathlib.Path(podman.inspect("coordinator-state", "volume")["Mountpoint"])
     file = state / "site-1.token"
     assert file.stat().st_mode & 0o7777 == 0o600 and file.stat().st_uid == 10001
-    token = file.read_text().strip()
+    podman.run("secret", "create", "site-1", file)
     file.unlink()
     network = ["--network", "container:coordinator", "--env", "FLUVIAL_METRICS_LISTEN=127.0.0.1:9401", "--volume",
                "site-state:/var/lib/fluvial"]
-    start(podman, "site-1", ["edge", "--enroll"], [*network, "--env", f"FLUVIAL_TOKEN={token}"])
+    secret = ["--tmpfs", "/tmp", "--secret", "site-1,uid=10001,mode=0400,target=/tmp/site-1"]
+    start(podman, "site-1", ["edge", "--enroll", "--token-file", "/tmp/site-1"], [*network, *secret])
     until(60, "the site's health", lambda: is_healthy(podman, "site-1"))
+    assert "can be read by others" not in podman.logs("site-1"), podman.logs("site-1")
     podman.run("kill", "--signal", "KILL", "site-1")
     podman.run("rm", "--force", "site-1")
+    podman.run("secret", "rm", "site-1")
     start(podman, "site-1", ["edge", "--enroll"], network)  # the token is gone
     until(60, "the site's health, started again", lambda: is_healthy(podman, "site-1"))
 
