@@ -14,8 +14,8 @@ Effects RegionMachine::opened(Opening opening, TimePoint now) {
   Effects out;
   bool is_lost = true;  // a partial on its way
   // At another scale nothing of what is here merges with what is above: it is asked for again, as in another round.
-  const bool same_round = open_ && open_->run == opening.run && open_->round == opening.round &&
-                          open_->scale_bits == opening.scale_bits;
+  const bool same_round =
+      open_ && open_->run == opening.run && open_->round == opening.round && open_->scale_bits == opening.scale_bits;
   if (!same_round) {
     out = closed();
     gather_ = round::Gather(opening.participants);
@@ -242,6 +242,11 @@ Effects RegionMachine::refused(const round::Refusal& refusal, TimePoint now) {
   report(refusal);
   try_close(now, out);
   return out;
+}
+
+Effects RegionMachine::declined(AttemptId attempt, const round::Refusal& refusal, TimePoint now) {
+  if (!open_ || (attempt != AttemptId(0) && attempt != open_->attempt)) return {};
+  return refused(refusal, now);
 }
 
 Effects RegionMachine::tick(TimePoint now) {

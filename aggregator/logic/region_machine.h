@@ -70,6 +70,9 @@ class RegionMachine {
   // A part of it may be in the sum, which is made again without it. Its sites are not in, for this attempt.
   Effects take_failed(ArrivalId arrival, const Error& error, TimePoint now);
   Effects refused(const round::Refusal& refusal, TimePoint now);
+  // The site's own word, of `attempt`. 0: of whichever is open; of another than the open one: nothing, for the open one
+  // asks the site anew.
+  Effects declined(AttemptId attempt, const round::Refusal& refusal, TimePoint now);
   Effects tick(TimePoint now);
   // The parent's answer to a partial; `without` names whom it must do without to be taken.
   Effects receipt(std::uint64_t sequence, const Status& status, const std::vector<SiteId>& without, TimePoint now);

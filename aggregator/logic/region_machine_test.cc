@@ -127,6 +127,22 @@ TEST(RegionMachine, WhatWasSaidOfASiteInAnAttemptIsNotSaidOfTheNext) {
   }
 }
 
+TEST(RegionMachine, ADeclineOfAnEarlierAttemptIsNotOneOfThis) {
+  const round::Refusal failed{SiteId(3), {Code::kInternal, "out of memory"}};
+  RegionMachine machine;
+  EXPECT_TRUE(machine.declined(AttemptId(1), failed, at(0s)).empty()) << "no round is open";
+  machine.opened(opening(2), at(0s));
+  bring(machine, 1, {1, 2}, at(1s));
+  EXPECT_TRUE(machine.declined(AttemptId(1), failed, at(1s)).empty());
+  EXPECT_TRUE(machine.admit(SiteId(3), Epoch(1), 10).ok()) << "this attempt asks it again";
+  const auto sent = all<SendPartial>(machine.declined(AttemptId(2), failed, at(2s)));
+  ASSERT_EQ(sent.size(), 1u) << "nobody is left to wait for";
+  EXPECT_EQ(sent[0].refusals, std::vector{failed});
+  machine.opened(opening(3), at(10s));
+  machine.declined(AttemptId(0), failed, at(11s));
+  EXPECT_FALSE(machine.admit(SiteId(3), Epoch(1), 10).ok()) << "of a site of an earlier version: of this attempt";
+}
+
 TEST(RegionMachine, WhatBringsNobodyIsNotKeptOnceItIsTaken) {
   RegionMachine machine;
   machine.opened(opening(), at(0s));

@@ -207,14 +207,22 @@ void RegionService::arrived(transfer::StagedArrival arrival) {
 
 void RegionService::refused(RunId run, RoundId round, const round::Refusal& refusal) {
   if (!is_current(run, round)) return;
-  counts_.contribution_refused(code_name(refusal.error.code));
-  runtime_.log.warn("site refused",
-                    {{"run", run}, {"round", round}, {"site", refusal.site}, {"reason", refusal.error.to_string()}});
+  note_refusal(refusal);
   carry_out(machine_.refused(refusal, now()));
 }
 
-void RegionService::declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) {
-  if (via(refusal.site) == child) refused(run, round, refusal);
+void RegionService::note_refusal(const round::Refusal& refusal) {
+  counts_.contribution_refused(code_name(refusal.error.code));
+  runtime_.log.warn("site refused", {{"run", opening_->run},
+                                     {"round", opening_->round},
+                                     {"site", refusal.site},
+                                     {"reason", refusal.error.to_string()}});
+}
+
+void RegionService::declined(NodeId child, const round::Decline& decline) {
+  if (!is_current(decline.run, decline.round) || via(decline.refusal.site) != child) return;
+  note_refusal(decline.refusal);
+  carry_out(machine_.declined(decline.attempt, decline.refusal, now()));
 }
 
 // ---- effects ------------------------------------------------------------------------------------------------------

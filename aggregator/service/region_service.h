@@ -41,7 +41,7 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   std::vector<SiteId> without(const transfer::PartialHead& head) override;
   void arrived(transfer::StagedArrival arrival) override;
   void refused(RunId run, RoundId round, const round::Refusal& refusal) override;
-  void declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) override;
+  void declined(NodeId child, const round::Decline& decline) override;
   void outcome_asked(NodeId child, const v1::OutcomeQuery& query) override;
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref) override;
 
@@ -82,6 +82,7 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   void send_openings();
   void observe_partial(std::optional<Duration> took);
   bool is_current(RunId run, RoundId round) const;
+  void note_refusal(const round::Refusal& refusal);  // of the open round
   Result<transfer::Terms> terms(bool brings_integers);
   NodeId via(NodeId node) const;
   NodeId way_to(const round::Participant& participant) const;

@@ -140,8 +140,8 @@ void RunMachine::try_again(Effects& out) {
   next_attempt(out, /*sum_anew=*/!is_known || must_leave);
 }
 
-// An earlier version may have recorded a scale that has no room for a probe. Nothing is summed in this term yet, and the
-// sites still have what they sent: so the scale may be lowered, once, before the round opens again.
+// An earlier version may have recorded a scale that has no room for a probe. Nothing is summed in this term yet, and
+// the sites still have what they sent: so the scale may be lowered, once, before the round opens again.
 Status RunMachine::make_room() {
   std::uint64_t weight_sum = 0;
   for (const round::Participant& participant : attempt_.participants) weight_sum += participant.weight_max;
@@ -272,6 +272,11 @@ void RunMachine::give_up_sum(TimePoint now, Effects& out) {
 Effects RunMachine::refused(const round::Refusal& refusal, TimePoint now) {
   gather_.refuse(refusal);
   return run_steps(now);
+}
+
+Effects RunMachine::declined(AttemptId attempt, const round::Refusal& refusal, TimePoint now) {
+  if (attempt != AttemptId(0) && attempt != attempt_.attempt) return {};
+  return refused(refusal, now);
 }
 
 Effects RunMachine::shut_out(const round::Refusal& refusal, TimePoint now) {

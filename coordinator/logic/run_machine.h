@@ -112,6 +112,9 @@ class RunMachine {
   // attempt, which counts as one that expired.
   Effects take_failed(ArrivalId arrival, const Error& error, TimePoint now);
   Effects refused(const round::Refusal& refusal, TimePoint now);
+  // The site's own word, of `attempt`. 0: of whichever is open; of another than the open one: nothing, for the open one
+  // asks the site anew.
+  Effects declined(AttemptId attempt, const round::Refusal& refusal, TimePoint now);
   // For a participant that is no member any more: it is not waited for. What the sum holds of it cannot be taken out
   // and stays in for this attempt; in the next one the sum begins anew without it.
   Effects shut_out(const round::Refusal& refusal, TimePoint now);

@@ -84,6 +84,21 @@ TEST_F(RunMachineTest, WhatARevokedSiteGaveCountsInTheAttemptThatClosesWithIt) {
   EXPECT_TRUE(find<Finalise>(closing)->record.contributors.contains(SiteId(1)));
 }
 
+TEST_F(RunMachineTest, ADeclineOfAnEarlierAttemptIsNotOneOfThis) {
+  const Error failed{Code::kInternal, "out of memory"};
+  RunMachine machine = opened();
+  bring(machine, 1, {1}, at(1s));
+  machine.tick(at(20s));
+  machine.declined(AttemptId(1), {SiteId(3), failed}, at(20s));
+  machine.attempt_recorded(at(20s));
+  machine.declined(AttemptId(1), {SiteId(3), failed}, at(21s));
+  EXPECT_TRUE(machine.admit(SiteId(3), Epoch(1), 10).ok()) << "this attempt asks it again";
+  machine.declined(AttemptId(2), {SiteId(3), failed}, at(22s));
+  EXPECT_FALSE(machine.admit(SiteId(3), Epoch(1), 10).ok());
+  machine.declined(AttemptId(0), {SiteId(2), failed}, at(23s));
+  EXPECT_FALSE(machine.admit(SiteId(2), Epoch(1), 10).ok()) << "of a site of an earlier version: of this attempt";
+}
+
 TEST_F(RunMachineTest, ARefusedSiteIsNotWaitedFor) {
   RunMachine machine = opened();
   bring(machine, 1, {1, 2}, at(1s));

@@ -115,6 +115,14 @@ void RunService::refused(RunId run, RoundId round, const round::Refusal& refusal
   carry_out(active_->machine.refused(refusal, now()));
 }
 
+void RunService::declined(NodeId child, const round::Decline& decline) {
+  const round::Refusal& refusal = decline.refusal;
+  if (!is_current(decline.run, decline.round) || branch(refusal.site) != child) return;  // not the sender's to say
+  counts_.contribution_refused(code_name(refusal.error.code));
+  note_refusal(refusal);
+  carry_out(active_->machine.declined(decline.attempt, refusal, now()));
+}
+
 void RunService::note_refusal(const round::Refusal& refusal) {
   round_log().warn("site refused",
                    {{"site", registry_.book().name_of(refusal.site)}, {"reason", refusal.error.to_string()}});

@@ -74,6 +74,7 @@ class RunService {
   std::vector<SiteId> without(const transfer::PartialHead& head);
   void arrived(transfer::StagedArrival arrival);
   void refused(RunId run, RoundId round, const round::Refusal& refusal);
+  void declined(NodeId child, const round::Decline& decline);
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref);
   void members_changed(const std::vector<SiteId>& sites_up);
   void node_moved(NodeId node, Epoch lease);  // granted, durably

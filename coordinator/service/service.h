@@ -46,10 +46,7 @@ class Service final : public tree::HubOwner {
   std::vector<SiteId> without(const transfer::PartialHead& head) override { return runs_.without(head); }
   void arrived(transfer::StagedArrival arrival) override { runs_.arrived(std::move(arrival)); }
   void refused(RunId run, RoundId round, const round::Refusal& refusal) override { runs_.refused(run, round, refusal); }
-  void declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) override {
-    if (registry_.book().branch(refusal.site) != child) return;  // not the sender's to decline for
-    runs_.refused(run, round, refusal);
-  }
+  void declined(NodeId child, const round::Decline& decline) override { runs_.declined(child, decline); }
   void outcome_asked(NodeId child, const v1::OutcomeQuery& query) override;
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref) override { return runs_.model(ref); }
 

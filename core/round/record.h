@@ -1,5 +1,5 @@
 // What is durable about a round: the attempt, written before any message of it leaves, and the commit, written before
-// anybody hears of it.
+// anybody hears of it. And what a site says that does not take part.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +38,13 @@ struct CommitRecord {
   ModelRef model;
 
   std::uint64_t participant_count() const { return contributors.size() + refusals.size() + late.size(); }
+};
+
+struct Decline {
+  RunId run;
+  RoundId round;
+  AttemptId attempt;  // a later one asks the site again; 0, from a site of an earlier version: whichever is open
+  Refusal refusal;
 };
 
 }  // namespace fluvial::round

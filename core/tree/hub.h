@@ -44,7 +44,7 @@ class HubOwner : public transfer::Receiver {
   virtual void members_changed(NodeId child, const v1::MemberChange& change) = 0;
   virtual net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) = 0;
 
-  virtual void declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) = 0;
+  virtual void declined(NodeId child, const round::Decline& decline) = 0;
   virtual void outcome_asked(NodeId child, const v1::OutcomeQuery& query) = 0;
 
   virtual std::shared_ptr<ModelSlot> model(const round::ModelRef& ref) = 0;  // null: not here, and not expected

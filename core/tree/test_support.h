@@ -52,7 +52,7 @@ class FakeOwner final : public HubOwner {
   std::vector<SiteId> without(const transfer::PartialHead&) override { return {}; }
   void arrived(transfer::StagedArrival arrival) override { arrivals.push_back(std::move(arrival)); }
   void refused(RunId, RoundId, const round::Refusal& refusal) override { refusals.push_back(refusal); }
-  void declined(NodeId, RunId, RoundId, const round::Refusal& refusal) override { refusals.push_back(refusal); }
+  void declined(NodeId, const round::Decline& decline) override { refusals.push_back(decline.refusal); }
   void outcome_asked(NodeId, const v1::OutcomeQuery&) override {
     if (on_outcome_asked) on_outcome_asked();
   }

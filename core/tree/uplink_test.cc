@@ -42,7 +42,7 @@ class Parent final : public HubOwner {
   std::vector<SiteId> without(const transfer::PartialHead&) override { return {}; }
   void arrived(transfer::StagedArrival) override {}
   void refused(RunId, RoundId, const round::Refusal&) override {}
-  void declined(NodeId, RunId, RoundId, const round::Refusal&) override {}
+  void declined(NodeId, const round::Decline&) override {}
   void outcome_asked(NodeId, const v1::OutcomeQuery&) override {}
   std::shared_ptr<ModelSlot> model(const round::ModelRef&) override { return nullptr; }
 

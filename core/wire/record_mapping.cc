@@ -116,4 +116,23 @@ Result<Commit> from_proto(const v1::RoundCommit& message) {
   return commit;
 }
 
+v1::Envelope to_envelope(const round::Decline& decline) {
+  v1::Envelope envelope;
+  v1::Decline& message = *envelope.mutable_decline();
+  message.set_run(decline.run.value());
+  message.set_round(decline.round.value());
+  message.set_attempt(decline.attempt.value());
+  message.set_site(decline.refusal.site.value());
+  message.set_code(code_to_proto(decline.refusal.error.code));
+  message.set_message(printable(decline.refusal.error.message));
+  return envelope;
+}
+
+round::Decline from_proto(const v1::Decline& message) {
+  return {RunId(message.run()),
+          RoundId(message.round()),
+          AttemptId(message.attempt()),
+          {SiteId(message.site()), error_from_proto(message.code(), message.message())}};
+}
+
 }  // namespace fluvial::wire

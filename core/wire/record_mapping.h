@@ -62,4 +62,7 @@ struct Commit {
 v1::Envelope to_envelope(const Commit& commit);
 Result<Commit> from_proto(const v1::RoundCommit& message);
 
+v1::Envelope to_envelope(const round::Decline& decline);
+round::Decline from_proto(const v1::Decline& message);
+
 }  // namespace fluvial::wire

@@ -159,11 +159,17 @@ Effects SiteMachine::trained() {
   return out;
 }
 
+// Of the attempt that was offered last, although the work may have begun in one before it.
+void SiteMachine::decline(const Error& error, Effects& out) {
+  const Offer& offer = work_->offer;
+  if (!work_->late) out.push_back(DeclineRound{offer.run, offer.round, offer.attempt, error});
+  start_next(out);
+}
+
 Effects SiteMachine::train_failed(const Error& error) {
   Effects out;
   if (!work_ || work_->stage != Stage::kTraining) return out;
-  if (!work_->late) out.push_back(DeclineRound{work_->offer.run, work_->offer.round, error});
-  start_next(out);
+  decline(error, out);
   return out;
 }
 
@@ -183,8 +189,7 @@ Effects SiteMachine::encoded(const Pending& pending) {
 Effects SiteMachine::encode_failed(const Error& error) {
   Effects out;
   if (!work_ || work_->stage != Stage::kEncoding) return out;
-  if (!work_->late) out.push_back(DeclineRound{work_->offer.run, work_->offer.round, error});
-  start_next(out);
+  decline(error, out);
   return out;
 }
 

@@ -36,6 +36,7 @@ struct Received {
 struct Offer {
   RunId run;
   RoundId round;
+  AttemptId attempt;
   round::Plan plan;
   round::ModelRef base;
   Epoch lease;
@@ -96,6 +97,7 @@ struct Resolve {  // durably, once; then resolved()
 struct DeclineRound {
   RunId run;
   RoundId round;
+  AttemptId attempt;
   Error error;
 };
 using Effect = std::variant<FetchModel, Train, Encode, Fold, Send, StopSending, Ask, AskRun, Resolve, DeclineRound>;
@@ -141,6 +143,7 @@ class SiteMachine {
   void fetch(const round::ModelRef& model, Effects& out);
   void start(Offer offer, Effects& out);
   void start_next(Effects& out);
+  void decline(const Error& error, Effects& out);
   void resolve(Outcome outcome, Effects& out);
 
   std::optional<Pending> pending_;

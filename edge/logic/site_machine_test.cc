@@ -22,6 +22,7 @@ Offer offer(std::uint64_t round, bool counted = false) {
   Offer offer;
   offer.run = RunId(1);
   offer.round = RoundId(round);
+  offer.attempt = AttemptId(1);
   offer.base = model(round - 1);
   offer.counted = counted;
   return offer;
@@ -260,6 +261,22 @@ TEST(SiteMachine, TriesAgainInTheNextAttempt) {
   EXPECT_NE(find<DeclineRound>(site.train_failed({Code::kInternal, "out of memory"})), nullptr);
   EXPECT_NE(find<Train>(site.offered(offer(1))), nullptr);
   EXPECT_NE(find<Encode>(site.trained()), nullptr);
+}
+
+TEST(SiteMachine, ADeclineIsOfTheAttemptThatItWasOfferedLast) {
+  Offer again = offer(1);
+  again.attempt = AttemptId(2);
+  SiteMachine training({});
+  training.offered(offer(1));
+  training.model_ready(model(0));
+  training.offered(again);
+  SiteMachine encoding = training;
+  encoding.trained();
+  const Error error{Code::kInternal, "out of memory"};
+  for (const Effects& declined : {training.train_failed(error), encoding.encode_failed(error)}) {
+    ASSERT_NE(find<DeclineRound>(declined), nullptr);
+    EXPECT_EQ(find<DeclineRound>(declined)->attempt, AttemptId(2));
+  }
 }
 
 TEST(SiteMachine, OnANewSessionItAsksWhetherItsRunsGoOnUntilItHearsOfThem) {

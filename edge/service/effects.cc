@@ -7,7 +7,7 @@
 #include "core/net/deadline.h"
 #include "core/net/pool_parallel.h"
 #include "core/transfer/outcome.h"
-#include "core/wire/mapping.h"
+#include "core/wire/record_mapping.h"
 #include "edge/service/service.h"
 
 namespace fluvial::edge {
@@ -223,14 +223,7 @@ void EdgeService::apply(const Ask& effect) {
 void EdgeService::apply(const AskRun& effect) { uplink_.post(transfer::run_query(effect.run, self_.node)); }
 
 void EdgeService::apply(const DeclineRound& effect) {
-  v1::Envelope message;
-  v1::Decline& decline = *message.mutable_decline();
-  decline.set_run(effect.run.value());
-  decline.set_round(effect.round.value());
-  decline.set_site(site());
-  decline.set_code(wire::code_to_proto(effect.error.code));
-  decline.set_message(wire::printable(effect.error.message));
-  uplink_.post(std::move(message));
+  uplink_.post(wire::to_envelope(round::Decline{effect.run, effect.round, effect.attempt, {self_.node, effect.error}}));
 }
 
 // ---- outcomes --------------------------------------------------------------------------------------------------

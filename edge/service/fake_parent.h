@@ -103,7 +103,7 @@ class FakeParent final : public tree::HubOwner {
   Mailbox<SiteId> left;
   Mailbox<transfer::StagedArrival> arrivals;
   Mailbox<round::Refusal> refusals;
-  Mailbox<round::Refusal> declines;
+  Mailbox<round::Decline> declines;
   Mailbox<v1::OutcomeQuery> queries;
   Mailbox<v1::LeaseRequest> lease_requests;
 
@@ -141,7 +141,7 @@ class FakeParent final : public tree::HubOwner {
   std::vector<SiteId> without(const transfer::PartialHead&) override { return {}; }
   void arrived(transfer::StagedArrival arrival) override { arrivals.put(std::move(arrival)); }
   void refused(RunId, RoundId, const round::Refusal& refusal) override { refusals.put(refusal); }
-  void declined(NodeId, RunId, RoundId, const round::Refusal& refusal) override { declines.put(refusal); }
+  void declined(NodeId, const round::Decline& decline) override { declines.put(decline); }
   void outcome_asked(NodeId, const v1::OutcomeQuery& query) override { queries.put(query); }
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref) override {
     const auto found = models_.find(ref.version);

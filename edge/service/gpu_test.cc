@@ -247,7 +247,7 @@ TEST_F(GpuSite, AnUpdateThatIsNotFiniteIsNotSent) {
   update[123] = INFINITY;
   trainer->memory().write(update, 0);
   ASSERT_TRUE(trainer->submit({.weight = 30, .update = true}).ok());
-  const round::Refusal declined = parent_.declines.take();
+  const round::Refusal declined = parent_.declines.take().refusal;
   EXPECT_EQ(declined.error.code, Code::kDataLoss);
   EXPECT_NE(declined.error.message.find("tensor 'w', value 123 is inf"), std::string::npos) << declined.error.message;
   EXPECT_TRUE(parent_.arrivals.empty());
@@ -287,7 +287,7 @@ TEST_F(GpuSite, AGpuThatFailsEndsTheAgentOnceTheRoundIsDeclined) {
     trainer->memory().write(draw(60, kValues), 0);
     kernels::fail_emulated_devices(true);
     ASSERT_TRUE(trainer->submit({.weight = 10, .update = true}).ok());
-    const round::Refusal declined = parent_.declines.take();
+    const round::Refusal declined = parent_.declines.take().refusal;
     EXPECT_EQ(declined.error.code, Code::kInternal) << declined.error.message;
     site_.join();
     kernels::fail_emulated_devices(false);

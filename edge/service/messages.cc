@@ -40,6 +40,7 @@ Status EdgeService::on_round_open(const v1::RoundOpen& message) {
   Offer offer;
   offer.run = opening.run;
   offer.round = opening.round;
+  offer.attempt = opening.attempt;
   offer.plan = std::move(opening.plan);
   offer.base = opening.base;
   offer.lease = own->lease;

@@ -62,7 +62,7 @@ TEST_F(ServiceTest, TakesPartInARunToItsEnd) {
   parent_.commit(kSite, commit_of(1, &first));
 
   parent_.open_round(kSite, 2, model(1));
-  const round::Refusal declined = parent_.declines.take();
+  const round::Refusal declined = parent_.declines.take().refusal;
   EXPECT_EQ(declined.error.code, Code::kDataLoss);
   EXPECT_NE(declined.error.message.find("tensor 'w', value 42 is nan"), std::string::npos) << declined.error.message;
   parent_.commit(kSite, commit_of(2, nullptr));

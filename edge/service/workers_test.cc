@@ -200,7 +200,7 @@ TEST_F(WorkersTest, ASiteSitsTheRoundOutWhereThePlanSaysSo) {
   parent_.open_round(kSite, 1, plain_model(0));
   next<Task>(works);
   ASSERT_TRUE(works.submit(buffer, {.weight = 30, .update = true}).ok());
-  EXPECT_NE(parent_.declines.take().error.message.find("workers.deadline_ms"), std::string::npos);
+  EXPECT_NE(parent_.declines.take().refusal.error.message.find("workers.deadline_ms"), std::string::npos);
   EXPECT_TRUE(parent_.arrivals.empty());
 }
 
@@ -235,7 +235,7 @@ TEST_F(WorkersTest, TheRanksOfAShardedTrainerAreOneWorker) {
   next<Task>(one);
   submit(zero, low, {0, 1000});
   submit(one, high, {1004, kModelBytes - 1004});
-  const round::Refusal declined = parent_.declines.take();
+  const round::Refusal declined = parent_.declines.take().refusal;
   EXPECT_EQ(declined.error.code, Code::kInvalidArgument);
   EXPECT_EQ(declined.error.message, "byte 1000 of the model is given by none");
 }

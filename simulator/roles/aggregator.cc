@@ -181,9 +181,10 @@ bool AggregatorRole::is_current(RunId run, RoundId round) const {
 // A site that is turned away for want of the base model is asked again when it is here (model_part).
 Result<transfer::Terms> AggregatorRole::terms(bool brings_integers) {
   const bool begun = slot_ && slot_->begun();
-  transfer::Terms terms = transfer::make_terms(
-      opening_->plan, opening_->value_count, opening_->integer_count, opening_->base.digest, opening_->scale_bits, codec_,
-      begun ? std::make_shared<const round::Schema>(slot_->schema()) : nullptr, begun ? slot_->integers() : nullptr);
+  transfer::Terms terms = transfer::make_terms(opening_->plan, opening_->value_count, opening_->integer_count,
+                                               opening_->base.digest, opening_->scale_bits, codec_,
+                                               begun ? std::make_shared<const round::Schema>(slot_->schema()) : nullptr,
+                                               begun ? slot_->integers() : nullptr);
   if (const Status known = transfer::check_base(terms); brings_integers && !known.ok()) {
     awaits_base_ = true;
     return known.error();
@@ -242,8 +243,9 @@ void AggregatorRole::refused(RunId run, RoundId round, const round::Refusal& ref
   if (is_current(run, round)) carry_out(machine_.refused(refusal, now()));
 }
 
-void AggregatorRole::declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) {
-  if (via(refusal.site) == child) refused(run, round, refusal);
+void AggregatorRole::declined(NodeId child, const round::Decline& decline) {
+  if (!is_current(decline.run, decline.round) || via(decline.refusal.site) != child) return;
+  carry_out(machine_.declined(decline.attempt, decline.refusal, now()));
 }
 
 std::shared_ptr<ModelSlot> AggregatorRole::model(const round::ModelRef& ref) {

@@ -42,7 +42,7 @@ class AggregatorRole final : public Process, private ParentOwner, private ChildO
   bool may_bring(NodeId child, SiteId site) const;
   void arrived(transfer::StagedArrival arrival) override;
   void refused(RunId run, RoundId round, const round::Refusal& refusal) override;
-  void declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) override;
+  void declined(NodeId child, const round::Decline& decline) override;
   void outcome_asked(NodeId child, const v1::OutcomeQuery& query) override;
   std::shared_ptr<ModelSlot> model(const round::ModelRef& ref) override;
 

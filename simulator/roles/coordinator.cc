@@ -448,8 +448,10 @@ void CoordinatorRole::note_conflict(const round::Refusal& refusal) {
   });
 }
 
-void CoordinatorRole::declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) {
-  if (book_.branch(refusal.site) == child) refused(run, round, refusal);
+void CoordinatorRole::declined(NodeId child, const round::Decline& decline) {
+  if (!is_current(decline.run, decline.round) || book_.branch(decline.refusal.site) != child) return;
+  note_conflict(decline.refusal);
+  carry_out(machine().declined(decline.attempt, decline.refusal, now()));
 }
 
 std::shared_ptr<ModelSlot> CoordinatorRole::model(const round::ModelRef& ref) {

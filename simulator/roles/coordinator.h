@@ -49,7 +49,7 @@ class CoordinatorRole final : public Process, private ParentOwner {
   std::vector<SiteId> without(const transfer::PartialHead& head) override;
   void arrived(transfer::StagedArrival arrival) override;
   void refused(RunId run, RoundId round, const round::Refusal& refusal) override;
-  void declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) override;
+  void declined(NodeId child, const round::Decline& decline) override;
   void outcome_asked(NodeId child, const v1::OutcomeQuery& query) override;
   std::shared_ptr<ModelSlot> model(const round::ModelRef& ref) override;
 

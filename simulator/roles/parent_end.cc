@@ -164,10 +164,8 @@ Status ParentEnd::tell_owner(const Child& child, const v1::Envelope& message) {
     if (is_site) return Error{Code::kPermissionDenied, "a site has no members"};
     owner_.members_changed(child.node, message.member_change());
   } else if (message.has_decline()) {
-    const v1::Decline& decline = message.decline();
-    if (!own(decline.site())) return Error{Code::kPermissionDenied, "in the name of another site"};
-    owner_.declined(child.node, RunId(decline.run()), RoundId(decline.round()),
-                    {SiteId(decline.site()), wire::error_from_proto(decline.code(), decline.message())});
+    if (!own(message.decline().site())) return Error{Code::kPermissionDenied, "in the name of another site"};
+    owner_.declined(child.node, wire::from_proto(message.decline()));
   } else {
     if (!own(message.outcome_query().site())) return Error{Code::kPermissionDenied, "in the name of another site"};
     owner_.outcome_asked(child.node, message.outcome_query());

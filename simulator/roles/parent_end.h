@@ -31,7 +31,7 @@ class ParentOwner : public transfer::Receiver {
   virtual void members_changed(NodeId child, const v1::MemberChange& change) = 0;
   virtual void lease_asked(SessionId session, const Identity& peer, const v1::LeaseRequest& request) = 0;
 
-  virtual void declined(NodeId child, RunId run, RoundId round, const round::Refusal& refusal) = 0;
+  virtual void declined(NodeId child, const round::Decline& decline) = 0;
   virtual void outcome_asked(NodeId child, const v1::OutcomeQuery& query) = 0;
   virtual std::shared_ptr<ModelSlot> model(const round::ModelRef& ref) = 0;  // null: not here, not expected
 };

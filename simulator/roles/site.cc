@@ -115,6 +115,7 @@ Status SiteRole::on_round_open(const v1::RoundOpen& message) {
   edge::Offer offer;
   offer.run = opening.run;
   offer.round = opening.round;
+  offer.attempt = opening.attempt;
   offer.plan = std::move(opening.plan);
   offer.base = opening.base;
   offer.lease = own->lease;

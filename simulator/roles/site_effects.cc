@@ -9,6 +9,7 @@
 #include "core/transfer/outcome.h"
 #include "core/transfer/outgoing.h"
 #include "core/wire/mapping.h"
+#include "core/wire/record_mapping.h"
 #include "kernels/codec.h"
 #include "simulator/roles/site.h"
 
@@ -323,14 +324,7 @@ void SiteRole::apply(const edge::Ask& effect) {
 void SiteRole::apply(const edge::AskRun& effect) { uplink_->post(transfer::run_query(effect.run, self())); }
 
 void SiteRole::apply(const edge::DeclineRound& effect) {
-  v1::Envelope message;
-  v1::Decline& decline = *message.mutable_decline();
-  decline.set_run(effect.run.value());
-  decline.set_round(effect.round.value());
-  decline.set_site(self().value());
-  decline.set_code(wire::code_to_proto(effect.error.code));
-  decline.set_message(wire::printable(effect.error.message));
-  uplink_->post(message);
+  uplink_->post(wire::to_envelope(round::Decline{effect.run, effect.round, effect.attempt, {self(), effect.error}}));
 }
 
 // ---- outcomes
