@@ -395,5 +395,53 @@ TEST_F(GpuSiteThatReads, TellsOfTheEndWhenTheTrainingFails) {
   EXPECT_TRUE(event.ok() && event->has_value() && std::holds_alternative<local::EndedRun>(**event));
 }
 
+// A worker's memory lives for as long as the agent has it open: what a worker has handed over is its result.
+TEST_F(GpuSiteThatReads, AWorkerThatDiesWhileItsMemoryIsReadHasBroughtItsResult) {
+  start(1);
+  std::unique_ptr<Trainer> dies = in_training(1);
+  dies->memory().write(draw(60, kValues), 0);
+  kernels::pause_emulated_copies(true);
+  ASSERT_TRUE(dies->submit({.weight = 10, .update = true}).ok());
+  kernels::wait_for_paused_copy();
+  dies.reset();
+  wait_logged("worker detached");
+  EXPECT_EQ(kernels::emulated::views_open(0), 1u) << "it is being read";
+  kernels::pause_emulated_copies(false);
+  const transfer::StagedArrival arrival = parent_.arrivals.take();
+  EXPECT_EQ(values_of(arrival), draw(60, kValues));
+  EXPECT_EQ(kernels::emulated::views_open(0), 0u);
+  EXPECT_TRUE(parent_.declines.empty());
+  commit(1, arrival);
+  const auto next = in_training(2);
+  next->memory().write(draw(61, kValues), 0);
+  ASSERT_TRUE(next->submit({.weight = 10, .update = true}).ok());
+  EXPECT_EQ(values_of(parent_.arrivals.take()), draw(61, kValues));
+}
+
+TEST_F(GpuSiteThatReads, OfAWorkerThatDiesWhileItIsReadEarlyNothingIsUsed) {
+  start(2);
+  std::unique_ptr<Trainer> dies = attach(0, {.name = "gpu-0"});
+  const auto stays = attach(kHost, {.name = "gpu-1"});
+  parent_.open_round(kSite, 1, base(0));
+  dies->next();
+  stays->next();
+  dies->memory().write(draw(60, kValues), 0);
+  stays->memory().write(draw(61, kValues), 0);
+  kernels::pause_emulated_copies(true);
+  ASSERT_TRUE(dies->ready(round::ByteRanges::whole(2048), 10, true).ok());
+  ASSERT_TRUE(stays->ready(round::ByteRanges::whole(2048), 30, true).ok());
+  kernels::wait_for_paused_copy();
+  dies.reset();
+  wait_logged("worker went away");
+  const auto another = attach(0, {.name = "gpu-2"});
+  another->next();
+  kernels::pause_emulated_copies(false);
+  another->memory().write(draw(62, kValues), 0);
+  ASSERT_TRUE(another->submit({.weight = 10, .update = true}).ok());
+  ASSERT_TRUE(stays->submit({.weight = 30, .update = true}).ok());
+  expect_near(values_of(parent_.arrivals.take()), mean_of(draw(62, kValues), draw(61, kValues), 10, 30));
+  EXPECT_EQ(kernels::emulated::views_open(0), 1u) << "of the worker that is there, for its next task";
+}
+
 }  // namespace
 }  // namespace fluvial::edge

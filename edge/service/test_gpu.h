@@ -10,6 +10,7 @@
 #include "core/local/worker_client.h"
 #include "edge/service/test_site.h"
 #include "kernels/cuda/emulated/device.h"
+#include "kernels/cuda/emulated/memory.h"
 #include "kernels/device_memory.h"
 
 namespace fluvial::edge {

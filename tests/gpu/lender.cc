@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 
 #include "kernels/test_values.h"
 #include "tests/gpu/check.h"
@@ -39,6 +40,14 @@ void Lender::close() {
   ::close(end_);
   int status = 0;
   check(::waitpid(process_, &status, 0) == process_ && status == 0, "the other process failed");
+  process_ = 0;
+}
+
+void Lender::kill() {
+  int status = 0;
+  check(::kill(process_, SIGKILL) == 0 && ::waitpid(process_, &status, 0) == process_ && WIFSIGNALED(status),
+        "the other process could not be killed");
+  ::close(end_);
   process_ = 0;
 }
 

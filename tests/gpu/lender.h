@@ -21,6 +21,7 @@ class Lender {
   ~Lender() { close(); }
   const kernels::MemoryHandle& handle() const { return handle_; }
   void close();
+  void kill();  // it has no time to give anything back
 
  private:
   pid_t process_ = 0;

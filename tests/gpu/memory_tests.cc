@@ -77,6 +77,27 @@ void another_process_memory(const Context& context) {
   }
 }
 
+// What is open stays until it is closed: neither a kernel that is reading it nor one that comes later meets its end.
+void memory_of_a_killed_process(const Context& context) {
+  if (!is_shared(context)) return;
+  constexpr std::size_t kCount = 1'000'003;
+  Stream stream = make_stream(context.device);
+  Lender lender(context.device, kCount);
+  const std::vector<float> expected = lent_values(kCount);
+  const OnDevice<float> during(context.device, kCount, stream), after(context.device, kCount, stream);
+  {
+    const ImportedMemory memory = require(ImportedMemory::open(context.device, lender.handle()));
+    const DeviceSpan<const float> values(reinterpret_cast<const float*>(memory.span().data()), kCount);
+    require(kernels::device_reduce(std::array{values}, during.span(), stream));
+    lender.kill();
+    require(stream.synchronize());
+    require(kernels::device_reduce(std::array{values}, after.span(), stream));
+    check_same(std::span<const float>(during.values()), std::span(expected), "read while its process was killed");
+    check_same(std::span<const float>(after.values()), std::span(expected), "read after its process was killed");
+  }
+  check_refused(context, lender.handle(), "memory of a process that was killed");
+}
+
 // And the device works on: an error of the driver does not stay behind.
 void wrong_handles(const Context& context) {
   if (!is_shared(context)) return;
@@ -135,6 +156,7 @@ void add_memory_tests(std::vector<Test>& tests) {
   tests.push_back({"the CPU shares no memory", the_cpu_shares_nothing});
   tests.push_back({"UUIDs", uuids});
   tests.push_back({"memory of another process", another_process_memory});
+  tests.push_back({"memory of a killed process", memory_of_a_killed_process});
   tests.push_back({"wrong handles", wrong_handles});
   tests.push_back({"forged handles", forged_handles});
 }

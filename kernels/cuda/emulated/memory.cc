@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -245,6 +246,12 @@ Result<OpenedView> open_memory(int device_index, const MemoryHandle& handle) {
 void close_memory(const OpenedView& view) {
   const std::lock_guard lock(state().mutex);
   FLUVIAL_CHECK(state().opened.erase(view.memory) == 1, "memory of an emulated device is closed that is not open");
+}
+
+std::size_t views_open(int device_index) {
+  const std::lock_guard lock(state().mutex);
+  return static_cast<std::size_t>(std::ranges::count_if(
+      state().opened, [device_index](const auto& piece) { return piece.second.device_index == device_index; }));
 }
 
 OnlyMemoryOf::OnlyMemoryOf(int device_index) : device_index_(device_index) {

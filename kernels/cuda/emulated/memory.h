@@ -36,6 +36,7 @@ struct OpenedView {
 // Opens a handle of this or another process. Its bytes are believed in nothing: kInvalidArgument.
 Result<OpenedView> open_memory(int device_index, const MemoryHandle& handle);
 void close_memory(const OpenedView& view);
+std::size_t views_open(int device_index);  // of this process
 
 // While it lives, memory of other devices cannot be touched, by nobody.
 class OnlyMemoryOf {
