@@ -65,8 +65,22 @@ class RunEndTest : public FederationTest {
     wanted.soft_deadline = std::chrono::milliseconds(1'000);
     return wanted;
   }
-  // Site 2 is cut off by the gate while it trains for the last round, which the other commits.
-  void lose_the_last_commit(TcpGate& gate, RoundGate& one, RoundGate& two, std::uint64_t run) {
+  void expect_ended(std::size_t site) {
+    wait_log(fmt::format("site-{}", site), "run complete");
+    EXPECT_THAT(log_of(fmt::format("site-{}", site)), HasSubstr("its run is over"));
+    EXPECT_THAT(log_of(fmt::format("site-{}", site)), Not(HasSubstr("goes into the next one")));
+  }
+  // Site 2 trains for the last round, which the other commits, while `away` is cut off: itself, or its aggregator.
+  void expect_told_after_the_last_commit(std::uint64_t aggregators, const std::string& away) {
+    TcpGate gate;
+    cli::FederationShape shape = quick(2, aggregators);
+    put_before_coordinator(gate, shape, away);
+    start(std::move(shape));
+    RoundGate& one = hold_from(2);
+    RoundGate& two = hold_from(2);
+    add_worker(1, gated(one, 1));
+    EndingWorker worker(federation_->sites().at(1).worker_socket, cli::bench_weight(2), gated(two, 2));
+    const std::uint64_t run = start_run(two_rounds(), 1'000);
     one.wait_arrival(2);
     two.wait_arrival(2);
     gate.refuse(true);
@@ -76,42 +90,17 @@ class RunEndTest : public FederationTest {
     two.open();
     wait_log("site-2", "update encoded");
     gate.refuse(false);
-  }
-  void expect_ended(std::size_t site) {
-    wait_log(fmt::format("site-{}", site), "run complete");
-    EXPECT_THAT(log_of(fmt::format("site-{}", site)), HasSubstr("its run is over"));
-    EXPECT_THAT(log_of(fmt::format("site-{}", site)), Not(HasSubstr("goes into the next one")));
+    EXPECT_EQ(worker.wait_end(), "done");
+    expect_ended(2);
   }
 };
 
 TEST_F(RunEndTest, ASiteThatIsAwayAtTheLastCommitLearnsThatItsRunIsOver) {
-  TcpGate gate;
-  cli::FederationShape shape = quick(2, 0);
-  put_before_coordinator(gate, shape, "site-2");
-  start(std::move(shape));
-  RoundGate& one = hold_from(2);
-  RoundGate& two = hold_from(2);
-  add_worker(1, gated(one, 1));
-  EndingWorker worker(federation_->sites().at(1).worker_socket, cli::bench_weight(2), gated(two, 2));
-  const std::uint64_t run = start_run(two_rounds(), 1'000);
-  lose_the_last_commit(gate, one, two, run);
-  EXPECT_EQ(worker.wait_end(), "done");
-  expect_ended(2);
+  expect_told_after_the_last_commit(/*aggregators=*/0, "site-2");
 }
 
 TEST_F(RunEndTest, AnAggregatorThatIsAwayAtTheLastCommitPassesOnThatTheRunIsOver) {
-  TcpGate gate;
-  cli::FederationShape shape = quick(2, 2);
-  put_before_coordinator(gate, shape, "aggregator-2");
-  start(std::move(shape));
-  RoundGate& one = hold_from(2);
-  RoundGate& two = hold_from(2);
-  add_worker(1, gated(one, 1));
-  EndingWorker worker(federation_->sites().at(1).worker_socket, cli::bench_weight(2), gated(two, 2));
-  const std::uint64_t run = start_run(two_rounds(), 1'000);
-  lose_the_last_commit(gate, one, two, run);
-  EXPECT_EQ(worker.wait_end(), "done");
-  expect_ended(2);
+  expect_told_after_the_last_commit(/*aggregators=*/2, "aggregator-2");
 }
 
 TEST_F(RunEndTest, ARunThatIsStoppedWhileASiteIsAwayEndsForItsWorkers) {
