@@ -15,6 +15,11 @@ std::string_view outcome_name(Outcome outcome) {
   return "unknown";
 }
 
+std::uint32_t weight_to_claim(const Offer& offer, std::uint32_t weight) {
+  if (offer.weight_max == 0 || weight <= offer.weight_max) return weight;
+  return static_cast<std::uint32_t>(offer.weight_max);
+}
+
 std::string_view SiteMachine::doing() const {
   if (resolving_) return "resolving";
   if (!work_) return "waiting";

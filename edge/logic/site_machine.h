@@ -40,7 +40,8 @@ struct Offer {
   round::Plan plan;
   round::ModelRef base;
   Epoch lease;
-  bool counted = false;  // the parent's side holds this site's contribution
+  std::uint64_t weight_max = 0;  // as the round has it on record; 0: not told
+  bool counted = false;          // the parent's side holds this site's contribution
   std::optional<Received> received;
   std::vector<RunId> continues = {};  // the run before, the one before that, ...: what they left unspent is this one's
 };
@@ -63,6 +64,10 @@ struct Verdict {
 
 Verdict verdict_of(SiteId self, const round::ContributorSet& contributors, const std::vector<round::Refusal>& refusals,
                    const std::vector<SiteId>& late);
+
+// What an update of this weight may claim in the round. Enrolled anew, a site may have a greater maximum than a round
+// has on record that was opened before; a parent refuses what is above it.
+std::uint32_t weight_to_claim(const Offer& offer, std::uint32_t weight);
 
 // ---- effects ------------------------------------------------------------------------------------------------------
 struct FetchModel {  // then model_ready(); replaces a fetch of another model

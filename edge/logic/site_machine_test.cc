@@ -263,6 +263,15 @@ TEST(SiteMachine, TriesAgainInTheNextAttempt) {
   EXPECT_NE(find<Encode>(site.trained()), nullptr);
 }
 
+TEST(SiteMachine, ClaimsWhatTheRoundHasOnRecord) {
+  Offer told = offer(1);
+  EXPECT_EQ(weight_to_claim(told, 500), 500u) << "nothing was told";
+  told.weight_max = 100;
+  EXPECT_EQ(weight_to_claim(told, 500), 100u);
+  EXPECT_EQ(weight_to_claim(told, 100), 100u);
+  EXPECT_EQ(weight_to_claim(told, 20), 20u);
+}
+
 TEST(SiteMachine, ADeclineIsOfTheAttemptThatItWasOfferedLast) {
   Offer again = offer(1);
   again.attempt = AttemptId(2);

@@ -102,7 +102,7 @@ UpdateJob EdgeService::job_of(const Offer& offer, const Trained& trained, Partia
   job.base_digest = trained.base.ref.digest;
   job.base = trained.base.bytes->bytes();
   job.parts = views_of(trained.parts);
-  job.weight = trained.weight;
+  job.weight = weight_to_claim(offer, trained.weight);
   job.metrics = trained.metrics;
   job.workers = trained.workers();
   job.reduction = reduction_;
@@ -149,6 +149,10 @@ net::Awaitable<void> EdgeService::encode(Offer offer, Trained trained) {
   metrics_.encode_seconds.observe(seconds);
   pending_ = std::make_shared<const store::PendingUpdate>(std::move(*update));
   const store::PendingInfo& info = pending_->info();
+  if (info.start.weight < trained.weight) {
+    log.warn("the update claims less than its weight: the round has less on record for this site",
+             {{"weight", trained.weight}, {"claimed", info.start.weight}});
+  }
   log.info("update encoded", {{"bytes", info.chunk_bytes},
                               {"norm", info.p_norm},
                               {"weight", info.start.weight},

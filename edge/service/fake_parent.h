@@ -47,6 +47,9 @@ class FakeParent final : public tree::HubOwner {
   void set_plan(const std::function<void(round::Plan&)>& change) {
     runtime_.on_strand([&] { change(opening_.plan); });
   }
+  void set_weight_max(SiteId site, std::uint64_t weight_max) {
+    runtime_.on_strand([&] { opening_.participants = {{site, Epoch(5), weight_max}}; });
+  }
   void set_run(RunId run, std::vector<RunId> continues) {
     runtime_.on_strand([&] {
       opening_.run = run;

@@ -177,8 +177,7 @@ void Cast::enrol_anew(HostId host) {
   row.region = world_.host(host).region;
   row.weight_max = weight_max(host);
   if (happens(enrolment_rng_, scenario().faults.sites.changed)) {
-    // A greater one would be refused for as long as a round is open whose record has the smaller one.
-    row.weight_max = between(enrolment_rng_, std::min(sites.weight_min, row.weight_max), row.weight_max);
+    row.weight_max = between(enrolment_rng_, sites.weight_min, sites.weight_max);
     row.region = world_.hosts()[enrolment_rng_.below(world_.hosts().size())].region;
   }
   if (!static_cast<CoordinatorRole*>(world_.process(kRoot))->enrol(row)) return;

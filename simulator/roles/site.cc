@@ -119,6 +119,7 @@ Status SiteRole::on_round_open(const v1::RoundOpen& message) {
   offer.plan = std::move(opening.plan);
   offer.base = opening.base;
   offer.lease = own->lease;
+  offer.weight_max = own->weight_max;
   offer.counted = std::ranges::find(opening.counted, self()) != opening.counted.end();
   if (opening.received) {
     offer.received = {opening.received->incarnation, opening.received->number, opening.received->chunks};

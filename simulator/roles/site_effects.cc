@@ -72,7 +72,7 @@ edge::UpdateJob SiteRole::job_of(const edge::Offer& offer) const {
   job.base_digest = trained_from_->ref().digest;
   job.base = trained_from_->bytes();
   job.parts.push_back({trained_->model.span(), trained_->weight});
-  job.weight = trained_->weight;
+  job.weight = edge::weight_to_claim(offer, trained_->weight);
   return job;
 }
 
@@ -83,7 +83,7 @@ std::shared_ptr<const SiteRole::Submission> SiteRole::sized_submission(const edg
   const kernels::ChunkLayout layout{trained_from_->schema().value_count(), offer.plan.chunk_values};
   info.start.run = offer.run;
   info.start.round = offer.round;
-  info.start.weight = cast_.weight_max(host_);
+  info.start.weight = edge::weight_to_claim(offer, static_cast<std::uint32_t>(cast_.weight_max(host_)));
   info.start.codec = offer.plan.codec;
   info.start.base = offer.base.digest;
   info.start.value_count = layout.value_count;
