@@ -97,7 +97,8 @@ Trained EdgeService::take_trained(const Offer& offer) {
   return *std::exchange(trained_, std::nullopt);
 }
 
-UpdateJob EdgeService::job_of(const Offer& offer, const Trained& trained, PartialMean* early) const {
+UpdateJob EdgeService::job_of(const Offer& offer, const Trained& trained, PartialMean* early,
+                              std::atomic<std::uint64_t>* residual_lost) const {
   UpdateJob job{offer.run, offer.round, self_.node, offer.plan, trained.base.schema};
   job.base_digest = trained.base.ref.digest;
   job.base = trained.base.bytes->bytes();
@@ -108,6 +109,7 @@ UpdateJob EdgeService::job_of(const Offer& offer, const Trained& trained, Partia
   job.reduction = reduction_;
   job.early = early;
   job.gpus = gpus_.get();
+  job.residual_lost = residual_lost;
   return job;
 }
 
@@ -129,10 +131,11 @@ net::Awaitable<void> EdgeService::encode(Offer offer, Trained trained) {
   const telemetry::Logger log = log_of(offer.run, offer.round);
   std::shared_ptr<PartialMean> early = co_await early_.take(trained.parts);
   std::vector<store::Unspent> unspent;
+  std::atomic<std::uint64_t> residual_lost = 0;
   Result<store::PendingUpdate> update = co_await runtime_.pool.run([&]() -> Result<store::PendingUpdate> {
     FLUVIAL_ASSIGN(unspent, begin_run(offer, trained));
     net::PoolParallel parallel(runtime_.pool);
-    return encode_update(job_of(offer, trained, early.get()), *store_, parallel);
+    return encode_update(job_of(offer, trained, early.get(), &residual_lost), *store_, parallel);
   });
   note_unspent(offer.run, unspent);
   results_are_read(std::move(early), std::move(trained.parts));
@@ -149,6 +152,7 @@ net::Awaitable<void> EdgeService::encode(Offer offer, Trained trained) {
   metrics_.encode_seconds.observe(seconds);
   pending_ = std::make_shared<const store::PendingUpdate>(std::move(*update));
   const store::PendingInfo& info = pending_->info();
+  note_lost(offer.run, offer.round, residual_lost);
   if (info.start.weight < trained.weight) {
     log.warn("the update claims less than its weight: the round has less on record for this site",
              {{"weight", trained.weight}, {"claimed", info.start.weight}});
@@ -167,10 +171,11 @@ net::Awaitable<void> EdgeService::fold(Offer offer, Trained trained) {
   const telemetry::Logger log = log_of(offer.run, offer.round);
   std::shared_ptr<PartialMean> early = co_await early_.take(trained.parts);
   std::vector<store::Unspent> unspent;
+  std::atomic<std::uint64_t> residual_lost = 0;
   const Result<store::Carried> folded = co_await runtime_.pool.run([&]() -> Result<store::Carried> {
     FLUVIAL_ASSIGN(unspent, begin_run(offer, trained));
     net::PoolParallel parallel(runtime_.pool);
-    return fold_update(job_of(offer, trained, early.get()), *store_, parallel);
+    return fold_update(job_of(offer, trained, early.get(), &residual_lost), *store_, parallel);
   });
   note_unspent(offer.run, unspent);
   results_are_read(std::move(early), std::move(trained.parts));
@@ -180,6 +185,7 @@ net::Awaitable<void> EdgeService::fold(Offer offer, Trained trained) {
     desk_.outcomes().decided(offer.run, offer.round, Outcome::kLate);
     log.warn(late_text(offer.run), {{"residual_norm", folded->residual.norm}});
     note_residual(offer.run, offer.round, *folded);
+    note_lost(offer.run, offer.round, residual_lost);
   } else {
     metrics_.residuals_dropped.add();
     desk_.outcomes().dropped(offer.run, offer.round);
@@ -304,6 +310,14 @@ void EdgeService::note_residual(RunId run, RoundId round, const store::Carried& 
   if (carried.dropped.empty()) return;
   metrics_.residuals_dropped.add();
   log_of(run, round).warn("residual dropped", {{"reason", carried.dropped}});
+}
+
+// The rest of the residual is in the update.
+void EdgeService::note_lost(RunId run, RoundId round, std::uint64_t values) {
+  if (values == 0) return;
+  metrics_.residuals_dropped.add();
+  const std::string reason = std::to_string(values) + " values of it are no numbers or too large: its file is damaged";
+  log_of(run, round).warn("residual dropped", {{"reason", reason}});
 }
 
 void EdgeService::end_run() {

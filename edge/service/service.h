@@ -97,12 +97,14 @@ class EdgeService final : public tree::UplinkOwner {
   static Pending pending_of(const store::PendingInfo& info);
   Trained take_trained(const Offer& offer);
   // A view of all three.
-  UpdateJob job_of(const Offer& offer, const Trained& trained, PartialMean* early) const;
+  UpdateJob job_of(const Offer& offer, const Trained& trained, PartialMean* early,
+                   std::atomic<std::uint64_t>* residual_lost) const;
   void on_model(HeldModel model);
   void on_trained(RunId run, RoundId round, TimePoint begun, Result<Trained> trained);
   void on_sent(const UploadItem& item, double seconds);
   void note_outcome(const Pending& pending, Outcome outcome);
   void note_residual(RunId run, RoundId round, const store::Carried& carried);
+  void note_lost(RunId run, RoundId round, std::uint64_t values);  // of the residual, unusable
   net::Awaitable<void> ask_again();
   Algorithm choose_reduction() const;  // as the settings say, or what takes least here; measures, and logs why
   bool store_failed();                 // then the agent ends

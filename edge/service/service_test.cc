@@ -1,5 +1,8 @@
 // A whole site against a parent on loopback: real sessions, a real worker, real files.
 #include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 
 #include "core/local/worker_client.h"
@@ -148,6 +151,32 @@ TEST_F(ServiceTest, AStragglersUpdateTravelsWithItsNextOne) {
   ASSERT_TRUE(next.codec->decode_chunk(*next.chunks->read(0, scratch), values).ok());
   const float most = *std::ranges::max_element(values);
   EXPECT_NEAR(most, 2.5F, 1e-5F);
+}
+
+// The log says what is lost of it; the rest is spent.
+TEST_F(ServiceTest, WhatADamagedFileDoesNotGiveBackOfAResidualIsReported) {
+  start_site();
+  parent_.joined.take();
+  parent_.open_round(kSite, 4, model(3));
+  wait_logged("worker attached");
+  wait_logged("model held");
+  parent_.commit(kSite, commit_of(4, nullptr));
+  gate_.set_value();
+  wait_logged("update late");
+  std::size_t damaged = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder_.path() + "/state/tensors")) {
+    const std::array<float, 2> values = {std::numeric_limits<float>::quiet_NaN(),
+                                         std::numeric_limits<float>::infinity()};
+    std::fstream residual(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+    residual.write(reinterpret_cast<const char*>(values.data()), sizeof(values));  // NOLINT: bytes
+    damaged += residual.good() ? 1 : 0;
+  }
+  ASSERT_EQ(damaged, 1u);
+  EXPECT_FALSE(log_->contains("residual dropped"));
+  parent_.open_round(kSite, 5, model(4));
+  parent_.arrivals.take();
+  wait_logged("residual dropped");
+  wait_logged("2 values of it are no numbers");
 }
 
 // Round 4 is late and its run is stopped; the next run continues that one, the one after continues nothing.

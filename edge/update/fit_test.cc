@@ -181,8 +181,12 @@ TEST_F(FitTest, NoUpdateIsRefusedForADamagedResidual) {
   for (const std::string codec : {"fp32", "int8"}) {
     const std::uint64_t round = codec == "fp32" ? 2 : 3;
     const Training trained = update_of(round, codec, draw(6, kValues, 2));
-    const auto encoded = encode_update(trained.job(), *store_, serial_);
+    std::atomic<std::uint64_t> lost = 0;
+    UpdateJob job = trained.job();
+    job.residual_lost = &lost;
+    const auto encoded = encode_update(job, *store_, serial_);
     ASSERT_TRUE(encoded.ok()) << encoded.error().to_string();
+    EXPECT_EQ(lost, codec == "fp32" ? 3u : 0u) << "once: what the next one begins with is sound";
     EXPECT_TRUE(accepted(*encoded, trained.plan).ok());
     for (const float value : p_of(*encoded)) ASSERT_TRUE(std::isfinite(value));
     EXPECT_EQ(decoded(*encoded)[5], -1);

@@ -68,8 +68,10 @@ Result<float> make_p(GpuUpdate& gpu, const UpdateJob& job, store::SiteStore& sto
   }
   FLUVIAL_ASSIGN(const store::ResidualInfo residual, store.residual(job.run));
   if (!residual.zero) {
-    from.residual = [&](std::uint64_t first, std::span<float> into) {
-      return read_usable_residual(store, job.run, first, into);
+    from.residual = [&](std::uint64_t first, std::span<float> into) -> Status {
+      FLUVIAL_ASSIGN(const std::uint64_t lost, read_usable_residual(store, job.run, first, into));
+      if (job.residual_lost != nullptr) *job.residual_lost += lost;
+      return {};
     };
   }
   float max_abs = 0;

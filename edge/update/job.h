@@ -1,6 +1,7 @@
 // What a site trained in a round, as views: the one who calls keeps all of it until the call has returned.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -55,6 +56,8 @@ struct UpdateJob {
   Algorithm reduction = Algorithm::kDirect;  // of the parts
   PartialMean* early = nullptr;              // what was reduced of these very parts already; it is used up
   SiteGpus* gpus = nullptr;                  // null: what lies on a GPU is copied to the host and reduced there
+  // Gets how many values of the residual were unusable, and are not in the update; null: nobody asks.
+  std::atomic<std::uint64_t>* residual_lost = nullptr;
 
   kernels::ChunkLayout layout() const { return {schema.value_count(), plan.chunk_values}; }
 };

@@ -29,11 +29,17 @@ Result<float> check_values(const round::Schema& schema, std::span<const float> u
   return unusable(schema, first + static_cast<std::uint64_t>(bad - update.begin()), *bad, value_abs_max);
 }
 
-Status read_usable_residual(store::SiteStore& store, RunId run, std::uint64_t first, std::span<float> into) {
+Result<std::uint64_t> read_usable_residual(store::SiteStore& store, RunId run, std::uint64_t first,
+                                           std::span<float> into) {
   constexpr float kMost = std::numeric_limits<float>::max() / 2;  // a plan's value_abs_max is at most 1e9
   FLUVIAL_TRY(store.read_residual(run, first, into));
-  for (float& value : into) value = std::isnan(value) ? 0.0F : std::clamp(value, -kMost, kMost);
-  return {};
+  std::uint64_t changed = 0;
+  for (float& value : into) {
+    if (std::fabs(value) <= kMost) continue;
+    value = std::isnan(value) ? 0.0F : std::clamp(value, -kMost, kMost);
+    ++changed;
+  }
+  return changed;
 }
 
 }  // namespace fluvial::edge

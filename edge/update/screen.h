@@ -15,7 +15,9 @@ Result<float> check_values(const round::Schema& schema, std::span<const float> u
                            double value_abs_max);
 
 // The residual's values from `first` on, as they may be added to an update: what is no number is 0, and the sum with
-// whatever check_values() lets pass is finite.
-Status read_usable_residual(store::SiteStore& store, RunId run, std::uint64_t first, std::span<float> into);
+// whatever check_values() lets pass is finite. How many had to be changed for that, which a damaged file alone brings
+// about.
+Result<std::uint64_t> read_usable_residual(store::SiteStore& store, RunId run, std::uint64_t first,
+                                           std::span<float> into);
 
 }  // namespace fluvial::edge

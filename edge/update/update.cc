@@ -66,7 +66,8 @@ struct ChunkTask {
   Status add_residual(std::size_t index, std::span<float> p) const {
     const std::uint64_t first = layout.first_value(index);
     std::vector<float> residual(p.size());
-    FLUVIAL_TRY(read_usable_residual(store, job.run, first, residual));
+    FLUVIAL_ASSIGN(const std::uint64_t lost, read_usable_residual(store, job.run, first, residual));
+    if (job.residual_lost != nullptr) *job.residual_lost += lost;
     kernels::add_residual(p, residual, p);
     FLUVIAL_ASSIGN(const kernels::ScreenReport report, kernels::screen(p, first));
     max_abs[index] = report.max_abs;
