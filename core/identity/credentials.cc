@@ -53,6 +53,7 @@ Result<Credentials> load_credentials(const std::string& folder) {
   Credentials credentials{std::move(key), std::move(chain), std::move(authority.front())};
   FLUVIAL_ASSIGN(credentials.enrolled_before, load_enrolled_before(folder + "/enrolled_before"));
   FLUVIAL_TRY(check_credentials(credentials, certificate_path));
+  FLUVIAL_TRY(settle_folder(folder));
   return credentials;
 }
 

@@ -31,7 +31,7 @@ Status save_credentials(const Credentials& credentials, const std::string& folde
 
 // kNotFound when not enrolled; kDataLoss when key and certificate do not belong together, or the certificate is not
 // from that authority, or enrolled_before holds no number; without that file it is 0. An expired certificate loads: the
-// caller may be about to renew it.
+// caller may be about to renew it. What loads is durable, whoever wrote it.
 Result<Credentials> load_credentials(const std::string& folder);
 
 }  // namespace fluvial::identity

@@ -100,6 +100,10 @@ Status sync_folder(const std::string& folder) {
   return {};
 }
 
+Status settle_folder(const std::string& folder) {
+  return ::access(folder.c_str(), W_OK) == 0 ? sync_folder(folder) : Status();
+}
+
 Result<std::string> read_small_file(const std::string& path) { return read_file(path, false); }
 Result<std::string> read_private_file(const std::string& path) { return read_file(path, true); }
 

@@ -22,6 +22,9 @@ Status write_file(const std::string& path, std::string_view content, mode_t mode
 // And its parents; mode 0700 when it is made here. Its name is durable, whoever made it.
 Status make_private_folder(const std::string& folder);
 Status sync_folder(const std::string& folder);  // the names in it are durable
+// The same for a folder that may be of a process that was killed between rename and fsync. One that this process may
+// not write is left alone: it was made by somebody else.
+Status settle_folder(const std::string& folder);
 
 // Holds an exclusive lock on a folder for its lifetime; blocks until it has it.
 class FolderLock {

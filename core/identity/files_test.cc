@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "core/identity/authority.h"
+#include "core/identity/credentials.h"
+#include "core/identity/testing.h"
 
 namespace {
 std::vector<std::string> synced;  // paths, in order
@@ -54,6 +56,18 @@ TEST_F(IdentityFiles, AnAuthorityThatIsOpenedIsDurableBeforeItSigns) {
   synced.clear();
   ASSERT_TRUE(CertificateAuthority::create_or_open(home, "clinics", now).ok());
   EXPECT_TRUE(was_synced(home)) << "its files may be of somebody who was killed between rename and fsync";
+}
+
+// Who is told that it is enrolled, or speaks to others as a member, is one after a power cut, too.
+TEST_F(IdentityFiles, CredentialsThatAreLoadedAreDurable) {
+  const std::string home = root_ + "/identity";
+  const TestPki pki;
+  ASSERT_TRUE(save_credentials(pki.credentials(Role::kSite, NodeId(7), "hospital-a"), home).ok());
+  EXPECT_TRUE(was_synced(home));
+  EXPECT_TRUE(was_synced(root_)) << "its own name";
+  synced.clear();
+  ASSERT_TRUE(load_credentials(home).ok());
+  EXPECT_TRUE(was_synced(home)) << "they may be of somebody who was killed between rename and fsync";
 }
 
 }  // namespace
