@@ -5,6 +5,7 @@
 #include <boost/json.hpp>
 #include <utility>
 
+#include "aggregator/service/incarnation.h"
 #include "aggregator/service/region_service.h"
 #include "core/identity/credentials.h"
 #include "core/identity/random.h"
@@ -18,19 +19,6 @@ std::string advertised(const std::string& setting, std::uint16_t port) {
   const Result<config::HostPort> address = config::parse_host_port(setting);
   FLUVIAL_CHECK(address.ok(), "settings are validated");
   return config::format_host_port({address->host, address->port == 0 ? port : address->port});
-}
-
-// How often this folder was opened: a restarted aggregator replaces the session of the one before.
-Result<Incarnation> next_incarnation(store::FileSystem& files, const std::string& path) {
-  std::uint64_t count = 0;
-  const Result<Buffer> before = store::read_file(files, path, 8);
-  if (before.ok() && before->size() == 8) count = load_le<std::uint64_t>(before->data());
-  if (!before.ok() && before.error().code != Code::kNotFound) return before.error();
-  std::byte bytes[8];
-  store_le<std::uint64_t>(bytes, ++count);
-  const ByteSpan parts[] = {ByteSpan(bytes)};
-  FLUVIAL_TRY(store::write_file_atomically(files, path, parts));
-  return Incarnation(count);
 }
 
 }  // namespace
