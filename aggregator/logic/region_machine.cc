@@ -14,8 +14,8 @@ Effects RegionMachine::opened(Opening opening, TimePoint now) {
   Effects out;
   bool is_lost = true;  // a partial on its way
   // At another scale nothing of what is here merges with what is above: it is asked for again, as in another round.
-  const bool same_round =
-      open_ && open_->run == opening.run && open_->round == opening.round && open_->scale_bits == opening.scale_bits;
+  const bool same_round = open_ && open_->run == opening.run && open_->round == opening.round &&
+                          open_->scale_bits == opening.scale_bits && open_->subject == opening.subject;
   if (!same_round) {
     out = closed();
     gather_ = round::Gather(opening.participants);

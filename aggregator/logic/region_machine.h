@@ -15,11 +15,22 @@
 
 #include "core/base/clock.h"
 #include "core/round/gather.h"
+#include "core/round/plan.h"
 #include "core/round/record.h"
 
 namespace fluvial::aggregator {
 
 using ArrivalId = Id<struct ArrivalTag>;  // the caller's name for a verified update or partial that it holds staged
+
+// What a round is about: the same in each of its openings. A parent that says something else of a round that is open
+// here begins another, and nothing of what is here fits into it.
+struct Subject {
+  round::Plan plan;
+  round::ModelRef base;
+  std::uint64_t value_count = 0;
+  std::uint64_t integer_count = 0;
+  bool operator==(const Subject&) const = default;
+};
 
 // What the parent says when it opens a round, or says again to a child that (re)connected or has a new site below it.
 struct Opening {
@@ -33,6 +44,7 @@ struct Opening {
   int scale_bits = 0;
   TimePoint deadline;         // this tier's: close then with what is there
   bool same_session = false;  // as the opening before it: a partial on its way is still on its way
+  Subject subject = {};
 };
 
 // ---- effects, in this order and one after the other where they touch the sum ----------------------------------------

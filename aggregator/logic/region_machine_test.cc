@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
 
 namespace fluvial::aggregator {
 namespace {
@@ -124,6 +125,30 @@ TEST(RegionMachine, WhatWasSaidOfASiteInAnAttemptIsNotSaidOfTheNext) {
     if (sent.empty()) sent = all<SendPartial>(machine.tick(at(19s)));
     ASSERT_EQ(sent.size(), 1u);
     EXPECT_EQ(sent[0].refusals, std::vector{liar});
+  }
+}
+
+// A parent does not do that, unless it lies or has lost what it knew of the round.
+TEST(RegionMachine, ARoundThatIsSaidToBeAboutSomethingElseBeginsAnew) {
+  const std::vector<std::function<void(Subject&)>> changes = {
+      [](Subject& subject) { subject.plan.chunk_values = 512; }, [](Subject& subject) { subject.plan.codec = "int8"; },
+      [](Subject& subject) { subject.base.version = ModelVersion(3); }, [](Subject& subject) { ++subject.value_count; },
+      [](Subject& subject) { ++subject.integer_count; }};
+  for (const auto& change : changes) {
+    RegionMachine machine;
+    machine.opened(opening(), at(0s));
+    bring(machine, 1, {1}, at(1s));
+    machine.arrived(ArrivalId(2), Arrival{set_of({2}), {}, {}}, at(1s));
+    Opening other = opening(2);
+    change(other.subject);
+    const Effects effects = machine.opened(other, at(2s));
+    EXPECT_EQ(all<Release>(effects).size(), 1u) << "what is in the sum";
+    EXPECT_EQ(all<Drop>(effects).size(), 1u) << "what was being added";
+    EXPECT_EQ(all<ResetSum>(effects).size(), 1u);
+    EXPECT_TRUE(all<Take>(effects).empty());
+    EXPECT_TRUE(machine.gather().counted().empty());
+    EXPECT_TRUE(machine.taken(ArrivalId(2), set_of({2}), at(2s)).empty());
+    EXPECT_TRUE(machine.admit(SiteId(1), Epoch(1), 10).ok()) << "it is asked again";
   }
 }
 

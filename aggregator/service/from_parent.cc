@@ -114,10 +114,12 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
   codec_ = std::move(codec);
   want_model(opening.base);
   opened_at_ = now();
-  if (!is_current(opening.run, opening.round)) {
+  Subject subject{opening.plan, opening.base, opening.value_count, opening.integer_count};
+  if (!is_current(opening.run, opening.round) || machine_.opening().subject != subject) {
     told_.clear();
     watch_.opened(opened_at_);
     up_.lost();
+    hub_.book().close();
   }
   opening_ = std::move(opening);
   over_.erase(opening_->run);
@@ -134,6 +136,7 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
   step.counted.insert(opening_->counted.begin(), opening_->counted.end());
   step.gone.insert(opening_->gone.begin(), opening_->gone.end());
   step.same_session = !std::exchange(parent_is_new_, false);
+  step.subject = std::move(subject);
   runtime_.log.info("round open", {{"run", step.run},
                                    {"round", step.round},
                                    {"attempt", step.attempt},

@@ -21,6 +21,9 @@ Status NodeSum::add_values(const StagedArrival& arrival, Parallel& parallel) {
   const bool is_update = arrival.site != SiteId(0);
   const auto weight = static_cast<std::uint32_t>(arrival.what.contributors.total_weight());
   const std::size_t chunk_count = shape_.layout.chunk_count();
+  if (arrival.chunks->chunk_count() != chunk_count) {
+    return Error{Code::kFailedPrecondition, "it came for a sum of another shape"};
+  }
   // An update's probe is one piece more: read from what its site sent, and added at the weight of its chunks.
   FLUVIAL_TRY(parallel.for_each(chunk_count + (is_update ? 1 : 0), [&](std::size_t i) -> Status {
     if (i == chunk_count) return probe_->add(arrival.site, arrival.probe, weight);

@@ -26,7 +26,8 @@ class NodeSum {
 
   // Adds the arrival and returns its contributors with the probes that the sum now holds for them. The arrival stays as
   // it is, so that the sum can be made again without others. kUnavailable when it could not be added (the disk does not
-  // give back a spilled chunk): a part of it may be in the sum, so reset() before anything else.
+  // give back a spilled chunk, or it was begun under other terms): a part of it may be in the sum, so reset() before
+  // anything else.
   Result<round::ContributorSet> add(const StagedArrival& arrival, Parallel& parallel);
 
   // Whether the sum holds the probes of exactly these contributors, as they say. kDataLoss names the first that is off.

@@ -120,6 +120,24 @@ TEST_F(NodeSumTest, WhatWasSpilledIsSummedAlikeAndADiskThatFailsSaysSo) {
   EXPECT_EQ(sum_.add(spilled, serial_).error().code, Code::kUnavailable);
 }
 
+// A parent said something else of the round while it was on its way.
+TEST_F(NodeSumTest, WhatCameForAnotherShapeIsNotAdded) {
+  const StagedArrival one = arrival(test_head(3), test_values(1));
+  const kernels::ChunkLayout layout = kShape.layout;
+  for (const SumShape& shape :
+       {SumShape{{layout.value_count, layout.chunk_values / 2}, 0, kTestScale},
+        SumShape{{layout.value_count * 4, layout.chunk_values}, 0, kTestScale},
+        SumShape{{layout.chunk_values, layout.chunk_values}, 0, kTestScale},
+        SumShape{{layout.value_count + 1, layout.chunk_values}, 0, kTestScale}, SumShape{layout, 2, kTestScale}}) {
+    sum_.reset(shape);
+    const auto added = sum_.add(one, serial_);
+    ASSERT_FALSE(added.ok());
+    EXPECT_EQ(added.error().code, Code::kUnavailable) << "not the sender's fault";
+  }
+  sum_.reset(kShape);
+  EXPECT_TRUE(sum_.add(one, serial_).ok());
+}
+
 TEST_F(NodeSumTest, IntegersBecomeTheirMaximum) {
   SumShape shape = kShape;
   shape.integer_count = 2;

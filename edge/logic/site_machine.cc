@@ -20,6 +20,16 @@ std::uint32_t weight_to_claim(const Offer& offer, std::uint32_t weight) {
   return static_cast<std::uint32_t>(offer.weight_max);
 }
 
+namespace {
+
+// Of one round attempt, lease and who holds what may be others from offer to offer. With another base or plan it is
+// another round, whatever it is called: what is being made for the one fits into no other.
+bool is_same_round(const Offer& a, const Offer& b) {
+  return a.run == b.run && a.round == b.round && a.base == b.base && a.plan == b.plan;
+}
+
+}  // namespace
+
 std::string_view SiteMachine::doing() const {
   if (resolving_) return "resolving";
   if (!work_) return "waiting";
@@ -94,7 +104,7 @@ Effects SiteMachine::offered(Offer offer) {
     return out;
   }
   if (work_) {
-    if (work_->offer.run == offer.run && work_->offer.round == offer.round) {
+    if (is_same_round(work_->offer, offer)) {
       work_->offer = std::move(offer);  // the next attempt, or another lease
       if (work_->stage != Stage::kFolding) work_->late = false;
       next_.reset();

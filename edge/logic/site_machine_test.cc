@@ -263,6 +263,33 @@ TEST(SiteMachine, TriesAgainInTheNextAttempt) {
   EXPECT_NE(find<Encode>(site.trained()), nullptr);
 }
 
+// A parent does not do that, unless it lies or has lost what it knew of the round.
+TEST(SiteMachine, WhatIsMadeForARoundFitsIntoNoOtherOfThatName) {
+  Offer rebased = offer(1);
+  rebased.base = model(4);
+  Offer replanned = offer(1);
+  replanned.plan.chunk_values = 512;
+  for (const Offer& other : {rebased, replanned}) {
+    SiteMachine training({});
+    training.offered(offer(1));
+    training.model_ready(model(0));
+    SiteMachine encoding = training;
+    EXPECT_TRUE(training.offered(other).empty()) << "when it has trained";
+    const Effects trained = training.trained();
+    ASSERT_NE(find<Fold>(trained), nullptr);
+    EXPECT_EQ(find<Fold>(trained)->offer.base, model(0));
+    EXPECT_EQ(find<Fold>(trained)->offer.plan, offer(1).plan);
+    const Effects next = training.resolved();
+    EXPECT_TRUE(find<Train>(next) != nullptr || find<FetchModel>(next) != nullptr) << "then for the other";
+
+    encoding.trained();
+    EXPECT_TRUE(encoding.offered(other).empty());
+    const Effects late = encoding.encoded(pending(1));
+    ASSERT_NE(find<Resolve>(late), nullptr);
+    EXPECT_EQ(find<Resolve>(late)->outcome, Outcome::kLate);
+  }
+}
+
 TEST(SiteMachine, ClaimsWhatTheRoundHasOnRecord) {
   Offer told = offer(1);
   EXPECT_EQ(weight_to_claim(told, 500), 500u) << "nothing was told";

@@ -113,6 +113,20 @@ TEST_F(ServiceTest, ClaimsNoMoreWeightThanTheRoundHasOnRecord) {
   EXPECT_EQ(parent_.arrivals.take().what.contributors.find(kSite)->weight, 20u);
 }
 
+// A parent that lies, or that has lost what it knew of the round.
+TEST_F(ServiceTest, ARoundThatIsOpenedAgainFromAnotherModelIsAnother) {
+  start_site();
+  parent_.joined.take();
+  parent_.open_round(kSite, 4, model(3));
+  wait_logged("worker attached");
+  wait_logged("model held");
+  parent_.open_round(kSite, 4, model(2));
+  gate_.set_value();  // what is trained from the first is for no round any more
+  const transfer::StagedArrival arrival = parent_.arrivals.take();
+  EXPECT_EQ(arrival.round, RoundId(4));
+  EXPECT_TRUE(log_->contains("update late"));
+}
+
 TEST_F(ServiceTest, ASubmissionOutlivesItsProcess) {
   start_site();
   parent_.joined.take();

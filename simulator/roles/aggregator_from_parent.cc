@@ -93,10 +93,12 @@ Status AggregatorRole::round_opened(const v1::RoundOpen& message) {
   codec_ = std::move(codec);
   want_model(opening.base);
   opened_at_ = now();
-  if (!is_current(opening.run, opening.round)) {
+  aggregator::Subject subject{opening.plan, opening.base, opening.value_count, opening.integer_count};
+  if (!is_current(opening.run, opening.round) || machine_.opening().subject != subject) {
     told_.clear();
     watch_.opened(opened_at_);
     up_.lost();
+    children_.book().close();
   }
   opening_ = std::move(opening);
   over_.erase(opening_->run);
@@ -113,6 +115,7 @@ Status AggregatorRole::round_opened(const v1::RoundOpen& message) {
   step.counted.insert(opening_->counted.begin(), opening_->counted.end());
   step.gone.insert(opening_->gone.begin(), opening_->gone.end());
   step.same_session = !std::exchange(parent_is_new_, false);
+  step.subject = std::move(subject);
   carry_out(machine_.opened(std::move(step), now()));
   return {};
 }
