@@ -7,6 +7,44 @@
 namespace fluvial::wire {
 namespace {
 
+Opening opening() {
+  Opening opening;
+  opening.run = RunId(9);
+  opening.round = RoundId(2);
+  opening.attempt = AttemptId(1);
+  opening.epoch = Epoch(3);
+  opening.base = {RunId(9), ModelVersion(1), {}, 400};
+  opening.plan.name = "test";
+  opening.value_count = 100;
+  opening.participants = {{SiteId(7), Epoch(5), 30}};
+  return opening;
+}
+
+TEST(Openings, SayWhichRunsTheirsContinues) {
+  Opening sent = opening();
+  EXPECT_TRUE(from_proto(to_envelope(sent).round_open())->continues.empty());
+  sent.continues = {RunId(8), RunId(5), RunId(1)};  // the newest first
+  const v1::Envelope message = to_envelope(sent);
+  const auto taken = from_proto(message.round_open());
+  ASSERT_TRUE(taken.ok()) << taken.error().to_string();
+  EXPECT_EQ(taken->continues, sent.continues);
+  for (const std::uint64_t later : {9, 10}) {
+    sent.continues = {RunId(8), RunId(later)};
+    EXPECT_EQ(from_proto(to_envelope(sent).round_open()).error().code, Code::kInvalidArgument) << later;
+  }
+}
+
+TEST(Openings, SayNoMoreRunsThanAreTold) {
+  Opening sent = opening();
+  sent.run = RunId(1'000);
+  for (std::size_t i = 0; i < kContinuesMax; ++i) sent.continues.emplace_back(999 - i);
+  const auto taken = from_proto(to_envelope(sent).round_open());
+  ASSERT_TRUE(taken.ok()) << taken.error().to_string();
+  EXPECT_EQ(taken->continues, sent.continues);
+  sent.continues.emplace_back(1);
+  EXPECT_EQ(from_proto(to_envelope(sent).round_open()).error().code, Code::kInvalidArgument);
+}
+
 TEST(Declines, NameTheirAttempt) {
   const round::Decline decline{RunId(3), RoundId(7), AttemptId(2), {SiteId(9), {Code::kInternal, "out of memory"}}};
   const v1::Envelope message = to_envelope(decline);
