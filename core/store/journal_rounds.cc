@@ -253,6 +253,7 @@ Status CoordinatorJournal::set_run_status(RunId run, RunStatus status, const std
 
 Result<std::vector<RunRow>> CoordinatorJournal::runs() {
   const std::lock_guard lock(mutex_);
+  if (const std::optional<Error>& fault = database_->fault()) return *fault;
   std::vector<RunRow> found;
   FLUVIAL_TRY(database_->query(
       "SELECT id, plan, schema, initial_model, status, reason, created_at, continues FROM runs ORDER BY id", {},
@@ -266,6 +267,7 @@ Result<std::vector<RunRow>> CoordinatorJournal::runs() {
 
 Result<RunRow> CoordinatorJournal::run(RunId id) {
   const std::lock_guard lock(mutex_);
+  if (const std::optional<Error>& fault = database_->fault()) return *fault;
   std::optional<RunRow> found;
   FLUVIAL_TRY(database_->query(
       "SELECT id, plan, schema, initial_model, status, reason, created_at, continues FROM runs WHERE id = ?", {id},

@@ -416,6 +416,8 @@ TEST_F(Journal, AfterAFailedCommitItAsksForARestart) {
     const bool of_a_sync = epoch.error().code == Code::kUnavailable;
     EXPECT_TRUE(of_a_sync || epoch.error().code == Code::kResourceExhausted) << epoch.error().message;
     EXPECT_EQ(journal->next_epoch().ok(), !of_a_sync) << "operation " << n;
+    EXPECT_EQ(journal->runs().ok(), !of_a_sync) << "a status that may be another on the disk";
+    EXPECT_EQ(journal->run(RunId(1)).ok(), !of_a_sync);
     (of_a_sync ? failed_syncs : full_disks) += 1;
     reopen();
   }
