@@ -38,12 +38,6 @@ Result<int> scale_bits(int fraction_bits, double max_abs, std::uint64_t weight_s
   return std::min(fraction_bits, kSumBits - ceil_log2(max_abs * static_cast<double>(weight_sum)));
 }
 
-Result<std::int64_t> fixed_term(float value, std::uint32_t weight, int scale_bits) {
-  const double term = ops::fixed_product(value, std::ldexp(static_cast<double>(weight), scale_bits));
-  if (std::fabs(term) <= kSumMax) return ops::to_fixed(term);
-  return Error{Code::kDataLoss, format_text("{} at weight {} and scale 2^{} is beyond 2^62", value, weight, scale_bits)};
-}
-
 void mean_of_sums(std::span<const std::int64_t> sum, int scale_bits, std::uint64_t total_weight, std::span<float> out) {
   FLUVIAL_CHECK(sum.size() == out.size(), "as many means as sums");
   FLUVIAL_CHECK(total_weight >= 1 && total_weight < kWeightSumEnd, "a total weight that no round can have");

@@ -24,9 +24,6 @@ inline constexpr double kSumMax = 0x1p62;  // what a sum, and so each term of it
 // kInvalidArgument unless 0 < max_abs <= 2^127, 1 <= weight_sum < kWeightSumEnd and |fraction_bits| <= kScaleBitsMax.
 Result<int> scale_bits(int fraction_bits, double max_abs, std::uint64_t weight_sum);
 
-// What one value adds. kDataLoss when |value| * weight * 2^scale_bits is beyond 2^62, or no number.
-Result<std::int64_t> fixed_term(float value, std::uint32_t weight, int scale_bits);
-
 // out = fp32(fp64(sum) * 2^-scale_bits / fp64(total_weight)): int64 to fp64 rounds once, the power of two is exact, one
 // division rounds, the conversion to fp32 rounds; all half to even. 1 <= total_weight < kWeightSumEnd.
 void mean_of_sums(std::span<const std::int64_t> sum, int scale_bits, std::uint64_t total_weight, std::span<float> out);
