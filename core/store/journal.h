@@ -36,6 +36,18 @@ class CoordinatorJournal {
   Result<std::optional<FederationRow>> federation();
   Result<Epoch> next_epoch();  // 1, 2, ...: never repeats, also across crashes; shared with leases
 
+  // ---- histories: this journal may be an older copy, put back on purpose
+  Result<round::Lineage> lineage();
+  // The journal is such a copy, and a new history begins with it: `id` (drawn, not 0), its first epoch above all that
+  // the counter gave, above `above`, and at least the milliseconds of `now` since 1970, so that it is above what was
+  // given after the copy was made. Every lease gets a new epoch; node ids that may have been given meanwhile are
+  // skipped, tokens that may have been used meanwhile end.
+  Result<round::History> begin_history(round::HistoryId id, Epoch above, WallTime now);
+  // A member comes and shows what it knows. kFailedPrecondition, with what to do: it knows of what this journal should
+  // hold and does not. Otherwise what it knows of rounds that only a lost history holds is written down and returned.
+  Result<std::vector<LostRow>> meet(NodeId node, const round::Standing& standing, WallTime now);
+  Result<std::vector<LostRow>> lost();
+
   // ---- tokens and nodes
   Status add_token(const TokenRow& token);  // kAlreadyExists for the same id or hash
   Result<std::optional<TokenRow>> find_token(const Digest& secret_hash);

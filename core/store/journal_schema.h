@@ -1,6 +1,8 @@
 // The journal's tables (docs/formats/journal.md). Inside this room only.
 #pragma once
 
+#include "core/store/lineage.h"
+
 namespace fluvial::store {
 
 inline constexpr const char* kJournalVersion1 = R"sql(
@@ -44,7 +46,16 @@ ALTER TABLE nodes ADD COLUMN quarantined_at INTEGER;
 ALTER TABLE nodes ADD COLUMN quarantine_reason TEXT NOT NULL DEFAULT '';
 )sql";
 
+// What members say of rounds that a restored journal does not hold. Version 3 is the tables of the histories.
+inline constexpr const char* kJournalVersion4 = R"sql(
+ALTER TABLE histories ADD COLUMN began_at INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE lost (
+  history INTEGER NOT NULL, run INTEGER NOT NULL, round INTEGER NOT NULL, site INTEGER NOT NULL,
+  decided INTEGER NOT NULL, counted INTEGER NOT NULL, digest BLOB NOT NULL, shown_at INTEGER NOT NULL,
+  PRIMARY KEY (history, run, round, site)) WITHOUT ROWID;
+)sql";
+
 // Each step leads from the version before it to the next; a new journal takes them all.
-inline constexpr const char* kJournalSteps[] = {kJournalVersion1, kJournalVersion2};
+inline constexpr const char* kJournalSteps[] = {kJournalVersion1, kJournalVersion2, kLineageTables, kJournalVersion4};
 
 }  // namespace fluvial::store

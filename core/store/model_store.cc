@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -14,6 +15,7 @@ constexpr std::string_view kRoundPrefix = "round-";
 constexpr std::string_view kModelSuffix = ".safetensors";
 constexpr std::string_view kOptimizerSuffix = ".optimizer.safetensors";
 constexpr std::string_view kOptimizerTensor = "state";
+constexpr std::string_view kAsideSuffix = ".aside";
 
 // The number in prefix<number>suffix, and only in that form.
 std::optional<std::uint64_t> number_in(std::string_view name, std::string_view prefix, std::string_view suffix) {
@@ -33,6 +35,12 @@ std::optional<ModelVersion> version_of(std::string_view name) {
   if (!number) number = number_in(name, kRoundPrefix, kModelSuffix);
   if (!number) return std::nullopt;
   return ModelVersion(*number);
+}
+
+std::map<RunId, ModelVersion> newest_of(const std::set<ModelRef>& models) {
+  std::map<RunId, ModelVersion> newest;
+  for (const ModelRef& model : models) newest[model.run] = std::max(newest[model.run], model.version);
+  return newest;
 }
 
 std::string stem(ModelRef ref) {
@@ -121,8 +129,9 @@ Result<std::vector<ModelRef>> ModelStore::list() const {
   return found;
 }
 
-Result<std::size_t> ModelStore::sweep(const std::set<ModelRef>& keep) {
-  std::size_t removed = 0;
+// Whatever of its files is in the runs' folders.
+Result<std::vector<ModelStore::Found>> ModelStore::find() const {
+  std::vector<Found> found;
   FLUVIAL_ASSIGN(const std::vector<std::string> runs, files_->list(folder_));
   for (const std::string& run : runs) {
     const auto id = number_in(run, kRunPrefix, "");
@@ -130,14 +139,59 @@ Result<std::size_t> ModelStore::sweep(const std::set<ModelRef>& keep) {
     const std::string folder = join_path(folder_, run);
     FLUVIAL_ASSIGN(const std::vector<std::string> names, files_->list(folder));
     for (const std::string& name : names) {
-      const auto version = version_of(name);
-      const bool ours = version.has_value() || (name.starts_with(kRoundPrefix) && name.ends_with(kTemporarySuffix));
-      if (!ours || (version && keep.contains({RunId(*id), *version}))) continue;
-      FLUVIAL_TRY(files_->remove(join_path(folder, name)));
-      ++removed;
+      const bool aside = name.ends_with(kAsideSuffix);
+      const auto version = version_of(aside ? name.substr(0, name.size() - kAsideSuffix.size()) : name);
+      const bool temporary = name.starts_with(kRoundPrefix) && name.ends_with(kTemporarySuffix);
+      if (version || temporary) found.push_back({folder, name, RunId(*id), version, aside});
     }
   }
+  return found;
+}
+
+Result<std::size_t> ModelStore::sweep(const std::set<ModelRef>& keep) {
+  const std::map<RunId, ModelVersion> newest = newest_of(keep);
+  FLUVIAL_ASSIGN(const std::vector<Found> files, find());
+  for (const Found& file : files) {
+    if (!file.version) continue;
+    const auto last = newest.find(file.run);
+    if (last != newest.end() && *file.version <= last->second.next()) continue;
+    const std::string journal =
+        last == newest.end() ? "does not know this run" : "ends at round " + std::to_string(last->second.value());
+    return Error{Code::kFailedPrecondition,
+                 join_path(file.folder, file.name) + " is newer than the journal, which " + journal +
+                     ": the journal is an older copy. If it was restored on purpose, run the coordinator once with "
+                     "--restored, which sets newer models aside, and start it again. Nothing was removed"};
+  }
+  std::size_t removed = 0;
+  for (const Found& file : files) {
+    if (file.version && keep.contains({file.run, *file.version}) && !file.aside) continue;
+    const std::string path = join_path(file.folder, file.name);
+    if (file.version && *file.version > newest.at(file.run)) {
+      if (!file.aside) FLUVIAL_TRY(files_->rename(path, path + std::string(kAsideSuffix)));
+      continue;
+    }
+    FLUVIAL_TRY(files_->remove(path));
+    ++removed;
+  }
   return removed;
+}
+
+Result<std::size_t> ModelStore::set_aside(const std::set<ModelRef>& keep, const std::string& folder) {
+  const std::map<RunId, ModelVersion> newest = newest_of(keep);
+  FLUVIAL_ASSIGN(const std::vector<Found> files, find());
+  std::size_t moved = 0;
+  for (const Found& file : files) {
+    const auto last = newest.find(file.run);
+    if (!file.version || (last != newest.end() && *file.version <= last->second)) continue;
+    const std::string to =
+        join_path(join_path(folder_, folder), std::string(kRunPrefix) + std::to_string(file.run.value()));
+    FLUVIAL_TRY(files_->make_folder(to));
+    FLUVIAL_TRY(files_->rename(join_path(file.folder, file.name), join_path(to, file.name)));
+    FLUVIAL_TRY(files_->sync_folder(to));
+    FLUVIAL_TRY(files_->sync_folder(file.folder));
+    ++moved;
+  }
+  return moved;
 }
 
 Status ModelStore::prune(RunId run, ModelVersion last, std::uint64_t kept) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <compare>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -36,9 +37,15 @@ class ModelStore {
   // What put() returned. kDataLoss when it does not hold `value_count` values.
   Result<std::vector<float>> load_optimizer(const std::string& reference, std::uint64_t value_count) const;
 
-  // At start: removes every file that is not of a model in `keep` (the journal's referenced_models()). Returns how
-  // many.
+  // At start; `keep` is the journal's referenced_models(). Removes temporary files, and what is older than a run's
+  // newest in `keep` and not in it. A model of the round after that was written and not committed, or else the journal
+  // is older than it: so it is set aside (round-<n>.safetensors.aside, one a run), until that round is committed.
+  // kFailedPrecondition, with nothing touched, when there is a model that no crash explains: of a later round, or of a
+  // run that `keep` does not name. Then the journal is an older copy. Returns how many files were removed.
   Result<std::size_t> sweep(const std::set<ModelRef>& keep);
+  // What is newer than `keep`, or of a run that it does not name, goes to `folder` beside the runs' folders. Returns
+  // how many files.
+  Result<std::size_t> set_aside(const std::set<ModelRef>& keep, const std::string& folder);
   // Removes a run's models but the `kept` newest up to `last`, which always stays; newer ones are not touched.
   Status prune(RunId run, ModelVersion last, std::uint64_t kept);
 
@@ -48,6 +55,14 @@ class ModelStore {
  private:
   ModelStore(FileSystem& files, std::string folder) : files_(&files), folder_(std::move(folder)) {}
   std::string run_folder(RunId run) const;
+  struct Found {
+    std::string folder;  // of its run
+    std::string name;
+    RunId run;
+    std::optional<ModelVersion> version;  // none: a temporary file
+    bool aside = false;
+  };
+  Result<std::vector<Found>> find() const;
 
   FileSystem* files_;
   std::string folder_;

@@ -10,6 +10,7 @@
 #include "core/base/clock.h"
 #include "core/base/ids.h"
 #include "core/round/contribution.h"
+#include "core/round/history.h"
 #include "core/round/plan.h"
 #include "core/round/schema.h"
 
@@ -98,6 +99,14 @@ struct CommitRow {
   round::Metrics evaluation;     // set later by set_evaluation()
   WallTime committed_at;
   std::uint64_t total_weight() const { return contributors.total_weight(); }
+};
+
+// A round that was lost with a restore, as far as a member knew of it.
+struct LostRow {
+  round::HistoryId history;  // whose restore lost it
+  NodeId site;               // or an aggregator, which knows no more than that the round was
+  round::KnownRound known;
+  bool operator==(const LostRow&) const = default;
 };
 
 // What became of a site's update. kRefused only for one that was invalid: the site drops it and keeps its residual.

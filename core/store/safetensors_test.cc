@@ -161,13 +161,45 @@ TEST_F(ModelStoreTest, PutsAndLoadsModelAndOptimizerState) {
 }
 
 TEST_F(ModelStoreTest, SweepsWhatNoRecordNames) {
-  for (std::uint64_t version = 0; version < 4; ++version) put(version);
+  for (std::uint64_t version = 0; version < 3; ++version) put(version);
   const ByteSpan nothing[] = {ByteSpan()};
   ASSERT_TRUE(write_temporary(files, store.path_of(ref(9)), nothing).ok());
   ASSERT_TRUE(write_file_atomically(files, "/models/run-1/README", nothing).ok());
-  EXPECT_EQ(store.sweep({ref(0), ref(2)}).value(), 5u);
+  EXPECT_EQ(store.sweep({ref(0), ref(2)}).value(), 3u);
   EXPECT_EQ(versions(), (std::vector<std::uint64_t>{0, 2}));
   EXPECT_EQ(files.list("/models/run-1")->size(), 5u);  // the file that is not ours stays
+}
+
+TEST_F(ModelStoreTest, AModelThatWasNotCommittedIsSetAsideUntilItsRoundIs) {
+  for (std::uint64_t version = 0; version < 3; ++version) put(version);
+  const std::string aside = store.path_of(ref(2)) + ".aside";
+  for (int start = 0; start < 3; ++start) {
+    if (start == 1) put(2);  // and again: the newer one stays
+    EXPECT_EQ(store.sweep({ref(0), ref(1)}).value(), 0u);
+    EXPECT_EQ(versions(), (std::vector<std::uint64_t>{0, 1}));
+    EXPECT_TRUE(files.exists(aside).value());
+  }
+  put(2);
+  EXPECT_EQ(store.sweep({ref(0), ref(1), ref(2)}).value(), 2u);
+  EXPECT_EQ(versions(), (std::vector<std::uint64_t>{0, 1, 2}));
+  EXPECT_FALSE(files.exists(aside).value());
+}
+
+TEST_F(ModelStoreTest, AJournalOlderThanTheModelsRemovesNone) {
+  for (std::uint64_t version = 0; version < 5; ++version) put(version);
+  const std::size_t before = files.list("/models/run-1")->size();
+  for (const std::set<ModelRef>& keep : {std::set{ref(0), ref(1), ref(2)}, std::set<ModelRef>{}}) {
+    const auto swept = store.sweep(keep);
+    ASSERT_FALSE(swept.ok());
+    EXPECT_EQ(swept.error().code, Code::kFailedPrecondition);
+    EXPECT_NE(swept.error().message.find("--restored"), std::string::npos) << swept.error().message;
+    EXPECT_EQ(files.list("/models/run-1")->size(), before);
+  }
+  EXPECT_EQ(store.set_aside({ref(0), ref(1), ref(2)}, "aside-7").value(), 4u);  // two models, two optimizer files
+  EXPECT_EQ(versions(), (std::vector<std::uint64_t>{0, 1, 2}));
+  EXPECT_EQ(files.list("/models/aside-7/run-1")->size(), 4u);
+  EXPECT_EQ(store.sweep({ref(0), ref(1), ref(2)}).value(), 0u);
+  EXPECT_EQ(files.list("/models/aside-7/run-1")->size(), 4u);
 }
 
 TEST_F(ModelStoreTest, PruneKeepsTheNewestAndNeverTheFuture) {

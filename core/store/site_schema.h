@@ -1,6 +1,8 @@
-// The tables of a site's store (docs/formats/journal.md), and the steps that bring an older one up to date. Inside this room
-// only.
+// The tables of a site's store (docs/formats/journal.md), and the steps that bring an older one up to date. Inside this
+// room only.
 #pragma once
+
+#include "core/store/lineage.h"
 
 namespace fluvial::store {
 
@@ -36,6 +38,12 @@ ALTER TABLE pending ADD COLUMN fit_factor REAL NOT NULL DEFAULT 1;
 ALTER TABLE pending ADD COLUMN residual_norm_max REAL NOT NULL DEFAULT 0;
 ALTER TABLE pending ADD COLUMN residual_age_max INTEGER NOT NULL DEFAULT 0;
 )sql";
-inline constexpr const char* kSiteSteps[] = {kSiteSchema, kSiteWorkers, kSiteTrailer, kSiteFit};
+// What a member shows of itself, beside the tables of the histories.
+inline constexpr const char* kSiteStanding = R"sql(
+ALTER TABLE site ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE outcomes ADD COLUMN digest BLOB NOT NULL DEFAULT x'';
+)sql";
+inline constexpr const char* kSiteSteps[] = {kSiteSchema, kSiteWorkers,   kSiteTrailer,
+                                             kSiteFit,    kLineageTables, kSiteStanding};
 
 }  // namespace fluvial::store

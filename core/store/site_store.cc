@@ -7,6 +7,7 @@
 
 #include "core/base/format.h"
 #include "core/store/plan_json.h"
+#include "core/store/site_rows.h"
 #include "core/store/site_schema.h"
 #include "core/store/sqlite.h"
 
@@ -36,13 +37,6 @@ std::vector<std::string> split_names(std::string_view text) {
   }
   return names;
 }
-
-struct PendingRow {
-  PendingInfo info;
-  std::vector<std::uint64_t> chunk_ends;
-  std::string p_file;
-  std::string chunks_file;
-};
 
 constexpr const char* kPendingColumns =
     "SELECT run, round, submission, incarnation, weight, codec, base, metrics, value_count, integer_count, lossless, "
@@ -80,6 +74,12 @@ Result<PendingRow> pending_from(const SqlRow& row) {
   return found;
 }
 
+std::string name_of(RunId run, RoundId round) {
+  return "run " + std::to_string(run.value()) + " round " + std::to_string(round.value());
+}
+
+}  // namespace
+
 Result<std::optional<PendingRow>> pending_row(Database& database, RunId run) {
   std::optional<PendingRow> found;
   const std::string sql = std::string(kPendingColumns) + "WHERE run = ?";
@@ -102,12 +102,6 @@ std::string beyond(const ResidualInfo& residual, const ResidualBounds& bounds) {
   }
   return {};
 }
-
-std::string name_of(RunId run, RoundId round) {
-  return "run " + std::to_string(run.value()) + " round " + std::to_string(round.value());
-}
-
-}  // namespace
 
 SiteStore::SiteStore(FileSystem& files, std::string folder, std::unique_ptr<Database> database)
     : files_(files), folder_(std::move(folder)), database_(std::move(database)) {}
@@ -221,12 +215,15 @@ Result<std::optional<LastOutcome>> SiteStore::last_outcome(RunId run) {
   return last_outcome_locked(run);
 }
 
-Status SiteStore::may_begin(RunId run, RoundId round) {
+Status SiteStore::may_write(RunId run) {
   FLUVIAL_ASSIGN(const std::optional<PendingRow> before, pending_row(*database_, run));
-  if (before) {
-    return Error{Code::kFailedPrecondition,
-                 name_of(run, before->info.start.round) + ": the submission before has no outcome yet"};
-  }
+  if (!before) return {};
+  return Error{Code::kFailedPrecondition,
+               name_of(run, before->info.start.round) + ": the submission before has no outcome yet"};
+}
+
+Status SiteStore::may_begin(RunId run, RoundId round) {
+  FLUVIAL_TRY(may_write(run));
   FLUVIAL_ASSIGN(const std::optional<LastOutcome> last, last_outcome_locked(run));
   if (!last || round > last->round) return {};
   return Error{Code::kFailedPrecondition, name_of(run, round) + " is resolved already"};
@@ -368,8 +365,10 @@ Result<Carried> SiteStore::resolve(RunId run, RoundId round, Outcome outcome,
   }
   std::string dropped = beyond(now.info, pending->info.start.bounds);
   if (!dropped.empty()) now = {};
-  FLUVIAL_TRY(put_in_force(now, residual.get(),
-                           [&] { return record_outcome(run, round, outcome, now, pending->info.start.workers); }));
+  const std::vector<std::string>& workers = pending->info.start.workers;
+  FLUVIAL_TRY(put_in_force(now, residual.get(), [&] {
+    return database_->transact([&] { return write_outcome(run, round, outcome, pending->info.digest, now, workers); });
+  }));
   for (const std::string& name : std::set{old.file, pending->p_file, pending->chunks_file}) {
     if (name != now.file) remove_file(name);
   }
@@ -386,22 +385,21 @@ Status SiteStore::put_in_force(const ResidualRow& now, ResidualWriter* writer, c
   return recorded;
 }
 
-// In one transaction: `now` is in force, and there is no submission any more.
-Status SiteStore::record_outcome(RunId run, RoundId round, Outcome outcome, const ResidualRow& now,
-                                 const std::vector<std::string>& workers) {
-  return database_->transact([&]() -> Status {
-    FLUVIAL_TRY(database_->run("DELETE FROM residuals WHERE run = ?", {run}));
-    if (!now.info.zero) {
-      FLUVIAL_TRY(database_->run("INSERT INTO residuals VALUES (?, ?, ?, ?, ?)",
-                                 {run, now.file, now.info.value_count, now.info.age_rounds, now.info.norm}));
-    }
-    FLUVIAL_TRY(database_->run("DELETE FROM pending WHERE run = ?", {run}));
-    FLUVIAL_TRY(record_workers(run, round, outcome, workers));
-    return database_->run(
-        "INSERT INTO outcomes VALUES (?, ?, ?) ON CONFLICT (run) DO UPDATE SET round = excluded.round, outcome = "
-        "excluded.outcome",
-        {run, round, static_cast<int>(outcome)});
-  });
+// `now` is in force, and there is no submission any more.
+Status SiteStore::write_outcome(RunId run, RoundId round, Outcome outcome, const std::optional<Digest>& digest,
+                                const ResidualRow& now, const std::vector<std::string>& workers) {
+  FLUVIAL_TRY(database_->run("DELETE FROM residuals WHERE run = ?", {run}));
+  if (!now.info.zero) {
+    FLUVIAL_TRY(database_->run("INSERT INTO residuals VALUES (?, ?, ?, ?, ?)",
+                               {run, now.file, now.info.value_count, now.info.age_rounds, now.info.norm}));
+  }
+  FLUVIAL_TRY(database_->run("DELETE FROM pending WHERE run = ?", {run}));
+  FLUVIAL_TRY(record_workers(run, round, outcome, workers));
+  if (!digest) return {};
+  return database_->run(
+      "INSERT INTO outcomes (run, round, outcome, digest) VALUES (?, ?, ?, ?) ON CONFLICT (run) DO UPDATE SET round = "
+      "excluded.round, outcome = excluded.outcome, digest = excluded.digest",
+      {run, round, static_cast<int>(outcome), *digest});
 }
 
 Status SiteStore::record_workers(RunId run, RoundId round, Outcome outcome, const std::vector<std::string>& workers) {
@@ -419,15 +417,18 @@ Status SiteStore::record_workers(RunId run, RoundId round, Outcome outcome, cons
 }
 
 Result<Carried> SiteStore::fold(RunId run, RoundId round, std::unique_ptr<ResidualWriter> p,
-                                const ResidualBounds& bounds, const std::vector<std::string>& workers) {
+                                const ResidualBounds& bounds, const std::vector<std::string>& workers, bool lost) {
   FLUVIAL_CHECK(p && p->run_ == run, "a residual out of place");
   const std::lock_guard lock(mutex_);
-  FLUVIAL_TRY(may_begin(run, round));
+  FLUVIAL_TRY(lost ? may_write(run) : may_begin(run, round));
   FLUVIAL_ASSIGN(const ResidualRow old, residual_locked(run));
   ResidualRow now = {{false, p->value_count_, old.info.age_rounds + 1, std::sqrt(p->square_sum_)}, p->name_};
   std::string dropped = beyond(now.info, bounds);
   if (!dropped.empty()) now = {};
-  FLUVIAL_TRY(put_in_force(now, p.get(), [&] { return record_outcome(run, round, Outcome::kLate, now, workers); }));
+  const std::optional<Digest> digest = lost ? std::optional<Digest>() : Digest{};
+  FLUVIAL_TRY(put_in_force(now, p.get(), [&] {
+    return database_->transact([&] { return write_outcome(run, round, Outcome::kLate, digest, now, workers); });
+  }));
   remove_file(old.file);
   return Carried{now.info, std::move(dropped)};
 }

@@ -20,6 +20,7 @@
 
 #include "core/base/ids.h"
 #include "core/round/contribution.h"
+#include "core/round/history.h"
 #include "core/store/file_system.h"
 #include "core/store/rows.h"
 
@@ -183,6 +184,16 @@ struct WorkerOutcome {
 };
 inline constexpr std::size_t kWorkerOutcomesMax = 256;  // of a run, the latest
 
+// What another history does not hold, of one run.
+struct PutAside {
+  RunId run;
+  bool run_lost = false;          // the run itself: its residual is gone
+  std::optional<RoundId> late;    // the submission of this round: it is the residual now
+  std::optional<RoundId> undone;  // the last outcome was of this round
+  ResidualInfo residual;          // in force; of a run that is lost: what was dropped
+  bool operator==(const PutAside&) const = default;
+};
+
 // Thread safe (one mutex); writers and PendingUpdates are one thread's each and must not outlive it (but for reads).
 class SiteStore {
  public:
@@ -202,6 +213,15 @@ class SiteStore {
   // Values from `first_value` on; zeros when there is no residual. kFailedPrecondition beyond its end.
   Status read_residual(RunId run, std::uint64_t first_value, std::span<float> into);
 
+  // ---- histories (core/round/history.h)
+  Result<round::Lineage> lineage();
+  Result<round::Standing> standing();
+  // A lease of a history with this lineage. The same history as before: its epoch is remembered. Another one: in one
+  // transaction, submissions of rounds that it does not hold become late, such outcomes are forgotten, and everything
+  // of runs that it does not hold is. kFailedPrecondition, with what to do, when the other history did not begin after
+  // all that was heard of here: there is no way back to an older one.
+  Result<std::vector<PutAside>> enter(const round::Lineage& lineage, Epoch lease);
+
   // kFailedPrecondition while the run has an unresolved submission.
   Result<std::unique_ptr<PendingWriter>> begin_pending(PendingStart start);
   Result<std::optional<PendingUpdate>> pending(RunId run);
@@ -215,9 +235,9 @@ class SiteStore {
                           std::unique_ptr<ResidualWriter> residual = nullptr);
   // An update that was never sent is late: p, as the writer holds it, is the residual, if it is within the bounds, in
   // one transaction. kFailedPrecondition while the run has an unresolved submission, or when the round is resolved
-  // already.
+  // already. Of a `lost` round, one of a history before, no outcome is remembered: this history's has the same number.
   Result<Carried> fold(RunId run, RoundId round, std::unique_ptr<ResidualWriter> p, const ResidualBounds& bounds = {},
-                       const std::vector<std::string>& workers = {});
+                       const std::vector<std::string>& workers = {}, bool lost = false);
   Result<std::optional<LastOutcome>> last_outcome(RunId run);
   // Of the workers named by the submissions that were resolved or folded, written in the same transactions. By run.
   Result<std::map<RunId, std::vector<WorkerOutcome>>> worker_outcomes();
@@ -245,10 +265,13 @@ class SiteStore {
   };
   Result<ResidualRow> residual_locked(RunId run);
   Result<std::optional<LastOutcome>> last_outcome_locked(RunId run);
+  Status may_write(RunId run);
   Status may_begin(RunId run, RoundId round);
   Status put_in_force(const ResidualRow& now, ResidualWriter* writer, const std::function<Status()>& record);
-  Status record_outcome(RunId run, RoundId round, Outcome outcome, const ResidualRow& now,
-                        const std::vector<std::string>& workers);
+  // Within a transaction. Without a digest no outcome is remembered.
+  Status write_outcome(RunId run, RoundId round, Outcome outcome, const std::optional<Digest>& digest,
+                       const ResidualRow& now, const std::vector<std::string>& workers);
+  Result<PutAside> put_aside(RunId run, const round::Common& common, std::vector<std::string>& files);
   Status record_workers(RunId run, RoundId round, Outcome outcome, const std::vector<std::string>& workers);
 
   FileSystem& files_;
