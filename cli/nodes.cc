@@ -29,11 +29,16 @@ int list(const Io& io, const AdminOptions& options) {
                {"ROUND P50", Align::kRight},
                {"ENROLLED"}});
   std::string reasons;
+  std::string ahead_of_us;
   for (const json::value& node : array_member(*nodes, "nodes")) {
     std::string state = bool_member(node, "connected") ? terminal.green("connected") : terminal.yellow("away");
     if (bool_member(node, "quarantined")) {
       state = terminal.red("quarantined");
       reasons += text_member(node, "name") + ": " + text_member(node, "quarantine_reason") + "\n";
+    }
+    if (const std::string ahead = text_member(node, "ahead"); !ahead.empty()) {
+      state = terminal.red("refused");
+      ahead_of_us += text_member(node, "name") + ": " + ahead + "\n";
     }
     if (bool_member(node, "revoked")) state = terminal.red("revoked");
     const json::value* pace = node.is_object() ? node.as_object().if_contains("pace") : nullptr;
@@ -50,6 +55,7 @@ int list(const Io& io, const AdminOptions& options) {
   }
   io.print(table.empty() ? "no members yet; fluvial token create invites one\n" : table.render(terminal));
   if (!reasons.empty()) io.print("\nIn quarantine until `fluvial nodes clear NAME`:\n" + reasons);
+  if (!ahead_of_us.empty()) io.print("\nRefused, because they know more than the coordinator:\n" + ahead_of_us);
   return kDone;
 }
 

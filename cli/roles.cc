@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/enroll.h"
 #include "coordinator/service/coordinator.h"
+#include "coordinator/service/restored.h"
 #include "core/telemetry/log.h"
 #include "edge/service/edge.h"
 
@@ -31,6 +32,9 @@ void announce(int descriptor, const std::string& ready) {
   }
   ::close(descriptor);
 }
+
+template <typename Settings>
+using Run = std::function<Status(Settings, store::FileSystem&, telemetry::Logger, OnReady)>;
 
 template <typename Settings>
 struct RoleOptions {
@@ -79,7 +83,7 @@ Result<config::Environment> enroll_if_new(const Commands& commands, const RoleOp
 
 template <typename Settings>
 int run_role(const Commands& commands, const std::string& name, const RoleOptions<Settings>& options,
-             Status (*run)(Settings, store::FileSystem&, telemetry::Logger, OnReady)) {
+             const Run<Settings>& run) {
   const auto environment = enroll_if_new(commands, options);
   if (!environment.ok()) {
     const Error& error = environment.error();
@@ -100,7 +104,7 @@ int run_role(const Commands& commands, const std::string& name, const RoleOption
 
 template <typename Settings>
 CLI::App* declare(CLI::App& app, Commands& commands, const std::string& name, const std::string& help,
-                  Status (*run)(Settings, store::FileSystem&, telemetry::Logger, OnReady)) {
+                  Run<Settings> run) {
   const auto options = std::make_shared<RoleOptions<Settings>>();
   CLI::App* role = app.add_subcommand(name, help);
   options->reader.declare(*role);
@@ -118,13 +122,38 @@ CLI::App* declare(CLI::App& app, Commands& commands, const std::string& name, co
 
 }  // namespace
 
+namespace {
+
+struct Restored {
+  bool wanted = false;
+  std::uint64_t above = 0;
+};
+
+void add_coordinator(CLI::App& app, Commands& commands) {
+  const auto restored = std::make_shared<Restored>();
+  const auto run = [restored](config::CoordinatorSettings settings, store::FileSystem& files, telemetry::Logger log,
+                              OnReady on_ready) {
+    if (restored->wanted) return coordinator::mark_restored(settings, files, Epoch(restored->above), log);
+    return coordinator::run_coordinator(std::move(settings), files, std::move(log), std::move(on_ready));
+  };
+  CLI::App* role = declare<config::CoordinatorSettings>(
+      app, commands, "coordinator", "the root: admits members, schedules rounds, holds the model", run);
+  role->footer(
+      "Example:\n  fluvial coordinator --data-dir /var/lib/fluvial --public-host fl.example.org\n"
+      "It founds the federation on its first start. SIGTERM drains, then stops.");
+  CLI::Option* flag = role->add_flag("--restored", restored->wanted,
+                                     "the folder was restored from a backup: note that in it, and end. Once, before "
+                                     "the coordinator is started again");
+  role->add_option("--above", restored->above, "with --restored: begin above this epoch, which a member has named")
+      ->type_name("EPOCH")
+      ->check(whole_number(1))
+      ->needs(flag);
+}
+
+}  // namespace
+
 void add_role_commands(CLI::App& app, Commands& commands) {
-  declare<config::CoordinatorSettings>(app, commands, "coordinator",
-                                       "the root: admits members, schedules rounds, holds the model",
-                                       coordinator::run_coordinator)
-      ->footer(
-          "Example:\n  fluvial coordinator --data-dir /var/lib/fluvial --public-host fl.example.org\n"
-          "It founds the federation on its first start. SIGTERM drains, then stops.");
+  add_coordinator(app, commands);
   declare<config::AggregatorSettings>(app, commands, "aggregator", "an inner node: sums its region's updates exactly",
                                       aggregator::run_aggregator)
       ->footer(

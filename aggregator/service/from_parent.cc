@@ -109,6 +109,7 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
   FLUVIAL_ASSIGN(wire::Opening opening, wire::from_proto(message));
   if (opening_ && opening.epoch < opening_->epoch) return {};  // an older term's
   FLUVIAL_TRY(transfer::check_room(opening));
+  heard_ = std::max(heard_, opening.epoch);
   FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(opening.plan.codec));
   FLUVIAL_ASSIGN(std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
   codec_ = std::move(codec);
@@ -155,6 +156,7 @@ Status RegionService::round_committed(const v1::RoundCommit& message) {
     sum_.drop_all();
     hub_.book().close();
   }
+  committed_ = round::KnownRound{commit.run, commit.round, /*decided=*/true};
   want_model(commit.model);
   counts_.rounds_committed.add();
   counts_.contributions_counted.add(static_cast<double>(commit.contributors.size()));

@@ -70,6 +70,9 @@ std::string RegionService::status_json(const std::string& name) const {
 Status RegionService::may_join(const tree::Child& child) {
   if (child.node == self_) return Error{Code::kPermissionDenied, "a node cannot be its own child"};
   if (parentless_) return Error{Code::kUnavailable, "this aggregator has no parent: come for a lease"};
+  if (history_ && child.history != *history_) {
+    return Error{Code::kUnavailable, "this aggregator is in another history of the federation: come for a lease"};
+  }
   return {};  // the root checks the lease when it counts a member
 }
 

@@ -46,6 +46,8 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref) override;
 
   // From above.
+  net::Awaitable<Result<round::Standing>> standing() override;
+  net::Awaitable<Status> granted(round::Lineage lineage, Epoch lease) override;
   void parent_up(const tree::Lease& lease, std::shared_ptr<net::Session> session) override;
   void parent_down(const Error& why) override;
   net::Awaitable<Status> from_parent(net::Frame frame) override;
@@ -65,6 +67,7 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   void carry_out(const Drop& effect);
   void carry_out(const SendPartial& effect);
 
+  void forget_history();
   void dismissed(const v1::MemberChange& change);
   void ask_run();  // whether the one that it knows of goes on
   void run_told(const v1::RunState& message);
@@ -104,6 +107,9 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   boost::asio::steady_timer parentless_timer_;
   bool parentless_ = false;  // for too long
 
+  std::optional<round::HistoryId> history_;     // of the last lease; none: there was none yet
+  Epoch heard_;                                 // the greatest epoch
+  std::optional<round::KnownRound> committed_;  // the last that was told
   RegionMachine machine_;
   std::optional<wire::Opening> opening_;  // as the parent said it
   std::map<RunId, v1::RunState> over_;    // runs of which the children were told that they are

@@ -42,6 +42,27 @@ Result<std::uint64_t> to_number(const std::string& key, const std::string& text)
   return value;
 }
 
+// What restores there were, what of the histories before is lost as far as members say, and who says that the journal
+// is an older copy.
+json::object history_json(const Registry& registry) {
+  json::array lost;
+  for (const store::LostRow& row : registry.lost()) {
+    lost.push_back({{"run", row.known.run.value()},
+                    {"round", row.known.round.value()},
+                    {"site", registry.book().name_of(row.site)},
+                    {"update", registry.known_name(row)},
+                    {"digest", to_hex(row.known.digest)}});
+  }
+  json::array ahead;
+  for (const auto& [node, reason] : registry.ahead()) {
+    ahead.push_back({{"name", registry.book().name_of(node)}, {"reason", reason}});
+  }
+  return {{"restores", registry.lineage().size()},
+          {"began_at_epoch", round::began_of(registry.lineage()).value()},
+          {"lost", std::move(lost)},
+          {"ahead", std::move(ahead)}};
+}
+
 Result<json::object> parse_object(const std::string& body) {
   boost::system::error_code error;
   json::value value = json::parse(body, error);
@@ -164,6 +185,7 @@ std::string Admin::status_json() const {
                       {"aggregators_connected", registry_.book().members().size() - sites},
                       {"staging_bytes", hub_.budget().bytes_used()},
                       {"fault", runs_.fault()},
+                      {"history", history_json(registry_)},
                       {"run", nullptr}};
   if (const ActiveRun* active = runs_.active()) {
     const RunMachine& machine = active->machine;
@@ -190,6 +212,7 @@ Admin::Reply Admin::nodes() const {
     const auto member = registry_.book().members().find(id);
     const bool connected = member != registry_.book().members().end();
     const LeaseEntry* lease = registry_.book().lease_of(id);
+    const auto ahead = registry_.ahead().find(id);
     json::object node{{"id", id.value()},
                       {"name", row.name},
                       {"role", role_name(row.role)},
@@ -201,6 +224,7 @@ Admin::Reply Admin::nodes() const {
                       {"revoked", row.revoked_at.has_value()},
                       {"quarantined", row.quarantined_at.has_value()},
                       {"quarantine_reason", row.quarantine_reason},
+                      {"ahead", ahead == registry_.ahead().end() ? "" : ahead->second},
                       {"parent", nullptr},
                       {"lease_epoch", nullptr},
                       {"pace", nullptr}};

@@ -1,9 +1,11 @@
 #include "coordinator/service/registry.h"
 
+#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <utility>
 
 #include "core/net/connector.h"
+#include "core/wire/history_mapping.h"
 #include "core/wire/mapping.h"
 
 namespace fluvial::coordinator {
@@ -28,7 +30,14 @@ LeaseEntry from_row(const store::LeaseRow& row) { return {row.node, row.parent, 
 
 }  // namespace
 
-v1::LeaseGrant to_proto(const LeaseAnswer& answer) {
+std::string_view Registry::known_name(const store::LostRow& row) const {
+  const auto node = book_.nodes().find(row.site);
+  if (node == book_.nodes().end() || node->second.role != Role::kSite) return "";
+  if (row.known.counted) return "counted";
+  return row.known.decided ? "not counted" : "waited";
+}
+
+v1::LeaseGrant Registry::to_proto(const LeaseAnswer& answer) const {
   v1::LeaseGrant grant;
   grant.set_epoch(answer.epoch.value());
   v1::Parent& parent = *grant.add_parents();
@@ -36,6 +45,7 @@ v1::LeaseGrant to_proto(const LeaseAnswer& answer) {
   parent.set_role(wire::role_to_proto(answer.parent_role));
   parent.set_name(answer.parent_name);
   parent.set_address(answer.address);
+  wire::to_proto(lineage_, grant.mutable_histories());
   return grant;
 }
 
@@ -44,6 +54,8 @@ Status Registry::load() {
   for (const store::NodeRow& row : nodes) book_.put(from_row(row), now());
   FLUVIAL_ASSIGN(const std::vector<store::LeaseRow> leases, journal_.leases());
   for (const store::LeaseRow& row : leases) book_.put(from_row(row));
+  FLUVIAL_ASSIGN(lineage_, journal_.lineage());
+  FLUVIAL_ASSIGN(lost_, journal_.lost());
   refresh_deny_list();
   return {};
 }
@@ -64,12 +76,50 @@ net::Awaitable<Result<LeaseAnswer>> Registry::lease(identity::PeerIdentity peer,
   const LeaseAsk ask{peer.node, peer.role, peer.name, request.advertise(), NodeId(request.unreachable())};
   const Result<LeaseWanted> wanted = book_.request_lease(ask, now());
   if (!wanted.ok()) co_return wanted.error();
+  const Status met = co_await meet(peer.node, request.standing());
+  if (!met.ok()) co_return met.error();
   const Result<store::LeaseRow> row = co_await runtime_.pool.run([&]() -> Result<store::LeaseRow> {
     if (wanted->advertise) FLUVIAL_TRY(journal_.set_advertise(wanted->node, *wanted->advertise));
     return journal_.grant(wanted->node, wanted->parent);
   });
   if (!row.ok()) co_return row.error();
   co_return book_.lease_granted(*wanted, from_row(*row), now());
+}
+
+// Before it is granted anything: what it knows must be in the journal, or be lost with a restore.
+net::Awaitable<Status> Registry::meet(NodeId node, const v1::Standing& shown) {
+  const Result<round::Standing> standing = wire::from_proto(shown);
+  if (!standing.ok()) co_return standing.error();
+  const WallTime when = runtime_.clock.wall_now();
+  const auto lost = co_await runtime_.pool.run([&] { return journal_.meet(node, *standing, when); });
+  if (lost.ok()) {
+    ahead_.erase(node);
+    note_lost(*lost);
+    co_return Status{};
+  }
+  if (lost.error().code == Code::kFailedPrecondition && ahead_[node] != lost.error().message) {
+    ahead_[node] = lost.error().message;
+    runtime_.log.error("a member knows more than the journal",
+                       {{"name", book_.name_of(node)}, {"reason", lost.error().message}});
+  }
+  co_return lost.error();
+}
+
+void Registry::note_lost(const std::vector<store::LostRow>& rows) {
+  for (const store::LostRow& row : rows) {
+    const auto same = [&](const store::LostRow& known) {
+      return known.site == row.site && known.known.run == row.known.run && known.known.round == row.known.round;
+    };
+    if (const auto known = std::ranges::find_if(lost_, same); known != lost_.end()) {
+      *known = row;
+      continue;
+    }
+    lost_.push_back(row);
+    runtime_.log.warn("a round is lost with the history before", {{"run", row.known.run},
+                                                                  {"round", row.known.round},
+                                                                  {"known_to", book_.name_of(row.site)},
+                                                                  {"its_update", known_name(row)}});
+  }
 }
 
 void Registry::enrolled(const store::NodeRow& row) {

@@ -2,6 +2,7 @@
 // journal on the pool before anybody is answered, messages become the book's words. On the node's strand.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,9 +25,17 @@ class Registry {
   Status load();  // once, before the strand runs; blocking
 
   const Federation& book() const { return book_; }
+  const round::Lineage& lineage() const { return lineage_; }
+  // Rounds that are lost with a restore, as members know of them.
+  const std::vector<store::LostRow>& lost() const { return lost_; }
+  // What had become of the update of the site that knows of the round; empty: it is an aggregator.
+  std::string_view known_name(const store::LostRow& row) const;
+  // Members that know of more than the journal, and what: until they come and do not.
+  const std::map<NodeId, std::string>& ahead() const { return ahead_; }
 
-  // The lease is durable when this has ended.
+  // The lease is durable when this has ended. kFailedPrecondition: the node knows of what the journal should hold.
   net::Awaitable<Result<LeaseAnswer>> lease(identity::PeerIdentity peer, v1::LeaseRequest request);
+  v1::LeaseGrant to_proto(const LeaseAnswer& answer) const;
   net::Awaitable<Result<NodeId>> revoke(std::string name);
   net::Awaitable<Status> quarantine(SiteId site, std::string reason);
   net::Awaitable<Result<NodeId>> clear(std::string name);  // lifts a quarantine
@@ -39,6 +48,8 @@ class Registry {
   std::vector<NodeId> send_home() { return book_.send_home(now()); }
 
  private:
+  net::Awaitable<Status> meet(NodeId node, const v1::Standing& shown);
+  void note_lost(const std::vector<store::LostRow>& rows);
   void refresh_deny_list();
   TimePoint now() const { return runtime_.clock.now(); }
 
@@ -46,8 +57,9 @@ class Registry {
   store::CoordinatorJournal& journal_;
   std::shared_ptr<identity::DenyList> deny_;
   Federation book_;
+  round::Lineage lineage_;
+  std::vector<store::LostRow> lost_;
+  std::map<NodeId, std::string> ahead_;
 };
-
-v1::LeaseGrant to_proto(const LeaseAnswer& answer);
 
 }  // namespace fluvial::coordinator

@@ -203,7 +203,7 @@ net::Awaitable<Result<v1::LeaseGrant>> Service::lease(identity::PeerIdentity pee
         {{"name", registry_.book().name_of(node)}, {"parent", answer->parent_name}, {"lease_epoch", answer->epoch}});
     runs_.node_moved(node, answer->epoch);
   }
-  co_return to_proto(*answer);
+  co_return registry_.to_proto(*answer);
 }
 
 void Service::outcome_asked(NodeId child, const v1::OutcomeQuery& query) {

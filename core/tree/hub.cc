@@ -88,7 +88,13 @@ net::Awaitable<void> Hub::serve(std::shared_ptr<net::Session> session) {
     ended = co_await serve_lease(session, std::min(kProtocol, hello.protocol_max()));
   } else {
     const identity::PeerIdentity& peer = session->member();
-    Child child{peer.node, peer.role, peer.name, Epoch(hello.lease_epoch()), Incarnation(hello.incarnation()), session};
+    Child child{peer.node,
+                peer.role,
+                peer.name,
+                Epoch(hello.lease_epoch()),
+                Incarnation(hello.incarnation()),
+                round::HistoryId(hello.history()),
+                session};
     child.protocol = std::min(kProtocol, hello.protocol_max());
     ended = co_await serve_member(session, std::move(child));
   }

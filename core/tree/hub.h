@@ -16,6 +16,7 @@
 #include "core/net/session.h"
 #include "core/net/signal.h"
 #include "core/net/task_group.h"
+#include "core/round/history.h"
 #include "core/store/staging.h"
 #include "core/transfer/inflow.h"
 #include "core/tree/model_slot.h"
@@ -30,6 +31,7 @@ struct Child {
   std::string name;
   Epoch lease;
   Incarnation incarnation;
+  round::HistoryId history;  // that its lease is of
   std::shared_ptr<net::Session> session;
   std::uint32_t protocol = 0;  // that both ends speak
 };

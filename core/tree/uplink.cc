@@ -5,6 +5,7 @@
 #include "core/net/deadline.h"
 #include "core/tree/ask.h"
 #include "core/tree/protocol.h"
+#include "core/wire/history_mapping.h"
 #include "core/wire/mapping.h"
 
 namespace fluvial::tree {
@@ -124,6 +125,7 @@ net::Awaitable<Result<std::shared_ptr<net::Session>>> Uplink::open(net::HostPort
   hello.mutable_hello()->set_software(options_.software);
   hello.mutable_hello()->set_incarnation(options_.incarnation.value());
   hello.mutable_hello()->set_lease_epoch(lease.value());
+  hello.mutable_hello()->set_history(history_.value());
   (*session)->post({std::move(hello), {}});
   Result<net::Frame> welcome = co_await net::with_deadline(receive_from(*session), runtime_.session.handshake_deadline);
   opening_.reset();
@@ -142,7 +144,13 @@ net::Awaitable<Result<std::shared_ptr<net::Session>>> Uplink::open(net::HostPort
 net::Awaitable<Result<std::vector<Lease>>> Uplink::ask_lease() {
   Result<std::shared_ptr<net::Session>> session = co_await open(options_.coordinator, Epoch(0), Role::kCoordinator);
   if (!session.ok()) co_return session.error();
+  const Result<round::Standing> standing = co_await owner_.standing();
+  if (!standing.ok()) {
+    (*session)->close(standing.error(), false);
+    co_return standing.error();
+  }
   v1::Envelope request;
+  *request.mutable_lease_request()->mutable_standing() = wire::to_proto(*standing);
   request.mutable_lease_request()->set_advertise(options_.advertise);
   request.mutable_lease_request()->set_unreachable(unreachable_.value());
   (*session)->post({std::move(request), {}});
@@ -154,6 +162,12 @@ net::Awaitable<Result<std::vector<Lease>>> Uplink::ask_lease() {
       grant.parents_size() > static_cast<int>(kParentsMax)) {
     co_return Error{Code::kDataLoss, "the coordinator's lease names no parent"};
   }
+  Result<round::Lineage> lineage = wire::from_proto(grant.histories());
+  if (!lineage.ok()) co_return lineage.error();
+  const round::HistoryId history = round::current_of(*lineage);
+  const Status taken = co_await owner_.granted(std::move(*lineage), Epoch(grant.epoch()));
+  if (!taken.ok()) co_return taken.error();
+  history_ = history;
   std::vector<Lease> leases;
   for (const v1::Parent& parent : grant.parents()) {
     Lease lease{Epoch(grant.epoch()), NodeId(parent.node()), wire::printable(parent.name()), options_.coordinator};

@@ -17,6 +17,7 @@
 #include "core/net/connector.h"
 #include "core/net/session.h"
 #include "core/net/signal.h"
+#include "core/round/history.h"
 #include "core/tree/runtime.h"
 
 namespace fluvial::tree {
@@ -31,6 +32,10 @@ struct Lease {
 class UplinkOwner {
  public:
   virtual ~UplinkOwner() = default;
+  // What the node shows when it comes for a lease, and the lineage of the history that the lease is of, before any
+  // parent is connected to under it. An error: the node does not take it.
+  virtual net::Awaitable<Result<round::Standing>> standing() = 0;
+  virtual net::Awaitable<Status> granted(round::Lineage lineage, Epoch lease) = 0;
   virtual void parent_up(const Lease& lease, std::shared_ptr<net::Session> session) = 0;
   virtual void parent_down(const Error& why) = 0;
   // Everything the parent sends, one after the other; the next is read when this has ended. An error ends the session.
@@ -70,7 +75,8 @@ class Uplink {
   UplinkOptions options_;
   std::shared_ptr<const identity::TlsContext> tls_;
   Lease lease_;
-  NodeId unreachable_;  // the nearest parent granted, when it could not be reached; else 0
+  round::HistoryId history_;  // of the last lease
+  NodeId unreachable_;        // the nearest parent granted, when it could not be reached; else 0
   std::shared_ptr<net::Session> session_;
   std::shared_ptr<net::Session> opening_;
   net::AsyncSignal stop_;

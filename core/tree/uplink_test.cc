@@ -12,6 +12,7 @@
 #include "core/store/testing.h"
 #include "core/tree/hub.h"
 #include "core/tree/process.h"
+#include "core/wire/history_mapping.h"
 
 namespace fluvial::tree {
 namespace {
@@ -29,11 +30,12 @@ class Parent final : public HubOwner {
   Status may_join(const Child& child) override {
     return child.lease == stale ? Status{Error{Code::kStale, "come for a new lease"}} : Status{};
   }
-  void child_joined(const Child&) override {}
+  void child_joined(const Child& child) override { histories.push_back(child.history); }
   void child_left(NodeId) override {}
   void members_changed(NodeId, const v1::MemberChange&) override {}
   net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity, v1::LeaseRequest request) override {
     requests.push_back(request.unreachable());
+    standings.push_back(request.standing());
     if (grants.size() > 1) grants.pop_front();
     co_return grants.front();
   }
@@ -48,7 +50,9 @@ class Parent final : public HubOwner {
 
   std::deque<v1::LeaseGrant> grants{{}};  // after the first, which is replaced: one a request, the last again and again
   std::vector<std::uint32_t> requests;    // what each said of unreachable
-  Epoch stale;                            // whoever comes under it is sent away
+  std::vector<v1::Standing> standings;
+  std::vector<round::HistoryId> histories;  // of who joined
+  Epoch stale;                              // whoever comes under it is sent away
   Hub hub;
   std::uint16_t port;
 };
@@ -76,6 +80,12 @@ class UplinkTest : public testing::Test, public UplinkOwner {
     return settings;
   }
 
+  net::Awaitable<Result<round::Standing>> standing() override { co_return standing_; }
+  net::Awaitable<Status> granted(round::Lineage lineage, Epoch lease) override {
+    granted_.emplace_back(round::current_of(lineage), lease);
+    const bool refuses = refused_ != round::HistoryId(0) && round::current_of(lineage) == refused_;
+    co_return refuses ? Status{Error{Code::kFailedPrecondition, "an older history"}} : Status{};
+  }
   void parent_up(const Lease& lease, std::shared_ptr<net::Session>) override {
     parents_.push_back(lease.parent);
     up_.notify_all();
@@ -122,6 +132,9 @@ class UplinkTest : public testing::Test, public UplinkOwner {
   Parent aggregator_;
   std::unique_ptr<Uplink> uplink_;
   std::vector<NodeId> parents_;
+  round::Standing standing_;
+  round::HistoryId refused_;
+  std::vector<std::pair<round::HistoryId, Epoch>> granted_;
   bool finished_ = false;
 };
 
@@ -158,6 +171,28 @@ TEST_F(UplinkTest, AParentThatKnowsOfANewerLeaseIsReachable) {
     co_await is_up(1);
     const std::vector<std::uint32_t> said{0, 0};
     EXPECT_EQ(coordinator_.requests, said);
+  });
+}
+
+TEST_F(UplinkTest, ShowsWhatItKnowsAndConnectsUnderAHistoryThatItTakes) {
+  const round::HistoryId old(4);
+  const round::HistoryId restored(5);
+  const auto of = [this](round::HistoryId history, std::uint64_t epoch) {
+    v1::LeaseGrant lease = grant(epoch, {NodeId(0)});
+    wire::to_proto(round::Lineage{{history, Epoch(1), RunId(1), {}}}, lease.mutable_histories());
+    return lease;
+  };
+  v1::LeaseGrant damaged = of(old, 3);
+  damaged.mutable_histories(0)->set_id(0);
+  coordinator_.grants = {{}, of(old, 2), damaged, of(restored, 4)};
+  refused_ = old;
+  standing_ = {round::HistoryId(3), Epoch(9), {{RunId(1), RoundId(7), true, false, {}}}};
+  run([&]() -> net::Awaitable<void> {  // NOLINT: to_the_end() holds it until it is done
+    co_await is_up(1);
+    EXPECT_EQ(granted_, (std::vector<std::pair<round::HistoryId, Epoch>>{{old, Epoch(2)}, {restored, Epoch(4)}}));
+    EXPECT_EQ(coordinator_.histories, std::vector<round::HistoryId>{restored});
+    EXPECT_EQ(coordinator_.standings.size(), 3U);
+    EXPECT_EQ(wire::from_proto(coordinator_.standings[0]).value(), standing_);
   });
 }
 

@@ -104,7 +104,7 @@ Effects SiteMachine::offered(Offer offer) {
     return out;
   }
   if (work_) {
-    if (is_same_round(work_->offer, offer)) {
+    if (!work_->lost && is_same_round(work_->offer, offer)) {
       work_->offer = std::move(offer);  // the next attempt, or another lease
       if (work_->stage != Stage::kFolding) work_->late = false;
       next_.reset();
@@ -165,10 +165,12 @@ Effects SiteMachine::model_ready(const round::ModelRef& model) {
 Effects SiteMachine::trained() {
   Effects out;
   if (!work_ || work_->stage != Stage::kTraining) return out;
-  work_->stage = work_->late ? Stage::kFolding : Stage::kEncoding;
-  if (work_->late) {
-    out.push_back(Fold{work_->offer});
+  if (entering_ != Entering::kNo) {
+    work_->trained = true;
+  } else if (work_->late) {
+    fold(out);
   } else {
+    work_->stage = Stage::kEncoding;
     out.push_back(Encode{work_->offer});
   }
   return out;
@@ -179,6 +181,11 @@ void SiteMachine::decline(const Error& error, Effects& out) {
   const Offer& offer = work_->offer;
   if (!work_->late) out.push_back(DeclineRound{offer.run, offer.round, offer.attempt, error});
   start_next(out);
+}
+
+void SiteMachine::fold(Effects& out) {
+  work_->stage = Stage::kFolding;
+  out.push_back(Fold{work_->offer, work_->lost});
 }
 
 Effects SiteMachine::train_failed(const Error& error) {
@@ -198,6 +205,7 @@ Effects SiteMachine::encoded(const Pending& pending) {
   } else {
     send(work.offer, out);
   }
+  enter_if_quiet(out);
   return out;
 }
 
@@ -205,6 +213,7 @@ Effects SiteMachine::encode_failed(const Error& error) {
   Effects out;
   if (!work_ || work_->stage != Stage::kEncoding) return out;
   decline(error, out);
+  enter_if_quiet(out);
   return out;
 }
 
@@ -262,6 +271,37 @@ Effects SiteMachine::resolved() {
   } else if (work_ && work_->stage == Stage::kFolding) {
     start_next(out);
   }
+  enter_if_quiet(out);
+  return out;
+}
+
+Effects SiteMachine::history_begins() {
+  Effects out;
+  next_.reset();
+  if (work_ && work_->stage == Stage::kFetching) work_.reset();
+  entering_ = Entering::kWaiting;
+  enter_if_quiet(out);
+  return out;
+}
+
+// What is encoded, folded or resolved was begun in the history before, and ends in it.
+void SiteMachine::enter_if_quiet(Effects& out) {
+  if (entering_ != Entering::kWaiting || resolving_ || (work_ && work_->stage != Stage::kTraining)) return;
+  entering_ = Entering::kNow;
+  out.push_back(EnterHistory{});
+}
+
+Effects SiteMachine::history_entered(std::optional<Pending> pending) {
+  Effects out;
+  FLUVIAL_CHECK(entering_ == Entering::kNow, "a history nobody asked for");
+  entering_ = Entering::kNo;
+  pending_ = pending;
+  sending_.reset();
+  fetched_.reset();
+  closed_.clear();
+  if (!work_) return out;
+  work_->late = work_->lost = true;
+  if (work_->trained) fold(out);
   return out;
 }
 

@@ -81,6 +81,7 @@ struct Encode {  // what was trained: screen, encode, make durable; then encoded
 };
 struct Fold {  // what was trained goes into the residual; then resolved()
   Offer offer;
+  bool lost = false;  // its round is of a history before: no outcome of it is remembered
 };
 struct Send {  // the pending submission; what is being sent under another lease or to another parent is given up
   Offer offer;
@@ -99,13 +100,16 @@ struct Resolve {  // durably, once; then resolved()
   Pending pending;
   Outcome outcome;
 };
+// Nothing is being written any more: the store may enter the other history. Then history_entered().
+struct EnterHistory {};
 struct DeclineRound {
   RunId run;
   RoundId round;
   AttemptId attempt;
   Error error;
 };
-using Effect = std::variant<FetchModel, Train, Encode, Fold, Send, StopSending, Ask, AskRun, Resolve, DeclineRound>;
+using Effect =
+    std::variant<FetchModel, Train, Encode, Fold, Send, StopSending, Ask, AskRun, Resolve, EnterHistory, DeclineRound>;
 using Effects = std::vector<Effect>;
 
 class SiteMachine {
@@ -129,6 +133,10 @@ class SiteMachine {
   void run_goes_on(RunId run) { unheard_.erase(run); }
   Effects run_over(RunId run);  // no round of it opens any more: what is being made for one goes into the residual
   Effects resolved();
+  // The lease is of another history (core/round/history.h), and no parent is connected. What is being trained goes into
+  // the residual when it is done; nothing else of the history before is left.
+  Effects history_begins();
+  Effects history_entered(std::optional<Pending> pending);  // what the store holds now
 
   bool has_pending() const { return pending_.has_value(); }
   const std::optional<Pending>& pending() const { return pending_; }
@@ -140,8 +148,11 @@ class SiteMachine {
   struct Work {
     Offer offer;
     Stage stage;
-    bool late = false;  // the round closed without it
+    bool late = false;     // the round closed without it
+    bool lost = false;     // the round is of a history before
+    bool trained = false;  // while a history is being entered
   };
+  enum class Entering { kNo, kWaiting, kNow };  // another history: once nothing is being written
   void close(RunId run, RoundId round);
   bool is_closed(RunId run, RoundId round) const;
   void send(Offer offer, Effects& out);
@@ -150,9 +161,12 @@ class SiteMachine {
   void start_next(Effects& out);
   void decline(const Error& error, Effects& out);
   void resolve(Outcome outcome, Effects& out);
+  void enter_if_quiet(Effects& out);
+  void fold(Effects& out);
 
   std::optional<Pending> pending_;
   bool resolving_ = false;
+  Entering entering_ = Entering::kNo;
   std::optional<Work> work_;
   std::optional<Offer> next_;
   std::optional<Offer> sending_;

@@ -381,5 +381,102 @@ TEST(SiteMachine, AnAnswerAboutOtherBytesResolvesNothing) {
   EXPECT_NE(find<Resolve>(site.answered(pending(1), Outcome::kLate)), nullptr);
 }
 
+// ---- another history ----------------------------------------------------------------------------------------------
+
+SiteMachine training(std::uint64_t round) {
+  SiteMachine site({});
+  EXPECT_NE(find<FetchModel>(site.offered(offer(round))), nullptr);
+  EXPECT_NE(find<Train>(site.model_ready(model(round - 1))), nullptr);
+  return site;
+}
+
+TEST(SiteMachine, AnIdleSiteEntersAnotherHistoryAtOnce) {
+  SiteMachine site = sending();
+  EXPECT_NE(find<EnterHistory>(site.history_begins()), nullptr);
+  EXPECT_TRUE(site.history_entered({}).empty()) << "the store has made the submission late";
+  EXPECT_FALSE(site.has_pending());
+  EXPECT_TRUE(site.connected().empty()) << "nothing to ask for";
+  EXPECT_NE(find<Train>(site.offered(offer(1))), nullptr) << "the same number, from the model that is here";
+}
+
+TEST(SiteMachine, ASubmissionOfASharedRoundIsAskedForInTheNewHistory) {
+  SiteMachine site = sending();
+  ASSERT_NE(find<EnterHistory>(site.history_begins()), nullptr);
+  site.history_entered(pending(1));
+  ASSERT_NE(find<Ask>(site.connected()), nullptr);
+  EXPECT_NE(find<Resolve>(site.answered(pending(1), Outcome::kCounted)), nullptr);
+}
+
+TEST(SiteMachine, WhatIsBeingWrittenEndsInTheHistoryBefore) {
+  SiteMachine encoding = training(9);
+  ASSERT_NE(find<Encode>(encoding.trained()), nullptr);
+  EXPECT_EQ(find<EnterHistory>(encoding.history_begins()), nullptr);
+  EXPECT_NE(find<EnterHistory>(encoding.encoded(pending(9))), nullptr);
+
+  SiteMachine failing = training(9);
+  ASSERT_NE(find<Encode>(failing.trained()), nullptr);
+  EXPECT_EQ(find<EnterHistory>(failing.history_begins()), nullptr);
+  EXPECT_NE(find<EnterHistory>(failing.encode_failed({Code::kResourceExhausted, "full"})), nullptr);
+
+  SiteMachine resolving = sending();
+  ASSERT_NE(find<Resolve>(resolving.answered(pending(1), Outcome::kLate)), nullptr);
+  EXPECT_EQ(find<EnterHistory>(resolving.history_begins()), nullptr);
+  EXPECT_NE(find<EnterHistory>(resolving.resolved()), nullptr);
+
+  SiteMachine folding = training(9);
+  folding.committed(RunId(1), RoundId(9), {}, model(9));
+  ASSERT_NE(find<Fold>(folding.trained()), nullptr);
+  EXPECT_EQ(find<EnterHistory>(folding.history_begins()), nullptr);
+  EXPECT_NE(find<EnterHistory>(folding.resolved()), nullptr);
+}
+
+TEST(SiteMachine, AnUpdateEncodedTooLateIsResolvedBeforeTheHistoryIsEntered) {
+  SiteMachine site = training(9);
+  ASSERT_NE(find<Encode>(site.trained()), nullptr);
+  site.committed(RunId(1), RoundId(9), {}, model(9));
+  EXPECT_EQ(find<EnterHistory>(site.history_begins()), nullptr);
+  const Effects encoded = site.encoded(pending(9));
+  EXPECT_NE(find<Resolve>(encoded), nullptr);
+  EXPECT_EQ(find<EnterHistory>(encoded), nullptr);
+  EXPECT_NE(find<EnterHistory>(site.resolved()), nullptr);
+}
+
+TEST(SiteMachine, WhatIsTrainedInTheHistoryBeforeGoesIntoTheResidual) {
+  SiteMachine site = training(2);
+  ASSERT_NE(find<EnterHistory>(site.history_begins()), nullptr);
+  EXPECT_TRUE(site.history_entered({}).empty());
+  // The new history's round of the same number waits: it is another.
+  Offer other = offer(2);
+  other.base.digest[5] = std::byte{1};
+  EXPECT_TRUE(site.offered(other).empty());
+  const Effects trained = site.trained();
+  ASSERT_NE(find<Fold>(trained), nullptr);
+  EXPECT_TRUE(find<Fold>(trained)->lost);
+  const Effects next = site.resolved();
+  ASSERT_NE(find<FetchModel>(next), nullptr);
+  EXPECT_EQ(find<FetchModel>(next)->model, other.base) << "models are known by their digests";
+  EXPECT_NE(find<Train>(site.model_ready(other.base)), nullptr);
+}
+
+TEST(SiteMachine, TrainedWhileTheHistoryIsEnteredWaitsForIt) {
+  SiteMachine site = training(9);
+  ASSERT_NE(find<EnterHistory>(site.history_begins()), nullptr);
+  EXPECT_TRUE(site.trained().empty());
+  const Effects entered = site.history_entered({});
+  ASSERT_NE(find<Fold>(entered), nullptr);
+  EXPECT_TRUE(find<Fold>(entered)->lost);
+}
+
+TEST(SiteMachine, RoundsThatClosedInTheHistoryBeforeAreOpenedAgain) {
+  SiteMachine site({});
+  site.committed(RunId(1), RoundId(9), {}, model(9));
+  EXPECT_TRUE(site.offered(offer(5)).empty());
+  ASSERT_NE(find<EnterHistory>(site.history_begins()), nullptr);
+  site.history_entered({});
+  EXPECT_NE(find<FetchModel>(site.offered(offer(5))), nullptr);
+  const Effects committed = site.committed(RunId(1), RoundId(5), {}, model(5));
+  EXPECT_NE(find<FetchModel>(committed), nullptr) << "its version is lower than that of the model asked for before";
+}
+
 }  // namespace
 }  // namespace fluvial::edge

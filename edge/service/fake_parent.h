@@ -13,6 +13,7 @@
 #include "core/identity/testing.h"
 #include "core/transfer/incoming.h"
 #include "core/tree/hub.h"
+#include "core/wire/history_mapping.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
 #include "edge/service/test_support.h"
@@ -84,6 +85,10 @@ class FakeParent final : public tree::HubOwner {
       EXPECT_TRUE(hub_.book().complete(other).ok());
     });
   }
+  // The coordinator was restored from a backup: its leases are of another history from here on.
+  void begin_history(const round::History& history) {
+    runtime_.on_strand([&] { lineage_.push_back(history); });
+  }
   void commit(SiteId site, const wire::Commit& commit) {
     runtime_.on_strand([&] { hub_.send(site, wire::to_envelope(commit)); });
   }
@@ -120,6 +125,7 @@ class FakeParent final : public tree::HubOwner {
     v1::LeaseGrant grant;
     grant.set_epoch(5);
     grant.add_parents()->set_name("root");
+    wire::to_proto(lineage_, grant.mutable_histories());
     co_return grant;
   }
   Result<transfer::Terms> admit(const transfer::UpdateHead& head) override {
@@ -155,6 +161,7 @@ class FakeParent final : public tree::HubOwner {
   TestRuntime runtime_;
   wire::Opening opening_;
   bool turns_away_ = false;
+  round::Lineage lineage_;
   std::map<ModelVersion, std::shared_ptr<tree::ModelSlot>> models_;
   tree::Hub hub_;
   std::uint16_t port_ = 0;

@@ -30,16 +30,6 @@ DeskOptions desk_options(const config::EdgeSettings& settings) {
   return options;
 }
 
-Outcome outcome_of(store::Outcome outcome) {
-  switch (outcome) {
-    case store::Outcome::kPending: return Outcome::kPending;
-    case store::Outcome::kCounted: return Outcome::kCounted;
-    case store::Outcome::kLate: return Outcome::kLate;
-    case store::Outcome::kRefused: return Outcome::kRefused;
-  }
-  return Outcome::kPending;
-}
-
 }  // namespace
 
 EdgeService::EdgeService(tree::Process& process, const config::EdgeSettings& settings, net::HostPort coordinator,
@@ -64,34 +54,19 @@ EdgeService::EdgeService(tree::Process& process, const config::EdgeSettings& set
       desk_(runtime_.strand, desk_options(settings), runtime_.log),
       early_(runtime_, process.tasks(), gpus_, [this] { tell_end_if_due(); }),
       stop_(runtime_.strand),
-      model_here_(runtime_.strand) {}
+      model_here_(runtime_.strand),
+      entered_(runtime_.strand) {}
 
 EdgeService::~EdgeService() = default;
 
-Pending EdgeService::pending_of(const store::PendingInfo& info) {
-  return {info.start.run, info.start.round, info.digest, info.incarnation, info.submission};
-}
-
 Status EdgeService::open() {
+  FLUVIAL_ASSIGN(lineage_, store_->lineage());
+  FLUVIAL_ASSIGN(const round::Standing standing, store_->standing());
+  heard_ = standing.epoch;
+  FLUVIAL_ASSIGN(const std::optional<Pending> found, load());
   FLUVIAL_ASSIGN(const auto outcomes, store_->worker_outcomes());
   std::set<RunId> runs;
-  for (const auto& [run, workers] : outcomes) {
-    runs.insert(run);
-    for (const store::WorkerOutcome& known : workers) {
-      desk_.outcomes().set(run, known.worker, {known.last.round, outcome_of(known.last.outcome)});
-    }
-  }
-  FLUVIAL_ASSIGN(const std::vector<store::PendingInfo> unresolved, store_->all_pending());
-  std::optional<Pending> found;
-  if (!unresolved.empty()) {
-    const store::PendingInfo& info = unresolved.back();  // there is one at most: nothing newer is encoded before
-    FLUVIAL_ASSIGN(std::optional<store::PendingUpdate> update, store_->pending(info.start.run));
-    FLUVIAL_CHECK(update, "a submission that is listed but not there");
-    found = pending_of(info);
-    desk_.outcomes().used(found->run, found->round, info.start.workers);
-    pending_ = std::make_shared<const store::PendingUpdate>(std::move(*update));
-    log_of(found->run, found->round).info("a submission waits for its outcome", {{"digest", to_hex(info.digest)}});
-  }
+  for (const auto& [run, workers] : outcomes) runs.insert(run);
   machine_.emplace(found, std::move(runs));
 
   reduction_ = choose_reduction();
@@ -165,6 +140,7 @@ void EdgeService::stop() {
   workers_->close("the site's agent ends");
   stop_.notify_all();
   model_here_.notify_all();
+  entered_.notify_all();
 }
 
 void EdgeService::parent_up(const tree::Lease&, std::shared_ptr<net::Session>) {

@@ -51,6 +51,8 @@ class EdgeService final : public tree::UplinkOwner {
   Status failure() const { return failure_ ? Status{*failure_} : Status{}; }  // why it ended of itself
   std::string status_json() const;
 
+  net::Awaitable<Result<round::Standing>> standing() override;
+  net::Awaitable<Status> granted(round::Lineage lineage, Epoch lease) override;
   void parent_up(const tree::Lease& lease, std::shared_ptr<net::Session> session) override;
   void parent_down(const Error& why) override;
   net::Awaitable<Status> from_parent(net::Frame frame) override;
@@ -76,6 +78,12 @@ class EdgeService final : public tree::UplinkOwner {
   void say_ended();
   void tell_end_if_due();
 
+  // history.cc: a lease of another history
+  void apply(const EnterHistory& effect);
+  net::Awaitable<void> enter_history();
+  Result<std::optional<Pending>> load();  // what the store holds: the submission without an outcome, workers' outcomes
+  void note_put_aside(const store::PutAside& aside);
+
   // effects.cc
   void carry_out(Effects effects);
   void apply(const FetchModel& effect);
@@ -89,7 +97,7 @@ class EdgeService final : public tree::UplinkOwner {
   void apply(const Resolve& effect);
   void apply(const DeclineRound& effect);
   net::Awaitable<void> encode(Offer offer, Trained trained);
-  net::Awaitable<void> fold(Offer offer, Trained trained);
+  net::Awaitable<void> fold(Offer offer, Trained trained, bool lost);
   net::Awaitable<void> resolve(Pending pending, Outcome outcome);
   net::Awaitable<void> run_over(RunId run);
   Result<std::vector<store::Unspent>> begin_run(const Offer& offer, const Trained& trained);
@@ -141,6 +149,15 @@ class EdgeService final : public tree::UplinkOwner {
   bool stopping_ = false;
 
   std::optional<SiteMachine> machine_;  // from open() on
+  round::Lineage lineage_;              // of the history that the store is in
+  Epoch heard_;                         // the greatest epoch
+  struct Entering {
+    round::Lineage lineage;
+    Epoch lease;
+  };
+  std::optional<Entering> entering_;  // another history
+  bool run_lost_ = false;             // that of what is being trained, with the history before
+  net::AsyncSignal entered_;
   std::deque<Effect> effects_;
   bool carrying_out_ = false;
   std::optional<HeldModel> held_;

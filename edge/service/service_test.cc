@@ -231,6 +231,43 @@ TEST_F(ServiceTest, WhatAStoppedRunLeavesGoesIntoTheRunThatContinuesIt) {
   wait_logged("the residual of a run before is dropped");
 }
 
+TEST_F(ServiceTest, ASubmissionOfALostRoundTravelsWithTheNextOne) {
+  start_site();
+  parent_.joined.take();
+  EXPECT_EQ(parent_.lease_requests.take().standing().rounds_size(), 0);
+  parent_.open_round(kSite, 1, model(0));
+  const transfer::StagedArrival lost = parent_.arrivals.take();
+  const round::HistoryId restored(77);
+  parent_.begin_history({restored, Epoch(100), kRun, {{kRun, RoundId(0)}}});
+  parent_.cut(kSite);
+  parent_.joined.take();
+  const v1::Standing before = parent_.lease_requests.take().standing();
+  ASSERT_EQ(before.rounds_size(), 1);
+  EXPECT_EQ(before.history(), 0u);
+  EXPECT_EQ(before.rounds(0).round(), 1u);
+  EXPECT_FALSE(before.rounds(0).decided());
+  EXPECT_EQ(before.rounds(0).sha256(), wire::digest_to_proto(lost.what.contributors.find(kSite)->digest));
+  EXPECT_EQ(status().at("pending_round").to_number<int>(), 0);
+  EXPECT_EQ(status().at("outcomes").at("late").to_number<int>(), 1);
+
+  parent_.open_round(kSite, 1, model(0));  // the same number in the new history
+  const transfer::StagedArrival again = parent_.arrivals.take();
+  EXPECT_EQ(again.round, RoundId(1));
+  EXPECT_NE(again.what.contributors.find(kSite)->digest, lost.what.contributors.find(kSite)->digest);
+  const auto most = [](const transfer::StagedArrival& arrival) {
+    return *std::ranges::max_element(values_of(arrival));
+  };
+  EXPECT_NEAR(most(again), 2 * most(lost), 1e-5F) << "what was trained twice, once for each history";
+  parent_.commit(kSite, commit_of(1, &again));
+  wait_logged("update counted");
+  parent_.cut(kSite);
+  parent_.joined.take();
+  const v1::Standing after = parent_.lease_requests.take().standing();
+  EXPECT_EQ(after.history(), restored.value());
+  ASSERT_EQ(after.rounds_size(), 1);
+  EXPECT_TRUE(after.rounds(0).counted());
+}
+
 // 64 chunks of 64 KiB; the line breaks once, half-way through them.
 class CutTest : public ServiceTest {
  protected:

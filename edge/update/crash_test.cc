@@ -216,6 +216,7 @@ class Life {
     must(resolve_pending(*store_, effect.pending.run, effect.pending.round, kStored.at(effect.outcome)));
     step(machine_->resolved());
   }
+  void apply(const EnterHistory&) { ADD_FAILURE() << "there is one history"; }
   void apply(const DeclineRound& effect) { ADD_FAILURE() << effect.error.to_string(); }
 
   store::MemoryFileSystem& files_;

@@ -299,7 +299,7 @@ Result<store::Carried> fold_update(const UpdateJob& job, store::SiteStore& store
   for (std::size_t i = 0; i < layout.chunk_count(); ++i) {
     FLUVIAL_TRY(writer->write(layout.first_value(i), layout.of(update.values(), i)));
   }
-  return store.fold(job.run, job.round, std::move(writer), bounds_of(job.plan), job.workers);
+  return store.fold(job.run, job.round, std::move(writer), bounds_of(job.plan), job.workers, job.lost);
 }
 
 }  // namespace fluvial::edge

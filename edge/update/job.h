@@ -53,6 +53,7 @@ struct UpdateJob {
   std::uint32_t weight = 0;       // of all parts together: 1 to 2^29 - 1
   round::Metrics metrics;
   std::vector<std::string> workers;          // whose results these are
+  bool lost = false;                         // the round is of a history before: it can go into the residual alone
   Algorithm reduction = Algorithm::kDirect;  // of the parts
   PartialMean* early = nullptr;              // what was reduced of these very parts already; it is used up
   SiteGpus* gpus = nullptr;                  // null: what lies on a GPU is copied to the host and reduced there

@@ -46,8 +46,8 @@ bool RoundChecks::say(bool holds, std::string_view invariant, std::string detail
 }
 
 RoundChecks::Run* RoundChecks::find(RunId run) {
-  const auto found = runs_.find(run);
-  return found == runs_.end() ? nullptr : &found->second;
+  const auto found = now_.runs.find(run);
+  return found == now_.runs.end() ? nullptr : &found->second;
 }
 
 void RoundChecks::run_started(const store::RunRow& row, const FlatModel& initial) {
@@ -56,11 +56,15 @@ void RoundChecks::run_started(const store::RunRow& row, const FlatModel& initial
   run.digest = row.initial_model;
   run.state = first_state(row.plan.optimizer, initial.values);
   run.integers.assign(initial.integers.begin(), initial.integers.end());
-  runs_.insert_or_assign(row.id, std::move(run));
+  now_.runs.insert_or_assign(row.id, std::move(run));
+}
+
+void RoundChecks::refused_as_ahead(NodeId node, const Error& why) {
+  say(false, "histories", format_text("node {} was refused: ", std::uint64_t{node.value()}) + why.message);
 }
 
 void RoundChecks::run_continued(const store::RunRow& row) {
-  if (runs_.contains(row.id)) return;
+  if (now_.runs.contains(row.id)) return;
   const Run* before = find(row.continues);
   if (!say(before != nullptr, "journal_kept", format_text("run {} continues none", row.id.value()))) return;
   say(row.initial_model == before->digest, "model_chain",
@@ -91,13 +95,13 @@ void RoundChecks::journal_opened(store::CoordinatorJournal& journal) {
   if (!say(rows.ok(), "journal_kept", "the journal's runs cannot be read after a restart")) return;
   for (const store::RunRow& row : *rows) {
     if (row.status == store::RunStatus::kStopped || row.status == store::RunStatus::kDone) run_ended(row.id);
-    const auto told = told_.find(row.id);
-    say(told == told_.end() || told->second == row.status, "journal_kept",
+    const auto told = now_.told.find(row.id);
+    say(told == now_.told.end() || told->second == row.status, "journal_kept",
         format_text("run {} was said to be {}, and is {} after a restart", row.id.value(),
-                    told == told_.end() ? "" : store::run_status_name(told->second),
+                    told == now_.told.end() ? "" : store::run_status_name(told->second),
                     store::run_status_name(row.status)));
   }
-  for (auto& [id, run] : runs_) {
+  for (auto& [id, run] : now_.runs) {
     const Result<std::vector<store::CommitRow>> commits = journal.commits(id, RoundId(0), 1'000'000);
     if (!say(commits.ok(), "journal_kept", "the journal's commits cannot be read after a restart")) continue;
     std::set<RoundId> there;
@@ -131,7 +135,7 @@ void RoundChecks::journal_opened(store::CoordinatorJournal& journal) {
     if (*attempt) greatest_ = std::max(greatest_, (*attempt)->epoch);
   }
   for (const store::RunRow& row : *rows) {
-    if (!runs_.contains(row.id)) run_continued(row);
+    if (!now_.runs.contains(row.id)) run_continued(row);
   }
   const Result<std::vector<store::LeaseRow>> leases = journal.leases();
   if (!say(leases.ok(), "journal_kept", "the journal's leases cannot be read after a restart")) return;
@@ -163,7 +167,7 @@ void RoundChecks::attempt_recorded(const store::AttemptRow& attempt) {
   const auto known = again ? by_site(run->attempt->participants) : std::map<SiteId, round::Participant>();
   for (const round::Participant& one : attempt.participants) {
     if (known.contains(one.site)) continue;
-    say(!quarantined_.contains(one.site), "quarantine",
+    say(!now_.quarantined.contains(one.site), "quarantine",
         which + format_text(": site {} takes part and is in quarantine", std::uint64_t{one.site.value()}));
     say(!revoked_.contains(one.site), "members_only",
         which + format_text(": site {} is asked and its certificate is revoked", std::uint64_t{one.site.value()}));
@@ -245,8 +249,8 @@ std::string RoundChecks::beyond_types(const Run& run, const KnownUpdate& update)
 }
 
 std::string RoundChecks::beyond_bounds(RunId id, const KnownUpdate& update) const {
-  const auto run = runs_.find(id);
-  if (run == runs_.end()) return {};
+  const auto run = now_.runs.find(id);
+  if (run == now_.runs.end()) return {};
   const round::Plan& plan = run->second.row.plan;
   double squares = 0;
   for (const double value : update.values) {
@@ -373,28 +377,52 @@ void RoundChecks::settle(Run& run, const store::CommitRow& row) {
   trace_ = to_hex(row.model);
 }
 
-const store::CommitRow* RoundChecks::commit_of(RunId id, RoundId round) const {
-  const auto run = runs_.find(id);
-  if (run == runs_.end()) return nullptr;
-  const auto found = run->second.commits.find(round);
-  return found == run->second.commits.end() ? nullptr : &found->second;
+const RoundChecks::Line* RoundChecks::line_of(round::HistoryId history) const {
+  if (history == history_) return &now_;
+  const auto found = before_.find(history);
+  return found == before_.end() ? nullptr : &found->second;
 }
 
-bool RoundChecks::holds(RunId run, RoundId round, SiteId site, const Digest& digest) const {
-  const store::CommitRow* row = commit_of(run, round);
+const store::CommitRow* RoundChecks::commit_of(RunId run, RoundId round) const {
+  return commit_of(history_, run, round);
+}
+
+const store::CommitRow* RoundChecks::commit_of(round::HistoryId history, RunId id, RoundId round) const {
+  const Line* line = line_of(history);
+  if (line == nullptr || !line->runs.contains(id)) return nullptr;
+  const auto& commits = line->runs.at(id).commits;
+  const auto found = commits.find(round);
+  return found == commits.end() ? nullptr : &found->second;
+}
+
+bool RoundChecks::holds(round::HistoryId history, RunId run, RoundId round, SiteId site, const Digest& digest) const {
+  const store::CommitRow* row = commit_of(history, run, round);
   const round::Contribution* entry = row == nullptr ? nullptr : row->contributors.find(site);
   return entry != nullptr && entry->digest == digest;
 }
 
-bool RoundChecks::refuses(RunId run, RoundId round, SiteId site) const {
-  const store::CommitRow* row = commit_of(run, round);
+bool RoundChecks::refuses(round::HistoryId history, RunId run, RoundId round, SiteId site) const {
+  const store::CommitRow* row = commit_of(history, run, round);
   return row != nullptr && std::ranges::any_of(row->refusals, [&](const round::Refusal& refusal) {
            return refusal.site == site && round::drops_update(refusal.error.code);
          });
 }
 
-bool RoundChecks::is_decided(RunId run, RoundId round) const {
-  return commit_of(run, round) != nullptr || ended_.contains(run);
+bool RoundChecks::is_decided(round::HistoryId history, RunId run, RoundId round) const {
+  const Line* line = line_of(history);
+  return commit_of(history, run, round) != nullptr || (line != nullptr && line->ended.contains(run));
+}
+
+void RoundChecks::backed_up() { backup_ = now_; }
+
+void RoundChecks::restored(round::HistoryId history, store::CoordinatorJournal& journal) {
+  before_.insert_or_assign(history_, std::move(now_));
+  now_ = backup_.value();
+  history_ = history;
+  const Result<std::vector<store::LeaseRow>> leases = journal.leases();
+  if (!say(leases.ok(), "journal_kept", "the journal's leases cannot be read after a restore")) return;
+  leases_.clear();
+  for (const store::LeaseRow& lease : *leases) lease_granted(lease);
 }
 
 }  // namespace fluvial::simulator

@@ -40,7 +40,7 @@ class RoundChecks {
   // crash.
   void run_continued(const store::RunRow& row);
   // A person was told so: it must be so after every restart.
-  void told(RunId run, store::RunStatus status) { told_[run] = status; }
+  void told(RunId run, store::RunStatus status) { now_.told[run] = status; }
 
   // ---- the coordinator's journal
   void journal_opened(store::CoordinatorJournal& journal);  // after each start: nothing known is lost or changed
@@ -51,9 +51,16 @@ class RoundChecks {
   void committing(const store::CommitRow& row, const FlatSum& sum, const FlatModel& model);
   void committed(const store::CommitRow& row);  // it is durable
 
-  void quarantined(SiteId site) { quarantined_.insert(site); }  // durably, and the machine has been told
-  void revoked(SiteId site) { revoked_.insert(site); }          // likewise
-  void enrolled(SiteId site) { revoked_.erase(site); }          // anew
+  // The coordinator's folder is copied; what is in the last copy is put back, and a new history begins in it. What was
+  // committed since is gone rightly, and stays known as that of the history before.
+  void backed_up();
+  void restored(round::HistoryId history, store::CoordinatorJournal& journal);
+  Epoch greatest_epoch() const { return greatest_; }
+  void refused_as_ahead(NodeId node, const Error& why);  // a member that is said to know more than the journal
+
+  void quarantined(SiteId site) { now_.quarantined.insert(site); }  // durably, and the machine has been told
+  void revoked(SiteId site) { revoked_.insert(site); }              // likewise
+  void enrolled(SiteId site) { revoked_.erase(site); }              // anew
   // Whose updates may be refused whatever they are: it lies, or this one was damaged on its way.
   void excuse(SiteId site) { liars_.insert(site); }
   void excuse(RunId run, RoundId round, SiteId site) { damaged_.insert({run, round, site}); }
@@ -69,12 +76,15 @@ class RoundChecks {
 
   // ---- what others ask
   const store::CommitRow* commit_of(RunId run, RoundId round) const;
-  bool holds(RunId run, RoundId round, SiteId site, const Digest& digest) const;
-  bool refuses(RunId run, RoundId round, SiteId site) const;  // the commit does, as an update that cannot be used
-  bool is_decided(RunId run, RoundId round) const;            // committed, or the run is over
+  // In the history of the one who asks, as it was or is.
+  const store::CommitRow* commit_of(round::HistoryId history, RunId run, RoundId round) const;
+  bool holds(round::HistoryId history, RunId run, RoundId round, SiteId site, const Digest& digest) const;
+  // The commit does, as an update that cannot be used.
+  bool refuses(round::HistoryId history, RunId run, RoundId round, SiteId site) const;
+  bool is_decided(round::HistoryId history, RunId run, RoundId round) const;  // committed, or the run is over
   // What the run's plan does not allow of a decoded update; empty when it is within all bounds.
   std::string beyond_bounds(RunId run, const KnownUpdate& update) const;
-  void run_ended(RunId run) { ended_.insert(run); }
+  void run_ended(RunId run) { now_.ended.insert(run); }
   std::uint64_t committed_count() const { return committed_count_; }
   const std::string& trace() const { return trace_; }
 
@@ -90,6 +100,13 @@ class RoundChecks {
     std::vector<std::int64_t> integers_in_doubt;
     Digest digest{};
   };
+  struct Line {  // of a history: what it holds, or held when it was given up
+    std::map<RunId, Run> runs;
+    std::set<RunId> ended;
+    std::map<RunId, store::RunStatus> told;
+    std::set<SiteId> quarantined;
+  };
+  const Line* line_of(round::HistoryId history) const;
   void check_room(const Run& run, const store::AttemptRow& attempt, const std::string& which);
   void check_model(Run& run, const store::CommitRow& row, const FlatSum& sum, const FlatModel& model);
   static std::string beyond_types(const Run& run, const KnownUpdate& update);
@@ -102,10 +119,10 @@ class RoundChecks {
 
   Report report_;
   Truth& truth_;
-  std::map<RunId, Run> runs_;
-  std::set<RunId> ended_;
-  std::map<RunId, store::RunStatus> told_;
-  std::set<SiteId> quarantined_;
+  Line now_;
+  std::optional<Line> backup_;
+  std::map<round::HistoryId, Line> before_;
+  round::HistoryId history_;
   std::set<SiteId> revoked_;
   std::set<SiteId> liars_;
   std::set<std::tuple<RunId, RoundId, SiteId>> damaged_;

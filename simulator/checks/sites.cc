@@ -71,13 +71,22 @@ void SiteChecks::folder_lost(SiteId site) {
   beginning_.erase(site);
 }
 
+// What waits in a round that is not shared is late from here on.
+void SiteChecks::entering(SiteId site, const round::Common& common) {
+  for (auto& [key, book] : books_) {
+    if (key.first != site || !book.pending || common.has(key.second, book.pending->round)) continue;
+    book.resolving = Resolving{book.pending->round, book.pending->digest, store::Outcome::kLate};
+  }
+}
+
 void SiteChecks::resolving(SiteId site, RunId run, RoundId round, const Digest& digest, store::Outcome outcome,
                            CarriedBounds bounds) {
   Book& book = books_[{site, run}];
   book.resolving = Resolving{round, digest, outcome};
   book.bounds = bounds;
-  const bool holds = rounds_.holds(run, round, site, digest);
-  const bool refuses = rounds_.refuses(run, round, site);
+  const round::HistoryId history = histories_[site];
+  const bool holds = rounds_.holds(history, run, round, site, digest);
+  const bool refuses = rounds_.refuses(history, run, round, site);
   const std::string what = who(site, run) + format_text(", round {}: it takes its update for {}", round.value(),
                                                         store::outcome_name(outcome));
   if (outcome == store::Outcome::kCounted && !holds) {
@@ -88,7 +97,7 @@ void SiteChecks::resolving(SiteId site, RunId run, RoundId round, const Digest& 
     report_("outcome", what + ", and the journal does not refuse it: work is dropped");
   } else if (outcome == store::Outcome::kLate && refuses) {
     report_("outcome", what + ", and the journal refuses it");
-  } else if (!rounds_.is_decided(run, round)) {
+  } else if (!rounds_.is_decided(history, run, round)) {
     report_("outcome", what + ", and the round is not decided");
   }
 }
@@ -164,6 +173,11 @@ void SiteChecks::settled(SiteId site, store::SiteStore& store) {
   }
 }
 
+bool SiteChecks::folded(const Book& book, const Seen& seen) {
+  if (book.trained->lost) return seen.residual.values != book.residual.values;
+  return seen.last && *seen.last == store::LastOutcome{book.trained->round, store::Outcome::kLate};
+}
+
 // What the store says of the transitions that were under way: each has happened, or has not.
 void SiteChecks::follow(const std::string& name, SiteId site, RunId run, Book& book, const Seen& seen) {
   if (book.resolving && book.pending && (!seen.pending || seen.pending->round != book.pending->round)) {
@@ -174,7 +188,7 @@ void SiteChecks::follow(const std::string& name, SiteId site, RunId run, Book& b
   const RoundId round = book.trained->round;
   if (seen.pending && seen.pending->round == round && !book.pending) {
     encoded(name, book, *seen.pending);
-  } else if (seen.last && *seen.last == store::LastOutcome{round, store::Outcome::kLate} && !book.pending) {
+  } else if (!book.pending && folded(book, seen)) {
     book.residual.values = sum(book.trained->update, book.residual.values);
     ++book.residual.age_rounds;
   }

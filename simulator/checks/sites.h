@@ -33,6 +33,7 @@ struct Trained {
   std::vector<float> update;  // base - local, as fp32 says it
   std::vector<std::int64_t> integers;
   std::uint64_t weight = 0;
+  bool lost = false;  // of a history before: it goes into the residual, and nothing says of which round it was
 };
 // Of the plan; 0: none.
 struct CarriedBounds {
@@ -55,6 +56,9 @@ class SiteChecks {
   // A run begins: what the newest of those that it continues left goes into it, the rest of the past is forgotten.
   void beginning(SiteId site, RunId run, const std::vector<RunId>& continues);
   void folder_lost(SiteId site);  // and with it all that it held
+  // Its store is in that history; it is about to enter another, that shares with it what `common` says.
+  void in_history(SiteId site, round::HistoryId history) { histories_[site] = history; }
+  void entering(SiteId site, const round::Common& common);
   // After each start, and when a transition has ended, well or not: what the store says is compared with what it must.
   void settled(SiteId site, store::SiteStore& store);
 
@@ -91,6 +95,7 @@ class SiteChecks {
   };
   std::optional<Seen> look(SiteId site, RunId run, store::SiteStore& store);
   void follow_beginning(SiteId site, store::SiteStore& store);
+  static bool folded(const Book& book, const Seen& seen);
   void follow(const std::string& name, SiteId site, RunId run, Book& book, const Seen& seen);
   void resolved(SiteId site, RunId run, Book& book);
   void encoded(const std::string& name, Book& book, const Pending& seen);
@@ -102,6 +107,7 @@ class SiteChecks {
   const RoundChecks& rounds_;
   std::map<std::pair<SiteId, RunId>, Book> books_;
   std::map<SiteId, std::pair<RunId, std::vector<RunId>>> beginning_;
+  std::map<SiteId, round::HistoryId> histories_;
 };
 
 }  // namespace fluvial::simulator

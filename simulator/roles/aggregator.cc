@@ -86,8 +86,11 @@ void AggregatorRole::writable(SessionId session) {
 // ---- members
 // ----------------------------------------------------------------------------------------------------------
 
-Status AggregatorRole::may_join(const Child&) {
+Status AggregatorRole::may_join(const Child& child) {
   if (parentless_) return Error{Code::kUnavailable, "this aggregator has no parent: come for a lease"};
+  if (history_ && child.history != *history_) {
+    return Error{Code::kUnavailable, "this aggregator is in another history of the federation: come for a lease"};
+  }
   return {};  // the root checks the lease when it counts a member
 }
 

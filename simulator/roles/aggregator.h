@@ -47,6 +47,9 @@ class AggregatorRole final : public Process, private ParentOwner, private ChildO
   std::shared_ptr<ModelSlot> model(const round::ModelRef& ref) override;
 
   // ---- from above
+  Result<round::Standing> standing() override;
+  void granted(const round::Lineage& lineage, Epoch lease, std::function<void(const Status&)> done) override;
+  void forget_history();
   void parent_up(const ParentLease& lease) override;
   void parent_down(const Error& why) override;
   Status from_parent(Frame frame) override;
@@ -101,6 +104,9 @@ class AggregatorRole final : public Process, private ParentOwner, private ChildO
   NodeWork work_;
   std::unique_ptr<ChildEnd> uplink_;  // once the incarnation is known
 
+  std::optional<round::HistoryId> history_;     // of the last lease; none: there was none yet
+  Epoch heard_;                                 // the greatest epoch
+  std::optional<round::KnownRound> committed_;  // the last that was told
   aggregator::RegionMachine machine_;
   std::optional<wire::Opening> opening_;  // as the parent said it
   std::map<RunId, v1::RunState> over_;    // runs of which the children were told that they are

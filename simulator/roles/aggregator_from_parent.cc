@@ -8,6 +8,44 @@
 
 namespace fluvial::simulator {
 
+Result<round::Standing> AggregatorRole::standing() {
+  round::Standing standing{history_.value_or(round::HistoryId(0)), heard_, {}};
+  if (committed_) standing.rounds.push_back(*committed_);
+  if (machine_.is_open()) standing.rounds.push_back({opening_->run, opening_->round});
+  return standing;
+}
+
+void AggregatorRole::granted(const round::Lineage& lineage, Epoch lease, std::function<void(const Status&)> done) {
+  const round::HistoryId history = round::current_of(lineage);
+  if (history_ && history != *history_) {
+    if (round::began_of(lineage) <= heard_) return done(round::older_history(lineage, heard_));
+    forget_history();
+  }
+  history_ = history;
+  heard_ = std::max({heard_, lease, round::began_of(lineage)});
+  std::vector<NodeId> others;
+  for (const auto& [node, child] : children_.children()) {
+    if (child.history != history) others.push_back(node);
+  }
+  for (const NodeId node : others) {
+    children_.cut(node, {Code::kStale, "the federation has another history: come for a lease"});
+  }
+  done({});
+}
+
+void AggregatorRole::forget_history() {
+  ++send_generation_;
+  sending_.reset();
+  carry_out(machine_.closed());
+  work_.drop_all();
+  children_.book().close();
+  opening_.reset();
+  committed_.reset();
+  told_.clear();
+  up_.lost();
+  slot_.reset();
+}
+
 void AggregatorRole::parent_up(const ParentLease&) {
   v1::Envelope change;
   v1::MemberChange& everything = *change.mutable_member_change();  // also when there is nobody below
@@ -88,6 +126,7 @@ Status AggregatorRole::round_opened(const v1::RoundOpen& message) {
   FLUVIAL_ASSIGN(wire::Opening opening, wire::from_proto(message));
   if (opening_ && opening.epoch < opening_->epoch) return {};  // an older term's
   FLUVIAL_TRY(transfer::check_room(opening));
+  heard_ = std::max(heard_, opening.epoch);
   FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(opening.plan.codec));
   FLUVIAL_ASSIGN(std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
   codec_ = std::move(codec);
@@ -130,6 +169,7 @@ Status AggregatorRole::round_committed(const v1::RoundCommit& message) {
     children_.book().close();
     cast_.checks().nothing_staged(host_, children_.budget().bytes_used(), work_.staged_count());
   }
+  committed_ = round::KnownRound{commit.run, commit.round, /*decided=*/true};
   want_model(commit.model);
   const auto way = [this](SiteId site) { return via(site); };
   for (const auto& [child, cut] : transfer::cut_commits(commit, transfer::nodes_of(children_.children()), way)) {

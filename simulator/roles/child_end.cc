@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/wire/history_mapping.h"
 #include "core/wire/mapping.h"
 #include "core/wire/protocol.h"
 
@@ -60,6 +61,7 @@ void ChildEnd::hello(Epoch lease) {
   hello.set_software("fluvial simulate");
   hello.set_incarnation(incarnation_.value());
   hello.set_lease_epoch(lease.value());
+  hello.set_history(history_.value());
   cast_.world().network().send(host_, session_, message);
 }
 
@@ -88,11 +90,41 @@ void ChildEnd::closed(const Error& why) {
   again(lasted);
 }
 
+Status ChildEnd::ask() {
+  FLUVIAL_ASSIGN(const round::Standing standing, owner_.standing());
+  v1::Envelope ask;
+  if (cast_.identity(host_).role == Role::kAggregator) {
+    ask.mutable_lease_request()->set_advertise(Cast::address_of(host_));
+  }
+  ask.mutable_lease_request()->set_unreachable(unreachable_.value());
+  *ask.mutable_lease_request()->mutable_standing() = wire::to_proto(standing);
+  cast_.world().network().send(host_, session_, ask);
+  stage_ = Stage::kLeaseAsked;
+  return {};
+}
+
 Status ChildEnd::granted(const v1::LeaseGrant& grant) {
   if (grant.epoch() == 0 || grant.parents_size() == 0) return Error{Code::kDataLoss, "the lease names no parent"};
+  FLUVIAL_ASSIGN(const round::Lineage lineage, wire::from_proto(grant.histories()));
   const v1::Parent& parent = grant.parents(0);
   lease_ = {Epoch(grant.epoch()), NodeId(parent.node()), parent.node() == 0 ? kRoot : cast_.host_at(parent.address())};
+  cast_.world().cancel(deadline_);
+  cast_.world().network().close(host_, session_);
+  session_ = SessionId(0);
+  stage_ = Stage::kLeaseGiven;
+  owner_.granted(lineage, lease_.epoch, [this, history = round::current_of(lineage)](const Status& taken) {
+    if (!taken.ok()) return again({});
+    history_ = history;
+    connect();
+  });
   return {};
+}
+
+void ChildEnd::connect() {
+  unreachable_ = NodeId(0);
+  stage_ = Stage::kConnect;
+  session_ = cast_.world().network().connect(host_, lease_.host);
+  arm();
 }
 
 void ChildEnd::received(Frame frame) {
@@ -100,23 +132,11 @@ void ChildEnd::received(Frame frame) {
   Network& network = cast_.world().network();
   switch (stage_) {
     case Stage::kLeaseHello: {
-      if (!message.has_welcome()) break;
-      v1::Envelope ask;
-      if (cast_.identity(host_).role == Role::kAggregator) {
-        ask.mutable_lease_request()->set_advertise(Cast::address_of(host_));
-      }
-      ask.mutable_lease_request()->set_unreachable(unreachable_.value());
-      network.send(host_, session_, ask);
-      stage_ = Stage::kLeaseAsked;
+      if (!message.has_welcome() || !ask().ok()) break;
       return;
     }
     case Stage::kLeaseAsked: {
       if (!message.has_lease_grant() || !granted(message.lease_grant()).ok()) break;
-      network.close(host_, session_);
-      unreachable_ = NodeId(0);
-      stage_ = Stage::kConnect;
-      session_ = network.connect(host_, lease_.host);
-      arm();
       return;
     }
     case Stage::kHello: {

@@ -2,10 +2,12 @@
 // again with capped, jittered backoff. What core/tree/uplink.h is over sockets.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "core/base/backoff.h"
+#include "core/round/history.h"
 #include "simulator/roles/cast.h"
 
 namespace fluvial::simulator {
@@ -19,6 +21,9 @@ struct ParentLease {
 class ChildOwner {
  public:
   virtual ~ChildOwner() = default;
+  virtual Result<round::Standing> standing() = 0;
+  // `done` once the lease's history is entered, or why the lease is not taken.
+  virtual void granted(const round::Lineage& lineage, Epoch lease, std::function<void(const Status&)> done) = 0;
   virtual void parent_up(const ParentLease& lease) = 0;
   virtual void parent_down(const Error& why) = 0;
   virtual Status from_parent(Frame frame) = 0;  // an error ends the session
@@ -42,11 +47,13 @@ class ChildEnd {
   Incarnation incarnation() const { return incarnation_; }
 
  private:
-  enum class Stage { kIdle, kLeaseConnect, kLeaseHello, kLeaseAsked, kConnect, kHello, kUp };
+  enum class Stage { kIdle, kLeaseConnect, kLeaseHello, kLeaseAsked, kLeaseGiven, kConnect, kHello, kUp };
   void ask_lease();
   void again(std::optional<Duration> lasted);
   void hello(Epoch lease);
+  Status ask();
   Status granted(const v1::LeaseGrant& grant);
+  void connect();
   void arm();
   TimePoint now() { return cast_.world().clock(host_).now(); }
 
@@ -58,6 +65,7 @@ class ChildEnd {
   Stage stage_ = Stage::kIdle;
   SessionId session_;
   ParentLease lease_;
+  round::HistoryId history_;  // of the last lease
   TimePoint up_since_;
   NodeId unreachable_;  // the parent that could not be reached last
   EventId deadline_;

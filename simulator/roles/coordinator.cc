@@ -5,6 +5,7 @@
 
 #include "core/digest/sha256.h"
 #include "core/transfer/outcome.h"
+#include "core/wire/history_mapping.h"
 #include "core/wire/mapping.h"
 #include "simulator/roles/fence.h"
 
@@ -39,7 +40,7 @@ coordinator::FailoverSettings failover_of(const FederationScenario& federation) 
   return {federation.failover_after, federation.unreachable_for, federation.return_after};
 }
 
-v1::LeaseGrant grant_of(const LeaseAnswer& answer) {
+v1::LeaseGrant grant_of(const LeaseAnswer& answer, const round::Lineage& lineage) {
   v1::LeaseGrant grant;
   grant.set_epoch(answer.epoch.value());
   v1::Parent& parent = *grant.add_parents();
@@ -47,6 +48,7 @@ v1::LeaseGrant grant_of(const LeaseAnswer& answer) {
   parent.set_role(wire::role_to_proto(answer.parent_role));
   parent.set_name(answer.parent_name);
   parent.set_address(answer.address);
+  wire::to_proto(lineage, grant.mutable_histories());
   return grant;
 }
 
@@ -91,6 +93,7 @@ Status CoordinatorRole::open() {
   }
   FLUVIAL_ASSIGN(const std::vector<store::LeaseRow> leases, journal_->leases());
   for (const store::LeaseRow& row : leases) book_.put(LeaseEntry{row.node, row.parent, row.epoch});
+  FLUVIAL_ASSIGN(lineage_, journal_->lineage());
   FLUVIAL_ASSIGN(const std::vector<store::RunRow> runs, journal_->runs());
   for (const store::RunRow& row : runs) {
     if (row.status != store::RunStatus::kRunning && row.status != store::RunStatus::kPaused) continue;
@@ -240,6 +243,15 @@ void CoordinatorRole::lease_asked(SessionId session, const Identity& peer, const
   const Result<LeaseWanted> wanted = book_.request_lease(ask, now());
   if (!wanted.ok()) return children_.answer_lease(session, wanted.error());
   if (dies("lease")) return;
+  const Result<round::Standing> standing = wire::from_proto(request.standing());
+  if (!standing.ok()) return children_.answer_lease(session, standing.error());
+  const auto lost = journal_->meet(peer.node, *standing, cast_.world().clock(host_).wall_now());
+  if (is_dead()) return;
+  if (!lost.ok()) {
+    cast_.checks().rounds().refused_as_ahead(peer.node, lost.error());
+    if (journal_->fault()) attend_journal();
+    return children_.answer_lease(session, lost.error());
+  }
   const auto granted = [&]() -> Result<store::LeaseRow> {
     if (wanted->advertise) FLUVIAL_TRY(journal_->set_advertise(wanted->node, *wanted->advertise));
     return journal_->grant(wanted->node, wanted->parent);
@@ -255,7 +267,7 @@ void CoordinatorRole::lease_asked(SessionId session, const Identity& peer, const
     const Result<LeaseAnswer> answer = book_.lease_granted(wanted, {row.node, row.parent, row.epoch}, now());
     if (!answer.ok()) return children_.answer_lease(session, answer.error());
     if (answer->moved) node_moved(row.node, row.epoch);
-    if (!is_dead()) children_.answer_lease(session, grant_of(*answer));
+    if (!is_dead()) children_.answer_lease(session, grant_of(*answer, lineage_));
   });
 }
 

@@ -101,6 +101,7 @@ class CoordinatorRole final : public Process, private ParentOwner {
   std::unique_ptr<store::CoordinatorJournal> journal_;
   std::optional<store::ModelStore> models_;
   coordinator::Federation book_;
+  round::Lineage lineage_;
   Epoch epoch_;
 
   std::optional<coordinator::RunMachine> machine_;

@@ -90,7 +90,12 @@ Status ParentEnd::hello(SessionId session, Connection& connection, const v1::Hel
     cast_.world().network().send(host_, session, welcome);
     return {};
   }
-  const Child child{peer.node, peer.role, Epoch(hello.lease_epoch()), Incarnation(hello.incarnation()), session};
+  const Child child{peer.node,
+                    peer.role,
+                    Epoch(hello.lease_epoch()),
+                    Incarnation(hello.incarnation()),
+                    round::HistoryId(hello.history()),
+                    session};
   FLUVIAL_TRY(join(child));
   connection.stage = Stage::kMember;
   connection.node = child.node;

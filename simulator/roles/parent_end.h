@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/round/history.h"
 #include "core/store/staging.h"
 #include "core/transfer/inflow.h"
 #include "simulator/roles/cast.h"
@@ -20,6 +21,7 @@ struct Child {
   Role role = Role::kSite;
   Epoch lease;
   Incarnation incarnation;
+  round::HistoryId history;  // that its lease is of
   SessionId session;
 };
 

@@ -38,14 +38,11 @@ Status SiteRole::open() {
     FLUVIAL_ASSIGN(store_, store::SiteStore::open(cast_.tamper().site_files(host_, cast_.world().disk(host_).files()),
                                                   "state", cast_.enrolled_before(host_)));
     incarnation = store_->incarnation();
-    FLUVIAL_ASSIGN(const std::vector<store::PendingInfo> unresolved, store_->all_pending());
-    if (!unresolved.empty()) {
-      const store::PendingInfo& info = unresolved.back();
-      FLUVIAL_ASSIGN(std::optional<store::PendingUpdate> update, store_->pending(info.start.run));
-      FLUVIAL_CHECK(update, "a submission that is listed but not there");
-      found = pending_of(info);
-      pending_ = std::make_shared<const Submission>(Submission{info, std::move(*update), {}});
-    }
+    FLUVIAL_ASSIGN(lineage_, store_->lineage());
+    FLUVIAL_ASSIGN(const round::Standing standing, store_->standing());
+    heard_ = standing.epoch;
+    cast_.checks().sites().in_history(self(), standing.history);
+    FLUVIAL_ASSIGN(found, load());
     look();
   }
   cast_.checks().incarnation_began(host_, incarnation);
@@ -87,6 +84,73 @@ void SiteRole::parent_up(const ParentLease&) {
 void SiteRole::parent_down(const Error&) {
   uploading_.reset();
   flowing_ = false;
+}
+
+// ---- histories: as edge/service/history.cc
+// ------------------------------------------------------------------------------
+
+Result<std::optional<edge::Pending>> SiteRole::load() {
+  FLUVIAL_ASSIGN(const std::vector<store::PendingInfo> unresolved, store_->all_pending());
+  pending_.reset();
+  if (unresolved.empty()) return std::optional<edge::Pending>();
+  const store::PendingInfo& info = unresolved.back();
+  FLUVIAL_ASSIGN(std::optional<store::PendingUpdate> update, store_->pending(info.start.run));
+  FLUVIAL_CHECK(update, "a submission that is listed but not there");
+  pending_ = std::make_shared<const Submission>(Submission{info, std::move(*update), {}});
+  return std::optional(pending_of(info));
+}
+
+Result<round::Standing> SiteRole::standing() {
+  if (cast_.sized()) return round::Standing();
+  return store_->standing();
+}
+
+void SiteRole::granted(const round::Lineage& lineage, Epoch lease, std::function<void(const Status&)> done) {
+  if (cast_.sized()) return done({});
+  if (round::current_of(lineage) == round::current_of(lineage_)) {
+    if (lease <= heard_) return done({});
+    const auto kept = store_->enter(lineage, lease);
+    if (is_dead()) return;
+    if (!kept.ok()) return done(kept.error());
+    heard_ = lease;
+    cast_.world().after_disk(host_, [done = std::move(done)] { done({}); });
+    return;
+  }
+  if (round::began_of(lineage) <= heard_) return done(round::older_history(lineage, heard_));
+  entering_ = Entering{lineage, lease, std::move(done)};
+  resolve_backoff_.emplace(BackoffSettings(), Rng(lease.value()));
+  carry_out(machine_->history_begins());
+}
+
+void SiteRole::apply(const edge::EnterHistory&) { enter_history(); }
+
+void SiteRole::enter_history() {
+  if (dies("enter history")) return;
+  cast_.checks().sites().entering(self(), round::Common(lineage_, entering_->lineage));
+  const auto aside = store_->enter(entering_->lineage, entering_->lease);
+  if (is_dead()) return;
+  if (!aside.ok()) {
+    if (store_failed()) return;
+    cast_.world().after(host_, resolve_backoff_->next(), [this] { enter_history(); });
+    return;
+  }
+  cast_.checks().sites().in_history(self(), round::current_of(entering_->lineage));
+  look();
+  if (dies("history entered")) return;
+  cast_.world().after_disk(host_, [this] {
+    const Result<std::optional<edge::Pending>> pending = load();
+    if (is_dead()) return;
+    if (!pending.ok()) {
+      cast_.world().after(host_, resolve_backoff_->next(), [this] { enter_history(); });
+      return;
+    }
+    const Entering entered = *std::exchange(entering_, std::nullopt);
+    lineage_ = entered.lineage;
+    heard_ = std::max(entered.lease, round::began_of(lineage_));
+    over_.clear();
+    carry_out(machine_->history_entered(*pending));
+    if (!is_dead()) entered.done({});
+  });
 }
 
 // ---- what the parent sends

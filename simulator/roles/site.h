@@ -59,6 +59,12 @@ class SiteRole final : public Process, private ChildOwner {
     return {info.start.run, info.start.round, info.digest, info.incarnation, info.submission};
   }
 
+  // ---- histories
+  Result<round::Standing> standing() override;
+  void granted(const round::Lineage& lineage, Epoch lease, std::function<void(const Status&)> done) override;
+  void enter_history();
+  Result<std::optional<edge::Pending>> load();
+
   // ---- messages
   void parent_up(const ParentLease& lease) override;
   void parent_down(const Error& why) override;
@@ -84,6 +90,7 @@ class SiteRole final : public Process, private ChildOwner {
   void apply(const edge::Ask& effect);
   void apply(const edge::AskRun& effect);
   void apply(const edge::Resolve& effect);
+  void apply(const edge::EnterHistory& effect);
   void apply(const edge::DeclineRound& effect);
   Status open();
   void ask_again();
@@ -115,6 +122,14 @@ class SiteRole final : public Process, private ChildOwner {
   std::unique_ptr<store::SiteStore> store_;  // none in the sized mode
   std::unique_ptr<ChildEnd> uplink_;
   std::optional<edge::SiteMachine> machine_;
+  round::Lineage lineage_;  // of the history that the store is in
+  Epoch heard_;             // the greatest epoch
+  struct Entering {
+    round::Lineage lineage;
+    Epoch lease;
+    std::function<void(const Status&)> done;
+  };
+  std::optional<Entering> entering_;  // another history
   std::deque<edge::Effect> effects_;
   bool carrying_out_ = false;
 

@@ -199,10 +199,14 @@ void SiteRole::apply(const edge::Fold& effect) {
     const Status begun = begin_run(offer);
     if (is_dead() || (!begun.ok() && store_failed())) return;
     if (begun.ok()) {
-      cast_.checks().sites().encoding(self(), offer.run, trained_as(offer), {bounds.norm_max, bounds.age_max_rounds},
+      Trained trained = trained_as(offer);
+      trained.lost = effect.lost;
+      edge::UpdateJob job = job_of(offer);
+      job.lost = effect.lost;
+      cast_.checks().sites().encoding(self(), offer.run, std::move(trained), {bounds.norm_max, bounds.age_max_rounds},
                                       malice_.is_wicked());
       const std::uint64_t faults = cast_.world().disk(host_).faults_met();
-      const Result<store::Carried> folded = edge::fold_update(job_of(offer), *store_, serial_);
+      const Result<store::Carried> folded = edge::fold_update(job, *store_, serial_);
       if (!folded.ok()) note_dropped(offer, faults, folded.error());
       if (is_dead() || (!folded.ok() && store_failed())) return;
     }
