@@ -97,6 +97,12 @@ Status Audit::check_round(const json::value& round, std::span<const float> base,
   return compare(round, base, committed, total_weight);
 }
 
+void Audit::undone(std::uint64_t site_index, std::uint64_t round, std::span<const float> base) {
+  const auto state = std::ranges::find(sites_, site_index, [](const SiteState& one) { return one.site.index; });
+  FLUVIAL_CHECK(state != sites_.end(), "a site of ours");
+  state->missed.push_back({round, std::make_shared<const std::vector<float>>(base.begin(), base.end())});
+}
+
 void Audit::make_update(const AuditSite& site, std::uint64_t round, std::span<const float> base,
                         std::span<const float> residual, std::vector<float>& p) const {
   p.resize(base.size());

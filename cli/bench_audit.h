@@ -48,6 +48,9 @@ class Audit {
   // `round` as the admin API gives it. An error says what differed first; a committed sum was then not exact.
   Status check_round(const json::value& round, std::span<const float> base, std::span<const float> committed);
 
+  // A restored backup has undone this round: what the site trained from `base` in it may be in its residual.
+  void undone(std::uint64_t site_index, std::uint64_t round, std::span<const float> base);
+
   // Whether a site that has an outcome for every round checked so far may hold this residual: what it trained, less
   // what of it was counted.
   Status check_residual(std::uint64_t site_index, std::span<const float> held) const;

@@ -299,17 +299,34 @@ Status FederationTest::check_exact(std::uint64_t run) {
   std::vector<float> base;
   const cli::json::array rounds = committed(run);
   for (std::uint64_t version = 0; version <= rounds.size(); ++version) {
-    FLUVIAL_ASSIGN(const value found, admin.get(fmt::format("/v1/models/{}/{}", run, version)));
-    store::PosixFileSystem files;
-    FLUVIAL_ASSIGN(const store::Model model, store::read_model(files, cli::text_member(found, "path")));
-    const std::string digest = to_hex(store::model_digest(model.bytes.span()));
-    if (digest != cli::text_member(found, "sha256")) return Error{Code::kDataLoss, "a model without its digest"};
-    std::vector<float> values(model.schema.value_count());
-    round::split_model(model.schema, model.bytes.span(), values, {});
+    FLUVIAL_ASSIGN(std::vector<float> values, model_values(run, version));
     if (version > 0) FLUVIAL_TRY(audit.check_round(rounds[version - 1], base, values));
     base = std::move(values);
+    for (const Undone& undone : undone_) {
+      if (undone.fork != version) continue;
+      for (std::uint64_t site = 1; site <= federation_->sites().size(); ++site) {
+        audit.undone(site, undone.round, undone.base);
+      }
+    }
   }
   return {};
+}
+
+Result<std::vector<float>> FederationTest::model_values(std::uint64_t run, std::uint64_t version) {
+  FLUVIAL_ASSIGN(const value found, federation_->admin().get(fmt::format("/v1/models/{}/{}", run, version)));
+  store::PosixFileSystem files;
+  FLUVIAL_ASSIGN(const store::Model model, store::read_model(files, cli::text_member(found, "path")));
+  const std::string digest = to_hex(store::model_digest(model.bytes.span()));
+  if (digest != cli::text_member(found, "sha256")) return Error{Code::kDataLoss, "a model without its digest"};
+  std::vector<float> values(model.schema.value_count());
+  round::split_model(model.schema, model.bytes.span(), values, {});
+  return values;
+}
+
+void FederationTest::note_undone(std::uint64_t run, std::uint64_t round, std::uint64_t fork) {
+  Result<std::vector<float>> base = model_values(run, round - 1);
+  ASSERT_TRUE(base.ok()) << base.error().message;
+  undone_.push_back({round, fork, std::move(*base)});
 }
 
 bool is_committed(const value& event, std::uint64_t after) {

@@ -100,6 +100,9 @@ class FederationTest : public ::testing::Test {
   // independent loop. Of runs whose workers do what bench_train() does, whenever.
   void expect_exact(std::uint64_t run);
   void expect_exact(std::uint64_t run, std::size_t rounds);  // and so many they are
+  // A round that a restored backup has undone, while its base is still there: from the round after `fork` on, the
+  // sites' updates of it may be in their residuals.
+  void note_undone(std::uint64_t run, std::uint64_t round, std::uint64_t fork);
 
   cli::WorkFolder folder_;
   std::unique_ptr<cli::Supervisor> supervisor_;
@@ -111,6 +114,13 @@ class FederationTest : public ::testing::Test {
   Status check_exact(std::uint64_t run);
   std::map<std::string, std::vector<TcpGate*>> gates_;  // by whom they stand before
   std::map<std::uint64_t, round::Plan> plans_;          // by run
+  struct Undone {
+    std::uint64_t round;
+    std::uint64_t fork;
+    std::vector<float> base;
+  };
+  std::vector<Undone> undone_;
+  Result<std::vector<float>> model_values(std::uint64_t run, std::uint64_t version);
 };
 
 // Of an event: a round after that one was committed.
