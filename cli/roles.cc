@@ -12,6 +12,7 @@
 #include "cli/enroll.h"
 #include "coordinator/service/coordinator.h"
 #include "coordinator/service/restored.h"
+#include "core/round/history.h"
 #include "core/telemetry/log.h"
 #include "edge/service/edge.h"
 
@@ -146,7 +147,7 @@ void add_coordinator(CLI::App& app, Commands& commands) {
                                      "the coordinator is started again");
   role->add_option("--above", restored->above, "with --restored: begin above this epoch, which a member has named")
       ->type_name("EPOCH")
-      ->check(whole_number(1))
+      ->check(whole_number(1, round::kClockEpochMax.value()))
       ->needs(flag);
 }
 

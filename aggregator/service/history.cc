@@ -45,6 +45,7 @@ void RegionService::forget_history() {
   hub_.book().close();
   opening_.reset();
   committed_.reset();
+  over_.clear();  // a run that was over may go on
   told_.clear();
   up_.lost();
   if (slot_) slot_->abandon();

@@ -320,16 +320,14 @@ void RegionService::carry_out(const SendPartial& effect) {
 net::Awaitable<void> RegionService::send_partial(SendPartial partial, std::uint64_t generation) {
   const std::shared_ptr<net::Session> session = uplink_->session();
   if (session == nullptr || generation != send_generation_) co_return;  // the next Opening asks again
+  const telemetry::Logger log = runtime_.log.with({{"run", opening_->run}, {"round", opening_->round}});
   const std::size_t contributors = partial.contributors.size();
   const std::size_t missing = partial.missing.size();
   if (contributors > 0) up_.begun(partial.sequence, now());
   const Status sent = co_await stream_partial(std::move(partial), generation, session);
-  runtime_.log.info(sent.ok() ? "partial sent" : "partial not sent",
-                    {{"run", opening_->run},
-                     {"round", opening_->round},
-                     {"contributors", contributors},
-                     {"missing", missing},
-                     {"reason", sent.ok() ? "" : sent.error().to_string()}});
+  log.info(
+      sent.ok() ? "partial sent" : "partial not sent",
+      {{"contributors", contributors}, {"missing", missing}, {"reason", sent.ok() ? "" : sent.error().to_string()}});
 }
 
 void RegionService::observe_partial(std::optional<Duration> took) {

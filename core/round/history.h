@@ -32,6 +32,8 @@ struct History {
 using Lineage = std::vector<History>;
 inline constexpr std::size_t kHistoriesMax = 1024;
 inline constexpr std::size_t kForksMax = 1024;  // of a history
+// A clock shows it, in milliseconds since 1970, in the year 10889: a greater epoch is given by nobody's clock.
+inline constexpr Epoch kClockEpochMax{std::uint64_t{1} << 48};
 
 HistoryId current_of(const Lineage& lineage);
 Epoch began_of(const Lineage& lineage);  // of the current history; 0: since the founding

@@ -39,6 +39,20 @@ Result<bool> holds_round(Database& database, SiteId site, const round::KnownRoun
   return there.has_value();
 }
 
+Error later_epoch(Epoch known, Epoch given) {
+  const std::string heard = std::to_string(known.value());
+  if (known > round::kClockEpochMax) {
+    return {Code::kFailedPrecondition, "it claims to have heard of epoch " + heard +
+                                           ", which no coordinator gives: its folder is damaged, or it "
+                                           "lies. Nothing follows from it; look after that member"};
+  }
+  return {Code::kFailedPrecondition,
+          "it has heard of epoch " + heard + ", and the newest here is " + std::to_string(given.value()) +
+              ": this coordinator's folder is an older copy, or it was restored on a machine whose clock was behind. "
+              "If it was restored on purpose, stop the coordinator, run it once with --restored --above " +
+              heard + ", and start it again; otherwise stop it and start the newer one"};
+}
+
 Error older_copy(const std::string& what) {
   return {Code::kFailedPrecondition,
           what +
@@ -50,6 +64,25 @@ Error older_copy(const std::string& what) {
 Result<Epoch> greatest_epoch(Database& database) {
   FLUVIAL_ASSIGN(const auto value, database.scalar("SELECT value FROM counters WHERE name = 'epoch'"));
   return Epoch(static_cast<std::uint64_t>(value.value_or(0)));
+}
+
+// Of each member so many as it can show at once: who claims others each time does not make the journal grow.
+Status write_lost(Database& database, std::vector<LostRow>& rows, WallTime now) {
+  std::vector<LostRow> written;
+  for (const LostRow& row : rows) {
+    const round::KnownRound& known = row.known;
+    FLUVIAL_ASSIGN(
+        const auto others,
+        database.scalar("SELECT count(*) FROM lost WHERE history = ? AND site = ? AND NOT (run = ? AND round = ?)",
+                        {row.history, row.site, known.run, known.round}));
+    if (others.value_or(0) >= static_cast<std::int64_t>(round::kKnownRoundsMax)) continue;
+    FLUVIAL_TRY(database.run("INSERT OR REPLACE INTO lost VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                             {row.history, known.run, known.round, row.site, known.decided ? 1 : 0,
+                              known.counted ? 1 : 0, known.digest, now}));
+    written.push_back(row);
+  }
+  rows = std::move(written);
+  return {};
 }
 
 Status renew_leases(Database& database, std::uint64_t* epoch) {
@@ -106,10 +139,7 @@ Result<round::History> CoordinatorJournal::begin_history(round::HistoryId id, Ep
 Result<std::vector<LostRow>> CoordinatorJournal::meet(NodeId node, const round::Standing& standing, WallTime now) {
   const std::lock_guard lock(mutex_);
   FLUVIAL_ASSIGN(const Epoch given, greatest_epoch(*database_));
-  if (standing.epoch > given) {
-    return older_copy("it has heard of epoch " + std::to_string(standing.epoch.value()) + " (the newest here is " +
-                      std::to_string(given.value()) + ")");
-  }
+  if (standing.epoch > given) return later_epoch(standing.epoch, given);
   FLUVIAL_ASSIGN(const round::Lineage lineage, read_lineage(*database_));
   if (standing.history == round::current_of(lineage)) {
     for (const round::KnownRound& known : standing.rounds) {
@@ -128,14 +158,7 @@ Result<std::vector<LostRow>> CoordinatorJournal::meet(NodeId node, const round::
     if (!common.has(known.run, known.round)) lost.push_back({round::current_of(lineage), node, known});
   }
   if (lost.empty()) return lost;
-  FLUVIAL_TRY(change([&]() -> Status {
-    for (const LostRow& row : lost) {
-      FLUVIAL_TRY(database_->run("INSERT OR REPLACE INTO lost VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                                 {row.history, row.known.run, row.known.round, row.site, row.known.decided ? 1 : 0,
-                                  row.known.counted ? 1 : 0, row.known.digest, now}));
-    }
-    return {};
-  }));
+  FLUVIAL_TRY(change([&] { return write_lost(*database_, lost, now); }));
   return lost;
 }
 

@@ -180,6 +180,47 @@ TEST_F(HistoriesTest, AnEpochThatNobodyGaveIsRefusedAlsoAfterARestore) {
   EXPECT_EQ(journal->next_epoch().value(), history.began.next()) << "a claim moves nothing";
 }
 
+TEST_F(HistoriesTest, AMemberThatHasHeardOfALaterEpochSaysWhereToBegin) {
+  ASSERT_TRUE(journal->begin_history(kHistory, Epoch(50), at(10)).ok()) << "with a clock that is behind";
+  const Epoch heard(1'800'000'000'000);
+  const auto refused = meet({}, round::HistoryId(0), heard);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Code::kFailedPrecondition);
+  EXPECT_NE(refused.error().message.find("--restored --above 1800000000000"), std::string::npos)
+      << refused.error().message;
+  const round::History again = journal->begin_history(round::HistoryId(78), heard, at(11)).value();
+  EXPECT_TRUE(meet({}, round::HistoryId(0), heard).ok());
+  EXPECT_GT(again.began, heard);
+}
+
+TEST_F(HistoriesTest, AClaimThatCannotBeIsNotToldToBeginAbove) {
+  for (const Epoch claimed : {Epoch(~std::uint64_t{0}), round::kClockEpochMax.next()}) {
+    const auto refused = meet({}, {}, claimed);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, Code::kFailedPrecondition);
+    EXPECT_EQ(refused.error().message.find("--above"), std::string::npos) << refused.error().message;
+    EXPECT_NE(refused.error().message.find(std::to_string(claimed.value())), std::string::npos);
+  }
+  // What this journal gave itself is nobody's claim, however great.
+  ASSERT_TRUE(journal->begin_history(kHistory, round::kClockEpochMax, at(10)).ok());
+  const Epoch given = journal->next_epoch().value();
+  EXPECT_GT(given, round::kClockEpochMax);
+  EXPECT_TRUE(meet({}, kHistory, given).ok());
+}
+
+TEST_F(HistoriesTest, WhoClaimsOtherLostRoundsEachTimeDoesNotMakeTheJournalGrow) {
+  ASSERT_TRUE(journal->begin_history(kHistory, Epoch(50), at(10)).ok());
+  for (std::uint64_t i = 1; i <= 3 * round::kKnownRoundsMax; ++i) {
+    ASSERT_TRUE(meet({counted(i, RunId(9))}).ok());
+  }
+  const std::vector<LostRow> lost = journal->lost().value();
+  EXPECT_EQ(lost.size(), round::kKnownRoundsMax);
+  EXPECT_TRUE(meet({counted(5 * round::kKnownRoundsMax, RunId(9))}).value().empty());
+  EXPECT_EQ(meet({counted(1, RunId(9))})->size(), 1U) << "one of them comes again";
+  EXPECT_TRUE(journal->meet(NodeId(3), {{}, Epoch(1), {counted(1, RunId(9))}}, at(3)).ok());
+  EXPECT_EQ(journal->lost()->size(), round::kKnownRoundsMax + 1) << "another member's are its own";
+}
+
 TEST_F(HistoriesTest, AMemberOfAnotherRestoreOfTheSameCopyIsMet) {
   start_run();
   commit(1);

@@ -242,6 +242,35 @@ void MemoryFileSystem::restart(Unsynced unsynced, std::uint64_t seed) {
   state_->durable_names = std::move(after);
 }
 
+class MemoryFileSystem::Copy {
+ public:
+  std::map<std::string, std::vector<std::byte>> files;
+  std::set<std::string> folders;
+};
+
+std::shared_ptr<const MemoryFileSystem::Copy> MemoryFileSystem::copy() const {
+  const std::lock_guard lock(state_->mutex);
+  auto copy = std::make_shared<Copy>();
+  copy->folders = state_->folders;
+  for (const auto& [path, inode] : state_->names) copy->files.emplace(path, inode->content);
+  return copy;
+}
+
+void MemoryFileSystem::replace(const Copy& copy) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->names.clear();
+    for (const auto& [path, content] : copy.files) {
+      const auto inode = std::make_shared<Inode>();
+      inode->content = inode->durable = content;
+      state_->names.emplace(path, inode);
+    }
+    state_->durable_names = state_->names;
+    state_->folders = copy.folders;
+  }
+  restart(Unsynced::kKept);
+}
+
 Result<std::unique_ptr<File>> MemoryFileSystem::open(const std::string& path, OpenMode mode) {
   const std::lock_guard lock(state_->mutex);
   FLUVIAL_TRY(state_->begin(path));

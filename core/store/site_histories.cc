@@ -38,7 +38,7 @@ Result<round::Standing> SiteStore::standing() {
 
 // Of one run. Within a transaction; `files` are those that no row names after it.
 Result<PutAside> SiteStore::put_aside(RunId run, const round::Common& common, std::vector<std::string>& files) {
-  PutAside aside{run, !common.has(run), {}, {}, {}};
+  PutAside aside{run, !common.has(run), {}, {}, {}, {}};
   FLUVIAL_ASSIGN(const ResidualRow old, residual_locked(run));
   FLUVIAL_ASSIGN(const std::optional<PendingRow> pending, pending_row(*database_, run));
   FLUVIAL_ASSIGN(const std::optional<LastOutcome> last, last_outcome_locked(run));
@@ -64,7 +64,8 @@ Result<PutAside> SiteStore::put_aside(RunId run, const round::Common& common, st
   } else if (pending && !common.has(run, pending->info.start.round)) {
     const PendingStart& start = pending->info.start;
     ResidualRow now = {{false, start.value_count, old.info.age_rounds + 1, pending->info.p_norm}, pending->p_file};
-    if (!beyond(now.info, start.bounds).empty()) now = {};
+    aside.dropped = beyond(now.info, start.bounds);  // as any late one
+    if (!aside.dropped.empty()) now = {};
     aside.late = start.round;
     aside.residual = now.info;
     FLUVIAL_TRY(write_outcome(run, start.round, Outcome::kLate, {}, now, start.workers));

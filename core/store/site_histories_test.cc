@@ -30,8 +30,9 @@ class SiteHistoriesTest : public testing::Test {
     reopen();
   }
   Status submit(std::uint64_t round, RunId run = kRun) { return submit(*store, round, run); }
-  static Status submit(SiteStore& store, std::uint64_t round, RunId run = kRun) {
+  static Status submit(SiteStore& store, std::uint64_t round, RunId run = kRun, ResidualBounds bounds = {}) {
     PendingStart start{run, RoundId(round), 17, "int8", {}, {}, kValues, 1, 0, false, kValues, {"w"}};
+    start.bounds = bounds;
     FLUVIAL_ASSIGN(const std::unique_ptr<PendingWriter> writer, store.begin_pending(start));
     FLUVIAL_TRY(writer->write_p(0, values(static_cast<float>(round))));
     FLUVIAL_TRY(writer->write_chunk(0, as_byte_span("encoded")));
@@ -87,6 +88,23 @@ TEST_F(SiteHistoriesTest, ASubmissionOfALostRoundBecomesLate) {
   EXPECT_EQ(store->worker_outcomes().value().at(kRun)[0].last.outcome, Outcome::kLate);
   EXPECT_TRUE(submit(5).ok()) << "the round of the same number in the new history";
   EXPECT_TRUE(store->resolve(kRun, RoundId(5), Outcome::kLate).ok());
+}
+
+TEST_F(SiteHistoriesTest, WhatIsLateKeepsToItsPlansBoundsAsEver) {
+  for (const ResidualBounds& bounds : {ResidualBounds{1, 0}, ResidualBounds{0, 1}, ResidualBounds{1e6, 2}}) {
+    MemoryFileSystem disk;
+    auto own = SiteStore::open(disk, "/site").value();
+    ASSERT_TRUE(submit(*own, 4).ok());
+    ASSERT_TRUE(own->resolve(kRun, RoundId(4), Outcome::kLate).ok());
+    ASSERT_TRUE(submit(*own, 5, kRun, bounds).ok());
+    const std::vector<PutAside> aside = own->enter({restored()}, Epoch(101)).value();
+    ASSERT_EQ(aside.size(), 1U);
+    EXPECT_EQ(aside[0].late, RoundId(5));
+    const bool kept = bounds.norm_max > 1;
+    EXPECT_EQ(aside[0].dropped.empty(), kept) << aside[0].dropped;
+    EXPECT_EQ(own->residual(kRun)->zero, !kept);
+    EXPECT_EQ(disk.list("/site/tensors")->size(), kept ? 1U : 0U);
+  }
 }
 
 TEST_F(SiteHistoriesTest, RoundsResolvedInTheLostHistoryDoNotBlockTheNewOne) {
@@ -149,7 +167,7 @@ TEST_F(SiteHistoriesTest, ALateUpdateOfALostRoundGoesIntoTheResidualAlone) {
   ASSERT_TRUE(store->enter({restored()}, Epoch(101)).ok());
   auto p = store->begin_residual(kRun).value();
   ASSERT_TRUE(p->write(0, values(8)).ok());
-  ASSERT_TRUE(store->fold(kRun, RoundId(10), std::move(p), {"w"}, /*lost=*/true).ok());
+  ASSERT_TRUE(store->fold(kRun, RoundId(10), std::move(p), {}, {"w"}, /*lost=*/true).ok());
   restart();
   EXPECT_EQ(residual_of(), values(8));
   EXPECT_TRUE(submit(5).ok());

@@ -191,6 +191,7 @@ struct PutAside {
   std::optional<RoundId> late;    // the submission of this round: it is the residual now
   std::optional<RoundId> undone;  // the last outcome was of this round
   ResidualInfo residual;          // in force; of a run that is lost: what was dropped
+  std::string dropped = {};       // why the late submission is not the residual; empty: it is
   bool operator==(const PutAside&) const = default;
 };
 

@@ -88,6 +88,37 @@ TEST(SiteStoreVersions, ASubmissionOfAnEarlierVersionIsNotLost) {
   }
 }
 
+// The one before the histories: what it holds is there, and it shows no digest that it does not have.
+TEST(SiteStoreVersions, AnOutcomeOfAnEarlierVersionIsShownWithoutItsDigest) {
+  for (std::uint64_t crash_at = 0;; ++crash_at) {
+    MemoryFileSystem files;
+    ASSERT_TRUE(files.make_folder(kFolder).ok() && files.make_folder("/site/tensors").ok());
+    {
+      auto old = Database::open(files, "/site/site.db", std::span(kSiteSteps).first(4), "nobody").value();
+      ASSERT_TRUE(old->transact([&] {
+                       return old->run("INSERT INTO outcomes VALUES (?, 4, ?)",
+                                       {kRun, static_cast<int>(Outcome::kCounted)});
+                     })
+                      .ok());
+    }
+    files.fail_at(crash_at, Fault::kCrash);
+    const bool opened = SiteStore::open(files, kFolder).ok();
+    const bool crashed = files.crashed();
+    files.restart(Unsynced::kTorn, crash_at);
+    auto store = SiteStore::open(files, kFolder);
+    ASSERT_TRUE(store.ok()) << store.error().to_string() << " after a crash at operation " << crash_at;
+    EXPECT_EQ((*store)->last_outcome(kRun).value(), (LastOutcome{RoundId(4), Outcome::kCounted}));
+    EXPECT_EQ((*store)->standing().value(),
+              (round::Standing{round::HistoryId(0), Epoch(0), {{kRun, RoundId(4), true, false, {}}}}));
+    const round::History restored{round::HistoryId(7), Epoch(100), kRun, {{kRun, RoundId(3)}}};
+    EXPECT_EQ((*store)->enter({restored}, Epoch(101))->at(0).undone, RoundId(4));
+    if (!crashed) {
+      EXPECT_TRUE(opened);
+      break;
+    }
+  }
+}
+
 TEST_F(SiteStoreTest, NothingNewerBeforeAnOutcome) {
   ASSERT_TRUE(submit(*store, 1, 1.0F).ok());
   EXPECT_EQ(store->begin_pending(start_of(2)).error().code, Code::kFailedPrecondition);

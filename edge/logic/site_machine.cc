@@ -185,7 +185,7 @@ void SiteMachine::decline(const Error& error, Effects& out) {
 
 void SiteMachine::fold(Effects& out) {
   work_->stage = Stage::kFolding;
-  out.push_back(Fold{work_->offer, work_->lost});
+  out.push_back(Fold{work_->offer, work_->lost, work_->run_lost});
 }
 
 Effects SiteMachine::train_failed(const Error& error) {
@@ -291,7 +291,7 @@ void SiteMachine::enter_if_quiet(Effects& out) {
   out.push_back(EnterHistory{});
 }
 
-Effects SiteMachine::history_entered(std::optional<Pending> pending) {
+Effects SiteMachine::history_entered(std::optional<Pending> pending, const round::Common& common) {
   Effects out;
   FLUVIAL_CHECK(entering_ == Entering::kNow, "a history nobody asked for");
   entering_ = Entering::kNo;
@@ -299,8 +299,11 @@ Effects SiteMachine::history_entered(std::optional<Pending> pending) {
   sending_.reset();
   fetched_.reset();
   closed_.clear();
+  std::erase_if(runs_, [&](RunId run) { return !common.has(run); });  // nobody could say whether they go on
+  unheard_.clear();
   if (!work_) return out;
   work_->late = work_->lost = true;
+  work_->run_lost = work_->run_lost || !common.has(work_->offer.run);
   if (work_->trained) fold(out);
   return out;
 }

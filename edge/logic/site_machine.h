@@ -17,6 +17,7 @@
 
 #include "core/base/ids.h"
 #include "core/base/result.h"
+#include "core/round/history.h"
 #include "core/round/plan.h"
 #include "core/round/record.h"
 
@@ -81,7 +82,8 @@ struct Encode {  // what was trained: screen, encode, make durable; then encoded
 };
 struct Fold {  // what was trained goes into the residual; then resolved()
   Offer offer;
-  bool lost = false;  // its round is of a history before: no outcome of it is remembered
+  bool lost = false;      // its round is of a history before: no outcome of it is remembered
+  bool run_lost = false;  // its run is: there is no residual that it could go into, it is dropped
 };
 struct Send {  // the pending submission; what is being sent under another lease or to another parent is given up
   Offer offer;
@@ -136,7 +138,8 @@ class SiteMachine {
   // The lease is of another history (core/round/history.h), and no parent is connected. What is being trained goes into
   // the residual when it is done; nothing else of the history before is left.
   Effects history_begins();
-  Effects history_entered(std::optional<Pending> pending);  // what the store holds now
+  // With what the store holds now, and what the two histories share.
+  Effects history_entered(std::optional<Pending> pending, const round::Common& common);
 
   bool has_pending() const { return pending_.has_value(); }
   const std::optional<Pending>& pending() const { return pending_; }
@@ -148,9 +151,10 @@ class SiteMachine {
   struct Work {
     Offer offer;
     Stage stage;
-    bool late = false;     // the round closed without it
-    bool lost = false;     // the round is of a history before
-    bool trained = false;  // while a history is being entered
+    bool late = false;      // the round closed without it
+    bool lost = false;      // the round is of a history before
+    bool run_lost = false;  // its run is
+    bool trained = false;   // while a history is being entered
   };
   enum class Entering { kNo, kWaiting, kNow };  // another history: once nothing is being written
   void close(RunId run, RoundId round);

@@ -383,6 +383,10 @@ TEST(SiteMachine, AnAnswerAboutOtherBytesResolvesNothing) {
 
 // ---- another history ----------------------------------------------------------------------------------------------
 
+// Of a restore of a copy in which there was one run, and of one in which there was none.
+const round::Common kShared({}, {{round::HistoryId(7), Epoch(100), RunId(1), {{RunId(1), RoundId(1)}}}});
+const round::Common kNoRun({}, {{round::HistoryId(7), Epoch(100), RunId(0), {}}});
+
 SiteMachine training(std::uint64_t round) {
   SiteMachine site({});
   EXPECT_NE(find<FetchModel>(site.offered(offer(round))), nullptr);
@@ -393,16 +397,16 @@ SiteMachine training(std::uint64_t round) {
 TEST(SiteMachine, AnIdleSiteEntersAnotherHistoryAtOnce) {
   SiteMachine site = sending();
   EXPECT_NE(find<EnterHistory>(site.history_begins()), nullptr);
-  EXPECT_TRUE(site.history_entered({}).empty()) << "the store has made the submission late";
+  EXPECT_TRUE(site.history_entered({}, kShared).empty()) << "the store has made the submission late";
   EXPECT_FALSE(site.has_pending());
-  EXPECT_TRUE(site.connected().empty()) << "nothing to ask for";
+  EXPECT_EQ(find<Ask>(site.connected()), nullptr) << "nothing to ask for";
   EXPECT_NE(find<Train>(site.offered(offer(1))), nullptr) << "the same number, from the model that is here";
 }
 
 TEST(SiteMachine, ASubmissionOfASharedRoundIsAskedForInTheNewHistory) {
   SiteMachine site = sending();
   ASSERT_NE(find<EnterHistory>(site.history_begins()), nullptr);
-  site.history_entered(pending(1));
+  site.history_entered(pending(1), kShared);
   ASSERT_NE(find<Ask>(site.connected()), nullptr);
   EXPECT_NE(find<Resolve>(site.answered(pending(1), Outcome::kCounted)), nullptr);
 }
@@ -444,7 +448,7 @@ TEST(SiteMachine, AnUpdateEncodedTooLateIsResolvedBeforeTheHistoryIsEntered) {
 TEST(SiteMachine, WhatIsTrainedInTheHistoryBeforeGoesIntoTheResidual) {
   SiteMachine site = training(2);
   ASSERT_NE(find<EnterHistory>(site.history_begins()), nullptr);
-  EXPECT_TRUE(site.history_entered({}).empty());
+  EXPECT_TRUE(site.history_entered({}, kShared).empty());
   // The new history's round of the same number waits: it is another.
   Offer other = offer(2);
   other.base.digest[5] = std::byte{1};
@@ -462,9 +466,29 @@ TEST(SiteMachine, TrainedWhileTheHistoryIsEnteredWaitsForIt) {
   SiteMachine site = training(9);
   ASSERT_NE(find<EnterHistory>(site.history_begins()), nullptr);
   EXPECT_TRUE(site.trained().empty());
-  const Effects entered = site.history_entered({});
+  const Effects entered = site.history_entered({}, kShared);
   ASSERT_NE(find<Fold>(entered), nullptr);
   EXPECT_TRUE(find<Fold>(entered)->lost);
+}
+
+TEST(SiteMachine, OfARunThatIsLostNothingIsAskedAndNothingKept) {
+  SiteMachine site = training(9);
+  EXPECT_NE(find<AskRun>(site.connected()), nullptr);
+  ASSERT_NE(find<EnterHistory>(site.history_begins()), nullptr);
+  site.history_entered({}, kNoRun);
+  EXPECT_EQ(find<AskRun>(site.connected()), nullptr) << "the coordinator does not know that run";
+  EXPECT_EQ(find<AskRun>(site.ask_again()), nullptr);
+  const Effects trained = site.trained();
+  ASSERT_NE(find<Fold>(trained), nullptr);
+  EXPECT_TRUE(find<Fold>(trained)->run_lost);
+
+  SiteMachine other = training(9);
+  ASSERT_NE(find<EnterHistory>(other.history_begins()), nullptr);
+  other.history_entered({}, kShared);
+  EXPECT_NE(find<AskRun>(other.connected()), nullptr) << "it may have ended meanwhile";
+  const Effects kept = other.trained();
+  ASSERT_NE(find<Fold>(kept), nullptr);
+  EXPECT_FALSE(find<Fold>(kept)->run_lost);
 }
 
 TEST(SiteMachine, RoundsThatClosedInTheHistoryBeforeAreOpenedAgain) {
@@ -472,7 +496,7 @@ TEST(SiteMachine, RoundsThatClosedInTheHistoryBeforeAreOpenedAgain) {
   site.committed(RunId(1), RoundId(9), {}, model(9));
   EXPECT_TRUE(site.offered(offer(5)).empty());
   ASSERT_NE(find<EnterHistory>(site.history_begins()), nullptr);
-  site.history_entered({});
+  site.history_entered({}, kShared);
   EXPECT_NE(find<FetchModel>(site.offered(offer(5))), nullptr);
   const Effects committed = site.committed(RunId(1), RoundId(5), {}, model(5));
   EXPECT_NE(find<FetchModel>(committed), nullptr) << "its version is lower than that of the model asked for before";

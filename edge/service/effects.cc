@@ -64,7 +64,6 @@ void EdgeService::apply(const Train& effect) {
   const Offer& offer = effect.offer;
   FLUVIAL_CHECK(held_ && held_->ref == offer.base, "to train from a model that is not here");
   working_ = offer.run;
-  run_lost_ = false;
   const TimePoint begun = runtime_.clock.now();
   log_of(offer.run, offer.round).debug("training", {{"local_steps", offer.plan.local_steps}});
   desk_.train({offer.run, offer.round, offer.plan, *held_},
@@ -166,22 +165,20 @@ net::Awaitable<void> EdgeService::encode(Offer offer, Trained trained) {
   carry_out(machine_->encoded(pending_of(info)));
 }
 
-void EdgeService::apply(const Fold& effect) {
-  process_.spawn("fold", fold(effect.offer, take_trained(effect.offer), effect.lost));
-}
+void EdgeService::apply(const Fold& effect) { process_.spawn("fold", fold(effect, take_trained(effect.offer))); }
 
-net::Awaitable<void> EdgeService::fold(Offer offer, Trained trained, bool lost) {
+net::Awaitable<void> EdgeService::fold(Fold effect, Trained trained) {
+  const Offer& offer = effect.offer;
   const telemetry::Logger log = log_of(offer.run, offer.round);
   std::shared_ptr<PartialMean> early = co_await early_.take(trained.parts);
   std::vector<store::Unspent> unspent;
   std::atomic<std::uint64_t> residual_lost = 0;
-  const bool run_lost = lost && run_lost_;
   const Result<store::Carried> folded = co_await runtime_.pool.run([&]() -> Result<store::Carried> {
-    if (run_lost) return Error{Code::kCancelled, "its run is lost with the history before"};
+    if (effect.run_lost) return Error{Code::kCancelled, "its run is lost with the history before"};
     FLUVIAL_ASSIGN(unspent, begin_run(offer, trained));
     net::PoolParallel parallel(runtime_.pool);
     UpdateJob job = job_of(offer, trained, early.get(), &residual_lost);
-    job.lost = lost;
+    job.lost = effect.lost;
     return fold_update(job, *store_, parallel);
   });
   note_unspent(offer.run, unspent);

@@ -93,17 +93,18 @@ net::Awaitable<void> EdgeService::enter_history() {
     if (stopping_) co_return;
   }
   if (stopping_) co_return;
-  if (working_ && !round::Common(lineage_, entering_->lineage).has(*working_)) run_lost_ = true;
+  const round::Common common(lineage_, entering_->lineage);
   lineage_ = std::move(entering_->lineage);
   heard_ = std::max(entering_->lease, round::began_of(lineage_));
   entering_.reset();
+  if (ending_) tell_ended();  // the last model of that end is of the history before: it does not come any more
   committed_.reset();
   ended_.reset();
   over_.clear();  // a run that was over may go on
   round_ = RoundId(0);
   runtime_.log.warn("the coordinator was restored from a backup: another history of the federation",
                     {{"history", round::current_of(lineage_)}, {"began_at_epoch", round::began_of(lineage_)}});
-  carry_out(machine_->history_entered(pending));
+  carry_out(machine_->history_entered(pending, common));
   entered_.notify_all();
 }
 
@@ -123,9 +124,9 @@ void EdgeService::note_put_aside(const store::PutAside& aside) {
     ++counts_.late;
     metrics_.outcomes_late.add();
     log_of(aside.run, *aside.late)
-        .warn("update late: its round is lost, it goes into the next one", {{"residual_norm", aside.residual.norm}});
+        .warn("update late: its round is lost with the history before", {{"residual_norm", aside.residual.norm}});
   }
-  note_residual(aside.run, aside.late.value_or(RoundId(0)), {aside.residual, {}});
+  note_residual(aside.run, aside.late.value_or(RoundId(0)), {aside.residual, aside.dropped});
 }
 
 }  // namespace fluvial::edge

@@ -58,13 +58,14 @@ void EdgeService::end_for_workers(RunId run, std::string_view state) {
 // As long as some of it keeps coming.
 net::Awaitable<void> EdgeService::wait_for_last_model() {
   const RunId run = ending_->run;
+  const RoundId last = committed_->round;
   const std::chrono::milliseconds patience(settings_.model_deadline_ms);
   for (std::uint64_t before = ~fetch_.bytes_received();;) {
-    const bool waits = ending_ && ending_->run == run && desk_.owes(run, committed_->round);
+    const bool waits = ending_ && ending_->run == run && desk_.owes(run, last);
     if (stopping_ || !waits) break;
     const Status woken = co_await net::with_deadline(model_here_.wait(), patience);
     if (!woken.ok() && before == fetch_.bytes_received()) {
-      log_of(run, committed_->round).warn("the run ends for its workers without its last model: it does not arrive");
+      log_of(run, last).warn("the run ends for its workers without its last model: it does not arrive");
       break;
     }
     before = fetch_.bytes_received();

@@ -97,7 +97,7 @@ class EdgeService final : public tree::UplinkOwner {
   void apply(const Resolve& effect);
   void apply(const DeclineRound& effect);
   net::Awaitable<void> encode(Offer offer, Trained trained);
-  net::Awaitable<void> fold(Offer offer, Trained trained, bool lost);
+  net::Awaitable<void> fold(Fold effect, Trained trained);
   net::Awaitable<void> resolve(Pending pending, Outcome outcome);
   net::Awaitable<void> run_over(RunId run);
   Result<std::vector<store::Unspent>> begin_run(const Offer& offer, const Trained& trained);
@@ -156,7 +156,6 @@ class EdgeService final : public tree::UplinkOwner {
     Epoch lease;
   };
   std::optional<Entering> entering_;  // another history
-  bool run_lost_ = false;             // that of what is being trained, with the history before
   net::AsyncSignal entered_;
   std::deque<Effect> effects_;
   bool carrying_out_ = false;

@@ -255,7 +255,8 @@ TEST_F(ServiceTest, ASubmissionOfALostRoundTravelsWithTheNextOne) {
   EXPECT_EQ(again.round, RoundId(1));
   EXPECT_NE(again.what.contributors.find(kSite)->digest, lost.what.contributors.find(kSite)->digest);
   const auto most = [](const transfer::StagedArrival& arrival) {
-    return *std::ranges::max_element(values_of(arrival));
+    const std::vector<float> values = values_of(arrival);
+    return *std::ranges::max_element(values);
   };
   EXPECT_NEAR(most(again), 2 * most(lost), 1e-5F) << "what was trained twice, once for each history";
   parent_.commit(kSite, commit_of(1, &again));

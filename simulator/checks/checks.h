@@ -50,6 +50,12 @@ class Checks {
   // More participants of the open round were refused for good than its quorum can do without: a person must stop it.
   void round_is_hopeless() { hopeless_after_ = rounds_.committed_count(); }
   bool is_hopeless() const { return hopeless_after_ == rounds_.committed_count(); }
+  // The run is what it was when the backup was made: it goes on, unless it was over.
+  void restored(round::HistoryId history, store::CoordinatorJournal& journal, std::string_view status) {
+    rounds_.restored(history, journal);
+    status_ = status;
+    hopeless_after_.reset();
+  }
   bool is_over() const { return status_ == "done" || status_ == "stopped"; }
   const std::string& status() const { return status_; }
   const std::string& reason() const { return reason_; }

@@ -69,14 +69,39 @@ void SiteChecks::beginning(SiteId site, RunId run, const std::vector<RunId>& con
 void SiteChecks::folder_lost(SiteId site) {
   std::erase_if(books_, [site](const auto& entry) { return entry.first.first == site && !entry.second.wicked; });
   beginning_.erase(site);
+  entering_.erase(site);
 }
 
 // What waits in a round that is not shared is late from here on.
-void SiteChecks::entering(SiteId site, const round::Common& common) {
+void SiteChecks::entering(SiteId site, round::HistoryId history, const round::Common& common, CarriedBounds bounds) {
+  entering_.insert_or_assign(site, Entering{history, common});
   for (auto& [key, book] : books_) {
     if (key.first != site || !book.pending || common.has(key.second, book.pending->round)) continue;
     book.resolving = Resolving{book.pending->round, book.pending->digest, store::Outcome::kLate};
+    book.bounds = bounds;
   }
+}
+
+// Whether it has happened, the store's own history says.
+void SiteChecks::follow_entering(SiteId site, store::SiteStore& store) {
+  const auto found = entering_.find(site);
+  if (found == entering_.end()) return;
+  const Entering entering = found->second;
+  entering_.erase(found);
+  if (histories_[site] != entering.history) return;
+  std::vector<RunId> lost;
+  for (const auto& [key, book] : books_) {
+    if (key.first == site && !entering.common.has(key.second)) lost.push_back(key.second);
+  }
+  for (const RunId run : lost) {
+    const std::optional<Seen> seen = look(site, run, store);
+    if (seen && (seen->pending || seen->last || !seen->residual.values.empty())) {
+      report_("histories", who(site, run) + ": the run is lost, and something of it is left");
+    }
+    books_.erase({site, run});
+  }
+  const auto begun = beginning_.find(site);
+  if (begun != beginning_.end() && !entering.common.has(begun->second.first)) beginning_.erase(begun);
 }
 
 void SiteChecks::resolving(SiteId site, RunId run, RoundId round, const Digest& digest, store::Outcome outcome,
@@ -162,6 +187,7 @@ void SiteChecks::follow_beginning(SiteId site, store::SiteStore& store) {
 }
 
 void SiteChecks::settled(SiteId site, store::SiteStore& store) {
+  follow_entering(site, store);
   follow_beginning(site, store);
   for (auto& [key, book] : books_) {
     if (key.first != site) continue;

@@ -9,6 +9,8 @@
 //   folding    residual = (base - local) + residual
 //   bounds     residual dropped                                    only beyond the plan's norm or age
 //   beginning  residual = that of the run that is continued        in one step with the end of all that was before
+//   entering   residual = p                                        another history, which does not hold the round;
+//              nothing is left of a run                            that it does not hold
 //
 // The state is read from the site's store after each of its transitions and each of its starts; of a transition that a
 // crash cut off, both outcomes are right, and the store says which it was.
@@ -58,7 +60,8 @@ class SiteChecks {
   void folder_lost(SiteId site);  // and with it all that it held
   // Its store is in that history; it is about to enter another, that shares with it what `common` says.
   void in_history(SiteId site, round::HistoryId history) { histories_[site] = history; }
-  void entering(SiteId site, const round::Common& common);
+  // Its submission would leave what is within `bounds`.
+  void entering(SiteId site, round::HistoryId history, const round::Common& common, CarriedBounds bounds);
   // After each start, and when a transition has ended, well or not: what the store says is compared with what it must.
   void settled(SiteId site, store::SiteStore& store);
 
@@ -95,6 +98,7 @@ class SiteChecks {
   };
   std::optional<Seen> look(SiteId site, RunId run, store::SiteStore& store);
   void follow_beginning(SiteId site, store::SiteStore& store);
+  void follow_entering(SiteId site, store::SiteStore& store);
   static bool folded(const Book& book, const Seen& seen);
   void follow(const std::string& name, SiteId site, RunId run, Book& book, const Seen& seen);
   void resolved(SiteId site, RunId run, Book& book);
@@ -108,6 +112,11 @@ class SiteChecks {
   std::map<std::pair<SiteId, RunId>, Book> books_;
   std::map<SiteId, std::pair<RunId, std::vector<RunId>>> beginning_;
   std::map<SiteId, round::HistoryId> histories_;
+  struct Entering {
+    round::HistoryId history;
+    round::Common common;
+  };
+  std::map<SiteId, Entering> entering_;
 };
 
 }  // namespace fluvial::simulator

@@ -41,6 +41,7 @@ void AggregatorRole::forget_history() {
   children_.book().close();
   opening_.reset();
   committed_.reset();
+  over_.clear();
   told_.clear();
   up_.lost();
   slot_.reset();

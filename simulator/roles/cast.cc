@@ -24,7 +24,8 @@ Cast::Cast(World& world, Tamper& tamper)
       }),
       model_files_(world.disk(kRoot).files(), "models", world.chance().stream("model files"),
                    [&world] { return world.faults_on() ? world.scenario().faults.disk.models : 0; }),
-      enrolment_rng_(world.chance().stream("enrolled anew")) {
+      enrolment_rng_(world.chance().stream("enrolled anew")),
+      claims_rng_(world.chance().stream("claims")) {
   draw();
   const Status founded = found();
   FLUVIAL_CHECK(founded.ok(), "the federation could not be founded: " + (founded.ok() ? "" : founded.error().message));
@@ -149,6 +150,12 @@ void Cast::install() {
     });
   }
   world_.set_person([this](Order what, HostId host) { order(what, host); });
+  world_.set_upkeep([this](World::Upkeep upkeep) {
+    const Disk::Inspection inspection(world_.disk(kRoot));
+    if (upkeep == World::Upkeep::kBackUp) return checks_.rounds().backed_up();
+    const Status begun = begin_history();
+    FLUVIAL_CHECK(begun.ok(), "a restored folder that cannot be marked");
+  });
 }
 
 // What a person types on the coordinator's machine, while it is up.
@@ -186,6 +193,59 @@ void Cast::enrol_anew(HostId host) {
   revoked_.erase(host);
   checks_.folder_lost(host, identity(host).node);
   world_.lose_folder(host);
+}
+
+Status Cast::begin_history() {
+  store::FileSystem& files = world_.disk(kRoot).files();
+  const WallTime now = world_.clock(kRoot).wall_now();
+  FLUVIAL_ASSIGN(const std::unique_ptr<store::CoordinatorJournal> journal,
+                 store::CoordinatorJournal::open(files, "journal.sqlite"));
+  FLUVIAL_ASSIGN(store::ModelStore models, store::ModelStore::open(files, "models"));
+  FLUVIAL_ASSIGN(const std::vector<store::ModelRef> referenced, journal->referenced_models());
+  FLUVIAL_TRY(models.set_aside({referenced.begin(), referenced.end()}, "aside-" + std::to_string(++restores_)));
+  const round::HistoryId id(world_.chance().stream("history", restores_).next() | 1);
+  // Its clock may be behind an earlier restore's: then members name the epoch.
+  FLUVIAL_ASSIGN(const round::History history, journal->begin_history(id, checks_.rounds().greatest_epoch(), now));
+  FLUVIAL_TRY(repeat_orders(*journal, now));
+  FLUVIAL_ASSIGN(const std::vector<store::RunRow> runs, journal->runs());
+  checks_.restored(history.id, *journal, runs.empty() ? "" : store::run_status_name(runs.back().status));
+  return {};
+}
+
+// Who was revoked since the backup is again, and who was enrolled anew since it is again, as what it is now.
+Status Cast::repeat_orders(store::CoordinatorJournal& journal, WallTime now) {
+  for (const HostId host : revoked_) FLUVIAL_TRY(journal.revoke(identity(host).node, now));
+  for (const Host& host : world_.hosts()) {
+    if (host.id == kRoot || revoked_.contains(host.id)) continue;
+    FLUVIAL_ASSIGN(std::optional<store::NodeRow> row, journal.node(identity(host.id).node));
+    if (!row || !row->revoked_at) continue;
+    store::TokenRow token;
+    token.id = row->name + "-after-restore-" + std::to_string(restores_);
+    token.secret_hash = sha256(as_byte_span(token.id));
+    token.role = row->role;
+    token.name = row->name;
+    token.expires_at = now + std::chrono::hours(1);
+    FLUVIAL_TRY(journal.add_token(token));
+    row->weight_max = weight_max(host.id);
+    row->enrolled_at = now;
+    FLUVIAL_ASSIGN(const store::NodeRow enrolled, journal.redeem_token(token.secret_hash, *row, now));
+    FLUVIAL_CHECK(enrolled.id == row->id, "a member that is another when it is enrolled anew");
+  }
+  return {};
+}
+
+void Cast::claim(HostId host, round::Standing* standing) {
+  if (!is_malicious(host) || !world_.faults_on()) return;
+  round::KnownRound known{RunId(1), RoundId(claims_rng_.below(1'000)), true, claims_rng_.below(2) == 0, {}};
+  switch (claims_rng_.below(8)) {
+    case 0: standing->epoch = Epoch(claims_rng_.next()); break;
+    case 1: standing->epoch = Epoch(standing->epoch.value() + claims_rng_.below(1'000'000)); break;
+    case 2: known.run = RunId(claims_rng_.below(1'000)); [[fallthrough]];
+    case 3: standing->rounds.push_back(known); break;
+    case 4: standing->history = round::HistoryId(claims_rng_.next()); break;
+    default: break;
+  }
+  if (standing->rounds.size() > round::kKnownRoundsMax) standing->rounds.erase(standing->rounds.begin());
 }
 
 Duration Cast::time_for_values(double ns_a_value) const {

@@ -52,13 +52,16 @@ class Cast {
   bool is_malicious(HostId host) const { return malicious_.contains(host); }
   bool is_cloned(HostId host) const { return clones_.contains(host); }  // another one has the same identity
   bool has_clones() const { return !clones_.empty(); }
-  bool is_dishonest(NodeId node) const;                                 // malicious, or cloned
+  bool is_dishonest(NodeId node) const;  // malicious, or cloned
   double slowness(HostId site) const { return slow_.contains(site) ? scenario().sites.slow_factor : 1; }
   std::size_t sites_left() const;  // that may take part: not revoked, not dishonest, of our protocol
+  void claim(HostId host, round::Standing* standing);  // a malicious one shows what cannot be, now and then
   std::pair<std::uint32_t, std::uint32_t> protocols(HostId host) const;  // that its Hello names
 
  private:
   Status found();
+  Status begin_history();  // as `fluvial coordinator --restored`, and what a person repeats after it
+  Status repeat_orders(store::CoordinatorJournal& journal, WallTime now);
   void draw();
   void draw_clones(Rng& rng);
   Status enrol(store::CoordinatorJournal& journal, const Host& host, WallTime now);
@@ -76,12 +79,14 @@ class Cast {
   std::vector<std::uint64_t> enrolled_before_;
   FlakyFiles model_files_;
   Rng enrolment_rng_;
+  Rng claims_rng_;
   std::set<HostId> malicious_;
   std::set<HostId> slow_;
   std::set<HostId> newer_;  // speak the next protocol as well
   std::set<HostId> alien_;  // speak only the next one
   std::set<HostId> revoked_;
   std::map<HostId, HostId> clones_;  // whose identity it has; also of the site that is cloned: itself
+  std::uint64_t restores_ = 0;
 };
 
 }  // namespace fluvial::simulator

@@ -91,7 +91,8 @@ void ChildEnd::closed(const Error& why) {
 }
 
 Status ChildEnd::ask() {
-  FLUVIAL_ASSIGN(const round::Standing standing, owner_.standing());
+  FLUVIAL_ASSIGN(round::Standing standing, owner_.standing());
+  cast_.claim(host_, &standing);
   v1::Envelope ask;
   if (cast_.identity(host_).role == Role::kAggregator) {
     ask.mutable_lease_request()->set_advertise(Cast::address_of(host_));

@@ -248,7 +248,8 @@ void CoordinatorRole::lease_asked(SessionId session, const Identity& peer, const
   const auto lost = journal_->meet(peer.node, *standing, cast_.world().clock(host_).wall_now());
   if (is_dead()) return;
   if (!lost.ok()) {
-    cast_.checks().rounds().refused_as_ahead(peer.node, lost.error());
+    const bool knows_more = lost.error().code == Code::kFailedPrecondition;
+    if (knows_more && !cast_.is_dishonest(peer.node)) cast_.checks().rounds().refused_as_ahead(peer.node, lost.error());
     if (journal_->fault()) attend_journal();
     return children_.answer_lease(session, lost.error());
   }

@@ -126,7 +126,10 @@ void SiteRole::apply(const edge::EnterHistory&) { enter_history(); }
 
 void SiteRole::enter_history() {
   if (dies("enter history")) return;
-  cast_.checks().sites().entering(self(), round::Common(lineage_, entering_->lineage));
+  const store::ResidualBounds bounds = pending_ ? pending_->info.start.bounds : store::ResidualBounds();
+  cast_.checks().sites().entering(self(), round::current_of(entering_->lineage),
+                                  round::Common(lineage_, entering_->lineage),
+                                  {bounds.norm_max, bounds.age_max_rounds});
   const auto aside = store_->enter(entering_->lineage, entering_->lease);
   if (is_dead()) return;
   if (!aside.ok()) {
@@ -145,10 +148,11 @@ void SiteRole::enter_history() {
       return;
     }
     const Entering entered = *std::exchange(entering_, std::nullopt);
+    const round::Common common(lineage_, entered.lineage);
     lineage_ = entered.lineage;
     heard_ = std::max(entered.lease, round::began_of(lineage_));
     over_.clear();
-    carry_out(machine_->history_entered(*pending));
+    carry_out(machine_->history_entered(*pending, common));
     if (!is_dead()) entered.done({});
   });
 }

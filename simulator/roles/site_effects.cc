@@ -194,7 +194,7 @@ void SiteRole::apply(const edge::Encode& effect) {
 void SiteRole::apply(const edge::Fold& effect) {
   if (dies("fold")) return;
   const edge::Offer& offer = effect.offer;
-  if (!cast_.sized()) {
+  if (!cast_.sized() && !effect.run_lost) {
     const store::ResidualBounds bounds = edge::bounds_of(offer.plan);
     const Status begun = begin_run(offer);
     if (is_dead() || (!begun.ok() && store_failed())) return;
@@ -352,6 +352,7 @@ void SiteRole::resolve(const edge::Pending& pending, edge::Outcome outcome) {
   if (dies("resolve")) return;
   if (!cast_.sized()) {
     const store::ResidualBounds bounds = pending_->info.start.bounds;
+    cast_.checks().sites().in_history(self(), round::current_of(lineage_));  // a clone's may be another
     cast_.checks().sites().resolving(self(), pending.run, pending.round, pending.digest, stored(outcome),
                                      {bounds.norm_max, bounds.age_max_rounds});
     const Result<store::Carried> carried = edge::resolve_pending(*store_, pending.run, pending.round, stored(outcome));

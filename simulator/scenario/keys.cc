@@ -201,7 +201,7 @@ void declare_host_faults(Declare& d) {
          "of the monotonic clocks' rates, either way");
   d.fault("faults.sites.corrupt", "rate", FIELD(faults.sites.corrupt), "of the updates: damaged on their way");
   d.fault("faults.sites.malicious_fraction", "fraction", FIELD(faults.sites.malicious_fraction),
-          "of the sites: wrong weights, values, digests and names");
+          "of the sites: wrong weights, values, digests, names and claims of what they know");
   d.fault("faults.sites.revoked_per_minute", "1/min", FIELD(faults.sites.revoked_per_minute), "certificates of sites");
   d.fault("faults.sites.lost_per_minute", "1/min", FIELD(faults.sites.lost_per_minute),
           "folders of sites, each of which is enrolled anew and begins with nothing");
@@ -209,12 +209,16 @@ void declare_host_faults(Declare& d) {
   d.fault("faults.sites.cloned_fraction", "fraction", FIELD(faults.sites.cloned_fraction),
           "of the sites: they run under the identity of another site");
   d.fault("faults.aggregators.malicious_fraction", "fraction", FIELD(faults.aggregators.malicious_fraction),
-          "of the aggregators: wrong names, digests, probes, sums, attempts");
+          "of the aggregators: wrong names, digests, probes, sums, attempts, claims");
   d.fault("faults.people.pause_per_minute", "1/min", FIELD(faults.people.pause_per_minute),
           "pauses of the run by a person, who resumes it soon after");
   d.fault("faults.people.stop_per_minute", "1/min", FIELD(faults.people.stop_per_minute),
           "stops of the run by a person, who starts another that continues it");
   d.fault("faults.sites.version_skew", "fraction", FIELD(faults.sites.version_skew), "of the hosts: another version");
+  d.fault("faults.upkeep.backups_per_minute", "1/min", FIELD(faults.upkeep.backups_per_minute),
+          "of the coordinator's folder, while it is stopped");
+  d.fault("faults.upkeep.restores_per_minute", "1/min", FIELD(faults.upkeep.restores_per_minute),
+          "of the last backup, with --restored");
   d.ms("faults.until_ms", FIELD(faults.until), "from here on no fault begins, and what can heal heals");
   d.fraction(
       "faults.off", FIELD(faults.off),

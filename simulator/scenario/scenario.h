@@ -135,6 +135,10 @@ struct Faults {
     double pause_per_minute = 0;
     double stop_per_minute = 0;
   } people;
+  struct Upkeep {  // of the coordinator's folder, while it is stopped
+    double backups_per_minute = 0;
+    double restores_per_minute = 0;  // of the last backup, on purpose and as run.md says
+  } upkeep;
   double off = 0;                             // each kind of fault is off in a seed with this probability
   Duration until = std::chrono::seconds(60);  // then no fault begins and all that can heal heals
 };

@@ -76,4 +76,11 @@ void Disk::restart(store::Unsynced unsynced) {
   rearm();
 }
 
+void Disk::put_back(const Backup& backup) {
+  files_.replace(*backup);
+  counted_ = files_.operations();
+  fails_after_ = 0;
+  rearm();
+}
+
 }  // namespace fluvial::simulator

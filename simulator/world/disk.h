@@ -51,6 +51,10 @@ class Disk {
   void kill();   // every operation fails until restart(): nobody is there to ask for it
   // The machine, or only its process, comes up again.
   void restart(store::Unsynced unsynced);
+  // Of a machine that is down: what a person keeps of it, and puts back.
+  using Backup = std::shared_ptr<const store::MemoryFileSystem::Copy>;
+  Backup back_up() const { return files_.copy(); }
+  void put_back(const Backup& backup);
   std::uint64_t faults_met() const { return faults_met_ + (fails_after_ != 0 && files_.operations() >= fails_after_); }
 
  private:

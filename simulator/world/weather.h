@@ -45,6 +45,8 @@ class Weather {
   void stop(Rng& rng);
   HostId any_site(Rng& rng) const;  // the root when there is none
   DiskFaults disk_faults(const Host& host) const;
+  void back_up(Rng& rng);
+  void restore(Rng& rng);
   void set_cut(Partition& partition, bool cut);
   void flap(std::size_t partition_index);
   void end();

@@ -169,6 +169,7 @@ void World::bury() {
     if (std::exchange(m.folder_lost, false)) m.disk.empty();
     m.disk.restart(unsynced);
     m.dying = false;
+    if (id == kRoot) do_upkeep();
   }
   dying_.clear();
 }
@@ -183,6 +184,25 @@ void World::lose_folder(HostId id) {
   if (m.process == nullptr || m.dying) return;
   m.folder_lost = true;
   kill(id, Death::kMachine);
+}
+
+void World::keep_up(Upkeep upkeep) {
+  if (upkeep_wanted_ || (upkeep == Upkeep::kRestore && !backup_)) return;
+  upkeep_wanted_ = upkeep;
+  kill(kRoot, Death::kProcess);
+  if (machine(kRoot).process == nullptr) do_upkeep();  // it was down
+}
+
+void World::do_upkeep() {
+  if (!upkeep_wanted_) return;
+  const Upkeep upkeep = *std::exchange(upkeep_wanted_, std::nullopt);
+  trace_.event(kRoot, upkeep == Upkeep::kBackUp ? "backed up" : "restored");
+  if (upkeep == Upkeep::kBackUp) {
+    backup_ = machine(kRoot).disk.back_up();
+  } else {
+    machine(kRoot).disk.put_back(backup_);
+  }
+  if (upkeep_) upkeep_(upkeep);
 }
 
 void World::violate(std::string invariant, std::string detail) {

@@ -91,6 +91,11 @@ class World {
   void set_person(std::function<void(Order, HostId)> person) { person_ = std::move(person); }
   void order(Order order, HostId id);
   void lose_folder(HostId id);  // its disk is empty when it comes up again
+  // Stops the coordinator and copies its disk; stops it and puts the last copy back (nothing without one). It starts
+  // again as after any crash. The roles say what else there is to do.
+  enum class Upkeep { kBackUp, kRestore };
+  void set_upkeep(std::function<void(Upkeep)> upkeep) { upkeep_ = std::move(upkeep); }
+  void keep_up(Upkeep upkeep);
 
   void violate(std::string invariant, std::string detail);
   const std::vector<Violation>& violations() const { return violations_; }
@@ -128,6 +133,10 @@ class World {
   std::vector<HostId> dying_;
   bool faults_on_ = true;
   std::function<void(Order, HostId)> person_;
+  void do_upkeep();
+  std::function<void(Upkeep)> upkeep_;
+  std::optional<Upkeep> upkeep_wanted_;  // once the coordinator's process is buried
+  Disk::Backup backup_;
   Rng crash_rng_;
   std::vector<Violation> violations_;
 };

@@ -19,6 +19,16 @@ using testing::HasSubstr;
 
 constexpr std::uint64_t kFork = 2;  // the last round of the backup
 
+// Files and folders; sockets are those of processes.
+void copy_folder(const std::string& from, const std::string& to) {
+  std::filesystem::create_directory(to);
+  for (const auto& entry : std::filesystem::directory_iterator(from)) {
+    const std::string target = to + "/" + entry.path().filename().string();
+    if (entry.is_directory()) copy_folder(entry.path().string(), target);
+    if (entry.is_regular_file()) std::filesystem::copy_file(entry.path(), target);
+  }
+}
+
 class RestoreTest : public FederationTest {
  protected:
   // Three sites below an aggregator have committed two rounds when the backup is made, and two more after it; the fifth
@@ -44,7 +54,7 @@ class RestoreTest : public FederationTest {
     wait_committed(run_, kFork);
     third.wait_arrival(kFork + 1, 3);
     federation_->kill("coordinator");
-    std::filesystem::copy(folder(), backup(), std::filesystem::copy_options::recursive);
+    copy_folder(folder(), backup());
     ASSERT_TRUE(federation_->restart("coordinator").ok());
     third.open();
     wait_committed(run_, kFork + 2);
@@ -56,7 +66,7 @@ class RestoreTest : public FederationTest {
   std::string backup() const { return folder_.file("backup"); }
   void put_back() {
     std::filesystem::rename(folder(), folder_.file("lost"));
-    std::filesystem::copy(backup(), folder(), std::filesystem::copy_options::recursive);
+    copy_folder(backup(), folder());
   }
   CommandRun mark_restored() {
     return run_fluvial(*supervisor_, folder_, {"coordinator", "--data-dir", folder(), "--restored"});
