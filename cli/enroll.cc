@@ -119,7 +119,7 @@ Result<Enrolled> enroll(const EnrollRequest& request) {
   }
   FLUVIAL_ASSIGN(const std::string folder, absolute(request.data_dir));
   FLUVIAL_ASSIGN(std::optional<Enrolled> before, enrolled_before(folder));
-  if (before && (before->member.role != token.role || before->member.name != token.name)) {
+  if (before && (before->member.role != token.role || !identity::is_for(token.name, before->member.name))) {
     return refuse_other(*before, token, folder);
   }
   if (before) return std::move(*before);

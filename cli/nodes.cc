@@ -11,8 +11,12 @@
 namespace fluvial::cli {
 namespace {
 
-int list(const Io& io, const AdminOptions& options) {
-  const auto nodes = options.client().get("/v1/nodes");
+struct ListOptions : AdminOptions {
+  bool all = false;
+};
+
+int list(const Io& io, const ListOptions& options) {
+  const auto nodes = options.client().get(options.all ? "/v1/nodes?all=1" : "/v1/nodes");
   if (!nodes.ok()) return fail(io, "nodes list", nodes.error());
   if (options.json) {
     io.print(pretty(*nodes));
@@ -30,6 +34,7 @@ int list(const Io& io, const AdminOptions& options) {
                {"ENROLLED"}});
   std::string reasons;
   std::string ahead_of_us;
+  std::string detours;
   for (const json::value& node : array_member(*nodes, "nodes")) {
     std::string state = bool_member(node, "connected") ? terminal.green("connected") : terminal.yellow("away");
     if (bool_member(node, "quarantined")) {
@@ -40,7 +45,13 @@ int list(const Io& io, const AdminOptions& options) {
       state = terminal.red("refused");
       ahead_of_us += text_member(node, "name") + ": " + ahead + "\n";
     }
-    if (bool_member(node, "revoked")) state = terminal.red("revoked");
+    if (bool_member(node, "revoked")) state = terminal.red(bool_member(node, "removed") ? "removed" : "revoked");
+    const json::value* past = node.is_object() ? node.as_object().if_contains("past") : nullptr;
+    if (past != nullptr && past->is_object()) {
+      state += ", " + terminal.yellow("past " + text_member(*past, "aggregator"));
+      detours += text_member(node, "name") + ": " + text_member(*past, "aggregator") + " " +
+                 text_member(*past, "reason") + "\n";
+    }
     const json::value* pace = node.is_object() ? node.as_object().if_contains("pace") : nullptr;
     const bool timed = pace != nullptr && pace->is_object();
     if (timed && bool_member(*pace, "straggler")) state += ", " + terminal.yellow("straggler");
@@ -54,6 +65,7 @@ int list(const Io& io, const AdminOptions& options) {
                format_time(text_member(node, "enrolled_at"))});
   }
   io.print(table.empty() ? "no members yet; fluvial token create invites one\n" : table.render(terminal));
+  if (!detours.empty()) io.print("\nPast their aggregator:\n" + detours);
   if (!reasons.empty()) io.print("\nIn quarantine until `fluvial nodes clear NAME`:\n" + reasons);
   if (!ahead_of_us.empty()) io.print("\nRefused, because they know more than the coordinator:\n" + ahead_of_us);
   return kDone;
@@ -66,6 +78,16 @@ int revoke(const Io& io, const AdminOptions& options, const std::string& name) {
   return kDone;
 }
 
+int remove(const Io& io, const AdminOptions& options, const std::string& name) {
+  const auto done = options.client().post("/v1/nodes/" + url_encoded(name) + "/remove");
+  if (!done.ok()) return fail(io, "nodes remove", done.error());
+  io.print(options.json ? pretty(*done)
+                        : fmt::format("{} is removed: its certificate is good for nothing, and it is listed only by "
+                                      "fluvial nodes list --all\n",
+                                      name));
+  return kDone;
+}
+
 int clear(const Io& io, const AdminOptions& options, const std::string& name) {
   const auto done = options.client().post("/v1/nodes/" + url_encoded(name) + "/clear");
   if (!done.ok()) return fail(io, "nodes clear", done.error());
@@ -73,40 +95,48 @@ int clear(const Io& io, const AdminOptions& options, const std::string& name) {
   return kDone;
 }
 
+// A command that is given a member's name.
+void add_by_name(CLI::App& nodes, Commands& commands, const char* command, const char* help, const char* footer,
+                 int (*action)(const Io&, const AdminOptions&, const std::string&)) {
+  auto options = std::make_shared<AdminOptions>();
+  auto name = std::make_shared<std::string>();
+  CLI::App* added = nodes.add_subcommand(command, help);
+  added->add_option("NAME", *name, "the member")->required();
+  add_admin_options(*added, *options);
+  add_json_flag(*added, *options);
+  added->footer(footer);
+  added->callback([&commands, options, name, action] {
+    commands.chosen = [&commands, options, name, action] { return action(commands.io, *options, *name); };
+  });
+}
+
 }  // namespace
 
 void add_node_commands(CLI::App& app, Commands& commands) {
   CLI::App* nodes = app.add_subcommand("nodes", "the federation's members");
 
-  auto list_options = std::make_shared<AdminOptions>();
+  auto list_options = std::make_shared<ListOptions>();
   CLI::App* listed = nodes->add_subcommand("list", "every member, its parent and whether it is connected");
+  listed->add_flag("--all", list_options->all, "also those that were removed");
   add_admin_options(*listed, *list_options);
   add_json_flag(*listed, *list_options);
+  listed->footer(
+      "\"past X\": the member is connected, but not below X, the aggregator of its region; the reason stands below.");
   listed->callback([&commands, list_options] {
     commands.chosen = [&commands, list_options] { return list(commands.io, *list_options); };
   });
 
-  auto clear_options = std::make_shared<AdminOptions>();
-  auto cleared_name = std::make_shared<std::string>();
-  CLI::App* cleared = nodes->add_subcommand("clear", "lift a site's quarantine");
-  cleared->add_option("NAME", *cleared_name, "the site")->required();
-  add_admin_options(*cleared, *clear_options);
-  add_json_flag(*cleared, *clear_options);
-  cleared->callback([&commands, clear_options, cleared_name] {
-    commands.chosen = [&commands, clear_options, cleared_name] {
-      return clear(commands.io, *clear_options, *cleared_name);
-    };
-  });
-
-  auto revoke_options = std::make_shared<AdminOptions>();
-  auto name = std::make_shared<std::string>();
-  CLI::App* revoked = nodes->add_subcommand("revoke", "shut a member out, for good");
-  revoked->add_option("NAME", *name, "the member")->required();
-  add_admin_options(*revoked, *revoke_options);
-  add_json_flag(*revoked, *revoke_options);
-  revoked->callback([&commands, revoke_options, name] {
-    commands.chosen = [&commands, revoke_options, name] { return revoke(commands.io, *revoke_options, *name); };
-  });
+  add_by_name(*nodes, commands, "clear", "lift a site's quarantine", "", clear);
+  add_by_name(
+      *nodes, commands, "revoke", "shut a member out, for good",
+      "Its sessions end and its certificate is good for nothing. A new token for the same name lets it back in, "
+      "with a new key.",
+      revoke);
+  add_by_name(
+      *nodes, commands, "remove", "take a member off the list that will not come back; it is shut out as well",
+      "For members that are away or revoked. Past rounds still name it. A new token for the same name makes it a "
+      "member again;\nthe certificates it had before stay void.\nExample:\n  fluvial nodes remove hospital-a",
+      remove);
 }
 
 }  // namespace fluvial::cli

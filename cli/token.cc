@@ -1,4 +1,6 @@
 // fluvial token: one-time invitations to the federation.
+#include "core/identity/token.h"
+
 #include <fmt/format.h>
 
 #include <memory>
@@ -21,6 +23,7 @@ struct CreateOptions : AdminOptions {
   std::string region;
   std::string ttl = "1h";
   std::uint64_t weight_max = 1'000'000;
+  std::uint64_t uses = 1;
   std::string out;
 };
 
@@ -29,6 +32,7 @@ int create(const Io& io, const CreateOptions& options) {
   if (!ttl_s.ok()) return fail(io, "token create", ttl_s.error(), kUsage);
   json::object body = {{"role", options.role}, {"name", options.name}, {"region", options.region}, {"ttl_s", *ttl_s}};
   if (options.role == "site") body["weight_max"] = options.weight_max;
+  if (options.uses != 1) body["uses"] = options.uses;
   std::optional<TokenFile> file;
   if (!options.out.empty()) {
     auto made = TokenFile::make(options.out);
@@ -48,10 +52,13 @@ int create(const Io& io, const CreateOptions& options) {
     return kDone;
   }
   io.print((file ? "wrote " + options.out : text_member(*token, "token")) + "\n");
+  const std::string times = options.uses == 1 ? "once" : fmt::format("{} times", options.uses);
   io.note(
-      fmt::format("{} {}: valid once, until {}. It is not shown again. At the {}:\n"
-                  "  fluvial enroll --token-file FILE --data-dir /var/lib/fluvial\n",
-                  options.role, options.name, format_time(text_member(*token, "expires_at")), options.role));
+      fmt::format("{} {}: valid {}, until {}. It is not shown again. At the {}:\n"
+                  "  fluvial enroll --token-file FILE --data-dir /var/lib/fluvial\n"
+                  "To take it back: fluvial token revoke {}\n",
+                  options.role, text_member(*token, "name", options.name), times,
+                  format_time(text_member(*token, "expires_at")), options.role, text_member(*token, "id")));
   return kDone;
 }
 
@@ -62,20 +69,65 @@ int list(const Io& io, const AdminOptions& options) {
     io.print(pretty(*tokens));
     return kDone;
   }
-  Table table({{"ID"}, {"ROLE"}, {"NAME"}, {"REGION"}, {"EXPIRES"}, {"USED"}});
+  const Terminal terminal = io.terminal();
+  Table table({{"ID"}, {"ROLE"}, {"NAME"}, {"REGION"}, {"STATE"}, {"USES", Align::kRight}, {"EXPIRES"}, {"USED"}});
   for (const json::value& token : array_member(*tokens, "tokens")) {
+    const std::string region = text_member(token, "region");
+    const std::string state = text_member(token, "state");
     table.add({text_member(token, "id"), text_member(token, "role"), text_member(token, "name"),
-               text_member(token, "region", "-"), format_time(text_member(token, "expires_at")),
-               format_time(text_member(token, "used_at"))});
+               region.empty() ? "-" : region,
+               state == "valid"  ? terminal.green(state)
+               : state == "used" ? state
+                                 : terminal.yellow(state),
+               fmt::format("{}/{}", count_member(token, "uses"), count_member(token, "uses_max")),
+               format_time(text_member(token, "expires_at")), format_time(text_member(token, "used_at"))});
   }
   io.print(table.empty() ? "no tokens\n" : table.render(io.terminal()));
   return kDone;
 }
 
+int revoke(const Io& io, const AdminOptions& options, const std::string& id) {
+  const auto done = options.client().post("/v1/tokens/" + url_encoded(id) + "/revoke");
+  if (!done.ok()) {
+    Error error = done.error();
+    if (error.code == Code::kNotFound) error.message += "; see: fluvial token list";
+    if (error.code == Code::kFailedPrecondition) error.message += "; fluvial nodes revoke NAME shuts the member out";
+    return fail(io, "token revoke", error);
+  }
+  io.print(options.json ? pretty(*done) : fmt::format("token {} is revoked: nobody can enrol with it\n", id));
+  return kDone;
+}
+
+void add_list(CLI::App& token, Commands& commands) {
+  auto options = std::make_shared<AdminOptions>();
+  CLI::App* listed = token.add_subcommand("list", "the tokens that were made, without their secrets");
+  add_admin_options(*listed, *options);
+  add_json_flag(*listed, *options);
+  listed->footer(
+      "A token is valid until it is used, expires or is revoked. USES: how often it was used, of how often it may be.");
+  listed->callback(
+      [&commands, options] { commands.chosen = [&commands, options] { return list(commands.io, *options); }; });
+}
+
+void add_revoke(CLI::App& token, Commands& commands) {
+  auto options = std::make_shared<AdminOptions>();
+  auto id = std::make_shared<std::string>();
+  CLI::App* revoked = token.add_subcommand("revoke", "take a token back that is not used up");
+  revoked->add_option("ID", *id, "the token's, as fluvial token list shows it")->required();
+  add_admin_options(*revoked, *options);
+  add_json_flag(*revoked, *options);
+  revoked->footer(
+      "Members that have enrolled with it stay; fluvial nodes revoke shuts one out.\n"
+      "Example:\n  fluvial token revoke 3f9c2a71b0de");
+  revoked->callback([&commands, options, id] {
+    commands.chosen = [&commands, options, id] { return revoke(commands.io, *options, *id); };
+  });
+}
+
 }  // namespace
 
 void add_token_commands(CLI::App& app, Commands& commands) {
-  CLI::App* token = app.add_subcommand("token", "one-time invitations to the federation");
+  CLI::App* token = app.add_subcommand("token", "invitations to the federation");
 
   auto options = std::make_shared<CreateOptions>();
   CLI::App* created = token->add_subcommand("create", "make a token; its text is shown once");
@@ -108,20 +160,24 @@ void add_token_commands(CLI::App& app, Commands& commands) {
                    "a new file for it, which nobody else may read (mode 0600), instead of "
                    "standard output")
       ->type_name("FILE");
+  created
+      ->add_option(
+          "--uses", options->uses,
+          "for so many members, as an autoscaled region needs it: each is called NAME- and 12 digits of its own")
+      ->check(whole_number(1, identity::kTokenUsesMax))
+      ->type_name("N")
+      ->capture_default_str();
   add_admin_options(*created, *options);
   add_json_flag(*created, *options);
   created->footer(
-      "Example:\n  fluvial token create --role site --name hospital-a --region eu-west --ttl 10m --out token.txt");
+      "Example:\n  fluvial token create --role site --name hospital-a --region eu-west --ttl 10m --out token.txt\n"
+      "A token for several members is worth more to a thief: keep its time short, and take it back when all are in.\n"
+      "  fluvial token create --name eu-worker --region eu/west --uses 20 --ttl 2h --out token.txt");
   created->callback(
       [&commands, options] { commands.chosen = [&commands, options] { return create(commands.io, *options); }; });
 
-  auto list_options = std::make_shared<AdminOptions>();
-  CLI::App* listed = token->add_subcommand("list", "the tokens that were made, without their secrets");
-  add_admin_options(*listed, *list_options);
-  add_json_flag(*listed, *list_options);
-  listed->callback([&commands, list_options] {
-    commands.chosen = [&commands, list_options] { return list(commands.io, *list_options); };
-  });
+  add_list(*token, commands);
+  add_revoke(*token, commands);
 }
 
 }  // namespace fluvial::cli

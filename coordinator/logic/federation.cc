@@ -6,13 +6,21 @@ namespace fluvial::coordinator {
 
 // ---- what the journal holds ---------------------------------------------------------------------------------------
 
-void Federation::put(NodeEntry node, TimePoint now) {
+bool Federation::put(NodeEntry node, TimePoint now) {
   const NodeId id = node.id;
   const bool is_aggregator = node.role == Role::kAggregator;
+  const auto before = nodes_.find(id);
+  const bool replaced = before != nodes_.end() && before->second.certificate_serial != node.certificate_serial;
   nodes_[id] = std::move(node);
-  if (!is_aggregator) return;
-  presence_.try_emplace(id, Presence{now, false, false});
-  for (const auto& [child, lease] : leases_) note_displaced(lease);
+  if (replaced) {
+    if (leases_.contains(id)) void_leases_.insert(id);
+    erase_members(now, [&](const Member& member) { return member.node == id; });
+  }
+  if (is_aggregator) {
+    presence_.try_emplace(id, Presence{now, false, false});
+    for (const auto& [child, lease] : leases_) note_displaced(lease);
+  }
+  return replaced;
 }
 
 void Federation::put(const LeaseEntry& lease) {
@@ -28,6 +36,11 @@ void Federation::revoked(NodeId node, WallTime when, TimePoint now) {
   erase_members(now, [&](const Member& member) { return member.node == node; });
   if (entry.role != Role::kAggregator) return;
   for (const auto& [child, lease] : leases_) note_displaced(lease);
+}
+
+void Federation::removed(NodeId node, WallTime when, TimePoint now) {
+  revoked(node, when, now);
+  nodes_.at(node).removed_at = when;
 }
 
 void Federation::quarantined(SiteId site, WallTime when, std::string reason) {
@@ -140,6 +153,7 @@ Result<LeaseAnswer> Federation::lease_granted(const LeaseWanted& wanted, const L
   }
   answer.moved = before != nullptr && before->epoch != lease.epoch;
   put(lease);
+  void_leases_.erase(lease.node);
   // Whoever was announced along the way that is no more is not here until it is announced along the new one.
   if (answer.moved) {
     const bool alone = nodes_.at(lease.node).role == Role::kSite;
@@ -153,7 +167,7 @@ Result<LeaseAnswer> Federation::lease_granted(const LeaseWanted& wanted, const L
 
 Status Federation::may_join(NodeId node, Epoch lease) const {
   const LeaseEntry* held = lease_of(node);
-  if (held == nullptr || held->parent != NodeId(0) || held->epoch != lease) {
+  if (held == nullptr || held->parent != NodeId(0) || held->epoch != lease || void_leases_.contains(node)) {
     return Error{Code::kStale, name_of(node) + " holds no current lease under the coordinator"};
   }
   return {};
@@ -202,7 +216,8 @@ MembersChanged Federation::members_changed(NodeId child, const std::vector<Membe
     const LeaseEntry* lease = lease_of(given.node);
     const auto node = nodes_.find(given.node);
     const bool current = lease != nullptr && node != nodes_.end() && lease->epoch == given.lease &&
-                         lease->parent == given.parent && !node->second.revoked_at;
+                         lease->parent == given.parent && !node->second.revoked_at &&
+                         !void_leases_.contains(given.node);
     // A parent of the past may go on announcing who is below a node that moved.
     if (given.node == child || !current || branch(given.node) != child) {
       changed.not_counted.push_back(given.node);
@@ -243,6 +258,45 @@ std::optional<TimePoint> Federation::next_home(TimePoint now) const {
   }
   for (const auto& [pair, until] : avoid_until_) consider(until);
   return next;
+}
+
+// ---- going past ---------------------------------------------------------------------------------------------------
+
+namespace {
+std::string seconds_since(TimePoint from, TimePoint to) {
+  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(std::max(Duration(0), to - from)).count()) +
+         " s";
+}
+}  // namespace
+
+std::string Federation::absence_of(NodeId aggregator, NodeId from, TimePoint now) const {
+  const NodeEntry& entry = nodes_.at(aggregator);
+  const Presence& presence = presence_.at(aggregator);
+  if (entry.advertise.empty()) return "has enrolled and never come";
+  if (!presence.up) return "is away (" + seconds_since(presence.since, now) + ")";
+  if (is_avoided(from, aggregator, now)) {
+    return "could not be reached from there at " + entry.advertise + "; tried again in " +
+           seconds_since(now, avoid_until_.at({from, aggregator}));
+  }
+  if (!is_settled(aggregator, now)) {
+    return "is back; its children return in " + seconds_since(now, presence.since + settings_.return_after);
+  }
+  return "is back; its children return between rounds";
+}
+
+std::optional<Federation::Detour> Federation::detour_of(NodeId node, TimePoint now) const {
+  const LeaseEntry* lease = lease_of(node);
+  const auto entry = nodes_.find(node);
+  if (lease == nullptr || entry == nodes_.end() || entry->second.revoked_at) return std::nullopt;
+  std::vector<LayoutNode> aggregators;
+  for (const auto& [id, presence] : presence_) {
+    const NodeEntry& aggregator = nodes_.at(id);
+    if (!aggregator.revoked_at) aggregators.push_back({id, aggregator.role, aggregator.region});
+  }
+  const NodeId nearest =
+      choose_parent({node, entry->second.role, entry->second.region}, aggregators, lease->parent, {});
+  if (nearest == NodeId(0) || nearness(nearest) <= nearness(lease->parent)) return std::nullopt;
+  return Detour{nearest, absence_of(nearest, node, now)};
 }
 
 // ---- what is asked ------------------------------------------------------------------------------------------------

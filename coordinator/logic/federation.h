@@ -34,6 +34,8 @@ struct NodeEntry {
   std::optional<WallTime> revoked_at;
   std::optional<WallTime> quarantined_at;
   std::string quarantine_reason;
+  std::string certificate_serial = {};  // of its last enrolment
+  std::optional<WallTime> removed_at = {};
 };
 
 struct LeaseEntry {
@@ -98,9 +100,12 @@ class Federation {
   explicit Federation(const FailoverSettings& settings) : settings_(settings) {}
 
   // ---- what the journal holds: when it is read, and after each change that it has recorded
-  void put(NodeEntry node, TimePoint now);  // an aggregator that does not come counts as away from then on
+  // An aggregator that does not come counts as away from then on. Whether the node had another certificate before: then
+  // whoever came with that one is no member any more, and the lease it knows is void.
+  bool put(NodeEntry node, TimePoint now);
   void put(const LeaseEntry& lease);
   void revoked(NodeId node, WallTime when, TimePoint now);
+  void removed(NodeId node, WallTime when, TimePoint now);
   void quarantined(SiteId site, WallTime when, std::string reason);
   void cleared(SiteId site);
 
@@ -122,6 +127,14 @@ class Federation {
   // connected_sites() any more until they are back.
   std::vector<NodeId> send_home(TimePoint now);
   std::optional<TimePoint> next_home(TimePoint now) const;  // when to ask again; none: nobody is away from home
+
+  // ---- going past
+  // A nearer aggregator than the parent that the node's lease names, and why it is not the parent.
+  struct Detour {
+    NodeId past;
+    std::string reason;
+  };
+  std::optional<Detour> detour_of(NodeId node, TimePoint now) const;
 
   // ---- what is asked
   Result<NodeId> find(const std::string& name) const;  // kNotFound
@@ -151,6 +164,7 @@ class Federation {
   void note_asked(const LeaseAsk& ask, TimePoint now);
   template <typename Serves>
   NodeId parent_for(const NodeEntry& node, const Serves& is_serving) const;
+  std::string absence_of(NodeId aggregator, NodeId from, TimePoint now) const;
   std::ptrdiff_t nearness(NodeId parent) const;
   void note_displaced(const LeaseEntry& lease);
   bool is_below_leaving(NodeId node) const;
@@ -167,6 +181,7 @@ class Federation {
   std::map<std::pair<NodeId, NodeId>, TimePoint> avoid_until_;  // (child, aggregator)
   std::set<NodeId> displaced_;                                  // a nearer parent exists than the lease names
   std::set<NodeId> leaving_;                                    // sent home, still here
+  std::set<NodeId> void_leases_;                                // of members that have enrolled anew since
 };
 
 }  // namespace fluvial::coordinator

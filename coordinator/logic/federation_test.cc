@@ -311,5 +311,49 @@ TEST_F(FederationTest, ARevokedSiteIsNoMemberAnyMore) {
   EXPECT_THAT(book_.connected_sites(), UnorderedElementsAre(Key(kOrsay), Key(kPrado)));
 }
 
+TEST_F(FederationTest, EnrollingAnewVoidsWhatTheOldKeyHad) {
+  everybody_comes();
+  const MemberUp old = up(kLouvre);
+  NodeEntry anew = book_.nodes().at(kLouvre);
+  EXPECT_FALSE(book_.put(anew, now_)) << "the same certificate";
+  anew.certificate_serial = "second";
+  EXPECT_TRUE(book_.put(anew, now_));
+  EXPECT_THAT(book_.connected_sites(), UnorderedElementsAre(Key(kOrsay), Key(kPrado)));
+  EXPECT_THAT(book_.members_changed(kEurope, {old}, {}, now_).not_counted, ElementsAre(kLouvre));
+  journal_.erase(kLouvre);
+  const LeaseAnswer answer = ask(kLouvre).value();
+  EXPECT_GT(answer.epoch, old.lease);
+  EXPECT_TRUE(answer.moved) << "an open round must hear of it";
+  EXPECT_THAT(book_.members_changed(kEurope, {old}, {}, now_).not_counted, ElementsAre(kLouvre));
+  EXPECT_THAT(book_.members_changed(kEurope, {up(kLouvre)}, {}, now_).sites_up, ElementsAre(kLouvre));
+}
+
+TEST_F(FederationTest, WhoGoesPastItsAggregatorIsToldAndWhy) {
+  const auto past = [&](NodeId node) {
+    const auto detour = book_.detour_of(node, now_);
+    return detour ? book_.name_of(detour->past) + " " + detour->reason : "";
+  };
+  ASSERT_TRUE(ask(kLouvre).ok());
+  EXPECT_EQ(past(kLouvre), "paris has enrolled and never come");
+  everybody_comes();
+  EXPECT_EQ(past(kLouvre), "");
+  book_.members_changed(kEurope, {}, {kParis, kLouvre, kOrsay}, now_);
+  pass(7s);
+  ASSERT_EQ(parent_of(kLouvre), kEurope);
+  EXPECT_EQ(past(kLouvre), "paris is away (7 s)");
+  EXPECT_EQ(past(kPrado), "");
+  ASSERT_TRUE(ask(kParis).ok());
+  book_.members_changed(kEurope, {up(kParis)}, {}, now_);
+  pass(1s);
+  EXPECT_EQ(past(kLouvre), "paris is back; its children return in 29 s");
+  pass(29s);
+  EXPECT_EQ(past(kLouvre), "paris is back; its children return between rounds");
+  ASSERT_EQ(parent_of(kOrsay, kParis), kEurope);
+  pass(20s);
+  EXPECT_EQ(past(kOrsay), "paris could not be reached from there at paris:7410; tried again in 40 s");
+  book_.revoked(kParis, WallTime{}, now_);
+  EXPECT_EQ(past(kOrsay), "") << "a revoked aggregator is nobody's parent";
+}
+
 }  // namespace
 }  // namespace fluvial::coordinator

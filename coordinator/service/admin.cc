@@ -97,6 +97,13 @@ json::object run_object(const store::RunRow& row, RoundId committed) {
           {"created_at", utc(row.created_at)}};
 }
 
+// What a token is still good for, in a word.
+std::string_view token_state(const store::TokenRow& token, WallTime now) {
+  if (token.revoked_at) return "revoked";
+  if (token.uses >= token.uses_max) return "used";
+  return now >= token.expires_at ? "expired" : "valid";
+}
+
 json::object open_round(const RunMachine& machine, const Federation& book, TimePoint now) {
   const auto left_s = [now](TimePoint at) {
     return std::chrono::duration<double>(std::max(Duration(0), at - now)).count();
@@ -153,11 +160,13 @@ net::Awaitable<Admin::Reply> Admin::route(const net::HttpRequest* request, std::
   const bool post = request->method == "POST";
   const std::string what = path.size() >= 2 && path[0] == "v1" ? path[1] : "";
   if (get && what == "status" && path.size() == 2) co_return status_json();
-  if (get && what == "nodes" && path.size() == 2) co_return nodes();
+  if (get && what == "nodes" && path.size() == 2) co_return nodes(request->query.contains("all"));
   if (post && what == "nodes" && path.size() == 4 && path[3] == "revoke") co_return co_await revoke(path[2]);
+  if (post && what == "nodes" && path.size() == 4 && path[3] == "remove") co_return co_await remove(path[2]);
   if (post && what == "nodes" && path.size() == 4 && path[3] == "clear") co_return co_await clear(path[2]);
   if (get && what == "tokens" && path.size() == 2) co_return co_await list_tokens();
   if (post && what == "tokens" && path.size() == 2) co_return co_await create_token(request->body);
+  if (post && what == "tokens" && path.size() == 4 && path[3] == "revoke") co_return co_await revoke_token(path[2]);
   if (get && what == "runs" && path.size() == 2) co_return co_await list_runs();
   if (post && what == "runs" && path.size() == 2) co_return co_await start_run(request->body);
   if (get && what == "rounds" && path.size() == 2) co_return co_await list_rounds(request);
@@ -206,9 +215,10 @@ std::string Admin::status_json() const {
   return json::serialize(object);
 }
 
-Admin::Reply Admin::nodes() const {
+Admin::Reply Admin::nodes(bool all) const {
   json::array list;
   for (const auto& [id, row] : registry_.book().nodes()) {
+    if (row.removed_at && !all) continue;
     const auto member = registry_.book().members().find(id);
     const bool connected = member != registry_.book().members().end();
     const LeaseEntry* lease = registry_.book().lease_of(id);
@@ -225,12 +235,18 @@ Admin::Reply Admin::nodes() const {
                       {"quarantined", row.quarantined_at.has_value()},
                       {"quarantine_reason", row.quarantine_reason},
                       {"ahead", ahead == registry_.ahead().end() ? "" : ahead->second},
+                      {"removed", row.removed_at.has_value()},
                       {"parent", nullptr},
                       {"lease_epoch", nullptr},
+                      {"past", nullptr},
                       {"pace", nullptr}};
     if (lease != nullptr) {
       node["parent"] = lease->parent == NodeId(0) ? "coordinator" : registry_.book().name_of(lease->parent);
       node["lease_epoch"] = lease->epoch.value();
+    }
+    const auto detour = registry_.book().detour_of(id, runtime_.clock.now());
+    if (connected && detour) {
+      node["past"] = json::object{{"aggregator", registry_.book().name_of(detour->past)}, {"reason", detour->reason}};
     }
     const round::SitePace* pace = runs_.active() ? runs_.active()->machine.pace().find(id) : nullptr;
     if (pace != nullptr) node["pace"] = pace_object(*pace);
@@ -245,6 +261,14 @@ net::Awaitable<Admin::Reply> Admin::revoke(std::string name) {
   runs_.revoked(*revoked);
   runtime_.log.warn("node revoked", {{"name", name}});
   co_return json::serialize(json::object{{"revoked", name}});
+}
+
+net::Awaitable<Admin::Reply> Admin::remove(std::string name) {
+  const Result<NodeId> removed = co_await registry_.remove(name);
+  if (!removed.ok()) co_return removed.error();
+  runs_.revoked(*removed);
+  runtime_.log.warn("node removed", {{"name", name}});
+  co_return json::serialize(json::object{{"removed", name}});
 }
 
 net::Awaitable<Admin::Reply> Admin::clear(std::string name) {
@@ -263,9 +287,10 @@ net::Awaitable<Admin::Reply> Admin::create_token(std::string body) {
   const Result<std::string> region = text_of(*object, "region", "");
   const Result<std::uint64_t> weight_max = number_of(*object, "weight_max", 1'000'000);
   const Result<std::uint64_t> ttl_s = number_of(*object, "ttl_s", facts_.token_ttl_s);
+  const Result<std::uint64_t> uses = number_of(*object, "uses", 1);
   for (const Error* error : {role_text.ok() ? nullptr : &role_text.error(), name.ok() ? nullptr : &name.error(),
                              region.ok() ? nullptr : &region.error(), weight_max.ok() ? nullptr : &weight_max.error(),
-                             ttl_s.ok() ? nullptr : &ttl_s.error()}) {
+                             ttl_s.ok() ? nullptr : &ttl_s.error(), uses.ok() ? nullptr : &uses.error()}) {
     if (error != nullptr) co_return *error;
   }
   const Result<Role> role = identity::role_from_name(*role_text);
@@ -278,29 +303,50 @@ net::Awaitable<Admin::Reply> Admin::create_token(std::string body) {
   }
   const WallTime expires = runtime_.clock.wall_now() + std::chrono::seconds(*ttl_s);
   const Result<identity::NewToken> made = identity::make_token(
-      {*role, *name, *region, static_cast<std::uint32_t>(*weight_max), expires, facts_.enrol_address}, facts_.pin);
+      {*role, *name, *region, static_cast<std::uint32_t>(*weight_max), expires, facts_.enrol_address, *uses},
+      facts_.pin);
   if (!made.ok()) co_return made.error();
   const identity::TokenRecord& record = made->record;
-  const store::TokenRow row{record.id,     record.secret_hash, record.role, record.name,
-                            record.region, record.weight_max,  expires,     {}};
+  const store::TokenRow row{record.id,      record.secret_hash, record.role, record.name,
+                            record.region,  record.weight_max,  expires,     {},
+                            record.uses_max};
   const Status kept = co_await runtime_.pool.run([&] { return journal_.add_token(row); });
   if (!kept.ok()) co_return kept.error();
-  runtime_.log.info("token created", {{"token", row.id}, {"role", role_name(row.role)}, {"name", row.name}});
+  runtime_.log.info("token created",
+                    {{"token", row.id}, {"role", role_name(row.role)}, {"name", row.name}, {"uses", row.uses_max}});
   co_return json::serialize(
-      json::object{{"token", made->token.to_text()}, {"id", row.id}, {"expires_at", utc(expires)}});
+      json::object{{"token", made->token.to_text()}, {"id", row.id}, {"name", row.name}, {"expires_at", utc(expires)}});
 }
 
 net::Awaitable<Admin::Reply> Admin::list_tokens() {
   const Result<std::vector<store::TokenRow>> tokens = co_await runtime_.pool.run([&] { return journal_.tokens(); });
   if (!tokens.ok()) co_return tokens.error();
   json::array list;
+  const WallTime now = runtime_.clock.wall_now();
   for (const store::TokenRow& row : *tokens) {
-    json::object token{{"id", row.id},         {"role", role_name(row.role)}, {"name", row.name},
-                       {"region", row.region}, {"used_at", nullptr},          {"expires_at", utc(row.expires_at)}};
+    json::object token{{"id", row.id},
+                       {"role", role_name(row.role)},
+                       {"name", row.name},
+                       {"region", row.region},
+                       {"state", token_state(row, now)},
+                       {"uses", row.uses},
+                       {"uses_max", row.uses_max},
+                       {"used_at", nullptr},
+                       {"expires_at", utc(row.expires_at)},
+                       {"revoked_at", nullptr}};
     if (row.used_at) token["used_at"] = utc(*row.used_at);
+    if (row.revoked_at) token["revoked_at"] = utc(*row.revoked_at);
     list.push_back(std::move(token));
   }
   co_return json::serialize(json::object{{"tokens", std::move(list)}});
+}
+
+net::Awaitable<Admin::Reply> Admin::revoke_token(std::string id) {
+  const WallTime when = runtime_.clock.wall_now();
+  const Status kept = co_await runtime_.pool.run([&] { return journal_.revoke_token(id, when); });
+  if (!kept.ok()) co_return kept.error();
+  runtime_.log.warn("token revoked", {{"token", id}});
+  co_return json::serialize(json::object{{"revoked", id}});
 }
 
 net::Awaitable<Result<RunId>> Admin::run_or_latest(std::string text) {

@@ -53,11 +53,13 @@ class Admin {
   net::Awaitable<net::HttpResponse> handle(net::HttpRequest request);
   net::Awaitable<net::HttpResponse> on_strand(net::HttpRequest request);
   net::Awaitable<Reply> route(const net::HttpRequest* request, std::vector<std::string> path);
-  Reply nodes() const;
+  Reply nodes(bool all) const;
   net::Awaitable<Reply> revoke(std::string name);
+  net::Awaitable<Reply> remove(std::string name);
   net::Awaitable<Reply> clear(std::string name);
   net::Awaitable<Reply> create_token(std::string body);
   net::Awaitable<Reply> list_tokens();
+  net::Awaitable<Reply> revoke_token(std::string id);
   net::Awaitable<Reply> list_runs();
   net::Awaitable<Reply> show_run(RunId run);
   net::Awaitable<Reply> start_run(std::string body);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/identity/csr.h"
+#include "core/identity/names.h"
 #include "core/identity/secret.h"
 #include "core/identity/token.h"
 #include "core/net/deadline.h"
@@ -79,21 +80,22 @@ net::Awaitable<void> EnrolServer::serve(std::shared_ptr<net::Session> session) {
 }
 
 Result<EnrolServer::Issued> EnrolServer::issue(const store::TokenRow& token, ByteSpan csr, WallTime now) {
-  FLUVIAL_ASSIGN(const NodeId node, journal_.reserve_node_id(token.role, token.name));
   FLUVIAL_ASSIGN(const identity::Serial serial, identity::serial_of(token.secret_hash, csr));
-  const identity::Grant grant{{token.role, node, token.name}, options_.certificate_validity, {}, {}, serial};
+  const std::string name = identity::member_name(token.name, to_hex(serial));
+  FLUVIAL_ASSIGN(const NodeId node, journal_.reserve_node_id(token.role, name));
+  const identity::Grant grant{{token.role, node, name}, options_.certificate_validity, {}, {}, serial};
   FLUVIAL_ASSIGN(identity::Certificate certificate, authority_.issue(csr, grant, now));
   store::NodeRow row;
   row.id = node;
   row.role = token.role;
-  row.name = token.name;
+  row.name = name;
   row.region = token.region;
   row.weight_max = token.weight_max;
   row.certificate_serial = certificate.serial_hex();
   row.enrolled_at = now;
-  // The token is spent before the certificate leaves: it is never good for two keys.
+  // The use is spent before the certificate leaves: it is never good for two keys.
   FLUVIAL_ASSIGN(row, journal_.redeem_token(token.secret_hash, row, now));
-  FLUVIAL_ASSIGN(const std::uint64_t enrolments, journal_.enrolments(token.name));
+  FLUVIAL_ASSIGN(const std::uint64_t enrolments, journal_.enrolments(name));
   return Issued{std::move(row), std::move(certificate), enrolments - 1};
 }
 
@@ -104,17 +106,17 @@ Result<std::optional<EnrolServer::Issued>> EnrolServer::issued_before(const stor
                                                                       WallTime now) {
   if (!token.used_at) return std::optional<Issued>();
   FLUVIAL_ASSIGN(const identity::Serial serial, identity::serial_of(token.secret_hash, csr));
-  FLUVIAL_ASSIGN(const NodeId node, journal_.reserve_node_id(token.role, token.name));  // the one that it has
-  FLUVIAL_ASSIGN(std::optional<store::NodeRow> row, journal_.node(node));
+  const std::string name = identity::member_name(token.name, to_hex(serial));
+  FLUVIAL_ASSIGN(std::optional<store::NodeRow> row, journal_.node_named(name));
   if (!row || row->certificate_serial != to_hex(serial)) return std::optional<Issued>();
   if (row->enrolled_at + options_.certificate_validity <= now) return std::optional<Issued>();
   if (row->revoked_at) {
     return Error{Code::kUnauthenticated,
-                 token.name + " was revoked at " + identity::format_utc(*row->revoked_at) + ": it needs another token"};
+                 name + " was revoked at " + identity::format_utc(*row->revoked_at) + ": it needs another token"};
   }
-  const identity::Grant grant{{row->role, node, row->name}, options_.certificate_validity, {}, {}, serial};
+  const identity::Grant grant{{row->role, row->id, row->name}, options_.certificate_validity, {}, {}, serial};
   FLUVIAL_ASSIGN(identity::Certificate certificate, authority_.issue(csr, grant, row->enrolled_at));
-  FLUVIAL_ASSIGN(const std::uint64_t enrolments, journal_.enrolments(token.name));  // this one is the last of them
+  FLUVIAL_ASSIGN(const std::uint64_t enrolments, journal_.enrolments(name));  // this one is the last of them
   return std::optional(Issued{std::move(*row), std::move(certificate), enrolments - 1, true});
 }
 
@@ -123,10 +125,11 @@ Result<EnrolServer::Issued> EnrolServer::redeem(const identity::Secret& secret, 
   if (!token) return Error{Code::kUnauthenticated, "wrong token: this coordinator does not know it"};
   FLUVIAL_ASSIGN(std::optional<Issued> before, issued_before(*token, csr, now));
   if (before) return std::move(*before);
-  const identity::TokenRecord record{token->id,         token->secret_hash,
-                                     token->role,       token->name,
-                                     token->region,     static_cast<std::uint32_t>(token->weight_max),
-                                     token->expires_at, token->used_at};
+  const identity::TokenRecord record{
+      token->id,         token->secret_hash, token->role,
+      token->name,       token->region,      static_cast<std::uint32_t>(token->weight_max),
+      token->expires_at, token->used_at,     token->uses_max,
+      token->uses,       token->revoked_at};
   FLUVIAL_TRY(identity::redeem(record, secret, now));
   return issue(*token, csr, now);
 }
@@ -144,7 +147,7 @@ net::Awaitable<Result<v1::EnrolReply>> EnrolServer::enrol(v1::EnrolRequest reque
   const store::NodeRow& row = issued->row;
   if (!issued->again) {
     const Status known = co_await tree::ask(runtime_.strand, [&] {
-      registry_.enrolled(row);
+      if (registry_.enrolled(row) && options_.replaced) options_.replaced(row.id);
       return Status{};
     });
     if (!known.ok()) co_return known.error();

@@ -2,6 +2,7 @@
 // pin, the client by its token alone; arrivals are rate-limited.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -17,6 +18,7 @@ struct EnrolOptions {
   std::uint16_t port = 0;
   std::uint64_t per_minute_max = 60;
   std::chrono::days certificate_validity{90};
+  std::function<void(NodeId)> replaced;  // the member has another certificate than before; on the strand
 };
 
 class EnrolServer {

@@ -23,6 +23,8 @@ NodeEntry from_row(const store::NodeRow& row) {
   node.revoked_at = row.revoked_at;
   node.quarantined_at = row.quarantined_at;
   node.quarantine_reason = row.quarantine_reason;
+  node.certificate_serial = row.certificate_serial;
+  node.removed_at = row.removed_at;
   return node;
 }
 
@@ -64,6 +66,7 @@ void Registry::refresh_deny_list() {
   identity::DenyEntries entries;
   for (const auto& [id, node] : book_.nodes()) {
     if (node.revoked_at) entries.nodes.insert(id);
+    entries.serials_hex[id] = node.certificate_serial;
   }
   deny_->replace(std::move(entries));
 }
@@ -122,9 +125,10 @@ void Registry::note_lost(const std::vector<store::LostRow>& rows) {
   }
 }
 
-void Registry::enrolled(const store::NodeRow& row) {
-  book_.put(from_row(row), now());
-  refresh_deny_list();  // a new token lifts a revocation
+bool Registry::enrolled(const store::NodeRow& row) {
+  const bool replaced = book_.put(from_row(row), now());
+  refresh_deny_list();  // a new token lifts a revocation, and voids the certificate before
+  return replaced;
 }
 
 void Registry::child_joined(const tree::Child& child) {
@@ -153,6 +157,21 @@ net::Awaitable<Result<NodeId>> Registry::revoke(std::string name) {
   const Status kept = co_await runtime_.pool.run([&] { return journal_.revoke(*node, when); });
   if (!kept.ok()) co_return kept.error();
   book_.revoked(*node, when, now());
+  refresh_deny_list();
+  co_return *node;
+}
+
+net::Awaitable<Result<NodeId>> Registry::remove(std::string name) {
+  const Result<NodeId> node = book_.find(name);
+  if (!node.ok()) co_return node.error();
+  if (book_.members().contains(*node)) {  // a revoked one is no member
+    co_return Error{Code::kFailedPrecondition,
+                    name + " is connected: stop it, or shut it out before: fluvial nodes revoke " + name};
+  }
+  const WallTime when = runtime_.clock.wall_now();
+  const Status kept = co_await runtime_.pool.run([&] { return journal_.remove(*node, when); });
+  if (!kept.ok()) co_return kept.error();
+  book_.removed(*node, when, now());
   refresh_deny_list();
   co_return *node;
 }

@@ -37,9 +37,11 @@ class Registry {
   net::Awaitable<Result<LeaseAnswer>> lease(identity::PeerIdentity peer, v1::LeaseRequest request);
   v1::LeaseGrant to_proto(const LeaseAnswer& answer) const;
   net::Awaitable<Result<NodeId>> revoke(std::string name);
+  // Revoked, and not listed any more. kFailedPrecondition while it is connected and not revoked.
+  net::Awaitable<Result<NodeId>> remove(std::string name);
   net::Awaitable<Status> quarantine(SiteId site, std::string reason);
   net::Awaitable<Result<NodeId>> clear(std::string name);  // lifts a quarantine
-  void enrolled(const store::NodeRow& row);
+  bool enrolled(const store::NodeRow& row);                // whether another certificate of it is void from now on
 
   void child_joined(const tree::Child& child);
   void child_left(NodeId child) { book_.child_left(child, now()); }

@@ -82,6 +82,12 @@ void RunService::revoked(NodeId node) {
   members_changed({});
 }
 
+void RunService::replaced(NodeId node) {
+  dismiss({node},
+          {Code::kPermissionDenied, registry_.book().name_of(node) + " has enrolled anew: this certificate is void"});
+  members_changed({});
+}
+
 // ---- quarantine ---------------------------------------------------------------------------------------------------
 
 void RunService::note_conflict(const round::Refusal& refusal) {

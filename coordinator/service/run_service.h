@@ -79,6 +79,7 @@ class RunService {
   void members_changed(const std::vector<SiteId>& sites_up);
   void node_moved(NodeId node, Epoch lease);  // granted, durably
   void revoked(NodeId node);                  // durably
+  void replaced(NodeId node);                 // it has enrolled anew: whoever came with its old certificate goes
   void quarantine_changed();                  // a quarantine was lifted
   // Ends their sessions with us, or with whoever is their parent below us.
   void dismiss(const std::vector<NodeId>& nodes, const Error& reason);

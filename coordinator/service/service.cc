@@ -35,9 +35,10 @@ tree::HubOptions hub_options(const config::CoordinatorSettings& settings) {
   return options;
 }
 
-EnrolOptions enrol_options(const config::CoordinatorSettings& settings) {
+EnrolOptions enrol_options(const config::CoordinatorSettings& settings, RunService& runs) {
   const config::HostPort listen = address_of(settings.enrol_listen);
-  return {listen.host, listen.port, settings.enrol_per_minute_max, std::chrono::days(settings.certificate_days)};
+  return {listen.host, listen.port, settings.enrol_per_minute_max, std::chrono::days(settings.certificate_days),
+          [&runs](NodeId node) { runs.replaced(node); }};
 }
 
 FailoverSettings failover_settings(const config::CoordinatorSettings& settings) {
@@ -98,7 +99,7 @@ Service::Service(tree::Process& process, const config::CoordinatorSettings& sett
       feed_(runtime_.strand),
       hub_(runtime_, *this, hub_options(settings), deny_),
       runs_(runtime_, process.tasks(), *holdings_.journal, *holdings_.models, registry_, feed_, holdings_.epoch),
-      enrol_(runtime_, registry_, *holdings_.journal, *holdings_.authority, enrol_options(settings)),
+      enrol_(runtime_, registry_, *holdings_.journal, *holdings_.authority, enrol_options(settings, runs_)),
       admin_(runtime_, *holdings_.journal, *holdings_.models, registry_, runs_, feed_, hub_) {
   runs_.attach(hub_);
   evaluator_ = std::make_shared<Evaluator>(
@@ -202,6 +203,12 @@ net::Awaitable<Result<v1::LeaseGrant>> Service::lease(identity::PeerIdentity pee
         "lease moved",
         {{"name", registry_.book().name_of(node)}, {"parent", answer->parent_name}, {"lease_epoch", answer->epoch}});
     runs_.node_moved(node, answer->epoch);
+  }
+  if (const auto detour = registry_.book().detour_of(node, runtime_.clock.now())) {
+    runtime_.log.warn("a member goes past its aggregator", {{"name", registry_.book().name_of(node)},
+                                                            {"aggregator", registry_.book().name_of(detour->past)},
+                                                            {"parent", answer->parent_name},
+                                                            {"reason", detour->reason}});
   }
   co_return registry_.to_proto(*answer);
 }

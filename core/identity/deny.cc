@@ -18,9 +18,10 @@ Status DenyList::check(const PeerIdentity& peer) const {
   if (entries->nodes.contains(peer.node)) {
     return Error{Code::kPermissionDenied, describe(peer) + " is on the deny list"};
   }
-  if (entries->serials_hex.contains(peer.serial_hex)) {
-    return Error{Code::kPermissionDenied,
-                 "certificate " + peer.serial_hex + " of " + describe(peer) + " is on the deny list"};
+  const auto current = entries->serials_hex.find(peer.node);
+  if (current != entries->serials_hex.end() && current->second != peer.serial_hex) {
+    return Error{Code::kPermissionDenied, "certificate " + peer.serial_hex + " of " + describe(peer) +
+                                              " is on the deny list: the member has enrolled anew since"};
   }
   return {};
 }

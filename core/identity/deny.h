@@ -1,6 +1,7 @@
-// The deny list: certificates and members that are shut out before their certificates expire.
+// The deny list: members and certificates that are shut out before they expire.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -13,8 +14,10 @@
 namespace fluvial::identity {
 
 struct DenyEntries {
-  std::set<std::string> serials_hex;  // one certificate, as Certificate::serial_hex() writes it
-  std::set<NodeId> nodes;             // a member, whatever certificate it shows
+  std::set<NodeId> nodes;  // a member, whatever certificate it shows
+  // The one certificate that a member may show, as Certificate::serial_hex() writes it: those that an enrolment has
+  // replaced are good for nothing. Of a member that is not here any is.
+  std::map<NodeId, std::string> serials_hex;
 };
 
 // Consulted at accept and again each round. Thread safe: replace() swaps the whole list, check() reads one version.

@@ -1,5 +1,6 @@
 #include "core/identity/names.h"
 
+#include <algorithm>
 #include <charconv>
 
 namespace fluvial::identity {
@@ -7,6 +8,8 @@ namespace {
 
 constexpr std::size_t kNameCharsMax = 63;
 constexpr int kRegionSegmentsMax = 8;
+constexpr std::string_view kSeveral = "-*";
+constexpr std::size_t kOwnDigits = 12;  // of a serial, 48 bits: two members of a token are not called alike
 constexpr std::string_view kScheme = "fluvial://";
 
 bool is_alnum(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
@@ -41,6 +44,30 @@ Status check_node_name(std::string_view name) {
   return Error{
       Code::kInvalidArgument,
       "name " + quoted(name) + " is not 1 to 63 characters of a-z 0-9 . _ - that start with a letter or digit"};
+}
+
+bool names_several(std::string_view token_name) { return token_name.ends_with(kSeveral); }
+
+Status check_token_name(std::string_view name) {
+  if (!names_several(name)) return check_node_name(name);
+  name.remove_suffix(kSeveral.size());
+  FLUVIAL_TRY(check_node_name(name));
+  if (name.size() + 1 + kOwnDigits <= kNameCharsMax) return {};
+  return Error{Code::kInvalidArgument,
+               "name " + quoted(name) + " has more than 50 characters: each of several members " + "gets 13 more"};
+}
+
+bool is_for(std::string_view token_name, std::string_view member_name) {
+  if (!names_several(token_name)) return token_name == member_name;
+  token_name.remove_suffix(1);  // the dash stays
+  return member_name.size() == token_name.size() + kOwnDigits && member_name.starts_with(token_name);
+}
+
+std::string member_name(std::string_view token_name, std::string_view serial_hex) {
+  if (!names_several(token_name)) return std::string(token_name);
+  token_name.remove_suffix(1);
+  return std::string(token_name) +
+         std::string(serial_hex.substr(serial_hex.size() - std::min(serial_hex.size(), kOwnDigits)));
 }
 
 Status check_region(std::string_view region) {

@@ -12,6 +12,14 @@ namespace fluvial::identity {
 // 1 to 63 characters: a lower-case letter or digit, then lower-case letters, digits, '.', '_' or '-'.
 Status check_node_name(std::string_view name);
 
+// What a token names: a member, or by "PREFIX-*" as many as it may be used by. Each of those gets a name of its own
+// from its certificate's serial, so that the same token and key always make the same member. The prefix has at most 50
+// characters.
+Status check_token_name(std::string_view name);
+bool names_several(std::string_view token_name);
+bool is_for(std::string_view token_name, std::string_view member_name);
+std::string member_name(std::string_view token_name, std::string_view serial_hex);
+
 // Where a member stands, from the widest to the narrowest: 1 to 8 node names joined by '/', such as "eu/west/paris".
 // The empty region is valid: it means "anywhere".
 Status check_region(std::string_view region);

@@ -23,6 +23,24 @@ TEST(NodeName, MessageStaysOneShortPrintableLine) {
   EXPECT_LT(refused.error().message.size(), 300U);
 }
 
+TEST(TokenName, OfOneMemberOrOfSeveral) {
+  EXPECT_TRUE(check_token_name("hospital-a").ok());
+  EXPECT_TRUE(check_token_name("eu-*").ok());
+  EXPECT_TRUE(check_token_name(std::string(50, 'a') + "-*").ok());
+  EXPECT_FALSE(check_token_name(std::string(51, 'a') + "-*").ok());
+  for (const char* bad : {"*", "-*", "eu*", "eu-*-*", "EU-*", "eu-**"}) EXPECT_FALSE(check_token_name(bad).ok()) << bad;
+  const std::string serial = "4f000000000000000000a1b2c3d4e5f6";
+  EXPECT_EQ(member_name("hospital-a", serial), "hospital-a");
+  EXPECT_EQ(member_name("eu-*", serial), "eu-a1b2c3d4e5f6");
+  EXPECT_TRUE(check_node_name(member_name(std::string(50, 'a') + "-*", serial)).ok());
+  EXPECT_TRUE(is_for("eu-*", "eu-a1b2c3d4e5f6"));
+  for (const char* other : {"eu", "eu-", "eu-*", "us-a1b2c3d4e5f6", "eu-a1b2c3d4e5f67"}) {
+    EXPECT_FALSE(is_for("eu-*", other)) << other;
+  }
+  EXPECT_TRUE(is_for("a", "a"));
+  EXPECT_FALSE(is_for("a", "a-a1b2c3d4e5f6"));
+}
+
 TEST(Region, Rule) {
   for (const char* good : {"", "eu", "eu/west", "1/2/3/4/5/6/7/8"}) EXPECT_TRUE(check_region(good).ok()) << good;
   for (const char* bad : {"/", "/eu", "eu/", "eu//west", "EU", "eu/-", "1/2/3/4/5/6/7/8/9"}) {

@@ -244,12 +244,14 @@ TEST(DenyList, ByNodeAndBySerial) {
   DenyList deny;
   const PeerIdentity peer{Role::kSite, NodeId(7), "hospital-a", "4abc", WallTime()};
   EXPECT_TRUE(deny.check(peer).ok());
-  deny.replace({{}, {NodeId(7)}});
+  deny.replace({{NodeId(7)}, {}});
   ASSERT_FALSE(deny.check(peer).ok());
   EXPECT_EQ(deny.check(peer).error().code, Code::kPermissionDenied);
   EXPECT_THAT(deny.check(peer).error().message, HasSubstr("site 7 (hospital-a)"));
-  deny.replace({{"4abc"}, {}});
-  EXPECT_THAT(deny.check(peer).error().message, HasSubstr("4abc"));
+  deny.replace({{}, {{NodeId(7), "5abc"}, {NodeId(8), "4abc"}}});
+  EXPECT_THAT(deny.check(peer).error().message, HasSubstr("certificate 4abc of site 7 (hospital-a)"));
+  deny.replace({{}, {{NodeId(7), "4abc"}}});
+  EXPECT_TRUE(deny.check(peer).ok());
   deny.replace({});
   EXPECT_TRUE(deny.check(peer).ok());
 }
@@ -258,7 +260,7 @@ TEST(DenyList, ReplacedWhileOthersCheck) {
   DenyList deny;
   const PeerIdentity peer{Role::kSite, NodeId(7), "hospital-a", "4abc", WallTime()};
   std::thread writer([&] {
-    for (int i = 0; i < 1000; ++i) deny.replace({{"4abc"}, {NodeId(7)}});
+    for (int i = 0; i < 1000; ++i) deny.replace({{NodeId(7)}, {{NodeId(7), "4abc"}}});
   });
   for (int i = 0; i < 1000; ++i) (void)deny.check(peer);
   writer.join();

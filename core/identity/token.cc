@@ -132,7 +132,7 @@ Result<EnrolmentToken> from_payload(ByteSpan payload) {
   if (!reader.good || !reader.rest.empty()) return malformed;
   FLUVIAL_ASSIGN(token.role, role_from_byte(role[0]));
   FLUVIAL_ASSIGN(token.secret, Secret::from_bytes(secret));
-  FLUVIAL_TRY(check_node_name(token.name));
+  FLUVIAL_TRY(check_token_name(token.name));
   FLUVIAL_TRY(check_address(token.address));
   const auto seconds = static_cast<std::int64_t>(load_le<std::uint64_t>(expiry.data()));
   constexpr std::int64_t kYear10000 = 253402300800;
@@ -173,7 +173,7 @@ Result<EnrolmentToken> EnrolmentToken::parse(std::string_view text) {
 }
 
 std::string EnrolmentToken::to_text() const {
-  FLUVIAL_CHECK(check_pin(pin).ok() && check_node_name(name).ok() && check_address(address).ok(),
+  FLUVIAL_CHECK(check_pin(pin).ok() && check_token_name(name).ok() && check_address(address).ok(),
                 "a token with parts that make_token() refuses");
   const Digest pin_digest = digest_from_hex(std::string_view(pin).substr(kPinPrefix.size())).value();
   WipedBytes payload;
@@ -193,6 +193,11 @@ std::string EnrolmentToken::to_text() const {
 
 Result<NewToken> make_token(const TokenRequest& request, std::string_view authority_pin) {
   FLUVIAL_TRY(check_node_name(request.name));
+  if (request.uses_max == 0 || request.uses_max > kTokenUsesMax) {
+    return Error{Code::kInvalidArgument, fmt::format("a token is used 1 to {} times", kTokenUsesMax)};
+  }
+  const std::string name = request.uses_max == 1 ? request.name : request.name + "-*";
+  FLUVIAL_TRY(check_token_name(name));
   FLUVIAL_TRY(check_region(request.region));
   FLUVIAL_TRY(check_pin(authority_pin));
   FLUVIAL_TRY(check_address(request.address));
@@ -203,17 +208,18 @@ Result<NewToken> make_token(const TokenRequest& request, std::string_view author
   token.secret = Secret::random();
   token.pin = authority_pin;
   token.role = request.role;
-  token.name = request.name;
+  token.name = name;
   token.expires_at = std::chrono::floor<std::chrono::seconds>(request.expires_at);
   token.address = request.address;
   TokenRecord record;
   record.secret_hash = token_hash(token.secret);
   record.id = token_id(record.secret_hash);
   record.role = request.role;
-  record.name = request.name;
+  record.name = name;
   record.region = request.region;
   record.weight_max = request.weight_max;
   record.expires_at = token.expires_at;
+  record.uses_max = request.uses_max;
   return NewToken{std::move(token), std::move(record)};
 }
 
@@ -226,9 +232,14 @@ Status redeem(const TokenRecord& record, const Secret& secret, WallTime now) {
   if (CRYPTO_memcmp(hash.data(), record.secret_hash.data(), hash.size()) != 0) {
     return Error{Code::kUnauthenticated, "wrong token"};
   }
-  if (record.used_at.has_value()) {
+  if (record.revoked_at) {
     return Error{Code::kUnauthenticated,
-                 fmt::format("token {} was used at {}", record.id, format_utc(*record.used_at))};
+                 fmt::format("token {} was revoked at {}", record.id, format_utc(*record.revoked_at))};
+  }
+  if (record.uses >= record.uses_max && record.used_at) {
+    const std::string times = record.uses_max == 1 ? "" : fmt::format(" {} times, the last", record.uses);
+    return Error{Code::kUnauthenticated,
+                 fmt::format("token {} was used{} at {}", record.id, times, format_utc(*record.used_at))};
   }
   if (now >= record.expires_at) {
     return Error{Code::kUnauthenticated,

@@ -18,7 +18,7 @@ struct EnrolmentToken {
   Secret secret;
   std::string pin;  // of the federation's authority
   Role role = Role::kSite;
-  std::string name;
+  std::string name;  // as check_token_name() wants it
   WallTime expires_at;
   std::string address;  // host:port of the enrolment port, or empty
 
@@ -37,8 +37,13 @@ struct TokenRecord {
   std::string region;
   std::uint32_t weight_max = 0;
   WallTime expires_at;
-  std::optional<WallTime> used_at;
+  std::optional<WallTime> used_at;  // the last time
+  std::uint64_t uses_max = 1;
+  std::uint64_t uses = 0;
+  std::optional<WallTime> revoked_at = {};
 };
+
+inline constexpr std::uint64_t kTokenUsesMax = 100'000;
 
 struct TokenRequest {
   Role role = Role::kSite;
@@ -47,6 +52,7 @@ struct TokenRequest {
   std::uint32_t weight_max = 0;
   WallTime expires_at;
   std::string address;
+  std::uint64_t uses_max = 1;  // more: for as many members, whose names begin with `name`
 };
 
 struct NewToken {
@@ -54,14 +60,16 @@ struct NewToken {
   TokenRecord record;
 };
 
-// kInvalidArgument for a name, region, role, pin or address that is not valid. Weights are the caller's to check.
+// kInvalidArgument for a name, region, role, pin, address or number of uses that is not valid. Weights are the caller's
+// to check.
 Result<NewToken> make_token(const TokenRequest& request, std::string_view authority_pin);
 
 // How a record is found: sha256 of the secret, and the record id that follows from it.
 Digest token_hash(const Secret& secret);
 std::string token_id(const Digest& secret_hash);
 
-// May this secret enrol now? kUnauthenticated, one of: wrong token, token expired at ..., token was used at ...
+// May this secret enrol now? kUnauthenticated, one of: wrong token, token was revoked at ..., token was used at ...,
+// token expired at ...
 // Pure: the caller marks the record used, durably, before it hands out a certificate.
 Status redeem(const TokenRecord& record, const Secret& secret, WallTime now);
 

@@ -113,6 +113,7 @@ TEST(Redeem, WrongExpiredUsed) {
 
   TokenRecord used = made.record;
   used.used_at = kNow;
+  used.uses = 1;
   const Status again = redeem(used, made.token.secret, kNow);
   ASSERT_FALSE(again.ok());
   EXPECT_EQ(again.error().code, Code::kUnauthenticated);
@@ -120,6 +121,27 @@ TEST(Redeem, WrongExpiredUsed) {
 
   // Whoever does not hold the secret learns nothing about the record.
   EXPECT_EQ(redeem(used, Secret(), kNow).error().message, "wrong token");
+}
+
+TEST(Redeem, SeveralTimesByWish) {
+  TokenRequest several = request();
+  several.uses_max = 2;
+  const NewToken made = make_token(several, kPin).value();
+  EXPECT_EQ(made.record.name, "hospital-a-*");
+  EXPECT_EQ(EnrolmentToken::parse(made.token.to_text()).value().name, "hospital-a-*");
+  TokenRecord record = made.record;
+  record.uses = 1;
+  record.used_at = kNow;
+  EXPECT_TRUE(redeem(record, made.token.secret, kNow).ok());
+  record.uses = 2;
+  EXPECT_THAT(redeem(record, made.token.secret, kNow).error().message, HasSubstr("was used 2 times, the last at 2030"));
+  record.uses = 0;
+  record.revoked_at = kNow;
+  EXPECT_THAT(redeem(record, made.token.secret, kNow).error().message, HasSubstr("was revoked at 2030-03-17 17:46:40"));
+  for (const std::uint64_t uses : {std::uint64_t{0}, kTokenUsesMax + 1}) {
+    several.uses_max = uses;
+    EXPECT_FALSE(make_token(several, kPin).ok()) << uses;
+  }
 }
 
 TEST(Secret, FromBytesWantsExactly32) {

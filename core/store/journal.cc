@@ -34,8 +34,24 @@ Result<std::uint64_t> bump(Database& database, std::string_view counter) {
   return value;
 }
 
+// What came after the tables: of a token "token ID uses_max", "... uses" and "... revoked_at", of a node "node ID
+// removed_at", of a name "name NAME enrolments" by tokens for several members.
+std::string token_counter(std::string_view id, std::string_view what) {
+  return "token " + std::string(id) + " " + std::string(what);
+}
+std::string removal_counter(NodeId node) { return "node " + std::to_string(node.value()) + " removed_at"; }
+std::string enrolments_counter(std::string_view name) { return "name " + std::string(name) + " enrolments"; }
+
+Status set_counter(Database& database, const std::string& counter, SqlValue value) {
+  return database.run("INSERT INTO counters VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                      {counter, value});
+}
+
 constexpr const char* kTokenColumns =
-    "SELECT id, secret_hash, role, name, region, weight_max, expires_at, used_at FROM tokens ";
+    "SELECT id, secret_hash, role, name, region, weight_max, expires_at, used_at, "
+    "(SELECT value FROM counters WHERE counters.name = 'token ' || tokens.id || ' uses_max'), "
+    "(SELECT value FROM counters WHERE counters.name = 'token ' || tokens.id || ' uses'), "
+    "(SELECT value FROM counters WHERE counters.name = 'token ' || tokens.id || ' revoked_at') FROM tokens ";
 Result<TokenRow> token_from(const SqlRow& row) {
   TokenRow token;
   token.id = row.text(0);
@@ -46,13 +62,16 @@ Result<TokenRow> token_from(const SqlRow& row) {
   token.weight_max = row.number(5);
   token.expires_at = row.time(6);
   token.used_at = row.optional_time(7);
+  token.uses_max = row.is_null(8) ? 1 : row.number(8);
+  token.uses = row.is_null(9) ? (token.used_at ? 1 : 0) : row.number(9);
+  token.revoked_at = row.optional_time(10);
   return token;
 }
 
 constexpr const char* kNodeColumns =
     "SELECT id, role, name, region, weight_max, certificate_serial, enrolled_at, advertise, revoked_at, "
-    "quarantined_at, "
-    "quarantine_reason FROM nodes ";
+    "quarantined_at, quarantine_reason, "
+    "(SELECT value FROM counters WHERE counters.name = 'node ' || nodes.id || ' removed_at') FROM nodes ";
 Result<NodeRow> node_from(const SqlRow& row) {
   NodeRow node;
   node.id = row.id<NodeId>(0);
@@ -66,6 +85,7 @@ Result<NodeRow> node_from(const SqlRow& row) {
   node.revoked_at = row.optional_time(8);
   node.quarantined_at = row.optional_time(9);
   node.quarantine_reason = row.text(10);
+  node.removed_at = row.optional_time(11);
   return node;
 }
 
@@ -79,14 +99,18 @@ Result<std::optional<TokenRow>> token_by_hash(Database& database, const Digest& 
   return found;
 }
 
-Result<std::optional<NodeRow>> node_by_id(Database& database, NodeId id) {
+Result<std::optional<NodeRow>> node_where(Database& database, const char* condition, SqlValue value) {
   std::optional<NodeRow> found;
-  const std::string sql = std::string(kNodeColumns) + "WHERE id = ?";
-  FLUVIAL_TRY(database.query(sql.c_str(), {id}, [&](const SqlRow& row) -> Status {
+  const std::string sql = std::string(kNodeColumns) + condition;
+  FLUVIAL_TRY(database.query(sql.c_str(), {value}, [&](const SqlRow& row) -> Status {
     FLUVIAL_ASSIGN(found, node_from(row));
     return {};
   }));
   return found;
+}
+
+Result<std::optional<NodeRow>> node_by_id(Database& database, NodeId id) {
+  return node_where(database, "WHERE id = ?", id);
 }
 
 Result<NodeId> reserve(Database& database, Role role, const std::string& name) {
@@ -109,17 +133,33 @@ Result<NodeId> reserve(Database& database, Role role, const std::string& name) {
 
 Status check_token(const std::optional<TokenRow>& token, const NodeRow& node, WallTime now) {
   if (!token) return Error{Code::kUnauthenticated, "wrong token: the federation has not issued it"};
-  if (token->used_at) {
+  if (token->revoked_at) {
+    return Error{Code::kUnauthenticated, "token " + token->id + " was revoked at " + format_time(*token->revoked_at)};
+  }
+  if (token->uses >= token->uses_max) {
     return Error{Code::kUnauthenticated, "token " + token->id + " was used at " + format_time(*token->used_at)};
   }
   if (now >= token->expires_at) {
     return Error{Code::kUnauthenticated, "token " + token->id + " expired at " + format_time(token->expires_at)};
   }
-  if (token->role != node.role || token->name != node.name) {
+  if (!token->is_for(node.role, node.name)) {
     return Error{Code::kUnauthenticated, "token " + token->id + " is for " + std::string(role_name(token->role)) +
                                              " '" + token->name + "', not for " + std::string(role_name(node.role)) +
                                              " '" + node.name + "'"};
   }
+  return {};
+}
+
+Status use_token(Database& database, const TokenRow& token, const NodeRow& node, WallTime now) {
+  FLUVIAL_TRY(database.run("UPDATE tokens SET used_at = ? WHERE id = ?", {now, token.id}));
+  if (token.uses_max == 1) return {};
+  FLUVIAL_ASSIGN(const auto held, database.scalar("SELECT id FROM nodes WHERE name = ?", {node.name}));
+  if (held) {
+    return Error{Code::kAlreadyExists,
+                 "'" + node.name + "' is enrolled: a token for several members takes over from none of them"};
+  }
+  FLUVIAL_ASSIGN([[maybe_unused]] const auto uses, bump(database, token_counter(token.id, "uses")));
+  FLUVIAL_ASSIGN([[maybe_unused]] const auto times, bump(database, enrolments_counter(node.name)));
   return {};
 }
 
@@ -202,10 +242,33 @@ Result<Epoch> CoordinatorJournal::next_epoch() {
 
 Status CoordinatorJournal::add_token(const TokenRow& token) {
   const std::lock_guard lock(mutex_);
-  return change([&] {
-    return database_->run("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                          {token.id, token.secret_hash, role_name(token.role), token.name, token.region,
-                           token.weight_max, token.expires_at, token.used_at});
+  return change([&]() -> Status {
+    FLUVIAL_TRY(database_->run("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                               {token.id, token.secret_hash, role_name(token.role), token.name, token.region,
+                                token.weight_max, token.expires_at, token.used_at}));
+    if (token.uses_max == 1) return {};
+    return set_counter(*database_, token_counter(token.id, "uses_max"), token.uses_max);
+  });
+}
+
+Status CoordinatorJournal::revoke_token(const std::string& id, WallTime now) {
+  const std::lock_guard lock(mutex_);
+  return change([&]() -> Status {
+    std::optional<TokenRow> token;
+    const std::string sql = std::string(kTokenColumns) + "WHERE id = ?";
+    FLUVIAL_TRY(database_->query(sql.c_str(), {id}, [&](const SqlRow& row) -> Status {
+      FLUVIAL_ASSIGN(token, token_from(row));
+      return {};
+    }));
+    if (!token) return Error{Code::kNotFound, "there is no token '" + id + "'"};
+    if (token->revoked_at) return {};
+    if (token->uses >= token->uses_max) {
+      return Error{Code::kFailedPrecondition, "token " + id + " was used at " + format_time(*token->used_at) +
+                                                  ": nothing of it is left to revoke"};
+    }
+    FLUVIAL_TRY(set_counter(*database_, token_counter(id, "revoked_at"), now));
+    // Also for a build that knows expiry alone.
+    return database_->run("UPDATE tokens SET expires_at = min(expires_at, ?) WHERE id = ?", {now, id});
   });
 }
 
@@ -238,7 +301,9 @@ Result<NodeRow> CoordinatorJournal::redeem_token(const Digest& secret_hash, Node
     }
     node.id = id;
     node.revoked_at.reset();
-    FLUVIAL_TRY(database_->run("UPDATE tokens SET used_at = ? WHERE secret_hash = ?", {now, secret_hash}));
+    FLUVIAL_TRY(use_token(*database_, *token, node, now));
+    FLUVIAL_TRY(database_->run("DELETE FROM counters WHERE name = ?", {removal_counter(id)}));
+    FLUVIAL_TRY(database_->run("DELETE FROM leases WHERE node = ?", {id}));  // whoever held it before knows its epoch
     FLUVIAL_TRY(database_->run(
         "INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, '') ON CONFLICT (id) DO UPDATE SET region = "
         "excluded.region, weight_max = excluded.weight_max, certificate_serial = excluded.certificate_serial, "
@@ -256,7 +321,9 @@ Result<std::uint64_t> CoordinatorJournal::enrolments(const std::string& name) {
   const std::lock_guard lock(mutex_);
   FLUVIAL_ASSIGN(const auto count,
                  database_->scalar("SELECT count(*) FROM tokens WHERE name = ? AND used_at IS NOT NULL", {name}));
-  return static_cast<std::uint64_t>(count.value_or(0));
+  FLUVIAL_ASSIGN(const auto by_shared,
+                 database_->scalar("SELECT value FROM counters WHERE name = ?", {enrolments_counter(name)}));
+  return static_cast<std::uint64_t>(count.value_or(0) + by_shared.value_or(0));
 }
 
 Result<NodeId> CoordinatorJournal::reserve_node_id(Role role, const std::string& name) {
@@ -290,6 +357,15 @@ Status CoordinatorJournal::revoke(NodeId node, WallTime now) {
   return change([&]() -> Status {
     FLUVIAL_TRY(database_->run("UPDATE nodes SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?", {now, node}));
     return database_->changes() == 1 ? Status() : no_such_node(node);
+  });
+}
+
+Status CoordinatorJournal::remove(NodeId node, WallTime now) {
+  const std::lock_guard lock(mutex_);
+  return change([&]() -> Status {
+    FLUVIAL_TRY(database_->run("UPDATE nodes SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?", {now, node}));
+    if (database_->changes() != 1) return no_such_node(node);
+    return set_counter(*database_, removal_counter(node), now);
   });
 }
 
@@ -327,6 +403,11 @@ Result<std::vector<NodeRow>> CoordinatorJournal::nodes() {
 Result<std::optional<NodeRow>> CoordinatorJournal::node(NodeId id) {
   const std::lock_guard lock(mutex_);
   return node_by_id(*database_, id);
+}
+
+Result<std::optional<NodeRow>> CoordinatorJournal::node_named(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  return node_where(*database_, "WHERE name = ?", name);
 }
 
 Result<LeaseRow> CoordinatorJournal::grant(NodeId node, NodeId parent) {

@@ -52,24 +52,28 @@ class CoordinatorJournal {
   Status add_token(const TokenRow& token);  // kAlreadyExists for the same id or hash
   Result<std::optional<TokenRow>> find_token(const Digest& secret_hash);
   Result<std::vector<TokenRow>> tokens();
+  // No further use of it. kNotFound; kFailedPrecondition when it was used up; fine when revoked already.
+  Status revoke_token(const std::string& id, WallTime now);
   // Marks the token used and registers the node, both or neither. kUnauthenticated when there is no such token, when it
-  // was used (saying when), is expired at `now`, or is for another role or name. A node of this role and name keeps its
-  // id and loses its revocation and old serial, not a quarantine; a name held by another role is kAlreadyExists.
-  // Returns the row as it stands. `node.id` is 0, or an id from reserve_node_id() so that the certificate can name it
-  // before.
+  // was used up (saying when), revoked, is expired at `now`, or is for another role or name. A node of this role and
+  // name keeps its id and loses its revocation, removal, old serial and lease, not a quarantine; a name held by another
+  // role is kAlreadyExists, as is any name that is held when the token is for several. Returns the row as it stands.
+  // `node.id` is 0, or an id from reserve_node_id() so that the certificate can name it before.
   Result<NodeRow> redeem_token(const Digest& secret_hash, NodeRow node, WallTime now);
   // The id that a node of this role and name has or would get. Durable: nobody else gets it.
   Result<NodeId> reserve_node_id(Role role, const std::string& name);
   Status set_advertise(NodeId node, const std::string& address);  // kNotFound
   Status set_certificate_serial(NodeId node, const std::string& serial);
   Status revoke(NodeId node, WallTime now);  // kNotFound; fine when revoked already
-  // The site takes part in no round from now on. kNotFound; when it is quarantined already the first reason stays.
+  Status remove(NodeId node, WallTime now);  // likewise, and revokes it
   // How many tokens were redeemed for this name.
   Result<std::uint64_t> enrolments(const std::string& name);
+  // The site takes part in no round from now on. kNotFound; when it is quarantined already the first reason stays.
   Status quarantine(SiteId site, WallTime now, const std::string& reason);
   Status clear_quarantine(SiteId site);  // kNotFound; fine when there is none
   Result<std::vector<NodeRow>> nodes();
   Result<std::optional<NodeRow>> node(NodeId id);
+  Result<std::optional<NodeRow>> node_named(const std::string& name);
 
   // ---- leases
   // The node's lease under `parent`. A new epoch only when the parent changes or there was none.

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/clock.h"
@@ -29,7 +30,11 @@ struct TokenRow {
   std::string region;
   std::uint64_t weight_max = 0;
   WallTime expires_at;
-  std::optional<WallTime> used_at;
+  std::optional<WallTime> used_at;  // the last time
+  std::uint64_t uses_max = 1;       // more: the name ends with "-*" and stands for as many members
+  std::uint64_t uses = 0;
+  std::optional<WallTime> revoked_at = {};
+  bool is_for(Role member_role, std::string_view member_name) const;
   bool operator==(const TokenRow&) const = default;
 };
 
@@ -45,6 +50,7 @@ struct NodeRow {
   std::optional<WallTime> revoked_at;
   std::optional<WallTime> quarantined_at;  // of a site: it takes part in no further round
   std::string quarantine_reason;
+  std::optional<WallTime> removed_at = {};  // revoked, and not listed any more
   bool operator==(const NodeRow&) const = default;
 };
 

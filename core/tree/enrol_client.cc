@@ -8,6 +8,7 @@
 #include <exception>
 #include <optional>
 
+#include "core/identity/authority.h"
 #include "core/identity/csr.h"
 #include "core/identity/tls.h"
 #include "core/net/connector.h"
@@ -26,6 +27,14 @@ Result<identity::Certificate> authority_from(const std::string& pem, const std::
   if (chain.size() != 1) return refuse("holds several authorities");
   if (identity::pin_of(chain.front()) != pin) return refuse("names another authority than the token's pin");
   return chain.front();
+}
+
+// A token for several members names none of them: token and key do, as the coordinator makes it of them.
+Result<std::string> name_for(const identity::EnrolmentToken& token, const identity::PrivateKey& key) {
+  if (!identity::names_several(token.name)) return token.name;
+  FLUVIAL_ASSIGN(const Buffer csr, identity::make_csr(key));
+  FLUVIAL_ASSIGN(const identity::Serial serial, identity::serial_of(identity::token_hash(token.secret), csr.span()));
+  return identity::member_name(token.name, to_hex(serial));
 }
 
 using Exchanged = std::optional<Result<v1::EnrolReply>>;
@@ -66,9 +75,10 @@ Result<Enrolment> accept_enrolment(const v1::EnrolReply& reply, const identity::
     return refuse(fmt::format("is for {} {}, its certificate for {}", role_name(role), wire::printable(reply.name()),
                               identity::describe(identity)));
   }
-  if (role != token.role || identity.name != token.name) {
+  FLUVIAL_ASSIGN(const std::string name, name_for(token, key));
+  if (role != token.role || identity.name != name) {
     return refuse(
-        fmt::format("is for {}, the token for {} {}", identity::describe(identity), role_name(token.role), token.name));
+        fmt::format("is for {}, the token for {} {}", identity::describe(identity), role_name(token.role), name));
   }
   FLUVIAL_TRY(identity::check_region(reply.region()));
   if (reply.port() == 0 || reply.port() > 65'535) return refuse(fmt::format("names port {}", reply.port()));
