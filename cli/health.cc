@@ -8,15 +8,19 @@
 
 #include "cli/admin_client.h"
 #include "core/config/settings.h"
+#include "core/store/file_system.h"
+#include "core/tree/process.h"
 
 namespace fluvial::cli {
 namespace {
 
 struct Options : AdminOptions {
-  std::string metrics_listen = config::CommonSettings().metrics_listen;
+  std::string metrics_listen;  // empty: what the process wrote into its data folder
   bool live = false;
   std::string timeout = "5s";
 };
+
+constexpr std::uint64_t kAddressBytesMax = 300;
 
 struct Asked {
   std::string where;
@@ -42,28 +46,54 @@ config::HostPort nearby(config::HostPort at) {
   return at;
 }
 
-Result<Asked> ask(const Options& options) {
-  const Duration deadline = std::chrono::milliseconds(config::parse_milliseconds(options.timeout).value());
-  std::string socket = options.admin_socket;
-  if (socket.empty() && options.metrics_listen == "off") {
-    socket = options.data_dir + "/admin.sock";
-    std::error_code error;
-    if (!std::filesystem::exists(socket, error)) {
-      return Error{Code::kInvalidArgument,
-                   fmt::format("metrics_listen is off, and there is no {}: nothing can be asked", socket)};
-    }
-  }
-  if (!socket.empty()) return ask(socket + " /v1/status", net::UnixAddress{socket}, "/v1/status", deadline);
-  const auto parsed = config::parse_host_port(options.metrics_listen);
+Asked ask_socket(const std::string& socket, Duration deadline) {
+  return ask(socket + " /v1/status", net::UnixAddress{socket}, "/v1/status", deadline);
+}
+
+Result<Asked> ask_listener(const std::string& listen, const char* target, Duration deadline) {
+  const auto parsed = config::parse_host_port(listen);
   if (!parsed.ok() || parsed->port == 0) {
-    return Error{Code::kInvalidArgument, fmt::format("--metrics-listen {}: expected off, or host:port with the port of "
-                                                     "the running process",
-                                                     options.metrics_listen)};
+    return Error{
+        Code::kInvalidArgument,
+        fmt::format("--metrics-listen {}: expected off, auto, or host:port with the port of the running process",
+                    listen)};
   }
   const config::HostPort at = nearby(*parsed);
-  const char* target = options.live ? "/healthz" : "/readyz";
   return ask(fmt::format("http://{}{}", config::format_host_port(at), target), net::TcpAddress{at.host, at.port},
              target, deadline);
+}
+
+// By what the process left in its data folder: where it listens, or else a coordinator's socket.
+Result<Asked> ask_folder(const std::string& folder, const char* target, Duration deadline) {
+  store::PosixFileSystem files;
+  const auto written = store::read_file(files, folder + "/" + tree::kMetricsAddressFile, kAddressBytesMax);
+  if (written.ok()) {
+    const std::string_view text = as_text(written->span());
+    return ask_listener(std::string(text.substr(0, text.find('\n'))), target, deadline);
+  }
+  std::error_code error;
+  const std::string socket = folder + "/admin.sock";
+  if (std::filesystem::exists(socket, error)) return ask_socket(socket, deadline);
+  return Asked{folder, Error{Code::kNotFound,
+                             "no process has been started with this data folder, or it may not be "
+                             "asked (metrics_listen is off)"}};
+}
+
+Result<Asked> ask(const Options& options) {
+  const Duration deadline = std::chrono::milliseconds(config::parse_milliseconds(options.timeout).value());
+  const char* target = options.live ? "/healthz" : "/readyz";
+  if (!options.admin_socket.empty()) return ask_socket(options.admin_socket, deadline);
+  if (options.metrics_listen == "off") {
+    const std::string socket = options.data_dir + "/admin.sock";
+    std::error_code error;
+    if (std::filesystem::exists(socket, error)) return ask_socket(socket, deadline);
+    return Error{Code::kInvalidArgument,
+                 fmt::format("metrics_listen is off, and there is no {}: nothing can be asked", socket)};
+  }
+  if (!options.metrics_listen.empty() && options.metrics_listen != config::kMetricsAuto) {
+    return ask_listener(options.metrics_listen, target, deadline);
+  }
+  return ask_folder(options.data_dir, target, deadline);
 }
 
 int run(const Io& io, const Options& options) {
@@ -85,10 +115,11 @@ int run(const Io& io, const Options& options) {
 void add_health_command(CLI::App& app, Commands& commands) {
   const auto options = std::make_shared<Options>();
   CLI::App* health = app.add_subcommand("health", "is the process on this machine well? Status 0: yes, 1: no");
-  health->add_option("--metrics-listen", options->metrics_listen, "its metrics_listen, as it was started with")
+  health
+      ->add_option("--metrics-listen", options->metrics_listen,
+                   "its metrics_listen, as it was started with (default: what it wrote into its data folder)")
       ->type_name("HOST:PORT")
-      ->envname("FLUVIAL_METRICS_LISTEN")
-      ->capture_default_str();
+      ->envname("FLUVIAL_METRICS_LISTEN");
   health->add_flag("--live", options->live,
                    "only whether it answers; else also whether it is ready: a coordinator's disk, a member's parent");
   health->add_option("--timeout", options->timeout, "so long it may take to answer")
@@ -102,7 +133,7 @@ void add_health_command(CLI::App& app, Commands& commands) {
   health->add_flag("--json", options->json, "print {healthy, asked, reason} as JSON");
   health->footer(
       "With --admin-socket, or where metrics_listen is off, a coordinator is asked over its socket.\n"
-      "Example:\n  fluvial health --metrics-listen 127.0.0.1:9400");
+      "Example:\n  fluvial health --data-dir /var/lib/fluvial-site");
   health->callback(
       [&commands, options] { commands.chosen = [&commands, options] { return run(commands.io, *options); }; });
 }

@@ -136,7 +136,7 @@ TEST_F(ConfigFile, EveryRefusalIsOneLineWithFileKeyValueAndExpectation) {
   EXPECT_EQ(refusal(head + "gpus = \"all\""),
             "edge.toml:3: gpus = 'all': expected auto, none, or devices such as cuda:0 or cuda:0,cuda:1, each once");
   EXPECT_EQ(refusal(head + "metrics_listen = \"no\""),
-            "edge.toml:3: metrics_listen = 'no': expected host:port, or off");
+            "edge.toml:3: metrics_listen = 'no': expected host:port, auto or off");
   EXPECT_EQ(refusal(head + "workers = [1, 2]"), "edge.toml:3: workers: expected a single text, number, true or false");
   EXPECT_EQ(refusal(head + "region = \"a\\nb\""), "edge.toml:3: unknown key 'region'");
   EXPECT_NE(refusal(head + "log_level = ").find("edge.toml:3: not TOML: "), std::string::npos);

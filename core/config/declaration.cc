@@ -39,7 +39,9 @@ template <typename S>
 void declare_common(Declare<S>& declare) {
   declare.text("data_dir", "path", FLUVIAL_FIELD(data_dir), "the folder of this node's keys, journal and files", true);
   declare.address("metrics_listen", Declare<S>::Port::kAny, FLUVIAL_FIELD(metrics_listen),
-                  "where /metrics, /healthz and /readyz are served; off: nowhere; port 0: any free one", false, true);
+                  "where /metrics, /healthz and /readyz are served; auto: 127.0.0.1:9400, or a free port where that is "
+                  "taken; off: nowhere; port 0: any free one. metrics.address in data_dir says which",
+                  false, true);
   declare.choice("log_level", {"debug", "info", "warn", "error", "off"}, FLUVIAL_FIELD(log_level),
                  "the least that is logged");
   declare.choice("log_format", {"text", "json"}, FLUVIAL_FIELD(log_format), "one line an event on standard error");

@@ -43,12 +43,12 @@ class Declare {
   void address(std::string key, Port port, Field field, std::string help, bool required = false,
                bool may_be_off = false) {
     const auto set = [field, port, may_be_off](Owner& owner, std::string_view value) -> Status {
-      if (may_be_off && value == "off") {
+      if (may_be_off && (value == "off" || value == kMetricsAuto)) {
         field(owner) = value;
         return {};
       }
       const Result<HostPort> parsed = parse_host_port(value);
-      if (!parsed.ok()) return may_be_off ? expected("host:port, or off") : parsed.error();
+      if (!parsed.ok()) return may_be_off ? expected("host:port, auto or off") : parsed.error();
       if (port == Port::kGiven && parsed->port == 0) return expected("a port from 1 to 65535");
       field(owner) = format_host_port(*parsed);
       return {};

@@ -26,12 +26,16 @@ struct SessionLimits {
   bool operator==(const SessionLimits&) const = default;
 };
 
+// 127.0.0.1:9400, or any free port where another process has that one.
+inline constexpr const char* kMetricsAuto = "auto";
+inline constexpr const char* kMetricsFirst = "127.0.0.1:9400";
+
 // What every process has.
 struct CommonSettings {
-  std::string data_dir;                           // required
-  std::string metrics_listen = "127.0.0.1:9400";  // "off": none; port 0: any free one
-  std::string log_level = "info";                 // debug, info, warn, error, off
-  std::string log_format = "text";                // text, json
+  std::string data_dir;                       // required
+  std::string metrics_listen = kMetricsAuto;  // or host:port; "off": none; port 0: any free one
+  std::string log_level = "info";             // debug, info, warn, error, off
+  std::string log_format = "text";            // text, json
   std::uint64_t io_threads = 1;
   std::uint64_t compute_threads = 0;  // 0: one a core
   SessionLimits session;

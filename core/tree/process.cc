@@ -101,9 +101,26 @@ net::Awaitable<net::HttpResponse> answer(Runtime* runtime, const std::atomic<boo
 }  // namespace
 
 Result<std::uint16_t> Process::open_http(HttpFacts facts) {
-  if (impl_->settings.metrics_listen == "off") return std::uint16_t{0};
-  FLUVIAL_ASSIGN(const config::HostPort at, config::parse_host_port(impl_->settings.metrics_listen));
-  FLUVIAL_ASSIGN(impl_->http, net::HttpServer::open(runtime_->io, net::TcpAddress{at.host, at.port}, {}, impl_->hooks));
+  const std::string note = store::join_path(impl_->settings.data_dir, kMetricsAddressFile);
+  const std::string& listen = impl_->settings.metrics_listen;
+  if (listen == "off") {
+    const Status removed = runtime_->files.remove(note);  // of an earlier process
+    if (!removed.ok() && removed.error().code != Code::kNotFound) return removed.error();
+    return std::uint16_t{0};
+  }
+  const bool may_move = listen == config::kMetricsAuto;
+  FLUVIAL_ASSIGN(const config::HostPort at, config::parse_host_port(may_move ? config::kMetricsFirst : listen));
+  auto opened = net::HttpServer::open(runtime_->io, net::TcpAddress{at.host, at.port}, {}, impl_->hooks);
+  if (!opened.ok() && may_move) {
+    opened = net::HttpServer::open(runtime_->io, net::TcpAddress{at.host, 0}, {}, impl_->hooks);
+  }
+  if (!opened.ok()) return opened.error();
+  impl_->http = std::move(*opened);
+  const std::string address = config::format_host_port({at.host, impl_->http->port()});
+  if (impl_->http->port() != at.port) runtime_->log.info("metrics and health", {{"address", address}});
+  const std::string line = address + "\n";
+  const ByteSpan parts[] = {as_byte_span(line)};
+  FLUVIAL_TRY(store::write_file_atomically(runtime_->files, note, parts));
   auto handler = [runtime = runtime_.get(), ready = &ready_, unready = std::string(impl_->unready),
                   facts = std::move(facts)](net::HttpRequest request) {
     return answer(runtime, ready, unready, facts, std::move(request));

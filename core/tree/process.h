@@ -15,6 +15,9 @@ namespace fluvial::tree {
 
 std::string software_name();  // "fluvial 0.1.0"
 
+// In the data folder: where the process that has it serves /healthz, as host:port and a newline.
+inline constexpr const char* kMetricsAddressFile = "metrics.address";
+
 class Process {
  public:
   // `files` outlives it.
@@ -28,7 +31,8 @@ class Process {
   void spawn(std::string name, net::Awaitable<void> task);  // on the node's strand
 
   // /metrics, /healthz, /readyz and /status on settings.metrics_listen. `status` gives a JSON object, `fault` why a
-  // node that is up is not ready all the same (empty: it is), both on the strand. Returns the port, 0 when it is "off".
+  // node that is up is not ready all the same (empty: it is), both on the strand. Returns the port, 0 when it is "off";
+  // writes it into kMetricsAddressFile.
   struct HttpFacts {
     std::function<std::string()> status;
     std::function<std::string()> fault;
