@@ -13,6 +13,7 @@
 #include "core/base/backoff.h"
 #include "core/config/settings.h"
 #include "core/identity/own_key.h"
+#include "core/net/proxy.h"
 #include "core/store/file_system.h"
 
 namespace fluvial::cli {
@@ -69,11 +70,14 @@ bool may_pass(const Error& error) {
 
 Result<tree::Enrolment> ask_coordinator(const EnrollRequest& request, const identity::EnrolmentToken& token,
                                         const identity::PrivateKey& key) {
+  FLUVIAL_ASSIGN(auto proxy, net::proxy_rules(request.proxy, request.no_proxy));
+  tree::EnrolSettings settings{.address = request.coordinator};
+  settings.session.proxy = std::move(proxy);
   Backoff backoff({.first = std::chrono::milliseconds(500), .cap = std::chrono::seconds(10)},
                   Rng(static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count())));
   const auto end = std::chrono::steady_clock::now() + request.wait;
   for (;;) {
-    auto enrolment = tree::enrol_blocking(token, key, {.address = request.coordinator});
+    auto enrolment = tree::enrol_blocking(token, key, settings);
     const auto left = end - std::chrono::steady_clock::now();
     if (enrolment.ok() || !may_pass(enrolment.error()) || left <= Duration(0)) return enrolment;
     if (request.progress) {

@@ -19,7 +19,9 @@ struct EnrollRequest {
   std::string data_dir;
   std::string advertise;  // an aggregator's host:port for its children; empty: this machine's name and its port
   std::string listen;     // an aggregator's; empty: every address, on advertise's port
-  Duration wait{0};       // how long it tries again while the coordinator does not answer
+  std::string proxy;      // as the setting of that name, and what no_proxy says
+  std::string no_proxy;
+  Duration wait{0};  // how long it tries again while the coordinator does not answer
   std::function<void(const std::string& line)> progress;  // hears why each try failed, and how long it goes on
 };
 

@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/enroll.h"
+#include "cli/proxy.h"
 #include "cli/token_file.h"
 #include "core/config/settings.h"
 
@@ -67,6 +68,9 @@ int run(const Io& io, Options options, const config::Environment& environment) {
   if (!token->warning.empty()) io.note("fluvial enroll: " + token->warning + "\n");
   options.token = token->text;
   options.wait = duration_of(options.wait_text);
+  const ProxyChoice way_out = choose_proxy(options.proxy, "", environment);
+  options.proxy = way_out.url;
+  options.no_proxy = way_out.no_proxy;
   options.progress = [&io](const std::string& line) { io.note("fluvial enroll: " + line + "\n"); };
   const auto enrolled = enroll(options);
   if (enrolled.ok()) return report(io, *enrolled);
@@ -98,8 +102,13 @@ Result<std::string> enroll_first(const EnrollFirst& options, Role role, const co
                         .data_dir = given("data_dir"),
                         .advertise = given("advertise"),
                         .listen = given("listen"),
+                        .proxy = "",
+                        .no_proxy = "",
                         .wait = duration_of(options.wait),
                         .progress = [&](const std::string& line) { log.info("not enrolled yet", {{"reason", line}}); }};
+  const ProxyChoice way_out = choose_proxy(given("proxy"), given("no_proxy"), environment);
+  request.proxy = way_out.url;
+  request.no_proxy = way_out.no_proxy;
   if (request.data_dir.empty()) {
     return Error{Code::kInvalidArgument, "data_dir is missing: with --enroll give --data-dir or FLUVIAL_DATA_DIR"};
   }
@@ -159,6 +168,11 @@ void add_enroll_command(CLI::App& app, Commands& commands) {
                    "of an aggregator: where it listens, if not on every address and --advertise's port")
       ->type_name("HOST:PORT")
       ->check(is_address);
+  enrolled
+      ->add_option("--proxy", options->proxy,
+                   "an HTTP proxy on the way to the coordinator, or off (default: what https_proxy and no_proxy say)")
+      ->type_name("URL")
+      ->envname("FLUVIAL_PROXY");
   enrolled->add_option("--wait", options->wait_text, "so long it waits for a coordinator that does not answer")
       ->type_name("TIME")
       ->envname(kWaitVariable)

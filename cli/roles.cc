@@ -10,6 +10,7 @@
 #include "aggregator/service/aggregator.h"
 #include "cli/command.h"
 #include "cli/enroll.h"
+#include "cli/proxy.h"
 #include "coordinator/service/coordinator.h"
 #include "coordinator/service/restored.h"
 #include "core/round/history.h"
@@ -90,8 +91,13 @@ int run_role(const Commands& commands, const std::string& name, const RoleOption
     const Error& error = environment.error();
     return fail(commands.io, name, error, error.code == Code::kInvalidArgument ? kUsage : kFailed);
   }
-  const auto settings = options.reader.read(*environment);
+  auto settings = options.reader.read(*environment);
   if (!settings.ok()) return fail(commands.io, name, settings.error(), kUsage);
+  if constexpr (kRole<Settings> != Role::kCoordinator) {
+    ProxyChoice way_out = choose_proxy(settings->proxy, settings->no_proxy, commands.environment);
+    settings->proxy = std::move(way_out.url);
+    settings->no_proxy = std::move(way_out.no_proxy);
+  }
   const auto level = telemetry::level_from_name(settings->log_level);
   const auto format = telemetry::log_format_from_name(settings->log_format);
   if (!level.ok() || !format.ok()) return fail(commands.io, name, level.ok() ? format.error() : level.error(), kUsage);

@@ -9,6 +9,7 @@
 #include "aggregator/service/region_service.h"
 #include "core/identity/credentials.h"
 #include "core/identity/random.h"
+#include "core/net/proxy.h"
 #include "core/store/file_system.h"
 
 namespace fluvial::aggregator {
@@ -41,6 +42,7 @@ Status run_aggregator(config::AggregatorSettings settings, store::FileSystem& fi
 
   tree::Process process(settings, Role::kAggregator, files, log.with({{"aggregator", self.name}}));
   tree::Runtime& runtime = process.runtime();
+  FLUVIAL_ASSIGN(runtime.session.proxy, net::proxy_rules(settings.proxy, settings.no_proxy));
   const std::string spill = store::join_path(settings.data_dir, "spill");
   FLUVIAL_TRY(runtime.files.make_folder(spill));
   FLUVIAL_ASSIGN(const Incarnation incarnation,

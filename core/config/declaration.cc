@@ -57,6 +57,15 @@ void declare_staging(Declare<S>& declare) {
                 "memory for updates that wait for their round; beyond it they go to disk");
 }
 
+template <typename S>
+void declare_proxy(Declare<S>& declare) {
+  declare.text("proxy", "URL", FLUVIAL_FIELD(proxy),
+               "an HTTP proxy (CONNECT) towards coordinator and parent, http://HOST:PORT or "
+               "http://USER:PASSWORD@HOST:PORT; empty: what https_proxy says, but for this machine itself; off: none");
+  declare.text("no_proxy", "list", FLUVIAL_FIELD(no_proxy),
+               "names, addresses and networks that are reached without it; empty: what the variable no_proxy says");
+}
+
 std::vector<Setting<CoordinatorSettings>> declare_coordinator() {
   std::vector<Setting<CoordinatorSettings>> settings;
   Declare<CoordinatorSettings> declare(settings);
@@ -96,6 +105,7 @@ std::vector<Setting<AggregatorSettings>> declare_aggregator() {
   declare.address("advertise", Port::kAny, FLUVIAL_FIELD(advertise),
                   "the address that its children connect to; port 0: the one that it listens on", true);
   declare.address("coordinator", Port::kGiven, FLUVIAL_FIELD(coordinator), "the coordinator's members' port", true);
+  declare_proxy(declare);
   declare_staging(declare);
   declare.milliseconds("parentless_max_ms", 100, kDayMs, FLUVIAL_FIELD(parentless_max_ms),
                        "without a parent for longer, it sends its children to the coordinator for another");
@@ -108,6 +118,7 @@ std::vector<Setting<EdgeSettings>> declare_edge() {
   using Port = Declare<EdgeSettings>::Port;
   declare_common(declare);
   declare.address("coordinator", Port::kGiven, FLUVIAL_FIELD(coordinator), "the coordinator's members' port", true);
+  declare_proxy(declare);
   declare.text("worker_socket", "path", FLUVIAL_FIELD(worker_socket),
                "the Unix socket where training workers attach; empty: worker.sock in data_dir");
   declare.count("workers", 1, 64, FLUVIAL_FIELD(workers), "workers that a round waits for");

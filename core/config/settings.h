@@ -63,13 +63,17 @@ struct AggregatorSettings : CommonSettings {
   std::string listen = "0.0.0.0:7410";
   std::string advertise;    // host:port for its children; required
   std::string coordinator;  // host:port; required
+  std::string proxy;        // http://[user:password@]host:port, "off" or empty; a secret where it holds a password
+  std::string no_proxy;     // who is reached directly all the same
   std::uint64_t staging_bytes_max = 256 << 20;
   std::uint64_t parentless_max_ms = 30'000;
   bool operator==(const AggregatorSettings&) const = default;
 };
 
 struct EdgeSettings : CommonSettings {
-  std::string coordinator;    // host:port; required
+  std::string coordinator;  // host:port; required
+  std::string proxy;        // as an aggregator's
+  std::string no_proxy;
   std::string worker_socket;  // default: worker.sock in data_dir
   std::uint64_t workers = 1;
   std::string reduction = "auto";  // of the workers' results, or an algorithm by its name

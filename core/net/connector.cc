@@ -13,6 +13,8 @@
 
 #include "core/net/deadline.h"
 #include "core/net/greeting.h"
+#include "core/net/proxy.h"
+#include "core/net/proxy_tunnel.h"
 #include "core/net/signal.h"
 
 namespace fluvial::net {
@@ -52,6 +54,7 @@ struct Lookup : std::enable_shared_from_this<Lookup> {
 struct Dial {
   Executor strand;
   HostPort address;
+  const Proxy* proxy;  // of the settings' rules; none: directly
   std::shared_ptr<const identity::TlsContext> tls;
   SessionSettings settings;
   std::shared_ptr<NetHooks> hooks;
@@ -59,36 +62,53 @@ struct Dial {
   std::optional<Result<std::shared_ptr<Session>>> outcome;
 
   std::string text() const { return to_string(address); }
+  const HostPort& first() const { return proxy == nullptr ? address : proxy->address; }  // what is dialled
 };
 
 Error failed(const Dial& dial, Code code, const std::string& what) { return {code, dial.text() + ": " + what}; }
+Error failed_first(const Dial& dial, const std::string& what) {
+  if (dial.proxy == nullptr) return failed(dial, Code::kUnavailable, what);
+  return {Code::kUnavailable, "proxy " + to_string(dial.first()) + " (for " + dial.text() + "): " + what};
+}
 
 Awaitable<Result<Endpoints>> resolve(std::shared_ptr<Dial> dial) {
   boost::system::error_code error;
-  const auto literal = asio::ip::make_address(dial->address.host, error);
-  if (!error) co_return Endpoints{Tcp::endpoint(literal, dial->address.port)};
+  const auto literal = asio::ip::make_address(dial->first().host, error);
+  if (!error) co_return Endpoints{Tcp::endpoint(literal, dial->first().port)};
   auto lookup = std::make_shared<Lookup>(dial->strand);
-  lookup->start(dial->address);
+  lookup->start(dial->first());
   const Status in_time = co_await with_deadline(Lookup::wait(lookup), dial->settings.resolve_deadline);
-  if (!in_time.ok()) co_return failed(*dial, Code::kUnavailable, "the name was not resolved in time");
-  if (lookup->error) co_return failed(*dial, Code::kUnavailable, "cannot resolve the name: " + lookup->error.message());
+  if (!in_time.ok()) co_return failed_first(*dial, "the name was not resolved in time");
+  if (lookup->error) co_return failed_first(*dial, "cannot resolve the name: " + lookup->error.message());
   co_return std::move(lookup->endpoints);
 }
 
 Awaitable<Result<Tcp::socket>> reach(std::shared_ptr<Dial> dial, Endpoints endpoints) {
   Tcp::socket socket(dial->strand);
   const auto [error, endpoint] = co_await asio::async_connect(socket, endpoints, kAwaitTuple);
-  if (error) co_return failed(*dial, Code::kUnavailable, "cannot connect: " + error.message());
+  if (error) co_return failed_first(*dial, "cannot connect: " + error.message());
   co_return std::move(socket);
+}
+
+// Through the proxy, when there is one.
+Awaitable<Status> tunnel(std::shared_ptr<Dial> dial, Tcp::socket* socket) {
+  if (dial->proxy == nullptr) co_return Status{};
+  const Status opened =
+      co_await with_deadline(open_tunnel(socket, *dial->proxy, dial->address), dial->settings.tunnel_deadline);
+  if (!opened.ok() && opened.error().code == Code::kDeadlineExceeded) {
+    co_return failed_first(*dial, "no answer in time");
+  }
+  co_return opened;
 }
 
 Awaitable<Result<std::shared_ptr<Session>>> open_session(std::shared_ptr<Dial> dial) {
   FLUVIAL_CO_ASSIGN(Endpoints endpoints, co_await resolve(dial));
   auto socket = co_await with_deadline(reach(dial, std::move(endpoints)), dial->settings.connect_deadline);
   if (!socket.ok() && socket.error().code == Code::kDeadlineExceeded) {
-    co_return failed(*dial, Code::kUnavailable, "cannot connect: no answer in time");
+    co_return failed_first(*dial, "cannot connect: no answer in time");
   }
   if (!socket.ok()) co_return socket.error();
+  FLUVIAL_CO_TRY(co_await tunnel(dial, &*socket));
   auto greeted = co_await with_deadline(greet_server(std::move(*socket), dial->tls, dial->text()),
                                         dial->settings.handshake_deadline);
   if (!greeted.ok() && greeted.error().code == Code::kDeadlineExceeded) {
@@ -112,8 +132,10 @@ Awaitable<Result<std::shared_ptr<Session>>> connect(Executor executor, std::stri
                                                     SessionSettings settings, std::shared_ptr<NetHooks> hooks,
                                                     Admission admission) {
   FLUVIAL_CHECK(tls && !tls->is_server(), "connect() needs a client's TLS context");
+  const HostPort address{std::move(host), port};
   auto dial = std::make_shared<Dial>(Dial{.strand = asio::make_strand(executor),
-                                          .address = {std::move(host), port},
+                                          .address = address,
+                                          .proxy = settings.proxy ? settings.proxy->of(address) : nullptr,
                                           .tls = std::move(tls),
                                           .settings = settings,
                                           .hooks = std::move(hooks),

@@ -11,7 +11,8 @@
 
 namespace fluvial::net {
 
-// Resolves, connects and shakes hands, each under its deadline. The session has a strand of its own on `executor`; the
+// Resolves, connects (through the proxy of the settings, if one serves this peer: then it resolves the name) and shakes
+// hands, each under its deadline. The session has a strand of its own on `executor`; the
 // caller resumes where it was. The error is one line that says what happened and at which address. In TLS 1.3 a server
 // refuses a client's certificate only after the client has finished: that error comes out of the session's first
 // receive() (and close_reason()), in the same plain words.

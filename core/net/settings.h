@@ -11,9 +11,13 @@
 
 namespace fluvial::net {
 
+class ProxyRules;
+
 struct SessionSettings {
+  std::shared_ptr<const ProxyRules> proxy;  // of connect(); none: every peer is dialled directly
   Duration resolve_deadline = std::chrono::seconds(5);
   Duration connect_deadline = std::chrono::seconds(5);
+  Duration tunnel_deadline = std::chrono::seconds(10);  // for a proxy to reach the peer and to say so
   Duration handshake_deadline = std::chrono::seconds(5);
 
   // A frame that has begun: its header must be complete in time, and over each window its bytes must come at this rate

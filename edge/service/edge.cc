@@ -9,6 +9,7 @@
 
 #include "core/identity/credentials.h"
 #include "core/identity/tls.h"
+#include "core/net/proxy.h"
 #include "core/store/site_store.h"
 #include "edge/service/service.h"
 
@@ -57,6 +58,7 @@ Status run_edge(config::EdgeSettings settings, store::FileSystem& files, telemet
   FLUVIAL_ASSIGN(const net::HostPort coordinator, net::parse_host_port(settings.coordinator));
   const std::string name = member.self.name;
   tree::Process process(settings, Role::kSite, files, log.with({{"site", name}}));
+  FLUVIAL_ASSIGN(process.runtime().session.proxy, net::proxy_rules(settings.proxy, settings.no_proxy));
   FLUVIAL_ASSIGN(std::unique_ptr<store::SiteStore> store,
                  store::SiteStore::open(process.runtime().files, store::join_path(settings.data_dir, "state"),
                                         member.enrolled_before));
