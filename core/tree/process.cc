@@ -6,6 +6,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <csignal>
 #include <cstdlib>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "core/tree/ask.h"
+#include "core/tree/service_manager.h"
 #include "core/tree/version.h"
 
 namespace fluvial::tree {
@@ -39,6 +41,7 @@ struct Process::Impl {
         io(static_cast<int>(std::max<std::uint64_t>(1, given.io_threads))),
         pool(pool_threads(given), kPoolQueueMax),
         signals(io),
+        manager(config::process_environment()),
         hooks(observing_hooks(metrics, std::move(log))) {}
 
   config::CommonSettings settings;
@@ -48,6 +51,7 @@ struct Process::Impl {
   net::asio::io_context io;
   net::WorkerPool pool;
   net::asio::signal_set signals;
+  ServiceManager manager;
   std::shared_ptr<net::NetHooks> hooks;
   std::shared_ptr<net::HttpServer> http;
   std::function<void()> stop;
@@ -129,10 +133,16 @@ Result<std::uint16_t> Process::open_http(HttpFacts facts) {
   return impl_->http->port();
 }
 
+void Process::set_ready(bool ready) {
+  if (ready_.exchange(ready) == ready) return;
+  impl_->manager.tell(ready ? "STATUS=ready" : "STATUS=" + std::string(impl_->unready));
+}
+
 void Process::request_stop() {
   net::asio::post(runtime_->strand, [this] {
     if (impl_->stopping) return;
     impl_->stopping = true;
+    impl_->manager.tell("STOPPING=1\nSTATUS=draining");
     ready_ = false;
     if (impl_->http) impl_->http->stop();
     if (impl_->stop) impl_->stop();
@@ -144,6 +154,15 @@ namespace {
 net::Awaitable<void> wait_and_stop(net::TaskGroup* tasks, net::asio::io_context* io) {
   co_await tasks->join();
   io->stop();
+}
+
+// On the node's strand: a node whose strand stands still falls silent.
+void beat(net::asio::steady_timer* timer, const ServiceManager* manager) {
+  manager->tell("WATCHDOG=1");
+  timer->expires_after(*manager->heartbeat());
+  timer->async_wait([timer, manager](const boost::system::error_code& error) {
+    if (!error) beat(timer, manager);
+  });
 }
 
 }  // namespace
@@ -159,6 +178,11 @@ void Process::run(std::function<void()> stop) {
       if (!again) std::_Exit(1);
     });
   });
+  net::asio::steady_timer heartbeat(runtime_->strand);
+  if (impl_->manager.heartbeat()) {
+    net::asio::post(runtime_->strand, [timer = &heartbeat, manager = &impl_->manager] { beat(timer, manager); });
+  }
+  impl_->manager.tell(ready_ ? "READY=1\nSTATUS=ready" : "READY=1\nSTATUS=" + std::string(impl_->unready));
   net::asio::co_spawn(runtime_->strand, wait_and_stop(tasks_.get(), &impl_->io), [](std::exception_ptr) {});
   std::vector<std::thread> threads;
   for (std::uint64_t i = 1; i < impl_->settings.io_threads; ++i) threads.emplace_back([this] { impl_->io.run(); });

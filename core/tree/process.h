@@ -13,7 +13,7 @@
 
 namespace fluvial::tree {
 
-std::string software_name();  // "fluvial 0.1.0"
+std::string software_name();  // "fluvial 0.2.0"
 
 // In the data folder: where the process that has it serves /healthz, as host:port and a newline.
 inline constexpr const char* kMetricsAddressFile = "metrics.address";
@@ -38,10 +38,11 @@ class Process {
     std::function<std::string()> fault;
   };
   Result<std::uint16_t> open_http(HttpFacts facts);
-  void set_ready(bool ready) { ready_ = ready; }
+  void set_ready(bool ready);  // thread safe
 
   // Runs until SIGTERM, SIGINT or request_stop(); then `stop` is called once, on the strand, and everything spawned is
-  // waited for. A second signal ends the process at once.
+  // waited for. A second signal ends the process at once. The service manager that started the process, if one did, is
+  // told that it is up (call this once everything listens), that the strand still moves, and that it drains.
   void run(std::function<void()> stop);
   void request_stop();  // thread safe
 
