@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "cli/completion.h"
 #include "cli/health.h"
 #include "core/tree/version.h"
 
@@ -102,6 +103,7 @@ void declare_all(CLI::App& app, Commands& commands) {
   add_model_commands(app, commands);
   add_bench_commands(app, commands);
   add_simulate_command(app, commands);
+  add_completion_command(app, commands);
 }
 
 }  // namespace
@@ -145,10 +147,11 @@ CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
 
 CLI::Validator one_of(std::vector<std::string> words) {
   const std::string expected = fmt::format("{}", fmt::join(words, " or "));
-  return checked(expected, [words = std::move(words)](const std::string& text) -> Status {
+  CLI::Validator check = checked(expected, [words = std::move(words)](const std::string& text) -> Status {
     if (std::find(words.begin(), words.end(), text) != words.end()) return {};
     return Error{Code::kInvalidArgument, "unknown word"};
   });
+  return check.name(expected);  // for completion.cc: nobody else sees it
 }
 
 int run_command_line(const std::vector<std::string>& arguments, const Io& io, const config::Environment& environment,

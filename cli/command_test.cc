@@ -103,6 +103,8 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{{"run", "start"}, {"PLAN"}}, Wrong{{"run", "start", "/nowhere/plan.toml"}, {"/nowhere/plan.toml"}},
         Wrong{{"rounds", "show", "latest"}, {"ROUND", "latest"}},
         Wrong{{"model", "export", "--round", "newest", "x.safetensors"}, {"--round", "newest", "latest"}},
+        Wrong{{"completion"}, {"SHELL", "required"}},
+        Wrong{{"completion", "csh"}, {"SHELL", "\"csh\"", "bash or zsh or fish"}},
         Wrong{{"nodes", "list", "extra"}, {"extra"}}, Wrong{{"coordinator"}, {"data_dir"}},
         Wrong{{"coordinator", "--data-dir", "/tmp/x", "--listen", "here"}, {"listen", "here"}}));
 
