@@ -121,10 +121,14 @@ TEST_F(ServiceTest, ARoundThatIsOpenedAgainFromAnotherModelIsAnother) {
   wait_logged("worker attached");
   wait_logged("model held");
   parent_.open_round(kSite, 4, model(2));
+  wait_logged("model_version=2");
   gate_.set_value();  // what is trained from the first is for no round any more
-  const transfer::StagedArrival arrival = parent_.arrivals.take();
-  EXPECT_EQ(arrival.round, RoundId(4));
+  const round::Decline declined = parent_.declines.take();
+  EXPECT_EQ(declined.round, RoundId(4)) << "what was trained for it is in the residual already";
+  EXPECT_EQ(declined.refusal.error.code, Code::kFailedPrecondition) << declined.refusal.error.message;
   EXPECT_TRUE(log_->contains("update late"));
+  parent_.open_round(kSite, 5, model(4));
+  EXPECT_EQ(parent_.arrivals.take().round, RoundId(5));
 }
 
 TEST_F(ServiceTest, ASubmissionOutlivesItsProcess) {
