@@ -129,7 +129,8 @@ Result<std::shared_ptr<const SiteRole::Submission>> SiteRole::encode(const edge:
 }
 
 Trained SiteRole::trained_as(const edge::Offer& offer) const {
-  return {offer.round, trained_->update, trained_->integers, trained_->weight};
+  const std::uint64_t weight = std::min<std::uint64_t>(trained_->weight, offer.weight_max);  // as the round records it
+  return {offer.round, trained_->update, trained_->integers, weight};
 }
 
 void SiteRole::note_dropped(const edge::Offer& offer, std::uint64_t faults_before, const Error& why) {
