@@ -18,8 +18,8 @@ def of_deb(build):
     libraries = set()
     for name in build_wheel.EXECUTABLES:
         libraries |= set(third_party.shared_libraries(build / "bin" / name).values())
-    return (third_party.packages_of(third_party.compiled_headers(build), "STATIC_LINK") |
-            third_party.packages_of(libraries, "DYNAMIC_LINK"))
+    headers = third_party.compiled_headers(build, [f"bin/{name}" for name in build_wheel.EXECUTABLES])
+    return third_party.packages_of(headers, "STATIC_LINK") | third_party.packages_of(libraries, "DYNAMIC_LINK")
 
 
 def of_image(build):

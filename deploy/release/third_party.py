@@ -14,6 +14,12 @@ import time
 OF_THE_MACHINE = re.compile(r"(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s)\.so\.\d+")
 
 
+NO_NOTICE = {
+    "cuda-toolkit": "Parts of the NVIDIA CUDA toolkit, which its End User License Agreement names as redistributable:\n"
+                    "the runtime (cudart_static), and headers of CCCL (Apache License 2.0 with LLVM exceptions).\n",
+}
+
+
 @dataclasses.dataclass(frozen=True, order=True)
 class Package:
     name: str
@@ -32,10 +38,22 @@ def shared_libraries(executable):
     return {name or pathlib.Path(loader).name: path or loader for name, path, loader in found}
 
 
-def compiled_headers(build):
-    """Third-party headers that the objects of a build were compiled with."""
-    return sorted(set(re.findall(r"^\s+(/usr/(?:local/)?include/\S+)", output_of("ninja", "-C", build, "-t", "deps"),
-                                 re.MULTILINE)))
+def compiled_headers(build, targets):
+    """Third-party headers that the objects of these targets were compiled with."""
+    objects = [path for path in output_of("ninja", "-C", build, "-t", "inputs", *targets).splitlines()
+               if path.endswith(".o")]
+    told = output_of("ninja", "-C", build, "-t", "deps", *objects)
+    return sorted({os.path.realpath(path) for path in re.findall(r"^\s+(/usr/\S+)", told, re.MULTILINE)})
+
+
+def library_inputs(command):
+    """The libraries that a link command names, by path or as -lNAME behind the folders of -L."""
+    found = {argument for argument in command if re.fullmatch(r"/.*\.(a|so)(\.[0-9.]+)?", argument)}
+    folders = [argument[2:] for argument in command if argument.startswith("-L")]
+    for name in (argument[2:] for argument in command if argument.startswith("-l")):
+        paths = [f"{folder}/lib{name}.{kind}" for folder in folders for kind in ("so", "a")]
+        found |= set([path for path in paths if os.path.exists(path)][:1])
+    return sorted(os.path.realpath(path) for path in found)
 
 
 def _spellings(path):
@@ -67,10 +85,15 @@ def package(name, how):
     return Package(name, version, source, how)
 
 
+def _stranger(path, how):
+    """What no package of the distribution brought: the CUDA toolkit, as a rule."""
+    toolkit = re.match(r"/usr/local/cuda-([0-9.]+)/", path)
+    return Package("cuda-toolkit", toolkit.group(1), "", how) if toolkit else Package(pathlib.Path(path).name, "", "", how)
+
+
 def packages_of(paths, how):
     names, strangers = owners(paths)
-    found = {package(name, how) for name in names}
-    return found | {Package(pathlib.Path(path).name, "", "", how) for path in strangers}
+    return {package(name, how) for name in names} | {_stranger(path, how) for path in strangers}
 
 
 def by_source(packages):
@@ -86,7 +109,7 @@ def notices(packages):
     text = ["Fluvial contains, or is linked with, the following works of others, as Debian packages them.\n"]
     for one in by_source(packages):
         path = pathlib.Path(f"/usr/share/doc/{one.name}/copyright")
-        said = path.read_text(errors="replace") if path.exists() else "(no copyright file is installed)\n"
+        said = path.read_text(errors="replace") if path.exists() else NO_NOTICE.get(one.name, "(no copyright file)\n")
         text.append(f"{'=' * 100}\n{one.name} {one.version} (source: {one.source or 'unknown'})\n{'=' * 100}\n{said}")
     return "\n".join(text)
 
@@ -115,7 +138,9 @@ def spdx(artifact, version, packages):
     for one in sorted(packages):
         identifier = "SPDXRef-" + re.sub(r"[^A-Za-z0-9.-]", "-", f"{one.how}-{one.name}")
         entry = dict(unknown, SPDXID=identifier, name=one.name, licenseDeclared="NOASSERTION", supplier="NOASSERTION")
-        if one.version:
+        if one.version and not one.source:
+            entry.update(versionInfo=one.version)
+        elif one.version:
             purl = f"pkg:deb/debian/{one.name.replace('+', '%2B')}@{one.version.replace('+', '%2B')}?arch=amd64"
             entry.update(versionInfo=one.version, supplier="Organization: Debian", sourceInfo=f"source: {one.source}",
                          externalRefs=[{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl",

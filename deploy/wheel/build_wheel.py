@@ -73,7 +73,7 @@ def third_parties(build):
         linked = json.loads((build / f"portable/{name}.json").read_text())["libraries"]
         static |= {path for path in linked if path.endswith(".a")}
         shared |= set(bundled_libraries([build / "portable" / name]).values())
-    headers = third_party.compiled_headers(build)
+    headers = third_party.compiled_headers(build, [f"portable/{name}" for name in EXECUTABLES])
     return (third_party.packages_of(static | set(headers), "STATIC_LINK") |
             third_party.packages_of(shared, "DYNAMIC_LINK"))
 

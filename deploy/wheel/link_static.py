@@ -10,6 +10,9 @@ import pathlib
 import re
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "release"))
+import third_party  # noqa: E402
+
 
 def archive_of(argument):
     """The archive of a shared library; none: there is none, or the argument is something else."""
@@ -20,9 +23,8 @@ def archive_of(argument):
 
 def main():
     command = [archive_of(argument) or argument for argument in sys.argv[1:]]
-    libraries = [argument for argument in command if re.search(r"^/.*\.(a|so)(\.[0-9.]+)?$", argument)]
     output = pathlib.Path(command[command.index("-o") + 1])
-    output.with_name(output.name + ".json").write_text(json.dumps({"libraries": sorted(set(libraries))}, indent=1))
+    output.with_name(output.name + ".json").write_text(json.dumps({"libraries": third_party.library_inputs(command)}, indent=1))
     sys.stdout.flush()
     os.execvp(command[0], command)
 

@@ -117,6 +117,7 @@ def check_release(build, dist, deb, wheel):
         assert set(related) == {one["SPDXID"] for one in document["packages"]}
         openssl = [one for one in document["packages"] if one["name"] in ("libssl3", "libssl-dev")]
         assert how in {related[one["SPDXID"]] for one in openssl}, openssl
+        assert not any("gtest" in one["name"] for one in document["packages"]), "what tests are made of is not shipped"
         for one in document["packages"]:
             assert one["SPDXID"].startswith("SPDXRef-") and one["downloadLocation"], one
     notices = (dist / "THIRD-PARTY-NOTICES.txt").read_text()
