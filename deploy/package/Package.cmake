@@ -20,12 +20,15 @@ set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA
   ${CMAKE_CURRENT_SOURCE_DIR}/package/conffiles ${CMAKE_CURRENT_SOURCE_DIR}/package/postinst
   ${CMAKE_CURRENT_SOURCE_DIR}/package/prerm ${CMAKE_CURRENT_SOURCE_DIR}/package/postrm)
 
-# Debian's own place and form of licence and changes.
+# What Debian has a place and a form for: the licence, and changes (NEWS is ours; the changelog has the form alone).
 find_program(FLUVIAL_GZIP gzip REQUIRED)
+string(TIMESTAMP FLUVIAL_DATE "%a, %d %b %Y %H:%M:%S +0000" UTC)
+configure_file(package/changelog.in ${made}/changelog @ONLY)
 add_custom_command(
-  OUTPUT ${made}/changelog.gz
-  COMMAND ${FLUVIAL_GZIP} -9nc ${CMAKE_SOURCE_DIR}/CHANGELOG.md > ${made}/changelog.gz
+  OUTPUT ${made}/changelog.gz ${made}/NEWS.gz
+  COMMAND ${FLUVIAL_GZIP} -9nc ${made}/changelog > ${made}/changelog.gz
+  COMMAND ${FLUVIAL_GZIP} -9nc ${CMAKE_SOURCE_DIR}/CHANGELOG.md > ${made}/NEWS.gz
   DEPENDS ${CMAKE_SOURCE_DIR}/CHANGELOG.md VERBATIM)
 add_custom_target(fluvial_changelog ALL DEPENDS ${made}/changelog.gz)
-install(FILES ${made}/changelog.gz package/copyright DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/fluvial)
+install(FILES ${made}/changelog.gz ${made}/NEWS.gz package/copyright DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/fluvial)
 include(CPack)

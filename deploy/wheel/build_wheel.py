@@ -92,7 +92,7 @@ class Wheel:
     """A zip file whose entries are the same bytes whenever it is made of the same files."""
 
     def __init__(self, path, info):
-        self.zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9)
+        self.zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6)
         self.info = info
         self.record = []
 

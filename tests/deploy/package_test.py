@@ -63,7 +63,7 @@ def check_deb(deb, folder):
     held = {str(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir()}
     for path in ("usr/bin/fluvial", "usr/lib/systemd/system/fluvial-edge.service", "usr/lib/sysusers.d/fluvial.conf",
                  "usr/share/man/man1/fluvial-edge.1.gz", "usr/share/bash-completion/completions/fluvial",
-                 "usr/share/doc/fluvial/copyright", "usr/share/doc/fluvial/changelog.gz"):
+                 "usr/share/doc/fluvial/copyright", "usr/share/doc/fluvial/NEWS.gz"):
         assert path in held, f"{path} is not in {sorted(held)}"
     assert "ExecStart=/usr/bin/fluvial " in (root / "usr/lib/systemd/system/fluvial-edge.service").read_text()
     owners = run("dpkg-deb", "--contents", deb)
