@@ -18,11 +18,13 @@ import sys
 import tempfile
 import time
 
-from containers import skip
+from containers import SOURCE, skip
 
 ROLES = ["coordinator", "aggregator", "edge"]
 # systemd's own figure, 0 (shut) to 10: a GPU's devices and what goes with them cost the edge some.
 EXPOSURE_MAX = {"coordinator": 1.5, "aggregator": 1.5, "edge": 2.2}
+
+MADE_LATER = "deploy/compose/secrets"
 
 # What is typed, and what it may become: all of these, none of those.
 CASES = [
@@ -182,6 +184,44 @@ def check_notifications(executable, folder, address):
             process.wait()
 
 
+def commands_on(page):
+    """Our commands among a page's examples and in its text, as words."""
+    prose = re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL)
+    for command in re.findall(r"`fluvial +([a-z][^`|]*)`", prose):
+        yield command.split()
+    for block in re.findall(r"^```[a-z]*\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            for command in re.findall(r"(?:^|-- |\()fluvial +([a-z][^|>&#()]*)", line.strip()):
+                yield re.split(r"\s{2,}(?!-)", command)[0].split()
+
+
+def check_pages(executable):
+    """Each command that the pages show is one, with options that it has; what they name of deploy/ is there."""
+    helps = {}
+
+    def help_of(path):
+        if path not in helps:
+            helps[path] = run(executable, *path, "--help")
+        return helps[path]
+
+    count = 0
+    for file in sorted((SOURCE / "docs").rglob("*.md")) + [SOURCE / "README.md"]:
+        for words in commands_on(file.read_text()):
+            path = ()
+            while words[len(path):] and re.search(rf"^  {re.escape(words[len(path)])} ",
+                                                  help_of(path).partition("Subcommands:")[2], re.MULTILINE):
+                path += (words[len(path)],)
+            assert path, f"{file.name}: fluvial {' '.join(words)}: no such command"
+            for flag in (word.partition("=")[0] for word in words if word.startswith("--")):
+                assert re.search(rf"(?:^|[\s,]){re.escape(flag)}\b", help_of(path), re.MULTILINE), (
+                    f"{file.name}: fluvial {' '.join(words)}: no {flag}")
+            count += 1
+        for path in re.findall(r"`(deploy/[\w./-]+)`", file.read_text()):
+            assert (SOURCE / path).exists() or path == MADE_LATER, f"{file.name}: there is no {path}"
+    assert count > 60, f"only {count} commands were found"
+    print(f"{count} commands on the pages")
+
+
 def main():
     build = pathlib.Path(sys.argv[1]).parent
     if shutil.which("cmake") is None:
@@ -193,6 +233,7 @@ def main():
         check_units(root)
         check_manual(root, executable)
         check_completions(root)
+        check_pages(executable)
         check_notifications(executable, pathlib.Path(temporary), f"{temporary}/notify")
         check_notifications(executable, pathlib.Path(temporary), f"@fluvial-test-{os.getpid()}")
     print("ok")

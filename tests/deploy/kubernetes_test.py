@@ -182,7 +182,33 @@ def check_manifests():
     check_together(example)
     check_schemas(everything)
     check_rules(example)
+    check_page()
     return example
+
+
+def check_page():
+    """The overlay that docs/operations/kubernetes.md begins with, and its recipe for another region and site."""
+    page = (SOURCE / "docs/operations/kubernetes.md").read_text()
+    blocks = re.findall(r"^```yaml\n# (\S+\.yaml)\S*(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert [name.rstrip(":") for name, _ in blocks] == ["kustomization.yaml", "coordinator.yaml"], blocks
+    with tempfile.TemporaryDirectory(prefix="fluvial-overlay-") as temporary:
+        copied = pathlib.Path(temporary) / "fluvial/deploy/kubernetes"
+        shutil.copytree(KUBERNETES, copied)
+        own = pathlib.Path(temporary) / "own"
+        own.mkdir()
+        for name, text in blocks:
+            (own / name).write_text(text.partition("\n")[2])
+        documents = {(one["kind"], one["metadata"]["name"]): one for one in render(own)}
+        assert documents["Service", "fluvial-coordinator"]["spec"]["type"] == "LoadBalancer"
+        ours = agent(documents["StatefulSet", "fluvial-coordinator"])
+        assert ours["image"] == "images.example.org/fluvial:0.2.0", ours["image"]
+        assert {"name": "FLUVIAL_PUBLIC_HOST", "value": "fl.example.org"} in ours["env"], ours["env"]
+        for kind, old, new in (("regions", "eu-west", "ap-south"), ("sites", "site-a", "site-b")):
+            shutil.copytree(copied / kind / old, copied / kind / new)
+            for file in (copied / kind / new).iterdir():
+                file.write_text(file.read_text().replace(old, new))
+            told = json.dumps(render(copied / kind / new))
+            assert old not in told and f"fluvial-token-{new}" in told, told
 
 
 class Cluster:
