@@ -43,7 +43,7 @@ def compiled_headers(build, targets):
     objects = [path for path in output_of("ninja", "-C", build, "-t", "inputs", *targets).splitlines()
                if path.endswith(".o")]
     told = output_of("ninja", "-C", build, "-t", "deps", *objects)
-    return sorted({os.path.realpath(path) for path in re.findall(r"^\s+(/usr/\S+)", told, re.MULTILINE)})
+    return sorted(set(map(os.path.realpath, set(re.findall(r"^\s+(/usr/\S+)", told, re.MULTILINE)))))
 
 
 def library_inputs(command):
