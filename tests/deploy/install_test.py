@@ -154,6 +154,8 @@ def check_tab(script):
         read_until(b"ready")
         os.write(terminal, b"fluvial tok\tcr\t--ro\tagg\t")
         read_until(b"fluvial token create --role aggregator")
+        os.write(terminal, b"\x15fluvial coordinator --log-level=de\t")
+        read_until(b"--log-level=debug")
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
