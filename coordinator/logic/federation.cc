@@ -288,6 +288,8 @@ std::optional<Federation::Detour> Federation::detour_of(NodeId node, TimePoint n
   const LeaseEntry* lease = lease_of(node);
   const auto entry = nodes_.find(node);
   if (lease == nullptr || entry == nodes_.end() || entry->second.revoked_at) return std::nullopt;
+  const auto nearest_there_can_be = static_cast<std::ptrdiff_t>(entry->second.region.size());
+  if (lease->parent != NodeId(0) && nearness(lease->parent) == nearest_there_can_be) return std::nullopt;
   std::vector<LayoutNode> aggregators;
   for (const auto& [id, presence] : presence_) {
     const NodeEntry& aggregator = nodes_.at(id);

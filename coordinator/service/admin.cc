@@ -244,8 +244,8 @@ Admin::Reply Admin::nodes(bool all) const {
       node["parent"] = lease->parent == NodeId(0) ? "coordinator" : registry_.book().name_of(lease->parent);
       node["lease_epoch"] = lease->epoch.value();
     }
-    const auto detour = registry_.book().detour_of(id, runtime_.clock.now());
-    if (connected && detour) {
+    const auto detour = connected ? registry_.book().detour_of(id, runtime_.clock.now()) : std::nullopt;
+    if (detour) {
       node["past"] = json::object{{"aggregator", registry_.book().name_of(detour->past)}, {"reason", detour->reason}};
     }
     const round::SitePace* pace = runs_.active() ? runs_.active()->machine.pace().find(id) : nullptr;

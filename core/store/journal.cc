@@ -42,6 +42,8 @@ std::string token_counter(std::string_view id, std::string_view what) {
 std::string removal_counter(NodeId node) { return "node " + std::to_string(node.value()) + " removed_at"; }
 std::string enrolments_counter(std::string_view name) { return "name " + std::string(name) + " enrolments"; }
 
+std::string void_lease_counter(NodeId node) { return "node " + std::to_string(node.value()) + " lease_void"; }
+
 Status set_counter(Database& database, const std::string& counter, SqlValue value) {
   return database.run("INSERT INTO counters VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
                       {counter, value});
@@ -179,6 +181,7 @@ Result<LeaseRow> write_lease(Database& database, NodeId node, NodeId parent) {
       database.run("INSERT INTO leases VALUES (?, ?, ?) ON CONFLICT (node) DO UPDATE SET parent = excluded.parent, "
                    "epoch = excluded.epoch",
                    {node, parent, epoch}));
+  FLUVIAL_TRY(database.run("DELETE FROM counters WHERE name = ?", {void_lease_counter(node)}));
   return LeaseRow{node, parent, Epoch(epoch)};
 }
 
@@ -303,7 +306,8 @@ Result<NodeRow> CoordinatorJournal::redeem_token(const Digest& secret_hash, Node
     node.revoked_at.reset();
     FLUVIAL_TRY(use_token(*database_, *token, node, now));
     FLUVIAL_TRY(database_->run("DELETE FROM counters WHERE name = ?", {removal_counter(id)}));
-    FLUVIAL_TRY(database_->run("DELETE FROM leases WHERE node = ?", {id}));  // whoever held it before knows its epoch
+    FLUVIAL_ASSIGN(const std::optional<LeaseRow> held, lease_of(*database_, id));
+    if (held) FLUVIAL_TRY(set_counter(*database_, void_lease_counter(id), 1));  // who held it before knows its epoch
     FLUVIAL_TRY(database_->run(
         "INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, '') ON CONFLICT (id) DO UPDATE SET region = "
         "excluded.region, weight_max = excluded.weight_max, certificate_serial = excluded.certificate_serial, "
@@ -413,7 +417,9 @@ Result<std::optional<NodeRow>> CoordinatorJournal::node_named(const std::string&
 Result<LeaseRow> CoordinatorJournal::grant(NodeId node, NodeId parent) {
   const std::lock_guard lock(mutex_);
   FLUVIAL_ASSIGN(const std::optional<LeaseRow> held, lease_of(*database_, node));
-  if (held && held->parent == parent) return *held;
+  FLUVIAL_ASSIGN(const auto is_void,
+                 database_->scalar("SELECT value FROM counters WHERE name = ?", {void_lease_counter(node)}));
+  if (held && held->parent == parent && !is_void) return *held;
   LeaseRow lease;
   FLUVIAL_TRY(change([&]() -> Status {
     FLUVIAL_ASSIGN(const std::optional<NodeRow> known, node_by_id(*database_, node));
@@ -437,13 +443,15 @@ Result<LeaseRow> CoordinatorJournal::renew(NodeId node) {
 }
 
 Result<std::vector<LeaseRow>> CoordinatorJournal::leases() {
+  constexpr const char* kLeases =
+      "SELECT node, CASE WHEN EXISTS (SELECT 1 FROM counters WHERE counters.name = 'node ' || leases.node || "
+      "' lease_void') THEN node ELSE parent END, epoch FROM leases ORDER BY node";
   const std::lock_guard lock(mutex_);
   std::vector<LeaseRow> found;
-  FLUVIAL_TRY(
-      database_->query("SELECT node, parent, epoch FROM leases ORDER BY node", {}, [&](const SqlRow& row) -> Status {
-        found.push_back({row.id<NodeId>(0), row.id<NodeId>(1), row.id<Epoch>(2)});
-        return {};
-      }));
+  FLUVIAL_TRY(database_->query(kLeases, {}, [&](const SqlRow& row) -> Status {
+    found.push_back({row.id<NodeId>(0), row.id<NodeId>(1), row.id<Epoch>(2)});
+    return {};
+  }));
   return found;
 }
 

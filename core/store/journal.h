@@ -56,9 +56,9 @@ class CoordinatorJournal {
   Status revoke_token(const std::string& id, WallTime now);
   // Marks the token used and registers the node, both or neither. kUnauthenticated when there is no such token, when it
   // was used up (saying when), revoked, is expired at `now`, or is for another role or name. A node of this role and
-  // name keeps its id and loses its revocation, removal, old serial and lease, not a quarantine; a name held by another
-  // role is kAlreadyExists, as is any name that is held when the token is for several. Returns the row as it stands.
-  // `node.id` is 0, or an id from reserve_node_id() so that the certificate can name it before.
+  // name keeps its id and loses its revocation, removal, old serial and its lease's epoch, not a quarantine; a name
+  // held by another role is kAlreadyExists, as is any name that is held when the token is for several. Returns the row
+  // as it stands. `node.id` is 0, or an id from reserve_node_id() so that the certificate can name it before.
   Result<NodeRow> redeem_token(const Digest& secret_hash, NodeRow node, WallTime now);
   // The id that a node of this role and name has or would get. Durable: nobody else gets it.
   Result<NodeId> reserve_node_id(Role role, const std::string& name);
@@ -76,10 +76,12 @@ class CoordinatorJournal {
   Result<std::optional<NodeRow>> node_named(const std::string& name);
 
   // ---- leases
-  // The node's lease under `parent`. A new epoch only when the parent changes or there was none.
+  // The node's lease under `parent`. A new epoch only when the parent changes, there was none, or the node has enrolled
+  // anew since.
   Result<LeaseRow> grant(NodeId node, NodeId parent);
   // A new epoch under the same parent: whatever still travels under the old one is fenced.
   Result<LeaseRow> renew(NodeId node);
+  // One that an enrolment made void names the node itself as parent, until the next grant.
   Result<std::vector<LeaseRow>> leases();
 
   // ---- runs

@@ -104,8 +104,11 @@ TEST_F(JournalMembers, EnrollingAnewVoidsTheLeaseThatTheOldKeyKnows) {
   EXPECT_EQ(journal_->grant(id, NodeId(0)).value(), before);
   add_token("second", "a");
   ASSERT_TRUE(redeem("second", "a", "serial-2").ok());
-  EXPECT_TRUE(journal_->leases()->empty());
-  EXPECT_GT(journal_->grant(id, NodeId(0)).value().epoch, before.epoch);
+  crash_and_reopen();
+  EXPECT_EQ(journal_->leases().value(), (std::vector<LeaseRow>{{id, id, before.epoch}})) << "nobody's child";
+  const LeaseRow after = journal_->grant(id, NodeId(0)).value();
+  EXPECT_GT(after.epoch, before.epoch);
+  EXPECT_EQ(journal_->leases().value(), std::vector<LeaseRow>{after}) << "it has one at any time";
 }
 
 }  // namespace
