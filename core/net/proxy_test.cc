@@ -124,10 +124,11 @@ class FakeProxy {
   Awaitable<std::string> serve(std::string answer) {
     auto [accept_error, socket] = co_await acceptor_.async_accept(asio::as_tuple(asio::use_awaitable));
     std::string request;
-    const auto [error, size] = co_await asio::async_read_until(socket, asio::dynamic_buffer(request), "\r\n\r\n",
-                                                               asio::as_tuple(asio::use_awaitable));
+    co_await asio::async_read_until(socket, asio::dynamic_buffer(request), "\r\n\r\n",
+                                    asio::as_tuple(asio::use_awaitable));
     co_await asio::async_write(socket, asio::buffer(answer), asio::as_tuple(asio::use_awaitable));
-    socket.shutdown(asio::ip::tcp::socket::shutdown_send);
+    boost::system::error_code ignored;  // the client may be gone by now
+    socket.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
     std::string rest;  // the tunnel's client may be writing: its words are read, or the close would reset them
     co_await asio::async_read(socket, asio::dynamic_buffer(rest), asio::as_tuple(asio::use_awaitable));
     co_return request;
