@@ -34,26 +34,9 @@ Result<std::uint64_t> bump(Database& database, std::string_view counter) {
   return value;
 }
 
-// What came after the tables: of a token "token ID uses_max", "... uses" and "... revoked_at", of a node "node ID
-// removed_at", of a name "name NAME enrolments" by tokens for several members.
-std::string token_counter(std::string_view id, std::string_view what) {
-  return "token " + std::string(id) + " " + std::string(what);
-}
-std::string removal_counter(NodeId node) { return "node " + std::to_string(node.value()) + " removed_at"; }
-std::string enrolments_counter(std::string_view name) { return "name " + std::string(name) + " enrolments"; }
-
-std::string void_lease_counter(NodeId node) { return "node " + std::to_string(node.value()) + " lease_void"; }
-
-Status set_counter(Database& database, const std::string& counter, SqlValue value) {
-  return database.run("INSERT INTO counters VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-                      {counter, value});
-}
-
 constexpr const char* kTokenColumns =
-    "SELECT id, secret_hash, role, name, region, weight_max, expires_at, used_at, "
-    "(SELECT value FROM counters WHERE counters.name = 'token ' || tokens.id || ' uses_max'), "
-    "(SELECT value FROM counters WHERE counters.name = 'token ' || tokens.id || ' uses'), "
-    "(SELECT value FROM counters WHERE counters.name = 'token ' || tokens.id || ' revoked_at') FROM tokens ";
+    "SELECT id, secret_hash, role, name, region, weight_max, expires_at, used_at, uses_max, uses, revoked_at "
+    "FROM tokens ";
 Result<TokenRow> token_from(const SqlRow& row) {
   TokenRow token;
   token.id = row.text(0);
@@ -64,16 +47,16 @@ Result<TokenRow> token_from(const SqlRow& row) {
   token.weight_max = row.number(5);
   token.expires_at = row.time(6);
   token.used_at = row.optional_time(7);
-  token.uses_max = row.is_null(8) ? 1 : row.number(8);
-  token.uses = row.is_null(9) ? (token.used_at ? 1 : 0) : row.number(9);
+  token.uses_max = row.number(8);
+  token.uses = row.number(9);
   token.revoked_at = row.optional_time(10);
   return token;
 }
 
 constexpr const char* kNodeColumns =
     "SELECT id, role, name, region, weight_max, certificate_serial, enrolled_at, advertise, revoked_at, "
-    "quarantined_at, quarantine_reason, "
-    "(SELECT value FROM counters WHERE counters.name = 'node ' || nodes.id || ' removed_at') FROM nodes ";
+    "quarantined_at, quarantine_reason, removed_at "
+    "FROM nodes ";
 Result<NodeRow> node_from(const SqlRow& row) {
   NodeRow node;
   node.id = row.id<NodeId>(0);
@@ -129,7 +112,7 @@ Result<NodeId> reserve(Database& database, Role role, const std::string& name) {
   if (held) return *held;
   FLUVIAL_ASSIGN(const std::uint64_t number, bump(database, "node"));
   const NodeId id(static_cast<NodeId::rep>(number));
-  FLUVIAL_TRY(database.run("INSERT INTO names VALUES (?, ?, ?)", {name, role_name(role), id}));
+  FLUVIAL_TRY(database.run("INSERT INTO names VALUES (?, ?, ?, 0)", {name, role_name(role), id}));
   return id;
 }
 
@@ -153,15 +136,14 @@ Status check_token(const std::optional<TokenRow>& token, const NodeRow& node, Wa
 }
 
 Status use_token(Database& database, const TokenRow& token, const NodeRow& node, WallTime now) {
-  FLUVIAL_TRY(database.run("UPDATE tokens SET used_at = ? WHERE id = ?", {now, token.id}));
+  FLUVIAL_TRY(database.run("UPDATE tokens SET used_at = ?, uses = uses + 1 WHERE id = ?", {now, token.id}));
+  FLUVIAL_TRY(database.run("UPDATE names SET enrolments = enrolments + 1 WHERE name = ?", {node.name}));
   if (token.uses_max == 1) return {};
   FLUVIAL_ASSIGN(const auto held, database.scalar("SELECT id FROM nodes WHERE name = ?", {node.name}));
   if (held) {
     return Error{Code::kAlreadyExists,
                  "'" + node.name + "' is enrolled: a token for several members takes over from none of them"};
   }
-  FLUVIAL_ASSIGN([[maybe_unused]] const auto uses, bump(database, token_counter(token.id, "uses")));
-  FLUVIAL_ASSIGN([[maybe_unused]] const auto times, bump(database, enrolments_counter(node.name)));
   return {};
 }
 
@@ -181,7 +163,6 @@ Result<LeaseRow> write_lease(Database& database, NodeId node, NodeId parent) {
       database.run("INSERT INTO leases VALUES (?, ?, ?) ON CONFLICT (node) DO UPDATE SET parent = excluded.parent, "
                    "epoch = excluded.epoch",
                    {node, parent, epoch}));
-  FLUVIAL_TRY(database.run("DELETE FROM counters WHERE name = ?", {void_lease_counter(node)}));
   return LeaseRow{node, parent, Epoch(epoch)};
 }
 
@@ -246,11 +227,10 @@ Result<Epoch> CoordinatorJournal::next_epoch() {
 Status CoordinatorJournal::add_token(const TokenRow& token) {
   const std::lock_guard lock(mutex_);
   return change([&]() -> Status {
-    FLUVIAL_TRY(database_->run("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                               {token.id, token.secret_hash, role_name(token.role), token.name, token.region,
-                                token.weight_max, token.expires_at, token.used_at}));
-    if (token.uses_max == 1) return {};
-    return set_counter(*database_, token_counter(token.id, "uses_max"), token.uses_max);
+    return database_->run(
+        "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        {token.id, token.secret_hash, role_name(token.role), token.name, token.region, token.weight_max,
+         token.expires_at, token.used_at, token.uses_max, token.uses, token.revoked_at});
   });
 }
 
@@ -269,9 +249,7 @@ Status CoordinatorJournal::revoke_token(const std::string& id, WallTime now) {
       return Error{Code::kFailedPrecondition, "token " + id + " was used at " + format_time(*token->used_at) +
                                                   ": nothing of it is left to revoke"};
     }
-    FLUVIAL_TRY(set_counter(*database_, token_counter(id, "revoked_at"), now));
-    // Also for a build that knows expiry alone.
-    return database_->run("UPDATE tokens SET expires_at = min(expires_at, ?) WHERE id = ?", {now, id});
+    return database_->run("UPDATE tokens SET revoked_at = ? WHERE id = ?", {now, id});
   });
 }
 
@@ -305,13 +283,13 @@ Result<NodeRow> CoordinatorJournal::redeem_token(const Digest& secret_hash, Node
     node.id = id;
     node.revoked_at.reset();
     FLUVIAL_TRY(use_token(*database_, *token, node, now));
-    FLUVIAL_TRY(database_->run("DELETE FROM counters WHERE name = ?", {removal_counter(id)}));
-    FLUVIAL_ASSIGN(const std::optional<LeaseRow> held, lease_of(*database_, id));
-    if (held) FLUVIAL_TRY(set_counter(*database_, void_lease_counter(id), 1));  // who held it before knows its epoch
+    // Who held the lease before knows its epoch: it is nobody's child until the next grant.
+    FLUVIAL_TRY(database_->run("UPDATE leases SET parent = node WHERE node = ?", {id}));
     FLUVIAL_TRY(database_->run(
-        "INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, '') ON CONFLICT (id) DO UPDATE SET region = "
+        "INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, '', NULL) ON CONFLICT (id) DO UPDATE SET region "
+        "= "
         "excluded.region, weight_max = excluded.weight_max, certificate_serial = excluded.certificate_serial, "
-        "enrolled_at = excluded.enrolled_at, advertise = excluded.advertise, revoked_at = NULL",
+        "enrolled_at = excluded.enrolled_at, advertise = excluded.advertise, revoked_at = NULL, removed_at = NULL",
         {node.id, role_name(node.role), node.name, node.region, node.weight_max, node.certificate_serial,
          node.enrolled_at, node.advertise}));
     FLUVIAL_ASSIGN(const std::optional<NodeRow> stands, node_by_id(*database_, node.id));
@@ -323,11 +301,8 @@ Result<NodeRow> CoordinatorJournal::redeem_token(const Digest& secret_hash, Node
 
 Result<std::uint64_t> CoordinatorJournal::enrolments(const std::string& name) {
   const std::lock_guard lock(mutex_);
-  FLUVIAL_ASSIGN(const auto count,
-                 database_->scalar("SELECT count(*) FROM tokens WHERE name = ? AND used_at IS NOT NULL", {name}));
-  FLUVIAL_ASSIGN(const auto by_shared,
-                 database_->scalar("SELECT value FROM counters WHERE name = ?", {enrolments_counter(name)}));
-  return static_cast<std::uint64_t>(count.value_or(0) + by_shared.value_or(0));
+  FLUVIAL_ASSIGN(const auto count, database_->scalar("SELECT enrolments FROM names WHERE name = ?", {name}));
+  return static_cast<std::uint64_t>(count.value_or(0));
 }
 
 Result<NodeId> CoordinatorJournal::reserve_node_id(Role role, const std::string& name) {
@@ -369,7 +344,7 @@ Status CoordinatorJournal::remove(NodeId node, WallTime now) {
   return change([&]() -> Status {
     FLUVIAL_TRY(database_->run("UPDATE nodes SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?", {now, node}));
     if (database_->changes() != 1) return no_such_node(node);
-    return set_counter(*database_, removal_counter(node), now);
+    return database_->run("UPDATE nodes SET removed_at = ? WHERE id = ?", {now, node});
   });
 }
 
@@ -417,9 +392,7 @@ Result<std::optional<NodeRow>> CoordinatorJournal::node_named(const std::string&
 Result<LeaseRow> CoordinatorJournal::grant(NodeId node, NodeId parent) {
   const std::lock_guard lock(mutex_);
   FLUVIAL_ASSIGN(const std::optional<LeaseRow> held, lease_of(*database_, node));
-  FLUVIAL_ASSIGN(const auto is_void,
-                 database_->scalar("SELECT value FROM counters WHERE name = ?", {void_lease_counter(node)}));
-  if (held && held->parent == parent && !is_void) return *held;
+  if (held && held->parent == parent) return *held;
   LeaseRow lease;
   FLUVIAL_TRY(change([&]() -> Status {
     FLUVIAL_ASSIGN(const std::optional<NodeRow> known, node_by_id(*database_, node));
@@ -443,9 +416,7 @@ Result<LeaseRow> CoordinatorJournal::renew(NodeId node) {
 }
 
 Result<std::vector<LeaseRow>> CoordinatorJournal::leases() {
-  constexpr const char* kLeases =
-      "SELECT node, CASE WHEN EXISTS (SELECT 1 FROM counters WHERE counters.name = 'node ' || leases.node || "
-      "' lease_void') THEN node ELSE parent END, epoch FROM leases ORDER BY node";
+  constexpr const char* kLeases = "SELECT node, parent, epoch FROM leases ORDER BY node";
   const std::lock_guard lock(mutex_);
   std::vector<LeaseRow> found;
   FLUVIAL_TRY(database_->query(kLeases, {}, [&](const SqlRow& row) -> Status {

@@ -70,7 +70,6 @@ TEST_F(JournalMembers, ARevokedTokenServesNobody) {
   ASSERT_TRUE(journal_->revoke_token("once", at(500)).ok());
   crash_and_reopen();
   EXPECT_EQ(token("t").revoked_at, at(500));
-  EXPECT_EQ(token("t").expires_at, at(500)) << "also for who does not know of revocation";
   EXPECT_NE(refusal("t", "eu-2").find("was revoked at"), std::string::npos);
   EXPECT_NE(refusal("once", "a").find("was revoked at"), std::string::npos);
   EXPECT_EQ(journal_->nodes()->size(), 1U) << "who has enrolled with it stays";

@@ -46,13 +46,22 @@ ALTER TABLE nodes ADD COLUMN quarantined_at INTEGER;
 ALTER TABLE nodes ADD COLUMN quarantine_reason TEXT NOT NULL DEFAULT '';
 )sql";
 
-// What members say of rounds that a restored journal does not hold. Version 3 is the tables of the histories.
+// What members say of rounds that a restored journal does not hold; tokens for several members, tokens taken back,
+// members removed, how often each name was enrolled. Version 3 is the tables of the histories.
 inline constexpr const char* kJournalVersion4 = R"sql(
 ALTER TABLE histories ADD COLUMN began_at INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE lost (
   history INTEGER NOT NULL, run INTEGER NOT NULL, round INTEGER NOT NULL, site INTEGER NOT NULL,
   decided INTEGER NOT NULL, counted INTEGER NOT NULL, digest BLOB NOT NULL, shown_at INTEGER NOT NULL,
   PRIMARY KEY (history, run, round, site)) WITHOUT ROWID;
+ALTER TABLE tokens ADD COLUMN uses_max INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE tokens ADD COLUMN uses INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE tokens ADD COLUMN revoked_at INTEGER;
+UPDATE tokens SET uses = 1 WHERE used_at IS NOT NULL;
+ALTER TABLE nodes ADD COLUMN removed_at INTEGER;
+ALTER TABLE names ADD COLUMN enrolments INTEGER NOT NULL DEFAULT 0;
+UPDATE names SET enrolments = (SELECT sum(uses) FROM tokens WHERE tokens.name = names.name)
+  WHERE name IN (SELECT name FROM tokens);
 )sql";
 
 // Each step leads from the version before it to the next; a new journal takes them all.

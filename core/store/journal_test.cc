@@ -195,6 +195,8 @@ TEST(JournalVersions, AJournalOfTheSecondVersionIsBroughtUpToDate) {
                FLUVIAL_TRY(old->run(
                    "INSERT INTO nodes VALUES (1, 'site', 'a', 'eu', 1000, 'serial', 1000000, '', NULL, 7, 'w')"));
                FLUVIAL_TRY(old->run("INSERT INTO counters VALUES ('epoch', 41), ('node', 1)"));
+               const Digest hash = digest_of("secret");
+               FLUVIAL_TRY(old->run("INSERT INTO tokens VALUES ('used', ?, 'site', 'a', 'eu', 9, 7, 6)", {hash}));
                return old->run("INSERT INTO leases VALUES (1, 0, 40)");
              })
               .ok());
@@ -206,6 +208,8 @@ TEST(JournalVersions, AJournalOfTheSecondVersionIsBroughtUpToDate) {
     auto journal = CoordinatorJournal::open(files, kPath);
     ASSERT_TRUE(journal.ok()) << journal.error().to_string() << " after a crash at operation " << crash_at;
     EXPECT_EQ((*journal)->node(NodeId(1)).value()->quarantine_reason, "w");
+    EXPECT_EQ((*journal)->tokens()->at(0).uses, 1U) << "a token stays used";
+    EXPECT_EQ((*journal)->enrolments("a").value(), 1U);
     EXPECT_TRUE((*journal)->lineage().value().empty());
     EXPECT_TRUE((*journal)->lost().value().empty());
     EXPECT_TRUE((*journal)->meet(NodeId(1), {round::HistoryId(0), Epoch(41), {}}, at(5)).ok());
