@@ -2,46 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "edge/logic/test_support.h"
+
 namespace fluvial::edge {
 namespace {
-
-template <typename T>
-const T* find(const Effects& effects) {
-  for (const Effect& effect : effects) {
-    if (const T* found = std::get_if<T>(&effect)) return found;
-  }
-  return nullptr;
-}
-
-round::ModelRef model(std::uint64_t version) {
-  Digest digest{};
-  digest[0] = static_cast<std::byte>(version + 1);
-  return {RunId(1), ModelVersion(version), digest, 40};
-}
-Offer offer(std::uint64_t round, bool counted = false) {
-  Offer offer;
-  offer.run = RunId(1);
-  offer.round = RoundId(round);
-  offer.attempt = AttemptId(1);
-  offer.base = model(round - 1);
-  offer.counted = counted;
-  return offer;
-}
-Pending pending(std::uint64_t round) {
-  Digest digest{};
-  digest[1] = static_cast<std::byte>(round);
-  return {RunId(1), RoundId(round), digest};
-}
-
-// A site whose submission for round 1 is on its way.
-SiteMachine sending() {
-  SiteMachine site({});
-  EXPECT_NE(find<FetchModel>(site.offered(offer(1))), nullptr);
-  EXPECT_NE(find<Train>(site.model_ready(model(0))), nullptr);
-  EXPECT_NE(find<Encode>(site.trained()), nullptr);
-  EXPECT_NE(find<Send>(site.encoded(pending(1))), nullptr);
-  return site;
-}
 
 TEST(SiteMachine, ResolvesByWhatTheCommitSays) {
   struct Case {
@@ -382,125 +346,6 @@ TEST(SiteMachine, AnAnswerAboutOtherBytesResolvesNothing) {
 }
 
 // ---- another history ----------------------------------------------------------------------------------------------
-
-// Of a restore of a copy in which there was one run, and of one in which there was none.
-const round::Common kShared({}, {{round::HistoryId(7), Epoch(100), RunId(1), {{RunId(1), RoundId(1)}}}});
-const round::Common kNoRun({}, {{round::HistoryId(7), Epoch(100), RunId(0), {}}});
-
-SiteMachine training(std::uint64_t round) {
-  SiteMachine site({});
-  EXPECT_NE(find<FetchModel>(site.offered(offer(round))), nullptr);
-  EXPECT_NE(find<Train>(site.model_ready(model(round - 1))), nullptr);
-  return site;
-}
-
-TEST(SiteMachine, AnIdleSiteEntersAnotherHistoryAtOnce) {
-  SiteMachine site = sending();
-  EXPECT_NE(find<EnterHistory>(site.history_begins()), nullptr);
-  EXPECT_TRUE(site.history_entered({}, kShared).empty()) << "the store has made the submission late";
-  EXPECT_FALSE(site.has_pending());
-  EXPECT_EQ(find<Ask>(site.connected()), nullptr) << "nothing to ask for";
-  EXPECT_NE(find<Train>(site.offered(offer(1))), nullptr) << "the same number, from the model that is here";
-}
-
-TEST(SiteMachine, ASubmissionOfASharedRoundIsAskedForInTheNewHistory) {
-  SiteMachine site = sending();
-  ASSERT_NE(find<EnterHistory>(site.history_begins()), nullptr);
-  site.history_entered(pending(1), kShared);
-  ASSERT_NE(find<Ask>(site.connected()), nullptr);
-  EXPECT_NE(find<Resolve>(site.answered(pending(1), Outcome::kCounted)), nullptr);
-}
-
-TEST(SiteMachine, WhatIsBeingWrittenEndsInTheHistoryBefore) {
-  SiteMachine encoding = training(9);
-  ASSERT_NE(find<Encode>(encoding.trained()), nullptr);
-  EXPECT_EQ(find<EnterHistory>(encoding.history_begins()), nullptr);
-  EXPECT_NE(find<EnterHistory>(encoding.encoded(pending(9))), nullptr);
-
-  SiteMachine failing = training(9);
-  ASSERT_NE(find<Encode>(failing.trained()), nullptr);
-  EXPECT_EQ(find<EnterHistory>(failing.history_begins()), nullptr);
-  EXPECT_NE(find<EnterHistory>(failing.encode_failed({Code::kResourceExhausted, "full"})), nullptr);
-
-  SiteMachine resolving = sending();
-  ASSERT_NE(find<Resolve>(resolving.answered(pending(1), Outcome::kLate)), nullptr);
-  EXPECT_EQ(find<EnterHistory>(resolving.history_begins()), nullptr);
-  EXPECT_NE(find<EnterHistory>(resolving.resolved()), nullptr);
-
-  SiteMachine folding = training(9);
-  folding.committed(RunId(1), RoundId(9), {}, model(9));
-  ASSERT_NE(find<Fold>(folding.trained()), nullptr);
-  EXPECT_EQ(find<EnterHistory>(folding.history_begins()), nullptr);
-  EXPECT_NE(find<EnterHistory>(folding.resolved()), nullptr);
-}
-
-TEST(SiteMachine, AnUpdateEncodedTooLateIsResolvedBeforeTheHistoryIsEntered) {
-  SiteMachine site = training(9);
-  ASSERT_NE(find<Encode>(site.trained()), nullptr);
-  site.committed(RunId(1), RoundId(9), {}, model(9));
-  EXPECT_EQ(find<EnterHistory>(site.history_begins()), nullptr);
-  const Effects encoded = site.encoded(pending(9));
-  EXPECT_NE(find<Resolve>(encoded), nullptr);
-  EXPECT_EQ(find<EnterHistory>(encoded), nullptr);
-  EXPECT_NE(find<EnterHistory>(site.resolved()), nullptr);
-}
-
-TEST(SiteMachine, WhatIsTrainedInTheHistoryBeforeGoesIntoTheResidual) {
-  SiteMachine site = training(2);
-  ASSERT_NE(find<EnterHistory>(site.history_begins()), nullptr);
-  EXPECT_TRUE(site.history_entered({}, kShared).empty());
-  // The new history's round of the same number waits: it is another.
-  Offer other = offer(2);
-  other.base.digest[5] = std::byte{1};
-  EXPECT_TRUE(site.offered(other).empty());
-  const Effects trained = site.trained();
-  ASSERT_NE(find<Fold>(trained), nullptr);
-  EXPECT_TRUE(find<Fold>(trained)->lost);
-  const Effects next = site.resolved();
-  ASSERT_NE(find<FetchModel>(next), nullptr);
-  EXPECT_EQ(find<FetchModel>(next)->model, other.base) << "models are known by their digests";
-  EXPECT_NE(find<Train>(site.model_ready(other.base)), nullptr);
-}
-
-TEST(SiteMachine, TrainedWhileTheHistoryIsEnteredWaitsForIt) {
-  SiteMachine site = training(9);
-  ASSERT_NE(find<EnterHistory>(site.history_begins()), nullptr);
-  EXPECT_TRUE(site.trained().empty());
-  const Effects entered = site.history_entered({}, kShared);
-  ASSERT_NE(find<Fold>(entered), nullptr);
-  EXPECT_TRUE(find<Fold>(entered)->lost);
-}
-
-TEST(SiteMachine, OfARunThatIsLostNothingIsAskedAndNothingKept) {
-  SiteMachine site = training(9);
-  EXPECT_NE(find<AskRun>(site.connected()), nullptr);
-  ASSERT_NE(find<EnterHistory>(site.history_begins()), nullptr);
-  site.history_entered({}, kNoRun);
-  EXPECT_EQ(find<AskRun>(site.connected()), nullptr) << "the coordinator does not know that run";
-  EXPECT_EQ(find<AskRun>(site.ask_again()), nullptr);
-  const Effects trained = site.trained();
-  ASSERT_NE(find<Fold>(trained), nullptr);
-  EXPECT_TRUE(find<Fold>(trained)->run_lost);
-
-  SiteMachine other = training(9);
-  ASSERT_NE(find<EnterHistory>(other.history_begins()), nullptr);
-  other.history_entered({}, kShared);
-  EXPECT_NE(find<AskRun>(other.connected()), nullptr) << "it may have ended meanwhile";
-  const Effects kept = other.trained();
-  ASSERT_NE(find<Fold>(kept), nullptr);
-  EXPECT_FALSE(find<Fold>(kept)->run_lost);
-}
-
-TEST(SiteMachine, RoundsThatClosedInTheHistoryBeforeAreOpenedAgain) {
-  SiteMachine site({});
-  site.committed(RunId(1), RoundId(9), {}, model(9));
-  EXPECT_TRUE(site.offered(offer(5)).empty());
-  ASSERT_NE(find<EnterHistory>(site.history_begins()), nullptr);
-  site.history_entered({}, kShared);
-  EXPECT_NE(find<FetchModel>(site.offered(offer(5))), nullptr);
-  const Effects committed = site.committed(RunId(1), RoundId(5), {}, model(5));
-  EXPECT_NE(find<FetchModel>(committed), nullptr) << "its version is lower than that of the model asked for before";
-}
 
 }  // namespace
 }  // namespace fluvial::edge
