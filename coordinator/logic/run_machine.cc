@@ -30,6 +30,7 @@ RunMachine::RunMachine(RunStart start)
     FLUVIAL_CHECK(start.open->round == last_committed_.next(), "the open attempt follows the last commit");
     attempt_ = std::move(*start.open);
     round_begun_ = true;
+    note_on_record();
   }
   if (status_ != RunStatus::kRunning) phase_ = Phase::kHalted;
 }
@@ -197,6 +198,7 @@ Effects RunMachine::attempt_recorded(TimePoint now) {
   if (phase_ != Phase::kRecording) return {};
   phase_ = Phase::kOpen;
   opened_at_ = now;
+  note_on_record();
   // Only a first attempt begins with the training; in later ones the history was wrong once already.
   const bool first = attempt_.attempt == AttemptId(1);
   soft_ = now + (first ? round::soft_deadline(plan_, attempt_.participants, pace_) : Duration(plan_.soft_deadline));
@@ -342,10 +344,30 @@ Effects RunMachine::commit_recorded(TimePoint now) {
   return out;
 }
 
+void RunMachine::note_on_record() {
+  on_record_.clear();
+  for (const round::Participant& participant : attempt_.participants) on_record_.insert(participant.site);
+}
+
+// Whoever was called by an attempt that the journal did not take takes no part yet, and may not be a member any more
+// when the run goes on: a round of which nothing is on record begins anew, in another one the substitutes are drawn
+// anew.
+void RunMachine::forget_unrecorded() {
+  if (attempt_.attempt == AttemptId(1)) {
+    round_begun_ = false;
+  } else if (std::erase_if(attempt_.participants, [this](const auto& one) { return !on_record_.contains(one.site); }) ==
+             0) {
+    return;
+  }
+  gather_ = {};
+  taking_.clear();
+}
+
 // Of the step that is under way: a run that halted meanwhile is not paused by what was left of it.
 Effects RunMachine::step_failed(const Error& error) {
   Effects out;
   if (phase_ != Phase::kRecording && phase_ != Phase::kFinalising && phase_ != Phase::kCommitting) return out;
+  if (phase_ == Phase::kRecording) forget_unrecorded();
   halt(RunStatus::kPaused, error.message + "; nothing is lost: mend it, then resume the run", out);
   return out;
 }

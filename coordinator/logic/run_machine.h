@@ -172,6 +172,8 @@ class RunMachine {
   void record_status(StatusStep step, Effects& out);
   void try_open(Effects& out);
   void try_close(TimePoint now, Effects& out);
+  void note_on_record();
+  void forget_unrecorded();
   void next_attempt(Effects& out, bool sum_anew);
   void try_again(Effects& out);
   Status make_room();
@@ -195,6 +197,7 @@ class RunMachine {
   Phase phase_ = Phase::kIdle;
   bool round_begun_ = false;  // attempt_ belongs to the round after last_committed_
   round::AttemptRecord attempt_;
+  std::set<SiteId> on_record_;  // the begun round's participants, as the journal has them
   std::uint32_t expired_attempts_ = 0;
   round::Gather gather_;
   std::set<SiteId> shut_out_;  // during this attempt

@@ -372,5 +372,34 @@ TEST_F(RunMachineTest, SubstitutesHaveRoomTogether) {
   EXPECT_EQ(find<RecordAttempt>(again)->record.participants.size(), 4u) << "for one of the two";
 }
 
+// Who was revoked meanwhile is asked for nothing, as long as no record says that it takes part.
+TEST_F(RunMachineTest, ARoundOfWhichNothingIsOnRecordBeginsAnewWithWhoIsThere) {
+  const Error full{Code::kResourceExhausted, "no space left"};
+  RunMachine machine(start());
+  machine.sites_changed(sites(4), at(0s));
+  machine.step_failed(full);
+  machine.status_recorded(at(1s));
+  machine.sites_changed(sites(3), at(2s));
+  const Effects first = resume(machine, at(3s));
+  ASSERT_NE(find<RecordAttempt>(first), nullptr);
+  EXPECT_EQ(find<RecordAttempt>(first)->record.attempt, AttemptId(1));
+  EXPECT_EQ(find<RecordAttempt>(first)->record.participants.size(), 3u);
+  EXPECT_TRUE(find<RecordAttempt>(first)->sum_anew);
+
+  machine.attempt_recorded(at(3s));
+  machine.sites_changed(sites(4), at(4s));
+  ASSERT_EQ(find<RecordAttempt>(machine.tick(at(23s)))->record.participants.size(), 4u) << "with a substitute";
+  machine.step_failed(full);
+  machine.status_recorded(at(24s));
+  machine.sites_changed(sites(3), at(25s));
+  const Effects third = resume(machine, at(26s));
+  ASSERT_NE(find<RecordAttempt>(third), nullptr);
+  EXPECT_EQ(find<RecordAttempt>(third)->record.participants.size(), 3u);
+  EXPECT_TRUE(find<RecordAttempt>(third)->sum_anew) << "what the substitute sent may not be in it";
+  machine.attempt_recorded(at(26s));
+  bring(machine, 1, {1, 2, 3}, at(27s));
+  EXPECT_NE(find<Publish>(commit(machine, at(27s))), nullptr);
+}
+
 }  // namespace
 }  // namespace fluvial::coordinator
