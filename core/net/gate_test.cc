@@ -41,9 +41,11 @@ TEST(Gate, AnObserverSeesNeitherHeaderNorPayload) {
 TEST(Gate, SlicesChangeNothing) {
   for (const std::size_t slice : {1u, 2u, 7u, 100u, 1000u}) {
     Threads threads;
-    TestServer server(threads);
+    ListenerSettings patient;  // a byte at a time is slow where much else is going on
+    patient.session.min_rate_bytes_per_s = 1;
+    TestServer server(threads, patient);
     Gate gate(threads, server.port(), {.slice_bytes_max = slice});
-    const auto session = server.connect_now({}, gate.port());
+    const auto session = server.connect_now(patient.session, gate.port());
     for (const std::size_t size : {0u, 1u, 5'000u, 40'000u}) {
       const Status done = exchange(threads, session, size, size);
       ASSERT_TRUE(done.ok()) << done.error().to_string() << ", slices of " << slice;
