@@ -131,7 +131,7 @@ Result<round::History> CoordinatorJournal::begin_history(round::HistoryId id, Ep
     FLUVIAL_TRY(database_->run(
         "INSERT INTO counters VALUES ('epoch', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", {epoch}));
     FLUVIAL_TRY(database_->run("UPDATE counters SET value = value + ? WHERE name = 'node'", {kNodeIdsSkipped}));
-    return database_->run("UPDATE tokens SET expires_at = min(expires_at, ?) WHERE used_at IS NULL", {now});
+    return database_->run("UPDATE tokens SET expires_at = min(expires_at, ?) WHERE uses < uses_max", {now});
   }));
   return history;
 }

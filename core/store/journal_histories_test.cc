@@ -105,11 +105,18 @@ TEST_F(HistoriesTest, ALaterRestoreOfAnOlderCopyBeginsLater) {
 
 TEST_F(HistoriesTest, WhatMayHaveBeenGivenMeanwhileIsNotGivenAgain) {
   ASSERT_TRUE(journal->add_token(token("c")).ok());
+  TokenRow shared = token("eu-*");
+  shared.uses_max = 3;
+  ASSERT_TRUE(journal->add_token(shared).ok());
+  NodeRow member{NodeId(), Role::kSite, "eu-1", "eu", 9, "serial", at(1), "", {}, {}, ""};
+  ASSERT_TRUE(journal->redeem_token(shared.secret_hash, member, at(2)).ok());
   const NodeId before = journal->reserve_node_id(Role::kSite, "d").value();
   ASSERT_TRUE(journal->begin_history(kHistory, Epoch(), at(10)).ok());
   EXPECT_GT(journal->reserve_node_id(Role::kSite, "e").value().value(), before.value() + 1'000);
   const NodeRow row{NodeId(), Role::kSite, "c", "eu", 9, "serial", at(1), "", {}, {}, ""};
   EXPECT_EQ(journal->redeem_token(digest_of("c"), row, at(10)).error().code, Code::kUnauthenticated);
+  member.name = "eu-2";
+  EXPECT_EQ(journal->redeem_token(shared.secret_hash, member, at(10)).error().code, Code::kUnauthenticated);
   EXPECT_EQ(journal->reserve_node_id(Role::kSite, "a").value(), kSite);
 }
 
