@@ -37,6 +37,21 @@ Status work(const std::filesystem::path& socket, const std::shared_future<void>&
 
 class ServiceTest : public SiteTest {
  protected:
+  // Of round 4, until gate_ is opened.
+  void start_training() {
+    start_site();
+    parent_.joined.take();
+    parent_.open_round(kSite, 4, model(3));
+    wait_logged("worker attached");
+    wait_logged("model held");
+  }
+  // With what is being trained, so that it goes into the residual.
+  void come_late() {
+    parent_.commit(kSite, commit_of(4, nullptr));
+    gate_.set_value();
+    wait_logged("update late");
+  }
+
   explicit ServiceTest(const Shape& shape = {}) : SiteTest(shape) {}
   ~ServiceTest() override { stop_site(); }
   void started() override {
@@ -115,11 +130,7 @@ TEST_F(ServiceTest, ClaimsNoMoreWeightThanTheRoundHasOnRecord) {
 
 // A parent that lies, or that has lost what it knew of the round.
 TEST_F(ServiceTest, ARoundThatIsOpenedAgainFromAnotherModelIsAnother) {
-  start_site();
-  parent_.joined.take();
-  parent_.open_round(kSite, 4, model(3));
-  wait_logged("worker attached");
-  wait_logged("model held");
+  start_training();
   parent_.open_round(kSite, 4, model(2));
   wait_logged("model_version=2");
   gate_.set_value();  // what is trained from the first is for no round any more
@@ -152,11 +163,7 @@ TEST_F(ServiceTest, ASubmissionOutlivesItsProcess) {
 }
 
 TEST_F(ServiceTest, AStragglersUpdateTravelsWithItsNextOne) {
-  start_site();
-  parent_.joined.take();
-  parent_.open_round(kSite, 4, model(3));
-  wait_logged("worker attached");
-  wait_logged("model held");
+  start_training();
   parent_.commit(kSite, commit_of(4, nullptr));
   parent_.open_round(kSite, 5, model(4));
   gate_.set_value();
@@ -173,14 +180,8 @@ TEST_F(ServiceTest, AStragglersUpdateTravelsWithItsNextOne) {
 
 // The log says what is lost of it; the rest is spent.
 TEST_F(ServiceTest, WhatADamagedFileDoesNotGiveBackOfAResidualIsReported) {
-  start_site();
-  parent_.joined.take();
-  parent_.open_round(kSite, 4, model(3));
-  wait_logged("worker attached");
-  wait_logged("model held");
-  parent_.commit(kSite, commit_of(4, nullptr));
-  gate_.set_value();
-  wait_logged("update late");
+  start_training();
+  come_late();
   std::size_t damaged = 0;
   for (const auto& file : std::filesystem::directory_iterator(folder_.path() + "/state/tensors")) {
     const std::array<float, 2> values = {std::numeric_limits<float>::quiet_NaN(),
@@ -199,14 +200,8 @@ TEST_F(ServiceTest, WhatADamagedFileDoesNotGiveBackOfAResidualIsReported) {
 
 // Round 4 is late and its run is stopped; the next run continues that one, the one after continues nothing.
 TEST_F(ServiceTest, WhatAStoppedRunLeavesGoesIntoTheRunThatContinuesIt) {
-  start_site();
-  parent_.joined.take();
-  parent_.open_round(kSite, 4, model(3));
-  wait_logged("worker attached");
-  wait_logged("model held");
-  parent_.commit(kSite, commit_of(4, nullptr));
-  gate_.set_value();
-  wait_logged("update late");
+  start_training();
+  come_late();
   parent_.tell_run_state(kSite, kRun, "stopped");
   wait_logged("run complete");
   const RunId next{6};
