@@ -86,6 +86,20 @@ TEST(SiteHistory, WhatIsTrainedInTheHistoryBeforeGoesIntoTheResidual) {
   EXPECT_NE(find<Train>(site.model_ready(other.base)), nullptr);
 }
 
+// Base and plan may be the same as well, when both histories committed the same: which of the two a training was begun
+// for still decides where it is booked.
+TEST(SiteHistory, WhatIsTrainedInTheHistoryBeforeIsNotSentAsTheSameRoundOfTheNext) {
+  SiteMachine site = training(2);
+  ASSERT_NE(find<EnterHistory>(site.history_begins()), nullptr);
+  EXPECT_TRUE(site.history_entered({}, kShared).empty());
+  EXPECT_TRUE(site.offered(offer(2)).empty());
+  const Effects trained = site.trained();
+  EXPECT_EQ(find<Encode>(trained), nullptr);
+  ASSERT_NE(find<Fold>(trained), nullptr);
+  EXPECT_TRUE(find<Fold>(trained)->lost);
+  EXPECT_NE(find<Train>(site.resolved()), nullptr) << "the round is trained for again, from the model that is here";
+}
+
 TEST(SiteHistory, TrainedWhileTheHistoryIsEnteredWaitsForIt) {
   SiteMachine site = training(9);
   ASSERT_NE(find<EnterHistory>(site.history_begins()), nullptr);
