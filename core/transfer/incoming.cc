@@ -188,7 +188,9 @@ Status Incoming::verify_chunk(ByteSpan bytes) {
 Status Incoming::verify_end(const std::string& sha256, ByteSpan trailer) {
   hash_.update(trailer);
   if (next_index_ != chunk_count_) {
-    return Error{Code::kDataLoss,
+    // A sender that was told of a refusal ends so (frame.md), also when that was of a transfer of the same update before
+    // this one: what it left out it still has, and an update that is only short is not dropped.
+    return Error{update_ ? Code::kUnavailable : Code::kDataLoss,
                  "ended after " + std::to_string(next_index_) + " of " + std::to_string(chunk_count_) + " chunks"};
   }
   const std::size_t expected = integer_bytes() + (update_ && update_->has_probe() ? round::kProbeBytes : 0);

@@ -76,7 +76,7 @@ TEST_F(IncomingTest, WhatIsBadOnTheWayRefusesTheWhole) {
   {
     Incoming early = begin(test_head(7));
     feed(early, values, 0, 2);
-    EXPECT_EQ(early.end(test_digest(values), test_trailer().span()).error().code, Code::kDataLoss);
+    EXPECT_EQ(early.end(test_digest(values), test_trailer().span()).error().code, Code::kUnavailable);
   }
   {
     Incoming other_bytes = begin(test_head(7));
@@ -343,6 +343,7 @@ TEST_F(IncomingTest, AnUpdateThatEndsEarlyIsRefusedThoughItsDigestMatches) {
   const Result<StagedArrival> ended = incoming.end(wire::digest_to_proto(hash.finish()), test_trailer().span());
   ASSERT_FALSE(ended.ok());
   EXPECT_THAT(ended.error().message, HasSubstr("2 of 3 chunks"));
+  EXPECT_FALSE(round::drops_update(ended.error().code)) << "it was told of a refusal, and may come again";
 }
 
 TEST_F(IncomingTest, APartialOfAnotherScaleIsRefused) {
