@@ -150,6 +150,28 @@ TEST_F(FitTest, WhatStaysOutIsKnownAfterARestart) {
   }
 }
 
+// An unbiased randk's decoded values stand for all that was encoded, in the mean; what was cut off before that does not
+// go with it.
+TEST_F(FitTest, WhatIsCutOffAnUnbiasedSampleStaysInTheResidual) {
+  const std::string codec = "randk:ratio=0.1,mode=unbiased";
+  value_abs_max_ = 12;
+  const std::vector<float> update = draw(9, kValues, 2);
+  for (std::uint64_t round = 1; round <= 9; ++round) {
+    ASSERT_TRUE(fold_update(update_of(round, codec, update).job(), *store_, serial_).ok());
+  }
+  const auto encoded = encode_update(update_of(10, codec, update).job(), *store_, serial_);
+  ASSERT_TRUE(encoded.ok()) << encoded.error().to_string();
+  const store::Fit fit = encoded->info().start.fit;
+  ASSERT_FALSE(fit.whole()) << "ten updates at once are beyond the bound";
+  const std::vector<float> p = p_of(*encoded);
+  std::vector<float> taken(kValues);
+  fit_values(p, fit, taken);
+  resolve(10, store::Outcome::kCounted);
+  const std::vector<float> left = residual();
+  for (std::size_t i = 0; i < kValues; ++i) ASSERT_NEAR(taken[i] + left[i], p[i], 1e-5) << "value " << i;
+  EXPECT_GT(norm_of(left), norm_of(update));
+}
+
 // It is the training's own fault, and the parent's to refuse, by name; the residual stays.
 TEST_F(FitTest, AnUpdateThatIsTooLongAloneIsSentAsItIs) {
   update_norm_max_ = 20;
