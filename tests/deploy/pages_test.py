@@ -1,0 +1,196 @@
+"""The pages for operators, typed as they stand and in their order, against one federation. An example that is neither typed
+here nor said to be tried elsewhere fails this test.
+
+usage: pages_test.py BIN_FOLDER
+"""
+
+import json
+import pathlib
+import re
+import sys
+import tempfile
+
+from containers import Podman, until
+from walk import Machine, Page, enter, listed
+
+PLAN = """\
+name = "digits"
+rounds = 20
+local_steps = 5
+models_kept = 20
+[participants]
+min = 1
+quorum = 1
+[worker]
+batch_size = 64
+learning_rate = 0.2
+"""
+TRAINER = """\
+import fluvial
+for round in fluvial.connect().rounds("digits"):
+    round.submit(round.arrays(), samples=1)
+"""
+
+# What is not typed here: the page, how the example begins, and who tries it instead.
+ENROL, RUN, CONTAINERS, INSTALL = (f"docs/operations/{name}.md" for name in ("enrol", "run", "containers", "install"))
+ELSEWHERE = [
+    (ENROL, "https_proxy=", "tests/integration/proxy_test.cc, with a proxy"),
+    (RUN, "fluvial coordinator --data-dir /var/lib/fluvial --restored", "tests/integration/restore_test.cc"),
+    (CONTAINERS, "./dev image     ", "image_test.py and compose_test.py prebuilt; from source by hand: it builds for half an hour"),
+    (CONTAINERS, "mmdebstrap", "deploy/package/check: it fetches a distribution"),
+    (CONTAINERS, "./dev federation", "compose_test.py"),
+    *((INSTALL, begins, "deploy/package/check, in a Debian that systemd runs") for begins in
+      ("./dev deb", "echo FLUVIAL_PUBLIC_HOST", "install -o fluvial", "systemctl enable --now fluvial-edge", "systemd-run", "[Unit]")),
+    (INSTALL, "./dev wheel", "package_test.py"),
+    (INSTALL, "./dev install", "install_test.py, into a folder"),
+]
+
+
+class Day:
+    def __init__(self, machine):
+        self.machine = machine
+        self.pages = {}
+
+    def page(self, name):
+        return self.pages.setdefault(name, Page(name))
+
+    def ask(self, command):
+        return json.loads(self.machine.type(f"fluvial {command} --json"))
+
+    def member(self, name):
+        return next(each for each in self.ask("nodes list")["nodes"] if each["name"] == name)
+
+    def status(self, run):
+        return next(each["status"] for each in self.ask("run list")["runs"] if each["id"] == run)
+
+    def read_me(self):
+        """README.md, "A federation of your own"."""
+        coordinator, token, edge, run = [re.sub(r"\s+\(.*\)$", "", line) for line in
+                                         self.page("README.md").take("fluvial coordinator").splitlines()]
+        self.machine.start(coordinator, "fluvial health")
+        self.machine.type(token)
+        self.machine.start(edge, "fluvial health --data-dir /var/lib/fluvial-site")
+        self.bring_plan()
+        self.train()
+        told = self.machine.type(run)
+        assert self.status(1) == "done", told
+        self.machine.fresh()
+        self.pages.clear()  # the day itself types every example of its pages
+
+    def bring_plan(self):
+        (self.machine.home / "plan.toml").write_text(PLAN)
+        self.machine.type("fluvial-digits init --model softmax --out initial.safetensors")
+
+    def train(self):
+        self.machine.start(self.page(ENROL).take("fluvial-digits train"))
+
+    def enrol(self):
+        page, machine = self.page(ENROL), self.machine
+        machine.start(page.take("fluvial coordinator"), "fluvial health")
+        machine.type(page.take("fluvial token create --role site --name hospital-a"))
+        assert (machine.home / "hospital-a.token").stat().st_mode & 0o777 == 0o600
+        machine.type(page.take("fluvial token create --name eu-worker"))
+        states = {each["name"]: each["state"] for each in self.ask("token list")["tokens"]}
+        assert states == {"hospital-a": "valid", "eu-worker-*": "valid"}, states
+        machine.type(page.take("fluvial enroll --token-file hospital-a.token"))
+        for line in page.take("/var/lib/fluvial-site/identity/").splitlines():
+            assert pathlib.Path(line.split()[0]).exists(), line
+        healthy = "fluvial health --data-dir /var/lib/fluvial-site"
+        machine.start(page.take("fluvial edge --config"), healthy)
+        machine.stop("fluvial edge")
+        machine.start(page.take("fluvial edge --enroll"), healthy)
+        assert self.member("hospital-a")["connected"]
+        self.aggregator(page)
+
+    def aggregator(self, page):
+        enroll, start = page.take("fluvial enroll --token-file agg.token").splitlines()
+        self.machine.type("fluvial token create --role aggregator --name eu-agg --region eu/west --out agg.token")
+        self.machine.type(enroll)
+        self.machine.start(start, "fluvial health --data-dir /var/lib/fluvial-agg")
+        assert self.member("eu-agg")["advertise"] == "agg.example.org:7410"
+
+    def run(self):
+        page, machine = self.page(RUN), self.machine
+        self.bring_plan()
+        self.train()
+        machine.start(page.take("fluvial-digits evaluate"))
+        start = page.take("fluvial run start plan.toml")
+        told = machine.type(start)
+        assert self.status(1) == "done" and "accuracy" in told, told
+        shown = {command: machine.type(command.replace("ROUND", "1")) for command in listed(page.take("fluvial run list"))}
+        assert "hospital-a" in shown["fluvial nodes list"] and "done" in shown["fluvial run list"], shown
+        assert re.search(r"^ *1 +20 ", shown["fluvial rounds list"], re.MULTILINE), shown["fluvial rounds list"]
+        self.change(page)
+        machine.type(start)
+        (machine.home / "plan2.toml").write_text(PLAN)
+        machine.type(page.take("fluvial run start plan2.toml --continue 3"))
+        machine.type("fluvial rounds watch --run 4")
+        machine.type(page.take("fluvial model export"))
+        machine.type("fluvial rounds watch --run 5")
+        runs = {each["id"]: (each["status"], each["continues"]) for each in self.ask("run list")["runs"]}
+        assert runs[4] == ("done", 3) and runs[5] == ("done", 0), runs
+
+    def change(self, page):
+        """Pauses, resumes and stops a run that would not end by itself."""
+        (self.machine.home / "long.toml").write_text(PLAN.replace("rounds = 20", "rounds = 1000000"))
+        self.machine.type("fluvial run start long.toml --model initial.safetensors")
+        became = []
+        for command in page.table("fluvial run "):
+            self.machine.type(command)
+            became.append(self.status(2))
+        assert became == ["paused", "running", "stopped"], became
+
+    def container(self, podman):
+        """containers.md: coordinator and a site from the image, as it is run by hand."""
+        page, machine = self.page(CONTAINERS), self.machine
+        machine.fresh()
+        machine.environment |= {**podman.environment, "HOME": str(machine.home), "PATH": f"{podman.folder}:{machine.environment['PATH']}"}
+        coordinator, token = re.split(r"\n(?=podman)", page.take("podman run -d --name coordinator"))
+        machine.type(coordinator)
+        healthy = "podman healthcheck run {}"
+        until(60, "the coordinator's health", lambda: machine.holds(healthy.format("coordinator")))
+        machine.type(token)
+        machine.type(page.take("podman secret create"))
+        until(60, "the site's health", lambda: machine.holds(healthy.format("site")))
+        listed = json.loads(machine.type("podman exec coordinator fluvial nodes list --json"))["nodes"]
+        assert [each["name"] for each in listed if each["connected"]] == ["hospital-a"], listed
+
+    def second_site(self):
+        """install.md: a site that has the wheel needs a token and two commands."""
+        page, machine = self.page(INSTALL), self.machine
+        (machine.home / "train.py").write_text(TRAINER)
+        (machine.home / "hospital-a.token").unlink()
+        machine.type("fluvial token create --name hospital-b --out hospital-a.token")
+        agent, worker = page.take("fluvial edge --enroll").splitlines()
+        machine.start(agent, "fluvial health --data-dir ~/fluvial")
+        machine.start(worker)
+        (machine.home / "both.toml").write_text(PLAN.replace("= 1\n", "= 2\n"))
+        machine.type("fluvial run start both.toml --model initial.safetensors --watch")
+        sites = {each["name"] for each in self.ask("rounds show 20")["contributors"]}
+        assert sites == {"hospital-a", "hospital-b"}, sites
+
+    def nothing_left(self):
+        for name, begins, _ in ELSEWHERE:
+            self.page(name).take(begins)
+        left = [f"{page.name}:\n{block}" for page in self.pages.values() for block in page.left]
+        assert not left, "neither typed nor said to be tried elsewhere: " + "\n".join(left)
+
+
+def main():
+    enter()
+    with tempfile.TemporaryDirectory(prefix="fluvial-pages-") as folder:
+        day = Day(Machine(folder, sys.argv[1]))
+        day.read_me()
+        day.enrol()
+        day.run()
+        day.second_site()
+        with Podman() as podman:
+            podman.build(sys.argv[1], "cpu", "fluvial")
+            day.container(podman)
+        day.nothing_left()
+        day.machine.fresh()
+    print("ok")
+
+
+if __name__ == "__main__":
+    main()
