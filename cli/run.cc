@@ -63,12 +63,23 @@ int watch_run(const Io& io, const AdminClient& client, std::uint64_t run, std::u
   return view.status() == "stopped" ? kFailed : kDone;
 }
 
+// The file is here, so it is the coordinator that looks at other folders, or as another user.
+Error not_seen(const json::object& request, Error error) {
+  if (request.contains("model") && (error.code == Code::kNotFound || error.code == Code::kPermissionDenied)) {
+    error.message +=
+        "; the coordinator opens the file itself: put it where its process sees it and its user may read it, such as "
+        "its data "
+        "folder (a service sees neither /home nor your /tmp, a container its volumes alone)";
+  }
+  return error;
+}
+
 int start(const Io& io, const StartOptions& options) {
   const auto request = start_request(options);
   if (!request.ok()) return fail(io, "run start", request.error(), kUsage);
   const AdminClient client = options.client();
   const auto started = client.post("/v1/runs", *request);
-  if (!started.ok()) return fail(io, "run start", started.error());
+  if (!started.ok()) return fail(io, "run start", not_seen(*request, started.error()));
   const std::uint64_t run = count_member(*started, "run");
   io.print(options.json ? pretty(*started) : fmt::format("run {} started\n", run));
   if (!options.watch) return kDone;

@@ -121,6 +121,7 @@ class Day:
         assert "hospital-a" in shown["fluvial nodes list"] and "done" in shown["fluvial run list"], shown
         assert re.search(r"^ *1 +20 ", shown["fluvial rounds list"], re.MULTILINE), shown["fluvial rounds list"]
         self.change(page)
+        self.unseen()
         machine.type(start)
         (machine.home / "plan2.toml").write_text(PLAN)
         machine.type(page.take("fluvial run start plan2.toml --continue 3"))
@@ -154,6 +155,12 @@ class Day:
         until(60, "the site's health", lambda: machine.holds(healthy.format("site")))
         listed = json.loads(machine.type("podman exec coordinator fluvial nodes list --json"))["nodes"]
         assert [each["name"] for each in listed if each["connected"]] == ["hospital-a"], listed
+
+    def unseen(self):
+        """A model that is there for a person, and not for the coordinator, as with a service's own /tmp."""
+        mine = "unshare --mount bash -c 'mount -t tmpfs tmpfs /mnt; cp initial.safetensors /mnt; fluvial run start plan.toml --model {}'"
+        told = self.machine.type(mine.format("/mnt/initial.safetensors"), status=1)
+        assert "No such file" in told and "such as its data folder" in told, told
 
     def second_site(self):
         """install.md: a site that has the wheel needs a token and two commands."""
