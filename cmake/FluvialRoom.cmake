@@ -1,4 +1,4 @@
-# fluvial_room(NAME [FOLDERS folder...] [DEPS target...] [TEST_DEPS target...])
+# fluvial_room(NAME [SEQUENTIAL] [FOLDERS folder...] [DEPS target...] [TEST_DEPS target...])
 #
 # One static library from the .cc files of the current folder (and of FOLDERS in it), named fluvial_NAME, and one test
 # executable from its *_test.cc files. A folder without sources of its own becomes an interface library. Benchmarks (*_bench.cc) and
@@ -6,7 +6,7 @@
 include(GoogleTest)
 
 function(fluvial_room name)
-  cmake_parse_arguments(ARG "" "" "FOLDERS;DEPS;TEST_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "SEQUENTIAL" "" "FOLDERS;DEPS;TEST_DEPS" ${ARGN})
   set(patterns *.cc)
   foreach(folder IN LISTS ARG_FOLDERS)
     list(APPEND patterns ${folder}/*.cc)
@@ -25,17 +25,22 @@ function(fluvial_room name)
     target_include_directories(fluvial_${name} INTERFACE ${FLUVIAL_ROOT})
   endif()
   if(tests)
-    fluvial_test(${name}_test SOURCES ${tests} DEPS fluvial_${name} ${ARG_TEST_DEPS})
+    set(sequential "")
+    if(ARG_SEQUENTIAL)
+      set(sequential SEQUENTIAL)
+    endif()
+    fluvial_test(${name}_test ${sequential} SOURCES ${tests} DEPS fluvial_${name} ${ARG_TEST_DEPS})
   endif()
 endfunction()
 
-# fluvial_test(NAME SOURCES file... DEPS target... [TIMEOUT seconds]): a GoogleTest executable; every test is one CTest.
-# Without GoogleTest (kernels/ alone can do without) there are no tests.
+# fluvial_test(NAME [SEQUENTIAL] SOURCES file... DEPS target... [TIMEOUT seconds]): a GoogleTest executable; every test is
+# one CTest. Without GoogleTest (kernels/ alone can do without) there are no tests. SEQUENTIAL: they have one thread, so that
+# the thread sanitizer has nothing to see in them and its build leaves them out.
 function(fluvial_test name)
+  cmake_parse_arguments(ARG "SEQUENTIAL" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
   if(NOT TARGET GTest::gmock)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
@@ -43,5 +48,9 @@ function(fluvial_test name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main fluvial_flags)
   target_include_directories(${name} PRIVATE ${FLUVIAL_ROOT})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  if(ARG_SEQUENTIAL AND FLUVIAL_SANITIZE MATCHES thread)
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    return()
+  endif()
   gtest_discover_tests(${name} TEST_PREFIX ${name}: PROPERTIES TIMEOUT ${ARG_TIMEOUT} DISCOVERY_TIMEOUT 60)
 endfunction()
