@@ -24,6 +24,45 @@ TEST(ServerOptimizerText, RoundTrips) {
   }
 }
 
+TEST(ServerOptimizerText, DefaultsAreFixed) {
+  const std::pair<Optimizer, const char*> cases[] = {
+      {Optimizer::kFedAvg, "fedavg:lr=1"},
+      {Optimizer::kFedAvgM, "fedavgm:lr=1,momentum=0.9"},
+      {Optimizer::kFedAdagrad, "fedadagrad:lr=0.01,beta1=0.9,tau=0.001"},
+      {Optimizer::kFedAdam, "fedadam:lr=0.01,beta1=0.9,beta2=0.99,tau=0.001"},
+      {Optimizer::kFedYogi, "fedyogi:lr=0.01,beta1=0.9,beta2=0.99,tau=0.001"},
+      {Optimizer::kNesterov, "nesterov:lr=0.7,momentum=0.9"},
+      {Optimizer::kLars, "lars:lr=1,momentum=0.9,weight_decay=0,trust=0.001"},
+      {Optimizer::kLamb, "lamb:lr=0.01,beta1=0.9,beta2=0.999,tau=1e-06,weight_decay=0,trust=1"},
+      {Optimizer::kMean, "mean"},
+  };
+  for (const auto& [kind, text] : cases) EXPECT_EQ(to_string(ServerOptimizer::of(kind)), text);
+  // What a kind does not have stays as it is in every other: plans are compared whole.
+  const ServerOptimizer adam = ServerOptimizer::of(Optimizer::kFedAdam);
+  EXPECT_EQ(adam, (ServerOptimizer{.kind = Optimizer::kFedAdam, .lr = 0.01}));
+  EXPECT_EQ(ServerOptimizer::of(Optimizer::kFedAdagrad),
+            (ServerOptimizer{.kind = Optimizer::kFedAdagrad, .lr = 0.01, .beta2 = 0.99}));
+  EXPECT_EQ(ServerOptimizer::of(Optimizer::kLars), (ServerOptimizer{.kind = Optimizer::kLars, .trust = 1e-3}));
+}
+
+TEST(ServerOptimizerText, RangesAreChecked) {
+  const auto refusal = [](const ServerOptimizer& optimizer) {
+    return check_server_optimizer(optimizer).error().message;
+  };
+  EXPECT_EQ(refusal({.lr = 2e6}), "optimizer.learning_rate = 2e+06: expected 1e-12 to 1e+06");
+  EXPECT_EQ(refusal({.momentum = 1}), "optimizer.momentum = 1: expected 0 to below 1");  // though fedavg has none
+  EXPECT_EQ(refusal({.beta1 = -0.5}), "optimizer.beta1 = -0.5: expected 0 to below 1");
+  EXPECT_EQ(refusal({.beta2 = 1}), "optimizer.beta2 = 1: expected 0 to below 1");
+  EXPECT_EQ(refusal({.tau = 1e4}), "optimizer.tau = 10000: expected 1e-12 to 1000");
+  EXPECT_EQ(refusal({.weight_decay = 1.5}), "optimizer.weight_decay = 1.5: expected 0 to 1");
+  EXPECT_EQ(refusal({.trust = 0}), "optimizer.trust = 0: expected 1e-09 to 1e+06");
+  EXPECT_EQ(refusal({.warmup_rounds = 1'000'000'001, .scale_to = 7}),
+            "optimizer.name = warmup 1000000001 and scale_to 7: expected at most 1000000000 rounds and a weight of "
+            "9007199254740992");
+  EXPECT_EQ(refusal({.kind = Optimizer::kMean, .lr = 0.5}),
+            "optimizer.learning_rate = 0.5: expected none with optimizer mean, whose next model is the mean itself");
+}
+
 TEST(ServerOptimizerText, EveryNameHasItsDefaults) {
   for (int kind = 0; kind <= static_cast<int>(Optimizer::kMean); ++kind) {
     const auto defaults = ServerOptimizer::of(static_cast<Optimizer>(kind));

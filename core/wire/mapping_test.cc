@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/base/rng.h"
+#include "core/round/plan_test_support.h"
 #include "core/wire/frame.h"
 
 namespace fluvial::wire {
@@ -93,75 +94,6 @@ TEST(Schemas, RefuseWhatDoesNotHold) {
   expect_invalid(from_proto(tensor("w", "F32", std::vector<std::uint64_t>(9, 1))), "rank");
   expect_invalid(from_proto(tensor("w", "F32", {1ull << 63, 4})), "overflow");
   expect_invalid(from_proto(tensor("w", "I64", {(1u << 19) + 1})), "integers");
-}
-
-// ---- plan --------------------------------------------------------------------------------------------------------
-
-round::Plan some_plan() {
-  round::Plan plan;
-  plan.name = "digits";
-  plan.rounds = 31;
-  plan.local_steps = 17;
-  plan.codec = "int8";
-  plan.chunk_values = 4096;
-  plan.fraction_bits = 33;
-  plan.value_abs_max = 77;
-  plan.update_norm_max = 5.5;
-  plan.participants_fraction = 0.25;
-  plan.participants_min = 4;
-  plan.quorum = 3;
-  plan.weight_min = 9;
-  plan.soft_deadline = round::Milliseconds(1234);
-  plan.soft_deadline_min = round::Milliseconds(234);
-  plan.adaptive_deadlines = true;
-  plan.hard_deadline = round::Milliseconds(5678);
-  plan.attempts_max = 6;
-  plan.optimizer = {.kind = round::Optimizer::kLars, .lr = 0.5, .momentum = 0.8, .trust = 0.25, .scale_to = 900};
-  plan.residual_norm_max = 2.5;
-  plan.residual_age_max_rounds = 12;
-  plan.models_kept = 8;
-  plan.seed = 99;
-  plan.sum_digest = true;
-  plan.workers_missing = round::MissingWorkers::kDecline;
-  plan.workers_deadline = round::Milliseconds(4321);
-  plan.worker = {{"learning_rate", 0.1}, {"batch", 32}};
-  return plan;
-}
-
-TEST(Plans, BothWays) {
-  const auto back = from_proto(to_proto(some_plan()));
-  ASSERT_TRUE(back.ok()) << back.error().to_string();
-  EXPECT_EQ(*back, some_plan());
-}
-
-TEST(Plans, RefuseWhatDoesNotHold) {
-  const std::vector<std::function<void(v1::Plan&)>> damages = {
-      [](v1::Plan& plan) { plan.clear_name(); },
-      [](v1::Plan& plan) { plan.set_rounds(0); },
-      [](v1::Plan& plan) { plan.clear_codec(); },
-      [](v1::Plan& plan) { plan.set_codec(std::string(65, 'x')); },
-      [](v1::Plan& plan) { plan.set_chunk_values(0); },
-      [](v1::Plan& plan) { plan.set_fraction_bits(63); },
-      [](v1::Plan& plan) { plan.set_value_abs_max(std::nan("")); },
-      [](v1::Plan& plan) { plan.set_participants_fraction(1.5); },
-      [](v1::Plan& plan) { plan.set_soft_deadline_ms(std::numeric_limits<std::uint64_t>::max()); },
-      [](v1::Plan& plan) { plan.set_hard_deadline_ms(std::numeric_limits<std::uint64_t>::max()); },
-      [](v1::Plan& plan) { plan.set_soft_deadline_min_ms(std::numeric_limits<std::uint64_t>::max()); },
-      [](v1::Plan& plan) { plan.set_hard_deadline_ms(1); },
-      [](v1::Plan& plan) { plan.set_workers_missing("wait"); },
-      [](v1::Plan& plan) { plan.set_workers_deadline_ms(std::numeric_limits<std::uint64_t>::max()); },
-      [](v1::Plan& plan) { plan.set_optimizer("adam"); },
-      [](v1::Plan& plan) { plan.set_server_momentum(1); },
-      [](v1::Plan& plan) { (*plan.mutable_worker())["x"] = std::numeric_limits<double>::infinity(); },
-      [](v1::Plan& plan) {
-        for (int i = 0; i < 65; ++i) (*plan.mutable_worker())[std::to_string(i)] = 1;
-      },
-  };
-  for (std::size_t i = 0; i < damages.size(); ++i) {
-    v1::Plan plan = to_proto(some_plan());
-    damages[i](plan);
-    expect_invalid(from_proto(plan), std::to_string(i));
-  }
 }
 
 // ---- who takes part ----------------------------------------------------------------------------------------------
@@ -258,7 +190,7 @@ TEST(Mapping, DamagedMessagesNeverCrash) {
   v1::Envelope commit;
   to_proto(set, commit.mutable_round_commit()->mutable_contributors());
   v1::Envelope open;
-  *open.mutable_round_open()->mutable_plan() = to_proto(some_plan());
+  *open.mutable_round_open()->mutable_plan() = to_proto(round::unusual_plan());
   to_proto({{SiteId(3), Epoch(1), 1}}, open.mutable_round_open()->mutable_participants());
   const std::string goods[] = {commit.SerializeAsString(), open.SerializeAsString()};
   Rng rng(11);

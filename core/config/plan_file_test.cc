@@ -1,0 +1,162 @@
+#include "core/config/plan_file.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "core/round/plan_test_support.h"
+
+namespace fluvial::config {
+namespace {
+
+std::string plan_refusal(const std::string& toml) {
+  const auto plan = parse_plan(toml, "dir/plan.toml");
+  if (plan.ok()) return "(read)";
+  EXPECT_EQ(plan.error().message.find('\n'), std::string::npos);
+  return plan.error().message;
+}
+
+TEST(PlanFile, ReadsEveryKey) {
+  const auto file = parse_plan(R"(
+name = "digits"
+model = "initial.safetensors"
+rounds = 31
+local_steps = 17
+codec = "topk:ratio=0.05"
+chunk_values = 4096
+fraction_bits = 33
+value_abs_max = 16.5
+update_norm_max = 0.001
+attempts_max = 1000
+models_kept = 8
+seed = 9007199254740993
+sum_digest = true
+[participants]
+fraction = 0.1
+min = 4
+quorum = 3
+weight_min = 4611686018427387904
+[deadlines]
+soft_ms = "7s"
+soft_min_ms = "1500ms"
+adaptive = false
+hard_ms = 90000
+[optimizer]
+learning_rate = 0.5
+momentum = 0.8
+name = "lars:lr=0.1,momentum=0.25,trust=0.25,scale_to=900"
+[residual]
+norm_max = 2.5
+age_max_rounds = 12
+[workers]
+missing = "decline"
+deadline_ms = "4321ms"
+[worker]
+lr = 0.1
+batch = 32
+)",
+                               "dir/plan.toml");
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  EXPECT_EQ(file->plan, round::unusual_plan());
+  EXPECT_EQ(file->model, "dir/initial.safetensors");
+  EXPECT_EQ(parse_plan("name = 'a'\nmodel = '/m'", "p.toml")->model, "/m");
+  EXPECT_EQ(parse_plan("name = 'a'", "p.toml")->model, "");
+}
+
+TEST(PlanFile, EveryKeyHasItsDefaultAndUnit) {
+  std::map<std::string, std::string> keys;
+  for (const auto& key : describe_plan()) {
+    EXPECT_FALSE(key.help.empty()) << key.key;
+    keys[key.key] = key.default_value + " | " + key.unit;
+  }
+  EXPECT_EQ(keys, (std::map<std::string, std::string>{
+                      {"attempts_max", "3 | count"},
+                      {"chunk_values", "1048576 | count"},
+                      {"codec", "fp32 | text"},
+                      {"deadlines.adaptive", "true | true or false"},
+                      {"deadlines.hard_ms", "60000 | ms"},
+                      {"deadlines.soft_min_ms", "5000 | ms"},
+                      {"deadlines.soft_ms", "30000 | ms"},
+                      {"fraction_bits", "40 | count"},
+                      {"local_steps", "1 | count"},
+                      {"model", " | path"},
+                      {"models_kept", "3 | count"},
+                      {"name", "(required) | text"},
+                      {"optimizer.learning_rate", "1 | factor"},
+                      {"optimizer.momentum", "0.9 | factor"},
+                      {"optimizer.name", "fedavg | text"},
+                      {"participants.fraction", "1 | fraction"},
+                      {"participants.min", "1 | count"},
+                      {"participants.quorum", "1 | count"},
+                      {"participants.weight_min", "1 | count"},
+                      {"residual.age_max_rounds", "0 | count"},
+                      {"residual.norm_max", "0 | 2-norm"},
+                      {"rounds", "10 | count"},
+                      {"seed", "1 | count"},
+                      {"sum_digest", "false | true or false"},
+                      {"update_norm_max", "0 | 2-norm"},
+                      {"value_abs_max", "1024 | value"},
+                      {"worker.*", " | number"},
+                      {"workers.deadline_ms", "0 | ms"},
+                      {"workers.missing", "continue | text"},
+                  }));
+}
+
+std::string refusal_of(const std::string& line) { return plan_refusal("name = 'a'\n" + line); }
+
+TEST(PlanFile, RefusesAWrongValueOfEachKind) {
+  const std::string at = "dir/plan.toml:2: ";
+  EXPECT_EQ(refusal_of("codec = '" + std::string(1'025, 'c') + "'"),
+            at + "codec = '" + std::string(1'025, 'c') + "': expected at most 1024 characters");
+  EXPECT_EQ(refusal_of(R"(codec = "a\u0001")"), at + "codec = 'a\x01': expected no control characters");
+  EXPECT_EQ(refusal_of(R"(model = "a\u0001")"), at + "model = 'a\x01': expected no control characters");
+  EXPECT_EQ(refusal_of("rounds = 1.5"), at + "rounds = '1.5': expected a whole number");
+  EXPECT_EQ(refusal_of("rounds = ''"), at + "rounds = '': expected a whole number");
+  EXPECT_EQ(refusal_of("seed = '18446744073709551615'"), "(read)");  // beyond TOML's integers
+  EXPECT_EQ(refusal_of("seed = '18446744073709551616'"), at + "seed = '18446744073709551616': expected a whole number");
+  EXPECT_EQ(refusal_of("fraction_bits = -1"), at + "fraction_bits = '-1': expected a whole number");
+  EXPECT_EQ(refusal_of("fraction_bits = 4294967296"), at + "fraction_bits = '4294967296': expected 0 to 4294967295");
+  EXPECT_EQ(refusal_of("fraction_bits = 4294967295"), at + "fraction_bits = 4294967295: expected 8 to 60");
+  EXPECT_EQ(refusal_of("value_abs_max = 'x'"), at + "value_abs_max = 'x': expected a number");
+  EXPECT_EQ(refusal_of("value_abs_max = ''"), at + "value_abs_max = '': expected a number");
+  EXPECT_EQ(refusal_of("sum_digest = 1"), at + "sum_digest = '1': expected true or false");
+  EXPECT_EQ(refusal_of("workers.deadline_ms = 'x'"),
+            at + "workers.deadline_ms = 'x': expected a duration such as 500ms, 30s, 10m or 2h, or a number of ms");
+  EXPECT_EQ(refusal_of("workers.deadline_ms = 1099511627777"),
+            at + "workers.deadline_ms = '1099511627777': expected at most a day");
+  EXPECT_EQ(refusal_of("workers.deadline_ms = 1099511627776"),
+            at + "workers.deadline_ms = 1099511627776: expected 0 to 86400000");
+  EXPECT_EQ(refusal_of("worker.lr = '1'"), at + "worker.lr = '1': expected a number");
+  EXPECT_EQ(refusal_of("worker.lr = true"), at + "worker.lr = 'true': expected a number");
+  EXPECT_EQ(refusal_of("worker = 1"), at + "unknown key 'worker'");
+  EXPECT_EQ(refusal_of("deadlines = 1"), at + "unknown key 'deadlines'");
+}
+
+TEST(PlanFile, RefusesWithFileLineKeyAndExpectation) {
+  const std::string head = "name = 'a'\n";
+  EXPECT_EQ(plan_refusal(head), "(read)");
+  EXPECT_EQ(plan_refusal("rounds = 1"), "dir/plan.toml: name is missing");
+  EXPECT_EQ(plan_refusal(head + "round = 1"), "dir/plan.toml:2: unknown key 'round': did you mean 'rounds'?");
+  EXPECT_EQ(plan_refusal(head + "[deadlines]\nsoft = 1"),
+            "dir/plan.toml:3: unknown key 'deadlines.soft': did you mean 'deadlines.soft_ms'?");
+  EXPECT_EQ(plan_refusal(head + "rounds = 0"), "dir/plan.toml:2: rounds = 0: expected 1 to 1000000000");
+  EXPECT_EQ(plan_refusal(head + "rounds = -3"), "dir/plan.toml:2: rounds = '-3': expected a whole number");
+  EXPECT_EQ(plan_refusal(head + "value_abs_max = nan").find("dir/plan.toml:2: value_abs_max = "), 0u);
+  EXPECT_EQ(
+      plan_refusal(head + "[optimizer]\nname = 'adam'"),
+      "dir/plan.toml:3: optimizer.name = 'adam': server optimizer \"adam\": expected one of fedavg, fedavgm, "
+      "fedadagrad, fedadam, fedyogi, nesterov, lars, lamb, mean, and its options as in fedavgm:lr=1,momentum=0.9");
+  EXPECT_EQ(plan_refusal(head + "[optimizer]\nlearning_rate = 0\nname = 'fedadam'"),
+            "dir/plan.toml:3: optimizer.learning_rate = 0: expected 1e-12 to 1e+06");
+  EXPECT_EQ(plan_refusal(head + "[workers]\nmissing = 'wait'"),
+            "dir/plan.toml:3: workers.missing = 'wait': expected continue or decline");
+  EXPECT_EQ(plan_refusal(head + "[worker]\nlr = 'high'"), "dir/plan.toml:3: worker.lr = 'high': expected a number");
+  EXPECT_EQ(plan_refusal(head + "name = 'b'").find("dir/plan.toml:2: not TOML: "), 0u);
+  EXPECT_EQ(
+      plan_refusal(head + "[deadlines]\nsoft_ms = '100s'").find("dir/plan.toml: deadlines.hard_ms = 60000: expected "),
+      0u);
+  EXPECT_EQ(load_plan("/none/plan.toml").error().message, "/none/plan.toml: cannot be read");
+}
+
+}  // namespace
+}  // namespace fluvial::config
