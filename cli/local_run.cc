@@ -10,28 +10,6 @@
 
 namespace fluvial::cli {
 
-std::string plan_to_toml(const round::Plan& plan, const std::string& model) {
-  std::string text = fmt::format(
-      "name = \"{}\"\nmodel = \"{}\"\nrounds = {}\nlocal_steps = {}\ncodec = \"{}\"\nchunk_values = {}\n"
-      "fraction_bits = {}\nvalue_abs_max = {}\nupdate_norm_max = {}\nattempts_max = {}\nmodels_kept = {}\nseed = {}\n"
-      "sum_digest = {}\n",
-      plan.name, model, plan.rounds, plan.local_steps, plan.codec, plan.chunk_values, plan.fraction_bits,
-      plan.value_abs_max, plan.update_norm_max, plan.attempts_max, plan.models_kept, plan.seed, plan.sum_digest);
-  text += fmt::format("\n[participants]\nfraction = {}\nmin = {}\nquorum = {}\nweight_min = {}\n",
-                      plan.participants_fraction, plan.participants_min, plan.quorum, plan.weight_min);
-  text += fmt::format("\n[deadlines]\nadaptive = {}\nsoft_ms = {}\nsoft_min_ms = {}\nhard_ms = {}\n",
-                      plan.adaptive_deadlines, plan.soft_deadline.count(), plan.soft_deadline_min.count(),
-                      plan.hard_deadline.count());
-  text += fmt::format("\n[optimizer]\nname = \"{}\"\n", round::to_string(plan.optimizer));
-  text += fmt::format("\n[residual]\nnorm_max = {}\nage_max_rounds = {}\n", plan.residual_norm_max,
-                      plan.residual_age_max_rounds);
-  text += fmt::format("\n[workers]\nmissing = \"{}\"\ndeadline_ms = {}\n",
-                      round::missing_workers_name(plan.workers_missing), plan.workers_deadline.count());
-  if (!plan.worker.empty()) text += "\n[worker]\n";
-  for (const auto& [key, value] : plan.worker) text += fmt::format("{} = {}\n", key, value);
-  return text;
-}
-
 Status write_text_file(const std::string& path, const std::string& text) {
   store::PosixFileSystem files;
   const std::array<ByteSpan, 1> parts = {as_byte_span(text)};
@@ -41,7 +19,7 @@ Status write_text_file(const std::string& path, const std::string& text) {
 Result<std::uint64_t> start_local_run(const AdminClient& admin, const round::Plan& plan, const std::string& folder,
                                       const std::string& model) {
   const std::string path = folder + "/plan.toml";
-  FLUVIAL_TRY(write_text_file(path, plan_to_toml(plan, model)));
+  FLUVIAL_TRY(write_text_file(path, config::plan_to_toml({plan, model})));
   FLUVIAL_ASSIGN(const config::PlanFile file, config::load_plan(path));
   FLUVIAL_ASSIGN(json::value plan_json, parse_json(store::plan_to_json(file.plan), "the plan"));
   json::object request;

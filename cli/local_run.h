@@ -10,9 +10,6 @@
 
 namespace fluvial::cli {
 
-// Every key of the plan, and the [worker] table: load_plan() gives the same plan back.
-std::string plan_to_toml(const round::Plan& plan, const std::string& model);
-
 // Writes `folder`/plan.toml with `model` (a path relative to it) and starts the run. Its number.
 Result<std::uint64_t> start_local_run(const AdminClient& admin, const round::Plan& plan, const std::string& folder,
                                       const std::string& model);

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/config/plan_file.h"
 #include "core/config/settings.h"
 
 namespace fluvial::config {
@@ -34,8 +33,6 @@ const std::vector<Setting<AggregatorSettings>>& declaration();
 template <>
 const std::vector<Setting<EdgeSettings>>& declaration();
 std::size_t common_settings_count();
-
-const std::vector<Setting<PlanFile>>& plan_declaration();  // without the [worker] table
 
 // Two settings that are fine alone and not together.
 struct Conflict {

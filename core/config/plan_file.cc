@@ -2,181 +2,114 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <filesystem>
 #include <map>
+#include <type_traits>
 #include <utility>
 
+#include "core/base/format.h"
 #include "core/config/reader.h"
 #include "core/config/setting_kinds.h"
-#include "core/config/toml_file.h"
+#include "core/round/plan_keys.h"
 
 namespace fluvial::config {
 namespace {
 
-constexpr std::string_view kWorkerPrefix = "worker.";
-constexpr std::uint64_t kAny = ~std::uint64_t{0};  // check_plan() has the ranges
-
-Result<double> parse_real(std::string_view value) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc{} || end != value.data() + value.size() || value.empty()) return expected("a number");
-  return number;
-}
+using round::Milliseconds;
+using round::MissingWorkers;
+using round::PlanKey;
+using round::ServerOptimizer;
 
 template <typename Field>
-void real(Declare<PlanFile>& declare, std::string key, std::string unit, Field field, std::string help) {
-  const auto set = [field](PlanFile& file, std::string_view value) -> Status {
-    FLUVIAL_ASSIGN(field(file), parse_real(value));
-    return {};
-  };
-  declare.add(std::move(key), std::move(unit), std::move(help), false, set,
-              [field](const PlanFile& file) { return format_number(field(file)); });
+constexpr bool kIsTable = std::is_same_v<std::remove_cvref_t<Field>, std::map<std::string, double>>;  // [worker]
+
+constexpr PlanKey kModel{"model", 0, "path", "the safetensors file to start from; relative to the plan's folder"};
+
+template <typename File, typename Visit>
+void visit_file(File& file, Visit&& visit) {
+  round::visit_plan(file.plan, [&](const PlanKey& key, auto& field) {
+    visit(key, field);
+    if (key.name == "name") visit(kModel, file.model);
+  });
 }
 
-template <typename Field>
-void deadline(Declare<PlanFile>& declare, std::string key, Field field, std::string help) {
-  const auto set = [field](PlanFile& file, std::string_view value) -> Status {
-    FLUVIAL_ASSIGN(const std::uint64_t ms, parse_milliseconds(value));
-    if (ms > std::uint64_t{1} << 40) return expected("at most a day");
-    field(file) = round::Milliseconds(static_cast<std::int64_t>(ms));
-    return {};
-  };
-  declare.add(std::move(key), "ms", std::move(help), false, set,
-              [field](const PlanFile& file) { return std::to_string(field(file).count()); });
+// From a value's text; an error says what was expected. check_plan() has the ranges.
+Status parse(std::string_view text, std::string& to) {
+  FLUVIAL_ASSIGN(to, parse_text(text));
+  return {};
 }
-
-template <typename Field>
-void small_count(Declare<PlanFile>& declare, std::string key, Field field, std::string help) {
-  const auto set = [field](PlanFile& file, std::string_view value) -> Status {
-    FLUVIAL_ASSIGN(const std::uint64_t number, Declare<PlanFile>::parse_count(value));
-    if (number > 0xffff'ffff) return expected("0 to 4294967295");
-    field(file) = static_cast<std::uint32_t>(number);
-    return {};
-  };
-  declare.add(std::move(key), "count", std::move(help), false, set,
-              [field](const PlanFile& file) { return std::to_string(field(file)); });
+Status parse(std::string_view text, std::uint64_t& to) {
+  FLUVIAL_ASSIGN(to, parse_count(text));
+  return {};
 }
-
-template <typename Field>
-void flag(Declare<PlanFile>& declare, std::string key, Field field, std::string help) {
-  const auto set = [field](PlanFile& file, std::string_view value) -> Status {
-    if (value != "true" && value != "false") return expected("true or false");
-    field(file) = value == "true";
-    return {};
-  };
-  declare.add(std::move(key), "true or false", std::move(help), false, set,
-              [field](const PlanFile& file) { return std::string(field(file) ? "true" : "false"); });
+Status parse(std::string_view text, std::uint32_t& to) {
+  FLUVIAL_ASSIGN(const std::uint64_t number, parse_count(text));
+  if (number > 0xffff'ffff) return expected("0 to 4294967295");
+  to = static_cast<std::uint32_t>(number);
+  return {};
 }
-
-void declare_top(Declare<PlanFile>& declare) {
-  declare.text("name", "text", FLUVIAL_FIELD(plan.name), "what people call the run", true);
-  declare.text("model", "path", FLUVIAL_FIELD(model),
-               "the safetensors file to start from; relative to the plan's folder");
-  declare.count("rounds", 0, kAny, FLUVIAL_FIELD(plan.rounds), "committed rounds after which the run is done");
-  declare.count("local_steps", 0, kAny, FLUVIAL_FIELD(plan.local_steps),
-                "steps a worker takes between two synchronisations; 1: synchronous SGD");
-  declare.text("codec", "text", FLUVIAL_FIELD(plan.codec),
-               "of the sites' updates, with options (codecs.md): fp32, bf16, int8, sign, topk:ratio=0.05, ...");
-  declare.count("chunk_values", 0, kAny, FLUVIAL_FIELD(plan.chunk_values),
-                "coordinates a chunk, the unit of streaming");
-  small_count(declare, "fraction_bits", FLUVIAL_FIELD(plan.fraction_bits),
-              "at most so many bits behind the point in the integer sum; fewer make partials narrower");
-  real(declare, "value_abs_max", "value", FLUVIAL_FIELD(plan.value_abs_max),
-       "an update that holds a larger value is refused");
-  real(declare, "update_norm_max", "2-norm", FLUVIAL_FIELD(plan.update_norm_max),
-       "an update with a larger norm is refused; 0: no bound");
-  small_count(declare, "attempts_max", FLUVIAL_FIELD(plan.attempts_max), "attempts of a round before the run pauses");
-  declare.count("models_kept", 0, kAny, FLUVIAL_FIELD(plan.models_kept), "newest committed model files kept on disk");
-  declare.count("seed", 0, kAny, FLUVIAL_FIELD(plan.seed), "of the sampling of participants");
-  flag(declare, "sum_digest", FLUVIAL_FIELD(plan.sum_digest),
-       "record the SHA-256 of each committed integer sum, for audits");
+Status parse(std::string_view text, double& to) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to);
+  if (error != std::errc{} || end != text.data() + text.size() || text.empty()) return expected("a number");
+  return {};
 }
-
-void declare_tables(Declare<PlanFile>& declare) {
-  real(declare, "participants.fraction", "fraction", FLUVIAL_FIELD(plan.participants_fraction),
-       "of the connected sites, sampled anew each round");
-  declare.count("participants.min", 0, kAny, FLUVIAL_FIELD(plan.participants_min),
-                "connected sites that a round waits for");
-  declare.count("participants.quorum", 0, kAny, FLUVIAL_FIELD(plan.quorum),
-                "contributions without which nothing is committed");
-  declare.count("participants.weight_min", 0, kAny, FLUVIAL_FIELD(plan.weight_min), "likewise, their total weight");
-  deadline(declare, "deadlines.soft_ms", FLUVIAL_FIELD(plan.soft_deadline),
-           "from here on a quorum is enough to commit");
-  flag(declare, "deadlines.adaptive", FLUVIAL_FIELD(plan.adaptive_deadlines),
-       "the soft deadline comes earlier when the sites' history says that whoever is typical is in");
-  deadline(declare, "deadlines.soft_min_ms", FLUVIAL_FIELD(plan.soft_deadline_min), "but never before this");
-  deadline(declare, "deadlines.hard_ms", FLUVIAL_FIELD(plan.hard_deadline), "here the attempt ends");
-  declare.add(
-      "optimizer.name", "text", "the server optimizer, with options as in `fedadam:lr=0.02,warmup=5` (below)", false,
-      [](PlanFile& file, std::string_view value) -> Status {
-        FLUVIAL_ASSIGN(file.plan.optimizer, round::parse_server_optimizer(value));
-        return {};
-      },
-      [](const PlanFile& file) { return std::string(round::optimizer_name(file.plan.optimizer.kind)); });
-  real(declare, "optimizer.learning_rate", "factor", FLUVIAL_FIELD(plan.optimizer.lr),
-       "of the server's step; other optimizers have another default (below)");
-  real(declare, "optimizer.momentum", "factor", FLUVIAL_FIELD(plan.optimizer.momentum), "fedavgm, nesterov, lars");
-  declare.add(
-      "workers.missing", "text",
-      "when a site's worker dies, fails or hangs: `continue` with the others, or `decline` the round", false,
-      [](PlanFile& file, std::string_view value) -> Status {
-        FLUVIAL_ASSIGN(file.plan.workers_missing, round::missing_workers_from_name(value));
-        return {};
-      },
-      [](const PlanFile& file) { return std::string(round::missing_workers_name(file.plan.workers_missing)); });
-  deadline(declare, "workers.deadline_ms", FLUVIAL_FIELD(plan.workers_deadline),
-           "for a worker's answer, where that is less than the site's own worker_task_deadline_ms; 0: the site's own");
-  real(declare, "residual.norm_max", "2-norm", FLUVIAL_FIELD(plan.residual_norm_max),
-       "a site drops a larger residual, and counts that; 0: no bound");
-  declare.count("residual.age_max_rounds", 0, kAny, FLUVIAL_FIELD(plan.residual_age_max_rounds),
-                "a site drops a residual unspent for more rounds, and counts that; 0: no bound");
+Status parse(std::string_view text, bool& to) {
+  if (text != "true" && text != "false") return expected("true or false");
+  to = text == "true";
+  return {};
 }
-
-const Setting<PlanFile>* find_key(std::string_view key) {
-  for (const Setting<PlanFile>& setting : plan_declaration()) {
-    if (setting.key == key) return &setting;
-  }
-  return nullptr;
+Status parse(std::string_view text, Milliseconds& to) {
+  FLUVIAL_ASSIGN(const std::uint64_t ms, parse_milliseconds(text));
+  if (ms > std::uint64_t{1} << 40) return expected("at most a day");
+  to = Milliseconds(static_cast<std::int64_t>(ms));
+  return {};
 }
-
-std::vector<std::string> known_keys() {
-  std::vector<std::string> keys;
-  for (const Setting<PlanFile>& setting : plan_declaration()) keys.push_back(setting.key);
-  return keys;
+Status parse(std::string_view text, MissingWorkers& to) {
+  FLUVIAL_ASSIGN(to, round::missing_workers_from_name(text));
+  return {};
 }
-
-Status apply(PlanFile& file, const TomlEntry& entry, const std::string& place) {
-  const Error bad_value{Code::kInvalidArgument, place + entry.key + " = '" + entry.value + "': "};
-  if (entry.key.starts_with(kWorkerPrefix)) {
-    const Result<double> number = parse_real(entry.value);
-    if (!entry.is_number || !number.ok()) return Error{bad_value.code, bad_value.message + "expected a number"};
-    file.plan.worker[entry.key.substr(kWorkerPrefix.size())] = *number;
-    return {};
-  }
-  const Setting<PlanFile>* setting = find_key(entry.key);
-  if (setting == nullptr) {
-    const std::string near = closest(entry.key, known_keys());
-    return Error{Code::kInvalidArgument,
-                 place + "unknown key '" + entry.key + "'" + (near.empty() ? "" : ": did you mean '" + near + "'?")};
-  }
-  const Status status = setting->set(file, entry.value);
-  if (!status.ok()) return Error{bad_value.code, bad_value.message + status.error().message};
+Status parse(std::string_view text, ServerOptimizer& to) {
+  FLUVIAL_ASSIGN(to, round::parse_server_optimizer(text));
   return {};
 }
 
-}  // namespace
-
-const std::vector<Setting<PlanFile>>& plan_declaration() {
-  static const std::vector<Setting<PlanFile>> settings = [] {
-    std::vector<Setting<PlanFile>> list;
-    Declare<PlanFile> declare(list);
-    declare_top(declare);
-    declare_tables(declare);
-    return list;
-  }();
-  return settings;
+// As documentation and plan.toml show it, a text without its quotes.
+template <typename Number>
+std::string format(const Number& value) {
+  return text_of(value);
 }
+std::string format(const std::map<std::string, double>&) { return ""; }  // by entries
+std::string format(Milliseconds value) { return std::to_string(value.count()); }
+std::string format(MissingWorkers value) { return std::string(round::missing_workers_name(value)); }
+std::string format(const ServerOptimizer& value) { return round::to_string(value); }
+
+Status apply(PlanFile& file, const TomlEntry& entry, const std::string& place) {
+  Status status;
+  bool found = false;
+  std::vector<std::string> known;
+  visit_file(file, [&](const PlanKey& key, auto& field) {
+    if constexpr (kIsTable<decltype(field)>) {
+      const std::string prefix = std::string(key.name) + ".";
+      if (!entry.key.starts_with(prefix)) return;
+      found = true;
+      status = entry.is_number ? parse(entry.value, field[entry.key.substr(prefix.size())]) : expected("a number");
+    } else {
+      known.emplace_back(key.name);
+      if (entry.key != key.name) return;
+      found = true;
+      status = parse(entry.value, field);
+    }
+  });
+  if (!found) {
+    const std::string near = closest(entry.key, known);
+    return Error{Code::kInvalidArgument,
+                 place + "unknown key '" + entry.key + "'" + (near.empty() ? "" : ": did you mean '" + near + "'?")};
+  }
+  if (status.ok()) return {};
+  return Error{Code::kInvalidArgument, place + entry.key + " = '" + entry.value + "': " + status.error().message};
+}
+
+}  // namespace
 
 Result<PlanFile> parse_plan(std::string_view toml, const std::string& path) {
   FLUVIAL_ASSIGN(std::vector<TomlEntry> entries, parse_toml(toml, path));
@@ -214,19 +147,41 @@ Result<PlanFile> load_plan(const std::string& path) {
   return parse_plan(text, path);
 }
 
-std::vector<PlanKey> describe_plan() {
+std::string plan_to_toml(const PlanFile& file) {
+  std::string text, table;
+  const auto put = [&](std::string_view in, std::string_view name, const std::string& value) {
+    if (in != table) text += format_text("\n[{}]\n", in);
+    table = in;
+    text += format_text("{} = {}\n", name, value);
+  };
+  visit_file(file, [&](const PlanKey& key, const auto& field) {
+    if constexpr (kIsTable<decltype(field)>) {
+      for (const auto& [name, value] : field) put(key.name, name, format(value));
+    } else {
+      const std::size_t dot = key.name.find('.');
+      const bool is_text = key.unit == "text" || key.unit == "path";
+      put(dot == std::string_view::npos ? "" : key.name.substr(0, dot), key.name.substr(dot + 1),
+          is_text ? '"' + format(field) + '"' : format(field));
+    }
+  });
+  return text;
+}
+
+std::vector<PlanRow> describe_plan() {
+  std::vector<PlanRow> rows;
   const PlanFile defaults;
-  std::vector<PlanKey> keys;
-  for (const Setting<PlanFile>& setting : plan_declaration()) {
-    keys.push_back({setting.key, setting.required ? "(required)" : setting.get(defaults), setting.unit, setting.help});
-  }
-  keys.push_back({"worker.*", "", "number", "any number, handed to the workers as it is"});
-  return keys;
+  visit_file(defaults, [&](const PlanKey& key, const auto& field) {
+    const std::string shown = key.name == "name" ? "(required)" : format(field);
+    rows.push_back({std::string(key.name) + (kIsTable<decltype(field)> ? ".*" : ""),
+                    shown.substr(0, shown.find(':')),  // an optimizer's options have defaults of their own
+                    std::string(key.unit), std::string(key.help)});
+  });
+  return rows;
 }
 
 std::string plan_markdown() {
   std::string text = "| key | default | unit | meaning |\n|---|---|---|---|\n";
-  for (const PlanKey& key : describe_plan()) {
+  for (const PlanRow& key : describe_plan()) {
     const bool required = key.default_value == "(required)";
     const std::string shown = key.default_value.empty() ? "(none)" : "`" + key.default_value + "`";
     text += "| `" + key.key + "` | " + (required ? "required" : shown) + " | " + key.unit + " | " + key.help + " |\n";

@@ -23,13 +23,16 @@ Result<PlanFile> parse_plan(std::string_view toml, const std::string& path);
 // The same from a file's keys, or from those of one of its tables.
 Result<PlanFile> plan_of(std::vector<TomlEntry> entries, const std::string& path);
 
-struct PlanKey {
+// The other way round: every key. `model` is written as it is; no text may need an escape.
+std::string plan_to_toml(const PlanFile& file);
+
+struct PlanRow {
   std::string key;
   std::string default_value;
   std::string unit;
   std::string help;
 };
-std::vector<PlanKey> describe_plan();
+std::vector<PlanRow> describe_plan();
 std::string plan_markdown();  // the table in docs/operations/plan.md; a test compares it
 
 }  // namespace fluvial::config

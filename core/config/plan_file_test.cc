@@ -63,6 +63,14 @@ batch = 32
   EXPECT_EQ(parse_plan("name = 'a'", "p.toml")->model, "");
 }
 
+TEST(PlanFile, TextKeepsEveryKey) {
+  const std::string text = plan_to_toml({round::unusual_plan(), "model.safetensors"});
+  const auto read = parse_plan(text, "/folder/plan.toml");
+  ASSERT_TRUE(read.ok()) << read.error().message << '\n' << text;
+  EXPECT_EQ(read->plan, round::unusual_plan()) << text;
+  EXPECT_EQ(read->model, "/folder/model.safetensors");
+}
+
 TEST(PlanFile, EveryKeyHasItsDefaultAndUnit) {
   std::map<std::string, std::string> keys;
   for (const auto& key : describe_plan()) {

@@ -12,6 +12,21 @@ namespace fluvial::config {
 
 inline Error expected(const std::string& what) { return {Code::kInvalidArgument, "expected " + what}; }
 
+inline Result<std::uint64_t> parse_count(std::string_view value) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc{} || end != value.data() + value.size() || value.empty()) return expected("a whole number");
+  return number;
+}
+
+inline Result<std::string> parse_text(std::string_view value) {
+  if (value.size() > 1024) return expected("at most 1024 characters");
+  for (const char c : value) {
+    if (static_cast<unsigned char>(c) < 0x20) return expected("no control characters");
+  }
+  return std::string(value);
+}
+
 inline std::string format_number(double value) {
   char text[64];
   const auto [end, error] = std::to_chars(text, text + sizeof(text), value);
@@ -24,15 +39,10 @@ class Declare {
   using Settings = std::vector<Setting<Owner>>;
   explicit Declare(Settings& settings) : settings_(settings) {}
 
-  // Text of at most `size_max` bytes without control characters.
   template <typename Field>
   void text(std::string key, std::string unit, Field field, std::string help, bool required = false) {
     const auto set = [field](Owner& owner, std::string_view value) -> Status {
-      if (value.size() > 1024) return expected("at most 1024 characters");
-      for (const char c : value) {
-        if (static_cast<unsigned char>(c) < 0x20) return expected("no control characters");
-      }
-      field(owner) = value;
+      FLUVIAL_ASSIGN(field(owner), parse_text(value));
       return {};
     };
     add(std::move(key), std::move(unit), std::move(help), required, set, reader(field));
@@ -112,13 +122,6 @@ class Declare {
   void add(std::string key, std::string unit, std::string help, bool required,
            std::function<Status(Owner&, std::string_view)> set, std::function<std::string(const Owner&)> get) {
     settings_.push_back({std::move(key), std::move(unit), std::move(help), required, std::move(set), std::move(get)});
-  }
-
-  static Result<std::uint64_t> parse_count(std::string_view value) {
-    std::uint64_t number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc{} || end != value.data() + value.size() || value.empty()) return expected("a whole number");
-    return number;
   }
 
  private:

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/round/plan_keys.h"
 #include "core/store/json.h"
 
 namespace fluvial::store {
@@ -19,6 +20,7 @@ namespace {
 namespace json = boost::json;
 using round::Milliseconds;
 using round::Plan;
+using round::PlanKey;
 
 Error expected(std::string_view key, std::string_view what) {
   return {Code::kInvalidArgument, "plan: " + std::string(key) + ": expected " + std::string(what)};
@@ -98,39 +100,6 @@ json::value write(const std::map<std::string, double>& from) {
   return object;
 }
 
-// Every key of a plan, once. The names are plan.toml's, tables with a dot.
-template <typename P, typename F>
-void visit_plan(P& plan, F&& field) {
-  field("name", plan.name);
-  field("rounds", plan.rounds);
-  field("local_steps", plan.local_steps);
-  field("codec", plan.codec);
-  field("chunk_values", plan.chunk_values);
-  field("fraction_bits", plan.fraction_bits);
-  field("value_abs_max", plan.value_abs_max);
-  field("update_norm_max", plan.update_norm_max);
-  field("attempts_max", plan.attempts_max);
-  field("models_kept", plan.models_kept);
-  field("seed", plan.seed);
-  field("sum_digest", plan.sum_digest);
-  field("participants.fraction", plan.participants_fraction);
-  field("participants.min", plan.participants_min);
-  field("participants.quorum", plan.quorum);
-  field("participants.weight_min", plan.weight_min);
-  field("deadlines.soft_ms", plan.soft_deadline);
-  field("deadlines.soft_min_ms", plan.soft_deadline_min);
-  field("deadlines.adaptive", plan.adaptive_deadlines);
-  field("deadlines.hard_ms", plan.hard_deadline);
-  field("optimizer.name", plan.optimizer);
-  field("optimizer.learning_rate", plan.optimizer.lr);  // behind the name, which has defaults for both
-  field("optimizer.momentum", plan.optimizer.momentum);
-  field("residual.norm_max", plan.residual_norm_max);
-  field("residual.age_max_rounds", plan.residual_age_max_rounds);
-  field("workers.missing", plan.workers_missing);
-  field("workers.deadline_ms", plan.workers_deadline);
-  field("worker", plan.worker);
-}
-
 Result<round::Tensor> tensor_from(const json::value& value) {
   const Error bad{Code::kInvalidArgument, "schema: expected objects of name, dtype and shape"};
   const json::object* object = value.if_object();
@@ -155,7 +124,7 @@ Result<round::Tensor> tensor_from(const json::value& value) {
 
 std::string plan_to_json(const Plan& plan) {
   json::object object;
-  visit_plan(plan, [&](std::string_view key, const auto& value) { object[view(key)] = write(value); });
+  visit_plan(plan, [&](const PlanKey& key, const auto& field) { object[view(key.name)] = write(field); });
   return json::serialize(object);
 }
 
@@ -164,17 +133,15 @@ Result<Plan> plan_from_json(std::string_view text) {
   const json::object* object = parsed.if_object();
   if (object == nullptr) return Error{Code::kInvalidArgument, "plan: expected a JSON object"};
   Plan plan;
-  Status status;
   std::size_t used = 0;
   std::vector<std::string_view> known;
-  visit_plan(plan, [&](std::string_view key, auto& value) {
-    known.push_back(key);
-    const json::value* found = object->if_contains(view(key));
-    if (found == nullptr || !status.ok()) return;
+  FLUVIAL_TRY(try_plan(plan, [&](const PlanKey& key, auto& field) -> Status {
+    known.push_back(key.name);
+    const json::value* found = object->if_contains(view(key.name));
+    if (found == nullptr) return {};
     ++used;
-    status = read(*found, key, value);
-  });
-  if (!status.ok()) return status.error();
+    return read(*found, key.name, field);
+  }));
   if (used != object->size()) {
     for (const auto& entry : *object) {
       const std::string_view key(entry.key().data(), entry.key().size());

@@ -6,8 +6,14 @@
 #include <unordered_set>
 #include <utility>
 
+#include "core/round/plan_keys.h"
+
 namespace fluvial::wire {
 namespace {
+
+using round::Milliseconds;
+using round::MissingWorkers;
+using round::ServerOptimizer;
 
 constexpr Code kCodes[] = {
     Code::kInvalidArgument, Code::kNotFound,          Code::kAlreadyExists,      Code::kPermissionDenied,
@@ -65,6 +71,54 @@ Result<std::vector<T>> list_from_proto(const List& list) {
   }
   return out;
 }
+
+// The field of one key, found by the number that plan_keys.h gives it.
+struct PlanField {
+  const google::protobuf::FieldDescriptor* field;
+  const google::protobuf::Reflection& how = *v1::Plan::GetReflection();
+
+  explicit PlanField(const round::PlanKey& key) : field(v1::Plan::descriptor()->FindFieldByNumber(key.wire_field)) {
+    FLUVIAL_CHECK(field != nullptr, "every key of a plan has its field in wire.proto");
+  }
+
+  void put(v1::Plan& out, const std::string& value) const { how.SetString(&out, field, value); }
+  void put(v1::Plan& out, std::uint64_t value) const { how.SetUInt64(&out, field, value); }
+  void put(v1::Plan& out, std::uint32_t value) const { how.SetUInt32(&out, field, value); }
+  void put(v1::Plan& out, double value) const { how.SetDouble(&out, field, value); }
+  void put(v1::Plan& out, bool value) const { how.SetBool(&out, field, value); }
+  void put(v1::Plan& out, Milliseconds value) const { put(out, static_cast<std::uint64_t>(value.count())); }
+  void put(v1::Plan& out, MissingWorkers value) const { put(out, std::string(round::missing_workers_name(value))); }
+  void put(v1::Plan& out, const ServerOptimizer& value) const { put(out, round::to_string(value)); }
+  void put(v1::Plan& out, const std::map<std::string, double>& table) const {
+    out.mutable_worker()->insert(table.begin(), table.end());
+  }
+
+  Status get(const v1::Plan& in, std::string& to) const { return to = how.GetString(in, field), Status(); }
+  Status get(const v1::Plan& in, std::uint64_t& to) const { return to = how.GetUInt64(in, field), Status(); }
+  Status get(const v1::Plan& in, std::uint32_t& to) const { return to = how.GetUInt32(in, field), Status(); }
+  Status get(const v1::Plan& in, double& to) const { return to = how.GetDouble(in, field), Status(); }
+  Status get(const v1::Plan& in, bool& to) const { return to = how.GetBool(in, field), Status(); }
+  Status get(const v1::Plan& in, Milliseconds& to) const {
+    const std::uint64_t ms = how.GetUInt64(in, field);
+    // Durations are signed in the domain; check_plan() bounds them further.
+    if (ms > std::numeric_limits<std::int64_t>::max() / 2'000'000) return wrong("a deadline that no clock holds");
+    return to = Milliseconds(ms), Status();
+  }
+  Status get(const v1::Plan& in, MissingWorkers& to) const {
+    const std::string name = how.GetString(in, field);
+    if (name.empty()) return {};  // of a sender that does not know the key
+    const Result<MissingWorkers> missing = round::missing_workers_from_name(name);
+    if (!missing.ok()) return wrong("workers.missing: " + missing.error().message);
+    return to = *missing, Status();
+  }
+  Status get(const v1::Plan& in, ServerOptimizer& to) const {
+    FLUVIAL_ASSIGN(to, round::parse_server_optimizer(how.GetString(in, field)));
+    return {};
+  }
+  Status get(const v1::Plan& in, std::map<std::string, double>& to) const {
+    return to = {in.worker().begin(), in.worker().end()}, Status();
+  }
+};
 
 // Durations on the wire: whole microseconds, a day at most.
 constexpr std::uint64_t kDayUs = 86'400'000'000;
@@ -189,78 +243,14 @@ Result<round::Schema> from_proto(const v1::Schema& schema) {
 
 v1::Plan to_proto(const round::Plan& plan) {
   v1::Plan out;
-  out.set_name(plan.name);
-  out.set_rounds(plan.rounds);
-  out.set_local_steps(plan.local_steps);
-  out.set_codec(plan.codec);
-  out.set_chunk_values(plan.chunk_values);
-  out.set_fraction_bits(plan.fraction_bits);
-  out.set_value_abs_max(plan.value_abs_max);
-  out.set_update_norm_max(plan.update_norm_max);
-  out.set_participants_fraction(plan.participants_fraction);
-  out.set_participants_min(plan.participants_min);
-  out.set_quorum(plan.quorum);
-  out.set_weight_min(plan.weight_min);
-  out.set_soft_deadline_ms(static_cast<std::uint64_t>(plan.soft_deadline.count()));
-  out.set_hard_deadline_ms(static_cast<std::uint64_t>(plan.hard_deadline.count()));
-  out.set_attempts_max(plan.attempts_max);
-  out.set_optimizer(round::to_string(plan.optimizer));
-  out.set_server_learning_rate(plan.optimizer.lr);
-  out.set_server_momentum(plan.optimizer.momentum);
-  out.set_residual_norm_max(plan.residual_norm_max);
-  out.set_residual_age_max_rounds(plan.residual_age_max_rounds);
-  out.set_models_kept(plan.models_kept);
-  out.set_seed(plan.seed);
-  out.set_sum_digest(plan.sum_digest);
-  out.set_adaptive_deadlines(plan.adaptive_deadlines);
-  out.set_soft_deadline_min_ms(static_cast<std::uint64_t>(plan.soft_deadline_min.count()));
-  out.set_workers_missing(std::string(round::missing_workers_name(plan.workers_missing)));
-  out.set_workers_deadline_ms(static_cast<std::uint64_t>(plan.workers_deadline.count()));
-  for (const auto& [key, value] : plan.worker) (*out.mutable_worker())[key] = value;
+  visit_plan(plan, [&](const round::PlanKey& key, const auto& value) { PlanField(key).put(out, value); });
   return out;
 }
 
 Result<round::Plan> from_proto(const v1::Plan& plan) {
-  // Durations are signed in the domain; check_plan() bounds them further.
-  constexpr std::uint64_t kMillisecondsMax = std::numeric_limits<std::int64_t>::max() / 2'000'000;
-  if (std::max({plan.soft_deadline_ms(), plan.soft_deadline_min_ms(), plan.hard_deadline_ms(),
-                plan.workers_deadline_ms()}) > kMillisecondsMax) {
-    return wrong("a deadline that no clock holds");
-  }
   if (plan.codec().empty() || plan.codec().size() > 64) return wrong("codec: expected a name of 1 to 64 bytes");
   round::Plan out;
-  FLUVIAL_ASSIGN(out.optimizer, round::parse_server_optimizer(plan.optimizer()));
-  out.name = plan.name();
-  out.rounds = plan.rounds();
-  out.local_steps = plan.local_steps();
-  out.codec = plan.codec();
-  out.chunk_values = plan.chunk_values();
-  out.fraction_bits = plan.fraction_bits();
-  out.value_abs_max = plan.value_abs_max();
-  out.update_norm_max = plan.update_norm_max();
-  out.participants_fraction = plan.participants_fraction();
-  out.participants_min = plan.participants_min();
-  out.quorum = plan.quorum();
-  out.weight_min = plan.weight_min();
-  out.soft_deadline = round::Milliseconds(plan.soft_deadline_ms());
-  out.hard_deadline = round::Milliseconds(plan.hard_deadline_ms());
-  out.attempts_max = plan.attempts_max();
-  out.optimizer.lr = plan.server_learning_rate();
-  out.optimizer.momentum = plan.server_momentum();
-  out.residual_norm_max = plan.residual_norm_max();
-  out.residual_age_max_rounds = plan.residual_age_max_rounds();
-  out.models_kept = plan.models_kept();
-  out.seed = plan.seed();
-  out.sum_digest = plan.sum_digest();
-  out.adaptive_deadlines = plan.adaptive_deadlines();
-  out.soft_deadline_min = round::Milliseconds(plan.soft_deadline_min_ms());
-  if (!plan.workers_missing().empty()) {
-    const Result<round::MissingWorkers> missing = round::missing_workers_from_name(plan.workers_missing());
-    if (!missing.ok()) return wrong("workers.missing: " + missing.error().message);
-    out.workers_missing = *missing;
-  }
-  out.workers_deadline = round::Milliseconds(plan.workers_deadline_ms());
-  out.worker = {plan.worker().begin(), plan.worker().end()};
+  FLUVIAL_TRY(try_plan(out, [&](const round::PlanKey& key, auto& value) { return PlanField(key).get(plan, value); }));
   FLUVIAL_TRY(round::check_plan(out));
   return out;
 }

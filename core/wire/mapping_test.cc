@@ -2,9 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <functional>
-#include <limits>
 
 #include "core/base/rng.h"
 #include "core/round/plan_test_support.h"

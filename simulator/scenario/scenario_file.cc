@@ -42,7 +42,7 @@ Error wrong(const std::string& place, const config::TomlEntry& entry, const std:
 std::vector<std::string> known_keys() {
   std::vector<std::string> keys = {"name", "base"};
   for (const ScenarioKey& key : scenario_keys()) keys.push_back(key.key);
-  for (const config::PlanKey& key : config::describe_plan()) keys.push_back(std::string(kPlanPrefix) + key.key);
+  for (const config::PlanRow& key : config::describe_plan()) keys.push_back(std::string(kPlanPrefix) + key.key);
   return keys;
 }
 

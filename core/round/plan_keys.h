@@ -1,0 +1,93 @@
+// Every key of a plan, once: plan.toml and its documentation (core/config), JSON (core/store), the wire (core/wire) and
+// check_plan() visit them here. Included by those sources alone. A new key is a field of Plan with its default, a line
+// here, and a field of wire.proto's Plan, whose number the line names.
+#pragma once
+
+#include <string_view>
+#include <utility>
+
+#include "core/round/plan.h"
+
+namespace fluvial::round {
+
+struct PlanKey {
+  std::string_view name;  // in plan.toml, a table's with a dot; JSON has it whole
+  int wire_field;         // its number in wire.proto
+  std::string_view unit;
+  std::string_view help;
+  // Where a number, or the length of a text, may lie; exact in the field's own type.
+  double low = 0;
+  double high = 0;         // 0: no bounds
+  bool above_low = false;  // low itself is too little
+};
+
+// Calls visit(const PlanKey&, field) for each, in the order of the canonical JSON.
+template <typename P, typename Visit>
+void visit_plan(P& plan, Visit&& visit) {
+  constexpr double kDayMs = 86'400'000;
+  visit({"name", 1, "text", "what people call the run", 1, 63}, plan.name);
+  visit({"rounds", 2, "count", "committed rounds after which the run is done", 1, 1e9}, plan.rounds);
+  visit({"local_steps", 3, "count", "steps a worker takes between two synchronisations; 1: synchronous SGD", 1, 1e9},
+        plan.local_steps);
+  visit({"codec", 4, "text",
+         "of the sites' updates, with options (codecs.md): fp32, bf16, int8, sign, topk:ratio=0.05, ..."},
+        plan.codec);
+  visit({"chunk_values", 5, "count", "coordinates a chunk, the unit of streaming", 256, 1 << 20}, plan.chunk_values);
+  visit({"fraction_bits", 6, "count",
+         "at most so many bits behind the point in the integer sum; fewer make partials narrower", 8, 60},
+        plan.fraction_bits);
+  visit({"value_abs_max", 7, "value", "an update that holds a larger value is refused", 1e-3, 1e9}, plan.value_abs_max);
+  visit({"update_norm_max", 8, "2-norm", "an update with a larger norm is refused; 0: no bound", 0, 1e30},
+        plan.update_norm_max);
+  visit({"attempts_max", 15, "count", "attempts of a round before the run pauses", 1, 1'000}, plan.attempts_max);
+  visit({"models_kept", 21, "count", "newest committed model files kept on disk", 1, 1e6}, plan.models_kept);
+  visit({"seed", 22, "count", "of the sampling of participants"}, plan.seed);
+  visit({"sum_digest", 23, "true or false", "record the SHA-256 of each committed integer sum, for audits"},
+        plan.sum_digest);
+  visit({"participants.fraction", 9, "fraction", "of the connected sites, sampled anew each round", 0, 1, true},
+        plan.participants_fraction);
+  visit({"participants.min", 10, "count", "connected sites that a round waits for", 1, 1e6}, plan.participants_min);
+  visit({"participants.quorum", 11, "count", "contributions without which nothing is committed", 1, 1e6}, plan.quorum);
+  visit({"participants.weight_min", 12, "count", "likewise, their total weight", 1, 0x1p62}, plan.weight_min);
+  visit({"deadlines.soft_ms", 13, "ms", "from here on a quorum is enough to commit", 1, kDayMs}, plan.soft_deadline);
+  visit({"deadlines.soft_min_ms", 26, "ms", "the earliest that deadlines.adaptive makes the soft deadline", 0, kDayMs},
+        plan.soft_deadline_min);
+  visit({"deadlines.adaptive", 25, "true or false",
+         "the soft deadline comes earlier when the sites' history says that whoever is typical is in"},
+        plan.adaptive_deadlines);
+  visit(
+      {"deadlines.hard_ms", 14, "ms", "here the attempt ends", static_cast<double>(plan.soft_deadline.count()), kDayMs},
+      plan.hard_deadline);
+  // The name first: it sets defaults, which the next two change. All three are bounded by check_server_optimizer().
+  visit({"optimizer.name", 16, "text", "the server optimizer, with options as in `fedadam:lr=0.02,warmup=5` (below)"},
+        plan.optimizer);
+  visit(
+      {"optimizer.learning_rate", 17, "factor", "of the server's step; other optimizers have another default (below)"},
+      plan.optimizer.lr);
+  visit({"optimizer.momentum", 18, "factor", "fedavgm, nesterov, lars"}, plan.optimizer.momentum);
+  visit({"residual.norm_max", 19, "2-norm", "a site drops a larger residual, and counts that; 0: no bound", 0, 1e30},
+        plan.residual_norm_max);
+  visit({"residual.age_max_rounds", 20, "count",
+         "a site drops a residual unspent for more rounds, and counts that; 0: no bound"},
+        plan.residual_age_max_rounds);
+  visit({"workers.missing", 27, "text",
+         "when a site's worker dies, fails or hangs: `continue` with the others, or `decline` the round"},
+        plan.workers_missing);
+  visit({"workers.deadline_ms", 28, "ms",
+         "for a worker's answer, where that is less than the site's own worker_task_deadline_ms; 0: the site's own", 0,
+         kDayMs},
+        plan.workers_deadline);
+  visit({"worker", 24, "number", "any number, handed to the workers as it is"}, plan.worker);
+}
+
+// The first error of visit(const PlanKey&, field), a Status each.
+template <typename P, typename Visit>
+Status try_plan(P& plan, Visit&& visit) {
+  Status status;
+  visit_plan(plan, [&](const PlanKey& key, auto& field) {
+    if (status.ok()) status = visit(key, field);
+  });
+  return status;
+}
+
+}  // namespace fluvial::round
