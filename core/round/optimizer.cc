@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/base/format.h"
+#include "core/round/optimizer_table.h"
 
 namespace fluvial::round {
 namespace {
@@ -13,15 +14,15 @@ constexpr std::size_t kTextBytesMax = 512;
 constexpr std::uint64_t kWarmupRoundsMax = 1'000'000'000;
 constexpr std::uint64_t kScaleToMax = std::uint64_t{1} << 53;
 
-constexpr std::string_view kNames[] = {"fedavg",   "fedavgm", "fedadagrad", "fedadam", "fedyogi",
-                                       "nesterov", "lars",    "lamb",       "mean"};
-
 // One number of an optimizer: its name in the text and where it may lie.
 struct Option {
   std::string_view name;
   double ServerOptimizer::* number;
   double low, high;
   bool below_high = false;  // high itself is too much
+  double fallback = 0;      // of an optimizer that has it
+
+  Option operator()(double value) const { return {name, number, low, high, below_high, value}; }
 };
 constexpr Option kLr{"lr", &ServerOptimizer::lr, 1e-12, 1e6};
 constexpr Option kMomentum{"momentum", &ServerOptimizer::momentum, 0, 1, true};
@@ -30,21 +31,40 @@ constexpr Option kBeta2{"beta2", &ServerOptimizer::beta2, 0, 1, true};
 constexpr Option kTau{"tau", &ServerOptimizer::tau, 1e-12, 1e3};
 constexpr Option kDecay{"weight_decay", &ServerOptimizer::weight_decay, 0, 1};
 constexpr Option kTrust{"trust", &ServerOptimizer::trust, 1e-9, 1e6};
+constexpr Option kOptions[] = {kLr, kMomentum, kBeta1, kBeta2, kTau, kDecay, kTrust};
 
-std::vector<Option> options_of(Optimizer kind) {
-  switch (kind) {
-    case Optimizer::kFedAvg: return {kLr};
-    case Optimizer::kFedAvgM:
-    case Optimizer::kNesterov: return {kLr, kMomentum};
-    case Optimizer::kFedAdagrad: return {kLr, kBeta1, kTau};
-    case Optimizer::kFedAdam:
-    case Optimizer::kFedYogi: return {kLr, kBeta1, kBeta2, kTau};
-    case Optimizer::kLars: return {kLr, kMomentum, kDecay, kTrust};
-    case Optimizer::kLamb: return {kLr, kBeta1, kBeta2, kTau, kDecay, kTrust};
-    case Optimizer::kMean: return {};
-  }
-  return {};
+struct Entry {
+  std::string_view name;
+  std::string_view step;        // for the documentation
+  std::vector<Option> options;  // in the order of the canonical text
+};
+template <typename... Options>
+Entry row(std::string_view name, std::string_view step, const Options&... options) {
+  return {name, step, {options...}};
 }
+
+// In the order of Optimizer.
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> list = {
+      row("fedavg", "model - lr D", kLr(1)),
+      row("fedavgm", "m = momentum m + D; model - lr m", kLr(1), kMomentum(0.9)),
+      row("fedadagrad", "v = v + D²; m = beta1 m + (1 - beta1) D; model - lr m / (√v + tau)", kLr(0.01), kBeta1(0.9),
+          kTau(1e-3)),
+      row("fedadam", "the same with v = beta2 v + (1 - beta2) D²", kLr(0.01), kBeta1(0.9), kBeta2(0.99), kTau(1e-3)),
+      row("fedyogi", "the same with v = v - (1 - beta2) D² sign(v - D²)", kLr(0.01), kBeta1(0.9), kBeta2(0.99),
+          kTau(1e-3)),
+      row("nesterov", "b = momentum b + D; model - lr (D + momentum b): DiLoCo's outer optimizer", kLr(0.7),
+          kMomentum(0.9)),
+      row("lars", R"(each tensor at the rate lr trust \|w\| / (\|D\| + weight_decay \|w\|), with momentum)", kLr(1),
+          kMomentum(0.9), kDecay(0), kTrust(1e-3)),
+      row("lamb", R"(Adam with bias correction, each tensor at the rate lr trust \|w\| / \|step\|)", kLr(0.01),
+          kBeta1(0.9), kBeta2(0.999), kTau(1e-6), kDecay(0), kTrust(1)),
+      row("mean", "D itself is the next model: a mean over the sites of what their workers hand over as updates"),
+  };
+  return list;
+}
+
+const Entry& entry_of(Optimizer kind) { return entries()[static_cast<std::size_t>(kind)]; }
 
 std::string range_of(const Option& option) {
   return format_text(option.below_high ? "{} to below {}" : "{} to {}", option.low, option.high);
@@ -60,7 +80,7 @@ bool parse_number(std::string_view text, Number* value) {
 std::string choices_of(Optimizer kind) {
   if (kind == Optimizer::kMean) return "no options: the next model is the mean itself";
   std::string text;
-  for (const Option& option : options_of(kind)) text += format_text("{}=NUMBER, ", option.name);
+  for (const Option& option : entry_of(kind).options) text += format_text("{}=NUMBER, ", option.name);
   return text + "warmup=ROUNDS or scale_to=WEIGHT";
 }
 
@@ -76,7 +96,7 @@ Status set_option(std::string_view text, ServerOptimizer* optimizer) {
     if (!parse_number(value, &count)) return expected(format_text("{} to be a whole number", key));
     return {};
   }
-  for (const Option& option : options_of(optimizer->kind)) {
+  for (const Option& option : entry_of(optimizer->kind).options) {
     if (option.name != key || equals == std::string_view::npos) continue;
     if (!parse_number(value, &(optimizer->*option.number))) return expected(format_text("{} to be a number", key));
     return {};
@@ -86,24 +106,11 @@ Status set_option(std::string_view text, ServerOptimizer* optimizer) {
 
 }  // namespace
 
-std::string_view optimizer_name(Optimizer optimizer) { return kNames[static_cast<std::size_t>(optimizer)]; }
+std::string_view optimizer_name(Optimizer optimizer) { return entry_of(optimizer).name; }
 
 ServerOptimizer ServerOptimizer::of(Optimizer kind) {
   ServerOptimizer optimizer{.kind = kind};
-  switch (kind) {
-    case Optimizer::kFedAvg:
-    case Optimizer::kFedAvgM:
-    case Optimizer::kMean: break;
-    case Optimizer::kNesterov: optimizer.lr = 0.7; break;
-    case Optimizer::kLars: optimizer.trust = 1e-3; break;
-    case Optimizer::kLamb:
-      optimizer.beta2 = 0.999;
-      optimizer.tau = 1e-6;
-      [[fallthrough]];
-    case Optimizer::kFedAdagrad:
-    case Optimizer::kFedAdam:
-    case Optimizer::kFedYogi: optimizer.lr = 0.01; break;
-  }
+  for (const Option& option : entry_of(kind).options) optimizer.*option.number = option.fallback;
   return optimizer;
 }
 
@@ -118,17 +125,17 @@ double learning_rate(const ServerOptimizer& optimizer, std::uint64_t round, std:
 
 Result<ServerOptimizer> parse_server_optimizer(std::string_view text) {
   const std::size_t colon = text.find(':');
-  const auto name = std::ranges::find(kNames, text.substr(0, colon));
+  const auto entry = std::ranges::find(entries(), text.substr(0, colon), &Entry::name);
   const auto expected = [&](std::string_view what) {
     return Error{Code::kInvalidArgument, format_text("server optimizer \"{}\": {}", text.substr(0, 200), what)};
   };
   if (text.size() > kTextBytesMax) return expected(format_text("expected at most {} characters", kTextBytesMax));
-  if (name == std::end(kNames)) {
+  if (entry == entries().end()) {
     std::string names;
-    for (const std::string_view each : kNames) names += (names.empty() ? "" : ", ") + std::string(each);
+    for (const Entry& each : entries()) names += format_text("{}{}", names.empty() ? "" : ", ", each.name);
     return expected("expected one of " + names + ", and its options as in fedavgm:lr=1,momentum=0.9");
   }
-  auto optimizer = ServerOptimizer::of(static_cast<Optimizer>(name - std::begin(kNames)));
+  auto optimizer = ServerOptimizer::of(static_cast<Optimizer>(entry - entries().begin()));
   for (std::size_t at = colon; at != std::string_view::npos;) {
     const std::size_t comma = text.find(',', at + 1);
     const std::size_t end = comma == std::string_view::npos ? text.size() : comma;
@@ -142,9 +149,10 @@ Result<ServerOptimizer> parse_server_optimizer(std::string_view text) {
 }
 
 std::string to_string(const ServerOptimizer& optimizer) {
-  std::string text(optimizer_name(optimizer.kind));
+  const Entry& entry = entry_of(optimizer.kind);
+  std::string text(entry.name);
   char separator = ':';
-  for (const Option& option : options_of(optimizer.kind)) {
+  for (const Option& option : entry.options) {
     text += format_text("{}{}={}", separator, option.name, optimizer.*option.number);
     separator = ',';
   }
@@ -154,7 +162,7 @@ std::string to_string(const ServerOptimizer& optimizer) {
 }
 
 Status check_server_optimizer(const ServerOptimizer& optimizer) {
-  for (const Option& option : {kLr, kMomentum, kBeta1, kBeta2, kTau, kDecay, kTrust}) {
+  for (const Option& option : kOptions) {
     const double value = optimizer.*option.number;
     if (value >= option.low && (option.below_high ? value < option.high : value <= option.high)) continue;  // not NaN
     const std::string_view key = option.name == "lr" ? "learning_rate" : option.name;
@@ -174,6 +182,20 @@ Status check_server_optimizer(const ServerOptimizer& optimizer) {
                     optimizer.warmup_rounds, optimizer.scale_to, kWarmupRoundsMax, kScaleToMax)};
   }
   return {};
+}
+
+std::string optimizers_markdown() {
+  std::string text = "| name | step | options and their defaults |\n|---|---|---|\n";
+  for (const Entry& entry : entries()) {
+    std::string options;
+    for (const Option& option : entry.options) {
+      options += format_text("{}{} {}", options.empty() ? "" : ", ", option.name, option.fallback);
+    }
+    text += format_text("| `{}` | {} | {} |\n", entry.name, entry.step, options.empty() ? "none" : options);
+  }
+  text += "\n| option | where it may lie |\n|---|---|\n";
+  for (const Option& option : kOptions) text += format_text("| `{}` | {} |\n", option.name, range_of(option));
+  return text;
 }
 
 }  // namespace fluvial::round
