@@ -115,6 +115,16 @@ class CoordinatorJournal {
   // Every model that a record refers to: each run's initial one and the committed ones (also those pruned already).
   Result<std::vector<ModelRef>> referenced_models();
 
+  // ---- retention (journal_retention.cc)
+  // One batch, the oldest first: of the rounds that are too many or too old their commit, contributions, refusals and
+  // attempts. A run's last commit stays, and those whose models its plan keeps. Outcomes stay what they were for every
+  // submission that can still be without one. Returns how many rounds it pruned; 0: there is nothing left to prune.
+  Result<std::uint64_t> prune_rounds(const KeptRounds& kept);
+  Result<RoundId> pruned(RunId run);  // rounds up to here are; 0: none
+  // Tokens that served nobody since then, and can serve nobody any more: used up, revoked or expired. How many.
+  Result<std::uint64_t> prune_tokens(WallTime since);
+  Result<JournalSize> size();
+
  private:
   explicit CoordinatorJournal(std::unique_ptr<Database> database);
   Status change(const std::function<Status()>& body);  // a transaction, with mutex_ held

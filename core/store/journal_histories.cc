@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/store/journal.h"
+#include "core/store/journal_retention.h"
 #include "core/store/lineage.h"
 #include "core/store/sqlite.h"
 
@@ -24,6 +25,12 @@ std::string name_of(const round::KnownRound& known) {
 Result<bool> holds_round(Database& database, SiteId site, const round::KnownRound& known) {
   FLUVIAL_ASSIGN(const auto status, database.scalar("SELECT status FROM runs WHERE id = ?", {known.run}));
   if (!status) return false;
+  FLUVIAL_ASSIGN(const bool pruned, is_pruned(database, known.run, known.round));
+  if (pruned && !known.counted) return true;
+  if (pruned) {
+    FLUVIAL_ASSIGN(const Outcome outcome, outcome_of_pruned(database, known.run, known.round, site, known.digest));
+    return outcome == Outcome::kCounted;
+  }
   if (known.counted) {
     FLUVIAL_ASSIGN(
         const auto counted,

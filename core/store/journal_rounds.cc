@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/store/journal.h"
+#include "core/store/journal_retention.h"
 #include "core/store/plan_json.h"
 #include "core/store/sqlite.h"
 
@@ -307,7 +308,10 @@ Status CoordinatorJournal::open_attempt(const AttemptRow& attempt) {
     FLUVIAL_TRY(check_next_round(*database_, attempt.run, attempt.round));
     FLUVIAL_ASSIGN(const std::optional<AttemptRow> before, last_attempt_of(*database_, attempt.run));
     if (before && before->round == attempt.round) FLUVIAL_TRY(check_same_round(*before, attempt));
-    FLUVIAL_ASSIGN(const auto epoch, database_->scalar("SELECT max(epoch) FROM attempts"));
+    // Within a run epochs do not fall: the last attempt of each has its greatest.
+    FLUVIAL_ASSIGN(const auto epoch,
+                   database_->scalar("SELECT max((SELECT epoch FROM attempts WHERE run = runs.id ORDER BY round DESC, "
+                                     "attempt DESC LIMIT 1)) FROM runs"));
     if (attempt.epoch.value() < static_cast<std::uint64_t>(epoch.value_or(0))) {
       return Error{Code::kFailedPrecondition, name_of(attempt.run, attempt.round) + ": epoch " +
                                                   std::to_string(attempt.epoch.value()) + " after epoch " +
@@ -354,7 +358,9 @@ Result<CommitRow> CoordinatorJournal::commit_of(RunId run, RoundId round) {
   const std::lock_guard lock(mutex_);
   FLUVIAL_ASSIGN(std::vector<CommitRow> found, read_commits(*database_, run, round, 1));
   if (found.empty() || found.front().round != round) {
-    return Error{Code::kNotFound, name_of(run, round) + " is not committed"};
+    FLUVIAL_ASSIGN(const bool pruned, is_pruned(*database_, run, round));
+    return Error{Code::kNotFound,
+                 name_of(run, round) + (pruned ? " is no longer in the journal (keep_rounds)" : " is not committed")};
   }
   return std::move(found.front());
 }
@@ -375,7 +381,11 @@ Result<Outcome> CoordinatorJournal::outcome(RunId run, RoundId round, SiteId sit
   if (!status) return Error{Code::kNotFound, "there is no run " + std::to_string(run.value())};
   FLUVIAL_ASSIGN(const auto committed,
                  database_->scalar("SELECT 1 FROM commits WHERE run = ? AND round = ?", {run, round}));
-  if (!committed) return is_final(*status) ? Outcome::kLate : Outcome::kPending;
+  if (!committed) {
+    FLUVIAL_ASSIGN(const bool pruned, is_pruned(*database_, run, round));
+    if (pruned) return outcome_of_pruned(*database_, run, round, site, digest);
+    return is_final(*status) ? Outcome::kLate : Outcome::kPending;
+  }
   FLUVIAL_ASSIGN(
       const auto counted,
       database_->scalar("SELECT 1 FROM contributions WHERE run = ? AND round = ? AND site = ? AND digest = ?",

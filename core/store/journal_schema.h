@@ -64,7 +64,16 @@ UPDATE names SET enrolments = (SELECT sum(uses) FROM tokens WHERE tokens.name = 
   WHERE name IN (SELECT name FROM tokens);
 )sql";
 
+// Which rounds were pruned, and what is still known of them.
+inline constexpr const char* kJournalVersion5 = R"sql(
+CREATE TABLE pruned (run INTEGER PRIMARY KEY REFERENCES runs (id), round INTEGER NOT NULL);
+CREATE TABLE settled (
+  site INTEGER NOT NULL, outcome INTEGER NOT NULL, run INTEGER NOT NULL, round INTEGER NOT NULL, digest BLOB NOT NULL,
+  PRIMARY KEY (site, outcome)) WITHOUT ROWID;
+)sql";
+
 // Each step leads from the version before it to the next; a new journal takes them all.
-inline constexpr const char* kJournalSteps[] = {kJournalVersion1, kJournalVersion2, kLineageTables, kJournalVersion4};
+inline constexpr const char* kJournalSteps[] = {kJournalVersion1, kJournalVersion2, kLineageTables, kJournalVersion4,
+                                                kJournalVersion5};
 
 }  // namespace fluvial::store

@@ -115,6 +115,18 @@ struct LostRow {
   bool operator==(const LostRow&) const = default;
 };
 
+// Which committed rounds the journal keeps.
+struct KeptRounds {
+  std::uint64_t newest = 0;                   // so many, of all runs together; 0: any number
+  std::optional<WallTime> committed_since{};  // none: however old
+};
+
+struct JournalSize {
+  std::uint64_t bytes = 0;       // of the database, without its log
+  std::uint64_t free_bytes = 0;  // of these, what pruning left: used again before the file grows
+  std::uint64_t rounds = 0;      // committed and not pruned
+};
+
 // What became of a site's update. kRefused only for one that was invalid: the site drops it and keeps its residual.
 enum class Outcome { kPending = 1, kCounted = 2, kLate = 3, kRefused = 4 };
 std::string_view outcome_name(Outcome outcome);
