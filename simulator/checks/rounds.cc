@@ -118,8 +118,10 @@ void RoundChecks::journal_opened(store::CoordinatorJournal& journal) {
       }
     }
     run.in_doubt.reset();
+    const Result<RoundId> pruned = journal.pruned(id);
+    if (!say(pruned.ok(), "journal_kept", "what the journal has pruned cannot be read after a restart")) continue;
     for (const auto& [round, row] : run.commits) {
-      say(there.contains(round), "journal_kept",
+      say(there.contains(round) || round <= *pruned, "journal_kept",
           format_text("round {} of run {} was committed, and is gone after a restart", round.value(), id.value()));
     }
     const Result<std::optional<store::AttemptRow>> attempt = journal.last_attempt(id);

@@ -229,6 +229,10 @@ void CoordinatorRole::carry_out(const coordinator::Publish& effect) {
     const Status pruned = models_->prune(record.run, record.model.version, machine().plan().models_kept);
     (void)pruned.ok();  // a file too many
   }
+  const std::uint64_t kept = cast_.scenario().federation.keep_rounds;
+  if (kept == 0 || dies("prune")) return;
+  (void)journal_->prune_rounds({kept, {}}).ok();  // a round too many; or the journal has failed
+  if (journal_->fault()) attend_journal();
 }
 
 void CoordinatorRole::carry_out(const coordinator::RecordStatus& effect) {

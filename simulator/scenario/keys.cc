@@ -143,6 +143,8 @@ void declare_machinery(Declare& d) {
        "so often a site asks for an outcome that it has not heard of");
   d.count("federation.staging_bytes_max", 0, kMany, FIELD(federation.staging_bytes_max),
           "of a node's staging area in memory");
+  d.count("federation.keep_rounds", 0, kMany, FIELD(federation.keep_rounds),
+          "committed rounds that the coordinator's journal keeps; 0: all");
   d.us("disk.operation_us", FIELD(disk.operation), "each operation on a disk takes");
 }
 

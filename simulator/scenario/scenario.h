@@ -67,6 +67,7 @@ struct FederationScenario {
   Duration parentless_max = std::chrono::seconds(30);
   Duration outcome_interval = std::chrono::seconds(30);
   std::uint64_t staging_bytes_max = 1 << 20;
+  std::uint64_t keep_rounds = 0;
 };
 
 struct DiskScenario {
