@@ -122,7 +122,7 @@ Result<std::optional<EnrolServer::Issued>> EnrolServer::issued_before(const stor
 
 Result<EnrolServer::Issued> EnrolServer::redeem(const identity::Secret& secret, ByteSpan csr, WallTime now) {
   FLUVIAL_ASSIGN(const std::optional<store::TokenRow> token, journal_.find_token(identity::token_hash(secret)));
-  if (!token) return Error{Code::kUnauthenticated, "wrong token: this coordinator does not know it"};
+  if (!token) return Error{Code::kUnauthenticated, "wrong token: this coordinator does not know it, or no longer"};
   FLUVIAL_ASSIGN(std::optional<Issued> before, issued_before(*token, csr, now));
   if (before) return std::move(*before);
   const identity::TokenRecord record{

@@ -99,6 +99,7 @@ Service::Service(tree::Process& process, const config::CoordinatorSettings& sett
       feed_(runtime_.strand),
       hub_(runtime_, *this, hub_options(settings), deny_),
       runs_(runtime_, process.tasks(), *holdings_.journal, *holdings_.models, registry_, feed_, holdings_.epoch),
+      retention_(runtime_, *holdings_.journal, settings_),
       enrol_(runtime_, registry_, *holdings_.journal, *holdings_.authority, enrol_options(settings, runs_)),
       admin_(runtime_, *holdings_.journal, *holdings_.models, registry_, runs_, feed_, hub_) {
   runs_.attach(hub_);
@@ -111,6 +112,7 @@ Service::Service(tree::Process& process, const config::CoordinatorSettings& sett
   runs_.on_commit(
       [this](const round::ModelRef& ref, SharedBytes model, std::shared_ptr<const round::Schema> schema) {
         evaluator_->committed(ref, std::move(model), std::move(schema));
+        retention_.committed();
       },
       [this] { return evaluator_->is_busy(); });
 }
@@ -153,6 +155,7 @@ void Service::start() {
   process_.spawn("enrolment", enrol_.run(facts_.member_port));
   process_.spawn("admin", admin_.run());
   process_.spawn("take up runs", runs_.take_up());
+  process_.spawn("retention", retention_.run());
   runs_.quarantine_changed();
   process_.set_ready(true);
   runtime_.log.info("coordinator ready",
@@ -170,6 +173,7 @@ void Service::stop() {
   enrol_.stop();
   hub_.stop();
   runs_.stop();
+  retention_.stop();
   evaluator_->close();
 }
 

@@ -8,6 +8,7 @@
 #include "coordinator/service/enrol_server.h"
 #include "coordinator/service/evaluator.h"
 #include "coordinator/service/registry.h"
+#include "coordinator/service/retention.h"
 #include "coordinator/service/run_service.h"
 #include "core/identity/authority.h"
 #include "core/identity/credentials.h"
@@ -63,6 +64,7 @@ class Service final : public tree::HubOwner {
   Feed feed_;
   tree::Hub hub_;  // before what holds staged updates: they count against its budget
   RunService runs_;
+  Retention retention_;
   EnrolServer enrol_;
   Admin admin_;
   std::shared_ptr<Evaluator> evaluator_;

@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::uint64_t kDayMs = 86'400'000;
 constexpr std::uint64_t kTebi = std::uint64_t{1} << 40;
+constexpr std::uint64_t kMany = 1'000'000'000'000;
+constexpr std::uint64_t kDaysMax = 36'500;
 
 template <typename S>
 void declare_session(Declare<S>& declare) {
@@ -92,6 +94,15 @@ std::vector<Setting<CoordinatorSettings>> declare_coordinator() {
                        "a child that could not reach a connected aggregator gets another parent for so long");
   declare.milliseconds("return_after_ms", 1, kDayMs, FLUVIAL_FIELD(return_after_ms),
                        "children return, between rounds, to a nearer aggregator that has been up for so long");
+  declare.count(
+      "keep_rounds", 0, kMany, FLUVIAL_FIELD(keep_rounds),
+      "newest committed rounds whose records the journal keeps, of all runs together; 0: all. Each run's last "
+      "one stays, and those of models_kept");
+  declare.count("keep_rounds_days", 0, kDaysMax, FLUVIAL_FIELD(keep_rounds_days),
+                "records of rounds that were committed longer ago go as well; 0: however old, they stay");
+  declare.count("keep_tokens_days", 0, kDaysMax, FLUVIAL_FIELD(keep_tokens_days),
+                "enrolment tokens that are used up, revoked or expired go after so long, or after certificate_days "
+                "where that is longer; 0: never");
   return settings;
 }
 
@@ -183,7 +194,8 @@ std::optional<Conflict> find_conflict(const CommonSettings& settings) {
 
 std::string flag_of(const std::string& key) {
   std::string flag = "--" + key;
-  std::replace_if(flag.begin(), flag.end(), [](char c) { return c == '.' || c == '_'; }, '-');
+  std::replace_if(
+      flag.begin(), flag.end(), [](char c) { return c == '.' || c == '_'; }, '-');
   return flag;
 }
 

@@ -56,6 +56,9 @@ struct CoordinatorSettings : CommonSettings {
   std::uint64_t failover_after_ms = 5'000;
   std::uint64_t unreachable_for_ms = 60'000;
   std::uint64_t return_after_ms = 30'000;
+  std::uint64_t keep_rounds = 100'000;  // of all runs together; 0: all
+  std::uint64_t keep_rounds_days = 0;   // 0: however old
+  std::uint64_t keep_tokens_days = 90;  // after the end of their use; 0: for ever
   bool operator==(const CoordinatorSettings&) const = default;
 };
 
