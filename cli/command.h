@@ -59,6 +59,7 @@ void add_token_commands(CLI::App& app, Commands& commands);
 void add_enroll_command(CLI::App& app, Commands& commands);
 void add_node_commands(CLI::App& app, Commands& commands);
 void add_run_commands(CLI::App& app, Commands& commands);
+void declare_run_export(CLI::App& run, Commands& commands);
 void add_round_commands(CLI::App& app, Commands& commands);
 void add_model_commands(CLI::App& app, Commands& commands);
 void add_demo_command(CLI::App& app, Commands& commands);

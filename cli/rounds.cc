@@ -1,6 +1,7 @@
 // fluvial rounds: what was committed, and what is happening.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json/serialize.hpp>
 #include <cmath>
 #include <limits>
@@ -64,6 +65,10 @@ int list(const Io& io, Options options) {
                text_member(round, "model_sha256").substr(0, 12)});
   }
   io.print(table.empty() ? "no committed rounds\n" : table.render(io.terminal()));
+  const std::uint64_t pruned = count_member(*rounds, "pruned");
+  if (pruned >= std::max<std::uint64_t>(options.from, 1)) {
+    io.note(fmt::format("rounds up to {} are not in the coordinator's journal any more (keep_rounds)\n", pruned));
+  }
   return kDone;
 }
 
@@ -102,7 +107,11 @@ int show(const Io& io, Options options) {
   if (!rounds.ok()) return fail(io, "rounds show", rounds.error());
   const json::array& found = array_member(*rounds, "rounds");
   if (found.empty() || count_member(found[0], "round") != options.round) {
-    return fail(io, "rounds show", {Code::kNotFound, fmt::format("round {} is not committed", options.round)});
+    const bool pruned = options.round <= count_member(*rounds, "pruned");
+    return fail(io, "rounds show",
+                {Code::kNotFound,
+                 fmt::format("round {} is {}", options.round,
+                             pruned ? "no longer in the coordinator's journal (keep_rounds)" : "not committed")});
   }
   io.print(options.json ? pretty(found[0]) : describe(found[0]));
   return kDone;

@@ -191,6 +191,7 @@ void add_run_commands(CLI::App& app, Commands& commands) {
     commands.chosen = [&commands, list_options] { return list(commands.io, *list_options); };
   });
   declare(*run, commands, "show", "a run with its plan", show);
+  declare_run_export(*run, commands);
   declare(*run, commands, "pause", "open no further round; the open one closes first",
           [](const Io& io, const RunOptions& options) { return change(io, options, "pause"); });
   declare(*run, commands, "resume", "go on with a paused run",

@@ -446,11 +446,14 @@ net::Awaitable<Admin::Reply> Admin::list_rounds(const net::HttpRequest* request)
   const Result<std::uint64_t> limit = to_number("limit", query("limit", "1000"));
   if (!from.ok()) co_return from.error();
   if (!limit.ok()) co_return limit.error();
-  const Result<std::vector<store::CommitRow>> rows =
-      co_await runtime_.pool.run([&] { return journal_.commits(*run, RoundId(*from), std::min(*limit, kRoundsMax)); });
-  if (!rows.ok()) co_return rows.error();
-  std::string text = "{\"rounds\":[";
-  for (const store::CommitRow& row : *rows) {
+  std::vector<store::CommitRow> rows;
+  const Result<RoundId> pruned = co_await runtime_.pool.run([&]() -> Result<RoundId> {
+    FLUVIAL_ASSIGN(rows, journal_.commits(*run, RoundId(*from), std::min(*limit, kRoundsMax)));
+    return journal_.pruned(*run);
+  });
+  if (!pruned.ok()) co_return pruned.error();
+  std::string text = "{\"pruned\":" + std::to_string(pruned->value()) + ",\"rounds\":[";
+  for (const store::CommitRow& row : rows) {
     if (text.back() == '}') text += ',';
     text += round_json(row, [this](NodeId node) { return registry_.book().name_of(node); });
   }
