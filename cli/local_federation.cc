@@ -65,7 +65,10 @@ std::vector<LocalFederation::Node> LocalFederation::site_nodes() const {
 
 Status LocalFederation::start() {
   FLUVIAL_TRY(start_coordinator());
+  // Sites first: a site has the same id in every tree, and a stochastic codec draws by it.
+  for (const Node& site : site_nodes()) FLUVIAL_TRY(enrol(site));
   for (const auto& tier : aggregator_tiers()) {
+    for (const Node& aggregator : tier) FLUVIAL_TRY(enrol(aggregator));
     FLUVIAL_TRY(start_tier(tier));
     aggregators_up_ += tier.size();
     FLUVIAL_TRY(wait_connected("aggregators_connected", aggregators_up_));
@@ -205,10 +208,7 @@ Status LocalFederation::enrol(const Node& node) const {
 }
 
 Status LocalFederation::start_tier(const std::vector<Node>& nodes) {
-  for (const Node& node : nodes) {
-    FLUVIAL_TRY(enrol(node));
-    FLUVIAL_TRY(spawn_node(node_spec(node)));
-  }
+  for (const Node& node : nodes) FLUVIAL_TRY(spawn_node(node_spec(node)));
   for (const Node& node : nodes) {
     FLUVIAL_ASSIGN(const json::value ready, wait_node(node.name));
     if (node.role != "site") continue;
