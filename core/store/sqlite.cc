@@ -83,9 +83,10 @@ Status Database::prepare_schema(std::span<const char* const> steps) {
   const auto version = static_cast<std::int64_t>(steps.size());
   if (found == version) return {};
   if (!found || *found < 0 || *found > version) {
-    return Error{Code::kFailedPrecondition, path_ + " was written by another version of Fluvial (format " +
-                                                std::to_string(found.value_or(0)) + ", expected " +
-                                                std::to_string(version) + ")"};
+    return Error{Code::kFailedPrecondition, path_ + " was written by a newer version of Fluvial (format " +
+                                                std::to_string(found.value_or(0)) + ", this one knows 1 to " +
+                                                std::to_string(version) +
+                                                "): start that version, or restore a backup from before the upgrade"};
   }
   return transact([&]() -> Status {
     FLUVIAL_TRY(take_steps(steps.subspan(static_cast<std::size_t>(*found))));
