@@ -208,8 +208,10 @@ v1::LocalMessage committed_message(const CommittedModel& committed) {
 
 Result<WorkerOptions> worker_from(const v1::Attach& attach) {
   if (attach.protocol() != kLocalProtocol) {
-    return Error{Code::kFailedPrecondition,
-                 fmt::format("speaks local protocol {}; this agent speaks {}", attach.protocol(), kLocalProtocol)};
+    return Error{
+        Code::kFailedPrecondition,
+        fmt::format("speaks local protocol {}; this agent speaks {}: update {} first", attach.protocol(),
+                    kLocalProtocol, attach.protocol() > kLocalProtocol ? "the agent" : "the worker's package")};
   }
   FLUVIAL_TRY(check_name("worker", attach.worker()));
   WorkerOptions worker{.name = attach.worker(),

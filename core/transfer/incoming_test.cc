@@ -253,7 +253,7 @@ TEST_F(IncomingTest, AProbeThatIsNotOneRefusesTheUpdate) {
   EXPECT_FALSE(without.end(wire::digest_to_proto(sha256(std::as_bytes(std::span(values)))), {}).ok());
 }
 
-// Of a site of protocol 1, or a submission that was encoded before: its work is not lost.
+// A submission that was encoded under protocol 1: its work is not lost.
 TEST_F(IncomingTest, AnUpdateOfAnEarlierVersionIsTakenWithAProbeOfTheParents) {
   const std::vector<float> values = test_values(1);
   UpdateHead head = test_head(7);

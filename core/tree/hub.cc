@@ -7,7 +7,6 @@
 #include "core/net/deadline.h"
 #include "core/tree/ask.h"
 #include "core/tree/intake.h"
-#include "core/tree/protocol.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
 
@@ -78,27 +77,26 @@ net::Awaitable<void> Hub::serve(std::shared_ptr<net::Session> session) {
   Status ended;
   if (!first->header.has_hello()) {
     ended = Error{Code::kFailedPrecondition, "the first frame must be a Hello"};
-  } else if (const v1::Hello& hello = first->header.hello();
-             hello.protocol_min() > kProtocol || hello.protocol_max() < kProtocolOldest) {
-    ended = Error{Code::kFailedPrecondition, "protocol " + std::to_string(hello.protocol_min()) + " to " +
-                                                 std::to_string(hello.protocol_max()) + ", expected " +
-                                                 std::to_string(kProtocolOldest) + " to " + std::to_string(kProtocol) +
-                                                 ": update the older side"};
-  } else if (hello.lease_epoch() == 0) {
-    ended = co_await serve_lease(session, std::min(kProtocol, hello.protocol_max()));
   } else {
-    const identity::PeerIdentity& peer = session->member();
-    Child child{peer.node,
-                peer.role,
-                peer.name,
-                Epoch(hello.lease_epoch()),
-                Incarnation(hello.incarnation()),
-                round::HistoryId(hello.history()),
-                session};
-    child.protocol = std::min(kProtocol, hello.protocol_max());
-    ended = co_await serve_member(session, std::move(child));
+    ended = co_await greet(session, first->header.hello());
   }
   if (!ended.ok()) session->close(ended.error(), true);
+}
+
+net::Awaitable<Status> Hub::greet(std::shared_ptr<net::Session> session, v1::Hello hello) {
+  const Result<std::uint32_t> protocol = wire::choose_protocol(options_.protocols, hello, options_.software);
+  if (!protocol.ok()) co_return protocol.error();
+  if (hello.lease_epoch() == 0) co_return co_await serve_lease(session, *protocol);
+  const identity::PeerIdentity& peer = session->member();
+  Child child{peer.node,
+              peer.role,
+              peer.name,
+              Epoch(hello.lease_epoch()),
+              Incarnation(hello.incarnation()),
+              round::HistoryId(hello.history()),
+              session};
+  child.protocol = *protocol;
+  co_return co_await serve_member(session, std::move(child));
 }
 
 void Hub::welcome(net::Session& session, std::uint32_t protocol) const {

@@ -22,6 +22,7 @@
 #include "core/tree/model_slot.h"
 #include "core/tree/runtime.h"
 #include "core/tree/sum.h"
+#include "core/wire/protocol.h"
 
 namespace fluvial::tree {
 
@@ -60,6 +61,7 @@ struct HubOptions {
   std::string spill_folder;
   NodeId self;
   std::string software;
+  wire::Protocols protocols;  // others than this build's: tests of what the next version will do
 };
 
 class Hub {
@@ -83,6 +85,7 @@ class Hub {
  private:
   struct Stream;  // what one child's session has going on
   net::Awaitable<void> serve(std::shared_ptr<net::Session> session);
+  net::Awaitable<Status> greet(std::shared_ptr<net::Session> session, v1::Hello hello);
   net::Awaitable<Status> serve_member(std::shared_ptr<net::Session> session, Child child);
   void welcome(net::Session& session, std::uint32_t protocol) const;
   net::Awaitable<Status> serve_lease(std::shared_ptr<net::Session> session, std::uint32_t protocol);

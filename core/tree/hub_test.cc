@@ -139,8 +139,8 @@ class HubScenarios : public HubTest {
     EXPECT_EQ(replaced.code, Code::kStale);
     const auto older = co_await connect(Role::kSite, 7, 1, 4, false);
     v1::Envelope hello;
-    hello.mutable_hello()->set_protocol_min(1);
-    hello.mutable_hello()->set_protocol_max(1);
+    hello.mutable_hello()->set_protocol_min(wire::kProtocol);
+    hello.mutable_hello()->set_protocol_max(wire::kProtocol);
     hello.mutable_hello()->set_lease_epoch(1);
     hello.mutable_hello()->set_incarnation(4);
     older->post({std::move(hello), {}});

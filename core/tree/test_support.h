@@ -80,8 +80,11 @@ class FakeOwner final : public HubOwner {
 
 class HubTest : public testing::Test {
  protected:
-  HubTest() : process_(settings(), Role::kCoordinator, files_, telemetry::null_logger()) {
+  explicit HubTest(const wire::Protocols& protocols = {})
+      : process_(settings(), Role::kCoordinator, files_, telemetry::null_logger()) {
     HubOptions options;
+    options.protocols = protocols;
+    options.software = "fluvial test";
     options.host = "127.0.0.1";
     options.spill_folder = folder_.path();
     hub_ = std::make_unique<Hub>(process_.runtime(), owner_, options, std::make_shared<identity::DenyList>());
@@ -118,8 +121,8 @@ class HubTest : public testing::Test {
     EXPECT_TRUE(session.ok());
     if (hello) {
       v1::Envelope message;
-      message.mutable_hello()->set_protocol_min(1);
-      message.mutable_hello()->set_protocol_max(1);
+      message.mutable_hello()->set_protocol_min(wire::kProtocol);
+      message.mutable_hello()->set_protocol_max(wire::kProtocol);
       message.mutable_hello()->set_lease_epoch(lease);
       message.mutable_hello()->set_incarnation(incarnation);
       (*session)->post({std::move(message), {}});

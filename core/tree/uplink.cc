@@ -4,7 +4,6 @@
 
 #include "core/net/deadline.h"
 #include "core/tree/ask.h"
-#include "core/tree/protocol.h"
 #include "core/wire/history_mapping.h"
 #include "core/wire/mapping.h"
 
@@ -120,8 +119,8 @@ net::Awaitable<Result<std::shared_ptr<net::Session>>> Uplink::open(net::HostPort
   if (!session.ok()) co_return session.error();
   opening_ = *session;
   v1::Envelope hello;
-  hello.mutable_hello()->set_protocol_min(kProtocol);
-  hello.mutable_hello()->set_protocol_max(kProtocol);
+  hello.mutable_hello()->set_protocol_min(options_.protocols.oldest);
+  hello.mutable_hello()->set_protocol_max(options_.protocols.newest);
   hello.mutable_hello()->set_software(options_.software);
   hello.mutable_hello()->set_incarnation(options_.incarnation.value());
   hello.mutable_hello()->set_lease_epoch(lease.value());
@@ -133,10 +132,12 @@ net::Awaitable<Result<std::shared_ptr<net::Session>>> Uplink::open(net::HostPort
     (*session)->close(welcome.error(), false);
     co_return welcome.error();
   }
-  if (!welcome->header.has_welcome() || welcome->header.welcome().protocol() != kProtocol) {
-    const Error wrong{Code::kFailedPrecondition, "the parent did not answer with a Welcome of our protocol"};
-    (*session)->close(wrong, true);
-    co_return wrong;
+  const Status agreed = welcome->header.has_welcome()
+                            ? wire::check_protocol(options_.protocols, welcome->header.welcome(), options_.software)
+                            : Status{Error{Code::kFailedPrecondition, "the parent did not answer with a Welcome"}};
+  if (!agreed.ok()) {
+    (*session)->close(agreed.error(), true);
+    co_return agreed.error();
   }
   co_return std::move(*session);
 }

@@ -19,6 +19,7 @@
 #include "core/net/signal.h"
 #include "core/round/history.h"
 #include "core/tree/runtime.h"
+#include "core/wire/protocol.h"
 
 namespace fluvial::tree {
 
@@ -48,6 +49,7 @@ struct UplinkOptions {
   Incarnation incarnation;
   std::string software;
   std::uint64_t jitter_seed = 0;
+  wire::Protocols protocols;  // as HubOptions'
 };
 
 class Uplink {

@@ -59,7 +59,7 @@ class Parent final : public HubOwner {
 
 class UplinkTest : public testing::Test, public UplinkOwner {
  protected:
-  UplinkTest()
+  explicit UplinkTest(const wire::Protocols& protocols = {})
       : process_(settings(), Role::kSite, files_, telemetry::null_logger()),
         up_(process_.runtime().strand),
         coordinator_(process_.runtime(), folder_.path(), pki_.member_server(Role::kCoordinator, NodeId(1), "root")),
@@ -69,6 +69,7 @@ class UplinkTest : public testing::Test, public UplinkOwner {
     UplinkOptions options;
     options.coordinator = {"127.0.0.1", coordinator_.port};
     options.incarnation = Incarnation(1);
+    options.protocols = protocols;
     uplink_ = std::make_unique<Uplink>(process_.runtime(), *this, options,
                                        pki_.member_client(Role::kSite, kSite, "hospital-a"));
   }
@@ -193,6 +194,19 @@ TEST_F(UplinkTest, ShowsWhatItKnowsAndConnectsUnderAHistoryThatItTakes) {
     EXPECT_EQ(coordinator_.histories, std::vector<round::HistoryId>{restored});
     EXPECT_EQ(coordinator_.standings.size(), 3U);
     EXPECT_EQ(wire::from_proto(coordinator_.standings[0]).value(), standing_);
+  });
+}
+
+class NextVersionsUplink : public UplinkTest {
+ protected:
+  NextVersionsUplink() : UplinkTest({wire::kProtocol, wire::kProtocol + 1}) {}
+};
+
+TEST_F(NextVersionsUplink, ConnectsToAParentOfThisVersion) {
+  coordinator_.grants = {{}, grant(1, {kAggregator})};
+  run([this]() -> net::Awaitable<void> {  // NOLINT: to_the_end() holds it until it is done
+    co_await is_up(1);
+    EXPECT_EQ(parents_, std::vector<NodeId>{kAggregator});
   });
 }
 

@@ -1,10 +1,30 @@
-// The protocol of members' sessions, which both ends of an edge of the tree name in Hello and Welcome.
+// The protocol of members' sessions, which both ends of an edge of the tree name in Hello and Welcome
+// (docs/formats/frame.md, versions of the protocol).
 #pragma once
 
 #include <cstdint>
+#include <string_view>
+
+#include "core/base/result.h"
+#include "fluvial/v1/wire.pb.h"
 
 namespace fluvial::wire {
+
 inline constexpr std::uint32_t kProtocol = 2;
-// A parent takes children that speak this one, too: their updates bring no probe. So parents are updated first.
-inline constexpr std::uint32_t kProtocolOldest = 1;
+// From version 0.2 on: the one before kProtocol, so that neighbours of two versions that follow each other understand
+// each other, whichever is updated first. Protocol 1, of 0.1, is spoken no more.
+inline constexpr std::uint32_t kProtocolOldest = 2;
+
+// What one end speaks.
+struct Protocols {
+  std::uint32_t oldest = kProtocolOldest;
+  std::uint32_t newest = kProtocol;
+};
+
+// The parent's choice: the newest that both speak. kFailedPrecondition names what each of them is and who is to be
+// updated; the child is told the same.
+Result<std::uint32_t> choose_protocol(const Protocols& own, const v1::Hello& hello, std::string_view software);
+// The child's check of it.
+Status check_protocol(const Protocols& own, const v1::Welcome& welcome, std::string_view software);
+
 }  // namespace fluvial::wire

@@ -78,13 +78,12 @@ void ParentEnd::leave(SessionId session, bool breach) {
 }
 
 Status ParentEnd::hello(SessionId session, Connection& connection, const v1::Hello& hello) {
-  if (hello.protocol_min() > wire::kProtocol || hello.protocol_max() < wire::kProtocolOldest) {
-    return Error{Code::kFailedPrecondition, "another protocol: update the older side"};
-  }
+  constexpr std::string_view kSoftware = "fluvial simulate";
+  FLUVIAL_ASSIGN(const std::uint32_t protocol, wire::choose_protocol({}, hello, kSoftware));
   const Identity& peer = cast_.identity(connection.from);
   v1::Envelope welcome;
-  welcome.mutable_welcome()->set_protocol(std::min(wire::kProtocol, hello.protocol_max()));
-  welcome.mutable_welcome()->set_software("fluvial simulate");
+  welcome.mutable_welcome()->set_protocol(protocol);
+  welcome.mutable_welcome()->set_software(std::string(kSoftware));
   if (hello.lease_epoch() == 0) {
     connection.stage = Stage::kLeaseHello;
     cast_.world().network().send(host_, session, welcome);
