@@ -81,6 +81,8 @@ class FederationTest : public ::testing::Test {
 
   round::Plan plan(std::uint64_t rounds) const;
   std::uint64_t start_run(const round::Plan& plan, std::uint64_t params);
+  // A run that is in the folders that the federation was started with.
+  void adopt_run(std::uint64_t run, const round::Plan& plan) { plans_[run] = plan; }
   // Events until `wanted` is satisfied; the event. A failure of the test when the stream ends before.
   cli::json::value wait_event(std::uint64_t run, const std::function<bool(const cli::json::value&)>& wanted);
   cli::json::value wait_committed(std::uint64_t run, std::uint64_t round);

@@ -1,0 +1,259 @@
+#include <fmt/format.h>
+
+#include "core/digest/sha256.h"
+#include "core/store/journal.h"
+#include "core/store/model_store.h"
+#include "core/store/plan_json.h"
+#include "tests/upgrade/recording.h"
+
+namespace fluvial::upgrade {
+namespace {
+
+using store::CoordinatorJournal;
+
+WallTime at(std::int64_t seconds) { return WallTime(std::chrono::seconds(seconds)); }
+Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
+
+round::Schema schema() {
+  return round::Schema::make({{"w", round::DType::kF32, {2, 2}}, {"steps", round::DType::kI64, {1}}}).value();
+}
+
+// The model of a round: numbers that only it has.
+std::vector<std::byte> model_of(std::uint64_t run, std::uint64_t round) {
+  std::vector<std::byte> bytes(24);
+  for (std::size_t i = 0; i < 4; ++i) {
+    store_le(bytes.data() + 4 * i,
+             std::bit_cast<std::uint32_t>(static_cast<float>(run) + 0.5F * static_cast<float>(round + i)));
+  }
+  store_le(bytes.data() + 16, std::uint64_t{round});
+  return bytes;
+}
+Digest model_digest(std::uint64_t run, std::uint64_t round) { return store::model_digest(model_of(run, round)); }
+
+// Errors in between stop the recorder: what it makes from constants has none.
+template <typename T>
+T must(Result<T> result) {
+  FLUVIAL_CHECK(result.ok(), "what is made from constants can be made");
+  return std::move(*result);
+}
+void must(const Status& status) { FLUVIAL_CHECK(status.ok(), "what is made from constants can be made"); }
+
+store::TokenRow token(const std::string& id, Role role, const std::string& name) {
+  return {id, digest_of(id), role, name, "eu/west", 1'000, at(100'000), std::nullopt};
+}
+
+void enrol(CoordinatorJournal& journal, Role role, const std::string& name) {
+  must(journal.add_token(token("token-" + name, role, name)));
+  const store::NodeRow row{NodeId(),  role, name,         "eu/west",    1'000, "serial-" + name,
+                           at(2'000), "",   std::nullopt, std::nullopt, ""};
+  must(journal.redeem_token(digest_of("token-" + name), row, at(2'000)));
+}
+
+void add_members(CoordinatorJournal& journal) {
+  enrol(journal, Role::kAggregator, "eu");
+  for (const char* name : {"hospital-a", "hospital-b", "hospital-c", "hospital-d"}) enrol(journal, Role::kSite, name);
+  store::TokenRow several = token("token-lab", Role::kSite, "lab-*");
+  several.uses_max = 5;
+  must(journal.add_token(several));
+  store::NodeRow lab{NodeId(),  Role::kSite, "lab-1",      "eu/west",    1'000, "serial-lab-1",
+                     at(2'100), "",          std::nullopt, std::nullopt, ""};
+  must(journal.redeem_token(several.secret_hash, lab, at(2'100)));
+  must(journal.add_token(token("token-unused", Role::kSite, "hospital-e")));
+  must(journal.add_token(token("token-revoked", Role::kSite, "hospital-f")));
+  must(journal.revoke_token("token-revoked", at(2'200)));
+  must(journal.set_advertise(NodeId(1), "eu.example.org:7410"));
+  must(journal.grant(NodeId(1), NodeId(0)));
+  must(journal.grant(NodeId(2), NodeId(1)));
+  must(journal.grant(NodeId(3), NodeId(1)));
+  must(journal.quarantine(NodeId(3), at(2'300), "two updates of one name"));
+  must(journal.revoke(NodeId(4), at(2'400)));
+  must(journal.remove(NodeId(5), at(2'500)));
+}
+
+RunId add_run(CoordinatorJournal& journal, store::ModelStore& models, RunId continues) {
+  store::RunRow row;
+  row.plan.name = "digits";
+  row.plan.rounds = 4;
+  row.plan.codec = "int8:block=256,rounding=stochastic";
+  row.plan.optimizer = round::parse_server_optimizer("fedavgm:lr=1").value();
+  row.plan.worker = {{"lr", 0.05}};
+  row.plan.sum_digest = true;
+  row.schema = schema();
+  row.created_at = at(3'000);
+  row.continues = continues;
+  const std::uint64_t next = must(journal.runs()).size() + 1;
+  row.initial_model = model_digest(next, 0);
+  const RunId run = must(journal.create_run(row));
+  must(models.put({run, ModelVersion(0)}, schema(), model_of(next, 0), row.initial_model, {}));
+  return run;
+}
+
+void open_attempt(CoordinatorJournal& journal, RunId run, std::uint64_t round, std::uint32_t attempt) {
+  store::AttemptRow row{run, RoundId(round), AttemptId(attempt), must(journal.next_epoch()), {}, 30, {}};
+  for (const store::LeaseRow& lease : must(journal.leases())) {
+    if (lease.node != NodeId(1)) row.participants.push_back({SiteId(lease.node.value()), lease.epoch, 1'000});
+  }
+  row.base = model_digest(run.value(), round - 1);
+  must(journal.open_attempt(row));
+}
+
+void commit(CoordinatorJournal& journal, store::ModelStore& models, RunId run, std::uint64_t round) {
+  open_attempt(journal, run, round, 1);
+  const std::vector<std::byte> model = model_of(run.value(), round);
+  const std::vector<float> moment(4, 0.25F * static_cast<float>(round));
+  store::CommitRow row;
+  row.run = run;
+  row.round = RoundId(round);
+  row.attempt = AttemptId(1);
+  row.model = row.master = store::model_digest(model);
+  row.optimizer = must(models.put({run, ModelVersion(round)}, schema(), model, row.model, moment));
+  const Epoch lease = must(journal.last_attempt(run))->participants[0].lease;
+  must(row.contributors.add({SiteId(2),
+                             lease,
+                             17,
+                             digest_of("update of round " + std::to_string(round)),
+                             std::int64_t{17} << 30,
+                             {{"loss", 1.0 / static_cast<double>(round)}}}));
+  row.refusals = {{SiteId(3), {Code::kInvalidArgument, "NaN in tensor 'w'"}}};
+  row.participants_count = 2;
+  row.sum_digest = digest_of("sum of round " + std::to_string(round));
+  row.duration_ms = 1'200;
+  row.bytes_up = 4'096;
+  row.bytes_down = 8'192;
+  row.metrics = {{"loss", 1.0 / static_cast<double>(round)}};
+  row.committed_at = at(3'000 + static_cast<std::int64_t>(round));
+  must(journal.commit(row));
+  must(journal.set_evaluation(run, RoundId(round), {{"accuracy", 0.5}}));
+}
+
+std::string time_text(const std::optional<WallTime>& time) {
+  return time ? std::to_string(time->time_since_epoch().count()) : "-";
+}
+
+std::string metrics_text(const round::Metrics& metrics) {
+  std::string text;
+  for (const auto& [name, value] : metrics) text += fmt::format(" {}={}", name, value);
+  return text;
+}
+
+Status describe_members(CoordinatorJournal& journal, std::string& out) {
+  FLUVIAL_ASSIGN(const auto federation, journal.federation());
+  if (federation) out += fmt::format("federation {} {}\n", federation->name, time_text(federation->created_at));
+  FLUVIAL_ASSIGN(const auto tokens, journal.tokens());
+  for (const store::TokenRow& token : tokens) {
+    out += fmt::format("token {} {} {} {} {} until {} used {} {}/{} revoked {}\n", token.id, role_name(token.role),
+                       token.name, token.region, token.weight_max, time_text(token.expires_at),
+                       time_text(token.used_at), token.uses, token.uses_max, time_text(token.revoked_at));
+  }
+  FLUVIAL_ASSIGN(const auto nodes, journal.nodes());
+  for (const store::NodeRow& node : nodes) {
+    FLUVIAL_ASSIGN(const std::uint64_t enrolments, journal.enrolments(node.name));
+    out += fmt::format("node {} {} {} {} {} {} at {} '{}' revoked {} quarantined {} '{}' removed {} enrolments {}\n",
+                       node.id.value(), role_name(node.role), node.name, node.region, node.weight_max,
+                       node.certificate_serial, time_text(node.enrolled_at), node.advertise, time_text(node.revoked_at),
+                       time_text(node.quarantined_at), node.quarantine_reason, time_text(node.removed_at), enrolments);
+  }
+  FLUVIAL_ASSIGN(const auto leases, journal.leases());
+  for (const store::LeaseRow& lease : leases) {
+    out += fmt::format("lease {} under {} epoch {}\n", lease.node.value(), lease.parent.value(), lease.epoch.value());
+  }
+  FLUVIAL_ASSIGN(const auto lineage, journal.lineage());
+  for (const round::History& history : lineage) {
+    out += fmt::format("history {} began {} last run {}\n", history.id.value(), history.began.value(),
+                       history.last_run.value());
+    for (const round::Fork& fork : history.forks) {
+      out += fmt::format("fork {} {}\n", fork.run.value(), fork.round.value());
+    }
+  }
+  FLUVIAL_ASSIGN(const auto lost, journal.lost());
+  for (const store::LostRow& row : lost) {
+    out += fmt::format("lost {} {} round {} of run {} {} {} {}\n", row.history.value(), row.site.value(),
+                       row.known.round.value(), row.known.run.value(), row.known.decided, row.known.counted,
+                       to_hex(row.known.digest));
+  }
+  return {};
+}
+
+Status describe_commit(CoordinatorJournal& journal, const store::ModelStore& models, const store::CommitRow& row,
+                       std::string& out) {
+  out += fmt::format(
+      "commit {} attempt {} of {} weight {} model {} master {} optimizer '{}' sum {} {} ms {} up {} down at {}{}{}\n",
+      row.round.value(), row.attempt.value(), row.participants_count, row.total_weight(), to_hex(row.model),
+      to_hex(row.master), row.optimizer, row.sum_digest ? to_hex(*row.sum_digest) : "-", row.duration_ms, row.bytes_up,
+      row.bytes_down, time_text(row.committed_at), metrics_text(row.metrics), metrics_text(row.evaluation));
+  for (const auto& [site, one] : row.contributors.entries()) {
+    FLUVIAL_ASSIGN(const store::Outcome outcome, journal.outcome(row.run, row.round, site, one.digest));
+    out +=
+        fmt::format("contributor {} lease {} weight {} {} probe {} {}{}\n", site.value(), one.lease.value(), one.weight,
+                    to_hex(one.digest), one.probe, store::outcome_name(outcome), metrics_text(one.metrics));
+  }
+  for (const round::Refusal& refusal : row.refusals) {
+    out += fmt::format("refused {} {}\n", refusal.site.value(), refusal.error.to_string());
+  }
+  FLUVIAL_ASSIGN(const store::Model model, models.load({row.run, ModelVersion(row.round.value())}, row.model));
+  out += "values " + to_hex(model.bytes.span()) + "\n";
+  if (row.optimizer.empty()) return {};
+  FLUVIAL_ASSIGN(const std::vector<float> state, models.load_optimizer(row.optimizer, 4));
+  out += "optimizer " + to_hex(std::as_bytes(std::span(state))) + "\n";
+  return {};
+}
+
+Status describe_run(CoordinatorJournal& journal, const store::ModelStore& models, const store::RunRow& run,
+                    std::string& out) {
+  out +=
+      fmt::format("run {} {} '{}' at {} continues {} initial {}\n", run.id.value(), store::run_status_name(run.status),
+                  run.reason, time_text(run.created_at), run.continues.value(), to_hex(run.initial_model));
+  out += fmt::format("plan {} codec {} rounds {} optimizer {} lr {} seed {}\n", run.plan.name, run.plan.codec,
+                     run.plan.rounds, round::to_string(run.plan.optimizer), run.plan.worker.at("lr"), run.plan.seed);
+  for (const round::Tensor& tensor : run.schema.tensors()) out += fmt::format("tensor {}\n", tensor.name);
+  FLUVIAL_ASSIGN(const auto commits, journal.commits(run.id, RoundId(1), 100));
+  for (const store::CommitRow& row : commits) FLUVIAL_TRY(describe_commit(journal, models, row, out));
+  FLUVIAL_ASSIGN(const auto attempt, journal.last_attempt(run.id));
+  if (!attempt) return {};
+  out += fmt::format("attempt {} of round {} epoch {} scale {} base {}\n", attempt->attempt.value(),
+                     attempt->round.value(), attempt->epoch.value(), attempt->scale_bits, to_hex(attempt->base));
+  for (const round::Participant& one : attempt->participants) {
+    out += fmt::format("participant {} lease {} at most {}\n", one.site.value(), one.lease.value(), one.weight_max);
+  }
+  return {};
+}
+
+}  // namespace
+
+Status write_coordinator(const std::string& folder) {
+  store::PosixFileSystem files;
+  FLUVIAL_TRY(files.make_folder(folder));
+  FLUVIAL_ASSIGN(const auto journal, CoordinatorJournal::open(files, folder + "/journal.sqlite"));
+  FLUVIAL_ASSIGN(store::ModelStore models, store::ModelStore::open(files, folder + "/models"));
+  FLUVIAL_TRY(journal->found({"hospitals", at(1'000)}));
+  add_members(*journal);
+  const RunId first = add_run(*journal, models, RunId());
+  commit(*journal, models, first, 1);
+  must(journal->set_run_status(first, store::RunStatus::kDone, "all rounds are committed"));
+  must(journal->set_run_status(add_run(*journal, models, first), store::RunStatus::kStopped, "by a person"));
+  const RunId open = add_run(*journal, models, RunId());
+  commit(*journal, models, open, 1);
+  commit(*journal, models, open, 2);
+  // A backup is restored: what members say of a round after it is kept.
+  must(journal->begin_history(round::HistoryId(0x1122334455667788), Epoch(500), at(4'000)));
+  const round::Standing knows{round::HistoryId(0), Epoch(400), {{open, RoundId(3), true, true, digest_of("lost")}}};
+  must(journal->meet(NodeId(2), knows, at(4'001)));
+  open_attempt(*journal, open, 3, 1);
+  open_attempt(*journal, open, 3, 2);
+  return {};
+}
+
+Result<std::string> describe_coordinator(const std::string& folder) {
+  store::PosixFileSystem files;
+  FLUVIAL_ASSIGN(const auto journal, CoordinatorJournal::open(files, folder + "/journal.sqlite"));
+  FLUVIAL_ASSIGN(store::ModelStore models, store::ModelStore::open(files, folder + "/models"));
+  FLUVIAL_ASSIGN(const auto referenced, journal->referenced_models());
+  FLUVIAL_ASSIGN(const std::size_t swept, models.sweep({referenced.begin(), referenced.end()}));
+  std::string out = fmt::format("swept {}\n", swept);
+  FLUVIAL_TRY(describe_members(*journal, out));
+  FLUVIAL_ASSIGN(const auto runs, journal->runs());
+  for (const store::RunRow& run : runs) FLUVIAL_TRY(describe_run(*journal, models, run, out));
+  return out;
+}
+
+}  // namespace fluvial::upgrade

@@ -1,0 +1,342 @@
+#include <algorithm>
+
+#include "core/digest/sha256.h"
+#include "core/wire/frame.h"
+#include "core/wire/history_mapping.h"
+#include "core/wire/mapping.h"
+#include "core/wire/record_mapping.h"
+#include "tests/upgrade/recording.h"
+
+namespace fluvial::upgrade {
+namespace {
+
+using v1::Envelope;
+
+constexpr RunId kRun{3};
+constexpr RoundId kRound{8};
+constexpr SiteId kSite{7};
+constexpr Epoch kLease{41};
+
+Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
+std::string proto_digest(std::string_view text) { return wire::digest_to_proto(digest_of(text)); }
+
+class Session {
+ public:
+  void child(const Envelope& header, std::string payload = {}) { add("child", header, std::move(payload)); }
+  void parent(const Envelope& header, std::string payload = {}) { add("parent", header, std::move(payload)); }
+  std::vector<SessionFrame> take() { return std::move(frames_); }
+
+ private:
+  void add(const char* sender, const Envelope& header, std::string payload) {
+    const Result<Buffer> head = wire::encode_head(header, payload.size(), {});
+    FLUVIAL_CHECK(head.ok(), "a frame is within its limits");
+    frames_.push_back({sender, std::string(as_text(head->span())), header, std::move(payload)});
+  }
+  std::vector<SessionFrame> frames_;
+};
+
+Envelope hello(Epoch lease) {
+  Envelope message;
+  v1::Hello& hello = *message.mutable_hello();
+  hello.set_protocol_min(2);
+  hello.set_protocol_max(2);
+  hello.set_software("fluvial");
+  hello.set_incarnation(5);
+  hello.set_lease_epoch(lease.value());
+  hello.set_history(lease == Epoch(0) ? 0 : 0x1122334455667788);
+  return message;
+}
+
+Envelope welcome() {
+  Envelope message;
+  message.mutable_welcome()->set_protocol(2);
+  message.mutable_welcome()->set_software("fluvial");
+  message.mutable_welcome()->set_heartbeat_ms(5'000);
+  return message;
+}
+
+round::Lineage lineage() {
+  return {
+      {round::HistoryId(0x0102030405060708), Epoch(11), RunId(2), {{RunId(2), RoundId(4)}}},
+      {round::HistoryId(0x1122334455667788), Epoch(30), RunId(3), {{RunId(2), RoundId(9)}, {RunId(3), RoundId(1)}}}};
+}
+
+Envelope lease_request() {
+  Envelope message;
+  v1::LeaseRequest& request = *message.mutable_lease_request();
+  request.set_advertise("eu.example.org:7410");
+  request.set_unreachable(2);
+  *request.mutable_standing() = wire::to_proto(
+      round::Standing{round::HistoryId(0x1122334455667788),
+                      Epoch(40),
+                      {{kRun, RoundId(7), true, true, digest_of("counted")}, {kRun, kRound, false, false, {}}}});
+  return message;
+}
+
+Envelope lease_grant() {
+  Envelope message;
+  v1::LeaseGrant& grant = *message.mutable_lease_grant();
+  grant.set_epoch(kLease.value());
+  v1::Parent& eu = *grant.add_parents();
+  eu.set_node(2);
+  eu.set_name("eu");
+  eu.set_role(v1::NODE_ROLE_AGGREGATOR);
+  eu.set_address("eu.example.org:7410");
+  v1::Parent& root = *grant.add_parents();
+  root.set_name("coordinator");
+  root.set_role(v1::NODE_ROLE_COORDINATOR);
+  wire::to_proto(lineage(), grant.mutable_histories());
+  return message;
+}
+
+void enrol(Session& session) {
+  Envelope request;
+  request.mutable_enrol_request()->set_token_secret("32 bytes that a token's text says");
+  request.mutable_enrol_request()->set_csr_der("a request, DER");
+  session.child(request);
+  Envelope reply;
+  v1::EnrolReply& enrolled = *reply.mutable_enrol_reply();
+  enrolled.set_certificate_pem("a certificate, PEM");
+  enrolled.set_ca_pem("the authority's, PEM");
+  enrolled.set_node(kSite.value());
+  enrolled.set_name("hospital-a");
+  enrolled.set_role(v1::NODE_ROLE_SITE);
+  enrolled.set_region("eu/west");
+  enrolled.set_port(7400);
+  enrolled.set_enrolled_before(1);
+  session.parent(reply);
+  Envelope refused;
+  refused.mutable_enrol_reply()->set_code(wire::code_to_proto(Code::kUnauthenticated));
+  refused.mutable_enrol_reply()->set_message("the token was used at 2026-11-22 10:00:00 UTC");
+  session.parent(refused);
+}
+
+void members(Session& session) {
+  Envelope up;
+  v1::Member& member = *up.mutable_member_change()->add_up();
+  member.set_node(kSite.value());
+  member.set_name("hospital-a");
+  member.set_role(v1::NODE_ROLE_SITE);
+  member.set_lease_epoch(kLease.value());
+  member.set_incarnation(5);
+  member.set_parent(2);
+  session.child(up);
+  Envelope down;
+  down.mutable_member_change()->add_down(9);
+  down.mutable_member_change()->add_down(10);
+  session.parent(down);
+}
+
+round::ModelRef base() { return {kRun, ModelVersion(7), digest_of("base"), 24}; }
+
+round::Plan plan() {
+  round::Plan plan;
+  plan.name = "digits";
+  plan.rounds = 20;
+  plan.local_steps = 4;
+  plan.codec = "int8:block=256,rounding=stochastic";
+  plan.chunk_values = 4'096;
+  plan.fraction_bits = 36;
+  plan.value_abs_max = 512;
+  plan.update_norm_max = 100;
+  plan.participants_fraction = 0.5;
+  plan.participants_min = 3;
+  plan.quorum = 2;
+  plan.weight_min = 10;
+  plan.soft_deadline = round::Milliseconds(20'000);
+  plan.adaptive_deadlines = true;
+  plan.soft_deadline_min = round::Milliseconds(3'000);
+  plan.hard_deadline = round::Milliseconds(50'000);
+  plan.attempts_max = 5;
+  plan.optimizer = round::parse_server_optimizer("fedadam:lr=0.01").value();
+  plan.residual_norm_max = 1e6;
+  plan.residual_age_max_rounds = 9;
+  plan.models_kept = 4;
+  plan.seed = 99;
+  plan.sum_digest = true;
+  plan.workers_missing = round::MissingWorkers::kDecline;
+  plan.workers_deadline = round::Milliseconds(7'000);
+  plan.worker = {{"lr", 0.05}};
+  return plan;
+}
+
+void open_round(Session& session) {
+  wire::Opening opening;
+  opening.run = kRun;
+  opening.round = kRound;
+  opening.attempt = AttemptId(2);
+  opening.epoch = Epoch(42);
+  opening.base = base();
+  opening.plan = plan();
+  opening.scale_bits = 30;
+  opening.value_count = 6;
+  opening.integer_count = 1;
+  opening.participants = {{kSite, kLease, 1'000}, {SiteId(8), Epoch(39), 500}};
+  opening.counted = {SiteId(8)};
+  opening.gone = {SiteId(9)};
+  opening.soft_left = std::chrono::milliseconds(18'000);
+  opening.hard_left = std::chrono::milliseconds(48'000);
+  opening.received = wire::Received{Incarnation(5), 3, 1};
+  opening.continues = {RunId(2), RunId(1)};
+  session.parent(wire::to_envelope(opening));
+  Envelope request;
+  *request.mutable_model_request()->mutable_model() = wire::to_proto(base());
+  request.mutable_model_request()->set_offset(8);
+  session.child(request);
+  Envelope begin;
+  *begin.mutable_model_begin()->mutable_model() = wire::to_proto(base());
+  *begin.mutable_model_begin()->mutable_schema() = wire::to_proto(
+      round::Schema::make({{"w", round::DType::kF32, {2, 2}}, {"steps", round::DType::kI64, {1}}}).value());
+  begin.mutable_model_begin()->set_offset(8);
+  session.parent(begin);
+  Envelope chunk;
+  chunk.mutable_model_chunk()->set_run(kRun.value());
+  chunk.mutable_model_chunk()->set_version(7);
+  chunk.mutable_model_chunk()->set_offset(8);
+  session.parent(chunk, "sixteen of bytes");
+}
+
+void update(Session& session) {
+  Envelope begin;
+  v1::UpdateBegin& update = *begin.mutable_update_begin();
+  v1::UpdateKey& key = *update.mutable_key();
+  key.set_run(kRun.value());
+  key.set_round(kRound.value());
+  key.set_site(kSite.value());
+  key.set_incarnation(5);
+  key.set_submission(3);
+  update.set_weight(17);
+  update.set_codec("int8:block=256,rounding=stochastic");
+  update.set_value_count(6);
+  update.set_chunk_count(2);
+  update.set_integer_count(1);
+  update.set_base_sha256(proto_digest("base"));
+  update.set_lease_epoch(kLease.value());
+  (*update.mutable_metrics())["loss"] = 0.25;
+  update.set_first_chunk(1);
+  session.child(begin);
+  Envelope chunk;
+  chunk.mutable_update_chunk()->set_index(1);
+  session.child(chunk, "an encoded chunk");
+  Envelope end;
+  end.mutable_update_end()->set_sha256(proto_digest("update"));
+  session.child(end, std::string("\x09\0\0\0\0\0\0\0\0\0\x80\x3f", 12));  // one integer, the probe
+  update.set_probe(1);                                                    // encoded by 0.1
+  update.set_first_chunk(0);
+  session.child(begin);
+  Envelope receipt;
+  receipt.mutable_receipt()->set_run(kRun.value());
+  receipt.mutable_receipt()->set_round(kRound.value());
+  receipt.mutable_receipt()->set_site(kSite.value());
+  session.parent(receipt);
+  session.child(wire::to_envelope(
+      round::Decline{kRun, kRound, AttemptId(2), {kSite, {Code::kUnavailable, "no worker is attached"}}}));
+}
+
+round::Contribution contribution() {
+  round::Contribution one{kSite, kLease, 17, digest_of("update"), std::int64_t{17} << 30, {{"loss", 0.25}}};
+  one.incarnation = Incarnation(5);
+  one.submission = 3;
+  one.times = {std::chrono::microseconds(1'500), std::chrono::microseconds(700), std::chrono::microseconds(80)};
+  return one;
+}
+
+void partial(Session& session) {
+  Envelope begin;
+  v1::PartialBegin& partial = *begin.mutable_partial_begin();
+  partial.set_run(kRun.value());
+  partial.set_round(kRound.value());
+  partial.set_attempt(2);
+  partial.set_epoch(42);
+  partial.set_sequence(2);
+  *partial.add_contributors() = wire::to_proto(contribution());
+  *partial.add_refusals() = wire::to_proto(round::Refusal{SiteId(8), {Code::kInvalidArgument, "NaN in tensor 'w'"}});
+  partial.add_missing(9);
+  partial.set_chunk_count(2);
+  partial.set_scale_bits(30);
+  partial.set_incarnation(6);
+  partial.set_first_chunk(1);
+  session.child(begin);
+  Envelope chunk;
+  chunk.mutable_partial_chunk()->set_index(1);
+  session.child(chunk, "a packed chunk");
+  Envelope end;
+  end.mutable_partial_end()->set_sha256(proto_digest("partial"));
+  session.child(end, std::string("\x99\0\0\0\0\0\0\0", 8));
+  Envelope receipt;
+  v1::Receipt& refused = *receipt.mutable_receipt();
+  refused.set_run(kRun.value());
+  refused.set_round(kRound.value());
+  refused.set_sequence(2);
+  refused.set_code(wire::code_to_proto(Code::kAlreadyExists));
+  refused.set_message("site 8 is counted already");
+  refused.add_without(8);
+  session.parent(receipt);
+}
+
+void close_round(Session& session) {
+  wire::Commit commit;
+  commit.run = kRun;
+  commit.round = kRound;
+  commit.attempt = AttemptId(2);
+  commit.model = {kRun, ModelVersion(8), digest_of("model"), 24};
+  FLUVIAL_CHECK(commit.contributors.add(contribution()).ok(), "one contributor");
+  commit.refusals = {{SiteId(8), {Code::kInvalidArgument, "NaN in tensor 'w'"}}};
+  commit.last = true;
+  commit.late = {SiteId(9)};
+  session.parent(wire::to_envelope(commit));
+  Envelope state;
+  state.mutable_run_state()->set_run(kRun.value());
+  state.mutable_run_state()->set_state("paused");
+  state.mutable_run_state()->set_reason("no quorum");
+  session.parent(state);
+  Envelope query;
+  query.mutable_outcome_query()->set_run(kRun.value());
+  query.mutable_outcome_query()->set_round(kRound.value());
+  query.mutable_outcome_query()->set_site(kSite.value());
+  query.mutable_outcome_query()->set_sha256(proto_digest("update"));
+  session.child(query);
+  Envelope reply;
+  reply.mutable_outcome_reply()->set_run(kRun.value());
+  reply.mutable_outcome_reply()->set_round(kRound.value());
+  reply.mutable_outcome_reply()->set_site(kSite.value());
+  reply.mutable_outcome_reply()->set_sha256(proto_digest("update"));
+  reply.mutable_outcome_reply()->set_outcome(v1::OutcomeReply::OUTCOME_COUNTED);
+  session.parent(reply);
+}
+
+Envelope goodbye(std::uint32_t code, const char* text) {
+  Envelope message;
+  message.mutable_goodbye()->set_code(code);
+  message.mutable_goodbye()->set_message(text);
+  return message;
+}
+
+}  // namespace
+
+std::vector<SessionFrame> session_of_this_version() {
+  Session session;
+  enrol(session);
+  session.child(hello(Epoch(0)));
+  session.parent(welcome());
+  session.child(lease_request());
+  session.parent(lease_grant());
+  session.child(goodbye(wire::code_to_proto(Code::kCancelled), "lease taken"));
+  session.child(hello(kLease));
+  session.parent(welcome());
+  members(session);
+  open_round(session);
+  update(session);
+  partial(session);
+  close_round(session);
+  Envelope ping;
+  ping.mutable_ping()->set_token(77);
+  session.parent(ping);
+  Envelope pong;
+  pong.mutable_pong()->set_token(77);
+  session.child(pong);
+  session.parent(goodbye(0, "draining"));
+  return session.take();
+}
+
+}  // namespace fluvial::upgrade
