@@ -8,7 +8,7 @@
 
 #include "core/config/plan_file.h"
 #include "core/config/reader.h"
-#include "core/round/optimizer_table.h"
+#include "core/round/plan_keys.h"
 
 namespace fluvial::config {
 namespace {

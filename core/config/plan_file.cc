@@ -34,14 +34,8 @@ void visit_file(File& file, Visit&& visit) {
 }
 
 // From a value's text; an error says what was expected. check_plan() has the ranges.
-Status parse(std::string_view text, std::string& to) {
-  FLUVIAL_ASSIGN(to, parse_text(text));
-  return {};
-}
-Status parse(std::string_view text, std::uint64_t& to) {
-  FLUVIAL_ASSIGN(to, parse_count(text));
-  return {};
-}
+Status parse(std::string_view text, std::string& to) { return round::assign(to, parse_text(text)); }
+Status parse(std::string_view text, std::uint64_t& to) { return round::assign(to, parse_count(text)); }
 Status parse(std::string_view text, std::uint32_t& to) {
   FLUVIAL_ASSIGN(const std::uint64_t number, parse_count(text));
   if (number > 0xffff'ffff) return expected("0 to 4294967295");
@@ -65,12 +59,10 @@ Status parse(std::string_view text, Milliseconds& to) {
   return {};
 }
 Status parse(std::string_view text, MissingWorkers& to) {
-  FLUVIAL_ASSIGN(to, round::missing_workers_from_name(text));
-  return {};
+  return round::assign(to, round::missing_workers_from_name(text));
 }
 Status parse(std::string_view text, ServerOptimizer& to) {
-  FLUVIAL_ASSIGN(to, round::parse_server_optimizer(text));
-  return {};
+  return round::assign(to, round::parse_server_optimizer(text));
 }
 
 // As documentation and plan.toml show it, a text without its quotes.

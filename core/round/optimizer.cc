@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/base/format.h"
-#include "core/round/optimizer_table.h"
+#include "core/round/plan_keys.h"
 
 namespace fluvial::round {
 namespace {

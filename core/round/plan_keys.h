@@ -3,6 +3,7 @@
 // here, and a field of wire.proto's Plan, whose number the line names.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -79,6 +80,16 @@ void visit_plan(P& plan, Visit&& visit) {
         plan.workers_deadline);
   visit({"worker", 24, "number", "any number, handed to the workers as it is"}, plan.worker);
 }
+
+// What most readers of a field end with.
+template <typename T>
+Status assign(T& to, Result<T> from) {
+  FLUVIAL_ASSIGN(to, std::move(from));
+  return {};
+}
+
+// The tables of the optimizers in docs/operations/plan.md; a test compares them.
+std::string optimizers_markdown();
 
 // The first error of visit(const PlanKey&, field), a Status each.
 template <typename P, typename Visit>

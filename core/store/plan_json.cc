@@ -65,8 +65,7 @@ Status read(const json::value& from, std::string_view key, Milliseconds& to) {
 Status read(const json::value& from, std::string_view key, round::ServerOptimizer& to) {
   std::string text;
   FLUVIAL_TRY(read(from, key, text));
-  FLUVIAL_ASSIGN(to, round::parse_server_optimizer(text));
-  return {};
+  return round::assign(to, round::parse_server_optimizer(text));
 }
 Status read(const json::value& from, std::string_view key, round::MissingWorkers& to) {
   std::string text;

@@ -112,8 +112,7 @@ struct PlanField {
     return to = *missing, Status();
   }
   Status get(const v1::Plan& in, ServerOptimizer& to) const {
-    FLUVIAL_ASSIGN(to, round::parse_server_optimizer(how.GetString(in, field)));
-    return {};
+    return round::assign(to, round::parse_server_optimizer(how.GetString(in, field)));
   }
   Status get(const v1::Plan& in, std::map<std::string, double>& to) const {
     return to = {in.worker().begin(), in.worker().end()}, Status();
