@@ -3,6 +3,7 @@
 
 #include <fmt/chrono.h>
 
+#include <thread>
 #include <utility>
 
 #include "core/store/journal_schema.h"
@@ -176,6 +177,15 @@ CoordinatorJournal::~CoordinatorJournal() = default;
 Result<std::unique_ptr<CoordinatorJournal>> CoordinatorJournal::open(FileSystem& files, const std::string& path) {
   FLUVIAL_ASSIGN(std::unique_ptr<Database> database, Database::open(files, path, kJournalSteps, "another coordinator"));
   return std::unique_ptr<CoordinatorJournal>(new CoordinatorJournal(std::move(database)));
+}
+
+Status CoordinatorJournal::copy_to(const std::string& path) {
+  std::unique_lock lock(mutex_);
+  return database_->copy_to(path, [&lock] {
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+  });
 }
 
 Status CoordinatorJournal::change(const std::function<Status()>& body) {

@@ -31,6 +31,9 @@ class CoordinatorJournal {
   // that its last change met. None: it works. Waits for nothing.
   std::optional<Error> fault() const;
 
+  // The whole journal as it is at one moment, as one durable file at `path`, which it replaces. Others go on meanwhile.
+  Status copy_to(const std::string& path);
+
   // ---- federation
   Status found(const FederationRow& federation);  // kAlreadyExists when it has been founded
   Result<std::optional<FederationRow>> federation();

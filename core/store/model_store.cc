@@ -55,8 +55,17 @@ Result<ModelStore> ModelStore::open(FileSystem& files, std::string folder) {
   return ModelStore(files, std::move(folder));
 }
 
-std::string ModelStore::path_of(ModelRef ref) const {
-  return join_path(folder_, stem(ref) + std::string(kModelSuffix));
+std::string ModelStore::path_of(ModelRef ref) const { return join_path(folder_, name_of(ref)); }
+std::string ModelStore::name_of(ModelRef ref, bool optimizer) {
+  return stem(ref) + std::string(optimizer ? kOptimizerSuffix : kModelSuffix);
+}
+std::optional<ModelRef> ModelStore::ref_of(std::string_view name, bool optimizer) {
+  const std::size_t slash = std::min(name.find('/'), name.size());
+  const auto run = number_in(name.substr(0, slash), kRunPrefix, "");
+  const auto round = number_in(name.substr(std::min(slash + 1, name.size())), kRoundPrefix,
+                               optimizer ? kOptimizerSuffix : kModelSuffix);
+  if (!run || !round) return std::nullopt;
+  return ModelRef{RunId(*run), ModelVersion(*round)};
 }
 std::string ModelStore::run_folder(RunId run) const {
   return join_path(folder_, std::string(kRunPrefix) + std::to_string(run.value()));
@@ -76,7 +85,7 @@ Result<std::string> ModelStore::put(ModelRef ref, const round::Schema& schema, B
 
   std::string reference;
   if (!optimizer.empty()) {
-    reference = stem(ref) + std::string(kOptimizerSuffix);
+    reference = name_of(ref, true);
     FLUVIAL_ASSIGN(const round::Schema state,
                    round::Schema::make({{std::string(kOptimizerTensor), round::DType::kF32, {optimizer.size()}}}));
     const std::string state_header = format_model_header(state, {{"model_sha256", to_hex(digest)}});

@@ -7,6 +7,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/ids.h"
@@ -50,6 +51,10 @@ class ModelStore {
   Status prune(RunId run, ModelVersion last, std::uint64_t kept);
 
   std::string path_of(ModelRef ref) const;
+  // The file's path in the folder, "run-<id>/round-<n>.safetensors", and whose such a path is: a model's or, when
+  // `optimizer` says so, its optimizer's state; none for any other path.
+  static std::string name_of(ModelRef ref, bool optimizer = false);
+  static std::optional<ModelRef> ref_of(std::string_view name, bool optimizer = false);
   Result<std::vector<ModelRef>> list() const;
 
  private:

@@ -7,6 +7,8 @@
 namespace fluvial::store {
 namespace {
 
+constexpr int kPagesAtOnce = 1024;  // 4 MiB: some milliseconds, for which whoever commits a round waits
+
 using Statement = std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)>;
 
 void bind(sqlite3_stmt* statement, int index, const SqlValue& value) {
@@ -52,18 +54,35 @@ std::optional<WallTime> SqlRow::optional_time(int column) const {
 Result<std::unique_ptr<Database>> Database::open(FileSystem& files, const std::string& path,
                                                  std::span<const char* const> steps, std::string_view holder) {
   std::unique_ptr<Database> database(new Database(files, path));
-  int code = sqlite3_open_v2(path.c_str(), &database->connection_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
-                             database->vfs_.name());
-  if (code != SQLITE_OK) return database->error(code);
-  sqlite3_extended_result_codes(database->connection_, 1);
-  Status status = database->prepare_schema(steps);
-  code = sqlite3_errcode(database->connection_);
+  FLUVIAL_TRY(database->connect(holder, [&] { return database->prepare_schema(steps); }));
+  return database;
+}
+
+Result<std::unique_ptr<Database>> Database::open_as_it_is(FileSystem& files, const std::string& path,
+                                                          std::string_view holder) {
+  FLUVIAL_ASSIGN(const bool there, files.exists(path));
+  if (!there) return Error{Code::kNotFound, path + " is not there"};
+  std::unique_ptr<Database> database(new Database(files, path));
+  FLUVIAL_TRY(database->connect(holder, [&]() -> Status {
+    for (const char* pragma : {"PRAGMA locking_mode=EXCLUSIVE", "PRAGMA temp_store=MEMORY", "PRAGMA user_version"}) {
+      FLUVIAL_TRY(database->query(pragma, {}, [](const SqlRow&) -> Status { return {}; }));
+    }
+    return {};
+  }));
+  return database;
+}
+
+Status Database::connect(std::string_view holder, const std::function<Status()>& prepare) {
+  int code = sqlite3_open_v2(path_.c_str(), &connection_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, vfs_.name());
+  if (code != SQLITE_OK) return error(code);
+  sqlite3_extended_result_codes(connection_, 1);
+  Status status = prepare();
+  code = sqlite3_errcode(connection_);
   if (!status.ok() && (code & 0xff) == SQLITE_BUSY) {
     return Error{Code::kFailedPrecondition,
-                 std::string(holder) + " holds " + path + ": stop it, or use another folder"};
+                 std::string(holder) + " holds " + path_ + ": stop it, or use another folder"};
   }
-  if (!status.ok()) return status.error();
-  return database;
+  return status;
 }
 
 Database::~Database() {
@@ -174,6 +193,43 @@ Status Database::transact(const std::function<Status()>& body) {
                                             "): start again to read what is on the disk"};
   }
   return status;
+}
+
+// Into a file beside `path` that takes its name when it is whole. Without a journal of its own: a copy that was cut
+// short is thrown away.
+Status Database::copy_to(const std::string& path, const std::function<void()>& pause) {
+  const std::string temporary = temporary_of(path);
+  for (const char* suffix : {"", "-wal", "-journal"}) {
+    for (const std::string& old : {path + suffix, temporary + suffix}) {
+      const Status removed = files_.remove(old);
+      if (!removed.ok() && removed.error().code != Code::kNotFound) return removed;
+    }
+  }
+  Status copied;
+  {
+    Database copy(files_, temporary);
+    copied = copy.connect("another backup", [&]() -> Status {
+      for (const char* pragma : {"PRAGMA locking_mode=EXCLUSIVE", "PRAGMA journal_mode=MEMORY",
+                                 "PRAGMA synchronous=FULL", "PRAGMA temp_store=MEMORY"}) {
+        FLUVIAL_TRY(copy.query(pragma, {}, [](const SqlRow&) -> Status { return {}; }));
+      }
+      return copy.take_from(*this, pause);
+    });
+  }
+  if (copied.ok()) copied = files_.rename(temporary, path);
+  if (copied.ok()) return files_.sync_folder(folder_of(path));
+  static_cast<void>(files_.remove(temporary));
+  return copied;
+}
+
+Status Database::take_from(Database& source, const std::function<void()>& pause) {
+  sqlite3_backup* backup = sqlite3_backup_init(connection_, "main", source.connection_, "main");
+  if (backup == nullptr) return error(sqlite3_errcode(connection_));
+  int code = SQLITE_OK;
+  while ((code = sqlite3_backup_step(backup, kPagesAtOnce)) == SQLITE_OK) pause();
+  const int finished = sqlite3_backup_finish(backup);
+  if (finished != SQLITE_OK) return error(finished);
+  return code == SQLITE_DONE ? Status() : Status(error(code));
 }
 
 }  // namespace fluvial::store

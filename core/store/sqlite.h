@@ -80,6 +80,9 @@ class Database {
   // that was killed, or whose fsync failed, may have left transactions that only the kernel's memory holds.
   static Result<std::unique_ptr<Database>> open(FileSystem& files, const std::string& path,
                                                 std::span<const char* const> steps, std::string_view holder);
+  // Of whatever version, to be read: takes no step. kNotFound when there is none.
+  static Result<std::unique_ptr<Database>> open_as_it_is(FileSystem& files, const std::string& path,
+                                                         std::string_view holder);
   ~Database();
 
   Status run(const char* sql, SqlValues values = {});
@@ -94,12 +97,19 @@ class Database {
   Status transact(const std::function<Status()>& body);
   const std::optional<Error>& fault() const { return broken_; }  // set: every later transaction is refused with it
 
+  // The whole as it is at one moment, as one durable file; `path` is replaced. Between its parts `pause` is called,
+  // which may let others use this connection: what they commit is in the copy, too.
+  Status copy_to(const std::string& path, const std::function<void()>& pause);
+
  private:
-  Database(FileSystem& files, std::string path) : vfs_(files), path_(std::move(path)) {}
+  Database(FileSystem& files, std::string path) : files_(files), vfs_(files), path_(std::move(path)) {}
   Error error(int code) const;
+  Status connect(std::string_view holder, const std::function<Status()>& prepare);
   Status prepare_schema(std::span<const char* const> steps);
+  Status take_from(Database& source, const std::function<void()>& pause);
   Status take_steps(std::span<const char* const> steps);
 
+  FileSystem& files_;
   SqliteVfs vfs_;
   std::string path_;
   sqlite3* connection_ = nullptr;

@@ -1,0 +1,87 @@
+#include "core/store/journal_copy.h"
+
+#include <iterator>
+#include <memory>
+#include <utility>
+
+#include "core/store/journal_schema.h"
+#include "core/store/sqlite.h"
+
+namespace fluvial::store {
+namespace {
+
+Status check_whole(Database& database, const std::string& path) {
+  std::string verdict;
+  FLUVIAL_TRY(database.query("PRAGMA quick_check(1)", {}, [&](const SqlRow& row) -> Status {
+    verdict = row.text(0);
+    return {};
+  }));
+  if (verdict == "ok") return {};
+  return Error{Code::kDataLoss, path + ": the journal is damaged: " + verdict};
+}
+
+// Version 3 brought them.
+Result<std::uint64_t> count_restores(Database& database) {
+  FLUVIAL_ASSIGN(const auto there,
+                 database.scalar("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'histories'"));
+  if (!there) return std::uint64_t{0};
+  FLUVIAL_ASSIGN(const auto count, database.scalar("SELECT count(*) FROM histories"));
+  return static_cast<std::uint64_t>(count.value_or(0));
+}
+
+Status read_runs(Database& database, JournalContent& content) {
+  FLUVIAL_TRY(
+      database.query("SELECT id, status, initial_model FROM runs ORDER BY id", {}, [&](const SqlRow& row) -> Status {
+        const RunId run = row.id<RunId>(0);
+        const auto status = static_cast<RunStatus>(row.integer(1));
+        if (run_status_name(status) == "unknown") return Error{Code::kDataLoss, "the journal holds an unknown status"};
+        FLUVIAL_ASSIGN(const Digest model, row.digest(2));
+        content.models.emplace(ModelRef{run, ModelVersion(0)}, model);
+        content.runs.push_back({run, status, RoundId(0), ""});
+        return {};
+      }));
+  auto at = content.runs.begin();
+  return database.query("SELECT run, round, model, optimizer FROM commits ORDER BY run, round", {},
+                        [&](const SqlRow& row) -> Status {
+                          const RunId run = row.id<RunId>(0);
+                          while (at != content.runs.end() && at->run != run) ++at;
+                          if (at == content.runs.end())
+                            return Error{Code::kDataLoss, "the journal holds a commit of an unknown run"};
+                          at->round = row.id<RoundId>(1);
+                          at->optimizer = row.text(3);
+                          FLUVIAL_ASSIGN(const Digest model, row.digest(2));
+                          content.models.emplace(ModelRef{run, ModelVersion(at->round.value())}, model);
+                          return {};
+                        });
+}
+
+}  // namespace
+
+std::uint64_t journal_format() { return std::size(kJournalSteps); }
+
+Status copy_journal(FileSystem& files, const std::string& path, const std::string& to) {
+  FLUVIAL_ASSIGN(const std::unique_ptr<Database> database, Database::open_as_it_is(files, path, "a coordinator"));
+  return database->copy_to(to, [] {});
+}
+
+Result<JournalContent> read_journal_copy(FileSystem& files, const std::string& path) {
+  FLUVIAL_ASSIGN(const std::unique_ptr<Database> database, Database::open_as_it_is(files, path, "another backup"));
+  FLUVIAL_TRY(check_whole(*database, path));
+  JournalContent content;
+  FLUVIAL_ASSIGN(const auto version, database->scalar("PRAGMA user_version"));
+  content.format = static_cast<std::uint64_t>(version.value_or(0));
+  if (content.format == 0 || content.format > journal_format()) {
+    return Error{Code::kFailedPrecondition, path + " has format " + std::to_string(content.format) +
+                                                ", expected 1 to " + std::to_string(journal_format()) +
+                                                ": use the version of Fluvial that wrote it"};
+  }
+  FLUVIAL_TRY(database->query("SELECT name FROM federation", {}, [&](const SqlRow& row) -> Status {
+    content.federation = row.text(0);
+    return {};
+  }));
+  FLUVIAL_ASSIGN(content.restores, count_restores(*database));
+  FLUVIAL_TRY(read_runs(*database, content));
+  return content;
+}
+
+}  // namespace fluvial::store

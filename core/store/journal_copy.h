@@ -1,0 +1,40 @@
+// A coordinator's journal as a backup takes it: copied as it is, whatever version wrote it, and read without a change.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/store/file_system.h"
+#include "core/store/model_store.h"
+#include "core/store/rows.h"
+
+namespace fluvial::store {
+
+// What a backup asks a journal.
+struct JournalContent {
+  struct Run {
+    RunId run;
+    RunStatus status = RunStatus::kRunning;
+    RoundId round;          // its last commit; 0: none
+    std::string optimizer;  // the reference of that commit's optimizer state; "": none
+    bool is_open() const { return status == RunStatus::kRunning || status == RunStatus::kPaused; }
+  };
+  std::uint64_t format = 0;  // the journal's version
+  std::string federation;
+  std::uint64_t restores = 0;
+  std::vector<Run> runs;
+  std::map<ModelRef, Digest> models;  // all that a record names, also those pruned already
+};
+
+// Of a coordinator that does not run: its journal becomes one durable file at `to`. kNotFound when there is no journal,
+// kFailedPrecondition while a coordinator holds it.
+Status copy_journal(FileSystem& files, const std::string& path, const std::string& to);
+
+// kDataLoss when SQLite finds the copy damaged, kFailedPrecondition when a newer version wrote it.
+Result<JournalContent> read_journal_copy(FileSystem& files, const std::string& path);
+
+std::uint64_t journal_format();  // the newest that this build knows
+
+}  // namespace fluvial::store
