@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "coordinator/logic/plan_codec.h"
+#include "coordinator/service/backup.h"
 #include "coordinator/service/json.h"
 #include "core/identity/token.h"
 #include "core/net/deadline.h"
@@ -123,6 +124,7 @@ json::object open_round(const RunMachine& machine, const Federation& book, TimeP
 
 Status Admin::open(const std::string& socket, AdminFacts facts) {
   facts_ = std::move(facts);
+  set_last_backup(last_backup(runtime_.files, facts_.data_dir));
   FLUVIAL_ASSIGN(server_, net::HttpServer::open(runtime_.io, net::UnixAddress{socket}, {}, runtime_.hooks));
   return {};
 }
@@ -161,6 +163,8 @@ net::Awaitable<Admin::Reply> Admin::route(const net::HttpRequest* request, std::
   const std::string what = path.size() >= 2 && path[0] == "v1" ? path[1] : "";
   if (get && what == "status" && path.size() == 2) co_return status_json();
   if (get && what == "nodes" && path.size() == 2) co_return nodes(request->query.contains("all"));
+  if (post && what == "backup" && path.size() == 2) co_return co_await copy_journal();
+  if (post && what == "backup" && path.size() == 3 && path[2] == "made") co_return co_await backup_made(request->body);
   if (post && what == "nodes" && path.size() == 4 && path[3] == "revoke") co_return co_await revoke(path[2]);
   if (post && what == "nodes" && path.size() == 4 && path[3] == "remove") co_return co_await remove(path[2]);
   if (post && what == "nodes" && path.size() == 4 && path[3] == "clear") co_return co_await clear(path[2]);
@@ -195,7 +199,9 @@ std::string Admin::status_json() const {
                       {"staging_bytes", hub_.budget().bytes_used()},
                       {"fault", runs_.fault()},
                       {"history", history_json(registry_)},
+                      {"last_backup", nullptr},
                       {"run", nullptr}};
+  if (last_backup_) object["last_backup"] = utc(*last_backup_);
   if (const ActiveRun* active = runs_.active()) {
     const RunMachine& machine = active->machine;
     const bool waiting = machine.status() == RunStatus::kRunning && !machine.is_open();

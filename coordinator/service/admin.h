@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "coordinator/service/feed.h"
@@ -14,6 +15,7 @@ namespace fluvial::coordinator {
 
 struct AdminFacts {
   std::string federation;
+  std::string data_dir;
   std::string pin;
   std::string enrol_address;  // host:port, as tokens name it
   std::uint16_t member_port = 0;
@@ -40,7 +42,9 @@ class Admin {
         registry_(registry),
         runs_(runs),
         feed_(feed),
-        hub_(hub) {}
+        hub_(hub),
+        last_backup_seconds_(runtime.metrics.gauge("last_backup_timestamp_seconds",
+                                                   "When the last backup was made, since 1970; 0: nobody knows")) {}
 
   Status open(const std::string& socket, AdminFacts facts);
   net::Awaitable<void> run();
@@ -65,6 +69,9 @@ class Admin {
   net::Awaitable<Reply> start_run(std::string body);
   net::Awaitable<Reply> command_run(RunId run, std::string command);
   net::Awaitable<Reply> list_rounds(const net::HttpRequest* request);
+  net::Awaitable<Reply> copy_journal();
+  net::Awaitable<Reply> backup_made(std::string body);
+  void set_last_backup(std::optional<WallTime> made);
   net::Awaitable<Reply> find_model(RunId run, std::string round);
   net::Awaitable<Result<RunId>> run_or_latest(std::string text);
   net::Awaitable<void> watch(std::string run, std::string from, std::shared_ptr<net::LineWriter> out);
@@ -78,6 +85,9 @@ class Admin {
   Feed& feed_;
   tree::Hub& hub_;
   AdminFacts facts_;
+  bool copying_ = false;  // the journal, for a backup
+  std::optional<WallTime> last_backup_;
+  telemetry::Gauge last_backup_seconds_;
   std::shared_ptr<net::HttpServer> server_;
 };
 

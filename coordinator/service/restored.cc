@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/service/backup.h"
 #include "core/base/clock.h"
 #include "core/identity/random.h"
 #include "core/store/journal.h"
@@ -16,6 +17,7 @@ namespace fluvial::coordinator {
 Status mark_restored(const config::CoordinatorSettings& settings, store::FileSystem& files, Epoch above,
                      const telemetry::Logger& log) {
   const WallTime now = SystemClock().wall_now();
+  FLUVIAL_TRY(check_restored(files, settings.data_dir, true));
   const std::string path = store::join_path(settings.data_dir, "journal.sqlite");
   FLUVIAL_ASSIGN(const bool there, files.exists(path));
   if (!there) return Error{Code::kNotFound, path + " is not there: restore the coordinator's folder first"};
@@ -32,6 +34,8 @@ Status mark_restored(const config::CoordinatorSettings& settings, store::FileSys
   }
   const round::HistoryId id(std::max<std::uint64_t>(identity::random_u64(), 1));
   FLUVIAL_ASSIGN(const round::History history, journal->begin_history(id, above, now));
+  const Status unmarked = files.remove(store::join_path(settings.data_dir, kRestoredFile));
+  if (!unmarked.ok() && unmarked.error().code != Code::kNotFound) return unmarked;
   for (const round::Fork& fork : history.forks) {
     log.info("the run goes on from its last commit", {{"run", fork.run}, {"round", fork.round}});
   }

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "coordinator/service/backup.h"
 #include "coordinator/service/coordinator.h"
 #include "coordinator/service/json.h"
 #include "core/identity/csr.h"
@@ -70,6 +71,7 @@ Result<Holdings> open_holdings(tree::Runtime& runtime, const config::Coordinator
   store::FileSystem& files = runtime.files;
   const WallTime now = runtime.clock.wall_now();
   Holdings holdings;
+  FLUVIAL_TRY(check_restored(files, settings.data_dir, false));
   FLUVIAL_TRY(files.make_folder(settings.data_dir));
   FLUVIAL_TRY(files.make_folder(store::join_path(settings.data_dir, "spill")));
   FLUVIAL_ASSIGN(holdings.journal,
@@ -126,6 +128,7 @@ Status Service::open() {
   FLUVIAL_ASSIGN(facts_.metrics_port,
                  process_.open_http({[this] { return admin_.status_json(); }, [this] { return runs_.fault(); }}));
   facts_.federation = holdings_.federation;
+  facts_.data_dir = settings_.data_dir;
   facts_.pin = holdings_.authority->pin();
   facts_.enrol_address = net::to_string({public_host(settings_), facts_.enrol_port});
   facts_.token_ttl_s = settings_.token_ttl_s;
