@@ -10,8 +10,8 @@
 namespace fluvial::coordinator {
 
 // Once after a restore, before the coordinator is started: models newer than the journal are set aside, then a new
-// history begins in the journal (docs/operations/run.md), above every epoch given before and above `above`. Blocking.
-// kFailedPrecondition while a coordinator runs in the folder; kNotFound when there is none in it.
+// history begins in the journal (docs/operations/backup.md), above every epoch given before and above `above`.
+// Blocking. kFailedPrecondition while a coordinator runs in the folder; kNotFound when there is none in it.
 Status mark_restored(const config::CoordinatorSettings& settings, store::FileSystem& files, Epoch above,
                      const telemetry::Logger& log);
 

@@ -7,7 +7,7 @@
 namespace fluvial::store {
 namespace {
 
-constexpr int kPagesAtOnce = 1024;  // 4 MiB: some milliseconds, for which whoever commits a round waits
+constexpr int kPagesAtOnce = 1024;  // 4 MiB: whoever commits a round waits for no more than that
 
 using Statement = std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)>;
 

@@ -1,4 +1,4 @@
-// A coordinator's folder that was restored from a backup, by the steps of docs/operations/run.md.
+// A coordinator's folder that was restored from a backup, by the steps of docs/operations/backup.md.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/wait.h>
