@@ -264,8 +264,8 @@ void add_backup(CLI::App& app, Commands& commands) {
       "Journal, models and certificate authority, each with its digest. It works while the coordinator runs and while\n"
       "it does not. Models that the folder holds already are not copied again; one that is interrupted leaves the\n"
       "backup before as it was. Run it as the coordinator's user.\n"
-      "Example:\n  fluvial backup /backup/fluvial --passphrase-file /etc/fluvial/backup.passphrase\n"
-      "  fluvial restore /backup/fluvial --check");
+      "Example:\n  fluvial backup /srv/backup/fluvial --passphrase-file /etc/fluvial/backup.passphrase\n"
+      "  fluvial restore /srv/backup/fluvial --check");
   backup->callback(
       [&commands, options] { commands.chosen = [&commands, options] { return back_up(commands, *options); }; });
 }
@@ -289,7 +289,7 @@ void add_restore(CLI::App& app, Commands& commands) {
   restored->footer(
       "Every digest is verified before anything is written. Then fluvial coordinator --restored begins a new history\n"
       "of the federation: what was committed after the backup is lost, nothing counts twice.\n"
-      "Example:\n  fluvial restore /backup/fluvial --data-dir /var/lib/fluvial --passphrase-file passphrase.txt\n"
+      "Example:\n  fluvial restore /srv/backup/fluvial --data-dir /var/lib/fluvial --passphrase-file passphrase.txt\n"
       "  fluvial coordinator --data-dir /var/lib/fluvial --restored");
   restored->callback(
       [&commands, options] { commands.chosen = [&commands, options] { return restore(commands, *options); }; });

@@ -7,6 +7,8 @@ usage: pages_test.py BIN_FOLDER
 import json
 import pathlib
 import re
+import shutil
+import signal
 import sys
 import tempfile
 
@@ -32,10 +34,13 @@ for round in fluvial.connect().rounds("digits"):
 """
 
 # What is not typed here: the page, how the example begins, and who tries it instead.
-ENROL, RUN, CONTAINERS, INSTALL = (f"docs/operations/{name}.md" for name in ("enrol", "run", "containers", "install"))
+ENROL, RUN, CONTAINERS, INSTALL, BACKUP = (
+    f"docs/operations/{name}.md" for name in ("enrol", "run", "containers", "install", "backup"))
 ELSEWHERE = [
     (ENROL, "https_proxy=", "tests/integration/proxy_test.cc, with a proxy"),
-    (RUN, "fluvial coordinator --data-dir /var/lib/fluvial --restored", "tests/integration/restore_test.cc"),
+    (BACKUP, "# /etc/systemd", "by hand"),
+    (BACKUP, "17 *", "by hand"),
+    (BACKUP, "openssl req", "tests/integration/backup_test.cc, with a key of its own"),
     (CONTAINERS, "./dev image     ", "image_test.py and compose_test.py prebuilt; from source by hand: it builds for half an hour"),
     (CONTAINERS, "mmdebstrap", "deploy/package/check: it fetches a distribution"),
     (CONTAINERS, "./dev federation", "compose_test.py"),
@@ -128,6 +133,8 @@ class Day:
         machine.type("fluvial rounds watch --run 4")
         machine.type(page.take("fluvial model export"))
         machine.type("fluvial rounds watch --run 5")
+        machine.type(page.take("fluvial run export 3").replace("--from 1001", "--from 11"))
+        assert len((machine.home / "run-3.jsonl").read_text().splitlines()) == 20
         runs = {each["id"]: (each["status"], each["continues"]) for each in self.ask("run list")["runs"]}
         assert runs[4] == ("done", 3) and runs[5] == ("done", 0), runs
 
@@ -155,6 +162,30 @@ class Day:
         until(60, "the site's health", lambda: machine.holds(healthy.format("site")))
         listed = json.loads(machine.type("podman exec coordinator fluvial nodes list --json"))["nodes"]
         assert [each["name"] for each in listed if each["connected"]] == ["hospital-a"], listed
+
+    def back_up(self):
+        """backup.md, in the middle of a run, then what run.md says in short; each time the machine is lost after it."""
+        page, brief, machine = self.page(BACKUP), self.page(RUN), self.machine
+        pathlib.Path("/srv/backup").mkdir()
+        pathlib.Path("/etc/fluvial").mkdir()
+        pathlib.Path("/etc/fluvial/backup.passphrase").write_text("a horse that counts exactly once\n")
+        machine.type("fluvial run start long.toml --model initial.safetensors")
+        machine.type(page.take("fluvial backup /srv/backup/fluvial"))
+        machine.type(page.take("cp -al"))
+        self.lose(page.take("fluvial restore /srv/backup/fluvial --data-dir"), page.take("fluvial coordinator --data-dir"))
+        machine.type(brief.take("fluvial backup /srv/backup/fluvial"))
+        self.lose(brief.take("fluvial restore /srv/backup/fluvial --data-dir"))
+        machine.type("fluvial run stop")
+
+    def lose(self, *restore):
+        """The coordinator's machine is, and what was backed up goes on."""
+        start = self.machine.stop("fluvial coordinator", signal.SIGKILL)
+        shutil.rmtree("/var/lib/fluvial")
+        for commands in restore:
+            self.machine.type(commands)
+        self.machine.start(start, "fluvial health")
+        committed = self.ask("run show 6")["committed"]
+        until(60, "a round after the restore", lambda: self.ask("run show 6")["committed"] > committed)
 
     def unseen(self):
         """A model that is there for a person, and not for the coordinator, as with a service's own /tmp."""
@@ -190,6 +221,7 @@ def main():
         day.read_me()
         day.enrol()
         day.run()
+        day.back_up()
         day.second_site()
         with Podman() as podman:
             podman.build(sys.argv[1], "cpu", "fluvial")

@@ -75,17 +75,28 @@ class Machine:
         self.running = []  # (command, process, its log)
         hosts = pathlib.Path(folder) / "hosts"
         hosts.write_text("127.0.0.1 localhost\n" + "".join(f"{ADDRESS} {host}\n" for host in HOSTS))
-        for command in (["ip", "link", "set", "lo", "up"], ["ip", "address", "add", f"{ADDRESS}/32", "dev", "lo"],
-                        ["mount", "--bind", hosts, "/etc/hosts"]):
+        for command in (["ip", "link", "set", "lo", "up"], ["ip", "address", "add", f"{ADDRESS}/32", "dev", "lo"]):
             subprocess.run(command, check=True)
+        self._own_etc()
+        shutil.copy(hosts, "/etc/hosts")
         self.fresh()
+
+    def _own_etc(self):
+        """As it is, and what is written there is gone in the end."""
+        layers = pathlib.Path("/mnt")
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", layers], check=True)
+        for name in ("upper", "work"):
+            (layers / name).mkdir()
+        options = f"lowerdir=/etc,upperdir={layers}/upper,workdir={layers}/work"
+        subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, "/etc"], check=True)
 
     def fresh(self):
         """No federation yet."""
         for command, process, _ in self.running:
             self._end(command, process, signal.SIGTERM)
         self.running.clear()
-        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/var/lib"], check=True)
+        for path in ("/var/lib", "/srv"):
+            subprocess.run(["mount", "-t", "tmpfs", "tmpfs", path], check=True)
         for left in self.home.iterdir():
             shutil.rmtree(left) if left.is_dir() else left.unlink()
 
@@ -115,9 +126,11 @@ class Machine:
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
 
     def stop(self, begins, how=signal.SIGTERM):
+        """Returns what it was started by."""
         command, process, log = next(each for each in reversed(self.running) if each[0].startswith(begins))
         self.running.remove((command, process, log))
         self._end(command, process, how)
+        return command
 
     def _end(self, command, process, how):
         process.send_signal(how)
