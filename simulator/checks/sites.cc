@@ -50,12 +50,12 @@ void SiteChecks::encoding(SiteId site, RunId run, Trained trained, CarriedBounds
   Book& book = books_[{site, run}];
   book.trained = std::move(trained);
   book.bounds = bounds;
-  book.wicked = book.wicked || wicked;
+  if (wicked) wicked_.insert(site);
 }
 
 void SiteChecks::not_encoded(SiteId site, RunId run, double value_abs_max, const Error& why) {
   const Book& book = books_[{site, run}];
-  if (book.wicked || !book.trained) return;
+  if (wicked_.contains(site) || !book.trained) return;
   const bool usable = std::ranges::all_of(book.trained->update, [&](float value) {
     return std::abs(static_cast<double>(value)) <= value_abs_max;  // false for what is no number
   });
@@ -67,7 +67,7 @@ void SiteChecks::beginning(SiteId site, RunId run, const std::vector<RunId>& con
 }
 
 void SiteChecks::folder_lost(SiteId site) {
-  std::erase_if(books_, [site](const auto& entry) { return entry.first.first == site && !entry.second.wicked; });
+  std::erase_if(books_, [site](const auto& entry) { return entry.first.first == site; });
   beginning_.erase(site);
   entering_.erase(site);
 }
@@ -192,7 +192,7 @@ void SiteChecks::settled(SiteId site, store::SiteStore& store) {
   for (auto& [key, book] : books_) {
     if (key.first != site) continue;
     const std::optional<Seen> seen = look(site, key.second, store);
-    if (!seen || book.wicked) continue;  // what it made durable is known all the same
+    if (!seen || wicked_.contains(site)) continue;  // what it made durable is known all the same
     const std::string name = who(site, key.second);
     follow(name, site, key.second, book, *seen);
     compare(name, book, *seen);

@@ -18,6 +18,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -89,7 +90,6 @@ class SiteChecks {
     std::optional<Trained> trained;      // about to go in
     std::optional<Resolving> resolving;  // about to happen
     CarriedBounds bounds;
-    bool wicked = false;
   };
   struct Seen {  // in the store
     std::optional<Pending> pending;
@@ -110,6 +110,7 @@ class SiteChecks {
   Truth& truth_;
   const RoundChecks& rounds_;
   std::map<std::pair<SiteId, RunId>, Book> books_;
+  std::set<SiteId> wicked_;  // also when their books are closed: of two machines with one identity each has its own
   std::map<SiteId, std::pair<RunId, std::vector<RunId>>> beginning_;
   std::map<SiteId, round::HistoryId> histories_;
   struct Entering {

@@ -275,11 +275,14 @@ std::pair<std::uint32_t, std::uint32_t> Cast::protocols(HostId host) const {
   return {wire::kProtocol, wire::kProtocol};
 }
 
+bool Cast::may_take_part(const Host& host) const {
+  return host.role == Role::kSite && !alien_.contains(host.id) && !malicious_.contains(host.id) &&
+         !clones_.contains(host.id);
+}
+
 std::size_t Cast::sites_left() const {
-  return static_cast<std::size_t>(std::ranges::count_if(world_.hosts(), [&](const Host& host) {
-    return host.role == Role::kSite && !alien_.contains(host.id) && !revoked_.contains(host.id) &&
-           !malicious_.contains(host.id) && !clones_.contains(host.id);
-  }));
+  return static_cast<std::size_t>(std::ranges::count_if(
+      world_.hosts(), [&](const Host& host) { return may_take_part(host) && !revoked_.contains(host.id); }));
 }
 
 }  // namespace fluvial::simulator

@@ -54,7 +54,8 @@ class Cast {
   bool has_clones() const { return !clones_.empty(); }
   bool is_dishonest(NodeId node) const;  // malicious, or cloned
   double slowness(HostId site) const { return slow_.contains(site) ? scenario().sites.slow_factor : 1; }
-  std::size_t sites_left() const;  // that may take part: not revoked, not dishonest, of our protocol
+  bool may_take_part(const Host& host) const;          // a site that is not dishonest, of our protocol
+  std::size_t sites_left() const;                      // and not revoked
   void claim(HostId host, round::Standing* standing);  // a malicious one shows what cannot be, now and then
   std::pair<std::uint32_t, std::uint32_t> protocols(HostId host) const;  // that its Hello names
 

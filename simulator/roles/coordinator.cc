@@ -280,26 +280,6 @@ void CoordinatorRole::attend_journal() {
 }
 
 // Without those who may not come any more, and with those who may be called in their place.
-bool CoordinatorRole::may_close() const {
-  if (!machine_ || machine_->is_between_rounds()) return true;
-  const std::vector<round::Participant>& all = machine_->attempt().participants;
-  const auto left = std::ranges::count_if(all, [this](const auto& one) {
-    const NodeEntry& node = book_.nodes().at(one.site);
-    return machine_->gather().held().contains(one.site) || (!node.revoked_at && !node.quarantined_at);
-  });
-  const std::uint64_t may_count = static_cast<std::uint64_t>(left) + substitutes_left();
-  return may_count >= std::max<std::uint64_t>(machine_->plan().quorum, 1);
-}
-
-std::size_t CoordinatorRole::substitutes_left() const {
-  return static_cast<std::size_t>(std::ranges::count_if(book_.nodes(), [this](const auto& entry) {
-    const NodeEntry& node = entry.second;
-    const auto is_it = [&node](const round::Participant& one) { return one.site == node.id; };
-    return node.role == Role::kSite && !node.revoked_at && !node.quarantined_at &&
-           std::ranges::none_of(machine_->attempt().participants, is_it);
-  }));
-}
-
 bool CoordinatorRole::enrol(store::NodeRow node) {
   if (!journal_) return false;
   const WallTime now = cast_.world().clock(host_).wall_now();
