@@ -21,13 +21,14 @@ json::object metrics_object(const round::Metrics& metrics) {
   return object;
 }
 
-json::object round_object(const store::CommitRow& row, const NameOf& name_of, bool with_their_metrics) {
+json::object round_object(const store::CommitRow& row, const NameOf& name_of) {
   json::array contributors;
   for (const auto& [site, entry] : row.contributors.entries()) {
-    json::object one{
-        {"site", site.value()}, {"name", name_of(site)}, {"weight", entry.weight}, {"digest", to_hex(entry.digest)}};
-    if (with_their_metrics) one["metrics"] = metrics_object(entry.metrics);
-    contributors.push_back(std::move(one));
+    contributors.push_back({{"site", site.value()},
+                            {"name", name_of(site)},
+                            {"weight", entry.weight},
+                            {"digest", to_hex(entry.digest)},
+                            {"metrics", metrics_object(entry.metrics)}});
   }
   json::array refused;
   for (const round::Refusal& refusal : row.refusals) {
@@ -78,11 +79,11 @@ round::Metrics mean_metrics(const round::ContributorSet& contributors) {
 }
 
 std::string round_json(const store::CommitRow& row, const NameOf& name_of) {
-  return json::serialize(round_object(row, name_of, true));
+  return json::serialize(round_object(row, name_of));
 }
 
 std::string committed_line(const store::CommitRow& row, const NameOf& name_of) {
-  json::object object = round_object(row, name_of, false);  // a line to each watcher
+  json::object object = round_object(row, name_of);
   object["event"] = "committed";
   return json::serialize(object);
 }
