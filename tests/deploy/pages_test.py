@@ -34,18 +34,27 @@ for round in fluvial.connect().rounds("digits"):
 """
 
 # What is not typed here: the page, how the example begins, and who tries it instead.
-ENROL, RUN, CONTAINERS, INSTALL, BACKUP = (
-    f"docs/operations/{name}.md" for name in ("enrol", "run", "containers", "install", "backup"))
+ENROL, RUN, CONTAINERS, INSTALL, BACKUP, KUBERNETES, UPGRADE = (
+    f"docs/operations/{name}.md" for name in ("enrol", "run", "containers", "install", "backup", "kubernetes", "upgrade"))
 ELSEWHERE = [
     (ENROL, "https_proxy=", "tests/integration/proxy_test.cc, with a proxy"),
-    (BACKUP, "# /etc/systemd", "by hand"),
-    (BACKUP, "17 *", "by hand"),
+    (BACKUP, "# /etc/systemd", "nobody yet: it waits for an hour"),
+    (BACKUP, "17 *", "nobody yet, likewise"),
     (BACKUP, "openssl req", "tests/integration/backup_test.cc, with a key of its own"),
     (CONTAINERS, "./dev image     ", "image_test.py and compose_test.py prebuilt; from source by hand: it builds for half an hour"),
     (CONTAINERS, "mmdebstrap", "deploy/package/check: it fetches a distribution"),
     (CONTAINERS, "./dev federation", "compose_test.py"),
     *((INSTALL, begins, "deploy/package/check, in a Debian that systemd runs") for begins in
       ("./dev deb", "echo FLUVIAL_PUBLIC_HOST", "install -o fluvial", "systemctl enable --now fluvial-edge", "systemd-run", "[Unit]")),
+    *((KUBERNETES, begins, "kubernetes_test.py renders it") for begins in ("# kustomization.yaml", "# coordinator.yaml")),
+    *((KUBERNETES, begins, "nobody yet: it wants a cluster; the commands behind -- are those above") for begins in
+      ("kubectl -n fluvial exec fluvial-coordinator-0 -- fluvial nodes", "kubectl apply -k deploy/kubernetes/toolbox",
+       "kubectl -n fluvial exec fluvial-coordinator-0 -- fluvial token", "for node in")),
+    (UPGRADE, "the child", "core/tree/versions_test.cc says so"),
+    (UPGRADE, "/var/lib/fluvial/journal.sqlite was written", "core/store/journal_test.cc says so"),
+    (UPGRADE, "apt install", "deploy/package/check"),
+    (UPGRADE, "podman stop", "compose_test.py, by the same volumes"),
+    (UPGRADE, "kubectl", "nobody yet: it wants a cluster"),
     (INSTALL, "./dev wheel", "package_test.py"),
     (INSTALL, "./dev install", "install_test.py, into a folder"),
 ]
