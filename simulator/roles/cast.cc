@@ -214,9 +214,11 @@ Status Cast::begin_history() {
 
 // Who was revoked since the backup is again, and who was enrolled anew since it is again, as what it is now.
 Status Cast::repeat_orders(store::CoordinatorJournal& journal, WallTime now) {
-  for (const HostId host : revoked_) FLUVIAL_TRY(journal.revoke(identity(host).node, now));
+  std::set<NodeId> revoked;  // a cloned one is with both of its machines
+  for (const HostId host : revoked_) revoked.insert(identity(host).node);
+  for (const NodeId node : revoked) FLUVIAL_TRY(journal.revoke(node, now));
   for (const Host& host : world_.hosts()) {
-    if (host.id == kRoot || revoked_.contains(host.id)) continue;
+    if (host.id == kRoot || revoked.contains(identity(host.id).node)) continue;
     FLUVIAL_ASSIGN(std::optional<store::NodeRow> row, journal.node(identity(host.id).node));
     if (!row || !row->revoked_at) continue;
     store::TokenRow token;
