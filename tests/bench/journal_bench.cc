@@ -14,6 +14,7 @@
 
 #include "core/digest/sha256.h"
 #include "core/store/journal.h"
+#include "core/store/unsynced_file.h"
 
 namespace fluvial::store {
 namespace {
@@ -51,30 +52,11 @@ void print_times(const char* what, std::vector<double> times_ms) {
               times_ms.back(), times_ms.size());
 }
 
-// Files that are never fsynced, to fill a journal in minutes.
-class Unsynced final : public File {
- public:
-  explicit Unsynced(std::unique_ptr<File> file) : file_(std::move(file)) {}
-  Result<std::size_t> read_at(std::uint64_t offset, MutableByteSpan into) override {
-    return file_->read_at(offset, into);
-  }
-  Status write_at(std::uint64_t offset, ByteSpan bytes) override { return file_->write_at(offset, bytes); }
-  Status truncate(std::uint64_t size_bytes) override { return file_->truncate(size_bytes); }
-  Result<std::uint64_t> size() override { return file_->size(); }
-  Status sync() override { return {}; }
-  Status sync_data() override { return {}; }
-  Result<bool> try_lock() override { return file_->try_lock(); }
-  void unlock() override { file_->unlock(); }
-
- private:
-  std::unique_ptr<File> file_;
-};
-
 class UnsyncedFiles final : public FileSystem {
  public:
   Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) override {
     FLUVIAL_ASSIGN(std::unique_ptr<File> file, files_.open(path, mode));
-    return std::unique_ptr<File>(new Unsynced(std::move(file)));
+    return std::unique_ptr<File>(new UnsyncedFile(std::move(file)));
   }
   Result<std::unique_ptr<File>> open_unnamed(const std::string& folder) override { return files_.open_unnamed(folder); }
   Status rename(const std::string& from, const std::string& to) override { return files_.rename(from, to); }

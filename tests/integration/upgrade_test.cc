@@ -8,20 +8,12 @@
 #include <filesystem>
 
 #include "tests/integration/recorded.h"
+#include "tests/upgrade/recorded_versions.h"
 
 namespace fluvial::integration {
 namespace {
 
 using cli::json::value;
-
-std::vector<std::string> recorded_versions() {
-  std::vector<std::string> versions;
-  for (const auto& entry : std::filesystem::directory_iterator(FLUVIAL_FIXTURES)) {
-    if (entry.is_directory()) versions.push_back(entry.path().filename().string());
-  }
-  std::ranges::sort(versions);
-  return versions;
-}
 
 class UpgradeTest : public FederationTest, public testing::WithParamInterface<std::string> {
  protected:
@@ -38,7 +30,7 @@ class UpgradeTest : public FederationTest, public testing::WithParamInterface<st
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, UpgradeTest, testing::ValuesIn(recorded_versions()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Fixtures, UpgradeTest, testing::ValuesIn(upgrade::recorded_versions()), [](const auto& info) {
   std::string name = "v" + info.param;
   std::ranges::replace(name, '.', '_');
   return name;

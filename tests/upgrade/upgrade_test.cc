@@ -17,6 +17,7 @@
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
 #include "kernels/codec.h"
+#include "tests/upgrade/recorded_versions.h"
 #include "tests/upgrade/recording.h"
 
 namespace fluvial::upgrade {
@@ -28,16 +29,6 @@ using testing::HasSubstr;
 
 constexpr const char* kRecord =
     "a format changed: record the fixtures of this version anew with ./dev fixtures, and say so in CHANGELOG.md";
-
-// "0.2", "0.3", ...: the versions that have fixtures.
-std::vector<std::string> recorded_versions() {
-  std::vector<std::string> versions;
-  for (const auto& entry : std::filesystem::directory_iterator(FLUVIAL_FIXTURES)) {
-    if (entry.is_directory()) versions.push_back(entry.path().filename().string());
-  }
-  std::ranges::sort(versions);
-  return versions;
-}
 
 class EachVersion : public testing::TestWithParam<std::string> {
  protected:
@@ -62,7 +53,7 @@ class EachVersion : public testing::TestWithParam<std::string> {
   store::TemporaryFolder copies_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, EachVersion, testing::ValuesIn(recorded_versions()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Fixtures, EachVersion, testing::ValuesIn(upgrade::recorded_versions()), [](const auto& info) {
   std::string name = "v" + info.param;
   std::ranges::replace(name, '.', '_');
   return name;
@@ -230,7 +221,7 @@ class ThisVersion : public testing::Test {
 };
 
 TEST_F(ThisVersion, HasFixtures) {
-  EXPECT_THAT(recorded_versions(), testing::Contains(FLUVIAL_MINOR_VERSION))
+  EXPECT_THAT(upgrade::recorded_versions(), testing::Contains(FLUVIAL_MINOR_VERSION))
       << "no fixtures of this version yet: record them with ./dev fixtures";
 }
 

@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "core/store/unsynced_file.h"
+
 namespace fluvial::simulator {
 namespace {
 
@@ -101,24 +103,6 @@ class ForgetsQuarantine final : public Tamper {
 };
 
 // A disk whose syncs do nothing: of any path, or of those that have `part` in them.
-class UnsyncedFile final : public store::File {
- public:
-  explicit UnsyncedFile(std::unique_ptr<store::File> file) : file_(std::move(file)) {}
-  Result<std::size_t> read_at(std::uint64_t offset, MutableByteSpan into) override {
-    return file_->read_at(offset, into);
-  }
-  Status write_at(std::uint64_t offset, ByteSpan bytes) override { return file_->write_at(offset, bytes); }
-  Status truncate(std::uint64_t size_bytes) override { return file_->truncate(size_bytes); }
-  Result<std::uint64_t> size() override { return file_->size(); }
-  Status sync() override { return {}; }
-  Status sync_data() override { return {}; }
-  Result<bool> try_lock() override { return file_->try_lock(); }
-  void unlock() override { file_->unlock(); }
-
- private:
-  std::unique_ptr<store::File> file_;
-};
-
 class UnsyncedFiles final : public store::FileSystem {
  public:
   UnsyncedFiles(store::FileSystem& files, std::string part) : files_(files), part_(std::move(part)) {}
@@ -139,7 +123,7 @@ class UnsyncedFiles final : public store::FileSystem {
   bool is_meant(const std::string& path) const { return path.find(part_) != std::string::npos; }
   Result<std::unique_ptr<store::File>> wrap(const std::string& path, Result<std::unique_ptr<store::File>> file) const {
     if (!file.ok() || !is_meant(path)) return file;
-    return std::unique_ptr<store::File>(std::make_unique<UnsyncedFile>(std::move(*file)));
+    return std::unique_ptr<store::File>(std::make_unique<store::UnsyncedFile>(std::move(*file)));
   }
   store::FileSystem& files_;
   std::string part_;
