@@ -110,7 +110,7 @@ class Story {
     closed_ = false;
     const TimePoint opened = clock_.now();
     const std::vector<round::Participant> participants = machine_.attempt().participants;
-    act(machine_.attempt_recorded(clock_.now()));
+    act(machine_.attempt_recorded(machine_.step(), clock_.now()));
     for (const round::Participant& one : participants) {
       if (one.site == SiteId(18)) continue;
       clock_.pass(opened + 3s + 10ms * one.site.value() - clock_.now());
@@ -125,8 +125,8 @@ class Story {
       act(machine_.tick(clock_.now()));
     }
     const RoundId committed = machine_.attempt().round;
-    machine_.finalised({RunId(1), ModelVersion(committed.value()), {}, 40}, clock_.now());
-    act(machine_.commit_recorded(clock_.now()));
+    machine_.finalised(machine_.step(), {RunId(1), ModelVersion(committed.value()), {}, 40}, clock_.now());
+    act(machine_.commit_recorded(machine_.step(), clock_.now()));
   }
   static RunStart start() {
     round::Plan plan;

@@ -52,7 +52,7 @@ class Federation {
       seen.drawn.insert(participant.site);
       coming.emplace(opened + time_of(participant.site), participant.site);
     }
-    note(machine_.attempt_recorded(now_));
+    note(machine_.attempt_recorded(machine_.step(), now_));
     while (!finalise) {
       const bool comes = !coming.empty() && (!timer || coming.begin()->first <= *timer);
       now_ = comes ? coming.begin()->first : *timer;
@@ -71,8 +71,8 @@ class Federation {
     }
     seen.took = now_ - opened;
     const RoundId committed = machine_.last_committed().next();
-    machine_.finalised({RunId(1), ModelVersion(committed.value()), {}, 40}, now_);
-    opening_ = machine_.commit_recorded(now_);
+    machine_.finalised(machine_.step(), {RunId(1), ModelVersion(committed.value()), {}, 40}, now_);
+    opening_ = machine_.commit_recorded(machine_.step(), now_);
     return seen;
   }
 

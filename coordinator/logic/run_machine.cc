@@ -75,6 +75,8 @@ bool RunMachine::is_step_under_way() const {
   return status_step_ || phase_ == Phase::kRecording || phase_ == Phase::kFinalising || phase_ == Phase::kCommitting;
 }
 
+bool RunMachine::awaits(Step step) const { return is_step_under_way() && step == step_; }
+
 Effects RunMachine::run_steps(TimePoint now) {
   Effects out;
   if (is_step_under_way()) return out;
@@ -92,7 +94,7 @@ Effects RunMachine::run_steps(TimePoint now) {
   }
   if (phase_ == Phase::kFinalised) {
     phase_ = Phase::kCommitting;
-    out.push_back(RecordCommit{commit_});
+    out.push_back(RecordCommit{next_step(), commit_});
   }
   return out;
 }
@@ -191,11 +193,11 @@ void RunMachine::next_attempt(Effects& out, bool sum_anew) {
   }
   reason_.clear();
   phase_ = Phase::kRecording;
-  out.push_back(RecordAttempt{attempt_, sum_anew});
+  out.push_back(RecordAttempt{next_step(), attempt_, sum_anew});
 }
 
-Effects RunMachine::attempt_recorded(TimePoint now) {
-  if (phase_ != Phase::kRecording) return {};
+Effects RunMachine::attempt_recorded(Step step, TimePoint now) {
+  if (phase_ != Phase::kRecording || !awaits(step)) return {};
   phase_ = Phase::kOpen;
   opened_at_ = now;
   note_on_record();
@@ -305,7 +307,7 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
     note_pace(now);
     phase_ = Phase::kFinalising;
     commit_ = {run_, attempt_.round, attempt_.attempt, gather_.held(), gather_.refusals(), gather_.late(), {}};
-    out.push_back(Finalise{commit_});
+    out.push_back(Finalise{next_step(), commit_});
     return;
   }
   if (now < soft_) return;
@@ -324,15 +326,15 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
   try_again(out);
 }
 
-Effects RunMachine::finalised(const round::ModelRef& model, TimePoint now) {
-  if (phase_ != Phase::kFinalising) return {};
+Effects RunMachine::finalised(Step step, const round::ModelRef& model, TimePoint now) {
+  if (phase_ != Phase::kFinalising || !awaits(step)) return {};
   phase_ = Phase::kFinalised;
   commit_.model = model;
   return run_steps(now);
 }
 
-Effects RunMachine::commit_recorded(TimePoint now) {
-  if (phase_ != Phase::kCommitting) return {};
+Effects RunMachine::commit_recorded(Step step, TimePoint now) {
+  if (phase_ != Phase::kCommitting || !awaits(step)) return {};
   model_ = commit_.model;
   last_committed_ = commit_.round;
   round_begun_ = false;
@@ -363,10 +365,9 @@ void RunMachine::forget_unrecorded() {
   taking_.clear();
 }
 
-// Of the step that is under way: a run that halted meanwhile is not paused by what was left of it.
-Effects RunMachine::step_failed(const Error& error) {
+Effects RunMachine::step_failed(Step step, const Error& error) {
   Effects out;
-  if (phase_ != Phase::kRecording && phase_ != Phase::kFinalising && phase_ != Phase::kCommitting) return out;
+  if (status_step_ || !awaits(step)) return out;
   if (phase_ == Phase::kRecording) forget_unrecorded();
   halt(RunStatus::kPaused, error.message + "; nothing is lost: mend it, then resume the run", out);
   return out;
@@ -382,7 +383,7 @@ void RunMachine::halt(RunStatus status, std::string reason, Effects& out) {
 
 void RunMachine::record_status(StatusStep step, Effects& out) {
   status_step_ = std::move(step);
-  out.push_back(RecordStatus{status_step_->status, status_step_->reason});
+  out.push_back(RecordStatus{next_step(), status_step_->status, status_step_->reason});
 }
 
 void RunMachine::become(RunStatus status, std::string reason, Effects& out) {
@@ -443,32 +444,32 @@ void RunMachine::obey(const StatusStep& step, Effects& out) {
   }
 }
 
-Effects RunMachine::status_recorded(TimePoint now) {
+Effects RunMachine::status_recorded(Step step, TimePoint now) {
   Effects out;
-  if (!status_step_) return out;
-  const StatusStep step = *std::exchange(status_step_, std::nullopt);
-  if (step.by_person) {
-    obey(step, out);
+  if (!status_step_ || !awaits(step)) return out;
+  const StatusStep done = *std::exchange(status_step_, std::nullopt);
+  if (done.by_person) {
+    obey(done, out);
     wishes_.pop_front();
     out.push_back(Answer{});
   } else {
-    become(step.status, step.reason, out);
+    become(done.status, done.reason, out);
   }
   for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));
   return out;
 }
 
-Effects RunMachine::status_failed(const Error& error, TimePoint now) {
+Effects RunMachine::status_failed(Step step, const Error& error, TimePoint now) {
   Effects out;
-  if (!status_step_) return out;
-  const StatusStep step = *std::exchange(status_step_, std::nullopt);
-  if (step.by_person) {
+  if (!status_step_ || !awaits(step)) return out;
+  const StatusStep failed = *std::exchange(status_step_, std::nullopt);
+  if (failed.by_person) {
     wishes_.pop_front();
     out.push_back(Answer{error});
   } else {
-    const bool was_last = step.status == RunStatus::kDone;
+    const bool was_last = failed.status == RunStatus::kDone;
     const std::string why = "its end could not be recorded: " + error.message + "; mend it, then resume the run";
-    become(RunStatus::kPaused, was_last ? why : step.reason, out);
+    become(RunStatus::kPaused, was_last ? why : failed.reason, out);
   }
   for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));
   return out;

@@ -1,7 +1,8 @@
 // The run at the root: when a round opens, who takes part, when it closes, what is committed. A pure step machine: an
 // event and a time go in, effects come out, and each effect's completion comes back as an event. Write-ahead shows in
 // the order: OpenRound follows attempt_recorded(), Publish follows commit_recorded(), TellStatus and the Answer to a
-// command follow status_recorded().
+// command follow status_recorded(). Each of these names the Step that it completes: one of another step than the one
+// that is under way does nothing, nor does taken() of an arrival that is not being taken.
 //
 //   idle -> recording -> open -> finalising -> finalised -> committing -> idle ...      halted: paused, stopped, done
 //             ^------------'  hard deadline: the next attempt of the same round, with others for who is not in
@@ -28,8 +29,16 @@ namespace fluvial::coordinator {
 
 using ArrivalId = Id<struct ArrivalTag>;  // the caller's name for a verified update or partial that it holds staged
 
+// What is under way, by the number that the machine gave it: no two steps of a run have the same.
+struct Step {
+  RunId run;
+  std::uint64_t number = 0;
+  bool operator==(const Step&) const = default;
+};
+
 // ---- effects ------------------------------------------------------------------------------------------------------
 struct RecordAttempt {
+  Step step;
   round::AttemptRecord record;
   bool sum_anew;  // the sum starts at zero; otherwise it keeps what it holds
 };
@@ -51,9 +60,11 @@ struct Drop {
   Error error;  // tell the child, and whom a partial must do without
 };
 struct Finalise {
+  Step step;
   round::CommitRecord record;  // with everything but the model: make that, write it, then finalised()
 };
 struct RecordCommit {
+  Step step;
   round::CommitRecord record;
 };
 struct Publish {
@@ -62,6 +73,7 @@ struct Publish {
 };
 enum class RunStatus { kRunning, kPaused, kStopped, kDone };
 struct RecordStatus {  // then status_recorded() or status_failed()
+  Step step;
   RunStatus status;
   std::string reason;
 };
@@ -102,7 +114,7 @@ class RunMachine {
 
   Effects begin(TimePoint now);
   Effects sites_changed(std::map<SiteId, SiteInfo> connected, TimePoint now);
-  Effects attempt_recorded(TimePoint now);
+  Effects attempt_recorded(Step step, TimePoint now);
   // Leases that the coordinator has granted (durably) since: what comes under the ones before is refused from here on.
   // What the sum holds stays counted, whoever brought it.
   Effects leases_changed(const std::map<SiteId, Epoch>& leases);
@@ -119,13 +131,13 @@ class RunMachine {
   // and stays in for this attempt; in the next one the sum begins anew without it.
   Effects shut_out(const round::Refusal& refusal, TimePoint now);
   Effects tick(TimePoint now);
-  Effects finalised(const round::ModelRef& model, TimePoint now);
-  Effects commit_recorded(TimePoint now);
+  Effects finalised(Step step, const round::ModelRef& model, TimePoint now);
+  Effects commit_recorded(Step step, TimePoint now);
   // Of RecordAttempt, Finalise or RecordCommit: the run pauses, nothing is lost.
-  Effects step_failed(const Error& error);
-  Effects status_recorded(TimePoint now);
+  Effects step_failed(Step step, const Error& error);
+  Effects status_recorded(Step step, TimePoint now);
   // The journal has the status from before. What a person wanted is not done; a run that pauses by itself pauses.
-  Effects status_failed(const Error& error, TimePoint now);
+  Effects status_failed(Step step, const Error& error, TimePoint now);
 
   // A person's commands, each answered by an Answer once the journal has it.
   Effects pause(std::string reason, TimePoint now);  // no round opens; the open one closes first
@@ -136,6 +148,8 @@ class RunMachine {
   Status admit(SiteId site, Epoch lease, std::uint64_t weight) const;
   Status admit(AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const;
 
+  Step step() const { return step_; }  // the last one: under way, or over
+  bool awaits(Step step) const;        // it is under way
   bool is_open() const { return phase_ == Phase::kOpen; }
   bool is_between_rounds() const { return phase_ == Phase::kIdle || phase_ == Phase::kHalted; }
   const round::AttemptRecord& attempt() const { return attempt_; }
@@ -165,6 +179,7 @@ class RunMachine {
   Effects move_leases(const LeaseOf& lease_of);
   Effects run_steps(TimePoint now);  // what the state as it stands calls for
   bool is_step_under_way() const;
+  Step next_step() { return step_ = {run_, step_.number + 1}; }
   Effects wish(RunStatus status, std::string reason, TimePoint now);
   void consider_wish(Effects& out);
   void obey(const StatusStep& step, Effects& out);
@@ -194,6 +209,7 @@ class RunMachine {
   std::optional<StatusStep> status_step_;    // being recorded
   std::optional<std::string> pause_wanted_;  // why: in the journal already, to be once the open round has closed
 
+  Step step_;
   Phase phase_ = Phase::kIdle;
   bool round_begun_ = false;  // attempt_ belongs to the round after last_committed_
   round::AttemptRecord attempt_;

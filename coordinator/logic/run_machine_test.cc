@@ -67,7 +67,7 @@ TEST_F(RunMachineTest, ARevokedSiteIsNotWaitedForAndOutOfTheNextAttempt) {
   EXPECT_TRUE(find<RecordAttempt>(again)->sum_anew);
   ASSERT_EQ(find<RecordAttempt>(again)->record.participants.size(), 4u) << "one comes in its place";
   held.refused(revoked, at(20s));  // as for each attempt
-  held.attempt_recorded(at(20s));
+  held.attempt_recorded(held.step(), at(20s));
   EXPECT_FALSE(held.admit(SiteId(1), Epoch(1), 10).ok());
   bring(held, 2, {2, 3, 4}, at(21s));
   const Effects committed = commit(held, at(22s));
@@ -90,7 +90,7 @@ TEST_F(RunMachineTest, ADeclineOfAnEarlierAttemptIsNotOneOfThis) {
   bring(machine, 1, {1}, at(1s));
   machine.tick(at(20s));
   machine.declined(AttemptId(1), {SiteId(3), failed}, at(20s));
-  machine.attempt_recorded(at(20s));
+  machine.attempt_recorded(machine.step(), at(20s));
   machine.declined(AttemptId(1), {SiteId(3), failed}, at(21s));
   EXPECT_TRUE(machine.admit(SiteId(3), Epoch(1), 10).ok()) << "this attempt asks it again";
   machine.declined(AttemptId(2), {SiteId(3), failed}, at(22s));
@@ -118,7 +118,7 @@ TEST_F(RunMachineTest, TheNextAttemptKeepsScaleParticipantsAndWhatIsIn) {
   round::AttemptRecord expected = first;
   expected.attempt = AttemptId(2);
   EXPECT_EQ(find<RecordAttempt>(again)->record, expected);
-  machine.attempt_recorded(at(20s));
+  machine.attempt_recorded(machine.step(), at(20s));
   EXPECT_EQ(machine.gather().counted(), std::vector{SiteId(1)});
   EXPECT_EQ(machine.admit(AttemptId(1), Epoch(5), set_of({2})).error().code, Code::kStale) << "fenced";
   EXPECT_TRUE(machine.admit(AttemptId(2), Epoch(5), set_of({2})).ok());
@@ -138,7 +138,7 @@ TEST_F(RunMachineTest, ForWhomItWaitedInVainAnotherSiteTakesPartFromTheNextAttem
   EXPECT_EQ(record.scale_bits, machine.attempt().scale_bits);
   ASSERT_EQ(record.participants.size(), 5u) << "two for two";
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(record.participants[i].site, SiteId(static_cast<std::uint32_t>(i + 1)));
-  machine.attempt_recorded(at(20s));
+  machine.attempt_recorded(machine.step(), at(20s));
   const SiteId fourth = record.participants[3].site;
   EXPECT_GT(fourth, SiteId(3));
   EXPECT_EQ(find<Finalise>(bring(machine, 2, {fourth.value()}, at(21s))), nullptr) << "others may still come";
@@ -154,9 +154,9 @@ TEST_F(RunMachineTest, ARoundWhoseParticipantsAreAllGoneGoesOnWithOthersOnceResu
   RunMachine machine = opened();
   machine.sites_changed({}, at(1s));
   machine.tick(at(20s));
-  machine.attempt_recorded(at(20s));
+  machine.attempt_recorded(machine.step(), at(20s));
   machine.tick(at(40s));
-  machine.status_recorded(at(40s));
+  machine.status_recorded(machine.step(), at(40s));
   ASSERT_EQ(machine.status(), RunStatus::kPaused);
   std::map<SiteId, SiteInfo> others = sites(6);
   for (const std::uint32_t gone : {1U, 2U, 3U}) others.erase(SiteId(gone));
@@ -164,7 +164,7 @@ TEST_F(RunMachineTest, ARoundWhoseParticipantsAreAllGoneGoesOnWithOthersOnceResu
   const Effects resumed = resume(machine, at(42s));
   ASSERT_NE(find<RecordAttempt>(resumed), nullptr);
   EXPECT_EQ(find<RecordAttempt>(resumed)->record.participants.size(), 6u);
-  machine.attempt_recorded(at(42s));
+  machine.attempt_recorded(machine.step(), at(42s));
   bring(machine, 1, {4, 5, 6}, at(43s));
   EXPECT_NE(find<Finalise>(machine.tick(at(52s))), nullptr);
 }
@@ -174,7 +174,7 @@ TEST_F(RunMachineTest, NobodyIsCalledForWhomTheSumHasNoRoomAtItsScale) {
   tight.plan.value_abs_max = 0x1p40;  // so that the weights decide the scale, not the plan's fraction bits
   RunMachine machine(tight);
   machine.sites_changed(sites(3), at(0s));
-  machine.attempt_recorded(at(0s));
+  machine.attempt_recorded(machine.step(), at(0s));
   std::map<SiteId, SiteInfo> more = sites(5);
   more[SiteId(4)].weight_max = 1 << 20;
   machine.sites_changed(more, at(1s));
@@ -234,7 +234,7 @@ TEST_F(RunMachineTest, WhoIsTooHeavyIsCalledInNobodysPlace) {
     std::map<SiteId, SiteInfo> first = sites(3);
     first[SiteId(3)].weight_max = 1;  // so that there is room for another
     machine.sites_changed(first, at(0s));
-    machine.attempt_recorded(at(0s));
+    machine.attempt_recorded(machine.step(), at(0s));
     bring(machine, 1, {1}, at(1s));
     std::map<SiteId, SiteInfo> all = sites(20);
     for (auto& [site, info] : all) info.weight_max = site == SiteId(fits) ? 1 : 1 << 20;
@@ -310,7 +310,7 @@ TEST_F(RunMachineTest, ASumThatADiskSpoiltIsGivenUpAndEverybodyIsAskedAgain) {
   EXPECT_TRUE(find<RecordAttempt>(failed)->sum_anew) << "the sum starts at zero";
   EXPECT_EQ(find<RecordAttempt>(failed)->record.attempt, AttemptId(2));
   EXPECT_EQ(find<RecordAttempt>(failed)->record.round, RoundId(1));
-  machine.attempt_recorded(at(2s));
+  machine.attempt_recorded(machine.step(), at(2s));
   EXPECT_TRUE(machine.gather().counted().empty());
   const Effects closing = bring(machine, 3, {1, 2, 3}, at(3s));
   ASSERT_NE(find<Finalise>(closing), nullptr);
@@ -323,7 +323,7 @@ TEST_F(RunMachineTest, ASumThatIsSpoiltWhileTheNextAttemptIsRecordedIsGivenUpOnc
   ASSERT_NE(find<RecordAttempt>(recording.tick(at(20s))), nullptr);
   recording.arrived(ArrivalId(1), Arrival{set_of({1}), {}, {}});
   EXPECT_EQ(find<RecordAttempt>(recording.take_failed(ArrivalId(1), {Code::kUnavailable, "disk"}, at(21s))), nullptr);
-  const Effects recorded = recording.attempt_recorded(at(22s));
+  const Effects recorded = recording.attempt_recorded(recording.step(), at(22s));
   ASSERT_NE(find<RecordStatus>(recorded), nullptr) << "its two attempts are used up";
   EXPECT_EQ(find<RecordStatus>(recorded)->status, RunStatus::kPaused);
 }
@@ -333,13 +333,13 @@ TEST_F(RunMachineTest, ADiskThatGoesOnSpoilingTheSumPausesTheRunAndIsNamed) {
   const Error disk{Code::kUnavailable, "the disk that updates wait on (/spill) failed"};
   machine.arrived(ArrivalId(1), Arrival{set_of({1}), {}, {}});
   ASSERT_NE(find<RecordAttempt>(machine.take_failed(ArrivalId(1), disk, at(1s))), nullptr);
-  machine.attempt_recorded(at(1s));
+  machine.attempt_recorded(machine.step(), at(1s));
   machine.arrived(ArrivalId(2), Arrival{set_of({1}), {}, {}});
   const Effects failed = machine.take_failed(ArrivalId(2), disk, at(2s));
   ASSERT_NE(find<RecordStatus>(failed), nullptr);
   EXPECT_EQ(find<RecordStatus>(failed)->status, RunStatus::kPaused);
   EXPECT_THAT(find<RecordStatus>(failed)->reason, HasSubstr("/spill"));
-  EXPECT_NE(find<TellStatus>(machine.status_recorded(at(2s))), nullptr);
+  EXPECT_NE(find<TellStatus>(machine.status_recorded(machine.step(), at(2s))), nullptr);
   const Effects resumed = resume(machine, at(9s));
   ASSERT_NE(find<RecordAttempt>(resumed), nullptr);
   EXPECT_TRUE(find<RecordAttempt>(resumed)->sum_anew);
@@ -350,7 +350,7 @@ TEST_F(RunMachineTest, AQuorumWithTooLittleWeightIsNone) {
   heavy.plan.weight_min = 25;
   RunMachine machine(heavy);
   machine.sites_changed(sites(3), at(0s));
-  machine.attempt_recorded(at(0s));
+  machine.attempt_recorded(machine.step(), at(0s));
   bring(machine, 1, {1, 2}, at(1s));
   EXPECT_EQ(find<Finalise>(machine.tick(at(10s))), nullptr) << "a weight of 20";
   const Effects closing = bring(machine, 2, {3}, at(11s));
@@ -363,7 +363,7 @@ TEST_F(RunMachineTest, SubstitutesHaveRoomTogether) {
   tight.plan.value_abs_max = 0x1p40;
   RunMachine machine(tight);
   machine.sites_changed(sites(3), at(0s));
-  machine.attempt_recorded(at(0s));
+  machine.attempt_recorded(machine.step(), at(0s));
   std::map<SiteId, SiteInfo> more = sites(5);
   more[SiteId(4)].weight_max = more[SiteId(5)].weight_max = 150;  // 300 are there, and 512 have room
   machine.sites_changed(more, at(1s));
@@ -377,8 +377,8 @@ TEST_F(RunMachineTest, ARoundOfWhichNothingIsOnRecordBeginsAnewWithWhoIsThere) {
   const Error full{Code::kResourceExhausted, "no space left"};
   RunMachine machine(start());
   machine.sites_changed(sites(4), at(0s));
-  machine.step_failed(full);
-  machine.status_recorded(at(1s));
+  machine.step_failed(machine.step(), full);
+  machine.status_recorded(machine.step(), at(1s));
   machine.sites_changed(sites(3), at(2s));
   const Effects first = resume(machine, at(3s));
   ASSERT_NE(find<RecordAttempt>(first), nullptr);
@@ -386,17 +386,17 @@ TEST_F(RunMachineTest, ARoundOfWhichNothingIsOnRecordBeginsAnewWithWhoIsThere) {
   EXPECT_EQ(find<RecordAttempt>(first)->record.participants.size(), 3u);
   EXPECT_TRUE(find<RecordAttempt>(first)->sum_anew);
 
-  machine.attempt_recorded(at(3s));
+  machine.attempt_recorded(machine.step(), at(3s));
   machine.sites_changed(sites(4), at(4s));
   ASSERT_EQ(find<RecordAttempt>(machine.tick(at(23s)))->record.participants.size(), 4u) << "with a substitute";
-  machine.step_failed(full);
-  machine.status_recorded(at(24s));
+  machine.step_failed(machine.step(), full);
+  machine.status_recorded(machine.step(), at(24s));
   machine.sites_changed(sites(3), at(25s));
   const Effects third = resume(machine, at(26s));
   ASSERT_NE(find<RecordAttempt>(third), nullptr);
   EXPECT_EQ(find<RecordAttempt>(third)->record.participants.size(), 3u);
   EXPECT_TRUE(find<RecordAttempt>(third)->sum_anew) << "what the substitute sent may not be in it";
-  machine.attempt_recorded(at(26s));
+  machine.attempt_recorded(machine.step(), at(26s));
   bring(machine, 1, {1, 2, 3}, at(27s));
   EXPECT_NE(find<Publish>(commit(machine, at(27s))), nullptr);
 }

@@ -15,11 +15,11 @@ using RunStatusTest = RunMachineTest;
 TEST_F(RunStatusTest, PausesAfterItsAttemptsAndResumesWithTheSameRound) {
   RunMachine machine = opened();
   machine.tick(at(20s));
-  machine.attempt_recorded(at(20s));
+  machine.attempt_recorded(machine.step(), at(20s));
   const Effects paused = machine.tick(at(40s));
   ASSERT_NE(find<RecordStatus>(paused), nullptr);
   EXPECT_EQ(find<TellStatus>(paused), nullptr) << "before the journal has it";
-  EXPECT_NE(find<TellStatus>(machine.status_recorded(at(40s))), nullptr);
+  EXPECT_NE(find<TellStatus>(machine.status_recorded(machine.step(), at(40s))), nullptr);
   EXPECT_EQ(machine.status(), RunStatus::kPaused);
   EXPECT_THAT(machine.reason(), HasSubstr("no quorum after 2 attempts"));
   const Effects resumed = resume(machine, at(50s));
@@ -34,7 +34,7 @@ TEST_F(RunStatusTest, PauseLetsTheOpenRoundCloseAndStopDoesNot) {
   ASSERT_NE(find<RecordStatus>(asked), nullptr) << "a restart must not forget it";
   EXPECT_EQ(find<RecordStatus>(asked)->status, RunStatus::kPaused);
   EXPECT_EQ(find<Answer>(asked), nullptr);
-  const Effects answered = machine.status_recorded(at(0s));
+  const Effects answered = machine.status_recorded(machine.step(), at(0s));
   EXPECT_TRUE(find<Answer>(answered)->result.ok());
   EXPECT_EQ(find<TellStatus>(answered), nullptr) << "the open round closes first";
   EXPECT_TRUE(machine.is_open());
@@ -45,12 +45,12 @@ TEST_F(RunStatusTest, PauseLetsTheOpenRoundCloseAndStopDoesNot) {
   EXPECT_NE(find<TellStatus>(published), nullptr) << "the journal has it";
   EXPECT_EQ(machine.status(), RunStatus::kPaused);
   EXPECT_NE(find<RecordAttempt>(resume(machine, at(3s))), nullptr);
-  machine.attempt_recorded(at(3s));
+  machine.attempt_recorded(machine.step(), at(3s));
   const Effects taking = machine.arrived(ArrivalId(5), Arrival{set_of({1}), {}, {}});
   EXPECT_NE(find<Take>(taking), nullptr);
   EXPECT_NE(find<RecordStatus>(machine.stop("by hand", at(4s))), nullptr);
   EXPECT_TRUE(machine.admit(SiteId(2), Epoch(1), 10).ok()) << "the round goes on until the journal has it";
-  const Effects stopped = machine.status_recorded(at(4s));
+  const Effects stopped = machine.status_recorded(machine.step(), at(4s));
   EXPECT_EQ(find<TellStatus>(stopped)->status, RunStatus::kStopped);
   EXPECT_TRUE(find<Answer>(stopped)->result.ok());
   EXPECT_TRUE(machine.taken(ArrivalId(5), set_of({1}), at(4s)).empty());
@@ -66,23 +66,23 @@ TEST_F(RunStatusTest, ACommandThatTheJournalDoesNotTakeIsNotObeyedAndTheRunGoesO
   machine.stop("by hand", at(1s));
   bring(machine, 1, {1, 2, 3}, at(2s));
   EXPECT_TRUE(machine.is_open()) << "nothing begins before the journal has answered";
-  const Effects failed = machine.status_failed(full, at(3s));
+  const Effects failed = machine.status_failed(machine.step(), full, at(3s));
   EXPECT_EQ(find<Answer>(failed)->result.error(), full);
   EXPECT_EQ(find<TellStatus>(failed), nullptr);
   EXPECT_EQ(machine.status(), RunStatus::kRunning);
   ASSERT_NE(find<Finalise>(failed), nullptr) << "all are in";
   machine.pause("by hand", at(3s));
-  const Effects pausing = machine.finalised({RunId(1), ModelVersion(1), {}, 40}, at(3s));
+  const Effects pausing = machine.finalised(machine.step(), {RunId(1), ModelVersion(1), {}, 40}, at(3s));
   ASSERT_NE(find<RecordStatus>(pausing), nullptr);
   EXPECT_EQ(find<RecordCommit>(pausing), nullptr) << "one record at a time";
-  const Effects not_paused = machine.status_failed(full, at(3s));
+  const Effects not_paused = machine.status_failed(machine.step(), full, at(3s));
   EXPECT_FALSE(find<Answer>(not_paused)->result.ok());
   ASSERT_NE(find<RecordCommit>(not_paused), nullptr);
-  EXPECT_NE(find<RecordAttempt>(machine.commit_recorded(at(4s))), nullptr) << "it is not paused";
-  machine.step_failed(full);
-  machine.status_recorded(at(5s));
+  EXPECT_NE(find<RecordAttempt>(machine.commit_recorded(machine.step(), at(4s))), nullptr) << "it is not paused";
+  machine.step_failed(machine.step(), full);
+  machine.status_recorded(machine.step(), at(5s));
   machine.resume(at(6s));
-  const Effects not_resumed = machine.status_failed(full, at(6s));
+  const Effects not_resumed = machine.status_failed(machine.step(), full, at(6s));
   EXPECT_FALSE(find<Answer>(not_resumed)->result.ok());
   EXPECT_EQ(find<RecordAttempt>(not_resumed), nullptr);
   EXPECT_EQ(machine.status(), RunStatus::kPaused);
@@ -92,25 +92,26 @@ TEST_F(RunStatusTest, WhatAPersonWantsWaitsForTheStepThatIsUnderWay) {
   RunMachine machine(start());
   machine.sites_changed(sites(3), at(0s));
   EXPECT_TRUE(machine.stop("by hand", at(0s)).empty()) << "the attempt's record may be durable already";
-  const Effects open = machine.attempt_recorded(at(0s));
+  const Effects open = machine.attempt_recorded(machine.step(), at(0s));
   ASSERT_NE(find<RecordStatus>(open), nullptr);
   EXPECT_EQ(find<RecordStatus>(open)->status, RunStatus::kStopped);
 
   RunMachine closing = opened();
   EXPECT_NE(find<Finalise>(bring(closing, 1, {1, 2, 3}, at(1s))), nullptr);
   EXPECT_TRUE(closing.stop("by hand", at(1s)).empty());
-  const Effects made = closing.finalised({RunId(1), ModelVersion(1), {}, 40}, at(1s));
+  const Effects made = closing.finalised(closing.step(), {RunId(1), ModelVersion(1), {}, 40}, at(1s));
   EXPECT_NE(find<RecordStatus>(made), nullptr);
   EXPECT_EQ(find<RecordCommit>(made), nullptr);
-  const Effects stopped = closing.status_recorded(at(1s));
+  const Effects stopped = closing.status_recorded(closing.step(), at(1s));
   EXPECT_EQ(find<RecordCommit>(stopped), nullptr) << "it was given up";
-  EXPECT_TRUE(closing.commit_recorded(at(1s)).empty());
+  EXPECT_TRUE(closing.commit_recorded(closing.step(), at(1s)).empty());
 
   RunMachine committing = opened();
   bring(committing, 1, {1, 2, 3}, at(1s));
-  EXPECT_NE(find<RecordCommit>(committing.finalised({RunId(1), ModelVersion(1), {}, 40}, at(1s))), nullptr);
+  EXPECT_NE(find<RecordCommit>(committing.finalised(committing.step(), {RunId(1), ModelVersion(1), {}, 40}, at(1s))),
+            nullptr);
   EXPECT_TRUE(committing.stop("by hand", at(1s)).empty());
-  const Effects committed = committing.commit_recorded(at(1s));
+  const Effects committed = committing.commit_recorded(committing.step(), at(1s));
   EXPECT_NE(find<Publish>(committed), nullptr) << "it counts";
   EXPECT_EQ(find<RecordStatus>(committed)->status, RunStatus::kStopped);
   EXPECT_EQ(find<RecordAttempt>(committed), nullptr);
@@ -123,7 +124,7 @@ TEST_F(RunStatusTest, EachCommandHasOneAnswerInTheOrderInWhichTheyCame) {
   EXPECT_TRUE(machine.stop("by hand", at(0s)).empty());
   EXPECT_TRUE(machine.pause("by hand", at(0s)).empty());
   const auto next = [&](RunStatus wanted) {
-    const Effects done = machine.status_recorded(at(1s));
+    const Effects done = machine.status_recorded(machine.step(), at(1s));
     EXPECT_TRUE(find<Answer>(done)->result.ok());
     ASSERT_NE(find<RecordStatus>(done), nullptr);
     EXPECT_EQ(find<RecordStatus>(done)->status, wanted);
@@ -131,7 +132,7 @@ TEST_F(RunStatusTest, EachCommandHasOneAnswerInTheOrderInWhichTheyCame) {
   next(RunStatus::kRunning);
   next(RunStatus::kStopped);
   std::vector<bool> answers;
-  for (const Effect& effect : machine.status_recorded(at(1s))) {
+  for (const Effect& effect : machine.status_recorded(machine.step(), at(1s))) {
     if (const Answer* one = std::get_if<Answer>(&effect)) answers.push_back(one->result.ok());
   }
   EXPECT_EQ(answers, (std::vector{true, false})) << "stopped, and no pause after that";
@@ -139,15 +140,18 @@ TEST_F(RunStatusTest, EachCommandHasOneAnswerInTheOrderInWhichTheyCame) {
 
 TEST_F(RunStatusTest, WhatComesLateAfterAStopChangesNothing) {
   RunMachine machine = opened();
+  const Step opening = machine.step();
   machine.arrived(ArrivalId(1), Arrival{set_of({1}), {}, {}});
   stop(machine, at(1s));
   const Error failed{Code::kUnavailable, "I/O error"};
-  EXPECT_TRUE(machine.step_failed(failed).empty());
-  EXPECT_TRUE(machine.attempt_recorded(at(2s)).empty());
-  EXPECT_TRUE(machine.finalised({RunId(1), ModelVersion(1), {}, 40}, at(2s)).empty());
-  EXPECT_TRUE(machine.commit_recorded(at(2s)).empty());
-  EXPECT_TRUE(machine.status_recorded(at(2s)).empty());
-  EXPECT_TRUE(machine.status_failed(failed, at(2s)).empty());
+  for (const Step late : {opening, machine.step()}) {
+    EXPECT_TRUE(machine.step_failed(late, failed).empty());
+    EXPECT_TRUE(machine.attempt_recorded(late, at(2s)).empty());
+    EXPECT_TRUE(machine.finalised(late, {RunId(1), ModelVersion(1), {}, 40}, at(2s)).empty());
+    EXPECT_TRUE(machine.commit_recorded(late, at(2s)).empty());
+    EXPECT_TRUE(machine.status_recorded(late, at(2s)).empty());
+    EXPECT_TRUE(machine.status_failed(late, failed, at(2s)).empty());
+  }
   EXPECT_TRUE(machine.taken(ArrivalId(1), set_of({1}), at(2s)).empty());
   EXPECT_TRUE(machine.take_failed(ArrivalId(1), failed, at(2s)).empty());
   EXPECT_TRUE(machine.refused({SiteId(1), failed}, at(2s)).empty());
@@ -161,11 +165,11 @@ TEST_F(RunStatusTest, AnUpdateThatIsBeingAddedWhenTheRecordOfAnAttemptFailsIsInO
   RunMachine machine = opened();
   machine.tick(at(20s));
   ASSERT_NE(find<Take>(machine.arrived(ArrivalId(1), Arrival{set_of({1}), {}, {}})), nullptr);
-  machine.step_failed({Code::kResourceExhausted, "no space left"});
-  machine.status_recorded(at(20s));
+  machine.step_failed(machine.step(), {Code::kResourceExhausted, "no space left"});
+  machine.status_recorded(machine.step(), at(20s));
   EXPECT_NE(find<Release>(machine.taken(ArrivalId(1), set_of({1}), at(21s))), nullptr);
   resume(machine, at(22s));
-  machine.attempt_recorded(at(22s));
+  machine.attempt_recorded(machine.step(), at(22s));
   EXPECT_TRUE(machine.gather().held().contains(SiteId(1)));
 }
 
@@ -173,12 +177,12 @@ TEST_F(RunStatusTest, EndsAfterItsLastRound) {
   RunMachine machine = opened();
   bring(machine, 1, {1, 2, 3}, at(1s));
   commit(machine, at(1s));
-  machine.attempt_recorded(at(1s));
+  machine.attempt_recorded(machine.step(), at(1s));
   bring(machine, 2, {1, 2, 3}, at(2s));
   const Effects published = commit(machine, at(2s));
   EXPECT_TRUE(find<Publish>(published)->last);
   EXPECT_EQ(find<TellStatus>(published), nullptr);
-  EXPECT_EQ(find<TellStatus>(machine.status_recorded(at(2s)))->status, RunStatus::kDone);
+  EXPECT_EQ(find<TellStatus>(machine.status_recorded(machine.step(), at(2s)))->status, RunStatus::kDone);
   EXPECT_EQ(machine.status(), RunStatus::kDone);
   EXPECT_EQ(find<RecordAttempt>(machine.resume(at(3s))), nullptr);
 }
@@ -188,7 +192,7 @@ TEST_F(RunStatusTest, ItsEndIsNotToldWhenTheJournalDoesNotTakeIt) {
   last.last_committed = RoundId(2);
   RunMachine machine(last);
   machine.begin(at(0s));
-  const Effects failed = machine.status_failed({Code::kResourceExhausted, "no space left"}, at(0s));
+  const Effects failed = machine.status_failed(machine.step(), {Code::kResourceExhausted, "no space left"}, at(0s));
   ASSERT_NE(find<TellStatus>(failed), nullptr);
   EXPECT_EQ(find<TellStatus>(failed)->status, RunStatus::kPaused);
   EXPECT_THAT(machine.reason(), HasSubstr("no space left"));
@@ -202,9 +206,9 @@ TEST_F(RunStatusTest, APauseDuringTheLastRoundIsOverWithIt) {
   last.last_committed = RoundId(1);
   RunMachine machine(last);
   machine.sites_changed(sites(3), at(0s));
-  machine.attempt_recorded(at(0s));
+  machine.attempt_recorded(machine.step(), at(0s));
   machine.pause("by hand", at(0s));
-  machine.status_recorded(at(0s));
+  machine.status_recorded(machine.step(), at(0s));
   bring(machine, 1, {1, 2, 3}, at(1s));
   const Effects published = commit(machine, at(1s));
   EXPECT_TRUE(find<Publish>(published)->last);
@@ -216,39 +220,40 @@ TEST_F(RunStatusTest, ARunWhoseLastCommitWasItsLastRoundIsDoneAfterARestart) {
   again.last_committed = RoundId(2);
   RunMachine machine(again);
   EXPECT_EQ(find<RecordAttempt>(machine.begin(at(0s))), nullptr);
-  machine.status_recorded(at(0s));
+  machine.status_recorded(machine.step(), at(0s));
   EXPECT_EQ(machine.status(), RunStatus::kDone);
 }
 
 TEST_F(RunStatusTest, AFailingDiskPausesAndLosesNothing) {
   RunMachine machine = opened();
   bring(machine, 1, {1, 2, 3}, at(1s));
-  EXPECT_NE(find<RecordStatus>(machine.step_failed({Code::kUnavailable, "no space left"})), nullptr);
-  EXPECT_NE(find<TellStatus>(machine.status_failed({Code::kUnavailable, "no space left"}, at(1s))), nullptr)
+  EXPECT_NE(find<RecordStatus>(machine.step_failed(machine.step(), {Code::kUnavailable, "no space left"})), nullptr);
+  EXPECT_NE(find<TellStatus>(machine.status_failed(machine.step(), {Code::kUnavailable, "no space left"}, at(1s))),
+            nullptr)
       << "this process does not go on, whatever the journal says";
   EXPECT_EQ(machine.status(), RunStatus::kPaused);
   EXPECT_THAT(machine.reason(), HasSubstr("no space left"));
   const Effects resumed = resume(machine, at(2s));
   EXPECT_FALSE(find<RecordAttempt>(resumed)->sum_anew);
-  EXPECT_NE(find<Finalise>(machine.attempt_recorded(at(2s))), nullptr) << "what was in is still in";
+  EXPECT_NE(find<Finalise>(machine.attempt_recorded(machine.step(), at(2s))), nullptr) << "what was in is still in";
 }
 
 TEST_F(RunStatusTest, AResumedRunHasAllItsAttemptsAgain) {
   RunMachine machine = opened();
   machine.tick(at(20s));
-  machine.attempt_recorded(at(20s));
+  machine.attempt_recorded(machine.step(), at(20s));
   machine.tick(at(40s));
-  machine.status_recorded(at(40s));
+  machine.status_recorded(machine.step(), at(40s));
   ASSERT_EQ(machine.status(), RunStatus::kPaused) << "after two attempts";
   EXPECT_NE(find<RecordAttempt>(resume(machine, at(50s))), nullptr);
-  machine.attempt_recorded(at(50s));
+  machine.attempt_recorded(machine.step(), at(50s));
   EXPECT_NE(find<RecordAttempt>(machine.tick(at(70s))), nullptr) << "the first of two was in vain";
 }
 
 TEST_F(RunStatusTest, ARunThatIsResumedBeforeItPausedGoesOn) {
   RunMachine machine = opened();
   machine.pause("by hand", at(0s));
-  machine.status_recorded(at(0s));
+  machine.status_recorded(machine.step(), at(0s));
   resume(machine, at(1s));
   bring(machine, 1, {1, 2, 3}, at(2s));
   EXPECT_NE(find<RecordAttempt>(commit(machine, at(3s))), nullptr);

@@ -60,7 +60,7 @@ class RunMachineTest : public testing::Test {
     const Effects record = machine.sites_changed(sites(3), at(0s));
     EXPECT_NE(find<RecordAttempt>(record), nullptr);
     EXPECT_EQ(find<OpenRound>(record), nullptr) << "nothing leaves before the record is durable";
-    const Effects open = machine.attempt_recorded(at(0s));
+    const Effects open = machine.attempt_recorded(machine.step(), at(0s));
     EXPECT_NE(find<OpenRound>(open), nullptr);
     EXPECT_EQ(find<SetTimer>(open)->at, at(10s));
     return machine;
@@ -71,18 +71,18 @@ class RunMachineTest : public testing::Test {
     return machine.taken(ArrivalId(id), set_of(ids), now);
   }
   static Effects commit(RunMachine& machine, TimePoint now) {
-    const Effects record = machine.finalised({RunId(1), ModelVersion(1), {}, 40}, now);
+    const Effects record = machine.finalised(machine.step(), {RunId(1), ModelVersion(1), {}, 40}, now);
     EXPECT_NE(find<RecordCommit>(record), nullptr);
-    return machine.commit_recorded(now);
+    return machine.commit_recorded(machine.step(), now);
   }
   // A person's commands, with a journal that takes them.
   static Effects resume(RunMachine& machine, TimePoint now) {
     EXPECT_NE(find<RecordStatus>(machine.resume(now)), nullptr);
-    return machine.status_recorded(now);
+    return machine.status_recorded(machine.step(), now);
   }
   static Effects stop(RunMachine& machine, TimePoint now) {
     EXPECT_NE(find<RecordStatus>(machine.stop("by hand", now)), nullptr);
-    return machine.status_recorded(now);
+    return machine.status_recorded(machine.step(), now);
   }
 };
 

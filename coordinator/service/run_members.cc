@@ -130,7 +130,7 @@ Error RunService::with_advice(Error error) const {
   return error;
 }
 
-void RunService::storage_failed(std::string_view part, Error error) {
+void RunService::storage_failed(Step step, std::string_view part, Error error) {
   if (part == "journal") {
     error = with_advice(std::move(error));
   } else {
@@ -138,7 +138,7 @@ void RunService::storage_failed(std::string_view part, Error error) {
   }
   round_log().error("the disk failed: nothing is promised until it is mended",
                     {{"part", part}, {"reason", error.to_string()}});
-  carry_out(active_->machine.step_failed(error));
+  carry_out(active_->machine.step_failed(step, error));
 }
 
 void RunService::models_failed(const std::string& why) {

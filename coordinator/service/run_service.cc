@@ -164,12 +164,13 @@ net::Awaitable<void> RunService::record_attempt(RecordAttempt effect) {
   const store::AttemptRow row{record.run,          record.round,      record.attempt,    record.epoch,
                               record.participants, record.scale_bits, record.base.digest};
   const Status recorded = co_await runtime_.pool.run([this, row] { return journal_.open_attempt(row); });
+  if (!is_due(effect.step)) co_return;
   if (!recorded.ok()) {
-    storage_failed("journal", recorded.error());
+    storage_failed(effect.step, "journal", recorded.error());
     co_return;
   }
   refuse_barred();
-  carry_out(active_->machine.attempt_recorded(now()));
+  carry_out(active_->machine.attempt_recorded(effect.step, now()));
 }
 
 void RunService::carry_out(const OpenRound&) {
@@ -236,33 +237,32 @@ void RunService::carry_out(const Drop& effect) {
 }
 
 void RunService::carry_out(const Finalise& effect) {
-  sum_.lane().push([this, record = effect.record] { return do_finalise(record); });
+  sum_.lane().push([this, effect] { return do_finalise(effect); });
 }
 
-net::Awaitable<void> RunService::do_finalise(round::CommitRecord record) {
-  FinaliseInput input{record,
-                      active_->schema,
-                      {active_->slot, active_->slot->bytes()},
-                      active_->optimizer,
-                      active_->optimizer_state,
-                      active_->machine.plan().sum_digest};
+net::Awaitable<void> RunService::do_finalise(Finalise effect) {
+  if (!is_due(effect.step)) co_return;
+  FinaliseInput input{effect.record,      active_->schema,          {active_->slot, active_->slot->bytes()},
+                      active_->optimizer, active_->optimizer_state, active_->machine.plan().sum_digest};
   net::PoolParallel parallel(runtime_.pool);
   Result<NextModel> next =
       co_await runtime_.pool.run([&] { return finalise(parallel, sum_.node(), models_, std::move(input)); });
+  if (!is_due(effect.step)) co_return;
   if (!next.ok()) {
     round_log().error("the round could not be finalised", {{"reason", next.error().to_string()}});
-    storage_failed("models", next.error());
+    storage_failed(effect.step, "models", next.error());
     co_return;
   }
   next_ = std::move(*next);
-  carry_out(active_->machine.finalised(next_->ref, now()));
+  carry_out(active_->machine.finalised(effect.step, next_->ref, now()));
 }
 
 void RunService::carry_out(const RecordCommit& effect) {
-  tasks_.spawn(runtime_.strand, "record commit", record_commit(effect.record));
+  tasks_.spawn(runtime_.strand, "record commit", record_commit(effect));
 }
 
-net::Awaitable<void> RunService::record_commit(round::CommitRecord record) {
+net::Awaitable<void> RunService::record_commit(RecordCommit effect) {
+  const round::CommitRecord& record = effect.record;
   store::CommitRow row;
   row.run = record.run;
   row.round = record.round;
@@ -281,8 +281,9 @@ net::Awaitable<void> RunService::record_commit(round::CommitRecord record) {
   row.duration_ms =
       static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now() - round_opened_).count());
   const Status recorded = co_await runtime_.pool.run([this, &row] { return journal_.commit(row); });
+  if (!is_due(effect.step)) co_return;
   if (!recorded.ok()) {
-    storage_failed("journal", recorded.error());
+    storage_failed(effect.step, "journal", recorded.error());
     co_return;
   }
   active_->optimizer_state = std::move(next_->optimizer_state);
@@ -305,7 +306,7 @@ net::Awaitable<void> RunService::record_commit(round::CommitRecord record) {
   models_failed({});
   const std::vector<NodeId> home = registry_.send_home();
   if (!home.empty()) carry_out(active_->machine.sites_changed(registry_.book().connected_sites(), now()));
-  carry_out(active_->machine.commit_recorded(now()));
+  carry_out(active_->machine.commit_recorded(effect.step, now()));
   dismiss(home, {Code::kStale, "a nearer parent serves"});  // after they have been told of the commit
 }
 

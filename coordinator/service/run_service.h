@@ -103,8 +103,8 @@ class RunService {
   void carry_out(const Answer& effect);
 
   net::Awaitable<void> record_attempt(RecordAttempt effect);
-  net::Awaitable<void> do_finalise(round::CommitRecord record);
-  net::Awaitable<void> record_commit(round::CommitRecord record);
+  net::Awaitable<void> do_finalise(Finalise effect);
+  net::Awaitable<void> record_commit(RecordCommit effect);
   net::Awaitable<void> record_status(RecordStatus effect);
   template <typename Give>
   net::Awaitable<Status> command(Give give);
@@ -123,9 +123,10 @@ class RunService {
   net::Awaitable<void> quarantine(SiteId site, std::string reason);
   void refuse_barred();
   void send_home();
-  void storage_failed(std::string_view part, Error error);
+  void storage_failed(Step step, std::string_view part, Error error);
   void models_failed(const std::string& why);  // empty: they work
   bool is_current(RunId run, RoundId round) const;
+  bool is_due(Step step) const { return active_ && active_->machine.awaits(step); }
   transfer::Terms terms() const;
   Error with_advice(Error error) const;  // what to do about a journal that failed
   telemetry::Logger round_log() const;

@@ -195,17 +195,18 @@ void RunService::carry_out(const RecordStatus& effect) {
 }
 
 net::Awaitable<void> RunService::record_status(RecordStatus effect) {
-  const RunId run = active_->machine.run();
+  const RunId run = effect.step.run;
   const Status kept =
       co_await runtime_.pool.run([&] { return journal_.set_run_status(run, to_row(effect.status), effect.reason); });
+  if (!is_due(effect.step)) co_return;
   if (kept.ok()) {
-    carry_out(active_->machine.status_recorded(now()));
+    carry_out(active_->machine.status_recorded(effect.step, now()));
     co_return;
   }
   const Error why = with_advice(kept.error());
   runtime_.log.error("the run's status could not be recorded",
                      {{"run", run}, {"status", status_name(effect.status)}, {"reason", why.to_string()}});
-  carry_out(active_->machine.status_failed(why, now()));
+  carry_out(active_->machine.status_failed(effect.step, why, now()));
 }
 
 void RunService::carry_out(const TellStatus& effect) {

@@ -63,12 +63,12 @@ void CoordinatorRole::carry_out(const coordinator::RecordAttempt& effect) {
     cast_.round_log().recorded(row.round, row.participants.size(), cast_.world().scheduler().now());
   }
   if (dies("attempt recorded")) return;
-  cast_.world().after_disk(host_, [this, recorded] {
-    if (!recorded.ok()) return carry_out(machine().step_failed(recorded.error()));
+  cast_.world().after_disk(host_, [this, recorded, step = effect.step] {
+    if (!recorded.ok()) return carry_out(machine().step_failed(step, recorded.error()));
     for (const round::Refusal& refusal : book_.barred_among(machine().attempt().participants)) {
       carry_out(machine().refused(refusal, now()));
     }
-    carry_out(machine().attempt_recorded(now()));
+    carry_out(machine().attempt_recorded(step, now()));
   });
 }
 
@@ -166,16 +166,17 @@ Result<coordinator::NextModel> CoordinatorRole::finalise(const round::CommitReco
 }
 
 void CoordinatorRole::carry_out(const coordinator::Finalise& effect) {
-  work_.lane().push(work_.cost_of_finalise(), [this, record = effect.record] {
+  work_.lane().push(work_.cost_of_finalise(), [this, step = effect.step, record = effect.record] {
     if (dies("finalise")) return;
     Result<coordinator::NextModel> next = finalise(record);
     if (next.ok()) cast_.tamper().optimizer_finalised(next->optimizer_state);
     if (dies("finalised")) return;
-    cast_.world().after_disk(host_, [this, next = std::make_shared<Result<coordinator::NextModel>>(std::move(next))] {
-      if (!next->ok()) return carry_out(machine().step_failed(next->error()));
-      next_ = std::move(**next);
-      carry_out(machine().finalised(next_->ref, now()));
-    });
+    cast_.world().after_disk(host_,
+                             [this, step, next = std::make_shared<Result<coordinator::NextModel>>(std::move(next))] {
+                               if (!next->ok()) return carry_out(machine().step_failed(step, next->error()));
+                               next_ = std::move(**next);
+                               carry_out(machine().finalised(step, next_->ref, now()));
+                             });
   });
 }
 
@@ -202,14 +203,14 @@ void CoordinatorRole::carry_out(const coordinator::RecordCommit& effect) {
     cast_.round_log().committed(row.round, row.contributors.size(), cast_.world().scheduler().now());
   }
   if (dies("committed")) return;
-  cast_.world().after_disk(host_, [this, recorded] {
-    if (!recorded.ok()) return carry_out(machine().step_failed(recorded.error()));
+  cast_.world().after_disk(host_, [this, recorded, step = effect.step] {
+    if (!recorded.ok()) return carry_out(machine().step_failed(step, recorded.error()));
     optimizer_state_ = std::move(next_->optimizer_state);
     slot_ = std::make_shared<ModelSlot>(next_->ref, *schema_, next_->bytes);
     next_.reset();
     const std::vector<NodeId> home = book_.send_home(now());
     if (!home.empty()) carry_out(machine().sites_changed(book_.connected_sites(), now()));
-    carry_out(machine().commit_recorded(now()));
+    carry_out(machine().commit_recorded(step, now()));
     if (!is_dead()) dismiss(home);  // after they have been told of the commit
   });
 }
@@ -239,8 +240,8 @@ void CoordinatorRole::carry_out(const coordinator::RecordStatus& effect) {
   if (dies("status")) return;
   const Status kept = journal_->set_run_status(machine().run(), row_of(effect.status), effect.reason);
   if (dies("status recorded")) return;
-  cast_.world().after_disk(host_, [this, kept] {
-    carry_out(kept.ok() ? machine().status_recorded(now()) : machine().status_failed(kept.error(), now()));
+  cast_.world().after_disk(host_, [this, kept, step = effect.step] {
+    carry_out(kept.ok() ? machine().status_recorded(step, now()) : machine().status_failed(step, kept.error(), now()));
   });
 }
 
