@@ -195,13 +195,12 @@ bool RegionService::may_bring(NodeId child, SiteId site) const {
 
 void RegionService::arrived(transfer::StagedArrival arrival) {
   if (!is_current(arrival.run, arrival.round)) {
-    hub_.send(arrival.child, transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence,
-                                               Error{Code::kStale, "the round is closed"}));
+    hub_.send(arrival.child, transfer::receipt(arrival, Error{Code::kStale, "the round is closed"}));
     return;
   }
   counts_.updates_verified.add();
   if (arrival.chunks) counts_.update_bytes.add(static_cast<double>(arrival.chunks->total_bytes()));
-  arrival.what.contributors.spend(watch_.verified(arrival.child, arrival.site != SiteId(0), now()));
+  arrival.what.contributors.spend(watch_.verified(arrival.child, arrival.update() != nullptr, now()));
   const round::Arrival what = arrival.what;
   const std::uint64_t id = sum_.stage(std::move(arrival));
   counts_.staging_bytes.set(static_cast<double>(hub_.budget().bytes_used()));
@@ -287,7 +286,7 @@ void RegionService::carry_out(const Take& effect) {
                                                                      {"reason", added.error().to_string()}});
       return carry_out(machine_.take_failed(id, added.error(), now()));
     }
-    hub_.send(arrival.child, transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence, Status{}));
+    hub_.send(arrival.child, transfer::receipt(arrival, Status{}));
     round::ContributorSet timed = *added;
     timed.spend({.merge = now() - begun});
     carry_out(machine_.taken(id, timed, now()));
@@ -303,11 +302,10 @@ void RegionService::carry_out(const Release& effect) {
 void RegionService::carry_out(const Drop& effect) {
   const tree::Sum::Staged arrival = sum_.drop(effect.arrival.value());
   if (!arrival) return;
-  const bool partial = arrival->site == SiteId(0);
+  const bool partial = arrival->update() == nullptr;
   const std::vector<SiteId> without =
       partial ? machine_.gather().without(arrival->what.contributors) : std::vector<SiteId>{};
-  hub_.send(arrival->child,
-            transfer::receipt(arrival->run, arrival->round, arrival->site, arrival->sequence, effect.error, without));
+  hub_.send(arrival->child, transfer::receipt(*arrival, effect.error, without));
 }
 
 // ---- the partial on its way up ------------------------------------------------------------------------------------

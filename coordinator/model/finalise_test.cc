@@ -41,10 +41,10 @@ class FinaliseTest : public testing::Test {
   // A site whose pseudo-gradient is `value` everywhere and whose counter stands at `steps`.
   void add(std::uint32_t site, std::uint64_t weight, float value, std::int64_t steps) {
     transfer::StagedArrival arrival;
-    arrival.child = arrival.site = SiteId(site);
-    arrival.codec = *kernels::make_codec(*kernels::parse_codec("fp32"));
+    arrival.kind = transfer::UpdateArrival{SiteId(site), *kernels::make_codec(*kernels::parse_codec("fp32")),
+                                           round::probe_bytes()};
+    arrival.child = SiteId(site);
     arrival.integers = {steps};
-    arrival.probe = round::probe_bytes();
     ASSERT_TRUE(arrival.what.contributors.add({SiteId(site), Epoch(1), weight, {}, 0, {}}).ok());
     arrival.chunks.emplace(budget_, files_, "/spill", 1 << 20);
     for (const std::size_t count : {256, 256, 88}) {

@@ -95,13 +95,12 @@ NodeId RunService::branch(SiteId site) const { return registry_.book().branch(si
 
 void RunService::arrived(transfer::StagedArrival arrival) {
   if (!is_current(arrival.run, arrival.round)) {
-    hub_->send(arrival.child, transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence,
-                                                Error{Code::kStale, "the round is closed"}));
+    hub_->send(arrival.child, transfer::receipt(arrival, Error{Code::kStale, "the round is closed"}));
     return;
   }
   counts_.updates_verified.add();
   if (arrival.chunks) counts_.update_bytes.add(static_cast<double>(arrival.chunks->total_bytes()));
-  arrival.what.contributors.spend(watch_.verified(arrival.child, arrival.site != SiteId(0), now()));
+  arrival.what.contributors.spend(watch_.verified(arrival.child, arrival.update() != nullptr, now()));
   const round::Arrival what = arrival.what;
   for (const round::Refusal& refusal : what.refusals) note_refusal(refusal);
   const std::uint64_t id = sum_.stage(std::move(arrival));
@@ -219,7 +218,7 @@ void RunService::carry_out(const Take& effect) {
     counts_.merge_seconds.observe(std::chrono::duration<double>(merge).count());
     round::ContributorSet timed = *added;
     timed.spend({.merge = merge});
-    hub_->send(arrival.child, transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence, Status{}));
+    hub_->send(arrival.child, transfer::receipt(arrival, Status{}));
     if (active_) carry_out(active_->machine.taken(id, timed, now()));
   });
 }
@@ -229,11 +228,10 @@ void RunService::carry_out(const Release& effect) { sum_.release(effect.arrival.
 void RunService::carry_out(const Drop& effect) {
   const tree::Sum::Staged arrival = sum_.drop(effect.arrival.value());
   if (!arrival) return;
-  const bool partial = arrival->site == SiteId(0);
+  const bool partial = arrival->update() == nullptr;
   const std::vector<SiteId> without =
       partial ? active_->machine.gather().without(arrival->what.contributors) : std::vector<SiteId>{};
-  hub_->send(arrival->child,
-             transfer::receipt(arrival->run, arrival->round, arrival->site, arrival->sequence, effect.error, without));
+  hub_->send(arrival->child, transfer::receipt(*arrival, effect.error, without));
 }
 
 void RunService::carry_out(const Finalise& effect) {

@@ -39,8 +39,8 @@ Status check_room(const wire::Opening& opening) {
   std::uint64_t weight_sum = 0;
   for (const round::Participant& participant : opening.participants) weight_sum += participant.weight_max;
   if (aggregate::has_room(opening.plan.value_abs_max, opening.scale_bits, weight_sum)) return {};
-  return Error{Code::kInvalidArgument, "scale 2^" + std::to_string(opening.scale_bits) + " has no room for weights of " +
-                                           std::to_string(weight_sum) + " together"};
+  return Error{Code::kInvalidArgument, "scale 2^" + std::to_string(opening.scale_bits) +
+                                           " has no room for weights of " + std::to_string(weight_sum) + " together"};
 }
 
 Result<UpdateHead> head_from_proto(const v1::UpdateBegin& begin, NodeId child, Role role) {
@@ -95,6 +95,16 @@ std::vector<SiteId> named_by(const PartialHead& head) {
   for (const auto& [site, entry] : head.what.contributors.entries()) named.push_back(site);
   return named;
 }
+v1::Envelope receipt_of(RunId run, RoundId round, const Status& status) {
+  v1::Envelope message;
+  v1::Receipt& receipt = *message.mutable_receipt();
+  receipt.set_run(run.value());
+  receipt.set_round(round.value());
+  receipt.set_code(wire::status_code_to_proto(status));
+  if (!status.ok()) receipt.set_message(status.error().message);
+  return message;
+}
+
 }  // namespace
 
 Status check_below(const PartialHead& head, const std::function<bool(SiteId site)>& is_below) {
@@ -117,17 +127,17 @@ std::vector<SiteId> without(const PartialHead& head, const round::Gather& gather
   return {sites.begin(), sites.end()};
 }
 
-v1::Envelope receipt(RunId run, RoundId round, SiteId site, std::uint64_t sequence, const Status& status,
-                     const std::vector<SiteId>& without) {
-  v1::Envelope message;
-  v1::Receipt& receipt = *message.mutable_receipt();
-  receipt.set_run(run.value());
-  receipt.set_round(round.value());
-  receipt.set_site(site.value());
-  receipt.set_sequence(sequence);
-  receipt.set_code(wire::status_code_to_proto(status));
-  if (!status.ok()) receipt.set_message(status.error().message);
-  wire::to_proto(without, receipt.mutable_without());
+v1::Envelope update_receipt(RunId run, RoundId round, SiteId site, const Status& status) {
+  v1::Envelope message = receipt_of(run, round, status);
+  message.mutable_receipt()->set_site(site.value());
+  return message;
+}
+
+v1::Envelope partial_receipt(RunId run, RoundId round, std::uint64_t sequence, const Status& status,
+                             const std::vector<SiteId>& without) {
+  v1::Envelope message = receipt_of(run, round, status);
+  message.mutable_receipt()->set_sequence(sequence);
+  wire::to_proto(without, message.mutable_receipt()->mutable_without());
   return message;
 }
 

@@ -27,8 +27,8 @@ struct Terms {
   std::string codec_name;
   Digest base{};
   double value_abs_max = 0;
-  double norm_max = 0;                          // 0: no bound
-  std::shared_ptr<const round::Schema> schema;  // to name a tensor; may be unknown without integers
+  double norm_max = 0;                                             // 0: no bound
+  std::shared_ptr<const round::Schema> schema;                     // to name a tensor; may be unknown without integers
   std::shared_ptr<const std::vector<std::int64_t>> base_integers;  // those of the base model, when it is here
   int scale_bits = 0;
 };
@@ -92,8 +92,9 @@ Status check_below(const PartialHead& head, const std::function<bool(SiteId site
 std::vector<SiteId> without(const PartialHead& head, const round::Gather& gather,
                             const std::function<bool(SiteId site)>& is_below);
 
-// The parent's answer. `site` of an update, `sequence` of a partial, the other 0.
-v1::Envelope receipt(RunId run, RoundId round, SiteId site, std::uint64_t sequence, const Status& status,
-                     const std::vector<SiteId>& without = {});
+// The parent's answer.
+v1::Envelope update_receipt(RunId run, RoundId round, SiteId site, const Status& status);
+v1::Envelope partial_receipt(RunId run, RoundId round, std::uint64_t sequence, const Status& status,
+                             const std::vector<SiteId>& without);
 
 }  // namespace fluvial::transfer

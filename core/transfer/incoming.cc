@@ -20,8 +20,8 @@ std::uint64_t chunk_count_of(const PartialHead& head, const Terms& terms) {
 // fault of the update itself.
 Status check_room(const Terms& terms, std::uint64_t weight) {
   if (aggregate::has_room(terms.value_abs_max, terms.scale_bits, weight)) return {};
-  return Error{Code::kFailedPrecondition, "a weight of " + std::to_string(weight) + " has no room at scale 2^" +
-                                              std::to_string(terms.scale_bits)};
+  return Error{Code::kFailedPrecondition,
+               "a weight of " + std::to_string(weight) + " has no room at scale 2^" + std::to_string(terms.scale_bits)};
 }
 
 Status check_shape(const UpdateHead& head, const Terms& terms) {
@@ -188,8 +188,8 @@ Status Incoming::verify_chunk(ByteSpan bytes) {
 Status Incoming::verify_end(const std::string& sha256, ByteSpan trailer) {
   hash_.update(trailer);
   if (next_index_ != chunk_count_) {
-    // A sender that was told of a refusal ends so (frame.md), also when that was of a transfer of the same update before
-    // this one: what it left out it still has, and an update that is only short is not dropped.
+    // A sender that was told of a refusal ends so (frame.md), also when that was of a transfer of the same update
+    // before this one: what it left out it still has, and an update that is only short is not dropped.
     return Error{update_ ? Code::kUnavailable : Code::kDataLoss,
                  "ended after " + std::to_string(next_index_) + " of " + std::to_string(chunk_count_) + " chunks"};
   }
@@ -226,20 +226,21 @@ Result<StagedArrival> Incoming::end(const std::string& sha256, ByteSpan trailer)
   FLUVIAL_TRY(verify_integers(arrival.integers));
   if (chunk_count_ > 0) arrival.chunks.emplace(std::move(staged_));
   if (partial_) {
+    arrival.kind = PartialArrival{partial_->sequence};
     arrival.child = partial_->child;
-    arrival.sequence = partial_->sequence;
     arrival.run = partial_->run;
     arrival.round = partial_->round;
     arrival.what = std::move(partial_->what);
     return arrival;
   }
+  UpdateArrival& update = arrival.kind.emplace<UpdateArrival>();
+  update.site = update_->site;
+  update.codec = terms_.codec;
+  update.probe = round::probe_bytes();
+  if (update_->has_probe()) std::ranges::copy(trailer.last(round::kProbeBytes), update.probe.begin());
   arrival.child = update_->site;
-  arrival.site = update_->site;
   arrival.run = update_->run;
   arrival.round = update_->round;
-  arrival.codec = terms_.codec;
-  arrival.probe = round::probe_bytes();
-  if (update_->has_probe()) std::ranges::copy(trailer.last(round::kProbeBytes), arrival.probe.begin());
   const Result<Digest> digest = wire::digest_from_proto(sha256);
   FLUVIAL_CHECK(digest.ok(), "a digest that matched");
   const Status one =
@@ -247,6 +248,12 @@ Result<StagedArrival> Incoming::end(const std::string& sha256, ByteSpan trailer)
                                      std::move(update_->metrics), update_->incarnation, update_->submission});
   FLUVIAL_CHECK(one.ok(), "an admitted weight");
   return arrival;
+}
+
+v1::Envelope receipt(const StagedArrival& arrival, const Status& status, const std::vector<SiteId>& without) {
+  if (const auto* update = arrival.update()) return update_receipt(arrival.run, arrival.round, update->site, status);
+  const std::uint64_t sequence = std::get<PartialArrival>(arrival.kind).sequence;
+  return partial_receipt(arrival.run, arrival.round, sequence, status, without);
 }
 
 }  // namespace fluvial::transfer

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "core/digest/sha256.h"
@@ -15,19 +16,30 @@
 
 namespace fluvial::transfer {
 
+struct UpdateArrival {
+  SiteId site;
+  std::shared_ptr<const kernels::Codec> codec;
+  round::ProbeBytes probe{};  // as its site sent it
+};
+struct PartialArrival {
+  std::uint64_t sequence = 0;
+};
+
 // A verified update or partial of a child, staged.
 struct StagedArrival {
+  const UpdateArrival* update() const { return std::get_if<UpdateArrival>(&kind); }  // null: it is a partial
+
+  std::variant<UpdateArrival, PartialArrival> kind;
   NodeId child;
-  SiteId site;                 // of an update; 0 for a partial
-  std::uint64_t sequence = 0;  // of a partial
   RunId run;
   RoundId round;
   round::Arrival what;
   std::optional<store::StagedUpdate> chunks;  // none for a partial without contributors
   std::vector<std::int64_t> integers;
-  std::shared_ptr<const kernels::Codec> codec;  // of an update
-  round::ProbeBytes probe{};                    // of an update: as its site sent it
 };
+
+// What its child is told of it; of a partial also whom it must do without.
+v1::Envelope receipt(const StagedArrival& arrival, const Status& status, const std::vector<SiteId>& without = {});
 
 // Where chunks are kept. Budget and file system outlive every Incoming and StagedArrival.
 struct Staging {
@@ -51,8 +63,8 @@ class Incoming {
   // Blocking: decodes, screens, hashes, and may write to the disk. kInvalidArgument: out of order; kDataLoss: not
   // decodable, not finite, or beyond the plan's bound, by the tensor's name; kResourceExhausted.
   Status chunk(std::uint64_t index, Buffer bytes);
-  // The trailer, with the integers and the probe: length, digest, norm, a probe of 1, and the integers against the base's.
-  // Once, and the last call. kDataLoss.
+  // The trailer, with the integers and the probe: length, digest, norm, a probe of 1, and the integers against the
+  // base's. Once, and the last call. kDataLoss.
   Result<StagedArrival> end(const std::string& sha256, ByteSpan trailer);
 
   bool is_of(RunId run, RoundId round) const;

@@ -262,7 +262,7 @@ TEST_F(IncomingTest, AnUpdateOfAnEarlierVersionIsTakenWithAProbeOfTheParents) {
   feed(incoming, values, 0, 3);
   const auto staged = incoming.end(wire::digest_to_proto(sha256(std::as_bytes(std::span(values)))), {});
   ASSERT_TRUE(staged.ok()) << staged.error().message;
-  EXPECT_EQ(staged->probe, round::probe_bytes());
+  EXPECT_EQ(staged->update()->probe, round::probe_bytes());
 }
 
 TEST_F(IncomingTest, GoesOnFromWhereItWasCutOff) {

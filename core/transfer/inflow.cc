@@ -94,8 +94,8 @@ v1::Envelope Inflow::refuse(const Error& error, RoundBook& book, Receiver& recei
   terms_.reset();
   const std::vector<SiteId> without = report(error, book, receiver);
   step_ = Step::kRefused;
-  if (update_) return receipt(update_->run, update_->round, update_->site, 0, error);
-  return receipt(partial_->run, partial_->round, SiteId(0), partial_->sequence, error, without);
+  if (update_) return update_receipt(update_->run, update_->round, update_->site, error);
+  return partial_receipt(partial_->run, partial_->round, partial_->sequence, error, without);
 }
 
 std::optional<Incoming> Inflow::cut_off() { return std::exchange(incoming_, std::nullopt); }

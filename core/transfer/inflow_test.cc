@@ -78,7 +78,7 @@ class InflowTest : public TransferTest {
 TEST_F(InflowTest, AWholeUpdateIsHandedOver) {
   EXPECT_FALSE(bring(test_head(7), test_values(1)));
   ASSERT_EQ(owner_.arrivals.size(), 1u);
-  EXPECT_EQ(owner_.arrivals[0].site, SiteId(7));
+  EXPECT_EQ(owner_.arrivals[0].update()->site, SiteId(7));
   EXPECT_THAT(owner_.refusals, IsEmpty());
 }
 

@@ -18,25 +18,25 @@ void NodeSum::reset(const SumShape& shape) {
 }
 
 Status NodeSum::add_values(const StagedArrival& arrival, Parallel& parallel) {
-  const bool is_update = arrival.site != SiteId(0);
+  const UpdateArrival* update = arrival.update();
   const auto weight = static_cast<std::uint32_t>(arrival.what.contributors.total_weight());
   const std::size_t chunk_count = shape_.layout.chunk_count();
   if (arrival.chunks->chunk_count() != chunk_count) {
     return Error{Code::kFailedPrecondition, "it came for a sum of another shape"};
   }
   // An update's probe is one piece more: read from what its site sent, and added at the weight of its chunks.
-  FLUVIAL_TRY(parallel.for_each(chunk_count + (is_update ? 1 : 0), [&](std::size_t i) -> Status {
-    if (i == chunk_count) return probe_->add(arrival.site, arrival.probe, weight);
+  FLUVIAL_TRY(parallel.for_each(chunk_count + (update != nullptr ? 1 : 0), [&](std::size_t i) -> Status {
+    if (i == chunk_count) return probe_->add(update->site, update->probe, weight);
     thread_local Buffer scratch;
     FLUVIAL_ASSIGN(const ByteSpan bytes, arrival.chunks->read(i, scratch));
-    return is_update ? accumulator_->add_chunk(*arrival.codec, i, bytes, weight) : accumulator_->merge_chunk(i, bytes);
+    return update != nullptr ? accumulator_->add_chunk(*update->codec, i, bytes, weight)
+                             : accumulator_->merge_chunk(i, bytes);
   }));
   return accumulator_->add_integers(arrival.integers);
 }
 
 Result<round::ContributorSet> NodeSum::add(const StagedArrival& arrival, Parallel& parallel) {
   FLUVIAL_CHECK(accumulator_ != nullptr, "a sum without a shape");
-  const bool is_update = arrival.site != SiteId(0);
   const round::ContributorSet& contributors = arrival.what.contributors;
   if (const Status added = contributors.empty() ? Status() : add_values(arrival, parallel); !added.ok()) {
     // It was good when it came: whatever is wrong with it now went wrong here, and is no reason to drop it.
@@ -44,7 +44,7 @@ Result<round::ContributorSet> NodeSum::add(const StagedArrival& arrival, Paralle
   }
   round::ContributorSet with_probes;
   for (const auto& [site, entry] : contributors.entries()) {
-    if (!is_update) FLUVIAL_TRY(probe_->merge(site, entry.probe));
+    if (arrival.update() == nullptr) FLUVIAL_TRY(probe_->merge(site, entry.probe));
     round::Contribution counted_entry = entry;
     counted_entry.probe = probe_->sums().at(site);
     const Status fresh = with_probes.add(std::move(counted_entry));

@@ -21,7 +21,7 @@ class NodeSumTest : public TransferTest {
   StagedArrival partial_of(const NodeSum& sum, const round::ContributorSet& contributors) {
     StagedArrival partial;
     partial.child = NodeId(2);
-    partial.sequence = 1;
+    partial.kind = PartialArrival{1};
     partial.what.contributors = contributors;
     partial.chunks.emplace(budget_, files_, "/spill", 1 << 20);
     for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(partial.chunks->append(sum.pack_chunk(i)).ok());
@@ -69,7 +69,7 @@ TEST_F(NodeSumTest, TheProbeTellsWhatWasAddedTwice) {
 TEST_F(NodeSumTest, TheProbeIsTheSitesAndTellsAnotherWeight) {
   StagedArrival half = arrival(test_head(4), test_values(1));
   const float value = 0.5F;
-  std::memcpy(half.probe.data(), &value, sizeof(value));
+  std::memcpy(std::get<UpdateArrival>(half.kind).probe.data(), &value, sizeof(value));
   const auto added = sum_.add(half, serial_);
   ASSERT_TRUE(added.ok());
   EXPECT_EQ(added->find(SiteId(4))->probe, 2 << kTestScale);

@@ -53,7 +53,7 @@ class HubScenarios : public HubTest {
     co_await stale_marker(session);
     EXPECT_EQ(owner_.arrivals.size(), 1u);
     const transfer::StagedArrival& arrival = owner_.arrivals.at(0);
-    EXPECT_EQ(arrival.site, SiteId(7));
+    EXPECT_EQ(arrival.update()->site, SiteId(7));
     EXPECT_EQ(arrival.what.contributors.find(SiteId(7))->weight, 7u);
     EXPECT_EQ(arrival.what.contributors.find(SiteId(7))->digest, sha256(std::as_bytes(std::span(values))));
     EXPECT_EQ(arrival.chunks->total_bytes(), kValues * sizeof(float));

@@ -173,7 +173,7 @@ TEST_F(ServiceTest, AStragglersUpdateTravelsWithItsNextOne) {
   // Round 4 took 1 from each value and round 5 took 1.5: what travels holds both.
   std::vector<float> values(256);
   Buffer scratch;
-  ASSERT_TRUE(next.codec->decode_chunk(*next.chunks->read(0, scratch), values).ok());
+  ASSERT_TRUE(next.update()->codec->decode_chunk(*next.chunks->read(0, scratch), values).ok());
   const float most = *std::ranges::max_element(values);
   EXPECT_NEAR(most, 2.5F, 1e-5F);
 }
@@ -217,7 +217,7 @@ TEST_F(ServiceTest, WhatAStoppedRunLeavesGoesIntoTheRunThatContinuesIt) {
   EXPECT_EQ(arrival.run, next);
   std::vector<float> values(256);
   Buffer scratch;
-  ASSERT_TRUE(arrival.codec->decode_chunk(*arrival.chunks->read(0, scratch), values).ok());
+  ASSERT_TRUE(arrival.update()->codec->decode_chunk(*arrival.chunks->read(0, scratch), values).ok());
   EXPECT_NEAR(*std::ranges::max_element(values), 2.5F, 1e-5F) << "1 of round 4, and 1.5 of this one";
   wait_logged("the residual of a run before goes into this one");
 

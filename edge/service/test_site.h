@@ -45,7 +45,8 @@ inline std::vector<float> values_of(const transfer::StagedArrival& arrival) {
   Buffer scratch;
   const kernels::ChunkLayout layout{kValues, 256};
   for (std::size_t i = 0; i < layout.chunk_count(); ++i) {
-    EXPECT_TRUE(arrival.codec->decode_chunk(*arrival.chunks->read(i, scratch), layout.of(std::span(values), i)).ok());
+    EXPECT_TRUE(
+        arrival.update()->codec->decode_chunk(*arrival.chunks->read(i, scratch), layout.of(std::span(values), i)).ok());
   }
   return values;
 }

@@ -230,12 +230,11 @@ bool AggregatorRole::may_bring(NodeId child, SiteId site) const {
 
 void AggregatorRole::arrived(transfer::StagedArrival arrival) {
   if (!is_current(arrival.run, arrival.round)) {
-    children_.send(arrival.child, transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence,
-                                                    Error{Code::kStale, "the round is closed"}));
+    children_.send(arrival.child, transfer::receipt(arrival, Error{Code::kStale, "the round is closed"}));
     return;
   }
   if (dies("arrived")) return;
-  arrival.what.contributors.spend(watch_.verified(arrival.child, arrival.site != SiteId(0), now()));
+  arrival.what.contributors.spend(watch_.verified(arrival.child, arrival.update() != nullptr, now()));
   round::Arrival what = arrival.what;
   what.contributors = shown(cast_.tamper(), machine_.gather(), what.contributors);
   const std::uint64_t id = work_.stage(std::move(arrival));
@@ -294,8 +293,7 @@ void AggregatorRole::carry_out(const aggregator::Take& effect) {
              [this, id = effect.arrival, begun = now()](const transfer::StagedArrival& arrival,
                                                         const Result<round::ContributorSet>& added) {
                if (!added.ok()) return carry_out(machine_.take_failed(id, added.error(), now()));
-               children_.send(arrival.child,
-                              transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence, Status{}));
+               children_.send(arrival.child, transfer::receipt(arrival, Status{}));
                round::ContributorSet timed = shown_of(cast_.tamper(), machine_.gather(), *added);
                timed.spend({.merge = now() - begun});
                carry_out(machine_.taken(id, timed, now()));
@@ -307,11 +305,8 @@ void AggregatorRole::carry_out(const aggregator::Release& effect) { work_.releas
 void AggregatorRole::carry_out(const aggregator::Drop& effect) {
   const NodeWork::Staged arrival = work_.drop(effect.arrival.value());
   if (!arrival) return;
-  const bool partial = arrival->site == SiteId(0);
-  const std::vector<SiteId> both =
-      partial ? machine_.gather().without(arrival->what.contributors) : std::vector<SiteId>{};
-  children_.send(arrival->child,
-                 transfer::receipt(arrival->run, arrival->round, arrival->site, arrival->sequence, effect.error, both));
+  const std::vector<SiteId> both = machine_.gather().without(arrival->what.contributors);
+  children_.send(arrival->child, transfer::receipt(*arrival, effect.error, both));
 }
 
 // ---- the partial on its way up

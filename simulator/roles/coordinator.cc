@@ -406,12 +406,11 @@ std::vector<SiteId> CoordinatorRole::without(const transfer::PartialHead& head) 
 
 void CoordinatorRole::arrived(transfer::StagedArrival arrival) {
   if (!is_current(arrival.run, arrival.round)) {
-    children_.send(arrival.child, transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence,
-                                                    Error{Code::kStale, "the round is closed"}));
+    children_.send(arrival.child, transfer::receipt(arrival, Error{Code::kStale, "the round is closed"}));
     return;
   }
   if (dies("arrived")) return;
-  arrival.what.contributors.spend(watch_.verified(arrival.child, arrival.site != SiteId(0), now()));
+  arrival.what.contributors.spend(watch_.verified(arrival.child, arrival.update() != nullptr, now()));
   for (const round::Refusal& refusal : arrival.what.refusals) note_conflict(refusal);
   round::Arrival what = arrival.what;
   what.contributors = shown(cast_.tamper(), machine().gather(), what.contributors);

@@ -129,8 +129,7 @@ void CoordinatorRole::carry_out(const coordinator::Take& effect) {
              [this, id = effect.arrival, begun = now()](const transfer::StagedArrival& arrival,
                                                         const Result<round::ContributorSet>& added) {
                if (!added.ok()) return carry_out(machine().take_failed(id, added.error(), now()));
-               children_.send(arrival.child,
-                              transfer::receipt(arrival.run, arrival.round, arrival.site, arrival.sequence, Status{}));
+               children_.send(arrival.child, transfer::receipt(arrival, Status{}));
                round::ContributorSet timed = shown_of(cast_.tamper(), machine().gather(), *added);
                timed.spend({.merge = now() - begun});
                carry_out(machine().taken(id, timed, now()));
@@ -142,11 +141,8 @@ void CoordinatorRole::carry_out(const coordinator::Release& effect) { work_.rele
 void CoordinatorRole::carry_out(const coordinator::Drop& effect) {
   const NodeWork::Staged arrival = work_.drop(effect.arrival.value());
   if (!arrival) return;
-  const bool partial = arrival->site == SiteId(0);
-  const std::vector<SiteId> both =
-      partial ? machine().gather().without(arrival->what.contributors) : std::vector<SiteId>{};
-  children_.send(arrival->child,
-                 transfer::receipt(arrival->run, arrival->round, arrival->site, arrival->sequence, effect.error, both));
+  const std::vector<SiteId> both = machine().gather().without(arrival->what.contributors);
+  children_.send(arrival->child, transfer::receipt(*arrival, effect.error, both));
 }
 
 Result<coordinator::NextModel> CoordinatorRole::finalise(const round::CommitRecord& record) {

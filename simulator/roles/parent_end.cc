@@ -222,7 +222,7 @@ void ParentEnd::hand_over_sized(const transfer::Inflow& inflow, const Child& chi
   arrival.child = child.node;
   if (inflow.update()) {
     const transfer::UpdateHead& head = *inflow.update();
-    arrival.site = head.site;
+    arrival.kind = transfer::UpdateArrival{head.site, nullptr, {}};
     arrival.run = head.run;
     arrival.round = head.round;
     const Result<Digest> digest = wire::digest_from_proto(sha256);
@@ -233,7 +233,7 @@ void ParentEnd::hand_over_sized(const transfer::Inflow& inflow, const Child& chi
     FLUVIAL_CHECK(added.ok(), "an admitted weight");
   } else {
     const transfer::PartialHead& head = *inflow.partial();
-    arrival.sequence = head.sequence;
+    arrival.kind = transfer::PartialArrival{head.sequence};
     arrival.run = head.run;
     arrival.round = head.round;
     arrival.what = head.what;
