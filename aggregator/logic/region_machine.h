@@ -20,7 +20,7 @@
 
 namespace fluvial::aggregator {
 
-using ArrivalId = Id<struct ArrivalTag>;  // the caller's name for a verified update or partial that it holds staged
+using round::ArrivalId;
 
 // What a round is about: the same in each of its openings. A parent that says something else of a round that is open
 // here begins another, and nothing of what is here fits into it.

@@ -6,7 +6,6 @@
 
 #include "aggregator/service/region_service.h"
 #include "core/digest/sha256.h"
-#include "core/transfer/cut.h"
 #include "core/transfer/outcome.h"
 #include "core/wire/mapping.h"
 
@@ -82,15 +81,12 @@ void RegionService::run_told(const v1::RunState& message) {
   if (transfer::ends_run(message.state())) {
     if (!over_.emplace(run, message).second) return;
     if (opening_ && opening_->run == run) {
-      ++send_generation_;  // nobody wants a partial of it any more
-      carry_out(machine_.closed());
-      sum_.drop_all();
-      hub_.book().close();
+      give_up_round();
     }
   }
   v1::Envelope down;
   *down.mutable_run_state() = message;
-  for (const auto& [child, connected] : hub_.children()) hub_.send(child, down);
+  side_.tell_all(down);
 }
 
 void RegionService::dismissed(const v1::MemberChange& change) {
@@ -117,8 +113,7 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
   opened_at_ = now();
   Subject subject{opening.plan, opening.base, opening.value_count, opening.integer_count};
   if (!is_current(opening.run, opening.round) || machine_.opening().subject != subject) {
-    told_.clear();
-    watch_.opened(opened_at_);
+    side_.begin();
     up_.lost();
     hub_.book().close();
   }
@@ -150,23 +145,24 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
 Status RegionService::round_committed(const v1::RoundCommit& message) {
   FLUVIAL_ASSIGN(const wire::Commit commit, wire::from_proto(message));
   if (opening_ && opening_->run == commit.run && opening_->round <= commit.round) {
-    ++send_generation_;  // nobody wants a partial of it any more
     observe_partial(up_.closed(now()));
-    carry_out(machine_.closed());
-    sum_.drop_all();
-    hub_.book().close();
+    give_up_round();
   }
   committed_ = round::KnownRound{commit.run, commit.round, /*decided=*/true};
   want_model(commit.model);
-  counts_.rounds_committed.add();
-  counts_.contributions_counted.add(static_cast<double>(commit.contributors.size()));
+  side_.counts().rounds_committed.add();
+  side_.counts().contributions_counted.add(static_cast<double>(commit.contributors.size()));
   runtime_.log.info("round committed",
                     {{"run", commit.run}, {"round", commit.round}, {"contributors", commit.contributors.size()}});
-  const auto way = [this](SiteId site) { return via(site); };
-  for (const auto& [child, cut] : transfer::cut_commits(commit, transfer::nodes_of(hub_.children()), way)) {
-    hub_.send(child, wire::to_envelope(cut));
-  }
+  side_.send_commits(commit);
   return {};
+}
+
+// Of what is here of it nobody wants anything any more.
+void RegionService::give_up_round() {
+  ++send_generation_;
+  carry_out(machine_.closed());
+  side_.end();
 }
 
 Status RegionService::receipt_came(const v1::Receipt& message) {

@@ -39,14 +39,11 @@ net::Awaitable<Status> RegionService::granted(round::Lineage lineage, Epoch leas
 
 // The sum, the model and the round are those of rounds that may be lost; children send again what still counts.
 void RegionService::forget_history() {
-  ++send_generation_;
-  carry_out(machine_.closed());
-  sum_.drop_all();
-  hub_.book().close();
+  give_up_round();
   opening_.reset();
   committed_.reset();
   over_.clear();  // a run that was over may go on
-  told_.clear();
+  side_.begin();
   up_.lost();
   if (slot_) slot_->abandon();
   slot_.reset();

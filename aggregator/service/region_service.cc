@@ -20,8 +20,7 @@ RegionService::RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, Node
       tasks_(tasks),
       self_(self),
       hub_(runtime, *this, std::move(options), std::make_shared<identity::DenyList>()),
-      counts_(runtime.metrics),
-      sum_(runtime),
+      side_(runtime, *this, hub_),
       timer_(runtime.strand),
       parentless_max_(parentless_max),
       parentless_timer_(runtime.strand),
@@ -39,7 +38,7 @@ void RegionService::stop() {
   timer_.cancel();
   parentless_timer_.cancel();
   if (slot_) slot_->abandon();
-  sum_.lane().stop();
+  side_.lane().stop();
   uplink_->stop();
   hub_.stop();
 }
@@ -163,28 +162,12 @@ Result<transfer::Terms> RegionService::terms(bool brings_integers) {
   return terms;
 }
 
-Result<transfer::Terms> RegionService::admit(const transfer::UpdateHead& head) {
-  if (!is_current(head.run, head.round))
-    return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
-  FLUVIAL_TRY(machine_.admit(head.site, head.lease, head.weight));
-  watch_.begun(head.site, now());
-  return terms(/*brings_integers=*/true);
+Status RegionService::may_take(const transfer::UpdateHead& head) const {
+  return machine_.admit(head.site, head.lease, head.weight);
 }
 
-Result<transfer::Terms> RegionService::admit(const transfer::PartialHead& head) {
-  if (!is_current(head.run, head.round))
-    return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
-  const auto is_below = [&](SiteId site) { return may_bring(head.child, site); };
-  const auto admit = [&] { return machine_.admit(head.attempt, head.epoch, head.what.contributors); };
-  const auto refuse = [&](const round::Refusal& conflict) { refused(head.run, head.round, conflict); };
-  FLUVIAL_TRY(transfer::admit_partial(head, hub_.book(), is_below, admit, refuse));
-  watch_.begun(head.child, now());
-  return terms(!head.what.contributors.empty());
-}
-
-std::vector<SiteId> RegionService::without(const transfer::PartialHead& head) {
-  if (!is_current(head.run, head.round)) return {};
-  return transfer::without(head, machine_.gather(), [&](SiteId site) { return may_bring(head.child, site); });
+Status RegionService::may_take(const transfer::PartialHead& head) const {
+  return machine_.admit(head.attempt, head.epoch, head.what.contributors);
 }
 
 // A site that went away after its update was taken is below nobody just now.
@@ -193,38 +176,36 @@ bool RegionService::may_bring(NodeId child, SiteId site) const {
   return now_via == child || now_via == NodeId(0);
 }
 
-void RegionService::arrived(transfer::StagedArrival arrival) {
-  if (!is_current(arrival.run, arrival.round)) {
-    hub_.send(arrival.child, transfer::receipt(arrival, Error{Code::kStale, "the round is closed"}));
-    return;
-  }
-  counts_.updates_verified.add();
-  if (arrival.chunks) counts_.update_bytes.add(static_cast<double>(arrival.chunks->total_bytes()));
-  arrival.what.contributors.spend(watch_.verified(arrival.child, arrival.update() != nullptr, now()));
-  const round::Arrival what = arrival.what;
-  const std::uint64_t id = sum_.stage(std::move(arrival));
-  counts_.staging_bytes.set(static_cast<double>(hub_.budget().bytes_used()));
-  carry_out(machine_.arrived(ArrivalId(id), what, now()));
+void RegionService::staged(ArrivalId arrival, const round::Arrival& what) {
+  carry_out(machine_.arrived(arrival, what, now()));
 }
 
-void RegionService::refused(RunId run, RoundId round, const round::Refusal& refusal) {
-  if (!is_current(run, round)) return;
+void RegionService::taken(ArrivalId arrival, const round::ContributorSet& with_probes) {
+  carry_out(machine_.taken(arrival, with_probes, now()));
+}
+
+void RegionService::take_failed(ArrivalId arrival, NodeId child, const Error& error) {
+  runtime_.log.error(
+      "the sum is made again without an update",
+      {{"run", opening_->run}, {"round", opening_->round}, {"child", child}, {"reason", error.to_string()}});
+  carry_out(machine_.take_failed(arrival, error, now()));
+}
+
+void RegionService::will_not_be_in(const round::Refusal& refusal) {
   note_refusal(refusal);
   carry_out(machine_.refused(refusal, now()));
 }
 
+void RegionService::has_declined(AttemptId attempt, const round::Refusal& refusal) {
+  note_refusal(refusal);
+  carry_out(machine_.declined(attempt, refusal, now()));
+}
+
 void RegionService::note_refusal(const round::Refusal& refusal) {
-  counts_.contribution_refused(code_name(refusal.error.code));
   runtime_.log.warn("site refused", {{"run", opening_->run},
                                      {"round", opening_->round},
                                      {"site", refusal.site},
                                      {"reason", refusal.error.to_string()}});
-}
-
-void RegionService::declined(NodeId child, const round::Decline& decline) {
-  if (!is_current(decline.run, decline.round) || via(decline.refusal.site) != child) return;
-  note_refusal(decline.refusal);
-  carry_out(machine_.declined(decline.attempt, decline.refusal, now()));
 }
 
 // ---- effects ------------------------------------------------------------------------------------------------------
@@ -237,28 +218,20 @@ void RegionService::carry_out(Effects effects) {
 
 void RegionService::carry_out(const ResetSum& effect) {
   ++send_generation_;
-  sum_.reset({{opening_->value_count, opening_->plan.chunk_values}, opening_->integer_count, effect.scale_bits});
+  side_.reset_sum({{opening_->value_count, opening_->plan.chunk_values}, opening_->integer_count, effect.scale_bits});
 }
 
 void RegionService::carry_out(const OpenRound&) {
-  counts_.attempts.add();
-  counts_.round.set(static_cast<double>(opening_->round.value()));
-  counts_.participants.set(static_cast<double>(machine_.gather().participant_count()));
+  side_.counts().attempts.add();
+  side_.counts().round.set(static_cast<double>(opening_->round.value()));
+  side_.counts().participants.set(static_cast<double>(machine_.gather().participant_count()));
   send_openings();
 }
 
 void RegionService::send_openings() {
-  wire::Opening whole = *opening_;
-  using std::chrono::duration_cast;
   const Duration passed = now() - opened_at_;
-  whole.soft_left = duration_cast<std::chrono::milliseconds>(up_.tier_deadline(opening_->soft_left) - passed);
-  whole.hard_left = duration_cast<std::chrono::milliseconds>(up_.tier_deadline(opening_->hard_left) - passed);
-  const auto way = [this](const round::Participant& participant) { return way_to(participant); };
-  const std::set<NodeId> children = transfer::nodes_of(hub_.children());
-  for (auto& [child, opening] : transfer::cut_openings(whole, machine_.gather(), told_, children, way)) {
-    opening.received = hub_.book().received(child);
-    hub_.send(child, wire::to_envelope(opening));
-  }
+  side_.send_openings(*opening_, up_.tier_deadline(opening_->soft_left) - passed,
+                      up_.tier_deadline(opening_->hard_left) - passed);
 }
 
 // By the lease that counts: a site that has moved may still be announced by its old parent.
@@ -275,44 +248,11 @@ void RegionService::carry_out(const SetTimer& effect) {
   }));
 }
 
-void RegionService::carry_out(const Take& effect) {
-  const TimePoint begun = now();
-  sum_.take(effect.arrival.value(), [this, id = effect.arrival, begun](const transfer::StagedArrival& arrival,
-                                                                       const Result<round::ContributorSet>& added) {
-    if (!added.ok()) {
-      runtime_.log.error("the sum is made again without an update", {{"run", arrival.run},
-                                                                     {"round", arrival.round},
-                                                                     {"child", arrival.child},
-                                                                     {"reason", added.error().to_string()}});
-      return carry_out(machine_.take_failed(id, added.error(), now()));
-    }
-    hub_.send(arrival.child, transfer::receipt(arrival, Status{}));
-    round::ContributorSet timed = *added;
-    timed.spend({.merge = now() - begun});
-    carry_out(machine_.taken(id, timed, now()));
-    counts_.staging_bytes.set(static_cast<double>(hub_.budget().bytes_used()));
-  });
-}
-
-void RegionService::carry_out(const Release& effect) {
-  sum_.release(effect.arrival.value());
-  counts_.staging_bytes.set(static_cast<double>(hub_.budget().bytes_used()));
-}
-
-void RegionService::carry_out(const Drop& effect) {
-  const tree::Sum::Staged arrival = sum_.drop(effect.arrival.value());
-  if (!arrival) return;
-  const bool partial = arrival->update() == nullptr;
-  const std::vector<SiteId> without =
-      partial ? machine_.gather().without(arrival->what.contributors) : std::vector<SiteId>{};
-  hub_.send(arrival->child, transfer::receipt(*arrival, effect.error, without));
-}
-
 // ---- the partial on its way up ------------------------------------------------------------------------------------
 
 void RegionService::carry_out(const SendPartial& effect) {
   const std::uint64_t generation = ++send_generation_;
-  sum_.lane().push([this, effect, generation] { return send_partial(effect, generation); });
+  side_.lane().push([this, effect, generation] { return send_partial(effect, generation); });
 }
 
 net::Awaitable<void> RegionService::send_partial(SendPartial partial, std::uint64_t generation) {
@@ -347,7 +287,7 @@ net::Awaitable<Status> send(std::shared_ptr<net::Session> session, v1::Envelope 
 
 net::Awaitable<Status> RegionService::stream_partial(SendPartial partial, std::uint64_t generation,
                                                      std::shared_ptr<net::Session> session) {
-  const std::size_t chunk_count = partial.contributors.empty() ? 0 : sum_.shape().layout.chunk_count();
+  const std::size_t chunk_count = partial.contributors.empty() ? 0 : side_.sum().shape().layout.chunk_count();
   const std::uint64_t first_chunk = transfer::first_chunk(std::exchange(opening_->received, std::nullopt),
                                                           uplink_->incarnation(), partial.sequence, chunk_count);
   const round::Arrival what{std::move(partial.contributors), std::move(partial.refusals), std::move(partial.missing)};
@@ -358,7 +298,7 @@ net::Awaitable<Status> RegionService::stream_partial(SendPartial partial, std::u
   for (std::size_t i = 0; sent.ok() && i < chunk_count; ++i) {
     if (generation != send_generation_) co_return Error{Code::kStale, "overtaken"};
     Result<SharedBytes> packed = co_await runtime_.pool.run([this, i, &hash]() -> Result<SharedBytes> {
-      SharedBytes bytes = SharedBytes::from(sum_.node().pack_chunk(i));
+      SharedBytes bytes = SharedBytes::from(side_.sum().node().pack_chunk(i));
       hash.update(bytes.bytes);
       return bytes;
     });
@@ -371,7 +311,7 @@ net::Awaitable<Status> RegionService::stream_partial(SendPartial partial, std::u
   if (!sent.ok()) co_return sent;
   if (generation != send_generation_) co_return Error{Code::kStale, "overtaken"};
   SharedBytes integers;
-  if (chunk_count > 0) integers = SharedBytes::from(Buffer::copy_of(std::as_bytes(sum_.node().integers())));
+  if (chunk_count > 0) integers = SharedBytes::from(Buffer::copy_of(std::as_bytes(side_.sum().node().integers())));
   hash.update(integers.bytes);
   v1::Envelope end;
   end.mutable_partial_end()->set_sha256(wire::digest_to_proto(hash.finish()));

@@ -10,15 +10,14 @@
 #include "aggregator/logic/region_machine.h"
 #include "core/net/task_group.h"
 #include "core/round/pace.h"
-#include "core/round/told.h"
 #include "core/tree/hub.h"
-#include "core/tree/sum.h"
+#include "core/tree/parent_side.h"
 #include "core/tree/uplink.h"
 #include "core/wire/record_mapping.h"
 
 namespace fluvial::aggregator {
 
-class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
+class RegionService final : public tree::HubOwner, public tree::UplinkOwner, private tree::RoundOwner {
  public:
   // `parentless_max`: its children are sent to the coordinator when it has had no parent for so long.
   RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, NodeId self, tree::HubOptions options,
@@ -26,7 +25,7 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
 
   tree::Hub& hub() { return hub_; }
   void attach(tree::Uplink& uplink, std::function<void(bool)> up_changed);
-  net::Awaitable<void> run_lane() { return sum_.lane().run(); }
+  net::Awaitable<void> run_lane() { return side_.lane().run(); }
   void stop();
   std::string status_json(const std::string& name) const;
 
@@ -36,12 +35,12 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   void child_left(NodeId child) override;
   void members_changed(NodeId child, const v1::MemberChange& change) override;
   net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) override;
-  Result<transfer::Terms> admit(const transfer::UpdateHead& head) override;
-  Result<transfer::Terms> admit(const transfer::PartialHead& head) override;
-  std::vector<SiteId> without(const transfer::PartialHead& head) override;
-  void arrived(transfer::StagedArrival arrival) override;
-  void refused(RunId run, RoundId round, const round::Refusal& refusal) override;
-  void declined(NodeId child, const round::Decline& decline) override;
+  Result<transfer::Terms> admit(const transfer::UpdateHead& head) override { return side_.admit(head); }
+  Result<transfer::Terms> admit(const transfer::PartialHead& head) override { return side_.admit(head); }
+  std::vector<SiteId> without(const transfer::PartialHead& head) override { return side_.without(head); }
+  void arrived(transfer::StagedArrival arrival) override { side_.arrived(std::move(arrival)); }
+  void refused(RunId run, RoundId round, const round::Refusal& refusal) override { side_.refused(run, round, refusal); }
+  void declined(NodeId child, const round::Decline& decline) override { side_.declined(child, decline); }
   void outcome_asked(NodeId child, const v1::OutcomeQuery& query) override;
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref) override;
 
@@ -58,13 +57,27 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
     NodeId via;
   };
 
+  bool is_current(RunId run, RoundId round) const override;
+  const round::Gather& gather() const override { return machine_.gather(); }
+  Status may_take(const transfer::UpdateHead& head) const override;
+  Status may_take(const transfer::PartialHead& head) const override;
+  Result<transfer::Terms> terms(bool brings_integers) override;
+  NodeId via(NodeId node) const override;
+  NodeId way_to(const round::Participant& participant) const override;
+  bool may_bring(NodeId child, SiteId site) const override;
+  void staged(ArrivalId arrival, const round::Arrival& what) override;
+  void taken(ArrivalId arrival, const round::ContributorSet& with_probes) override;
+  void take_failed(ArrivalId arrival, NodeId child, const Error& error) override;
+  void will_not_be_in(const round::Refusal& refusal) override;
+  void has_declined(AttemptId attempt, const round::Refusal& refusal) override;
+
   void carry_out(Effects effects);
   void carry_out(const ResetSum& effect);
   void carry_out(const OpenRound& effect);
   void carry_out(const SetTimer& effect);
-  void carry_out(const Take& effect);
-  void carry_out(const Release& effect);
-  void carry_out(const Drop& effect);
+  void carry_out(const Take& effect) { side_.take(effect.arrival); }
+  void carry_out(const Release& effect) { side_.release(effect.arrival); }
+  void carry_out(const Drop& effect) { side_.drop(effect.arrival, effect.error); }
   void carry_out(const SendPartial& effect);
 
   void forget_history();
@@ -84,13 +97,9 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
                                         std::shared_ptr<net::Session> session);
   void send_openings();
   void observe_partial(std::optional<Duration> took);
-  bool is_current(RunId run, RoundId round) const;
+  void give_up_round();
   void note_refusal(const round::Refusal& refusal);  // of the open round
-  Result<transfer::Terms> terms(bool brings_integers);
-  NodeId via(NodeId node) const;
-  NodeId way_to(const round::Participant& participant) const;
   void start_parentless_timer();
-  bool may_bring(NodeId child, SiteId site) const;
   void relay_down(NodeId node, v1::Envelope message);
   TimePoint now() const { return runtime_.clock.now(); }
 
@@ -100,8 +109,7 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   tree::Hub hub_;
   tree::Uplink* uplink_ = nullptr;
   std::function<void(bool)> up_changed_;
-  telemetry::RoundMetrics counts_;
-  tree::Sum sum_;
+  tree::ParentSide side_;
   boost::asio::steady_timer timer_;
   Duration parentless_max_;
   boost::asio::steady_timer parentless_timer_;
@@ -113,10 +121,8 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner {
   RegionMachine machine_;
   std::optional<wire::Opening> opening_;  // as the parent said it
   std::map<RunId, v1::RunState> over_;    // runs of which the children were told that they are
-  round::Told told_;                      // of the open round
   bool parent_is_new_ = true;             // no opening has come in this session to the parent yet
   TimePoint opened_at_;
-  round::Stopwatch watch_;
   round::UpwardPace up_;
   telemetry::Histogram partial_seconds_;
   std::shared_ptr<const kernels::Codec> codec_;

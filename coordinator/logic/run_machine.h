@@ -27,7 +27,7 @@
 
 namespace fluvial::coordinator {
 
-using ArrivalId = Id<struct ArrivalTag>;  // the caller's name for a verified update or partial that it holds staged
+using round::ArrivalId;
 
 // What is under way, by the number that the machine gave it: no two steps of a run have the same.
 struct Step {

@@ -11,8 +11,8 @@ namespace fluvial::coordinator {
 void RunService::members_changed(const std::vector<SiteId>& sites_up) {
   std::size_t sites = 0;
   for (const auto& [id, member] : registry_.book().members()) sites += member.role == Role::kSite ? 1 : 0;
-  counts_.members_sites.set(static_cast<double>(sites));
-  counts_.members_aggregators.set(static_cast<double>(registry_.book().members().size() - sites));
+  side_.counts().members_sites.set(static_cast<double>(sites));
+  side_.counts().members_aggregators.set(static_cast<double>(registry_.book().members().size() - sites));
   if (active_) {
     if (active_->machine.is_open()) tell_moved(sites_up);
     carry_out(active_->machine.sites_changed(registry_.book().connected_sites(), now()));
@@ -23,9 +23,9 @@ void RunService::members_changed(const std::vector<SiteId>& sites_up) {
 // The children that the sites are below now, and those that were told of them before.
 void RunService::tell_moved(const std::vector<SiteId>& sites) {
   std::set<NodeId> children;
-  for (const NodeId child : told_.children_of(sites)) children.insert(child);
+  for (const NodeId child : side_.told_of(sites)) children.insert(child);
   for (const SiteId site : sites) {
-    if (active_->machine.gather().is_participant(site)) children.insert(branch(site));
+    if (active_->machine.gather().is_participant(site)) children.insert(via(site));
   }
   send_openings(children);
 }
@@ -37,7 +37,7 @@ void RunService::node_moved(NodeId node, Epoch lease) {
   } else if (active_->machine.is_open()) {  // an aggregator, with everybody below it
     std::vector<SiteId> sites;
     for (const round::Participant& participant : active_->machine.attempt().participants) {
-      if (branch(participant.site) != NodeId(0)) sites.push_back(participant.site);
+      if (via(participant.site) != NodeId(0)) sites.push_back(participant.site);
     }
     tell_moved(sites);
   }
@@ -66,13 +66,13 @@ void RunService::dismiss(const std::vector<NodeId>& nodes, const Error& reason) 
   std::map<NodeId, v1::Envelope> deeper;
   for (const NodeId node : nodes) {
     runtime_.log.info("sent away", {{"name", registry_.book().name_of(node)}, {"reason", reason.message}});
-    if (hub_->children().contains(node)) {
-      hub_->cut(node, reason);
+    if (hub_.children().contains(node)) {
+      hub_.cut(node, reason);
       continue;
     }
     deeper[registry_.book().branch(node)].mutable_member_change()->add_down(node.value());
   }
-  for (auto& [child, message] : deeper) hub_->send(child, std::move(message));
+  for (auto& [child, message] : deeper) hub_.send(child, std::move(message));
 }
 
 void RunService::revoked(NodeId node) {

@@ -17,16 +17,16 @@ constexpr std::string_view kFaultHelp = "1 while this part of the disk fails and
 }  // namespace
 
 RunService::RunService(tree::Runtime& runtime, net::TaskGroup& tasks, store::CoordinatorJournal& journal,
-                       store::ModelStore& models, Registry& registry, Feed& feed, Epoch epoch)
+                       store::ModelStore& models, Registry& registry, Feed& feed, tree::Hub& hub, Epoch epoch)
     : runtime_(runtime),
       tasks_(tasks),
       journal_(journal),
       models_(models),
       registry_(registry),
       feed_(feed),
+      hub_(hub),
       epoch_(epoch),
-      counts_(runtime.metrics),
-      sum_(runtime),
+      side_(runtime, *this, hub),
       timer_(runtime.strand),
       home_timer_(runtime.strand),
       quarantined_(
@@ -41,7 +41,7 @@ RunService::RunService(tree::Runtime& runtime, net::TaskGroup& tasks, store::Coo
 void RunService::stop() {
   timer_.cancel();
   home_timer_.cancel();
-  sum_.lane().stop();
+  side_.lane().stop();
   stopping_ = true;
   taken_up_.notify_all();
   for (const auto& command : commands_) command->answered.notify_all();
@@ -58,7 +58,7 @@ bool RunService::is_current(RunId run, RoundId round) const {
   return active_ && run == active_->machine.run() && round == active_->machine.last_committed().next();
 }
 
-transfer::Terms RunService::terms() const {
+Result<transfer::Terms> RunService::terms(bool) {
   const RunMachine& machine = active_->machine;
   const round::AttemptRecord& attempt = machine.attempt();
   return transfer::make_terms(machine.plan(), active_->schema->value_count(), active_->schema->integer_count(),
@@ -66,60 +66,37 @@ transfer::Terms RunService::terms() const {
                               active_->slot->integers());
 }
 
-Result<transfer::Terms> RunService::admit(const transfer::UpdateHead& head) {
-  if (!is_current(head.run, head.round))
-    return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
+Status RunService::may_take(const transfer::UpdateHead& head) const {
   FLUVIAL_TRY(registry_.book().check_quarantine(head.site));
-  FLUVIAL_TRY(active_->machine.admit(head.site, head.lease, head.weight));
-  watch_.begun(head.site, now());
-  return terms();
+  return active_->machine.admit(head.site, head.lease, head.weight);
 }
 
-Result<transfer::Terms> RunService::admit(const transfer::PartialHead& head) {
-  if (!is_current(head.run, head.round))
-    return Error{Code::kStale, "round " + std::to_string(head.round.value()) + " is not open"};
-  const auto is_below = [&](SiteId site) { return branch(site) == head.child; };
-  const auto admit = [&] { return active_->machine.admit(head.attempt, head.epoch, head.what.contributors); };
-  const auto refuse = [&](const round::Refusal& conflict) { refused(head.run, head.round, conflict); };
-  FLUVIAL_TRY(transfer::admit_partial(head, hub_->book(), is_below, admit, refuse));
-  watch_.begun(head.child, now());
-  return terms();
+Status RunService::may_take(const transfer::PartialHead& head) const {
+  return active_->machine.admit(head.attempt, head.epoch, head.what.contributors);
 }
 
-std::vector<SiteId> RunService::without(const transfer::PartialHead& head) {
-  if (!is_current(head.run, head.round)) return {};
-  return transfer::without(head, active_->machine.gather(), [&](SiteId site) { return branch(site) == head.child; });
-}
-
-NodeId RunService::branch(SiteId site) const { return registry_.book().branch(site); }
-
-void RunService::arrived(transfer::StagedArrival arrival) {
-  if (!is_current(arrival.run, arrival.round)) {
-    hub_->send(arrival.child, transfer::receipt(arrival, Error{Code::kStale, "the round is closed"}));
-    return;
-  }
-  counts_.updates_verified.add();
-  if (arrival.chunks) counts_.update_bytes.add(static_cast<double>(arrival.chunks->total_bytes()));
-  arrival.what.contributors.spend(watch_.verified(arrival.child, arrival.update() != nullptr, now()));
-  const round::Arrival what = arrival.what;
+void RunService::staged(ArrivalId arrival, const round::Arrival& what) {
   for (const round::Refusal& refusal : what.refusals) note_refusal(refusal);
-  const std::uint64_t id = sum_.stage(std::move(arrival));
-  carry_out(active_->machine.arrived(ArrivalId(id), what));
+  carry_out(active_->machine.arrived(arrival, what));
 }
 
-void RunService::refused(RunId run, RoundId round, const round::Refusal& refusal) {
-  if (!is_current(run, round)) return;
-  counts_.contribution_refused(code_name(refusal.error.code));
+void RunService::taken(ArrivalId arrival, const round::ContributorSet& with_probes) {
+  carry_out(active_->machine.taken(arrival, with_probes, now()));
+}
+
+void RunService::take_failed(ArrivalId arrival, NodeId child, const Error& error) {
+  round_log().error("the sum is given up: everybody is asked again", {{"child", child}, {"reason", error.to_string()}});
+  carry_out(active_->machine.take_failed(arrival, error, now()));
+}
+
+void RunService::will_not_be_in(const round::Refusal& refusal) {
   note_refusal(refusal);
   carry_out(active_->machine.refused(refusal, now()));
 }
 
-void RunService::declined(NodeId child, const round::Decline& decline) {
-  const round::Refusal& refusal = decline.refusal;
-  if (!is_current(decline.run, decline.round) || branch(refusal.site) != child) return;  // not the sender's to say
-  counts_.contribution_refused(code_name(refusal.error.code));
+void RunService::has_declined(AttemptId attempt, const round::Refusal& refusal) {
   note_refusal(refusal);
-  carry_out(active_->machine.declined(decline.attempt, refusal, now()));
+  carry_out(active_->machine.declined(attempt, refusal, now()));
 }
 
 void RunService::note_refusal(const round::Refusal& refusal) {
@@ -149,16 +126,15 @@ void RunService::carry_out(const RecordAttempt& effect) {
 net::Awaitable<void> RunService::record_attempt(RecordAttempt effect) {
   const round::AttemptRecord& record = effect.record;
   if (effect.sum_anew) {
-    sum_.drop_all();
-    hub_->book().open(record.run, record.round);
-    sum_.reset({terms().layout, active_->schema->integer_count(), record.scale_bits});
-    watch_.opened(now());
+    const round::Schema& schema = *active_->schema;
+    const kernels::ChunkLayout layout{schema.value_count(), active_->machine.plan().chunk_values};
+    side_.begin_sum(record.run, record.round, {layout, schema.integer_count(), record.scale_bits});
   }
   if (record.attempt == AttemptId(1) || round_opened_ == TimePoint()) {  // the round is new to this process
-    told_.clear();
+    side_.begin();
     round_opened_ = now();
-    bytes_in_before_ = hub_->payload_bytes_in();
-    bytes_out_before_ = hub_->payload_bytes_out();
+    bytes_in_before_ = hub_.payload_bytes_in();
+    bytes_out_before_ = hub_.payload_bytes_out();
   }
   const store::AttemptRow row{record.run,          record.round,      record.attempt,    record.epoch,
                               record.participants, record.scale_bits, record.base.digest};
@@ -174,28 +150,21 @@ net::Awaitable<void> RunService::record_attempt(RecordAttempt effect) {
 
 void RunService::carry_out(const OpenRound&) {
   const round::AttemptRecord& attempt = active_->machine.attempt();
-  if (attempt.attempt == AttemptId(1)) counts_.rounds_opened.add();
-  counts_.attempts.add();
-  counts_.round.set(static_cast<double>(attempt.round.value()));
-  counts_.participants.set(static_cast<double>(attempt.participants.size()));
+  if (attempt.attempt == AttemptId(1)) side_.counts().rounds_opened.add();
+  side_.counts().attempts.add();
+  side_.counts().round.set(static_cast<double>(attempt.round.value()));
+  side_.counts().participants.set(static_cast<double>(attempt.participants.size()));
   pace_report_.round_opened(active_->machine.soft_deadline() - now());
   round_log().info("round open", {{"participants", attempt.participants.size()}, {"scale_bits", attempt.scale_bits}});
-  send_openings(transfer::nodes_of(hub_->children()));
+  send_openings(hub_.nodes());
   feed_.publish({attempt.run, attempt.round, false, opened_line(attempt)});
 }
 
 void RunService::send_openings(const std::set<NodeId>& children) {
   const RunMachine& machine = active_->machine;
   wire::Opening whole = transfer::opening_of(machine.attempt(), machine.plan(), *active_->schema);
-  using std::chrono::duration_cast;
-  whole.soft_left = duration_cast<std::chrono::milliseconds>(machine.soft_deadline() - now());
-  whole.hard_left = duration_cast<std::chrono::milliseconds>(machine.hard_deadline() - now());
   whole.continues = active_->continues;
-  const auto way = [this](const round::Participant& participant) { return branch(participant.site); };
-  for (auto& [child, opening] : transfer::cut_openings(whole, machine.gather(), told_, children, way)) {
-    opening.received = hub_->book().received(child);
-    hub_->send(child, wire::to_envelope(opening));
-  }
+  side_.send_openings(std::move(whole), machine.soft_deadline() - now(), machine.hard_deadline() - now(), children);
 }
 
 void RunService::carry_out(const SetTimer& effect) {
@@ -205,37 +174,8 @@ void RunService::carry_out(const SetTimer& effect) {
   }));
 }
 
-void RunService::carry_out(const Take& effect) {
-  const TimePoint begun = now();
-  sum_.take(effect.arrival.value(), [this, id = effect.arrival, begun](const transfer::StagedArrival& arrival,
-                                                                       const Result<round::ContributorSet>& added) {
-    if (!added.ok()) {
-      round_log().error("the sum is given up: everybody is asked again",
-                        {{"child", arrival.child}, {"reason", added.error().to_string()}});
-      return carry_out(active_->machine.take_failed(id, added.error(), now()));
-    }
-    const Duration merge = now() - begun;
-    counts_.merge_seconds.observe(std::chrono::duration<double>(merge).count());
-    round::ContributorSet timed = *added;
-    timed.spend({.merge = merge});
-    hub_->send(arrival.child, transfer::receipt(arrival, Status{}));
-    if (active_) carry_out(active_->machine.taken(id, timed, now()));
-  });
-}
-
-void RunService::carry_out(const Release& effect) { sum_.release(effect.arrival.value()); }
-
-void RunService::carry_out(const Drop& effect) {
-  const tree::Sum::Staged arrival = sum_.drop(effect.arrival.value());
-  if (!arrival) return;
-  const bool partial = arrival->update() == nullptr;
-  const std::vector<SiteId> without =
-      partial ? active_->machine.gather().without(arrival->what.contributors) : std::vector<SiteId>{};
-  hub_->send(arrival->child, transfer::receipt(*arrival, effect.error, without));
-}
-
 void RunService::carry_out(const Finalise& effect) {
-  sum_.lane().push([this, effect] { return do_finalise(effect); });
+  side_.lane().push([this, effect] { return do_finalise(effect); });
 }
 
 net::Awaitable<void> RunService::do_finalise(Finalise effect) {
@@ -244,7 +184,7 @@ net::Awaitable<void> RunService::do_finalise(Finalise effect) {
                       active_->optimizer, active_->optimizer_state, active_->machine.plan().sum_digest};
   net::PoolParallel parallel(runtime_.pool);
   Result<NextModel> next =
-      co_await runtime_.pool.run([&] { return finalise(parallel, sum_.node(), models_, std::move(input)); });
+      co_await runtime_.pool.run([&] { return finalise(parallel, side_.sum().node(), models_, std::move(input)); });
   if (!is_due(effect.step)) co_return;
   if (!next.ok()) {
     round_log().error("the round could not be finalised", {{"reason", next.error().to_string()}});
@@ -272,8 +212,8 @@ net::Awaitable<void> RunService::record_commit(RecordCommit effect) {
   row.master = record.model.digest;
   row.optimizer = next_->optimizer_file;
   row.sum_digest = next_->sum_digest;
-  row.bytes_up = hub_->payload_bytes_in() - bytes_in_before_;
-  row.bytes_down = hub_->payload_bytes_out() - bytes_out_before_;
+  row.bytes_up = hub_.payload_bytes_in() - bytes_in_before_;
+  row.bytes_down = hub_.payload_bytes_out() - bytes_out_before_;
   row.metrics = mean_metrics(record.contributors);
   row.committed_at = runtime_.clock.wall_now();
   row.duration_ms =
@@ -288,11 +228,11 @@ net::Awaitable<void> RunService::record_commit(RecordCommit effect) {
   active_->slot->abandon();
   active_->slot = std::make_shared<tree::ModelSlot>(runtime_.strand, next_->ref, *active_->schema, next_->bytes);
   next_.reset();
-  counts_.rounds_committed.add();
+  side_.counts().rounds_committed.add();
   pace_report_.round_closed(active_->machine.pace(), record.contributors);
-  counts_.contributions_counted.add(static_cast<double>(record.contributors.size()));
-  counts_.contributions_late.add(static_cast<double>(record.late.size()));
-  counts_.round_seconds.observe(static_cast<double>(row.duration_ms) / 1000.0);
+  side_.counts().contributions_counted.add(static_cast<double>(record.contributors.size()));
+  side_.counts().contributions_late.add(static_cast<double>(record.late.size()));
+  side_.counts().round_seconds.observe(static_cast<double>(row.duration_ms) / 1000.0);
   round_log().info("round committed", {{"contributors", record.contributors.size()},
                                        {"late", record.late.size()},
                                        {"refused", record.refusals.size()},
@@ -309,21 +249,13 @@ net::Awaitable<void> RunService::record_commit(RecordCommit effect) {
 }
 
 void RunService::carry_out(const Publish& effect) {
-  hub_->book().close();
-  send_commits(effect.record, effect.last);
+  const round::CommitRecord& record = effect.record;
+  hub_.book().close();
+  side_.send_commits({record.run, record.round, record.attempt, record.model, record.contributors, record.refusals,
+                      effect.last, record.late});
   if (model_committed_)
     model_committed_(active_->slot->ref(), {active_->slot, active_->slot->bytes()}, active_->schema);
-  tasks_.spawn(runtime_.strand, "prune",
-               prune(effect.record.run, effect.record.model.version, active_->machine.plan().models_kept));
-}
-
-void RunService::send_commits(const round::CommitRecord& record, bool last) {
-  const wire::Commit whole{record.run,          record.round,    record.attempt, record.model,
-                           record.contributors, record.refusals, last,           record.late};
-  const auto via = [this](SiteId site) { return branch(site); };
-  for (const auto& [child, commit] : transfer::cut_commits(whole, transfer::nodes_of(hub_->children()), via)) {
-    hub_->send(child, wire::to_envelope(commit));
-  }
+  tasks_.spawn(runtime_.strand, "prune", prune(record.run, record.model.version, active_->machine.plan().models_kept));
 }
 
 net::Awaitable<void> RunService::prune(RunId run, ModelVersion last, std::uint64_t kept) {

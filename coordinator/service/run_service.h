@@ -16,9 +16,8 @@
 #include "coordinator/service/registry.h"
 #include "core/net/signal.h"
 #include "core/net/task_group.h"
-#include "core/round/told.h"
 #include "core/tree/hub.h"
-#include "core/tree/sum.h"
+#include "core/tree/parent_side.h"
 
 namespace fluvial::coordinator {
 
@@ -33,14 +32,13 @@ struct ActiveRun {
   std::vector<RunId> continues;  // the run before it, the one before that, ...
 };
 
-class RunService {
+class RunService final : private tree::RoundOwner {
  public:
   using ModelCommitted = std::function<void(const round::ModelRef&, SharedBytes, std::shared_ptr<const round::Schema>)>;
 
   RunService(tree::Runtime& runtime, net::TaskGroup& tasks, store::CoordinatorJournal& journal,
-             store::ModelStore& models, Registry& registry, Feed& feed, Epoch epoch);
+             store::ModelStore& models, Registry& registry, Feed& feed, tree::Hub& hub, Epoch epoch);
 
-  void attach(tree::Hub& hub) { hub_ = &hub; }
   // Told of each committed model; while `evaluating()` the end of a run is not announced yet: the last round's
   // evaluation comes first. announce_end() when nothing is being evaluated any more.
   void on_commit(ModelCommitted hook, std::function<bool()> evaluating) {
@@ -49,7 +47,7 @@ class RunService {
   }
   void announce_end();
   bool is_ending(RunId run) const { return ending_ && ending_->run == run; }
-  net::Awaitable<void> run_lane() { return sum_.lane().run(); }
+  net::Awaitable<void> run_lane() { return side_.lane().run(); }
   void stop();
 
   // Takes up what the journal has not ended: what is not paused goes on. Once, before any run is started.
@@ -69,12 +67,7 @@ class RunService {
   net::Awaitable<Status> stop_run(RunId run, std::string reason);
 
   // From the hub.
-  Result<transfer::Terms> admit(const transfer::UpdateHead& head);
-  Result<transfer::Terms> admit(const transfer::PartialHead& head);
-  std::vector<SiteId> without(const transfer::PartialHead& head);
-  void arrived(transfer::StagedArrival arrival);
-  void refused(RunId run, RoundId round, const round::Refusal& refusal);
-  void declined(NodeId child, const round::Decline& decline);
+  tree::ParentSide& parent_side() { return side_; }
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref);
   void members_changed(const std::vector<SiteId>& sites_up);
   void node_moved(NodeId node, Epoch lease);  // granted, durably
@@ -87,14 +80,28 @@ class RunService {
   std::string fault() const;  // why nothing is promised at present; empty: all is well
 
  private:
+  bool is_current(RunId run, RoundId round) const override;
+  const round::Gather& gather() const override { return active_->machine.gather(); }
+  Status may_take(const transfer::UpdateHead& head) const override;
+  Status may_take(const transfer::PartialHead& head) const override;
+  Result<transfer::Terms> terms(bool brings_integers) override;
+  NodeId via(SiteId site) const override { return registry_.book().branch(site); }
+  NodeId way_to(const round::Participant& participant) const override { return via(participant.site); }
+  bool may_bring(NodeId child, SiteId site) const override { return via(site) == child; }
+  void staged(ArrivalId arrival, const round::Arrival& what) override;
+  void taken(ArrivalId arrival, const round::ContributorSet& with_probes) override;
+  void take_failed(ArrivalId arrival, NodeId child, const Error& error) override;
+  void will_not_be_in(const round::Refusal& refusal) override;
+  void has_declined(AttemptId attempt, const round::Refusal& refusal) override;
+
   void carry_out(Effects effects);
   void carry_out(const RecordAttempt& effect);
   void carry_out(const OpenRound& effect);
   void carry_out(const TellMoved& effect);
   void carry_out(const SetTimer& effect);
-  void carry_out(const Take& effect);
-  void carry_out(const Release& effect);
-  void carry_out(const Drop& effect);
+  void carry_out(const Take& effect) { side_.take(effect.arrival); }
+  void carry_out(const Release& effect) { side_.release(effect.arrival); }
+  void carry_out(const Drop& effect) { side_.drop(effect.arrival, effect.error); }
   void carry_out(const Finalise& effect);
   void carry_out(const RecordCommit& effect);
   void carry_out(const Publish& effect);
@@ -116,8 +123,6 @@ class RunService {
                                   std::vector<float> optimizer_state, std::optional<round::AttemptRecord> open);
   void send_openings(const std::set<NodeId>& children);
   void tell_moved(const std::vector<SiteId>& sites);
-  NodeId branch(SiteId site) const;  // the child of ours that the site belongs below, by the leases
-  void send_commits(const round::CommitRecord& record, bool last);
   void note_refusal(const round::Refusal& refusal);
   void note_conflict(const round::Refusal& refusal);
   net::Awaitable<void> quarantine(SiteId site, std::string reason);
@@ -125,9 +130,7 @@ class RunService {
   void send_home();
   void storage_failed(Step step, std::string_view part, Error error);
   void models_failed(const std::string& why);  // empty: they work
-  bool is_current(RunId run, RoundId round) const;
   bool is_due(Step step) const { return active_ && active_->machine.awaits(step); }
-  transfer::Terms terms() const;
   Error with_advice(Error error) const;  // what to do about a journal that failed
   telemetry::Logger round_log() const;
   TimePoint now() const { return runtime_.clock.now(); }
@@ -138,13 +141,12 @@ class RunService {
   store::ModelStore& models_;
   Registry& registry_;
   Feed& feed_;
-  tree::Hub* hub_ = nullptr;
+  tree::Hub& hub_;
   Epoch epoch_;
   ModelCommitted model_committed_;
   std::function<bool()> evaluating_;
   std::optional<FeedLine> ending_;
-  telemetry::RoundMetrics counts_;
-  tree::Sum sum_;
+  tree::ParentSide side_;
   boost::asio::steady_timer timer_;
   boost::asio::steady_timer home_timer_;
   std::optional<TimePoint> home_at_;  // when home_timer_ fires
@@ -163,8 +165,6 @@ class RunService {
   std::deque<std::shared_ptr<Command>> commands_;  // without an answer yet, as the machine has them
   bool stopping_ = false;
   std::optional<NextModel> next_;
-  round::Told told_;  // of the open round
-  round::Stopwatch watch_;
   PaceReport pace_report_;
   TimePoint round_opened_;
   std::uint64_t bytes_in_before_ = 0;

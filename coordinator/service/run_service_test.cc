@@ -35,9 +35,8 @@ class RunServiceTest : public testing::Test {
     registry_ =
         std::make_unique<Registry>(runtime_, *journal_, std::make_shared<identity::DenyList>(), FailoverSettings{});
     hub_ = std::make_unique<tree::Hub>(runtime_, owner_, tree::HubOptions{}, std::make_shared<identity::DenyList>());
-    runs_ = std::make_unique<RunService>(runtime_, tasks_, *journal_, *models_, *registry_, feed_,
+    runs_ = std::make_unique<RunService>(runtime_, tasks_, *journal_, *models_, *registry_, feed_, *hub_,
                                          journal_->next_epoch().value());
-    runs_->attach(*hub_);
     watcher_ = feed_.watch();
     run(runs_->take_up());
   }

@@ -216,12 +216,11 @@ void RunService::carry_out(const TellStatus& effect) {
   message.mutable_run_state()->set_run(run.value());
   message.mutable_run_state()->set_state(std::string(status_name(effect.status)));
   message.mutable_run_state()->set_reason(effect.reason);
-  for (const auto& [child, connected] : hub_->children()) hub_->send(child, message);
+  side_.tell_all(message);
   const bool ends = effect.status == RunStatus::kDone || effect.status == RunStatus::kStopped;
   const FeedLine line{run, RoundId(0), ends, state_line(run, effect.status, effect.reason)};
   if (!ends) return feed_.publish(line);
-  sum_.drop_all();
-  hub_->book().close();
+  side_.end();
   next_.reset();
   ending_ = line;
   if (!evaluating_ || !evaluating_()) announce_end();

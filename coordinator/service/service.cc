@@ -100,11 +100,10 @@ Service::Service(tree::Process& process, const config::CoordinatorSettings& sett
       registry_(runtime_, *holdings_.journal, deny_, failover_settings(settings)),
       feed_(runtime_.strand),
       hub_(runtime_, *this, hub_options(settings), deny_),
-      runs_(runtime_, process.tasks(), *holdings_.journal, *holdings_.models, registry_, feed_, holdings_.epoch),
+      runs_(runtime_, process.tasks(), *holdings_.journal, *holdings_.models, registry_, feed_, hub_, holdings_.epoch),
       retention_(runtime_, *holdings_.journal, settings_),
       enrol_(runtime_, registry_, *holdings_.journal, *holdings_.authority, enrol_options(settings, runs_)),
       admin_(runtime_, *holdings_.journal, *holdings_.models, registry_, runs_, feed_, hub_) {
-  runs_.attach(hub_);
   evaluator_ = std::make_shared<Evaluator>(
       runtime_, process.tasks(),
       [this](RunId run, RoundId round, const round::Metrics& metrics) {

@@ -17,6 +17,8 @@
 
 namespace fluvial::round {
 
+using ArrivalId = Id<struct ArrivalTag>;  // the caller's name for a verified update or partial that it holds staged
+
 // What one child brings: one update, or a partial aggregate with the sites that will not be in.
 struct Arrival {
   ContributorSet contributors;

@@ -18,10 +18,11 @@
 #include "core/net/task_group.h"
 #include "core/round/history.h"
 #include "core/store/staging.h"
+#include "core/transfer/cut.h"
 #include "core/transfer/inflow.h"
+#include "core/tree/children.h"
 #include "core/tree/model_slot.h"
 #include "core/tree/runtime.h"
-#include "core/tree/sum.h"
 #include "core/wire/protocol.h"
 
 namespace fluvial::tree {
@@ -64,7 +65,7 @@ struct HubOptions {
   wire::Protocols protocols;  // others than this build's: tests of what the next version will do
 };
 
-class Hub {
+class Hub final : public Children {
  public:
   Hub(Runtime& runtime, HubOwner& owner, HubOptions options, std::shared_ptr<identity::DenyList> deny);
 
@@ -74,10 +75,11 @@ class Hub {
 
   // On the strand.
   const std::map<NodeId, Child>& children() const { return children_; }
-  void send(NodeId child, v1::Envelope message);  // nothing when it is not here
+  std::set<NodeId> nodes() const override { return transfer::nodes_of(children_); }
+  void send(NodeId child, v1::Envelope message) override;
   void cut(NodeId child, Error reason);
-  // Of the open round, which the owner opens and closes: contradictions, and transfers that were cut off.
-  transfer::RoundBook& book() { return book_; }
+  transfer::RoundBook& book() override { return book_; }
+  std::uint64_t staged_bytes() const override { return budget_.bytes_used(); }
   const store::StagingBudget& budget() const { return budget_; }
   std::uint64_t payload_bytes_in() const { return payload_bytes_in_.load(std::memory_order_relaxed); }
   std::uint64_t payload_bytes_out() const { return payload_bytes_out_.load(std::memory_order_relaxed); }

@@ -1,0 +1,150 @@
+#include "core/tree/parent_side.h"
+
+#include <utility>
+
+#include "core/transfer/cut.h"
+
+namespace fluvial::tree {
+
+ParentSide::ParentSide(Runtime& runtime, RoundOwner& owner, Children& children)
+    : runtime_(runtime), owner_(owner), children_(children), counts_(runtime.metrics), sum_(runtime) {}
+
+// ---- what comes from below ----------------------------------------------------------------------------------------
+
+namespace {
+Error not_open(RoundId round) { return {Code::kStale, "round " + std::to_string(round.value()) + " is not open"}; }
+}  // namespace
+
+Result<transfer::Terms> ParentSide::admit(const transfer::UpdateHead& head) {
+  if (!owner_.is_current(head.run, head.round)) return not_open(head.round);
+  FLUVIAL_TRY(owner_.may_take(head));
+  watch_.begun(head.site, now());
+  return owner_.terms(/*brings_integers=*/true);
+}
+
+Result<transfer::Terms> ParentSide::admit(const transfer::PartialHead& head) {
+  if (!owner_.is_current(head.run, head.round)) return not_open(head.round);
+  const auto is_below = [&](SiteId site) { return owner_.may_bring(head.child, site); };
+  const auto admit = [&] { return owner_.may_take(head); };
+  const auto refuse = [&](const round::Refusal& conflict) { refused(head.run, head.round, conflict); };
+  FLUVIAL_TRY(transfer::admit_partial(head, children_.book(), is_below, admit, refuse));
+  watch_.begun(head.child, now());
+  return owner_.terms(!head.what.contributors.empty());
+}
+
+std::vector<SiteId> ParentSide::without(const transfer::PartialHead& head) {
+  if (!owner_.is_current(head.run, head.round)) return {};
+  return transfer::without(head, owner_.gather(), [&](SiteId site) { return owner_.may_bring(head.child, site); });
+}
+
+void ParentSide::arrived(transfer::StagedArrival arrival) {
+  if (!owner_.is_current(arrival.run, arrival.round)) {
+    children_.send(arrival.child, transfer::receipt(arrival, Error{Code::kStale, "the round is closed"}));
+    return;
+  }
+  counts_.updates_verified.add();
+  if (arrival.chunks) counts_.update_bytes.add(static_cast<double>(arrival.chunks->total_bytes()));
+  arrival.what.contributors.spend(watch_.verified(arrival.child, arrival.update() != nullptr, now()));
+  const round::Arrival what = arrival.what;
+  const ArrivalId id(sum_.stage(std::move(arrival)));
+  count_staged();
+  owner_.staged(id, what);
+}
+
+void ParentSide::refused(RunId run, RoundId round, const round::Refusal& refusal) {
+  if (!owner_.is_current(run, round)) return;
+  counts_.contribution_refused(code_name(refusal.error.code));
+  owner_.will_not_be_in(refusal);
+}
+
+void ParentSide::declined(NodeId child, const round::Decline& decline) {
+  const round::Refusal& refusal = decline.refusal;
+  if (!owner_.is_current(decline.run, decline.round) || owner_.via(refusal.site) != child) return;  // not its to say
+  counts_.contribution_refused(code_name(refusal.error.code));
+  owner_.has_declined(decline.attempt, refusal);
+}
+
+// ---- what the machine decides -------------------------------------------------------------------------------------
+
+void ParentSide::take(ArrivalId arrival) {
+  sum_.take(arrival.value(), [this, arrival, begun = now()](const transfer::StagedArrival& staged,
+                                                            const Result<round::ContributorSet>& added) {
+    on_taken(arrival, begun, staged, added);
+  });
+}
+
+void ParentSide::on_taken(ArrivalId id, TimePoint begun, const transfer::StagedArrival& arrival,
+                          const Result<round::ContributorSet>& added) {
+  if (!added.ok()) return owner_.take_failed(id, arrival.child, added.error());
+  const Duration merge = now() - begun;
+  counts_.merge_seconds.observe(std::chrono::duration<double>(merge).count());
+  children_.send(arrival.child, transfer::receipt(arrival, Status{}));
+  round::ContributorSet timed = *added;
+  timed.spend({.merge = merge});
+  owner_.taken(id, timed);
+  count_staged();
+}
+
+void ParentSide::release(ArrivalId arrival) {
+  sum_.release(arrival.value());
+  count_staged();
+}
+
+void ParentSide::drop(ArrivalId arrival, const Error& error) {
+  const Sum::Staged staged = sum_.drop(arrival.value());
+  if (!staged) return;
+  const std::vector<SiteId> without = owner_.gather().without(staged->what.contributors);
+  children_.send(staged->child, transfer::receipt(*staged, error, without));
+}
+
+// ---- the round ----------------------------------------------------------------------------------------------------
+
+void ParentSide::begin() {
+  told_.clear();
+  watch_.opened(now());
+}
+
+void ParentSide::begin_sum(RunId run, RoundId round, transfer::SumShape shape) {
+  sum_.drop_all();
+  children_.book().open(run, round);
+  sum_.reset(shape);
+  watch_.opened(now());
+}
+
+void ParentSide::end() {
+  sum_.drop_all();
+  children_.book().close();
+}
+
+void ParentSide::count_staged() { counts_.staging_bytes.set(static_cast<double>(children_.staged_bytes())); }
+
+// ---- what goes down -----------------------------------------------------------------------------------------------
+
+void ParentSide::send_openings(wire::Opening whole, Duration soft_left, Duration hard_left,
+                               const std::set<NodeId>& children) {
+  using std::chrono::duration_cast;
+  whole.soft_left = duration_cast<std::chrono::milliseconds>(soft_left);
+  whole.hard_left = duration_cast<std::chrono::milliseconds>(hard_left);
+  const auto way = [this](const round::Participant& participant) { return owner_.way_to(participant); };
+  for (auto& [child, opening] : transfer::cut_openings(whole, owner_.gather(), told_, children, way)) {
+    opening.received = children_.book().received(child);
+    children_.send(child, wire::to_envelope(opening));
+  }
+}
+
+void ParentSide::send_openings(wire::Opening whole, Duration soft_left, Duration hard_left) {
+  send_openings(std::move(whole), soft_left, hard_left, children_.nodes());
+}
+
+void ParentSide::send_commits(const wire::Commit& whole) {
+  const auto via = [this](SiteId site) { return owner_.via(site); };
+  for (const auto& [child, commit] : transfer::cut_commits(whole, children_.nodes(), via)) {
+    children_.send(child, wire::to_envelope(commit));
+  }
+}
+
+void ParentSide::tell_all(const v1::Envelope& message) {
+  for (const NodeId child : children_.nodes()) children_.send(child, message);
+}
+
+}  // namespace fluvial::tree

@@ -1,0 +1,97 @@
+// What every parent does alike for the open round: it admits what its children bring, stages it, has it added to the
+// sum, answers for it, and tells each child what of an opening or a commit concerns it. When, and whether, its owner's
+// machine decides: the coordinator's or an aggregator's (RoundOwner).
+#pragma once
+
+#include <set>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/round/gather.h"
+#include "core/round/pace.h"
+#include "core/round/told.h"
+#include "core/telemetry/metrics.h"
+#include "core/transfer/inflow.h"
+#include "core/tree/children.h"
+#include "core/tree/sum.h"
+#include "core/wire/record_mapping.h"
+
+namespace fluvial::tree {
+
+using round::ArrivalId;
+
+// Who decides about the open round. What is asked without a round is asked of the open one alone.
+class RoundOwner {
+ public:
+  virtual ~RoundOwner() = default;
+  virtual bool is_current(RunId run, RoundId round) const = 0;
+  virtual const round::Gather& gather() const = 0;
+  virtual Status may_take(const transfer::UpdateHead& head) const = 0;
+  virtual Status may_take(const transfer::PartialHead& head) const = 0;
+  virtual Result<transfer::Terms> terms(bool brings_integers) = 0;
+
+  // Who is below which child; 0: nobody knows.
+  virtual NodeId via(SiteId site) const = 0;
+  virtual NodeId way_to(const round::Participant& participant) const = 0;  // by the lease that counts
+  virtual bool may_bring(NodeId child, SiteId site) const = 0;
+
+  // For its machine.
+  virtual void staged(ArrivalId arrival, const round::Arrival& what) = 0;
+  virtual void taken(ArrivalId arrival, const round::ContributorSet& with_probes) = 0;
+  virtual void take_failed(ArrivalId arrival, NodeId child, const Error& error) = 0;
+  virtual void will_not_be_in(const round::Refusal& refusal) = 0;
+  virtual void has_declined(AttemptId attempt, const round::Refusal& refusal) = 0;
+};
+
+// On the node's strand.
+class ParentSide final : public transfer::Receiver {
+ public:
+  ParentSide(Runtime& runtime, RoundOwner& owner, Children& children);
+
+  // ---- what comes from below
+  Result<transfer::Terms> admit(const transfer::UpdateHead& head) override;
+  Result<transfer::Terms> admit(const transfer::PartialHead& head) override;
+  std::vector<SiteId> without(const transfer::PartialHead& head) override;
+  void arrived(transfer::StagedArrival arrival) override;
+  void refused(RunId run, RoundId round, const round::Refusal& refusal) override;
+  void declined(NodeId child, const round::Decline& decline);
+
+  // ---- what the machine decides
+  void take(ArrivalId arrival);
+  void release(ArrivalId arrival);
+  void drop(ArrivalId arrival, const Error& error);  // its child is told why, and whom a partial must do without
+
+  // ---- the round
+  void begin();                                                        // another one: nobody has been told of it
+  void begin_sum(RunId run, RoundId round, transfer::SumShape shape);  // anew, without what was staged
+  void reset_sum(transfer::SumShape shape) { sum_.reset(shape); }      // queued; what was staged stays
+  void end();                                                          // of what came for it nothing is wanted any more
+
+  // ---- what goes down
+  // To those of the children whom it concerns, with what is left of the time.
+  void send_openings(wire::Opening whole, Duration soft_left, Duration hard_left, const std::set<NodeId>& children);
+  void send_openings(wire::Opening whole, Duration soft_left, Duration hard_left);  // to all of them
+  void send_commits(const wire::Commit& whole);
+  void tell_all(const v1::Envelope& message);
+  std::vector<NodeId> told_of(const std::vector<SiteId>& sites) const { return told_.children_of(sites); }
+
+  Lane& lane() { return sum_.lane(); }
+  const Sum& sum() const { return sum_; }
+  const telemetry::RoundMetrics& counts() const { return counts_; }
+
+ private:
+  void on_taken(ArrivalId id, TimePoint begun, const transfer::StagedArrival& arrival,
+                const Result<round::ContributorSet>& added);
+  void count_staged();
+  TimePoint now() const { return runtime_.clock.now(); }
+
+  Runtime& runtime_;
+  RoundOwner& owner_;
+  Children& children_;
+  telemetry::RoundMetrics counts_;
+  Sum sum_;
+  round::Told told_;
+  round::Stopwatch watch_;
+};
+
+}  // namespace fluvial::tree

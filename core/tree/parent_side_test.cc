@@ -1,0 +1,203 @@
+// A parent's side of the open round, without sockets: children that remember what they were told, and an owner that
+// says what the test tells it to.
+#include "core/tree/parent_side.h"
+
+#include <gmock/gmock.h>
+
+#include <boost/asio/strand.hpp>
+#include <chrono>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "core/net/test_support.h"
+#include "core/transfer/test_support.h"
+
+namespace fluvial::tree {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using transfer::test_head;
+using transfer::test_values;
+
+const RunId kRun(1);
+const RoundId kRound(1);
+
+class FakeChildren final : public Children {
+ public:
+  std::set<NodeId> nodes() const override { return {NodeId(8), NodeId(9)}; }
+  void send(NodeId child, v1::Envelope message) override { told.emplace_back(child, std::move(message)); }
+  transfer::RoundBook& book() override { return book_; }
+  std::uint64_t staged_bytes() const override { return 0; }
+  std::vector<std::pair<NodeId, v1::Envelope>> told;
+
+ private:
+  transfer::RoundBook book_;
+};
+
+// Sites 1 and 2 are below node 8, site 3 below node 9.
+class FakeOwner final : public RoundOwner {
+ public:
+  bool is_current(RunId run, RoundId round) const override { return run == kRun && round == kRound; }
+  const round::Gather& gather() const override { return gather_; }
+  Status may_take(const transfer::UpdateHead& head) const override {
+    return gather_.admit(head.site, head.lease, head.weight);
+  }
+  Status may_take(const transfer::PartialHead& head) const override { return gather_.admit(head.what.contributors); }
+  Result<transfer::Terms> terms(bool) override { return transfer::test_terms(); }
+  NodeId via(SiteId site) const override { return site <= SiteId(2) ? NodeId(8) : NodeId(9); }
+  NodeId way_to(const round::Participant& participant) const override { return via(participant.site); }
+  bool may_bring(NodeId child, SiteId site) const override { return via(site) == child; }
+  void staged(ArrivalId arrival, const round::Arrival& what) override { arrivals.emplace_back(arrival, what); }
+  void taken(ArrivalId, const round::ContributorSet& with_probes) override {
+    sum = with_probes;
+    if (on_taken) on_taken();
+  }
+  void take_failed(ArrivalId, NodeId, const Error& error) override { failures.push_back(error); }
+  void will_not_be_in(const round::Refusal& refusal) override { refusals.push_back(refusal); }
+  void has_declined(AttemptId, const round::Refusal& refusal) override { declines.push_back(refusal); }
+
+  round::Gather gather_{{{SiteId(1), Epoch(1), 100}, {SiteId(2), Epoch(1), 100}, {SiteId(3), Epoch(1), 100}}};
+  std::vector<std::pair<ArrivalId, round::Arrival>> arrivals;
+  std::vector<round::Refusal> refusals;
+  std::vector<round::Refusal> declines;
+  std::vector<Error> failures;
+  round::ContributorSet sum;
+  std::function<void()> on_taken;
+};
+
+class ParentSideTest : public transfer::TransferTest {
+ protected:
+  ParentSideTest() {
+    side_.begin_sum(kRun, kRound, {{transfer::kTestValues, transfer::kTestChunkValues}, 0, transfer::kTestScale});
+    side_.begin();
+  }
+  ArrivalId bring(std::uint32_t site) {
+    side_.arrived(arrival(test_head(site), test_values(1)));
+    return owner_.arrivals.back().first;
+  }
+  // What node `via` says that these sites bring together.
+  static transfer::PartialHead partial(std::uint32_t via, std::initializer_list<std::uint32_t> sites) {
+    transfer::PartialHead head;
+    head.child = NodeId(via);
+    head.run = kRun;
+    head.round = kRound;
+    head.sequence = 5;
+    for (const std::uint32_t id : sites) {
+      EXPECT_TRUE(head.what.contributors.add({SiteId(id), Epoch(1), 10, {}, 0, {}}).ok());
+    }
+    return head;
+  }
+  const v1::Receipt& last_receipt() const { return children_.told.back().second.receipt(); }
+
+  SystemClock clock_;
+  telemetry::Metrics metrics_{Role::kAggregator, "test"};
+  net::WorkerPool pool_{1, 1 << 16};
+  net::Threads threads_;
+  Runtime runtime_{threads_.executor(),
+                   net::asio::make_strand(threads_.executor()),
+                   pool_,
+                   1,
+                   clock_,
+                   files_,
+                   telemetry::null_logger(),
+                   metrics_,
+                   observing_hooks(metrics_, telemetry::null_logger()),
+                   {},
+                   {}};
+  FakeOwner owner_;
+  FakeChildren children_;
+  ParentSide side_{runtime_, owner_, children_};
+};
+
+TEST_F(ParentSideTest, WhatComesForAnotherRoundIsStaleAndNotStaged) {
+  transfer::UpdateHead late = test_head(1);
+  late.round = RoundId(2);
+  EXPECT_EQ(side_.admit(late).error().code, Code::kStale);
+  transfer::PartialHead partial = ParentSideTest::partial(8, {1});
+  partial.round = RoundId(2);
+  EXPECT_EQ(side_.admit(partial).error().code, Code::kStale);
+  EXPECT_TRUE(side_.without(partial).empty());
+  side_.arrived(arrival(late, test_values(1)));
+  EXPECT_TRUE(owner_.arrivals.empty());
+  ASSERT_EQ(children_.told.size(), 1U);
+  EXPECT_EQ(last_receipt().code(), wire::status_code_to_proto(Error{Code::kStale, ""}));
+  EXPECT_EQ(last_receipt().site(), 1U);
+  EXPECT_EQ(budget_.bytes_used(), 0U) << "it was let go";
+  side_.refused(kRun, RoundId(2), {SiteId(1), {Code::kDataLoss, "NaN"}});
+  EXPECT_TRUE(owner_.refusals.empty());
+}
+
+TEST_F(ParentSideTest, AnUpdateIsStagedAddedToTheSumAndAnswered) {
+  EXPECT_TRUE(side_.admit(test_head(1)).ok());
+  const ArrivalId id = bring(1);
+  EXPECT_GT(budget_.bytes_used(), 0U);
+  EXPECT_TRUE(children_.told.empty()) << "verified is not taken";
+  owner_.on_taken = [this] { side_.lane().stop(); };
+  side_.take(id);
+  threads_.run(side_.lane().run(), runtime_.strand);
+  ASSERT_TRUE(owner_.sum.contains(SiteId(1)));
+  EXPECT_TRUE(owner_.sum.find(SiteId(1))->times.known()) << "when it was begun, verified and added";
+  ASSERT_EQ(children_.told.size(), 1U);
+  EXPECT_EQ(last_receipt().code(), wire::status_code_to_proto(Status{}));
+  side_.release(id);
+  EXPECT_EQ(budget_.bytes_used(), 0U);
+}
+
+TEST_F(ParentSideTest, AFencedPartialHearsWhomItMustDoWithoutAndAnUpdateWhyAlone) {
+  owner_.gather_.begin_take(partial(8, {2}).what.contributors);
+  transfer::StagedArrival both;
+  both.kind = transfer::PartialArrival{5};
+  both.child = NodeId(8);
+  both.run = kRun;
+  both.round = kRound;
+  both.what = partial(8, {1, 2}).what;
+  side_.arrived(std::move(both));
+  const Error error{Code::kAlreadyExists, "counted"};
+  side_.drop(owner_.arrivals.back().first, error);
+  EXPECT_THAT(last_receipt().without(), ElementsAre(2U));
+  EXPECT_EQ(last_receipt().sequence(), 5U);
+  side_.drop(bring(2), error);
+  EXPECT_TRUE(last_receipt().without().empty());
+  EXPECT_EQ(last_receipt().site(), 2U);
+  const std::size_t told = children_.told.size();
+  side_.drop(owner_.arrivals.back().first, error);
+  EXPECT_EQ(children_.told.size(), told) << "once";
+}
+
+TEST_F(ParentSideTest, NobodySpeaksForASiteBelowAnother) {
+  EXPECT_EQ(side_.admit(partial(8, {1, 3})).error().code, Code::kPermissionDenied);
+  EXPECT_THAT(side_.without(partial(8, {1, 3})), ElementsAre(SiteId(3)));
+  EXPECT_TRUE(side_.admit(partial(8, {1, 2})).ok());
+  const round::Refusal no{SiteId(3), {Code::kInternal, "out of memory"}};
+  side_.declined(NodeId(8), {kRun, kRound, AttemptId(1), no});
+  EXPECT_TRUE(owner_.declines.empty());
+  side_.declined(NodeId(9), {kRun, kRound, AttemptId(1), no});
+  EXPECT_EQ(owner_.declines.size(), 1U);
+}
+
+TEST_F(ParentSideTest, ToldIsWhomItConcernsOfAnOpeningAndEverybodyOfACommit) {
+  wire::Opening opening;
+  opening.run = kRun;
+  opening.round = kRound;
+  side_.send_openings(opening, 10s, 20s, {NodeId(9)});
+  ASSERT_EQ(children_.told.size(), 1U);
+  const v1::RoundOpen& cut = children_.told[0].second.round_open();
+  ASSERT_EQ(cut.participants_size(), 1);
+  EXPECT_EQ(cut.participants(0).site(), 3U);
+  EXPECT_EQ(cut.soft_deadline_ms(), 10'000U);
+  EXPECT_EQ(cut.hard_deadline_ms(), 20'000U);
+  EXPECT_THAT(side_.told_of({SiteId(1), SiteId(3)}), ElementsAre(NodeId(9)));
+  side_.begin();
+  EXPECT_TRUE(side_.told_of({SiteId(3)}).empty()) << "of another round nobody has been told";
+  wire::Commit commit;
+  commit.contributors = partial(8, {1, 2}).what.contributors;
+  side_.send_commits(commit);
+  ASSERT_EQ(children_.told.size(), 3U) << "two more";
+  EXPECT_EQ(children_.told[1].second.round_commit().contributors_size(), 2);
+  EXPECT_EQ(children_.told[2].second.round_commit().contributors_size(), 0);
+}
+
+}  // namespace
+}  // namespace fluvial::tree
