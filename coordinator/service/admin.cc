@@ -9,6 +9,7 @@
 #include "coordinator/logic/plan_codec.h"
 #include "coordinator/service/backup.h"
 #include "coordinator/service/json.h"
+#include "coordinator/service/pace_report.h"
 #include "core/identity/token.h"
 #include "core/net/deadline.h"
 #include "core/store/plan_json.h"

@@ -27,6 +27,10 @@ void Feed::publish(const FeedLine& line) {
   }
 }
 
+void Feed::release() {
+  if (held_) publish(*std::exchange(held_, std::nullopt));
+}
+
 void Feed::close() {
   for (const auto& weak : watchers_) {
     if (const std::shared_ptr<Watcher> watcher = weak.lock()) {

@@ -3,7 +3,9 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/ids.h"
@@ -35,11 +37,16 @@ class Feed {
   explicit Feed(net::Executor strand) : strand_(std::move(strand)) {}
   std::shared_ptr<Watcher> watch();
   void publish(const FeedLine& line);
+  // The end of a run is published when nothing of it is waited for any more.
+  void hold(FeedLine end) { held_ = std::move(end); }
+  bool holds(RunId run) const { return held_ && held_->run == run; }
+  void release();
   void close();
 
  private:
   net::Executor strand_;
   std::vector<std::weak_ptr<Watcher>> watchers_;
+  std::optional<FeedLine> held_;
 };
 
 }  // namespace fluvial::coordinator

@@ -11,8 +11,7 @@ namespace fluvial::coordinator {
 void RunService::members_changed(const std::vector<SiteId>& sites_up) {
   std::size_t sites = 0;
   for (const auto& [id, member] : registry_.book().members()) sites += member.role == Role::kSite ? 1 : 0;
-  side_.counts().members_sites.set(static_cast<double>(sites));
-  side_.counts().members_aggregators.set(static_cast<double>(registry_.book().members().size() - sites));
+  observer_.members_changed(sites, registry_.book().members().size() - sites);
   if (active_) {
     if (active_->machine.is_open()) tell_moved(sites_up);
     carry_out(active_->machine.sites_changed(registry_.book().connected_sites(), now()));
@@ -65,7 +64,7 @@ void RunService::send_home() {
 void RunService::dismiss(const std::vector<NodeId>& nodes, const Error& reason) {
   std::map<NodeId, v1::Envelope> deeper;
   for (const NodeId node : nodes) {
-    runtime_.log.info("sent away", {{"name", registry_.book().name_of(node)}, {"reason", reason.message}});
+    observer_.sent_away(node, reason);
     if (hub_.children().contains(node)) {
       hub_.cut(node, reason);
       continue;
@@ -97,18 +96,15 @@ void RunService::note_conflict(const round::Refusal& refusal) {
 
 net::Awaitable<void> RunService::quarantine(SiteId site, std::string reason) {
   if (registry_.book().is_quarantined(site)) co_return;
-  runtime_.log.error("site in quarantine", {{"site", registry_.book().name_of(site)}, {"reason", reason}});
+  observer_.quarantined(site, reason);
   const Status kept = co_await registry_.quarantine(site, std::move(reason));
-  if (!kept.ok()) {
-    runtime_.log.error("the quarantine could not be recorded: it ends with this process",
-                       {{"site", registry_.book().name_of(site)}, {"reason", kept.error().to_string()}});
-  }
+  if (!kept.ok()) observer_.quarantine_not_recorded(site, kept.error());
   quarantine_changed();
 }
 
 void RunService::quarantine_changed() {
   const auto& nodes = registry_.book().nodes();
-  quarantined_.set(static_cast<double>(
+  observer_.quarantine_counted(static_cast<std::size_t>(
       std::ranges::count_if(nodes, [](const auto& entry) { return entry.second.quarantined_at.has_value(); })));
   if (active_) carry_out(active_->machine.sites_changed(registry_.book().connected_sites(), now()));
 }
@@ -122,33 +118,14 @@ void RunService::refuse_barred() {
 
 // ---- a disk that fails --------------------------------------------------------------------------------------------
 
-Error RunService::with_advice(Error error) const {
-  const std::optional<Error> fault = journal_.fault();
-  if (fault && fault->code == Code::kUnavailable) {
-    error.message += "; restart the coordinator: only then is it known what is on the disk";
-  }
-  return error;
-}
-
-void RunService::storage_failed(Step step, std::string_view part, Error error) {
-  if (part == "journal") {
-    error = with_advice(std::move(error));
+void RunService::step_failed(Step step, DiskPart part, Error error) {
+  if (part == DiskPart::kJournal) {
+    error = health_.with_advice(std::move(error));
   } else {
-    models_failed(error.to_string());
+    health_.models_failed(error.to_string());
   }
-  round_log().error("the disk failed: nothing is promised until it is mended",
-                    {{"part", part}, {"reason", error.to_string()}});
+  observer_.step_failed(active_->machine.attempt(), part, error);
   carry_out(active_->machine.step_failed(step, error));
-}
-
-void RunService::models_failed(const std::string& why) {
-  models_failure_ = why;
-  models_fault_.set(why.empty() ? 0 : 1);
-}
-
-std::string RunService::fault() const {
-  if (const std::optional<Error> journal = journal_.fault()) return "the journal: " + journal->to_string();
-  return models_failure_.empty() ? "" : "the model files: " + models_failure_;
 }
 
 }  // namespace fluvial::coordinator

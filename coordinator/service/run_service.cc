@@ -12,44 +12,52 @@
 #include "core/wire/record_mapping.h"
 
 namespace fluvial::coordinator {
-namespace {
-constexpr std::string_view kFaultHelp = "1 while this part of the disk fails and nothing is promised";
-}  // namespace
 
 RunService::RunService(tree::Runtime& runtime, net::TaskGroup& tasks, store::CoordinatorJournal& journal,
-                       store::ModelStore& models, Registry& registry, Feed& feed, tree::Hub& hub, Epoch epoch)
+                       store::ModelStore& models, Registry& registry, RunObserver& observer, tree::Hub& hub,
+                       Epoch epoch)
     : runtime_(runtime),
       tasks_(tasks),
       journal_(journal),
       models_(models),
       registry_(registry),
-      feed_(feed),
+      observer_(observer),
       hub_(hub),
-      epoch_(epoch),
       side_(runtime, *this, hub),
+      starter_(
+          runtime, journal, models, epoch, [this] { return active_run(); },
+          [this](std::unique_ptr<ActiveRun> run) { activate(std::move(run)); }),
+      commands_(runtime.strand),
+      health_(runtime.metrics, journal),
       timer_(runtime.strand),
-      home_timer_(runtime.strand),
-      quarantined_(
-          runtime.metrics.gauge("sites_quarantined", "Sites that take part in no round until they are cleared")),
-      models_fault_(runtime.metrics.gauge("storage_fault", kFaultHelp, {{"part", "models"}})),
-      taken_up_(runtime.strand),
-      pace_report_(runtime.metrics, runtime.log, [this](SiteId site) { return registry_.book().name_of(site); }) {
-  telemetry::Gauge journal_fault = runtime.metrics.gauge("storage_fault", kFaultHelp, {{"part", "journal"}});
-  runtime.metrics.before_render([&journal, journal_fault] { journal_fault.set(journal.fault() ? 1 : 0); });
-}
+      home_timer_(runtime.strand) {}
 
 void RunService::stop() {
   timer_.cancel();
   home_timer_.cancel();
   side_.lane().stop();
-  stopping_ = true;
-  taken_up_.notify_all();
-  for (const auto& command : commands_) command->answered.notify_all();
+  starter_.stop();
+  commands_.stop();
 }
 
-telemetry::Logger RunService::round_log() const {
-  const round::AttemptRecord& attempt = active_->machine.attempt();
-  return runtime_.log.with({{"run", attempt.run}, {"round", attempt.round}, {"attempt", attempt.attempt}});
+std::optional<RunId> RunService::active_run() const {
+  if (!active_) return std::nullopt;
+  const RunStatus status = active_->machine.status();
+  if (status == RunStatus::kDone || status == RunStatus::kStopped) return std::nullopt;
+  return active_->machine.run();
+}
+
+void RunService::activate(std::unique_ptr<ActiveRun> run) {
+  active_ = std::move(run);
+  observer_.run_taken_up(active_->machine);
+  // Nodes may have moved since the open attempt was recorded: the leases are the authority.
+  std::map<SiteId, Epoch> leases;
+  for (const round::Participant& participant : active_->machine.attempt().participants) {
+    if (const auto* lease = registry_.book().lease_of(participant.site)) leases[participant.site] = lease->epoch;
+  }
+  carry_out(active_->machine.leases_changed(leases));
+  carry_out(active_->machine.begin(now()));
+  carry_out(active_->machine.sites_changed(registry_.book().connected_sites(), now()));
 }
 
 // ---- what comes from the hub --------------------------------------------------------------------------------------
@@ -85,7 +93,7 @@ void RunService::taken(ArrivalId arrival, const round::ContributorSet& with_prob
 }
 
 void RunService::take_failed(ArrivalId arrival, NodeId child, const Error& error) {
-  round_log().error("the sum is given up: everybody is asked again", {{"child", child}, {"reason", error.to_string()}});
+  observer_.sum_given_up(active_->machine.attempt(), child, error);
   carry_out(active_->machine.take_failed(arrival, error, now()));
 }
 
@@ -100,8 +108,7 @@ void RunService::has_declined(AttemptId attempt, const round::Refusal& refusal) 
 }
 
 void RunService::note_refusal(const round::Refusal& refusal) {
-  round_log().warn("site refused",
-                   {{"site", registry_.book().name_of(refusal.site)}, {"reason", refusal.error.to_string()}});
+  observer_.site_refused(active_->machine.attempt(), refusal);
   note_conflict(refusal);
 }
 
@@ -130,18 +137,16 @@ net::Awaitable<void> RunService::record_attempt(RecordAttempt effect) {
     const kernels::ChunkLayout layout{schema.value_count(), active_->machine.plan().chunk_values};
     side_.begin_sum(record.run, record.round, {layout, schema.integer_count(), record.scale_bits});
   }
-  if (record.attempt == AttemptId(1) || round_opened_ == TimePoint()) {  // the round is new to this process
+  if (record.attempt == AttemptId(1) || !since_) {  // the round is new to this process
     side_.begin();
-    round_opened_ = now();
-    bytes_in_before_ = hub_.payload_bytes_in();
-    bytes_out_before_ = hub_.payload_bytes_out();
+    since_ = {now(), hub_.payload_bytes_in(), hub_.payload_bytes_out()};
   }
   const store::AttemptRow row{record.run,          record.round,      record.attempt,    record.epoch,
                               record.participants, record.scale_bits, record.base.digest};
   const Status recorded = co_await runtime_.pool.run([this, row] { return journal_.open_attempt(row); });
   if (!is_due(effect.step)) co_return;
   if (!recorded.ok()) {
-    storage_failed(effect.step, "journal", recorded.error());
+    step_failed(effect.step, DiskPart::kJournal, recorded.error());
     co_return;
   }
   refuse_barred();
@@ -149,15 +154,8 @@ net::Awaitable<void> RunService::record_attempt(RecordAttempt effect) {
 }
 
 void RunService::carry_out(const OpenRound&) {
-  const round::AttemptRecord& attempt = active_->machine.attempt();
-  if (attempt.attempt == AttemptId(1)) side_.counts().rounds_opened.add();
-  side_.counts().attempts.add();
-  side_.counts().round.set(static_cast<double>(attempt.round.value()));
-  side_.counts().participants.set(static_cast<double>(attempt.participants.size()));
-  pace_report_.round_opened(active_->machine.soft_deadline() - now());
-  round_log().info("round open", {{"participants", attempt.participants.size()}, {"scale_bits", attempt.scale_bits}});
+  observer_.attempt_opened(active_->machine.attempt(), active_->machine.soft_deadline() - now());
   send_openings(hub_.nodes());
-  feed_.publish({attempt.run, attempt.round, false, opened_line(attempt)});
 }
 
 void RunService::send_openings(const std::set<NodeId>& children) {
@@ -187,8 +185,7 @@ net::Awaitable<void> RunService::do_finalise(Finalise effect) {
       co_await runtime_.pool.run([&] { return finalise(parallel, side_.sum().node(), models_, std::move(input)); });
   if (!is_due(effect.step)) co_return;
   if (!next.ok()) {
-    round_log().error("the round could not be finalised", {{"reason", next.error().to_string()}});
-    storage_failed(effect.step, "models", next.error());
+    step_failed(effect.step, DiskPart::kModels, next.error());
     co_return;
   }
   next_ = std::move(*next);
@@ -212,36 +209,24 @@ net::Awaitable<void> RunService::record_commit(RecordCommit effect) {
   row.master = record.model.digest;
   row.optimizer = next_->optimizer_file;
   row.sum_digest = next_->sum_digest;
-  row.bytes_up = hub_.payload_bytes_in() - bytes_in_before_;
-  row.bytes_down = hub_.payload_bytes_out() - bytes_out_before_;
+  row.bytes_up = hub_.payload_bytes_in() - since_->bytes_in;
+  row.bytes_down = hub_.payload_bytes_out() - since_->bytes_out;
   row.metrics = mean_metrics(record.contributors);
   row.committed_at = runtime_.clock.wall_now();
   row.duration_ms =
-      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now() - round_opened_).count());
+      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now() - since_->at).count());
   const Status recorded = co_await runtime_.pool.run([this, &row] { return journal_.commit(row); });
   if (!is_due(effect.step)) co_return;
   if (!recorded.ok()) {
-    storage_failed(effect.step, "journal", recorded.error());
+    step_failed(effect.step, DiskPart::kJournal, recorded.error());
     co_return;
   }
   active_->optimizer_state = std::move(next_->optimizer_state);
   active_->slot->abandon();
   active_->slot = std::make_shared<tree::ModelSlot>(runtime_.strand, next_->ref, *active_->schema, next_->bytes);
   next_.reset();
-  side_.counts().rounds_committed.add();
-  pace_report_.round_closed(active_->machine.pace(), record.contributors);
-  side_.counts().contributions_counted.add(static_cast<double>(record.contributors.size()));
-  side_.counts().contributions_late.add(static_cast<double>(record.late.size()));
-  side_.counts().round_seconds.observe(static_cast<double>(row.duration_ms) / 1000.0);
-  round_log().info("round committed", {{"contributors", record.contributors.size()},
-                                       {"late", record.late.size()},
-                                       {"refused", record.refusals.size()},
-                                       {"weight", record.contributors.total_weight()},
-                                       {"ms", row.duration_ms},
-                                       {"model_sha256", to_hex(record.model.digest)}});
-  feed_.publish(
-      {row.run, row.round, false, committed_line(row, [this](NodeId node) { return registry_.book().name_of(node); })});
-  models_failed({});
+  observer_.committed(row, record, active_->machine.pace());
+  health_.models_work();
   const std::vector<NodeId> home = registry_.send_home();
   if (!home.empty()) carry_out(active_->machine.sites_changed(registry_.book().connected_sites(), now()));
   carry_out(active_->machine.commit_recorded(effect.step, now()));

@@ -3,61 +3,39 @@
 #pragma once
 
 #include <boost/asio/steady_timer.hpp>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <set>
 
-#include "coordinator/logic/run_machine.h"
 #include "coordinator/model/finalise.h"
-#include "coordinator/service/feed.h"
-#include "coordinator/service/pace_report.h"
+#include "coordinator/service/commands.h"
+#include "coordinator/service/disk_health.h"
 #include "coordinator/service/registry.h"
-#include "core/net/signal.h"
+#include "coordinator/service/run_observer.h"
+#include "coordinator/service/run_starter.h"
 #include "core/net/task_group.h"
 #include "core/tree/hub.h"
 #include "core/tree/parent_side.h"
 
 namespace fluvial::coordinator {
 
-// An active run's parts that stay the same from round to round.
-struct ActiveRun {
-  RunMachine machine;
-  std::shared_ptr<const round::Schema> schema;
-  std::shared_ptr<const kernels::Codec> codec;
-  aggregate::ServerOptimizer optimizer;
-  std::vector<float> optimizer_state;
-  std::shared_ptr<tree::ModelSlot> slot;
-  std::vector<RunId> continues;  // the run before it, the one before that, ...
-};
-
 class RunService final : private tree::RoundOwner {
  public:
   using ModelCommitted = std::function<void(const round::ModelRef&, SharedBytes, std::shared_ptr<const round::Schema>)>;
 
   RunService(tree::Runtime& runtime, net::TaskGroup& tasks, store::CoordinatorJournal& journal,
-             store::ModelStore& models, Registry& registry, Feed& feed, tree::Hub& hub, Epoch epoch);
+             store::ModelStore& models, Registry& registry, RunObserver& observer, tree::Hub& hub, Epoch epoch);
 
-  // Told of each committed model; while `evaluating()` the end of a run is not announced yet: the last round's
-  // evaluation comes first. announce_end() when nothing is being evaluated any more.
-  void on_commit(ModelCommitted hook, std::function<bool()> evaluating) {
-    model_committed_ = std::move(hook);
-    evaluating_ = std::move(evaluating);
-  }
-  void announce_end();
-  bool is_ending(RunId run) const { return ending_ && ending_->run == run; }
+  void on_commit(ModelCommitted hook) { model_committed_ = std::move(hook); }  // told of each committed model
   net::Awaitable<void> run_lane() { return side_.lane().run(); }
   void stop();
 
-  // Takes up what the journal has not ended: what is not paused goes on. Once, before any run is started.
-  net::Awaitable<void> take_up();
-  // One at a time; kFailedPrecondition while a run is active or is being started.
-  net::Awaitable<Result<RunId>> start(store::RunRow row, Buffer model);
-  bool is_active() const {
-    return active_ != nullptr && active_->machine.status() != RunStatus::kDone &&
-           active_->machine.status() != RunStatus::kStopped;
+  net::Awaitable<void> take_up() { return starter_.take_up(); }
+  net::Awaitable<Result<RunId>> start(store::RunRow row, Buffer model) {
+    return starter_.start(std::move(row), std::move(model));
   }
+  std::optional<RunId> active_run() const;                   // that has not ended
   const ActiveRun* active() const { return active_.get(); }  // also when it is done: the last one
 
   // A person's commands. They return once the journal has what was wanted, or with the reason why it has not: the run
@@ -77,7 +55,7 @@ class RunService final : private tree::RoundOwner {
   // Ends their sessions with us, or with whoever is their parent below us.
   void dismiss(const std::vector<NodeId>& nodes, const Error& reason);
 
-  std::string fault() const;  // why nothing is promised at present; empty: all is well
+  std::string fault() const { return health_.fault(); }
 
  private:
   bool is_current(RunId run, RoundId round) const override;
@@ -107,20 +85,14 @@ class RunService final : private tree::RoundOwner {
   void carry_out(const Publish& effect);
   void carry_out(const RecordStatus& effect);
   void carry_out(const TellStatus& effect);
-  void carry_out(const Answer& effect);
+  void carry_out(const Answer& effect) { commands_.answer(effect.result); }
 
   net::Awaitable<void> record_attempt(RecordAttempt effect);
   net::Awaitable<void> do_finalise(Finalise effect);
   net::Awaitable<void> record_commit(RecordCommit effect);
   net::Awaitable<void> record_status(RecordStatus effect);
-  template <typename Give>
-  net::Awaitable<Status> command(Give give);
-  net::Awaitable<Status> take_up(store::RunRow row);
-  net::Awaitable<Status> give_up_start(RunId run, std::string reason);
-  net::Awaitable<Result<RunId>> make_run(store::RunRow row, Buffer model);
+  void activate(std::unique_ptr<ActiveRun> run);
   net::Awaitable<void> prune(RunId run, ModelVersion last, std::uint64_t kept);
-  net::Awaitable<Status> activate(store::RunRow row, ModelVersion version, Digest digest, Buffer model,
-                                  std::vector<float> optimizer_state, std::optional<round::AttemptRecord> open);
   void send_openings(const std::set<NodeId>& children);
   void tell_moved(const std::vector<SiteId>& sites);
   void note_refusal(const round::Refusal& refusal);
@@ -128,11 +100,8 @@ class RunService final : private tree::RoundOwner {
   net::Awaitable<void> quarantine(SiteId site, std::string reason);
   void refuse_barred();
   void send_home();
-  void storage_failed(Step step, std::string_view part, Error error);
-  void models_failed(const std::string& why);  // empty: they work
+  void step_failed(Step step, DiskPart part, Error error);
   bool is_due(Step step) const { return active_ && active_->machine.awaits(step); }
-  Error with_advice(Error error) const;  // what to do about a journal that failed
-  telemetry::Logger round_log() const;
   TimePoint now() const { return runtime_.clock.now(); }
 
   tree::Runtime& runtime_;
@@ -140,35 +109,24 @@ class RunService final : private tree::RoundOwner {
   store::CoordinatorJournal& journal_;
   store::ModelStore& models_;
   Registry& registry_;
-  Feed& feed_;
+  RunObserver& observer_;
   tree::Hub& hub_;
-  Epoch epoch_;
   ModelCommitted model_committed_;
-  std::function<bool()> evaluating_;
-  std::optional<FeedLine> ending_;
   tree::ParentSide side_;
+  RunStarter starter_;
+  Commands commands_;
+  DiskHealth health_;
   boost::asio::steady_timer timer_;
   boost::asio::steady_timer home_timer_;
   std::optional<TimePoint> home_at_;  // when home_timer_ fires
-  telemetry::Gauge quarantined_;
-  telemetry::Gauge models_fault_;
-  std::string models_failure_;
   std::unique_ptr<ActiveRun> active_;
-  bool is_taken_up_ = false;  // what the journal has not ended
-  bool is_starting_ = false;  // a run is being made
-  net::AsyncSignal taken_up_;
-  struct Command {
-    explicit Command(const net::Executor& strand) : answered(strand) {}
-    std::optional<Status> answer;
-    net::AsyncSignal answered;
-  };
-  std::deque<std::shared_ptr<Command>> commands_;  // without an answer yet, as the machine has them
-  bool stopping_ = false;
   std::optional<NextModel> next_;
-  PaceReport pace_report_;
-  TimePoint round_opened_;
-  std::uint64_t bytes_in_before_ = 0;
-  std::uint64_t bytes_out_before_ = 0;
+  struct Since {
+    TimePoint at;
+    std::uint64_t bytes_in = 0;
+    std::uint64_t bytes_out = 0;
+  };
+  std::optional<Since> since_;  // when the round began that this process opened last
 };
 
 }  // namespace fluvial::coordinator

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "coordinator/service/run_report.h"
 #include "core/net/test_support.h"
 #include "core/store/memory_file_system.h"
 #include "core/store/safetensors.h"
@@ -35,7 +36,9 @@ class RunServiceTest : public testing::Test {
     registry_ =
         std::make_unique<Registry>(runtime_, *journal_, std::make_shared<identity::DenyList>(), FailoverSettings{});
     hub_ = std::make_unique<tree::Hub>(runtime_, owner_, tree::HubOptions{}, std::make_shared<identity::DenyList>());
-    runs_ = std::make_unique<RunService>(runtime_, tasks_, *journal_, *models_, *registry_, feed_, *hub_,
+    report_ = std::make_unique<RunReport>(metrics_, telemetry::null_logger(), feed_,
+                                          [this](NodeId node) { return registry_->book().name_of(node); });
+    runs_ = std::make_unique<RunService>(runtime_, tasks_, *journal_, *models_, *registry_, *report_, *hub_,
                                          journal_->next_epoch().value());
     watcher_ = feed_.watch();
     run(runs_->take_up());
@@ -44,6 +47,7 @@ class RunServiceTest : public testing::Test {
     on_strand([&] { runs_->stop(); });
     run(tasks_.join());
     runs_.reset();
+    report_.reset();
     hub_.reset();
     registry_.reset();
     journal_.reset();
@@ -117,6 +121,7 @@ class RunServiceTest : public testing::Test {
   std::optional<store::ModelStore> models_;
   std::unique_ptr<Registry> registry_;
   std::unique_ptr<tree::Hub> hub_;
+  std::unique_ptr<RunReport> report_;
   std::unique_ptr<RunService> runs_;
   std::shared_ptr<Watcher> watcher_;
 };
@@ -192,7 +197,7 @@ TEST_F(RunServiceTest, AStartThatFailsLeavesNothingThatARestartTakesUp) {
       ASSERT_GT(at, 10U) << "each operation of the disk failed once";
       break;
     }
-    ASSERT_FALSE(runs_->is_active()) << at;
+    ASSERT_FALSE(runs_->active_run()) << at;
     if (const auto fault = journal_->fault(); fault && fault->code == Code::kUnavailable) {  // wants a restart
       close();
       open();
@@ -217,7 +222,7 @@ TEST_F(RunServiceTest, AStartThatTheProcessDoesNotSurviveIsStartedOrGivenUp) {
     for (const store::RunRow& one : rows) {
       EXPECT_TRUE(one.status == store::RunStatus::kStopped || one.status == store::RunStatus::kRunning) << at;
     }
-    if (runs_->is_active()) ASSERT_TRUE(run(runs_->stop_run(runs_->active()->machine.run(), "by hand")).ok());
+    if (runs_->active_run()) ASSERT_TRUE(run(runs_->stop_run(runs_->active()->machine.run(), "by hand")).ok());
   }
   files_.clear_fault();
 }

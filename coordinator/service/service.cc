@@ -99,8 +99,10 @@ Service::Service(tree::Process& process, const config::CoordinatorSettings& sett
       holdings_(std::move(holdings)),
       registry_(runtime_, *holdings_.journal, deny_, failover_settings(settings)),
       feed_(runtime_.strand),
+      report_(runtime_.metrics, runtime_.log, feed_, [this](NodeId node) { return registry_.book().name_of(node); }),
       hub_(runtime_, *this, hub_options(settings), deny_),
-      runs_(runtime_, process.tasks(), *holdings_.journal, *holdings_.models, registry_, feed_, hub_, holdings_.epoch),
+      runs_(runtime_, process.tasks(), *holdings_.journal, *holdings_.models, registry_, report_, hub_,
+            holdings_.epoch),
       retention_(runtime_, *holdings_.journal, settings_),
       enrol_(runtime_, registry_, *holdings_.journal, *holdings_.authority, enrol_options(settings, runs_)),
       admin_(runtime_, *holdings_.journal, *holdings_.models, registry_, runs_, feed_, hub_) {
@@ -109,13 +111,12 @@ Service::Service(tree::Process& process, const config::CoordinatorSettings& sett
       [this](RunId run, RoundId round, const round::Metrics& metrics) {
         process_.spawn("record evaluation", record_evaluation(run, round, metrics));
       },
-      [this] { runs_.announce_end(); });
-  runs_.on_commit(
-      [this](const round::ModelRef& ref, SharedBytes model, std::shared_ptr<const round::Schema> schema) {
-        evaluator_->committed(ref, std::move(model), std::move(schema));
-        retention_.committed();
-      },
-      [this] { return evaluator_->is_busy(); });
+      [this] { feed_.release(); });
+  runs_.on_commit([this](const round::ModelRef& ref, SharedBytes model, std::shared_ptr<const round::Schema> schema) {
+    evaluator_->committed(ref, std::move(model), std::move(schema));
+    retention_.committed();
+  });
+  report_.while_evaluating([this] { return evaluator_->is_busy(); });
 }
 
 Status Service::open() {
@@ -240,7 +241,7 @@ net::Awaitable<void> Service::record_evaluation(RunId run, RoundId round, round:
   if (!kept.ok()) runtime_.log.error("an evaluation could not be recorded", {{"reason", kept.error().to_string()}});
   runtime_.log.info("model evaluated", {{"run", run}, {"round", round}, {"metrics", store::metrics_to_json(metrics)}});
   feed_.publish({run, round, false, evaluated_line(run, round, metrics)});
-  if (!evaluator_->is_busy()) runs_.announce_end();
+  if (!evaluator_->is_busy()) feed_.release();
 }
 
 Status run_coordinator(config::CoordinatorSettings settings, store::FileSystem& files, telemetry::Logger log,

@@ -9,6 +9,7 @@
 #include "coordinator/service/evaluator.h"
 #include "coordinator/service/registry.h"
 #include "coordinator/service/retention.h"
+#include "coordinator/service/run_report.h"
 #include "coordinator/service/run_service.h"
 #include "core/identity/authority.h"
 #include "core/identity/credentials.h"
@@ -65,6 +66,7 @@ class Service final : public tree::HubOwner {
   std::shared_ptr<identity::DenyList> deny_ = std::make_shared<identity::DenyList>();
   Registry registry_;
   Feed feed_;
+  RunReport report_;
   tree::Hub hub_;  // before what holds staged updates: they count against its budget
   RunService runs_;
   Retention retention_;

@@ -52,7 +52,7 @@ net::Awaitable<Result<std::vector<std::string>>> Admin::replay(std::string run_t
   const Result<store::RunRow> row = co_await runtime_.pool.run([&] { return journal_.run(*run); });
   if (!row.ok()) co_return row.error();
   const bool ended = row->status == store::RunStatus::kDone || row->status == store::RunStatus::kStopped;
-  replayed->ended = ended && !runs_.is_ending(*run);
+  replayed->ended = ended && !feed_.holds(*run);
   if (replayed->ended) lines.push_back(state_line(*run, from_row(row->status), row->reason));
   co_return lines;
 }

@@ -1,0 +1,39 @@
+#include "coordinator/service/disk_health.h"
+
+#include <optional>
+
+namespace fluvial::coordinator {
+namespace {
+constexpr std::string_view kHelp = "1 while this part of the disk fails and nothing is promised";
+}  // namespace
+
+DiskHealth::DiskHealth(telemetry::Metrics& metrics, store::CoordinatorJournal& journal)
+    : journal_(journal), models_fault_(metrics.gauge("storage_fault", kHelp, {{"part", "models"}})) {
+  telemetry::Gauge journal_fault = metrics.gauge("storage_fault", kHelp, {{"part", "journal"}});
+  metrics.before_render([&journal, journal_fault] { journal_fault.set(journal.fault() ? 1 : 0); });
+}
+
+void DiskHealth::models_failed(const std::string& why) {
+  models_failure_ = why;
+  models_fault_.set(1);
+}
+
+void DiskHealth::models_work() {
+  models_failure_.clear();
+  models_fault_.set(0);
+}
+
+Error DiskHealth::with_advice(Error error) const {
+  const std::optional<Error> fault = journal_.fault();
+  if (fault && fault->code == Code::kUnavailable) {
+    error.message += "; restart the coordinator: only then is it known what is on the disk";
+  }
+  return error;
+}
+
+std::string DiskHealth::fault() const {
+  if (const std::optional<Error> journal = journal_.fault()) return "the journal: " + journal->to_string();
+  return models_failure_.empty() ? "" : "the model files: " + models_failure_;
+}
+
+}  // namespace fluvial::coordinator

@@ -1,0 +1,66 @@
+// A person's commands to the run, and what it is recorded and then told to be.
+#include <boost/asio/awaitable.hpp>
+#include <utility>
+
+#include "coordinator/service/run_service.h"
+#include "coordinator/service/run_status.h"
+
+namespace fluvial::coordinator {
+namespace {
+
+Error not_active(RunId run) {
+  return {Code::kFailedPrecondition,
+          "run " + std::to_string(run.value()) + " is not the active one; see: fluvial run list"};
+}
+
+}  // namespace
+
+net::Awaitable<Status> RunService::pause(RunId run, std::string reason) {
+  if (active_run() != run) co_return not_active(run);
+  co_return co_await commands_.command([&] { carry_out(active_->machine.pause(std::move(reason), now())); });
+}
+
+net::Awaitable<Status> RunService::resume(RunId run) {
+  if (active_run() != run) co_return not_active(run);
+  health_.models_work();
+  co_return co_await commands_.command([&] { carry_out(active_->machine.resume(now())); });
+}
+
+net::Awaitable<Status> RunService::stop_run(RunId run, std::string reason) {
+  if (active_run() != run) co_return not_active(run);
+  co_return co_await commands_.command([&] { carry_out(active_->machine.stop(std::move(reason), now())); });
+}
+
+void RunService::carry_out(const RecordStatus& effect) {
+  tasks_.spawn(runtime_.strand, "record status", record_status(effect));
+}
+
+net::Awaitable<void> RunService::record_status(RecordStatus effect) {
+  const RunId run = effect.step.run;
+  const Status kept =
+      co_await runtime_.pool.run([&] { return journal_.set_run_status(run, to_row(effect.status), effect.reason); });
+  if (!is_due(effect.step)) co_return;
+  if (kept.ok()) {
+    carry_out(active_->machine.status_recorded(effect.step, now()));
+    co_return;
+  }
+  const Error why = health_.with_advice(kept.error());
+  observer_.status_not_recorded(run, effect.status, why);
+  carry_out(active_->machine.status_failed(effect.step, why, now()));
+}
+
+void RunService::carry_out(const TellStatus& effect) {
+  const RunId run = active_->machine.run();
+  v1::Envelope message;
+  message.mutable_run_state()->set_run(run.value());
+  message.mutable_run_state()->set_state(std::string(status_name(effect.status)));
+  message.mutable_run_state()->set_reason(effect.reason);
+  side_.tell_all(message);
+  if (effect.status == RunStatus::kDone || effect.status == RunStatus::kStopped) {
+    side_.end();
+    next_.reset();
+  }
+  observer_.status_told(run, effect.status, effect.reason);
+}
+
+}  // namespace fluvial::coordinator

@@ -1,0 +1,109 @@
+#include "coordinator/service/run_report.h"
+
+#include <utility>
+
+namespace fluvial::coordinator {
+
+RunReport::RunReport(telemetry::Metrics& metrics, telemetry::Logger log, Feed& feed, NameOf name_of)
+    : log_(std::move(log)),
+      feed_(feed),
+      name_of_(std::move(name_of)),
+      counts_(metrics),
+      quarantined_(metrics.gauge("sites_quarantined", "Sites that take part in no round until they are cleared")),
+      pace_report_(metrics, log_, name_of_) {}
+
+telemetry::Logger RunReport::round_log(const round::AttemptRecord& attempt) const {
+  return log_.with({{"run", attempt.run}, {"round", attempt.round}, {"attempt", attempt.attempt}});
+}
+
+// ---- runs ---------------------------------------------------------------------------------------------------------
+
+void RunReport::run_taken_up(const RunMachine& machine) {
+  log_.info("run taken up", {{"run", machine.run()},
+                             {"name", machine.plan().name},
+                             {"committed", machine.model().version},
+                             {"codec", machine.plan().codec}});
+}
+
+void RunReport::status_told(RunId run, RunStatus status, const std::string& reason) {
+  log_.info("run " + std::string(status_name(status)), {{"run", run}, {"reason", reason}});
+  const bool ends = status == RunStatus::kDone || status == RunStatus::kStopped;
+  const FeedLine line{run, RoundId(0), ends, state_line(run, status, reason)};
+  if (!ends) return feed_.publish(line);
+  feed_.hold(line);
+  if (!evaluating_ || !evaluating_()) feed_.release();
+}
+
+void RunReport::status_not_recorded(RunId run, RunStatus status, const Error& error) {
+  log_.error("the run's status could not be recorded",
+             {{"run", run}, {"status", status_name(status)}, {"reason", error.to_string()}});
+}
+
+// ---- rounds -------------------------------------------------------------------------------------------------------
+
+void RunReport::attempt_opened(const round::AttemptRecord& attempt, Duration soft_deadline) {
+  if (attempt.attempt == AttemptId(1)) counts_.rounds_opened.add();
+  counts_.attempts.add();
+  counts_.round.set(static_cast<double>(attempt.round.value()));
+  counts_.participants.set(static_cast<double>(attempt.participants.size()));
+  pace_report_.round_opened(soft_deadline);
+  round_log(attempt).info("round open",
+                          {{"participants", attempt.participants.size()}, {"scale_bits", attempt.scale_bits}});
+  feed_.publish({attempt.run, attempt.round, false, opened_line(attempt)});
+}
+
+void RunReport::site_refused(const round::AttemptRecord& attempt, const round::Refusal& refusal) {
+  round_log(attempt).warn("site refused", {{"site", name_of_(refusal.site)}, {"reason", refusal.error.to_string()}});
+}
+
+void RunReport::sum_given_up(const round::AttemptRecord& attempt, NodeId child, const Error& error) {
+  round_log(attempt).error("the sum is given up: everybody is asked again",
+                           {{"child", child}, {"reason", error.to_string()}});
+}
+
+void RunReport::step_failed(const round::AttemptRecord& attempt, DiskPart part, const Error& error) {
+  const telemetry::Logger log = round_log(attempt);
+  if (part == DiskPart::kModels) log.error("the round could not be finalised", {{"reason", error.to_string()}});
+  log.error("the disk failed: nothing is promised until it is mended",
+            {{"part", part == DiskPart::kModels ? "models" : "journal"}, {"reason", error.to_string()}});
+}
+
+void RunReport::committed(const store::CommitRow& row, const round::CommitRecord& record, const round::Pace& pace) {
+  counts_.rounds_committed.add();
+  pace_report_.round_closed(pace, record.contributors);
+  counts_.contributions_counted.add(static_cast<double>(record.contributors.size()));
+  counts_.contributions_late.add(static_cast<double>(record.late.size()));
+  counts_.round_seconds.observe(static_cast<double>(row.duration_ms) / 1000.0);
+  log_.with({{"run", row.run}, {"round", row.round}, {"attempt", row.attempt}})
+      .info("round committed", {{"contributors", record.contributors.size()},
+                                {"late", record.late.size()},
+                                {"refused", record.refusals.size()},
+                                {"weight", record.contributors.total_weight()},
+                                {"ms", row.duration_ms},
+                                {"model_sha256", to_hex(record.model.digest)}});
+  feed_.publish({row.run, row.round, false, committed_line(row, name_of_)});
+}
+
+// ---- members ------------------------------------------------------------------------------------------------------
+
+void RunReport::members_changed(std::size_t sites, std::size_t aggregators) {
+  counts_.members_sites.set(static_cast<double>(sites));
+  counts_.members_aggregators.set(static_cast<double>(aggregators));
+}
+
+void RunReport::sent_away(NodeId node, const Error& reason) {
+  log_.info("sent away", {{"name", name_of_(node)}, {"reason", reason.message}});
+}
+
+void RunReport::quarantined(SiteId site, const std::string& reason) {
+  log_.error("site in quarantine", {{"site", name_of_(site)}, {"reason", reason}});
+}
+
+void RunReport::quarantine_not_recorded(SiteId site, const Error& error) {
+  log_.error("the quarantine could not be recorded: it ends with this process",
+             {{"site", name_of_(site)}, {"reason", error.to_string()}});
+}
+
+void RunReport::quarantine_counted(std::size_t sites) { quarantined_.set(static_cast<double>(sites)); }
+
+}  // namespace fluvial::coordinator

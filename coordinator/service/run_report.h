@@ -1,0 +1,48 @@
+// What people are told of the runs: log lines, metrics, and the lines of whoever watches (feed.h). On the node's
+// strand.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "coordinator/service/feed.h"
+#include "coordinator/service/json.h"
+#include "coordinator/service/pace_report.h"
+#include "coordinator/service/run_observer.h"
+
+namespace fluvial::coordinator {
+
+class RunReport final : public RunObserver {
+ public:
+  RunReport(telemetry::Metrics& metrics, telemetry::Logger log, Feed& feed, NameOf name_of);
+
+  // While it says so the end of a run is held back: the last round's evaluation comes first (Feed::release).
+  void while_evaluating(std::function<bool()> evaluating) { evaluating_ = std::move(evaluating); }
+
+  void run_taken_up(const RunMachine& machine) override;
+  void status_told(RunId run, RunStatus status, const std::string& reason) override;
+  void status_not_recorded(RunId run, RunStatus status, const Error& error) override;
+  void attempt_opened(const round::AttemptRecord& attempt, Duration soft_deadline) override;
+  void site_refused(const round::AttemptRecord& attempt, const round::Refusal& refusal) override;
+  void sum_given_up(const round::AttemptRecord& attempt, NodeId child, const Error& error) override;
+  void step_failed(const round::AttemptRecord& attempt, DiskPart part, const Error& error) override;
+  void committed(const store::CommitRow& row, const round::CommitRecord& record, const round::Pace& pace) override;
+  void members_changed(std::size_t sites, std::size_t aggregators) override;
+  void sent_away(NodeId node, const Error& reason) override;
+  void quarantined(SiteId site, const std::string& reason) override;
+  void quarantine_not_recorded(SiteId site, const Error& error) override;
+  void quarantine_counted(std::size_t sites) override;
+
+ private:
+  telemetry::Logger round_log(const round::AttemptRecord& attempt) const;
+
+  telemetry::Logger log_;
+  Feed& feed_;
+  NameOf name_of_;
+  telemetry::RoundMetrics counts_;
+  telemetry::Gauge quarantined_;
+  PaceReport pace_report_;
+  std::function<bool()> evaluating_;
+};
+
+}  // namespace fluvial::coordinator

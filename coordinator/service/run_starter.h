@@ -1,0 +1,72 @@
+// Runs as they begin: a new one, and the one that the journal has not ended. What must be on the disk is there before
+// the run is handed to whoever carries it out. On the node's strand.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/logic/run_machine.h"
+#include "core/aggregate/server_optimizer.h"
+#include "core/net/signal.h"
+#include "core/store/journal.h"
+#include "core/store/model_store.h"
+#include "core/tree/model_slot.h"
+#include "core/tree/runtime.h"
+#include "kernels/codec.h"
+
+namespace fluvial::coordinator {
+
+// An active run's parts that stay the same from round to round.
+struct ActiveRun {
+  RunMachine machine;
+  std::shared_ptr<const round::Schema> schema;
+  std::shared_ptr<const kernels::Codec> codec;
+  aggregate::ServerOptimizer optimizer;
+  std::vector<float> optimizer_state;
+  std::shared_ptr<tree::ModelSlot> slot;
+  std::vector<RunId> continues;  // the run before it, the one before that, ...
+};
+
+class RunStarter {
+ public:
+  using Activate = std::function<void(std::unique_ptr<ActiveRun>)>;
+
+  // `active`: the run that has not ended.
+  RunStarter(tree::Runtime& runtime, store::CoordinatorJournal& journal, store::ModelStore& models, Epoch epoch,
+             std::function<std::optional<RunId>()> active, Activate activate);
+
+  // What is not paused goes on. Once, before any run is started.
+  net::Awaitable<void> take_up();
+  // One at a time; kFailedPrecondition while a run is active or is being started.
+  net::Awaitable<Result<RunId>> start(store::RunRow row, Buffer model);
+  void stop();
+
+ private:
+  struct Latest {  // what a run begins with, or goes on from
+    ModelVersion version;
+    Digest digest{};
+    Buffer model;
+    std::vector<float> optimizer_state;
+    std::optional<round::AttemptRecord> open;
+  };
+  net::Awaitable<Status> take_up(store::RunRow row);
+  net::Awaitable<Result<RunId>> make_run(store::RunRow row, Buffer model);
+  net::Awaitable<Status> activate(store::RunRow row, Latest latest);
+  net::Awaitable<Status> give_up_start(RunId run, std::string reason);
+
+  tree::Runtime& runtime_;
+  store::CoordinatorJournal& journal_;
+  store::ModelStore& models_;
+  Epoch epoch_;
+  std::function<std::optional<RunId>()> active_;
+  Activate activate_;
+  bool is_taken_up_ = false;  // what the journal has not ended
+  bool is_starting_ = false;  // a run is being made
+  bool stopping_ = false;
+  net::AsyncSignal taken_up_;
+};
+
+}  // namespace fluvial::coordinator
