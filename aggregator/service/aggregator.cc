@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "aggregator/service/incarnation.h"
+#include "aggregator/service/region_report.h"
 #include "aggregator/service/region_service.h"
 #include "core/identity/credentials.h"
 #include "core/identity/random.h"
@@ -48,7 +49,8 @@ Status run_aggregator(config::AggregatorSettings settings, store::FileSystem& fi
   FLUVIAL_ASSIGN(const Incarnation incarnation,
                  next_incarnation(runtime.files, store::join_path(settings.data_dir, "incarnation")));
 
-  RegionService service(runtime, process.tasks(), self.node,
+  RegionReport report(runtime.metrics, runtime.log);
+  RegionService service(runtime, process.tasks(), self.node, report,
                         {listen.host, listen.port, settings.session.sessions_max, settings.staging_bytes_max, spill,
                          self.node, tree::software_name()},
                         std::chrono::milliseconds(settings.parentless_max_ms));

@@ -12,11 +12,8 @@
 namespace fluvial::aggregator {
 
 void RegionService::parent_up(const tree::Lease& lease, std::shared_ptr<net::Session>) {
-  runtime_.log.info("parent up", {{"parent", lease.parent_name}});
-  v1::Envelope change;
-  v1::MemberChange& everything = *change.mutable_member_change();  // also when there is nobody below
-  for (const auto& [node, below] : below_) *everything.add_up() = below.member;
-  uplink_->post(std::move(change));
+  observer_.parent_up(lease.parent_name);
+  tell_parent(members_.everybody());  // also when there is nobody below
   model_promised_ = false;
   request_model();
   ask_run();
@@ -27,7 +24,7 @@ void RegionService::parent_up(const tree::Lease& lease, std::shared_ptr<net::Ses
 }
 
 void RegionService::parent_down(const Error& why) {
-  runtime_.log.warn("parent down", {{"reason", why.to_string()}});
+  observer_.parent_down(why);
   ++send_generation_;                        // a partial on its way is lost; the next Opening asks for it again
   if (opening_) opening_->received.reset();  // what that parent had of it, the next Opening says
   up_.lost();
@@ -38,17 +35,17 @@ void RegionService::parent_down(const Error& why) {
 // Its children do not notice that they lead nowhere; the coordinator may have another parent for them.
 void RegionService::start_parentless_timer() {
   parentless_timer_.expires_after(parentless_max_);
-  parentless_timer_.async_wait(boost::asio::bind_executor(runtime_.strand, [this](
-                                                                               const boost::system::error_code& error) {
-    if (error || uplink_->is_up()) return;
-    parentless_ = true;
-    std::vector<NodeId> children;
-    for (const auto& [child, connected] : hub_.children()) children.push_back(child);
-    runtime_.log.warn("no parent for too long: the children go to the coordinator", {{"children", children.size()}});
-    for (const NodeId child : children) {
-      hub_.cut(child, {Code::kUnavailable, "this aggregator has lost its own parent: come for a lease"});
-    }
-  }));
+  parentless_timer_.async_wait(
+      boost::asio::bind_executor(runtime_.strand, [this](const boost::system::error_code& error) {
+        if (error || uplink_->is_up()) return;
+        parentless_ = true;
+        std::vector<NodeId> children;
+        for (const auto& [child, connected] : hub_.children()) children.push_back(child);
+        observer_.parentless(children.size());
+        for (const NodeId child : children) {
+          hub_.cut(child, {Code::kUnavailable, "this aggregator has lost its own parent: come for a lease"});
+        }
+      }));
 }
 
 net::Awaitable<Status> RegionService::from_parent(net::Frame frame) {
@@ -133,11 +130,7 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
   step.gone.insert(opening_->gone.begin(), opening_->gone.end());
   step.same_session = !std::exchange(parent_is_new_, false);
   step.subject = std::move(subject);
-  runtime_.log.info("round open", {{"run", step.run},
-                                   {"round", step.round},
-                                   {"attempt", step.attempt},
-                                   {"participants", step.participants.size()},
-                                   {"counted", step.counted.size()}});
+  observer_.round_said(step);
   carry_out(machine_.opened(std::move(step), now()));
   return {};
 }
@@ -145,15 +138,12 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
 Status RegionService::round_committed(const v1::RoundCommit& message) {
   FLUVIAL_ASSIGN(const wire::Commit commit, wire::from_proto(message));
   if (opening_ && opening_->run == commit.run && opening_->round <= commit.round) {
-    observe_partial(up_.closed(now()));
+    if (const auto took = up_.closed(now())) observer_.partial_took(*took);
     give_up_round();
   }
   committed_ = round::KnownRound{commit.run, commit.round, /*decided=*/true};
   want_model(commit.model);
-  side_.counts().rounds_committed.add();
-  side_.counts().contributions_counted.add(static_cast<double>(commit.contributors.size()));
-  runtime_.log.info("round committed",
-                    {{"run", commit.run}, {"round", commit.round}, {"contributors", commit.contributors.size()}});
+  observer_.committed(commit);
   side_.send_commits(commit);
   return {};
 }
@@ -169,13 +159,8 @@ Status RegionService::receipt_came(const v1::Receipt& message) {
   if (!is_current(RunId(message.run()), RoundId(message.round()))) return {};
   FLUVIAL_ASSIGN(const std::vector<SiteId> without, wire::from_proto(message.without()));
   const Status status = wire::status_from_proto(message.code(), message.message());
-  observe_partial(up_.answered(message.sequence(), status.ok(), now()));
-  if (!status.ok()) {
-    runtime_.log.warn("partial refused by the parent", {{"run", message.run()},
-                                                        {"round", message.round()},
-                                                        {"reason", status.error().to_string()},
-                                                        {"without", without.size()}});
-  }
+  if (const auto took = up_.answered(message.sequence(), status.ok(), now())) observer_.partial_took(*took);
+  if (!status.ok()) observer_.partial_refused(message, status.error());
   carry_out(machine_.receipt(message.sequence(), status, without, now()));
   return {};
 }

@@ -18,11 +18,10 @@ net::Awaitable<Status> RegionService::granted(round::Lineage lineage, Epoch leas
   if (history_ && history != *history_) {
     if (round::began_of(lineage) <= heard_) {
       Error older = round::older_history(lineage, heard_);
-      runtime_.log.error("the lease is not taken", {{"reason", older.message}});
+      observer_.lease_not_taken(older);
       co_return older;
     }
-    runtime_.log.warn("the coordinator was restored from a backup: another history of the federation",
-                      {{"history", history}, {"began_at_epoch", round::began_of(lineage)}});
+    observer_.history_begins(history, round::began_of(lineage));
     forget_history();
   }
   history_ = history;

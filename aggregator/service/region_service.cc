@@ -14,18 +14,18 @@
 
 namespace fluvial::aggregator {
 
-RegionService::RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, NodeId self, tree::HubOptions options,
-                             Duration parentless_max)
+RegionService::RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, NodeId self, RegionObserver& observer,
+                             tree::HubOptions options, Duration parentless_max)
     : runtime_(runtime),
       tasks_(tasks),
       self_(self),
+      observer_(observer),
       hub_(runtime, *this, std::move(options), std::make_shared<identity::DenyList>()),
       side_(runtime, *this, hub_),
       timer_(runtime.strand),
       parentless_max_(parentless_max),
       parentless_timer_(runtime.strand),
-      partial_seconds_(telemetry::seconds_histogram(runtime.metrics, "partial_seconds",
-                                                    "From a partial's first frame to the parent's receipt")) {}
+      members_(self) {}
 
 void RegionService::attach(tree::Uplink& uplink, std::function<void(bool)> up_changed) {
   uplink_ = &uplink;
@@ -76,51 +76,24 @@ Status RegionService::may_join(const tree::Child& child) {
 }
 
 void RegionService::child_joined(const tree::Child& child) {
-  runtime_.log.info("child joined",
-                    {{"name", child.name}, {"role", role_name(child.role)}, {"lease_epoch", child.lease}});
-  v1::Member member;
-  member.set_node(child.node.value());
-  member.set_name(child.name);
-  member.set_role(wire::role_to_proto(child.role));
-  member.set_lease_epoch(child.lease.value());
-  member.set_incarnation(child.incarnation.value());
-  member.set_parent(self_.value());
-  below_[child.node] = {member, child.node};
-  v1::Envelope change;
-  *change.mutable_member_change()->add_up() = member;
-  uplink_->post(std::move(change));
+  observer_.child_joined(child);
+  tell_parent(members_.joined(child));
 }
 
 void RegionService::child_left(NodeId child) {
-  v1::Envelope change;
-  for (auto below = below_.begin(); below != below_.end();) {
-    if (below->second.via != child) {
-      ++below;
-      continue;
-    }
-    change.mutable_member_change()->add_down(below->first.value());
-    below = below_.erase(below);
-  }
-  if (!change.has_member_change()) return;  // it is below another child by now
-  uplink_->post(std::move(change));
+  v1::MemberChange gone = members_.left(child);
+  if (gone.down_size() > 0) tell_parent(std::move(gone));
 }
 
 void RegionService::members_changed(NodeId child, const v1::MemberChange& change) {
-  for (const std::uint32_t node : change.down()) {
-    const auto found = below_.find(NodeId(node));
-    if (found != below_.end() && found->second.via == child) below_.erase(found);
-  }
-  for (const v1::Member& member : change.up()) {
-    if (NodeId(member.node()) != self_) below_[NodeId(member.node())] = {member, child};
-  }
-  v1::Envelope up;
-  *up.mutable_member_change() = change;
-  uplink_->post(std::move(up));
+  members_.changed(child, change);
+  tell_parent(change);
 }
 
-NodeId RegionService::via(NodeId node) const {
-  const auto found = below_.find(node);
-  return found == below_.end() ? NodeId(0) : found->second.via;
+void RegionService::tell_parent(v1::MemberChange change) {
+  v1::Envelope up;
+  *up.mutable_member_change() = std::move(change);
+  uplink_->post(std::move(up));
 }
 
 net::Awaitable<Result<v1::LeaseGrant>> RegionService::lease(identity::PeerIdentity, v1::LeaseRequest) {
@@ -185,27 +158,18 @@ void RegionService::taken(ArrivalId arrival, const round::ContributorSet& with_p
 }
 
 void RegionService::take_failed(ArrivalId arrival, NodeId child, const Error& error) {
-  runtime_.log.error(
-      "the sum is made again without an update",
-      {{"run", opening_->run}, {"round", opening_->round}, {"child", child}, {"reason", error.to_string()}});
+  observer_.sum_made_again(machine_.opening(), child, error);
   carry_out(machine_.take_failed(arrival, error, now()));
 }
 
 void RegionService::will_not_be_in(const round::Refusal& refusal) {
-  note_refusal(refusal);
+  observer_.site_refused(machine_.opening(), refusal);
   carry_out(machine_.refused(refusal, now()));
 }
 
 void RegionService::has_declined(AttemptId attempt, const round::Refusal& refusal) {
-  note_refusal(refusal);
+  observer_.site_refused(machine_.opening(), refusal);
   carry_out(machine_.declined(attempt, refusal, now()));
-}
-
-void RegionService::note_refusal(const round::Refusal& refusal) {
-  runtime_.log.warn("site refused", {{"run", opening_->run},
-                                     {"round", opening_->round},
-                                     {"site", refusal.site},
-                                     {"reason", refusal.error.to_string()}});
 }
 
 // ---- effects ------------------------------------------------------------------------------------------------------
@@ -222,9 +186,7 @@ void RegionService::carry_out(const ResetSum& effect) {
 }
 
 void RegionService::carry_out(const OpenRound&) {
-  side_.counts().attempts.add();
-  side_.counts().round.set(static_cast<double>(opening_->round.value()));
-  side_.counts().participants.set(static_cast<double>(machine_.gather().participant_count()));
+  observer_.round_opened(machine_.opening(), machine_.gather().participant_count());
   send_openings();
 }
 
@@ -232,13 +194,6 @@ void RegionService::send_openings() {
   const Duration passed = now() - opened_at_;
   side_.send_openings(*opening_, up_.tier_deadline(opening_->soft_left) - passed,
                       up_.tier_deadline(opening_->hard_left) - passed);
-}
-
-// By the lease that counts: a site that has moved may still be announced by its old parent.
-NodeId RegionService::way_to(const round::Participant& participant) const {
-  const auto found = below_.find(participant.site);
-  const bool current = found != below_.end() && Epoch(found->second.member.lease_epoch()) == participant.lease;
-  return current ? found->second.via : NodeId(0);
 }
 
 void RegionService::carry_out(const SetTimer& effect) {
@@ -258,18 +213,10 @@ void RegionService::carry_out(const SendPartial& effect) {
 net::Awaitable<void> RegionService::send_partial(SendPartial partial, std::uint64_t generation) {
   const std::shared_ptr<net::Session> session = uplink_->session();
   if (session == nullptr || generation != send_generation_) co_return;  // the next Opening asks again
-  const telemetry::Logger log = runtime_.log.with({{"run", opening_->run}, {"round", opening_->round}});
-  const std::size_t contributors = partial.contributors.size();
-  const std::size_t missing = partial.missing.size();
-  if (contributors > 0) up_.begun(partial.sequence, now());
-  const Status sent = co_await stream_partial(std::move(partial), generation, session);
-  log.info(
-      sent.ok() ? "partial sent" : "partial not sent",
-      {{"contributors", contributors}, {"missing", missing}, {"reason", sent.ok() ? "" : sent.error().to_string()}});
-}
-
-void RegionService::observe_partial(std::optional<Duration> took) {
-  if (took) partial_seconds_.observe(std::chrono::duration<double>(*took).count());
+  const RunId run = opening_->run;
+  const RoundId round = opening_->round;
+  if (!partial.contributors.empty()) up_.begun(partial.sequence, now());
+  observer_.partial_sent(run, round, partial, co_await stream_partial(partial, generation, session));
 }
 
 namespace {

@@ -7,7 +7,8 @@
 #include <memory>
 #include <optional>
 
-#include "aggregator/logic/region_machine.h"
+#include "aggregator/service/members.h"
+#include "aggregator/service/region_observer.h"
 #include "core/net/task_group.h"
 #include "core/round/pace.h"
 #include "core/tree/hub.h"
@@ -20,8 +21,8 @@ namespace fluvial::aggregator {
 class RegionService final : public tree::HubOwner, public tree::UplinkOwner, private tree::RoundOwner {
  public:
   // `parentless_max`: its children are sent to the coordinator when it has had no parent for so long.
-  RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, NodeId self, tree::HubOptions options,
-                Duration parentless_max);
+  RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, NodeId self, RegionObserver& observer,
+                tree::HubOptions options, Duration parentless_max);
 
   tree::Hub& hub() { return hub_; }
   void attach(tree::Uplink& uplink, std::function<void(bool)> up_changed);
@@ -52,18 +53,13 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner, pri
   net::Awaitable<Status> from_parent(net::Frame frame) override;
 
  private:
-  struct Below {
-    v1::Member member;
-    NodeId via;
-  };
-
   bool is_current(RunId run, RoundId round) const override;
   const round::Gather& gather() const override { return machine_.gather(); }
   Status may_take(const transfer::UpdateHead& head) const override;
   Status may_take(const transfer::PartialHead& head) const override;
   Result<transfer::Terms> terms(bool brings_integers) override;
-  NodeId via(NodeId node) const override;
-  NodeId way_to(const round::Participant& participant) const override;
+  NodeId via(NodeId node) const override { return members_.via(node); }
+  NodeId way_to(const round::Participant& participant) const override { return members_.way_to(participant); }
   bool may_bring(NodeId child, SiteId site) const override;
   void staged(ArrivalId arrival, const round::Arrival& what) override;
   void taken(ArrivalId arrival, const round::ContributorSet& with_probes) override;
@@ -80,6 +76,7 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner, pri
   void carry_out(const Drop& effect) { side_.drop(effect.arrival, effect.error); }
   void carry_out(const SendPartial& effect);
 
+  void tell_parent(v1::MemberChange change);
   void forget_history();
   void dismissed(const v1::MemberChange& change);
   void ask_run();  // whether the one that it knows of goes on
@@ -96,9 +93,7 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner, pri
   net::Awaitable<Status> stream_partial(SendPartial partial, std::uint64_t generation,
                                         std::shared_ptr<net::Session> session);
   void send_openings();
-  void observe_partial(std::optional<Duration> took);
   void give_up_round();
-  void note_refusal(const round::Refusal& refusal);  // of the open round
   void start_parentless_timer();
   void relay_down(NodeId node, v1::Envelope message);
   TimePoint now() const { return runtime_.clock.now(); }
@@ -106,6 +101,7 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner, pri
   tree::Runtime& runtime_;
   net::TaskGroup& tasks_;
   NodeId self_;
+  RegionObserver& observer_;
   tree::Hub hub_;
   tree::Uplink* uplink_ = nullptr;
   std::function<void(bool)> up_changed_;
@@ -114,6 +110,7 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner, pri
   Duration parentless_max_;
   boost::asio::steady_timer parentless_timer_;
   bool parentless_ = false;  // for too long
+  Members members_;
 
   std::optional<round::HistoryId> history_;     // of the last lease; none: there was none yet
   Epoch heard_;                                 // the greatest epoch
@@ -124,13 +121,11 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner, pri
   bool parent_is_new_ = true;             // no opening has come in this session to the parent yet
   TimePoint opened_at_;
   round::UpwardPace up_;
-  telemetry::Histogram partial_seconds_;
   std::shared_ptr<const kernels::Codec> codec_;
   std::uint64_t send_generation_ = 0;  // a partial on its way ends when this moves on
   std::shared_ptr<tree::ModelSlot> slot_;
-  bool awaits_base_ = false;       // somebody was turned away because the base is not here yet
-  bool model_promised_ = false;    // the slot was asked for on this session, when the parent had named it
-  std::map<NodeId, Below> below_;  // everybody below this node, children included
+  bool awaits_base_ = false;     // somebody was turned away because the base is not here yet
+  bool model_promised_ = false;  // the slot was asked for on this session, when the parent had named it
 };
 
 }  // namespace fluvial::aggregator

@@ -77,7 +77,6 @@ class ParentSide final : public transfer::Receiver {
 
   Lane& lane() { return sum_.lane(); }
   const Sum& sum() const { return sum_; }
-  const telemetry::RoundMetrics& counts() const { return counts_; }
 
  private:
   void on_taken(ArrivalId id, TimePoint begun, const transfer::StagedArrival& arrival,

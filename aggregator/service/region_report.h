@@ -1,0 +1,35 @@
+// What people are told of an aggregator: log lines and metrics. On the node's strand.
+#pragma once
+
+#include <string>
+
+#include "aggregator/service/region_observer.h"
+
+namespace fluvial::aggregator {
+
+class RegionReport final : public RegionObserver {
+ public:
+  RegionReport(telemetry::Metrics& metrics, telemetry::Logger log);
+
+  void parent_up(const std::string& parent) override;
+  void parent_down(const Error& why) override;
+  void parentless(std::size_t children) override;
+  void child_joined(const tree::Child& child) override;
+  void lease_not_taken(const Error& why) override;
+  void history_begins(round::HistoryId history, Epoch at) override;
+  void round_said(const Opening& opening) override;
+  void round_opened(const Opening& opening, std::size_t participants) override;
+  void site_refused(const Opening& opening, const round::Refusal& refusal) override;
+  void sum_made_again(const Opening& opening, NodeId child, const Error& error) override;
+  void partial_sent(RunId run, RoundId round, const SendPartial& partial, const Status& sent) override;
+  void partial_refused(const v1::Receipt& receipt, const Error& error) override;
+  void partial_took(Duration time) override;
+  void committed(const wire::Commit& commit) override;
+
+ private:
+  telemetry::Logger log_;
+  telemetry::RoundMetrics counts_;
+  telemetry::Histogram partial_seconds_;
+};
+
+}  // namespace fluvial::aggregator
