@@ -34,6 +34,8 @@ class RoundChecks {
  public:
   RoundChecks(Report report, Truth& truth) : report_(std::move(report)), truth_(truth) {}
 
+  // Nobody says what updates hold: no sum is held against them.
+  void keep_no_books() { keeps_books_ = false; }
   // Of each run, once: with the model that it starts from.
   void run_started(const store::RunRow& row, const FlatModel& initial);
   // Durably: from the last model of the run that it names. Once is enough; also when the journal shows it after a
@@ -47,7 +49,7 @@ class RoundChecks {
   void term_began(Epoch term);
   void lease_granted(const store::LeaseRow& lease);
   void attempt_recorded(const store::AttemptRow& attempt);
-  // Before the journal is asked: the sum that the model was made from, and the model. Empty in the sized mode.
+  // Before the journal is asked: the sum that the model was made from, and the model.
   void committing(const store::CommitRow& row, const FlatSum& sum, const FlatModel& model);
   void committed(const store::CommitRow& row);  // it is durable
 
@@ -119,6 +121,7 @@ class RoundChecks {
 
   Report report_;
   Truth& truth_;
+  bool keeps_books_ = true;
   Line now_;
   std::optional<Line> backup_;
   std::map<round::HistoryId, Line> before_;

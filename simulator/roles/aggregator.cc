@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <utility>
 
 #include "core/transfer/cut.h"
@@ -24,13 +23,6 @@ Result<Incarnation> next_incarnation(store::FileSystem& files, const std::string
   const ByteSpan parts[] = {ByteSpan(bytes)};
   FLUVIAL_TRY(store::write_file_atomically(files, path, parts));
   return Incarnation(count);
-}
-
-// As narrow as the greatest sum of these contributors fits (kernels/fixed.h), dense.
-std::uint64_t packed_bytes_a_value(const WorkloadScenario& workload, std::uint64_t weight, int scale_bits) {
-  const double greatest = std::ldexp(workload.update_scale * static_cast<double>(weight), scale_bits);
-  const double bits = std::ceil(std::log2(greatest + 1)) + 1;  // and the sign
-  return std::clamp<std::uint64_t>(static_cast<std::uint64_t>(std::ceil(bits / 8)), 1, 8);
 }
 
 }  // namespace
@@ -315,8 +307,8 @@ void AggregatorRole::carry_out(const aggregator::Drop& effect) {
 void AggregatorRole::carry_out(const aggregator::SendPartial& effect) {
   const std::uint64_t generation = ++send_generation_;
   // On the lane: what was asked of the sum before is in it.
-  const bool packs = cast_.sized() && !effect.contributors.empty();
-  work_.lane().push(packs ? work_.cost_of_merge() : std::chrono::microseconds(1), [this, partial = effect, generation] {
+  const Duration cost = effect.contributors.empty() ? std::chrono::microseconds(1) : cast_.time_to_pack();
+  work_.lane().push(cost, [this, partial = effect, generation] {
     if (generation != send_generation_ || !uplink_->is_up() || dies("partial")) return;
     begin_sending(partial);
   });
@@ -357,21 +349,12 @@ void AggregatorRole::pump() {
     if (sending_->next_chunk == sending_->chunk_count) return finish_sending();
     v1::Envelope chunk;
     chunk.mutable_partial_chunk()->set_index(sending_->next_chunk);
-    Payload payload;
-    if (cast_.sized()) {  // one frame for all of them
-      const std::uint64_t weight = sending_->partial.contributors.total_weight();
-      const std::uint64_t each = packed_bytes_a_value(cast_.scenario().workload, weight, opening_->scale_bits);
-      payload = Payload::sized(opening_->value_count * each, sending_->chunk_count);
-      sending_->next_chunk = sending_->chunk_count;
-    } else {
-      const std::uint64_t index = sending_->next_chunk++;
-      const kernels::ChunkLayout layout{opening_->value_count, opening_->plan.chunk_values};
-      Buffer packed = work_.node().pack_chunk(index);
-      sending_->hash.update(packed.span());
-      if (!forgery_.sends(index)) continue;
-      payload = Payload::of(forgery_.apply(std::move(packed), layout.size(index)));
-    }
-    uplink_->post(chunk, std::move(payload));
+    const std::uint64_t index = sending_->next_chunk++;
+    const kernels::ChunkLayout layout{opening_->value_count, opening_->plan.chunk_values};
+    Buffer packed = work_.node().pack_chunk(index);
+    sending_->hash.update(packed.span());
+    if (!forgery_.sends(index)) continue;
+    uplink_->post(chunk, Payload::of(forgery_.apply(std::move(packed), layout.size(index))));
     if (dies("partial chunk")) return;
   }
 }
@@ -379,7 +362,7 @@ void AggregatorRole::pump() {
 void AggregatorRole::finish_sending() {
   const std::unique_ptr<Sending> sending = std::move(sending_);
   Payload integers;
-  if (!cast_.sized() && sending->chunk_count > 0) {
+  if (sending->chunk_count > 0) {
     Buffer bytes = Buffer::copy_of(std::as_bytes(work_.node().integers()));
     sending->hash.update(bytes.span());
     if (!bytes.empty()) integers = Payload::of(std::move(bytes));

@@ -223,14 +223,10 @@ Status AggregatorRole::model_part(const v1::ModelChunk& message, const Payload& 
       !slot->begun() || slot->complete() || message.offset() != slot->available()) {
     return {};  // overtaken
   }
-  if (cast_.sized()) {
-    slot->skip(payload.size_bytes);
-  } else {
-    FLUVIAL_TRY(slot->append(payload.bytes.bytes));
-    if (slot->complete() && sha256(slot->bytes()) != slot->ref().digest) {
-      slot_.reset();
-      return Error{Code::kDataLoss, "the model's bytes do not have the digest that was announced"};
-    }
+  FLUVIAL_TRY(slot->append(payload.bytes.bytes));
+  if (slot->complete() && sha256(slot->bytes()) != slot->ref().digest) {
+    slot_.reset();
+    return Error{Code::kDataLoss, "the model's bytes do not have the digest that was announced"};
   }
   children_.model_grew(slot);
   if (slot->complete() && std::exchange(awaits_base_, false) && machine_.is_open()) carry_out(aggregator::OpenRound{});

@@ -8,6 +8,8 @@
 #include "core/store/journal.h"
 #include "core/store/model_store.h"
 #include "core/wire/protocol.h"
+#include "kernels/chunks.h"
+#include "kernels/fixed.h"
 #include "simulator/roles/aggregator.h"
 #include "simulator/roles/coordinator.h"
 #include "simulator/roles/site.h"
@@ -18,7 +20,8 @@ namespace fluvial::simulator {
 Cast::Cast(World& world, Tamper& tamper)
     : world_(world),
       tamper_(tamper),
-      schema_(schema_of(world.scenario().workload)),
+      schema_(schema_of(handled(world.scenario().workload))),
+      staging_bytes_max_(world.scenario().federation.staging_bytes_max),
       checks_([&world](std::string invariant, std::string detail) {
         world.violate(std::move(invariant), std::move(detail));
       }),
@@ -27,9 +30,29 @@ Cast::Cast(World& world, Tamper& tamper)
       enrolment_rng_(world.chance().stream("enrolled anew")),
       claims_rng_(world.chance().stream("claims")) {
   draw();
+  if (sized()) plan_for_whole_model();
   const Status founded = found();
   FLUVIAL_CHECK(founded.ok(), "the federation could not be founded: " + (founded.ok() ? "" : founded.error().message));
   install();
+}
+
+// The processes handle a small model, and the world charges them for the one that is planned for.
+void Cast::plan_for_whole_model() {
+  const WorkloadScenario& whole = scenario().workload;
+  stand_ins_.emplace(scenario(), schema_);
+  PayloadScale scale;
+  scale.model = static_cast<double>(schema_of(whole).model_bytes()) / static_cast<double>(schema_.model_bytes());
+  scale.update = stand_ins_->bytes_a_byte();
+  const auto packed_bytes_max = [&](std::uint64_t values) {
+    const kernels::ChunkLayout layout{values, scenario().plan.chunk_values};
+    const std::size_t last = layout.chunk_count() - 1;
+    return static_cast<double>(last) * static_cast<double>(kernels::packed_bytes_max(layout.size(0))) +
+           static_cast<double>(kernels::packed_bytes_max(layout.size(last)));
+  };
+  scale.partial = packed_bytes_max(whole.values) / packed_bytes_max(schema_.value_count());
+  world_.network().set_payload_scale(scale);
+  staging_bytes_max_ = static_cast<std::uint64_t>(static_cast<double>(staging_bytes_max_) / scale.update);
+  checks_.rounds().keep_no_books();
 }
 
 void Cast::draw() {
@@ -88,22 +111,20 @@ Status Cast::found() {
   }
   checks_.set_staged_max(world_.hosts().size());
 
-  Buffer model = sized() ? Buffer(0) : initial_model(schema_, world_.chance().seed());
+  const Buffer model = initial_model(schema_, world_.chance().seed());
   store::RunRow run;
   run.plan = scenario().plan;
   run.schema = schema_;
-  run.initial_model = sized() ? sha256(as_byte_span("initial")) : sha256(model.span());
+  run.initial_model = sha256(model.span());
   run.created_at = now;
   FLUVIAL_ASSIGN(run.id, journal->create_run(run));
-  std::vector<float> values(sized() ? 0 : schema_.value_count());
-  std::vector<std::int64_t> integers(sized() ? 0 : schema_.integer_count());
-  if (!sized()) {
-    FLUVIAL_ASSIGN(store::ModelStore models, store::ModelStore::open(files, "models"));
-    FLUVIAL_ASSIGN(const std::string optimizer,
-                   models.put({run.id, ModelVersion(0)}, schema_, model.span(), run.initial_model, {}));
-    (void)optimizer;
-    round::split_model(schema_, model.span(), values, integers);
-  }
+  std::vector<float> values(schema_.value_count());
+  std::vector<std::int64_t> integers(schema_.integer_count());
+  FLUVIAL_ASSIGN(store::ModelStore models, store::ModelStore::open(files, "models"));
+  FLUVIAL_ASSIGN(const std::string optimizer,
+                 models.put({run.id, ModelVersion(0)}, schema_, model.span(), run.initial_model, {}));
+  (void)optimizer;
+  round::split_model(schema_, model.span(), values, integers);
   checks_.rounds().run_started(run, {values, integers});
   return {};
 }
@@ -251,8 +272,13 @@ void Cast::claim(HostId host, round::Standing* standing) {
 }
 
 Duration Cast::time_for_values(double ns_a_value) const {
-  const double seconds = ns_a_value * 1e-9 * static_cast<double>(schema_.value_count());
+  const double seconds = ns_a_value * 1e-9 * static_cast<double>(scenario().workload.values);
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+// Of a model of a few values it is nothing.
+Duration Cast::time_to_pack() const {
+  return std::chrono::microseconds(1) + (sized() ? time_for_values(scenario().compute.merge_ns) : Duration(0));
 }
 
 std::string Cast::address_of(HostId host) { return "host-" + std::to_string(host.value()) + ":7000"; }

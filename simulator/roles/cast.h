@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "core/round/schema.h"
 #include "simulator/checks/checks.h"
 #include "simulator/roles/round_log.h"
+#include "simulator/roles/stand_ins.h"
 #include "simulator/roles/tamper.h"
 #include "simulator/world/flaky_files.h"
 #include "simulator/world/world.h"
@@ -38,10 +40,14 @@ class Cast {
   Tamper& tamper() { return tamper_; }
   const Scenario& scenario() const { return world_.scenario(); }
   bool sized() const { return world_.scenario().workload.sized; }
-  const round::Schema& schema() const { return schema_; }
+  const round::Schema& schema() const { return schema_; }                 // of the model that is handled
+  const StandIns& stand_ins() const { return *stand_ins_; }               // in the sized mode
+  bool continues_runs() const { return !sized(); }                        // somebody does, when one has ended
+  std::uint64_t staging_bytes_max() const { return staging_bytes_max_; }  // of what is handled
   RoundLog& round_log() { return round_log_; }
   const RoundLog& round_log() const { return round_log_; }
-  Duration time_for_values(double ns_a_value) const;  // over all values of the model once
+  Duration time_for_values(double ns_a_value) const;  // over all values of the planned model once
+  Duration time_to_pack() const;                      // a sum, for the parent
 
   const Identity& identity(HostId host) const { return identities_.at(host.value()); }
   std::uint64_t weight_max(HostId site) const { return weights_.at(site.value()); }
@@ -61,6 +67,7 @@ class Cast {
 
  private:
   Status found();
+  void plan_for_whole_model();
   Status begin_history();  // as `fluvial coordinator --restored`, and what a person repeats after it
   Status repeat_orders(store::CoordinatorJournal& journal, WallTime now);
   void draw();
@@ -73,6 +80,8 @@ class Cast {
   World& world_;
   Tamper& tamper_;
   round::Schema schema_;
+  std::optional<StandIns> stand_ins_;
+  std::uint64_t staging_bytes_max_;
   RoundLog round_log_;
   Checks checks_;
   std::vector<Identity> identities_;

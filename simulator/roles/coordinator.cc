@@ -19,6 +19,8 @@ using coordinator::LeaseEntry;
 using coordinator::LeaseWanted;
 using coordinator::NodeEntry;
 
+// Of many who come within a second not each is worth a look at all of them.
+constexpr std::size_t kMany = 1000;
 constexpr Duration kLook = std::chrono::milliseconds(10);
 
 NodeEntry entry_of(const store::NodeRow& row) {
@@ -116,17 +118,13 @@ Status CoordinatorRole::take_up(const store::RunRow& row) {
   const round::ModelRef ref{row.id, version, last ? last->model : row.initial_model, row.schema.model_bytes()};
   schema_ = std::make_shared<const round::Schema>(row.schema);
   optimizer_ = row.plan.optimizer;
-  if (cast_.sized()) {
-    slot_ = std::make_shared<ModelSlot>(ref, row.schema, SharedBytes{});
-  } else {
-    FLUVIAL_ASSIGN(store::Model model, models_->load({row.id, version}, ref.digest));
-    slot_ = std::make_shared<ModelSlot>(ref, row.schema, SharedBytes::from(std::move(model.bytes)));
-    if (last && !last->optimizer.empty()) {
-      const std::uint64_t values = aggregate::state_vectors(optimizer_) * row.schema.value_count();
-      FLUVIAL_ASSIGN(optimizer_state_, models_->load_optimizer(last->optimizer, values));
-    }
-    cast_.tamper().optimizer_loaded(&optimizer_state_);
+  FLUVIAL_ASSIGN(store::Model model, models_->load({row.id, version}, ref.digest));
+  slot_ = std::make_shared<ModelSlot>(ref, row.schema, SharedBytes::from(std::move(model.bytes)));
+  if (last && !last->optimizer.empty()) {
+    const std::uint64_t values = aggregate::state_vectors(optimizer_) * row.schema.value_count();
+    FLUVIAL_ASSIGN(optimizer_state_, models_->load_optimizer(last->optimizer, values));
   }
+  cast_.tamper().optimizer_loaded(&optimizer_state_);
   std::optional<round::AttemptRecord> open;
   if (attempt && attempt->round > committed) {
     open = round::AttemptRecord{
@@ -198,9 +196,8 @@ void CoordinatorRole::members_changed(NodeId child, const v1::MemberChange& chan
 void CoordinatorRole::members_changed_below(const std::vector<SiteId>& sites_up) {
   if (!machine_) return;
   if (machine().is_open()) tell_moved(sites_up);
-  if (!cast_.sized()) return sites_changed();
-  if (sites_dirty_) return;  // ten thousand come within a second, and each look is at all of them
-  sites_dirty_ = true;
+  if (book_.nodes().size() < kMany) return sites_changed();
+  if (std::exchange(sites_dirty_, true)) return;
   cast_.world().after(host_, kLook, [this] {
     sites_dirty_ = false;
     sites_changed();
@@ -317,8 +314,8 @@ void CoordinatorRole::attend_end() {
 }
 
 Status CoordinatorRole::continue_run() {
-  if (cast_.sized() || (machine_ && machine().status() != coordinator::RunStatus::kStopped &&
-                        machine().status() != coordinator::RunStatus::kDone)) {
+  if (!cast_.continues_runs() || (machine_ && machine().status() != coordinator::RunStatus::kStopped &&
+                                  machine().status() != coordinator::RunStatus::kDone)) {
     return {};
   }
   FLUVIAL_ASSIGN(std::vector<store::RunRow> runs, journal_->runs());

@@ -115,7 +115,7 @@ class CoordinatorRole final : public Process, private ParentOwner {
   round::Told told_;
   round::Stopwatch watch_;
   std::optional<TimePoint> home_at_;  // when home_timer_ fires
-  bool sites_dirty_ = false;          // the sized mode's: looked at soon
+  bool sites_dirty_ = false;          // of many: looked at soon
   std::uint64_t tokens_ = 0;
   EventId timer_;
   EventId home_timer_;

@@ -146,19 +146,12 @@ void CoordinatorRole::carry_out(const coordinator::Drop& effect) {
 }
 
 Result<coordinator::NextModel> CoordinatorRole::finalise(const round::CommitRecord& record) {
-  if (!cast_.sized()) {
-    // What finalise() refuses is looked at, too.
-    cast_.checks().rounds().sum_sealed(NodeId(0), record.run, record.round, record.contributors,
-                                       work_.flat(machine().attempt().scale_bits));
-    coordinator::FinaliseInput input{record,     schema_,          slot_->shared(),
-                                     optimizer_, optimizer_state_, machine().plan().sum_digest};
-    return coordinator::finalise(serial_, work_.node(), *models_, std::move(input));
-  }
-  coordinator::NextModel next;  // of bytes that there are not
-  std::byte name[8];
-  store_le<std::uint64_t>(name, record.round.value());
-  next.ref = {record.run, ModelVersion(record.round.value()), sha256(ByteSpan(name)), schema_->model_bytes()};
-  return next;
+  // What finalise() refuses is looked at, too.
+  cast_.checks().rounds().sum_sealed(NodeId(0), record.run, record.round, record.contributors,
+                                     work_.flat(machine().attempt().scale_bits));
+  coordinator::FinaliseInput input{record,     schema_,          slot_->shared(),
+                                   optimizer_, optimizer_state_, machine().plan().sum_digest};
+  return coordinator::finalise(serial_, work_.node(), *models_, std::move(input));
 }
 
 void CoordinatorRole::carry_out(const coordinator::Finalise& effect) {
@@ -190,7 +183,7 @@ void CoordinatorRole::carry_out(const coordinator::RecordCommit& effect) {
   row.optimizer = next_->optimizer_file;
   row.sum_digest = next_->sum_digest;
   row.committed_at = cast_.world().clock(host_).wall_now();
-  const ModelParts model = cast_.sized() ? ModelParts{} : parts_of(*schema_, next_->bytes.bytes);
+  const ModelParts model = parts_of(*schema_, next_->bytes.bytes);
   if (dies("commit")) return;
   cast_.checks().rounds().committing(row, work_.flat(machine().attempt().scale_bits), {model.values, model.integers});
   const Status recorded = journal_->commit(row);
@@ -222,10 +215,8 @@ void CoordinatorRole::carry_out(const coordinator::Publish& effect) {
     cast_.checks().rounds().commit_sent(record.run, record.round, record.model.digest);
     children_.send(child, wire::to_envelope(commit));
   }
-  if (!cast_.sized()) {
-    const Status pruned = models_->prune(record.run, record.model.version, machine().plan().models_kept);
-    (void)pruned.ok();  // a file too many
-  }
+  const Status pruned = models_->prune(record.run, record.model.version, machine().plan().models_kept);
+  (void)pruned.ok();  // a file too many
   const std::uint64_t kept = cast_.scenario().federation.keep_rounds;
   if (kept == 0 || dies("prune")) return;
   (void)journal_->prune_rounds({kept, {}}).ok();  // a round too many; or the journal has failed

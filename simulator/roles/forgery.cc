@@ -12,7 +12,7 @@ Forgery::Forgery(Cast& cast, HostId host)
     : cast_(cast), host_(host), rng_(cast.world().chance().stream("forgery", host.value())) {}
 
 void Forgery::draw() {
-  const bool lies = cast_.world().faults_on() && cast_.is_malicious(host_) && !cast_.sized();
+  const bool lies = cast_.world().faults_on() && cast_.is_malicious(host_);
   trick_ = lies ? static_cast<Trick>(rng_.below(static_cast<std::uint64_t>(Trick::kCount))) : Trick::kNone;
 }
 

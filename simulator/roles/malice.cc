@@ -12,7 +12,7 @@ Malice::Malice(Cast& cast, HostId host)
     : cast_(cast), host_(host), rng_(cast.world().chance().stream("malice", host.value())) {}
 
 Malice::Trick Malice::draw() {
-  if (!cast_.world().faults_on() || cast_.sized()) return Trick::kNone;
+  if (!cast_.world().faults_on()) return Trick::kNone;
   if (cast_.is_malicious(host_)) {
     return static_cast<Trick>(rng_.below(static_cast<std::uint64_t>(Trick::kCount)));
   }

@@ -25,19 +25,16 @@ class ModelSlot {
   const round::Schema& schema() const { return *schema_; }
   ByteSpan bytes() const { return bytes_.bytes; }
   SharedBytes shared() const { return bytes_; }
-  // Null before it is complete; zeros in the sized mode.
+  // Null before it is complete.
   std::shared_ptr<const std::vector<std::int64_t>> integers() {
     if (integers_ == nullptr && complete()) {
       std::vector<std::int64_t> values(schema_->integer_count(), 0);
-      if (!bytes_.bytes.empty()) round::read_integers(*schema_, bytes_.bytes, values);
+      round::read_integers(*schema_, bytes_.bytes, values);
       integers_ = std::make_shared<const std::vector<std::int64_t>>(std::move(values));
     }
     return integers_;
   }
-  // Empty in the sized mode, where there are no bytes.
-  SharedBytes part(std::uint64_t offset, std::uint64_t size) const {
-    return bytes_.bytes.empty() ? SharedBytes{} : bytes_.part(offset, size);
-  }
+  SharedBytes part(std::uint64_t offset, std::uint64_t size) const { return bytes_.part(offset, size); }
 
   Status begin(round::Schema schema) {
     if (schema_) return round::check_same_schema(*schema_, schema);
@@ -55,7 +52,6 @@ class ModelSlot {
     available_ += bytes.size();
     return {};
   }
-  void skip(std::uint64_t size) { available_ += size; }  // the sized mode's append()
 
  private:
   round::ModelRef ref_;

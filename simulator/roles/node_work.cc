@@ -26,39 +26,22 @@ NodeWork::Staged NodeWork::drop(std::uint64_t id) {
   return node.empty() ? nullptr : std::move(node.mapped());
 }
 
-Result<round::ContributorSet> NodeWork::add(const transfer::StagedArrival& arrival) {
-  if (!cast_.sized()) return node_.add(arrival, serial_);
-  round::ContributorSet with_probes;
-  for (const auto& [site, entry] : arrival.what.contributors.entries()) {
-    round::Contribution counted = entry;
-    counted.probe = static_cast<std::int64_t>(entry.weight) << shape_.scale_bits;
-    FLUVIAL_TRY(with_probes.add(std::move(counted)));
-  }
-  return with_probes;
-}
-
 void NodeWork::take(std::uint64_t id, Taken done) {
   lane_.push(cost_of_merge(), [this, id, done = std::move(done)] {
     if (cast_.world().crash_here(host_, "take")) return;
     const auto found = staged_.find(id);
     if (found == staged_.end()) return;  // dropped meanwhile
     const Staged arrival = found->second;
-    const Result<round::ContributorSet> added = add(*arrival);
+    const Result<round::ContributorSet> added = node_.add(*arrival, serial_);
     if (cast_.world().crash_here(host_, "taken")) return;
     done(*arrival, added);
   });
 }
 
 void NodeWork::reset(transfer::SumShape shape) {
-  lane_.push(kCall, [this, shape] {
-    shape_ = shape;
-    if (!cast_.sized()) node_.reset(shape);
-  });
+  lane_.push(kCall, [this, shape] { node_.reset(shape); });
 }
 
-FlatSum NodeWork::flat(int scale_bits) const {
-  if (cast_.sized()) return {};
-  return {node_.accumulator().sum(), node_.integers(), scale_bits};
-}
+FlatSum NodeWork::flat(int scale_bits) const { return {node_.accumulator().sum(), node_.integers(), scale_bits}; }
 
 }  // namespace fluvial::simulator

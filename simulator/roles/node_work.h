@@ -1,5 +1,4 @@
-// The sum of one node and what waits to go into it: core/tree/sum.h in virtual time. In the sized mode there is no
-// arithmetic, only its bookkeeping and its time.
+// The sum of one node and what waits to go into it: core/tree/sum.h in virtual time.
 #pragma once
 
 #include <functional>
@@ -31,19 +30,16 @@ class NodeWork {
   void reset(transfer::SumShape shape);     // queued
 
   const transfer::NodeSum& node() const { return node_; }
-  FlatSum flat(int scale_bits) const;  // for the checks; empty in the sized mode
+  FlatSum flat(int scale_bits) const;  // for the checks
   Duration cost_of_merge() const;      // of one arrival
   Duration cost_of_finalise() const;
 
  private:
-  Result<round::ContributorSet> add(const transfer::StagedArrival& arrival);
-
   Cast& cast_;
   HostId host_;
   Lane lane_;
   Serial serial_;
   transfer::NodeSum node_;
-  transfer::SumShape shape_;
   std::map<std::uint64_t, Staged> staged_;
   std::uint64_t last_id_ = 0;
 };

@@ -18,7 +18,7 @@ ParentEnd::ParentEnd(Cast& cast, HostId host, ParentOwner& owner)
     : cast_(cast),
       host_(host),
       owner_(owner),
-      budget_(cast.scenario().federation.staging_bytes_max),
+      budget_(cast.staging_bytes_max()),
       staging_{&budget_, &cast.world().disk(host).files(), "spill"} {}
 
 void ParentEnd::accepted(SessionId session, HostId from) { connections_[session].from = from; }
@@ -181,7 +181,7 @@ Status ParentEnd::tell_owner(const Child& child, const v1::Envelope& message) {
 
 void ParentEnd::admit(transfer::Inflow& inflow, const Child& child) {
   Status taken = inflow.admit(book_, owner_);
-  if (taken.ok() && !cast_.sized()) taken = inflow.start(staging_);
+  if (taken.ok()) taken = inflow.start(staging_);
   if (taken.ok() && inflow.kept_chunks() > 0) {
     cast_.world().trace().event(host_, "transfer goes on", child.node.value(), inflow.kept_chunks());
   }
@@ -191,7 +191,7 @@ void ParentEnd::admit(transfer::Inflow& inflow, const Child& child) {
 Status ParentEnd::chunk(Connection& connection, const Child& child, std::uint64_t index, const Payload& payload) {
   if (!connection.inflow) return Error{Code::kFailedPrecondition, "a chunk without a beginning"};
   transfer::Inflow& inflow = *connection.inflow;
-  if (cast_.sized() || inflow.is_refused()) return {};
+  if (inflow.is_refused()) return {};
   const Status taken = inflow.chunk(index, Buffer::copy_of(payload.bytes.bytes));
   if (!taken.ok()) refuse(inflow, child, taken.error());
   return {};
@@ -201,10 +201,6 @@ Status ParentEnd::end(Connection& connection, const Child& child, const std::str
   if (!connection.inflow) return Error{Code::kFailedPrecondition, "an end without a beginning"};
   transfer::Inflow inflow = std::move(*connection.inflow);
   connection.inflow.reset();  // its owner may end the session
-  if (cast_.sized()) {
-    if (!inflow.is_refused()) hand_over_sized(inflow, child, sha256);
-    return {};
-  }
   Status taken = inflow.end(sha256, integers.bytes.bytes);
   if (taken.ok()) taken = inflow.hand_over(book_, owner_);
   if (!taken.ok()) refuse(inflow, child, taken.error());
@@ -214,31 +210,6 @@ Status ParentEnd::end(Connection& connection, const Child& child, const std::str
 void ParentEnd::refuse(transfer::Inflow& inflow, const Child& child, const Error& error) {
   const v1::Envelope receipt = inflow.refuse(error, book_, owner_);
   send(child.node, receipt);
-}
-
-// The planner's: there are no bytes, and what is said of them is believed.
-void ParentEnd::hand_over_sized(const transfer::Inflow& inflow, const Child& child, const std::string& sha256) {
-  transfer::StagedArrival arrival;
-  arrival.child = child.node;
-  if (inflow.update()) {
-    const transfer::UpdateHead& head = *inflow.update();
-    arrival.kind = transfer::UpdateArrival{head.site, nullptr, {}};
-    arrival.run = head.run;
-    arrival.round = head.round;
-    const Result<Digest> digest = wire::digest_from_proto(sha256);
-    round::Contribution entry{head.site, head.lease, head.weight, digest.ok() ? *digest : Digest{}};
-    entry.incarnation = head.incarnation;
-    entry.submission = head.submission;
-    const Status added = arrival.what.contributors.add(std::move(entry));
-    FLUVIAL_CHECK(added.ok(), "an admitted weight");
-  } else {
-    const transfer::PartialHead& head = *inflow.partial();
-    arrival.kind = transfer::PartialArrival{head.sequence};
-    arrival.run = head.run;
-    arrival.round = head.round;
-    arrival.what = head.what;
-  }
-  owner_.arrived(std::move(arrival));
 }
 
 // ---- the model
@@ -269,13 +240,12 @@ void ParentEnd::pump_model(SessionId session, Connection& connection) {
   }
   while (out.offset < out.slot->available() && network.writable_bytes(host_, session) > 0) {
     const std::uint64_t left = out.slot->available() - out.offset;
-    const std::uint64_t size = cast_.sized() ? left : std::min(kModelPartBytes, left);
+    const std::uint64_t size = std::min(kModelPartBytes, left);
     v1::Envelope part;
     part.mutable_model_chunk()->set_run(out.slot->ref().run.value());
     part.mutable_model_chunk()->set_version(out.slot->ref().version.value());
     part.mutable_model_chunk()->set_offset(out.offset);
-    Payload payload = cast_.sized() ? Payload::sized(size) : Payload::of(out.slot->part(out.offset, size));
-    network.send(host_, session, part, std::move(payload));
+    network.send(host_, session, part, Payload::of(out.slot->part(out.offset, size)));
     out.offset += size;
   }
   if (out.offset < out.slot->ref().bytes) return;

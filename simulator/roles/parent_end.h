@@ -82,7 +82,6 @@ class ParentEnd {
   Status chunk(Connection& connection, const Child& child, std::uint64_t index, const Payload& payload);
   Status end(Connection& connection, const Child& child, const std::string& sha256, const Payload& integers);
   void refuse(transfer::Inflow& inflow, const Child& child, const Error& error);
-  void hand_over_sized(const transfer::Inflow& inflow, const Child& child, const std::string& sha256);
   Status start_model(SessionId session, Connection& connection, const v1::ModelRequest& request);
   void pump_model(SessionId session, Connection& connection);
   void end_session(SessionId session, const Error& why, bool breach = false);

@@ -297,11 +297,7 @@ Status SiteRole::on_model_chunk(const v1::ModelChunk& message, const Payload& pa
     return {};
   }
   if (message.offset() != fetching_->available()) return Error{Code::kDataLoss, "model bytes out of place"};
-  if (cast_.sized()) {
-    fetching_->skip(payload.size_bytes);
-  } else {
-    FLUVIAL_TRY(fetching_->append(payload.bytes.bytes));
-  }
+  FLUVIAL_TRY(fetching_->append(payload.bytes.bytes));
   if (!fetching_->complete()) return {};
   flowing_ = false;
   cast_.world().after(host_, std::chrono::milliseconds(1), [this, slot = fetching_] {
@@ -312,7 +308,7 @@ Status SiteRole::on_model_chunk(const v1::ModelChunk& message, const Payload& pa
 
 void SiteRole::model_held() {
   const std::shared_ptr<ModelSlot> slot = std::exchange(fetching_, nullptr);
-  if (!cast_.sized() && sha256(slot->bytes()) != slot->ref().digest) {
+  if (sha256(slot->bytes()) != slot->ref().digest) {
     cast_.world().violate("model_chain", "a site was given a model that does not have its digest");
     return;
   }

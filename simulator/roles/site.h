@@ -1,5 +1,5 @@
 // A site's process: what edge/service does with its machine's decisions, in virtual time. Its store, its codecs and its
-// residual are real; in the sized mode there are only sizes.
+// residual are real; in the sized mode it has no store, trains nothing, and sends what others send as well.
 #pragma once
 
 #include <deque>
@@ -40,7 +40,17 @@ class SiteRole final : public Process, private ChildOwner {
   struct Submission {
     store::PendingInfo info;
     std::optional<store::PendingUpdate> update;
-    std::vector<std::string> files;  // that this process wrote for it
+    std::vector<std::string> files;             // that this process wrote for it
+    std::shared_ptr<const StandIn> stand_in{};  // in the sized mode, in the place of `update`
+
+    Result<Buffer> read_chunk(std::uint64_t index) const {
+      if (stand_in) return Buffer::copy_of(stand_in->chunks[index].span());
+      return update->read_chunk(index);
+    }
+    Result<Buffer> read_trailer() const {
+      if (stand_in) return Buffer::copy_of(stand_in->trailer.span());
+      return update->read_trailer();
+    }
   };
   struct Uploading {
     std::shared_ptr<const Submission> what;
@@ -109,7 +119,7 @@ class SiteRole final : public Process, private ChildOwner {
   void upload(Epoch lease, std::uint64_t first_chunk, Malice::Trick trick);
   void send_chunk();
   void send_end();
-  std::shared_ptr<const Submission> sized_submission(const edge::Offer& offer);
+  Result<std::shared_ptr<const Submission>> stand_in(const edge::Offer& offer);
   bool dies(std::string_view point) { return cast_.world().crash_here(host_, point); }
   bool is_dead() const { return !cast_.world().is_up(host_); }
   NodeId self() const { return cast_.identity(host_).node; }
@@ -144,7 +154,7 @@ class SiteRole final : public Process, private ChildOwner {
   std::uint64_t upload_generation_ = 0;
   std::set<RunId> over_;
   std::optional<Backoff> resolve_backoff_;
-  std::uint64_t sized_submissions_ = 0;
+  std::uint64_t submissions_ = 0;  // in the sized mode: of this process
 };
 
 }  // namespace fluvial::simulator

@@ -10,7 +10,6 @@
 #include "core/transfer/outgoing.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
-#include "kernels/codec.h"
 #include "simulator/roles/site.h"
 
 namespace fluvial::simulator {
@@ -76,31 +75,17 @@ edge::UpdateJob SiteRole::job_of(const edge::Offer& offer) const {
   return job;
 }
 
-// In the sized mode: what would be, at the codec's most bytes a chunk.
-std::shared_ptr<const SiteRole::Submission> SiteRole::sized_submission(const edge::Offer& offer) {
-  Submission submission;
+// What this site would have made.
+Result<std::shared_ptr<const SiteRole::Submission>> SiteRole::stand_in(const edge::Offer& offer) {
+  FLUVIAL_ASSIGN(const std::shared_ptr<const StandIn> made, cast_.stand_ins().of(self(), offer.round));
+  Submission submission{made->info, {}, {}, made};
   store::PendingInfo& info = submission.info;
-  const kernels::ChunkLayout layout{trained_from_->schema().value_count(), offer.plan.chunk_values};
   info.start.run = offer.run;
   info.start.round = offer.round;
   info.start.weight = edge::weight_to_claim(offer, static_cast<std::uint32_t>(cast_.weight_max(host_)));
-  info.start.codec = offer.plan.codec;
   info.start.base = offer.base.digest;
-  info.start.value_count = layout.value_count;
-  info.start.chunk_count = layout.chunk_count();
-  info.start.integer_count = trained_from_->schema().integer_count();
-  info.submission = ++sized_submissions_;
-  std::byte name[16];
-  store_le<std::uint64_t>(name, self().value());
-  store_le<std::uint64_t>(name + 8, offer.round.value());
-  info.digest = sha256(ByteSpan(name));
-  const Result<kernels::CodecSpec> spec = kernels::parse_codec(offer.plan.codec);
-  FLUVIAL_CHECK(spec.ok(), "the plan's codec");
-  const auto codec = kernels::make_codec(*spec);
-  FLUVIAL_CHECK(codec.ok(), "the plan's codec");
-  const std::size_t last = layout.chunk_count() - 1;
-  info.chunk_bytes =
-      (*codec)->encoded_bytes_max(layout.size(0)) * last + (*codec)->encoded_bytes_max(layout.size(last));
+  info.incarnation = uplink_->incarnation();
+  info.submission = ++submissions_;
   return std::make_shared<const Submission>(std::move(submission));
 }
 
@@ -113,7 +98,7 @@ Status SiteRole::begin_run(const edge::Offer& offer) {
 }
 
 Result<std::shared_ptr<const SiteRole::Submission>> SiteRole::encode(const edge::Offer& offer) {
-  if (cast_.sized()) return sized_submission(offer);
+  if (cast_.sized()) return stand_in(offer);
   FLUVIAL_TRY(begin_run(offer));
   cast_.checks().sites().encoding(self(), offer.run, trained_as(offer), {}, malice_.is_wicked());
   const std::uint64_t faults = cast_.world().disk(host_).faults_met();
@@ -271,12 +256,7 @@ void SiteRole::send_chunk() {
   const store::PendingInfo& info = uploading_->what->info;
   v1::Envelope message;
   message.mutable_update_chunk()->set_index(index);
-  if (cast_.sized()) {  // one frame for all of them
-    uploading_->next_chunk = info.start.chunk_count;
-    uplink_->post(message, Payload::sized(info.chunk_bytes, info.start.chunk_count));
-    return;
-  }
-  Result<Buffer> chunk = uploading_->what->update->read_chunk(index);
+  Result<Buffer> chunk = uploading_->what->read_chunk(index);
   if (!chunk.ok()) {
     uploading_.reset();  // sent again when it is asked for
     return;
@@ -293,23 +273,20 @@ void SiteRole::send_end() {
   const store::PendingInfo& info = uploading->what->info;
   v1::Envelope end;
   Payload payload;
-  Digest digest = info.digest;
-  if (!cast_.sized()) {
-    Result<Buffer> trailer = uploading->what->update->read_trailer();
-    if (!trailer.ok()) return;
-    Buffer bytes = malice_.apply(uploading->trick, std::move(*trailer));
-    uploading->hash.update(bytes.span());
-    if (!bytes.empty()) payload = Payload::of(std::move(bytes));
-    digest = malice_.apply(uploading->trick, info.digest, uploading->hash.finish());
-    if (digest != info.digest) {  // what of it can be decoded is an update like any other
-      std::vector<std::int64_t> sent(payload.bytes.bytes.size() / sizeof(std::int64_t));
-      for (std::size_t i = 0; i < sent.size(); ++i) {
-        sent[i] =
-            static_cast<std::int64_t>(load_le<std::uint64_t>(payload.bytes.bytes.data() + i * sizeof(std::int64_t)));
-      }
-      std::ignore = cast_.checks().truth().add(info.start.run, info.start.round, self(), digest, info.start,
-                                               uploading->sent, std::move(sent));
+  Result<Buffer> trailer = uploading->what->read_trailer();
+  if (!trailer.ok()) return;
+  Buffer bytes = malice_.apply(uploading->trick, std::move(*trailer));
+  uploading->hash.update(bytes.span());
+  if (!bytes.empty()) payload = Payload::of(std::move(bytes));
+  const Digest digest = malice_.apply(uploading->trick, info.digest, uploading->hash.finish());
+  if (digest != info.digest) {  // what of it can be decoded is an update like any other
+    std::vector<std::int64_t> sent(payload.bytes.bytes.size() / sizeof(std::int64_t));
+    for (std::size_t i = 0; i < sent.size(); ++i) {
+      sent[i] =
+          static_cast<std::int64_t>(load_le<std::uint64_t>(payload.bytes.bytes.data() + i * sizeof(std::int64_t)));
     }
+    std::ignore = cast_.checks().truth().add(info.start.run, info.start.round, self(), digest, info.start,
+                                             uploading->sent, std::move(sent));
   }
   end.mutable_update_end()->set_sha256(wire::digest_to_proto(digest));
   uplink_->post(end, std::move(payload));

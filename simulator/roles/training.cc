@@ -8,6 +8,15 @@
 
 namespace fluvial::simulator {
 
+WorkloadScenario handled(WorkloadScenario workload) {
+  constexpr std::uint64_t kFewValues = 256;  // one chunk, whatever the plan says
+  constexpr std::uint64_t kFewIntegers = 4;  // of each type, the narrow ones too
+  if (!workload.sized) return workload;
+  workload.values = std::min(workload.values, kFewValues);
+  workload.integers = std::min(workload.integers, kFewIntegers);
+  return workload;
+}
+
 round::Schema schema_of(const WorkloadScenario& workload) {
   std::vector<round::Tensor> tensors;
   const std::uint64_t count = std::max<std::uint64_t>(1, std::min(workload.tensors, workload.values));

@@ -11,6 +11,8 @@
 
 namespace fluvial::simulator {
 
+// What the processes handle of it: in the sized mode a model of a few values, which stands for the whole one.
+WorkloadScenario handled(WorkloadScenario workload);
 // The schema that a workload describes.
 round::Schema schema_of(const WorkloadScenario& workload);
 // The model that a run starts from.

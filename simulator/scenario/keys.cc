@@ -90,7 +90,7 @@ void declare_federation(Declare& d) {
   d.count("workload.integers", 0, 1e6, FIELD(workload.integers), "whole-number coordinates, beside them");
   d.real("workload.update_scale", "value", 0, 1e6, FIELD(workload.update_scale),
          "the values of an update are uniform between minus this and this");
-  d.flag("workload.sized", FIELD(workload.sized), "sizes alone stand for bytes, and nothing is computed");
+  d.flag("workload.sized", FIELD(workload.sized), "a few values stand for all of them: the planner's");
   d.real("compute.encode_ns", "ns/value", 0, 1e6, FIELD(compute.encode_ns), "a site takes to encode an update");
   d.real("compute.merge_ns", "ns/value", 0, 1e6, FIELD(compute.merge_ns),
          "a parent takes to verify and add one arrival");

@@ -32,7 +32,7 @@ struct WorkloadScenario {
   std::uint64_t tensors = 2;
   std::uint64_t integers = 0;  // int64 coordinates (counters), beside them
   double update_scale = 0.1;   // updates are uniform in [-scale, scale]
-  bool sized = false;          // no arithmetic and no payloads: sizes alone (the planner)
+  bool sized = false;          // a few values stand for all of them (the planner)
 };
 
 struct ComputeScenario {    // of every host, for each value of the model

@@ -1,6 +1,7 @@
 #include "simulator/world/network.h"
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 #include <utility>
 
@@ -46,11 +47,6 @@ std::string words_of(SessionId id, const char* way, HostId peer, const v1::Envel
 
 }  // namespace
 
-Payload Payload::of(Buffer buffer) {
-  const std::uint64_t size = buffer.size();
-  return {SharedBytes::from(std::move(buffer)), size, 1};
-}
-
 Network::Network(Scheduler& scheduler, Trace& trace, const Chance& chance, SessionSettings settings)
     : scheduler_(scheduler), trace_(trace), rng_(chance.stream("network")), settings_(settings) {}
 
@@ -71,6 +67,18 @@ TimePoint Network::after_work(TimePoint link_free, std::uint64_t bytes) {
   if (byte_ns_ <= 0 || bytes < kBookedBytes) return link_free;
   const Duration work(static_cast<Duration::rep>(static_cast<double>(bytes) * byte_ns_));
   return std::max(link_free, scheduler_.now() + cores_->take(scheduler_.now(), work));
+}
+
+// Trailers do not grow with the model.
+std::uint64_t Network::payload_on_wire(const v1::Envelope& header, const Payload& payload) const {
+  double factor = 1;
+  switch (header.body_case()) {
+    case v1::Envelope::kModelChunk: factor = scale_.model; break;
+    case v1::Envelope::kUpdateChunk: factor = scale_.update; break;
+    case v1::Envelope::kPartialChunk: factor = scale_.partial; break;
+    default: break;
+  }
+  return static_cast<std::uint64_t>(std::llround(factor * static_cast<double>(payload.size_bytes())));
 }
 
 void Network::attach(HostId host, Endpoint* endpoint) { hosts_[host.value()].endpoint = endpoint; }
@@ -251,17 +259,15 @@ bool Network::send(HostId from, SessionId id, const v1::Envelope& header, Payloa
   const int end = end_of(*session, from);
   if (session->ends[end] != EndState::kOpen || hosts_[from.value()].endpoint == nullptr) return false;
   Flying frame;
-  // Of a size alone, the prefix says what one of its frames holds.
-  const std::uint64_t each = std::min<std::uint64_t>(payload.size_bytes / payload.frames, wire::kPayloadBytesMax);
-  Result<Buffer> head = wire::encode_head(header, payload.is_sized() ? each : payload.size_bytes, limits());
+  Result<Buffer> head = wire::encode_head(header, payload.size_bytes(), limits());
   FLUVIAL_CHECK(head.ok(), head.error().message);  // as in core/net: a frame that is too large is a bug here
   frame.head = std::move(*head);
-  frame.wire_bytes = frame.head.size() * payload.frames + payload.size_bytes;
+  frame.wire_bytes = frame.head.size() + payload_on_wire(header, payload);
   frame.payload = std::move(payload);
   frame.is_control = is_control(header);
   HostTraffic& traffic = hosts_[from.value()].traffic;
   if (end == 0) traffic.up_bytes += frame.wire_bytes;
-  traffic.sent_frames += frame.payload.frames;
+  ++traffic.sent_frames;
   trace_.event(from, "send", id.value(), frame.wire_bytes,
                [&] { return words_of(id, "to", session->hosts[1 - end], header); });
   if (session->broken) return true;
@@ -358,7 +364,7 @@ void Network::deliver(SessionId id, int end, Flying flying) {
                 "a frame of our own is damaged");
   Result<v1::Envelope> header = wire::parse_header(head.subspan(wire::kPrefixBytes));
   FLUVIAL_CHECK(header.ok(), "a frame of our own does not parse");
-  trace_.event(to, "receive", id.value(), flying.payload.size_bytes,
+  trace_.event(to, "receive", id.value(), flying.payload.size_bytes(),
                [&] { return words_of(id, "from", session->hosts[end], *header); });
   trace_.bytes(head);
   trace_.bytes(flying.payload.bytes.bytes);

@@ -28,17 +28,21 @@
 
 namespace fluvial::simulator {
 
-// What follows a header: bytes; or, for the planner, a size alone, which stands for so many frames with it in all.
-struct Payload {
+struct Payload {  // what follows a header
   SharedBytes bytes;
-  std::uint64_t size_bytes = 0;
-  std::uint64_t frames = 1;
 
   static Payload none() { return {}; }
-  static Payload of(Buffer buffer);
-  static Payload of(SharedBytes bytes) { return {bytes, bytes.bytes.size(), 1}; }
-  static Payload sized(std::uint64_t size_bytes, std::uint64_t frames = 1) { return {{}, size_bytes, frames}; }
-  bool is_sized() const { return size_bytes != bytes.bytes.size(); }
+  static Payload of(Buffer buffer) { return {SharedBytes::from(std::move(buffer))}; }
+  static Payload of(SharedBytes bytes) { return {std::move(bytes)}; }
+  std::uint64_t size_bytes() const { return bytes.bytes.size(); }
+};
+
+// For the planner, whose processes handle a small model in the place of the one that is planned for: so many bytes a
+// byte of these payloads the wire, the outboxes, the processors and the counters are charged for.
+struct PayloadScale {
+  double model = 1;
+  double update = 1;
+  double partial = 1;
 };
 
 struct Frame {
@@ -102,6 +106,7 @@ class Network {
   void set_link(HostId host, LinkSettings link);
   // What either end's processor takes for a byte of a transfer. `cores` outlive the network.
   void set_byte_cost(double byte_ns, Cores* cores);
+  void set_payload_scale(const PayloadScale& scale) { scale_ = scale; }
   void attach(HostId host, Endpoint* endpoint);  // its process runs
   void detach(HostId host, Ending ending);       // it is gone, and all its sessions with it
   void set_faults(const NetworkFaults& faults) { faults_ = faults; }
@@ -177,6 +182,7 @@ class Network {
   void silence(SessionId id, int end, std::uint64_t cut_number);
   Duration path_delay(HostId from, HostId to);
   TimePoint after_work(TimePoint link_free, std::uint64_t bytes);
+  std::uint64_t payload_on_wire(const v1::Envelope& header, const Payload& payload) const;
   void arrive(SessionId id);
   void finish_connect(SessionId id);
   void push(SessionId id, Session& session, int end, Flying frame);
@@ -195,6 +201,7 @@ class Network {
   Rng rng_;
   SessionSettings settings_;
   NetworkFaults faults_;
+  PayloadScale scale_;
   double byte_ns_ = 0;
   Cores* cores_ = nullptr;
   std::vector<HostState> hosts_;

@@ -186,18 +186,28 @@ TEST(Network, ABrokenSessionLosesWhatIsInFlight) {
   EXPECT_THAT(town.words(1), ElementsAre("connected", "closed: the connection broke"));
 }
 
-TEST(Network, ManyFramesAsASizeTakeTheTimeOfAllOfThem) {
+TEST(Network, APayloadThatStandsForALargerOneIsChargedAsThat) {
   Scenario scenario;
   scenario.site_links.up_bytes_per_s = 1e6;
+  scenario.session.outbox_bytes_max = 500'000;
   Town town(scenario);
+  Network& network = town.world.network();
+  network.set_payload_scale({.update = 1000});
   town.at(1).connect();
   town.run_for(milliseconds(100));
-  v1::Envelope header;
-  header.mutable_update_chunk()->set_index(0);
-  town.world.network().send(HostId(1), town.at(1).session(), header, Payload::sized(1'000'000, 20));
+  town.at(1).chunk(0, 1000);
+  EXPECT_EQ(network.writable_bytes(HostId(1), town.at(1).session()), 0u);
+  v1::Envelope end;  // which brings as many integers as before
+  end.mutable_update_end();
+  network.send(HostId(1), town.at(1).session(), end, Payload::of(Buffer(1000)));
   town.run_for(seconds(2));
-  EXPECT_NEAR(std::chrono::duration<double>(town.heard[0][1].at.time_since_epoch()).count(), 1.11, 0.001);
-  EXPECT_EQ(town.world.network().traffic(HostId(1)).sent_frames, 20u);
+  const auto at = [&](std::size_t i) {
+    return std::chrono::duration<double>(town.heard[0][i].at.time_since_epoch()).count();
+  };
+  EXPECT_EQ(town.heard[0][1].what, "chunk 0 of 1000") << "what arrives is what was sent";
+  EXPECT_NEAR(at(1), 0.1 + 0.01 + 1.0, 0.001);
+  EXPECT_NEAR(at(2) - at(1), 0.001, 0.0005);
+  EXPECT_NEAR(static_cast<double>(network.traffic(HostId(1)).up_bytes), 1'001'000, 100);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ class Listener : public Process {
   void received(SessionId, Frame frame) override {
     note(frame.header.has_ping() ? "ping " + std::to_string(frame.header.ping().token())
                                  : "chunk " + std::to_string(frame.header.update_chunk().index()) + " of " +
-                                       std::to_string(frame.payload.size_bytes));
+                                       std::to_string(frame.payload.size_bytes()));
   }
   void closed(SessionId, const Error& why) override { note("closed: " + why.message); }
   void writable(SessionId) override { note("writable"); }
