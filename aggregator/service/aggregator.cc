@@ -61,7 +61,7 @@ Status run_aggregator(config::AggregatorSettings settings, store::FileSystem& fi
                        incarnation,
                        tree::software_name(),
                        identity::random_u64()},
-                      client_tls);
+                      tree::dial_over_tls(runtime, client_tls));
   service.attach(uplink, [&process](bool up) { process.set_ready(up); });
   FLUVIAL_ASSIGN(const std::uint16_t metrics_port,
                  process.open_http({[&service, name = self.name] { return service.status_json(name); }, {}}));

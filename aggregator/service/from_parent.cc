@@ -1,7 +1,6 @@
 // What the parent says: rounds, commits, receipts, and the model on its way down.
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/bind_executor.hpp>
 #include <utility>
 
 #include "aggregator/service/region_service.h"
@@ -34,18 +33,16 @@ void RegionService::parent_down(const Error& why) {
 
 // Its children do not notice that they lead nowhere; the coordinator may have another parent for them.
 void RegionService::start_parentless_timer() {
-  parentless_timer_.expires_after(parentless_max_);
-  parentless_timer_.async_wait(
-      boost::asio::bind_executor(runtime_.strand, [this](const boost::system::error_code& error) {
-        if (error || uplink_->is_up()) return;
-        parentless_ = true;
-        std::vector<NodeId> children;
-        for (const auto& [child, connected] : hub_.children()) children.push_back(child);
-        observer_.parentless(children.size());
-        for (const NodeId child : children) {
-          hub_.cut(child, {Code::kUnavailable, "this aggregator has lost its own parent: come for a lease"});
-        }
-      }));
+  parentless_timer_.after(parentless_max_, [this] {
+    if (uplink_->is_up()) return;
+    parentless_ = true;
+    std::vector<NodeId> children;
+    for (const auto& [child, connected] : hub_.children()) children.push_back(child);
+    observer_.parentless(children.size());
+    for (const NodeId child : children) {
+      hub_.cut(child, {Code::kUnavailable, "this aggregator has lost its own parent: come for a lease"});
+    }
+  });
 }
 
 net::Awaitable<Status> RegionService::from_parent(net::Frame frame) {

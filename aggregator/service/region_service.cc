@@ -1,7 +1,6 @@
 #include "aggregator/service/region_service.h"
 
 #include <algorithm>
-#include <boost/asio/bind_executor.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/json.hpp>
@@ -197,10 +196,7 @@ void RegionService::send_openings() {
 }
 
 void RegionService::carry_out(const SetTimer& effect) {
-  timer_.expires_after(std::max(Duration(0), effect.at - now()));
-  timer_.async_wait(boost::asio::bind_executor(runtime_.strand, [this](const boost::system::error_code& error) {
-    if (!error) carry_out(machine_.tick(now()));
-  }));
+  timer_.after(effect.at - now(), [this] { carry_out(machine_.tick(now())); });
 }
 
 // ---- the partial on its way up ------------------------------------------------------------------------------------
@@ -244,11 +240,13 @@ net::Awaitable<Status> RegionService::stream_partial(SendPartial partial, std::u
   Sha256 hash;
   for (std::size_t i = 0; sent.ok() && i < chunk_count; ++i) {
     if (generation != send_generation_) co_return Error{Code::kStale, "overtaken"};
-    Result<SharedBytes> packed = co_await runtime_.pool.run([this, i, &hash]() -> Result<SharedBytes> {
-      SharedBytes bytes = SharedBytes::from(side_.sum().node().pack_chunk(i));
-      hash.update(bytes.bytes);
-      return bytes;
-    });
+    Result<SharedBytes> packed = co_await runtime_.pool.run(
+        [this, i, &hash]() -> Result<SharedBytes> {
+          SharedBytes bytes = SharedBytes::from(side_.sum().node().pack_chunk(i));
+          hash.update(bytes.bytes);
+          return bytes;
+        },
+        net::Work::kPack);
     if (!packed.ok()) co_return packed.error();
     if (i < first_chunk) continue;  // the parent has it; the digest covers it
     v1::Envelope chunk;

@@ -2,7 +2,6 @@
 // child. On the node's strand.
 #pragma once
 
-#include <boost/asio/steady_timer.hpp>
 #include <map>
 #include <memory>
 #include <optional>
@@ -10,6 +9,7 @@
 #include "aggregator/service/members.h"
 #include "aggregator/service/region_observer.h"
 #include "core/net/task_group.h"
+#include "core/net/timer.h"
 #include "core/round/pace.h"
 #include "core/tree/hub.h"
 #include "core/tree/parent_side.h"
@@ -18,7 +18,7 @@
 
 namespace fluvial::aggregator {
 
-class RegionService final : public tree::HubOwner, public tree::UplinkOwner, private tree::RoundOwner {
+class RegionService : public tree::HubOwner, public tree::UplinkOwner, private tree::RoundOwner {
  public:
   // `parentless_max`: its children are sent to the coordinator when it has had no parent for so long.
   RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, NodeId self, RegionObserver& observer,
@@ -29,6 +29,7 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner, pri
   net::Awaitable<void> run_lane() { return side_.lane().run(); }
   void stop();
   std::string status_json(const std::string& name) const;
+  const tree::Sum& sum() const { return side_.sum(); }
 
   // From below.
   Status may_join(const tree::Child& child) override;
@@ -52,12 +53,15 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner, pri
   void parent_down(const Error& why) override;
   net::Awaitable<Status> from_parent(net::Frame frame) override;
 
+ protected:
+  const RegionMachine& machine() const { return machine_; }
+  Result<transfer::Terms> terms(bool brings_integers) override;  // of the open round
+
  private:
   bool is_current(RunId run, RoundId round) const override;
   const round::Gather& gather() const override { return machine_.gather(); }
   Status may_take(const transfer::UpdateHead& head) const override;
   Status may_take(const transfer::PartialHead& head) const override;
-  Result<transfer::Terms> terms(bool brings_integers) override;
   NodeId via(NodeId node) const override { return members_.via(node); }
   NodeId way_to(const round::Participant& participant) const override { return members_.way_to(participant); }
   bool may_bring(NodeId child, SiteId site) const override;
@@ -106,9 +110,9 @@ class RegionService final : public tree::HubOwner, public tree::UplinkOwner, pri
   tree::Uplink* uplink_ = nullptr;
   std::function<void(bool)> up_changed_;
   tree::ParentSide side_;
-  boost::asio::steady_timer timer_;
+  net::Timer timer_;
   Duration parentless_max_;
-  boost::asio::steady_timer parentless_timer_;
+  net::Timer parentless_timer_;
   bool parentless_ = false;  // for too long
   Members members_;
 

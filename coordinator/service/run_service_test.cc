@@ -101,7 +101,7 @@ class RunServiceTest : public testing::Test {
   SystemClock clock_;
   store::MemoryFileSystem files_;
   telemetry::Metrics metrics_{Role::kCoordinator, "test"};
-  net::WorkerPool pool_{2, 1 << 16};
+  net::ThreadPool pool_{2, 1 << 16};
   net::Threads threads_;
   tree::Runtime runtime_{threads_.executor(),
                          net::asio::make_strand(threads_.executor()),

@@ -122,7 +122,7 @@ Awaitable<void> use_pool(WorkerPool* pool, int value, std::atomic<int>* sum) {
 
 TEST(WorkerPool, RunsAndResumesOnTheCallersExecutor) {
   Threads threads;
-  WorkerPool pool(2, 1000);
+  ThreadPool pool(2, 1000);
   std::atomic<int> sum = 0;
   TaskGroup tasks(threads.executor());
   for (int i = 0; i < 100; ++i) tasks.spawn(asio::make_strand(threads.executor()), "use", use_pool(&pool, i, &sum));
@@ -134,7 +134,7 @@ Status no_disk() { throw std::runtime_error("no disk"); }
 
 TEST(WorkerPool, AnExceptionBecomesAnError) {
   Threads threads;
-  WorkerPool pool(1, 10);
+  ThreadPool pool(1, 10);
   const auto broken = threads.run(pool.run(no_disk));
   EXPECT_EQ(broken.error().code, Code::kInternal);
   EXPECT_NE(broken.error().message.find("no disk"), std::string::npos);
@@ -142,7 +142,7 @@ TEST(WorkerPool, AnExceptionBecomesAnError) {
 
 TEST(WorkerPool, TheQueueIsBounded) {
   Threads threads;
-  WorkerPool pool(1, 2);
+  ThreadPool pool(1, 2);
   std::promise<void> release;
   ASSERT_TRUE(pool.enqueue([held = release.get_future().share()] { held.wait(); }));
   ASSERT_TRUE(pool.enqueue([] {}));

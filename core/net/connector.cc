@@ -120,7 +120,7 @@ Awaitable<Result<std::shared_ptr<Session>>> open_session(std::shared_ptr<Dial> d
       co_return failed(*dial, admitted.error().code, admitted.error().message);
     }
   }
-  co_return Session::start(std::move(greeted->stream), std::move(greeted->peer), dial->settings, dial->hooks);
+  co_return start_session(std::move(greeted->stream), std::move(greeted->peer), dial->settings, dial->hooks);
 }
 
 Awaitable<void> dial_up(std::shared_ptr<Dial> dial) { dial->outcome.emplace(co_await open_session(dial)); }

@@ -159,7 +159,7 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
     if (self->admission_ && greeted->peer) admitted = self->admission_(*greeted->peer);
     const Executor strand = greeted->stream->executor();
     auto session =
-        Session::start(std::move(greeted->stream), std::move(greeted->peer), self->settings_.session, self->hooks_);
+        start_session(std::move(greeted->stream), std::move(greeted->peer), self->settings_.session, self->hooks_);
     if (admitted.ok()) {
       self->handlers_.spawn(strand, remote, handle(self, std::move(session)));
     } else {

@@ -21,7 +21,7 @@ auto on_pool(WorkerPool& pool, F work) {
 }
 
 TEST(PoolParallel, EachPieceOnceOnAsManyThreadsAsThereAre) {
-  WorkerPool pool(3, 100);
+  ThreadPool pool(3, 100);
   PoolParallel parallel(pool);
   EXPECT_EQ(parallel.width(), 3u);
   std::vector<std::atomic<int>> calls(1000);
@@ -39,7 +39,7 @@ TEST(PoolParallel, EachPieceOnceOnAsManyThreadsAsThereAre) {
 }
 
 TEST(PoolParallel, EndsWhenTheQueueIsFullAndWhenItNests) {
-  WorkerPool pool(2, 2);
+  ThreadPool pool(2, 2);
   PoolParallel parallel(pool);
   std::atomic<int> calls = 0;
   const auto piece = [&](std::size_t) -> Status { return ++calls, Status{}; };
@@ -61,7 +61,7 @@ TEST(PoolParallel, EndsWhenTheQueueIsFullAndWhenItNests) {
 }
 
 TEST(PoolParallel, TheFirstErrorEndsIt) {
-  WorkerPool pool(2, 100);
+  ThreadPool pool(2, 100);
   PoolParallel parallel(pool);
   std::atomic<int> calls = 0;
   const Status failed = on_pool(pool, [&] {
@@ -82,7 +82,7 @@ TEST(PoolParallel, TheFirstErrorEndsIt) {
 
 // A helper that gets its turn when all is done finds nothing, and touches nothing of the caller's.
 TEST(PoolParallel, AHelperMayComeTooLate) {
-  WorkerPool pool(2, 100);
+  ThreadPool pool(2, 100);
   PoolParallel parallel(pool);
   std::promise<void> gate;
   const std::shared_future<void> opened = gate.get_future().share();

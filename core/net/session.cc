@@ -11,8 +11,8 @@
 
 namespace fluvial::net {
 
-Session::Impl::Impl(std::unique_ptr<TlsStream> stream, std::optional<identity::PeerIdentity> peer,
-                    const SessionSettings& settings, std::shared_ptr<NetHooks> hooks)
+SessionImpl::SessionImpl(std::unique_ptr<TlsStream> stream, std::optional<identity::PeerIdentity> peer,
+                         const SessionSettings& settings, std::shared_ptr<NetHooks> hooks)
     : stream_(std::move(stream)),
       executor_(stream_->executor()),
       peer_(std::move(peer)),
@@ -28,7 +28,7 @@ Session::Impl::Impl(std::unique_ptr<TlsStream> stream, std::optional<identity::P
   stream_->set_rekey_bytes(settings_.rekey_bytes);
 }
 
-void Session::Impl::start() {
+void SessionImpl::start() {
   hooks_->session_opened(remote());
   tasks_running_ = 3;
   spawn(read_frames(shared_from_this()), "reader");
@@ -36,7 +36,7 @@ void Session::Impl::start() {
   spawn(watch(shared_from_this()), "monitor");
 }
 
-void Session::Impl::spawn(Awaitable<void> task, std::string_view name) {
+void SessionImpl::spawn(Awaitable<void> task, std::string_view name) {
   asio::co_spawn(executor_, std::move(task), [self = shared_from_this(), name](const std::exception_ptr& failure) {
     if (failure) {
       std::string what = "the session's " + std::string(name) + " failed";
@@ -51,19 +51,19 @@ void Session::Impl::spawn(Awaitable<void> task, std::string_view name) {
   });
 }
 
-void Session::Impl::task_ended() {
+void SessionImpl::task_ended() {
   if (--tasks_running_ > 0) return;
   cut();
   ended_.notify_all();
   hooks_->session_closed(remote(), close_reason(), counters());
 }
 
-bool Session::Impl::on_strand() const {
+bool SessionImpl::on_strand() const {
   const auto* strand = executor_.target<asio::strand<Executor>>();
   return strand != nullptr && strand->running_in_this_thread();
 }
 
-Awaitable<Result<Frame>> Session::Impl::receive(std::shared_ptr<Impl> self) {
+Awaitable<Result<Frame>> SessionImpl::receive(std::shared_ptr<SessionImpl> self) {
   FLUVIAL_CHECK(self->on_strand(), "receive() outside the session's executor");
   FLUVIAL_CHECK(!self->receiving_, "two receivers on one session");
   struct Receiving {
@@ -79,7 +79,7 @@ Awaitable<Result<Frame>> Session::Impl::receive(std::shared_ptr<Impl> self) {
   co_return frame;
 }
 
-Awaitable<Status> Session::Impl::send(std::shared_ptr<Impl> self, OutFrame frame) {
+Awaitable<Status> SessionImpl::send(std::shared_ptr<SessionImpl> self, OutFrame frame) {
   FLUVIAL_CHECK(self->on_strand(), "send() outside the session's executor");
   FLUVIAL_CO_ASSIGN(Buffer head, wire::encode_head(frame.header, frame.payload.bytes.size(), self->limits_));
   while (!self->closing_ && self->outbox_bytes_ > self->settings_.outbox_bytes_max) {
@@ -92,7 +92,7 @@ Awaitable<Status> Session::Impl::send(std::shared_ptr<Impl> self, OutFrame frame
   co_return Status{};
 }
 
-void Session::Impl::post(OutFrame frame) {
+void SessionImpl::post(OutFrame frame) {
   auto head = wire::encode_head(frame.header, frame.payload.bytes.size(), limits_);
   if (!head.ok()) return close({Code::kInternal, remote() + ": " + head.error().message}, true);
   Outgoing out{std::move(*head), std::move(frame.payload)};
@@ -110,18 +110,18 @@ void Session::Impl::post(OutFrame frame) {
   });
 }
 
-void Session::Impl::enqueue(Outgoing out) {
+void SessionImpl::enqueue(Outgoing out) {
   outbox_.push_back(std::move(out));
   work_.notify_all();
 }
 
-void Session::Impl::close(Error reason, bool drain) {
+void SessionImpl::close(Error reason, bool drain) {
   asio::dispatch(executor_, [self = shared_from_this(), reason = std::move(reason), drain]() mutable {
     self->begin_close(std::move(reason), drain);
   });
 }
 
-void Session::Impl::begin_close(Error reason, bool drain) {
+void SessionImpl::begin_close(Error reason, bool drain) {
   if (!closing_) {
     closing_ = true;
     draining_ = drain && !writer_gone_;
@@ -136,7 +136,7 @@ void Session::Impl::begin_close(Error reason, bool drain) {
   monitor_timer_.cancel();
 }
 
-void Session::Impl::cut() {
+void SessionImpl::cut() {
   if (cut_) return;
   cut_ = true;
   stream_->close();
@@ -145,17 +145,17 @@ void Session::Impl::cut() {
   work_.notify_all();
 }
 
-Awaitable<void> Session::Impl::closed(std::shared_ptr<Impl> self) {
+Awaitable<void> SessionImpl::closed(std::shared_ptr<SessionImpl> self) {
   FLUVIAL_CHECK(self->on_strand(), "closed() outside the session's executor");
   while (self->tasks_running_ > 0) co_await self->ended_.wait();
 }
 
-Error Session::Impl::close_reason() const {
+Error SessionImpl::close_reason() const {
   const std::lock_guard lock(reason_mutex_);
   return reason_;
 }
 
-Counters Session::Impl::counters() const {
+Counters SessionImpl::counters() const {
   return {.bytes_in = stream_->bytes_in(),
           .bytes_out = stream_->bytes_out(),
           .frames_in = frames_in_.load(std::memory_order_relaxed),
@@ -166,34 +166,44 @@ Counters Session::Impl::counters() const {
 
 // ---- the handle --------------------------------------------------------------------------------------------------
 
-Session::Session(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Session::~Session() {
-  if (impl_->is_open()) impl_->close({Code::kCancelled, "closed: nobody holds the session any more"}, true);
+namespace {
+
+class TlsSession final : public Session {
+ public:
+  explicit TlsSession(std::shared_ptr<SessionImpl> impl) : impl_(std::move(impl)) {}
+  ~TlsSession() override {
+    if (impl_->is_open()) impl_->close({Code::kCancelled, "closed: nobody holds the session any more"}, true);
+  }
+
+  const std::optional<identity::PeerIdentity>& peer() const override { return impl_->peer(); }
+  const std::string& remote() const override { return impl_->remote(); }
+  Executor executor() const override { return impl_->executor(); }
+  Counters counters() const override { return impl_->counters(); }
+  Awaitable<Result<Frame>> receive() override { return SessionImpl::receive(impl_); }
+  Awaitable<Status> send(OutFrame frame) override { return SessionImpl::send(impl_, std::move(frame)); }
+  void post(OutFrame frame) override { impl_->post(std::move(frame)); }
+  void close(Error reason, bool drain) override { impl_->close(std::move(reason), drain); }
+  Awaitable<void> closed() override { return SessionImpl::closed(impl_); }
+  bool is_open() const override { return impl_->is_open(); }
+  Error close_reason() const override { return impl_->close_reason(); }
+
+ private:
+  std::shared_ptr<SessionImpl> impl_;
+};
+
+}  // namespace
+
+const identity::PeerIdentity& Session::member() const {
+  FLUVIAL_CHECK(peer().has_value(), "the peer of this session has no certificate");
+  return *peer();
 }
 
-std::shared_ptr<Session> Session::start(std::unique_ptr<TlsStream> stream, std::optional<identity::PeerIdentity> peer,
-                                        const SessionSettings& settings, std::shared_ptr<NetHooks> hooks) {
-  auto impl = std::make_shared<Impl>(std::move(stream), std::move(peer), settings, std::move(hooks));
+std::shared_ptr<Session> start_session(std::unique_ptr<TlsStream> stream, std::optional<identity::PeerIdentity> peer,
+                                       const SessionSettings& settings, std::shared_ptr<NetHooks> hooks) {
+  auto impl = std::make_shared<SessionImpl>(std::move(stream), std::move(peer), settings, std::move(hooks));
   FLUVIAL_CHECK(impl->on_strand(), "a session starts on its own strand");
   impl->start();
-  return std::shared_ptr<Session>(new Session(std::move(impl)));
+  return std::make_shared<TlsSession>(std::move(impl));
 }
-
-const std::optional<identity::PeerIdentity>& Session::peer() const { return impl_->peer(); }
-const identity::PeerIdentity& Session::member() const {
-  FLUVIAL_CHECK(impl_->peer().has_value(), "the peer of this session has no certificate");
-  return *impl_->peer();
-}
-const std::string& Session::remote() const { return impl_->remote(); }
-Executor Session::executor() const { return impl_->executor(); }
-Counters Session::counters() const { return impl_->counters(); }
-
-Awaitable<Result<Frame>> Session::receive() { return Impl::receive(impl_); }
-Awaitable<Status> Session::send(OutFrame frame) { return Impl::send(impl_, std::move(frame)); }
-Awaitable<void> Session::closed() { return Impl::closed(impl_); }
-void Session::post(OutFrame frame) { impl_->post(std::move(frame)); }
-void Session::close(Error reason, bool drain) { impl_->close(std::move(reason), drain); }
-bool Session::is_open() const { return impl_->is_open(); }
-Error Session::close_reason() const { return impl_->close_reason(); }
 
 }  // namespace fluvial::net

@@ -35,47 +35,44 @@ struct OutFrame {
 
 class TlsStream;
 
+// What everybody above this room knows of a session. There are two kinds: over TLS, and the simulator's.
 class Session {
  public:
-  ~Session();
+  Session() = default;
+  virtual ~Session() = default;
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   // Thread safe: fixed at the handshake.
-  const std::optional<identity::PeerIdentity>& peer() const;  // empty for the client of an enrolment session
-  const identity::PeerIdentity& member() const;               // *peer(); the session must be a member's
-  const std::string& remote() const;                          // "192.0.2.7:51234", for logs
-  Executor executor() const;
-  Counters counters() const;
+  virtual const std::optional<identity::PeerIdentity>& peer() const = 0;  // empty: the client of an enrolment session
+  const identity::PeerIdentity& member() const;                           // *peer(); the session must be a member's
+  virtual const std::string& remote() const = 0;                          // "192.0.2.7:51234", for logs
+  virtual Executor executor() const = 0;
+  virtual Counters counters() const = 0;
 
   // The next frame, whatever it is but Ping and Pong. The payload is read only once somebody waits here. One receiver
   // at a time. After the end: the reason, again and again.
-  Awaitable<Result<Frame>> receive();
+  virtual Awaitable<Result<Frame>> receive() = 0;
 
   // Queues the frame; waits before that while the outbox is over its bound. Several coroutines may wait. Errors: the
   // session's end, or kInvalidArgument for a frame over the size limits.
-  Awaitable<Status> send(OutFrame frame);
+  virtual Awaitable<Status> send(OutFrame frame) = 0;
 
   // Thread safe, never waits: for control messages. A session whose outbox is over four times its bound is closed with
   // kResourceExhausted; a frame over the size limits likewise closes it (kInternal: it is our own mistake).
-  void post(OutFrame frame);
+  virtual void post(OutFrame frame) = 0;
 
   // Thread safe. The first reason stays. With `drain` what is queued and a Goodbye go out first, in bounded time;
   // without, the connection is cut.
-  void close(Error reason, bool drain);
+  virtual void close(Error reason, bool drain) = 0;
 
-  Awaitable<void> closed();    // until the connection is gone
-  bool is_open() const;        // thread safe; false from the first close(), error or Goodbye on
-  Error close_reason() const;  // thread safe; kInternal "still open" while it is
-
-  // For the listener and connect(): starts the coroutines of a session whose handshake is finished.
-  static std::shared_ptr<Session> start(std::unique_ptr<TlsStream> stream, std::optional<identity::PeerIdentity> peer,
-                                        const SessionSettings& settings, std::shared_ptr<NetHooks> hooks);
-
- private:
-  class Impl;
-  explicit Session(std::shared_ptr<Impl> impl);
-  std::shared_ptr<Impl> impl_;
+  virtual Awaitable<void> closed() = 0;    // until the connection is gone
+  virtual bool is_open() const = 0;        // thread safe; false from the first close(), error or Goodbye on
+  virtual Error close_reason() const = 0;  // thread safe; kInternal "still open" while it is
 };
+
+// For the listener and connect(): starts the coroutines of a session over TLS whose handshake is finished.
+std::shared_ptr<Session> start_session(std::unique_ptr<TlsStream> stream, std::optional<identity::PeerIdentity> peer,
+                                       const SessionSettings& settings, std::shared_ptr<NetHooks> hooks);
 
 }  // namespace fluvial::net

@@ -41,17 +41,17 @@ struct Stillness {  // for how long nothing moved, by the monitor's count
   void look(std::uint64_t bytes_now, Duration elapsed);
 };
 
-class Session::Impl : public std::enable_shared_from_this<Session::Impl> {
+class SessionImpl : public std::enable_shared_from_this<SessionImpl> {
  public:
-  Impl(std::unique_ptr<TlsStream> stream, std::optional<identity::PeerIdentity> peer, const SessionSettings& settings,
-       std::shared_ptr<NetHooks> hooks);
+  SessionImpl(std::unique_ptr<TlsStream> stream, std::optional<identity::PeerIdentity> peer,
+              const SessionSettings& settings, std::shared_ptr<NetHooks> hooks);
 
   void start();
   bool on_strand() const;
 
-  static Awaitable<Result<Frame>> receive(std::shared_ptr<Impl> self);
-  static Awaitable<Status> send(std::shared_ptr<Impl> self, OutFrame frame);
-  static Awaitable<void> closed(std::shared_ptr<Impl> self);
+  static Awaitable<Result<Frame>> receive(std::shared_ptr<SessionImpl> self);
+  static Awaitable<Status> send(std::shared_ptr<SessionImpl> self, OutFrame frame);
+  static Awaitable<void> closed(std::shared_ptr<SessionImpl> self);
   void post(OutFrame frame);             // thread safe
   void close(Error reason, bool drain);  // thread safe
   bool is_open() const { return open_.load(std::memory_order_acquire); }
@@ -72,7 +72,7 @@ class Session::Impl : public std::enable_shared_from_this<Session::Impl> {
   void task_ended();
 
   // session_reader.cc
-  static Awaitable<void> read_frames(std::shared_ptr<Impl> self);
+  static Awaitable<void> read_frames(std::shared_ptr<SessionImpl> self);
   Awaitable<Status> read_frame();
   Awaitable<Result<wire::FramePrefix>> read_prefix();
   Awaitable<Result<v1::Envelope>> read_header(std::size_t size);
@@ -82,7 +82,7 @@ class Session::Impl : public std::enable_shared_from_this<Session::Impl> {
   Error violation(std::string_view label, Error error);  // counted, and the session drains; returns the error
 
   // session_writer.cc
-  static Awaitable<void> write_frames(std::shared_ptr<Impl> self);
+  static Awaitable<void> write_frames(std::shared_ptr<SessionImpl> self);
   Awaitable<Status> write_next();
   Awaitable<Status> write_out(Outgoing out);
   Awaitable<Status> write_control(v1::Envelope header);
@@ -90,7 +90,7 @@ class Session::Impl : public std::enable_shared_from_this<Session::Impl> {
   Awaitable<Status> say_goodbye();
 
   // session_monitor.cc
-  static Awaitable<void> watch(std::shared_ptr<Impl> self);
+  static Awaitable<void> watch(std::shared_ptr<SessionImpl> self);
   void tick(Duration elapsed);
   void check_frame(Duration elapsed);
   void lost(std::string_view label, std::string message);

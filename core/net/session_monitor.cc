@@ -16,7 +16,7 @@ double seconds(Duration duration) { return std::chrono::duration<double>(duratio
 
 }  // namespace
 
-Awaitable<void> Session::Impl::watch(std::shared_ptr<Impl> self) {
+Awaitable<void> SessionImpl::watch(std::shared_ptr<SessionImpl> self) {
   using SteadyClock = std::chrono::steady_clock;
   asio::steady_timer& timer = self->monitor_timer_;
   const Duration length = self->tick_length();
@@ -37,7 +37,7 @@ Awaitable<void> Session::Impl::watch(std::shared_ptr<Impl> self) {
   self->cut();
 }
 
-Duration Session::Impl::tick_length() const {
+Duration SessionImpl::tick_length() const {
   const Duration shortest = std::min({settings_.heartbeat_interval, settings_.heartbeat_timeout, settings_.rate_window,
                                       settings_.header_deadline, settings_.write_deadline});
   return std::clamp<Duration>(shortest / 2, std::chrono::milliseconds(1), std::chrono::seconds(5));
@@ -48,7 +48,7 @@ void Stillness::look(std::uint64_t bytes_now, Duration elapsed) {
   bytes = bytes_now;
 }
 
-void Session::Impl::tick(Duration elapsed) {
+void SessionImpl::tick(Duration elapsed) {
   if (frame_progress_ && !reading_paused_) check_frame(elapsed);
 
   out_quiet_.look(stream_->bytes_out(), elapsed);
@@ -70,7 +70,7 @@ void Session::Impl::tick(Duration elapsed) {
   }
 }
 
-void Session::Impl::check_frame(Duration elapsed) {
+void SessionImpl::check_frame(Duration elapsed) {
   FrameProgress& frame = *frame_progress_;
   if (!frame.header_done) {
     frame.header_time += elapsed;
@@ -93,7 +93,7 @@ void Session::Impl::check_frame(Duration elapsed) {
   frame.restart_window(stream_->plaintext_in());
 }
 
-void Session::Impl::lost(std::string_view label, std::string message) {
+void SessionImpl::lost(std::string_view label, std::string message) {
   if (closing_) return;
   message = remote() + ": " + message;
   hooks_->refused(label, remote(), message);

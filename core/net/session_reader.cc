@@ -7,7 +7,7 @@
 
 namespace fluvial::net {
 
-Awaitable<void> Session::Impl::read_frames(std::shared_ptr<Impl> self) {
+Awaitable<void> SessionImpl::read_frames(std::shared_ptr<SessionImpl> self) {
   while (!self->closing_) {
     const Status read = co_await self->read_frame();
     self->frame_progress_.reset();
@@ -20,7 +20,7 @@ Awaitable<void> Session::Impl::read_frames(std::shared_ptr<Impl> self) {
   self->cut();
 }
 
-Awaitable<Status> Session::Impl::read_frame() {
+Awaitable<Status> SessionImpl::read_frame() {
   FLUVIAL_CO_ASSIGN(const wire::FramePrefix prefix, co_await read_prefix());
   FLUVIAL_CO_ASSIGN(v1::Envelope header, co_await read_header(prefix.header_bytes));
   if (prefix.payload_bytes == 0) frame_progress_.reset();  // it is all here: waiting is no fault of the peer
@@ -44,7 +44,7 @@ Awaitable<Status> Session::Impl::read_frame() {
   co_return Status{};
 }
 
-Awaitable<Result<wire::FramePrefix>> Session::Impl::read_prefix() {
+Awaitable<Result<wire::FramePrefix>> SessionImpl::read_prefix() {
   std::array<std::byte, wire::kPrefixBytes> bytes;
   const MutableByteSpan whole(bytes);
   FLUVIAL_CO_ASSIGN(const std::size_t count, co_await stream_->read_some(whole));
@@ -60,7 +60,7 @@ Awaitable<Result<wire::FramePrefix>> Session::Impl::read_prefix() {
   }
 }
 
-Awaitable<Result<v1::Envelope>> Session::Impl::read_header(std::size_t size) {
+Awaitable<Result<v1::Envelope>> SessionImpl::read_header(std::size_t size) {
   Buffer bytes(size);
   FLUVIAL_CO_TRY(co_await stream_->read_exactly(bytes.span()));
   frame_progress_->header_done = true;
@@ -71,14 +71,14 @@ Awaitable<Result<v1::Envelope>> Session::Impl::read_header(std::size_t size) {
 
 // One frame waits for the receiver at most, and a payload is read only into the hands of one: what more the peer sends
 // stays in the kernel's buffers and holds the peer back.
-Awaitable<void> Session::Impl::wait_for_receiver(bool for_payload) {
+Awaitable<void> SessionImpl::wait_for_receiver(bool for_payload) {
   reading_paused_ = true;
   while (!closing_ && !write_error_ && (arrived_ || (for_payload && !receiving_))) co_await demand_.wait();
   reading_paused_ = false;
 }
 
 // Nothing when no gate is set, or the session ends meanwhile.
-Awaitable<std::shared_ptr<void>> Session::Impl::wait_for_memory(std::size_t bytes) {
+Awaitable<std::shared_ptr<void>> SessionImpl::wait_for_memory(std::size_t bytes) {
   std::shared_ptr<void> ticket;
   if (bytes == 0 || settings_.payload_gate == nullptr) co_return ticket;
   const auto again = [weak = weak_from_this(), executor = executor_] {
@@ -100,7 +100,7 @@ Awaitable<std::shared_ptr<void>> Session::Impl::wait_for_memory(std::size_t byte
   co_return ticket;
 }
 
-bool Session::Impl::take_session_message(const v1::Envelope& header) {
+bool SessionImpl::take_session_message(const v1::Envelope& header) {
   switch (header.body_case()) {
     case v1::Envelope::kPing:
       pong_due_ = header.ping().token();  // only the newest is answered: pings alone cannot fill the outbox
@@ -120,7 +120,7 @@ bool Session::Impl::take_session_message(const v1::Envelope& header) {
   }
 }
 
-Error Session::Impl::violation(std::string_view label, Error error) {
+Error SessionImpl::violation(std::string_view label, Error error) {
   error.message = remote() + ": " + error.message;
   hooks_->refused(label, remote(), error.message);
   begin_close(error, true);

@@ -5,7 +5,7 @@
 
 namespace fluvial::net {
 
-Awaitable<void> Session::Impl::write_frames(std::shared_ptr<Impl> self) {
+Awaitable<void> SessionImpl::write_frames(std::shared_ptr<SessionImpl> self) {
   Status written;
   while (written.ok() && !self->cut_) {
     if (self->has_work()) {
@@ -30,7 +30,7 @@ Awaitable<void> Session::Impl::write_frames(std::shared_ptr<Impl> self) {
   if (self->closing_) self->cut();
 }
 
-Awaitable<Status> Session::Impl::write_next() {
+Awaitable<Status> SessionImpl::write_next() {
   if (pong_due_) {
     v1::Envelope pong;
     pong.mutable_pong()->set_token(*std::exchange(pong_due_, std::nullopt));
@@ -49,7 +49,7 @@ Awaitable<Status> Session::Impl::write_next() {
   co_return Status{};
 }
 
-Awaitable<Status> Session::Impl::write_out(Outgoing out) {
+Awaitable<Status> SessionImpl::write_out(Outgoing out) {
   FLUVIAL_CO_TRY(co_await stream_->write(out.head.span()));
   FLUVIAL_CO_TRY(co_await stream_->write(out.payload.bytes));
   frames_out_.fetch_add(1, std::memory_order_relaxed);
@@ -57,13 +57,13 @@ Awaitable<Status> Session::Impl::write_out(Outgoing out) {
   co_return Status{};
 }
 
-Awaitable<Status> Session::Impl::write_control(v1::Envelope header) {
+Awaitable<Status> SessionImpl::write_control(v1::Envelope header) {
   auto head = wire::encode_head(header, 0, wire::FrameLimits{});  // the session's own: they fit any limit
   FLUVIAL_CHECK(head.ok(), "a session message that does not fit a frame");
   co_return co_await stream_->write(head->span());
 }
 
-Awaitable<Status> Session::Impl::say_goodbye() {
+Awaitable<Status> SessionImpl::say_goodbye() {
   const Error why = close_reason();
   v1::Envelope header;
   v1::Goodbye& goodbye = *header.mutable_goodbye();

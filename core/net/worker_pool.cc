@@ -13,7 +13,7 @@
 
 namespace fluvial::net {
 
-struct WorkerPool::State {
+struct ThreadPool::State {
   State(std::size_t threads_, std::size_t queue_max_) : pool(threads_), threads(threads_), queue_max(queue_max_) {}
 
   bool enter() {
@@ -28,14 +28,14 @@ struct WorkerPool::State {
   std::atomic<std::size_t> waiting = 0;  // queued or running
 };
 
-WorkerPool::WorkerPool(std::size_t threads, std::size_t queue_max)
+ThreadPool::ThreadPool(std::size_t threads, std::size_t queue_max)
     : state_(std::make_unique<State>(threads, queue_max)) {}
 
-WorkerPool::~WorkerPool() { state_->pool.join(); }
+ThreadPool::~ThreadPool() { state_->pool.join(); }
 
-std::size_t WorkerPool::threads() const { return state_->threads; }
+std::size_t ThreadPool::threads() const { return state_->threads; }
 
-bool WorkerPool::enqueue(std::function<void()> work) {
+bool ThreadPool::enqueue(std::function<void()> work) {
   if (!state_->enter()) return false;
   asio::post(state_->pool, [state = state_.get(), work = std::move(work)] {
     work();
@@ -44,7 +44,7 @@ bool WorkerPool::enqueue(std::function<void()> work) {
   return true;
 }
 
-Awaitable<Status> WorkerPool::run_erased(std::function<void()> work) {
+Awaitable<Status> ThreadPool::run_erased(std::function<void()> work, Work) {
   if (!state_->enter()) co_return Error{Code::kResourceExhausted, "the worker pool's queue is full"};
   std::string failure;
   auto initiate = [state = state_.get(), work = std::move(work), &failure](auto handler) mutable {

@@ -13,7 +13,6 @@
 namespace fluvial::tree {
 namespace {
 
-constexpr std::uint64_t kModelPartBytes = 1 << 20;
 constexpr std::size_t kAdvertiseBytesMax = 300;
 
 }  // namespace
@@ -278,7 +277,7 @@ net::Awaitable<void> Hub::stream_model(std::shared_ptr<net::Session> session, st
       begun = true;
     }
     while (offset < *available && stream->generation == generation) {
-      const std::uint64_t size = std::min(kModelPartBytes, *available - offset);
+      const std::uint64_t size = std::min(options_.model_part_bytes, *available - offset);
       v1::Envelope part;
       part.mutable_model_chunk()->set_run(slot->ref().run.value());
       part.mutable_model_chunk()->set_version(slot->ref().version.value());

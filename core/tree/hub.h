@@ -62,6 +62,7 @@ struct HubOptions {
   std::string spill_folder;
   NodeId self;
   std::string software;
+  std::uint64_t model_part_bytes = 1 << 20;  // a frame's
   wire::Protocols protocols;  // others than this build's: tests of what the next version will do
 };
 
@@ -72,6 +73,8 @@ class Hub final : public Children {
   Result<std::uint16_t> open(std::shared_ptr<const identity::TlsContext> tls);  // the port
   net::Awaitable<void> run();                                                   // until stop()
   void stop();
+  // One session to its end, on its executor, as run() has it for each that is accepted.
+  net::Awaitable<void> serve(std::shared_ptr<net::Session> session);
 
   // On the strand.
   const std::map<NodeId, Child>& children() const { return children_; }
@@ -86,7 +89,6 @@ class Hub final : public Children {
 
  private:
   struct Stream;  // what one child's session has going on
-  net::Awaitable<void> serve(std::shared_ptr<net::Session> session);
   net::Awaitable<Status> greet(std::shared_ptr<net::Session> session, v1::Hello hello);
   net::Awaitable<Status> serve_member(std::shared_ptr<net::Session> session, Child child);
   void welcome(net::Session& session, std::uint32_t protocol) const;

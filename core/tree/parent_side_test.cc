@@ -93,7 +93,7 @@ class ParentSideTest : public transfer::TransferTest {
 
   SystemClock clock_;
   telemetry::Metrics metrics_{Role::kAggregator, "test"};
-  net::WorkerPool pool_{1, 1 << 16};
+  net::ThreadPool pool_{1, 1 << 16};
   net::Threads threads_;
   Runtime runtime_{threads_.executor(),
                    net::asio::make_strand(threads_.executor()),

@@ -49,7 +49,7 @@ struct Process::Impl {
   SystemClock clock;
   telemetry::Metrics metrics;
   net::asio::io_context io;
-  net::WorkerPool pool;
+  net::ThreadPool pool;
   net::asio::signal_set signals;
   ServiceManager manager;
   std::shared_ptr<net::NetHooks> hooks;

@@ -32,7 +32,7 @@ net::Awaitable<void> Sum::do_take(std::uint64_t id, Taken done) {
   const Staged arrival = find(id);
   if (arrival == nullptr) co_return;  // dropped meanwhile
   const Result<round::ContributorSet> added =
-      co_await runtime_.pool.run([&] { return node_.add(*arrival, parallel_); });
+      co_await runtime_.pool.run([&] { return node_.add(*arrival, parallel_); }, net::Work::kMerge);
   if (staged_.contains(id)) done(*arrival, added);
 }
 

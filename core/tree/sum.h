@@ -30,6 +30,7 @@ class Sum {
   void release(std::uint64_t id) { staged_.erase(id); }
   Staged drop(std::uint64_t id);
   void drop_all();
+  std::size_t staged_count() const { return staged_.size(); }
 
   // Queued: adds the arrival, which stays staged, then `done` with its contributors and the probes that the sum now
   // holds, or with why it could not be added: then a part of it may be in the sum, and a reset must follow. Nothing

@@ -23,11 +23,23 @@ net::Awaitable<Result<net::Frame>> receive_from(std::shared_ptr<net::Session> se
   co_return std::move(*frame);
 }
 
+net::Awaitable<Result<std::shared_ptr<net::Session>>> connect_over_tls(
+    Runtime* runtime, std::shared_ptr<const identity::TlsContext> tls, net::HostPort address, Role role) {
+  auto admission = [role](const identity::PeerIdentity& peer) { return identity::may_speak_as(peer, role); };
+  co_return co_await net::connect(runtime->io, address.host, address.port, std::move(tls), runtime->session,
+                                  runtime->hooks, admission);
+}
+
 }  // namespace
 
-Uplink::Uplink(Runtime& runtime, UplinkOwner& owner, UplinkOptions options,
-               std::shared_ptr<const identity::TlsContext> tls)
-    : runtime_(runtime), owner_(owner), options_(std::move(options)), tls_(std::move(tls)), stop_(runtime.strand) {}
+Dial dial_over_tls(Runtime& runtime, std::shared_ptr<const identity::TlsContext> tls) {
+  return [runtime = &runtime, tls = std::move(tls)](net::HostPort address, Role role) {
+    return connect_over_tls(runtime, tls, std::move(address), role);
+  };
+}
+
+Uplink::Uplink(Runtime& runtime, UplinkOwner& owner, UplinkOptions options, Dial dial)
+    : runtime_(runtime), owner_(owner), options_(std::move(options)), dial_(std::move(dial)), stop_(runtime.strand) {}
 
 void Uplink::stop() {
   stopping_ = true;
@@ -113,9 +125,7 @@ net::Awaitable<void> Uplink::relay(std::shared_ptr<net::Session> session, Error*
 
 // Connects, says Hello and waits for the Welcome.
 net::Awaitable<Result<std::shared_ptr<net::Session>>> Uplink::open(net::HostPort address, Epoch lease, Role role) {
-  auto admission = [role](const identity::PeerIdentity& peer) { return identity::may_speak_as(peer, role); };
-  Result<std::shared_ptr<net::Session>> session =
-      co_await net::connect(runtime_.io, address.host, address.port, tls_, runtime_.session, runtime_.hooks, admission);
+  Result<std::shared_ptr<net::Session>> session = co_await dial_(std::move(address), role);
   if (!session.ok()) co_return session.error();
   opening_ = *session;
   v1::Envelope hello;

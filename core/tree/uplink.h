@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,6 +44,10 @@ class UplinkOwner {
   virtual net::Awaitable<Status> from_parent(net::Frame frame) = 0;
 };
 
+// Opens a session to the node at `address`, which must be a member of this role. Not greeted yet.
+using Dial = std::function<net::Awaitable<Result<std::shared_ptr<net::Session>>>(net::HostPort address, Role role)>;
+Dial dial_over_tls(Runtime& runtime, std::shared_ptr<const identity::TlsContext> tls);
+
 struct UplinkOptions {
   net::HostPort coordinator;
   std::string advertise;  // an aggregator's
@@ -54,7 +59,7 @@ struct UplinkOptions {
 
 class Uplink {
  public:
-  Uplink(Runtime& runtime, UplinkOwner& owner, UplinkOptions options, std::shared_ptr<const identity::TlsContext> tls);
+  Uplink(Runtime& runtime, UplinkOwner& owner, UplinkOptions options, Dial dial);
 
   net::Awaitable<void> run();  // until stop()
   void stop();                 // drains the session
@@ -75,7 +80,7 @@ class Uplink {
   Runtime& runtime_;
   UplinkOwner& owner_;
   UplinkOptions options_;
-  std::shared_ptr<const identity::TlsContext> tls_;
+  Dial dial_;
   Lease lease_;
   round::HistoryId history_;  // of the last lease
   NodeId unreachable_;        // the nearest parent granted, when it could not be reached; else 0

@@ -70,8 +70,9 @@ class UplinkTest : public testing::Test, public UplinkOwner {
     options.coordinator = {"127.0.0.1", coordinator_.port};
     options.incarnation = Incarnation(1);
     options.protocols = protocols;
-    uplink_ = std::make_unique<Uplink>(process_.runtime(), *this, options,
-                                       pki_.member_client(Role::kSite, kSite, "hospital-a"));
+    uplink_ = std::make_unique<Uplink>(
+        process_.runtime(), *this, options,
+        dial_over_tls(process_.runtime(), pki_.member_client(Role::kSite, kSite, "hospital-a")));
   }
   static config::CommonSettings settings() {
     config::CommonSettings settings;

@@ -46,7 +46,7 @@ EdgeService::EdgeService(tree::Process& process, const config::EdgeSettings& set
       round_gauge_(runtime_.metrics.gauge("round", "The newest round heard of")),
       model_version_(runtime_.metrics.gauge("model_version", "Of the model held")),
       uplink_(runtime_, *this, uplink_options(std::move(coordinator), self_.node, store_->incarnation()),
-              std::move(tls)),
+              tree::dial_over_tls(runtime_, std::move(tls))),
       fetch_(
           runtime_, process.tasks(), [this](v1::Envelope message) { uplink_.post(std::move(message)); },
           [this](HeldModel model) { on_model(std::move(model)); }),

@@ -67,7 +67,7 @@ class TestRuntime {
   store::MemoryFileSystem files_;
   std::shared_ptr<telemetry::CaptureSink> log_ = std::make_shared<telemetry::CaptureSink>();
   telemetry::Metrics metrics_{Role::kSite, "test"};
-  net::WorkerPool pool_;
+  net::ThreadPool pool_;
   net::Threads threads_;
   tree::Runtime runtime_;
 };

@@ -121,7 +121,7 @@ TEST_F(GpuRouteTest, EveryCodecSendsTheSameBytesAndKeepsTheSameResidual) {
 }
 
 TEST_F(GpuRouteTest, ModelsAndUpdatesOfAnyNumberOfWorkersOnAnyNumberOfThreads) {
-  net::WorkerPool pool(3, 64);
+  net::ThreadPool pool(3, 64);
   net::PoolParallel parallel(pool);
   for (std::size_t workers = 1; workers <= 4; ++workers) {
     for (const bool updates : {false, true}) {

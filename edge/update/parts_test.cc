@@ -170,7 +170,7 @@ TEST_F(PartsTest, EarlyRangesChangeNoBit) {
     for (UpdatePart& part : job.parts) part.update = updates;
     job.reduction = updates ? Algorithm::kTree : Algorithm::kDirect;
     const std::vector<float> expected = p(job);
-    net::WorkerPool pool(3, 64);
+    net::ThreadPool pool(3, 64);
     net::PoolParallel parallel(pool);
     struct Case {
       std::vector<round::ByteRange> announced;

@@ -147,7 +147,7 @@ TEST_F(UpdateTest, TheSameJobGivesTheSameBytesOnAnyNumberOfThreads) {
     store::MemoryFileSystem files;
     const store::PendingUpdate alone = encode_update(job.job(), *open_store(files), serial_).value();
     for (const std::size_t threads : {1, 3, 5}) {
-      net::WorkerPool pool(threads, 100);
+      net::ThreadPool pool(threads, 100);
       net::PoolParallel parallel(pool);
       store::MemoryFileSystem other;
       const auto update = encode_update(job.job(), *open_store(other), parallel);
