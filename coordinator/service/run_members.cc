@@ -1,6 +1,5 @@
 // Who takes part as members come, move and misbehave, and what a failing disk means for the run.
 #include <algorithm>
-#include <boost/asio/bind_executor.hpp>
 #include <set>
 #include <utility>
 
@@ -55,10 +54,7 @@ void RunService::send_home() {
   }
   home_at_ = registry_.book().next_home(now());
   if (!home_at_) return;
-  home_timer_.expires_after(*home_at_ - now());
-  home_timer_.async_wait(boost::asio::bind_executor(runtime_.strand, [this](const boost::system::error_code& error) {
-    if (!error) send_home();
-  }));
+  home_timer_.after(*home_at_ - now(), [this] { send_home(); });
 }
 
 void RunService::dismiss(const std::vector<NodeId>& nodes, const Error& reason) {

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "coordinator/logic/run_machine.h"
+#include "coordinator/model/finalise.h"
 #include "core/store/rows.h"
+#include "core/transfer/incoming.h"
 
 namespace fluvial::coordinator {
 
@@ -21,10 +23,15 @@ class RunObserver {
   virtual void status_told(RunId run, RunStatus status, const std::string& reason) = 0;  // it is in the journal
   virtual void status_not_recorded(RunId run, RunStatus status, const Error& error) = 0;
 
+  virtual void recording(const store::AttemptRow& row) = 0;  // the journal is about to be asked; or then it has it
+  virtual void recorded(const store::AttemptRow& row) = 0;
   virtual void attempt_opened(const round::AttemptRecord& attempt, Duration soft_deadline) = 0;
   virtual void site_refused(const round::AttemptRecord& attempt, const round::Refusal& refusal) = 0;
   virtual void sum_given_up(const round::AttemptRecord& attempt, NodeId child, const Error& error) = 0;
   virtual void step_failed(const round::AttemptRecord& attempt, DiskPart part, const Error& error) = 0;
+  // An arrival is about to be added to the sum, by what the machine knows.
+  virtual void taking(const RunMachine& machine, const transfer::StagedArrival& arrival) = 0;
+  virtual void committing(const store::CommitRow& row, const NextModel& next) = 0;  // the journal is about to be asked
   virtual void committed(const store::CommitRow& row, const round::CommitRecord& record, const round::Pace& pace) = 0;
 
   virtual void members_changed(std::size_t sites, std::size_t aggregators) = 0;

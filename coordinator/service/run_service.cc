@@ -1,7 +1,6 @@
 #include "coordinator/service/run_service.h"
 
 #include <algorithm>
-#include <boost/asio/bind_executor.hpp>
 #include <set>
 #include <utility>
 
@@ -143,7 +142,9 @@ net::Awaitable<void> RunService::record_attempt(RecordAttempt effect) {
   }
   const store::AttemptRow row{record.run,          record.round,      record.attempt,    record.epoch,
                               record.participants, record.scale_bits, record.base.digest};
+  observer_.recording(row);
   const Status recorded = co_await runtime_.pool.run([this, row] { return journal_.open_attempt(row); });
+  if (recorded.ok()) observer_.recorded(row);
   if (!is_due(effect.step)) co_return;
   if (!recorded.ok()) {
     step_failed(effect.step, DiskPart::kJournal, recorded.error());
@@ -166,10 +167,14 @@ void RunService::send_openings(const std::set<NodeId>& children) {
 }
 
 void RunService::carry_out(const SetTimer& effect) {
-  timer_.expires_after(std::max(Duration(0), effect.at - now()));
-  timer_.async_wait(boost::asio::bind_executor(runtime_.strand, [this](const boost::system::error_code& error) {
-    if (!error && active_) carry_out(active_->machine.tick(now()));
-  }));
+  timer_.after(effect.at - now(), [this] {
+    if (active_) carry_out(active_->machine.tick(now()));
+  });
+}
+
+void RunService::carry_out(const Take& effect) {
+  if (const auto arrival = side_.sum().find(effect.arrival.value())) observer_.taking(active_->machine, *arrival);
+  side_.take(effect.arrival);
 }
 
 void RunService::carry_out(const Finalise& effect) {
@@ -181,8 +186,8 @@ net::Awaitable<void> RunService::do_finalise(Finalise effect) {
   FinaliseInput input{effect.record,      active_->schema,          {active_->slot, active_->slot->bytes()},
                       active_->optimizer, active_->optimizer_state, active_->machine.plan().sum_digest};
   net::PoolParallel parallel(runtime_.pool);
-  Result<NextModel> next =
-      co_await runtime_.pool.run([&] { return finalise(parallel, side_.sum().node(), models_, std::move(input)); });
+  Result<NextModel> next = co_await runtime_.pool.run(
+      [&] { return finalise(parallel, side_.sum().node(), models_, std::move(input)); }, net::Work::kFinalise);
   if (!is_due(effect.step)) co_return;
   if (!next.ok()) {
     step_failed(effect.step, DiskPart::kModels, next.error());
@@ -215,6 +220,7 @@ net::Awaitable<void> RunService::record_commit(RecordCommit effect) {
   row.committed_at = runtime_.clock.wall_now();
   row.duration_ms =
       static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now() - since_->at).count());
+  observer_.committing(row, *next_);
   const Status recorded = co_await runtime_.pool.run([this, &row] { return journal_.commit(row); });
   if (!is_due(effect.step)) co_return;
   if (!recorded.ok()) {

@@ -2,7 +2,6 @@
 // at a time. On the node's strand.
 #pragma once
 
-#include <boost/asio/steady_timer.hpp>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -15,6 +14,7 @@
 #include "coordinator/service/run_observer.h"
 #include "coordinator/service/run_starter.h"
 #include "core/net/task_group.h"
+#include "core/net/timer.h"
 #include "core/tree/hub.h"
 #include "core/tree/parent_side.h"
 
@@ -46,6 +46,8 @@ class RunService final : private tree::RoundOwner {
 
   // From the hub.
   tree::ParentSide& parent_side() { return side_; }
+  const tree::Sum& sum() const { return side_.sum(); }
+  Result<transfer::Terms> terms(bool brings_integers) override;  // of the open round
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref);
   void members_changed(const std::vector<SiteId>& sites_up);
   void node_moved(NodeId node, Epoch lease);  // granted, durably
@@ -62,7 +64,6 @@ class RunService final : private tree::RoundOwner {
   const round::Gather& gather() const override { return active_->machine.gather(); }
   Status may_take(const transfer::UpdateHead& head) const override;
   Status may_take(const transfer::PartialHead& head) const override;
-  Result<transfer::Terms> terms(bool brings_integers) override;
   NodeId via(SiteId site) const override { return registry_.book().branch(site); }
   NodeId way_to(const round::Participant& participant) const override { return via(participant.site); }
   bool may_bring(NodeId child, SiteId site) const override { return via(site) == child; }
@@ -77,7 +78,7 @@ class RunService final : private tree::RoundOwner {
   void carry_out(const OpenRound& effect);
   void carry_out(const TellMoved& effect);
   void carry_out(const SetTimer& effect);
-  void carry_out(const Take& effect) { side_.take(effect.arrival); }
+  void carry_out(const Take& effect);
   void carry_out(const Release& effect) { side_.release(effect.arrival); }
   void carry_out(const Drop& effect) { side_.drop(effect.arrival, effect.error); }
   void carry_out(const Finalise& effect);
@@ -116,8 +117,8 @@ class RunService final : private tree::RoundOwner {
   RunStarter starter_;
   Commands commands_;
   DiskHealth health_;
-  boost::asio::steady_timer timer_;
-  boost::asio::steady_timer home_timer_;
+  net::Timer timer_;
+  net::Timer home_timer_;
   std::optional<TimePoint> home_at_;  // when home_timer_ fires
   std::unique_ptr<ActiveRun> active_;
   std::optional<NextModel> next_;

@@ -12,7 +12,6 @@
 #include "core/identity/csr.h"
 #include "core/net/connector.h"
 #include "core/store/plan_json.h"
-#include "core/transfer/outcome.h"
 #include "core/wire/mapping.h"
 
 namespace fluvial::coordinator {
@@ -97,36 +96,37 @@ Service::Service(tree::Process& process, const config::CoordinatorSettings& sett
       runtime_(process.runtime()),
       settings_(settings),
       holdings_(std::move(holdings)),
-      registry_(runtime_, *holdings_.journal, deny_, failover_settings(settings)),
       feed_(runtime_.strand),
-      report_(runtime_.metrics, runtime_.log, feed_, [this](NodeId node) { return registry_.book().name_of(node); }),
-      hub_(runtime_, *this, hub_options(settings), deny_),
-      runs_(runtime_, process.tasks(), *holdings_.journal, *holdings_.models, registry_, report_, hub_,
-            holdings_.epoch),
+      report_(runtime_.metrics, runtime_.log, feed_,
+              [this](NodeId node) { return root_.registry().book().name_of(node); }),
+      root_(runtime_, process.tasks(), {*holdings_.journal, *holdings_.models, holdings_.epoch}, report_,
+            hub_options(settings), failover_settings(settings)),
       retention_(runtime_, *holdings_.journal, settings_),
-      enrol_(runtime_, registry_, *holdings_.journal, *holdings_.authority, enrol_options(settings, runs_)),
-      admin_(runtime_, *holdings_.journal, *holdings_.models, registry_, runs_, feed_, hub_) {
+      enrol_(runtime_, root_.registry(), *holdings_.journal, *holdings_.authority,
+             enrol_options(settings, root_.runs())),
+      admin_(runtime_, *holdings_.journal, *holdings_.models, root_.registry(), root_.runs(), feed_, root_.hub()) {
   evaluator_ = std::make_shared<Evaluator>(
       runtime_, process.tasks(),
       [this](RunId run, RoundId round, const round::Metrics& metrics) {
         process_.spawn("record evaluation", record_evaluation(run, round, metrics));
       },
       [this] { feed_.release(); });
-  runs_.on_commit([this](const round::ModelRef& ref, SharedBytes model, std::shared_ptr<const round::Schema> schema) {
-    evaluator_->committed(ref, std::move(model), std::move(schema));
-    retention_.committed();
-  });
+  root_.runs().on_commit(
+      [this](const round::ModelRef& ref, SharedBytes model, std::shared_ptr<const round::Schema> schema) {
+        evaluator_->committed(ref, std::move(model), std::move(schema));
+        retention_.committed();
+      });
   report_.while_evaluating([this] { return evaluator_->is_busy(); });
 }
 
 Status Service::open() {
-  FLUVIAL_TRY(registry_.load());
+  FLUVIAL_TRY(root_.registry().load());
   FLUVIAL_ASSIGN(const auto member_tls, identity::TlsContext::member_server(*holdings_.credentials));
   FLUVIAL_ASSIGN(const auto enrol_tls, identity::TlsContext::enrol_server(*holdings_.credentials));
-  FLUVIAL_ASSIGN(facts_.member_port, hub_.open(member_tls));
+  FLUVIAL_ASSIGN(facts_.member_port, root_.hub().open(member_tls));
   FLUVIAL_ASSIGN(facts_.enrol_port, enrol_.open(enrol_tls));
-  FLUVIAL_ASSIGN(facts_.metrics_port,
-                 process_.open_http({[this] { return admin_.status_json(); }, [this] { return runs_.fault(); }}));
+  FLUVIAL_ASSIGN(facts_.metrics_port, process_.open_http({[this] { return admin_.status_json(); },
+                                                          [this] { return root_.runs().fault(); }}));
   facts_.federation = holdings_.federation;
   facts_.data_dir = settings_.data_dir;
   facts_.pin = holdings_.authority->pin();
@@ -153,13 +153,13 @@ std::string Service::ready_json() const {
 }
 
 void Service::start() {
-  process_.spawn("sum", runs_.run_lane());
-  process_.spawn("members", hub_.run());
+  process_.spawn("sum", root_.runs().run_lane());
+  process_.spawn("members", root_.hub().run());
   process_.spawn("enrolment", enrol_.run(facts_.member_port));
   process_.spawn("admin", admin_.run());
-  process_.spawn("take up runs", runs_.take_up());
+  process_.spawn("take up runs", root_.runs().take_up());
   process_.spawn("retention", retention_.run());
-  runs_.quarantine_changed();
+  root_.runs().quarantine_changed();
   process_.set_ready(true);
   runtime_.log.info("coordinator ready",
                     {{"federation", facts_.federation},
@@ -174,65 +174,10 @@ void Service::stop() {
   feed_.close();
   admin_.stop();
   enrol_.stop();
-  hub_.stop();
-  runs_.stop();
+  root_.hub().stop();
+  root_.runs().stop();
   retention_.stop();
   evaluator_->close();
-}
-
-void Service::child_joined(const tree::Child& child) {
-  runtime_.log.info("child joined",
-                    {{"name", child.name}, {"role", role_name(child.role)}, {"lease_epoch", child.lease}});
-  registry_.child_joined(child);
-  runs_.members_changed(child.role == Role::kSite ? std::vector{SiteId(child.node)} : std::vector<SiteId>{});
-}
-
-void Service::child_left(NodeId child) {
-  runtime_.log.info("child left", {{"name", registry_.book().name_of(child)}});
-  registry_.child_left(child);
-  runs_.members_changed({});
-}
-
-void Service::members_changed(NodeId child, const v1::MemberChange& change) {
-  const std::vector<SiteId> up = registry_.members_changed(child, change);
-  runs_.members_changed(up);
-}
-
-net::Awaitable<Result<v1::LeaseGrant>> Service::lease(identity::PeerIdentity peer, v1::LeaseRequest request) {
-  const NodeId node = peer.node;
-  const Result<LeaseAnswer> answer = co_await registry_.lease(std::move(peer), std::move(request));
-  if (!answer.ok()) {
-    runtime_.log.warn("no lease granted", {{"reason", answer.error().to_string()}});
-    co_return answer.error();
-  }
-  if (answer->moved) {
-    runtime_.log.info(
-        "lease moved",
-        {{"name", registry_.book().name_of(node)}, {"parent", answer->parent_name}, {"lease_epoch", answer->epoch}});
-    runs_.node_moved(node, answer->epoch);
-  }
-  if (const auto detour = registry_.book().detour_of(node, runtime_.clock.now())) {
-    runtime_.log.warn("a member goes past its aggregator", {{"name", registry_.book().name_of(node)},
-                                                            {"aggregator", registry_.book().name_of(detour->past)},
-                                                            {"parent", answer->parent_name},
-                                                            {"reason", detour->reason}});
-  }
-  co_return registry_.to_proto(*answer);
-}
-
-void Service::outcome_asked(NodeId child, const v1::OutcomeQuery& query) {
-  process_.spawn("outcome", answer_outcome(child, query));
-}
-
-net::Awaitable<void> Service::answer_outcome(NodeId child, v1::OutcomeQuery query) {
-  Result<std::vector<v1::Envelope>> replies =
-      co_await runtime_.pool.run([&] { return transfer::answers(*holdings_.journal, query); });
-  if (!replies.ok()) {
-    if (replies.error().code == Code::kInvalidArgument) co_return;  // no digest
-    runtime_.log.error("an outcome could not be read", {{"reason", replies.error().to_string()}});
-    co_return;
-  }
-  for (v1::Envelope& reply : *replies) hub_.send(child, std::move(reply));
 }
 
 net::Awaitable<void> Service::record_evaluation(RunId run, RoundId round, round::Metrics metrics) {

@@ -80,12 +80,16 @@ void RoundChecks::term_began(Epoch term) {
   greatest_ = std::max(greatest_, term);
 }
 
+// Two nodes may hear of theirs in another order than they were granted.
 void RoundChecks::lease_granted(const store::LeaseRow& lease) {
   const auto before = leases_.find(lease.node);
   const bool same = before != leases_.end() && before->second == lease;
-  say(same || lease.epoch > greatest_, "epochs_grow",
-      format_text("node {} was leased under {} with epoch {} after epoch {} was given", lease.node.value(),
-                  lease.parent.value(), lease.epoch.value(), greatest_.value()));
+  const bool grows = before == leases_.end() || lease.epoch > before->second.epoch;
+  const bool taken = std::ranges::any_of(
+      leases_, [&](const auto& other) { return other.first != lease.node && other.second.epoch == lease.epoch; });
+  say(same || (grows && !taken), "epochs_grow",
+      format_text("node {} was leased under {} with epoch {}, which was given before", lease.node.value(),
+                  lease.parent.value(), lease.epoch.value()));
   greatest_ = std::max(greatest_, lease.epoch);
   leases_[lease.node] = lease;
 }
@@ -152,6 +156,22 @@ void RoundChecks::journal_opened(store::CoordinatorJournal& journal) {
   }
 }
 
+// Of who is asked anew: what became known since is for the next one.
+void RoundChecks::attempt_decided(const store::AttemptRow& attempt) {
+  Run* run = find(attempt.run);
+  if (run == nullptr) return;
+  const std::string which = format_text("round {} attempt {}", attempt.round.value(), attempt.attempt.value());
+  const bool again = run->attempt && run->attempt->round == attempt.round;
+  const auto known = again ? by_site(run->attempt->participants) : std::map<SiteId, round::Participant>();
+  for (const round::Participant& one : attempt.participants) {
+    if (known.contains(one.site)) continue;
+    say(!now_.quarantined.contains(one.site), "quarantine",
+        which + format_text(": site {} takes part and is in quarantine", std::uint64_t{one.site.value()}));
+    say(!revoked_.contains(one.site), "members_only",
+        which + format_text(": site {} is asked and its certificate is revoked", std::uint64_t{one.site.value()}));
+  }
+}
+
 void RoundChecks::attempt_recorded(const store::AttemptRow& attempt) {
   Run* run = find(attempt.run);
   if (run == nullptr) return;
@@ -164,15 +184,6 @@ void RoundChecks::attempt_recorded(const store::AttemptRow& attempt) {
     if (before.round == attempt.round) {
       say(same_round(before, attempt), "round_fixed", which + ": with another scale or base, or without a participant");
     }
-  }
-  const bool again = run->attempt && run->attempt->round == attempt.round;
-  const auto known = again ? by_site(run->attempt->participants) : std::map<SiteId, round::Participant>();
-  for (const round::Participant& one : attempt.participants) {
-    if (known.contains(one.site)) continue;
-    say(!now_.quarantined.contains(one.site), "quarantine",
-        which + format_text(": site {} takes part and is in quarantine", std::uint64_t{one.site.value()}));
-    say(!revoked_.contains(one.site), "members_only",
-        which + format_text(": site {} is asked and its certificate is revoked", std::uint64_t{one.site.value()}));
   }
   check_room(*run, attempt, which);
   const RoundId last = run->commits.empty() ? RoundId(0) : run->commits.rbegin()->first;

@@ -48,6 +48,7 @@ class RoundChecks {
   void journal_opened(store::CoordinatorJournal& journal);  // after each start: nothing known is lost or changed
   void term_began(Epoch term);
   void lease_granted(const store::LeaseRow& lease);
+  void attempt_decided(const store::AttemptRow& attempt);  // the journal is about to be asked
   void attempt_recorded(const store::AttemptRow& attempt);
   // Before the journal is asked: the sum that the model was made from, and the model.
   void committing(const store::CommitRow& row, const FlatSum& sum, const FlatModel& model);

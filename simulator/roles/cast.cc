@@ -283,6 +283,21 @@ Duration Cast::time_to_pack() const {
 
 std::string Cast::address_of(HostId host) { return "host-" + std::to_string(host.value()) + ":7000"; }
 
+net::HostPort Cast::host_port(HostId host) { return {"host-" + std::to_string(host.value()), 7000}; }
+
+Node::IdentityOf Cast::identities() const {
+  return [this](HostId host) {
+    const Identity& own = identity(host);
+    return identity::PeerIdentity{own.role, own.node, own.name};
+  };
+}
+
+WorkCosts Cast::work_costs() const {
+  constexpr Duration kCall = std::chrono::microseconds(100);
+  const auto& compute = scenario().compute;
+  return {kCall + time_for_values(compute.merge_ns), time_to_pack(), 4 * kCall + time_for_values(compute.finalise_ns)};
+}
+
 HostId Cast::host_at(const std::string& address) const {
   const std::size_t colon = address.find(':');
   std::uint32_t number = 0;
@@ -297,7 +312,7 @@ bool Cast::is_dishonest(NodeId node) const {
          std::ranges::any_of(clones_, [&](const auto& entry) { return has_it(entry.first); });
 }
 
-std::pair<std::uint32_t, std::uint32_t> Cast::protocols(HostId host) const {
+wire::Protocols Cast::protocols(HostId host) const {
   if (alien_.contains(host)) return {wire::kProtocol + 1, wire::kProtocol + 2};
   if (newer_.contains(host)) return {wire::kProtocol, wire::kProtocol + 1};
   return {wire::kProtocol, wire::kProtocol};

@@ -12,7 +12,9 @@
 
 #include "core/base/ids.h"
 #include "core/round/schema.h"
+#include "core/wire/protocol.h"
 #include "simulator/checks/checks.h"
+#include "simulator/node/node.h"
 #include "simulator/roles/round_log.h"
 #include "simulator/roles/stand_ins.h"
 #include "simulator/roles/tamper.h"
@@ -54,6 +56,9 @@ class Cast {
   std::uint64_t enrolled_before(HostId site) const { return enrolled_before_.at(site.value()); }
   store::FileSystem& model_files() { return model_files_; }  // the coordinator's disk, as ModelStore sees it
   static std::string address_of(HostId host);
+  static net::HostPort host_port(HostId host);
+  Node::IdentityOf identities() const;
+  WorkCosts work_costs() const;
   HostId host_at(const std::string& address) const;  // the root when there is none
   bool is_malicious(HostId host) const { return malicious_.contains(host); }
   bool is_cloned(HostId host) const { return clones_.contains(host); }  // another one has the same identity
@@ -63,7 +68,7 @@ class Cast {
   bool may_take_part(const Host& host) const;          // a site that is not dishonest, of our protocol
   std::size_t sites_left() const;                      // and not revoked
   void claim(HostId host, round::Standing* standing);  // a malicious one shows what cannot be, now and then
-  std::pair<std::uint32_t, std::uint32_t> protocols(HostId host) const;  // that its Hello names
+  wire::Protocols protocols(HostId host) const;        // that its Hello names
 
  private:
   Status found();

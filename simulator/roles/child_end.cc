@@ -55,9 +55,9 @@ void ChildEnd::again(std::optional<Duration> lasted) {
 void ChildEnd::hello(Epoch lease) {
   v1::Envelope message;
   v1::Hello& hello = *message.mutable_hello();
-  const auto [low, high] = cast_.protocols(host_);
-  hello.set_protocol_min(low);
-  hello.set_protocol_max(high);
+  const wire::Protocols protocols = cast_.protocols(host_);
+  hello.set_protocol_min(protocols.oldest);
+  hello.set_protocol_max(protocols.newest);
   hello.set_software("fluvial simulate");
   hello.set_incarnation(incarnation_.value());
   hello.set_lease_epoch(lease.value());

@@ -1,0 +1,57 @@
+// What the coordinator is to the tree: its children's sessions, the book of nodes, the runs, and what passes between
+// them. The whole of it but the ports, people and authority around it (service.h). On the node's strand.
+#pragma once
+
+#include <memory>
+
+#include "coordinator/service/registry.h"
+#include "coordinator/service/run_service.h"
+#include "core/tree/hub.h"
+
+namespace fluvial::coordinator {
+
+class Root : public tree::HubOwner {
+ public:
+  struct Keeps {  // what it keeps things in; all of it outlives it
+    store::CoordinatorJournal& journal;
+    store::ModelStore& models;
+    Epoch epoch;  // this process' term
+  };
+  Root(tree::Runtime& runtime, net::TaskGroup& tasks, Keeps keeps, RunObserver& observer, tree::HubOptions options,
+       const FailoverSettings& failover);
+
+  Registry& registry() { return registry_; }
+  tree::Hub& hub() { return hub_; }
+  RunService& runs() { return runs_; }
+  const identity::DenyList& deny() const { return *deny_; }
+
+  Status may_join(const tree::Child& child) override { return registry_.book().may_join(child.node, child.lease); }
+  void child_joined(const tree::Child& child) override;
+  void child_left(NodeId child) override;
+  void members_changed(NodeId child, const v1::MemberChange& change) override;
+  net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) override;
+  Result<transfer::Terms> admit(const transfer::UpdateHead& head) override { return side().admit(head); }
+  Result<transfer::Terms> admit(const transfer::PartialHead& head) override { return side().admit(head); }
+  std::vector<SiteId> without(const transfer::PartialHead& head) override { return side().without(head); }
+  void arrived(transfer::StagedArrival arrival) override { side().arrived(std::move(arrival)); }
+  void refused(RunId run, RoundId round, const round::Refusal& refusal) override {
+    side().refused(run, round, refusal);
+  }
+  void declined(NodeId child, const round::Decline& decline) override { side().declined(child, decline); }
+  void outcome_asked(NodeId child, const v1::OutcomeQuery& query) override;
+  std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref) override { return runs_.model(ref); }
+
+ private:
+  tree::ParentSide& side() { return runs_.parent_side(); }
+  net::Awaitable<void> answer_outcome(NodeId child, v1::OutcomeQuery query);
+
+  tree::Runtime& runtime_;
+  net::TaskGroup& tasks_;
+  store::CoordinatorJournal& journal_;
+  std::shared_ptr<identity::DenyList> deny_ = std::make_shared<identity::DenyList>();
+  Registry registry_;
+  tree::Hub hub_;  // before what holds staged updates: they count against its budget
+  RunService runs_;
+};
+
+}  // namespace fluvial::coordinator

@@ -1,0 +1,77 @@
+// A process of shipped code on a simulated host: what core/tree/process.h and core/net are to a real one. A role
+// derives from it, makes its services in start() with runtime(), and serves what is accepted.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "core/net/task_group.h"
+#include "core/telemetry/metrics.h"
+#include "core/tree/runtime.h"
+#include "core/tree/uplink.h"
+#include "simulator/node/context.h"
+#include "simulator/node/pool.h"
+#include "simulator/node/session.h"
+
+namespace fluvial::simulator {
+
+class Node : public Process {
+ public:
+  using IdentityOf = std::function<identity::PeerIdentity(HostId)>;
+
+  Node(World& world, HostId host, Role role, IdentityOf identity_of, const WorkCosts& costs);
+  ~Node() override;
+
+  void accepted(SessionId session, HostId from) override;
+  void connected(SessionId session) override;
+  void received(SessionId session, Frame frame) override;
+  void closed(SessionId session, const Error& why) override;
+  void writable(SessionId session) override;
+
+ protected:
+  // Last of all in a derived destructor's way: nothing of it may be gone yet. Called by each final role's destructor.
+  void take_down();
+
+  virtual net::Awaitable<void> serve(std::shared_ptr<net::Session> session) = 0;  // one that was accepted
+  virtual void after_frame() {}                                                   // something came, and is on its way
+
+  World& world() { return world_; }
+  HostId host() const { return host_; }
+  tree::Runtime& runtime() { return runtime_; }
+  net::TaskGroup& tasks() { return tasks_; }
+  void spawn(std::string name, net::Awaitable<void> task) {
+    tasks_.spawn(runtime_.strand, std::move(name), std::move(task));
+  }
+  // To the host that `host_at` says is at an address.
+  tree::Dial dial(std::function<HostId(const net::HostPort&)> host_at);
+  void set_outgoing(Outgoing outgoing) { outgoing_ = std::move(outgoing); }
+  bool is_dead() { return !world_.is_up(host_); }
+
+ private:
+  net::Awaitable<Result<std::shared_ptr<net::Session>>> connect(HostId to);
+  net::Awaitable<void> serve_to_the_end(std::shared_ptr<NodeSession> session);
+  std::shared_ptr<NodeSession> find(SessionId session) const;
+
+  struct Connecting {
+    explicit Connecting(const net::Executor& executor) : changed(executor) {}
+    bool up = false;
+    std::optional<Error> failed;
+    net::AsyncSignal changed;
+  };
+
+  World& world_;
+  HostId host_;
+  IdentityOf identity_of_;
+  NodeContext context_;
+  NodePool pool_;
+  telemetry::Metrics metrics_;
+  tree::Runtime runtime_;
+  net::TaskGroup tasks_;
+  Outgoing outgoing_;
+  std::map<SessionId, std::weak_ptr<NodeSession>> sessions_;
+  std::map<SessionId, std::shared_ptr<Connecting>> connecting_;
+};
+
+}  // namespace fluvial::simulator

@@ -1,0 +1,113 @@
+// What the checks are told of what the coordinator does.
+#include <algorithm>
+#include <utility>
+
+#include "simulator/roles/coordinator.h"
+
+namespace fluvial::simulator {
+namespace {
+
+store::RunStatus row_of(coordinator::RunStatus status) {
+  switch (status) {
+    case coordinator::RunStatus::kRunning: return store::RunStatus::kRunning;
+    case coordinator::RunStatus::kPaused: return store::RunStatus::kPaused;
+    case coordinator::RunStatus::kStopped: return store::RunStatus::kStopped;
+    case coordinator::RunStatus::kDone: return store::RunStatus::kDone;
+  }
+  return store::RunStatus::kPaused;
+}
+
+FlatSum flat(const tree::Sum& sum) {
+  const transfer::NodeSum& node = sum.node();
+  return {node.accumulator().sum(), node.integers(), node.shape().scale_bits};
+}
+
+}  // namespace
+
+void CoordinatorRole::run_taken_up(const coordinator::RunMachine& machine) {
+  if (is_dead()) return;
+  {
+    const Disk::Inspection inspection(world().disk(host()));
+    const Result<std::vector<store::RunRow>> runs = journal_->runs();
+    if (!runs.ok()) return;
+    for (const store::RunRow& row : *runs) cast_.checks().rounds().run_continued(row);
+  }
+  cast_.checks().run_status(coordinator::status_name(machine.status()), machine.reason());
+  if (machine.status() == coordinator::RunStatus::kPaused) spawn("attend", attend(machine.run()));
+  // What the last commit refers to; another one, if it is tampered with.
+  auto* run = const_cast<coordinator::ActiveRun*>(root_->runs().active());  // NOLINT: on purpose
+  cast_.tamper().optimizer_loaded(&run->optimizer_state);
+}
+
+void CoordinatorRole::recording(const store::AttemptRow& row) {
+  if (!is_dead()) cast_.checks().rounds().attempt_decided(row);
+}
+
+void CoordinatorRole::recorded(const store::AttemptRow& row) {
+  if (is_dead()) return;
+  store::AttemptRow told = row;
+  if (row.attempt > AttemptId(1)) cast_.tamper().calls(book().connected_sites(), &told.participants);
+  cast_.checks().rounds().attempt_recorded(told);
+  cast_.round_log().recorded(row.round, row.participants.size(), world().scheduler().now());
+}
+
+void CoordinatorRole::taking(const coordinator::RunMachine& machine, const transfer::StagedArrival& arrival) {
+  if (is_dead()) return;
+  cast_.checks().rounds().taking(machine.run(), arrival.what.contributors, machine.gather().participants());
+}
+
+void CoordinatorRole::committing(const store::CommitRow& row, const coordinator::NextModel& next) {
+  if (is_dead()) return;
+  cast_.tamper().optimizer_finalised(next.optimizer_state);
+  const round::Schema& schema = *root_->runs().active()->schema;
+  std::vector<float> values(schema.value_count());
+  std::vector<std::int64_t> integers(schema.integer_count());
+  round::split_model(schema, next.bytes.bytes, values, integers);
+  cast_.checks().rounds().committing(row, flat(root_->runs().sum()), {values, integers});
+}
+
+void CoordinatorRole::committed(const store::CommitRow& row, const round::CommitRecord&, const round::Pace&) {
+  if (is_dead()) return;
+  cast_.checks().rounds().committed(row);
+  cast_.round_log().committed(row.round, row.contributors.size(), world().scheduler().now());
+}
+
+void CoordinatorRole::quarantined(SiteId site, const std::string& reason) {
+  cast_.checks().accused(site, cast_.is_dishonest(site), reason);
+}
+
+void CoordinatorRole::quarantine_counted(std::size_t) {
+  for (const auto& [id, node] : book().nodes()) {
+    if (!node.quarantined_at || unrecorded_.contains(id)) continue;
+    cast_.checks().rounds().quarantined(id);
+    if (cast_.tamper().forgets_quarantine()) spawn("forget", lift_quarantine(id));
+  }
+}
+
+net::Awaitable<void> CoordinatorRole::lift_quarantine(SiteId site) {
+  const Result<NodeId> lifted = co_await root_->registry().clear(book().name_of(site));
+  if (lifted.ok()) root_->runs().quarantine_changed();
+}
+
+void CoordinatorRole::status_told(RunId run, coordinator::RunStatus status, const std::string& reason) {
+  if (is_dead()) return;
+  const bool ends = status == coordinator::RunStatus::kDone || status == coordinator::RunStatus::kStopped;
+  cast_.checks().run_status(coordinator::status_name(status), reason);
+  if (ends) {
+    cast_.checks().run_ended(run);
+    cast_.checks().rounds().told(run, row_of(status));
+    spawn("attend end", attend_end());
+  }
+  if (status != coordinator::RunStatus::kPaused) return;
+  const round::Gather& gather = machine()->gather();
+  const auto gone =
+      std::ranges::count_if(gather.refusals(), [](const auto& r) { return round::drops_update(r.error.code); });
+  const std::size_t left = gather.participant_count() + substitutes_left();
+  // Of two machines with one identity each keeps the other out, until a person stops one.
+  if (left < machine()->plan().quorum + static_cast<std::size_t>(gone) || cast_.has_clones()) {
+    cast_.checks().round_is_hopeless();
+  }
+  spawn("attend", attend(run));
+}
+
+}  // namespace fluvial::simulator

@@ -1,0 +1,121 @@
+// Whoever looks after the coordinator: revokes, enrols, pauses, stops, and mends what it says is wrong.
+#include <boost/asio/awaitable.hpp>
+#include <utility>
+
+#include "core/digest/sha256.h"
+#include "core/net/deadline.h"
+#include "simulator/roles/coordinator.h"
+
+namespace fluvial::simulator {
+namespace {
+
+constexpr Duration kAttendance = std::chrono::seconds(3);  // how soon somebody looks
+
+}  // namespace
+
+void CoordinatorRole::revoke(NodeId node) {
+  if (root_) spawn("revoke", do_revoke(node));
+}
+
+net::Awaitable<void> CoordinatorRole::do_revoke(NodeId node) {
+  if (cast_.tamper().forgets_revocation()) {
+    if (!journal_->revoke(node, runtime().clock.wall_now()).ok()) co_return;
+  } else {
+    const Result<NodeId> revoked = co_await root_->registry().revoke(book().name_of(node));
+    if (!revoked.ok()) co_return;
+    root_->runs().revoked(*revoked);
+  }
+  cast_.checks().rounds().revoked(node);
+}
+
+bool CoordinatorRole::enrol(store::NodeRow node) {
+  if (!root_) return false;
+  const WallTime now = runtime().clock.wall_now();
+  store::TokenRow token;
+  token.id = node.name + "-" + std::to_string(world().starts(host())) + "-" + std::to_string(++tokens_);
+  token.secret_hash = sha256(as_byte_span(token.id));
+  token.role = node.role;
+  token.name = node.name;
+  token.expires_at = now + std::chrono::hours(1);
+  node.enrolled_at = now;
+  if (!journal_->add_token(token).ok()) return false;
+  const Result<store::NodeRow> enrolled = journal_->redeem_token(token.secret_hash, std::move(node), now);
+  if (!enrolled.ok()) return false;
+  cast_.checks().rounds().enrolled(enrolled->id);
+  if (root_->registry().enrolled(*enrolled)) {
+    root_->runs().replaced(enrolled->id);
+  } else {
+    root_->runs().members_changed({});
+  }
+  return true;
+}
+
+void CoordinatorRole::pause() {
+  const auto run = root_ ? root_->runs().active_run() : std::nullopt;
+  if (run) spawn("pause", command(root_->runs().pause(*run, "by a person")));
+}
+
+void CoordinatorRole::stop() {
+  const auto run = root_ ? root_->runs().active_run() : std::nullopt;
+  if (run) spawn("stop", command(root_->runs().stop_run(*run, "by a person")));
+}
+
+// A journal that does not take what the person wants wants a restart. What cannot be wanted of a run that has ended
+// does not.
+net::Awaitable<void> CoordinatorRole::command(net::Awaitable<Status> given) {
+  const Status done = co_await std::move(given);
+  if (!done.ok() && done.error().code != Code::kFailedPrecondition) fail("not obeyed", done.error());
+}
+
+// Somebody reads the reason, mends what is to be mended, and resumes the run.
+net::Awaitable<void> CoordinatorRole::attend(RunId run) {
+  co_await net::sleep_for(kAttendance);
+  if (root_->runs().active_run() != run || machine()->status() != coordinator::RunStatus::kPaused) co_return;
+  co_await command(root_->runs().resume(run));
+}
+
+// /readyz says that the journal has failed: who looks after the coordinator starts it again.
+void CoordinatorRole::attend_journal() {
+  world().after(host(), kAttendance, [this] {
+    if (const auto fault = journal_->fault()) fail("journal failed", *fault);
+  });
+}
+
+// One that was stopped, and one that came to its end while there are faults: it ends while somebody is away.
+net::Awaitable<void> CoordinatorRole::attend_end() {
+  co_await net::sleep_for(kAttendance);
+  const Status continued = co_await continue_run();
+  if (!continued.ok()) fail("not continued", continued.error());
+}
+
+net::Awaitable<Status> CoordinatorRole::continue_run() {
+  if (!cast_.continues_runs() || root_->runs().active_run()) co_return Status{};
+  Result<std::vector<store::RunRow>> runs = co_await runtime().pool.run([this] { return journal_->runs(); });
+  if (!runs.ok()) co_return runs.error();
+  while (!runs->empty() && runs->back().reason.starts_with("it could not be started")) runs->pop_back();
+  while (!runs->empty() && runs->back().reason == "its start was cut off") runs->pop_back();
+  if (runs->empty()) co_return Error{Code::kInternal, "no run to continue"};
+  const store::RunRow before = runs->back();
+  if (before.status == store::RunStatus::kDone && !world().faults_on()) co_return Status{};
+  const auto loaded = co_await runtime().pool.run([&]() -> Result<std::pair<store::RunRow, Buffer>> {
+    FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, journal_->last_commit(before.id));
+    const ModelVersion version(last ? last->round.value() : 0);
+    store::RunRow row = before;
+    row.id = RunId();
+    row.continues = before.id;
+    row.initial_model = last ? last->model : before.initial_model;
+    FLUVIAL_ASSIGN(store::Model model, models_->load({before.id, version}, row.initial_model));
+    return std::pair(std::move(row), std::move(model.bytes));
+  });
+  if (!loaded.ok()) co_return loaded.error();
+  const Result<RunId> started = co_await root_->runs().start(loaded->first, Buffer::copy_of(loaded->second.span()));
+  co_return started.ok() ? Status{} : Status{started.error()};
+}
+
+net::Awaitable<void> CoordinatorRole::prune_journal() {
+  const store::KeptRounds kept{cast_.scenario().federation.keep_rounds, {}};
+  const auto pruned = co_await runtime().pool.run([&] { return journal_->prune_rounds(kept); });
+  if (!pruned.ok() && journal_->fault()) attend_journal();  // otherwise a round too many
+}
+
+}  // namespace fluvial::simulator
