@@ -67,6 +67,8 @@ Effects SiteMachine::ask_again() {
 
 Effects SiteMachine::run_over(RunId run) {
   Effects out;
+  if (!over_.insert(run).second) return out;
+  incomplete_.insert(run);
   runs_.erase(run);
   unheard_.erase(run);
   if (pending_ && !resolving_ && pending_->run == run) out.push_back(Ask{*pending_});
@@ -75,7 +77,16 @@ Effects SiteMachine::run_over(RunId run) {
     work_->late = true;
     if (work_->stage == Stage::kFetching) start_next(out);
   }
+  complete_runs(out);
   return out;
+}
+
+void SiteMachine::complete_runs(Effects& out) {
+  std::erase_if(incomplete_, [&](RunId run) {
+    const bool in_hand = (work_ && work_->offer.run == run) || (pending_ && pending_->run == run);
+    if (!in_hand) out.push_back(CompleteRun{run});
+    return !in_hand;
+  });
 }
 
 void SiteMachine::close(RunId run, RoundId round) {
@@ -91,6 +102,8 @@ bool SiteMachine::is_closed(RunId run, RoundId round) const {
 Effects SiteMachine::offered(Offer offer) {
   Effects out;
   runs_.insert(offer.run);
+  over_.erase(offer.run);
+  incomplete_.erase(offer.run);
   unheard_.erase(offer.run);
   if (is_closed(offer.run, offer.round)) return out;  // overtaken by its commit, or by a newer offer
   if (offer.round > RoundId(0)) close(offer.run, RoundId(offer.round.value() - 1));  // one follows the other
@@ -134,9 +147,10 @@ void SiteMachine::send(Offer offer, Effects& out) {
 void SiteMachine::start(Offer offer, Effects& out) {
   if (offer.counted) return;  // a contribution of an incarnation whose state is gone: nothing to do but wait
   const bool here = held_ == offer.base;
-  work_ = Work{std::move(offer), here ? Stage::kTraining : Stage::kFetching};
+  last_work_ = last_work_.next();
+  work_ = Work{last_work_, std::move(offer), here ? Stage::kTraining : Stage::kFetching};
   if (here) {
-    out.push_back(Train{work_->offer});
+    out.push_back(Train{work_->offer, work_->id});
   } else {
     fetch(work_->offer.base, out);
   }
@@ -157,21 +171,23 @@ Effects SiteMachine::model_ready(const round::ModelRef& model) {
   held_ = model;
   if (work_ && work_->stage == Stage::kFetching && work_->offer.base == model) {
     work_->stage = Stage::kTraining;
-    out.push_back(Train{work_->offer});
+    out.push_back(Train{work_->offer, work_->id});
   }
   return out;
 }
 
-Effects SiteMachine::trained() {
+bool SiteMachine::is_at(WorkId work, Stage stage) const { return work_ && work_->id == work && work_->stage == stage; }
+
+Effects SiteMachine::trained(WorkId work) {
   Effects out;
-  if (!work_ || work_->stage != Stage::kTraining) return out;
+  if (!is_at(work, Stage::kTraining)) return out;
   if (entering_ != Entering::kNo) {
     work_->trained = true;
   } else if (work_->late) {
     fold(out);
   } else {
     work_->stage = Stage::kEncoding;
-    out.push_back(Encode{work_->offer});
+    out.push_back(Encode{work_->offer, work});
   }
   return out;
 }
@@ -185,34 +201,46 @@ void SiteMachine::decline(const Error& error, Effects& out) {
 
 void SiteMachine::fold(Effects& out) {
   work_->stage = Stage::kFolding;
-  out.push_back(Fold{work_->offer, work_->lost, work_->run_lost});
+  out.push_back(Fold{work_->offer, work_->id, work_->lost, work_->run_lost});
 }
 
-Effects SiteMachine::train_failed(const Error& error) {
+Effects SiteMachine::train_failed(WorkId work, const Error& error) {
   Effects out;
-  if (!work_ || work_->stage != Stage::kTraining) return out;
+  if (!is_at(work, Stage::kTraining)) return out;
   decline(error, out);
+  complete_runs(out);
   return out;
 }
 
-Effects SiteMachine::encoded(const Pending& pending) {
+Effects SiteMachine::encoded(WorkId work, const Pending& pending) {
   Effects out;
-  FLUVIAL_CHECK(work_ && work_->stage == Stage::kEncoding && !pending_, "a submission nobody asked for");
-  const Work work = *std::exchange(work_, std::nullopt);
+  if (!is_at(work, Stage::kEncoding)) return out;
+  FLUVIAL_CHECK(!pending_, "a second submission");
+  const Work done = *std::exchange(work_, std::nullopt);
   pending_ = pending;
-  if (work.late) {
+  if (done.late) {
     resolve(Outcome::kLate, out);
   } else {
-    send(work.offer, out);
+    send(done.offer, out);
   }
   enter_if_quiet(out);
   return out;
 }
 
-Effects SiteMachine::encode_failed(const Error& error) {
+Effects SiteMachine::encode_failed(WorkId work, const Error& error) {
   Effects out;
-  if (!work_ || work_->stage != Stage::kEncoding) return out;
+  if (!is_at(work, Stage::kEncoding)) return out;
   decline(error, out);
+  complete_runs(out);
+  enter_if_quiet(out);
+  return out;
+}
+
+Effects SiteMachine::folded(WorkId work) {
+  Effects out;
+  if (!is_at(work, Stage::kFolding)) return out;
+  start_next(out);
+  complete_runs(out);
   enter_if_quiet(out);
   return out;
 }
@@ -262,15 +290,13 @@ void SiteMachine::resolve(Outcome outcome, Effects& out) {
   out.push_back(Resolve{*pending_, outcome});
 }
 
-Effects SiteMachine::resolved() {
+Effects SiteMachine::resolved(const Pending& pending) {
   Effects out;
-  if (resolving_) {
-    resolving_ = false;
-    pending_.reset();
-    if (!work_) start_next(out);
-  } else if (work_ && work_->stage == Stage::kFolding) {
-    start_next(out);
-  }
+  if (!resolving_ || pending_ != pending) return out;
+  resolving_ = false;
+  pending_.reset();
+  if (!work_) start_next(out);
+  complete_runs(out);
   enter_if_quiet(out);
   return out;
 }
@@ -299,6 +325,8 @@ Effects SiteMachine::history_entered(std::optional<Pending> pending, const round
   sending_.reset();
   fetched_.reset();
   closed_.clear();
+  over_.clear();  // a run that was over may go on
+  incomplete_.clear();
   std::erase_if(runs_, [&](RunId run) { return !common.has(run); });  // nobody could say whether they go on
   unheard_.clear();
   if (!work_) return out;

@@ -4,6 +4,9 @@
 //
 //   offered -> fetching -> training -> encoding -> pending (durable, being sent) -> resolving -> offered ...
 //                                   `-> folding, when the round closed meanwhile: the update goes into the residual
+//
+// What an effect begins ends with an event that names it: its work, or its submission. One that comes too late does
+// nothing. Each run's end counts once, and a run that is over is complete once nothing of it is in hand.
 #pragma once
 
 #include <map>
@@ -54,7 +57,11 @@ struct Pending {
   Digest digest{};
   Incarnation incarnation;  // that encoded it
   std::uint64_t submission = 0;
+  bool operator==(const Pending&) const = default;
 };
+
+// What is made for one offer, from its training to a submission or to the residual: 1, 2, ... within a process.
+using WorkId = Id<struct WorkTag>;
 
 // What a commit says of this site. Nothing at all when it came by a way that does not know the site: then it asks.
 struct Verdict {
@@ -76,12 +83,15 @@ struct FetchModel {  // then model_ready(); replaces a fetch of another model
 };
 struct Train {  // then trained() or train_failed()
   Offer offer;
+  WorkId work;
 };
 struct Encode {  // what was trained: screen, encode, make durable; then encoded() or encode_failed()
   Offer offer;
+  WorkId work;
 };
-struct Fold {  // what was trained goes into the residual; then resolved()
+struct Fold {  // what was trained goes into the residual; then folded()
   Offer offer;
+  WorkId work;
   bool lost = false;      // its round is of a history before: no outcome of it is remembered
   bool run_lost = false;  // its run is: there is no residual that it could go into, it is dropped
 };
@@ -110,8 +120,11 @@ struct DeclineRound {
   AttemptId attempt;
   Error error;
 };
-using Effect =
-    std::variant<FetchModel, Train, Encode, Fold, Send, StopSending, Ask, AskRun, Resolve, EnterHistory, DeclineRound>;
+struct CompleteRun {  // it is over, and nothing of it is in hand: what it left unspent can be looked at
+  RunId run;
+};
+using Effect = std::variant<FetchModel, Train, Encode, Fold, Send, StopSending, Ask, AskRun, Resolve, EnterHistory,
+                            DeclineRound, CompleteRun>;
 using Effects = std::vector<Effect>;
 
 class SiteMachine {
@@ -126,15 +139,17 @@ class SiteMachine {
   Effects ask_again();           // now and then: a commit, a question or its answer may have been lost further up
   Effects offered(Offer offer);  // also again after a reconnect, or for the next attempt
   Effects model_ready(const round::ModelRef& model);
-  Effects trained();
-  Effects train_failed(const Error& error);
-  Effects encoded(const Pending& pending);
-  Effects encode_failed(const Error& error);
+  Effects trained(WorkId work);
+  Effects train_failed(WorkId work, const Error& error);
+  Effects encoded(WorkId work, const Pending& pending);
+  Effects encode_failed(WorkId work, const Error& error);
+  Effects folded(WorkId work);
   Effects committed(RunId run, RoundId round, const Verdict& verdict, const round::ModelRef& model);
   Effects answered(const Pending& about, Outcome outcome);
   void run_goes_on(RunId run) { unheard_.erase(run); }
-  Effects run_over(RunId run);  // no round of it opens any more: what is being made for one goes into the residual
-  Effects resolved();
+  // No round of it opens any more: what is being made for one goes into the residual. Heard again: nothing.
+  Effects run_over(RunId run);
+  Effects resolved(const Pending& pending);
   // The lease is of another history (core/round/history.h), and no parent is connected. What is being trained goes into
   // the residual when it is done; nothing else of the history before is left.
   Effects history_begins();
@@ -143,12 +158,14 @@ class SiteMachine {
 
   bool has_pending() const { return pending_.has_value(); }
   const std::optional<Pending>& pending() const { return pending_; }
+  bool is_over(RunId run) const { return over_.contains(run); }
   std::string_view doing() const;  // "fetching", "training", ...; "waiting" for an outcome, or for a round
   const std::optional<round::ModelRef>& held() const { return held_; }
 
  private:
   enum class Stage { kFetching, kTraining, kEncoding, kFolding };
   struct Work {
+    WorkId id;
     Offer offer;
     Stage stage;
     bool late = false;      // the round closed without it
@@ -157,6 +174,7 @@ class SiteMachine {
     bool trained = false;   // while a history is being entered
   };
   enum class Entering { kNo, kWaiting, kNow };  // another history: once nothing is being written
+  bool is_at(WorkId work, Stage stage) const;
   void close(RunId run, RoundId round);
   bool is_closed(RunId run, RoundId round) const;
   void send(Offer offer, Effects& out);
@@ -167,11 +185,13 @@ class SiteMachine {
   void resolve(Outcome outcome, Effects& out);
   void enter_if_quiet(Effects& out);
   void fold(Effects& out);
+  void complete_runs(Effects& out);
 
   std::optional<Pending> pending_;
   bool resolving_ = false;
   Entering entering_ = Entering::kNo;
   std::optional<Work> work_;
+  WorkId last_work_;
   std::optional<Offer> next_;
   std::optional<Offer> sending_;
   std::optional<round::ModelRef> held_;
@@ -179,6 +199,8 @@ class SiteMachine {
   std::map<RunId, RoundId> closed_;         // rounds up to here are over
   std::set<RunId> runs_;                    // that this site took part in, as far as it knows not over
   std::set<RunId> unheard_;                 // of them, those of which nothing came on this session
+  std::set<RunId> over_;
+  std::set<RunId> incomplete_;  // of them, those of which something is in hand
 };
 
 }  // namespace fluvial::edge

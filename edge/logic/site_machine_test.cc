@@ -56,7 +56,7 @@ TEST(SiteMachine, TheNextRoundWaitsForTheOutcomeToBeDurable) {
   site.committed(RunId(1), RoundId(1), Verdict{pending(1).digest}, model(1));
   EXPECT_TRUE(site.offered(offer(2)).empty());
   EXPECT_TRUE(site.model_ready(model(1)).empty());
-  const Effects started = site.resolved();
+  const Effects started = site.resolved(pending(1));
   ASSERT_NE(find<Train>(started), nullptr);
   EXPECT_EQ(find<Train>(started)->offer.round, RoundId(2));
 }
@@ -78,7 +78,7 @@ TEST(SiteMachine, AMissedCommitIsAskedForAndNothingNewerIsEncodedBefore) {
   const Effects answered = site.answered(pending(3), Outcome::kCounted);
   ASSERT_NE(find<Resolve>(answered), nullptr);
   EXPECT_EQ(find<Resolve>(answered)->outcome, Outcome::kCounted);
-  EXPECT_NE(find<FetchModel>(site.resolved()), nullptr);
+  EXPECT_NE(find<FetchModel>(site.resolved(pending(3))), nullptr);
 }
 
 TEST(SiteMachine, AStragglersUpdateIsFoldedAndItGoesOnWithTheNewestRound) {
@@ -90,8 +90,8 @@ TEST(SiteMachine, AStragglersUpdateIsFoldedAndItGoesOnWithTheNewestRound) {
   site.committed(RunId(1), RoundId(2), Verdict{.late = true}, model(2));
   EXPECT_TRUE(site.offered(offer(3)).empty());
   site.model_ready(model(2));
-  EXPECT_NE(find<Fold>(site.trained()), nullptr);
-  const Effects next = site.resolved();
+  EXPECT_NE(find<Fold>(site.trained(kFirst)), nullptr);
+  const Effects next = site.folded(kFirst);
   ASSERT_NE(find<Train>(next), nullptr);
   EXPECT_EQ(find<Train>(next)->offer.round, RoundId(3));
 }
@@ -100,9 +100,9 @@ TEST(SiteMachine, ARoundThatClosesWhileEncodingIsLate) {
   SiteMachine site({});
   site.offered(offer(1));
   site.model_ready(model(0));
-  site.trained();
+  site.trained(kFirst);
   site.committed(RunId(1), RoundId(1), Verdict{.late = true}, model(1));
-  const Effects effects = site.encoded(pending(1));
+  const Effects effects = site.encoded(kFirst, pending(1));
   EXPECT_EQ(find<Send>(effects), nullptr);
   ASSERT_NE(find<Resolve>(effects), nullptr);
   EXPECT_EQ(find<Resolve>(effects)->outcome, Outcome::kLate);
@@ -128,7 +128,7 @@ TEST(SiteMachine, DeclinesWhenItsWorkersCannot) {
   SiteMachine site({});
   site.offered(offer(1));
   site.model_ready(model(0));
-  EXPECT_NE(find<DeclineRound>(site.train_failed({Code::kInternal, "out of memory"})), nullptr);
+  EXPECT_NE(find<DeclineRound>(site.train_failed(kFirst, {Code::kInternal, "out of memory"})), nullptr);
   site.committed(RunId(1), RoundId(1), Verdict{.late = true}, model(1));
   EXPECT_NE(find<FetchModel>(site.offered(offer(2))), nullptr);
 }
@@ -171,7 +171,7 @@ TEST(SiteMachine, AnOutcomeThatNobodyAnsweredIsAskedForAtEachOccasion) {
   EXPECT_NE(find<Ask>(site.connected()), nullptr) << "and the next session";
   EXPECT_NE(find<Resolve>(site.answered(pending(1), Outcome::kLate)), nullptr);
   EXPECT_EQ(find<Ask>(site.connected()), nullptr) << "being resolved";
-  EXPECT_NE(find<FetchModel>(site.resolved()), nullptr) << "the newest offer is taken up";
+  EXPECT_NE(find<FetchModel>(site.resolved(pending(1))), nullptr) << "the newest offer is taken up";
 }
 
 TEST(SiteMachine, TheCommitThatNamesItMayComeAfterOneThatDoesNot) {
@@ -189,7 +189,7 @@ TEST(SiteMachine, ACommitBehindTheAnswerStillBringsItsModel) {
   site.connected();
   EXPECT_NE(find<Resolve>(site.answered(pending(1), Outcome::kCounted)), nullptr);
   EXPECT_NE(find<FetchModel>(site.committed(RunId(1), RoundId(1), Verdict{pending(1).digest}, model(1))), nullptr);
-  site.resolved();
+  site.resolved(pending(1));
   site.offered(offer(3));
   EXPECT_EQ(find<FetchModel>(site.committed(RunId(1), RoundId(1), Verdict{}, model(1))), nullptr) << "an older one";
 }
@@ -199,10 +199,10 @@ TEST(SiteMachine, ARoundOfThePastTakesNothingFromTheOneAtWork) {
   site.offered(offer(5));
   site.model_ready(model(4));
   EXPECT_TRUE(site.offered(offer(4)).empty()) << "from a parent that has not heard of its commit";
-  EXPECT_NE(find<Encode>(site.trained()), nullptr) << "still in time";
-  site.encoded(pending(5));
+  EXPECT_NE(find<Encode>(site.trained(kFirst)), nullptr) << "still in time";
+  site.encoded(kFirst, pending(5));
   site.answered(pending(5), Outcome::kLate);
-  site.resolved();
+  site.resolved(pending(5));
   EXPECT_TRUE(site.offered(offer(5)).empty()) << "its outcome is final";
 }
 
@@ -214,7 +214,7 @@ TEST(SiteMachine, ARunThatComesBackFindsItsWorkInTime) {
   other.run = RunId(2);
   site.offered(other);
   site.offered(offer(1));
-  EXPECT_NE(find<Encode>(site.trained()), nullptr);
+  EXPECT_NE(find<Encode>(site.trained(kFirst)), nullptr);
 }
 
 // Declining is for an attempt: asked again, it tries again.
@@ -222,9 +222,9 @@ TEST(SiteMachine, TriesAgainInTheNextAttempt) {
   SiteMachine site({});
   site.offered(offer(1));
   site.model_ready(model(0));
-  EXPECT_NE(find<DeclineRound>(site.train_failed({Code::kInternal, "out of memory"})), nullptr);
+  EXPECT_NE(find<DeclineRound>(site.train_failed(kFirst, {Code::kInternal, "out of memory"})), nullptr);
   EXPECT_NE(find<Train>(site.offered(offer(1))), nullptr);
-  EXPECT_NE(find<Encode>(site.trained()), nullptr);
+  EXPECT_NE(find<Encode>(site.trained(WorkId(2))), nullptr);
 }
 
 // A parent does not do that, unless it lies or has lost what it knew of the round.
@@ -239,16 +239,16 @@ TEST(SiteMachine, WhatIsMadeForARoundFitsIntoNoOtherOfThatName) {
     training.model_ready(model(0));
     SiteMachine encoding = training;
     EXPECT_TRUE(training.offered(other).empty()) << "when it has trained";
-    const Effects trained = training.trained();
+    const Effects trained = training.trained(kFirst);
     ASSERT_NE(find<Fold>(trained), nullptr);
     EXPECT_EQ(find<Fold>(trained)->offer.base, model(0));
     EXPECT_EQ(find<Fold>(trained)->offer.plan, offer(1).plan);
-    const Effects next = training.resolved();
+    const Effects next = training.folded(kFirst);
     EXPECT_TRUE(find<Train>(next) != nullptr || find<FetchModel>(next) != nullptr) << "then for the other";
 
-    encoding.trained();
+    encoding.trained(kFirst);
     EXPECT_TRUE(encoding.offered(other).empty());
-    const Effects late = encoding.encoded(pending(1));
+    const Effects late = encoding.encoded(kFirst, pending(1));
     ASSERT_NE(find<Resolve>(late), nullptr);
     EXPECT_EQ(find<Resolve>(late)->outcome, Outcome::kLate);
   }
@@ -271,9 +271,9 @@ TEST(SiteMachine, ADeclineIsOfTheAttemptThatItWasOfferedLast) {
   training.model_ready(model(0));
   training.offered(again);
   SiteMachine encoding = training;
-  encoding.trained();
+  encoding.trained(kFirst);
   const Error error{Code::kInternal, "out of memory"};
-  for (const Effects& declined : {training.train_failed(error), encoding.encode_failed(error)}) {
+  for (const Effects& declined : {training.train_failed(kFirst, error), encoding.encode_failed(kFirst, error)}) {
     ASSERT_NE(find<DeclineRound>(declined), nullptr);
     EXPECT_EQ(find<DeclineRound>(declined)->attempt, AttemptId(2));
   }
@@ -304,14 +304,14 @@ TEST(SiteMachine, WhatIsBeingMadeForARunThatIsOverGoesIntoTheResidual) {
   training.offered(offer(1));
   training.model_ready(model(0));
   EXPECT_TRUE(training.run_over(RunId(1)).empty());
-  EXPECT_NE(find<Fold>(training.trained()), nullptr);
+  EXPECT_NE(find<Fold>(training.trained(kFirst)), nullptr);
 
   SiteMachine encoding({});
   encoding.offered(offer(1));
   encoding.model_ready(model(0));
-  encoding.trained();
+  encoding.trained(kFirst);
   encoding.run_over(RunId(1));
-  const Effects late = encoding.encoded(pending(1));
+  const Effects late = encoding.encoded(kFirst, pending(1));
   ASSERT_NE(find<Resolve>(late), nullptr);
   EXPECT_EQ(find<Resolve>(late)->outcome, Outcome::kLate);
 
@@ -345,7 +345,121 @@ TEST(SiteMachine, AnAnswerAboutOtherBytesResolvesNothing) {
   EXPECT_NE(find<Resolve>(site.answered(pending(1), Outcome::kLate)), nullptr);
 }
 
-// ---- another history ----------------------------------------------------------------------------------------------
+// ---- what comes too late ------------------------------------------------------------------------------------------
+
+// The second attempt's work: what is still said of the first one's is not taken for it.
+TEST(SiteMachine, WhatIsSaidOfAnEarlierWorkIsNotTakenForTheOneAtHand) {
+  const Error error{Code::kInternal, "out of memory"};
+  const WorkId second(2);
+  SiteMachine site({});
+  site.offered(offer(1));
+  site.model_ready(model(0));
+  site.train_failed(kFirst, error);
+  const Effects again = site.offered(offer(1));
+  ASSERT_NE(find<Train>(again), nullptr);
+  EXPECT_EQ(find<Train>(again)->work, second);
+  EXPECT_TRUE(site.trained(kFirst).empty());
+  EXPECT_TRUE(site.train_failed(kFirst, error).empty());
+  EXPECT_EQ(site.doing(), "training");
+  ASSERT_NE(find<Encode>(site.trained(second)), nullptr);
+  EXPECT_TRUE(site.trained(second).empty()) << "once";
+  EXPECT_TRUE(site.train_failed(second, error).empty());
+  EXPECT_TRUE(site.encoded(kFirst, pending(1)).empty());
+  EXPECT_TRUE(site.encode_failed(kFirst, error).empty());
+  EXPECT_TRUE(site.folded(second).empty()) << "it is being encoded";
+  EXPECT_FALSE(site.has_pending());
+  EXPECT_EQ(site.doing(), "encoding");
+  EXPECT_NE(find<Send>(site.encoded(second, pending(1))), nullptr);
+  EXPECT_TRUE(site.encoded(second, pending(1)).empty());
+  EXPECT_TRUE(site.encode_failed(second, error).empty());
+}
+
+TEST(SiteMachine, AFoldThatIsOverEndsItsOwnWorkAlone) {
+  SiteMachine site({});
+  site.offered(offer(1));
+  site.model_ready(model(0));
+  site.committed(RunId(1), RoundId(1), Verdict{.late = true}, model(1));
+  site.model_ready(model(1));
+  ASSERT_NE(find<Fold>(site.trained(kFirst)), nullptr);
+  EXPECT_TRUE(site.folded(WorkId(2)).empty());
+  EXPECT_EQ(site.doing(), "folding");
+  EXPECT_TRUE(site.folded(kFirst).empty());
+  ASSERT_NE(find<Train>(site.offered(offer(2))), nullptr);
+  EXPECT_TRUE(site.folded(kFirst).empty());
+  EXPECT_EQ(site.doing(), "training");
+}
+
+TEST(SiteMachine, AnOutcomeThatIsWrittenIsThatOfItsOwnSubmission) {
+  SiteMachine site = sending();
+  EXPECT_TRUE(site.resolved(pending(1)).empty()) << "nothing was decided";
+  EXPECT_TRUE(site.has_pending());
+  ASSERT_NE(find<Resolve>(site.answered(pending(1), Outcome::kCounted)), nullptr);
+  Pending other = pending(1);
+  other.submission = 9;
+  EXPECT_TRUE(site.resolved(other).empty());
+  EXPECT_EQ(site.doing(), "resolving");
+  site.resolved(pending(1));
+  EXPECT_FALSE(site.has_pending());
+}
+
+// ---- runs that are over -------------------------------------------------------------------------------------------
+
+TEST(SiteMachine, ARunIsCompleteOnceNothingOfItIsInHand) {
+  const Error error{Code::kInternal, "out of memory"};
+  SiteMachine idle({});
+  ASSERT_NE(find<CompleteRun>(idle.run_over(RunId(1))), nullptr);
+  EXPECT_TRUE(idle.run_over(RunId(1)).empty()) << "its end counts once";
+
+  SiteMachine training({});
+  training.offered(offer(1));
+  training.model_ready(model(0));
+  SiteMachine encoding = training;
+  SiteMachine failing = training;
+  EXPECT_EQ(find<CompleteRun>(training.run_over(RunId(1))), nullptr);
+  EXPECT_EQ(find<CompleteRun>(training.trained(kFirst)), nullptr);
+  EXPECT_NE(find<CompleteRun>(training.folded(kFirst)), nullptr);
+
+  failing.run_over(RunId(1));
+  EXPECT_NE(find<CompleteRun>(failing.train_failed(kFirst, error)), nullptr);
+
+  encoding.trained(kFirst);
+  SiteMachine unable = encoding;
+  EXPECT_EQ(find<CompleteRun>(encoding.run_over(RunId(1))), nullptr);
+  EXPECT_EQ(find<CompleteRun>(encoding.encoded(kFirst, pending(1))), nullptr) << "its outcome is not written";
+  EXPECT_NE(find<CompleteRun>(encoding.resolved(pending(1))), nullptr);
+  unable.run_over(RunId(1));
+  EXPECT_NE(find<CompleteRun>(unable.encode_failed(kFirst, error)), nullptr);
+
+  SiteMachine submitted = sending();
+  EXPECT_EQ(find<CompleteRun>(submitted.run_over(RunId(1))), nullptr);
+  submitted.answered(pending(1), Outcome::kLate);
+  EXPECT_NE(find<CompleteRun>(submitted.resolved(pending(1))), nullptr);
+}
+
+TEST(SiteMachine, EachRunThatIsOverIsCompleteOnItsOwn) {
+  SiteMachine site({});
+  site.offered(offer(1));
+  site.model_ready(model(0));
+  EXPECT_TRUE(site.run_over(RunId(1)).empty());
+  const Effects other = site.run_over(RunId(2));
+  ASSERT_NE(find<CompleteRun>(other), nullptr);
+  EXPECT_EQ(find<CompleteRun>(other)->run, RunId(2));
+  const Effects failed = site.train_failed(kFirst, {Code::kInternal, "out of memory"});
+  ASSERT_NE(find<CompleteRun>(failed), nullptr);
+  EXPECT_EQ(find<CompleteRun>(failed)->run, RunId(1));
+}
+
+TEST(SiteMachine, ARunThatIsOpenedAgainIsNotOver) {
+  SiteMachine site({});
+  site.offered(offer(1));
+  site.model_ready(model(0));
+  site.run_over(RunId(1));
+  EXPECT_TRUE(site.is_over(RunId(1)));
+  site.offered(offer(1));
+  EXPECT_FALSE(site.is_over(RunId(1)));
+  EXPECT_EQ(find<CompleteRun>(site.train_failed(kFirst, {Code::kInternal, "out of memory"})), nullptr);
+  EXPECT_NE(find<CompleteRun>(site.run_over(RunId(1))), nullptr);
+}
 
 }  // namespace
 }  // namespace fluvial::edge

@@ -36,13 +36,15 @@ inline Pending pending(std::uint64_t round) {
   return {RunId(1), RoundId(round), digest};
 }
 
+inline constexpr WorkId kFirst{1};  // what is made for the first offer
+
 // A site whose submission for round 1 is on its way.
 inline SiteMachine sending() {
   SiteMachine site({});
   EXPECT_NE(find<FetchModel>(site.offered(offer(1))), nullptr);
   EXPECT_NE(find<Train>(site.model_ready(model(0))), nullptr);
-  EXPECT_NE(find<Encode>(site.trained()), nullptr);
-  EXPECT_NE(find<Send>(site.encoded(pending(1))), nullptr);
+  EXPECT_NE(find<Encode>(site.trained(kFirst)), nullptr);
+  EXPECT_NE(find<Send>(site.encoded(kFirst, pending(1))), nullptr);
   return site;
 }
 

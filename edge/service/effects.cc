@@ -63,24 +63,21 @@ void EdgeService::on_model(HeldModel model) {
 void EdgeService::apply(const Train& effect) {
   const Offer& offer = effect.offer;
   FLUVIAL_CHECK(held_ && held_->ref == offer.base, "to train from a model that is not here");
-  working_ = offer.run;
   const TimePoint begun = runtime_.clock.now();
   log_of(offer.run, offer.round).debug("training", {{"local_steps", offer.plan.local_steps}});
   desk_.train({offer.run, offer.round, offer.plan, *held_},
-              [this, run = offer.run, round = offer.round, begun](Result<Trained> trained) {
-                on_trained(run, round, begun, std::move(trained));
-              });
+              [this, effect, begun](Result<Trained> trained) { on_trained(effect, begun, std::move(trained)); });
 }
 
-void EdgeService::on_trained(RunId run, RoundId round, TimePoint begun, Result<Trained> trained) {
+void EdgeService::on_trained(const Train& effect, TimePoint begun, Result<Trained> trained) {
+  const RunId run = effect.offer.run;
+  const RoundId round = effect.offer.round;
   const double seconds = seconds_since(runtime_.clock, begun);
   if (!trained.ok()) {
     log_of(run, round).warn("training failed", {{"reason", trained.error().to_string()}});
     early_.drop();
-    working_.reset();
     tell_end_if_due();
-    carry_out(machine_->train_failed(trained.error()));
-    end_run();
+    carry_out(machine_->train_failed(effect.work, trained.error()));
     return;
   }
   metrics_.train_seconds.observe(seconds);
@@ -89,7 +86,7 @@ void EdgeService::on_trained(RunId run, RoundId round, TimePoint begun, Result<T
   trained_ = std::move(*trained);
   reading_results_ = true;  // until they are an update
   desk_.outcomes().used(run, round, trained_->workers());
-  carry_out(machine_->trained());
+  carry_out(machine_->trained(effect.work));
 }
 
 Trained EdgeService::take_trained(const Offer& offer) {
@@ -122,11 +119,10 @@ void EdgeService::results_are_read(std::shared_ptr<PartialMean> early, std::vect
   tell_end_if_due();
 }
 
-void EdgeService::apply(const Encode& effect) {
-  process_.spawn("encode", encode(effect.offer, take_trained(effect.offer)));
-}
+void EdgeService::apply(const Encode& effect) { process_.spawn("encode", encode(effect, take_trained(effect.offer))); }
 
-net::Awaitable<void> EdgeService::encode(Offer offer, Trained trained) {
+net::Awaitable<void> EdgeService::encode(Encode effect, Trained trained) {
+  const Offer& offer = effect.offer;
   const TimePoint begun = runtime_.clock.now();
   const telemetry::Logger log = log_of(offer.run, offer.round);
   std::shared_ptr<PartialMean> early = co_await early_.take(trained.parts);
@@ -140,12 +136,11 @@ net::Awaitable<void> EdgeService::encode(Offer offer, Trained trained) {
   note_unspent(offer.run, unspent);
   results_are_read(std::move(early), std::move(trained.parts));
   if (stopping_ || (!update.ok() && store_failed())) co_return;  // what is durable is found at the next start
-  working_.reset();
   if (!update.ok()) {
     desk_.outcomes().dropped(offer.run, offer.round);
     log.warn("update not sent: it cannot be encoded", {{"reason", update.error().to_string()}});
-    carry_out(machine_->encode_failed(update.error()));
-    if (!gpu_failed()) end_run();
+    carry_out(machine_->encode_failed(effect.work, update.error()));
+    (void)gpu_failed();
     co_return;
   }
   const double seconds = seconds_since(runtime_.clock, begun);
@@ -162,7 +157,7 @@ net::Awaitable<void> EdgeService::encode(Offer offer, Trained trained) {
                               {"weight", info.start.weight},
                               {"digest", to_hex(info.digest)},
                               {"seconds", seconds}});
-  carry_out(machine_->encoded(pending_of(info)));
+  carry_out(machine_->encoded(effect.work, pending_of(info)));
 }
 
 void EdgeService::apply(const Fold& effect) { process_.spawn("fold", fold(effect, take_trained(effect.offer))); }
@@ -197,9 +192,7 @@ net::Awaitable<void> EdgeService::fold(Fold effect, Trained trained) {
     if (store_failed() || gpu_failed()) co_return;
   }
   if (stopping_) co_return;
-  working_.reset();
-  carry_out(machine_->resolved());
-  end_run();
+  carry_out(machine_->folded(effect.work));
 }
 
 // ---- the submission --------------------------------------------------------------------------------------------
@@ -290,8 +283,7 @@ net::Awaitable<void> EdgeService::resolve(Pending pending, Outcome outcome) {
   }
   if (stopping_) co_return;
   pending_.reset();
-  carry_out(machine_->resolved());
-  end_run();
+  carry_out(machine_->resolved(pending));
 }
 
 void EdgeService::note_outcome(const Pending& pending, Outcome outcome) {
@@ -324,9 +316,8 @@ void EdgeService::note_lost(RunId run, RoundId round, std::uint64_t values) {
   log_of(run, round).warn("residual dropped", {{"reason", reason}});
 }
 
-void EdgeService::end_run() {
-  if (stopping_ || !ended_ || machine_->has_pending() || working_ == ended_) return;
-  process_.spawn("run over", run_over(*std::exchange(ended_, std::nullopt)));
+void EdgeService::apply(const CompleteRun& effect) {
+  if (!gpu_failed()) process_.spawn("run over", run_over(effect.run));
 }
 
 // What is unspent stays until another run begins: that one may continue it.

@@ -99,8 +99,6 @@ net::Awaitable<void> EdgeService::enter_history() {
   entering_.reset();
   if (ending_) tell_ended();  // the last model of that end is of the history before: it does not come any more
   committed_.reset();
-  ended_.reset();
-  over_.clear();  // a run that was over may go on
   round_ = RoundId(0);
   runtime_.log.warn("the coordinator was restored from a backup: another history of the federation",
                     {{"history", round::current_of(lineage_)}, {"began_at_epoch", round::began_of(lineage_)}});

@@ -33,7 +33,6 @@ Status EdgeService::on_round_open(const v1::RoundOpen& message) {
   run_ = opening.run;
   run_name_ = opening.plan.name;
   names_[opening.run] = opening.plan.name;
-  over_.erase(opening.run);
   if (opening.round > RoundId(1)) note_commit(opening.run, RoundId(opening.round.value() - 1), opening.base);
   round_ = opening.round;
   round_gauge_.set(static_cast<double>(round_.value()));

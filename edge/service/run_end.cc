@@ -9,16 +9,14 @@ namespace fluvial::edge {
 
 // Told by its last commit, by the parent, or in answer to a question; the first of them counts.
 void EdgeService::note_end(RunId run, const std::string& state) {
-  if (!over_.insert(run).second) return;
+  if (machine_->is_over(run)) return;
   carry_out(machine_->run_over(run));
   end_for_workers(run, state);
-  ended_ = run;
-  end_run();
 }
 
 const char* EdgeService::late_text(RunId run) const {
-  return over_.contains(run) ? "update late: its run is over; it goes into the run that continues it, if one does"
-                             : "update late: it goes into the next one";
+  return machine_->is_over(run) ? "update late: its run is over; it goes into the run that continues it, if one does"
+                                : "update late: it goes into the next one";
 }
 
 // Told by the commit, or by the opening of the round after it when that was lost.

@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "core/config/settings.h"
@@ -96,7 +95,8 @@ class EdgeService final : public tree::UplinkOwner {
   void apply(const AskRun& effect);
   void apply(const Resolve& effect);
   void apply(const DeclineRound& effect);
-  net::Awaitable<void> encode(Offer offer, Trained trained);
+  void apply(const CompleteRun& effect);
+  net::Awaitable<void> encode(Encode effect, Trained trained);
   net::Awaitable<void> fold(Fold effect, Trained trained);
   net::Awaitable<void> resolve(Pending pending, Outcome outcome);
   net::Awaitable<void> run_over(RunId run);
@@ -108,7 +108,7 @@ class EdgeService final : public tree::UplinkOwner {
   UpdateJob job_of(const Offer& offer, const Trained& trained, PartialMean* early,
                    std::atomic<std::uint64_t>* residual_lost) const;
   void on_model(HeldModel model);
-  void on_trained(RunId run, RoundId round, TimePoint begun, Result<Trained> trained);
+  void on_trained(const Train& effect, TimePoint begun, Result<Trained> trained);
   void on_sent(const UploadItem& item, double seconds);
   void note_outcome(const Pending& pending, Outcome outcome);
   void note_residual(RunId run, RoundId round, const store::Carried& carried);
@@ -121,7 +121,6 @@ class EdgeService final : public tree::UplinkOwner {
   void results_are_read(std::shared_ptr<PartialMean> early, std::vector<TrainedPart> parts);
   void note_gpus();
   local::WorkerServerOptions worker_options();
-  void end_run();  // when nothing of it is left to do
   telemetry::Logger log_of(RunId run, RoundId round) const;
   std::uint32_t site() const { return self_.node.value(); }
 
@@ -174,9 +173,6 @@ class EdgeService final : public tree::UplinkOwner {
   std::vector<local::EndedRun> passed_;    // likewise, of runs before the one at hand
   bool reading_results_ = false;           // where the workers have them
   bool end_is_due_ = false;                // once they are read
-  std::optional<RunId> working_;           // being trained, encoded or folded
-  std::optional<RunId> ended_;             // complete, but something of it may be left to do
-  std::set<RunId> over_;                   // runs that are
   RunId run_;
   std::string run_name_;  // of run_, once one of its rounds opened here
   RoundId round_;

@@ -162,19 +162,19 @@ class Life {
   void apply(const Train& effect) {
     const RoundId round = effect.offer.round;
     if (fate_of(round) == Fate::kStraggler) commit(round), tell(round);
-    step(machine_->trained());
+    step(machine_->trained(effect.work));
   }
   void apply(const Encode& effect) {
     const RoundId round = effect.offer.round;
     const Training training = trained(effect.offer);
     const store::PendingUpdate update = must(encode_update(training.job(), *store_, serial_));
     if (fate_of(round) == Fate::kClosesMeanwhile) commit(round), tell(round);
-    step(machine_->encoded(pending_of(update.info())));
+    step(machine_->encoded(effect.work, pending_of(update.info())));
   }
   void apply(const Fold& effect) {
     const Training training = trained(effect.offer);
     must(fold_update(training.job(), *store_, serial_));
-    step(machine_->resolved());
+    step(machine_->folded(effect.work));
   }
   void apply(const Send& effect) {
     const store::PendingUpdate update = *must(store_->pending(kRun));
@@ -214,8 +214,9 @@ class Life {
                                                               {Outcome::kLate, store::Outcome::kLate},
                                                               {Outcome::kRefused, store::Outcome::kRefused}};
     must(resolve_pending(*store_, effect.pending.run, effect.pending.round, kStored.at(effect.outcome)));
-    step(machine_->resolved());
+    step(machine_->resolved(effect.pending));
   }
+  void apply(const CompleteRun&) { ADD_FAILURE() << "the parent ends no run"; }
   void apply(const EnterHistory&) { ADD_FAILURE() << "there is one history"; }
   void apply(const DeclineRound& effect) { ADD_FAILURE() << effect.error.to_string(); }
 

@@ -151,7 +151,6 @@ void SiteRole::enter_history() {
     const round::Common common(lineage_, entered.lineage);
     lineage_ = entered.lineage;
     heard_ = std::max(entered.lease, round::began_of(lineage_));
-    over_.clear();
     carry_out(machine_->history_entered(*pending, common));
     if (!is_dead()) entered.done({});
   });
@@ -179,7 +178,6 @@ Status SiteRole::on_round_open(const v1::RoundOpen& message) {
   FLUVIAL_ASSIGN(wire::Opening opening, wire::from_proto(message));
   const auto own = std::ranges::find(opening.participants, self(), &round::Participant::site);
   if (own == opening.participants.end()) return {};
-  over_.erase(opening.run);
   edge::Offer offer;
   offer.run = opening.run;
   offer.round = opening.round;
@@ -202,7 +200,7 @@ Status SiteRole::on_round_commit(const v1::RoundCommit& message) {
   edge::Verdict verdict = edge::verdict_of(self(), commit.contributors, commit.refusals, commit.late);
   cast_.tamper().told(&verdict);
   carry_out(machine_->committed(commit.run, commit.round, verdict, commit.model));
-  if (commit.last) note_end(commit.run);
+  if (commit.last) carry_out(machine_->run_over(commit.run));
   return {};
 }
 
@@ -228,7 +226,7 @@ Status SiteRole::on_receipt(const v1::Receipt& message) {
 Status SiteRole::on_run_state(const v1::RunState& message) {
   const RunId run(message.run());
   if (transfer::ends_run(message.state())) {
-    note_end(run);
+    carry_out(machine_->run_over(run));
   } else {
     machine_->run_goes_on(run);
   }

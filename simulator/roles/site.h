@@ -5,7 +5,6 @@
 #include <deque>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -102,6 +101,7 @@ class SiteRole final : public Process, private ChildOwner {
   void apply(const edge::Resolve& effect);
   void apply(const edge::EnterHistory& effect);
   void apply(const edge::DeclineRound& effect);
+  void apply(const edge::CompleteRun&) {}
   Status open();
   void ask_again();
   Result<std::shared_ptr<const Submission>> encode(const edge::Offer& offer);
@@ -114,7 +114,6 @@ class SiteRole final : public Process, private ChildOwner {
   Trained trained_as(const edge::Offer& offer) const;
   void note_dropped(const edge::Offer& offer, std::uint64_t faults_before, const Error& why);
   Status begin_run(const edge::Offer& offer);
-  void note_end(RunId run);
   void pump();
   void upload(Epoch lease, std::uint64_t first_chunk, Malice::Trick trick);
   void send_chunk();
@@ -152,7 +151,6 @@ class SiteRole final : public Process, private ChildOwner {
   std::shared_ptr<const Submission> pending_;
   std::unique_ptr<Uploading> uploading_;
   std::uint64_t upload_generation_ = 0;
-  std::set<RunId> over_;
   std::optional<Backoff> resolve_backoff_;
   std::uint64_t submissions_ = 0;  // in the sized mode: of this process
 };

@@ -51,7 +51,7 @@ void SiteRole::apply(const edge::Train& effect) {
   FLUVIAL_CHECK(held_ && held_->ref() == offer.base, "to train from a model that is not here");
   const SitesScenario& sites = cast_.scenario().sites;
   const Duration time = scaled(between(rng_, sites.train_min, sites.train_max), cast_.slowness(host_));
-  cast_.world().after(host_, time, [this, round = offer.round, base = held_] {
+  cast_.world().after(host_, time, [this, work = effect.work, round = offer.round, base = held_] {
     if (dies("trained")) return;
     trained_from_ = base;
     if (!cast_.sized()) {
@@ -62,7 +62,7 @@ void SiteRole::apply(const edge::Train& effect) {
       trained_ =
           train(base->schema(), base->bytes(), seed, self(), round, cast_.scenario().workload, cast_.weight_max(host_));
     }
-    carry_out(machine_->trained());
+    carry_out(machine_->trained(work));
   });
 }
 
@@ -166,13 +166,13 @@ void SiteRole::apply(const edge::Encode& effect) {
   if (dies("encoded")) return;
   const Duration compute = cast_.world().compute(cast_.time_for_values(cast_.scenario().compute.encode_ns));
   const Duration disk = cast_.world().disk(host_).take_latency();
-  cast_.world().after(host_, compute + disk, [this, offer, made = std::move(made)] {
+  cast_.world().after(host_, compute + disk, [this, work = effect.work, made = std::move(made)] {
     if (!made.ok() && store_failed()) return;
     if (!made.ok()) {
-      carry_out(machine_->encode_failed(made.error()));
+      carry_out(machine_->encode_failed(work, made.error()));
     } else {
       pending_ = *made;
-      carry_out(machine_->encoded(pending_of(pending_->info)));
+      carry_out(machine_->encoded(work, pending_of(pending_->info)));
     }
   });
 }
@@ -200,7 +200,7 @@ void SiteRole::apply(const edge::Fold& effect) {
   }
   trained_.reset();
   if (dies("folded")) return;
-  cast_.world().after_disk(host_, [this] { carry_out(machine_->resolved()); });
+  cast_.world().after_disk(host_, [this, work = effect.work] { carry_out(machine_->folded(work)); });
 }
 
 // ---- the submission
@@ -343,14 +343,10 @@ void SiteRole::resolve(const edge::Pending& pending, edge::Outcome outcome) {
     look();
   }
   if (dies("resolved")) return;
-  cast_.world().after_disk(host_, [this] {
+  cast_.world().after_disk(host_, [this, pending] {
     pending_.reset();
-    carry_out(machine_->resolved());
+    carry_out(machine_->resolved(pending));
   });
-}
-
-void SiteRole::note_end(RunId run) {
-  if (over_.insert(run).second) carry_out(machine_->run_over(run));
 }
 
 }  // namespace fluvial::simulator
