@@ -1,0 +1,253 @@
+#include "edge/logic/run_ends.h"
+
+#include <gtest/gtest.h>
+
+#include "edge/logic/test_support.h"
+
+namespace fluvial::edge {
+namespace {
+
+constexpr RunId kRun{1};
+constexpr RunId kOther{2};
+
+template <typename T>
+const T* find(const RunEffects& effects) {
+  for (const RunEffect& effect : effects) {
+    if (const T* found = std::get_if<T>(&effect)) return found;
+  }
+  return nullptr;
+}
+std::vector<RunId> told(const RunEffects& effects) {
+  std::vector<RunId> runs;
+  for (const RunEffect& effect : effects) {
+    if (const auto* ended = std::get_if<TellEnded>(&effect)) runs.push_back(ended->end.run);
+  }
+  return runs;
+}
+const std::vector<RunId> kNobody;
+
+// A run whose first round opened here, on a site whose results may lie on GPUs.
+RunEnds opened() {
+  RunEnds ends(true);
+  EXPECT_TRUE(ends.opened(kRun, "test", RoundId(1), model(0)).empty());
+  return ends;
+}
+
+// ---- committed models ---------------------------------------------------------------------------------------------
+
+TEST(RunEnds, WorkersAreToldOfACommitOnceItsModelIsHere) {
+  RunEnds ends = opened();
+  ends.model_held(model(0));
+  EXPECT_NE(find<TellNoneCommitted>(ends.committed(kRun, RoundId(1), model(1))), nullptr);
+  const RunEffects held = ends.model_held(model(1));
+  ASSERT_NE(find<TellCommitted>(held), nullptr);
+  EXPECT_EQ(find<TellCommitted>(held)->run, kRun);
+  EXPECT_EQ(find<TellCommitted>(held)->name, "test");
+  EXPECT_EQ(find<TellCommitted>(held)->round, RoundId(1));
+  EXPECT_EQ(find<TellCommitted>(held)->model, model(1));
+  EXPECT_NE(find<TellNoneCommitted>(ends.model_held(model(5))), nullptr) << "the committed one is not here any more";
+}
+
+TEST(RunEnds, TheNextOpeningSaysWhatALostCommitWouldHave) {
+  RunEnds ends = opened();
+  ends.model_held(model(1));
+  const RunEffects next = ends.opened(kRun, "test", RoundId(2), model(1));
+  ASSERT_NE(find<TellCommitted>(next), nullptr);
+  EXPECT_EQ(find<TellCommitted>(next)->round, RoundId(1));
+  EXPECT_TRUE(ends.committed(kRun, RoundId(1), model(1)).empty()) << "the commit comes after all";
+  EXPECT_TRUE(ends.opened(kRun, "test", RoundId(2), model(1)).empty()) << "the next attempt";
+}
+
+TEST(RunEnds, OfARunThatNeverOpenedHereWorkersHearNothing) {
+  RunEnds ends = opened();
+  ends.model_held(model(4));
+  EXPECT_NE(find<TellNoneCommitted>(ends.committed(kOther, RoundId(4), model(4))), nullptr);
+  EXPECT_TRUE(ends.ended(kOther, "done").empty());
+  EXPECT_EQ(ends.run(), kOther) << "it is what the site heard of last";
+  EXPECT_EQ(ends.round(), RoundId(4));
+}
+
+TEST(RunEnds, TheRoundAtHandIsTheNewestOfItsRun) {
+  RunEnds ends = opened();
+  ends.opened(kRun, "test", RoundId(5), model(4));
+  ends.committed(kRun, RoundId(3), model(3));
+  EXPECT_EQ(ends.round(), RoundId(5));
+  ends.committed(kOther, RoundId(2), model(2));
+  EXPECT_EQ(ends.round(), RoundId(2));
+}
+
+// ---- the last model -----------------------------------------------------------------------------------------------
+
+TEST(RunEnds, WorkersHearOfTheEndAfterTheyHadTheLastModel) {
+  RunEnds ends = opened();
+  ends.committed(kRun, RoundId(1), model(1));
+  const RunEffects ended = ends.ended(kRun, "done");
+  ASSERT_NE(find<AwaitLastModel>(ended), nullptr);
+  EXPECT_EQ(find<AwaitLastModel>(ended)->run, kRun);
+  EXPECT_EQ(find<AwaitLastModel>(ended)->round, RoundId(1));
+  EXPECT_EQ(told(ended), kNobody);
+  EXPECT_TRUE(ends.awaits_last_model(kRun));
+  EXPECT_EQ(told(ends.last_model_over(kOther)), kNobody) << "another's";
+  const RunEffects had = ends.model_held(model(1));
+  EXPECT_NE(find<TellCommitted>(had), nullptr);
+  EXPECT_EQ(told(had), kNobody);
+  const RunEffects over = ends.last_model_over(kRun);
+  ASSERT_NE(find<TellEnded>(over), nullptr);
+  EXPECT_EQ(find<TellEnded>(over)->end.name, "test");
+  EXPECT_EQ(find<TellEnded>(over)->end.state, "done");
+  EXPECT_TRUE(find<TellEnded>(over)->at_hand);
+  EXPECT_FALSE(ends.awaits_last_model(kRun));
+}
+
+TEST(RunEnds, ARunWithoutACommittedModelEndsAtOnce) {
+  RunEnds ends = opened();
+  EXPECT_EQ(told(ends.ended(kRun, "stopped")), std::vector{kRun});
+}
+
+TEST(RunEnds, TheEndIsToldBeforeATaskOfTheNextRunThoughTheLastModelIsMissing) {
+  for (const bool opens : {true, false}) {
+    RunEnds ends = opened();
+    ends.committed(kRun, RoundId(1), model(1));
+    ends.ended(kRun, "done");
+    const RunEffects next =
+        opens ? ends.opened(kOther, "next", RoundId(1), model(0)) : ends.committed(kOther, RoundId(1), model(2));
+    EXPECT_EQ(told(next), std::vector{kRun});
+    EXPECT_FALSE(ends.awaits_last_model(kRun));
+    EXPECT_EQ(told(ends.last_model_over(kRun)), kNobody) << "once";
+  }
+}
+
+// ---- memory that is read ------------------------------------------------------------------------------------------
+
+TEST(RunEnds, NoEndIsToldWhileResultsAreRead) {
+  RunEnds ends = opened();
+  ends.tasks_out(kRun);
+  ends.trained();
+  EXPECT_EQ(told(ends.ended(kRun, "stopped")), kNobody);
+  EXPECT_EQ(told(ends.read()), std::vector{kRun});
+}
+
+TEST(RunEnds, NoEndIsToldWhileWhatIsInPlaceIsReducedEarly) {
+  RunEnds ends = opened();
+  ends.tasks_out(kRun);
+  ends.reads();
+  EXPECT_EQ(told(ends.train_failed()), kNobody);
+  EXPECT_EQ(told(ends.ended(kRun, "stopped")), kNobody);
+  EXPECT_EQ(told(ends.read()), std::vector{kRun});
+
+  RunEnds both = opened();
+  both.tasks_out(kRun);
+  both.reads();
+  both.trained();
+  both.ended(kRun, "stopped");
+  EXPECT_EQ(told(both.read()), kNobody) << "the other goes on";
+  EXPECT_EQ(told(both.read()), std::vector{kRun});
+}
+
+TEST(RunEnds, WhereResultsLieOnGpusTheEndWaitsForThoseStillToCome) {
+  RunEnds failing = opened();
+  failing.tasks_out(kRun);
+  RunEnds bringing = failing;
+  EXPECT_EQ(told(failing.ended(kRun, "stopped")), kNobody);
+  EXPECT_EQ(told(failing.train_failed()), std::vector{kRun});
+
+  bringing.ended(kRun, "stopped");
+  bringing.trained();
+  EXPECT_EQ(told(bringing.read()), std::vector{kRun});
+
+  RunEnds in_host_memory(false);
+  in_host_memory.opened(kRun, "test", RoundId(1), model(0));
+  in_host_memory.tasks_out(kRun);
+  EXPECT_EQ(told(in_host_memory.ended(kRun, "stopped")), std::vector{kRun});
+}
+
+// Who waits for workers has given no task.
+TEST(RunEnds, TheEndWaitsForNoWorkersThatAreNotThere) {
+  RunEnds ends = opened();
+  EXPECT_EQ(told(ends.ended(kRun, "stopped")), std::vector{kRun});
+}
+
+TEST(RunEnds, TheLastModelAndTheReadingAreBothWaitedFor) {
+  RunEnds ends = opened();
+  ends.committed(kRun, RoundId(1), model(1));
+  ends.tasks_out(kRun);
+  ends.trained();
+  EXPECT_NE(find<AwaitLastModel>(ends.ended(kRun, "done")), nullptr);
+  RunEnds model_first = ends;
+  EXPECT_EQ(told(ends.read()), kNobody);
+  EXPECT_EQ(told(ends.last_model_over(kRun)), std::vector{kRun});
+  EXPECT_EQ(told(model_first.last_model_over(kRun)), kNobody);
+  EXPECT_EQ(told(model_first.read()), std::vector{kRun});
+}
+
+TEST(RunEnds, AnotherRunsTasksHoldNoEndBack) {
+  RunEnds ends = opened();
+  ends.opened(kOther, "next", RoundId(1), model(0));
+  ends.tasks_out(kOther);
+  EXPECT_EQ(told(ends.ended(kRun, "done")), std::vector{kRun});
+}
+
+// ---- several runs -------------------------------------------------------------------------------------------------
+
+// Of a run that ended while the site was away it learns when it has begun with the next.
+TEST(RunEnds, TheEndOfARunBeforeIsToldOnceAndLeavesTheResultsOfTheOneAtHand) {
+  RunEnds ends = opened();
+  ends.committed(kRun, RoundId(1), model(1));
+  ends.opened(kOther, "next", RoundId(1), model(0));
+  const RunEffects ended = ends.ended(kRun, "done");
+  EXPECT_EQ(find<AwaitLastModel>(ended), nullptr);
+  ASSERT_NE(find<TellEnded>(ended), nullptr);
+  EXPECT_EQ(find<TellEnded>(ended)->end.name, "test");
+  EXPECT_FALSE(find<TellEnded>(ended)->at_hand);
+  EXPECT_TRUE(ends.ended(kRun, "done").empty());
+}
+
+TEST(RunEnds, WhileMemoryIsReadTheEndsOfAllRunsWaitInTheirOrder) {
+  RunEnds ends = opened();
+  ends.tasks_out(kRun);
+  ends.trained();
+  EXPECT_EQ(told(ends.ended(kRun, "stopped")), kNobody);
+  EXPECT_EQ(told(ends.opened(kOther, "next", RoundId(1), model(0))), kNobody);
+  EXPECT_EQ(told(ends.ended(kOther, "stopped")), kNobody) << "nor is the one before told early for its sake";
+  EXPECT_EQ(told(ends.read()), (std::vector{kRun, kOther}));
+}
+
+TEST(RunEnds, ARunThatIsOpenedAgainEndsAgain) {
+  RunEnds ends = opened();
+  EXPECT_EQ(told(ends.ended(kRun, "stopped")), std::vector{kRun});
+  EXPECT_TRUE(ends.ended(kRun, "stopped").empty());
+  ends.opened(kRun, "test", RoundId(1), model(0));
+  EXPECT_EQ(told(ends.ended(kRun, "done")), std::vector{kRun});
+}
+
+// ---- another history ----------------------------------------------------------------------------------------------
+
+TEST(RunEnds, TheLastModelOfTheHistoryBeforeIsNotWaitedFor) {
+  RunEnds ends = opened();
+  ends.committed(kRun, RoundId(1), model(1));
+  ends.ended(kRun, "done");
+  EXPECT_EQ(told(ends.history_entered()), std::vector{kRun});
+  EXPECT_EQ(ends.round(), RoundId(0));
+}
+
+TEST(RunEnds, NothingThatWasCommittedInTheHistoryBeforeIsTold) {
+  RunEnds ends = opened();
+  ends.committed(kRun, RoundId(9), model(9));
+  ends.history_entered();
+  EXPECT_EQ(find<TellCommitted>(ends.model_held(model(9))), nullptr);
+  ends.model_held(model(3));
+  EXPECT_NE(find<TellCommitted>(ends.opened(kRun, "test", RoundId(4), model(3))), nullptr)
+      << "a lower round than before";
+}
+
+TEST(RunEnds, WhatIsReadInTheHistoryBeforeHoldsItsEndBack) {
+  RunEnds ends = opened();
+  ends.tasks_out(kRun);
+  ends.trained();
+  ends.ended(kRun, "stopped");
+  EXPECT_EQ(told(ends.history_entered()), kNobody);
+  EXPECT_EQ(told(ends.read()), std::vector{kRun});
+}
+
+}  // namespace
+}  // namespace fluvial::edge
