@@ -22,8 +22,8 @@ struct EarlyReduction::State {
 };
 
 EarlyReduction::EarlyReduction(tree::Runtime& runtime, net::TaskGroup& tasks, std::shared_ptr<SiteGpus> gpus,
-                               std::function<void()> rested)
-    : runtime_(runtime), tasks_(tasks), gpus_(std::move(gpus)), on_rest_(std::move(rested)), rested_(runtime.strand) {}
+                               Events events)
+    : runtime_(runtime), tasks_(tasks), gpus_(std::move(gpus)), events_(std::move(events)), rested_(runtime.strand) {}
 EarlyReduction::~EarlyReduction() = default;
 
 void EarlyReduction::add(const HeldModel& base, std::uint64_t chunk_values, Algorithm reduction,
@@ -40,7 +40,7 @@ void EarlyReduction::add(const HeldModel& base, std::uint64_t chunk_values, Algo
 }
 
 net::Awaitable<void> EarlyReduction::reduce(std::shared_ptr<State> state) {
-  ++reading_;
+  events_.reads();
   while (!stopping_ && state_ == state && !state->reduced.covers(state->ready)) {
     const std::vector<TrainedPart> parts = state->parts;  // keeps the workers' memory
     const round::ByteRanges ready = state->ready;
@@ -57,9 +57,8 @@ net::Awaitable<void> EarlyReduction::reduce(std::shared_ptr<State> state) {
   }
   state->running = false;
   state.reset();  // and, unless it is wanted, the workers' memory
-  --reading_;
   rested_.notify_all();
-  on_rest_();
+  events_.read();
 }
 
 net::Awaitable<std::shared_ptr<PartialMean>> EarlyReduction::take(std::vector<TrainedPart> parts) {

@@ -2,7 +2,6 @@
 // strand.
 #pragma once
 
-#include <cstddef>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -18,9 +17,12 @@ namespace fluvial::edge {
 
 class EarlyReduction {
  public:
-  // `rested`: called when results that were being read are read no more.
-  EarlyReduction(tree::Runtime& runtime, net::TaskGroup& tasks, std::shared_ptr<SiteGpus> gpus,
-                 std::function<void()> rested);
+  // Called when results begin to be read, also those that are dropped then, and when they are read no more.
+  struct Events {
+    std::function<void()> reads;
+    std::function<void()> read;
+  };
+  EarlyReduction(tree::Runtime& runtime, net::TaskGroup& tasks, std::shared_ptr<SiteGpus> gpus, Events events);
   ~EarlyReduction();
 
   // `ready`: of each part these bytes are in place. Other parts than before (another worker has taken over, or one has
@@ -30,7 +32,6 @@ class EarlyReduction {
   // What was reduced of exactly these parts, once nothing of it is being reduced any more; none when there is nothing.
   net::Awaitable<std::shared_ptr<PartialMean>> take(std::vector<TrainedPart> parts);
   void drop() { state_.reset(); }
-  bool reads() const { return reading_ > 0; }  // also what was dropped
   void stop();
 
  private:
@@ -40,9 +41,8 @@ class EarlyReduction {
   tree::Runtime& runtime_;
   net::TaskGroup& tasks_;
   std::shared_ptr<SiteGpus> gpus_;  // null: none
-  std::function<void()> on_rest_;
+  Events events_;
   std::shared_ptr<State> state_;
-  std::size_t reading_ = 0;
   net::AsyncSignal rested_;
   bool stopping_ = false;
 };

@@ -11,6 +11,8 @@
 #include "core/identity/tls.h"
 #include "core/net/proxy.h"
 #include "core/store/site_store.h"
+#include "edge/service/local_workers.h"
+#include "edge/service/log_report.h"
 #include "edge/service/service.h"
 
 namespace fluvial::edge {
@@ -63,11 +65,19 @@ Status run_edge(config::EdgeSettings settings, store::FileSystem& files, telemet
                  store::SiteStore::open(process.runtime().files, store::join_path(settings.data_dir, "state"),
                                         member.enrolled_before));
   FLUVIAL_ASSIGN(std::shared_ptr<SiteGpus> gpus, open_gpus(settings.gpus, process.runtime().log));
-  EdgeService service(process, settings, coordinator, std::move(member.self), std::move(member.tls), std::move(store),
-                      std::move(gpus));
+  LocalWorkers workers(process.runtime(), settings, name, gpus);
+  LogReport report(process.runtime().metrics, process.runtime().log);
+  EdgeService service(process, settings,
+                      {.coordinator = coordinator,
+                       .self = std::move(member.self),
+                       .tls = std::move(member.tls),
+                       .store = std::move(store),
+                       .gpus = std::move(gpus),
+                       .trainers = workers,
+                       .report = report});
   FLUVIAL_TRY(service.open());
   FLUVIAL_ASSIGN(const std::uint16_t metrics_port,
-                 process.open_http({[&service] { return service.status_json(); }, {}}));
+                 process.open_http({[&] { return report.status_json(service.status()); }, {}}));
   process.runtime().log.info("site started",
                              {{"worker_socket", settings.worker_socket}, {"coordinator", settings.coordinator}});
   if (on_ready) on_ready(ready_json(name, settings.worker_socket, metrics_port));

@@ -11,7 +11,7 @@
 namespace fluvial::edge {
 
 net::Awaitable<Status> EdgeService::from_parent(net::Frame frame) {
-  if (stopping_) co_return Status{};
+  if (site_.stopping) co_return Status{};
   v1::Envelope& message = frame.header;
   switch (message.body_case()) {
     case v1::Envelope::kModelBegin: co_return co_await fetch_.begin(std::move(*message.mutable_model_begin()));
@@ -29,13 +29,7 @@ Status EdgeService::on_round_open(const v1::RoundOpen& message) {
   FLUVIAL_ASSIGN(wire::Opening opening, wire::from_proto(message));
   const auto own = std::ranges::find(opening.participants, self_.node, &round::Participant::site);
   if (own == opening.participants.end()) return {};
-  if (opening.run != run_) tell_ended();  // of the run before, before a task of this one
-  run_ = opening.run;
-  run_name_ = opening.plan.name;
-  names_[opening.run] = opening.plan.name;
-  if (opening.round > RoundId(1)) note_commit(opening.run, RoundId(opening.round.value() - 1), opening.base);
-  round_ = opening.round;
-  round_gauge_.set(static_cast<double>(round_.value()));
+  news_.carry_out(news_.ends().opened(opening.run, opening.plan.name, opening.round, opening.base));
   Offer offer;
   offer.run = opening.run;
   offer.round = opening.round;
@@ -48,9 +42,7 @@ Status EdgeService::on_round_open(const v1::RoundOpen& message) {
   if (opening.received) {
     offer.received = {opening.received->incarnation, opening.received->number, opening.received->chunks};
   }
-  log_of(offer.run, offer.round)
-      .info("round open",
-            {{"attempt", opening.attempt}, {"model_version", offer.base.version}, {"counted", offer.counted}});
+  site_.report.round_opened(offer);
   offer.continues = std::move(opening.continues);
   carry_out(machine_->offered(std::move(offer)));
   return {};
@@ -58,27 +50,17 @@ Status EdgeService::on_round_open(const v1::RoundOpen& message) {
 
 Status EdgeService::on_round_commit(const v1::RoundCommit& message) {
   FLUVIAL_ASSIGN(const wire::Commit commit, wire::from_proto(message));
-  round_ = commit.run == run_ ? std::max(round_, commit.round) : commit.round;
-  if (commit.run != run_) {
-    tell_ended();
-    run_name_.clear();
-  }
-  run_ = commit.run;
-  round_gauge_.set(static_cast<double>(round_.value()));
   const Verdict verdict = verdict_of(self_.node, commit.contributors, commit.refusals, commit.late);
-  log_of(commit.run, commit.round)
-      .info("round committed",
-            {{"model_version", commit.model.version}, {"counted", verdict.counted.has_value()}, {"last", commit.last}});
-  note_commit(commit.run, commit.round, commit.model);
+  news_.carry_out(news_.ends().committed(commit.run, commit.round, commit.model));
+  site_.report.round_committed(commit, verdict, news_.ends().round());
   carry_out(machine_->committed(commit.run, commit.round, verdict, commit.model));
   if (commit.last) note_end(commit.run, "done");
   return {};
 }
 
 Status EdgeService::on_run_state(const v1::RunState& message) {
-  runtime_.log.info("run " + wire::printable(message.state()),
-                    {{"run", message.run()}, {"reason", wire::printable(message.reason())}});
   const RunId run(message.run());
+  site_.report.run_state(run, message.state(), message.reason());
   if (transfer::ends_run(message.state())) {
     note_end(run, message.state());
   } else {
@@ -87,23 +69,26 @@ Status EdgeService::on_run_state(const v1::RunState& message) {
   return {};
 }
 
+// Told by its last commit, by the parent, or in answer to a question; the first of them counts.
+void EdgeService::note_end(RunId run, std::string_view state) {
+  if (machine_->is_over(run)) return;
+  carry_out(machine_->run_over(run));
+  news_.carry_out(news_.ends().ended(run, state));
+}
+
 Status EdgeService::on_receipt(const v1::Receipt& message) {
-  if (message.site() != site()) return Error{Code::kFailedPrecondition, "a receipt for another site"};
+  if (message.site() != self_.node.value()) return Error{Code::kFailedPrecondition, "a receipt for another site"};
   const Status verdict = wire::status_from_proto(message.code(), message.message());
-  const telemetry::Logger log = log_of(RunId(message.run()), RoundId(message.round()));
-  if (verdict.ok()) {
-    log.debug("update accepted");
-    return {};
-  }
-  log.warn("update refused by the parent",
-           {{"code", code_name(verdict.error().code)}, {"reason", verdict.error().message}});
+  const RunId run(message.run());
+  const RoundId round(message.round());
+  site_.report.receipt(run, round, verdict);
   // A stale one may be of an earlier lease, while the update is on its way under the new one.
-  if (verdict.error().code != Code::kStale) upload_.refused(RunId(message.run()), RoundId(message.round()));
+  if (!verdict.ok() && verdict.error().code != Code::kStale) submission_.refused(run, round);
   return {};
 }
 
 Status EdgeService::on_outcome_reply(const v1::OutcomeReply& message) {
-  if (message.site() != site()) return Error{Code::kFailedPrecondition, "an outcome for another site"};
+  if (message.site() != self_.node.value()) return Error{Code::kFailedPrecondition, "an outcome for another site"};
   const RunId run(message.run());
   if (message.round() == 0) {  // it is about the run alone
     machine_->run_goes_on(run);
@@ -119,7 +104,7 @@ Status EdgeService::on_outcome_reply(const v1::OutcomeReply& message) {
     default: return Error{Code::kInvalidArgument, "an outcome that nobody knows"};
   }
   const Pending about{run, RoundId(message.round()), digest};
-  log_of(about.run, about.round).info("outcome told", {{"outcome", outcome_name(outcome)}});
+  site_.report.outcome_told(about, outcome);
   carry_out(machine_->answered(about, outcome));
   return {};
 }

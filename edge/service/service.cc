@@ -1,14 +1,13 @@
 #include "edge/service/service.h"
 
-#include <algorithm>
 #include <boost/asio/awaitable.hpp>
-#include <boost/json.hpp>
 #include <chrono>
 #include <set>
 #include <utility>
 
 #include "core/net/deadline.h"
-#include "edge/reduce/cost.h"
+#include "core/transfer/outcome.h"
+#include "core/wire/record_mapping.h"
 
 namespace fluvial::edge {
 namespace {
@@ -22,170 +21,220 @@ tree::UplinkOptions uplink_options(net::HostPort coordinator, NodeId node, Incar
   return options;
 }
 
-DeskOptions desk_options(const config::EdgeSettings& settings) {
-  DeskOptions options;
-  options.workers = static_cast<std::size_t>(settings.workers);
-  options.attach_deadline = std::chrono::milliseconds(settings.worker_attach_deadline_ms);
-  options.task_deadline = std::chrono::milliseconds(settings.worker_task_deadline_ms);
-  return options;
-}
-
 }  // namespace
 
-EdgeService::EdgeService(tree::Process& process, const config::EdgeSettings& settings, net::HostPort coordinator,
-                         identity::PeerIdentity self, std::shared_ptr<const identity::TlsContext> tls,
-                         std::unique_ptr<store::SiteStore> store, std::shared_ptr<SiteGpus> gpus)
+EdgeService::EdgeService(tree::Process& process, const config::EdgeSettings& settings, Parts parts)
     : process_(process),
-      runtime_(process.runtime()),
       settings_(settings),
-      self_(std::move(self)),
-      store_(std::move(store)),
-      gpus_(std::move(gpus)),
-      metrics_(runtime_.metrics),
-      connected_(runtime_.metrics.gauge("connected", "1 while a session to a parent is up")),
-      round_gauge_(runtime_.metrics.gauge("round", "The newest round heard of")),
-      model_version_(runtime_.metrics.gauge("model_version", "Of the model held")),
-      uplink_(runtime_, *this, uplink_options(std::move(coordinator), self_.node, store_->incarnation()),
-              tree::dial_over_tls(runtime_, std::move(tls))),
+      self_(std::move(parts.self)),
+      trainers_(parts.trainers),
+      site_{.runtime = process.runtime(),
+            .tasks = process.tasks(),
+            .self = self_.node,
+            .store = std::move(parts.store),
+            .gpus = std::move(parts.gpus),
+            .report = parts.report,
+            .outcomes = parts.trainers.outcomes(),
+            .request_stop = [&process] { process.request_stop(); },
+            .is_over = [this](RunId run) { return machine_->is_over(run); },
+            .stopped = net::AsyncSignal(process.runtime().strand)},
+      uplink_(site_.runtime, *this,
+              uplink_options(std::move(parts.coordinator), self_.node, site_.store->incarnation()),
+              tree::dial_over_tls(site_.runtime, std::move(parts.tls))),
       fetch_(
-          runtime_, process.tasks(), [this](v1::Envelope message) { uplink_.post(std::move(message)); },
+          site_.runtime, site_.tasks, [this](v1::Envelope message) { uplink_.post(std::move(message)); },
           [this](HeldModel model) { on_model(std::move(model)); }),
-      upload_(runtime_, process.tasks(), [this](const UploadItem& item, double seconds) { on_sent(item, seconds); }),
-      desk_(runtime_.strand, desk_options(settings), runtime_.log),
-      early_(runtime_, process.tasks(), gpus_, [this] { tell_end_if_due(); }),
-      stop_(runtime_.strand),
-      model_here_(runtime_.strand),
-      entered_(runtime_.strand) {}
+      submission_(site_, uplink_, [this](const Pending& pending) { carry_out(machine_->resolved(pending)); }),
+      maker_(site_, maker_events()),
+      histories_(site_, history_events()),
+      news_(site_, trainers_, fetch_, site_.gpus != nullptr, std::chrono::milliseconds(settings.model_deadline_ms),
+            [this] { maker_.drop_early(); }) {}
 
 EdgeService::~EdgeService() = default;
 
+Trainers::Events EdgeService::trainer_events() {
+  Trainers::Events events;
+  events.workers_changed = [this](std::size_t count) { site_.report.workers(count); };
+  events.started = [this](RunId run) { news_.ends().tasks_out(run); };
+  events.ready = [this](const TrainJob& job, std::vector<TrainedPart> parts, const round::ByteRanges& ready) {
+    maker_.in_place(job, std::move(parts), ready);
+  };
+  events.unreadable = [this] { (void)site_.gpu_failed(); };  // then it is not the worker's fault
+  return events;
+}
+
+UpdateMaker::Events EdgeService::maker_events() {
+  UpdateMaker::Events events;
+  events.reads = [this] { news_.ends().reads(); };
+  events.read = [this] { news_.carry_out(news_.ends().read()); };
+  events.encoded = [this](WorkId work, store::PendingUpdate update) {
+    const Pending pending = pending_of(submission_.hold(std::move(update)));
+    carry_out(machine_->encoded(work, pending));
+  };
+  events.encode_failed = [this](WorkId work, const Error& error) { carry_out(machine_->encode_failed(work, error)); };
+  events.folded = [this](WorkId work) { carry_out(machine_->folded(work)); };
+  return events;
+}
+
+Histories::Events EdgeService::history_events() {
+  Histories::Events events;
+  events.begins = [this] { carry_out(machine_->history_begins()); };
+  events.load = [this] { return load(); };
+  events.entered = [this](std::optional<Pending> pending, const round::Common& common) {
+    news_.carry_out(news_.ends().history_entered());
+    carry_out(machine_->history_entered(pending, common));
+  };
+  return events;
+}
+
+Result<std::optional<Pending>> EdgeService::load() {
+  FLUVIAL_ASSIGN(const auto outcomes, site_.store->worker_outcomes());
+  for (const auto& [run, workers] : outcomes) {
+    for (const store::WorkerOutcome& known : workers) {
+      site_.outcomes.set(run, known.worker, {known.last.round, outcome_of(known.last.outcome)});
+    }
+  }
+  return submission_.load();
+}
+
 Status EdgeService::open() {
-  FLUVIAL_ASSIGN(lineage_, store_->lineage());
-  FLUVIAL_ASSIGN(const round::Standing standing, store_->standing());
-  heard_ = standing.epoch;
+  FLUVIAL_TRY(histories_.open());
   FLUVIAL_ASSIGN(const std::optional<Pending> found, load());
-  FLUVIAL_ASSIGN(const auto outcomes, store_->worker_outcomes());
+  FLUVIAL_ASSIGN(const auto outcomes, site_.store->worker_outcomes());
   std::set<RunId> runs;
   for (const auto& [run, workers] : outcomes) runs.insert(run);
   machine_.emplace(found, std::move(runs));
-
-  reduction_ = choose_reduction();
-
-  // The desk outlives every call: the server is told to close before the process' threads end.
-  const std::shared_ptr<local::WorkerHandler> handler(std::shared_ptr<void>(), &desk_);
-  FLUVIAL_ASSIGN(workers_, local::WorkerServer::listen(worker_options(), runtime_.strand, handler));
-  TrainerDesk::Calls calls;
-  calls.assign = [this](local::WorkerId worker, local::Task task) { workers_->assign(worker, std::move(task)); };
-  calls.committed = [this](local::WorkerId worker, local::CommittedModel model) {
-    workers_->committed(worker, std::move(model));
-  };
-  calls.workers_changed = [this](std::size_t count) { metrics_.workers.set(static_cast<double>(count)); };
-  calls.ready = [this](const TrainJob& job, std::vector<TrainedPart> parts, const round::ByteRanges& ready) {
-    early_.add(job.base, job.plan.chunk_values, reduction_, std::move(parts), ready);
-  };
-  desk_.set_calls(std::move(calls));
-  process_.spawn("uplink", uplink_.run());
-  process_.spawn("ask again", ask_again());
+  maker_.choose_reduction(settings_.reduction, static_cast<std::size_t>(settings_.workers));
+  FLUVIAL_TRY(trainers_.open(trainer_events()));
+  site_.spawn("uplink", uplink_.run());
+  site_.spawn("ask again", ask_again());
   return {};
-}
-
-local::WorkerServerOptions EdgeService::worker_options() {
-  local::WorkerServerOptions options;
-  options.socket = settings_.worker_socket;
-  options.node = self_.name;
-  if (!gpus_) return options;
-  options.devices = gpus_->uuids();
-  options.open_device = [this](const local::DeviceLocation& at, std::uint64_t values) {
-    Result<std::shared_ptr<const local::DeviceMemory>> memory = open_memory(*gpus_, at, values);
-    if (!memory.ok()) (void)gpu_failed();  // then it is not the worker's fault
-    return memory;
-  };
-  return options;
-}
-
-Algorithm EdgeService::choose_reduction() const {
-  constexpr std::size_t kMeasuredMax = 8;  // ranks; more of them cost what their sums cost
-  if (const auto named = parse_algorithm(settings_.reduction); named.ok()) return *named;
-  const auto workers = std::min(static_cast<std::size_t>(settings_.workers), kRanksMax);
-  if (workers == 1) return Algorithm::kDirect;
-  const auto seconds = [] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-  };
-  const CostModel model = fit(measure(std::min(workers, kMeasuredMax), seconds));
-  const Choice choice = choose(model, workers, round::Plan().chunk_values);
-  runtime_.log.info("reduction chosen", {{"algorithm", algorithm_name(choice.algorithm)},
-                                         {"workers", workers},
-                                         {"predicted_a_chunk", choice.reason},
-                                         {"alpha_s", model.alpha},
-                                         {"beta_s_per_byte", model.beta},
-                                         {"gamma_s_per_addition", model.gamma}});
-  return choice.algorithm;
 }
 
 net::Awaitable<void> EdgeService::ask_again() {
   const std::chrono::milliseconds interval(settings_.outcome_interval_ms);
-  while (!stopping_) {
-    const Status slept = co_await net::with_deadline(stop_.wait(), interval);
-    if (!slept.ok() && !stopping_ && uplink_.is_up()) carry_out(machine_->ask_again());
+  while (!site_.stopping) {
+    const Status slept = co_await net::with_deadline(site_.stopped.wait(), interval);
+    if (!slept.ok() && !site_.stopping && uplink_.is_up()) carry_out(machine_->ask_again());
   }
 }
 
 void EdgeService::stop() {
-  stopping_ = true;
-  desk_.stop();
-  early_.stop();
-  upload_.stop();
+  site_.stop();
+  maker_.stop();
+  submission_.stop_sending();
   fetch_.stop();
   uplink_.stop();
-  workers_->close("the site's agent ends");
-  stop_.notify_all();
-  model_here_.notify_all();
-  entered_.notify_all();
+  trainers_.stop();
+  news_.stop();
+  histories_.stop();
+}
+
+net::Awaitable<Status> EdgeService::granted(round::Lineage lineage, Epoch lease) {
+  return histories_.granted(std::move(lineage), lease);
 }
 
 void EdgeService::parent_up(const tree::Lease&, std::shared_ptr<net::Session>) {
-  if (stopping_) return;
-  connected_.set(1);
+  if (site_.stopping) return;
+  site_.report.parent_up();
   process_.set_ready(true);
   fetch_.parent_up();
   carry_out(machine_->connected());
 }
 
 void EdgeService::parent_down(const Error& why) {
-  connected_.set(0);
   process_.set_ready(false);
-  upload_.stop();
+  submission_.stop_sending();
   fetch_.parent_down();
-  if (!stopping_) runtime_.log.warn("lost the parent", {{"reason", why.to_string()}});
+  site_.report.parent_down(why, site_.stopping);
 }
 
-telemetry::Logger EdgeService::log_of(RunId run, RoundId round) const {
-  return runtime_.log.with({{"run", run}, {"round", round}});
+SiteStatus EdgeService::status() const {
+  SiteStatus status;
+  status.name = self_.name;
+  status.node = self_.node;
+  status.connected = uplink_.is_up();
+  if (uplink_.is_up()) status.parent = uplink_.lease().parent_name;
+  status.run = news_.ends().run();
+  status.round = news_.ends().round();
+  if (held_) status.model = held_->ref;
+  status.update_bytes_sent = submission_.payload_bytes();
+  status.doing = machine_->doing();
+  if (machine_->pending()) status.pending_round = machine_->pending()->round;
+  status.workers = trainers_.workers();
+  status.gpus = site_.gpus ? site_.gpus->devices().size() : 0;
+  return status;
 }
 
-std::string EdgeService::status_json() const {
-  boost::json::object status{{"role", "site"},
-                             {"name", self_.name},
-                             {"node", self_.node.value()},
-                             {"connected", uplink_.is_up()},
-                             {"parent", uplink_.is_up() ? uplink_.lease().parent_name : ""},
-                             {"run", run_.value()},
-                             {"round", round_.value()},
-                             {"model_version", held_ ? held_->ref.version.value() : 0},
-                             {"model_sha256", held_ ? to_hex(held_->ref.digest) : ""},
-                             {"update_bytes_sent", upload_.payload_bytes()},
-                             {"update_bytes_fp32", counts_.update_bytes_fp32},
-                             {"updates_submitted", counts_.updates_submitted},
-                             {"residual_norm", counts_.residual_norm},
-                             {"doing", machine_->doing()},
-                             {"pending_round", machine_->pending() ? machine_->pending()->round.value() : 0},
-                             {"workers", desk_.workers()},
-                             {"gpus", gpus_ ? gpus_->devices().size() : 0},
-                             {"updates_summed_on_gpus", on_gpus_.summed},
-                             {"updates_encoded_on_gpus", on_gpus_.encoded}};
-  status["outcomes"] =
-      boost::json::object{{"counted", counts_.counted}, {"late", counts_.late}, {"refused", counts_.refused}};
-  return boost::json::serialize(status);
+// ---- what the machine decides -----------------------------------------------------------------------------------
+
+// In the order in which they were decided, also when carrying one out makes the machine decide more.
+void EdgeService::carry_out(Effects effects) {
+  if (site_.stopping) return;
+  for (Effect& effect : effects) effects_.push_back(std::move(effect));
+  if (carrying_out_) return;
+  carrying_out_ = true;
+  while (!effects_.empty()) {
+    const Effect effect = std::move(effects_.front());
+    effects_.pop_front();
+    std::visit([this](const auto& decided) { apply(decided); }, effect);
+  }
+  carrying_out_ = false;
+}
+
+void EdgeService::on_model(HeldModel model) {
+  if (site_.stopping) return;
+  held_ = std::move(model);
+  site_.report.model_held(held_->ref);
+  news_.model_held(*held_);  // before the next task
+  carry_out(machine_->model_ready(held_->ref));
+}
+
+void EdgeService::apply(const Train& effect) {
+  const Offer& offer = effect.offer;
+  FLUVIAL_CHECK(held_ && held_->ref == offer.base, "to train from a model that is not here");
+  site_.report.training(offer);
+  trainers_.train({offer.run, offer.round, offer.plan, *held_},
+                  [this, effect, begun = site_.runtime.clock.now()](Result<Trained> trained) {
+                    on_trained(effect, begun, std::move(trained));
+                  });
+}
+
+void EdgeService::on_trained(const Train& effect, TimePoint begun, Result<Trained> trained) {
+  const Offer& offer = effect.offer;
+  if (!trained.ok()) {
+    site_.report.train_failed(offer, trained.error());
+    maker_.drop_early();
+    news_.carry_out(news_.ends().train_failed());
+    carry_out(machine_->train_failed(effect.work, trained.error()));
+    return;
+  }
+  const double seconds = std::chrono::duration<double>(site_.runtime.clock.now() - begun).count();
+  site_.report.trained(offer, trained->parts.size(), trained->weight, seconds);
+  news_.ends().trained();
+  site_.outcomes.used(offer.run, offer.round, trained->workers());
+  maker_.take(std::move(*trained));
+  carry_out(machine_->trained(effect.work));
+}
+
+void EdgeService::apply(const AskRun& effect) { uplink_.post(transfer::run_query(effect.run, self_.node)); }
+
+void EdgeService::apply(const DeclineRound& effect) {
+  uplink_.post(wire::to_envelope(round::Decline{effect.run, effect.round, effect.attempt, {self_.node, effect.error}}));
+}
+
+void EdgeService::apply(const CompleteRun& effect) {
+  if (!site_.gpu_failed()) site_.spawn("run over", complete_run(effect.run));
+}
+
+// What is unspent stays until another run begins: that one may continue it.
+net::Awaitable<void> EdgeService::complete_run(RunId run) {
+  const Result<store::ResidualInfo> unspent = co_await site_.runtime.pool.run([this, run] {
+    if (site_.gpus) site_.gpus->release();
+    return site_.store->residual(run);
+  });
+  site_.outcomes.forget(run);
+  site_.report.run_complete(run, unspent);
 }
 
 }  // namespace fluvial::edge

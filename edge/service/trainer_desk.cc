@@ -35,7 +35,7 @@ telemetry::Logger TrainerDesk::log_of(const Job& job) const {
   return log_.with({{"run", job.what.run}, {"round", job.what.round}});
 }
 
-void TrainerDesk::train(TrainJob job, Done done) {
+void TrainerDesk::train(TrainJob job, Trainers::Done done) {
   FLUVIAL_CHECK(!job_, "one job at a time");
   job_ = Job{.what = std::move(job), .done = std::move(done)};
   arm(options_.attach_deadline);
@@ -153,6 +153,7 @@ void TrainerDesk::pump() {
       return;
     }
     job_->started = true;
+    if (calls_.started) calls_.started(job_->what.run);
     job_->slots.resize(std::min(spare.size(), options_.workers));
     if (job_->slots.size() < options_.workers) {
       crew_.went_short();

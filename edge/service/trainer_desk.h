@@ -15,20 +15,11 @@
 
 #include "core/local/worker_server.h"
 #include "core/net/awaitable.h"
-#include "core/round/plan.h"
 #include "core/telemetry/log.h"
 #include "edge/logic/crew.h"
-#include "edge/logic/worker_outcomes.h"
-#include "edge/service/trained.h"
+#include "edge/service/trainers.h"
 
 namespace fluvial::edge {
-
-struct TrainJob {
-  RunId run;
-  RoundId round;
-  round::Plan plan;
-  HeldModel base;
-};
 
 struct DeskOptions {
   std::size_t workers = 1;  // a job starts when so many training workers are free
@@ -42,11 +33,11 @@ class TrainerDesk final : public local::WorkerHandler {
   struct Calls {
     std::function<void(local::WorkerId, local::Task)> assign;
     std::function<void(local::WorkerId, local::CommittedModel)> committed;
+    // As Trainers::Events has them.
     std::function<void(std::size_t)> workers_changed;
-    // All workers of the job at hand have these bytes of their results in place; more may follow.
+    std::function<void(RunId)> started;
     std::function<void(const TrainJob&, std::vector<TrainedPart>, const round::ByteRanges&)> ready;
   };
-  using Done = std::function<void(Result<Trained>)>;
 
   TrainerDesk(const net::Executor& strand, DeskOptions options, telemetry::Logger log);
 
@@ -56,17 +47,15 @@ class TrainerDesk final : public local::WorkerHandler {
   // of their tasks. A task whose worker goes away is given to another that had none in this job. kDeadlineExceeded: too
   // few workers, or none answered in time; kUnavailable: one is missing, and the plan says decline; kInternal: what the
   // worker said; kInvalidArgument: ranks of a group that contradict each other, or weights that no update may have.
-  void train(TrainJob job, Done done);
+  void train(TrainJob job, Trainers::Done done);
   void stop();  // no more calls of `done`
   std::size_t workers() const { return crew_.processes(); }
 
-  // A round was committed and its model is here: workers that want models and answered a task of it, or of a round
-  // before, are told. Later answers too, until another model is held.
+  // As Trainers has them.
   void committed(local::CommittedModel model);
-  void uncommitted() { newest_.reset(); }     // that model is not held any more
-  bool owes(RunId run, RoundId round) const;  // somebody waits for the model of that round, or of one before
-  bool trains(RunId run) const { return job_ && job_->started && job_->what.run == run; }  // tasks of it are out
-  void let_go();  // of the device memory of workers: a run has ended
+  void none_committed() { newest_.reset(); }
+  bool owes(RunId run, RoundId round) const;
+  void let_go();  // of the device memory of workers
 
   WorkerOutcomes& outcomes() { return outcomes_; }
 
@@ -105,7 +94,7 @@ class TrainerDesk final : public local::WorkerHandler {
   };
   struct Job {
     TrainJob what;
-    Done done;
+    Trainers::Done done;
     std::vector<JobSlot> slots;       // once started
     std::set<local::WorkerId> turns;  // who had a task in this job
     bool started = false;

@@ -86,7 +86,7 @@ void SiteRole::parent_down(const Error&) {
   flowing_ = false;
 }
 
-// ---- histories: as edge/service/history.cc
+// ---- histories: as edge/service/histories.cc
 // ------------------------------------------------------------------------------
 
 Result<std::optional<edge::Pending>> SiteRole::load() {

@@ -1,0 +1,277 @@
+#include "edge/service/log_report.h"
+
+#include <boost/json.hpp>
+#include <utility>
+
+#include "core/wire/mapping.h"
+
+namespace fluvial::edge {
+namespace {
+
+// What becomes of an update that is late.
+const char* late_text(bool run_over) {
+  return run_over ? "update late: its run is over; it goes into the run that continues it, if one does"
+                  : "update late: it goes into the next one";
+}
+
+}  // namespace
+
+LogReport::LogReport(telemetry::Metrics& metrics, telemetry::Logger log)
+    : log_(std::move(log)),
+      metrics_(metrics),
+      connected_(metrics.gauge("connected", "1 while a session to a parent is up")),
+      round_(metrics.gauge("round", "The newest round heard of")),
+      model_version_(metrics.gauge("model_version", "Of the model held")) {}
+
+telemetry::Logger LogReport::log_of(RunId run, RoundId round) const {
+  return log_.with({{"run", run}, {"round", round}});
+}
+
+std::string LogReport::status_json(const SiteStatus& now) const {
+  boost::json::object status{{"role", "site"},
+                             {"name", now.name},
+                             {"node", now.node.value()},
+                             {"connected", now.connected},
+                             {"parent", now.parent},
+                             {"run", now.run.value()},
+                             {"round", now.round.value()},
+                             {"model_version", now.model ? now.model->version.value() : 0},
+                             {"model_sha256", now.model ? to_hex(now.model->digest) : ""},
+                             {"update_bytes_sent", now.update_bytes_sent},
+                             {"update_bytes_fp32", update_bytes_fp32_},
+                             {"updates_submitted", updates_submitted_},
+                             {"residual_norm", residual_norm_},
+                             {"doing", now.doing},
+                             {"pending_round", now.pending_round.value()},
+                             {"workers", now.workers},
+                             {"gpus", now.gpus},
+                             {"updates_summed_on_gpus", on_gpus_.summed},
+                             {"updates_encoded_on_gpus", on_gpus_.encoded}};
+  status["outcomes"] = boost::json::object{{"counted", counted_}, {"late", late_}, {"refused", refused_}};
+  return boost::json::serialize(status);
+}
+
+// ---- the parent, and what it says --------------------------------------------------------------------------------
+
+void LogReport::parent_up() { connected_.set(1); }
+
+void LogReport::parent_down(const Error& why, bool stopping) {
+  connected_.set(0);
+  if (!stopping) log_.warn("lost the parent", {{"reason", why.to_string()}});
+}
+
+void LogReport::round_opened(const Offer& offer) {
+  round_.set(static_cast<double>(offer.round.value()));
+  log_of(offer.run, offer.round)
+      .info("round open",
+            {{"attempt", offer.attempt}, {"model_version", offer.base.version}, {"counted", offer.counted}});
+}
+
+void LogReport::round_committed(const wire::Commit& commit, const Verdict& verdict, RoundId newest) {
+  round_.set(static_cast<double>(newest.value()));
+  log_of(commit.run, commit.round)
+      .info("round committed",
+            {{"model_version", commit.model.version}, {"counted", verdict.counted.has_value()}, {"last", commit.last}});
+}
+
+void LogReport::run_state(RunId run, std::string_view state, std::string_view reason) {
+  log_.info("run " + wire::printable(state), {{"run", run}, {"reason", wire::printable(reason)}});
+}
+
+void LogReport::receipt(RunId run, RoundId round, const Status& verdict) {
+  const telemetry::Logger log = log_of(run, round);
+  if (verdict.ok()) return log.debug("update accepted");
+  log.warn("update refused by the parent",
+           {{"code", code_name(verdict.error().code)}, {"reason", verdict.error().message}});
+}
+
+void LogReport::outcome_told(const Pending& about, Outcome outcome) {
+  log_of(about.run, about.round).info("outcome told", {{"outcome", outcome_name(outcome)}});
+}
+
+// ---- what an update is made from ---------------------------------------------------------------------------------
+
+void LogReport::workers(std::size_t count) { metrics_.workers.set(static_cast<double>(count)); }
+
+void LogReport::model_held(const round::ModelRef& model) {
+  log_.info("model held",
+            {{"run", model.run}, {"model_version", model.version}, {"model_sha256", to_hex(model.digest)}});
+  model_version_.set(static_cast<double>(model.version.value()));
+}
+
+void LogReport::training(const Offer& offer) {
+  log_of(offer.run, offer.round).debug("training", {{"local_steps", offer.plan.local_steps}});
+}
+
+void LogReport::trained(const Offer& offer, std::size_t workers, std::uint32_t weight, double seconds) {
+  metrics_.train_seconds.observe(seconds);
+  log_of(offer.run, offer.round).info("trained", {{"workers", workers}, {"weight", weight}, {"seconds", seconds}});
+}
+
+void LogReport::train_failed(const Offer& offer, const Error& error) {
+  log_of(offer.run, offer.round).warn("training failed", {{"reason", error.to_string()}});
+}
+
+void LogReport::encoded(const store::PendingInfo& info, std::uint32_t weight_trained, double seconds) {
+  const telemetry::Logger log = log_of(info.start.run, info.start.round);
+  metrics_.encode_seconds.observe(seconds);
+  if (info.start.weight < weight_trained) {
+    log.warn("the update claims less than its weight: the round has less on record for this site",
+             {{"weight", weight_trained}, {"claimed", info.start.weight}});
+  }
+  log.info("update encoded", {{"bytes", info.chunk_bytes},
+                              {"norm", info.p_norm},
+                              {"weight", info.start.weight},
+                              {"digest", to_hex(info.digest)},
+                              {"seconds", seconds}});
+}
+
+void LogReport::not_encoded(const Offer& offer, const Error& error) {
+  log_of(offer.run, offer.round).warn("update not sent: it cannot be encoded", {{"reason", error.to_string()}});
+}
+
+void LogReport::folded(const Offer& offer, const store::Carried& carried, bool run_over) {
+  count(Outcome::kLate);
+  log_of(offer.run, offer.round).warn(late_text(run_over), {{"residual_norm", carried.residual.norm}});
+}
+
+void LogReport::not_folded(const Offer& offer, const Error& error) {
+  metrics_.residuals_dropped.add();
+  log_of(offer.run, offer.round).warn("late update dropped", {{"reason", error.to_string()}});
+}
+
+void LogReport::last_model_missing(RunId run, RoundId round) {
+  log_of(run, round).warn("the run ends for its workers without its last model: it does not arrive");
+}
+
+void LogReport::gpus_used(const SiteGpus::Counts& so_far) {
+  metrics_.gpu_sums.add(static_cast<double>(so_far.summed - on_gpus_.summed));
+  metrics_.gpu_encodings.add(static_cast<double>(so_far.encoded - on_gpus_.encoded));
+  on_gpus_ = so_far;
+}
+
+// ---- the submission ----------------------------------------------------------------------------------------------
+
+void LogReport::found(const store::PendingInfo& info) {
+  log_of(info.start.run, info.start.round)
+      .info("a submission waits for its outcome", {{"digest", to_hex(info.digest)}});
+}
+
+void LogReport::sending(const Send& effect) {
+  log_of(effect.offer.run, effect.offer.round)
+      .debug("sending update", {{"lease_epoch", effect.offer.lease}, {"first_chunk", effect.first_chunk}});
+}
+
+void LogReport::sent(const store::PendingInfo& info, bool again, double seconds) {
+  metrics_.upload_seconds.observe(seconds);
+  if (again) {
+    metrics_.updates_resent.add();
+  } else {
+    ++updates_submitted_;
+    update_bytes_fp32_ += info.start.value_count * sizeof(float);
+    metrics_.updates_submitted.add();
+  }
+  log_of(info.start.run, info.start.round)
+      .info(again ? "update sent again" : "update sent", {{"bytes", info.chunk_bytes}, {"seconds", seconds}});
+}
+
+void LogReport::count(Outcome outcome) {
+  if (outcome == Outcome::kCounted) ++counted_, metrics_.outcomes_counted.add();
+  if (outcome == Outcome::kLate) ++late_, metrics_.outcomes_late.add();
+  if (outcome == Outcome::kRefused) ++refused_, metrics_.outcomes_refused.add();
+}
+
+void LogReport::resolved(const Pending& pending, Outcome outcome, bool run_over) {
+  count(outcome);
+  log_of(pending.run, pending.round)
+      .log(outcome == Outcome::kCounted ? telemetry::Level::kInfo : telemetry::Level::kWarn,
+           outcome == Outcome::kCounted ? "update counted"
+           : outcome == Outcome::kLate  ? late_text(run_over)
+                                        : "update refused: it is dropped",
+           {{"outcome", outcome_name(outcome)}});
+}
+
+void LogReport::not_written(const Pending& pending, Outcome outcome, const Error& error) {
+  log_of(pending.run, pending.round)
+      .error("the outcome cannot be written; trying again",
+             {{"outcome", outcome_name(outcome)}, {"reason", error.to_string()}});
+}
+
+// ---- what is carried over ----------------------------------------------------------------------------------------
+
+void LogReport::residual(RunId run, RoundId round, const store::Carried& carried) {
+  residual_norm_ = carried.residual.norm;
+  metrics_.residual_norm.set(carried.residual.norm);
+  metrics_.residual_age_rounds.set(static_cast<double>(carried.residual.age_rounds));
+  if (carried.dropped.empty()) return;
+  metrics_.residuals_dropped.add();
+  log_of(run, round).warn("residual dropped", {{"reason", carried.dropped}});
+}
+
+void LogReport::residual_lost(RunId run, RoundId round, std::uint64_t values) {
+  metrics_.residuals_dropped.add();
+  const std::string reason = std::to_string(values) + " values of it are no numbers or too large: its file is damaged";
+  log_of(run, round).warn("residual dropped", {{"reason", reason}});
+}
+
+void LogReport::unspent(RunId run, const std::vector<store::Unspent>& unspent) {
+  if (!unspent.empty()) metrics_.residual_unspent_norm.set(0);
+  for (const store::Unspent& left : unspent) {
+    const telemetry::Logger log = log_.with({{"run", run}, {"of_run", left.run}, {"norm", left.residual.norm}});
+    if (left.carried_over) {
+      log.info("the residual of a run before goes into this one, which continues it");
+    } else {
+      metrics_.residuals_dropped.add();
+      log.warn("the residual of a run before is dropped: this one does not continue it");
+    }
+  }
+}
+
+void LogReport::run_complete(RunId run, const Result<store::ResidualInfo>& unspent) {
+  if (!unspent.ok()) {
+    log_.error("what a run left cannot be read", {{"run", run}, {"reason", unspent.error().to_string()}});
+    return;
+  }
+  metrics_.residual_unspent_norm.set(unspent->norm);
+  log_.info("run complete", {{"run", run}, {"unspent_residual_norm", unspent->norm}});
+}
+
+// ---- histories ---------------------------------------------------------------------------------------------------
+
+void LogReport::history_refused(const Error& error) {
+  log_.error("the lease is not taken", {{"reason", error.message}});
+}
+
+void LogReport::history_not_written(const Error& error) {
+  log_.error("the new history cannot be written; trying again", {{"reason", error.to_string()}});
+}
+
+void LogReport::put_aside(const store::PutAside& aside) {
+  if (aside.run_lost) {
+    log_.warn("a run is lost with the history before: what was carried over is dropped",
+              {{"run", aside.run}, {"residual_norm", aside.residual.norm}});
+    if (!aside.residual.zero) metrics_.residuals_dropped.add();
+    return;
+  }
+  if (aside.undone) {
+    log_.warn("rounds up to this one are lost with the history before, and what counted in them",
+              {{"run", aside.run}, {"round", *aside.undone}});
+  }
+  if (aside.late) {
+    count(Outcome::kLate);
+    log_of(aside.run, *aside.late)
+        .warn("update late: its round is lost with the history before", {{"residual_norm", aside.residual.norm}});
+  }
+  residual(aside.run, aside.late.value_or(RoundId(0)), {aside.residual, aside.dropped});
+}
+
+void LogReport::history_entered(const round::Lineage& lineage) {
+  log_.warn("the coordinator was restored from a backup: another history of the federation",
+            {{"history", round::current_of(lineage)}, {"began_at_epoch", round::began_of(lineage)}});
+}
+
+void LogReport::failed(std::string_view what, const Error& error) {
+  log_.error(std::string(what) + " failed: the agent ends, to be started again", {{"reason", error.to_string()}});
+}
+
+}  // namespace fluvial::edge

@@ -1,0 +1,91 @@
+// A site's report as log lines, metrics and the counts of /status.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/telemetry/log.h"
+#include "core/telemetry/metrics.h"
+#include "edge/service/site_report.h"
+
+namespace fluvial::edge {
+
+// What /status tells beside the counts.
+struct SiteStatus {
+  std::string name;
+  NodeId node;
+  bool connected = false;
+  std::string parent;
+  RunId run;
+  RoundId round;
+  std::optional<round::ModelRef> model;
+  std::uint64_t update_bytes_sent = 0;
+  std::string_view doing;
+  RoundId pending_round;
+  std::size_t workers = 0;
+  std::size_t gpus = 0;
+};
+
+class LogReport final : public SiteReport {
+ public:
+  LogReport(telemetry::Metrics& metrics, telemetry::Logger log);
+
+  std::string status_json(const SiteStatus& status) const;
+
+  void parent_up() override;
+  void parent_down(const Error& why, bool stopping) override;
+  void round_opened(const Offer& offer) override;
+  void round_committed(const wire::Commit& commit, const Verdict& verdict, RoundId newest) override;
+  void run_state(RunId run, std::string_view state, std::string_view reason) override;
+  void receipt(RunId run, RoundId round, const Status& verdict) override;
+  void outcome_told(const Pending& about, Outcome outcome) override;
+
+  void workers(std::size_t count) override;
+  void model_held(const round::ModelRef& model) override;
+  void training(const Offer& offer) override;
+  void trained(const Offer& offer, std::size_t workers, std::uint32_t weight, double seconds) override;
+  void train_failed(const Offer& offer, const Error& error) override;
+  void encoded(const store::PendingInfo& info, std::uint32_t weight_trained, double seconds) override;
+  void not_encoded(const Offer& offer, const Error& error) override;
+  void folded(const Offer& offer, const store::Carried& carried, bool run_over) override;
+  void not_folded(const Offer& offer, const Error& error) override;
+  void last_model_missing(RunId run, RoundId round) override;
+  void gpus_used(const SiteGpus::Counts& so_far) override;
+
+  void found(const store::PendingInfo& info) override;
+  void sending(const Send& effect) override;
+  void sent(const store::PendingInfo& info, bool again, double seconds) override;
+  void resolved(const Pending& pending, Outcome outcome, bool run_over) override;
+  void not_written(const Pending& pending, Outcome outcome, const Error& error) override;
+
+  void residual(RunId run, RoundId round, const store::Carried& carried) override;
+  void residual_lost(RunId run, RoundId round, std::uint64_t values) override;
+  void unspent(RunId run, const std::vector<store::Unspent>& unspent) override;
+  void run_complete(RunId run, const Result<store::ResidualInfo>& unspent) override;
+
+  void history_refused(const Error& error) override;
+  void history_not_written(const Error& error) override;
+  void put_aside(const store::PutAside& aside) override;
+  void history_entered(const round::Lineage& lineage) override;
+
+  void failed(std::string_view what, const Error& error) override;
+
+ private:
+  telemetry::Logger log_of(RunId run, RoundId round) const;
+  void count(Outcome outcome);
+
+  telemetry::Logger log_;
+  telemetry::SiteMetrics metrics_;
+  telemetry::Gauge connected_;
+  telemetry::Gauge round_;
+  telemetry::Gauge model_version_;
+  SiteGpus::Counts on_gpus_;
+  std::uint64_t update_bytes_fp32_ = 0;  // what the submissions sent would have been, uncompressed
+  std::uint64_t updates_submitted_ = 0;
+  std::uint64_t counted_ = 0;
+  std::uint64_t late_ = 0;
+  std::uint64_t refused_ = 0;
+  double residual_norm_ = 0;
+};
+
+}  // namespace fluvial::edge

@@ -1,0 +1,62 @@
+#include "edge/service/site_context.h"
+
+#include <utility>
+
+#include "core/net/deadline.h"
+
+namespace fluvial::edge {
+
+void SiteContext::spawn(std::string name, net::Awaitable<void> task) {
+  tasks.spawn(runtime.strand, std::move(name), std::move(task));
+}
+
+void SiteContext::stop() {
+  stopping = true;
+  stopped.notify_all();
+}
+
+net::Awaitable<bool> SiteContext::pause(net::Backoff& backoff) {
+  const Status slept = co_await net::with_deadline(stopped.wait(), backoff.next());
+  (void)slept.ok();  // the wait is over, or `stopping` is set
+  co_return !stopping;
+}
+
+bool SiteContext::store_failed() { return ends_by(store->fault(), "the site's store"); }
+
+bool SiteContext::gpu_failed() { return gpus && ends_by(gpus->fault(), "a GPU"); }
+
+bool SiteContext::ends_by(const std::optional<Error>& fault, std::string_view what) {
+  if (!fault) return false;
+  if (!failure) {
+    failure = fault;
+    report.failed(what, *fault);
+    request_stop();
+  }
+  return true;
+}
+
+Pending pending_of(const store::PendingInfo& info) {
+  return {info.start.run, info.start.round, info.digest, info.incarnation, info.submission};
+}
+
+store::Outcome stored(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kPending: return store::Outcome::kPending;
+    case Outcome::kCounted: return store::Outcome::kCounted;
+    case Outcome::kLate: return store::Outcome::kLate;
+    case Outcome::kRefused: return store::Outcome::kRefused;
+  }
+  return store::Outcome::kPending;
+}
+
+Outcome outcome_of(store::Outcome outcome) {
+  switch (outcome) {
+    case store::Outcome::kPending: return Outcome::kPending;
+    case store::Outcome::kCounted: return Outcome::kCounted;
+    case store::Outcome::kLate: return Outcome::kLate;
+    case store::Outcome::kRefused: return Outcome::kRefused;
+  }
+  return Outcome::kPending;
+}
+
+}  // namespace fluvial::edge

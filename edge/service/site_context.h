@@ -1,0 +1,52 @@
+// What the parts of a site's service share. On the node's strand.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/net/backoff.h"
+#include "core/net/signal.h"
+#include "core/net/task_group.h"
+#include "core/store/site_store.h"
+#include "core/tree/runtime.h"
+#include "edge/gpu/site_gpus.h"
+#include "edge/logic/worker_outcomes.h"
+#include "edge/service/site_report.h"
+
+namespace fluvial::edge {
+
+struct SiteContext {
+  void spawn(std::string name, net::Awaitable<void> task);
+  void stop();
+  // Until `backoff` has something tried again. False: the site is stopping.
+  net::Awaitable<bool> pause(net::Backoff& backoff);
+  // Only a process that starts anew knows what is on the disk, and has a GPU answer again: this one ends, and says why.
+  bool store_failed();
+  bool gpu_failed();
+
+  tree::Runtime& runtime;
+  net::TaskGroup& tasks;
+  SiteId self;
+  std::unique_ptr<store::SiteStore> store;
+  std::shared_ptr<SiteGpus> gpus;  // null: none
+  SiteReport& report;
+  WorkerOutcomes& outcomes;
+  std::function<void()> request_stop;
+  std::function<bool(RunId)> is_over;  // a run
+  net::AsyncSignal stopped;
+  bool stopping = false;
+  std::optional<Error> failure = {};  // why the process ends of itself
+
+ private:
+  bool ends_by(const std::optional<Error>& fault, std::string_view what);
+};
+
+// Of a submission, as the machine knows it.
+Pending pending_of(const store::PendingInfo& info);
+store::Outcome stored(Outcome outcome);
+Outcome outcome_of(store::Outcome outcome);
+
+}  // namespace fluvial::edge

@@ -1,0 +1,68 @@
+// What a site says of itself to whoever watches it: log lines and metrics (log_report.h), or a simulation's checks. On
+// the node's strand.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/round/history.h"
+#include "core/store/site_store.h"
+#include "core/wire/record_mapping.h"
+#include "edge/gpu/site_gpus.h"
+#include "edge/logic/site_machine.h"
+
+namespace fluvial::edge {
+
+// Whoever does not care about a word need not take it.
+class SiteReport {
+ public:
+  virtual ~SiteReport() = default;
+
+  // ---- the parent, and what it says
+  virtual void parent_up() {}
+  virtual void parent_down(const Error&, bool /*stopping*/) {}
+  virtual void round_opened(const Offer&) {}
+  virtual void round_committed(const wire::Commit&, const Verdict&, RoundId /*newest*/) {}
+  virtual void run_state(RunId, std::string_view /*state*/, std::string_view /*reason*/) {}
+  virtual void receipt(RunId, RoundId, const Status& /*verdict*/) {}
+  virtual void outcome_told(const Pending&, Outcome) {}
+
+  // ---- what an update is made from
+  virtual void workers(std::size_t /*count*/) {}
+  virtual void model_held(const round::ModelRef&) {}
+  virtual void training(const Offer&) {}
+  virtual void trained(const Offer&, std::size_t /*workers*/, std::uint32_t /*weight*/, double /*seconds*/) {}
+  virtual void train_failed(const Offer&, const Error&) {}
+  virtual void encoded(const store::PendingInfo&, std::uint32_t /*weight_trained*/, double /*seconds*/) {}
+  virtual void not_encoded(const Offer&, const Error&) {}
+  virtual void folded(const Offer&, const store::Carried&, bool /*run_over*/) {}
+  virtual void not_folded(const Offer&, const Error&) {}
+  virtual void last_model_missing(RunId, RoundId) {}  // so the run ends for its workers without it
+  virtual void gpus_used(const SiteGpus::Counts&) {}  // so far
+
+  // ---- the submission
+  virtual void found(const store::PendingInfo&) {}  // without an outcome, in the store
+  virtual void sending(const Send&) {}
+  virtual void sent(const store::PendingInfo&, bool /*again*/, double /*seconds*/) {}
+  virtual void resolved(const Pending&, Outcome, bool /*run_over*/) {}
+  virtual void not_written(const Pending&, Outcome, const Error&) {}  // its outcome: tried again
+
+  // ---- what is carried over
+  virtual void residual(RunId, RoundId, const store::Carried&) {}
+  virtual void residual_lost(RunId, RoundId, std::uint64_t /*values*/) {}  // unusable; the rest is in the update
+  virtual void unspent(RunId, const std::vector<store::Unspent>&) {}       // of runs before, when a run begins
+  virtual void run_complete(RunId, const Result<store::ResidualInfo>& /*unspent*/) {}
+
+  // ---- histories
+  virtual void history_refused(const Error&) {}
+  virtual void history_not_written(const Error&) {}  // tried again
+  virtual void put_aside(const store::PutAside&) {}
+  virtual void history_entered(const round::Lineage&) {}
+
+  virtual void failed(std::string_view /*what*/, const Error&) {}  // the agent ends by it
+};
+
+}  // namespace fluvial::edge

@@ -1,0 +1,74 @@
+#include "edge/service/submission.h"
+
+#include <boost/asio/awaitable.hpp>
+#include <utility>
+
+#include "core/transfer/outcome.h"
+#include "edge/update/resolve.h"
+
+namespace fluvial::edge {
+
+Submission::Submission(SiteContext& site, tree::Uplink& uplink, std::function<void(const Pending&)> resolved)
+    : site_(site),
+      uplink_(uplink),
+      on_resolved_(std::move(resolved)),
+      upload_(site.runtime, site.tasks, [this](const UploadItem& item, double seconds) { on_sent(item, seconds); }) {}
+
+Result<std::optional<Pending>> Submission::load() {
+  FLUVIAL_ASSIGN(const std::vector<store::PendingInfo> unresolved, site_.store->all_pending());
+  pending_.reset();
+  if (unresolved.empty()) return std::optional<Pending>();
+  const store::PendingInfo& info = unresolved.back();  // there is one at most: nothing newer is encoded before
+  FLUVIAL_ASSIGN(std::optional<store::PendingUpdate> update, site_.store->pending(info.start.run));
+  FLUVIAL_CHECK(update, "a submission that is listed but not there");
+  site_.outcomes.used(info.start.run, info.start.round, info.start.workers);
+  site_.report.found(hold(std::move(*update)));
+  return std::optional(pending_of(info));
+}
+
+const store::PendingInfo& Submission::hold(store::PendingUpdate update) {
+  pending_ = std::make_shared<const store::PendingUpdate>(std::move(update));
+  return pending_->info();
+}
+
+void Submission::send(const Send& effect) {
+  FLUVIAL_CHECK(pending_, "to send what is not there");
+  if (!uplink_.is_up()) return;  // offered again after the next connect
+  site_.report.sending(effect);
+  upload_.send({pending_, site_.self, effect.offer.lease, uplink_.session(), effect.first_chunk});
+}
+
+void Submission::on_sent(const UploadItem& item, double seconds) {
+  const store::PendingInfo& info = item.update->info();
+  const bool again = std::exchange(sent_, info.submission) == info.submission;
+  site_.report.sent(info, again, seconds);
+}
+
+void Submission::ask(const Ask& effect) {
+  uplink_.post(transfer::outcome_query(effect.pending.run, effect.pending.round, site_.self, effect.pending.digest));
+}
+
+void Submission::resolve(const Resolve& effect) { site_.spawn("resolve", write(effect.pending, effect.outcome)); }
+
+// Nothing goes on before it is on disk: a disk that fails is tried again.
+net::Awaitable<void> Submission::write(Pending pending, Outcome outcome) {
+  net::Backoff backoff(site_.runtime.backoff, Rng(pending.round.value()));
+  for (;;) {
+    const Result<store::Carried> carried = co_await site_.runtime.pool.run(
+        [&] { return resolve_pending(*site_.store, pending.run, pending.round, stored(outcome)); });
+    if (carried.ok()) {
+      site_.outcomes.decided(pending.run, pending.round, outcome);
+      site_.report.resolved(pending, outcome, site_.is_over(pending.run));
+      site_.report.residual(pending.run, pending.round, *carried);
+      break;
+    }
+    site_.report.not_written(pending, outcome, carried.error());
+    if (site_.stopping || site_.store_failed()) co_return;
+    if (!co_await site_.pause(backoff)) co_return;
+  }
+  if (site_.stopping) co_return;
+  pending_.reset();
+  on_resolved_(pending);
+}
+
+}  // namespace fluvial::edge

@@ -1,0 +1,45 @@
+// The submission without an outcome: sent, asked about, and resolved when its outcome is told.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "core/tree/uplink.h"
+#include "edge/logic/site_machine.h"
+#include "edge/service/site_context.h"
+#include "edge/service/upload.h"
+
+namespace fluvial::edge {
+
+class Submission {
+ public:
+  // `resolved`: its outcome is on disk.
+  Submission(SiteContext& site, tree::Uplink& uplink, std::function<void(const Pending&)> resolved);
+
+  Result<std::optional<Pending>> load();  // what the store holds
+  const store::PendingInfo& hold(store::PendingUpdate update);
+
+  void send(const Send& effect);
+  void stop_sending() { upload_.stop(); }
+  void refused(RunId run, RoundId round) { upload_.refused(run, round); }
+  void ask(const Ask& effect);
+  void resolve(const Resolve& effect);
+
+  // Encoded payload handed to sessions so far, resends included.
+  std::uint64_t payload_bytes() const { return upload_.payload_bytes(); }
+
+ private:
+  void on_sent(const UploadItem& item, double seconds);
+  net::Awaitable<void> write(Pending pending, Outcome outcome);
+
+  SiteContext& site_;
+  tree::Uplink& uplink_;
+  std::function<void(const Pending&)> on_resolved_;
+  Upload upload_;
+  std::shared_ptr<const store::PendingUpdate> pending_;
+  std::uint64_t sent_ = 0;  // the submission that was last
+};
+
+}  // namespace fluvial::edge

@@ -1,0 +1,152 @@
+#include "edge/service/update_maker.h"
+
+#include <algorithm>
+#include <atomic>
+#include <boost/asio/awaitable.hpp>
+#include <chrono>
+#include <utility>
+
+#include "core/net/pool_parallel.h"
+#include "edge/reduce/cost.h"
+
+namespace fluvial::edge {
+namespace {
+
+double seconds_since(const Clock& clock, TimePoint begun) {
+  return std::chrono::duration<double>(clock.now() - begun).count();
+}
+
+}  // namespace
+
+struct UpdateMaker::Made {
+  std::vector<store::Unspent> unspent;
+  std::atomic<std::uint64_t> residual_lost = 0;
+};
+
+UpdateMaker::UpdateMaker(SiteContext& site, Events events)
+    : site_(site),
+      events_(std::move(events)),
+      early_(site.runtime, site.tasks, site.gpus, {[this] { events_.reads(); }, [this] { events_.read(); }}) {}
+
+void UpdateMaker::choose_reduction(std::string_view setting, std::size_t workers) {
+  constexpr std::size_t kMeasuredMax = 8;  // ranks; more of them cost what their sums cost
+  reduction_ = Algorithm::kDirect;
+  if (const auto named = parse_algorithm(setting); named.ok()) {
+    reduction_ = *named;
+    return;
+  }
+  workers = std::min(workers, kRanksMax);
+  if (workers == 1) return;
+  const auto seconds = [] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  };
+  const CostModel model = fit(measure(std::min(workers, kMeasuredMax), seconds));
+  const Choice choice = choose(model, workers, round::Plan().chunk_values);
+  site_.runtime.log.info("reduction chosen", {{"algorithm", algorithm_name(choice.algorithm)},
+                                              {"workers", workers},
+                                              {"predicted_a_chunk", choice.reason},
+                                              {"alpha_s", model.alpha},
+                                              {"beta_s_per_byte", model.beta},
+                                              {"gamma_s_per_addition", model.gamma}});
+  reduction_ = choice.algorithm;
+}
+
+void UpdateMaker::in_place(const TrainJob& job, std::vector<TrainedPart> parts, const round::ByteRanges& ready) {
+  early_.add(job.base, job.plan.chunk_values, reduction_, std::move(parts), ready);
+}
+
+Trained UpdateMaker::take_trained(const Offer& offer) {
+  FLUVIAL_CHECK(trained_ && trained_->base.ref == offer.base, "to encode what was not trained");
+  return *std::exchange(trained_, std::nullopt);
+}
+
+UpdateJob UpdateMaker::job_of(const Offer& offer, const Trained& trained, PartialMean* early, Made* made) const {
+  UpdateJob job{offer.run, offer.round, site_.self, offer.plan, trained.base.schema};
+  job.base_digest = trained.base.ref.digest;
+  job.base = trained.base.bytes->bytes();
+  job.parts = views_of(trained.parts);
+  job.weight = weight_to_claim(offer, trained.weight);
+  job.metrics = trained.metrics;
+  job.workers = trained.workers();
+  job.reduction = reduction_;
+  job.early = early;
+  job.gpus = site_.gpus.get();
+  job.residual_lost = &made->residual_lost;
+  return job;
+}
+
+// Blocking; before an update of the run is made.
+Result<std::vector<store::Unspent>> UpdateMaker::begin_run(const Offer& offer, const Trained& trained) {
+  return site_.store->begin_run(offer.run, offer.continues, trained.base.schema.value_count());
+}
+
+// With these goes the workers' memory, and who waited for that hears of the run's end.
+void UpdateMaker::results_are_read(std::shared_ptr<PartialMean> early, std::vector<TrainedPart> parts) {
+  early.reset();
+  parts.clear();
+  if (site_.gpus) site_.report.gpus_used(site_.gpus->counts());
+  events_.read();
+}
+
+void UpdateMaker::report(const Offer& offer, const Made& made) {
+  if (made.residual_lost > 0) site_.report.residual_lost(offer.run, offer.round, made.residual_lost);
+}
+
+void UpdateMaker::encode(const Encode& effect) { site_.spawn("encode", run(effect, take_trained(effect.offer))); }
+
+net::Awaitable<void> UpdateMaker::run(Encode effect, Trained trained) {
+  const TimePoint begun = site_.runtime.clock.now();
+  const Offer& offer = effect.offer;
+  std::shared_ptr<PartialMean> early = co_await early_.take(trained.parts);
+  Made made;
+  Result<store::PendingUpdate> update = co_await site_.runtime.pool.run([&]() -> Result<store::PendingUpdate> {
+    FLUVIAL_ASSIGN(made.unspent, begin_run(offer, trained));
+    net::PoolParallel parallel(site_.runtime.pool);
+    return encode_update(job_of(offer, trained, early.get(), &made), *site_.store, parallel);
+  });
+  site_.report.unspent(offer.run, made.unspent);
+  results_are_read(std::move(early), std::move(trained.parts));
+  // What is durable is found at the next start.
+  if (site_.stopping || (!update.ok() && site_.store_failed())) co_return;
+  if (!update.ok()) {
+    site_.outcomes.dropped(offer.run, offer.round);
+    site_.report.not_encoded(offer, update.error());
+    events_.encode_failed(effect.work, update.error());
+    (void)site_.gpu_failed();
+    co_return;
+  }
+  report(offer, made);
+  site_.report.encoded(update->info(), trained.weight, seconds_since(site_.runtime.clock, begun));
+  events_.encoded(effect.work, std::move(*update));
+}
+
+void UpdateMaker::fold(const Fold& effect) { site_.spawn("fold", run(effect, take_trained(effect.offer))); }
+
+net::Awaitable<void> UpdateMaker::run(Fold effect, Trained trained) {
+  const Offer& offer = effect.offer;
+  std::shared_ptr<PartialMean> early = co_await early_.take(trained.parts);
+  Made made;
+  const Result<store::Carried> folded = co_await site_.runtime.pool.run([&]() -> Result<store::Carried> {
+    if (effect.run_lost) return Error{Code::kCancelled, "its run is lost with the history before"};
+    FLUVIAL_ASSIGN(made.unspent, begin_run(offer, trained));
+    net::PoolParallel parallel(site_.runtime.pool);
+    UpdateJob job = job_of(offer, trained, early.get(), &made);
+    job.lost = effect.lost;
+    return fold_update(job, *site_.store, parallel);
+  });
+  site_.report.unspent(offer.run, made.unspent);
+  results_are_read(std::move(early), std::move(trained.parts));
+  if (folded.ok()) {
+    site_.outcomes.decided(offer.run, offer.round, Outcome::kLate);
+    site_.report.folded(offer, *folded, site_.is_over(offer.run));
+    site_.report.residual(offer.run, offer.round, *folded);
+    report(offer, made);
+  } else {
+    site_.outcomes.dropped(offer.run, offer.round);
+    site_.report.not_folded(offer, folded.error());
+    if (site_.store_failed() || site_.gpu_failed()) co_return;
+  }
+  if (!site_.stopping) events_.folded(effect.work);
+}
+
+}  // namespace fluvial::edge

@@ -1,0 +1,60 @@
+// From what the workers trained to a durable submission, or into the residual: reduced, screened and encoded on the
+// pool.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "edge/logic/site_machine.h"
+#include "edge/reduce/schedule.h"
+#include "edge/service/early_reduction.h"
+#include "edge/service/site_context.h"
+#include "edge/service/trainers.h"
+#include "edge/update/encode.h"
+
+namespace fluvial::edge {
+
+class UpdateMaker {
+ public:
+  struct Events {
+    std::function<void()> reads;  // the memory of workers, early; then read()
+    std::function<void()> read;   // likewise when what was trained is an update, or in the residual
+    std::function<void(WorkId, store::PendingUpdate)> encoded;
+    std::function<void(WorkId, const Error&)> encode_failed;
+    std::function<void(WorkId)> folded;  // or dropped
+  };
+
+  UpdateMaker(SiteContext& site, Events events);
+
+  // As the setting `reduction` says, for so many workers; "auto": what takes least here, measured.
+  void choose_reduction(std::string_view setting, std::size_t workers);
+  void stop() { early_.stop(); }
+
+  void in_place(const TrainJob& job, std::vector<TrainedPart> parts, const round::ByteRanges& ready);
+  void drop_early() { early_.drop(); }
+  void take(Trained trained) { trained_ = std::move(trained); }  // for the next of these
+  void encode(const Encode& effect);
+  void fold(const Fold& effect);
+
+ private:
+  struct Made;  // what making an update finds besides it
+  net::Awaitable<void> run(Encode effect, Trained trained);
+  net::Awaitable<void> run(Fold effect, Trained trained);
+  Trained take_trained(const Offer& offer);
+  // A view of all three.
+  UpdateJob job_of(const Offer& offer, const Trained& trained, PartialMean* early, Made* made) const;
+  Result<std::vector<store::Unspent>> begin_run(const Offer& offer, const Trained& trained);
+  void results_are_read(std::shared_ptr<PartialMean> early, std::vector<TrainedPart> parts);
+  void report(const Offer& offer, const Made& made);
+
+  SiteContext& site_;
+  Events events_;
+  Algorithm reduction_ = Algorithm::kDirect;
+  EarlyReduction early_;
+  std::optional<Trained> trained_;
+};
+
+}  // namespace fluvial::edge

@@ -1,0 +1,75 @@
+#include "edge/service/worker_news.h"
+
+#include <boost/asio/awaitable.hpp>
+#include <utility>
+
+#include "core/net/deadline.h"
+
+namespace fluvial::edge {
+
+WorkerNews::WorkerNews(SiteContext& site, Trainers& trainers, const ModelFetch& fetch, bool reads_in_place,
+                       std::chrono::milliseconds patience, std::function<void()> let_go)
+    : site_(site),
+      trainers_(trainers),
+      fetch_(fetch),
+      patience_(patience),
+      let_go_(std::move(let_go)),
+      ends_(reads_in_place),
+      model_here_(site.runtime.strand) {}
+
+// In the order in which they were decided, also when carrying one out makes RunEnds decide more.
+void WorkerNews::carry_out(RunEffects effects) {
+  if (site_.stopping) return;
+  for (RunEffect& effect : effects) effects_.push_back(std::move(effect));
+  if (carrying_out_) return;
+  carrying_out_ = true;
+  while (!effects_.empty()) {
+    const RunEffect effect = std::move(effects_.front());
+    effects_.pop_front();
+    std::visit([this](const auto& decided) { apply(decided); }, effect);
+  }
+  carrying_out_ = false;
+}
+
+void WorkerNews::model_held(const HeldModel& model) {
+  model_ = model.bytes;
+  carry_out(ends_.model_held(model.ref));
+}
+
+void WorkerNews::apply(const TellCommitted& effect) {
+  trainers_.committed({effect.run, effect.name, effect.round, effect.model.version, model_});
+  model_here_.notify_all();
+}
+
+void WorkerNews::apply(const TellNoneCommitted&) {
+  trainers_.none_committed();
+  model_here_.notify_all();
+}
+
+void WorkerNews::apply(const AwaitLastModel& effect) {
+  if (!trainers_.owes(effect.run, effect.round)) return carry_out(ends_.last_model_over(effect.run));
+  site_.spawn("last model", await_last_model(effect.run, effect.round));
+}
+
+net::Awaitable<void> WorkerNews::await_last_model(RunId run, RoundId last) {
+  for (std::uint64_t before = ~fetch_.bytes_received();;) {
+    if (site_.stopping || !ends_.awaits_last_model(run) || !trainers_.owes(run, last)) break;
+    const Status woken = co_await net::with_deadline(model_here_.wait(), patience_);
+    if (!woken.ok() && before == fetch_.bytes_received()) {
+      site_.report.last_model_missing(run, last);
+      break;
+    }
+    before = fetch_.bytes_received();
+  }
+  carry_out(ends_.last_model_over(run));
+}
+
+void WorkerNews::apply(const TellEnded& effect) {
+  if (effect.at_hand) {
+    let_go_();
+    trainers_.let_go();
+  }
+  trainers_.run_ended({effect.end.run, effect.end.name, effect.end.state});
+}
+
+}  // namespace fluvial::edge

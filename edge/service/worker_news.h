@@ -1,0 +1,49 @@
+// What RunEnds decides, carried out: what workers hear of committed models and of their run's end.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+
+#include "core/net/signal.h"
+#include "edge/logic/run_ends.h"
+#include "edge/service/model_fetch.h"
+#include "edge/service/site_context.h"
+#include "edge/service/trainers.h"
+
+namespace fluvial::edge {
+
+class WorkerNews {
+ public:
+  // `let_go`: of what is kept of the workers' results. A last model is waited for as long as some of it comes within
+  // `patience`.
+  WorkerNews(SiteContext& site, Trainers& trainers, const ModelFetch& fetch, bool reads_in_place,
+             std::chrono::milliseconds patience, std::function<void()> let_go);
+
+  RunEnds& ends() { return ends_; }
+  const RunEnds& ends() const { return ends_; }
+  void model_held(const HeldModel& model);
+  void carry_out(RunEffects effects);  // of ends()
+  void stop() { model_here_.notify_all(); }
+
+ private:
+  void apply(const TellCommitted& effect);
+  void apply(const TellNoneCommitted& effect);
+  void apply(const AwaitLastModel& effect);
+  void apply(const TellEnded& effect);
+  net::Awaitable<void> await_last_model(RunId run, RoundId last);
+
+  SiteContext& site_;
+  Trainers& trainers_;
+  const ModelFetch& fetch_;
+  std::chrono::milliseconds patience_;
+  std::function<void()> let_go_;
+  RunEnds ends_;
+  std::deque<RunEffect> effects_;
+  bool carrying_out_ = false;
+  std::shared_ptr<const local::SharedModel> model_;  // the one that is held
+  net::AsyncSignal model_here_;
+};
+
+}  // namespace fluvial::edge
