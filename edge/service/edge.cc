@@ -11,6 +11,7 @@
 #include "core/identity/tls.h"
 #include "core/net/proxy.h"
 #include "core/store/site_store.h"
+#include "core/tree/process.h"
 #include "edge/service/local_workers.h"
 #include "edge/service/log_report.h"
 #include "edge/service/service.h"
@@ -67,14 +68,17 @@ Status run_edge(config::EdgeSettings settings, store::FileSystem& files, telemet
   FLUVIAL_ASSIGN(std::shared_ptr<SiteGpus> gpus, open_gpus(settings.gpus, process.runtime().log));
   LocalWorkers workers(process.runtime(), settings, name, gpus);
   LogReport report(process.runtime().metrics, process.runtime().log);
-  EdgeService service(process, settings,
+  EdgeService service(process.runtime(), settings,
                       {.coordinator = coordinator,
                        .self = std::move(member.self),
                        .tls = std::move(member.tls),
                        .store = std::move(store),
                        .gpus = std::move(gpus),
                        .trainers = workers,
-                       .report = report});
+                       .report = report,
+                       .tasks = process.tasks(),
+                       .set_ready = [&process](bool ready) { process.set_ready(ready); },
+                       .request_stop = [&process] { process.request_stop(); }});
   FLUVIAL_TRY(service.open());
   FLUVIAL_ASSIGN(const std::uint16_t metrics_port,
                  process.open_http({[&] { return report.status_json(service.status()); }, {}}));

@@ -7,6 +7,7 @@
 
 #include "core/net/deadline.h"
 #include "core/transfer/outcome.h"
+#include "core/tree/process.h"
 #include "core/wire/record_mapping.h"
 
 namespace fluvial::edge {
@@ -23,21 +24,21 @@ tree::UplinkOptions uplink_options(net::HostPort coordinator, NodeId node, Incar
 
 }  // namespace
 
-EdgeService::EdgeService(tree::Process& process, const config::EdgeSettings& settings, Parts parts)
-    : process_(process),
-      settings_(settings),
+EdgeService::EdgeService(tree::Runtime& runtime, const config::EdgeSettings& settings, Parts parts)
+    : settings_(settings),
       self_(std::move(parts.self)),
       trainers_(parts.trainers),
-      site_{.runtime = process.runtime(),
-            .tasks = process.tasks(),
+      set_ready_(std::move(parts.set_ready)),
+      site_{.runtime = runtime,
+            .tasks = parts.tasks,
             .self = self_.node,
             .store = std::move(parts.store),
             .gpus = std::move(parts.gpus),
             .report = parts.report,
             .outcomes = parts.trainers.outcomes(),
-            .request_stop = [&process] { process.request_stop(); },
+            .request_stop = std::move(parts.request_stop),
             .is_over = [this](RunId run) { return machine_->is_over(run); },
-            .stopped = net::AsyncSignal(process.runtime().strand)},
+            .stopped = net::AsyncSignal(runtime.strand)},
       uplink_(site_.runtime, *this,
               uplink_options(std::move(parts.coordinator), self_.node, site_.store->incarnation()),
               tree::dial_over_tls(site_.runtime, std::move(parts.tls))),
@@ -137,13 +138,13 @@ net::Awaitable<Status> EdgeService::granted(round::Lineage lineage, Epoch lease)
 void EdgeService::parent_up(const tree::Lease&, std::shared_ptr<net::Session>) {
   if (site_.stopping) return;
   site_.report.parent_up();
-  process_.set_ready(true);
+  set_ready_(true);
   fetch_.parent_up();
   carry_out(machine_->connected());
 }
 
 void EdgeService::parent_down(const Error& why) {
-  process_.set_ready(false);
+  set_ready_(false);
   submission_.stop_sending();
   fetch_.parent_down();
   site_.report.parent_down(why, site_.stopping);

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 
 #include "core/config/settings.h"
 #include "core/identity/certificate.h"
-#include "core/tree/process.h"
+#include "core/net/task_group.h"
+#include "core/tree/runtime.h"
 #include "core/tree/uplink.h"
 #include "edge/logic/site_machine.h"
 #include "edge/service/histories.h"
@@ -33,8 +35,12 @@ class EdgeService final : public tree::UplinkOwner {
     std::shared_ptr<SiteGpus> gpus;  // null: none
     Trainers& trainers;
     SiteReport& report;
+    // Of its process.
+    net::TaskGroup& tasks;
+    std::function<void(bool)> set_ready;
+    std::function<void()> request_stop;
   };
-  EdgeService(tree::Process& process, const config::EdgeSettings& settings, Parts parts);
+  EdgeService(tree::Runtime& runtime, const config::EdgeSettings& settings, Parts parts);
   ~EdgeService() override;
 
   Status open();  // what was left unresolved, and the trainers; then everything runs with the process
@@ -80,10 +86,10 @@ class EdgeService final : public tree::UplinkOwner {
   net::Awaitable<void> complete_run(RunId run);
   net::Awaitable<void> ask_again();
 
-  tree::Process& process_;
   config::EdgeSettings settings_;
   identity::PeerIdentity self_;
   Trainers& trainers_;
+  std::function<void(bool)> set_ready_;
   SiteContext site_;
   tree::Uplink uplink_;
   ModelFetch fetch_;
