@@ -118,7 +118,7 @@ json::object manifest_object(const store::BackupManifest& manifest) {
   json::array runs;
   for (const store::BackupRun& run : manifest.runs) {
     runs.push_back(
-        {{"run", run.run.value()}, {"status", store::run_status_name(run.status)}, {"round", run.round.value()}});
+        {{"run", run.run.value()}, {"status", round::run_status_name(run.status)}, {"round", run.round.value()}});
   }
   return {{"federation", manifest.federation},
           {"created_at", manifest.created_at},
@@ -136,8 +136,8 @@ std::string described(const store::BackupManifest& manifest) {
       fmt::format("federation {}, of {}, {} files, {}", manifest.federation, format_time(manifest.created_at),
                   manifest.files.size(), format_bytes(static_cast<double>(manifest.total_bytes())));
   for (const store::BackupRun& run : manifest.runs) {
-    if (run.status != store::RunStatus::kRunning && run.status != store::RunStatus::kPaused) continue;
-    text += fmt::format("; run {} is {}, {} rounds committed", run.run.value(), store::run_status_name(run.status),
+    if (is_over(run.status)) continue;
+    text += fmt::format("; run {} is {}, {} rounds committed", run.run.value(), round::run_status_name(run.status),
                         run.round.value());
   }
   return text;

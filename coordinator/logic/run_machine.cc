@@ -8,16 +8,6 @@
 
 namespace fluvial::coordinator {
 
-std::string_view status_name(RunStatus status) {
-  switch (status) {
-    case RunStatus::kRunning: return "running";
-    case RunStatus::kPaused: return "paused";
-    case RunStatus::kStopped: return "stopped";
-    case RunStatus::kDone: return "done";
-  }
-  return "unknown";
-}
-
 RunMachine::RunMachine(RunStart start)
     : run_(start.run),
       plan_(std::move(start.plan)),
@@ -407,11 +397,11 @@ Effects RunMachine::resume(TimePoint now) { return wish(RunStatus::kRunning, "",
 
 void RunMachine::consider_wish(Effects& out) {
   const Wish& wish = wishes_.front();
-  const bool has_ended = status_ == RunStatus::kStopped || status_ == RunStatus::kDone;
+  const bool has_ended = is_over(status_);
   const bool goes_on = status_ == RunStatus::kRunning && !pause_wanted_;
   if (has_ended && wish.status != status_) {
-    out.push_back(Answer{Error{Code::kFailedPrecondition,
-                               "the run is " + std::string(status_name(status_)) + ": start a run that continues it"}});
+    out.push_back(Answer{Error{Code::kFailedPrecondition, "the run is " + std::string(run_status_name(status_)) +
+                                                              ": start a run that continues it"}});
   } else if (has_ended || (goes_on && wish.status == RunStatus::kRunning)) {
     out.push_back(Answer{});
   } else {

@@ -24,6 +24,7 @@
 #include "core/round/pace.h"
 #include "core/round/plan.h"
 #include "core/round/record.h"
+#include "core/round/run_status.h"
 
 namespace fluvial::coordinator {
 
@@ -71,7 +72,7 @@ struct Publish {
   round::CommitRecord record;
   bool last;
 };
-enum class RunStatus { kRunning, kPaused, kStopped, kDone };
+using round::RunStatus;
 struct RecordStatus {  // then status_recorded() or status_failed()
   Step step;
   RunStatus status;
@@ -87,8 +88,6 @@ struct Answer {  // to the oldest command (pause, resume, stop) that has none ye
 using Effect = std::variant<RecordAttempt, OpenRound, TellMoved, SetTimer, Take, Release, Drop, Finalise, RecordCommit,
                             Publish, RecordStatus, TellStatus, Answer>;
 using Effects = std::vector<Effect>;
-
-std::string_view status_name(RunStatus status);
 
 struct SiteInfo {
   Epoch lease;

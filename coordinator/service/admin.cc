@@ -90,7 +90,7 @@ Result<std::uint64_t> number_of(const json::object& object, const char* key, std
 json::object run_object(const store::RunRow& row, RoundId committed) {
   return {{"id", row.id.value()},
           {"name", row.plan.name},
-          {"status", store::run_status_name(row.status)},
+          {"status", run_status_name(row.status)},
           {"reason", row.reason},
           {"rounds", row.plan.rounds},
           {"committed", committed.value()},
@@ -208,7 +208,7 @@ std::string Admin::status_json() const {
     const bool waiting = machine.status() == RunStatus::kRunning && !machine.is_open();
     object["run"] = json::object{{"id", machine.run().value()},
                                  {"name", machine.plan().name},
-                                 {"status", status_name(machine.status())},
+                                 {"status", run_status_name(machine.status())},
                                  {"reason", waiting ? "" : machine.reason()},
                                  {"round", machine.last_committed().value()},
                                  {"rounds", machine.plan().rounds},
@@ -374,7 +374,7 @@ net::Awaitable<Admin::Reply> Admin::list_runs() {
     FLUVIAL_ASSIGN(const std::vector<store::RunRow> rows, journal_.runs());
     for (const store::RunRow& row : rows) {
       FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, journal_.last_commit(row.id));
-      list.push_back(run_object(row, last ? last->round : RoundId(0)));
+      list.push_back(run_object(row, last ? last->record.round : RoundId(0)));
     }
     return json::serialize(json::object{{"runs", std::move(list)}});
   });
@@ -385,7 +385,7 @@ net::Awaitable<Admin::Reply> Admin::show_run(RunId run) {
   Result<std::string> text = co_await runtime_.pool.run([&]() -> Reply {
     FLUVIAL_ASSIGN(const store::RunRow row, journal_.run(run));
     FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, journal_.last_commit(row.id));
-    json::object object = run_object(row, last ? last->round : RoundId(0));
+    json::object object = run_object(row, last ? last->record.round : RoundId(0));
     object["plan"] = json::parse(store::plan_to_json(row.plan));
     object["schema"] = json::parse(store::schema_to_json(row.schema));
     return json::serialize(object);
@@ -417,8 +417,9 @@ net::Awaitable<Admin::Reply> Admin::start_run(std::string body) {
         FLUVIAL_TRY(round::check_same_schema(before.schema, model->schema));
       } else {
         FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, journal_.last_commit(before.id));
-        const ModelVersion version(last ? last->round.value() : 0);
-        FLUVIAL_ASSIGN(model, models_.load({before.id, version}, last ? last->model : before.initial_model));
+        const ModelVersion version(last ? last->record.round.value() : 0);
+        FLUVIAL_ASSIGN(model,
+                       models_.load({before.id, version}, last ? last->record.model.digest : before.initial_model));
       }
     }
     if (!model) return Error{Code::kInvalidArgument, "model: expected a safetensors file, or a run to continue"};
@@ -474,11 +475,11 @@ net::Awaitable<Admin::Reply> Admin::find_model(RunId run, std::string round) {
   Result<std::string> text = co_await runtime_.pool.run([&]() -> Reply {
     FLUVIAL_ASSIGN(const store::RunRow row, journal_.run(run));
     FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, journal_.last_commit(run));
-    const RoundId wanted = round == "latest" ? (last ? last->round : RoundId(0)) : RoundId(*number);
+    const RoundId wanted = round == "latest" ? (last ? last->record.round : RoundId(0)) : RoundId(*number);
     Digest digest = row.initial_model;
     if (wanted != RoundId(0)) {
       FLUVIAL_ASSIGN(const store::CommitRow commit, journal_.commit_of(run, wanted));
-      digest = commit.model;
+      digest = commit.record.model.digest;
     }
     const std::string path = models_.path_of({run, ModelVersion(wanted.value())});
     FLUVIAL_ASSIGN(const bool there, runtime_.files.exists(path));

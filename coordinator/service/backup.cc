@@ -36,7 +36,7 @@ Result<std::vector<Wanted>> open_needed(store::FileSystem& files, const std::str
   std::vector<Wanted> needed;
   for (const store::JournalContent::Run& run : content.runs) {
     if (!run.is_open()) continue;
-    const store::ModelRef last{run.run, ModelVersion(run.round.value())};
+    const round::ModelKey last{run.run, ModelVersion(run.round.value())};
     std::vector<std::string> names = {store::ModelStore::name_of(last)};
     if (!run.optimizer.empty()) names.push_back(run.optimizer);
     for (std::string& name : names) {
@@ -109,8 +109,8 @@ class Maker {
     for (Wanted& wanted : snapshot.needed) FLUVIAL_TRY(add_model(wanted.name, wanted.model, *wanted.file));
     const std::string folder = join_path(request_.data_dir, "models");
     FLUVIAL_ASSIGN(const store::ModelStore models, store::ModelStore::open(files_, folder));
-    FLUVIAL_ASSIGN(const std::vector<store::ModelRef> there, models.list());
-    for (const store::ModelRef& ref : there) {
+    FLUVIAL_ASSIGN(const std::vector<round::ModelKey> there, models.list());
+    for (const round::ModelKey& ref : there) {
       const auto known = snapshot.content.models.find(ref);
       const std::string name = store::ModelStore::name_of(ref);
       if (known == snapshot.content.models.end() || added_.contains(std::string(store::kBackupModels) + name)) continue;

@@ -16,7 +16,6 @@
 namespace fluvial::coordinator {
 namespace {
 
-using store::ModelRef;
 using testing::HasSubstr;
 
 constexpr std::string_view kPassphrase = "correct horse battery staple";
@@ -77,15 +76,15 @@ class Backup : public testing::Test {
     return digest;
   }
   void commit(std::uint64_t round, std::uint64_t kept = 3) {
-    store::AttemptRow attempt{RunId(1), RoundId(round), AttemptId(1), Epoch(round), {}, 30, {}};
+    round::AttemptRecord attempt{RunId(1), RoundId(round), AttemptId(1), Epoch(round), {}, 30, {}};
     attempt.participants = {{SiteId(1), Epoch(1), 1000}};
     ASSERT_TRUE(journal_->open_attempt(attempt).ok());
     store::CommitRow row;
-    row.run = RunId(1);
-    row.round = RoundId(round);
-    row.attempt = AttemptId(1);
+    row.record.run = RunId(1);
+    row.record.round = RoundId(round);
+    row.record.attempt = AttemptId(1);
     row.participants_count = 1;
-    row.model = row.master = put(round);
+    row.record.model.digest = row.master = put(round);
     row.optimizer = store::ModelStore::name_of({RunId(1), ModelVersion(round)}, true);
     row.committed_at = at(5);
     ASSERT_TRUE(journal_->commit(row).ok());
@@ -111,9 +110,9 @@ class Backup : public testing::Test {
     ASSERT_TRUE(journal.ok()) << journal.error().message;
     const auto last = (*journal)->last_commit(RunId(1)).value();
     ASSERT_TRUE(last.has_value());
-    EXPECT_EQ(last->round, RoundId(round));
+    EXPECT_EQ(last->record.round, RoundId(round));
     const auto models = store::ModelStore::open(files_, restored() + "/models").value();
-    const auto model = models.load({RunId(1), ModelVersion(round)}, last->model);
+    const auto model = models.load({RunId(1), ModelVersion(round)}, last->record.model.digest);
     EXPECT_TRUE(model.ok()) << model.error().message;
     EXPECT_TRUE(models.load_optimizer(last->optimizer, 2).ok());
     const WallTime now = SystemClock().wall_now();

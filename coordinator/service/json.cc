@@ -23,7 +23,7 @@ json::object metrics_object(const round::Metrics& metrics) {
 
 json::object round_object(const store::CommitRow& row, const NameOf& name_of) {
   json::array contributors;
-  for (const auto& [site, entry] : row.contributors.entries()) {
+  for (const auto& [site, entry] : row.record.contributors.entries()) {
     contributors.push_back({{"site", site.value()},
                             {"name", name_of(site)},
                             {"weight", entry.weight},
@@ -31,22 +31,22 @@ json::object round_object(const store::CommitRow& row, const NameOf& name_of) {
                             {"metrics", metrics_object(entry.metrics)}});
   }
   json::array refused;
-  for (const round::Refusal& refusal : row.refusals) {
+  for (const round::Refusal& refusal : row.record.refusals) {
     refused.push_back({{"site", refusal.site.value()},
                        {"name", name_of(refusal.site)},
                        {"code", code_name(refusal.error.code)},
                        {"message", refusal.error.message}});
   }
   json::object object;
-  object["run"] = row.run.value();
-  object["round"] = row.round.value();
-  object["attempt"] = row.attempt.value();
+  object["run"] = row.record.run.value();
+  object["round"] = row.record.round.value();
+  object["attempt"] = row.record.attempt.value();
   object["participants"] = row.participants_count;
   object["contributors"] = std::move(contributors);
   object["refused"] = std::move(refused);
-  object["late"] = row.participants_count - row.contributors.size() - row.refusals.size();
-  object["weight"] = row.total_weight();
-  object["model_sha256"] = to_hex(row.model);
+  object["late"] = row.participants_count - row.record.contributors.size() - row.record.refusals.size();
+  object["weight"] = row.record.contributors.total_weight();
+  object["model_sha256"] = to_hex(row.record.model.digest);
   if (row.sum_digest) object["sum_sha256"] = to_hex(*row.sum_digest);
   object["seconds"] = static_cast<double>(row.duration_ms) / 1000.0;
   object["bytes_up"] = row.bytes_up;
@@ -109,7 +109,7 @@ std::string error_line(const Error& error) {
 
 std::string state_line(RunId run, RunStatus status, const std::string& reason) {
   return json::serialize(
-      json::object{{"event", "state"}, {"run", run.value()}, {"status", status_name(status)}, {"reason", reason}});
+      json::object{{"event", "state"}, {"run", run.value()}, {"status", run_status_name(status)}, {"reason", reason}});
 }
 
 }  // namespace fluvial::coordinator

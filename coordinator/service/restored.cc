@@ -25,7 +25,7 @@ Status mark_restored(const config::CoordinatorSettings& settings, store::FileSys
                  store::CoordinatorJournal::open(files, path));
   FLUVIAL_ASSIGN(store::ModelStore models,
                  store::ModelStore::open(files, store::join_path(settings.data_dir, "models")));
-  FLUVIAL_ASSIGN(const std::vector<store::ModelRef> referenced, journal->referenced_models());
+  FLUVIAL_ASSIGN(const std::vector<round::ModelKey> referenced, journal->referenced_models());
   const std::string folder = "aside-" + std::to_string(now.time_since_epoch().count());
   FLUVIAL_ASSIGN(const std::size_t aside, models.set_aside({referenced.begin(), referenced.end()}, folder));
   if (aside > 0) {

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "coordinator/service/run_service.h"
-#include "coordinator/service/run_status.h"
 
 namespace fluvial::coordinator {
 namespace {
@@ -38,7 +37,7 @@ void RunService::carry_out(const RecordStatus& effect) {
 net::Awaitable<void> RunService::record_status(RecordStatus effect) {
   const RunId run = effect.step.run;
   const Status kept =
-      co_await runtime_.pool.run([&] { return journal_.set_run_status(run, to_row(effect.status), effect.reason); });
+      co_await runtime_.pool.run([&] { return journal_.set_run_status(run, effect.status, effect.reason); });
   if (!is_due(effect.step)) co_return;
   if (kept.ok()) {
     carry_out(active_->machine.status_recorded(effect.step, now()));
@@ -53,10 +52,10 @@ void RunService::carry_out(const TellStatus& effect) {
   const RunId run = active_->machine.run();
   v1::Envelope message;
   message.mutable_run_state()->set_run(run.value());
-  message.mutable_run_state()->set_state(std::string(status_name(effect.status)));
+  message.mutable_run_state()->set_state(std::string(run_status_name(effect.status)));
   message.mutable_run_state()->set_reason(effect.reason);
   side_.tell_all(message);
-  if (effect.status == RunStatus::kDone || effect.status == RunStatus::kStopped) {
+  if (is_over(effect.status)) {
     side_.end();
     next_.reset();
   }

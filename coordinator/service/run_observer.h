@@ -23,8 +23,8 @@ class RunObserver {
   virtual void status_told(RunId run, RunStatus status, const std::string& reason) = 0;  // it is in the journal
   virtual void status_not_recorded(RunId run, RunStatus status, const Error& error) = 0;
 
-  virtual void recording(const store::AttemptRow& row) = 0;  // the journal is about to be asked; or then it has it
-  virtual void recorded(const store::AttemptRow& row) = 0;
+  virtual void recording(const round::AttemptRecord& row) = 0;  // the journal is about to be asked; or then it has it
+  virtual void recorded(const round::AttemptRecord& row) = 0;
   virtual void attempt_opened(const round::AttemptRecord& attempt, Duration soft_deadline) = 0;
   virtual void site_refused(const round::AttemptRecord& attempt, const round::Refusal& refusal) = 0;
   virtual void sum_given_up(const round::AttemptRecord& attempt, NodeId child, const Error& error) = 0;

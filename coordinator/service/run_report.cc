@@ -26,8 +26,8 @@ void RunReport::run_taken_up(const RunMachine& machine) {
 }
 
 void RunReport::status_told(RunId run, RunStatus status, const std::string& reason) {
-  log_.info("run " + std::string(status_name(status)), {{"run", run}, {"reason", reason}});
-  const bool ends = status == RunStatus::kDone || status == RunStatus::kStopped;
+  log_.info("run " + std::string(run_status_name(status)), {{"run", run}, {"reason", reason}});
+  const bool ends = is_over(status);
   const FeedLine line{run, RoundId(0), ends, state_line(run, status, reason)};
   if (!ends) return feed_.publish(line);
   feed_.hold(line);
@@ -36,7 +36,7 @@ void RunReport::status_told(RunId run, RunStatus status, const std::string& reas
 
 void RunReport::status_not_recorded(RunId run, RunStatus status, const Error& error) {
   log_.error("the run's status could not be recorded",
-             {{"run", run}, {"status", status_name(status)}, {"reason", error.to_string()}});
+             {{"run", run}, {"status", run_status_name(status)}, {"reason", error.to_string()}});
 }
 
 // ---- rounds -------------------------------------------------------------------------------------------------------
@@ -74,14 +74,14 @@ void RunReport::committed(const store::CommitRow& row, const round::CommitRecord
   counts_.contributions_counted.add(static_cast<double>(record.contributors.size()));
   counts_.contributions_late.add(static_cast<double>(record.late.size()));
   counts_.round_seconds.observe(static_cast<double>(row.duration_ms) / 1000.0);
-  log_.with({{"run", row.run}, {"round", row.round}, {"attempt", row.attempt}})
+  log_.with({{"run", record.run}, {"round", record.round}, {"attempt", record.attempt}})
       .info("round committed", {{"contributors", record.contributors.size()},
                                 {"late", record.late.size()},
                                 {"refused", record.refusals.size()},
                                 {"weight", record.contributors.total_weight()},
                                 {"ms", row.duration_ms},
                                 {"model_sha256", to_hex(record.model.digest)}});
-  feed_.publish({row.run, row.round, false, committed_line(row, name_of_)});
+  feed_.publish({record.run, record.round, false, committed_line(row, name_of_)});
 }
 
 // ---- members ------------------------------------------------------------------------------------------------------

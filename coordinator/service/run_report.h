@@ -22,8 +22,8 @@ class RunReport final : public RunObserver {
   void run_taken_up(const RunMachine& machine) override;
   void status_told(RunId run, RunStatus status, const std::string& reason) override;
   void status_not_recorded(RunId run, RunStatus status, const Error& error) override;
-  void recording(const store::AttemptRow&) override {}
-  void recorded(const store::AttemptRow&) override {}
+  void recording(const round::AttemptRecord&) override {}
+  void recorded(const round::AttemptRecord&) override {}
   void attempt_opened(const round::AttemptRecord& attempt, Duration soft_deadline) override;
   void site_refused(const round::AttemptRecord& attempt, const round::Refusal& refusal) override;
   void sum_given_up(const round::AttemptRecord& attempt, NodeId child, const Error& error) override;

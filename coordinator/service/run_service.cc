@@ -42,7 +42,7 @@ void RunService::stop() {
 std::optional<RunId> RunService::active_run() const {
   if (!active_) return std::nullopt;
   const RunStatus status = active_->machine.status();
-  if (status == RunStatus::kDone || status == RunStatus::kStopped) return std::nullopt;
+  if (is_over(status)) return std::nullopt;
   return active_->machine.run();
 }
 
@@ -140,11 +140,9 @@ net::Awaitable<void> RunService::record_attempt(RecordAttempt effect) {
     side_.begin();
     since_ = {now(), hub_.payload_bytes_in(), hub_.payload_bytes_out()};
   }
-  const store::AttemptRow row{record.run,          record.round,      record.attempt,    record.epoch,
-                              record.participants, record.scale_bits, record.base.digest};
-  observer_.recording(row);
-  const Status recorded = co_await runtime_.pool.run([this, row] { return journal_.open_attempt(row); });
-  if (recorded.ok()) observer_.recorded(row);
+  observer_.recording(record);
+  const Status recorded = co_await runtime_.pool.run([this, &record] { return journal_.open_attempt(record); });
+  if (recorded.ok()) observer_.recorded(record);
   if (!is_due(effect.step)) co_return;
   if (!recorded.ok()) {
     step_failed(effect.step, DiskPart::kJournal, recorded.error());
@@ -204,13 +202,8 @@ void RunService::carry_out(const RecordCommit& effect) {
 net::Awaitable<void> RunService::record_commit(RecordCommit effect) {
   const round::CommitRecord& record = effect.record;
   store::CommitRow row;
-  row.run = record.run;
-  row.round = record.round;
-  row.attempt = record.attempt;
-  row.contributors = record.contributors;
-  row.refusals = record.refusals;
+  row.record = record;
   row.participants_count = record.participant_count();
-  row.model = record.model.digest;
   row.master = record.model.digest;
   row.optimizer = next_->optimizer_file;
   row.sum_digest = next_->sum_digest;

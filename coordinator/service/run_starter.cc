@@ -3,7 +3,6 @@
 #include <boost/asio/awaitable.hpp>
 #include <utility>
 
-#include "coordinator/service/run_status.h"
 #include "core/wire/record_mapping.h"
 
 namespace fluvial::coordinator {
@@ -55,11 +54,11 @@ net::Awaitable<Status> RunStarter::take_up(store::RunRow row) {
   const auto loaded = [&]() -> Result<std::optional<store::CommitRow>> { return journal_.last_commit(row.id); };
   Result<std::optional<store::CommitRow>> last = co_await runtime_.pool.run(loaded);
   if (!last.ok()) co_return last.error();
-  const Result<std::optional<store::AttemptRow>> attempt =
+  Result<std::optional<round::AttemptRecord>> attempt =
       co_await runtime_.pool.run([&] { return journal_.last_attempt(row.id); });
   if (!attempt.ok()) co_return attempt.error();
-  const RoundId committed = *last ? (*last)->round : RoundId(0);
-  const Digest digest = *last ? (*last)->model : row.initial_model;
+  const RoundId committed = *last ? (*last)->record.round : RoundId(0);
+  const Digest digest = *last ? (*last)->record.model.digest : row.initial_model;
   const ModelVersion version(committed.value());
   Result<store::Model> model = co_await runtime_.pool.run([&] { return models_.load({row.id, version}, digest); });
   if (!model.ok()) co_return model.error();
@@ -73,14 +72,8 @@ net::Awaitable<Status> RunStarter::take_up(store::RunRow row) {
   }
   std::optional<round::AttemptRecord> open;
   if (*attempt && (*attempt)->round > committed) {
-    const store::AttemptRow& a = **attempt;
-    open = round::AttemptRecord{a.run,
-                                a.round,
-                                a.attempt,
-                                a.epoch,
-                                a.participants,
-                                a.scale_bits,
-                                {row.id, version, digest, row.schema.model_bytes()}};
+    open = std::move(**attempt);
+    open->base = {row.id, version, digest, row.schema.model_bytes()};
   }
   Latest latest{version, digest, std::move(model->bytes), std::move(state), std::move(open)};
   co_return co_await activate(std::move(row), std::move(latest));
@@ -140,7 +133,7 @@ net::Awaitable<Status> RunStarter::activate(store::RunRow row, Latest latest) {
   if (!continues.ok()) co_return continues.error();
   const round::ModelRef ref{row.id, latest.version, latest.digest, row.schema.model_bytes()};
   RunStart start{
-      row.id,    row.plan, ref, RoundId(latest.version.value()), std::move(latest.open), epoch_, from_row(row.status),
+      row.id,    row.plan, ref, RoundId(latest.version.value()), std::move(latest.open), epoch_, row.status,
       row.reason};
   auto slot =
       std::make_shared<tree::ModelSlot>(runtime_.strand, ref, row.schema, SharedBytes::from(std::move(latest.model)));

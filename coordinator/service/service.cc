@@ -84,7 +84,7 @@ Result<Holdings> open_holdings(tree::Runtime& runtime, const config::Coordinator
   FLUVIAL_ASSIGN(holdings.credentials,
                  own_credentials(*holdings.authority, node, std::chrono::days(settings.certificate_days), now));
   FLUVIAL_ASSIGN(holdings.models, store::ModelStore::open(files, store::join_path(settings.data_dir, "models")));
-  FLUVIAL_ASSIGN(const std::vector<store::ModelRef> referenced, holdings.journal->referenced_models());
+  FLUVIAL_ASSIGN(const std::vector<round::ModelKey> referenced, holdings.journal->referenced_models());
   FLUVIAL_ASSIGN(const std::size_t swept, holdings.models->sweep({referenced.begin(), referenced.end()}));
   if (swept > 0) runtime.log.info("model files without a record were removed", {{"files", swept}});
   FLUVIAL_ASSIGN(holdings.epoch, holdings.journal->next_epoch());

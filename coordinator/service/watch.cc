@@ -7,7 +7,6 @@
 
 #include "coordinator/service/admin.h"
 #include "coordinator/service/json.h"
-#include "coordinator/service/run_status.h"
 #include "core/net/deadline.h"
 
 namespace fluvial::coordinator {
@@ -45,15 +44,14 @@ net::Awaitable<Result<std::vector<std::string>>> Admin::replay(std::string run_t
   if (!rows.ok()) co_return rows.error();
   std::vector<std::string> lines;
   for (const store::CommitRow& row : *rows) {
-    replayed->last = row.round;
+    replayed->last = row.record.round;
     lines.push_back(committed_line(row, name_of));
-    if (!row.evaluation.empty()) lines.push_back(evaluated_line(*run, row.round, row.evaluation));
+    if (!row.evaluation.empty()) lines.push_back(evaluated_line(*run, row.record.round, row.evaluation));
   }
   const Result<store::RunRow> row = co_await runtime_.pool.run([&] { return journal_.run(*run); });
   if (!row.ok()) co_return row.error();
-  const bool ended = row->status == store::RunStatus::kDone || row->status == store::RunStatus::kStopped;
-  replayed->ended = ended && !feed_.holds(*run);
-  if (replayed->ended) lines.push_back(state_line(*run, from_row(row->status), row->reason));
+  replayed->ended = is_over(row->status) && !feed_.holds(*run);
+  if (replayed->ended) lines.push_back(state_line(*run, row->status, row->reason));
   co_return lines;
 }
 

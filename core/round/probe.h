@@ -1,5 +1,6 @@
-// What an update brings for its probe: one fp32 value behind its integers, under the same digest, which is 1. Sums add it
-// as they add the update's values, at the site's weight: what comes out says whether the site's bytes were added once.
+// What an update brings for its probe: one fp32 value behind its integers, under the same digest, which is 1. Sums add
+// it as they add the update's values, at the site's weight: what comes out says whether the site's bytes were added
+// once.
 #pragma once
 
 #include <array>

@@ -2,6 +2,7 @@
 // anybody hears of it. And what a site says that does not take part.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <vector>
 
@@ -9,6 +10,14 @@
 
 namespace fluvial::round {
 
+// Under which a model is stored.
+struct ModelKey {
+  RunId run;
+  ModelVersion version;  // the round that committed it; 0: the initial model
+  auto operator<=>(const ModelKey&) const = default;
+};
+
+// A model, and what its bytes must be.
 struct ModelRef {
   RunId run;
   ModelVersion version;

@@ -9,6 +9,7 @@
 #include "core/round/contribution.h"
 #include "core/round/gather.h"
 #include "core/round/plan.h"
+#include "core/round/run_status.h"
 #include "core/round/sampling.h"
 #include "core/round/schema.h"
 
@@ -27,6 +28,15 @@ std::vector<Participant> participants(std::uint32_t count) {
   std::vector<Participant> all;
   for (std::uint32_t site = 1; site <= count; ++site) all.push_back({SiteId(site), Epoch(1), 100});
   return all;
+}
+
+TEST(RunStatus, IsReadFromItsNameAlone) {
+  for (const RunStatus status : {RunStatus::kRunning, RunStatus::kPaused, RunStatus::kStopped, RunStatus::kDone}) {
+    EXPECT_EQ(parse_run_status(run_status_name(status)), status);
+  }
+  for (const char* stranger : {"", "unknown", "Done", "done "}) EXPECT_FALSE(parse_run_status(stranger)) << stranger;
+  EXPECT_TRUE(is_over(RunStatus::kDone) && is_over(RunStatus::kStopped));
+  EXPECT_FALSE(is_over(RunStatus::kRunning) || is_over(RunStatus::kPaused));
 }
 
 TEST(ContributorSet, CountsEachSiteOnce) {

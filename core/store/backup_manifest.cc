@@ -16,7 +16,6 @@ namespace json = boost::json;
 
 constexpr std::uint64_t kFormat = 1;
 constexpr std::size_t kTextBytesMax = 100;
-constexpr RunStatus kStatuses[] = {RunStatus::kRunning, RunStatus::kPaused, RunStatus::kStopped, RunStatus::kDone};
 
 Error damaged(const std::string& what) { return {Code::kDataLoss, "the manifest is damaged: " + what}; }
 
@@ -66,8 +65,8 @@ bool is_of_a_coordinator(std::string_view path) {
   if (!path.starts_with(kBackupModels)) return false;
   const std::string_view name = path.substr(kBackupModels.size());
   for (const bool optimizer : {false, true}) {
-    const auto ref = ModelStore::ref_of(name, optimizer);
-    if (ref && ModelStore::name_of(*ref, optimizer) == name) return true;
+    const auto key = ModelStore::key_of(name, optimizer);
+    if (key && ModelStore::name_of(*key, optimizer) == name) return true;
   }
   return false;
 }
@@ -92,9 +91,8 @@ Result<BackupRun> read_run(const json::value& value) {
   FLUVIAL_ASSIGN(const std::uint64_t run, number(object, "run"));
   FLUVIAL_ASSIGN(const std::uint64_t round, number(object, "round"));
   FLUVIAL_ASSIGN(const std::string status, text(object, "status"));
-  for (const RunStatus known : kStatuses) {
-    if (run_status_name(known) == status) return BackupRun{RunId(run), known, RoundId(round)};
-  }
+  const std::optional<RunStatus> known = round::parse_run_status(status);
+  if (known) return BackupRun{RunId(run), *known, RoundId(round)};
   return damaged("no run is '" + status + "'");
 }
 

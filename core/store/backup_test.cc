@@ -129,15 +129,15 @@ RunRow run_row() {
           RunId()};
 }
 void commit_round(CoordinatorJournal& journal, std::uint64_t round) {
-  AttemptRow attempt{RunId(1), RoundId(round), AttemptId(1), Epoch(round), {}, 30, digest_of("base")};
+  round::AttemptRecord attempt{RunId(1), RoundId(round), AttemptId(1), Epoch(round), {}, 30, {}};
   attempt.participants = {{SiteId(1), Epoch(1), 1000}};
   ASSERT_TRUE(journal.open_attempt(attempt).ok());
   CommitRow row;
-  row.run = RunId(1);
-  row.round = RoundId(round);
-  row.attempt = AttemptId(1);
+  row.record.run = RunId(1);
+  row.record.round = RoundId(round);
+  row.record.attempt = AttemptId(1);
   row.participants_count = 1;
-  row.model = row.master = digest_of("model " + std::to_string(round));
+  row.record.model.digest = row.master = digest_of("model " + std::to_string(round));
   row.optimizer = "run-1/round-" + std::to_string(round) + ".optimizer.safetensors";
   row.committed_at = at(5);
   const Status kept = journal.commit(row);

@@ -100,8 +100,9 @@ class CoordinatorJournal {
   // kFailedPrecondition: the round is not the one after the last commit; the attempt does not grow, or the epoch falls;
   // or scale or base differ from an earlier attempt of the round, or a participant of that is not there with the same
   // maximum weight (leases may change, participants may be added).
-  Status open_attempt(const AttemptRow& attempt);
-  Result<std::optional<AttemptRow>> last_attempt(RunId run);
+  Status open_attempt(const round::AttemptRecord& attempt);
+  // Without the size of its base, which is that of the run's schema.
+  Result<std::optional<round::AttemptRecord>> last_attempt(RunId run);
   // The commit point of a round. kFailedPrecondition: not the round after the last commit, not its last attempt, or a
   // contributor that is no participant of it.
   Status commit(const CommitRow& commit);
@@ -116,7 +117,7 @@ class CoordinatorJournal {
   Result<Outcome> outcome(RunId run, RoundId round, SiteId site, const Digest& digest);
 
   // Every model that a record refers to: each run's initial one and the committed ones (also those pruned already).
-  Result<std::vector<ModelRef>> referenced_models();
+  Result<std::vector<round::ModelKey>> referenced_models();
 
   // ---- retention (journal_retention.cc)
   // One batch, the oldest first: of the rounds that are too many or too old their commit, contributions, refusals and

@@ -36,7 +36,7 @@ Status read_runs(Database& database, JournalContent& content) {
         const auto status = static_cast<RunStatus>(row.integer(1));
         if (run_status_name(status) == "unknown") return Error{Code::kDataLoss, "the journal holds an unknown status"};
         FLUVIAL_ASSIGN(const Digest model, row.digest(2));
-        content.models.emplace(ModelRef{run, ModelVersion(0)}, model);
+        content.models.emplace(round::ModelKey{run, ModelVersion(0)}, model);
         content.runs.push_back({run, status, RoundId(0), ""});
         return {};
       }));
@@ -50,7 +50,7 @@ Status read_runs(Database& database, JournalContent& content) {
                           at->round = row.id<RoundId>(1);
                           at->optimizer = row.text(3);
                           FLUVIAL_ASSIGN(const Digest model, row.digest(2));
-                          content.models.emplace(ModelRef{run, ModelVersion(at->round.value())}, model);
+                          content.models.emplace(round::ModelKey{run, ModelVersion(at->round.value())}, model);
                           return {};
                         });
 }

@@ -19,13 +19,13 @@ struct JournalContent {
     RunStatus status = RunStatus::kRunning;
     RoundId round;          // its last commit; 0: none
     std::string optimizer;  // the reference of that commit's optimizer state; "": none
-    bool is_open() const { return status == RunStatus::kRunning || status == RunStatus::kPaused; }
+    bool is_open() const { return !is_over(status); }
   };
   std::uint64_t format = 0;  // the journal's version
   std::string federation;
   std::uint64_t restores = 0;
   std::vector<Run> runs;
-  std::map<ModelRef, Digest> models;  // all that a record names, also those pruned already
+  std::map<round::ModelKey, Digest> models;  // all that a record names, also those pruned already
 };
 
 // Of a coordinator that does not run: its journal becomes one durable file at `to`. kNotFound when there is no journal,

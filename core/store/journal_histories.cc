@@ -38,8 +38,7 @@ Result<bool> holds_round(Database& database, SiteId site, const round::KnownRoun
                         {known.run, known.round, site, known.digest}));
     return counted.has_value();
   }
-  const auto now = static_cast<RunStatus>(*status);
-  if (now == RunStatus::kStopped || now == RunStatus::kDone) return true;
+  if (is_over(static_cast<RunStatus>(*status))) return true;
   const char* table = known.decided ? "SELECT 1 FROM commits WHERE run = ? AND round = ?"
                                     : "SELECT 1 FROM attempts WHERE run = ? AND round = ?";
   FLUVIAL_ASSIGN(const auto there, database.scalar(table, {known.run, known.round}));

@@ -46,16 +46,16 @@ class HistoriesTest : public testing::Test {
   }
   void open_round(std::uint64_t round) {
     const Epoch epoch = journal->next_epoch().value();
-    const AttemptRow attempt{kRun, RoundId(round), AttemptId(1), epoch, {{kSite, Epoch(1), 9}}, 30, digest_of("base")};
+    const round::AttemptRecord attempt{kRun, RoundId(round), AttemptId(1), epoch, {{kSite, Epoch(1), 9}}, 30, {}};
     ASSERT_TRUE(journal->open_attempt(attempt).ok());
   }
   void commit(std::uint64_t round) {
     open_round(round);
     CommitRow row;
-    row.run = kRun;
-    row.round = RoundId(round);
-    row.attempt = AttemptId(1);
-    ASSERT_TRUE(row.contributors.add({kSite, Epoch(1), 1, update(round), 1, {}}).ok());
+    row.record.run = kRun;
+    row.record.round = RoundId(round);
+    row.record.attempt = AttemptId(1);
+    ASSERT_TRUE(row.record.contributors.add({kSite, Epoch(1), 1, update(round), 1, {}}).ok());
     ASSERT_TRUE(journal->commit(row).ok());
   }
   static Digest update(std::uint64_t round) { return digest_of("update " + std::to_string(round)); }

@@ -44,25 +44,25 @@ class Retention : public testing::Test {
     row.initial_model = digest_of("initial");
     return journal->create_run(row).value();
   }
-  static AttemptRow attempt_of(RunId run, std::uint64_t round, Epoch epoch) {
-    AttemptRow row{run, RoundId(round), AttemptId(1), epoch, {}, 30, digest_of("base")};
+  static round::AttemptRecord attempt_of(RunId run, std::uint64_t round, Epoch epoch) {
+    round::AttemptRecord row{run, RoundId(round), AttemptId(1), epoch, {}, 30, {}};
     for (std::uint32_t site = 1; site <= kSites; ++site) row.participants.push_back({SiteId(site), Epoch(1), 9});
     return row;
   }
   static CommitRow commit_of(RunId run, std::uint64_t round, const std::map<std::uint32_t, Fate>& fates) {
     CommitRow row;
-    row.run = run;
-    row.round = RoundId(round);
-    row.attempt = AttemptId(1);
+    row.record.run = run;
+    row.record.round = RoundId(round);
+    row.record.attempt = AttemptId(1);
     row.participants_count = kSites;
     row.committed_at = at(static_cast<std::int64_t>(round));
     for (const auto& [site, fate] : fates) {
       const Digest update = update_of(run, round, site);
       if (fate == Fate::kCounted) {
-        EXPECT_TRUE(row.contributors.add({SiteId(site), Epoch(1), 1, update, 1, {{"loss", 0.5}}}).ok());
+        EXPECT_TRUE(row.record.contributors.add({SiteId(site), Epoch(1), 1, update, 1, {{"loss", 0.5}}}).ok());
       }
-      if (fate == Fate::kInvalid) row.refusals.push_back({SiteId(site), {Code::kInvalidArgument, "too long"}});
-      if (fate == Fate::kDeclined) row.refusals.push_back({SiteId(site), {Code::kUnavailable, "no worker"}});
+      if (fate == Fate::kInvalid) row.record.refusals.push_back({SiteId(site), {Code::kInvalidArgument, "too long"}});
+      if (fate == Fate::kDeclined) row.record.refusals.push_back({SiteId(site), {Code::kUnavailable, "no worker"}});
     }
     return row;
   }
@@ -85,7 +85,7 @@ class Retention : public testing::Test {
   std::vector<std::uint64_t> rounds_of(RunId run) {
     std::vector<std::uint64_t> rounds;
     const std::vector<CommitRow> commits = journal->commits(run, RoundId(1), 1000).value();
-    for (const CommitRow& row : commits) rounds.push_back(row.round.value());
+    for (const CommitRow& row : commits) rounds.push_back(row.record.round.value());
     return rounds;
   }
   Outcome outcome(RunId run, std::uint64_t round, std::uint32_t site) {
@@ -120,7 +120,7 @@ TEST_F(Retention, TheNewestRoundsOfAllRunsStay) {
   reopen();
   EXPECT_EQ(rounds_of(second), (Rounds{3, 4}));
   commit(second, 5, {{1, Fate::kCounted}});  // it goes on
-  EXPECT_EQ(journal->last_commit(second).value()->round, RoundId(5));
+  EXPECT_EQ(journal->last_commit(second).value()->record.round, RoundId(5));
 }
 
 TEST_F(Retention, RoundsThatAreTooOldGo) {
@@ -138,7 +138,7 @@ TEST_F(Retention, AModelThatIsKeptStaysOnRecord) {
   commit_rounds(run, 6);
   EXPECT_EQ(prune({1, at(10'000)}), 3U);
   EXPECT_EQ(rounds_of(run), (Rounds{4, 5, 6}));
-  const std::vector<ModelRef> expected{
+  const std::vector<round::ModelKey> expected{
       {run, ModelVersion(0)}, {run, ModelVersion(4)}, {run, ModelVersion(5)}, {run, ModelVersion(6)}};
   EXPECT_EQ(journal->referenced_models().value(), expected) << "what is not named is swept at the next start";
   ASSERT_TRUE(journal->begin_history(round::HistoryId(7), Epoch(), at(1)).ok());

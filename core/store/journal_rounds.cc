@@ -65,27 +65,28 @@ Result<std::optional<RunStatus>> status_of(Database& database, RunId run) {
   if (!status) return std::optional<RunStatus>();
   return std::optional(static_cast<RunStatus>(*status));
 }
-bool is_final(RunStatus status) { return status == RunStatus::kStopped || status == RunStatus::kDone; }
 
 Result<RoundId> last_round(Database& database, RunId run) {
   FLUVIAL_ASSIGN(const auto round, database.scalar("SELECT max(round) FROM commits WHERE run = ?", {run}));
   return RoundId(static_cast<std::uint64_t>(round.value_or(0)));
 }
 
-Result<std::optional<AttemptRow>> last_attempt_of(Database& database, RunId run) {
-  std::optional<AttemptRow> found;
+Result<std::optional<round::AttemptRecord>> last_attempt_of(Database& database, RunId run) {
+  std::optional<round::AttemptRecord> found;
   FLUVIAL_TRY(
       database.query("SELECT round, attempt, epoch, participants, scale_bits, base FROM attempts WHERE run = ? "
                      "ORDER BY round DESC, attempt DESC LIMIT 1",
                      {run}, [&](const SqlRow& row) -> Status {
-                       AttemptRow attempt;
+                       round::AttemptRecord attempt;
                        attempt.run = run;
                        attempt.round = row.id<RoundId>(0);
                        attempt.attempt = row.id<AttemptId>(1);
                        attempt.epoch = row.id<Epoch>(2);
                        FLUVIAL_ASSIGN(attempt.participants, participants_from_bytes(row.bytes(3)));
                        attempt.scale_bits = static_cast<int>(row.integer(4));
-                       FLUVIAL_ASSIGN(attempt.base, row.digest(5));
+                       attempt.base.run = run;
+                       attempt.base.version = ModelVersion(attempt.round.value() - 1);
+                       FLUVIAL_ASSIGN(attempt.base.digest, row.digest(5));
                        found = std::move(attempt);
                        return {};
                      }));
@@ -99,7 +100,7 @@ Status check_next_round(Database& database, RunId run, RoundId round) {
                name_of(run, round) + ": the last committed round is " + std::to_string(last.value())};
 }
 
-Status check_same_round(const AttemptRow& before, const AttemptRow& now) {
+Status check_same_round(const round::AttemptRecord& before, const round::AttemptRecord& now) {
   const std::string name = name_of(now.run, now.round);
   if (now.attempt <= before.attempt) {
     return Error{Code::kFailedPrecondition, name + ": attempt " + std::to_string(now.attempt.value()) +
@@ -111,7 +112,7 @@ Status check_same_round(const AttemptRow& before, const AttemptRow& now) {
     return Error{Code::kFailedPrecondition, name + ": scale 2^" + std::to_string(now.scale_bits) +
                                                 ", earlier attempts have 2^" + std::to_string(before.scale_bits)};
   }
-  if (now.base != before.base) {
+  if (now.base.digest != before.base.digest) {
     return Error{Code::kFailedPrecondition, name + ": another base model than in earlier attempts"};
   }
   const std::map<SiteId, std::uint64_t> there = weights_of(now.participants);
@@ -126,9 +127,9 @@ Status check_same_round(const AttemptRow& before, const AttemptRow& now) {
   return {};
 }
 
-Status check_commit(Database& database, const CommitRow& commit) {
+Status check_commit(Database& database, const round::CommitRecord& commit) {
   FLUVIAL_TRY(check_next_round(database, commit.run, commit.round));
-  FLUVIAL_ASSIGN(const std::optional<AttemptRow> attempt, last_attempt_of(database, commit.run));
+  FLUVIAL_ASSIGN(const std::optional<round::AttemptRecord> attempt, last_attempt_of(database, commit.run));
   const std::string name = name_of(commit.run, commit.round);
   if (!attempt || attempt->round != commit.round || attempt->attempt != commit.attempt) {
     return Error{Code::kFailedPrecondition,
@@ -143,12 +144,13 @@ Status check_commit(Database& database, const CommitRow& commit) {
   return {};
 }
 
-Status write_commit(Database& database, const CommitRow& commit) {
+Status write_commit(Database& database, const CommitRow& row) {
+  const round::CommitRecord& commit = row.record;
   FLUVIAL_TRY(database.run(
       "INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-      {commit.run, commit.round, commit.attempt, commit.participants_count, commit.total_weight(), commit.model,
-       commit.master, commit.optimizer, commit.sum_digest, commit.duration_ms, commit.bytes_up, commit.bytes_down,
-       metrics_to_json(commit.metrics), metrics_to_json(commit.evaluation), commit.committed_at}));
+      {commit.run, commit.round, commit.attempt, row.participants_count, commit.contributors.total_weight(),
+       commit.model.digest, row.master, row.optimizer, row.sum_digest, row.duration_ms, row.bytes_up, row.bytes_down,
+       metrics_to_json(row.metrics), metrics_to_json(row.evaluation), row.committed_at}));
   for (const auto& [site, entry] : commit.contributors.entries()) {
     FLUVIAL_TRY(database.run("INSERT INTO contributions VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                              {commit.run, commit.round, site, entry.lease, entry.weight, entry.digest, entry.probe,
@@ -164,11 +166,14 @@ Status write_commit(Database& database, const CommitRow& commit) {
 
 Result<CommitRow> commit_from(const SqlRow& row, RunId run) {
   CommitRow commit;
-  commit.run = run;
-  commit.round = row.id<RoundId>(0);
-  commit.attempt = row.id<AttemptId>(1);
+  round::CommitRecord& record = commit.record;
+  record.run = run;
+  record.round = row.id<RoundId>(0);
+  record.attempt = row.id<AttemptId>(1);
+  record.model.run = run;
+  record.model.version = ModelVersion(record.round.value());
+  FLUVIAL_ASSIGN(record.model.digest, row.digest(3));
   commit.participants_count = row.number(2);
-  FLUVIAL_ASSIGN(commit.model, row.digest(3));
   FLUVIAL_ASSIGN(commit.master, row.digest(4));
   commit.optimizer = row.text(5);
   if (!row.is_null(6)) {
@@ -183,7 +188,7 @@ Result<CommitRow> commit_from(const SqlRow& row, RunId run) {
   return commit;
 }
 
-Status read_members(Database& database, CommitRow& commit) {
+Status read_members(Database& database, round::CommitRecord& commit) {
   FLUVIAL_TRY(database.query(
       "SELECT site, lease, weight, digest, probe, metrics FROM contributions WHERE run = ? AND round = ? ORDER BY site",
       {commit.run, commit.round}, [&](const SqlRow& row) -> Status {
@@ -215,7 +220,7 @@ Result<std::vector<CommitRow>> read_commits(Database& database, RunId run, Round
         commits.push_back(std::move(commit));
         return {};
       }));
-  for (CommitRow& commit : commits) FLUVIAL_TRY(read_members(database, commit));
+  for (CommitRow& commit : commits) FLUVIAL_TRY(read_members(database, commit.record));
   return commits;
 }
 
@@ -242,7 +247,7 @@ Status CoordinatorJournal::set_run_status(RunId run, RunStatus status, const std
   return change([&]() -> Status {
     FLUVIAL_ASSIGN(const std::optional<RunStatus> now, status_of(*database_, run));
     if (!now) return Error{Code::kNotFound, "there is no run " + std::to_string(run.value())};
-    if (is_final(*now) && *now != status) {
+    if (is_over(*now) && *now != status) {
       return Error{Code::kFailedPrecondition, "run " + std::to_string(run.value()) + " is " +
                                                   std::string(run_status_name(*now)) +
                                                   ": start a run that continues it"};
@@ -296,17 +301,17 @@ Result<std::vector<RunId>> CoordinatorJournal::continued_by(RunId run, std::size
   return chain;
 }
 
-Status CoordinatorJournal::open_attempt(const AttemptRow& attempt) {
+Status CoordinatorJournal::open_attempt(const round::AttemptRecord& attempt) {
   const std::lock_guard lock(mutex_);
   return change([&]() -> Status {
     FLUVIAL_ASSIGN(const std::optional<RunStatus> status, status_of(*database_, attempt.run));
     if (!status) return Error{Code::kNotFound, "there is no run " + std::to_string(attempt.run.value())};
-    if (is_final(*status)) {
+    if (is_over(*status)) {
       return Error{Code::kFailedPrecondition,
                    "run " + std::to_string(attempt.run.value()) + " is " + std::string(run_status_name(*status))};
     }
     FLUVIAL_TRY(check_next_round(*database_, attempt.run, attempt.round));
-    FLUVIAL_ASSIGN(const std::optional<AttemptRow> before, last_attempt_of(*database_, attempt.run));
+    FLUVIAL_ASSIGN(const std::optional<round::AttemptRecord> before, last_attempt_of(*database_, attempt.run));
     if (before && before->round == attempt.round) FLUVIAL_TRY(check_same_round(*before, attempt));
     // Within a run epochs do not fall: the last attempt of each has its greatest.
     FLUVIAL_ASSIGN(const auto epoch,
@@ -324,11 +329,11 @@ Status CoordinatorJournal::open_attempt(const AttemptRow& attempt) {
     return database_->run(
         "INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?)",
         {attempt.run, attempt.round, attempt.attempt, attempt.epoch,
-         ByteSpan(participants_to_bytes(attempt.participants).span()), attempt.scale_bits, attempt.base});
+         ByteSpan(participants_to_bytes(attempt.participants).span()), attempt.scale_bits, attempt.base.digest});
   });
 }
 
-Result<std::optional<AttemptRow>> CoordinatorJournal::last_attempt(RunId run) {
+Result<std::optional<round::AttemptRecord>> CoordinatorJournal::last_attempt(RunId run) {
   const std::lock_guard lock(mutex_);
   return last_attempt_of(*database_, run);
 }
@@ -336,7 +341,7 @@ Result<std::optional<AttemptRow>> CoordinatorJournal::last_attempt(RunId run) {
 Status CoordinatorJournal::commit(const CommitRow& commit) {
   const std::lock_guard lock(mutex_);
   return change([&]() -> Status {
-    FLUVIAL_TRY(check_commit(*database_, commit));
+    FLUVIAL_TRY(check_commit(*database_, commit.record));
     return write_commit(*database_, commit);
   });
 }
@@ -357,7 +362,7 @@ Result<std::vector<CommitRow>> CoordinatorJournal::commits(RunId run, RoundId fr
 Result<CommitRow> CoordinatorJournal::commit_of(RunId run, RoundId round) {
   const std::lock_guard lock(mutex_);
   FLUVIAL_ASSIGN(std::vector<CommitRow> found, read_commits(*database_, run, round, 1));
-  if (found.empty() || found.front().round != round) {
+  if (found.empty() || found.front().record.round != round) {
     FLUVIAL_ASSIGN(const bool pruned, is_pruned(*database_, run, round));
     return Error{Code::kNotFound,
                  name_of(run, round) + (pruned ? " is no longer in the journal (keep_rounds)" : " is not committed")};
@@ -384,7 +389,7 @@ Result<Outcome> CoordinatorJournal::outcome(RunId run, RoundId round, SiteId sit
   if (!committed) {
     FLUVIAL_ASSIGN(const bool pruned, is_pruned(*database_, run, round));
     if (pruned) return outcome_of_pruned(*database_, run, round, site, digest);
-    return is_final(*status) ? Outcome::kLate : Outcome::kPending;
+    return is_over(*status) ? Outcome::kLate : Outcome::kPending;
   }
   FLUVIAL_ASSIGN(
       const auto counted,
@@ -397,9 +402,9 @@ Result<Outcome> CoordinatorJournal::outcome(RunId run, RoundId round, SiteId sit
   return refused && round::drops_update(static_cast<Code>(*refused)) ? Outcome::kRefused : Outcome::kLate;
 }
 
-Result<std::vector<ModelRef>> CoordinatorJournal::referenced_models() {
+Result<std::vector<round::ModelKey>> CoordinatorJournal::referenced_models() {
   const std::lock_guard lock(mutex_);
-  std::vector<ModelRef> found;
+  std::vector<round::ModelKey> found;
   FLUVIAL_TRY(database_->query("SELECT id, 0 FROM runs UNION SELECT run, round FROM commits ORDER BY 1, 2", {},
                                [&](const SqlRow& row) -> Status {
                                  found.push_back({row.id<RunId>(0), row.id<ModelVersion>(1)});

@@ -33,22 +33,22 @@ RunRow run_row() {
   plan.worker = {{"lr", 0.1}};
   return {RunId(), plan, schema(), digest_of("initial"), RunStatus::kRunning, "", at(3), RunId()};
 }
-AttemptRow attempt_row(std::uint64_t round, std::uint32_t attempt, std::uint64_t epoch) {
-  AttemptRow row{RunId(1), RoundId(round), AttemptId(attempt), Epoch(epoch), {}, 30, digest_of("base")};
+round::AttemptRecord attempt_row(std::uint64_t round, std::uint32_t attempt, std::uint64_t epoch) {
+  round::AttemptRecord row{RunId(1), RoundId(round), AttemptId(attempt), Epoch(epoch), {}, 30, {}};
+  row.base = {RunId(1), ModelVersion(round - 1), digest_of("base"), 0};
   row.participants = {{SiteId(1), Epoch(1), 1000}, {SiteId(2), Epoch(2), 1000}, {SiteId(3), Epoch(3), 500}};
   return row;
 }
 CommitRow commit_row(std::uint64_t round, std::uint32_t attempt) {
   CommitRow row;
-  row.run = RunId(1);
-  row.round = RoundId(round);
-  row.attempt = AttemptId(attempt);
-  EXPECT_TRUE(row.contributors.add({SiteId(1), Epoch(1), 10, digest_of("u1"), 10, {{"loss", 0.25}}}).ok());
-  row.refusals = {{SiteId(2), {Code::kInvalidArgument, "NaN in tensor 'w'"}},
-                  {SiteId(3), {Code::kUnavailable, "no worker"}}};
+  row.record.run = RunId(1);
+  row.record.round = RoundId(round);
+  row.record.attempt = AttemptId(attempt);
+  EXPECT_TRUE(row.record.contributors.add({SiteId(1), Epoch(1), 10, digest_of("u1"), 10, {{"loss", 0.25}}}).ok());
+  row.record.refusals = {{SiteId(2), {Code::kInvalidArgument, "NaN in tensor 'w'"}},
+                         {SiteId(3), {Code::kUnavailable, "no worker"}}};
   row.participants_count = 3;
-  row.model = digest_of("model");
-  row.master = row.model;
+  row.record.model.digest = row.master = digest_of("model");
   row.sum_digest = digest_of("sum");
   row.duration_ms = 12;
   row.metrics = {{"loss", 0.25}};
@@ -304,14 +304,14 @@ TEST_F(Journal, AttemptsGrowAndKeepWhatARoundFixes) {
   EXPECT_EQ(journal->next_epoch().value(), Epoch(6)) << "above the epochs of attempts";
   EXPECT_EQ(code_of(journal->open_attempt(attempt_row(1, 1, 7))), Code::kFailedPrecondition) << "the same attempt";
   EXPECT_EQ(code_of(journal->open_attempt(attempt_row(1, 2, 4))), Code::kFailedPrecondition) << "an epoch that ended";
-  AttemptRow other = attempt_row(1, 2, 5);
+  round::AttemptRecord other = attempt_row(1, 2, 5);
   other.scale_bits = 29;
   EXPECT_EQ(code_of(journal->open_attempt(other)), Code::kFailedPrecondition) << "this term has sums at the other";
   other = attempt_row(1, 2, 7);
   other.scale_bits = 31;
   EXPECT_EQ(code_of(journal->open_attempt(other)), Code::kFailedPrecondition);
   other = attempt_row(1, 2, 7);
-  other.base = digest_of("another");
+  other.base.digest = digest_of("another");
   EXPECT_EQ(code_of(journal->open_attempt(other)), Code::kFailedPrecondition);
   other = attempt_row(1, 2, 7);
   other.participants.pop_back();
@@ -331,7 +331,7 @@ TEST_F(Journal, AttemptsGrowAndKeepWhatARoundFixes) {
 TEST_F(Journal, ANewTermMayLowerARoundsScale) {
   ASSERT_TRUE(journal->create_run(run_row()).ok());
   ASSERT_TRUE(journal->open_attempt(attempt_row(1, 1, 5)).ok());
-  AttemptRow lowered = attempt_row(1, 2, 6);
+  round::AttemptRecord lowered = attempt_row(1, 2, 6);
   lowered.scale_bits = 29;
   ASSERT_TRUE(journal->open_attempt(lowered).ok());
   crash_and_reopen();
@@ -345,14 +345,14 @@ TEST_F(Journal, ACommitIsWrittenOnceAndReadBackWhole) {
   ASSERT_TRUE(journal->open_attempt(attempt_row(1, 2, 2)).ok());
   EXPECT_EQ(code_of(journal->commit(commit_row(1, 1))), Code::kFailedPrecondition) << "not the last attempt";
   CommitRow stranger = commit_row(1, 2);
-  ASSERT_TRUE(stranger.contributors.add({SiteId(8), Epoch(1), 1, {}, 0, {}}).ok());
+  ASSERT_TRUE(stranger.record.contributors.add({SiteId(8), Epoch(1), 1, {}, 0, {}}).ok());
   EXPECT_EQ(code_of(journal->commit(stranger)), Code::kFailedPrecondition);
   ASSERT_TRUE(journal->commit(commit_row(1, 2)).ok());
   EXPECT_EQ(code_of(journal->commit(commit_row(1, 2))), Code::kFailedPrecondition) << "twice";
   EXPECT_EQ(code_of(journal->open_attempt(attempt_row(1, 3, 3))), Code::kFailedPrecondition) << "committed";
   ASSERT_TRUE(journal->open_attempt(attempt_row(2, 1, 3)).ok());
   CommitRow second = commit_row(2, 1);
-  second.refusals.clear();
+  second.record.refusals.clear();
   second.sum_digest.reset();
   second.optimizer = "run-1/round-2.optimizer.safetensors";
   ASSERT_TRUE(journal->commit(second).ok());
@@ -362,20 +362,20 @@ TEST_F(Journal, ACommitIsWrittenOnceAndReadBackWhole) {
   crash_and_reopen();
   const CommitRow first = journal->commit_of(RunId(1), RoundId(1)).value();
   const CommitRow expected = commit_row(1, 2);
-  EXPECT_EQ(first.contributors, expected.contributors);
-  EXPECT_EQ(first.refusals, expected.refusals);
+  EXPECT_EQ(first.record.contributors, expected.record.contributors);
+  EXPECT_EQ(first.record.refusals, expected.record.refusals);
   EXPECT_EQ(first.sum_digest, expected.sum_digest);
   EXPECT_EQ(first.metrics, expected.metrics);
   EXPECT_EQ(first.evaluation, (round::Metrics{{"accuracy", 0.5}}));
   EXPECT_EQ(first.committed_at, expected.committed_at);
-  EXPECT_EQ(first.total_weight(), 10u);
+  EXPECT_EQ(first.record.contributors.total_weight(), 10u);
   EXPECT_EQ((*journal->last_commit(RunId(1)))->optimizer, second.optimizer);
   EXPECT_FALSE((*journal->last_commit(RunId(1)))->sum_digest.has_value());
   EXPECT_EQ(journal->commits(RunId(1), RoundId(0), 1)->size(), 1u);
-  EXPECT_EQ(journal->commits(RunId(1), RoundId(2), 9)->front().round, RoundId(2));
+  EXPECT_EQ(journal->commits(RunId(1), RoundId(2), 9)->front().record.round, RoundId(2));
   EXPECT_FALSE(journal->last_commit(RunId(2))->has_value());
   EXPECT_EQ(journal->referenced_models().value(),
-            (std::vector<ModelRef>{{RunId(1), {}}, {RunId(1), ModelVersion(1)}, {RunId(1), ModelVersion(2)}}));
+            (std::vector<round::ModelKey>{{RunId(1), {}}, {RunId(1), ModelVersion(1)}, {RunId(1), ModelVersion(2)}}));
 }
 
 TEST_F(Journal, OutcomesForEverySite) {
@@ -422,14 +422,14 @@ TEST_F(Journal, ACrashAtAnyOperationKeepsWhatWasReported) {
       Result<std::unique_ptr<CoordinatorJournal>> again = CoordinatorJournal::open(disk, kPath);
       ASSERT_TRUE(again.ok()) << "operation " << n << ": " << again.error().message;
       if (done >= 1) ASSERT_TRUE((*again)->run(RunId(1)).ok()) << n;
-      const std::optional<AttemptRow> attempt = (*again)->last_attempt(RunId(1)).value();
+      const std::optional<round::AttemptRecord> attempt = (*again)->last_attempt(RunId(1)).value();
       const std::optional<CommitRow> commit = (*again)->last_commit(RunId(1)).value();
       if (done >= 2) ASSERT_TRUE(attempt.has_value()) << n;
       if (done >= 3) ASSERT_TRUE(commit.has_value()) << n;
       if (done >= 4) ASSERT_EQ(attempt->round, RoundId(2)) << n;
       if (commit) {
-        EXPECT_EQ(commit->contributors, commit_row(1, 1).contributors) << n;
-        EXPECT_EQ(commit->refusals.size(), 2u) << n;
+        EXPECT_EQ(commit->record.contributors, commit_row(1, 1).record.contributors) << n;
+        EXPECT_EQ(commit->record.refusals.size(), 2u) << n;
       }
       ASSERT_LT(n, 2000u);
     }
@@ -485,7 +485,7 @@ TEST(JournalOnDisk, AKilledProcessLosesNothing) {
   ASSERT_EQ(status, 0);
   PosixFileSystem files;
   auto journal = CoordinatorJournal::open(files, path).value();
-  EXPECT_EQ((*journal->last_commit(RunId(1)))->round, RoundId(20));
+  EXPECT_EQ((*journal->last_commit(RunId(1)))->record.round, RoundId(20));
   // A copy of the folder taken while the journal is open holds the same rows.
   const TemporaryFolder copy;
   std::filesystem::copy(folder.path(), copy.path(),

@@ -99,17 +99,17 @@ void expect_run(CoordinatorJournal& journal) {
   EXPECT_EQ(run.plan.worker.at("lr"), 0.05);
   EXPECT_EQ(run.schema.value_count(), 3U);
   const CommitRow commit = journal.commit_of(kRun, RoundId(1)).value();
-  EXPECT_EQ(commit.model, digest_of("model"));
+  EXPECT_EQ(commit.record.model.digest, digest_of("model"));
   EXPECT_EQ(commit.sum_digest, digest_of("sum"));
   EXPECT_EQ(commit.optimizer, "run-1/round-1.optimizer.safetensors");
-  EXPECT_EQ(commit.contributors.find(SiteId(1))->probe, std::int64_t{17} << 30);
+  EXPECT_EQ(commit.record.contributors.find(SiteId(1))->probe, std::int64_t{17} << 30);
   EXPECT_EQ(commit.evaluation.at("accuracy"), 0.5);
   EXPECT_EQ(journal.outcome(kRun, RoundId(1), SiteId(1), digest_of("update")).value(), Outcome::kCounted);
   EXPECT_EQ(journal.outcome(kRun, RoundId(1), SiteId(1), digest_of("another")).value(), Outcome::kLate);
   EXPECT_EQ(journal.outcome(kRun, RoundId(2), SiteId(1), digest_of("another")).value(), Outcome::kPending);
-  EXPECT_EQ(commit.refusals.at(0).site, SiteId(2));
+  EXPECT_EQ(commit.record.refusals.at(0).site, SiteId(2));
   // The round that was open goes on as another attempt, with what the first one fixed.
-  AttemptRow open = journal.last_attempt(kRun).value().value();
+  round::AttemptRecord open = journal.last_attempt(kRun).value().value();
   EXPECT_EQ(open.round, RoundId(2));
   EXPECT_EQ(open.participants,
             (std::vector<round::Participant>{{SiteId(1), Epoch(11), 100}, {SiteId(2), Epoch(12), 50}}));

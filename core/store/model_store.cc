@@ -37,15 +37,15 @@ std::optional<ModelVersion> version_of(std::string_view name) {
   return ModelVersion(*number);
 }
 
-std::map<RunId, ModelVersion> newest_of(const std::set<ModelRef>& models) {
+std::map<RunId, ModelVersion> newest_of(const std::set<round::ModelKey>& models) {
   std::map<RunId, ModelVersion> newest;
-  for (const ModelRef& model : models) newest[model.run] = std::max(newest[model.run], model.version);
+  for (const round::ModelKey& model : models) newest[model.run] = std::max(newest[model.run], model.version);
   return newest;
 }
 
-std::string stem(ModelRef ref) {
-  return std::string(kRunPrefix) + std::to_string(ref.run.value()) + "/" + std::string(kRoundPrefix) +
-         std::to_string(ref.version.value());
+std::string stem(round::ModelKey key) {
+  return std::string(kRunPrefix) + std::to_string(key.run.value()) + "/" + std::string(kRoundPrefix) +
+         std::to_string(key.version.value());
 }
 
 }  // namespace
@@ -55,37 +55,37 @@ Result<ModelStore> ModelStore::open(FileSystem& files, std::string folder) {
   return ModelStore(files, std::move(folder));
 }
 
-std::string ModelStore::path_of(ModelRef ref) const { return join_path(folder_, name_of(ref)); }
-std::string ModelStore::name_of(ModelRef ref, bool optimizer) {
-  return stem(ref) + std::string(optimizer ? kOptimizerSuffix : kModelSuffix);
+std::string ModelStore::path_of(round::ModelKey key) const { return join_path(folder_, name_of(key)); }
+std::string ModelStore::name_of(round::ModelKey key, bool optimizer) {
+  return stem(key) + std::string(optimizer ? kOptimizerSuffix : kModelSuffix);
 }
-std::optional<ModelRef> ModelStore::ref_of(std::string_view name, bool optimizer) {
+std::optional<round::ModelKey> ModelStore::key_of(std::string_view name, bool optimizer) {
   const std::size_t slash = std::min(name.find('/'), name.size());
   const auto run = number_in(name.substr(0, slash), kRunPrefix, "");
   const auto round = number_in(name.substr(std::min(slash + 1, name.size())), kRoundPrefix,
                                optimizer ? kOptimizerSuffix : kModelSuffix);
   if (!run || !round) return std::nullopt;
-  return ModelRef{RunId(*run), ModelVersion(*round)};
+  return round::ModelKey{RunId(*run), ModelVersion(*round)};
 }
 std::string ModelStore::run_folder(RunId run) const {
   return join_path(folder_, std::string(kRunPrefix) + std::to_string(run.value()));
 }
 
-Result<std::string> ModelStore::put(ModelRef ref, const round::Schema& schema, ByteSpan model, const Digest& digest,
-                                    std::span<const float> optimizer) {
+Result<std::string> ModelStore::put(round::ModelKey key, const round::Schema& schema, ByteSpan model,
+                                    const Digest& digest, std::span<const float> optimizer) {
   FLUVIAL_CHECK(model.size() == schema.model_bytes(), "a model that does not fit its schema");
-  FLUVIAL_TRY(files_->make_folder(run_folder(ref.run)));
-  const Metadata metadata = {{"run", std::to_string(ref.run.value())},
-                             {"round", std::to_string(ref.version.value())},
+  FLUVIAL_TRY(files_->make_folder(run_folder(key.run)));
+  const Metadata metadata = {{"run", std::to_string(key.run.value())},
+                             {"round", std::to_string(key.version.value())},
                              {"sha256", to_hex(digest)}};
   const std::string header = format_model_header(schema, metadata);
   const ByteSpan parts[] = {as_byte_span(header), model};
-  const std::string path = path_of(ref);
+  const std::string path = path_of(key);
   FLUVIAL_TRY(write_temporary(*files_, path, parts));
 
   std::string reference;
   if (!optimizer.empty()) {
-    reference = name_of(ref, true);
+    reference = name_of(key, true);
     FLUVIAL_ASSIGN(const round::Schema state,
                    round::Schema::make({{std::string(kOptimizerTensor), round::DType::kF32, {optimizer.size()}}}));
     const std::string state_header = format_model_header(state, {{"model_sha256", to_hex(digest)}});
@@ -95,12 +95,12 @@ Result<std::string> ModelStore::put(ModelRef ref, const round::Schema& schema, B
     FLUVIAL_TRY(files_->rename(temporary_of(state_path), state_path));
   }
   FLUVIAL_TRY(files_->rename(temporary_of(path), path));
-  FLUVIAL_TRY(files_->sync_folder(run_folder(ref.run)));
+  FLUVIAL_TRY(files_->sync_folder(run_folder(key.run)));
   return reference;
 }
 
-Result<Model> ModelStore::load(ModelRef ref, const Digest& expected) const {
-  const std::string path = path_of(ref);
+Result<Model> ModelStore::load(round::ModelKey key, const Digest& expected) const {
+  const std::string path = path_of(key);
   FLUVIAL_ASSIGN(Model model, read_model(*files_, path));
   const Digest found = model_digest(model.bytes.span());
   if (found != expected) {
@@ -122,8 +122,8 @@ Result<std::vector<float>> ModelStore::load_optimizer(const std::string& referen
   return values;
 }
 
-Result<std::vector<ModelRef>> ModelStore::list() const {
-  std::vector<ModelRef> found;
+Result<std::vector<round::ModelKey>> ModelStore::list() const {
+  std::vector<round::ModelKey> found;
   FLUVIAL_ASSIGN(const std::vector<std::string> runs, files_->list(folder_));
   for (const std::string& run : runs) {
     const auto id = number_in(run, kRunPrefix, "");
@@ -157,7 +157,7 @@ Result<std::vector<ModelStore::Found>> ModelStore::find() const {
   return found;
 }
 
-Result<std::size_t> ModelStore::sweep(const std::set<ModelRef>& keep) {
+Result<std::size_t> ModelStore::sweep(const std::set<round::ModelKey>& keep) {
   const std::map<RunId, ModelVersion> newest = newest_of(keep);
   FLUVIAL_ASSIGN(const std::vector<Found> files, find());
   for (const Found& file : files) {
@@ -185,7 +185,7 @@ Result<std::size_t> ModelStore::sweep(const std::set<ModelRef>& keep) {
   return removed;
 }
 
-Result<std::size_t> ModelStore::set_aside(const std::set<ModelRef>& keep, const std::string& folder) {
+Result<std::size_t> ModelStore::set_aside(const std::set<round::ModelKey>& keep, const std::string& folder) {
   const std::map<RunId, ModelVersion> newest = newest_of(keep);
   FLUVIAL_ASSIGN(const std::vector<Found> files, find());
   std::size_t moved = 0;

@@ -2,7 +2,6 @@
 // round-<n>.optimizer.safetensors where the server optimizer has a state. Round 0 is a run's initial model.
 #pragma once
 
-#include <compare>
 #include <optional>
 #include <set>
 #include <span>
@@ -11,15 +10,10 @@
 #include <vector>
 
 #include "core/base/ids.h"
+#include "core/round/record.h"
 #include "core/store/safetensors.h"
 
 namespace fluvial::store {
-
-struct ModelRef {
-  RunId run;
-  ModelVersion version;  // = the round that committed it; 0: the initial model
-  auto operator<=>(const ModelRef&) const = default;
-};
 
 // Not thread safe for one run; different runs may be used at once. `files` outlives it.
 class ModelStore {
@@ -30,11 +24,11 @@ class ModelStore {
   // files without a journal record, which sweep() removes. The digest is the caller's (model_digest) and goes into the
   // metadata. `optimizer` may be empty: no such file. Returns the optimizer file's reference for the journal ("" =
   // none).
-  Result<std::string> put(ModelRef ref, const round::Schema& schema, ByteSpan model, const Digest& digest,
+  Result<std::string> put(round::ModelKey key, const round::Schema& schema, ByteSpan model, const Digest& digest,
                           std::span<const float> optimizer);
 
   // kDataLoss when the bytes do not have the digest.
-  Result<Model> load(ModelRef ref, const Digest& expected) const;
+  Result<Model> load(round::ModelKey key, const Digest& expected) const;
   // What put() returned. kDataLoss when it does not hold `value_count` values.
   Result<std::vector<float>> load_optimizer(const std::string& reference, std::uint64_t value_count) const;
 
@@ -43,19 +37,19 @@ class ModelStore {
   // is older than it: so it is set aside (round-<n>.safetensors.aside, one a run), until that round is committed.
   // kFailedPrecondition, with nothing touched, when there is a model that no crash explains: of a later round, or of a
   // run that `keep` does not name. Then the journal is an older copy. Returns how many files were removed.
-  Result<std::size_t> sweep(const std::set<ModelRef>& keep);
+  Result<std::size_t> sweep(const std::set<round::ModelKey>& keep);
   // What is newer than `keep`, or of a run that it does not name, goes to `folder` beside the runs' folders. Returns
   // how many files.
-  Result<std::size_t> set_aside(const std::set<ModelRef>& keep, const std::string& folder);
+  Result<std::size_t> set_aside(const std::set<round::ModelKey>& keep, const std::string& folder);
   // Removes a run's models but the `kept` newest up to `last`, which always stays; newer ones are not touched.
   Status prune(RunId run, ModelVersion last, std::uint64_t kept);
 
-  std::string path_of(ModelRef ref) const;
+  std::string path_of(round::ModelKey key) const;
   // The file's path in the folder, "run-<id>/round-<n>.safetensors", and whose such a path is: a model's or, when
   // `optimizer` says so, its optimizer's state; none for any other path.
-  static std::string name_of(ModelRef ref, bool optimizer = false);
-  static std::optional<ModelRef> ref_of(std::string_view name, bool optimizer = false);
-  Result<std::vector<ModelRef>> list() const;
+  static std::string name_of(round::ModelKey key, bool optimizer = false);
+  static std::optional<round::ModelKey> key_of(std::string_view name, bool optimizer = false);
+  Result<std::vector<round::ModelKey>> list() const;
 
  private:
   ModelStore(FileSystem& files, std::string folder) : files_(&files), folder_(std::move(folder)) {}

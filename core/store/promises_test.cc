@@ -36,25 +36,25 @@ void write(std::ostream& out, const NodeRow& n) {
       << ' ' << n.certificate_serial << ' ' << n.enrolled_at.time_since_epoch().count() << ' ' << n.advertise << ' '
       << n.revoked_at.has_value() << ' ' << n.quarantined_at.has_value() << ' ' << n.quarantine_reason << '\n';
 }
-void write(std::ostream& out, const AttemptRow& a) {
+void write(std::ostream& out, const round::AttemptRecord& a) {
   out << "attempt " << a.round.value() << ' ' << a.attempt.value() << ' ' << a.epoch.value() << ' ' << a.scale_bits
-      << ' ' << to_hex(a.base);
+      << ' ' << to_hex(a.base.digest);
   for (const round::Participant& p : a.participants) {
     out << " (" << p.site.value() << ' ' << p.lease.value() << ' ' << p.weight_max << ')';
   }
   out << '\n';
 }
 void write(std::ostream& out, const CommitRow& c) {
-  out << "commit " << c.round.value() << ' ' << c.attempt.value() << ' ' << c.participants_count << ' '
-      << to_hex(c.model) << ' ' << to_hex(c.master) << ' ' << c.optimizer << ' '
+  out << "commit " << c.record.round.value() << ' ' << c.record.attempt.value() << ' ' << c.participants_count << ' '
+      << to_hex(c.record.model.digest) << ' ' << to_hex(c.master) << ' ' << c.optimizer << ' '
       << (c.sum_digest ? to_hex(*c.sum_digest) : "-") << ' ' << c.duration_ms << ' ' << c.bytes_up << ' '
       << c.bytes_down << ' ' << metrics_to_json(c.metrics) << metrics_to_json(c.evaluation) << ' '
       << c.committed_at.time_since_epoch().count();
-  for (const auto& [site, e] : c.contributors.entries()) {
+  for (const auto& [site, e] : c.record.contributors.entries()) {
     out << " (" << site.value() << ' ' << e.lease.value() << ' ' << e.weight << ' ' << to_hex(e.digest) << ' '
         << e.probe << ' ' << metrics_to_json(e.metrics) << ')';
   }
-  for (const round::Refusal& r : c.refusals) out << " [" << r.site.value() << ' ' << r.error.to_string() << ']';
+  for (const round::Refusal& r : c.record.refusals) out << " [" << r.site.value() << ' ' << r.error.to_string() << ']';
   out << '\n';
 }
 
@@ -85,7 +85,7 @@ std::string state_of(CoordinatorJournal& journal) {
     }
   }
   const auto all_m = journal.referenced_models().value();
-  for (const ModelRef& m : all_m) out << "model " << m.version.value() << '\n';
+  for (const round::ModelKey& m : all_m) out << "model " << m.version.value() << '\n';
   return out.str();
 }
 
@@ -107,8 +107,9 @@ Result<Coordinator> start(MemoryFileSystem& disk) {
   return coordinator;
 }
 
-AttemptRow attempt_of(CoordinatorJournal& journal, std::uint64_t round) {
-  AttemptRow row{kRun, RoundId(round), AttemptId(1), Epoch(1000 + round), {}, 30, model_digest_of(round - 1)};
+round::AttemptRecord attempt_of(CoordinatorJournal& journal, std::uint64_t round) {
+  round::AttemptRecord row{kRun, RoundId(round), AttemptId(1), Epoch(1000 + round), {}, 30, {}};
+  row.base = {kRun, ModelVersion(round - 1), model_digest_of(round - 1), 0};
   const auto all_lease = journal.leases().value();
   for (const LeaseRow& lease : all_lease) row.participants.push_back({lease.node, lease.epoch, 1000});
   return row;
@@ -116,15 +117,16 @@ AttemptRow attempt_of(CoordinatorJournal& journal, std::uint64_t round) {
 
 CommitRow commit_of(CoordinatorJournal& journal, std::uint64_t round) {
   CommitRow row;
-  row.run = kRun;
-  row.round = RoundId(round);
-  row.attempt = AttemptId(1);
+  row.record.run = kRun;
+  row.record.round = RoundId(round);
+  row.record.attempt = AttemptId(1);
   const LeaseRow lease = journal.leases().value().at(0);
   const Digest update = digest_of("update " + std::to_string(round));
-  EXPECT_TRUE(row.contributors.add({lease.node, lease.epoch, 10, update, 10, {{"loss", 0.5}}, Incarnation(1), 1}).ok());
-  row.refusals = {{SiteId(2), {Code::kConflict, "two contents"}}};
+  EXPECT_TRUE(
+      row.record.contributors.add({lease.node, lease.epoch, 10, update, 10, {{"loss", 0.5}}, Incarnation(1), 1}).ok());
+  row.record.refusals = {{SiteId(2), {Code::kConflict, "two contents"}}};
   row.participants_count = 2;
-  row.model = row.master = model_digest_of(round);
+  row.record.model.digest = row.master = model_digest_of(round);
   row.optimizer = "run-1/round-" + std::to_string(round) + ".optimizer.safetensors";
   row.committed_at = at(100);
   return row;
@@ -197,23 +199,24 @@ std::vector<Step> script() {
 // ---- what must hold whenever a coordinator comes up -----------------------------------------------------------------
 
 void check_promises(Coordinator& c) {
-  const std::vector<ModelRef> referenced = c.journal->referenced_models().value();
+  const std::vector<round::ModelKey> referenced = c.journal->referenced_models().value();
   ASSERT_TRUE(c.models->sweep({referenced.begin(), referenced.end()}).ok());
   const auto runs = c.journal->runs().value();
   if (runs.empty()) return;
   const std::optional<CommitRow> last = c.journal->last_commit(kRun).value();
   const std::vector<CommitRow> commits = c.journal->commits(kRun, RoundId(1), 100).value();
-  for (std::size_t i = 0; i < commits.size(); ++i) EXPECT_EQ(commits[i].round, RoundId(i + 1)) << "each round once";
+  for (std::size_t i = 0; i < commits.size(); ++i)
+    EXPECT_EQ(commits[i].record.round, RoundId(i + 1)) << "each round once";
   if (last) {
-    const std::uint64_t round = last->round.value();
-    const auto model = c.models->load({kRun, ModelVersion(round)}, last->model);
+    const std::uint64_t round = last->record.round.value();
+    const auto model = c.models->load({kRun, ModelVersion(round)}, last->record.model.digest);
     ASSERT_TRUE(model.ok()) << model.error().to_string();
     EXPECT_EQ(c.models->load_optimizer(last->optimizer, kValues).value(), optimizer_of(round));
     EXPECT_EQ(c.journal->commit(commit_of(*c.journal, round)).error().code, Code::kFailedPrecondition);
   }
-  const std::optional<AttemptRow> open = c.journal->last_attempt(kRun).value();
-  if (!open || (last && last->round >= open->round)) return;
-  AttemptRow other = *open;
+  const std::optional<round::AttemptRecord> open = c.journal->last_attempt(kRun).value();
+  if (!open || (last && last->record.round >= open->round)) return;
+  round::AttemptRecord other = *open;
   const auto refused = [&](const char* what) {
     EXPECT_EQ(c.journal->open_attempt(other).error().code, Code::kFailedPrecondition) << what;
     other = *open;

@@ -2,20 +2,23 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/base/clock.h"
 #include "core/base/ids.h"
-#include "core/round/contribution.h"
 #include "core/round/history.h"
+#include "core/round/outcome.h"
 #include "core/round/plan.h"
+#include "core/round/record.h"
+#include "core/round/run_status.h"
 #include "core/round/schema.h"
 
 namespace fluvial::store {
+
+using round::Outcome;
+using round::RunStatus;
 
 struct FederationRow {
   std::string name;
@@ -61,9 +64,6 @@ struct LeaseRow {
   bool operator==(const LeaseRow&) const = default;
 };
 
-enum class RunStatus { kRunning, kPaused, kStopped, kDone };
-std::string_view run_status_name(RunStatus status);
-
 struct RunRow {
   RunId id;  // 0: the journal gives it
   round::Plan plan;
@@ -76,26 +76,10 @@ struct RunRow {
   bool operator==(const RunRow&) const = default;
 };
 
-struct AttemptRow {
-  RunId run;
-  RoundId round;
-  AttemptId attempt;
-  Epoch epoch;
-  std::vector<round::Participant> participants;
-  int scale_bits = 0;
-  Digest base{};  // of the model the participants start from
-  bool operator==(const AttemptRow&) const = default;
-};
-
 struct CommitRow {
-  RunId run;
-  RoundId round;
-  AttemptId attempt;
-  round::ContributorSet contributors;
-  std::vector<round::Refusal> refusals;
+  round::CommitRecord record;  // read back it has no late sites and no size of its model: the journal keeps neither
   std::uint64_t participants_count = 0;
-  Digest model{};         // of the bytes that sites train from
-  Digest master{};        // of the fp32 master; the same as long as models travel lossless
+  Digest master{};        // of the fp32 master; the model's as long as models travel lossless
   std::string optimizer;  // ModelStore's reference, or empty
   std::optional<Digest> sum_digest;
   std::uint64_t duration_ms = 0;
@@ -104,7 +88,6 @@ struct CommitRow {
   round::Metrics metrics;        // of the contributors, weighted mean
   round::Metrics evaluation;     // set later by set_evaluation()
   WallTime committed_at;
-  std::uint64_t total_weight() const { return contributors.total_weight(); }
 };
 
 // A round that was lost with a restore, as far as a member knew of it.
@@ -126,9 +109,5 @@ struct JournalSize {
   std::uint64_t free_bytes = 0;  // of these, what pruning left: used again before the file grows
   std::uint64_t rounds = 0;      // committed and not pruned
 };
-
-// What became of a site's update. kRefused only for one that was invalid: the site drops it and keeps its residual.
-enum class Outcome { kPending = 1, kCounted = 2, kLate = 3, kRefused = 4 };
-std::string_view outcome_name(Outcome outcome);
 
 }  // namespace fluvial::store

@@ -123,7 +123,7 @@ TEST_F(Safetensors, HostileFilesAreRefusedByName) {
 class ModelStoreTest : public testing::Test {
  protected:
   ModelStoreTest() : store(ModelStore::open(files, "/models").value()) {}
-  ModelRef ref(std::uint64_t version) const { return {RunId(1), ModelVersion(version)}; }
+  round::ModelKey ref(std::uint64_t version) const { return {RunId(1), ModelVersion(version)}; }
   Digest put(std::uint64_t version, bool with_state = true) {
     std::vector<float> model(4, static_cast<float>(version));
     const Digest digest = model_digest(std::as_bytes(std::span(model)));
@@ -135,8 +135,8 @@ class ModelStoreTest : public testing::Test {
   }
   std::vector<std::uint64_t> versions() const {
     std::vector<std::uint64_t> found;
-    const std::vector<ModelRef> models = store.list().value();
-    for (const ModelRef& model : models) found.push_back(model.version.value());
+    const std::vector<round::ModelKey> models = store.list().value();
+    for (const round::ModelKey& model : models) found.push_back(model.version.value());
     return found;
   }
   round::Schema schema = round::Schema::make({{"w", round::DType::kF32, {4}}}).value();
@@ -188,7 +188,7 @@ TEST_F(ModelStoreTest, AModelThatWasNotCommittedIsSetAsideUntilItsRoundIs) {
 TEST_F(ModelStoreTest, AJournalOlderThanTheModelsRemovesNone) {
   for (std::uint64_t version = 0; version < 5; ++version) put(version);
   const std::size_t before = files.list("/models/run-1")->size();
-  for (const std::set<ModelRef>& keep : {std::set{ref(0), ref(1), ref(2)}, std::set<ModelRef>{}}) {
+  for (const std::set<round::ModelKey>& keep : {std::set{ref(0), ref(1), ref(2)}, std::set<round::ModelKey>{}}) {
     const auto swept = store.sweep(keep);
     ASSERT_FALSE(swept.ok());
     EXPECT_EQ(swept.error().code, Code::kFailedPrecondition);

@@ -41,9 +41,9 @@ class Inflow {
   Status admit(RoundBook& book, Receiver& receiver);
   std::uint64_t kept_chunks() const { return incoming_ ? incoming_->received().chunks : 0; }  // of it, after admit()
   Status start(const Staging& staging);
-  Status chunk(std::uint64_t index, Buffer bytes);           // blocking, anywhere; skipped after a refusal
-  Status end(const std::string& sha256, ByteSpan trailer);   // blocking, anywhere
-  Status hand_over(RoundBook& book, Receiver& receiver);     // on the strand, after end()
+  Status chunk(std::uint64_t index, Buffer bytes);          // blocking, anywhere; skipped after a refusal
+  Status end(const std::string& sha256, ByteSpan trailer);  // blocking, anywhere
+  Status hand_over(RoundBook& book, Receiver& receiver);    // on the strand, after end()
   v1::Envelope refuse(const Error& error, RoundBook& book,
                       Receiver& receiver);  // on the strand; what to tell the child
   bool is_refused() const { return step_ == Step::kRefused; }

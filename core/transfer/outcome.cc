@@ -1,16 +1,14 @@
 #include "core/transfer/outcome.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "core/round/run_status.h"
 #include "core/wire/mapping.h"
+#include "core/wire/record_mapping.h"
 
 namespace fluvial::transfer {
-
-static_assert(static_cast<int>(store::Outcome::kPending) == v1::OutcomeReply::OUTCOME_PENDING &&
-              static_cast<int>(store::Outcome::kCounted) == v1::OutcomeReply::OUTCOME_COUNTED &&
-              static_cast<int>(store::Outcome::kLate) == v1::OutcomeReply::OUTCOME_LATE &&
-              static_cast<int>(store::Outcome::kRefused) == v1::OutcomeReply::OUTCOME_REFUSED);
 
 v1::Envelope outcome_query(RunId run, RoundId round, SiteId site, const Digest& digest) {
   v1::Envelope envelope = run_query(run, site);
@@ -26,18 +24,21 @@ v1::Envelope run_query(RunId run, NodeId asker) {
   return envelope;
 }
 
-bool ends_run(std::string_view run_state) { return run_state == "done" || run_state == "stopped"; }
+bool ends_run(std::string_view run_state) {
+  const std::optional<round::RunStatus> status = round::parse_run_status(run_state);
+  return status && is_over(*status);
+}
 
 Result<std::vector<v1::Envelope>> answers(store::CoordinatorJournal& journal, const v1::OutcomeQuery& query) {
   const RunId run(query.run());
   const Result<store::RunRow> row = journal.run(run);
   if (!row.ok() && row.error().code != Code::kNotFound) return row.error();
-  const bool is_over = row.ok() && ends_run(store::run_status_name(row->status));
+  const bool is_over = row.ok() && round::is_over(row->status);
   std::vector<v1::Envelope> all;
   if (is_over) {
     v1::RunState& state = *all.emplace_back().mutable_run_state();
     state.set_run(run.value());
-    state.set_state(std::string(store::run_status_name(row->status)));
+    state.set_state(std::string(round::run_status_name(row->status)));
     state.set_reason(row->reason);
   }
   if (query.round() == 0 && (is_over || !row.ok())) return all;
@@ -48,10 +49,10 @@ Result<std::vector<v1::Envelope>> answers(store::CoordinatorJournal& journal, co
   if (query.round() == 0) return all;
   reply.set_sha256(query.sha256());
   FLUVIAL_ASSIGN(const Digest digest, wire::digest_from_proto(query.sha256()));
-  Result<store::Outcome> outcome = journal.outcome(run, RoundId(query.round()), SiteId(query.site()), digest);
-  if (!outcome.ok() && outcome.error().code == Code::kNotFound) outcome = store::Outcome::kLate;
+  Result<round::Outcome> outcome = journal.outcome(run, RoundId(query.round()), SiteId(query.site()), digest);
+  if (!outcome.ok() && outcome.error().code == Code::kNotFound) outcome = round::Outcome::kLate;
   if (!outcome.ok()) return outcome.error();
-  reply.set_outcome(static_cast<v1::OutcomeReply::Outcome>(*outcome));
+  reply.set_outcome(wire::to_proto(*outcome));
   return all;
 }
 

@@ -15,7 +15,7 @@ namespace fluvial::transfer {
 v1::Envelope outcome_query(RunId run, RoundId round, SiteId site, const Digest& digest);
 v1::Envelope run_query(RunId run, NodeId asker);  // a site, or an aggregator
 
-bool ends_run(std::string_view run_state);  // "done" or "stopped"
+bool ends_run(std::string_view run_state);  // the name of a status that is_over(); no other word does
 
 // In the order in which they must be sent: that the run is over comes before an update's outcome. Of a run that the
 // journal does not have an update is late, and nothing is said of the run. Blocking, as the journal is.

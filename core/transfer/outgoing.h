@@ -16,7 +16,8 @@ namespace fluvial::transfer {
 std::uint64_t first_chunk(const std::optional<wire::Received>& received, Incarnation incarnation, std::uint64_t number,
                           std::uint64_t chunk_count);
 
-// A site's durable submission, sent from `first_chunk` on; its whole-number values and its probe travel with the trailer.
+// A site's durable submission, sent from `first_chunk` on; its whole-number values and its probe travel with the
+// trailer.
 v1::Envelope update_begin(const store::PendingInfo& info, SiteId site, Epoch lease, std::uint64_t first_chunk);
 
 // A partial of the round that `opening` opened. `chunk_count` is 0 without contributors.

@@ -24,6 +24,26 @@ Result<round::ModelRef> from_proto(const v1::ModelRef& ref) {
   return round::ModelRef{RunId(ref.run()), ModelVersion(ref.version()), digest, ref.bytes()};
 }
 
+v1::OutcomeReply::Outcome to_proto(round::Outcome outcome) {
+  switch (outcome) {
+    case round::Outcome::kPending: return v1::OutcomeReply::OUTCOME_PENDING;
+    case round::Outcome::kCounted: return v1::OutcomeReply::OUTCOME_COUNTED;
+    case round::Outcome::kLate: return v1::OutcomeReply::OUTCOME_LATE;
+    case round::Outcome::kRefused: return v1::OutcomeReply::OUTCOME_REFUSED;
+  }
+  return v1::OutcomeReply::OUTCOME_UNSPECIFIED;
+}
+
+Result<round::Outcome> from_proto(v1::OutcomeReply::Outcome outcome) {
+  switch (outcome) {
+    case v1::OutcomeReply::OUTCOME_PENDING: return round::Outcome::kPending;
+    case v1::OutcomeReply::OUTCOME_COUNTED: return round::Outcome::kCounted;
+    case v1::OutcomeReply::OUTCOME_LATE: return round::Outcome::kLate;
+    case v1::OutcomeReply::OUTCOME_REFUSED: return round::Outcome::kRefused;
+    default: return Error{Code::kInvalidArgument, "an outcome that nobody knows"};
+  }
+}
+
 v1::Envelope to_envelope(const Opening& opening) {
   v1::Envelope envelope;
   v1::RoundOpen& message = *envelope.mutable_round_open();

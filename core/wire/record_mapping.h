@@ -6,23 +6,22 @@
 #include <vector>
 
 #include "core/base/result.h"
+#include "core/round/outcome.h"
 #include "core/round/plan.h"
+#include "core/round/received.h"
 #include "core/round/record.h"
 #include "fluvial/v1/wire.pb.h"
 
 namespace fluvial::wire {
 
 v1::ModelRef to_proto(const round::ModelRef& ref);
-Result<round::ModelRef> from_proto(
-    const v1::ModelRef& ref);  // kInvalidArgument: a bad digest, or larger than any model
+// kInvalidArgument: a bad digest, or larger than any model.
+Result<round::ModelRef> from_proto(const v1::ModelRef& ref);
 
-// The first chunks of a transfer that was cut off: an update's submission or a partial's sequence is its number.
-struct Received {
-  Incarnation incarnation;
-  std::uint64_t number = 0;
-  std::uint64_t chunks = 0;
-  bool operator==(const Received&) const = default;
-};
+v1::OutcomeReply::Outcome to_proto(round::Outcome outcome);
+Result<round::Outcome> from_proto(v1::OutcomeReply::Outcome outcome);  // kInvalidArgument: none, or a newer one
+
+using round::Received;
 
 inline constexpr std::size_t kContinuesMax = 64;  // what is older is not told
 

@@ -45,6 +45,18 @@ TEST(Openings, SayNoMoreRunsThanAreTold) {
   EXPECT_EQ(from_proto(to_envelope(sent).round_open()).error().code, Code::kInvalidArgument);
 }
 
+TEST(Outcomes, AreThoseThatTheWireKnows) {
+  for (const round::Outcome outcome :
+       {round::Outcome::kPending, round::Outcome::kCounted, round::Outcome::kLate, round::Outcome::kRefused}) {
+    EXPECT_EQ(from_proto(to_proto(outcome)).value(), outcome);
+  }
+  EXPECT_EQ(to_proto(round::Outcome::kCounted), v1::OutcomeReply::OUTCOME_COUNTED);
+  for (const int stranger : {0, 5, -1}) {
+    const auto outcome = static_cast<v1::OutcomeReply::Outcome>(stranger);
+    EXPECT_EQ(from_proto(outcome).error().code, Code::kInvalidArgument) << stranger;
+  }
+}
+
 TEST(Declines, NameTheirAttempt) {
   const round::Decline decline{RunId(3), RoundId(7), AttemptId(2), {SiteId(9), {Code::kInternal, "out of memory"}}};
   const v1::Envelope message = to_envelope(decline);

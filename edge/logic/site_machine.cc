@@ -5,16 +5,6 @@
 
 namespace fluvial::edge {
 
-std::string_view outcome_name(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::kPending: return "pending";
-    case Outcome::kCounted: return "counted";
-    case Outcome::kLate: return "late";
-    case Outcome::kRefused: return "refused";
-  }
-  return "unknown";
-}
-
 std::uint32_t weight_to_claim(const Offer& offer, std::uint32_t weight) {
   if (offer.weight_max == 0 || weight <= offer.weight_max) return weight;
   return static_cast<std::uint32_t>(offer.weight_max);
@@ -138,7 +128,7 @@ Effects SiteMachine::offered(Offer offer) {
 void SiteMachine::send(Offer offer, Effects& out) {
   const std::optional<Received>& received = offer.received;
   const bool goes_on = received && received->incarnation == pending_->incarnation &&
-                       received->submission == pending_->submission && pending_->submission != 0;
+                       received->number == pending_->submission && pending_->submission != 0;
   const std::uint64_t first_chunk = goes_on ? received->chunks : 0;
   sending_ = std::move(offer);
   out.push_back(Send{*sending_, first_chunk});

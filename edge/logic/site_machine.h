@@ -21,20 +21,15 @@
 #include "core/base/ids.h"
 #include "core/base/result.h"
 #include "core/round/history.h"
+#include "core/round/outcome.h"
 #include "core/round/plan.h"
+#include "core/round/received.h"
 #include "core/round/record.h"
 
 namespace fluvial::edge {
 
-enum class Outcome { kPending, kCounted, kLate, kRefused };
-std::string_view outcome_name(Outcome outcome);
-
-// The first chunks of a submission that the parent has: those of a session that was cut off.
-struct Received {
-  Incarnation incarnation;
-  std::uint64_t submission = 0;
-  std::uint64_t chunks = 0;
-};
+using round::Outcome;
+using round::Received;
 
 // A round that this site takes part in, as its parent opened it.
 struct Offer {
@@ -44,9 +39,9 @@ struct Offer {
   round::Plan plan;
   round::ModelRef base;
   Epoch lease;
-  std::uint64_t weight_max = 0;  // as the round has it on record; 0: not told
-  bool counted = false;          // the parent's side holds this site's contribution
-  std::optional<Received> received;
+  std::uint64_t weight_max = 0;       // as the round has it on record; 0: not told
+  bool counted = false;               // the parent's side holds this site's contribution
+  std::optional<Received> received;   // of the submission whose sending was cut off
   std::vector<RunId> continues = {};  // the run before, the one before that, ...: what they left unspent is this one's
 };
 

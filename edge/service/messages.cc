@@ -39,9 +39,7 @@ Status EdgeService::on_round_open(const v1::RoundOpen& message) {
   offer.lease = own->lease;
   offer.weight_max = own->weight_max;
   offer.counted = std::ranges::find(opening.counted, self_.node) != opening.counted.end();
-  if (opening.received) {
-    offer.received = {opening.received->incarnation, opening.received->number, opening.received->chunks};
-  }
+  offer.received = opening.received;
   site_.report.round_opened(offer);
   offer.continues = std::move(opening.continues);
   carry_out(machine_->offered(std::move(offer)));
@@ -95,14 +93,7 @@ Status EdgeService::on_outcome_reply(const v1::OutcomeReply& message) {
     return {};
   }
   FLUVIAL_ASSIGN(const Digest digest, wire::digest_from_proto(message.sha256()));
-  Outcome outcome = Outcome::kPending;
-  switch (message.outcome()) {
-    case v1::OutcomeReply::OUTCOME_PENDING: outcome = Outcome::kPending; break;
-    case v1::OutcomeReply::OUTCOME_COUNTED: outcome = Outcome::kCounted; break;
-    case v1::OutcomeReply::OUTCOME_LATE: outcome = Outcome::kLate; break;
-    case v1::OutcomeReply::OUTCOME_REFUSED: outcome = Outcome::kRefused; break;
-    default: return Error{Code::kInvalidArgument, "an outcome that nobody knows"};
-  }
+  FLUVIAL_ASSIGN(const Outcome outcome, wire::from_proto(message.outcome()));
   const Pending about{run, RoundId(message.round()), digest};
   site_.report.outcome_told(about, outcome);
   carry_out(machine_->answered(about, outcome));

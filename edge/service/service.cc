@@ -92,7 +92,7 @@ Result<std::optional<Pending>> EdgeService::load() {
   FLUVIAL_ASSIGN(const auto outcomes, site_.store->worker_outcomes());
   for (const auto& [run, workers] : outcomes) {
     for (const store::WorkerOutcome& known : workers) {
-      site_.outcomes.set(run, known.worker, {known.last.round, outcome_of(known.last.outcome)});
+      site_.outcomes.set(run, known.worker, {known.last.round, known.last.outcome});
     }
   }
   return submission_.load();

@@ -39,24 +39,4 @@ Pending pending_of(const store::PendingInfo& info) {
   return {info.start.run, info.start.round, info.digest, info.incarnation, info.submission};
 }
 
-store::Outcome stored(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::kPending: return store::Outcome::kPending;
-    case Outcome::kCounted: return store::Outcome::kCounted;
-    case Outcome::kLate: return store::Outcome::kLate;
-    case Outcome::kRefused: return store::Outcome::kRefused;
-  }
-  return store::Outcome::kPending;
-}
-
-Outcome outcome_of(store::Outcome outcome) {
-  switch (outcome) {
-    case store::Outcome::kPending: return Outcome::kPending;
-    case store::Outcome::kCounted: return Outcome::kCounted;
-    case store::Outcome::kLate: return Outcome::kLate;
-    case store::Outcome::kRefused: return Outcome::kRefused;
-  }
-  return Outcome::kPending;
-}
-
 }  // namespace fluvial::edge

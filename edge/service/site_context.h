@@ -46,7 +46,5 @@ struct SiteContext {
 
 // Of a submission, as the machine knows it.
 Pending pending_of(const store::PendingInfo& info);
-store::Outcome stored(Outcome outcome);
-Outcome outcome_of(store::Outcome outcome);
 
 }  // namespace fluvial::edge

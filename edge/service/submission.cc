@@ -55,7 +55,7 @@ net::Awaitable<void> Submission::write(Pending pending, Outcome outcome) {
   net::Backoff backoff(site_.runtime.backoff, Rng(pending.round.value()));
   for (;;) {
     const Result<store::Carried> carried = co_await site_.runtime.pool.run(
-        [&] { return resolve_pending(*site_.store, pending.run, pending.round, stored(outcome)); });
+        [&] { return resolve_pending(*site_.store, pending.run, pending.round, outcome); });
     if (carried.ok()) {
       site_.outcomes.decided(pending.run, pending.round, outcome);
       site_.report.resolved(pending, outcome, site_.is_over(pending.run));

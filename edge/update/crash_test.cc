@@ -210,10 +210,7 @@ class Life {
     step(machine_->answered(effect.pending, outcome(effect.pending)));
   }
   void apply(const Resolve& effect) {
-    static const std::map<Outcome, store::Outcome> kStored = {{Outcome::kCounted, store::Outcome::kCounted},
-                                                              {Outcome::kLate, store::Outcome::kLate},
-                                                              {Outcome::kRefused, store::Outcome::kRefused}};
-    must(resolve_pending(*store_, effect.pending.run, effect.pending.round, kStored.at(effect.outcome)));
+    must(resolve_pending(*store_, effect.pending.run, effect.pending.round, effect.outcome));
     step(machine_->resolved(effect.pending));
   }
   void apply(const CompleteRun&) { ADD_FAILURE() << "the parent ends no run"; }

@@ -41,7 +41,7 @@ class FitTest : public testing::Test {
     EXPECT_TRUE(store_->read_residual(kRun, 0, values).ok());
     return values;
   }
-  store::ResidualInfo resolve(std::uint64_t round, store::Outcome outcome) {
+  store::ResidualInfo resolve(std::uint64_t round, round::Outcome outcome) {
     const Result<store::Carried> carried = resolve_pending(*store_, kRun, RoundId(round), outcome);
     EXPECT_TRUE(carried.ok()) << carried.error().to_string();
     return carried->residual;
@@ -80,12 +80,12 @@ TEST_F(FitTest, LateRoundsStrandNoSite) {
         const Status taken = accepted(*encoded, trained.plan);
         ASSERT_TRUE(taken.ok()) << codec << ", round " << round << ": " << taken.error().to_string();
         if (round <= 6) {
-          resolve(round, store::Outcome::kLate);
+          resolve(round, round::Outcome::kLate);
           continue;
         }
         const std::vector<float> sent = decoded(*encoded);
         for (std::size_t i = 0; i < kValues; ++i) balance[i] -= static_cast<double>(sent[i]);
-        left_norm = resolve(round, store::Outcome::kCounted).norm;
+        left_norm = resolve(round, round::Outcome::kCounted).norm;
       }
       if (is_unbiased_randk(codec)) continue;  // what it lets go it makes up for in the mean alone
       const std::vector<float> left = residual();
@@ -120,7 +120,7 @@ TEST_F(FitTest, EveryCodecAtTheBound) {
         const Status taken = accepted(*encoded, trained.plan);
         ASSERT_TRUE(taken.ok()) << codec << " at " << bound << ": " << taken.error().to_string();
         const std::vector<float> sent = decoded(*encoded);
-        resolve(1, store::Outcome::kCounted);
+        resolve(1, round::Outcome::kCounted);
         if (is_unbiased_randk(codec)) continue;
         const std::vector<float> left = residual();
         for (std::size_t i = 0; i < kValues; ++i) ASSERT_NEAR(sent[i] + left[i], update[i], bound * 1e-6) << codec;
@@ -143,7 +143,7 @@ TEST_F(FitTest, WhatStaysOutIsKnownAfterARestart) {
     store_.reset();
     store_ = open_store(files_.back());
     EXPECT_EQ(store_->pending(kRun)->value().info().start.fit, encoded->info().start.fit);
-    resolve(5, store::Outcome::kCounted);
+    resolve(5, round::Outcome::kCounted);
     const std::vector<float> left = residual();
     for (std::size_t i = 0; i < kValues; ++i) ASSERT_NEAR(sent[i] + left[i], p[i], 1e-6) << codec;
     EXPECT_GT(norm_of(left), 1);
@@ -166,7 +166,7 @@ TEST_F(FitTest, WhatIsCutOffAnUnbiasedSampleStaysInTheResidual) {
   const std::vector<float> p = p_of(*encoded);
   std::vector<float> taken(kValues);
   fit_values(p, fit, taken);
-  resolve(10, store::Outcome::kCounted);
+  resolve(10, round::Outcome::kCounted);
   const std::vector<float> left = residual();
   for (std::size_t i = 0; i < kValues; ++i) ASSERT_NEAR(taken[i] + left[i], p[i], 1e-5) << "value " << i;
   EXPECT_GT(norm_of(left), norm_of(update));
@@ -183,7 +183,7 @@ TEST_F(FitTest, AnUpdateThatIsTooLongAloneIsSentAsItIs) {
     const auto encoded = encode_update(too_long.job(), *store_, serial_);
     ASSERT_TRUE(encoded.ok()) << encoded.error().to_string();
     EXPECT_FALSE(accepted(*encoded, too_long.plan).ok()) << codec;
-    resolve(2, store::Outcome::kRefused);
+    resolve(2, round::Outcome::kRefused);
     EXPECT_EQ(residual(), before);
     const Training good = update_of(3, codec, draw(3, kValues, 2));
     EXPECT_TRUE(accepted(encode_update(good.job(), *store_, serial_).value(), good.plan).ok()) << codec;
@@ -212,7 +212,7 @@ TEST_F(FitTest, NoUpdateIsRefusedForADamagedResidual) {
     EXPECT_TRUE(accepted(*encoded, trained.plan).ok());
     for (const float value : p_of(*encoded)) ASSERT_TRUE(std::isfinite(value));
     EXPECT_EQ(decoded(*encoded)[5], -1);
-    resolve(round, store::Outcome::kCounted);
+    resolve(round, round::Outcome::kCounted);
     for (const float value : residual()) ASSERT_TRUE(std::isfinite(value));
   }
 }

@@ -108,7 +108,7 @@ TEST_F(GpuRouteTest, EveryCodecSendsTheSameBytesAndKeepsTheSameResidual) {
       const Training trained = three(round, codec);
       expect_same(encode(moved(trained.job(), *gpus_), *gpu), encode(trained.job(), *host), codec);
       for (store::SiteStore* store : {host.get(), gpu.get()}) {
-        ASSERT_TRUE(resolve_pending(*store, kRun, RoundId(round), store::Outcome::kCounted).ok());
+        ASSERT_TRUE(resolve_pending(*store, kRun, RoundId(round), round::Outcome::kCounted).ok());
       }
       EXPECT_EQ(gpu->residual(kRun)->norm, host->residual(kRun)->norm) << codec;
       EXPECT_EQ(gpus_->counts().summed, ++rounds) << codec;
@@ -219,7 +219,7 @@ TEST_F(GpuRouteTest, ALargeResidualIsFittedAsOnTheHost) {
         expect_same(there, encode(trained.job(), *host), codec);
         EXPECT_TRUE(accepted(there, trained.plan).ok()) << codec;
         for (store::SiteStore* store : {host.get(), gpu.get()}) {
-          ASSERT_TRUE(resolve_pending(*store, kRun, RoundId(round), store::Outcome::kCounted).ok());
+          ASSERT_TRUE(resolve_pending(*store, kRun, RoundId(round), round::Outcome::kCounted).ok());
         }
         EXPECT_EQ(gpu->residual(kRun)->norm, host->residual(kRun)->norm) << codec;
       }

@@ -40,10 +40,10 @@ store::ResidualBounds bounds_of(const round::Plan& plan) {
   return {plan.residual_norm_max, plan.residual_age_max_rounds};
 }
 
-Result<store::Carried> resolve_pending(store::SiteStore& store, RunId run, RoundId round, store::Outcome outcome) {
+Result<store::Carried> resolve_pending(store::SiteStore& store, RunId run, RoundId round, round::Outcome outcome) {
   FLUVIAL_ASSIGN(const std::optional<store::PendingUpdate> pending, store.pending(run));
   std::unique_ptr<store::ResidualWriter> writer;
-  if (outcome == store::Outcome::kCounted && pending && pending->info().start.round == round) {
+  if (outcome == round::Outcome::kCounted && pending && pending->info().start.round == round) {
     FLUVIAL_ASSIGN(writer, left_out(store, *pending));
   }
   return store.resolve(run, round, outcome, std::move(writer));

@@ -22,7 +22,7 @@ class UpdateTest : public testing::Test {
     EXPECT_TRUE(store_->read_residual(kRun, 0, values).ok());
     return values;
   }
-  store::Carried resolve(std::uint64_t round, store::Outcome outcome) {
+  store::Carried resolve(std::uint64_t round, round::Outcome outcome) {
     const Result<store::Carried> carried = resolve_pending(*store_, kRun, RoundId(round), outcome);
     EXPECT_TRUE(carried.ok()) << carried.error().to_string();
     return *carried;
@@ -43,7 +43,7 @@ TEST_F(UpdateTest, WhatWasSentAndTheResidualAreTheUpdateBitForBit) {
     EXPECT_EQ(p_of(update), p);
     EXPECT_EQ(update.info().start.codec, "topk:ratio=0.05") << "as the plan writes it";
     EXPECT_EQ(update.info().start.weight, 20u);
-    resolve(round, store::Outcome::kCounted);
+    resolve(round, round::Outcome::kCounted);
     const std::vector<float> sent = decoded(update);
     before = residual();
     std::size_t sent_values = 0;
@@ -57,13 +57,13 @@ TEST_F(UpdateTest, WhatWasSentAndTheResidualAreTheUpdateBitForBit) {
 
 TEST_F(UpdateTest, RefusedKeepsTheResidualAndLateCarriesAll) {
   ASSERT_TRUE(encode(training(1, "int8")).ok());
-  resolve(1, store::Outcome::kCounted);
+  resolve(1, round::Outcome::kCounted);
   const std::vector<float> first = residual();
   const store::PendingUpdate refused = encode(training(2, "int8")).value();
-  resolve(2, store::Outcome::kRefused);
+  resolve(2, round::Outcome::kRefused);
   EXPECT_EQ(residual(), first);
   const store::PendingUpdate late = encode(training(3, "int8")).value();
-  resolve(3, store::Outcome::kLate);
+  resolve(3, round::Outcome::kLate);
   EXPECT_EQ(residual(), p_of(late));
   EXPECT_NE(residual(), p_of(refused));
 }
@@ -72,24 +72,24 @@ TEST_F(UpdateTest, Fp32LeavesNothing) {
   const store::PendingUpdate update = encode(training(1, "fp32")).value();
   EXPECT_TRUE(update.info().start.lossless);
   EXPECT_EQ(decoded(update), p_of(update));
-  EXPECT_TRUE(resolve(1, store::Outcome::kCounted).residual.zero);
+  EXPECT_TRUE(resolve(1, round::Outcome::kCounted).residual.zero);
   EXPECT_FALSE(encode(training(2, "fp32"))->info().p_norm == 0);
-  EXPECT_FALSE(resolve(2, store::Outcome::kLate).residual.zero);
+  EXPECT_FALSE(resolve(2, round::Outcome::kLate).residual.zero);
 }
 
 TEST_F(UpdateTest, Fp32CompressedLeavesNothingEither) {
   if (!kernels::zstd_available()) GTEST_SKIP() << "no libzstd";
   const store::PendingUpdate update = encode(training(1, "fp32:zstd=1")).value();
   EXPECT_EQ(decoded(update), p_of(update));
-  EXPECT_TRUE(resolve(1, store::Outcome::kCounted).residual.zero);
+  EXPECT_TRUE(resolve(1, round::Outcome::kCounted).residual.zero);
   const store::PendingUpdate late = encode(training(2, "fp32:zstd=1")).value();
-  resolve(2, store::Outcome::kLate);
+  resolve(2, round::Outcome::kLate);
   EXPECT_EQ(residual(), p_of(late));
 }
 
 TEST_F(UpdateTest, WhatIsNoNumberIsNamedAndLeavesTheResidualAlone) {
   ASSERT_TRUE(encode(training(1, "topk:ratio=0.1")).ok());
-  resolve(1, store::Outcome::kCounted);
+  resolve(1, round::Outcome::kCounted);
   const std::vector<float> before = residual();
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -2000.0F}) {
     std::vector<float> local = draw(9);
@@ -106,7 +106,7 @@ TEST_F(UpdateTest, WhatIsNoNumberIsNamedAndLeavesTheResidualAlone) {
 
 TEST_F(UpdateTest, ALateUpdateFoldsIntoTheResidual) {
   ASSERT_TRUE(encode(training(1, "bf16")).ok());
-  resolve(1, store::Outcome::kCounted);
+  resolve(1, round::Outcome::kCounted);
   std::vector<float> p(kValues);
   kernels::pseudo_gradient(draw(2), draw(102), residual(), p);
   const Training late = training(2, "bf16");
@@ -125,7 +125,7 @@ TEST_F(UpdateTest, AWorkerHearsThatItsLateResultIsInTheResidual) {
   const auto outcomes = store_->worker_outcomes().value();
   ASSERT_EQ(outcomes.at(kRun).size(), 1u);
   EXPECT_EQ(outcomes.at(kRun)[0].worker, "gpu-0");
-  EXPECT_EQ(outcomes.at(kRun)[0].last.outcome, store::Outcome::kLate);
+  EXPECT_EQ(outcomes.at(kRun)[0].last.outcome, round::Outcome::kLate);
 }
 
 // Else what one round's chance leaves out, the next round's would leave out again.
@@ -133,9 +133,9 @@ TEST_F(UpdateTest, EachRoundRoundsByChanceOfItsOwn) {
   std::uint64_t round = 0;
   for (const std::string codec : {"qsgd", "randk:ratio=0.1"}) {
     const store::PendingUpdate first = encode(training(++round, codec, draw(1), draw(2))).value();
-    resolve(round, store::Outcome::kRefused);
+    resolve(round, round::Outcome::kRefused);
     const store::PendingUpdate second = encode(training(++round, codec, draw(1), draw(2))).value();
-    resolve(round, store::Outcome::kRefused);
+    resolve(round, round::Outcome::kRefused);
     EXPECT_EQ(p_of(first), p_of(second));
     EXPECT_NE(decoded(first), decoded(second)) << codec;
   }
@@ -221,7 +221,7 @@ TEST_F(UpdateTest, AnIntegerThatGrewTooMuchIsNotSentAndSaysWhich) {
     job.parts.pop_back();
     job.parts.emplace_back(model({12, most}, 3), 3);
     EXPECT_TRUE(encode(job).ok()) << codec;
-    EXPECT_TRUE(store_->resolve(kRun, RoundId(round), store::Outcome::kRefused).ok());
+    EXPECT_TRUE(store_->resolve(kRun, RoundId(round), round::Outcome::kRefused).ok());
   }
 }
 
@@ -231,7 +231,7 @@ TEST_F(UpdateTest, AResidualBeyondThePlansBoundsIsDroppedAndSaidSo) {
   ASSERT_TRUE(encode(small).ok());
   store_.reset();
   store_ = open_store(files_);  // whoever resolves it need not know the plan
-  const store::Carried large = resolve(1, store::Outcome::kLate);
+  const store::Carried large = resolve(1, round::Outcome::kLate);
   EXPECT_TRUE(large.residual.zero);
   EXPECT_NE(large.dropped.find("residual_norm_max"), std::string::npos);
   EXPECT_TRUE(store_->residual(kRun)->zero);
@@ -245,9 +245,9 @@ TEST_F(UpdateTest, AResidualBeyondThePlansBoundsIsDroppedAndSaidSo) {
     return made;
   };
   ASSERT_TRUE(encode(aged(3)).ok());
-  EXPECT_TRUE(resolve(3, store::Outcome::kLate).dropped.empty());
+  EXPECT_TRUE(resolve(3, round::Outcome::kLate).dropped.empty());
   ASSERT_TRUE(encode(aged(4)).ok());
-  EXPECT_NE(resolve(4, store::Outcome::kLate).dropped.find("residual_age_max_rounds"), std::string::npos);
+  EXPECT_NE(resolve(4, round::Outcome::kLate).dropped.find("residual_age_max_rounds"), std::string::npos);
   EXPECT_TRUE(files_.list("/site/tensors")->empty());
 }
 
@@ -256,10 +256,10 @@ TEST_F(UpdateTest, AnOutcomeAfterARestartNeedsNoPlan) {
   store_.reset();
   store_ = open_store(files_);
   const std::vector<float> sent = decoded(store_->pending(kRun)->value());
-  resolve(1, store::Outcome::kCounted);
+  resolve(1, round::Outcome::kCounted);
   const std::vector<float> left = residual();
   for (std::size_t i = 0; i < kValues; ++i) EXPECT_EQ(sent[i] + left[i], p[i]);
-  resolve(1, store::Outcome::kCounted);
+  resolve(1, round::Outcome::kCounted);
   EXPECT_EQ(residual(), left) << "the same again does nothing";
 }
 

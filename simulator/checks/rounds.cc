@@ -11,13 +11,13 @@
 namespace fluvial::simulator {
 namespace {
 
-bool same_round(const store::AttemptRow& before, const store::AttemptRow& after) {
+bool same_round(const round::AttemptRecord& before, const round::AttemptRecord& after) {
   std::map<SiteId, std::uint64_t> weights;
   for (const round::Participant& p : after.participants) weights[p.site] = p.weight_max;
   const bool kept = std::ranges::all_of(before.participants, [&](const round::Participant& p) {
     return weights.contains(p.site) && weights.at(p.site) == p.weight_max;
   });
-  return kept && before.scale_bits == after.scale_bits && before.base == after.base;
+  return kept && before.scale_bits == after.scale_bits && before.base.digest == after.base.digest;
 }
 
 std::map<SiteId, round::Participant> by_site(const std::vector<round::Participant>& participants) {
@@ -27,12 +27,13 @@ std::map<SiteId, round::Participant> by_site(const std::vector<round::Participan
 }
 
 bool same_commit(const store::CommitRow& a, const store::CommitRow& b) {
-  if (a.attempt != b.attempt || a.model != b.model || a.optimizer != b.optimizer ||
-      a.contributors.size() != b.contributors.size() || a.refusals.size() != b.refusals.size()) {
+  if (a.record.attempt != b.record.attempt || a.record.model.digest != b.record.model.digest ||
+      a.optimizer != b.optimizer || a.record.contributors.size() != b.record.contributors.size() ||
+      a.record.refusals.size() != b.record.refusals.size()) {
     return false;
   }
-  for (const auto& [site, entry] : a.contributors.entries()) {
-    const round::Contribution* other = b.contributors.find(site);
+  for (const auto& [site, entry] : a.record.contributors.entries()) {
+    const round::Contribution* other = b.record.contributors.find(site);
     if (other == nullptr || other->digest != entry.digest || other->weight != entry.weight) return false;
   }
   return true;
@@ -98,26 +99,26 @@ void RoundChecks::journal_opened(store::CoordinatorJournal& journal) {
   const Result<std::vector<store::RunRow>> rows = journal.runs();
   if (!say(rows.ok(), "journal_kept", "the journal's runs cannot be read after a restart")) return;
   for (const store::RunRow& row : *rows) {
-    if (row.status == store::RunStatus::kStopped || row.status == store::RunStatus::kDone) run_ended(row.id);
+    if (is_over(row.status)) run_ended(row.id);
     const auto told = now_.told.find(row.id);
     say(told == now_.told.end() || told->second == row.status, "journal_kept",
         format_text("run {} was said to be {}, and is {} after a restart", row.id.value(),
-                    told == now_.told.end() ? "" : store::run_status_name(told->second),
-                    store::run_status_name(row.status)));
+                    told == now_.told.end() ? "" : round::run_status_name(told->second),
+                    round::run_status_name(row.status)));
   }
   for (auto& [id, run] : now_.runs) {
     const Result<std::vector<store::CommitRow>> commits = journal.commits(id, RoundId(0), 1'000'000);
     if (!say(commits.ok(), "journal_kept", "the journal's commits cannot be read after a restart")) continue;
     std::set<RoundId> there;
     for (const store::CommitRow& row : *commits) {
-      there.insert(row.round);
-      const auto known = run.commits.find(row.round);
+      there.insert(row.record.round);
+      const auto known = run.commits.find(row.record.round);
       if (known != run.commits.end()) {
         say(same_commit(known->second, row), "one_commit",
-            format_text("round {} of run {} was committed twice, differently", row.round.value(), id.value()));
+            format_text("round {} of run {} was committed twice, differently", row.record.round.value(), id.value()));
       } else if (say(run.in_doubt && same_commit(*run.in_doubt, row), "journal_kept",
-                     format_text("round {} of run {} is in the journal, but nobody committed it", row.round.value(),
-                                 id.value()))) {
+                     format_text("round {} of run {} is in the journal, but nobody committed it",
+                                 row.record.round.value(), id.value()))) {
         settle(run, row);
       }
     }
@@ -128,7 +129,7 @@ void RoundChecks::journal_opened(store::CoordinatorJournal& journal) {
       say(there.contains(round) || round <= *pruned, "journal_kept",
           format_text("round {} of run {} was committed, and is gone after a restart", round.value(), id.value()));
     }
-    const Result<std::optional<store::AttemptRow>> attempt = journal.last_attempt(id);
+    const Result<std::optional<round::AttemptRecord>> attempt = journal.last_attempt(id);
     if (!say(attempt.ok(), "journal_kept", "the journal's attempts cannot be read after a restart")) continue;
     if (run.attempt) {
       const bool kept = attempt->has_value() && std::pair((*attempt)->round, (*attempt)->attempt) >=
@@ -157,7 +158,7 @@ void RoundChecks::journal_opened(store::CoordinatorJournal& journal) {
 }
 
 // Of who is asked anew: what became known since is for the next one.
-void RoundChecks::attempt_decided(const store::AttemptRow& attempt) {
+void RoundChecks::attempt_decided(const round::AttemptRecord& attempt) {
   Run* run = find(attempt.run);
   if (run == nullptr) return;
   const std::string which = format_text("round {} attempt {}", attempt.round.value(), attempt.attempt.value());
@@ -172,12 +173,12 @@ void RoundChecks::attempt_decided(const store::AttemptRow& attempt) {
   }
 }
 
-void RoundChecks::attempt_recorded(const store::AttemptRow& attempt) {
+void RoundChecks::attempt_recorded(const round::AttemptRecord& attempt) {
   Run* run = find(attempt.run);
   if (run == nullptr) return;
   const std::string which = format_text("round {} attempt {}", attempt.round.value(), attempt.attempt.value());
   if (run->attempt) {
-    const store::AttemptRow& before = *run->attempt;
+    const round::AttemptRecord& before = *run->attempt;
     say(std::pair(attempt.round, attempt.attempt) > std::pair(before.round, before.attempt), "attempts_grow",
         which + format_text(" after round {} attempt {}", before.round.value(), before.attempt.value()));
     say(attempt.epoch >= before.epoch, "epochs_grow", which + ": its epoch fell");
@@ -188,13 +189,13 @@ void RoundChecks::attempt_recorded(const store::AttemptRow& attempt) {
   check_room(*run, attempt, which);
   const RoundId last = run->commits.empty() ? RoundId(0) : run->commits.rbegin()->first;
   say(attempt.round == last.next(), "one_commit", which + format_text(" after the commit of {}", last.value()));
-  say(attempt.base == run->digest, "model_chain", which + ": not on the last committed model");
+  say(attempt.base.digest == run->digest, "model_chain", which + ": not on the last committed model");
   run->attempt = attempt;
 }
 
 // Whatever its participants send, within the plan's bound and their registered weights, the sum must hold it: at 2^62,
 // as fixed-point.md says, also the probe, whose values are 1.
-void RoundChecks::check_room(const Run& run, const store::AttemptRow& attempt, const std::string& which) {
+void RoundChecks::check_room(const Run& run, const round::AttemptRecord& attempt, const std::string& which) {
   const round::Plan& plan = run.row.plan;
   double weights = 0;
   for (const round::Participant& one : attempt.participants) weights += static_cast<double>(one.weight_max);
@@ -215,7 +216,7 @@ void RoundChecks::opening_sent(RunId id, RoundId round, AttemptId attempt, Epoch
 
 void RoundChecks::commit_sent(RunId id, RoundId round, const Digest& model) {
   const store::CommitRow* row = commit_of(id, round);
-  say(row != nullptr && row->model == model, "write_ahead",
+  say(row != nullptr && row->record.model.digest == model, "write_ahead",
       format_text("the commit of round {} was told before its record", round.value()));
 }
 
@@ -279,12 +280,12 @@ std::string RoundChecks::beyond_bounds(RunId id, const KnownUpdate& update) cons
   return beyond_types(run->second, update);
 }
 
-void RoundChecks::check_contributors(const Run& run, const store::CommitRow& row) {
-  const std::string which = format_text("round {}", row.round.value());
-  const bool attempted = run.attempt && run.attempt->round == row.round && run.attempt->attempt == row.attempt;
+void RoundChecks::check_contributors(const Run& run, const round::CommitRecord& commit) {
+  const std::string which = format_text("round {}", commit.round.value());
+  const bool attempted = run.attempt && run.attempt->round == commit.round && run.attempt->attempt == commit.attempt;
   if (!say(attempted, "one_commit", which + ": committed under an attempt that is not the last recorded")) return;
   const std::map<SiteId, round::Participant> participants = by_site(run.attempt->participants);
-  for (const auto& [site, entry] : row.contributors.entries()) {
+  for (const auto& [site, entry] : commit.contributors.entries()) {
     const auto participant = participants.find(site);
     const bool takes_part = participant != participants.end();
     say(takes_part, "members_only", which + format_text(": site {} counts and takes no part", site.value()));
@@ -295,39 +296,39 @@ void RoundChecks::check_contributors(const Run& run, const store::CommitRow& row
   }
 }
 
-bool RoundChecks::is_sound(const store::CommitRow& row, SiteId site, const KnownUpdate& update) {
-  const std::vector<round::Participant>& all = find(row.run)->attempt->participants;
+bool RoundChecks::is_sound(const round::CommitRecord& commit, SiteId site, const KnownUpdate& update) {
+  const std::vector<round::Participant>& all = find(commit.run)->attempt->participants;
   const auto own = std::ranges::find(all, site, &round::Participant::site);
-  return own != all.end() && update.weight <= own->weight_max && beyond_bounds(row.run, update).empty();
+  return own != all.end() && update.weight <= own->weight_max && beyond_bounds(commit.run, update).empty();
 }
 
 // An honest update within the plan's bounds that came as it was sent is not refused: that would drop work.
-void RoundChecks::check_refusals(const store::CommitRow& row) {
-  for (const round::Refusal& refusal : row.refusals) {
+void RoundChecks::check_refusals(const round::CommitRecord& commit) {
+  for (const round::Refusal& refusal : commit.refusals) {
     const SiteId site = refusal.site;
     if (!round::drops_update(refusal.error.code) || liars_.contains(site) || revoked_.contains(site) ||
-        damaged_.contains({row.run, row.round, site})) {
+        damaged_.contains({commit.run, commit.round, site})) {
       continue;
     }
-    const std::vector<const KnownUpdate*> sent = truth_.all_of(row.run, row.round, site);
-    const bool sound = std::ranges::all_of(sent, [&](const auto* one) { return is_sound(row, site, *one); });
+    const std::vector<const KnownUpdate*> sent = truth_.all_of(commit.run, commit.round, site);
+    const bool sound = std::ranges::all_of(sent, [&](const auto* one) { return is_sound(commit, site, *one); });
     say(sent.empty() || !sound, "refusals",
-        format_text("round {}: site {} is refused ({}), and nothing is wrong with its update", row.round.value(),
+        format_text("round {}: site {} is refused ({}), and nothing is wrong with its update", commit.round.value(),
                     std::uint64_t{site.value()}, refusal.error.message));
   }
 }
 
-void RoundChecks::check_model(Run& run, const store::CommitRow& row, const FlatSum& sum, const FlatModel& model) {
+void RoundChecks::check_model(Run& run, const round::CommitRecord& commit, const FlatSum& sum, const FlatModel& model) {
   std::vector<float> mean;
   for (const std::int64_t value : sum.values) {
-    mean.push_back(kernels::reference::mean(value, sum.scale_bits, row.contributors.total_weight()));
+    mean.push_back(kernels::reference::mean(value, sum.scale_bits, commit.contributors.total_weight()));
   }
-  Step step = optimizer_step(run.row.plan.optimizer, run.row.schema, row.round.value(), row.contributors.total_weight(),
-                             mean, run.state);
+  Step step = optimizer_step(run.row.plan.optimizer, run.row.schema, commit.round.value(),
+                             commit.contributors.total_weight(), mean, run.state);
   for (std::size_t i = 0; i < model.values.size(); ++i) {
     const double off = std::abs(static_cast<double>(model.values[i]) - static_cast<double>(step.next.model[i]));
     if (!say(off <= (step.slack.empty() ? 0 : step.slack[i]), "model_chain",
-             format_text("round {}: value {} of the model is {}, the optimizer gives {}", row.round.value(),
+             format_text("round {}: value {} of the model is {}, the optimizer gives {}", commit.round.value(),
                          static_cast<std::uint64_t>(i), model.values[i], step.next.model[i]))) {
       break;
     }
@@ -338,7 +339,7 @@ void RoundChecks::check_model(Run& run, const store::CommitRow& row, const FlatS
   }
   say(std::ranges::equal(model.integers, run.integers_in_doubt), "model_chain",
       format_text("round {}: the model's integers are not the greatest of the model before and the sum",
-                  row.round.value()));
+                  commit.round.value()));
   run.state_in_doubt = std::move(step.next);
   run.state_in_doubt.model.assign(model.values.begin(), model.values.end());
 }
@@ -361,33 +362,33 @@ void RoundChecks::taking(RunId id, const round::ContributorSet& contributors,
 }
 
 void RoundChecks::committing(const store::CommitRow& row, const FlatSum& sum, const FlatModel& model) {
-  Run* run = find(row.run);
+  Run* run = find(row.record.run);
   if (run == nullptr) return;
-  check_contributors(*run, row);
-  check_refusals(row);
-  sum_sealed(NodeId(0), row.run, row.round, row.contributors, sum);
-  check_model(*run, row, sum, model);
+  check_contributors(*run, row.record);
+  check_refusals(row.record);
+  sum_sealed(NodeId(0), row.record.run, row.record.round, row.record.contributors, sum);
+  check_model(*run, row.record, sum, model);
   run->in_doubt = row;
 }
 
 void RoundChecks::committed(const store::CommitRow& row) {
-  Run* run = find(row.run);
+  Run* run = find(row.record.run);
   if (run == nullptr) return;
-  if (const auto known = run->commits.find(row.round); known != run->commits.end()) {
-    say(false, "one_commit", format_text("round {} was committed twice", row.round.value()));
+  if (const auto known = run->commits.find(row.record.round); known != run->commits.end()) {
+    say(false, "one_commit", format_text("round {} was committed twice", row.record.round.value()));
     return;
   }
   settle(*run, row);
 }
 
 void RoundChecks::settle(Run& run, const store::CommitRow& row) {
-  run.digest = row.model;
+  run.digest = row.record.model.digest;
   run.state = std::move(run.state_in_doubt);
   run.integers = std::move(run.integers_in_doubt);
   run.in_doubt.reset();
-  run.commits.insert_or_assign(row.round, row);
+  run.commits.insert_or_assign(row.record.round, row);
   ++committed_count_;
-  trace_ = to_hex(row.model);
+  trace_ = to_hex(row.record.model.digest);
 }
 
 const RoundChecks::Line* RoundChecks::line_of(round::HistoryId history) const {
@@ -410,13 +411,13 @@ const store::CommitRow* RoundChecks::commit_of(round::HistoryId history, RunId i
 
 bool RoundChecks::holds(round::HistoryId history, RunId run, RoundId round, SiteId site, const Digest& digest) const {
   const store::CommitRow* row = commit_of(history, run, round);
-  const round::Contribution* entry = row == nullptr ? nullptr : row->contributors.find(site);
+  const round::Contribution* entry = row == nullptr ? nullptr : row->record.contributors.find(site);
   return entry != nullptr && entry->digest == digest;
 }
 
 bool RoundChecks::refuses(round::HistoryId history, RunId run, RoundId round, SiteId site) const {
   const store::CommitRow* row = commit_of(history, run, round);
-  return row != nullptr && std::ranges::any_of(row->refusals, [&](const round::Refusal& refusal) {
+  return row != nullptr && std::ranges::any_of(row->record.refusals, [&](const round::Refusal& refusal) {
            return refusal.site == site && round::drops_update(refusal.error.code);
          });
 }

@@ -42,14 +42,14 @@ class RoundChecks {
   // crash.
   void run_continued(const store::RunRow& row);
   // A person was told so: it must be so after every restart.
-  void told(RunId run, store::RunStatus status) { now_.told[run] = status; }
+  void told(RunId run, round::RunStatus status) { now_.told[run] = status; }
 
   // ---- the coordinator's journal
   void journal_opened(store::CoordinatorJournal& journal);  // after each start: nothing known is lost or changed
   void term_began(Epoch term);
   void lease_granted(const store::LeaseRow& lease);
-  void attempt_decided(const store::AttemptRow& attempt);  // the journal is about to be asked
-  void attempt_recorded(const store::AttemptRow& attempt);
+  void attempt_decided(const round::AttemptRecord& attempt);  // the journal is about to be asked
+  void attempt_recorded(const round::AttemptRecord& attempt);
   // Before the journal is asked: the sum that the model was made from, and the model.
   void committing(const store::CommitRow& row, const FlatSum& sum, const FlatModel& model);
   void committed(const store::CommitRow& row);  // it is durable
@@ -94,7 +94,7 @@ class RoundChecks {
  private:
   struct Run {
     store::RunRow row;
-    std::optional<store::AttemptRow> attempt;
+    std::optional<round::AttemptRecord> attempt;
     std::map<RoundId, store::CommitRow> commits;
     std::optional<store::CommitRow> in_doubt;  // asked for, not answered
     OptimizerState state;                      // of the last commit, with its model's values
@@ -106,16 +106,16 @@ class RoundChecks {
   struct Line {  // of a history: what it holds, or held when it was given up
     std::map<RunId, Run> runs;
     std::set<RunId> ended;
-    std::map<RunId, store::RunStatus> told;
+    std::map<RunId, round::RunStatus> told;
     std::set<SiteId> quarantined;
   };
   const Line* line_of(round::HistoryId history) const;
-  void check_room(const Run& run, const store::AttemptRow& attempt, const std::string& which);
-  void check_model(Run& run, const store::CommitRow& row, const FlatSum& sum, const FlatModel& model);
+  void check_room(const Run& run, const round::AttemptRecord& attempt, const std::string& which);
+  void check_model(Run& run, const round::CommitRecord& commit, const FlatSum& sum, const FlatModel& model);
   static std::string beyond_types(const Run& run, const KnownUpdate& update);
-  void check_refusals(const store::CommitRow& row);
-  bool is_sound(const store::CommitRow& row, SiteId site, const KnownUpdate& update);
-  void check_contributors(const Run& run, const store::CommitRow& row);
+  void check_refusals(const round::CommitRecord& commit);
+  bool is_sound(const round::CommitRecord& commit, SiteId site, const KnownUpdate& update);
+  void check_contributors(const Run& run, const round::CommitRecord& commit);
   void settle(Run& run, const store::CommitRow& row);
   bool say(bool holds, std::string_view invariant, std::string detail);
   Run* find(RunId run);

@@ -77,7 +77,7 @@ void SiteChecks::entering(SiteId site, round::HistoryId history, const round::Co
   entering_.insert_or_assign(site, Entering{history, common});
   for (auto& [key, book] : books_) {
     if (key.first != site || !book.pending || common.has(key.second, book.pending->round)) continue;
-    book.resolving = Resolving{book.pending->round, book.pending->digest, store::Outcome::kLate};
+    book.resolving = Resolving{book.pending->round, book.pending->digest, round::Outcome::kLate};
     book.bounds = bounds;
   }
 }
@@ -104,7 +104,7 @@ void SiteChecks::follow_entering(SiteId site, store::SiteStore& store) {
   if (begun != beginning_.end() && !entering.common.has(begun->second.first)) beginning_.erase(begun);
 }
 
-void SiteChecks::resolving(SiteId site, RunId run, RoundId round, const Digest& digest, store::Outcome outcome,
+void SiteChecks::resolving(SiteId site, RunId run, RoundId round, const Digest& digest, round::Outcome outcome,
                            CarriedBounds bounds) {
   Book& book = books_[{site, run}];
   book.resolving = Resolving{round, digest, outcome};
@@ -113,14 +113,14 @@ void SiteChecks::resolving(SiteId site, RunId run, RoundId round, const Digest& 
   const bool holds = rounds_.holds(history, run, round, site, digest);
   const bool refuses = rounds_.refuses(history, run, round, site);
   const std::string what = who(site, run) + format_text(", round {}: it takes its update for {}", round.value(),
-                                                        store::outcome_name(outcome));
-  if (outcome == store::Outcome::kCounted && !holds) {
+                                                        round::outcome_name(outcome));
+  if (outcome == round::Outcome::kCounted && !holds) {
     report_("outcome", what + ", and the journal does not hold it");
-  } else if (outcome != store::Outcome::kCounted && holds) {
+  } else if (outcome != round::Outcome::kCounted && holds) {
     report_("outcome", what + ", and the journal counts it");
-  } else if (outcome == store::Outcome::kRefused && !refuses) {
+  } else if (outcome == round::Outcome::kRefused && !refuses) {
     report_("outcome", what + ", and the journal does not refuse it: work is dropped");
-  } else if (outcome == store::Outcome::kLate && refuses) {
+  } else if (outcome == round::Outcome::kLate && refuses) {
     report_("outcome", what + ", and the journal refuses it");
   } else if (!rounds_.is_decided(history, run, round)) {
     report_("outcome", what + ", and the round is not decided");
@@ -201,7 +201,7 @@ void SiteChecks::settled(SiteId site, store::SiteStore& store) {
 
 bool SiteChecks::folded(const Book& book, const Seen& seen) {
   if (book.trained->lost) return seen.residual.values != book.residual.values;
-  return seen.last && *seen.last == store::LastOutcome{book.trained->round, store::Outcome::kLate};
+  return seen.last && *seen.last == store::LastOutcome{book.trained->round, round::Outcome::kLate};
 }
 
 // What the store says of the transitions that were under way: each has happened, or has not.
@@ -225,14 +225,14 @@ void SiteChecks::resolved(SiteId site, RunId run, Book& book) {
   const Pending& pending = *book.pending;
   const KnownUpdate* sent = truth_.find(run, pending.round, site, pending.digest);
   switch (book.resolving->outcome) {
-    case store::Outcome::kCounted:
+    case round::Outcome::kCounted:
       if (sent != nullptr) book.residual = {left_out(pending.p, sent->values), 0};
       break;
-    case store::Outcome::kLate: book.residual = {pending.p, book.residual.age_rounds + 1}; break;
-    case store::Outcome::kRefused:
+    case round::Outcome::kLate: book.residual = {pending.p, book.residual.age_rounds + 1}; break;
+    case round::Outcome::kRefused:
       if (!book.residual.values.empty()) ++book.residual.age_rounds;
       break;
-    case store::Outcome::kPending: break;
+    case round::Outcome::kPending: break;
   }
   book.pending.reset();
 }

@@ -54,7 +54,7 @@ class SiteChecks {
   void encoding(SiteId site, RunId run, Trained trained, CarriedBounds bounds, bool wicked);
   // It is not in, and the disk is well: only what is beyond the plan's bounds by itself may be thrown away.
   void not_encoded(SiteId site, RunId run, double value_abs_max, const Error& why);
-  void resolving(SiteId site, RunId run, RoundId round, const Digest& digest, store::Outcome outcome,
+  void resolving(SiteId site, RunId run, RoundId round, const Digest& digest, round::Outcome outcome,
                  CarriedBounds bounds);
   // A run begins: what the newest of those that it continues left goes into it, the rest of the past is forgotten.
   void beginning(SiteId site, RunId run, const std::vector<RunId>& continues);
@@ -82,7 +82,7 @@ class SiteChecks {
   struct Resolving {
     RoundId round;
     Digest digest{};
-    store::Outcome outcome = store::Outcome::kPending;
+    round::Outcome outcome = round::Outcome::kPending;
   };
   struct Book {
     Residual residual;  // as last read

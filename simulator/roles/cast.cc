@@ -222,14 +222,14 @@ Status Cast::begin_history() {
   FLUVIAL_ASSIGN(const std::unique_ptr<store::CoordinatorJournal> journal,
                  store::CoordinatorJournal::open(files, "journal.sqlite"));
   FLUVIAL_ASSIGN(store::ModelStore models, store::ModelStore::open(files, "models"));
-  FLUVIAL_ASSIGN(const std::vector<store::ModelRef> referenced, journal->referenced_models());
+  FLUVIAL_ASSIGN(const std::vector<round::ModelKey> referenced, journal->referenced_models());
   FLUVIAL_TRY(models.set_aside({referenced.begin(), referenced.end()}, "aside-" + std::to_string(++restores_)));
   const round::HistoryId id(world_.chance().stream("history", restores_).next() | 1);
   // Its clock may be behind an earlier restore's: then members name the epoch.
   FLUVIAL_ASSIGN(const round::History history, journal->begin_history(id, checks_.rounds().greatest_epoch(), now));
   FLUVIAL_TRY(repeat_orders(*journal, now));
   FLUVIAL_ASSIGN(const std::vector<store::RunRow> runs, journal->runs());
-  checks_.restored(history.id, *journal, runs.empty() ? "" : store::run_status_name(runs.back().status));
+  checks_.restored(history.id, *journal, runs.empty() ? "" : round::run_status_name(runs.back().status));
   return {};
 }
 

@@ -104,7 +104,7 @@ Status CoordinatorRole::open() {
   FLUVIAL_TRY(files.make_folder("spill"));
   FLUVIAL_ASSIGN(journal_, store::CoordinatorJournal::open(files, "journal.sqlite"));
   FLUVIAL_ASSIGN(models_, store::ModelStore::open(cast_.model_files(), "models"));
-  FLUVIAL_ASSIGN(const std::vector<store::ModelRef> referenced, journal_->referenced_models());
+  FLUVIAL_ASSIGN(const std::vector<round::ModelKey> referenced, journal_->referenced_models());
   FLUVIAL_TRY(models_->sweep({referenced.begin(), referenced.end()}));
   {
     const Disk::Inspection inspection(world().disk(host()));

@@ -39,8 +39,8 @@ class CoordinatorRole final : public Node, private coordinator::RunObserver {
   void run_taken_up(const coordinator::RunMachine& machine) override;
   void status_told(RunId run, coordinator::RunStatus status, const std::string& reason) override;
   void status_not_recorded(RunId, coordinator::RunStatus, const Error&) override {}
-  void recording(const store::AttemptRow& row) override;
-  void recorded(const store::AttemptRow& row) override;
+  void recording(const round::AttemptRecord& row) override;
+  void recorded(const round::AttemptRecord& row) override;
   void attempt_opened(const round::AttemptRecord&, Duration) override {}
   void site_refused(const round::AttemptRecord&, const round::Refusal&) override {}
   void sum_given_up(const round::AttemptRecord&, NodeId, const Error&) override {}

@@ -7,16 +7,6 @@
 namespace fluvial::simulator {
 namespace {
 
-store::RunStatus row_of(coordinator::RunStatus status) {
-  switch (status) {
-    case coordinator::RunStatus::kRunning: return store::RunStatus::kRunning;
-    case coordinator::RunStatus::kPaused: return store::RunStatus::kPaused;
-    case coordinator::RunStatus::kStopped: return store::RunStatus::kStopped;
-    case coordinator::RunStatus::kDone: return store::RunStatus::kDone;
-  }
-  return store::RunStatus::kPaused;
-}
-
 FlatSum flat(const tree::Sum& sum) {
   const transfer::NodeSum& node = sum.node();
   return {node.accumulator().sum(), node.integers(), node.shape().scale_bits};
@@ -32,20 +22,20 @@ void CoordinatorRole::run_taken_up(const coordinator::RunMachine& machine) {
     if (!runs.ok()) return;
     for (const store::RunRow& row : *runs) cast_.checks().rounds().run_continued(row);
   }
-  cast_.checks().run_status(coordinator::status_name(machine.status()), machine.reason());
+  cast_.checks().run_status(run_status_name(machine.status()), machine.reason());
   if (machine.status() == coordinator::RunStatus::kPaused) spawn("attend", attend(machine.run()));
   // What the last commit refers to; another one, if it is tampered with.
   auto* run = const_cast<coordinator::ActiveRun*>(root_->runs().active());  // NOLINT: on purpose
   cast_.tamper().optimizer_loaded(&run->optimizer_state);
 }
 
-void CoordinatorRole::recording(const store::AttemptRow& row) {
+void CoordinatorRole::recording(const round::AttemptRecord& row) {
   if (!is_dead()) cast_.checks().rounds().attempt_decided(row);
 }
 
-void CoordinatorRole::recorded(const store::AttemptRow& row) {
+void CoordinatorRole::recorded(const round::AttemptRecord& row) {
   if (is_dead()) return;
-  store::AttemptRow told = row;
+  round::AttemptRecord told = row;
   if (row.attempt > AttemptId(1)) cast_.tamper().calls(book().connected_sites(), &told.participants);
   cast_.checks().rounds().attempt_recorded(told);
   cast_.round_log().recorded(row.round, row.participants.size(), world().scheduler().now());
@@ -69,7 +59,7 @@ void CoordinatorRole::committing(const store::CommitRow& row, const coordinator:
 void CoordinatorRole::committed(const store::CommitRow& row, const round::CommitRecord&, const round::Pace&) {
   if (is_dead()) return;
   cast_.checks().rounds().committed(row);
-  cast_.round_log().committed(row.round, row.contributors.size(), world().scheduler().now());
+  cast_.round_log().committed(row.record.round, row.record.contributors.size(), world().scheduler().now());
 }
 
 void CoordinatorRole::quarantined(SiteId site, const std::string& reason) {
@@ -91,11 +81,11 @@ net::Awaitable<void> CoordinatorRole::lift_quarantine(SiteId site) {
 
 void CoordinatorRole::status_told(RunId run, coordinator::RunStatus status, const std::string& reason) {
   if (is_dead()) return;
-  const bool ends = status == coordinator::RunStatus::kDone || status == coordinator::RunStatus::kStopped;
-  cast_.checks().run_status(coordinator::status_name(status), reason);
+  const bool ends = is_over(status);
+  cast_.checks().run_status(run_status_name(status), reason);
   if (ends) {
     cast_.checks().run_ended(run);
-    cast_.checks().rounds().told(run, row_of(status));
+    cast_.checks().rounds().told(run, status);
     spawn("attend end", attend_end());
   }
   if (status != coordinator::RunStatus::kPaused) return;

@@ -99,11 +99,11 @@ net::Awaitable<Status> CoordinatorRole::continue_run() {
   if (before.status == store::RunStatus::kDone && !world().faults_on()) co_return Status{};
   const auto loaded = co_await runtime().pool.run([&]() -> Result<std::pair<store::RunRow, Buffer>> {
     FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, journal_->last_commit(before.id));
-    const ModelVersion version(last ? last->round.value() : 0);
+    const ModelVersion version(last ? last->record.round.value() : 0);
     store::RunRow row = before;
     row.id = RunId();
     row.continues = before.id;
-    row.initial_model = last ? last->model : before.initial_model;
+    row.initial_model = last ? last->record.model.digest : before.initial_model;
     FLUVIAL_ASSIGN(store::Model model, models_->load({before.id, version}, row.initial_model));
     return std::pair(std::move(row), std::move(model.bytes));
   });

@@ -187,9 +187,7 @@ Status SiteRole::on_round_open(const v1::RoundOpen& message) {
   offer.lease = own->lease;
   offer.weight_max = own->weight_max;
   offer.counted = std::ranges::find(opening.counted, self()) != opening.counted.end();
-  if (opening.received) {
-    offer.received = {opening.received->incarnation, opening.received->number, opening.received->chunks};
-  }
+  offer.received = opening.received;
   offer.continues = std::move(opening.continues);
   carry_out(machine_->offered(std::move(offer)));
   return {};
@@ -210,7 +208,7 @@ Status SiteRole::on_receipt(const v1::Receipt& message) {
   if (verdict.ok()) {
     if (cast_.tamper().counts_on_ack() && pending_ && pending_->info.start.round.value() == message.round()) {
       const store::PendingInfo& info = pending_->info;
-      carry_out(machine_->answered(pending_of(info), edge::Outcome::kCounted));
+      carry_out(machine_->answered(pending_of(info), round::Outcome::kCounted));
     }
     return {};
   }
@@ -241,14 +239,7 @@ Status SiteRole::on_outcome_reply(const v1::OutcomeReply& message) {
     return {};
   }
   FLUVIAL_ASSIGN(const Digest digest, wire::digest_from_proto(message.sha256()));
-  edge::Outcome outcome = edge::Outcome::kPending;
-  switch (message.outcome()) {
-    case v1::OutcomeReply::OUTCOME_PENDING: break;
-    case v1::OutcomeReply::OUTCOME_COUNTED: outcome = edge::Outcome::kCounted; break;
-    case v1::OutcomeReply::OUTCOME_LATE: outcome = edge::Outcome::kLate; break;
-    case v1::OutcomeReply::OUTCOME_REFUSED: outcome = edge::Outcome::kRefused; break;
-    default: return Error{Code::kInvalidArgument, "an outcome that nobody knows"};
-  }
+  FLUVIAL_ASSIGN(round::Outcome outcome, wire::from_proto(message.outcome()));
   cast_.tamper().told(&outcome);
   edge::Pending about;
   about.run = run;

@@ -106,7 +106,7 @@ class SiteRole final : public Process, private ChildOwner {
   void ask_again();
   Result<std::shared_ptr<const Submission>> encode(const edge::Offer& offer);
   edge::UpdateJob job_of(const edge::Offer& offer) const;
-  void resolve(const edge::Pending& pending, edge::Outcome outcome);
+  void resolve(const edge::Pending& pending, round::Outcome outcome);
   bool store_failed();
   void look();
   std::vector<std::string> tensor_files();

@@ -15,16 +15,6 @@
 namespace fluvial::simulator {
 namespace {
 
-store::Outcome stored(edge::Outcome outcome) {
-  switch (outcome) {
-    case edge::Outcome::kPending: return store::Outcome::kPending;
-    case edge::Outcome::kCounted: return store::Outcome::kCounted;
-    case edge::Outcome::kLate: return store::Outcome::kLate;
-    case edge::Outcome::kRefused: return store::Outcome::kRefused;
-  }
-  return store::Outcome::kPending;
-}
-
 Duration scaled(Duration duration, double factor) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::nano>(duration) * factor);
 }
@@ -326,14 +316,14 @@ bool SiteRole::store_failed() {
 }
 
 // Nothing goes on before it is on disk: a disk that fails is tried again.
-void SiteRole::resolve(const edge::Pending& pending, edge::Outcome outcome) {
+void SiteRole::resolve(const edge::Pending& pending, round::Outcome outcome) {
   if (dies("resolve")) return;
   if (!cast_.sized()) {
     const store::ResidualBounds bounds = pending_->info.start.bounds;
     cast_.checks().sites().in_history(self(), round::current_of(lineage_));  // a clone's may be another
-    cast_.checks().sites().resolving(self(), pending.run, pending.round, pending.digest, stored(outcome),
+    cast_.checks().sites().resolving(self(), pending.run, pending.round, pending.digest, outcome,
                                      {bounds.norm_max, bounds.age_max_rounds});
-    const Result<store::Carried> carried = edge::resolve_pending(*store_, pending.run, pending.round, stored(outcome));
+    const Result<store::Carried> carried = edge::resolve_pending(*store_, pending.run, pending.round, outcome);
     if (is_dead()) return;
     if (!carried.ok() && store_failed()) return;
     if (!carried.ok()) {

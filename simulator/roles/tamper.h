@@ -25,7 +25,7 @@ class Tamper {
   // What a commit says of the site is what it goes by; one that does not name it says nothing: it asks.
   virtual void told(edge::Verdict*) {}
   // So is what the coordinator answers.
-  virtual void told(edge::Outcome*) {}
+  virtual void told(round::Outcome*) {}
   // What it writes is synced before it counts as written.
   virtual store::FileSystem& site_files(HostId, store::FileSystem& honest) { return honest; }
 
@@ -45,7 +45,7 @@ class Tamper {
   // A site whose certificate is revoked is none.
   virtual bool forgets_revocation() { return false; }
   // What is answered is what the journal says.
-  virtual void answers(store::Outcome*) {}
+  virtual void answers(round::Outcome*) {}
   // Who is called into a round in another's place: nobody for whose weight the sum has no room.
   virtual void calls(const std::map<SiteId, coordinator::SiteInfo>&, std::vector<round::Participant>*) {}
   // Each start is a term of its own.

@@ -82,18 +82,20 @@ void start_run(CoordinatorJournal& journal) {
 }
 
 void commit(CoordinatorJournal& journal, const Options& options, std::uint64_t round) {
-  AttemptRow attempt{kRun, RoundId(round), AttemptId(1), Epoch(1), {}, 30, update_of(round, 0)};
+  round::AttemptRecord attempt{kRun, RoundId(round), AttemptId(1), Epoch(1), {}, 30, {}};
+  attempt.base.digest = update_of(round, 0);
   CommitRow row;
-  row.run = kRun;
-  row.round = RoundId(round);
-  row.attempt = AttemptId(1);
+  row.record.run = kRun;
+  row.record.round = RoundId(round);
+  row.record.attempt = AttemptId(1);
   for (std::uint64_t site = 1; site <= options.sites; ++site) {
     const SiteId id(static_cast<SiteId::rep>(site));
     attempt.participants.push_back({id, Epoch(site), 1000});
-    must(row.contributors.add({id, Epoch(site), 100, update_of(round, site), 1, {{"loss", 1.0 / double(round)}}}));
+    must(row.record.contributors.add(
+        {id, Epoch(site), 100, update_of(round, site), 1, {{"loss", 1.0 / double(round)}}}));
   }
   row.participants_count = options.sites;
-  row.model = row.master = update_of(round, 0);
+  row.record.model.digest = row.master = update_of(round, 0);
   row.metrics = {{"loss", 0.5}};
   row.evaluation = {{"test_accuracy", 0.5}};
   row.optimizer = "run-1/round-" + std::to_string(round) + ".optimizer.safetensors";

@@ -119,9 +119,9 @@ TEST_F(BackupTest, ModelsThatAreSweptMeanwhileAreInEveryBackup) {
     ASSERT_TRUE(journal.ok()) << journal.error().message;
     const auto last = (*journal)->last_commit(RunId(run)).value();
     ASSERT_TRUE(last.has_value());
-    EXPECT_EQ(last->round, RoundId(round));
+    EXPECT_EQ(last->record.round, RoundId(round));
     const auto models = store::ModelStore::open(files, to + "/models").value();
-    const auto model = models.load({RunId(run), ModelVersion(round)}, last->model);
+    const auto model = models.load({RunId(run), ModelVersion(round)}, last->record.model.digest);
     EXPECT_TRUE(model.ok()) << model.error().message;
     const auto state = models.load_optimizer(last->optimizer, 100'000);
     EXPECT_TRUE(state.ok()) << state.error().message;

@@ -33,14 +33,14 @@ class FailoverTest : public FederationTest {
     for (std::uint64_t i = 1; i <= federation_->sites().size(); ++i) add_worker(i, gated(hold, i));
   }
   // What the coordinator's journal holds of the run's last attempt; while the coordinator is not running.
-  store::AttemptRow journalled_attempt(std::uint64_t run) {
+  round::AttemptRecord journalled_attempt(std::uint64_t run) {
     store::PosixFileSystem files;
     const auto journal = store::CoordinatorJournal::open(files, folder_.file("coordinator/journal.sqlite"));
     EXPECT_TRUE(journal.ok()) << journal.error().message;
     if (!journal.ok()) return {};
     const auto attempt = (*journal)->last_attempt(RunId(run));
     EXPECT_TRUE(attempt.ok() && *attempt);
-    return attempt.ok() && *attempt ? **attempt : store::AttemptRow{};
+    return attempt.ok() && *attempt ? **attempt : round::AttemptRecord{};
   }
 };
 
@@ -153,11 +153,11 @@ TEST_F(FailoverTest, ACoordinatorKilledInARoundTriesItAgainWithTheSameParticipan
   const std::uint64_t run = start_run(plan(3), 20'000);
   hold.wait_arrival(2, 3);
   federation_->kill("coordinator");
-  const store::AttemptRow first = journalled_attempt(run);
+  const round::AttemptRecord first = journalled_attempt(run);
   ASSERT_TRUE(federation_->restart("coordinator").ok());
   wait_log("aggregator-1", "round=2 attempt=2");
   federation_->kill("coordinator");
-  const store::AttemptRow second = journalled_attempt(run);
+  const round::AttemptRecord second = journalled_attempt(run);
   EXPECT_EQ(second.round, first.round);
   EXPECT_EQ(second.round, RoundId(2));
   EXPECT_GT(second.attempt, first.attempt);

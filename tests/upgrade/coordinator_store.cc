@@ -89,11 +89,11 @@ RunId add_run(CoordinatorJournal& journal, store::ModelStore& models, RunId cont
 }
 
 void open_attempt(CoordinatorJournal& journal, RunId run, std::uint64_t round, std::uint32_t attempt) {
-  store::AttemptRow row{run, RoundId(round), AttemptId(attempt), must(journal.next_epoch()), {}, 30, {}};
+  round::AttemptRecord row{run, RoundId(round), AttemptId(attempt), must(journal.next_epoch()), {}, 30, {}};
   for (const store::LeaseRow& lease : must(journal.leases())) {
     if (lease.node != NodeId(1)) row.participants.push_back({SiteId(lease.node.value()), lease.epoch, 1'000});
   }
-  row.base = model_digest(run.value(), round - 1);
+  row.base.digest = model_digest(run.value(), round - 1);
   must(journal.open_attempt(row));
 }
 
@@ -102,19 +102,19 @@ void commit(CoordinatorJournal& journal, store::ModelStore& models, RunId run, s
   const std::vector<std::byte> model = model_of(run.value(), round);
   const std::vector<float> moment(4, 0.25F * static_cast<float>(round));
   store::CommitRow row;
-  row.run = run;
-  row.round = RoundId(round);
-  row.attempt = AttemptId(1);
-  row.model = row.master = store::model_digest(model);
-  row.optimizer = must(models.put({run, ModelVersion(round)}, schema(), model, row.model, moment));
+  row.record.run = run;
+  row.record.round = RoundId(round);
+  row.record.attempt = AttemptId(1);
+  row.record.model.digest = row.master = store::model_digest(model);
+  row.optimizer = must(models.put({run, ModelVersion(round)}, schema(), model, row.master, moment));
   const Epoch lease = must(journal.last_attempt(run))->participants[0].lease;
-  must(row.contributors.add({SiteId(2),
-                             lease,
-                             17,
-                             digest_of("update of round " + std::to_string(round)),
-                             std::int64_t{17} << 30,
-                             {{"loss", 1.0 / static_cast<double>(round)}}}));
-  row.refusals = {{SiteId(3), {Code::kInvalidArgument, "NaN in tensor 'w'"}}};
+  must(row.record.contributors.add({SiteId(2),
+                                    lease,
+                                    17,
+                                    digest_of("update of round " + std::to_string(round)),
+                                    std::int64_t{17} << 30,
+                                    {{"loss", 1.0 / static_cast<double>(round)}}}));
+  row.record.refusals = {{SiteId(3), {Code::kInvalidArgument, "NaN in tensor 'w'"}}};
   row.participants_count = 2;
   row.sum_digest = digest_of("sum of round " + std::to_string(round));
   row.duration_ms = 1'200;
@@ -178,19 +178,21 @@ Status describe_commit(CoordinatorJournal& journal, const store::ModelStore& mod
                        std::string& out) {
   out += fmt::format(
       "commit {} attempt {} of {} weight {} model {} master {} optimizer '{}' sum {} {} ms {} up {} down at {}{}{}\n",
-      row.round.value(), row.attempt.value(), row.participants_count, row.total_weight(), to_hex(row.model),
-      to_hex(row.master), row.optimizer, row.sum_digest ? to_hex(*row.sum_digest) : "-", row.duration_ms, row.bytes_up,
-      row.bytes_down, time_text(row.committed_at), metrics_text(row.metrics), metrics_text(row.evaluation));
-  for (const auto& [site, one] : row.contributors.entries()) {
-    FLUVIAL_ASSIGN(const store::Outcome outcome, journal.outcome(row.run, row.round, site, one.digest));
+      row.record.round.value(), row.record.attempt.value(), row.participants_count,
+      row.record.contributors.total_weight(), to_hex(row.record.model.digest), to_hex(row.master), row.optimizer,
+      row.sum_digest ? to_hex(*row.sum_digest) : "-", row.duration_ms, row.bytes_up, row.bytes_down,
+      time_text(row.committed_at), metrics_text(row.metrics), metrics_text(row.evaluation));
+  for (const auto& [site, one] : row.record.contributors.entries()) {
+    FLUVIAL_ASSIGN(const round::Outcome outcome, journal.outcome(row.record.run, row.record.round, site, one.digest));
     out +=
         fmt::format("contributor {} lease {} weight {} {} probe {} {}{}\n", site.value(), one.lease.value(), one.weight,
-                    to_hex(one.digest), one.probe, store::outcome_name(outcome), metrics_text(one.metrics));
+                    to_hex(one.digest), one.probe, round::outcome_name(outcome), metrics_text(one.metrics));
   }
-  for (const round::Refusal& refusal : row.refusals) {
+  for (const round::Refusal& refusal : row.record.refusals) {
     out += fmt::format("refused {} {}\n", refusal.site.value(), refusal.error.to_string());
   }
-  FLUVIAL_ASSIGN(const store::Model model, models.load({row.run, ModelVersion(row.round.value())}, row.model));
+  FLUVIAL_ASSIGN(const store::Model model,
+                 models.load({row.record.run, ModelVersion(row.record.round.value())}, row.record.model.digest));
   out += "values " + to_hex(model.bytes.span()) + "\n";
   if (row.optimizer.empty()) return {};
   FLUVIAL_ASSIGN(const std::vector<float> state, models.load_optimizer(row.optimizer, 4));
@@ -201,7 +203,7 @@ Status describe_commit(CoordinatorJournal& journal, const store::ModelStore& mod
 Status describe_run(CoordinatorJournal& journal, const store::ModelStore& models, const store::RunRow& run,
                     std::string& out) {
   out +=
-      fmt::format("run {} {} '{}' at {} continues {} initial {}\n", run.id.value(), store::run_status_name(run.status),
+      fmt::format("run {} {} '{}' at {} continues {} initial {}\n", run.id.value(), round::run_status_name(run.status),
                   run.reason, time_text(run.created_at), run.continues.value(), to_hex(run.initial_model));
   out += fmt::format("plan {} codec {} rounds {} optimizer {} lr {} seed {}\n", run.plan.name, run.plan.codec,
                      run.plan.rounds, round::to_string(run.plan.optimizer), run.plan.worker.at("lr"), run.plan.seed);
@@ -211,7 +213,7 @@ Status describe_run(CoordinatorJournal& journal, const store::ModelStore& models
   FLUVIAL_ASSIGN(const auto attempt, journal.last_attempt(run.id));
   if (!attempt) return {};
   out += fmt::format("attempt {} of round {} epoch {} scale {} base {}\n", attempt->attempt.value(),
-                     attempt->round.value(), attempt->epoch.value(), attempt->scale_bits, to_hex(attempt->base));
+                     attempt->round.value(), attempt->epoch.value(), attempt->scale_bits, to_hex(attempt->base.digest));
   for (const round::Participant& one : attempt->participants) {
     out += fmt::format("participant {} lease {} at most {}\n", one.site.value(), one.lease.value(), one.weight_max);
   }
@@ -229,8 +231,8 @@ Status write_coordinator(const std::string& folder) {
   add_members(*journal);
   const RunId first = add_run(*journal, models, RunId());
   commit(*journal, models, first, 1);
-  must(journal->set_run_status(first, store::RunStatus::kDone, "all rounds are committed"));
-  must(journal->set_run_status(add_run(*journal, models, first), store::RunStatus::kStopped, "by a person"));
+  must(journal->set_run_status(first, round::RunStatus::kDone, "all rounds are committed"));
+  must(journal->set_run_status(add_run(*journal, models, first), round::RunStatus::kStopped, "by a person"));
   const RunId open = add_run(*journal, models, RunId());
   commit(*journal, models, open, 1);
   commit(*journal, models, open, 2);

@@ -44,11 +44,11 @@ Status count(SiteStore& site, RunId run, std::uint64_t round) {
   FLUVIAL_TRY(submit(site, run, round, false, 0));
   FLUVIAL_ASSIGN(auto residual, site.begin_residual(run));
   FLUVIAL_TRY(residual->write(0, values(0.0625F * static_cast<float>(round))));
-  const auto carried = site.resolve(run, RoundId(round), store::Outcome::kCounted, std::move(residual));
+  const auto carried = site.resolve(run, RoundId(round), round::Outcome::kCounted, std::move(residual));
   return carried.ok() ? Status() : Status(carried.error());
 }
 
-Status settle(SiteStore& site, RunId run, std::uint64_t round, store::Outcome outcome) {
+Status settle(SiteStore& site, RunId run, std::uint64_t round, round::Outcome outcome) {
   FLUVIAL_TRY(submit(site, run, round, false, 0));
   const auto carried = site.resolve(run, RoundId(round), outcome);
   return carried.ok() ? Status() : Status(carried.error());
@@ -90,7 +90,7 @@ Status describe_run(SiteStore& site, RunId run, std::string& out) {
   FLUVIAL_ASSIGN(const std::optional<store::LastOutcome> last, site.last_outcome(run));
   if (last) {
     out +=
-        fmt::format("outcome {} round {} {}\n", run.value(), last->round.value(), store::outcome_name(last->outcome));
+        fmt::format("outcome {} round {} {}\n", run.value(), last->round.value(), round::outcome_name(last->outcome));
   }
   return {};
 }
@@ -104,8 +104,8 @@ Status write_site(const std::string& folder) {
   const auto aside = site->enter(lineage, Epoch(510));
   if (!aside.ok()) return aside.error();
   FLUVIAL_TRY(count(*site, RunId(1), 3));
-  FLUVIAL_TRY(settle(*site, RunId(2), 5, store::Outcome::kLate));
-  FLUVIAL_TRY(settle(*site, RunId(3), 1, store::Outcome::kRefused));
+  FLUVIAL_TRY(settle(*site, RunId(2), 5, round::Outcome::kLate));
+  FLUVIAL_TRY(settle(*site, RunId(3), 1, round::Outcome::kRefused));
   FLUVIAL_TRY(submit(*site, RunId(4), 2, false, 2));
   FLUVIAL_TRY(submit(*site, RunId(5), 7, true, 0));
   FLUVIAL_TRY(count(*site, RunId(6), 1));
@@ -132,11 +132,11 @@ Result<std::string> describe_site(const std::string& folder) {
   for (const auto& [run, outcomes] : workers) {
     for (const store::WorkerOutcome& one : outcomes) {
       out += fmt::format("worker {} {} round {} {}\n", run.value(), one.worker, one.last.round.value(),
-                         store::outcome_name(one.last.outcome));
+                         round::outcome_name(one.last.outcome));
     }
   }
   // What waits can still be settled: its p becomes the residual.
-  FLUVIAL_ASSIGN(const store::Carried late, site->resolve(RunId(4), RoundId(2), store::Outcome::kLate));
+  FLUVIAL_ASSIGN(const store::Carried late, site->resolve(RunId(4), RoundId(2), round::Outcome::kLate));
   out += fmt::format("late: {} values, norm {}{}\n", late.residual.value_count, late.residual.norm, late.dropped);
   return out;
 }

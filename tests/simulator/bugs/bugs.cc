@@ -30,8 +30,8 @@ class DropsLate final : public Tamper {
   void told(edge::Verdict* verdict) override {
     if (std::exchange(verdict->late, false)) verdict->refused = true;
   }
-  void told(edge::Outcome* outcome) override {
-    if (*outcome == edge::Outcome::kLate) *outcome = edge::Outcome::kRefused;
+  void told(round::Outcome* outcome) override {
+    if (*outcome == round::Outcome::kLate) *outcome = round::Outcome::kRefused;
   }
 };
 
@@ -39,14 +39,14 @@ class KeepsRefused final : public Tamper {
   void told(edge::Verdict* verdict) override {
     if (std::exchange(verdict->refused, false)) verdict->late = true;
   }
-  void told(edge::Outcome* outcome) override {
-    if (*outcome == edge::Outcome::kRefused) *outcome = edge::Outcome::kLate;
+  void told(round::Outcome* outcome) override {
+    if (*outcome == round::Outcome::kRefused) *outcome = round::Outcome::kLate;
   }
 };
 
 class AnswersRefused final : public Tamper {
-  void answers(store::Outcome* outcome) override {
-    if (*outcome == store::Outcome::kLate) *outcome = store::Outcome::kRefused;
+  void answers(round::Outcome* outcome) override {
+    if (*outcome == round::Outcome::kLate) *outcome = round::Outcome::kRefused;
   }
 };
 
