@@ -18,11 +18,11 @@ inline constexpr std::uint64_t kWeightLimit = std::uint64_t{1} << 29;  // weight
 
 using Metrics = std::map<std::string, double>;
 
-// What a contribution took on its way up, each part measured by the node that saw it. For pace.h alone: in no record,
-// and never a reason to count or not to count. All 0: unknown.
+// How long a contribution took on its way up. Each part is measured by the node that saw it. Only pace.h uses these
+// times: no record holds them, and they never decide whether a contribution counts. All 0: unknown.
 struct Times {
   Duration train{};     // opening sent -> update begun: training and encoding
-  Duration transfer{};  // begun -> verified; of the update and of the partials it went up in
+  Duration transfer{};  // begun -> verified: of the update, and of the partials that carried it
   Duration merge{};     // being added to sums
   Duration total() const { return train + transfer + merge; }
   bool known() const { return total() > Duration(0); }
@@ -36,15 +36,17 @@ struct Contribution {
   Digest digest{};         // of the encoded update
   std::int64_t probe = 0;  // what the sum holds at the site's probe coordinate: weight * 2^scale, or the sum is wrong
   Metrics metrics;
-  // Which encoding of the site it is. The same two numbers with another digest: the sender contradicts itself.
+  // Which of the site's encodings this is. The same two numbers with another digest mean that the sender contradicts
+  // itself.
   Incarnation incarnation;
   std::uint64_t submission = 0;
   Times times;
   bool operator==(const Contribution&) const = default;
 };
 
-// Whether a refusal with this code says that the update itself cannot be used, now or later: its site drops it and
-// keeps the residual it had. By any other the site did not take part, and its update travels with the next.
+// Whether a refusal with this code means that the update itself can never be used. Its site then drops the update and
+// keeps the residual that it had. After a refusal with any other code the site merely took no part, and what it trained
+// travels with its next update.
 bool drops_update(Code code);
 
 struct Refusal {
@@ -67,7 +69,7 @@ class ContributorSet {
   // All or nothing. kAlreadyExists when the sets overlap (overlap() names the sites).
   Status merge(const ContributorSet& other);
   std::vector<SiteId> overlap(const ContributorSet& other) const;
-  void spend(const Times& more);  // each of them took so much more
+  void spend(const Times& more);  // adds to the times of every contribution
 
   bool contains(SiteId site) const { return entries_.contains(site); }
   const Contribution* find(SiteId site) const;

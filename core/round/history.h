@@ -32,7 +32,7 @@ struct History {
 using Lineage = std::vector<History>;
 inline constexpr std::size_t kHistoriesMax = 1024;
 inline constexpr std::size_t kForksMax = 1024;  // of a history
-// A clock shows it, in milliseconds since 1970, in the year 10889: a greater epoch is given by nobody's clock.
+// As milliseconds since 1970 this is the year 10889: no node's clock leads to a greater epoch.
 inline constexpr Epoch kClockEpochMax{std::uint64_t{1} << 48};
 
 HistoryId current_of(const Lineage& lineage);
@@ -41,7 +41,7 @@ bool holds(const Lineage& lineage, HistoryId history);
 // kInvalidArgument: an id of 0 or one that repeats, epochs that do not grow, too many.
 Status check_lineage(const Lineage& lineage);
 
-// A member that has heard of epoch `known` does not take up this history: it began before.
+// Why a member that has heard of epoch `known` does not take up this history: the history began before that epoch.
 Error older_history(const Lineage& lineage, Epoch known);
 
 // Which rounds two histories of one federation share: those before the first restore that only one of them knows.
@@ -57,7 +57,7 @@ class Common {
   std::vector<Fork> forks_;
 };
 
-// A round as a site knows it: by the outcome of its update, or by its submission that waits for one.
+// A round as a site knows it: from the outcome of its update, or from a submission that still waits for its outcome.
 struct KnownRound {
   RunId run;
   RoundId round;

@@ -42,7 +42,7 @@ struct ServerOptimizer {
   double tau = 1e-3;                // beside the square root: > 0; lamb's epsilon
   double weight_decay = 0;          // lars, lamb
   double trust = 1;                 // lars, lamb: a factor of the layer's rate
-  std::uint64_t warmup_rounds = 0;  // the first rounds go by rising rates
+  std::uint64_t warmup_rounds = 0;  // the rate rises over so many first rounds
   std::uint64_t scale_to = 0;       // the total weight that lr is meant for; 0: lr holds for any
   bool operator==(const ServerOptimizer&) const = default;
 

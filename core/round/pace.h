@@ -36,7 +36,7 @@ class TimeWindow {
 
 struct SitePace {
   TimeWindow train;     // opening sent -> update begun: training and encoding
-  TimeWindow transfer;  // begun -> verified, and that of the partials it was in
+  TimeWindow transfer;  // begun -> verified: of the update, and of the partials that carried it
   TimeWindow merge;     // added to the sums on its way
   TimeWindow total;     // the three together; of a late round, how long it was open
   std::uint64_t rounds = 0;
@@ -65,18 +65,20 @@ class Pace {
   std::map<SiteId, SitePace> sites_;
 };
 
-// From when on a quorum is enough: 1.5 times the p95 of what the participants that are no stragglers took, or what the
-// quorum and the minimum weight need where that is more; at least the plan's floor, at most its soft deadline. That
-// alone when the plan is not adaptive, or less than two rounds of half of the participants are known.
+// From when on a quorum is enough: 1.5 times the p95 of the times of the participants that are no stragglers, or 1.5
+// times what the quorum and the minimum weight need, if that is longer. It lies between the plan's floor and the plan's
+// soft deadline. It is the plan's soft deadline when the plan is not adaptive, or when fewer than half of the
+// participants have a history of two rounds.
 Duration soft_deadline(const Plan& plan, const std::vector<Participant>& participants, const Pace& pace);
 
-// How much of the time its parent gave it a tier keeps, so that its partial is there in time. `up` is what its partials
-// took from their first frame to the receipt: left less 1.5 times the p95, within 1/2 and 49/50 of `left`; 9/10 without
-// history. 0 when nothing is left.
+// How long a tier may keep its round open, so that its partial reaches the parent in time. `left` is the time that the
+// parent gave it, `up` the times of its partials from the first frame to the receipt. The result is `left` less 1.5
+// times the p95 of `up`, within 1/2 and 49/50 of `left`; 9/10 of `left` without history; 0 when nothing is left.
 Duration tier_deadline(Duration left, const TimeWindow& up);
 
-// When the children of one node began what they send, by that node's monotonic clock: the source of Contribution's
-// times. All three are told on the node's strand, when the children are told, or what they sent is let in or handed on.
+// When the children of one node began to send, by that node's monotonic clock: the source of Contribution's times. All
+// three are called on the node's strand: when the children are told of a round, when a transfer is admitted, and when
+// it is handed over.
 class Stopwatch {
  public:
   void opened(TimePoint now);               // a new round
@@ -88,15 +90,15 @@ class Stopwatch {
   std::map<NodeId, TimePoint> begun_;
 };
 
-// What one node's partials take on their way up, from the first frame to the parent's receipt, and so how much of the
-// time that its parent gave it is left for those below.
+// How long one node's partials take on their way up, from the first frame to the parent's receipt. What remains of the
+// time that the parent gave it is left for the children.
 class UpwardPace {
  public:
-  void begun(std::uint64_t sequence, TimePoint now);  // of one with contributors
+  void begun(std::uint64_t sequence, TimePoint now);  // a partial with contributors leaves
   // The parent's receipt: how long it took, when it was taken.
   std::optional<Duration> answered(std::uint64_t sequence, bool taken, TimePoint now);
-  std::optional<Duration> closed(TimePoint now);  // the round is over and one is on its way: it took at least that
-  void lost() { on_its_way_.reset(); }            // with the session, or to another round
+  std::optional<Duration> closed(TimePoint now);  // the round is over: a partial still on its way took at least that
+  void lost() { on_its_way_.reset(); }            // what is on its way: the session ended, or another round began
 
   Duration tier_deadline(Duration left) const { return round::tier_deadline(left, up_); }
 

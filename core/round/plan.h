@@ -36,7 +36,7 @@ struct Plan {
   double participants_fraction = 1;       // of the connected sites, sampled a round
   std::uint64_t participants_min = 1;     // the round waits until so many sites are connected
   std::uint64_t quorum = 1;               // contributions without which nothing is committed
-  std::uint64_t weight_min = 1;           // likewise, total weight
+  std::uint64_t weight_min = 1;           // total weight without which nothing is committed
   Milliseconds soft_deadline{30'000};     // from here on a quorum is enough
   bool adaptive_deadlines = true;         // ... or earlier, from what the sites took before (pace.h), but
   Milliseconds soft_deadline_min{5'000};  // not before this
@@ -46,7 +46,7 @@ struct Plan {
   ServerOptimizer optimizer;
 
   double residual_norm_max = 0;               // a residual beyond it is dropped and counted; 0: no bound
-  std::uint64_t residual_age_max_rounds = 0;  // a residual unspent for more rounds likewise; 0: no bound
+  std::uint64_t residual_age_max_rounds = 0;  // a residual unspent for more rounds is dropped, too; 0: no bound
   std::uint64_t models_kept = 3;              // committed model files kept on disk, the newest
   std::uint64_t seed = 1;                     // of the sampling
   bool sum_digest = false;                    // record the SHA-256 of each committed integer sum (for audits)
@@ -59,8 +59,8 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-// kInvalidArgument naming the key, its value and what was expected. The codec's text is checked by whoever knows
-// codecs.
+// kInvalidArgument naming the key, its value and what was expected. The codec's text is not checked here:
+// kernels/codec.h does that.
 Status check_plan(const Plan& plan);
 
 }  // namespace fluvial::round

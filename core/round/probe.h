@@ -1,6 +1,5 @@
-// What an update brings for its probe: one fp32 value behind its integers, under the same digest, which is 1. Sums add
-// it as they add the update's values, at the site's weight: what comes out says whether the site's bytes were added
-// once.
+// An update's probe: one fp32 value, which is 1, behind its integers and under the same digest. A sum adds it as it
+// adds the update's values, with the site's weight. The result tells whether the site's bytes were added exactly once.
 #pragma once
 
 #include <array>

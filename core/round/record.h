@@ -1,5 +1,5 @@
 // What is durable about a round: the attempt, written before any message of it leaves, and the commit, written before
-// anybody hears of it. And what a site says that does not take part.
+// anybody hears of it. And what a site says when it declines a round.
 #pragma once
 
 #include <compare>
@@ -31,7 +31,7 @@ struct AttemptRecord {
   RoundId round;
   AttemptId attempt;
   Epoch epoch;                            // the coordinator's term: a restart gets a new one
-  std::vector<Participant> participants;  // later attempts of a round have these and perhaps more; scale and base stay
+  std::vector<Participant> participants;  // later attempts of the round keep them and may add some; scale and base stay
   int scale_bits = 0;
   ModelRef base;
   bool operator==(const AttemptRecord&) const = default;
@@ -43,7 +43,7 @@ struct CommitRecord {
   AttemptId attempt;
   ContributorSet contributors;
   std::vector<Refusal> refusals;
-  std::vector<SiteId> late;  // took part, was not refused, and is not in
+  std::vector<SiteId> late;  // participants that are neither in nor refused
   ModelRef model;
 
   std::uint64_t participant_count() const { return contributors.size() + refusals.size() + late.size(); }
@@ -52,7 +52,7 @@ struct CommitRecord {
 struct Decline {
   RunId run;
   RoundId round;
-  AttemptId attempt;  // a later one asks the site again; 0, from a site of an earlier version: whichever is open
+  AttemptId attempt;  // a later attempt asks the site again; 0 (a site of an earlier version): the open one
   Refusal refusal;
 };
 

@@ -17,7 +17,7 @@ namespace fluvial::round {
 // who else is connected does not change it. Equal weights: each subset is equally likely. Weights are above 0.
 std::vector<SiteId> sample_sites(const std::map<SiteId, double>& weights, double fraction, std::uint64_t seed,
                                  RoundId round);
-// So many of them, by the same keys; all when there are no more.
+// Draws `count` sites by the same keys; all of them when there are no more.
 std::vector<SiteId> draw_sites(const std::map<SiteId, double>& weights, std::size_t count, std::uint64_t seed,
                                RoundId round);
 

@@ -1,5 +1,5 @@
-// Which child a node has told of which sites in the open round. A site may come by another way before the round is
-// over: then the child that it came by hears that it is gone, and gives up what it holds of it. Pure.
+// Which sites of the open round a node has named to which child. A site may move to another child before the round is
+// over. Then the child that it left hears that the site is gone, and gives up what it holds of that site. Pure.
 #pragma once
 
 #include <functional>
@@ -15,17 +15,18 @@ class Told {
  public:
   struct Cut {
     std::vector<Participant> participants;  // below the child
-    std::vector<SiteId> gone;               // told before, and elsewhere or under another lease now
+    std::vector<SiteId> gone;               // named to the child before; elsewhere or under another lease now
     bool empty() const { return participants.empty() && gone.empty(); }
   };
-  // The child that leads to a participant; 0 when that is not known now.
+  // The child that leads to a participant; 0 while that is unknown.
   using Way = std::function<NodeId(const Participant&)>;
 
-  // What to tell each of these children, and notes that they have been told. A site without a known way stays with whom
-  // it was told to. One look at each participant, however many children there are; who is not named is told nothing.
+  // What to tell each of these children, remembered as told; a child that the result does not name has nothing to hear.
+  // A site whose way is unknown stays with the child that it was named to. Visits each participant once, however many
+  // children there are.
   std::map<NodeId, Cut> tell(const std::set<NodeId>& children, const std::vector<Participant>& participants,
                              const Way& way);
-  // Children that have been told of one of the sites and not that it is gone.
+  // The children to which one of these sites was named, and which have not heard that it is gone.
   std::vector<NodeId> children_of(const std::vector<SiteId>& sites) const;
   void clear() { told_.clear(); }  // another round
 

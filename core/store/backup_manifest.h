@@ -53,9 +53,8 @@ struct BackupManifest {
 inline constexpr std::uint64_t kManifestBytesMax = std::uint64_t{64} << 20;
 
 std::string manifest_to_json(const BackupManifest& manifest);
-// kDataLoss for one that is damaged or says what no backup says: another path than a coordinator's folder has, one
-// twice, none of a file that must be there. kFailedPrecondition for one of a newer version. `where` starts the
-// messages.
+// kDataLoss when the manifest is damaged or says what no backup says: a path that no coordinator's folder has, a path
+// twice, a required file missing. kFailedPrecondition when a newer version wrote it. `where` starts the messages.
 Result<BackupManifest> manifest_from_json(std::string_view text, const std::string& where);
 
 }  // namespace fluvial::store

@@ -28,10 +28,11 @@ class CoordinatorJournal {
   ~CoordinatorJournal();
 
   // Why the journal can promise nothing at present: the failure since which it refuses every change, or the full disk
-  // that its last change met. None: it works. Waits for nothing.
+  // that its last change met. None: it works. Never blocks.
   std::optional<Error> fault() const;
 
-  // The whole journal as it is at one moment, as one durable file at `path`, which it replaces. Others go on meanwhile.
+  // The whole journal as it is at one moment, as one durable file at `path`, which it replaces. Other calls go on
+  // meanwhile.
   Status copy_to(const std::string& path);
 
   // ---- federation
@@ -41,13 +42,14 @@ class CoordinatorJournal {
 
   // ---- histories: this journal may be an older copy, put back on purpose
   Result<round::Lineage> lineage();
-  // The journal is such a copy, and a new history begins with it: `id` (drawn, not 0), its first epoch above all that
-  // the counter gave, above `above`, and at least the milliseconds of `now` since 1970, so that it is above what was
-  // given after the copy was made. Every lease gets a new epoch; node ids that may have been given meanwhile are
-  // skipped, tokens that may have been used meanwhile end.
+  // Begins a new history: the journal is such a copy. `id` is drawn and not 0. The history's first epoch is above all
+  // that the counter gave, above `above`, and at least the milliseconds from 1970 to `now`; so it is above every epoch
+  // that was given after the copy was made. Every lease gets a new epoch. Node ids that may have been given meanwhile
+  // are skipped; tokens that may have been used meanwhile end.
   Result<round::History> begin_history(round::HistoryId id, Epoch above, WallTime now);
-  // A member comes and shows what it knows. kFailedPrecondition, with what to do: it knows of what this journal should
-  // hold and does not. Otherwise what it knows of rounds that only a lost history holds is written down and returned.
+  // A member shows what it knows. kFailedPrecondition, with what to do, when the member knows of something that this
+  // journal should hold and does not. Otherwise what it knows of rounds that only a lost history holds is recorded and
+  // returned.
   Result<std::vector<LostRow>> meet(NodeId node, const round::Standing& standing, WallTime now);
   Result<std::vector<LostRow>> lost();
 
@@ -55,7 +57,7 @@ class CoordinatorJournal {
   Status add_token(const TokenRow& token);  // kAlreadyExists for the same id or hash
   Result<std::optional<TokenRow>> find_token(const Digest& secret_hash);
   Result<std::vector<TokenRow>> tokens();
-  // No further use of it. kNotFound; kFailedPrecondition when it was used up; fine when revoked already.
+  // Ends the token. kNotFound; kFailedPrecondition when it was used up; fine when revoked already.
   Status revoke_token(const std::string& id, WallTime now);
   // Marks the token used and registers the node, both or neither. kUnauthenticated when there is no such token, when it
   // was used up (saying when), revoked, is expired at `now`, or is for another role or name. A node of this role and
@@ -84,7 +86,7 @@ class CoordinatorJournal {
   Result<LeaseRow> grant(NodeId node, NodeId parent);
   // A new epoch under the same parent: whatever still travels under the old one is fenced.
   Result<LeaseRow> renew(NodeId node);
-  // One that an enrolment made void names the node itself as parent, until the next grant.
+  // A lease that an enrolment made void names the node itself as parent, until the next grant.
   Result<std::vector<LeaseRow>> leases();
 
   // ---- runs
@@ -93,12 +95,12 @@ class CoordinatorJournal {
   Status set_run_status(RunId run, RunStatus status, const std::string& reason);
   Result<std::vector<RunRow>> runs();
   Result<RunRow> run(RunId id);  // kNotFound
-  // The run that it continues, the one that that continues, and so on; at most `most`.
+  // The run that it continues, then the run before that, and so on; at most `most`.
   Result<std::vector<RunId>> continued_by(RunId run, std::size_t most);
 
   // ---- rounds
   // kFailedPrecondition: the round is not the one after the last commit; the attempt does not grow, or the epoch falls;
-  // or scale or base differ from an earlier attempt of the round, or a participant of that is not there with the same
+  // or scale or base differ from an earlier attempt of the round, or one of its participants is missing or has another
   // maximum weight (leases may change, participants may be added).
   Status open_attempt(const round::AttemptRecord& attempt);
   // Without the size of its base, which is that of the run's schema.
@@ -120,12 +122,14 @@ class CoordinatorJournal {
   Result<std::vector<round::ModelKey>> referenced_models();
 
   // ---- retention (journal_retention.cc)
-  // One batch, the oldest first: of the rounds that are too many or too old their commit, contributions, refusals and
-  // attempts. A run's last commit stays, and those whose models its plan keeps. Outcomes stay what they were for every
-  // submission that can still be without one. Returns how many rounds it pruned; 0: there is nothing left to prune.
+  // Prunes one batch of the rounds that are too many or too old, the oldest first: their commits, contributions,
+  // refusals and attempts. A run keeps its last commit and those whose models its plan keeps. outcome() stays exact for
+  // every submission that can still be unresolved. Returns how many rounds it pruned; 0: there is nothing left to
+  // prune.
   Result<std::uint64_t> prune_rounds(const KeptRounds& kept);
-  Result<RoundId> pruned(RunId run);  // rounds up to here are; 0: none
-  // Tokens that served nobody since then, and can serve nobody any more: used up, revoked or expired. How many.
+  Result<RoundId> pruned(RunId run);  // rounds up to this one are pruned; 0: none
+  // Removes tokens that nobody has used since then and nobody can use any more: used up, revoked or expired. Returns
+  // how many.
   Result<std::uint64_t> prune_tokens(WallTime since);
   Result<JournalSize> size();
 

@@ -12,7 +12,7 @@
 
 namespace fluvial::store {
 
-// What a backup asks a journal.
+// What a backup needs to know of a journal.
 struct JournalContent {
   struct Run {
     RunId run;
@@ -28,8 +28,8 @@ struct JournalContent {
   std::map<round::ModelKey, Digest> models;  // all that a record names, also those pruned already
 };
 
-// Of a coordinator that does not run: its journal becomes one durable file at `to`. kNotFound when there is no journal,
-// kFailedPrecondition while a coordinator holds it.
+// Copies the journal of a coordinator that is not running into one durable file at `to`. kNotFound when there is no
+// journal, kFailedPrecondition while a coordinator holds it.
 Status copy_journal(FileSystem& files, const std::string& path, const std::string& to);
 
 // kDataLoss when SQLite finds the copy damaged, kFailedPrecondition when a newer version wrote it.

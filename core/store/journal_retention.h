@@ -8,10 +8,10 @@ namespace fluvial::store {
 
 Result<bool> is_pruned(Database& database, RunId run, RoundId round);
 
-// Exact for every submission that can be without an outcome. A site has one at a time, and encodes nothing newer before
-// it is resolved: so none is older than the newest of the site's updates that was counted, and of that the digest is
-// kept. Whoever asks for an older one all the same (its folder is an older copy) is told kCounted, whatever it was: if
-// that was wrong its update is lost, while kLate, if that was wrong, would make it count twice.
+// Exact for every submission that can still be unresolved. A site has one such submission at a time, and encodes
+// nothing newer before it is resolved. So it is never older than the newest update of the site that was counted, whose
+// digest is kept. A site that asks about an older one all the same (its folder is an older copy) is told kCounted,
+// whatever became of it: if that is wrong its update is lost, whereas a wrong kLate would make it count twice.
 Result<Outcome> outcome_of_pruned(Database& database, RunId run, RoundId round, SiteId site, const Digest& digest);
 
 }  // namespace fluvial::store

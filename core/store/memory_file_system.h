@@ -45,8 +45,8 @@ class MemoryFileSystem final : public FileSystem {
   std::unique_ptr<MemoryFileSystem> after_power_cut() const;
   // The machine comes up again. Files that are still open are dead; locks are gone.
   void restart(Unsynced unsynced, std::uint64_t seed = 0);
-  // A copy of everything, made while nobody has a file open; and everything as it is in such a copy, as after a
-  // restart.
+  // copy() takes a copy of everything, while nobody has a file open. replace() makes everything as it is in such a
+  // copy, as after a restart.
   class Copy;
   std::shared_ptr<const Copy> copy() const;
   void replace(const Copy& copy);

@@ -32,21 +32,22 @@ class ModelStore {
   // What put() returned. kDataLoss when it does not hold `value_count` values.
   Result<std::vector<float>> load_optimizer(const std::string& reference, std::uint64_t value_count) const;
 
-  // At start; `keep` is the journal's referenced_models(). Removes temporary files, and what is older than a run's
-  // newest in `keep` and not in it. A model of the round after that was written and not committed, or else the journal
-  // is older than it: so it is set aside (round-<n>.safetensors.aside, one a run), until that round is committed.
-  // kFailedPrecondition, with nothing touched, when there is a model that no crash explains: of a later round, or of a
-  // run that `keep` does not name. Then the journal is an older copy. Returns how many files were removed.
+  // Called at start; `keep` is the journal's referenced_models(). Removes temporary files, and models that are not in
+  // `keep` and older than the newest there of their run. A model of the round after that newest one was written and not
+  // committed, unless the journal is an older copy: so it is set aside (round-<n>.safetensors.aside, one a run) until
+  // that round is committed. kFailedPrecondition, with nothing touched, when there is a model that no crash explains:
+  // of a later round, or of a run that `keep` does not name. Then the journal is an older copy. Returns how many files
+  // were removed.
   Result<std::size_t> sweep(const std::set<round::ModelKey>& keep);
-  // What is newer than `keep`, or of a run that it does not name, goes to `folder` beside the runs' folders. Returns
-  // how many files.
+  // Moves models that are newer than those in `keep`, or of a run that `keep` does not name, to `folder` beside the
+  // runs' folders. Returns how many files it moved.
   Result<std::size_t> set_aside(const std::set<round::ModelKey>& keep, const std::string& folder);
   // Removes a run's models but the `kept` newest up to `last`, which always stays; newer ones are not touched.
   Status prune(RunId run, ModelVersion last, std::uint64_t kept);
 
   std::string path_of(round::ModelKey key) const;
-  // The file's path in the folder, "run-<id>/round-<n>.safetensors", and whose such a path is: a model's or, when
-  // `optimizer` says so, its optimizer's state; none for any other path.
+  // The file's path in the folder, "run-<id>/round-<n>.safetensors", of a model or, with `optimizer`, of its
+  // optimizer's state. And the key of the model that such a path belongs to; none for any other path.
   static std::string name_of(round::ModelKey key, bool optimizer = false);
   static std::optional<round::ModelKey> key_of(std::string_view name, bool optimizer = false);
   Result<std::vector<round::ModelKey>> list() const;

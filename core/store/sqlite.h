@@ -80,7 +80,7 @@ class Database {
   // that was killed, or whose fsync failed, may have left transactions that only the kernel's memory holds.
   static Result<std::unique_ptr<Database>> open(FileSystem& files, const std::string& path,
                                                 std::span<const char* const> steps, std::string_view holder);
-  // Of whatever version, to be read: takes no step. kNotFound when there is none.
+  // Opens a database of any version to read it: takes no step. kNotFound when there is none.
   static Result<std::unique_ptr<Database>> open_as_it_is(FileSystem& files, const std::string& path,
                                                          std::string_view holder);
   ~Database();

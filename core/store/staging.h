@@ -40,8 +40,8 @@ class StagedUpdate {
   StagedUpdate& operator=(StagedUpdate&&) = delete;
   ~StagedUpdate();
 
-  // kResourceExhausted also when the disk is full, kUnavailable when it failed in whatever other way: the update is as
-  // it was before, and the session may refuse it. Never a code that says that the update itself is no good.
+  // kResourceExhausted also when the disk is full, kUnavailable when it fails in any other way. The update is then as
+  // it was before, and the session may refuse it. The code never says that the update itself is bad.
   Status append(Buffer chunk);
   std::uint64_t chunk_count() const { return chunks_.size(); }
   std::uint64_t total_bytes() const { return total_bytes_; }

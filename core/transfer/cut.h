@@ -1,4 +1,4 @@
-// What of an opening or a commit concerns one child: that of the sites below it.
+// Cuts an opening or a commit for each child: what concerns the sites below it.
 #pragma once
 
 #include <functional>
@@ -14,19 +14,20 @@
 
 namespace fluvial::transfer {
 
-// The child through which a site is reached, or the site itself; 0 when it is below none.
+// The child that leads to a site, or the site itself when it is a child; 0 when it is below no child.
 using Via = std::function<NodeId(SiteId site)>;
 
-// The whole of what the coordinator says, but for the time that is left.
+// All that the coordinator says of the round, except the time that is left.
 wire::Opening opening_of(const round::AttemptRecord& attempt, const round::Plan& plan, const round::Schema& schema);
 
-// For each of these children, what there is to tell it: participants and who of them is counted are the gather's,
-// everything else is the whole's, with the time that is left for this child, and what is here of its last transfer, set
-// by the caller. `told` remembers it. A child that there is nothing to tell is not in it.
+// The opening for each of these children that has something to hear. Participants, and which of them are counted, come
+// from the gather, everything else from `whole`. The caller sets the time that is left for the child and what is here
+// of its last transfer. `told` remembers what is told.
 std::map<NodeId, wire::Opening> cut_openings(const wire::Opening& whole, const round::Gather& gather, round::Told& told,
                                              const std::set<NodeId>& children, const round::Told::Way& way);
 
-// Contributors go down as site, lease, weight and digest. Every child is told of every commit.
+// The commit for each of these children: every child is told of every commit. Of a contributor only site, lease, weight
+// and digest go down.
 std::map<NodeId, wire::Commit> cut_commits(const wire::Commit& whole, const std::set<NodeId>& children, const Via& via);
 
 // The nodes of a parent's children.

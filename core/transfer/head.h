@@ -1,4 +1,4 @@
-// What a child says before it sends an update or a partial, and what the open round says that it must be. Pure.
+// What a child announces before it sends an update or a partial, and what the open round demands of it. Pure.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace fluvial::transfer {
 
-// What an update or a partial must be, as the open round says.
+// What the open round demands of an update or a partial.
 struct Terms {
   kernels::ChunkLayout layout;
   std::size_t integer_count = 0;
@@ -28,19 +28,20 @@ struct Terms {
   Digest base{};
   double value_abs_max = 0;
   double norm_max = 0;                                             // 0: no bound
-  std::shared_ptr<const round::Schema> schema;                     // to name a tensor; may be unknown without integers
-  std::shared_ptr<const std::vector<std::int64_t>> base_integers;  // those of the base model, when it is here
+  std::shared_ptr<const round::Schema> schema;                     // to name a tensor; may be null without integers
+  std::shared_ptr<const std::vector<std::int64_t>> base_integers;  // of the base model; null until it is here
   int scale_bits = 0;
 };
 
-// What the round's plan, its model's shape and its record say.
+// From the round's plan, its model's shape and its record.
 Terms make_terms(const round::Plan& plan, std::uint64_t value_count, std::uint64_t integer_count, const Digest& base,
                  int scale_bits, std::shared_ptr<const kernels::Codec> codec,
                  std::shared_ptr<const round::Schema> schema,
                  std::shared_ptr<const std::vector<std::int64_t>> base_integers);
-// kResourceExhausted while integers cannot be held against the base model's, because it is not here yet: try again.
+// kResourceExhausted while there are integers and the base model, against which they are checked, is not here yet: try
+// again.
 Status check_base(const Terms& terms);
-// kInvalidArgument when the opening's scale has no room for those who take part: their sum could leave int64.
+// kInvalidArgument when the opening's scale leaves no room for its participants: their sum could overflow int64.
 Status check_room(const wire::Opening& opening);
 
 struct UpdateHead {
@@ -52,7 +53,7 @@ struct UpdateHead {
   std::uint64_t weight = 0;
   Epoch lease;
   round::Metrics metrics;
-  // What it says of its bytes.
+  // What the site says of the update's bytes.
   std::string codec_name;
   std::uint32_t pass = 0;
   std::uint64_t value_count = 0;
@@ -78,17 +79,16 @@ struct PartialHead {
   std::uint64_t first_chunk = 0;
 };
 
-// From the wire. An error is a breach of the protocol: the session ends. kPermissionDenied: in another's name, or in a
-// role that the child does not have.
+// Reads a head from the wire. An error is a breach of the protocol and ends the session. kPermissionDenied: the child
+// speaks in another's name, or in a role that it does not have.
 Result<UpdateHead> head_from_proto(const v1::UpdateBegin& begin, NodeId child, Role role);
 Result<PartialHead> head_from_proto(const v1::PartialBegin& begin, NodeId child, Role role);
 
-// kPermissionDenied when the partial names a site, as contributor, refused or missing, that `is_below` its sender
-// denies.
+// kPermissionDenied when the partial names a site (as contributor, refused or missing) that is not below its sender.
 Status check_below(const PartialHead& head, const std::function<bool(SiteId site)>& is_below);
 
-// Whom the partial must do without: those it names that are not below its sender, and contributors that `gather` would
-// not admit. In order.
+// The sites that the partial must leave out to be admitted: those that are not below its sender, and contributors that
+// `gather` would not admit. In order.
 std::vector<SiteId> without(const PartialHead& head, const round::Gather& gather,
                             const std::function<bool(SiteId site)>& is_below);
 

@@ -48,31 +48,31 @@ struct Staging {
   std::string folder;  // what is beyond the budget
 };
 
-// Movable; one call at a time, from any thread. Every error is a refusal: the whole update or partial is refused with
-// it, the rest of it is read and thrown away, and the session goes on. (What is a breach, and ends the session, is
-// found before: head_from_proto(), and a chunk that follows no beginning.) After an error only destruction is allowed:
-// what was staged is given back by it.
+// Movable; one call at a time, from any thread. An error refuses the whole update or partial: the rest of it is read
+// and thrown away, and the session goes on. (A breach, which ends the session, is found earlier: by head_from_proto(),
+// or when a chunk follows no beginning.) After an error only destruction is allowed, which gives back what was staged.
 class Incoming {
  public:
   // The head was admitted under `terms`. kInvalidArgument: another shape, codec or base than theirs; kDataLoss: a
   // partial's probes are not its weights; kFailedPrecondition: the scale has no room for its weight; kUnavailable: it
-  // goes on from chunks that are not here (begin anew).
+  // goes on from chunks that are not here (the child begins anew).
   static Result<Incoming> begin(UpdateHead head, Terms terms, const Staging& staging);
   static Result<Incoming> begin(PartialHead head, Terms terms, const Staging& staging);
 
   // Blocking: decodes, screens, hashes, and may write to the disk. kInvalidArgument: out of order; kDataLoss: not
   // decodable, not finite, or beyond the plan's bound, by the tensor's name; kResourceExhausted.
   Status chunk(std::uint64_t index, Buffer bytes);
-  // The trailer, with the integers and the probe: length, digest, norm, a probe of 1, and the integers against the
-  // base's. Once, and the last call. kDataLoss.
+  // Takes the trailer, which holds the integers and the probe, and checks length, digest and norm, that the probe is 1,
+  // and the integers against the base model's. The last call. kDataLoss.
   Result<StagedArrival> end(const std::string& sha256, ByteSpan trailer);
 
   bool is_of(RunId run, RoundId round) const;
   wire::Received received() const;
-  // The same submission, or the same sequence of the same incarnation, and it begins where this one stopped.
+  // Whether the head is of this submission, or of this sequence of the same incarnation, and begins where this one
+  // stopped.
   bool continues(const UpdateHead& head) const;
   bool continues(const PartialHead& head) const;
-  // Goes on under a new head that continues() it: attempt and lease may be others. Errors as in begin();
+  // Goes on under a new head that continues() this transfer; its attempt and lease may be others. Errors as in begin();
   // kInvalidArgument as well for a partial with other contributors.
   Status resume(UpdateHead head, const Terms& terms);
   Status resume(PartialHead head, const Terms& terms);

@@ -1,8 +1,8 @@
 // One child's update or partial on its way in, from its beginning to whoever owns the round. core/tree calls the steps
 // from its strands and its pool, the simulator one after the other. Pure.
 //
-//   admit() -> start() -> chunk() ... -> end() -> hand_over()         an error of any step -> refuse(); the rest is
-//   skipped
+//   admit() -> start() -> chunk() ... -> end() -> hand_over()
+//     `-> refuse(), after an error of any step; the rest is skipped
 //     `-> cut_off(), when the session ends in the middle
 #pragma once
 
@@ -21,14 +21,15 @@ class Receiver {
   virtual ~Receiver() = default;
   virtual Result<Terms> admit(const UpdateHead& head) = 0;
   virtual Result<Terms> admit(const PartialHead& head) = 0;  // by admit_partial()
-  // Of a partial that is refused: whom it must do without to be admitted.
+  // The sites that a refused partial must leave out to be admitted.
   virtual std::vector<SiteId> without(const PartialHead& head) = 0;
   virtual void arrived(StagedArrival arrival) = 0;
   virtual void refused(RunId run, RoundId round, const round::Refusal& refusal) = 0;  // an update that was no good
 };
 
-// Of a Receiver's own: kPermissionDenied when the partial names a site that is not below its sender; whom it
-// contradicts is refused in any case (kConflict), after `admit` has said what is wrong with the partial itself.
+// For Receiver::admit(). kPermissionDenied when the partial names a site that is not below its sender. A site that the
+// partial brings with another content than it sent before is refused whatever `admit` says; the partial is refused for
+// that (kConflict) only if `admit` finds nothing else wrong with it.
 Status admit_partial(const PartialHead& head, const RoundBook& book, const std::function<bool(SiteId)>& is_below,
                      const std::function<Status()>& admit, const std::function<void(const round::Refusal&)>& refuse);
 
@@ -37,15 +38,17 @@ class Inflow {
   explicit Inflow(UpdateHead head) : update_(std::move(head)) {}
   explicit Inflow(PartialHead head) : partial_(std::move(head)) {}
 
-  // On the node's strand, as the book is. It goes on from what was cut off, when it says so and that is here.
+  // On the node's strand, as the book is. Goes on from a transfer that was cut off, when the head says so and the book
+  // has it.
   Status admit(RoundBook& book, Receiver& receiver);
-  std::uint64_t kept_chunks() const { return incoming_ ? incoming_->received().chunks : 0; }  // of it, after admit()
+  // After admit(): how many of its chunks an earlier session brought.
+  std::uint64_t kept_chunks() const { return incoming_ ? incoming_->received().chunks : 0; }
   Status start(const Staging& staging);
   Status chunk(std::uint64_t index, Buffer bytes);          // blocking, anywhere; skipped after a refusal
   Status end(const std::string& sha256, ByteSpan trailer);  // blocking, anywhere
   Status hand_over(RoundBook& book, Receiver& receiver);    // on the strand, after end()
-  v1::Envelope refuse(const Error& error, RoundBook& book,
-                      Receiver& receiver);  // on the strand; what to tell the child
+  // On the strand. Returns what to tell the child.
+  v1::Envelope refuse(const Error& error, RoundBook& book, Receiver& receiver);
   bool is_refused() const { return step_ == Step::kRefused; }
   std::optional<Incoming> cut_off();  // when the session ends in the middle
 

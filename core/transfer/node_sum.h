@@ -21,7 +21,7 @@ struct SumShape {
 // One call at a time; pack_chunk() may be called for different chunks at once. Blocking.
 class NodeSum {
  public:
-  // Back to nothing, in the same memory when the shape is the same. Before anything else.
+  // Empties the sum, in the same memory when the shape is the same. Must be called first.
   void reset(const SumShape& shape);
 
   // Adds the arrival and returns its contributors with the probes that the sum now holds for them. The arrival stays as

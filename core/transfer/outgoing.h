@@ -1,4 +1,4 @@
-// What a child says before it sends, and from where it goes on: the other end of inflow.h. Pure.
+// What a child announces before it sends, and where it goes on after a cut: the other end of inflow.h. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace fluvial::transfer {
 
-// How many of the first chunks need not be sent, by what the parent said it has; 0: another transfer's, or more than
-// there are.
+// How many of the first chunks need not be sent, because the parent says that it has them. 0 when it has those of
+// another transfer, or claims more than there are.
 std::uint64_t first_chunk(const std::optional<wire::Received>& received, Incarnation incarnation, std::uint64_t number,
                           std::uint64_t chunk_count);
 

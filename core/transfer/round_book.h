@@ -14,24 +14,25 @@ namespace fluvial::transfer {
 // until it goes on, the child begins something else, or the round is closed.
 class RoundBook {
  public:
-  void open(RunId run, RoundId round);  // forgets everything of another round; again for the same one: nothing
+  void open(RunId run, RoundId round);  // forgets any other round; no effect when this one is open
   void close();                         // forgets everything
 
   // ---- one submission, one content ----
-  // kStale: of this site a higher incarnation, or a higher submission of the same one, was complete here.
+  // kStale: a higher incarnation of this site, or a higher submission of the same incarnation, was complete here.
   Status admit(const UpdateHead& head) const;
-  // kConflict: the same submission was complete here with another digest. What is not known passes.
+  // kConflict: the same submission was complete here with another digest. An unknown submission passes.
   Status compare(RunId run, RoundId round, SiteId site, Incarnation incarnation, std::uint64_t submission,
                  const Digest& digest) const;
   std::vector<round::Refusal> conflicts(const PartialHead& head) const;  // compare() of each contributor
-  // A whole and verified arrival: compare() of its contributors, the first error; else they are remembered.
+  // Of a whole and verified arrival: compare() of each contributor, and the first error. Without one they are
+  // remembered.
   Status complete(const StagedArrival& arrival);
 
   // ---- what was cut off ----
-  // Of the open round with at least one chunk, or it is let go.
+  // Keeps what was cut off, if it is of the open round and has at least one chunk.
   void keep(NodeId child, Incoming incoming);
   std::optional<wire::Received> received(NodeId child) const;
-  // What the child's new beginning goes on from. Whatever else was kept of the child is let go.
+  // Takes what the child's new head goes on from. Anything else that was kept of the child is dropped.
   std::optional<Incoming> take(const UpdateHead& head);
   std::optional<Incoming> take(const PartialHead& head);
 

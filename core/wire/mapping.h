@@ -29,7 +29,7 @@ std::uint32_t status_code_to_proto(const Status& status);
 Result<Code> code_from_proto(std::uint32_t code);  // kInvalidArgument for 0 and for a number nobody gave
 // The peer's verdict: ok, or its error with a printable, bounded message. An unknown number becomes kInternal.
 Status status_from_proto(std::uint32_t code, std::string_view message);
-Error error_from_proto(std::uint32_t code, std::string_view message);  // the same where 0 would be wrong: kInternal
+Error error_from_proto(std::uint32_t code, std::string_view message);  // likewise, but 0 becomes kInternal, too
 
 // A text for the wire, for logs and terminals: at most kMessageBytesMax bytes of UTF-8, control characters replaced by
 // spaces and what is no UTF-8 by question marks.

@@ -21,10 +21,10 @@ struct Protocols {
   std::uint32_t newest = kProtocol;
 };
 
-// The parent's choice: the newest that both speak. kFailedPrecondition names what each of them is and who is to be
+// The parent's choice: the newest that both speak. kFailedPrecondition names both versions and which side must be
 // updated; the child is told the same.
 Result<std::uint32_t> choose_protocol(const Protocols& own, const v1::Hello& hello, std::string_view software);
-// The child's check of it.
+// The child's check of that choice.
 Status check_protocol(const Protocols& own, const v1::Welcome& welcome, std::string_view software);
 
 }  // namespace fluvial::wire

@@ -23,7 +23,7 @@ Result<round::Outcome> from_proto(v1::OutcomeReply::Outcome outcome);  // kInval
 
 using round::Received;
 
-inline constexpr std::size_t kContinuesMax = 64;  // what is older is not told
+inline constexpr std::size_t kContinuesMax = 64;  // older runs are not told
 
 // A round as a parent tells it to one child.
 struct Opening {
@@ -42,7 +42,7 @@ struct Opening {
   std::chrono::milliseconds soft_left{0};
   std::chrono::milliseconds hard_left{0};
   std::optional<Received> received;  // of the child's last transfer: it may go on from there
-  std::vector<RunId> continues;      // the run that this one continues, the one that that continues, ...
+  std::vector<RunId> continues;      // the run that this one continues, then the run before that, ...
 };
 v1::Envelope to_envelope(const Opening& opening);
 Result<Opening> from_proto(const v1::RoundOpen& message);
@@ -56,7 +56,7 @@ struct Commit {
   round::ContributorSet contributors;  // those below the child
   std::vector<round::Refusal> refusals;
   bool last = false;
-  std::vector<SiteId> late;  // below the child: took part, not in. A site that is named nowhere has to ask
+  std::vector<SiteId> late;  // participants below the child that are not in. A site that is named nowhere has to ask
 };
 v1::Envelope to_envelope(const Commit& commit);
 Result<Commit> from_proto(const v1::RoundCommit& message);
