@@ -59,8 +59,7 @@ void SiteRole::ask_again() {
   });
 }
 
-// ---- the process' events
-// ------------------------------------------------------------------------------------------------
+// ---- the process' events ------------------------------------------------------------------------------------------
 
 void SiteRole::connected(SessionId session) {
   if (uplink_->owns(session)) uplink_->connected();
@@ -86,8 +85,7 @@ void SiteRole::parent_down(const Error&) {
   flowing_ = false;
 }
 
-// ---- histories: as edge/service/histories.cc
-// ------------------------------------------------------------------------------
+// ---- histories: as edge/service/history.cc ------------------------------------------------------------------------
 
 Result<std::optional<edge::Pending>> SiteRole::load() {
   FLUVIAL_ASSIGN(const std::vector<store::PendingInfo> unresolved, store_->all_pending());
@@ -156,8 +154,7 @@ void SiteRole::enter_history() {
   });
 }
 
-// ---- what the parent sends
-// ----------------------------------------------------------------------------------------------
+// ---- what the parent sends ----------------------------------------------------------------------------------------
 
 Status SiteRole::from_parent(Frame frame) {
   const v1::Envelope& message = frame.header;
@@ -249,8 +246,7 @@ Status SiteRole::on_outcome_reply(const v1::OutcomeReply& message) {
   return {};
 }
 
-// ---- the model: edge/service/model_fetch.cc
-// -----------------------------------------------------------------------------
+// ---- the model: edge/service/model_fetch.cc -----------------------------------------------------------------------
 
 void SiteRole::apply(const edge::FetchModel& effect) {
   if (!fetching_ || fetching_->ref() != effect.model) {

@@ -33,8 +33,7 @@ void SiteRole::carry_out(edge::Effects effects) {
   carrying_out_ = false;
 }
 
-// ---- training and encoding
-// ----------------------------------------------------------------------------------------------
+// ---- training and encoding ----------------------------------------------------------------------------------------
 
 void SiteRole::apply(const edge::Train& effect) {
   const edge::Offer& offer = effect.offer;
@@ -193,8 +192,7 @@ void SiteRole::apply(const edge::Fold& effect) {
   cast_.world().after_disk(host_, [this, work = effect.work] { carry_out(machine_->folded(work)); });
 }
 
-// ---- the submission
-// -----------------------------------------------------------------------------------------------------
+// ---- the submission -----------------------------------------------------------------------------------------------
 
 void SiteRole::apply(const edge::Send& effect) {
   FLUVIAL_CHECK(pending_, "to send what is not there");
@@ -299,8 +297,7 @@ void SiteRole::apply(const edge::DeclineRound& effect) {
   uplink_->post(wire::to_envelope(round::Decline{effect.run, effect.round, effect.attempt, {self(), effect.error}}));
 }
 
-// ---- outcomes
-// -----------------------------------------------------------------------------------------------------------
+// ---- outcomes -----------------------------------------------------------------------------------------------------
 
 void SiteRole::apply(const edge::Resolve& effect) {
   BackoffSettings settings;
