@@ -132,9 +132,8 @@ net::Awaitable<Status> RunStarter::activate(store::RunRow row, Latest latest) {
       co_await runtime_.pool.run([&] { return journal_.continued_by(row.id, wire::kContinuesMax); });
   if (!continues.ok()) co_return continues.error();
   const round::ModelRef ref{row.id, latest.version, latest.digest, row.schema.model_bytes()};
-  RunStart start{
-      row.id,    row.plan, ref, RoundId(latest.version.value()), std::move(latest.open), epoch_, row.status,
-      row.reason};
+  RunStart start{row.id, row.plan,   ref,       RoundId(latest.version.value()), std::move(latest.open),
+                 epoch_, row.status, row.reason};
   auto slot =
       std::make_shared<tree::ModelSlot>(runtime_.strand, ref, row.schema, SharedBytes::from(std::move(latest.model)));
   activate_(std::make_unique<ActiveRun>(

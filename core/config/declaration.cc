@@ -194,8 +194,7 @@ std::optional<Conflict> find_conflict(const CommonSettings& settings) {
 
 std::string flag_of(const std::string& key) {
   std::string flag = "--" + key;
-  std::replace_if(
-      flag.begin(), flag.end(), [](char c) { return c == '.' || c == '_'; }, '-');
+  std::replace_if(flag.begin(), flag.end(), [](char c) { return c == '.' || c == '_'; }, '-');
   return flag;
 }
 

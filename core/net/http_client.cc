@@ -59,16 +59,14 @@ class ClientStream {
   template <typename Buffers>
   std::size_t read_some(const Buffers& buffers, ErrorCode& error) {
     const asio::mutable_buffer to = *asio::buffer_sequence_begin(buffers);
-    return transfer(
-        POLLIN, error, [&] { return ::recv(fd_, to.data(), to.size(), 0); }, asio::error::eof);
+    return transfer(POLLIN, error, [&] { return ::recv(fd_, to.data(), to.size(), 0); }, asio::error::eof);
   }
   template <typename Buffers>
   std::size_t write_some(const Buffers& buffers, ErrorCode& error) {
     for (auto at = asio::buffer_sequence_begin(buffers); at != asio::buffer_sequence_end(buffers); ++at) {
       const asio::const_buffer from = *at;
       if (from.size() == 0) continue;
-      return transfer(
-          POLLOUT, error, [&] { return ::send(fd_, from.data(), from.size(), MSG_NOSIGNAL); }, ErrorCode());
+      return transfer(POLLOUT, error, [&] { return ::send(fd_, from.data(), from.size(), MSG_NOSIGNAL); }, ErrorCode());
     }
     error = {};
     return 0;

@@ -48,7 +48,7 @@ Error cannot_listen(const std::string& path, const std::string& why) {
 
 // Removes the file of a server that is no more.
 Status clear_stale_socket(const Executor& executor, const std::string& path) {
-  struct stat found {};
+  struct stat found{};
   if (::lstat(path.c_str(), &found) != 0) {
     return errno == ENOENT ? Status() : cannot_listen(path, std::strerror(errno));
   }

@@ -154,7 +154,7 @@ TEST(Http, AUnixSocketIsForItsOwnerAlone) {
   const std::string path = folder.file("admin.sock");
   {
     HttpTestServer server(threads, UnixAddress{path});
-    struct stat found {};
+    struct stat found{};
     ASSERT_EQ(::stat(path.c_str(), &found), 0);
     EXPECT_EQ(found.st_mode & 0777, 0600u);
     EXPECT_EQ(server.ask("PUT", "/echo", "x").body, "PUT x");
@@ -174,7 +174,9 @@ TEST(Http, AStaleUnixSocketIsReplacedAndAnyOtherFileIsNot) {
     asio::local::stream_protocol::acceptor left_behind(context, path);  // closes, and leaves its file
   }
   ASSERT_TRUE(std::filesystem::exists(path));
-  { HttpTestServer server(threads, UnixAddress{path}); }
+  {
+    HttpTestServer server(threads, UnixAddress{path});
+  }
   std::ofstream(folder.file("data")) << "precious";
   EXPECT_FALSE(HttpServer::open(threads.executor(), UnixAddress{folder.file("data")}, {}, nullptr).ok());
   EXPECT_TRUE(std::filesystem::exists(folder.file("data")));

@@ -40,7 +40,8 @@ TEST(Integers, BeyondThatAreRefusedByName) {
   for (const auto& [integers, reason] : std::vector<std::pair<std::vector<std::int64_t>, std::string>>{
            {{2, 40, 0, 0}, "tensor 'flag', value 0 is 2, expected 0 to 1"},
            {{-1, 40, 0, 0}, "tensor 'flag', value 0 is -1"},
-           {{0, 41 + kIntegerStepMax, 0, 0}, "tensor 'steps', value 0 is 4294967337, expected -9223372036854775808 to 4294967336"},
+           {{0, 41 + kIntegerStepMax, 0, 0},
+            "tensor 'steps', value 0 is 4294967337, expected -9223372036854775808 to 4294967336"},
            {{0, kMost, 0, 0}, "tensor 'steps', value 0"},
            {{0, 40, 0, 256}, "tensor 'small', value 0 is 256, expected 0 to 255"},
            {{0, 40, 0, -1}, "tensor 'small', value 0 is -1"}}) {

@@ -20,7 +20,9 @@ inline constexpr const char* kFolder = "/site";
 inline constexpr RunId kRun{3};
 
 inline std::vector<float> values(float fill) { return std::vector<float>(6, fill); }
-inline std::string chunk_text(std::uint64_t index) { return "encoded-" + std::to_string(index) + std::string(index, '.'); }
+inline std::string chunk_text(std::uint64_t index) {
+  return "encoded-" + std::to_string(index) + std::string(index, '.');
+}
 inline Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
 
 inline constexpr std::string_view kTrailer = "three integers, 8 each, 1.0F";  // 3 * 8 + 4 bytes

@@ -63,7 +63,7 @@ struct HubOptions {
   NodeId self;
   std::string software;
   std::uint64_t model_part_bytes = 1 << 20;  // a frame's
-  wire::Protocols protocols;  // others than this build's: tests of what the next version will do
+  wire::Protocols protocols;                 // others than this build's: tests of what the next version will do
 };
 
 class Hub final : public Children {

@@ -23,8 +23,9 @@ net::Awaitable<Result<net::Frame>> receive_from(std::shared_ptr<net::Session> se
   co_return std::move(*frame);
 }
 
-net::Awaitable<Result<std::shared_ptr<net::Session>>> connect_over_tls(
-    Runtime* runtime, std::shared_ptr<const identity::TlsContext> tls, net::HostPort address, Role role) {
+net::Awaitable<Result<std::shared_ptr<net::Session>>> connect_over_tls(Runtime* runtime,
+                                                                       std::shared_ptr<const identity::TlsContext> tls,
+                                                                       net::HostPort address, Role role) {
   auto admission = [role](const identity::PeerIdentity& peer) { return identity::may_speak_as(peer, role); };
   co_return co_await net::connect(runtime->io, address.host, address.port, std::move(tls), runtime->session,
                                   runtime->hooks, admission);

@@ -61,8 +61,8 @@ class Child {
   explicit Child(std::uint8_t kind) : partial_(kind % (kCodecs.size() + 1) == kCodecs.size()) {
     terms_.layout = kLayout;
     terms_.integer_count = kIntegers;
-    terms_.schema = std::make_shared<const round::Schema>(
-        *round::Schema::make({{"w", round::DType::kF32, {kLayout.value_count}}, {"n", round::DType::kI8, {kIntegers}}}));
+    terms_.schema = std::make_shared<const round::Schema>(*round::Schema::make(
+        {{"w", round::DType::kF32, {kLayout.value_count}}, {"n", round::DType::kI8, {kIntegers}}}));
     terms_.base_integers = std::make_shared<const std::vector<std::int64_t>>(kIntegers, 0);
     terms_.codec_name = kCodecs[kind % kCodecs.size()];
     terms_.codec = *kernels::make_codec(*kernels::parse_codec(terms_.codec_name));
@@ -221,8 +221,9 @@ class Child {
     Result<StagedArrival> arrival = incoming_->end(wire::digest_to_proto(digest), tail);
     incoming_.reset();
     const bool within = (contributors_ == 0 || how <= kIntegerMost) && !(brings_probe_ && how == kOtherProbe);
-    FLUVIAL_CHECK(arrival.ok() == (whole && within && how != 255),
-                  "whole, with its digest, its probe and integers that a round can bring, and nothing else, is handed over");
+    FLUVIAL_CHECK(
+        arrival.ok() == (whole && within && how != 255),
+        "whole, with its digest, its probe and integers that a round can bring, and nothing else, is handed over");
     if (!arrival.ok()) return;
     check_content(*arrival);
     remember(*arrival);
