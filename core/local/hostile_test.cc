@@ -51,171 +51,167 @@ void send_ready(RawPeer& p, std::initializer_list<round::ByteRange> ranges) {
   p.send(ready(ranges), {memfd(kModelBytes, kSizeSeals).get()});
 }
 
-std::vector<Case> cases() {
-  return {
-      {"Garbage", false, [](RawPeer& p) { p.send_bytes(RawPeer::framed("\xff\xff\xff\xff")); }, "no message"},
-      {"AnHttpRequest", false, [](RawPeer& p) { p.send_bytes("GET / HTTP/1.1\r\n\r\n"); }, "a message of"},
-      {"TooLong", false, [](RawPeer& p) { p.send_bytes(std::string(4, '\x7f')); }, "a message of"},
-      {"Empty", false, [](RawPeer& p) { p.send_bytes(std::string(4, '\0')); }, "a message of 0 bytes"},
-      {"NotAttachFirst", false, [](RawPeer& p) { p.send(done()); }, "not Attach"},
-      {"NoBody", false, [](RawPeer& p) { p.send_bytes(RawPeer::framed(std::string("\xa2\x06\x00", 3))); },
-       "not Attach"},
-      {"AnotherProtocol", false,
-       [](RawPeer& p) {
-         v1::LocalMessage message = attaching("old");
-         message.mutable_attach()->set_protocol(9);
-         p.send(message);
-       },
-       "speaks local protocol 9"},
-      {"NoName", false, [](RawPeer& p) { p.send(attaching("")); }, "worker \"\""},
-      {"ANameForTheLog", false, [](RawPeer& p) { p.send(attaching("a\nb")); }, "worker \"a?b\""},
-      {"ADescriptorWithAttach", false, [](RawPeer& p) { p.send(attaching("gift"), {memfd(1, 0).get()}); },
-       "a descriptor with"},
-      {"ClosesAtOnce", false, [](RawPeer& p) { p.close(); }, "closed its connection"},
-      {"BreaksOffInItsName", false,
-       [](RawPeer& p) {
-         p.send_bytes(RawPeer::framed("attach me").substr(0, 6));
-         p.close();
-       },
-       "middle of a message"},
-      {"AttachesTwice", true, [](RawPeer& p) { p.send(attaching("again")); }, "not a worker's"},
-      {"GivesTasks", true, [](RawPeer& p) { p.send(task_message(train_task(5))); }, "not a worker's"},
-      {"AnotherTask", true, [](RawPeer& p) { p.send(done(2), {memfd(kModelBytes, kAllSeals).get()}); },
-       "task 2, which it was not given"},
-      {"FailsAnotherTask", true, [](RawPeer& p) { p.send(failed_message(TaskId(2), "")); }, "was not given"},
-      {"AnswersTwice", true,
-       [](RawPeer& p) {
-         p.send(failed_message(TaskId(1), "once"));
-         p.send(failed_message(TaskId(1), "twice"));
-       },
-       "was not given"},
-      {"NoModel", true, [](RawPeer& p) { p.send(done()); }, "without its memfd"},
-      {"APipeForAModel", true,
-       [](RawPeer& p) {
-         int ends[2];
-         ASSERT_EQ(::pipe(ends), 0);
-         const UniqueFd reading(ends[0]);
-         const UniqueFd writing(ends[1]);
-         p.send(done(), {ends[0]});
-       },
-       "no memfd"},
-      {"AFileForAModel", true,
-       [](RawPeer& p) { p.send(done(), {UniqueFd(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC)).get()}); },
-       "no memfd"},
-      {"Unsealed", true, [](RawPeer& p) { p.send(done(), {memfd(kModelBytes, 0).get()}); }, "lacks F_SEAL_SHRINK"},
-      {"MayGrow", true, [](RawPeer& p) { p.send(done(), {memfd(kModelBytes, F_SEAL_SHRINK).get()}); },
-       "lacks F_SEAL_GROW"},
-      {"TooShort", true, [](RawPeer& p) { p.send(done(), {memfd(kModelBytes - 1, kAllSeals).get()}); },
-       "has 15 bytes; expected 16"},
-      {"TooLarge", true, [](RawPeer& p) { p.send(done(), {memfd(std::uint64_t{1} << 40, kAllSeals).get()}); },
-       "expected 16"},
-      {"TwoModels", true,
-       [](RawPeer& p) {
-         const UniqueFd model = memfd(kModelBytes, kAllSeals);
-         p.send(done(), {model.get(), model.get()});
-       },
-       "more than 1 descriptor"},
-      {"ManyModels", true,
-       [](RawPeer& p) {
-         const UniqueFd model = memfd(kModelBytes, kAllSeals);
-         p.send(done(), std::vector<int>(200, model.get()));
-       },
-       "more than 1 descriptor"},
-      {"AModelInEachPart", true,
-       [](RawPeer& p) {
-         const UniqueFd model = memfd(kModelBytes, kAllSeals);
-         const std::string bytes = RawPeer::framed(done().SerializeAsString());
-         p.send_bytes(bytes.substr(0, 2), {model.get()});
-         p.send_bytes(bytes.substr(2), {model.get()});
-       },
-       "more than 1 descriptor"},
-      {"NoWeight", true, [](RawPeer& p) { p.send(done(1, 0), {memfd(kModelBytes, kAllSeals).get()}); }, "weight 0"},
-      {"TooManyMetrics", true,
-       [](RawPeer& p) {
-         Metrics metrics;
-         for (int i = 0; i < 65; ++i) metrics[std::to_string(i)] = i;
-         p.send(done(1, 1, metrics), {memfd(kModelBytes, kAllSeals).get()});
-       },
-       "65 metrics"},
-      {"AMetricForTheLog", true,
-       [](RawPeer& p) { p.send(done(1, 1, {{"a\"b\n", 1}}), {memfd(kModelBytes, kAllSeals).get()}); },
-       "metric \"a\"b?\""},
-      {"ARankOfNoGroup", false,
-       [](RawPeer& p) {
-         v1::LocalMessage message = attaching("lost");
-         message.mutable_attach()->set_ranks(2);
-         p.send(message);
-       },
-       "group \"\""},
-      {"AGroupForTheLog", false, [](RawPeer& p) { p.send(attaching("a", Group{"b\n", 0, 2})); }, "group \"b?\""},
-      {"ARankBeyondTheLast", false, [](RawPeer& p) { p.send(attaching("a", Group{"fsdp", 2, 2})); },
-       "rank 2 of 2 in group fsdp"},
-      {"TooManyRanks", false, [](RawPeer& p) { p.send(attaching("a", Group{"fsdp", 2, 65})); }, "at most 64"},
-      {"NoRanks", false, [](RawPeer& p) { p.send(attaching("a", Group{"fsdp", 0, 0})); }, "rank 0 of 0"},
-      {"ReadyWithoutMemory", true, [](RawPeer& p) { p.send(ready({{0, 4}})); }, "without its memfd"},
-      {"ReadyForAnotherTask", true,
-       [](RawPeer& p) {
-         v1::LocalMessage message = ready({{0, 4}});
-         message.mutable_task_ready()->set_id(7);
-         p.send(message, {memfd(kModelBytes, kSizeSeals).get()});
-       },
-       "task 7, which it was not given"},
-      {"ReadyTwice", true, [](RawPeer& p) { send_ready(p, {{4, 8}, {8, 4}}); }, "byte 8 is given twice"},
-      {"ReadyTwiceInTwoMessages", true,
-       [](RawPeer& p) {
-         send_ready(p, {{4, 8}});
-         p.send(ready({{0, 8}}));
-       },
-       "byte 4 is given twice"},
-      {"ReadyBeyondTheEnd", true, [](RawPeer& p) { send_ready(p, {{12, 8}}); }, "beyond the model's 16"},
-      {"ReadyFarBeyondTheEnd", true, [](RawPeer& p) { send_ready(p, {{8, ~std::uint64_t{0}}}); }, "beyond the model's"},
-      {"ReadyInAValue", true, [](RawPeer& p) { send_ready(p, {{4, 6}}); }, "cuts a value at byte 10"},
-      {"ReadyWithoutWeight", true,
-       [](RawPeer& p) { p.send(ready({{0, 4}}, 0), {memfd(kModelBytes, kSizeSeals).get()}); }, "weight 0"},
-      {"AnotherWeightThanAnnounced", true,
-       [](RawPeer& p) {
-         send_ready(p, {{0, 4}});
-         p.send(ready({{4, 4}}, 2));
-       },
-       "not the one announced"},
-      {"AnotherKindThanAnnounced", true,
-       [](RawPeer& p) {
-         send_ready(p, {{0, 4}});
-         v1::LocalMessage message = done();
-         message.mutable_task_done()->set_update(true);
-         p.send(message);
-       },
-       "not the one announced"},
-      {"MemoryTwice", true,
-       [](RawPeer& p) {
-         send_ready(p, {{0, 4}});
-         p.send(done(), {memfd(kModelBytes, kSizeSeals).get()});
-       },
-       "a second descriptor"},
-      {"RangesWithoutAGroup", true,
-       [](RawPeer& p) {
-         v1::LocalMessage message = done();
-         message.mutable_task_done()->add_ranges()->set_bytes(16);
-         p.send(message, {memfd(kModelBytes, kSizeSeals).get()});
-       },
-       "in no group"},
-      {"CommitsARound", true,
-       [](RawPeer& p) {
-         v1::LocalMessage message;
-         message.mutable_committed()->set_round(1);
-         p.send(message);
-       },
-       "not a worker's"},
-      {"DiesInTheMiddle", true,
-       [](RawPeer& p) {
-         const UniqueFd model = memfd(kModelBytes, kAllSeals);
-         p.send_bytes(RawPeer::framed(done().SerializeAsString()).substr(0, 5), {model.get()});
-         p.close();
-       },
-       "middle of a message"},
-      {"Dies", true, [](RawPeer& p) { p.close(); }, "closed its connection"},
-  };
-}
+const std::vector<Case> kCases = {
+    {"Garbage", false, [](RawPeer& p) { p.send_bytes(RawPeer::framed("\xff\xff\xff\xff")); }, "no message"},
+    {"AnHttpRequest", false, [](RawPeer& p) { p.send_bytes("GET / HTTP/1.1\r\n\r\n"); }, "a message of"},
+    {"TooLong", false, [](RawPeer& p) { p.send_bytes(std::string(4, '\x7f')); }, "a message of"},
+    {"Empty", false, [](RawPeer& p) { p.send_bytes(std::string(4, '\0')); }, "a message of 0 bytes"},
+    {"NotAttachFirst", false, [](RawPeer& p) { p.send(done()); }, "not Attach"},
+    {"NoBody", false, [](RawPeer& p) { p.send_bytes(RawPeer::framed(std::string("\xa2\x06\x00", 3))); }, "not Attach"},
+    {"AnotherProtocol", false,
+     [](RawPeer& p) {
+       v1::LocalMessage message = attaching("old");
+       message.mutable_attach()->set_protocol(9);
+       p.send(message);
+     },
+     "speaks local protocol 9"},
+    {"NoName", false, [](RawPeer& p) { p.send(attaching("")); }, "worker \"\""},
+    {"ANameForTheLog", false, [](RawPeer& p) { p.send(attaching("a\nb")); }, "worker \"a?b\""},
+    {"ADescriptorWithAttach", false, [](RawPeer& p) { p.send(attaching("gift"), {memfd(1, 0).get()}); },
+     "a descriptor with"},
+    {"ClosesAtOnce", false, [](RawPeer& p) { p.close(); }, "closed its connection"},
+    {"BreaksOffInItsName", false,
+     [](RawPeer& p) {
+       p.send_bytes(RawPeer::framed("attach me").substr(0, 6));
+       p.close();
+     },
+     "middle of a message"},
+    {"AttachesTwice", true, [](RawPeer& p) { p.send(attaching("again")); }, "not a worker's"},
+    {"GivesTasks", true, [](RawPeer& p) { p.send(task_message(train_task(5))); }, "not a worker's"},
+    {"AnotherTask", true, [](RawPeer& p) { p.send(done(2), {memfd(kModelBytes, kAllSeals).get()}); },
+     "task 2, which it was not given"},
+    {"FailsAnotherTask", true, [](RawPeer& p) { p.send(failed_message(TaskId(2), "")); }, "was not given"},
+    {"AnswersTwice", true,
+     [](RawPeer& p) {
+       p.send(failed_message(TaskId(1), "once"));
+       p.send(failed_message(TaskId(1), "twice"));
+     },
+     "was not given"},
+    {"NoModel", true, [](RawPeer& p) { p.send(done()); }, "without its memfd"},
+    {"APipeForAModel", true,
+     [](RawPeer& p) {
+       int ends[2];
+       ASSERT_EQ(::pipe(ends), 0);
+       const UniqueFd reading(ends[0]);
+       const UniqueFd writing(ends[1]);
+       p.send(done(), {ends[0]});
+     },
+     "no memfd"},
+    {"AFileForAModel", true,
+     [](RawPeer& p) { p.send(done(), {UniqueFd(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC)).get()}); }, "no memfd"},
+    {"Unsealed", true, [](RawPeer& p) { p.send(done(), {memfd(kModelBytes, 0).get()}); }, "lacks F_SEAL_SHRINK"},
+    {"MayGrow", true, [](RawPeer& p) { p.send(done(), {memfd(kModelBytes, F_SEAL_SHRINK).get()}); },
+     "lacks F_SEAL_GROW"},
+    {"TooShort", true, [](RawPeer& p) { p.send(done(), {memfd(kModelBytes - 1, kAllSeals).get()}); },
+     "has 15 bytes; expected 16"},
+    {"TooLarge", true, [](RawPeer& p) { p.send(done(), {memfd(std::uint64_t{1} << 40, kAllSeals).get()}); },
+     "expected 16"},
+    {"TwoModels", true,
+     [](RawPeer& p) {
+       const UniqueFd model = memfd(kModelBytes, kAllSeals);
+       p.send(done(), {model.get(), model.get()});
+     },
+     "more than 1 descriptor"},
+    {"ManyModels", true,
+     [](RawPeer& p) {
+       const UniqueFd model = memfd(kModelBytes, kAllSeals);
+       p.send(done(), std::vector<int>(200, model.get()));
+     },
+     "more than 1 descriptor"},
+    {"AModelInEachPart", true,
+     [](RawPeer& p) {
+       const UniqueFd model = memfd(kModelBytes, kAllSeals);
+       const std::string bytes = RawPeer::framed(done().SerializeAsString());
+       p.send_bytes(bytes.substr(0, 2), {model.get()});
+       p.send_bytes(bytes.substr(2), {model.get()});
+     },
+     "more than 1 descriptor"},
+    {"NoWeight", true, [](RawPeer& p) { p.send(done(1, 0), {memfd(kModelBytes, kAllSeals).get()}); }, "weight 0"},
+    {"TooManyMetrics", true,
+     [](RawPeer& p) {
+       Metrics metrics;
+       for (int i = 0; i < 65; ++i) metrics[std::to_string(i)] = i;
+       p.send(done(1, 1, metrics), {memfd(kModelBytes, kAllSeals).get()});
+     },
+     "65 metrics"},
+    {"AMetricForTheLog", true,
+     [](RawPeer& p) { p.send(done(1, 1, {{"a\"b\n", 1}}), {memfd(kModelBytes, kAllSeals).get()}); },
+     "metric \"a\"b?\""},
+    {"ARankOfNoGroup", false,
+     [](RawPeer& p) {
+       v1::LocalMessage message = attaching("lost");
+       message.mutable_attach()->set_ranks(2);
+       p.send(message);
+     },
+     "group \"\""},
+    {"AGroupForTheLog", false, [](RawPeer& p) { p.send(attaching("a", Group{"b\n", 0, 2})); }, "group \"b?\""},
+    {"ARankBeyondTheLast", false, [](RawPeer& p) { p.send(attaching("a", Group{"fsdp", 2, 2})); },
+     "rank 2 of 2 in group fsdp"},
+    {"TooManyRanks", false, [](RawPeer& p) { p.send(attaching("a", Group{"fsdp", 2, 65})); }, "at most 64"},
+    {"NoRanks", false, [](RawPeer& p) { p.send(attaching("a", Group{"fsdp", 0, 0})); }, "rank 0 of 0"},
+    {"ReadyWithoutMemory", true, [](RawPeer& p) { p.send(ready({{0, 4}})); }, "without its memfd"},
+    {"ReadyForAnotherTask", true,
+     [](RawPeer& p) {
+       v1::LocalMessage message = ready({{0, 4}});
+       message.mutable_task_ready()->set_id(7);
+       p.send(message, {memfd(kModelBytes, kSizeSeals).get()});
+     },
+     "task 7, which it was not given"},
+    {"ReadyTwice", true, [](RawPeer& p) { send_ready(p, {{4, 8}, {8, 4}}); }, "byte 8 is given twice"},
+    {"ReadyTwiceInTwoMessages", true,
+     [](RawPeer& p) {
+       send_ready(p, {{4, 8}});
+       p.send(ready({{0, 8}}));
+     },
+     "byte 4 is given twice"},
+    {"ReadyBeyondTheEnd", true, [](RawPeer& p) { send_ready(p, {{12, 8}}); }, "beyond the model's 16"},
+    {"ReadyFarBeyondTheEnd", true, [](RawPeer& p) { send_ready(p, {{8, ~std::uint64_t{0}}}); }, "beyond the model's"},
+    {"ReadyInAValue", true, [](RawPeer& p) { send_ready(p, {{4, 6}}); }, "cuts a value at byte 10"},
+    {"ReadyWithoutWeight", true, [](RawPeer& p) { p.send(ready({{0, 4}}, 0), {memfd(kModelBytes, kSizeSeals).get()}); },
+     "weight 0"},
+    {"AnotherWeightThanAnnounced", true,
+     [](RawPeer& p) {
+       send_ready(p, {{0, 4}});
+       p.send(ready({{4, 4}}, 2));
+     },
+     "not the one announced"},
+    {"AnotherKindThanAnnounced", true,
+     [](RawPeer& p) {
+       send_ready(p, {{0, 4}});
+       v1::LocalMessage message = done();
+       message.mutable_task_done()->set_update(true);
+       p.send(message);
+     },
+     "not the one announced"},
+    {"MemoryTwice", true,
+     [](RawPeer& p) {
+       send_ready(p, {{0, 4}});
+       p.send(done(), {memfd(kModelBytes, kSizeSeals).get()});
+     },
+     "a second descriptor"},
+    {"RangesWithoutAGroup", true,
+     [](RawPeer& p) {
+       v1::LocalMessage message = done();
+       message.mutable_task_done()->add_ranges()->set_bytes(16);
+       p.send(message, {memfd(kModelBytes, kSizeSeals).get()});
+     },
+     "in no group"},
+    {"CommitsARound", true,
+     [](RawPeer& p) {
+       v1::LocalMessage message;
+       message.mutable_committed()->set_round(1);
+       p.send(message);
+     },
+     "not a worker's"},
+    {"DiesInTheMiddle", true,
+     [](RawPeer& p) {
+       const UniqueFd model = memfd(kModelBytes, kAllSeals);
+       p.send_bytes(RawPeer::framed(done().SerializeAsString()).substr(0, 5), {model.get()});
+       p.close();
+     },
+     "middle of a message"},
+    {"Dies", true, [](RawPeer& p) { p.close(); }, "closed its connection"},
+};
 
 class Hostile : public testing::TestWithParam<Case> {};
 
@@ -258,7 +254,7 @@ TEST_P(Hostile, IsDetachedWithAReasonAndHurtsNobody) {
   EXPECT_EQ(open_fds(), before);
 }
 
-INSTANTIATE_TEST_SUITE_P(Workers, Hostile, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Workers, Hostile, testing::ValuesIn(kCases),
                          [](const testing::TestParamInfo<Case>& info) { return info.param.name; });
 
 TEST(HostileWorker, IsToldWhatItDidWrong) {

@@ -108,83 +108,34 @@ TEST(HostileBytes, Int8) {
 
 TEST(HostileBytes, Sign) {
   const auto codec = codec_of("sign:block=131");
-  const std::string good =
-      "0100830000000000"
-      "0000803f"
-      "0000803f";
+  const std::string one = "0000803f";
+  const std::string head = "0100830000000000";
+  const std::string first = std::string(32, 'f') + "07";
+  const std::string bits = first + "0f";
   const auto refused = [&](const std::string& hex, std::string_view reason) {
     expect_malformed(*codec, bytes_of(hex), 135, reason);
   };
-  const std::string first = std::string(32, 'f') + "07";
-  ASSERT_TRUE(codec->screen_chunk(bytes_of(good + first + "0f"), 135, 0).ok());
-  refused(
-      "0200830000000000"
-      "0000803f"
-      "0000803f" +
-          first + "0f",
-      "version");
-  refused(
-      "0100830000000100"
-      "0000803f"
-      "0000803f" +
-          first + "0f",
-      "version");
-  refused(
-      "0101830000000000"
-      "0000803f"
-      "0000803f" +
-          first + "0f",
-      "mode 1, expected 0 (scaled)");
-  refused(
-      "0102830000000000"
-      "0000803f"
-      "0000803f" +
-          first + "0f",
-      "mode 2");
-  refused(
-      "0100000000000000"
-      "0000803f"
-      "0000803f" +
-          first + "0f",
-      "blocks of 0 values, expected 131");
-  refused(
-      "0100830000000000"
-      "0000803f"
-      "0000807f" +
-          first + "0f",
-      "the scale of block 1, values 131 to 134");
-  refused(
-      "0100830000000000"
-      "0000c07f"
-      "0000803f" +
-          first + "0f",
-      "the scale of block 0, values 0 to 130");
-  refused(
-      "0100830000000000"
-      "0000803f"
-      "00000080" +
-          first + "0f",
-      "negative or not finite");
-  refused(good + std::string(32, 'f') + "0f" + "0f", "bits are set after value 130, the last of its block");
-  refused(good + first + "1f", "bits are set after value 134");
-  refused(good + first, "expected 34");
+  ASSERT_TRUE(codec->screen_chunk(bytes_of(head + one + one + bits), 135, 0).ok());
+  refused("0200830000000000" + one + one + bits, "version");
+  refused("0100830000000100" + one + one + bits, "version");
+  refused("0101830000000000" + one + one + bits, "mode 1, expected 0 (scaled)");
+  refused("0102830000000000" + one + one + bits, "mode 2");
+  refused("0100000000000000" + one + one + bits, "blocks of 0 values, expected 131");
+  refused(head + one + "0000807f" + bits, "the scale of block 1, values 131 to 134");
+  refused(head + "0000c07f" + one + bits, "the scale of block 0, values 0 to 130");
+  refused(head + one + "00000080" + bits, "negative or not finite");
+  refused(head + one + one + std::string(32, 'f') + "0f" + "0f", "bits are set after value 130, the last of its block");
+  refused(head + one + one + first + "1f", "bits are set after value 134");
+  refused(head + one + one + first, "expected 34");
+}
+
+TEST(HostileBytes, SignByVote) {
   const auto vote = codec_of("sign:mode=vote");
-  ASSERT_TRUE(vote->screen_chunk(bytes_of("0101000000000000"
-                                          "ff07"),
-                                 11, 0)
-                  .ok());
-  expect_malformed(*vote,
-                   bytes_of("0101000000000000"
-                            "ff0f"),
-                   11, "bits are set after value 10");
-  expect_malformed(*vote,
-                   bytes_of("0101000100000000"
-                            "ff07"),
-                   11, "blocks of 256 values, expected 0");
-  EXPECT_FALSE(vote->screen_chunk(bytes_of("0100000000000000"
-                                           "ff07"),
-                                  11, 0)
-                   .ok());
+  const std::string head = "0101000000000000";
+  ASSERT_TRUE(vote->screen_chunk(bytes_of(head + "ff07"), 11, 0).ok());
+  expect_malformed(*vote, bytes_of(head + "ff0f"), 11, "bits are set after value 10");
+  expect_malformed(*vote, bytes_of("0101000100000000ff07"), 11, "blocks of 256 values, expected 0");
+  EXPECT_FALSE(vote->screen_chunk(bytes_of("0100000000000000ff07"), 11, 0).ok());
 }
 
 TEST(HostileBytes, Int4) {

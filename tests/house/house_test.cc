@@ -49,6 +49,14 @@ TEST(House, IsTidy) {
   EXPECT_TRUE(findings.empty()) << to_string(findings);
 }
 
+TEST(House, NoFunctionIsLong) {
+  std::vector<Finding> findings;
+  for (const TextFile& file : tree().texts) {
+    if (is_source(file.path) && !file.path.ends_with(".proto")) append(findings, check_functions(file));
+  }
+  EXPECT_TRUE(findings.empty()) << to_string(findings);
+}
+
 TEST(House, EveryLinkLeadsSomewhere) {
   std::vector<Finding> findings;
   for (const TextFile& file : tree().texts) append(findings, check_links(file, exists));

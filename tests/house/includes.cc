@@ -19,129 +19,128 @@ std::vector<std::string_view> service_of(std::vector<std::string_view> own) {
 
 const std::vector<std::string_view> kLogic = {"core/base", "kernels", "core/round", "core/aggregate"};
 
-std::vector<Room> make_rooms() {
-  return {
-      {"core/base", {}},  // has the one real clock; the standard library alone
-      {"core/digest", {"core/base"}},
+// From the ground floor up.
+const std::vector<Room> kRooms = {
+    {"core/base", {}},  // has the one real clock; the standard library alone
+    {"core/digest", {"core/base"}},
 
-      // The arithmetic. The host API is the folder itself; the folders inside are its own.
-      {"kernels/ops", {}, {}, true},
-      {"kernels/reference", {"core/base"}, {}, true},
-      {"kernels/cpu", {"core/base", "kernels/ops"}, {}, true},
-      {"kernels", {"core/base", "kernels/ops", "kernels/cpu"}, {"kernels/reference"}, true},
-      {"kernels/codecs", {"core/base", "kernels/ops", "kernels/cpu", "kernels"}, {"kernels/reference"}, true},
-      {"kernels/cuda", {"core/base", "kernels/ops", "kernels"}},
+    // The arithmetic. The host API is the folder itself; the folders inside are its own.
+    {"kernels/ops", {}, {}, true},
+    {"kernels/reference", {"core/base"}, {}, true},
+    {"kernels/cpu", {"core/base", "kernels/ops"}, {}, true},
+    {"kernels", {"core/base", "kernels/ops", "kernels/cpu"}, {"kernels/reference"}, true},
+    {"kernels/codecs", {"core/base", "kernels/ops", "kernels/cpu", "kernels"}, {"kernels/reference"}, true},
+    {"kernels/cuda", {"core/base", "kernels/ops", "kernels"}},
 
-      // What a round is, and what is done with contributions.
-      {"core/round", {"core/base"}, {}, true},
-      {"core/aggregate", {"core/base", "core/round", "kernels"}, {"kernels/reference"}, true},
+    // What a round is, and what is done with contributions.
+    {"core/round", {"core/base"}, {}, true},
+    {"core/aggregate", {"core/base", "core/round", "kernels"}, {"kernels/reference"}, true},
 
-      // What decides.
-      {"coordinator/logic", kLogic, {}, true},
-      {"aggregator/logic", kLogic, {}, true},
-      {"edge/logic", kLogic, {}, true},
+    // What decides.
+    {"coordinator/logic", kLogic, {}, true},
+    {"aggregator/logic", kLogic, {}, true},
+    {"edge/logic", kLogic, {}, true},
 
-      // Wires, disks, people.
-      {"proto", {}},
-      {"core/wire", {"core/base", "core/round", "proto"}},
-      {"core/store", {"core/base", "core/digest", "core/round"}},
-      {"core/telemetry", {"core/base"}},
-      {"core/config", {"core/base", "core/round"}},
-      {"core/identity", {"core/base", "core/digest"}},
-      {"core/net", {"core/base", "core/identity", "core/wire", "proto"}},
-      {"core/local", {"core/base", "core/round", "core/wire", "proto"}},
+    // Wires, disks, people.
+    {"proto", {}},
+    {"core/wire", {"core/base", "core/round", "proto"}},
+    {"core/store", {"core/base", "core/digest", "core/round"}},
+    {"core/telemetry", {"core/base"}},
+    {"core/config", {"core/base", "core/round"}},
+    {"core/identity", {"core/base", "core/digest"}},
+    {"core/net", {"core/base", "core/identity", "core/wire", "proto"}},
+    {"core/local", {"core/base", "core/round", "core/wire", "proto"}},
 
-      // What crosses an edge of the tree: checked, staged, summed, cut for a child.
-      {"core/transfer",
-       {"core/base", "core/digest", "kernels", "core/round", "core/aggregate", "proto", "core/wire", "core/store"},
-       {},
-       true},
-      {"coordinator/model",
-       {"core/base", "core/digest", "kernels", "core/round", "core/aggregate", "core/store", "core/transfer"},
-       {},
-       true},
+    // What crosses an edge of the tree: checked, staged, summed, cut for a child.
+    {"core/transfer",
+     {"core/base", "core/digest", "kernels", "core/round", "core/aggregate", "proto", "core/wire", "core/store"},
+     {},
+     true},
+    {"coordinator/model",
+     {"core/base", "core/digest", "kernels", "core/round", "core/aggregate", "core/store", "core/transfer"},
+     {},
+     true},
 
-      // The two ends of an edge of the tree, for every role.
-      {"core/tree",
-       {"core/base", "core/digest", "kernels", "core/round", "core/aggregate", "proto", "core/wire", "core/store",
-        "core/telemetry", "core/config", "core/identity", "core/net", "core/transfer"}},
+    // The two ends of an edge of the tree, for every role.
+    {"core/tree",
+     {"core/base", "core/digest", "kernels", "core/round", "core/aggregate", "proto", "core/wire", "core/store",
+      "core/telemetry", "core/config", "core/identity", "core/net", "core/transfer"}},
 
-      // How a site's workers become one vector.
-      {"edge/reduce", {"core/base", "kernels"}, {}, true},
+    // How a site's workers become one vector.
+    {"edge/reduce", {"core/base", "kernels"}, {}, true},
 
-      // Where its GPUs do it.
-      {"edge/gpu", {"core/base", "kernels"}},
+    // Where its GPUs do it.
+    {"edge/gpu", {"core/base", "kernels"}},
 
-      // What a site does to its update; where it is called from decides about threads.
-      {"edge/update",
-       {"core/base", "core/digest", "kernels", "core/round", "core/store", "edge/reduce", "edge/gpu"},
-       {"core/net", "edge/logic", "kernels/cuda"},
-       true},
+    // What a site does to its update; where it is called from decides about threads.
+    {"edge/update",
+     {"core/base", "core/digest", "kernels", "core/round", "core/store", "edge/reduce", "edge/gpu"},
+     {"core/net", "edge/logic", "kernels/cuda"},
+     true},
 
-      // What carries decisions out. The three roles never include each other.
-      {"coordinator/service", service_of({"coordinator/logic", "coordinator/model"})},
-      {"aggregator/service", service_of({"aggregator/logic"})},
-      {"edge/service", service_of({"edge/logic", "edge/reduce", "edge/gpu", "edge/update"}), {"kernels/cuda"}},
+    // What carries decisions out. The three roles never include each other.
+    {"coordinator/service", service_of({"coordinator/logic", "coordinator/model"})},
+    {"aggregator/service", service_of({"aggregator/logic"})},
+    {"edge/service", service_of({"edge/logic", "edge/reduce", "edge/gpu", "edge/update"}), {"kernels/cuda"}},
 
-      // Virtual time, network and disks for the logic of all roles. Never core/net.
-      {"simulator/scenario", {"core/base", "core/round", "core/config"}},
-      {"simulator/world", {"core/base", "core/round", "proto", "core/wire", "core/store", "simulator/scenario"}},
-      {"simulator/run", {"core/base", "core/digest", "simulator/scenario", "simulator/world"}},
-      {"simulator/checks",
-       {"core/base", "core/round", "core/store", "kernels/reference", "simulator/scenario", "simulator/world"},
-       {"kernels", "core/aggregate", "core/transfer"}},  // the oracle shares no arithmetic with what it checks
-      {"simulator/roles",
-       {"core/base", "core/digest", "kernels", "core/round", "core/aggregate", "proto", "core/wire", "core/store",
-        "core/transfer", "coordinator/logic", "coordinator/model", "aggregator/logic", "edge/logic", "edge/update",
-        "simulator/scenario", "simulator/world", "simulator/run", "simulator/checks"}},
+    // Virtual time, network and disks for the logic of all roles. Never core/net.
+    {"simulator/scenario", {"core/base", "core/round", "core/config"}},
+    {"simulator/world", {"core/base", "core/round", "proto", "core/wire", "core/store", "simulator/scenario"}},
+    {"simulator/run", {"core/base", "core/digest", "simulator/scenario", "simulator/world"}},
+    {"simulator/checks",
+     {"core/base", "core/round", "core/store", "kernels/reference", "simulator/scenario", "simulator/world"},
+     {"kernels", "core/aggregate", "core/transfer"}},  // the oracle shares no arithmetic with what it checks
+    {"simulator/roles",
+     {"core/base", "core/digest", "kernels", "core/round", "core/aggregate", "proto", "core/wire", "core/store",
+      "core/transfer", "coordinator/logic", "coordinator/model", "aggregator/logic", "edge/logic", "edge/update",
+      "simulator/scenario", "simulator/world", "simulator/run", "simulator/checks"}},
 
-      // The front door, and what is shown to users of the libraries.
-      {"cli", {"simulator/scenario", "simulator/world", "simulator/run", "simulator/roles", "coordinator/service",
-               "aggregator/service", "edge/service",    "core/base",     "core/digest",     "kernels",
-               "kernels/reference",  // the independent loop behind `bench tree`'s "exact"
-               "core/round",         "core/aggregate",  "core/wire",     "core/store",      "core/telemetry",
-               "core/config",        "core/identity",   "core/net",      "core/local",      "core/tree"}},
-      {"examples", {"core/base", "core/digest", "core/round", "core/wire", "core/store", "core/local"}},
+    // The front door, and what is shown to users of the libraries.
+    {"cli", {"simulator/scenario", "simulator/world", "simulator/run", "simulator/roles", "coordinator/service",
+             "aggregator/service", "edge/service",    "core/base",     "core/digest",     "kernels",
+             "kernels/reference",  // the independent loop behind `bench tree`'s "exact"
+             "core/round",         "core/aggregate",  "core/wire",     "core/store",      "core/telemetry",
+             "core/config",        "core/identity",   "core/net",      "core/local",      "core/tree"}},
+    {"examples", {"core/base", "core/digest", "core/round", "core/wire", "core/store", "core/local"}},
 
-      {"cmake", {}},  // the one source that compiles Asio
-      {"tests",
-       {"core/base",
-        "core/digest",
-        "kernels/reference",
-        "kernels/cpu",  // one stands in its target.cc's place (digests/baseline_target.cc)
-        "kernels/cuda",
-        "kernels",
-        "core/round",
-        "core/aggregate",
-        "coordinator/logic",
-        "aggregator/logic",
-        "edge/logic",
-        "edge/reduce",
-        "edge/gpu",
-        "edge/update",
-        "proto",
-        "core/wire",
-        "core/transfer",
-        "coordinator/model",
-        "core/store",
-        "core/telemetry",
-        "core/config",
-        "core/identity",
-        "core/net",
-        "core/local",
-        "core/tree",
-        "coordinator/service",
-        "aggregator/service",
-        "edge/service",
-        "cli",
-        "examples",
-        "simulator/scenario",
-        "simulator/world",
-        "simulator/run",
-        "simulator/checks",
-        "simulator/roles"}},
-  };
-}
+    {"cmake", {}},  // the one source that compiles Asio
+    {"tests",
+     {"core/base",
+      "core/digest",
+      "kernels/reference",
+      "kernels/cpu",  // one stands in its target.cc's place (digests/baseline_target.cc)
+      "kernels/cuda",
+      "kernels",
+      "core/round",
+      "core/aggregate",
+      "coordinator/logic",
+      "aggregator/logic",
+      "edge/logic",
+      "edge/reduce",
+      "edge/gpu",
+      "edge/update",
+      "proto",
+      "core/wire",
+      "core/transfer",
+      "coordinator/model",
+      "core/store",
+      "core/telemetry",
+      "core/config",
+      "core/identity",
+      "core/net",
+      "core/local",
+      "core/tree",
+      "coordinator/service",
+      "aggregator/service",
+      "edge/service",
+      "cli",
+      "examples",
+      "simulator/scenario",
+      "simulator/world",
+      "simulator/run",
+      "simulator/checks",
+      "simulator/roles"}},
+};
 
 // Libraries that stay in few rooms. A test may use what the room under test uses, and tests/ everything.
 struct Library {
@@ -248,10 +247,7 @@ std::string problem_of_library(const Room& room, bool in_test, std::string_view 
 
 }  // namespace
 
-const std::vector<Room>& rooms() {
-  static const std::vector<Room> all = make_rooms();
-  return all;
-}
+const std::vector<Room>& rooms() { return kRooms; }
 
 const Room* room_of(std::string_view path) {
   const Room* innermost = nullptr;

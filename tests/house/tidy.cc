@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <regex>
 
 namespace fluvial::house {
@@ -60,7 +61,51 @@ void check_pages(const TextFile& file, const Exists& exists, std::vector<Finding
   }
 }
 
+// Raw strings hold anything at the start of a line. They are told by R"NAME( and )NAME".
+class RawString {
+ public:
+  // Whether the line begins inside one.
+  bool take(std::string_view line) {
+    const bool inside = !end_.empty();
+    if (inside) {
+      if (line.find(end_) != std::string_view::npos) end_.clear();
+      return true;
+    }
+    if (line.find("R\"") == std::string_view::npos) return false;
+    static const std::regex begin(R"re(R"([A-Za-z_]{0,16})\()re");
+    std::match_results<std::string_view::const_iterator> found;
+    if (!std::regex_search(line.begin(), line.end(), found, begin)) return false;
+    const std::string end = ")" + found.str(1) + "\"";
+    if (found.suffix().str().find(end) == std::string::npos) end_ = end;
+    return false;
+  }
+
+ private:
+  std::string end_;  // of the one that is open
+};
+
 }  // namespace
+
+std::vector<Finding> check_functions(const TextFile& file) {
+  std::vector<Finding> findings;
+  std::map<std::size_t, std::size_t> begun;  // indentation: the last line that stands there
+  RawString raw;
+  std::size_t number = 0;
+  for (const std::string_view line : lines_of(file.text)) {
+    ++number;
+    if (raw.take(line)) continue;
+    const std::size_t indent = line.find_first_not_of(' ');
+    if (indent == std::string_view::npos || line[indent] == '#' || line.substr(indent).starts_with("//")) continue;
+    const auto first = begun.find(indent);
+    if (line.substr(indent) == "}" && first != begun.end() && number - first->second >= kFunctionLinesMax) {
+      findings.push_back({file.path, first->second,
+                          "a function of " + std::to_string(number - first->second + 1) + " lines, at most " +
+                              std::to_string(kFunctionLinesMax)});
+    }
+    begun[indent] = number;
+  }
+  return findings;
+}
 
 std::vector<Finding> check_text(const TextFile& file) {
   std::vector<Finding> findings;

@@ -31,6 +31,23 @@ TEST(Tidy, FindsLongFiles) {
   EXPECT_EQ(check(text + "x\n").size(), 1u);
 }
 
+TEST(Tidy, FindsLongFunctions) {
+  const auto check_lines = [](const std::string& begin, std::size_t count, const std::string& end) {
+    std::string text = "namespace a {\n\n" + begin + "\n";
+    for (std::size_t i = 0; i < count; ++i) text += i % 2 == 0 ? "    x();\n" : "\n";
+    return check_functions({"a.cc", text + end + "\n\n}  // namespace a\n"});
+  };
+  const std::size_t most = kFunctionLinesMax - 2;  // without its first line and its last
+  EXPECT_TRUE(check_lines("void f() {", most, "}").empty());
+  EXPECT_EQ(check_lines("void f() {", most + 1, "}"),
+            (std::vector<Finding>{{"a.cc", 3, "a function of 71 lines, at most 70"}}));
+  EXPECT_EQ(check_lines("  void member(int a,\n              int b) {", most, "  }").size(), 1u);
+  EXPECT_EQ(check_lines("void f() {\n  g(R\"(\nat the start\n)\");", most, "}").size(), 1u);
+  EXPECT_EQ(check_lines("void f() {\n#if ONE\n// a remark", most, "}").size(), 1u);
+  EXPECT_TRUE(check_lines("const int kTable[] = {", most + 1, "};").empty());
+  EXPECT_TRUE(check_lines("class A {", most + 1, "};").empty());
+}
+
 TEST(Tidy, FindsLinksThatLeadNowhere) {
   const std::string docs = std::string("do") + "cs/";  // apart, or the tree's own check finds it here
   const Exists exists = [&](const std::string& path) { return path == docs + "a.md" || path == "README.md"; };
