@@ -93,20 +93,20 @@ using Status = Result<void>;
 #define FLUVIAL_CONCAT(a, b) FLUVIAL_CONCAT_(a, b)
 
 // Returns the error of a Status or Result expression to the caller. Not for coroutines (use the CO_ forms).
-#define FLUVIAL_TRY(expr)                                                \
-  do {                                                                   \
-    if (auto fluvial_status = (expr); !fluvial_status.ok()) [[unlikely]] \
-      return fluvial_status.error();                                     \
+#define FLUVIAL_TRY(expr)                                                                          \
+  do { /* NOLINTNEXTLINE(performance-unnecessary-copy-initialization): `expr` may be a variable */ \
+    if (auto fluvial_status = (expr); !fluvial_status.ok()) [[unlikely]]                           \
+      return fluvial_status.error();                                                               \
   } while (false)
 #define FLUVIAL_ASSIGN(declaration, expr)                           \
   auto FLUVIAL_CONCAT(fluvial_result_, __LINE__) = (expr);          \
   if (!FLUVIAL_CONCAT(fluvial_result_, __LINE__).ok()) [[unlikely]] \
     return FLUVIAL_CONCAT(fluvial_result_, __LINE__).error();       \
   declaration = std::move(FLUVIAL_CONCAT(fluvial_result_, __LINE__)).value()
-#define FLUVIAL_CO_TRY(expr)                                             \
-  do {                                                                   \
-    if (auto fluvial_status = (expr); !fluvial_status.ok()) [[unlikely]] \
-      co_return fluvial_status.error();                                  \
+#define FLUVIAL_CO_TRY(expr)                                                       \
+  do { /* NOLINTNEXTLINE(performance-unnecessary-copy-initialization): as above */ \
+    if (auto fluvial_status = (expr); !fluvial_status.ok()) [[unlikely]]           \
+      co_return fluvial_status.error();                                            \
   } while (false)
 #define FLUVIAL_CO_ASSIGN(declaration, expr)                        \
   auto FLUVIAL_CONCAT(fluvial_result_, __LINE__) = (expr);          \
