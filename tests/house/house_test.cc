@@ -1,9 +1,11 @@
 // The tree as it stands, held to the rules.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "tests/house/includes.h"
+#include "tests/house/names.h"
 #include "tests/house/tidy.h"
 
 namespace fluvial::house {
@@ -60,6 +62,13 @@ TEST(House, NoFunctionIsLong) {
 TEST(House, EveryLinkLeadsSomewhere) {
   std::vector<Finding> findings;
   for (const TextFile& file : tree().texts) append(findings, check_links(file, exists));
+  EXPECT_TRUE(findings.empty()) << to_string(findings);
+}
+
+TEST(House, TheWalkNamesWhatIsThere) {
+  const auto page = std::ranges::find(tree().texts, "docs/design/walk.md", &TextFile::path);
+  ASSERT_NE(page, tree().texts.end());
+  const std::vector<Finding> findings = check_names(*page, tree());
   EXPECT_TRUE(findings.empty()) << to_string(findings);
 }
 
