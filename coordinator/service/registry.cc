@@ -90,7 +90,7 @@ net::Awaitable<Result<LeaseAnswer>> Registry::lease(identity::PeerIdentity peer,
 }
 
 // Before it is granted anything: what it knows must be in the journal, or be lost with a restore.
-net::Awaitable<Status> Registry::meet(NodeId node, const v1::Standing& shown) {
+net::Awaitable<Status> Registry::meet(NodeId node, v1::Standing shown) {
   const Result<round::Standing> standing = wire::from_proto(shown);
   if (!standing.ok()) co_return standing.error();
   const WallTime when = runtime_.clock.wall_now();

@@ -50,7 +50,7 @@ class Registry {
   std::vector<NodeId> send_home() { return book_.send_home(now()); }
 
  private:
-  net::Awaitable<Status> meet(NodeId node, const v1::Standing& shown);
+  net::Awaitable<Status> meet(NodeId node, v1::Standing shown);
   void note_lost(const std::vector<store::LostRow>& rows);
   void refresh_deny_list();
   TimePoint now() const { return runtime_.clock.now(); }

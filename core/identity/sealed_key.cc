@@ -109,7 +109,7 @@ Result<std::string> seal_with_passphrase(const PrivateKey& key, std::string_view
   const SealedPtr sealed(
       PKCS8_set0_pbe(passphrase.data(), static_cast<int>(passphrase.size()), plain.get(), algorithm.get()));
   if (sealed == nullptr) return openssl_error("cannot encrypt a key");
-  static_cast<void>(algorithm.release());  // the sealed key's now
+  [[maybe_unused]] const auto* taken = algorithm.release();  // the sealed key's now
   const BioPtr pem(BIO_new(BIO_s_mem()));
   return text_of(pem.get(), PEM_write_bio_PKCS8(pem.get(), sealed.get()) == 1, "cannot encode an encrypted key");
 }
