@@ -1,5 +1,5 @@
-// From a sealed sum to the next model: mean, server optimizer, integer tensors, digest, files on disk. Pure: what runs
-// side by side and where the files are is passed in.
+// From a sealed sum to the next model: mean, server optimizer, integer tensors, digest, files on disk. Blocking: what
+// runs side by side and where the files are is passed in.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // One update or partial on its way in: checked and staged chunk by chunk, handed over only when it is whole and good.
-// Pure: what comes from the wire goes in, what was staged comes out.
+// Blocking; what it stages in is passed in.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // One child's update or partial on its way in, from its beginning to whoever owns the round. core/tree calls the steps
-// from its strands and its pool, the simulator one after the other. Pure.
+// from its strands and its pool, the simulator one after the other. What blocks says so.
 //
 //   admit() -> start() -> chunk() ... -> end() -> hand_over()
 //     `-> refuse(), after an error of any step; the rest is skipped

@@ -1,5 +1,5 @@
 // What a reduction takes, and so which one to take: a sum of a step costs alpha to begin, beta for each byte it moves,
-// gamma for each addition. Fitted to measurements on the machine at hand. Pure, but for the clock that is passed in.
+// gamma for each addition. Fitted to measurements on the machine at hand. The clock is passed in.
 #pragma once
 
 #include <array>

@@ -236,10 +236,10 @@ std::string problem_of_library(const Room& room, bool in_test, std::string_view 
   if (room.folder == "core/base" && !in_test && target.find_first_of("/.") != std::string_view::npos) {
     return "core/base knows the standard library alone";
   }
-  if (!room.is_pure || in_test) return "";
+  if (!room.is_isolated || in_test) return "";
   for (const std::string_view impure : kImpureHeaders) {
     if (target == impure || (impure.ends_with('/') && target.starts_with(impure))) {
-      return std::string(room.folder) + " is pure: no threads, clocks, files, sockets or chance in it";
+      return std::string(room.folder) + " has no thread, clock, file, socket or chance of its own";
     }
   }
   return "";
@@ -286,11 +286,12 @@ std::vector<Finding> check_includes(const TextFile& file) {
                                                      : problem_of_library(*room, in_test, include->target);
       if (!problem.empty()) findings.push_back({file.path, number, std::string(include->target) + ": " + problem});
     }
-    if (!room->is_pure || in_test) continue;
+    if (!room->is_isolated || in_test) continue;
     const std::string_view code = line.substr(0, line.find("//"));
     for (const std::string_view call : kImpureCalls) {
       if (code.find(call) == std::string_view::npos) continue;
-      findings.push_back({file.path, number, std::string(call) + ": " + std::string(room->folder) + " is pure"});
+      findings.push_back(
+          {file.path, number, std::string(call) + ": " + std::string(room->folder) + " has none of its own"});
     }
   }
   return findings;

@@ -13,7 +13,7 @@ struct Room {
   std::string_view folder;
   std::vector<std::string_view> knows = {};       // besides itself; rooms that stand above it in the table
   std::vector<std::string_view> tests_know = {};  // its tests, besides
-  bool is_pure = false;  // decides and computes: no thread, clock, file, socket or chance inside
+  bool is_isolated = false;  // pure or blocking: no thread, clock, file, socket or chance of its own
 };
 
 // From the ground floor up.
@@ -25,7 +25,7 @@ const Room* room_of(std::string_view path);
 // What is wrong with the table itself: a room that knows one below it or none at all.
 std::vector<Finding> check_rooms(const std::vector<Room>& table);
 
-// Every include of a source, and in pure rooms what it calls.
+// Every include of a source, and in isolated rooms what it calls.
 std::vector<Finding> check_includes(const TextFile& file);
 
 }  // namespace fluvial::house

@@ -72,7 +72,7 @@ TEST(Includes, AllowsWhatItMayKnow) {
   }
 }
 
-TEST(Includes, FindsChanceAndTimeInPureRooms) {
+TEST(Includes, FindsChanceAndTimeInIsolatedRooms) {
   const std::string now = "const auto now = std::chrono::steady_clock::now();\n";
   EXPECT_EQ(check("core/round/a.cc", now).size(), 1u);
   EXPECT_EQ(check("coordinator/logic/a.cc", "int x = std::rand();\n").size(), 1u);
