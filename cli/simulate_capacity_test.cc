@@ -2,13 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 #include <optional>
 
 #include "cli/bench_result.h"
 #include "cli/command.h"
 #include "cli/json.h"
+#include "core/base/testing.h"
 #include "core/config/toml_file.h"
 
 namespace fluvial::cli {
@@ -49,15 +49,11 @@ constexpr std::string_view kBench = R"({"sites": 4, "aggregators": 0, "tiers": 1
 class SimulateCapacity : public testing::Test {
  protected:
   SimulateCapacity() {
-    std::string name = (std::filesystem::temp_directory_path() / "fluvial-capacity-XXXXXX").string();
-    EXPECT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
     write("four.toml", kScenario);
     write("bench.json", kBench);
   }
-  ~SimulateCapacity() override { std::filesystem::remove_all(folder_); }
 
-  std::string file(const std::string& name) const { return (folder_ / name).string(); }
+  std::string file(const std::string& name) const { return folder_ / name; }
   void write(const std::string& name, std::string_view text) const { std::ofstream(file(name)) << text; }
   // The exit status; what it printed is in out_ and err_.
   int simulate(const std::vector<std::string>& more) {
@@ -79,7 +75,7 @@ class SimulateCapacity : public testing::Test {
     return text;
   }
 
-  std::filesystem::path folder_;
+  const TemporaryFolder folder_;
   std::string out_;
   std::string err_;
 };

@@ -6,12 +6,12 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/base/testing.h"
 #include "core/digest/sha256.h"
 #include "core/identity/authority.h"
 #include "core/identity/sealed_key.h"
 #include "core/store/journal.h"
 #include "core/store/journal_copy.h"
-#include "core/store/testing.h"
 
 namespace fluvial::coordinator {
 namespace {
@@ -128,7 +128,7 @@ class Backup : public testing::Test {
   std::string folder() const { return temporary_.path() + "/backup"; }
   std::string restored() const { return temporary_.path() + "/restored"; }
 
-  store::TemporaryFolder temporary_;
+  TemporaryFolder temporary_;
   WatchedFiles files_;
   round::Schema schema_ = round::Schema::make({{"w", round::DType::kF32, {2}}}).value();
   std::unique_ptr<store::CoordinatorJournal> journal_;
@@ -168,9 +168,7 @@ TEST_F(Backup, IsReadableByItsOwnerAlone) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder())) {
     EXPECT_EQ(entry.status().permissions() & others, std::filesystem::perms::none) << entry.path();
     if (!entry.is_regular_file()) continue;
-    std::ifstream file(entry.path());
-    const std::string content((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    EXPECT_EQ(content.find("BEGIN PRIVATE KEY"), std::string::npos) << entry.path();
+    EXPECT_EQ(text_of_file(entry.path()).find("BEGIN PRIVATE KEY"), std::string::npos) << entry.path();
   }
 }
 

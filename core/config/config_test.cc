@@ -1,11 +1,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <map>
-#include <sstream>
 
+#include "core/base/testing.h"
 #include "core/config/plan_file.h"
 #include "core/config/reader.h"
 #include "core/round/plan_keys.h"
@@ -27,12 +26,9 @@ Environment environment(std::map<std::string, std::string> values) {
 }
 
 class ConfigFile : public testing::Test {
+  const TemporaryFolder folder_;
+
  protected:
-  ConfigFile() : folder_((std::filesystem::temp_directory_path() / "fluvial-XXXXXX").string()) {
-    EXPECT_NE(::mkdtemp(folder_.data()), nullptr);
-    path = folder_ + "/edge.toml";
-  }
-  ~ConfigFile() override { std::filesystem::remove_all(folder_); }
   void write(const std::string& text) { std::ofstream(path) << text; }
   // The whole message, with the folder left out.
   std::string refusal(const std::string& text, Arguments arguments = {}) {
@@ -43,13 +39,10 @@ class ConfigFile : public testing::Test {
     EXPECT_EQ(settings.error().code, Code::kInvalidArgument);
     std::string message = settings.error().message;
     EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-    if (const auto at = message.find(folder_); at == 0) message.erase(0, folder_.size() + 1);
+    if (const auto at = message.find(folder_.path()); at == 0) message.erase(0, folder_.path().size() + 1);
     return message;
   }
-  std::string path;
-
- private:
-  std::string folder_;
+  const std::string path = folder_ / "edge.toml";
 };
 
 TEST(Parse, Sizes) {
@@ -209,9 +202,7 @@ TEST(Describe, NamesFollowFromTheKey) {
 // Compares a generated part of a page, the first after `heading`; writes it when FLUVIAL_UPDATE_DOCS is set.
 void check_page(const std::string& name, const std::string& generated, const std::string& heading = "") {
   const std::string path = std::string(FLUVIAL_SOURCE_DIR) + "/docs/operations/" + name;
-  std::stringstream content;
-  content << std::ifstream(path).rdbuf();
-  std::string page = content.str();
+  std::string page = text_of_file(path);
   const std::string begin = "<!-- generated -->\n";
   const auto from = page.find(begin, page.find(heading));
   const auto to = page.find("<!-- end -->", from);

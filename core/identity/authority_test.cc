@@ -5,7 +5,6 @@
 #include <openssl/pem.h>
 #include <openssl/rsa.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -13,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/base/testing.h"
 #include "core/identity/credentials.h"
 #include "core/identity/csr.h"
 #include "core/identity/openssl_internal.h"
@@ -22,21 +22,6 @@ namespace fluvial::identity {
 namespace {
 
 using ::testing::HasSubstr;
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = ::testing::TempDir() + "fluvial-identity-XXXXXX";
-    path_ = ::mkdtemp(pattern.data());
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  std::string operator/(std::string_view name) const { return path_ + "/" + std::string(name); }
-
- private:
-  std::string path_;
-};
 
 mode_t mode_of(const std::string& path) {
   struct stat status = {};

@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "core/base/testing.h"
 #include "core/identity/authority.h"
 #include "core/identity/credentials.h"
 #include "core/identity/testing.h"
@@ -30,14 +30,8 @@ namespace {
 
 class IdentityFiles : public testing::Test {
  protected:
-  IdentityFiles() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "fluvial-files-XXXXXX").string();
-    EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
-    root_ = std::filesystem::canonical(pattern).string();
-  }
-  ~IdentityFiles() override { std::filesystem::remove_all(root_); }
-
-  std::string root_;
+  const TemporaryFolder folder_;
+  const std::string root_ = std::filesystem::canonical(folder_.path()).string();
 };
 
 bool was_synced(const std::string& path) { return std::ranges::find(synced, path) != synced.end(); }

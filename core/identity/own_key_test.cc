@@ -5,9 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 
+#include "core/base/testing.h"
 #include "core/identity/authority.h"
 #include "core/identity/csr.h"
 #include "core/identity/testing.h"
@@ -18,12 +18,8 @@ namespace {
 
 class OwnKey : public ::testing::Test {
  protected:
-  OwnKey() {
-    std::string pattern = ::testing::TempDir() + "own-key-XXXXXX";
-    folder_ = std::string(::mkdtemp(pattern.data())) + "/identity";
-  }
-  ~OwnKey() override { std::filesystem::remove_all(std::filesystem::path(folder_).parent_path()); }
-  std::string folder_;
+  const TemporaryFolder state_;
+  const std::string folder_ = state_ / "identity";
 };
 
 const Digest kToken = token_hash(Secret());

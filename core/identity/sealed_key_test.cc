@@ -6,11 +6,10 @@
 #include <openssl/pkcs12.h>
 #include <openssl/rsa.h>
 
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 
+#include "core/base/testing.h"
 #include "core/identity/authority.h"
 #include "core/identity/openssl_internal.h"
 
@@ -20,20 +19,6 @@ namespace {
 using testing::HasSubstr;
 
 constexpr std::string_view kPassphrase = "correct horse battery staple";
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() : path_((std::filesystem::temp_directory_path() / "fluvial-XXXXXX").string()) {
-    EXPECT_NE(::mkdtemp(path_.data()), nullptr);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 bool same(const PrivateKey& one, const PrivateKey& other) { return EVP_PKEY_eq(one.native(), other.native()) == 1; }
 template <typename T>

@@ -18,7 +18,7 @@ mode_t mode_of(const std::filesystem::path& path) {
 
 TEST(Socket, IsItsOwnersAloneAndSoIsTheFolderMadeForIt) {
   const TemporaryFolder folder;
-  const std::filesystem::path path = folder.path() / "state" / "agent.sock";
+  const std::filesystem::path path = folder / "state/agent.sock";
   const Result<UniqueFd> listener = listen_unix(path);
   ASSERT_TRUE(listener.ok()) << listener.error().to_string();
   EXPECT_EQ(mode_of(path), 0600u);
@@ -28,7 +28,7 @@ TEST(Socket, IsItsOwnersAloneAndSoIsTheFolderMadeForIt) {
 
 TEST(Socket, AFileThatNobodyListensOnIsReplacedAndALiveOneIsNot) {
   const TemporaryFolder folder;
-  const std::filesystem::path path = folder.path() / "agent.sock";
+  const std::filesystem::path path = folder / "agent.sock";
   {
     const Result<UniqueFd> first = listen_unix(path);
     ASSERT_TRUE(first.ok());
@@ -45,7 +45,7 @@ TEST(Socket, AFileThatNobodyListensOnIsReplacedAndALiveOneIsNot) {
 
 TEST(Socket, WhatIsNoSocketStays) {
   const TemporaryFolder folder;
-  const std::filesystem::path path = folder.path() / "notes.txt";
+  const std::filesystem::path path = folder / "notes.txt";
   std::ofstream(path) << "keep me";
   const Result<UniqueFd> listener = listen_unix(path);
   ASSERT_FALSE(listener.ok());
@@ -63,7 +63,7 @@ TEST(Socket, APathTooLongSaysSo) {
 
 TEST(Socket, OnlyItsOwnFileIsRemoved) {
   const TemporaryFolder folder;
-  const std::filesystem::path path = folder.path() / "agent.sock";
+  const std::filesystem::path path = folder / "agent.sock";
   const Result<UniqueFd> listener = listen_unix(path);
   const ino_t inode = socket_file_inode(path).value();
   remove_socket_file(path, inode + 1);

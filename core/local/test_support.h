@@ -1,22 +1,19 @@
-// What the room's tests share: a folder of their own, a server on a thread, a handler that writes down what it is told,
+// What the room's tests share: a server on a thread, a handler that writes down what it is told,
 // and a peer that says anything.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
-#include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <filesystem>
 #include <functional>
-#include <mutex>
 #include <thread>
 
+#include "core/base/testing.h"
 #include "core/local/frame.h"
 #include "core/local/message.h"
 #include "core/local/socket.h"
@@ -29,21 +26,6 @@ inline std::size_t open_fds() {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) count += entry.path().empty() ? 0 : 1;
   return count;
 }
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = "/tmp/fluvial-local-XXXXXX";
-    path_ = ::mkdtemp(name.data());
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 // Everything the server said.
 struct Seen {
@@ -59,50 +41,36 @@ struct Seen {
 class Recorder final : public WorkerHandler {
  public:
   void worker_attached(WorkerId worker, const WorkerInfo& info) override {
-    add([&] { seen_.attached[worker] = info; });
+    seen_.change([&](Seen& seen) { seen.attached[worker] = info; });
   }
   void worker_detached(WorkerId worker, const std::string& reason) override {
-    add([&] { seen_.detached[worker] = reason; });
+    seen_.change([&](Seen& seen) { seen.detached[worker] = reason; });
   }
   void task_ready(WorkerId, TaskReady ready) override {
-    add([&] { seen_.ready[ready.id].push_back(std::move(ready)); });
+    seen_.change([&](Seen& seen) { seen.ready[ready.id].push_back(std::move(ready)); });
   }
   void task_done(WorkerId, TaskResult result) override {
-    add([&] { seen_.done[result.id] = std::move(result); });
+    seen_.change([&](Seen& seen) { seen.done[result.id] = std::move(result); });
   }
   void task_failed(WorkerId, TaskId task, const Error& error) override {
-    add([&] { seen_.failed.insert_or_assign(task, error); });
+    seen_.change([&](Seen& seen) { seen.failed.insert_or_assign(task, error); });
   }
   void connection_refused(const std::string& reason) override {
-    add([&] { seen_.refused.push_back(reason); });
+    seen_.change([&](Seen& seen) { seen.refused.push_back(reason); });
   }
 
-  // Waits until it holds; a test that never gets there fails after a minute.
-  void wait(const std::function<bool(const Seen&)>& holds) {
-    std::unique_lock lock(mutex_);
-    ASSERT_TRUE(changed_.wait_for(lock, std::chrono::minutes(1), [&] { return holds(seen_); })) << "never happened";
-  }
-  Seen seen() {
-    const std::lock_guard lock(mutex_);
-    return seen_;
-  }
+  void wait(const std::function<bool(const Seen&)>& holds) { seen_.wait(holds); }
+  Seen seen() { return seen_.copy(); }
 
  private:
-  void add(const std::function<void()>& change) {
-    const std::lock_guard lock(mutex_);
-    change();
-    changed_.notify_all();
-  }
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Seen seen_;
+  Watched<Seen> seen_;
 };
 
 // A server whose strand runs on a thread of its own.
 class Agent {
  public:
   explicit Agent(std::function<void(WorkerServerOptions&)> adjust = [](WorkerServerOptions&) {}) {
-    WorkerServerOptions options{.socket = folder_.path() / "run" / "agent.sock", .node = "hospital-a"};
+    WorkerServerOptions options{.socket = folder_ / "run/agent.sock", .node = "hospital-a"};
     adjust(options);
     socket_ = options.socket;
     Result<std::unique_ptr<WorkerServer>> started = WorkerServer::listen(options, context_.get_executor(), recorder_);

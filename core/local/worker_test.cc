@@ -204,7 +204,7 @@ TEST(Worker, ATaskInHandWhenTheAgentEndsHasItsOutcome) {
 
 TEST(Worker, AnAgentGoneWithoutAWordIsAnError) {
   const TemporaryFolder folder;
-  const std::filesystem::path path = folder.path() / "agent.sock";
+  const std::filesystem::path path = folder / "agent.sock";
   const UniqueFd listener = listen_unix(path).value();
   std::thread agent([&] {
     pollfd ready{.fd = listener.get(), .events = POLLIN, .revents = 0};
@@ -232,7 +232,7 @@ TEST(Worker, DetachesByItself) {
 
 TEST(Worker, WaitsForAnAgentThatIsNotThereYet) {
   const TemporaryFolder folder;
-  const std::filesystem::path path = folder.path() / "agent.sock";
+  const std::filesystem::path path = folder / "agent.sock";
   EXPECT_EQ(WorkerClient::attach_with_retry(path, {.name = "early"}, 0ms).error().code, Code::kUnavailable);
   std::thread early([&] {
     const Result<WorkerClient> client = WorkerClient::attach_with_retry(path, {.name = "early"}, 60s);
@@ -259,7 +259,7 @@ TEST(Worker, AProcessThatDiesWithATaskIsDetached) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const TemporaryFolder folder;
-  const std::filesystem::path path = folder.path() / "agent.sock";
+  const std::filesystem::path path = folder / "agent.sock";
   const pid_t child = ::fork();
   if (child == 0) {
     char go = 0;
@@ -286,7 +286,7 @@ TEST(Worker, AnotherUsersProcessIsRefused) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const TemporaryFolder folder;
-  const std::filesystem::path path = folder.path() / "agent.sock";
+  const std::filesystem::path path = folder / "agent.sock";
   const pid_t child = ::fork();
   if (child == 0) {
     char go = 0;

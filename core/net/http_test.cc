@@ -1,13 +1,13 @@
 #include "core/net/http.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <boost/asio/local/stream_protocol.hpp>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
 
+#include "core/base/testing.h"
 #include "core/net/deadline.h"
 #include "core/net/http_text.h"
 #include "core/net/test_support.h"
@@ -81,19 +81,6 @@ class HttpTestServer {
 
 const HttpAddress kLoopback = TcpAddress{"127.0.0.1", 0};
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = "/tmp/fluvial-http-XXXXXX";
-    path_ = ::mkdtemp(name.data());
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
 TEST(Http, AnswersOverTcp) {
   Threads threads;
   HttpTestServer server(threads, kLoopback);
@@ -151,7 +138,7 @@ TEST(Http, AReaderMayLeaveAStream) {
 TEST(Http, AUnixSocketIsForItsOwnerAlone) {
   Threads threads;
   const TemporaryFolder folder;
-  const std::string path = folder.file("admin.sock");
+  const std::string path = folder / "admin.sock";
   {
     HttpTestServer server(threads, UnixAddress{path});
     struct stat found{};
@@ -168,7 +155,7 @@ TEST(Http, AUnixSocketIsForItsOwnerAlone) {
 TEST(Http, AStaleUnixSocketIsReplacedAndAnyOtherFileIsNot) {
   Threads threads;
   const TemporaryFolder folder;
-  const std::string path = folder.file("admin.sock");
+  const std::string path = folder / "admin.sock";
   {
     asio::io_context context;
     asio::local::stream_protocol::acceptor left_behind(context, path);  // closes, and leaves its file
@@ -177,16 +164,16 @@ TEST(Http, AStaleUnixSocketIsReplacedAndAnyOtherFileIsNot) {
   {
     HttpTestServer server(threads, UnixAddress{path});
   }
-  std::ofstream(folder.file("data")) << "precious";
-  EXPECT_FALSE(HttpServer::open(threads.executor(), UnixAddress{folder.file("data")}, {}, nullptr).ok());
-  EXPECT_TRUE(std::filesystem::exists(folder.file("data")));
-  const std::string long_path = folder.file(std::string(120, 'x'));
+  std::ofstream(folder / "data") << "precious";
+  EXPECT_FALSE(HttpServer::open(threads.executor(), UnixAddress{folder / "data"}, {}, nullptr).ok());
+  EXPECT_TRUE(std::filesystem::exists(folder / "data"));
+  const std::string long_path = folder / std::string(120, 'x');
   EXPECT_FALSE(HttpServer::open(threads.executor(), UnixAddress{long_path}, {}, nullptr).ok());
 }
 
 TEST(Http, NobodyThereIsUnavailable) {
   const TemporaryFolder folder;
-  const auto none = http_request(UnixAddress{folder.file("none.sock")}, "GET", "/", "", kLong);
+  const auto none = http_request(UnixAddress{folder / "none.sock"}, "GET", "/", "", kLong);
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().code, Code::kUnavailable);
   EXPECT_NE(none.error().message.find("none.sock"), std::string::npos);

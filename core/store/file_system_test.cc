@@ -1,12 +1,9 @@
 #include "core/store/file_system.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdlib>
-
+#include "core/base/testing.h"
 #include "core/store/memory_file_system.h"
-#include "core/store/testing.h"
 
 namespace fluvial::store {
 namespace {

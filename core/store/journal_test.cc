@@ -6,11 +6,11 @@
 
 #include <filesystem>
 
+#include "core/base/testing.h"
 #include "core/digest/sha256.h"
 #include "core/store/journal_schema.h"
 #include "core/store/memory_file_system.h"
 #include "core/store/sqlite.h"
-#include "core/store/testing.h"
 
 namespace fluvial::store {
 namespace {

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "core/base/testing.h"
 #include "core/store/file_system.h"
 #include "core/store/sqlite.h"
-#include "core/store/testing.h"
 
 namespace {
 

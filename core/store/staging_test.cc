@@ -4,8 +4,8 @@
 
 #include <thread>
 
+#include "core/base/testing.h"
 #include "core/store/memory_file_system.h"
-#include "core/store/testing.h"
 
 namespace fluvial::store {
 namespace {

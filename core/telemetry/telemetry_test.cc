@@ -2,12 +2,12 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <sstream>
 #include <thread>
 
+#include "core/base/testing.h"
 #include "core/telemetry/log.h"
 #include "core/telemetry/metrics.h"
 
@@ -164,14 +164,13 @@ TEST(Metrics, ThePageNamesEveryOne) {
   NodeMetrics(metrics).frame_refused("x");
   RoundMetrics(metrics).contribution_refused("x");
   const SiteMetrics site(metrics);
-  std::stringstream page;
-  page << std::ifstream(std::string(FLUVIAL_SOURCE_DIR) + "/docs/operations/metrics.md").rdbuf();
+  const std::string page = text_of_file(FLUVIAL_SOURCE_DIR "/docs/operations/metrics.md");
   std::istringstream lines(metrics.render());
   for (std::string line; std::getline(lines, line);) {
     const std::string start = "# HELP fluvial_site_";
     if (!line.starts_with(start)) continue;
     const std::string name = line.substr(start.size(), line.find(' ', start.size()) - start.size());
-    EXPECT_NE(page.str().find("`" + name), std::string::npos) << name;
+    EXPECT_NE(page.find("`" + name), std::string::npos) << name;
   }
 }
 

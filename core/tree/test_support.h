@@ -12,10 +12,10 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/testing.h"
 #include "core/digest/sha256.h"
 #include "core/identity/testing.h"
 #include "core/net/connector.h"
-#include "core/store/testing.h"
 #include "core/tree/hub.h"
 #include "core/tree/process.h"
 #include "core/wire/mapping.h"
@@ -189,7 +189,7 @@ class HubTest : public testing::Test {
     co_return frame.ok() ? Error{} : frame.error();
   }
 
-  store::TemporaryFolder folder_;
+  TemporaryFolder folder_;
   identity::TestPki pki_;
   FakeOwner owner_;
   store::PosixFileSystem files_;

@@ -6,10 +6,10 @@
 #include <boost/asio/awaitable.hpp>
 #include <deque>
 
+#include "core/base/testing.h"
 #include "core/identity/testing.h"
 #include "core/net/deadline.h"
 #include "core/net/listener.h"
-#include "core/store/testing.h"
 #include "core/tree/hub.h"
 #include "core/tree/process.h"
 #include "core/wire/history_mapping.h"
@@ -126,7 +126,7 @@ class UplinkTest : public testing::Test, public UplinkOwner {
   }
 
   identity::TestPki pki_;
-  store::TemporaryFolder folder_;
+  TemporaryFolder folder_;
   store::PosixFileSystem files_;
   Process process_;
   net::AsyncSignal up_;

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 
+#include "core/base/testing.h"
 #include "core/local/worker_client.h"
 #include "core/net/gate.h"
 #include "core/round/probe.h"
@@ -317,7 +317,7 @@ TEST_F(TurnedAwayTest, AnUpdateThatIsRefusedAtItsFirstFrameStillSaysItsDigest) {
 }
 
 TEST(RunEdge, SaysHowToEnrol) {
-  const store::TemporaryFolder folder;
+  const TemporaryFolder folder;
   config::EdgeSettings settings;
   settings.data_dir = folder.path();
   settings.coordinator = "127.0.0.1:1";

@@ -9,9 +9,9 @@
 #include <future>
 #include <thread>
 
+#include "core/base/testing.h"
 #include "core/identity/credentials.h"
 #include "core/net/http.h"
-#include "core/store/testing.h"
 #include "edge/service/edge.h"
 #include "edge/service/fake_parent.h"
 #include "kernels/vector.h"
@@ -157,7 +157,7 @@ class SiteTest : public testing::Test {
   }
 
   identity::TestPki pki_;
-  store::TemporaryFolder folder_;
+  TemporaryFolder folder_;
   store::PosixFileSystem files_;
   std::shared_ptr<telemetry::CaptureSink> log_ = std::make_shared<telemetry::CaptureSink>();
   FakeParent parent_;

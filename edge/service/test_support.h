@@ -4,15 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <boost/asio/strand.hpp>
-#include <condition_variable>
 #include <deque>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/base/testing.h"
 #include "core/digest/sha256.h"
 #include "core/net/test_support.h"
 #include "core/store/memory_file_system.h"
@@ -77,26 +77,25 @@ template <typename T>
 class Mailbox {
  public:
   void put(T value) {
-    const std::lock_guard lock(mutex_);
-    values_.push_back(std::move(value));
-    changed_.notify_all();
+    values_.change([&](std::deque<T>& values) { values.push_back(std::move(value)); });
   }
   T take() {
-    std::unique_lock lock(mutex_);
-    FLUVIAL_CHECK(changed_.wait_for(lock, std::chrono::minutes(1), [&] { return !values_.empty(); }), "never came");
-    T value = std::move(values_.front());
-    values_.pop_front();
-    return value;
+    std::optional<T> value;
+    values_.wait([](const std::deque<T>& values) { return !values.empty(); },
+                 [&](std::deque<T>& values) {
+                   value.emplace(std::move(values.front()));
+                   values.pop_front();
+                 });
+    return std::move(*value);
   }
   bool empty() {
-    const std::lock_guard lock(mutex_);
-    return values_.empty();
+    bool is_empty = false;
+    values_.change([&](const std::deque<T>& values) { is_empty = values.empty(); });
+    return is_empty;
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<T> values_;
+  Watched<std::deque<T>> values_;
 };
 
 inline std::shared_ptr<const local::SharedModel> shared(ByteSpan bytes) {

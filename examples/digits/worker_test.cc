@@ -8,6 +8,7 @@
 #include <cmath>
 #include <thread>
 
+#include "core/base/testing.h"
 #include "core/local/frame.h"
 #include "core/local/message.h"
 #include "core/local/socket.h"
@@ -158,8 +159,8 @@ TEST(DigitsWorker, TestsAModel) {
 
 // An agent that takes a worker in and dies without a word; then another listens at the same place.
 TEST(DigitsWorker, AttachesAgainToAnAgentThatCameBack) {
-  const local::TemporaryFolder folder;
-  const auto socket = folder.path() / "agent.sock";
+  const TemporaryFolder folder;
+  const auto socket = folder / "agent.sock";
   local::UniqueFd listener = local::listen_unix(socket).value();
   const Trainer worker(some_images(), 7, 2);
   std::vector<std::string> said;
@@ -178,9 +179,9 @@ TEST(DigitsWorker, AttachesAgainToAnAgentThatCameBack) {
 }
 
 TEST(DigitsWorker, GivesUpOnAnAgentThatStaysAway) {
-  const local::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const Trainer worker(some_images(), 7, 2);
-  const Status ended = serve_tasks({.socket = folder.path() / "agent.sock",
+  const Status ended = serve_tasks({.socket = folder / "agent.sock",
                                     .options = {.name = "digits", .kind = TaskKind::kTrain},
                                     .patience = std::chrono::milliseconds(0)},
                                    trainer(worker));

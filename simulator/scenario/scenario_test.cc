@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
-#include <sstream>
 
+#include "core/base/testing.h"
 #include "simulator/scenario/keys.h"
 #include "simulator/scenario/scenario_file.h"
 
@@ -120,9 +120,7 @@ TEST(ScenarioFiles, EverythingDrawsEveryFaultThereIs) {
 
 TEST(Docs, SimulatePageIsTrue) {
   const std::filesystem::path path = kSource / "docs/operations/simulate.md";
-  std::stringstream content;
-  content << std::ifstream(path).rdbuf();
-  std::string page = content.str();
+  std::string page = text_of_file(path);
   const std::string begin = "<!-- generated -->\n";
   const auto from = page.find(begin);
   const auto to = page.find("<!-- end -->");

@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 
 #include "cli/bench_update.h"
 #include "cli/local_run.h"
+#include "core/base/testing.h"
 #include "core/store/plan_json.h"
 #include "core/store/safetensors.h"
 #include "core/store/site_store.h"
@@ -60,8 +59,7 @@ std::vector<int> left_over(const std::string& executable, const std::string& fol
     const std::string name = entry.path().filename().string();
     int pid = 0;
     if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc()) continue;
-    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
-    const std::string line{std::istreambuf_iterator<char>(file), {}};
+    const std::string line = text_of_file(entry.path() / "cmdline");
     if (line.starts_with(executable + '\0') && line.find(folder) != std::string::npos) found.push_back(pid);
   }
   return found;

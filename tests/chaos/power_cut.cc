@@ -8,12 +8,12 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 #include <vector>
 
 #include "core/base/rng.h"
+#include "core/base/testing.h"
 #include "tests/chaos/shadow_disk.h"
 
 namespace fluvial::chaos {
@@ -26,11 +26,6 @@ struct Names {
   DurableNames live;
   DurableNames durable;
 };
-
-std::string read_whole(const std::string& path) {  // "": it is not there
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // By folder; of files alone that were opened through the disk.
 std::map<std::string, Names> names_in(const std::string& folder, const std::string& shadow) {
@@ -110,8 +105,8 @@ class Cut {
   }
 
   std::string content_of(ino_t inode) {
-    const std::string durable = read_whole(durable_of(shadow_, inode));
-    return unsynced_ == Unsynced::kLost ? durable : torn(read_whole(pin_of(shadow_, inode)), durable, rng_);
+    const std::string durable = text_of_file(durable_of(shadow_, inode));
+    return unsynced_ == Unsynced::kLost ? durable : torn(text_of_file(pin_of(shadow_, inode)), durable, rng_);
   }
 
   // What is there after it is durable.

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "core/base/rng.h"
+#include "core/base/testing.h"
 #include "core/store/memory_file_system.h"
-#include "core/store/testing.h"
 #include "tests/chaos/power_cut.h"
 
 namespace fluvial::chaos {
@@ -37,7 +37,7 @@ class ShadowDiskTest : public testing::Test {
     reopen();
   }
 
-  const store::TemporaryFolder root_;
+  const TemporaryFolder root_;
   const std::string folder_ = root_.path() + "/node";
   const std::string shadow_ = root_.path() + "/shadow";
   std::unique_ptr<ShadowDisk> disk_;

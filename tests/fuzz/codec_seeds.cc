@@ -6,12 +6,12 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/base/testing.h"
 #include "kernels/fixed.h"
 #include "kernels/onebit_adam.h"
 #include "kernels/test_values.h"
@@ -140,11 +140,6 @@ void add_states(Seeds& seeds) {
   add_state("adam-server-two-sided", 2, server, seeds);
 }
 
-std::string read(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 int run(bool check, const std::filesystem::path& folder) {
   Seeds seeds;
   add_codecs(seeds);
@@ -154,7 +149,7 @@ int run(bool check, const std::filesystem::path& folder) {
   for (const auto& [name, content] : seeds) {
     if (!check) {
       std::ofstream(folder / name, std::ios::binary) << content;
-    } else if (read(folder / name) != content) {
+    } else if (text_of_file(folder / name) != content) {
       std::fprintf(stderr, "%s: not as it would be written; codec_seeds %s writes it\n", name.c_str(), folder.c_str());
       ++different;
     }

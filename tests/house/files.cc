@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <iterator>
+
+#include "core/base/testing.h"
 
 namespace fluvial::house {
 namespace {
@@ -30,11 +30,6 @@ bool is_text(const fs::path& path) {
   const std::string name = path.filename().string();
   return is_source(name) || ends_with_one_of(name, kOtherEndings) ||
          std::find(kScripts.begin(), kScripts.end(), name) != kScripts.end();
-}
-
-std::string read(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
 }  // namespace
@@ -78,7 +73,7 @@ Tree read_tree(const fs::path& root) {
     if (at->file_size() > kFileBytesMax) {
       tree.large_files.push_back({path, 0, "is larger than 1 MiB"});
     } else if (is_text(at->path())) {
-      tree.texts.push_back({path, read(at->path())});
+      tree.texts.push_back({path, text_of_file(at->path())});
     }
   }
   std::sort(tree.texts.begin(), tree.texts.end(), [](const auto& a, const auto& b) { return a.path < b.path; });

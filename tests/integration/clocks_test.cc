@@ -11,9 +11,8 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 
+#include "core/base/testing.h"
 #include "tests/integration/harness.h"
 
 namespace fluvial::integration {
@@ -84,8 +83,8 @@ TEST_F(FederationTest, NodesWhoseClocksDoNotAgreeCommitExactRounds) {
   start(std::move(shape));
   RoundGate& hold = hold_from(3);
   for (std::uint64_t i = 1; i <= 3; ++i) add_worker(i, gated(hold, i));
-  std::ifstream offsets(fmt::format("/proc/{}/timens_offsets", supervisor_->pid_of(federation_->process_of("site-1"))));
-  EXPECT_THAT(std::string(std::istreambuf_iterator<char>(offsets), {}), ::testing::HasSubstr("86400"));
+  const auto process = supervisor_->pid_of(federation_->process_of("site-1"));
+  EXPECT_THAT(text_of_file(fmt::format("/proc/{}/timens_offsets", process)), ::testing::HasSubstr("86400"));
   const std::uint64_t run = start_run(plan(6), 20'000);  // deadlines that adapt to what was measured, and failover
   hold.wait_arrival(3, 3);
   federation_->kill("aggregator-1");

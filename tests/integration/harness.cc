@@ -6,11 +6,10 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "cli/bench_audit.h"
 #include "cli/bench_update.h"
+#include "core/base/testing.h"
 #include "core/store/safetensors.h"
 
 namespace fluvial::integration {
@@ -22,13 +21,6 @@ constexpr auto kEventLimit = std::chrono::seconds(120);
 
 std::span<const float> floats_of(ByteSpan bytes) {
   return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
-}
-
-std::string content_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
 }
 
 }  // namespace
@@ -211,7 +203,7 @@ value FederationTest::wait_state(std::uint64_t run, const std::string& status) {
   });
 }
 
-std::string FederationTest::log_of(const std::string& name) const { return content_of(folder_.file(name + ".log")); }
+std::string FederationTest::log_of(const std::string& name) const { return text_of_file(folder_.file(name + ".log")); }
 
 void FederationTest::wait_log(const std::string& name, const std::string& text) {
   const auto there =
@@ -361,7 +353,7 @@ CommandRun run_fluvial(cli::Supervisor& supervisor, const cli::WorkFolder& folde
   EXPECT_TRUE(process.ok()) << process.error().message;
   if (!process.ok()) return {};
   const int status = supervisor.signal_and_wait(*process, 0);
-  return {.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), .output = content_of(log)};
+  return {.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), .output = text_of_file(log)};
 }
 
 std::vector<int> processes_that_mention(const std::string& text) {
@@ -370,7 +362,7 @@ std::vector<int> processes_that_mention(const std::string& text) {
     const std::string name = entry.path().filename().string();
     int pid = 0;
     if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc()) continue;
-    if (content_of(entry.path() / "cmdline").find(text) != std::string::npos) found.push_back(pid);
+    if (text_of_file(entry.path() / "cmdline").find(text) != std::string::npos) found.push_back(pid);
   }
   return found;
 }

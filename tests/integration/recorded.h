@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <fstream>
-#include <iterator>
 #include <string>
 
+#include "core/base/testing.h"
 #include "tests/integration/harness.h"
 
 namespace fluvial::integration {
@@ -24,11 +24,6 @@ inline round::Plan recorded_plan(round::Plan plan) {
   plan.optimizer = round::ServerOptimizer::of(round::Optimizer::kFedAdam);
   plan.hard_deadline = std::chrono::seconds(120);
   return plan;
-}
-
-inline std::string text_of_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
 inline void replace_in_file(const std::string& path, const std::string& old, const std::string& with) {

@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "core/base/testing.h"
 #include "tests/integration/harness.h"
 
 namespace fluvial::integration {
@@ -67,10 +67,7 @@ TEST_F(RetentionTest, WhoWasAwayLearnsWhatBecameOfAnUpdateOfAPrunedRound) {
   const CommandRun after = command({"run", "export", "--format", "csv", "--out", folder_.file("after.csv")});
   EXPECT_EQ(after.exit_status, 0) << after.output;
   EXPECT_THAT(after.output, HasSubstr("rounds 1 to 8 are not in the coordinator's journal any more"));
-  std::ifstream csv(folder_.file("after.csv"));
-  std::stringstream text;
-  text << csv.rdbuf();
-  EXPECT_THAT(text.str(), HasSubstr(",site-1,counted,"));
+  EXPECT_THAT(text_of_file(folder_.file("after.csv")), HasSubstr(",site-1,counted,"));
 
   ASSERT_TRUE(federation_->restart("site-2").ok());
   const value status = wait_status(2, [](const value& now) { return cli::count_member(now, "pending_round") == 0; });

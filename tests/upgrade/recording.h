@@ -57,6 +57,5 @@ std::string dump_database(const std::string& path, bool with_rows);
 int format_of_database(const std::string& path);  // user_version
 
 std::string hex_of(std::string_view bytes);
-std::string read_whole_file(const std::string& path);  // empty when it is not there
 
 }  // namespace fluvial::upgrade

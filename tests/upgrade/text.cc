@@ -3,8 +3,6 @@
 #include <google/protobuf/text_format.h>
 
 #include <charconv>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 
 #include "tests/upgrade/recording.h"
@@ -59,11 +57,6 @@ Result<std::vector<Frame>> blocks(const std::string& text, const Add& add) {
 }  // namespace
 
 std::string hex_of(std::string_view bytes) { return to_hex(as_byte_span(bytes)); }
-
-std::string read_whole_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
 
 std::string to_text(const std::vector<SessionFrame>& frames) {
   std::string text;

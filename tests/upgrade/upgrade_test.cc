@@ -4,13 +4,12 @@
 #include <google/protobuf/util/message_differencer.h>
 
 #include <filesystem>
-#include <fstream>
 #include <set>
 
+#include "core/base/testing.h"
 #include "core/digest/sha256.h"
 #include "core/local/frame.h"
 #include "core/local/message.h"
-#include "core/store/testing.h"
 #include "core/transfer/head.h"
 #include "core/wire/frame.h"
 #include "core/wire/history_mapping.h"
@@ -36,7 +35,7 @@ class EachVersion : public testing::TestWithParam<std::string> {
     return std::string(FLUVIAL_FIXTURES) + "/" + GetParam() + "/" + name;
   }
   static std::string text(const std::string& name) {
-    std::string found = read_whole_file(file(name));
+    std::string found = text_of_file(file(name));
     EXPECT_FALSE(found.empty()) << file(name) << " is not there";
     return found;
   }
@@ -50,7 +49,7 @@ class EachVersion : public testing::TestWithParam<std::string> {
     EXPECT_TRUE(frames.ok()) << frames.error().to_string();
     return frames.ok() ? std::move(*frames) : std::vector<SessionFrame>();
   }
-  store::TemporaryFolder copies_;
+  TemporaryFolder copies_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, EachVersion, testing::ValuesIn(upgrade::recorded_versions()), [](const auto& info) {
@@ -217,7 +216,7 @@ class ThisVersion : public testing::Test {
   static std::string file(const std::string& name) {
     return std::string(FLUVIAL_FIXTURES) + "/" FLUVIAL_MINOR_VERSION "/" + name;
   }
-  store::TemporaryFolder made_;
+  TemporaryFolder made_;
 };
 
 TEST_F(ThisVersion, HasFixtures) {
@@ -234,9 +233,9 @@ TEST(AllVersions, AreLessThanAMegabyteTogether) {
 }
 
 TEST_F(ThisVersion, SendsWhatWasRecorded) {
-  EXPECT_EQ(to_text(session_of_this_version()), read_whole_file(file("session.txt"))) << kRecord;
-  EXPECT_EQ(to_text(local_session_of_this_version()), read_whole_file(file("local.txt"))) << kRecord;
-  EXPECT_EQ(to_text(chunks_of_this_version()), read_whole_file(file("codecs.txt"))) << kRecord;
+  EXPECT_EQ(to_text(session_of_this_version()), text_of_file(file("session.txt"))) << kRecord;
+  EXPECT_EQ(to_text(local_session_of_this_version()), text_of_file(file("local.txt"))) << kRecord;
+  EXPECT_EQ(to_text(chunks_of_this_version()), text_of_file(file("codecs.txt"))) << kRecord;
 }
 
 TEST_F(ThisVersion, WritesWhatWasRecorded) {
@@ -250,8 +249,7 @@ TEST_F(ThisVersion, WritesWhatWasRecorded) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(made_.path())) {
     const std::string name = entry.path().lexically_relative(made_.path()).generic_string();
     if (!entry.is_regular_file() || name.ends_with(".sqlite") || name.ends_with(".db")) continue;
-    EXPECT_EQ(hex_of(read_whole_file(entry.path().string())), hex_of(read_whole_file(file(name))))
-        << name << ": " << kRecord;
+    EXPECT_EQ(hex_of(text_of_file(entry.path().string())), hex_of(text_of_file(file(name)))) << name << ": " << kRecord;
   }
 }
 
