@@ -2,13 +2,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+
+#include "core/base/testing.h"
 
 namespace fluvial::cli {
 namespace {
@@ -18,18 +22,9 @@ using namespace std::chrono_literals;
 
 class SupervisorTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "supervisor-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   ProcessSpec shell(const std::string& name, const std::string& script) const {
-    return {.name = name,
-            .role = "tool",
-            .argv = {"/bin/sh", "-c", script, name},
-            .log_path = folder_ + "/" + name + ".log"};
+    return {
+        .name = name, .role = "tool", .argv = {"/bin/sh", "-c", script, name}, .log_path = folder_ / (name + ".log")};
   }
   // A child that sleeps until it is told to end. It announces once it has started.
   ProcessSpec sleeper(const std::string& name, const std::string& trap = "") const {
@@ -41,22 +36,31 @@ class SupervisorTest : public ::testing::Test {
     return std::move(Supervisor::create(grace)).value();
   }
 
-  std::string folder_;
+  const TemporaryFolder folder_;
 };
 
-// Whether anything but zombies (which wait for whoever adopted them) is left of a process group.
-bool has_living(pid_t group) {
+void wait_until_ended(pid_t process) {  // whosever child it is; a zombie has ended
+  const int fd = static_cast<int>(::syscall(SYS_pidfd_open, process, 0));
+  if (fd < 0 && errno == ESRCH) return;
+  ASSERT_GE(fd, 0);
+  pollfd ended{.fd = fd, .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&ended, 1, 60'000), 1);
+  ::close(fd);
+}
+
+// One of a process group that is alive: no zombie, which waits for whoever adopted it. 0: none is.
+pid_t living_of(pid_t group) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     std::ifstream stat(entry.path() / "stat");
     std::string number, name, state;
     pid_t parent = 0, of_group = 0;
     if (stat >> number >> name >> state >> parent >> of_group && of_group == group && state != "Z" && state != "X")
-      return true;
+      return std::stoi(number);
   }
-  return false;
+  return 0;
 }
 void wait_until_dead(pid_t group) {  // a SIGKILL takes a moment
-  while (has_living(group)) std::this_thread::yield();
+  while (const pid_t process = living_of(group)) wait_until_ended(process);
 }
 
 bool is_gone(pid_t pid) { return ::kill(pid, 0) != 0 && errno == ESRCH; }
@@ -162,12 +166,7 @@ TEST_F(SupervisorTest, ChildrenDieWithAKilledParent) {
   ASSERT_EQ(::read(ends[0], &child, sizeof child), static_cast<ssize_t>(sizeof child));
   ::waitpid(parent, nullptr, 0);
   // Only the shell is the kernel's to kill for us; what it started itself would be the shell's matter.
-  const auto lives = [child] {
-    std::ifstream stat("/proc/" + std::to_string(child) + "/stat");
-    std::string number, name, state;
-    return static_cast<bool>(stat >> number >> name >> state) && state != "Z" && state != "X";
-  };
-  while (lives()) std::this_thread::yield();
+  wait_until_ended(child);
   ::kill(-child, SIGKILL);
   ::close(ends[0]);
   ::close(ends[1]);

@@ -32,7 +32,7 @@ def skip(reason):
 
 
 def until(seconds, what, done):
-    """Calls done() until it returns something; for what another process does in its own time."""
+    """Calls done() until it returns something; for what another process does in its own time and announces nowhere."""
     end = time.monotonic() + seconds
     while True:
         found = done()

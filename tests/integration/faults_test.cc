@@ -2,9 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <condition_variable>
 #include <limits>
-#include <mutex>
 
 #include "cli/admin_client.h"
 #include "tests/integration/harness.h"
@@ -19,17 +17,8 @@ TEST_F(FederationTest, AStragglerIsLateAndItsUpdateTravelsWithTheNextOne) {
   start(3, 1);
   add_worker(1);
   add_worker(2);
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool awake = false;
-  add_worker(3,
-             [&, train = bench_train(3)](const local::Task& task, std::span<const float> base, std::span<float> local) {
-               if (task.round == RoundId(2)) {
-                 std::unique_lock lock(mutex);
-                 changed.wait(lock, [&] { return awake; });
-               }
-               return train(task, base, local);
-             });
+  RoundGate& sleep = hold_from(2);
+  add_worker(3, gated(sleep, 3));
   round::Plan wanted = plan(6);
   wanted.quorum = 2;
   wanted.soft_deadline = std::chrono::milliseconds(1'000);
@@ -38,11 +27,7 @@ TEST_F(FederationTest, AStragglerIsLateAndItsUpdateTravelsWithTheNextOne) {
   EXPECT_FALSE(names(second, "contributors", "site-3"));
   EXPECT_TRUE(names(second, "contributors", "site-1") && names(second, "contributors", "site-2"));
   EXPECT_EQ(cli::count_member(second, "late"), 1U);
-  {
-    const std::lock_guard lock(mutex);
-    awake = true;
-  }
-  changed.notify_all();
+  sleep.open();
   const value later = wait_event(run, [](const value& event) {
     return cli::text_member(event, "event") == "committed" && cli::count_member(event, "round") > 2 &&
            names(event, "contributors", "site-3");

@@ -8,8 +8,8 @@
 #include <sys/socket.h>
 
 #include <chrono>
-#include <thread>
 
+#include "core/base/testing.h"
 #include "core/local/fd.h"
 #include "tests/integration/harness.h"
 
@@ -109,12 +109,12 @@ TEST_F(NetworkTest, WiresDelayLoseAndAreCut) {
   while (network_->counts().lost < 10) {
     const std::uint64_t before = seen();
     send('b');
-    while (seen() == before) std::this_thread::yield();
+    look_until([&] { return seen() != before; });  // the wire counts and tells nobody
   }
   network_->set_wire("here", "there", {});
   network_->set_cut_off("there", true);
   for (int i = 0; i < 10; ++i) send('c');
-  while (network_->counts().cut_off < 10) std::this_thread::yield();
+  look_until([&] { return network_->counts().cut_off >= 10; });
   network_->set_cut_off("there", false);
   send('d');
   char last = receive();

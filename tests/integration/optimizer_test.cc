@@ -2,6 +2,8 @@
 // taken up again by a coordinator that was killed.
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "core/store/safetensors.h"
 #include "tests/integration/harness.h"
 
@@ -41,11 +43,11 @@ TEST_F(OptimizerTest, RunsFromThePlanToTheCommit) {
 // Two runs with the same updates, one across a crash: the same model, bit for bit, so the state came back.
 TEST_F(OptimizerTest, TheStateOutlivesTheCoordinator) {
   start(2, 0);
-  std::atomic<std::uint64_t> last_round{100};  // workers wait before later ones
+  std::atomic<RoundGate*> hold{nullptr};  // of the run that is broken
   for (std::uint64_t site = 1; site <= 2; ++site) {
-    add_worker(site, [&last_round, train = bench_train(site)](const local::Task& task, std::span<const float> base,
-                                                              std::span<float> local) {
-      while (task.round.value() > last_round) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    add_worker(site, [&hold, train = bench_train(site)](const local::Task& task, std::span<const float> base,
+                                                        std::span<float> local) {
+      if (RoundGate* const gate = hold) gate->wait_at(task.round.value());
       return train(task, base, local);
     });
   }
@@ -53,11 +55,11 @@ TEST_F(OptimizerTest, TheStateOutlivesTheCoordinator) {
     SCOPED_TRACE(optimizer);
     const std::uint64_t whole = start_run(plan_with(4, optimizer), 5'000);
     wait_state(whole, "done");
-    last_round = 2;
+    hold = &hold_from(3);
     const std::uint64_t broken = start_run(plan_with(4, optimizer), 5'000);
     wait_committed(broken, 2);
     federation_->kill("coordinator");
-    last_round = 100;
+    hold.load()->open();
     ASSERT_TRUE(federation_->restart("coordinator").ok());
     wait_state(broken, "done");
     EXPECT_TRUE(std::ranges::equal(model_of(whole).bytes.span(), model_of(broken).bytes.span()));
