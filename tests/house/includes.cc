@@ -83,17 +83,24 @@ const std::vector<Room> kRooms = {
     {"aggregator/service", service_of({"aggregator/logic"})},
     {"edge/service", service_of({"edge/logic", "edge/reduce", "edge/gpu", "edge/update"}), {"kernels/cuda"}},
 
-    // Virtual time, network and disks for the logic of all roles. Never core/net.
+    // Virtual time, network and disks for what ships of all roles. Only node and roles know core/net, by its
+    // interfaces.
     {"simulator/scenario", {"core/base", "core/round", "core/config"}},
     {"simulator/world", {"core/base", "core/round", "proto", "core/wire", "core/store", "simulator/scenario"}},
     {"simulator/run", {"core/base", "core/digest", "simulator/scenario", "simulator/world"}},
     {"simulator/checks",
      {"core/base", "core/round", "core/store", "kernels/reference", "simulator/scenario", "simulator/world"},
      {"kernels", "core/aggregate", "core/transfer"}},  // the oracle shares no arithmetic with what it checks
-    {"simulator/roles",
-     {"core/base", "core/digest", "kernels", "core/round", "core/aggregate", "proto", "core/wire", "core/store",
-      "core/transfer", "coordinator/logic", "coordinator/model", "aggregator/logic", "edge/logic", "edge/update",
-      "simulator/scenario", "simulator/world", "simulator/run", "simulator/checks"}},
+    {"simulator/node",
+     {"core/base", "core/wire", "core/telemetry", "core/net", "core/tree", "simulator/scenario", "simulator/world"}},
+    {"simulator/roles", {"core/base",          "core/digest",         "kernels",
+                         "core/round",         "core/aggregate",      "proto",
+                         "core/wire",          "core/store",          "core/net",
+                         "core/tree",          "core/transfer",       "coordinator/logic",
+                         "coordinator/model",  "coordinator/service", "aggregator/logic",
+                         "aggregator/service", "edge/logic",          "edge/update",
+                         "simulator/scenario", "simulator/world",     "simulator/node",
+                         "simulator/run",      "simulator/checks"}},
 
     // The front door, and what is shown to users of the libraries.
     {"cli", {"simulator/scenario", "simulator/world", "simulator/run", "simulator/roles", "coordinator/service",
@@ -151,7 +158,8 @@ struct Library {
 const std::vector<Library>& libraries() {
   static const std::vector<Library> all = {
       {"boost/asio",
-       {"core/net", "core/local", "core/tree", "coordinator/service", "aggregator/service", "edge/service", "cmake"}},
+       {"core/net", "core/local", "core/tree", "coordinator/service", "aggregator/service", "edge/service",
+        "simulator/node", "simulator/roles", "cmake"}},
       {"boost/beast", {"core/net"}},
       {"openssl/", {"core/digest", "core/identity", "core/net"}},
       {"sqlite3.h", {"core/store"}},
