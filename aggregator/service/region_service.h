@@ -56,6 +56,8 @@ class RegionService : public tree::HubOwner, public tree::UplinkOwner, private t
  protected:
   const RegionMachine& machine() const { return machine_; }
   Result<transfer::Terms> terms(bool brings_integers) override;  // of the open round
+  void staged(ArrivalId arrival, const round::Arrival& what) override;
+  void taken(ArrivalId arrival, const round::ContributorSet& with_probes) override;
 
  private:
   bool is_current(RunId run, RoundId round) const override;
@@ -65,8 +67,6 @@ class RegionService : public tree::HubOwner, public tree::UplinkOwner, private t
   NodeId via(NodeId node) const override { return members_.via(node); }
   NodeId way_to(const round::Participant& participant) const override { return members_.way_to(participant); }
   bool may_bring(NodeId child, SiteId site) const override;
-  void staged(ArrivalId arrival, const round::Arrival& what) override;
-  void taken(ArrivalId arrival, const round::ContributorSet& with_probes) override;
   void take_failed(ArrivalId arrival, NodeId child, const Error& error) override;
   void will_not_be_in(const round::Refusal& refusal) override;
   void has_declined(AttemptId attempt, const round::Refusal& refusal) override;

@@ -96,6 +96,7 @@ net::Awaitable<void> RunService::quarantine(SiteId site, std::string reason) {
   const Status kept = co_await registry_.quarantine(site, std::move(reason));
   if (!kept.ok()) observer_.quarantine_not_recorded(site, kept.error());
   quarantine_changed();
+  if (kept.ok()) observer_.quarantine_recorded(site);
 }
 
 void RunService::quarantine_changed() {

@@ -32,11 +32,12 @@ class RunObserver {
   // An arrival is about to be added to the sum, by what the machine knows.
   virtual void taking(const RunMachine& machine, const transfer::StagedArrival& arrival) = 0;
   virtual void committing(const store::CommitRow& row, const NextModel& next) = 0;  // the journal is about to be asked
-  virtual void committed(const store::CommitRow& row, const round::CommitRecord& record, const round::Pace& pace) = 0;
+  virtual void committed(const store::CommitRow& row, const round::Pace& pace) = 0;
 
   virtual void members_changed(std::size_t sites, std::size_t aggregators) = 0;
   virtual void sent_away(NodeId node, const Error& reason) = 0;
   virtual void quarantined(SiteId site, const std::string& reason) = 0;  // about to be recorded
+  virtual void quarantine_recorded(SiteId site) = 0;                     // and the machine knows
   virtual void quarantine_not_recorded(SiteId site, const Error& error) = 0;
   virtual void quarantine_counted(std::size_t sites) = 0;
 };

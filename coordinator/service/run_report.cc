@@ -68,7 +68,8 @@ void RunReport::step_failed(const round::AttemptRecord& attempt, DiskPart part, 
             {{"part", part == DiskPart::kModels ? "models" : "journal"}, {"reason", error.to_string()}});
 }
 
-void RunReport::committed(const store::CommitRow& row, const round::CommitRecord& record, const round::Pace& pace) {
+void RunReport::committed(const store::CommitRow& row, const round::Pace& pace) {
+  const round::CommitRecord& record = row.record;
   counts_.rounds_committed.add();
   pace_report_.round_closed(pace, record.contributors);
   counts_.contributions_counted.add(static_cast<double>(record.contributors.size()));

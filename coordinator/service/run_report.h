@@ -30,10 +30,11 @@ class RunReport final : public RunObserver {
   void step_failed(const round::AttemptRecord& attempt, DiskPart part, const Error& error) override;
   void taking(const RunMachine&, const transfer::StagedArrival&) override {}
   void committing(const store::CommitRow&, const NextModel&) override {}
-  void committed(const store::CommitRow& row, const round::CommitRecord& record, const round::Pace& pace) override;
+  void committed(const store::CommitRow& row, const round::Pace& pace) override;
   void members_changed(std::size_t sites, std::size_t aggregators) override;
   void sent_away(NodeId node, const Error& reason) override;
   void quarantined(SiteId site, const std::string& reason) override;
+  void quarantine_recorded(SiteId) override {}
   void quarantine_not_recorded(SiteId site, const Error& error) override;
   void quarantine_counted(std::size_t sites) override;
 

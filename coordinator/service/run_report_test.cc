@@ -45,13 +45,10 @@ TEST_F(RunReportTest, TheEndOfARunIsToldAfterItsLastEvaluation) {
 
 TEST_F(RunReportTest, ACommitIsCountedAndTold) {
   store::CommitRow row;
-  row.run = RunId(1);
-  row.round = RoundId(4);
+  row.record = {.run = RunId(1), .round = RoundId(4), .late = {SiteId(2)}};
   row.duration_ms = 1500;
-  round::CommitRecord record{.run = RunId(1), .round = RoundId(4), .late = {SiteId(2)}};
-  ASSERT_TRUE(record.contributors.add({SiteId(1), Epoch(1), 10, {}, 0, {}}).ok());
-  row.contributors = record.contributors;
-  report_.committed(row, record, {});
+  ASSERT_TRUE(row.record.contributors.add({SiteId(1), Epoch(1), 10, {}, 0, {}}).ok());
+  report_.committed(row, {});
   const std::string metrics = metrics_.render();
   EXPECT_THAT(metrics, HasSubstr("fluvial_coordinator_rounds_committed_total 1"));
   EXPECT_THAT(metrics, HasSubstr("contributions_total{outcome=\"counted\"} 1"));

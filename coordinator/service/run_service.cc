@@ -224,7 +224,7 @@ net::Awaitable<void> RunService::record_commit(RecordCommit effect) {
   active_->slot->abandon();
   active_->slot = std::make_shared<tree::ModelSlot>(runtime_.strand, next_->ref, *active_->schema, next_->bytes);
   next_.reset();
-  observer_.committed(row, record, active_->machine.pace());
+  observer_.committed(row, active_->machine.pace());
   health_.models_work();
   const std::vector<NodeId> home = registry_.send_home();
   if (!home.empty()) carry_out(active_->machine.sites_changed(registry_.book().connected_sites(), now()));

@@ -79,6 +79,7 @@ void RoundChecks::term_began(Epoch term) {
   say(term > greatest_, "epochs_grow",
       format_text("term {} began after epoch {} was given", term.value(), greatest_.value()));
   greatest_ = std::max(greatest_, term);
+  term_ = term;
 }
 
 // Two nodes may hear of theirs in another order than they were granted.
@@ -88,7 +89,7 @@ void RoundChecks::lease_granted(const store::LeaseRow& lease) {
   const bool grows = before == leases_.end() || lease.epoch > before->second.epoch;
   const bool taken = std::ranges::any_of(
       leases_, [&](const auto& other) { return other.first != lease.node && other.second.epoch == lease.epoch; });
-  say(same || (grows && !taken), "epochs_grow",
+  say(same || (grows && !taken && lease.epoch > term_), "epochs_grow",
       format_text("node {} was leased under {} with epoch {}, which was given before", lease.node.value(),
                   lease.parent.value(), lease.epoch.value()));
   greatest_ = std::max(greatest_, lease.epoch);
@@ -436,7 +437,14 @@ void RoundChecks::restored(round::HistoryId history, store::CoordinatorJournal& 
   const Result<std::vector<store::LeaseRow>> leases = journal.leases();
   if (!say(leases.ok(), "journal_kept", "the journal's leases cannot be read after a restore")) return;
   leases_.clear();
-  for (const store::LeaseRow& lease : *leases) lease_granted(lease);
+  const Epoch before = greatest_;
+  for (const store::LeaseRow& lease : *leases) {
+    say(lease.epoch > before, "epochs_grow",
+        format_text("the restored lease of node {} has epoch {} after epoch {} was given", lease.node.value(),
+                    lease.epoch.value(), before.value()));
+    greatest_ = std::max(greatest_, lease.epoch);
+    leases_[lease.node] = lease;
+  }
 }
 
 }  // namespace fluvial::simulator

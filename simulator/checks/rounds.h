@@ -131,6 +131,7 @@ class RoundChecks {
   std::set<SiteId> liars_;
   std::set<std::tuple<RunId, RoundId, SiteId>> damaged_;
   Epoch greatest_;
+  Epoch term_;  // the coordinator's, of now
   std::map<NodeId, store::LeaseRow> leases_;
   std::uint64_t committed_count_ = 0;
   std::string trace_;

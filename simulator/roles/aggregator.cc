@@ -35,15 +35,23 @@ class AggregatorRole::Region final : public aggregator::RegionService {
         tamper_(role.cast_.tamper()) {}
 
   Result<transfer::Terms> admit(const transfer::UpdateHead& head) override {
-    return tampered(RegionService::admit(head), /*brings_integers=*/true);
+    return tampered(RegionService::admit(head), head.run, head.round, /*brings_integers=*/true);
   }
   Result<transfer::Terms> admit(const transfer::PartialHead& head) override {
-    return tampered(RegionService::admit(head), !head.what.contributors.empty());
+    return tampered(RegionService::admit(head), head.run, head.round, !head.what.contributors.empty());
   }
   void arrived(transfer::StagedArrival arrival) override {
     tamper_.staged(&arrival);
-    arrival.what.contributors = shown(tamper_, machine().gather(), arrival.what.contributors);
     RegionService::arrived(std::move(arrival));
+  }
+  // The machine is shown an arrival that looks right; what came goes into the sum.
+  void staged(aggregator::ArrivalId arrival, const round::Arrival& what) override {
+    round::Arrival looks = what;
+    looks.contributors = shown(tamper_, machine().gather(), what.contributors);
+    RegionService::staged(arrival, looks);
+  }
+  void taken(aggregator::ArrivalId arrival, const round::ContributorSet& with_probes) override {
+    RegionService::taken(arrival, shown_of(tamper_, machine().gather(), with_probes));
   }
   net::Awaitable<Result<round::Standing>> standing() override {
     Result<round::Standing> standing = co_await RegionService::standing();
@@ -60,8 +68,9 @@ class AggregatorRole::Region final : public aggregator::RegionService {
   }
 
  private:
-  Result<transfer::Terms> tampered(Result<transfer::Terms> admitted, bool brings_integers) {
-    if (!admitted.ok() && is_overlooked(tamper_, admitted.error().code)) admitted = terms(brings_integers);
+  Result<transfer::Terms> tampered(Result<transfer::Terms> admitted, RunId run, RoundId round, bool brings_integers) {
+    const bool is_open = machine().is_open() && machine().opening().run == run && machine().opening().round == round;
+    if (!admitted.ok() && is_open && is_overlooked(tamper_, admitted.error().code)) admitted = terms(brings_integers);
     if (admitted.ok()) tamper_.terms(&*admitted);
     return admitted;
   }

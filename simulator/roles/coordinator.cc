@@ -36,11 +36,16 @@ class CoordinatorRole::Tampered final : public coordinator::Root {
         role_(role),
         tamper_(role.cast_.tamper()) {}
 
-  Result<transfer::Terms> admit(const transfer::UpdateHead& head) override { return tampered(Root::admit(head)); }
-  Result<transfer::Terms> admit(const transfer::PartialHead& head) override { return tampered(Root::admit(head)); }
+  Result<transfer::Terms> admit(const transfer::UpdateHead& head) override {
+    return tampered(Root::admit(head), head.run, head.round);
+  }
+  Result<transfer::Terms> admit(const transfer::PartialHead& head) override {
+    return tampered(Root::admit(head), head.run, head.round);
+  }
   void arrived(transfer::StagedArrival arrival) override {
     tamper_.staged(&arrival);
-    if (const coordinator::RunMachine* machine = role_.machine()) {
+    if (const coordinator::RunMachine* machine = role_.machine(); machine != nullptr && tamper_.admits_stale()) {
+      role_.brought(arrival.what.contributors);
       arrival.what.contributors = shown(tamper_, machine->gather(), arrival.what.contributors);
     }
     Root::arrived(std::move(arrival));
@@ -57,10 +62,10 @@ class CoordinatorRole::Tampered final : public coordinator::Root {
   }
 
  private:
-  Result<transfer::Terms> tampered(Result<transfer::Terms> admitted) {
-    if (!admitted.ok() && is_overlooked(tamper_, admitted.error().code) && role_.machine() != nullptr) {
-      admitted = runs().terms(true);
-    }
+  Result<transfer::Terms> tampered(Result<transfer::Terms> admitted, RunId run, RoundId round) {
+    const coordinator::RunMachine* machine = role_.machine();
+    const bool is_open = machine != nullptr && machine->run() == run && machine->last_committed().next() == round;
+    if (!admitted.ok() && is_open && is_overlooked(tamper_, admitted.error().code)) admitted = runs().terms(true);
     if (admitted.ok()) tamper_.terms(&*admitted);
     return admitted;
   }

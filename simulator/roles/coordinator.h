@@ -3,9 +3,10 @@
 // journal, the model files and their crashes are real.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
+#include <utility>
 
 #include "coordinator/service/root.h"
 #include "core/store/journal.h"
@@ -44,16 +45,18 @@ class CoordinatorRole final : public Node, private coordinator::RunObserver {
   void attempt_opened(const round::AttemptRecord&, Duration) override {}
   void site_refused(const round::AttemptRecord&, const round::Refusal&) override {}
   void sum_given_up(const round::AttemptRecord&, NodeId, const Error&) override {}
-  void step_failed(const round::AttemptRecord&, coordinator::DiskPart, const Error&) override {}
+  void step_failed(const round::AttemptRecord& attempt, coordinator::DiskPart part, const Error&) override;
   void taking(const coordinator::RunMachine& machine, const transfer::StagedArrival& arrival) override;
   void committing(const store::CommitRow& row, const coordinator::NextModel& next) override;
-  void committed(const store::CommitRow& row, const round::CommitRecord&, const round::Pace&) override;
+  void committed(const store::CommitRow& row, const round::Pace&) override;
   void members_changed(std::size_t, std::size_t) override {}
   void sent_away(NodeId, const Error&) override {}
   void quarantined(SiteId site, const std::string& reason) override;
-  void quarantine_not_recorded(SiteId site, const Error&) override { unrecorded_.insert(site); }
-  void quarantine_counted(std::size_t sites) override;
+  void quarantine_recorded(SiteId site) override;
+  void quarantine_not_recorded(SiteId, const Error&) override {}
+  void quarantine_counted(std::size_t) override {}
   bool says(v1::Envelope& message);
+  void brought(const round::ContributorSet& contributors);
 
   Status open();  // what is on the disk, as the service opens it
   net::Awaitable<void> take_up();
@@ -75,7 +78,7 @@ class CoordinatorRole final : public Node, private coordinator::RunObserver {
   std::unique_ptr<store::CoordinatorJournal> journal_;
   std::optional<store::ModelStore> models_;
   std::unique_ptr<coordinator::Root> root_;
-  std::set<SiteId> unrecorded_;  // in quarantine, and not in the journal as such
+  std::map<std::pair<SiteId, Digest>, Epoch> brought_;  // under which lease, of a tampered one's arrivals
   std::uint64_t tokens_ = 0;
 };
 

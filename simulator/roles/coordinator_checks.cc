@@ -43,7 +43,19 @@ void CoordinatorRole::recorded(const round::AttemptRecord& row) {
 
 void CoordinatorRole::taking(const coordinator::RunMachine& machine, const transfer::StagedArrival& arrival) {
   if (is_dead()) return;
-  cast_.checks().rounds().taking(machine.run(), arrival.what.contributors, machine.gather().participants());
+  round::ContributorSet contributors;  // as they came
+  for (const auto& [site, entry] : arrival.what.contributors.entries()) {
+    round::Contribution came = entry;
+    if (const auto found = brought_.find({site, entry.digest}); found != brought_.end()) came.lease = found->second;
+    const Status added = contributors.add(std::move(came));
+    FLUVIAL_CHECK(added.ok(), "the same set");
+  }
+  cast_.checks().rounds().taking(machine.run(), contributors, machine.gather().participants());
+}
+
+// What a tampered coordinator's machine is shown is not what came (fence.h).
+void CoordinatorRole::brought(const round::ContributorSet& contributors) {
+  for (const auto& [site, entry] : contributors.entries()) brought_[{site, entry.digest}] = entry.lease;
 }
 
 void CoordinatorRole::committing(const store::CommitRow& row, const coordinator::NextModel& next) {
@@ -56,7 +68,14 @@ void CoordinatorRole::committing(const store::CommitRow& row, const coordinator:
   cast_.checks().rounds().committing(row, flat(root_->runs().sum()), {values, integers});
 }
 
-void CoordinatorRole::committed(const store::CommitRow& row, const round::CommitRecord&, const round::Pace&) {
+// What finalise() refuses is looked at, too.
+void CoordinatorRole::step_failed(const round::AttemptRecord& attempt, coordinator::DiskPart part, const Error&) {
+  if (is_dead() || part != coordinator::DiskPart::kModels) return;
+  cast_.checks().rounds().sum_sealed(NodeId(0), attempt.run, attempt.round, machine()->gather().held(),
+                                     flat(root_->runs().sum()));
+}
+
+void CoordinatorRole::committed(const store::CommitRow& row, const round::Pace&) {
   if (is_dead()) return;
   cast_.checks().rounds().committed(row);
   cast_.round_log().committed(row.record.round, row.record.contributors.size(), world().scheduler().now());
@@ -66,12 +85,10 @@ void CoordinatorRole::quarantined(SiteId site, const std::string& reason) {
   cast_.checks().accused(site, cast_.is_dishonest(site), reason);
 }
 
-void CoordinatorRole::quarantine_counted(std::size_t) {
-  for (const auto& [id, node] : book().nodes()) {
-    if (!node.quarantined_at || unrecorded_.contains(id)) continue;
-    cast_.checks().rounds().quarantined(id);
-    if (cast_.tamper().forgets_quarantine()) spawn("forget", lift_quarantine(id));
-  }
+void CoordinatorRole::quarantine_recorded(SiteId site) {
+  if (is_dead()) return;
+  cast_.checks().rounds().quarantined(site);
+  if (cast_.tamper().forgets_quarantine()) spawn("forget", lift_quarantine(site));
 }
 
 net::Awaitable<void> CoordinatorRole::lift_quarantine(SiteId site) {

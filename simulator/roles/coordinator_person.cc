@@ -85,15 +85,18 @@ void CoordinatorRole::attend_journal() {
 net::Awaitable<void> CoordinatorRole::attend_end() {
   co_await net::sleep_for(kAttendance);
   const Status continued = co_await continue_run();
-  if (!continued.ok()) fail("not continued", continued.error());
+  // Another start may be under way.
+  if (!continued.ok() && continued.error().code != Code::kFailedPrecondition) fail("not continued", continued.error());
 }
 
 net::Awaitable<Status> CoordinatorRole::continue_run() {
   if (!cast_.continues_runs() || root_->runs().active_run()) co_return Status{};
   Result<std::vector<store::RunRow>> runs = co_await runtime().pool.run([this] { return journal_->runs(); });
   if (!runs.ok()) co_return runs.error();
-  while (!runs->empty() && runs->back().reason.starts_with("it could not be started")) runs->pop_back();
-  while (!runs->empty() && runs->back().reason == "its start was cut off") runs->pop_back();
+  const auto never_began = [](const store::RunRow& row) {
+    return row.reason.starts_with("it could not be started") || row.reason == "its start was cut off";
+  };
+  while (!runs->empty() && never_began(runs->back())) runs->pop_back();
   if (runs->empty()) co_return Error{Code::kInternal, "no run to continue"};
   const store::RunRow before = runs->back();
   if (before.status == store::RunStatus::kDone && !world().faults_on()) co_return Status{};

@@ -85,7 +85,7 @@ void SiteRole::parent_down(const Error&) {
   flowing_ = false;
 }
 
-// ---- histories: as edge/service/history.cc ------------------------------------------------------------------------
+// ---- histories: as edge/service/histories.cc ------------------------------------------------------------------------
 
 Result<std::optional<edge::Pending>> SiteRole::load() {
   FLUVIAL_ASSIGN(const std::vector<store::PendingInfo> unresolved, store_->all_pending());
