@@ -43,6 +43,15 @@ Result<Member> load_member(const config::EdgeSettings& settings) {
   return Member{std::move(self), std::move(tls), credentials->enrolled_before};
 }
 
+tree::UplinkOptions uplink_options(net::HostPort coordinator, NodeId node, Incarnation incarnation) {
+  tree::UplinkOptions options;
+  options.coordinator = std::move(coordinator);
+  options.incarnation = incarnation;
+  options.software = tree::software_name();
+  options.jitter_seed = (static_cast<std::uint64_t>(node.value()) << 32) ^ incarnation.value();
+  return options;
+}
+
 std::string ready_json(const std::string& name, const std::string& worker_socket, std::uint16_t metrics_port) {
   const boost::json::object ready{{"role", "site"},
                                   {"name", name},
@@ -69,9 +78,9 @@ Status run_edge(config::EdgeSettings settings, store::FileSystem& files, telemet
   LocalWorkers workers(process.runtime(), settings, name, gpus);
   LogReport report(process.runtime().metrics, process.runtime().log);
   EdgeService service(process.runtime(), settings,
-                      {.coordinator = coordinator,
+                      {.uplink = uplink_options(coordinator, member.self.node, store->incarnation()),
+                       .dial = tree::dial_over_tls(process.runtime(), std::move(member.tls)),
                        .self = std::move(member.self),
-                       .tls = std::move(member.tls),
                        .store = std::move(store),
                        .gpus = std::move(gpus),
                        .trainers = workers,

@@ -52,6 +52,7 @@ net::Awaitable<void> Histories::write() {
   net::Backoff backoff(site_.runtime.backoff, Rng(entering_->lease.value()));
   std::optional<Pending> pending;
   for (;;) {
+    site_.report.history_entering(entering_->lineage);
     const auto aside =
         co_await site_.runtime.pool.run([&] { return site_.store->enter(entering_->lineage, entering_->lease); });
     const Result<std::optional<Pending>> held =

@@ -32,8 +32,13 @@ struct ModelFetch::Fetch {
   int attempts = 1;
 };
 
-ModelFetch::ModelFetch(tree::Runtime& runtime, net::TaskGroup& tasks, Post post, Done done)
-    : runtime_(runtime), tasks_(tasks), post_(std::move(post)), done_(std::move(done)), stop_(runtime.strand) {}
+ModelFetch::ModelFetch(tree::Runtime& runtime, net::TaskGroup& tasks, Post post, Done done, Refused refused)
+    : runtime_(runtime),
+      tasks_(tasks),
+      post_(std::move(post)),
+      done_(std::move(done)),
+      refused_(std::move(refused)),
+      stop_(runtime.strand) {}
 ModelFetch::~ModelFetch() = default;
 
 void ModelFetch::want(const round::ModelRef& ref) {
@@ -128,6 +133,7 @@ net::Awaitable<void> ModelFetch::check(std::shared_ptr<Fetch> fetch) {
   });
   if (fetch_ != fetch) co_return;
   if (!sealed.ok()) {
+    if (sealed.error().code == Code::kDataLoss) refused_(fetch->ref, sealed.error());
     co_await again(fetch, sealed.error());
     co_return;
   }

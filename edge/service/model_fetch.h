@@ -20,8 +20,9 @@ class ModelFetch {
  public:
   using Post = std::function<void(v1::Envelope)>;  // to the parent; nothing while there is none
   using Done = std::function<void(HeldModel)>;
+  using Refused = std::function<void(const round::ModelRef&, const Error&)>;  // what came is not it: fetched again
 
-  ModelFetch(tree::Runtime& runtime, net::TaskGroup& tasks, Post post, Done done);
+  ModelFetch(tree::Runtime& runtime, net::TaskGroup& tasks, Post post, Done done, Refused refused);
   ~ModelFetch();
 
   void want(const round::ModelRef& ref);  // the parent has named it; replaces a fetch of another model
@@ -44,6 +45,7 @@ class ModelFetch {
   net::TaskGroup& tasks_;
   Post post_;
   Done done_;
+  Refused refused_;
   std::shared_ptr<Fetch> fetch_;
   std::uint64_t bytes_received_ = 0;
   net::AsyncSignal stop_;

@@ -58,8 +58,10 @@ class ModelFetchTest : public testing::Test {
   net::TaskGroup tasks_{runtime_.get().strand};
   Mailbox<v1::Envelope> posted_;
   Mailbox<HeldModel> held_;
+  Mailbox<round::ModelRef> refused_;
   ModelFetch fetch_{runtime_.get(), tasks_, [this](v1::Envelope message) { posted_.put(std::move(message)); },
-                    [this](HeldModel model) { held_.put(std::move(model)); }};
+                    [this](HeldModel model) { held_.put(std::move(model)); },
+                    [this](const round::ModelRef& model, const Error&) { refused_.put(model); }};
 };
 
 TEST_F(ModelFetchTest, GoesOnWhereTheSessionBroke) {
@@ -125,6 +127,7 @@ TEST_F(ModelFetchTest, WhatDoesNotMatchItsDigestIsFetchedAgain) {
     ASSERT_TRUE(give(one, 0, 400, flip).ok());
   }
   EXPECT_EQ(held_.take().ref, one.ref);
+  EXPECT_EQ(refused_.take(), one.ref);
   EXPECT_TRUE(runtime_.log().contains("its digest is"));
 }
 

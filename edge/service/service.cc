@@ -7,23 +7,9 @@
 
 #include "core/net/deadline.h"
 #include "core/transfer/outcome.h"
-#include "core/tree/process.h"
 #include "core/wire/record_mapping.h"
 
 namespace fluvial::edge {
-namespace {
-
-tree::UplinkOptions uplink_options(net::HostPort coordinator, NodeId node, Incarnation incarnation) {
-  tree::UplinkOptions options;
-  options.coordinator = std::move(coordinator);
-  options.incarnation = incarnation;
-  options.software = tree::software_name();
-  options.jitter_seed = (static_cast<std::uint64_t>(node.value()) << 32) ^ incarnation.value();
-  return options;
-}
-
-}  // namespace
-
 EdgeService::EdgeService(tree::Runtime& runtime, const config::EdgeSettings& settings, Parts parts)
     : settings_(settings),
       self_(std::move(parts.self)),
@@ -39,12 +25,11 @@ EdgeService::EdgeService(tree::Runtime& runtime, const config::EdgeSettings& set
             .request_stop = std::move(parts.request_stop),
             .is_over = [this](RunId run) { return machine_->is_over(run); },
             .stopped = net::AsyncSignal(runtime.strand)},
-      uplink_(site_.runtime, *this,
-              uplink_options(std::move(parts.coordinator), self_.node, site_.store->incarnation()),
-              tree::dial_over_tls(site_.runtime, std::move(parts.tls))),
+      uplink_(site_.runtime, *this, std::move(parts.uplink), std::move(parts.dial)),
       fetch_(
           site_.runtime, site_.tasks, [this](v1::Envelope message) { uplink_.post(std::move(message)); },
-          [this](HeldModel model) { on_model(std::move(model)); }),
+          [this](HeldModel model) { on_model(std::move(model)); },
+          [this](const round::ModelRef& model, const Error& why) { site_.report.model_refused(model, why); }),
       submission_(site_, uplink_, [this](const Pending& pending) { carry_out(machine_->resolved(pending)); }),
       maker_(site_, maker_events()),
       histories_(site_, history_events()),

@@ -24,13 +24,13 @@
 
 namespace fluvial::edge {
 
-class EdgeService final : public tree::UplinkOwner {
+class EdgeService : public tree::UplinkOwner {
  public:
   // What it is made of; what is a reference outlives it.
   struct Parts {
-    net::HostPort coordinator;
+    tree::UplinkOptions uplink;
+    tree::Dial dial;
     identity::PeerIdentity self;
-    std::shared_ptr<const identity::TlsContext> tls;
     std::unique_ptr<store::SiteStore> store;
     std::shared_ptr<SiteGpus> gpus;  // null: none
     Trainers& trainers;

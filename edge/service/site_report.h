@@ -33,11 +33,14 @@ class SiteReport {
   // ---- what an update is made from
   virtual void workers(std::size_t /*count*/) {}
   virtual void model_held(const round::ModelRef&) {}
+  virtual void model_refused(const round::ModelRef&, const Error&) {}  // what came is not it: fetched again
   virtual void training(const Offer&) {}
   virtual void trained(const Offer&, std::size_t /*workers*/, std::uint32_t /*weight*/, double /*seconds*/) {}
   virtual void train_failed(const Offer&, const Error&) {}
+  virtual void encoding(const Offer&) {}  // the store is about to be asked; then encoded() or not_encoded()
   virtual void encoded(const store::PendingInfo&, std::uint32_t /*weight_trained*/, double /*seconds*/) {}
   virtual void not_encoded(const Offer&, const Error&) {}
+  virtual void folding(const Fold&) {}  // likewise; then folded() or not_folded()
   virtual void folded(const Offer&, const store::Carried&, bool /*run_over*/) {}
   virtual void not_folded(const Offer&, const Error&) {}
   virtual void last_model_missing(RunId, RoundId) {}  // so the run ends for its workers without it
@@ -47,6 +50,7 @@ class SiteReport {
   virtual void found(const store::PendingInfo&) {}  // without an outcome, in the store
   virtual void sending(const Send&) {}
   virtual void sent(const store::PendingInfo&, bool /*again*/, double /*seconds*/) {}
+  virtual void resolving(const store::PendingInfo&, Outcome) {}  // the store is about to be asked, each time
   virtual void resolved(const Pending&, Outcome, bool /*run_over*/) {}
   virtual void not_written(const Pending&, Outcome, const Error&) {}  // its outcome: tried again
 
@@ -58,7 +62,8 @@ class SiteReport {
 
   // ---- histories
   virtual void history_refused(const Error&) {}
-  virtual void history_not_written(const Error&) {}  // tried again
+  virtual void history_entering(const round::Lineage&) {}  // the store is about to be asked, each time
+  virtual void history_not_written(const Error&) {}        // tried again
   virtual void put_aside(const store::PutAside&) {}
   virtual void history_entered(const round::Lineage&) {}
 

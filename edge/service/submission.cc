@@ -54,6 +54,7 @@ void Submission::resolve(const Resolve& effect) { site_.spawn("resolve", write(e
 net::Awaitable<void> Submission::write(Pending pending, Outcome outcome) {
   net::Backoff backoff(site_.runtime.backoff, Rng(pending.round.value()));
   for (;;) {
+    site_.report.resolving(pending_->info(), outcome);
     const Result<store::Carried> carried = co_await site_.runtime.pool.run(
         [&] { return resolve_pending(*site_.store, pending.run, pending.round, outcome); });
     if (carried.ok()) {

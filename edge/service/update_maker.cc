@@ -99,6 +99,7 @@ net::Awaitable<void> UpdateMaker::run(Encode effect, Trained trained) {
   const Offer& offer = effect.offer;
   std::shared_ptr<PartialMean> early = co_await early_.take(trained.parts);
   Made made;
+  site_.report.encoding(offer);
   Result<store::PendingUpdate> update = co_await site_.runtime.pool.run([&]() -> Result<store::PendingUpdate> {
     FLUVIAL_ASSIGN(made.unspent, begin_run(offer, trained));
     net::PoolParallel parallel(site_.runtime.pool);
@@ -126,6 +127,7 @@ net::Awaitable<void> UpdateMaker::run(Fold effect, Trained trained) {
   const Offer& offer = effect.offer;
   std::shared_ptr<PartialMean> early = co_await early_.take(trained.parts);
   Made made;
+  if (!effect.run_lost) site_.report.folding(effect);
   const Result<store::Carried> folded = co_await site_.runtime.pool.run([&]() -> Result<store::Carried> {
     if (effect.run_lost) return Error{Code::kCancelled, "its run is lost with the history before"};
     FLUVIAL_ASSIGN(made.unspent, begin_run(offer, trained));

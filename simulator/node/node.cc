@@ -23,13 +23,14 @@ net::SessionSettings session_of(const Scenario& scenario) {
 
 }  // namespace
 
-Node::Node(World& world, HostId host, Role role, IdentityOf identity_of, const WorkCosts& costs)
+Node::Node(World& world, HostId host, Role role, IdentityOf identity_of, const WorkCosts& costs,
+           telemetry::Metrics* metrics)
     : world_(world),
       host_(host),
       identity_of_(std::move(identity_of)),
       context_(world, host),
       pool_(world, host, context_, costs),
-      metrics_(role, "simulated"),
+      own_metrics_(metrics == nullptr ? std::make_unique<telemetry::Metrics>(role, "simulated") : nullptr),
       runtime_{context_.executor(),
                context_.executor(),
                pool_,
@@ -37,7 +38,7 @@ Node::Node(World& world, HostId host, Role role, IdentityOf identity_of, const W
                world.clock(host),
                world.disk(host).files(),
                telemetry::null_logger(),
-               metrics_,
+               metrics == nullptr ? *own_metrics_ : *metrics,
                std::make_shared<net::NetHooks>(),
                session_of(world.scenario()),
                backoff_of(world.scenario())},

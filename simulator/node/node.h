@@ -21,7 +21,9 @@ class Node : public Process {
  public:
   using IdentityOf = std::function<identity::PeerIdentity(HostId)>;
 
-  Node(World& world, HostId host, Role role, IdentityOf identity_of, const WorkCosts& costs);
+  // Without metrics (null) it has some of its own.
+  Node(World& world, HostId host, Role role, IdentityOf identity_of, const WorkCosts& costs,
+       telemetry::Metrics* metrics = nullptr);
   ~Node() override;
 
   void accepted(SessionId session, HostId from) override;
@@ -66,7 +68,7 @@ class Node : public Process {
   IdentityOf identity_of_;
   NodeContext context_;
   NodePool pool_;
-  telemetry::Metrics metrics_;
+  std::unique_ptr<telemetry::Metrics> own_metrics_;
   tree::Runtime runtime_;
   net::TaskGroup tasks_;
   Outgoing outgoing_;

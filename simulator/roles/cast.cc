@@ -12,6 +12,7 @@
 #include "kernels/fixed.h"
 #include "simulator/roles/aggregator.h"
 #include "simulator/roles/coordinator.h"
+#include "simulator/roles/planned_site.h"
 #include "simulator/roles/site.h"
 #include "simulator/roles/training.h"
 
@@ -167,6 +168,7 @@ void Cast::install() {
         case Role::kAggregator: return std::make_unique<AggregatorRole>(*this, id);
         case Role::kSite: break;
       }
+      if (sized()) return std::make_unique<PlannedSite>(*this, id);
       return std::make_unique<SiteRole>(*this, id);
     });
   }

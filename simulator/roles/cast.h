@@ -58,6 +58,7 @@ class Cast {
   static std::string address_of(HostId host);
   static net::HostPort host_port(HostId host);
   Node::IdentityOf identities() const;
+  telemetry::Metrics& site_metrics() { return site_metrics_; }  // of all sites: nobody looks at them
   WorkCosts work_costs() const;
   HostId host_at(const std::string& address) const;  // the root when there is none
   bool is_malicious(HostId host) const { return malicious_.contains(host); }
@@ -102,6 +103,7 @@ class Cast {
   std::set<HostId> revoked_;
   std::map<HostId, HostId> clones_;  // whose identity it has; also of the site that is cloned: itself
   std::uint64_t restores_ = 0;
+  telemetry::Metrics site_metrics_{Role::kSite, "simulated"};
 };
 
 }  // namespace fluvial::simulator

@@ -4,7 +4,10 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <tuple>
 #include <utility>
+
+#include "core/wire/mapping.h"
 
 namespace fluvial::simulator {
 
@@ -17,6 +20,69 @@ Malice::Trick Malice::draw() {
     return static_cast<Trick>(rng_.below(static_cast<std::uint64_t>(Trick::kCount)));
   }
   return happens(rng_, cast_.scenario().faults.sites.corrupt) ? Trick::kDamage : Trick::kNone;
+}
+
+bool Malice::says(SessionId session, v1::Envelope& message, SharedBytes& payload, const store::PendingInfo* info) {
+  if (message.has_update_begin()) {
+    const std::uint64_t first_chunk = message.update_begin().first_chunk();
+    const Trick trick = draw();
+    sending_.reset();
+    // One whose digest is of what was sent needs all of it.
+    const bool possible = trick == Trick::kDamage || (trick != Trick::kNone && first_chunk == 0);
+    if (possible && info != nullptr) begin(*info, first_chunk, trick);
+  }
+  return !sending_ || part(session, message, payload);
+}
+
+void Malice::begin(const store::PendingInfo& info, std::uint64_t first_chunk, Trick trick) {
+  const SiteId site = cast_.identity(host_).node;
+  if (is_wicked()) cast_.checks().rounds().excuse(site);
+  cast_.checks().rounds().excuse(info.start.run, info.start.round, site);
+  sending_.emplace(Sending{info, trick, first_chunk});
+}
+
+bool Malice::part(SessionId session, v1::Envelope& message, SharedBytes& payload) {
+  const bool is_end = message.has_update_end();
+  if (!message.has_update_begin() && !message.has_update_chunk() && !is_end) return true;
+  if (sending_->trick == Trick::kContradiction) sending_->before.emplace_back(message, payload);
+  if (message.has_update_begin()) apply(sending_->trick, message.mutable_update_begin());
+  if (message.has_update_chunk()) return chunk(message.update_chunk().index(), payload);
+  return !is_end || end(session, message, payload);
+}
+
+bool Malice::chunk(std::uint64_t index, SharedBytes& payload) {
+  if (!sends(sending_->trick, index, sending_->info.start.chunk_count)) return false;
+  Buffer bytes = apply(sending_->trick, index == sending_->first_chunk, Buffer::copy_of(payload.bytes));
+  sending_->hash.update(bytes.span());
+  sending_->sent.push_back(Buffer::copy_of(bytes.span()));
+  payload = SharedBytes::from(std::move(bytes));
+  return true;
+}
+
+bool Malice::end(SessionId session, v1::Envelope& message, SharedBytes& payload) {
+  Sending sending = *std::exchange(sending_, std::nullopt);
+  const store::PendingInfo& info = sending.info;
+  Buffer bytes = apply(sending.trick, Buffer::copy_of(payload.bytes));
+  sending.hash.update(bytes.span());
+  const Digest digest = apply(sending.trick, info.digest, sending.hash.finish());
+  if (digest != info.digest) {  // what of it can be decoded is an update like any other
+    std::vector<std::int64_t> integers(bytes.size() / sizeof(std::int64_t));
+    for (std::size_t i = 0; i < integers.size(); ++i) {
+      integers[i] = static_cast<std::int64_t>(load_le<std::uint64_t>(bytes.data() + i * sizeof(std::int64_t)));
+    }
+    std::ignore = cast_.checks().truth().add(info.start.run, info.start.round, cast_.identity(host_).node, digest,
+                                             info.start, sending.sent, std::move(integers));
+  }
+  payload = SharedBytes::from(std::move(bytes));
+  message.mutable_update_end()->set_sha256(wire::digest_to_proto(digest));
+  if (sending.trick != Trick::kContradiction) return true;
+  Network& network = cast_.world().network();
+  network.send(host_, session, message, Payload::of(std::move(payload)));
+  begin(info, 0, Trick::kTwoContents);
+  for (auto& [again, bytes_again] : sending.before) {
+    if (part(session, again, bytes_again)) network.send(host_, session, again, Payload::of(std::move(bytes_again)));
+  }
+  return false;
 }
 
 void Malice::apply(Trick trick, v1::UpdateBegin* begin) {

@@ -2,7 +2,13 @@
 // upload.
 #pragma once
 
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "core/base/rng.h"
+#include "core/digest/sha256.h"
+#include "core/store/site_store.h"
 #include "fluvial/v1/wire.pb.h"
 #include "simulator/roles/cast.h"
 
@@ -10,6 +16,15 @@ namespace fluvial::simulator {
 
 class Malice {
  public:
+  Malice(Cast& cast, HostId host);
+
+  bool is_wicked() const { return cast_.is_malicious(host_) || cast_.is_cloned(host_); }
+  // What says what it sent sends all of it, whatever the parent has already.
+  bool begins_anew() const { return cast_.is_malicious(host_); }
+  // A message as it leaves; if it is a part of a submission, of the one that `info` is of. False: it is not sent.
+  bool says(SessionId session, v1::Envelope& message, SharedBytes& payload, const store::PendingInfo* info);
+
+ private:
   enum class Trick {
     kNone,
     kDamage,         // a bit of a chunk, on its way
@@ -33,13 +48,20 @@ class Malice {
     kWildInteger,    // more than its type holds, or than a round can count
     kCount,
   };
-
-  Malice(Cast& cast, HostId host);
+  struct Sending {
+    store::PendingInfo info;
+    Trick trick = Trick::kNone;
+    std::uint64_t first_chunk = 0;
+    Sha256 hash = {};
+    std::vector<Buffer> sent = {};                                  // the checks must know
+    std::vector<std::pair<v1::Envelope, SharedBytes>> before = {};  // as it was, where it is said again
+  };
 
   Trick draw();
-  // A trick whose digest is of what was sent needs all of it.
-  static bool begins_anew(Trick trick) { return trick != Trick::kNone && trick != Trick::kDamage; }
-  bool is_wicked() const { return cast_.is_malicious(host_) || cast_.is_cloned(host_); }
+  void begin(const store::PendingInfo& info, std::uint64_t first_chunk, Trick trick);
+  bool part(SessionId session, v1::Envelope& message, SharedBytes& payload);
+  bool chunk(std::uint64_t index, SharedBytes& payload);
+  bool end(SessionId session, v1::Envelope& message, SharedBytes& payload);
   // Messages and chunks as they leave.
   void apply(Trick trick, v1::UpdateBegin* begin);
   bool sends(Trick trick, std::uint64_t index, std::uint64_t chunk_count) const;
@@ -47,10 +69,10 @@ class Malice {
   Buffer apply(Trick trick, Buffer trailer);
   Digest apply(Trick trick, const Digest& stored, const Digest& sent) const;
 
- private:
   Cast& cast_;
   HostId host_;
   Rng rng_;
+  std::optional<Sending> sending_;  // with a trick
 };
 
 }  // namespace fluvial::simulator

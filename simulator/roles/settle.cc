@@ -33,7 +33,7 @@ class Federation final : public Inhabitants {
     for (const Host& host : world_.hosts()) {
       if (host.role != Role::kSite || !world_.is_up(host.id) || cast_.is_cloned(host.id)) continue;
       const auto* site = static_cast<const SiteRole*>(world_.process(host.id));
-      if (site->is_up() && site->has_unresolved()) {
+      if (site->waits_for_outcome()) {
         world_.violate("nothing_lost", host.name + " still waits for an outcome, and the run is over");
       }
     }

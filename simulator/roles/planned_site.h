@@ -1,0 +1,89 @@
+// A site of the sized mode (the capacity planner): edge/logic's machine and core/tree's uplink, without a store. It
+// trains nothing, takes a model for its bytes, and sends what others send as well (stand_ins.h); ten thousand of them
+// fit into one world.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include "core/tree/uplink.h"
+#include "edge/logic/site_machine.h"
+#include "simulator/node/node.h"
+#include "simulator/roles/cast.h"
+#include "simulator/roles/malice.h"
+
+namespace fluvial::simulator {
+
+class PlannedSite final : public Node, private tree::UplinkOwner {
+ public:
+  PlannedSite(Cast& cast, HostId host);
+  ~PlannedSite() override;
+
+  void start() override;
+
+ private:
+  struct Submission {
+    store::PendingInfo info;
+    std::shared_ptr<const StandIn> made;
+  };
+  struct Fetch {
+    round::ModelRef ref;
+    std::uint64_t received = 0;
+    bool promised = false;  // asked for on this session, when the parent had named it
+    bool flowing = false;   // begun on this session, not whole yet
+  };
+  struct Upload {
+    std::uint64_t submission = 0;
+    Epoch lease;
+    std::shared_ptr<net::Session> session;
+    bool operator==(const Upload&) const = default;
+  };
+
+  net::Awaitable<void> serve(std::shared_ptr<net::Session>) override;
+  net::Awaitable<Result<round::Standing>> standing() override;
+  net::Awaitable<Status> granted(round::Lineage, Epoch) override;
+  void parent_up(const tree::Lease& lease, std::shared_ptr<net::Session> session) override;
+  void parent_down(const Error& why) override;
+  net::Awaitable<Status> from_parent(net::Frame frame) override;
+  Status take(const v1::Envelope& message, std::uint64_t payload_bytes);
+  Status on_round_open(const v1::RoundOpen& message);
+  Status on_round_commit(const v1::RoundCommit& message);
+  Status on_outcome_reply(const v1::OutcomeReply& message);
+  Status on_model_begin(const v1::ModelBegin& message);
+  Status on_model_chunk(const v1::ModelChunk& message, std::uint64_t payload_bytes);
+  void request_model();
+
+  void carry_out(edge::Effects effects);
+  void apply(const edge::FetchModel& effect);
+  void apply(const edge::Train& effect);
+  void apply(const edge::Encode& effect);
+  void apply(const edge::Fold& effect);
+  void apply(const edge::Send& effect);
+  void apply(const edge::StopSending&) { upload_.reset(); }
+  void apply(const edge::Ask& effect);
+  void apply(const edge::AskRun& effect);
+  void apply(const edge::Resolve& effect);
+  void apply(const edge::EnterHistory&) {}  // it has none
+  void apply(const edge::DeclineRound& effect);
+  void apply(const edge::CompleteRun&) {}
+  Result<Submission> make(const edge::Offer& offer);
+  net::Awaitable<void> send(Submission submission, Upload upload, std::uint64_t first_chunk);
+  void ask_again();
+  void later(Duration delay, Action action) { world().after(host(), delay, std::move(action)); }
+  NodeId self() const { return cast_.identity(host()).node; }
+
+  Cast& cast_;
+  Malice malice_;
+  Rng rng_;
+  edge::SiteMachine machine_;
+  tree::Uplink uplink_;
+  std::deque<edge::Effect> effects_;
+  bool carrying_out_ = false;
+  std::optional<Fetch> fetch_;
+  std::optional<Submission> submission_;
+  std::optional<Upload> upload_;
+  std::uint64_t submissions_ = 0;  // of this process
+};
+
+}  // namespace fluvial::simulator

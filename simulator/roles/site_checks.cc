@@ -1,0 +1,123 @@
+// What the checks are told of what a site does.
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "edge/update/resolve.h"
+#include "simulator/roles/site.h"
+
+namespace fluvial::simulator {
+namespace {
+
+CarriedBounds carried(const store::ResidualBounds& bounds) { return {bounds.norm_max, bounds.age_max_rounds}; }
+
+}  // namespace
+
+// The checks compare what is in the store with what must be.
+void SiteRole::look() {
+  const Disk::Inspection inspection(world().disk(host()));
+  cast_.checks().sites().settled(self(), *store_);
+}
+
+void SiteRole::model_refused(const round::ModelRef&, const Error&) {
+  world().violate("model_chain", "a site was given a model that does not have its digest");
+}
+
+// ---- what was trained, on its way into the store ------------------------------------------------------------------
+
+void SiteRole::encoding(const edge::Offer& offer) {
+  take_in(offer, false, {});
+  files_before_ = tensor_files();
+}
+
+void SiteRole::folding(const edge::Fold& effect) {
+  take_in(effect.offer, effect.lost, carried(edge::bounds_of(effect.offer.plan)));
+}
+
+void SiteRole::take_in(const edge::Offer& offer, bool lost, const CarriedBounds& bounds) {
+  const TrainingResult& made = trainers_.last();
+  const std::uint64_t weight = std::min<std::uint64_t>(made.weight, offer.weight_max);  // as the round records it
+  cast_.checks().sites().beginning(self(), offer.run, offer.continues);
+  cast_.checks().sites().encoding(self(), offer.run, {offer.round, made.update, made.integers, weight, lost}, bounds,
+                                  malice_.is_wicked());
+  faults_before_ = world().disk(host()).faults_met();
+}
+
+void SiteRole::encoded(const store::PendingInfo& info, std::uint32_t, double) {
+  submission_ = info;
+  files_.clear();
+  std::ranges::set_difference(tensor_files(), files_before_, std::back_inserter(files_));
+  look();
+}
+
+void SiteRole::not_encoded(const edge::Offer& offer, const Error& why) {
+  note_dropped(offer, why);
+  look();
+}
+
+void SiteRole::not_folded(const edge::Offer& offer, const Error& why) {
+  note_dropped(offer, why);
+  look();
+}
+
+void SiteRole::note_dropped(const edge::Offer& offer, const Error& why) {
+  const std::optional<std::uint64_t> before = std::exchange(faults_before_, std::nullopt);
+  if (!before) return;  // nobody asked the store
+  const bool disk = store_->fault() || world().disk(host()).faults_met() != *before;
+  if (!disk) cast_.checks().sites().not_encoded(self(), offer.run, offer.plan.value_abs_max, why);
+}
+
+// ---- the submission -----------------------------------------------------------------------------------------------
+
+void SiteRole::found(const store::PendingInfo& info) {
+  submission_ = info;
+  files_.clear();
+}
+
+std::vector<std::string> SiteRole::tensor_files() {
+  const Disk::Inspection inspection(world().disk(host()));
+  Result<std::vector<std::string>> names = world().disk(host()).files().list("state/tensors");
+  return names.ok() ? std::move(*names) : std::vector<std::string>{};
+}
+
+// Before the first byte of a submission leaves, all that it takes to send it again has been synced. Of the database a
+// failed transaction, or a log that was taken over, may leave bytes that nobody needs: there a power cut decides.
+void SiteRole::check_durable() {
+  const Disk& disk = world().disk(host());
+  const auto violated = [&](const std::string& what) {
+    world().violate("write_ahead", cast_.identity(host()).name + " sends a submission before " + what);
+  };
+  if (!submission_) return violated("it says that there is one");
+  for (const std::string& name : files_) {
+    const std::string path = "state/tensors/" + name;
+    if (!disk.is_durable(path)) violated(path + " is synced");
+  }
+  if (disk.is_durable("state/site.db") && disk.is_durable("state/site.db-wal")) return;
+  const std::unique_ptr<store::MemoryFileSystem> left = disk.after_power_cut();
+  const Result<std::unique_ptr<store::SiteStore>> store = store::SiteStore::open(*left, "state");
+  const auto held = store.ok() ? (*store)->pending(submission_->start.run)
+                               : Result<std::optional<store::PendingUpdate>>(store.error());
+  if (!held.ok() || !*held || (*held)->info().digest != submission_->digest) violated("its record is synced");
+}
+
+void SiteRole::resolving(const store::PendingInfo& info, round::Outcome outcome) {
+  cast_.checks().sites().in_history(self(), round::current_of(lineage_));  // a clone's may be another
+  cast_.checks().sites().resolving(self(), info.start.run, info.start.round, info.digest, outcome,
+                                   carried(info.start.bounds));
+}
+
+// ---- histories ----------------------------------------------------------------------------------------------------
+
+void SiteRole::history_entering(const round::Lineage& lineage) {
+  const store::ResidualBounds bounds = submission_ ? submission_->start.bounds : store::ResidualBounds();
+  cast_.checks().sites().entering(self(), round::current_of(lineage), round::Common(lineage_, lineage),
+                                  carried(bounds));
+}
+
+void SiteRole::history_entered(const round::Lineage& lineage) {
+  lineage_ = lineage;
+  cast_.checks().sites().in_history(self(), round::current_of(lineage_));
+  look();
+}
+
+}  // namespace fluvial::simulator
