@@ -136,7 +136,7 @@ net::Awaitable<void> Hub::left_by(Child child) {
 // An older session of the child is ended first, so that what it leaves behind is here when the round is opened to the
 // new one.
 net::Awaitable<Status> Hub::take_in(Child child) {
-  if (const Status may = owner_.may_join(child); !may.ok()) co_return may.error();
+  if (const Status may = may_join(child); !may.ok()) co_return may.error();
   const TimePoint until = runtime_.clock.now() + runtime_.session.handshake_deadline / 2;  // the child waits, too
   for (;;) {
     const auto before = children_.find(child.node);
@@ -154,8 +154,14 @@ net::Awaitable<Status> Hub::take_in(Child child) {
   }
 }
 
+// It may have been shut out since its session was accepted; nobody ends a session that is not joined.
+Status Hub::may_join(const Child& child) const {
+  FLUVIAL_TRY(deny_->check(child.session->member()));
+  return owner_.may_join(child);
+}
+
 Status Hub::join(const Child& child) {
-  FLUVIAL_TRY(owner_.may_join(child));
+  FLUVIAL_TRY(may_join(child));
   welcome(*child.session, child.protocol);
   children_.emplace(child.node, child);
   owner_.child_joined(child);

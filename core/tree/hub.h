@@ -100,6 +100,7 @@ class Hub final : public Children {
                                     std::shared_ptr<ModelSlot> slot, std::uint64_t offset, std::uint64_t generation);
   net::Awaitable<Status> take_in(Child child);
   net::Awaitable<void> left_by(Child child);  // when this session of the child's has ended
+  Status may_join(const Child& child) const;
   Status join(const Child& child);
   void leave(const Child& child);
 

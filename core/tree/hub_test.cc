@@ -138,16 +138,19 @@ class HubScenarios : public HubTest {
     const Error replaced = co_await end_of(first);
     EXPECT_EQ(replaced.code, Code::kStale);
     const auto older = co_await connect(Role::kSite, 7, 1, 4, false);
-    v1::Envelope hello;
-    hello.mutable_hello()->set_protocol_min(wire::kProtocol);
-    hello.mutable_hello()->set_protocol_max(wire::kProtocol);
-    hello.mutable_hello()->set_lease_epoch(1);
-    hello.mutable_hello()->set_incarnation(4);
-    older->post({std::move(hello), {}});
+    older->post({hello(1, 4), {}});
     const Error refused = co_await end_of(older);
     EXPECT_EQ(refused.code, Code::kStale);
     EXPECT_TRUE(second->is_open());
     EXPECT_EQ(owner_.left.size(), 1u);
+  }
+  net::Awaitable<void> shut_out() {
+    const auto session = co_await connect(Role::kSite, 7, 1, 1, false);
+    owner_.on_may_join = [this] { deny_->replace({{NodeId(7)}, {}}); };
+    session->post({hello(1, 1), {}});
+    const Error refused = co_await end_of(session);
+    EXPECT_EQ(refused.code, Code::kPermissionDenied) << refused.to_string();
+    EXPECT_TRUE(owner_.joined.empty());
   }
   net::Awaitable<void> leases() {
     const auto session = co_await connect(Role::kSite, 7, /*lease=*/0);
@@ -207,6 +210,9 @@ TEST_F(HubScenarios, ABreachOfTheProtocolEndsTheSession) {
 }
 TEST_F(HubScenarios, ANewIncarnationReplacesAndAnOlderOneIsRefused) {
   run([this] { return incarnations(); });
+}
+TEST_F(HubScenarios, WhoIsShutOutAfterItsSessionWasAcceptedDoesNotJoin) {
+  run([this] { return shut_out(); });
 }
 TEST_F(HubScenarios, ASessionWithoutALeaseMayOnlyAskForOne) {
   run([this] { return leases(); });

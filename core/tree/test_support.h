@@ -33,7 +33,10 @@ inline round::Schema schema() {
 // Takes everything for round 1 of run 1, and remembers.
 class FakeOwner final : public HubOwner {
  public:
-  Status may_join(const Child&) override { return {}; }
+  Status may_join(const Child&) override {
+    if (on_may_join) on_may_join();
+    return {};
+  }
   void child_joined(const Child& child) override { joined.push_back(child.node); }
   void child_left(NodeId child) override { left.push_back(child); }
   void members_changed(NodeId, const v1::MemberChange&) override {}
@@ -75,6 +78,7 @@ class FakeOwner final : public HubOwner {
   std::vector<round::Refusal> refusals;
   std::shared_ptr<ModelSlot> slot;
   bool counts_already = false;
+  std::function<void()> on_may_join;
   std::function<void()> on_outcome_asked;
 };
 
@@ -87,7 +91,7 @@ class HubTest : public testing::Test {
     options.software = "fluvial test";
     options.host = "127.0.0.1";
     options.spill_folder = folder_.path();
-    hub_ = std::make_unique<Hub>(process_.runtime(), owner_, options, std::make_shared<identity::DenyList>());
+    hub_ = std::make_unique<Hub>(process_.runtime(), owner_, options, deny_);
     port_ = *hub_->open(pki_.member_server(Role::kCoordinator, NodeId(1), "root"));
     process_.spawn("hub", hub_->run());
   }
@@ -113,6 +117,14 @@ class HubTest : public testing::Test {
     process_.request_stop();
   }
 
+  static v1::Envelope hello(std::uint64_t lease, std::uint64_t incarnation) {
+    v1::Envelope message;
+    message.mutable_hello()->set_protocol_min(wire::kProtocol);
+    message.mutable_hello()->set_protocol_max(wire::kProtocol);
+    message.mutable_hello()->set_lease_epoch(lease);
+    message.mutable_hello()->set_incarnation(incarnation);
+    return message;
+  }
   net::Awaitable<std::shared_ptr<net::Session>> connect(Role role, std::uint32_t node, std::uint64_t lease = 1,
                                                         std::uint64_t incarnation = 1, bool hello = true) {
     auto session = co_await net::connect(process_.runtime().strand, "127.0.0.1", port_,
@@ -120,12 +132,7 @@ class HubTest : public testing::Test {
                                          process_.runtime().session);
     EXPECT_TRUE(session.ok());
     if (hello) {
-      v1::Envelope message;
-      message.mutable_hello()->set_protocol_min(wire::kProtocol);
-      message.mutable_hello()->set_protocol_max(wire::kProtocol);
-      message.mutable_hello()->set_lease_epoch(lease);
-      message.mutable_hello()->set_incarnation(incarnation);
-      (*session)->post({std::move(message), {}});
+      (*session)->post({this->hello(lease, incarnation), {}});
       const Result<net::Frame> welcome = co_await receive(*session);
       EXPECT_TRUE(welcome.ok() && welcome->header.has_welcome());
     }
@@ -194,6 +201,7 @@ class HubTest : public testing::Test {
   FakeOwner owner_;
   store::PosixFileSystem files_;
   Process process_;
+  std::shared_ptr<identity::DenyList> deny_ = std::make_shared<identity::DenyList>();
   std::unique_ptr<Hub> hub_;
   std::uint16_t port_ = 0;
   bool finished_ = false;
