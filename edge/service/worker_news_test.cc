@@ -88,7 +88,8 @@ class WorkerNewsTest : public testing::Test {
                     .request_stop = [] {},
                     .is_over = [](RunId) { return false; },
                     .stopped = net::AsyncSignal(runtime_.get().strand)};
-  ModelFetch fetch_{runtime_.get(), tasks_, [](v1::Envelope) {}, [](HeldModel) {}};
+  ModelFetch fetch_{runtime_.get(), tasks_, [](v1::Envelope) {}, [](HeldModel) {},
+                    [](const round::ModelRef&, const Error&) {}};
   WorkerNews news_;
 };
 class ImpatientNewsTest : public WorkerNewsTest {

@@ -99,8 +99,8 @@ const std::vector<Room> kRooms = {
                          "core/tree",          "core/transfer",       "coordinator/logic",
                          "coordinator/model",  "coordinator/service", "aggregator/logic",
                          "aggregator/service", "edge/logic",          "edge/update",
-                         "simulator/scenario", "simulator/world",     "simulator/node",
-                         "simulator/run",      "simulator/checks"}},
+                         "edge/service",       "simulator/scenario",  "simulator/world",
+                         "simulator/node",     "simulator/run",       "simulator/checks"}},
 
     // The front door, and what is shown to users of the libraries.
     {"cli", {"simulator/scenario", "simulator/world", "simulator/run", "simulator/roles", "coordinator/service",
