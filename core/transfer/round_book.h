@@ -1,5 +1,6 @@
 // What a parent remembers of the open round beside its gather: which submissions were complete here, so that a site
-// that contradicts itself is found, and what was cut off in the middle, so that its sender may go on. Blocks on nothing.
+// that contradicts itself is found, and what was cut off in the middle, so that its sender may go on. Blocks on
+// nothing.
 #pragma once
 
 #include <map>
