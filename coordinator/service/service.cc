@@ -104,7 +104,7 @@ Service::Service(tree::Process& process, const config::CoordinatorSettings& sett
       retention_(runtime_, *holdings_.journal, settings_),
       enrol_(runtime_, root_.registry(), *holdings_.journal, *holdings_.authority,
              enrol_options(settings, root_.runs())),
-      admin_(runtime_, *holdings_.journal, *holdings_.models, root_.registry(), root_.runs(), feed_, root_.hub()) {
+      admin_(runtime_, *holdings_.journal, *holdings_.models, root_, feed_) {
   evaluator_ = std::make_shared<Evaluator>(
       runtime_, process.tasks(),
       [this](RunId run, RoundId round, const round::Metrics& metrics) {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "coordinator/service/admin.h"
+#include "coordinator/service/admin/admin.h"
 #include "coordinator/service/enrol_server.h"
 #include "coordinator/service/evaluator.h"
 #include "coordinator/service/registry.h"
@@ -51,7 +51,7 @@ class Service final {
   EnrolServer enrol_;
   Admin admin_;
   std::shared_ptr<Evaluator> evaluator_;
-  AdminFacts facts_;
+  admin::Facts facts_;
   std::string admin_socket_;
   std::string worker_socket_;
 };

@@ -5,14 +5,22 @@
 #include <cstdlib>
 #include <utility>
 
-#include "coordinator/service/admin.h"
+#include "coordinator/service/admin/resources.h"
 #include "coordinator/service/json.h"
 #include "core/net/deadline.h"
 
-namespace fluvial::coordinator {
+namespace fluvial::coordinator::admin {
 namespace {
 
 constexpr std::uint64_t kReplayedMax = 1'000'000;
+
+// How far a watcher has come.
+struct Replayed {
+  std::shared_ptr<Watcher> watcher;
+  RunId run;
+  RoundId last;
+  bool ended = false;
+};
 
 // The next lines for this watcher; empty when the feed has ended.
 net::Awaitable<void> next_lines(Replayed* follow, std::vector<std::string>* lines, bool* ended) {
@@ -30,17 +38,16 @@ net::Awaitable<void> next_lines(Replayed* follow, std::vector<std::string>* line
   }
 }
 
-}  // namespace
-
 // On the node's strand: the lines of what is committed, and a watcher from before they were read.
-net::Awaitable<Result<std::vector<std::string>>> Admin::replay(std::string run_text, RoundId from, Replayed* replayed) {
-  replayed->watcher = feed_.watch();
-  const Result<RunId> run = co_await run_or_latest(std::move(run_text));
+net::Awaitable<Result<std::vector<std::string>>> replay(Context* admin, std::string run_text, RoundId from,
+                                                        Replayed* replayed) {
+  replayed->watcher = admin->feed.watch();
+  const Result<RunId> run = co_await admin->run_or_latest(std::move(run_text));
   if (!run.ok()) co_return run.error();
   replayed->run = *run;
-  const auto name_of = [this](NodeId node) { return registry_.book().name_of(node); };
+  const auto name_of = [admin](NodeId node) { return admin->name_of(node); };
   const Result<std::vector<store::CommitRow>> rows =
-      co_await runtime_.pool.run([&] { return journal_.commits(*run, from, kReplayedMax); });
+      co_await admin->runtime.pool.run([&] { return admin->journal.commits(*run, from, kReplayedMax); });
   if (!rows.ok()) co_return rows.error();
   std::vector<std::string> lines;
   for (const store::CommitRow& row : *rows) {
@@ -48,19 +55,21 @@ net::Awaitable<Result<std::vector<std::string>>> Admin::replay(std::string run_t
     lines.push_back(committed_line(row, name_of));
     if (!row.evaluation.empty()) lines.push_back(evaluated_line(*run, row.record.round, row.evaluation));
   }
-  const Result<store::RunRow> row = co_await runtime_.pool.run([&] { return journal_.run(*run); });
+  const Result<store::RunRow> row = co_await admin->runtime.pool.run([&] { return admin->journal.run(*run); });
   if (!row.ok()) co_return row.error();
-  replayed->ended = is_over(row->status) && !feed_.holds(*run);
+  replayed->ended = is_over(row->status) && !admin->feed.holds(*run);
   if (replayed->ended) lines.push_back(state_line(*run, row->status, row->reason));
   co_return lines;
 }
 
 // On the connection's executor.
-net::Awaitable<void> Admin::watch(std::string run_text, std::string from_text, std::shared_ptr<net::LineWriter> out) {
+net::Awaitable<void> write_events(Context* admin, std::string run_text, std::string from_text,
+                                  std::shared_ptr<net::LineWriter> out) {
   const std::uint64_t from = std::max<std::uint64_t>(1, std::strtoull(from_text.c_str(), nullptr, 10));
   Replayed replayed;
   std::optional<Result<std::vector<std::string>>> first;
-  co_await net::asio::co_spawn(runtime_.strand, net::detail::store(replay(run_text, RoundId(from), &replayed), &first),
+  co_await net::asio::co_spawn(admin->runtime.strand,
+                               net::detail::store(replay(admin, run_text, RoundId(from), &replayed), &first),
                                net::asio::use_awaitable);
   if (!first->ok()) {
     const Status told = co_await out->write_line(error_line(first->error()));
@@ -75,8 +84,22 @@ net::Awaitable<void> Admin::watch(std::string run_text, std::string from_text, s
     }
     if (ended) co_return;
     lines.clear();
-    co_await net::asio::co_spawn(runtime_.strand, next_lines(&replayed, &lines, &ended), net::asio::use_awaitable);
+    co_await net::asio::co_spawn(admin->runtime.strand, next_lines(&replayed, &lines, &ended),
+                                 net::asio::use_awaitable);
   }
 }
 
-}  // namespace fluvial::coordinator
+net::Awaitable<net::HttpResponse> watch(Context* admin, Call call) {
+  net::HttpResponse response;
+  response.content_type = "application/x-ndjson";
+  response.lines = [admin, run = call.text("run"), from = call.text("from")](std::shared_ptr<net::LineWriter> out) {
+    return write_events(admin, run, from, std::move(out));
+  };
+  co_return response;
+}
+
+}  // namespace
+
+void add_watch(Router& router) { router.get("/v1/rounds/watch", watch); }
+
+}  // namespace fluvial::coordinator::admin

@@ -1,0 +1,95 @@
+// Members: who is in the federation, and what a person does about one of them.
+#include <boost/asio/awaitable.hpp>
+#include <boost/json.hpp>
+#include <utility>
+
+#include "coordinator/service/admin/resources.h"
+#include "coordinator/service/json.h"
+#include "coordinator/service/pace_report.h"
+
+namespace fluvial::coordinator::admin {
+namespace {
+
+namespace json = boost::json;
+
+net::Awaitable<Reply> list(Context* admin, Call call) {
+  const bool all = call.request.query.contains("all");
+  const Registry& registry = admin->root.registry();
+  const Federation& book = registry.book();
+  const ActiveRun* active = admin->root.runs().active();
+  json::array nodes;
+  for (const auto& [id, row] : book.nodes()) {
+    if (row.removed_at && !all) continue;
+    const auto member = book.members().find(id);
+    const bool connected = member != book.members().end();
+    const LeaseEntry* lease = book.lease_of(id);
+    const auto ahead = registry.ahead().find(id);
+    json::object node{{"id", id.value()},
+                      {"name", row.name},
+                      {"role", role_name(row.role)},
+                      {"region", row.region},
+                      {"weight_max", row.weight_max},
+                      {"connected", connected},
+                      {"enrolled_at", utc(row.enrolled_at)},
+                      {"advertise", row.advertise},
+                      {"revoked", row.revoked_at.has_value()},
+                      {"quarantined", row.quarantined_at.has_value()},
+                      {"quarantine_reason", row.quarantine_reason},
+                      {"ahead", ahead == registry.ahead().end() ? "" : ahead->second},
+                      {"removed", row.removed_at.has_value()},
+                      {"parent", nullptr},
+                      {"lease_epoch", nullptr},
+                      {"past", nullptr},
+                      {"pace", nullptr}};
+    if (lease != nullptr) {
+      node["parent"] = lease->parent == NodeId(0) ? "coordinator" : book.name_of(lease->parent);
+      node["lease_epoch"] = lease->epoch.value();
+    }
+    const auto detour = connected ? book.detour_of(id, admin->runtime.clock.now()) : std::nullopt;
+    if (detour) {
+      node["past"] = json::object{{"aggregator", book.name_of(detour->past)}, {"reason", detour->reason}};
+    }
+    const round::SitePace* pace = active ? active->machine.pace().find(id) : nullptr;
+    if (pace != nullptr) node["pace"] = pace_object(*pace);
+    nodes.push_back(std::move(node));
+  }
+  co_return json::serialize(json::object{{"nodes", std::move(nodes)}});
+}
+
+net::Awaitable<Reply> revoke(Context* admin, Call call) {
+  const std::string& name = call.names[0];
+  const Result<NodeId> revoked = co_await admin->root.registry().revoke(name);
+  if (!revoked.ok()) co_return revoked.error();
+  admin->root.runs().revoked(*revoked);
+  admin->runtime.log.warn("node revoked", {{"name", name}});
+  co_return json::serialize(json::object{{"revoked", name}});
+}
+
+net::Awaitable<Reply> remove(Context* admin, Call call) {
+  const std::string& name = call.names[0];
+  const Result<NodeId> removed = co_await admin->root.registry().remove(name);
+  if (!removed.ok()) co_return removed.error();
+  admin->root.runs().revoked(*removed);
+  admin->runtime.log.warn("node removed", {{"name", name}});
+  co_return json::serialize(json::object{{"removed", name}});
+}
+
+net::Awaitable<Reply> clear(Context* admin, Call call) {
+  const std::string& name = call.names[0];
+  const Result<NodeId> cleared = co_await admin->root.registry().clear(name);
+  if (!cleared.ok()) co_return cleared.error();
+  admin->root.runs().quarantine_changed();
+  admin->runtime.log.warn("quarantine lifted", {{"name", name}});
+  co_return json::serialize(json::object{{"cleared", name}});
+}
+
+}  // namespace
+
+void add_nodes(Router& router) {
+  router.get("/v1/nodes", list);
+  router.post("/v1/nodes/{name}/revoke", revoke);
+  router.post("/v1/nodes/{name}/remove", remove);
+  router.post("/v1/nodes/{name}/clear", clear);
+}
+
+}  // namespace fluvial::coordinator::admin

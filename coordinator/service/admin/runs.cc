@@ -1,0 +1,118 @@
+// Runs: begun, shown, paused, resumed, stopped.
+#include <boost/asio/awaitable.hpp>
+#include <boost/json.hpp>
+#include <utility>
+
+#include "coordinator/logic/plan_codec.h"
+#include "coordinator/service/admin/resources.h"
+#include "coordinator/service/json.h"
+#include "core/store/plan_json.h"
+#include "core/store/safetensors.h"
+
+namespace fluvial::coordinator::admin {
+namespace {
+
+namespace json = boost::json;
+
+json::object run_object(const store::RunRow& row, RoundId committed) {
+  return {{"id", row.id.value()},
+          {"name", row.plan.name},
+          {"status", run_status_name(row.status)},
+          {"reason", row.reason},
+          {"rounds", row.plan.rounds},
+          {"committed", committed.value()},
+          {"codec", row.plan.codec},
+          {"continues", row.continues.value()},
+          {"created_at", utc(row.created_at)}};
+}
+
+net::Awaitable<Reply> list(Context* admin, Call) {
+  Result<std::string> text = co_await admin->runtime.pool.run([&]() -> Reply {
+    json::array runs;
+    FLUVIAL_ASSIGN(const std::vector<store::RunRow> rows, admin->journal.runs());
+    for (const store::RunRow& row : rows) {
+      FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, admin->journal.last_commit(row.id));
+      runs.push_back(run_object(row, last ? last->record.round : RoundId(0)));
+    }
+    return json::serialize(json::object{{"runs", std::move(runs)}});
+  });
+  co_return text;
+}
+
+net::Awaitable<Reply> show(Context* admin, Call call) {
+  const Result<RunId> run = co_await admin->run_or_latest(call.names[0]);
+  if (!run.ok()) co_return run.error();
+  Result<std::string> text = co_await admin->runtime.pool.run([&]() -> Reply {
+    FLUVIAL_ASSIGN(const store::RunRow row, admin->journal.run(*run));
+    FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, admin->journal.last_commit(row.id));
+    json::object object = run_object(row, last ? last->record.round : RoundId(0));
+    object["plan"] = json::parse(store::plan_to_json(row.plan));
+    object["schema"] = json::parse(store::schema_to_json(row.schema));
+    return json::serialize(object);
+  });
+  co_return text;
+}
+
+net::Awaitable<Reply> start(Context* admin, Call call) {
+  struct Prepared {
+    store::RunRow row;
+    Buffer model;
+  };
+  Result<Prepared> prepared = co_await admin->runtime.pool.run([&]() -> Result<Prepared> {
+    FLUVIAL_ASSIGN(const json::object object, parse_object(call.request.body));
+    if (!object.contains("plan")) return Error{Code::kInvalidArgument, "plan: expected a plan"};
+    Prepared made;
+    FLUVIAL_ASSIGN(made.row.plan, store::plan_from_json(json::serialize(object.at("plan"))));
+    FLUVIAL_ASSIGN(made.row.plan.codec, check_plan_codec(made.row.plan.codec));  // one text for one codec, everywhere
+    FLUVIAL_ASSIGN(const std::string path, text_of(object, "model", ""));
+    FLUVIAL_ASSIGN(const std::uint64_t continues, number_of(object, "continue", 0));
+    std::optional<store::Model> model;
+    if (!path.empty()) {
+      FLUVIAL_ASSIGN(model, store::read_model(admin->runtime.files, path));
+    }
+    if (continues != 0) {
+      FLUVIAL_ASSIGN(const store::RunRow before, admin->journal.run(RunId(continues)));
+      made.row.continues = RunId(continues);
+      if (model) {
+        FLUVIAL_TRY(round::check_same_schema(before.schema, model->schema));
+      } else {
+        FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, admin->journal.last_commit(before.id));
+        const ModelVersion version(last ? last->record.round.value() : 0);
+        FLUVIAL_ASSIGN(
+            model, admin->models.load({before.id, version}, last ? last->record.model.digest : before.initial_model));
+      }
+    }
+    if (!model) return Error{Code::kInvalidArgument, "model: expected a safetensors file, or a run to continue"};
+    made.row.schema = model->schema;
+    made.row.initial_model = store::model_digest(model->bytes.span());
+    made.model = std::move(model->bytes);
+    return made;
+  });
+  if (!prepared.ok()) co_return prepared.error();
+  const Result<RunId> run = co_await admin->root.runs().start(std::move(prepared->row), std::move(prepared->model));
+  if (!run.ok()) co_return run.error();
+  co_return json::serialize(json::object{{"run", run->value()}});
+}
+
+net::Awaitable<Reply> command(Context* admin, Call call) {
+  const Result<RunId> run = co_await admin->run_or_latest(call.names[0]);
+  if (!run.ok()) co_return run.error();
+  const std::string& verb = call.names[1];
+  Status done = Error{Code::kNotFound, "a run can be told to pause, resume or stop"};
+  if (verb == "pause") done = co_await admin->root.runs().pause(*run, "by an administrator");
+  if (verb == "resume") done = co_await admin->root.runs().resume(*run);
+  if (verb == "stop") done = co_await admin->root.runs().stop_run(*run, "by an administrator");
+  if (!done.ok()) co_return done.error();
+  co_return json::serialize(json::object{{"run", run->value()}, {"command", verb}});
+}
+
+}  // namespace
+
+void add_runs(Router& router) {
+  router.get("/v1/runs", list);
+  router.post("/v1/runs", start);
+  router.get("/v1/runs/{run}", show);
+  router.post("/v1/runs/{run}/{command}", command);
+}
+
+}  // namespace fluvial::coordinator::admin

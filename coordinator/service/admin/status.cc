@@ -1,0 +1,99 @@
+// The coordinator in one object.
+#include <boost/asio/awaitable.hpp>
+#include <boost/json.hpp>
+#include <utility>
+
+#include "coordinator/service/admin/resources.h"
+#include "coordinator/service/json.h"
+#include "core/tree/version.h"
+
+namespace fluvial::coordinator::admin {
+namespace {
+
+namespace json = boost::json;
+
+// What restores there were, what of the histories before is lost as far as members say, and who says that the journal
+// is an older copy.
+json::object history_json(const Registry& registry) {
+  json::array lost;
+  for (const store::LostRow& row : registry.lost()) {
+    lost.push_back({{"run", row.known.run.value()},
+                    {"round", row.known.round.value()},
+                    {"site", registry.book().name_of(row.site)},
+                    {"update", registry.known_name(row)},
+                    {"digest", to_hex(row.known.digest)}});
+  }
+  json::array ahead;
+  for (const auto& [node, reason] : registry.ahead()) {
+    ahead.push_back({{"name", registry.book().name_of(node)}, {"reason", reason}});
+  }
+  return {{"restores", registry.lineage().size()},
+          {"began_at_epoch", round::began_of(registry.lineage()).value()},
+          {"lost", std::move(lost)},
+          {"ahead", std::move(ahead)}};
+}
+
+json::object open_round(const RunMachine& machine, const Federation& book, TimePoint now) {
+  const auto left_s = [now](TimePoint at) {
+    return std::chrono::duration<double>(std::max(Duration(0), at - now)).count();
+  };
+  json::array awaited;
+  for (const SiteId site : machine.gather().awaited()) awaited.emplace_back(book.name_of(site));
+  return {{"round", machine.attempt().round.value()},
+          {"attempt", machine.attempt().attempt.value()},
+          {"participants", machine.attempt().participants.size()},
+          {"in", machine.gather().counted().size()},
+          {"awaited", std::move(awaited)},
+          {"soft_left_s", left_s(machine.soft_deadline())},
+          {"hard_left_s", left_s(machine.hard_deadline())}};
+}
+
+json::object run_now(const RunMachine& machine, const Federation& book, TimePoint now) {
+  const bool waiting = machine.status() == RunStatus::kRunning && !machine.is_open();
+  json::object run{{"id", machine.run().value()},
+                   {"name", machine.plan().name},
+                   {"status", run_status_name(machine.status())},
+                   {"reason", waiting ? "" : machine.reason()},
+                   {"round", machine.last_committed().value()},
+                   {"rounds", machine.plan().rounds},
+                   {"codec", machine.plan().codec},
+                   {"model_sha256", to_hex(machine.model().digest)},
+                   {"waiting", waiting ? machine.reason() : ""},
+                   {"open", nullptr}};
+  if (machine.is_open()) run["open"] = open_round(machine, book, now);
+  return run;
+}
+
+net::Awaitable<Reply> show(Context* admin, Call) { co_return status_json(*admin); }
+
+}  // namespace
+
+std::string status_json(const Context& admin) {
+  const Facts& facts = admin.facts;
+  const Federation& book = admin.book();
+  std::size_t sites = 0;
+  for (const auto& [id, member] : book.members()) sites += member.role == Role::kSite ? 1 : 0;
+  json::object object{{"role", "coordinator"},
+                      {"federation", facts.federation},
+                      {"version", tree::kVersion},
+                      {"pin", facts.pin},
+                      {"member_port", facts.member_port},
+                      {"enrol_port", facts.enrol_port},
+                      {"metrics_port", facts.metrics_port},
+                      {"sites_connected", sites},
+                      {"aggregators_connected", book.members().size() - sites},
+                      {"staging_bytes", admin.root.hub().budget().bytes_used()},
+                      {"fault", admin.root.runs().fault()},
+                      {"history", history_json(admin.root.registry())},
+                      {"last_backup", nullptr},
+                      {"run", nullptr}};
+  if (admin.last_backup) object["last_backup"] = utc(*admin.last_backup);
+  if (const ActiveRun* active = admin.root.runs().active()) {
+    object["run"] = run_now(active->machine, book, admin.runtime.clock.now());
+  }
+  return json::serialize(object);
+}
+
+void add_status(Router& router) { router.get("/v1/status", show); }
+
+}  // namespace fluvial::coordinator::admin
