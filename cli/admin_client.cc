@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <boost/json/serialize.hpp>
-#include <cctype>
+
+#include "core/net/http_text.h"
 
 namespace fluvial::cli {
 namespace {
@@ -95,17 +96,6 @@ Result<json::value> get_status(std::uint16_t metrics_port) {
   return parse_json(reply->body, "the status");
 }
 
-std::string url_encoded(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (std::isalnum(byte) != 0 || c == '-' || c == '.' || c == '_' || c == '~') {
-      out += c;
-    } else {
-      out += fmt::format("%{:02X}", byte);
-    }
-  }
-  return out;
-}
+std::string url_encoded(std::string_view text) { return net::percent_encoded(text); }
 
 }  // namespace fluvial::cli

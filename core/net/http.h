@@ -9,7 +9,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "core/base/clock.h"
 #include "core/base/result.h"
@@ -24,6 +26,10 @@ struct HttpRequest {
   std::map<std::string, std::string> query;  // decoded
   std::string body;
   std::string remote;
+  // By name in lower case; the values of a name that is there more than once stand behind each other, ", " between.
+  std::map<std::string, std::string> headers;
+
+  std::string_view header(const std::string& name) const;  // empty: it has none
 };
 
 // Writes the lines of a streaming answer. On the connection's executor.
@@ -40,6 +46,7 @@ struct HttpResponse {
   std::string content_type = "application/json";
   std::string body;
   LineProducer lines;  // when set, the answer is chunked and made by it; body is not sent
+  std::vector<std::pair<std::string, std::string>> headers;  // beside the content's type and length
 
   static HttpResponse text(int status, std::string body);
   static HttpResponse json(std::string body);

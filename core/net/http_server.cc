@@ -25,6 +25,7 @@
 #include "core/net/deadline.h"
 #include "core/net/greeting.h"
 #include "core/net/http.h"
+#include "core/net/http_fields.h"
 #include "core/net/http_text.h"
 #include "core/net/task_group.h"
 
@@ -167,7 +168,8 @@ Awaitable<Connection::Incoming> Connection::next_request() {
                                             .path = std::move(target->path),
                                             .query = std::move(target->query),
                                             .body = std::move(parser.get().body()),
-                                            .remote = remote_},
+                                            .remote = remote_,
+                                            .headers = headers_of(parser.get())},
                      .refusal = {}};
 }
 
@@ -187,16 +189,21 @@ Awaitable<ErrorCode> write_buffers(Socket* socket, Buffers buffers) {
   co_return error;
 }
 
+void set_headers(http::fields& fields, const HttpResponse& response) {
+  fields.set(http::field::content_type, response.content_type);
+  for (const auto& [name, value] : response.headers) fields.set(name, value);
+}
+
 Awaitable<bool> Connection::respond(HttpResponse response) {
   const auto status = static_cast<http::status>(response.status);
   const bool go_on = keep_alive_ && !stopping_;
   if (response.lines) {
     http::response<http::empty_body> head(status, 11);
-    head.set(http::field::content_type, response.content_type);
+    set_headers(head, response);
     co_return co_await respond_with_lines(std::move(head), std::move(response.lines));
   }
   http::response<http::string_body> message(status, 11);
-  message.set(http::field::content_type, response.content_type);
+  set_headers(message, response);
   message.body() = std::move(response.body);
   message.keep_alive(go_on);
   message.prepare_payload();

@@ -188,6 +188,15 @@ TEST(Http, TheClientHasADeadline) {
   server.stop();  // cancels what still runs
 }
 
+TEST(HttpText, WritesTargetsAsItReadsThem) {
+  const HttpTarget target{"/a b/c?/\xc3\xa9", {{"x&y", "1=2"}, {"z", ""}}};
+  EXPECT_EQ(to_target(target), "/a%20b/c%3F/%C3%A9?x%26y=1%3D2&z=");
+  const auto back = parse_target(to_target(target));
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(back->path, target.path);
+  EXPECT_EQ(back->query, target.query);
+}
+
 TEST(HttpText, ReadsTargets) {
   const auto target = parse_target("/a%2Fb/c?x=1&y=&z&%41=%42");
   ASSERT_TRUE(target.ok());

@@ -38,6 +38,17 @@ std::string quote_json(std::string_view text) {
 
 }  // namespace
 
+std::string percent_encoded(std::string_view text, std::string_view kept) {
+  std::string out;
+  for (const char c : text) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       std::string_view("-._~").find(c) != std::string_view::npos ||
+                       kept.find(c) != std::string_view::npos;
+    out += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+  }
+  return out;
+}
+
 Result<HttpTarget> parse_target(std::string_view target) {
   if (target.empty() || target.front() != '/') return Error{Code::kInvalidArgument, "the target must begin with /"};
   const std::size_t mark = target.find('?');
@@ -75,12 +86,33 @@ int http_status_of(Code code) {
   return 500;
 }
 
+std::string to_target(const HttpTarget& target) {
+  std::string text = percent_encoded(target.path, "/");
+  char before = '?';
+  for (const auto& [key, value] : target.query) {
+    text += before + percent_encoded(key) + "=" + percent_encoded(value);
+    before = '&';
+  }
+  return text;
+}
+
+std::string_view HttpRequest::header(const std::string& name) const {
+  const auto found = headers.find(name);
+  return found == headers.end() ? std::string_view() : found->second;
+}
+
 HttpResponse HttpResponse::text(int status, std::string body) {
-  return {.status = status, .content_type = "text/plain; charset=utf-8", .body = std::move(body), .lines = {}};
+  HttpResponse out;
+  out.status = status;
+  out.content_type = "text/plain; charset=utf-8";
+  out.body = std::move(body);
+  return out;
 }
 
 HttpResponse HttpResponse::json(std::string body) {
-  return {.status = 200, .content_type = "application/json", .body = std::move(body), .lines = {}};
+  HttpResponse out;
+  out.body = std::move(body);
+  return out;
 }
 
 HttpResponse HttpResponse::from_error(const Error& error) {

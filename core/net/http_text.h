@@ -9,6 +9,9 @@
 
 namespace fluvial::net {
 
+// What is neither unreserved (RFC 3986) nor in `kept` becomes %XX.
+std::string percent_encoded(std::string_view text, std::string_view kept = "");
+
 struct HttpTarget {
   std::string path;
   std::map<std::string, std::string> query;
@@ -16,6 +19,7 @@ struct HttpTarget {
 
 // "/rounds/3?json=1", percent-encoding undone. kInvalidArgument for anything else.
 Result<HttpTarget> parse_target(std::string_view target);
+std::string to_target(const HttpTarget& target);  // the other way
 
 int http_status_of(Code code);
 
