@@ -22,9 +22,9 @@ void declare_session(Declare<S>& declare) {
   declare.bytes("session.min_rate_bytes_per_s", 0, kTebi, FLUVIAL_FIELD(session.min_rate_bytes_per_s),
                 "a peer that sends or takes a frame slower than this is cut off; 0: no minimum");
   declare.milliseconds("session.heartbeat_interval_ms", 10, kDayMs, FLUVIAL_FIELD(session.heartbeat_interval_ms),
-                       "a ping after so long without anything sent");
+                       "a ping is sent after this long without any other frame");
   declare.milliseconds("session.heartbeat_timeout_ms", 10, kDayMs, FLUVIAL_FIELD(session.heartbeat_timeout_ms),
-                       "a peer that was silent for so long is gone; more than the interval");
+                       "a peer that is silent for this long is gone; must exceed heartbeat_interval_ms");
   declare.bytes("session.outbox_bytes_max", 1 << 20, kTebi, FLUVIAL_FIELD(session.outbox_bytes_max),
                 "bytes waiting to be sent to one peer; senders wait beyond it");
   declare.count("session.sessions_max", 1, 1'000'000, FLUVIAL_FIELD(session.sessions_max),
@@ -34,7 +34,7 @@ void declare_session(Declare<S>& declare) {
   declare.milliseconds("session.reconnect_delay_max_ms", 1, kDayMs, FLUVIAL_FIELD(session.reconnect_delay_max_ms),
                        "longest delay before connecting again");
   declare.milliseconds("session.drain_deadline_ms", 0, kDayMs, FLUVIAL_FIELD(session.drain_deadline_ms),
-                       "on SIGTERM sessions may finish what they send for so long");
+                       "how long sessions may go on sending what has begun after SIGTERM");
 }
 
 template <typename S>
@@ -45,8 +45,9 @@ void declare_common(Declare<S>& declare) {
                   "taken; off: nowhere; port 0: any free one. metrics.address in data_dir says which",
                   false, true);
   declare.choice("log_level", {"debug", "info", "warn", "error", "off"}, FLUVIAL_FIELD(log_level),
-                 "the least that is logged");
-  declare.choice("log_format", {"text", "json"}, FLUVIAL_FIELD(log_format), "one line an event on standard error");
+                 "the lowest level that is logged");
+  declare.choice("log_format", {"text", "json"}, FLUVIAL_FIELD(log_format),
+                 "of the log on standard error, a line an event");
   declare.count("io_threads", 1, 256, FLUVIAL_FIELD(io_threads), "threads that serve sessions");
   declare.count("compute_threads", 0, 1024, FLUVIAL_FIELD(compute_threads),
                 "threads for arithmetic and disk; 0: one a core");
@@ -61,11 +62,12 @@ void declare_staging(Declare<S>& declare) {
 
 template <typename S>
 void declare_proxy(Declare<S>& declare) {
-  declare.text("proxy", "URL", FLUVIAL_FIELD(proxy),
-               "an HTTP proxy (CONNECT) towards coordinator and parent, http://HOST:PORT or "
-               "http://USER:PASSWORD@HOST:PORT; empty: what https_proxy says, but for this machine itself; off: none");
+  declare.text(
+      "proxy", "URL", FLUVIAL_FIELD(proxy),
+      "an HTTP proxy (CONNECT) towards coordinator and parent, http://HOST:PORT or "
+      "http://USER:PASSWORD@HOST:PORT; empty: the variable https_proxy, except towards this machine; off: none");
   declare.text("no_proxy", "list", FLUVIAL_FIELD(no_proxy),
-               "names, addresses and networks that are reached without it; empty: what the variable no_proxy says");
+               "names, addresses and networks that are reached without the proxy; empty: the variable no_proxy");
 }
 
 std::vector<Setting<CoordinatorSettings>> declare_coordinator() {
@@ -81,28 +83,26 @@ std::vector<Setting<CoordinatorSettings>> declare_coordinator() {
   declare.text("admin_socket", "path", FLUVIAL_FIELD(admin_socket),
                "the Unix socket of the administrative commands; empty: admin.sock in data_dir");
   declare.text("worker_socket", "path", FLUVIAL_FIELD(worker_socket),
-               "the Unix socket where workers attach that evaluate models; empty: worker.sock in data_dir");
+               "the Unix socket where evaluation workers attach; empty: worker.sock in data_dir");
   declare_staging(declare);
   declare.count("certificate_days", 1, 3650, FLUVIAL_FIELD(certificate_days), "days a member's certificate is valid");
   declare.quantity("token_ttl_s", "s", &parse_seconds, 1, 86'400 * 30, FLUVIAL_FIELD(token_ttl_s),
-                   "validity of an enrolment token where the command gives none");
+                   "how long an enrolment token is valid when the command does not say");
   declare.count("enrol_per_minute_max", 1, 1'000'000, FLUVIAL_FIELD(enrol_per_minute_max),
                 "enrolment attempts a minute; further ones are refused");
   declare.milliseconds("failover_after_ms", 1, kDayMs, FLUVIAL_FIELD(failover_after_ms),
-                       "children of an aggregator that has been away for longer get another parent");
+                       "when an aggregator has been away for this long, its children get another parent");
   declare.milliseconds("unreachable_for_ms", 1, kDayMs, FLUVIAL_FIELD(unreachable_for_ms),
-                       "a child that could not reach a connected aggregator gets another parent for so long");
+                       "how long a child that could not reach a connected aggregator keeps a substitute parent");
   declare.milliseconds("return_after_ms", 1, kDayMs, FLUVIAL_FIELD(return_after_ms),
-                       "children return, between rounds, to a nearer aggregator that has been up for so long");
-  declare.count(
-      "keep_rounds", 0, kMany, FLUVIAL_FIELD(keep_rounds),
-      "newest committed rounds whose records the journal keeps, of all runs together; 0: all. Each run's last "
-      "one stays, and those of models_kept");
+                       "when a nearer aggregator has been up for this long, children return to it between rounds");
+  declare.count("keep_rounds", 0, kMany, FLUVIAL_FIELD(keep_rounds),
+                "how many committed rounds the journal keeps, the newest of all runs together; 0: all. The last round "
+                "of each run and those whose models are kept stay as well");
   declare.count("keep_rounds_days", 0, kDaysMax, FLUVIAL_FIELD(keep_rounds_days),
-                "records of rounds that were committed longer ago go as well; 0: however old, they stay");
+                "rounds committed more than this many days ago are pruned as well; 0: none is pruned for its age");
   declare.count("keep_tokens_days", 0, kDaysMax, FLUVIAL_FIELD(keep_tokens_days),
-                "enrolment tokens that are used up, revoked or expired go after so long, or after certificate_days "
-                "where that is longer; 0: never");
+                "how long used, revoked or expired enrolment tokens are kept, at least certificate_days; 0: for good");
   return settings;
 }
 
@@ -112,14 +112,14 @@ std::vector<Setting<AggregatorSettings>> declare_aggregator() {
   using Port = Declare<AggregatorSettings>::Port;
   declare_common(declare);
   declare.address("listen", Port::kAny, FLUVIAL_FIELD(listen),
-                  "the port for its children; where only advertise is given, the port that it names");
+                  "the port for its children; if only advertise is given, the port of advertise");
   declare.address("advertise", Port::kAny, FLUVIAL_FIELD(advertise),
-                  "the address that its children connect to; port 0: the one that it listens on", true);
+                  "the address that its children connect to; port 0: the port that it listens on", true);
   declare.address("coordinator", Port::kGiven, FLUVIAL_FIELD(coordinator), "the coordinator's members' port", true);
   declare_proxy(declare);
   declare_staging(declare);
   declare.milliseconds("parentless_max_ms", 100, kDayMs, FLUVIAL_FIELD(parentless_max_ms),
-                       "without a parent for longer, it sends its children to the coordinator for another");
+                       "after this long without a parent it sends its children to the coordinator for another one");
   return settings;
 }
 
@@ -135,20 +135,20 @@ std::vector<Setting<EdgeSettings>> declare_edge() {
   declare.count("workers", 1, 64, FLUVIAL_FIELD(workers), "workers that a round waits for");
   declare.choice("reduction", {"auto", "direct", "ring", "halving_doubling", "tree", "two_level"},
                  FLUVIAL_FIELD(reduction),
-                 "how the workers' results are added up; auto: what a measurement at the start says takes least");
+                 "how the workers' results are added up; auto: the fastest, measured at the start");
   declare.gpus(
       "gpus", FLUVIAL_FIELD(gpus),
-      "the GPUs whose memory workers may leave their results in, and where updates are then made; auto: all CUDA "
-      "devices that can be used");
+      "the GPUs on which workers may leave their results, and which then make the updates; auto: all usable CUDA "
+      "devices");
   declare.milliseconds("worker_attach_deadline_ms", 1, 7 * kDayMs, FLUVIAL_FIELD(worker_attach_deadline_ms),
-                       "so long a round waits for its workers to be attached and free");
+                       "how long a round waits until its workers are attached and free");
   declare.milliseconds("worker_task_deadline_ms", 1, 30 * kDayMs, FLUVIAL_FIELD(worker_task_deadline_ms),
-                       "a worker that has not answered a task by then is missing; a plan may ask for less");
+                       "how long a worker may take for a task before it counts as missing; a plan may ask for less");
   declare.milliseconds(
       "model_deadline_ms", 1, kDayMs, FLUVIAL_FIELD(model_deadline_ms),
-      "workers are told that a run has ended without its last model when nothing of it comes for so long");
+      "how long nothing may arrive of a run's last model before workers are told that the run has ended without it");
   declare.milliseconds("outcome_interval_ms", 100, kDayMs, FLUVIAL_FIELD(outcome_interval_ms),
-                       "so often a submission without an outcome is asked for");
+                       "how often the agent asks for the outcome of an unresolved submission");
   return settings;
 }
 

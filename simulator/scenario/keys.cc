@@ -73,32 +73,35 @@ class Declare {
 #define FIELD(name) [](auto& scenario) -> auto& { return scenario.name; }
 
 void declare_federation(Declare& d) {
-  d.count("tree.depth", 0, 8, FIELD(tree.depth), "tiers of aggregators; 0: sites hang at the coordinator");
-  d.count("tree.aggregators", 1, 10'000, FIELD(tree.aggregators), "in each tier; each names a region");
-  d.count("tree.sites", 0, 1'000'000, FIELD(tree.sites), "below each aggregator of the last tier");
-  d.count("tree.sites_at_root", 0, 1'000'000, FIELD(tree.sites_at_root), "besides them, at the coordinator");
-  d.ms("sites.train_min_ms", FIELD(sites.train_min), "a task takes from here");
-  d.ms("sites.train_max_ms", FIELD(sites.train_max), "to here, uniformly");
-  d.count("sites.weight_min", 1, 1e8, FIELD(sites.weight_min), "of an update");
-  d.count("sites.weight_max", 1, 1e8, FIELD(sites.weight_max), "likewise; the registered maximum of every site");
-  d.fraction("sites.slow_fraction", FIELD(sites.slow_fraction), "of the sites, which train slowly");
-  d.real("sites.slow_factor", "factor", 1, 1e6, FIELD(sites.slow_factor), "by which they do");
-  d.fraction("sites.heavy_fraction", FIELD(sites.heavy_fraction), "of the sites, whose registered maximum is larger");
-  d.real("sites.heavy_factor", "factor", 1, 1e6, FIELD(sites.heavy_factor), "by which it is");
+  d.count("tree.depth", 0, 8, FIELD(tree.depth), "tiers of aggregators; 0: sites are children of the coordinator");
+  d.count("tree.aggregators", 1, 10'000, FIELD(tree.aggregators), "aggregators in each tier; each names a region");
+  d.count("tree.sites", 0, 1'000'000, FIELD(tree.sites), "sites below each aggregator of the last tier");
+  d.count("tree.sites_at_root", 0, 1'000'000, FIELD(tree.sites_at_root),
+          "further sites, directly below the coordinator");
+  d.ms("sites.train_min_ms", FIELD(sites.train_min), "the shortest time that a training task takes");
+  d.ms("sites.train_max_ms", FIELD(sites.train_max), "the longest; times are uniform in between");
+  d.count("sites.weight_min", 1, 1e8, FIELD(sites.weight_min), "the smallest weight of an update");
+  d.count("sites.weight_max", 1, 1e8, FIELD(sites.weight_max),
+          "the largest, which is also the registered maximum of every site");
+  d.fraction("sites.slow_fraction", FIELD(sites.slow_fraction), "fraction of the sites that train slowly");
+  d.real("sites.slow_factor", "factor", 1, 1e6, FIELD(sites.slow_factor), "by which their tasks take longer");
+  d.fraction("sites.heavy_fraction", FIELD(sites.heavy_fraction),
+             "fraction of the sites with a larger registered maximum");
+  d.real("sites.heavy_factor", "factor", 1, 1e6, FIELD(sites.heavy_factor), "by which it is larger");
   d.count("workload.values", 1, kMany, FIELD(workload.values), "coordinates of the model");
-  d.count("workload.tensors", 1, 10'000, FIELD(workload.tensors), "that they are divided among");
-  d.count("workload.integers", 0, 1e6, FIELD(workload.integers), "whole-number coordinates, beside them");
+  d.count("workload.tensors", 1, 10'000, FIELD(workload.tensors), "tensors that the coordinates are divided among");
+  d.count("workload.integers", 0, 1e6, FIELD(workload.integers), "integer coordinates, in addition to workload.values");
   d.real("workload.update_scale", "value", 0, 1e6, FIELD(workload.update_scale),
-         "the values of an update are uniform between minus this and this");
-  d.flag("workload.sized", FIELD(workload.sized), "a few values stand for all of them: the planner's");
-  d.real("compute.encode_ns", "ns/value", 0, 1e6, FIELD(compute.encode_ns), "a site takes to encode an update");
+         "the values of an update are uniform between -update_scale and update_scale");
+  d.flag("workload.sized", FIELD(workload.sized), "a few values stand for the whole model: for the planner");
+  d.real("compute.encode_ns", "ns/value", 0, 1e6, FIELD(compute.encode_ns), "time of a site to encode an update");
   d.real("compute.merge_ns", "ns/value", 0, 1e6, FIELD(compute.merge_ns),
-         "a parent takes to verify and add one arrival");
+         "time of a parent to verify and add one update or partial");
   d.real("compute.finalise_ns", "ns/value", 0, 1e6, FIELD(compute.finalise_ns),
-         "the coordinator takes to make and write a model");
+         "time of the coordinator to make and write a model");
   d.real("compute.byte_ns", "ns/byte", 0, 1e6, FIELD(compute.byte_ns),
-         "a host takes for each byte of a transfer, sent or received");
-  d.count("compute.cores", 0, 10'000, FIELD(compute.cores), "that all hosts share; 0: each has its own");
+         "time of a host to send or to receive a byte of a transfer");
+  d.count("compute.cores", 0, 10'000, FIELD(compute.cores), "cores that all hosts share; 0: each host has its own");
 }
 
 template <typename Field>
@@ -106,17 +109,19 @@ void declare_link(Declare& d, const std::string& role, Field field) {
   const std::string table = "links." + role + ".";
   d.ms(
       table + "delay_ms", [field](auto& s) -> auto& { return field(s).delay; },
-      "one way, at this end; a path has both ends' delays");
-  d.ms(table + "jitter_ms", [field](auto& s) -> auto& { return field(s).jitter; }, "at most, added for each frame");
+      "one way, at this end; a path has the delays of both ends");
+  d.ms(
+      table + "jitter_ms", [field](auto& s) -> auto& { return field(s).jitter; },
+      "at most this is added for each frame");
   d.real(
       table + "up_bytes_per_s", "bytes/s", 0, kMany, [field](auto& s) -> auto& { return field(s).up_bytes_per_s; },
-      "shared by all of the host's sessions; 0: no limit");
+      "rate of sending, shared by the host's sessions; 0: no limit");
   d.real(
       table + "down_bytes_per_s", "bytes/s", 0, kMany, [field](auto& s) -> auto& { return field(s).down_bytes_per_s; },
-      "likewise");
+      "rate of receiving, shared by the host's sessions; 0: no limit");
   d.fraction(
       table + "slow_fraction", [field](auto& s) -> auto& { return field(s).slow_fraction; },
-      "of the hosts, whose links are slow");
+      "fraction of the hosts with slow links");
   d.real(
       table + "slow_factor", "factor", 1, 1e6, [field](auto& s) -> auto& { return field(s).slow_factor; },
       "by which their rates are divided");
@@ -126,110 +131,120 @@ void declare_machinery(Declare& d) {
   declare_link(d, "site", FIELD(site_links));
   declare_link(d, "aggregator", FIELD(aggregator_links));
   declare_link(d, "coordinator", FIELD(coordinator_links));
-  d.ms("session.heartbeat_timeout_ms", FIELD(session.heartbeat_timeout), "without a sign of life a session ends");
-  d.ms("session.connect_deadline_ms", FIELD(session.connect_deadline), "of a connect without an answer");
-  d.count("session.outbox_bytes_max", 1024, kMany, FIELD(session.outbox_bytes_max), "waiting in one session");
-  d.ms("session.reconnect_delay_min_ms", FIELD(session.reconnect_delay_min), "the first backoff step");
-  d.ms("session.reconnect_delay_max_ms", FIELD(session.reconnect_delay_max), "the last one");
+  d.ms("session.heartbeat_timeout_ms", FIELD(session.heartbeat_timeout),
+       "a session ends after this long without a sign of life");
+  d.ms("session.connect_deadline_ms", FIELD(session.connect_deadline), "how long a connect waits for an answer");
+  d.count("session.outbox_bytes_max", 1024, kMany, FIELD(session.outbox_bytes_max),
+          "bytes that may wait in one session");
+  d.ms("session.reconnect_delay_min_ms", FIELD(session.reconnect_delay_min), "the first delay before connecting again");
+  d.ms("session.reconnect_delay_max_ms", FIELD(session.reconnect_delay_max),
+       "the longest delay before connecting again");
   d.ms("federation.failover_after_ms", FIELD(federation.failover_after),
-       "an aggregator is away so long: others get its children");
+       "when an aggregator has been away for this long, its children get another parent");
   d.ms("federation.unreachable_for_ms", FIELD(federation.unreachable_for),
-       "a parent that a child could not reach is avoided for it");
+       "how long a parent is avoided that a child could not reach");
   d.ms("federation.return_after_ms", FIELD(federation.return_after),
-       "a nearer aggregator is up so long: children go home");
+       "when a nearer aggregator has been up for this long, children return to it");
   d.ms("federation.parentless_max_ms", FIELD(federation.parentless_max),
-       "an aggregator without a parent for so long sends its children away");
+       "after this long without a parent an aggregator sends its children away");
   d.ms("federation.outcome_interval_ms", FIELD(federation.outcome_interval),
-       "so often a site asks for an outcome that it has not heard of");
+       "how often a site asks for the outcome of an unresolved submission");
   d.count("federation.staging_bytes_max", 0, kMany, FIELD(federation.staging_bytes_max),
-          "of a node's staging area in memory");
+          "bytes of a node's staging area in memory");
   d.count("federation.keep_rounds", 0, kMany, FIELD(federation.keep_rounds),
           "committed rounds that the coordinator's journal keeps; 0: all");
-  d.us("disk.operation_us", FIELD(disk.operation), "each operation on a disk takes");
+  d.us("disk.operation_us", FIELD(disk.operation), "time of each disk operation");
 }
 
 void declare_network_faults(Declare& d) {
-  d.fault("faults.network.loss", "rate", FIELD(faults.network.loss), "of the frames: lost, and sent again");
+  d.fault("faults.network.loss", "rate", FIELD(faults.network.loss), "frames that are lost, and sent again");
   d.ms("faults.network.loss_stall_ms", FIELD(faults.network.loss_stall),
-       "until it is sent again; what is behind it waits");
+       "time until a lost frame is sent again; the frames behind it wait");
   d.fault("faults.network.break_session", "rate", FIELD(faults.network.break_session),
-          "of the frames: its session breaks, with all that is in flight");
-  d.fault("faults.network.duplicate", "rate", FIELD(faults.network.duplicate),
-          "of the control frames: they come twice");
+          "frames that break their session, which loses all that is in flight");
+  d.fault("faults.network.duplicate", "rate", FIELD(faults.network.duplicate), "control frames that arrive twice");
   d.fault("faults.network.reorder", "rate", FIELD(faults.network.reorder),
-          "of the control frames: they change places with the one before");
-  d.fault("faults.network.late", "rate", FIELD(faults.network.late), "of the frames: delayed");
-  d.ms("faults.network.late_by_ms", FIELD(faults.network.late_by), "at most, by this");
-  d.fault("faults.network.refuse_connect", "rate", FIELD(faults.network.refuse_connect), "of the connects");
+          "control frames that change places with the one before");
+  d.fault("faults.network.late", "rate", FIELD(faults.network.late), "frames that are delayed");
+  d.ms("faults.network.late_by_ms", FIELD(faults.network.late_by), "the longest such delay");
+  d.fault("faults.network.refuse_connect", "rate", FIELD(faults.network.refuse_connect), "connects that are refused");
   d.fault("faults.network.half_open_per_minute", "1/min", FIELD(faults.network.half_open_per_minute),
-          "sessions that end at one side; the other learns it by silence");
+          "sessions that end at one side only; the other side notices the silence");
   d.fault("faults.partition.per_minute", "1/min", FIELD(faults.partition.per_minute), "partitions");
-  d.ms("faults.partition.lasts_min_ms", FIELD(faults.partition.lasts_min), "each lasts from here");
-  d.ms("faults.partition.lasts_max_ms", FIELD(faults.partition.lasts_max), "to here, uniformly");
-  d.fraction("faults.partition.one_way", FIELD(faults.partition.one_way), "of them: one direction alone");
+  d.ms("faults.partition.lasts_min_ms", FIELD(faults.partition.lasts_min), "the shortest duration of a partition");
+  d.ms("faults.partition.lasts_max_ms", FIELD(faults.partition.lasts_max),
+       "the longest; durations are uniform in between");
+  d.fraction("faults.partition.one_way", FIELD(faults.partition.one_way),
+             "fraction of the partitions that cut one direction only");
   d.fraction("faults.partition.flapping", FIELD(faults.partition.flapping),
-             "of them: they come and go while they last");
-  d.ms("faults.partition.flap_ms", FIELD(faults.partition.flap), "each way, on average");
-  d.fraction("faults.partition.region", FIELD(faults.partition.region), "of them: a whole region");
+             "fraction of the partitions that come and go while they last");
+  d.ms("faults.partition.flap_ms", FIELD(faults.partition.flap), "average time until a flapping partition changes");
+  d.fraction("faults.partition.region", FIELD(faults.partition.region),
+             "fraction of the partitions that cut off a whole region");
   d.fraction("faults.partition.coordinator", FIELD(faults.partition.coordinator),
-             "of them: the coordinator. The rest: one other host");
+             "fraction of the partitions that cut off the coordinator; the rest cut off one other host");
 }
 
 void declare_host_faults(Declare& d) {
   d.fault("faults.crash.at_effect_coordinator", "rate", FIELD(faults.crash.at_effect_coordinator),
-          "of the steps between two effects: the coordinator dies there");
+          "steps between two effects at which the coordinator crashes");
   d.fault("faults.crash.at_effect_aggregator", "rate", FIELD(faults.crash.at_effect_aggregator),
-          "likewise, an aggregator");
-  d.fault("faults.crash.at_effect_site", "rate", FIELD(faults.crash.at_effect_site), "likewise, a site");
+          "steps between two effects at which an aggregator crashes");
+  d.fault("faults.crash.at_effect_site", "rate", FIELD(faults.crash.at_effect_site),
+          "steps between two effects at which a site crashes");
   d.fault("faults.crash.per_minute", "1/min", FIELD(faults.crash.per_minute), "crashes of any host, at any time");
-  d.ms("faults.crash.down_min_ms", FIELD(faults.crash.down_min), "a host is down from here");
-  d.ms("faults.crash.down_max_ms", FIELD(faults.crash.down_max), "to here, uniformly");
+  d.ms("faults.crash.down_min_ms", FIELD(faults.crash.down_min), "the shortest time that a crashed host is down");
+  d.ms("faults.crash.down_max_ms", FIELD(faults.crash.down_max), "the longest; times are uniform in between");
   d.fraction("faults.crash.power", FIELD(faults.crash.power),
-             "of the crashes: the machine's, and unsynced writes are lost. The rest: the process's");
+             "fraction of the crashes that are power cuts, which lose unsynced writes; the rest kill the process only");
   d.fraction("faults.crash.torn", FIELD(faults.crash.torn),
-             "of those: unsynced writes are torn instead, sector by sector");
-  d.fault("faults.disk.io_error", "rate", FIELD(faults.disk.io_error), "of the disk operations: EIO");
-  d.fault("faults.disk.no_space", "rate", FIELD(faults.disk.no_space), "likewise: ENOSPC");
-  d.fault("faults.disk.short_write", "rate", FIELD(faults.disk.short_write), "likewise: half is written");
-  d.fault("faults.disk.crash", "rate", FIELD(faults.disk.crash), "likewise: the machine dies in the middle");
+             "fraction of the power cuts that tear unsynced writes, sector by sector, instead of losing them");
+  d.fault("faults.disk.io_error", "rate", FIELD(faults.disk.io_error), "disk operations that fail with EIO");
+  d.fault("faults.disk.no_space", "rate", FIELD(faults.disk.no_space), "disk operations that fail with ENOSPC");
+  d.fault("faults.disk.short_write", "rate", FIELD(faults.disk.short_write), "disk operations that write only half");
+  d.fault("faults.disk.crash", "rate", FIELD(faults.disk.crash),
+          "disk operations in the middle of which the machine crashes");
   d.count("faults.disk.only", 0, 3, FIELD(faults.disk.only),
-          "these are of every host's disk (0), or of the coordinator's (1), aggregators' (2) or sites' (3) alone");
+          "whose disks have these faults: 0 all, 1 the coordinator's, 2 the aggregators', 3 the sites'");
   d.fault("faults.disk.models", "rate", FIELD(faults.disk.models),
-          "of the coordinator's operations on model files, besides: EIO or ENOSPC");
-  d.ms("faults.clock.skew_max_ms", FIELD(faults.clock.skew_max), "of the wall clocks, from the start, either way");
-  d.fault("faults.clock.jumps_per_minute", "1/min", FIELD(faults.clock.jumps_per_minute), "of a wall clock");
-  d.ms("faults.clock.jump_max_ms", FIELD(faults.clock.jump_max), "either way");
+          "further operations of the coordinator on model files that fail with EIO or ENOSPC");
+  d.ms("faults.clock.skew_max_ms", FIELD(faults.clock.skew_max),
+       "largest error of a wall clock at the start, either way");
+  d.fault("faults.clock.jumps_per_minute", "1/min", FIELD(faults.clock.jumps_per_minute), "jumps of a wall clock");
+  d.ms("faults.clock.jump_max_ms", FIELD(faults.clock.jump_max), "the largest jump, either way");
   d.real("faults.clock.drift_ppm_max", "ppm", 0, 500'000, FIELD(faults.clock.drift_ppm_max),
-         "of the monotonic clocks' rates, either way");
-  d.fault("faults.sites.corrupt", "rate", FIELD(faults.sites.corrupt), "of the updates: damaged on their way");
+         "largest error of a monotonic clock's rate, either way");
+  d.fault("faults.sites.corrupt", "rate", FIELD(faults.sites.corrupt), "updates that are damaged on their way");
   d.fault("faults.sites.malicious_fraction", "fraction", FIELD(faults.sites.malicious_fraction),
-          "of the sites: wrong weights, values, digests, names and claims of what they know");
-  d.fault("faults.sites.revoked_per_minute", "1/min", FIELD(faults.sites.revoked_per_minute), "certificates of sites");
+          "fraction of the sites that send wrong weights, values, digests, names and claims of what they know");
+  d.fault("faults.sites.revoked_per_minute", "1/min", FIELD(faults.sites.revoked_per_minute),
+          "revocations of a site's certificate");
   d.fault("faults.sites.lost_per_minute", "1/min", FIELD(faults.sites.lost_per_minute),
-          "folders of sites, each of which is enrolled anew and begins with nothing");
-  d.fraction("faults.sites.changed", FIELD(faults.sites.changed), "of those: with another weight, in another region");
+          "sites that lose their folder, are enrolled anew and begin with nothing");
+  d.fraction("faults.sites.changed", FIELD(faults.sites.changed),
+             "fraction of the lost sites that return with another weight, in another region");
   d.fault("faults.sites.cloned_fraction", "fraction", FIELD(faults.sites.cloned_fraction),
-          "of the sites: they run under the identity of another site");
+          "fraction of the sites that run under the identity of another site");
   d.fault("faults.aggregators.malicious_fraction", "fraction", FIELD(faults.aggregators.malicious_fraction),
-          "of the aggregators: wrong names, digests, probes, sums, attempts, claims");
+          "fraction of the aggregators that send wrong names, digests, probes, sums, attempts and claims");
   d.fault("faults.people.pause_per_minute", "1/min", FIELD(faults.people.pause_per_minute),
-          "pauses of the run by a person, who resumes it soon after");
+          "times that a person pauses the run, and resumes it soon after");
   d.fault("faults.people.stop_per_minute", "1/min", FIELD(faults.people.stop_per_minute),
-          "stops of the run by a person, who starts another that continues it");
-  d.fault("faults.sites.version_skew", "fraction", FIELD(faults.sites.version_skew), "of the hosts: another version");
+          "times that a person stops the run, and continues it with another");
+  d.fault("faults.sites.version_skew", "fraction", FIELD(faults.sites.version_skew),
+          "fraction of the hosts that run another version");
   d.fault("faults.upkeep.backups_per_minute", "1/min", FIELD(faults.upkeep.backups_per_minute),
-          "of the coordinator's folder, while it is stopped");
+          "backups of the coordinator's folder, while it is stopped");
   d.fault("faults.upkeep.restores_per_minute", "1/min", FIELD(faults.upkeep.restores_per_minute),
-          "of the last backup, with --restored");
-  d.ms("faults.until_ms", FIELD(faults.until), "from here on no fault begins, and what can heal heals");
-  d.fraction(
-      "faults.off", FIELD(faults.off),
-      "each kind of fault (every `rate`, `1/min` and fraction of hosts) is off in a seed, with this probability");
-  d.ms("limits.virtual_ms", FIELD(limits.virtual_time), "a run ends here");
-  d.count("limits.events", 1, kMany, FIELD(limits.events), "or after so many events");
+          "restores of the last backup, with --restored");
+  d.ms("faults.until_ms", FIELD(faults.until), "from here on no fault begins, and all that can heal heals");
+  d.fraction("faults.off", FIELD(faults.off),
+             "probability that a kind of fault (a `rate`, a `1/min` or a fraction of hosts) is off in a seed");
+  d.ms("limits.virtual_ms", FIELD(limits.virtual_time), "the run ends at this time");
+  d.count("limits.events", 1, kMany, FIELD(limits.events), "or after this many events");
   d.count("limits.progress_rounds", 0, 1000, FIELD(limits.progress_rounds),
-          "rounds that must be committed after the faults have stopped; 0: none, and the run ends with its plan");
-  d.ms("limits.progress_within_ms", FIELD(limits.progress_within), "and within this time");
+          "rounds that must be committed once the faults have stopped; 0: none, and the run ends with its plan");
+  d.ms("limits.progress_within_ms", FIELD(limits.progress_within), "the time that they may take");
 }
 
 #undef FIELD
