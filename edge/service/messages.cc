@@ -1,11 +1,11 @@
 // What the parent sends.
-#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <utility>
 
 #include "core/transfer/outcome.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
+#include "edge/service/offer.h"
 #include "edge/service/service.h"
 
 namespace fluvial::edge {
@@ -27,22 +27,11 @@ net::Awaitable<Status> EdgeService::from_parent(net::Frame frame) {
 
 Status EdgeService::on_round_open(const v1::RoundOpen& message) {
   FLUVIAL_ASSIGN(wire::Opening opening, wire::from_proto(message));
-  const auto own = std::ranges::find(opening.participants, self_.node, &round::Participant::site);
-  if (own == opening.participants.end()) return {};
-  news_.carry_out(news_.ends().opened(opening.run, opening.plan.name, opening.round, opening.base));
-  Offer offer;
-  offer.run = opening.run;
-  offer.round = opening.round;
-  offer.attempt = opening.attempt;
-  offer.plan = std::move(opening.plan);
-  offer.base = opening.base;
-  offer.lease = own->lease;
-  offer.weight_max = own->weight_max;
-  offer.counted = std::ranges::find(opening.counted, self_.node) != opening.counted.end();
-  offer.received = opening.received;
-  site_.report.round_opened(offer);
-  offer.continues = std::move(opening.continues);
-  carry_out(machine_->offered(std::move(offer)));
+  std::optional<Offer> offer = offer_of(std::move(opening), self_.node);
+  if (!offer) return {};
+  news_.carry_out(news_.ends().opened(offer->run, offer->plan.name, offer->round, offer->base));
+  site_.report.round_opened(*offer);
+  carry_out(machine_->offered(std::move(*offer)));
   return {};
 }
 

@@ -154,18 +154,9 @@ SiteStatus EdgeService::status() const {
 
 // ---- what the machine decides -----------------------------------------------------------------------------------
 
-// In the order in which they were decided, also when carrying one out makes the machine decide more.
 void EdgeService::carry_out(Effects effects) {
   if (site_.stopping) return;
-  for (Effect& effect : effects) effects_.push_back(std::move(effect));
-  if (carrying_out_) return;
-  carrying_out_ = true;
-  while (!effects_.empty()) {
-    const Effect effect = std::move(effects_.front());
-    effects_.pop_front();
-    std::visit([this](const auto& decided) { apply(decided); }, effect);
-  }
-  carrying_out_ = false;
+  effects_.carry_out(std::move(effects), [this](const auto& decided) { apply(decided); });
 }
 
 void EdgeService::on_model(HeldModel model) {

@@ -2,7 +2,6 @@
 // carry it out. All of it on the node's strand; files and kernels on the pool.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "core/net/task_group.h"
 #include "core/tree/runtime.h"
 #include "core/tree/uplink.h"
+#include "edge/logic/in_order.h"
 #include "edge/logic/site_machine.h"
 #include "edge/service/histories.h"
 #include "edge/service/log_report.h"
@@ -98,8 +98,7 @@ class EdgeService : public tree::UplinkOwner {
   Histories histories_;
   WorkerNews news_;
   std::optional<SiteMachine> machine_;  // from open() on
-  std::deque<Effect> effects_;
-  bool carrying_out_ = false;
+  InOrder<Effect> effects_;
   std::optional<HeldModel> held_;
 };
 

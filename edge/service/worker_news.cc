@@ -17,18 +17,9 @@ WorkerNews::WorkerNews(SiteContext& site, Trainers& trainers, const ModelFetch& 
       ends_(reads_in_place),
       model_here_(site.runtime.strand) {}
 
-// In the order in which they were decided, also when carrying one out makes RunEnds decide more.
 void WorkerNews::carry_out(RunEffects effects) {
   if (site_.stopping) return;
-  for (RunEffect& effect : effects) effects_.push_back(std::move(effect));
-  if (carrying_out_) return;
-  carrying_out_ = true;
-  while (!effects_.empty()) {
-    const RunEffect effect = std::move(effects_.front());
-    effects_.pop_front();
-    std::visit([this](const auto& decided) { apply(decided); }, effect);
-  }
-  carrying_out_ = false;
+  effects_.carry_out(std::move(effects), [this](const auto& decided) { apply(decided); });
 }
 
 void WorkerNews::model_held(const HeldModel& model) {

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <chrono>
-#include <deque>
 #include <functional>
 #include <memory>
 
 #include "core/net/signal.h"
+#include "edge/logic/in_order.h"
 #include "edge/logic/run_ends.h"
 #include "edge/service/model_fetch.h"
 #include "edge/service/site_context.h"
@@ -40,8 +40,7 @@ class WorkerNews {
   std::chrono::milliseconds patience_;
   std::function<void()> let_go_;
   RunEnds ends_;
-  std::deque<RunEffect> effects_;
-  bool carrying_out_ = false;
+  InOrder<RunEffect> effects_;
   std::shared_ptr<const local::SharedModel> model_;  // the one that is held
   net::AsyncSignal model_here_;
 };

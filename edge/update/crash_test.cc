@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <map>
 #include <set>
 
+#include "edge/logic/in_order.h"
 #include "edge/logic/site_machine.h"
 #include "edge/update/resolve.h"
 #include "edge/update/test_support.h"
@@ -142,15 +142,7 @@ class Life {
 
   // ---- the site
   void step(Effects effects) {
-    for (Effect& effect : effects) effects_.push_back(std::move(effect));
-    if (stepping_) return;
-    stepping_ = true;
-    while (!effects_.empty()) {
-      const Effect effect = std::move(effects_.front());
-      effects_.pop_front();
-      std::visit([this](const auto& decided) { apply(decided); }, effect);
-    }
-    stepping_ = false;
+    effects_.carry_out(std::move(effects), [this](const auto& decided) { apply(decided); });
   }
   Training trained(const Offer& offer) const {
     Training made = training(offer.round.value(), codec_);
@@ -223,8 +215,7 @@ class Life {
   Serial serial_;
   std::unique_ptr<store::SiteStore> store_;
   std::optional<SiteMachine> machine_;
-  std::deque<Effect> effects_;
-  bool stepping_ = false;
+  InOrder<Effect> effects_;
 };
 
 struct End {

@@ -1,6 +1,5 @@
 #include "simulator/roles/planned_site.h"
 
-#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
 #include <utility>
@@ -9,6 +8,7 @@
 #include "core/transfer/outgoing.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
+#include "edge/service/offer.h"
 #include "simulator/roles/trainers.h"
 
 namespace fluvial::simulator {
@@ -101,19 +101,8 @@ Status PlannedSite::take(const v1::Envelope& message, std::uint64_t payload_byte
 
 Status PlannedSite::on_round_open(const v1::RoundOpen& message) {
   FLUVIAL_ASSIGN(wire::Opening opening, wire::from_proto(message));
-  const auto own = std::ranges::find(opening.participants, self(), &round::Participant::site);
-  if (own == opening.participants.end()) return {};
-  edge::Offer offer;
-  offer.run = opening.run;
-  offer.round = opening.round;
-  offer.attempt = opening.attempt;
-  offer.plan = std::move(opening.plan);
-  offer.base = opening.base;
-  offer.lease = own->lease;
-  offer.weight_max = own->weight_max;
-  offer.counted = std::ranges::find(opening.counted, self()) != opening.counted.end();
-  offer.received = opening.received;
-  carry_out(machine_.offered(std::move(offer)));
+  std::optional<edge::Offer> offer = edge::offer_of(std::move(opening), self());
+  if (offer) carry_out(machine_.offered(std::move(*offer)));
   return {};
 }
 
@@ -177,15 +166,7 @@ Status PlannedSite::on_model_chunk(const v1::ModelChunk& message, std::uint64_t 
 // ---- what the machine decides -------------------------------------------------------------------------------------
 
 void PlannedSite::carry_out(edge::Effects effects) {
-  for (edge::Effect& effect : effects) effects_.push_back(std::move(effect));
-  if (carrying_out_) return;
-  carrying_out_ = true;
-  while (!effects_.empty()) {
-    const edge::Effect effect = std::move(effects_.front());
-    effects_.pop_front();
-    std::visit([this](const auto& decided) { apply(decided); }, effect);
-  }
-  carrying_out_ = false;
+  effects_.carry_out(std::move(effects), [this](const auto& decided) { apply(decided); });
 }
 
 void PlannedSite::apply(const edge::Train& effect) {

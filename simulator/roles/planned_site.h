@@ -3,11 +3,11 @@
 // fit into one world.
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <optional>
 
 #include "core/tree/uplink.h"
+#include "edge/logic/in_order.h"
 #include "edge/logic/site_machine.h"
 #include "simulator/node/node.h"
 #include "simulator/roles/cast.h"
@@ -78,8 +78,7 @@ class PlannedSite final : public Node, private tree::UplinkOwner {
   Rng rng_;
   edge::SiteMachine machine_;
   tree::Uplink uplink_;
-  std::deque<edge::Effect> effects_;
-  bool carrying_out_ = false;
+  edge::InOrder<edge::Effect> effects_;
   std::optional<Fetch> fetch_;
   std::optional<Submission> submission_;
   std::optional<Upload> upload_;
