@@ -6,14 +6,12 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/strand.hpp>
 #include <span>
 #include <vector>
 
 #include "coordinator/service/run_report.h"
-#include "core/net/test_support.h"
-#include "core/store/memory_file_system.h"
 #include "core/store/safetensors.h"
+#include "core/tree/test_runtime.h"
 #include "core/tree/test_support.h"
 
 namespace fluvial::coordinator {
@@ -36,7 +34,7 @@ class RunServiceTest : public testing::Test {
     registry_ =
         std::make_unique<Registry>(runtime_, *journal_, std::make_shared<identity::DenyList>(), FailoverSettings{});
     hub_ = std::make_unique<tree::Hub>(runtime_, owner_, tree::HubOptions{}, std::make_shared<identity::DenyList>());
-    report_ = std::make_unique<RunReport>(metrics_, telemetry::null_logger(), feed_,
+    report_ = std::make_unique<RunReport>(runtime_.metrics, runtime_.log, feed_,
                                           [this](NodeId node) { return registry_->book().name_of(node); });
     runs_ = std::make_unique<RunService>(runtime_, tasks_, *journal_, *models_, *registry_, *report_, *hub_,
                                          journal_->next_epoch().value());
@@ -44,7 +42,7 @@ class RunServiceTest : public testing::Test {
     run(runs_->take_up());
   }
   void close() {
-    on_strand([&] { runs_->stop(); });
+    test_.on_strand([&] { runs_->stop(); });
     run(tasks_.join());
     runs_.reset();
     report_.reset();
@@ -63,17 +61,7 @@ class RunServiceTest : public testing::Test {
 
   template <typename T>
   T run(net::Awaitable<T> task) {
-    return threads_.run(std::move(task), runtime_.strand);
-  }
-  void run(net::Awaitable<void> task) { threads_.run(std::move(task), runtime_.strand); }
-  template <typename F>
-  void on_strand(F f) {
-    run(call(std::move(f)));
-  }
-  template <typename F>
-  static net::Awaitable<void> call(F f) {
-    f();
-    co_return;
+    return test_.run(std::move(task));
   }
 
   static store::RunRow row() {
@@ -98,22 +86,9 @@ class RunServiceTest : public testing::Test {
   store::RunStatus journalled(RunId run) { return journal_->run(run).value().status; }
   std::size_t told() const { return watcher_->lines.size(); }
 
-  SystemClock clock_;
-  store::MemoryFileSystem files_;
-  telemetry::Metrics metrics_{Role::kCoordinator, "test"};
-  net::ThreadPool pool_{2, 1 << 16};
-  net::Threads threads_;
-  tree::Runtime runtime_{threads_.executor(),
-                         net::asio::make_strand(threads_.executor()),
-                         pool_,
-                         2,
-                         clock_,
-                         files_,
-                         telemetry::null_logger(),
-                         metrics_,
-                         tree::observing_hooks(metrics_, telemetry::null_logger()),
-                         {},
-                         {}};
+  tree::TestRuntime test_{Role::kCoordinator};
+  tree::Runtime& runtime_ = test_.get();
+  store::MemoryFileSystem& files_ = test_.files();
   net::TaskGroup tasks_{runtime_.strand};
   tree::FakeOwner owner_;
   Feed feed_{runtime_.strand};

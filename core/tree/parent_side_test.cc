@@ -4,14 +4,13 @@
 
 #include <gmock/gmock.h>
 
-#include <boost/asio/strand.hpp>
 #include <chrono>
 #include <map>
 #include <utility>
 #include <vector>
 
-#include "core/net/test_support.h"
 #include "core/transfer/test_support.h"
+#include "core/tree/test_runtime.h"
 
 namespace fluvial::tree {
 namespace {
@@ -91,24 +90,10 @@ class ParentSideTest : public transfer::TransferTest {
   }
   const v1::Receipt& last_receipt() const { return children_.told.back().second.receipt(); }
 
-  SystemClock clock_;
-  telemetry::Metrics metrics_{Role::kAggregator, "test"};
-  net::ThreadPool pool_{1, 1 << 16};
-  net::Threads threads_;
-  Runtime runtime_{threads_.executor(),
-                   net::asio::make_strand(threads_.executor()),
-                   pool_,
-                   1,
-                   clock_,
-                   files_,
-                   telemetry::null_logger(),
-                   metrics_,
-                   observing_hooks(metrics_, telemetry::null_logger()),
-                   {},
-                   {}};
+  TestRuntime runtime_{Role::kAggregator, 1};
   FakeOwner owner_;
   FakeChildren children_;
-  ParentSide side_{runtime_, owner_, children_};
+  ParentSide side_{runtime_.get(), owner_, children_};
 };
 
 TEST_F(ParentSideTest, WhatComesForAnotherRoundIsStaleAndNotStaged) {
@@ -136,7 +121,7 @@ TEST_F(ParentSideTest, AnUpdateIsStagedAddedToTheSumAndAnswered) {
   EXPECT_TRUE(children_.told.empty()) << "verified is not taken";
   owner_.on_taken = [this] { side_.lane().stop(); };
   side_.take(id);
-  threads_.run(side_.lane().run(), runtime_.strand);
+  runtime_.run(side_.lane().run());
   ASSERT_TRUE(owner_.sum.contains(SiteId(1)));
   EXPECT_TRUE(owner_.sum.find(SiteId(1))->times.known()) << "when it was begun, verified and added";
   ASSERT_EQ(children_.told.size(), 1U);

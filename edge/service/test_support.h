@@ -1,101 +1,32 @@
-// What the room's tests share: a runtime with threads, a folder in memory, small models.
+// What the room's tests share: a site's runtime, small models.
 #pragma once
 
 #include <gtest/gtest.h>
 
-#include <boost/asio/strand.hpp>
-#include <deque>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "core/base/testing.h"
+#include "core/base/rng.h"
 #include "core/digest/sha256.h"
-#include "core/net/test_support.h"
-#include "core/store/memory_file_system.h"
 #include "core/store/site_store.h"
-#include "core/tree/ask.h"
-#include "core/tree/runtime.h"
+#include "core/tree/test_runtime.h"
 #include "edge/service/trained.h"
 
 namespace fluvial::edge {
 
-class TestRuntime {
- public:
-  explicit TestRuntime(std::size_t pool_threads = 2)
-      : pool_(pool_threads, 1 << 16),
-        runtime_{threads_.executor(),
-                 net::asio::make_strand(threads_.executor()),
-                 pool_,
-                 pool_threads,
-                 clock_,
-                 files_,
-                 telemetry::Logger(log_),
-                 metrics_,
-                 tree::observing_hooks(metrics_, telemetry::null_logger()),
-                 {},
-                 {.first = std::chrono::milliseconds(1), .cap = std::chrono::milliseconds(10)}} {}
+using tree::Mailbox;
 
-  tree::Runtime& get() { return runtime_; }
-  net::Threads& threads() { return threads_; }
-  store::MemoryFileSystem& files() { return files_; }
-  telemetry::CaptureSink& log() { return *log_; }
-  template <typename T>
-  T run(net::Awaitable<T> task) {
-    return threads_.run(std::move(task), runtime_.strand);
-  }
-  template <typename F>
-  auto on_strand(F f) {
-    if constexpr (std::is_void_v<std::invoke_result_t<F>>) {
-      const bool done = run(tree::ask(runtime_.strand, [&] { return f(), true; }));
-      EXPECT_TRUE(done);
-    } else {
-      return run(tree::ask(runtime_.strand, f));
-    }
-  }
+class TestRuntime : public tree::TestRuntime {
+ public:
+  explicit TestRuntime(std::size_t pool_threads = 2) : tree::TestRuntime(Role::kSite, pool_threads) {}
+
   std::unique_ptr<store::SiteStore> open_store() {
-    Result<std::unique_ptr<store::SiteStore>> opened = store::SiteStore::open(files_, "/site");
+    Result<std::unique_ptr<store::SiteStore>> opened = store::SiteStore::open(files(), "/site");
     EXPECT_TRUE(opened.ok()) << opened.error().to_string();
     return std::move(*opened);
   }
-
- private:
-  SystemClock clock_;
-  store::MemoryFileSystem files_;
-  std::shared_ptr<telemetry::CaptureSink> log_ = std::make_shared<telemetry::CaptureSink>();
-  telemetry::Metrics metrics_{Role::kSite, "test"};
-  net::ThreadPool pool_;
-  net::Threads threads_;
-  tree::Runtime runtime_;
-};
-
-// Values that a strand hands to the test's thread.
-template <typename T>
-class Mailbox {
- public:
-  void put(T value) {
-    values_.change([&](std::deque<T>& values) { values.push_back(std::move(value)); });
-  }
-  T take() {
-    std::optional<T> value;
-    values_.wait([](const std::deque<T>& values) { return !values.empty(); },
-                 [&](std::deque<T>& values) {
-                   value.emplace(std::move(values.front()));
-                   values.pop_front();
-                 });
-    return std::move(*value);
-  }
-  bool empty() {
-    bool is_empty = false;
-    values_.change([&](const std::deque<T>& values) { is_empty = values.empty(); });
-    return is_empty;
-  }
-
- private:
-  Watched<std::deque<T>> values_;
 };
 
 inline std::shared_ptr<const local::SharedModel> shared(ByteSpan bytes) {
