@@ -15,7 +15,7 @@ namespace fluvial::net {
 Awaitable<void> sleep_for(Duration duration) {
   const Executor executor = co_await asio::this_coro::executor;
   if (Timekeeper* keeper = timekeeper_of(executor)) {
-    co_await detail::async_wait(*keeper, duration, nullptr, asio::use_awaitable);
+    co_await detail::async_wait(*keeper, duration, asio::use_awaitable);
     co_return;
   }
   asio::steady_timer timer(executor, duration);
@@ -45,7 +45,7 @@ Awaitable<Status> race_with(const Executor& executor, Awaitable<void> operation,
 Awaitable<Status> race(Awaitable<void> operation, Duration limit) {
   const Executor executor = co_await asio::this_coro::executor;
   if (Timekeeper* keeper = timekeeper_of(executor)) {
-    co_return co_await race_with(executor, std::move(operation), async_wait(*keeper, limit, nullptr, asio::deferred));
+    co_return co_await race_with(executor, std::move(operation), async_wait(*keeper, limit, asio::deferred));
   }
   asio::steady_timer timer(executor, limit);
   co_return co_await race_with(executor, std::move(operation), timer.async_wait(asio::deferred));

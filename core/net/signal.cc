@@ -51,17 +51,8 @@ Awaitable<void> AsyncSignal::wait() {
     co_return;
   }
   Timer& timer = *timer_;
-  co_await asio::async_initiate<const asio::as_tuple_t<asio::use_awaitable_t<>>, void(boost::system::error_code)>(
-      [&timer](auto handler) {
-        auto slot = asio::get_associated_cancellation_slot(handler);
-        using Waiting = detail::HandlerWaiter<decltype(handler)>;
-        const Timekeeper::Ticket ticket =
-            timer.keeper->wait({}, std::make_unique<Waiting>(std::move(handler), timer.keeper->executor()));
-        timer.keep(ticket);
-        Timekeeper* keeper = timer.keeper;
-        if (slot.is_connected()) slot.assign([keeper, ticket](asio::cancellation_type) { keeper->cancel(ticket); });
-      },
-      asio::as_tuple(asio::use_awaitable));
+  const auto keep = [&timer](Timekeeper::Ticket ticket) { timer.keep(ticket); };
+  co_await detail::async_wait(*timer.keeper, {}, keep, asio::as_tuple(asio::use_awaitable));
 }
 
 }  // namespace fluvial::net

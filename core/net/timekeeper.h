@@ -57,18 +57,23 @@ class HandlerWaiter final : public Waiter {
   Executor fallback_;
 };
 
-// Completes with an error_code. `ticket` gets the wait's, if it is not null.
-template <typename Token>
-auto async_wait(Timekeeper& keeper, std::optional<Duration> limit, Timekeeper::Ticket* ticket, Token&& token) {
-  auto initiate = [&keeper, limit, ticket](auto handler) {
+// Completes with an error_code. `keep` is given the wait's ticket when it begins.
+template <typename Keep, typename Token>
+auto async_wait(Timekeeper& keeper, std::optional<Duration> limit, Keep keep, Token&& token) {
+  auto initiate = [&keeper, limit, keep](auto handler) {
     auto slot = asio::get_associated_cancellation_slot(handler);
     using Waiting = HandlerWaiter<decltype(handler)>;
-    const Timekeeper::Ticket taken =
+    const Timekeeper::Ticket ticket =
         keeper.wait(limit, std::make_unique<Waiting>(std::move(handler), keeper.executor()));
-    if (ticket != nullptr) *ticket = taken;
-    if (slot.is_connected()) slot.assign([&keeper, taken](asio::cancellation_type) { keeper.cancel(taken); });
+    keep(ticket);
+    if (slot.is_connected()) slot.assign([&keeper, ticket](asio::cancellation_type) { keeper.cancel(ticket); });
   };
   return asio::async_initiate<Token, void(boost::system::error_code)>(std::move(initiate), token);
+}
+
+template <typename Token>
+auto async_wait(Timekeeper& keeper, std::optional<Duration> limit, Token&& token) {
+  return async_wait(keeper, limit, [](Timekeeper::Ticket) {}, std::forward<Token>(token));
 }
 
 }  // namespace detail

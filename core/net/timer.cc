@@ -42,7 +42,8 @@ void Timer::after(Duration delay, std::function<void()> fired) {
   });
   const Duration wait = std::max(Duration(0), delay);
   if (state_->keeper != nullptr) {
-    detail::async_wait(*state_->keeper, wait, &state_->ticket, std::move(called));
+    const auto keep = [state = state_.get()](Timekeeper::Ticket ticket) { state->ticket = ticket; };
+    detail::async_wait(*state_->keeper, wait, keep, std::move(called));
   } else {
     state_->machine->expires_after(wait);
     state_->machine->async_wait(std::move(called));

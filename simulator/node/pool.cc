@@ -19,9 +19,7 @@ std::string_view name_of(net::Work kind) {
 }  // namespace
 
 // The dead wait until they are taken down.
-net::Awaitable<void> NodePool::never() {
-  co_await net::detail::async_wait(context_, {}, nullptr, net::asio::use_awaitable);
-}
+net::Awaitable<void> NodePool::never() { co_await net::detail::async_wait(context_, {}, net::asio::use_awaitable); }
 
 Duration NodePool::cost_of(net::Work kind) const {
   switch (kind) {
@@ -44,7 +42,7 @@ net::Awaitable<Status> NodePool::run_erased(std::function<void()> work, net::Wor
   work = nullptr;
   if (world_.crash_here(host_, name_of(kind))) co_await never();
   const Duration taken = world_.compute(cost_of(kind)) + world_.disk(host_).take_latency();
-  co_await net::detail::async_wait(context_, taken, nullptr, net::asio::use_awaitable);
+  co_await net::detail::async_wait(context_, taken, net::asio::use_awaitable);
   if (!failure.empty()) co_return Error{Code::kInternal, failure};
   co_return Status{};
 }

@@ -23,9 +23,7 @@ NodeSession::NodeSession(World& world, HostId host, NodeContext& context, Sessio
 
 NodeSession::~NodeSession() { close({Code::kCancelled, "closed: nobody holds the session any more"}, true); }
 
-net::Awaitable<void> NodeSession::never() {
-  co_await net::detail::async_wait(context_, {}, nullptr, net::asio::use_awaitable);
-}
+net::Awaitable<void> NodeSession::never() { co_await net::detail::async_wait(context_, {}, net::asio::use_awaitable); }
 
 net::Awaitable<Result<net::Frame>> NodeSession::receive() {
   while (frames_.empty() && open_) co_await arrival_.wait();
