@@ -8,6 +8,12 @@
 namespace fluvial::coordinator {
 
 void RunService::members_changed(const std::vector<SiteId>& sites_up) {
+  sites_up_.insert(sites_up_.end(), sites_up.begin(), sites_up.end());
+  look_.ask();
+}
+
+void RunService::look_at_members() {
+  const std::vector<SiteId> sites_up = std::exchange(sites_up_, {});
   std::size_t sites = 0;
   for (const auto& [id, member] : registry_.book().members()) sites += member.role == Role::kSite ? 1 : 0;
   observer_.members_changed(sites, registry_.book().members().size() - sites);
@@ -25,6 +31,7 @@ void RunService::tell_moved(const std::vector<SiteId>& sites) {
   for (const SiteId site : sites) {
     if (active_->machine.gather().is_participant(site)) children.insert(via(site));
   }
+  children.erase(NodeId(0));  // of a site that has gone again
   send_openings(children);
 }
 
@@ -39,7 +46,7 @@ void RunService::node_moved(NodeId node, Epoch lease) {
     }
     tell_moved(sites);
   }
-  members_changed({});  // whoever was here by the way of before is not
+  look_.act_now();  // whoever was here by the way of before is not
 }
 
 // Between rounds at once; while a round is in progress its commit looks (record_commit).
@@ -74,13 +81,13 @@ void RunService::revoked(NodeId node) {
   const round::Refusal refusal = registry_.book().revocation_of(node);
   dismiss({node}, {Code::kPermissionDenied, refusal.error.message});
   if (active_) carry_out(active_->machine.shut_out(refusal, now()));
-  members_changed({});
+  look_.act_now();
 }
 
 void RunService::replaced(NodeId node) {
   dismiss({node},
           {Code::kPermissionDenied, registry_.book().name_of(node) + " has enrolled anew: this certificate is void"});
-  members_changed({});
+  look_.act_now();
 }
 
 // ---- quarantine ---------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@
 
 namespace fluvial::coordinator {
 
-class RunReport final : public RunObserver {
+class RunReport : public RunObserver {
  public:
   RunReport(telemetry::Metrics& metrics, telemetry::Logger log, Feed& feed, NameOf name_of);
 

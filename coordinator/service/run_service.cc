@@ -1,6 +1,7 @@
 #include "coordinator/service/run_service.h"
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 #include <utility>
 
@@ -11,6 +12,11 @@
 #include "core/wire/record_mapping.h"
 
 namespace fluvial::coordinator {
+namespace {
+
+constexpr Duration kLookPause = std::chrono::milliseconds(10);  // each look goes over all sites
+
+}  // namespace
 
 RunService::RunService(tree::Runtime& runtime, net::TaskGroup& tasks, store::CoordinatorJournal& journal,
                        store::ModelStore& models, Registry& registry, RunObserver& observer, tree::Hub& hub,
@@ -28,10 +34,12 @@ RunService::RunService(tree::Runtime& runtime, net::TaskGroup& tasks, store::Coo
           [this](std::unique_ptr<ActiveRun> run) { activate(std::move(run)); }),
       commands_(runtime.strand),
       health_(runtime.metrics, journal),
+      look_(runtime.strand, kLookPause, [this] { look_at_members(); }),
       timer_(runtime.strand),
       home_timer_(runtime.strand) {}
 
 void RunService::stop() {
+  look_.stop();
   timer_.cancel();
   home_timer_.cancel();
   side_.lane().stop();

@@ -14,6 +14,7 @@
 #include "coordinator/service/run_observer.h"
 #include "coordinator/service/run_starter.h"
 #include "core/net/task_group.h"
+#include "core/net/throttle.h"
 #include "core/net/timer.h"
 #include "core/tree/hub.h"
 #include "core/tree/parent_side.h"
@@ -49,11 +50,11 @@ class RunService final : private tree::RoundOwner {
   const tree::Sum& sum() const { return side_.sum(); }
   Result<transfer::Terms> terms(bool brings_integers) override;  // of the open round
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref);
-  void members_changed(const std::vector<SiteId>& sites_up);
-  void node_moved(NodeId node, Epoch lease);  // granted, durably
-  void revoked(NodeId node);                  // durably
-  void replaced(NodeId node);                 // it has enrolled anew: whoever came with its old certificate goes
-  void quarantine_changed();                  // a quarantine was lifted
+  void members_changed(const std::vector<SiteId>& sites_up);  // looked at soon, with others'
+  void node_moved(NodeId node, Epoch lease);                  // granted, durably
+  void revoked(NodeId node);                                  // durably
+  void replaced(NodeId node);  // it has enrolled anew: whoever came with its old certificate goes
+  void quarantine_changed();   // a quarantine was lifted
   // Ends their sessions with us, or with whoever is their parent below us.
   void dismiss(const std::vector<NodeId>& nodes, const Error& reason);
 
@@ -94,6 +95,7 @@ class RunService final : private tree::RoundOwner {
   net::Awaitable<void> record_status(RecordStatus effect);
   void activate(std::unique_ptr<ActiveRun> run);
   net::Awaitable<void> prune(RunId run, ModelVersion last, std::uint64_t kept);
+  void look_at_members();
   void send_openings(const std::set<NodeId>& children);
   void tell_moved(const std::vector<SiteId>& sites);
   void note_refusal(const round::Refusal& refusal);
@@ -117,6 +119,8 @@ class RunService final : private tree::RoundOwner {
   RunStarter starter_;
   Commands commands_;
   DiskHealth health_;
+  std::vector<SiteId> sites_up_;  // since the last look
+  net::Throttle look_;
   net::Timer timer_;
   net::Timer home_timer_;
   std::optional<TimePoint> home_at_;  // when home_timer_ fires

@@ -23,6 +23,20 @@ constexpr std::string_view kJournal = "/journal.sqlite";
 
 round::Schema small_schema() { return *round::Schema::make({{"w", round::DType::kF32, {4}}}); }
 
+// Counts how often the service looks at all members.
+class CountingReport final : public RunReport {
+ public:
+  CountingReport(tree::Runtime& runtime, Feed& feed, NameOf name_of, Watched<int>& looks)
+      : RunReport(runtime.metrics, runtime.log, feed, std::move(name_of)), looks_(looks) {}
+  void members_changed(std::size_t sites, std::size_t aggregators) override {
+    RunReport::members_changed(sites, aggregators);
+    looks_.change([](int& looks) { ++looks; });
+  }
+
+ private:
+  Watched<int>& looks_;
+};
+
 class RunServiceTest : public testing::Test {
  protected:
   RunServiceTest() { open(); }
@@ -34,8 +48,8 @@ class RunServiceTest : public testing::Test {
     registry_ =
         std::make_unique<Registry>(runtime_, *journal_, std::make_shared<identity::DenyList>(), FailoverSettings{});
     hub_ = std::make_unique<tree::Hub>(runtime_, owner_, tree::HubOptions{}, std::make_shared<identity::DenyList>());
-    report_ = std::make_unique<RunReport>(runtime_.metrics, runtime_.log, feed_,
-                                          [this](NodeId node) { return registry_->book().name_of(node); });
+    report_ = std::make_unique<CountingReport>(
+        runtime_, feed_, [this](NodeId node) { return registry_->book().name_of(node); }, looks_);
     runs_ = std::make_unique<RunService>(runtime_, tasks_, *journal_, *models_, *registry_, *report_, *hub_,
                                          journal_->next_epoch().value());
     watcher_ = feed_.watch();
@@ -96,6 +110,7 @@ class RunServiceTest : public testing::Test {
   std::optional<store::ModelStore> models_;
   std::unique_ptr<Registry> registry_;
   std::unique_ptr<tree::Hub> hub_;
+  Watched<int> looks_;
   std::unique_ptr<RunReport> report_;
   std::unique_ptr<RunService> runs_;
   std::shared_ptr<Watcher> watcher_;
@@ -161,6 +176,16 @@ TEST_F(RunServiceTest, OfTwoStartsAtOnceOneStartsARun) {
   ASSERT_NE(one.ok(), two.ok()) << "one of them, and not both";
   EXPECT_THAT((one.ok() ? two : one).error().message, HasSubstr("another run is being started"));
   EXPECT_EQ(journal_->runs().value().size(), 1U);
+}
+
+TEST_F(RunServiceTest, ACrowdThatJoinsAtOnceIsLookedAtTogether) {
+  test_.on_strand([&] {
+    for (std::uint32_t site = 10; site < 1010; ++site) runs_->members_changed({SiteId(site)});
+    EXPECT_EQ(looks_.copy(), 1) << "the first has the room to itself";
+  });
+  looks_.wait([](int looks) { return looks == 2; });
+  test_.on_strand([&] { runs_->revoked(NodeId(10)); });
+  EXPECT_EQ(looks_.copy(), 3) << "at once: a round may open next";
 }
 
 TEST_F(RunServiceTest, AStartThatFailsLeavesNothingThatARestartTakesUp) {
