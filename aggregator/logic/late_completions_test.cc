@@ -1,4 +1,4 @@
-// A completion names what it completes: one of an arrival, a partial or a timer before does nothing.
+// A completion names what it completes: the completion of an earlier arrival, partial or timer does nothing.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -77,7 +77,7 @@ TEST(RegionLateCompletions, OfAPartialOfTheRoundBeforeAnswerNone) {
   EXPECT_NE(find<Release>(machine.receipt(find<SendPartial>(second)->sequence, {}, {}, at(13s))), nullptr);
 }
 
-// What is due is the time's to say, and not the timer's: one of the round before that fires late finds nothing.
+// The time says what is due, not the timer: a timer of an earlier round that fires late finds nothing to do.
 TEST(RegionLateCompletions, OfATimerFindNothingThatIsDue) {
   RegionMachine machine;
   machine.opened(opening(1), at(0s));

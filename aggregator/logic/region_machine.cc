@@ -13,7 +13,7 @@ constexpr Duration kSendAgainAfter = std::chrono::seconds(1);
 Effects RegionMachine::opened(Opening opening, TimePoint now) {
   Effects out;
   bool is_lost = true;  // a partial on its way
-  // At another scale nothing of what is here merges with what is above: it is asked for again, as in another round.
+  // At another scale nothing held here merges with the parent's sum: it is asked for again, as in another round.
   const bool same_round = open_ && open_->run == opening.run && open_->round == opening.round &&
                           open_->scale_bits == opening.scale_bits && open_->subject == opening.subject;
   if (!same_round) {
@@ -26,7 +26,7 @@ Effects RegionMachine::opened(Opening opening, TimePoint now) {
       drop_reports(out);
     }
     const bool same_terms = opening.attempt == open_->attempt && opening.epoch == open_->epoch;
-    if (sent_ && !same_terms) sent_->sequence = ++sequence_;  // an answer from before is not for this one
+    if (sent_ && !same_terms) sent_->sequence = ++sequence_;  // an earlier answer is not for this partial
     is_lost = !same_terms || !opening.same_session;
     void_.merge(gather_.update(opening.participants, opening.gone));
   }
@@ -43,9 +43,9 @@ Effects RegionMachine::opened(Opening opening, TimePoint now) {
   return out;
 }
 
-// Who was refused is asked again in the next attempt, and who is missing is waited for: what was said of them before
-// must not be said of this one. Partials that brought nobody and wait for their turn go, too: their senders say it
-// again. That a site contradicts itself stays true.
+// The next attempt asks refused sites again and waits for missing ones, so reports of the last attempt must not count
+// in this one. Queued partials without contributors are dropped, too: their senders report again. That a site
+// contradicts itself stays true.
 void RegionMachine::drop_reports(Effects& out) {
   const auto is_over = [](const round::Refusal& refusal) { return refusal.error.code != Code::kConflict; };
   if (sent_ && sent_->contributors.empty()) recall();
@@ -58,7 +58,7 @@ void RegionMachine::drop_reports(Effects& out) {
   });
 }
 
-// Brings what this node holds in line with what the parent's side holds.
+// Brings this node's gather and sum in line with what the parent's side holds.
 void RegionMachine::reconcile(Effects& out) {
   above_ = open_->counted;
   const auto& held = gather_.held().entries();
@@ -75,7 +75,7 @@ void RegionMachine::reconcile(Effects& out) {
   gather_.mark_above(above_);
 }
 
-// The parent holds all of the sum: it starts again at nothing, and what waited goes in.
+// The parent holds all of the sum: the sum starts again at zero, and the arrivals that waited are added.
 void RegionMachine::accepted(Effects& out) {
   for (const auto& [site, entry] : gather_.held().entries()) {
     above_.insert(site);
@@ -96,7 +96,7 @@ void RegionMachine::accepted(Effects& out) {
   }
 }
 
-// The partial on its way is not wanted any more, but what it reported is.
+// The partial on its way is no longer wanted; its reports are kept.
 void RegionMachine::recall() {
   if (!sent_) return;
   for (const round::Refusal& refusal : sent_->refusals) report(refusal);
@@ -124,7 +124,7 @@ void RegionMachine::settle(TimePoint now, Effects& out) {
   try_close(now, out);
 }
 
-// What waited while a partial was on its way that is not any more, and was not accepted either.
+// Takes the arrivals that waited for a partial which is no longer on its way and was not accepted either.
 void RegionMachine::take_queued(Effects& out) {
   for (auto& [arrival, staged] : staged_) {
     if (staged.stage != Stage::kQueued) continue;
@@ -133,7 +133,7 @@ void RegionMachine::take_queued(Effects& out) {
   }
 }
 
-// Once for each site: the parent takes no list that names one twice. That it contradicts itself is the last word.
+// Reports a site once: the parent refuses a list that names a site twice. A conflict replaces any other refusal.
 void RegionMachine::report(const round::Refusal& refusal) {
   const auto said = std::ranges::find(unreported_, refusal.site, &round::Refusal::site);
   if (said == unreported_.end()) {
@@ -143,7 +143,7 @@ void RegionMachine::report(const round::Refusal& refusal) {
   }
 }
 
-// Makes the sum again from what is staged, without whom it has to do without.
+// Makes the sum again from the staged arrivals, without the sites that have to leave it.
 void RegionMachine::reseal(Effects& out) {
   const std::set<SiteId> without = std::exchange(void_, {});
   spoilt_ = false;
@@ -214,7 +214,7 @@ Effects RegionMachine::taken(ArrivalId arrival, const round::ContributorSet& wit
   if (found == staged_.end() || found->second.stage != Stage::kTaking) return out;
   found->second.stage = Stage::kTaken;
   gather_.finish_take(with_probes);
-  if (found->second.contributors.empty()) {  // it brought names alone: the sum can be made again without it
+  if (found->second.contributors.empty()) {  // it brought only names: the sum can be made again without it
     staged_.erase(found);
     out.push_back(Release{arrival});
   }
@@ -266,7 +266,7 @@ void RegionMachine::try_close(TimePoint now, Effects& out) {
 
 void RegionMachine::send(Effects& out) {
   send_again_.reset();
-  sent_->missing = gather_.late();  // also those that a child has closed without
+  sent_->missing = gather_.late();  // including sites that a child closed without
   reported_ = true;
   out.push_back(*sent_);
 }
@@ -284,7 +284,7 @@ Effects RegionMachine::receipt(std::uint64_t sequence, const Status& status, con
   } else if (status.error().code == Code::kStale) {
     return out;  // an Opening follows
   } else if (status.error().code == Code::kResourceExhausted || status.error().code == Code::kUnavailable) {
-    send_again_ = now + kSendAgainAfter;  // the parent has no room just now, or its disk failed, or it wants it whole
+    send_again_ = now + kSendAgainAfter;  // the parent has no room now, its disk failed, or it wants the whole partial
     out.push_back(SetTimer{*send_again_});
     return out;
   } else {
@@ -294,7 +294,7 @@ Effects RegionMachine::receipt(std::uint64_t sequence, const Status& status, con
   return out;
 }
 
-// The parent will never take this sum, and not because of one site: these sites are not in, for this attempt.
+// The parent will never take this sum, for no single site's fault: these sites are out for this attempt.
 void RegionMachine::refuse_held(const Error& error, Effects& out) {
   std::vector<SiteId> sites;
   for (const auto& [site, entry] : gather_.held().entries()) sites.push_back(site);

@@ -1,11 +1,11 @@
-// One round at an aggregator: take what comes from below into one sum, close, send the sum up, and again for what comes
-// after. A pure step machine, as the coordinator's: events and a time in, effects out.
+// One round at an aggregator: add what the children send to one sum, close, send the sum up, and do so again for what
+// arrives later. A pure step machine, like the coordinator's: events and a time in, effects out.
 //
-// Each partial adds to the ones before it; their contributor sets are disjoint. While one is on its way the sum must
-// not change, so what arrives meanwhile stays staged. What the parent does not hold after a reconnect goes up again.
+// Each partial adds to the ones before it; their contributor sets are disjoint. While a partial is on its way the sum
+// must not change, so new arrivals stay staged. After a reconnect the node sends again what the parent does not hold.
 //
-// What is in the sum stays staged as well, until the parent has accepted it: when a site must leave the sum (the parent
-// has it by another way, or its lease is another now), the sum is made again from what is staged without that site.
+// Arrivals that are in the sum stay staged until the parent has accepted it. When a site must leave the sum (the parent
+// has it by another way, or its lease has changed), the sum is made again from the staged arrivals without that site.
 #pragma once
 
 #include <map>
@@ -22,8 +22,8 @@ namespace fluvial::aggregator {
 
 using round::ArrivalId;
 
-// What a round is about: the same in each of its openings. A parent that says something else of a round that is open
-// here begins another, and nothing of what is here fits into it.
+// What a round is about: the same in each of its openings. If a parent's opening of the open round differs, the parent
+// begins another round, and nothing that is held here fits into it.
 struct Subject {
   round::Plan plan;
   round::ModelRef base;
@@ -32,18 +32,18 @@ struct Subject {
   bool operator==(const Subject&) const = default;
 };
 
-// What the parent says when it opens a round, or says again to a child that (re)connected or has a new site below it.
+// The parent's opening of a round; it is repeated to a child that (re)connected or has a new site below it.
 struct Opening {
   RunId run;
   RoundId round;
   AttemptId attempt;
   Epoch epoch;
   std::vector<round::Participant> participants;  // those below this node
-  std::set<SiteId> counted;                      // of those, whom the parent's side holds
+  std::set<SiteId> counted;                      // those of them that the parent's side holds
   std::set<SiteId> gone;                         // once below this node in this round, elsewhere now
   int scale_bits = 0;
-  TimePoint deadline;         // this tier's: close then with what is there
-  bool same_session = false;  // as the opening before it: a partial on its way is still on its way
+  TimePoint deadline;         // of this tier: then it closes with what it has
+  bool same_session = false;  // as the opening before: a partial on its way is still on its way
   Subject subject = {};
 };
 
@@ -58,10 +58,10 @@ struct SetTimer {
 struct Take {  // add it to the sum, then taken(); it stays staged
   ArrivalId arrival;
 };
-struct Release {  // it need not be kept any longer
+struct Release {  // it need no longer be kept
   ArrivalId arrival;
 };
-struct Drop {  // the same, and its sender is told why it is not taken, and whom a partial must do without
+struct Drop {  // the same; its sender is told why it is not taken, and which sites a partial must do without
   ArrivalId arrival;
   Error error;
 };
@@ -79,16 +79,16 @@ class RegionMachine {
   Effects opened(Opening opening, TimePoint now);
   Effects arrived(ArrivalId arrival, const round::Arrival& what, TimePoint now);
   Effects taken(ArrivalId arrival, const round::ContributorSet& with_probes, TimePoint now);
-  // A part of it may be in the sum, which is made again without it. Its sites are not in, for this attempt.
+  // Part of the arrival may be in the sum, so the sum is made again without it. Its sites are out for this attempt.
   Effects take_failed(ArrivalId arrival, const Error& error, TimePoint now);
   Effects refused(const round::Refusal& refusal, TimePoint now);
-  // The site's own word, of `attempt`. 0: of whichever is open; of another than the open one: nothing, for the open one
-  // asks the site anew.
+  // The site itself declines `attempt`; 0: the open one. A decline of any other attempt does nothing, because the open
+  // attempt asks the site anew.
   Effects declined(AttemptId attempt, const round::Refusal& refusal, TimePoint now);
   Effects tick(TimePoint now);
-  // The parent's answer to a partial; `without` names whom it must do without to be taken.
+  // The parent's answer to a partial; `without` names the sites that a partial must do without to be accepted.
   Effects receipt(std::uint64_t sequence, const Status& status, const std::vector<SiteId>& without, TimePoint now);
-  Effects closed();  // committed, or the run ended: nothing of this round is wanted any more
+  Effects closed();  // committed, or the run ended: nothing of this round is needed any more
 
   Status admit(SiteId site, Epoch lease, std::uint64_t weight) const;
   Status admit(AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const;
@@ -119,13 +119,13 @@ class RegionMachine {
   std::optional<Opening> open_;
   round::Gather gather_;
   std::map<ArrivalId, Staged> staged_;
-  std::set<SiteId> above_;  // whom the parent's side holds, or brings by another way
-  std::set<SiteId> void_;   // who has to leave the sum
+  std::set<SiteId> above_;  // counted by the parent's side already, through this node or another
+  std::set<SiteId> void_;   // sites that have to leave the sum
   bool spoilt_ = false;     // the sum cannot be used until it has been made again
   std::vector<round::Refusal> unreported_;
   std::optional<SendPartial> sent_;  // on its way: its contributors are what the gather holds
   std::optional<TimePoint> send_again_;
-  std::uint64_t sequence_ = 0;  // of the sum as sealed last; the same when it is sent again after a reconnect
+  std::uint64_t sequence_ = 0;  // of the sum as last sealed; it stays when the sum is sent again after a reconnect
   bool reported_ = false;       // the parent has heard of this attempt
 };
 

@@ -68,7 +68,7 @@ TEST(RegionMachine, ClosesAtItsDeadlineWithWhatItHasEvenNothing) {
   EXPECT_GT(late[0].sequence, sent[0].sequence);
 }
 
-// Otherwise the root of a deeper tree would wait for it until its own deadline.
+// Otherwise the root of a deeper tree would wait for that site until its own deadline.
 TEST(RegionMachine, WhoIsMissingBelowAChildIsReportedFurtherUp) {
   RegionMachine machine;
   machine.opened(opening(), at(0s));
@@ -115,7 +115,7 @@ TEST(RegionMachine, WhatWasSaidOfASiteInAnAttemptIsNotSaidOfTheNext) {
     machine.opened(opening(), at(0s));
     if (said == Said::kWithASite) bring(machine, 1, {1}, at(1s));
     machine.refused(failed, at(1s));
-    machine.refused(liar, at(1s));  // with a site in the sum nobody is left to wait for: it goes up
+    machine.refused(liar, at(1s));  // with a site in the sum and nobody left to wait for: the sum goes up
     if (said == Said::kWithoutASite) ASSERT_EQ(all<SendPartial>(machine.tick(at(9s))).at(0).refusals.size(), 2u);
     Opening second = opening(2);
     second.deadline = at(19s);
@@ -128,7 +128,7 @@ TEST(RegionMachine, WhatWasSaidOfASiteInAnAttemptIsNotSaidOfTheNext) {
   }
 }
 
-// A parent does not do that, unless it lies or has lost what it knew of the round.
+// A parent does this only if it lies or has lost what it knew of the round.
 TEST(RegionMachine, ARoundThatIsSaidToBeAboutSomethingElseBeginsAnew) {
   const std::vector<std::function<void(Subject&)>> changes = {
       [](Subject& subject) { subject.plan.chunk_values = 512; }, [](Subject& subject) { subject.plan.codec = "int8"; },
@@ -292,7 +292,7 @@ TEST(RegionMachine, AnOpeningForAnotherSiteDoesNotDisturbAPartialOnItsWay) {
   EXPECT_EQ(all<SendPartial>(machine.opened(more, at(3s))).size(), 1u) << "but an attempt makes it stale";
 }
 
-// Takes every arrival again that the effects say, as a service does.
+// Takes again every arrival that the effects name, as a service does.
 Effects take_again(RegionMachine& machine, const Effects& effects, std::map<std::uint64_t, ContributorSet> staged) {
   Effects last;
   for (const Take& take : all<Take>(effects)) {

@@ -1,5 +1,5 @@
-// Deadlines, leases, sampling and outcomes are functions of monotonic durations: the same story under wall clocks that
-// stand, jump by an hour forward or back, or run backwards, is the same story.
+// Deadlines, leases, sampling and outcomes are functions of monotonic durations: the same events have the same outcome
+// under wall clocks that stand still, jump by an hour forward or back, or run backwards.
 #include <gtest/gtest.h>
 
 #include <chrono>

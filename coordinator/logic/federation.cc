@@ -87,7 +87,7 @@ NodeId Federation::parent_for(const NodeEntry& node, const Serves& is_serving) c
                        children_);
 }
 
-// The coordinator is the farthest; among aggregators that contain a node the one with the longest region is nearest.
+// The coordinator is the farthest parent; of the aggregators that contain a node, the longest region is the nearest.
 std::ptrdiff_t Federation::nearness(NodeId parent) const {
   return parent == NodeId(0) ? -1 : static_cast<std::ptrdiff_t>(nodes_.at(parent).region.size());
 }
@@ -107,11 +107,11 @@ void Federation::note_displaced(const LeaseEntry& lease) {
 void Federation::note_asked(const LeaseAsk& ask, TimePoint now) {
   std::erase_if(avoid_until_, [&](const auto& entry) { return entry.second <= now; });
   if (const auto asking = presence_.find(ask.node); asking != presence_.end()) {
-    // It is about to come: its children wait for it, but not again each time that it asks and does not come.
+    // It is about to come, so its children wait for it; but not again each time that it asks and does not come.
     Presence& presence = asking->second;
     if (!presence.up && !std::exchange(presence.asked, true)) presence.since = now;
   }
-  // One that is away is given up by the clock; one that has only just come may have been away when it was tried.
+  // An absent parent is given up by its time away; one that has only just come may have been away when it was tried.
   const auto tried = presence_.find(ask.unreachable);
   if (tried != presence_.end() && tried->second.up && now - tried->second.since >= settings_.failover_after) {
     avoid_until_[{ask.node, ask.unreachable}] = now + settings_.unreachable_for;
@@ -154,7 +154,7 @@ Result<LeaseAnswer> Federation::lease_granted(const LeaseWanted& wanted, const L
   answer.moved = before != nullptr && before->epoch != lease.epoch;
   put(lease);
   void_leases_.erase(lease.node);
-  // Whoever was announced along the way that is no more is not here until it is announced along the new one.
+  // Members that were announced by the old way count as away until they are announced by the new one.
   if (answer.moved) {
     const bool alone = nodes_.at(lease.node).role == Role::kSite;
     erase_members(now, [&](const Member& member) {
@@ -218,7 +218,7 @@ MembersChanged Federation::members_changed(NodeId child, const std::vector<Membe
     const bool current = lease != nullptr && node != nodes_.end() && lease->epoch == given.lease &&
                          lease->parent == given.parent && !node->second.revoked_at &&
                          !void_leases_.contains(given.node);
-    // A parent of the past may go on announcing who is below a node that moved.
+    // A former parent may go on announcing the members below a node that moved.
     if (given.node == child || !current || branch(given.node) != child) {
       changed.not_counted.push_back(given.node);
       continue;
@@ -364,7 +364,7 @@ std::vector<round::Refusal> Federation::barred_among(const std::vector<round::Pa
   return refusals;
 }
 
-// With a code that drops nothing: enrolled again, the site brings what it has in a later round.
+// Its code drops no update: once enrolled again, the site brings its work in a later round.
 round::Refusal Federation::revocation_of(SiteId site) const {
   return {site, {Code::kUnauthenticated, name_of(site) + " was revoked"}};
 }
@@ -375,7 +375,7 @@ NodeId Federation::via(NodeId node) const {
 }
 
 NodeId Federation::branch(NodeId node) const {
-  // Leases cannot form a circle: a parent's region is strictly shorter. The bound is for a journal that says otherwise.
+  // Leases cannot form a cycle: a parent's region is strictly shorter. The bound guards against a damaged journal.
   for (std::size_t steps = 0; steps <= nodes_.size(); ++steps) {
     const LeaseEntry* lease = lease_of(node);
     if (lease == nullptr) return NodeId(0);

@@ -1,7 +1,7 @@
-// The book of who belongs to the federation and who is where: nodes and leases as the journal has them, members as they
-// are connected, directly or below an aggregator. It decides who is whose parent, also when an aggregator is away, and
-// who goes home when a nearer one is back. Pure: time is passed in, and what the journal must hold comes out as data,
-// so that nothing is promised before it is durable:
+// The book of the federation's members: nodes and leases as the journal has them, and connected members, directly or
+// below an aggregator. It decides who is whose parent, even while an aggregator is away, and which children go home
+// when a nearer parent is back. Pure: time is passed in, and what the journal must hold comes out as data, so that
+// nothing is promised before it is durable:
 //
 //   request_lease() -> LeaseWanted -> journal -> lease_granted() -> the answer to the child
 //
@@ -29,7 +29,7 @@ struct NodeEntry {
   std::string name;
   std::string region;
   std::uint64_t weight_max = 0;  // of a site
-  std::string advertise;         // of an aggregator: host:port for its children; empty until it first came
+  std::string advertise;         // of an aggregator: host:port for its children; empty until it first connects
   WallTime enrolled_at;
   std::optional<WallTime> revoked_at;
   std::optional<WallTime> quarantined_at;
@@ -49,12 +49,12 @@ struct Member {
   NodeId node;
   Role role = Role::kSite;
   NodeId parent;  // 0: the coordinator
-  NodeId via;     // the child of ours it is below; itself when it is a child
+  NodeId via;     // the coordinator's child that it is below; itself if it is that child
   Epoch lease;
   Incarnation incarnation;
 };
 
-// A node comes for a lease, by its certificate.
+// A node's request for a lease, as its certificate and its message state it.
 struct LeaseAsk {
   NodeId node;
   Role role = Role::kSite;
@@ -75,7 +75,7 @@ struct LeaseAnswer {
   Role parent_role = Role::kCoordinator;
   std::string parent_name;
   std::string address;  // empty for the coordinator
-  bool moved = false;   // it had another lease before: a round that is open must hear of it
+  bool moved = false;   // it had another lease before: an open round must hear of the move
 };
 
 struct MemberUp {
@@ -86,13 +86,13 @@ struct MemberUp {
 };
 struct MembersChanged {
   std::vector<SiteId> sites_up;
-  std::vector<NodeId> not_counted;  // announced under a lease that is not theirs any more, or by a parent of the past
+  std::vector<NodeId> not_counted;  // announced under an old lease, or by a former parent
 };
 
 struct FailoverSettings {
-  Duration failover_after;   // an aggregator away for longer gives its children up
-  Duration unreachable_for;  // for so long a child is kept away from a parent that it could not reach
-  Duration return_after;     // a nearer aggregator that has been up for so long gets its children back
+  Duration failover_after;   // an aggregator that is away for longer loses its children
+  Duration unreachable_for;  // how long a child is kept away from a parent that it could not reach
+  Duration return_after;     // how long a nearer aggregator must be up before it gets its children back
 };
 
 class Federation {
@@ -100,8 +100,8 @@ class Federation {
   explicit Federation(const FailoverSettings& settings) : settings_(settings) {}
 
   // ---- what the journal holds: when it is read, and after each change that it has recorded
-  // An aggregator that does not come counts as away from then on. Whether the node had another certificate before: then
-  // whoever came with that one is no member any more, and the lease it knows is void.
+  // An aggregator that does not connect counts as away from then on. Returns whether the node had another certificate
+  // before: a session with that certificate belongs to no member any more, and the lease it knows is void.
   bool put(NodeEntry node, TimePoint now);
   void put(const LeaseEntry& lease);
   void revoked(NodeId node, WallTime when, TimePoint now);
@@ -114,7 +114,7 @@ class Federation {
   Result<LeaseWanted> request_lease(const LeaseAsk& ask, TimePoint now);
   // `lease` is what the journal granted. kStale when a newer one was granted meanwhile.
   Result<LeaseAnswer> lease_granted(const LeaseWanted& wanted, const LeaseEntry& lease, TimePoint now);
-  Status may_join(NodeId node, Epoch lease) const;  // as a child of the coordinator; kStale: come for a lease first
+  Status may_join(NodeId node, Epoch lease) const;  // as a child of the coordinator; kStale: ask for a lease first
 
   // ---- who is here
   void child_joined(NodeId node, Epoch lease, Incarnation incarnation, TimePoint now);  // after may_join()
@@ -123,8 +123,8 @@ class Federation {
                                  TimePoint now);
 
   // ---- going home, between rounds
-  // Those whose session should end now because a nearer parent serves. Neither they nor those below them are in
-  // connected_sites() any more until they are back.
+  // The children whose session should end now because a nearer parent serves. Neither they nor the nodes below them are
+  // in connected_sites() until they are back.
   std::vector<NodeId> send_home(TimePoint now);
   std::optional<TimePoint> next_home(TimePoint now) const;  // when to ask again; none: nobody is away from home
 
@@ -145,18 +145,18 @@ class Federation {
   std::string name_of(NodeId node) const;
   bool is_quarantined(NodeId node) const;
   Status check_quarantine(SiteId site) const;  // kPermissionDenied while it is in one
-  // Of the participants of a round that was open before: those that need not be waited for.
+  // The participants of a round that was open before which need not be waited for.
   std::vector<round::Refusal> barred_among(const std::vector<round::Participant>& participants) const;
   round::Refusal revocation_of(SiteId site) const;
-  NodeId via(NodeId node) const;  // the child of ours that it is connected below; 0: not here
-  // The child of ours that the node belongs below by the leases, connected or not; itself for a child.
+  NodeId via(NodeId node) const;  // the coordinator's child below which it is connected; 0: not connected
+  // The coordinator's child above the node by the leases, connected or not; a child itself for a child.
   NodeId branch(NodeId node) const;
 
  private:
   struct Presence {   // of an aggregator
     TimePoint since;  // up, or away
     bool up = false;
-    bool asked = false;  // it came for a lease since it went away
+    bool asked = false;  // it has asked for a lease since it went away
   };
   bool serves(NodeId aggregator, TimePoint now) const;
   bool is_settled(NodeId aggregator, TimePoint now) const;
@@ -180,7 +180,7 @@ class Federation {
   std::map<NodeId, Presence> presence_;                         // of each aggregator
   std::map<std::pair<NodeId, NodeId>, TimePoint> avoid_until_;  // (child, aggregator)
   std::set<NodeId> displaced_;                                  // a nearer parent exists than the lease names
-  std::set<NodeId> leaving_;                                    // sent home, still here
+  std::set<NodeId> leaving_;                                    // sent home, still connected
   std::set<NodeId> void_leases_;                                // of members that have enrolled anew since
 };
 

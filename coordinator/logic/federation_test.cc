@@ -21,7 +21,7 @@ constexpr SiteId kLouvre(11);
 constexpr SiteId kOrsay(12);
 constexpr SiteId kPrado(13);  // eu/madrid
 
-// A federation with a journal that never fails: what is wanted is granted, and each change of parent has a new epoch.
+// A federation with a journal that never fails: every lease asked for is granted, a new parent with a new epoch.
 class FederationTest : public testing::Test {
  protected:
   FederationTest() {
@@ -152,7 +152,7 @@ TEST_F(FederationTest, AParentOfThePastAnnouncesInVain) {
   pass(1h);
   ASSERT_EQ(parent_of(kParis, kEurope), kRoot) << "it could not reach europe, which is connected";
   EXPECT_THAT(book_.connected_sites(), ElementsAre(Key(kPrado))) << "until it comes by its new way";
-  // europe has not noticed, and says again what it knows; the leases of the sites below paris have not changed.
+  // europe has not noticed, and repeats what it knows; the leases of the sites below paris have not changed.
   const MembersChanged said = book_.members_changed(kEurope, {old_paris, up(kLouvre), up(kPrado)}, {}, now_);
   EXPECT_THAT(said.sites_up, ElementsAre(kPrado));
   EXPECT_THAT(said.not_counted, ElementsAre(kParis, kLouvre));

@@ -1,4 +1,4 @@
-// A completion names what it completes: one of a step, an arrival or a run before does nothing.
+// A completion names what it completes: the completion of an earlier step, arrival or run does nothing.
 #include "coordinator/logic/test_support.h"
 
 namespace fluvial::coordinator {
@@ -8,7 +8,7 @@ using LateCompletions = RunMachineTest;
 
 const Error kFull{Code::kResourceExhausted, "no space left"};
 
-// Of any of these steps: the machine stays as it is, whatever is said of them.
+// The machine stays as it is, whatever completion of these steps it hears of.
 void expect_deaf(RunMachine& machine, const std::vector<Step>& before) {
   const TimePoint now(5s);
   for (const Step late : before) {

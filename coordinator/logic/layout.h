@@ -1,7 +1,7 @@
-// Who is whose parent. A region label is a path such as "eu/west/paris": a site's parent is an aggregator whose region
-// is the longest prefix of its own; an aggregator's likewise, with a strictly shorter region; whoever has none is a
-// child of the coordinator. Any depth follows from the labels. Among equals the one with the fewest children, then the
-// smallest id.
+// Who is whose parent. A region label is a path such as "eu/west/paris". A site's parent is the aggregator whose region
+// is the longest prefix of the site's. An aggregator's parent is chosen alike, with a strictly shorter region. A node
+// without such an aggregator is a child of the coordinator. Any depth follows from the labels. Among equals the parent
+// is the aggregator with the fewest children, then with the smallest id.
 #pragma once
 
 #include <map>
@@ -23,7 +23,7 @@ struct LayoutNode {
 bool region_contains(std::string_view prefix, std::string_view region);
 
 // The parent of `node` among `aggregators` (those that may serve now); 0 is the coordinator. `current` stays while it
-// is as good as any, so that nobody moves without need. `children` counts the children that each aggregator has.
+// is as good as any, so that no node moves without need. `children` counts the children of each aggregator.
 NodeId choose_parent(const LayoutNode& node, const std::vector<LayoutNode>& aggregators, NodeId current,
                      const std::map<NodeId, std::size_t>& children);
 

@@ -1,5 +1,5 @@
-// Rounds of the run's machine in virtual time, with sites that are slow for a while: when rounds close, and who is
-// drawn.
+// Rounds of the run's machine in virtual time, with sites that are slow for a while: when rounds close, and which sites
+// are drawn.
 #include <gtest/gtest.h>
 
 #include <chrono>

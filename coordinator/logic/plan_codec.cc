@@ -9,7 +9,7 @@
 namespace fluvial::coordinator {
 namespace {
 
-// What a round cannot carry of a codec; empty when it can.
+// What a codec needs that a round does not offer; empty when nothing is missing.
 Result<std::string> missing_for(const kernels::CodecSpec& spec) {
   FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
   if (codec->passes() > 1) return format_text("needs {} passes a round", codec->passes());

@@ -8,8 +8,8 @@
 
 namespace fluvial::coordinator {
 
-// The canonical text of a codec. kInvalidArgument when there is no such codec, or when it sends several passes a round
-// or keeps state between rounds, which neither rounds nor sites carry: it says which codecs there are instead.
+// The canonical text of a codec. kInvalidArgument, with the codecs that may be named, when there is no such codec, or
+// when it needs several passes a round or state between rounds: neither rounds nor sites support these.
 Result<std::string> check_plan_codec(std::string_view text);
 
 }  // namespace fluvial::coordinator

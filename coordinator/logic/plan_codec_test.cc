@@ -21,7 +21,7 @@ TEST(PlanCodec, RefusesWhatIsNone) {
   EXPECT_THAT(check_plan_codec("int8:block=1").error().message, HasSubstr("expected 128 to 2048"));
 }
 
-// A site would have to stop: the round has nowhere to put a second pass.
+// With such a codec a site would have to stop: a round has no place for a second pass.
 TEST(PlanCodec, RefusesWhatRoundsDoNotCarry) {
   const Result<std::string> checked = check_plan_codec("powersgd:rank=4");
   ASSERT_FALSE(checked.ok());

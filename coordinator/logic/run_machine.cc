@@ -121,7 +121,7 @@ void RunMachine::try_open(Effects& out) {
   next_attempt(out, /*sum_anew=*/true);
 }
 
-// The open round's next attempt. After a restart nobody knows yet who is not in, and the sum is empty.
+// The open round's next attempt. After a restart it is not yet known which sites are missing, and the sum is empty.
 void RunMachine::try_again(Effects& out) {
   const bool is_known = gather_.participant_count() > 0;
   const bool must_leave = std::ranges::any_of(shut_out_, [this](SiteId site) { return gather_.is_counted(site); });
@@ -143,8 +143,8 @@ Status RunMachine::make_room() {
   return {};
 }
 
-// Those whom the last attempt waited for in vain may never come. For each of them another site that is there takes part
-// as well, as far as the sum has room for it at its scale; who comes after all still counts.
+// Sites that the last attempt awaited in vain may never come. For each of them another connected site takes part as
+// well, as far as the sum has room for it at its scale; an awaited site that comes after all still counts.
 void RunMachine::call_substitutes() {
   std::uint64_t weight_sum = 0;
   std::size_t absent = 0;
@@ -157,13 +157,13 @@ void RunMachine::call_substitutes() {
   const auto has_room = [&](const SiteInfo& info) {
     return aggregate::has_room(plan_.value_abs_max, attempt_.scale_bits, weight_sum + info.weight_max);
   };
-  std::map<SiteId, double> weights;  // who is too heavy is not drawn, in the place of one who is not
+  std::map<SiteId, double> weights;  // without sites that are too heavy: they must not take a lighter site's place
   for (const auto& [site, info] : others) {
     if (has_room(info)) weights[site] = pace_.sample_weight(site);
   }
   for (const SiteId site : round::draw_sites(weights, absent, plan_.seed, attempt_.round)) {
     const SiteInfo& info = others.at(site);
-    if (!has_room(info)) continue;  // beside those before it
+    if (!has_room(info)) continue;  // in addition to those before it
     weight_sum += info.weight_max;
     attempt_.participants.push_back({site, info.lease, info.weight_max});
   }
@@ -179,7 +179,7 @@ void RunMachine::next_attempt(Effects& out, bool sum_anew) {
     taking_.clear();
   } else {
     gather_.next_attempt();
-    gather_.update(attempt_.participants, {});  // leases are the same: only who is new is taken note of
+    gather_.update(attempt_.participants, {});  // leases are the same: this only adds the new sites
   }
   reason_.clear();
   phase_ = Phase::kRecording;
@@ -341,8 +341,8 @@ void RunMachine::note_on_record() {
   for (const round::Participant& participant : attempt_.participants) on_record_.insert(participant.site);
 }
 
-// Whoever was called by an attempt that the journal did not take takes no part yet, and may not be a member any more
-// when the run goes on: a round of which nothing is on record begins anew, in another one the substitutes are drawn
+// A site that was called by an attempt which the journal did not take is no participant yet, and may no longer be a
+// member when the run goes on. So a round without any record begins anew, and a round with one draws its substitutes
 // anew.
 void RunMachine::forget_unrecorded() {
   if (attempt_.attempt == AttemptId(1)) {

@@ -1,14 +1,14 @@
 // The run at the root: when a round opens, who takes part, when it closes, what is committed. A pure step machine: an
 // event and a time go in, effects come out, and each effect's completion comes back as an event. Write-ahead shows in
 // the order: OpenRound follows attempt_recorded(), Publish follows commit_recorded(), TellStatus and the Answer to a
-// command follow status_recorded(). Each of these names the Step that it completes: one of another step than the one
-// that is under way does nothing, nor does taken() of an arrival that is not being taken.
+// command follow status_recorded(). Each of these names the Step that it completes. The completion of any other step
+// than the one under way does nothing, nor does taken() of an arrival that is not being taken.
 //
 //   idle -> recording -> open -> finalising -> finalised -> committing -> idle ...      halted: paused, stopped, done
-//             ^------------'  hard deadline: the next attempt of the same round, with others for who is not in
+//             ^------------'  hard deadline: the next attempt of the same round, with substitutes for missing sites
 //
-// One of RecordAttempt, Finalise, RecordCommit and RecordStatus is under way at a time: what a person wants waits until
-// the step before it is over, and no step begins before the journal has, or has refused, what the person wants.
+// One of RecordAttempt, Finalise, RecordCommit and RecordStatus is under way at a time. A person's command waits until
+// the step before it is over, and no step begins before the journal has recorded or refused the command.
 #pragma once
 
 #include <deque>
@@ -30,7 +30,7 @@ namespace fluvial::coordinator {
 
 using round::ArrivalId;
 
-// What is under way, by the number that the machine gave it: no two steps of a run have the same.
+// A step under way, with the number that the machine gave it: no two steps of a run have the same number.
 struct Step {
   RunId run;
   std::uint64_t number = 0;
@@ -43,8 +43,8 @@ struct RecordAttempt {
   round::AttemptRecord record;
   bool sum_anew;  // the sum starts at zero; otherwise it keeps what it holds
 };
-struct OpenRound {};  // tell every child; also to be told to each child that connects while a round is open
-struct TellMoved {    // the open round's sites that have another way or lease: their old and their new parents are told
+struct OpenRound {};  // tell every child, and later each child that connects while the round is open
+struct TellMoved {    // the open round's sites with another way or lease: their old and their new parents are told
   std::vector<SiteId> sites;
 };
 struct SetTimer {
@@ -58,11 +58,11 @@ struct Release {
 };
 struct Drop {
   ArrivalId arrival;
-  Error error;  // tell the child, and whom a partial must do without
+  Error error;  // tell the child, with the sites that a partial must do without
 };
 struct Finalise {
   Step step;
-  round::CommitRecord record;  // with everything but the model: make that, write it, then finalised()
+  round::CommitRecord record;  // complete but for the model: make and write the model, then finalised()
 };
 struct RecordCommit {
   Step step;
@@ -78,11 +78,11 @@ struct RecordStatus {  // then status_recorded() or status_failed()
   RunStatus status;
   std::string reason;
 };
-struct TellStatus {  // children and people: it is so
+struct TellStatus {  // tells children and people the recorded status
   RunStatus status;
   std::string reason;
 };
-struct Answer {  // to the oldest command (pause, resume, stop) that has none yet; each gets one
+struct Answer {  // to the oldest unanswered command (pause, resume, stop); each gets one
   Status result;
 };
 using Effect = std::variant<RecordAttempt, OpenRound, TellMoved, SetTimer, Take, Release, Drop, Finalise, RecordCommit,
@@ -114,20 +114,20 @@ class RunMachine {
   Effects begin(TimePoint now);
   Effects sites_changed(std::map<SiteId, SiteInfo> connected, TimePoint now);
   Effects attempt_recorded(Step step, TimePoint now);
-  // Leases that the coordinator has granted (durably) since: what comes under the ones before is refused from here on.
+  // Leases that the coordinator has granted (durably) since: arrivals under earlier leases are refused from here on.
   // What the sum holds stays counted, whoever brought it.
   Effects leases_changed(const std::map<SiteId, Epoch>& leases);
   Effects arrived(ArrivalId arrival, const round::Arrival& what);
   Effects taken(ArrivalId arrival, const round::ContributorSet& with_probes, TimePoint now);
-  // A part of it may be in the sum, and what was taken before is not kept: everybody is asked again, in the next
-  // attempt, which counts as one that expired.
+  // Part of the arrival may be in the sum, and earlier arrivals are not kept: everybody is asked again in the next
+  // attempt. The present one counts as expired.
   Effects take_failed(ArrivalId arrival, const Error& error, TimePoint now);
   Effects refused(const round::Refusal& refusal, TimePoint now);
-  // The site's own word, of `attempt`. 0: of whichever is open; of another than the open one: nothing, for the open one
-  // asks the site anew.
+  // The site itself declines `attempt`; 0: the open one. A decline of any other attempt does nothing, because the open
+  // attempt asks the site anew.
   Effects declined(AttemptId attempt, const round::Refusal& refusal, TimePoint now);
-  // For a participant that is no member any more: it is not waited for. What the sum holds of it cannot be taken out
-  // and stays in for this attempt; in the next one the sum begins anew without it.
+  // A participant is no longer a member: it is not awaited. If the sum holds its update, that cannot be taken out and
+  // stays in for this attempt; in the next attempt the sum begins anew without it.
   Effects shut_out(const round::Refusal& refusal, TimePoint now);
   Effects tick(TimePoint now);
   Effects finalised(Step step, const round::ModelRef& model, TimePoint now);
@@ -135,20 +135,20 @@ class RunMachine {
   // Of RecordAttempt, Finalise or RecordCommit: the run pauses, nothing is lost.
   Effects step_failed(Step step, const Error& error);
   Effects status_recorded(Step step, TimePoint now);
-  // The journal has the status from before. What a person wanted is not done; a run that pauses by itself pauses.
+  // The journal keeps the earlier status. A person's command is not carried out; a run that pauses by itself pauses.
   Effects status_failed(Step step, const Error& error, TimePoint now);
 
-  // A person's commands, each answered by an Answer once the journal has it.
+  // A person's commands, each answered by an Answer once the journal has recorded it.
   Effects pause(std::string reason, TimePoint now);  // no round opens; the open one closes first
   Effects stop(std::string reason, TimePoint now);   // for good; what the open round holds is given up
   Effects resume(TimePoint now);                     // of a paused run, or one that is about to pause
 
-  // Before anything of it is staged: would it be taken?
+  // Would an arrival be taken? Asked before anything of it is staged.
   Status admit(SiteId site, Epoch lease, std::uint64_t weight) const;
   Status admit(AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const;
 
-  Step step() const { return step_; }  // the last one: under way, or over
-  bool awaits(Step step) const;        // it is under way
+  Step step() const { return step_; }  // the last step: under way, or over
+  bool awaits(Step step) const;        // whether this step is under way
   bool is_open() const { return phase_ == Phase::kOpen; }
   bool is_between_rounds() const { return phase_ == Phase::kIdle || phase_ == Phase::kHalted; }
   const round::AttemptRecord& attempt() const { return attempt_; }
@@ -158,7 +158,7 @@ class RunMachine {
   RoundId last_committed() const { return last_committed_; }
   RunId run() const { return run_; }
   RunStatus status() const { return status_; }           // as the journal has it, or paused because that failed
-  const std::string& reason() const { return reason_; }  // of the status; while idle, what is waited for
+  const std::string& reason() const { return reason_; }  // of the status; while idle, what the run waits for
   TimePoint soft_deadline() const { return soft_; }
   TimePoint hard_deadline() const { return hard_; }
   const round::Pace& pace() const { return pace_; }  // of this run's sites, since this process took it up
@@ -206,13 +206,13 @@ class RunMachine {
   std::string reason_;
   std::deque<Wish> wishes_;                  // without an answer yet
   std::optional<StatusStep> status_step_;    // being recorded
-  std::optional<std::string> pause_wanted_;  // why: in the journal already, to be once the open round has closed
+  std::optional<std::string> pause_wanted_;  // the reason of a recorded pause that begins once the open round closes
 
   Step step_;
   Phase phase_ = Phase::kIdle;
   bool round_begun_ = false;  // attempt_ belongs to the round after last_committed_
   round::AttemptRecord attempt_;
-  std::set<SiteId> on_record_;  // the begun round's participants, as the journal has them
+  std::set<SiteId> on_record_;  // the begun round's participants that the journal has
   std::uint32_t expired_attempts_ = 0;
   round::Gather gather_;
   std::set<SiteId> shut_out_;  // during this attempt

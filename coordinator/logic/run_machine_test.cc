@@ -200,8 +200,8 @@ TEST_F(RunMachineTest, TheScaleLeavesRoomForTheProbeOfAHeavySite) {
   EXPECT_EQ(find<RecordAttempt>(record)->record.scale_bits, 62 - 24) << "15'000'000 times the probe's 1";
 }
 
-// Recorded by a version that made the scale from value_abs_max alone: its sums stopped the process, so nothing was
-// committed, and the sites have all that they sent.
+// The scale was recorded by a version that made it from value_abs_max alone. Its sums stopped the process, so nothing
+// was committed, and the sites have all that they sent.
 TEST_F(RunMachineTest, ARecordedScaleWithoutRoomForTheProbeIsLoweredWhenTheRoundOpensAgain) {
   RunStart before = start();
   before.plan.value_abs_max = 0.1;
@@ -372,7 +372,7 @@ TEST_F(RunMachineTest, SubstitutesHaveRoomTogether) {
   EXPECT_EQ(find<RecordAttempt>(again)->record.participants.size(), 4u) << "for one of the two";
 }
 
-// Who was revoked meanwhile is asked for nothing, as long as no record says that it takes part.
+// A site that was revoked meanwhile is not asked, as long as no record names it as a participant.
 TEST_F(RunMachineTest, ARoundOfWhichNothingIsOnRecordBeginsAnewWithWhoIsThere) {
   const Error full{Code::kResourceExhausted, "no space left"};
   RunMachine machine(start());

@@ -1,4 +1,4 @@
-// What a run is: running, paused, stopped, done. Nobody is told before the journal has it.
+// A run's status: running, paused, stopped, done. Nobody is told of a status before the journal has recorded it.
 #include <gmock/gmock.h>
 
 #include <vector>

@@ -41,7 +41,7 @@ Result<std::span<const float>> mean_of(const transfer::NodeSum& sum, const Final
   return std::span<const float>(mean);
 }
 
-// mean and optimizer, chunk by chunk, on every core
+// Mean and optimizer, chunk by chunk, on every core.
 Status step_chunk(const transfer::NodeSum& sum, const FinaliseInput& input, const aggregate::ServerStep& step,
                   std::span<float> state, std::span<float> values, std::size_t index) {
   FLUVIAL_ASSIGN(const std::span<const float> mean, mean_of(sum, input, index));

@@ -1,5 +1,5 @@
-// From a sealed sum to the next model: mean, server optimizer, integer tensors, digest, files on disk. Blocking: what
-// runs side by side and where the files are is passed in.
+// From a sealed sum to the next model: mean, server optimizer, integer tensors, digest, files on disk. Blocking: the
+// threads and the file system are passed in.
 #pragma once
 
 #include <memory>
@@ -31,8 +31,8 @@ struct FinaliseInput {
   bool sum_digest = false;
 };
 
-// Blocking; the sum must not change meanwhile. Durable when it returns. kDataLoss: the probe or the result is wrong,
-// nothing was written. The same sum and input give the same bytes, whatever `parallel` is.
+// Blocking; the sum must not change meanwhile. The result is durable when it returns. kDataLoss: the probe or the
+// result is wrong, and nothing was written. The same sum and input give the same bytes, whatever `parallel` is.
 Result<NextModel> finalise(Parallel& parallel, const transfer::NodeSum& sum, store::ModelStore& models,
                            FinaliseInput input);
 

@@ -1,7 +1,7 @@
-// The probes of a sum: beside the model's coordinates every site has one of its own, for the value that its update
-// brings for it (core/round/probe.h), which is 1. It is added as the values are, by their kernel and at their weight.
-// So after any number of merges the coordinate of site s holds exactly w_s * 2^scale if its update was added once, and
-// nothing if not: round::check_probe() compares that with the contributor set.
+// The probes of a sum. Beside the model's coordinates a sum has one for each site. It adds up the probes of that site's
+// updates (core/round/probe.h), each of which is 1, by the kernel and with the weight of the update's values. So after
+// any number of merges the coordinate of site s holds exactly w_s * 2^scale if its update was added once, and does not
+// exist if it was not added: round::check_probe() compares that with the contributor set.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ class Probe {
  public:
   explicit Probe(int scale_bits) : scale_bits_(scale_bits) {}
 
-  // Adds what the site sent: once more if it was added before. kInvalidArgument for a weight outside 1 to kWeightEnd -
-  // 1; kDataLoss when it is no fp32 value, when the scale has no room for it, or when the sum would leave int64.
+  // Adds the probe that the site sent, even if one was added before. kInvalidArgument for a weight outside 1 to
+  // kWeightEnd - 1; kDataLoss when it is no fp32 value, when the scale has no room, or when the sum would leave int64.
   Status add(SiteId site, ByteSpan value, std::uint32_t weight);
   // Adds a sum that came up the tree. Errors as above.
   Status merge(SiteId site, std::int64_t sum);

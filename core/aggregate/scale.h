@@ -1,5 +1,5 @@
-// The scale of a round's integer sums (docs/design/fixed-point.md): one place says how much room a sum needs. No value
-// of an update is beyond the plan's value_abs_max, and each update brings a probe, which is 1 whatever that bound is.
+// The scale of a round's integer sums (docs/design/fixed-point.md): this is the one place that says how much room a sum
+// needs. No value of an update exceeds the plan's value_abs_max, and each update brings a probe of 1, whatever that is.
 #pragma once
 
 #include <cstdint>

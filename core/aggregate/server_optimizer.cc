@@ -13,7 +13,7 @@ namespace {
 
 using round::Optimizer;
 
-// The least fp32 value that is not below tau^2.
+// The smallest fp32 value that is not below tau^2.
 float initial_variance(double tau) {
   const double square = tau * tau;
   const auto rounded = static_cast<float>(square);
@@ -29,7 +29,7 @@ kernels::LambOptions lamb_options(const ServerOptimizer& optimizer, std::uint64_
           .step = round};
 }
 
-// The chunk's part of vector `index` of the whole state, which may hold no such vector.
+// The chunk's part of vector `index` of the whole state; empty when the state has no such vector.
 template <typename T>
 std::span<T> state_chunk(const kernels::ChunkLayout& layout, std::span<T> state, std::size_t index,
                          std::size_t chunk_index) {

@@ -1,7 +1,7 @@
 // Server optimizers: from the mean pseudo-gradient (base model minus local model, so it is subtracted) to the next
-// model. Pure and chunk-wise; the state is the caller's and belongs into the same commit as the model. Which there are,
-// and what a plan says of them, is in core/round/optimizer.h; formulas and roundings are in kernels/vector.h (fedavg,
-// fedavgm) and kernels/optimizer.h (the others): the same bits on every machine.
+// model. Pure and chunk-wise; the caller owns the state and commits it together with the model. core/round/optimizer.h
+// lists the optimizers and their options in a plan; formulas and roundings are in kernels/vector.h (fedavg, fedavgm)
+// and kernels/optimizer.h (the others): the same bits on every machine.
 #pragma once
 
 #include <cstddef>
