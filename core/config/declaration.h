@@ -18,7 +18,7 @@ struct Setting {
   std::string unit;
   std::string help;
   bool required = false;
-  // An error's message says what was expected, no more: the reader puts source, key and value before it.
+  // An error's message says only what was expected: the reader puts source, key and value before it.
   std::function<Status(Owner&, std::string_view)> set;
   std::function<std::string(const Owner&)> get;
 };
@@ -34,7 +34,7 @@ template <>
 const std::vector<Setting<EdgeSettings>>& declaration();
 std::size_t common_settings_count();
 
-// Two settings that are fine alone and not together.
+// Two settings that are valid by themselves but not together.
 struct Conflict {
   std::string key;
   std::string value;

@@ -33,7 +33,7 @@ void visit_file(File& file, Visit&& visit) {
   });
 }
 
-// From a value's text; an error says what was expected. check_plan() has the ranges.
+// Parses a value's text; an error says what was expected. check_plan() checks ranges.
 Status parse(std::string_view text, std::string& to) { return round::assign(to, parse_text(text)); }
 Status parse(std::string_view text, std::uint64_t& to) { return round::assign(to, parse_count(text)); }
 Status parse(std::string_view text, std::uint32_t& to) {
@@ -65,7 +65,7 @@ Status parse(std::string_view text, ServerOptimizer& to) {
   return round::assign(to, round::parse_server_optimizer(text));
 }
 
-// As documentation and plan.toml show it, a text without its quotes.
+// A value as documentation and plan.toml show it; a text without its quotes.
 template <typename Number>
 std::string format(const Number& value) {
   return text_of(value);

@@ -13,7 +13,7 @@ namespace fluvial::config {
 
 struct PlanFile {
   round::Plan plan;
-  std::string model;  // the initial model's path; relative ones are taken from the plan's folder. Empty: none named
+  std::string model;  // the initial model's path, relative to the plan's folder. Empty: none named
 };
 
 // kInvalidArgument: one line naming file, line, key, value and what was expected; kNotFound.
@@ -23,7 +23,7 @@ Result<PlanFile> parse_plan(std::string_view toml, const std::string& path);
 // The same from a file's keys, or from those of one of its tables.
 Result<PlanFile> plan_of(std::vector<TomlEntry> entries, const std::string& path);
 
-// The other way round: every key. `model` is written as it is; no text may need an escape.
+// Writes every key. `model` is written as it is; no text may need an escape.
 std::string plan_to_toml(const PlanFile& file);
 
 struct PlanRow {

@@ -70,7 +70,7 @@ Status read_file_into(GivenByKey& given, const std::string& path) {
   return {};
 }
 
-// What follows from another key, where it is not given itself.
+// Sets a key that is not given but follows from another one.
 void follow(const GivenByKey&, CommonSettings&) {}
 void follow(const GivenByKey& given, AggregatorSettings& settings) {
   const Result<HostPort> told = parse_host_port(settings.advertise);

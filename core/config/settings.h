@@ -26,11 +26,11 @@ struct SessionLimits {
   bool operator==(const SessionLimits&) const = default;
 };
 
-// 127.0.0.1:9400, or any free port where another process has that one.
+// 127.0.0.1:9400, or any free port when another process has that one.
 inline constexpr const char* kMetricsAuto = "auto";
 inline constexpr const char* kMetricsFirst = "127.0.0.1:9400";
 
-// What every process has.
+// The settings of every process.
 struct CommonSettings {
   std::string data_dir;                       // required
   std::string metrics_listen = kMetricsAuto;  // or host:port; "off": none; port 0: any free one
@@ -67,7 +67,7 @@ struct AggregatorSettings : CommonSettings {
   std::string advertise;    // host:port for its children; required
   std::string coordinator;  // host:port; required
   std::string proxy;        // http://[user:password@]host:port, "off" or empty; a secret where it holds a password
-  std::string no_proxy;     // who is reached directly all the same
+  std::string no_proxy;     // names that are reached without the proxy
   std::uint64_t staging_bytes_max = 256 << 20;
   std::uint64_t parentless_max_ms = 30'000;
   bool operator==(const AggregatorSettings&) const = default;
@@ -99,8 +99,8 @@ Result<std::uint64_t> parse_bytes(std::string_view text);
 Result<std::uint64_t> parse_milliseconds(std::string_view text);
 Result<std::uint64_t> parse_seconds(std::string_view text);
 
-// "cuda:0, cuda:1" -> {"cuda:0", "cuda:1"}: at least one device, each once. Whether they are there shows when they are
-// used. ("emulated" is a device in programs for tests.)
+// "cuda:0, cuda:1" -> {"cuda:0", "cuda:1"}: at least one device, each once. Does not check that the devices exist.
+// ("emulated" is a device in programs for tests.)
 Result<std::vector<std::string>> parse_gpus(std::string_view text);
 
 struct HostPort {

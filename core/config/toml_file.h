@@ -16,13 +16,13 @@ struct TomlEntry {
   std::string value;  // as text; of a string, its content
   bool is_number = false;
   std::uint32_t line = 0;
-  // Of an array, its items, all of them texts or all of them numbers; then `value` is the first.
+  // The items of an array, all of them texts or all of them numbers; `value` is then the first item.
   std::vector<std::string> items = {};
 };
 
 enum class Arrays { kRefused, kTaken };
 
-// kInvalidArgument naming file and line: not TOML, or a value that is a date or an array (where they are taken: an
+// kInvalidArgument naming file and line: not TOML, or a value that is a date or an array (if arrays are accepted: an
 // array that is empty, nested, or of texts and numbers).
 Result<std::vector<TomlEntry>> parse_toml(std::string_view text, const std::string& path,
                                           Arrays arrays = Arrays::kRefused);

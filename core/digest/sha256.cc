@@ -7,7 +7,7 @@ namespace {
 
 EVP_MD_CTX* as_context(void* context) { return static_cast<EVP_MD_CTX*>(context); }
 
-// Fetched once: EVP_sha256() would look the implementation up on every start.
+// Fetched once: EVP_sha256() would look up the implementation for every digest.
 const EVP_MD* algorithm() {
   static const EVP_MD* const fetched = EVP_MD_fetch(nullptr, "SHA256", nullptr);
   FLUVIAL_CHECK(fetched != nullptr, "OpenSSL offers no SHA-256");

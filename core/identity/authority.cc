@@ -62,7 +62,7 @@ bool push(GENERAL_NAMES* names, int type, ASN1_STRING* value) {
     return false;
   }
   GENERAL_NAME_set0_value(name.get(), type, value);
-  GENERAL_NAME* const given = name.release();  // the list's from here on
+  GENERAL_NAME* const given = name.release();  // owned by the list from here on
   if (sk_GENERAL_NAME_push(names, given) > 0) return true;
   GENERAL_NAME_free(given);
   return false;
@@ -115,7 +115,7 @@ Status check_grant(const Grant& grant) {
   return {};
 }
 
-// The request's public key, once its owner has proved the private one. What else it says is not read.
+// The request's public key, once its owner has proved the private one. Nothing else of the request is read.
 Result<KeyPtr> key_of_request(ByteSpan der) {
   const Error refused{Code::kInvalidArgument, "the certificate request is not whole DER of at most 4096 bytes"};
   if (der.empty() || der.size() > kCsrBytesMax) return refused;
@@ -212,7 +212,7 @@ Result<CertificateAuthority> CertificateAuthority::create_or_open(const std::str
   FLUVIAL_TRY(make_private_folder(folder));
   FLUVIAL_ASSIGN(const FolderLock lock, FolderLock::take(folder));
   FLUVIAL_TRY(
-      sync_folder(folder));  // what is signed by a key must not outlive it: whoever wrote it may have been killed
+      sync_folder(folder));  // no signature may outlive its key: a process that wrote the key may have been killed
   auto key = PrivateKey::load(key_path);
   const bool first_start = !key.ok() && key.error().code == Code::kNotFound;
   if (first_start) {

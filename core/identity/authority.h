@@ -29,7 +29,7 @@ struct Grant {
   std::optional<Serial> serial = {};      // as serial_of() makes it; none: a random one
 };
 
-// Immutable after it is made; thread safe. Issues at most until its own end.
+// Immutable after it is made; thread safe. No certificate that it issues outlives its own.
 class CertificateAuthority {
  public:
   // Opens `folder`/ca-key.pem and ca.pem, or makes them on first start (and the folder, mode 0700). A start that was
@@ -54,8 +54,8 @@ class CertificateAuthority {
   std::string pin_;
 };
 
-// The serial of the certificate that a token is used for: a hash of the token's and of the request's key, which nobody
-// can choose or foresee without the token. So whoever holds a record of the serial knows which key the token served.
+// The serial of the certificate that a token is used for: a hash over the token's hash and the request's key. Without
+// the token nobody can choose or foresee it. So a record of the serial shows which key the token served.
 // kInvalidArgument for a request that issue() refuses.
 Result<Serial> serial_of(const Digest& token_hash, ByteSpan csr_der);
 

@@ -15,8 +15,8 @@ namespace fluvial::identity {
 
 struct DenyEntries {
   std::set<NodeId> nodes;  // a member, whatever certificate it shows
-  // The one certificate that a member may show, as Certificate::serial_hex() writes it: those that an enrolment has
-  // replaced are good for nothing. Of a member that is not here any is.
+  // The one certificate that a member may show, as Certificate::serial_hex() writes it: certificates that a later
+  // enrolment replaced are refused. A member without an entry may show any certificate.
   std::map<NodeId, std::string> serials_hex;
 };
 

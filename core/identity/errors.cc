@@ -30,7 +30,7 @@ std::string reason_text(unsigned long code, const char* data, int flags) {
   return text;
 }
 
-// Empty when the queue is empty. One line, whatever was in it.
+// The queue's reasons as one line, whatever was in it; empty when the queue is empty.
 std::string drain_queue() {
   std::string all;
   const char* data = nullptr;

@@ -134,7 +134,8 @@ Status make_private_folder(const std::string& folder) {
   if (!made && !std::filesystem::is_directory(folder, failure)) {
     return Error{Code::kInvalidArgument, folder + " is not a folder"};
   }
-  // Also when it was there: whoever made it may have been killed before this. Who may not open what it is in did not.
+  // Even if the folder existed: its maker may have been killed before this fsync. A process that may not open the
+  // parent folder did not make it.
   const Status synced = sync_folder(folder_of(folder));
   return !made && !synced.ok() && synced.error().code == Code::kPermissionDenied ? Status() : synced;
 }

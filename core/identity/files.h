@@ -19,11 +19,11 @@ Result<std::string> read_private_file(const std::string& path);
 // Temporary file beside it, fsync, rename, fsync of the folder: after a crash the old or the new content is there.
 Status write_file(const std::string& path, std::string_view content, mode_t mode);
 
-// And its parents; mode 0700 when it is made here. Its name is durable, whoever made it.
+// Makes the folder and its parents, with mode 0700. Its name is durable afterwards, whoever made it.
 Status make_private_folder(const std::string& folder);
 Status sync_folder(const std::string& folder);  // the names in it are durable
-// The same for a folder that may be of a process that was killed between rename and fsync. One that this process may
-// not write is left alone: it was made by somebody else.
+// The same for a folder whose process may have been killed between rename and fsync. A folder that this process may
+// not write is left alone: another user made it.
 Status settle_folder(const std::string& folder);
 
 // Holds an exclusive lock on a folder for its lifetime; blocks until it has it.

@@ -1,4 +1,4 @@
-// Which folders are fsynced: fsync is replaced for this executable by one that notes what it was called for.
+// Which folders are fsynced: this executable replaces fsync by a function that records the path it was called for.
 #include "core/identity/files.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ TEST_F(IdentityFiles, AnAuthorityThatIsOpenedIsDurableBeforeItSigns) {
   EXPECT_TRUE(was_synced(home)) << "its files may be of somebody who was killed between rename and fsync";
 }
 
-// Who is told that it is enrolled, or speaks to others as a member, is one after a power cut, too.
+// A member that was told that it is enrolled, or has spoken to others, is still a member after a power cut.
 TEST_F(IdentityFiles, CredentialsThatAreLoadedAreDurable) {
   const std::string home = root_ + "/identity";
   const TestPki pki;

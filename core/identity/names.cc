@@ -9,7 +9,7 @@ namespace {
 constexpr std::size_t kNameCharsMax = 63;
 constexpr int kRegionSegmentsMax = 8;
 constexpr std::string_view kSeveral = "-*";
-constexpr std::size_t kOwnDigits = 12;  // of a serial, 48 bits: two members of a token are not called alike
+constexpr std::size_t kOwnDigits = 12;  // of a serial, 48 bits: no two members of a token get the same name
 constexpr std::string_view kScheme = "fluvial://";
 
 bool is_alnum(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }

@@ -12,8 +12,8 @@ namespace fluvial::identity {
 // 1 to 63 characters: a lower-case letter or digit, then lower-case letters, digits, '.', '_' or '-'.
 Status check_node_name(std::string_view name);
 
-// What a token names: a member, or by "PREFIX-*" as many as it may be used by. Each of those gets a name of its own
-// from its certificate's serial, so that the same token and key always make the same member. The prefix has at most 50
+// A token names one member, or with "PREFIX-*" as many as it has uses. Each of these gets a name of its own from its
+// certificate's serial, so the same token and key always make the same member. The prefix has at most 50
 // characters.
 Status check_token_name(std::string_view name);
 bool names_several(std::string_view token_name);

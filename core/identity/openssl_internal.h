@@ -42,7 +42,7 @@ inline const unsigned char* as_uchar(const char* text) { return reinterpret_cast
 BioPtr bio_over(std::string_view text);
 std::string_view bio_text(BIO* bio);  // what was written to a memory BIO; lives as long as the BIO
 
-// The signature algorithms of this house: ECDSA P-256 (named curve) and Ed25519. kInvalidArgument for any other.
+// The accepted signature algorithms: ECDSA P-256 (named curve) and Ed25519. kInvalidArgument for any other.
 Status check_key_type(EVP_PKEY* key);
 const EVP_MD* signing_digest(EVP_PKEY* key);  // null for Ed25519, which hashes by itself
 

@@ -7,8 +7,8 @@
 
 namespace fluvial::identity {
 
-// key.pem in `folder` (made with mode 0700 when absent): the one that is there, or a new one, durable before it
-// returns. So an enrolment that is tried again is the same member's. Two processes at once get the same key.
+// key.pem in `folder` (made with mode 0700 when absent): the existing key, or a new one, durable when this returns. So
+// an enrolment that is tried again is the same member's. Two processes at once get the same key.
 Result<PrivateKey> load_or_make_key(const std::string& folder);
 
 }  // namespace fluvial::identity

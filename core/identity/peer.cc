@@ -1,4 +1,4 @@
-// Who the other side is: certificate.h's PeerIdentity.
+// The identity of the other side: PeerIdentity in certificate.h.
 #include <fmt/format.h>
 
 #include "core/identity/certificate.h"

@@ -6,7 +6,7 @@
 #include <openssl/rand.h>
 #include <openssl/rsa.h>
 
-// It declares its PEM functions where pem.h was read before it.
+// cms.h declares its PEM functions only if pem.h was included before it.
 #include <openssl/cms.h>
 
 #include <algorithm>
@@ -26,11 +26,11 @@ using MessagePtr = std::unique_ptr<CMS_ContentInfo, FreeWith<CMS_ContentInfo_fre
 using Pbe2Ptr = std::unique_ptr<PBE2PARAM, FreeWith<PBE2PARAM_free>>;
 using ScryptPtr = std::unique_ptr<SCRYPT_PARAMS, FreeWith<SCRYPT_PARAMS_free>>;
 
-// What OWASP's Password Storage Cheat Sheet names for scrypt within 16 MiB; OpenSSL's readers refuse the double of it.
+// OWASP's Password Storage Cheat Sheet's choice for scrypt within 16 MiB; OpenSSL's readers refuse twice as much.
 constexpr std::uint64_t kScryptN = 1 << 14;
 constexpr std::uint64_t kScryptR = 8;
 constexpr std::uint64_t kScryptP = 5;
-constexpr std::uint64_t kScryptWorkMax = 16 * kScryptN * kScryptR * kScryptP;  // a file may ask for days of it
+constexpr std::uint64_t kScryptWorkMax = 16 * kScryptN * kScryptR * kScryptP;  // a file could ask for days of work
 constexpr int kSaltBytes = 16;
 constexpr int kRsaBitsMin = 2048;
 
@@ -54,7 +54,7 @@ Result<PrivateKey> as_private_key(KeyPtr key) {
   return PrivateKey(std::shared_ptr<EVP_PKEY>(std::move(key)));
 }
 
-// Whether opening it costs what sealing it did, or thereabouts.
+// Whether opening the key costs about as much as sealing it did.
 bool is_affordable(const X509_SIG* sealed) {
   const X509_ALGOR* outer = nullptr;
   X509_SIG_get0(sealed, &outer, nullptr);
@@ -80,7 +80,7 @@ bool is_affordable(const X509_SIG* sealed) {
   return true;
 }
 
-// What the content key is encrypted with, chosen here: OpenSSL's defaults are PKCS #1 v1.5 and SHA-1.
+// Chooses how the content key is encrypted: OpenSSL's defaults are PKCS #1 v1.5 and SHA-1.
 bool choose_key_transport(CMS_RecipientInfo* recipient) {
   EVP_PKEY_CTX* const context = CMS_RecipientInfo_get0_pkey_ctx(recipient);
   if (context == nullptr) return false;
@@ -109,7 +109,7 @@ Result<std::string> seal_with_passphrase(const PrivateKey& key, std::string_view
   const SealedPtr sealed(
       PKCS8_set0_pbe(passphrase.data(), static_cast<int>(passphrase.size()), plain.get(), algorithm.get()));
   if (sealed == nullptr) return openssl_error("cannot encrypt a key");
-  [[maybe_unused]] const auto* taken = algorithm.release();  // the sealed key's now
+  [[maybe_unused]] const auto* taken = algorithm.release();  // owned by the sealed key now
   const BioPtr pem(BIO_new(BIO_s_mem()));
   return text_of(pem.get(), PEM_write_bio_PKCS8(pem.get(), sealed.get()) == 1, "cannot encode an encrypted key");
 }

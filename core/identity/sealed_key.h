@@ -1,4 +1,4 @@
-// A private key as it may lie in a backup: encrypted by a passphrase, or for whoever holds the key of a certificate.
+// A private key sealed for a backup: encrypted with a passphrase, or for the holder of a certificate's key.
 // Standard containers, so that OpenSSL's own tools open them, too: PKCS #8 with PBES2 (scrypt, AES-256), and CMS.
 #pragma once
 
@@ -20,7 +20,7 @@ Result<std::string> seal_with_passphrase(const PrivateKey& key, std::string_view
 Result<std::string> seal_for(const PrivateKey& key, const Certificate& recipient);
 Result<std::string> leave_unsealed(const PrivateKey& key);
 
-// kUnauthenticated when passphrase or recipient's key are wrong; kDataLoss when `sealed` is not what was written above.
+// kUnauthenticated when passphrase or recipient's key are wrong; kDataLoss when `sealed` was not written by the above.
 Result<PrivateKey> open_with_passphrase(std::string_view sealed, std::string_view passphrase);
 // `path`: the recipient's private key (PEM), which `passphrase` opens if it is encrypted itself.
 Result<PrivateKey> open_for(std::string_view sealed, const std::string& path, std::string_view passphrase);

@@ -55,7 +55,7 @@ TEST(SealedKey, WhatIsDamagedIsRefused) {
   EXPECT_EQ(code_of(open_unsealed(sealed)), Code::kDataLoss) << "nothing is asked on the terminal";
 }
 
-// A file may ask for any amount of work: what would take longer than ours by far is not begun.
+// A file may ask for any amount of work: opening is refused when it would take far longer than our own files.
 TEST(SealedKey, AnUnaffordableOneIsNotTried) {
   const PrivateKey key = PrivateKey::generate().value();
   unsigned char salt[16] = {};

@@ -127,7 +127,7 @@ Status use_credentials(SSL_CTX* context, const Credentials& credentials, bool se
   return {};
 }
 
-// The other side must show a certificate of this authority alone; purpose (client or server) follows from the context.
+// The other side must show a certificate of this authority; its purpose (client or server) follows from the context.
 Status verify_against(SSL_CTX* context, const Certificate& authority) {
   if (X509_STORE_add_cert(SSL_CTX_get_cert_store(context), authority.native()) != 1 ||
       X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context), X509_V_FLAG_X509_STRICT) != 1) {

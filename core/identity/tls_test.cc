@@ -29,7 +29,7 @@ struct End {
 
   explicit End(const TlsContext& context) : ssl(context.new_session().value()) {}
 
-  // One attempt at the handshake, and after it at a read: that is where a client meets a refusal of its certificate.
+  // One attempt at the handshake, and after it at a read, in which a client learns that its certificate was refused.
   void advance() {
     if (step == Step::kFailed) return;
     ERR_clear_error();
@@ -150,7 +150,7 @@ TEST_F(Tls, RefusesTls12) {
   EXPECT_THAT(refused.client_error(), HasSubstr("the peer refused: protocol version"));
 }
 
-// What a server says of a connection that sends these bytes and closes.
+// The server's error for a connection that sends these bytes and closes.
 Error error_after(const TlsContext& server, std::string_view bytes) {
   End end(server);
   BIO* const in = BIO_new(BIO_s_mem());

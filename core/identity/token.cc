@@ -29,7 +29,7 @@ constexpr std::size_t kChecksumBytes = 4;
 constexpr std::size_t kAddressCharsMax = 255;
 constexpr std::size_t kIdHexDigits = 12;
 
-// Bytes that hold a secret for a moment.
+// Bytes that hold a secret for a short time.
 struct WipedBytes {
   std::vector<std::byte> bytes;
   WipedBytes() { bytes.reserve(kTokenCharsMax); }  // no reallocation leaves a copy behind
@@ -84,7 +84,7 @@ Result<Role> role_from_byte(std::byte byte) {
   return Error{Code::kInvalidArgument, "the token names an unknown role"};
 }
 
-// host:port, [v6]:port. Whether the host exists shows when it is dialled.
+// host:port, [v6]:port. Does not check that the host exists.
 Status check_address(std::string_view address) {
   if (address.empty()) return {};
   const std::size_t colon = address.rfind(':');

@@ -22,8 +22,8 @@ struct EnrolmentToken {
   WallTime expires_at;
   std::string address;  // host:port of the enrolment port, or empty
 
-  // kInvalidArgument: not a token at all, another version, or damaged in copying (it carries a checksum, so a typo is
-  // told apart from a token that the coordinator does not know). The text never appears in the message.
+  // kInvalidArgument: not a token at all, another version, or damaged in copying (its checksum tells a typo from a
+  // token that the coordinator does not know). The text never appears in the message.
   static Result<EnrolmentToken> parse(std::string_view text);
   std::string to_text() const;  // holds the secret: print it once, keep it nowhere
 };
@@ -60,8 +60,8 @@ struct NewToken {
   TokenRecord record;
 };
 
-// kInvalidArgument for a name, region, role, pin, address or number of uses that is not valid. Weights are the caller's
-// to check.
+// kInvalidArgument for a name, region, role, pin, address or number of uses that is not valid. The caller checks
+// weights.
 Result<NewToken> make_token(const TokenRequest& request, std::string_view authority_pin);
 
 // How a record is found: sha256 of the secret, and the record id that follows from it.

@@ -119,7 +119,7 @@ TEST(Redeem, WrongExpiredUsed) {
   EXPECT_EQ(again.error().code, Code::kUnauthenticated);
   EXPECT_THAT(again.error().message, HasSubstr("was used at 2030-03-17 17:46:40 UTC"));
 
-  // Whoever does not hold the secret learns nothing about the record.
+  // Without the secret nobody learns anything about the record.
   EXPECT_EQ(redeem(used, Secret(), kNow).error().message, "wrong token");
 }
 
