@@ -1,5 +1,5 @@
-// Results in the memory of a GPU. This room says where they are and who holds them; what a device is, and how the
-// memory of another process is opened, the agent knows (WorkerServerOptions::open_device).
+// Results in the memory of a GPU. This room knows where they are and who holds them. The agent knows what a device is,
+// and how to open another process's memory (WorkerServerOptions::open_device).
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ inline constexpr std::uint64_t kDeviceAlignment = 16;  // of a vector in its all
 
 std::string to_string(const DeviceUuid& uuid);  // "GPU-0123abcd-...", as the driver's tools write it
 
-// Where a worker says that a vector lies.
+// Where a worker's vector is, by the worker's word.
 struct DeviceLocation {
   DeviceUuid device{};
   std::array<std::byte, 64> handle{};  // of an allocation, for another process to open
@@ -26,14 +26,14 @@ struct DeviceLocation {
   bool operator==(const DeviceLocation&) const = default;
 };
 
-// A worker's vector in a device's memory, as whoever opened it holds it; closed with its last owner.
+// A worker's vector in a device's memory, held open by this process; closed with its last owner.
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
 };
 
-// Opens the memory of a worker: so many fp32 values there. The device is one of those that were offered; nothing else
-// of the location is to be believed. An error ends that worker's connection, and is told to it.
+// Opens that many fp32 values in a worker's memory. The device is one of those that were offered; nothing else in the
+// location can be trusted. An error ends that worker's connection, and the worker is told of it.
 using OpenDevice =
     std::function<Result<std::shared_ptr<const DeviceMemory>>(const DeviceLocation& at, std::uint64_t values)>;
 

@@ -1,4 +1,4 @@
-// Results in a device's memory, without a device: what the agent's opener is asked, what reaches the handler, and what
+// Results in a device's memory, without a device: the calls of the agent's opener, what reaches the handler, and what
 // ends a worker's connection.
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -13,7 +13,7 @@
 namespace fluvial::local {
 namespace {
 
-// Room for more descriptors than we take: they are then ours to count and close.
+// Room for more descriptors than are accepted, so that they can be counted and closed.
 constexpr std::size_t kFdsRoom = 8;
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
@@ -26,7 +26,7 @@ Status keep_fds(msghdr& message, Frame& frame) {
     for (std::size_t i = 0; i < here; ++i) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof fd);
-      UniqueFd owned(fd);  // closed at once when it is one too many
+      UniqueFd owned(fd);  // closed at once if it is one too many
       if (count++ < kFdsMax) frame.fd = std::move(owned);
     }
   }

@@ -1,5 +1,5 @@
-// Messages on a Unix stream socket: a length (u32, little-endian), that many bytes, and the descriptors that travelled
-// with them. Serves blocking and non-blocking sockets alike; knows nothing of what the bytes mean.
+// Messages on a Unix stream socket: a length (u32, little-endian), that many bytes, and the descriptors that travel
+// with them. Serves blocking and non-blocking sockets alike, and does not interpret the bytes.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ class FrameReader {
     kPartial,   // no more to read for now
     kEnd,       // the peer closed between two messages
   };
-  // Never reads past the message at hand, so a descriptor belongs to the message during which it came.
+  // Never reads past the current message, so a descriptor belongs to the message with which it arrives.
   // kInvalidArgument: too long, or more descriptors than kFdsMax. kUnavailable: the peer broke off.
   Result<State> read(int socket);
   Frame take();

@@ -12,7 +12,7 @@
 
 namespace fluvial::local {
 
-// What a peer wrote, fit for a log line: printable ASCII, at most `bytes_max` of it.
+// A peer's text, fit for a log line: printable ASCII, at most `bytes_max` of it.
 std::string printable(std::string_view text, std::size_t bytes_max = kReasonBytesMax);
 Status check_name(std::string_view what, std::string_view name);  // 1 to 64 printable ASCII characters, no blanks
 Status check_metrics(const Metrics& metrics);                     // count and names
@@ -25,7 +25,7 @@ v1::LocalMessage attach_message(const WorkerOptions& options);
 v1::LocalMessage attached_message(std::string_view node, const std::vector<DeviceUuid>& devices = {});
 v1::LocalMessage refused_message(const Error& error);
 v1::LocalMessage task_message(const Task& task);
-// `device`: where the averaged values lie, if a device has them and no message said so yet.
+// `device`: where the averaged values are, if a device has them and no message has said so yet.
 v1::LocalMessage ready_message(const TaskReady& ready, const std::optional<DeviceLocation>& device = {});
 v1::LocalMessage done_message(const TaskResult& result, const std::optional<DeviceLocation>& device = {});
 v1::LocalMessage failed_message(TaskId id, std::string_view message);
@@ -33,7 +33,7 @@ v1::LocalMessage detach_message(std::string_view reason);
 v1::LocalMessage run_ended_message(const EndedRun& ended);
 v1::LocalMessage committed_message(const CommittedModel& committed);
 
-// kInvalidArgument: names, ranks or a protocol that cannot be.
+// kInvalidArgument: impossible names, ranks or an unknown protocol.
 Result<WorkerOptions> worker_from(const v1::Attach& attach);
 // kInvalidArgument: a UUID or handle of another length, a first byte that is no multiple of 16.
 Result<DeviceLocation> device_from(const v1::DeviceMemory& device);
@@ -42,7 +42,7 @@ Result<std::vector<DeviceUuid>> devices_from(const v1::Attached& attached);  // 
 Status add_ranges(const google::protobuf::RepeatedPtrField<v1::Range>& ranges, const round::Schema& schema,
                   round::ByteRanges& to);
 Metrics metrics_from(const v1::TaskDone& done);
-// Without the model. kInvalidArgument: a kind we do not know, a schema that is none, sizes that contradict each other.
+// Without the model. kInvalidArgument: an unknown kind, an invalid schema, sizes that contradict each other.
 Result<Task> task_from(const v1::Task& message);
 CommittedModel committed_from(const v1::Committed& message);  // likewise
 

@@ -1,5 +1,5 @@
 // Results in memory that a worker keeps: reused, announced in parts, updates instead of models, shards of a group. And
-// what an agent tells of committed models and earlier results.
+// an agent's messages about committed models and earlier results.
 #include <gtest/gtest.h>
 
 #include "core/local/test_support.h"

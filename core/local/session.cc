@@ -109,7 +109,7 @@ Status Session::check_current(std::uint64_t id) const {
   return {};
 }
 
-// The first message of a task that speaks of its result brings the memory it lies in; later ones agree with it.
+// A task's first message about its result brings the result's memory; later messages must agree with it.
 Status Session::take_result(Brought brought) {
   if (brought.weight == 0) return Error{Code::kInvalidArgument, "a result of weight 0"};
   if (current_->has_result) {
@@ -274,7 +274,7 @@ void Session::flush() {
 
 void Session::end(const Error& reason) {
   if (std::exchange(ended_, true)) return;
-  // The peer is told why, once and without waiting: what its socket does not take now it will not learn.
+  // The peer is told why, once and without waiting: if its socket does not take the message now, it is lost.
   const bool was_attached = info_.has_value();
   if (outbox_.empty()) {
     const Result<std::string> body =

@@ -18,7 +18,7 @@ namespace fluvial::local {
 
 class Session;
 
-// What a session tells the server it belongs to.
+// The server as its sessions see it.
 class SessionOwner {
  public:
   virtual ~SessionOwner() = default;
@@ -27,21 +27,21 @@ class SessionOwner {
   virtual void ready(WorkerId worker, TaskReady ready) = 0;
   virtual void done(WorkerId worker, TaskResult result) = 0;
   virtual void failed(WorkerId worker, TaskId task, const Error& error) = 0;
-  // The last word. `was_attached`: worker_attached() was called for it.
+  // The last call of a session. `was_attached`: worker_attached() was called for it.
   virtual void ended(WorkerId worker, bool was_attached, const std::string& reason) = 0;
 };
 
-// States: handshake -> idle <-> busy -> ended. Whatever the peer does wrong ends it with a reason, which the peer is
-// told as far as its socket takes the message.
+// States: handshake -> idle <-> busy -> ended. Any fault of the peer ends the session with a reason, which the peer is
+// told if its socket takes the message.
 class Session : public std::enable_shared_from_this<Session> {
  public:
   Session(WorkerId id, boost::asio::any_io_executor strand, UniqueFd socket, Peer peer,
           const WorkerServerOptions& options, std::weak_ptr<SessionOwner> owner);
 
   void start();
-  void tell(const EndedRun& ended);  // nothing before it has attached
+  void tell(const EndedRun& ended);  // does nothing before the worker has attached
   void tell(const CommittedModel& committed);
-  void assign(Task task);  // its outcome through the owner, also when it is refused
+  void assign(Task task);  // the outcome goes to the owner, even if the task is refused
   void end(const Error& reason);
   const std::optional<WorkerInfo>& info() const { return info_; }  // once attached
 
@@ -56,7 +56,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Status on_attach(const v1::Attach& attach);
   Status on_ready(const v1::TaskReady& ready, UniqueFd fd);
   Status on_done(const v1::TaskDone& done, UniqueFd fd);
-  // What the messages that speak of a result have in common.
+  // The common part of the messages about a result.
   struct Brought {
     std::uint64_t weight = 0;
     bool update = false;
@@ -90,11 +90,11 @@ class Session : public std::enable_shared_from_this<Session> {
   Descriptor socket_;
   Timer read_deadline_;
   Timer write_deadline_;
-  const WorkerServerOptions& options_;  // the owner's, who ends us before it goes
+  const WorkerServerOptions& options_;  // the owner's; the owner ends this session before it is destroyed
   std::weak_ptr<SessionOwner> owner_;
   FrameReader reader_{kWorkerMessageBytesMax};
   std::deque<FrameWriter>
-      outbox_;            // the answer to Attach, one task, runs that ended, models: a peer that does not read is ended
+      outbox_;            // the answer to Attach, one task, ended runs, models: a peer that does not read is ended
   bool writing_ = false;  // waits for the socket to take more
   bool ended_ = false;
   std::optional<WorkerInfo> info_;  // once attached

@@ -20,8 +20,8 @@ constexpr std::uint64_t kSharedBytesMax = std::uint64_t{1} << 46;  // well withi
 
 Result<Mapping> map(int fd, std::uint64_t size_bytes, int protection) {
   if (size_bytes == 0) return Mapping();  // mmap refuses it
-  // What is mapped for writing will be written whole: at once is cheaper than a fault a page, and whoever maps it for
-  // reading later pays half as much for pages that are active already.
+  // A mapping for writing will be written whole. Populating it at once is cheaper than a fault for each page, and a
+  // later mapping for reading costs half as much when the pages are active already.
   const int flags = (protection & PROT_WRITE) != 0 ? MAP_SHARED | MAP_POPULATE : MAP_SHARED;
   void* const data = ::mmap(nullptr, size_bytes, protection, flags, fd, 0);
   if (data == MAP_FAILED) return system_error(Code::kResourceExhausted, fmt::format("mapping {} bytes", size_bytes));
@@ -40,7 +40,7 @@ Status check_sealed(int fd, std::uint64_t size_bytes, int required) {
     if ((required & seal & ~seals) != 0)
       return Error{Code::kInvalidArgument, fmt::format("the model's memfd lacks {}", name)};
   }
-  // After the seals: from here on the size stays what it is.
+  // After the seals: from here on the size cannot change.
   if (::fstat(fd, &status) != 0) return system_error(Code::kInvalidArgument, "the model's descriptor");
   if (static_cast<std::uint64_t>(status.st_size) != size_bytes) {
     return Error{Code::kInvalidArgument,
@@ -85,7 +85,7 @@ Result<Memory> reserve(std::uint64_t size_bytes) {
   }
   UniqueFd fd(::memfd_create("fluvial-model", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return system_error(Code::kResourceExhausted, "memfd_create");
-  // posix_fallocate rather than ftruncate: memory that is not there shows here and not as SIGBUS at the first write.
+  // posix_fallocate rather than ftruncate: missing memory is an error here, and not SIGBUS at the first write.
   if (size_bytes > 0) {
     const int failed = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(size_bytes));
     if (failed != 0) {

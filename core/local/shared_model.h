@@ -1,7 +1,7 @@
-// A model's bytes in shared memory (memfd). An agent's model: whoever fills it has the only writable mapping and seals
-// it; from then on neither size nor content can change, for anybody, so a reader needs no copy and fears no SIGBUS. A
-// worker's result may stay writable for the worker, who uses the memory again: only its size is sealed, so its reader
-// fears no SIGBUS, but may find another value each time it looks: it looks once.
+// A model's bytes in shared memory (memfd). An agent's model is filled through its only writable mapping and then
+// sealed. From then on nobody can change size or content, so a reader needs no copy and fears no SIGBUS. A worker's
+// result may stay writable for the worker, which uses the memory again. Only its size is sealed: its reader fears no
+// SIGBUS, but the content may change under it, so it reads each value only once.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ class SharedModel : public std::enable_shared_from_this<SharedModel> {
 
   ByteSpan bytes() const { return mapping_.span(); }
   SharedBytes as_shared_bytes() const { return {shared_from_this(), bytes()}; }
-  int fd() const { return fd_.get(); }  // to send to another process; stays ours
+  int fd() const { return fd_.get(); }  // to send to another process; this object keeps it
 
  private:
   SharedModel(UniqueFd fd, Mapping mapping) : fd_(std::move(fd)), mapping_(std::move(mapping)) {}
@@ -57,7 +57,7 @@ class SharedModel : public std::enable_shared_from_this<SharedModel> {
 // A model being written: received from the network or trained straight into the memory that will be shared.
 class MemfdWriter {
  public:
-  // The memory is reserved here: kResourceExhausted when the machine has not got it. It starts as zeros.
+  // The memory is reserved here: kResourceExhausted when the machine lacks it. It starts as zeros.
   static Result<MemfdWriter> create(std::uint64_t size_bytes);
 
   MutableByteSpan span() { return mapping_.span(); }
@@ -76,7 +76,7 @@ class ResultBuffer {
   static Result<ResultBuffer> create(std::uint64_t size_bytes);  // errors as MemfdWriter::create
   MutableByteSpan span() { return mapping_.span(); }
   std::uint64_t size_bytes() const { return mapping_.span().size(); }
-  // To send: the same memory, which goes on changing when span() is written.
+  // The same memory, to be sent; it changes whenever span() is written.
   Result<std::shared_ptr<const SharedModel>> share() const;
 
  private:

@@ -41,7 +41,7 @@ Result<UniqueFd> unix_socket(int flags) {
   return fd;
 }
 
-// Leaves the path free, or says who has it.
+// Makes the path free, or says what occupies it.
 Status remove_stale(const std::filesystem::path& path, const sockaddr_un& address) {
   struct stat status{};
   if (::lstat(path.c_str(), &status) != 0) {

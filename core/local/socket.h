@@ -13,9 +13,9 @@ namespace fluvial::local {
 
 Error system_error(Code code, std::string_view what);  // "what: " and errno in words
 
-// Listening, non-blocking, the socket file of mode 0600. See WorkerServer::listen for what is refused.
+// Listening, non-blocking, the socket file with mode 0600. WorkerServer::listen says what is refused.
 Result<UniqueFd> listen_unix(const std::filesystem::path& path);
-// Removes the socket file unless it is another server's by now.
+// Removes the socket file unless it belongs to another server by now.
 void remove_socket_file(const std::filesystem::path& path, ino_t inode);
 Result<ino_t> socket_file_inode(const std::filesystem::path& path);
 

@@ -1,4 +1,4 @@
-// What an agent asks of a worker, and what comes back.
+// An agent's tasks for a worker, and the results.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ inline constexpr std::size_t kReasonBytesMax = 1024;
 inline constexpr std::uint32_t kRanksMax = 64;    // of a group
 inline constexpr std::size_t kRangesMax = 2'048;  // of a result, that do not touch
 
-// Of a sharded trainer: its ranks together are one worker.
+// A rank's place in a sharded trainer, whose ranks together are one worker.
 struct Group {
   std::string name;
   std::uint32_t rank = 0;   // 0 to ranks - 1
@@ -41,7 +41,7 @@ struct Group {
   bool operator==(const Group&) const = default;
 };
 
-// What a worker says of itself when it attaches.
+// A worker's description of itself when it attaches.
 struct WorkerOptions {
   std::string name;                  // for the agent's logs, and for Task.previous
   TaskKind kind = TaskKind::kTrain;  // what it does
@@ -87,7 +87,7 @@ struct Task {
   std::optional<Previous> previous;          // of the worker it is given to
 };
 
-// What of a result is in place already, while the worker goes on.
+// The part of a result that is in place already while the worker goes on.
 struct TaskReady {
   TaskId id;
   std::uint64_t weight = 1;
@@ -103,11 +103,11 @@ struct TaskResult {
   std::uint64_t weight = 0;  // at least 1 for a trained model, 0 for an evaluation
   Metrics metrics;
   bool update = false;       // averaged values are the update instead of the trained model
-  round::ByteRanges ranges;  // of a training task: what it answers for; without a group all of it
-  // Laid out as the task's model. With `device` only its integer tensors count, and without any there is none; there is
-  // none for an evaluation either.
+  round::ByteRanges ranges;  // of a training task: the part that it brings; without a group all of it
+  // Laid out as the task's model. With `device` only its integer tensors count; null if the schema has none, and for
+  // an evaluation.
   std::shared_ptr<const SharedModel> model;
-  std::shared_ptr<const DeviceMemory> device = {};  // where the averaged values are, if they lie in a GPU's memory
+  std::shared_ptr<const DeviceMemory> device = {};  // the averaged values, if they are in a GPU's memory
 };
 
 }  // namespace fluvial::local

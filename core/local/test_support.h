@@ -1,5 +1,5 @@
-// What the room's tests share: a server on a thread, a handler that writes down what it is told,
-// and a peer that says anything.
+// Shared by the room's tests: a server on a thread, a handler that records its calls,
+// and a peer that may send anything.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -62,7 +62,7 @@ Result<WorkerClient> WorkerClient::attach(const std::filesystem::path& socket, c
   FLUVIAL_ASSIGN(UniqueFd fd, connect_unix(socket));
   FLUVIAL_TRY(set_deadline(fd.get(), SO_SNDTIMEO, kWriteDeadline));
   FLUVIAL_TRY(set_deadline(fd.get(), SO_RCVTIMEO, kAttachDeadline));
-  // A refusal may be on its way already and the agent's end closed: then reading says more than writing.
+  // The agent may have refused and closed already: then reading tells more than writing.
   const Status written = write_message(fd.get(), attach_message(options));
   Result<Received> answer = read_message(fd.get());
   if (!answer.ok()) return written.ok() ? answer.error() : written.error();
@@ -130,7 +130,7 @@ Result<MemfdWriter> WorkerClient::new_model() const {
 }
 
 Status WorkerClient::answer(const v1::LocalMessage& message, std::shared_ptr<const SharedModel> model) {
-  current_.reset();  // even if the agent is gone: then next_task() says so
+  current_.reset();  // even if the agent is gone: next_task() says so
   return write_message(fd_.get(), message, std::move(model));
 }
 

@@ -38,12 +38,12 @@ class WorkerClient {
   const std::string& node() const { return node_; }                    // the agent's name
   const std::vector<DeviceUuid>& devices() const { return devices_; }  // whose memory it takes results from
 
-  // Blocks until the agent says something. None: as for next_task().
+  // Blocks until the agent sends something. None: as for next_task().
   using Event = std::variant<Task, CommittedModel, EndedRun>;
   Result<std::optional<Event>> next_event();
 
-  // Blocks until there is a task, and passes over everything else. None: the agent detached us (detach_reason() says
-  // why). kUnavailable: the agent is gone without a word; attaching again may help. kFailedPrecondition: the last task
+  // Blocks until there is a task, and skips everything else. None: the agent detached this worker (detach_reason() says
+  // why). kUnavailable: the agent ended without a message; attaching again may help. kFailedPrecondition: the last task
   // has no answer yet.
   Result<std::optional<Task>> next_task();
   const std::string& detach_reason() const { return detach_reason_; }
@@ -53,10 +53,10 @@ class WorkerClient {
   Result<MemfdWriter> new_model() const;  // as large as the current task's model
   Status submit(MemfdWriter model, std::uint64_t weight, const Metrics& metrics);
   Status submit_evaluation(const Metrics& metrics);
-  // The same from memory that the worker keeps: it must not be written again before the next task. `result` says the
+  // The same from memory that the worker keeps: it must not be written again before the next task. `result` holds the
   // rest (weight, metrics, whether it is an update, a rank's ranges); its id, kind and model are filled in here.
   Status submit(const ResultBuffer& buffer, TaskResult result);
-  // These ranges of the buffer are in place already, for that weight and kind.
+  // These ranges of the buffer are in place already, with that weight and kind.
   Status ready(const ResultBuffer& buffer, const round::ByteRanges& ranges, std::uint64_t weight, bool update = false);
   // The same with the averaged values in the memory of one of devices(), where they are in place when this is called.
   // `integers`: a buffer as large as the model for its integer tensors, if it has any; nothing else of it counts.
@@ -68,14 +68,14 @@ class WorkerClient {
   Status detach(const std::string& reason);  // says good-bye and closes
 
  private:
-  // What a result lies in.
+  // The memory that holds a result.
   struct Memory {
     const ResultBuffer* host = nullptr;
     std::optional<DeviceLocation> device = {};
   };
   Status submit_in(Memory memory, TaskResult result);
   Status ready_in(Memory memory, const round::ByteRanges& ranges, std::uint64_t weight, bool update);
-  // The memfd for the next message that speaks of the result; none, and no location either, when one brought them.
+  // The memfd for the next message about the result; null, with no location either, once a message has brought them.
   Result<std::shared_ptr<const SharedModel>> share(Memory& memory);
   Status answer(const v1::LocalMessage& message, std::shared_ptr<const SharedModel> model);
   Status check_trained(std::uint64_t weight, const Metrics& metrics) const;

@@ -29,12 +29,12 @@ class WorkerHandler {
   virtual ~WorkerHandler() = default;
   virtual void worker_attached(WorkerId worker, const WorkerInfo& info) = 0;
   virtual void worker_detached(WorkerId worker, const std::string& reason) = 0;
-  // Some of a task's result is in place; more may follow, and then the outcome. Whoever reduces nothing early need not
-  // care.
+  // Part of a task's result is in place; more may follow, and then the outcome. A handler that does not reduce early
+  // may ignore this.
   virtual void task_ready(WorkerId, TaskReady) {}
   virtual void task_done(WorkerId worker, TaskResult result) = 0;
   // kUnavailable: the worker went away; kFailedPrecondition: busy or of the other kind; kNotFound: no such worker;
-  // kInternal: the worker says it could not; kInvalidArgument: the schema does not fit into a message.
+  // kInternal: the worker reports a failure; kInvalidArgument: the schema does not fit into a message.
   virtual void task_failed(WorkerId worker, TaskId task, const Error& error) = 0;
   // A connection that never attached, in one line: another user's, too many, garbage, too slow.
   virtual void connection_refused(const std::string& reason) = 0;
@@ -46,7 +46,7 @@ struct WorkerServerOptions {
   std::size_t workers_max = 64;  // connections, attached or not; one more is refused
   std::chrono::milliseconds handshake_deadline{10'000};
   std::chrono::milliseconds message_deadline{30'000};  // from a message's first byte to its last, either way
-  // GPUs from whose memory results are taken. `open_device` is called on the server's strand, once a result that lies
+  // GPUs from whose memory results are taken. `open_device` is called on the server's strand, once for each result
   // there.
   std::vector<DeviceUuid> devices = {};
   OpenDevice open_device = {};
@@ -55,8 +55,8 @@ struct WorkerServerOptions {
 class WorkerServer {
  public:
   // Listens. A socket file that nobody listens on is replaced. kAlreadyExists: somebody listens there, or the path is
-  // something else than a socket; kInvalidArgument: the path is too long for a Unix socket (107 bytes).
-  // Handler calls run on a strand of `executor` (on that strand itself when the executor is one).
+  // no socket; kInvalidArgument: the path is too long for a Unix socket (107 bytes). Handler calls run on a strand of
+  // `executor` (on that strand itself when the executor is one).
   static Result<std::unique_ptr<WorkerServer>> listen(WorkerServerOptions options,
                                                       boost::asio::any_io_executor executor,
                                                       std::shared_ptr<WorkerHandler> handler);
@@ -65,10 +65,10 @@ class WorkerServer {
   WorkerServer& operator=(const WorkerServer&) = delete;
 
   // These may be called from any thread, also from within a handler call; they act a moment later, on the strand.
-  void assign(WorkerId worker, Task task);                // one task at a time a worker
-  void committed(WorkerId worker, CommittedModel model);  // it is told; nothing when it is gone
+  void assign(WorkerId worker, Task task);                // one task at a time for each worker
+  void committed(WorkerId worker, CommittedModel model);  // tells the worker; does nothing when it is gone
   void run_ended(EndedRun ended);                         // every attached worker is told
-  // Detaches everybody with `reason`, stops listening and removes the socket file; then the handler is let go.
+  // Detaches everybody with `reason`, stops listening and removes the socket file; then the handler is released.
   void close(std::string reason = "the agent ends");
 
  private:

@@ -20,10 +20,10 @@ constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
 
 bool is_of_a_backup(std::string_view name) {
   return name == kManifest || name == temporary_of(std::string(kManifest)) || name == kObjects || name == kLock ||
-         name == "lost+found";  // of a disk of its own
+         name == "lost+found";  // the root folder of a separate disk has it
 }
 
-// The digest of a safetensors file's data section, fed block by block: its first 8 bytes say where that begins.
+// The digest of a safetensors file's data section, fed block by block: the file's first 8 bytes say where it begins.
 class ModelDigest {
  public:
   void update(std::uint64_t offset, ByteSpan part) {
@@ -43,7 +43,7 @@ class ModelDigest {
   std::uint64_t begin_ = ~std::uint64_t{0};
 };
 
-// Block by block to the end.
+// Reads the file block by block to its end.
 Status for_each_block(File& file, const std::function<Status(std::uint64_t offset, ByteSpan part)>& take) {
   Buffer block(kBlockBytes);
   for (std::uint64_t offset = 0;;) {

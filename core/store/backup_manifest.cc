@@ -31,7 +31,7 @@ Result<std::uint64_t> number(const json::object& object, std::string_view key) {
   return damaged("'" + std::string(key) + "' is no whole number");
 }
 
-// Of the few characters that names, versions, pins and times are made of: it is printed.
+// A text of the few characters in names, versions, pins and times, because it is printed.
 Result<std::string> text(const json::object& object, std::string_view key) {
   FLUVIAL_ASSIGN(const json::value* value, member(object, key));
   if (!value->is_string()) return damaged("'" + std::string(key) + "' is no text");
@@ -59,7 +59,7 @@ Result<const json::array*> list(const json::object& object, std::string_view key
   return &value->as_array();
 }
 
-// Everything else stays out of a folder that is restored, wherever it would lie.
+// A restore writes no other path, wherever it would lead.
 bool is_of_a_coordinator(std::string_view path) {
   if (path == kBackupJournal || path == kBackupAuthority || path == kBackupKey) return true;
   if (!path.starts_with(kBackupModels)) return false;

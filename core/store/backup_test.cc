@@ -214,7 +214,7 @@ TEST(JournalCopy, OfADamagedJournalIsRefused) {
 
 // ---- the folder
 
-// A backup of round `round`, as the coordinator's part of it does; the model of round 3 is in each.
+// A backup of round `round`, made as the coordinator makes it; each holds the model of round 3.
 Status back_up(FileSystem& files, std::uint64_t round) {
   FLUVIAL_ASSIGN(BackupFolder folder, BackupFolder::hold(files, kFolder));
   BackupManifest manifest = manifest_of({});

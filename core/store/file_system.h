@@ -29,14 +29,14 @@ class File {
   virtual Result<std::uint64_t> size() = 0;
   virtual Status sync() = 0;       // fsync: content and metadata are on the disk
   virtual Status sync_data() = 0;  // fdatasync: content and size are
-  // An exclusive lock on the whole file, among all processes and all Files of this one. False: another holds it.
+  // An exclusive lock on the whole file, among all processes and all Files of this process. False: another holds it.
   virtual Result<bool> try_lock() = 0;
   virtual void unlock() = 0;
 };
 
 enum class OpenMode {
   kRead,       // kNotFound when it is not there
-  kReadWrite,  // likewise
+  kReadWrite,  // kNotFound when it is not there
   kCreate,     // made when it is not there (mode 0600); content is kept
   kTruncate,   // made or emptied
 };
@@ -45,7 +45,7 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
   virtual Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) = 0;
-  // A file without a name in `folder`: it is gone when the File is.
+  // A file without a name in `folder`: it vanishes with the File.
   virtual Result<std::unique_ptr<File>> open_unnamed(const std::string& folder) = 0;
   virtual Status rename(const std::string& from, const std::string& to) = 0;  // replaces `to`
   virtual Status remove(const std::string& path) = 0;                         // a file, or an empty folder
@@ -77,7 +77,7 @@ Status read_exactly(File& file, std::uint64_t offset, MutableByteSpan into, std:
 // Old content or new, never a part: temporary file (path + ".tmp"), write, fsync, rename, fsync of the folder.
 Status write_file_atomically(FileSystem& files, const std::string& path, std::span<const ByteSpan> parts);
 
-// The first half of it, for several files that share one fsync of their folder: writes and fsyncs path + ".tmp".
+// The first half of the above, for several files that share one fsync of their folder: writes and fsyncs path + ".tmp".
 Status write_temporary(FileSystem& files, const std::string& path, std::span<const ByteSpan> parts);
 std::string temporary_of(const std::string& path);
 inline constexpr std::string_view kTemporarySuffix = ".tmp";

@@ -293,7 +293,7 @@ Result<NodeRow> CoordinatorJournal::redeem_token(const Digest& secret_hash, Node
     node.id = id;
     node.revoked_at.reset();
     FLUVIAL_TRY(use_token(*database_, *token, node, now));
-    // Who held the lease before knows its epoch: it is nobody's child until the next grant.
+    // The earlier holder of the lease knows its epoch, so the node is nobody's child until the next grant.
     FLUVIAL_TRY(database_->run("UPDATE leases SET parent = node WHERE node = ?", {id}));
     FLUVIAL_TRY(database_->run(
         "INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, '', NULL) ON CONFLICT (id) DO UPDATE SET region "

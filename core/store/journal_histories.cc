@@ -1,4 +1,4 @@
-// Histories: what a restored journal does not hold, and who knows of it.
+// Histories: rounds that a restored journal does not hold, and members that know of them.
 #include <algorithm>
 #include <utility>
 
@@ -21,7 +21,7 @@ std::string name_of(const round::KnownRound& known) {
   return "round " + std::to_string(known.round.value()) + " of run " + std::to_string(known.run.value());
 }
 
-// What the journal, were it the newest, would hold of a round that a member of its history knows.
+// Whether the journal holds a round that a member of its history knows. If it does not, it is not the newest copy.
 Result<bool> holds_round(Database& database, SiteId site, const round::KnownRound& known) {
   FLUVIAL_ASSIGN(const auto status, database.scalar("SELECT status FROM runs WHERE id = ?", {known.run}));
   if (!status) return false;
@@ -72,7 +72,7 @@ Result<Epoch> greatest_epoch(Database& database) {
   return Epoch(static_cast<std::uint64_t>(value.value_or(0)));
 }
 
-// Of each member so many as it can show at once: who claims others each time does not make the journal grow.
+// Keeps as many rows of a member as it can show at once, so that other claims each time do not make the journal grow.
 Status write_lost(Database& database, std::vector<LostRow>& rows, WallTime now) {
   std::vector<LostRow> written;
   for (const LostRow& row : rows) {
@@ -154,7 +154,7 @@ Result<std::vector<LostRow>> CoordinatorJournal::meet(NodeId node, const round::
     }
     return std::vector<LostRow>();
   }
-  // Of a history that this one does not come from, only what was before this one's first restore is shared for sure.
+  // With a history that is no ancestor of this one, only the rounds before this one's first restore are surely shared.
   const auto own = std::ranges::find(lineage, standing.history, &round::History::id);
   const round::Lineage theirs =
       own == lineage.end() ? round::Lineage() : round::Lineage(lineage.begin(), std::next(own));

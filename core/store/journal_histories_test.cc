@@ -172,7 +172,7 @@ TEST_F(HistoriesTest, AfterARestoreTheLostRoundsAreNamed) {
   files.restart(Unsynced::kLost);
   reopen();
   EXPECT_EQ(journal->lost().value(), lost);
-  // In the new history it knows what the journal holds, or else it is refused as ever.
+  // In the new history it must know only what the journal holds, or it is refused like any other.
   commit(2);
   EXPECT_TRUE(meet({counted(2)}, kHistory, history.began).ok());
   EXPECT_FALSE(meet({counted(3)}, kHistory, history.began).ok());
@@ -208,7 +208,7 @@ TEST_F(HistoriesTest, AClaimThatCannotBeIsNotToldToBeginAbove) {
     EXPECT_EQ(refused.error().message.find("--above"), std::string::npos) << refused.error().message;
     EXPECT_NE(refused.error().message.find(std::to_string(claimed.value())), std::string::npos);
   }
-  // What this journal gave itself is nobody's claim, however great.
+  // An epoch that this journal gave itself is not a member's claim, however great it is.
   ASSERT_TRUE(journal->begin_history(kHistory, round::kClockEpochMax, at(10)).ok());
   const Epoch given = journal->next_epoch().value();
   EXPECT_GT(given, round::kClockEpochMax);

@@ -1,4 +1,4 @@
-// Tokens for several members, tokens and members that are taken back.
+// Tokens for several members, revoked tokens, and removed members.
 #include <gtest/gtest.h>
 
 #include "core/digest/sha256.h"

@@ -1,4 +1,4 @@
-// What the journal lets go of, and what it still knows of it.
+// What the journal prunes, and what it still knows of pruned rounds.
 #include "core/store/journal_retention.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace fluvial::store {
 namespace {
 
-// Of one transaction: a commit waits for no more than this.
+// The most rounds in one transaction: a commit waits for no more than this.
 constexpr std::uint64_t kRoundsAtOnce = 64;
 constexpr std::uint64_t kContributionsAtOnce = 4096;
 
@@ -41,7 +41,7 @@ std::uint64_t count_of(const std::vector<Held>& held) {
   return count;
 }
 
-// What a new term and a restore begin with, and the records of the models that are on the disk.
+// The newest round that may go. Later rounds stay: a new term and a restore begin with them, or their model is kept.
 Result<RoundId> last_prunable(Database& database, const Held& held) {
   std::uint64_t stay = 1;
   FLUVIAL_TRY(database.query("SELECT plan FROM runs WHERE id = ?", {held.run}, [&](const SqlRow& row) -> Status {
@@ -76,7 +76,7 @@ Status settle(Database& database, SiteId site, Outcome outcome, RunId run, Round
                       {site, static_cast<int>(outcome), run, round, digest});
 }
 
-// How many contributions there were.
+// Prunes a round and returns how many contributions it had.
 Result<std::uint64_t> prune_round(Database& database, RunId run, RoundId round) {
   std::vector<std::pair<SiteId, Digest>> counted;
   FLUVIAL_TRY(database.query("SELECT site, digest FROM contributions WHERE run = ? AND round = ?", {run, round},
@@ -114,7 +114,7 @@ Result<bool> is_too_old(Database& database, const Held& held, RoundId round, con
   return old.has_value();
 }
 
-// Of one run's rounds, in one transaction.
+// Rounds of one run that are pruned in one transaction.
 struct Batch {
   std::uint64_t too_many = 0;  // over all runs
   RoundId last;                // the newest that may go

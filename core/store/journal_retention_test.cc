@@ -23,7 +23,7 @@ Digest update_of(RunId run, std::uint64_t round, std::uint32_t site) {
   return digest_of(std::to_string(run.value()) + "/" + std::to_string(round) + "/" + std::to_string(site));
 }
 
-// What the root makes of a site's update.
+// What the root does with a site's update.
 enum class Fate { kAbsent, kCounted, kLate, kInvalid, kDeclined };
 
 class Retention : public testing::Test {
@@ -145,8 +145,8 @@ TEST_F(Retention, AModelThatIsKeptStaysOnRecord) {
   EXPECT_EQ(journal->lineage()->at(0).forks, (std::vector<round::Fork>{{run, RoundId(6)}}));
 }
 
-// Five sites, each with one submission at a time, as the protocol has it: sites come and go, and some stay away with
-// what they sent. A journal that prunes all it can tells them what one that keeps everything does.
+// Five sites, each with one submission at a time, as the protocol demands. Sites come and go, and some stay away with
+// an unresolved submission. A journal that prunes all it can gives them the same answers as one that keeps everything.
 TEST_F(Retention, WhoeverMayStillAskIsToldWhatItWouldHaveBeen) {
   for (std::uint32_t seed = 1; seed <= 30; ++seed) {
     files = MemoryFileSystem();
@@ -219,8 +219,8 @@ TEST_F(Retention, OfAPrunedRoundOnlyTheSameBytesAreCounted) {
   EXPECT_EQ(outcome(run, 3, 1), Outcome::kPending);
 }
 
-// A site's folder that was restored from an older copy asks what no site would ask: the journal does not know any more,
-// and says what counts nothing twice.
+// A site whose folder was restored from an older copy asks what no other site would ask. The journal no longer knows
+// the outcome, and gives the answer that counts nothing twice.
 TEST_F(Retention, WhoAsksForLessThanWasCountedIsNotCountedTwice) {
   const RunId run = start_run();
   commit(run, 1, {{1, Fate::kCounted}});

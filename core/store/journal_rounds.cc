@@ -36,7 +36,7 @@ Result<std::vector<round::Participant>> participants_from_bytes(ByteSpan bytes) 
   return participants;
 }
 
-// Sites and their maximum weights: the scale of a round follows from them, so they stay for all its attempts.
+// Sites and their maximum weights. A round's scale follows from them, so they stay for all of its attempts.
 std::map<SiteId, std::uint64_t> weights_of(const std::vector<round::Participant>& participants) {
   std::map<SiteId, std::uint64_t> weights;
   for (const round::Participant& participant : participants) weights[participant.site] = participant.weight_max;
@@ -313,7 +313,7 @@ Status CoordinatorJournal::open_attempt(const round::AttemptRecord& attempt) {
     FLUVIAL_TRY(check_next_round(*database_, attempt.run, attempt.round));
     FLUVIAL_ASSIGN(const std::optional<round::AttemptRecord> before, last_attempt_of(*database_, attempt.run));
     if (before && before->round == attempt.round) FLUVIAL_TRY(check_same_round(*before, attempt));
-    // Within a run epochs do not fall: the last attempt of each has its greatest.
+    // Within a run epochs do not fall, so the last attempt of each run has the run's greatest.
     FLUVIAL_ASSIGN(const auto epoch,
                    database_->scalar("SELECT max((SELECT epoch FROM attempts WHERE run = runs.id ORDER BY round DESC, "
                                      "attempt DESC LIMIT 1)) FROM runs"));

@@ -46,8 +46,8 @@ ALTER TABLE nodes ADD COLUMN quarantined_at INTEGER;
 ALTER TABLE nodes ADD COLUMN quarantine_reason TEXT NOT NULL DEFAULT '';
 )sql";
 
-// What members say of rounds that a restored journal does not hold; tokens for several members, tokens taken back,
-// members removed, how often each name was enrolled. Version 3 is the tables of the histories.
+// Members' reports of rounds that a restored journal does not hold; tokens for several members, revoked tokens, removed
+// members, how often each name was enrolled. Version 3 is the tables of the histories.
 inline constexpr const char* kJournalVersion4 = R"sql(
 ALTER TABLE histories ADD COLUMN began_at INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE lost (
@@ -64,7 +64,7 @@ UPDATE names SET enrolments = (SELECT sum(uses) FROM tokens WHERE tokens.name = 
   WHERE name IN (SELECT name FROM tokens);
 )sql";
 
-// Which rounds were pruned, and what is still known of them.
+// The pruned rounds, and what is still known of them.
 inline constexpr const char* kJournalVersion5 = R"sql(
 CREATE TABLE pruned (run INTEGER PRIMARY KEY REFERENCES runs (id), round INTEGER NOT NULL);
 CREATE TABLE settled (
@@ -72,7 +72,7 @@ CREATE TABLE settled (
   PRIMARY KEY (site, outcome)) WITHOUT ROWID;
 )sql";
 
-// Each step leads from the version before it to the next; a new journal takes them all.
+// Each step leads from one version to the next; a new journal takes all of them.
 inline constexpr const char* kJournalSteps[] = {kJournalVersion1, kJournalVersion2, kLineageTables, kJournalVersion4,
                                                 kJournalVersion5};
 

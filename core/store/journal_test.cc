@@ -182,7 +182,7 @@ TEST_F(Journal, AQuarantineStaysUntilItIsLifted) {
   EXPECT_EQ(journal->clear_quarantine(NodeId(99)).error().code, Code::kNotFound);
 }
 
-// The one before the histories: what it holds is there, and a history begins in it as in any other.
+// The version before the histories: its content is kept, and a history begins in it as in any other.
 TEST(JournalVersions, AJournalOfTheSecondVersionIsBroughtUpToDate) {
   for (std::uint64_t crash_at = 0;; ++crash_at) {
     MemoryFileSystem files;
@@ -321,7 +321,7 @@ TEST_F(Journal, AttemptsGrowAndKeepWhatARoundFixes) {
   EXPECT_EQ(code_of(journal->open_attempt(other)), Code::kFailedPrecondition);
   other = attempt_row(1, 2, 7);
   other.participants[0].lease = Epoch(6);                   // moved under another parent: still the same participant
-  other.participants.push_back({SiteId(99), Epoch(6), 5});  // called in somebody's place
+  other.participants.push_back({SiteId(99), Epoch(6), 5});  // called as a substitute
   ASSERT_TRUE(journal->open_attempt(other).ok());
   crash_and_reopen();
   EXPECT_EQ(journal->last_attempt(RunId(1)).value(), other);
@@ -398,7 +398,7 @@ TEST_F(Journal, OutcomesForEverySite) {
   EXPECT_EQ(outcome(2, 1, "u1"), Outcome::kLate);
 }
 
-// The whole sequence with a crash at every operation: what was reported done is there, and nothing is half done.
+// The whole sequence with a crash at every operation: reported changes are there, and nothing is half done.
 TEST_F(Journal, ACrashAtAnyOperationKeepsWhatWasReported) {
   for (const Unsynced unsynced : {Unsynced::kLost, Unsynced::kKept, Unsynced::kTorn}) {
     bool finished = false;
@@ -414,7 +414,7 @@ TEST_F(Journal, ACrashAtAnyOperationKeepsWhatWasReported) {
           const auto step = [&](bool ok) { return ok ? ++done > 0 : false; };
           finished = step(j.create_run(run_row()).ok()) && step(j.open_attempt(attempt_row(1, 1, 1)).ok()) &&
                      step(j.commit(commit_row(1, 1)).ok()) && step(j.open_attempt(attempt_row(2, 1, 2)).ok());
-          disk.restart(unsynced, n + 1);  // before the journal closes: nothing of it may reach the disk any more
+          disk.restart(unsynced, n + 1);  // before the journal closes: nothing more of it may reach the disk
         } else {
           disk.restart(unsynced, n + 1);
         }
@@ -453,7 +453,7 @@ TEST_F(Journal, AfterAFailedCommitItAsksForARestart) {
     const Result<Epoch> epoch = journal->next_epoch();
     files.clear_fault();
     if (epoch.ok()) break;
-    // A full disk passes; a failed fsync says nothing of what is on the disk, also when that is full.
+    // A full disk is temporary. After a failed fsync the disk's content is unknown, even if the disk was full.
     const bool of_a_sync = epoch.error().code == Code::kUnavailable;
     EXPECT_TRUE(of_a_sync || epoch.error().code == Code::kResourceExhausted) << epoch.error().message;
     EXPECT_EQ(journal->next_epoch().ok(), !of_a_sync) << "operation " << n;

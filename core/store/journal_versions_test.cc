@@ -1,4 +1,4 @@
-// Journals of 0.1, of each format that there was, made from their own tables: what they hold is there in today's.
+// Journals of 0.1, in each of its formats, made from their own tables: today's journal holds all of their content.
 #include <gtest/gtest.h>
 
 #include <span>

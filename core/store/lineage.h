@@ -1,4 +1,4 @@
-// The lineage of a federation's histories, as both journals keep it. Inside this room only.
+// The lineage of a federation's histories, in the form that both journals keep. Inside this room only.
 #pragma once
 
 #include "core/round/history.h"

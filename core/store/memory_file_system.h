@@ -19,8 +19,8 @@ enum class Fault {
   kNoSpace,     // ENOSPC: kResourceExhausted, nothing written
   kIo,          // EIO: kUnavailable
   kShortWrite,  // half of the bytes are written, then ENOSPC; for any other operation as kNoSpace
-                // By each of these an fsync fails as Linux's does: with kUnavailable, and what it should have made
-                // durable stays readable but is forgotten, so that no later fsync makes it durable either.
+                // With each of these an fsync fails as on Linux: with kUnavailable. What it should have made durable
+                // stays readable but is forgotten, so no later fsync makes it durable either.
   kCrash,       // this operation and all after it fail, until restart(): the process is dead
 };
 
@@ -40,13 +40,13 @@ class MemoryFileSystem final : public FileSystem {
   void fail_at(std::uint64_t operations_from_now, Fault fault);
   void clear_fault();
   bool crashed() const;
-  bool is_durable(const std::string& path) const;  // it survives as it is, whatever happens; also when there is none
-  // A disk of its own with what a power cut at this moment would leave of this one, nothing torn.
+  bool is_durable(const std::string& path) const;  // whether any crash leaves it as it is, be it a file or its absence
+  // A separate disk with what a power cut at this moment would leave of this one, nothing torn.
   std::unique_ptr<MemoryFileSystem> after_power_cut() const;
   // The machine comes up again. Files that are still open are dead; locks are gone.
   void restart(Unsynced unsynced, std::uint64_t seed = 0);
-  // copy() takes a copy of everything, while nobody has a file open. replace() makes everything as it is in such a
-  // copy, as after a restart.
+  // copy() copies everything, while nobody has a file open. replace() puts such a copy in place of everything, as after
+  // a restart.
   class Copy;
   std::shared_ptr<const Copy> copy() const;
   void replace(const Copy& copy);

@@ -138,7 +138,7 @@ Result<std::vector<round::ModelKey>> ModelStore::list() const {
   return found;
 }
 
-// Whatever of its files is in the runs' folders.
+// All files of this store in the runs' folders.
 Result<std::vector<ModelStore::Found>> ModelStore::find() const {
   std::vector<Found> found;
   FLUVIAL_ASSIGN(const std::vector<std::string> runs, files_->list(folder_));

@@ -37,8 +37,8 @@ Error system_error(int number, std::string_view what, const std::string& path) {
   return {code, std::string(what) + " " + path + ": " + strerror_r(number, text, sizeof(text))};
 }
 
-// After a failed fsync nothing is known of what was written before it, whatever the reason: a full disk, too, may have
-// taken a part, and the kernel does not try those pages again.
+// After a failed fsync it is unknown what is on the disk, whatever the reason. Even a full disk may have taken a part,
+// and the kernel does not write those pages again.
 Error sync_error(std::string_view what, const std::string& path) {
   return {Code::kUnavailable, system_error(errno, what, path).message};
 }
@@ -123,8 +123,8 @@ Status sync_path(const std::string& folder) {
   return {};
 }
 
-// The name of a folder that was there already: whoever made it may have been killed before its fsync. Who may not open
-// the folder that the name is in did not make the name either.
+// Makes the name of an existing folder durable: its maker may have been killed before the fsync. A process that may not
+// open the parent folder did not make the name either.
 Status sync_name(const std::string& path) {
   Status synced = sync_path(folder_of(path));
   if (!synced.ok() && synced.error().code == Code::kPermissionDenied) return {};
@@ -195,7 +195,7 @@ Status PosixFileSystem::make_folder(const std::string& path) {
   const std::string parent = folder_of(path);
   if (::mkdir(path.c_str(), 0700) == 0) {
     FLUVIAL_TRY(sync_path(parent));
-    return sync_name(parent);  // it was there: perhaps of a predecessor that was killed between the two
+    return sync_name(parent);  // it existed: perhaps a predecessor was killed between the two
   }
   if (errno == ENOENT) {
     FLUVIAL_TRY(make_folder(parent));

@@ -1,5 +1,5 @@
-// PosixFileSystem's promises about fsync: which it calls, and what it makes of one that fails. fsync is replaced for
-// this executable by one that notes what it was called for.
+// PosixFileSystem's promises about fsync: which calls it makes, and what it does when one fails. This executable
+// replaces fsync by a function that records the path it was called for.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>

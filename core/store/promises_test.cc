@@ -1,6 +1,6 @@
-// What a coordinator writes in two rounds, with each fault at each operation of its disk. Each step is one promise; the
-// state is everything that the journal's reads give, as text. After any fault the state is, byte for byte, the one
-// before the step or the one after it, and the rest of the script leads to the same end.
+// A coordinator writes two rounds, with each fault at each operation of its disk. Each step is one promise. The state
+// is everything that the journal's reads give, as text. After any fault the state is, byte for byte, the one before the
+// step or the one after it, and the rest of the script leads to the same end.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -186,7 +186,7 @@ std::vector<Step> script() {
   for (std::uint64_t round = 1; round <= kRounds; ++round) {
     steps.push_back({"open", [=](Coordinator& c) { return c.journal->open_attempt(attempt_of(*c.journal, round)); }});
     steps.push_back({"commit", [=](Coordinator& c) -> Status {
-                       FLUVIAL_TRY(put_model(c, round));  // swept, and written again, when its record does not follow
+                       FLUVIAL_TRY(put_model(c, round));  // without its record it is swept and written again
                        return c.journal->commit(commit_of(*c.journal, round));
                      }});
     steps.push_back({"move b", grant(2, static_cast<std::uint32_t>(round % 2))});
@@ -248,12 +248,12 @@ struct Case {
   const char* name;
   Fault fault;
   Unsynced unsynced;
-  bool power_fails_next = false;  // once whoever came after a killed process is up
+  bool power_fails_next = false;  // once the successor of a killed process is up
 };
 
 class Promises : public testing::TestWithParam<Case> {
  protected:
-  // Takes the script with the fault at operation n. False when the fault came after the end.
+  // Plays the script with the fault at operation n. False when the fault came after the end.
   bool play(std::uint64_t n) {
     MemoryFileSystem disk;
     EXPECT_TRUE(disk.make_folder("/c").ok());
@@ -269,7 +269,7 @@ class Promises : public testing::TestWithParam<Case> {
       hit = true;
       const bool taken = come_back(disk, c, n, i, done.error(), where);
       if (testing::Test::HasFailure()) return true;
-      if (!taken) --i;  // nothing of it happened: again
+      if (!taken) --i;  // the step did not happen: take it again
     }
     const bool reached = disk.operations() - before > n;  // or a step got by without it
     disk.clear_fault();
@@ -298,7 +298,7 @@ class Promises : public testing::TestWithParam<Case> {
     }
     const std::string state = state_of(*c.journal);
     EXPECT_TRUE(state == states_[i] || state == states_[i + 1]) << where << "\n" << state;
-    if (dead && GetParam().power_fails_next) {  // what it has read may have been told to somebody
+    if (dead && GetParam().power_fails_next) {  // others may have been told what it has read
       disk.restart(Unsynced::kLost);
       c = Coordinator{};
       c = start(disk).value();
@@ -329,7 +329,7 @@ INSTANTIATE_TEST_SUITE_P(Faults, Promises,
                                          Case{"CrashTearsUnsynced", Fault::kCrash, Unsynced::kTorn}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// Somebody is killed at any operation of its first start; whoever comes after it promises something; the power fails.
+// A process is killed at any operation of its first start; its successor makes a promise; then the power fails.
 TEST(PromisesAfterAKilledStart, WhatTheNextOnePromisesIsKept) {
   bool finished = false;
   for (std::uint64_t n = 0; !finished; ++n) {

@@ -77,7 +77,7 @@ struct RunRow {
 };
 
 struct CommitRow {
-  round::CommitRecord record;  // read back it has no late sites and no size of its model: the journal keeps neither
+  round::CommitRecord record;  // when read back without late sites and its model's size: the journal keeps neither
   std::uint64_t participants_count = 0;
   Digest master{};        // of the fp32 master; the model's as long as models travel lossless
   std::string optimizer;  // ModelStore's reference, or empty
@@ -90,23 +90,23 @@ struct CommitRow {
   WallTime committed_at;
 };
 
-// A round that was lost with a restore, as far as a member knew of it.
+// A round that a restore has lost, as far as a member knew of it.
 struct LostRow {
   round::HistoryId history;  // whose restore lost it
-  NodeId site;               // or an aggregator, which knows no more than that the round was
+  NodeId site;               // or an aggregator, which knows only that the round existed
   round::KnownRound known;
   bool operator==(const LostRow&) const = default;
 };
 
 // Which committed rounds the journal keeps.
 struct KeptRounds {
-  std::uint64_t newest = 0;                   // so many, of all runs together; 0: any number
-  std::optional<WallTime> committed_since{};  // none: however old
+  std::uint64_t newest = 0;                   // how many, of all runs together; 0: any number
+  std::optional<WallTime> committed_since{};  // none: of any age
 };
 
 struct JournalSize {
   std::uint64_t bytes = 0;       // of the database, without its log
-  std::uint64_t free_bytes = 0;  // of these, what pruning left: used again before the file grows
+  std::uint64_t free_bytes = 0;  // of these, freed by pruning: used again before the file grows
   std::uint64_t rounds = 0;      // committed and not pruned
 };
 

@@ -1,6 +1,6 @@
-// Model files: safetensors, strict (docs/formats/model.md). What this room writes has its tensors in schema order
-// without gaps, so the data section is the model's bytes as they are; what it reads must have no gaps either, and its
-// schema order is the order of the data.
+// Model files: safetensors, strict (docs/formats/model.md). Files that this room writes have their tensors in schema
+// order without gaps, so the data section is the model's bytes as they are. Files that it reads must have no gaps
+// either; their schema order is the order of the data.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ struct ModelHeader {
   std::uint64_t data_offset = 0;  // of the model's bytes in the file
 };
 
-// Errors: kNotFound; kInvalidArgument for a file that is not a model of ours (naming file and tensor); kDataLoss for
-// one that is cut short. Nothing is allocated before its size was compared with the file's.
+// Errors: kNotFound; kInvalidArgument for a file that is no valid model (naming file and tensor); kDataLoss for a file
+// that is cut short. Nothing is allocated before its size was compared with the file's.
 Result<ModelHeader> read_model_header(FileSystem& files, const std::string& path);
 Result<Model> read_model(FileSystem& files, const std::string& path);
 

@@ -167,7 +167,7 @@ TEST_F(ModelStoreTest, SweepsWhatNoRecordNames) {
   ASSERT_TRUE(write_file_atomically(files, "/models/run-1/README", nothing).ok());
   EXPECT_EQ(store.sweep({ref(0), ref(2)}).value(), 3u);
   EXPECT_EQ(versions(), (std::vector<std::uint64_t>{0, 2}));
-  EXPECT_EQ(files.list("/models/run-1")->size(), 5u);  // the file that is not ours stays
+  EXPECT_EQ(files.list("/models/run-1")->size(), 5u);  // the foreign file stays
 }
 
 TEST_F(ModelStoreTest, AModelThatWasNotCommittedIsSetAsideUntilItsRoundIs) {

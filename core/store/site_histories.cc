@@ -26,7 +26,7 @@ Result<round::Standing> SiteStore::standing() {
       {static_cast<int>(Outcome::kPending), std::uint64_t{round::kKnownRoundsMax}}, [&](const SqlRow& row) -> Status {
         const auto outcome = static_cast<Outcome>(row.integer(2));
         round::KnownRound known{row.id<RunId>(0), row.id<RoundId>(1), outcome != Outcome::kPending, false, {}};
-        if (!row.bytes(3).empty()) {  // an outcome written by a version before has none
+        if (!row.bytes(3).empty()) {  // an outcome of an earlier version has none
           FLUVIAL_ASSIGN(known.digest, row.digest(3));
           known.counted = outcome == Outcome::kCounted;
         }
@@ -36,7 +36,7 @@ Result<round::Standing> SiteStore::standing() {
   return standing;
 }
 
-// Of one run. Within a transaction; `files` are those that no row names after it.
+// For one run, within a transaction; `files` gets those that no row names afterwards.
 Result<PutAside> SiteStore::put_aside(RunId run, const round::Common& common, std::vector<std::string>& files) {
   PutAside aside{run, !common.has(run), {}, {}, {}, {}};
   FLUVIAL_ASSIGN(const ResidualRow old, residual_locked(run));
@@ -64,7 +64,7 @@ Result<PutAside> SiteStore::put_aside(RunId run, const round::Common& common, st
   } else if (pending && !common.has(run, pending->info.start.round)) {
     const PendingStart& start = pending->info.start;
     ResidualRow now = {{false, start.value_count, old.info.age_rounds + 1, pending->info.p_norm}, pending->p_file};
-    aside.dropped = beyond(now.info, start.bounds);  // as any late one
+    aside.dropped = beyond(now.info, start.bounds);  // like any late update
     if (!aside.dropped.empty()) now = {};
     aside.late = start.round;
     aside.residual = now.info;

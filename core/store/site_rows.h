@@ -17,6 +17,6 @@ struct PendingRow {
   std::string chunks_file;
 };
 Result<std::optional<PendingRow>> pending_row(Database& database, RunId run);
-std::string beyond(const ResidualInfo& residual, const ResidualBounds& bounds);  // why it is not kept; empty: it is
+std::string beyond(const ResidualInfo& residual, const ResidualBounds& bounds);  // why it is not kept; empty if it is
 
 }  // namespace fluvial::store

@@ -1,4 +1,4 @@
-// From one run to the next.
+// What a site's store carries from one run to the next.
 #include <algorithm>
 #include <utility>
 

@@ -19,26 +19,26 @@ CREATE TABLE pending (
   p_file TEXT NOT NULL, chunks_file TEXT NOT NULL, chunk_ends BLOB NOT NULL, chunk_values INTEGER NOT NULL);
 CREATE TABLE outcomes (run INTEGER PRIMARY KEY, round INTEGER NOT NULL, outcome INTEGER NOT NULL);
 )sql";
-// Whose results are in a submission, and what became of them.
+// The workers whose results are in a submission, and the outcomes of these results.
 inline constexpr const char* kSiteWorkers = R"sql(
 ALTER TABLE pending ADD COLUMN workers TEXT NOT NULL DEFAULT '';
 CREATE TABLE worker_outcomes (
   run INTEGER NOT NULL, worker TEXT NOT NULL, round INTEGER NOT NULL, outcome INTEGER NOT NULL,
   PRIMARY KEY (run, worker));
 )sql";
-// What stands behind the chunks in their file: the integers, and the probe since there is one.
+// The trailer behind the chunks in their file: the integers, and in later versions the probe.
 inline constexpr const char* kSiteTrailer = R"sql(
 ALTER TABLE pending ADD COLUMN trailer_bytes INTEGER NOT NULL DEFAULT 0;
 UPDATE pending SET trailer_bytes = 8 * integer_count;
 )sql";
-// How what was encoded comes from p, and the bounds of the residual that it leaves.
+// How the encoded vector comes from p, and the bounds of the residual that it leaves.
 inline constexpr const char* kSiteFit = R"sql(
 ALTER TABLE pending ADD COLUMN fit_value_max REAL NOT NULL DEFAULT 0;
 ALTER TABLE pending ADD COLUMN fit_factor REAL NOT NULL DEFAULT 1;
 ALTER TABLE pending ADD COLUMN residual_norm_max REAL NOT NULL DEFAULT 0;
 ALTER TABLE pending ADD COLUMN residual_age_max INTEGER NOT NULL DEFAULT 0;
 )sql";
-// What a member shows of itself, beside the tables of the histories.
+// What a member shows when it asks for a lease, beside the tables of the histories.
 inline constexpr const char* kSiteStanding = R"sql(
 ALTER TABLE site ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE outcomes ADD COLUMN digest BLOB NOT NULL DEFAULT x'';

@@ -90,7 +90,7 @@ Result<std::optional<PendingRow>> pending_row(Database& database, RunId run) {
   return found;
 }
 
-// Why a residual is not kept; empty: it is.
+// Why a residual is not kept; empty if it is.
 std::string beyond(const ResidualInfo& residual, const ResidualBounds& bounds) {
   if (residual.zero) return {};
   if (bounds.norm_max > 0 && residual.norm > bounds.norm_max) {
@@ -113,7 +113,7 @@ std::string SiteStore::path_of(const std::string& name) const {
 std::string SiteStore::new_name() {
   return "t-" + std::to_string(incarnation_.value()) + "-" + std::to_string(++names_);
 }
-// Best effort: what stays is swept when the folder is opened again.
+// Best effort: a file that stays is swept when the folder is opened again.
 void SiteStore::remove_file(const std::string& name) {
   if (!name.empty()) static_cast<void>(files_.remove(path_of(name)));
 }
@@ -134,8 +134,8 @@ std::optional<Error> SiteStore::fault() {
   return database_->fault();
 }
 
-// A commit that reports an error may have happened all the same, unless it is known that it did not: then the files
-// that it names go.
+// A commit that reports an error may still have happened. Only if it is known not to have happened may the files that
+// it names be removed.
 bool SiteStore::may_be_recorded(const Status& recorded) const {
   return recorded.ok() || database_->fault().has_value();
 }
@@ -375,7 +375,7 @@ Result<Carried> SiteStore::resolve(RunId run, RoundId round, Outcome outcome,
   return Carried{now.info, std::move(dropped)};
 }
 
-// The writer's file is whole before the record names it, and goes unless the record may name it.
+// The writer's file is whole before the record names it, and is removed unless the record may name it.
 Status SiteStore::put_in_force(const ResidualRow& now, ResidualWriter* writer, const std::function<Status()>& record) {
   const bool named = writer != nullptr && now.file == writer->name_;
   if (named) FLUVIAL_TRY(writer->file_->sync());
@@ -385,7 +385,7 @@ Status SiteStore::put_in_force(const ResidualRow& now, ResidualWriter* writer, c
   return recorded;
 }
 
-// `now` is in force, and there is no submission any more.
+// Puts `now` in force and removes the submission.
 Status SiteStore::write_outcome(RunId run, RoundId round, Outcome outcome, const std::optional<Digest>& digest,
                                 const ResidualRow& now, const std::vector<std::string>& workers) {
   FLUVIAL_TRY(database_->run("DELETE FROM residuals WHERE run = ?", {run}));

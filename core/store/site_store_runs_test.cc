@@ -1,4 +1,4 @@
-// What a run leaves unspent, and the run that continues it.
+// The residual that a run leaves unspent, and the run that continues it.
 #include "core/store/site_store_test_support.h"
 
 namespace fluvial::store {

@@ -44,7 +44,7 @@ TEST_F(SiteStoreTest, ASubmissionIsThereAfterACrash) {
   EXPECT_EQ(store->all_pending()->size(), 1u);
 }
 
-// Written before updates brought a probe: it is sent as it is, and settled like any other.
+// The submission was written before updates brought a probe: it is sent as it is, and settled like any other.
 TEST(SiteStoreVersions, ASubmissionOfAnEarlierVersionIsNotLost) {
   for (std::uint64_t crash_at = 0;; ++crash_at) {
     MemoryFileSystem files;
@@ -88,7 +88,7 @@ TEST(SiteStoreVersions, ASubmissionOfAnEarlierVersionIsNotLost) {
   }
 }
 
-// The one before the histories: what it holds is there, and it shows no digest that it does not have.
+// The version before the histories: its content is kept, and it shows no digest that it does not have.
 TEST(SiteStoreVersions, AnOutcomeOfAnEarlierVersionIsShownWithoutItsDigest) {
   for (std::uint64_t crash_at = 0;; ++crash_at) {
     MemoryFileSystem files;
@@ -368,7 +368,7 @@ TEST(SiteStoreAfterAKilledStart, WhatTheNextAgentHoldsSurvivesAPowerCut) {
   }
 }
 
-// Whichever operation meets the full disk: what was not recorded leaves no file, however often it is tried again.
+// Whichever operation meets the full disk: an unrecorded submission leaves no file, however often it is tried again.
 TEST(SiteStoreOnAFullDisk, WhatWasNotRecordedLeavesNoFile) {
   const auto play = [](bool submitted_before, const std::function<bool(SiteStore&)>& change) {
     for (std::uint64_t n = 0; n < 500; ++n) {

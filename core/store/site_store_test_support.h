@@ -1,4 +1,4 @@
-// What the tests of a site's store share: submissions of six values in two chunks, and a store on a disk in memory.
+// Shared by the tests of a site's store: submissions of six values in two chunks, and a store on a disk in memory.
 #pragma once
 
 #include <gtest/gtest.h>

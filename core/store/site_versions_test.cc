@@ -1,5 +1,4 @@
-// Stores of sites of 0.1, of each format that there was, made from their own tables: what they hold is there in
-// today's.
+// Site stores of 0.1, in each of its formats, made from their own tables: today's store holds all of their content.
 #include <span>
 
 #include "core/store/site_schema.h"
@@ -23,7 +22,7 @@ void write_file(FileSystem& files, const std::string& name, std::initializer_lis
   ASSERT_TRUE(file->sync().ok());
 }
 
-// A residual and an outcome of one run, and of another a submission of two chunks and an integer that waits.
+// A residual and an outcome of one run, and of another run a pending submission of two chunks and an integer.
 Status fill(Database& old, std::size_t format) {
   FLUVIAL_TRY(old.run("UPDATE site SET incarnation = 3, submissions = 8"));
   FLUVIAL_TRY(old.run("INSERT INTO residuals VALUES (3, 't-1-1', 6, 2, 1.5)"));

@@ -9,7 +9,7 @@
 namespace fluvial::store {
 namespace {
 
-// Four partial sums: the additions do not wait for each other.
+// Four partial sums, so that the additions do not wait for each other.
 double square_sum(std::span<const float> values) {
   double sums[4] = {};
   std::size_t i = 0;

@@ -7,7 +7,7 @@
 namespace fluvial::store {
 namespace {
 
-constexpr int kPagesAtOnce = 1024;  // 4 MiB: whoever commits a round waits for no more than that
+constexpr int kPagesAtOnce = 1024;  // 4 MiB: a commit waits for no more than this
 
 using Statement = std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)>;
 
@@ -96,7 +96,7 @@ Status Database::prepare_schema(std::span<const char* const> steps) {
                              "PRAGMA foreign_keys=ON", "PRAGMA temp_store=MEMORY"}) {
     FLUVIAL_TRY(query(pragma, {}, [](const SqlRow&) -> Status { return {}; }));
   }
-  // Reads the log of whoever was here before, writes it into the database itself and fsyncs that.
+  // Reads the predecessor's log, writes it into the database itself and fsyncs that.
   FLUVIAL_TRY(query("PRAGMA wal_checkpoint(PASSIVE)", {}, [](const SqlRow&) -> Status { return {}; }));
   FLUVIAL_ASSIGN(const std::optional<std::int64_t> found, scalar("PRAGMA user_version"));
   const auto version = static_cast<std::int64_t>(steps.size());
@@ -139,7 +139,7 @@ Error Database::error(int code) const {
   return {kind, text};
 }
 
-// Statements are kept for the next time; one that is running already (a query within its own rows) gets a twin.
+// Statements are kept for reuse; one that is running already (a query within its own rows) gets a twin.
 Status Database::query(const char* sql, SqlValues values, const Visit& visit) {
   Statement statement(nullptr, &sqlite3_finalize);
   if (const auto kept = statements_.find(sql); kept != statements_.end()) {
@@ -195,7 +195,7 @@ Status Database::transact(const std::function<Status()>& body) {
   return status;
 }
 
-// Into a file beside `path` that takes its name when it is whole. Without a journal of its own: a copy that was cut
+// Copies into a file beside `path`, which takes that name once it is whole. The copy has no journal: one that was cut
 // short is thrown away.
 Status Database::copy_to(const std::string& path, const std::function<void()>& pause) {
   const std::string temporary = temporary_of(path);

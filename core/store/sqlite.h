@@ -74,10 +74,10 @@ class SqlRow {
 
 class Database {
  public:
-  // `steps` lead from nothing to version 1, from that to version 2 and so on; those that a file lacks are taken, in one
-  // transaction. A database of a newer version is refused (kFailedPrecondition), as is one that another connection
-  // holds: then `holder` says who that must be ("another coordinator"). What it reads afterwards is durable: a process
-  // that was killed, or whose fsync failed, may have left transactions that only the kernel's memory holds.
+  // `steps` lead from nothing to version 1, from that to version 2 and so on. The steps that a file lacks are taken in
+  // one transaction. A database of a newer version is refused (kFailedPrecondition). So is one that another connection
+  // holds: `holder` says who that must be ("another coordinator"). What is read afterwards is durable: a process that
+  // was killed, or whose fsync failed, may have left transactions that only the kernel's memory held until now.
   static Result<std::unique_ptr<Database>> open(FileSystem& files, const std::string& path,
                                                 std::span<const char* const> steps, std::string_view holder);
   // Opens a database of any version to read it: takes no step. kNotFound when there is none.
@@ -97,8 +97,8 @@ class Database {
   Status transact(const std::function<Status()>& body);
   const std::optional<Error>& fault() const { return broken_; }  // set: every later transaction is refused with it
 
-  // The whole as it is at one moment, as one durable file; `path` is replaced. Between its parts `pause` is called,
-  // which may let others use this connection: what they commit is in the copy, too.
+  // Copies the database as it is at one moment into one durable file, which replaces `path`. `pause` is called between
+  // parts and may let others use this connection: the copy holds what they commit, too.
   Status copy_to(const std::string& path, const std::function<void()>& pause);
 
  private:

@@ -13,7 +13,7 @@ namespace fluvial::store {
 struct VfsAccess {
   static SqliteVfs& of(sqlite3_vfs* vfs) { return *static_cast<SqliteVfs*>(vfs->pAppData); }
   static FileSystem& files(SqliteVfs& vfs) { return vfs.files_; }
-  // Remembers the file system's words and picks the result code.
+  // Remembers the file system's message and picks the result code.
   static int fail(SqliteVfs& vfs, const Error& error, int code) {
     vfs.last_error_ = error.message;
     return error.code == Code::kResourceExhausted ? SQLITE_FULL : code;
@@ -26,7 +26,7 @@ struct VfsFile : sqlite3_file {
   SqliteVfs* vfs = nullptr;
   std::unique_ptr<File> file;
   std::string path;
-  bool sync_folder = true;  // with the first fsync: its name may be new, or of somebody who was killed before this one
+  bool sync_folder = true;  // with the first fsync: its name may be new, or a killed predecessor's
   bool locked = false;
   bool remove_on_close = false;
 };

@@ -20,7 +20,7 @@ class SqliteVfs {
   SqliteVfs& operator=(const SqliteVfs&) = delete;
 
   const char* name() const { return name_.c_str(); }
-  // What the file system said when SQLite last reported an input/output error; "" when it has not.
+  // The file system's message for the last input/output error that SQLite reported; "" before any.
   const std::string& last_error() const { return last_error_; }
 
  private:

@@ -6,7 +6,7 @@ namespace fluvial::store {
 
 namespace {
 
-// Whatever is wrong with the disk of this node is no fault of the update: the codes that drop one are not passed on.
+// A fault of this node's disk is no fault of the update, so codes that would drop the update are not passed on.
 Error disk_error(const std::string& folder, const Error& error) {
   const bool full = error.code == Code::kResourceExhausted;
   return {full ? Code::kResourceExhausted : Code::kUnavailable,

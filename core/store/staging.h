@@ -48,8 +48,8 @@ class StagedUpdate {
   std::uint64_t spilled_bytes() const { return spilled_bytes_; }
 
   std::uint64_t chunk_size_bytes(std::uint64_t index) const { return chunks_.at(index).size_bytes; }
-  // The chunk where it lies, or read into `scratch` (grown when too small; reuse it, so that memory stays bounded).
-  // The span lives until scratch changes or this is destroyed. kUnavailable when the disk does not give it back.
+  // The chunk in its place in memory, or read into `scratch` (grown when too small; reuse it to bound the memory).
+  // The span lives until scratch changes or this is destroyed. kUnavailable when the disk cannot read it back.
   Result<ByteSpan> read(std::uint64_t index, Buffer& scratch) const;
   Status for_each(const std::function<Status(std::uint64_t index, ByteSpan chunk)>& visit) const;
   void clear();

@@ -57,13 +57,13 @@ TEST(Staging, RefusesMoreThanAnnouncedAndAFullDisk) {
   files.fail_at(0, Fault::kShortWrite);
   EXPECT_EQ(update.append(chunk(30, 3)).error().code, Code::kResourceExhausted);
   EXPECT_EQ(update.chunk_count(), 1u);
-  ASSERT_TRUE(update.append(chunk(30, 4)).ok());  // the disk has room again: what failed left nothing
+  ASSERT_TRUE(update.append(chunk(30, 4)).ok());  // the disk has room again: the failed append left nothing
   Buffer scratch;
   EXPECT_EQ(static_cast<int>(update.read(1, scratch)->front()), 4);
   EXPECT_EQ(static_cast<int>(update.read(0, scratch)->front()), 1);
 }
 
-// A disk of this node that fails, is read-only or is not there must never be taken for a bad update.
+// A disk that fails, is read-only or is missing must never be taken for a bad update.
 TEST(Staging, WhateverIsWrongWithTheDiskIsNamedAndNoFaultOfTheUpdate) {
   MemoryFileSystem files;
   ASSERT_TRUE(files.make_folder("/s").ok());

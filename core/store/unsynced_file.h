@@ -1,5 +1,5 @@
-// A file that is never fsynced, for tests: one that wants to be fast, and those that prove that a missing fsync is
-// seen.
+// A file that is never fsynced: for a test that must be fast, and for tests which prove that a missing fsync is
+// noticed.
 #pragma once
 
 #include <memory>

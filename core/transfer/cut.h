@@ -1,4 +1,4 @@
-// Cuts an opening or a commit for each child: what concerns the sites below it.
+// Cuts an opening or a commit for each child: the part that concerns the sites below it.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ namespace fluvial::transfer {
 // The child that leads to a site, or the site itself when it is a child; 0 when it is below no child.
 using Via = std::function<NodeId(SiteId site)>;
 
-// All that the coordinator says of the round, except the time that is left.
+// The coordinator's opening of the round, except the time that is left.
 wire::Opening opening_of(const round::AttemptRecord& attempt, const round::Plan& plan, const round::Schema& schema);
 
 // The opening for each of these children that has something to hear. Participants, and which of them are counted, come

@@ -38,8 +38,8 @@ Terms make_terms(const round::Plan& plan, std::uint64_t value_count, std::uint64
                  int scale_bits, std::shared_ptr<const kernels::Codec> codec,
                  std::shared_ptr<const round::Schema> schema,
                  std::shared_ptr<const std::vector<std::int64_t>> base_integers);
-// kResourceExhausted while there are integers and the base model, against which they are checked, is not here yet: try
-// again.
+// kResourceExhausted (try again) while the model has integers and the base model, against which they are checked, is
+// not here yet.
 Status check_base(const Terms& terms);
 // kInvalidArgument when the opening's scale leaves no room for its participants: their sum could overflow int64.
 Status check_room(const wire::Opening& opening);
@@ -53,7 +53,7 @@ struct UpdateHead {
   std::uint64_t weight = 0;
   Epoch lease;
   round::Metrics metrics;
-  // What the site says of the update's bytes.
+  // The site's description of the update's bytes.
   std::string codec_name;
   std::uint32_t pass = 0;
   std::uint64_t value_count = 0;
@@ -62,7 +62,7 @@ struct UpdateHead {
   Digest base{};
   float probe = 0;  // 0: it is in the trailer
   bool has_probe() const { return probe == 0; }
-  std::uint64_t first_chunk = 0;  // those before it were sent in an earlier session
+  std::uint64_t first_chunk = 0;  // the chunks before it were sent in an earlier session
 };
 
 struct PartialHead {

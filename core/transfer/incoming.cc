@@ -16,8 +16,8 @@ std::uint64_t chunk_count_of(const PartialHead& head, const Terms& terms) {
   return head.what.contributors.empty() ? 0 : terms.layout.chunk_count();
 }
 
-// The round's scale has room for all who take part. One that has not is its sender's mistake or the parent's, and no
-// fault of the update itself.
+// The round's scale has room for all participants. If it has none for this weight, that is the sender's or the parent's
+// mistake, and no fault of the update itself.
 Status check_room(const Terms& terms, std::uint64_t weight) {
   if (aggregate::has_room(terms.value_abs_max, terms.scale_bits, weight)) return {};
   return Error{Code::kFailedPrecondition,
@@ -50,7 +50,7 @@ Status check_shape(const PartialHead& head, const Terms& terms) {
   return round::check_probe(head.what.contributors, terms.scale_bits);
 }
 
-// The chunks that are here were held against what the contributors of the first head can give.
+// The chunks received so far were checked against the bounds of the first head's contributors.
 Status check_same_sum(const PartialHead& before, const PartialHead& head) {
   const auto same = [](const auto& a, const auto& b) {
     return a.first == b.first && a.second.weight == b.second.weight && a.second.digest == b.second.digest &&
@@ -149,8 +149,8 @@ Status Incoming::chunk(std::uint64_t index, Buffer bytes) {
   return {};
 }
 
-// The scale leaves room for all participants at value_abs_max: sums within their contributors' part of it cannot
-// overflow whatever they are added to.
+// The scale leaves room for all participants at value_abs_max. Sums within their contributors' share of that room
+// cannot overflow, whatever they are added to.
 Status Incoming::verify_packed(ByteSpan bytes, std::size_t count) {
   FLUVIAL_TRY(kernels::check_packed_chunk(bytes, count));
   std::vector<std::int64_t> sums(count);
@@ -188,8 +188,8 @@ Status Incoming::verify_chunk(ByteSpan bytes) {
 Status Incoming::verify_end(const std::string& sha256, ByteSpan trailer) {
   hash_.update(trailer);
   if (next_index_ != chunk_count_) {
-    // A sender that was told of a refusal ends so (frame.md), also when that was of a transfer of the same update
-    // before this one: what it left out it still has, and an update that is only short is not dropped.
+    // A sender that was told of a refusal ends in this way (frame.md), even if the refusal was of an earlier transfer
+    // of the same update. It still has the chunks that it left out, and an update that is only short is not dropped.
     return Error{update_ ? Code::kUnavailable : Code::kDataLoss,
                  "ended after " + std::to_string(next_index_) + " of " + std::to_string(chunk_count_) + " chunks"};
   }

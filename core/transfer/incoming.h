@@ -1,5 +1,5 @@
-// One update or partial on its way in: checked and staged chunk by chunk, handed over only when it is whole and good.
-// Blocking; what it stages in is passed in.
+// One update or partial on its way in: checked and staged chunk by chunk, handed over only when it is whole and valid.
+// Blocking; the staging area is passed in.
 #pragma once
 
 #include <memory>
@@ -38,32 +38,32 @@ struct StagedArrival {
   std::vector<std::int64_t> integers;
 };
 
-// What its child is told of it; of a partial also whom it must do without.
+// The receipt for the child; for a partial it also names the sites that the partial must do without.
 v1::Envelope receipt(const StagedArrival& arrival, const Status& status, const std::vector<SiteId>& without = {});
 
 // Where chunks are kept. Budget and file system outlive every Incoming and StagedArrival.
 struct Staging {
   store::StagingBudget* budget = nullptr;
   store::FileSystem* files = nullptr;
-  std::string folder;  // what is beyond the budget
+  std::string folder;  // for chunks beyond the budget
 };
 
 // Movable; one call at a time, from any thread. An error refuses the whole update or partial: the rest of it is read
 // and thrown away, and the session goes on. (A breach, which ends the session, is found earlier: by head_from_proto(),
-// or when a chunk follows no beginning.) After an error only destruction is allowed, which gives back what was staged.
+// or when a chunk follows no beginning.) After an error only destruction is allowed, which frees the staged chunks.
 class Incoming {
  public:
   // The head was admitted under `terms`. kInvalidArgument: another shape, codec or base than theirs; kDataLoss: a
-  // partial's probes are not its weights; kFailedPrecondition: the scale has no room for its weight; kUnavailable: it
-  // goes on from chunks that are not here (the child begins anew).
+  // partial's probes differ from its weights; kFailedPrecondition: the scale has no room for its weight; kUnavailable:
+  // the transfer continues from chunks that are not here (the child begins anew).
   static Result<Incoming> begin(UpdateHead head, Terms terms, const Staging& staging);
   static Result<Incoming> begin(PartialHead head, Terms terms, const Staging& staging);
 
   // Blocking: decodes, screens, hashes, and may write to the disk. kInvalidArgument: out of order; kDataLoss: not
   // decodable, not finite, or beyond the plan's bound, by the tensor's name; kResourceExhausted.
   Status chunk(std::uint64_t index, Buffer bytes);
-  // Takes the trailer, which holds the integers and the probe, and checks length, digest and norm, that the probe is 1,
-  // and the integers against the base model's. The last call. kDataLoss.
+  // The last call. Takes the trailer, which holds the integers and the probe. Checks length, digest and norm, that the
+  // probe is 1, and the integers against the base model's. kDataLoss.
   Result<StagedArrival> end(const std::string& sha256, ByteSpan trailer);
 
   bool is_of(RunId run, RoundId round) const;
@@ -72,8 +72,8 @@ class Incoming {
   // stopped.
   bool continues(const UpdateHead& head) const;
   bool continues(const PartialHead& head) const;
-  // Goes on under a new head that continues() this transfer; its attempt and lease may be others. Errors as in begin();
-  // kInvalidArgument as well for a partial with other contributors.
+  // Goes on under a new head that continues() this transfer; its attempt and lease may differ. Errors as in begin();
+  // kInvalidArgument also for a partial with other contributors.
   Status resume(UpdateHead head, const Terms& terms);
   Status resume(PartialHead head, const Terms& terms);
 

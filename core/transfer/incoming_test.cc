@@ -52,7 +52,7 @@ TEST_F(IncomingTest, AHeadThatDoesNotMeetTheTermsIsRefused) {
   }
 }
 
-// By an opening of a parent that did not look: a sum with it would leave int64. Its site has done nothing wrong.
+// The parent's opening did not check the scale: a sum with this weight would leave int64. The site did nothing wrong.
 TEST_F(IncomingTest, AWeightWithoutRoomAtTheScaleIsRefusedAndNotDropped) {
   Terms terms = test_terms();
   terms.value_abs_max = 0.1;
@@ -111,7 +111,8 @@ TEST_F(IncomingTest, APartialHoldsNoMoreThanItsContributorsCanGive) {
   }
 }
 
-// Else a chunk that was held against many would be added as the sum of few, and a few such partials leave int64.
+// Otherwise a chunk that was checked for many contributors would be added as the sum of few, and a few such partials
+// would leave int64.
 TEST_F(IncomingTest, APartialGoesOnWithTheContributorsItBeganWithAlone) {
   PartialHead head;
   head.child = NodeId(2);

@@ -60,14 +60,14 @@ Status Inflow::hand_over(RoundBook& book, Receiver& receiver) {
   if (arrival_) {
     FLUVIAL_TRY(book.complete(*arrival_));
     receiver.arrived(*std::exchange(arrival_, std::nullopt));
-  } else if (update_ && told_digest_) {  // refused before: the trailer may still contradict what was complete
+  } else if (update_ && told_digest_) {  // refused before: the trailer may still contradict a complete submission
     FLUVIAL_TRY(book.compare(update_->run, update_->round, update_->site, update_->incarnation, update_->submission,
                              *told_digest_));
   }
   return {};
 }
 
-// Whom a refused partial must do without. The owner is told when a site will not be in because of it.
+// The sites that a refused partial must do without. The owner is told of each site that is out because of the refusal.
 std::vector<SiteId> Inflow::report(const Error& error, RoundBook& book, Receiver& receiver) {
   const bool said_before = step_ == Step::kAdmit || step_ == Step::kStart;
   if (update_) {
@@ -89,7 +89,7 @@ std::vector<SiteId> Inflow::report(const Error& error, RoundBook& book, Receiver
 }
 
 v1::Envelope Inflow::refuse(const Error& error, RoundBook& book, Receiver& receiver) {
-  incoming_.reset();  // what was staged is given back
+  incoming_.reset();  // frees the staged chunks
   arrival_.reset();
   terms_.reset();
   const std::vector<SiteId> without = report(error, book, receiver);

@@ -1,5 +1,5 @@
-// One child's update or partial on its way in, from its beginning to whoever owns the round. core/tree calls the steps
-// from its strands and its pool, the simulator one after the other. What blocks says so.
+// One child's update or partial on its way in, from its beginning to the owner of the round. core/tree calls the steps
+// from its strands and its pool. Steps that block say so.
 //
 //   admit() -> start() -> chunk() ... -> end() -> hand_over()
 //     `-> refuse(), after an error of any step; the rest is skipped
@@ -15,7 +15,7 @@
 
 namespace fluvial::transfer {
 
-// Who owns the round: the coordinator or an aggregator. On the node's strand.
+// The owner of the round: the coordinator or an aggregator. On the node's strand.
 class Receiver {
  public:
   virtual ~Receiver() = default;
@@ -24,12 +24,12 @@ class Receiver {
   // The sites that a refused partial must leave out to be admitted.
   virtual std::vector<SiteId> without(const PartialHead& head) = 0;
   virtual void arrived(StagedArrival arrival) = 0;
-  virtual void refused(RunId run, RoundId round, const round::Refusal& refusal) = 0;  // an update that was no good
+  virtual void refused(RunId run, RoundId round, const round::Refusal& refusal) = 0;  // an update that is invalid
 };
 
-// For Receiver::admit(). kPermissionDenied when the partial names a site that is not below its sender. A site that the
-// partial brings with another content than it sent before is refused whatever `admit` says; the partial is refused for
-// that (kConflict) only if `admit` finds nothing else wrong with it.
+// For Receiver::admit(). kPermissionDenied when the partial names a site that is not below its sender. If the partial
+// brings a site with other content than the site sent before, that site is refused, whatever `admit` says. The partial
+// itself is refused for this (kConflict) only if `admit` finds nothing else wrong with it.
 Status admit_partial(const PartialHead& head, const RoundBook& book, const std::function<bool(SiteId)>& is_below,
                      const std::function<Status()>& admit, const std::function<void(const round::Refusal&)>& refuse);
 

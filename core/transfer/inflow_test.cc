@@ -10,7 +10,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// An owner that admits what it is told to.
+// An owner that admits whatever the test tells it to.
 class Owner final : public Receiver {
  public:
   Result<Terms> admit(const UpdateHead&) override {
@@ -39,7 +39,7 @@ class InflowTest : public TransferTest {
     owner_.book = &book_;
     book_.open(RunId(1), RoundId(1));
   }
-  // The whole way; the code that the child is told of, kOk's when nothing is.
+  // Brings an update the whole way. Returns the code of its refusal, if it was refused.
   std::optional<Code> bring(const UpdateHead& head, const std::vector<float>& values, std::size_t from = 0) {
     Inflow in(head);
     Status taken = in.admit(book_, owner_);

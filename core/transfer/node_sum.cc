@@ -13,7 +13,7 @@ void NodeSum::reset(const SumShape& shape) {
     accumulator_->reset(shape.scale_bits);
     return;
   }
-  accumulator_.reset();  // first give back, then take
+  accumulator_.reset();  // free the old memory before allocating the new
   accumulator_ = std::make_unique<aggregate::Accumulator>(shape.layout, shape.integer_count, shape.scale_bits);
 }
 
@@ -24,7 +24,7 @@ Status NodeSum::add_values(const StagedArrival& arrival, Parallel& parallel) {
   if (arrival.chunks->chunk_count() != chunk_count) {
     return Error{Code::kFailedPrecondition, "it came for a sum of another shape"};
   }
-  // An update's probe is one piece more: read from what its site sent, and added at the weight of its chunks.
+  // An update's probe is one more piece: read from what its site sent, and added with the weight of its chunks.
   FLUVIAL_TRY(parallel.for_each(chunk_count + (update != nullptr ? 1 : 0), [&](std::size_t i) -> Status {
     if (i == chunk_count) return probe_->add(update->site, update->probe, weight);
     thread_local Buffer scratch;
@@ -39,7 +39,7 @@ Result<round::ContributorSet> NodeSum::add(const StagedArrival& arrival, Paralle
   FLUVIAL_CHECK(accumulator_ != nullptr, "a sum without a shape");
   const round::ContributorSet& contributors = arrival.what.contributors;
   if (const Status added = contributors.empty() ? Status() : add_values(arrival, parallel); !added.ok()) {
-    // It was good when it came: whatever is wrong with it now went wrong here, and is no reason to drop it.
+    // The update was valid when it arrived. A fault now is this node's, and no reason to drop the update.
     return Error{Code::kUnavailable, "a verified update cannot be added: " + added.error().message};
   }
   round::ContributorSet with_probes;

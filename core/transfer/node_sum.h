@@ -1,4 +1,4 @@
-// The sum of one node: what was verified goes in whole, its probe with it; packed chunks for the parent come out.
+// The sum of one node: verified arrivals go in whole, each with its probe; packed chunks for the parent come out.
 #pragma once
 
 #include <memory>
@@ -24,13 +24,13 @@ class NodeSum {
   // Empties the sum, in the same memory when the shape is the same. Must be called first.
   void reset(const SumShape& shape);
 
-  // Adds the arrival and returns its contributors with the probes that the sum now holds for them. The arrival stays as
-  // it is, so that the sum can be made again without others. kUnavailable when it could not be added (the disk does not
-  // give back a spilled chunk, or it was begun under other terms): a part of it may be in the sum, so reset() before
+  // Adds the arrival and returns its contributors with the probes that the sum now holds for them. The arrival does not
+  // change, so the sum can be made again without others. kUnavailable when it could not be added (a spilled chunk
+  // cannot be read back, or the arrival was begun under other terms): part of it may be in the sum, so reset() before
   // anything else.
   Result<round::ContributorSet> add(const StagedArrival& arrival, Parallel& parallel);
 
-  // Whether the sum holds the probes of exactly these contributors, as they say. kDataLoss names the first that is off.
+  // Checks that the sum holds exactly these contributors' probes. kDataLoss names the first one that is wrong.
   Status check_probes(const round::ContributorSet& contributors) const;
 
   // A chunk as it travels to the parent. The same sum gives the same bytes.

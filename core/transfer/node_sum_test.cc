@@ -65,7 +65,7 @@ TEST_F(NodeSumTest, TheProbeTellsWhatWasAddedTwice) {
   EXPECT_EQ(round::check_probe(*twice, kTestScale).error().code, Code::kDataLoss);
 }
 
-// The sum is made of what the site sent, not of what the set says of it.
+// The sum is made from what the site sent, not from what the contributor set says.
 TEST_F(NodeSumTest, TheProbeIsTheSitesAndTellsAnotherWeight) {
   StagedArrival half = arrival(test_head(4), test_values(1));
   const float value = 0.5F;
@@ -120,7 +120,7 @@ TEST_F(NodeSumTest, WhatWasSpilledIsSummedAlikeAndADiskThatFailsSaysSo) {
   EXPECT_EQ(sum_.add(spilled, serial_).error().code, Code::kUnavailable);
 }
 
-// A parent said something else of the round while it was on its way.
+// The parent changed the round's terms while the update was on its way.
 TEST_F(NodeSumTest, WhatCameForAnotherShapeIsNotAdded) {
   const StagedArrival one = arrival(test_head(3), test_values(1));
   const kernels::ChunkLayout layout = kShape.layout;

@@ -1,6 +1,6 @@
-// What a member that was away asks: what became of its update, and whether a run goes on. The coordinator answers from
-// its journal. An OutcomeQuery without a round asks about the run alone. The answer is a RunState when the run is over,
-// and an OutcomeReply without a round when it goes on.
+// The questions of a member that was away: the outcome of its update, and whether a run goes on. The coordinator
+// answers from its journal. An OutcomeQuery without a round asks only about the run. The answer is a RunState when the
+// run is over, and an OutcomeReply without a round when it goes on.
 #pragma once
 
 #include <string_view>
@@ -17,9 +17,9 @@ v1::Envelope run_query(RunId run, NodeId asker);  // a site, or an aggregator
 
 bool ends_run(std::string_view run_state);  // the name of a status that is_over(); no other word does
 
-// The replies, in the order in which they must be sent: that the run is over comes before an update's outcome. When the
-// journal does not have the run, an update of it is late and nothing is said of the run. Blocking, as the journal is.
-// kInvalidArgument: a query with a round and without a digest.
+// The replies, in the order in which they must be sent: the end of the run comes before an update's outcome. When the
+// journal does not have the run, an update of it is late and there is no reply about the run. Blocking, as the journal
+// is. kInvalidArgument: a query with a round and without a digest.
 Result<std::vector<v1::Envelope>> answers(store::CoordinatorJournal& journal, const v1::OutcomeQuery& query);
 
 }  // namespace fluvial::transfer

@@ -1,4 +1,4 @@
-// What a child announces before it sends, and where it goes on after a cut: the other end of inflow.h. Pure.
+// A child's announcement before it sends, and where it resumes after a cut: the other end of inflow.h. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace fluvial::transfer {
 
-// How many of the first chunks need not be sent, because the parent says that it has them. 0 when it has those of
-// another transfer, or claims more than there are.
+// How many of the first chunks need not be sent, because the parent says that it has them. 0 when its chunks are of
+// another transfer, or it claims more than there are.
 std::uint64_t first_chunk(const std::optional<wire::Received>& received, Incarnation incarnation, std::uint64_t number,
                           std::uint64_t chunk_count);
 
-// A site's durable submission, sent from `first_chunk` on; its whole-number values and its probe travel with the
+// A site's durable submission, sent from `first_chunk` on; its integers and its probe travel in the
 // trailer.
 v1::Envelope update_begin(const store::PendingInfo& info, SiteId site, Epoch lease, std::uint64_t first_chunk);
 

@@ -1,5 +1,5 @@
-// What a parent remembers of the open round beside its gather: which submissions were complete here, so that a site
-// that contradicts itself is found, and what was cut off in the middle, so that its sender may go on. Blocks on
+// What a parent remembers of the open round beside its gather: the submissions that were complete here, to find a site
+// that contradicts itself; and transfers that were cut off in the middle, so that their senders may go on. Blocks on
 // nothing.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace fluvial::transfer {
 
-// One thread at a time. Holds at most one unfinished transfer for each child; its bytes count in the staging budget
-// until it goes on, the child begins something else, or the round is closed.
+// One thread at a time. Holds at most one unfinished transfer for each child. Its bytes count in the staging budget
+// until the transfer goes on, the child begins another, or the round is closed.
 class RoundBook {
  public:
   void open(RunId run, RoundId round);  // forgets any other round; no effect when this one is open
@@ -30,10 +30,10 @@ class RoundBook {
   Status complete(const StagedArrival& arrival);
 
   // ---- what was cut off ----
-  // Keeps what was cut off, if it is of the open round and has at least one chunk.
+  // Keeps a transfer that was cut off, if it is of the open round and has at least one chunk.
   void keep(NodeId child, Incoming incoming);
   std::optional<wire::Received> received(NodeId child) const;
-  // Takes what the child's new head goes on from. Anything else that was kept of the child is dropped.
+  // Takes the transfer that the child's new head continues. Any other transfer kept for the child is dropped.
   std::optional<Incoming> take(const UpdateHead& head);
   std::optional<Incoming> take(const PartialHead& head);
 

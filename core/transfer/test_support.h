@@ -54,7 +54,7 @@ inline Buffer test_chunk(const std::vector<float>& values, std::size_t index) {
   const std::size_t count = std::min<std::size_t>(kTestChunkValues, values.size() - first);
   return Buffer::copy_of(std::as_bytes(std::span(values).subspan(first, count)));
 }
-// What stands behind the chunks: no integers, and the probe.
+// The trailer behind the chunks: no integers, and the probe.
 inline Buffer test_trailer() { return Buffer::copy_of(round::probe_bytes()); }
 inline Digest test_sha256(const std::vector<float>& values) {
   Sha256 hash;
