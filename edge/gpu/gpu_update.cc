@@ -86,8 +86,8 @@ DeviceSpan<float> GpuUpdate::p_of(std::size_t chunk_index) const {
 
 // ---- the mean --------------------------------------------------------------------------------------------------
 
-// Reads a worker's values, which it may be writing to, the one time that they are read: all that follows goes by p.
-// With several GPUs, the root's share lies in p already.
+// Reads a worker's values, the only time that they are read, because the worker may be writing to them: all later steps
+// use p. With several GPUs, the root's share is in p already.
 Status GpuUpdate::put_mean(std::size_t chunk_index) {
   const auto first = static_cast<std::size_t>(layout_.first_value(chunk_index));
   const DeviceSpan<float> p = p_of(chunk_index);
@@ -117,7 +117,7 @@ Status GpuUpdate::reduce(std::span<const std::size_t> chunks) {
   return {};
 }
 
-// Where the only part lies (which is then read once, too, by what makes p), else in p.
+// The mean's place: the only part itself (which is then read once, too, when p is made), else p.
 Result<DeviceSpan<const float>> GpuUpdate::mean_of(std::size_t chunk_index) {
   if (parts_.size() == 1) {
     return parts_.front().vector->values().subspan(static_cast<std::size_t>(layout_.first_value(chunk_index)),
@@ -129,8 +129,8 @@ Result<DeviceSpan<const float>> GpuUpdate::mean_of(std::size_t chunk_index) {
 
 // ---- p ---------------------------------------------------------------------------------------------------------
 
-// Puts everything that makes a chunk of p into the streams. Base and residual come in while the workers' vectors are
-// reduced, and while the chunk before is still on its way out. The chunk before that has left: its slot is free.
+// Puts all work for a chunk of p into the streams. Base and residual come in while the workers' vectors are reduced and
+// the previous chunk is still on its way out. The chunk before that has left, so its slot is free.
 Status GpuUpdate::put_p(std::size_t chunk_index, const From& from) {
   UpdateMemory& memory = *memory_;
   UpdateMemory::Slot& slot = memory.slots[chunk_index % memory.slots.size()];
@@ -182,7 +182,7 @@ Status GpuUpdate::read_p(std::span<float> into) {
   return on_gpu(rested);
 }
 
-// While the GPU has chunk i - 1, the host brings base and residual of chunk i and takes p of chunk i - 2, side by side.
+// While the GPU works on chunk i - 1, the host brings base and residual of chunk i and takes p of chunk i - 2.
 Status GpuUpdate::make_all(const From& from, const LeaveP& leave, Parallel& parallel) {
   const std::size_t chunks = layout_.chunk_count();
   for (std::size_t step = 0; step < chunks + 2; ++step) {
@@ -200,7 +200,7 @@ Status GpuUpdate::make_all(const From& from, const LeaveP& leave, Parallel& para
 
 Status GpuUpdate::make_p(const From& from, const LeaveP& leave, Parallel& parallel) {
   const Status made = make_all(from, leave, parallel);
-  const Status rested = rest();  // also after an error: nobody's memory is read any more
+  const Status rested = rest();  // even after an error: no worker's memory is read any more
   if (!made.ok()) return made;
   FLUVIAL_TRY(on_gpu(rested));
   gpus_.count(&SiteGpus::Counts::summed);

@@ -1,15 +1,15 @@
-// One update, made where the workers' vectors lie:
+// One update, made on the GPUs that hold the workers' vectors:
 //
 //   update = GpuUpdate::make(gpus, parts, layout);
-//   update->reduce(chunks);                 as often as chunks are in place while workers compute the rest of them
+//   update->reduce(chunks);                 whenever chunks are in place while workers still compute the others
 //   update->make_p(from, leave, parallel);  p = (base - mean) + residual, chunk by chunk to the host
 //   if (*update->takes(codec)) update->encode(key, leave);
 //
-// On one GPU p and the encoded chunks are the host's, bit for bit (reduction direct, where there is a choice). The
-// workers of several GPUs are added up on each of them, and these sums over the GPUs, in fp32: the same to rounding.
+// On one GPU p and the encoded chunks are the host's, bit for bit (with reduction direct). With several GPUs, each adds
+// up its own workers, and these sums are added over the GPUs, in fp32: the same up to rounding.
 //
-// One thread at a time; calls return when nothing of them goes on. An error of a GPU itself is kInternal, and
-// SiteGpus::fault() has it.
+// One thread at a time; calls return when all of their work is done. An error of a GPU itself is kInternal, and is kept
+// in SiteGpus::fault().
 #pragma once
 
 #include <functional>
@@ -30,41 +30,41 @@ struct GpuPart {
 
 class GpuUpdate {
  public:
-  // 1 to kReduceInputsMax parts of layout.value_count values each. Null where a GPU or the host has no room for it (a
-  // warning says so, once): the caller then does without.
+  // 1 to kReduceInputsMax parts of layout.value_count values each. Null when a GPU or the host has no room for it (a
+  // warning says so, once): the caller then uses the host.
   static Result<std::unique_ptr<GpuUpdate>> make(SiteGpus& gpus, std::vector<GpuPart> parts,
                                                  kernels::ChunkLayout layout);
   ~GpuUpdate();
   GpuUpdate(const GpuUpdate&) = delete;
   GpuUpdate& operator=(const GpuUpdate&) = delete;
 
-  // The mean of these chunks, kept on the GPU; those that are there already are left out.
+  // The mean of these chunks, kept on the GPU; chunks that are there already are skipped.
   Status reduce(std::span<const std::size_t> chunks);
 
-  // Where the rest of it comes from. Base, residual and LeaveP are called for one chunk at a time each, but beside each
-  // other.
+  // The sources of the rest of p. Base, residual and LeaveP are each called for one chunk at a time, but concurrently
+  // with each other.
   using Read = std::function<Status(std::uint64_t first_value, std::span<float> into)>;
   struct From {
     Read base;      // none: the parts are updates
     Read residual;  // none: zero
   };
-  // What the screen found in a chunk (kDataLoss: a value is not finite).
+  // The screen's report on a chunk (kDataLoss: a value is not finite).
   struct Screened {
     Result<kernels::ScreenReport> update;  // before the residual is added
     Result<kernels::ScreenReport> p;
   };
-  // Gets every chunk of p, in order. Its first error ends the call. The last call of one object but read_p(), takes()
-  // and encode(), and those only after it succeeded.
+  // LeaveP gets every chunk of p, in order; its first error ends the call. After make_p() only read_p(), takes() and
+  // encode() may be called, and only if it succeeded.
   using LeaveP = std::function<Status(std::size_t chunk_index, std::span<const float> p, const Screened&)>;
   Status make_p(const From& from, const LeaveP& leave, Parallel& parallel);
 
-  // All of p once more, also after encode().
+  // All of p once more, even after encode().
   Status read_p(std::span<float> into);
 
-  // Whether the GPU has this codec, and room for what it needs (a warning says so, once, where it has not). p is
+  // Whether the GPU has this codec and room for its memory (if not, a warning says so, once). p must be
   // finite.
   Result<bool> takes(const kernels::CodecSpec& spec);
-  // Gets every chunk's bytes, in order; its first error ends the call. After takes() said yes.
+  // LeaveChunk gets every chunk's bytes, in order; its first error ends the call. Only after takes() returned true.
   using LeaveChunk = std::function<Status(std::size_t chunk_index, ByteSpan bytes)>;
   Status encode(const kernels::StreamKey& key, const LeaveChunk& leave);
 
@@ -87,7 +87,7 @@ class GpuUpdate {
   Status bring(std::size_t chunk_index, const Read& read, const kernels::PinnedBuffer& into);
   Status leave_p(std::size_t chunk_index, bool with_residual, const LeaveP& leave);
   Status make_all(const From& from, const LeaveP& leave, Parallel& parallel);
-  Status rest();  // until no stream has anything to do
+  Status rest();  // waits until all streams are idle
   Status on_gpu(Status status) { return gpus_.noted(std::move(status)); }
 
   SiteGpus& gpus_;

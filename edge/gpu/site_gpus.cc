@@ -103,7 +103,7 @@ std::pair<std::unique_ptr<UpdateMemory>, std::uint64_t> SiteGpus::take_memory() 
   return {std::move(kept_), period_};
 }
 
-// What is not kept is given back without the lock.
+// Memory that is not kept is freed without the lock.
 void SiteGpus::keep_memory(std::unique_ptr<UpdateMemory> memory, std::uint64_t period) {
   const std::lock_guard lock(mutex_);
   if (period == period_) std::swap(kept_, memory);

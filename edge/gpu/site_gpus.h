@@ -1,9 +1,9 @@
-// A site's GPUs, the workers' vectors in their memory, and what an update needs there. Made once, when the agent
-// starts.
+// A site's GPUs, the workers' vectors in their memory, and the memory that an update needs there. Made once, when the
+// agent starts.
 //
-// Thread safe. Memory that the agent takes on a GPU: nothing until the first update; then what UpdateMemory
-// (update_memory.h) says, of which one set is kept from round to round until release(). CUDA takes its own for the
-// process with the first vector that is opened: an agent whose workers leave nothing on a GPU takes nothing there.
+// Thread safe. The agent takes no memory on a GPU until the first update. Then it takes what update_memory.h lists, and
+// keeps one such set from round to round until release(). CUDA takes memory for the process when the first vector is
+// opened: an agent whose workers leave nothing on a GPU takes nothing there.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ namespace fluvial::edge {
 class SiteGpus;
 struct UpdateMemory;
 
-// A worker's flat vector of fp32 values where it lies in a GPU's memory; open as long as this object lives. The worker
-// may be writing to it: who reads a value reads it once.
+// A worker's flat vector of fp32 values in a GPU's memory; open as long as this object lives. The worker may be writing
+// to it: read each value only once.
 class WorkerVector {
  public:
   std::size_t gpu() const { return gpu_; }  // its place in SiteGpus::devices()
@@ -63,18 +63,18 @@ class SiteGpus : public std::enable_shared_from_this<SiteGpus> {
   const std::vector<kernels::Device>& devices() const { return devices_; }
   std::vector<kernels::DeviceUuid> uuids() const;  // in the order of devices()
 
-  // What a worker says it holds. kInvalidArgument, in one line for that worker, when this agent does not have the GPU,
-  // the memory cannot be opened, or the vector does not fit in it or does not begin at a multiple of 16 bytes.
+  // Opens a vector that a worker names. kInvalidArgument, in one line for that worker, when this agent does not have
+  // the GPU, the memory cannot be opened, or the vector does not fit in it or does not begin at a multiple of 16 bytes.
   Result<std::shared_ptr<const WorkerVector>> open(const kernels::DeviceUuid& device,
                                                    const kernels::MemoryHandle& handle, std::uint64_t first_byte,
                                                    std::uint64_t value_count);
-  // A vector in memory of this process, which outlives it.
+  // A vector in memory of this process; the memory outlives it.
   std::shared_ptr<const WorkerVector> own(std::size_t gpu, kernels::DeviceSpan<const float> values);
 
-  // Set once a GPU has failed. CUDA does nothing more in this process from then on: only one that starts anew does.
+  // Set once a GPU has failed. From then on CUDA is unusable in this process, and only a new process can use it.
   std::optional<Error> fault() const;
 
-  // Gives back what is kept for the next update, when none is expected. What is in use then follows when it is done.
+  // Frees the memory kept for the next update, when none is expected. Memory in use is freed when its update is done.
   void release();
 
   // Updates whose sum was made on the GPUs, and those of them that were encoded there.
@@ -96,10 +96,10 @@ class SiteGpus : public std::enable_shared_from_this<SiteGpus> {
   Result<kernels::DeviceGroup*> group_of(const std::vector<std::size_t>& gpus);
   Status sum(const std::vector<std::size_t>& gpus, std::span<const kernels::DeviceSpan<const float>> from,
              kernels::DeviceSpan<float> out, std::span<kernels::Stream> streams);
-  Status noted(Status status);  // an error of a device is remembered
+  Status noted(Status status);  // remembers an error of a device
   void count(std::uint64_t Counts::* what);
   void warn_once(const std::string& line);
-  // What was kept, of whatever shape, or null; and the period between two releases, which keep_memory() is told.
+  // The kept memory, of whatever shape, or null; and the period between two releases, to be passed to keep_memory().
   std::pair<std::unique_ptr<UpdateMemory>, std::uint64_t> take_memory();
   void keep_memory(std::unique_ptr<UpdateMemory> memory, std::uint64_t period);
 

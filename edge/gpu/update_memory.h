@@ -1,9 +1,9 @@
-// What an update takes of the GPUs. Internal to the room.
+// The memory that an update takes on GPUs. Internal to the room.
 //
-// On the GPU that makes the update: the update itself (4 bytes a value), two slots of a chunk of the base and one of
-// the residual (16 bytes a value of a chunk), what the codec needs to choose (its workspace_bytes(): for topk a part of
-// the update, for the others little or nothing) and two encoded chunks. On each of the others, where workers are on
-// several, a chunk (4 bytes a value of it). Of pinned host memory: two slots of base, residual and p, and two encoded
+// On the GPU that makes the update: the update itself (4 bytes a value), two slots, each with a chunk of the base and
+// one of the residual (16 bytes a value of a chunk), the codec's workspace (workspace_bytes(): for topk a fraction of
+// the update, for the others little or nothing) and two encoded chunks. If workers are on several GPUs, a chunk on each
+// of the others (4 bytes a value of it). In pinned host memory: two slots of base, residual and p, and two encoded
 // chunks.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace fluvial::edge {
 
-// What the codec of a plan needs.
+// The memory that the codec of a plan needs.
 struct EncodeMemory {
   std::unique_ptr<kernels::DeviceCodec> codec;
   kernels::DeviceBuffer workspace;
@@ -24,8 +24,8 @@ struct EncodeMemory {
 };
 
 struct UpdateMemory {
-  // Of chunk i, i + 2, ... The host waits for `filled` before it writes base and residual again, and for `left` before
-  // it reads p and puts the next chunk into the streams; these wait for each other by `filled` and `made`.
+  // Serves chunks i, i + 2, ... The host waits for `filled` before it writes base and residual again, and for `left`
+  // before it reads p and puts the next chunk into the streams. The streams wait for each other by `filled` and `made`.
   struct Slot {
     kernels::PinnedBuffer base_host, residual_host, p_host;
     kernels::PinnedBuffer update_outcome, outcome;  // of the screen, before and after the residual is added
@@ -40,7 +40,7 @@ struct UpdateMemory {
 
   // kResourceExhausted when a device, or the host, has no room.
   static Result<std::unique_ptr<UpdateMemory>> make(Shape shape);
-  // The same again does nothing. kFailedPrecondition when the device does not have the codec.
+  // Does nothing for the codec it has already. kFailedPrecondition when the device does not have the codec.
   Status prepare_codec(const kernels::CodecSpec& spec);
 
   Shape shape;

@@ -1,7 +1,7 @@
-// A site's training workers as a job sees them, and when a job of theirs may begin and is over. Pure.
+// A site's training workers as a job sees them, and when their job may begin and is over. Pure.
 //
-// A unit is what counts as one worker: a process by itself, or all ranks of a group together. A job has one slot a
-// unit: it is open until a unit works on it and again when that unit goes away, and it ends done or failed.
+// A unit counts as one worker: a process by itself, or all ranks of a group together. A job has one slot for each unit.
+// A slot is open until a unit works on it, and again when that unit goes away; it ends done or failed.
 #pragma once
 
 #include <cstddef>
@@ -38,26 +38,26 @@ class Crew {
   void attached(MemberId id, CrewMember member);
   void detached(MemberId id);
   void took(MemberId id);      // a task
-  void answered(MemberId id);  // it; free again
-  // A job ends without the answers of those that are still at it.
+  void answered(MemberId id);  // the task; the member may take another one
+  // A job ends without the answers of the members that still work on it.
   void gave_up();
-  // A job went on with fewer, or began with fewer because nobody else came.
+  // A job went on with fewer units, or began with fewer because no other came.
   void went_short();
 
   std::size_t processes() const { return members_.size(); }
   std::vector<Unit> free_units() const;  // by name
-  // Whether a job may begin with the units that are free. `waited`: the deadline for more of them has passed. Where the
-  // plan says continue, and a job before went short, nobody waits again for those that are not there or do not answer.
+  // Whether a job may begin with the units that are free. `waited`: the deadline for more of them has passed. If the
+  // plan says continue, and an earlier job went short, jobs do not wait again for units that are absent or overdue.
   bool may_start(round::MissingWorkers missing, bool waited) const;
 
  private:
   struct State {
     CrewMember member;
     bool busy = false;
-    bool overdue = false;  // with a task that nobody waits for any more
+    bool overdue = false;  // with a task whose job has ended without its answer
   };
   template <typename Keep>
-  std::vector<Unit> units(Keep keep) const;  // complete ones, all of whose members are to be kept
+  std::vector<Unit> units(Keep keep) const;  // complete units, all of whose members satisfy `keep`
   std::size_t responsive() const;
   void refresh();
 
@@ -68,8 +68,8 @@ class Crew {
 
 enum class SlotState { kOpen, kWorking, kDone, kFailed };
 enum class Ruling { kWait, kGo, kFail };
-// What a job does now. `spare`: a unit is free that has not had its turn in this job. The plan says decline: go with
-// all or not at all. It says continue: go as soon as everybody who may still bring something has.
+// What a job does now. `spare`: a unit is free that has not had its turn in this job. If the plan says decline, the job
+// needs all units. If it says continue, the job is done once every unit that may still bring a result has done so.
 Ruling judge(std::span<const SlotState> slots, round::MissingWorkers missing, bool spare);
 
 }  // namespace fluvial::edge

@@ -6,7 +6,7 @@
 
 namespace fluvial::edge {
 
-// The run before waits for its last model no longer: its end is told before a task of this one.
+// The run before no longer waits for its last model: its end is told before a task of the new run.
 void RunEnds::begin(RunId run, RunEffects& out) {
   if (run == run_) return;
   for (Ending& ending : endings_) ending.due = true;
@@ -47,7 +47,7 @@ RunEffects RunEnds::model_held(const round::ModelRef& model) {
   return out;
 }
 
-// A run that this site took no part in means nothing to its workers.
+// Workers are not told of a run that this site took no part in.
 void RunEnds::tell_committed(RunEffects& out) const {
   const bool tells = committed_ && held_ == committed_->model && committed_->run == run_ && !name_.empty();
   if (tells) {

@@ -1,17 +1,17 @@
-// What a site's workers are told of their run besides its tasks: each committed model, and its end. A pure step
+// What a site's workers are told of their run besides its tasks: each committed model, and the run's end. A pure step
 // machine.
 //
 // A run's end, from when the site hears of it until its workers do:
 //
 //   ended -> awaiting its last model -> due -> told
-//        `-> due, when no model of it was committed, or the site has begun with another run
+//        `-> due, when no model of it was committed, or the site has begun another run
 //
 // It promises:
-// - Workers are told of a committed model when it is here, and of a run that opened here alone.
-// - They are told of a run's end after they had its last model, unless that does not arrive or another run began.
+// - Workers are told of a committed model when it is here, and only of runs that opened here.
+// - They are told of a run's end after its last model, unless that does not arrive or another run began.
 // - They are told of no end while their memory is read, nor while tasks of that run are out whose results will be read
-//   where they lie: a worker frees that memory when it hears of the end.
-// - Each end is told once, in the order in which they came due, and only of runs whose rounds opened here.
+//   in place: a worker frees that memory when it hears of the end.
+// - Each end is told once, in the order in which they came due, and only for runs whose rounds opened here.
 #pragma once
 
 #include <cstddef>
@@ -47,32 +47,32 @@ struct AwaitLastModel {       // until its workers had the model of this round; 
 };
 struct TellEnded {
   RunEnd end;
-  bool at_hand = false;  // it was the run at hand: what is kept of its workers' results can go
+  bool at_hand = false;  // it was the current run: what is kept of its workers' results can go
 };
 using RunEffect = std::variant<TellCommitted, TellNoneCommitted, AwaitLastModel, TellEnded>;
 using RunEffects = std::vector<RunEffect>;
 
 class RunEnds {
  public:
-  // Whether results may be read where their workers have them, on a GPU, after the agent was told of them.
+  // `reads_in_place`: results may be read in their workers' memory, on a GPU, after the agent was told of them.
   explicit RunEnds(bool reads_in_place) : reads_in_place_(reads_in_place) {}
 
   RunEffects opened(RunId run, const std::string& name, RoundId round, const round::ModelRef& base);
   RunEffects committed(RunId run, RoundId round, const round::ModelRef& model);
   RunEffects model_held(const round::ModelRef& model);
   RunEffects ended(RunId run, std::string_view state);
-  RunEffects last_model_over(RunId run);  // its workers had it, or it does not arrive
-  RunEffects history_entered();           // another one: no model of the one before is committed any more
+  RunEffects last_model_over(RunId run);  // its workers have had it, or it does not arrive
+  RunEffects history_entered();           // another history: no model of the one before counts as committed
 
   void tasks_out(RunId run) { tasks_out_ = run; }
   void trained();               // the tasks have their results, and these are read from now on
   RunEffects train_failed();    // the tasks are over
-  void reads() { ++reading_; }  // the memory of workers, beside that
+  void reads() { ++reading_; }  // another read of workers' memory begins
   RunEffects read();            // as often as trained() and reads()
 
   bool awaits_last_model(RunId run) const;
-  RunId run() const { return run_; }        // the one at hand
-  RoundId round() const { return round_; }  // of it, the newest heard of
+  RunId run() const { return run_; }        // the current run
+  RoundId round() const { return round_; }  // its newest round heard of
 
  private:
   struct Ending {
@@ -95,7 +95,7 @@ class RunEnds {
   RunId run_;
   RoundId round_;
   std::string name_;                      // of run_, once one of its rounds opened here
-  std::map<RunId, std::string> unended_;  // names of runs whose rounds opened here and whose end was not heard
+  std::map<RunId, std::string> unended_;  // names of runs that opened here and whose end was not heard of
   std::vector<Ending> endings_;           // heard, not told
   std::optional<Committed> committed_;    // the newest round that was
   std::optional<round::ModelRef> held_;

@@ -161,7 +161,7 @@ TEST(RunEnds, WhereResultsLieOnGpusTheEndWaitsForThoseStillToCome) {
   EXPECT_EQ(told(in_host_memory.ended(kRun, "stopped")), std::vector{kRun});
 }
 
-// Who waits for workers has given no task.
+// A job that waits for workers has given no task.
 TEST(RunEnds, TheEndWaitsForNoWorkersThatAreNotThere) {
   RunEnds ends = opened();
   EXPECT_EQ(told(ends.ended(kRun, "stopped")), std::vector{kRun});
@@ -189,7 +189,7 @@ TEST(RunEnds, AnotherRunsTasksHoldNoEndBack) {
 
 // ---- several runs -------------------------------------------------------------------------------------------------
 
-// Of a run that ended while the site was away it learns when it has begun with the next.
+// The site learns of a run that ended while it was away when it has begun with the next.
 TEST(RunEnds, TheEndOfARunBeforeIsToldOnceAndLeavesTheResultsOfTheOneAtHand) {
   RunEnds ends = opened();
   ends.committed(kRun, RoundId(1), model(1));

@@ -1,4 +1,4 @@
-// A site that comes to a coordinator whose folder was restored from a backup.
+// A site that connects to a coordinator whose folder was restored from a backup.
 #include <gtest/gtest.h>
 
 #include "edge/logic/site_machine.h"
@@ -7,7 +7,7 @@
 namespace fluvial::edge {
 namespace {
 
-// Of a restore of a copy in which there was one run, and of one in which there was none.
+// Shared rounds after a restore of a copy with one run, and of a copy without any.
 const round::Common kShared({}, {{round::HistoryId(7), Epoch(100), RunId(1), {{RunId(1), RoundId(1)}}}});
 const round::Common kNoRun({}, {{round::HistoryId(7), Epoch(100), RunId(0), {}}});
 
@@ -73,7 +73,7 @@ TEST(SiteHistory, WhatIsTrainedInTheHistoryBeforeGoesIntoTheResidual) {
   SiteMachine site = training(2);
   ASSERT_NE(find<EnterHistory>(site.history_begins()), nullptr);
   EXPECT_TRUE(site.history_entered({}, kShared).empty());
-  // The new history's round of the same number waits: it is another.
+  // The new history's round of the same number waits, because it is another round.
   Offer other = offer(2);
   other.base.digest[5] = std::byte{1};
   EXPECT_TRUE(site.offered(other).empty());
@@ -86,8 +86,8 @@ TEST(SiteHistory, WhatIsTrainedInTheHistoryBeforeGoesIntoTheResidual) {
   EXPECT_NE(find<Train>(site.model_ready(other.base)), nullptr);
 }
 
-// Base and plan may be the same as well, when both histories committed the same: which of the two a training was begun
-// for still decides where it is booked.
+// Base and plan may be the same as well, if both histories committed the same. A training still belongs to the history
+// for which it was begun.
 TEST(SiteHistory, WhatIsTrainedInTheHistoryBeforeIsNotSentAsTheSameRoundOfTheNext) {
   SiteMachine site = training(2);
   ASSERT_NE(find<EnterHistory>(site.history_begins()), nullptr);

@@ -12,8 +12,8 @@ std::uint32_t weight_to_claim(const Offer& offer, std::uint32_t weight) {
 
 namespace {
 
-// Of one round attempt, lease and who holds what may be others from offer to offer. With another base or plan it is
-// another round, whatever it is called: what is being made for the one fits into no other.
+// Offers of one round may differ in attempt, lease and who holds what. An offer with another base or plan is another
+// round, whatever its number: what is being made for one round fits into no other.
 bool is_same_round(const Offer& a, const Offer& b) {
   return a.run == b.run && a.round == b.round && a.base == b.base && a.plan == b.plan;
 }
@@ -42,7 +42,7 @@ Verdict verdict_of(SiteId self, const round::ContributorSet& contributors, const
   return verdict;
 }
 
-// What happened while the site was away nobody tells it unasked.
+// The site must ask what happened while it was away.
 Effects SiteMachine::connected() {
   unheard_ = runs_;
   return ask_again();
@@ -96,7 +96,7 @@ Effects SiteMachine::offered(Offer offer) {
   incomplete_.erase(offer.run);
   unheard_.erase(offer.run);
   if (is_closed(offer.run, offer.round)) return out;  // overtaken by its commit, or by a newer offer
-  if (offer.round > RoundId(0)) close(offer.run, RoundId(offer.round.value() - 1));  // one follows the other
+  if (offer.round > RoundId(0)) close(offer.run, RoundId(offer.round.value() - 1));  // rounds follow each other
   if (pending_) {
     if (pending_->run == offer.run && pending_->round == offer.round) {
       if (!offer.counted && !resolving_) send(std::move(offer), out);
@@ -112,7 +112,7 @@ Effects SiteMachine::offered(Offer offer) {
       if (work_->stage != Stage::kFolding) work_->late = false;
       next_.reset();
       if (work_->stage == Stage::kFetching) {
-        fetch(work_->offer.base, out);  // a parent that did not have it when it was asked has it by now
+        fetch(work_->offer.base, out);  // a parent that lacked it when asked has it by now
       }
     } else {
       work_->late = true;
@@ -135,7 +135,7 @@ void SiteMachine::send(Offer offer, Effects& out) {
 }
 
 void SiteMachine::start(Offer offer, Effects& out) {
-  if (offer.counted) return;  // a contribution of an incarnation whose state is gone: nothing to do but wait
+  if (offer.counted) return;  // counted for an incarnation whose state is lost: there is nothing to do but wait
   const bool here = held_ == offer.base;
   last_work_ = last_work_.next();
   work_ = Work{last_work_, std::move(offer), here ? Stage::kTraining : Stage::kFetching};
@@ -182,7 +182,7 @@ Effects SiteMachine::trained(WorkId work) {
   return out;
 }
 
-// Of the attempt that was offered last, although the work may have begun in one before it.
+// Declines the attempt that was offered last, although the work may have begun in an earlier one.
 void SiteMachine::decline(const Error& error, Effects& out) {
   const Offer& offer = work_->offer;
   if (!work_->late) out.push_back(DeclineRound{offer.run, offer.round, offer.attempt, error});
@@ -248,13 +248,13 @@ Effects SiteMachine::committed(RunId run, RoundId round, const Verdict& verdict,
       resolve(Outcome::kCounted, out);
     } else if (verdict.refused) {
       resolve(Outcome::kRefused, out);
-    } else if (verdict.late || verdict.counted) {  // counted with other bytes: those of an incarnation before
+    } else if (verdict.late || verdict.counted) {  // counted with other bytes: an earlier incarnation's
       resolve(Outcome::kLate, out);
     } else {
       out.push_back(Ask{*pending_});
     }
   } else if (pending_ && !resolving_ && !told_before) {
-    out.push_back(Ask{*pending_});  // of a round before: the commit that named it, or the answer, was lost
+    out.push_back(Ask{*pending_});  // of an earlier round: the commit that named it, or the answer, was lost
   }
   if (work_ && work_->offer.run == run && work_->offer.round <= round) {
     work_->late = true;
@@ -300,7 +300,7 @@ Effects SiteMachine::history_begins() {
   return out;
 }
 
-// What is encoded, folded or resolved was begun in the history before, and ends in it.
+// Encoding, folding and resolving that began in the history before also end in it.
 void SiteMachine::enter_if_quiet(Effects& out) {
   if (entering_ != Entering::kWaiting || resolving_ || (work_ && work_->stage != Stage::kTraining)) return;
   entering_ = Entering::kNow;
@@ -317,7 +317,7 @@ Effects SiteMachine::history_entered(std::optional<Pending> pending, const round
   closed_.clear();
   over_.clear();  // a run that was over may go on
   incomplete_.clear();
-  std::erase_if(runs_, [&](RunId run) { return !common.has(run); });  // nobody could say whether they go on
+  std::erase_if(runs_, [&](RunId run) { return !common.has(run); });  // nobody could tell whether they go on
   unheard_.clear();
   if (!work_) return out;
   work_->late = work_->lost = true;

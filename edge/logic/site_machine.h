@@ -5,8 +5,8 @@
 //   offered -> fetching -> training -> encoding -> pending (durable, being sent) -> resolving -> offered ...
 //                                   `-> folding, when the round closed meanwhile: the update goes into the residual
 //
-// What an effect begins ends with an event that names it: its work, or its submission. One that comes too late does
-// nothing. Each run's end counts once, and a run that is over is complete once nothing of it is in hand.
+// An effect ends with an event that names its work or its submission; an event that comes too late does nothing. Each
+// run's end counts once, and a run that is over is complete once no work of it is left.
 #pragma once
 
 #include <map>
@@ -39,10 +39,10 @@ struct Offer {
   round::Plan plan;
   round::ModelRef base;
   Epoch lease;
-  std::uint64_t weight_max = 0;       // as the round has it on record; 0: not told
+  std::uint64_t weight_max = 0;       // as in the round's record; 0: not told
   bool counted = false;               // the parent's side holds this site's contribution
-  std::optional<Received> received;   // of the submission whose sending was cut off
-  std::vector<RunId> continues = {};  // the run before, the one before that, ...: what they left unspent is this one's
+  std::optional<Received> received;   // of a submission whose transfer was cut off
+  std::vector<RunId> continues = {};  // the run before, the one before that, ...: their unspent residual is this run's
 };
 
 // A durable submission without an outcome.
@@ -55,10 +55,10 @@ struct Pending {
   bool operator==(const Pending&) const = default;
 };
 
-// What is made for one offer, from its training to a submission or to the residual: 1, 2, ... within a process.
+// The work for one offer, from its training to a submission or to the residual: 1, 2, ... within a process.
 using WorkId = Id<struct WorkTag>;
 
-// What a commit says of this site. Nothing at all when it came by a way that does not know the site: then it asks.
+// A commit's outcome for this site. Empty when the commit came by a way that does not know the site, which then asks.
 struct Verdict {
   std::optional<Digest> counted;  // the digest that is in: this site's pending submission only if it has the same
   bool refused = false;
@@ -68,8 +68,8 @@ struct Verdict {
 Verdict verdict_of(SiteId self, const round::ContributorSet& contributors, const std::vector<round::Refusal>& refusals,
                    const std::vector<SiteId>& late);
 
-// What an update of this weight may claim in the round. Enrolled anew, a site may have a greater maximum than a round
-// has on record that was opened before; a parent refuses what is above it.
+// The weight that an update may claim in the round. A site that enrolled anew may have a greater maximum than the
+// record of a round that opened before; a parent refuses a weight above the record's.
 std::uint32_t weight_to_claim(const Offer& offer, std::uint32_t weight);
 
 // ---- effects ------------------------------------------------------------------------------------------------------
@@ -80,34 +80,34 @@ struct Train {  // then trained() or train_failed()
   Offer offer;
   WorkId work;
 };
-struct Encode {  // what was trained: screen, encode, make durable; then encoded() or encode_failed()
+struct Encode {  // the trained update: screen, encode, make durable; then encoded() or encode_failed()
   Offer offer;
   WorkId work;
 };
-struct Fold {  // what was trained goes into the residual; then folded()
+struct Fold {  // the trained update goes into the residual; then folded()
   Offer offer;
   WorkId work;
-  bool lost = false;      // its round is of a history before: no outcome of it is remembered
-  bool run_lost = false;  // its run is: there is no residual that it could go into, it is dropped
+  bool lost = false;      // its round is of an earlier history: no outcome of it is remembered
+  bool run_lost = false;  // its run is of an earlier history: it is dropped, as no residual could take it
 };
-struct Send {  // the pending submission; what is being sent under another lease or to another parent is given up
+struct Send {  // the pending submission; a transfer under another lease or to another parent is given up
   Offer offer;
-  std::uint64_t first_chunk = 0;  // the parent has those before it
+  std::uint64_t first_chunk = 0;  // the parent has the chunks before it
 };
 struct StopSending {};
-// The coordinator, for the outcome of the pending submission. An answer that gets lost is asked for again: with the
+// Asks the coordinator for the outcome of the pending submission. If the answer is lost, the site asks again: with the
 // next session, the next commit or the next opening, and whenever ask_again() is called.
 struct Ask {
   Pending pending;
 };
-struct AskRun {  // the coordinator, whether it goes on; then run_goes_on() or run_over(). Likewise asked for again
+struct AskRun {  // asks whether a run goes on; then run_goes_on() or run_over(). Asked again in the same way
   RunId run;
 };
 struct Resolve {  // durably, once; then resolved()
   Pending pending;
   Outcome outcome;
 };
-// Nothing is being written any more: the store may enter the other history. Then history_entered().
+// No write is under way any more: the store may enter the other history. Then history_entered().
 struct EnterHistory {};
 struct DeclineRound {
   RunId run;
@@ -115,7 +115,7 @@ struct DeclineRound {
   AttemptId attempt;
   Error error;
 };
-struct CompleteRun {  // it is over, and nothing of it is in hand: what it left unspent can be looked at
+struct CompleteRun {  // it is over and no work of it is left: its unspent residual can be looked at
   RunId run;
 };
 using Effect = std::variant<FetchModel, Train, Encode, Fold, Send, StopSending, Ask, AskRun, Resolve, EnterHistory,
@@ -124,15 +124,15 @@ using Effects = std::vector<Effect>;
 
 class SiteMachine {
  public:
-  // With what the site's store holds from before: a submission, and the runs that it took part in.
+  // From the site's store: a pending submission, and the runs that the site took part in.
   explicit SiteMachine(std::optional<Pending> pending, std::set<RunId> runs = {})
       : pending_(pending), runs_(std::move(runs)) {
     if (pending_) runs_.insert(pending_->run);
   }
 
   Effects connected();           // a session to a parent is up
-  Effects ask_again();           // now and then: a commit, a question or its answer may have been lost further up
-  Effects offered(Offer offer);  // also again after a reconnect, or for the next attempt
+  Effects ask_again();           // from time to time: a commit, a question or its answer may have been lost further up
+  Effects offered(Offer offer);  // again after a reconnect, and for the next attempt
   Effects model_ready(const round::ModelRef& model);
   Effects trained(WorkId work);
   Effects train_failed(WorkId work, const Error& error);
@@ -142,13 +142,13 @@ class SiteMachine {
   Effects committed(RunId run, RoundId round, const Verdict& verdict, const round::ModelRef& model);
   Effects answered(const Pending& about, Outcome outcome);
   void run_goes_on(RunId run) { unheard_.erase(run); }
-  // No round of it opens any more: what is being made for one goes into the residual. Heard again: nothing.
+  // No round of the run opens any more: work under way goes into the residual. Does nothing when heard again.
   Effects run_over(RunId run);
   Effects resolved(const Pending& pending);
-  // The lease is of another history (core/round/history.h), and no parent is connected. What is being trained goes into
+  // The lease is of another history (core/round/history.h), and no parent is connected. Training under way goes into
   // the residual when it is done; nothing else of the history before is left.
   Effects history_begins();
-  // With what the store holds now, and what the two histories share.
+  // With the store's present submission, and the rounds that the two histories share.
   Effects history_entered(std::optional<Pending> pending, const round::Common& common);
 
   bool has_pending() const { return pending_.has_value(); }
@@ -164,11 +164,11 @@ class SiteMachine {
     Offer offer;
     Stage stage;
     bool late = false;      // the round closed without it
-    bool lost = false;      // the round is of a history before
-    bool run_lost = false;  // its run is
+    bool lost = false;      // the round is of an earlier history
+    bool run_lost = false;  // its run is of an earlier history
     bool trained = false;   // while a history is being entered
   };
-  enum class Entering { kNo, kWaiting, kNow };  // another history: once nothing is being written
+  enum class Entering { kNo, kWaiting, kNow };  // another history: as soon as no write is under way
   bool is_at(WorkId work, Stage stage) const;
   void close(RunId run, RoundId round);
   bool is_closed(RunId run, RoundId round) const;
@@ -192,10 +192,10 @@ class SiteMachine {
   std::optional<round::ModelRef> held_;
   std::optional<round::ModelRef> fetched_;  // the last one that was asked for
   std::map<RunId, RoundId> closed_;         // rounds up to here are over
-  std::set<RunId> runs_;                    // that this site took part in, as far as it knows not over
-  std::set<RunId> unheard_;                 // of them, those of which nothing came on this session
+  std::set<RunId> runs_;                    // that this site took part in and that, as far as it knows, go on
+  std::set<RunId> unheard_;                 // of runs_, those of which nothing was heard on this session
   std::set<RunId> over_;
-  std::set<RunId> incomplete_;  // of them, those of which something is in hand
+  std::set<RunId> incomplete_;  // of over_, those with work left
 };
 
 }  // namespace fluvial::edge

@@ -217,7 +217,7 @@ TEST(SiteMachine, ARunThatComesBackFindsItsWorkInTime) {
   EXPECT_NE(find<Encode>(site.trained(kFirst)), nullptr);
 }
 
-// Declining is for an attempt: asked again, it tries again.
+// A decline is for one attempt: when the site is asked again, it tries again.
 TEST(SiteMachine, TriesAgainInTheNextAttempt) {
   SiteMachine site({});
   site.offered(offer(1));
@@ -227,7 +227,7 @@ TEST(SiteMachine, TriesAgainInTheNextAttempt) {
   EXPECT_NE(find<Encode>(site.trained(WorkId(2))), nullptr);
 }
 
-// A parent does not do that, unless it lies or has lost what it knew of the round.
+// A parent does this only if it lies or has lost what it knew of the round.
 TEST(SiteMachine, WhatIsMadeForARoundFitsIntoNoOtherOfThatName) {
   Offer rebased = offer(1);
   rebased.base = model(4);
@@ -347,7 +347,7 @@ TEST(SiteMachine, AnAnswerAboutOtherBytesResolvesNothing) {
 
 // ---- what comes too late ------------------------------------------------------------------------------------------
 
-// The second attempt's work: what is still said of the first one's is not taken for it.
+// A late event about the first attempt's work is not taken for one about the second attempt's.
 TEST(SiteMachine, WhatIsSaidOfAnEarlierWorkIsNotTakenForTheOneAtHand) {
   const Error error{Code::kInternal, "out of memory"};
   const WorkId second(2);

@@ -1,4 +1,4 @@
-// What the tests of a site's machine offer it, and how they look at what it answers.
+// Offers for the tests of a site's machine, and helpers to look at its effects.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ inline Pending pending(std::uint64_t round) {
   return {RunId(1), RoundId(round), digest};
 }
 
-inline constexpr WorkId kFirst{1};  // what is made for the first offer
+inline constexpr WorkId kFirst{1};  // the work for the first offer
 
 // A site whose submission for round 1 is on its way.
 inline SiteMachine sending() {

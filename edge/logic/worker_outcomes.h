@@ -1,5 +1,5 @@
-// What became of the last result of each worker, by its name, in each run. Pure, bounded. What is in here of
-// submissions is also in the site's store (store::SiteStore::worker_outcomes()), so it is the same after a restart.
+// The outcome of each worker's last result, by the worker's name, in each run. Pure, bounded. The outcomes of
+// submissions are also in the site's store (store::SiteStore::worker_outcomes()), so they survive a restart.
 #pragma once
 
 #include <cstddef>

@@ -17,13 +17,13 @@ namespace {
 constexpr std::size_t kUnknowns = 3;
 using Row = std::array<double, kUnknowns>;
 
-// Features by their unknown, each over the measured time: what is fitted is 1.
+// The features of each unknown, divided by the measured time, so that the target of the fit is 1.
 Row row_of(const Timing& timing) {
   return {timing.work.sums / timing.seconds, timing.work.bytes / timing.seconds,
           timing.work.additions / timing.seconds};
 }
 
-// The normal equations of those unknowns that `used` names, by elimination with pivots; none where they are singular.
+// Solves the normal equations of the unknowns in `used`, by elimination with pivots; none when they are singular.
 std::optional<Row> solve(const std::vector<Row>& rows, unsigned used) {
   std::vector<std::size_t> of;
   for (std::size_t k = 0; k < kUnknowns; ++k) {
@@ -99,7 +99,7 @@ CostModel fit(std::span<const Timing> timings) {
   if (rows.size() < kUnknowns) return {};
   Row best{};
   double least = std::numeric_limits<double>::infinity();
-  for (unsigned used = 1; used < 1U << kUnknowns; ++used) {  // what would be negative is left out
+  for (unsigned used = 1; used < 1U << kUnknowns; ++used) {  // leaves out what would be negative
     const std::optional<Row> solution = solve(rows, used);
     if (!solution || std::ranges::any_of(*solution, [](double value) { return value < 0; })) continue;
     const double error = squared_error(rows, *solution);

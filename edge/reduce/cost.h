@@ -1,5 +1,5 @@
-// What a reduction takes, and so which one to take: a sum of a step costs alpha to begin, beta for each byte it moves,
-// gamma for each addition. Fitted to measurements on the machine at hand. The clock is passed in.
+// Predicts the time of each reduction, to choose one. A sum of a step costs alpha to begin, beta for each byte it
+// moves, and gamma for each addition. Fitted to measurements on this machine. The clock is passed in.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ struct CostModel {
   double gamma = 0;  // seconds an addition
 };
 
-// What the three are multiplied with.
+// The amounts of work that alpha, beta and gamma are multiplied with.
 struct Work {
   double sums = 0;
   double bytes = 0;
@@ -43,7 +43,7 @@ struct Choice {
   std::array<double, kAlgorithms.size()> seconds{};  // predicted, of each
   std::string reason;                                // for the log
 };
-// The one that takes least for a chunk of so many values.
+// The fastest algorithm for a chunk of that many values.
 Choice choose(const CostModel& model, std::size_t ranks, std::size_t values);
 
 }  // namespace fluvial::edge

@@ -15,7 +15,7 @@ namespace {
 using Vectors = std::span<const std::span<const float>>;
 using Weights = std::span<const std::uint32_t>;
 
-// Carries the steps out.
+// Carries out the steps.
 class Reduction {
  public:
   Reduction(Vectors vectors, Weights weights, std::span<float> out) : vectors_(vectors), weights_(weights), out_(out) {

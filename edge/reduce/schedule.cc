@@ -14,7 +14,7 @@ struct Range {
   std::size_t first = 0;
   std::size_t count = 0;
 };
-// Part `index` of `parts`, as even as it goes.
+// Part `index` of `parts`, as even as possible.
 Range part_of(Range whole, std::size_t index, std::size_t parts) {
   const std::size_t begin = whole.count * index / parts;
   const std::size_t end = whole.count * (index + 1) / parts;

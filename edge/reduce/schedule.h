@@ -1,7 +1,7 @@
 // How the vectors of a site's workers become one: an algorithm as steps of sums, whatever carries them out. Pure.
 //
-// One result is wanted, in one place, so these are reductions; what the literature adds to them to give every rank the
-// result (allgather, broadcast) has no part here. Sources: Thakur, Rabenseifner, Gropp, "Optimization of collective
+// One result is wanted, in one place, so these are reductions. The second half of the literature's all-reduce, which
+// gives every rank the result, is left out. Sources: Thakur, Rabenseifner, Gropp, "Optimization of collective
 // communication operations in MPICH", IJHPCA 19(1), 2005; Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms
 // for clusters of workstations", JPDC 69(2), 2009.
 #pragma once
@@ -30,8 +30,8 @@ Result<Algorithm> parse_algorithm(std::string_view name);
 
 inline constexpr std::size_t kRanksMax = 64;
 
-// A vector of as many values as the result: a worker's, which is only read and counts with its share of the weight; a
-// partial sum, kept for the worker of that rank; the result.
+// A vector of as many values as the result: a worker's vector, which is only read and counts with its share of the
+// weight; a partial sum, kept for the worker of that rank; or the result.
 struct Place {
   enum class Kind { kWorker, kPartial, kResult } kind = Kind::kResult;
   std::size_t rank = 0;
@@ -46,7 +46,7 @@ struct Sum {
   std::size_t count = 0;
 };
 
-// Sums of a step touch no range that another of the step writes: they may run side by side. Steps follow each other.
+// A sum touches no range that another sum of its step writes, so they may run side by side. Steps follow each other.
 using Step = std::vector<Sum>;
 
 // 1 to kRanksMax ranks.

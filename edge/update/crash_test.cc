@@ -1,5 +1,5 @@
-// A site's whole life, its machine, its arithmetic and its disk, against a root that keeps what it counted: the agent
-// dies at every operation of its disk, comes back, and nothing is lost, nothing counted twice.
+// A site's whole life (its machine, its arithmetic and its disk) against a root that keeps what it counted: the agent
+// dies at every operation of its disk and comes back, and nothing is lost or counted twice.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ enum class Fate {
   kCounted,
   kLate,             // committed without it
   kCountedUnheard,   // counted, and the commit never reaches it
-  kCountedUnnamed,   // counted, the commit comes by a way that does not know it, and the first answer is lost
+  kCountedUnnamed,   // counted; the commit comes by a way that does not know it, and the first answer is lost
   kRefused,          // as invalid
   kStraggler,        // the round closes while it trains
   kClosesMeanwhile,  // the round closes while it encodes
@@ -222,7 +222,7 @@ struct End {
   bool crashed = false;
   std::vector<float> residual = std::vector<float>(kValues);
   std::map<RoundId, Digest> counted;
-  bool straggler_lost = false;  // it died before the straggler's update was durable, and the round was over
+  bool straggler_lost = false;  // it died before the straggler's update was durable, when the round was over
   std::uint64_t operations = 0;
 };
 
@@ -252,14 +252,13 @@ End live(const std::string& codec, std::optional<std::uint64_t> at, store::Unsyn
   EXPECT_TRUE(store->residual(kRun)->zero);
   end.counted = root.counted;
 
-  // What was counted, what is left, what was refused and what was dropped are together what the site made, in every
-  // coordinate.
+  // In every coordinate, the counted, remaining, refused and dropped parts add up to what the site made.
   std::vector<double> balance(kValues);
   add(balance, root.sent.at(kDropped).p, -1);
   add(balance, end.residual, -1);
   for (const auto& [round, digest] : root.counted) add(balance, root.sent.at(round).decoded, -1);
   for (std::uint64_t r = 1; r <= kRounds; ++r) {
-    if (fate_of(RoundId(r)) == Fate::kRefused) continue;  // made, and dropped with reason
+    if (fate_of(RoundId(r)) == Fate::kRefused) continue;  // made, and rightly dropped
     add(balance, draw(r));
     add(balance, draw(r + 100), -1);
   }

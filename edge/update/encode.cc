@@ -33,7 +33,7 @@ Result<std::unique_ptr<kernels::Codec>> codec_of(const UpdateJob& job) {
   return codec;
 }
 
-// Compressed they are not what the store reads p from.
+// The store cannot read p from compressed chunks.
 bool chunks_are_p(const kernels::Codec& codec) { return codec.lossless() && codec.spec().zstd_level == 0; }
 
 kernels::StreamKey key_of(const UpdateJob& job) { return {job.run.value(), job.round.value(), job.site.value()}; }
@@ -58,7 +58,7 @@ store::PendingStart start_of(const UpdateJob& job, bool chunks_are_p, const stor
   return start;
 }
 
-// As a parent does it.
+// The check that a parent makes.
 Status check_integers(const UpdateJob& job, const std::vector<std::int64_t>& integers) {
   if (integers.empty()) return {};
   std::vector<std::int64_t> base(integers.size());
@@ -106,7 +106,7 @@ class Encoder {
     return std::unique_ptr<Encoder>(new Encoder(codec, std::move(workspace), plan, vector, measures));
   }
 
-  // Null: encodes and measures alone.
+  // Null: only encodes and measures.
   Status run(store::PendingWriter* writer, Parallel& parallel) {
     const std::size_t count = plan_.layout.chunk_count();
     const std::size_t batch = std::min(parallel.width(), count);
@@ -125,7 +125,7 @@ class Encoder {
     }
     return {};
   }
-  const Measure& decoded() const { return decoded_; }  // where it measures
+  const Measure& decoded() const { return decoded_; }  // if it measures
   Sha256& hash() { return hash_; }
 
  private:
@@ -176,7 +176,7 @@ class Encoder {
   Sha256 hash_;
 };
 
-// Whether the training's own update, without the residual, is one that the parent refuses for its norm.
+// Whether the parent would refuse the training's own update, without the residual, for its norm.
 Result<bool> is_too_long_alone(const UpdateJob& job, const kernels::Codec& codec, const Fitting& fitting,
                                std::span<const float> p, store::SiteStore& store, Parallel& parallel) {
   FLUVIAL_ASSIGN(const store::ResidualInfo residual, store.residual(job.run));
@@ -195,7 +195,8 @@ Result<bool> is_too_long_alone(const UpdateJob& job, const kernels::Codec& codec
   return fitting.too_long(encoder->decoded());
 }
 
-// Once, as a rule; again, from the beginning, for as long as the parent would refuse what the residual brought about.
+// Encodes once, usually; and again, from the beginning, while the parent would refuse the update because of the
+// residual.
 Result<store::PendingUpdate> encode_on_host(const UpdateJob& job, const kernels::Codec& codec, Update update,
                                             store::SiteStore& store, Parallel& parallel) {
   const kernels::ChunkLayout layout = job.layout();

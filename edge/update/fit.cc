@@ -11,18 +11,18 @@ namespace fluvial::edge {
 namespace {
 
 constexpr int kTightenedMax = 32;
-// A little more than what was measured asks for: rounding may take it back.
+// Tightens a little more than the measurement demands, because rounding may take some of it back.
 constexpr double kMargin = 31.0 / 32;
 
-// No codec decodes a value to more than so many times the greatest that it was given: a block of 2,048 equal values is
-// sqrt(2,048) times as long as one of them (qsgd), an unbiased randk multiplies by the values for each one that it
-// sends, of which it sends one at least.
+// No codec decodes a value to more than this many times the greatest value that it was given. With qsgd a block of
+// 2,048 equal values is sqrt(2,048) times as long as one of them. An unbiased randk multiplies a value by the number of
+// values in its stratum.
 double growth_max(const kernels::CodecSpec& codec) {
   if (codec.kind != kernels::CodecKind::kRandk || !codec.unbiased) return 64;
   return 2 / codec.ratio;
 }
 
-// The greatest float that is not beyond it.
+// The greatest float that does not exceed `bound`.
 float float_below(double bound) {
   const auto nearest = static_cast<float>(std::min(bound, static_cast<double>(std::numeric_limits<float>::max())));
   return static_cast<double>(nearest) <= bound ? nearest : std::nextafter(nearest, 0.0F);

@@ -1,6 +1,6 @@
-// What of p = update + residual is sent. The parent refuses an update that decodes to a value beyond value_abs_max, or
-// to a norm beyond update_norm_max. The site's own training answers for its own update alone; what the residual adds
-// is sent as far as the parent takes it, and the rest stays in the residual: so no residual is ever in the way.
+// The part of p = update + residual that is sent. The parent refuses an update that decodes to a value beyond
+// value_abs_max, or to a norm beyond update_norm_max. The training answers only for its own update. The residual is
+// added as far as the parent takes it, and the rest of it stays: so a residual never keeps an update from being sent.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace fluvial::edge {
 
-// As the parent measures an update: over its decoded values.
+// An update's measure as the parent takes it: over the decoded values.
 struct Measure {
   float max_abs = 0;
   double norm_squared = 0;  // chunk by chunk, in order
@@ -19,8 +19,8 @@ struct Measure {
   void add(const kernels::ScreenReport& chunk);
 };
 
-// Finds the fit of one update by trying: what was encoded is measured, and what the parent would refuse is fitted
-// tighter. Pure and deterministic.
+// Finds the fit of one update by trying: the encoded update is measured, and fitted tighter if the parent would refuse
+// it. Pure and deterministic.
 class Fitting {
  public:
   // `max_abs`: of p.
@@ -30,15 +30,15 @@ class Fitting {
   bool must_measure() const { return must_measure_; }
   bool too_long(const Measure& decoded) const;
   bool accepts(const Measure& decoded) const;
-  // After accepts() said no: the next fit. kDataLoss when there is none, which is the codec's and the plan's fault.
+  // The next fit, after accepts() returned false. kDataLoss when there is none: codec and plan do not fit together.
   Status tighten(const Measure& decoded);
-  // The training's own update is too long: it is the parent who refuses it, by name.
+  // The training's own update is too long: it is sent, and the parent refuses it by name.
   void allow_any_norm() { norm_max_ = 0; }
 
  private:
   double value_abs_max_;
   double norm_max_;
-  float first_value_max_;  // clamps nothing but what is beyond value_abs_max
+  float first_value_max_;  // clamps only values beyond value_abs_max
   bool must_measure_;
   int tightened_ = 0;
   store::Fit fit_;
@@ -47,8 +47,8 @@ class Fitting {
 // out = p, fitted; `out` may be p.
 void fit_values(std::span<const float> p, const store::Fit& fit, std::span<float> out);
 
-// The residual that a counted chunk leaves: p less what was decoded of it; for an unbiased randk, whose decoded values
-// stand for all that was encoded, less that. `p` becomes it.
+// The residual that a counted chunk leaves: p minus the decoded values. The decoded values of an unbiased randk stand
+// for everything that was encoded, so there it is p minus that. `p` becomes the residual.
 Status leave_residual(const kernels::Codec& codec, const store::Fit& fit, ByteSpan chunk, std::span<float> p);
 
 }  // namespace fluvial::edge

@@ -1,5 +1,5 @@
-// What is sent of an update and its residual: whatever the residual holds, the parent takes it, and what stays out is
-// in the residual.
+// The part of an update and its residual that is sent: whatever the residual holds, the parent takes that part, and the
+// rest stays in the residual.
 #include "edge/update/fit.h"
 
 #include <cmath>
@@ -15,7 +15,7 @@
 namespace fluvial::edge {
 namespace {
 
-// Those that a site may use; a vote sends ones, whatever the bound.
+// The codecs that a site may use, but for a vote, which sends ones whatever the bound.
 std::vector<std::string> codecs() {
   std::vector<std::string> texts = kernels::test_values::codec_texts();
   std::erase_if(texts, [](const std::string& text) {
@@ -95,7 +95,7 @@ TEST_F(FitTest, LateRoundsStrandNoSite) {
   }
 }
 
-// Whoever is within the bound is taken, however its codec rounds, scales or multiplies.
+// An update within the bound is taken, however its codec rounds, scales or multiplies.
 TEST_F(FitTest, EveryCodecAtTheBound) {
   const std::function<float(std::size_t, float)> shapes[] = {
       [](std::size_t, float bound) { return bound; },
@@ -150,8 +150,8 @@ TEST_F(FitTest, WhatStaysOutIsKnownAfterARestart) {
   }
 }
 
-// An unbiased randk's decoded values stand for all that was encoded, in the mean; what was cut off before that does not
-// go with it.
+// In the mean an unbiased randk's decoded values stand for everything that was encoded; what was cut off before that is
+// not part of it.
 TEST_F(FitTest, WhatIsCutOffAnUnbiasedSampleStaysInTheResidual) {
   const std::string codec = "randk:ratio=0.1,mode=unbiased";
   value_abs_max_ = 12;
@@ -172,7 +172,7 @@ TEST_F(FitTest, WhatIsCutOffAnUnbiasedSampleStaysInTheResidual) {
   EXPECT_GT(norm_of(left), norm_of(update));
 }
 
-// It is the training's own fault, and the parent's to refuse, by name; the residual stays.
+// This is the training's own fault: the parent refuses the update by name, and the residual stays.
 TEST_F(FitTest, AnUpdateThatIsTooLongAloneIsSentAsItIs) {
   update_norm_max_ = 20;
   for (const std::string codec : {"fp32", "int8"}) {
@@ -229,7 +229,7 @@ TEST(Fitting, MeasuresNothingWhereNothingCanBeBeyond) {
   EXPECT_TRUE(Fitting(plan, int8, 1.0F).must_measure());
 }
 
-// The bound on what a codec may make of a value is one for all of them.
+// growth_max() bounds every codec.
 TEST(Fitting, NoCodecGrowsBeyondWhatIsUnmeasured) {
   for (const std::string& text : codecs()) {
     const kernels::CodecSpec spec = kernels::parse_codec(text).value();

@@ -35,7 +35,7 @@ Result<std::unique_ptr<GpuUpdate>> gpu_update_of(const UpdateJob& job) {
 
 namespace {
 
-// The update in a chunk of p is not to be used: to say why, it is taken from p again.
+// The update in a chunk of p is unusable. To name the value, the update is computed from p again.
 Status name_value(const UpdateJob& job, store::SiteStore& store, std::uint64_t first, std::span<const float> p,
                   bool residual_zero) {
   std::vector<float> update(p.begin(), p.end());
@@ -45,7 +45,7 @@ Status name_value(const UpdateJob& job, store::SiteStore& store, std::uint64_t f
     for (std::size_t i = 0; i < p.size(); ++i) update[i] -= residual[i];
   }
   FLUVIAL_TRY(check_values(job.schema, update, first, job.plan.value_abs_max));
-  // To rounding it is at the bound.
+  // Up to rounding the value is at the bound.
   return Error{Code::kDataLoss,
                "a value of the update is beyond the plan's value_abs_max of " + std::to_string(job.plan.value_abs_max)};
 }

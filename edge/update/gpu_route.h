@@ -1,4 +1,4 @@
-// The route of an update whose parts all lie on GPUs: summed, screened and encoded there (edge/gpu), to the same
+// The route of an update whose parts are all on GPUs: summed, screened and encoded there (edge/gpu), with the same
 // outcome as on the host.
 #pragma once
 
@@ -12,12 +12,12 @@
 
 namespace fluvial::edge {
 
-// Whether GPUs can add these up: all of them there, all models or all updates, and not more than can be added.
+// Whether GPUs can add up these parts: all on GPUs, all models or all updates, and not more than can be added.
 bool lie_on_gpus(const round::Schema& schema, const std::vector<UpdatePart>& parts);
 Result<std::unique_ptr<GpuUpdate>> gpu_update_of(SiteGpus& gpus, const std::vector<UpdatePart>& parts,
                                                  kernels::ChunkLayout layout);
 
-// Null where the host must make this update. Uses up what was reduced early.
+// Null when the host must make this update. Uses up the early reduction.
 Result<std::unique_ptr<GpuUpdate>> gpu_update_of(const UpdateJob& job);
 
 // Chunks of p as make_update() has them, screened, in order, one at a time. The greatest magnitude in p.

@@ -1,4 +1,4 @@
-// Results on GPUs: the same submission as from the same results in host memory, whichever route it takes.
+// Results on GPUs give the same submission as the same results in host memory, whichever route they take.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -42,7 +42,7 @@ class GpuRouteTest : public testing::Test {
     EXPECT_TRUE(stream.synchronize().ok());
     return gpus.open(gpus.uuids()[gpu], kernels::export_memory(memory).value(), 0, values.size()).value();
   }
-  // The same job with its parts' values on GPUs, in turn; of the models only the integers stay.
+  // The same job with its parts' values on the GPUs in turn; only the integers of the models stay on the host.
   UpdateJob moved(UpdateJob job, SiteGpus& gpus) {
     for (std::size_t i = 0; i < job.parts.size(); ++i) move(job, gpus, i, i % gpus.devices().size());
     job.gpus = &gpus;
@@ -80,7 +80,7 @@ class GpuRouteTest : public testing::Test {
   }
   // A codec that no GPU has, if there is one.
   static std::string on_host_alone() { return kernels::zstd_available() ? "bf16:zstd=1" : "bf16"; }
-  // To the byte.
+  // Compares byte by byte.
   void expect_same(const store::PendingUpdate& got, const store::PendingUpdate& expected, const std::string& what) {
     EXPECT_EQ(got.info().digest, expected.info().digest) << what;
     EXPECT_EQ(got.info().p_norm, expected.info().p_norm) << what;
@@ -199,7 +199,7 @@ TEST_F(GpuRouteTest, WhatIsNoNumberIsNamedAsOnTheHost) {
   EXPECT_FALSE(gpus_->fault());
 }
 
-// The residual of late rounds is beyond what a parent takes: the same of it is sent, and the same stays.
+// The residual of late rounds exceeds what a parent takes: the same part of it is sent, and the same part stays.
 TEST_F(GpuRouteTest, ALargeResidualIsFittedAsOnTheHost) {
   for (const double norm_max : {0.0, 8.0}) {
     for (const std::string& codec : kernels::test_values::codec_texts()) {
@@ -266,7 +266,7 @@ TEST_F(GpuRouteTest, WhatGpusCannotAddUpIsCopiedToTheHost) {
   EXPECT_EQ(warned_, "");
 }
 
-// However much there is: for nothing, for the sum alone, for all of it.
+// However much room there is: for nothing, for the sum only, for everything.
 TEST_F(GpuRouteTest, WhatAGpuHasNoRoomForTheHostDoes) {
   const Training trained = three(1, "topk:ratio=0.1");
   const store::PendingUpdate expected = encode(trained.job());
@@ -359,7 +359,7 @@ TEST_F(GpuRouteTest, EarlyRangesChangeNoBit) {
       expect_same(encode(there), expected, codec);
     }
   }
-  // Begun on a GPU, and then made on the host: it begins anew.
+  // An update that began on a GPU and is then made on the host begins anew.
   const Training trained = three(1, "int8");
   UpdateJob there = moved(trained.job(), *gpus_);
   PartialMean early(there.layout(), there.reduction, gpus_.get());
@@ -382,7 +382,7 @@ TEST_F(GpuRouteTest, SeveralGpusGiveTheSameUpdateToRounding) {
       const std::vector<float> expected = p_of(encode(job));
       for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(got[i], expected[i], 0x1p-22) << i;
     }
-    // Workers of one of them alone need no sum over GPUs.
+    // Workers on one GPU need no sum over GPUs.
     const Training trained = three(1, "int8");
     UpdateJob job = trained.job();
     for (std::size_t i = 0; i < job.parts.size(); ++i) move(job, *several, i, 1);

@@ -1,4 +1,4 @@
-// What a site trained in a round, as views: the one who calls keeps all of it until the call has returned.
+// A site's training results of a round, as views: the caller keeps all of them until the call has returned.
 #pragma once
 
 #include <atomic>
@@ -22,22 +22,22 @@ class PartialMean;
 class SiteGpus;
 class WorkerVector;
 
-// What a rank of a sharded trainer answers for: these ranges of its memory, which is as long as the model.
+// A rank's part of a sharded trainer's result: these ranges of its memory, which is as long as the model.
 struct Shard {
   ByteSpan model;
   round::ByteRanges ranges;
   std::shared_ptr<const WorkerVector> gpu = nullptr;  // as in UpdatePart
 };
 
-// One worker's result: a model's bytes in schema order, aligned to 4 bytes. The worker may be writing to them: who
-// reads a value reads it once.
+// One worker's result: a model's bytes in schema order, aligned to 4 bytes. The worker may be writing to them: read
+// each value only once.
 struct UpdatePart {
   ByteSpan model;
   std::uint32_t weight = 0;
   bool update = false;             // averaged values are the update itself instead of the trained model
   std::vector<Shard> shards = {};  // instead of `model`: together they hold each byte once
-  // The averaged values, all of them, on a GPU. Of `model` only the integers are then looked at: it is empty without
-  // any.
+  // All averaged values, on a GPU. Then only the integers of `model` are read, and it is empty if there are
+  // none.
   std::shared_ptr<const WorkerVector> gpu = nullptr;
 };
 
@@ -47,17 +47,17 @@ struct UpdateJob {
   SiteId site;
   const round::Plan& plan;
   const round::Schema& schema;
-  Digest base_digest{};           // of what was trained from
+  Digest base_digest{};           // of the model that was trained from
   ByteSpan base;                  // its bytes
   std::vector<UpdatePart> parts;  // in the order of the workers; at least one
   std::uint32_t weight = 0;       // of all parts together: 1 to 2^29 - 1
   round::Metrics metrics;
   std::vector<std::string> workers;          // whose results these are
-  bool lost = false;                         // the round is of a history before: it can go into the residual alone
+  bool lost = false;                         // the round is of an earlier history: it can only go into the residual
   Algorithm reduction = Algorithm::kDirect;  // of the parts
-  PartialMean* early = nullptr;              // what was reduced of these very parts already; it is used up
-  SiteGpus* gpus = nullptr;                  // null: what lies on a GPU is copied to the host and reduced there
-  // Gets how many values of the residual were unusable, and are not in the update; null: nobody asks.
+  PartialMean* early = nullptr;              // the early reduction of these very parts; it is used up
+  SiteGpus* gpus = nullptr;                  // null: values on a GPU are copied to the host and reduced there
+  // Counts the residual's values that were unusable and are not in the update; may be null.
   std::atomic<std::uint64_t>* residual_lost = nullptr;
 
   kernels::ChunkLayout layout() const { return {schema.value_count(), plan.chunk_values}; }

@@ -19,7 +19,7 @@ std::vector<std::int64_t> integers_of(const round::Schema& schema, ByteSpan mode
   return integers;
 }
 
-// A rank's memory as it would be with its values in it.
+// A rank's memory with its values from the GPU in it.
 Result<Buffer> with_values(const round::Schema& schema, const Shard& shard) {
   std::vector<float> values(static_cast<std::size_t>(schema.value_count()));
   FLUVIAL_TRY(shard.gpu->read(0, values));

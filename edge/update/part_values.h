@@ -1,6 +1,6 @@
-// One result's flat vector, wherever its bytes lie: in a worker's memory when all of it is averaged, cut out of it
-// else; on a GPU. The memory may belong to a worker that goes on writing: each value is read from it once, so what was
-// read is all that is ever known of it.
+// One result's flat vector, wherever its bytes are: in a worker's memory if the whole model is averaged, otherwise cut
+// out of it; or on a GPU. The memory may belong to a worker that goes on writing. So each value is read only once, and
+// nothing relies on reading it again.
 #pragma once
 
 #include <span>
@@ -15,7 +15,7 @@ class PartValues {
  public:
   static Result<PartValues> of(const round::Schema& schema, const UpdatePart& part);
 
-  // The values from `first` on: where they lie if they lie together on the host, else gathered in `scratch`. Any
+  // The values from `first` on: in place if they are contiguous on the host, else gathered in `scratch`. Any
   // thread.
   Result<std::span<const float>> read(std::uint64_t first, std::size_t count, std::vector<float>& scratch) const;
   const std::vector<std::int64_t>& integers() const { return integers_; }
@@ -37,7 +37,7 @@ class PartValues {
 
 Result<std::vector<PartValues>> values_of(const round::Schema& schema, const std::vector<UpdatePart>& parts);
 
-// Workers' integer tensors are joined by the greatest, as the coordinator joins the sites'.
+// The greatest of the workers' integer tensors, element by element, as the coordinator joins those of the sites.
 std::vector<std::int64_t> joined_integers(const std::vector<PartValues>& parts);
 
 // Chunk `index` of the weighted mean of several results, into `out`.

@@ -1,6 +1,6 @@
 // The weighted mean of a task's results while they are still being computed: a chunk is reduced as soon as every worker
-// has all of it in place. The same arithmetic on the same values as make_update() without it, so the same bits. Where
-// the results lie on GPUs, so does the mean.
+// has all of it in place. The same arithmetic on the same values as make_update() without it, so the same bits. If the
+// results are on GPUs, so is the mean.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,21 @@ namespace fluvial::edge {
 
 class GpuUpdate;
 
-// One thread at a time. Keeps no view of the parts, but vectors on GPUs open.
+// One thread at a time. Keeps no view of the parts, but keeps vectors on GPUs open.
 class PartialMean {
  public:
   PartialMean(kernels::ChunkLayout layout, Algorithm reduction, SiteGpus* gpus = nullptr);
   ~PartialMean();
 
-  // Reduces the chunks within `ready` that were not reduced before. The schema is all averaged, and the parts are the
-  // same in each call, of one kind, and at least two; of a shard only what is in `ready` is looked at.
+  // Reduces the chunks within `ready` that were not reduced before. All tensors of the schema are averaged. The parts
+  // are the same in each call, of one kind, and at least two; a shard is read only within `ready`.
   Status reduce(const round::Schema& schema, const std::vector<UpdatePart>& parts, const round::ByteRanges& ready,
                 Parallel& parallel);
 
   std::size_t chunks_done() const;
-  // Of those chunks the mean, where it is on a GPU; null else. Then the object is spent.
+  // The mean of those chunks if it is on a GPU, else null. Then the object is spent.
   std::unique_ptr<GpuUpdate> take_gpu();
-  // Where it is on the host: empty else. The object is spent but for has().
+  // The mean if it is on the host, else empty. Then the object is spent but for has().
   Buffer take() { return std::move(mean_); }
   bool has(std::size_t chunk_index) const { return !on_gpu_ && done_[chunk_index]; }
 

@@ -1,5 +1,5 @@
-// What workers may hand over besides a model: updates, shards of a group, parts that are in place early, and memory
-// that they go on writing to.
+// Results other than a model: updates, shards of a group, parts that are in place early, and memory that workers go on
+// writing to.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -163,7 +163,7 @@ TEST_F(PartsTest, AnyReductionGivesTheSameUpdateToRounding) {
   }
 }
 
-// Whatever was reduced early, in whatever order: the same bits.
+// The bits are the same, whatever was reduced early and in whatever order.
 TEST_F(PartsTest, EarlyRangesChangeNoBit) {
   for (const bool updates : {false, true}) {
     UpdateJob job = three_.job();
@@ -197,7 +197,7 @@ TEST_F(PartsTest, EarlyRangesChangeNoBit) {
   }
 }
 
-// Ranks have announced what is here so far, and nothing is looked at beyond it.
+// Nothing is read beyond the ranges that the ranks have announced.
 TEST_F(PartsTest, ShardsAreReducedEarlyAsFarAsTheyAreAnnounced) {
   const std::vector<float> expected = p(three_.job());
   UpdateJob job = three_.job();
@@ -216,7 +216,7 @@ TEST_F(PartsTest, ShardsAreReducedEarlyAsFarAsTheyAreAnnounced) {
   EXPECT_EQ(p(job), expected);
 }
 
-// What the agent has read is what it screens, encodes and keeps, whatever a worker writes meanwhile.
+// The agent screens, encodes and keeps what it has read, whatever a worker writes meanwhile.
 TEST_F(PartsTest, AWorkerThatScribblesSpoilsItsOwnUpdateAlone) {
   // Two mappings, as worker and agent have them.
   constexpr std::size_t kMemoryBytes = 200'000 * sizeof(float);

@@ -9,14 +9,14 @@
 
 namespace fluvial::edge {
 
-// `update` are its values from `first` on, without the residual. The greatest magnitude; kDataLoss, naming tensor and
-// index of the first value that is not finite or beyond value_abs_max.
+// `update` are its values from `first` on, without the residual. Returns the greatest magnitude. kDataLoss names tensor
+// and index of the first value that is not finite or beyond value_abs_max.
 Result<float> check_values(const round::Schema& schema, std::span<const float> update, std::uint64_t first,
                            double value_abs_max);
 
-// The residual's values from `first` on, as they may be added to an update: what is no number is 0, and the sum with
-// whatever check_values() lets pass is finite. How many had to be changed for that, which a damaged file alone brings
-// about.
+// The residual's values from `first` on, made fit to be added to an update: NaN becomes 0, and the sum with any update
+// that passes check_values() is finite. Returns how many values had to be changed, which happens only with a damaged
+// file.
 Result<std::uint64_t> read_usable_residual(store::SiteStore& store, RunId run, std::uint64_t first,
                                            std::span<float> into);
 

@@ -1,4 +1,4 @@
-// What the room's tests share: a job with what it views, drawn from a seed, and what a parent makes of its chunks.
+// Shared by the room's tests: a job with its data, drawn from a seed, and a parent's reading of its chunks.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ inline std::unique_ptr<store::SiteStore> open_store(store::FileSystem& files) {
   return std::move(*opened);
 }
 
-// What a parent makes of the chunks.
+// The chunks as a parent decodes them.
 inline std::vector<float> decoded(const store::PendingUpdate& update) {
   const auto codec = kernels::make_codec(kernels::parse_codec(update.info().start.codec).value()).value();
   const kernels::ChunkLayout layout{update.info().start.value_count, update.info().start.chunk_values};
