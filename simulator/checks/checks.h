@@ -1,4 +1,4 @@
-// Everything that must hold in a world, whatever happens in it. Processes say what they do; what is wrong is reported
+// Everything that must hold in a world, whatever happens in it. Processes report what they do; a violation is reported
 // at once. README.md lists the invariants.
 #pragma once
 
@@ -26,10 +26,10 @@ class Checks {
   const RoundChecks& rounds() const { return rounds_; }
   SiteChecks& sites() { return sites_; }
 
-  // Of two contents under one number: it is about to be quarantined.
+  // The site sent two contents under one number: it is about to be quarantined.
   void accused(SiteId site, bool wicked, const std::string& why);
 
-  // A site begins anew with nothing: what its folder held is gone, and its incarnations may begin again.
+  // A site begins anew with nothing: its folder's content is lost, and its incarnations may begin again.
   void folder_lost(HostId host, SiteId site) {
     incarnations_.erase(host);
     sites_.folder_lost(site);
@@ -41,7 +41,7 @@ class Checks {
   void set_staged_max(std::size_t most) { staged_max_ = most; }
   void nothing_staged(HostId host, std::uint64_t staged_bytes, std::size_t staged_count);
 
-  // ---- what becomes of the run
+  // ---- the end of the run
   void run_ended(RunId run);
   void run_status(std::string_view status, std::string_view reason) {
     status_ = status;
@@ -50,7 +50,7 @@ class Checks {
   // More participants of the open round were refused for good than its quorum can do without: a person must stop it.
   void round_is_hopeless() { hopeless_after_ = rounds_.committed_count(); }
   bool is_hopeless() const { return hopeless_after_ == rounds_.committed_count(); }
-  // The run is what it was when the backup was made: it goes on, unless it was over.
+  // The run is in the state of the backup: it goes on, unless it was over.
   void restored(round::HistoryId history, store::CoordinatorJournal& journal, std::string_view status) {
     rounds_.restored(history, journal);
     status_ = status;

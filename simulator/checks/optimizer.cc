@@ -70,7 +70,7 @@ void lars(const round::ServerOptimizer& o, double lr, const Layer& layer, std::s
   for (std::size_t i = layer.begin; i < layer.end; ++i) {
     s.moment[i] = narrow(o.momentum * wide(s.moment[i]) + rate * (wide(mean[i]) + decay * wide(s.model[i])));
     s.model[i] = narrow(wide(s.model[i]) - wide(s.moment[i]));
-    // A last bit of the moment, which every step hands on to the next with `momentum`, and one of the model.
+    // One last bit of the moment, which every step passes on to the next with `momentum`, and one of the model.
     const double handed_on = 1 / (1 - std::min(o.momentum, 0.999));
     if (layer.scaled) {
       step.slack[i] = 0x1p-22 * (std::abs(wide(s.model[i])) + handed_on * std::abs(wide(s.moment[i]))) + 0x1p-140;

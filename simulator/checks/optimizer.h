@@ -18,8 +18,8 @@ struct OptimizerState {
 // A run's state before its first round.
 OptimizerState first_state(const round::ServerOptimizer& optimizer, std::span<const float> model);
 
-// One round's step. `slack` is what each value of the model may be off by: empty, nothing at all. Only lars and lamb
-// leave any: their layers' norms are sums whose order this oracle does not share, so a rate may differ in its last bit.
+// One round's step. `slack` is how far each value of the model may be off; empty: not at all. Only lars and lamb have
+// slack: their layers' norms are sums whose order this oracle does not share, so a rate may differ in its last bit.
 struct Step {
   OptimizerState next;
   std::vector<double> slack;

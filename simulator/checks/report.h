@@ -1,4 +1,4 @@
-// What the checks find: a name of the invariant (README.md lists them) and what was seen, one line.
+// A check's finding: the name of the invariant (README.md lists them) and what was seen, in one line.
 #pragma once
 
 #include <functional>

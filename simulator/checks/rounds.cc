@@ -82,7 +82,7 @@ void RoundChecks::term_began(Epoch term) {
   term_ = term;
 }
 
-// Two nodes may hear of theirs in another order than they were granted.
+// Two nodes may hear of their leases in another order than these were granted.
 void RoundChecks::lease_granted(const store::LeaseRow& lease) {
   const auto before = leases_.find(lease.node);
   const bool same = before != leases_.end() && before->second == lease;
@@ -158,7 +158,7 @@ void RoundChecks::journal_opened(store::CoordinatorJournal& journal) {
   }
 }
 
-// Of who is asked anew: what became known since is for the next one.
+// Checks which sites are asked anew; what became known since then is for the next attempt.
 void RoundChecks::attempt_decided(const round::AttemptRecord& attempt) {
   Run* run = find(attempt.run);
   if (run == nullptr) return;
@@ -194,8 +194,8 @@ void RoundChecks::attempt_recorded(const round::AttemptRecord& attempt) {
   run->attempt = attempt;
 }
 
-// Whatever its participants send, within the plan's bound and their registered weights, the sum must hold it: at 2^62,
-// as fixed-point.md says, also the probe, whose values are 1.
+// The sum must hold whatever its participants send within the plan's bound and their registered weights: up to 2^62, as
+// fixed-point.md says, and for the probe as well, whose values are 1.
 void RoundChecks::check_room(const Run& run, const round::AttemptRecord& attempt, const std::string& which) {
   const round::Plan& plan = run.row.plan;
   double weights = 0;
@@ -303,7 +303,7 @@ bool RoundChecks::is_sound(const round::CommitRecord& commit, SiteId site, const
   return own != all.end() && update.weight <= own->weight_max && beyond_bounds(commit.run, update).empty();
 }
 
-// An honest update within the plan's bounds that came as it was sent is not refused: that would drop work.
+// An honest, undamaged update within the plan's bounds must not be refused: that would drop work.
 void RoundChecks::check_refusals(const round::CommitRecord& commit) {
   for (const round::Refusal& refusal : commit.refusals) {
     const SiteId site = refusal.site;

@@ -1,6 +1,6 @@
-// What must hold of a run's rounds, whatever the coordinator's process went through: attempts and epochs only grow, a
-// round is never reopened as another, nothing is told before it is durable, each round is committed at most once, with
-// the sum and the model that its contributors make.
+// Invariants of a run's rounds, whatever the coordinator's process went through: attempts and epochs only grow, a round
+// is never reopened as another, nothing is told before it is durable, and each round is committed at most once, with
+// the sum and the model that follow from its contributors.
 #pragma once
 
 #include <cstdint>
@@ -34,58 +34,58 @@ class RoundChecks {
  public:
   RoundChecks(Report report, Truth& truth) : report_(std::move(report)), truth_(truth) {}
 
-  // Nobody says what updates hold: no sum is held against them.
+  // No updates are reported, so no sum is compared with them.
   void keep_no_books() { keeps_books_ = false; }
-  // Of each run, once: with the model that it starts from.
+  // Once for each run, with the model that it starts from.
   void run_started(const store::RunRow& row, const FlatModel& initial);
-  // Durably: from the last model of the run that it names. Once is enough; also when the journal shows it after a
-  // crash.
+  // The run durably continues from the last model of the run that it names. One call is enough, perhaps when the
+  // journal shows it after a crash.
   void run_continued(const store::RunRow& row);
-  // A person was told so: it must be so after every restart.
+  // A person was told this status: it must hold after every restart.
   void told(RunId run, round::RunStatus status) { now_.told[run] = status; }
 
   // ---- the coordinator's journal
   void journal_opened(store::CoordinatorJournal& journal);  // after each start: nothing known is lost or changed
   void term_began(Epoch term);
   void lease_granted(const store::LeaseRow& lease);
-  void attempt_decided(const round::AttemptRecord& attempt);  // the journal is about to be asked
+  void attempt_decided(const round::AttemptRecord& attempt);  // before the journal is asked
   void attempt_recorded(const round::AttemptRecord& attempt);
-  // Before the journal is asked: the sum that the model was made from, and the model.
+  // Before the journal is asked: the model, and the sum that it was made from.
   void committing(const store::CommitRow& row, const FlatSum& sum, const FlatModel& model);
   void committed(const store::CommitRow& row);  // it is durable
 
-  // The coordinator's folder is copied; what is in the last copy is put back, and a new history begins in it. What was
-  // committed since is gone rightly, and stays known as that of the history before.
+  // The coordinator's folder is copied; the last copy is put back, and a new history begins in it. Later commits are
+  // rightly lost, and stay known as those of the history before.
   void backed_up();
   void restored(round::HistoryId history, store::CoordinatorJournal& journal);
   Epoch greatest_epoch() const { return greatest_; }
-  void refused_as_ahead(NodeId node, const Error& why);  // a member that is said to know more than the journal
+  void refused_as_ahead(NodeId node, const Error& why);  // a member that claims to know more than the journal
 
   void quarantined(SiteId site) { now_.quarantined.insert(site); }  // durably, and the machine has been told
   void revoked(SiteId site) { revoked_.insert(site); }              // likewise
   void enrolled(SiteId site) { revoked_.erase(site); }              // anew
-  // Whose updates may be refused whatever they are: it lies, or this one was damaged on its way.
+  // The site's updates may be refused whatever they hold: it lies, or its update was damaged on its way.
   void excuse(SiteId site) { liars_.insert(site); }
   void excuse(RunId run, RoundId round, SiteId site) { damaged_.insert({run, round, site}); }
 
-  // ---- what is said and summed
-  // By the coordinator, into its sum: `participants` are under the leases that its machine goes by. What is in stays in
-  // when its site moves later, also when a later attempt's record says so.
+  // ---- what is sent and summed
+  // The coordinator adds these to its sum: `participants` are under the leases that its machine knows. A contribution
+  // that is in stays in when its site moves later, even when a later attempt's record shows the move.
   void taking(RunId run, const round::ContributorSet& contributors,
               const std::vector<round::Participant>& participants);
   void opening_sent(RunId run, RoundId round, AttemptId attempt, Epoch epoch);  // by the coordinator
   void commit_sent(RunId run, RoundId round, const Digest& model);              // by the coordinator
   void sum_sealed(NodeId node, RunId run, RoundId round, const round::ContributorSet& contributors, const FlatSum& sum);
 
-  // ---- what others ask
+  // ---- queries
   const store::CommitRow* commit_of(RunId run, RoundId round) const;
-  // In the history of the one who asks, as it was or is.
+  // In the given history, the present one or an earlier one.
   const store::CommitRow* commit_of(round::HistoryId history, RunId run, RoundId round) const;
   bool holds(round::HistoryId history, RunId run, RoundId round, SiteId site, const Digest& digest) const;
-  // The commit does, as an update that cannot be used.
+  // Whether the commit refuses the site's update as one that can never be used.
   bool refuses(round::HistoryId history, RunId run, RoundId round, SiteId site) const;
   bool is_decided(round::HistoryId history, RunId run, RoundId round) const;  // committed, or the run is over
-  // What the run's plan does not allow of a decoded update; empty when it is within all bounds.
+  // The bound of the run's plan that a decoded update breaks; empty when it is within all bounds.
   std::string beyond_bounds(RunId run, const KnownUpdate& update) const;
   void run_ended(RunId run) { now_.ended.insert(run); }
   std::uint64_t committed_count() const { return committed_count_; }
@@ -103,7 +103,7 @@ class RoundChecks {
     std::vector<std::int64_t> integers_in_doubt;
     Digest digest{};
   };
-  struct Line {  // of a history: what it holds, or held when it was given up
+  struct Line {  // what a history holds, or held when it was given up
     std::map<RunId, Run> runs;
     std::set<RunId> ended;
     std::map<RunId, round::RunStatus> told;
@@ -131,7 +131,7 @@ class RoundChecks {
   std::set<SiteId> liars_;
   std::set<std::tuple<RunId, RoundId, SiteId>> damaged_;
   Epoch greatest_;
-  Epoch term_;  // the coordinator's, of now
+  Epoch term_;  // the coordinator's present one
   std::map<NodeId, store::LeaseRow> leases_;
   std::uint64_t committed_count_ = 0;
   std::string trace_;

@@ -13,7 +13,7 @@ using Values = std::vector<float>;
 
 float at(const Values& values, std::size_t i) { return i < values.size() ? values[i] : 0; }
 
-// As numbers: -0 is 0, and nothing is zeros.
+// Compares numbers: -0 equals 0, and an empty vector is all zeros.
 std::optional<std::size_t> first_difference(const Values& a, const Values& b) {
   for (std::size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
     if (at(a, i) != at(b, i)) return i;
@@ -21,7 +21,7 @@ std::optional<std::size_t> first_difference(const Values& a, const Values& b) {
   return std::nullopt;
 }
 
-// One fp32 operation a value, as the services promise it.
+// One fp32 operation for each value, as the services promise.
 Values sum(const Values& a, const Values& b) {
   Values out(std::max(a.size(), b.size()));
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = at(a, i) + at(b, i);
@@ -57,7 +57,7 @@ void SiteChecks::not_encoded(SiteId site, RunId run, double value_abs_max, const
   const Book& book = books_[{site, run}];
   if (wicked_.contains(site) || !book.trained) return;
   const bool usable = std::ranges::all_of(book.trained->update, [&](float value) {
-    return std::abs(static_cast<double>(value)) <= value_abs_max;  // false for what is no number
+    return std::abs(static_cast<double>(value)) <= value_abs_max;  // false for NaN
   });
   if (usable) report_("conservation", who(site, run) + ": it drops what it trained: " + why.message);
 }
@@ -72,7 +72,7 @@ void SiteChecks::folder_lost(SiteId site) {
   entering_.erase(site);
 }
 
-// What waits in a round that is not shared is late from here on.
+// A submission that waits in a round that is not shared is late from here on.
 void SiteChecks::entering(SiteId site, round::HistoryId history, const round::Common& common, CarriedBounds bounds) {
   entering_.insert_or_assign(site, Entering{history, common});
   for (auto& [key, book] : books_) {
@@ -82,7 +82,7 @@ void SiteChecks::entering(SiteId site, round::HistoryId history, const round::Co
   }
 }
 
-// Whether it has happened, the store's own history says.
+// The store's own history says whether the transition has happened.
 void SiteChecks::follow_entering(SiteId site, store::SiteStore& store) {
   const auto found = entering_.find(site);
   if (found == entering_.end()) return;
@@ -133,7 +133,7 @@ std::optional<SiteChecks::Seen> SiteChecks::look(SiteId site, RunId run, store::
   Result<std::optional<store::PendingUpdate>> pending = store.pending(run);
   Result<store::ResidualInfo> info = store.residual(run);
   Result<std::optional<store::LastOutcome>> last = store.last_outcome(run);
-  if (!pending.ok() || !info.ok() || !last.ok()) return std::nullopt;  // a disk that fails: looked at another time
+  if (!pending.ok() || !info.ok() || !last.ok()) return std::nullopt;  // the disk fails: checked another time
   seen.last = *last;
   if (!info->zero) {
     seen.residual.age_rounds = info->age_rounds;
@@ -164,7 +164,7 @@ std::optional<SiteChecks::Seen> SiteChecks::look(SiteId site, RunId run, store::
   return seen;
 }
 
-// The runs before are there as they were, or are forgotten, all of them.
+// Either all earlier runs are unchanged, or all of them are forgotten.
 void SiteChecks::follow_beginning(SiteId site, store::SiteStore& store) {
   const auto begun = beginning_.find(site);
   if (begun == beginning_.end()) return;
@@ -192,7 +192,7 @@ void SiteChecks::settled(SiteId site, store::SiteStore& store) {
   for (auto& [key, book] : books_) {
     if (key.first != site) continue;
     const std::optional<Seen> seen = look(site, key.second, store);
-    if (!seen || wicked_.contains(site)) continue;  // what it made durable is known all the same
+    if (!seen || wicked_.contains(site)) continue;  // what it made durable is still known
     const std::string name = who(site, key.second);
     follow(name, site, key.second, book, *seen);
     compare(name, book, *seen);
@@ -204,7 +204,7 @@ bool SiteChecks::folded(const Book& book, const Seen& seen) {
   return seen.last && *seen.last == store::LastOutcome{book.trained->round, round::Outcome::kLate};
 }
 
-// What the store says of the transitions that were under way: each has happened, or has not.
+// Follows the transitions that were under way: by the store's content each has happened or has not.
 void SiteChecks::follow(const std::string& name, SiteId site, RunId run, Book& book, const Seen& seen) {
   if (book.resolving && book.pending && (!seen.pending || seen.pending->round != book.pending->round)) {
     resolved(site, run, book);
@@ -218,7 +218,7 @@ void SiteChecks::follow(const std::string& name, SiteId site, RunId run, Book& b
     book.residual.values = sum(book.trained->update, book.residual.values);
     ++book.residual.age_rounds;
   }
-  book.trained.reset();  // otherwise it is part of nothing: its process died, or not_encoded() has said why
+  book.trained.reset();  // otherwise the training is lost: its process died, or not_encoded() has said why
 }
 
 void SiteChecks::resolved(SiteId site, RunId run, Book& book) {

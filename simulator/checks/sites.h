@@ -1,6 +1,6 @@
-// What must hold of each site's work, to the last bit: for each value and each integer, what was trained is in a
-// committed sum, or in what the site holds (its submission, its residual), or was dropped for a reason that the journal
-// or the plan gives. Every transition of the site's store is made again with the reference's arithmetic:
+// The invariant of each site's work, to the last bit: each trained value and integer is in a committed sum, or in what
+// the site holds (its submission, its residual), or was dropped for a reason that the journal or the plan gives. Every
+// transition of the site's store is made again with the reference's arithmetic:
 //
 //   encoding   p = (base - local) + residual, in fp32; integers and weight are those that were trained
 //   counted    residual = p - decode(what was sent), in fp32       only if the journal holds it with its digest
@@ -12,8 +12,8 @@
 //   entering   residual = p                                        another history, which does not hold the round;
 //              nothing is left of a run                            that it does not hold
 //
-// The state is read from the site's store after each of its transitions and each of its starts; of a transition that a
-// crash cut off, both outcomes are right, and the store says which it was.
+// The state is read from the site's store after each of its transitions and each of its starts. If a crash cut off a
+// transition, both outcomes are right, and the store says which it was.
 #pragma once
 
 #include <map>
@@ -30,13 +30,13 @@
 
 namespace fluvial::simulator {
 
-// What a site's workers made of a round.
+// The result of a site's workers in a round.
 struct Trained {
   RoundId round;
-  std::vector<float> update;  // base - local, as fp32 says it
+  std::vector<float> update;  // base - local, in fp32
   std::vector<std::int64_t> integers;
   std::uint64_t weight = 0;
-  bool lost = false;  // of a history before: it goes into the residual, and nothing says of which round it was
+  bool lost = false;  // of an earlier history: it goes into the residual, and its round is not recorded
 };
 // Of the plan; 0: none.
 struct CarriedBounds {
@@ -49,21 +49,21 @@ class SiteChecks {
   SiteChecks(Report report, Truth& truth, const RoundChecks& rounds)
       : report_(std::move(report)), truth_(truth), rounds_(rounds) {}
 
-  // Before the store is asked: what was trained is about to become a submission, or to go into the residual. A `wicked`
-  // site's books are not looked at.
+  // Before the store is asked: the training is about to become a submission, or to go into the residual. A `wicked`
+  // site's books are not checked.
   void encoding(SiteId site, RunId run, Trained trained, CarriedBounds bounds, bool wicked);
-  // It is not in, and the disk is well: only what is beyond the plan's bounds by itself may be thrown away.
+  // The training is not in the store, and the disk works: this is right only if it breaks the plan's bounds by itself.
   void not_encoded(SiteId site, RunId run, double value_abs_max, const Error& why);
   void resolving(SiteId site, RunId run, RoundId round, const Digest& digest, round::Outcome outcome,
                  CarriedBounds bounds);
-  // A run begins: what the newest of those that it continues left goes into it, the rest of the past is forgotten.
+  // A run begins: the residual of the newest run that it continues goes into it, all earlier residuals are forgotten.
   void beginning(SiteId site, RunId run, const std::vector<RunId>& continues);
   void folder_lost(SiteId site);  // and with it all that it held
-  // Its store is in that history; it is about to enter another, that shares with it what `common` says.
+  // The site's store is in this history; entering(): it is about to enter another, which shares `common` with it.
   void in_history(SiteId site, round::HistoryId history) { histories_[site] = history; }
-  // Its submission would leave what is within `bounds`.
+  // `bounds`: those of the residual that its submission would leave.
   void entering(SiteId site, round::HistoryId history, const round::Common& common, CarriedBounds bounds);
-  // After each start, and when a transition has ended, well or not: what the store says is compared with what it must.
+  // After each start, and when a transition has ended or failed: compares the store's content with what it must be.
   void settled(SiteId site, store::SiteStore& store);
 
  private:
@@ -110,7 +110,7 @@ class SiteChecks {
   Truth& truth_;
   const RoundChecks& rounds_;
   std::map<std::pair<SiteId, RunId>, Book> books_;
-  std::set<SiteId> wicked_;  // also when their books are closed: of two machines with one identity each has its own
+  std::set<SiteId> wicked_;  // even when their books are closed: two machines with one identity have a book each
   std::map<SiteId, std::pair<RunId, std::vector<RunId>>> beginning_;
   std::map<SiteId, round::HistoryId> histories_;
   struct Entering {

@@ -70,7 +70,7 @@ std::vector<std::int64_t> Truth::greatest(RunId run, RoundId round, const round:
   std::vector<std::int64_t> out;
   for (const auto& [site, entry] : contributors.entries()) {
     const KnownUpdate* update = find(run, round, site, entry.digest);
-    if (update == nullptr) continue;  // sum() has said so
+    if (update == nullptr) continue;  // sum() has reported it
     if (out.empty()) out = update->integers;
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::max(out[i], update->integers[i]);
   }

@@ -29,13 +29,13 @@ class Truth {
            const std::vector<Buffer>& chunks, std::vector<std::int64_t> integers);
   const KnownUpdate* find(RunId run, RoundId round, SiteId site, const Digest& digest) const;
 
-  // What the exact sum of these contributors must be; otherwise what is wrong: an unknown update, another weight, or a
-  // sum beyond int64.
+  // The exact sum of these contributors. None, and `wrong` says why, for an unknown update, another weight, or a sum
+  // beyond int64.
   std::optional<std::vector<std::int64_t>> sum(RunId run, RoundId round, const round::ContributorSet& contributors,
                                                int scale_bits, std::uint64_t value_count, std::string* wrong) const;
-  // The greatest of each integer over these contributors, who are known. Empty without integers or contributors.
+  // The greatest of each integer over these (known) contributors. Empty without integers or contributors.
   std::vector<std::int64_t> greatest(RunId run, RoundId round, const round::ContributorSet& contributors) const;
-  // Of one site in one round: more than one when it encoded anew, or lied.
+  // The updates of one site in one round: more than one when it encoded anew, or lied.
   std::vector<const KnownUpdate*> all_of(RunId run, RoundId round, SiteId site) const;
 
  private:

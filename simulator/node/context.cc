@@ -30,7 +30,7 @@ void NodeContext::run() {
   scheduled_ = false;
 }
 
-// A coroutine that is taken down may drop what another one waits on; that one is in here, too.
+// A coroutine that is taken down may drop what another coroutine waits on; that other one is in here, too.
 void NodeContext::end() {
   ended_ = true;
   while (!queue_.empty() || !waiting_.empty()) {

@@ -1,5 +1,5 @@
-// Where the coroutines of one simulated process run: an executor and a time of their own, in virtual time. Everything
-// that a process spawns, waits for or times is here, and dies with it: coroutines are taken down where they wait.
+// The execution context of one simulated process: an executor and timers in virtual time. Everything that a process
+// spawns, waits for or times is here, and dies with it: coroutines are taken down where they wait.
 #pragma once
 
 #include <boost/asio/execution.hpp>
@@ -24,7 +24,7 @@ class NodeContext final : public net::asio::execution_context, public net::Timek
 
   net::Executor executor() override;
   void post(Action action);
-  // Takes down all that waits here. Called while everything that the coroutines refer to is still there; afterwards
+  // Takes down all that waits here. Called while everything that the coroutines refer to still exists; afterwards
   // nothing runs.
   void end();
 
@@ -49,7 +49,7 @@ class NodeContext final : public net::asio::execution_context, public net::Timek
   Ticket last_ticket_ = 0;
 };
 
-// As Asio wants it.
+// The executor, with the members that Asio requires.
 class NodeExecutor {
  public:
   explicit NodeExecutor(NodeContext& context) : context_(&context) {}

@@ -61,7 +61,7 @@ void Node::accepted(SessionId session, HostId from) {
   spawn("session", serve_to_the_end(std::move(made)));
 }
 
-// As core/net/listener.h: when its handler returns the session is closed.
+// As in core/net/listener.h, the session is closed when its handler returns.
 net::Awaitable<void> Node::serve_to_the_end(std::shared_ptr<NodeSession> session) {
   co_await serve(session);
   session->close({Code::kCancelled, "nothing more to say"}, true);
@@ -99,7 +99,7 @@ tree::Dial Node::dial(std::function<HostId(const net::HostPort&)> host_at) {
 net::Awaitable<Result<std::shared_ptr<net::Session>>> Node::connect(HostId to) {
   const SessionId id = world_.network().connect(host_, to);
   const auto state = connecting_[id] = std::make_shared<Connecting>(context_.executor());
-  // What the peer says comes after connected(); it must find the session.
+  // The peer's frames come after connected(); they must find the session.
   auto session = std::make_shared<NodeSession>(world_, host_, context_, id, identity_of_(to), &outgoing_);
   sessions_[id] = session;
   while (!state->up && !state->failed) co_await state->changed.wait();

@@ -1,5 +1,5 @@
-// A process of shipped code on a simulated host: what core/tree/process.h and core/net are to a real one. A role
-// derives from it, makes its services in start() with runtime(), and serves what is accepted.
+// A process of shipped code on a simulated host, in the place of core/tree/process.h and core/net. A role derives from
+// it, makes its services in start() with runtime(), and serves accepted sessions.
 #pragma once
 
 #include <functional>
@@ -33,11 +33,11 @@ class Node : public Process {
   void writable(SessionId session) override;
 
  protected:
-  // Last of all in a derived destructor's way: nothing of it may be gone yet. Called by each final role's destructor.
+  // Each final role's destructor calls this first, while no member of the role has been destroyed.
   void take_down();
 
-  virtual net::Awaitable<void> serve(std::shared_ptr<net::Session> session) = 0;  // one that was accepted
-  virtual void after_frame() {}                                                   // something came, and is on its way
+  virtual net::Awaitable<void> serve(std::shared_ptr<net::Session> session) = 0;  // an accepted session
+  virtual void after_frame() {}  // a frame has come and is being handled
 
   World& world() { return world_; }
   HostId host() const { return host_; }

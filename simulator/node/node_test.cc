@@ -17,14 +17,14 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// What every process of a town did, also when it is gone.
+// A record of what every process of a town did, which outlives the process.
 struct Diary {
   std::vector<std::string> lines;
   TimePoint at;
   int taken_down = 0;
 };
 
-// Its destructor runs when the coroutine that has it ends, or is taken down.
+// Its destructor runs when its coroutine ends or is taken down.
 struct Guard {
   explicit Guard(Diary& diary) : diary_(diary) {}
   ~Guard() { ++diary_.taken_down; }

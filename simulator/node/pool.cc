@@ -18,7 +18,7 @@ std::string_view name_of(net::Work kind) {
 
 }  // namespace
 
-// The dead wait until they are taken down.
+// Coroutines of a dead process wait until they are taken down.
 net::Awaitable<void> NodePool::never() { co_await net::detail::async_wait(context_, {}, net::asio::use_awaitable); }
 
 Duration NodePool::cost_of(net::Work kind) const {

@@ -6,7 +6,7 @@
 
 namespace fluvial::simulator {
 
-// Beside what the disk takes for what was asked of it meanwhile.
+// In addition to the time of the disk operations in that work.
 struct WorkCosts {
   Duration merge{};
   Duration pack{};  // of one chunk
@@ -19,7 +19,7 @@ class NodePool final : public net::WorkerPool {
   NodePool(World& world, HostId host, NodeContext& context, const WorkCosts& costs)
       : world_(world), host_(host), context_(context), costs_(costs) {}
 
-  bool enqueue(std::function<void()>) override { return false; }  // whoever asks does it himself
+  bool enqueue(std::function<void()>) override { return false; }  // the caller does the work itself
   std::size_t threads() const override { return 1; }
 
  private:

@@ -1,4 +1,4 @@
-// A session between two simulated hosts, as everybody above core/net knows one.
+// A session between two simulated hosts, with the interface that everything above core/net uses.
 #pragma once
 
 #include <deque>
@@ -13,7 +13,7 @@
 
 namespace fluvial::simulator {
 
-// What a node says, before it leaves: a dishonest one changes it. False: it is not sent.
+// Sees a node's message before it leaves; a dishonest node changes it. False: it is not sent.
 using Outgoing = std::function<bool(SessionId session, v1::Envelope& message, SharedBytes& payload)>;
 
 class NodeSession final : public net::Session {
@@ -37,7 +37,7 @@ class NodeSession final : public net::Session {
   // ---- the world's
   SessionId id() const { return id_; }
   void came(Frame frame);
-  void ended(Error why);  // the other end, or what is between
+  void ended(Error why);  // by the other end, or by the network between
   void writable() { room_.notify_all(); }
 
  private:

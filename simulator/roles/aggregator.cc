@@ -25,7 +25,7 @@ tree::HubOptions hub_options(Cast& cast, HostId host) {
 
 }  // namespace
 
-// What ships, but for what a tampered one overlooks.
+// The service that ships, except for the checks that a tampered one skips.
 class AggregatorRole::Region final : public aggregator::RegionService {
  public:
   Region(AggregatorRole& role, tree::Runtime& runtime, net::TaskGroup& tasks)
@@ -44,7 +44,7 @@ class AggregatorRole::Region final : public aggregator::RegionService {
     tamper_.staged(&arrival);
     RegionService::arrived(std::move(arrival));
   }
-  // The machine is shown an arrival that looks right; what came goes into the sum.
+  // The machine is shown an arrival that looks right; the sum gets what really came.
   void staged(aggregator::ArrivalId arrival, const round::Arrival& what) override {
     round::Arrival looks = what;
     looks.contributors = shown(tamper_, machine().gather(), what.contributors);

@@ -1,5 +1,5 @@
-// An aggregator's process: aggregator/service as it ships, on a simulated host. What is here is where it may be wrong
-// on purpose, and what the checks are told.
+// An aggregator's process: aggregator/service as it ships, on a simulated host. Added here are the places where it may
+// be wrong on purpose, and the reports to the checks.
 #pragma once
 
 #include <memory>

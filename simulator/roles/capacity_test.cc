@@ -1,4 +1,4 @@
-// What the planner says of a federation whose figures can be worked out by hand.
+// The planner's figures for a federation where they can be worked out by hand.
 #include "simulator/run/capacity.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kModelBytes = 4e6;
 
-// Six sites below two aggregators, a model of a million values, and links that are what takes the time.
+// Six sites below two aggregators, a model of a million values, and links that take most of the time.
 constexpr std::string_view kScenario = R"(name = "by hand"
 [tree]
 aggregators = 2
@@ -49,7 +49,7 @@ ScenarioFile scenario(const std::string& compute = "") {
   return ScenarioFile::parse(std::string(kScenario) + compute, "by-hand.toml").value();
 }
 
-using Change = std::pair<std::string_view, std::string_view>;  // what is in the text, and what is there instead
+using Change = std::pair<std::string_view, std::string_view>;  // a part of the text, and its replacement
 ScenarioFile scenario_with(std::initializer_list<Change> changes) {
   std::string text(kScenario);
   for (const auto& [before, after] : changes) text.replace(text.find(before), before.size(), after);

@@ -37,7 +37,7 @@ Cast::Cast(World& world, Tamper& tamper)
   install();
 }
 
-// The processes handle a small model, and the world charges them for the one that is planned for.
+// The processes handle a small model, and the world charges them for the planned one.
 void Cast::plan_for_whole_model() {
   const WorkloadScenario& whole = scenario().workload;
   stand_ins_.emplace(scenario(), schema_);
@@ -152,7 +152,7 @@ Status Cast::enrol(store::CoordinatorJournal& journal, const Host& host, WallTim
     FLUVIAL_ASSIGN(const store::NodeRow enrolled, journal.redeem_token(token.secret_hash, node, now));
     identity.node = enrolled.id;
   }
-  // A plan is of a federation that is settled: nobody begins at the root because its region is not known yet.
+  // The planner looks at a settled federation: no host begins at the root because its region is not known yet.
   if (sized() && host.role == Role::kAggregator) {
     FLUVIAL_TRY(journal.set_advertise(identity.node, address_of(host.id)));
   }
@@ -181,7 +181,7 @@ void Cast::install() {
   });
 }
 
-// What a person types on the coordinator's machine, while it is up.
+// A person's command on the coordinator's machine, while it is up.
 void Cast::order(Order order, HostId host) {
   if (order == Order::kEnrolAnew) return enrol_anew(host);
   if (!world_.is_up(kRoot)) return;
@@ -197,7 +197,7 @@ void Cast::order(Order order, HostId host) {
   }
 }
 
-// From an empty folder, while there is a coordinator to do so.
+// Enrols the host anew from an empty folder, if the coordinator is up.
 void Cast::enrol_anew(HostId host) {
   if (sized() || clones_.contains(host) || !world_.is_up(kRoot)) return;
   const SitesScenario& sites = scenario().sites;
@@ -235,9 +235,10 @@ Status Cast::begin_history() {
   return {};
 }
 
-// Who was revoked since the backup is again, and who was enrolled anew since it is again, as what it is now.
+// Repeats the orders since the backup: revokes the same members again, and enrols the same members anew, as they are
+// now.
 Status Cast::repeat_orders(store::CoordinatorJournal& journal, WallTime now) {
-  std::set<NodeId> revoked;  // a cloned one is with both of its machines
+  std::set<NodeId> revoked;  // a cloned site is revoked on both of its machines
   for (const HostId host : revoked_) revoked.insert(identity(host).node);
   for (const NodeId node : revoked) FLUVIAL_TRY(journal.revoke(node, now));
   for (const Host& host : world_.hosts()) {
@@ -278,7 +279,7 @@ Duration Cast::time_for_values(double ns_a_value) const {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-// Of a model of a few values it is nothing.
+// Zero for a model of a few values.
 Duration Cast::time_to_pack() const {
   return std::chrono::microseconds(1) + (sized() ? time_for_values(scenario().compute.merge_ns) : Duration(0));
 }

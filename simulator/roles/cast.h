@@ -1,4 +1,4 @@
-// What the processes of one world share and none of them owns: who is on which host, what the checks see, and where a
+// Shared by the processes of one world and owned by none: who is on which host, the checks, and the places where a
 // process may be wrong on purpose. It outlives every process.
 #pragma once
 
@@ -23,7 +23,7 @@
 
 namespace fluvial::simulator {
 
-// A certificate, as a session knows its peer by it.
+// A certificate's content, by which a session knows its peer.
 struct Identity {
   NodeId node;
   Role role = Role::kSite;
@@ -44,8 +44,8 @@ class Cast {
   bool sized() const { return world_.scenario().workload.sized; }
   const round::Schema& schema() const { return schema_; }                 // of the model that is handled
   const StandIns& stand_ins() const { return *stand_ins_; }               // in the sized mode
-  bool continues_runs() const { return !sized(); }                        // somebody does, when one has ended
-  std::uint64_t staging_bytes_max() const { return staging_bytes_max_; }  // of what is handled
+  bool continues_runs() const { return !sized(); }                        // a person continues a run that has ended
+  std::uint64_t staging_bytes_max() const { return staging_bytes_max_; }  // for the model that is handled
   RoundLog& round_log() { return round_log_; }
   const RoundLog& round_log() const { return round_log_; }
   Duration time_for_values(double ns_a_value) const;  // over all values of the planned model once
@@ -58,17 +58,17 @@ class Cast {
   static std::string address_of(HostId host);
   static net::HostPort host_port(HostId host);
   Node::IdentityOf identities() const;
-  telemetry::Metrics& site_metrics() { return site_metrics_; }  // of all sites: nobody looks at them
+  telemetry::Metrics& site_metrics() { return site_metrics_; }  // of all sites; never read
   WorkCosts work_costs() const;
   HostId host_at(const std::string& address) const;  // the root when there is none
   bool is_malicious(HostId host) const { return malicious_.contains(host); }
-  bool is_cloned(HostId host) const { return clones_.contains(host); }  // another one has the same identity
+  bool is_cloned(HostId host) const { return clones_.contains(host); }  // another host has the same identity
   bool has_clones() const { return !clones_.empty(); }
   bool is_dishonest(NodeId node) const;  // malicious, or cloned
   double slowness(HostId site) const { return slow_.contains(site) ? scenario().sites.slow_factor : 1; }
-  bool may_take_part(const Host& host) const;          // a site that is not dishonest, of our protocol
-  std::size_t sites_left() const;                      // and not revoked
-  void claim(HostId host, round::Standing* standing);  // a malicious one shows what cannot be, now and then
+  bool may_take_part(const Host& host) const;          // an honest site that speaks this protocol
+  std::size_t sites_left() const;                      // that may take part and are not revoked
+  void claim(HostId host, round::Standing* standing);  // a malicious host sometimes shows impossible claims
   wire::Protocols protocols(HostId host) const;        // that its Hello names
 
  private:
@@ -101,7 +101,7 @@ class Cast {
   std::set<HostId> newer_;  // speak the next protocol as well
   std::set<HostId> alien_;  // speak only the next one
   std::set<HostId> revoked_;
-  std::map<HostId, HostId> clones_;  // whose identity it has; also of the site that is cloned: itself
+  std::map<HostId, HostId> clones_;  // the host whose identity it has; the cloned site maps to itself
   std::uint64_t restores_ = 0;
   telemetry::Metrics site_metrics_{Role::kSite, "simulated"};
 };

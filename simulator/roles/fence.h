@@ -1,5 +1,5 @@
-// What a parent that skips its checks would do (tamper.h): the machine is shown an arrival that looks right, while its
-// sum gets what came. Honest processes pass through here unchanged.
+// A parent that skips its checks (tamper.h): its machine is shown an arrival that looks right, while its sum gets what
+// really came. Honest processes pass through here unchanged.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ inline bool is_overlooked(Tamper& tamper, Code code) {
   return (code == Code::kStale && tamper.admits_stale()) || (code == Code::kAlreadyExists && tamper.merges_overlap());
 }
 
-// What the machine is shown of an arrival.
+// The contributors of an arrival that the machine is shown.
 inline round::ContributorSet shown(Tamper& tamper, const round::Gather& gather,
                                    const round::ContributorSet& contributors) {
   if (!tamper.admits_stale() && !tamper.merges_overlap()) return contributors;
@@ -33,7 +33,7 @@ inline round::ContributorSet shown(Tamper& tamper, const round::Gather& gather,
   return out;
 }
 
-// Of what the sum says it holds, what the machine was shown.
+// The part of the sum's contributors that the machine was shown.
 inline round::ContributorSet shown_of(Tamper& tamper, const round::Gather& gather,
                                       const round::ContributorSet& with_probes) {
   if (!tamper.merges_overlap()) return with_probes;

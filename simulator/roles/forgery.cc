@@ -16,7 +16,7 @@ void Forgery::draw() {
   trick_ = lies ? static_cast<Trick>(rng_.below(static_cast<std::uint64_t>(Trick::kCount))) : Trick::kNone;
 }
 
-// A site of another region, or of none: it may be a participant, and it is not below this one.
+// A site of another region, or of none: it may be a participant, but is not below this aggregator.
 std::uint32_t Forgery::stranger() {
   std::vector<std::uint32_t> others = {9999};
   for (const Host& host : cast_.world().hosts()) {

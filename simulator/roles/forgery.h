@@ -1,5 +1,5 @@
-// What a malicious aggregator says of its sum where its parent can tell that it is not so. What it says within its own
-// region's names and bounds is believed (docs/design/exactly-once.md), and is not drawn. One for each partial.
+// A malicious aggregator's lie about its sum that its parent can detect. Lies within its own region's names and bounds
+// are believed (docs/design/exactly-once.md), and are not drawn. One for each partial.
 #pragma once
 
 #include "core/base/rng.h"

@@ -27,7 +27,7 @@ bool Malice::says(SessionId session, v1::Envelope& message, SharedBytes& payload
     const std::uint64_t first_chunk = message.update_begin().first_chunk();
     const Trick trick = draw();
     sending_.reset();
-    // One whose digest is of what was sent needs all of it.
+    // A trick whose digest covers what was sent needs to send all of it.
     const bool possible = trick == Trick::kDamage || (trick != Trick::kNone && first_chunk == 0);
     if (possible && info != nullptr) begin(*info, first_chunk, trick);
   }
@@ -65,7 +65,7 @@ bool Malice::end(SessionId session, v1::Envelope& message, SharedBytes& payload)
   Buffer bytes = apply(sending.trick, Buffer::copy_of(payload.bytes));
   sending.hash.update(bytes.span());
   const Digest digest = apply(sending.trick, info.digest, sending.hash.finish());
-  if (digest != info.digest) {  // what of it can be decoded is an update like any other
+  if (digest != info.digest) {  // the part that can be decoded is an update like any other
     std::vector<std::int64_t> integers(bytes.size() / sizeof(std::int64_t));
     for (std::size_t i = 0; i < integers.size(); ++i) {
       integers[i] = static_cast<std::int64_t>(load_le<std::uint64_t>(bytes.data() + i * sizeof(std::int64_t)));
@@ -149,7 +149,7 @@ Digest Malice::apply(Trick trick, const Digest& stored, const Digest& sent) cons
       other[0] ^= std::byte{1};
       return other;
     }
-    default: return sent;  // it says what it sent
+    default: return sent;  // its digest is of what it sent
   }
 }
 

@@ -1,4 +1,4 @@
-// What a malicious site does with an update on its way out, and what damage does to an honest one's. Drawn for each
+// What a malicious site does to its update on the way out, and what damage does to an honest site's. Drawn for each
 // upload.
 #pragma once
 
@@ -19,9 +19,9 @@ class Malice {
   Malice(Cast& cast, HostId host);
 
   bool is_wicked() const { return cast_.is_malicious(host_) || cast_.is_cloned(host_); }
-  // What says what it sent sends all of it, whatever the parent has already.
+  // Its digest is of what it sent, so it sends all of it, whatever the parent has already.
   bool begins_anew() const { return cast_.is_malicious(host_); }
-  // A message as it leaves; if it is a part of a submission, of the one that `info` is of. False: it is not sent.
+  // Sees a message before it leaves; if it is part of a submission, then of `info`'s. False: it is not sent.
   bool says(SessionId session, v1::Envelope& message, SharedBytes& payload, const store::PendingInfo* info);
 
  private:
@@ -30,7 +30,7 @@ class Malice {
     kDamage,         // a bit of a chunk, on its way
     kNotFinite,      // values that are no numbers
     kOtherDigest,    // the trailer's digest is another
-    kOtherBase,      // trained from another model, it says
+    kOtherBase,      // claims to be trained from another model
     kTooHeavy,       // a weight above the registered maximum
     kNoWeight,       //
     kOtherCodec,     //
@@ -41,7 +41,7 @@ class Malice {
     kOldLease,       // under an older lease
     kReplay,         // an older submission's number
     kTwoContents,    // other bytes under the same number
-    kContradiction,  // the same submission again, with other bytes, once it has come in
+    kContradiction,  // the same submission again, with other bytes, once the first has arrived
     kSkipsAhead,     // as if the first chunk had come before
     kTooGreat,       // a value beyond the plan's bound
     kOtherProbe,     // a probe that is not 1
@@ -54,7 +54,7 @@ class Malice {
     std::uint64_t first_chunk = 0;
     Sha256 hash = {};
     std::vector<Buffer> sent = {};                                  // the checks must know
-    std::vector<std::pair<v1::Envelope, SharedBytes>> before = {};  // as it was, where it is said again
+    std::vector<std::pair<v1::Envelope, SharedBytes>> before = {};  // the original messages, if they are sent again
   };
 
   Trick draw();

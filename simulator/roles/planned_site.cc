@@ -58,7 +58,7 @@ void PlannedSite::ask_again() {
 
 // ---- the parent ---------------------------------------------------------------------------------------------------
 
-net::Awaitable<void> PlannedSite::serve(std::shared_ptr<net::Session>) { co_return; }  // nobody comes to a site
+net::Awaitable<void> PlannedSite::serve(std::shared_ptr<net::Session>) { co_return; }  // nobody connects to a site
 
 net::Awaitable<Result<round::Standing>> PlannedSite::standing() { co_return round::Standing(); }
 
@@ -116,7 +116,7 @@ Status PlannedSite::on_round_commit(const v1::RoundCommit& message) {
 
 Status PlannedSite::on_outcome_reply(const v1::OutcomeReply& message) {
   const RunId run(message.run());
-  if (message.round() == 0) {  // it is about the run alone
+  if (message.round() == 0) {  // it is only about the run
     machine_.run_goes_on(run);
     return {};
   }
@@ -130,7 +130,7 @@ Status PlannedSite::on_outcome_reply(const v1::OutcomeReply& message) {
 
 void PlannedSite::apply(const edge::FetchModel& effect) {
   if (!fetch_ || fetch_->ref != effect.model) fetch_ = Fetch{effect.model};
-  if (std::exchange(fetch_->promised, true)) return;  // on its way: asked again, it would be sent once more
+  if (std::exchange(fetch_->promised, true)) return;  // on its way: asking again would send it once more
   if (!fetch_->flowing) request_model();
 }
 
@@ -173,7 +173,7 @@ void PlannedSite::apply(const edge::Train& effect) {
   later(training_time(cast_, host(), rng_), [this, work = effect.work] { carry_out(machine_.trained(work)); });
 }
 
-// What this site would have made.
+// The submission that this site would have made.
 Result<PlannedSite::Submission> PlannedSite::make(const edge::Offer& offer) {
   FLUVIAL_ASSIGN(std::shared_ptr<const StandIn> made, cast_.stand_ins().of(self(), offer.round));
   Submission submission{made->info, std::move(made)};

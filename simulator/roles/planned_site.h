@@ -1,6 +1,6 @@
 // A site of the sized mode (the capacity planner): edge/logic's machine and core/tree's uplink, without a store. It
-// trains nothing, takes a model for its bytes, and sends what others send as well (stand_ins.h); ten thousand of them
-// fit into one world.
+// trains nothing, only counts a model's bytes, and sends updates that all sites share (stand_ins.h); ten thousand of
+// them fit into one world.
 #pragma once
 
 #include <memory>
@@ -30,7 +30,7 @@ class PlannedSite final : public Node, private tree::UplinkOwner {
   struct Fetch {
     round::ModelRef ref;
     std::uint64_t received = 0;
-    bool promised = false;  // asked for on this session, when the parent had named it
+    bool promised = false;  // asked for on this session, after the parent had named it
     bool flowing = false;   // begun on this session, not whole yet
   };
   struct Upload {

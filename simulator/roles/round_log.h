@@ -1,4 +1,4 @@
-// When rounds were recorded and committed, in virtual time, and by how many: what simulator/run reports of them.
+// When rounds were recorded and committed, in virtual time, and by how many sites, for the report of simulator/run.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace fluvial::simulator {
 
 class RoundLog {
  public:
-  // An attempt is in the journal; the first of its round opens it. A coordinator that died may say one twice.
+  // An attempt is in the journal; the first of its round opens it. A coordinator that died may report one twice.
   void recorded(RoundId round, std::size_t participants, TimePoint now) {
     if (open_ && open_->round == round.value()) return;
     open_ = RoundReport{.round = round.value(), .opened = now, .participants = participants};

@@ -17,7 +17,7 @@ class Federation final : public Inhabitants {
   Federation(World& world, std::unique_ptr<Tamper> tamper)
       : world_(world), tamper_(std::move(tamper)), cast_(world, *tamper_) {}
 
-  // The processes hold what is the cast's: they go first.
+  // The processes refer to the cast, so they are destroyed first.
   ~Federation() override {
     for (const Host& host : world_.hosts()) world_.kill_for(host.id, Death::kProcess, std::chrono::hours(1));
     world_.scheduler().after(Duration(0), [] {});

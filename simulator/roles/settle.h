@@ -9,7 +9,7 @@
 
 namespace fluvial::simulator {
 
-// A Tamper for each world; only the binary that proves that the checks can fail makes another than Tamper itself.
+// Makes a Tamper for each world; only the binary which proves that the checks can fail makes a derived one.
 using MakeTamper = std::function<std::unique_ptr<Tamper>()>;
 Settle settle(MakeTamper make_tamper = [] { return std::make_unique<Tamper>(); });
 

@@ -20,7 +20,7 @@ config::EdgeSettings settings_of(const Scenario& scenario) {
   return settings;
 }
 
-// What a commit says of the site, as it is taken.
+// A commit's verdict on the site, as a tampered site understands it.
 void tell(Tamper& tamper, SiteId self, v1::Envelope* message) {
   Result<wire::Commit> commit = wire::from_proto(message->round_commit());
   if (!commit.ok()) return;
@@ -46,7 +46,7 @@ void tell(Tamper& tamper, v1::OutcomeReply* reply) {
 
 }  // namespace
 
-// What ships, but for what a tampered or malicious one hears, and what that shows.
+// The service that ships, except for what a tampered or malicious one hears and shows.
 class SiteRole::Tampered final : public edge::EdgeService {
  public:
   Tampered(SiteRole& role, Parts parts)
@@ -98,7 +98,7 @@ void SiteRole::start() {
   const Status opened = open();
   if (is_dead() || opened.ok()) return;
   const Code code = opened.error().code;
-  if (code != Code::kUnavailable && code != Code::kResourceExhausted) {  // no disk's error: what it left is not whole
+  if (code != Code::kUnavailable && code != Code::kResourceExhausted) {  // no disk error: its files are not whole
     world().violate("nothing_lost", cast_.identity(host()).name + ": " + opened.error().to_string());
   }
   fail();
@@ -147,7 +147,7 @@ bool SiteRole::waits_for_outcome() const {
   return status.connected && status.pending_round != RoundId(0);
 }
 
-net::Awaitable<void> SiteRole::serve(std::shared_ptr<net::Session>) { co_return; }  // nobody comes to a site
+net::Awaitable<void> SiteRole::serve(std::shared_ptr<net::Session>) { co_return; }  // nobody connects to a site
 
 bool SiteRole::says(SessionId session, v1::Envelope& message, SharedBytes& payload) {
   if (message.has_update_begin()) check_durable();

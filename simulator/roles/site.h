@@ -1,5 +1,5 @@
-// A site's process: edge/service as it ships, on a simulated host. What is here is what trains, where it may be wrong
-// on purpose, and what the checks are told. Its store, its codecs and its residual are real.
+// A site's process: edge/service as it ships, on a simulated host. Added here are its trainers, the places where it may
+// be wrong on purpose, and the reports to the checks. Its store, its codecs and its residual are real.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ class SiteRole final : public Node, private edge::SiteReport {
   ~SiteRole() override;
 
   void start() override;
-  bool waits_for_outcome() const;  // with a parent that could tell
+  bool waits_for_outcome() const;  // with a parent that could tell it
 
  private:
   class Tampered;
@@ -61,7 +61,7 @@ class SiteRole final : public Node, private edge::SiteReport {
   std::optional<store::PendingInfo> submission_;  // the last one
   std::vector<std::string> files_;                // that this process wrote for it
   std::vector<std::string> files_before_;
-  std::optional<std::uint64_t> faults_before_;  // what was trained is on its way into the store
+  std::optional<std::uint64_t> faults_before_;  // the training is on its way into the store
 };
 
 }  // namespace fluvial::simulator

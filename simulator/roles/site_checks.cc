@@ -1,4 +1,4 @@
-// What the checks are told of what a site does.
+// A site's reports to the checks.
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -13,7 +13,7 @@ CarriedBounds carried(const store::ResidualBounds& bounds) { return {bounds.norm
 
 }  // namespace
 
-// The checks compare what is in the store with what must be.
+// The checks compare the store's content with what it must be.
 void SiteRole::look() {
   const Disk::Inspection inspection(world().disk(host()));
   cast_.checks().sites().settled(self(), *store_);
@@ -23,7 +23,7 @@ void SiteRole::model_refused(const round::ModelRef&, const Error&) {
   world().violate("model_chain", "a site was given a model that does not have its digest");
 }
 
-// ---- what was trained, on its way into the store ------------------------------------------------------------------
+// ---- a training, on its way into the store ------------------------------------------------------------------------
 
 void SiteRole::encoding(const edge::Offer& offer) {
   take_in(offer, false, {});
@@ -80,8 +80,8 @@ std::vector<std::string> SiteRole::tensor_files() {
   return names.ok() ? std::move(*names) : std::vector<std::string>{};
 }
 
-// Before the first byte of a submission leaves, all that it takes to send it again has been synced. Of the database a
-// failed transaction, or a log that was taken over, may leave bytes that nobody needs: there a power cut decides.
+// Before the first byte of a submission leaves, everything needed to send it again has been synced. In the database, a
+// failed transaction or a log that was taken over may leave bytes that nobody needs: there a power cut decides.
 void SiteRole::check_durable() {
   const Disk& disk = world().disk(host());
   const auto violated = [&](const std::string& what) {

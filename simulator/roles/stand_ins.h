@@ -1,5 +1,5 @@
-// What the sites of the sized mode send: updates of the small model, made and encoded once, as a site does it, and
-// shared by all. Several, because what a sum of sparse updates takes depends on how they differ.
+// The updates that sites of the sized mode send: made from the small model and encoded once, as a site does, and shared
+// by all. There are several, because the size of a sum of sparse updates depends on how they differ.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 namespace fluvial::simulator {
 
 struct StandIn {
-  store::PendingInfo info;  // run, round, weight and base are whoever's who sends it
+  store::PendingInfo info;  // run, round, weight and base are the sender's
   std::vector<Buffer> chunks;
   Buffer trailer;
 };
@@ -25,9 +25,9 @@ class StandIns {
  public:
   StandIns(const Scenario& scenario, const round::Schema& schema);
 
-  // The same again for the same site and round. As encode_update() says it, when the plan allows no such update.
+  // Always the same for the same site and round. encode_update()'s error, when the plan allows no such update.
   Result<std::shared_ptr<const StandIn>> of(SiteId site, RoundId round) const;
-  // So many bytes of the scenario's own update a byte of these stands for, by what a larger one takes.
+  // How many bytes of the scenario's own update a byte of these stands for, judged by the size of a larger one.
   double bytes_a_byte() const { return bytes_a_byte_; }
 
  private:

@@ -1,5 +1,5 @@
-// Where a process could be wrong. `fluvial simulate` has this class alone, which does what is right; a test-only binary
-// derives from it, to prove that the checks see each of these (tests/simulator/bugs).
+// The places where a process could be wrong. `fluvial simulate` uses this class itself, which does what is right. A
+// test-only binary derives from it, to prove that the checks see each of these bugs (tests/simulator/bugs).
 #pragma once
 
 #include <map>
@@ -22,31 +22,31 @@ class Tamper {
   // ---- a site
   // An acknowledgement means only "stop resending for now".
   virtual bool counts_on_ack() { return false; }
-  // What a commit says of the site is what it goes by; one that does not name it says nothing: it asks.
+  // The site follows a commit's verdict on it; if the commit does not name the site, the site asks.
   virtual void told(edge::Verdict*) {}
-  // So is what the coordinator answers.
+  // The site follows the coordinator's answer.
   virtual void told(round::Outcome*) {}
-  // What it writes is synced before it counts as written.
+  // The site's writes are synced before they count as written.
   virtual store::FileSystem& site_files(HostId, store::FileSystem& honest) { return honest; }
 
   // ---- a parent
-  // What is under another lease, attempt or epoch is refused.
+  // A parent refuses what is under another lease, attempt or epoch.
   virtual bool admits_stale() { return false; }
-  // What overlaps with what it holds is refused.
+  // A parent refuses what overlaps with what it holds.
   virtual bool merges_overlap() { return false; }
-  // What is beyond the plan's bounds is refused.
+  // A parent refuses what is beyond the plan's bounds.
   virtual void terms(transfer::Terms*) {}
-  // What is added to the sum is what came.
+  // A parent adds to the sum exactly what came.
   virtual void staged(transfer::StagedArrival*) {}
 
   // ---- the coordinator
   // A site that contradicted itself takes part no more.
   virtual bool forgets_quarantine() { return false; }
-  // A site whose certificate is revoked is none.
+  // A site whose certificate is revoked is no member.
   virtual bool forgets_revocation() { return false; }
-  // What is answered is what the journal says.
+  // The coordinator answers what the journal says.
   virtual void answers(round::Outcome*) {}
-  // Who is called into a round in another's place: nobody for whose weight the sum has no room.
+  // The coordinator calls no substitute into a round for whose weight the sum has no room.
   virtual void calls(const std::map<SiteId, coordinator::SiteInfo>&, std::vector<round::Participant>*) {}
   // Each start is a term of its own.
   virtual Result<Epoch> term(store::CoordinatorJournal& journal) { return journal.next_epoch(); }

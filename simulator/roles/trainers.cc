@@ -24,8 +24,8 @@ void SiteTrainers::train(edge::TrainJob job, Done done) {
 }
 
 Result<edge::Trained> SiteTrainers::trained(edge::TrainJob job) {
-  // Two machines of one identity train different things, and so does one that came back with another weight: a digest
-  // does not say the weight.
+  // Two machines of one identity train different updates, and so does a site that returned with another weight, because
+  // a digest does not include the weight.
   const std::uint64_t own = cast_.is_cloned(host_) ? host_.value() : 0;
   const std::uint64_t weight_max = cast_.weight_max(host_);
   const std::uint64_t seed = cast_.world().chance().seed() ^ own ^ (weight_max << 24);

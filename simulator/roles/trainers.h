@@ -1,4 +1,4 @@
-// What trains at a simulated site (training.h), in virtual time, as edge/service asks for it.
+// The trainers of a simulated site (training.h), in virtual time, behind the interface of edge/service.
 #pragma once
 
 #include "core/base/rng.h"
@@ -8,7 +8,7 @@
 
 namespace fluvial::simulator {
 
-// A task's time, drawn; what a slow site takes is longer.
+// A task's time, drawn; a slow site takes longer.
 Duration training_time(const Cast& cast, HostId host, Rng& rng);
 
 class SiteTrainers final : public edge::Trainers {

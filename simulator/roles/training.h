@@ -1,4 +1,4 @@
-// What a site's workers make of a model: a function of (seed, site, round, base), so that the oracle knows it too.
+// The result of a site's workers for a model: a function of (seed, site, round, base), so that the oracle knows it too.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace fluvial::simulator {
 
-// What the processes handle of it: in the sized mode a model of a few values, which stands for the whole one.
+// The workload that processes handle: in the sized mode a model of a few values, which stands for the whole one.
 WorkloadScenario handled(WorkloadScenario workload);
 // The schema that a workload describes.
 round::Schema schema_of(const WorkloadScenario& workload);
@@ -19,8 +19,8 @@ round::Schema schema_of(const WorkloadScenario& workload);
 Buffer initial_model(const round::Schema& schema, std::uint64_t seed);
 
 struct TrainingResult {
-  Buffer model;               // the base with the update taken from it, as workers leave it
-  std::vector<float> update;  // base - model, as fp32 says it
+  Buffer model;               // the base minus the update, as workers leave it
+  std::vector<float> update;  // base - model, in fp32
   std::vector<std::int64_t> integers;
   std::uint32_t weight = 0;
 };

@@ -10,13 +10,13 @@
 namespace fluvial::simulator {
 namespace {
 
-// ns for each value, ns a byte, and what a process takes to start, in ms: it is in what was measured, and nobody's
+// ns for each value, ns for each byte, and the start of a process in ms, which is in the measurements but is no round's
 // cost.
 enum Unknown : std::size_t { kEncode, kMerge, kFinalise, kByte, kStart, kUnknowns };
 using Vector = std::array<double, kUnknowns>;
 
 constexpr double kStartMs = 20;
-constexpr double kTrust = 1e-3;  // in what was there before, against one equation
+constexpr double kTrust = 1e-3;  // weight of the earlier values, against one equation
 
 struct Equation {
   Vector factor{};
@@ -36,7 +36,7 @@ void add_equations(const MeasuredRun& run, std::vector<Equation>& out) {
   if (run.aggregators > 0) {
     const double below = sites / aggregators;
     const double bytes = below * (run.update_bytes + model_bytes) + model_bytes + run.root_up_bytes / aggregators;
-    // It packs its own partial, which is work as adding one is.
+    // It packs its own partial, which costs as much as adding one.
     out.push_back({{0, below + 1, 0, bytes / values, start}, measured(run.aggregator_cpu_s)});
   }
   const double children = run.aggregators > 0 ? aggregators : sites;
@@ -97,7 +97,7 @@ Result<ComputeScenario> calibrate(const std::vector<MeasuredRun>& runs, const Co
   const Vector start{before.encode_ns, before.merge_ns, before.finalise_ns, before.byte_ns, kStartMs};
   Vector best{};
   double least = std::numeric_limits<double>::infinity();
-  for (std::size_t subset = 0; subset < std::size_t{1} << kUnknowns; ++subset) {  // none below 0: try who is at 0
+  for (std::size_t subset = 0; subset < std::size_t{1} << kUnknowns; ++subset) {  // none below 0: try which are 0
     std::array<bool, kUnknowns> used{};
     for (std::size_t i = 0; i < kUnknowns; ++i) used[i] = (subset >> i & 1U) != 0;
     const Vector x = solve(equations, start, used);

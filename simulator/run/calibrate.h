@@ -1,6 +1,6 @@
-// What a host's work costs, from real runs: `fluvial bench tree` says what each process took of a processor, and how
-// many bytes went where. Least squares over all runs given, none of the costs below zero; what they leave open stays
-// where it was.
+// The costs of a host's work, from real runs: `fluvial bench tree` reports each process's processor time, and how many
+// bytes went where. Least squares over all runs given, with no cost below zero; a cost that they do not determine keeps
+// its value.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace fluvial::simulator {
 
-// One run; bytes and seconds of a round, but for the processor's, which are of the whole run.
+// One run. Bytes and seconds are of a round, except processor seconds, which are of the whole run.
 struct MeasuredRun {
   std::uint64_t sites = 0;
   std::uint64_t aggregators = 0;  // in one tier, or none
@@ -25,8 +25,8 @@ struct MeasuredRun {
   double coordinator_cpu_s = 0;
 };
 
-// encode_ns, merge_ns, finalise_ns and byte_ns; `before` is what they are without. kInvalidArgument: a run without
-// rounds, sites or values.
+// Fits encode_ns, merge_ns, finalise_ns and byte_ns; `before` has their values without runs. kInvalidArgument: a run
+// without rounds, sites or values.
 Result<ComputeScenario> calibrate(const std::vector<MeasuredRun>& runs, const ComputeScenario& before);
 
 }  // namespace fluvial::simulator

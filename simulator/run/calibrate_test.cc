@@ -5,7 +5,7 @@
 namespace fluvial::simulator {
 namespace {
 
-// What processes of known costs would take.
+// The measurements of processes with known costs.
 MeasuredRun run_of(std::uint64_t sites, std::uint64_t aggregators, double bytes_a_value, const ComputeScenario& costs) {
   MeasuredRun run{.sites = sites, .aggregators = aggregators, .values = 1'000'000, .rounds = 10};
   const auto s = static_cast<double>(sites);

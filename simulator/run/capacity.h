@@ -1,4 +1,4 @@
-// The figures of one run for whoever plans a federation: how long rounds take, what crosses each tier, who is late.
+// The figures of one run for planning a federation: how long rounds take, what crosses each tier, how many are late.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ struct Capacity {
   double round_p50_s = 0;
   double round_p95_s = 0;
   double round_max_s = 0;
-  double rounds_per_hour = 0;  // what lies between rounds included
+  double rounds_per_hour = 0;  // including the time between rounds
   double participants = 0;     // a round, on average
   double stragglers = 0;       // of them, not in
   struct Tier {

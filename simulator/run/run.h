@@ -1,4 +1,4 @@
-// One seed: a world with its weather, whoever lives in it, and what came of it.
+// One seed: a world with its weather, its inhabitants, and the result.
 #pragma once
 
 #include <functional>
@@ -20,26 +20,26 @@ struct RoundReport {
   std::uint64_t contributors = 0;
 };
 
-// Who lives in a world. The runner knows no role: simulator/roles and simulator/checks give it this.
+// The inhabitants of a world. The runner knows no role: simulator/roles and simulator/checks provide this.
 class Inhabitants {
  public:
   virtual ~Inhabitants() = default;
   // After every event. Violations go to World::violate(); the run ends with the first.
   virtual void check() = 0;
-  // When the run ends without a violation: what must hold in the end.
+  // When the run ends without a violation: checks what must hold in the end.
   virtual void check_end() {}
   virtual std::uint64_t rounds_committed() const = 0;
   virtual std::vector<RoundReport> rounds() const { return {}; }
   // Nothing more will happen that matters: the run is complete.
   virtual bool is_done() const { return false; }
-  // Progress cannot be demanded, because too few are left who may take part (revoked, quarantined). Asked when the
+  // Whether progress can be demanded: not when too few sites may still take part (revoked, quarantined). Asked when the
   // faults have ended.
   virtual bool may_progress() const { return true; }
 };
 // Installs processes in the world; the runner starts them.
 using Settle = std::function<std::unique_ptr<Inhabitants>(World& world)>;
 
-// What crossed the edges between one tier and its parents, all hosts of the tier together.
+// The traffic between one tier and its parents, all hosts of the tier together.
 struct TierTraffic {
   std::uint32_t tier = 0;
   Role role = Role::kSite;

@@ -47,7 +47,7 @@ class Seeds {
       }
     }
     if (!result.violations.empty() && options_.lines_max > 0) {
-      // Words cost time, and are made only now: the same seed fails again in the same way.
+      // Log lines cost time and are made only now: the same seed fails again in the same way.
       FLUVIAL_ASSIGN(SeedResult told, run_seed(file_, seed, settle_, options_.lines_max));
       result.log = std::move(told.log);
     }
@@ -77,7 +77,7 @@ class Seeds {
       hash.update(as_byte_span(result.trace_hash));
       if (!result.violations.empty()) all.failures.push_back(std::move(result));
     }
-    // One seed's hash is its own: comparable with the same seed among others.
+    // The hash of a single seed is its own, to compare it with the same seed among others.
     all.trace_hash = results_.size() == 1 ? results_.begin()->second.trace_hash : to_hex(hash.finish());
     return all;
   }

@@ -1,4 +1,4 @@
-// Many seeds over several threads, each world in one of them. Results do not depend on how many there are.
+// Many seeds over several threads, each world in one of them. Results do not depend on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct SeedsResult {
   std::vector<SeedResult> failures;  // in the order of seeds, with their logs
 };
 
-// `progress` is called from one thread at a time, now and then, with how many seeds are done and how many failed.
+// `progress` is called from time to time, from one thread at a time, with the numbers of finished and failed seeds.
 using SeedsProgress = std::function<void(std::uint64_t done, std::uint64_t failed)>;
 
 // kInvalidArgument when the scenario draws no valid plan.

@@ -1,4 +1,4 @@
-// All chance of a run, from its seed. Each use has a stream of its own, so that one more draw in one place changes
+// All randomness of a run, from its seed. Each use has its own stream, so that one more draw in one place changes
 // nothing in another.
 #pragma once
 

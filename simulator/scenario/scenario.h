@@ -23,7 +23,7 @@ struct SitesScenario {
   std::uint64_t weight_max = 100;
   double slow_fraction = 0;  // of the sites
   double slow_factor = 10;
-  double heavy_fraction = 0;  // of the sites, whose registered maximum is so many times as large
+  double heavy_fraction = 0;  // of the sites, which have a registered maximum heavy_factor times as large
   double heavy_factor = 1000;
 };
 
@@ -130,7 +130,7 @@ struct Faults {
     double version_skew = 0;        // fraction of the hosts that speak another protocol range
   } sites;
   struct Aggregators {
-    double malicious_fraction = 0;  // say what is not so, where it can be told from what they may say
+    double malicious_fraction = 0;  // of the aggregators, which tell lies that a parent can detect
   } aggregators;
   struct People {  // at the coordinator, who resume a paused run, and continue a stopped one, soon after
     double pause_per_minute = 0;

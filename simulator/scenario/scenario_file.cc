@@ -122,7 +122,7 @@ Status ScenarioFile::set(const std::string& name, double value) {
   return {};
 }
 
-// The plan's keys and values are told when the file is read, not by the first seed that draws them.
+// Errors in the plan's keys and values are found when the file is read, not by the first seed that draws them.
 Status ScenarioFile::check_plans() const {
   std::size_t choices = 2;
   for (const config::TomlEntry& entry : plan_) choices = std::max(choices, entry.items.size());

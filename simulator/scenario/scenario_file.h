@@ -20,13 +20,13 @@ class ScenarioFile {
   // The same from text; `path` names it in messages and anchors `base`.
   static Result<ScenarioFile> parse(std::string_view toml, const std::string& path);
 
-  // In place of what the file says: one number. kInvalidArgument: no such key, or beyond its bounds.
+  // Overrides one number of the file. kInvalidArgument: no such key, or beyond its bounds.
   Status set(const std::string& key, double value);
 
   const std::string& path() const { return path_; }
   const std::string& name() const { return name_; }
-  // What this seed runs. The same for the same file and seed. kInvalidArgument when the drawn plan is none, such as a
-  // soft deadline behind the hard one.
+  // The scenario of this seed: the same for the same file and seed. kInvalidArgument when the drawn plan is invalid,
+  // such as a soft deadline behind the hard one.
   Result<Scenario> draw(std::uint64_t seed) const;
 
  private:

@@ -1,4 +1,4 @@
-// A callable that is run once: move-only, without an allocation up to 88 bytes of captures. The scheduler holds
+// A callable that is run once: move-only, without an allocation for up to 88 bytes of captures. The scheduler holds
 // hundreds of thousands of them.
 #pragma once
 

@@ -23,7 +23,7 @@ WallTime HostClock::wall_now() const {
 TimePoint HostClock::world_time(TimePoint local) const {
   const Duration ahead = local - local_base_;
   if (rate_ == 1) return world_base_ + ahead;
-  // Rounded up, and one further: when the event fires, now() is not before `local`.
+  // Rounded up, plus one: when the event fires, now() is not before `local`.
   return world_base_ + Duration(static_cast<Duration::rep>(std::ceil(static_cast<double>(ahead.count()) / rate_)) + 1);
 }
 

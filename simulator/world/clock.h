@@ -10,14 +10,14 @@ class HostClock final : public Clock {
  public:
   explicit HostClock(const Scheduler& scheduler) : scheduler_(&scheduler) {}
 
-  TimePoint now() const override;  // this host's monotonic time; another than the scheduler's
+  TimePoint now() const override;  // this host's monotonic time, which differs from the scheduler's
   WallTime wall_now() const override;
 
   // When, in virtual time, this host's monotonic clock will show `local`, at the rate it has now.
   TimePoint world_time(TimePoint local) const;
 
   void set_rate(double rate);   // 1.0001: it runs 100 ppm fast. Time stays continuous
-  void jump_wall(Duration by);  // the wall clock alone
+  void jump_wall(Duration by);  // only the wall clock
   void reboot();                // monotonic time starts near zero again
 
  private:

@@ -1,5 +1,5 @@
-// The processors of one machine, when all hosts of a world share it, as in a benchmark on loopback. Work takes one of
-// them, whichever is free first, in the order in which it was asked for.
+// The processors of one machine that all hosts of a world share, as in a benchmark on loopback. Work takes the one that
+// is free first, in the order of the requests.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ class Cores {
  public:
   explicit Cores(std::size_t count) : free_at_(count) {}  // 0: each host has as many as it wants
 
-  // How long from now until work that takes `cost` of one is done.
+  // How long from now until work that takes `cost` on one processor is done.
   Duration take(TimePoint now, Duration cost) {
     if (free_at_.empty()) return cost;
     TimePoint& first = *std::ranges::min_element(free_at_);

@@ -54,7 +54,7 @@ Disk::Inspection::~Inspection() {
   const std::uint64_t looked = disk_.files_.operations() - begun_;
   disk_.counted_ += looked;
   if (disk_.fails_after_ == 0) return;
-  const bool armed = disk_.fails_after_ > begun_;  // otherwise it was met, and the next is drawn by rearm()
+  const bool armed = disk_.fails_after_ > begun_;  // otherwise the fault was met, and rearm() draws the next
   disk_.fails_after_ += looked;
   if (armed) disk_.files_.fail_at(disk_.fails_after_ - 1 - disk_.files_.operations(), disk_.fault_);
 }

@@ -1,5 +1,5 @@
-// One host's disk: a store::MemoryFileSystem that fails as the scenario says. Operations are carried out at once;
-// what they would have taken is added up, and the process lets so much time pass before it goes on with their result.
+// One host's disk: a store::MemoryFileSystem that fails as the scenario says. Operations are carried out at once. The
+// time that they should take is added up, and the process waits for so long before it goes on with their result.
 #pragma once
 
 #include <memory>
@@ -34,8 +34,8 @@ class Disk {
   bool crashed() const { return files_.crashed(); }
   bool is_durable(const std::string& path) const { return files_.is_durable(path); }
   std::unique_ptr<store::MemoryFileSystem> after_power_cut() const { return files_.after_power_cut(); }
-  // While it lives, checks may read what is on the disk: no operation fails for it, and none takes time. Nothing when
-  // the machine is dead.
+  // While it lives, checks may read the disk: no operation fails, and none takes time. Has no effect when the machine
+  // is dead.
   class Inspection {
    public:
     explicit Inspection(Disk& disk);
@@ -48,10 +48,10 @@ class Disk {
     std::uint64_t begun_;
   };
   void empty();  // a new one, between kill() and restart()
-  void kill();   // every operation fails until restart(): nobody is there to ask for it
+  void kill();   // every operation fails until restart(): there is no process to ask for one
   // The machine, or only its process, comes up again.
   void restart(store::Unsynced unsynced);
-  // Of a machine that is down: what a person keeps of it, and puts back.
+  // The copy that a person makes of a machine that is down, and puts back.
   using Backup = std::shared_ptr<const store::MemoryFileSystem::Copy>;
   Backup back_up() const { return files_.copy(); }
   void put_back(const Backup& backup);

@@ -1,5 +1,5 @@
-// A file system of which some operations fail, by their paths: those with `part` in them, each with a probability that
-// can change. Beside the faults of the disk below it (disk.h), which go by the number of the operation.
+// A file system whose operations on paths with `part` in them fail, each with a probability that can change. This is in
+// addition to the faults of the disk below it (disk.h), which depend on the number of the operation.
 #pragma once
 
 #include <functional>
@@ -29,7 +29,7 @@ class FlakyFiles final : public store::FileSystem {
   Status make_folder(const std::string& path) override;
   Status sync_folder(const std::string& path) override;
 
-  Status fails(const std::string& path);  // this operation, on that path: the error
+  Status fails(const std::string& path);  // the error of an operation on that path, if it fails
 
  private:
   store::FileSystem& files_;

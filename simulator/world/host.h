@@ -18,8 +18,8 @@ struct Host {
   std::string name;                // "coordinator", "aggregator-1", "site-17"
   std::string region;              // "r0/r1": below the root, a label for each tier
   std::uint32_t region_index = 0;  // hosts with the same one are partitioned together
-  HostId home;                     // the parent that the layout means for it; itself at the root
-  std::uint32_t tier = 0;          // 0: the coordinator; sites are on the last one of their branch
+  HostId home;                     // its parent by the layout; itself at the root
+  std::uint32_t tier = 0;          // 0: the coordinator; sites are on the last tier of their branch
 };
 
 }  // namespace fluvial::simulator

@@ -10,11 +10,11 @@
 namespace fluvial::simulator {
 namespace {
 
-// Below this a frame's time on the receiver's own link is not booked there; it would be noise.
+// The time of a smaller frame on the receiver's own link is not booked; it would be noise.
 constexpr std::uint64_t kBookedBytes = 4096;
 
-// What belongs to no transfer: it may be doubled or overtake its neighbour. The order within a transfer, the
-// greeting's, and that in which members come and go, is what TCP gives.
+// A message that belongs to no transfer may be doubled or overtake its neighbour. The order within a transfer, within
+// the greeting, and of members coming and going, is TCP's.
 bool is_control(const v1::Envelope& header) {
   switch (header.body_case()) {
     case v1::Envelope::kHello:
@@ -62,7 +62,7 @@ void Network::set_byte_cost(double byte_ns, Cores* cores) {
   cores_ = cores;
 }
 
-// When both the link and the processor are through with these bytes.
+// When both the link and the processor have finished with these bytes.
 TimePoint Network::after_work(TimePoint link_free, std::uint64_t bytes) {
   if (byte_ns_ <= 0 || bytes < kBookedBytes) return link_free;
   const Duration work(static_cast<Duration::rep>(static_cast<double>(bytes) * byte_ns_));
@@ -167,7 +167,7 @@ void Network::end_closed(SessionId id, int end, const char* why) {
   if (endpoint != nullptr) endpoint->closed(id, {Code::kUnavailable, why});
 }
 
-// This end is gone without a word to its own process; the other one learns of it.
+// This end goes without telling its own process; the other end learns of it.
 void Network::leave(SessionId id, int end, Ending ending, const char* why) {
   Session* session = find(id);
   if (session == nullptr || session->ends[end] == EndState::kClosed) return;

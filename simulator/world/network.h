@@ -1,11 +1,11 @@
 // Sessions between hosts, in virtual time: what core/net is to a process. Frames are encoded when sent and decoded
 // when they arrive (core/wire/frame.h), in order per direction. Links have delay, jitter and loss; hosts have up and
 // down rates that all their sessions share, first come first served. Everything that can go wrong is in Faults and in
-// the verbs below; nothing of it is on unless asked for.
+// the verbs below; all of it is off by default.
 //
 // A process attaches an Endpoint to its host and gets its events from it. Ends of a session are told apart by host.
-// Heartbeats are not sent: that they would not arrive is known, and the end that hears nothing closes after
-// heartbeat_timeout, as it would have. Not thread safe: one world, one thread.
+// Heartbeats are not sent: the network knows when they would not arrive, and then closes the end that hears nothing
+// after heartbeat_timeout. Not thread safe: one world, one thread.
 #pragma once
 
 #include <array>
@@ -37,8 +37,8 @@ struct Payload {  // what follows a header
   std::uint64_t size_bytes() const { return bytes.bytes.size(); }
 };
 
-// For the planner, whose processes handle a small model in the place of the one that is planned for: so many bytes a
-// byte of these payloads the wire, the outboxes, the processors and the counters are charged for.
+// For the planner, whose processes handle a small model in place of the planned one: how many bytes the wire, the
+// outboxes, the processors and the counters are charged for each byte of these payloads.
 struct PayloadScale {
   double model = 1;
   double update = 1;
@@ -58,7 +58,7 @@ class Endpoint {
   virtual void received(SessionId session, Frame frame) = 0;
   // The session is over, or connect() failed; not called for what this side closed or aborted itself.
   virtual void closed(SessionId session, const Error& why) = 0;
-  virtual void writable(SessionId session) = 0;  // what waits to be sent fell below half of the bound again
+  virtual void writable(SessionId session) = 0;  // the bytes waiting to be sent fell below half of the bound again
 };
 
 struct LinkSettings {           // of one host, towards anyone
@@ -75,7 +75,7 @@ struct SessionSettings {
 };
 
 struct NetworkFaults {       // rates are for each frame, or each connect
-  double loss = 0;           // a frame is lost: what is behind it waits for the retransmission
+  double loss = 0;           // a frame is lost: the frames behind it wait for the retransmission
   Duration loss_stall{};     // for this long
   double break_session = 0;  // the session breaks; everything in flight is lost
   double duplicate = 0;      // a control frame comes twice
@@ -87,7 +87,7 @@ struct NetworkFaults {       // rates are for each frame, or each connect
 
 enum class Ending {
   kReset,   // the process died: the peer is told, as soon as a packet can reach it
-  kSilent,  // the machine died, or a box between forgot: the peer notices by the heartbeat timeout
+  kSilent,  // the machine died, or a middlebox forgot the session: the peer notices by the heartbeat timeout
 };
 
 struct HostTraffic {
@@ -104,14 +104,14 @@ class Network {
   // ---- the world ----
   void add_host(HostId host, std::uint32_t region, LinkSettings link);  // in the order of their numbers
   void set_link(HostId host, LinkSettings link);
-  // What either end's processor takes for a byte of a transfer. `cores` outlive the network.
+  // The processor time of either end for a byte of a transfer. `cores` outlive the network.
   void set_byte_cost(double byte_ns, Cores* cores);
   void set_payload_scale(const PayloadScale& scale) { scale_ = scale; }
   void attach(HostId host, Endpoint* endpoint);  // its process runs
   void detach(HostId host, Ending ending);       // it is gone, and all its sessions with it
   void set_faults(const NetworkFaults& faults) { faults_ = faults; }
 
-  // Nothing passes any more in this direction, for what is new and what is on its way; nested cuts count.
+  // From now on nothing passes in this direction, neither new frames nor those on their way; nested cuts count.
   void cut(HostId from, HostId to);
   void heal(HostId from, HostId to);
   enum class Direction { kIn, kOut };
@@ -124,7 +124,7 @@ class Network {
 
   // ---- the processes ----
   SessionId connect(HostId from, HostId to);
-  // False when this end is closed already. Over outbox_bytes_max it is taken all the same: ask writable_bytes().
+  // False when this end is closed already. Takes a frame even beyond outbox_bytes_max: ask writable_bytes() first.
   bool send(HostId from, SessionId session, const v1::Envelope& header, Payload payload = Payload::none());
   std::uint64_t writable_bytes(HostId from, SessionId session) const;   // room in this end's outbox; 0 when closed
   void close(HostId host, SessionId session);                           // after what was sent; nothing more is received
@@ -163,7 +163,7 @@ class Network {
     std::array<HostId, 2> hosts;  // 0: the child, which connected
     std::array<EndState, 2> ends = {EndState::kConnecting, EndState::kConnecting};
     std::array<Pipe, 2> pipes;  // [i]: from end i to the other
-    bool broken = false;        // nothing passes; the ends are about to learn it
+    bool broken = false;        // nothing passes; the ends are about to learn of it
   };
   struct HostState {
     Endpoint* endpoint = nullptr;
@@ -189,7 +189,7 @@ class Network {
   void arm(SessionId id, Session& session, int end);
   void pump(SessionId id, int end);
   void deliver(SessionId id, int end, Flying frame);
-  void end_closed(SessionId id, int end, const char* why);  // and its process is told, unless it is closed already
+  void end_closed(SessionId id, int end, const char* why);  // tells its process, unless the end is closed already
   void leave(SessionId id, int end, Ending ending, const char* why);
   void tell_peer(SessionId id, int end, Ending ending, const char* why);
   void break_session(SessionId id, const char* why);

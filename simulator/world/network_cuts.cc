@@ -1,4 +1,4 @@
-// Partitions: which directions are cut, and what the sessions across them notice.
+// Partitions: which directions are cut, and how the sessions across them notice.
 #include <algorithm>
 
 #include "simulator/world/network.h"
@@ -72,7 +72,7 @@ void Network::cuts_changed(int by) {
   anything_cut_ = cuts_ > 0;
 }
 
-// Nothing came this way since a cut, for as long as an end waits for a heartbeat.
+// Since a cut nothing has come this way for the heartbeat timeout.
 void Network::silence(SessionId id, int end, std::uint64_t cut_number) {
   Session* session = find(id);
   if (session == nullptr || !session->pipes[end].cut || session->pipes[end].cut_number != cut_number) return;

@@ -23,13 +23,13 @@ class Scheduler {
   std::uint64_t executed() const { return executed_; }
   std::size_t waiting() const { return live_; }
 
-  // A time in the past means now, after what is due already.
+  // A time in the past means now, after the events that are due already.
   EventId at(TimePoint when, Action action, std::uint32_t owner = kNobody);
   EventId after(Duration delay, Action action, std::uint32_t owner = kNobody);
   bool cancel(EventId id);  // false: it has run, or was cancelled
   void forget(std::uint32_t owner);
 
-  // Runs the next event if there is one at or before `until`; without one, time goes to `until` and false comes back.
+  // Runs the next event if there is one at or before `until`. Otherwise moves time to `until` and returns false.
   bool step(TimePoint until);
 
  private:

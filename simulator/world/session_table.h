@@ -1,5 +1,5 @@
-// What the network keeps of each session, found by its number without a search: numbers grow by one and are never used
-// again, so a dead session costs the eight bytes of its place.
+// The network's state of each session, found by its number without a search. Numbers grow by one and are never reused,
+// so a dead session costs the eight bytes of its place.
 #pragma once
 
 #include <cstdint>

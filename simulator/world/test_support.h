@@ -1,4 +1,4 @@
-// Processes that talk of nothing, to test what carries them.
+// Processes that exchange meaningless messages, to test the world that carries them.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ struct Heard {
   std::string what;  // "accepted", "connected", "ping 7", "closed: ...", "writable"
 };
 
-// Writes down what it hears; connects to its home when told to.
+// Records its events; connects to its home when told to.
 class Listener : public Process {
  public:
   Listener(World& world, HostId host, std::vector<Heard>* heard) : world_(world), host_(host), heard_(heard) {}

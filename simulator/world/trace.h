@@ -1,5 +1,5 @@
-// What happened, as a running 128-bit hash over (time, host, what, numbers, bytes) and, only when wanted, in words.
-// Two runs of one seed have the same hash, or something in them is not from the seed.
+// A record of events, as a running 128-bit hash over (time, host, what, numbers, bytes) and, only when wanted, in
+// words. Two runs of one seed have the same hash, or something in them is not from the seed.
 #pragma once
 
 #include <array>

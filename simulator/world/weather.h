@@ -1,5 +1,5 @@
 // The faults that come at their own times: partitions, crashes, half-open sessions, clock jumps, revocations; and
-// their end. What happens at an operation (a lost frame, a failed write, a crash between two effects) is drawn there.
+// their end. Faults of an operation (a lost frame, a failed write, a crash between two effects) are drawn there.
 #pragma once
 
 #include <string_view>

@@ -36,7 +36,7 @@ World::World(const Scenario& scenario, std::uint64_t seed, std::size_t lines_max
 }
 
 World::~World() {
-  // Processes before what they refer to.
+  // Processes are destroyed before what they refer to.
   for (auto& machine : machines_) machine->process.reset();
 }
 
@@ -94,7 +94,7 @@ LinkSettings World::link_of(const Host& host) {
 bool World::crash_here(HostId id, std::string_view point) {
   Machine& m = machine(id);
   if (m.dying || m.process == nullptr) return true;
-  if (m.disk.crashed()) {  // an operation was the last thing it did
+  if (m.disk.crashed()) {  // it died in an operation
     trace_.event(id, "crash", 0, 0, [&] { return "in a disk operation before " + std::string(point); });
     kill(id, Death::kMachine);
     return true;
@@ -116,7 +116,7 @@ EventId World::at(HostId id, TimePoint local, Action action) {
 }
 
 EventId World::after(HostId id, Duration delay, Action action) {
-  // Nobody waits for a disk that died: its machine did.
+  // A disk dies only with its machine, so nobody waits for it.
   if (machine(id).disk.crashed()) kill(id, Death::kMachine);
   return scheduler_.after(delay, std::move(action), id.value());
 }
@@ -155,12 +155,12 @@ void World::kill_for(HostId id, Death death, Duration down) {
   scheduler_.after(down, [this, id] { start(id); });
 }
 
-// Processes die in an event of their own; here nothing of them is on the stack.
+// Processes are destroyed in a separate event, when none of their functions is on the stack.
 void World::bury() {
   for (const HostId id : dying_) {
     Machine& m = machine(id);
     m.process.reset();
-    scheduler_.forget(id.value());  // what it set after its death
+    scheduler_.forget(id.value());  // events that it set after its death
     store::Unsynced unsynced = store::Unsynced::kKept;
     if (m.death == Death::kMachine) {
       unsynced = happens(crash_rng_, scenario_.faults.crash.torn) ? store::Unsynced::kTorn : store::Unsynced::kLost;

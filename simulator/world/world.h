@@ -38,8 +38,8 @@ struct Violation {
 };
 
 enum class Death {
-  kProcess,  // kill -9: what was written is there, peers get a reset
-  kMachine,  // power: what was not synced is lost or torn, peers notice by silence
+  kProcess,  // kill -9: written data stays, peers get a reset
+  kMachine,  // power: unsynced data is lost or torn, peers notice by silence
 };
 
 enum class Order { kRevoke, kEnrolAnew, kPause, kStop };
@@ -67,24 +67,24 @@ class World {
   Process* process(HostId id) { return machine(id).process.get(); }  // null while it is down
 
   // ---- for processes ----
-  // Between any two effects: does it die here? Then it returns and does nothing more.
+  // Called between any two effects: true if the process dies here. It then returns and does nothing more.
   bool crash_here(HostId id, std::string_view point);
   // When this host's monotonic clock shows `local`; gone with the process.
   EventId at(HostId id, TimePoint local, Action action);
   EventId after(HostId id, Duration delay, Action action);
-  // How long work takes that costs so much of a processor, when it begins now.
+  // How long work takes that needs `cost` of a processor, when it begins now.
   Duration compute(Duration cost) { return cores_.take(scheduler_.now(), cost); }
   bool cancel(EventId event) { return scheduler_.cancel(event); }
-  // After the time that this host's disk needs for what was asked of it since the last call.
+  // After the time that this host's disk needs for the operations since the last call.
   EventId after_disk(HostId id, Action action) { return after(id, disk(id).take_latency(), std::move(action)); }
 
   // ---- for whoever drives it ----
   void install(HostId id, MakeProcess make);  // and start_all(), or start(), begins it
   void start_all();                           // in the order of their numbers
   void start(HostId id);
-  void kill(HostId id, Death death);                     // nothing when it is down
+  void kill(HostId id, Death death);                     // does nothing when it is down
   void kill_for(HostId id, Death death, Duration down);  // and start it again
-  // Off: crash_here() kills nobody, and roles do no harm of their own (corrupt and malicious updates).
+  // Off: crash_here() kills nobody, and roles do no harm themselves (corrupt and malicious updates).
   void set_faults_on(bool on) { faults_on_ = on; }
   bool faults_on() const { return faults_on_; }
   // What a person does, to the coordinator or to a host; the roles say what it is.
