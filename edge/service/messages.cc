@@ -14,8 +14,8 @@ net::Awaitable<Status> EdgeService::from_parent(net::Frame frame) {
   if (site_.stopping) co_return Status{};
   v1::Envelope& message = frame.header;
   switch (message.body_case()) {
-    case v1::Envelope::kModelBegin: co_return co_await fetch_.begin(std::move(*message.mutable_model_begin()));
-    case v1::Envelope::kModelChunk: co_return fetch_.chunk(message.model_chunk(), frame.payload.span());
+    case v1::Envelope::kModelBegin: co_return co_await models_.begin(std::move(*message.mutable_model_begin()));
+    case v1::Envelope::kModelChunk: co_return models_.chunk(message.model_chunk(), frame.payload.span());
     case v1::Envelope::kRoundOpen: co_return on_round_open(message.round_open());
     case v1::Envelope::kRoundCommit: co_return on_round_commit(message.round_commit());
     case v1::Envelope::kRunState: co_return on_run_state(message.run_state());

@@ -8,6 +8,7 @@
 #include "core/net/deadline.h"
 #include "core/transfer/outcome.h"
 #include "core/wire/record_mapping.h"
+#include "edge/service/mapped_model.h"
 
 namespace fluvial::edge {
 EdgeService::EdgeService(tree::Runtime& runtime, const config::EdgeSettings& settings, Parts parts)
@@ -26,17 +27,25 @@ EdgeService::EdgeService(tree::Runtime& runtime, const config::EdgeSettings& set
             .is_over = [this](RunId run) { return machine_->is_over(run); },
             .stopped = net::AsyncSignal(runtime.strand)},
       uplink_(site_.runtime, *this, std::move(parts.uplink), std::move(parts.dial)),
-      fetch_(
-          site_.runtime, site_.tasks, [this](v1::Envelope message) { uplink_.post(std::move(message)); },
-          [this](HeldModel model) { on_model(std::move(model)); },
-          [this](const round::ModelRef& model, const Error& why) { site_.report.model_refused(model, why); }),
+      models_(site_.runtime, site_.tasks, model_owner()),
       submission_(site_, uplink_, [this](const Pending& pending) { carry_out(machine_->resolved(pending)); }),
       maker_(site_, maker_events()),
       histories_(site_, history_events()),
-      news_(site_, trainers_, fetch_, site_.gpus != nullptr, std::chrono::milliseconds(settings.model_deadline_ms),
+      news_(site_, trainers_, models_, site_.gpus != nullptr, std::chrono::milliseconds(settings.model_deadline_ms),
             [this] { maker_.drop_early(); }) {}
 
 EdgeService::~EdgeService() = default;
+
+tree::ModelReceiver::Owner EdgeService::model_owner() {
+  tree::ModelReceiver::Owner owner;
+  owner.post = [this](v1::Envelope message) { uplink_.post(std::move(message)); };
+  owner.sink = [this](const round::ModelRef& model) {
+    return std::make_shared<MappedModel>(site_.runtime.pool, model,
+                                         [this](HeldModel held) { on_model(std::move(held)); });
+  };
+  owner.refused = [this](const round::ModelRef& model, const Error& why) { site_.report.model_refused(model, why); };
+  return owner;
+}
 
 Trainers::Events EdgeService::trainer_events() {
   Trainers::Events events;
@@ -109,7 +118,7 @@ void EdgeService::stop() {
   site_.stop();
   maker_.stop();
   submission_.stop_sending();
-  fetch_.stop();
+  models_.stop();
   uplink_.stop();
   trainers_.stop();
   news_.stop();
@@ -124,14 +133,14 @@ void EdgeService::parent_up(const tree::Lease&, std::shared_ptr<net::Session>) {
   if (site_.stopping) return;
   site_.report.parent_up();
   set_ready_(true);
-  fetch_.parent_up();
+  models_.parent_up();
   carry_out(machine_->connected());
 }
 
 void EdgeService::parent_down(const Error& why) {
   set_ready_(false);
   submission_.stop_sending();
-  fetch_.parent_down();
+  models_.parent_down();
   site_.report.parent_down(why, site_.stopping);
 }
 

@@ -9,13 +9,13 @@
 #include "core/config/settings.h"
 #include "core/identity/certificate.h"
 #include "core/net/task_group.h"
+#include "core/tree/model_receiver.h"
 #include "core/tree/runtime.h"
 #include "core/tree/uplink.h"
 #include "edge/logic/in_order.h"
 #include "edge/logic/site_machine.h"
 #include "edge/service/histories.h"
 #include "edge/service/log_report.h"
-#include "edge/service/model_fetch.h"
 #include "edge/service/site_context.h"
 #include "edge/service/submission.h"
 #include "edge/service/trainers.h"
@@ -64,7 +64,7 @@ class EdgeService : public tree::UplinkOwner {
   void note_end(RunId run, std::string_view state);
 
   void carry_out(Effects effects);
-  void apply(const FetchModel& effect) { fetch_.want(effect.model); }
+  void apply(const FetchModel& effect) { models_.want(effect.model); }
   void apply(const Train& effect);
   void apply(const Encode& effect) { maker_.encode(effect); }
   void apply(const Fold& effect) { maker_.fold(effect); }
@@ -77,6 +77,7 @@ class EdgeService : public tree::UplinkOwner {
   void apply(const DeclineRound& effect);
   void apply(const CompleteRun& effect);
 
+  tree::ModelReceiver::Owner model_owner();
   Trainers::Events trainer_events();
   UpdateMaker::Events maker_events();
   Histories::Events history_events();
@@ -92,7 +93,7 @@ class EdgeService : public tree::UplinkOwner {
   std::function<void(bool)> set_ready_;
   SiteContext site_;
   tree::Uplink uplink_;
-  ModelFetch fetch_;
+  tree::ModelReceiver models_;
   Submission submission_;
   UpdateMaker maker_;
   Histories histories_;

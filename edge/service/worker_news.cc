@@ -7,11 +7,11 @@
 
 namespace fluvial::edge {
 
-WorkerNews::WorkerNews(SiteContext& site, Trainers& trainers, const ModelFetch& fetch, bool reads_in_place,
+WorkerNews::WorkerNews(SiteContext& site, Trainers& trainers, const tree::ModelReceiver& models, bool reads_in_place,
                        std::chrono::milliseconds patience, std::function<void()> let_go)
     : site_(site),
       trainers_(trainers),
-      fetch_(fetch),
+      models_(models),
       patience_(patience),
       let_go_(std::move(let_go)),
       ends_(reads_in_place),
@@ -43,14 +43,14 @@ void WorkerNews::apply(const AwaitLastModel& effect) {
 }
 
 net::Awaitable<void> WorkerNews::await_last_model(RunId run, RoundId last) {
-  for (std::uint64_t before = ~fetch_.bytes_received();;) {
+  for (std::uint64_t before = ~models_.bytes_received();;) {
     if (site_.stopping || !ends_.awaits_last_model(run) || !trainers_.owes(run, last)) break;
     const Status woken = co_await net::with_deadline(model_here_.wait(), patience_);
-    if (!woken.ok() && before == fetch_.bytes_received()) {
+    if (!woken.ok() && before == models_.bytes_received()) {
       site_.report.last_model_missing(run, last);
       break;
     }
-    before = fetch_.bytes_received();
+    before = models_.bytes_received();
   }
   carry_out(ends_.last_model_over(run));
 }

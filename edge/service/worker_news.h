@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "core/net/signal.h"
+#include "core/tree/model_receiver.h"
 #include "edge/logic/in_order.h"
 #include "edge/logic/run_ends.h"
-#include "edge/service/model_fetch.h"
 #include "edge/service/site_context.h"
 #include "edge/service/trainers.h"
 
@@ -18,7 +18,7 @@ class WorkerNews {
  public:
   // `let_go`: of what is kept of the workers' results. A last model is waited for as long as some of it comes within
   // `patience`.
-  WorkerNews(SiteContext& site, Trainers& trainers, const ModelFetch& fetch, bool reads_in_place,
+  WorkerNews(SiteContext& site, Trainers& trainers, const tree::ModelReceiver& models, bool reads_in_place,
              std::chrono::milliseconds patience, std::function<void()> let_go);
 
   RunEnds& ends() { return ends_; }
@@ -36,7 +36,7 @@ class WorkerNews {
 
   SiteContext& site_;
   Trainers& trainers_;
-  const ModelFetch& fetch_;
+  const tree::ModelReceiver& models_;
   std::chrono::milliseconds patience_;
   std::function<void()> let_go_;
   RunEnds ends_;

@@ -47,7 +47,7 @@ class MissingModels final : public SiteReport {
 class WorkerNewsTest : public testing::Test {
  protected:
   explicit WorkerNewsTest(std::chrono::milliseconds patience = std::chrono::minutes(1))
-      : news_(site_, trainers_, fetch_, false, patience, [] {}) {}
+      : news_(site_, trainers_, models_, false, patience, [] {}) {}
   ~WorkerNewsTest() override { stop(); }
   template <typename F>
   auto on_strand(F f) {
@@ -88,8 +88,7 @@ class WorkerNewsTest : public testing::Test {
                     .request_stop = [] {},
                     .is_over = [](RunId) { return false; },
                     .stopped = net::AsyncSignal(runtime_.get().strand)};
-  ModelFetch fetch_{runtime_.get(), tasks_, [](v1::Envelope) {}, [](HeldModel) {},
-                    [](const round::ModelRef&, const Error&) {}};
+  tree::ModelReceiver models_{runtime_.get(), tasks_, {}};  // nothing is wanted
   WorkerNews news_;
 };
 class ImpatientNewsTest : public WorkerNewsTest {

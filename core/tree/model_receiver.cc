@@ -1,7 +1,6 @@
-#include "edge/service/model_fetch.h"
+#include "core/tree/model_receiver.h"
 
 #include <boost/asio/awaitable.hpp>
-#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -10,52 +9,51 @@
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
 
-namespace fluvial::edge {
+namespace fluvial::tree {
 namespace {
 
 constexpr int kAttemptsMax = 5;  // of a model that arrives damaged, until the next session
 
 }  // namespace
 
-struct ModelFetch::Fetch {
-  Fetch(round::ModelRef wanted, const net::BackoffSettings& settings)
-      : ref(wanted), backoff(settings, Rng(wanted.version.value())) {}
+struct ModelReceiver::Fetch {
+  Fetch(round::ModelRef wanted, std::shared_ptr<ModelSink> place, const net::BackoffSettings& settings)
+      : ref(wanted), sink(std::move(place)), backoff(settings, Rng(wanted.version.value())) {}
+
+  bool is_whole() const { return schema && received == ref.bytes; }
 
   round::ModelRef ref;
+  std::shared_ptr<ModelSink> sink;
   net::Backoff backoff;
-  std::optional<round::Schema> schema;
-  std::optional<local::MemfdWriter> writer;
-  std::uint64_t received = 0;
-  bool promised = false;  // asked for on this session, when the parent had named it
-  bool flowing = false;   // begun on this session, not whole yet
-  bool held_up = false;   // being checked, or waiting to be asked for again
+  std::optional<round::Schema> schema;  // once the sink has room for it
+  std::uint64_t received = 0;           // in the sink
+  std::uint64_t position = 0;           // of the parent's stream; at most `received`
+  bool promised = false;                // asked for on this session, when the parent had named it
+  bool flowing = false;                 // begun on this session, not whole yet
+  bool held_up = false;                 // being checked, or waiting to be asked for again
   int attempts = 1;
 };
 
-ModelFetch::ModelFetch(tree::Runtime& runtime, net::TaskGroup& tasks, Post post, Done done, Refused refused)
-    : runtime_(runtime),
-      tasks_(tasks),
-      post_(std::move(post)),
-      done_(std::move(done)),
-      refused_(std::move(refused)),
-      stop_(runtime.strand) {}
-ModelFetch::~ModelFetch() = default;
+ModelReceiver::ModelReceiver(Runtime& runtime, net::TaskGroup& tasks, Owner owner)
+    : runtime_(runtime), tasks_(tasks), owner_(std::move(owner)), stop_(runtime.strand) {}
+ModelReceiver::~ModelReceiver() = default;
 
-void ModelFetch::want(const round::ModelRef& ref) {
-  if (!fetch_ || fetch_->ref != ref) fetch_ = std::make_shared<Fetch>(ref, runtime_.backoff);
+void ModelReceiver::want(const round::ModelRef& ref) {
+  if (stopping_) return;
+  if (!fetch_ || fetch_->ref != ref) fetch_ = std::make_shared<Fetch>(ref, owner_.sink(ref), runtime_.backoff);
   if (std::exchange(fetch_->promised, true)) return;           // on its way: asked again, it would be sent once more
   if (!fetch_->flowing && !fetch_->held_up) request(*fetch_);  // the parent names it: it has it, or gets it
 }
 
-void ModelFetch::request(Fetch& fetch) {
+void ModelReceiver::request(Fetch& fetch) {
   fetch.flowing = false;
   v1::Envelope message;
   *message.mutable_model_request()->mutable_model() = wire::to_proto(fetch.ref);
   message.mutable_model_request()->set_offset(fetch.received);
-  post_(std::move(message));
+  owner_.post(std::move(message));
 }
 
-void ModelFetch::parent_up() {
+void ModelReceiver::parent_up() {
   if (!fetch_) return;
   fetch_->promised = false;
   if (fetch_->held_up) return;
@@ -63,17 +61,19 @@ void ModelFetch::parent_up() {
   request(*fetch_);
 }
 
-void ModelFetch::parent_down() {
+void ModelReceiver::parent_down() {
   if (fetch_) fetch_->flowing = false;
 }
 
-void ModelFetch::stop() {
+void ModelReceiver::forget() { fetch_.reset(); }
+
+void ModelReceiver::stop() {
   stopping_ = true;
-  fetch_.reset();
+  forget();
   stop_.notify_all();
 }
 
-net::Awaitable<Status> ModelFetch::begin(v1::ModelBegin message) {
+net::Awaitable<Status> ModelReceiver::begin(v1::ModelBegin message) {
   const Result<round::ModelRef> ref = wire::from_proto(message.model());
   if (!ref.ok()) co_return ref.error();
   const std::shared_ptr<Fetch> fetch = fetch_;
@@ -86,35 +86,35 @@ net::Awaitable<Status> ModelFetch::begin(v1::ModelBegin message) {
     const Status same = round::check_same_schema(*fetch->schema, *schema);
     if (!same.ok()) co_return same.error();
   } else {
-    Result<local::MemfdWriter> writer =
-        co_await runtime_.pool.run([bytes = ref->bytes] { return local::MemfdWriter::create(bytes); });
+    const Status begun = co_await fetch->sink->begin(*schema);
     if (fetch_ != fetch) co_return Status{};
-    if (!writer.ok()) {
+    if (!begun.ok()) {
       fetch->held_up = true;
-      tasks_.spawn(runtime_.strand, "model", again(fetch, writer.error()));
+      tasks_.spawn(runtime_.strand, "model", again(fetch, begun.error()));
       co_return Status{};
     }
-    fetch->writer = std::move(*writer);
     fetch->schema = std::move(*schema);
   }
-  fetch->received = message.offset();
+  fetch->position = message.offset();
   fetch->flowing = true;
   co_return Status{};
 }
 
-Status ModelFetch::chunk(const v1::ModelChunk& message, ByteSpan bytes) {
+Status ModelReceiver::chunk(const v1::ModelChunk& message, ByteSpan bytes) {
   if (!fetch_ || !fetch_->flowing || message.run() != fetch_->ref.run.value() ||
       message.version() != fetch_->ref.version.value()) {
     return {};
   }
   Fetch& fetch = *fetch_;
-  if (message.offset() != fetch.received || bytes.empty() || bytes.size() > fetch.ref.bytes - fetch.received) {
+  if (message.offset() != fetch.position || bytes.empty() || bytes.size() > fetch.ref.bytes - fetch.position) {
     return Error{Code::kDataLoss, "model bytes out of place"};
   }
-  std::memcpy(fetch.writer->span().data() + fetch.received, bytes.data(), bytes.size());
-  fetch.received += bytes.size();
+  fetch.position += bytes.size();
   bytes_received_ += bytes.size();
-  if (fetch.received == fetch.ref.bytes) {
+  if (fetch.position <= fetch.received) return {};  // a request before this one brought them
+  FLUVIAL_TRY(fetch.sink->append(bytes.last(fetch.position - fetch.received)));
+  fetch.received = fetch.position;
+  if (fetch.is_whole()) {
     fetch.flowing = false;
     fetch.held_up = true;
     tasks_.spawn(runtime_.strand, "model", check(fetch_));
@@ -122,31 +122,30 @@ Status ModelFetch::chunk(const v1::ModelChunk& message, ByteSpan bytes) {
   return {};
 }
 
-net::Awaitable<void> ModelFetch::check(std::shared_ptr<Fetch> fetch) {
-  using Sealed = Result<std::shared_ptr<const local::SharedModel>>;
-  Sealed sealed = co_await runtime_.pool.run([fetch]() -> Sealed {
-    const Digest digest = sha256(fetch->writer->span());
+net::Awaitable<void> ModelReceiver::check(std::shared_ptr<Fetch> fetch) {
+  const Status sealed = co_await runtime_.pool.run([fetch]() -> Status {
+    const Digest digest = sha256(fetch->sink->bytes());
     if (digest != fetch->ref.digest) {
       return Error{Code::kDataLoss, "its digest is " + to_hex(digest) + ", expected " + to_hex(fetch->ref.digest)};
     }
-    return std::move(*fetch->writer).seal();
+    return fetch->sink->seal();
   });
   if (fetch_ != fetch) co_return;
   if (!sealed.ok()) {
-    if (sealed.error().code == Code::kDataLoss) refused_(fetch->ref, sealed.error());
+    if (sealed.error().code == Code::kDataLoss && owner_.refused) owner_.refused(fetch->ref, sealed.error());
     co_await again(fetch, sealed.error());
     co_return;
   }
   fetch_.reset();
-  done_({fetch->ref, std::move(*fetch->schema), std::move(*sealed)});
+  fetch->sink->complete();
 }
 
 // From the start, after a while.
-net::Awaitable<void> ModelFetch::again(std::shared_ptr<Fetch> fetch, Error why) {
+net::Awaitable<void> ModelReceiver::again(std::shared_ptr<Fetch> fetch, Error why) {
   const telemetry::Logger log = runtime_.log.with({{"run", fetch->ref.run}, {"version", fetch->ref.version}});
-  fetch->received = 0;
+  fetch->received = fetch->position = 0;
   fetch->schema.reset();
-  fetch->writer.reset();
+  fetch->sink = owner_.sink(fetch->ref);
   if (fetch->attempts == kAttemptsMax) {
     log.error("model given up until the next session", {{"reason", why.message}, {"attempts", fetch->attempts}});
     fetch->held_up = false;
@@ -161,4 +160,4 @@ net::Awaitable<void> ModelFetch::again(std::shared_ptr<Fetch> fetch, Error why) 
   request(*fetch);
 }
 
-}  // namespace fluvial::edge
+}  // namespace fluvial::tree

@@ -1,0 +1,35 @@
+#include "edge/service/mapped_model.h"
+
+#include <boost/asio/awaitable.hpp>
+#include <cstring>
+#include <utility>
+
+namespace fluvial::edge {
+
+MappedModel::MappedModel(net::WorkerPool& pool, const round::ModelRef& ref, std::function<void(HeldModel)> done)
+    : pool_(pool), ref_(ref), done_(std::move(done)) {}
+
+net::Awaitable<Status> MappedModel::begin(round::Schema schema) {
+  Result<local::MemfdWriter> writer =
+      co_await pool_.run([bytes = ref_.bytes] { return local::MemfdWriter::create(bytes); });
+  if (!writer.ok()) co_return writer.error();
+  writer_ = std::move(*writer);
+  schema_ = std::move(schema);
+  co_return Status{};
+}
+
+Status MappedModel::append(ByteSpan bytes) {
+  FLUVIAL_CHECK(writer_ && bytes.size() <= ref_.bytes - filled_bytes_, "no room for it");
+  std::memcpy(writer_->span().data() + filled_bytes_, bytes.data(), bytes.size());
+  filled_bytes_ += bytes.size();
+  return {};
+}
+
+Status MappedModel::seal() {
+  FLUVIAL_ASSIGN(sealed_, std::move(*writer_).seal());
+  return {};
+}
+
+void MappedModel::complete() { done_({ref_, std::move(*schema_), std::move(sealed_)}); }
+
+}  // namespace fluvial::edge

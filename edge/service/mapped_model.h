@@ -1,0 +1,36 @@
+// The memory that workers map, while a model comes into it: filled in order, sealed once it is whole. On the node's
+// strand, seal() on the pool.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "core/net/worker_pool.h"
+#include "core/tree/model_receiver.h"
+#include "edge/service/trained.h"
+
+namespace fluvial::edge {
+
+class MappedModel final : public tree::ModelSink {
+ public:
+  MappedModel(net::WorkerPool& pool, const round::ModelRef& ref, std::function<void(HeldModel)> done);
+
+  net::Awaitable<Status> begin(round::Schema schema) override;
+  Status append(ByteSpan bytes) override;
+  ByteSpan bytes() override { return writer_->span(); }
+  Status seal() override;
+  void complete() override;
+
+ private:
+  net::WorkerPool& pool_;
+  round::ModelRef ref_;
+  std::function<void(HeldModel)> done_;
+  std::optional<round::Schema> schema_;
+  std::optional<local::MemfdWriter> writer_;
+  std::uint64_t filled_bytes_ = 0;
+  std::shared_ptr<const local::SharedModel> sealed_;
+};
+
+}  // namespace fluvial::edge

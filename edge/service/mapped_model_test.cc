@@ -1,0 +1,30 @@
+#include "edge/service/mapped_model.h"
+
+#include "edge/service/test_support.h"
+
+namespace fluvial::edge {
+namespace {
+
+TEST(MappedModelTest, IsHandedOnWhenItIsSealed) {
+  TestRuntime runtime;
+  const std::vector<float> values = draw(1, 100);
+  const round::Schema schema = round::Schema::make({{"w", round::DType::kF32, {100}}}).value();
+  const HeldModel whole = held_model(RunId(1), 1, schema, std::as_bytes(std::span(values)));
+  const ByteSpan bytes = whole.bytes->bytes();
+  std::optional<HeldModel> held;
+  MappedModel model(runtime.get().pool, whole.ref, [&](HeldModel done) { held = std::move(done); });
+  ASSERT_TRUE(runtime.run(model.begin(schema)).ok());
+  ASSERT_TRUE(model.append(bytes.first(250)).ok());
+  ASSERT_TRUE(model.append(bytes.subspan(250)).ok());
+  EXPECT_TRUE(net::same_bytes(model.bytes(), bytes));
+  ASSERT_TRUE(model.seal().ok());
+  EXPECT_FALSE(held);
+  model.complete();
+  ASSERT_TRUE(held);
+  EXPECT_EQ(held->ref, whole.ref);
+  EXPECT_EQ(held->schema.value_count(), 100U);
+  EXPECT_TRUE(net::same_bytes(held->bytes->bytes(), bytes));
+}
+
+}  // namespace
+}  // namespace fluvial::edge
