@@ -7,28 +7,24 @@
 namespace fluvial::aggregator {
 
 net::Awaitable<Result<round::Standing>> RegionService::standing() {
-  round::Standing standing{history_.value_or(round::HistoryId(0)), heard_, {}};
-  if (committed_) standing.rounds.push_back(*committed_);
+  round::Standing standing = history_.standing();
   if (machine_.is_open()) standing.rounds.push_back({opening_->run, opening_->round});
   co_return standing;
 }
 
 net::Awaitable<Status> RegionService::granted(round::Lineage lineage, Epoch lease) {
-  const round::HistoryId history = round::current_of(lineage);
-  if (history_ && history != *history_) {
-    if (round::began_of(lineage) <= heard_) {
-      Error older = round::older_history(lineage, heard_);
-      observer_.lease_not_taken(older);
-      co_return older;
-    }
-    observer_.history_begins(history, round::began_of(lineage));
+  const Result<bool> is_another = history_.granted(lineage, lease);
+  if (!is_another.ok()) {
+    observer_.lease_not_taken(is_another.error());
+    co_return is_another.error();
+  }
+  if (*is_another) {
+    observer_.history_begins(round::current_of(lineage), round::began_of(lineage));
     forget_history();
   }
-  history_ = history;
-  heard_ = std::max({heard_, lease, round::began_of(lineage)});
   std::vector<NodeId> others;
   for (const auto& [node, child] : hub_.children()) {
-    if (child.history != history) others.push_back(node);
+    if (!history_.is_current(child.history)) others.push_back(node);
   }
   for (const NodeId node : others) {
     hub_.cut(node, {Code::kStale, "the federation has another history: come for a lease"});
@@ -40,12 +36,10 @@ net::Awaitable<Status> RegionService::granted(round::Lineage lineage, Epoch leas
 void RegionService::forget_history() {
   give_up_round();
   opening_.reset();
-  committed_.reset();
   over_.clear();  // a run that was over may go on
   side_.begin();
-  up_.lost();
-  if (slot_) slot_->abandon();
-  slot_.reset();
+  upload_.round_begins();
+  model_.forget();
 }
 
 }  // namespace fluvial::aggregator

@@ -6,19 +6,16 @@
 #include <memory>
 #include <optional>
 
+#include "aggregator/logic/region_history.h"
 #include "aggregator/service/members.h"
-#include "aggregator/service/region_observer.h"
-#include "core/net/task_group.h"
-#include "core/net/timer.h"
-#include "core/round/pace.h"
-#include "core/tree/hub.h"
-#include "core/tree/parent_side.h"
-#include "core/tree/uplink.h"
-#include "core/wire/record_mapping.h"
+#include "aggregator/service/model_relay.h"
+#include "aggregator/service/parent_absence.h"
+#include "aggregator/service/partial_upload.h"
+#include "core/tree/parent_owner.h"
 
 namespace fluvial::aggregator {
 
-class RegionService : public tree::HubOwner, public tree::UplinkOwner, private tree::RoundOwner {
+class RegionService : public tree::ParentOwner, public tree::UplinkOwner, private tree::RoundOwner {
  public:
   // `parentless_max`: its children are sent to the coordinator when it has had no parent for so long.
   RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, NodeId self, RegionObserver& observer,
@@ -37,14 +34,8 @@ class RegionService : public tree::HubOwner, public tree::UplinkOwner, private t
   void child_left(NodeId child) override;
   void members_changed(NodeId child, const v1::MemberChange& change) override;
   net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) override;
-  Result<transfer::Terms> admit(const transfer::UpdateHead& head) override { return side_.admit(head); }
-  Result<transfer::Terms> admit(const transfer::PartialHead& head) override { return side_.admit(head); }
-  std::vector<SiteId> without(const transfer::PartialHead& head) override { return side_.without(head); }
-  void arrived(transfer::StagedArrival arrival) override { side_.arrived(std::move(arrival)); }
-  void refused(RunId run, RoundId round, const round::Refusal& refusal) override { side_.refused(run, round, refusal); }
-  void declined(NodeId child, const round::Decline& decline) override { side_.declined(child, decline); }
   void outcome_asked(NodeId child, const v1::OutcomeQuery& query) override;
-  std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref) override;
+  std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref) override { return model_.slot(ref); }
 
   // From above.
   net::Awaitable<Result<round::Standing>> standing() override;
@@ -60,6 +51,7 @@ class RegionService : public tree::HubOwner, public tree::UplinkOwner, private t
   void taken(ArrivalId arrival, const round::ContributorSet& with_probes) override;
 
  private:
+  tree::ParentSide& side() override { return side_; }
   bool is_current(RunId run, RoundId round) const override;
   const round::Gather& gather() const override { return machine_.gather(); }
   Status may_take(const transfer::UpdateHead& head) const override;
@@ -78,7 +70,7 @@ class RegionService : public tree::HubOwner, public tree::UplinkOwner, private t
   void carry_out(const Take& effect) { side_.take(effect.arrival); }
   void carry_out(const Release& effect) { side_.release(effect.arrival); }
   void carry_out(const Drop& effect) { side_.drop(effect.arrival, effect.error); }
-  void carry_out(const SendPartial& effect);
+  void carry_out(const SendPartial& effect) { upload_.send(effect); }
 
   void tell_parent(v1::MemberChange change);
   void forget_history();
@@ -88,48 +80,34 @@ class RegionService : public tree::HubOwner, public tree::UplinkOwner, private t
   Status round_opened(const v1::RoundOpen& message);
   Status round_committed(const v1::RoundCommit& message);
   Status receipt_came(const v1::Receipt& message);
-  Status model_begun(const v1::ModelBegin& message);
-  net::Awaitable<Status> model_part(v1::ModelChunk message, Buffer bytes);
-  void want_model(const round::ModelRef& ref);
-  void request_model();
-
-  net::Awaitable<void> send_partial(SendPartial partial, std::uint64_t generation);
-  net::Awaitable<Status> stream_partial(SendPartial partial, std::uint64_t generation,
-                                        std::shared_ptr<net::Session> session);
+  void base_is_here();
   void send_openings();
   void give_up_round();
-  void start_parentless_timer();
+  void send_children_away();  // they do not notice that this node leads nowhere
   void relay_down(NodeId node, v1::Envelope message);
   TimePoint now() const { return runtime_.clock.now(); }
 
   tree::Runtime& runtime_;
-  net::TaskGroup& tasks_;
   NodeId self_;
   RegionObserver& observer_;
   tree::Hub hub_;
   tree::Uplink* uplink_ = nullptr;
   std::function<void(bool)> up_changed_;
   tree::ParentSide side_;
+  ModelRelay model_;
+  PartialUpload upload_;
   net::Timer timer_;
-  Duration parentless_max_;
-  net::Timer parentless_timer_;
-  bool parentless_ = false;  // for too long
+  ParentAbsence absence_;
   Members members_;
-
-  std::optional<round::HistoryId> history_;     // of the last lease; none: there was none yet
-  Epoch heard_;                                 // the greatest epoch
-  std::optional<round::KnownRound> committed_;  // the last that was told
+  RegionHistory history_;
   RegionMachine machine_;
-  std::optional<wire::Opening> opening_;  // as the parent said it
-  std::map<RunId, v1::RunState> over_;    // runs of which the children were told that they are
-  bool parent_is_new_ = true;             // no opening has come in this session to the parent yet
+
+  std::shared_ptr<const wire::Opening> opening_;  // as the parent said it
   TimePoint opened_at_;
-  round::UpwardPace up_;
   std::shared_ptr<const kernels::Codec> codec_;
-  std::uint64_t send_generation_ = 0;  // a partial on its way ends when this moves on
-  std::shared_ptr<tree::ModelSlot> slot_;
-  bool awaits_base_ = false;     // somebody was turned away because the base is not here yet
-  bool model_promised_ = false;  // the slot was asked for on this session, when the parent had named it
+  std::map<RunId, v1::RunState> over_;  // runs of which the children were told that they are
+  bool parent_is_new_ = true;           // no opening has come in this session to the parent yet
+  bool awaits_base_ = false;            // somebody was turned away because the base is not here yet
 };
 
 }  // namespace fluvial::aggregator

@@ -6,11 +6,11 @@
 
 #include "coordinator/service/registry.h"
 #include "coordinator/service/run_service.h"
-#include "core/tree/hub.h"
+#include "core/tree/parent_owner.h"
 
 namespace fluvial::coordinator {
 
-class Root : public tree::HubOwner {
+class Root : public tree::ParentOwner {
  public:
   struct Keeps {  // what it keeps things in; all of it outlives it
     store::CoordinatorJournal& journal;
@@ -30,19 +30,11 @@ class Root : public tree::HubOwner {
   void child_left(NodeId child) override;
   void members_changed(NodeId child, const v1::MemberChange& change) override;
   net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) override;
-  Result<transfer::Terms> admit(const transfer::UpdateHead& head) override { return side().admit(head); }
-  Result<transfer::Terms> admit(const transfer::PartialHead& head) override { return side().admit(head); }
-  std::vector<SiteId> without(const transfer::PartialHead& head) override { return side().without(head); }
-  void arrived(transfer::StagedArrival arrival) override { side().arrived(std::move(arrival)); }
-  void refused(RunId run, RoundId round, const round::Refusal& refusal) override {
-    side().refused(run, round, refusal);
-  }
-  void declined(NodeId child, const round::Decline& decline) override { side().declined(child, decline); }
   void outcome_asked(NodeId child, const v1::OutcomeQuery& query) override;
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref) override { return runs_.model(ref); }
 
  private:
-  tree::ParentSide& side() { return runs_.parent_side(); }
+  tree::ParentSide& side() override { return runs_.parent_side(); }
   net::Awaitable<void> answer_outcome(NodeId child, v1::OutcomeQuery query);
 
   tree::Runtime& runtime_;

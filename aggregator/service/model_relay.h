@@ -1,0 +1,38 @@
+// The model of the open round or the next, as it comes from the parent and is passed on to children: those that ask for
+// it while it is on its way get what is here, and the rest as it comes. On the node's strand.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "core/tree/model_receiver.h"
+#include "core/tree/model_slot.h"
+
+namespace fluvial::aggregator {
+
+class ModelRelay {
+ public:
+  // `post`: to the parent. `complete`: all of it is here, and is what was announced.
+  ModelRelay(tree::Runtime& runtime, net::TaskGroup& tasks, std::function<void(v1::Envelope)> post,
+             std::function<void()> complete);
+
+  void want(const round::ModelRef& ref);  // the parent has named it; the one before is overtaken
+  void forget();                          // it may be of rounds that are lost
+  void stop();
+  tree::ModelReceiver& receiver() { return receiver_; }  // what the parent sends of it
+
+  std::shared_ptr<tree::ModelSlot> slot() const { return slot_; }           // null: none is wanted
+  std::shared_ptr<tree::ModelSlot> slot(const round::ModelRef& ref) const;  // null: that one is not
+  bool is_complete() const { return slot_ && slot_->complete(); }
+
+ private:
+  std::shared_ptr<tree::ModelSink> begin(const round::ModelRef& ref);
+  void give_up_slot();
+
+  net::Executor strand_;
+  std::function<void()> complete_;
+  std::shared_ptr<tree::ModelSlot> slot_;
+  tree::ModelReceiver receiver_;
+};
+
+}  // namespace fluvial::aggregator
