@@ -21,18 +21,18 @@ void Root::child_joined(const tree::Child& child) {
   runtime_.log.info("child joined",
                     {{"name", child.name}, {"role", role_name(child.role)}, {"lease_epoch", child.lease}});
   registry_.child_joined(child);
-  runs_.members_changed(child.role == Role::kSite ? std::vector{SiteId(child.node)} : std::vector<SiteId>{});
+  runs_.members().changed(child.role == Role::kSite ? std::vector{SiteId(child.node)} : std::vector<SiteId>{});
 }
 
 void Root::child_left(NodeId child) {
   runtime_.log.info("child left", {{"name", registry_.book().name_of(child)}});
   registry_.child_left(child);
-  runs_.members_changed({});
+  runs_.members().changed({});
 }
 
 void Root::members_changed(NodeId child, const v1::MemberChange& change) {
   const std::vector<SiteId> up = registry_.members_changed(child, change);
-  runs_.members_changed(up);
+  runs_.members().changed(up);
 }
 
 net::Awaitable<Result<v1::LeaseGrant>> Root::lease(identity::PeerIdentity peer, v1::LeaseRequest request) {
@@ -46,7 +46,7 @@ net::Awaitable<Result<v1::LeaseGrant>> Root::lease(identity::PeerIdentity peer, 
     runtime_.log.info(
         "lease moved",
         {{"name", registry_.book().name_of(node)}, {"parent", answer->parent_name}, {"lease_epoch", answer->epoch}});
-    runs_.node_moved(node, answer->epoch);
+    runs_.members().node_moved(node, answer->epoch);
   }
   if (const auto detour = registry_.book().detour_of(node, runtime_.clock.now())) {
     runtime_.log.warn("a member goes past its aggregator", {{"name", registry_.book().name_of(node)},

@@ -21,31 +21,13 @@ net::Awaitable<Status> RunService::pause(RunId run, std::string reason) {
 
 net::Awaitable<Status> RunService::resume(RunId run) {
   if (active_run() != run) co_return not_active(run);
-  health_.models_work();
+  steps_.health().models_work();
   co_return co_await commands_.command([&] { carry_out(active_->machine.resume(now())); });
 }
 
 net::Awaitable<Status> RunService::stop_run(RunId run, std::string reason) {
   if (active_run() != run) co_return not_active(run);
   co_return co_await commands_.command([&] { carry_out(active_->machine.stop(std::move(reason), now())); });
-}
-
-void RunService::carry_out(const RecordStatus& effect) {
-  tasks_.spawn(runtime_.strand, "record status", record_status(effect));
-}
-
-net::Awaitable<void> RunService::record_status(RecordStatus effect) {
-  const RunId run = effect.step.run;
-  const Status kept =
-      co_await runtime_.pool.run([&] { return journal_.set_run_status(run, effect.status, effect.reason); });
-  if (!is_due(effect.step)) co_return;
-  if (kept.ok()) {
-    carry_out(active_->machine.status_recorded(effect.step, now()));
-    co_return;
-  }
-  const Error why = health_.with_advice(kept.error());
-  observer_.status_not_recorded(run, effect.status, why);
-  carry_out(active_->machine.status_failed(effect.step, why, now()));
 }
 
 void RunService::carry_out(const TellStatus& effect) {
@@ -57,7 +39,7 @@ void RunService::carry_out(const TellStatus& effect) {
   side_.tell_all(message);
   if (is_over(effect.status)) {
     side_.end();
-    next_.reset();
+    steps_.run_over();
   }
   observer_.status_told(run, effect.status, effect.reason);
 }

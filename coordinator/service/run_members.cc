@@ -1,47 +1,94 @@
-// Who takes part as members come, move and misbehave, and what a failing disk means for the run.
+#include "coordinator/service/run_members.h"
+
 #include <algorithm>
-#include <set>
+#include <boost/asio/awaitable.hpp>
+#include <chrono>
+#include <map>
 #include <utility>
 
-#include "coordinator/service/run_service.h"
-
 namespace fluvial::coordinator {
+namespace {
 
-void RunService::members_changed(const std::vector<SiteId>& sites_up) {
+constexpr Duration kLookPause = std::chrono::milliseconds(10);  // each look goes over all sites
+
+}  // namespace
+
+RunMembers::RunMembers(tree::Runtime& runtime, net::TaskGroup& tasks, Registry& registry, RunObserver& observer,
+                       tree::Hub& hub, const tree::ParentSide& side, RunHost& host)
+    : runtime_(runtime),
+      tasks_(tasks),
+      registry_(registry),
+      observer_(observer),
+      hub_(hub),
+      side_(side),
+      host_(host),
+      look_(runtime.strand, kLookPause, [this] { look(); }),
+      home_timer_(runtime.strand) {}
+
+void RunMembers::stop() {
+  look_.stop();
+  home_timer_.cancel();
+}
+
+RunMachine* RunMembers::machine() {
+  ActiveRun* const run = host_.current();
+  return run == nullptr ? nullptr : &run->machine;
+}
+
+// ---- who is here --------------------------------------------------------------------------------------------------
+
+void RunMembers::changed(const std::vector<SiteId>& sites_up) {
   sites_up_.insert(sites_up_.end(), sites_up.begin(), sites_up.end());
   look_.ask();
 }
 
-void RunService::look_at_members() {
+void RunMembers::look() {
   const std::vector<SiteId> sites_up = std::exchange(sites_up_, {});
   std::size_t sites = 0;
   for (const auto& [id, member] : registry_.book().members()) sites += member.role == Role::kSite ? 1 : 0;
   observer_.members_changed(sites, registry_.book().members().size() - sites);
-  if (active_) {
-    if (active_->machine.is_open()) tell_moved(sites_up);
-    carry_out(active_->machine.sites_changed(registry_.book().connected_sites(), now()));
-  }
+  if (const RunMachine* run = machine(); run != nullptr && run->is_open()) tell_moved(sites_up);
+  tell_sites();
   if (!home_at_) send_home();
 }
 
+void RunMembers::tell_sites() {
+  if (RunMachine* run = machine()) {
+    host_.carry_out(run->sites_changed(registry_.book().connected_sites(), now()));
+  }
+}
+
+// Nodes may have moved since the run's open attempt was recorded: the leases are the authority.
+void RunMembers::taken_up() {
+  RunMachine& run = *machine();
+  std::map<SiteId, Epoch> leases;
+  for (const round::Participant& participant : run.attempt().participants) {
+    if (const auto* lease = registry_.book().lease_of(participant.site)) leases[participant.site] = lease->epoch;
+  }
+  host_.carry_out(run.leases_changed(leases));
+  host_.carry_out(run.begin(now()));
+  tell_sites();
+}
+
 // The children that the sites are below now, and those that were told of them before.
-void RunService::tell_moved(const std::vector<SiteId>& sites) {
+void RunMembers::tell_moved(const std::vector<SiteId>& sites) {
   std::set<NodeId> children;
   for (const NodeId child : side_.told_of(sites)) children.insert(child);
   for (const SiteId site : sites) {
-    if (active_->machine.gather().is_participant(site)) children.insert(via(site));
+    if (machine()->gather().is_participant(site)) children.insert(via(site));
   }
   children.erase(NodeId(0));  // of a site that has gone again
-  send_openings(children);
+  host_.send_openings(children);
 }
 
-void RunService::node_moved(NodeId node, Epoch lease) {
-  if (!active_) return;
-  if (active_->machine.gather().is_participant(node)) {
-    carry_out(active_->machine.leases_changed({{node, lease}}));
-  } else if (active_->machine.is_open()) {  // an aggregator, with everybody below it
+void RunMembers::node_moved(NodeId node, Epoch lease) {
+  RunMachine* const run = machine();
+  if (run == nullptr) return;
+  if (run->gather().is_participant(node)) {
+    host_.carry_out(run->leases_changed({{node, lease}}));
+  } else if (run->is_open()) {  // an aggregator, with everybody below it
     std::vector<SiteId> sites;
-    for (const round::Participant& participant : active_->machine.attempt().participants) {
+    for (const round::Participant& participant : run->attempt().participants) {
       if (via(participant.site) != NodeId(0)) sites.push_back(participant.site);
     }
     tell_moved(sites);
@@ -49,22 +96,29 @@ void RunService::node_moved(NodeId node, Epoch lease) {
   look_.act_now();  // whoever was here by the way of before is not
 }
 
-// Between rounds at once; while a round is in progress its commit looks (record_commit).
-void RunService::send_home() {
+// ---- who goes -----------------------------------------------------------------------------------------------------
+
+// Between rounds at once; while a round is in progress its commit looks (leave_for_home).
+void RunMembers::send_home() {
   home_at_.reset();
-  if (!active_ || active_->machine.is_between_rounds()) {
+  const RunMachine* const run = machine();
+  if (run == nullptr || run->is_between_rounds()) {
     const std::vector<NodeId> home = registry_.send_home();
-    dismiss(home, {Code::kStale, "a nearer parent serves"});
-    if (active_ && !home.empty()) {
-      carry_out(active_->machine.sites_changed(registry_.book().connected_sites(), now()));
-    }
+    send(home);
+    if (!home.empty()) tell_sites();
   }
   home_at_ = registry_.book().next_home(now());
   if (!home_at_) return;
   home_timer_.after(*home_at_ - now(), [this] { send_home(); });
 }
 
-void RunService::dismiss(const std::vector<NodeId>& nodes, const Error& reason) {
+std::vector<NodeId> RunMembers::leave_for_home() {
+  std::vector<NodeId> home = registry_.send_home();
+  if (!home.empty()) tell_sites();
+  return home;
+}
+
+void RunMembers::dismiss(const std::vector<NodeId>& nodes, const Error& reason) {
   std::map<NodeId, v1::Envelope> deeper;
   for (const NodeId node : nodes) {
     observer_.sent_away(node, reason);
@@ -77,14 +131,14 @@ void RunService::dismiss(const std::vector<NodeId>& nodes, const Error& reason) 
   for (auto& [child, message] : deeper) hub_.send(child, std::move(message));
 }
 
-void RunService::revoked(NodeId node) {
+void RunMembers::revoked(NodeId node) {
   const round::Refusal refusal = registry_.book().revocation_of(node);
   dismiss({node}, {Code::kPermissionDenied, refusal.error.message});
-  if (active_) carry_out(active_->machine.shut_out(refusal, now()));
+  if (RunMachine* run = machine()) host_.carry_out(run->shut_out(refusal, now()));
   look_.act_now();
 }
 
-void RunService::replaced(NodeId node) {
+void RunMembers::replaced(NodeId node) {
   dismiss({node},
           {Code::kPermissionDenied, registry_.book().name_of(node) + " has enrolled anew: this certificate is void"});
   look_.act_now();
@@ -92,12 +146,11 @@ void RunService::replaced(NodeId node) {
 
 // ---- quarantine ---------------------------------------------------------------------------------------------------
 
-void RunService::note_conflict(const round::Refusal& refusal) {
-  if (refusal.error.code != Code::kConflict) return;
-  tasks_.spawn(runtime_.strand, "quarantine", quarantine(refusal.site, refusal.error.message));
+void RunMembers::contradicted(SiteId site, const std::string& how) {
+  tasks_.spawn(runtime_.strand, "quarantine", quarantine(site, how));
 }
 
-net::Awaitable<void> RunService::quarantine(SiteId site, std::string reason) {
+net::Awaitable<void> RunMembers::quarantine(SiteId site, std::string reason) {
   if (registry_.book().is_quarantined(site)) co_return;
   observer_.quarantined(site, reason);
   const Status kept = co_await registry_.quarantine(site, std::move(reason));
@@ -106,30 +159,19 @@ net::Awaitable<void> RunService::quarantine(SiteId site, std::string reason) {
   if (kept.ok()) observer_.quarantine_recorded(site);
 }
 
-void RunService::quarantine_changed() {
+void RunMembers::quarantine_changed() {
   const auto& nodes = registry_.book().nodes();
   observer_.quarantine_counted(static_cast<std::size_t>(
       std::ranges::count_if(nodes, [](const auto& entry) { return entry.second.quarantined_at.has_value(); })));
-  if (active_) carry_out(active_->machine.sites_changed(registry_.book().connected_sites(), now()));
+  tell_sites();
 }
 
-// An attempt has all participants of the ones before it; those that were revoked or quarantined are not waited for.
-void RunService::refuse_barred() {
-  for (const round::Refusal& refusal : registry_.book().barred_among(active_->machine.attempt().participants)) {
-    carry_out(active_->machine.refused(refusal, now()));
+// They are not waited for.
+void RunMembers::refuse_barred() {
+  RunMachine& run = *machine();
+  for (const round::Refusal& refusal : registry_.book().barred_among(run.attempt().participants)) {
+    host_.carry_out(run.refused(refusal, now()));
   }
-}
-
-// ---- a disk that fails --------------------------------------------------------------------------------------------
-
-void RunService::step_failed(Step step, DiskPart part, Error error) {
-  if (part == DiskPart::kJournal) {
-    error = health_.with_advice(std::move(error));
-  } else {
-    health_.models_failed(error.to_string());
-  }
-  observer_.step_failed(active_->machine.attempt(), part, error);
-  carry_out(active_->machine.step_failed(step, error));
 }
 
 }  // namespace fluvial::coordinator

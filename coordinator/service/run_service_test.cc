@@ -180,11 +180,11 @@ TEST_F(RunServiceTest, OfTwoStartsAtOnceOneStartsARun) {
 
 TEST_F(RunServiceTest, ACrowdThatJoinsAtOnceIsLookedAtTogether) {
   test_.on_strand([&] {
-    for (std::uint32_t site = 10; site < 1010; ++site) runs_->members_changed({SiteId(site)});
+    for (std::uint32_t site = 10; site < 1010; ++site) runs_->members().changed({SiteId(site)});
     EXPECT_EQ(looks_.copy(), 1) << "the first has the room to itself";
   });
   looks_.wait([](int looks) { return looks == 2; });
-  test_.on_strand([&] { runs_->revoked(NodeId(10)); });
+  test_.on_strand([&] { runs_->members().revoked(NodeId(10)); });
   EXPECT_EQ(looks_.copy(), 3) << "at once: a round may open next";
 }
 

@@ -38,7 +38,7 @@ tree::HubOptions hub_options(const config::CoordinatorSettings& settings) {
 EnrolOptions enrol_options(const config::CoordinatorSettings& settings, RunService& runs) {
   const config::HostPort listen = address_of(settings.enrol_listen);
   return {listen.host, listen.port, settings.enrol_per_minute_max, std::chrono::days(settings.certificate_days),
-          [&runs](NodeId node) { runs.replaced(node); }};
+          [&runs](NodeId node) { runs.members().replaced(node); }};
 }
 
 FailoverSettings failover_settings(const config::CoordinatorSettings& settings) {
@@ -111,7 +111,7 @@ Service::Service(tree::Process& process, const config::CoordinatorSettings& sett
         process_.spawn("record evaluation", record_evaluation(run, round, metrics));
       },
       [this] { feed_.release(); });
-  root_.runs().on_commit(
+  root_.runs().steps().on_commit(
       [this](const round::ModelRef& ref, SharedBytes model, std::shared_ptr<const round::Schema> schema) {
         evaluator_->committed(ref, std::move(model), std::move(schema));
         retention_.committed();
@@ -159,7 +159,7 @@ void Service::start() {
   process_.spawn("admin", admin_.run());
   process_.spawn("take up runs", root_.runs().take_up());
   process_.spawn("retention", retention_.run());
-  root_.runs().quarantine_changed();
+  root_.runs().members().quarantine_changed();
   process_.set_ready(true);
   runtime_.log.info("coordinator ready",
                     {{"federation", facts_.federation},

@@ -97,7 +97,7 @@ void CoordinatorRole::start() {
   if (is_dead()) return;
   if (!opened.ok()) return fail("not started", opened.error());
   set_outgoing([this](SessionId, v1::Envelope& message, SharedBytes&) { return says(message); });
-  root_->runs().on_commit([this](const round::ModelRef&, SharedBytes, std::shared_ptr<const round::Schema>) {
+  root_->runs().steps().on_commit([this](const round::ModelRef&, SharedBytes, std::shared_ptr<const round::Schema>) {
     if (cast_.scenario().federation.keep_rounds != 0) spawn("prune", prune_journal());
   });
   spawn("sum", root_->runs().run_lane());

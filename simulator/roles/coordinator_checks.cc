@@ -93,7 +93,7 @@ void CoordinatorRole::quarantine_recorded(SiteId site) {
 
 net::Awaitable<void> CoordinatorRole::lift_quarantine(SiteId site) {
   const Result<NodeId> lifted = co_await root_->registry().clear(book().name_of(site));
-  if (lifted.ok()) root_->runs().quarantine_changed();
+  if (lifted.ok()) root_->runs().members().quarantine_changed();
 }
 
 void CoordinatorRole::status_told(RunId run, coordinator::RunStatus status, const std::string& reason) {

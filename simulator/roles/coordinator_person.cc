@@ -23,7 +23,7 @@ net::Awaitable<void> CoordinatorRole::do_revoke(NodeId node) {
   } else {
     const Result<NodeId> revoked = co_await root_->registry().revoke(book().name_of(node));
     if (!revoked.ok()) co_return;
-    root_->runs().revoked(*revoked);
+    root_->runs().members().revoked(*revoked);
   }
   cast_.checks().rounds().revoked(node);
 }
@@ -43,9 +43,9 @@ bool CoordinatorRole::enrol(store::NodeRow node) {
   if (!enrolled.ok()) return false;
   cast_.checks().rounds().enrolled(enrolled->id);
   if (root_->registry().enrolled(*enrolled)) {
-    root_->runs().replaced(enrolled->id);
+    root_->runs().members().replaced(enrolled->id);
   } else {
-    root_->runs().members_changed({});
+    root_->runs().members().changed({});
   }
   return true;
 }

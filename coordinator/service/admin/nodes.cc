@@ -60,7 +60,7 @@ net::Awaitable<Reply> revoke(Context* admin, Call call) {
   const std::string& name = call.names[0];
   const Result<NodeId> revoked = co_await admin->root.registry().revoke(name);
   if (!revoked.ok()) co_return revoked.error();
-  admin->root.runs().revoked(*revoked);
+  admin->root.runs().members().revoked(*revoked);
   admin->runtime.log.warn("node revoked", {{"name", name}});
   co_return json::serialize(json::object{{"revoked", name}});
 }
@@ -69,7 +69,7 @@ net::Awaitable<Reply> remove(Context* admin, Call call) {
   const std::string& name = call.names[0];
   const Result<NodeId> removed = co_await admin->root.registry().remove(name);
   if (!removed.ok()) co_return removed.error();
-  admin->root.runs().revoked(*removed);
+  admin->root.runs().members().revoked(*removed);
   admin->runtime.log.warn("node removed", {{"name", name}});
   co_return json::serialize(json::object{{"removed", name}});
 }
@@ -78,7 +78,7 @@ net::Awaitable<Reply> clear(Context* admin, Call call) {
   const std::string& name = call.names[0];
   const Result<NodeId> cleared = co_await admin->root.registry().clear(name);
   if (!cleared.ok()) co_return cleared.error();
-  admin->root.runs().quarantine_changed();
+  admin->root.runs().members().quarantine_changed();
   admin->runtime.log.warn("quarantine lifted", {{"name", name}});
   co_return json::serialize(json::object{{"cleared", name}});
 }

@@ -1,0 +1,171 @@
+#include "coordinator/service/run_steps.h"
+
+#include <boost/asio/awaitable.hpp>
+#include <chrono>
+#include <utility>
+
+#include "coordinator/service/json.h"
+#include "core/net/pool_parallel.h"
+
+namespace fluvial::coordinator {
+
+RunSteps::RunSteps(tree::Runtime& runtime, net::TaskGroup& tasks, store::CoordinatorJournal& journal,
+                   store::ModelStore& models, RunObserver& observer, tree::Hub& hub, tree::ParentSide& side,
+                   RunMembers& members, RunHost& host)
+    : runtime_(runtime),
+      tasks_(tasks),
+      journal_(journal),
+      models_(models),
+      observer_(observer),
+      hub_(hub),
+      side_(side),
+      members_(members),
+      host_(host),
+      health_(runtime.metrics, journal) {}
+
+bool RunSteps::is_due(Step step) {
+  const ActiveRun* run = host_.current();
+  return run != nullptr && run->machine.awaits(step);
+}
+
+// ---- an attempt ---------------------------------------------------------------------------------------------------
+
+void RunSteps::begin(const RecordAttempt& effect) {
+  tasks_.spawn(runtime_.strand, "record attempt", record_attempt(effect));
+}
+
+net::Awaitable<void> RunSteps::record_attempt(RecordAttempt effect) {
+  const round::AttemptRecord& record = effect.record;
+  if (effect.sum_anew) {
+    const round::Schema& schema = *host_.current()->schema;
+    const kernels::ChunkLayout layout{schema.value_count(), machine().plan().chunk_values};
+    side_.begin_sum(record.run, record.round, {layout, schema.integer_count(), record.scale_bits});
+  }
+  if (record.attempt == AttemptId(1) || !since_) {  // the round is new to this process
+    side_.begin();
+    since_ = {now(), hub_.payload_bytes_in(), hub_.payload_bytes_out()};
+  }
+  observer_.recording(record);
+  const Status recorded = co_await runtime_.pool.run([this, &record] { return journal_.open_attempt(record); });
+  if (recorded.ok()) observer_.recorded(record);
+  if (!is_due(effect.step)) co_return;
+  if (!recorded.ok()) {
+    step_failed(effect.step, DiskPart::kJournal, recorded.error());
+    co_return;
+  }
+  members_.refuse_barred();
+  host_.carry_out(machine().attempt_recorded(effect.step, now()));
+}
+
+// ---- a commit -----------------------------------------------------------------------------------------------------
+
+void RunSteps::begin(const Finalise& effect) {
+  side_.lane().push([this, effect] { return do_finalise(effect); });
+}
+
+net::Awaitable<void> RunSteps::do_finalise(Finalise effect) {
+  if (!is_due(effect.step)) co_return;
+  const ActiveRun& run = *host_.current();
+  FinaliseInput input{effect.record, run.schema,          {run.slot, run.slot->bytes()},
+                      run.optimizer, run.optimizer_state, run.machine.plan().sum_digest};
+  net::PoolParallel parallel(runtime_.pool);
+  Result<NextModel> next = co_await runtime_.pool.run(
+      [&] { return finalise(parallel, side_.sum().node(), models_, std::move(input)); }, net::Work::kFinalise);
+  if (!is_due(effect.step)) co_return;
+  if (!next.ok()) {
+    step_failed(effect.step, DiskPart::kModels, next.error());
+    co_return;
+  }
+  next_ = std::move(*next);
+  host_.carry_out(machine().finalised(effect.step, next_->ref, now()));
+}
+
+void RunSteps::begin(const RecordCommit& effect) {
+  tasks_.spawn(runtime_.strand, "record commit", record_commit(effect));
+}
+
+store::CommitRow RunSteps::row_of(const round::CommitRecord& record) const {
+  using std::chrono::milliseconds;
+  store::CommitRow row;
+  row.record = record;
+  row.participants_count = record.participant_count();
+  row.master = record.model.digest;
+  row.optimizer = next_->optimizer_file;
+  row.sum_digest = next_->sum_digest;
+  row.bytes_up = hub_.payload_bytes_in() - since_->bytes_in;
+  row.bytes_down = hub_.payload_bytes_out() - since_->bytes_out;
+  row.metrics = mean_metrics(record.contributors);
+  row.committed_at = runtime_.clock.wall_now();
+  row.duration_ms = static_cast<std::uint64_t>(std::chrono::duration_cast<milliseconds>(now() - since_->at).count());
+  return row;
+}
+
+net::Awaitable<void> RunSteps::record_commit(RecordCommit effect) {
+  const store::CommitRow row = row_of(effect.record);
+  observer_.committing(row, *next_);
+  const Status recorded = co_await runtime_.pool.run([this, &row] { return journal_.commit(row); });
+  if (!is_due(effect.step)) co_return;
+  if (!recorded.ok()) {
+    step_failed(effect.step, DiskPart::kJournal, recorded.error());
+    co_return;
+  }
+  ActiveRun& run = *host_.current();
+  run.optimizer_state = std::move(next_->optimizer_state);
+  run.slot->abandon();
+  run.slot = std::make_shared<tree::ModelSlot>(runtime_.strand, next_->ref, *run.schema, next_->bytes);
+  next_.reset();
+  observer_.committed(row, run.machine.pace());
+  health_.models_work();
+  const std::vector<NodeId> home = members_.leave_for_home();
+  host_.carry_out(run.machine.commit_recorded(effect.step, now()));
+  members_.send(home);  // after they have been told of the commit
+}
+
+void RunSteps::publish(const Publish& effect) {
+  const ActiveRun& run = *host_.current();
+  const round::CommitRecord& record = effect.record;
+  hub_.book().close();
+  side_.send_commits({record.run, record.round, record.attempt, record.model, record.contributors, record.refusals,
+                      effect.last, record.late});
+  if (model_committed_) model_committed_(run.slot->ref(), {run.slot, run.slot->bytes()}, run.schema);
+  tasks_.spawn(runtime_.strand, "prune", prune(record.run, record.model.version, run.machine.plan().models_kept));
+}
+
+net::Awaitable<void> RunSteps::prune(RunId run, ModelVersion last, std::uint64_t kept) {
+  const Status pruned = co_await runtime_.pool.run([&] { return models_.prune(run, last, kept); });
+  if (!pruned.ok()) runtime_.log.warn("old models could not be pruned", {{"reason", pruned.error().to_string()}});
+}
+
+// ---- a status -----------------------------------------------------------------------------------------------------
+
+void RunSteps::begin(const RecordStatus& effect) {
+  tasks_.spawn(runtime_.strand, "record status", record_status(effect));
+}
+
+net::Awaitable<void> RunSteps::record_status(RecordStatus effect) {
+  const RunId run = effect.step.run;
+  const Status kept =
+      co_await runtime_.pool.run([&] { return journal_.set_run_status(run, effect.status, effect.reason); });
+  if (!is_due(effect.step)) co_return;
+  if (kept.ok()) {
+    host_.carry_out(machine().status_recorded(effect.step, now()));
+    co_return;
+  }
+  const Error why = health_.with_advice(kept.error());
+  observer_.status_not_recorded(run, effect.status, why);
+  host_.carry_out(machine().status_failed(effect.step, why, now()));
+}
+
+// ---- a disk that fails --------------------------------------------------------------------------------------------
+
+void RunSteps::step_failed(Step step, DiskPart part, Error error) {
+  if (part == DiskPart::kJournal) {
+    error = health_.with_advice(std::move(error));
+  } else {
+    health_.models_failed(error.to_string());
+  }
+  observer_.step_failed(machine().attempt(), part, error);
+  host_.carry_out(machine().step_failed(step, error));
+}
+
+}  // namespace fluvial::coordinator

@@ -1,0 +1,71 @@
+// The steps of a run (RunMachine's Step), each with its work on the disk: an attempt, the next model, a commit and a
+// status are on record before the machine hears that the step is done. On the node's strand; the disk on the pool.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "coordinator/model/finalise.h"
+#include "coordinator/service/disk_health.h"
+#include "coordinator/service/run_host.h"
+#include "coordinator/service/run_members.h"
+#include "coordinator/service/run_observer.h"
+#include "core/net/task_group.h"
+#include "core/tree/hub.h"
+#include "core/tree/parent_side.h"
+
+namespace fluvial::coordinator {
+
+class RunSteps {
+ public:
+  using ModelCommitted = std::function<void(const round::ModelRef&, SharedBytes, std::shared_ptr<const round::Schema>)>;
+
+  RunSteps(tree::Runtime& runtime, net::TaskGroup& tasks, store::CoordinatorJournal& journal, store::ModelStore& models,
+           RunObserver& observer, tree::Hub& hub, tree::ParentSide& side, RunMembers& members, RunHost& host);
+
+  void on_commit(ModelCommitted hook) { model_committed_ = std::move(hook); }  // told of each committed model
+  DiskHealth& health() { return health_; }
+  const DiskHealth& health() const { return health_; }
+
+  void begin(const RecordAttempt& effect);
+  void begin(const Finalise& effect);  // on the sum's lane
+  void begin(const RecordCommit& effect);
+  void begin(const RecordStatus& effect);
+  void publish(const Publish& effect);
+  void run_over() { next_.reset(); }  // what is finalised and not committed is given up
+
+ private:
+  net::Awaitable<void> record_attempt(RecordAttempt effect);
+  net::Awaitable<void> do_finalise(Finalise effect);
+  net::Awaitable<void> record_commit(RecordCommit effect);
+  net::Awaitable<void> record_status(RecordStatus effect);
+  net::Awaitable<void> prune(RunId run, ModelVersion last, std::uint64_t kept);
+  store::CommitRow row_of(const round::CommitRecord& record) const;
+  void step_failed(Step step, DiskPart part, Error error);
+  bool is_due(Step step);
+  RunMachine& machine() { return host_.current()->machine; }
+  TimePoint now() const { return runtime_.clock.now(); }
+
+  struct Since {
+    TimePoint at;
+    std::uint64_t bytes_in = 0;
+    std::uint64_t bytes_out = 0;
+  };
+  tree::Runtime& runtime_;
+  net::TaskGroup& tasks_;
+  store::CoordinatorJournal& journal_;
+  store::ModelStore& models_;
+  RunObserver& observer_;
+  tree::Hub& hub_;
+  tree::ParentSide& side_;
+  RunMembers& members_;
+  RunHost& host_;
+  DiskHealth health_;
+  ModelCommitted model_committed_;
+  std::optional<NextModel> next_;
+  std::optional<Since> since_;  // when the round began that this process opened last
+};
+
+}  // namespace fluvial::coordinator
