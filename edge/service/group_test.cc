@@ -29,7 +29,7 @@ TEST_F(GroupTest, AGroupIsOneWorkerOnceAllItsRanksAreThere) {
   EXPECT_DOUBLE_EQ(trained.metrics.at("loss"), 1.5);
   ASSERT_EQ(trained.parts[0].shards.size(), 2u);
   EXPECT_EQ(trained.workers(), (std::vector<std::string>{"rank-0", "rank-1"}));
-  const std::vector<UpdatePart> views = views_of(trained.parts);
+  const std::vector<PartView> views = views_of(trained.parts);
   ASSERT_EQ(views[0].shards.size(), 2u);
   EXPECT_TRUE(views[0].shards[1].ranges.covers(round::ByteRange{8, 8}));
 }

@@ -40,7 +40,7 @@ struct TrainedPart {
 
 // The same memory with the same weights: what was reduced of the one can be used for the other.
 bool same_results(const std::vector<TrainedPart>& a, const std::vector<TrainedPart>& b);
-std::vector<UpdatePart> views_of(const std::vector<TrainedPart>& parts);
+std::vector<PartView> views_of(const std::vector<TrainedPart>& parts);
 
 struct Trained {
   HeldModel base;                  // what was trained from, held as long as it is needed

@@ -48,10 +48,10 @@ bool same_results(const std::vector<TrainedPart>& a, const std::vector<TrainedPa
   });
 }
 
-std::vector<UpdatePart> views_of(const std::vector<TrainedPart>& parts) {
-  std::vector<UpdatePart> views;
+std::vector<PartView> views_of(const std::vector<TrainedPart>& parts) {
+  std::vector<PartView> views;
   for (const TrainedPart& part : parts) {
-    UpdatePart view{.weight = part.weight, .update = part.update};
+    PartView view{.weight = part.weight, .update = part.update};
     if (part.shards.size() == 1) {
       view.model = bytes_of(part.shards.front());
       view.gpu = vector_in(part.shards.front().device);

@@ -12,16 +12,16 @@
 
 namespace fluvial::edge {
 
-bool lie_on_gpus(const round::Schema& schema, const std::vector<UpdatePart>& parts) {
+bool lie_on_gpus(const round::Schema& schema, const std::vector<PartView>& parts) {
   return schema.value_count() > 0 && parts.size() <= kernels::kReduceInputsMax &&
          std::ranges::all_of(parts,
-                             [&](const UpdatePart& part) { return part.gpu && part.update == parts.front().update; });
+                             [&](const PartView& part) { return part.gpu && part.update == parts.front().update; });
 }
 
-Result<std::unique_ptr<GpuUpdate>> gpu_update_of(SiteGpus& gpus, const std::vector<UpdatePart>& parts,
+Result<std::unique_ptr<GpuUpdate>> gpu_update_of(SiteGpus& gpus, const std::vector<PartView>& parts,
                                                  kernels::ChunkLayout layout) {
   std::vector<GpuPart> there;
-  for (const UpdatePart& part : parts) there.push_back({part.gpu, part.weight});
+  for (const PartView& part : parts) there.push_back({part.gpu, part.weight});
   return GpuUpdate::make(gpus, std::move(there), layout);
 }
 

@@ -13,8 +13,8 @@
 namespace fluvial::edge {
 
 // Whether GPUs can add up these parts: all on GPUs, all models or all updates, and not more than can be added.
-bool lie_on_gpus(const round::Schema& schema, const std::vector<UpdatePart>& parts);
-Result<std::unique_ptr<GpuUpdate>> gpu_update_of(SiteGpus& gpus, const std::vector<UpdatePart>& parts,
+bool lie_on_gpus(const round::Schema& schema, const std::vector<PartView>& parts);
+Result<std::unique_ptr<GpuUpdate>> gpu_update_of(SiteGpus& gpus, const std::vector<PartView>& parts,
                                                  kernels::ChunkLayout layout);
 
 // Null when the host must make this update. Uses up the early reduction.

@@ -49,7 +49,7 @@ class GpuRouteTest : public testing::Test {
     return job;
   }
   void move(UpdateJob& job, SiteGpus& gpus, std::size_t part, std::size_t gpu) {
-    UpdatePart& of = job.parts[part];
+    PartView& of = job.parts[part];
     std::vector<float> values(job.schema.value_count());
     std::vector<std::int64_t> integers(job.schema.integer_count());
     round::split_model(job.schema, of.model, values, integers);
@@ -129,7 +129,7 @@ TEST_F(GpuRouteTest, ModelsAndUpdatesOfAnyNumberOfWorkersOnAnyNumberOfThreads) {
       trained.parts.emplace_back(bytes_of(draw(400)), 3);
       trained.parts.resize(workers);
       UpdateJob job = trained.job();
-      for (UpdatePart& part : job.parts) part.update = updates;
+      for (PartView& part : job.parts) part.update = updates;
       const auto store = open_store(files_.emplace_back());
       const Result<store::PendingUpdate> update = encode_update(moved(job, *gpus_), *store, parallel);
       ASSERT_TRUE(update.ok()) << update.error().to_string();
@@ -349,7 +349,7 @@ TEST_F(GpuRouteTest, EarlyRangesChangeNoBit) {
     for (const std::string& codec : {std::string("topk:ratio=0.05"), on_host_alone()}) {
       const Training trained = three(1, codec);
       UpdateJob job = trained.job();
-      for (UpdatePart& part : job.parts) part.update = updates;
+      for (PartView& part : job.parts) part.update = updates;
       const store::PendingUpdate expected = encode(job);
       UpdateJob there = moved(job, *gpus_);
       PartialMean early(job.layout(), job.reduction, gpus_.get());
@@ -377,7 +377,7 @@ TEST_F(GpuRouteTest, SeveralGpusGiveTheSameUpdateToRounding) {
     for (const bool updates : {false, true}) {
       const Training trained = three(1, "fp32");
       UpdateJob job = trained.job();
-      for (UpdatePart& part : job.parts) part.update = updates;
+      for (PartView& part : job.parts) part.update = updates;
       const std::vector<float> got = p_of(encode(moved(job, *several)));
       const std::vector<float> expected = p_of(encode(job));
       for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(got[i], expected[i], 0x1p-22) << i;

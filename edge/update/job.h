@@ -23,19 +23,19 @@ class SiteGpus;
 class WorkerVector;
 
 // A rank's part of a sharded trainer's result: these ranges of its memory, which is as long as the model.
-struct Shard {
+struct ShardView {
   ByteSpan model;
   round::ByteRanges ranges;
-  std::shared_ptr<const WorkerVector> gpu = nullptr;  // as in UpdatePart
+  std::shared_ptr<const WorkerVector> gpu = nullptr;  // as in PartView
 };
 
 // One worker's result: a model's bytes in schema order, aligned to 4 bytes. The worker may be writing to them: read
 // each value only once.
-struct UpdatePart {
+struct PartView {
   ByteSpan model;
   std::uint32_t weight = 0;
-  bool update = false;             // averaged values are the update itself instead of the trained model
-  std::vector<Shard> shards = {};  // instead of `model`: together they hold each byte once
+  bool update = false;                 // averaged values are the update itself instead of the trained model
+  std::vector<ShardView> shards = {};  // instead of `model`: together they hold each byte once
   // All averaged values, on a GPU. Then only the integers of `model` are read, and it is empty if there are
   // none.
   std::shared_ptr<const WorkerVector> gpu = nullptr;
@@ -47,10 +47,10 @@ struct UpdateJob {
   SiteId site;
   const round::Plan& plan;
   const round::Schema& schema;
-  Digest base_digest{};           // of the model that was trained from
-  ByteSpan base;                  // its bytes
-  std::vector<UpdatePart> parts;  // in the order of the workers; at least one
-  std::uint32_t weight = 0;       // of all parts together: 1 to 2^29 - 1
+  Digest base_digest{};         // of the model that was trained from
+  ByteSpan base;                // its bytes
+  std::vector<PartView> parts;  // in the order of the workers; at least one
+  std::uint32_t weight = 0;     // of all parts together: 1 to 2^29 - 1
   round::Metrics metrics;
   std::vector<std::string> workers;          // whose results these are
   bool lost = false;                         // the round is of an earlier history: it can only go into the residual

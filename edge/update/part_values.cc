@@ -20,7 +20,7 @@ std::vector<std::int64_t> integers_of(const round::Schema& schema, ByteSpan mode
 }
 
 // A rank's memory with its values from the GPU in it.
-Result<Buffer> with_values(const round::Schema& schema, const Shard& shard) {
+Result<Buffer> with_values(const round::Schema& schema, const ShardView& shard) {
   std::vector<float> values(static_cast<std::size_t>(schema.value_count()));
   FLUVIAL_TRY(shard.gpu->read(0, values));
   Buffer model(static_cast<std::size_t>(schema.model_bytes()));
@@ -28,9 +28,9 @@ Result<Buffer> with_values(const round::Schema& schema, const Shard& shard) {
   return model;
 }
 
-Result<Buffer> assembled(const round::Schema& schema, const std::vector<Shard>& shards) {
+Result<Buffer> assembled(const round::Schema& schema, const std::vector<ShardView>& shards) {
   Buffer model(static_cast<std::size_t>(schema.model_bytes()));
-  for (const Shard& shard : shards) {
+  for (const ShardView& shard : shards) {
     Buffer staged;
     if (shard.gpu) {
       FLUVIAL_ASSIGN(staged, with_values(schema, shard));
@@ -45,7 +45,7 @@ Result<Buffer> assembled(const round::Schema& schema, const std::vector<Shard>& 
 
 }  // namespace
 
-Result<PartValues> PartValues::of(const round::Schema& schema, const UpdatePart& part) {
+Result<PartValues> PartValues::of(const round::Schema& schema, const PartView& part) {
   const auto count = static_cast<std::size_t>(schema.value_count());
   PartValues values;
   if (part.gpu) {
@@ -74,13 +74,13 @@ void PartValues::cut(const round::Schema& schema, ByteSpan model) {
   pieces_.push_back({.count = into.size(), .values = into.data()});
 }
 
-Status PartValues::add_shards(const round::Schema& schema, const std::vector<Shard>& shards) {
+Status PartValues::add_shards(const round::Schema& schema, const std::vector<ShardView>& shards) {
   if (!schema.all_averaged()) {
     FLUVIAL_ASSIGN(const Buffer model, assembled(schema, shards));
     cut(schema, model.span());
     return {};
   }
-  for (const Shard& shard : shards) {
+  for (const ShardView& shard : shards) {
     for (const round::ByteRange& range : shard.ranges.ranges()) {
       Piece piece{
           .first_value = range.first_byte / sizeof(float), .count = range.bytes / sizeof(float), .gpu = shard.gpu};
@@ -115,9 +115,9 @@ Result<std::span<const float>> PartValues::read(std::uint64_t first, std::size_t
   return std::span<const float>(scratch);
 }
 
-Result<std::vector<PartValues>> values_of(const round::Schema& schema, const std::vector<UpdatePart>& parts) {
+Result<std::vector<PartValues>> values_of(const round::Schema& schema, const std::vector<PartView>& parts) {
   std::vector<PartValues> values;
-  for (const UpdatePart& part : parts) {
+  for (const PartView& part : parts) {
     FLUVIAL_ASSIGN(PartValues one, PartValues::of(schema, part));
     values.push_back(std::move(one));
   }
@@ -132,7 +132,7 @@ std::vector<std::int64_t> joined_integers(const std::vector<PartValues>& parts) 
   return joined;
 }
 
-Status mean_of_chunk(const std::vector<PartValues>& values, const std::vector<UpdatePart>& parts,
+Status mean_of_chunk(const std::vector<PartValues>& values, const std::vector<PartView>& parts,
                      const kernels::ChunkLayout& layout, std::size_t index, Algorithm reduction, std::span<float> out) {
   std::vector<std::vector<float>> scratch(parts.size());
   std::vector<std::span<const float>> vectors;

@@ -13,7 +13,7 @@ namespace fluvial::edge {
 
 class PartValues {
  public:
-  static Result<PartValues> of(const round::Schema& schema, const UpdatePart& part);
+  static Result<PartValues> of(const round::Schema& schema, const PartView& part);
 
   // The values from `first` on: in place if they are contiguous on the host, else gathered in `scratch`. Any
   // thread.
@@ -28,20 +28,20 @@ class PartValues {
     std::shared_ptr<const WorkerVector> gpu = {};  // or in this vector, from first_value on
   };
   void cut(const round::Schema& schema, ByteSpan model);
-  Status add_shards(const round::Schema& schema, const std::vector<Shard>& shards);
+  Status add_shards(const round::Schema& schema, const std::vector<ShardView>& shards);
 
   Buffer cut_;
   std::vector<Piece> pieces_;  // in order
   std::vector<std::int64_t> integers_;
 };
 
-Result<std::vector<PartValues>> values_of(const round::Schema& schema, const std::vector<UpdatePart>& parts);
+Result<std::vector<PartValues>> values_of(const round::Schema& schema, const std::vector<PartView>& parts);
 
 // The greatest of the workers' integer tensors, element by element, as the coordinator joins those of the sites.
 std::vector<std::int64_t> joined_integers(const std::vector<PartValues>& parts);
 
 // Chunk `index` of the weighted mean of several results, into `out`.
-Status mean_of_chunk(const std::vector<PartValues>& values, const std::vector<UpdatePart>& parts,
+Status mean_of_chunk(const std::vector<PartValues>& values, const std::vector<PartView>& parts,
                      const kernels::ChunkLayout& layout, std::size_t index, Algorithm reduction, std::span<float> out);
 
 }  // namespace fluvial::edge

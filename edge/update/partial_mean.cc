@@ -12,7 +12,7 @@ PartialMean::PartialMean(kernels::ChunkLayout layout, Algorithm reduction, SiteG
     : layout_(layout), reduction_(reduction), gpus_(gpus), done_(layout.chunk_count(), false) {}
 PartialMean::~PartialMean() = default;
 
-Status PartialMean::reduce(const round::Schema& schema, const std::vector<UpdatePart>& parts,
+Status PartialMean::reduce(const round::Schema& schema, const std::vector<PartView>& parts,
                            const round::ByteRanges& ready, Parallel& parallel) {
   FLUVIAL_CHECK(schema.all_averaged() && parts.size() > 1, "nothing to reduce early");
   std::vector<std::size_t> chunks;

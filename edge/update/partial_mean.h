@@ -24,7 +24,7 @@ class PartialMean {
 
   // Reduces the chunks within `ready` that were not reduced before. All tensors of the schema are averaged. The parts
   // are the same in each call, of one kind, and at least two; a shard is read only within `ready`.
-  Status reduce(const round::Schema& schema, const std::vector<UpdatePart>& parts, const round::ByteRanges& ready,
+  Status reduce(const round::Schema& schema, const std::vector<PartView>& parts, const round::ByteRanges& ready,
                 Parallel& parallel);
 
   std::size_t chunks_done() const;

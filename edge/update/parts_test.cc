@@ -63,7 +63,7 @@ TEST_F(PartsTest, AnUpdateIsTakenAsItIs) {
 
 TEST_F(PartsTest, UpdatesOfSeveralWorkersAreAveragedByWeight) {
   UpdateJob job = three_.job();
-  for (UpdatePart& part : job.parts) part.update = true;
+  for (PartView& part : job.parts) part.update = true;
   std::vector<float> expected(kValues);
   const std::vector<float> vectors[] = {draw(101), draw(201), draw(202)};
   const std::vector<std::span<const float>> spans(std::begin(vectors), std::end(vectors));
@@ -80,7 +80,7 @@ TEST_F(PartsTest, AModelAmongUpdatesCountsAsItsUpdate) {
   as_updates.parts.emplace_back(bytes_of(draw(201)), 7);
   as_updates.parts.emplace_back(bytes_of(draw(202)), 40);
   UpdateJob all = as_updates.job();
-  for (UpdatePart& part : all.parts) part.update = true;
+  for (PartView& part : all.parts) part.update = true;
   UpdateJob mixed = three_.job();
   mixed.parts[1].update = mixed.parts[2].update = true;
   EXPECT_EQ(p(mixed), p(all));
@@ -167,7 +167,7 @@ TEST_F(PartsTest, AnyReductionGivesTheSameUpdateToRounding) {
 TEST_F(PartsTest, EarlyRangesChangeNoBit) {
   for (const bool updates : {false, true}) {
     UpdateJob job = three_.job();
-    for (UpdatePart& part : job.parts) part.update = updates;
+    for (PartView& part : job.parts) part.update = updates;
     job.reduction = updates ? Algorithm::kTree : Algorithm::kDirect;
     const std::vector<float> expected = p(job);
     net::ThreadPool pool(3, 64);
@@ -202,7 +202,7 @@ TEST_F(PartsTest, ShardsAreReducedEarlyAsFarAsTheyAreAnnounced) {
   const std::vector<float> expected = p(three_.job());
   UpdateJob job = three_.job();
   const ByteSpan memory = job.parts[0].model;
-  std::vector<UpdatePart> announced = job.parts;
+  std::vector<PartView> announced = job.parts;
   announced[0].model = {};
   announced[0].shards = {{memory, ranges({{0, 1000}})}, {memory, ranges({{1000, 200}})}};
   PartialMean early(job.layout(), job.reduction);

@@ -26,7 +26,7 @@ Result<Sources> gather(const UpdateJob& job, store::SiteStore& store) {
   Sources sources;
   FLUVIAL_ASSIGN(sources.base, PartValues::of(job.schema, {.model = job.base}));
   FLUVIAL_ASSIGN(sources.parts, values_of(job.schema, job.parts));
-  for (const UpdatePart& part : job.parts) (part.update ? sources.all_models : sources.all_updates) = false;
+  for (const PartView& part : job.parts) (part.update ? sources.all_models : sources.all_updates) = false;
   FLUVIAL_ASSIGN(const store::ResidualInfo residual, store.residual(job.run));
   sources.residual_zero = residual.zero;
   return sources;
