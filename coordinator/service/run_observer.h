@@ -19,27 +19,27 @@ class RunObserver {
  public:
   virtual ~RunObserver() = default;
 
-  virtual void run_taken_up(const RunMachine& machine) = 0;
-  virtual void status_told(RunId run, RunStatus status, const std::string& reason) = 0;  // it is in the journal
-  virtual void status_not_recorded(RunId run, RunStatus status, const Error& error) = 0;
+  virtual void run_taken_up(const RunMachine&) {}
+  virtual void status_told(RunId, RunStatus, const std::string& /*reason*/) {}  // it is in the journal
+  virtual void status_not_recorded(RunId, RunStatus, const Error&) {}
 
-  virtual void recording(const round::AttemptRecord& row) = 0;  // the journal is about to be asked; or then it has it
-  virtual void recorded(const round::AttemptRecord& row) = 0;
-  virtual void attempt_opened(const round::AttemptRecord& attempt, Duration soft_deadline) = 0;
-  virtual void site_refused(const round::AttemptRecord& attempt, const round::Refusal& refusal) = 0;
-  virtual void sum_given_up(const round::AttemptRecord& attempt, NodeId child, const Error& error) = 0;
-  virtual void step_failed(const round::AttemptRecord& attempt, DiskPart part, const Error& error) = 0;
+  virtual void recording(const round::AttemptRecord&) {}  // the journal is about to be asked; or then it has it
+  virtual void recorded(const round::AttemptRecord&) {}
+  virtual void attempt_opened(const round::AttemptRecord&, Duration /*soft_deadline*/) {}
+  virtual void site_refused(const round::AttemptRecord&, const round::Refusal&) {}
+  virtual void sum_given_up(const round::AttemptRecord&, NodeId /*child*/, const Error&) {}
+  virtual void step_failed(const round::AttemptRecord&, DiskPart, const Error&) {}
   // An arrival is about to be added to the sum, by what the machine knows.
-  virtual void taking(const RunMachine& machine, const transfer::StagedArrival& arrival) = 0;
-  virtual void committing(const store::CommitRow& row, const NextModel& next) = 0;  // the journal is about to be asked
-  virtual void committed(const store::CommitRow& row, const round::Pace& pace) = 0;
+  virtual void taking(const RunMachine&, const transfer::StagedArrival&) {}
+  virtual void committing(const store::CommitRow&, const NextModel&) {}  // the journal is about to be asked
+  virtual void committed(const store::CommitRow&, const round::Pace&) {}
 
-  virtual void members_changed(std::size_t sites, std::size_t aggregators) = 0;
-  virtual void sent_away(NodeId node, const Error& reason) = 0;
-  virtual void quarantined(SiteId site, const std::string& reason) = 0;  // about to be recorded
-  virtual void quarantine_recorded(SiteId site) = 0;                     // and the machine knows
-  virtual void quarantine_not_recorded(SiteId site, const Error& error) = 0;
-  virtual void quarantine_counted(std::size_t sites) = 0;
+  virtual void members_changed(std::size_t /*sites*/, std::size_t /*aggregators*/) {}
+  virtual void sent_away(NodeId, const Error& /*reason*/) {}
+  virtual void quarantined(SiteId, const std::string& /*reason*/) {}  // about to be recorded
+  virtual void quarantine_recorded(SiteId) {}                         // and the machine knows
+  virtual void quarantine_not_recorded(SiteId, const Error&) {}
+  virtual void quarantine_counted(std::size_t /*sites*/) {}
 };
 
 }  // namespace fluvial::coordinator

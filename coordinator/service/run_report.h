@@ -22,19 +22,14 @@ class RunReport : public RunObserver {
   void run_taken_up(const RunMachine& machine) override;
   void status_told(RunId run, RunStatus status, const std::string& reason) override;
   void status_not_recorded(RunId run, RunStatus status, const Error& error) override;
-  void recording(const round::AttemptRecord&) override {}
-  void recorded(const round::AttemptRecord&) override {}
   void attempt_opened(const round::AttemptRecord& attempt, Duration soft_deadline) override;
   void site_refused(const round::AttemptRecord& attempt, const round::Refusal& refusal) override;
   void sum_given_up(const round::AttemptRecord& attempt, NodeId child, const Error& error) override;
   void step_failed(const round::AttemptRecord& attempt, DiskPart part, const Error& error) override;
-  void taking(const RunMachine&, const transfer::StagedArrival&) override {}
-  void committing(const store::CommitRow&, const NextModel&) override {}
   void committed(const store::CommitRow& row, const round::Pace& pace) override;
   void members_changed(std::size_t sites, std::size_t aggregators) override;
   void sent_away(NodeId node, const Error& reason) override;
   void quarantined(SiteId site, const std::string& reason) override;
-  void quarantine_recorded(SiteId) override {}
   void quarantine_not_recorded(SiteId site, const Error& error) override;
   void quarantine_counted(std::size_t sites) override;
 

@@ -39,22 +39,14 @@ class CoordinatorRole final : public Node, private coordinator::RunObserver {
   // ---- what it does
   void run_taken_up(const coordinator::RunMachine& machine) override;
   void status_told(RunId run, coordinator::RunStatus status, const std::string& reason) override;
-  void status_not_recorded(RunId, coordinator::RunStatus, const Error&) override {}
   void recording(const round::AttemptRecord& row) override;
   void recorded(const round::AttemptRecord& row) override;
-  void attempt_opened(const round::AttemptRecord&, Duration) override {}
-  void site_refused(const round::AttemptRecord&, const round::Refusal&) override {}
-  void sum_given_up(const round::AttemptRecord&, NodeId, const Error&) override {}
   void step_failed(const round::AttemptRecord& attempt, coordinator::DiskPart part, const Error&) override;
   void taking(const coordinator::RunMachine& machine, const transfer::StagedArrival& arrival) override;
   void committing(const store::CommitRow& row, const coordinator::NextModel& next) override;
   void committed(const store::CommitRow& row, const round::Pace&) override;
-  void members_changed(std::size_t, std::size_t) override {}
-  void sent_away(NodeId, const Error&) override {}
   void quarantined(SiteId site, const std::string& reason) override;
   void quarantine_recorded(SiteId site) override;
-  void quarantine_not_recorded(SiteId, const Error&) override {}
-  void quarantine_counted(std::size_t) override {}
   bool says(v1::Envelope& message);
   void brought(const round::ContributorSet& contributors);
 
