@@ -15,6 +15,7 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1")
 set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
 
 set(FLUVIAL_SANITIZE "" CACHE STRING "sanitizers to build with, such as address,undefined or thread")
+set(FLUVIAL_COVERAGE "" CACHE STRING "rooms that count which of their lines run, such as tree;transfer")
 
 # Everything of ours compiles with these; third-party headers are system headers and exempt.
 add_library(fluvial_flags INTERFACE)
