@@ -1,25 +1,19 @@
 #include "aggregator/service/partial_upload.h"
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/awaitable.hpp>
 #include <utility>
 
 #include "core/digest/sha256.h"
 #include "core/transfer/outgoing.h"
+#include "core/tree/ask.h"
 #include "core/wire/mapping.h"
 
 namespace fluvial::aggregator {
 namespace {
 
-net::Awaitable<void> send_on(std::shared_ptr<net::Session> session, net::OutFrame frame, Status* out) {
-  *out = co_await session->send(std::move(frame));
-}
 net::Awaitable<Status> send(std::shared_ptr<net::Session> session, v1::Envelope message, SharedBytes payload) {
-  Status sent;
   net::OutFrame frame{std::move(message), std::move(payload)};
-  co_await net::asio::co_spawn(session->executor(), send_on(session, std::move(frame), &sent),
-                               net::asio::use_awaitable);
-  co_return sent;
+  co_return co_await tree::run_on(session->executor(), session->send(std::move(frame)));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/net/awaitable.h"
+#include "core/net/deadline.h"
 
 namespace fluvial::tree {
 
@@ -18,6 +18,14 @@ net::Awaitable<void> call(F f, std::optional<R>* out) {
   co_return;
 }
 }  // namespace detail
+
+// Runs a coroutine on `target` to its end, and returns what it returned.
+template <typename T>
+net::Awaitable<T> run_on(net::Executor target, net::Awaitable<T> task) {
+  std::optional<T> out;
+  co_await net::asio::co_spawn(target, net::detail::store(std::move(task), &out), net::asio::use_awaitable);
+  co_return std::move(*out);
+}
 
 // Runs f() on `target` and returns what it returned. What `f` refers to must live in the caller's frame.
 template <typename F>

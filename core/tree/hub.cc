@@ -113,13 +113,11 @@ net::Awaitable<Status> Hub::serve_lease(std::shared_ptr<net::Session> session, s
     co_return Error{Code::kFailedPrecondition, "a session without a lease may only ask for one"};
   }
   const identity::PeerIdentity peer = session->member();
-  std::optional<Result<v1::LeaseGrant>> grant;
-  co_await net::asio::co_spawn(runtime_.strand,
-                               net::detail::store(owner_.lease(peer, asked->header.lease_request()), &grant),
-                               net::asio::use_awaitable);
-  if (!grant->ok()) co_return grant->error();
+  const Result<v1::LeaseGrant> grant =
+      co_await run_on(runtime_.strand, owner_.lease(peer, asked->header.lease_request()));
+  if (!grant.ok()) co_return grant.error();
   v1::Envelope reply;
-  *reply.mutable_lease_grant() = **grant;
+  *reply.mutable_lease_grant() = *grant;
   session->post({std::move(reply), {}});
   Result<net::Frame> bye = co_await net::with_deadline(session->receive(), runtime_.session.handshake_deadline);
   co_return bye.ok() ? Status{Error{Code::kFailedPrecondition, "nothing more to say on this session"}} : Status{};
@@ -177,9 +175,8 @@ void Hub::leave(const Child& child) {
 }
 
 net::Awaitable<Status> Hub::serve_member(std::shared_ptr<net::Session> session, Child child) {
-  std::optional<Status> joined;
-  co_await net::asio::co_spawn(runtime_.strand, net::detail::store(take_in(child), &joined), net::asio::use_awaitable);
-  if (!joined->ok()) co_return joined->error();
+  const Status joined = co_await run_on(runtime_.strand, take_in(child));
+  if (!joined.ok()) co_return joined.error();
   auto stream = std::make_shared<Stream>(*this, child);
   Status ended;
   while (ended.ok()) {

@@ -44,7 +44,6 @@ void TrainerDesk::train(TrainJob job, Trainers::Done done) {
 
 void TrainerDesk::stop() {
   job_.reset();
-  ++armed_;
   deadline_.cancel();
 }
 
@@ -295,7 +294,6 @@ void TrainerDesk::settle() {
 
 void TrainerDesk::finish(Ruling ruling) {
   Job job = *std::exchange(job_, std::nullopt);
-  ++armed_;
   deadline_.cancel();
   crew_.gave_up();
   std::vector<UnitAnswers> units;
@@ -323,14 +321,6 @@ void TrainerDesk::finish(Ruling ruling) {
 std::chrono::milliseconds TrainerDesk::task_deadline() const {
   const std::chrono::milliseconds asked = job_->what.plan.workers_deadline;
   return asked.count() > 0 ? std::min(asked, options_.task_deadline) : options_.task_deadline;
-}
-
-void TrainerDesk::arm(std::chrono::milliseconds deadline) {
-  const std::uint64_t armed = ++armed_;
-  deadline_.expires_after(deadline);
-  deadline_.async_wait([this, armed](const boost::system::error_code& error) {
-    if (!error && armed == armed_) on_deadline();
-  });
 }
 
 void TrainerDesk::on_deadline() {

@@ -2,7 +2,6 @@
 // begins and when it is over is edge/logic/crew. On the node's strand, as the worker server's handler too.
 #pragma once
 
-#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +13,7 @@
 #include <vector>
 
 #include "core/local/worker_server.h"
-#include "core/net/awaitable.h"
+#include "core/net/timer.h"
 #include "core/telemetry/log.h"
 #include "edge/logic/crew.h"
 #include "edge/service/trainers.h"
@@ -116,7 +115,9 @@ class TrainerDesk final : public local::WorkerHandler {
   void announce();
   void settle();
   void finish(Ruling ruling);
-  void arm(std::chrono::milliseconds deadline);
+  void arm(std::chrono::milliseconds deadline) {
+    deadline_.after(deadline, [this] { on_deadline(); });
+  }
   void on_deadline();
   std::chrono::milliseconds task_deadline() const;
   telemetry::Logger log_of(const Job& job) const;
@@ -130,8 +131,7 @@ class TrainerDesk final : public local::WorkerHandler {
   std::optional<local::CommittedModel> newest_;
   std::optional<Job> job_;
   local::TaskId last_task_;
-  boost::asio::steady_timer deadline_;
-  std::uint64_t armed_ = 0;  // which wait counts
+  net::Timer deadline_;
 };
 
 }  // namespace fluvial::edge

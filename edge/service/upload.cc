@@ -1,11 +1,11 @@
 #include "edge/service/upload.h"
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/awaitable.hpp>
 #include <chrono>
 #include <utility>
 
 #include "core/transfer/outgoing.h"
+#include "core/tree/ask.h"
 #include "core/wire/mapping.h"
 
 namespace fluvial::edge {
@@ -49,8 +49,7 @@ void Upload::start(UploadItem item) {
 
 net::Awaitable<void> Upload::run(std::shared_ptr<Running> running) {
   const TimePoint begun = runtime_.clock.now();
-  Status status;
-  co_await net::asio::co_spawn(running->item.session->executor(), frames(running, &status), net::asio::use_awaitable);
+  const Status status = co_await tree::run_on(running->item.session->executor(), send_frames(running));
   const double seconds = std::chrono::duration<double>(runtime_.clock.now() - begun).count();
   running_.reset();
   if (status.ok()) {
@@ -61,10 +60,6 @@ net::Awaitable<void> Upload::run(std::shared_ptr<Running> running) {
                       {{"run", start.run}, {"round", start.round}, {"reason", status.error().to_string()}});
   }
   if (next_ && !running_) start(*std::exchange(next_, std::nullopt));
-}
-
-net::Awaitable<void> Upload::frames(std::shared_ptr<Running> running, Status* out) {
-  *out = co_await send_frames(std::move(running));
 }
 
 // On the session's executor. A chunk is read while the ones before it are on their way; the session bounds how many.

@@ -47,7 +47,6 @@ class Upload {
     std::atomic<bool> refused{false};
   };
   net::Awaitable<void> run(std::shared_ptr<Running> running);
-  net::Awaitable<void> frames(std::shared_ptr<Running> running, Status* out);
   net::Awaitable<Status> send_frames(std::shared_ptr<Running> running);
   void start(UploadItem item);
 
