@@ -1,9 +1,9 @@
-// Devices that kernels run on, and the memory, streams and events there. No CUDA type is seen here: the same binary
-// starts, and everything runs on the CPU, where there is no CUDA device, no driver, or no CUDA in the build.
+// Devices that kernels run on, and the memory, streams and events there. No CUDA type is seen here: without a CUDA
+// device, a driver, or CUDA in the build the same binary starts, and everything runs on the CPU.
 //
-// A stream runs what is put into it in order, and mostly after the call returned: memory that a call names must live,
-// and what it writes is not to be read, until the stream was synchronised (or an event after the call). On the CPU
-// every call runs at once and a stream is only a name. Objects may move between threads; one is used by one at a time.
+// A stream runs its work in order, and mostly after the call returned: until the stream (or an event after the call)
+// was synchronised, memory that a call names must live, and its results must not be read. On the CPU every call runs at
+// once and a stream is only a name. Objects may move between threads; each is used by one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -50,8 +50,8 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 
-// "cpu", "cuda" (the first), "cuda:1", "emulated", "emulated:1". kInvalidArgument says what was expected; whether there
-// is such a device is for check_device to say.
+// "cpu", "cuda" (the first), "cuda:1", "emulated", "emulated:1". kInvalidArgument says what was expected; check_device
+// says whether there is such a device.
 Result<Device> parse_device(std::string_view text);
 std::string to_string(const Device& device);
 // kUnavailable or kInvalidArgument, with the reason, when nothing can run there.
@@ -86,7 +86,7 @@ class DeviceSpan {
 
 class Backend;  // internal: device_backend.h
 
-// Owns one thing of a backend (a stream, an event, memory) and gives it back. Move-only. Internal.
+// Owns one resource of a backend (a stream, an event, memory) and releases it. Move-only. Internal.
 class BackendHandle {
  public:
   using Release = void (*)(Backend& backend, void* handle);
@@ -116,7 +116,7 @@ class Stream {
  public:
   static Result<Stream> make(const Device& device);
   const Device& device() const { return device_; }
-  // Waits until all that was put into the stream is done. kInternal when some of it failed.
+  // Waits until all work in the stream is done. kInternal when some of it failed.
   Status synchronize();
 
   Backend& backend() const { return handle_.backend(); }  // internal, as is
@@ -158,8 +158,8 @@ class DeviceBuffer {
   std::size_t size_ = 0;
 };
 
-// Host memory that the device reads and writes by itself, so that copies to and from it run beside other work; aligned
-// to 256 bytes, filled with zeros.
+// Host memory that the device reads and writes by itself, so that copies to and from it overlap other work; aligned to
+// 256 bytes, filled with zeros.
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
@@ -176,8 +176,8 @@ class PinnedBuffer {
   std::size_t size_ = 0;
 };
 
-// Copies of bytes, in the stream; sizes must be equal (checked). From and to host memory that is not pinned they are
-// right but slower, and may wait.
+// Copies of bytes, in the stream; sizes must be equal (checked). From and to host memory that is not pinned they work,
+// but are slower and may wait.
 Status copy_bytes(void* to, const void* from, std::size_t bytes, Stream& stream);
 Status fill_zero(DeviceSpan<std::byte> to, Stream& stream);
 

@@ -1,5 +1,5 @@
-// What stands behind device.h, device_memory.h, device_codec.h and device_vector.h for one kind of device. Internal to
-// kernels/.
+// The interface behind device.h, device_memory.h, device_codec.h and device_vector.h for one kind of device. Internal
+// to kernels/.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace fluvial::kernels {
 
-// What open_memory found; the handle is close_memory's.
+// The result of open_memory; `handle` is for close_memory.
 struct OpenedMemory {
   void* handle = nullptr;
   DeviceSpan<const std::byte> span;
@@ -29,7 +29,7 @@ class Backend {
   virtual void free_stream(void* stream) = 0;
   virtual Status synchronize(void* stream) = 0;
 
-  // What a library knows it by. What is done with it there comes after what is in the stream.
+  // The stream as a library knows it. The library's work comes after everything that is in the stream.
   virtual void* native_stream(void* stream) = 0;
 
   virtual Result<void*> make_event(int device_index) = 0;
@@ -43,7 +43,7 @@ class Backend {
   virtual Result<void*> allocate_pinned(int device_index, std::size_t bytes) = 0;  // filled with zeros
   virtual void free_pinned(void* memory) = 0;
   virtual Status copy(void* to, const void* from, std::size_t bytes, void* stream) = 0;
-  // Lets a device reach another's memory directly, if it can: copies between them are faster then.
+  // Lets a device reach another's memory directly, if possible: this makes copies between them faster.
   virtual void reach(int device_index, int other_index) = 0;
   virtual Status zero(void* to, std::size_t bytes, void* stream) = 0;
 
@@ -55,7 +55,7 @@ class Backend {
   // The spec was checked. kFailedPrecondition when this backend does not have the codec.
   virtual Result<std::unique_ptr<DeviceCodec>> make_codec(const CodecSpec& spec) = 0;
   virtual DeviceVectorOps& vector_ops() = 0;
-  // Null for the CPU, whose codec.h has it all.
+  // Null for the CPU, where codec.h has all of it.
   virtual DeviceLowrankOps* lowrank_ops() = 0;
   virtual DeviceRobustOps& robust_ops() = 0;
 };

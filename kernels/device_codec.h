@@ -8,8 +8,8 @@
 //   codec->encode_chunk(plan, i, chunk, out, outcome, stream);     ...   stream.synchronize();
 //   Result<std::size_t> bytes = codec->encoded_bytes(*outcome);
 //
-// What only the device knows (an encoded size, a value that is not finite) arrives in a ChunkOutcome in pinned memory,
-// and holds once the stream was synchronised. A Status that comes back at once is about the arguments.
+// Results that only the device knows (an encoded size, a value that is not finite) arrive in a ChunkOutcome in pinned
+// memory, and are valid once the stream was synchronised. A Status that returns at once is about the arguments.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@
 
 namespace fluvial::kernels {
 
-// One of a call until it is done. In pinned memory (PinnedBuffer::as<ChunkOutcome>()).
+// Belongs to one call until that is done. In pinned memory (PinnedBuffer::as<ChunkOutcome>()).
 struct ChunkOutcome {
   using Coordinate = unsigned long long;  // what devices have atomic operations for
   static constexpr Coordinate kNone = ~Coordinate{0};
@@ -32,8 +32,8 @@ struct ChunkOutcome {
   double norm_squared = 0;                          // screen
 };
 
-// As EncodePlan, of which the part that only the device knows lies in the workspace. The calls with one plan go into
-// the stream of its prepare().
+// As EncodePlan; the part that only the device knows is in the workspace. The calls with one plan go into the stream
+// of its prepare().
 struct DevicePlan {
   ChunkLayout layout;
   StreamKey key;
@@ -42,7 +42,7 @@ struct DevicePlan {
   EncodePlan host;  // on the CPU: all of it
 };
 
-// Immutable and thread safe. Encoded bytes begin at a multiple of 16 (checked), vectors where they like (16 is
+// Immutable and thread safe. Encoded bytes begin at a multiple of 16 (checked), vectors anywhere (a multiple of 16 is
 // fastest).
 class DeviceCodec {
  public:
@@ -51,7 +51,7 @@ class DeviceCodec {
   virtual std::size_t encoded_bytes_max(std::size_t value_count) const = 0;
   virtual std::size_t workspace_bytes(const VectorSchema& schema) const = 0;
 
-  // Codec's state, on the device: zeros before the first round; durable where the host copies it.
+  // Codec's state, on the device: zeros before the first round; durable if the host copies it.
   virtual std::size_t state_bytes(const VectorSchema&) const { return 0; }
 
   // The vector of a round. `residual` may be empty; `out` may be either of the others. The update is finite
@@ -60,8 +60,8 @@ class DeviceCodec {
               DeviceSpan<std::byte> state, DeviceSpan<std::byte> workspace, DeviceSpan<float> out,
               Stream& stream) const;
 
-  // The vector must be finite: where a codec does not look at every value (topk), one that is not has no stated
-  // outcome.
+  // The vector must be finite: if a codec does not look at every value (topk), the outcome for other values is not
+  // stated.
   virtual Result<DevicePlan> prepare(const VectorSchema& schema, DeviceSpan<const float> vector, const StreamKey& key,
                                      DeviceSpan<std::byte> state, DeviceSpan<std::byte> workspace,
                                      Stream& stream) const = 0;
@@ -76,14 +76,14 @@ class DeviceCodec {
   Result<std::size_t> encoded_bytes(const ChunkOutcome& outcome) const;
 
   // The verbs below read bytes whose length is encoded_bytes_max(values) or, for codecs of varying size, what
-  // encode_chunk said. screen_chunk and decode_accumulate_chunk look at all that they hold, as the CPU's screen_chunk
-  // does; the others take what passed it (here or on the CPU), and may give any values, but never touch memory that is
-  // not theirs, for other bytes.
+  // encode_chunk said. screen_chunk and decode_accumulate_chunk check everything in them, as the CPU's screen_chunk
+  // does. The others take bytes that passed it (here or on the CPU); for other bytes they may give any values, but
+  // never touch memory that is not theirs.
   Status screen_chunk(DeviceSpan<const std::byte> bytes, std::size_t value_count, std::uint64_t first_value,
                       DeviceSpan<std::byte> workspace, ChunkOutcome* outcome, Stream& stream) const;
   // kDataLoss when the chunk must not be used.
   Result<ScreenReport> screened(const ChunkOutcome& outcome) const;
-  // What screen_chunk and decode_accumulate_chunk need.
+  // The workspace of screen_chunk and decode_accumulate_chunk.
   static std::size_t screen_workspace_bytes(std::size_t value_count);
 
   virtual Status decode_chunk(DeviceSpan<const std::byte> bytes, DeviceSpan<float> out, Stream& stream) const = 0;
@@ -99,12 +99,12 @@ class DeviceCodec {
   Status residual_chunk(DeviceSpan<const float> values, DeviceSpan<const std::byte> bytes, DeviceSpan<float> out,
                         Stream& stream) const;
 
-  // What the state becomes when an encoded chunk counted. `bytes` are what encode_chunk gave.
+  // Updates the state when an encoded chunk counted. `bytes` are encode_chunk's.
   Status settle_chunk(const VectorSchema& schema, std::size_t chunk_index, DeviceSpan<const std::byte> bytes,
                       DeviceSpan<std::byte> state, Stream& stream) const;
 
  protected:
-  // Arguments were checked. Codecs without a state have these.
+  // Arguments were checked. The defaults are for codecs without a state.
   virtual Status fold_state(const VectorSchema& schema, DeviceSpan<const float> update,
                             DeviceSpan<const float> residual, DeviceSpan<std::byte> state,
                             DeviceSpan<std::byte> workspace, DeviceSpan<float> out, Stream& stream) const;

@@ -24,7 +24,7 @@ class OneDevice final : public GroupTransport {
   std::string name_ = "one device";
 };
 
-// A piece of every other device's vector is copied to the root while the root adds up the piece before.
+// While the root adds up one piece, the next piece of every other device's vector is copied to it.
 class PeerCopies final : public GroupTransport {
  public:
   static Result<std::unique_ptr<GroupTransport>> make(std::span<const Device> devices, const std::string& why) {
@@ -63,7 +63,7 @@ class PeerCopies final : public GroupTransport {
   struct Slot {
     std::vector<DeviceBuffer> staged;  // of the devices but the root
     std::vector<Event> arrived;
-    Event free;  // never recorded: it is
+    Event free;  // never recorded at first: the slot is free
   };
 
   Status reduce_piece(std::span<const DeviceSpan<const float>> from, DeviceSpan<float> out, std::span<Stream> streams,
@@ -100,8 +100,8 @@ Status check_devices(std::span<const Device> devices) {
   return {};
 }
 
-// NCCL connects devices when they first add something up: only then it finds that it cannot, such as for want of shared
-// memory in a container.
+// NCCL connects devices when they first add something up. Only then does it notice that it cannot, for example because
+// a container lacks shared memory.
 Status try_out(GroupTransport& transport, std::span<const Device> devices) {
   const std::array<float, 1> one = {1};
   std::array<float, 1> sum = {0};

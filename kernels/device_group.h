@@ -1,5 +1,5 @@
-// Devices of one machine that add up what lies on each: over NCCL where it is installed, else by copies from one device
-// to another. NCCL is loaded by name when there are two devices or more; nothing needs it to build or to start.
+// Devices of one machine that add up vectors on each of them: over NCCL if it is installed, else by copies between the
+// devices. NCCL is loaded by name when there are two devices or more; nothing needs it to build or to start.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ class GroupTransport {
                         std::span<Stream> streams) = 0;
 };
 
-// Used by one thread at a time. What is still under way when it goes is given up: synchronise the streams first.
+// Used by one thread at a time. Destruction gives up work that is still under way: synchronise the streams first.
 class DeviceGroup {
  public:
   // Up to 64 different devices of one kind; the first is the root (kInvalidArgument). NCCL that is not installed, too
@@ -35,10 +35,10 @@ class DeviceGroup {
   const std::string& transport() const { return transport_->name(); }
 
   // out = from[0] + from[1] + ..., fp32: out and from[0] on the root, from[i] on device i, in streams[i] (of device i).
-  // `out` may be from[0]. What is put into streams[i] later may overwrite from[i], and what is put into streams[0]
-  // later finds `out`; the caller does not wait. Peer copies add in the order of the devices, each addition rounded to
-  // fp32; NCCL in an order of its own, the same for the same devices and length.
-  // kInternal when a device or NCCL failed; NCCL stays so then.
+  // `out` may be from[0]. The caller does not wait: later work in streams[i] may overwrite from[i], and later work in
+  // streams[0] finds `out`. Peer copies add in the order of the devices, each addition rounded to fp32; NCCL in an
+  // order of its own, the same for the same devices and length. kInternal when a device or NCCL failed; NCCL then fails
+  // from now on.
   Status reduce(std::span<const DeviceSpan<const float>> from, DeviceSpan<float> out, std::span<Stream> streams);
 
  private:

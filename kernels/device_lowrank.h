@@ -1,5 +1,5 @@
-// What a backend provides for PowerSGD on a device: the loops of cpu/lowrank_loops.h, with the same sums in the same
-// order, and the warm start. Internal; device_powersgd.h is what there is to call.
+// A backend's part of PowerSGD on a device: the loops of cpu/lowrank_loops.h, with the same sums in the same order, and
+// the warm start. Internal; callers use device_powersgd.h.
 #pragma once
 
 #include <array>
@@ -35,13 +35,13 @@ struct LowrankColumns {
 
 // The header of a state, as four words: version and rank, run, round, fingerprint. All zero: a new state.
 using LowrankHeader = std::array<std::uint64_t, 4>;
-// What begin_state() found.
+// The result of begin_state().
 enum class StateVerdict : std::uint32_t { kOther, kKnown, kNew };
 
 class DeviceLowrankOps {
  public:
   virtual ~DeviceLowrankOps() = default;
-  // Is the state new, or does its header say the same as this one, the round aside? Otherwise the outcome says so too.
+  // Is the state new, or is its header this one, the round aside? If neither, the outcome says so, too.
   virtual Status begin_state(const LowrankHeader& header, DeviceSpan<const std::byte> state, StateVerdict* verdict,
                              ChunkOutcome* outcome, Stream& stream) = 0;
   // These write when the verdict is `least` or better.

@@ -1,6 +1,6 @@
-// Memory of a device that another process of the same machine sees: one exports a handle of what it allocated, the
-// other opens it, and both have the same bytes without a copy. What orders their accesses is theirs: the exporting
-// process synchronises before it sends the handle, and keeps the memory until the other is done.
+// Memory of a device that another process of the same machine sees: one exports a handle of its allocation, the other
+// opens it, and both have the same bytes without a copy. The processes order their own accesses: the exporting process
+// synchronises before it sends the handle, and keeps the memory until the other is done.
 #pragma once
 
 #include <array>
@@ -23,17 +23,17 @@ struct MemoryHandle {
 };
 
 // kFailedPrecondition, with the reason, when such memory cannot be shared (all of the CPU's). On CUDA the driver may
-// share a block of 2 MiB that holds other small allocations, too: what must not be seen lies in other processes.
+// share a block of 2 MiB that holds other small allocations, too: keep secrets in other processes.
 Result<MemoryHandle> export_memory(const DeviceBuffer& buffer);
 
 // Memory of another process, read-only; closed when this goes. Opening the same handle again is cheap.
 class ImportedMemory {
  public:
   ImportedMemory() = default;
-  // On the device that it lies on. kInvalidArgument, with the reason and what to do, when the handle cannot be opened.
+  // On the device that holds the memory. kInvalidArgument, with the reason and what to do, when it cannot be opened.
   // CUDA opens no handle of the process's own.
   static Result<ImportedMemory> open(const Device& device, const MemoryHandle& handle);
-  // The whole allocation; its size is the driver's word, not the other process's.
+  // The whole allocation; its size comes from the driver, not from the other process.
   DeviceSpan<const std::byte> span() const { return span_; }
 
  private:

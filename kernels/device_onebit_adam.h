@@ -1,8 +1,8 @@
 // onebit_adam.h on a device: the same arithmetic on device memory, in a stream, to the CPU's bits. States are vectors
 // on the device; save() and load() take them from and to the host.
 //
-// What step() takes was screened: device_screen(mean, ...), and checked_mean() once the stream was synchronised; in
-// two- sided compression the residual likewise. Of other values it makes anything, but touches no other memory.
+// step()'s input must be screened: device_screen(mean, ...), and checked_mean() once the stream was synchronised; in
+// two-sided compression so must the residual. For other values the result is undefined, but no other memory is touched.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ struct DeviceOnebitAdamServer {
 // Immutable and thread safe; vectors of one call have equal lengths (checked).
 class DeviceOnebitAdam {
  public:
-  // As OnebitAdam::make, and as make_device_codec.
+  // Errors as OnebitAdam::make and make_device_codec.
   static Result<DeviceOnebitAdam> make(const Device& device, const OnebitAdamOptions& options);
 
   const OnebitAdamOptions& options() const { return options_; }

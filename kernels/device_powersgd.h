@@ -7,9 +7,9 @@
 //   settle(schema, key, mean of pass 1, state, workspace, outcome, stream);
 //
 // Vectors and means are finite (device_screen). Everything is asynchronous: schemas, states and workspaces must live.
-// Determinism: the same bits on every device and in every run, those of codec.h's PowerSGD. What that costs: of a
-// sum over a column no more than 16 additions run side by side. Columns do, of all matrices; so of rank r it takes the
-// time of 2 r such sums, one after the other.
+// Determinism: the same bits on every device and in every run, those of codec.h's PowerSGD. The price: no more than 16
+// additions of a sum over a column run side by side. The columns of all matrices do run side by side, so rank r takes
+// the time of 2 r such sums, one after the other.
 #pragma once
 
 #include <memory>
@@ -62,7 +62,7 @@ class DevicePowerSgd {
                         Stream& stream) const = 0;
 };
 
-// As make_device_codec; the spec is powersgd's.
+// Errors as make_device_codec; the spec is powersgd's.
 Result<std::unique_ptr<DevicePowerSgd>> make_device_powersgd(const Device& device, const CodecSpec& spec);
 
 }  // namespace fluvial::kernels

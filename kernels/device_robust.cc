@@ -33,7 +33,7 @@ Status check(DeviceUpdates updates, std::size_t value_count, DeviceSpan<std::byt
 
 std::size_t length_of(DeviceUpdates updates) { return updates.empty() ? 0 : updates[0].size(); }
 
-// The workspace begins with the distances themselves, as what is added is not in it yet.
+// The workspace begins with the distances themselves; the sums to be added follow.
 class DeviceDistances final : public CenterDistances {
  public:
   DeviceDistances(DeviceUpdates updates, DeviceSpan<std::byte> workspace, Stream& stream)

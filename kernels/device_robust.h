@@ -1,7 +1,7 @@
-// Robust rules of robust.h, and norm clipping of reduce.h, on a device, to the CPU's bits: for updates in device
-// memory, 1 to kReduceInputsMax, of one length (checked), finite (device_screen): of others what comes out is not
-// stated, where nothing else is said. Multi-Krum: device_add_distances(), multi_krum() of the distances on the host,
-// and of those that it chose device_reduce_mean(); Bulyan likewise, with device_bulyan_combine().
+// Robust rules of robust.h, and norm clipping of reduce.h, on a device, to the CPU's bits: for 1 to kReduceInputsMax
+// updates in device memory, of one length (checked) and finite (device_screen). Unless stated, the result for other
+// values is undefined. Multi-Krum: device_add_distances(), multi_krum() of the distances on the host, and
+// device_reduce_mean() of the updates that it chose; Bulyan in the same way, with device_bulyan_combine().
 #pragma once
 
 #include <span>

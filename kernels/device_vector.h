@@ -1,5 +1,5 @@
 // vector.h and fixed.h on a device: the same arithmetic on device memory, in a stream; the same bits as on the CPU
-// where nothing else is said. Spans of one call have equal lengths (checked).
+// unless stated. Spans of one call have equal lengths (checked).
 #pragma once
 
 #include <span>
@@ -77,9 +77,9 @@ Status device_add_lamb_squares(const LambOptions& options, DeviceSpan<const floa
 Status device_apply_lamb(const LambOptions& options, double rate, DeviceSpan<const float> mean,
                          DeviceSpan<float> moment, DeviceSpan<float> variance, DeviceSpan<float> model, Stream& stream);
 
-// What a backend provides for these; arguments were checked, lengths are above zero. Internal.
+// A backend's part of these; arguments were checked, lengths are above zero. Internal.
 //
-// How many values of a vector are summed at once, in 16 lanes, and from how many values on it is worth it.
+// How many values of a vector are summed at once, in 16 lanes, and from how many values on this pays.
 inline constexpr std::size_t kSquaresPiece = 4096;
 inline constexpr std::size_t kSquaresInPieces = 8 * kSquaresPiece;
 struct SquaresPiece {

@@ -23,8 +23,8 @@ Result<EncodePipeline> EncodePipeline::make(const Device& device, const DeviceCo
   return pipeline;
 }
 
-// The slot's encoded chunk may be written over when the copy of the one before it is through: the stream waits for
-// that, not the host.
+// The slot's encoded chunk may be overwritten once the copy of its previous chunk is done: the stream waits for that,
+// not the host.
 Status EncodePipeline::encode(const DevicePlan& plan, DeviceSpan<float> residual, std::size_t chunk_index) {
   Slot& slot = slots_[chunk_index % slots_.size()];
   const auto first = static_cast<std::size_t>(plan.layout.first_value(chunk_index));
@@ -36,7 +36,7 @@ Status EncodePipeline::encode(const DevicePlan& plan, DeviceSpan<float> residual
   return slot.encoded_event.record(encode_stream_);
 }
 
-// Only now the size is known.
+// The size is known only now.
 Status EncodePipeline::copy(std::size_t chunk_index) {
   Slot& slot = slots_[chunk_index % slots_.size()];
   FLUVIAL_TRY(slot.encoded_event.wait());
@@ -49,7 +49,7 @@ Status EncodePipeline::copy(std::size_t chunk_index) {
 Status EncodePipeline::run(const DevicePlan& plan, DeviceSpan<float> residual, const Leave& leave) {
   FLUVIAL_CHECK(residual.empty() || residual.size() == plan.values.size(), "a residual of another length");
   const Status status = run_all(plan, residual, leave);
-  const Status encoded = encode_stream_.synchronize();  // also after an error: the slots are free again
+  const Status encoded = encode_stream_.synchronize();  // even after an error: the slots are free again
   const Status copied = copy_stream_.synchronize();
   if (!status.ok()) return status;
   return encoded.ok() ? copied : encoded;

@@ -1,6 +1,6 @@
-// Encodes a vector that lies on a device and hands its chunks out on the host, in order: while one chunk is encoded,
-// the one before is copied to pinned memory, and the one before that is with the caller. Two slots of each, on any
-// backend (on the CPU the three simply follow each other).
+// Encodes a vector on a device and passes its chunks to the host, in order: while one chunk is encoded, the previous
+// one is copied to pinned memory, and the one before that is with the caller. Two slots of each, on any backend (on
+// the CPU the three steps simply follow each other).
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ class EncodePipeline {
   // For chunks of up to chunk_values. `codec` is of that device and outlives the pipeline.
   static Result<EncodePipeline> make(const Device& device, const DeviceCodec& codec, std::size_t chunk_values);
 
-  // The stream to put what comes before into, prepare() among it.
+  // The stream for the work before encoding, including prepare().
   Stream& stream() { return encode_stream_; }
 
   // `leave` gets every chunk's bytes, in order; they hold during the call. Its first error ends the run, as does a

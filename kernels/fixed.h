@@ -34,8 +34,8 @@ std::size_t packed_bytes_max(std::size_t value_count);
 std::size_t pack_chunk(std::span<const std::int64_t> sum, MutableByteSpan out);
 // Everything a hostile peer could get wrong about a packed chunk of value_count sums; kDataLoss says what.
 Status check_packed_chunk(ByteSpan bytes, std::size_t value_count);
-// Checks as above, then adds. The scale bound makes overflow impossible among honest nodes; it is checked all the same
-// (sign rule on every addition), and on overflow the addition is undone: kDataLoss, and no sum changed.
+// Checks as above, then adds. The scale bound makes overflow impossible among honest nodes, but it is still checked
+// (sign rule on every addition). On overflow the addition is undone: kDataLoss, and no sum changed.
 Status merge_chunk(ByteSpan bytes, std::span<std::int64_t> sum);
 
 }  // namespace fluvial::kernels

@@ -15,7 +15,7 @@
 namespace fluvial::kernels {
 namespace {
 
-// What one value adds, by the arithmetic that the loops include; none beyond 2^62, or for what is no number.
+// The term of one value, by the arithmetic that the loops include; none beyond 2^62, or for NaN.
 std::optional<std::int64_t> fixed_term(float value, std::uint32_t weight, int scale_bits) {
   const double term = ops::fixed_product(value, std::ldexp(static_cast<double>(weight), scale_bits));
   if (!(std::fabs(term) <= kSumMax)) return std::nullopt;

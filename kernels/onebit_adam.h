@@ -11,17 +11,16 @@
 //
 // g is the weighted mean of g_i, C the codec "sign": +-(mean magnitude of the block), where public versions take the
 // root mean square of a whole tensor: the mean is the scale that leaves the least error. Without bias correction, as in
-// the paper. The learning rate belongs to the step alone, so residuals stay right while it changes.
+// the paper. Only the step uses the learning rate, so residuals stay right while it changes.
 //
-// Site:    fold(...) makes the vector of this round; it is encoded with upward(round), like any other update, and what
-// the
-//          codec leaves out (encode_residual_chunk) is the residual once the contribution counted. A site that was not
-//          counted keeps the whole vector as its residual, and one whose gradient was refused what it had. Then
-//          downward(round) decodes what came down into the site's momentum.
-// Server:  sums with decode_accumulate_chunk (fixed.h), and hands mean_of_sums to step(...). Its momentum goes down
-// with
-//          downward(round): fp32, or what step() encoded. Who has the variance too needs no model: apply(...) moves a
-//          copy to the same bits.
+// Site:    fold(...) makes the vector of this round, which is encoded with upward(round), like any other update. Once
+//          the contribution counted, what the codec leaves out (encode_residual_chunk) is the residual. A site that was
+//          not counted keeps the whole vector as its residual; one whose gradient was refused keeps its old residual.
+//          Then downward(round) decodes the server's message into the site's momentum.
+//
+// Server:  sums with decode_accumulate_chunk (fixed.h), and gives mean_of_sums to step(...). Its momentum goes down as
+//          downward(round) encodes it: fp32, or the bytes from step(). A node that has the variance as well needs no
+//          model: apply(...) moves its copy to the same bits.
 //
 // Everything but the round is a vector that the caller owns, zero-filled before the first round, and may be worked on
 // chunk by chunk, in any order; a chunk begins where a chunk of the codec begins. State is durable by save() and
@@ -50,7 +49,7 @@ struct OnebitAdamOptions {
   double variance_floor = 0;         // a variance above 0 and below this is frozen at this; 0 to 1e30, rounded to fp32
   std::uint64_t freeze_round = 100;  // rounds of warm-up, at least 1; the paper takes 15 to 25 % of all rounds
   std::uint32_t block_values = 256;  // values that share a scale, 128 to 2048
-  bool two_sided = false;            // what goes down is compressed too
+  bool two_sided = false;            // the momentum that goes down is compressed, too
 };
 
 struct OnebitAdamSite {
@@ -70,7 +69,7 @@ class OnebitAdam {
  public:
   // The greatest magnitude of a mean: moments then stay finite.
   static constexpr float kMeanMax = 0x1p62F;
-  // And of a residual of the server: with such a mean the sum is finite.
+  // The greatest magnitude of the server's residual: with such a mean the sum is finite.
   static constexpr float kResidualMax = 0x1p126F;
 
   // kInvalidArgument names the option that is out of range. `target` is for tests.
@@ -78,7 +77,7 @@ class OnebitAdam {
 
   const OnebitAdamOptions& options() const { return options_; }
   bool warming_up(std::uint64_t round) const { return round < options_.freeze_round; }
-  // What the vector of a round is encoded with: fp32 while warming up, then sign. And the momentum on its way down.
+  // The codec of a round's vector: fp32 while warming up, then sign; and the codec of the momentum on its way down.
   const Codec& upward(std::uint64_t round) const { return warming_up(round) ? *fp32_ : *sign_; }
   const Codec& downward(std::uint64_t round) const {
     return warming_up(round) || !options_.two_sided ? *fp32_ : *sign_;
@@ -116,7 +115,7 @@ std::size_t saved_bytes(const OnebitAdamSite& state);
 std::size_t saved_bytes(const OnebitAdamServer& state);
 void save(const OnebitAdamSite& state, MutableByteSpan out);
 void save(const OnebitAdamServer& state, MutableByteSpan out);
-// Fills the round and the vectors, which have their lengths before. kDataLoss, and the state as it was, when the bytes
+// Fills the round and the vectors, whose lengths are set before. kDataLoss, with the state unchanged, when the bytes
 // are no such state of such lengths, or hold a value that is not finite or a variance below 0.
 Status load(ByteSpan bytes, OnebitAdamSite* state);
 Status load(ByteSpan bytes, OnebitAdamServer* state);

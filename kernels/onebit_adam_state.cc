@@ -56,7 +56,7 @@ void save_state(const State& state, MutableByteSpan out) {
 
 Error bad(std::string message) { return {Code::kDataLoss, "1-bit Adam state: " + std::move(message)}; }
 
-// The bytes need not be aligned, so they are looked at in pieces.
+// The bytes need not be aligned, so they are checked in pieces.
 Status check_vector(std::string_view what, ByteSpan bytes, bool negative) {
   std::array<float, kPieceValues> piece;
   for (std::size_t first = 0; first < bytes.size() / sizeof(float); first += kPieceValues) {

@@ -2,9 +2,9 @@
 // pseudo-gradients (base minus local), D below, so that it is subtracted: the papers' delta is -D. fedavg and fedavgm
 // are apply_sgd() and apply_momentum() of vector.h.
 //
-// Shapes: all spans of one call have one length (checked). Except for norms, coordinates are independent: a caller cuts
-// as it likes. Determinism: bitwise, on every target and for every cut; norms as stated. No libm: IEEE + - * / and
-// square root alone. Thread safe: each call touches only its spans. Values are finite (they were screened); a moment or
+// Shapes: all spans of one call have one length (checked). Except for norms, coordinates are independent: the caller
+// may cut anywhere. Determinism: bitwise, on every target and for every cut; norms as stated. No libm: only IEEE + - *
+// / and square root. Thread safe: each call touches only its spans. Values are finite (they were screened); a moment or
 // variance that leaves fp32 (|D| above 1.8e19) makes an infinite variance, and steps of zero.
 //
 // Adaptive rules (Reddi et al., "Adaptive Federated Optimization", 2021, Algorithm 2): no bias correction; the variance

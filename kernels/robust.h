@@ -1,16 +1,16 @@
-// Robust rules over n updates: what a few of them may do to the result is bounded. docs/design/robust.md says where in
-// a tree which one may stand (none survives that updates are summed before).
+// Robust rules over n updates: they bound what a few updates can do to the result. docs/design/robust.md says which
+// rule may stand where in a tree (none works on updates that are already summed).
 //
 // Shapes: `updates` are 1 to kUpdatesMax spans of one length (checked), a chunk or the whole; `out` as long, not one of
 // them unless it says so. Coordinate-wise rules take any cut; the others first gather distances over all chunks, in
 // order, then decide, then combine chunk by chunk.
-// Values: finite, as updates were screened; kDataLoss where one is not (the update is named), before anything is
-// written of that piece of 256 coordinates.
-// Weights: a rule that counts updates has no argument for weights, and says so. Where weights are taken, they are what
-// the bound is in: attackers with less than half of the *weight*. Give no weights when sites name their own.
+// Values: finite, as updates were screened. kDataLoss names an update that is not, before anything of that piece of 256
+// coordinates is written.
+// Weights: a rule that counts updates has no argument for weights, and says so. A rule that takes weights has its bound
+// in them: attackers with less than half of the *weight*. Give no weights when sites choose their own.
 // Determinism: bitwise on every target. Coordinate-wise rules do not depend on the order of the updates, the others
-// only in their last bits; distances depend on the cuts in their last bits: cut as the plan says. Memory: the caller's;
-// workspace of the size that is asked for. Nothing is allocated. Thread safe.
+// only in their last bits; distances depend on the cuts in their last bits: cut as the plan says. Memory: the caller's,
+// with a workspace of the stated size. Nothing is allocated. Thread safe.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +45,7 @@ Status weighted_median(Updates updates, std::span<const std::uint32_t> weights, 
 // once. n > 2 drop (kInvalidArgument). Holds against up to `drop` attackers (Yin et al. 2018).
 Status trimmed_mean(Updates updates, std::size_t drop, MutableByteSpan workspace, std::span<float> out,
                     cpu::Target target = cpu::best_target());
-// The same with weights: from each side weight `drop` is taken off, of a value at the border the part that is too much;
+// The same with weights: each side loses the weight `drop`, of which a value at the border may lose a part;
 // sum(weights) > 2 drop. Weights of 1 give trimmed_mean().
 Status weighted_trimmed_mean(Updates updates, std::span<const std::uint32_t> weights, std::uint64_t drop,
                              MutableByteSpan workspace, std::span<float> out, cpu::Target target = cpu::best_target());
@@ -59,7 +59,7 @@ constexpr std::size_t pair_index(std::size_t i, std::size_t j) { return j * (j -
 inline constexpr std::size_t kDistancePiece = 512;  // coordinates
 
 // distances += those of this chunk. fp64: 16 lanes as screen() has, over pieces of coordinates after each other.
-// kDataLoss names the pair whose distance is not finite; then the distances are not to be used. They start at zero.
+// kDataLoss names the pair whose distance is not finite; the distances are then unusable. They start at zero.
 Status add_distances(Updates updates, std::span<double> distances, cpu::Target target = cpu::best_target());
 
 // Krum (Blanchard et al. 2017): an update's score is the sum of its n - f - 2 least squared distances to others;
@@ -109,11 +109,11 @@ struct WeiszfeldReport {
   double objective = 0;
   bool converged = false;
 };
-// One step, for callers that gather distances over chunks themselves: from the squared distances to the center with the
-// present coefficients to the next ones.
+// One step, for callers that gather distances over chunks themselves: takes the squared distances to the center with
+// the present coefficients, and gives the next coefficients.
 struct WeiszfeldStep {
   double objective = 0;  // at the present center
-  double move = 0;       // at most so far is the next center from the present one, in harmonic means of the distances
+  double move = 0;       // bounds how far the next center is from the present one, in harmonic means of the distances
 };
 WeiszfeldStep weiszfeld_step(std::span<const double> squared_distances, std::span<const std::uint32_t> weights,
                              double nu, std::span<double> coefficients);

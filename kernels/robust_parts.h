@@ -1,4 +1,4 @@
-// What the sources of robust.h and device_robust.h share. Internal to kernels/.
+// Shared by the sources of robust.h and device_robust.h. Internal to kernels/.
 #pragma once
 
 #include <string_view>
@@ -11,7 +11,7 @@ namespace fluvial::kernels {
 Status check_updates(Updates updates, std::size_t value_count);
 // kInvalidArgument unless there is one for each update, from 1 to kWeightEnd - 1.
 Result<std::uint64_t> sum_of_weights(std::span<const std::uint32_t> weights, std::size_t update_count);
-// kInvalidArgument when nothing of `all` is left without `drop` on each side; `what` says what they are.
+// kInvalidArgument when nothing of `all` is left without `drop` on each side; `what` names the quantity in the message.
 Status check_drop(std::string_view what, std::uint64_t all, std::uint64_t drop);
 
 // The squared distances of all updates from the center with some coefficients.
@@ -21,7 +21,7 @@ class CenterDistances {
   virtual Status measure(std::span<const double> coefficients, std::span<double> distances) = 0;
 };
 
-// geometric_median() and centered_clipping(), of updates that only `center` knows: one for each coefficient.
+// geometric_median() and centered_clipping() of updates that only `center` knows: one for each coefficient.
 Result<WeiszfeldReport> iterate_weiszfeld(CenterDistances& center, std::span<const std::uint32_t> weights,
                                           const WeiszfeldOptions& options, std::span<double> distances,
                                           std::span<double> coefficients);

@@ -36,7 +36,7 @@ reference::Vectors widened(const Floats& updates) {
   return all;
 }
 
-// A workspace of exactly the size that is asked for.
+// A workspace of exactly the stated size.
 struct Workspace {
   explicit Workspace(std::size_t n, bool weighted = false) : words((robust_workspace_bytes(n, weighted) + 7) / 8) {}
   MutableByteSpan bytes() { return std::as_writable_bytes(std::span(words)); }
@@ -276,8 +276,8 @@ TEST(CenteredClipping, IsTheOracles) {
   for (std::size_t i = 0; i < out.size(); ++i) EXPECT_NEAR(out[i], expected[i], 1e-6);
 }
 
-// What the rules are for: f attackers who send anything finite do not move the result out of the honest range (by a
-// little more, where the rule bounds a distance), and they do move the mean.
+// The purpose of the rules: f attackers with any finite values do not move the result out of the honest range (or only
+// by a little, if the rule bounds a distance), but they do move the mean.
 class Breakdown : public ::testing::TestWithParam<const char*> {
  protected:
   static constexpr std::size_t kCount = 15, kAttackers = 3, kSize = 200;  // n >= 4f + 3

@@ -1,8 +1,8 @@
 // Sorted lists of distinct indices as bits: the gaps between neighbours in a Golomb-Rice code (Rice, "Some Practical
-// Universal Noiseless Coding Techniques", JPL 1979; docs/formats/codecs.md). The low `bits` bits of every gap stand
-// first, side by side; then, in unary, the rest of every gap: as many zeros and a one. What is written so can be
-// neither unsorted nor hold duplicates, and for given `bits` a list has one encoding; a reader has to check the range,
-// the count, the length and the padding. At one index in a hundred it takes 8.11 bits an index (the entropy is 8.08).
+// Universal Noiseless Coding Techniques", JPL 1979; docs/formats/codecs.md). The low `bits` bits of every gap come
+// first, side by side; then the rest of every gap in unary: as many zeros, and a one. Such a list can be neither
+// unsorted nor hold duplicates, and for given `bits` it has one encoding; a reader has to check the range, the count,
+// the length and the padding. At one index in a hundred it takes 8.11 bits an index (the entropy is 8.08).
 // Shared by sparse codecs and sparse partial chunks.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace fluvial::kernels {
 
 inline constexpr unsigned kRiceBitsMax = 26;  // no chunk has more than 2^26 values
 
-// What a writer takes: the greatest b with 27 * count * 2^b <= 26 * value_count, which is shortest for random indices
+// The writers' choice: the greatest b with 27 * count * 2^b <= 26 * value_count, which is shortest for random indices
 // (the remainder gains a bit when half of the range is crossed with probability (sqrt 5 - 1) / 2); otherwise 0.
 FLUVIAL_HD constexpr unsigned rice_bits(std::uint64_t count, std::uint64_t value_count) {
   unsigned bits = 0;
@@ -78,7 +78,7 @@ class IndexWriter {
   std::uint64_t unary_ = 0, unary_fill_ = 0;
 };
 
-// Reads what check_indices() accepted, from the first index on.
+// Reads bytes that check_indices() accepted, from the first index on.
 class IndexReader {
  public:
   IndexReader() = default;

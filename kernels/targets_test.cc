@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kSizes[] = {0, 1, 3, 15, 16, 17, 63, 64, 65, 1'000, 4'099};
 
-// What every loop of a target computes from one vector, as bytes.
+// The results of every loop of a target for one vector, as bytes.
 class Trace {
  public:
   template <typename T>

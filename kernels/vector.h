@@ -33,8 +33,8 @@ void combine(std::span<const std::span<const float>> vectors, std::span<const do
 void pseudo_gradient(std::span<const float> base, std::span<const float> local, std::span<const float> residual,
                      std::span<float> out);
 
-// out = (update + residual) + 0, each operation rounded to fp32: the same for an update that a worker hands over as
-// such. `residual` may be empty (all zero); `out` may be either.
+// out = (update + residual) + 0, each operation rounded to fp32: the same for a worker's result that is an update
+// already. `residual` may be empty (all zero); `out` may be either.
 void add_residual(std::span<const float> update, std::span<const float> residual, std::span<float> out);
 
 // model = fp32(fp64(model) - lr * fp64(mean)): the product and the difference round to fp64.

@@ -118,7 +118,7 @@ TEST(PseudoGradient, RoundsInTheDocumentedOrderAndHasNoNegativeZero) {
   for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], base[i] - local[i]);
 }
 
-// An update handed over as such is what a base of it and a local model of zeros would give.
+// An update that a worker submits equals the pseudo-gradient of itself as the base and a local model of zeros.
 TEST(AddResidual, IsThePseudoGradientOfAnUpdate) {
   const auto update = test_values::adversarial(4'000, 7, 1e10F);
   const auto residual = test_values::adversarial(4'000, 9, 1e5F);

@@ -1,4 +1,4 @@
-// What codecs share that cut a chunk into blocks with a scale each and draw random bits for their codes. Internal.
+// Shared by codecs that cut a chunk into blocks with a scale each and draw random bits for their codes. Internal.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What the codecs share, beside their public header. Internal to kernels/.
+// Shared by the codecs, beside their public header. Internal to kernels/.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ Status check_spec(const CodecSpec& spec);
 Status check_layout(const ChunkLayout& layout);  // chunk_values is 1 to kChunkValuesMax
 Status check_chunk(const ChunkLayout& layout, std::size_t chunk_index, std::size_t value_count);
 
-// What every fold(), prepare() and encode_chunk() checks of its arguments.
+// The argument checks of every fold(), prepare() and encode_chunk().
 Status check_fold(const Codec& codec, const VectorSchema& schema, std::span<const float> update,
                   std::span<const float> residual, ByteSpan state, std::span<const float> out);
 Status check_prepare(const Codec& codec, const VectorSchema& schema, std::span<const float> vector,

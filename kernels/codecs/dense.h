@@ -38,8 +38,8 @@ class DenseCodec : public Codec {
   // Decodes values first to first + out.size() - 1 of a chunk of value_count that check_format accepted.
   virtual void decode_piece(ByteSpan bytes, std::size_t value_count, std::size_t first, std::span<float> out) const = 0;
 
-  // What follows has a slower way through decode_piece that is always right. A piece is the `length` values from
-  // `first` on of a chunk that check_format accepted; spans are of the whole chunk.
+  // Each of the following has a default through decode_piece, which is slower and always right. A piece is the `length`
+  // values from `first` on of a chunk that check_format accepted; spans are of the whole chunk.
 
   // encode() and the residual in one go; `residual` has the chunk's length and may be the chunk.
   virtual Result<std::size_t> encode_residual(std::span<const float> chunk, std::uint64_t first_value,
@@ -51,8 +51,8 @@ class DenseCodec : public Codec {
   // sum += weight * decoded, both rounded to fp32.
   virtual void add_piece(ByteSpan bytes, std::size_t first, float weight, std::size_t length,
                          std::span<float> sum) const;
-  // Adds decoded * factor, rounded, where it can tell that each such term is below 2^51 in magnitude; false, and no sum
-  // changed, where it cannot.
+  // Adds decoded * factor, rounded, if it can tell that each such term is below 2^51 in magnitude; otherwise returns
+  // false and changes no sum.
   virtual bool accumulate_small_piece(ByteSpan bytes, std::size_t first, double factor, std::size_t length,
                                       std::span<std::int64_t> sum) const;
 

@@ -1,4 +1,4 @@
-// PowerSGD on a device: which matrices there are and where their factors lie, as on the CPU (powersgd_shapes.h); the
+// PowerSGD on a device: the matrices and the places of their factors are as on the CPU (powersgd_shapes.h); the
 // device's loops do the rest. On the CPU it is codec.h's.
 #include "kernels/device_powersgd.h"
 
@@ -48,7 +48,7 @@ std::size_t screening_bytes(const Totals& totals) {
   return (device_screen_workspace_bytes(std::max(totals.p, totals.q + totals.plain)) + 15) / 16 * 16;
 }
 
-// A column has as many numbers as rows, and one.
+// A column has one number more than there are rows.
 std::size_t scratch_count(const Totals& totals) { return static_cast<std::size_t>(totals.p + totals.p_columns); }
 
 std::size_t bytes_of(const Totals& totals) {
@@ -197,7 +197,7 @@ class GpuPowerSgd final : public DevicePowerSgd {
     }
   }
 
-  // `mean` is that of the last pass, or empty: as drawn. Nothing is written when the state is not fit for it.
+  // `mean` is the last pass's, or empty: as drawn. Nothing is written when the state does not fit.
   Status write_state(const VectorSchema& schema, const StreamKey& key, DeviceSpan<const float> mean, StateVerdict least,
                      DeviceSpan<std::byte> state, const Workspace& parts, ChunkOutcome* outcome, Stream& stream) const {
     const LowrankHeader header = {powersgd::kVersion | std::uint64_t{spec_.rank} << 32, key.run,

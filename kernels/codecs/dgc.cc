@@ -1,7 +1,7 @@
 // dgc: deep gradient compression (Lin, Han, Mao, Wang, Dally, ICLR 2018, algorithm 4). Momentum and the gradients that
-// were not sent gather at the site; topk's chunks carry what is greatest of them. The residual is the paper's v, the
-// state its u: one fp32 a coordinate. clip is the greatest 2-norm of one site's gradient, that is the bound for the sum
-// divided by the square root of the number of sites already.
+// were not sent accumulate at the site; topk's chunks carry the greatest of them. The residual is the paper's v, the
+// state its u: one fp32 a coordinate. clip is the greatest 2-norm of one site's gradient: the bound for the sum,
+// already divided by the square root of the number of sites.
 #include "kernels/ops/dgc.h"
 
 #include <algorithm>

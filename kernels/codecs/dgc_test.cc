@@ -14,7 +14,7 @@ namespace {
 using test_values::codec_of;
 using ::testing::HasSubstr;
 
-// A site with dgc: what it keeps, and one round after the other.
+// A site with dgc: its state, round after round.
 class Site {
  public:
   Site(std::string_view text, std::size_t values, cpu::Target target = cpu::best_target())

@@ -21,9 +21,9 @@ constexpr std::size_t elias_bytes_max(std::size_t value_count) { return value_co
 // bytes. `out` has room for elias_bytes_max(codes.size()) + 8 bytes.
 std::size_t elias_encode(std::span<const std::int8_t> codes, std::byte* out);
 
-// Says what cpu/qsgd_loops.h refuses without a word. Reads exactly codes.size() codes of magnitudes up to `most` from
-// all of `bytes`. Returns what is wrong with them, and at which code; an empty text when nothing is. Reads no byte
-// outside, and takes one step a code whatever the bytes.
+// Explains what cpu/qsgd_loops.h refuses without a reason. Reads exactly codes.size() codes of magnitudes up to `most`
+// from all of `bytes`. Returns what is wrong with them, and at which code; an empty text when nothing is. Reads no byte
+// outside, and takes one step for each code, whatever the bytes.
 struct EliasFault {
   std::string_view what;
   std::size_t code_index = 0;

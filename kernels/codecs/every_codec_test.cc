@@ -1,4 +1,4 @@
-// What holds for every codec, against the reference's own reading of the bytes.
+// Properties of every codec, against the reference's own reading of the bytes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -158,7 +158,7 @@ TEST_P(EveryCodec, AccumulatesTheReferenceTerms) {
       std::vector<std::int64_t> sum(size);
       std::iota(sum.begin(), sum.end(), -100);
       const Status added = codec_->decode_accumulate_chunk(encoded.chunks[i].span(), weight, scale, sum);
-      // What qsgd decodes may be beyond what was encoded: a step is a part of the norm, not of the greatest value.
+      // qsgd may decode to more than was encoded: a step is a fraction of the norm, not of the greatest value.
       const bool fits = std::ranges::all_of(
           *decoded, [&](double value) { return reference::fixed_term(value, weight, scale).has_value(); });
       ASSERT_TRUE(fits || codec_->spec().kind == CodecKind::kQsgd);
@@ -333,7 +333,7 @@ TEST(Codec, GoldenBytes) {
   EXPECT_EQ(golden("topk:ratio=0.01", sparse), "02070000020000000000803f000080bf830511");
 }
 
-// What the encoder's rule gives, with the reference's random bits.
+// The encoder's rule, with the reference's random bits.
 std::string stochastic_bytes(std::span<const float> values, float most, bool nibbles) {
   std::vector<std::byte> codes;
   std::vector<std::byte> scales;

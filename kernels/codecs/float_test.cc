@@ -82,7 +82,7 @@ TEST(Fp16, DecodesEveryHalfOnEveryTarget) {
   }
 }
 
-// What is not finite converts alike on every target too, although encode_chunk refuses it.
+// Values that are not finite convert alike on every target, too, although encode_chunk refuses them.
 TEST(Fp16, LoopsAgreeOnWhatIsNotFinite) {
   std::vector<float> values;
   for (const std::uint32_t bits : {0x7f800000U, 0xff800000U, 0x7f800001U, 0x7fc00000U, 0xffffffffU, 0x7f7fffffU}) {

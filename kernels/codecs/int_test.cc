@@ -64,7 +64,7 @@ class IntCodecs : public ::testing::TestWithParam<std::string> {
 
 INSTANTIATE_TEST_SUITE_P(Both, IntCodecs, ::testing::Values("int8", "int4"));
 
-// Strictly, with everything that rounds: scale, inverse, product and what is decoded.
+// Strictly, with every rounding: of the scale, the inverse, the product and the decoded value.
 TEST_P(IntCodecs, ErrorStaysBelowTheScaleOfItsBlock) {
   std::vector<std::vector<float>> vectors = {
       test_values::normals(10'000, 1),
@@ -233,7 +233,7 @@ TEST_P(IntCodecs, CodesFollowTheRuleAtEveryCoordinate) {
   }
 }
 
-// A scale may let a code be infinite that is not there: what is there is summed, exactly, and decides.
+// A scale may make a code infinite that does not occur: only the codes that occur decide, and they are summed exactly.
 TEST_P(IntCodecs, SumsSmallCodesOfAHugeScale) {
   const auto codec = test_values::codec_of(GetParam() + ":block=128");
   std::vector<float> vector(500);

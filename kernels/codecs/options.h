@@ -1,4 +1,4 @@
-// Options that several codecs have, and what options are made of. Internal.
+// Options of several codecs, and the parts that options are made of. Internal.
 #pragma once
 
 #include <charconv>

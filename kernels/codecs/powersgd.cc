@@ -126,7 +126,7 @@ Status PowerSgdCodec::prepare_part(const EncodePlan& plan, std::size_t part) con
   if (loops_.max_bits(values.data(), values.size()) >= ops::kInfinityBits) {
     return invalid(not_finite(values, first).message);
   }
-  if (plan.pass == 0) return {};  // sent in pass 1, refused in time
+  if (plan.pass == 0) return {};  // sent, and checked, in pass 1
   const Totals totals = powersgd::totals_of(plan.schema, spec_.rank);
   const std::span<float> sent = split(plan.workspace, totals).sent;
   std::ranges::copy(values,

@@ -71,7 +71,7 @@ class PowerSgdCodec final : public Codec {
   Status settle(const VectorSchema& schema, const StreamKey& key, std::span<const float> mean,
                 MutableByteSpan state) const override;
 
-  // What travels is plain fp32, and nothing of it is left out.
+  // The factors travel as plain fp32, and nothing is left out.
   Result<std::size_t> encode_chunk(const EncodePlan& plan, std::size_t chunk_index, std::span<const float> chunk,
                                    MutableByteSpan out) const override;
   Status decode_chunk(ByteSpan bytes, std::span<float> out) const override;
@@ -87,7 +87,7 @@ class PowerSgdCodec final : public Codec {
                     std::span<float> basis) const;
   Status multiply(const EncodePlan& plan, const powersgd::Part& part) const;
   Status multiply_back(const EncodePlan& plan, const powersgd::Part& part) const;
-  // The values of a part of pass 0 or 1 that are not finite came from the vector, or are too large.
+  // Finds out whether non-finite values in a part of pass 0 or 1 came from the vector, or were too large.
   Status check_products(const EncodePlan& plan, const powersgd::Segment& segment,
                         std::span<const float> products) const;
   Status check_state(const VectorSchema& schema, const StreamKey& key, ByteSpan state) const;

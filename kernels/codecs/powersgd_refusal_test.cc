@@ -1,4 +1,4 @@
-// What PowerSGD refuses, with which words; its state; and what codecs with one pass answer to its verbs.
+// PowerSGD's refusals and their messages; its state; and the answers of codecs with one pass to its verbs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -81,7 +81,7 @@ bool Segments::take(std::uint64_t count, std::size_t rows, std::size_t cols, std
 }
 
 bool Segments::next(Segment* segment) {
-  // Whatever is not cut joins one run, up to the next matrix that is.
+  // Values that are not cut join one run, up to the next matrix that is cut.
   for (; tensor_ < schema_.tensors.size(); ++tensor_) {
     const TensorShape& tensor = schema_.tensors[tensor_];
     if (tensor.dims.size() < 2) continue;

@@ -1,4 +1,4 @@
-// Which parts of a vector PowerSGD cuts into factors, and where the factors lie in what travels. Internal.
+// Which parts of a vector PowerSGD cuts into factors, and the places of the factors in what travels. Internal.
 #pragma once
 
 #include <algorithm>
@@ -29,8 +29,8 @@ struct Segment {
   std::uint64_t plain_first = 0;  // among the values as they are, which follow the last Q in pass 1
 };
 
-// All segments of a schema, in order; together they are the vector. Tensors that check_tensors() refuses are taken as
-// none at all.
+// All segments of a schema, in order; together they are the vector. Tensors that check_tensors() refuses are
+// ignored.
 class Segments {
  public:
   Segments(const VectorSchema& schema, std::uint32_t rank);
@@ -45,8 +45,8 @@ class Segments {
   Segment ahead_;  // where the next one begins
 };
 
-// Calls `matrix` and `plain` for what the chunk holds of each segment: where it begins in the segment and in the chunk,
-// and how many values.
+// Calls `matrix` and `plain` for the part of each segment in the chunk: where it begins in the segment and in the
+// chunk, and how many values it has.
 template <typename Matrix, typename Plain>
 void over_chunk(const VectorSchema& schema, std::uint32_t rank, std::size_t chunk_index, Matrix&& matrix,
                 Plain&& plain) {
@@ -72,7 +72,7 @@ struct Totals {
 };
 Totals totals_of(const VectorSchema& schema, std::uint32_t rank);
 
-// What prepare_part() does at once: rows of a matrix (pass 0), its columns (pass 1), or values as they are.
+// The work of one prepare_part(): rows of a matrix (pass 0), its columns (pass 1), or values as they are.
 struct Part {
   Segment segment;
   std::size_t first = 0, count = 0;
@@ -80,7 +80,7 @@ struct Part {
 Part part_of(const VectorSchema& schema, std::uint32_t rank, std::uint32_t pass,
              std::size_t part);  // below parts[pass]
 
-// Of tensors, in order, with their dimensions: names the matrices that a state belongs to.
+// A fingerprint of the tensors, in order, with their dimensions: identifies the matrices that a state belongs to.
 std::uint64_t fingerprint(const VectorSchema& schema, std::uint32_t rank);
 
 }  // namespace fluvial::kernels::powersgd

@@ -1,4 +1,4 @@
-// What PowerSGD promises, in rounds as a federation goes through them, against the fp64 oracle.
+// PowerSGD's promises, in the rounds of a federation, against the fp64 oracle.
 #include "kernels/codecs/powersgd.h"
 
 #include <gmock/gmock.h>
@@ -169,7 +169,7 @@ TEST(PowerSgd, WhatASiteSentAndWhatItKeepsIsWhatItHad) {
     cut += kept[i] != 0 ? 1 : 0;
   }
   EXPECT_GE(cut, 33U * 47 + 12 * 75 - 5);  // matrices have a residual,
-  EXPECT_LE(cut, 33U * 47 + 12 * 75);      // all else has none
+  EXPECT_LE(cut, 33U * 47 + 12 * 75);      // other values have none
 }
 
 TEST(PowerSgd, WithFeedbackEverythingArrivesInTime) {
@@ -196,7 +196,7 @@ TEST(PowerSgd, WithFeedbackEverythingArrivesInTime) {
     left += static_cast<double>(residual[i]) * static_cast<double>(residual[i]);
     all += sent * sent;
   }
-  EXPECT_LT(std::sqrt(left / all), 0.25);  // what is on its way stays bounded while what has arrived grows
+  EXPECT_LT(std::sqrt(left / all), 0.25);  // the residual stays bounded while the sent part grows
 }
 
 TEST(PowerSgd, AZeroMatrixStaysZeroAndDoesNotEndTheWarmStart) {

@@ -1,4 +1,4 @@
-// Rounds of PowerSGD as a federation goes through them: encoded, summed in int64, averaged, expanded. For tests alone.
+// Rounds of PowerSGD as in a federation: encoded, summed in int64, averaged, expanded. Only for tests.
 #pragma once
 
 #include <algorithm>
@@ -58,7 +58,7 @@ struct Site {
   std::vector<float> vector;
   EncodePlan plan;
 
-  // What the site sends in a pass, as a receiver decodes it.
+  // The site's values of a pass, as a receiver decodes them.
   std::vector<float> send(const Codec& codec, const Model& model, std::uint32_t pass, std::span<const float> reduced,
                           const StreamKey& key = kKey) {
     plan = codec.prepare(model.schema(), vector, key, {pass, reduced}, state.span(), workspace.span()).value();

@@ -59,7 +59,7 @@ class RandkCodec final : public SparseCodec {
     if (!spec().unbiased) return SparseCodec::residual_chunk(values, bytes, out);
     FLUVIAL_CHECK(out.size() == values.size(), "a residual of another length");
     if (const auto entries = parse(bytes, values.size()); !entries.ok()) return entries.error();
-    std::fill(out.begin(), out.end(), 0.0F);  // what was scaled stands for the rest as well
+    std::fill(out.begin(), out.end(), 0.0F);  // the scaled values stand for the rest as well
     return {};
   }
 

@@ -1,4 +1,4 @@
-// The list of codecs: what each is called, what may be set, and how it is made. Internal.
+// The list of codecs: each one's name, its options, and how it is made. Internal.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What is particular to the sign codec: its scale, its contraction, its votes.
+// Properties of the sign codec alone: its scale, its contraction, its votes.
 #include "kernels/reference/sign.h"
 
 #include <gmock/gmock.h>
@@ -112,8 +112,8 @@ TEST(Sign, ContractsEachBlockByDelta) {
   }
 }
 
-// Known mistake of a public version: the first step sent something other than lr * update. Everything that was put in,
-// from the first round on, was either sent or is still in the residual.
+// Known mistake of a public version: the first step sent something other than lr * update. From the first round on,
+// every part of an update was either sent or is still in the residual.
 TEST(Sign, ErrorFeedbackKeepsEverythingFromTheFirstRoundOn) {
   constexpr std::size_t kValues = 2'000;
   const auto codec = codec_of("sign");

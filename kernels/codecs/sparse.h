@@ -9,7 +9,7 @@
 
 namespace fluvial::kernels {
 
-// What a checked chunk holds. Reading the indices moves on, so each pass takes a copy.
+// The parts of a checked chunk. Reading the indices advances the reader, so each pass takes a copy.
 struct SparseEntries {
   std::size_t count = 0;
   ByteSpan values;      // fp32

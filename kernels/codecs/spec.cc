@@ -12,7 +12,7 @@ Error expected(std::string_view text, std::string_view what) {
   return {Code::kInvalidArgument, format_text("codec \"{}\": {}", text, what)};
 }
 
-// What every codec has.
+// The option of every codec.
 constexpr CodecOption kZstdOption = number_option<&CodecSpec::zstd_level>("zstd");
 
 std::string keys_of(const CodecEntry& entry) {

@@ -15,7 +15,7 @@ constexpr std::size_t kHeaderBytes = 8;
 constexpr std::size_t kDigits = ops::kTernaryDigits;
 
 // Byte j of a block that takes w bytes holds its values j, w + j, 2 w + j, 3 w + j and 4 w + j, so that whole runs of
-// values go through the same arithmetic; what lies beyond the block is zero.
+// values go through the same arithmetic; values beyond the block are zero.
 struct Layout : Blocks {
   static constexpr std::size_t packed_bytes(std::size_t values) { return (values + kDigits - 1) / kDigits; }
   std::size_t scale_at(std::size_t block) const { return kHeaderBytes + block * sizeof(float); }

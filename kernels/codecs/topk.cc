@@ -24,7 +24,7 @@ bool is_selected(const EncodePlan& plan, std::uint32_t magnitude, std::uint64_t 
   return magnitude > plan.threshold_bits || (magnitude == plan.threshold_bits && coordinate < plan.ties_end);
 }
 
-// Calls visit(index within the chunk, value) for what is selected, by looking at every value.
+// Calls visit(index within the chunk, value) for each selected value, by looking at every value.
 template <typename Visit>
 void scan(const EncodePlan& plan, std::uint64_t first_value, std::span<const float> chunk, const cpu::Loops& loops,
           Visit visit) {
@@ -41,7 +41,7 @@ void scan(const EncodePlan& plan, std::uint64_t first_value, std::span<const flo
   }
 }
 
-// The same, among what was gathered.
+// The same, among the gathered values.
 template <typename Visit>
 void for_each_gathered(const EncodePlan& plan, std::size_t chunk_index, Visit visit) {
   const std::uint64_t first_value = plan.layout.first_value(chunk_index);
@@ -71,7 +71,7 @@ void for_each_selected(const EncodePlan& plan, std::size_t chunk_index, std::spa
 double TopkCodec::ratio(std::uint64_t) const { return spec().ratio; }
 
 std::size_t TopkCodec::encoded_bytes_max(std::size_t value_count) const {
-  // Every index takes a bit when all values are sent, and a value less is four bytes less.
+  // If all values are sent every index takes one bit; each value that is left out saves four bytes.
   return kHeaderBytes + value_count * sizeof(float) + (value_count + 7) / 8 + 1;
 }
 

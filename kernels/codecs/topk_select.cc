@@ -74,7 +74,7 @@ void Survey::begin(std::span<const float> vector) {
   head_->bits = find_kth(sample_, options_.sampled ? plan_.rank : plan_.low_rank, bins_, loops_).bits;
 }
 
-// Pieces are appended as they come, from several threads perhaps; the table of pieces says where each one went.
+// Pieces are appended as they come, perhaps from several threads; the table of pieces says where each one is.
 void Survey::gather(std::size_t chunk_index, std::span<const float> chunk) {
   const std::atomic_ref<std::uint64_t> used(head_->used);
   const auto bits = static_cast<std::uint32_t>(head_->bits);
@@ -110,7 +110,7 @@ Result<Selection> Survey::finish(std::span<const float> vector) {
                         .values = values};
     const bool sampled = options_.sampled && plan_.rank > 0;
     if (sampled && sample_serves(count, options_.k, plan_.room)) return selection;
-    // All that is not zero was gathered, or at least as many as are sent.
+    // All values that are not zero were gathered, or at least as many as are sent.
     if (count >= options_.k) {
       const Kth kth = find_kth(values, options_.k, bins_, loops_);
       selection.threshold = {.bits = kth.bits, .ties_end = ties_end(kth)};

@@ -37,8 +37,8 @@ struct SelectOptions {
   bool sampled = false;
 };
 
-// The selection over one vector, in a workspace that keeps what was found between the steps: begin(), gather() for
-// every chunk, side by side if wanted, and finish(). All with the same arguments here.
+// The selection over one vector, in a workspace that keeps the findings between the steps: begin(), gather() for every
+// chunk, side by side if wanted, and finish(). All with the same arguments here.
 class Survey {
  public:
   static std::size_t workspace_bytes(const ChunkLayout& layout, std::uint64_t k);
@@ -53,7 +53,7 @@ class Survey {
   Result<Selection> finish(std::span<const float> vector);
 
  private:
-  struct Head;  // what the steps leave to each other
+  struct Head;  // passed from step to step
 
   std::uint64_t ties_end(Kth kth) const;
 

@@ -28,7 +28,7 @@ struct Kth {
 Kth find_kth(std::span<const float> values, std::uint64_t k, MutableByteSpan workspace, const cpu::Loops& loops);
 
 // Selected are magnitudes above `bits`, and those equal to it at coordinates below `ties_end`: min(k, number of
-// non-zero values) in all. Zeros are never selected, since what is not sent decodes to zero anyway.
+// non-zero values) in all. Zeros are never selected, since coordinates that are not sent decode to zero anyway.
 struct Threshold {
   std::uint32_t bits = 1;
   std::uint64_t ties_end = 0;

@@ -3,9 +3,9 @@
 // spec has a zstd_level.
 //
 // The one part of the codecs that allocates: each encode takes memory for the inner chunk and libzstd's state (about
-// 3 MB at level 3, 90 MB at 19), each read of a compressed chunk that for the inner chunk and 160 KB. Both are bounded
-// by the codec and the number of values, never by a number from the bytes. The same library version gives the same
-// bytes; another one may compress otherwise, and reads them all the same.
+// 3 MB at level 3, 90 MB at 19), each read of a compressed chunk memory for the inner chunk and 160 KB. Both are
+// bounded by the codec and the number of values, never by a number from the bytes. The same library version gives the
+// same bytes; another version may compress differently, but reads them.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The zstd stage around codecs, beside what every_codec_test.cc and hostile_test.cc hold it to.
+// The zstd stage around codecs, in addition to every_codec_test.cc and hostile_test.cc.
 #include "kernels/codecs/zstd.h"
 
 #include <gmock/gmock.h>
@@ -135,7 +135,7 @@ TEST(Zstd, RefusesBombsAndDamage) {
   const auto frame = frame_of(zeros);
   ASSERT_TRUE(codec_of("fp32:zstd=1")->screen_chunk(chunk_of(1, 4, 400, frame), 100, 0).ok());
   ASSERT_TRUE(codec_of("fp32:zstd=1")->screen_chunk(chunk_of(0, 0, 400, zeros), 100, 0).ok());
-  // A bomb is refused by what it says, before anything is allocated; one that lies, by what the frame says.
+  // A bomb is refused by its header, before anything is allocated; one whose header lies, by its frame.
   const std::vector<std::byte> many(std::size_t{64} << 20, std::byte{0});
   const auto bomb = frame_of(many);
   ASSERT_LT(bomb.size(), 10'000U);

@@ -9,7 +9,7 @@
 
 namespace fluvial::kernels::cpu {
 
-// What is done with decoded values, without storing them in between. `scale` means nothing to fp32, bf16 and fp16.
+// Operations on decoded values, without storing them in between. fp32, bf16 and fp16 ignore `scale`.
 struct ValueLoops {
   void (*decode)(const std::byte* codes, std::size_t n, float scale, float* out);
   // out[i] = x[i] - value; out may be x.

@@ -4,11 +4,11 @@
 //   #include "kernels/cpu/each_target.h"
 //
 // gives the functions of that file in the namespaces cpu::baseline, cpu::avx2 and cpu::avx512 (FLUVIAL_TARGET in the
-// file). The file includes nothing itself: what it calls is included before, always inlined, and so takes on the
-// instruction set of the loop around it; a library's inline function must never be compiled for more than every machine
-// can run. FLUVIAL_TARGET_AVX2 or FLUVIAL_TARGET_AVX512 is defined while the file is read for that target, for the
-// few loops that need intrinsics. FLUVIAL_INDEPENDENT stands before a loop whose output may be one of its inputs, the
-// same element of it: without it an overlap found at run time takes the loop one element at a time.
+// file). The file includes nothing itself: the functions that it calls are included before and always inlined, so they
+// take on the instruction set of the loop around them. A library's inline function must never be compiled for more than
+// every machine can run. FLUVIAL_TARGET_AVX2 or FLUVIAL_TARGET_AVX512 is defined while the file is read for that
+// target, for the few loops that need intrinsics. FLUVIAL_INDEPENDENT marks a loop whose output may be one of its
+// inputs, at the same element: without it an overlap found at run time runs the loop one element at a time.
 
 #if !defined(FLUVIAL_INDEPENDENT)
 #if defined(__clang__)

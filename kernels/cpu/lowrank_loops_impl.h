@@ -1,6 +1,6 @@
-// Low-rank factors, once, for each_target.h. Lanes are vectors of a fixed length, which the compiler cuts to what the
-// target has: the same values are added in the same order everywhere. Tiles differ by target; they say what is worked
-// on together, not what is added to what.
+// Low-rank factors, once, for each_target.h. Lanes are vectors of a fixed length, which the compiler cuts to the
+// target's registers: the same values are added in the same order everywhere. Tiles differ by target; they group the
+// work, and do not change which values are added in which order.
 
 #define FLUVIAL_RESTRICT __restrict__
 

@@ -11,7 +11,7 @@
 namespace fluvial::kernels::cpu {
 
 struct RobustLoops {
-  // Sort keys (ops/robust.h) of x; the or of what of each value's magnitude reaches infinity (0: all are finite).
+  // Sort keys (ops/robust.h) of x. Returns 0 if all values are finite, otherwise not 0.
   std::uint32_t (*keys)(const float* x, std::size_t n, std::int32_t* key);
   // low[i], high[i] = min, max of the two.
   void (*exchange)(std::int32_t* low, std::int32_t* high, std::size_t n);

@@ -26,7 +26,7 @@ struct SignLoops {
   // sum += decoded * factor, rounded; every scale * factor is at most 2^62.
   void (*accumulate)(const std::byte* scales, const std::byte* bits, std::size_t n, std::size_t block, double factor,
                      std::int64_t* sum);
-  // lanes[i % 16] += decoded[i]^2 in fp64, in order: what the screen of the decoded values sums.
+  // lanes[i % 16] += decoded[i]^2 in fp64, in order: the sum that a screen of the decoded values makes.
   void (*squares)(const std::byte* scales, std::size_t n, std::size_t block, double* lanes);
   // -1, 0 or +1 for each sum.
   void (*majority)(const std::int64_t* sum, std::size_t n, float* out);

@@ -1,5 +1,5 @@
-// The sign loops, once, for each_target.h. A word is the bits of 64 values. For each step of a loop there is the scalar
-// definition, and what AVX-512 and AVX2 do for the 64 values of a whole word: to the same bits.
+// The sign loops, once, for each_target.h. A word is the bits of 64 values. Each step of a loop has its scalar
+// definition, and versions for AVX-512 and AVX2 that treat the 64 values of a whole word, with the same bits.
 
 #define FLUVIAL_RESTRICT __restrict__
 
@@ -26,7 +26,7 @@ FLUVIAL_HD float load_scale(const std::byte* scales, std::size_t index) {
   return scale;
 }
 
-// A word's values `kAhead` further on. As an address: what lies there may be beyond the vector.
+// Prefetches a word's values `kAhead` further on. Only an address: it may lie beyond the vector.
 FLUVIAL_HD void prefetch_word(const float* x) {
   const std::uintptr_t ahead = reinterpret_cast<std::uintptr_t>(x) + kAhead * sizeof(float);
   for (std::size_t at = 0; at < kWord * sizeof(float); at += 64) {

@@ -13,7 +13,7 @@ struct SparseLoops {
   // returns how many. index and value hold n. Most values are expected to be smaller.
   std::size_t (*gather)(const float* x, std::size_t n, std::uint32_t threshold, std::uint32_t first,
                         std::uint32_t* index, float* value);
-  // out = x, written past the caches: for what is not read again soon.
+  // out = x, written past the caches: for values that are not read again soon.
   void (*copy)(const float* x, std::size_t n, float* out);
   // moment = momentum * moment + update * factor;  out = (residual + moment) + 0, which turns -0 into +0. Each
   // operation rounds to fp32. residual may be null: all zero; out may be update or residual.

@@ -10,8 +10,8 @@ namespace fluvial::kernels::cpu {
 namespace {
 
 #if defined(__x86_64__)
-// What each_target.h asks of the compiler for AVX2: every machine with AVX2 has the rest too, but a virtual one may
-// hide some.
+// The instruction sets that each_target.h enables for AVX2: every machine with AVX2 has the others, too, but a virtual
+// one may hide some.
 bool runs_avx2() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   const bool lzcnt = __get_cpuid(0x80000001U, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_ABM) != 0;

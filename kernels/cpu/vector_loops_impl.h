@@ -1,5 +1,5 @@
-// The loops, once, for each_target.h. Only what vectorises the same way everywhere stands here: no reassociation, lanes
-// written out where order matters.
+// The loops, once, for each_target.h. Each vectorises in the same way everywhere: no reassociation, and lanes are
+// written out where the order matters.
 
 #define FLUVIAL_RESTRICT __restrict__
 

@@ -1,4 +1,4 @@
-// The pieces that make up the backend, each in its own source. Internal.
+// The parts of the backend, each in its own source. Internal.
 #pragma once
 
 #include <memory>
@@ -39,11 +39,11 @@ DeviceVectorOps& vector_ops();
 DeviceLowrankOps& lowrank_ops();
 DeviceRobustOps& robust_ops();
 
-// Of the vector operations, those of the adaptive optimizers.
+// The vector operations of the adaptive optimizers.
 Status launch_adaptive(AdaptiveRule rule, const AdaptiveOptions& options, DeviceSpan<const float> mean,
                        DeviceSpan<float> moment, DeviceSpan<float> variance, DeviceSpan<float> model, Stream& stream);
 
-// And those of layer-wise rates.
+// The vector operations of layer-wise rates.
 Status launch_squares_of(DeviceSpan<const float> values, DeviceSpan<double> lanes, DeviceSpan<std::byte> workspace,
                          Stream& stream);
 Status launch_lars(const LarsRates& rates, DeviceSpan<const float> mean, DeviceSpan<float> moment,
@@ -54,7 +54,7 @@ Status launch_lamb_squares(const ops::LambFactors& factors, DeviceSpan<const flo
                            Stream& stream);
 Status launch_lamb(const ops::LambFactors& factors, DeviceSpan<const float> mean, DeviceSpan<float> moment,
                    DeviceSpan<float> variance, DeviceSpan<float> model, Stream& stream);
-// And 1-bit Adam's.
+// The vector operations of 1-bit Adam.
 Status launch_onebit_fold(const ops::OnebitFactors& factors, DeviceSpan<const float> gradient,
                           DeviceSpan<const float> momentum, DeviceSpan<const float> residual, DeviceSpan<float> out,
                           Stream& stream);

@@ -13,7 +13,7 @@ namespace fluvial::kernels {
 namespace cuda {
 namespace {
 
-// An error that passes is forgotten here, so that the next launch does not find it.
+// Clears a transient error, so that the next launch does not find it.
 Status status_of(cudaError_t error) {
   if (error == cudaSuccess) return {};
   cudaGetLastError();
@@ -47,9 +47,9 @@ struct Opened {
   void* memory = nullptr;
 };
 
-// Calls on a thread that chose no device make a context on device 0, which takes memory there even where another one is
-// used, and fail where there is no more. So each thread chooses before all else; where it does not matter which, the
-// last that was chosen.
+// A call on a thread that chose no device makes a context on device 0. That takes memory there even if another device
+// is used, and fails if there is none left. So each thread first chooses a device; if any will do, the one that was
+// chosen last.
 std::atomic<int> last_chosen = 0;
 thread_local bool has_chosen = false;
 
@@ -61,13 +61,13 @@ Status choose(int device_index) {
 }
 Status choose_any() { return has_chosen ? Status() : choose(last_chosen); }
 
-// For what gives back: an error is nobody's, and must not be found by the next launch.
+// For calls that release: an error concerns nobody, and the next launch must not find it.
 template <typename Call>
 void give_back(Call call) {
   if (choose_any().ok()) (void)status_of(call());
 }
 
-// A function of the driver, which the runtime has loaded: nothing links it.
+// A function of the driver, which the runtime has loaded, so that nothing links to it.
 template <typename Function>
 Result<Function> of_driver(const char* name) {
   static void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -76,7 +76,7 @@ Result<Function> of_driver(const char* name) {
   return reinterpret_cast<Function>(found);
 }
 
-// From this address to the end of its allocation: what the driver says.
+// The bytes from this address to the end of its allocation, by the driver.
 Result<std::size_t> bytes_from(void* memory) {
   FLUVIAL_ASSIGN(const auto range_of, of_driver<decltype(&cuMemGetAddressRange_v2)>("cuMemGetAddressRange_v2"));
   CUdeviceptr base = 0;
@@ -182,7 +182,7 @@ Status Runtime::zero(void* to, std::size_t bytes, void* stream) {
   return status_of(cudaMemsetAsync(to, 0, bytes, stream_of(stream)));
 }
 
-// The driver's, which a worker asks, too: for a part of a GPU (MIG) there are two answers.
+// The driver's UUID, because workers ask the driver, too: for a part of a GPU (MIG) the runtime's differs.
 Result<DeviceUuid> Runtime::uuid(int device_index) {
   FLUVIAL_ASSIGN(const auto init, of_driver<decltype(&cuInit)>("cuInit"));
   FLUVIAL_ASSIGN(const auto device_of, of_driver<decltype(&cuDeviceGet)>("cuDeviceGet"));

@@ -1,4 +1,4 @@
-// What device.cu provides, for a build without CUDA.
+// Stands in for device.cu in a build without CUDA.
 #include "kernels/device_backend.h"
 
 namespace fluvial::kernels {

@@ -1,10 +1,10 @@
-// qsgd's Elias-gamma form: reading it. The chunk says how many bytes each block's codes take, so blocks of threads take
-// tiles of values side by side, and a warp a block of codes.
+// Reads qsgd's Elias-gamma form. The chunk says how many bytes each block's codes take, so blocks of threads read tiles
+// of values side by side, and each warp a block of codes.
 //
-// Where a code begins is known when all before it were read. A warp takes 32 bits of a stream a lane, and each lane
-// first supposes that a code begins with its first bit; from where its last code ends, the next lane learns how it
-// really begins, and reads again, until no lane learns anything new. Such codes fall into step by themselves, mostly
-// within a few; lane i is right after i times at most, whatever the bytes. Internal.
+// The beginning of a code is known only when all codes before it were read. Each lane of a warp takes 32 bits of a
+// stream, and first supposes that a code begins with its first bit. The end of its last code tells the next lane where
+// that really begins, and the next lane reads again, until no lane learns anything new. Such codes fall into step by
+// themselves, mostly within a few; lane i is right after i times at most, whatever the bytes. Internal.
 #pragma once
 
 #include "kernels/cuda/qsgd.h"
@@ -26,7 +26,7 @@ __device__ inline std::int8_t* tile_codes() {
   return codes;
 }
 
-// A block's codes as they lie in the chunk.
+// A block's codes in the chunk.
 struct EliasStream {
   const std::byte* from;
   std::uint32_t size;

@@ -1,4 +1,4 @@
-// Chunks that hold some coordinates' values, on a GPU: what is done with an entry, and the verbs that read, once for
+// Chunks that hold some coordinates' values, on a GPU: the operations on an entry, and the verbs that read, once for
 // all of them. Internal.
 #pragma once
 
@@ -61,7 +61,7 @@ struct EntryValues {
     }
     return values;
   }
-  // What is not finite makes the chunk malformed: which coordinate it has is for the host to find out.
+  // A value that is not finite makes the chunk malformed: the host finds out its coordinate.
   template <int kCount>
   __device__ Pack<float, kCount> value(At<kCount> at) const {
     Pack<float, kCount> values = load(at);

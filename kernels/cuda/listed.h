@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kWalkThreads)
   if (!fine && outcome != nullptr) outcome->malformed = 1;
 }
 
-// As EntryCodec wants it.
+// The form that EntryCodec requires.
 struct ListedForm {
   static constexpr std::uint32_t kHeaderBytes = kListedHeaderBytes;
   template <typename Op>

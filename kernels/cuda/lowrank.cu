@@ -104,7 +104,7 @@ __device__ inline double dot(const double* a, const double* b, std::uint64_t n) 
   return total_of_lanes(add_in_lanes(0, n, Products{a, b}));
 }
 
-// What a kernel takes of many matrices: as many as fit among its parameters.
+// A batch of matrices for one kernel: as many as fit among its parameters.
 template <typename Item>
 struct Batch {
   static constexpr std::uint32_t kMost = 64;
@@ -122,8 +122,9 @@ struct Basis {
   __device__ double* norm_before(std::uint32_t column) const { return scratch + shape.rank * shape.rows + column; }
 };
 
-// Modified Gram-Schmidt, step k, by one block a column from k on: a column takes no part of column k - 1, which is a
-// unit since the step before, and column k becomes one. So every column sees the units before it in their order.
+// Modified Gram-Schmidt, step k, by one block for each column from k on: each removes its part along column k - 1,
+// which became a unit in the step before, and column k becomes a unit. So every column meets the units before it in
+// order.
 __global__ void __launch_bounds__(kSquareThreads) orthonormal_step(Batch<Basis> batch, std::uint32_t k) {
   const Basis& at = batch.of[blockIdx.x % batch.count];
   const std::uint32_t l = k + blockIdx.x / batch.count;

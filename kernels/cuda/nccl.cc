@@ -21,7 +21,7 @@ bool find(void* library, const char* name, Function* function) {
   return *function != nullptr;
 }
 
-// Of one thread: every call is a group of all devices' parts, as NCCL wants it then.
+// Used by one thread: every call is a group of all devices' parts, as NCCL requires in this case.
 class Nccl final : public GroupTransport {
  public:
   Nccl(const NcclFunctions& functions, std::string name) : nccl_(functions), name_(std::move(name)) {}
@@ -30,7 +30,7 @@ class Nccl final : public GroupTransport {
   Status init(std::span<const Device> devices) {
     std::vector<int> indices;
     for (const Device& device : devices) indices.push_back(device.index);
-    std::vector<NcclComm*> comms(devices.size(), nullptr);  // what is in it after an error is not said
+    std::vector<NcclComm*> comms(devices.size(), nullptr);  // its content after an error is not specified
     FLUVIAL_TRY(status_of("ncclCommInitAll",
                           nccl_.comm_init_all(comms.data(), static_cast<int>(indices.size()), indices.data())));
     comms_ = std::move(comms);
@@ -45,7 +45,7 @@ class Nccl final : public GroupTransport {
       const Status done = try_reduce(from, out, streams);
       if (done.ok()) return {};
       failed_ = done.error();
-      give_up();  // a device may be waiting for one that does not come, and the caller for its stream
+      give_up();  // a device may be waiting for another that does not come, and the caller for its stream
     }
     return *failed_;
   }
@@ -83,7 +83,7 @@ class Nccl final : public GroupTransport {
   NcclFunctions nccl_;
   std::string name_;
   std::vector<NcclComm*> comms_;
-  std::optional<Error> failed_;  // what its communicators are in then is not known
+  std::optional<Error> failed_;  // then the state of its communicators is unknown
 };
 
 std::string version_text(int version) {

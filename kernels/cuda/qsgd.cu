@@ -26,7 +26,7 @@ struct EliasMemory {
   }
 };
 
-// What encode_blocks() makes of the values: steps in their place, codes and how many bits they take in the workspace.
+// The form for encode_blocks(): steps go to their places, codes and their lengths in bits to the workspace.
 struct EliasFormat {
   QsgdFormat packed;
   Blocks blocks;

@@ -17,7 +17,7 @@ struct TileReport {
   std::uint64_t max_bits;
 };
 
-// What a thread has seen.
+// A thread's findings.
 struct Seen {
   double squares = 0;
   std::uint32_t max_bits = 0;

@@ -89,12 +89,12 @@ __global__ void __launch_bounds__(kThreads)
   for (std::uint64_t i = thread_in_grid(); i < size; i += threads_in_grid()) sample[i] = x[sample_place(i, stride)];
 }
 
-// The sample's threshold: whatever reaches it is sent ...
+// The sample's threshold: all values that reach it are sent ...
 __global__ void __launch_bounds__(kWarp) take_all_ties(Selected* selected) {
   if (threadIdx.x == 0) selected->wanted = kAll;
 }
 
-// ... unless that is too few or too many.
+// ... unless these are too few or too many.
 __global__ void __launch_bounds__(kWarp)
     judge_sample(Selected* selected, const TileEntries* total, std::uint32_t k, std::uint64_t room) {
   if (threadIdx.x != 0) return;

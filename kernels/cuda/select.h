@@ -1,7 +1,7 @@
-// Which coordinates topk sends, found on the device without the host looking: the threshold by radix selection on the
-// magnitudes (11, 10 and 10 bits), then how many entries every tile of 4,096 values has and where its first one goes.
-// A threshold from a sample is found alike; if too few or too many values reach it, the exact one follows, and
-// otherwise the kernels that would find that end at once. Internal.
+// Which coordinates topk sends, found on the device without the host: the threshold by radix selection on the
+// magnitudes (11, 10 and 10 bits), then the number of entries in every tile of 4,096 values and the place of its first.
+// A threshold from a sample is found in the same way. If too few or too many values reach it, the exact one follows;
+// otherwise the kernels that would find the exact one end at once. Internal.
 #pragma once
 
 #include "kernels/cuda/backend.h"
@@ -13,7 +13,7 @@ namespace fluvial::kernels::FLUVIAL_GPU {
 inline constexpr std::uint32_t kSelectTile = 4096;
 inline constexpr std::uint32_t kSelectBins = 2048;
 
-// What the selection is so far, and then: magnitudes above `bits` are sent, and the first `wanted` equal to it.
+// The selection so far; in the end magnitudes above `bits` are sent, and the first `wanted` equal to it.
 struct Selected {
   std::uint32_t bits;
   std::uint32_t wanted;
@@ -21,8 +21,8 @@ struct Selected {
   ChunkOutcome::Coordinate not_finite_at;
 };
 
-// Of a tile before the scan: entries above the threshold and equal to it; after it: entries and ties before this tile,
-// of the whole vector.
+// A tile's counts. Before the scan: its entries above the threshold and equal to it; after the scan: the entries and
+// ties of the whole vector before this tile.
 struct TileEntries {
   std::uint32_t above;
   std::uint32_t equal;

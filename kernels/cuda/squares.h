@@ -1,11 +1,11 @@
 // Sums of squares and products in the CPU's order: lane i of 16 adds the terms i, i + 16, ... one after the other. So
 // 16 threads of one block add, while the others fetch what comes next.
 //
-// Long sums of squares do better, to the same bits. While a sum stays between two powers of two, adding to it rounds
-// each term to whole units of its last place, which is then addition of integers, in any order; only a term that ends
-// in half a unit goes up or down by the sum's lowest bit. So blocks find what their piece of the vector adds to a sum
-// that is even and to one that is odd, in the units of the sum that they expect; one block goes over the pieces, and
-// adds term by term only where that was not the sum, or where it passes a power of two. Internal.
+// Long sums of squares are faster, with the same bits. While a sum stays between two powers of two, adding to it rounds
+// each term to whole units of its last place. That is addition of integers, in any order, except that a term which ends
+// in half a unit goes up or down by the sum's lowest bit. So each block finds what its piece of the vector adds to an
+// even and to an odd sum, in the units of the sum that it expects. One block then goes over the pieces, and adds term
+// by term only where the sum was another, or where it passes a power of two. Internal.
 #pragma once
 
 #include <cmath>
@@ -95,7 +95,7 @@ __device__ inline void for_part(const Term& term, std::uint64_t n, std::uint32_t
   }
 }
 
-// About what each piece adds to each lane, as its start for now.
+// Roughly what each piece adds to each lane, stored as its start for now.
 template <typename Term>
 __global__ void __launch_bounds__(kPieceThreads)
     sum_squares_about(Term term, std::uint64_t n, std::uint32_t pieces, SquaresPiece* of_lanes) {
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(kPieceThreads)
   }
 }
 
-// One block: about where each piece begins.
+// One block: roughly the sum at which each piece begins.
 template <int kOnly = 0>
 __global__ void __launch_bounds__(kSquareThreads)
     start_pieces(const double* lanes, std::uint32_t pieces, SquaresPiece* of_lanes) {
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kSquareThreads)
 
 __device__ inline std::uint64_t exponent_of(double value) { return __builtin_bit_cast(std::uint64_t, value) >> 52; }
 
-// What terms add to sums that are even and odd, in units; kUnitsEnd and more where that is not known.
+// What terms add to even and odd sums, in units; kUnitsEnd and more if that is unknown.
 struct UnitSums {
   std::uint64_t of[2];
 
@@ -158,7 +158,7 @@ struct UnitSums {
   }
 };
 
-// What each piece adds to each lane, given about where it starts.
+// What each piece adds to each lane, given roughly where it starts.
 template <typename Term>
 __global__ void __launch_bounds__(kPieceThreads)
     sum_squares_in_units(Term term, std::uint64_t n, std::uint32_t pieces, SquaresPiece* of_lanes) {
@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(kPieceThreads)
   }
 }
 
-// Adds a piece to a lane's sum; false, and nothing added, where that takes more than integers.
+// Adds a piece to a lane's sum; returns false and adds nothing if that takes more than integers.
 __device__ inline bool add_piece(const SquaresPiece& piece, double* sum) {
   constexpr std::uint64_t kMantissa = kUnitsEnd / 2 - 1;
   const auto bits = __builtin_bit_cast(std::uint64_t, *sum);

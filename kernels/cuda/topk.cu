@@ -74,7 +74,7 @@ __device__ inline GroupCounts count_groups(std::uint32_t flags, std::uint64_t* s
   return result;
 }
 
-// Of group j: what is before this thread's values of it, in the tile.
+// For group j: the count in the tile before this thread's values of the group.
 __device__ inline std::uint32_t before_group(const GroupCounts& counts, int j) {
   std::uint32_t before = static_cast<std::uint32_t>(counts.before >> (16 * j) & 0xffffU);
   for (int i = 0; i < j; ++i) before += static_cast<std::uint32_t>(counts.total >> (16 * i) & 0xffffU);
@@ -233,7 +233,7 @@ class GpuTopkCodec : public EntryCodec<ListedForm> {
  public:
   using EntryCodec::EntryCodec;
 
-  // As the CPU's, and what the last word of the indices may reach over.
+  // As the CPU's, plus the bytes by which the last word of the indices may overrun.
   std::size_t encoded_bytes_max(std::size_t value_count) const override {
     return (kListedHeaderBytes + value_count * sizeof(float) + (value_count + 7) / 8 + 1 + 3) / 4 * 4;
   }

@@ -1,4 +1,4 @@
-// What the lanes of a warp, and the warps of a block, find out together. Internal.
+// Operations of the lanes of a warp together, and of the warps of a block. Internal.
 #pragma once
 
 #include "kernels/cuda/gpu.h"

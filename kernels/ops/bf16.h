@@ -5,7 +5,7 @@
 
 namespace fluvial::kernels::ops {
 
-// Half to even. What would round to infinity becomes the largest finite bf16: finite in, finite out.
+// Half to even. A finite value that would round to infinity becomes the largest finite bf16: finite in, finite out.
 FLUVIAL_HD std::uint16_t bf16_from_float(float value) {
   const std::uint32_t bits = float_bits(value);
   const std::uint32_t magnitude = bits & kMagnitudeMask;

@@ -1,5 +1,5 @@
-// What the scalar operations are built from. Each operation in this folder is one function that the CPU loops and the
-// CUDA kernels both include, so the arithmetic is written once; no contraction, no fast-math, round half to even.
+// The building blocks of the scalar operations. Each operation in this folder is one function that the CPU loops and
+// the CUDA kernels both include, so the arithmetic is written once; no contraction, no fast-math, round half to even.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@ FLUVIAL_HD float dgc_moment(float momentum, float moment, float gradient, float 
 
 constexpr std::uint64_t kDgcSteps = 5;
 
-// What is sent in a round: more while warming up, sparsity 75, 93.75, 98.4375, 99.6 and 99.9 % (section 3.3).
+// The part that is sent in a round: more while warming up, sparsity 75, 93.75, 98.4375, 99.6 and 99.9 % (section 3.3).
 FLUVIAL_HD double dgc_ratio(double ratio, std::uint64_t warmup_rounds, std::uint64_t round) {
   constexpr double kWarmup[kDgcSteps] = {0.25, 0.0625, 0.015625, 0.004, 0.001};
   if (warmup_rounds == 0) return ratio;

@@ -8,14 +8,14 @@ namespace fluvial::kernels::ops {
 constexpr std::uint32_t kFp16MostBits = 0x477fe000U;    // 65504, the largest finite
 constexpr std::uint32_t kFp16NormalBits = 0x38800000U;  // 2^-14, the smallest normal
 
-// |value| with what is beyond 65504, infinite or NaN become 65504: such a value converts to a finite one in any way.
+// |value|, or 65504 if that is greater, infinite or NaN: the result converts to a finite value in any way.
 FLUVIAL_HD std::uint32_t fp16_magnitude(float value) {
   const std::uint32_t magnitude = magnitude_bits(value);
   return magnitude > kFp16MostBits ? kFp16MostBits : magnitude;
 }
 
-// Half to even. What would round to infinity becomes the largest finite fp16 (as 65504 < |value| < 65520 does by
-// rounding): finite in, finite out.
+// Half to even. A finite value that would round to infinity becomes the largest finite fp16 (as 65504 < |value| < 65520
+// does by rounding): finite in, finite out.
 FLUVIAL_HD std::uint16_t fp16_from_float(float value) {
   const std::uint32_t magnitude = fp16_magnitude(value);
   // 0.5 has an fp16 denormal for its last place: the addition rounds to a multiple of it.

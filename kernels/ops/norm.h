@@ -5,7 +5,7 @@
 
 namespace fluvial::kernels::ops {
 
-// Lanes of squares to their sum: i and i + 8, then 4, 2, 1 (of 16). Leaves the lanes changed.
+// The sum of lanes of squares: i and i + 8, then 4, 2, 1 (of 16). Changes the lanes.
 FLUVIAL_HD double add_lanes(double* lanes, unsigned count) {
   for (unsigned half = count / 2; half > 0; half /= 2) {
     for (unsigned lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];

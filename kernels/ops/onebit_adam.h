@@ -24,7 +24,7 @@ FLUVIAL_HD float moment_step(double beta, double rest, float moment, double valu
 // Exact: 48 bits.
 FLUVIAL_HD double square_of(float value) { return static_cast<double>(value) * static_cast<double>(value); }
 
-// What a site sends once the variance is frozen: its own momentum and what it left out before. + 0 turns -0 into +0.
+// A site's vector once the variance is frozen: its own momentum plus its residual. + 0 turns -0 into +0.
 FLUVIAL_HD float onebit_fold(const OnebitFactors& f, float gradient, float momentum, float residual) {
   return (moment_step(f.beta1, f.rest1, momentum, static_cast<double>(gradient)) + residual) + 0.0F;
 }

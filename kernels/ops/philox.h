@@ -1,5 +1,5 @@
 // Philox4x32-10, a counter-based generator (Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3",
-// SC 2011): random bits are a function of a key and a counter, so any coordinate's can be had at any time, anywhere.
+// SC 2011): random bits are a function of a key and a counter, so any node can make any coordinate's bits at any time.
 #pragma once
 
 #include "kernels/ops/bits.h"

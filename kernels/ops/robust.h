@@ -1,5 +1,5 @@
 // An fp32 value as an integer that sorts as the value does: -0 below +0, so that the order is total and sorting gives
-// the same bits everywhere. And what becomes of sorted values.
+// the same bits everywhere. And the rules' arithmetic on sorted values.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Rounding to the whole multiples of a block's scale, which int8 and int4 send. IEEE multiplication and addition and
-// integer arithmetic alone, so the same bits everywhere.
+// Rounding to the whole multiples of a block's scale, which int8 and int4 send. Only IEEE multiplication and addition
+// and integer arithmetic, so the bits are the same everywhere.
 #pragma once
 
 #include "kernels/ops/bits.h"

@@ -27,7 +27,7 @@ FLUVIAL_HD float terngrad_scale(std::uint32_t amax_bits, double norm_squared, st
   return scale < kTernGradScaleMin ? kTernGradScaleMin : scale;
 }
 
-// sign * b, with chances = 2^16 / scale: what lies beyond the scale is always sent, and the chance of anything else is
+// sign * b, with chances = 2^16 / scale. A value beyond the scale is always sent; the chance of any other value is
 // within 2^-17 (and 2^-23 of itself) of |value| / scale.
 FLUVIAL_HD std::int32_t terngrad_code(float value, float chances, std::uint16_t random) {
   const float wanted = bits_float(magnitude_bits(value)) * chances;

@@ -1,4 +1,4 @@
-// What the oracle reads bytes with. For reference/ alone.
+// The oracle's reader of bytes. For reference/ alone.
 #pragma once
 
 #include <cmath>

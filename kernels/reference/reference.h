@@ -15,8 +15,8 @@
 namespace fluvial::kernels::reference {
 
 // Decodes an encoded chunk of value_count values. `codec` is the codec's text ("int8:block=512"); only its name counts,
-// what else is needed stands in the bytes. Every decoded value is an fp32 value. Nothing for bytes that are not such a
-// chunk, or when a value is not finite.
+// everything else is in the bytes. Every decoded value is an fp32 value. Nothing for bytes that are not such a chunk,
+// or when a value is not finite.
 std::optional<std::vector<double>> decode(std::string_view codec, ByteSpan bytes, std::size_t value_count);
 
 // Unpacks a partial chunk.

@@ -1,8 +1,8 @@
 // The driver's library (libcuda.so) as far as a training process needs it, over the emulated devices' memory: for tests
 // of what calls the driver. There are two devices. Signatures are cuda.h's.
 //
-// What is asynchronous there is late here: a copy in a stream is made when somebody waits for it, and those of other
-// streams come after those of stream 0. So who forgets to synchronize reads poison.
+// Asynchronous work is late here: a copy in a stream is made when somebody waits for it, and copies of other streams
+// come after those of stream 0. So code that forgets to synchronize reads poison.
 #include <cstdint>
 #include <cstring>
 #include <functional>

@@ -112,7 +112,7 @@ void Machine::release(State waiting, unsigned first, unsigned count) {
   }
 }
 
-// Lets go those whose barrier or warp operation all have reached; whether there were any.
+// Releases the threads whose barrier or warp operation all have reached. Returns whether there were any.
 bool Machine::release_whole() {
   bool any = false;
   if (at_barrier_ == block_dim.x) {

@@ -21,24 +21,24 @@ struct Allocation {
 
 // Poisoned, as memory of a device is not zero; aligned to 16 bytes. kResourceExhausted.
 Result<void*> allocate_memory(int device_index, std::size_t bytes);
-void free_memory(void* memory);               // what allocate_memory returned
+void free_memory(void* memory);               // from allocate_memory
 std::size_t memory_in_use(int device_index);  // of this process
 void limit_memory(std::size_t bytes);         // from here on, of each device, for all of this process together
-// What holds this address, if it is memory of an emulated device: allocated here, or opened.
+// The allocation that holds this address, if it is memory of an emulated device: allocated here, or opened.
 std::optional<Allocation> find_memory(const void* address);
-// Of what allocate_memory returned.
+// A handle of memory from allocate_memory.
 MemoryHandle export_memory(const void* memory);
 
 struct OpenedView {
   const void* memory = nullptr;
   std::size_t bytes = 0;
 };
-// Opens a handle of this or another process. Its bytes are believed in nothing: kInvalidArgument.
+// Opens a handle of this or another process. Nothing in its bytes is trusted: kInvalidArgument.
 Result<OpenedView> open_memory(int device_index, const MemoryHandle& handle);
 void close_memory(const OpenedView& view);
 std::size_t views_open(int device_index);  // of this process
 
-// While it lives, memory of other devices cannot be touched, by nobody.
+// While it lives, nobody can touch memory of other devices.
 class OnlyMemoryOf {
  public:
   explicit OnlyMemoryOf(int device_index);
@@ -49,7 +49,7 @@ class OnlyMemoryOf {
   int device_index_;
 };
 
-// What a handle holds.
+// The parts of a handle.
 struct HandleParts {
   static constexpr std::uint64_t kMagic = 0x314d454d554c4d45;
   std::uint64_t magic = kMagic;

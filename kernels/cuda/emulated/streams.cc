@@ -16,7 +16,7 @@ class Queue {
   int device() const { return device_; }
   std::uint64_t put_count() const { return done_ + waiting_.size(); }
   void put(std::function<void()> work) { waiting_.push_back(std::move(work)); }
-  // Other queues wait for this one only for what was put into it before they did: so it ends.
+  // Other queues wait only for work that was put into this queue before they began to wait: so this ends.
   void run_to(std::uint64_t count) {
     while (done_ < count) {
       const std::function<void()> work = std::move(waiting_.front());

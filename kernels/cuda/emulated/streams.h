@@ -1,4 +1,4 @@
-// What is put into the streams of emulated devices, and when it runs (device.h). Thread safe.
+// The work in the streams of emulated devices, and when it runs (device.h). Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ bool runs_at_once();
 
 std::shared_ptr<Queue> make_queue(int device_index);
 int device_of(const Queue& queue);
-// `work` holds what it needs by value.
+// `work` holds its data by value.
 void put(Queue& queue, std::function<void()> work);
 
 // Behind all that is in the queue now; nothing when there is no queue.
@@ -25,9 +25,9 @@ struct Point {
   std::uint64_t count = 0;
 };
 Point end_of(const std::shared_ptr<Queue>& queue);
-void put_wait(Queue& queue, Point point);  // what is put into the queue later runs after it
+void put_wait(Queue& queue, Point point);  // later work in the queue runs after the point
 
-// Run what is to run before, here.
+// Run, on this thread, what must run before the point.
 void finish(const Point& point);
 void finish_all();
 
