@@ -30,13 +30,13 @@ Result<Examples> read_digits_csv(const std::filesystem::path& file);
 // sizes are checked before memory is allocated for them.
 Result<Examples> read_idx(const std::filesystem::path& images, const std::filesystem::path& labels);
 
-// What is trained on and what is only ever tested on.
+// The images for training, and those that are only used for tests.
 struct Data {
   Examples train;
   Examples test;
 };
-// A CSV file, of which the same 36 images of each digit are held out whatever the seed; or a folder with MNIST's four
-// files under their usual names, .gz or not.
+// Loads a CSV file, of which the same 36 images of each digit are held out whatever the seed; or a folder with MNIST's
+// four files under their usual names, .gz or not.
 Result<Data> load_data(const std::filesystem::path& path);
 
 }  // namespace fluvial::digits

@@ -157,7 +157,7 @@ TEST(DigitsData, HoldsOutTheSameImagesForEverybody) {
     EXPECT_EQ(std::count(data->test.labels.begin(), data->test.labels.end(), digit), 36);
   }
   EXPECT_EQ(sorted_images({&data->train, &data->test}), sorted_images({&*all}));
-  // Which ones is part of every figure ever reported: a change of the choice must not go unnoticed.
+  // Every reported figure depends on which images are held out: a change of that choice must not go unnoticed.
   std::uint64_t mark = 0;
   for (const float pixel : data->test.pixels) mark = mark * 31 + static_cast<std::uint64_t>(pixel * 16);
   EXPECT_EQ(mark, 16985405436354796455u);

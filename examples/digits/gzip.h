@@ -18,7 +18,7 @@ class GzipReader {
 
   // kInvalidArgument when the file ends before or is damaged.
   Status read_exactly(MutableByteSpan into);
-  // Everything that is left; kInvalidArgument beyond `bytes_max`.
+  // The rest of the file; kInvalidArgument beyond `bytes_max`.
   Result<std::string> read_rest(std::size_t bytes_max);
 
  private:

@@ -14,7 +14,7 @@ constexpr std::size_t kHidden = 32;
 
 std::size_t last_inputs(const ModelSpec& spec) { return spec.kind == ModelKind::kMlp ? kHidden : spec.inputs; }
 
-// A dense layer's parameters: the weights, an input's row after the other, then the biases.
+// A dense layer's parameters: the weights, one row for each input, then the biases.
 constexpr std::size_t dense_count(std::size_t inputs, std::size_t outputs) { return (inputs + 1) * outputs; }
 
 // outputs = biases + inputs * weights. Most pixels are 0: their rows are skipped.

@@ -28,7 +28,7 @@ struct ModelSpec {
 // The fp32 tensors in order are the parameters of Network. The mlp also counts its steps in an I64 scalar: integers are
 // not averaged, the federation keeps the largest of the contributors' values.
 round::Schema schema_of(const ModelSpec& spec);
-// The model that has this schema, for images of so many pixels. kFailedPrecondition: none of ours.
+// The model that has this schema, for images of `inputs` pixels. kFailedPrecondition: none of these models.
 Result<ModelSpec> spec_of(const round::Schema& schema, std::size_t inputs);
 std::size_t parameter_count(const ModelSpec& spec);
 
@@ -36,7 +36,7 @@ struct Model {
   std::vector<float> parameters;
   std::vector<std::int64_t> counters;  // steps, for the mlp
 };
-// Glorot and Bengio's uniform for what feeds the softmax, He's for what feeds a ReLU; biases and counters 0.
+// Glorot and Bengio's uniform for the layer before the softmax, He's for a layer before a ReLU; biases and counters 0.
 Model initial_model(const ModelSpec& spec, std::uint64_t seed);
 Model model_from_bytes(const round::Schema& schema, ByteSpan bytes);
 void model_to_bytes(const round::Schema& schema, const Model& model, MutableByteSpan bytes);

@@ -85,7 +85,7 @@ Result<Sites> split_over_sites(const Examples& train, const SplitOptions& option
     sites = draw(by_class, options, attempt);
     if (std::min_element(sites.begin(), sites.end(), by_size)->size() >= options.images_min) break;
   }
-  // With many sites no draw will do: then the largest give to the smallest.
+  // With many sites no draw may suffice: then the largest sites give to the smallest.
   for (;;) {
     const auto [smallest, largest] = std::minmax_element(sites.begin(), sites.end(), by_size);
     if (smallest->size() >= options.images_min) break;

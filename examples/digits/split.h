@@ -17,7 +17,7 @@ struct SplitOptions {
   std::size_t images_min = 20;  // a site
 };
 
-// Indices into `train`, ascending, a list a site; together each index once. A function of its arguments alone.
+// Ascending indices into `train`, one list for each site; together each index once. Depends only on its arguments.
 // kInvalidArgument: no site, alpha out of range, or too few images for that many sites.
 Result<std::vector<std::vector<std::uint32_t>>> split_over_sites(const Examples& train, const SplitOptions& options);
 

@@ -37,7 +37,7 @@ TEST(Sgd, TheSameSeedGivesTheSameBits) {
 }
 
 TEST(Sgd, FollowsItsFormula) {
-  const Examples examples = bright_pixels(1);  // one image: the order is no matter
+  const Examples examples = bright_pixels(1);  // one image: the order does not matter
   const SgdSettings settings{.learning_rate = 0.1, .batch_size = 2, .momentum = 0.5, .weight_decay = 0.25};
   std::vector<float> expected = initial_model(kSpec, 1).parameters;
   std::vector<float> trained = expected;

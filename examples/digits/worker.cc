@@ -17,7 +17,7 @@ using local::WorkerClient;
 
 bool may_come_back(const Error& error) { return error.code == Code::kUnavailable; }
 
-// Until the agent detaches us (true) or is gone (false).
+// Serves until the agent detaches the worker (true) or is gone (false).
 Result<bool> serve_attached(WorkerClient& client, const Attachment& attachment, const Answer& answer) {
   for (;;) {
     Result<std::optional<Task>> task = client.next_task();

@@ -157,7 +157,7 @@ TEST(DigitsWorker, TestsAModel) {
   agent.stop();
 }
 
-// An agent that takes a worker in and dies without a word; then another listens at the same place.
+// An agent accepts a worker and dies without a message; then another listens at the same place.
 TEST(DigitsWorker, AttachesAgainToAnAgentThatCameBack) {
   const TemporaryFolder folder;
   const auto socket = folder / "agent.sock";

@@ -1,5 +1,5 @@
-// What a coordinator's journal costs that holds years of rounds: its size, the time to open it, to answer for an
-// outcome and to commit a round, before and after it was pruned, and how long a commit waits for a batch of pruning at
+// The cost of a coordinator's journal that holds years of rounds: its size, the time to open it, to answer an outcome
+// query and to commit a round, before and after pruning, and how long a commit waits for a batch of pruning at
 // most.
 #include <algorithm>
 #include <charconv>

@@ -19,8 +19,8 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Copy, kernel, copy, kernel, ..., copy: each run of the kernel is compared with the mean of the copies around it, as
-// the machine's own speed drifts.
+// Copy, kernel, copy, kernel, ..., copy: each run of the kernel is compared with the mean of the copies around it,
+// because the machine's speed drifts.
 Figures measure(const Timed& timed, const Options& options, std::size_t values) {
   const auto start = std::chrono::steady_clock::now();
   timed.copy_s();

@@ -1,4 +1,4 @@
-// What kernels_bench times: a table of cases, and the memory and threads they run on.
+// The cases that kernels_bench times, and the memory and threads they run on.
 //
 // A new row is one more Case in the list that a *_cases.cc returns. Its make() is called once for each combination of
 // size, target and thread count, outside of what is timed, and gives two functions: one runs the kernel once over all
@@ -59,7 +59,7 @@ class Crew {
   Crew& operator=(const Crew&) = delete;
   ~Crew();
 
-  // Calls part(0) to part(parts - 1), each once; whoever is free takes the next.
+  // Calls part(0) to part(parts - 1), each once; a free thread takes the next.
   void run(std::size_t parts, const std::function<void(std::size_t)>& part);
 
  private:
@@ -77,7 +77,7 @@ struct Setup {
 
 struct Timed {
   std::function<double()> kernel_s;  // runs the kernel once
-  std::function<double()> copy_s;    // runs what it is compared with, on as many values
+  std::function<double()> copy_s;    // runs the copy that it is compared with, on as many values
   double bytes_moved = 0;            // what one run has to read and write
 };
 
@@ -91,7 +91,7 @@ struct Case {
   std::function<Result<Timed>(const Setup&)> make;
 };
 
-// What a CPU kernel does: phases one after the other, in each first `serial` on one thread and then the parts on all.
+// A CPU kernel's work: phases one after the other, in each first `serial` on one thread and then the parts on all.
 struct Phase {
   std::function<void()> serial;  // may be empty
   std::size_t parts = 0;

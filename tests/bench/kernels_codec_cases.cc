@@ -1,11 +1,11 @@
 // The verbs of every codec that this build knows: a codec that is added to the registry appears here by itself.
 //
-// encode             survey(), prepare() and encode_chunk() over all chunks, into memory that is there, without fold()
+// encode             survey(), prepare() and encode_chunk() over all chunks, into existing memory, without fold()
 // encode_residual    the same with encode_residual_chunk(), the residual going elsewhere
 // decode             decode_chunk() into fp32
 // accumulate         decode_add_chunk(): fp32 sum += weight * value
 // decode_accumulate  decode_accumulate_chunk(): int64 sum += round(value * weight * 2^scale_bits)
-// screen             screen_chunk(): what a receiver checks; only with --all or --codec
+// screen             screen_chunk(), the receiver's check; only with --all or --codec
 //
 // A codec with several passes goes through all of them; its residual is leave_chunk(), and decode() includes the
 // expansion to the vector. Values are always those of the vector (`d`), however few travel.
@@ -24,7 +24,7 @@ namespace {
 using kernels::Codec;
 using kernels::CodecSpec;
 
-// What is measured beside each codec as it comes. One that this build cannot parse is left out.
+// Variants that are measured in addition to each codec's default. One that this build cannot parse is left out.
 constexpr std::string_view kVariants[] = {"int8:rounding=nearest", "int4:rounding=nearest", "qsgd:encoding=elias",
                                           "powersgd:rank=4"};
 
@@ -96,7 +96,7 @@ Shared make_encoding(const Setup& setup, const CodecSpec& spec) {
   return it;
 }
 
-// Where the mean of a pass would come back down: here, what the one site sent.
+// The mean of a pass, as it would come back down: here, what the one site sent.
 std::span<float> mean_of_pass(const Setup& setup, const Encoding& it, std::uint32_t pass) {
   return setup.memory.of<float>(pass == 0 ? "mean0" : "mean1", it.layout(pass).value_count);
 }

@@ -1,4 +1,4 @@
-// What a person may ask of kernels_bench.
+// The options of kernels_bench.
 #pragma once
 
 #include <cstddef>

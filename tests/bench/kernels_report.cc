@@ -11,7 +11,7 @@ constexpr std::size_t kNeededAtValues = 25'000'000;
 constexpr double kAvx2Part = 0.75;      // of each figure
 constexpr double kTwoThreadPart = 1.8;  // of one thread
 
-// What one thread has to reach at 25 M normally distributed values, as a part of what memcpy does (AVX-512).
+// The ratio to memcpy that one thread has to reach at 25 M normally distributed values (AVX-512).
 struct Need {
   std::string_view kernel, codec, rounding;
   double ratio;

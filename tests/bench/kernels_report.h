@@ -20,8 +20,8 @@ struct Figures {
   double ratio_to_copy = 0;
 };
 
-// The least ratio that is asked of a row, if any is: `others` holds the rows measured so far (two threads are compared
-// with one).
+// The least ratio that a row must reach, if any: `others` holds the rows measured so far (two threads are compared with
+// one).
 std::optional<double> needed(const Figures& row, const std::vector<Figures>& others);
 
 std::string text_header();

@@ -1,4 +1,4 @@
-// The kernels that know no codec.
+// The kernels without a codec.
 #include <algorithm>
 #include <array>
 

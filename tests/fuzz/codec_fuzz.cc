@@ -1,6 +1,6 @@
 // Every function that reads encoded or partial chunks, on any bytes and every target: it accepts exactly what the
-// reference accepts, decodes alike, sums exactly, and leaves the sum alone when it refuses. codec_input.h says what the
-// bytes mean.
+// reference accepts, decodes alike, sums exactly, and does not change the sum when it refuses. codec_input.h defines
+// the bytes of the input.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -107,7 +107,7 @@ void read_encoded(const Variant& variant, std::size_t target, ByteSpan bytes, st
     check_accumulated(codec, bytes, 10, *expected);
     return;
   }
-  // Not looked at before it is decoded: no crash, no sum changed.
+  // Decoded without a screen before: no crash, no sum changed.
   std::vector<float> floats(value_count);
   std::vector<std::int64_t> sum(value_count, 1);
   const bool decodes = codec.decode_chunk(bytes, floats).ok();
@@ -148,7 +148,7 @@ void read_partial(ByteSpan bytes, std::size_t value_count) {
 
 // ---- states ------------------------------------------------------------------------------------------------------
 
-// What loads is what was saved; what is refused leaves the state as it was.
+// A state that loads equals the saved one; bytes that are refused do not change the state.
 template <typename State>
 void load_state(ByteSpan bytes, State state) {
   if (kernels::load(bytes, &state).ok()) {

@@ -22,7 +22,7 @@ constexpr std::uint8_t kReadAdamState = 14;  // a saved state of 1-bit Adam; the
 // The variant: index into the texts of its codec in codec_texts(); its upper two bits: index into supported_targets().
 constexpr std::uint8_t kVariants = 64;
 
-// What is fuzzed: the tests' list, and the codec that is not in it because it has two passes.
+// The fuzzed codecs: the tests' list, and the codec that is not in it because it has two passes.
 inline std::vector<std::string> codec_texts() {
   std::vector<std::string> texts = kernels::test_values::codec_texts();
   texts.emplace_back("powersgd");

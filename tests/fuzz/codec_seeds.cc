@@ -36,7 +36,7 @@ std::string name_of(std::string text, std::size_t value_count) {
   return text + "-" + std::to_string(value_count);
 }
 
-// Every pass of a codec, each sending what the one before gave.
+// Every pass of a codec, each with the mean of the pass before.
 void add_chunks(const std::string& text, std::uint8_t choice, std::size_t value_count, Seeds& seeds) {
   const auto codec = kernels::test_values::codec_of(text);
   const auto vector = kernels::test_values::normals(value_count, 1);

@@ -1,4 +1,4 @@
-// Prefixes, headers, and the mapping of whatever a header holds, on any bytes: an error or a value, and little memory.
+// Prefixes, headers, and the mapping of any header's content, on any bytes: an error or a value, and little memory.
 // Input: 16 bytes of prefix, then a header.
 #include <algorithm>
 #include <cstddef>

@@ -1,6 +1,7 @@
-// What a child may send of updates and partials, in any order: beginnings, chunks, ends, lines that break in between.
-// Held against a record of its own: what is handed over is what was sent, whole, within the bounds, and of one content
-// a submission; what staging takes is given back. Input: a codec, then one step after the other (docs: README.md).
+// A child's updates and partials, in any order: beginnings, chunks, ends, lines that break in between. Compared with
+// the fuzzer's own record: a transfer that is handed over is what was sent, whole, within the bounds, and with one
+// content for each submission; staging frees what it takes. Input: a codec, then one step after the other (docs:
+// README.md).
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -111,7 +112,7 @@ class Child {
     begin.set_lease_epoch(1);
     begin.set_first_chunk(steps.byte() % 4u);
     if (const std::uint8_t spoil = steps.byte(); spoil > 250) {
-      const ByteSpan bytes = steps.take(spoil - 250u);  // fields that come again replace what was there
+      const ByteSpan bytes = steps.take(spoil - 250u);  // repeated fields replace earlier ones
       if (!begin.MergeFromString({reinterpret_cast<const char*>(bytes.data()), bytes.size()})) return {};  // NOLINT
     }
     const Result<UpdateHead> head = head_from_proto(begin, child(), Role::kSite);
@@ -148,7 +149,7 @@ class Child {
     return *head;
   }
 
-  // As a parent does it: what the book kept, if this goes on with it, else from the first chunk.
+  // As a parent does: continues the transfer that the book kept, if the head does, else begins with the first chunk.
   template <typename Head>
   void begin(const std::optional<Head>& head) {
     incoming_.reset();
@@ -194,7 +195,7 @@ class Child {
       return Buffer::copy_of(ByteSpan(bytes.span()).first(size));
     }
     std::vector<float> values(count, static_cast<float>(pattern) - 120.0f);
-    return Buffer::copy_of(std::as_bytes(std::span(values)));  // of fp32; of the others whatever it is to them
+    return Buffer::copy_of(std::as_bytes(std::span(values)));  // for fp32; other codecs read them in their own way
   }
 
   void chunk(std::uint64_t index, const Buffer& bytes) { chunk(index, bytes.span()); }
@@ -293,7 +294,7 @@ class Child {
   RoundBook book_;
   std::optional<Incoming> incoming_;
   Bytes sent_;  // of the transfer under way
-  Bytes kept_;  // of what the book has, if it has something
+  Bytes kept_;  // of the transfer that the book keeps, if any
   std::uint64_t weight_ = 0;
   std::size_t contributors_ = 0;
   bool brings_probe_ = false;
