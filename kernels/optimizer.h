@@ -53,7 +53,7 @@ using SquareLanes = std::array<double, cpu::kSquareLanes>;
 void add_squares(std::span<const float> values, SquareLanes& lanes, cpu::Target target = cpu::best_target());
 double sum_of(const SquareLanes& lanes);
 
-// Layer-wise rates. A layer is one tensor; `rate` is what the whole layer's norms give (core/aggregate).
+// Layer-wise rates. A layer is one tensor; `rate` follows from the whole layer's norms (core/aggregate).
 //
 // LARS (You, Gitman, Ginsburg 2017, Algorithm 1): b = fp32(mu * b + rate * (D + decay * model));
 // model = fp32(model - b), the operations in fp64; rate = lr * trust * |model| / (|D| + decay * |model|).
@@ -74,7 +74,7 @@ struct LambOptions {
 };
 // What the arithmetic takes of these. Internal.
 ops::LambFactors lamb_factors(const LambOptions& options, double rate);
-// lanes += the squares of the direction that apply_lamb() would take; the state stays as it is.
+// lanes += the squares of the direction that apply_lamb() would take; the state does not change.
 void add_lamb_squares(const LambOptions& options, std::span<const float> mean, std::span<const float> moment,
                       std::span<const float> variance, std::span<const float> model, SquareLanes& lanes,
                       cpu::Target target = cpu::best_target());

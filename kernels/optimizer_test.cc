@@ -24,7 +24,7 @@ Vectors some_vectors(std::size_t size, std::uint64_t seed) {
   return v;
 }
 
-// All that one call changes, as bits.
+// Everything that one call changes, as bits.
 std::vector<std::uint32_t> bits_of(const Vectors& v) {
   std::vector<std::uint32_t> bits = test_values::bits_of(v.moment);
   for (const auto* more : {&v.variance, &v.model}) {
@@ -101,7 +101,7 @@ TEST(Optimizers, TheOthersAgreeBitForBitOnEveryTarget) {
   }
 }
 
-// The direction whose norm is measured is the one that is taken.
+// LAMB measures the norm of the same direction that its step takes.
 TEST(Optimizers, LambMeasuresTheStepThatItTakes) {
   const LambOptions lamb{.weight_decay = 0.1, .step = 7};
   Vectors v = some_vectors(1'000, 90);

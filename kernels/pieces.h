@@ -1,4 +1,4 @@
-// What the arithmetic on host memory shares. Internal to kernels/.
+// Shared by the arithmetic on host memory. Internal to kernels/.
 #pragma once
 
 #include <cstddef>

@@ -34,7 +34,7 @@ Result<Pointers<T>> pointers_of(std::span<const std::span<const T>> inputs, std:
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     FLUVIAL_CHECK(inputs[k].size_bytes() == out.size() * value_bytes, "vectors of different lengths");
     pointers.in[k] = inputs[k].data();
-    // What is read as well is in the caches anyway.
+    // An output that is also read is in the caches anyway.
     if (static_cast<const void*>(inputs[k].data()) == static_cast<const void*>(out.data())) pointers.stream = false;
   }
   return pointers;

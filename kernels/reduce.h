@@ -1,12 +1,12 @@
-// Sums of a few fp32 vectors in one pass: what the workers of one machine made, before a site encodes; and the bound on
+// Sums of a few fp32 vectors in one pass: the results of one machine's workers, before a site encodes; and the bound on
 // an update's norm.
 //
 // Shapes: `inputs` are 1 to kReduceInputsMax vectors of one length, `out` as long (checked: our own invariant). `out`
 // may be one of the inputs (in place). A caller with threads splits the range, in any way.
 // Determinism: bitwise. The result of a coordinate is a function of the inputs' values there in the order given: the
 // same for every target, split and alignment. The order of the inputs matters.
-// Values: anything passes. NaN and infinities come out as IEEE arithmetic has it; a sum beyond the range of fp32 is
-// infinite (screen() finds it), which reduce_mean() cannot be for finite inputs.
+// Values: anything passes. NaN and infinities follow IEEE arithmetic; a sum beyond the range of fp32 is infinite
+// (screen() finds it), which reduce_mean() cannot be for finite inputs.
 // Errors: kInvalidArgument for a count outside the bounds; nothing is written then. No allocation. Thread safe.
 #pragma once
 
@@ -39,14 +39,14 @@ Status reduce_mean(std::span<const std::span<const float>> inputs, std::span<flo
 Status reduce_mean_bf16(std::span<const ByteSpan> inputs, std::span<float> out,
                         cpu::Target target = cpu::best_target());
 
-// min(1, bound / sqrt(norm_squared)): by it a vector is shortened to a 2-norm of `bound`, keeping its direction (norm
-// clipping; Abadi et al. 2016, Algorithm 1). 1 for a zero vector. bound > 0 and norm_squared >= 0, both finite
+// min(1, bound / sqrt(norm_squared)): this factor shortens a vector to a 2-norm of `bound` and keeps its direction
+// (norm clipping; Abadi et al. 2016, Algorithm 1). 1 for a zero vector. bound > 0 and norm_squared >= 0, both finite
 // (kInvalidArgument).
 Result<double> clip_factor(double norm_squared, double bound);
 
-// values = fp32(fp64(values) * factor), and what screen() would report of the result, in the same pass. factor is
-// 0 to 1 (checked). The clipped norm exceeds the bound by no more than the rounding: a factor of 1 + 2^-24, and 2^-150
-// a coordinate below fp32's normal range. Chunk-wise: the factor comes from the whole vector's norm.
+// values = fp32(fp64(values) * factor), and in the same pass screen()'s report on the result. factor is 0 to 1
+// (checked). The clipped norm exceeds the bound by no more than the rounding: a factor of 1 + 2^-24, and 2^-150 for a
+// coordinate below fp32's normal range. Chunk-wise: the factor comes from the whole vector's norm.
 ScreenReport scale_in_place(std::span<float> values, double factor, cpu::Target target = cpu::best_target());
 
 // screen(), then scale_in_place() when the norm is above the bound. kDataLoss as screen(), kInvalidArgument as

@@ -43,8 +43,8 @@ struct ChunkTask {
   Status run(std::size_t index) const {
     const std::span<float> p = layout.of(update, index);
     const std::uint64_t first = layout.first_value(index);
-    // From here on nothing looks at the workers' memory but mean() and mean_update(), and they once at each value: what
-    // is screened and encoded is p.
+    // From here on only mean() and mean_update() read the workers' memory, each value once: the screen and the codec
+    // read p.
     if (sources.all_models) {
       std::vector<float> base, local;
       FLUVIAL_ASSIGN(const std::span<const float> mean, this->mean(index, p, local));
@@ -73,14 +73,14 @@ struct ChunkTask {
     max_abs[index] = report.max_abs;
     return {};
   }
-  // Of results of one kind: where the only one lies, else in p, where an early reduction may have left it.
+  // The mean of results of one kind: the only result itself, else in p, where an early reduction may have left it.
   Result<std::span<const float>> mean(std::size_t index, std::span<float> p, std::vector<float>& scratch) const {
     if (job.early != nullptr && job.early->has(index)) return std::span<const float>(p);
     if (sources.parts.size() == 1) return sources.parts.front().read(layout.first_value(index), p.size(), scratch);
     FLUVIAL_TRY(mean_of_chunk(sources.parts, job.parts, layout, index, job.reduction, p));
     return std::span<const float>(p);
   }
-  // Of models and updates together: each model becomes an update first.
+  // The mean of models and updates together: each model becomes an update first.
   Status mean_update(std::size_t index, std::span<float> p) const {
     const std::uint64_t first = layout.first_value(index);
     std::vector<float> base, local;

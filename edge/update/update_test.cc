@@ -1,4 +1,4 @@
-// From what was trained to a durable submission, and from its outcome to the residual.
+// From trained results to a durable submission, and from its outcome to the residual.
 #include <cmath>
 #include <limits>
 
@@ -128,7 +128,7 @@ TEST_F(UpdateTest, AWorkerHearsThatItsLateResultIsInTheResidual) {
   EXPECT_EQ(outcomes.at(kRun)[0].last.outcome, round::Outcome::kLate);
 }
 
-// Else what one round's chance leaves out, the next round's would leave out again.
+// Otherwise the next round would leave out again what one round's random bits leave out.
 TEST_F(UpdateTest, EachRoundRoundsByChanceOfItsOwn) {
   std::uint64_t round = 0;
   for (const std::string codec : {"qsgd", "randk:ratio=0.1"}) {
@@ -194,7 +194,7 @@ TEST_F(UpdateTest, TheDigestIsOverChunksIntegersAndTheProbe) {
   }
 }
 
-// Every parent would refuse it, and it would come back as often as it was asked for.
+// Every parent would refuse such an update, and the site would send it again whenever it is asked.
 TEST_F(UpdateTest, AnIntegerThatGrewTooMuchIsNotSentAndSaysWhich) {
   const round::Schema mixed =
       round::Schema::make({{"w", round::DType::kF32, {300}}, {"bn.seen", round::DType::kI64, {2}}}).value();
@@ -230,7 +230,7 @@ TEST_F(UpdateTest, AResidualBeyondThePlansBoundsIsDroppedAndSaidSo) {
   small.plan.residual_norm_max = 0.001;
   ASSERT_TRUE(encode(small).ok());
   store_.reset();
-  store_ = open_store(files_);  // whoever resolves it need not know the plan
+  store_ = open_store(files_);  // resolving needs no plan
   const store::Carried large = resolve(1, round::Outcome::kLate);
   EXPECT_TRUE(large.residual.zero);
   EXPECT_NE(large.dropped.find("residual_norm_max"), std::string::npos);

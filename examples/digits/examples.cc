@@ -28,7 +28,7 @@ constexpr std::uint64_t kIdxBytesMax = std::uint64_t{1} << 30;
 constexpr std::size_t kHeldOutPerClass = 36;
 constexpr std::uint64_t kHeldOutSeed = 0x6469676974732031;  // never changes: results stay comparable
 
-// Takes "7," or the last "7" off the line; none if it is no number up to `value_max`.
+// Removes "7," or the last "7" from the line's front and returns the number; none if it is no number up to `value_max`.
 std::optional<unsigned> take_number(std::string_view& line, bool last, unsigned value_max) {
   unsigned value = 0;
   const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), value);

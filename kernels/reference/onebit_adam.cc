@@ -20,7 +20,7 @@ Vector compress(const Vector& p, std::size_t block) {
   return sent;
 }
 
-// What is sent of vector + residual; the rest stays in the residual.
+// The part of vector + residual that is sent; the rest stays in the residual.
 Vector send(const Vector& vector, Vector* residual, std::size_t block) {
   Vector p(vector.size());
   for (std::size_t i = 0; i < p.size(); ++i) p[i] = vector[i] + (*residual)[i];

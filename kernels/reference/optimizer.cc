@@ -44,7 +44,7 @@ void lamb_layer(const OptimizerOptions& o, std::uint64_t step, const std::vector
   for (std::size_t j = 0; j < layer.count; ++j) s.model[layer.offset + j] -= o.lr * ratio * r[j];
 }
 
-// What treats every coordinate alike.
+// The optimizers that treat every coordinate alike.
 void coordinate(std::string_view name, const OptimizerOptions& o, double d, double& x, double& m, double& v) {
   if (name == "fedavg") {
     x -= o.lr * d;

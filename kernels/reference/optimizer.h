@@ -1,4 +1,4 @@
-// The server optimizers in fp64 over whole vectors, from the papers' formulas alone; D is what is subtracted. For
+// The server optimizers in fp64 over whole vectors, from the papers' formulas; D is subtracted from the model. For
 // tests.
 #pragma once
 

@@ -78,7 +78,7 @@ class World {
   // After the time that this host's disk needs for the operations since the last call.
   EventId after_disk(HostId id, Action action) { return after(id, disk(id).take_latency(), std::move(action)); }
 
-  // ---- for whoever drives it ----
+  // ---- for the driver of the world ----
   void install(HostId id, MakeProcess make);  // and start_all(), or start(), begins it
   void start_all();                           // in the order of their numbers
   void start(HostId id);
@@ -87,12 +87,12 @@ class World {
   // Off: crash_here() kills nobody, and roles do no harm themselves (corrupt and malicious updates).
   void set_faults_on(bool on) { faults_on_ = on; }
   bool faults_on() const { return faults_on_; }
-  // What a person does, to the coordinator or to a host; the roles say what it is.
+  // A person's orders to the coordinator or a host; the roles carry them out.
   void set_person(std::function<void(Order, HostId)> person) { person_ = std::move(person); }
   void order(Order order, HostId id);
   void lose_folder(HostId id);  // its disk is empty when it comes up again
-  // Stops the coordinator and copies its disk; stops it and puts the last copy back (nothing without one). It starts
-  // again as after any crash. The roles say what else there is to do.
+  // Stops the coordinator and copies its disk; or stops it and puts the last copy back (nothing without one). It starts
+  // again as after any crash. The roles do the rest.
   enum class Upkeep { kBackUp, kRestore };
   void set_upkeep(std::function<void(Upkeep)> upkeep) { upkeep_ = std::move(upkeep); }
   void keep_up(Upkeep upkeep);
@@ -100,7 +100,7 @@ class World {
   void violate(std::string invariant, std::string detail);
   const std::vector<Violation>& violations() const { return violations_; }
 
-  // One event, then the dead are removed. False: nothing to do before `until`.
+  // Runs one event, then removes dead processes. False: nothing to do before `until`.
   bool step(TimePoint until);
 
  private:

@@ -1,6 +1,6 @@
 // How fast one session moves payload, against raw OpenSSL over memory BIOs on the same machine in the same run. Both
-// send frames' worth of 4 MiB over a loopback connection, one thread at each end. The two alternate, and the median of
-// the ratios is what counts: the machine's own speed drifts.
+// send frames' worth of 4 MiB over a loopback connection, one thread at each end. The two alternate, and the result is
+// the median of the ratios, because the machine's speed drifts.
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/bio.h>

@@ -17,7 +17,7 @@ namespace {
 
 void print_line(const std::string& line) {
   fmt::print("{}\n", line);
-  std::fflush(stdout);  // whoever reads a pipe or a log sees each line at once
+  std::fflush(stdout);  // a reader of a pipe or a log sees each line at once
 }
 
 Result<Data> data_of(const Options& options) {
@@ -95,7 +95,7 @@ Status central(const Options& options) {
   const ModelSpec spec{.kind = kind, .inputs = data.train.inputs};
   const std::uint64_t seed = options.split.seed;
   Model model = initial_model(spec, seed);
-  // Every site takes local_steps batches a round: so many images are seen here too.
+  // Every site takes local_steps batches a round: as many images are used here.
   const std::uint64_t steps = options.rounds * options.local_steps * options.split.sites;
   const Score trained = train(spec, model.parameters, data.train, options.sgd, steps, mix({seed, 0x63656e747261}));
   const Score tested = evaluate(spec, model.parameters, data.test);

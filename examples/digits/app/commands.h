@@ -1,4 +1,4 @@
-// What the subcommands of fluvial-digits do; main.cc reads their options.
+// The subcommands of fluvial-digits; main.cc reads their options.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Where the images are when nobody says.
+// Where the images are by default.
 #pragma once
 
 #include <filesystem>
