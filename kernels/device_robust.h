@@ -43,7 +43,7 @@ Status device_add_center_distances(DeviceUpdates updates, std::span<const double
 
 // ---- iterated means: the host decides after each pass, so these wait for the stream --------------------------------
 
-// As on the CPU, what is not finite included (kDataLoss); coefficients (on the host) for device_combine().
+// As on the CPU, also for values that are not finite (kDataLoss); coefficients (on the host) for device_combine().
 Result<WeiszfeldReport> device_geometric_median(DeviceUpdates updates, std::span<const std::uint32_t> weights,
                                                 const WeiszfeldOptions& options, std::span<double> coefficients,
                                                 DeviceSpan<std::byte> workspace, Stream& stream);

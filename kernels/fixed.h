@@ -17,7 +17,7 @@ inline constexpr std::uint32_t kWeightEnd = std::uint32_t{1} << 29;     // weigh
 inline constexpr std::uint64_t kWeightSumEnd = std::uint64_t{1} << 53;  // sums of weights are exact in fp64
 inline constexpr int kScaleBitsMin = -128;                              // what scale_bits() can give
 inline constexpr int kScaleBitsMax = 128;
-inline constexpr double kSumMax = 0x1p62;  // what a sum, and so each term of it, stays at or below
+inline constexpr double kSumMax = 0x1p62;  // the greatest magnitude of a sum, and so of each term
 
 // min(fraction_bits, 62 - ceil(log2(max_abs * weight_sum))): with every |value| <= max_abs and all weights together at
 // most weight_sum, every partial sum stays below 2^62 + one half a contributor, so it cannot overflow.

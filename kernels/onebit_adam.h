@@ -54,7 +54,7 @@ struct OnebitAdamOptions {
 
 struct OnebitAdamSite {
   std::uint64_t round = 0;    // rounds finished; the caller counts
-  std::span<float> momentum;  // what came down last
+  std::span<float> momentum;  // as it last came down
   std::span<float> residual;
 };
 

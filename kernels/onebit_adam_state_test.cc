@@ -1,4 +1,4 @@
-// The byte form of 1-bit Adam's states: golden bytes, and what is refused.
+// The byte form of 1-bit Adam's states: golden bytes, and refusals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -114,7 +114,7 @@ class IndexReader {
   unsigned bits_ = 0;
   std::uint64_t mask_ = 0;
   std::size_t unary_at_ = 0;       // the byte after the unary word
-  std::uint64_t unary_ = 0;        // what is left of the unary word: ones that were not read yet
+  std::uint64_t unary_ = 0;        // the rest of the unary word: ones that were not read yet
   std::uint64_t unary_first_ = 0;  // how many unary bits came before the word
   std::uint64_t unary_bits_ = 0;   // how many bits the word has
   std::uint64_t entry_ = 0;        // how many indices were read

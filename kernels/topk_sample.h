@@ -42,7 +42,7 @@ inline SamplePlan sample_plan(std::uint64_t value_count, std::uint64_t k) {
   return plan.room <= UINT32_MAX ? plan : SamplePlan{};
 }
 
-// A threshold from the sample stands when so many values reach it.
+// Whether a threshold from the sample may be used, when `reached` values reach it.
 FLUVIAL_HD bool sample_serves(std::uint64_t reached, std::uint64_t k, std::uint64_t room) {
   return reached <= room && 2 * reached >= k && reached <= 2 * k;
 }

@@ -173,7 +173,7 @@ Status Federation::may_join(NodeId node, Epoch lease) const {
   return {};
 }
 
-// ---- who is here --------------------------------------------------------------------------------------------------
+// ---- connected members --------------------------------------------------------------------------------------------
 
 template <typename Gone>
 void Federation::erase_members(TimePoint now, const Gone& is_gone) {
@@ -301,7 +301,7 @@ std::optional<Federation::Detour> Federation::detour_of(NodeId node, TimePoint n
   return Detour{nearest, absence_of(nearest, node, now)};
 }
 
-// ---- what is asked ------------------------------------------------------------------------------------------------
+// ---- queries ------------------------------------------------------------------------------------------------------
 
 Result<NodeId> Federation::find(const std::string& name) const {
   const auto found = std::find_if(nodes_.begin(), nodes_.end(), [&](const auto& e) { return e.second.name == name; });

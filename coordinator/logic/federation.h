@@ -116,7 +116,7 @@ class Federation {
   Result<LeaseAnswer> lease_granted(const LeaseWanted& wanted, const LeaseEntry& lease, TimePoint now);
   Status may_join(NodeId node, Epoch lease) const;  // as a child of the coordinator; kStale: ask for a lease first
 
-  // ---- who is here
+  // ---- connected members
   void child_joined(NodeId node, Epoch lease, Incarnation incarnation, TimePoint now);  // after may_join()
   void child_left(NodeId child, TimePoint now);  // and with it everybody below it
   MembersChanged members_changed(NodeId child, const std::vector<MemberUp>& up, const std::vector<NodeId>& down,
@@ -136,7 +136,7 @@ class Federation {
   };
   std::optional<Detour> detour_of(NodeId node, TimePoint now) const;
 
-  // ---- what is asked
+  // ---- queries
   Result<NodeId> find(const std::string& name) const;  // kNotFound
   std::map<SiteId, SiteInfo> connected_sites() const;  // who may take part in a round
   const std::map<NodeId, Member>& members() const { return members_; }

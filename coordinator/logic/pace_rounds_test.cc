@@ -76,7 +76,7 @@ class Federation {
     return seen;
   }
 
-  // How often the two were drawn in so many rounds.
+  // How often the two were drawn in that many rounds.
   int drawn(int rounds) {
     int count = 0;
     for (int i = 0; i < rounds; ++i) {

@@ -37,7 +37,7 @@ class IdentityFiles : public testing::Test {
 bool was_synced(const std::string& path) { return std::ranges::find(synced, path) != synced.end(); }
 
 TEST_F(IdentityFiles, AFolderThatIsThereAlreadyIsMadeDurableToo) {
-  ASSERT_EQ(::mkdir((root_ + "/ca").c_str(), 0700), 0);  // by somebody who was killed before the fsync
+  ASSERT_EQ(::mkdir((root_ + "/ca").c_str(), 0700), 0);  // by a process that was killed before the fsync
   synced.clear();
   ASSERT_TRUE(make_private_folder(root_ + "/ca").ok());
   EXPECT_TRUE(was_synced(root_));

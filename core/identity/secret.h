@@ -12,7 +12,7 @@ class Secret {
  public:
   static constexpr std::size_t kSizeBytes = 32;
 
-  Secret() = default;  // all zero: refused by whoever checks it
+  Secret() = default;  // all zero: refused by every check
   static Secret random();
   static Result<Secret> from_bytes(ByteSpan bytes);  // kInvalidArgument unless 32 bytes
 

@@ -37,13 +37,13 @@ v1::LocalMessage committed_message(const CommittedModel& committed);
 Result<WorkerOptions> worker_from(const v1::Attach& attach);
 // kInvalidArgument: a UUID or handle of another length, a first byte that is no multiple of 16.
 Result<DeviceLocation> device_from(const v1::DeviceMemory& device);
-Result<std::vector<DeviceUuid>> devices_from(const v1::Attached& attached);  // likewise
+Result<std::vector<DeviceUuid>> devices_from(const v1::Attached& attached);  // kInvalidArgument: a UUID's length
 // Each within the model, none twice, at most kRangesMax that do not touch: added to `to`.
 Status add_ranges(const google::protobuf::RepeatedPtrField<v1::Range>& ranges, const round::Schema& schema,
                   round::ByteRanges& to);
 Metrics metrics_from(const v1::TaskDone& done);
 // Without the model. kInvalidArgument: an unknown kind, an invalid schema, sizes that contradict each other.
 Result<Task> task_from(const v1::Task& message);
-CommittedModel committed_from(const v1::Committed& message);  // likewise
+CommittedModel committed_from(const v1::Committed& message);  // without the model
 
 }  // namespace fluvial::local

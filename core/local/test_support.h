@@ -124,7 +124,7 @@ inline Task train_task(std::uint64_t id, std::uint64_t values = 4) {
   return task;
 }
 
-// A task whose message is long: so many tensors with names of so many bytes.
+// A task with a long message: `tensors` tensors, each with a long name.
 inline Task long_task(std::uint64_t id, int tensors, std::size_t name_bytes) {
   std::vector<round::Tensor> list{{"w", round::DType::kF32, {1}}};
   for (int i = 0; i < tensors; ++i) {

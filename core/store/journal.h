@@ -70,7 +70,7 @@ class CoordinatorJournal {
   Status set_advertise(NodeId node, const std::string& address);  // kNotFound
   Status set_certificate_serial(NodeId node, const std::string& serial);
   Status revoke(NodeId node, WallTime now);  // kNotFound; fine when revoked already
-  Status remove(NodeId node, WallTime now);  // likewise, and revokes it
+  Status remove(NodeId node, WallTime now);  // kNotFound; also revokes it
   // How many tokens were redeemed for this name.
   Result<std::uint64_t> enrolments(const std::string& name);
   // The site takes part in no round from now on. kNotFound; when it is quarantined already the first reason stays.

@@ -10,8 +10,8 @@ Result<bool> is_pruned(Database& database, RunId run, RoundId round);
 
 // Exact for every submission that can still be unresolved. A site has one such submission at a time, and encodes
 // nothing newer before it is resolved. So it is never older than the newest update of the site that was counted, whose
-// digest is kept. A site that asks about an older one all the same (its folder is an older copy) is told kCounted,
-// whatever became of it: if that is wrong its update is lost, whereas a wrong kLate would make it count twice.
+// digest is kept. Only a site whose folder is an older copy asks about an older update. It is told kCounted, whatever
+// the outcome was: if that is wrong its update is lost, whereas a wrong kLate would make it count twice.
 Result<Outcome> outcome_of_pruned(Database& database, RunId run, RoundId round, SiteId site, const Digest& digest);
 
 }  // namespace fluvial::store

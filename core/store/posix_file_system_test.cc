@@ -48,7 +48,7 @@ class PosixSync : public testing::Test {
 
 TEST_F(PosixSync, AFolderThatIsThereAlreadyIsMadeDurableToo) {
   const std::string made = join_path(root_, "made");
-  ASSERT_EQ(::mkdir(made.c_str(), 0700), 0);  // by somebody who was killed before the fsync
+  ASSERT_EQ(::mkdir(made.c_str(), 0700), 0);  // by a process that was killed before the fsync
   ASSERT_TRUE(files_.make_folder(made).ok());
   EXPECT_TRUE(was_synced(root_));
 }

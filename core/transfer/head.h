@@ -1,4 +1,4 @@
-// What a child announces before it sends an update or a partial, and what the open round demands of it. Pure.
+// A child's announcement before it sends an update or a partial, and the demands of the open round on it. Pure.
 #pragma once
 
 #include <cstdint>

@@ -46,7 +46,7 @@ TEST(Head, AnOpeningWhoseScaleHasNoRoomForItsParticipantsIsNoOpening) {
   EXPECT_TRUE(check_room(opening).ok());
   opening.participants.push_back({SiteId(3), Epoch(1), 2'000'000});
   EXPECT_EQ(check_room(opening).error().code, Code::kInvalidArgument);
-  opening.participants.clear();  // a report of who is gone
+  opening.participants.clear();  // a report of sites that are gone
   EXPECT_TRUE(check_room(opening).ok());
 }
 

@@ -66,7 +66,7 @@ class Inflow {
   std::optional<Terms> terms_;
   std::optional<Incoming> incoming_;  // from start() on; before it, what an earlier session left
   std::optional<StagedArrival> arrival_;
-  std::optional<Digest> told_digest_;  // the trailer's, of what was refused before
+  std::optional<Digest> told_digest_;  // the trailer's, of an update that was refused before
 };
 
 }  // namespace fluvial::transfer

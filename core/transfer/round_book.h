@@ -29,7 +29,7 @@ class RoundBook {
   // remembered.
   Status complete(const StagedArrival& arrival);
 
-  // ---- what was cut off ----
+  // ---- transfers that were cut off ----
   // Keeps a transfer that was cut off, if it is of the open round and has at least one chunk.
   void keep(NodeId child, Incoming incoming);
   std::optional<wire::Received> received(NodeId child) const;

@@ -32,7 +32,7 @@ struct Unit {
 
 class Crew {
  public:
-  // A job starts when so many units are free.
+  // A job starts when `workers` units are free.
   explicit Crew(std::size_t workers) : workers_(workers) {}
 
   void attached(MemberId id, CrewMember member);

@@ -34,7 +34,7 @@ struct RunEnd {
 };
 
 // ---- effects ------------------------------------------------------------------------------------------------------
-struct TellCommitted {  // those who have answered, and who does so later; until the next of these two
+struct TellCommitted {  // workers that have answered or answer later; holds until the next of these two effects
   RunId run;
   std::string name;
   RoundId round;

@@ -87,7 +87,7 @@ TEST_F(FitTest, LateRoundsStrandNoSite) {
         for (std::size_t i = 0; i < kValues; ++i) balance[i] -= static_cast<double>(sent[i]);
         left_norm = resolve(round, round::Outcome::kCounted).norm;
       }
-      if (is_unbiased_randk(codec)) continue;  // what it lets go it makes up for in the mean alone
+      if (is_unbiased_randk(codec)) continue;  // it makes up for what it leaves out only in the mean
       const std::vector<float> left = residual();
       for (std::size_t i = 0; i < kValues; ++i) ASSERT_NEAR(balance[i], left[i], 1e-3) << codec << ", value " << i;
       if (codec.starts_with("fp32")) EXPECT_LT(left_norm, late_norm / 2) << "it goes out bit by bit";

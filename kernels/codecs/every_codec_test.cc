@@ -174,7 +174,7 @@ TEST_P(EveryCodec, AccumulatesTheReferenceTerms) {
 
 TEST_P(EveryCodec, LeavesTheSumAloneWhenAValueIsBeyondTheScale) {
   auto vector = test_values::normals(8'000, 22);
-  std::fill(vector.begin() + 7'000, vector.end(), 5000.0F);  // so many that a codec that draws meets one
+  std::fill(vector.begin() + 7'000, vector.end(), 5000.0F);  // enough that a codec that draws coordinates meets one
   const Encoded encoded = test_values::encode(*codec_, vector, 1 << 14);
   std::vector<std::int64_t> sum(vector.size());
   std::iota(sum.begin(), sum.end(), 5);

@@ -21,8 +21,8 @@
 // of its norm is left becomes zero (it lies in those before, as far as fp32 can tell), and so does its column of Q.
 //
 // Error feedback: e = M - P Q_i^T with the site's own Q_i, each operation rounded to fp32, rather than the mean Q as
-// in the authors' implementation: what a site put into the sum plus what it keeps is what it had, site by site, whoever
-// else counted, and without the mean. Both choices have the same sum over sites when all count.
+// in the authors' implementation. So each site's part of the sum plus its residual is what it had, whichever other
+// sites counted, and without the mean. Both choices have the same sum over sites when all count.
 //
 // Exact: a mean matrix of a rank up to r comes back after one round, from any warm start, to about 1e-6 of its norm
 // (more as far as columns of P were nearly dependent). NaN and infinity are refused in pass 0 and name their

@@ -17,8 +17,8 @@ bool is_new(ByteSpan state);  // all zero in its header
 std::span<const float> factors_of(ByteSpan state);
 
 // The columns of `p` (rank of them, one after the other), orthonormal: for each k in order, in fp64, its projections on
-// the columns before are taken off one after the other; what is left is divided by its norm and rounded to fp32, or
-// zero when the norm is at most ops::kDependent times what it was. `scratch` and `out` are of the size of `p`, which is
+// the columns before are subtracted one after the other; the rest is divided by its norm and rounded to fp32, or is
+// zero when the norm is at most ops::kDependent times the first one. `scratch` and `out` are as large as `p`, which is
 // finite.
 void orthonormalise(std::span<const float> p, std::size_t rank, const cpu::LowrankLoops& loops,
                     std::span<double> scratch, std::span<float> out);

@@ -65,7 +65,7 @@ TEST(TernGrad, EncodesAsTheReferenceDoes) {
   }
 }
 
-// Whatever the values, the error is below one step, and what is decoded is finite.
+// Whatever the values, the error is below one step, and decoded values are finite.
 TEST(Qsgd, ErrorStaysBelowTheStepOfItsBlock) {
   for (const std::uint32_t levels : {1U, 2U, 7U, 16U, 100U, 127U}) {
     const auto codec = make_codec({.kind = CodecKind::kQsgd, .levels = levels}).value();
@@ -183,7 +183,7 @@ TEST(TernGrad, ClippingLimitsTheScale) {
                                            test_values::encode(*codec_of("terngrad:clip=2.5"), vector, 256));
   for (const float value : decoded) EXPECT_TRUE(value == 0 || std::fabs(value) == limit);
   EXPECT_EQ(decoded[17], limit);               // beyond the scale: always sent
-  const std::vector<float> same(256, -3.25F);  // no deviation about its mean; kept all the same
+  const std::vector<float> same(256, -3.25F);  // no deviation about its mean; still kept
   EXPECT_EQ(
       test_values::decode(*codec_of("terngrad:clip=1"), test_values::encode(*codec_of("terngrad:clip=1"), same, 256)),
       same);

@@ -9,7 +9,7 @@
 namespace fluvial::kernels {
 namespace {
 
-constexpr std::size_t kBatchEntries = 256;  // prefetched together: so many cache lines fit beside each other
+constexpr std::size_t kBatchEntries = 256;  // prefetched together: the cache has room for as many lines
 
 // Calls visit(indices, values) for the entries in batches; the targets of a batch are on their way into the cache.
 template <typename T, typename Visit>

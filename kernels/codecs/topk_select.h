@@ -1,6 +1,6 @@
 // Which coordinates topk sends. Internal.
 //
-// A sample bounds the threshold from below; one pass over the vector gathers what is above that bound, a little more
+// A sample bounds the threshold from below; one pass over the vector gathers the values above that bound, a little more
 // than k values; the exact threshold is selected among those. Where the sample misled (too few or too many were
 // gathered), or where so much is sent that gathering does not pay, the exact threshold comes from histograms of the
 // whole vector and nothing is kept. Either way the same coordinates are sent.
@@ -18,9 +18,9 @@
 
 namespace fluvial::kernels {
 
-// What is sent of a vector; views into the workspace.
+// The part of a vector that is sent; views into the workspace.
 struct Selection {
-  Threshold threshold;                     // what is above it is sent
+  Threshold threshold;                     // values above it are sent
   std::span<const GatheredPiece> pieces;   // empty: nothing was kept
   std::span<const std::uint32_t> indices;  // within the chunk
   std::span<const float> values;

@@ -54,7 +54,7 @@ TEST(Topk, BreaksTiesByTheLowestCoordinate) {
   expect_top_k(std::vector<float>(4'100, 0.0F), 0.5, 1'000);
 }
 
-// Vectors that mislead a sample, or a selection among what it let through.
+// Vectors that mislead a sample, or the selection among the values that it lets through.
 std::vector<std::pair<std::string, std::vector<float>>> misleading(std::size_t size) {
   std::vector<std::pair<std::string, std::vector<float>>> vectors;
   const auto add = [&](std::string name, auto value_at) {
@@ -173,7 +173,7 @@ TEST(Topk, SampledStaysWithinItsBound) {
     const auto found = sent(test_values::decode(*codec, test_values::encode(*codec, vector, 100'000)));
     EXPECT_NEAR(static_cast<double>(found.size()), 32'000, 32'000 * 5 / std::sqrt(1'000.0));
     exact = exact && found.size() == 32'000;
-    if (seed == 1) EXPECT_EQ(found, reference::top_k(vector, found.size()));  // the greatest all the same
+    if (seed == 1) EXPECT_EQ(found, reference::top_k(vector, found.size()));  // still the greatest values
   }
   EXPECT_FALSE(exact);
 }

@@ -25,7 +25,7 @@ struct ValueLoops {
 struct DenseLoops {
   ValueLoops fp32, bf16, fp16, int8, int4;
 
-  // Return the greatest magnitude, as bits, of what was encoded.
+  // Return the greatest magnitude, as bits, of the encoded values.
   std::uint32_t (*bf16_encode)(const float* x, std::size_t n, std::byte* out);
   std::uint32_t (*fp16_encode)(const float* x, std::size_t n, std::byte* out);
 

@@ -28,7 +28,7 @@ struct RobustLoops {
   // reached before is below half of `total`, and not above it.
   void (*reach_half)(const std::int64_t* entry, std::size_t n, std::int64_t total, std::int64_t* reached, double* low,
                      double* high);
-  // Likewise: sum += its value times the part of its weight that lies between `from` and `to`; the product is exact.
+  // The next entries, too: sum += value times the part of the weight between `from` and `to`; the product is exact.
   void (*add_between)(const std::int64_t* entry, std::size_t n, std::int64_t from, std::int64_t to,
                       std::int64_t* reached, double* sum);
   // lanes[i % 16] += (a[i] - b[i])^2, in fp64.

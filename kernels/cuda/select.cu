@@ -20,7 +20,7 @@ struct Digit {
   __device__ static std::uint32_t of(std::uint32_t bits) { return bits >> kShift & (kBins - 1); }
 };
 
-// Neighbours often fall into one bin: a thread adds what it has of one digit in a row at once.
+// Neighbours often fall into one bin: a thread adds a run of equal digits at once.
 template <int kPass>
 __global__ void __launch_bounds__(kThreads)
     count_digits(const float* x, std::uint64_t n, bool by_four, const Selected* selected, std::uint32_t* bins) {
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Entries and ties of each tile to how many there are before it: ties first, since they decide who is an entry.
+// Turns each tile's entries and ties into the counts before it: ties first, since they decide what is an entry.
 __global__ void __launch_bounds__(kScanThreads)
     scan_entries(std::uint32_t tile_count, const Selected* selected, TileEntries* tiles) {
   __shared__ std::uint32_t shared[kWarp + 1];

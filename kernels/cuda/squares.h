@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(kPieceThreads)
     if (exponent > 52 && exponent < 2047) {  // 2^(1075 - exponent), the inverse of a unit, is a normal number
       const double inverse = __builtin_bit_cast(double, (2098 - exponent) << 52);
       for_part(term, n, piece, [&](double value) { sums.add(value * inverse); });
-    } else {  // what leaves such a sum as it is: zeros, and of one that is not finite what is
+    } else {  // terms that do not change such a sum: zeros; for a sum that is not finite, finite terms
       const bool is_finite = exponent % 2048 != 2047;
       for_part(term, n, piece, [&](double value) {
         if (is_finite ? value != 0 : !std::isfinite(value)) sums.of[0] = sums.of[1] = kUnitsEnd;

@@ -13,7 +13,7 @@ struct Dgc {
   double clip = 0;  // greatest 2-norm of a gradient; 0: none
   std::vector<double> u, v;
 
-  // One round: what is sent, zero elsewhere; u and v are masked.
+  // One round: returns the sent values, zero elsewhere; u and v are masked.
   std::vector<double> round(std::span<const double> gradient, std::size_t k);
 };
 

@@ -1,5 +1,5 @@
-// The reference's own reading of sparse chunks and of lists of indices (docs/formats/codecs-sparse.md), and what it
-// holds of the codecs that send them.
+// The reference's own reading of sparse chunks and of lists of indices (docs/formats/codecs-sparse.md), and its own
+// version of the codecs that send them.
 #pragma once
 
 #include <cstddef>

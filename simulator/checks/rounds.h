@@ -62,7 +62,7 @@ class RoundChecks {
   void refused_as_ahead(NodeId node, const Error& why);  // a member that claims to know more than the journal
 
   void quarantined(SiteId site) { now_.quarantined.insert(site); }  // durably, and the machine has been told
-  void revoked(SiteId site) { revoked_.insert(site); }              // likewise
+  void revoked(SiteId site) { revoked_.insert(site); }              // durably
   void enrolled(SiteId site) { revoked_.erase(site); }              // anew
   // The site's updates may be refused whatever they hold: it lies, or its update was damaged on its way.
   void excuse(SiteId site) { liars_.insert(site); }

@@ -15,8 +15,8 @@
 
 namespace fluvial::simulator {
 
-// One thread a world. What is posted runs in the order in which it was posted, at the time it has; nothing of it runs
-// any more once the process is dead.
+// One thread a world. Posted work runs in the order of posting, at the time of the post; once the process is dead
+// nothing runs any more.
 class NodeContext final : public net::asio::execution_context, public net::Timekeeper {
  public:
   NodeContext(World& world, HostId host);

@@ -30,7 +30,7 @@ class AggregatorRole final : public Node {
   Forgery forgery_;
   aggregator::RegionReport report_;
   std::unique_ptr<Region> region_;        // once the incarnation is known
-  std::unique_ptr<tree::Uplink> uplink_;  // likewise
+  std::unique_ptr<tree::Uplink> uplink_;  // once the incarnation is known
 };
 
 }  // namespace fluvial::simulator

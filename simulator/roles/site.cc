@@ -104,7 +104,7 @@ void SiteRole::start() {
   fail();
 }
 
-// The process ends with a message; whoever supervises it starts it again.
+// The process ends with a message; its supervisor starts it again.
 void SiteRole::fail() { world().kill_for(host(), Death::kProcess, std::chrono::seconds(1)); }
 
 Status SiteRole::open() {

@@ -126,9 +126,9 @@ class Network {
   SessionId connect(HostId from, HostId to);
   // False when this end is closed already. Takes a frame even beyond outbox_bytes_max: ask writable_bytes() first.
   bool send(HostId from, SessionId session, const v1::Envelope& header, Payload payload = Payload::none());
-  std::uint64_t writable_bytes(HostId from, SessionId session) const;   // room in this end's outbox; 0 when closed
-  void close(HostId host, SessionId session);                           // after what was sent; nothing more is received
-  void abort(HostId host, SessionId session);                           // at once; what is in flight is lost
+  std::uint64_t writable_bytes(HostId from, SessionId session) const;  // room in this end's outbox; 0 when closed
+  void close(HostId host, SessionId session);  // once all sent frames have left; nothing more is received
+  void abort(HostId host, SessionId session);  // at once; frames in flight are lost
   std::optional<HostId> peer_of(HostId host, SessionId session) const;  // none when this end is closed
 
   const HostTraffic& traffic(HostId host) const { return hosts_[host.value()].traffic; }

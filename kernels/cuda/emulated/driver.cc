@@ -30,7 +30,7 @@ constexpr std::uint64_t kMemoryMax = std::uint64_t{1} << 40;  // of a device
 
 struct Context {
   bool retained = false;
-  std::map<const void*, std::vector<std::function<void()>>> streams;  // what is still to do in each
+  std::map<const void*, std::vector<std::function<void()>>> streams;  // the work that is still to do in each
 };
 
 struct Driver {
