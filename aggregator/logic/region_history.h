@@ -1,5 +1,5 @@
-// What an aggregator has heard of the federation's history: it shows that when it comes for a lease, and takes none of
-// a history that began before something it knows. Pure.
+// What an aggregator has heard of the federation's history. It shows this when it asks for a lease, and takes no lease
+// of a history that began before something it knows. Pure.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@ namespace fluvial::aggregator {
 
 class RegionHistory {
  public:
-  // A lease of this lineage's history. Whether that is another history than before: what is here of rounds may be lost
-  // then. An error: the lease must not be taken.
+  // A lease of this lineage's history was granted. Returns whether the history differs from the one before: then rounds
+  // held here may be lost. An error: the lease must not be taken.
   Result<bool> granted(const round::Lineage& lineage, Epoch lease);
   void heard(Epoch epoch);
   void committed(RunId run, RoundId round);

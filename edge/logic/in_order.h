@@ -1,5 +1,5 @@
-// Carries out effects in the order in which they were decided, also when carrying one out makes the machine decide
-// more: that comes after what was decided before it.
+// Carries out effects in the order in which they were decided. If carrying out an effect makes the machine decide more
+// effects, these come after all that were decided before.
 #pragma once
 
 #include <deque>
