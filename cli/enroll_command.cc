@@ -126,10 +126,14 @@ Result<std::string> enroll_first(const EnrollFirst& options, Role role, const co
                              "FLUVIAL_TOKEN_FILE or FLUVIAL_TOKEN",
                              request.data_dir)};
   }
-  if (!token.warning.empty()) log.warn("the token's file can be read by others", {{"reason", token.warning}});
+  if (!token.warning.empty()) {
+    log.warn("the token's file can be read by others; it is used all the same", {{"reason", token.warning}});
+  }
   request.token = token.text;
   FLUVIAL_ASSIGN(const Enrolled enrolled, enroll(request));
-  log.info("enrolled", {{"as", identity::describe(enrolled.member)}, {"region", enrolled.region}});
+  log.info("enrolled", {{"member", enrolled.member.name},
+                        {"member_role", role_name(enrolled.member.role)},
+                        {"region", enrolled.region}});
   return enrolled.config;
 }
 

@@ -74,8 +74,9 @@ Result<config::Environment> enroll_if_new(const Commands& commands, const RoleOp
   const std::string format_name = of("log_format");
   FLUVIAL_ASSIGN(const auto level, telemetry::level_from_name(level_name.empty() ? "info" : level_name));
   FLUVIAL_ASSIGN(const auto format, telemetry::log_format_from_name(format_name.empty() ? "text" : format_name));
-  FLUVIAL_ASSIGN(const std::string config, enroll_first(options.enroll_first, role, commands.environment, of,
-                                                        telemetry::make_stderr_logger(level, format)));
+  FLUVIAL_ASSIGN(const std::string config,
+                 enroll_first(options.enroll_first, role, commands.environment, of,
+                              telemetry::make_stderr_logger(level, format).as({{"role", role_name(role)}})));
   return config::Environment([config, outer = commands.environment](const std::string& name) {
     std::optional<std::string> value = outer(name);
     if (name == "FLUVIAL_CONFIG" && value.value_or("").empty()) value = config;
@@ -104,9 +105,13 @@ int run_role(const Commands& commands, const std::string& name, const RoleOption
   OnReady on_ready = [descriptor = options.ready_fd](const std::string& ready) {
     if (descriptor >= 0) announce(descriptor, ready);
   };
-  const Status ended =
-      run(*settings, commands.files, telemetry::make_stderr_logger(*level, *format), std::move(on_ready));
-  return ended.ok() ? kDone : fail(commands.io, name, ended.error());
+  const telemetry::Logger log = telemetry::make_stderr_logger(*level, *format);
+  const Status ended = run(*settings, commands.files, log, std::move(on_ready));
+  if (ended.ok()) return kDone;
+  if (*format != telemetry::LogFormat::kJson) return fail(commands.io, name, ended.error());
+  log.as({{"role", role_name(kRole<Settings>)}})  // a log store takes nothing else
+      .error("it cannot go on; the process ends", {{"reason", ended.error().to_string()}});
+  return kFailed;
 }
 
 template <typename Settings>

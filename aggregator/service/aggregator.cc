@@ -8,6 +8,7 @@
 #include "aggregator/service/incarnation.h"
 #include "aggregator/service/region_report.h"
 #include "aggregator/service/region_service.h"
+#include "core/identity/authority.h"
 #include "core/identity/credentials.h"
 #include "core/identity/random.h"
 #include "core/net/proxy.h"
@@ -41,7 +42,10 @@ Status run_aggregator(config::AggregatorSettings settings, store::FileSystem& fi
   FLUVIAL_ASSIGN(const config::HostPort listen, config::parse_host_port(settings.listen));
   FLUVIAL_ASSIGN(const config::HostPort coordinator, config::parse_host_port(settings.coordinator));
 
-  tree::Process process(settings, Role::kAggregator, files, log.with({{"aggregator", self.name}}));
+  tree::Process process(settings, Role::kAggregator, files,
+                        log.as({{"role", role_name(Role::kAggregator)},
+                                {"federation", identity::federation_of(credentials->authority)},
+                                {"node", self.name}}));
   tree::Runtime& runtime = process.runtime();
   FLUVIAL_ASSIGN(runtime.session.proxy, net::proxy_rules(settings.proxy, settings.no_proxy));
   const std::string spill = store::join_path(settings.data_dir, "spill");

@@ -10,25 +10,44 @@ RegionReport::RegionReport(telemetry::Metrics& metrics, telemetry::Logger log)
       partial_seconds_(telemetry::seconds_histogram(metrics, "partial_seconds",
                                                     "From a partial's first frame to the parent's receipt")) {}
 
+telemetry::Logger RegionReport::round_log(const Opening& opening) const {
+  return log_.with({{"run", opening.run}, {"round", opening.round}, {"attempt", opening.attempt}});
+}
+
+// Names are known of who was a child; deeper members are told of by their numbers.
+telemetry::Field RegionReport::field_of(std::string_view key, NodeId node) const {
+  const auto found = names_.find(node);
+  if (found != names_.end()) return {key, found->second};
+  return {std::string(key) + "_id", node};
+}
+
 void RegionReport::parent_up(const std::string& parent) { log_.info("parent up", {{"parent", parent}}); }
 
-void RegionReport::parent_down(const Error& why) { log_.warn("parent down", {{"reason", why.to_string()}}); }
+void RegionReport::parent_down(const Error& why) {
+  if (why.code == Code::kStale) {  // the coordinator has another for it: a move that was planned
+    log_.info("sent to another parent", {{"reason", why.message}});
+  } else if (why.code != Code::kCancelled) {  // this node is stopping
+    log_.warn("lost the parent; the coordinator is asked for another", {{"reason", why.to_string()}});
+  }
+}
 
 void RegionReport::parentless(std::size_t children) {
-  log_.warn("no parent for too long: the children go to the coordinator", {{"children", children}});
+  log_.warn("no parent for too long; the children are sent to the coordinator", {{"children", children}});
 }
 
 void RegionReport::child_joined(const tree::Child& child) {
-  log_.info("child joined", {{"name", child.name}, {"role", role_name(child.role)}, {"lease_epoch", child.lease}});
+  if (names_.size() < kNamesMax) names_.insert_or_assign(child.node, child.name);
+  log_.info("child joined",
+            {{"member", child.name}, {"member_role", role_name(child.role)}, {"lease_epoch", child.lease}});
 }
 
 void RegionReport::lease_not_taken(const Error& why) {
-  log_.error("the lease is not taken", {{"reason", why.message}});
+  log_.error("the lease is not taken; another is asked for", {{"reason", why.message}});
 }
 
 void RegionReport::history_begins(round::HistoryId history, Epoch at) {
-  log_.warn("the coordinator was restored from a backup: another history of the federation",
-            {{"history", history}, {"began_at_epoch", at}});
+  log_.warn("another history of the federation; what is here of the one before is dropped",
+            {{"history", std::to_string(history.value())}, {"began_at_epoch", at}});
 }
 
 void RegionReport::round_said(const Opening& opening) {
@@ -36,7 +55,7 @@ void RegionReport::round_said(const Opening& opening) {
                            {"round", opening.round},
                            {"attempt", opening.attempt},
                            {"participants", opening.participants.size()},
-                           {"counted", opening.counted.size()}});
+                           {"counted_before", opening.counted.size()}});
 }
 
 void RegionReport::round_opened(const Opening& opening, std::size_t participants) {
@@ -46,29 +65,31 @@ void RegionReport::round_opened(const Opening& opening, std::size_t participants
 }
 
 void RegionReport::site_refused(const Opening& opening, const round::Refusal& refusal) {
-  log_.warn(
-      "site refused",
-      {{"run", opening.run}, {"round", opening.round}, {"site", refusal.site}, {"reason", refusal.error.to_string()}});
+  round_log(opening).warn("site refused; the round goes on without it",
+                          {field_of("site", refusal.site), {"reason", refusal.error.to_string()}});
 }
 
 void RegionReport::sum_made_again(const Opening& opening, NodeId child, const Error& error) {
-  log_.error("the sum is made again without an update",
-             {{"run", opening.run}, {"round", opening.round}, {"child", child}, {"reason", error.to_string()}});
+  round_log(opening).error("the sum failed; it is made again without an update",
+                           {field_of("member", child), {"reason", error.to_string()}});
 }
 
 void RegionReport::partial_sent(RunId run, RoundId round, const SendPartial& partial, const Status& sent) {
-  log_.info(sent.ok() ? "partial sent" : "partial not sent", {{"run", run},
-                                                              {"round", round},
-                                                              {"contributors", partial.contributors.size()},
-                                                              {"missing", partial.missing.size()},
-                                                              {"reason", sent.ok() ? "" : sent.error().to_string()}});
+  const telemetry::Logger log = log_.with({{"run", run}, {"round", round}});
+  if (sent.ok()) {
+    log.info("partial sent", {{"contributors", partial.contributors.size()}, {"missing", partial.missing.size()}});
+  } else {  // overtaken, or the parent is gone: the next opening asks for it
+    log.info("partial not sent", {{"reason", sent.error().to_string()}});
+  }
 }
 
 void RegionReport::partial_refused(const v1::Receipt& receipt, const Error& error) {
-  log_.warn("partial refused by the parent", {{"run", receipt.run()},
-                                              {"round", receipt.round()},
-                                              {"reason", error.to_string()},
-                                              {"without", receipt.without_size()}});
+  log_.warn("partial refused by the parent; it is made again without what the parent names, or given up",
+            {{"run", receipt.run()},
+             {"round", receipt.round()},
+             {"code", code_name(error.code)},
+             {"reason", error.message},
+             {"without", receipt.without_size()}});
 }
 
 void RegionReport::partial_took(Duration time) {
@@ -78,8 +99,11 @@ void RegionReport::partial_took(Duration time) {
 void RegionReport::committed(const wire::Commit& commit) {
   counts_.rounds_committed.add();
   counts_.contributions_counted.add(static_cast<double>(commit.contributors.size()));
-  log_.info("round committed",
-            {{"run", commit.run}, {"round", commit.round}, {"contributors", commit.contributors.size()}});
+  log_.info("round committed", {{"run", commit.run},
+                                {"round", commit.round},
+                                {"attempt", commit.attempt},
+                                {"contributors", commit.contributors.size()},
+                                {"model_version", commit.model.version}});
 }
 
 }  // namespace fluvial::aggregator

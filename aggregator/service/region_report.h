@@ -1,7 +1,10 @@
 // What people are told of an aggregator: log lines and metrics. On the node's strand.
 #pragma once
 
+#include <cstddef>
+#include <map>
 #include <string>
+#include <string_view>
 
 #include "aggregator/service/region_observer.h"
 
@@ -27,7 +30,12 @@ class RegionReport final : public RegionObserver {
   void committed(const wire::Commit& commit) override;
 
  private:
+  static constexpr std::size_t kNamesMax = 100'000;
+  telemetry::Logger round_log(const Opening& opening) const;
+  telemetry::Field field_of(std::string_view key, NodeId node) const;
+
   telemetry::Logger log_;
+  std::map<NodeId, std::string> names_;  // of children, gone ones too
   telemetry::RoundMetrics counts_;
   telemetry::Histogram partial_seconds_;
 };

@@ -73,7 +73,8 @@ net::Awaitable<void> EnrolServer::serve(std::shared_ptr<net::Session> session) {
   } else {
     answer.mutable_enrol_reply()->set_code(wire::code_to_proto(reply.error().code));
     answer.mutable_enrol_reply()->set_message(reply.error().message);
-    runtime_.log.warn("enrolment refused", {{"remote", session->remote()}, {"reason", reply.error().to_string()}});
+    runtime_.log.warn("enrolment refused; nobody was let in",
+                      {{"remote", session->remote()}, {"reason", reply.error().to_string()}});
   }
   const Status sent = co_await session->send({std::move(answer), {}});
   session->close({Code::kCancelled, sent.ok() ? "answered" : sent.error().message}, true);
@@ -152,8 +153,9 @@ net::Awaitable<Result<v1::EnrolReply>> EnrolServer::enrol(v1::EnrolRequest reque
     });
     if (!known.ok()) co_return known.error();
   }
-  runtime_.log.info(issued->again ? "enrolled before: the same certificate again" : "enrolled",
-                    {{"node", row.id}, {"role", role_name(row.role)}, {"name", row.name}, {"region", row.region}});
+  runtime_.log.info(
+      issued->again ? "enrolled before: the same certificate again" : "enrolled",
+      {{"member", row.name}, {"member_id", row.id}, {"member_role", role_name(row.role)}, {"region", row.region}});
   v1::EnrolReply reply;
   reply.set_certificate_pem(issued->certificate.pem());
   reply.set_ca_pem(authority_.certificate().pem());

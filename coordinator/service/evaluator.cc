@@ -43,7 +43,9 @@ net::Awaitable<void> Evaluator::assign(local::WorkerId worker, Waiting what) {
   Result<std::shared_ptr<const local::SharedModel>> shared =
       co_await runtime_.pool.run([&] { return local::SharedModel::copy_of(what.model.bytes); });
   if (!shared.ok()) {
-    runtime_.log.error("no memory to evaluate a model", {{"reason", shared.error().to_string()}});
+    runtime_.log.error(
+        "no memory to evaluate a model; it is left out",
+        {{"run", what.ref.run}, {"model_version", what.ref.version}, {"reason", shared.error().to_string()}});
     if (const auto found = workers_.find(worker); found != workers_.end()) found->second.reset();
     co_return;
   }
@@ -64,7 +66,7 @@ void Evaluator::worker_attached(local::WorkerId worker, const local::WorkerInfo&
                       {{"worker", info.name}});
     return;
   }
-  runtime_.log.info("evaluator attached", {{"worker", info.name}, {"pid", info.pid}});
+  runtime_.log.info("evaluator attached", {{"worker", info.name}, {"worker_pid", info.pid}});
   workers_.emplace(worker, std::nullopt);
   assign_next();
 }
@@ -83,7 +85,7 @@ void Evaluator::task_done(local::WorkerId worker, local::TaskResult result) {
 }
 
 void Evaluator::task_failed(local::WorkerId worker, local::TaskId, const Error& error) {
-  runtime_.log.warn("evaluation failed", {{"reason", error.to_string()}});
+  runtime_.log.warn("evaluation failed; the next model is given out", {{"reason", error.to_string()}});
   const auto found = workers_.find(worker);
   if (found != workers_.end()) found->second.reset();
   assign_next();
@@ -91,7 +93,7 @@ void Evaluator::task_failed(local::WorkerId worker, local::TaskId, const Error& 
 }
 
 void Evaluator::connection_refused(const std::string& reason) {
-  runtime_.log.warn("worker refused", {{"reason", reason}});
+  runtime_.log.warn("worker connection refused; it may try again", {{"reason", reason}});
 }
 
 }  // namespace fluvial::coordinator

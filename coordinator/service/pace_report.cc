@@ -1,7 +1,5 @@
 #include "coordinator/service/pace_report.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
 namespace fluvial::coordinator {
@@ -44,11 +42,10 @@ void PaceReport::round_closed(const round::Pace& pace, const round::ContributorS
     if (one.straggler) now.insert(site);
     if (one.straggler || scores_.contains(site)) set_score(site, one.score);
     if (one.straggler == stragglers_.contains(site)) continue;
-    const std::string score = fmt::format("{:.2f}", one.score);
     log_.info(one.straggler ? "site is a straggler" : "site is no straggler any more",
               {{"site", name_of_(site)},
-               {"score", score},
-               {"p50_ms", std::chrono::duration_cast<std::chrono::milliseconds>(one.total.quantile(0.5)).count()},
+               {"score", one.score},
+               {"p50_s", seconds(one.total.quantile(0.5))},
                {"late", one.late},
                {"rounds", one.rounds}});
   }

@@ -102,8 +102,8 @@ net::Awaitable<Status> Registry::meet(NodeId node, v1::Standing shown) {
   }
   if (lost.error().code == Code::kFailedPrecondition && ahead_[node] != lost.error().message) {
     ahead_[node] = lost.error().message;
-    runtime_.log.error("a member knows more than the journal",
-                       {{"name", book_.name_of(node)}, {"reason", lost.error().message}});
+    runtime_.log.error("a member knows more than the journal; it gets no lease until that is settled",
+                       {{"member", book_.name_of(node)}, {"reason", lost.error().message}});
   }
   co_return lost.error();
 }
@@ -118,10 +118,11 @@ void Registry::note_lost(const std::vector<store::LostRow>& rows) {
       continue;
     }
     lost_.push_back(row);
-    runtime_.log.warn("a round is lost with the history before", {{"run", row.known.run},
-                                                                  {"round", row.known.round},
-                                                                  {"known_to", book_.name_of(row.site)},
-                                                                  {"its_update", known_name(row)}});
+    runtime_.log.warn("a round is lost with the history before; its number is given out again",
+                      {{"run", row.known.run},
+                       {"round", row.known.round},
+                       {"member", book_.name_of(row.site)},
+                       {"outcome", known_name(row)}});
   }
 }
 
@@ -145,7 +146,8 @@ std::vector<SiteId> Registry::members_changed(NodeId child, const v1::MemberChan
   for (const std::uint32_t node : change.down()) down.emplace_back(node);
   MembersChanged changed = book_.members_changed(child, up, down, now());
   for (const NodeId node : changed.not_counted) {
-    runtime_.log.warn("a member without a current lease is not counted", {{"node", book_.name_of(node)}});
+    runtime_.log.warn("a member without a current lease is not counted; it comes for one",
+                      {{"member", book_.name_of(node)}});
   }
   return std::move(changed.sites_up);
 }

@@ -29,7 +29,7 @@ Status mark_restored(const config::CoordinatorSettings& settings, store::FileSys
   const std::string folder = "aside-" + std::to_string(now.time_since_epoch().count());
   FLUVIAL_ASSIGN(const std::size_t aside, models.set_aside({referenced.begin(), referenced.end()}, folder));
   if (aside > 0) {
-    log.warn("model files newer than the journal were set aside",
+    log.warn("model files newer than the journal were set aside; they are kept, and not read",
              {{"files", aside}, {"folder", store::join_path(settings.data_dir, "models/" + folder)}});
   }
   const round::HistoryId id(std::max<std::uint64_t>(identity::random_u64(), 1));
@@ -42,7 +42,7 @@ Status mark_restored(const config::CoordinatorSettings& settings, store::FileSys
   log.info(
       "a new history begins: start the coordinator, repeat the revocations made since the backup, and enrol again "
       "who was enrolled since",
-      {{"history", history.id}, {"began_at_epoch", history.began}});
+      {{"history", std::to_string(history.id.value())}, {"began_at_epoch", history.began}});
   return {};
 }
 

@@ -62,7 +62,8 @@ net::Awaitable<void> Retention::sweep() {
 
 void Retention::note(std::string_view done, std::string_view what, const Result<std::uint64_t>& pruned) {
   if (!pruned.ok()) {
-    runtime_.log.warn("the journal could not be pruned", {{"reason", pruned.error().to_string()}});
+    runtime_.log.warn("the journal could not be pruned; it is tried again later",
+                      {{"reason", pruned.error().to_string()}});
   } else if (*pruned > 0) {
     runtime_.log.info(done, {{what, *pruned}});
   }

@@ -19,13 +19,13 @@ Root::Root(tree::Runtime& runtime, net::TaskGroup& tasks, Keeps keeps, RunObserv
 
 void Root::child_joined(const tree::Child& child) {
   runtime_.log.info("child joined",
-                    {{"name", child.name}, {"role", role_name(child.role)}, {"lease_epoch", child.lease}});
+                    {{"member", child.name}, {"member_role", role_name(child.role)}, {"lease_epoch", child.lease}});
   registry_.child_joined(child);
   runs_.members().changed(child.role == Role::kSite ? std::vector{SiteId(child.node)} : std::vector<SiteId>{});
 }
 
 void Root::child_left(NodeId child) {
-  runtime_.log.info("child left", {{"name", registry_.book().name_of(child)}});
+  runtime_.log.info("child left", {{"member", registry_.book().name_of(child)}});
   registry_.child_left(child);
   runs_.members().changed({});
 }
@@ -37,22 +37,24 @@ void Root::members_changed(NodeId child, const v1::MemberChange& change) {
 
 net::Awaitable<Result<v1::LeaseGrant>> Root::lease(identity::PeerIdentity peer, v1::LeaseRequest request) {
   const NodeId node = peer.node;
+  const std::string name = peer.name;
   const Result<LeaseAnswer> answer = co_await registry_.lease(std::move(peer), std::move(request));
   if (!answer.ok()) {
-    runtime_.log.warn("no lease granted", {{"reason", answer.error().to_string()}});
+    runtime_.log.warn("no lease granted; the member asks again",
+                      {{"member", name}, {"reason", answer.error().to_string()}});
     co_return answer.error();
   }
   if (answer->moved) {
-    runtime_.log.info(
-        "lease moved",
-        {{"name", registry_.book().name_of(node)}, {"parent", answer->parent_name}, {"lease_epoch", answer->epoch}});
+    runtime_.log.info("lease moved",
+                      {{"member", name}, {"parent", answer->parent_name}, {"lease_epoch", answer->epoch}});
     runs_.members().node_moved(node, answer->epoch);
   }
   if (const auto detour = registry_.book().detour_of(node, runtime_.clock.now())) {
-    runtime_.log.warn("a member goes past its aggregator", {{"name", registry_.book().name_of(node)},
-                                                            {"aggregator", registry_.book().name_of(detour->past)},
-                                                            {"parent", answer->parent_name},
-                                                            {"reason", detour->reason}});
+    runtime_.log.warn("a member goes past its aggregator; it returns when that one serves again",
+                      {{"member", name},
+                       {"aggregator", registry_.book().name_of(detour->past)},
+                       {"parent", answer->parent_name},
+                       {"reason", detour->reason}});
   }
   co_return registry_.to_proto(*answer);
 }
@@ -66,7 +68,7 @@ net::Awaitable<void> Root::answer_outcome(NodeId child, v1::OutcomeQuery query) 
       co_await runtime_.pool.run([&] { return transfer::answers(journal_, query); });
   if (!replies.ok()) {
     if (replies.error().code == Code::kInvalidArgument) co_return;  // no digest
-    runtime_.log.error("an outcome could not be read", {{"reason", replies.error().to_string()}});
+    runtime_.log.error("an outcome could not be read; the site asks again", {{"reason", replies.error().to_string()}});
     co_return;
   }
   for (v1::Envelope& reply : *replies) hub_.send(child, std::move(reply));

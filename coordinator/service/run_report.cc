@@ -3,6 +3,11 @@
 #include <utility>
 
 namespace fluvial::coordinator {
+namespace {
+
+constexpr std::size_t kLateLinesMax = 100;  // a round; `fluvial rounds show` names all
+
+}  // namespace
 
 RunReport::RunReport(telemetry::Metrics& metrics, telemetry::Logger log, Feed& feed, NameOf name_of)
     : log_(std::move(log)),
@@ -20,13 +25,18 @@ telemetry::Logger RunReport::round_log(const round::AttemptRecord& attempt) cons
 
 void RunReport::run_taken_up(const RunMachine& machine) {
   log_.info("run taken up", {{"run", machine.run()},
-                             {"name", machine.plan().name},
-                             {"committed", machine.model().version},
+                             {"run_name", machine.plan().name},
+                             {"model_version", machine.model().version},
                              {"codec", machine.plan().codec}});
 }
 
 void RunReport::status_told(RunId run, RunStatus status, const std::string& reason) {
-  log_.info("run " + std::string(run_status_name(status)), {{"run", run}, {"reason", reason}});
+  const telemetry::Logger log = log_.with({{"run", run}, {"status", run_status_name(status)}, {"reason", reason}});
+  if (status == RunStatus::kPaused && reason != kByAdministrator) {
+    log.warn("run paused; no round opens until it is resumed");
+  } else {
+    log.info("run status");
+  }
   const bool ends = is_over(status);
   const FeedLine line{run, RoundId(0), ends, state_line(run, status, reason)};
   if (!ends) return feed_.publish(line);
@@ -35,7 +45,7 @@ void RunReport::status_told(RunId run, RunStatus status, const std::string& reas
 }
 
 void RunReport::status_not_recorded(RunId run, RunStatus status, const Error& error) {
-  log_.error("the run's status could not be recorded",
+  log_.error("the run's status could not be recorded; it stays as it was",
              {{"run", run}, {"status", run_status_name(status)}, {"reason", error.to_string()}});
 }
 
@@ -53,19 +63,19 @@ void RunReport::attempt_opened(const round::AttemptRecord& attempt, Duration sof
 }
 
 void RunReport::site_refused(const round::AttemptRecord& attempt, const round::Refusal& refusal) {
-  round_log(attempt).warn("site refused", {{"site", name_of_(refusal.site)}, {"reason", refusal.error.to_string()}});
+  round_log(attempt).warn("site refused; the round goes on without it",
+                          {{"site", name_of_(refusal.site)}, {"reason", refusal.error.to_string()}});
 }
 
 void RunReport::sum_given_up(const round::AttemptRecord& attempt, NodeId child, const Error& error) {
-  round_log(attempt).error("the sum is given up: everybody is asked again",
-                           {{"child", child}, {"reason", error.to_string()}});
+  round_log(attempt).error("the sum is given up; everybody is asked again",
+                           {{"member", name_of_(child)}, {"reason", error.to_string()}});
 }
 
 void RunReport::step_failed(const round::AttemptRecord& attempt, DiskPart part, const Error& error) {
-  const telemetry::Logger log = round_log(attempt);
-  if (part == DiskPart::kModels) log.error("the round could not be finalised", {{"reason", error.to_string()}});
-  log.error("the disk failed: nothing is promised until it is mended",
-            {{"part", part == DiskPart::kModels ? "models" : "journal"}, {"reason", error.to_string()}});
+  round_log(attempt).error(
+      "a step of the round failed; the run pauses, and nothing is promised until the disk is mended",
+      {{"part", part == DiskPart::kModels ? "models" : "journal"}, {"reason", error.to_string()}});
 }
 
 void RunReport::committed(const store::CommitRow& row, const round::Pace& pace) {
@@ -75,13 +85,22 @@ void RunReport::committed(const store::CommitRow& row, const round::Pace& pace) 
   counts_.contributions_counted.add(static_cast<double>(record.contributors.size()));
   counts_.contributions_late.add(static_cast<double>(record.late.size()));
   counts_.round_seconds.observe(static_cast<double>(row.duration_ms) / 1000.0);
-  log_.with({{"run", record.run}, {"round", record.round}, {"attempt", record.attempt}})
-      .info("round committed", {{"contributors", record.contributors.size()},
-                                {"late", record.late.size()},
-                                {"refused", record.refusals.size()},
-                                {"weight", record.contributors.total_weight()},
-                                {"ms", row.duration_ms},
-                                {"model_sha256", to_hex(record.model.digest)}});
+  const telemetry::Logger log = log_.with({{"run", record.run}, {"round", record.round}, {"attempt", record.attempt}});
+  log.info("round committed", {{"contributors", record.contributors.size()},
+                               {"late", record.late.size()},
+                               {"refused", record.refusals.size()},
+                               {"weight", record.contributors.total_weight()},
+                               {"seconds", static_cast<double>(row.duration_ms) / 1000.0},
+                               {"model_version", record.model.version},
+                               {"model_sha256", to_hex(record.model.digest)}});
+  if (log.accepts(telemetry::Level::kDebug)) {
+    for (const auto& [site, entry] : record.contributors.entries()) {
+      log.debug("update counted", {{"site", name_of_(site)}, {"weight", entry.weight}});
+    }
+  }
+  for (std::size_t i = 0; i < record.late.size() && i < kLateLinesMax; ++i) {
+    log.info("site late", {{"site", name_of_(record.late[i])}});
+  }
   feed_.publish({record.run, record.round, false, committed_line(row, name_of_)});
 }
 
@@ -93,15 +112,16 @@ void RunReport::members_changed(std::size_t sites, std::size_t aggregators) {
 }
 
 void RunReport::sent_away(NodeId node, const Error& reason) {
-  log_.info("sent away", {{"name", name_of_(node)}, {"reason", reason.message}});
+  log_.info("sent away", {{"member", name_of_(node)}, {"reason", reason.message}});
 }
 
 void RunReport::quarantined(SiteId site, const std::string& reason) {
-  log_.error("site in quarantine", {{"site", name_of_(site)}, {"reason", reason}});
+  log_.error("site in quarantine; it takes part in no round until it is cleared",
+             {{"site", name_of_(site)}, {"reason", reason}});
 }
 
 void RunReport::quarantine_not_recorded(SiteId site, const Error& error) {
-  log_.error("the quarantine could not be recorded: it ends with this process",
+  log_.error("the quarantine could not be recorded; it ends with this process",
              {{"site", name_of_(site)}, {"reason", error.to_string()}});
 }
 

@@ -31,7 +31,8 @@ void RunStarter::stop() {
 net::Awaitable<void> RunStarter::take_up() {
   Result<std::vector<store::RunRow>> rows = co_await runtime_.pool.run([this] { return journal_.runs(); });
   if (!rows.ok()) {
-    runtime_.log.error("the journal's runs could not be read", {{"reason", rows.error().to_string()}});
+    runtime_.log.error("the journal's runs could not be read; none is taken up before a restart",
+                       {{"reason", rows.error().to_string()}});
     rows = std::vector<store::RunRow>{};
   }
   for (auto row = rows->rbegin(); row != rows->rend(); ++row) {
@@ -44,7 +45,8 @@ net::Awaitable<void> RunStarter::take_up() {
       taken = co_await take_up(*row);
     }
     if (taken.ok()) continue;
-    runtime_.log.error("run could not be taken up", {{"run", row->id}, {"reason", taken.error().to_string()}});
+    runtime_.log.error("run could not be taken up; it rests until a restart",
+                       {{"run", row->id}, {"reason", taken.error().to_string()}});
   }
   is_taken_up_ = true;
   taken_up_.notify_all();
@@ -119,7 +121,10 @@ net::Awaitable<Result<RunId>> RunStarter::make_run(store::RunRow row, Buffer mod
   }
   if (done.ok()) co_return *id;
   const Status given_up = co_await give_up_start(*id, "it could not be started: " + done.error().message);
-  if (!given_up.ok()) runtime_.log.warn("a run that was not started stays in the list", {{"run", *id}});
+  if (!given_up.ok()) {
+    runtime_.log.warn("a run that was not started stays in the list; a restart gives it up",
+                      {{"run", *id}, {"reason", given_up.error().to_string()}});
+  }
   co_return done.error();
 }
 

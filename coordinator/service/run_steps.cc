@@ -133,7 +133,10 @@ void RunSteps::publish(const Publish& effect) {
 
 net::Awaitable<void> RunSteps::prune(RunId run, ModelVersion last, std::uint64_t kept) {
   const Status pruned = co_await runtime_.pool.run([&] { return models_.prune(run, last, kept); });
-  if (!pruned.ok()) runtime_.log.warn("old models could not be pruned", {{"reason", pruned.error().to_string()}});
+  if (!pruned.ok()) {
+    runtime_.log.warn("old models could not be pruned; the next commit tries again",
+                      {{"run", run}, {"reason", pruned.error().to_string()}});
+  }
 }
 
 // ---- a status -----------------------------------------------------------------------------------------------------

@@ -66,9 +66,8 @@ Result<identity::Credentials> own_credentials(const identity::CertificateAuthori
 
 }  // namespace
 
-Result<Holdings> open_holdings(tree::Runtime& runtime, const config::CoordinatorSettings& settings) {
-  store::FileSystem& files = runtime.files;
-  const WallTime now = runtime.clock.wall_now();
+Result<Holdings> open_holdings(store::FileSystem& files, WallTime now, const telemetry::Logger& log,
+                               const config::CoordinatorSettings& settings) {
   Holdings holdings;
   FLUVIAL_TRY(check_restored(files, settings.data_dir, false));
   FLUVIAL_TRY(files.make_folder(settings.data_dir));
@@ -86,7 +85,7 @@ Result<Holdings> open_holdings(tree::Runtime& runtime, const config::Coordinator
   FLUVIAL_ASSIGN(holdings.models, store::ModelStore::open(files, store::join_path(settings.data_dir, "models")));
   FLUVIAL_ASSIGN(const std::vector<round::ModelKey> referenced, holdings.journal->referenced_models());
   FLUVIAL_ASSIGN(const std::size_t swept, holdings.models->sweep({referenced.begin(), referenced.end()}));
-  if (swept > 0) runtime.log.info("model files without a record were removed", {{"files", swept}});
+  if (swept > 0) log.info("model files without a record were removed", {{"files", swept}});
   FLUVIAL_ASSIGN(holdings.epoch, holdings.journal->next_epoch());
   return holdings;
 }
@@ -162,9 +161,8 @@ void Service::start() {
   root_.runs().members().quarantine_changed();
   process_.set_ready(true);
   runtime_.log.info("coordinator ready",
-                    {{"federation", facts_.federation},
-                     {"members", net::to_string({address_of(settings_.listen).host, facts_.member_port})},
-                     {"enrolment", facts_.enrol_address},
+                    {{"members_address", net::to_string({address_of(settings_.listen).host, facts_.member_port})},
+                     {"enrol_address", facts_.enrol_address},
                      {"epoch", holdings_.epoch},
                      {"pin", facts_.pin}});
 }
@@ -183,7 +181,10 @@ void Service::stop() {
 net::Awaitable<void> Service::record_evaluation(RunId run, RoundId round, round::Metrics metrics) {
   const Status kept =
       co_await runtime_.pool.run([&] { return holdings_.journal->set_evaluation(run, round, metrics); });
-  if (!kept.ok()) runtime_.log.error("an evaluation could not be recorded", {{"reason", kept.error().to_string()}});
+  if (!kept.ok()) {
+    runtime_.log.error("an evaluation could not be recorded; it is told, and not kept",
+                       {{"run", run}, {"round", round}, {"reason", kept.error().to_string()}});
+  }
   runtime_.log.info("model evaluated", {{"run", run}, {"round", round}, {"metrics", store::metrics_to_json(metrics)}});
   feed_.publish({run, round, false, evaluated_line(run, round, metrics)});
   if (!evaluator_->is_busy()) feed_.release();
@@ -191,8 +192,9 @@ net::Awaitable<void> Service::record_evaluation(RunId run, RoundId round, round:
 
 Status run_coordinator(config::CoordinatorSettings settings, store::FileSystem& files, telemetry::Logger log,
                        tree::OnReady on_ready) {
-  tree::Process process(settings, Role::kCoordinator, files, log);
-  FLUVIAL_ASSIGN(Holdings holdings, open_holdings(process.runtime(), settings));
+  log = log.as({{"role", role_name(Role::kCoordinator)}, {"node", "coordinator"}});
+  FLUVIAL_ASSIGN(Holdings holdings, open_holdings(files, SystemClock().wall_now(), log, settings));
+  tree::Process process(settings, Role::kCoordinator, files, log.as({{"federation", holdings.federation}}));
   Service service(process, settings, std::move(holdings));
   FLUVIAL_TRY(service.open());
   service.start();

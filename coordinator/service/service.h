@@ -26,7 +26,8 @@ struct Holdings {
   std::string federation;
   Epoch epoch;
 };
-Result<Holdings> open_holdings(tree::Runtime& runtime, const config::CoordinatorSettings& settings);
+Result<Holdings> open_holdings(store::FileSystem& files, WallTime now, const telemetry::Logger& log,
+                               const config::CoordinatorSettings& settings);
 
 class Service final {
  public:

@@ -195,6 +195,13 @@ Result<Serial> serial_of(const Digest& token_hash, ByteSpan csr_der) {
   return in_form(serial);
 }
 
+std::string federation_of(const Certificate& authority) {
+  std::array<char, 64> name{};  // a node name, and the end
+  const int size = X509_NAME_get_text_by_NID(X509_get_subject_name(authority.native()), NID_commonName, name.data(),
+                                             static_cast<int>(name.size()));
+  return size > 0 ? std::string(name.data()) : std::string();
+}
+
 CertificateAuthority::CertificateAuthority(PrivateKey key, Certificate certificate)
     : key_(std::move(key)), certificate_(std::move(certificate)), pin_(pin_of(certificate_)) {}
 

@@ -54,6 +54,9 @@ class CertificateAuthority {
   std::string pin_;
 };
 
+// The name of the federation whose authority this is; empty where the certificate states none.
+std::string federation_of(const Certificate& authority);
+
 // The serial of the certificate that a token is used for: a hash over the token's hash and the request's key. Without
 // the token nobody can choose or foresee it. So a record of the serial shows which key the token served.
 // kInvalidArgument for a request that issue() refuses.

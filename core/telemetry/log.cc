@@ -10,7 +10,9 @@
 #include <cmath>
 #include <utility>
 
+#include "core/base/clock.h"
 #include "core/telemetry/escape.h"
+#include "core/telemetry/repeats.h"
 
 namespace fluvial::telemetry {
 namespace {
@@ -44,25 +46,28 @@ std::string text_line(const Record& record, std::string_view time) {
   return line;
 }
 
+void append_json(std::string& line, const Field& field) {
+  line += ",\"";
+  append_escaped(line, field.key, Quotes::kEscaped);
+  line += "\":";
+  const auto* real = std::get_if<double>(&field.value);
+  if (const auto* text = std::get_if<std::string>(&field.value)) {
+    line += '"';
+    append_escaped(line, *text, Quotes::kEscaped);
+    line += '"';
+  } else if (real != nullptr && !std::isfinite(*real)) {
+    line += "null";  // JSON has no such number, and a field has one type
+  } else {
+    line += number_text(field.value);
+  }
+}
+
 std::string json_line(const Record& record, std::string_view time) {
   std::string line = fmt::format(R"({{"time":"{}","level":"{}","message":")", time, level_name(record.level));
   append_escaped(line, record.message, Quotes::kEscaped);
   line += '"';
-  for (const Field& field : record.fields) {
-    line += ",\"";
-    append_escaped(line, field.key, Quotes::kEscaped);
-    line += "\":";
-    const auto* real = std::get_if<double>(&field.value);
-    if (const auto* text = std::get_if<std::string>(&field.value)) {
-      line += '"';
-      append_escaped(line, *text, Quotes::kEscaped);
-      line += '"';
-    } else if (real != nullptr && !std::isfinite(*real)) {
-      line += '"' + number_text(field.value) + '"';  // JSON has no such number
-    } else {
-      line += number_text(field.value);
-    }
-  }
+  for (const Field& field : record.who) append_json(line, field);
+  for (const Field& field : record.fields) append_json(line, field);
   return line + "}";
 }
 
@@ -84,6 +89,28 @@ class SpdlogSink final : public LogSink {
   spdlog::logger logger_;
   Level level_;
   LogFormat format_;
+};
+
+// What stands before a sink that a person reads.
+class RepeatsSink final : public LogSink {
+ public:
+  explicit RepeatsSink(std::shared_ptr<LogSink> sink) : sink_(std::move(sink)) {}
+  ~RepeatsSink() override {
+    for (const Record& record : repeats_.rest()) sink_->write(record);
+  }
+  bool accepts(Level level) const override { return sink_->accepts(level); }
+  void write(const Record& record) override {
+    const TimePoint now = clock_.now();
+    const std::lock_guard lock(mutex_);
+    for (const Record& counted : repeats_.due(now)) sink_->write(counted);
+    if (repeats_.admit(record, now)) sink_->write(record);
+  }
+
+ private:
+  std::shared_ptr<LogSink> sink_;
+  SystemClock clock_;
+  std::mutex mutex_;
+  Repeats repeats_;
 };
 
 class NullSink final : public LogSink {
@@ -119,19 +146,25 @@ Result<LogFormat> log_format_from_name(std::string_view name) {
   return Error{Code::kInvalidArgument, "log format '" + std::string(name) + "': expected text or json"};
 }
 
-Logger Logger::with(Fields fields) const {
+Logger Logger::bind(Fields who, Fields fields) const {
+  Bound all = bound_ ? *bound_ : Bound{};
+  all.who.insert(all.who.end(), who.begin(), who.end());
+  all.fields.insert(all.fields.end(), fields.begin(), fields.end());
   Logger bound(sink_);
-  std::vector<Field> all;
-  if (bound_) all = *bound_;
-  all.insert(all.end(), fields.begin(), fields.end());
-  bound.bound_ = std::make_shared<const std::vector<Field>>(std::move(all));
+  bound.bound_ = std::make_shared<const Bound>(std::move(all));
   return bound;
 }
 
+Logger Logger::with(Fields fields) const { return bind({}, fields); }
+Logger Logger::as(Fields who) const { return bind(who, {}); }
+
 void Logger::log(Level level, std::string_view message, Fields fields) const {
   if (!sink_->accepts(level)) return;
-  Record record{level, std::string(message), {}};
-  if (bound_) record.fields = *bound_;
+  Record record{level, std::string(message), {}, {}};
+  if (bound_) {
+    record.fields = bound_->fields;
+    record.who = bound_->who;
+  }
   record.fields.insert(record.fields.end(), fields.begin(), fields.end());
   sink_->write(record);
 }
@@ -141,13 +174,14 @@ std::string format_record(const Record& record, LogFormat format, std::string_vi
 }
 
 Logger make_stderr_logger(Level level, LogFormat format) {
-  return Logger(std::make_shared<SpdlogSink>(std::make_shared<spdlog::sinks::stderr_sink_mt>(), level, format));
+  return Logger(std::make_shared<RepeatsSink>(
+      std::make_shared<SpdlogSink>(std::make_shared<spdlog::sinks::stderr_sink_mt>(), level, format)));
 }
 
 Result<Logger> make_file_logger(const std::string& path, Level level, LogFormat format) {
   try {
-    return Logger(
-        std::make_shared<SpdlogSink>(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path), level, format));
+    return Logger(std::make_shared<RepeatsSink>(
+        std::make_shared<SpdlogSink>(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path), level, format)));
   } catch (const spdlog::spdlog_ex& error) {
     return Error{Code::kUnavailable, std::string("the log: ") + error.what()};
   }

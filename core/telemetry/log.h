@@ -1,5 +1,8 @@
 // Structured logs, injected: a Logger is a small value that shares its sink; with() binds fields to everything it says.
 // Messages and values are escaped, so what a peer sends cannot forge a line. Thread safe.
+//
+// A message is a constant, what varies is in fields, and docs/operations/logs.md lists those. A warning or an error
+// says after a semicolon what the process does next. A test holds the sources to all of it.
 #pragma once
 
 #include <concepts>
@@ -50,7 +53,8 @@ using Fields = std::initializer_list<Field>;
 struct Record {
   Level level = Level::kInfo;
   std::string message;
-  std::vector<Field> fields;  // bound ones first
+  std::vector<Field> fields;    // bound ones first
+  std::vector<Field> who = {};  // whose line it is: in JSON alone, for a text log has one writer
 };
 
 // Where records go. Thread safe.
@@ -66,6 +70,8 @@ class Logger {
   explicit Logger(std::shared_ptr<LogSink> sink) : sink_(std::move(sink)) {}
 
   Logger with(Fields fields) const;
+  Logger as(Fields who) const;                                       // of the process: role, federation, node
+  bool accepts(Level level) const { return sink_->accepts(level); }  // for lines that are costly to make
   void debug(std::string_view message, Fields fields = {}) const { log(Level::kDebug, message, fields); }
   void info(std::string_view message, Fields fields = {}) const { log(Level::kInfo, message, fields); }
   void warn(std::string_view message, Fields fields = {}) const { log(Level::kWarn, message, fields); }
@@ -73,12 +79,19 @@ class Logger {
   void log(Level level, std::string_view message, Fields fields = {}) const;
 
  private:
+  struct Bound {
+    std::vector<Field> who;
+    std::vector<Field> fields;
+  };
+  Logger bind(Fields who, Fields fields) const;
+
   std::shared_ptr<LogSink> sink_;
-  std::shared_ptr<const std::vector<Field>> bound_;
+  std::shared_ptr<const Bound> bound_;
 };
 
 // To standard error: text "2026-01-31T12:00:00.123Z info  round committed run=1 round=7 site=hospital-a", or one JSON
-// object a line {"time":...,"level":"info","message":"round committed","run":1,...}. Each line is flushed.
+// object a line {"time":...,"level":"info","message":"round committed","role":"site",...,"run":1,...}. Each line is
+// flushed. Warnings that repeat are counted (repeats.h).
 Logger make_stderr_logger(Level level, LogFormat format);
 // To a file, appended; kPermissionDenied or kUnavailable when it cannot be opened.
 Result<Logger> make_file_logger(const std::string& path, Level level, LogFormat format);

@@ -10,6 +10,7 @@
 #include "core/base/testing.h"
 #include "core/telemetry/log.h"
 #include "core/telemetry/metrics.h"
+#include "core/telemetry/repeats.h"
 
 namespace fluvial::telemetry {
 namespace {
@@ -67,7 +68,7 @@ TEST(Log, BytesThatAreNoUtf8AreReplacedAndReorderingIsEscaped) {
 
 TEST(Log, NumbersThatJsonDoesNotKnow) {
   const Record record{Level::kInfo, "m", {{"loss", std::nan("")}, {"max", std::numeric_limits<double>::infinity()}}};
-  EXPECT_EQ(json_of(record), R"({"time":"T","level":"info","message":"m","loss":"nan","max":"inf"})");
+  EXPECT_EQ(json_of(record), R"({"time":"T","level":"info","message":"m","loss":null,"max":null})");
 }
 
 TEST(Log, BoundFieldsComeFirst) {
@@ -82,6 +83,30 @@ TEST(Log, BoundFieldsComeFirst) {
   EXPECT_TRUE(records[1].fields.empty());
   EXPECT_TRUE(sink->contains("site=a weight=3"));
   EXPECT_FALSE(sink->contains("nothing"));
+}
+
+TEST(Log, WhoseLineItIsStandsInJsonAlone) {
+  const auto sink = std::make_shared<CaptureSink>();
+  const Logger log = Logger(sink).as({{"role", "site"}}).with({{"run", RunId(1)}}).as({{"node", "a"}});
+  log.info("joined", {{"weight", 3U}});
+  EXPECT_EQ(json_of(sink->records().at(0)),
+            R"({"time":"T","level":"info","message":"joined","role":"site","node":"a","run":1,"weight":3})");
+  EXPECT_EQ(text_of(sink->records().at(0)), "T info  joined run=1 weight=3");
+}
+
+TEST(Log, WarningsThatRepeatAreCountedInTheFile) {
+  std::string path = "/tmp/fluvial-log-XXXXXX";
+  ::close(::mkstemp(path.data()));
+  {
+    const Logger log = make_file_logger(path, Level::kInfo, LogFormat::kJson).value();
+    for (int i = 0; i < 100; ++i) log.warn("connection refused; it may come again", {{"remote", i}});
+  }
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  ::unlink(path.c_str());
+  ASSERT_EQ(lines.size(), RepeatLimits{}.burst + 1);
+  EXPECT_NE(lines.back().find("\"remote\":99,\"more\":95"), std::string::npos) << lines.back();
 }
 
 TEST(Log, FileKeepsLevelsFormatAndWholeLines) {

@@ -26,10 +26,12 @@ net::Awaitable<Status> Intake::begin(v1::PartialBegin begin) {
   co_return Status{};
 }
 
+telemetry::Field Intake::sender() const { return {child_.role == Role::kSite ? "site" : "member", child_.name}; }
+
 net::Awaitable<void> Intake::admit() {
   Status taken = co_await ask(runtime_.strand, [&] { return current_->admit(book_, owner_); });
   if (taken.ok() && current_->kept_chunks() > 0) {
-    runtime_.log.info("transfer goes on", {{"child", child_.name}, {"chunks", current_->kept_chunks()}});
+    runtime_.log.info("transfer goes on", {sender(), {"chunks", current_->kept_chunks()}});
   }
   if (taken.ok()) taken = current_->start(staging_);
   if (!taken.ok()) co_await refuse(taken.error());
@@ -54,7 +56,15 @@ net::Awaitable<Status> Intake::end(std::string sha256, Buffer integers) {
   if (!current_) co_return Error{Code::kFailedPrecondition, "an end without a beginning"};
   Status taken = co_await runtime_.pool.run([&] { return current_->end(sha256, integers.span()); });
   if (taken.ok()) taken = co_await ask(runtime_.strand, [&] { return current_->hand_over(book_, owner_); });
-  if (!taken.ok()) co_await refuse(taken.error());
+  if (!taken.ok()) {
+    co_await refuse(taken.error());
+  } else if (!current_->is_refused()) {
+    const auto& update = current_->update();
+    runtime_.log.debug(update ? "update received" : "partial received",
+                       {sender(),
+                        {"run", update ? update->run : current_->partial()->run},
+                        {"round", update ? update->round : current_->partial()->round}});
+  }
   current_.reset();
   co_return Status{};
 }
@@ -63,11 +73,13 @@ net::Awaitable<void> Intake::refuse(Error error) {
   const Result<v1::Envelope> receipt =
       co_await ask(runtime_.strand, [&]() -> Result<v1::Envelope> { return current_->refuse(error, book_, owner_); });
   child_.session->post({*receipt, {}});
-  runtime_.log.warn(current_->update() ? "update refused" : "partial refused", {{"child", child_.name},
-                                                                                {"run", receipt->receipt().run()},
-                                                                                {"round", receipt->receipt().round()},
-                                                                                {"code", code_name(error.code)},
-                                                                                {"reason", error.message}});
+  runtime_.log.warn(
+      current_->update() ? "update refused; the round goes on without it" : "partial refused; the child makes another",
+      {sender(),
+       {"run", receipt->receipt().run()},
+       {"round", receipt->receipt().round()},
+       {"code", code_name(error.code)},
+       {"reason", error.message}});
 }
 
 }  // namespace fluvial::tree

@@ -26,6 +26,7 @@ class Intake {
  private:
   net::Awaitable<void> admit();
   net::Awaitable<void> refuse(Error error);
+  telemetry::Field sender() const;  // of log lines
 
   Runtime& runtime_;
   HubOwner& owner_;

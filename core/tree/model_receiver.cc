@@ -142,17 +142,18 @@ net::Awaitable<void> ModelReceiver::check(std::shared_ptr<Fetch> fetch) {
 
 // From the start, after a while.
 net::Awaitable<void> ModelReceiver::again(std::shared_ptr<Fetch> fetch, Error why) {
-  const telemetry::Logger log = runtime_.log.with({{"run", fetch->ref.run}, {"version", fetch->ref.version}});
+  const telemetry::Logger log = runtime_.log.with({{"run", fetch->ref.run}, {"model_version", fetch->ref.version}});
   fetch->received = fetch->position = 0;
   fetch->schema.reset();
   fetch->sink = owner_.sink(fetch->ref);
   if (fetch->attempts == kAttemptsMax) {
-    log.error("model given up until the next session", {{"reason", why.message}, {"attempts", fetch->attempts}});
+    log.error("model refused; it is asked for again in the next session",
+              {{"reason", why.message}, {"tries", fetch->attempts}});
     fetch->held_up = false;
     co_return;
   }
   ++fetch->attempts;
-  log.warn("model refused; fetching it again", {{"reason", why.message}, {"attempt", fetch->attempts}});
+  log.warn("model refused; fetching it again", {{"reason", why.message}, {"tries", fetch->attempts}});
   const Status slept = co_await net::with_deadline(stop_.wait(), fetch->backoff.next());
   (void)slept.ok();  // the wait is over, or stopping_ is set
   if (stopping_ || fetch_ != fetch) co_return;

@@ -68,7 +68,7 @@ Process::Process(const config::CommonSettings& settings, Role role, store::FileS
                                                impl_->clock, files, log, impl_->metrics, impl_->hooks,
                                                session_settings(settings.session), backoff_settings(settings.session)});
   tasks_ = std::make_unique<net::TaskGroup>(strand, [log](const std::string& task, const std::string& what) {
-    log.error("task failed", {{"task", task}, {"what", what}});
+    log.error("task failed; the process goes on without it", {{"task", task}, {"reason", what}});
   });
 }
 

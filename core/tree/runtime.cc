@@ -15,7 +15,8 @@ class ObservingHooks final : public net::NetHooks {
   void refused(std::string_view reason, const std::string& remote, const std::string& detail) override {
     counts_.session_refused(reason);
     if (reason == net::reason::kSilent) counts_.heartbeat_timeouts.add();
-    log_.warn("connection refused", {{"reason", reason}, {"remote", remote}, {"detail", detail}});
+    log_.warn("connection refused or cut; the peer may connect again",
+              {{"code", reason}, {"remote", remote}, {"reason", detail}});
   }
   void session_opened(const std::string& remote) override {
     counts_.sessions_accepted.add();
@@ -30,9 +31,11 @@ class ObservingHooks final : public net::NetHooks {
     counts_.frames_out.add(static_cast<double>(counters.frames_out));
     log_.debug("session closed", {{"remote", remote}, {"reason", why.to_string()}});
   }
-  void accept_failed(const std::string& detail) override { log_.error("accept failed", {{"detail", detail}}); }
+  void accept_failed(const std::string& detail) override {
+    log_.error("accept failed; it is tried again", {{"reason", detail}});
+  }
   void handler_failed(const std::string& remote, const std::string& detail) override {
-    log_.error("session handler failed", {{"remote", remote}, {"detail", detail}});
+    log_.error("session handler failed; this session ends", {{"remote", remote}, {"reason", detail}});
   }
 
  private:

@@ -60,10 +60,12 @@ net::Awaitable<void> Uplink::run() {
     const Result<Duration> lasted = co_await serve_parent();
     if (stopping_) break;
     const Duration wait = backoff.next_after(lasted.ok() ? std::optional(*lasted) : std::nullopt);
-    const std::string why = lasted.ok() ? "the session ended" : lasted.error().to_string();
-    runtime_.log.warn(
-        "no parent; trying again",
-        {{"reason", why}, {"in_ms", std::chrono::duration_cast<std::chrono::milliseconds>(wait).count()}});
+    const double seconds = std::chrono::duration<double>(wait).count();
+    if (lasted.ok()) {  // the owner has said why
+      runtime_.log.info("coming for a lease", {{"parent", lease_.parent_name}, {"retry_in_s", seconds}});
+    } else {
+      runtime_.log.warn("no parent; trying again", {{"reason", lasted.error().to_string()}, {"retry_in_s", seconds}});
+    }
     const Status slept = co_await net::with_deadline(stop_.wait(), wait);
     (void)slept.ok();  // either the wait is over or stopping_ is set
   }
@@ -117,7 +119,8 @@ net::Awaitable<void> Uplink::relay(std::shared_ptr<net::Session> session, Error*
     }
     const Status taken = co_await owner_.from_parent(std::move(*frame));
     if (!taken.ok()) {
-      runtime_.log.warn("the parent sent what it may not", {{"reason", taken.error().to_string()}});
+      runtime_.log.warn("the parent sent what it may not; the session ends",
+                        {{"parent", lease_.parent_name}, {"reason", taken.error().to_string()}});
       *why = taken.error();
       co_return;
     }

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "core/identity/authority.h"
 #include "core/identity/credentials.h"
 #include "core/identity/tls.h"
 #include "core/net/proxy.h"
@@ -23,6 +24,7 @@ struct Member {
   identity::PeerIdentity self;
   std::shared_ptr<const identity::TlsContext> tls;
   std::uint64_t enrolled_before = 0;
+  std::string federation;
 };
 
 Result<Member> load_member(const config::EdgeSettings& settings) {
@@ -40,7 +42,8 @@ Result<Member> load_member(const config::EdgeSettings& settings) {
                  "the certificate in " + folder + " is for " + identity::describe(self) + ", expected a site's"};
   }
   FLUVIAL_ASSIGN(std::shared_ptr<const identity::TlsContext> tls, identity::TlsContext::member_client(*credentials));
-  return Member{std::move(self), std::move(tls), credentials->enrolled_before};
+  return Member{std::move(self), std::move(tls), credentials->enrolled_before,
+                identity::federation_of(credentials->authority)};
 }
 
 tree::UplinkOptions uplink_options(net::HostPort coordinator, NodeId node, Incarnation incarnation) {
@@ -69,7 +72,9 @@ Status run_edge(config::EdgeSettings settings, store::FileSystem& files, telemet
   FLUVIAL_ASSIGN(Member member, load_member(settings));
   FLUVIAL_ASSIGN(const net::HostPort coordinator, net::parse_host_port(settings.coordinator));
   const std::string name = member.self.name;
-  tree::Process process(settings, Role::kSite, files, log.with({{"site", name}}));
+  tree::Process process(
+      settings, Role::kSite, files,
+      log.as({{"role", role_name(Role::kSite)}, {"federation", member.federation}, {"node", name}, {"site", name}}));
   FLUVIAL_ASSIGN(process.runtime().session.proxy, net::proxy_rules(settings.proxy, settings.no_proxy));
   FLUVIAL_ASSIGN(std::unique_ptr<store::SiteStore> store,
                  store::SiteStore::open(process.runtime().files, store::join_path(settings.data_dir, "state"),

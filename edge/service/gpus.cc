@@ -26,7 +26,7 @@ Result<std::vector<kernels::Device>> all_devices(const telemetry::Logger& log) {
     if (usable.ok()) {
       devices.push_back(device);
     } else {
-      log.info("GPUs: one is left out", {{"reason", usable.error().message}});
+      log.info("a GPU is left out", {{"reason", usable.error().message}});
     }
   }
   if (devices.empty()) return Error{Code::kUnavailable, "none of this machine's can be used"};
@@ -55,8 +55,10 @@ std::string describe(const kernels::Device& device, const local::DeviceUuid& uui
 Result<std::shared_ptr<SiteGpus>> make(Result<std::vector<kernels::Device>> devices, const telemetry::Logger& log) {
   if (!devices.ok()) return devices.error();
   SiteGpusOptions options;
-  options.note = [log](const std::string& line) { log.info("GPUs: " + line); };
-  options.warn = [log](const std::string& line) { log.warn("GPUs: " + line); };
+  options.note = [log](const std::string& line) { log.info("about GPUs", {{"reason", line}}); };
+  options.warn = [log](const std::string& line) {
+    log.warn("GPUs cannot do this; the host does it from here on", {{"reason", line}});
+  };
   FLUVIAL_ASSIGN(std::shared_ptr<SiteGpus> gpus, SiteGpus::make(std::move(*devices), std::move(options)));
   std::string list;
   for (std::size_t i = 0; i < gpus->devices().size(); ++i) {

@@ -10,9 +10,11 @@ namespace {
 
 // What becomes of an update that is late.
 const char* late_text(bool run_over) {
-  return run_over ? "update late: its run is over; it goes into the run that continues it, if one does"
-                  : "update late: it goes into the next one";
+  return run_over ? "update late, and its run is over; it goes into the run that continues it, if one does"
+                  : "update late; it goes into the next one";
 }
+
+constexpr const char* kResidualDropped = "residual dropped; the next update goes without it";
 
 }  // namespace
 
@@ -57,7 +59,12 @@ void LogReport::parent_up() { connected_.set(1); }
 
 void LogReport::parent_down(const Error& why, bool stopping) {
   connected_.set(0);
-  if (!stopping) log_.warn("lost the parent", {{"reason", why.to_string()}});
+  if (stopping) return;
+  if (why.code == Code::kStale) {  // the coordinator has another for it: a move that was planned
+    log_.info("sent to another parent", {{"reason", why.message}});
+  } else {
+    log_.warn("lost the parent; the coordinator is asked for another", {{"reason", why.to_string()}});
+  }
 }
 
 void LogReport::round_opened(const Offer& offer) {
@@ -75,13 +82,13 @@ void LogReport::round_committed(const wire::Commit& commit, const Verdict& verdi
 }
 
 void LogReport::run_state(RunId run, std::string_view state, std::string_view reason) {
-  log_.info("run " + wire::printable(state), {{"run", run}, {"reason", wire::printable(reason)}});
+  log_.info("run status", {{"run", run}, {"status", wire::printable(state)}, {"reason", wire::printable(reason)}});
 }
 
 void LogReport::receipt(RunId run, RoundId round, const Status& verdict) {
   const telemetry::Logger log = log_of(run, round);
   if (verdict.ok()) return log.debug("update accepted");
-  log.warn("update refused by the parent",
+  log.warn("update refused by the parent; its outcome comes with the commit",
            {{"code", code_name(verdict.error().code)}, {"reason", verdict.error().message}});
 }
 
@@ -109,25 +116,27 @@ void LogReport::trained(const Offer& offer, std::size_t workers, std::uint32_t w
 }
 
 void LogReport::train_failed(const Offer& offer, const Error& error) {
-  log_of(offer.run, offer.round).warn("training failed", {{"reason", error.to_string()}});
+  log_of(offer.run, offer.round)
+      .warn("training failed; this round goes on without this site", {{"reason", error.to_string()}});
 }
 
 void LogReport::encoded(const store::PendingInfo& info, std::uint32_t weight_trained, double seconds) {
   const telemetry::Logger log = log_of(info.start.run, info.start.round);
   metrics_.encode_seconds.observe(seconds);
   if (info.start.weight < weight_trained) {
-    log.warn("the update claims less than its weight: the round has less on record for this site",
-             {{"weight", weight_trained}, {"claimed", info.start.weight}});
+    log.warn("the update claims less than its weight; the round has less on record for this site",
+             {{"weight", weight_trained}, {"weight_claimed", info.start.weight}});
   }
   log.info("update encoded", {{"bytes", info.chunk_bytes},
                               {"norm", info.p_norm},
                               {"weight", info.start.weight},
-                              {"digest", to_hex(info.digest)},
+                              {"update_sha256", to_hex(info.digest)},
                               {"seconds", seconds}});
 }
 
 void LogReport::not_encoded(const Offer& offer, const Error& error) {
-  log_of(offer.run, offer.round).warn("update not sent: it cannot be encoded", {{"reason", error.to_string()}});
+  log_of(offer.run, offer.round)
+      .warn("update cannot be encoded; this round goes on without this site", {{"reason", error.to_string()}});
 }
 
 void LogReport::folded(const Offer& offer, const store::Carried& carried, bool run_over) {
@@ -137,11 +146,12 @@ void LogReport::folded(const Offer& offer, const store::Carried& carried, bool r
 
 void LogReport::not_folded(const Offer& offer, const Error& error) {
   metrics_.residuals_dropped.add();
-  log_of(offer.run, offer.round).warn("late update dropped", {{"reason", error.to_string()}});
+  log_of(offer.run, offer.round)
+      .warn("late update dropped; the next round begins without it", {{"reason", error.to_string()}});
 }
 
 void LogReport::last_model_missing(RunId run, RoundId round) {
-  log_of(run, round).warn("the run ends for its workers without its last model: it does not arrive");
+  log_of(run, round).warn("the last model does not arrive; the run ends for its workers without it");
 }
 
 void LogReport::gpus_used(const SiteGpus::Counts& so_far) {
@@ -154,7 +164,7 @@ void LogReport::gpus_used(const SiteGpus::Counts& so_far) {
 
 void LogReport::found(const store::PendingInfo& info) {
   log_of(info.start.run, info.start.round)
-      .info("a submission waits for its outcome", {{"digest", to_hex(info.digest)}});
+      .info("a submission waits for its outcome", {{"update_sha256", to_hex(info.digest)}});
 }
 
 void LogReport::sending(const Send& effect) {
@@ -187,13 +197,13 @@ void LogReport::resolved(const Pending& pending, Outcome outcome, bool run_over)
       .log(outcome == Outcome::kCounted ? telemetry::Level::kInfo : telemetry::Level::kWarn,
            outcome == Outcome::kCounted ? "update counted"
            : outcome == Outcome::kLate  ? late_text(run_over)
-                                        : "update refused: it is dropped",
+                                        : "update refused; it is dropped",
            {{"outcome", outcome_name(outcome)}});
 }
 
 void LogReport::not_written(const Pending& pending, Outcome outcome, const Error& error) {
   log_of(pending.run, pending.round)
-      .error("the outcome cannot be written; trying again",
+      .error("the outcome cannot be written; it is tried again",
              {{"outcome", outcome_name(outcome)}, {"reason", error.to_string()}});
 }
 
@@ -205,73 +215,78 @@ void LogReport::residual(RunId run, RoundId round, const store::Carried& carried
   metrics_.residual_age_rounds.set(static_cast<double>(carried.residual.age_rounds));
   if (carried.dropped.empty()) return;
   metrics_.residuals_dropped.add();
-  log_of(run, round).warn("residual dropped", {{"reason", carried.dropped}});
+  log_of(run, round).warn(kResidualDropped, {{"reason", carried.dropped}});
 }
 
 void LogReport::residual_lost(RunId run, RoundId round, std::uint64_t values) {
   metrics_.residuals_dropped.add();
   const std::string reason = std::to_string(values) + " values of it are no numbers or too large: its file is damaged";
-  log_of(run, round).warn("residual dropped", {{"reason", reason}});
+  log_of(run, round).warn(kResidualDropped, {{"reason", reason}});
 }
 
 void LogReport::unspent(RunId run, const std::vector<store::Unspent>& unspent) {
   if (!unspent.empty()) metrics_.residual_unspent_norm.set(0);
   for (const store::Unspent& left : unspent) {
-    const telemetry::Logger log = log_.with({{"run", run}, {"of_run", left.run}, {"norm", left.residual.norm}});
+    const telemetry::Logger log =
+        log_.with({{"run", run}, {"of_run", left.run}, {"residual_norm", left.residual.norm}});
     if (left.carried_over) {
       log.info("the residual of a run before goes into this one, which continues it");
     } else {
       metrics_.residuals_dropped.add();
-      log.warn("the residual of a run before is dropped: this one does not continue it");
+      log.warn("the residual of a run before is dropped; this run does not continue that one");
     }
   }
 }
 
 void LogReport::run_complete(RunId run, const Result<store::ResidualInfo>& unspent) {
   if (!unspent.ok()) {
-    log_.error("what a run left cannot be read", {{"run", run}, {"reason", unspent.error().to_string()}});
+    log_.error("what a run left cannot be read; its norm is not told",
+               {{"run", run}, {"reason", unspent.error().to_string()}});
     return;
   }
   metrics_.residual_unspent_norm.set(unspent->norm);
-  log_.info("run complete", {{"run", run}, {"unspent_residual_norm", unspent->norm}});
+  log_.info("run complete", {{"run", run}, {"residual_norm", unspent->norm}});
 }
 
 // ---- histories ---------------------------------------------------------------------------------------------------
 
 void LogReport::history_refused(const Error& error) {
-  log_.error("the lease is not taken", {{"reason", error.message}});
+  log_.error("the lease is not taken; another is asked for", {{"reason", error.message}});
 }
 
 void LogReport::history_not_written(const Error& error) {
-  log_.error("the new history cannot be written; trying again", {{"reason", error.to_string()}});
+  log_.error("the new history cannot be written; it is tried again", {{"reason", error.to_string()}});
 }
 
 void LogReport::put_aside(const store::PutAside& aside) {
   if (aside.run_lost) {
-    log_.warn("a run is lost with the history before: what was carried over is dropped",
+    log_.warn("a run is lost with the history before; what was carried over is dropped",
               {{"run", aside.run}, {"residual_norm", aside.residual.norm}});
     if (!aside.residual.zero) metrics_.residuals_dropped.add();
     return;
   }
   if (aside.undone) {
-    log_.warn("rounds up to this one are lost with the history before, and what counted in them",
+    log_.warn("rounds up to this one are lost with the history before; what counted in them is lost, too",
               {{"run", aside.run}, {"round", *aside.undone}});
   }
   if (aside.late) {
     count(Outcome::kLate);
     log_of(aside.run, *aside.late)
-        .warn("update late: its round is lost with the history before", {{"residual_norm", aside.residual.norm}});
+        .warn("update late, its round is lost with the history before; it goes into the next one",
+              {{"residual_norm", aside.residual.norm}});
   }
   residual(aside.run, aside.late.value_or(RoundId(0)), {aside.residual, aside.dropped});
 }
 
 void LogReport::history_entered(const round::Lineage& lineage) {
-  log_.warn("the coordinator was restored from a backup: another history of the federation",
-            {{"history", round::current_of(lineage)}, {"began_at_epoch", round::began_of(lineage)}});
+  log_.warn(
+      "another history of the federation; this site goes on in it",
+      {{"history", std::to_string(round::current_of(lineage).value())}, {"began_at_epoch", round::began_of(lineage)}});
 }
 
 void LogReport::failed(std::string_view what, const Error& error) {
-  log_.error(std::string(what) + " failed: the agent ends, to be started again", {{"reason", error.to_string()}});
+  log_.error("a part of the agent failed; the agent ends, to be started again",
+             {{"part", what}, {"reason", error.to_string()}});
 }
 
 }  // namespace fluvial::edge

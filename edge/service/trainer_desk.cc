@@ -72,7 +72,7 @@ void TrainerDesk::worker_detached(local::WorkerId worker, const std::string& rea
 }
 
 void TrainerDesk::connection_refused(const std::string& reason) {
-  log_.warn("worker connection refused", {{"reason", reason}});
+  log_.warn("worker connection refused; it may try again", {{"reason", reason}});
 }
 
 // Its task has an outcome. False: it is gone.
@@ -156,7 +156,7 @@ void TrainerDesk::pump() {
     job_->slots.resize(std::min(spare.size(), options_.workers));
     if (job_->slots.size() < options_.workers) {
       crew_.went_short();
-      log_of(*job_).warn("beginning with fewer workers",
+      log_of(*job_).warn("fewer workers than expected; the round begins with these",
                          {{"workers", job_->slots.size()}, {"expected", options_.workers}});
     }
     arm(task_deadline());
@@ -255,7 +255,8 @@ void TrainerDesk::task_done(local::WorkerId worker, local::TaskResult result) {
       for (const Seat& seat : found->slot->seats) answers.push_back({seat.name, *seat.result});
       const Status fits = check_unit(answers, job_->what.base.schema.model_bytes());
       if (!fits.ok()) {
-        log_of(*job_).warn("a group's results do not fit together", {{"reason", fits.error().message}});
+        log_of(*job_).warn("a group's results do not fit together; they count as missing",
+                           {{"reason", fits.error().message}});
         found->slot->error = fits.error();
       }
     }
@@ -271,7 +272,9 @@ void TrainerDesk::task_failed(local::WorkerId worker, local::TaskId task, const 
   const std::string name = who == workers_.end() ? "" : who->second.info.name;
   if (!gone) answered(worker);  // who is gone stays busy until it is detached, so that nothing is given to it
   if (const std::optional<Found> found = find(task)) {
-    log_of(*job_).warn(gone ? "worker went away" : "worker failed", {{"worker", name}, {"reason", error.message}});
+    log_of(*job_).warn(
+        gone ? "worker went away; another takes its task, if one comes" : "worker failed; its result counts as missing",
+        {{"worker", name}, {"reason", error.message}});
     if (gone) {
       // What other ranks of its group still bring is passed over; the group may have its turn again.
       for (const Seat& seat : found->slot->seats) job_->turns.erase(seat.worker);
@@ -311,7 +314,7 @@ void TrainerDesk::finish(Ruling ruling) {
   }
   if (units.size() < job.slots.size()) {
     crew_.went_short();
-    log_of(job).warn("going on with fewer workers", {{"workers", units.size()}});
+    log_of(job).warn("some workers have no result; the update is made without them", {{"workers", units.size()}});
   }
   job.done(join_parts(std::move(job.what.base), std::move(units)));
 }

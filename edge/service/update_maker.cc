@@ -44,7 +44,7 @@ void UpdateMaker::choose_reduction(std::string_view setting, std::size_t workers
   const Choice choice = choose(model, workers, round::Plan().chunk_values);
   site_.runtime.log.info("reduction chosen", {{"algorithm", algorithm_name(choice.algorithm)},
                                               {"workers", workers},
-                                              {"predicted_a_chunk", choice.reason},
+                                              {"reason", choice.reason},
                                               {"alpha_s", model.alpha},
                                               {"beta_s_per_byte", model.beta},
                                               {"gamma_s_per_addition", model.gamma}});

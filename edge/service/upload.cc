@@ -56,7 +56,7 @@ net::Awaitable<void> Upload::run(std::shared_ptr<Running> running) {
     sent_(running->item, seconds);
   } else if (status.error().code != Code::kCancelled) {
     const store::PendingStart& start = running->item.update->info().start;
-    runtime_.log.warn("update not sent",
+    runtime_.log.warn("update not sent; it is sent again when the parent asks",
                       {{"run", start.run}, {"round", start.round}, {"reason", status.error().to_string()}});
   }
   if (next_ && !running_) start(*std::exchange(next_, std::nullopt));

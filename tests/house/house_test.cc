@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "tests/house/includes.h"
+#include "tests/house/logs.h"
 #include "tests/house/names.h"
 #include "tests/house/tidy.h"
 
@@ -69,6 +70,18 @@ TEST(House, TheWalkNamesWhatIsThere) {
   const auto page = std::ranges::find(tree().texts, "docs/design/walk.md", &TextFile::path);
   ASSERT_NE(page, tree().texts.end());
   const std::vector<Finding> findings = check_names(*page, tree());
+  EXPECT_TRUE(findings.empty()) << to_string(findings);
+}
+
+TEST(House, LogLinesCanBeJoined) {
+  const auto page = std::ranges::find(tree().texts, "docs/operations/logs.md", &TextFile::path);
+  ASSERT_NE(page, tree().texts.end());
+  const std::set<std::string> fields = fields_of(*page);
+  std::vector<Finding> findings;
+  for (const TextFile& file : tree().texts) {
+    const bool is_product = !file.path.starts_with("tests/") && !file.path.ends_with("_test.cc");
+    if (is_product && is_source(file.path)) append(findings, check_logs(file, fields));
+  }
   EXPECT_TRUE(findings.empty()) << to_string(findings);
 }
 

@@ -85,7 +85,7 @@ TEST_F(EnrolAgainTest, AnAnswerThatWasLostCostsNothing) {
   spec.argv.insert(spec.argv.end(), through.begin(), through.end());
   gate.hold_after(Way::kDown, 2'000);
   const cli::ProcessId lost = spawn(spec);
-  wait_log("coordinator", "enrolled node=");
+  wait_log("coordinator", "enrolled member=");
   EXPECT_FALSE(fs::exists(folder_.file("a") + "/identity/cert.pem"));
   supervisor_->signal_and_wait(lost, SIGKILL);
 

@@ -67,8 +67,8 @@ TEST_F(FailoverTest, SitesWhoseUpdatesAreAboveAlreadyMoveThereAndCountOnce) {
   hold.wait_arrival(2);
   wait_in("aggregator-tier-1", 2, 2);
   federation_->kill("aggregator-1");
-  wait_log("aggregator-tier-1", "name=site-1");
-  wait_log("aggregator-tier-1", "name=site-3");
+  wait_log("aggregator-tier-1", "member=site-1");
+  wait_log("aggregator-tier-1", "member=site-3");
   hold.open();
   wait_state(run, "done");
   EXPECT_EQ(sites_at("aggregator-tier-1"), 2U);
@@ -89,8 +89,8 @@ TEST_F(FailoverTest, ASubtreeMovesWholeWithWhatTheCoordinatorHoldsOfIt) {
   hold.wait_arrival(2);
   wait_in("coordinator", 2, 3);
   federation_->kill("aggregator-tier-1");
-  wait_log("coordinator", "child joined name=aggregator-1");
-  wait_log("coordinator", "child joined name=aggregator-2");
+  wait_log("coordinator", "child joined member=aggregator-1");
+  wait_log("coordinator", "child joined member=aggregator-2");
   hold.open();
   wait_state(run, "done");
   EXPECT_EQ(parent_of("aggregator-1"), "coordinator");

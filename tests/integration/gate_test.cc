@@ -128,7 +128,7 @@ TEST_F(GateTest, APartialThatIsCutResumesWhereItStopped) {
   }
   wait_state(run, "done");
   EXPECT_LE(gate_.forwarded(Way::kUp) - undisturbed, undisturbed + 2 * (kPackedChunkBytes + kTalkBytes));
-  EXPECT_THAT(log_of("coordinator"), HasSubstr("transfer goes on child=aggregator-1"));
+  EXPECT_THAT(log_of("coordinator"), HasSubstr("transfer goes on member=aggregator-1"));
   expect_exact(run, 2);
 }
 
@@ -148,7 +148,7 @@ TEST_F(GateTest, ABitThatFlipsEndsTheSessionAndNothingElse) {
   expect_exact(run, 2);
   for (const char* receiver : {"site-1", "aggregator-1"}) {
     EXPECT_THAT(log_of(receiver), HasSubstr("what came was changed on its way: a TLS record does not authenticate"));
-    EXPECT_THAT(log_of(receiver), HasSubstr("reason=damaged"));
+    EXPECT_THAT(log_of(receiver), HasSubstr("code=damaged"));
   }
 }
 
@@ -225,7 +225,7 @@ TEST_F(GateTest, ASiteThatCannotReachItsParentGetsAnotherAndCountsInTheOpenRound
   hold.wait_arrival(2, 2);
   gate_.refuse(true);
   gate_.cut_all(Way::kUp);
-  wait_log("coordinator", "lease moved name=site-1 parent=coordinator");
+  wait_log("coordinator", "lease moved member=site-1 parent=coordinator");
   hold.open();
   std::uint64_t round = cli::count_member(wait_committed(run, 2), "round");
   gate_.refuse(false);

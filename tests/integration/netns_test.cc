@@ -149,8 +149,8 @@ TEST_F(NetworkTest, APartitionedRegionIsLateAndItsUpdatesTravelWithTheNextOnes) 
   const value first = wait_committed(run, 1);
   EXPECT_TRUE(names(first, "contributors", "site-1") && names(first, "contributors", "site-3"));
   EXPECT_EQ(cli::count_member(first, "late"), 2U);
-  wait_log("coordinator", "child left name=aggregator-2");
-  wait_log("aggregator-2", "parent down");
+  wait_log("coordinator", "child left member=aggregator-2");
+  wait_log("aggregator-2", "lost the parent");
   network_->set_cut_off("region-2", false);
   for (const std::size_t site : {2, 4}) {
     wait_status(site, [](const value& status) { return outcomes(status, "late") == 1; });
@@ -171,9 +171,9 @@ TEST_F(NetworkTest, WithoutItsCoordinatorEverythingWaitsAndGoesOnAfterwards) {
   hold.wait_arrival(2, 4);
   network_->set_cut_off("core", true);
   hold.open();
-  for (const char* node : {"aggregator-1", "aggregator-2"}) wait_log(node, "parent down");
-  wait_log("coordinator", "child left name=aggregator-1");
-  wait_log("coordinator", "child left name=aggregator-2");
+  for (const char* node : {"aggregator-1", "aggregator-2"}) wait_log(node, "lost the parent");
+  wait_log("coordinator", "child left member=aggregator-1");
+  wait_log("coordinator", "child left member=aggregator-2");
   EXPECT_EQ(committed(run).size(), 1U);
   network_->set_cut_off("core", false);
   wait_state(run, "done");

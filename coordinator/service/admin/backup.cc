@@ -20,7 +20,8 @@ net::Awaitable<Reply> copy_journal(Context* admin, Call) {
   const Status copied = co_await admin->runtime.pool.run([&] { return admin->journal.copy_to(path); });
   admin->copying = false;
   if (!copied.ok()) {
-    admin->runtime.log.error("the journal could not be copied for a backup", {{"reason", copied.error().to_string()}});
+    admin->runtime.log.error("the journal could not be copied; this backup fails",
+                             {{"reason", copied.error().to_string()}});
     co_return copied.error();
   }
   co_return json::serialize(json::object{{"journal", path}, {"pin", admin->facts.pin}});

@@ -61,7 +61,7 @@ net::Awaitable<Reply> revoke(Context* admin, Call call) {
   const Result<NodeId> revoked = co_await admin->root.registry().revoke(name);
   if (!revoked.ok()) co_return revoked.error();
   admin->root.runs().members().revoked(*revoked);
-  admin->runtime.log.warn("node revoked", {{"name", name}});
+  admin->runtime.log.info("node revoked", {{"member", name}});
   co_return json::serialize(json::object{{"revoked", name}});
 }
 
@@ -70,7 +70,7 @@ net::Awaitable<Reply> remove(Context* admin, Call call) {
   const Result<NodeId> removed = co_await admin->root.registry().remove(name);
   if (!removed.ok()) co_return removed.error();
   admin->root.runs().members().revoked(*removed);
-  admin->runtime.log.warn("node removed", {{"name", name}});
+  admin->runtime.log.info("node removed", {{"member", name}});
   co_return json::serialize(json::object{{"removed", name}});
 }
 
@@ -79,7 +79,7 @@ net::Awaitable<Reply> clear(Context* admin, Call call) {
   const Result<NodeId> cleared = co_await admin->root.registry().clear(name);
   if (!cleared.ok()) co_return cleared.error();
   admin->root.runs().members().quarantine_changed();
-  admin->runtime.log.warn("quarantine lifted", {{"name", name}});
+  admin->runtime.log.info("quarantine lifted", {{"site", name}});
   co_return json::serialize(json::object{{"cleared", name}});
 }
 

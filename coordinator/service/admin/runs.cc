@@ -6,6 +6,7 @@
 #include "coordinator/logic/plan_codec.h"
 #include "coordinator/service/admin/resources.h"
 #include "coordinator/service/json.h"
+#include "coordinator/service/run_report.h"
 #include "core/store/plan_json.h"
 #include "core/store/safetensors.h"
 
@@ -99,9 +100,9 @@ net::Awaitable<Reply> command(Context* admin, Call call) {
   if (!run.ok()) co_return run.error();
   const std::string& verb = call.names[1];
   Status done = Error{Code::kNotFound, "a run can be told to pause, resume or stop"};
-  if (verb == "pause") done = co_await admin->root.runs().pause(*run, "by an administrator");
+  if (verb == "pause") done = co_await admin->root.runs().pause(*run, kByAdministrator);
   if (verb == "resume") done = co_await admin->root.runs().resume(*run);
-  if (verb == "stop") done = co_await admin->root.runs().stop_run(*run, "by an administrator");
+  if (verb == "stop") done = co_await admin->root.runs().stop_run(*run, kByAdministrator);
   if (!done.ok()) co_return done.error();
   co_return json::serialize(json::object{{"run", run->value()}, {"command", verb}});
 }

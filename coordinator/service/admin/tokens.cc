@@ -53,7 +53,8 @@ net::Awaitable<Reply> create(Context* admin, Call call) {
   const Status kept = co_await admin->runtime.pool.run([&] { return admin->journal.add_token(row); });
   if (!kept.ok()) co_return kept.error();
   admin->runtime.log.info(
-      "token created", {{"token", row.id}, {"role", role_name(row.role)}, {"name", row.name}, {"uses", row.uses_max}});
+      "token created",
+      {{"token", row.id}, {"member_role", role_name(row.role)}, {"member", row.name}, {"uses", row.uses_max}});
   co_return json::serialize(
       json::object{{"token", made->token.to_text()}, {"id", row.id}, {"name", row.name}, {"expires_at", utc(expires)}});
 }
@@ -87,7 +88,7 @@ net::Awaitable<Reply> revoke(Context* admin, Call call) {
   const WallTime when = admin->runtime.clock.wall_now();
   const Status kept = co_await admin->runtime.pool.run([&] { return admin->journal.revoke_token(id, when); });
   if (!kept.ok()) co_return kept.error();
-  admin->runtime.log.warn("token revoked", {{"token", id}});
+  admin->runtime.log.info("token revoked", {{"token", id}});
   co_return json::serialize(json::object{{"revoked", id}});
 }
 

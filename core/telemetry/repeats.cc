@@ -1,0 +1,75 @@
+#include "core/telemetry/repeats.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+namespace fluvial::telemetry {
+namespace {
+
+constexpr std::string_view kOthers = "others";
+constexpr char kSeparator = '\0';
+
+std::string cause_of(const Record& record) {
+  std::string cause = record.message;
+  for (const Field& field : record.fields) {
+    if (std::ranges::find(kCauseFields, field.key) == kCauseFields.end()) continue;
+    cause += kSeparator + field.key + '=';
+    std::visit(
+        [&cause](const auto& value) {
+          if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::string>) {
+            cause += value;
+          } else {
+            cause += std::to_string(value);
+          }
+        },
+        field.value);
+  }
+  return cause;
+}
+
+}  // namespace
+
+bool Repeats::admit(const Record& record, TimePoint now) {
+  if (record.level < Level::kWarn) return true;
+  std::string name = cause_of(record);
+  if (causes_.size() >= limits_.causes_max && !causes_.contains(name)) name = kOthers;
+  if (causes_.empty()) oldest_ = now;
+  const auto found = causes_.try_emplace(std::move(name), Cause{.since = now, .last = {}}).first;
+  Cause& cause = found->second;
+  if (cause.written < limits_.burst) {
+    ++cause.written;
+    return true;
+  }
+  ++cause.held_back;
+  cause.last = record;
+  return false;
+}
+
+std::vector<Record> Repeats::due(TimePoint now) {
+  if (causes_.empty() || now - oldest_ < limits_.window) return {};
+  return take(false, now);
+}
+
+std::vector<Record> Repeats::rest() { return take(true, {}); }
+
+std::vector<Record> Repeats::take(bool all, TimePoint now) {
+  std::vector<Record> records;
+  oldest_ = now;
+  for (auto entry = causes_.begin(); entry != causes_.end();) {
+    Cause& cause = entry->second;
+    if (!all && now - cause.since < limits_.window) {
+      oldest_ = std::min(oldest_, cause.since);
+      ++entry;
+      continue;
+    }
+    if (cause.held_back > 0) {
+      cause.last.fields.emplace_back("more", cause.held_back);
+      records.push_back(std::move(cause.last));
+    }
+    entry = causes_.erase(entry);
+  }
+  return records;
+}
+
+}  // namespace fluvial::telemetry

@@ -1,0 +1,54 @@
+// How often the same warning is written: a log that a peer, or a disk that fails, could fill tells nobody anything.
+//
+// A cause is a warning's or error's message with whom and what it is about (kCauseFields). The first `burst` lines of a
+// cause within a window are written; the others are counted, and a line with that count ("more") follows when the
+// window is over, at the next line of any kind. Lines below warnings are never held back. Pure; not thread safe.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/telemetry/log.h"
+
+namespace fluvial::telemetry {
+
+// Two lines that differ in other fields (a reason's text, a port, a round, a number) are of one cause.
+inline constexpr std::array<std::string_view, 8> kCauseFields = {"code",   "member", "site", "site_id",
+                                                                 "parent", "worker", "run",  "part"};
+
+struct RepeatLimits {
+  std::size_t burst = 5;
+  Duration window = std::chrono::minutes(1);
+  std::size_t causes_max = 1024;  // those beyond share one
+};
+
+class Repeats {
+ public:
+  explicit Repeats(RepeatLimits limits = {}) : limits_(limits) {}
+
+  bool admit(const Record& record, TimePoint now);  // false: it is counted instead
+  // For each cause whose window is over and that had lines held back: the last of them, with "more". To be written.
+  std::vector<Record> due(TimePoint now);
+  std::vector<Record> rest();  // likewise, whatever the time: when the process ends
+
+ private:
+  struct Cause {
+    TimePoint since;
+    std::size_t written = 0;
+    std::uint64_t held_back = 0;
+    Record last;
+  };
+  std::vector<Record> take(bool all, TimePoint now);
+
+  RepeatLimits limits_;
+  std::map<std::string, Cause> causes_;
+  TimePoint oldest_;  // of the windows: before it has ended nothing is due
+};
+
+}  // namespace fluvial::telemetry
