@@ -44,6 +44,11 @@ json::object round_object(const store::CommitRow& row, const NameOf& name_of) {
   object["participants"] = row.participants_count;
   object["contributors"] = std::move(contributors);
   object["refused"] = std::move(refused);
+  json::array late_sites;
+  for (const store::LateSite& late : row.late) {
+    late_sites.push_back({{"site", late.site.value()}, {"name", name_of(late.site)}, {"reason", late.reason}});
+  }
+  object["late_sites"] = std::move(late_sites);
   object["late"] = row.participants_count - row.record.contributors.size() - row.record.refusals.size();
   object["weight"] = row.record.contributors.total_weight();
   object["model_sha256"] = to_hex(row.record.model.digest);

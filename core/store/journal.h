@@ -123,9 +123,9 @@ class CoordinatorJournal {
 
   // ---- retention (journal_retention.cc)
   // Prunes one batch of the rounds that are too many or too old, the oldest first: their commits, contributions,
-  // refusals and attempts. A run keeps its last commit and those whose models its plan keeps. outcome() stays exact for
-  // every submission that can still be unresolved. Returns how many rounds it pruned; 0: there is nothing left to
-  // prune.
+  // refusals, late sites and attempts. A run keeps its last commit and those whose models its plan keeps. outcome()
+  // stays exact for every submission that can still be unresolved. Returns how many rounds it pruned; 0: there is
+  // nothing left to prune.
   Result<std::uint64_t> prune_rounds(const KeptRounds& kept);
   Result<RoundId> pruned(RunId run);  // rounds up to this one are pruned; 0: none
   // Removes tokens that nobody has used since then and nobody can use any more: used up, revoked or expired. Returns

@@ -98,7 +98,8 @@ Result<std::uint64_t> prune_round(Database& database, RunId run, RoundId round) 
   for (const SiteId site : refused) FLUVIAL_TRY(settle(database, site, Outcome::kRefused, run, round, Digest{}));
   for (const char* sql :
        {"DELETE FROM contributions WHERE run = ? AND round = ?", "DELETE FROM refusals WHERE run = ? AND round = ?",
-        "DELETE FROM commits WHERE run = ? AND round = ?", "DELETE FROM attempts WHERE run = ? AND round = ?"}) {
+        "DELETE FROM late WHERE run = ? AND round = ?", "DELETE FROM commits WHERE run = ? AND round = ?",
+        "DELETE FROM attempts WHERE run = ? AND round = ?"}) {
     FLUVIAL_TRY(database.run(sql, {run, round}));
   }
   FLUVIAL_TRY(database.run("INSERT INTO pruned VALUES (?, ?) ON CONFLICT (run) DO UPDATE SET round = excluded.round",

@@ -63,6 +63,7 @@ class Retention : public testing::Test {
       }
       if (fate == Fate::kInvalid) row.record.refusals.push_back({SiteId(site), {Code::kInvalidArgument, "too long"}});
       if (fate == Fate::kDeclined) row.record.refusals.push_back({SiteId(site), {Code::kUnavailable, "no worker"}});
+      if (fate == Fate::kLate) row.late.push_back({SiteId(site), "training since 03:12 UTC"});
     }
     return row;
   }
@@ -316,11 +317,11 @@ TEST_F(Retention, ACrashAtAnyOperationLeavesABatchWholeOrGone) {
 
 TEST_F(Retention, WhatPruningLeavesIsUsedAgain) {
   const RunId run = start_run();
-  commit_rounds(run, 300);
+  commit_rounds(run, 320);
   prune({20, {}});
   const JournalSize before = journal->size().value();
   EXPECT_GT(before.free_bytes, before.bytes / 2);
-  for (std::uint64_t round = 301; round <= 500; ++round) commit(run, round, {{1, Fate::kCounted}});
+  for (std::uint64_t round = 321; round <= 520; ++round) commit(run, round, {{1, Fate::kCounted}});
   EXPECT_EQ(journal->size()->bytes, before.bytes);
 }
 

@@ -161,6 +161,10 @@ Status write_commit(Database& database, const CommitRow& row) {
         "INSERT OR REPLACE INTO refusals VALUES (?, ?, ?, ?, ?)",
         {commit.run, commit.round, refusal.site, static_cast<int>(refusal.error.code), refusal.error.message}));
   }
+  for (const LateSite& late : row.late) {
+    FLUVIAL_TRY(database.run("INSERT OR REPLACE INTO late VALUES (?, ?, ?, ?)",
+                             {commit.run, commit.round, late.site, late.reason}));
+  }
   return {};
 }
 
@@ -188,7 +192,8 @@ Result<CommitRow> commit_from(const SqlRow& row, RunId run) {
   return commit;
 }
 
-Status read_members(Database& database, round::CommitRecord& commit) {
+Status read_members(Database& database, CommitRow& read) {
+  round::CommitRecord& commit = read.record;
   FLUVIAL_TRY(database.query(
       "SELECT site, lease, weight, digest, probe, metrics FROM contributions WHERE run = ? AND round = ? ORDER BY site",
       {commit.run, commit.round}, [&](const SqlRow& row) -> Status {
@@ -201,12 +206,17 @@ Status read_members(Database& database, round::CommitRecord& commit) {
         FLUVIAL_ASSIGN(entry.metrics, metrics_from_json(row.text(5)));
         return commit.contributors.add(std::move(entry));
       }));
-  return database.query(
-      "SELECT site, code, message FROM refusals WHERE run = ? AND round = ? ORDER BY site", {commit.run, commit.round},
-      [&](const SqlRow& row) -> Status {
-        commit.refusals.push_back({row.id<SiteId>(0), {static_cast<Code>(row.integer(1)), row.text(2)}});
-        return {};
-      });
+  FLUVIAL_TRY(database.query("SELECT site, code, message FROM refusals WHERE run = ? AND round = ? ORDER BY site",
+                             {commit.run, commit.round}, [&](const SqlRow& row) -> Status {
+                               commit.refusals.push_back(
+                                   {row.id<SiteId>(0), {static_cast<Code>(row.integer(1)), row.text(2)}});
+                               return {};
+                             }));
+  return database.query("SELECT site, reason FROM late WHERE run = ? AND round = ? ORDER BY site",
+                        {commit.run, commit.round}, [&](const SqlRow& row) -> Status {
+                          read.late.push_back({row.id<SiteId>(0), row.text(1)});
+                          return {};
+                        });
 }
 
 Result<std::vector<CommitRow>> read_commits(Database& database, RunId run, RoundId from, std::uint64_t limit) {
@@ -220,7 +230,7 @@ Result<std::vector<CommitRow>> read_commits(Database& database, RunId run, Round
         commits.push_back(std::move(commit));
         return {};
       }));
-  for (CommitRow& commit : commits) FLUVIAL_TRY(read_members(database, commit.record));
+  for (CommitRow& commit : commits) FLUVIAL_TRY(read_members(database, commit));
   return commits;
 }
 

@@ -72,8 +72,15 @@ CREATE TABLE settled (
   PRIMARY KEY (site, outcome)) WITHOUT ROWID;
 )sql";
 
+// Who was late, and why.
+inline constexpr const char* kJournalVersion6 = R"sql(
+CREATE TABLE late (
+  run INTEGER NOT NULL, round INTEGER NOT NULL, site INTEGER NOT NULL, reason TEXT NOT NULL,
+  PRIMARY KEY (run, round, site), FOREIGN KEY (run, round) REFERENCES commits (run, round)) WITHOUT ROWID;
+)sql";
+
 // Each step leads from one version to the next; a new journal takes all of them.
-inline constexpr const char* kJournalSteps[] = {kJournalVersion1, kJournalVersion2, kLineageTables, kJournalVersion4,
-                                                kJournalVersion5};
+inline constexpr const char* kJournalSteps[] = {kJournalVersion1, kJournalVersion2, kLineageTables,
+                                                kJournalVersion4, kJournalVersion5, kJournalVersion6};
 
 }  // namespace fluvial::store

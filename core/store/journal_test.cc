@@ -47,7 +47,8 @@ CommitRow commit_row(std::uint64_t round, std::uint32_t attempt) {
   EXPECT_TRUE(row.record.contributors.add({SiteId(1), Epoch(1), 10, digest_of("u1"), 10, {{"loss", 0.25}}}).ok());
   row.record.refusals = {{SiteId(2), {Code::kInvalidArgument, "NaN in tensor 'w'"}},
                          {SiteId(3), {Code::kUnavailable, "no worker"}}};
-  row.participants_count = 3;
+  row.late = {{SiteId(4), "training since 03:12 UTC"}, {SiteId(5), "not connected since 02:00 UTC"}};
+  row.participants_count = 5;
   row.record.model.digest = row.master = digest_of("model");
   row.sum_digest = digest_of("sum");
   row.duration_ms = 12;
@@ -100,7 +101,7 @@ TEST_F(Journal, ADamagedOrNewerFileIsRefused) {
   ASSERT_TRUE(file->write_at(60, newer).ok());
   const Error error = CoordinatorJournal::open(files, kPath).error();
   EXPECT_EQ(error.code, Code::kFailedPrecondition);
-  EXPECT_NE(error.message.find("a newer version of Fluvial (format 9, this one knows 1 to 5)"), std::string::npos);
+  EXPECT_NE(error.message.find("a newer version of Fluvial (format 9, this one knows 1 to 6)"), std::string::npos);
 }
 
 TEST_F(Journal, FoundedOnceAndEpochsNeverRepeat) {
@@ -364,6 +365,7 @@ TEST_F(Journal, ACommitIsWrittenOnceAndReadBackWhole) {
   const CommitRow expected = commit_row(1, 2);
   EXPECT_EQ(first.record.contributors, expected.record.contributors);
   EXPECT_EQ(first.record.refusals, expected.record.refusals);
+  EXPECT_EQ(first.late, expected.late);
   EXPECT_EQ(first.sum_digest, expected.sum_digest);
   EXPECT_EQ(first.metrics, expected.metrics);
   EXPECT_EQ(first.evaluation, (round::Metrics{{"accuracy", 0.5}}));

@@ -55,6 +55,7 @@ void write(std::ostream& out, const CommitRow& c) {
         << e.probe << ' ' << metrics_to_json(e.metrics) << ')';
   }
   for (const round::Refusal& r : c.record.refusals) out << " [" << r.site.value() << ' ' << r.error.to_string() << ']';
+  for (const LateSite& l : c.late) out << " {" << l.site.value() << ' ' << l.reason << '}';
   out << '\n';
 }
 
@@ -125,7 +126,8 @@ CommitRow commit_of(CoordinatorJournal& journal, std::uint64_t round) {
   EXPECT_TRUE(
       row.record.contributors.add({lease.node, lease.epoch, 10, update, 10, {{"loss", 0.5}}, Incarnation(1), 1}).ok());
   row.record.refusals = {{SiteId(2), {Code::kConflict, "two contents"}}};
-  row.participants_count = 2;
+  row.late = {{SiteId(3), "no worker attached"}};
+  row.participants_count = 3;
   row.record.model.digest = row.master = model_digest_of(round);
   row.optimizer = "run-1/round-" + std::to_string(round) + ".optimizer.safetensors";
   row.committed_at = at(100);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/clock.h"
 #include "core/base/ids.h"
@@ -76,8 +77,15 @@ struct RunRow {
   bool operator==(const RunRow&) const = default;
 };
 
+struct LateSite {
+  SiteId site;
+  std::string reason;  // why it was not in when the round closed, for people
+  bool operator==(const LateSite&) const = default;
+};
+
 struct CommitRow {
-  round::CommitRecord record;  // when read back without late sites and its model's size: the journal keeps neither
+  round::CommitRecord record;  // when read back without its model's size; the late sites are then below
+  std::vector<LateSite> late;  // of a round that a version before format 6 committed: nobody is named
   std::uint64_t participants_count = 0;
   Digest master{};        // of the fp32 master; the model's as long as models travel lossless
   std::string optimizer;  // ModelStore's reference, or empty

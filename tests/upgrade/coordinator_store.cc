@@ -115,7 +115,8 @@ void commit(CoordinatorJournal& journal, store::ModelStore& models, RunId run, s
                                     std::int64_t{17} << 30,
                                     {{"loss", 1.0 / static_cast<double>(round)}}}));
   row.record.refusals = {{SiteId(3), {Code::kInvalidArgument, "NaN in tensor 'w'"}}};
-  row.participants_count = 2;
+  row.participants_count = 3;
+  row.late = {{SiteId(4), "not connected since 03:12 UTC"}};
   row.sum_digest = digest_of("sum of round " + std::to_string(round));
   row.duration_ms = 1'200;
   row.bytes_up = 4'096;
@@ -191,6 +192,7 @@ Status describe_commit(CoordinatorJournal& journal, const store::ModelStore& mod
   for (const round::Refusal& refusal : row.record.refusals) {
     out += fmt::format("refused {} {}\n", refusal.site.value(), refusal.error.to_string());
   }
+  for (const store::LateSite& late : row.late) out += fmt::format("late {} {}\n", late.site.value(), late.reason);
   FLUVIAL_ASSIGN(const store::Model model,
                  models.load({row.record.run, ModelVersion(row.record.round.value())}, row.record.model.digest));
   out += "values " + to_hex(model.bytes.span()) + "\n";
