@@ -12,6 +12,7 @@ bool Federation::put(NodeEntry node, TimePoint now) {
   const auto before = nodes_.find(id);
   const bool replaced = before != nodes_.end() && before->second.certificate_serial != node.certificate_serial;
   nodes_[id] = std::move(node);
+  stays_.try_emplace(id, Stay{false, false, now});
   if (replaced) {
     if (leases_.contains(id)) void_leases_.insert(id);
     erase_members(now, [&](const Member& member) { return member.node == id; });
@@ -181,6 +182,7 @@ void Federation::erase_members(TimePoint now, const Gone& is_gone) {
     const Member& member = entry.second;
     if (!is_gone(member)) return false;
     leaving_.erase(member.node);
+    stays_[member.node] = {false, true, now};
     if (const auto found = presence_.find(member.node); found != presence_.end()) {
       found->second = Presence{now, false, false};
     }
@@ -190,6 +192,7 @@ void Federation::erase_members(TimePoint now, const Gone& is_gone) {
 
 void Federation::came(const Member& member, TimePoint now) {
   members_[member.node] = member;
+  if (Stay& stay = stays_[member.node]; !stay.here) stay = {true, true, now};
   leaving_.erase(member.node);
   const auto found = presence_.find(member.node);
   if (found != presence_.end() && !found->second.up) found->second = Presence{now, true, false};
@@ -299,6 +302,19 @@ std::optional<Federation::Detour> Federation::detour_of(NodeId node, TimePoint n
       choose_parent({node, entry->second.role, entry->second.region}, aggregators, lease->parent, {});
   if (nearest == NodeId(0) || nearness(nearest) <= nearness(lease->parent)) return std::nullopt;
   return Detour{nearest, absence_of(nearest, node, now)};
+}
+
+// ---- since when --------------------------------------------------------------------------------------------------
+
+Federation::Stay Federation::stay_of(NodeId node) const {
+  const auto found = stays_.find(node);
+  return found == stays_.end() ? Stay{} : found->second;
+}
+
+NodeId Federation::parent_wished(NodeId node) const {
+  const auto entry = nodes_.find(node);
+  if (entry == nodes_.end()) return NodeId(0);
+  return parent_for(entry->second, [](NodeId) { return true; });
 }
 
 // ---- queries ------------------------------------------------------------------------------------------------------

@@ -136,6 +136,16 @@ class Federation {
   };
   std::optional<Detour> detour_of(NodeId node, TimePoint now) const;
 
+  // ---- since when
+  struct Stay {  // of a member, or of one that is away
+    bool here = false;
+    bool came = false;  // since the book was opened
+    TimePoint since;    // here or away; of one that never came: enrolled, or the book opened
+  };
+  Stay stay_of(NodeId node) const;
+  // The parent that the node would have if every aggregator served. 0: the coordinator.
+  NodeId parent_wished(NodeId node) const;
+
   // ---- queries
   Result<NodeId> find(const std::string& name) const;  // kNotFound
   std::map<SiteId, SiteInfo> connected_sites() const;  // who may take part in a round
@@ -177,6 +187,7 @@ class Federation {
   std::map<NodeId, LeaseEntry> leases_;
   std::map<NodeId, std::size_t> children_;  // by lease
   std::map<NodeId, Member> members_;
+  std::map<NodeId, Stay> stays_;
   std::map<NodeId, Presence> presence_;                         // of each aggregator
   std::map<std::pair<NodeId, NodeId>, TimePoint> avoid_until_;  // (child, aggregator)
   std::set<NodeId> displaced_;                                  // a nearer parent exists than the lease names

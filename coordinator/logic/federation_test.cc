@@ -355,5 +355,38 @@ TEST_F(FederationTest, WhoGoesPastItsAggregatorIsToldAndWhy) {
   EXPECT_EQ(past(kOrsay), "") << "a revoked aggregator is nobody's parent";
 }
 
+TEST_F(FederationTest, ItKnowsSinceWhenSomebodyIsHereOrAway) {
+  const TimePoint opened = now_;
+  pass(10s);
+  EXPECT_FALSE(book_.stay_of(kLouvre).here);
+  EXPECT_FALSE(book_.stay_of(kLouvre).came);
+  EXPECT_EQ(book_.stay_of(kLouvre).since, opened);
+  everybody_comes();
+  const TimePoint came = now_;
+  pass(10s);
+  book_.members_changed(kEurope, {up(kLouvre)}, {}, now_);  // announced again: it was here all the time
+  EXPECT_TRUE(book_.stay_of(kLouvre).here);
+  EXPECT_EQ(book_.stay_of(kLouvre).since, came);
+  book_.child_left(kEurope, now_);
+  pass(10s);
+  for (const NodeId node : {kEurope, kParis, kLouvre}) {
+    EXPECT_FALSE(book_.stay_of(node).here);
+    EXPECT_TRUE(book_.stay_of(node).came);
+    EXPECT_EQ(book_.stay_of(node).since, came + 10s);
+  }
+  EXPECT_FALSE(book_.stay_of(NodeId(99)).here) << "nobody";
+}
+
+TEST_F(FederationTest, TheWishedParentIsTheNearestWhetherItServesOrNot) {
+  everybody_comes();
+  EXPECT_EQ(book_.parent_wished(kLouvre), kParis);
+  book_.members_changed(kEurope, {}, {kParis}, now_);
+  pass(1h);
+  EXPECT_EQ(parent_of(kLouvre), kEurope);
+  EXPECT_EQ(book_.parent_wished(kLouvre), kParis);
+  EXPECT_EQ(book_.parent_wished(kEurope), kRoot);
+  EXPECT_EQ(book_.parent_wished(NodeId(99)), kRoot);
+}
+
 }  // namespace
 }  // namespace fluvial::coordinator

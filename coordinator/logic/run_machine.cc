@@ -306,14 +306,23 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
     return;
   }
   note_pace(now);
-  if (++expired_attempts_ >= plan_.attempts_max) {
-    return halt(RunStatus::kPaused,
-                "round " + std::to_string(attempt_.round.value()) + ": no quorum after " +
-                    std::to_string(expired_attempts_) + " attempts: " + std::to_string(gather_.held().size()) + " of " +
-                    std::to_string(plan_.quorum) + " are in",
-                out);
-  }
+  if (++expired_attempts_ >= plan_.attempts_max) return halt_without_quorum(out);
   try_again(out);
+}
+
+void RunMachine::halt_without_quorum(Effects& out) {
+  const round::ContributorSet& held = gather_.held();
+  std::string reason = "round " + std::to_string(attempt_.round.value()) + ": no quorum after " +
+                       std::to_string(expired_attempts_) + " attempts: " + std::to_string(held.size()) + " of " +
+                       std::to_string(std::max<std::uint64_t>(plan_.quorum, 1)) + " needed";
+  if (held.size() >= plan_.quorum && held.total_weight() < plan_.weight_min) {
+    reason += ", with a weight of " + std::to_string(held.total_weight()) + " of " + std::to_string(plan_.weight_min);
+  }
+  StatusStep step{RunStatus::kPaused, std::move(reason)};
+  for (const round::Participant& participant : attempt_.participants) {
+    if (!gather_.is_counted(participant.site)) step.absent.push_back(participant.site);
+  }
+  halt(std::move(step), out);
 }
 
 Effects RunMachine::finalised(Step step, const round::ModelRef& model, TimePoint now) {
@@ -366,14 +375,22 @@ Effects RunMachine::step_failed(Step step, const Error& error) {
 // ---- the run's status ---------------------------------------------------------------------------------------------
 
 void RunMachine::halt(RunStatus status, std::string reason, Effects& out) {
+  halt(StatusStep{status, std::move(reason)}, out);
+}
+
+void RunMachine::halt(StatusStep step, Effects& out) {
   phase_ = Phase::kHalted;
   pause_wanted_.reset();
-  record_status({status, std::move(reason)}, out);
+  record_status(std::move(step), out);
 }
 
 void RunMachine::record_status(StatusStep step, Effects& out) {
   status_step_ = std::move(step);
-  out.push_back(RecordStatus{next_step(), status_step_->status, status_step_->reason});
+  out.push_back(RecordStatus{next_step(), status_step_->status, status_step_->reason, status_step_->absent});
+}
+
+void RunMachine::explain(Step step, std::string reason) {
+  if (status_step_ && awaits(step)) status_step_->reason = std::move(reason);
 }
 
 void RunMachine::become(RunStatus status, std::string reason, Effects& out) {

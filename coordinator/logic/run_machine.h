@@ -77,6 +77,9 @@ struct RecordStatus {  // then status_recorded() or status_failed()
   Step step;
   RunStatus status;
   std::string reason;
+  // Who was waited for in vain, where that is the reason: whoever knows why completes it by explain() before it is
+  // recorded.
+  std::vector<SiteId> absent = {};
 };
 struct TellStatus {  // tells children and people the recorded status
   RunStatus status;
@@ -134,6 +137,7 @@ class RunMachine {
   Effects commit_recorded(Step step, TimePoint now);
   // Of RecordAttempt, Finalise or RecordCommit: the run pauses, nothing is lost.
   Effects step_failed(Step step, const Error& error);
+  void explain(Step step, std::string reason);  // of the status that this step records
   Effects status_recorded(Step step, TimePoint now);
   // The journal keeps the earlier status. A person's command is not carried out; a run that pauses by itself pauses.
   Effects status_failed(Step step, const Error& error, TimePoint now);
@@ -159,6 +163,7 @@ class RunMachine {
   RunId run() const { return run_; }
   RunStatus status() const { return status_; }           // as the journal has it, or paused because that failed
   const std::string& reason() const { return reason_; }  // of the status; while idle, what the run waits for
+  TimePoint opened_at() const { return opened_at_; }     // the open attempt, by this process
   TimePoint soft_deadline() const { return soft_; }
   TimePoint hard_deadline() const { return hard_; }
   const round::Pace& pace() const { return pace_; }  // of this run's sites, since this process took it up
@@ -173,6 +178,7 @@ class RunMachine {
     RunStatus status;
     std::string reason;
     bool by_person = false;
+    std::vector<SiteId> absent = {};
   };
   template <typename LeaseOf>
   Effects move_leases(const LeaseOf& lease_of);
@@ -193,6 +199,8 @@ class RunMachine {
   Status make_room();
   void call_substitutes();
   void halt(RunStatus status, std::string reason, Effects& out);
+  void halt(StatusStep step, Effects& out);
+  void halt_without_quorum(Effects& out);
   void note_pace(TimePoint now);
   void give_up_sum(TimePoint now, Effects& out);
   bool has_quorum() const;

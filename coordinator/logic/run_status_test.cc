@@ -28,6 +28,26 @@ TEST_F(RunStatusTest, PausesAfterItsAttemptsAndResumesWithTheSameRound) {
   EXPECT_EQ(find<RecordAttempt>(resumed)->record.round, RoundId(1));
 }
 
+TEST_F(RunStatusTest, APauseForWantOfAQuorumNamesTheAbsentAndWhoKnowsSaysWhy) {
+  RunMachine machine = opened();
+  bring(machine, 1, {2}, at(1s));
+  machine.tick(at(20s));
+  machine.attempt_recorded(machine.step(), at(20s));
+  const Effects paused = machine.tick(at(40s));
+  const RecordStatus* record = find<RecordStatus>(paused);
+  ASSERT_NE(record, nullptr);
+  EXPECT_EQ(record->reason, "round 1: no quorum after 2 attempts: 1 of 2 needed");
+  EXPECT_THAT(record->absent, testing::ElementsAre(SiteId(1), SiteId(3)));
+  machine.explain({RunId(1), record->step.number - 1}, "of another step");
+  machine.explain(record->step, record->reason + "; a: no worker attached");
+  const Effects told = machine.status_recorded(machine.step(), at(40s));
+  EXPECT_EQ(find<TellStatus>(told)->reason,
+            "round 1: no quorum after 2 attempts: 1 of 2 needed; a: no worker attached");
+  EXPECT_EQ(machine.reason(), find<TellStatus>(told)->reason);
+  machine.explain(record->step, "too late");
+  EXPECT_EQ(machine.reason(), find<TellStatus>(told)->reason);
+}
+
 TEST_F(RunStatusTest, PauseLetsTheOpenRoundCloseAndStopDoesNot) {
   RunMachine machine = opened();
   const Effects asked = machine.pause("by hand", at(0s));

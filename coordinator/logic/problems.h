@@ -1,0 +1,74 @@
+// What is wrong in a federation, as a person needs it at night: what, since when, what to do, and which section of the
+// runbook says more. Pure: the facts go in. An alert of deploy/prometheus has the same section; it comes later, because
+// it waits until a thing has lasted, and here everything is said as soon as it is so.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/logic/absence.h"
+#include "core/base/clock.h"
+#include "core/base/ids.h"
+
+namespace fluvial::coordinator {
+
+inline constexpr Duration kCertificateWarning = std::chrono::hours(24 * 14);
+inline constexpr Duration kCertificateError = std::chrono::hours(24 * 2);
+inline constexpr Duration kClocksApart = std::chrono::seconds(5);
+inline constexpr double kStagingWarning = 0.9;  // of the budget
+
+struct MemberFacts {
+  std::string name;
+  Role role = Role::kSite;
+  Stay stay;
+  std::string quarantine;  // why; empty: it is in none
+  std::optional<WallTime> quarantined_at;
+  std::string ahead;                         // why it is refused as knowing more than the journal
+  std::string past;                          // the aggregator that it should be below
+  std::string past_reason;                   // why it is not
+  std::optional<double> straggler_score;     // of a straggler
+  std::optional<std::uint64_t> workers;      // of a site that reports
+  std::optional<WallTime> certificate_ends;  // as it reports
+  std::optional<Duration> wall_offset;       // its wall clock minus ours
+  bool is_away() const { return !stay.here; }
+};
+
+struct RunFacts {
+  RunId run;
+  bool paused = false;
+  bool by_person = false;
+  std::string reason;         // of the pause
+  std::string waits;          // between rounds: why none opens
+  RoundId round;              // open, else 0
+  std::uint64_t attempt = 0;  // of the open round
+  std::uint64_t quorum = 0;
+  std::uint64_t in = 0;
+  std::uint64_t may_come = 0;  // awaited, and connected
+};
+
+struct Situation {
+  WallTime now;
+  std::string storage_fault;    // empty: none
+  std::optional<RunFacts> run;  // that has not ended
+  std::uint64_t staging_bytes = 0;
+  std::uint64_t staging_bytes_max = 0;
+  std::vector<MemberFacts> members;  // neither revoked nor removed
+};
+
+enum class Severity { kError, kWarning };  // an error: a run stands still, or will soon, until somebody does something
+
+struct Problem {
+  Severity severity = Severity::kWarning;
+  std::string what;
+  std::string node;  // empty: the federation or a run
+  std::optional<WallTime> since;
+  std::string advice;
+  std::string runbook;  // a page of docs/operations, with its section
+};
+
+// The worst first.
+std::vector<Problem> problems(const Situation& facts);
+
+}  // namespace fluvial::coordinator

@@ -1,0 +1,150 @@
+#include "coordinator/logic/problems.h"
+
+#include <gmock/gmock.h>
+
+#include <chrono>
+
+namespace fluvial::coordinator {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::Field;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr WallTime kNight = std::chrono::sys_days(std::chrono::year(2026) / 1 / 31) + 3h + 12min;
+
+MemberFacts site(const std::string& name) {
+  MemberFacts member;
+  member.name = name;
+  member.stay = {true, true, kNight - 1h};
+  return member;
+}
+Situation well() {
+  Situation facts;
+  facts.now = kNight;
+  facts.staging_bytes_max = 1000;
+  facts.members = {site("hospital-a"), site("hospital-b")};
+  RunFacts run;
+  run.run = RunId(3);
+  run.round = RoundId(17);
+  run.attempt = 1;
+  run.quorum = 2;
+  run.may_come = 2;
+  facts.run = run;
+  return facts;
+}
+auto problem(Severity severity, const std::string& what, const std::string& page) {
+  return AllOf(Field(&Problem::severity, severity), Field(&Problem::what, HasSubstr(what)),
+               Field(&Problem::runbook, HasSubstr(page)), Field(&Problem::advice, testing::Not(IsEmpty())));
+}
+auto only(Severity severity, const std::string& what, const std::string& page) {
+  return ElementsAre(problem(severity, what, page));
+}
+
+TEST(Problems, ThereAreNoneWhenAllIsWell) { EXPECT_THAT(problems(well()), IsEmpty()); }
+
+TEST(Problems, ADiskThatFailsIsTheFirst) {
+  Situation facts = well();
+  facts.members[0].quarantine = "two updates of one name";
+  facts.storage_fault = "the journal: no space left";
+  EXPECT_THAT(problems(facts),
+              ElementsAre(problem(Severity::kError, "no space left", "#fluvialstoragefault"),
+                          problem(Severity::kWarning, "hospital-a is in quarantine", "#fluvialsitequarantined")));
+}
+
+TEST(Problems, ARunThatPausedItselfIsOneAndOneThatAPersonPausedIsNone) {
+  Situation facts = well();
+  facts.run->round = RoundId(0);
+  facts.run->paused = true;
+  facts.run->reason = "round 17: no quorum";
+  EXPECT_THAT(problems(facts),
+              only(Severity::kError, "run 3 paused itself: round 17: no quorum", "#fluvialrunpauseditself"));
+  facts.run->by_person = true;
+  EXPECT_THAT(problems(facts), IsEmpty());
+}
+
+TEST(Problems, ARunWithoutEnoughSitesSaysSo) {
+  Situation facts = well();
+  facts.run->round = RoundId(0);
+  facts.run->waits = "waiting for sites: 1 connected";
+  EXPECT_THAT(problems(facts), only(Severity::kError, "run 3 opens no round", "#fluvialrunwaitsforsites"));
+}
+
+TEST(Problems, ARoundThatCannotHaveItsQuorumIsSeenBeforeItsDeadline) {
+  Situation facts = well();
+  facts.run->in = 1;
+  facts.run->may_come = 1;
+  EXPECT_THAT(problems(facts), IsEmpty());
+  facts.run->may_come = 0;
+  EXPECT_THAT(problems(facts), only(Severity::kError, "1 in, 0 may come, 2 needed", "#fluvialquorumatrisk"));
+  facts.run->may_come = 1;
+  facts.run->attempt = 2;
+  EXPECT_THAT(problems(facts), only(Severity::kWarning, "in its attempt 2", "#fluvialroundstuck"));
+}
+
+TEST(Problems, NobodyEnrolledAndNobodyHereAreTwoThings) {
+  Situation facts = well();
+  facts.run.reset();
+  facts.members.clear();
+  EXPECT_THAT(problems(facts), only(Severity::kWarning, "no site is enrolled", "enrol.md"));
+  facts.members = {site("hospital-a")};
+  facts.members[0].stay = {false, true, kNight - 10min};
+  EXPECT_THAT(problems(facts),
+              ElementsAre(problem(Severity::kError, "no site is connected", "#fluvialsiteaway"),
+                          problem(Severity::kWarning, "hospital-a is away since 03:02 UTC", "#fluvialsiteaway")));
+}
+
+TEST(Problems, WhatIsWrongWithAMemberNamesIt) {
+  Situation facts = well();
+  MemberFacts& member = facts.members[1];
+  const auto now_is = [&](Severity severity, const std::string& what, const std::string& page) {
+    EXPECT_THAT(problems(facts), only(severity, what, page));
+    EXPECT_EQ(problems(facts).at(0).node, "hospital-b");
+    member = site("hospital-b");
+  };
+  member.workers = 0;
+  now_is(Severity::kWarning, "hospital-b has no worker attached", "#fluvialsiteswithoutworkers");
+  member.past = "eu-agg";
+  member.past_reason = "is away (12 s)";
+  now_is(Severity::kWarning, "hospital-b goes past eu-agg, which is away (12 s)", "#fluvialregionpastaggregator");
+  member.straggler_score = 3.14;
+  now_is(Severity::kWarning, "takes 3.1 times as long", "#fluvialpersistentstraggler");
+  member.ahead = "it knows of round 9 of run 1";
+  now_is(Severity::kError, "it knows of round 9", "backup.md#an-older-copy");
+  member.stay = {false, false, kNight - 10min};
+  now_is(Severity::kWarning, "hospital-b has not come since the coordinator started at 03:02 UTC", "#fluvialsiteaway");
+  member.role = Role::kAggregator;
+  member.stay = {false, true, kNight - 10min};
+  now_is(Severity::kWarning, "hospital-b is away since 03:02 UTC", "#fluvialaggregatordown");
+  member.wall_offset = -6s;
+  now_is(Severity::kWarning, "the clock of hospital-b is 6 s behind", "#fluvialclocksapart");
+  member.wall_offset = 5s;
+  EXPECT_THAT(problems(facts), IsEmpty());
+}
+
+TEST(Problems, ACertificateIsSpokenOfBeforeItEnds) {
+  Situation facts = well();
+  facts.members[0].certificate_ends = kNight + 24h * 15;
+  EXPECT_THAT(problems(facts), IsEmpty());
+  facts.members[0].certificate_ends = kNight + 24h * 13 + 1h;
+  EXPECT_THAT(problems(facts),
+              only(Severity::kWarning, "of hospital-a ends in 13 days", "#fluvialcertificateexpiring"));
+  facts.members[0].certificate_ends = kNight + 47h + 1min;
+  EXPECT_THAT(problems(facts), only(Severity::kError, "ends in 47 h", "#fluvialcertificateexpiring"));
+  facts.members[0].certificate_ends = kNight - 1s;
+  EXPECT_THAT(problems(facts), only(Severity::kError, "has ended", "#fluvialcertificateexpiring"));
+}
+
+TEST(Problems, StagingIsOneFromNineTenthsOfItsBudgetOn) {
+  Situation facts = well();
+  facts.staging_bytes = 899;
+  EXPECT_THAT(problems(facts), IsEmpty());
+  facts.staging_bytes = 900;
+  EXPECT_THAT(problems(facts), only(Severity::kWarning, "900 of 1000 B", "#fluvialstagingnearbudget"));
+}
+
+}  // namespace
+}  // namespace fluvial::coordinator
