@@ -5,11 +5,15 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "core/base/result.h"
 #include "core/net/signal.h"
 
 namespace fluvial::coordinator {
+
+// The reason of a run that a person paused or stopped; every other reason is the run's own.
+inline constexpr std::string_view kByPerson = "by an administrator";
 
 class Commands {
  public:

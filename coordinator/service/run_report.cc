@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "coordinator/service/commands.h"
+
 namespace fluvial::coordinator {
 namespace {
 
@@ -32,7 +34,7 @@ void RunReport::run_taken_up(const RunMachine& machine) {
 
 void RunReport::status_told(RunId run, RunStatus status, const std::string& reason) {
   const telemetry::Logger log = log_.with({{"run", run}, {"status", run_status_name(status)}, {"reason", reason}});
-  if (status == RunStatus::kPaused && reason != kByAdministrator) {
+  if (status == RunStatus::kPaused && reason != kByPerson) {
     log.warn("run paused; no round opens until it is resumed");
   } else {
     log.info("run status");

@@ -12,8 +12,6 @@
 
 namespace fluvial::coordinator {
 
-inline constexpr const char* kByAdministrator = "by an administrator";  // who paused or stopped a run: no warning
-
 class RunReport : public RunObserver {
  public:
   RunReport(telemetry::Metrics& metrics, telemetry::Logger log, Feed& feed, NameOf name_of);

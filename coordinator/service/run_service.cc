@@ -17,8 +17,9 @@ RunService::RunService(tree::Runtime& runtime, net::TaskGroup& tasks, store::Coo
       observer_(observer),
       hub_(hub),
       side_(runtime, *this, hub),
+      roll_call_(registry, runtime.clock),
       members_(runtime, tasks, registry, observer, hub, side_, *this),
-      steps_(runtime, tasks, journal, models, observer, hub, side_, members_, *this),
+      steps_(runtime, tasks, journal, models, observer, hub, side_, members_, roll_call_, *this),
       starter_(
           runtime, journal, models, epoch, [this] { return active_run(); },
           [this](std::unique_ptr<ActiveRun> run) { activate(std::move(run)); }),

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "coordinator/service/commands.h"
+#include "coordinator/service/roll_call.h"
 #include "coordinator/service/run_steps.h"
 
 namespace fluvial::coordinator {
@@ -40,6 +41,7 @@ class RunService final : private tree::RoundOwner, private RunHost {
   Result<transfer::Terms> terms(bool brings_integers) override;  // of the open round
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref);
   std::string fault() const { return steps_.health().fault(); }
+  RollCall& roll_call() { return roll_call_; }
 
  private:
   bool is_current(RunId run, RoundId round) const override;
@@ -81,6 +83,7 @@ class RunService final : private tree::RoundOwner, private RunHost {
   RunObserver& observer_;
   tree::Hub& hub_;
   tree::ParentSide side_;
+  RollCall roll_call_;
   RunMembers members_;
   RunSteps steps_;
   RunStarter starter_;

@@ -11,7 +11,7 @@ namespace fluvial::coordinator {
 
 RunSteps::RunSteps(tree::Runtime& runtime, net::TaskGroup& tasks, store::CoordinatorJournal& journal,
                    store::ModelStore& models, RunObserver& observer, tree::Hub& hub, tree::ParentSide& side,
-                   RunMembers& members, RunHost& host)
+                   RunMembers& members, const RollCall& roll_call, RunHost& host)
     : runtime_(runtime),
       tasks_(tasks),
       journal_(journal),
@@ -20,6 +20,7 @@ RunSteps::RunSteps(tree::Runtime& runtime, net::TaskGroup& tasks, store::Coordin
       hub_(hub),
       side_(side),
       members_(members),
+      roll_call_(roll_call),
       host_(host),
       health_(runtime.metrics, journal) {}
 
@@ -60,6 +61,7 @@ net::Awaitable<void> RunSteps::record_attempt(RecordAttempt effect) {
 // ---- a commit -----------------------------------------------------------------------------------------------------
 
 void RunSteps::begin(const Finalise& effect) {
+  late_ = roll_call_.late(machine(), effect.record.late);  // the reasons as they are now, when the round closes
   side_.lane().push([this, effect] { return do_finalise(effect); });
 }
 
@@ -88,6 +90,7 @@ store::CommitRow RunSteps::row_of(const round::CommitRecord& record) const {
   using std::chrono::milliseconds;
   store::CommitRow row;
   row.record = record;
+  row.late = late_;
   row.participants_count = record.participant_count();
   row.master = record.model.digest;
   row.optimizer = next_->optimizer_file;
@@ -142,7 +145,12 @@ net::Awaitable<void> RunSteps::prune(RunId run, ModelVersion last, std::uint64_t
 // ---- a status -----------------------------------------------------------------------------------------------------
 
 void RunSteps::begin(const RecordStatus& effect) {
-  tasks_.spawn(runtime_.strand, "record status", record_status(effect));
+  RecordStatus explained = effect;
+  if (!effect.absent.empty()) {
+    explained.reason += "; " + roll_call_.words(machine(), effect.absent);
+    machine().explain(effect.step, explained.reason);
+  }
+  tasks_.spawn(runtime_.strand, "record status", record_status(std::move(explained)));
 }
 
 net::Awaitable<void> RunSteps::record_status(RecordStatus effect) {

@@ -9,6 +9,7 @@
 
 #include "coordinator/model/finalise.h"
 #include "coordinator/service/disk_health.h"
+#include "coordinator/service/roll_call.h"
 #include "coordinator/service/run_host.h"
 #include "coordinator/service/run_members.h"
 #include "coordinator/service/run_observer.h"
@@ -23,7 +24,8 @@ class RunSteps {
   using ModelCommitted = std::function<void(const round::ModelRef&, SharedBytes, std::shared_ptr<const round::Schema>)>;
 
   RunSteps(tree::Runtime& runtime, net::TaskGroup& tasks, store::CoordinatorJournal& journal, store::ModelStore& models,
-           RunObserver& observer, tree::Hub& hub, tree::ParentSide& side, RunMembers& members, RunHost& host);
+           RunObserver& observer, tree::Hub& hub, tree::ParentSide& side, RunMembers& members,
+           const RollCall& roll_call, RunHost& host);
 
   void on_commit(ModelCommitted hook) { model_committed_ = std::move(hook); }  // told of each committed model
   DiskHealth& health() { return health_; }
@@ -61,11 +63,13 @@ class RunSteps {
   tree::Hub& hub_;
   tree::ParentSide& side_;
   RunMembers& members_;
+  const RollCall& roll_call_;
   RunHost& host_;
   DiskHealth health_;
   ModelCommitted model_committed_;
   std::optional<NextModel> next_;
-  std::optional<Since> since_;  // when the round began that this process opened last
+  std::vector<store::LateSite> late_;  // of the round that is being finalised
+  std::optional<Since> since_;         // when the round began that this process opened last
 };
 
 }  // namespace fluvial::coordinator

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "coordinator/service/admin/resources.h"
+#include "coordinator/service/admin/waits.h"
 #include "coordinator/service/json.h"
 #include "coordinator/service/pace_report.h"
 
@@ -16,6 +17,7 @@ net::Awaitable<Reply> list(Context* admin, Call call) {
   const bool all = call.request.query.contains("all");
   const Registry& registry = admin->root.registry();
   const Federation& book = registry.book();
+  const RollCall& calls = admin->root.runs().roll_call();
   const ActiveRun* active = admin->root.runs().active();
   json::array nodes;
   for (const auto& [id, row] : book.nodes()) {
@@ -24,6 +26,7 @@ net::Awaitable<Reply> list(Context* admin, Call call) {
     const bool connected = member != book.members().end();
     const LeaseEntry* lease = book.lease_of(id);
     const auto ahead = registry.ahead().find(id);
+    const std::optional<Activity> activity = calls.activity_of(id);
     json::object node{{"id", id.value()},
                       {"name", row.name},
                       {"role", role_name(row.role)},
@@ -39,11 +42,25 @@ net::Awaitable<Reply> list(Context* admin, Call call) {
                       {"removed", row.removed_at.has_value()},
                       {"parent", nullptr},
                       {"lease_epoch", nullptr},
+                      {"parent_wished", nullptr},
+                      {"since", utc(calls.stay_of(id).since)},
+                      {"workers", nullptr},
+                      {"doing", doing_json(activity)},
+                      {"progress", progress_json(activity)},
+                      {"certificate_ends_at", nullptr},
                       {"past", nullptr},
                       {"pace", nullptr}};
     if (lease != nullptr) {
       node["parent"] = lease->parent == NodeId(0) ? "coordinator" : book.name_of(lease->parent);
       node["lease_epoch"] = lease->epoch.value();
+    }
+    if (!row.revoked_at) {
+      const NodeId wished = book.parent_wished(id);
+      node["parent_wished"] = wished == NodeId(0) ? "coordinator" : book.name_of(wished);
+    }
+    if (activity) {
+      if (row.role == Role::kSite) node["workers"] = activity->workers;
+      node["certificate_ends_at"] = time_json(activity->certificate_ends);
     }
     const auto detour = connected ? book.detour_of(id, admin->runtime.clock.now()) : std::nullopt;
     if (detour) {

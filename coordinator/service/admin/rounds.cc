@@ -1,15 +1,18 @@
-// Committed rounds.
+// Rounds: those that are committed, and the one that is open.
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
+#include <boost/json.hpp>
 #include <string>
 #include <vector>
 
 #include "coordinator/service/admin/resources.h"
+#include "coordinator/service/admin/waits.h"
 #include "coordinator/service/json.h"
 
 namespace fluvial::coordinator::admin {
 namespace {
 
+namespace json = boost::json;
 constexpr std::uint64_t kRoundsMax = 10'000;
 
 net::Awaitable<Reply> list(Context* admin, Call call) {
@@ -33,8 +36,45 @@ net::Awaitable<Reply> list(Context* admin, Call call) {
   co_return text + "]}";
 }
 
+json::object open_site(const Context& admin, const RollCall::Entry& entry) {
+  const Absence& absence = entry.absence;
+  return {{"site", entry.site.value()},
+          {"name", admin.name_of(entry.site)},
+          {"state", absence_state_name(absence.state)},
+          {"reason", absence.reason},
+          {"do", absence.advice},
+          {"since", time_json(absence.since)},
+          {"doing", doing_json(absence.activity)},
+          {"progress", progress_json(absence.activity)}};
+}
+
+net::Awaitable<Reply> show_open(Context* admin, Call call) {
+  const Result<RunId> run = co_await admin->run_or_latest(call.text("run"));
+  if (!run.ok()) co_return run.error();
+  const ActiveRun* active = admin->root.runs().active();
+  if (active == nullptr || active->machine.run() != *run || !active->machine.is_open()) {
+    co_return Error{Code::kNotFound, "no round of run " + std::to_string(run->value()) + " is open"};
+  }
+  const RunMachine& machine = active->machine;
+  const RollCall& calls = admin->root.runs().roll_call();
+  const TimePoint now = admin->runtime.clock.now();
+  json::array sites;
+  for (const RollCall::Entry& entry : calls.of(machine)) sites.push_back(open_site(*admin, entry));
+  co_return json::serialize(json::object{{"run", run->value()},
+                                         {"round", machine.attempt().round.value()},
+                                         {"attempt", machine.attempt().attempt.value()},
+                                         {"quorum", machine.plan().quorum},
+                                         {"opened_at", utc(calls.wall(machine.opened_at()))},
+                                         {"soft_left_s", seconds_until(machine.soft_deadline(), now)},
+                                         {"hard_left_s", seconds_until(machine.hard_deadline(), now)},
+                                         {"sites", std::move(sites)}});
+}
+
 }  // namespace
 
-void add_rounds(Router& router) { router.get("/v1/rounds", list); }
+void add_rounds(Router& router) {
+  router.get("/v1/rounds", list);
+  router.get("/v1/rounds/open", show_open);
+}
 
 }  // namespace fluvial::coordinator::admin

@@ -5,8 +5,8 @@
 
 #include "coordinator/logic/plan_codec.h"
 #include "coordinator/service/admin/resources.h"
+#include "coordinator/service/admin/waits.h"
 #include "coordinator/service/json.h"
-#include "coordinator/service/run_report.h"
 #include "core/store/plan_json.h"
 #include "core/store/safetensors.h"
 
@@ -43,15 +43,20 @@ net::Awaitable<Reply> list(Context* admin, Call) {
 net::Awaitable<Reply> show(Context* admin, Call call) {
   const Result<RunId> run = co_await admin->run_or_latest(call.names[0]);
   if (!run.ok()) co_return run.error();
-  Result<std::string> text = co_await admin->runtime.pool.run([&]() -> Reply {
+  Result<json::object> shown = co_await admin->runtime.pool.run([&]() -> Result<json::object> {
     FLUVIAL_ASSIGN(const store::RunRow row, admin->journal.run(*run));
     FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, admin->journal.last_commit(row.id));
     json::object object = run_object(row, last ? last->record.round : RoundId(0));
     object["plan"] = json::parse(store::plan_to_json(row.plan));
     object["schema"] = json::parse(store::schema_to_json(row.schema));
-    return json::serialize(object);
+    return object;
   });
-  co_return text;
+  if (!shown.ok()) co_return shown.error();
+  const ActiveRun* active = admin->root.runs().active();
+  const bool is_active = active != nullptr && active->machine.run() == *run;
+  (*shown)["open"] = is_active ? open_json(*admin, active->machine) : json::value();
+  (*shown)["waits"] = is_active ? waits_json(*admin) : json::array();
+  co_return json::serialize(*shown);
 }
 
 net::Awaitable<Reply> start(Context* admin, Call call) {
@@ -100,9 +105,9 @@ net::Awaitable<Reply> command(Context* admin, Call call) {
   if (!run.ok()) co_return run.error();
   const std::string& verb = call.names[1];
   Status done = Error{Code::kNotFound, "a run can be told to pause, resume or stop"};
-  if (verb == "pause") done = co_await admin->root.runs().pause(*run, kByAdministrator);
+  if (verb == "pause") done = co_await admin->root.runs().pause(*run, std::string(kByPerson));
   if (verb == "resume") done = co_await admin->root.runs().resume(*run);
-  if (verb == "stop") done = co_await admin->root.runs().stop_run(*run, kByAdministrator);
+  if (verb == "stop") done = co_await admin->root.runs().stop_run(*run, std::string(kByPerson));
   if (!done.ok()) co_return done.error();
   co_return json::serialize(json::object{{"run", run->value()}, {"command", verb}});
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "coordinator/service/admin/resources.h"
+#include "coordinator/service/admin/waits.h"
 #include "coordinator/service/json.h"
 #include "core/tree/version.h"
 
@@ -33,22 +34,7 @@ json::object history_json(const Registry& registry) {
           {"ahead", std::move(ahead)}};
 }
 
-json::object open_round(const RunMachine& machine, const Federation& book, TimePoint now) {
-  const auto left_s = [now](TimePoint at) {
-    return std::chrono::duration<double>(std::max(Duration(0), at - now)).count();
-  };
-  json::array awaited;
-  for (const SiteId site : machine.gather().awaited()) awaited.emplace_back(book.name_of(site));
-  return {{"round", machine.attempt().round.value()},
-          {"attempt", machine.attempt().attempt.value()},
-          {"participants", machine.attempt().participants.size()},
-          {"in", machine.gather().counted().size()},
-          {"awaited", std::move(awaited)},
-          {"soft_left_s", left_s(machine.soft_deadline())},
-          {"hard_left_s", left_s(machine.hard_deadline())}};
-}
-
-json::object run_now(const RunMachine& machine, const Federation& book, TimePoint now) {
+json::object run_now(const Context& admin, const RunMachine& machine) {
   const bool waiting = machine.status() == RunStatus::kRunning && !machine.is_open();
   json::object run{{"id", machine.run().value()},
                    {"name", machine.plan().name},
@@ -59,8 +45,7 @@ json::object run_now(const RunMachine& machine, const Federation& book, TimePoin
                    {"codec", machine.plan().codec},
                    {"model_sha256", to_hex(machine.model().digest)},
                    {"waiting", waiting ? machine.reason() : ""},
-                   {"open", nullptr}};
-  if (machine.is_open()) run["open"] = open_round(machine, book, now);
+                   {"open", open_json(admin, machine)}};
   return run;
 }
 
@@ -73,6 +58,13 @@ std::string status_json(const Context& admin) {
   const Federation& book = admin.book();
   std::size_t sites = 0;
   for (const auto& [id, member] : book.members()) sites += member.role == Role::kSite ? 1 : 0;
+  std::size_t enrolled = 0;
+  std::size_t sites_enrolled = 0;
+  for (const auto& [id, node] : book.nodes()) {
+    if (node.revoked_at || node.removed_at) continue;
+    ++enrolled;
+    sites_enrolled += node.role == Role::kSite ? 1 : 0;
+  }
   json::object object{{"role", "coordinator"},
                       {"federation", facts.federation},
                       {"version", tree::kVersion},
@@ -81,15 +73,21 @@ std::string status_json(const Context& admin) {
                       {"enrol_port", facts.enrol_port},
                       {"metrics_port", facts.metrics_port},
                       {"sites_connected", sites},
+                      {"sites_enrolled", sites_enrolled},
                       {"aggregators_connected", book.members().size() - sites},
+                      {"aggregators_enrolled", enrolled - sites_enrolled},
                       {"staging_bytes", admin.root.hub().budget().bytes_used()},
                       {"fault", admin.root.runs().fault()},
                       {"history", history_json(admin.root.registry())},
                       {"last_backup", nullptr},
-                      {"run", nullptr}};
+                      {"run", nullptr},
+                      {"runs", json::array()},
+                      {"waits", waits_json(admin)},
+                      {"problems", problems_json(admin)}};
   if (admin.last_backup) object["last_backup"] = utc(*admin.last_backup);
   if (const ActiveRun* active = admin.root.runs().active()) {
-    object["run"] = run_now(active->machine, book, admin.runtime.clock.now());
+    object["run"] = run_now(admin, active->machine);
+    object["runs"].as_array().push_back(object["run"]);
   }
   return json::serialize(object);
 }

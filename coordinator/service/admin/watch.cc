@@ -1,4 +1,5 @@
-// `fluvial rounds watch`: what is committed already, then what happens, until the run ends.
+// `fluvial rounds watch`: what is committed already, what the run is and waits for, then what happens, until the run
+// ends.
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -6,6 +7,7 @@
 #include <utility>
 
 #include "coordinator/service/admin/resources.h"
+#include "coordinator/service/admin/waits.h"
 #include "coordinator/service/json.h"
 #include "core/net/deadline.h"
 
@@ -20,12 +22,30 @@ struct Replayed {
   RunId run;
   RoundId last;
   bool ended = false;
+  std::string waits;  // as this watcher was told last
+  std::uint32_t silent_looks = 0;
 };
 
+constexpr Duration kLook = std::chrono::seconds(1);  // so often what is waited for is looked at
+constexpr std::uint32_t kSilentLooksMax = 15;  // then it is told again: so each side notices that the other is gone
+
+// Says what the run waits for, when that is another thing than what this watcher knows.
+void tell_waits(const Context& admin, Replayed& follow, std::vector<std::string>& lines) {
+  const ActiveRun* active = admin.root.runs().active();
+  if (active == nullptr || active->machine.run() != follow.run || is_over(active->machine.status())) return;
+  std::string line = waits_line(admin, active->machine);
+  follow.silent_looks = lines.empty() ? follow.silent_looks + 1 : 0;
+  if (line == follow.waits && follow.silent_looks < kSilentLooksMax) return;
+  follow.silent_looks = 0;
+  follow.waits = line;
+  lines.push_back(std::move(line));
+}
+
 // The next lines for this watcher; empty when the feed has ended.
-net::Awaitable<void> next_lines(Replayed* follow, std::vector<std::string>* lines, bool* ended) {
+net::Awaitable<void> next_lines(Context* admin, Replayed* follow, std::vector<std::string>* lines, bool* ended) {
   while (lines->empty() && !*ended) {
-    co_await follow->watcher->wait();
+    const Status woken = co_await net::with_deadline(follow->watcher->wait(), kLook);
+    (void)woken.ok();  // or there is nothing but the time
     while (!follow->watcher->lines.empty()) {
       FeedLine line = std::move(follow->watcher->lines.front());
       follow->watcher->lines.pop_front();
@@ -35,6 +55,7 @@ net::Awaitable<void> next_lines(Replayed* follow, std::vector<std::string>* line
       *ended = *ended || line.ends_run;
     }
     *ended = *ended || follow->watcher->closed;
+    if (!*ended) tell_waits(*admin, *follow, *lines);
   }
 }
 
@@ -58,7 +79,16 @@ net::Awaitable<Result<std::vector<std::string>>> replay(Context* admin, std::str
   const Result<store::RunRow> row = co_await admin->runtime.pool.run([&] { return admin->journal.run(*run); });
   if (!row.ok()) co_return row.error();
   replayed->ended = is_over(row->status) && !admin->feed.holds(*run);
-  if (replayed->ended) lines.push_back(state_line(*run, row->status, row->reason));
+  // The journal may say already what the run will be once its open round has closed.
+  const ActiveRun* active = admin->root.runs().active();
+  if (!replayed->ended && active != nullptr && active->machine.run() == *run) {
+    const RunMachine& machine = active->machine;
+    const bool runs = machine.status() == RunStatus::kRunning;
+    if (!is_over(machine.status())) lines.push_back(state_line(*run, machine.status(), runs ? "" : machine.reason()));
+    tell_waits(*admin, *replayed, lines);
+  } else {
+    lines.push_back(state_line(*run, row->status, row->reason));
+  }
   co_return lines;
 }
 
@@ -84,7 +114,7 @@ net::Awaitable<void> write_events(Context* admin, std::string run_text, std::str
     }
     if (ended) co_return;
     lines.clear();
-    co_await net::asio::co_spawn(admin->runtime.strand, next_lines(&replayed, &lines, &ended),
+    co_await net::asio::co_spawn(admin->runtime.strand, next_lines(admin, &replayed, &lines, &ended),
                                  net::asio::use_awaitable);
   }
 }

@@ -1,0 +1,36 @@
+// What the active run waits for, of whom and since when; and what is wrong. On the node's strand.
+#pragma once
+
+#include <boost/json/value.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/logic/problems.h"
+#include "coordinator/service/admin/context.h"
+
+namespace fluvial::coordinator::admin {
+
+struct Wait {
+  std::string node;  // empty: nobody in particular
+  std::string what;  // is waited for
+  Absence absence;
+};
+// Of the active run; empty when there is none, or when it is over.
+std::vector<Wait> waits_of(const Context& admin);
+
+// At most so many of each are told; the last one then says how many more there are.
+inline constexpr std::size_t kToldMax = 100;
+boost::json::array waits_json(const Context& admin);
+boost::json::value open_json(const Context& admin, const RunMachine& machine);  // the open round; null: none is
+// The event of the watchers: where the active run stands, and what it waits for.
+std::string waits_line(const Context& admin, const RunMachine& machine);
+boost::json::array problems_json(const Context& admin);
+Situation facts_of(const Context& admin);
+
+boost::json::value progress_json(const std::optional<Activity>& activity);  // null: no bytes are known of it
+boost::json::value doing_json(const std::optional<Activity>& activity);     // null: it does not report
+double seconds_until(TimePoint then, TimePoint now);                        // 0: it is over
+boost::json::value time_json(const std::optional<WallTime>& time);          // null: none
+
+}  // namespace fluvial::coordinator::admin
