@@ -313,7 +313,7 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
 void RunMachine::halt_without_quorum(Effects& out) {
   const round::ContributorSet& held = gather_.held();
   std::string reason = "round " + std::to_string(attempt_.round.value()) + ": no quorum after " +
-                       std::to_string(expired_attempts_) + " attempts: " + std::to_string(held.size()) + " of " +
+                       std::to_string(expired_attempts_) + (expired_attempts_ == 1 ? " attempt: " : " attempts: ") + std::to_string(held.size()) + " of " +
                        std::to_string(std::max<std::uint64_t>(plan_.quorum, 1)) + " needed";
   if (held.size() >= plan_.quorum && held.total_weight() < plan_.weight_min) {
     reason += ", with a weight of " + std::to_string(held.total_weight()) + " of " + std::to_string(plan_.weight_min);
