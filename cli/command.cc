@@ -21,7 +21,11 @@ On a machine of your own:
   fluvial edge --config /var/lib/fluvial/edge.toml                       (at the site)
   fluvial run start plan.toml --model initial.safetensors --watch
 
-Exit status: 0 done, 1 failed, 2 wrong usage or configuration. `fluvial COMMAND --help` explains each command.)";
+When something is wrong:
+  fluvial status                          runs, what they wait for, what is wrong, what to do
+
+Exit status: 0 done, 1 failed, 2 wrong usage or configuration; commands that watch have more. `fluvial COMMAND --help`
+explains each command.)";
 
 std::string command_path(const CLI::App& app) {
   const CLI::App* parent = app.get_parent();
@@ -97,6 +101,7 @@ void declare_all(CLI::App& app, Commands& commands) {
   add_enroll_command(app, commands);
   add_token_commands(app, commands);
   add_health_command(app, commands);
+  add_status_command(app, commands);
   add_node_commands(app, commands);
   add_run_commands(app, commands);
   add_round_commands(app, commands);

@@ -1,9 +1,11 @@
 #include "cli/format.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <array>
 #include <cmath>
+#include <ctime>
 
 namespace fluvial::cli {
 namespace {
@@ -45,6 +47,13 @@ std::string format_time(const std::string& utc) {
   if (utc.size() < 20 || utc[10] != 'T' || utc.back() != 'Z') return utc.empty() ? "-" : utc;
   return utc.substr(0, 10) + " " + utc.substr(11, 8) + " UTC";
 }
+
+std::string format_since(const std::string& utc, const std::string& today) {
+  if (utc.size() < 20 || utc[10] != 'T') return utc.empty() ? "-" : utc;
+  return utc.substr(0, 10) == today.substr(0, 10) ? utc.substr(11, 5) + " UTC" : utc.substr(0, 10);
+}
+
+std::string utc_now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
 
 std::string shorten(const std::string& text, std::size_t columns_max) {
   if (display_width(text) <= columns_max || columns_max < 3) return text;

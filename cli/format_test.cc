@@ -77,5 +77,12 @@ TEST(Terminal, AFileGetsNoColours) {
   std::fclose(file);
 }
 
+TEST(Format, SinceIsATimeOfTodayOrADay) {
+  EXPECT_EQ(format_since("2026-01-31T03:12:40.123Z", "2026-01-31T09:00:00Z"), "03:12 UTC");
+  EXPECT_EQ(format_since("2026-01-30T03:12:40.123Z", "2026-01-31T09:00:00Z"), "2026-01-30");
+  EXPECT_EQ(format_since("", "2026-01-31T09:00:00Z"), "-");
+  EXPECT_EQ(format_since("soon", "2026-01-31T09:00:00Z"), "soon");
+}
+
 }  // namespace
 }  // namespace fluvial::cli

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/format.h"
 #include "cli/table.h"
+#include "cli/waits.h"
 
 namespace fluvial::cli {
 namespace {
@@ -14,6 +15,14 @@ namespace {
 struct ListOptions : AdminOptions {
   bool all = false;
 };
+
+// Its parent, and the one that it should have where that is another.
+std::string parent_words(const json::value& node) {
+  const std::string parent = text_member(node, "parent");
+  const std::string wished = text_member(node, "parent_wished");
+  if (parent.empty()) return "-";
+  return wished.empty() || wished == parent ? parent : fmt::format("{} (wished: {})", parent, wished);
+}
 
 int list(const Io& io, const ListOptions& options) {
   const auto nodes = options.client().get(options.all ? "/v1/nodes?all=1" : "/v1/nodes");
@@ -23,20 +32,26 @@ int list(const Io& io, const ListOptions& options) {
     return kDone;
   }
   const Terminal terminal = io.terminal();
-  Table table({{"ID", Align::kRight},
+  const std::string today = utc_now();
+  Table table({{"ID", Align::kRight, 6},
                {"NAME"},
-               {"ROLE"},
-               {"REGION"},
+               {"ROLE", Align::kLeft, 2},
+               {"REGION", Align::kLeft, 3},
                {"PARENT"},
                {"STATE"},
-               {"WEIGHT MAX", Align::kRight},
-               {"ROUND P50", Align::kRight},
-               {"ENROLLED"}});
+               {"WORKERS", Align::kRight},
+               {"DOING", Align::kLeft, 1},
+               {"CERTIFICATE ENDS", Align::kLeft, 4},
+               {"WEIGHT MAX", Align::kRight, 7},
+               {"ROUND P50", Align::kRight, 5},
+               {"ENROLLED", Align::kLeft, 8}});
   std::string reasons;
   std::string ahead_of_us;
   std::string detours;
   for (const json::value& node : array_member(*nodes, "nodes")) {
-    std::string state = bool_member(node, "connected") ? terminal.green("connected") : terminal.yellow("away");
+    const bool connected = bool_member(node, "connected");
+    std::string state = connected ? terminal.green("connected")
+                                  : terminal.yellow("away since " + format_since(text_member(node, "since"), today));
     if (bool_member(node, "quarantined")) {
       state = terminal.red("quarantined");
       reasons += text_member(node, "name") + ": " + text_member(node, "quarantine_reason") + "\n";
@@ -56,10 +71,13 @@ int list(const Io& io, const ListOptions& options) {
     const bool timed = pace != nullptr && pace->is_object();
     if (timed && bool_member(*pace, "straggler")) state += ", " + terminal.yellow("straggler");
     const std::string region = text_member(node, "region");
-    const std::string parent = text_member(node, "parent");
+    const std::string parent = parent_words(node);
+    const json::value& workers = member(node, "workers");
     const std::uint64_t weight_max = count_member(node, "weight_max");
     table.add({std::to_string(count_member(node, "id")), text_member(node, "name"), text_member(node, "role"),
-               region.empty() ? "-" : region, parent.empty() ? "-" : parent, state,
+               region.empty() ? "-" : region, parent, state,
+               workers.is_null() ? "-" : std::to_string(count_member(node, "workers")), doing_words(node),
+               format_time(text_member(node, "certificate_ends_at")).substr(0, 10),
                weight_max == 0 ? "-" : format_count(weight_max),
                timed ? format_seconds(number_member(*pace, "p50_s", 0)) : "-",
                format_time(text_member(node, "enrolled_at"))});

@@ -7,11 +7,13 @@
 #include <limits>
 
 #include "cli/format.h"
+#include "cli/waits.h"
 
 namespace fluvial::cli {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr std::size_t kWaitsTold = 4;      // by name
 constexpr std::size_t kAwaitedRounds = 1;  // how far the evaluation may lag behind the commits before we print without
 
 std::string refusals(const json::value& round) {
@@ -22,6 +24,17 @@ std::string refusals(const json::value& round) {
                                 text_member(refusal, "message")));
   }
   return fmt::format("{}", fmt::join(texts, "; "));
+}
+
+// What stays the same while seconds and bytes go on.
+std::string gist(const json::array& waits) {
+  std::string all;
+  for (const json::value& wait : waits) {
+    std::string reason = text_member(wait, "reason");
+    std::erase_if(reason, [](char c) { return c >= '0' && c <= '9'; });
+    all += fmt::format("{}|{}|{}\n", text_member(wait, "node"), text_member(wait, "what"), reason);
+  }
+  return all;
 }
 
 }  // namespace
@@ -70,6 +83,8 @@ void RoundView::on_event(const json::value& event) {
     on_evaluated(event);
   } else if (kind == "state") {
     on_state(event);
+  } else if (kind == "waits") {
+    on_waits(event);
   } else if (kind == "opened") {
     draw_bar(fmt::format("round {}: {} sites are training", count_member(event, "round"),
                          count_member(event, "participants")));
@@ -119,6 +134,24 @@ void RoundView::on_state(const json::value& event) {
     print_line(terminal_.yellow(
         fmt::format("run {} {}{}{}", count_member(event, "run"), status, reason.empty() ? "" : ": ", reason)));
   }
+}
+
+void RoundView::on_waits(const json::value& event) {
+  if (waits_ == Waits::kNotTold || status_ == "paused") return;  // why it is paused was said
+  committed_ = std::max(committed_, count_member(event, "committed"));
+  const json::array& waits = array_member(event, "waits");
+  const std::string open = open_words(member(event, "open"));
+  const std::string gap = open.empty() || waits.empty() ? "" : "; ";
+  const auto telling = [&](const json::array& some) {
+    return some.empty() ? "" : "waiting for " + waits_words(some, kWaitsTold);
+  };
+  if (terminal_.is_interactive()) return draw_bar(open + gap + telling(waits));
+  // What passes by itself would be a line each time that somebody begins to do something else.
+  const json::array needy = unusual(waits);
+  const std::string line = told_waits_ ? telling(needy) : open + gap + telling(waits);
+  const bool is_new = !told_waits_ || gist(needy) != *told_waits_;
+  told_waits_ = gist(needy);
+  if (is_new && !line.empty()) print_line(line);
 }
 
 void RoundView::finish() {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "cli/command.h"
@@ -20,8 +21,12 @@ class RoundView {
     kSeparate,  // a line at the commit, another when the evaluation is in
     kAwaited,   // one line, when the evaluation is in (or the round after next is)
   };
-  RoundView(Io io, std::uint64_t rounds_total, Evaluation evaluation)
-      : io_(io), terminal_(io.terminal()), rounds_total_(rounds_total), evaluation_(evaluation) {}
+  enum class Waits {
+    kNotTold,
+    kTold,  // on a terminal beside the bar; else a line at the beginning, then one when somebody has to do something
+  };
+  RoundView(Io io, std::uint64_t rounds_total, Evaluation evaluation, Waits waits = Waits::kNotTold)
+      : io_(io), terminal_(io.terminal()), rounds_total_(rounds_total), evaluation_(evaluation), waits_(waits) {}
 
   void on_event(const json::value& event);
   void finish();  // prints what is still held and takes the bar away
@@ -36,6 +41,7 @@ class RoundView {
   void on_committed(const json::value& round);
   void on_evaluated(const json::value& event);
   void on_state(const json::value& event);
+  void on_waits(const json::value& event);
   void print_held(std::size_t kept);
   void print_line(const std::string& line);
   void draw_bar(const std::string& what);
@@ -44,6 +50,8 @@ class RoundView {
   Terminal terminal_;
   std::uint64_t rounds_total_;
   Evaluation evaluation_;
+  Waits waits_;
+  std::optional<std::string> told_waits_;
   std::map<std::uint64_t, json::value> held_;  // committed, not yet printed
   json::value last_round_;
   std::uint64_t committed_ = 0;

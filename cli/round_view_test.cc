@@ -92,5 +92,44 @@ TEST(Json, PrettyIsIndentedAndReadsBack) {
   EXPECT_EQ(pretty(value), "{\n  \"a\": [1,2],\n  \"b\": {\"c\":\"d\"},\n  \"e\": []\n}\n");
 }
 
+json::value waiting(const std::string& reason, const std::string& severity, std::uint64_t in = 1) {
+  return json::object{
+      {"event", "waits"},
+      {"run", 1},
+      {"committed", 16},
+      {"open", {{"round", 17}, {"attempt", 1}, {"participants", 2}, {"quorum", 2}, {"in", in}}},
+      {"waits", json::array{json::object{{"node", "hospital-a"}, {"reason", reason}, {"severity", severity}}}}};
+}
+
+TEST_F(RoundViewTest, IntoAPipeItBeginsWithWhatIsWaitedForAndThenSaysWhatNeedsSomebody) {
+  RoundView view(io_, 20, RoundView::Evaluation::kSeparate, RoundView::Waits::kTold);
+  view.on_event(waiting("training since 03:12 UTC", "info"));
+  EXPECT_EQ(printed(), "round 17 open: 1 of 2 in, quorum 2; waiting for hospital-a: training since 03:12 UTC\n");
+  view.on_event(waiting("sending 1.0 of 8.0 MiB", "info"));
+  const std::string before = printed();
+  EXPECT_THAT(before, Not(HasSubstr("sending"))) << "that passes by itself";
+  view.on_event(waiting("silent for 31 s", "warning"));
+  view.on_event(waiting("silent for 32 s", "warning"));
+  EXPECT_EQ(printed(), before + "waiting for hospital-a: silent for 31 s\n") << "once, not each second";
+  view.on_event(waiting("training since 03:14 UTC", "info"));
+  view.on_event(waiting("silent for 31 s", "warning"));
+  EXPECT_EQ(printed(), before + "waiting for hospital-a: silent for 31 s\nwaiting for hospital-a: silent for 31 s\n")
+      << "it was gone meanwhile";
+}
+
+TEST_F(RoundViewTest, WaitsAreToldOnlyWhereTheyAreWanted) {
+  RoundView view(io_, 20, RoundView::Evaluation::kSeparate);
+  view.on_event(waiting("no worker attached", "warning"));
+  EXPECT_EQ(printed(), "");
+}
+
+TEST_F(RoundViewTest, WhyARunIsPausedIsToldOnce) {
+  RoundView view(io_, 20, RoundView::Evaluation::kSeparate, RoundView::Waits::kTold);
+  view.on_event(json::object{{"event", "state"}, {"run", 1}, {"status", "paused"}, {"reason", "no quorum"}});
+  const std::string before = printed();
+  view.on_event(waiting("no quorum", "warning"));
+  EXPECT_EQ(printed(), before);
+}
+
 }  // namespace
 }  // namespace fluvial::cli

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/json/serialize.hpp>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -11,7 +10,9 @@
 #include "cli/command.h"
 #include "cli/format.h"
 #include "cli/round_view.h"
+#include "cli/run_watch.h"
 #include "cli/table.h"
+#include "cli/waits.h"
 
 namespace fluvial::cli {
 namespace {
@@ -22,7 +23,8 @@ struct Options : AdminOptions {
   std::uint64_t run = 0;  // 0: the latest
   std::uint64_t from = 0;
   std::uint64_t limit = 0;
-  std::uint64_t round = 0;
+  std::string round;  // of `show`: a number, "latest" or "open"
+  WatchOptions watching;
 
   std::string target(const std::string& path) const {
     std::string query;
@@ -41,18 +43,18 @@ int list(const Io& io, Options options) {
     io.print(pretty(*rounds));
     return kDone;
   }
-  Table table({{"RUN", Align::kRight},
+  Table table({{"RUN", Align::kRight, 4},
                {"ROUND", Align::kRight},
                {"SITES", Align::kRight},
                {"LATE", Align::kRight},
                {"REFUSED", Align::kRight},
-               {"WEIGHT", Align::kRight},
+               {"WEIGHT", Align::kRight, 3},
                {"LOSS", Align::kRight},
-               {"TEST ACCURACY", Align::kRight},
+               {"TEST ACCURACY", Align::kRight, 1},
                {"UP", Align::kRight},
-               {"DOWN", Align::kRight},
+               {"DOWN", Align::kRight, 2},
                {"TIME", Align::kRight},
-               {"MODEL"}});
+               {"MODEL", Align::kLeft, 5}});
   for (const json::value& round : array_member(*rounds, "rounds")) {
     table.add({std::to_string(count_member(round, "run")), std::to_string(count_member(round, "round")),
                fmt::format("{}/{}", array_member(round, "contributors").size(), count_member(round, "participants")),
@@ -83,7 +85,13 @@ std::string describe(const json::value& round) {
   line("took", format_seconds(number_member(round, "seconds", kNone)));
   line("participants", std::to_string(count_member(round, "participants")));
   line("contributors", site_names(array_member(round, "contributors")));
-  line("late", std::to_string(count_member(round, "late")));
+  const json::array& late = array_member(round, "late_sites");
+  if (const std::uint64_t count = count_member(round, "late"); late.size() < count || count == 0) {
+    line("late", std::to_string(count));  // a version before this one named nobody
+  }
+  for (const json::value& site : late) {
+    line("late", fmt::format("{}: {}", text_member(site, "name"), text_member(site, "reason")));
+  }
   for (const json::value& refusal : array_member(round, "refused")) {
     line("refused", fmt::format("{}: {} ({})", text_member(refusal, "name"), text_member(refusal, "message"),
                                 text_member(refusal, "code")));
@@ -100,41 +108,83 @@ std::string describe(const json::value& round) {
   return out;
 }
 
+std::string describe_open(const json::value& open, const Terminal& terminal) {
+  std::uint64_t in = 0;
+  Table table({{"SITE"}, {"STATE"}, {"DOING", Align::kLeft, 1}, {"REASON"}});
+  for (const json::value& site : array_member(open, "sites")) {
+    const std::string state = text_member(site, "state");
+    in += state == "in" ? 1 : 0;
+    table.add({text_member(site, "name"), state == "in" ? terminal.green(state) : terminal.yellow(state),
+               doing_words(site), text_member(site, "reason")});
+  }
+  return fmt::format(
+      "round {} of run {}, attempt {}, open since {}: {} of {} in, quorum {}\n"
+      "a quorum is enough in {}, the attempt ends in {}\n\n{}",
+      count_member(open, "round"), count_member(open, "run"), count_member(open, "attempt"),
+      format_time(text_member(open, "opened_at")), in, array_member(open, "sites").size(), count_member(open, "quorum"),
+      format_seconds(number_member(open, "soft_left_s", kNone)),
+      format_seconds(number_member(open, "hard_left_s", kNone)), table.render(terminal));
+}
+
+int show_open(const Io& io, const Options& options) {
+  const auto open = options.client().get(options.target("/v1/rounds/open"));
+  if (!open.ok()) return fail(io, "rounds show", open.error());
+  io.print(options.json ? pretty(*open) : describe_open(*open, io.terminal()));
+  return kDone;
+}
+
+// The number of the last committed round; 0: there is none.
+Result<std::uint64_t> last_round(const Options& options) {
+  const std::string run = options.run == 0 ? "latest" : std::to_string(options.run);
+  FLUVIAL_ASSIGN(const json::value shown, options.client().get("/v1/runs/" + run));
+  return count_member(shown, "committed");
+}
+
 int show(const Io& io, Options options) {
-  options.from = options.round;
+  if (options.round == "open") return show_open(io, options);
+  const Result<std::uint64_t> wanted =
+      options.round == "latest" ? last_round(options) : Result<std::uint64_t>(std::stoull(options.round));
+  if (!wanted.ok()) return fail(io, "rounds show", wanted.error());
+  options.from = *wanted;
   options.limit = 1;
   const auto rounds = options.client().get(options.target("/v1/rounds"));
   if (!rounds.ok()) return fail(io, "rounds show", rounds.error());
   const json::array& found = array_member(*rounds, "rounds");
-  if (found.empty() || count_member(found[0], "round") != options.round) {
-    const bool pruned = options.round <= count_member(*rounds, "pruned");
+  if (found.empty() || count_member(found[0], "round") != *wanted) {
+    const bool pruned = *wanted > 0 && *wanted <= count_member(*rounds, "pruned");
     return fail(io, "rounds show",
                 {Code::kNotFound,
-                 fmt::format("round {} is {}", options.round,
-                             pruned ? "no longer in the coordinator's journal (keep_rounds)" : "not committed")});
+                 *wanted == 0 ? "no round is committed yet"
+                              : fmt::format("round {} is {}", *wanted,
+                                            pruned ? "no longer in the coordinator's journal (keep_rounds)"
+                                                   : "not committed; fluvial rounds show open shows the open one")});
   }
   io.print(options.json ? pretty(found[0]) : describe(found[0]));
   return kDone;
 }
 
+constexpr std::uint64_t kRoundsBefore = 5;  // are told before what happens, unless --from says otherwise
+
 int watch(const Io& io, Options options) {
   const AdminClient client = options.client();
   const auto run = options.run == 0 ? client.latest_run() : Result<std::uint64_t>(options.run);
-  if (!run.ok()) return fail(io, "rounds watch", run.error());
+  const bool is_gone = !run.ok() && run.error().code == Code::kUnavailable;
+  if (!run.ok()) return fail(io, "rounds watch", run.error(), is_gone ? kNoCoordinator : kFailed);
   options.run = *run;
-  const auto shown = client.get(fmt::format("/v1/runs/{}", *run));
-  if (!shown.ok()) return fail(io, "rounds watch", shown.error());
-  RoundView view(io, count_member(*shown, "rounds"), RoundView::Evaluation::kSeparate);
-  const Status done = client.watch(options.target("/v1/rounds/watch"), [&](const json::value& event) {
-    if (options.json) {
-      io.print(json::serialize(event) + "\n");
-    } else {
-      view.on_event(event);
-    }
-    return true;
-  });
-  view.finish();
-  return done.ok() ? kDone : fail(io, "rounds watch", done.error());
+  if (options.from == 0) {
+    const Result<std::uint64_t> last = last_round(options);
+    if (!last.ok()) return fail(io, "rounds watch", last.error());
+    options.from = *last > kRoundsBefore ? *last - kRoundsBefore + 1 : 1;
+  }
+  return watch_run(io, "rounds watch", client, {*run, options.from, options.json}, options.watching);
+}
+
+Status is_round(const std::string& text) {
+  const bool is_word = text == "latest" || text == "open";
+  const bool is_number =
+      !text.empty() && text.size() <= 18 && text.find_first_not_of("0123456789") == std::string::npos;
+  if (is_word || (is_number && std::stoull(text) > 0)) return {};
+  return Error{Code::kInvalidArgument, "no round"};
 }
 
 CLI::App* declare(CLI::App& parent, Commands& commands, const std::string& name, const std::string& help,
@@ -163,14 +213,22 @@ void add_round_commands(CLI::App& app, Commands& commands) {
 
   const auto show_options = std::make_shared<Options>();
   CLI::App* shown = declare(*rounds, commands, "show", "everything about one round", show, show_options);
-  shown->add_option("ROUND", show_options->round, "its number")->required()->check(whole_number(1));
+  shown->add_option("ROUND", show_options->round, "its number, latest (committed), or open")
+      ->required()
+      ->check(checked("a round's number, latest or open", is_round));
+  shown->footer(
+      "Of a committed round: who was in, late or refused, and why. Of the open one: who is in, what each of the "
+      "others\n"
+      "does, and until when it is waited for.");
 
   const auto watch_options = std::make_shared<Options>();
-  CLI::App* watched = declare(*rounds, commands, "watch", "a line a round, as it is committed, until the run ends",
-                              watch, watch_options);
-  watched->add_option("--from", watch_options->from, "begin with this round, also when it is long committed")
+  CLI::App* watched = declare(*rounds, commands, "watch",
+                              "what a run waits for, and a line a round, until the run ends", watch, watch_options);
+  watched->add_option("--from", watch_options->from, "begin with this round (default: the last five)")
       ->type_name("N")
       ->check(whole_number(1));
+  add_watch_options(*watched, watch_options->watching);
+  watched->footer(watch_footer());
 }
 
 }  // namespace fluvial::cli

@@ -1,25 +1,30 @@
 // fluvial run: training jobs on the federation.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
 #include "cli/admin_client.h"
 #include "cli/command.h"
 #include "cli/format.h"
-#include "cli/round_view.h"
+#include "cli/run_watch.h"
 #include "cli/table.h"
+#include "cli/waits.h"
 #include "core/config/plan_file.h"
 #include "core/store/plan_json.h"
 
 namespace fluvial::cli {
 namespace {
 
+constexpr std::size_t kWaitsShown = 20;
+
 struct StartOptions : AdminOptions {
   std::string plan;
   std::string model;
   std::uint64_t continues = 0;
   bool watch = false;
+  WatchOptions watching;
 };
 
 struct RunOptions : AdminOptions {
@@ -51,18 +56,6 @@ Result<json::object> start_request(const StartOptions& options) {
   return request;
 }
 
-int watch_run(const Io& io, const AdminClient& client, std::uint64_t run, std::uint64_t rounds) {
-  RoundView view(io, rounds, RoundView::Evaluation::kSeparate);
-  const Status done =
-      client.watch(fmt::format("/v1/rounds/watch?run={}&from=1", run), [&view](const json::value& event) {
-        view.on_event(event);
-        return true;
-      });
-  view.finish();
-  if (!done.ok()) return fail(io, "run start", done.error());
-  return view.status() == "stopped" ? kFailed : kDone;
-}
-
 // The file is here, so it is the coordinator that looks at other folders, or as another user.
 Error not_seen(const json::object& request, Error error) {
   if (request.contains("model") && (error.code == Code::kNotFound || error.code == Code::kPermissionDenied)) {
@@ -83,7 +76,7 @@ int start(const Io& io, const StartOptions& options) {
   const std::uint64_t run = count_member(*started, "run");
   io.print(options.json ? pretty(*started) : fmt::format("run {} started\n", run));
   if (!options.watch) return kDone;
-  return watch_run(io, client, run, count_member(request->at("plan"), "rounds"));
+  return watch_run(io, "run start", client, {run, 1, options.json}, options.watching);
 }
 
 int list(const Io& io, const AdminOptions& options) {
@@ -127,11 +120,17 @@ int show(const Io& io, const RunOptions& options) {
       size *= static_cast<std::uint64_t>(to_number(extent, 0));
     values += size;
   }
+  const Terminal terminal = io.terminal();
+  const std::string open = open_words(member(*shown, "open"));
   std::string out = fmt::format(
-      "run      {} {}\nstatus   {}{}\nrounds   {} of {}\ncreated  {}\nmodel    {} tensors, {} values\n", *run,
-      text_member(*shown, "name"), text_member(*shown, "status"), reason.empty() ? "" : " (" + reason + ")",
-      count_member(*shown, "committed"), count_member(*shown, "rounds"), format_time(text_member(*shown, "created_at")),
-      array_member(*shown, "schema").size(), format_count(values));
+      "run      {} {}\nstatus   {}{}{}\nrounds   {} of {}\ncreated  {}\nmodel    {} tensors, {} values\n", *run,
+      text_member(*shown, "name"), text_member(*shown, "status"),
+      reason.empty() ? "" : ": " + wrapped(reason, std::max<std::size_t>(terminal.columns(), 50) - 10, 9),
+      open.empty() ? "" : ", " + open, count_member(*shown, "committed"), count_member(*shown, "rounds"),
+      format_time(text_member(*shown, "created_at")), array_member(*shown, "schema").size(), format_count(values));
+  if (const json::array& waits = array_member(*shown, "waits"); !waits.empty()) {
+    out += "waits for\n" + waits_block(waits, kWaitsShown, terminal);
+  }
   out += "plan     " + pretty(member(*shown, "plan"));
   io.print(out);
   return kDone;
@@ -170,10 +169,11 @@ void declare_start(CLI::App& run, Commands& commands) {
       ->type_name("RUN")
       ->check(whole_number(1))
       ->excludes(model);
-  app->add_flag("--watch", options->watch, "stay and print a line a round");
+  app->add_flag("--watch", options->watch, "stay: say what the run waits for, and print a line a round");
+  add_watch_options(*app, options->watching);
   add_admin_options(*app, *options);
   add_json_flag(*app, *options);
-  app->footer("Example:\n  fluvial run start plan.toml --model initial.safetensors --watch");
+  app->footer("Example:\n  fluvial run start plan.toml --model initial.safetensors --watch\n\n" + watch_footer());
   app->callback(
       [&commands, options] { commands.chosen = [&commands, options] { return start(commands.io, *options); }; });
 }
@@ -190,7 +190,7 @@ void add_run_commands(CLI::App& app, Commands& commands) {
   listed->callback([&commands, list_options] {
     commands.chosen = [&commands, list_options] { return list(commands.io, *list_options); };
   });
-  declare(*run, commands, "show", "a run with its plan", show);
+  declare(*run, commands, "show", "a run: where it stands, what it waits for, its plan", show);
   declare_run_export(*run, commands);
   declare(*run, commands, "pause", "open no further round; the open one closes first",
           [](const Io& io, const RunOptions& options) { return change(io, options, "pause"); });

@@ -18,10 +18,12 @@ std::string Table::render(const Terminal& terminal) const {
   for (const auto& row : rows_) {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], display_width(row[i]));
   }
+  const std::vector<bool> is_shown = shown(widths, terminal);
   const auto line = [&](const std::vector<std::string>& cells) {
     std::string text;
     for (std::size_t i = 0; i < cells.size(); ++i) {
-      if (i > 0) text += "  ";
+      if (!is_shown[i]) continue;
+      if (!text.empty()) text += "  ";
       const std::string gap(widths[i] - display_width(cells[i]), ' ');
       text += columns_[i].align == Align::kRight ? gap + cells[i] : cells[i] + gap;
     }
@@ -33,6 +35,24 @@ std::string Table::render(const Terminal& terminal) const {
   std::string out = terminal.dim(line(titles)) + "\n";
   for (const auto& row : rows_) out += line(row) + "\n";
   return out;
+}
+
+std::vector<bool> Table::shown(const std::vector<std::size_t>& widths, const Terminal& terminal) const {
+  std::vector<bool> shown(columns_.size(), true);
+  std::size_t width = 0;
+  for (const std::size_t one : widths) width += one + 2;
+  while (terminal.is_interactive() && width > terminal.columns() + 2) {
+    std::size_t next = columns_.size();
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      if (shown[i] && columns_[i].rank > 0 && (next == columns_.size() || columns_[i].rank > columns_[next].rank)) {
+        next = i;
+      }
+    }
+    if (next == columns_.size()) break;
+    shown[next] = false;
+    width -= widths[next] + 2;
+  }
+  return shown;
 }
 
 }  // namespace fluvial::cli

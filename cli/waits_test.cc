@@ -1,0 +1,112 @@
+#include "cli/waits.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "cli/format.h"
+
+namespace fluvial::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+json::array waits() {
+  return parse_json(R"([
+    {"node": "hospital-a", "what": "its update of round 17", "reason": "no worker attached", "severity": "warning",
+     "do": "start the training script there"},
+    {"node": "hospital-b", "what": "its update of round 17", "reason": "training since 03:12 UTC", "severity": "info",
+     "do": ""},
+    {"node": "", "what": "sites", "reason": "waiting for sites: 1 connected", "severity": "warning", "do": "x"}])",
+                    "test")
+      ->as_array();
+}
+
+json::value status() {
+  json::value value = parse_json(R"({
+    "federation": "hospitals", "version": "0.2.0", "sites_connected": 3, "sites_enrolled": 4,
+    "aggregators_connected": 1, "aggregators_enrolled": 1,
+    "runs": [{"id": 3, "name": "digits", "status": "running", "round": 16, "rounds": 100,
+              "open": {"round": 17, "attempt": 2, "participants": 4, "in": 2, "quorum": 3, "open_s": 12.3}}],
+    "problems": [{"severity": "error", "what": "run 3: round 17 cannot have its quorum: 2 in, 0 may come, 3 needed",
+                  "node": "", "since": null, "do": "bring back those it waits for; the run pauses when its attempts are used up",
+                  "runbook": "docs/operations/runbook.md#fluvialquorumatrisk"}]})",
+                                 "test")
+                          .value();
+  value.as_object()["waits"] = waits();
+  return value;
+}
+
+TEST(Waits, AreNamedWithTheirReasonsAndTheRestIsCounted) {
+  EXPECT_EQ(waits_words(waits(), 3),
+            "hospital-a: no worker attached; hospital-b: training since 03:12 UTC; sites: waiting for sites: 1 "
+            "connected");
+  EXPECT_EQ(waits_words(waits(), 1), "hospital-a: no worker attached; and 2 more");
+  EXPECT_EQ(waits_words({}, 3), "");
+  EXPECT_EQ(unusual(waits()).size(), 2U);
+}
+
+TEST(Waits, AnOpenRoundIsOneLine) {
+  EXPECT_EQ(open_words(member(status().at("runs").as_array()[0], "open")),
+            "round 17 open for 12 s (attempt 2): 2 of 4 in, quorum 3");
+  EXPECT_EQ(open_words(json::value()), "");
+}
+
+TEST(Waits, WhatANodeDoesHasItsBytesAndTheTimeLeft) {
+  EXPECT_EQ(doing_words(json::object{{"doing", "training"}, {"progress", nullptr}}), "training");
+  EXPECT_EQ(doing_words(json::object{{"doing", nullptr}}), "-");
+  json::object sending{{"doing", "sending"},
+                       {"progress", {{"done_bytes", 41943040}, {"total_bytes", 419430400}, {"eta_s", 12.2}}}};
+  EXPECT_EQ(doing_words(sending), "sending 40.0 MiB/400.0 MiB, 12 s left");
+  sending["progress"].as_object()["eta_s"] = nullptr;
+  EXPECT_EQ(doing_words(sending), "sending 40.0 MiB/400.0 MiB");
+}
+
+TEST(StatusScreen, SaysWhatRunsWhatIsWaitedForWhatIsWrongAndWhatToDo) {
+  const std::string screen = status_screen(status(), Terminal::plain());
+  EXPECT_THAT(screen, HasSubstr("hospitals  fluvial 0.2.0  3 of 4 sites connected, 1 of 1 aggregators connected\n"));
+  EXPECT_THAT(screen, HasSubstr("run 3 digits  running  16 of 100 rounds committed\n  round 17 open for 12 s"));
+  EXPECT_THAT(screen, HasSubstr("hospital-a  no worker attached\n              -> start the training script there\n"));
+  EXPECT_THAT(screen, HasSubstr("hospital-b  training since 03:12 UTC\n"));
+  EXPECT_THAT(screen, AllOf(HasSubstr("error    run 3: round 17 cannot"), HasSubstr("-> bring back those it waits for"),
+                            HasSubstr("docs/operations/runbook.md#fluvialquorumatrisk")));
+  EXPECT_THAT(screen, Not(HasSubstr("nothing is wrong")));
+}
+
+TEST(StatusScreen, SaysSoWhenNothingIsWrongAndNothingRuns) {
+  json::value well = status();
+  for (const char* list : {"runs", "waits", "problems"}) well.as_object()[list] = json::array();
+  EXPECT_THAT(status_screen(well, Terminal::plain()),
+              AllOf(HasSubstr("no run is active: fluvial run start"), HasSubstr("nothing is wrong")));
+}
+
+TEST(StatusScreen, FitsOnAScreenHoweverManyThereAre) {
+  json::value many = status();
+  const json::value wait = waits()[0];
+  const json::value problem = many.at("problems").as_array()[0];
+  for (int i = 0; i < 100; ++i) {
+    many.as_object()["waits"].as_array().push_back(wait);
+    many.as_object()["problems"].as_array().push_back(problem);
+  }
+  const std::string screen = status_screen(many, Terminal::plain());
+  std::istringstream lines(screen);
+  std::size_t count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    EXPECT_LE(display_width(line), 100U) << line;
+    EXPECT_TRUE(line.empty() || line.back() != ' ') << "'" << line << "'";
+  }
+  EXPECT_LT(count, 60U);
+  EXPECT_THAT(screen, AllOf(HasSubstr("  and 95 more\n"), HasSubstr("  and 93 more: fluvial status --json\n")));
+}
+
+TEST(Wrapped, BreaksBetweenWordsAndIndentsWhatFollows) {
+  EXPECT_EQ(wrapped("one two three", 7, 2), "one two\n  three");
+  EXPECT_EQ(wrapped("extraordinarily long", 5, 1), "extraordinarily\n long") << "a word is never cut";
+  EXPECT_EQ(wrapped("", 5, 1), "");
+}
+
+}  // namespace
+}  // namespace fluvial::cli
