@@ -25,6 +25,7 @@ void Feed::publish(const FeedLine& line) {
     if (!watcher->closed) watcher->lines.push_back(line);
     watcher->changed_.notify_all();
   }
+  if (hear_) hear_(line);
 }
 
 void Feed::release() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,6 +37,7 @@ class Feed {
  public:
   explicit Feed(net::Executor strand) : strand_(std::move(strand)) {}
   std::shared_ptr<Watcher> watch();
+  void also_to(std::function<void(const FeedLine&)> hear) { hear_ = std::move(hear); }
   void publish(const FeedLine& line);
   // The end of a run is published when nothing of it is waited for any more.
   void hold(FeedLine end) { held_ = std::move(end); }
@@ -47,6 +49,7 @@ class Feed {
   net::Executor strand_;
   std::vector<std::weak_ptr<Watcher>> watchers_;
   std::optional<FeedLine> held_;
+  std::function<void(const FeedLine&)> hear_;
 };
 
 }  // namespace fluvial::coordinator

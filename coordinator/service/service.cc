@@ -103,7 +103,7 @@ Service::Service(tree::Process& process, const config::CoordinatorSettings& sett
       retention_(runtime_, *holdings_.journal, settings_),
       enrol_(runtime_, root_.registry(), *holdings_.journal, *holdings_.authority,
              enrol_options(settings, root_.runs())),
-      admin_(runtime_, *holdings_.journal, *holdings_.models, root_, feed_) {
+      admin_(runtime_, *holdings_.journal, *holdings_.models, root_, feed_, holdings_.epoch) {
   evaluator_ = std::make_shared<Evaluator>(
       runtime_, process.tasks(),
       [this](RunId run, RoundId round, const round::Metrics& metrics) {
@@ -156,6 +156,7 @@ void Service::start() {
   process_.spawn("members", root_.hub().run());
   process_.spawn("enrolment", enrol_.run(facts_.member_port));
   process_.spawn("admin", admin_.run());
+  process_.spawn("events", admin_.run_events());
   process_.spawn("take up runs", root_.runs().take_up());
   process_.spawn("retention", retention_.run());
   root_.runs().members().quarantine_changed();

@@ -11,8 +11,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 5> kSourceEndings = {".h", ".cc", ".cu", ".cuh", ".proto"};
-constexpr std::array<std::string_view, 9> kOtherEndings = {".md",   ".txt",  ".cmake", ".py", ".sh",
-                                                           ".toml", ".yaml", ".yml",   ".in"};
+constexpr std::array<std::string_view, 12> kOtherEndings = {".md",   ".txt", ".cmake", ".py",   ".sh",  ".toml",
+                                                            ".yaml", ".yml", ".in",    ".html", ".css", ".js"};
 constexpr std::array<std::string_view, 2> kScripts = {"dev", "run"};
 
 template <std::size_t N>

@@ -78,8 +78,11 @@ const std::vector<Room> kRooms = {
      {"core/net", "edge/logic", "kernels/cuda"},
      true},
 
+    // The console's page, inside the executable.
+    {"coordinator/console", {"core/base"}},
+
     // What carries decisions out. The three roles never include each other.
-    {"coordinator/service", service_of({"coordinator/logic", "coordinator/model"})},
+    {"coordinator/service", service_of({"coordinator/logic", "coordinator/model", "coordinator/console"})},
     {"aggregator/service", service_of({"aggregator/logic"})},
     {"edge/service", service_of({"edge/logic", "edge/reduce", "edge/gpu", "edge/update"}), {"kernels/cuda"}},
 

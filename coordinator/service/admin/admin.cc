@@ -11,8 +11,12 @@
 namespace fluvial::coordinator {
 
 Admin::Admin(tree::Runtime& runtime, store::CoordinatorJournal& journal, store::ModelStore& models, Root& root,
-             Feed& feed)
-    : context_(runtime, journal, models, root, feed), router_(&context_) {
+             Feed& feed, Epoch epoch)
+    : context_(runtime, journal, models, root, feed),
+      router_(&context_),
+      events_(runtime, epoch, [this](net::HttpRequest request) { return router_.answer(std::move(request)); }) {
+  context_.events = &events_;
+  feed.also_to([this](const FeedLine& line) { events_.publish(line); });
   admin::add_status(router_);
   admin::add_nodes(router_);
   admin::add_tokens(router_);
@@ -21,6 +25,8 @@ Admin::Admin(tree::Runtime& runtime, store::CoordinatorJournal& journal, store::
   admin::add_rounds(router_);
   admin::add_models(router_);
   admin::add_backup(router_);
+  admin::add_events(router_);
+  admin::add_page(router_);
 }
 
 Status Admin::open(const std::string& socket, admin::Facts facts) {
@@ -35,7 +41,10 @@ net::Awaitable<void> Admin::run() {
   co_await server_->run([this](net::HttpRequest request) { return handle(std::move(request)); });
 }
 
+net::Awaitable<void> Admin::run_events() { return events_.run(); }
+
 void Admin::stop() {
+  events_.close();
   if (server_) server_->stop();
 }
 

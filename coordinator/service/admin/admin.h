@@ -6,16 +6,19 @@
 #include <string>
 
 #include "coordinator/service/admin/context.h"
+#include "coordinator/service/admin/events.h"
 #include "coordinator/service/admin/router.h"
 
 namespace fluvial::coordinator {
 
 class Admin {
  public:
-  Admin(tree::Runtime& runtime, store::CoordinatorJournal& journal, store::ModelStore& models, Root& root, Feed& feed);
+  Admin(tree::Runtime& runtime, store::CoordinatorJournal& journal, store::ModelStore& models, Root& root, Feed& feed,
+        Epoch epoch);
 
   Status open(const std::string& socket, admin::Facts facts);
   net::Awaitable<void> run();
+  net::Awaitable<void> run_events();
   void stop();
 
   std::string status_json() const;  // on the strand
@@ -25,6 +28,7 @@ class Admin {
 
   admin::Context context_;
   admin::Router router_;
+  admin::Events events_;
   std::shared_ptr<net::HttpServer> server_;
 };
 

@@ -13,6 +13,8 @@
 
 namespace fluvial::coordinator::admin {
 
+class Events;
+
 struct Facts {
   std::string federation;
   std::string data_dir;
@@ -40,6 +42,7 @@ struct Context {
   store::ModelStore& models;
   Root& root;
   Feed& feed;
+  Events* events = nullptr;  // set before anybody asks
   Facts facts;
   bool copying = false;  // the journal, for a backup
   std::optional<WallTime> last_backup;

@@ -16,6 +16,8 @@ void add_rounds(Router& router);
 void add_watch(Router& router);
 void add_models(Router& router);
 void add_backup(Router& router);
+void add_events(Router& router);
+void add_page(Router& router);
 
 std::string status_json(const Context& context);
 

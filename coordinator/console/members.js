@@ -1,0 +1,70 @@
+// Everybody who is enrolled, as a table: connection, certificate, quarantine, pace.
+import { h } from './dom.js';
+import { away, clock, seconds } from './format.js';
+
+const SHOWN_MAX = 300;
+const SOON_DAYS = 7;
+
+export function members(state, filter) {
+  const wanted = filter.trim().toLowerCase();
+  const all = [...state.nodes.values()].sort((a, b) => a.name.localeCompare(b.name, 'en', { numeric: true }));
+  const found = all.filter((node) => wanted === '' || `${node.name} ${node.role} ${node.region} ${node.parent}`.toLowerCase().includes(wanted));
+  if (all.length === 0) return h('p.empty', null, 'Nobody is enrolled yet.');
+  return [
+    h(
+      'p.filter',
+      null,
+      h('label', null, 'Filter ', h('input', { type: 'search', 'aria-describedby': 'found', autocomplete: 'off' })),
+      h('span.muted', { id: 'found', role: 'status' }, `${found.length} of ${all.length}`),
+    ),
+    h(
+      'div.scroll',
+      { tabindex: 0, role: 'region', 'aria-labelledby': 'members-title' },
+      h(
+        'table',
+        null,
+        h(
+          'thead',
+          null,
+          h('tr', null, ['Name', 'Role', 'Region', 'State', 'Parent', 'Workers', 'Certificate ends', 'Time a round', 'Late'].map((text) => h('th', { scope: 'col' }, text))),
+        ),
+        h('tbody', null, found.slice(0, SHOWN_MAX).map(row)),
+      ),
+    ),
+    found.length > SHOWN_MAX && h('p.muted', null, `and ${found.length - SHOWN_MAX} more: filter, or fluvial nodes list`),
+  ];
+}
+
+function row(node) {
+  const { kind, text } = stateOf(node);
+  const certificate = certificateOf(node);
+  return h(
+    'tr',
+    { 'data-key': `member ${node.id}` },
+    h('th', { scope: 'row' }, node.name),
+    h('td', null, node.role),
+    h('td', null, node.region),
+    h('td.words', null, h('span.state', { 'data-kind': kind }, text)),
+    h('td', null, node.parent ?? '–', node.parent_wished && node.parent_wished !== node.parent ? h('span.muted', null, ` (wished: ${node.parent_wished})`) : ''),
+    h('td.number', null, typeof node.workers === 'number' && node.role === 'site' ? node.workers : '–'),
+    h('td', null, h('span.state', { 'data-kind': certificate.kind }, certificate.text)),
+    h('td.number', null, node.pace ? `${seconds(node.pace.p50_s)}` : '–'),
+    h('td.number', null, node.pace ? `${node.pace.late} of ${node.pace.rounds}` : '–'),
+  );
+}
+
+function stateOf(node) {
+  if (node.revoked) return { kind: 'bad', text: 'revoked' };
+  if (node.quarantined) return { kind: 'bad', text: `quarantine: ${node.quarantine_reason}` };
+  if (node.ahead) return { kind: 'bad', text: `refused: ${node.ahead}` };
+  const since = node.since ? ` since ${clock(node.since)}` : '';
+  return node.connected ? { kind: 'good', text: `connected${since}` } : { kind: 'warn', text: `away${since}` };
+}
+
+function certificateOf(node) {
+  if (!node.certificate_ends_at) return { kind: 'plain', text: '–' };
+  const left = (new Date(node.certificate_ends_at) - Date.now()) / 86_400_000;
+  const date = node.certificate_ends_at.slice(0, 10);
+  if (left <= 0) return { kind: 'bad', text: `ended ${date}` };
+  return { kind: left < SOON_DAYS ? 'warn' : 'plain', text: `${date}, ${away(node.certificate_ends_at)}` };
+}
