@@ -64,6 +64,7 @@ void declare_run_export(CLI::App& run, Commands& commands);
 void add_round_commands(CLI::App& app, Commands& commands);
 void add_model_commands(CLI::App& app, Commands& commands);
 void add_backup_commands(CLI::App& app, Commands& commands);
+void add_console_command(CLI::App& app, Commands& commands);
 void add_demo_command(CLI::App& app, Commands& commands);
 void add_local_command(CLI::App& app, Commands& commands);
 void add_bench_commands(CLI::App& app, Commands& commands);
