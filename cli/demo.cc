@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/console.h"
 #include "cli/format.h"
 #include "cli/local_run.h"
 #include "cli/round_view.h"
@@ -20,6 +21,7 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr auto kEvaluationLimit = std::chrono::seconds(30);
+constexpr const char* kWatchablePaceMs = "1200";
 
 round::Plan plan_of(const DemoOptions& options) {
   round::Plan plan;
@@ -52,8 +54,6 @@ class Demo {
         federation_(supervisor, executable, folder.path(), options.shape) {}
 
   Result<DemoOutcome> run() {
-    say(fmt::format("1 coordinator, {} aggregators and {} sites as processes of their own, over mutual TLS 1.3",
-                    options_.shape.aggregators, options_.shape.sites));
     FLUVIAL_TRY(start());
     const auto began = std::chrono::steady_clock::now();
     FLUVIAL_ASSIGN(run_,
@@ -74,6 +74,28 @@ class Demo {
     return outcome;
   }
 
+  // One run after the other, with a console, until somebody ends the federation: the error says how.
+  Status stay() {
+    FLUVIAL_TRY(start());
+    const ConsoleOptions console_options{.open = options_.open};
+    FLUVIAL_ASSIGN(Console console, Console::open(federation_.admin().socket(), console_options));
+    show_console(io_, console, console_options);
+    say("training goes on, slowly enough to watch, until Ctrl-C");
+    round::Plan plan = plan_of(options_);
+    for (;; ++plan.seed) {
+      FLUVIAL_ASSIGN(run_, start_local_run(federation_.admin(), plan, folder_.path(), "initial.safetensors"));
+      RoundView view(io_, options_.rounds, RoundView::Evaluation::kAwaited);
+      const Status watched = federation_.admin().watch(fmt::format("/v1/rounds/watch?run={}&from=1", run_),
+                                                       [&view](const json::value& event) {
+                                                         view.on_event(event);
+                                                         return true;
+                                                       });
+      view.finish();
+      if (!watched.ok()) return watched;
+      say(fmt::format("run {} is over; the next begins", run_));
+    }
+  }
+
  private:
   void say(const std::string& text) const { io_.print(terminal_.dim("-- " + text) + "\n"); }
 
@@ -83,6 +105,8 @@ class Demo {
   }
 
   Status start() {
+    say(fmt::format("1 coordinator, {} aggregators and {} sites as processes of their own, over mutual TLS 1.3",
+                    options_.shape.aggregators, options_.shape.sites));
     FLUVIAL_TRY(supervisor_.run(federation_.tool("init", digits({"init", "--model", options_.model, "--seed", seed(),
                                                                  "--out", folder_.file("initial.safetensors")}))));
     FLUVIAL_TRY(federation_.start());
@@ -90,8 +114,9 @@ class Demo {
     for (std::size_t i = 0; i < federation_.sites().size(); ++i) {
       const std::string number = std::to_string(i + 1);
       FLUVIAL_TRY(federation_.spawn_worker(
-          "trainer-" + number, digits({"train", "--socket", federation_.sites()[i].worker_socket, "--sites", sites,
-                                       "--site", number, "--seed", seed()})));
+          "trainer-" + number,
+          digits({"train", "--socket", federation_.sites()[i].worker_socket, "--sites", sites, "--site", number,
+                  "--seed", seed(), "--pace-ms", options_.stays() ? kWatchablePaceMs : "0"})));
     }
     FLUVIAL_TRY(
         federation_.spawn_worker("evaluator", digits({"evaluate", "--socket", federation_.evaluator_socket()})));
@@ -162,6 +187,11 @@ int run_demo(const Io& io, const DemoOptions& options) {
   auto supervisor = Supervisor::create(std::chrono::seconds(10));
   if (!supervisor.ok()) return fail(io, "demo", supervisor.error());
   Demo demo(io, options, **supervisor, *folder, *executable);
+  if (options.stays()) {
+    const Error ended = (*supervisor)->explain(demo.stay().error());
+    (*supervisor)->stop();
+    return ended.code == Code::kCancelled ? kDone : fail(io, "demo", ended);
+  }
   auto outcome = demo.run();
   const Error explained = outcome.ok() ? Error{} : (*supervisor)->explain(outcome.error());
   (*supervisor)->stop();
@@ -217,7 +247,9 @@ void add_demo_command(CLI::App& app, Commands& commands) {
                    "an empty folder to work in and leave as it is (default: a temporary one)")
       ->type_name("PATH");
   demo->add_flag("--keep", options->keep, "keep the temporary folder with logs, plan and models");
-  demo->footer("Example:\n  fluvial demo --rounds 30 --codec topk:ratio=0.05 --keep");
+  demo->add_flag("--open", options->open, "open a live console in the browser, train slowly, and stay until Ctrl-C");
+  demo->add_flag("--no-open", options->no_open, "as --open, but print the console's address and open no browser");
+  demo->footer("Examples:\n  fluvial demo --rounds 30 --codec topk:ratio=0.05 --keep\n  fluvial demo --open");
   demo->callback(
       [&commands, options] { commands.chosen = [&commands, options] { return run_demo(commands.io, *options); }; });
 }

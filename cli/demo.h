@@ -27,6 +27,9 @@ struct DemoOptions {
   std::string json;
   std::string work_dir;
   bool keep = false;
+  bool open = false;     // a console in the browser, and stay
+  bool no_open = false;  // the same, its address printed instead
+  bool stays() const { return open || no_open; }
 };
 
 struct DemoOutcome {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <thread>
 
 #include "core/store/safetensors.h"
 #include "examples/digits/app/places.h"
@@ -48,6 +49,12 @@ Status write_text(const std::string& path, const std::string& text) {
   return store::write_file_atomically(files, path, {&part, 1});
 }
 
+// About the pace that was asked for, another in each round and at each site: a federation of equals is dull to watch.
+std::chrono::milliseconds pause_before(const Options& options, const local::Task& task) {
+  const std::uint64_t chance = mix({options.split.seed, task.round.value(), options.site}) % 1'000;
+  return std::chrono::milliseconds(options.pace_ms * (500 + chance) / 1'000);
+}
+
 }  // namespace
 
 Status init(const Options& options) {
@@ -76,6 +83,7 @@ Status train_as_worker(const Options& options) {
   return serve_tasks(attachment_of(options, fmt::format("digits-trainer-{}", options.site), local::TaskKind::kTrain),
                      [&](local::WorkerClient& client, const local::Task& task) {
                        print_line(fmt::format("round {}: {} steps", task.round.value(), task.local_steps));
+                       std::this_thread::sleep_for(pause_before(options, task));
                        return trainer.answer(client, task);
                      });
 }

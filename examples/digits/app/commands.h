@@ -24,6 +24,7 @@ struct Options {
   std::string json;
   std::string socket;
   std::uint64_t patience_s = 60;
+  std::uint64_t pace_ms = 0;
   Faults faults;
 };
 

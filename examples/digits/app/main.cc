@@ -92,6 +92,8 @@ class CommandLine {
     number(sub, "--site", options_.site, "which one, from 1", 1, 1000);
     add_alpha(sub);
     add_seed(sub);
+    number(sub, "--pace-ms", options_.pace_ms, "wait about so long before each task, for people to watch", 0,
+           3'600'000);
     add_faults(sub);
   }
   void add_faults(CLI::App* sub) {
