@@ -9,7 +9,7 @@
 
 namespace fluvial::net {
 
-// Why a connection was refused or cut: values of a metric's label.
+// Why a connection was refused or cut: values of a metric's label (core/telemetry/subjects_node.cc).
 namespace reason {
 inline constexpr std::string_view kPlainHttp = "plain_http";
 inline constexpr std::string_view kNotTls = "not_tls";
@@ -31,6 +31,13 @@ inline constexpr std::string_view kBadHeader = "bad_header";
 inline constexpr std::string_view kSlow = "slow";      // a frame below the minimum rate
 inline constexpr std::string_view kSilent = "silent";  // no heartbeat
 inline constexpr std::string_view kStuck = "stuck";    // takes no bytes
+
+// Of connections that did not become a session; and of frames that ended one.
+inline constexpr std::string_view kHandshake[] = {kPlainHttp,      kNotTls,          kOldTls,           kNoCertificate,
+                                                  kBadCertificate, kWrongAlpn,       kHandshakeFailed,  kHandshakeSlow,
+                                                  kClosedEarly,    kTooManySessions, kTooManyHandshakes};
+inline constexpr std::string_view kFrame[] = {kDamaged,         kNotAFrame, kOversizeHeader,
+                                              kOversizePayload, kBadHeader, kSlow};
 }  // namespace reason
 
 // Of one session. Wire bytes include TLS, without TCP and IP.
@@ -41,6 +48,21 @@ struct Counters {
   std::uint64_t frames_out = 0;
   std::uint64_t payload_bytes_in = 0;
   std::uint64_t payload_bytes_out = 0;
+
+  Counters operator-(const Counters& before) const {
+    return {bytes_in - before.bytes_in,
+            bytes_out - before.bytes_out,
+            frames_in - before.frames_in,
+            frames_out - before.frames_out,
+            payload_bytes_in - before.payload_bytes_in,
+            payload_bytes_out - before.payload_bytes_out};
+  }
+};
+
+// What a session has moved since it was told last.
+struct Traffic {
+  Counters more;
+  std::int64_t outbox_bytes_more = 0;  // waiting to be sent; fewer: negative
 };
 
 class NetHooks {
@@ -50,6 +72,8 @@ class NetHooks {
     (void)reason, (void)remote, (void)detail;
   }
   virtual void session_opened(const std::string& remote) { (void)remote; }
+  // While a session runs, every few seconds, and when it ends. `accepted`: the peer connected to us.
+  virtual void session_moved(bool accepted, const Traffic& traffic) { (void)accepted, (void)traffic; }
   virtual void session_closed(const std::string& remote, const Error& why, const Counters& counters) {
     (void)remote, (void)why, (void)counters;
   }

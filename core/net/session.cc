@@ -55,6 +55,7 @@ void SessionImpl::task_ended() {
   if (--tasks_running_ > 0) return;
   cut();
   ended_.notify_all();
+  tell_traffic(0);  // what is still queued is given up
   hooks_->session_closed(remote(), close_reason(), counters());
 }
 

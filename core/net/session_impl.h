@@ -94,6 +94,7 @@ class SessionImpl : public std::enable_shared_from_this<SessionImpl> {
   void tick(Duration elapsed);
   void check_frame(Duration elapsed);
   void lost(std::string_view label, std::string message);
+  void tell_traffic(std::size_t outbox_bytes);
   Duration tick_length() const;
 
   void enqueue(Outgoing out);
@@ -144,6 +145,8 @@ class SessionImpl : public std::enable_shared_from_this<SessionImpl> {
   Stillness in_quiet_;
   Stillness out_quiet_;
   Stillness stuck_;
+  Counters told_;  // to the hooks, so far
+  std::size_t told_outbox_bytes_ = 0;
   std::uint64_t pings_ = 0;
 };
 

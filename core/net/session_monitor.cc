@@ -48,7 +48,17 @@ void Stillness::look(std::uint64_t bytes_now, Duration elapsed) {
   bytes = bytes_now;
 }
 
+void SessionImpl::tell_traffic(std::size_t outbox_bytes) {
+  const Counters now = counters();
+  Traffic traffic{.more = now - told_};
+  traffic.outbox_bytes_more = static_cast<std::int64_t>(outbox_bytes) - static_cast<std::int64_t>(told_outbox_bytes_);
+  hooks_->session_moved(stream_->is_server(), traffic);
+  told_ = now;
+  told_outbox_bytes_ = outbox_bytes;
+}
+
 void SessionImpl::tick(Duration elapsed) {
+  tell_traffic(outbox_bytes_);
   if (frame_progress_ && !reading_paused_) check_frame(elapsed);
 
   out_quiet_.look(stream_->bytes_out(), elapsed);

@@ -205,6 +205,25 @@ TEST(Session, DroppingTheLastHandleCloses) {
   server.hooks().wait([](const RecordingHooks& seen) { return seen.closed == 1; });
 }
 
+TEST(Session, WhatMovesIsToldWhileTheSessionRunsAndWholeAtItsEnd) {
+  Threads threads;
+  ListenerSettings often;
+  often.session.heartbeat_interval = milliseconds(10);  // so short are the monitor's ticks then
+  TestServer server(threads, often);
+  const auto session = server.connect_now();
+  EXPECT_TRUE(exchange(threads, session, 1, 100'000).ok());
+  server.hooks().wait([](const RecordingHooks& seen) {
+    return seen.closed == 0 && seen.moved.frames_in >= 1 && seen.moved.bytes_in > 100'000;
+  });
+  EXPECT_TRUE(exchange(threads, session, 2, 100'000).ok());
+  say_goodbye(threads, session);
+  server.hooks().wait([](const RecordingHooks& seen) {
+    return seen.closed == 1 && seen.moved.bytes_in == seen.at_close.bytes_in &&
+           seen.moved.bytes_out == seen.at_close.bytes_out && seen.moved.frames_in == seen.at_close.frames_in &&
+           seen.moved.frames_out == seen.at_close.frames_out && seen.outbox_bytes == 0 && seen.accepted_moved;
+  });
+}
+
 TEST(Session, AReceiveThatIsGivenUpLosesNothing) {
   Threads threads;
   TestServer server(threads);

@@ -72,8 +72,18 @@ class RecordingHooks final : public NetHooks {
   void session_opened(const std::string&) override {
     note([&] { ++opened; });
   }
-  void session_closed(const std::string&, const Error& why, const Counters&) override {
-    note([&] { ++closed, reasons.push_back(why); });
+  void session_moved(bool accepted, const Traffic& traffic) override {
+    note([&] {
+      accepted_moved = accepted_moved || accepted;
+      moved.bytes_in += traffic.more.bytes_in;
+      moved.bytes_out += traffic.more.bytes_out;
+      moved.frames_in += traffic.more.frames_in;
+      moved.frames_out += traffic.more.frames_out;
+      outbox_bytes += traffic.outbox_bytes_more;
+    });
+  }
+  void session_closed(const std::string&, const Error& why, const Counters& counters) override {
+    note([&] { ++closed, reasons.push_back(why), at_close = counters; });
   }
   void accept_failed(const std::string& detail) override {
     std::function<void()> then;
@@ -107,6 +117,10 @@ class RecordingHooks final : public NetHooks {
   std::vector<std::string> details;
   std::vector<Error> reasons;
   std::function<void()> on_accept_failed;
+  Counters moved;  // of all sessions
+  std::int64_t outbox_bytes = 0;
+  bool accepted_moved = false;
+  Counters at_close;  // of the last one
   int opened = 0;
   int closed = 0;
   int accepts_failed = 0;

@@ -175,6 +175,8 @@ Awaitable<Status> TlsStream::flush() {
   co_return Status{};
 }
 
+bool TlsStream::is_server() const { return SSL_is_server(ssl_.get()) != 0; }
+
 Awaitable<std::optional<TlsFault>> TlsStream::handshake() {
   for (;;) {
     ERR_clear_error();

@@ -33,6 +33,7 @@ class TlsStream {
   Executor executor() { return socket_.get_executor(); }
   const std::string& remote() const { return remote_; }
   ssl_st* native() const { return ssl_.get(); }
+  bool is_server() const;
 
   // Both sides of the handshake; on failure the alert has been sent.
   Awaitable<std::optional<TlsFault>> handshake();

@@ -35,6 +35,8 @@ ThreadPool::~ThreadPool() { state_->pool.join(); }
 
 std::size_t ThreadPool::threads() const { return state_->threads; }
 
+std::size_t ThreadPool::tasks() const { return state_->waiting.load(); }
+
 bool ThreadPool::enqueue(std::function<void()> work) {
   if (!state_->enter()) return false;
   asio::post(state_->pool, [state = state_.get(), work = std::move(work)] {

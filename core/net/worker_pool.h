@@ -52,6 +52,7 @@ class ThreadPool final : public WorkerPool {
 
   bool enqueue(std::function<void()> work) override;
   std::size_t threads() const override;
+  std::size_t tasks() const;  // queued or running; thread safe
 
  private:
   struct State;
