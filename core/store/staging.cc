@@ -46,6 +46,7 @@ StagedUpdate::~StagedUpdate() { clear(); }
 
 void StagedUpdate::clear() {
   budget_->give_back(total_bytes_ - spilled_bytes_);
+  budget_->note_dropped(spilled_bytes_);
   chunks_.clear();
   file_.reset();
   total_bytes_ = 0;
@@ -73,6 +74,7 @@ Status StagedUpdate::append(Buffer chunk) {
   chunks_.push_back({Buffer(), spilled_bytes_, size});
   total_bytes_ += size;
   spilled_bytes_ += size;
+  budget_->note_spilled(size);
   return {};
 }
 

@@ -21,12 +21,16 @@ class StagingBudget {
   explicit StagingBudget(std::uint64_t bytes_max) : bytes_max_(bytes_max) {}
   bool try_take(std::uint64_t bytes);
   void give_back(std::uint64_t bytes);
+  void note_spilled(std::uint64_t bytes) { spilled_.fetch_add(bytes, std::memory_order_relaxed); }
+  void note_dropped(std::uint64_t bytes) { spilled_.fetch_sub(bytes, std::memory_order_relaxed); }
   std::uint64_t bytes_used() const { return used_.load(std::memory_order_relaxed); }
+  std::uint64_t bytes_spilled() const { return spilled_.load(std::memory_order_relaxed); }
   std::uint64_t bytes_max() const { return bytes_max_; }
 
  private:
   std::uint64_t bytes_max_;
   std::atomic<std::uint64_t> used_{0};
+  std::atomic<std::uint64_t> spilled_{0};  // in files, beyond it
 };
 
 // One update's chunks. Movable; one thread at a time, but read() and for_each() may run on several. Chunks are appended

@@ -28,6 +28,7 @@ TEST(Staging, SpillsBeyondTheBudgetAndGivesItBack) {
     EXPECT_EQ(budget.bytes_used(), 200u);
     ASSERT_TRUE(first.append(chunk(50, 5)).ok());  // memory again: it fits
     EXPECT_EQ(budget.bytes_used(), 250u);
+    EXPECT_EQ(budget.bytes_spilled(), 300u);
 
     StagedUpdate moved = std::move(first);
     EXPECT_EQ(first.chunk_count(), 0u);  // NOLINT(bugprone-use-after-move): it is empty, as promised
@@ -43,6 +44,7 @@ TEST(Staging, SpillsBeyondTheBudgetAndGivesItBack) {
                     .ok());
     EXPECT_EQ(expected, 6);
   }
+  EXPECT_EQ(budget.bytes_spilled(), 0u);
   EXPECT_EQ(budget.bytes_used(), 0u);
   EXPECT_TRUE(files.list(folder.path())->empty());
 }
