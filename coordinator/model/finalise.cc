@@ -1,7 +1,10 @@
 #include "coordinator/model/finalise.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
+#include <numeric>
 #include <utility>
 
 #include "core/digest/sha256.h"
@@ -41,17 +44,21 @@ Result<std::span<const float>> mean_of(const transfer::NodeSum& sum, const Final
   return std::span<const float>(mean);
 }
 
-// Mean and optimizer, chunk by chunk, on every core.
-Status step_chunk(const transfer::NodeSum& sum, const FinaliseInput& input, const aggregate::ServerStep& step,
-                  std::span<float> state, std::span<float> values, std::size_t index) {
+// Mean and optimizer, chunk by chunk, on every core. Returns the squared 2-norm of the step.
+Result<double> step_chunk(const transfer::NodeSum& sum, const FinaliseInput& input, const aggregate::ServerStep& step,
+                          std::span<float> state, std::span<float> values, std::size_t index) {
   FLUVIAL_ASSIGN(const std::span<const float> mean, mean_of(sum, input, index));
   const kernels::ChunkLayout& layout = sum.shape().layout;
   const std::span<float> model = layout.of(values, index);
+  thread_local std::vector<float> before;
+  before.assign(model.begin(), model.end());
   FLUVIAL_TRY(step.apply(index, mean, state, model));
   if (const auto screened = kernels::screen(model, layout.first_value(index)); !screened.ok()) {
     return Error{Code::kDataLoss, "the next model would not be finite: " + screened.error().message};
   }
-  return {};
+  kernels::pseudo_gradient(before, model, {}, before);
+  const auto change = kernels::screen(before);  // of two finite models it may still not be finite
+  return change.ok() ? change->norm_squared : std::numeric_limits<double>::infinity();
 }
 
 }  // namespace
@@ -76,9 +83,12 @@ Result<NextModel> finalise(Parallel& parallel, const transfer::NodeSum& sum, sto
     }));
     step.close();
   }
-  FLUVIAL_TRY(parallel.for_each(layout.chunk_count(), [&](std::size_t i) {
-    return step_chunk(sum, input, step, next.optimizer_state, work.values, i);
+  std::vector<double> squares(layout.chunk_count());
+  FLUVIAL_TRY(parallel.for_each(layout.chunk_count(), [&](std::size_t i) -> Status {
+    FLUVIAL_ASSIGN(squares[i], step_chunk(sum, input, step, next.optimizer_state, work.values, i));
+    return {};
   }));
+  next.step_norm = std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
   if (!schema.all_averaged()) {
     const std::span<const std::int64_t> greatest = sum.integers();
     for (std::size_t i = 0; i < work.integers.size(); ++i) work.integers[i] = std::max(work.integers[i], greatest[i]);

@@ -20,6 +20,7 @@ struct NextModel {
   std::vector<float> optimizer_state;
   std::string optimizer_file;  // for the journal; empty: none
   std::optional<Digest> sum_digest;
+  double step_norm = 0;  // 2-norm of what the round changed in the averaged tensors
 };
 
 struct FinaliseInput {

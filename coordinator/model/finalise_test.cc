@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <thread>
 
@@ -85,6 +86,7 @@ TEST_F(FinaliseTest, TheWeightedMeanIsSubtractedAndTheModelIsOnTheDisk) {
   round::split_model(*schema_, next->bytes.bytes, values, integers);
   EXPECT_EQ(integers[0], 9) << "the greatest counter";
   EXPECT_TRUE(next->sum_digest);
+  EXPECT_DOUBLE_EQ(next->step_norm, 3.5 * std::sqrt(600.0)) << "of the averaged values";
   files_.restart(store::Unsynced::kLost);
   EXPECT_TRUE(models_.load({RunId(1), ModelVersion(4)}, next->ref.digest).ok());
 }
@@ -97,6 +99,7 @@ TEST_F(FinaliseTest, TheSameBytesInWhateverOrderThePiecesRun) {
     ASSERT_TRUE(one.ok() && other.ok()) << optimizer;
     EXPECT_EQ(one->ref.digest, other->ref.digest) << optimizer;
     EXPECT_EQ(one->optimizer_state, other->optimizer_state) << optimizer;
+    EXPECT_EQ(one->step_norm, other->step_norm) << optimizer;
     EXPECT_EQ(one->sum_digest, other->sum_digest);
   }
 }
