@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "coordinator/logic/pause_cause.h"
 #include "core/aggregate/scale.h"
 #include "core/round/sampling.h"
 
@@ -114,7 +115,7 @@ void RunMachine::try_open(Effects& out) {
     weight_sum += info.weight_max;
   }
   const Result<int> scale = aggregate::scale_for(plan_, weight_sum);
-  if (!scale.ok()) return halt(RunStatus::kPaused, scale.error().message, out);
+  if (!scale.ok()) return halt(RunStatus::kPaused, std::string(kNoRoomPhrase) + scale.error().message, out);
   attempt_.scale_bits = *scale;
   round_begun_ = true;
   expired_attempts_ = 0;
@@ -128,7 +129,7 @@ void RunMachine::try_again(Effects& out) {
   if (is_known) {
     call_substitutes();
   } else if (const Status room = make_room(); !room.ok()) {
-    return halt(RunStatus::kPaused, room.error().message, out);
+    return halt(RunStatus::kPaused, std::string(kNoRoomPhrase) + room.error().message, out);
   }
   next_attempt(out, /*sum_anew=*/!is_known || must_leave);
 }
@@ -260,7 +261,8 @@ void RunMachine::give_up_sum(TimePoint now, Effects& out) {
   gather_ = {};
   taking_.clear();
   if (++expired_attempts_ < plan_.attempts_max) return try_again(out);
-  halt(RunStatus::kPaused, "round " + std::to_string(attempt_.round.value()) + ": " + why, out);
+  halt(RunStatus::kPaused, "round " + std::to_string(attempt_.round.value()) + ": " + std::string(kSumPhrase) + why,
+       out);
 }
 
 Effects RunMachine::refused(const round::Refusal& refusal, TimePoint now) {
@@ -312,9 +314,10 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
 
 void RunMachine::halt_without_quorum(Effects& out) {
   const round::ContributorSet& held = gather_.held();
-  std::string reason = "round " + std::to_string(attempt_.round.value()) + ": no quorum after " +
-                       std::to_string(expired_attempts_) + (expired_attempts_ == 1 ? " attempt: " : " attempts: ") + std::to_string(held.size()) + " of " +
-                       std::to_string(std::max<std::uint64_t>(plan_.quorum, 1)) + " needed";
+  std::string reason = "round " + std::to_string(attempt_.round.value()) + ": " + std::string(kNoQuorumPhrase) +
+                       std::to_string(expired_attempts_) + (expired_attempts_ == 1 ? " attempt: " : " attempts: ") +
+                       std::to_string(held.size()) + " of " + std::to_string(std::max<std::uint64_t>(plan_.quorum, 1)) +
+                       " needed";
   if (held.size() >= plan_.quorum && held.total_weight() < plan_.weight_min) {
     reason += ", with a weight of " + std::to_string(held.total_weight()) + " of " + std::to_string(plan_.weight_min);
   }
@@ -368,7 +371,7 @@ Effects RunMachine::step_failed(Step step, const Error& error) {
   Effects out;
   if (status_step_ || !awaits(step)) return out;
   if (phase_ == Phase::kRecording) forget_unrecorded();
-  halt(RunStatus::kPaused, error.message + "; nothing is lost: mend it, then resume the run", out);
+  halt(RunStatus::kPaused, error.message + "; nothing is lost: " + std::string(kMendPhrase), out);
   return out;
 }
 
@@ -475,7 +478,7 @@ Effects RunMachine::status_failed(Step step, const Error& error, TimePoint now) 
     out.push_back(Answer{error});
   } else {
     const bool was_last = failed.status == RunStatus::kDone;
-    const std::string why = "its end could not be recorded: " + error.message + "; mend it, then resume the run";
+    const std::string why = "its end could not be recorded: " + error.message + "; " + std::string(kMendPhrase);
     become(RunStatus::kPaused, was_last ? why : failed.reason, out);
   }
   for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));

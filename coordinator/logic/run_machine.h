@@ -155,6 +155,7 @@ class RunMachine {
   bool awaits(Step step) const;        // whether this step is under way
   bool is_open() const { return phase_ == Phase::kOpen; }
   bool is_between_rounds() const { return phase_ == Phase::kIdle || phase_ == Phase::kHalted; }
+  bool waits_for_sites() const { return phase_ == Phase::kIdle && status_ == RunStatus::kRunning; }
   const round::AttemptRecord& attempt() const { return attempt_; }
   const round::Gather& gather() const { return gather_; }
   const round::Plan& plan() const { return plan_; }

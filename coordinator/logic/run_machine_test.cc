@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include "coordinator/logic/pause_cause.h"
 #include "coordinator/logic/test_support.h"
 #include "core/aggregate/scale.h"
 
@@ -12,6 +13,18 @@ TEST_F(RunMachineTest, WaitsForItsSitesAndSaysSo) {
   RunMachine machine(start());
   EXPECT_TRUE(machine.sites_changed(sites(2), at(0s)).empty());
   EXPECT_THAT(machine.reason(), HasSubstr("2 connected"));
+  EXPECT_TRUE(machine.waits_for_sites());
+}
+
+TEST_F(RunMachineTest, PausesWhenItsPlanLeavesNoRoomForTheSum) {
+  RunStart vast = start();
+  vast.plan.value_abs_max = 0x1p100;
+  RunMachine machine(vast);
+  machine.begin(at(0s));
+  const Effects paused = machine.sites_changed(sites(3), at(0s));
+  ASSERT_NE(find<RecordStatus>(paused), nullptr);
+  EXPECT_EQ(find<RecordStatus>(paused)->status, RunStatus::kPaused);
+  EXPECT_EQ(pause_cause(find<RecordStatus>(paused)->reason), PauseCause::kPlan);
 }
 
 TEST_F(RunMachineTest, CommitsWhenAllAreInAndGoesOn) {
@@ -339,6 +352,7 @@ TEST_F(RunMachineTest, ADiskThatGoesOnSpoilingTheSumPausesTheRunAndIsNamed) {
   ASSERT_NE(find<RecordStatus>(failed), nullptr);
   EXPECT_EQ(find<RecordStatus>(failed)->status, RunStatus::kPaused);
   EXPECT_THAT(find<RecordStatus>(failed)->reason, HasSubstr("/spill"));
+  EXPECT_EQ(pause_cause(find<RecordStatus>(failed)->reason), PauseCause::kSum);
   EXPECT_NE(find<TellStatus>(machine.status_recorded(machine.step(), at(2s))), nullptr);
   const Effects resumed = resume(machine, at(9s));
   ASSERT_NE(find<RecordAttempt>(resumed), nullptr);

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "coordinator/logic/pause_cause.h"
 #include "coordinator/logic/test_support.h"
 
 namespace fluvial::coordinator {
@@ -22,6 +23,7 @@ TEST_F(RunStatusTest, PausesAfterItsAttemptsAndResumesWithTheSameRound) {
   EXPECT_NE(find<TellStatus>(machine.status_recorded(machine.step(), at(40s))), nullptr);
   EXPECT_EQ(machine.status(), RunStatus::kPaused);
   EXPECT_THAT(machine.reason(), HasSubstr("no quorum after 2 attempts"));
+  EXPECT_EQ(pause_cause(machine.reason()), PauseCause::kNoQuorum);
   const Effects resumed = resume(machine, at(50s));
   ASSERT_NE(find<RecordAttempt>(resumed), nullptr);
   EXPECT_EQ(find<RecordAttempt>(resumed)->record.attempt, AttemptId(3)) << "attempts never repeat";
@@ -64,6 +66,8 @@ TEST_F(RunStatusTest, PauseLetsTheOpenRoundCloseAndStopDoesNot) {
   EXPECT_EQ(find<RecordAttempt>(published), nullptr);
   EXPECT_NE(find<TellStatus>(published), nullptr) << "the journal has it";
   EXPECT_EQ(machine.status(), RunStatus::kPaused);
+  EXPECT_EQ(pause_cause(machine.reason()), PauseCause::kPerson);
+  EXPECT_FALSE(machine.waits_for_sites());
   EXPECT_NE(find<RecordAttempt>(resume(machine, at(3s))), nullptr);
   machine.attempt_recorded(machine.step(), at(3s));
   const Effects taking = machine.arrived(ArrivalId(5), Arrival{set_of({1}), {}, {}});
@@ -216,6 +220,7 @@ TEST_F(RunStatusTest, ItsEndIsNotToldWhenTheJournalDoesNotTakeIt) {
   ASSERT_NE(find<TellStatus>(failed), nullptr);
   EXPECT_EQ(find<TellStatus>(failed)->status, RunStatus::kPaused);
   EXPECT_THAT(machine.reason(), HasSubstr("no space left"));
+  EXPECT_EQ(pause_cause(machine.reason()), PauseCause::kDisk);
   const Effects again = resume(machine, at(1s));
   ASSERT_NE(find<RecordStatus>(again), nullptr);
   EXPECT_EQ(find<RecordStatus>(again)->status, RunStatus::kDone);
@@ -253,6 +258,7 @@ TEST_F(RunStatusTest, AFailingDiskPausesAndLosesNothing) {
       << "this process does not go on, whatever the journal says";
   EXPECT_EQ(machine.status(), RunStatus::kPaused);
   EXPECT_THAT(machine.reason(), HasSubstr("no space left"));
+  EXPECT_EQ(pause_cause(machine.reason()), PauseCause::kDisk);
   const Effects resumed = resume(machine, at(2s));
   EXPECT_FALSE(find<RecordAttempt>(resumed)->sum_anew);
   EXPECT_NE(find<Finalise>(machine.attempt_recorded(machine.step(), at(2s))), nullptr) << "what was in is still in";
