@@ -1,6 +1,7 @@
 #include "edge/gpu/gpu_update.h"
 
 #include <algorithm>
+#include <chrono>
 #include <tuple>
 #include <utility>
 
@@ -105,7 +106,19 @@ Status GpuUpdate::put_mean(std::size_t chunk_index) {
   return gpus_.sum(group_gpus_, shares_, p, memory_->work);
 }
 
+template <typename Call>
+Status GpuUpdate::timed(double SiteGpus::Counts::* step, const Call& call) {
+  const auto begun = std::chrono::steady_clock::now();
+  Status done = call();
+  gpus_.spend(step, std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());
+  return done;
+}
+
 Status GpuUpdate::reduce(std::span<const std::size_t> chunks) {
+  return timed(&SiteGpus::Counts::sum_seconds, [&] { return sum(chunks); });
+}
+
+Status GpuUpdate::sum(std::span<const std::size_t> chunks) {
   Status status;
   for (std::size_t i = 0; i < chunks.size() && status.ok(); ++i) {
     if (!reduced_[chunks[i]]) status = put_mean(chunks[i]);
@@ -199,6 +212,10 @@ Status GpuUpdate::make_all(const From& from, const LeaveP& leave, Parallel& para
 }
 
 Status GpuUpdate::make_p(const From& from, const LeaveP& leave, Parallel& parallel) {
+  return timed(&SiteGpus::Counts::sum_seconds, [&] { return make_whole(from, leave, parallel); });
+}
+
+Status GpuUpdate::make_whole(const From& from, const LeaveP& leave, Parallel& parallel) {
   const Status made = make_all(from, leave, parallel);
   const Status rested = rest();  // even after an error: no worker's memory is read any more
   if (!made.ok()) return made;
@@ -232,6 +249,10 @@ Result<bool> GpuUpdate::takes(const kernels::CodecSpec& spec) {
 }
 
 Status GpuUpdate::encode(const kernels::StreamKey& key, const LeaveChunk& leave) {
+  return timed(&SiteGpus::Counts::encode_seconds, [&] { return encode_whole(key, leave); });
+}
+
+Status GpuUpdate::encode_whole(const kernels::StreamKey& key, const LeaveChunk& leave) {
   EncodeMemory& encoding = memory_->encoding.value();
   const kernels::VectorSchema schema{layout_, {}};
   Result<kernels::DevicePlan> plan = encoding.codec->prepare(schema, memory_->p.as<float>(), key, {},

@@ -87,6 +87,12 @@ class GpuUpdate {
   Status bring(std::size_t chunk_index, const Read& read, const kernels::PinnedBuffer& into);
   Status leave_p(std::size_t chunk_index, bool with_residual, const LeaveP& leave);
   Status make_all(const From& from, const LeaveP& leave, Parallel& parallel);
+  // What a call took, also one that failed.
+  template <typename Call>
+  Status timed(double SiteGpus::Counts::* step, const Call& call);
+  Status sum(std::span<const std::size_t> chunks);
+  Status make_whole(const From& from, const LeaveP& leave, Parallel& parallel);
+  Status encode_whole(const kernels::StreamKey& key, const LeaveChunk& leave);
   Status rest();  // waits until all streams are idle
   Status on_gpu(Status status) { return gpus_.noted(std::move(status)); }
 

@@ -107,12 +107,14 @@ std::pair<std::unique_ptr<UpdateMemory>, std::uint64_t> SiteGpus::take_memory() 
 void SiteGpus::keep_memory(std::unique_ptr<UpdateMemory> memory, std::uint64_t period) {
   const std::lock_guard lock(mutex_);
   if (period == period_) std::swap(kept_, memory);
+  counts_.memory_bytes = kept_ ? kept_->device_bytes() : 0;
 }
 
 void SiteGpus::release() {
   std::unique_ptr<UpdateMemory> unused;
   const std::lock_guard lock(mutex_);
   unused = std::move(kept_);
+  counts_.memory_bytes = 0;
   ++period_;
 }
 
@@ -158,6 +160,11 @@ SiteGpus::Counts SiteGpus::counts() const {
 void SiteGpus::count(std::uint64_t Counts::* what) {
   const std::lock_guard lock(mutex_);
   ++(counts_.*what);
+}
+
+void SiteGpus::spend(double Counts::* what, double seconds) {
+  const std::lock_guard lock(mutex_);
+  counts_.*what += seconds;
 }
 
 void SiteGpus::warn_once(const std::string& line) {

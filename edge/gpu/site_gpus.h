@@ -77,10 +77,14 @@ class SiteGpus : public std::enable_shared_from_this<SiteGpus> {
   // Frees the memory kept for the next update, when none is expected. Memory in use is freed when its update is done.
   void release();
 
-  // Updates whose sum was made on the GPUs, and those of them that were encoded there.
+  // Updates whose sum was made on the GPUs, and those of them that were encoded there; how long that took, and the
+  // memory on GPUs that updates take, or that is kept for the next one.
   struct Counts {
     std::uint64_t summed = 0;
     std::uint64_t encoded = 0;
+    double sum_seconds = 0;
+    double encode_seconds = 0;
+    std::uint64_t memory_bytes = 0;
   };
   Counts counts() const;
 
@@ -98,6 +102,7 @@ class SiteGpus : public std::enable_shared_from_this<SiteGpus> {
              kernels::DeviceSpan<float> out, std::span<kernels::Stream> streams);
   Status noted(Status status);  // remembers an error of a device
   void count(std::uint64_t Counts::* what);
+  void spend(double Counts::* what, double seconds);
   void warn_once(const std::string& line);
   // The kept memory, of whatever shape, or null; and the period between two releases, to be passed to keep_memory().
   std::pair<std::unique_ptr<UpdateMemory>, std::uint64_t> take_memory();

@@ -34,6 +34,13 @@ Result<UpdateMemory::Slot> make_slot(const Device& device, std::size_t chunk_byt
 
 }  // namespace
 
+std::size_t UpdateMemory::device_bytes() const {
+  std::size_t bytes = p.size() + screening.size();
+  for (const Slot& slot : slots) bytes += slot.base.size() + slot.residual.size();
+  for (const DeviceBuffer& share : shares) bytes += share.size();
+  return bytes + (encoding ? encoding->workspace.size() : 0);
+}
+
 Result<std::unique_ptr<UpdateMemory>> UpdateMemory::make(Shape shape) {
   auto memory = std::make_unique<UpdateMemory>();
   const Device& first = shape.devices.front();

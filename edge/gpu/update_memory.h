@@ -40,6 +40,7 @@ struct UpdateMemory {
 
   // kResourceExhausted when a device, or the host, has no room.
   static Result<std::unique_ptr<UpdateMemory>> make(Shape shape);
+  std::size_t device_bytes() const;  // without the two encoded chunks
   // Does nothing for the codec it has already. kFailedPrecondition when the device does not have the codec.
   Status prepare_codec(const kernels::CodecSpec& spec);
 

@@ -137,6 +137,11 @@ TEST_F(GpuRouteTest, ModelsAndUpdatesOfAnyNumberOfWorkersOnAnyNumberOfThreads) {
     }
   }
   EXPECT_EQ(gpus_->counts().encoded, 8u);
+  EXPECT_GT(gpus_->counts().sum_seconds, 0);
+  EXPECT_GT(gpus_->counts().encode_seconds, 0);
+  EXPECT_GE(gpus_->counts().memory_bytes, kValues * sizeof(float)) << "kept for the next update";
+  gpus_->release();
+  EXPECT_EQ(gpus_->counts().memory_bytes, 0u);
 }
 
 TEST_F(GpuRouteTest, ALateUpdateFoldsIntoTheSameResidual) {
