@@ -34,6 +34,7 @@ Status LocalWorkers::open(Events events) {
     server_->committed(worker, std::move(model));
   };
   calls.workers_changed = std::move(events.workers_changed);
+  calls.working_changed = std::move(events.working_changed);
   calls.started = std::move(events.started);
   calls.ready = std::move(events.ready);
   desk_.set_calls(std::move(calls));

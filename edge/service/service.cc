@@ -50,6 +50,7 @@ tree::ModelReceiver::Owner EdgeService::model_owner() {
 Trainers::Events EdgeService::trainer_events() {
   Trainers::Events events;
   events.workers_changed = [this](std::size_t count) { site_.report.workers(count); };
+  events.working_changed = [this](bool working) { site_.report.working(working); };
   events.started = [this](RunId run) { news_.ends().tasks_out(run); };
   events.ready = [this](const TrainJob& job, std::vector<TrainedPart> parts, const round::ByteRanges& ready) {
     maker_.in_place(job, std::move(parts), ready);
@@ -172,8 +173,17 @@ void EdgeService::on_model(HeldModel model) {
   if (site_.stopping) return;
   held_ = std::move(model);
   site_.report.model_held(held_->ref);
+  if (fetching_ && fetching_->model == held_->ref) {
+    site_.report.fetched(std::chrono::duration<double>(site_.runtime.clock.now() - fetching_->since).count());
+  }
+  fetching_.reset();
   news_.model_held(*held_);  // before the next task
   carry_out(machine_->model_ready(held_->ref));
+}
+
+void EdgeService::apply(const FetchModel& effect) {
+  if (!fetching_ || fetching_->model != effect.model) fetching_ = Fetching{effect.model, site_.runtime.clock.now()};
+  models_.want(effect.model);
 }
 
 void EdgeService::apply(const Train& effect) {

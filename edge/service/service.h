@@ -64,7 +64,7 @@ class EdgeService : public tree::UplinkOwner {
   void note_end(RunId run, std::string_view state);
 
   void carry_out(Effects effects);
-  void apply(const FetchModel& effect) { models_.want(effect.model); }
+  void apply(const FetchModel& effect);
   void apply(const Train& effect);
   void apply(const Encode& effect) { maker_.encode(effect); }
   void apply(const Fold& effect) { maker_.fold(effect); }
@@ -101,6 +101,11 @@ class EdgeService : public tree::UplinkOwner {
   std::optional<SiteMachine> machine_;  // from open() on
   InOrder<Effect> effects_;
   std::optional<HeldModel> held_;
+  struct Fetching {
+    round::ModelRef model;
+    TimePoint since;  // it was named
+  };
+  std::optional<Fetching> fetching_;
 };
 
 }  // namespace fluvial::edge

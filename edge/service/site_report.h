@@ -32,6 +32,8 @@ class SiteReport {
 
   // ---- what an update is made from
   virtual void workers(std::size_t /*count*/) {}
+  virtual void working(bool) {}                // whether any of them has a task that it has not answered
+  virtual void fetched(double /*seconds*/) {}  // a model, from its being named
   virtual void model_held(const round::ModelRef&) {}
   virtual void model_refused(const round::ModelRef&, const Error&) {}  // what came is not it: fetched again
   virtual void training(const Offer&) {}

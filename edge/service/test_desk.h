@@ -18,6 +18,7 @@ class DeskTest : public testing::Test {
   explicit DeskTest(DeskOptions options = {.workers = 2}) : desk_(runtime_.get().strand, options, runtime_.get().log) {
     TrainerDesk::Calls calls;
     calls.assign = [this](local::WorkerId worker, local::Task task) { given_.emplace_back(worker, std::move(task)); };
+    calls.working_changed = [this](bool working) { working_.push_back(working); };
     calls.committed = [this](local::WorkerId worker, local::CommittedModel model) {
       told_.emplace_back(worker, model.round);
     };
@@ -84,6 +85,7 @@ class DeskTest : public testing::Test {
   TrainerDesk desk_;
   round::Plan plan_;
   std::vector<std::pair<local::WorkerId, local::Task>> given_;
+  std::vector<bool> working_;  // each time that it changed
   std::vector<std::pair<local::WorkerId, RoundId>> told_;
   std::vector<std::pair<std::vector<TrainedPart>, round::ByteRanges>> early_;
   std::promise<Result<Trained>> done_;

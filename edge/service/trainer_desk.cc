@@ -67,6 +67,7 @@ void TrainerDesk::worker_detached(local::WorkerId worker, const std::string& rea
   const auto found = workers_.extract(worker);
   log_.info("worker detached", {{"worker", found.empty() ? "" : found.mapped().info.name}, {"reason", reason}});
   crew_.detached(member(worker));
+  note_working();
   if (calls_.workers_changed) calls_.workers_changed(workers());
   if (job_) pump();  // who is left may be all that is waited for
 }
@@ -83,8 +84,14 @@ bool TrainerDesk::answered(local::WorkerId worker) {
   Worker& who = found->second;
   if (who.info.wants_models && who.task) who.owed = who.task;
   who.task.reset();
+  note_working();
   tell(worker, who);
   return true;
+}
+
+void TrainerDesk::note_working() {
+  const bool working = std::ranges::any_of(workers_, [](const auto& entry) { return entry.second.task.has_value(); });
+  if (std::exchange(working_, working) != working && calls_.working_changed) calls_.working_changed(working);
 }
 
 void TrainerDesk::hold(local::WorkerId worker, const std::shared_ptr<const local::DeviceMemory>& device) {
@@ -196,6 +203,7 @@ void TrainerDesk::give(JobSlot& slot, const Unit& unit) {
     slot.seats.push_back({.worker = to, .name = worker.info.name, .task = task.id});
     calls_.assign(to, std::move(task));
   }
+  note_working();
 }
 
 void TrainerDesk::task_ready(local::WorkerId worker, local::TaskReady ready) {

@@ -34,6 +34,7 @@ class TrainerDesk final : public local::WorkerHandler {
     std::function<void(local::WorkerId, local::CommittedModel)> committed;
     // As Trainers::Events has them.
     std::function<void(std::size_t)> workers_changed;
+    std::function<void(bool)> working_changed;
     std::function<void(RunId)> started;
     std::function<void(const TrainJob&, std::vector<TrainedPart>, const round::ByteRanges&)> ready;
   };
@@ -107,6 +108,7 @@ class TrainerDesk final : public local::WorkerHandler {
   std::optional<Found> find(local::TaskId task);
   std::vector<Unit> spare_units() const;  // free, and without a turn in this job
   bool answered(local::WorkerId worker);
+  void note_working();
   void hold(local::WorkerId worker, const std::shared_ptr<const local::DeviceMemory>& device);
   void tell(local::WorkerId id, Worker& worker);
   void pump();
@@ -127,6 +129,7 @@ class TrainerDesk final : public local::WorkerHandler {
   Calls calls_;
   std::map<local::WorkerId, Worker> workers_;
   Crew crew_;
+  bool working_ = false;
   WorkerOutcomes outcomes_;
   std::optional<local::CommittedModel> newest_;
   std::optional<Job> job_;

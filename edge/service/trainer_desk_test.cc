@@ -45,6 +45,24 @@ TEST_F(DeskTest, ATaskWhoseWorkerGoesAwayIsGivenToASpareOne) {
   EXPECT_EQ(done()->weight, 12u);
 }
 
+TEST_F(DeskTest, SaysWhetherAnybodyHasATask) {
+  using Changes = std::vector<bool>;
+  attach(1, "trainer-0");
+  attach(2, "trainer-1");
+  EXPECT_EQ(working_, Changes{});
+  train();
+  EXPECT_EQ(working_, Changes{true});
+  answer(0, 7, 1.0);
+  EXPECT_EQ(working_, Changes{true}) << "the other one goes on";
+  answer(1, 7, 1.0);
+  EXPECT_EQ(working_, (Changes{true, false}));
+  train(3);
+  die(2);
+  EXPECT_EQ(working_, (Changes{true, false, true}));
+  die(3);
+  EXPECT_EQ(working_, (Changes{true, false, true, false}));
+}
+
 TEST_F(DeskTest, TheOnlyWorkersTaskWaitsForAnother) {
   attach(1, "trainer-0");
   attach(2, "trainer-1");

@@ -25,7 +25,8 @@ class Trainers {
   using Done = std::function<void(Result<Trained>)>;
   struct Events {
     std::function<void(std::size_t)> workers_changed;
-    std::function<void(RunId)> started;  // tasks of the job at hand are out
+    std::function<void(bool)> working_changed;  // whether any of them has a task that it has not answered
+    std::function<void(RunId)> started;         // tasks of the job at hand are out
     // All workers of the job at hand have these bytes of their results in place; more may follow.
     std::function<void(const TrainJob&, std::vector<TrainedPart>, const round::ByteRanges&)> ready;
     std::function<void()> unreadable;  // a result in a GPU's memory could not be opened
