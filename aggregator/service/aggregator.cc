@@ -46,6 +46,7 @@ Status run_aggregator(config::AggregatorSettings settings, store::FileSystem& fi
                         log.as({{"role", role_name(Role::kAggregator)},
                                 {"federation", identity::federation_of(credentials->authority)},
                                 {"node", self.name}}));
+  process.set_certificate_end(self.not_after);
   tree::Runtime& runtime = process.runtime();
   FLUVIAL_ASSIGN(runtime.session.proxy, net::proxy_rules(settings.proxy, settings.no_proxy));
   const std::string spill = store::join_path(settings.data_dir, "spill");

@@ -1,5 +1,7 @@
 #include "aggregator/service/members.h"
 
+#include <algorithm>
+
 #include "core/wire/mapping.h"
 
 namespace fluvial::aggregator {
@@ -42,6 +44,11 @@ v1::MemberChange Members::everybody() const {
   v1::MemberChange everybody;
   for (const auto& [node, below] : below_) *everybody.add_up() = below.member;
   return everybody;
+}
+
+std::size_t Members::count(Role role) const {
+  const auto is_one = [&](const auto& entry) { return entry.second.member.role() == wire::role_to_proto(role); };
+  return static_cast<std::size_t>(std::ranges::count_if(below_, is_one));
 }
 
 NodeId Members::via(NodeId node) const {

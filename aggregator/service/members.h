@@ -18,6 +18,7 @@ class Members {
   void changed(NodeId child, const v1::MemberChange& change);  // what the child says of those below it
   v1::MemberChange everybody() const;
 
+  std::size_t count(Role role) const;
   NodeId via(NodeId node) const;  // the child that leads to it; 0: it is below nobody just now
   // By the lease that counts: a site that has moved may still be announced by its old parent.
   NodeId way_to(const round::Participant& participant) const;

@@ -62,6 +62,7 @@ net::Awaitable<Status> PartialUpload::stream(SendPartial partial, std::uint64_t 
       transfer::partial_begin(*opening_, uplink_->incarnation(), partial.sequence, what, chunk_count, first_chunk);
   Status sent = co_await aggregator::send(session, std::move(begin), {});
   Sha256 hash;
+  std::uint64_t bytes_sent = 0;
   for (std::size_t i = 0; sent.ok() && i < chunk_count; ++i) {
     if (generation != generation_) co_return Error{Code::kStale, "overtaken"};
     Result<SharedBytes> packed = co_await runtime_.pool.run(
@@ -75,10 +76,12 @@ net::Awaitable<Status> PartialUpload::stream(SendPartial partial, std::uint64_t 
     if (i < first_chunk) continue;  // the parent has it; the digest covers it
     v1::Envelope chunk;
     chunk.mutable_partial_chunk()->set_index(i);
+    bytes_sent += packed->bytes.size();
     sent = co_await aggregator::send(session, std::move(chunk), std::move(*packed));
   }
   if (!sent.ok()) co_return sent;
   if (generation != generation_) co_return Error{Code::kStale, "overtaken"};
+  if (chunk_count > 0) uplink_->bytes().update("partial", bytes_sent, side_.sum().shape().layout.value_count);
   SharedBytes integers;
   if (chunk_count > 0) integers = SharedBytes::from(Buffer::copy_of(std::as_bytes(side_.sum().node().integers())));
   hash.update(integers.bytes);

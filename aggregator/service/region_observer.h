@@ -31,6 +31,9 @@ class RegionObserver {
   virtual void partial_refused(const v1::Receipt& receipt, const Error& error) = 0;
   virtual void partial_took(Duration time) = 0;  // to the parent's receipt
   virtual void committed(const wire::Commit& commit) = 0;
+
+  // When somebody scrapes: who is connected below, and the model that is here whole (0: none).
+  virtual void measured(std::size_t sites, std::size_t aggregators, ModelVersion model) = 0;
 };
 
 }  // namespace fluvial::aggregator

@@ -7,8 +7,13 @@ namespace fluvial::aggregator {
 RegionReport::RegionReport(telemetry::Metrics& metrics, telemetry::Logger log)
     : log_(std::move(log)),
       counts_(metrics),
-      partial_seconds_(telemetry::seconds_histogram(metrics, "partial_seconds",
-                                                    "From a partial's first frame to the parent's receipt")) {}
+      partial_seconds_(metrics.histogram("partial_seconds")),
+      partials_sent_(metrics.counter("partials_total", {{"outcome", "sent"}})),
+      partials_failed_(metrics.counter("partials_total", {{"outcome", "failed"}})),
+      partials_refused_(metrics.counter("partials_total", {{"outcome", "refused"}})),
+      sites_(metrics.gauge("members", {{"role", "site"}})),
+      aggregators_(metrics.gauge("members", {{"role", "aggregator"}})),
+      model_version_(metrics.gauge("model_version")) {}
 
 telemetry::Logger RegionReport::round_log(const Opening& opening) const {
   return log_.with({{"run", opening.run}, {"round", opening.round}, {"attempt", opening.attempt}});
@@ -75,6 +80,7 @@ void RegionReport::sum_made_again(const Opening& opening, NodeId child, const Er
 }
 
 void RegionReport::partial_sent(RunId run, RoundId round, const SendPartial& partial, const Status& sent) {
+  (sent.ok() ? partials_sent_ : partials_failed_).add();
   const telemetry::Logger log = log_.with({{"run", run}, {"round", round}});
   if (sent.ok()) {
     log.info("partial sent", {{"contributors", partial.contributors.size()}, {"missing", partial.missing.size()}});
@@ -84,6 +90,7 @@ void RegionReport::partial_sent(RunId run, RoundId round, const SendPartial& par
 }
 
 void RegionReport::partial_refused(const v1::Receipt& receipt, const Error& error) {
+  partials_refused_.add();
   log_.warn("partial refused by the parent; it is made again without what the parent names, or given up",
             {{"run", receipt.run()},
              {"round", receipt.round()},
@@ -104,6 +111,12 @@ void RegionReport::committed(const wire::Commit& commit) {
                                 {"attempt", commit.attempt},
                                 {"contributors", commit.contributors.size()},
                                 {"model_version", commit.model.version}});
+}
+
+void RegionReport::measured(std::size_t sites, std::size_t aggregators, ModelVersion model) {
+  sites_.set(static_cast<double>(sites));
+  aggregators_.set(static_cast<double>(aggregators));
+  model_version_.set(static_cast<double>(model.value()));
 }
 
 }  // namespace fluvial::aggregator

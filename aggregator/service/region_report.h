@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "aggregator/service/region_observer.h"
+#include "core/telemetry/round_metrics.h"
 
 namespace fluvial::aggregator {
 
@@ -28,6 +29,7 @@ class RegionReport final : public RegionObserver {
   void partial_refused(const v1::Receipt& receipt, const Error& error) override;
   void partial_took(Duration time) override;
   void committed(const wire::Commit& commit) override;
+  void measured(std::size_t sites, std::size_t aggregators, ModelVersion model) override;
 
  private:
   static constexpr std::size_t kNamesMax = 100'000;
@@ -38,6 +40,12 @@ class RegionReport final : public RegionObserver {
   std::map<NodeId, std::string> names_;  // of children, gone ones too
   telemetry::RoundMetrics counts_;
   telemetry::Histogram partial_seconds_;
+  telemetry::Counter partials_sent_;
+  telemetry::Counter partials_failed_;
+  telemetry::Counter partials_refused_;
+  telemetry::Gauge sites_;
+  telemetry::Gauge aggregators_;
+  telemetry::Gauge model_version_;
 };
 
 }  // namespace fluvial::aggregator

@@ -22,7 +22,12 @@ RegionService::RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, Node
       upload_(runtime, side_, observer),
       timer_(runtime.strand),
       absence_(runtime.strand, parentless_max, [this] { send_children_away(); }),
-      members_(self) {}
+      members_(self) {
+  measuring_ = runtime.metrics.before_render([this] {
+    observer_.measured(members_.count(Role::kSite), members_.count(Role::kAggregator),
+                       model_.is_complete() ? model_.slot()->ref().version : ModelVersion(0));
+  });
+}
 
 void RegionService::attach(tree::Uplink& uplink, std::function<void(bool)> up_changed) {
   uplink_ = &uplink;
@@ -63,6 +68,8 @@ std::string RegionService::status_json(const std::string& name) const {
 }
 
 // ---- members ------------------------------------------------------------------------------------------------------
+
+AttemptId RegionService::open_attempt() const { return machine_.is_open() ? machine_.opening().attempt : AttemptId(0); }
 
 Status RegionService::may_join(const tree::Child& child) {
   if (child.node == self_) return Error{Code::kPermissionDenied, "a node cannot be its own child"};

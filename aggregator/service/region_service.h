@@ -54,6 +54,8 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   tree::ParentSide& side() override { return side_; }
   bool is_current(RunId run, RoundId round) const override;
   const round::Gather& gather() const override { return machine_.gather(); }
+  AttemptId open_attempt() const override;
+  bool is_here(SiteId site) const override { return via(site) != NodeId(0); }
   Status may_take(const transfer::UpdateHead& head) const override;
   Status may_take(const transfer::PartialHead& head) const override;
   NodeId via(NodeId node) const override { return members_.via(node); }
@@ -108,6 +110,7 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   std::map<RunId, v1::RunState> over_;  // runs of which the children were told that they are
   bool parent_is_new_ = true;           // no opening has come in this session to the parent yet
   bool awaits_base_ = false;            // somebody was turned away because the base is not here yet
+  telemetry::Measuring measuring_;
 };
 
 }  // namespace fluvial::aggregator

@@ -3,14 +3,10 @@
 #include <optional>
 
 namespace fluvial::coordinator {
-namespace {
-constexpr std::string_view kHelp = "1 while this part of the disk fails and nothing is promised";
-}  // namespace
-
 DiskHealth::DiskHealth(telemetry::Metrics& metrics, store::CoordinatorJournal& journal)
-    : journal_(journal), models_fault_(metrics.gauge("storage_fault", kHelp, {{"part", "models"}})) {
-  telemetry::Gauge journal_fault = metrics.gauge("storage_fault", kHelp, {{"part", "journal"}});
-  metrics.before_render([&journal, journal_fault] { journal_fault.set(journal.fault() ? 1 : 0); });
+    : journal_(journal), models_fault_(metrics.gauge("storage_fault", {{"part", "models"}})) {
+  telemetry::Gauge journal_fault = metrics.gauge("storage_fault", {{"part", "journal"}});
+  measuring_ = metrics.before_render([&journal, journal_fault] { journal_fault.set(journal.fault() ? 1 : 0); });
 }
 
 void DiskHealth::models_failed(const std::string& why) {

@@ -22,6 +22,7 @@ class DiskHealth {
   store::CoordinatorJournal& journal_;
   telemetry::Gauge models_fault_;
   std::string models_failure_;
+  telemetry::Measuring measuring_;
 };
 
 }  // namespace fluvial::coordinator

@@ -46,6 +46,10 @@ void EnrolServer::stop() {
   if (listener_) listener_->stop();
 }
 
+void EnrolServer::count(const char* result) const {
+  runtime_.metrics.counter("enrolments_total", {{"result", result}}).add();
+}
+
 bool EnrolServer::take_turn() {
   const TimePoint now = runtime_.clock.now();
   const double minutes = std::chrono::duration<double, std::ratio<60>>(now - turns_at_).count();
@@ -73,6 +77,7 @@ net::Awaitable<void> EnrolServer::serve(std::shared_ptr<net::Session> session) {
   } else {
     answer.mutable_enrol_reply()->set_code(wire::code_to_proto(reply.error().code));
     answer.mutable_enrol_reply()->set_message(reply.error().message);
+    count("refused");
     runtime_.log.warn("enrolment refused; nobody was let in",
                       {{"remote", session->remote()}, {"reason", reply.error().to_string()}});
   }
@@ -153,6 +158,7 @@ net::Awaitable<Result<v1::EnrolReply>> EnrolServer::enrol(v1::EnrolRequest reque
     });
     if (!known.ok()) co_return known.error();
   }
+  count(issued->again ? "again" : "granted");
   runtime_.log.info(
       issued->again ? "enrolled before: the same certificate again" : "enrolled",
       {{"member", row.name}, {"member_id", row.id}, {"member_role", role_name(row.role)}, {"region", row.region}});

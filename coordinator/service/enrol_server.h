@@ -42,6 +42,7 @@ class EnrolServer {
   Result<Issued> redeem(const identity::Secret& secret, ByteSpan csr, WallTime now);
   Result<Issued> issue(const store::TokenRow& token, ByteSpan csr, WallTime now);
   Result<std::optional<Issued>> issued_before(const store::TokenRow& token, ByteSpan csr, WallTime now);
+  void count(const char* result) const;
   bool take_turn();  // the rate limit, on the node's strand
 
   tree::Runtime& runtime_;

@@ -10,28 +10,14 @@ double seconds(Duration time) { return std::chrono::duration<double>(time).count
 }  // namespace
 
 PaceReport::PaceReport(telemetry::Metrics& metrics, telemetry::Logger log, NameOf name_of)
-    : metrics_(metrics),
-      log_(std::move(log)),
+    : log_(std::move(log)),
       name_of_(std::move(name_of)),
-      site_round_seconds_(telemetry::seconds_histogram(
-          metrics, "site_round_seconds", "From a round's opening to a site's update in the sum; one value a site")),
-      stragglers_count_(metrics.gauge("stragglers", "Sites that are slow or late in most rounds")),
-      soft_deadline_seconds_(
-          metrics.gauge("soft_deadline_seconds", "The open round's soft deadline, from its opening")) {}
+      site_round_seconds_(metrics.histogram("site_round_seconds")),
+      stragglers_count_(metrics.gauge("stragglers")),
+      soft_deadline_seconds_(metrics.gauge("soft_deadline_seconds")),
+      scores_(metrics, "site_straggler_score") {}
 
 void PaceReport::round_opened(Duration soft_deadline) const { soft_deadline_seconds_.set(seconds(soft_deadline)); }
-
-void PaceReport::set_score(SiteId site, double score) {
-  auto found = scores_.find(site);
-  if (found == scores_.end()) {
-    if (scores_.size() >= kSitesMax) return;
-    const telemetry::Gauge gauge = metrics_.gauge(
-        "site_straggler_score", "How many times the median site's time; of sites that were stragglers since the start",
-        {{"site", name_of_(site)}});
-    found = scores_.emplace(site, gauge).first;
-  }
-  found->second.set(score);
-}
 
 void PaceReport::round_closed(const round::Pace& pace, const round::ContributorSet& contributors) {
   for (const auto& [site, entry] : contributors.entries()) {
@@ -40,7 +26,8 @@ void PaceReport::round_closed(const round::Pace& pace, const round::ContributorS
   std::set<SiteId> now;
   for (const auto& [site, one] : pace.sites()) {
     if (one.straggler) now.insert(site);
-    if (one.straggler || scores_.contains(site)) set_score(site, one.score);
+    if (one.straggler) scored_.insert(site);
+    if (scored_.contains(site)) (void)scores_.set({{"site", name_of_(site)}}, one.score);
     if (one.straggler == stragglers_.contains(site)) continue;
     log_.info(one.straggler ? "site is a straggler" : "site is no straggler any more",
               {{"site", name_of_(site)},

@@ -4,7 +4,6 @@
 
 #include <boost/json/object.hpp>
 #include <functional>
-#include <map>
 #include <set>
 #include <string>
 
@@ -16,9 +15,6 @@ namespace fluvial::coordinator {
 
 class PaceReport {
  public:
-  // Series with a site's name: for the first so many that become stragglers. The histogram has everybody.
-  static constexpr std::size_t kSitesMax = 256;
-
   using NameOf = std::function<std::string(SiteId)>;
   PaceReport(telemetry::Metrics& metrics, telemetry::Logger log, NameOf name_of);
 
@@ -27,16 +23,14 @@ class PaceReport {
   void round_closed(const round::Pace& pace, const round::ContributorSet& contributors);
 
  private:
-  void set_score(SiteId site, double score);
-
-  telemetry::Metrics& metrics_;
   telemetry::Logger log_;
   NameOf name_of_;
   telemetry::Histogram site_round_seconds_;
   telemetry::Gauge stragglers_count_;
   telemetry::Gauge soft_deadline_seconds_;
   std::set<SiteId> stragglers_;
-  std::map<SiteId, telemetry::Gauge> scores_;
+  std::set<SiteId> scored_;  // were stragglers since the start
+  telemetry::NamedGauges scores_;
 };
 
 boost::json::object pace_object(const round::SitePace& pace);  // durations in seconds

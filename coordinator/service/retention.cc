@@ -17,9 +17,9 @@ Retention::Retention(tree::Runtime& runtime, store::CoordinatorJournal& journal,
       journal_(journal),
       keep_rounds_(settings.keep_rounds),
       keep_rounds_days_(settings.keep_rounds_days),
-      bytes_(runtime.metrics.gauge("journal_bytes", "Size of the journal's database")),
-      free_bytes_(runtime.metrics.gauge("journal_free_bytes", "Of these, what pruned rounds left, to be used again")),
-      rounds_(runtime.metrics.gauge("journal_rounds", "Committed rounds whose records the journal keeps")),
+      bytes_(runtime.metrics.gauge("journal_bytes")),
+      free_bytes_(runtime.metrics.gauge("journal_free_bytes")),
+      rounds_(runtime.metrics.gauge("journal_rounds")),
       timer_(runtime.strand) {
   // The same token with the same key gives the same certificate again, as long as that is valid.
   if (settings.keep_tokens_days > 0) {

@@ -14,6 +14,10 @@ namespace fluvial::coordinator {
 
 enum class DiskPart { kJournal, kModels };
 
+// What a round waits for at the coordinator itself. kCommit: from the sealed sum to the commit in the journal; the
+// others are parts of it, or of the round's beginning and of a change of the run's status.
+enum class Work { kAttemptRecord, kFinalise, kCommitRecord, kStatusRecord, kCommit };
+
 // On the node's strand.
 class RunObserver {
  public:
@@ -33,6 +37,7 @@ class RunObserver {
   virtual void taking(const RunMachine&, const transfer::StagedArrival&) {}
   virtual void committing(const store::CommitRow&, const NextModel&) {}  // the journal is about to be asked
   virtual void committed(const store::CommitRow&, const round::Pace&) {}
+  virtual void took(Work, Duration /*time*/) {}  // done, whatever came of it
 
   virtual void members_changed(std::size_t /*sites*/, std::size_t /*aggregators*/) {}
   virtual void sent_away(NodeId, const Error& /*reason*/) {}

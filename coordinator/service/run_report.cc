@@ -16,7 +16,12 @@ RunReport::RunReport(telemetry::Metrics& metrics, telemetry::Logger log, Feed& f
       feed_(feed),
       name_of_(std::move(name_of)),
       counts_(metrics),
-      quarantined_(metrics.gauge("sites_quarantined", "Sites that take part in no round until they are cleared")),
+      root_counts_(metrics),
+      members_sites_(metrics.gauge("members", {{"role", "site"}})),
+      members_aggregators_(metrics.gauge("members", {{"role", "aggregator"}})),
+      quarantined_(metrics.gauge("sites_quarantined")),
+      training_metrics_(metrics, "training_metric"),
+      evaluation_metrics_(metrics, "evaluation_metric"),
       pace_report_(metrics, log_, name_of_) {}
 
 telemetry::Logger RunReport::round_log(const round::AttemptRecord& attempt) const {
@@ -26,6 +31,8 @@ telemetry::Logger RunReport::round_log(const round::AttemptRecord& attempt) cons
 // ---- runs ---------------------------------------------------------------------------------------------------------
 
 void RunReport::run_taken_up(const RunMachine& machine) {
+  training_metrics_.forget();
+  evaluation_metrics_.forget();
   log_.info("run taken up", {{"run", machine.run()},
                              {"run_name", machine.plan().name},
                              {"model_version", machine.model().version},
@@ -54,7 +61,7 @@ void RunReport::status_not_recorded(RunId run, RunStatus status, const Error& er
 // ---- rounds -------------------------------------------------------------------------------------------------------
 
 void RunReport::attempt_opened(const round::AttemptRecord& attempt, Duration soft_deadline) {
-  if (attempt.attempt == AttemptId(1)) counts_.rounds_opened.add();
+  if (attempt.attempt == AttemptId(1)) root_counts_.rounds_opened.add();
   counts_.attempts.add();
   counts_.round.set(static_cast<double>(attempt.round.value()));
   counts_.participants.set(static_cast<double>(attempt.participants.size()));
@@ -80,13 +87,28 @@ void RunReport::step_failed(const round::AttemptRecord& attempt, DiskPart part, 
       {{"part", part == DiskPart::kModels ? "models" : "journal"}, {"reason", error.to_string()}});
 }
 
+void RunReport::committing(const store::CommitRow&, const NextModel& next) { step_norm_ = next.step_norm; }
+
+void RunReport::took(Work work, Duration time) {
+  const double seconds = std::chrono::duration<double>(time).count();
+  switch (work) {
+    case Work::kAttemptRecord: return root_counts_.attempt_record_seconds.observe(seconds);
+    case Work::kFinalise: return root_counts_.finalise_seconds.observe(seconds);
+    case Work::kCommitRecord: return root_counts_.commit_record_seconds.observe(seconds);
+    case Work::kStatusRecord: return root_counts_.status_record_seconds.observe(seconds);
+    case Work::kCommit: return root_counts_.commit_seconds.observe(seconds);
+  }
+}
+
 void RunReport::committed(const store::CommitRow& row, const round::Pace& pace) {
   const round::CommitRecord& record = row.record;
   counts_.rounds_committed.add();
   pace_report_.round_closed(pace, record.contributors);
   counts_.contributions_counted.add(static_cast<double>(record.contributors.size()));
-  counts_.contributions_late.add(static_cast<double>(record.late.size()));
-  counts_.round_seconds.observe(static_cast<double>(row.duration_ms) / 1000.0);
+  for (const SiteId site : record.late) root_counts_.late(where_ ? where_(site) : "unknown");
+  root_counts_.step_norm.set(step_norm_);
+  training_metrics_.set(row.metrics);
+  root_counts_.round_seconds.observe(static_cast<double>(row.duration_ms) / 1000.0);
   const telemetry::Logger log = log_.with({{"run", record.run}, {"round", record.round}, {"attempt", record.attempt}});
   log.info("round committed", {{"contributors", record.contributors.size()},
                                {"late", record.late.size()},
@@ -109,8 +131,8 @@ void RunReport::committed(const store::CommitRow& row, const round::Pace& pace) 
 // ---- members ------------------------------------------------------------------------------------------------------
 
 void RunReport::members_changed(std::size_t sites, std::size_t aggregators) {
-  counts_.members_sites.set(static_cast<double>(sites));
-  counts_.members_aggregators.set(static_cast<double>(aggregators));
+  members_sites_.set(static_cast<double>(sites));
+  members_aggregators_.set(static_cast<double>(aggregators));
 }
 
 void RunReport::sent_away(NodeId node, const Error& reason) {

@@ -9,6 +9,8 @@
 #include "coordinator/service/json.h"
 #include "coordinator/service/pace_report.h"
 #include "coordinator/service/run_observer.h"
+#include "core/telemetry/reported_metrics.h"
+#include "core/telemetry/round_metrics.h"
 
 namespace fluvial::coordinator {
 
@@ -16,6 +18,8 @@ class RunReport : public RunObserver {
  public:
   RunReport(telemetry::Metrics& metrics, telemetry::Logger log, Feed& feed, NameOf name_of);
 
+  // Where a site that is late is just now: a word of `late_sites_total` (docs/operations/metrics.md).
+  void say_where_by(std::function<std::string_view(SiteId)> where) { where_ = std::move(where); }
   // While it says so the end of a run is held back: the last round's evaluation comes first (Feed::release).
   void while_evaluating(std::function<bool()> evaluating) { evaluating_ = std::move(evaluating); }
 
@@ -26,7 +30,10 @@ class RunReport : public RunObserver {
   void site_refused(const round::AttemptRecord& attempt, const round::Refusal& refusal) override;
   void sum_given_up(const round::AttemptRecord& attempt, NodeId child, const Error& error) override;
   void step_failed(const round::AttemptRecord& attempt, DiskPart part, const Error& error) override;
+  void committing(const store::CommitRow& row, const NextModel& next) override;
   void committed(const store::CommitRow& row, const round::Pace& pace) override;
+  void took(Work work, Duration time) override;
+  void evaluated(const round::Metrics& metrics) { evaluation_metrics_.set(metrics); }
   void members_changed(std::size_t sites, std::size_t aggregators) override;
   void sent_away(NodeId node, const Error& reason) override;
   void quarantined(SiteId site, const std::string& reason) override;
@@ -40,9 +47,16 @@ class RunReport : public RunObserver {
   Feed& feed_;
   NameOf name_of_;
   telemetry::RoundMetrics counts_;
+  telemetry::RootMetrics root_counts_;
+  telemetry::Gauge members_sites_;
+  telemetry::Gauge members_aggregators_;
   telemetry::Gauge quarantined_;
+  telemetry::ReportedMetrics training_metrics_;
+  telemetry::ReportedMetrics evaluation_metrics_;
   PaceReport pace_report_;
   std::function<bool()> evaluating_;
+  std::function<std::string_view(SiteId)> where_;
+  double step_norm_ = 0;  // of the round that is being committed
 };
 
 }  // namespace fluvial::coordinator

@@ -48,13 +48,56 @@ TEST_F(RunReportTest, ACommitIsCountedAndTold) {
   row.record = {.run = RunId(1), .round = RoundId(4), .late = {SiteId(2)}};
   row.duration_ms = 1500;
   ASSERT_TRUE(row.record.contributors.add({SiteId(1), Epoch(1), 10, {}, 0, {}}).ok());
+  row.metrics = {{"loss", 0.75}};
+  NextModel next;
+  next.step_norm = 2.5;
+  report_.say_where_by([](SiteId site) { return site == SiteId(2) ? "training" : "unknown"; });
+  report_.committing(row, next);
   report_.committed(row, {});
+  report_.evaluated({{"top 1", 0.5}});
   const std::string metrics = metrics_.render();
+  EXPECT_THAT(metrics, HasSubstr("fluvial_coordinator_late_sites_total{phase=\"training\"} 1"));
+  EXPECT_THAT(metrics, HasSubstr("fluvial_coordinator_training_metric{name=\"loss\"} 0.75"));
+  EXPECT_THAT(metrics, HasSubstr("fluvial_coordinator_evaluation_metric{name=\"top_1\"} 0.5"));
+  EXPECT_THAT(metrics, HasSubstr("fluvial_coordinator_step_norm 2.5"));
   EXPECT_THAT(metrics, HasSubstr("fluvial_coordinator_rounds_committed_total 1"));
   EXPECT_THAT(metrics, HasSubstr("contributions_total{outcome=\"counted\"} 1"));
   EXPECT_THAT(metrics, HasSubstr("contributions_total{outcome=\"late\"} 1"));
   EXPECT_THAT(metrics, HasSubstr("fluvial_coordinator_round_seconds_sum 1.5"));
   EXPECT_TRUE(is_told("\"event\":\"committed\""));
+}
+
+TEST_F(RunReportTest, WhatARoundWaitsForIsTimed) {
+  for (const Work work :
+       {Work::kAttemptRecord, Work::kFinalise, Work::kCommitRecord, Work::kStatusRecord, Work::kCommit}) {
+    report_.took(work, std::chrono::milliseconds(250));
+  }
+  const std::string metrics = metrics_.render();
+  for (const char* what : {"journal_record_seconds_sum{record=\"attempt\"}", "finalise_seconds_sum",
+                           "journal_record_seconds_sum{record=\"commit\"}",
+                           "journal_record_seconds_sum{record=\"status\"}", "commit_seconds_sum"}) {
+    EXPECT_THAT(metrics, HasSubstr(std::string(what) + " 0.25"));
+  }
+}
+
+TEST_F(RunReportTest, ASiteThatWasLateInMostRoundsHasAScore) {
+  round::Pace pace;
+  const std::vector<round::Participant> all{
+      {SiteId(1), Epoch(1), 10}, {SiteId(2), Epoch(1), 10}, {SiteId(3), Epoch(1), 10}};
+  round::ContributorSet in;
+  for (const std::uint32_t site : {1U, 2U}) {
+    round::Contribution one{SiteId(site), Epoch(1), 10, {}, 0, {}};
+    one.times.train = std::chrono::seconds(1);
+    ASSERT_TRUE(in.add(one).ok());
+  }
+  store::CommitRow row;
+  row.record = {.run = RunId(1), .round = RoundId(1)};
+  for (int round = 0; round < 6; ++round) {
+    pace.closed(all, in, {}, std::chrono::seconds(10));
+    report_.committed(row, pace);
+  }
+  EXPECT_EQ(metrics_.gauge("stragglers").value(), 1);
+  EXPECT_THAT(metrics_.render(), HasSubstr("fluvial_coordinator_site_straggler_score{site=\"site-a\"} "));
 }
 
 TEST_F(RunReportTest, ARoundThatOpensAgainIsOneRound) {

@@ -53,6 +53,10 @@ bool RunService::is_current(RunId run, RoundId round) const {
   return active_ && run == active_->machine.run() && round == active_->machine.last_committed().next();
 }
 
+AttemptId RunService::open_attempt() const {
+  return active_ && !active_->machine.is_between_rounds() ? active_->machine.attempt().attempt : AttemptId(0);
+}
+
 Result<transfer::Terms> RunService::terms(bool) {
   const RunMachine& machine = active_->machine;
   const round::AttemptRecord& attempt = machine.attempt();

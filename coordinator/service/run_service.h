@@ -46,6 +46,8 @@ class RunService final : private tree::RoundOwner, private RunHost {
  private:
   bool is_current(RunId run, RoundId round) const override;
   const round::Gather& gather() const override { return active_->machine.gather(); }
+  AttemptId open_attempt() const override;
+  bool is_here(SiteId site) const override { return registry_.book().via(site) != NodeId(0); }
   Status may_take(const transfer::UpdateHead& head) const override;
   Status may_take(const transfer::PartialHead& head) const override;
   NodeId via(SiteId site) const override { return registry_.book().branch(site); }

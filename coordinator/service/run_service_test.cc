@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "coordinator/service/run_gauges.h"
 #include "coordinator/service/run_report.h"
 #include "core/store/safetensors.h"
 #include "core/tree/test_runtime.h"
@@ -132,6 +133,45 @@ TEST_F(RunServiceTest, WhatAPersonWasToldHoldsWhenThePowerGoesTheMomentAfter) {
   cut_power();
   EXPECT_EQ(journalled(id), store::RunStatus::kStopped);
   EXPECT_EQ(runs_->active(), nullptr) << "it is not taken up again";
+}
+
+TEST_F(RunServiceTest, AScrapeSaysWhatTheRunIsAndWhyItIsPaused) {
+  const auto measure = [&] {
+    const RunGauges gauges(runtime_.metrics, *runs_);
+    test_.on_strand([&] { runtime_.metrics.measure(); });
+  };
+  const auto value = [&](const char* name, const telemetry::Labels& labels = {}) {
+    return runtime_.metrics.gauge(name, labels).value();
+  };
+  const auto paused_by = [&](const char* reason) { return value("run_pause_reason", {{"reason", reason}}); };
+  measure();
+  EXPECT_EQ(value("run") + value("quorum") + value("run_state", {{"state", "done"}}), 0) << "there is none";
+  const RunId id = start();
+  measure();
+  EXPECT_EQ(value("run"), id.value());
+  EXPECT_EQ(value("run_state", {{"state", "running"}}), 1);
+  EXPECT_EQ(value("run_waits_for_sites"), 1) << "nobody is here";
+  EXPECT_EQ(value("quorum"), static_cast<double>(row().plan.quorum));
+  EXPECT_EQ(value("run_rounds_planned"), static_cast<double>(row().plan.rounds));
+  EXPECT_GT(value("hard_deadline_seconds"), 0);
+  ASSERT_TRUE(run(runs_->pause(id, "by hand")).ok());
+  measure();
+  EXPECT_EQ(value("run_state", {{"state", "running"}}), 0);
+  EXPECT_EQ(value("run_state", {{"state", "paused"}}), 1);
+  EXPECT_EQ(paused_by("person"), 1);
+  EXPECT_EQ(value("run_waits_for_sites"), 0);
+  // What it paused for by itself is known after a restart, too.
+  ASSERT_TRUE(
+      journal_->set_run_status(id, store::RunStatus::kPaused, "round 3: no quorum after 3 attempts: 1 of 2").ok());
+  cut_power();
+  measure();
+  EXPECT_EQ(value("run_state", {{"state", "paused"}}), 1);
+  EXPECT_EQ(paused_by("no_quorum"), 1);
+  EXPECT_EQ(paused_by("person"), 0);
+  ASSERT_TRUE(run(runs_->stop_run(id, "by hand")).ok());
+  measure();
+  EXPECT_EQ(value("run_state", {{"state", "stopped"}}), 1);
+  EXPECT_EQ(paused_by("no_quorum") + value("quorum"), 0);
 }
 
 TEST_F(RunServiceTest, OnAFullDiskNothingIsToldAndTheRunIsWhatTheJournalSays) {

@@ -47,7 +47,9 @@ net::Awaitable<void> RunSteps::record_attempt(RecordAttempt effect) {
     since_ = {now(), hub_.payload_bytes_in(), hub_.payload_bytes_out()};
   }
   observer_.recording(record);
+  const TimePoint begun = now();
   const Status recorded = co_await runtime_.pool.run([this, &record] { return journal_.open_attempt(record); });
+  observer_.took(Work::kAttemptRecord, now() - begun);
   if (recorded.ok()) observer_.recorded(record);
   if (!is_due(effect.step)) co_return;
   if (!recorded.ok()) {
@@ -62,6 +64,7 @@ net::Awaitable<void> RunSteps::record_attempt(RecordAttempt effect) {
 
 void RunSteps::begin(const Finalise& effect) {
   late_ = roll_call_.late(machine(), effect.record.late);  // the reasons as they are now, when the round closes
+  sealed_at_ = now();
   side_.lane().push([this, effect] { return do_finalise(effect); });
 }
 
@@ -71,8 +74,10 @@ net::Awaitable<void> RunSteps::do_finalise(Finalise effect) {
   FinaliseInput input{effect.record, run.schema,          {run.slot, run.slot->bytes()},
                       run.optimizer, run.optimizer_state, run.machine.plan().sum_digest};
   net::PoolParallel parallel(runtime_.pool);
+  const TimePoint begun = now();
   Result<NextModel> next = co_await runtime_.pool.run(
       [&] { return finalise(parallel, side_.sum().node(), models_, std::move(input)); }, net::Work::kFinalise);
+  observer_.took(Work::kFinalise, now() - begun);
   if (!is_due(effect.step)) co_return;
   if (!next.ok()) {
     step_failed(effect.step, DiskPart::kModels, next.error());
@@ -106,7 +111,10 @@ store::CommitRow RunSteps::row_of(const round::CommitRecord& record) const {
 net::Awaitable<void> RunSteps::record_commit(RecordCommit effect) {
   const store::CommitRow row = row_of(effect.record);
   observer_.committing(row, *next_);
+  const TimePoint begun = now();
   const Status recorded = co_await runtime_.pool.run([this, &row] { return journal_.commit(row); });
+  observer_.took(Work::kCommitRecord, now() - begun);
+  observer_.took(Work::kCommit, now() - sealed_at_);
   if (!is_due(effect.step)) co_return;
   if (!recorded.ok()) {
     step_failed(effect.step, DiskPart::kJournal, recorded.error());
@@ -155,8 +163,10 @@ void RunSteps::begin(const RecordStatus& effect) {
 
 net::Awaitable<void> RunSteps::record_status(RecordStatus effect) {
   const RunId run = effect.step.run;
+  const TimePoint begun = now();
   const Status kept =
       co_await runtime_.pool.run([&] { return journal_.set_run_status(run, effect.status, effect.reason); });
+  observer_.took(Work::kStatusRecord, now() - begun);
   if (!is_due(effect.step)) co_return;
   if (kept.ok()) {
     host_.carry_out(machine().status_recorded(effect.step, now()));

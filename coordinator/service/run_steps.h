@@ -68,6 +68,7 @@ class RunSteps {
   DiskHealth health_;
   ModelCommitted model_committed_;
   std::optional<NextModel> next_;
+  TimePoint sealed_at_;                // the sum of the round that is being committed
   std::vector<store::LateSite> late_;  // of the round that is being finalised
   std::optional<Since> since_;         // when the round began that this process opened last
 };

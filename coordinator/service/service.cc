@@ -100,6 +100,8 @@ Service::Service(tree::Process& process, const config::CoordinatorSettings& sett
               [this](NodeId node) { return root_.registry().book().name_of(node); }),
       root_(runtime_, process.tasks(), {*holdings_.journal, *holdings_.models, holdings_.epoch}, report_,
             hub_options(settings), failover_settings(settings)),
+      run_gauges_(runtime_.metrics, root_.runs()),
+      member_gauges_(runtime_, root_.registry(), root_.hub(), root_.runs().roll_call()),
       retention_(runtime_, *holdings_.journal, settings_),
       enrol_(runtime_, root_.registry(), *holdings_.journal, *holdings_.authority,
              enrol_options(settings, root_.runs())),
@@ -115,12 +117,16 @@ Service::Service(tree::Process& process, const config::CoordinatorSettings& sett
         evaluator_->committed(ref, std::move(model), std::move(schema));
         retention_.committed();
       });
+  report_.say_where_by([this](SiteId site) {
+    return phase_of(root_.registry().book().via(site) != NodeId(0), root_.runs().roll_call().activity_of(site));
+  });
   report_.while_evaluating([this] { return evaluator_->is_busy(); });
 }
 
 Status Service::open() {
   FLUVIAL_TRY(root_.registry().load());
   FLUVIAL_ASSIGN(const auto member_tls, identity::TlsContext::member_server(*holdings_.credentials));
+  process_.set_certificate_end(holdings_.credentials->chain.front().not_after());
   FLUVIAL_ASSIGN(const auto enrol_tls, identity::TlsContext::enrol_server(*holdings_.credentials));
   FLUVIAL_ASSIGN(facts_.member_port, root_.hub().open(member_tls));
   FLUVIAL_ASSIGN(facts_.enrol_port, enrol_.open(enrol_tls));
@@ -187,6 +193,7 @@ net::Awaitable<void> Service::record_evaluation(RunId run, RoundId round, round:
                        {{"run", run}, {"round", round}, {"reason", kept.error().to_string()}});
   }
   runtime_.log.info("model evaluated", {{"run", run}, {"round", round}, {"metrics", store::metrics_to_json(metrics)}});
+  report_.evaluated(metrics);
   feed_.publish({run, round, false, evaluated_line(run, round, metrics)});
   if (!evaluator_->is_busy()) feed_.release();
 }

@@ -7,9 +7,11 @@
 #include "coordinator/service/admin/admin.h"
 #include "coordinator/service/enrol_server.h"
 #include "coordinator/service/evaluator.h"
+#include "coordinator/service/member_gauges.h"
 #include "coordinator/service/registry.h"
 #include "coordinator/service/retention.h"
 #include "coordinator/service/root.h"
+#include "coordinator/service/run_gauges.h"
 #include "coordinator/service/run_report.h"
 #include "core/identity/authority.h"
 #include "core/identity/credentials.h"
@@ -48,6 +50,8 @@ class Service final {
   Feed feed_;
   RunReport report_;
   Root root_;
+  RunGauges run_gauges_;
+  MemberGauges member_gauges_;
   Retention retention_;
   EnrolServer enrol_;
   Admin admin_;

@@ -1,7 +1,8 @@
 // Metrics of one process in Prometheus' exposition format. A Metrics object is made by main() and passed in; there are
 // no globals. Everything here is thread safe; handles are cheap copies that must not outlive their Metrics.
 //
-// Names: fluvial_<role>_<what>_<unit or total>; docs/operations/metrics.md lists them.
+// Which metrics there are, and at which role, declared.h says: a name that is not declared there for this process'
+// role, or of another kind, stops the process.
 #pragma once
 
 #include <functional>
@@ -9,7 +10,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/base/ids.h"
 
@@ -41,17 +41,21 @@ class Gauge {
   double value() const;
 
  private:
+  friend class Metrics;
   prometheus::Gauge* gauge_;
 };
 
+// Of seconds, with the buckets that all durations here have: 1 ms to 1 h.
 class Histogram {
  public:
   explicit Histogram(prometheus::Histogram& histogram) : histogram_(&histogram) {}
-  void observe(double value) const;
+  void observe(double seconds) const;
 
  private:
   prometheus::Histogram* histogram_;
 };
+
+using Measuring = std::shared_ptr<const std::function<void()>>;
 
 class Metrics {
  public:
@@ -61,17 +65,22 @@ class Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  // `what` without prefix: "rounds_committed_total" becomes fluvial_coordinator_rounds_committed_total. The same name
-  // and labels again give the same series.
-  Counter counter(std::string_view what, std::string_view help, const Labels& labels = {});
-  Gauge gauge(std::string_view what, std::string_view help, const Labels& labels = {});
-  Histogram histogram(std::string_view what, std::string_view help, const std::vector<double>& buckets,
-                      const Labels& labels = {});
-  // Called by each render(), before it reads: to set gauges from state held elsewhere. It must be thread safe.
-  void before_render(std::function<void()> update);
+  // By the name as it is declared: "rounds_committed_total" is served as fluvial_coordinator_rounds_committed_total.
+  // The same name and labels again give the same series.
+  Counter counter(std::string_view name, const Labels& labels = {});
+  Gauge gauge(std::string_view name, const Labels& labels = {});
+  Histogram histogram(std::string_view name, const Labels& labels = {});
+  void remove(std::string_view name, Gauge gauge);  // it is served no more, and no handle of it may be used
+
+  // To set gauges from state held elsewhere: `update` is called by each measure() until the handle is gone. The process
+  // calls measure() on the node's strand before it renders; handles are dropped there.
+  [[nodiscard]] Measuring before_render(std::function<void()> update);
+  void measure();
 
   Role role() const;
-  std::string render() const;  // text exposition, version 0.0.4
+  // Text exposition, version 0.0.4. From the first time on it has every declared series that is known beforehand, with
+  // 0 where nothing was counted.
+  std::string render() const;
 
   static constexpr std::string_view kContentType = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -80,77 +89,23 @@ class Metrics {
   std::unique_ptr<Impl> impl_;
 };
 
-// A histogram with the buckets that all durations here have, 1 ms to 1 h.
-Histogram seconds_histogram(Metrics& metrics, std::string_view what, std::string_view help);
-
-// What every node counts about its sessions. Series by reason are made at first use.
-class NodeMetrics {
+// Gauges of one name whose labels are not known beforehand, such as members' names: at most `series_max` of them. Not
+// thread safe.
+class NamedGauges {
  public:
-  explicit NodeMetrics(Metrics& metrics);
+  static constexpr std::size_t kSeriesMax = 256;
+  NamedGauges(Metrics& metrics, std::string_view name, std::size_t series_max = kSeriesMax)
+      : metrics_(metrics), name_(name), series_max_(series_max) {}
 
-  Gauge sessions_open;
-  Counter sessions_accepted;
-  Counter bytes_in;
-  Counter bytes_out;
-  Counter frames_in;
-  Counter frames_out;
-  Counter heartbeat_timeouts;
-  Counter reconnects;
-  Gauge outbox_bytes;
-  void session_refused(std::string_view reason) const;  // a closed list of words, not a peer's text
-  void frame_refused(std::string_view reason) const;
+  bool set(const Labels& labels, double value);  // false: there are too many others
+  bool has(const Labels& labels) const { return series_.contains(labels); }
+  void replace(const std::map<Labels, double>& all);  // those that are not among them are served no more
 
  private:
-  Metrics* metrics_;
-};
-
-// What the round machine counts, at the root and at inner nodes.
-class RoundMetrics {
- public:
-  explicit RoundMetrics(Metrics& metrics);
-
-  Counter rounds_opened;
-  Counter rounds_committed;
-  Counter attempts;
-  Counter contributions_counted;
-  Counter contributions_late;
-  Counter updates_verified;
-  Counter update_bytes;  // encoded, received
-  Histogram round_seconds;
-  Histogram merge_seconds;
-  Histogram commit_seconds;  // model files and journal
-  Gauge round;
-  Gauge participants;
-  Gauge members_sites;
-  Gauge members_aggregators;
-  Gauge staging_bytes;
-  Gauge staging_spilled_bytes;
-  void contribution_refused(std::string_view reason) const;  // a Code's name
-
- private:
-  Metrics* metrics_;
-};
-
-// What a site counts.
-class SiteMetrics {
- public:
-  explicit SiteMetrics(Metrics& metrics);
-
-  Counter updates_submitted;
-  Counter updates_resent;
-  Counter outcomes_counted;
-  Counter outcomes_late;
-  Counter outcomes_refused;
-  Counter residuals_dropped;
-  Gauge residual_norm;
-  Gauge residual_age_rounds;
-  Gauge residual_unspent_norm;
-  Gauge workers;
-  Counter gpu_sums;
-  Counter gpu_encodings;
-  Histogram train_seconds;
-  Histogram encode_seconds;
-  Histogram upload_seconds;
+  Metrics& metrics_;
+  std::string name_;
+  std::size_t series_max_;
+  std::map<Labels, Gauge> series_;
 };
 
 }  // namespace fluvial::telemetry

@@ -16,7 +16,7 @@ class Children {
   virtual void send(NodeId child, v1::Envelope message) = 0;  // nothing when it is not here
   // Of the open round, which the owner opens and closes: contradictions, and transfers that were cut off.
   virtual transfer::RoundBook& book() = 0;
-  virtual std::uint64_t staged_bytes() const = 0;  // in memory
+  virtual const store::StagingBudget& budget() const = 0;  // that what they bring counts against
 };
 
 }  // namespace fluvial::tree

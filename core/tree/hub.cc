@@ -33,7 +33,8 @@ Hub::Hub(Runtime& runtime, HubOwner& owner, HubOptions options, std::shared_ptr<
       deny_(std::move(deny)),
       budget_(options_.staging_bytes_max),
       streams_(runtime.io),
-      child_left_(runtime.strand) {}
+      child_left_(runtime.strand),
+      bytes_(runtime.metrics, telemetry::Tier::kChildren) {}
 
 Result<std::uint16_t> Hub::open(std::shared_ptr<const identity::TlsContext> tls) {
   net::ListenerSettings settings;
@@ -289,6 +290,7 @@ net::Awaitable<void> Hub::stream_model(std::shared_ptr<net::Session> session, st
       const Status sent = co_await session->send({std::move(part), slot->part(offset, size)});
       if (!sent.ok()) co_return;
       payload_bytes_out_.fetch_add(size, std::memory_order_relaxed);
+      bytes_.model_bytes.add(static_cast<double>(size));
       offset += size;
     }
     if (offset == slot->ref().bytes) co_return;

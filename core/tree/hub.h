@@ -18,6 +18,7 @@
 #include "core/net/task_group.h"
 #include "core/round/history.h"
 #include "core/store/staging.h"
+#include "core/telemetry/node_metrics.h"
 #include "core/transfer/cut.h"
 #include "core/transfer/inflow.h"
 #include "core/tree/children.h"
@@ -82,8 +83,7 @@ class Hub final : public Children {
   void send(NodeId child, v1::Envelope message) override;
   void cut(NodeId child, Error reason);
   transfer::RoundBook& book() override { return book_; }
-  std::uint64_t staged_bytes() const override { return budget_.bytes_used(); }
-  const store::StagingBudget& budget() const { return budget_; }
+  const store::StagingBudget& budget() const override { return budget_; }
   std::uint64_t payload_bytes_in() const { return payload_bytes_in_.load(std::memory_order_relaxed); }
   std::uint64_t payload_bytes_out() const { return payload_bytes_out_.load(std::memory_order_relaxed); }
 
@@ -114,6 +114,7 @@ class Hub final : public Children {
   net::TaskGroup streams_;
   std::map<NodeId, Child> children_;
   net::AsyncSignal child_left_;
+  telemetry::EdgeBytes bytes_;
   std::atomic<std::uint64_t> payload_bytes_in_{0};
   std::atomic<std::uint64_t> payload_bytes_out_{0};
 };

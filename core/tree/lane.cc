@@ -21,7 +21,9 @@ net::Awaitable<void> Lane::run() {
     if (stopping_) co_return;
     const Work work = std::move(queue_.front());
     queue_.pop_front();
+    working_ = true;
     co_await work();
+    working_ = false;
   }
 }
 

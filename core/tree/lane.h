@@ -20,10 +20,12 @@ class Lane {
   void push(Work work);
   net::Awaitable<void> run();  // until stop(), then what is queued is left
   void stop();
+  std::size_t tasks() const { return queue_.size() + (working_ ? 1 : 0); }  // queued or running
 
  private:
   std::deque<Work> queue_;
   net::AsyncSignal changed_;
+  bool working_ = false;
   bool stopping_ = false;
 };
 

@@ -7,7 +7,26 @@
 namespace fluvial::tree {
 
 ParentSide::ParentSide(Runtime& runtime, RoundOwner& owner, Children& children)
-    : runtime_(runtime), owner_(owner), children_(children), counts_(runtime.metrics), sum_(runtime) {}
+    : runtime_(runtime),
+      owner_(owner),
+      children_(children),
+      counts_(runtime.metrics),
+      bytes_(runtime.metrics, telemetry::Tier::kChildren),
+      gauges_(runtime.metrics),
+      sum_(runtime) {
+  measuring_ = runtime.metrics.before_render([this] { measure(); });
+}
+
+void ParentSide::measure() const {
+  const auto is_here = [this](SiteId site) { return owner_.is_here(site); };
+  const AttemptId attempt = owner_.open_attempt();
+  if (attempt == AttemptId(0)) {
+    gauges_.measure({}, round::Gather(), is_here);
+  } else {
+    gauges_.measure({attempt, now() - begun_}, owner_.gather(), is_here);
+  }
+  gauges_.measure(children_.budget(), sum_.lane().tasks());
+}
 
 // ---- what comes from below ----------------------------------------------------------------------------------------
 
@@ -43,12 +62,18 @@ void ParentSide::arrived(transfer::StagedArrival arrival) {
     return;
   }
   counts_.updates_verified.add();
-  if (arrival.chunks) counts_.update_bytes.add(static_cast<double>(arrival.chunks->total_bytes()));
+  count_bytes(arrival);
   arrival.what.contributors.spend(watch_.verified(arrival.child, arrival.update() != nullptr, now()));
   const round::Arrival what = arrival.what;
   const ArrivalId id(sum_.stage(std::move(arrival)));
-  count_staged();
   owner_.staged(id, what);
+}
+
+void ParentSide::count_bytes(const transfer::StagedArrival& arrival) const {
+  if (!arrival.chunks) return;
+  const transfer::UpdateArrival* const update = arrival.update();
+  bytes_.update(update != nullptr ? kernels::to_string(update->codec->spec()) : "partial",
+                arrival.chunks->total_bytes(), sum_.shape().layout.value_count);
 }
 
 void ParentSide::refused(RunId run, RoundId round, const round::Refusal& refusal) {
@@ -82,13 +107,9 @@ void ParentSide::on_taken(ArrivalId id, TimePoint begun, const transfer::StagedA
   round::ContributorSet timed = *added;
   timed.spend({.merge = merge});
   owner_.taken(id, timed);
-  count_staged();
 }
 
-void ParentSide::release(ArrivalId arrival) {
-  sum_.release(arrival.value());
-  count_staged();
-}
+void ParentSide::release(ArrivalId arrival) { sum_.release(arrival.value()); }
 
 void ParentSide::drop(ArrivalId arrival, const Error& error) {
   const Sum::Staged staged = sum_.drop(arrival.value());
@@ -101,7 +122,8 @@ void ParentSide::drop(ArrivalId arrival, const Error& error) {
 
 void ParentSide::begin() {
   told_.clear();
-  watch_.opened(now());
+  begun_ = now();
+  watch_.opened(begun_);
 }
 
 void ParentSide::begin_sum(RunId run, RoundId round, transfer::SumShape shape) {
@@ -115,8 +137,6 @@ void ParentSide::end() {
   sum_.drop_all();
   children_.book().close();
 }
-
-void ParentSide::count_staged() { counts_.staging_bytes.set(static_cast<double>(children_.staged_bytes())); }
 
 // ---- what goes down -----------------------------------------------------------------------------------------------
 

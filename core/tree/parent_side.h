@@ -10,9 +10,11 @@
 #include "core/round/gather.h"
 #include "core/round/pace.h"
 #include "core/round/told.h"
-#include "core/telemetry/metrics.h"
+#include "core/telemetry/node_metrics.h"
+#include "core/telemetry/round_metrics.h"
 #include "core/transfer/inflow.h"
 #include "core/tree/children.h"
+#include "core/tree/round_gauges.h"
 #include "core/tree/sum.h"
 #include "core/wire/record_mapping.h"
 
@@ -26,6 +28,8 @@ class RoundOwner {
   virtual ~RoundOwner() = default;
   virtual bool is_current(RunId run, RoundId round) const = 0;
   virtual const round::Gather& gather() const = 0;
+  virtual AttemptId open_attempt() const = 0;   // 0: no round is in progress
+  virtual bool is_here(SiteId site) const = 0;  // connected, however deep
   virtual Status may_take(const transfer::UpdateHead& head) const = 0;
   virtual Status may_take(const transfer::PartialHead& head) const = 0;
   virtual Result<transfer::Terms> terms(bool brings_integers) = 0;
@@ -81,16 +85,21 @@ class ParentSide final : public transfer::Receiver {
  private:
   void on_taken(ArrivalId id, TimePoint begun, const transfer::StagedArrival& arrival,
                 const Result<round::ContributorSet>& added);
-  void count_staged();
+  void count_bytes(const transfer::StagedArrival& arrival) const;
+  void measure() const;
   TimePoint now() const { return runtime_.clock.now(); }
 
   Runtime& runtime_;
   RoundOwner& owner_;
   Children& children_;
   telemetry::RoundMetrics counts_;
+  telemetry::EdgeBytes bytes_;
+  RoundGauges gauges_;
   Sum sum_;
   round::Told told_;
   round::Stopwatch watch_;
+  TimePoint begun_;  // the round
+  telemetry::Measuring measuring_;
 };
 
 }  // namespace fluvial::tree

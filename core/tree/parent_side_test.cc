@@ -28,10 +28,11 @@ class FakeChildren final : public Children {
   std::set<NodeId> nodes() const override { return {NodeId(8), NodeId(9)}; }
   void send(NodeId child, v1::Envelope message) override { told.emplace_back(child, std::move(message)); }
   transfer::RoundBook& book() override { return book_; }
-  std::uint64_t staged_bytes() const override { return 0; }
+  const store::StagingBudget& budget() const override { return budget_; }
   std::vector<std::pair<NodeId, v1::Envelope>> told;
 
  private:
+  store::StagingBudget budget_{1 << 20};
   transfer::RoundBook book_;
 };
 
@@ -47,6 +48,8 @@ class FakeOwner final : public RoundOwner {
   Result<transfer::Terms> terms(bool) override { return transfer::test_terms(); }
   NodeId via(SiteId site) const override { return site <= SiteId(2) ? NodeId(8) : NodeId(9); }
   NodeId way_to(const round::Participant& participant) const override { return via(participant.site); }
+  AttemptId open_attempt() const override { return attempt; }
+  bool is_here(SiteId site) const override { return here.contains(site); }
   bool may_bring(NodeId child, SiteId site) const override { return via(site) == child; }
   void staged(ArrivalId arrival, const round::Arrival& what) override { arrivals.emplace_back(arrival, what); }
   void taken(ArrivalId, const round::ContributorSet& with_probes) override {
@@ -63,6 +66,8 @@ class FakeOwner final : public RoundOwner {
   std::vector<round::Refusal> declines;
   std::vector<Error> failures;
   round::ContributorSet sum;
+  AttemptId attempt{1};
+  std::set<SiteId> here{SiteId(1), SiteId(2)};
   std::function<void()> on_taken;
 };
 
@@ -95,6 +100,34 @@ class ParentSideTest : public transfer::TransferTest {
   FakeChildren children_;
   ParentSide side_{runtime_.get(), owner_, children_};
 };
+
+TEST_F(ParentSideTest, TheOpenRoundIsMeasuredWhenItIsScraped) {
+  const auto sites = [this](const char* state) { return metrics_.gauge("round_sites", {{"state", state}}).value(); };
+  metrics_.measure();
+  EXPECT_EQ(metrics_.gauge("attempt").value(), 1);
+  EXPECT_GT(metrics_.gauge("round_age_seconds").value(), 0);
+  EXPECT_EQ(sites("awaited"), 2);
+  EXPECT_EQ(sites("away"), 1) << "site 3 is not connected";
+  const ArrivalId arrival = bring(1);
+  owner_.gather_.begin_take(owner_.arrivals.back().second.contributors);
+  owner_.gather_.refuse({SiteId(2), {Code::kDataLoss, "NaN"}});
+  owner_.gather_.mark_missing({SiteId(3)});
+  metrics_.measure();
+  EXPECT_EQ(sites("in"), 1);
+  EXPECT_EQ(sites("refused"), 1);
+  EXPECT_EQ(sites("missing"), 1);
+  EXPECT_EQ(sites("awaited") + sites("away"), 0);
+  EXPECT_EQ(metrics_.gauge("staging_limit_bytes").value(), static_cast<double>(children_.budget().bytes_max()));
+  const telemetry::Labels fp32{{"tier", "children"}, {"codec", "fp32"}};
+  EXPECT_EQ(metrics_.counter("update_bytes_total", fp32).value(), 4.0 * transfer::kTestValues);
+  EXPECT_EQ(metrics_.counter("update_fp32_bytes_total", fp32).value(), 4.0 * transfer::kTestValues);
+  side_.take(arrival);
+  metrics_.measure();
+  EXPECT_GE(metrics_.gauge("lane_tasks").value(), 1);
+  owner_.attempt = AttemptId(0);
+  metrics_.measure();
+  EXPECT_EQ(metrics_.gauge("attempt").value() + sites("in") + metrics_.gauge("round_age_seconds").value(), 0);
+}
 
 TEST_F(ParentSideTest, WhatComesForAnotherRoundIsStaleAndNotStaged) {
   transfer::UpdateHead late = test_head(1);

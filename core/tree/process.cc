@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/tree/ask.h"
+#include "core/tree/measured_files.h"
 #include "core/tree/service_manager.h"
 #include "core/tree/version.h"
 
@@ -34,10 +35,11 @@ std::size_t pool_threads(const config::CommonSettings& settings) {
 std::string software_name() { return std::string("fluvial ") + kVersion; }
 
 struct Process::Impl {
-  Impl(const config::CommonSettings& given, Role role, telemetry::Logger log)
+  Impl(const config::CommonSettings& given, Role role, store::FileSystem& disk, telemetry::Logger log)
       : settings(given),
         unready(role == Role::kCoordinator ? "not ready\n" : "not ready: no parent\n"),
         metrics(role, kVersion),
+        files(disk, metrics, clock, given.data_dir),
         io(static_cast<int>(std::max<std::uint64_t>(1, given.io_threads))),
         pool(pool_threads(given), kPoolQueueMax),
         signals(io),
@@ -48,9 +50,11 @@ struct Process::Impl {
   std::string_view unready;  // what /readyz says of a node that is starting, stopping, or a member without a parent
   SystemClock clock;
   telemetry::Metrics metrics;
+  MeasuredFiles files;
   net::asio::io_context io;
   net::ThreadPool pool;
   net::asio::signal_set signals;
+  telemetry::Measuring measuring;
   ServiceManager manager;
   std::shared_ptr<net::NetHooks> hooks;
   std::shared_ptr<net::HttpServer> http;
@@ -59,14 +63,18 @@ struct Process::Impl {
 };
 
 Process::Process(const config::CommonSettings& settings, Role role, store::FileSystem& files, telemetry::Logger log)
-    : impl_(std::make_unique<Impl>(settings, role, log)) {
+    : impl_(std::make_unique<Impl>(settings, role, files, log)) {
   // Chunks go back to the system when they are freed. Left to itself glibc raises this threshold to their size and
   // keeps them in its heaps: 618 MiB instead of 450 at an aggregator with 16 children and 10 M parameters.
   mallopt(M_MMAP_THRESHOLD, kMmapThresholdBytes);
   const net::Executor strand = net::asio::make_strand(impl_->io.get_executor());
   runtime_ = std::make_unique<Runtime>(Runtime{impl_->io.get_executor(), strand, impl_->pool, pool_threads(settings),
-                                               impl_->clock, files, log, impl_->metrics, impl_->hooks,
+                                               impl_->clock, impl_->files, log, impl_->metrics, impl_->hooks,
                                                session_settings(settings.session), backoff_settings(settings.session)});
+  impl_->metrics.gauge("pool_threads").set(static_cast<double>(impl_->pool.threads()));
+  impl_->measuring = impl_->metrics.before_render([pool = &impl_->pool, tasks = impl_->metrics.gauge("pool_tasks")] {
+    tasks.set(static_cast<double>(pool->tasks()));
+  });
   tasks_ = std::make_unique<net::TaskGroup>(strand, [log](const std::string& task, const std::string& what) {
     log.error("task failed; the process goes on without it", {{"task", task}, {"reason", what}});
   });
@@ -80,6 +88,16 @@ void Process::spawn(std::string name, net::Awaitable<void> task) {
 
 namespace {
 
+// How long the strand took to answer.
+net::Awaitable<Duration> measure_on_strand(Runtime* runtime) {
+  const TimePoint asked = runtime->clock.now();
+  co_return co_await ask(runtime->strand, [runtime, asked] {
+    const Duration lag = runtime->clock.now() - asked;
+    runtime->metrics.measure();
+    return lag;
+  });
+}
+
 net::Awaitable<net::HttpResponse> answer(Runtime* runtime, const std::atomic<bool>* ready, std::string unready,
                                          Process::HttpFacts facts, net::HttpRequest request) {
   if (request.method != "GET") co_return net::HttpResponse::text(405, "GET only\n");
@@ -91,6 +109,8 @@ net::Awaitable<net::HttpResponse> answer(Runtime* runtime, const std::atomic<boo
                             : net::HttpResponse::text(503, "not ready: " + fault + "\n");
   }
   if (request.path == "/metrics") {
+    const Duration lag = co_await measure_on_strand(runtime);
+    runtime->metrics.gauge("strand_lag_seconds").set(std::chrono::duration<double>(lag).count());
     net::HttpResponse response = net::HttpResponse::text(200, runtime->metrics.render());
     response.content_type = telemetry::Metrics::kContentType;
     co_return response;
@@ -136,6 +156,11 @@ Result<std::uint16_t> Process::open_http(HttpFacts facts) {
 void Process::set_ready(bool ready) {
   if (ready_.exchange(ready) == ready) return;
   impl_->manager.tell(ready ? "STATUS=ready" : "STATUS=" + std::string(impl_->unready));
+}
+
+void Process::set_certificate_end(WallTime not_after) {
+  const auto since_1970 = std::chrono::duration<double>(not_after.time_since_epoch());
+  impl_->metrics.gauge("certificate_expiry_timestamp_seconds").set(since_1970.count());
 }
 
 void Process::request_stop() {

@@ -38,7 +38,8 @@ class Process {
     std::function<std::string()> fault;
   };
   Result<std::uint16_t> open_http(HttpFacts facts);
-  void set_ready(bool ready);  // thread safe
+  void set_ready(bool ready);                    // thread safe
+  void set_certificate_end(WallTime not_after);  // of this process' own, for the metrics
 
   // Runs until SIGTERM, SIGINT or request_stop(); then `stop` is called once, on the strand, and everything spawned is
   // waited for. A second signal ends the process at once. The service manager that started the process, if one did, is

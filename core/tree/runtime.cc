@@ -1,12 +1,20 @@
 #include "core/tree/runtime.h"
 
+#include <algorithm>
 #include <chrono>
+#include <span>
 #include <string>
+
+#include "core/telemetry/node_metrics.h"
 
 namespace fluvial::tree {
 namespace {
 
 using std::chrono::milliseconds;
+
+bool is_among(std::span<const std::string_view> reasons, std::string_view reason) {
+  return std::ranges::find(reasons, reason) != reasons.end();
+}
 
 class ObservingHooks final : public net::NetHooks {
  public:
@@ -14,21 +22,25 @@ class ObservingHooks final : public net::NetHooks {
 
   void refused(std::string_view reason, const std::string& remote, const std::string& detail) override {
     counts_.session_refused(reason);
+    if (is_among(net::reason::kHandshake, reason)) counts_.handshake(reason);
+    if (is_among(net::reason::kFrame, reason)) counts_.frame_refused(reason);
     if (reason == net::reason::kSilent) counts_.heartbeat_timeouts.add();
     log_.warn("connection refused or cut; the peer may connect again",
               {{"code", reason}, {"remote", remote}, {"reason", detail}});
   }
   void session_opened(const std::string& remote) override {
-    counts_.sessions_accepted.add();
-    counts_.sessions_open.add(1);
+    counts_.accepted.add();
+    counts_.handshake("ok");
+    counts_.open.add(1);
     log_.debug("session opened", {{"remote", remote}});
   }
-  void session_closed(const std::string& remote, const Error& why, const net::Counters& counters) override {
-    counts_.sessions_open.add(-1);
-    counts_.bytes_in.add(static_cast<double>(counters.bytes_in));
-    counts_.bytes_out.add(static_cast<double>(counters.bytes_out));
-    counts_.frames_in.add(static_cast<double>(counters.frames_in));
-    counts_.frames_out.add(static_cast<double>(counters.frames_out));
+  void session_moved(bool accepted, const net::Traffic& traffic) override {
+    counts_.moved(accepted ? telemetry::Tier::kChildren : telemetry::Tier::kParent,
+                  {traffic.more.frames_in, traffic.more.frames_out, traffic.more.bytes_in, traffic.more.bytes_out,
+                   traffic.outbox_bytes_more});
+  }
+  void session_closed(const std::string& remote, const Error& why, const net::Counters&) override {
+    counts_.open.add(-1);
     log_.debug("session closed", {{"remote", remote}, {"reason", why.to_string()}});
   }
   void accept_failed(const std::string& detail) override {
@@ -39,7 +51,7 @@ class ObservingHooks final : public net::NetHooks {
   }
 
  private:
-  telemetry::NodeMetrics counts_;
+  telemetry::SessionMetrics counts_;
   telemetry::Logger log_;
 };
 

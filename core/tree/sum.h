@@ -22,6 +22,7 @@ class Sum {
   explicit Sum(Runtime& runtime) : runtime_(runtime), lane_(runtime.strand), parallel_(runtime.pool) {}
 
   Lane& lane() { return lane_; }
+  const Lane& lane() const { return lane_; }
 
   std::uint64_t stage(transfer::StagedArrival arrival);  // gives it its id
   Staged find(std::uint64_t id) const;                   // null when it is gone

@@ -40,7 +40,13 @@ Dial dial_over_tls(Runtime& runtime, std::shared_ptr<const identity::TlsContext>
 }
 
 Uplink::Uplink(Runtime& runtime, UplinkOwner& owner, UplinkOptions options, Dial dial)
-    : runtime_(runtime), owner_(owner), options_(std::move(options)), dial_(std::move(dial)), stop_(runtime.strand) {}
+    : runtime_(runtime),
+      owner_(owner),
+      options_(std::move(options)),
+      dial_(std::move(dial)),
+      counts_(runtime.metrics),
+      bytes_(runtime.metrics, telemetry::Tier::kParent),
+      stop_(runtime.strand) {}
 
 void Uplink::stop() {
   stopping_ = true;
@@ -56,7 +62,8 @@ void Uplink::post(v1::Envelope message) {
 
 net::Awaitable<void> Uplink::run() {
   net::Backoff backoff(runtime_.backoff, Rng(options_.jitter_seed));
-  while (!stopping_) {
+  for (bool again = false; !stopping_; again = true) {
+    if (again) counts_.reconnects.add();
     const Result<Duration> lasted = co_await serve_parent();
     if (stopping_) break;
     const Duration wait = backoff.next_after(lasted.ok() ? std::optional(*lasted) : std::nullopt);
@@ -97,15 +104,18 @@ net::Awaitable<Result<std::shared_ptr<net::Session>>> Uplink::reach_parent() {
 // How long a session was up; an error when none came up.
 net::Awaitable<Result<Duration>> Uplink::serve_parent() {
   Result<std::shared_ptr<net::Session>> opened = co_await reach_parent();
+  if (!stopping_) counts_.connect(opened.ok() ? "ok" : code_name(opened.error().code));
   if (!opened.ok()) co_return opened.error();
   const TimePoint begun = runtime_.clock.now();
   session_ = std::move(*opened);
   runtime_.log.info("connected to parent", {{"parent", lease_.parent_name}, {"lease_epoch", lease_.epoch}});
+  counts_.connected.set(1);
   owner_.parent_up(lease_, session_);
   Error why;
   co_await relay(session_, &why);
   session_->close(why, true);
   session_.reset();
+  counts_.connected.set(0);
   owner_.parent_down(why);
   co_return runtime_.clock.now() - begun;
 }
@@ -117,6 +127,7 @@ net::Awaitable<void> Uplink::relay(std::shared_ptr<net::Session> session, Error*
       *why = frame.error();
       co_return;
     }
+    if (frame->header.has_model_chunk()) bytes_.model_bytes.add(static_cast<double>(frame->payload.size()));
     const Status taken = co_await owner_.from_parent(std::move(*frame));
     if (!taken.ok()) {
       runtime_.log.warn("the parent sent what it may not; the session ends",

@@ -19,6 +19,7 @@
 #include "core/net/session.h"
 #include "core/net/signal.h"
 #include "core/round/history.h"
+#include "core/telemetry/node_metrics.h"
 #include "core/tree/runtime.h"
 #include "core/wire/protocol.h"
 
@@ -69,6 +70,7 @@ class Uplink {
   const Lease& lease() const { return lease_; }
   Incarnation incarnation() const { return options_.incarnation; }
   bool is_up() const { return session_ != nullptr; }
+  const telemetry::EdgeBytes& bytes() const { return bytes_; }  // for who sends updates through the session
 
  private:
   net::Awaitable<Result<std::vector<Lease>>> ask_lease();
@@ -81,6 +83,8 @@ class Uplink {
   UplinkOwner& owner_;
   UplinkOptions options_;
   Dial dial_;
+  telemetry::ParentMetrics counts_;
+  telemetry::EdgeBytes bytes_;
   Lease lease_;
   round::HistoryId history_;  // of the last lease
   NodeId unreachable_;        // the nearest parent granted, when it could not be reached; else 0

@@ -153,6 +153,11 @@ TEST_F(UplinkTest, NamesTheParentThatItCannotReachAndGoesWhereItIsSent) {
     coordinator_.hub.cut(kSite, {Code::kUnavailable, "cut by the test"});
     co_await is_up(3);
     EXPECT_EQ(coordinator_.requests.back(), 0u) << "what was unreachable once is not held against it";
+    telemetry::Metrics& metrics = process_.runtime().metrics;
+    const double up = metrics.counter("parent_connects_total", {{"result", "ok"}}).value();
+    EXPECT_EQ(up, 3);
+    EXPECT_GE(metrics.counter("reconnects_total").value(), 3) << "two that came up, and one in vain at least";
+    EXPECT_EQ(metrics.gauge("connected").value(), 1);
   });
 }
 

@@ -75,13 +75,17 @@ Status run_edge(config::EdgeSettings settings, store::FileSystem& files, telemet
   tree::Process process(
       settings, Role::kSite, files,
       log.as({{"role", role_name(Role::kSite)}, {"federation", member.federation}, {"node", name}, {"site", name}}));
+  process.set_certificate_end(member.self.not_after);
   FLUVIAL_ASSIGN(process.runtime().session.proxy, net::proxy_rules(settings.proxy, settings.no_proxy));
   FLUVIAL_ASSIGN(std::unique_ptr<store::SiteStore> store,
                  store::SiteStore::open(process.runtime().files, store::join_path(settings.data_dir, "state"),
                                         member.enrolled_before));
   FLUVIAL_ASSIGN(std::shared_ptr<SiteGpus> gpus, open_gpus(settings.gpus, process.runtime().log));
   LocalWorkers workers(process.runtime(), settings, name, gpus);
-  LogReport report(process.runtime().metrics, process.runtime().log);
+  telemetry::Metrics& metrics = process.runtime().metrics;
+  metrics.gauge("workers_expected").set(static_cast<double>(settings.workers));
+  metrics.gauge("gpus").set(gpus ? static_cast<double>(gpus->devices().size()) : 0);
+  LogReport report(metrics, process.runtime().log, process.runtime().clock);
   EdgeService service(process.runtime(), settings,
                       {.uplink = uplink_options(coordinator, member.self.node, store->incarnation()),
                        .dial = tree::dial_over_tls(process.runtime(), std::move(member.tls)),

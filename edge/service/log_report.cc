@@ -1,5 +1,6 @@
 #include "edge/service/log_report.h"
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <utility>
 
@@ -18,12 +19,13 @@ constexpr const char* kResidualDropped = "residual dropped; the next update goes
 
 }  // namespace
 
-LogReport::LogReport(telemetry::Metrics& metrics, telemetry::Logger log)
+LogReport::LogReport(telemetry::Metrics& metrics, telemetry::Logger log, const Clock& clock)
     : log_(std::move(log)),
+      clock_(clock),
       metrics_(metrics),
-      connected_(metrics.gauge("connected", "1 while a session to a parent is up")),
-      round_(metrics.gauge("round", "The newest round heard of")),
-      model_version_(metrics.gauge("model_version", "Of the model held")) {}
+      bytes_(metrics, telemetry::Tier::kParent),
+      training_metrics_(metrics, "training_metric"),
+      measuring_(metrics.before_render([this] { count_training(); })) {}
 
 telemetry::Logger LogReport::log_of(RunId run, RoundId round) const {
   return log_.with({{"run", run}, {"round", round}});
@@ -55,10 +57,7 @@ std::string LogReport::status_json(const SiteStatus& now) const {
 
 // ---- the parent, and what it says --------------------------------------------------------------------------------
 
-void LogReport::parent_up() { connected_.set(1); }
-
 void LogReport::parent_down(const Error& why, bool stopping) {
-  connected_.set(0);
   if (stopping) return;
   if (why.code == Code::kStale) {  // the coordinator has another for it: a move that was planned
     log_.info("sent to another parent", {{"reason", why.message}});
@@ -68,14 +67,16 @@ void LogReport::parent_down(const Error& why, bool stopping) {
 }
 
 void LogReport::round_opened(const Offer& offer) {
-  round_.set(static_cast<double>(offer.round.value()));
+  metrics_.round.set(static_cast<double>(offer.round.value()));
+  if (std::exchange(run_, offer.run) != offer.run) training_metrics_.forget();
   log_of(offer.run, offer.round)
       .info("round open",
             {{"attempt", offer.attempt}, {"model_version", offer.base.version}, {"counted", offer.counted}});
 }
 
 void LogReport::round_committed(const wire::Commit& commit, const Verdict& verdict, RoundId newest) {
-  round_.set(static_cast<double>(newest.value()));
+  metrics_.round.set(static_cast<double>(newest.value()));
+  if (const auto share = training_.lap(clock_.now())) metrics_.training_share.set(*share);
   log_of(commit.run, commit.round)
       .info("round committed",
             {{"model_version", commit.model.version}, {"counted", verdict.counted.has_value()}, {"last", commit.last}});
@@ -100,10 +101,19 @@ void LogReport::outcome_told(const Pending& about, Outcome outcome) {
 
 void LogReport::workers(std::size_t count) { metrics_.workers.set(static_cast<double>(count)); }
 
+void LogReport::working(bool working) { training_.set(working, clock_.now()); }
+
+void LogReport::count_training() {
+  const double seconds = std::chrono::duration<double>(training_.total(clock_.now())).count();
+  metrics_.training_seconds.add(std::max(0.0, seconds - metrics_.training_seconds.value()));
+}
+
+void LogReport::fetched(double seconds) { metrics_.fetch_seconds.observe(seconds); }
+
 void LogReport::model_held(const round::ModelRef& model) {
   log_.info("model held",
             {{"run", model.run}, {"model_version", model.version}, {"model_sha256", to_hex(model.digest)}});
-  model_version_.set(static_cast<double>(model.version.value()));
+  metrics_.model_version.set(static_cast<double>(model.version.value()));
 }
 
 void LogReport::training(const Offer& offer) {
@@ -116,6 +126,7 @@ void LogReport::trained(const Offer& offer, std::size_t workers, std::uint32_t w
 }
 
 void LogReport::train_failed(const Offer& offer, const Error& error) {
+  metrics_.train_failures.add();
   log_of(offer.run, offer.round)
       .warn("training failed; this round goes on without this site", {{"reason", error.to_string()}});
 }
@@ -123,6 +134,9 @@ void LogReport::train_failed(const Offer& offer, const Error& error) {
 void LogReport::encoded(const store::PendingInfo& info, std::uint32_t weight_trained, double seconds) {
   const telemetry::Logger log = log_of(info.start.run, info.start.round);
   metrics_.encode_seconds.observe(seconds);
+  metrics_.update_norm.set(info.p_norm);
+  metrics_.update_weight.set(static_cast<double>(info.start.weight));
+  training_metrics_.set(info.start.metrics);
   if (info.start.weight < weight_trained) {
     log.warn("the update claims less than its weight; the round has less on record for this site",
              {{"weight", weight_trained}, {"weight_claimed", info.start.weight}});
@@ -155,6 +169,9 @@ void LogReport::last_model_missing(RunId run, RoundId round) {
 }
 
 void LogReport::gpus_used(const SiteGpus::Counts& so_far) {
+  metrics_.gpu_memory_bytes.set(static_cast<double>(so_far.memory_bytes));
+  metrics_.gpu_sum_seconds.add(so_far.sum_seconds - on_gpus_.sum_seconds);
+  metrics_.gpu_encode_seconds.add(so_far.encode_seconds - on_gpus_.encode_seconds);
   metrics_.gpu_sums.add(static_cast<double>(so_far.summed - on_gpus_.summed));
   metrics_.gpu_encodings.add(static_cast<double>(so_far.encoded - on_gpus_.encoded));
   on_gpus_ = so_far;
@@ -174,6 +191,7 @@ void LogReport::sending(const Send& effect) {
 
 void LogReport::sent(const store::PendingInfo& info, bool again, double seconds) {
   metrics_.upload_seconds.observe(seconds);
+  bytes_.update(info.start.codec, info.chunk_bytes, info.start.value_count);
   if (again) {
     metrics_.updates_resent.add();
   } else {

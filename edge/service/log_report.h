@@ -5,7 +5,10 @@
 #include <string>
 
 #include "core/telemetry/log.h"
-#include "core/telemetry/metrics.h"
+#include "core/telemetry/node_metrics.h"
+#include "core/telemetry/reported_metrics.h"
+#include "core/telemetry/site_metrics.h"
+#include "edge/logic/busy_time.h"
 #include "edge/service/site_report.h"
 
 namespace fluvial::edge {
@@ -28,11 +31,10 @@ struct SiteStatus {
 
 class LogReport final : public SiteReport {
  public:
-  LogReport(telemetry::Metrics& metrics, telemetry::Logger log);
+  LogReport(telemetry::Metrics& metrics, telemetry::Logger log, const Clock& clock);
 
   std::string status_json(const SiteStatus& status) const;
 
-  void parent_up() override;
   void parent_down(const Error& why, bool stopping) override;
   void round_opened(const Offer& offer) override;
   void round_committed(const wire::Commit& commit, const Verdict& verdict, RoundId newest) override;
@@ -41,6 +43,8 @@ class LogReport final : public SiteReport {
   void outcome_told(const Pending& about, Outcome outcome) override;
 
   void workers(std::size_t count) override;
+  void working(bool working) override;
+  void fetched(double seconds) override;
   void model_held(const round::ModelRef& model) override;
   void training(const Offer& offer) override;
   void trained(const Offer& offer, std::size_t workers, std::uint32_t weight, double seconds) override;
@@ -73,12 +77,15 @@ class LogReport final : public SiteReport {
  private:
   telemetry::Logger log_of(RunId run, RoundId round) const;
   void count(Outcome outcome);
+  void count_training();
 
   telemetry::Logger log_;
+  const Clock& clock_;
   telemetry::SiteMetrics metrics_;
-  telemetry::Gauge connected_;
-  telemetry::Gauge round_;
-  telemetry::Gauge model_version_;
+  telemetry::EdgeBytes bytes_;
+  telemetry::ReportedMetrics training_metrics_;
+  RunId run_;  // that they are of
+  BusyTime training_;
   SiteGpus::Counts on_gpus_;
   std::uint64_t update_bytes_fp32_ = 0;  // what the submissions sent would have been, uncompressed
   std::uint64_t updates_submitted_ = 0;
@@ -86,6 +93,7 @@ class LogReport final : public SiteReport {
   std::uint64_t late_ = 0;
   std::uint64_t refused_ = 0;
   double residual_norm_ = 0;
+  telemetry::Measuring measuring_;
 };
 
 }  // namespace fluvial::edge

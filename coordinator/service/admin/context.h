@@ -34,8 +34,7 @@ struct Context {
         models(models_in),
         root(root_in),
         feed(feed_in),
-        last_backup_seconds(runtime.metrics.gauge("last_backup_timestamp_seconds",
-                                                  "When the last backup was made, since 1970; 0: nobody knows")) {}
+        last_backup_seconds(runtime.metrics.gauge("last_backup_timestamp_seconds")) {}
 
   tree::Runtime& runtime;
   store::CoordinatorJournal& journal;

@@ -1,15 +1,14 @@
+#include "core/telemetry/log.h"
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <fstream>
 #include <limits>
-#include <sstream>
-#include <thread>
 
 #include "core/base/testing.h"
 #include "core/telemetry/log.h"
-#include "core/telemetry/metrics.h"
 #include "core/telemetry/repeats.h"
 
 namespace fluvial::telemetry {
@@ -141,81 +140,6 @@ TEST(Log, NamesOfLevelsAndFormats) {
   EXPECT_EQ(level_from_name("loud").error().code, Code::kInvalidArgument);
   EXPECT_EQ(log_format_from_name("json").value(), LogFormat::kJson);
   EXPECT_FALSE(log_format_from_name("xml").ok());
-}
-
-bool has_line(const std::string& text, const std::string& start) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with(start)) return true;
-  }
-  return false;
-}
-
-TEST(Metrics, RendersConventionalNames) {
-  Metrics metrics(Role::kCoordinator, "0.1.0");
-  const NodeMetrics node(metrics);
-  const RoundMetrics round(metrics);
-  node.sessions_open.set(3);
-  node.session_refused("no_certificate");
-  node.session_refused("no_certificate");
-  round.rounds_committed.add();
-  round.contributions_counted.add(4);
-  round.contribution_refused(code_name(Code::kInvalidArgument));
-  round.round_seconds.observe(0.02);
-  double polled = 1;
-  const Gauge gauge = metrics.gauge("polled", "From state held elsewhere");
-  metrics.before_render([&] { gauge.set(++polled); });
-  const std::string text = metrics.render();
-  for (const char* line :
-       {"fluvial_coordinator_sessions_open 3",
-        "fluvial_coordinator_sessions_refused_total{reason=\"no_certificate\"} 2",
-        "fluvial_coordinator_rounds_committed_total 1",
-        "fluvial_coordinator_contributions_total{outcome=\"counted\"} 4",
-        "fluvial_coordinator_contributions_total{outcome=\"late\"} 0",
-        "fluvial_coordinator_contributions_refused_total{reason=\"invalid_argument\"} 1",
-        "fluvial_coordinator_round_seconds_bucket{le=\"0.025\"} 1", "fluvial_coordinator_round_seconds_count 1",
-        "fluvial_coordinator_polled 2", "# TYPE fluvial_coordinator_round_seconds histogram",
-        "fluvial_build_info{role=\"coordinator\",version=\"0.1.0\"} 1", "process_resident_memory_bytes ",
-        "process_cpu_seconds_total ", "process_open_fds ", "process_start_time_seconds "}) {
-    EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
-  }
-  EXPECT_FALSE(has_line(text, "process_resident_memory_bytes 0"));
-  EXPECT_FALSE(has_line(text, "process_start_time_seconds 0"));
-}
-
-TEST(Metrics, ThePageNamesEveryOne) {
-  Metrics metrics(Role::kSite, "0.1.0");
-  NodeMetrics(metrics).session_refused("x");
-  NodeMetrics(metrics).frame_refused("x");
-  RoundMetrics(metrics).contribution_refused("x");
-  const SiteMetrics site(metrics);
-  const std::string page = text_of_file(FLUVIAL_SOURCE_DIR "/docs/operations/metrics.md");
-  std::istringstream lines(metrics.render());
-  for (std::string line; std::getline(lines, line);) {
-    const std::string start = "# HELP fluvial_site_";
-    if (!line.starts_with(start)) continue;
-    const std::string name = line.substr(start.size(), line.find(' ', start.size()) - start.size());
-    EXPECT_NE(page.find("`" + name), std::string::npos) << name;
-  }
-}
-
-TEST(Metrics, TheSameNameIsTheSameSeries) {
-  Metrics metrics(Role::kSite, "0.1.0");
-  const SiteMetrics site(metrics);
-  site.updates_submitted.add();
-  EXPECT_EQ(SiteMetrics(metrics).updates_submitted.value(), 1.0);
-  EXPECT_TRUE(has_line(metrics.render(), "fluvial_site_updates_submitted_total 1"));
-}
-
-TEST(Metrics, ThreadsMayCountAndRender) {
-  Metrics metrics(Role::kAggregator, "0.1.0");
-  const RoundMetrics round(metrics);
-  std::thread other([&] {
-    for (int i = 0; i < 500; ++i) round.contribution_refused(i % 2 == 0 ? "stale" : "data_loss");
-  });
-  for (int i = 0; i < 20; ++i) EXPECT_FALSE(metrics.render().empty());
-  other.join();
-  EXPECT_TRUE(has_line(metrics.render(), "fluvial_aggregator_contributions_refused_total{reason=\"stale\"} 250"));
 }
 
 }  // namespace
