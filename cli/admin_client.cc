@@ -88,12 +88,17 @@ void add_json_flag(CLI::App& app, AdminOptions& options) {
   app.add_flag("--json", options.json, "print the coordinator's answer as JSON");
 }
 
-Result<json::value> get_status(std::uint16_t metrics_port) {
+Result<std::string> get_page(std::uint16_t metrics_port, const std::string& path) {
   const auto reply =
-      net::http_request(net::TcpAddress{"127.0.0.1", metrics_port}, "GET", "/status", "", std::chrono::seconds(10));
+      net::http_request(net::TcpAddress{"127.0.0.1", metrics_port}, "GET", path, "", std::chrono::seconds(10));
   if (!reply.ok()) return reply.error();
   if (!is_success(*reply)) return error_of(*reply);
-  return parse_json(reply->body, "the status");
+  return reply->body;
+}
+
+Result<json::value> get_status(std::uint16_t metrics_port) {
+  FLUVIAL_ASSIGN(const std::string body, get_page(metrics_port, "/status"));
+  return parse_json(body, "the status");
 }
 
 std::string url_encoded(std::string_view text) { return net::percent_encoded(text); }

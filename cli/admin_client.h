@@ -44,7 +44,8 @@ struct AdminOptions {
 void add_admin_options(CLI::App& app, AdminOptions& options);
 void add_json_flag(CLI::App& app, AdminOptions& options);
 
-// A JSON document from any role's metrics port (http://127.0.0.1:PORT/status).
+// What any role's metrics port serves at a path (http://127.0.0.1:PORT/metrics), and its JSON document /status.
+Result<std::string> get_page(std::uint16_t metrics_port, const std::string& path);
 Result<json::value> get_status(std::uint16_t metrics_port);
 
 // Percent-encodes what is not unreserved.

@@ -116,6 +116,12 @@ Result<json::value> LocalFederation::status_of(const std::string& name) const {
   return status;
 }
 
+Result<std::string> LocalFederation::metrics_of(const std::string& name) const {
+  Result<std::string> text = Error{Code::kInternal, "not asked"};
+  place_of(name).reach([&] { text = get_page(nodes_.at(name).metrics_port, "/metrics"); });
+  return text;
+}
+
 Status LocalFederation::spawn_node(ProcessSpec spec) {
   spec.may_fail = shape_.may_fail;
   FLUVIAL_ASSIGN(const ProcessId process, supervisor_.spawn(spec));

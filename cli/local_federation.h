@@ -56,7 +56,8 @@ class LocalFederation {
   Status respawn(const std::string& name);
   Status wait_restarted(const std::string& name, std::chrono::milliseconds limit = kReadyLimit);
   ProcessId process_of(const std::string& name) const { return nodes_.at(name).process; }
-  Result<json::value> status_of(const std::string& name) const;  // the node's /status
+  Result<json::value> status_of(const std::string& name) const;   // the node's /status
+  Result<std::string> metrics_of(const std::string& name) const;  // and its /metrics
   const std::string& log_of(const std::string& name) const { return nodes_.at(name).spec.log_path; }
   // Every node by name, with its role.
   std::map<std::string, std::string> roles() const;
