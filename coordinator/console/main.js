@@ -134,6 +134,7 @@ document.addEventListener('click', (event) => {
   render();
 });
 document.addEventListener('input', render);
+addEventListener('resize', render);
 wirePlots(place('plots'));
 
 // ---- the stream into the state ------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ export function roundPanel(state) {
     ),
     tier('All sites', open.in, open.participants),
     ...tiers(state),
-    h(
+    Number.isFinite(open.hard_left_s) && h(
       'p.muted',
       null,
       open.soft_left_s > 0 ? `a quorum is enough in ${seconds(open.soft_left_s)}` : 'a quorum is enough from now on',

@@ -3,9 +3,9 @@ import { h, svg } from './dom.js';
 import { bytes, metric, seconds } from './format.js';
 import { roundsOf, seriesOf, shownRun } from './store.js';
 
-const WIDTH = 320;
-const HEIGHT = 132;
-const INNER = { left: 46, right: 10, top: 10, bottom: 20 };
+const WIDTH = 250;
+const HEIGHT = 116;
+const INNER = { left: 42, right: 8, top: 9, bottom: 18 };
 const PLOTS_MAX = 24;
 
 const format = { metric, seconds, bytes, count: metric };
@@ -28,7 +28,7 @@ function card(series) {
   return h(
     'figure.plot',
     { 'data-key': `plot ${key}` },
-    h('figcaption', null, h('span', null, title), h('span.value', null, format[kind](at.value), h('small', null, ` round ${at.round}`))),
+    h('figcaption', null, h('span', null, title), h('span.value', null, format[kind](at.value), cursor !== null && h('small', null, ` round ${at.round}`))),
     drawing(series, at),
     h(
       'details',

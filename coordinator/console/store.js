@@ -38,7 +38,21 @@ export function apply(state, name, data) {
       return;
     default:
       applyHistory(state, name, data);
+      anticipate(state, name, data);
   }
+}
+
+// What the next status will say: it comes up to a second after what happened.
+function anticipate(state, name, event) {
+  const run = state.status?.run;
+  if (!run || run.id !== event.run) return;
+  if (name === 'opened') run.open = { round: event.round, attempt: event.attempt, participants: event.participants, in: 0, awaited: [] };
+  if (name === 'opened' || name === 'committed') state.openRound = null;
+  if (name === 'committed') {
+    run.round = Math.max(run.round, event.round);
+    if (run.open?.round <= event.round) run.open = null;
+  }
+  if (name === 'state') Object.assign(run, { status: event.status, reason: event.reason, waiting: '' });
 }
 
 function applyNode(state, node) {
@@ -197,12 +211,12 @@ export function seriesOf(rounds) {
   }
   for (const round of rounds) {
     for (const [name, value] of Object.entries(round.metrics ?? {})) {
-      add(`m ${name}`, `${name} (sites' mean)`, 'metric', round.round, value);
+      add(`m ${name}`, `${name}, sites`, 'metric', round.round, value);
     }
   }
   for (const round of rounds) {
     add('seconds', 'time of a round', 'seconds', round.round, round.seconds);
-    add('up', 'bytes into the coordinator', 'bytes', round.round, round.bytes_up);
+    add('up', 'bytes up, in all', 'bytes', round.round, round.bytes_up);
     add('sites', 'sites counted', 'count', round.round, round.contributors?.length);
   }
   return [...all.values()];

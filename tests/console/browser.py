@@ -177,20 +177,27 @@ class Page:
         until(what, lambda: self.value(expression), limit_s, lambda: self.text())
 
     def click(self, selector):
-        """As a person does: where the element is, which has to be in sight and on top."""
-        place = self.value(f"""(() => {{
-            const element = document.querySelector({json.dumps(selector)});
-            if (!element) return null;
-            element.scrollIntoView({{block: 'center', behavior: 'instant'}});
-            const box = element.getBoundingClientRect();
-            const at = [box.x + box.width / 2, box.y + box.height / 2];
-            const top = document.elementFromPoint(...at);
-            return element === top || element.contains(top) ? at : `covered by ${{top?.outerHTML?.slice(0, 200)}}`;
-        }})()""")
-        if not isinstance(place, list):
-            raise Failed(f"{selector} cannot be clicked: {place}")
+        """As a person does: once it is there and lies still, where it is, which has to be on top."""
+        place = []
+
+        def lies_still():
+            place[:] = [self.value(f"""(async () => {{
+                const element = document.querySelector({json.dumps(selector)});
+                if (!element) return 'it is not there';
+                element.scrollIntoView({{block: 'center', behavior: 'instant'}});
+                const before = element.getBoundingClientRect();
+                await new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)));
+                const box = element.getBoundingClientRect();
+                if (box.y !== before.y || box.x !== before.x) return 'it moves';
+                const at = [box.x + box.width / 2, box.y + box.height / 2];
+                const top = document.elementFromPoint(...at);
+                return element === top || element.contains(top) ? at : `covered by ${{top?.outerHTML?.slice(0, 200)}}`;
+            }})()""")]
+            return isinstance(place[0], list)
+
+        until(f"{selector} to be clickable", lies_still, 30, lambda: place[0])
         for kind in ("mousePressed", "mouseReleased"):
-            self.ask("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
+            self.ask("Input.dispatchMouseEvent", type=kind, x=place[0][0], y=place[0][1], button="left", clickCount=1)
 
     def key(self, key, code=None, text=""):
         for kind in ("keyDown", "keyUp"):

@@ -14,6 +14,8 @@ class Pictures:
         if not self.record:
             return
         IMAGES.mkdir(exist_ok=True)
+        page.ask("Input.dispatchMouseEvent", type="mouseMoved", x=1, y=1)
+        page.value("new Promise((go) => setTimeout(go, 1100))")  # once more drawn
         path = IMAGES / f"console-{name}.png"
         page.picture(path, **options)
         assert path.stat().st_size < 200_000, f"{path}: {path.stat().st_size} bytes"
@@ -36,7 +38,7 @@ def follows_a_run(federation, browser, pictures):
     page.wait_text("Round 1 opened: 4 sites take part", "#events")
     page.wait_text("Round 2 committed: 4 of 4 sites", "#events")
     page.wait_text("test_accuracy", "#facts")
-    page.wait_text("loss (sites' mean)", "#plots")
+    page.wait_text("loss, sites", "#plots")
 
     page.click("[data-verb=pause]")
     page.wait("the question", "document.querySelector('#confirm').open")

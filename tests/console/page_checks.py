@@ -43,7 +43,7 @@ def shows_everything(browser):
             "#round": ["Round 18", "2 of 5", "1 of 3", "hospital-tampere", "look at the machine"],
             "#runs": ["3 tumours", "running", "by an administrator", "topk:ratio=0.05"],
             "#events": ["Round 17 committed: 4 of 5 sites, late: hospital-tampere (no worker attached)"],
-            "#plots": ["gradient_norm", "test_loss", "bytes into the coordinator"],
+            "#plots": ["gradient_norm", "test_loss", "bytes up, in all"],
             "#spans": ["round 17 took 4.4 s: 3.1 s training at hospital-brussels", "nothing was heard from hospital-tampere"],
             "#table": ["quarantine: submitted two digests", "(wished: eu-north-1)", "4 of 17"],
         }.items():
@@ -56,13 +56,13 @@ def shows_everything(browser):
 def follows_events(browser):
     scene = scenes.scene()
     with Shown(browser, scene) as (coordinator, page):
-        page.wait_text("round 17", "#plots")
+        page.wait_text("test_loss", "#plots")
         coordinator.send("opened", {"event": "opened", "run": 3, "round": 19, "attempt": 2, "participants": 7, "at": scenes.ago(0)})
         page.wait_text("Round 19 opened, attempt 2: 7 sites take part", "#events")
         committed = {**scenes.rounds(18)[-1], "event": "committed", "at": scenes.ago(0)}
         coordinator.send("committed", committed)
         page.wait_text("Round 18 committed: 4 of 4 sites", "#events")
-        page.wait_text("round 18", "#plots")
+        page.wait("the plots to go on", "document.querySelector('[data-plot]').dataset.last === '18'")
         coordinator.send("evaluated", {"event": "evaluated", "run": 3, "round": 18, "evaluation": {"test_accuracy": 0.987}})
         page.wait_text("0.987", "#facts")
         coordinator.send("state", {"event": "state", "run": 3, "status": "paused", "reason": "quorum missed 15 times", "at": scenes.ago(0)})
@@ -83,6 +83,7 @@ def follows_events(browser):
 def asks_before_it_changes_a_run(browser):
     with Shown(browser, scenes.scene()) as (coordinator, page):
         dialog = "document.querySelector('#confirm').open"
+        page.wait_text("round 17 took", "#spans")  # all has come, and nothing moves away from under the pointer
         page.click("[data-verb=pause]")
         page.wait("the question", dialog)
         assert "Pause run 3 (tumours)?" in page.text("#confirm")
@@ -120,10 +121,9 @@ def text_stays_text(browser):
     scene["/v1/rounds/17/timeline"]["spans"][0]["name"] = HOSTILE
     scene["/v1/rounds/17/timeline"]["words"] = HOSTILE
     with Shown(browser, scene) as (coordinator, page):
-        coordinator.send("state", {"event": "state", "run": 3, "status": HOSTILE, "reason": HOSTILE, "at": scenes.ago(0)})
-        for place in ("#problems", "#tree", "#round", "#runs", "#events", "#plots", "#spans", "#table", "#federation"):
-            if place != "#problems":
-                page.wait_text(HOSTILE, place)
+        coordinator.send("state", {"event": "state", "run": 2, "status": HOSTILE, "reason": HOSTILE, "at": scenes.ago(0)})
+        for place in ("#tree", "#round", "#runs", "#events", "#plots", "#spans", "#table", "#federation"):
+            page.wait_text(HOSTILE, place)
         page.click("[data-verb=pause]")
         page.wait_text(HOSTILE, "#confirm-title")
         page.value("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
@@ -135,7 +135,7 @@ def text_stays_text(browser):
 
 def comes_back_by_itself(browser):
     with Shown(browser, scenes.scene()) as (coordinator, page):
-        page.wait_text("round 17", "#plots")
+        page.wait_text("test_loss", "#plots")
         coordinator.hang_up()
         page.wait_text("connection lost", "#connection")
         page.wait_text("no connection to the coordinator", "#problems")
@@ -225,6 +225,14 @@ def every_control_has_a_name(browser):
         assert page.value("[...document.querySelectorAll('[id]')].length === new Set([...document.querySelectorAll('[id]')].map((one) => one.id)).size")
 
 
+LINES_MEET_ROWS = """(() => {
+    const middle = (one) => { const box = one.getBoundingClientRect(); return box.y + box.height / 2; };
+    const rows = [...document.querySelectorAll('#tree li')].map(middle);
+    const dots = [...document.querySelectorAll('#tree circle')].map(middle);
+    return rows.length === dots.length && rows.every((y, i) => Math.abs(y - dots[i]) < 1);
+})()"""
+
+
 def fits_every_screen(browser):
     for width, height, phone in ((320, 640, True), (390, 844, True), (768, 1024, False), (1440, 900, False), (2560, 1440, False)):
         with Shown(browser, scenes.scene(), width=width, height=height, phone=phone) as (_, page):
@@ -233,6 +241,9 @@ def fits_every_screen(browser):
             wide = page.value("""[...document.querySelectorAll('main *')].filter((one) => !one.closest('.scroll') && !one.closest('.sr')
                 && one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.outerHTML.slice(0, 120))""")
             assert wide == [], f"{width}: {wide}"
+            assert page.value(LINES_MEET_ROWS), f"{width}: the tree's lines do not meet its rows"
+            page.look(1000 if phone else 360, height)  # turned, or the window made another size
+            page.wait("the tree to follow", LINES_MEET_ROWS)
 
 
 def colours_are_apart(browser):
