@@ -72,6 +72,21 @@ TEST_F(DemoTest, CtrlCEndsEverything) {
   expect_nothing_left();
 }
 
+TEST_F(DemoTest, WithAConsoleItTrainsOnUntilItIsLeft) {
+  const auto demo = supervisor_->spawn(fluvial_spec(folder_, "demo",
+                                                    {"demo", "--no-open", "--rounds", "1", "--sites", "2",
+                                                     "--aggregators", "0", "--work-dir", folder_.file("work")}));
+  ASSERT_TRUE(demo.ok()) << demo.error().message;
+  const auto log = [this] { return cli::tail_of(folder_.file("demo.log"), 100); };
+  const auto second = cli::retry(std::chrono::seconds(60),
+                                 [&]() -> Result<bool> { return log().find("run 2 is over") != std::string::npos; });
+  EXPECT_TRUE(second.ok() && *second) << log();
+  EXPECT_THAT(log(), ::testing::ContainsRegex("http://127.0.0.1:[0-9]+/[?]key=[0-9a-f]{64}"));
+  const int status = supervisor_->signal_and_wait(*demo, SIGINT);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status << log();
+  expect_nothing_left();
+}
+
 TEST_F(DemoTest, KilledItTakesItsChildrenAlong) {
   supervisor_->signal_and_wait(start_long_demo(), SIGKILL);
   expect_nothing_left();
