@@ -166,7 +166,7 @@ def main():
             secrets = pathlib.Path(federation.environment["FLUVIAL_SECRETS"])
             assert secrets.stat().st_mode & 0o7777 == 0o700
             runs = Runs(federation)
-            until(60, "Prometheus sees every process", lambda: federation.metric('sum(up{job="fluvial"})') == 7)
+            until(60, "Prometheus sees every process", lambda: federation.metric('sum(up{job=~"fluvial-.+"})') == 7)
             until(60, "Prometheus sees rounds",
                   lambda: (federation.metric("fluvial_coordinator_rounds_committed_total") or 0) >= len(runs.calm))
             print(f"{len(runs.calm)} calm rounds after {time.monotonic() - began:.1f} s", flush=True)

@@ -49,6 +49,7 @@ def run(*command, check=True, **more):
 def install(build, root):
     run("cmake", "--install", build, "--prefix", "/usr", "--strip", env=dict(os.environ, DESTDIR=str(root)))
     for path in ["usr/bin/fluvial", "usr/bin/fluvial-digits", "usr/share/fluvial/digits.csv.gz", "etc/fluvial/edge.env",
+                 "usr/share/fluvial/prometheus/rules/alerts.yml", "usr/share/fluvial/grafana/overview.json",
                  "usr/lib/sysusers.d/fluvial.conf", "usr/lib/tmpfiles.d/fluvial.conf", "usr/share/man/man1/fluvial.1.gz"]:
         assert (root / path).is_file(), f"{path} is not installed"
     assert os.access(root / "usr/bin/fluvial", os.X_OK)
