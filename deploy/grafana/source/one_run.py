@@ -11,12 +11,12 @@ def progress():
         number("Rounds committed", "none", "How far is it?", "max(fluvial_coordinator_model_version)", width=3),
         number("Rounds planned", "none", "How many are there to be?", "max(fluvial_coordinator_run_rounds_planned)", width=3),
         number("Time left", "s", "When will it be done, if rounds go on as in the last half hour?",
-               "sum(fluvial_coordinator_run_rounds_planned - fluvial_coordinator_model_version)"
+               "sum((fluvial_coordinator_run_rounds_planned > 0) - fluvial_coordinator_model_version)"
                " / (sum(rate(fluvial_coordinator_rounds_committed_total[30m])) > 0)", width=3),
         number("Waits for sites", "none", "Does no round open because too few sites are connected? 1: yes.",
                "max(fluvial_coordinator_run_waits_for_sites)", ((None, GOOD), (1, BAD)), width=3),
         number("Sites to spare", "none", "How many connected sites may go away before no round opens any more?",
-               "sum(fluvial_coordinator_sites_available - fluvial_coordinator_participants_needed)",
+               "sum(fluvial_coordinator_sites_available - (fluvial_coordinator_participants_needed > 0))",
                ((None, BAD), (0, WARNING), (1, GOOD)), width=3),
         number("Quorum", "none", "How many contributions does a commit need?", "max(fluvial_coordinator_quorum)", width=3),
         number("Attempts a round", "none", "Do rounds commit at the first attempt? 1: all of them, in the last hour.",

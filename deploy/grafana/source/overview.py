@@ -24,7 +24,7 @@ def now():
         number("Open round's age", "s", "For how long is the round open? 0: none is.",
                "max(fluvial_coordinator_round_age_seconds)", width=3),
         number("Rounds left", "none", "How many rounds until the run is done?",
-               "sum(fluvial_coordinator_run_rounds_planned - fluvial_coordinator_model_version)", width=3),
+               "sum((fluvial_coordinator_run_rounds_planned > 0) - fluvial_coordinator_model_version)", width=3),
         number("First certificate to end", "s", "When must a member enrol again? The time that the first certificate has left.",
                "min(fluvial_coordinator_member_certificate_expiry_timestamp_seconds) - time()",
                ((None, BAD), (2 * 86400, WARNING), (14 * 86400, GOOD)), width=3),
