@@ -26,6 +26,9 @@ struct ModelRef {
   bool operator==(const ModelRef&) const = default;
 };
 
+// The round that starts from the model.
+inline RoundId round_from(const ModelRef& base) { return RoundId(base.version.value() + 1); }
+
 struct AttemptRecord {
   RunId run;
   RoundId round;
