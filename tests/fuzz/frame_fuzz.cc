@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "core/base/check.h"
 #include "core/wire/frame.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
+#include "core/wire/report_mapping.h"
 
 namespace fluvial::wire {
 namespace {
@@ -28,9 +30,27 @@ void check_record(const Message& message) {
   FLUVIAL_CHECK(size_of(to_envelope(*again)) == size_of(once), "a record keeps what it holds");
 }
 
+// What was read of reports is what a reader of the next node accepts, and finds the same.
+void check_report(const v1::Report& message) {
+  const auto reports = from_proto(message);
+  if (!reports.ok()) return;
+  std::vector<round::NodeReport> again;
+  for (const v1::Envelope& envelope : to_envelopes(*reports)) {
+    const auto head = encode_head(envelope, 0, {});
+    FLUVIAL_CHECK(head.ok(), "a report fits a frame");
+    const auto header = parse_header(head->span().subspan(kPrefixBytes));
+    FLUVIAL_CHECK(header.ok(), "what is passed on can be read");
+    const auto read = from_proto(header->report());
+    FLUVIAL_CHECK(read.ok(), "what is passed on is accepted");
+    again.insert(again.end(), read->begin(), read->end());
+  }
+  FLUVIAL_CHECK(again == *reports, "a report keeps what it holds");
+}
+
 void map_everything(const v1::Envelope& header) {
   check_record(header.round_open());
   check_record(header.round_commit());
+  check_report(header.report());
   (void)from_proto(header.model_begin().model());
   (void)from_proto(header.model_begin().schema());
   (void)from_proto(header.round_open().plan());

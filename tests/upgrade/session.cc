@@ -5,6 +5,7 @@
 #include "core/wire/history_mapping.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
+#include "core/wire/report_mapping.h"
 #include "tests/upgrade/recording.h"
 
 namespace fluvial::upgrade {
@@ -52,6 +53,7 @@ Envelope welcome() {
   message.mutable_welcome()->set_protocol(2);
   message.mutable_welcome()->set_software("fluvial");
   message.mutable_welcome()->set_heartbeat_ms(5'000);
+  message.mutable_welcome()->set_takes_reports(true);
   return message;
 }
 
@@ -305,6 +307,36 @@ void close_round(Session& session) {
   session.parent(reply);
 }
 
+void report(Session& session) {
+  round::NodeReport report;
+  report.node = kSite;
+  report.doing = round::Doing::kSending;
+  report.doing_for = std::chrono::milliseconds(1'250);
+  report.run = kRun;
+  report.round = kRound;
+  report.workers = 2;
+  report.done_bytes = 3'000;
+  report.total_bytes = 12'000;
+  report.bytes_up = 70'000;
+  report.bytes_down = 80'000;
+  report.note = "1 of 2 workers attached";
+  report.certificate_ends = WallTime(std::chrono::milliseconds(1'800'000'000'000));
+  report.clock = round::ClockDistance{std::chrono::milliseconds(-40), std::chrono::microseconds(300)};
+  round::RoundSpans spans{kRun, RoundId(7), {}};
+  TimePoint begun{std::chrono::seconds(100)};
+  for (const round::SpanKind kind : round::kSpanKinds) {
+    const TimePoint ended = begun + std::chrono::milliseconds(20);
+    spans.spans.push_back({kind, kind == round::SpanKind::kStage ? kSite : NodeId(0), begun, ended});
+    begun = ended;
+  }
+  report.rounds = {spans};
+  round::NodeReport below;
+  below.node = SiteId(8);
+  below.doing = round::Doing::kIdle;
+  below.clock.reset();
+  for (const Envelope& message : wire::to_envelopes({report, below})) session.child(message);
+}
+
 Envelope goodbye(std::uint32_t code, const char* text) {
   Envelope message;
   message.mutable_goodbye()->set_code(code);
@@ -329,11 +361,15 @@ std::vector<SessionFrame> session_of_this_version() {
   update(session);
   partial(session);
   close_round(session);
+  report(session);
   Envelope ping;
   ping.mutable_ping()->set_token(77);
   session.parent(ping);
   Envelope pong;
   pong.mutable_pong()->set_token(77);
+  pong.mutable_pong()->set_received_ns(5'000'000'000);
+  pong.mutable_pong()->set_sent_ns(5'000'100'000);
+  pong.mutable_pong()->set_wall_ms(1'790'000'000'000);
   session.child(pong);
   session.parent(goodbye(0, "draining"));
   return session.take();

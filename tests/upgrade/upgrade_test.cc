@@ -15,6 +15,7 @@
 #include "core/wire/history_mapping.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
+#include "core/wire/report_mapping.h"
 #include "kernels/codec.h"
 #include "tests/upgrade/recorded_versions.h"
 #include "tests/upgrade/recording.h"
@@ -90,6 +91,9 @@ Status there_and_back(const v1::Envelope& message) {
   } else if (message.has_round_commit()) {
     FLUVIAL_ASSIGN(const wire::Commit commit, wire::from_proto(message.round_commit()));
     back = wire::to_envelope(commit);
+  } else if (message.has_report()) {
+    FLUVIAL_ASSIGN(const std::vector<round::NodeReport> reports, wire::from_proto(message.report()));
+    back = wire::to_envelopes(reports).front();
   } else if (message.has_decline()) {
     back = wire::to_envelope(wire::from_proto(message.decline()));
   } else if (message.has_lease_request()) {
