@@ -26,6 +26,7 @@ SessionImpl::SessionImpl(std::unique_ptr<TlsStream> stream, std::optional<identi
       outbox_room_(executor_),
       monitor_timer_(executor_) {
   stream_->set_rekey_bytes(settings_.rekey_bytes);
+  if (settings_.clock != nullptr) probe_.emplace(*settings_.clock);
 }
 
 void SessionImpl::start() {
@@ -165,6 +166,17 @@ Counters SessionImpl::counters() const {
           .payload_bytes_out = payload_out_.load(std::memory_order_relaxed)};
 }
 
+void SessionImpl::measure_clock() {
+  FLUVIAL_CHECK(on_strand(), "measure_clock() outside the session's executor");
+  if (!probe_ || std::exchange(measures_clock_, true)) return;
+  ping();
+}
+
+std::optional<ClockOffset> SessionImpl::peer_clock() const {
+  FLUVIAL_CHECK(on_strand(), "peer_clock() outside the session's executor");
+  return probe_ ? probe_->offset() : std::nullopt;
+}
+
 // ---- the handle --------------------------------------------------------------------------------------------------
 
 namespace {
@@ -180,6 +192,8 @@ class TlsSession final : public Session {
   const std::string& remote() const override { return impl_->remote(); }
   Executor executor() const override { return impl_->executor(); }
   Counters counters() const override { return impl_->counters(); }
+  void measure_clock() override { impl_->measure_clock(); }
+  std::optional<ClockOffset> peer_clock() const override { return impl_->peer_clock(); }
   Awaitable<Result<Frame>> receive() override { return SessionImpl::receive(impl_); }
   Awaitable<Status> send(OutFrame frame) override { return SessionImpl::send(impl_, std::move(frame)); }
   void post(OutFrame frame) override { impl_->post(std::move(frame)); }

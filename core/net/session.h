@@ -13,6 +13,7 @@
 #include <string>
 
 #include "core/base/bytes.h"
+#include "core/base/clock_offset.h"
 #include "core/base/result.h"
 #include "core/identity/certificate.h"
 #include "core/net/awaitable.h"
@@ -49,6 +50,11 @@ class Session {
   virtual const std::string& remote() const = 0;                          // "192.0.2.7:51234", for logs
   virtual Executor executor() const = 0;
   virtual Counters counters() const = 0;
+
+  // From here on the peer is asked for its clocks now and then, and at once. What is known of them: none at first, and
+  // with a peer that tells none.
+  virtual void measure_clock() = 0;
+  virtual std::optional<ClockOffset> peer_clock() const = 0;
 
   // The next frame, whatever it is but Ping and Pong. The payload is read only once somebody waits here. One receiver
   // at a time. After the end: the reason, again and again.

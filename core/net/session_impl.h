@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/net/clock_probe.h"
 #include "core/net/session.h"
 #include "core/net/signal.h"
 #include "core/net/tls_stream.h"
@@ -57,6 +58,8 @@ class SessionImpl : public std::enable_shared_from_this<SessionImpl> {
   bool is_open() const { return open_.load(std::memory_order_acquire); }
   Error close_reason() const;
   Counters counters() const;
+  void measure_clock();
+  std::optional<ClockOffset> peer_clock() const;
 
   const std::optional<identity::PeerIdentity>& peer() const { return peer_; }
   const std::string& remote() const { return stream_->remote(); }
@@ -67,6 +70,10 @@ class SessionImpl : public std::enable_shared_from_this<SessionImpl> {
     Buffer head;
     SharedBytes payload;
     std::size_t size() const { return head.size() + payload.bytes.size(); }
+  };
+  struct PongDue {
+    std::uint64_t token = 0;
+    TimePoint received;  // of a session with a clock
   };
   void spawn(Awaitable<void> task, std::string_view name);
   void task_ended();
@@ -79,6 +86,7 @@ class SessionImpl : public std::enable_shared_from_this<SessionImpl> {
   Awaitable<void> wait_for_receiver(bool for_payload);
   Awaitable<std::shared_ptr<void>> wait_for_memory(std::size_t bytes);
   bool take_session_message(const v1::Envelope& header);
+  void take_answer(const v1::Pong& pong);
   Error violation(std::string_view label, Error error);  // counted, and the session drains; returns the error
 
   // session_writer.cc
@@ -86,6 +94,8 @@ class SessionImpl : public std::enable_shared_from_this<SessionImpl> {
   Awaitable<Status> write_next();
   Awaitable<Status> write_out(Outgoing out);
   Awaitable<Status> write_control(v1::Envelope header);
+  Awaitable<Status> write_pong(PongDue due);
+  Awaitable<Status> write_ping(std::uint64_t token);
   bool has_work() const { return pong_due_ || ping_due_ || !outbox_.empty(); }
   Awaitable<Status> say_goodbye();
 
@@ -95,6 +105,7 @@ class SessionImpl : public std::enable_shared_from_this<SessionImpl> {
   void check_frame(Duration elapsed);
   void lost(std::string_view label, std::string message);
   void tell_traffic(std::size_t outbox_bytes);
+  void ping();
   Duration tick_length() const;
 
   void enqueue(Outgoing out);
@@ -136,7 +147,7 @@ class SessionImpl : public std::enable_shared_from_this<SessionImpl> {
 
   std::deque<Outgoing> outbox_;
   std::optional<std::uint64_t> ping_due_;
-  std::optional<std::uint64_t> pong_due_;
+  std::optional<PongDue> pong_due_;
   AsyncSignal work_;
   AsyncSignal outbox_room_;
 
@@ -148,6 +159,9 @@ class SessionImpl : public std::enable_shared_from_this<SessionImpl> {
   Counters told_;  // to the hooks, so far
   std::size_t told_outbox_bytes_ = 0;
   std::uint64_t pings_ = 0;
+  std::optional<ClockProbe> probe_;  // when there is a clock to tell
+  bool measures_clock_ = false;
+  Duration since_ping_{};
 };
 
 }  // namespace fluvial::net

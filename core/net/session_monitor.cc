@@ -62,11 +62,9 @@ void SessionImpl::tick(Duration elapsed) {
   if (frame_progress_ && !reading_paused_) check_frame(elapsed);
 
   out_quiet_.look(stream_->bytes_out(), elapsed);
-  if (out_quiet_.time >= settings_.heartbeat_interval) {
-    out_quiet_.time = {};
-    ping_due_ = ++pings_;
-    work_.notify_all();
-  }
+  since_ping_ += elapsed;
+  const Duration silence = measures_clock_ ? std::max(since_ping_, out_quiet_.time) : out_quiet_.time;
+  if (silence >= settings_.heartbeat_interval) ping();
 
   stuck_.look(stream_->bytes_out(), stream_->waits_to_write() ? elapsed : Duration{});
   if (!stream_->waits_to_write()) stuck_.time = {};
@@ -78,6 +76,13 @@ void SessionImpl::tick(Duration elapsed) {
   if (in_quiet_.time >= settings_.heartbeat_timeout) {
     lost(reason::kSilent, fmt::format("the peer was silent for {:.3g} s", seconds(settings_.heartbeat_timeout)));
   }
+}
+
+void SessionImpl::ping() {
+  out_quiet_.time = {};
+  since_ping_ = {};
+  ping_due_ = ++pings_;
+  work_.notify_all();
 }
 
 void SessionImpl::check_frame(Duration elapsed) {

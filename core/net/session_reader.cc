@@ -103,10 +103,12 @@ Awaitable<std::shared_ptr<void>> SessionImpl::wait_for_memory(std::size_t bytes)
 bool SessionImpl::take_session_message(const v1::Envelope& header) {
   switch (header.body_case()) {
     case v1::Envelope::kPing:
-      pong_due_ = header.ping().token();  // only the newest is answered: pings alone cannot fill the outbox
+      pong_due_ = PongDue{
+          header.ping().token(),
+          probe_ ? probe_->now() : TimePoint()};  // only the newest is answered: pings alone cannot fill the outbox
       work_.notify_all();
       return true;
-    case v1::Envelope::kPong: return true;
+    case v1::Envelope::kPong: take_answer(header.pong()); return true;
     case v1::Envelope::kGoodbye: {
       const v1::Goodbye& goodbye = header.goodbye();
       Error why = goodbye.code() == 0
@@ -118,6 +120,10 @@ bool SessionImpl::take_session_message(const v1::Envelope& header) {
     }
     default: return false;
   }
+}
+
+void SessionImpl::take_answer(const v1::Pong& pong) {
+  if (probe_ && probe_->answered(pong) && measures_clock_ && probe_->is_settling()) ping();
 }
 
 Error SessionImpl::violation(std::string_view label, Error error) {

@@ -32,14 +32,12 @@ Awaitable<void> SessionImpl::write_frames(std::shared_ptr<SessionImpl> self) {
 
 Awaitable<Status> SessionImpl::write_next() {
   if (pong_due_) {
-    v1::Envelope pong;
-    pong.mutable_pong()->set_token(*std::exchange(pong_due_, std::nullopt));
-    co_return co_await write_control(std::move(pong));
+    const PongDue due = *std::exchange(pong_due_, std::nullopt);
+    co_return co_await write_pong(due);
   }
   if (ping_due_) {
-    v1::Envelope ping;
-    ping.mutable_ping()->set_token(*std::exchange(ping_due_, std::nullopt));
-    co_return co_await write_control(std::move(ping));
+    const std::uint64_t token = *std::exchange(ping_due_, std::nullopt);
+    co_return co_await write_ping(token);
   }
   Outgoing next = std::move(outbox_.front());
   outbox_.pop_front();
@@ -55,6 +53,23 @@ Awaitable<Status> SessionImpl::write_out(Outgoing out) {
   frames_out_.fetch_add(1, std::memory_order_relaxed);
   payload_out_.fetch_add(out.payload.bytes.size(), std::memory_order_relaxed);
   co_return Status{};
+}
+
+Awaitable<Status> SessionImpl::write_pong(PongDue due) {
+  v1::Envelope message;
+  if (probe_) {
+    *message.mutable_pong() = probe_->answer(due.token, due.received);
+  } else {
+    message.mutable_pong()->set_token(due.token);
+  }
+  co_return co_await write_control(std::move(message));
+}
+
+Awaitable<Status> SessionImpl::write_ping(std::uint64_t token) {
+  v1::Envelope message;
+  message.mutable_ping()->set_token(token);
+  if (probe_) probe_->asked(token);
+  co_return co_await write_control(std::move(message));
 }
 
 Awaitable<Status> SessionImpl::write_control(v1::Envelope header) {

@@ -34,6 +34,8 @@ struct SessionSettings {
   // New keys after so much plaintext in a direction: AES-GCM should not go beyond some 388 GB (RFC 8446, section 5.5).
   std::uint64_t rekey_bytes = std::uint64_t{64} << 30;
 
+  const Clock* clock = nullptr;  // told to the peer in each Pong, and what its own is held to; none: neither
+
   std::uint32_t header_bytes_max = 4u << 20;
   std::uint32_t payload_bytes_max = 8u << 20;
   std::shared_ptr<PayloadGate> payload_gate;  // shared by the sessions of a listener; none: no bound over all

@@ -70,7 +70,8 @@ class Actor final : public Node {
     for (;;) {
       const Result<net::Frame> frame = co_await session->receive();
       if (!frame.ok()) co_return note("ended: " + frame.error().message);
-      note("ping " + std::to_string(frame->header.ping().token()) + " with " + std::to_string(frame->payload.size()));
+      note("chunk " + std::to_string(frame->header.update_chunk().index()) + " with " +
+           std::to_string(frame->payload.size()));
     }
   }
 
@@ -78,9 +79,9 @@ class Actor final : public Node {
   Play play_;
 };
 
-v1::Envelope ping(std::uint64_t token) {
+v1::Envelope chunk(std::uint64_t index) {
   v1::Envelope message;
-  message.mutable_ping()->set_token(token);
+  message.mutable_update_chunk()->set_index(index);
   return message;
 }
 
@@ -174,31 +175,31 @@ TEST_F(NodeTest, FramesArriveInOrderAndTheGoodbyeSaysWhy) {
   begin([](Actor* self) -> net::Awaitable<void> {
     const auto session = co_await self->connect_to_root();
     EXPECT_TRUE(session.ok());
-    (*session)->post({ping(1), {}});
-    EXPECT_TRUE((co_await (*session)->send({ping(2), SharedBytes::from(Buffer(1000))})).ok());
+    (*session)->post({chunk(1), {}});
+    EXPECT_TRUE((co_await (*session)->send({chunk(2), SharedBytes::from(Buffer(1000))})).ok());
     (*session)->close({Code::kStale, "come for a lease"}, true);
     EXPECT_FALSE((*session)->is_open());
     EXPECT_FALSE((co_await (*session)->receive()).ok());
   });
   run_for(seconds(20));
-  EXPECT_EQ(root_.lines, (std::vector<std::string>{"accepted node-1", "ping 1 with 0", "ping 2 with 1000",
+  EXPECT_EQ(root_.lines, (std::vector<std::string>{"accepted node-1", "chunk 1 with 0", "chunk 2 with 1000",
                                                    "ended: come for a lease"}));
 }
 
 TEST_F(NodeTest, ADishonestNodeChangesWhatItSaysOrKeepsItBack) {
   begin([](Actor* self) -> net::Awaitable<void> {
     self->set_outgoing([](SessionId, v1::Envelope& message, SharedBytes&) {
-      if (!message.has_ping()) return true;
-      message.mutable_ping()->set_token(message.ping().token() + 100);
-      return message.ping().token() != 102;
+      if (!message.has_update_chunk()) return true;
+      message.mutable_update_chunk()->set_index(message.update_chunk().index() + 100);
+      return message.update_chunk().index() != 102;
     });
     const auto session = co_await self->connect_to_root();
     EXPECT_TRUE(session.ok());
-    for (const std::uint64_t token : {1, 2, 3}) (*session)->post({ping(token), {}});
+    for (const std::uint64_t index : {1, 2, 3}) (*session)->post({chunk(index), {}});
     co_await net::sleep_for(seconds(5));
   });
   run_for(seconds(2));
-  EXPECT_EQ(root_.lines, (std::vector<std::string>{"accepted node-1", "ping 101 with 0", "ping 103 with 0"}));
+  EXPECT_EQ(root_.lines, (std::vector<std::string>{"accepted node-1", "chunk 101 with 0", "chunk 103 with 0"}));
 }
 
 // Wherever it waits: for time, for a frame, for the pool, for another coroutine.

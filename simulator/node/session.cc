@@ -1,5 +1,6 @@
 #include "simulator/node/session.h"
 
+#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <utility>
@@ -7,6 +8,16 @@
 #include "core/wire/mapping.h"
 
 namespace fluvial::simulator {
+namespace {
+
+constexpr Duration kClockInterval = std::chrono::seconds(5);  // a real session's heartbeat_interval
+
+// By how much two hosts' clocks run apart here at the most.
+double drift_of(const Scenario& scenario) {
+  return std::max(kClockDrift, 2.2e-6 * scenario.faults.clock.drift_ppm_max);
+}
+
+}  // namespace
 
 NodeSession::NodeSession(World& world, HostId host, NodeContext& context, SessionId id, identity::PeerIdentity peer,
                          Outgoing* outgoing)
@@ -17,6 +28,8 @@ NodeSession::NodeSession(World& world, HostId host, NodeContext& context, Sessio
       peer_(std::move(peer)),
       remote_(peer_->name),
       outgoing_(outgoing),
+      probe_(world.clock(host), drift_of(world.scenario())),
+      question_(context.executor()),
       arrival_(context.executor()),
       room_(context.executor()),
       ended_(context.executor()) {}
@@ -24,6 +37,35 @@ NodeSession::NodeSession(World& world, HostId host, NodeContext& context, Sessio
 NodeSession::~NodeSession() { close({Code::kCancelled, "closed: nobody holds the session any more"}, true); }
 
 net::Awaitable<void> NodeSession::never() { co_await net::detail::async_wait(context_, {}, net::asio::use_awaitable); }
+
+// ---- clocks, as core/net's sessions measure them ------------------------------------------------------------------
+
+void NodeSession::measure_clock() {
+  if (questions_ == 0) ask_clock();
+}
+
+void NodeSession::ask_clock() {
+  if (!open_) return;
+  v1::Envelope message;
+  message.mutable_ping()->set_token(++questions_);
+  probe_.asked(questions_);
+  world_.network().send(host_, id_, message);
+  question_.after(kClockInterval, [this] { ask_clock(); });
+}
+
+bool NodeSession::take_clock_message(const v1::Envelope& message) {
+  if (message.has_ping()) {
+    v1::Envelope answer;
+    *answer.mutable_pong() = probe_.answer(message.ping().token(), probe_.now());
+    world_.network().send(host_, id_, answer);
+    return true;
+  }
+  if (!message.has_pong()) return false;
+  if (probe_.answered(message.pong()) && probe_.is_settling()) ask_clock();
+  return true;
+}
+
+// ---- frames -------------------------------------------------------------------------------------------------------
 
 net::Awaitable<Result<net::Frame>> NodeSession::receive() {
   while (frames_.empty() && open_) co_await arrival_.wait();
@@ -71,7 +113,7 @@ net::Awaitable<void> NodeSession::closed() {
 }
 
 void NodeSession::came(Frame frame) {
-  if (!open_) return;
+  if (!open_ || take_clock_message(frame.header)) return;
   if (frame.header.has_goodbye()) {
     const v1::Goodbye& bye = frame.header.goodbye();
     Error why = bye.code() == 0 ? Error{Code::kUnavailable, "the peer leaves: " + bye.message()}
@@ -89,6 +131,7 @@ void NodeSession::ended(Error why) {
 
 void NodeSession::over(Error why) {
   open_ = false;
+  question_.cancel();
   reason_ = std::move(why);
   arrival_.notify_all();
   room_.notify_all();

@@ -7,8 +7,10 @@
 #include <optional>
 #include <string>
 
+#include "core/net/clock_probe.h"
 #include "core/net/session.h"
 #include "core/net/signal.h"
+#include "core/net/timer.h"
 #include "simulator/node/context.h"
 
 namespace fluvial::simulator {
@@ -26,6 +28,8 @@ class NodeSession final : public net::Session {
   const std::string& remote() const override { return remote_; }
   net::Executor executor() const override { return context_.executor(); }
   net::Counters counters() const override { return {}; }
+  void measure_clock() override;
+  std::optional<ClockOffset> peer_clock() const override { return probe_.offset(); }
   net::Awaitable<Result<net::Frame>> receive() override;
   net::Awaitable<Status> send(net::OutFrame frame) override;
   void post(net::OutFrame frame) override;
@@ -41,6 +45,8 @@ class NodeSession final : public net::Session {
   void writable() { room_.notify_all(); }
 
  private:
+  bool take_clock_message(const v1::Envelope& message);
+  void ask_clock();
   bool put(net::OutFrame frame);  // false: the process is dead
   void over(Error why);
   net::Awaitable<void> never();
@@ -54,6 +60,9 @@ class NodeSession final : public net::Session {
   Outgoing* outgoing_;
   bool open_ = true;
   Error reason_{Code::kInternal, "still open"};
+  net::ClockProbe probe_;
+  std::uint64_t questions_ = 0;
+  net::Timer question_;
   std::deque<net::Frame> frames_;
   net::AsyncSignal arrival_;
   net::AsyncSignal room_;

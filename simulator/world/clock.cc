@@ -36,7 +36,7 @@ void HostClock::set_rate(double rate) {
 void HostClock::jump_wall(Duration by) { wall_offset_ += by; }
 
 void HostClock::reboot() {
-  world_base_ = scheduler_->now();
+  booted_ = world_base_ = scheduler_->now();
   local_base_ = TimePoint(std::chrono::seconds(10));
 }
 

@@ -21,6 +21,7 @@ bool is_control(const v1::Envelope& header) {
     case v1::Envelope::kWelcome:
     case v1::Envelope::kGoodbye:
     case v1::Envelope::kMemberChange:
+    case v1::Envelope::kReport:
     case v1::Envelope::kModelBegin:
     case v1::Envelope::kModelChunk:
     case v1::Envelope::kUpdateBegin:

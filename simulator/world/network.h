@@ -4,8 +4,8 @@
 // the verbs below; all of it is off by default.
 //
 // A process attaches an Endpoint to its host and gets its events from it. Ends of a session are told apart by host.
-// Heartbeats are not sent: the network knows when they would not arrive, and then closes the end that hears nothing
-// after heartbeat_timeout. Not thread safe: one world, one thread.
+// Heartbeats are not sent, but for the questions after a peer's clock: the network knows when they would not arrive,
+// and then closes the end that hears nothing after heartbeat_timeout. Not thread safe: one world, one thread.
 #pragma once
 
 #include <array>

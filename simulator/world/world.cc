@@ -77,7 +77,9 @@ void World::add_host(Host host) {
   network_.add_host(host.id, host.region_index, link_of(host));
   trace_.name(host.id, host.name);
   Disk disk(chance_.stream("disk", host.id.value()), {scenario_.disk.operation});
-  machines_.push_back(std::make_unique<Machine>(scheduler_, std::move(disk)));
+  // No two machines were booted together: their monotonic clocks have nothing to do with each other.
+  const HostClock clock(scheduler_, TimePoint(std::chrono::hours(1) + host.id.value() * std::chrono::seconds(1'009)));
+  machines_.push_back(std::make_unique<Machine>(clock, std::move(disk)));
   machines_.back()->crash_rng = chance_.stream("crash_here", host.id.value());
   hosts_.push_back(std::move(host));
 }

@@ -105,7 +105,7 @@ class World {
 
  private:
   struct Machine {
-    Machine(const Scheduler& scheduler, Disk d) : clock(scheduler), disk(std::move(d)) {}
+    Machine(HostClock c, Disk d) : clock(c), disk(std::move(d)) {}
     HostClock clock;
     Disk disk;
     MakeProcess make;
