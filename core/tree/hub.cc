@@ -9,11 +9,13 @@
 #include "core/tree/intake.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
+#include "core/wire/report_mapping.h"
 
 namespace fluvial::tree {
 namespace {
 
 constexpr std::size_t kAdvertiseBytesMax = 300;
+constexpr double kWallClocksApart_s = 5;  // a certificate is valid from some seconds before it was made
 
 }  // namespace
 
@@ -103,6 +105,7 @@ void Hub::welcome(net::Session& session, std::uint32_t protocol) const {
   v1::Envelope welcome;
   welcome.mutable_welcome()->set_protocol(protocol);
   welcome.mutable_welcome()->set_software(options_.software);
+  welcome.mutable_welcome()->set_takes_reports(true);
   session.post({std::move(welcome), {}});
 }
 
@@ -171,6 +174,7 @@ void Hub::leave(const Child& child) {
   const auto found = children_.find(child.node);
   if (found == children_.end() || found->second.session != child.session) return;  // replaced
   children_.erase(found);
+  clocks_apart_.erase(child.node);
   child_left_.notify_all();
   owner_.child_left(child.node);
 }
@@ -178,6 +182,7 @@ void Hub::leave(const Child& child) {
 net::Awaitable<Status> Hub::serve_member(std::shared_ptr<net::Session> session, Child child) {
   const Status joined = co_await run_on(runtime_.strand, take_in(child));
   if (!joined.ok()) co_return joined.error();
+  session->measure_clock();
   auto stream = std::make_shared<Stream>(*this, child);
   Status ended;
   while (ended.ok()) {
@@ -219,6 +224,7 @@ net::Awaitable<Status> Hub::dispatch(Child child, std::shared_ptr<Stream> stream
     case v1::Envelope::kMemberChange:
     case v1::Envelope::kDecline:
     case v1::Envelope::kOutcomeQuery: co_return co_await tell_owner(std::move(child), std::move(message));
+    case v1::Envelope::kReport: co_return co_await take_report(std::move(child), std::move(*message.mutable_report()));
     default: co_return Error{Code::kFailedPrecondition, "a message that no child sends"};
   }
 }
@@ -239,6 +245,42 @@ net::Awaitable<Status> Hub::tell_owner(Child child, v1::Envelope message) {
     }
     return {};
   });
+}
+
+// By the child's clock as it is known on its session.
+net::Awaitable<Status> Hub::take_report(Child child, v1::Report message) {
+  Result<std::vector<round::NodeReport>> reports = wire::from_proto(message);
+  if (!reports.ok()) co_return reports.error();
+  const std::optional<ClockOffset> clock = child.session->peer_clock();
+  co_return co_await ask(runtime_.strand, [&]() -> Status {
+    if (clock) note_clock(child, *clock);
+    for (round::NodeReport& report : *reports) {
+      if (child.role == Role::kSite && report.node != child.node) {
+        return Error{Code::kPermissionDenied, "a site reports of itself alone"};
+      }
+      round::cross(report, clock);
+      report.heard = runtime_.clock.now();
+      owner_.reported(child.node, std::move(report));
+    }
+    return {};
+  });
+}
+
+void Hub::note_clock(const Child& child, const ClockOffset& clock) {
+  const double seconds = std::chrono::duration<double>(clock.wall).count();
+  runtime_.metrics
+      .gauge("clock_offset_seconds", "A child's wall clock minus this node's, once it was measured",
+             {{"member", child.name}})
+      .set(seconds);
+  const bool apart = std::abs(seconds) > kWallClocksApart_s;
+  if (apart == clocks_apart_.contains(child.node)) return;
+  if (!apart) {
+    clocks_apart_.erase(child.node);
+    return;
+  }
+  clocks_apart_.insert(child.node);
+  runtime_.log.warn("a child's wall clock is apart from this node's; rounds go on, certificates and logs go by it",
+                    {{"member", child.name}, {"seconds", seconds}});
 }
 
 net::Awaitable<Status> Hub::start_model(Child child, std::shared_ptr<Stream> stream, v1::ModelRequest request) {

@@ -17,6 +17,7 @@
 #include "core/net/signal.h"
 #include "core/net/task_group.h"
 #include "core/round/history.h"
+#include "core/round/report.h"
 #include "core/store/staging.h"
 #include "core/telemetry/node_metrics.h"
 #include "core/transfer/cut.h"
@@ -53,6 +54,10 @@ class HubOwner : public transfer::Receiver {
   virtual void outcome_asked(NodeId child, const v1::OutcomeQuery& query) = 0;
 
   virtual std::shared_ptr<ModelSlot> model(const round::ModelRef& ref) = 0;  // null: not here, and not expected
+
+  // Whether the child, or a node that it says this of, is below it the owner looks itself. Its clock is as it is from
+  // here.
+  virtual void reported(NodeId child, round::NodeReport report) { (void)child, (void)report; }
 };
 
 struct HubOptions {
@@ -95,6 +100,8 @@ class Hub final : public Children {
   net::Awaitable<Status> serve_lease(std::shared_ptr<net::Session> session, std::uint32_t protocol);
   net::Awaitable<Status> dispatch(Child child, std::shared_ptr<Stream> stream, net::Frame frame);
   net::Awaitable<Status> tell_owner(Child child, v1::Envelope message);
+  net::Awaitable<Status> take_report(Child child, v1::Report message);
+  void note_clock(const Child& child, const ClockOffset& clock);
   net::Awaitable<Status> start_model(Child child, std::shared_ptr<Stream> stream, v1::ModelRequest request);
   net::Awaitable<void> stream_model(std::shared_ptr<net::Session> session, std::shared_ptr<Stream> stream,
                                     std::shared_ptr<ModelSlot> slot, std::uint64_t offset, std::uint64_t generation);
@@ -113,6 +120,7 @@ class Hub final : public Children {
   std::shared_ptr<net::Listener> listener_;
   net::TaskGroup streams_;
   std::map<NodeId, Child> children_;
+  std::set<NodeId> clocks_apart_;  // children whose wall clocks are
   net::AsyncSignal child_left_;
   telemetry::EdgeBytes bytes_;
   std::atomic<std::uint64_t> payload_bytes_in_{0};

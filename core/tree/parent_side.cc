@@ -38,6 +38,7 @@ Result<transfer::Terms> ParentSide::admit(const transfer::UpdateHead& head) {
   if (!owner_.is_current(head.run, head.round)) return not_open(head.round);
   FLUVIAL_TRY(owner_.may_take(head));
   watch_.begun(head.site, now());
+  spans_.begun(head.run, head.round, round::SpanKind::kStage, now(), head.site);
   return owner_.terms(/*brings_integers=*/true);
 }
 
@@ -48,6 +49,7 @@ Result<transfer::Terms> ParentSide::admit(const transfer::PartialHead& head) {
   const auto refuse = [&](const round::Refusal& conflict) { refused(head.run, head.round, conflict); };
   FLUVIAL_TRY(transfer::admit_partial(head, children_.book(), is_below, admit, refuse));
   watch_.begun(head.child, now());
+  spans_.begun(head.run, head.round, round::SpanKind::kStage, now(), head.child);
   return owner_.terms(!head.what.contributors.empty());
 }
 
@@ -61,6 +63,7 @@ void ParentSide::arrived(transfer::StagedArrival arrival) {
     children_.send(arrival.child, transfer::receipt(arrival, Error{Code::kStale, "the round is closed"}));
     return;
   }
+  spans_.ended(arrival.run, arrival.round, round::SpanKind::kStage, now(), arrival.child);
   counts_.updates_verified.add();
   count_bytes(arrival);
   arrival.what.contributors.spend(watch_.verified(arrival.child, arrival.update() != nullptr, now()));
@@ -78,6 +81,7 @@ void ParentSide::count_bytes(const transfer::StagedArrival& arrival) const {
 
 void ParentSide::refused(RunId run, RoundId round, const round::Refusal& refusal) {
   if (!owner_.is_current(run, round)) return;
+  spans_.ended(run, round, round::SpanKind::kStage, now(), refusal.site);
   counts_.contribution_refused(code_name(refusal.error.code));
   owner_.will_not_be_in(refusal);
 }
@@ -101,6 +105,7 @@ void ParentSide::take(ArrivalId arrival) {
 void ParentSide::on_taken(ArrivalId id, TimePoint begun, const transfer::StagedArrival& arrival,
                           const Result<round::ContributorSet>& added) {
   if (!added.ok()) return owner_.take_failed(id, arrival.child, added.error());
+  spans_.add(arrival.run, arrival.round, {round::SpanKind::kAccumulate, arrival.child, sum_.adding_since(), now()});
   const Duration merge = now() - begun;
   counts_.merge_seconds.observe(std::chrono::duration<double>(merge).count());
   children_.send(arrival.child, transfer::receipt(arrival, Status{}));

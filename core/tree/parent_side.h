@@ -9,6 +9,7 @@
 #include "core/base/clock.h"
 #include "core/round/gather.h"
 #include "core/round/pace.h"
+#include "core/round/span.h"
 #include "core/round/told.h"
 #include "core/telemetry/node_metrics.h"
 #include "core/telemetry/round_metrics.h"
@@ -81,6 +82,7 @@ class ParentSide final : public transfer::Receiver {
 
   Lane& lane() { return sum_.lane(); }
   const Sum& sum() const { return sum_; }
+  round::SpanLog& spans() { return spans_; }  // this node's
 
  private:
   void on_taken(ArrivalId id, TimePoint begun, const transfer::StagedArrival& arrival,
@@ -100,6 +102,7 @@ class ParentSide final : public transfer::Receiver {
   round::Stopwatch watch_;
   TimePoint begun_;  // the round
   telemetry::Measuring measuring_;
+  round::SpanLog spans_;
 };
 
 }  // namespace fluvial::tree

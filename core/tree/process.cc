@@ -75,6 +75,7 @@ Process::Process(const config::CommonSettings& settings, Role role, store::FileS
   impl_->measuring = impl_->metrics.before_render([pool = &impl_->pool, tasks = impl_->metrics.gauge("pool_tasks")] {
     tasks.set(static_cast<double>(pool->tasks()));
   });
+  runtime_->session.clock = &impl_->clock;
   tasks_ = std::make_unique<net::TaskGroup>(strand, [log](const std::string& task, const std::string& what) {
     log.error("task failed; the process goes on without it", {{"task", task}, {"reason", what}});
   });

@@ -31,6 +31,7 @@ void Sum::take(std::uint64_t id, Taken done) {
 net::Awaitable<void> Sum::do_take(std::uint64_t id, Taken done) {
   const Staged arrival = find(id);
   if (arrival == nullptr) co_return;  // dropped meanwhile
+  adding_since_ = runtime_.clock.now();
   const Result<round::ContributorSet> added =
       co_await runtime_.pool.run([&] { return node_.add(*arrival, parallel_); }, net::Work::kMerge);
   if (staged_.contains(id)) done(*arrival, added);

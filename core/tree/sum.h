@@ -43,6 +43,7 @@ class Sum {
   // For work on the lane: the sum must not change meanwhile.
   const transfer::NodeSum& node() const { return node_; }
   const transfer::SumShape& shape() const { return node_.shape(); }
+  TimePoint adding_since() const { return adding_since_; }  // the arrival that `done` is told of, or that is next
 
  private:
   net::Awaitable<void> do_take(std::uint64_t id, Taken done);
@@ -54,6 +55,7 @@ class Sum {
   transfer::NodeSum node_;
   std::map<std::uint64_t, Staged> staged_;
   std::uint64_t last_id_ = 0;
+  TimePoint adding_since_;
 };
 
 }  // namespace fluvial::tree

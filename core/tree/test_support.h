@@ -60,6 +60,10 @@ class FakeOwner final : public HubOwner {
     if (on_outcome_asked) on_outcome_asked();
   }
   std::shared_ptr<ModelSlot> model(const round::ModelRef&) override { return slot; }
+  void reported(NodeId, round::NodeReport report) override {
+    reports.push_back(std::move(report));
+    if (on_reported) on_reported();
+  }
 
   static transfer::Terms terms() {
     transfer::Terms terms;
@@ -76,6 +80,8 @@ class FakeOwner final : public HubOwner {
   std::vector<NodeId> left;
   std::vector<transfer::StagedArrival> arrivals;
   std::vector<round::Refusal> refusals;
+  std::vector<round::NodeReport> reports;
+  std::function<void()> on_reported;
   std::shared_ptr<ModelSlot> slot;
   bool counts_already = false;
   std::function<void()> on_may_join;

@@ -164,6 +164,7 @@ net::Awaitable<Result<std::shared_ptr<net::Session>>> Uplink::open(net::HostPort
     (*session)->close(agreed.error(), true);
     co_return agreed.error();
   }
+  takes_reports_ = welcome->header.welcome().takes_reports();
   co_return std::move(*session);
 }
 

@@ -69,6 +69,8 @@ class Uplink {
   const std::shared_ptr<net::Session>& session() const { return session_; }
   const Lease& lease() const { return lease_; }
   Incarnation incarnation() const { return options_.incarnation; }
+  net::Counters counters() const { return session_ ? session_->counters() : net::Counters{}; }  // of this session
+  bool takes_reports() const { return takes_reports_; }                                         // the parent
   bool is_up() const { return session_ != nullptr; }
   const telemetry::EdgeBytes& bytes() const { return bytes_; }  // for who sends updates through the session
 
@@ -90,6 +92,7 @@ class Uplink {
   NodeId unreachable_;        // the nearest parent granted, when it could not be reached; else 0
   std::shared_ptr<net::Session> session_;
   std::shared_ptr<net::Session> opening_;
+  bool takes_reports_ = false;
   net::AsyncSignal stop_;
   bool stopping_ = false;
 };
