@@ -59,6 +59,7 @@ Status run_aggregator(config::AggregatorSettings settings, store::FileSystem& fi
                         {listen.host, listen.port, settings.session.sessions_max, settings.staging_bytes_max, spill,
                          self.node, tree::software_name()},
                         std::chrono::milliseconds(settings.parentless_max_ms));
+  service.set_certificate_end(credentials->chain.front().not_after());
   FLUVIAL_ASSIGN(const std::uint16_t port, service.hub().open(server_tls));
   tree::Uplink uplink(runtime, service,
                       {{coordinator.host, coordinator.port},

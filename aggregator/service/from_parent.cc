@@ -16,6 +16,7 @@ void RegionService::parent_up(const tree::Lease& lease, std::shared_ptr<net::Ses
   ask_run();
   parent_is_new_ = true;
   absence_.ends();
+  reporter_.parent_up(uplink_->takes_reports());
   up_changed_(true);
 }
 
@@ -23,6 +24,7 @@ void RegionService::parent_down(const Error& why) {
   observer_.parent_down(why);
   upload_.parent_down();
   model_.receiver().parent_down();
+  reporter_.parent_down();
   up_changed_(false);
   absence_.begins();
 }
@@ -96,7 +98,7 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
   FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(opening.plan.codec));
   FLUVIAL_ASSIGN(std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
   codec_ = std::move(codec);
-  model_.want(opening.base);
+  want_model(opening.base);
   opened_at_ = now();
   Subject subject{opening.plan, opening.base, opening.value_count, opening.integer_count};
   if (!is_current(opening.run, opening.round) || machine_.opening().subject != subject) {
@@ -132,8 +134,9 @@ Status RegionService::round_committed(const v1::RoundCommit& message) {
     upload_.round_closed();
     give_up_round();
   }
+  reporter_.rounds_over(side_.spans().take_until(commit.run, commit.round, now()));
   history_.committed(commit.run, commit.round);
-  model_.want(commit.model);
+  want_model(commit.model);
   observer_.committed(commit);
   side_.send_commits(commit);
   return {};
@@ -156,7 +159,18 @@ Status RegionService::receipt_came(const v1::Receipt& message) {
   return {};
 }
 
+void RegionService::want_model(const round::ModelRef& model) {
+  if (!model_.slot(model)) {
+    side_.spans().begun(model.run, round::round_from(model), round::SpanKind::kFetch, now());
+  }
+  model_.want(model);
+  reporter_.changed();
+}
+
 void RegionService::base_is_here() {
+  const round::ModelRef& model = model_.slot()->ref();
+  side_.spans().ended(model.run, round::round_from(model), round::SpanKind::kFetch, now());
+  reporter_.changed();
   if (std::exchange(awaits_base_, false) && machine_.is_open()) send_openings();
 }
 

@@ -47,9 +47,23 @@ net::Awaitable<void> PartialUpload::run(SendPartial partial, std::uint64_t gener
   if (session == nullptr || generation != generation_) co_return;
   const RunId run = opening_->run;
   const RoundId round = opening_->round;
-  if (!partial.contributors.empty()) pace_.begun(partial.sequence, now());
+  if (!partial.contributors.empty()) {
+    pace_.begun(partial.sequence, now());
+    set_sending(run, round, true);
+  }
   const Status sent = co_await stream(partial, generation, session);
+  if (sending_) set_sending(run, round, false);
   observer_.partial_sent(run, round, partial, sent);
+}
+
+void PartialUpload::set_sending(RunId run, RoundId round, bool sending) {
+  sending_ = sending;
+  if (sending) {
+    side_.spans().begun(run, round, round::SpanKind::kSend, now());
+  } else {
+    side_.spans().ended(run, round, round::SpanKind::kSend, now());
+  }
+  changed_();
 }
 
 net::Awaitable<Status> PartialUpload::stream(SendPartial partial, std::uint64_t generation,

@@ -19,10 +19,13 @@ RegionService::RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, Node
       model_(
           runtime, tasks, [this](v1::Envelope message) { uplink_->post(std::move(message)); },
           [this] { base_is_here(); }),
-      upload_(runtime, side_, observer),
+      upload_(runtime, side_, observer, [this] { reporter_.changed(); }),
       timer_(runtime.strand),
       absence_(runtime.strand, parentless_max, [this] { send_children_away(); }),
-      members_(self) {
+      members_(self),
+      reporter_(
+          runtime, [this] { return own_report(); },
+          [this](v1::Envelope message) { uplink_->post(std::move(message)); }) {
   measuring_ = runtime.metrics.before_render([this] {
     observer_.measured(members_.count(Role::kSite), members_.count(Role::kAggregator),
                        model_.is_complete() ? model_.slot()->ref().version : ModelVersion(0));
@@ -41,6 +44,7 @@ void RegionService::stop() {
   timer_.cancel();
   absence_.stop();
   model_.stop();
+  reporter_.parent_down();
   side_.lane().stop();
   uplink_->stop();
   hub_.stop();
@@ -87,11 +91,15 @@ void RegionService::child_joined(const tree::Child& child) {
 
 void RegionService::child_left(NodeId child) {
   v1::MemberChange gone = members_.left(child);
+  for (const std::uint32_t node : gone.down()) reporter_.left(NodeId(node));
   if (gone.down_size() > 0) tell_parent(std::move(gone));
 }
 
 void RegionService::members_changed(NodeId child, const v1::MemberChange& change) {
   members_.changed(child, change);
+  for (const std::uint32_t node : change.down()) {
+    if (via(NodeId(node)) == NodeId(0)) reporter_.left(NodeId(node));
+  }
   tell_parent(change);
 }
 
@@ -99,6 +107,35 @@ void RegionService::tell_parent(v1::MemberChange change) {
   v1::Envelope up;
   *up.mutable_member_change() = std::move(change);
   uplink_->post(std::move(up));
+}
+
+void RegionService::reported(NodeId child, round::NodeReport report) {
+  if (via(report.node) == child) reporter_.below(std::move(report));
+}
+
+round::NodeReport RegionService::own_report() const {
+  const std::shared_ptr<tree::ModelSlot> slot = model_.slot();
+  const bool is_fetching = slot && !slot->complete();
+  round::NodeReport report;
+  report.node = self_;
+  report.certificate_ends = certificate_ends_;
+  report.bytes_up = uplink_->counters().payload_bytes_out;
+  report.bytes_down = uplink_->counters().payload_bytes_in;
+  report.doing = round::Doing::kIdle;
+  if (opening_ && machine_.is_open()) {
+    report.run = opening_->run;
+    report.round = opening_->round;
+    report.doing = upload_.is_sending() ? round::Doing::kSending : round::Doing::kMerging;
+  } else if (is_fetching) {
+    report.run = slot->ref().run;
+    report.doing = round::Doing::kFetching;
+  }
+  if (is_fetching) {
+    report.done_bytes = slot->available();
+    report.total_bytes = slot->ref().bytes;
+    if (machine_.is_open()) report.note = "the model is on its way";
+  }
+  return report;
 }
 
 net::Awaitable<Result<v1::LeaseGrant>> RegionService::lease(identity::PeerIdentity, v1::LeaseRequest) {
@@ -184,6 +221,7 @@ void RegionService::carry_out(Effects effects) {
   for (const Effect& effect : effects) {
     std::visit([this](const auto& one) { carry_out(one); }, effect);
   }
+  reporter_.changed();
 }
 
 void RegionService::carry_out(const ResetSum& effect) {

@@ -12,6 +12,7 @@
 #include "aggregator/service/parent_absence.h"
 #include "aggregator/service/partial_upload.h"
 #include "core/tree/parent_owner.h"
+#include "core/tree/reporter.h"
 
 namespace fluvial::aggregator {
 
@@ -26,6 +27,7 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   net::Awaitable<void> run_lane() { return side_.lane().run(); }
   void stop();
   std::string status_json(const std::string& name) const;
+  void set_certificate_end(WallTime ends) { certificate_ends_ = ends; }
   const tree::Sum& sum() const { return side_.sum(); }
 
   // From below.
@@ -36,6 +38,7 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) override;
   void outcome_asked(NodeId child, const v1::OutcomeQuery& query) override;
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref) override { return model_.slot(ref); }
+  void reported(NodeId child, round::NodeReport report) override;
 
   // From above.
   net::Awaitable<Result<round::Standing>> standing() override;
@@ -82,7 +85,9 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   Status round_opened(const v1::RoundOpen& message);
   Status round_committed(const v1::RoundCommit& message);
   Status receipt_came(const v1::Receipt& message);
+  void want_model(const round::ModelRef& model);
   void base_is_here();
+  round::NodeReport own_report() const;
   void send_openings();
   void give_up_round();
   void send_children_away();  // they do not notice that this node leads nowhere
@@ -111,6 +116,8 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   bool parent_is_new_ = true;           // no opening has come in this session to the parent yet
   bool awaits_base_ = false;            // somebody was turned away because the base is not here yet
   telemetry::Measuring measuring_;
+  std::optional<WallTime> certificate_ends_;
+  tree::Reporter reporter_;
 };
 
 }  // namespace fluvial::aggregator

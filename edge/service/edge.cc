@@ -25,6 +25,7 @@ struct Member {
   std::shared_ptr<const identity::TlsContext> tls;
   std::uint64_t enrolled_before = 0;
   std::string federation;
+  WallTime certificate_ends;
 };
 
 Result<Member> load_member(const config::EdgeSettings& settings) {
@@ -42,8 +43,9 @@ Result<Member> load_member(const config::EdgeSettings& settings) {
                  "the certificate in " + folder + " is for " + identity::describe(self) + ", expected a site's"};
   }
   FLUVIAL_ASSIGN(std::shared_ptr<const identity::TlsContext> tls, identity::TlsContext::member_client(*credentials));
+  const WallTime certificate_ends = credentials->chain.front().not_after();
   return Member{std::move(self), std::move(tls), credentials->enrolled_before,
-                identity::federation_of(credentials->authority)};
+                identity::federation_of(credentials->authority), certificate_ends};
 }
 
 tree::UplinkOptions uplink_options(net::HostPort coordinator, NodeId node, Incarnation incarnation) {
@@ -96,7 +98,8 @@ Status run_edge(config::EdgeSettings settings, store::FileSystem& files, telemet
                        .report = report,
                        .tasks = process.tasks(),
                        .set_ready = [&process](bool ready) { process.set_ready(ready); },
-                       .request_stop = [&process] { process.request_stop(); }});
+                       .request_stop = [&process] { process.request_stop(); },
+                       .certificate_ends = member.certificate_ends});
   FLUVIAL_TRY(service.open());
   FLUVIAL_ASSIGN(const std::uint16_t metrics_port,
                  process.open_http({[&] { return report.status_json(service.status()); }, {}}));

@@ -40,6 +40,7 @@ Status EdgeService::on_round_commit(const v1::RoundCommit& message) {
   const Verdict verdict = verdict_of(self_.node, commit.contributors, commit.refusals, commit.late);
   news_.carry_out(news_.ends().committed(commit.run, commit.round, commit.model));
   site_.report.round_committed(commit, verdict, news_.ends().round());
+  reporter_.rounds_over(site_.spans.take_until(commit.run, commit.round, site_.runtime.clock.now()));
   carry_out(machine_->committed(commit.run, commit.round, verdict, commit.model));
   if (commit.last) note_end(commit.run, "done");
   return {};

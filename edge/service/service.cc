@@ -1,5 +1,8 @@
 #include "edge/service/service.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
 #include <set>
@@ -28,11 +31,17 @@ EdgeService::EdgeService(tree::Runtime& runtime, const config::EdgeSettings& set
             .stopped = net::AsyncSignal(runtime.strand)},
       uplink_(site_.runtime, *this, std::move(parts.uplink), std::move(parts.dial)),
       models_(site_.runtime, site_.tasks, model_owner()),
-      submission_(site_, uplink_, [this](const Pending& pending) { carry_out(machine_->resolved(pending)); }),
+      submission_(site_, uplink_,
+                  {.resolved = [this](const Pending& pending) { carry_out(machine_->resolved(pending)); },
+                   .sending = [this] { reporter_.changed(); }}),
       maker_(site_, maker_events()),
       histories_(site_, history_events()),
       news_(site_, trainers_, models_, site_.gpus != nullptr, std::chrono::milliseconds(settings.model_deadline_ms),
-            [this] { maker_.drop_early(); }) {}
+            [this] { maker_.drop_early(); }),
+      certificate_ends_(parts.certificate_ends),
+      reporter_(
+          site_.runtime, [this] { return own_report(); },
+          [this](v1::Envelope message) { uplink_.post(std::move(message)); }) {}
 
 EdgeService::~EdgeService() = default;
 
@@ -49,7 +58,10 @@ tree::ModelReceiver::Owner EdgeService::model_owner() {
 
 Trainers::Events EdgeService::trainer_events() {
   Trainers::Events events;
-  events.workers_changed = [this](std::size_t count) { site_.report.workers(count); };
+  events.workers_changed = [this](std::size_t count) {
+    site_.report.workers(count);
+    reporter_.changed();
+  };
   events.working_changed = [this](bool working) { site_.report.working(working); };
   events.started = [this](RunId run) { news_.ends().tasks_out(run); };
   events.ready = [this](const TrainJob& job, std::vector<TrainedPart> parts, const round::ByteRanges& ready) {
@@ -117,6 +129,7 @@ net::Awaitable<void> EdgeService::ask_again() {
 
 void EdgeService::stop() {
   site_.stop();
+  reporter_.parent_down();
   maker_.stop();
   submission_.stop_sending();
   models_.stop();
@@ -133,6 +146,7 @@ net::Awaitable<Status> EdgeService::granted(round::Lineage lineage, Epoch lease)
 void EdgeService::parent_up(const tree::Lease&, std::shared_ptr<net::Session>) {
   if (site_.stopping) return;
   site_.report.parent_up();
+  reporter_.parent_up(uplink_.takes_reports());
   set_ready_(true);
   models_.parent_up();
   carry_out(machine_->connected());
@@ -140,6 +154,7 @@ void EdgeService::parent_up(const tree::Lease&, std::shared_ptr<net::Session>) {
 
 void EdgeService::parent_down(const Error& why) {
   set_ready_(false);
+  reporter_.parent_down();
   submission_.stop_sending();
   models_.parent_down();
   site_.report.parent_down(why, site_.stopping);
@@ -162,16 +177,57 @@ SiteStatus EdgeService::status() const {
   return status;
 }
 
+round::NodeReport EdgeService::own_report() const {
+  round::NodeReport report;
+  report.node = self_.node;
+  report.certificate_ends = certificate_ends_;
+  report.workers = static_cast<std::uint32_t>(trainers_.workers());
+  report.bytes_up = uplink_.counters().payload_bytes_out;
+  report.bytes_down = uplink_.counters().payload_bytes_in;
+  report.run = news_.ends().run();
+  report.round = news_.ends().round();
+  report.doing = machine_ ? round::doing_from_name(machine_->doing()) : round::Doing::kIdle;
+  const auto sending = submission_.sending();
+  if (report.doing == round::Doing::kWaiting) {
+    report.doing = sending               ? round::Doing::kSending
+                   : machine_->pending() ? round::Doing::kWaiting
+                                         : round::Doing::kIdle;
+  }
+  if (report.doing == round::Doing::kSending) {
+    report.done_bytes = sending->done_bytes;
+    report.total_bytes = sending->total_bytes;
+  } else if (report.doing == round::Doing::kFetching && fetching_) {
+    report.total_bytes = fetching_->model.bytes;
+    report.done_bytes = std::min(report.total_bytes, models_.bytes_received() - fetching_->bytes_before);
+  } else if (report.doing == round::Doing::kTraining && report.workers < settings_.workers) {
+    report.note = report.workers == 0 ? "no worker attached"
+                                      : fmt::format("{} of {} workers attached", report.workers, settings_.workers);
+  }
+  if (report.note.empty() && trouble_) report.note = trouble_->message;
+  return report;
+}
+
 // ---- what the machine decides -----------------------------------------------------------------------------------
 
 void EdgeService::carry_out(Effects effects) {
   if (site_.stopping) return;
   effects_.carry_out(std::move(effects), [this](const auto& decided) { apply(decided); });
+  reporter_.changed();
+}
+
+void EdgeService::apply(const FetchModel& effect) {
+  const round::ModelRef& model = effect.model;
+  if (!fetching_ || fetching_->model != model) {
+    fetching_ = Fetching{model, site_.runtime.clock.now(), models_.bytes_received()};
+  }
+  site_.span_begun(model.run, round::round_from(model), round::SpanKind::kFetch);
+  models_.want(model);
 }
 
 void EdgeService::on_model(HeldModel model) {
   if (site_.stopping) return;
   held_ = std::move(model);
+  site_.span_ended(held_->ref.run, round::round_from(held_->ref), round::SpanKind::kFetch);
   site_.report.model_held(held_->ref);
   if (fetching_ && fetching_->model == held_->ref) {
     site_.report.fetched(std::chrono::duration<double>(site_.runtime.clock.now() - fetching_->since).count());
@@ -181,14 +237,11 @@ void EdgeService::on_model(HeldModel model) {
   carry_out(machine_->model_ready(held_->ref));
 }
 
-void EdgeService::apply(const FetchModel& effect) {
-  if (!fetching_ || fetching_->model != effect.model) fetching_ = Fetching{effect.model, site_.runtime.clock.now()};
-  models_.want(effect.model);
-}
-
 void EdgeService::apply(const Train& effect) {
   const Offer& offer = effect.offer;
   FLUVIAL_CHECK(held_ && held_->ref == offer.base, "to train from a model that is not here");
+  trouble_.reset();
+  site_.span_begun(offer.run, offer.round, round::SpanKind::kTrain);
   site_.report.training(offer);
   trainers_.train({offer.run, offer.round, offer.plan, *held_},
                   [this, effect, begun = site_.runtime.clock.now()](Result<Trained> trained) {
@@ -198,6 +251,7 @@ void EdgeService::apply(const Train& effect) {
 
 void EdgeService::on_trained(const Train& effect, TimePoint begun, Result<Trained> trained) {
   const Offer& offer = effect.offer;
+  site_.span_ended(offer.run, offer.round, round::SpanKind::kTrain);
   if (!trained.ok()) {
     site_.report.train_failed(offer, trained.error());
     maker_.drop_early();
@@ -216,6 +270,7 @@ void EdgeService::on_trained(const Train& effect, TimePoint begun, Result<Traine
 void EdgeService::apply(const AskRun& effect) { uplink_.post(transfer::run_query(effect.run, self_.node)); }
 
 void EdgeService::apply(const DeclineRound& effect) {
+  trouble_ = effect.error;
   uplink_.post(wire::to_envelope(round::Decline{effect.run, effect.round, effect.attempt, {self_.node, effect.error}}));
 }
 

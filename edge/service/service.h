@@ -10,6 +10,7 @@
 #include "core/identity/certificate.h"
 #include "core/net/task_group.h"
 #include "core/tree/model_receiver.h"
+#include "core/tree/reporter.h"
 #include "core/tree/runtime.h"
 #include "core/tree/uplink.h"
 #include "edge/logic/in_order.h"
@@ -39,6 +40,7 @@ class EdgeService : public tree::UplinkOwner {
     net::TaskGroup& tasks;
     std::function<void(bool)> set_ready;
     std::function<void()> request_stop;
+    std::optional<WallTime> certificate_ends = {};
   };
   EdgeService(tree::Runtime& runtime, const config::EdgeSettings& settings, Parts parts);
   ~EdgeService() override;
@@ -84,6 +86,7 @@ class EdgeService : public tree::UplinkOwner {
   Result<std::optional<Pending>> load();  // what the store holds: the submission without an outcome, workers' outcomes
   void on_model(HeldModel model);
   void on_trained(const Train& effect, TimePoint begun, Result<Trained> trained);
+  round::NodeReport own_report() const;
   net::Awaitable<void> complete_run(RunId run);
   net::Awaitable<void> ask_again();
 
@@ -103,9 +106,13 @@ class EdgeService : public tree::UplinkOwner {
   std::optional<HeldModel> held_;
   struct Fetching {
     round::ModelRef model;
-    TimePoint since;  // it was named
+    TimePoint since;                 // it was named
+    std::uint64_t bytes_before = 0;  // had been received of others
   };
   std::optional<Fetching> fetching_;
+  std::optional<Error> trouble_;  // why it declined a round last, until it trains again
+  std::optional<WallTime> certificate_ends_;
+  tree::Reporter reporter_;
 };
 
 }  // namespace fluvial::edge

@@ -10,6 +10,7 @@
 #include "core/net/backoff.h"
 #include "core/net/signal.h"
 #include "core/net/task_group.h"
+#include "core/round/span.h"
 #include "core/store/site_store.h"
 #include "core/tree/runtime.h"
 #include "edge/gpu/site_gpus.h"
@@ -26,6 +27,13 @@ struct SiteContext {
   // Only a process that starts anew knows what is on the disk, and has a GPU answer again: this one ends, and says why.
   bool store_failed();
   bool gpu_failed();
+  // Of what this site does for a round.
+  void span_begun(RunId run, RoundId round, round::SpanKind kind) {
+    spans.begun(run, round, kind, runtime.clock.now());
+  }
+  void span_ended(RunId run, RoundId round, round::SpanKind kind) {
+    spans.ended(run, round, kind, runtime.clock.now());
+  }
 
   tree::Runtime& runtime;
   net::TaskGroup& tasks;
@@ -37,6 +45,7 @@ struct SiteContext {
   std::function<void()> request_stop;
   std::function<bool(RunId)> is_over;  // a run
   net::AsyncSignal stopped;
+  round::SpanLog spans = {};
   bool stopping = false;
   std::optional<Error> failure = {};  // why the process ends of itself
 

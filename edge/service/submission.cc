@@ -8,11 +8,23 @@
 
 namespace fluvial::edge {
 
-Submission::Submission(SiteContext& site, tree::Uplink& uplink, std::function<void(const Pending&)> resolved)
-    : site_(site),
-      uplink_(uplink),
-      on_resolved_(std::move(resolved)),
-      upload_(site.runtime, site.tasks, [this](const UploadItem& item, double seconds) { on_sent(item, seconds); }) {}
+Submission::Submission(SiteContext& site, tree::Uplink& uplink, Events events)
+    : site_(site), uplink_(uplink), events_(std::move(events)), upload_(site.runtime, site.tasks, upload_events()) {}
+
+Upload::Events Submission::upload_events() {
+  const auto start = [](const UploadItem& item) -> const store::PendingStart& { return item.update->info().start; };
+  Upload::Events events;
+  events.begun = [this, start](const UploadItem& item) {
+    site_.span_begun(start(item).run, start(item).round, round::SpanKind::kSend);
+    events_.sending();
+  };
+  events.ended = [this, start](const UploadItem& item) {
+    site_.span_ended(start(item).run, start(item).round, round::SpanKind::kSend);
+    events_.sending();
+  };
+  events.sent = [this](const UploadItem& item, double seconds) { on_sent(item, seconds); };
+  return events;
+}
 
 Result<std::optional<Pending>> Submission::load() {
   FLUVIAL_ASSIGN(const std::vector<store::PendingInfo> unresolved, site_.store->all_pending());
@@ -69,7 +81,7 @@ net::Awaitable<void> Submission::write(Pending pending, Outcome outcome) {
   }
   if (site_.stopping) co_return;
   pending_.reset();
-  on_resolved_(pending);
+  events_.resolved(pending);
 }
 
 }  // namespace fluvial::edge

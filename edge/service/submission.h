@@ -15,8 +15,11 @@ namespace fluvial::edge {
 
 class Submission {
  public:
-  // `resolved`: its outcome is on disk.
-  Submission(SiteContext& site, tree::Uplink& uplink, std::function<void(const Pending&)> resolved);
+  struct Events {
+    std::function<void(const Pending&)> resolved;  // its outcome is on disk
+    std::function<void()> sending;                 // begins or ends
+  };
+  Submission(SiteContext& site, tree::Uplink& uplink, Events events);
 
   Result<std::optional<Pending>> load();  // what the store holds
   const store::PendingInfo& hold(store::PendingUpdate update);
@@ -27,16 +30,18 @@ class Submission {
   void ask(const Ask& effect);
   void resolve(const Resolve& effect);
 
+  std::optional<Upload::Progress> sending() const { return upload_.progress(); }
   // Encoded payload handed to sessions so far, resends included.
   std::uint64_t payload_bytes() const { return upload_.payload_bytes(); }
 
  private:
+  Upload::Events upload_events();
   void on_sent(const UploadItem& item, double seconds);
   net::Awaitable<void> write(Pending pending, Outcome outcome);
 
   SiteContext& site_;
   tree::Uplink& uplink_;
-  std::function<void(const Pending&)> on_resolved_;
+  Events events_;
   Upload upload_;
   std::shared_ptr<const store::PendingUpdate> pending_;
   std::uint64_t sent_ = 0;  // the submission that was last

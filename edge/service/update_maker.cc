@@ -21,6 +21,8 @@ double seconds_since(const Clock& clock, TimePoint begun) {
 struct UpdateMaker::Made {
   std::vector<store::Unspent> unspent;
   std::atomic<std::uint64_t> residual_lost = 0;
+  TimePoint p_made;   // and is to be encoded
+  TimePoint written;  // and is to be made durable
 };
 
 UpdateMaker::UpdateMaker(SiteContext& site, Events events)
@@ -72,6 +74,9 @@ UpdateJob UpdateMaker::job_of(const Offer& offer, const Trained& trained, Partia
   job.early = early;
   job.gpus = site_.gpus.get();
   job.residual_lost = &made->residual_lost;
+  job.reached = [made, clock = &site_.runtime.clock](UpdateJob::Step step) {
+    (step == UpdateJob::Step::kEncode ? made->p_made : made->written) = clock->now();
+  };
   return job;
 }
 
@@ -90,6 +95,13 @@ void UpdateMaker::results_are_read(std::shared_ptr<PartialMean> early, std::vect
 
 void UpdateMaker::report(const Offer& offer, const Made& made) {
   if (made.residual_lost > 0) site_.report.residual_lost(offer.run, offer.round, made.residual_lost);
+}
+
+void UpdateMaker::note_spans(const Offer& offer, TimePoint begun, const Made& made) {
+  const TimePoint durable = site_.runtime.clock.now();
+  site_.spans.add(offer.run, offer.round, {round::SpanKind::kReduce, {}, begun, made.p_made});
+  site_.spans.add(offer.run, offer.round, {round::SpanKind::kEncode, {}, made.p_made, made.written});
+  site_.spans.add(offer.run, offer.round, {round::SpanKind::kPersist, {}, made.written, durable});
 }
 
 void UpdateMaker::encode(const Encode& effect) { site_.spawn("encode", run(effect, take_trained(effect.offer))); }
@@ -117,6 +129,7 @@ net::Awaitable<void> UpdateMaker::run(Encode effect, Trained trained) {
     co_return;
   }
   report(offer, made);
+  note_spans(offer, begun, made);
   site_.report.encoded(update->info(), trained.weight, seconds_since(site_.runtime.clock, begun));
   events_.encoded(effect.work, std::move(*update));
 }

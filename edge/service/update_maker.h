@@ -49,6 +49,7 @@ class UpdateMaker {
   Result<std::vector<store::Unspent>> begin_run(const Offer& offer, const Trained& trained);
   void results_are_read(std::shared_ptr<PartialMean> early, std::vector<TrainedPart> parts);
   void report(const Offer& offer, const Made& made);
+  void note_spans(const Offer& offer, TimePoint begun, const Made& made);
 
   SiteContext& site_;
   Events events_;

@@ -1,5 +1,6 @@
 #include "edge/service/upload.h"
 
+#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
 #include <utility>
@@ -17,8 +18,17 @@ std::uint64_t first_chunk(const UploadItem& item) {
 
 }  // namespace
 
-Upload::Upload(tree::Runtime& runtime, net::TaskGroup& tasks, Sent sent)
-    : runtime_(runtime), tasks_(tasks), sent_(std::move(sent)) {}
+Upload::Upload(tree::Runtime& runtime, net::TaskGroup& tasks, Events events)
+    : runtime_(runtime), tasks_(tasks), events_(std::move(events)) {}
+
+// Chunks of one update are about as long as each other.
+std::optional<Upload::Progress> Upload::progress() const {
+  if (!running_) return std::nullopt;
+  const store::PendingInfo& info = running_->item.update->info();
+  const double done = static_cast<double>(running_->chunks.load(std::memory_order_relaxed)) /
+                      static_cast<double>(std::max<std::uint64_t>(1, info.start.chunk_count));
+  return Progress{static_cast<std::uint64_t>(done * static_cast<double>(info.chunk_bytes)), info.chunk_bytes};
+}
 
 void Upload::send(UploadItem item) {
   if (!running_) return start(std::move(item));
@@ -45,6 +55,7 @@ void Upload::start(UploadItem item) {
   running_ = std::make_shared<Running>();
   running_->item = std::move(item);
   tasks_.spawn(runtime_.strand, "upload", run(running_));
+  events_.begun(running_->item);
 }
 
 net::Awaitable<void> Upload::run(std::shared_ptr<Running> running) {
@@ -52,8 +63,9 @@ net::Awaitable<void> Upload::run(std::shared_ptr<Running> running) {
   const Status status = co_await tree::run_on(running->item.session->executor(), send_frames(running));
   const double seconds = std::chrono::duration<double>(runtime_.clock.now() - begun).count();
   running_.reset();
+  events_.ended(running->item);
   if (status.ok()) {
-    sent_(running->item, seconds);
+    events_.sent(running->item, seconds);
   } else if (status.error().code != Code::kCancelled) {
     const store::PendingStart& start = running->item.update->info().start;
     runtime_.log.warn("update not sent; it is sent again when the parent asks",
@@ -68,6 +80,7 @@ net::Awaitable<Status> Upload::send_frames(std::shared_ptr<Running> running) {
   const std::shared_ptr<const store::PendingUpdate> update = running->item.update;
   const Error stopped{Code::kCancelled, "the upload was stopped"};
   const std::uint64_t first = first_chunk(running->item);
+  running->chunks.store(first, std::memory_order_relaxed);
   Status sent = co_await session->send(
       {transfer::update_begin(update->info(), running->item.site, running->item.lease, first), {}});
   if (!sent.ok()) co_return sent.error();
@@ -84,6 +97,7 @@ net::Awaitable<Status> Upload::send_frames(std::shared_ptr<Running> running) {
     sent = co_await session->send(std::move(frame));
     if (!sent.ok()) co_return sent.error();
     payload_bytes_.fetch_add(size, std::memory_order_relaxed);
+    running->chunks.store(index + 1, std::memory_order_relaxed);
   }
   Result<Buffer> trailer = co_await runtime_.pool.run([update] { return update->read_trailer(); });
   if (!trailer.ok()) co_return trailer.error();

@@ -25,10 +25,14 @@ struct UploadItem {
 
 class Upload {
  public:
-  // All of an item has been handed to its session; with the seconds that took.
-  using Sent = std::function<void(const UploadItem&, double seconds)>;
+  struct Events {
+    std::function<void(const UploadItem&)> begun;
+    std::function<void(const UploadItem&)> ended;  // however it did
+    // All of an item has been handed to its session; with the seconds that took.
+    std::function<void(const UploadItem&, double seconds)> sent;
+  };
 
-  Upload(tree::Runtime& runtime, net::TaskGroup& tasks, Sent sent);
+  Upload(tree::Runtime& runtime, net::TaskGroup& tasks, Events events);
 
   // After what is being sent has ended; the same again on the same session and lease goes on as it is.
   void send(UploadItem item);
@@ -39,10 +43,17 @@ class Upload {
 
   // Encoded payload handed to sessions so far, resends included.
   std::uint64_t payload_bytes() const { return payload_bytes_.load(std::memory_order_relaxed); }
+  // Of the item being sent; none: nothing is.
+  struct Progress {
+    std::uint64_t done_bytes = 0;
+    std::uint64_t total_bytes = 0;
+  };
+  std::optional<Progress> progress() const;
 
  private:
   struct Running {
     UploadItem item;
+    std::atomic<std::uint64_t> chunks{0};  // that the parent has, or the session
     std::atomic<bool> stopped{false};
     std::atomic<bool> refused{false};
   };
@@ -52,7 +63,7 @@ class Upload {
 
   tree::Runtime& runtime_;
   net::TaskGroup& tasks_;
-  Sent sent_;
+  Events events_;
   std::shared_ptr<Running> running_;
   std::optional<UploadItem> next_;
   std::atomic<std::uint64_t> payload_bytes_{0};

@@ -66,10 +66,15 @@ Status check_integers(const UpdateJob& job, const std::vector<std::int64_t>& int
   return round::check_integers(job.schema, base, integers);
 }
 
+void reach(const UpdateJob& job, UpdateJob::Step step) {
+  if (job.reached) job.reached(step);
+}
+
 // The digest of a submission: over the chunks' bytes in order, then the integers', 8 bytes each, little-endian, then
 // the probe's.
-Result<store::PendingUpdate> finish(store::PendingWriter& writer, Sha256& hash,
+Result<store::PendingUpdate> finish(const UpdateJob& job, store::PendingWriter& writer, Sha256& hash,
                                     const std::vector<std::int64_t>& integers) {
+  reach(job, UpdateJob::Step::kPersist);
   Buffer trailer(integers.size() * sizeof(std::int64_t) + round::kProbeBytes);
   for (std::size_t i = 0; i < integers.size(); ++i) {
     store_le(trailer.data() + i * sizeof(std::int64_t), static_cast<std::uint64_t>(integers[i]));
@@ -199,6 +204,7 @@ Result<bool> is_too_long_alone(const UpdateJob& job, const kernels::Codec& codec
 // residual.
 Result<store::PendingUpdate> encode_on_host(const UpdateJob& job, const kernels::Codec& codec, Update update,
                                             store::SiteStore& store, Parallel& parallel) {
+  reach(job, UpdateJob::Step::kEncode);
   const kernels::ChunkLayout layout = job.layout();
   const std::span<const float> p = update.values();
   Fitting fitting(job.plan, codec.spec(), update.max_abs);
@@ -222,7 +228,7 @@ Result<store::PendingUpdate> encode_on_host(const UpdateJob& job, const kernels:
       FLUVIAL_ASSIGN(const bool own, is_too_long_alone(job, codec, fitting, p, store, parallel));
       if (own) fitting.allow_any_norm();
     }
-    if (fitting.accepts(encoder->decoded())) return finish(*writer, encoder->hash(), update.integers);
+    if (fitting.accepts(encoder->decoded())) return finish(job, *writer, encoder->hash(), update.integers);
     FLUVIAL_TRY(fitting.tighten(encoder->decoded()));
   }
 }
@@ -238,6 +244,7 @@ Result<std::optional<store::PendingUpdate>> encode_on_gpu(const UpdateJob& job, 
     return writer->write_p(layout.first_value(chunk), p);
   };
   FLUVIAL_ASSIGN(const float max_abs, make_p(gpu, job, store, parallel, write_p));
+  reach(job, UpdateJob::Step::kEncode);
   const Fitting fitting(job.plan, codec.spec(), max_abs);
   if (!fitting.fit().whole()) return std::optional<store::PendingUpdate>();
   Sha256 hash;
@@ -256,7 +263,7 @@ Result<std::optional<store::PendingUpdate>> encode_on_gpu(const UpdateJob& job, 
     });
   }));
   if (!fitting.accepts(decoded)) return std::optional<store::PendingUpdate>();
-  FLUVIAL_ASSIGN(store::PendingUpdate update, finish(*writer, hash, integers));
+  FLUVIAL_ASSIGN(store::PendingUpdate update, finish(job, *writer, hash, integers));
   return std::optional(std::move(update));
 }
 

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -59,6 +60,10 @@ struct UpdateJob {
   SiteGpus* gpus = nullptr;                  // null: values on a GPU are copied to the host and reduced there
   // Counts the residual's values that were unusable and are not in the update; may be null.
   std::atomic<std::uint64_t>* residual_lost = nullptr;
+  // Told when p is there and is to be encoded, and when all that was encoded is to be made durable. On the thread that
+  // makes the update; empty: nobody asks.
+  enum class Step { kEncode, kPersist };
+  std::function<void(Step)> reached = {};
 
   kernels::ChunkLayout layout() const { return {schema.value_count(), plan.chunk_values}; }
 };
