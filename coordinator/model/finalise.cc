@@ -102,6 +102,7 @@ Result<NextModel> finalise(Parallel& parallel, const transfer::NodeSum& sum, sto
     return {};
   }));
   next.ref = {input.record.run, ModelVersion(input.record.round.value()), next.ref.digest, schema.model_bytes()};
+  if (input.writing) input.writing();
   FLUVIAL_ASSIGN(next.optimizer_file, models.put({next.ref.run, next.ref.version}, schema, next.bytes.bytes,
                                                  next.ref.digest, next.optimizer_state));
   return next;

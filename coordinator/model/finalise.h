@@ -2,6 +2,7 @@
 // threads and the file system are passed in.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,7 @@ struct FinaliseInput {
   aggregate::ServerOptimizer optimizer;
   std::vector<float> optimizer_state;
   bool sum_digest = false;
+  std::function<void()> writing = {};  // told when all that is left is to write the files; empty: nobody asks
 };
 
 // Blocking; the sum must not change meanwhile. The result is durable when it returns. kDataLoss: the probe or the

@@ -35,6 +35,14 @@ void Root::members_changed(NodeId child, const v1::MemberChange& change) {
   runs_.members().changed(up);
 }
 
+// One that has moved meanwhile is somebody else's to report.
+void Root::reported(NodeId child, round::NodeReport report) {
+  if (registry_.book().via(report.node) != child) return;
+  runs_.steps().told(report);
+  report.rounds.clear();
+  reports_.heard(std::move(report));
+}
+
 net::Awaitable<Result<v1::LeaseGrant>> Root::lease(identity::PeerIdentity peer, v1::LeaseRequest request) {
   const NodeId node = peer.node;
   const std::string name = peer.name;

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "coordinator/service/registry.h"
+#include "coordinator/service/reports.h"
 #include "coordinator/service/run_service.h"
 #include "core/tree/parent_owner.h"
 
@@ -24,6 +25,7 @@ class Root : public tree::ParentOwner {
   tree::Hub& hub() { return hub_; }
   RunService& runs() { return runs_; }
   const identity::DenyList& deny() const { return *deny_; }
+  const Reports& reports() const { return reports_; }
 
   Status may_join(const tree::Child& child) override { return registry_.book().may_join(child.node, child.lease); }
   void child_joined(const tree::Child& child) override;
@@ -32,6 +34,7 @@ class Root : public tree::ParentOwner {
   net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) override;
   void outcome_asked(NodeId child, const v1::OutcomeQuery& query) override;
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref) override { return runs_.model(ref); }
+  void reported(NodeId child, round::NodeReport report) override;
 
  private:
   tree::ParentSide& side() override { return runs_.parent_side(); }
@@ -42,6 +45,7 @@ class Root : public tree::ParentOwner {
   store::CoordinatorJournal& journal_;
   std::shared_ptr<identity::DenyList> deny_ = std::make_shared<identity::DenyList>();
   Registry registry_;
+  Reports reports_;
   tree::Hub hub_;  // before what holds staged updates: they count against its budget
   RunService runs_;
 };

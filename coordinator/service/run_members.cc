@@ -118,6 +118,15 @@ std::vector<NodeId> RunMembers::leave_for_home() {
   return home;
 }
 
+void RunMembers::way_of(NodeId node, std::map<NodeId, NodeId>* parents) const {
+  while (node != NodeId(0) && !parents->contains(node)) {
+    const LeaseEntry* lease = registry_.book().lease_of(node);
+    const NodeId parent = lease == nullptr ? NodeId(0) : lease->parent;
+    (*parents)[node] = parent;
+    node = parent;
+  }
+}
+
 void RunMembers::dismiss(const std::vector<NodeId>& nodes, const Error& reason) {
   std::map<NodeId, v1::Envelope> deeper;
   for (const NodeId node : nodes) {

@@ -1,6 +1,7 @@
 // Who takes part in the run as members come, move, go home and misbehave. On the node's strand.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,6 +37,8 @@ class RunMembers {
   void tell_moved(const std::vector<SiteId>& sites);
   // Between its rounds: who goes to a nearer parent. They are to be told of the round's commit before they go.
   std::vector<NodeId> leave_for_home();
+  // Adds the node's parent by its lease, and theirs, up to the coordinator.
+  void way_of(NodeId node, std::map<NodeId, NodeId>* parents) const;
   void send(const std::vector<NodeId>& home) { dismiss(home, {Code::kStale, "a nearer parent serves"}); }
 
  private:

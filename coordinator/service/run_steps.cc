@@ -44,12 +44,13 @@ net::Awaitable<void> RunSteps::record_attempt(RecordAttempt effect) {
   }
   if (record.attempt == AttemptId(1) || !since_) {  // the round is new to this process
     side_.begin();
-    since_ = {now(), hub_.payload_bytes_in(), hub_.payload_bytes_out()};
+    since_ = {now(), hub_.payload_bytes_in(), hub_.payload_bytes_out(), runtime_.clock.wall_now()};
   }
   observer_.recording(record);
   const TimePoint begun = now();
   const Status recorded = co_await runtime_.pool.run([this, &record] { return journal_.open_attempt(record); });
   observer_.took(Work::kAttemptRecord, now() - begun);
+  side_.spans().add(record.run, record.round, {round::SpanKind::kFsync, {}, begun, now()});
   if (recorded.ok()) observer_.recorded(record);
   if (!is_due(effect.step)) co_return;
   if (!recorded.ok()) {
@@ -75,8 +76,12 @@ net::Awaitable<void> RunSteps::do_finalise(Finalise effect) {
                       run.optimizer, run.optimizer_state, run.machine.plan().sum_digest};
   net::PoolParallel parallel(runtime_.pool);
   const TimePoint begun = now();
+  TimePoint written = begun;
+  input.writing = [this, &written] { written = now(); };
   Result<NextModel> next = co_await runtime_.pool.run(
       [&] { return finalise(parallel, side_.sum().node(), models_, std::move(input)); }, net::Work::kFinalise);
+  side_.spans().add(effect.record.run, effect.record.round, {round::SpanKind::kFinalise, {}, begun, written});
+  side_.spans().add(effect.record.run, effect.record.round, {round::SpanKind::kFsync, {}, written, now()});
   observer_.took(Work::kFinalise, now() - begun);
   if (!is_due(effect.step)) co_return;
   if (!next.ok()) {
@@ -113,8 +118,10 @@ net::Awaitable<void> RunSteps::record_commit(RecordCommit effect) {
   observer_.committing(row, *next_);
   const TimePoint begun = now();
   const Status recorded = co_await runtime_.pool.run([this, &row] { return journal_.commit(row); });
-  observer_.took(Work::kCommitRecord, now() - begun);
-  observer_.took(Work::kCommit, now() - sealed_at_);
+  committed_at_ = now();
+  side_.spans().add(row.record.run, row.record.round, {round::SpanKind::kFsync, {}, begun, committed_at_});
+  observer_.took(Work::kCommitRecord, committed_at_ - begun);
+  observer_.took(Work::kCommit, committed_at_ - sealed_at_);
   if (!is_due(effect.step)) co_return;
   if (!recorded.ok()) {
     step_failed(effect.step, DiskPart::kJournal, recorded.error());
@@ -136,10 +143,25 @@ void RunSteps::publish(const Publish& effect) {
   const ActiveRun& run = *host_.current();
   const round::CommitRecord& record = effect.record;
   hub_.book().close();
+  const TimePoint begun = now();
   side_.send_commits({record.run, record.round, record.attempt, record.model, record.contributors, record.refusals,
                       effect.last, record.late});
+  side_.spans().add(record.run, record.round, {round::SpanKind::kPublish, {}, begun, now()});
+  note_round(record);
   if (model_committed_) model_committed_(run.slot->ref(), {run.slot, run.slot->bytes()}, run.schema);
   tasks_.spawn(runtime_.strand, "prune", prune(record.run, record.model.version, run.machine.plan().models_kept));
+}
+
+// What the nodes did for it they report from now on.
+void RunSteps::note_round(const round::CommitRecord& record) {
+  Committed committed{record.run, record.round, record.attempt, since_->at, since_->wall, committed_at_, {}, {}};
+  for (round::RoundSpans& own : side_.spans().take_until(record.run, record.round, now())) {
+    if (own.round == record.round) committed.spans = std::move(own.spans);
+  }
+  for (const auto& [site, contribution] : record.contributors.entries()) members_.way_of(site, &committed.parents);
+  for (const round::Refusal& refusal : record.refusals) members_.way_of(refusal.site, &committed.parents);
+  for (const SiteId site : record.late) members_.way_of(site, &committed.parents);
+  traces_.committed(std::move(committed));
 }
 
 net::Awaitable<void> RunSteps::prune(RunId run, ModelVersion last, std::uint64_t kept) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "coordinator/logic/traces.h"
 #include "coordinator/model/finalise.h"
 #include "coordinator/service/disk_health.h"
 #include "coordinator/service/roll_call.h"
@@ -30,6 +31,8 @@ class RunSteps {
   void on_commit(ModelCommitted hook) { model_committed_ = std::move(hook); }  // told of each committed model
   DiskHealth& health() { return health_; }
   const DiskHealth& health() const { return health_; }
+  const Traces& traces() const { return traces_; }
+  void told(const round::NodeReport& report) { traces_.told(report); }  // of a member
 
   void begin(const RecordAttempt& effect);
   void begin(const Finalise& effect);  // on the sum's lane
@@ -44,6 +47,7 @@ class RunSteps {
   net::Awaitable<void> record_commit(RecordCommit effect);
   net::Awaitable<void> record_status(RecordStatus effect);
   net::Awaitable<void> prune(RunId run, ModelVersion last, std::uint64_t kept);
+  void note_round(const round::CommitRecord& record);
   store::CommitRow row_of(const round::CommitRecord& record) const;
   void step_failed(Step step, DiskPart part, Error error);
   bool is_due(Step step);
@@ -54,6 +58,7 @@ class RunSteps {
     TimePoint at;
     std::uint64_t bytes_in = 0;
     std::uint64_t bytes_out = 0;
+    WallTime wall;
   };
   tree::Runtime& runtime_;
   net::TaskGroup& tasks_;
@@ -71,6 +76,8 @@ class RunSteps {
   TimePoint sealed_at_;                // the sum of the round that is being committed
   std::vector<store::LateSite> late_;  // of the round that is being finalised
   std::optional<Since> since_;         // when the round began that this process opened last
+  TimePoint committed_at_;
+  Traces traces_;
 };
 
 }  // namespace fluvial::coordinator

@@ -21,6 +21,7 @@ Admin::Admin(tree::Runtime& runtime, store::CoordinatorJournal& journal, store::
   admin::add_nodes(router_);
   admin::add_tokens(router_);
   admin::add_runs(router_);
+  admin::add_timeline(router_);
   admin::add_watch(router_);
   admin::add_rounds(router_);
   admin::add_models(router_);

@@ -13,6 +13,7 @@ void add_nodes(Router& router);
 void add_tokens(Router& router);
 void add_runs(Router& router);
 void add_rounds(Router& router);
+void add_timeline(Router& router);
 void add_watch(Router& router);
 void add_models(Router& router);
 void add_backup(Router& router);
