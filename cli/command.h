@@ -62,6 +62,7 @@ void add_node_commands(CLI::App& app, Commands& commands);
 void add_run_commands(CLI::App& app, Commands& commands);
 void declare_run_export(CLI::App& run, Commands& commands);
 void add_round_commands(CLI::App& app, Commands& commands);
+void declare_round_trace(CLI::App& rounds, Commands& commands);
 void add_model_commands(CLI::App& app, Commands& commands);
 void add_backup_commands(CLI::App& app, Commands& commands);
 void add_console_command(CLI::App& app, Commands& commands);

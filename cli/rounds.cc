@@ -229,6 +229,8 @@ void add_round_commands(CLI::App& app, Commands& commands) {
       ->check(whole_number(1));
   add_watch_options(*watched, watch_options->watching);
   watched->footer(watch_footer());
+
+  declare_round_trace(*rounds, commands);
 }
 
 }  // namespace fluvial::cli
