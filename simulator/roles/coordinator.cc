@@ -50,6 +50,11 @@ class CoordinatorRole::Tampered final : public coordinator::Root {
     }
     Root::arrived(std::move(arrival));
   }
+  void reported(NodeId child, round::NodeReport report) override {
+    tamper_.reported(&report);
+    role_.check_clock(report);
+    Root::reported(child, std::move(report));
+  }
   net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) override {
     const NodeId node = peer.node;
     Result<v1::LeaseGrant> grant = co_await Root::lease(std::move(peer), std::move(request));

@@ -30,6 +30,7 @@ class CoordinatorRole final : public Node, private coordinator::RunObserver {
   void stop();                      // attend_end() continues it
   // The open round, as far as revocations and quarantines go: otherwise a person must stop the run.
   bool may_close() const;
+  const coordinator::Traces& traces() const { return root_->runs().steps().traces(); }  // once it has started
 
  private:
   class Tampered;
@@ -47,6 +48,9 @@ class CoordinatorRole final : public Node, private coordinator::RunObserver {
   void committed(const store::CommitRow& row, const round::Pace&) override;
   void quarantined(SiteId site, const std::string& reason) override;
   void quarantine_recorded(SiteId site) override;
+  // coordinator_timeline.cc
+  void check_clock(const round::NodeReport& report);
+  void check_timeline(RunId run, RoundId round);
   bool says(v1::Envelope& message);
   void brought(const round::ContributorSet& contributors);
 

@@ -78,6 +78,7 @@ void CoordinatorRole::step_failed(const round::AttemptRecord& attempt, coordinat
 void CoordinatorRole::committed(const store::CommitRow& row, const round::Pace&) {
   if (is_dead()) return;
   cast_.checks().rounds().committed(row);
+  check_timeline(row.record.run, RoundId(row.record.round.value() - 1));  // of the last one all has been told
   cast_.round_log().committed(row.record.round, row.record.contributors.size(), world().scheduler().now());
 }
 

@@ -8,6 +8,7 @@
 #include "coordinator/logic/run_machine.h"
 #include "core/base/ids.h"
 #include "core/base/result.h"
+#include "core/round/report.h"
 #include "core/store/journal.h"
 #include "core/transfer/incoming.h"
 #include "edge/logic/site_machine.h"
@@ -44,6 +45,8 @@ class Tamper {
   virtual bool forgets_quarantine() { return false; }
   // A site whose certificate is revoked is no member.
   virtual bool forgets_revocation() { return false; }
+  // The coordinator knows clocks as exactly as they were measured, and no better.
+  virtual void reported(round::NodeReport*) {}
   // The coordinator answers what the journal says.
   virtual void answers(round::Outcome*) {}
   // The coordinator calls no substitute into a round for whose weight the sum has no room.

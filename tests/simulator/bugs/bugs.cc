@@ -50,6 +50,12 @@ class AnswersRefused final : public Tamper {
   }
 };
 
+class TrustsClocks final : public Tamper {
+  void reported(round::NodeReport* report) override {
+    if (report->clock) report->clock->uncertainty = Duration(0);
+  }
+};
+
 class SkipsIntegers final : public Tamper {
   void staged(transfer::StagedArrival* arrival) override {
     std::ranges::fill(arrival->integers, std::numeric_limits<std::int64_t>::min());  // the maximum takes no note of it
@@ -152,6 +158,7 @@ const std::vector<Bug>& bugs() {
       {"drops-late", "outcome", "a site takes late for refused, and drops its work"},
       {"keeps-refused", "outcome", "a site takes refused for late"},
       {"answers-refused", "outcome", "the journal answers refused for every late update"},
+      {"trusts-clocks", "timeline", "the coordinator takes what was measured of clocks for exact"},
       {"skips-integers", "exact_sum", "integer tensors are never added up"},
       {"takes-any-value", "bounds", "a parent knows no value_abs_max"},
       {"calls-the-heavy", "room", "substitutes are called whether or not the sum has room for their weight"},
@@ -174,6 +181,7 @@ std::unique_ptr<Tamper> make_bug(const std::string& name) {
   if (name == "drops-late") return std::make_unique<DropsLate>();
   if (name == "keeps-refused") return std::make_unique<KeepsRefused>();
   if (name == "answers-refused") return std::make_unique<AnswersRefused>();
+  if (name == "trusts-clocks") return std::make_unique<TrustsClocks>();
   if (name == "skips-integers") return std::make_unique<SkipsIntegers>();
   if (name == "takes-any-value") return std::make_unique<TakesAnyValue>();
   if (name == "calls-the-heavy") return std::make_unique<CallsTheHeavy>();
