@@ -31,8 +31,8 @@ void CoordinatorRole::check_clock(const round::NodeReport& report) {
   const auto host =
       std::ranges::find_if(hosts, [&](const Host& one) { return cast_.identity(one.id).node == report.node; });
   if (host == hosts.end()) return;
-  for (const HostId id : {host->id, this->host(), host->home}) {
-    const TimePoint booted = world().clock(id).booted();
+  for (const Host& one : hosts) {
+    const TimePoint booted = world().clock(one.id).booted();
     if (booted > TimePoint() && world().scheduler().now() < booted + kBootIsTold) return;
   }
   const Duration truth = world().clock(host->id).now() - world().clock(this->host()).now();
@@ -57,7 +57,8 @@ void CoordinatorRole::check_timeline(RunId run, RoundId round) {
     violated("its critical path takes " + ms(sum) + ", it took " + ms(trace->committed - trace->opened));
   }
   // A round of a process before this one, or of a history that is lost, may have begun at its sites long ago.
-  const bool is_first = trace->attempt == AttemptId(1) && cast_.scenario().faults.upkeep.restores_per_minute == 0;
+  const bool is_first =
+      trace->attempt == AttemptId(1) && !cast_.has_clones() && cast_.scenario().faults.upkeep.restores_per_minute == 0;
   for (const auto& [id, node] : trace->nodes) {
     const Duration right_to = node.uncertainty + drifted(cast_.scenario());
     TimePoint made_until{};
