@@ -1,4 +1,5 @@
 // What the ends of a session learn of each other's clocks.
+#include "core/net/clock_probe.h"
 #include "core/net/test_support.h"
 
 namespace fluvial::net {
