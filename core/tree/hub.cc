@@ -268,10 +268,6 @@ net::Awaitable<Status> Hub::take_report(Child child, v1::Report message) {
 
 void Hub::note_clock(const Child& child, const ClockOffset& clock) {
   const double seconds = std::chrono::duration<double>(clock.wall).count();
-  runtime_.metrics
-      .gauge("clock_offset_seconds", "A child's wall clock minus this node's, once it was measured",
-             {{"member", child.name}})
-      .set(seconds);
   const bool apart = std::abs(seconds) > kWallClocksApart_s;
   if (apart == clocks_apart_.contains(child.node)) return;
   if (!apart) {
