@@ -118,12 +118,6 @@ Absence unheard(const SiteKnown& site) {
 
 }  // namespace
 
-std::string_view doing_name(Doing doing) {
-  static constexpr std::array<std::string_view, 10> kNames = {
-      "unknown", "idle", "waiting", "fetching", "training", "encoding", "folding", "resolving", "sending", "merging"};
-  return kNames[static_cast<std::size_t>(doing)];
-}
-
 std::string_view absence_state_name(AbsenceState state) {
   static constexpr std::array<std::string_view, 5> kNames = {"in", "awaited", "refused", "declined", "away"};
   return kNames[static_cast<std::size_t>(state)];

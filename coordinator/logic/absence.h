@@ -12,22 +12,12 @@
 #include "core/base/clock.h"
 #include "core/base/ids.h"
 #include "core/base/result.h"
+#include "core/round/report.h"
 
 namespace fluvial::coordinator {
 
-enum class Doing {
-  kUnknown,
-  kIdle,
-  kWaiting,
-  kFetching,
-  kTraining,
-  kEncoding,
-  kFolding,
-  kResolving,
-  kSending,
-  kMerging
-};
-std::string_view doing_name(Doing doing);  // "training", ...
+using round::Doing;
+using round::doing_name;
 
 // What a node said of itself last.
 struct Activity {

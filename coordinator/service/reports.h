@@ -2,8 +2,10 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <utility>
 
+#include "coordinator/logic/absence.h"
 #include "core/round/report.h"
 
 namespace fluvial::coordinator {
@@ -18,6 +20,8 @@ class Reports {
     const auto found = last_.find(node);
     return found == last_.end() ? nullptr : &found->second;
   }
+  // The same as logic/absence.h wants it.
+  std::optional<Activity> activity_of(NodeId node, const Clock& clock) const;
 
  private:
   std::map<NodeId, round::NodeReport> last_;

@@ -15,7 +15,9 @@ Root::Root(tree::Runtime& runtime, net::TaskGroup& tasks, Keeps keeps, RunObserv
       journal_(keeps.journal),
       registry_(runtime, keeps.journal, deny_, failover),
       hub_(runtime, *this, std::move(options), deny_),
-      runs_(runtime, tasks, keeps.journal, keeps.models, registry_, observer, hub_, keeps.epoch) {}
+      runs_(runtime, tasks, keeps.journal, keeps.models, registry_, observer, hub_, keeps.epoch) {
+  runs_.roll_call().on_activity([this](NodeId node) { return reports_.activity_of(node, runtime_.clock); });
+}
 
 void Root::child_joined(const tree::Child& child) {
   runtime_.log.info("child joined",

@@ -58,8 +58,9 @@ struct NodeReport {
   std::string note;               // for people: what keeps it, "no worker attached"; at most kNoteBytesMax
   std::optional<WallTime> certificate_ends;
   std::optional<ClockDistance> clock = ClockDistance{};  // none: somewhere on the way it was not measured yet
-  std::vector<RoundSpans> rounds;  // that are over, at most kReportedRoundsMax; by the node's clock
-  TimePoint heard;                 // by whoever keeps it; not sent
+  std::vector<RoundSpans> rounds;       // that are over, at most kReportedRoundsMax; by the node's clock
+  std::optional<Duration> wall_offset;  // of its wall clock from its parent's, there; not sent
+  TimePoint heard;                      // by whoever keeps it; not sent
   bool operator==(const NodeReport&) const = default;
 };
 

@@ -259,6 +259,7 @@ net::Awaitable<Status> Hub::take_report(Child child, v1::Report message) {
         return Error{Code::kPermissionDenied, "a site reports of itself alone"};
       }
       round::cross(report, clock);
+      if (clock && report.node == child.node) report.wall_offset = clock->wall;
       report.heard = runtime_.clock.now();
       owner_.reported(child.node, std::move(report));
     }
