@@ -70,6 +70,9 @@ def check_alerts():
         assert any(f'alertname="{name}", severity="{rule["labels"]["severity"]}"' in str(samples) for samples in tests[name]), (
             f"{name} has no test in which it fires")
     assert set(sections) == names, set(sections) ^ names
+    # `fluvial status` names the same sections.
+    named = re.findall(r'"(fluvial[a-z]{5,})"', (SOURCE / "coordinator/logic/problems.cc").read_text())
+    assert named and set(named) <= {name.lower() for name in names}, set(named) - {name.lower() for name in names}
 
 
 def check_kubernetes():

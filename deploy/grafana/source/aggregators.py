@@ -78,8 +78,8 @@ def rounds():
               Query("fluvial_aggregator_staging_bytes", "{{instance}}, in memory"),
               Query("fluvial_aggregator_staging_spilled_bytes", "{{instance}}, on disk"),
               Query("fluvial_aggregator_staging_limit_bytes", "{{instance}}, limit")),
-        graph("Clocks of the children", "s", "Whose clock is wrong? Ahead of the aggregator's: above 0.",
-              Query("fluvial_aggregator_clock_offset_seconds", "{{member}} at {{instance}}"), least=None),
+        graph("Model", "none", "Does an aggregator hold the model that the others hold?",
+              Query("fluvial_aggregator_model_version", "{{instance}}"), least=None),
     ]
 
 

@@ -20,7 +20,7 @@ def now():
         number("Disk", "none", "Can the coordinator write? 1: it cannot, and promises nothing until it can.",
                "max(fluvial_coordinator_storage_fault)", ((None, GOOD), (1, BAD)), width=4),
         number("Clocks apart", "s", "How wrong is the worst clock? Certificates go by clocks, and logs are compared by them.",
-               "max(abs(fluvial_coordinator_clock_offset_seconds) or abs(fluvial_aggregator_clock_offset_seconds))",
+               "max(abs(fluvial_coordinator_clock_offset_seconds))",
                ((None, GOOD), (1, WARNING), (5, BAD)), width=4),
     ]
 
@@ -67,9 +67,8 @@ def content():
                     "{{reason}}"), stacked=True, width=8),
         graph("Sites in quarantine", "none", "Since when is one there?",
               Query("fluvial_coordinator_sites_quarantined", "sites"), width=8),
-        graph("Clocks", "s", "Whose clock is wrong? Ahead of the parent's: above 0.",
-              Query("fluvial_coordinator_clock_offset_seconds", "{{member}}"),
-              Query("fluvial_aggregator_clock_offset_seconds", "{{member}}"), least=None, width=8),
+        graph("Clocks", "s", "Whose clock is wrong? Ahead of the coordinator's: above 0.",
+              Query("fluvial_coordinator_clock_offset_seconds", "{{member}}"), least=None, width=8),
     ]
 
 
