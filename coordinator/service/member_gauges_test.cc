@@ -122,16 +122,14 @@ TEST_F(MemberGaugesTest, WhatMembersReport) {
 TEST(Phase, IsWhatTheSiteReportedUnlessItIsAway) {
   Activity activity;
   activity.doing = Doing::kTraining;
-  EXPECT_EQ(phase_of(false, activity), "away");
-  EXPECT_EQ(phase_of(true, activity), "training");
-  EXPECT_EQ(phase_of(true, std::nullopt), "unknown");
-  activity.doing = Doing::kWaiting;
-  EXPECT_EQ(phase_of(true, activity), "no_worker");
+  EXPECT_EQ(phase_of(true, activity), "no_worker") << "it waits for one";
   activity.workers = 1;
-  EXPECT_EQ(phase_of(true, activity), "waiting");
+  EXPECT_EQ(phase_of(true, activity), "training");
+  EXPECT_EQ(phase_of(false, activity), "away");
+  EXPECT_EQ(phase_of(true, std::nullopt), "unknown");
   const telemetry::Label& declared = telemetry::find_declared("late_sites_total", Role::kCoordinator)->labels.front();
-  for (int doing = 0; doing <= static_cast<int>(Doing::kMerging); ++doing) {
-    activity.doing = static_cast<Doing>(doing);
+  for (const Doing doing : round::kDoings) {
+    activity.doing = doing;
     const std::string_view phase = phase_of(true, activity);
     EXPECT_TRUE(std::ranges::any_of(declared.values, [&](const auto& value) { return value.text == phase; })) << phase;
   }

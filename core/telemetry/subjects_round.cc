@@ -175,9 +175,11 @@ Subject members_subject() {
           {"clock_offset_seconds",
            kGauge,
            kCoordinators,
-           "A member's wall clock less the coordinator's, as far as it reports; the first 256",
+           "The wall clock of a connected child of the coordinator less the coordinator's, by their session's round "
+           "trips; the "
+           "first 256",
            {{"member", {}}},
-           "a member has reported"},
+           "it was measured"},
           {"sites_quarantined", kGauge, kCoordinators, "Sites that take part in no round until `fluvial nodes clear`"},
           {"site_quarantined",
            kGauge,
