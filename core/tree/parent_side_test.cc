@@ -96,6 +96,7 @@ class ParentSideTest : public transfer::TransferTest {
   const v1::Receipt& last_receipt() const { return children_.told.back().second.receipt(); }
 
   TestRuntime runtime_{Role::kAggregator, 1};
+  telemetry::Metrics& metrics_ = runtime_.metrics();
   FakeOwner owner_;
   FakeChildren children_;
   ParentSide side_{runtime_.get(), owner_, children_};

@@ -40,6 +40,7 @@ class TestRuntime {
   net::Threads& threads() { return threads_; }
   store::MemoryFileSystem& files() { return files_; }
   telemetry::CaptureSink& log() { return *log_; }
+  telemetry::Metrics& metrics() { return metrics_; }
 
   // On the strand, to its end.
   template <typename T>
