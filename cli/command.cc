@@ -101,6 +101,7 @@ void declare_all(CLI::App& app, Commands& commands) {
   add_enroll_command(app, commands);
   add_token_commands(app, commands);
   add_health_command(app, commands);
+  add_doctor_command(app, commands);
   add_status_command(app, commands);
   add_node_commands(app, commands);
   add_run_commands(app, commands);

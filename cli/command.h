@@ -58,6 +58,7 @@ void add_role_commands(CLI::App& app, Commands& commands);
 void add_token_commands(CLI::App& app, Commands& commands);
 void add_enroll_command(CLI::App& app, Commands& commands);
 void add_status_command(CLI::App& app, Commands& commands);
+void add_doctor_command(CLI::App& app, Commands& commands);
 void add_node_commands(CLI::App& app, Commands& commands);
 void add_run_commands(CLI::App& app, Commands& commands);
 void declare_run_export(CLI::App& run, Commands& commands);

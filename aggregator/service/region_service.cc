@@ -56,6 +56,7 @@ std::string RegionService::status_json(const std::string& name) const {
                              {"node", self_.value()},
                              {"connected", uplink_->is_up()},
                              {"parent", uplink_->lease().parent_name},
+                             {"parent_address", net::to_string(uplink_->lease().address)},
                              {"children", hub_.children().size()},
                              {"run", opening_ ? opening_->run.value() : 0},
                              {"round", opening_ ? opening_->round.value() : 0},

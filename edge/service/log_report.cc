@@ -37,6 +37,7 @@ std::string LogReport::status_json(const SiteStatus& now) const {
                              {"node", now.node.value()},
                              {"connected", now.connected},
                              {"parent", now.parent},
+                             {"parent_address", now.parent_address},
                              {"run", now.run.value()},
                              {"round", now.round.value()},
                              {"model_version", now.model ? now.model->version.value() : 0},

@@ -19,6 +19,7 @@ struct SiteStatus {
   NodeId node;
   bool connected = false;
   std::string parent;
+  std::string parent_address;
   RunId run;
   RoundId round;
   std::optional<round::ModelRef> model;

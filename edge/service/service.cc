@@ -165,7 +165,10 @@ SiteStatus EdgeService::status() const {
   status.name = self_.name;
   status.node = self_.node;
   status.connected = uplink_.is_up();
-  if (uplink_.is_up()) status.parent = uplink_.lease().parent_name;
+  if (uplink_.is_up()) {
+    status.parent = uplink_.lease().parent_name;
+    status.parent_address = net::to_string(uplink_.lease().address);
+  }
   status.run = news_.ends().run();
   status.round = news_.ends().round();
   if (held_) status.model = held_->ref;

@@ -1,0 +1,116 @@
+#include <gtest/gtest.h>
+
+#include "cli/doctor/judge_test_support.h"
+
+namespace fluvial::cli::doctor {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+constexpr Severity kWarning = Severity::kWarning;
+constexpr Severity kError = Severity::kError;
+
+PortFacts port(Status bound, std::string holder = "") {
+  return {.setting = "listen", .address = "0.0.0.0:7400", .bound = std::move(bound), .holder = std::move(holder)};
+}
+Findings judge_one(const PortFacts& port, bool answers) {
+  return judge(std::vector{port}, ProcessFacts{.answers = answers});
+}
+
+TEST(DoctorPorts, FreeOrOurOwn) {
+  const Error taken{Code::kAlreadyExists, "Address already in use"};
+  EXPECT_THAT(judge_one(port({}), false), FindsNothing());
+  EXPECT_THAT(judge_one(port(taken), true), FindsNothing());
+  EXPECT_THAT(text_of(judge_one(port(taken, "fluvial (pid 7)"), true)), HasSubstr("held by this node's process"));
+}
+
+TEST(DoctorPorts, SomebodyElses) {
+  const Error taken{Code::kAlreadyExists, "Address already in use"};
+  EXPECT_THAT(judge_one(port(taken, "nginx (pid 7)"), false), Finds(kError, "nginx (pid 7) has it", "another port"));
+  EXPECT_THAT(judge_one(port(taken, "nginx (pid 7)"), true), Finds(kError, "nginx (pid 7) has it", "another port"));
+  EXPECT_THAT(judge_one(port(taken), false), Finds(kError, "another process has it", "stop that one"));
+}
+
+TEST(DoctorPorts, ThatCannotBeHad) {
+  EXPECT_THAT(judge_one(port(Error{Code::kPermissionDenied, "Permission denied"}), false),
+              Finds(kError, "Permission denied", "CAP_NET_BIND_SERVICE"));
+  EXPECT_THAT(judge_one(port(Error{Code::kUnavailable, "Cannot assign requested address"}), false),
+              Finds(kError, "Cannot assign", "an address of this machine"));
+}
+
+VisitFacts visited(std::optional<Duration> offset = {}) {
+  return {.address = "fl.example.org:7400",
+          .reached = {},
+          .peer = "coordinator 1 (coordinator)",
+          .handshake = milliseconds(12),
+          .round_trip = milliseconds(4),
+          .wall_offset = offset};
+}
+VisitFacts failed(std::string why) {
+  return {.address = "fl.example.org:7400", .reached = Error{Code::kUnavailable, "fl.example.org:7400: " + why}};
+}
+Findings judge_coordinator(VisitFacts visit) { return judge(ParentFacts{.coordinator = std::move(visit)}); }
+
+TEST(DoctorParent, Reached) {
+  EXPECT_THAT(judge_coordinator(visited()), FindsNothing());
+  VisitFacts proxied = visited();
+  proxied.proxy = "proxy:3128";
+  EXPECT_THAT(text_of(judge_coordinator(proxied)), HasSubstr("by the proxy proxy:3128"));
+  proxied.round_trip = seconds(3);
+  EXPECT_THAT(judge_coordinator(proxied), Finds(kWarning, "round trip 3.00 s", "full"));
+}
+
+TEST(DoctorParent, EachWayToFailHasItsAdvice) {
+  const std::pair<const char*, const char*> ways[] = {
+      {"cannot resolve the name: Host not found", "DNS"},
+      {"cannot connect: Connection refused", "is that node running"},
+      {"cannot connect: no answer in time", "firewall"},
+      {"the peer says that our certificate has expired (or its clock is wrong): enrol again", "a new token"},
+      {"the certificate for coordinator 1 (coordinator) is refused: certificate is not yet valid", "time service"},
+      {"site 7 (hospital-a) is on the deny list", "shut out"},
+      {"the member has enrolled anew since", "copy of this folder"},
+      {"aggregator 3 (eu) may not act as coordinator: its certificate is for the role aggregator", "another node's"},
+      {"the peer does not speak TLS: is it the right port?", "7401"},
+      {"the child (fluvial 0.2.0) speaks protocol 2, the parent 4: update the child first", "older of the two"},
+      {"the peer does not know the authority of our certificate: it belongs to another federation", "fluvial enroll"},
+      {"no TLS handshake in time", "MTU"},
+      {"something new", "troubleshooting"}};
+  for (const auto& [why, advice] : ways) EXPECT_THAT(judge_coordinator(failed(why)), Finds(kError, why, advice));
+  EXPECT_THAT(judge_coordinator(failed("proxy squid:3128 (for fl:7400): 403 Forbidden")),
+              Finds(kError, "403 Forbidden", "no_proxy"));
+}
+
+TEST(DoctorParent, ClocksApart) {
+  EXPECT_THAT(judge_coordinator(visited(milliseconds(800))), FindsNothing());
+  EXPECT_THAT(judge_coordinator(visited(seconds(90))),
+              Finds(kWarning, "1 min 30 s behind that of the coordinator", "chrony"));
+  EXPECT_THAT(judge_coordinator(visited(-seconds(7200))),
+              Finds(kError, "2 h 00 min ahead of that of the coordinator", "chrony"));
+}
+
+TEST(DoctorParent, TheAdvertisedAddressMayBeReachableFromOutsideAlone) {
+  ParentFacts facts{.coordinator = visited(), .parent = visited(), .advertised = visited()};
+  EXPECT_THAT(judge(facts), FindsNothing());
+  facts.advertised = failed("cannot connect: no answer in time");
+  EXPECT_THAT(judge(facts), Finds(kWarning, "this node's advertised address", "advertise"));
+}
+
+TEST(DoctorAddress, OfACoordinator) {
+  AdvertisedFacts facts{.members = "fl:7400", .enrolment = "fl:7401", .members_reached = {}, .enrolment_reached = {}};
+  EXPECT_THAT(judge(facts), FindsNothing());
+  facts.members_reached = Error{Code::kUnavailable, "cannot connect: Connection refused"};
+  EXPECT_THAT(judge(facts), Finds(kWarning, "the members' port at fl:7400: not reached", "public_host"));
+}
+
+TEST(DoctorEnrolment, ByWhatTheTokenNames) {
+  EXPECT_THAT(judge(EnrolmentFacts{.address = "fl:7401", .reached = {}}), FindsNothing());
+  EXPECT_THAT(
+      judge(EnrolmentFacts{.address = "fl:7401",
+                           .reached = Error{Code::kUnauthenticated, "fl:7401: wrong authority: the server shows ..."}}),
+      Finds(kError, "wrong authority", "pins"));
+}
+
+}  // namespace
+}  // namespace fluvial::cli::doctor

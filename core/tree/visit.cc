@@ -1,0 +1,93 @@
+#include "core/tree/visit.h"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <exception>
+#include <utility>
+
+#include "core/base/clock.h"
+#include "core/net/deadline.h"
+#include "core/tree/process.h"
+#include "core/wire/protocol.h"
+
+namespace fluvial::tree {
+namespace {
+
+using Outcome = std::optional<Result<Visit>>;
+
+// On the session's strand.
+net::Awaitable<Status> say_hello(std::shared_ptr<net::Session> session, Duration deadline, Visit* visit) {
+  const SystemClock clock;
+  const wire::Protocols protocols;
+  net::OutFrame hello;
+  hello.header.mutable_hello()->set_protocol_min(protocols.oldest);
+  hello.header.mutable_hello()->set_protocol_max(protocols.newest);
+  hello.header.mutable_hello()->set_software(software_name());
+  const TimePoint asked = clock.now();
+  FLUVIAL_CO_TRY(co_await session->send(std::move(hello)));
+  Result<net::Frame> welcome = co_await net::with_deadline(session->receive(), deadline);
+  if (!welcome.ok()) co_return welcome.error();
+  visit->round_trip = clock.now() - asked;
+  if (!welcome->header.has_welcome())
+    co_return Error{Code::kFailedPrecondition, "the peer did not answer with a Welcome"};
+  co_return wire::check_protocol(protocols, welcome->header.welcome(), software_name());
+}
+
+net::Awaitable<void> keep(net::Awaitable<Status> operation, Status* out) { *out = co_await std::move(operation); }
+
+net::Awaitable<void> go(Host host, std::shared_ptr<const identity::TlsContext> tls, net::SessionSettings settings,
+                        Outcome* out) {
+  const SystemClock clock;
+  const TimePoint begun = clock.now();
+  const net::Executor executor = co_await net::asio::this_coro::executor;
+  auto admission = [role = host.role](const identity::PeerIdentity& peer) {
+    return role ? identity::may_speak_as(peer, *role) : Status();
+  };
+  auto session =
+      co_await net::connect(executor, host.address.host, host.address.port, std::move(tls), settings, {}, admission);
+  if (!session.ok()) {
+    out->emplace(session.error());
+    co_return;
+  }
+  const std::shared_ptr<net::Session>& open = *session;
+  Visit visit;
+  visit.handshake = clock.now() - begun;
+  if (open->peer()) {
+    visit.peer = identity::describe(*open->peer());
+    visit.node = open->peer()->node;
+  }
+  Status met;
+  if (host.role) {
+    co_await net::asio::co_spawn(open->executor(), keep(say_hello(open, settings.handshake_deadline, &visit), &met),
+                                 net::asio::use_awaitable);
+  }
+  open->close({Code::kCancelled, "only looking"}, true);
+  if (met.ok()) {
+    out->emplace(std::move(visit));
+  } else {
+    out->emplace(met.error());
+  }
+}
+
+}  // namespace
+
+Result<Visit> visit_blocking(const Host& host, std::shared_ptr<const identity::TlsContext> tls,
+                             net::SessionSettings settings) {
+  net::asio::io_context context(1);
+  Outcome outcome;
+  std::exception_ptr failed;
+  net::asio::co_spawn(context, go(host, std::move(tls), std::move(settings), &outcome),
+                      [&failed](std::exception_ptr error) { failed = error; });
+  context.run();
+  if (!failed && outcome) return std::move(*outcome);
+  try {
+    if (failed) std::rethrow_exception(failed);
+  } catch (const std::exception& error) {
+    return Error{Code::kInternal, std::string("the visit failed: ") + error.what()};
+  }
+  return Error{Code::kInternal, "the visit ended without an outcome"};
+}
+
+}  // namespace fluvial::tree
