@@ -1,7 +1,9 @@
 #include "core/tree/visit.h"
 
+#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <exception>
@@ -17,6 +19,19 @@ namespace {
 
 using Outcome = std::optional<Result<Visit>>;
 
+constexpr int kClockLooks = 50;
+constexpr std::chrono::milliseconds kClockPause{20};
+
+// A peer of an earlier version tells none, and another may be slow to.
+net::Awaitable<void> compare_clocks(std::shared_ptr<net::Session> session, Visit* visit) {
+  net::asio::steady_timer timer(session->executor());
+  for (int i = 0; i < kClockLooks && session->is_open() && !session->peer_clock(); ++i) {
+    timer.expires_after(kClockPause);
+    co_await timer.async_wait(net::asio::as_tuple(net::asio::use_awaitable));
+  }
+  if (const auto offset = session->peer_clock()) visit->wall_offset = offset->wall;
+}
+
 // On the session's strand.
 net::Awaitable<Status> say_hello(std::shared_ptr<net::Session> session, Duration deadline, Visit* visit) {
   const SystemClock clock;
@@ -25,21 +40,26 @@ net::Awaitable<Status> say_hello(std::shared_ptr<net::Session> session, Duration
   hello.header.mutable_hello()->set_protocol_min(protocols.oldest);
   hello.header.mutable_hello()->set_protocol_max(protocols.newest);
   hello.header.mutable_hello()->set_software(software_name());
+  session->measure_clock();
   const TimePoint asked = clock.now();
   FLUVIAL_CO_TRY(co_await session->send(std::move(hello)));
   Result<net::Frame> welcome = co_await net::with_deadline(session->receive(), deadline);
   if (!welcome.ok()) co_return welcome.error();
   visit->round_trip = clock.now() - asked;
-  if (!welcome->header.has_welcome())
+  if (!welcome->header.has_welcome()) {
     co_return Error{Code::kFailedPrecondition, "the peer did not answer with a Welcome"};
-  co_return wire::check_protocol(protocols, welcome->header.welcome(), software_name());
+  }
+  FLUVIAL_CO_TRY(wire::check_protocol(protocols, welcome->header.welcome(), software_name()));
+  co_await compare_clocks(session, visit);
+  co_return Status{};
 }
 
 net::Awaitable<void> keep(net::Awaitable<Status> operation, Status* out) { *out = co_await std::move(operation); }
 
 net::Awaitable<void> go(Host host, std::shared_ptr<const identity::TlsContext> tls, net::SessionSettings settings,
                         Outcome* out) {
-  const SystemClock clock;
+  static const SystemClock clock;  // sessions keep it
+  settings.clock = &clock;
   const TimePoint begun = clock.now();
   const net::Executor executor = co_await net::asio::this_coro::executor;
   auto admission = [role = host.role](const identity::PeerIdentity& peer) {

@@ -39,6 +39,8 @@ TEST_F(VisitTest, SeesThePeerAndIsNoChild) {
   EXPECT_EQ(met->peer, "coordinator 1 (root)");
   EXPECT_EQ(met->node, NodeId(1));
   EXPECT_GT(met->round_trip.count(), 0);
+  ASSERT_TRUE(met->wall_offset.has_value()) << "both clocks are this machine's";
+  EXPECT_LT(std::chrono::abs(*met->wall_offset), std::chrono::minutes(1));
   EXPECT_TRUE(owner_.joined.empty());
   EXPECT_TRUE(owner_.left.empty());
 }
