@@ -34,7 +34,7 @@ export function problems(state) {
       h(
         'div',
         null,
-        h('p', null, problem.node ? `${problem.node}: ` : '', problem.what, problem.since && ` (${away(problem.since)})`),
+        h('p', null, problem.node && !problem.what.includes(problem.node) ? `${problem.node}: ` : '', problem.what, problem.since && ` (${away(problem.since)})`),
         problem.do && h('p.muted', null, problem.do, problem.runbook && ` (${problem.runbook})`),
       ),
     ),
@@ -69,7 +69,7 @@ export function roundPanel(state) {
   const run = state.status?.run;
   const open = run?.open;
   if (!open) return [h('p.empty', null, noRoundWords(run)), waits(state)];
-  const elapsed = state.openRound?.opened_at ? `, open for ${seconds((Date.now() - new Date(state.openRound.opened_at)) / 1000)}` : '';
+  const elapsed = Number.isFinite(open.open_s) ? `, open for ${seconds(open.open_s)}` : '';
   const parts = [
     h(
       'p.headline',
@@ -83,7 +83,7 @@ export function roundPanel(state) {
     Number.isFinite(open.hard_left_s) && h(
       'p.muted',
       null,
-      open.soft_left_s > 0 ? `a quorum is enough in ${seconds(open.soft_left_s)}` : 'a quorum is enough from now on',
+      `a quorum${open.quorum ? ` of ${open.quorum}` : ''} is enough ${open.soft_left_s > 0 ? `in ${seconds(open.soft_left_s)}` : 'from now on'}`,
       ` · next attempt in ${seconds(open.hard_left_s)}`,
     ),
   ];
@@ -137,7 +137,7 @@ function waits(state) {
       items.slice(0, 12).map((item) =>
         h(
           'li',
-          { 'data-key': `${item.node} ${item.what}` },
+          { 'data-key': `${item.node} ${item.what}`, class: item.severity === 'info' ? 'muted' : null },
           h('strong', null, item.node || item.what),
           item.node && item.what ? ` ${item.what}` : '',
           item.reason ? h('span', null, `: ${item.reason}`) : '',

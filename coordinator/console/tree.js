@@ -6,7 +6,7 @@ import { bar } from './now.js';
 import { roundsOf, shownRun, siteInRound, treeOf } from './store.js';
 
 const SMALL = matchMedia('(max-width: 40rem)');
-const rowHeight = () => (SMALL.matches ? 66 : 48); // as style.css has it
+const rowHeight = () => (SMALL.matches ? 76 : 48); // as style.css has it
 const STEP = 20;
 const LEFT = 12;
 const ROWS_MAX = 120; // beyond that the table of members is the better place
@@ -133,12 +133,12 @@ function stateOf(state, node, late) {
   const note = noteOf(node, inRound, late);
   const progress = progressOf(node);
   if (inRound && inRound.state !== 'in' && inRound.state !== 'awaited') {
-    return { kind: 'warn', text: inRound.state, note: inRound.reason || note };
+    return { kind: 'warn', text: inRound.state, note: inRound.reason || note.text };
   }
-  if (inRound?.state === 'in') return { kind: 'good', text: 'in the sum', note };
+  if (inRound?.state === 'in') return { kind: 'good', text: 'in the sum', note: note.is_amiss ? note.text : '' };
   const text = [doing || (inRound ? 'awaited' : 'connected'), progress?.words].filter(Boolean).join(', ');
-  const kind = note || node.workers === 0 ? 'warn' : doing && doing !== 'waiting' ? 'busy' : 'plain';
-  return { kind, text, note, progress };
+  const kind = note.is_amiss || node.workers === 0 ? 'warn' : doing && doing !== 'waiting' ? 'busy' : 'plain';
+  return { kind, text, note: note.text, progress };
 }
 
 function coordinatorWords(state) {
@@ -153,14 +153,15 @@ function awayNote(state, node) {
   return [since, why !== 'away' && why].filter(Boolean).join(', ');
 }
 
+// What there is to say of a connected node, and whether it is anything that somebody might do something about.
 function noteOf(node, inRound, late) {
-  if (node.past) return `past ${node.past.aggregator}, which ${node.past.reason}`;
-  if (inRound?.reason) return inRound.reason;
-  if (node.parent_wished && node.parent_wished !== node.parent) return `would rather be below ${node.parent_wished}`;
-  if (node.note) return node.note;
-  if (late) return `late in round ${late.round}${late.reason ? `: ${late.reason}` : ''}`;
-  if (node.pace?.straggler) return `slow: ${node.pace.score.toFixed(1)} times the median site`;
-  return '';
+  const amiss = (text) => ({ text, is_amiss: true });
+  if (node.past) return amiss(`past ${node.past.aggregator}, which ${node.past.reason}`);
+  if (inRound?.reason && inRound.do) return amiss(inRound.reason);
+  if (node.parent_wished && node.parent_wished !== node.parent) return amiss(`would rather be below ${node.parent_wished}`);
+  if (late) return amiss(`late in round ${late.round}${late.reason ? `: ${late.reason}` : ''}`);
+  if (node.pace?.straggler) return amiss(`slow: ${node.pace.score.toFixed(1)} times the median site`);
+  return { text: inRound?.state === 'awaited' && node.doing !== 'training' ? inRound.reason ?? '' : '', is_amiss: false };
 }
 
 function progressOf(node) {

@@ -93,14 +93,14 @@ def scene():
     listed = rounds(17)
     run = {"id": 3, "name": "tumours", "status": "running", "reason": "", "round": 17, "rounds": 60, "codec": "int8",
            "model_sha256": "cd" * 32, "waiting": "",
-           "open": {"round": 18, "attempt": 1, "participants": 5, "in": 2, "awaited": ["hospital-amsterdam", "hospital-cologne", "hospital-tampere"],
+           "open": {"round": 18, "attempt": 1, "participants": 5, "quorum": 3, "open_s": 6.2, "in": 2, "awaited": ["hospital-amsterdam", "hospital-cologne", "hospital-tampere"],
                     "soft_left_s": 4.2, "hard_left_s": 64.0}}
     status = {"role": "coordinator", "federation": "eu-oncology", "version": "0.3.0", "pin": "sha256:ab", "member_port": 7400,
               "enrol_port": 7401, "metrics_port": 9400, "sites_connected": 5, "aggregators_connected": 2, "staging_bytes": 0, "fault": "",
               "history": {"restores": 0, "began_at_epoch": 1, "lost": [], "ahead": []}, "last_backup": None, "run": run, "runs": [run],
-              "waits": [{"node": "hospital-tampere", "what": "its update", "since": ago(252), "reason": "away", "do": "look at the machine, or let the quorum decide"},
-                        {"node": "hospital-cologne", "what": "its update", "since": ago(3), "reason": "sending, 61 %", "do": ""},
-                        {"node": "hospital-amsterdam", "what": "its update", "since": ago(3), "reason": "training", "do": ""}],
+              "waits": [{"node": "hospital-tampere", "what": "its update", "since": ago(252), "reason": "away", "do": "look at the machine, or let the quorum decide", "severity": "warning"},
+                        {"node": "hospital-cologne", "what": "its update", "since": ago(3), "reason": "sending, 61 %", "do": "", "severity": "info", "doing": "sending", "progress": None},
+                        {"node": "hospital-amsterdam", "what": "its update", "since": ago(3), "reason": "training", "do": "", "severity": "info", "doing": "training", "progress": None}],
               "problems": [{"severity": "error", "what": "in quarantine: submitted two digests for one submission", "node": "clinic-zurich",
                             "since": ago(4_000), "do": "find out why, then fluvial nodes clear clinic-zurich", "runbook": "docs/operations/failures.md"},
                            {"severity": "warning", "what": "its certificate ends in 3 days", "node": "hospital-uppsala", "since": ago(86_400),
@@ -110,7 +110,7 @@ def scene():
                         {"name": "hospital-brussels", "state": "in", "reason": "", "doing": "waiting", "progress": None},
                         {"name": "hospital-cologne", "state": "awaited", "reason": "", "doing": "sending", "progress": None},
                         {"name": "hospital-oslo", "state": "in", "reason": "", "doing": "waiting", "progress": None},
-                        {"name": "hospital-tampere", "state": "away", "reason": "no connection", "doing": None, "progress": None}]}
+                        {"name": "hospital-tampere", "state": "away", "reason": "no connection", "do": "look at the machine", "doing": None, "progress": None}]}
     runs = [{"id": 1, "name": "tumours", "status": "stopped", "reason": "by an administrator", "rounds": 60, "committed": 12, "codec": "int8",
              "continues": 0, "created_at": ago(90_000)},
             {"id": 2, "name": "tumours", "status": "done", "reason": "", "rounds": 40, "committed": 40, "codec": "topk:ratio=0.05", "continues": 0,
