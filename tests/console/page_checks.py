@@ -187,6 +187,8 @@ def many_members_are_borne(browser):
 def focus_stays_where_it_was(browser):
     scene = scenes.scene()
     with Shown(browser, scene) as (coordinator, page):
+        page.wait_text("round 17 took", "#spans")
+        page.wait("the button", "!!document.querySelector('[data-verb=stop]')")
         page.value("document.querySelector('[data-verb=stop]').focus()")
         page.value("document.querySelector('.plot details').open = true")
         page.wait("its table", "document.querySelectorAll('.plot table').length === 1")
