@@ -48,6 +48,7 @@ net::Awaitable<Reply> list(Context* admin, Call call) {
                       {"doing", doing_json(activity)},
                       {"progress", progress_json(activity)},
                       {"certificate_ends_at", nullptr},
+                      {"bytes", nullptr},
                       {"past", nullptr},
                       {"pace", nullptr}};
     if (lease != nullptr) {
@@ -61,6 +62,9 @@ net::Awaitable<Reply> list(Context* admin, Call call) {
     if (activity) {
       if (row.role == Role::kSite) node["workers"] = activity->workers;
       node["certificate_ends_at"] = time_json(activity->certificate_ends);
+    }
+    if (const round::NodeReport* report = connected ? admin->root.reports().of(id) : nullptr) {
+      node["bytes"] = json::object{{"up", report->bytes_up}, {"down", report->bytes_down}};
     }
     const auto detour = connected ? book.detour_of(id, admin->runtime.clock.now()) : std::nullopt;
     if (detour) {
