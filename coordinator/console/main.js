@@ -12,6 +12,8 @@ import { tree } from './tree.js';
 
 const state = emptyState();
 const place = (id) => document.getElementById(id);
+const REPORTS_COME_MS = 1_500; // nodes report at most once a second
+const TIMELINE_GROWS_MS = 10_000; // as long as reports may be missing from it
 const CONTRIBUTIONS_ASKED_MAX = 20_000; // a round is as long as its list of contributors
 
 // ---- the state into the page --------------------------------------------------------------------------------------
@@ -92,15 +94,27 @@ const askRounds = once(async () => {
   asked.add(run);
 });
 
+let toldRound = null; // the last whose nodes have had the time to report what they did
+let notKept = ''; // a run and its round that has no timeline
+function willBeTold({ run, round }) {
+  setTimeout(() => {
+    if (run === shownRun(state)) toldRound = round;
+    askTimeline();
+  }, REPORTS_COME_MS);
+}
+
 const askTimeline = once(async () => {
   const run = shownRun(state);
   const last = roundsOf(state, run).at(-1)?.round;
-  const round = state.timelineRound ?? last;
+  const round = state.timelineRound ?? Math.min(last, toldRound ?? last);
   if (run === null || !round) return;
   const { timeline: there } = state;
-  if (there && there.run === run && there.round === round) return;
+  const isHere = there?.run === run && there.round === round;
+  if (notKept === `${run} ${round}`) return;
+  if (isHere && (!there.missing?.length || Date.now() - there.asked > TIMELINE_GROWS_MS)) return;
   const answer = await get(`/v1/rounds/${round}/timeline?run=${run}`);
-  if (answer) state.timeline = answer;
+  if (!answer) notKept = `${run} ${round}`;
+  if (answer) state.timeline = { ...answer, asked: isHere ? there.asked : Date.now() };
   else if (state.timelineRound) state.timeline = { run, round, spans: [], words: '' };
 });
 
@@ -119,6 +133,7 @@ const actions = {
     state.selectedRun = Number(run);
     state.timelineRound = null;
     state.timeline = null;
+    toldRound = null;
     askEverything();
   },
   'show-round': ({ round }) => {
@@ -139,7 +154,15 @@ wirePlots(place('plots'));
 
 // ---- the stream into the state ------------------------------------------------------------------------------------
 
-const then = { reset: askEverything, status: askOpenRound, state: askRuns, committed: askTimeline };
+const then = {
+  reset: askEverything,
+  status: () => {
+    askOpenRound();
+    askTimeline();
+  },
+  state: askRuns,
+  committed: willBeTold,
+};
 
 function begin() {
   get('/session').then(
@@ -153,7 +176,7 @@ function begin() {
     event: (name, data) => {
       if (name === 'reset') asked.clear();
       apply(state, name, data);
-      then[name]?.();
+      then[name]?.(data);
       render();
     },
     live: () => {

@@ -5,10 +5,11 @@ import { roundsOf, shownRun, treeOf } from './store.js';
 
 const LANE = 18;
 const NODES_MAX = 60;
+const LANES_MAX = 5; // of a node; further spans lie on the last
 const KINDS = ['fetch', 'train', 'reduce', 'encode', 'persist', 'send', 'stage', 'accumulate', 'finalise', 'fsync', 'publish'];
 const WHAT = {
   fetch: 'fetching the model', train: 'training', reduce: 'adding its workers up', encode: 'encoding', persist: 'making the update durable',
-  send: 'sending', stage: 'staging', accumulate: 'adding up', finalise: 'the optimizer step', fsync: 'writing the model', publish: 'telling everybody',
+  send: 'sending', stage: 'staging', accumulate: 'adding up', finalise: 'the optimizer step', fsync: 'writing the model', publish: 'telling everybody', waiting: 'waiting',
 };
 
 export function timeline(state, width = document.getElementById('spans').clientWidth) {
@@ -79,6 +80,7 @@ function byNode(state, told) {
   return [...nodes.values()].sort((a, b) => (order.get(a.node) ?? 1e9) - (order.get(b.node) ?? 1e9));
 }
 
+const whatOf = (span) => (WHAT[span.name] ?? span.name) + (span.of ? ` of ${span.of}` : '');
 const isCritical = (critical, span) => critical.some(({ name, node }) => name === span.name && node === span.node);
 
 // Spans that overlap lie below each other.
@@ -90,7 +92,7 @@ export function rowsOf(spans) {
       let row = ends.findIndex((end) => end <= span.start_s + 1e-6);
       if (row < 0) row = ends.length;
       ends[row] = span.end_s;
-      return { span, row };
+      return { span, row: Math.min(row, LANES_MAX - 1) };
     });
 }
 
@@ -100,14 +102,14 @@ function lane(spans, total, room, critical) {
   const x = (at) => (room * Math.max(0, at)) / total;
   return svg(
     'svg',
-    { width: room, height, role: 'img', 'aria-label': spans.map((span) => `${WHAT[span.name] ?? span.name} ${seconds(span.end_s - span.start_s)}`).join(', ') },
+    { width: room, height, role: 'img', 'aria-label': spans.map((span) => `${whatOf(span)} ${seconds(span.end_s - span.start_s)}`).join(', ') },
     rows.map(({ span, row }) => {
       const length = Math.max(2, x(span.end_s) - x(span.start_s));
       const name = KINDS.includes(span.name) ? span.name : 'other';
       return svg(
         'g',
         { class: `span ${name}${isCritical(critical, span) ? ' critical' : ''}` },
-        svg('title', null, `${WHAT[span.name] ?? span.name}: ${seconds(span.end_s - span.start_s)}, from ${seconds(span.start_s)} on`),
+        svg('title', null, `${whatOf(span)}: ${seconds(span.end_s - span.start_s)}, from ${seconds(span.start_s)} on`),
         svg('rect', { x: x(span.start_s).toFixed(1), y: row * LANE + 2, width: length.toFixed(1), height: LANE - 4, rx: 3 }),
         length > 7 * span.name.length + 6 && svg('text', { x: (x(span.start_s) + 5).toFixed(1), y: row * LANE + 12.5 }, span.name),
       );
@@ -156,7 +158,7 @@ function table(spans) {
         'tbody',
         null,
         spans.map((span) =>
-          h('tr', null, h('th', { scope: 'row' }, span.node), h('td', null, span.name), [span.start_s, span.end_s, span.end_s - span.start_s].map((value) => h('td.number', null, seconds(value)))),
+          h('tr', null, h('th', { scope: 'row' }, span.node), h('td', null, whatOf(span)), [span.start_s, span.end_s, span.end_s - span.start_s].map((value) => h('td.number', null, seconds(value)))),
         ),
       ),
     ),
