@@ -110,9 +110,8 @@ const askTimeline = once(async () => {
   if (run === null || !round) return;
   const { timeline: there } = state;
   const isHere = there?.run === run && there.round === round;
-  if (notKept === `${run} ${round}`) return;
   if (isHere && (!there.missing?.length || Date.now() - there.asked > TIMELINE_GROWS_MS)) return;
-  const answer = await get(`/v1/rounds/${round}/timeline?run=${run}`);
+  const answer = notKept === `${run} ${round}` ? null : await get(`/v1/rounds/${round}/timeline?run=${run}`);
   if (!answer) notKept = `${run} ${round}`;
   if (answer) state.timeline = { ...answer, asked: isHere ? there.asked : Date.now() };
   else if (state.timelineRound) state.timeline = { run, round, spans: [], words: '' };
