@@ -54,6 +54,9 @@ TEST(Absence, WhatASiteDoesIsSaidWithItsBytesAndIsUsual) {
   EXPECT_FALSE(why(site, kNight).is_usual());
   EXPECT_EQ(why(reports(Doing::kTraining), kNight).reason, "training since 03:02 UTC");
   EXPECT_EQ(why(reports(Doing::kEncoding), kNight).reason, "encoding its update since 03:02 UTC");
+  site = reports(Doing::kTraining);
+  site.activity->note = "1 of 2 workers attached";
+  EXPECT_EQ(why(site, kNight).reason, "training since 03:02 UTC, 1 of 2 workers attached");
 }
 
 TEST(Absence, TrainingBeyondTheSoftDeadlineHasAdvice) {

@@ -111,7 +111,7 @@ class Finder {
           "its updates cross the long way alone. Look after " + member.past, runbook("fluvialregionpastaggregator"),
           member.name);
     }
-    if (member.stay.here && member.workers == 0) {
+    if (facts_.run && member.stay.here && member.workers == 0) {
       add(Severity::kWarning, member.name + " has no worker attached", "start the training script there",
           runbook("fluvialsiteswithoutworkers"), member.name);
     }

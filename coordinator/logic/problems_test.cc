@@ -107,6 +107,11 @@ TEST(Problems, WhatIsWrongWithAMemberNamesIt) {
   };
   member.workers = 0;
   now_is(Severity::kWarning, "hospital-b has no worker attached", "#fluvialsiteswithoutworkers");
+  facts.run.reset();
+  member.workers = 0;
+  EXPECT_THAT(problems(facts), IsEmpty()) << "nobody wants to train";
+  member = site("hospital-b");
+  facts.run = well().run;
   member.past = "eu-agg";
   member.past_reason = "is away (12 s)";
   now_is(Severity::kWarning, "hospital-b goes past eu-agg, which is away (12 s)", "#fluvialregionpastaggregator");

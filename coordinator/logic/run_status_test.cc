@@ -40,8 +40,8 @@ TEST_F(RunStatusTest, APauseForWantOfAQuorumNamesTheAbsentAndWhoKnowsSaysWhy) {
   ASSERT_NE(record, nullptr);
   EXPECT_EQ(record->reason, "round 1: no quorum after 2 attempts: 1 of 2 needed");
   EXPECT_THAT(record->absent, testing::ElementsAre(SiteId(1), SiteId(3)));
-  machine.explain({RunId(1), record->step.number - 1}, "of another step");
   machine.explain(record->step, record->reason + "; a: no worker attached");
+  machine.explain({RunId(1), record->step.number - 1}, "of another step");
   const Effects told = machine.status_recorded(machine.step(), at(40s));
   EXPECT_EQ(find<TellStatus>(told)->reason,
             "round 1: no quorum after 2 attempts: 1 of 2 needed; a: no worker attached");

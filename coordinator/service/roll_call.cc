@@ -50,7 +50,11 @@ Stay RollCall::stay_of(NodeId node) const {
 }
 
 std::optional<Activity> RollCall::activity_of(NodeId node) const {
-  return activity_of_ && registry_.book().members().contains(node) ? activity_of_(node) : std::nullopt;
+  const Federation::Stay stay = registry_.book().stay_of(node);
+  std::optional<Activity> activity = activity_of_ && stay.here ? activity_of_(node) : std::nullopt;
+  // What it said before it went away is not what it does now.
+  if (activity && clock_.now() - activity->heard_ago < stay.since) return std::nullopt;
+  return activity;
 }
 
 Absence RollCall::outside(SiteId site) const {

@@ -253,6 +253,44 @@ TEST_F(WaitsTest, ANodeSaysSinceWhenItIsHereAndWhichParentItShouldHave) {
   }
 }
 
+TEST_F(WaitsTest, WhatANodeReportsIsSaidUntilItGoesAway) {
+  const NodeId a = enrol("hospital-a");
+  const NodeId b = enrol("hospital-b");
+  begin();
+  join(a);
+  join(b);
+  start();
+  wait_for("\"opened\"");
+  test_.on_strand([&] {
+    round::NodeReport report;
+    report.node = a;
+    report.doing = Doing::kSending;
+    report.doing_for = std::chrono::seconds(10);
+    report.workers = 1;
+    report.done_bytes = 40 << 20;
+    report.total_bytes = 400 << 20;
+    report.heard = runtime_.clock.now();
+    root_->reported(a, report);
+    report.node = b;
+    report.doing = Doing::kTraining;
+    report.workers = 0;
+    root_->reported(b, report);
+  });
+  const json::object sending = of(get("/v1/rounds/open").at("sites"), "name", "hospital-a");
+  EXPECT_THAT(text(sending.at("reason")), StartsWith("sending 40 of 400 MiB, "));
+  EXPECT_EQ(sending.at("doing"), "sending");
+  EXPECT_EQ(sending.at("progress").at("done_bytes"), 40 << 20);
+  EXPECT_TRUE(sending.at("progress").at("eta_s").is_number());
+  const json::object status = get("/v1/status");
+  EXPECT_EQ(of(status.at("waits"), "node", "hospital-a").at("severity"), "info") << "that passes by itself";
+  EXPECT_EQ(of(status.at("waits"), "node", "hospital-b").at("reason"), "no worker attached");
+  EXPECT_EQ(of(status.at("problems"), "node", "hospital-b").at("what"), "hospital-b has no worker attached");
+  EXPECT_EQ(of(get("/v1/nodes").at("nodes"), "name", "hospital-b").at("workers"), 0);
+  test_.on_strand([&] { root_->child_left(a); });
+  join(a);
+  EXPECT_TRUE(of(get("/v1/nodes").at("nodes"), "name", "hospital-a").at("doing").is_null()) << "it has not said yet";
+}
+
 TEST_F(WaitsTest, ManyAreCountedAndAFewNamed) {
   for (int i = 0; i < 120; ++i) enrol("site-" + std::to_string(i));
   begin();
