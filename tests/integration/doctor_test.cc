@@ -139,6 +139,7 @@ TEST_F(DoctorTest, WaysToTheCoordinatorThatLeadNowhere) {
   expect_error(doctor({"edge", "--config", site_config(), "--proxy", fmt::format("http://127.0.0.1:{}", port)}),
                "proxy 127.0.0.1", "no_proxy");
   federation_->kill("coordinator");
+  wait_status(1, [](const value& status) { return !cli::bool_member(status, "connected"); });
   expect_error(doctor({"edge", "--config", site_config()}), "has no parent", "its log");
 }
 
@@ -146,6 +147,7 @@ TEST_F(DoctorTest, CertificatesThatDoNotServe) {
   start(1, 0);
   const identity::TestPki other;
   const auto with = [&](const std::string& name, const identity::Credentials& credentials) {
+    std::filesystem::create_directory(folder_.file(name));
     EXPECT_TRUE(identity::save_credentials(credentials, folder_.file(name) + "/identity").ok());
     return doctor({"edge", "--data-dir", folder_.file(name), "--coordinator", member_address()});
   };
@@ -237,7 +239,7 @@ TEST_F(DoctorTest, BeforeEnrolmentByTheTokenAlone) {
 }
 
 TEST_F(DoctorTest, FlagsAreARolesOwn) {
-  const CommandRun unknown = run_fluvial(*supervisor_, folder_, {"doctor", "--workers", "2"});
+  const CommandRun unknown = run_fluvial(*supervisor_, folder_, {"doctor", "--workers=2"});
   EXPECT_EQ(unknown.exit_status, 2);
   EXPECT_THAT(unknown.output, HasSubstr("name the role first"));
   expect_error(doctor({"edge", "--data-dir", folder_.path(), "--coordinator", "c:1", "--wrokers", "2"}), "--wrokers",
