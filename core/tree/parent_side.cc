@@ -74,9 +74,11 @@ void ParentSide::arrived(transfer::StagedArrival arrival) {
 
 void ParentSide::count_bytes(const transfer::StagedArrival& arrival) const {
   if (!arrival.chunks) return;
+  const Result<transfer::Terms> terms = owner_.terms(/*brings_integers=*/false);  // the sum's shape is set on its lane
+  if (!terms.ok()) return;
   const transfer::UpdateArrival* const update = arrival.update();
   bytes_.update(update != nullptr ? kernels::to_string(update->codec->spec()) : "partial",
-                arrival.chunks->total_bytes(), sum_.shape().layout.value_count);
+                arrival.chunks->total_bytes(), terms->layout.value_count);
 }
 
 void ParentSide::refused(RunId run, RoundId round, const round::Refusal& refusal) {
