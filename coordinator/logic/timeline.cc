@@ -108,7 +108,8 @@ class Walk {
 
   void step(std::string_view name, NodeId node, TimePoint to) {
     to = std::clamp(to, trace_.opened, now_);
-    const Duration time = now_ - std::exchange(now_, to);
+    const Duration time = now_ - to;
+    now_ = to;
     if (time == Duration(0)) return;
     if (!path_.empty() && path_.back().name == name && path_.back().node == node) {
       path_.back().time += time;
