@@ -37,6 +37,15 @@ std::string gist(const json::array& waits) {
   return all;
 }
 
+// What fits beside the bar on a narrow screen: who needs somebody comes first.
+std::string beside_bar(const json::value& open, const json::array& waits) {
+  const json::array needy = unusual(waits);
+  const std::string whom = waits_words(needy.empty() ? waits : needy, kWaitsTold);
+  if (!open.is_object()) return whom;
+  const std::string in = fmt::format("{}/{} in", count_member(open, "in"), count_member(open, "participants"));
+  return whom.empty() ? in : in + "; " + whom;
+}
+
 }  // namespace
 
 std::string format_round(const json::value& round, std::uint64_t rounds_total, const Terminal& terminal) {
@@ -145,7 +154,7 @@ void RoundView::on_waits(const json::value& event) {
   const auto telling = [&](const json::array& some) {
     return some.empty() ? "" : "waiting for " + waits_words(some, kWaitsTold);
   };
-  if (terminal_.is_interactive()) return draw_bar(open + gap + telling(waits));
+  if (terminal_.is_interactive()) return draw_bar(beside_bar(member(event, "open"), waits));
   // What passes by itself would be a line each time that somebody begins to do something else.
   const json::array needy = unusual(waits);
   const std::string line = told_waits_ ? telling(needy) : open + gap + telling(waits);
