@@ -184,7 +184,7 @@ const std::set<std::string_view> kNotHere = {
 TEST_F(MetricsTest, AFederationServesWhatIsDeclaredAndNothingElse) {
   start(2, 1);
   add_workers();
-  const auto evaluator = local::WorkerClient::attach_with_retry(
+  auto evaluator = local::WorkerClient::attach_with_retry(
       federation_->evaluator_socket(), {.name = "eval", .kind = local::TaskKind::kEvaluate}, std::chrono::seconds(20));
   ASSERT_TRUE(evaluator.ok()) << evaluator.error().message;
   for (const auto& [node, role] : kNodes) check_declared(node, role);  // before anything was counted
