@@ -213,7 +213,7 @@ TEST_F(ModelReceiverTest, AfterFiveAttemptsOnlyTheNextSessionAsksAgain) {
   reconnect();
   EXPECT_EQ(requested(one), 0u);
   EXPECT_TRUE(posted_.empty());
-  EXPECT_TRUE(runtime_.log().contains("given up until the next session"));
+  EXPECT_TRUE(runtime_.log().contains("it is asked for again in the next session"));
 }
 
 TEST_F(ModelReceiverTest, WithoutRoomForItItIsAskedForAgain) {
