@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace fluvial::coordinator {
 namespace {
@@ -20,9 +21,9 @@ constexpr NodeId kEu{2};
 constexpr NodeId kA{7};
 constexpr NodeId kB{8};
 
-TimePoint at(double s) { return TimePoint(std::chrono::hours(3) + milliseconds(static_cast<std::int64_t>(s * 1e3))); }
+TimePoint at(double s) { return TimePoint(std::chrono::hours(3) + milliseconds(std::llround(s * 1e3))); }
 Span span(SpanKind kind, double begun, double ended, NodeId about = {}) { return {kind, about, at(begun), at(ended)}; }
-Duration s(double value) { return milliseconds(static_cast<std::int64_t>(value * 1e3)); }
+Duration s(double value) { return milliseconds(std::llround(value * 1e3)); }
 
 std::string name(NodeId node) {
   if (node == kRoot) return "coordinator";
