@@ -359,7 +359,6 @@ TEST_F(Journal, ACommitIsWrittenOnceAndReadBackWhole) {
   ASSERT_TRUE(journal->commit(second).ok());
   ASSERT_TRUE(journal->set_evaluation(RunId(1), RoundId(1), {{"accuracy", 0.5}}).ok());
   EXPECT_EQ(code_of(journal->set_evaluation(RunId(1), RoundId(3), {})), Code::kNotFound);
-
   crash_and_reopen();
   const CommitRow first = journal->commit_of(RunId(1), RoundId(1)).value();
   const CommitRow expected = commit_row(1, 2);

@@ -116,7 +116,7 @@ std::vector<Wait> waits_of(const Context& admin) {
     waits.push_back({"", "a person", reason(machine.reason(), "`fluvial run resume`, once the cause is removed")});
   } else if (machine.is_open()) {
     wait_for_round(admin, machine, waits);
-  } else if (machine.is_between_rounds()) {
+  } else if (machine.is_between_rounds() && !machine.reason().empty()) {
     wait_for_sites(admin, machine, waits);
   } else {
     waits.push_back(
