@@ -95,6 +95,7 @@ void declare_all(CLI::App& app, Commands& commands) {
   app.footer(kFooter);
   app.set_version_flag("--version", std::string("fluvial ") + tree::kVersion, "print the version and exit");
   app.get_formatter()->column_width(34);
+  app.require_subcommand(0, 1);  // a word behind the first command is never a command beside it: fluvial doctor edge
   add_demo_command(app, commands);
   add_local_command(app, commands);
   add_role_commands(app, commands);

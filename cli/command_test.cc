@@ -115,6 +115,12 @@ TEST(CommandLine, NothingTypedPrintsHelpToStandardError) {
   EXPECT_EQ(run({"token"}).status, kUsage);
 }
 
+TEST(CommandLine, AWordBehindACommandIsNoCommandBesideIt) {
+  const Ran ran = run({"doctor", "edge", "--data-dir", "/nowhere", "--json"});
+  EXPECT_EQ(ran.status, kFailed);
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("\"role\": \"site\""), HasSubstr("not enrolled"))) << ran.err;
+}
+
 TEST(CommandLine, NoCoordinatorIsAFailureThatSaysWhereItLooked) {
   const Ran ran = run({"nodes", "list", "--admin-socket", "/nowhere/admin.sock"});
   EXPECT_EQ(ran.status, kFailed);

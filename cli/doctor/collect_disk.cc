@@ -136,7 +136,13 @@ Status check_copy(const std::string& path) {
   } else {
     store::PosixFileSystem files;
     const auto content = store::read_journal_copy(files, copy);
-    if (!content.ok()) checked = content.error();
+    if (!content.ok()) {  // of the journal, not of a copy that is gone by then
+      Error why = content.error();
+      if (const std::size_t at = why.message.find(copy); at != std::string::npos) {
+        why.message.replace(at, copy.size(), path);
+      }
+      checked = why;
+    }
   }
   std::filesystem::remove_all(folder, error);
   return checked;

@@ -250,7 +250,8 @@ Findings judge(const WorkerSocketFacts& facts, bool process_answers) {
     return {{Severity::kError, fmt::format("worker socket {} is no socket", facts.path),
              "remove it, or choose another path"}};
   }
-  const std::string what = fmt::format("worker socket {}: listens, for user {} and root", facts.path, facts.owner);
+  const std::string what = fmt::format("worker socket {}: listens, for {}", facts.path,
+                                       facts.owner == "root" ? "root" : fmt::format("user {} and root", facts.owner));
   if (facts.user != facts.owner && facts.user != "root") {
     return {{Severity::kWarning, what,
              fmt::format("a worker of user {} cannot attach: run it as {}", facts.user, facts.owner)}};
