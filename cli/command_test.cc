@@ -101,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{{"enroll", "--token", "a", "--data-dir", "d", "--coordinator", "nonsense"},
               {"--coordinator", "host:port"}},
         Wrong{{"run", "start"}, {"PLAN"}}, Wrong{{"run", "start", "/nowhere/plan.toml"}, {"/nowhere/plan.toml"}},
-        Wrong{{"rounds", "show", "latest"}, {"ROUND", "latest"}},
+        Wrong{{"rounds", "show", "newest"}, {"ROUND", "newest"}},
         Wrong{{"model", "export", "--round", "newest", "x.safetensors"}, {"--round", "newest", "latest"}},
         Wrong{{"completion"}, {"SHELL", "required"}},
         Wrong{{"completion", "csh"}, {"SHELL", "\"csh\"", "bash or zsh or fish"}},
