@@ -27,6 +27,11 @@ function build(create, tag, attributes, children) {
   return element;
 }
 
+// A sentence for people, `what is typed` in it as code.
+export function prose(text) {
+  return text.split('`').map((part, i) => (i % 2 === 1 ? h('code', null, part) : part));
+}
+
 // Makes the children of `container` what `wanted` is. Elements with the same data-key, or else in the same place, stay.
 export function show(container, ...wanted) {
   const target = container.cloneNode(false);

@@ -1,5 +1,5 @@
 // What is going on: what is wrong, the figures in short, the open round, the runs, what happened lately.
-import { h } from './dom.js';
+import { h, prose } from './dom.js';
 import { away, clock, count, metric, percent, seconds } from './format.js';
 import { roundsOf, runsOf, seriesOf, shownRun, treeOf } from './store.js';
 
@@ -35,7 +35,7 @@ export function problems(state) {
         'div',
         null,
         h('p', null, problem.node && !problem.what.includes(problem.node) ? `${problem.node}: ` : '', problem.what, problem.since && ` (${away(problem.since)})`),
-        problem.do && h('p.muted', null, problem.do, problem.runbook && ` (${problem.runbook})`),
+        problem.do && h('p.muted', null, prose(problem.do), problem.runbook && ` (${problem.runbook})`),
       ),
     ),
   );
@@ -92,7 +92,7 @@ export function roundPanel(state) {
 
 function noRoundWords(run) {
   if (!run) return 'No run yet. Start one: fluvial run start plan.toml';
-  if (run.status === 'running') return run.waiting ? `Waiting: ${run.waiting}` : 'Between two rounds.';
+  if (run.status === 'running') return run.waiting ? `${run.waiting[0].toUpperCase()}${run.waiting.slice(1)}.` : 'Between two rounds.';
   return run.reason ? `The run is ${run.status}: ${run.reason}` : `The run is ${run.status}.`;
 }
 
@@ -141,8 +141,8 @@ function waits(state) {
           h('strong', null, item.node || item.what),
           item.node && item.what ? ` ${item.what}` : '',
           item.reason ? h('span', null, `: ${item.reason}`) : '',
-          item.since && h('span.muted', null, ` since ${clock(item.since)}`),
-          item.do && h('span.do', null, item.do),
+          item.since && !item.reason?.includes('since') && h('span.muted', null, ` since ${clock(item.since)}`),
+          item.do && h('span.do', null, prose(item.do)),
         ),
       ),
       items.length > 12 && h('li.muted', null, `and ${items.length - 12} more`),

@@ -47,7 +47,10 @@ function anticipate(state, name, event) {
   const run = state.status?.run;
   if (!run || run.id !== event.run) return;
   if (name === 'opened') run.open = { round: event.round, attempt: event.attempt, participants: event.participants, in: 0, awaited: [] };
-  if (name === 'opened' || name === 'committed') state.openRound = null;
+  if (name === 'opened' || name === 'committed') {
+    state.openRound = null;
+    state.status.waits = [];
+  }
   if (name === 'committed') {
     run.round = Math.max(run.round, event.round);
     if (run.open?.round <= event.round) run.open = null;

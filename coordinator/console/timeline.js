@@ -1,6 +1,6 @@
 // One round, as the nodes spent it: a lane a node, a bar a span, what decided the round's length marked and in words.
 import { h, svg } from './dom.js';
-import { seconds } from './format.js';
+import { percent, seconds } from './format.js';
 import { roundsOf, shownRun, treeOf } from './store.js';
 
 const LANE = 18;
@@ -117,14 +117,17 @@ function lane(spans, total, room, critical) {
   );
 }
 
+// What took a hundredth of the round or more; the rest together.
 function path(critical, total) {
-  if (critical.length === 0) return null;
+  const long = critical.filter((step) => step.seconds >= total / 100);
+  const rest = critical.filter((step) => !long.includes(step)).reduce((sum, step) => sum + step.seconds, 0);
+  if (long.length === 0) return null;
+  const part = (value) => h('small', null, ` ${percent(value / total)}`);
   return h(
     'ol.critical',
     { 'aria-label': 'What the round took its time for' },
-    critical.map((step) =>
-      h('li', null, h('strong', null, seconds(step.seconds)), ` ${WHAT[step.name] ?? step.name} at ${step.node}`, h('small', null, ` ${Math.round((100 * step.seconds) / total)} %`)),
-    ),
+    long.map((step) => h('li', null, h('strong', null, seconds(step.seconds)), ` ${WHAT[step.name] ?? step.name} at ${step.node}`, part(step.seconds))),
+    rest >= total / 100 && h('li', null, h('strong', null, seconds(rest)), ` in ${critical.length - long.length} short steps`, part(rest)),
   );
 }
 

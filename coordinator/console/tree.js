@@ -150,7 +150,7 @@ function coordinatorWords(state) {
 function awayNote(state, node) {
   const why = (state.status?.waits ?? []).find((wait) => wait.node === node.name)?.reason ?? siteInRound(state, node.name)?.reason;
   const since = node.since ? `since ${clock(node.since)} (${away(node.since)})` : '';
-  return [since, why !== 'away' && why].filter(Boolean).join(', ');
+  return [since, why !== 'away' && !why?.startsWith('not connected') && why].filter(Boolean).join(', ');
 }
 
 // What there is to say of a connected node, and whether it is anything that somebody might do something about.

@@ -18,7 +18,7 @@ rounds = 1000
 local_steps = 10
 codec = "int8"
 [participants]
-min = 4
+min = 3
 quorum = 3
 [worker]
 batch_size = 64

@@ -54,6 +54,7 @@ def follows_a_run(federation, browser, pictures):
 
     page.wait("a dozen rounds", "Number(document.querySelector('[data-key=Round] dd').firstChild.data) >= 12", 180)
     page.wait("a site at work", "!!document.querySelector('.nodes [data-kind=busy], .nodes [data-kind=good]')")
+    page.value("scrollTo({top: 0, behavior: 'instant'})")
     pictures.take(page, "light", whole=False)
     if page.value("document.querySelectorAll('#spans .lane').length") > 1:
         page.value("document.querySelector('#timeline').scrollIntoView({behavior: 'instant'})")
