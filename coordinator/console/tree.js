@@ -161,7 +161,7 @@ function noteOf(node, inRound, late) {
   if (node.parent_wished && node.parent_wished !== node.parent) return amiss(`would rather be below ${node.parent_wished}`);
   if (late) return amiss(`late in round ${late.round}${late.reason ? `: ${late.reason}` : ''}`);
   if (node.pace?.straggler) return amiss(`slow: ${node.pace.score.toFixed(1)} times the median site`);
-  return { text: inRound?.state === 'awaited' && node.doing !== 'training' ? inRound.reason ?? '' : '', is_amiss: false };
+  return { text: '', is_amiss: false };
 }
 
 function progressOf(node) {
