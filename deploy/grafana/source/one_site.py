@@ -71,7 +71,7 @@ def machine():
     return [
         states("Parent", "When had it no parent?", Query(f"fluvial_site_connected{SITE}", "parent"), words=CONNECTED, height=4),
         graph("Attempts to connect", "none", "Why does it not reach its parent? `ok`: it did.",
-              Query(f"increase(fluvial_site_parent_connects_total{SITE}[$__rate_interval]) > 0", "{{result}}"),
+              Query(f"increase(fluvial_site_parent_connects_total{SITE}[$__rate_interval])", "{{result}}"),
               stacked=True, width=8),
         graph("fsync", "s", "Is its disk slow? A site makes each update durable before it promises it.",
               Query(mean("fluvial_site_disk_fsync_seconds", "what", SITE), "{{what}}"), width=8),
