@@ -9,7 +9,7 @@ telemetry::Labels labels_of(const NodeEntry& node) {
   return {{"role", std::string(role_name(node.role))}, {"member", node.name}};
 }
 
-double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
+double seconds(std::chrono::duration<double> time) { return time.count(); }
 
 // Those that there is room for.
 void put(Values& values, telemetry::Labels labels, double value) {

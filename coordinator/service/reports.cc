@@ -5,11 +5,15 @@
 namespace fluvial::coordinator {
 namespace {
 
-// By the rate so far.
+constexpr double kForetoldMax_s = 365.0 * 86'400;
+
+// By the rate so far; nothing where that is beyond all sense.
 std::optional<double> left_s(const round::NodeReport& report, Duration doing_for) {
   if (report.done_bytes == 0 || report.done_bytes > report.total_bytes) return std::nullopt;
   const double left = static_cast<double>(report.total_bytes - report.done_bytes);
-  return std::chrono::duration<double>(doing_for).count() * left / static_cast<double>(report.done_bytes);
+  const double seconds =
+      std::chrono::duration<double>(doing_for).count() * left / static_cast<double>(report.done_bytes);
+  return seconds <= kForetoldMax_s ? std::optional(seconds) : std::nullopt;
 }
 
 }  // namespace

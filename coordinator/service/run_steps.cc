@@ -158,6 +158,8 @@ void RunSteps::note_round(const round::CommitRecord& record) {
   for (round::RoundSpans& own : side_.spans().take_until(record.run, record.round, now())) {
     if (own.round == record.round) committed.spans = std::move(own.spans);
   }
+  // An opening that the journal did not take lies before the round that began later.
+  std::erase_if(committed.spans, [this](const round::Span& span) { return span.begun < since_->at; });
   for (const auto& [site, contribution] : record.contributors.entries()) members_.way_of(site, &committed.parents);
   for (const round::Refusal& refusal : record.refusals) members_.way_of(refusal.site, &committed.parents);
   for (const SiteId site : record.late) members_.way_of(site, &committed.parents);

@@ -198,11 +198,27 @@ net::Awaitable<void> Service::record_evaluation(RunId run, RoundId round, round:
   if (!evaluator_->is_busy()) feed_.release();
 }
 
+namespace {
+
+// As the journal has it, if there is one; read ahead, since every line of the log names it.
+Result<std::string> federation_name(store::FileSystem& files, const config::CoordinatorSettings& settings) {
+  FLUVIAL_TRY(check_restored(files, settings.data_dir, false));
+  FLUVIAL_TRY(files.make_folder(settings.data_dir));
+  FLUVIAL_ASSIGN(const std::unique_ptr<store::CoordinatorJournal> journal,
+                 store::CoordinatorJournal::open(files, store::join_path(settings.data_dir, "journal.sqlite")));
+  FLUVIAL_ASSIGN(const std::optional<store::FederationRow> federation, journal->federation());
+  return federation ? federation->name : settings.federation;
+}
+
+}  // namespace
+
 Status run_coordinator(config::CoordinatorSettings settings, store::FileSystem& files, telemetry::Logger log,
                        tree::OnReady on_ready) {
   log = log.as({{"role", role_name(Role::kCoordinator)}, {"node", "coordinator"}});
-  FLUVIAL_ASSIGN(Holdings holdings, open_holdings(files, SystemClock().wall_now(), log, settings));
-  tree::Process process(settings, Role::kCoordinator, files, log.as({{"federation", holdings.federation}}));
+  FLUVIAL_ASSIGN(const std::string federation, federation_name(files, settings));
+  tree::Process process(settings, Role::kCoordinator, files, log.as({{"federation", federation}}));
+  const tree::Runtime& runtime = process.runtime();
+  FLUVIAL_ASSIGN(Holdings holdings, open_holdings(runtime.files, runtime.clock.wall_now(), runtime.log, settings));
   Service service(process, settings, std::move(holdings));
   FLUVIAL_TRY(service.open());
   service.start();

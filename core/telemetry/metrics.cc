@@ -52,7 +52,8 @@ struct Metrics::Impl {
 
   Role role;
   mutable prometheus::Registry registry;
-  std::mutex mutex;  // of what follows, and of one render() at a time: the CPU counter moves by differences
+  std::mutex mutex;          // of one render() at a time: the CPU counter moves by differences
+  std::mutex updates_mutex;  // a measurement does not wait for a render()
   std::vector<std::weak_ptr<const std::function<void()>>> updates;
   bool made_known = false;
   prometheus::Gauge* resident_bytes;
@@ -122,7 +123,7 @@ void Metrics::remove(std::string_view name, Gauge gauge) {
 
 Measuring Metrics::before_render(std::function<void()> update) {
   Measuring handle = std::make_shared<const std::function<void()>>(std::move(update));
-  const std::lock_guard lock(impl_->mutex);
+  const std::lock_guard lock(impl_->updates_mutex);
   std::erase_if(impl_->updates, [](const auto& one) { return one.expired(); });
   impl_->updates.push_back(handle);
   return handle;
@@ -131,7 +132,7 @@ Measuring Metrics::before_render(std::function<void()> update) {
 void Metrics::measure() {
   std::vector<std::weak_ptr<const std::function<void()>>> updates;
   {
-    const std::lock_guard lock(impl_->mutex);
+    const std::lock_guard lock(impl_->updates_mutex);
     updates = impl_->updates;
   }
   for (const auto& update : updates) {

@@ -142,6 +142,7 @@ net::Awaitable<void> ModelReceiver::check(std::shared_ptr<Fetch> fetch) {
 
 // From the start, after a while.
 net::Awaitable<void> ModelReceiver::again(std::shared_ptr<Fetch> fetch, Error why) {
+  if (stopping_ || fetch_ != fetch) co_return;
   const telemetry::Logger log = runtime_.log.with({{"run", fetch->ref.run}, {"model_version", fetch->ref.version}});
   fetch->received = fetch->position = 0;
   fetch->schema.reset();

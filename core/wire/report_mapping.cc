@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kTimeNsMax = std::int64_t{1} << 60;  // as core/base/clock_offset.cc; sums of two fit
 constexpr std::uint64_t kLastedNsMax = 7 * 86'400'000'000'000ULL;
-constexpr std::int64_t kWallMsMax = std::int64_t{1} << 46;
+constexpr std::int64_t kWallMsMax = std::int64_t{1} << 43;  // the year 2248: as nanoseconds it fits a Duration
 constexpr std::int64_t kMicroseconds = 1'000;
 
 Error wrong(std::string message) { return {Code::kInvalidArgument, "a report " + std::move(message)}; }
@@ -63,7 +63,10 @@ v1::NodeReport to_proto(const round::NodeReport& report) {
   out.set_bytes_up(report.bytes_up);
   out.set_bytes_down(report.bytes_down);
   out.set_note(note_of(report.note));
-  if (report.certificate_ends) out.set_certificate_ends_ms(report.certificate_ends->time_since_epoch().count());
+  if (report.certificate_ends) {
+    const std::int64_t ends_ms = report.certificate_ends->time_since_epoch().count();
+    if (ends_ms > 0 && ends_ms <= kWallMsMax) out.set_certificate_ends_ms(ends_ms);
+  }
   if (report.clock && is_near(report.clock->offset.count()) && is_near(report.clock->uncertainty.count())) {
     out.set_clock_offset_ns(report.clock->offset.count());
     out.set_clock_uncertainty_ns(static_cast<std::uint64_t>(report.clock->uncertainty.count()));
