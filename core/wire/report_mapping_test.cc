@@ -158,6 +158,9 @@ TEST(ReportMapping, WhatCannotBeIsRefused) {
     expect_refused("clock", [&](v1::Report& report) { report.mutable_nodes(0)->set_clock_offset_ns(time); });
     expect_refused("certificate", [&](v1::Report& report) { report.mutable_nodes(0)->set_certificate_ends_ms(time); });
   }
+  const std::int64_t beyond_nanoseconds = std::int64_t{1} << 44;
+  expect_refused("certificate",
+                 [&](v1::Report& report) { report.mutable_nodes(0)->set_certificate_ends_ms(beyond_nanoseconds); });
   expect_refused("length", [&](v1::Report& report) { spans(report)->set_lasted_ns(0, ~0ull); });
   expect_refused("uncertainty", [](v1::Report& report) { report.mutable_nodes(0)->set_clock_uncertainty_ns(~0ull); });
 }
