@@ -184,18 +184,19 @@ TEST_F(DoctorTest, AFolderThatCannotBeUsed) {
   const std::string folder = open / "data";
   std::filesystem::create_directory(folder);
   std::vector<std::string> launcher;
-  if (::geteuid() == 0) launcher = {"setpriv", "--reuid=65534", "--clear-groups"};  // root may write everywhere
+  if (::geteuid() == 0)
+    launcher = {"/usr/bin/setpriv", "--reuid=65534", "--clear-groups"};  // root may write everywhere
   std::filesystem::permissions(folder, std::filesystem::perms(0555));
   expect_error(doctor({"coordinator", "--data-dir", folder}, launcher), "may not write to it", "chown");
 }
 
 TEST_F(DoctorTest, LimitsThatAreTooTight) {
-  expect_error(doctor({}, {"bash", "-c", "ulimit -n 100; exec \"$@\"", "bash"}), "open files: at most 100",
+  expect_error(doctor({}, {"/bin/bash", "-c", "ulimit -n 100; exec \"$@\"", "bash"}), "open files: at most 100",
                "LimitNOFILE");
   if (::geteuid() != 0) GTEST_SKIP() << "another /dev/shm takes root";
-  const Opinion tiny =
-      doctor({"edge", "--data-dir", folder_.path(), "--coordinator", "127.0.0.1:1"},
-             {"unshare", "-m", "bash", "-c", "mount -t tmpfs -o size=1m tmpfs /dev/shm && exec \"$@\"", "bash"});
+  const Opinion tiny = doctor(
+      {"edge", "--data-dir", folder_.path(), "--coordinator", "127.0.0.1:1"},
+      {"/usr/bin/unshare", "-m", "/bin/bash", "-c", "mount -t tmpfs -o size=1m tmpfs /dev/shm && exec \"$@\"", "bash"});
   EXPECT_THAT(tiny.text, ::testing::ContainsRegex("warning kernel /dev/shm: 1.0 MiB[^\n]*--shm-size"));
 }
 

@@ -79,7 +79,10 @@ class MetricsTest : public FederationTest {
   // The value of a series: fluvial_<role>_<what>, with these labels.
   double value_of(const std::string& node, Role role, const std::string& what,
                   const std::map<std::string, std::string>& labels = {}) {
-    for (const auto& series : served_by(node).series[telemetry::served_name(what, role)]) {
+    const Served served = served_by(node);
+    const auto found = served.series.find(telemetry::served_name(what, role));
+    if (found == served.series.end()) return -1;
+    for (const auto& series : found->second) {
       if (series.labels == labels) return series.value;
     }
     return -1;
@@ -187,6 +190,10 @@ TEST_F(MetricsTest, AFederationServesWhatIsDeclaredAndNothingElse) {
   auto evaluator = local::WorkerClient::attach_with_retry(
       federation_->evaluator_socket(), {.name = "eval", .kind = local::TaskKind::kEvaluate}, std::chrono::seconds(20));
   ASSERT_TRUE(evaluator.ok()) << evaluator.error().message;
+  for (const char* site : {"site-1", "site-2"}) {  // whose certificate the coordinator knows from its report alone
+    wait_value("coordinator", Role::kCoordinator, "member_certificate_expiry_timestamp_seconds",
+               {{"role", "site"}, {"member", site}}, [](double at) { return at > 0; });
+  }
   for (const auto& [node, role] : kNodes) check_declared(node, role);  // before anything was counted
   round::Plan three = plan(3);
   three.codec = "int8";
@@ -213,6 +220,9 @@ TEST_F(MetricsTest, AFederationServesWhatIsDeclaredAndNothingElse) {
   const std::map<std::string, std::string> int8{{"tier", "parent"}, {"codec", "int8"}};
   EXPECT_EQ(value_of("site-1", Role::kSite, "update_fp32_bytes_total", int8), 3 * 4 * 20'000);
   EXPECT_LT(value_of("site-1", Role::kSite, "update_bytes_total", int8), 3 * 2 * 20'000);
+  for (const char* what : {"journal", "models"}) {
+    EXPECT_GT(value_of("coordinator", Role::kCoordinator, "disk_fsync_seconds", {{"what", what}}), 0) << what;
+  }
   EXPECT_GT(value_of("site-1", Role::kSite, "training_share_ratio"), 0);
   EXPECT_LE(value_of("site-1", Role::kSite, "training_share_ratio"), 1);
 }
