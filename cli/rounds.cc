@@ -115,7 +115,7 @@ std::string describe_open(const json::value& open, const Terminal& terminal) {
     const std::string state = text_member(site, "state");
     in += state == "in" ? 1 : 0;
     table.add({text_member(site, "name"), state == "in" ? terminal.green(state) : terminal.yellow(state),
-               doing_words(site), text_member(site, "reason")});
+               text_member(site, "doing", "-"), text_member(site, "reason")});
   }
   return fmt::format(
       "round {} of run {}, attempt {}, open since {}: {} of {} in, quorum {}\n"

@@ -11,7 +11,7 @@
 namespace fluvial::cli::doctor {
 namespace {
 
-constexpr double kOffsetWarningS = 2;
+constexpr double kOffsetWarningS = 5;    // as coordinator/logic/problems.h has it
 constexpr double kOffsetErrorS = 3'600;  // a certificate is good from a day before it was made
 constexpr double kSlowRoundTripS = 1;
 

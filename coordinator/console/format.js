@@ -4,10 +4,10 @@ const NB = '\u00a0';
 
 export function bytes(count) {
   if (!Number.isFinite(count)) return '–';
-  const units = ['B', 'KB', 'MB', 'GB', 'TB'];
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
   let unit = 0;
   while (count >= 999.5 && unit < units.length - 1) {
-    count /= 1000;
+    count /= 1024;
     unit += 1;
   }
   return `${unit === 0 || count >= 99.5 ? Math.round(count) : count.toPrecision(2)}${NB}${units[unit]}`;
@@ -36,9 +36,12 @@ export function count(number, one, many = `${one}s`) {
   return `${number} ${number === 1 ? one : many}`;
 }
 
-export function clock(at) {
+// "03:12:40 UTC", with the day when that is not within the last 20 hours: as the coordinator's own reasons have it.
+export function clock(at, now = Date.now()) {
   const date = new Date(at);
-  return Number.isNaN(date.getTime()) ? '' : date.toTimeString().slice(0, 8);
+  if (Number.isNaN(date.getTime())) return '';
+  const text = date.toISOString();
+  return `${now - date.getTime() < 72_000_000 ? '' : `${text.slice(0, 10)} `}${text.slice(11, 19)}${NB}UTC`;
 }
 
 // "4 min ago", "in 12 days".

@@ -3,7 +3,7 @@ import { h } from './dom.js';
 import { away, clock, seconds } from './format.js';
 
 const SHOWN_MAX = 300;
-const SOON_DAYS = 7;
+const SOON_DAYS = 14; // as coordinator/logic/problems.h has it
 
 export function members(state, filter) {
   const wanted = filter.trim().toLowerCase();

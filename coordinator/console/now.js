@@ -16,7 +16,7 @@ export function bar(part, label, kind = '') {
 export function problems(state) {
   const list = [...(state.status?.problems ?? [])];
   if (state.status?.fault && !list.some(({ what }) => what?.includes(state.status.fault))) {
-    list.push({ severity: 'error', what: state.status.fault, do: 'mend the disk, then start the coordinator again' });
+    list.push({ severity: 'error', what: state.status.fault, do: 'free or repair the disk, then fluvial run resume; start the coordinator again where it says so' });
   }
   if (state.connection.state === 'lost') {
     const since = `for ${seconds((Date.now() - state.connection.since) / 1000)}`;

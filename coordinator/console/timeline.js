@@ -8,8 +8,8 @@ const NODES_MAX = 60;
 const LANES_MAX = 5; // of a node; further spans lie on the last
 const KINDS = ['fetch', 'train', 'reduce', 'encode', 'persist', 'send', 'stage', 'accumulate', 'finalise', 'fsync', 'publish'];
 const WHAT = {
-  fetch: 'fetching the model', train: 'training', reduce: 'adding its workers up', encode: 'encoding', persist: 'making the update durable',
-  send: 'sending', stage: 'staging', accumulate: 'adding up', finalise: 'the optimizer step', fsync: 'writing the model', publish: 'telling everybody', waiting: 'waiting',
+  fetch: 'fetching the model', train: 'training', reduce: 'averaging the workers', encode: 'encoding', persist: 'writing the update',
+  send: 'uploading', stage: 'receiving', accumulate: 'adding', finalise: 'finalising', fsync: 'syncing the disk', publish: 'publishing', waiting: 'waiting',
 };
 
 export function timeline(state, width = document.getElementById('spans').clientWidth) {
@@ -144,7 +144,7 @@ function legend(spans) {
 function notes(told) {
   const unsure = Math.max(0, ...(told.clocks ?? []).map((clock) => clock.uncertainty_s ?? 0));
   const words = [];
-  if (unsure > 0) words.push(`clocks agree to ${seconds(unsure)}`);
+  if (unsure > 0) words.push(`times of other nodes are right to ${seconds(unsure)}`);
   if (told.missing?.length > 0) words.push(`nothing was heard from ${told.missing.join(', ')}`);
   return words.length > 0 && h('p.muted', null, words.join('; '));
 }

@@ -15,8 +15,8 @@ std::string_view pause_cause_name(PauseCause cause) {
 
 PauseCause pause_cause(std::string_view reason) {
   const auto says = [reason](std::string_view phrase) { return reason.find(phrase) != std::string_view::npos; };
+  if (says(kNoQuorumPhrase)) return PauseCause::kNoQuorum;  // first: its reason ends with what sites noted
   if (says(kMendPhrase)) return PauseCause::kDisk;
-  if (says(kNoQuorumPhrase)) return PauseCause::kNoQuorum;
   if (says(kNoRoomPhrase)) return PauseCause::kPlan;
   if (says(kSumPhrase)) return PauseCause::kSum;
   return PauseCause::kPerson;

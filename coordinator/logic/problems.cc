@@ -68,7 +68,7 @@ class Finder {
           runbook("fluvialrunwaitsforsites"));
     }
     if (run.round != RoundId(0) && run.in + run.may_come < run.quorum) {
-      add(Severity::kError,
+      add(Severity::kWarning,
           name + ": round " + std::to_string(run.round.value()) + " cannot have its quorum: " + std::to_string(run.in) +
               " in, " + std::to_string(run.may_come) + " may come, " + std::to_string(run.quorum) + " needed",
           "bring back those it waits for; the run pauses when its attempts are used up",

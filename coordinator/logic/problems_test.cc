@@ -79,7 +79,7 @@ TEST(Problems, ARoundThatCannotHaveItsQuorumIsSeenBeforeItsDeadline) {
   facts.run->may_come = 1;
   EXPECT_THAT(problems(facts), IsEmpty());
   facts.run->may_come = 0;
-  EXPECT_THAT(problems(facts), only(Severity::kError, "1 in, 0 may come, 2 needed", "#fluvialquorumatrisk"));
+  EXPECT_THAT(problems(facts), only(Severity::kWarning, "1 in, 0 may come, 2 needed", "#fluvialquorumatrisk"));
   facts.run->may_come = 1;
   facts.run->attempt = 2;
   EXPECT_THAT(problems(facts), only(Severity::kWarning, "in its attempt 2", "#fluvialroundstuck"));

@@ -105,7 +105,7 @@ std::string_view phase_of(bool is_here, const std::optional<Activity>& activity)
   switch (activity->doing) {
     case Doing::kUnknown: return "unknown";
     case Doing::kIdle:
-    case Doing::kWaiting: return "waiting";
+    case Doing::kWaiting: return activity->workers == 0 ? "no_worker" : "waiting";
     case Doing::kFetching: return "fetching";
     case Doing::kTraining: return activity->workers == 0 ? "no_worker" : "training";
     case Doing::kEncoding:

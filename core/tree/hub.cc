@@ -15,7 +15,7 @@ namespace fluvial::tree {
 namespace {
 
 constexpr std::size_t kAdvertiseBytesMax = 300;
-constexpr double kWallClocksApart_s = 5;  // a certificate is valid from some seconds before it was made
+constexpr double kWallClocksApart_s = 5;  // as coordinator/logic/problems.h and the alert have it
 
 }  // namespace
 

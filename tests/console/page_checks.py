@@ -39,7 +39,7 @@ def shows_everything(browser):
         for selector, texts in {
             "#problems": ["clinic-zurich: in quarantine", "fluvial nodes clear clinic-zurich", "its certificate ends in 3"],
             "#facts": ["17", "of 60", "5", "of 7 connected", "test_accuracy"],
-            "#tree": ["hospital-cologne", "sending, 61", "eu-north-1, which was away", "in the sum", "no worker", "29\u00a0MB"],
+            "#tree": ["hospital-cologne", "sending, 61", "eu-north-1, which was away", "in the sum", "no worker", "28\u00a0MiB"],
             "#round": ["Round 18", "2 of 5", "1 of 3", "hospital-tampere", "look at the machine"],
             "#runs": ["3 tumours", "running", "by an administrator", "topk:ratio=0.05"],
             "#events": ["Round 17 committed: 4 of 5 sites, late: hospital-tampere (no worker attached)"],
@@ -298,7 +298,7 @@ def figures_are_rounded_as_people_do(browser):
                 lanes: rowsOf([{start_s: 1, end_s: 2}, {start_s: 0, end_s: 1}, {start_s: 0.5, end_s: 3}]).map(({row}) => row), events};
         })()""")
         plain = json.loads(json.dumps(said).replace("\\u00a0", " "))
-        assert plain["bytes"] == ["0 B", "999 B", "1.0 KB", "999 KB", "1.0 MB", "1.2 MB", "5.0 GB", "–"], plain["bytes"]
+        assert plain["bytes"] == ["0 B", "999 B", "0.98 KiB", "976 KiB", "976 KiB", "1.2 MiB", "4.7 GiB", "–"], plain["bytes"]
         assert plain["seconds"] == ["0 ms", "0 ms", "0.1 s", "9.9 s", "10 s", "2 min", "2 h", "2 days"], plain["seconds"]
         assert plain["metric"] == ["0", "1", "0.9171", "1234.57", "1.20e+7", "1.00e-5", "-2.5"], plain["metric"]
         assert plain["percent"] == "62 %"
