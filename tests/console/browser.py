@@ -199,6 +199,16 @@ class Page:
         for kind in ("mousePressed", "mouseReleased"):
             self.ask("Input.dispatchMouseEvent", type=kind, x=place[0][0], y=place[0][1], button="left", clickCount=1)
 
+    def click_for(self, selector, what, expression):
+        """Clicks until the expression holds: a page that moves just then may take a click away from under the hand."""
+
+        def holds():
+            if not self.value(f"!!({expression})"):
+                self.click(selector)
+            return self.value(f"!!({expression})")
+
+        until(what, holds)
+
     def key(self, key, code=None, text=""):
         for kind in ("keyDown", "keyUp"):
             self.ask("Input.dispatchKeyEvent", type=kind, key=key, code=code or key, text=text if kind == "keyDown" else "",
