@@ -180,7 +180,7 @@ def many_members_are_borne(browser):
         page.click("#table input")
         page.ask("Input.insertText", text="site-999")
         page.wait_text("1 of 1001", "#table")
-        assert page.value("document.querySelectorAll('#table tbody tr').length") == 1
+        page.wait("a row", "document.querySelectorAll('#table tbody tr').length === 1")
         assert page.value("document.activeElement.type") == "search", "the field keeps the focus"
 
 

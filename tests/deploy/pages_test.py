@@ -51,6 +51,7 @@ ELSEWHERE = [
       ("kubectl -n fluvial exec fluvial-coordinator-0 -- fluvial nodes", "kubectl apply -k deploy/kubernetes/toolbox",
        "kubectl -n fluvial exec fluvial-coordinator-0 -- fluvial token", "for node in")),
     (UPGRADE, "the child", "core/tree/versions_test.cc says so"),
+    (RUN, "run 1 started", "tests/integration/waiting_test.cc, where no worker is"),
     (UPGRADE, "/var/lib/fluvial/journal.sqlite was written", "core/store/journal_test.cc says so"),
     (UPGRADE, "apt install", "deploy/package/check"),
     (UPGRADE, "podman stop", "compose_test.py, by the same volumes"),
@@ -131,7 +132,9 @@ class Day:
         start = page.take("fluvial run start plan.toml")
         told = machine.type(start)
         assert self.status(1) == "done" and "accuracy" in told, told
-        shown = {command: machine.type(command.replace("ROUND", "1")) for command in listed(page.take("fluvial run list"))}
+        commands = [one for one in listed(page.take("fluvial status")) if one != "fluvial rounds show open"]  # none is
+        shown = {command: machine.type(command.replace("ROUND", "1")) for command in commands}
+        assert "run 1 digits  done" in shown["fluvial status"] and "round 20 took" in shown["fluvial rounds trace"], shown
         assert "hospital-a" in shown["fluvial nodes list"] and "done" in shown["fluvial run list"], shown
         assert re.search(r"^ *1 +20 ", shown["fluvial rounds list"], re.MULTILINE), shown["fluvial rounds list"]
         self.change(page)
