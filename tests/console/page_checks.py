@@ -50,7 +50,7 @@ def shows_everything(browser):
             for text in texts:
                 page.wait_text(text, selector)
         assert page.value("document.title") == "eu-oncology · Fluvial"
-        assert page.value("document.querySelectorAll('#spans .critical rect').length") >= 4
+        page.wait("the critical path", "document.querySelectorAll('#spans .critical rect').length >= 4")
 
 
 def follows_events(browser):
@@ -109,8 +109,8 @@ def asks_before_it_changes_a_run(browser):
 def a_read_only_one_has_no_buttons_for_it(browser):
     with Shown(browser, {**scenes.scene(), "/session": {"read_only": True}}) as (_, page):
         page.wait_text("3 tumours", "#runs")
+        page.wait("both runs", "document.querySelectorAll('[data-action=show-run]').length === 2")  # it changes nothing
         assert page.value("document.querySelectorAll('[data-verb]').length") == 0
-        assert page.value("document.querySelectorAll('[data-action=show-run]').length") == 2
 
 
 def text_stays_text(browser):
@@ -243,7 +243,7 @@ def fits_every_screen(browser):
             wide = page.value("""[...document.querySelectorAll('main *')].filter((one) => !one.closest('.scroll') && !one.closest('.sr')
                 && one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.outerHTML.slice(0, 120))""")
             assert wide == [], f"{width}: {wide}"
-            assert page.value(LINES_MEET_ROWS), f"{width}: the tree's lines do not meet its rows"
+            page.wait(f"the tree's lines to meet its rows at {width}", LINES_MEET_ROWS)
             page.look(1000 if phone else 360, height)  # turned, or the window made another size
             page.wait("the tree to follow", LINES_MEET_ROWS)
 
