@@ -49,12 +49,13 @@ void visit_plan(P& plan, Visit&& visit) {
         plan.participants_fraction);
   visit({"participants.min", 10, "count", "connected sites that a round waits for", 1, 1e6}, plan.participants_min);
   visit({"participants.quorum", 11, "count", "contributions without which nothing is committed", 1, 1e6}, plan.quorum);
-  visit({"participants.weight_min", 12, "count", "likewise, their total weight", 1, 0x1p62}, plan.weight_min);
+  visit({"participants.weight_min", 12, "count", "their total weight without which nothing is committed", 1, 0x1p62},
+        plan.weight_min);
   visit({"deadlines.soft_ms", 13, "ms", "from here on a quorum is enough to commit", 1, kDayMs}, plan.soft_deadline);
   visit({"deadlines.soft_min_ms", 26, "ms", "the earliest that deadlines.adaptive makes the soft deadline", 0, kDayMs},
         plan.soft_deadline_min);
   visit({"deadlines.adaptive", 25, "true or false",
-         "the soft deadline comes earlier when the sites' history says that whoever is typical is in"},
+         "the soft deadline comes earlier when the sites' history says that the usual ones are in"},
         plan.adaptive_deadlines);
   visit(
       {"deadlines.hard_ms", 14, "ms", "here the attempt ends", static_cast<double>(plan.soft_deadline.count()), kDayMs},

@@ -70,7 +70,7 @@ std::string value_name(const Schema& schema, std::uint64_t coordinate);
 // Cuts a model's bytes into the flat fp32 vector and the widened integers, and puts them back together. Sizes must fit
 // the schema (checked, our own invariant). join_model() refuses an integer that its dtype cannot hold.
 void split_model(const Schema& schema, ByteSpan model, std::span<float> values, std::span<std::int64_t> integers);
-void read_integers(const Schema& schema, ByteSpan model, std::span<std::int64_t> integers);  // // the integers alone
+void read_integers(const Schema& schema, ByteSpan model, std::span<std::int64_t> integers);  // those alone
 Status join_model(const Schema& schema, std::span<const float> values, std::span<const std::int64_t> integers,
                   MutableByteSpan model);
 
