@@ -184,7 +184,9 @@ int back_up(const Commands& commands, const BackupOptions& options) {
 }
 
 coordinator::OpenKey opener(const Commands& commands, const RestoreOptions& options) {
-  return [&commands, &options](const std::string& kind, std::string_view sealed) -> Result<identity::PrivateKey> {
+  const auto typed = std::make_shared<std::optional<std::string>>();  // a backup has two keys; a person is asked once
+  return [&commands, &options, typed](const std::string& kind,
+                                      std::string_view sealed) -> Result<identity::PrivateKey> {
     if (kind == "none") return identity::open_unsealed(sealed);
     if (kind == "recipient") {
       if (options.recipient_key.empty()) {
@@ -197,9 +199,11 @@ coordinator::OpenKey opener(const Commands& commands, const RestoreOptions& opti
     if (kind != "passphrase") {
       return Error{Code::kFailedPrecondition, "the authority's key is sealed in a way that this version does not know"};
     }
-    FLUVIAL_ASSIGN(const auto passphrase,
-                   find_passphrase(commands, options.passphrase_file, "Passphrase of the authority's key: ", false));
-    if (passphrase) return identity::open_with_passphrase(sealed, *passphrase);
+    if (!*typed) {
+      FLUVIAL_ASSIGN(*typed,
+                     find_passphrase(commands, options.passphrase_file, "Passphrase of the authority's key: ", false));
+    }
+    if (*typed) return identity::open_with_passphrase(sealed, **typed);
     return Error{Code::kInvalidArgument,
                  "the authority's key is encrypted: give the backup's passphrase, --passphrase-file FILE"};
   };

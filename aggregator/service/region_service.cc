@@ -148,15 +148,16 @@ void RegionService::relay_down(NodeId node, v1::Envelope message) {
   if (child != NodeId(0)) hub_.send(child, std::move(message));
 }
 
-void RegionService::outcome_asked(NodeId child, const v1::OutcomeQuery& query) {
-  if (via(NodeId(query.site())) != child) return;
+net::Awaitable<void> RegionService::outcome_asked(NodeId child, v1::OutcomeQuery query) {
+  if (via(NodeId(query.site())) != child) co_return;
   if (const auto over = over_.find(RunId(query.run())); query.round() == 0 && over != over_.end()) {
     v1::Envelope down;
     *down.mutable_run_state() = over->second;
-    return hub_.send(child, std::move(down));
+    hub_.send(child, std::move(down));
+    co_return;
   }
   v1::Envelope up;
-  *up.mutable_outcome_query() = query;
+  *up.mutable_outcome_query() = std::move(query);
   uplink_->post(std::move(up));
 }
 

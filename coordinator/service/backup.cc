@@ -10,6 +10,7 @@
 
 #include "coordinator/service/json.h"
 #include "core/identity/certificate.h"
+#include "core/identity/files.h"
 #include "core/identity/sealed_key.h"
 #include "core/store/journal_copy.h"
 #include "core/tree/version.h"
@@ -98,8 +99,10 @@ class Maker {
       return Error{Code::kFailedPrecondition, request_.folder + " holds a backup of another federation (" +
                                                   before->federation + "): name another folder"};
     }
-    FLUVIAL_ASSIGN(const std::string sealed, request_.seal(key));
-    FLUVIAL_TRY(add_text(sealed, store::kBackupKey));
+    FLUVIAL_TRY(add_sealed(key, store::kBackupKey));
+    const auto own = identity::PrivateKey::load(join_path(request_.data_dir, std::string(store::kBackupOwnKey)));
+    if (!own.ok() && own.error().code != Code::kNotFound) return own.error();
+    if (own.ok()) FLUVIAL_TRY(add_sealed(*own, store::kBackupOwnKey));
     report_.manifest.key = request_.key;
     return add_text(chain.front().pem(), store::kBackupAuthority);
   }
@@ -138,6 +141,11 @@ class Maker {
   }
 
  private:
+  Status add_sealed(const identity::PrivateKey& key, std::string_view path) {
+    FLUVIAL_ASSIGN(const std::string sealed, request_.seal(key));
+    return add_text(sealed, path);
+  }
+
   Status add_text(std::string_view text, std::string_view path) {
     FLUVIAL_ASSIGN(const store::BackupFile file, backup_.add_bytes(as_byte_span(text), std::string(path)));
     added_.emplace(path, file);
@@ -183,6 +191,7 @@ struct Checked {
   store::BackupFolder backup;
   identity::Certificate authority;
   std::optional<identity::PrivateKey> key;
+  std::optional<identity::PrivateKey> own;  // the coordinator's, in a backup that has it
 };
 
 Result<Checked> check(store::FileSystem& files, const std::string& folder, const OpenKey& open_key) {
@@ -201,8 +210,13 @@ Result<Checked> check(store::FileSystem& files, const std::string& folder, const
     FLUVIAL_ASSIGN(key, open_key(manifest.key, as_text(sealed.span())));
     FLUVIAL_TRY(identity::check_key_of(*key, authority));
   }
+  std::optional<identity::PrivateKey> own;
+  if (const store::BackupFile* file = manifest.find(store::kBackupOwnKey); file != nullptr && open_key) {
+    FLUVIAL_ASSIGN(const Buffer text, backup.read(*file, kSmallFileBytesMax));
+    FLUVIAL_ASSIGN(own, open_key(manifest.key, as_text(text.span())));
+  }
   FLUVIAL_TRY(backup.verify());
-  return Checked{std::move(backup), authority, std::move(key)};
+  return Checked{std::move(backup), authority, std::move(key), std::move(own)};
 }
 
 Status check_empty(store::FileSystem& files, const std::string& data_dir) {
@@ -275,9 +289,15 @@ Result<store::BackupManifest> restore_backup(store::FileSystem& files, const std
   FLUVIAL_TRY(checked.key->save(join_path(data_dir, std::string(store::kBackupKey))));
   FLUVIAL_TRY(identity::Certificate::save_chain({checked.authority},
                                                 join_path(data_dir, std::string(store::kBackupAuthority))));
+  if (checked.own) {
+    const std::string own = join_path(data_dir, std::string(store::kBackupOwnKey));
+    FLUVIAL_TRY(identity::make_private_folder(std::filesystem::path(own).parent_path().string()));
+    FLUVIAL_TRY(checked.own->save(own));
+  }
   const store::BackupManifest& manifest = *checked.backup.manifest();
   for (const store::BackupFile& file : manifest.files) {
-    if (file.path == store::kBackupKey || file.path == store::kBackupAuthority) continue;
+    const bool is_written = file.path == store::kBackupKey || file.path == store::kBackupOwnKey;
+    if (is_written || file.path == store::kBackupAuthority) continue;
     FLUVIAL_TRY(checked.backup.copy_out(file, join_path(data_dir, file.path)));
   }
   FLUVIAL_TRY(files.rename(unfinished, join_path(data_dir, kRestoredFile)));

@@ -9,6 +9,7 @@
 #include "core/base/testing.h"
 #include "core/digest/sha256.h"
 #include "core/identity/authority.h"
+#include "core/identity/own_key.h"
 #include "core/identity/sealed_key.h"
 #include "core/store/journal.h"
 #include "core/store/journal_copy.h"
@@ -61,6 +62,7 @@ class Backup : public testing::Test {
     EXPECT_TRUE(journal_->found({"clinics", at(1)}).ok());
     const WallTime now = SystemClock().wall_now();
     pin_ = identity::CertificateAuthority::create_or_open(data_dir() + "/ca", "clinics", now).value().pin();
+    own_key_ = identity::PublicKey::of(identity::load_or_make_key(data_dir() + "/coordinator").value());
     models_.emplace(store::ModelStore::open(files_, data_dir() + "/models").value());
     store::RunRow run;
     run.schema = schema_;
@@ -119,6 +121,9 @@ class Backup : public testing::Test {
     const auto authority = identity::CertificateAuthority::create_or_open(restored() + "/ca", "clinics", now);
     ASSERT_TRUE(authority.ok()) << authority.error().message;
     EXPECT_EQ(authority->pin(), pin_);
+    const auto own = identity::PrivateKey::load(restored() + "/coordinator/key.pem");
+    ASSERT_TRUE(own.ok()) << own.error().message;
+    EXPECT_EQ(identity::PublicKey::of(*own), own_key_) << "what the coordinator signed is still its own";
   }
   std::string object_of(std::string_view path) {
     const auto backup = store::BackupFolder::open(files_, folder()).value();
@@ -134,6 +139,7 @@ class Backup : public testing::Test {
   std::unique_ptr<store::CoordinatorJournal> journal_;
   std::optional<store::ModelStore> models_;
   std::string pin_;
+  identity::PublicKey own_key_;
 };
 
 TEST_F(Backup, OfACoordinatorThatRunsIsRestored) {
@@ -170,6 +176,14 @@ TEST_F(Backup, IsReadableByItsOwnerAlone) {
     if (!entry.is_regular_file()) continue;
     EXPECT_EQ(text_of_file(entry.path()).find("BEGIN PRIVATE KEY"), std::string::npos) << entry.path();
   }
+}
+
+TEST_F(Backup, OfAFolderWithoutTheCoordinatorsKeyIsRestoredAndAKeyIsMadeThere) {
+  std::filesystem::remove_all(data_dir() + "/coordinator");
+  commit(1);
+  ASSERT_TRUE(back_up().ok());
+  ASSERT_TRUE(restore().ok());
+  EXPECT_FALSE(std::filesystem::exists(restored() + "/coordinator"));
 }
 
 TEST_F(Backup, ASecondOneCopiesOnlyModelsThatAreMissing) {

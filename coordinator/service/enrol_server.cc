@@ -29,7 +29,7 @@ Result<std::uint16_t> EnrolServer::open(std::shared_ptr<const identity::TlsConte
   settings.session.header_bytes_max = 64 << 10;  // a token and a request are small
   settings.session.payload_bytes_max = 0;
   settings.sessions_max = 64;
-  settings.handshakes_max = 32;
+  settings.strangers_max = 32;
   settings.accepts_per_s = 20;
   settings.accepts_burst = 40;
   FLUVIAL_ASSIGN(listener_, net::Listener::open(runtime_.io, options_.host, options_.port, std::move(tls), settings,

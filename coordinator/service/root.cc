@@ -11,7 +11,6 @@ namespace fluvial::coordinator {
 Root::Root(tree::Runtime& runtime, net::TaskGroup& tasks, Keeps keeps, RunObserver& observer, tree::HubOptions options,
            const FailoverSettings& failover)
     : runtime_(runtime),
-      tasks_(tasks),
       journal_(keeps.journal),
       registry_(runtime, keeps.journal, deny_, failover),
       hub_(runtime, *this, std::move(options), deny_),
@@ -69,11 +68,7 @@ net::Awaitable<Result<v1::LeaseGrant>> Root::lease(identity::PeerIdentity peer, 
   co_return registry_.to_proto(*answer);
 }
 
-void Root::outcome_asked(NodeId child, const v1::OutcomeQuery& query) {
-  tasks_.spawn(runtime_.strand, "outcome", answer_outcome(child, query));
-}
-
-net::Awaitable<void> Root::answer_outcome(NodeId child, v1::OutcomeQuery query) {
+net::Awaitable<void> Root::outcome_asked(NodeId child, v1::OutcomeQuery query) {
   Result<std::vector<v1::Envelope>> replies =
       co_await runtime_.pool.run([&] { return transfer::answers(journal_, query); });
   if (!replies.ok()) {

@@ -32,16 +32,14 @@ class Root : public tree::ParentOwner {
   void child_left(NodeId child) override;
   void members_changed(NodeId child, const v1::MemberChange& change) override;
   net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) override;
-  void outcome_asked(NodeId child, const v1::OutcomeQuery& query) override;
+  net::Awaitable<void> outcome_asked(NodeId child, v1::OutcomeQuery query) override;
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref) override { return runs_.model(ref); }
   void reported(NodeId child, round::NodeReport report) override;
 
  private:
   tree::ParentSide& side() override { return runs_.parent_side(); }
-  net::Awaitable<void> answer_outcome(NodeId child, v1::OutcomeQuery query);
 
   tree::Runtime& runtime_;
-  net::TaskGroup& tasks_;
   store::CoordinatorJournal& journal_;
   std::shared_ptr<identity::DenyList> deny_ = std::make_shared<identity::DenyList>();
   Registry registry_;

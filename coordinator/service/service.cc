@@ -10,12 +10,15 @@
 #include "coordinator/service/coordinator.h"
 #include "coordinator/service/json.h"
 #include "core/identity/csr.h"
+#include "core/identity/own_key.h"
 #include "core/net/connector.h"
 #include "core/store/plan_json.h"
 #include "core/wire/mapping.h"
 
 namespace fluvial::coordinator {
 namespace {
+
+constexpr const char* kOwnFolder = "coordinator";  // in the data folder: key.pem
 
 config::HostPort address_of(const std::string& text) {
   const Result<config::HostPort> address = config::parse_host_port(text);
@@ -55,13 +58,15 @@ std::string public_host(const config::CoordinatorSettings& settings) {
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "localhost";
 }
 
-// The coordinator's own certificate is made anew at each start; only the authority's key is kept.
-Result<identity::Credentials> own_credentials(const identity::CertificateAuthority& authority, NodeId node,
+// The coordinator's own certificate is made anew at each start, of the key that it keeps: what it signed stays its own.
+Result<identity::Credentials> own_credentials(const std::string& data_dir,
+                                              const identity::CertificateAuthority& authority, NodeId node,
                                               std::chrono::days validity, WallTime now) {
-  FLUVIAL_ASSIGN(identity::KeyAndCsr made, identity::make_key_and_csr());
+  FLUVIAL_ASSIGN(identity::PrivateKey key, identity::load_or_make_key(store::join_path(data_dir, kOwnFolder)));
+  FLUVIAL_ASSIGN(const Buffer csr, identity::make_csr(key));
   const identity::Grant grant{{Role::kCoordinator, node, "coordinator"}, validity, {}, {}};
-  FLUVIAL_ASSIGN(identity::Certificate certificate, authority.issue(made.csr_der.span(), grant, now));
-  return identity::Credentials{std::move(made.key), {std::move(certificate)}, authority.certificate()};
+  FLUVIAL_ASSIGN(identity::Certificate certificate, authority.issue(csr.span(), grant, now));
+  return identity::Credentials{std::move(key), {std::move(certificate)}, authority.certificate()};
 }
 
 }  // namespace
@@ -81,7 +86,8 @@ Result<Holdings> open_holdings(store::FileSystem& files, WallTime now, const tel
                                          store::join_path(settings.data_dir, "ca"), holdings.federation, now));
   FLUVIAL_ASSIGN(const NodeId node, holdings.journal->reserve_node_id(Role::kCoordinator, "coordinator"));
   FLUVIAL_ASSIGN(holdings.credentials,
-                 own_credentials(*holdings.authority, node, std::chrono::days(settings.certificate_days), now));
+                 own_credentials(settings.data_dir, *holdings.authority, node,
+                                 std::chrono::days(settings.certificate_days), now));
   FLUVIAL_ASSIGN(holdings.models, store::ModelStore::open(files, store::join_path(settings.data_dir, "models")));
   FLUVIAL_ASSIGN(const std::vector<round::ModelKey> referenced, holdings.journal->referenced_models());
   FLUVIAL_ASSIGN(const std::size_t swept, holdings.models->sweep({referenced.begin(), referenced.end()}));

@@ -115,6 +115,13 @@ TEST_F(ConfigFile, EveryRefusalIsOneLineWithFileKeyValueAndExpectation) {
   const std::string head = "data_dir = \"/d\"\ncoordinator = \"hub:7400\"\n";
   EXPECT_EQ(refusal(head), "(read)");
   EXPECT_EQ(refusal(head + "workers = 0"), "edge.toml:3: workers = '0': expected 1 to 64");
+  EXPECT_EQ(
+      refusal(head + "[policy]\nruns = \"a-*, b\"\nhours = \"mon-fri 20:00-07:00\"\nupload_bytes_per_s = \"1MB\""),
+      "(read)");
+  EXPECT_EQ(
+      refusal(head + "[policy]\nhours = \"at night\""),
+      "edge.toml:4: policy.hours = 'at night': expected hours such as 22:00-06:00 or mon-fri 20:00-07:00, sat-sun "
+      "00:00-24:00 (local time)");
   EXPECT_EQ(refusal(head + "workers = 2.5"), "edge.toml:3: workers = '2.5': expected a whole number");
   EXPECT_EQ(refusal(head + "workrs = 2"), "edge.toml:3: unknown key 'workrs': did you mean 'workers'?");
   EXPECT_EQ(refusal(head + "zzzzzzzzzzz = 2"), "edge.toml:3: unknown key 'zzzzzzzzzzz'");

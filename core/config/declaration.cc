@@ -35,6 +35,27 @@ void declare_session(Declare<S>& declare) {
                        "longest delay before connecting again");
   declare.milliseconds("session.drain_deadline_ms", 0, kDayMs, FLUVIAL_FIELD(session.drain_deadline_ms),
                        "how long sessions may go on sending what has begun after SIGTERM");
+  declare.count("session.key_updates_max", 1, 1'000'000, FLUVIAL_FIELD(session.key_updates_max),
+                "TLS key updates that a peer may send beyond one for each MiB of data; then the session ends");
+}
+
+template <typename S>
+void declare_budget(Declare<S>& declare) {
+  declare.count("budget.strangers_max", 1, 1'000'000, FLUVIAL_FIELD(budget.strangers_max),
+                "connections at once that have not proved to be a member's; a further one ends the one that has been "
+                "still the longest");
+  declare.count("budget.strangers_per_address_max", 1, 1'000'000, FLUVIAL_FIELD(budget.strangers_per_address_max),
+                "as budget.strangers_max, of one IPv4 address or one /64 of IPv6");
+  declare.bytes("budget.stranger_bytes_max", 4096, 4 << 20, FLUVIAL_FIELD(budget.stranger_bytes_max),
+                "bytes that a peer may send before it is admitted; no payload is among them");
+  declare.count("budget.sessions_per_member_max", 1, 10'000, FLUVIAL_FIELD(budget.sessions_per_member_max),
+                "sessions at once of one member; a further one ends the oldest");
+  declare.bytes("budget.payload_bytes_max", 8 << 20, kTebi, FLUVIAL_FIELD(budget.payload_bytes_max),
+                "payload received and not yet staged, all members together; beyond it they wait");
+  declare.bytes("budget.payload_bytes_per_member_max", 8 << 20, kTebi,
+                FLUVIAL_FIELD(budget.payload_bytes_per_member_max), "as budget.payload_bytes_max, of one member");
+  declare.count("budget.queries_per_s_max", 1, 1'000'000, FLUVIAL_FIELD(budget.queries_per_s_max),
+                "questions of one site about outcomes that are answered in a second; further ones wait");
 }
 
 template <typename S>
@@ -51,6 +72,9 @@ void declare_common(Declare<S>& declare) {
   declare.count("io_threads", 1, 256, FLUVIAL_FIELD(io_threads), "threads that serve sessions");
   declare.count("compute_threads", 0, 1024, FLUVIAL_FIELD(compute_threads),
                 "threads for arithmetic and disk; 0: one a core");
+  declare.choice("core_dumps", {"off", "on"}, FLUVIAL_FIELD(core_dumps),
+                 "off: this process, which holds keys, leaves no core dump, and none of its user's other processes may "
+                 "look into it (gdb, perf); on: as the system has it");
   declare_session(declare);
 }
 
@@ -70,6 +94,19 @@ void declare_proxy(Declare<S>& declare) {
                "names, addresses and networks that are reached without the proxy; empty: the variable no_proxy");
 }
 
+void declare_owner(Declare<EdgeSettings>& declare) {
+  declare.text("policy.runs", "globs", FLUVIAL_FIELD(policy.runs),
+               "the site's owner: runs whose rounds it takes part in, by name, such as retina-*,digits; empty: all");
+  declare.count(
+      "policy.cohort_min", 0, 1'000'000, FLUVIAL_FIELD(policy.cohort_min),
+      "the site's owner: how many sites a round must ask at least, by the coordinator's signed opening; 0: any");
+  declare.hours(
+      "policy.hours", FLUVIAL_FIELD(policy.hours),
+      "the site's owner: when training may begin, in local time (TZ), such as mon-fri 20:00-07:00; empty: always");
+  declare.bytes("policy.upload_bytes_per_s", 0, kTebi, FLUVIAL_FIELD(policy.upload_bytes_per_s),
+                "the site's owner: how fast updates are sent, so that the line stays free; 0: as fast as it goes");
+}
+
 std::vector<Setting<CoordinatorSettings>> declare_coordinator() {
   std::vector<Setting<CoordinatorSettings>> settings;
   Declare<CoordinatorSettings> declare(settings);
@@ -82,14 +119,23 @@ std::vector<Setting<CoordinatorSettings>> declare_coordinator() {
                "the host that tokens name and the certificate states; empty: this machine's name");
   declare.text("admin_socket", "path", FLUVIAL_FIELD(admin_socket),
                "the Unix socket of the administrative commands; empty: admin.sock in data_dir");
+  declare.text("admin_users", "list", FLUVIAL_FIELD(admin_users),
+               "who else may administer: users and @groups of this machine by name or number, such as alice, 1001, "
+               "@ops; empty: only root and the coordinator's own user");
+  declare.text("admin_readers", "list", FLUVIAL_FIELD(admin_readers),
+               "who else may look and change nothing: users and @groups, likewise");
   declare.text("worker_socket", "path", FLUVIAL_FIELD(worker_socket),
                "the Unix socket where evaluation workers attach; empty: worker.sock in data_dir");
   declare_staging(declare);
+  declare_budget(declare);
   declare.count("certificate_days", 1, 3650, FLUVIAL_FIELD(certificate_days), "days a member's certificate is valid");
   declare.quantity("token_ttl_s", "s", &parse_seconds, 1, 86'400 * 30, FLUVIAL_FIELD(token_ttl_s),
                    "how long an enrolment token is valid when the command does not say");
   declare.count("enrol_per_minute_max", 1, 1'000'000, FLUVIAL_FIELD(enrol_per_minute_max),
-                "enrolment attempts a minute; further ones are refused");
+                "tokens that are redeemed a minute; further ones are refused");
+  declare.count("wrong_tokens_per_minute_max", 1, 1'000'000, FLUVIAL_FIELD(wrong_tokens_per_minute_max),
+                "wrong tokens a minute of one IPv4 address or one /64 of IPv6 that are answered; beyond them the "
+                "connection is closed without an answer, and a right token is still taken");
   declare.milliseconds("failover_after_ms", 1, kDayMs, FLUVIAL_FIELD(failover_after_ms),
                        "when an aggregator has been away for this long, its children get another parent");
   declare.milliseconds("unreachable_for_ms", 1, kDayMs, FLUVIAL_FIELD(unreachable_for_ms),
@@ -103,6 +149,8 @@ std::vector<Setting<CoordinatorSettings>> declare_coordinator() {
                 "rounds committed more than this many days ago are pruned as well; 0: none is pruned for its age");
   declare.count("keep_tokens_days", 0, kDaysMax, FLUVIAL_FIELD(keep_tokens_days),
                 "how long used, revoked or expired enrolment tokens are kept, at least certificate_days; 0: for good");
+  declare.count("keep_audit_days", 0, kDaysMax, FLUVIAL_FIELD(keep_audit_days),
+                "how long entries of the audit log are kept; 0: for good");
   return settings;
 }
 
@@ -118,6 +166,7 @@ std::vector<Setting<AggregatorSettings>> declare_aggregator() {
   declare.address("coordinator", Port::kGiven, FLUVIAL_FIELD(coordinator), "the coordinator's members' port", true);
   declare_proxy(declare);
   declare_staging(declare);
+  declare_budget(declare);
   declare.milliseconds("parentless_max_ms", 100, kDayMs, FLUVIAL_FIELD(parentless_max_ms),
                        "after this long without a parent it sends its children to the coordinator for another one");
   return settings;
@@ -149,6 +198,7 @@ std::vector<Setting<EdgeSettings>> declare_edge() {
       "how long nothing may arrive of a run's last model before workers are told that the run has ended without it");
   declare.milliseconds("outcome_interval_ms", 100, kDayMs, FLUVIAL_FIELD(outcome_interval_ms),
                        "how often the agent asks for the outcome of an unresolved submission");
+  declare_owner(declare);
   return settings;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "core/base/week_hours.h"
 #include "core/config/declaration.h"
 
 namespace fluvial::config {
@@ -89,6 +90,16 @@ class Declare {
       return {};
     };
     add(std::move(key), "auto, none or cuda:N,...", std::move(help), false, set, reader(field));
+  }
+
+  template <typename Field>
+  void hours(std::string key, Field field, std::string help) {
+    const auto set = [field](Owner& owner, std::string_view value) -> Status {
+      FLUVIAL_TRY(WeekHours::parse(value));
+      field(owner) = value;
+      return {};
+    };
+    add(std::move(key), "hours", std::move(help), false, set, reader(field));
   }
 
   using Parse = Result<std::uint64_t> (*)(std::string_view);

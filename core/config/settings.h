@@ -23,7 +23,21 @@ struct SessionLimits {
   std::uint64_t reconnect_delay_min_ms = 100;
   std::uint64_t reconnect_delay_max_ms = 10'000;
   std::uint64_t drain_deadline_ms = 5'000;
+  std::uint64_t key_updates_max = 32;
   bool operator==(const SessionLimits&) const = default;
+};
+
+// What a parent lets others take of it: strangers by their address, members by their identity, all of them together
+// (core/net). A hundred sites behind one address fit into the defaults.
+struct Budgets {
+  std::uint64_t strangers_max = 1'024;
+  std::uint64_t strangers_per_address_max = 256;
+  std::uint64_t stranger_bytes_max = 64 << 10;
+  std::uint64_t sessions_per_member_max = 8;
+  std::uint64_t payload_bytes_max = 32 << 20;
+  std::uint64_t payload_bytes_per_member_max = 16 << 20;
+  std::uint64_t queries_per_s_max = 20;
+  bool operator==(const Budgets&) const = default;
 };
 
 // 127.0.0.1:9400, or any free port when another process has that one.
@@ -38,7 +52,9 @@ struct CommonSettings {
   std::string log_format = "text";            // text, json
   std::uint64_t io_threads = 1;
   std::uint64_t compute_threads = 0;  // 0: one a core
+  std::string core_dumps = "off";     // or "on"
   SessionLimits session;
+  Budgets budget;  // of coordinators and aggregators
   bool operator==(const CommonSettings&) const = default;
 };
 
@@ -48,17 +64,21 @@ struct CoordinatorSettings : CommonSettings {
   std::string enrol_listen = "0.0.0.0:7401";
   std::string public_host;    // what tokens and certificates name; empty: this machine's host name
   std::string admin_socket;   // default: admin.sock in data_dir
+  std::string admin_users;    // beside its own user and root: "alice, 1001, @ops"
+  std::string admin_readers;  // likewise, and these may only look
   std::string worker_socket;  // default: worker.sock in data_dir; workers that evaluate attach here
   std::uint64_t staging_bytes_max = 256 << 20;
   std::uint64_t certificate_days = 90;
   std::uint64_t token_ttl_s = 3'600;
-  std::uint64_t enrol_per_minute_max = 60;
+  std::uint64_t enrol_per_minute_max = 600;
+  std::uint64_t wrong_tokens_per_minute_max = 30;
   std::uint64_t failover_after_ms = 5'000;
   std::uint64_t unreachable_for_ms = 60'000;
   std::uint64_t return_after_ms = 30'000;
   std::uint64_t keep_rounds = 100'000;  // of all runs together; 0: all
   std::uint64_t keep_rounds_days = 0;   // 0: however old
   std::uint64_t keep_tokens_days = 90;  // after the end of their use; 0: for ever
+  std::uint64_t keep_audit_days = 0;    // 0: for ever
   bool operator==(const CoordinatorSettings&) const = default;
 };
 
@@ -73,6 +93,15 @@ struct AggregatorSettings : CommonSettings {
   bool operator==(const AggregatorSettings&) const = default;
 };
 
+// What a site's owner allows (edge/logic/owner_policy.h).
+struct OwnerSettings {
+  std::string runs;                      // globs, separated by commas; empty: any run
+  std::uint64_t cohort_min = 0;          // sites that a round asks; 0: any number
+  std::string hours;                     // as WeekHours::parse() reads them; empty: always
+  std::uint64_t upload_bytes_per_s = 0;  // 0: as fast as it goes
+  bool operator==(const OwnerSettings&) const = default;
+};
+
 struct EdgeSettings : CommonSettings {
   std::string coordinator;  // host:port; required
   std::string proxy;        // as an aggregator's
@@ -85,6 +114,7 @@ struct EdgeSettings : CommonSettings {
   std::uint64_t worker_task_deadline_ms = 3'600'000;
   std::uint64_t model_deadline_ms = 30'000;
   std::uint64_t outcome_interval_ms = 30'000;
+  OwnerSettings policy;
   bool operator==(const EdgeSettings&) const = default;
 };
 

@@ -78,6 +78,11 @@ std::string Certificate::pem() const {
   return std::string(bio_text(bio.get()));
 }
 
+PublicKey Certificate::public_key() const {
+  KeyPtr key(X509_get_pubkey(native()));
+  return key == nullptr ? PublicKey() : PublicKey(std::shared_ptr<EVP_PKEY>(std::move(key)));
+}
+
 std::string Certificate::serial_hex() const {
   const ASN1_INTEGER* const serial = X509_get0_serialNumber(native());
   const auto* const bytes = reinterpret_cast<const std::byte*>(ASN1_STRING_get0_data(serial));

@@ -11,6 +11,7 @@
 #include "core/base/ids.h"
 #include "core/base/result.h"
 #include "core/identity/names.h"
+#include "core/identity/signature.h"
 
 struct x509_st;
 struct ssl_st;
@@ -27,6 +28,7 @@ class Certificate {
 
   Buffer der() const;
   std::string pem() const;
+  PublicKey public_key() const;
   std::string serial_hex() const;  // lower case, no leading zeros but for "0"
   WallTime not_before() const;
   WallTime not_after() const;
@@ -49,6 +51,7 @@ struct PeerIdentity {
   std::string name;
   std::string serial_hex;
   WallTime not_after;
+  PublicKey key = {};
   bool operator==(const PeerIdentity&) const = default;
 };
 std::string describe(const PeerIdentity& peer);  // "site 7 (hospital-a)"

@@ -234,7 +234,8 @@ Status redeem(const TokenRecord& record, const Secret& secret, WallTime now) {
   }
   if (record.revoked_at) {
     return Error{Code::kUnauthenticated,
-                 fmt::format("token {} was revoked at {}", record.id, format_utc(*record.revoked_at))};
+                 fmt::format("token {} was revoked at {}{}{}", record.id, format_utc(*record.revoked_at),
+                             record.revoked_why.empty() ? "" : ": ", record.revoked_why)};
   }
   if (record.uses >= record.uses_max && record.used_at) {
     const std::string times = record.uses_max == 1 ? "" : fmt::format(" {} times, the last", record.uses);

@@ -41,6 +41,7 @@ struct TokenRecord {
   std::uint64_t uses_max = 1;
   std::uint64_t uses = 0;
   std::optional<WallTime> revoked_at = {};
+  std::string revoked_why = {};
 };
 
 inline constexpr std::uint64_t kTokenUsesMax = 100'000;

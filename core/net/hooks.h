@@ -23,7 +23,11 @@ inline constexpr std::string_view kClosedEarly = "closed_early";  // before the 
 inline constexpr std::string_view kNotAdmitted = "not_admitted";  // a member, but denied or of the wrong role
 inline constexpr std::string_view kTooManySessions = "too_many_sessions";
 inline constexpr std::string_view kTooManyHandshakes = "too_many_handshakes";
-inline constexpr std::string_view kDamaged = "damaged";  // bytes that were changed on their way
+inline constexpr std::string_view kGaveWay = "gave_way";  // a stranger that was still, for a newcomer
+inline constexpr std::string_view kTooManyOfMember = "too_many_of_member";
+inline constexpr std::string_view kKeyUpdates = "key_updates";            // more than its data calls for
+inline constexpr std::string_view kBeforeAdmission = "before_admission";  // too much, or a payload
+inline constexpr std::string_view kDamaged = "damaged";                   // bytes that were changed on their way
 inline constexpr std::string_view kNotAFrame = "not_a_frame";
 inline constexpr std::string_view kOversizeHeader = "oversize_header";
 inline constexpr std::string_view kOversizePayload = "oversize_payload";
@@ -33,11 +37,11 @@ inline constexpr std::string_view kSilent = "silent";  // no heartbeat
 inline constexpr std::string_view kStuck = "stuck";    // takes no bytes
 
 // Of connections that did not become a session; and of frames that ended one.
-inline constexpr std::string_view kHandshake[] = {kPlainHttp,      kNotTls,          kOldTls,           kNoCertificate,
-                                                  kBadCertificate, kWrongAlpn,       kHandshakeFailed,  kHandshakeSlow,
-                                                  kClosedEarly,    kTooManySessions, kTooManyHandshakes};
-inline constexpr std::string_view kFrame[] = {kDamaged,         kNotAFrame, kOversizeHeader,
-                                              kOversizePayload, kBadHeader, kSlow};
+inline constexpr std::string_view kHandshake[] = {
+    kPlainHttp,       kNotTls,        kOldTls,      kNoCertificate,   kBadCertificate,    kWrongAlpn,
+    kHandshakeFailed, kHandshakeSlow, kClosedEarly, kTooManySessions, kTooManyHandshakes, kGaveWay};
+inline constexpr std::string_view kFrame[] = {kDamaged,   kNotAFrame, kOversizeHeader, kOversizePayload,
+                                              kBadHeader, kSlow,      kKeyUpdates,     kBeforeAdmission};
 }  // namespace reason
 
 // Of one session. Wire bytes include TLS, without TCP and IP.

@@ -1,5 +1,6 @@
 // A small HTTP/1.1 server for administration, health and metrics, over TCP or a Unix socket, and a blocking client for
-// the command line. Not for the open internet: no TLS, no authentication but the Unix socket's file mode (0600).
+// the command line. Not for the open internet: no TLS, no authentication but the Unix socket's file mode and what the
+// kernel says of the process that connected.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,12 +22,21 @@
 
 namespace fluvial::net {
 
+// The process at the other end of a Unix socket, as the kernel knows it since it connected.
+struct UnixPeer {
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  std::int32_t pid = 0;
+  std::vector<std::uint32_t> groups;  // beside gid
+};
+
 struct HttpRequest {
   std::string method;                        // "GET", "POST", ...
   std::string path;                          // decoded, without the query
   std::map<std::string, std::string> query;  // decoded
   std::string body;
   std::string remote;
+  std::optional<UnixPeer> peer = {};  // over a Unix socket
   // By name in lower case; the values of a name that is there more than once stand behind each other, ", " between.
   std::map<std::string, std::string> headers;
 
@@ -69,6 +80,7 @@ struct TcpAddress {
 };
 struct UnixAddress {
   std::string path;
+  std::uint32_t mode = 0600;  // of the file that a server makes: who may connect
 };
 using HttpAddress = std::variant<TcpAddress, UnixAddress>;
 

@@ -63,14 +63,15 @@ Status clear_stale_socket(const Executor& executor, const std::string& path) {
   return {};
 }
 
-Result<Local::acceptor> open_unix(const Executor& executor, const std::string& path, int backlog) {
+Result<Local::acceptor> open_unix(const Executor& executor, const UnixAddress& address, int backlog) {
+  const std::string& path = address.path;
   if (path.empty() || path.size() > 107) return cannot_listen(path, "a socket's path has 1 to 107 bytes");
   FLUVIAL_TRY(clear_stale_socket(executor, path));
   Local::acceptor acceptor(executor);
   ErrorCode error;
   acceptor.open(Local(), error);
   // On Linux the file takes its mode from the socket: there is no moment in which others may connect.
-  if (!error && ::fchmod(acceptor.native_handle(), 0600) != 0) return cannot_listen(path, std::strerror(errno));
+  if (!error && ::fchmod(acceptor.native_handle(), address.mode) != 0) return cannot_listen(path, std::strerror(errno));
   if (!error) acceptor.bind(Local::endpoint(path), error);
   if (!error) acceptor.listen(backlog, error);
   if (error) return cannot_listen(path, error.message());
@@ -84,11 +85,29 @@ std::string remote_of(const Tcp::socket& socket) {
 }
 std::string remote_of(const Local::socket&) { return "unix"; }
 
+std::optional<UnixPeer> peer_of(Tcp::socket&) { return std::nullopt; }
+std::optional<UnixPeer> peer_of(Local::socket& socket) {
+  ucred known{};
+  socklen_t size = sizeof known;
+  if (::getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &known, &size) != 0) return std::nullopt;
+  UnixPeer peer{known.uid, known.gid, known.pid, {}};
+  std::vector<gid_t> groups(64);
+  for (;;) {
+    size = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
+    if (::getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERGROUPS, groups.data(), &size) == 0) break;
+    if (errno != ERANGE) return peer;  // a kernel before 4.13
+    groups.resize(size / sizeof(gid_t));
+  }
+  groups.resize(size / sizeof(gid_t));
+  peer.groups.assign(groups.begin(), groups.end());
+  return peer;
+}
+
 // One connection. All of it on its strand.
 class Connection final : public LineWriter, public std::enable_shared_from_this<Connection> {
  public:
-  Connection(Socket socket, std::string remote, HttpSettings settings)
-      : socket_(std::move(socket)), remote_(std::move(remote)), settings_(settings) {}
+  Connection(Socket socket, std::string remote, std::optional<UnixPeer> peer, HttpSettings settings)
+      : socket_(std::move(socket)), remote_(std::move(remote)), peer_(std::move(peer)), settings_(settings) {}
 
   const std::string& remote() const { return remote_; }
   Executor executor() { return socket_.get_executor(); }
@@ -123,6 +142,7 @@ class Connection final : public LineWriter, public std::enable_shared_from_this<
 
   Socket socket_;
   const std::string remote_;
+  const std::optional<UnixPeer> peer_;
   const HttpSettings settings_;
   boost::beast::flat_buffer buffer_;
   bool idle_ = false;
@@ -169,6 +189,7 @@ Awaitable<Connection::Incoming> Connection::next_request() {
                                             .query = std::move(target->query),
                                             .body = std::move(parser.get().body()),
                                             .remote = remote_,
+                                            .peer = peer_,
                                             .headers = headers_of(parser.get())},
                      .refusal = {}};
 }
@@ -318,7 +339,9 @@ class HttpServer::Impl : public std::enable_shared_from_this<HttpServer::Impl> {
       self->hooks_->refused(reason::kTooManySessions, remote, remote + ": too many HTTP connections");
       co_return error;
     }
-    auto connection = std::make_shared<Connection>(Socket(std::move(socket)), std::move(remote), self->settings_);
+    std::optional<UnixPeer> peer = peer_of(socket);
+    auto connection =
+        std::make_shared<Connection>(Socket(std::move(socket)), std::move(remote), std::move(peer), self->settings_);
     {
       const std::lock_guard lock(self->mutex_);
       std::erase_if(self->known_, [](const std::weak_ptr<Connection>& known) { return known.expired(); });
@@ -388,8 +411,9 @@ Result<std::shared_ptr<HttpServer>> HttpServer::open(Executor executor, HttpAddr
   if (const auto* tcp = std::get_if<TcpAddress>(&address)) {
     FLUVIAL_ASSIGN(acceptor, open_acceptor(strand, tcp->host, tcp->port, kBacklog));
   } else {
-    path = std::get<UnixAddress>(address).path;
-    FLUVIAL_ASSIGN(acceptor, open_unix(strand, path, kBacklog));
+    const auto& at = std::get<UnixAddress>(address);
+    path = at.path;
+    FLUVIAL_ASSIGN(acceptor, open_unix(strand, at, kBacklog));
   }
   return std::shared_ptr<HttpServer>(new HttpServer(std::make_shared<Impl>(
       std::move(executor), strand, std::move(*acceptor), std::move(path), settings, std::move(hooks))));

@@ -135,7 +135,7 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
     boost::system::error_code error;
     const Tcp::endpoint endpoint = socket.remote_endpoint(error);
     std::string remote = error ? "a peer that left" : describe(endpoint);
-    if (handshakes_.size() >= settings_.handshakes_max) {
+    if (handshakes_.size() >= settings_.strangers_max) {
       hooks_->refused(reason::kTooManyHandshakes, remote, remote + ": too many handshakes at once");
     } else if (handlers_.size() + handshakes_.size() >= settings_.sessions_max) {
       hooks_->refused(reason::kTooManySessions, remote, remote + ": too many sessions");

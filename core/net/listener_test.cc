@@ -210,7 +210,7 @@ TEST(Listener, AHandshakeHasADeadline) {
 TEST(Listener, HandshakesAndSessionsAreBounded) {
   Threads threads;
   ListenerSettings settings;
-  settings.handshakes_max = 3;
+  settings.strangers_max = 3;
   settings.sessions_max = 5;
   settings.session.handshake_deadline = std::chrono::minutes(10);
   TestServer server(threads, settings);

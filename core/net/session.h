@@ -56,6 +56,9 @@ class Session {
   virtual void measure_clock() = 0;
   virtual std::optional<ClockOffset> peer_clock() const = 0;
 
+  // Whoever serves the session knows by now who the peer is, and lets it in: the bounds on strangers no longer hold.
+  virtual void admitted() {}
+
   // The next frame, whatever it is but Ping and Pong. The payload is read only once somebody waits here. One receiver
   // at a time. After the end: the reason, again and again.
   virtual Awaitable<Result<Frame>> receive() = 0;

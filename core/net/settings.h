@@ -34,6 +34,14 @@ struct SessionSettings {
   // New keys after so much plaintext in a direction: AES-GCM should not go beyond some 388 GB (RFC 8446, section 5.5).
   std::uint64_t rekey_bytes = std::uint64_t{64} << 30;
 
+  // Key updates that the peer may send beyond one for each MiB of data.
+  std::uint32_t key_updates_max = 32;
+
+  // All that a peer may send before it is admitted (Session::admitted), with no payload among it; 0: it is admitted
+  // from the start. The end of such a session is not drained for longer than its deadline.
+  std::uint32_t stranger_bytes_max = 0;
+  Duration stranger_drain_deadline = std::chrono::seconds(1);
+
   const Clock* clock = nullptr;  // told to the peer in each Pong, and what its own is held to; none: neither
 
   std::uint32_t header_bytes_max = 4u << 20;
@@ -44,13 +52,17 @@ struct SessionSettings {
 
 struct ListenerSettings {
   SessionSettings session;
-  std::size_t sessions_max = 10'000;                    // further connections are refused
-  std::size_t handshakes_max = 256;                     // in flight; further connections are refused
+  std::size_t sessions_max = 10'000;  // further connections are refused
+  // Connections that have not proved to be a member's: in their handshake, or of a client without a certificate.
+  std::size_t strangers_max = 1'024;
+  std::size_t strangers_per_address_max = 256;  // of an IPv4 address or an IPv6 /64
+  std::size_t sessions_per_member_max = 64;
   std::size_t payload_bytes_in_flight_max = 32u << 20;  // received and not yet staged, all sessions together
-  double accepts_per_s = 1'000;                         // faster arrivals wait in the kernel's backlog
-  double accepts_burst = 256;                           //
-  int backlog = 1'024;                                  //
-  Duration stop_deadline = std::chrono::seconds(10);    // for handlers to end after stop(); then they are cancelled
+  std::size_t payload_bytes_per_member_max = 16u << 20;
+  double accepts_per_s = 1'000;                       // faster arrivals wait in the kernel's backlog
+  double accepts_burst = 256;                         //
+  int backlog = 1'024;                                //
+  Duration stop_deadline = std::chrono::seconds(10);  // for handlers to end after stop(); then they are cancelled
 };
 
 }  // namespace fluvial::net

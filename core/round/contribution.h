@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "core/base/clock.h"
 #include "core/base/ids.h"
 #include "core/base/result.h"
+#include "core/base/signature.h"
 
 namespace fluvial::round {
 
@@ -41,6 +43,8 @@ struct Contribution {
   Incarnation incarnation;
   std::uint64_t submission = 0;
   Times times;
+  std::optional<Signature> signature =
+      {};  // the site's own, over run, round, base and what stands here but for metrics
   bool operator==(const Contribution&) const = default;
 };
 

@@ -14,7 +14,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::uint64_t kFormat = 1;
+constexpr std::uint64_t kFormat = 2;
 constexpr std::size_t kTextBytesMax = 100;
 
 Error damaged(const std::string& what) { return {Code::kDataLoss, "the manifest is damaged: " + what}; }
@@ -61,7 +61,7 @@ Result<const json::array*> list(const json::object& object, std::string_view key
 
 // A restore writes no other path, wherever it would lead.
 bool is_of_a_coordinator(std::string_view path) {
-  if (path == kBackupJournal || path == kBackupAuthority || path == kBackupKey) return true;
+  if (path == kBackupJournal || path == kBackupAuthority || path == kBackupKey || path == kBackupOwnKey) return true;
   if (!path.starts_with(kBackupModels)) return false;
   const std::string_view name = path.substr(kBackupModels.size());
   for (const bool optimizer : {false, true}) {

@@ -17,6 +17,7 @@ namespace fluvial::store {
 inline constexpr std::string_view kBackupJournal = "journal.sqlite";
 inline constexpr std::string_view kBackupAuthority = "ca/ca.pem";
 inline constexpr std::string_view kBackupKey = "ca/ca-key.pem";
+inline constexpr std::string_view kBackupOwnKey = "coordinator/key.pem";  // the coordinator's; from format 2 on
 inline constexpr std::string_view kBackupModels = "models/";  // before a model file's name in its store
 
 struct BackupFile {
@@ -41,7 +42,7 @@ struct BackupManifest {
   std::string created_at;  // UTC, "2026-01-31T12:00:00.123Z"
   std::uint64_t journal_format = 0;
   std::uint64_t restores = 0;
-  std::string key;  // how the authority's key is sealed: "passphrase", "recipient" or "none"
+  std::string key;  // how the authority's key and the coordinator's are sealed: "passphrase", "recipient" or "none"
   std::vector<BackupRun> runs;
   std::vector<BackupFile> files;  // by path
   bool operator==(const BackupManifest&) const = default;

@@ -49,6 +49,7 @@ BackupManifest manifest_of(std::vector<BackupFile> files) {
 BackupManifest sample() {
   return manifest_of({{"ca/ca-key.pem", 3, digest_of("key"), {}},
                       {"ca/ca.pem", 2, digest_of("ca"), {}},
+                      {"coordinator/key.pem", 4, digest_of("own key"), {}},
                       {"journal.sqlite", 7, digest_of("journal"), {}},
                       {"models/run-1/round-3.optimizer.safetensors", 5, digest_of("state"), digest_of("m3")},
                       {kModel3, 6, digest_of("m3 file"), digest_of("m3")}});
@@ -61,7 +62,7 @@ TEST(BackupManifest, ReadsBackAsItWasWritten) {
   const auto read = read_back(sample());
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(*read, sample());
-  EXPECT_EQ(read->total_bytes(), 23U);
+  EXPECT_EQ(read->total_bytes(), 27U);
 }
 
 TEST(BackupManifest, NoByteOfItChangesUnseen) {
@@ -111,7 +112,7 @@ TEST(BackupManifest, OfANewerVersionSaysSo) {
   const auto read = read_back(newer);
   EXPECT_EQ(code_of(read), Code::kFailedPrecondition);
   EXPECT_THAT(read.error().message, HasSubstr("9.1.0"));
-  const auto format = manifest_from_json("{\"format\":2,\"layout\":\"another\"}", "manifest.json");
+  const auto format = manifest_from_json("{\"format\":3,\"layout\":\"another\"}", "manifest.json");
   EXPECT_EQ(code_of(format), Code::kFailedPrecondition);
   EXPECT_THAT(format.error().message, HasSubstr("newer Fluvial"));
 }

@@ -6,6 +6,8 @@
 #include <thread>
 #include <utility>
 
+#include "core/store/audit_log.h"
+#include "core/store/certificate_rows.h"
 #include "core/store/journal_schema.h"
 #include "core/store/sqlite.h"
 
@@ -36,7 +38,8 @@ Result<std::uint64_t> bump(Database& database, std::string_view counter) {
 }
 
 constexpr const char* kTokenColumns =
-    "SELECT id, secret_hash, role, name, region, weight_max, expires_at, used_at, uses_max, uses, revoked_at "
+    "SELECT id, secret_hash, role, name, region, weight_max, expires_at, used_at, uses_max, uses, revoked_at, "
+    "revoked_why "
     "FROM tokens ";
 Result<TokenRow> token_from(const SqlRow& row) {
   TokenRow token;
@@ -51,6 +54,7 @@ Result<TokenRow> token_from(const SqlRow& row) {
   token.uses_max = row.number(8);
   token.uses = row.number(9);
   token.revoked_at = row.optional_time(10);
+  token.revoked_why = row.text(11);
   return token;
 }
 
@@ -120,7 +124,9 @@ Result<NodeId> reserve(Database& database, Role role, const std::string& name) {
 Status check_token(const std::optional<TokenRow>& token, const NodeRow& node, WallTime now) {
   if (!token) return Error{Code::kUnauthenticated, "wrong token: the federation has not issued it"};
   if (token->revoked_at) {
-    return Error{Code::kUnauthenticated, "token " + token->id + " was revoked at " + format_time(*token->revoked_at)};
+    const std::string why = token->revoked_why.empty() ? "" : ": " + token->revoked_why;
+    return Error{Code::kUnauthenticated,
+                 "token " + token->id + " was revoked at " + format_time(*token->revoked_at) + why};
   }
   if (token->uses >= token->uses_max) {
     return Error{Code::kUnauthenticated, "token " + token->id + " was used at " + format_time(*token->used_at)};
@@ -169,6 +175,18 @@ Result<LeaseRow> write_lease(Database& database, NodeId node, NodeId parent) {
 
 Error no_such_node(NodeId node) { return {Code::kNotFound, "there is no node " + std::to_string(node.value())}; }
 
+// What was made for the member before it was shut out does not bring it back.
+Status shut_out(Database& database, NodeId node, const char* why, WallTime now) {
+  FLUVIAL_TRY(database.run("UPDATE nodes SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?", {now, node}));
+  if (database.changes() != 1) return no_such_node(node);
+  FLUVIAL_TRY(refuse_certificates(database, node, why, now));
+  FLUVIAL_TRY(database.run(
+      "UPDATE tokens SET revoked_at = ?1, revoked_why = name || ' was ' || ?2 || ' then; ask for a token made since' "
+      "WHERE name = (SELECT name FROM nodes WHERE id = ?3) AND uses < uses_max AND revoked_at IS NULL",
+      {now, std::string_view(why), node}));
+  return bump_denials(database);
+}
+
 }  // namespace
 
 CoordinatorJournal::CoordinatorJournal(std::unique_ptr<Database> database) : database_(std::move(database)) {}
@@ -189,7 +207,12 @@ Status CoordinatorJournal::copy_to(const std::string& path) {
 }
 
 Status CoordinatorJournal::change(const std::function<Status()>& body) {
-  const Status done = database_->transact(body);
+  AuditLog::Joined* const entry = AuditLog::waiting_for(*this);
+  const Status done = database_->transact([&]() -> Status {
+    FLUVIAL_TRY(body());
+    return entry == nullptr ? Status() : AuditLog::write(*database_, entry->at, entry->text);
+  });
+  if (entry != nullptr) entry->written = done.ok();
   const bool of_the_disk =
       !done.ok() && (done.error().code == Code::kUnavailable || done.error().code == Code::kResourceExhausted ||
                      done.error().code == Code::kDataLoss);
@@ -238,9 +261,9 @@ Status CoordinatorJournal::add_token(const TokenRow& token) {
   const std::lock_guard lock(mutex_);
   return change([&]() -> Status {
     return database_->run(
-        "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         {token.id, token.secret_hash, role_name(token.role), token.name, token.region, token.weight_max,
-         token.expires_at, token.used_at, token.uses_max, token.uses, token.revoked_at});
+         token.expires_at, token.used_at, token.uses_max, token.uses, token.revoked_at, token.revoked_why});
   });
 }
 
@@ -280,7 +303,8 @@ Result<std::vector<TokenRow>> CoordinatorJournal::tokens() {
   return found;
 }
 
-Result<NodeRow> CoordinatorJournal::redeem_token(const Digest& secret_hash, NodeRow node, WallTime now) {
+Result<NodeRow> CoordinatorJournal::redeem_token(const Digest& secret_hash, NodeRow node, WallTime now,
+                                                 const NewCertificate& certificate) {
   const std::lock_guard lock(mutex_);
   FLUVIAL_TRY(change([&]() -> Status {
     FLUVIAL_ASSIGN(const std::optional<TokenRow> token, token_by_hash(*database_, secret_hash));
@@ -293,6 +317,8 @@ Result<NodeRow> CoordinatorJournal::redeem_token(const Digest& secret_hash, Node
     node.id = id;
     node.revoked_at.reset();
     FLUVIAL_TRY(use_token(*database_, *token, node, now));
+    FLUVIAL_TRY(issue_certificate(*database_, node, certificate));
+    FLUVIAL_TRY(bump_denials(*database_));
     // The earlier holder of the lease knows its epoch, so the node is nobody's child until the next grant.
     FLUVIAL_TRY(database_->run("UPDATE leases SET parent = node WHERE node = ?", {id}));
     FLUVIAL_TRY(database_->run(
@@ -343,17 +369,13 @@ Status CoordinatorJournal::set_certificate_serial(NodeId node, const std::string
 
 Status CoordinatorJournal::revoke(NodeId node, WallTime now) {
   const std::lock_guard lock(mutex_);
-  return change([&]() -> Status {
-    FLUVIAL_TRY(database_->run("UPDATE nodes SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?", {now, node}));
-    return database_->changes() == 1 ? Status() : no_such_node(node);
-  });
+  return change([&] { return shut_out(*database_, node, kRefusedRevoked, now); });
 }
 
 Status CoordinatorJournal::remove(NodeId node, WallTime now) {
   const std::lock_guard lock(mutex_);
   return change([&]() -> Status {
-    FLUVIAL_TRY(database_->run("UPDATE nodes SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?", {now, node}));
-    if (database_->changes() != 1) return no_such_node(node);
+    FLUVIAL_TRY(shut_out(*database_, node, kRefusedRemoved, now));
     return database_->run("UPDATE nodes SET removed_at = ? WHERE id = ?", {now, node});
   });
 }

@@ -17,6 +17,8 @@
 namespace fluvial::store {
 
 class Database;
+class AuditLog;
+class CertificateBook;
 
 // Thread safe (one mutex). Blocking: services call it on their pool. After an I/O error of the journal's own every
 // further change is refused with kUnavailable: the process must be started again, which reads what is on the disk.
@@ -59,17 +61,21 @@ class CoordinatorJournal {
   Result<std::vector<TokenRow>> tokens();
   // Ends the token. kNotFound; kFailedPrecondition when it was used up; fine when revoked already.
   Status revoke_token(const std::string& id, WallTime now);
-  // Marks the token used and registers the node, both or neither. kUnauthenticated when there is no such token, when it
-  // was used up (saying when), revoked, is expired at `now`, or is for another role or name. A node of this role and
+  // Marks the token used and registers the node and its certificate, all or nothing. kUnauthenticated when there is no
+  // such token, when it was used up (saying when), revoked, is expired at `now`, or is for another role or name, and
+  // when the certificate's key was revoked. A node of this role and
   // name keeps its id and loses its revocation, removal, old serial and its lease's epoch, not a quarantine; a name
   // held by another role is kAlreadyExists, as is any name that is held when the token is for several. Returns the row
   // as it stands. `node.id` is 0, or an id from reserve_node_id() so that the certificate can name it before.
-  Result<NodeRow> redeem_token(const Digest& secret_hash, NodeRow node, WallTime now);
+  Result<NodeRow> redeem_token(const Digest& secret_hash, NodeRow node, WallTime now,
+                               const NewCertificate& certificate = {});
   // The id that a node of this role and name has or would get. Durable: nobody else gets it.
   Result<NodeId> reserve_node_id(Role role, const std::string& name);
   Status set_advertise(NodeId node, const std::string& address);  // kNotFound
   Status set_certificate_serial(NodeId node, const std::string& serial);
-  Status revoke(NodeId node, WallTime now);  // kNotFound; fine when revoked already
+  // The node's certificates and their keys are refused for ever, and the unused tokens for its name end: none of them
+  // brings it back. kNotFound; fine when revoked already.
+  Status revoke(NodeId node, WallTime now);
   Status remove(NodeId node, WallTime now);  // kNotFound; also revokes it
   // How many tokens were redeemed for this name.
   Result<std::uint64_t> enrolments(const std::string& name);
@@ -134,6 +140,8 @@ class CoordinatorJournal {
   Result<JournalSize> size();
 
  private:
+  friend class AuditLog;         // audit_log.h
+  friend class CertificateBook;  // certificate_book.h
   explicit CoordinatorJournal(std::unique_ptr<Database> database);
   Status change(const std::function<Status()>& body);  // a transaction, with mutex_ held
 

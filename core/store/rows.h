@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/bytes.h"
 #include "core/base/clock.h"
 #include "core/base/ids.h"
 #include "core/round/history.h"
@@ -38,6 +39,7 @@ struct TokenRow {
   std::uint64_t uses_max = 1;       // more: the name ends with "-*" and stands for as many members
   std::uint64_t uses = 0;
   std::optional<WallTime> revoked_at = {};
+  std::string revoked_why = {};  // empty: by a person
   bool is_for(Role member_role, std::string_view member_name) const;
   bool operator==(const TokenRow&) const = default;
 };
@@ -56,6 +58,12 @@ struct NodeRow {
   std::string quarantine_reason;
   std::optional<WallTime> removed_at = {};  // revoked, and not listed any more
   bool operator==(const NodeRow&) const = default;
+};
+
+// The certificate of a member that enrols. Without a key, it is noted when it is first seen (certificate_book.h).
+struct NewCertificate {
+  ByteSpan key = {};  // a DER SubjectPublicKeyInfo
+  WallTime ends_at = {};
 };
 
 struct LeaseRow {

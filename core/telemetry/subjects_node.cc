@@ -6,12 +6,14 @@ namespace fluvial::telemetry {
 namespace {
 
 std::vector<LabelValue> handshake_refusals() {
-  return {"plain_http",       "not_tls",        "old_tls",      "no_certificate",    "bad_certificate",    "wrong_alpn",
-          "handshake_failed", "handshake_slow", "closed_early", "too_many_sessions", "too_many_handshakes"};
+  return {"plain_http",          "not_tls",          "old_tls",        "no_certificate", "bad_certificate",
+          "wrong_alpn",          "handshake_failed", "handshake_slow", "closed_early",   "too_many_sessions",
+          "too_many_handshakes", "gave_way"};
 }
 
 std::vector<LabelValue> frame_refusals() {
-  return {"damaged", "not_a_frame", "oversize_header", "oversize_payload", "bad_header", "slow"};
+  return {"damaged",    "not_a_frame", "oversize_header", "oversize_payload",
+          "bad_header", "slow",        "key_updates",     "before_admission"};
 }
 
 std::vector<LabelValue> joined(std::vector<LabelValue> a, const std::vector<LabelValue>& b) {
@@ -68,7 +70,8 @@ Subject process_subject() {
 Subject sessions_subject() {
   using enum Kind;
   Label results{"result", joined({"ok"}, handshake_refusals())};
-  Label refusals{"reason", joined(joined(handshake_refusals(), frame_refusals()), {"not_admitted", "silent", "stuck"})};
+  Label refusals{"reason", joined(joined(handshake_refusals(), frame_refusals()),
+                                  {"not_admitted", "silent", "stuck", "too_many_of_member"})};
   return {"Sessions and the process",
           "Bytes and frames are counted while a session runs, at most 5 s late.",
           true,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/net/deadline.h"
+#include "core/net/pace.h"
 #include "core/tree/ask.h"
 #include "core/tree/intake.h"
 #include "core/wire/mapping.h"
@@ -23,8 +24,10 @@ constexpr double kWallClocksApart_s = 5;  // as coordinator/logic/problems.h and
 struct Hub::Stream {
   Stream(Hub& hub, const Child& child)
       : intake(hub.runtime_, hub.owner_, hub.book_, {&hub.budget_, &hub.runtime_.files, hub.options_.spill_folder},
-               child) {}
+               child),
+        questions(static_cast<double>(hub.options_.budget.queries_per_s_max), hub.runtime_.clock.now()) {}
   Intake intake;
+  net::Pace questions;
   std::uint64_t generation = 0;  // of the model being sent: a new request ends the one before
 };
 
@@ -222,8 +225,9 @@ net::Awaitable<Status> Hub::dispatch(Child child, std::shared_ptr<Stream> stream
     case v1::Envelope::kModelRequest:
       co_return co_await start_model(std::move(child), std::move(stream), std::move(*message.mutable_model_request()));
     case v1::Envelope::kMemberChange:
-    case v1::Envelope::kDecline:
-    case v1::Envelope::kOutcomeQuery: co_return co_await tell_owner(std::move(child), std::move(message));
+    case v1::Envelope::kDecline: co_return co_await tell_owner(std::move(child), std::move(message));
+    case v1::Envelope::kOutcomeQuery:
+      co_return co_await answer(std::move(child), std::move(stream), std::move(*message.mutable_outcome_query()));
     case v1::Envelope::kReport: co_return co_await take_report(std::move(child), std::move(*message.mutable_report()));
     default: co_return Error{Code::kFailedPrecondition, "a message that no child sends"};
   }
@@ -239,12 +243,21 @@ net::Awaitable<Status> Hub::tell_owner(Child child, v1::Envelope message) {
     } else if (message.has_decline()) {
       if (!own(message.decline().site())) return Error{Code::kPermissionDenied, "in the name of another site"};
       owner_.declined(child.node, wire::from_proto(message.decline()));
-    } else {
-      if (!own(message.outcome_query().site())) return Error{Code::kPermissionDenied, "in the name of another site"};
-      owner_.outcome_asked(child.node, message.outcome_query());
     }
     return {};
   });
+}
+
+// The next message of this session waits until this one is answered: who asks much waits for itself.
+net::Awaitable<Status> Hub::answer(Child child, std::shared_ptr<Stream> stream, v1::OutcomeQuery query) {
+  if (child.role == Role::kSite) {
+    if (query.site() != child.node.value()) co_return Error{Code::kPermissionDenied, "in the name of another site"};
+    const Duration early = stream->questions.take(runtime_.clock.now());
+    if (early > Duration(0)) co_await net::sleep_for(early);
+  }
+  co_await net::asio::co_spawn(runtime_.strand, owner_.outcome_asked(child.node, std::move(query)),
+                               net::asio::use_awaitable);
+  co_return Status{};
 }
 
 // By the child's clock as it is known on its session.

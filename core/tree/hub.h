@@ -51,7 +51,8 @@ class HubOwner : public transfer::Receiver {
   virtual net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) = 0;
 
   virtual void declined(NodeId child, const round::Decline& decline) = 0;
-  virtual void outcome_asked(NodeId child, const v1::OutcomeQuery& query) = 0;
+  // Until it is answered, or passed on: a child's questions wait for each other.
+  virtual net::Awaitable<void> outcome_asked(NodeId child, v1::OutcomeQuery query) = 0;
 
   virtual std::shared_ptr<ModelSlot> model(const round::ModelRef& ref) = 0;  // null: not here, and not expected
 
@@ -69,7 +70,8 @@ struct HubOptions {
   NodeId self;
   std::string software;
   std::uint64_t model_part_bytes = 1 << 20;  // a frame's
-  wire::Protocols protocols;                 // others than this build's: tests of what the next version will do
+  config::Budgets budget;
+  wire::Protocols protocols;  // others than this build's: tests of what the next version will do
 };
 
 class Hub final : public Children {
@@ -100,6 +102,7 @@ class Hub final : public Children {
   net::Awaitable<Status> serve_lease(std::shared_ptr<net::Session> session, std::uint32_t protocol);
   net::Awaitable<Status> dispatch(Child child, std::shared_ptr<Stream> stream, net::Frame frame);
   net::Awaitable<Status> tell_owner(Child child, v1::Envelope message);
+  net::Awaitable<Status> answer(Child child, std::shared_ptr<Stream> stream, v1::OutcomeQuery query);
   net::Awaitable<Status> take_report(Child child, v1::Report message);
   void note_clock(const Child& child, const ClockOffset& clock);
   net::Awaitable<Status> start_model(Child child, std::shared_ptr<Stream> stream, v1::ModelRequest request);

@@ -30,6 +30,7 @@ struct Runtime {
   std::shared_ptr<net::NetHooks> hooks;  // counts and logs what core/net reports
   net::SessionSettings session;
   net::BackoffSettings backoff;
+  net::Executor strangers = io;  // a thread of its own, for whoever has no certificate yet: rounds never wait for it
 };
 
 net::SessionSettings session_settings(const config::SessionLimits& limits);

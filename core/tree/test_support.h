@@ -56,8 +56,9 @@ class FakeOwner final : public HubOwner {
   void arrived(transfer::StagedArrival arrival) override { arrivals.push_back(std::move(arrival)); }
   void refused(RunId, RoundId, const round::Refusal& refusal) override { refusals.push_back(refusal); }
   void declined(NodeId, const round::Decline& decline) override { refusals.push_back(decline.refusal); }
-  void outcome_asked(NodeId, const v1::OutcomeQuery&) override {
+  net::Awaitable<void> outcome_asked(NodeId, v1::OutcomeQuery) override {
     if (on_outcome_asked) on_outcome_asked();
+    co_return;
   }
   std::shared_ptr<ModelSlot> model(const round::ModelRef&) override { return slot; }
   void reported(NodeId, round::NodeReport report) override {

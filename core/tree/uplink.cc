@@ -182,6 +182,7 @@ net::Awaitable<Result<std::vector<Lease>>> Uplink::ask_lease() {
   request.mutable_lease_request()->set_unreachable(unreachable_.value());
   (*session)->post({std::move(request), {}});
   Result<net::Frame> reply = co_await net::with_deadline(receive_from(*session), runtime_.session.handshake_deadline);
+  const identity::PublicKey coordinator = (*session)->member().key;
   (*session)->close({Code::kCancelled, "lease taken"}, true);
   if (!reply.ok()) co_return reply.error();
   const v1::LeaseGrant& grant = reply->header.lease_grant();
@@ -197,7 +198,8 @@ net::Awaitable<Result<std::vector<Lease>>> Uplink::ask_lease() {
   history_ = history;
   std::vector<Lease> leases;
   for (const v1::Parent& parent : grant.parents()) {
-    Lease lease{Epoch(grant.epoch()), NodeId(parent.node()), wire::printable(parent.name()), options_.coordinator};
+    Lease lease{Epoch(grant.epoch()), NodeId(parent.node()), wire::printable(parent.name()), options_.coordinator,
+                coordinator};
     if (lease.parent != NodeId(0)) {
       Result<net::HostPort> address = net::parse_host_port(parent.address());
       if (!address.ok()) co_return address.error();

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "core/identity/signature.h"
 #include "core/identity/tls.h"
 #include "core/net/connector.h"
 #include "core/net/session.h"
@@ -30,6 +31,7 @@ struct Lease {
   NodeId parent;  // 0: the coordinator
   std::string parent_name;
   net::HostPort address;
+  identity::PublicKey coordinator_key = {};  // whose session the lease was asked for on
 };
 
 class UplinkOwner {

@@ -45,7 +45,7 @@ class Parent final : public HubOwner {
   void arrived(transfer::StagedArrival) override {}
   void refused(RunId, RoundId, const round::Refusal&) override {}
   void declined(NodeId, const round::Decline&) override {}
-  void outcome_asked(NodeId, const v1::OutcomeQuery&) override {}
+  net::Awaitable<void> outcome_asked(NodeId, v1::OutcomeQuery) override { co_return; }
   std::shared_ptr<ModelSlot> model(const round::ModelRef&) override { return nullptr; }
 
   std::deque<v1::LeaseGrant> grants{{}};  // after the first, which is replaced: one a request, the last again and again

@@ -201,6 +201,14 @@ void metrics_to_proto(const round::Metrics& metrics, MetricsProto* out) {
   for (const auto& [name, value] : metrics) (*out)[name] = value;
 }
 
+std::string signature_to_proto(const Signature& signature) { return std::string(as_text(signature)); }
+Result<Signature> signature_from_proto(const std::string& bytes) {
+  Signature signature;
+  if (bytes.size() != signature.size()) return wrong("a signature of " + std::to_string(bytes.size()) + " bytes");
+  std::ranges::copy(as_byte_span(bytes), signature.begin());
+  return signature;
+}
+
 Result<round::Metrics> metrics_from_proto(const MetricsProto& metrics) {
   if (metrics.size() > kMetricsMax) return wrong("more than " + std::to_string(kMetricsMax) + " metrics");
   round::Metrics out;
@@ -285,6 +293,7 @@ v1::Contributor to_proto(const round::Contribution& contribution) {
   out.set_transfer_us(to_us(contribution.times.transfer));
   out.set_merge_us(to_us(contribution.times.merge));
   metrics_to_proto(contribution.metrics, out.mutable_metrics());
+  if (contribution.signature) out.set_signature(signature_to_proto(*contribution.signature));
   return out;
 }
 
@@ -302,6 +311,9 @@ Result<round::Contribution> from_proto(const v1::Contributor& contributor) {
   out.incarnation = Incarnation(contributor.incarnation());
   out.submission = contributor.submission();
   out.times = {from_us(contributor.train_us()), from_us(contributor.transfer_us()), from_us(contributor.merge_us())};
+  if (!contributor.signature().empty()) {
+    FLUVIAL_ASSIGN(out.signature, signature_from_proto(contributor.signature()));
+  }
   return out;
 }
 

@@ -41,6 +41,9 @@ Result<Role> role_from_proto(v1::NodeRole role);
 std::string digest_to_proto(const Digest& digest);
 Result<Digest> digest_from_proto(const std::string& bytes);
 
+std::string signature_to_proto(const Signature& signature);
+Result<Signature> signature_from_proto(const std::string& bytes);  // kInvalidArgument unless 64 bytes
+
 v1::Schema to_proto(const round::Schema& schema);
 Result<round::Schema> from_proto(const v1::Schema& schema);
 

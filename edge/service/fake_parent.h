@@ -151,7 +151,10 @@ class FakeParent final : public tree::HubOwner {
   void arrived(transfer::StagedArrival arrival) override { arrivals.put(std::move(arrival)); }
   void refused(RunId, RoundId, const round::Refusal& refusal) override { refusals.put(refusal); }
   void declined(NodeId, const round::Decline& decline) override { declines.put(decline); }
-  void outcome_asked(NodeId, const v1::OutcomeQuery& query) override { queries.put(query); }
+  net::Awaitable<void> outcome_asked(NodeId, v1::OutcomeQuery query) override {
+    queries.put(std::move(query));
+    co_return;
+  }
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref) override {
     const auto found = models_.find(ref.version);
     return found == models_.end() ? nullptr : found->second;

@@ -1,0 +1,172 @@
+// Which certificates and keys are refused, and since when.
+#include "core/store/certificate_book.h"
+
+#include <gtest/gtest.h>
+
+#include "core/digest/sha256.h"
+#include "core/store/journal.h"
+#include "core/store/memory_file_system.h"
+
+namespace fluvial::store {
+namespace {
+
+WallTime at(std::int64_t seconds) { return WallTime(std::chrono::seconds(seconds)); }
+Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
+
+class CertificateBookTest : public testing::Test {
+ protected:
+  CertificateBookTest() {
+    EXPECT_TRUE(files_.make_folder("/c").ok());
+    crash_and_reopen();
+  }
+  void crash_and_reopen() {
+    journal_.reset();
+    files_.restart(Unsynced::kLost);
+    auto opened = CoordinatorJournal::open(files_, "/c/journal.db");
+    ASSERT_TRUE(opened.ok()) << opened.error().message;
+    journal_ = std::move(*opened);
+  }
+  CertificateBook book() { return CertificateBook(*journal_); }
+  void add_token(const std::string& id, const std::string& name, std::uint64_t uses_max = 1) {
+    const TokenRow row{id, digest_of(id), Role::kSite, name, "eu", 1000, at(2000), std::nullopt, uses_max};
+    ASSERT_TRUE(journal_->add_token(row).ok());
+  }
+  Result<NodeRow> redeem(const std::string& token, const std::string& name, const std::string& serial,
+                         std::string_view key, std::int64_t when = 1000) {
+    const NodeRow node{NodeId(), Role::kSite, name, "eu", 1000, serial, at(when), "", {}, {}, ""};
+    return journal_->redeem_token(digest_of(token), node, at(when), {as_byte_span(key), at(9000)});
+  }
+  NodeId enrol(const std::string& name, const std::string& serial, std::string_view key, std::int64_t when = 1000) {
+    add_token("token of " + serial, name);
+    const auto row = redeem("token of " + serial, name, serial, key, when);
+    EXPECT_TRUE(row.ok()) << row.error().message;
+    return row.ok() ? row->id : NodeId();
+  }
+  bool saw(const std::string& serial, NodeId node, std::string_view key, std::int64_t when = 1100) {
+    return book().saw({serial, node, as_byte_span(key), at(9000)}, at(when)).value();
+  }
+  std::string refused_why(const std::string& serial) { return book().find(serial).value().value().refused_why; }
+  std::string refusal(const std::string& token, const std::string& name, const std::string& serial,
+                      std::string_view key) {
+    const auto redeemed = redeem(token, name, serial, key);
+    return redeemed.ok() ? "" : redeemed.error().message;
+  }
+
+  MemoryFileSystem files_;
+  std::unique_ptr<CoordinatorJournal> journal_;
+};
+
+TEST_F(CertificateBookTest, WhatIsIssuedIsThereWithItsKey) {
+  const NodeId a = enrol("a", "s1", "key 1");
+  crash_and_reopen();
+  const CertificateRow row = book().find("s1").value().value();
+  EXPECT_EQ(row.node, a);
+  EXPECT_EQ(as_text(row.key), "key 1");
+  EXPECT_EQ(row.issued_at, at(1000));
+  EXPECT_EQ(row.ends_at, at(9000));
+  EXPECT_EQ(row.used_at, std::nullopt);
+  EXPECT_EQ(row.refused_since, std::nullopt);
+  EXPECT_EQ(book().current_of(a).value(), row);
+  EXPECT_EQ(book().of_key(as_byte_span(std::string_view("key 1"))).value(), std::vector<CertificateRow>{row});
+  EXPECT_EQ(book().find("s2").value(), std::nullopt);
+  EXPECT_EQ(book().current_of(NodeId(99)).value(), std::nullopt);
+  EXPECT_FALSE(saw("s1", a, "key 1", 1100));
+  EXPECT_FALSE(saw("s1", a, "key 1", 1200));
+  EXPECT_EQ(book().find("s1").value()->used_at, at(1100)) << "the first use counts";
+}
+
+TEST_F(CertificateBookTest, ACertificateIsSupersededWhenItsSuccessorIsFirstUsed) {
+  const NodeId a = enrol("a", "s1", "key 1");
+  saw("s1", a, "key 1");
+  const std::uint64_t number = book().denials_number().value();
+  enrol("a", "s2", "key 2", 1200);
+  EXPECT_EQ(refused_why("s1"), "") << "the answer may be lost on its way";
+  EXPECT_TRUE(saw("s2", a, "key 2", 1300));
+  crash_and_reopen();
+  EXPECT_EQ(refused_why("s1"), kRefusedSuperseded);
+  EXPECT_EQ(book().find("s1").value()->refused_since, at(1300));
+  EXPECT_GT(book().denials_number().value(), number);
+  EXPECT_EQ(refused_why("s2"), "");
+  EXPECT_EQ(book().refused(at(2000)).value().size(), 1U);
+  EXPECT_TRUE(book().refused(at(9000)).value().empty()) << "it has ended";
+  EXPECT_FALSE(book().find("s1").value()->refuses_key());
+  enrol("a", "s3", "key 1", 1400);  // nobody said that this key was stolen
+}
+
+TEST_F(CertificateBookTest, ARevokedKeyStaysRefusedWhoeverEnrolsAnew) {
+  const NodeId a = enrol("a", "s1", "key 1");
+  saw("s1", a, "key 1");
+  enrol("a", "s2", "key 2", 1050);
+  saw("s2", a, "key 2");
+  ASSERT_TRUE(journal_->revoke(a, at(1500)).ok());
+  add_token("since", "a");
+  crash_and_reopen();
+  EXPECT_NE(refusal("since", "a", "s3", "key 2").find("was revoked at 1970-01-01 00:25:00 UTC"), std::string::npos);
+  EXPECT_NE(refusal("since", "a", "s3", "key 1").find("stays refused: enrol with another key"), std::string::npos)
+      << "the keys before it, too";
+  add_token("for b", "b");
+  EXPECT_NE(refusal("for b", "b", "s4", "key 2"), "") << "under another name, too";
+  EXPECT_EQ(refusal("since", "a", "s3", "key 3"), "");
+  crash_and_reopen();
+  EXPECT_EQ(refused_why("s1"), kRefusedRevoked);
+  EXPECT_EQ(refused_why("s2"), kRefusedRevoked) << "the node is back, the key is not";
+  EXPECT_EQ(book().current_of(a).value()->serial, "s3");
+  EXPECT_EQ(journal_->node(a).value()->revoked_at, std::nullopt);
+}
+
+TEST_F(CertificateBookTest, ATokenFromBeforeTheRevocationLiftsNothing) {
+  add_token("before", "a");
+  add_token("several", "a-*", 3);
+  add_token("other", "b");
+  const NodeId a = enrol("a", "s1", "key 1");
+  ASSERT_TRUE(journal_->revoke(a, at(1500)).ok());
+  crash_and_reopen();
+  EXPECT_NE(refusal("before", "a", "s2", "key 2")
+                .find("was revoked at 1970-01-01 00:25:00 UTC: a was revoked then; ask for a token made since"),
+            std::string::npos);
+  EXPECT_EQ(journal_->node(a).value()->revoked_at, at(1500));
+  EXPECT_EQ(refusal("several", "a-1", "s3", "key 3"), "") << "it takes over from nobody";
+  EXPECT_EQ(refusal("other", "b", "s4", "key 4"), "");
+  add_token("since", "a");
+  EXPECT_EQ(refusal("since", "a", "s2", "key 2"), "");
+}
+
+TEST_F(CertificateBookTest, ARemovedMembersKeyStaysRefused) {
+  const NodeId a = enrol("a", "s1", "key 1");
+  ASSERT_TRUE(journal_->remove(a, at(1500)).ok());
+  EXPECT_EQ(refused_why("s1"), kRefusedRemoved);
+  add_token("since", "a");
+  EXPECT_NE(refusal("since", "a", "s2", "key 1").find("was removed at"), std::string::npos);
+}
+
+TEST_F(CertificateBookTest, AMemberFromBeforeTheBookIsKnownByItsSerialAndThenByItsKey) {
+  add_token("first", "a");
+  const NodeId a = redeem("first", "a", "s1", "").value().id;
+  EXPECT_EQ(book().current_of(a).value(), std::nullopt);
+  ASSERT_FALSE(saw("s1", a, "key 1"));
+  EXPECT_EQ(as_text(book().current_of(a).value()->key), "key 1");
+
+  add_token("for b", "b");
+  const NodeId b = redeem("for b", "b", "s5", "").value().id;
+  ASSERT_TRUE(journal_->revoke(b, at(1500)).ok());
+  EXPECT_EQ(refused_why("s5"), kRefusedRevoked) << "though its key was never seen";
+
+  add_token("for c", "c");
+  const NodeId c = redeem("for c", "c", "s7", "").value().id;
+  enrol("c", "s8", "key 8");
+  EXPECT_TRUE(saw("s8", c, "key 8"));
+  EXPECT_EQ(refused_why("s7"), kRefusedSuperseded);
+}
+
+TEST_F(CertificateBookTest, ACertificateIsOfOneMember) {
+  const NodeId a = enrol("a", "s1", "key 1");
+  const NodeId b = enrol("b", "s2", "key 2");
+  EXPECT_EQ(book().saw({"s1", b, as_byte_span(std::string_view("key 1")), at(9000)}, at(1)).error().code,
+            Code::kUnauthenticated);
+  EXPECT_FALSE(saw("s0", a, "key 0")) << "not its current one: it supersedes nothing";
+  EXPECT_EQ(refused_why("s1"), "");
+  EXPECT_EQ(book().all().value().size(), 3U);
+}
+
+}  // namespace
+}  // namespace fluvial::store
