@@ -236,8 +236,10 @@ int restore(const Commands& commands, const RestoreOptions& options) {
                          key_given ? "its key opens" : "its key was not tried (--passphrase-file, --recipient-key)"));
     return kDone;
   }
-  io.print(fmt::format("{} holds {}\nNext, once, with the coordinator's own settings:\n  {}\nThen start it.\n",
-                       options.data_dir, described(*done), next));
+  io.print(
+      fmt::format("{} holds {}\nNext, once, with the coordinator's own settings:\n  {}\nThen start it, and repeat the "
+                  "revocations made since the backup: it knows nothing of them.\n",
+                  options.data_dir, described(*done), next));
   return kDone;
 }
 

@@ -109,6 +109,7 @@ void declare_all(CLI::App& app, Commands& commands) {
   add_round_commands(app, commands);
   add_model_commands(app, commands);
   add_console_command(app, commands);
+  add_audit_commands(app, commands);
   add_backup_commands(app, commands);
   add_bench_commands(app, commands);
   add_simulate_command(app, commands);

@@ -177,14 +177,15 @@ Status LocalFederation::start_coordinator() {
 ProcessSpec LocalFederation::coordinator_spec(std::uint64_t member_port, std::uint64_t enrol_port) const {
   const std::string host = place_of(kCoordinator).host;
   const auto here = [&host](std::uint64_t port) { return fmt::format("{}:{}", host, port); };
-  return with_arguments({.name = kCoordinator,
-                         .role = "coordinator",
-                         .argv = {executable_, "coordinator", "--data-dir", folder_ + "/coordinator", "--listen",
-                                  here(member_port), "--enrol-listen", here(enrol_port), "--public-host", host,
-                                  "--metrics-listen", "127.0.0.1:0", "--enrol-per-minute-max", "100000"},
-                         .log_path = folder_ + "/coordinator.log",
-                         .announces = true,
-                         .may_fail = shape_.may_fail});
+  return with_arguments(
+      {.name = kCoordinator,
+       .role = "coordinator",
+       .argv = {executable_, "coordinator", "--data-dir", folder_ + "/coordinator", "--listen", here(member_port),
+                "--enrol-listen", here(enrol_port), "--public-host", host, "--metrics-listen", "127.0.0.1:0",
+                "--enrol-per-minute-max", std::to_string(shape_.enrol_per_minute_max)},
+       .log_path = folder_ + "/coordinator.log",
+       .announces = true,
+       .may_fail = shape_.may_fail});
 }
 
 ProcessSpec LocalFederation::node_spec(const Node& node) const {

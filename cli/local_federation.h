@@ -31,7 +31,8 @@ struct FederationShape {
   std::map<std::string, std::vector<std::string>> arguments;  // further ones, by role or name
   std::uint16_t member_port = 0;                              // the coordinator's; 0: whichever the kernel gives
   std::uint16_t enrol_port = 0;
-  std::map<std::string, Place> places;  // by name; all others are on the loopback
+  std::uint64_t enrol_per_minute_max = 100'000;  // the coordinator's
+  std::map<std::string, Place> places;           // by name; all others are on the loopback
   // Is told each node's ready line, each time that it is started.
   std::function<void(const std::string& name, const json::value& ready)> announced;
 };

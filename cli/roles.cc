@@ -13,6 +13,7 @@
 #include "cli/proxy.h"
 #include "coordinator/service/coordinator.h"
 #include "coordinator/service/restored.h"
+#include "core/identity/key_guard.h"
 #include "core/round/history.h"
 #include "core/telemetry/log.h"
 #include "edge/service/edge.h"
@@ -87,6 +88,7 @@ Result<config::Environment> enroll_if_new(const Commands& commands, const RoleOp
 template <typename Settings>
 int run_role(const Commands& commands, const std::string& name, const RoleOptions<Settings>& options,
              const Run<Settings>& run) {
+  identity::guard_keys();
   const auto environment = enroll_if_new(commands, options);
   if (!environment.ok()) {
     const Error& error = environment.error();
@@ -94,6 +96,7 @@ int run_role(const Commands& commands, const std::string& name, const RoleOption
   }
   auto settings = options.reader.read(*environment);
   if (!settings.ok()) return fail(commands.io, name, settings.error(), kUsage);
+  if (settings->core_dumps == "on") identity::allow_dumps();
   if constexpr (kRole<Settings> != Role::kCoordinator) {
     ProxyChoice way_out = choose_proxy(settings->proxy, settings->no_proxy, commands.environment);
     settings->proxy = std::move(way_out.url);

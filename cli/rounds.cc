@@ -231,6 +231,7 @@ void add_round_commands(CLI::App& app, Commands& commands) {
   watched->footer(watch_footer());
 
   declare_round_trace(*rounds, commands);
+  declare_round_verify(*rounds, commands);
 }
 
 }  // namespace fluvial::cli

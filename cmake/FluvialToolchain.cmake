@@ -34,6 +34,8 @@ if(FLUVIAL_SANITIZE)
   add_link_options(-fsanitize=${FLUVIAL_SANITIZE})
 endif()
 
+include(FluvialHardening)
+
 find_program(FLUVIAL_CCACHE ccache)
 if(FLUVIAL_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${FLUVIAL_CCACHE})

@@ -55,9 +55,15 @@ Status run_aggregator(config::AggregatorSettings settings, store::FileSystem& fi
                  next_incarnation(runtime.files, store::join_path(settings.data_dir, "incarnation")));
 
   RegionReport report(runtime.metrics, runtime.log);
-  RegionService service(runtime, process.tasks(), self.node, report,
-                        {listen.host, listen.port, settings.session.sessions_max, settings.staging_bytes_max, spill,
-                         self.node, tree::software_name()},
+  RegionService service(runtime, process.tasks(), self, report,
+                        {.host = listen.host,
+                         .port = listen.port,
+                         .sessions_max = settings.session.sessions_max,
+                         .staging_bytes_max = settings.staging_bytes_max,
+                         .spill_folder = spill,
+                         .self = self.node,
+                         .software = tree::software_name(),
+                         .budget = settings.budget},
                         std::chrono::milliseconds(settings.parentless_max_ms));
   service.set_certificate_end(credentials->chain.front().not_after());
   FLUVIAL_ASSIGN(const std::uint16_t port, service.hub().open(server_tls));
@@ -66,6 +72,8 @@ Status run_aggregator(config::AggregatorSettings settings, store::FileSystem& fi
                        advertised(settings.advertise, port),
                        incarnation,
                        tree::software_name(),
+                       identity::random_u64(),
+                       {},
                        identity::random_u64()},
                       tree::dial_over_tls(runtime, client_tls));
   service.attach(uplink, [&process](bool up) { process.set_ready(up); });

@@ -10,7 +10,10 @@
 namespace fluvial::aggregator {
 
 void RegionService::parent_up(const tree::Lease& lease, std::shared_ptr<net::Session>) {
+  if (!(orders_.key() == lease.coordinator_key)) over_.clear();  // signed by the key before, or not at all
+  orders_.by(lease.coordinator_key);
   observer_.parent_up(lease.parent_name);
+  gate_.granted(lease);
   tell_parent(members_.everybody());  // also when there is nobody below
   model_.receiver().parent_up();
   ask_run();
@@ -48,7 +51,8 @@ net::Awaitable<Status> RegionService::from_parent(net::Frame frame) {
     case v1::Envelope::kModelBegin:
       co_return co_await model_.receiver().begin(std::move(*message.mutable_model_begin()));
     case v1::Envelope::kModelChunk: co_return model_.receiver().chunk(message.model_chunk(), frame.payload.span());
-    case v1::Envelope::kRunState: run_told(message.run_state()); co_return Status{};
+    case v1::Envelope::kRunState: co_return run_told(message.run_state());
+    case v1::Envelope::kDenials: co_return denials_passed_on(message.denials());
     case v1::Envelope::kMemberChange: dismissed(message.member_change()); co_return Status{};
     case v1::Envelope::kOutcomeReply: {
       const SiteId site(message.outcome_reply().site());
@@ -65,10 +69,11 @@ void RegionService::ask_run() {
 }
 
 // Once each: whoever below asks later is told from here.
-void RegionService::run_told(const v1::RunState& message) {
+Status RegionService::run_told(const v1::RunState& message) {
   const RunId run(message.run());
   if (transfer::ends_run(message.state())) {
-    if (!over_.emplace(run, message).second) return;
+    FLUVIAL_TRY(orders_.ended(message));
+    if (!over_.emplace(run, message).second) return {};
     if (opening_ && opening_->run == run) {
       give_up_round();
     }
@@ -76,9 +81,16 @@ void RegionService::run_told(const v1::RunState& message) {
   v1::Envelope down;
   *down.mutable_run_state() = message;
   side_.tell_all(down);
+  return {};
 }
 
 void RegionService::dismissed(const v1::MemberChange& change) {
+  std::map<NodeId, v1::Envelope> deeper;  // by parent
+  for (const v1::Signed& lease : change.leases()) {
+    const NodeId parent = gate_.told(lease);
+    if (parent != self_) *deeper[parent].mutable_member_change()->add_leases() = lease;
+  }
+  for (auto& [parent, message] : deeper) relay_down(parent, std::move(message));
   for (const std::uint32_t node : change.down()) {
     if (hub_.children().contains(NodeId(node))) {
       hub_.cut(NodeId(node), {Code::kStale, "the coordinator has another parent for it: come for a lease"});
@@ -92,7 +104,8 @@ void RegionService::dismissed(const v1::MemberChange& change) {
 
 Status RegionService::round_opened(const v1::RoundOpen& message) {
   FLUVIAL_ASSIGN(wire::Opening opening, wire::from_proto(message));
-  if (opening_ && opening.epoch < opening_->epoch) return {};  // an older term's
+  FLUVIAL_ASSIGN(const bool is_news, orders_.opened(opening));
+  if (!is_news || (opening_ && opening.epoch < opening_->epoch)) return {};  // an older term's
   FLUVIAL_TRY(transfer::check_room(opening));
   history_.heard(opening.epoch);
   FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(opening.plan.codec));
@@ -130,6 +143,7 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
 
 Status RegionService::round_committed(const v1::RoundCommit& message) {
   FLUVIAL_ASSIGN(const wire::Commit commit, wire::from_proto(message));
+  FLUVIAL_TRY(orders_.committed(commit));
   if (opening_ && opening_->run == commit.run && opening_->round <= commit.round) {
     upload_.round_closed();
     give_up_round();

@@ -22,6 +22,7 @@ net::Awaitable<Status> RegionService::granted(round::Lineage lineage, Epoch leas
     observer_.history_begins(round::current_of(lineage), round::began_of(lineage));
     forget_history();
   }
+  orders_.in_history(round::current_of(lineage));
   std::vector<NodeId> others;
   for (const auto& [node, child] : hub_.children()) {
     if (!history_.is_current(child.history)) others.push_back(node);

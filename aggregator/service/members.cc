@@ -1,10 +1,18 @@
 #include "aggregator/service/members.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "core/wire/mapping.h"
 
 namespace fluvial::aggregator {
+namespace {
+
+constexpr std::size_t kNameBytesMax = 63;   // as identity::check_node_name() has it
+constexpr int kDepthMax = 8;                // of the tree below a child
+constexpr std::size_t kBelowMax = 100'000;  // members of a federation and then some: a child may invent them
+
+}  // namespace
 
 v1::MemberChange Members::joined(const tree::Child& child) {
   v1::Member member;
@@ -30,14 +38,39 @@ v1::MemberChange Members::left(NodeId child) {
   return change;
 }
 
-void Members::changed(NodeId child, const v1::MemberChange& change) {
+bool Members::may_bring(NodeId child, const v1::Member& member) const {
+  const NodeId node(member.node());
+  const NodeId parent(member.parent());
+  if (node == self_ || node == child || (parent != child && via(parent) != child)) return false;
+  if (member.name().size() > kNameBytesMax) return false;
+  const auto found = below_.find(node);
+  if (found == below_.end()) return below_.size() < kBelowMax;
+  const v1::Member& known = found->second.member;
+  if (found->second.via == child || known.lease_epoch() < member.lease_epoch()) return true;
+  // It stays below its parent, which has come by this way.
+  return known.lease_epoch() == member.lease_epoch() && known.parent() == member.parent();
+}
+
+v1::MemberChange Members::changed(NodeId child, const v1::MemberChange& change) {
+  v1::MemberChange holds;
   for (const std::uint32_t node : change.down()) {
     const auto found = below_.find(NodeId(node));
-    if (found != below_.end() && found->second.via == child) below_.erase(found);
+    if (found == below_.end() || found->second.via != child || NodeId(node) == child) continue;
+    below_.erase(found);
+    holds.add_down(node);
   }
-  for (const v1::Member& member : change.up()) {
-    if (NodeId(member.node()) != self_) below_[NodeId(member.node())] = {member, child};
+  // Members come in any order, a parent perhaps after its child: what one pass passes over, the next may take.
+  std::vector<const v1::Member*> left;
+  for (const v1::Member& member : change.up()) left.push_back(&member);
+  for (int pass = 0; pass < kDepthMax && !left.empty(); ++pass) {
+    std::erase_if(left, [&](const v1::Member* member) {
+      if (!may_bring(child, *member)) return false;
+      below_[NodeId(member->node())] = {*member, child};
+      *holds.add_up() = *member;
+      return true;
+    });
   }
+  return holds;
 }
 
 v1::MemberChange Members::everybody() const {

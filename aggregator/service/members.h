@@ -15,7 +15,9 @@ class Members {
 
   v1::MemberChange joined(const tree::Child& child);
   v1::MemberChange left(NodeId child);  // with everybody by its way; nobody when they are below another by now
-  void changed(NodeId child, const v1::MemberChange& change);  // what the child says of those below it
+  // What the child says of those below it. It speaks for nobody whose parent it does not lead to, and takes a member
+  // over from another child only with a newer lease. Returns what holds of it, to be passed on.
+  v1::MemberChange changed(NodeId child, const v1::MemberChange& change);
   v1::MemberChange everybody() const;
 
   std::size_t count(Role role) const;
@@ -24,6 +26,8 @@ class Members {
   NodeId way_to(const round::Participant& participant) const;
 
  private:
+  bool may_bring(NodeId child, const v1::Member& member) const;
+
   struct Below {
     v1::Member member;
     NodeId via;

@@ -20,6 +20,7 @@ class RegionObserver {
   virtual void parent_down(const Error& why) = 0;
   virtual void parentless(std::size_t children) = 0;  // for too long: they go
   virtual void child_joined(const tree::Child& child) = 0;
+  virtual void members_passed_over(NodeId child, std::size_t members) = 0;  // that it may not speak for
   virtual void lease_not_taken(const Error& why) = 0;
   virtual void history_begins(round::HistoryId history, Epoch at) = 0;  // another one: a coordinator was restored
 

@@ -46,6 +46,11 @@ void RegionReport::child_joined(const tree::Child& child) {
             {{"member", child.name}, {"member_role", role_name(child.role)}, {"lease_epoch", child.lease}});
 }
 
+void RegionReport::members_passed_over(NodeId child, std::size_t members) {
+  log_.warn("a child speaks for members that are not below it; they are passed over",
+            {field_of("member", child), {"members", members}});
+}
+
 void RegionReport::lease_not_taken(const Error& why) {
   log_.error("the lease is not taken; another is asked for", {{"reason", why.message}});
 }

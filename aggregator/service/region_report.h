@@ -19,6 +19,7 @@ class RegionReport final : public RegionObserver {
   void parent_down(const Error& why) override;
   void parentless(std::size_t children) override;
   void child_joined(const tree::Child& child) override;
+  void members_passed_over(NodeId child, std::size_t members) override;
   void lease_not_taken(const Error& why) override;
   void history_begins(round::HistoryId history, Epoch at) override;
   void round_said(const Opening& opening) override;

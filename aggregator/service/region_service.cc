@@ -9,12 +9,13 @@
 
 namespace fluvial::aggregator {
 
-RegionService::RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, NodeId self, RegionObserver& observer,
-                             tree::HubOptions options, Duration parentless_max)
+RegionService::RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, const identity::PeerIdentity& self,
+                             RegionObserver& observer, tree::HubOptions options, Duration parentless_max)
     : runtime_(runtime),
-      self_(self),
+      self_(self.node),
       observer_(observer),
-      hub_(runtime, *this, std::move(options), std::make_shared<identity::DenyList>()),
+      denials_(deny_),
+      hub_(runtime, *this, std::move(options), deny_),
       side_(runtime, *this, hub_),
       model_(
           runtime, tasks, [this](v1::Envelope message) { uplink_->post(std::move(message)); },
@@ -22,7 +23,8 @@ RegionService::RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, Node
       upload_(runtime, side_, observer, [this] { reporter_.changed(); }),
       timer_(runtime.strand),
       absence_(runtime.strand, parentless_max, [this] { send_children_away(); }),
-      members_(self),
+      members_(self.node),
+      gate_(self),
       reporter_(
           runtime, [this] { return own_report(); },
           [this](v1::Envelope message) { uplink_->post(std::move(message)); }) {
@@ -78,15 +80,17 @@ AttemptId RegionService::open_attempt() const { return machine_.is_open() ? mach
 
 Status RegionService::may_join(const tree::Child& child) {
   if (child.node == self_) return Error{Code::kPermissionDenied, "a node cannot be its own child"};
+  FLUVIAL_TRY(denials_.may_admit());
   if (absence_.is_too_long()) return Error{Code::kUnavailable, "this aggregator has no parent: come for a lease"};
   if (!history_.is_current(child.history)) {
     return Error{Code::kUnavailable, "this aggregator is in another history of the federation: come for a lease"};
   }
-  return {};  // the root checks the lease when it counts a member
+  return gate_.admit(child, child.session->member());
 }
 
 void RegionService::child_joined(const tree::Child& child) {
   observer_.child_joined(child);
+  tell_denials(child);
   tell_parent(members_.joined(child));
 }
 
@@ -97,11 +101,13 @@ void RegionService::child_left(NodeId child) {
 }
 
 void RegionService::members_changed(NodeId child, const v1::MemberChange& change) {
-  members_.changed(child, change);
-  for (const std::uint32_t node : change.down()) {
+  v1::MemberChange holds = members_.changed(child, change);
+  const int passed_over = change.up_size() - holds.up_size();
+  if (passed_over > 0) observer_.members_passed_over(child, static_cast<std::size_t>(passed_over));
+  for (const std::uint32_t node : holds.down()) {
     if (via(NodeId(node)) == NodeId(0)) reporter_.left(NodeId(node));
   }
-  tell_parent(change);
+  if (holds.up_size() + holds.down_size() > 0) tell_parent(std::move(holds));
 }
 
 void RegionService::tell_parent(v1::MemberChange change) {

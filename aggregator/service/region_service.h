@@ -7,10 +7,13 @@
 #include <optional>
 
 #include "aggregator/logic/region_history.h"
+#include "aggregator/service/lease_gate.h"
 #include "aggregator/service/members.h"
 #include "aggregator/service/model_relay.h"
 #include "aggregator/service/parent_absence.h"
 #include "aggregator/service/partial_upload.h"
+#include "core/tree/denials.h"
+#include "core/tree/orders.h"
 #include "core/tree/parent_owner.h"
 #include "core/tree/reporter.h"
 
@@ -19,8 +22,8 @@ namespace fluvial::aggregator {
 class RegionService : public tree::ParentOwner, public tree::UplinkOwner, private tree::RoundOwner {
  public:
   // `parentless_max`: its children are sent to the coordinator when it has had no parent for so long.
-  RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, NodeId self, RegionObserver& observer,
-                tree::HubOptions options, Duration parentless_max);
+  RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, const identity::PeerIdentity& self,
+                RegionObserver& observer, tree::HubOptions options, Duration parentless_max);
 
   tree::Hub& hub() { return hub_; }
   void attach(tree::Uplink& uplink, std::function<void(bool)> up_changed);
@@ -29,6 +32,7 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   std::string status_json(const std::string& name) const;
   void set_certificate_end(WallTime ends) { certificate_ends_ = ends; }
   const tree::Sum& sum() const { return side_.sum(); }
+  const v1::Denials* denials() const { return denials_.last(); }  // that it follows; null: none was heard
 
   // From below.
   Status may_join(const tree::Child& child) override;
@@ -43,6 +47,8 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   // From above.
   net::Awaitable<Result<round::Standing>> standing() override;
   net::Awaitable<Status> granted(round::Lineage lineage, Epoch lease) override;
+  Status denials_told(round::HistoryId history, const identity::PublicKey& coordinator,
+                      const v1::Denials* denials) override;
   void parent_up(const tree::Lease& lease, std::shared_ptr<net::Session> session) override;
   void parent_down(const Error& why) override;
   net::Awaitable<Status> from_parent(net::Frame frame) override;
@@ -79,9 +85,12 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
 
   void tell_parent(v1::MemberChange change);
   void forget_history();
+  Status denials_passed_on(const v1::Denials& message);  // by the parent
+  void follow_denials();
+  void tell_denials(const tree::Child& child);
   void dismissed(const v1::MemberChange& change);
   void ask_run();  // whether the one that it knows of goes on
-  void run_told(const v1::RunState& message);
+  Status run_told(const v1::RunState& message);
   Status round_opened(const v1::RoundOpen& message);
   Status round_committed(const v1::RoundCommit& message);
   Status receipt_came(const v1::Receipt& message);
@@ -97,8 +106,11 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   tree::Runtime& runtime_;
   NodeId self_;
   RegionObserver& observer_;
+  std::shared_ptr<identity::DenyList> deny_ = std::make_shared<identity::DenyList>();
+  tree::HeardDenials denials_;
   tree::Hub hub_;
   tree::Uplink* uplink_ = nullptr;
+  tree::Orders orders_;
   std::function<void(bool)> up_changed_;
   tree::ParentSide side_;
   ModelRelay model_;
@@ -106,6 +118,7 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   net::Timer timer_;
   ParentAbsence absence_;
   Members members_;
+  LeaseGate gate_;
   RegionHistory history_;
   RegionMachine machine_;
 

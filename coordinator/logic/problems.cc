@@ -105,6 +105,7 @@ class Finder {
           "it takes part in no round. Find out why, then `fluvial nodes clear " + member.name + "`",
           runbook("fluvialsitequarantined"), member.name, member.quarantined_at);
     }
+    held_twice(member);
     member_away(member);
     if (!member.past.empty()) {
       add(Severity::kWarning, member.name + " goes past " + member.past + ", which " + member.past_reason,
@@ -123,6 +124,14 @@ class Finder {
     }
     certificate(member);
     clock(member);
+  }
+
+  void held_twice(const MemberFacts& member) {
+    if (!member.held_twice) return;
+    add(Severity::kError, "two machines show the identity of " + member.name,
+        "stop the one that should not have it. If you know of none, its key is stolen: `fluvial nodes revoke " +
+            member.name + "`, then enrol it anew with a new key",
+        "enrol.md#two-machines-with-one-identity", member.name);
   }
 
   void member_away(const MemberFacts& member) {

@@ -32,6 +32,7 @@ struct MemberFacts {
   std::optional<std::uint64_t> workers;      // of a site that reports
   std::optional<WallTime> certificate_ends;  // as it reports
   std::optional<Duration> wall_offset;       // its wall clock minus ours
+  bool held_twice = false;                   // two machines show its identity
   bool is_away() const { return !stay.here; }
 };
 

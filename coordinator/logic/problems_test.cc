@@ -46,6 +46,13 @@ auto only(Severity severity, const std::string& what, const std::string& page) {
 
 TEST(Problems, ThereAreNoneWhenAllIsWell) { EXPECT_THAT(problems(well()), IsEmpty()); }
 
+TEST(Problems, AnIdentityThatTwoMachinesShowIsOne) {
+  Situation facts = well();
+  facts.members[0].held_twice = true;
+  EXPECT_THAT(problems(facts), only(Severity::kError, "two machines show the identity of hospital-a",
+                                    "enrol.md#two-machines-with-one-identity"));
+}
+
 TEST(Problems, ADiskThatFailsIsTheFirst) {
   Situation facts = well();
   facts.members[0].quarantine = "two updates of one name";

@@ -8,10 +8,16 @@
 #include "core/identity/secret.h"
 #include "core/identity/token.h"
 #include "core/net/deadline.h"
+#include "core/store/audit_log.h"
 #include "core/tree/ask.h"
 #include "core/wire/mapping.h"
 
 namespace fluvial::coordinator {
+namespace {
+
+constexpr std::size_t kStrangersMax = 256;  // connections at once, of whom one address may have half
+
+}  // namespace
 
 EnrolServer::EnrolServer(tree::Runtime& runtime, Registry& registry, store::CoordinatorJournal& journal,
                          const identity::CertificateAuthority& authority, EnrolOptions options)
@@ -20,20 +26,24 @@ EnrolServer::EnrolServer(tree::Runtime& runtime, Registry& registry, store::Coor
       journal_(journal),
       authority_(authority),
       options_(std::move(options)),
-      turns_(static_cast<double>(options_.per_minute_max)),
-      turns_at_(runtime.clock.now()) {}
+      signatures_(static_cast<double>(options_.per_minute_max) / 60, static_cast<double>(options_.per_minute_max),
+                  runtime.clock.now()),
+      wrong_(static_cast<double>(options_.wrong_per_minute_max) / 60,
+             static_cast<double>(options_.wrong_per_minute_max)) {}
 
 Result<std::uint16_t> EnrolServer::open(std::shared_ptr<const identity::TlsContext> tls) {
   net::ListenerSettings settings;
   settings.session = runtime_.session;
   settings.session.header_bytes_max = 64 << 10;  // a token and a request are small
   settings.session.payload_bytes_max = 0;
-  settings.sessions_max = 64;
-  settings.strangers_max = 32;
-  settings.accepts_per_s = 20;
-  settings.accepts_burst = 40;
-  FLUVIAL_ASSIGN(listener_, net::Listener::open(runtime_.io, options_.host, options_.port, std::move(tls), settings,
-                                                runtime_.hooks));
+  settings.session.stranger_bytes_max = 64 << 10;
+  settings.sessions_max = 2 * kStrangersMax;
+  settings.strangers_max = kStrangersMax;
+  settings.strangers_per_address_max = kStrangersMax / 2;
+  settings.accepts_per_s = 200;
+  settings.accepts_burst = 200;
+  FLUVIAL_ASSIGN(listener_, net::Listener::open(runtime_.strangers, options_.host, options_.port, std::move(tls),
+                                                settings, runtime_.hooks));
   return listener_->port();
 }
 
@@ -50,15 +60,15 @@ void EnrolServer::count(const char* result) const {
   runtime_.metrics.counter("enrolments_total", {{"result", result}}).add();
 }
 
-bool EnrolServer::take_turn() {
-  const TimePoint now = runtime_.clock.now();
-  const double minutes = std::chrono::duration<double, std::ratio<60>>(now - turns_at_).count();
-  const double most = static_cast<double>(options_.per_minute_max);
-  turns_ = std::min(most, turns_ + minutes * most);
-  turns_at_ = now;
-  if (turns_ < 1) return false;
-  turns_ -= 1;
-  return true;
+Status EnrolServer::may_sign() {
+  const std::lock_guard lock(mutex_);
+  if (signatures_.try_take(runtime_.clock.now()) == Duration::zero()) return {};
+  return Error{Code::kResourceExhausted, "too many enrolments in a minute; try again later"};
+}
+
+bool EnrolServer::may_be_wrong(const std::string& remote) {
+  const std::lock_guard lock(mutex_);
+  return wrong_.take(net::address_key(remote), runtime_.clock.now());
 }
 
 net::Awaitable<void> EnrolServer::serve(std::shared_ptr<net::Session> session) {
@@ -68,9 +78,14 @@ net::Awaitable<void> EnrolServer::serve(std::shared_ptr<net::Session> session) {
                    true);
     co_return;
   }
-  const bool in_turn = *co_await tree::ask(runtime_.strand, [&]() -> Result<bool> { return take_turn(); });
-  Result<v1::EnrolReply> reply = Error{Code::kResourceExhausted, "too many enrolments in a minute; try again later"};
-  if (in_turn) reply = co_await enrol(std::move(*asked->header.mutable_enrol_request()));
+  Attempt attempt{session->remote(), {}};
+  Result<v1::EnrolReply> reply = co_await enrol(std::move(*asked->header.mutable_enrol_request()), &attempt);
+  if (!reply.ok() && reply.error().code == Code::kUnauthenticated && !may_be_wrong(session->remote())) {
+    count("too_many_wrong");
+    session->close({Code::kResourceExhausted, "too many wrong tokens from this address in a minute; try again later"},
+                   true);
+    co_return;
+  }
   v1::Envelope answer;
   if (reply.ok()) {
     *answer.mutable_enrol_reply() = std::move(*reply);
@@ -80,12 +95,34 @@ net::Awaitable<void> EnrolServer::serve(std::shared_ptr<net::Session> session) {
     count("refused");
     runtime_.log.warn("enrolment refused; nobody was let in",
                       {{"remote", session->remote()}, {"reason", reply.error().to_string()}});
+    co_await record_refused(std::move(attempt), reply.error().message);
   }
   const Status sent = co_await session->send({std::move(answer), {}});
   session->close({Code::kCancelled, sent.ok() ? "answered" : sent.error().message}, true);
 }
 
-Result<EnrolServer::Issued> EnrolServer::issue(const store::TokenRow& token, ByteSpan csr, WallTime now) {
+net::Awaitable<void> EnrolServer::record_refused(Attempt attempt, std::string why) {
+  const std::optional<std::uint64_t> before = *co_await tree::ask(
+      runtime_.strand,
+      [&]() -> Result<std::optional<std::uint64_t>> { return refusals_.refused(runtime_.clock.now()); });
+  if (!before) co_return;
+  if (*before > 0) why += "; " + std::to_string(*before) + " more before it";
+  const store::AuditEntry entry{.kind = store::AuditKind::kEnrolmentRefused,
+                                .by = store::AuditBy::kNewcomer,
+                                .from = std::move(attempt.from),
+                                .token = std::move(attempt.token),
+                                .detail = std::move(why)};
+  const WallTime when = runtime_.clock.wall_now();
+  const Status kept = co_await runtime_.pool.run([&] { return store::AuditLog(journal_).append(entry, when); });
+  if (!kept.ok()) {
+    runtime_.log.error("a refused enrolment is not in the audit log; nobody was let in",
+                       {{"reason", kept.error().to_string()}});
+  }
+}
+
+Result<EnrolServer::Issued> EnrolServer::issue(const store::TokenRow& token, ByteSpan csr, WallTime now,
+                                               const Attempt& attempt) {
+  FLUVIAL_TRY(may_sign());
   FLUVIAL_ASSIGN(const identity::Serial serial, identity::serial_of(token.secret_hash, csr));
   const std::string name = identity::member_name(token.name, to_hex(serial));
   FLUVIAL_ASSIGN(const NodeId node, journal_.reserve_node_id(token.role, name));
@@ -100,7 +137,18 @@ Result<EnrolServer::Issued> EnrolServer::issue(const store::TokenRow& token, Byt
   row.certificate_serial = certificate.serial_hex();
   row.enrolled_at = now;
   // The use is spent before the certificate leaves: it is never good for two keys.
-  FLUVIAL_ASSIGN(row, journal_.redeem_token(token.secret_hash, row, now));
+  const Buffer key = certificate.public_key().der();
+  const store::AuditEntry entry{.kind = store::AuditKind::kEnrolled,
+                                .by = store::AuditBy::kNewcomer,
+                                .from = attempt.from,
+                                .member = name,
+                                .node = node,
+                                .role = token.role,
+                                .serial = row.certificate_serial,
+                                .token = token.id};
+  FLUVIAL_ASSIGN(row, store::AuditLog(journal_).with(entry, now, [&] {
+    return journal_.redeem_token(token.secret_hash, row, now, {key.span(), certificate.not_after()});
+  }));
   FLUVIAL_ASSIGN(const std::uint64_t enrolments, journal_.enrolments(name));
   return Issued{std::move(row), std::move(certificate), enrolments - 1};
 }
@@ -120,13 +168,15 @@ Result<std::optional<EnrolServer::Issued>> EnrolServer::issued_before(const stor
     return Error{Code::kUnauthenticated,
                  name + " was revoked at " + identity::format_utc(*row->revoked_at) + ": it needs another token"};
   }
+  FLUVIAL_TRY(may_sign());
   const identity::Grant grant{{row->role, row->id, row->name}, options_.certificate_validity, {}, {}, serial};
   FLUVIAL_ASSIGN(identity::Certificate certificate, authority_.issue(csr, grant, row->enrolled_at));
   FLUVIAL_ASSIGN(const std::uint64_t enrolments, journal_.enrolments(name));  // this one is the last of them
   return std::optional(Issued{std::move(*row), std::move(certificate), enrolments - 1, true});
 }
 
-Result<EnrolServer::Issued> EnrolServer::redeem(const identity::Secret& secret, ByteSpan csr, WallTime now) {
+Result<EnrolServer::Issued> EnrolServer::redeem(const identity::Secret& secret, ByteSpan csr, WallTime now,
+                                                const Attempt& attempt) {
   FLUVIAL_ASSIGN(const std::optional<store::TokenRow> token, journal_.find_token(identity::token_hash(secret)));
   if (!token) return Error{Code::kUnauthenticated, "wrong token: this coordinator does not know it, or no longer"};
   FLUVIAL_ASSIGN(std::optional<Issued> before, issued_before(*token, csr, now));
@@ -135,20 +185,26 @@ Result<EnrolServer::Issued> EnrolServer::redeem(const identity::Secret& secret, 
       token->id,         token->secret_hash, token->role,
       token->name,       token->region,      static_cast<std::uint32_t>(token->weight_max),
       token->expires_at, token->used_at,     token->uses_max,
-      token->uses,       token->revoked_at};
+      token->uses,       token->revoked_at,  token->revoked_why};
   FLUVIAL_TRY(identity::redeem(record, secret, now));
-  return issue(*token, csr, now);
+  return issue(*token, csr, now, attempt);
 }
 
-net::Awaitable<Result<v1::EnrolReply>> EnrolServer::enrol(v1::EnrolRequest request) {
+net::Awaitable<Status> EnrolServer::tell_refused() {
+  co_await registry_.refresh_refused();
+  co_return Status{};
+}
+
+net::Awaitable<Result<v1::EnrolReply>> EnrolServer::enrol(v1::EnrolRequest request, Attempt* attempt) {
   const Result<identity::Secret> secret = identity::Secret::from_bytes(as_byte_span(request.token_secret()));
   identity::wipe({reinterpret_cast<std::byte*>(request.mutable_token_secret()->data()), request.token_secret().size()});
   if (!secret.ok() || request.csr_der().size() > identity::kCsrBytesMax) {
     co_return Error{Code::kInvalidArgument, "not an enrolment request"};
   }
+  attempt->token = identity::token_id(identity::token_hash(*secret));
   const WallTime now = runtime_.clock.wall_now();
   Result<Issued> issued = co_await runtime_.pool.run(
-      [&]() -> Result<Issued> { return redeem(*secret, as_byte_span(request.csr_der()), now); });
+      [&]() -> Result<Issued> { return redeem(*secret, as_byte_span(request.csr_der()), now, *attempt); });
   if (!issued.ok()) co_return issued.error();
   const store::NodeRow& row = issued->row;
   if (!issued->again) {
@@ -157,6 +213,8 @@ net::Awaitable<Result<v1::EnrolReply>> EnrolServer::enrol(v1::EnrolRequest reque
       return Status{};
     });
     if (!known.ok()) co_return known.error();
+    const Status told = co_await tree::run_on(runtime_.strand, tell_refused());
+    if (!told.ok()) co_return told.error();
   }
   count(issued->again ? "again" : "granted");
   runtime_.log.info(

@@ -4,19 +4,25 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <string>
 
+#include "coordinator/logic/refusal_meter.h"
 #include "coordinator/service/registry.h"
 #include "core/identity/authority.h"
 #include "core/identity/secret.h"
+#include "core/net/address.h"
 #include "core/net/listener.h"
+#include "core/net/pace.h"
 
 namespace fluvial::coordinator {
 
 struct EnrolOptions {
   std::string host;
   std::uint16_t port = 0;
-  std::uint64_t per_minute_max = 60;
+  std::uint64_t per_minute_max = 600;
+  std::uint64_t wrong_per_minute_max = 30;  // of one address
   std::chrono::days certificate_validity{90};
   std::function<void(NodeId)> replaced;  // the member has another certificate than before; on the strand
 };
@@ -32,18 +38,26 @@ class EnrolServer {
 
  private:
   net::Awaitable<void> serve(std::shared_ptr<net::Session> session);
-  net::Awaitable<Result<v1::EnrolReply>> enrol(v1::EnrolRequest request);
+  net::Awaitable<Status> tell_refused();
+  struct Attempt {      // for the audit log
+    std::string from;   // the address
+    std::string token;  // its id, once it was read
+  };
+  net::Awaitable<Result<v1::EnrolReply>> enrol(v1::EnrolRequest request, Attempt* attempt);
+  net::Awaitable<void> record_refused(Attempt attempt, std::string why);
   struct Issued {
     store::NodeRow row;
     identity::Certificate certificate;
     std::uint64_t enrolled_before = 0;
     bool again = false;  // it was issued before: the first answer was lost on its way
   };
-  Result<Issued> redeem(const identity::Secret& secret, ByteSpan csr, WallTime now);
-  Result<Issued> issue(const store::TokenRow& token, ByteSpan csr, WallTime now);
+  Result<Issued> redeem(const identity::Secret& secret, ByteSpan csr, WallTime now, const Attempt& attempt);
+  Result<Issued> issue(const store::TokenRow& token, ByteSpan csr, WallTime now, const Attempt& attempt);
   Result<std::optional<Issued>> issued_before(const store::TokenRow& token, ByteSpan csr, WallTime now);
   void count(const char* result) const;
-  bool take_turn();  // the rate limit, on the node's strand
+  // Thread safe.
+  Status may_sign();                             // one more certificate: the authority's processor is everybody's
+  bool may_be_wrong(const std::string& remote);  // one more wrong token: its address's own
 
   tree::Runtime& runtime_;
   Registry& registry_;
@@ -52,8 +66,10 @@ class EnrolServer {
   EnrolOptions options_;
   std::shared_ptr<net::Listener> listener_;
   std::uint16_t member_port_ = 0;
-  double turns_;
-  TimePoint turns_at_;
+  std::mutex mutex_;
+  net::Pace signatures_;
+  net::AddressPaces wrong_;
+  RefusalMeter refusals_;  // on the node's strand
 };
 
 }  // namespace fluvial::coordinator

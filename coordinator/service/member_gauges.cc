@@ -29,6 +29,7 @@ MemberGauges::MemberGauges(tree::Runtime& runtime, const Registry& registry, con
       sites_available_(runtime.metrics.gauge("sites_available")),
       sites_without_workers_(runtime.metrics.gauge("sites_without_workers")),
       past_aggregator_count_(runtime.metrics.gauge("members_past_aggregator")),
+      held_twice_(runtime.metrics.gauge("identities_held_twice")),
       connected_(runtime.metrics, "member_connected"),
       certificate_ends_(runtime.metrics, "member_certificate_expiry_timestamp_seconds"),
       clock_offsets_(runtime.metrics, "clock_offset_seconds"),
@@ -41,6 +42,7 @@ void MemberGauges::measure() {
   measure_nodes();
   measure_reports();
   measure_detours();
+  held_twice_.set(static_cast<double>(registry_.holders().held_twice(runtime_.clock.now()).size()));
   sites_available_.set(static_cast<double>(registry_.book().connected_sites().size()));
 }
 

@@ -30,6 +30,7 @@ class MemberGauges {
   telemetry::Gauge sites_available_;
   telemetry::Gauge sites_without_workers_;
   telemetry::Gauge past_aggregator_count_;
+  telemetry::Gauge held_twice_;
   telemetry::NamedGauges connected_;
   telemetry::NamedGauges certificate_ends_;
   telemetry::NamedGauges clock_offsets_;

@@ -4,7 +4,12 @@
 #include <boost/asio/awaitable.hpp>
 #include <utility>
 
+#include "core/digest/sha256.h"
 #include "core/net/connector.h"
+#include "core/store/audit_log.h"
+#include "core/store/certificate_book.h"
+#include "core/tree/denials.h"
+#include "core/tree/lease_statement.h"
 #include "core/wire/history_mapping.h"
 #include "core/wire/mapping.h"
 
@@ -28,9 +33,21 @@ NodeEntry from_row(const store::NodeRow& row) {
   return node;
 }
 
+constexpr int kLeasesAMessage = 1'000;  // of some 200 bytes each
+constexpr std::size_t kNamesALine = 8;
+
 LeaseEntry from_row(const store::LeaseRow& row) { return {row.node, row.parent, row.epoch}; }
 
 }  // namespace
+
+// The first few: whoever announces them decides how many there are.
+std::string Registry::some_names(const std::vector<NodeId>& nodes) const {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(nodes.size(), kNamesALine); ++i) {
+    text += (i == 0 ? "" : ", ") + book_.name_of(nodes[i]);
+  }
+  return nodes.size() > kNamesALine ? text + ", ..." : text;
+}
 
 std::string_view Registry::known_name(const store::LostRow& row) const {
   const auto node = book_.nodes().find(row.site);
@@ -39,7 +56,31 @@ std::string_view Registry::known_name(const store::LostRow& row) const {
   return row.known.decided ? "not counted" : "waited";
 }
 
-v1::LeaseGrant Registry::to_proto(const LeaseAnswer& answer) const {
+Result<v1::Signed> Registry::sign(const identity::PeerIdentity& peer, const LeaseAnswer& answer) const {
+  round::LeaseTerms terms{peer.node, peer.key.id(), answer.epoch, answer.parent, {}, round::current_of(lineage_)};
+  const auto parent_key = keys_.find(answer.parent);
+  if (answer.parent == NodeId(0)) {
+    terms.parent_key = identity::PublicKey::of(*key_).id();
+  } else if (parent_key != keys_.end()) {
+    terms.parent_key = parent_key->second;
+  }
+  return tree::sign_lease(*key_, terms, runtime_.clock.wall_now());
+}
+
+// The first aggregator from `parent` up that is of the version before: whoever is below it would wait in vain for what
+// the coordinator signs. 0: none is known to be.
+NodeId Registry::passes_nothing_on(NodeId parent) const {
+  for (std::size_t steps = 0; parent != NodeId(0) && steps <= book_.nodes().size(); ++steps) {
+    const auto seen = passes_on_.find(parent);
+    if (seen != passes_on_.end() && !seen->second) return parent;
+    const LeaseEntry* lease = book_.lease_of(parent);
+    parent = lease == nullptr ? NodeId(0) : lease->parent;
+  }
+  return NodeId(0);
+}
+
+Result<v1::LeaseGrant> Registry::grant(const identity::PeerIdentity& peer, const LeaseAnswer& answer,
+                                       bool shows_lease) {
   v1::LeaseGrant grant;
   grant.set_epoch(answer.epoch.value());
   v1::Parent& parent = *grant.add_parents();
@@ -48,7 +89,32 @@ v1::LeaseGrant Registry::to_proto(const LeaseAnswer& answer) const {
   parent.set_name(answer.parent_name);
   parent.set_address(answer.address);
   wire::to_proto(lineage_, grant.mutable_histories());
+  mute_.erase(peer.node);
+  if (!key_) return grant;
+  if (const auto key = keys_.find(answer.parent); key != keys_.end()) {
+    parent.set_key_sha256(wire::digest_to_proto(key->second));
+  }
+  if (const NodeId old = passes_nothing_on(answer.parent); old != NodeId(0)) {
+    if (said_old_.insert(old).second) {
+      runtime_.log.warn(
+          "an aggregator of a version that passes no signatures on; what is below it believes it: update it",
+          {{"aggregator", book_.name_of(old)}});
+    }
+    return grant;
+  }
+  FLUVIAL_ASSIGN(*grant.add_leases(), sign(peer, answer));
+  if (!shows_lease && answer.parent != NodeId(0)) mute_.emplace(peer.node, std::pair(answer.parent, grant.leases(0)));
   return grant;
+}
+
+std::vector<v1::MemberChange> Registry::leases_to_tell(NodeId parent) const {
+  std::vector<v1::MemberChange> changes;
+  for (const auto& [node, lease] : mute_) {
+    if (lease.first != parent) continue;
+    if (changes.empty() || changes.back().leases_size() == kLeasesAMessage) changes.emplace_back();
+    *changes.back().add_leases() = lease.second;
+  }
+  return changes;
 }
 
 Status Registry::load() {
@@ -58,7 +124,9 @@ Status Registry::load() {
   for (const store::LeaseRow& row : leases) book_.put(from_row(row));
   FLUVIAL_ASSIGN(lineage_, journal_.lineage());
   FLUVIAL_ASSIGN(lost_, journal_.lost());
+  FLUVIAL_ASSIGN(refused_, read_refused());
   refresh_deny_list();
+  refused_changed_();
   return {};
 }
 
@@ -68,7 +136,51 @@ void Registry::refresh_deny_list() {
     if (node.revoked_at) entries.nodes.insert(id);
     entries.serials_hex[id] = node.certificate_serial;
   }
+  entries.keys = refused_.who.keys;
+  entries.refused_serials = refused_.who.refused_serials;
   deny_->replace(std::move(entries));
+}
+
+// The number first: what is read after it holds at least what it counts.
+Result<Registry::Refused> Registry::read_refused() {
+  Refused refused;
+  store::CertificateBook certificates(journal_);
+  FLUVIAL_ASSIGN(refused.number, certificates.denials_number());
+  FLUVIAL_ASSIGN(const std::vector<store::NodeRow> nodes, journal_.nodes());
+  for (const store::NodeRow& row : nodes) {
+    if (row.revoked_at) refused.who.nodes.insert(row.id);
+  }
+  FLUVIAL_ASSIGN(const std::vector<store::CertificateRow> rows, certificates.refused(runtime_.clock.wall_now()));
+  for (const store::CertificateRow& row : rows) {
+    if (row.refuses_key() && !row.key.empty()) {
+      refused.who.keys.insert(sha256(row.key));
+    } else {
+      refused.who.refused_serials.insert(row.serial);
+    }
+  }
+  return refused;
+}
+
+std::optional<v1::Denials> Registry::denials() const {
+  if (!key_) return std::nullopt;
+  Result<v1::Denials> denials = tree::signed_denials(refused_.who, round::current_of(lineage_), refused_.number, *key_);
+  if (denials.ok()) return std::move(*denials);
+  runtime_.log.error("aggregators are not told whom the journal refuses; they are with the next change",
+                     {{"reason", denials.error().to_string()}});
+  return std::nullopt;
+}
+
+net::Awaitable<void> Registry::refresh_refused() {
+  Result<Refused> read = co_await runtime_.pool.run([this] { return read_refused(); });
+  if (!read.ok()) {
+    runtime_.log.error("aggregators are not told whom the journal refuses; they are with the next change",
+                       {{"reason", read.error().to_string()}});
+    co_return;
+  }
+  if (read->number <= refused_.number) co_return;
+  refused_ = std::move(*read);
+  refresh_deny_list();
+  refused_changed_();
 }
 
 net::Awaitable<Result<LeaseAnswer>> Registry::lease(identity::PeerIdentity peer, v1::LeaseRequest request) {
@@ -79,14 +191,37 @@ net::Awaitable<Result<LeaseAnswer>> Registry::lease(identity::PeerIdentity peer,
   const LeaseAsk ask{peer.node, peer.role, peer.name, request.advertise(), NodeId(request.unreachable())};
   const Result<LeaseWanted> wanted = book_.request_lease(ask, now());
   if (!wanted.ok()) co_return wanted.error();
+  note_holder(peer, request.process());
   const Status met = co_await meet(peer.node, request.standing());
   if (!met.ok()) co_return met.error();
+  if (peer.role == Role::kAggregator) {
+    keys_[peer.node] = peer.key.id();
+    bool& passes_on = passes_on_[peer.node];
+    passes_on = passes_on || request.shows_lease();
+  }
+  std::optional<store::CertificateRow> parent;
+  bool refuses_more = false;
+  const WallTime when = runtime_.clock.wall_now();
   const Result<store::LeaseRow> row = co_await runtime_.pool.run([&]() -> Result<store::LeaseRow> {
+    if (peer.key && !peer.serial_hex.empty()) {
+      const Buffer key = peer.key.der();
+      FLUVIAL_ASSIGN(refuses_more, store::CertificateBook(journal_).saw(
+                                       {peer.serial_hex, peer.node, key.span(), peer.not_after}, when));
+    }
     if (wanted->advertise) FLUVIAL_TRY(journal_.set_advertise(wanted->node, *wanted->advertise));
+    FLUVIAL_ASSIGN(parent, store::CertificateBook(journal_).current_of(wanted->parent));
     return journal_.grant(wanted->node, wanted->parent);
   });
+  if (refuses_more) co_await refresh_refused();
   if (!row.ok()) co_return row.error();
+  if (parent && !parent->key.empty()) keys_[wanted->parent] = sha256(parent->key);
   co_return book_.lease_granted(*wanted, from_row(*row), now());
+}
+
+void Registry::note_holder(const identity::PeerIdentity& peer, std::uint64_t process) {
+  if (!holders_.came(peer.node, process, now())) return;
+  runtime_.log.warn("two machines show the identity of a member; the older one is turned away each time",
+                    {{"member", peer.name}, {"serial", peer.serial_hex}});
 }
 
 // Before it is granted anything: what it knows must be in the journal, or be lost with a restore.
@@ -128,6 +263,7 @@ void Registry::note_lost(const std::vector<store::LostRow>& rows) {
 
 bool Registry::enrolled(const store::NodeRow& row) {
   const bool replaced = book_.put(from_row(row), now());
+  if (replaced) holders_.forget(row.id);
   refresh_deny_list();  // a new token lifts a revocation, and voids the certificate before
   return replaced;
 }
@@ -145,25 +281,41 @@ std::vector<SiteId> Registry::members_changed(NodeId child, const v1::MemberChan
   std::vector<NodeId> down;
   for (const std::uint32_t node : change.down()) down.emplace_back(node);
   MembersChanged changed = book_.members_changed(child, up, down, now());
-  for (const NodeId node : changed.not_counted) {
-    runtime_.log.warn("a member without a current lease is not counted; it comes for one",
-                      {{"member", book_.name_of(node)}});
+  if (!changed.not_counted.empty()) {
+    runtime_.log.warn("members without a current lease are not counted; they come for one",
+                      {{"member", book_.name_of(child)},
+                       {"members", changed.not_counted.size()},
+                       {"names", some_names(changed.not_counted)}});
   }
   return std::move(changed.sites_up);
 }
 
-net::Awaitable<Result<NodeId>> Registry::revoke(std::string name) {
+store::AuditEntry Registry::about(store::AuditKind kind, NodeId node, store::AuditEntry entry) const {
+  const NodeEntry& known = book_.nodes().at(node);
+  entry.kind = kind;
+  entry.member = known.name;
+  entry.node = node;
+  entry.role = known.role;
+  entry.serial = known.certificate_serial;
+  return entry;
+}
+
+net::Awaitable<Result<NodeId>> Registry::revoke(std::string name, store::AuditEntry by) {
   const Result<NodeId> node = book_.find(name);
   if (!node.ok()) co_return node.error();
   const WallTime when = runtime_.clock.wall_now();
-  const Status kept = co_await runtime_.pool.run([&] { return journal_.revoke(*node, when); });
+  const store::AuditEntry entry = about(store::AuditKind::kRevoked, *node, std::move(by));
+  const Status kept = co_await runtime_.pool.run(
+      [&] { return store::AuditLog(journal_).with(entry, when, [&] { return journal_.revoke(*node, when); }); });
   if (!kept.ok()) co_return kept.error();
   book_.revoked(*node, when, now());
+  holders_.forget(*node);
   refresh_deny_list();
+  co_await refresh_refused();
   co_return *node;
 }
 
-net::Awaitable<Result<NodeId>> Registry::remove(std::string name) {
+net::Awaitable<Result<NodeId>> Registry::remove(std::string name, store::AuditEntry by) {
   const Result<NodeId> node = book_.find(name);
   if (!node.ok()) co_return node.error();
   if (book_.members().contains(*node)) {  // a revoked one is no member
@@ -171,10 +323,14 @@ net::Awaitable<Result<NodeId>> Registry::remove(std::string name) {
                     name + " is connected: stop it, or shut it out before: fluvial nodes revoke " + name};
   }
   const WallTime when = runtime_.clock.wall_now();
-  const Status kept = co_await runtime_.pool.run([&] { return journal_.remove(*node, when); });
+  const store::AuditEntry entry = about(store::AuditKind::kRemoved, *node, std::move(by));
+  const Status kept = co_await runtime_.pool.run(
+      [&] { return store::AuditLog(journal_).with(entry, when, [&] { return journal_.remove(*node, when); }); });
   if (!kept.ok()) co_return kept.error();
   book_.removed(*node, when, now());
+  holders_.forget(*node);
   refresh_deny_list();
+  co_await refresh_refused();
   co_return *node;
 }
 
@@ -182,16 +338,22 @@ net::Awaitable<Status> Registry::quarantine(SiteId site, std::string reason) {
   if (!book_.nodes().contains(site) || book_.is_quarantined(site)) co_return Status{};
   const WallTime when = runtime_.clock.wall_now();
   book_.quarantined(site, when, reason);  // at once: what is sampled next must not hold it
-  co_return co_await runtime_.pool.run([&] { return journal_.quarantine(site, when, reason); });
+  const store::AuditEntry entry = about(store::AuditKind::kQuarantined, site, {.detail = reason});
+  co_return co_await runtime_.pool.run([&] {
+    return store::AuditLog(journal_).with(entry, when, [&] { return journal_.quarantine(site, when, reason); });
+  });
 }
 
-net::Awaitable<Result<NodeId>> Registry::clear(std::string name) {
+net::Awaitable<Result<NodeId>> Registry::clear(std::string name, store::AuditEntry by) {
   const Result<NodeId> node = book_.find(name);
   if (!node.ok()) co_return node.error();
   if (!book_.is_quarantined(*node)) {
     co_return Error{Code::kFailedPrecondition, name + " is not in quarantine; see: fluvial nodes list"};
   }
-  const Status kept = co_await runtime_.pool.run([&] { return journal_.clear_quarantine(*node); });
+  const store::AuditEntry entry = about(store::AuditKind::kQuarantineLifted, *node, std::move(by));
+  const WallTime when = runtime_.clock.wall_now();
+  const Status kept = co_await runtime_.pool.run(
+      [&] { return store::AuditLog(journal_).with(entry, when, [&] { return journal_.clear_quarantine(*node); }); });
   if (!kept.ok()) co_return kept.error();
   book_.cleared(*node);
   co_return *node;

@@ -2,14 +2,20 @@
 // journal on the pool before anybody is answered, messages become the book's words. On the node's strand.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "coordinator/logic/federation.h"
+#include "coordinator/logic/holders.h"
 #include "core/identity/certificate.h"
 #include "core/identity/deny.h"
+#include "core/store/audit_entry.h"
+#include "core/store/certificate_book.h"
 #include "core/store/journal.h"
 #include "core/tree/hub.h"
 #include "core/tree/runtime.h"
@@ -19,10 +25,21 @@ namespace fluvial::coordinator {
 class Registry {
  public:
   Registry(tree::Runtime& runtime, store::CoordinatorJournal& journal, std::shared_ptr<identity::DenyList> deny,
-           const FailoverSettings& failover)
-      : runtime_(runtime), journal_(journal), deny_(std::move(deny)), book_(failover) {}
+           const FailoverSettings& failover, std::optional<identity::PrivateKey> key = {})
+      : runtime_(runtime), journal_(journal), deny_(std::move(deny)), book_(failover), key_(std::move(key)) {}
 
   Status load();  // once, before the strand runs; blocking
+
+  // Whom the journal refuses, for those who cannot ask it: aggregators. Nodes that are revoked, keys, serials.
+  struct Refused {
+    std::uint64_t number = 0;  // grows with each change
+    identity::DenyEntries who;
+  };
+  const Refused& refused() const { return refused_; }
+  std::optional<v1::Denials> denials() const;  // that, signed; none: this coordinator signs nothing
+  void on_refused(std::function<void()> changed) { refused_changed_ = std::move(changed); }
+  // Reads it anew: after an enrolment, and after whatever else was written past this class.
+  net::Awaitable<void> refresh_refused();
 
   const Federation& book() const { return book_; }
   const round::Lineage& lineage() const { return lineage_; }
@@ -33,15 +50,21 @@ class Registry {
   // Members that know of more than the journal, and what: until they come and do not.
   const std::map<NodeId, std::string>& ahead() const { return ahead_; }
 
+  // Members whose identity two machines show.
+  const Holders& holders() const { return holders_; }
+
   // The lease is durable when this has ended. kFailedPrecondition: the node knows of what the journal should hold.
   net::Awaitable<Result<LeaseAnswer>> lease(identity::PeerIdentity peer, v1::LeaseRequest request);
-  v1::LeaseGrant to_proto(const LeaseAnswer& answer) const;
-  net::Awaitable<Result<NodeId>> revoke(std::string name);
+  // What the member is answered. Unless it shows its lease to its parent, that one must be told (leases_to_tell).
+  Result<v1::LeaseGrant> grant(const identity::PeerIdentity& peer, const LeaseAnswer& answer, bool shows_lease);
+  std::vector<v1::MemberChange> leases_to_tell(NodeId parent) const;
+  // Of these four the audit log says `by` whom.
+  net::Awaitable<Result<NodeId>> revoke(std::string name, store::AuditEntry by = {});
   // Revoked, and not listed any more. kFailedPrecondition while it is connected and not revoked.
-  net::Awaitable<Result<NodeId>> remove(std::string name);
+  net::Awaitable<Result<NodeId>> remove(std::string name, store::AuditEntry by = {});
   net::Awaitable<Status> quarantine(SiteId site, std::string reason);
-  net::Awaitable<Result<NodeId>> clear(std::string name);  // lifts a quarantine
-  bool enrolled(const store::NodeRow& row);                // whether another certificate of it is void from now on
+  net::Awaitable<Result<NodeId>> clear(std::string name, store::AuditEntry by = {});  // lifts a quarantine
+  bool enrolled(const store::NodeRow& row);  // whether another certificate of it is void from now on
 
   void child_joined(const tree::Child& child);
   void child_left(NodeId child) { book_.child_left(child, now()); }
@@ -50,9 +73,15 @@ class Registry {
   std::vector<NodeId> send_home() { return book_.send_home(now()); }
 
  private:
+  void note_holder(const identity::PeerIdentity& peer, std::uint64_t process);
   net::Awaitable<Status> meet(NodeId node, v1::Standing shown);
   void note_lost(const std::vector<store::LostRow>& rows);
   void refresh_deny_list();
+  std::string some_names(const std::vector<NodeId>& nodes) const;
+  NodeId passes_nothing_on(NodeId parent) const;
+  Result<v1::Signed> sign(const identity::PeerIdentity& peer, const LeaseAnswer& answer) const;
+  Result<Refused> read_refused();  // blocking
+  store::AuditEntry about(store::AuditKind kind, NodeId node, store::AuditEntry entry = {}) const;
   TimePoint now() const { return runtime_.clock.now(); }
 
   tree::Runtime& runtime_;
@@ -62,6 +91,15 @@ class Registry {
   round::Lineage lineage_;
   std::vector<store::LostRow> lost_;
   std::map<NodeId, std::string> ahead_;
+  std::optional<identity::PrivateKey> key_;  // none: leases are not signed
+  std::map<NodeId, Digest> keys_;            // of aggregators, by their last certificates
+  std::map<NodeId, bool>
+      passes_on_;              // aggregators that were seen: whether signatures reach those below; never lost again
+  std::set<NodeId> said_old_;  // those of which the log says that none do
+  std::map<NodeId, std::pair<NodeId, v1::Signed>> mute_;  // parent and lease of members that cannot show it
+  Holders holders_;
+  Refused refused_;
+  std::function<void()> refused_changed_ = [] {};
 };
 
 }  // namespace fluvial::coordinator

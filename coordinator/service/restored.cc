@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "coordinator/service/backup.h"
+#include "coordinator/service/machine_users.h"
 #include "core/base/clock.h"
 #include "core/identity/random.h"
+#include "core/store/audit_log.h"
 #include "core/store/journal.h"
 #include "core/store/model_store.h"
 
@@ -33,7 +35,12 @@ Status mark_restored(const config::CoordinatorSettings& settings, store::FileSys
              {{"files", aside}, {"folder", store::join_path(settings.data_dir, "models/" + folder)}});
   }
   const round::HistoryId id(std::max<std::uint64_t>(identity::random_u64(), 1));
-  FLUVIAL_ASSIGN(const round::History history, journal->begin_history(id, above, now));
+  const store::AuditEntry entry{.kind = store::AuditKind::kRestored,
+                                .by = store::AuditBy::kUser,
+                                .user = own_user(),
+                                .detail = "history " + std::to_string(id.value())};
+  FLUVIAL_ASSIGN(const round::History history,
+                 store::AuditLog(*journal).with(entry, now, [&] { return journal->begin_history(id, above, now); }));
   const Status unmarked = files.remove(store::join_path(settings.data_dir, kRestoredFile));
   if (!unmarked.ok() && unmarked.error().code != Code::kNotFound) return unmarked;
   for (const round::Fork& fork : history.forks) {

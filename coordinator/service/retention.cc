@@ -4,6 +4,8 @@
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include "core/store/audit_log.h"
+
 namespace fluvial::coordinator {
 namespace {
 namespace asio = boost::asio;
@@ -17,6 +19,7 @@ Retention::Retention(tree::Runtime& runtime, store::CoordinatorJournal& journal,
       journal_(journal),
       keep_rounds_(settings.keep_rounds),
       keep_rounds_days_(settings.keep_rounds_days),
+      keep_audit_days_(settings.keep_audit_days),
       bytes_(runtime.metrics.gauge("journal_bytes")),
       free_bytes_(runtime.metrics.gauge("journal_free_bytes")),
       rounds_(runtime.metrics.gauge("journal_rounds")),
@@ -57,6 +60,10 @@ net::Awaitable<void> Retention::sweep() {
     const Result<std::uint64_t> tokens = co_await runtime_.pool.run([&] { return journal_.prune_tokens(since); });
     note("old tokens pruned", "tokens", tokens);
   }
+  if (keep_audit_days_.count() > 0) {
+    const Result<std::uint64_t> entries = co_await prune_audit_log(now);
+    note("old audit entries pruned", "entries", entries);
+  }
   co_await measure();
 }
 
@@ -76,6 +83,18 @@ net::Awaitable<Result<std::uint64_t>> Retention::prune_rounds(WallTime now) {
   std::uint64_t all = 0;
   while (!stopping_) {
     const Result<std::uint64_t> batch = co_await runtime_.pool.run([&] { return journal_.prune_rounds(kept); });
+    if (!batch.ok()) co_return batch.error();
+    if (*batch == 0) break;
+    all += *batch;
+  }
+  co_return all;
+}
+
+net::Awaitable<Result<std::uint64_t>> Retention::prune_audit_log(WallTime now) {
+  std::uint64_t all = 0;
+  while (!stopping_) {
+    const Result<std::uint64_t> batch =
+        co_await runtime_.pool.run([&] { return store::AuditLog(journal_).prune(now - keep_audit_days_, now); });
     if (!batch.ok()) co_return batch.error();
     if (*batch == 0) break;
     all += *batch;

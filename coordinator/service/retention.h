@@ -1,5 +1,6 @@
-// What lasts for years stays bounded: prunes the journal's old rounds and ended tokens by the settings. On the node's
-// strand; at the start, after every 64 commits, and every hour. A commit waits for one batch at most.
+// What lasts for years stays bounded: prunes the journal's old rounds and ended tokens, and entries of the audit log
+// where the settings want that. On the node's strand; at the start, after every 64 commits, and every hour. A commit
+// waits for one batch at most.
 #pragma once
 
 #include <boost/asio/steady_timer.hpp>
@@ -23,6 +24,7 @@ class Retention {
  private:
   net::Awaitable<void> sweep();
   net::Awaitable<Result<std::uint64_t>> prune_rounds(WallTime now);
+  net::Awaitable<Result<std::uint64_t>> prune_audit_log(WallTime now);
   net::Awaitable<void> measure();
   void note(std::string_view done, std::string_view what, const Result<std::uint64_t>& pruned);
 
@@ -31,6 +33,7 @@ class Retention {
   std::uint64_t keep_rounds_;
   std::chrono::days keep_rounds_days_;
   std::chrono::days keep_tokens_days_;  // 0: for ever
+  std::chrono::days keep_audit_days_;   // likewise
   telemetry::Gauge bytes_;
   telemetry::Gauge free_bytes_;
   telemetry::Gauge rounds_;

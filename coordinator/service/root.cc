@@ -1,9 +1,11 @@
 #include "coordinator/service/root.h"
 
 #include <boost/asio/awaitable.hpp>
+#include <set>
 #include <utility>
 #include <vector>
 
+#include "core/store/audit_log.h"
 #include "core/transfer/outcome.h"
 
 namespace fluvial::coordinator {
@@ -12,17 +14,68 @@ Root::Root(tree::Runtime& runtime, net::TaskGroup& tasks, Keeps keeps, RunObserv
            const FailoverSettings& failover)
     : runtime_(runtime),
       journal_(keeps.journal),
-      registry_(runtime, keeps.journal, deny_, failover),
+      registry_(runtime, keeps.journal, deny_, failover, keeps.key),
+      signer_(std::move(keeps.key), keeps.epoch),
+      authorship_(keeps.journal),
+      counts_(runtime.metrics),
       hub_(runtime, *this, std::move(options), deny_),
-      runs_(runtime, tasks, keeps.journal, keeps.models, registry_, observer, hub_, keeps.epoch) {
+      runs_(runtime, tasks, {keeps.journal, keeps.models, signer_, authorship_, keeps.epoch}, registry_, observer,
+            hub_) {
+  registry_.on_refused([this] { refused_changed(); });
+  signer_.with_audit_head([this] {
+    const Result<store::AuditHead> head = store::AuditLog(journal_).head();
+    return head.ok() ? std::string(as_text(head->bytes())) : std::string();
+  });
   runs_.roll_call().on_activity([this](NodeId node) { return reports_.activity_of(node, runtime_.clock); });
+}
+
+Status Root::load() {
+  FLUVIAL_TRY(registry_.load());
+  signer_.in_history(round::current_of(registry_.lineage()));
+  return authorship_.load();
+}
+
+// What a site signs it knows itself, so what an aggregator brings in another form the aggregator made.
+std::vector<round::Refusal> Root::forged(const tree::Child& child, const transfer::Brought& brought) {
+  std::vector<round::Refusal> forged = authorship_.forged(child, brought);
+  if (forged.empty() || child.role != Role::kAggregator) return forged;
+  counts_.contributions_forged.add(static_cast<double>(forged.size()));
+  runtime_.log.error("an aggregator brings contributions that are not their sites' own; they do not count",
+                     {{"member", child.name},
+                      {"run", brought.run},
+                      {"round", brought.round},
+                      {"count", forged.size()},
+                      {"reason", forged.front().error.message}});
+  return forged;
+}
+
+void Root::replaced(NodeId node) {
+  authorship_.begins_anew(node);
+  runs_.members().replaced(node);
 }
 
 void Root::child_joined(const tree::Child& child) {
   runtime_.log.info("child joined",
                     {{"member", child.name}, {"member_role", role_name(child.role)}, {"lease_epoch", child.lease}});
   registry_.child_joined(child);
+  tell_leases(child.node);
+  tell_denials(child);
   runs_.members().changed(child.role == Role::kSite ? std::vector{SiteId(child.node)} : std::vector<SiteId>{});
+}
+
+void Root::refused_changed() {
+  std::optional<v1::Denials> denials = registry_.denials();
+  if (!denials) return;
+  denials_ = std::move(denials);
+  for (const auto& [node, child] : hub_.children()) tell_denials(child);
+}
+
+// An aggregator that shows no lease is of the version before, which knows no denials.
+void Root::tell_denials(const tree::Child& child) {
+  if (child.role != Role::kAggregator || !child.lease_shown || !denials_) return;
+  v1::Envelope down;
+  *down.mutable_denials() = *denials_;
+  hub_.send(child.node, std::move(down));
 }
 
 void Root::child_left(NodeId child) {
@@ -33,7 +86,23 @@ void Root::child_left(NodeId child) {
 
 void Root::members_changed(NodeId child, const v1::MemberChange& change) {
   const std::vector<SiteId> up = registry_.members_changed(child, change);
+  std::set<NodeId> parents;
+  for (const v1::Member& member : change.up()) {
+    if (registry_.book().via(NodeId(member.node())) == child) parents.emplace(member.node());
+  }
+  for (const NodeId parent : parents) tell_leases(parent);
   runs_.members().changed(up);
+}
+
+// An aggregator is told the leases of those children that cannot show them: when they are granted, and when it comes.
+void Root::tell_leases(NodeId parent) {
+  const NodeId child = registry_.book().via(parent);
+  if (child == NodeId(0)) return;
+  for (v1::MemberChange& change : registry_.leases_to_tell(parent)) {
+    v1::Envelope message;
+    *message.mutable_member_change() = std::move(change);
+    hub_.send(child, std::move(message));
+  }
 }
 
 // One that has moved meanwhile is somebody else's to report.
@@ -47,7 +116,8 @@ void Root::reported(NodeId child, round::NodeReport report) {
 net::Awaitable<Result<v1::LeaseGrant>> Root::lease(identity::PeerIdentity peer, v1::LeaseRequest request) {
   const NodeId node = peer.node;
   const std::string name = peer.name;
-  const Result<LeaseAnswer> answer = co_await registry_.lease(std::move(peer), std::move(request));
+  const bool shows_lease = request.shows_lease();
+  const Result<LeaseAnswer> answer = co_await registry_.lease(peer, std::move(request));
   if (!answer.ok()) {
     runtime_.log.warn("no lease granted; the member asks again",
                       {{"member", name}, {"reason", answer.error().to_string()}});
@@ -65,12 +135,18 @@ net::Awaitable<Result<v1::LeaseGrant>> Root::lease(identity::PeerIdentity peer, 
                        {"parent", answer->parent_name},
                        {"reason", detour->reason}});
   }
-  co_return registry_.to_proto(*answer);
+  Result<v1::LeaseGrant> grant = registry_.grant(peer, *answer, shows_lease);
+  if (grant.ok() && !shows_lease && answer->parent != NodeId(0)) tell_leases(answer->parent);
+  if (grant.ok() && peer.role == Role::kAggregator && denials_) *grant->mutable_denials() = *denials_;
+  co_return grant;
 }
 
 net::Awaitable<void> Root::outcome_asked(NodeId child, v1::OutcomeQuery query) {
-  Result<std::vector<v1::Envelope>> replies =
-      co_await runtime_.pool.run([&] { return transfer::answers(journal_, query); });
+  Result<std::vector<v1::Envelope>> replies = co_await runtime_.pool.run([&]() -> Result<std::vector<v1::Envelope>> {
+    FLUVIAL_ASSIGN(std::vector<v1::Envelope> answers, transfer::answers(journal_, query));
+    signer_.sign(&answers);
+    return answers;
+  });
   if (!replies.ok()) {
     if (replies.error().code == Code::kInvalidArgument) co_return;  // no digest
     runtime_.log.error("an outcome could not be read; the site asks again", {{"reason", replies.error().to_string()}});

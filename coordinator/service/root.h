@@ -4,6 +4,8 @@
 
 #include <memory>
 
+#include "coordinator/service/authorship.h"
+#include "coordinator/service/order_signer.h"
 #include "coordinator/service/registry.h"
 #include "coordinator/service/reports.h"
 #include "coordinator/service/run_service.h"
@@ -16,14 +18,20 @@ class Root : public tree::ParentOwner {
   struct Keeps {  // what it keeps things in; all of it outlives it
     store::CoordinatorJournal& journal;
     store::ModelStore& models;
-    Epoch epoch;  // this process' term
+    Epoch epoch;                                   // this process' term
+    std::optional<identity::PrivateKey> key = {};  // that it signs with; none: it signs nothing
   };
   Root(tree::Runtime& runtime, net::TaskGroup& tasks, Keeps keeps, RunObserver& observer, tree::HubOptions options,
        const FailoverSettings& failover);
 
+  Status load();  // once, before the strand runs; blocking
+
+  void replaced(NodeId node);  // it has enrolled anew
+
   Registry& registry() { return registry_; }
   tree::Hub& hub() { return hub_; }
   RunService& runs() { return runs_; }
+  OrderSigner& signer() { return signer_; }
   const identity::DenyList& deny() const { return *deny_; }
   const Reports& reports() const { return reports_; }
 
@@ -35,14 +43,22 @@ class Root : public tree::ParentOwner {
   net::Awaitable<void> outcome_asked(NodeId child, v1::OutcomeQuery query) override;
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref) override { return runs_.model(ref); }
   void reported(NodeId child, round::NodeReport report) override;
+  std::vector<round::Refusal> forged(const tree::Child& child, const transfer::Brought& brought) override;
 
  private:
   tree::ParentSide& side() override { return runs_.parent_side(); }
+  void tell_leases(NodeId parent);
+  void refused_changed();
+  void tell_denials(const tree::Child& child);
 
   tree::Runtime& runtime_;
   store::CoordinatorJournal& journal_;
   std::shared_ptr<identity::DenyList> deny_ = std::make_shared<identity::DenyList>();
   Registry registry_;
+  OrderSigner signer_;
+  Authorship authorship_;
+  telemetry::RootMetrics counts_;
+  std::optional<v1::Denials> denials_;  // as they stand, signed; none: this coordinator signs nothing
   Reports reports_;
   tree::Hub hub_;  // before what holds staged updates: they count against its budget
   RunService runs_;

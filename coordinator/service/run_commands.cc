@@ -36,6 +36,7 @@ void RunService::carry_out(const TellStatus& effect) {
   message.mutable_run_state()->set_run(run.value());
   message.mutable_run_state()->set_state(std::string(run_status_name(effect.status)));
   message.mutable_run_state()->set_reason(effect.reason);
+  if (const wire::Order order = steps_.order_of(effect.status)) *message.mutable_run_state()->mutable_order() = *order;
   side_.tell_all(message);
   if (is_over(effect.status)) {
     side_.end();

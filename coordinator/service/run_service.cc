@@ -9,9 +9,8 @@
 
 namespace fluvial::coordinator {
 
-RunService::RunService(tree::Runtime& runtime, net::TaskGroup& tasks, store::CoordinatorJournal& journal,
-                       store::ModelStore& models, Registry& registry, RunObserver& observer, tree::Hub& hub,
-                       Epoch epoch)
+RunService::RunService(tree::Runtime& runtime, net::TaskGroup& tasks, const Keeps& keeps, Registry& registry,
+                       RunObserver& observer, tree::Hub& hub)
     : runtime_(runtime),
       registry_(registry),
       observer_(observer),
@@ -19,9 +18,10 @@ RunService::RunService(tree::Runtime& runtime, net::TaskGroup& tasks, store::Coo
       side_(runtime, *this, hub),
       roll_call_(registry, runtime.clock),
       members_(runtime, tasks, registry, observer, hub, side_, *this),
-      steps_(runtime, tasks, journal, models, observer, hub, side_, members_, roll_call_, *this),
+      steps_(runtime, tasks, {keeps.journal, keeps.models, keeps.signer, keeps.authorship}, observer, hub, side_,
+             members_, roll_call_, *this),
       starter_(
-          runtime, journal, models, epoch, [this] { return active_run(); },
+          runtime, keeps.journal, keeps.models, keeps.epoch, [this] { return active_run(); },
           [this](std::unique_ptr<ActiveRun> run) { activate(std::move(run)); }),
       commands_(runtime.strand),
       timer_(runtime.strand) {}
@@ -124,6 +124,7 @@ void RunService::send_openings(const std::set<NodeId>& children) {
   const RunMachine& machine = active_->machine;
   wire::Opening whole = transfer::opening_of(machine.attempt(), machine.plan(), *active_->schema);
   whole.continues = active_->continues;
+  whole.order = active_->order;
   side_.send_openings(std::move(whole), machine.soft_deadline() - now(), machine.hard_deadline() - now(), children);
 }
 

@@ -15,8 +15,15 @@ namespace fluvial::coordinator {
 
 class RunService final : private tree::RoundOwner, private RunHost {
  public:
-  RunService(tree::Runtime& runtime, net::TaskGroup& tasks, store::CoordinatorJournal& journal,
-             store::ModelStore& models, Registry& registry, RunObserver& observer, tree::Hub& hub, Epoch epoch);
+  struct Keeps {
+    store::CoordinatorJournal& journal;
+    store::ModelStore& models;
+    const OrderSigner& signer;
+    const Authorship& authorship;
+    Epoch epoch;
+  };
+  RunService(tree::Runtime& runtime, net::TaskGroup& tasks, const Keeps& keeps, Registry& registry,
+             RunObserver& observer, tree::Hub& hub);
 
   net::Awaitable<void> run_lane() { return side_.lane().run(); }
   void stop();

@@ -51,8 +51,10 @@ class RunServiceTest : public testing::Test {
     hub_ = std::make_unique<tree::Hub>(runtime_, owner_, tree::HubOptions{}, std::make_shared<identity::DenyList>());
     report_ = std::make_unique<CountingReport>(
         runtime_, feed_, [this](NodeId node) { return registry_->book().name_of(node); }, looks_);
-    runs_ = std::make_unique<RunService>(runtime_, tasks_, *journal_, *models_, *registry_, *report_, *hub_,
-                                         journal_->next_epoch().value());
+    authorship_ = std::make_unique<Authorship>(*journal_);
+    runs_ = std::make_unique<RunService>(
+        runtime_, tasks_, RunService::Keeps{*journal_, *models_, signer_, *authorship_, journal_->next_epoch().value()},
+        *registry_, *report_, *hub_);
     watcher_ = feed_.watch();
     run(runs_->take_up());
   }
@@ -60,6 +62,7 @@ class RunServiceTest : public testing::Test {
     test_.on_strand([&] { runs_->stop(); });
     run(tasks_.join());
     runs_.reset();
+    authorship_.reset();
     report_.reset();
     hub_.reset();
     registry_.reset();
@@ -113,6 +116,8 @@ class RunServiceTest : public testing::Test {
   std::unique_ptr<tree::Hub> hub_;
   Watched<int> looks_;
   std::unique_ptr<RunReport> report_;
+  const OrderSigner signer_{std::nullopt, Epoch(1)};
+  std::unique_ptr<Authorship> authorship_;
   std::unique_ptr<RunService> runs_;
   std::shared_ptr<Watcher> watcher_;
 };

@@ -15,6 +15,7 @@
 #include "core/store/model_store.h"
 #include "core/tree/model_slot.h"
 #include "core/tree/runtime.h"
+#include "core/wire/record_mapping.h"
 #include "kernels/codec.h"
 
 namespace fluvial::coordinator {
@@ -28,6 +29,7 @@ struct ActiveRun {
   std::vector<float> optimizer_state;
   std::shared_ptr<tree::ModelSlot> slot;
   std::vector<RunId> continues;  // the run before it, the one before that, ...
+  wire::Order order = {};        // of the attempt that is open
 };
 
 class RunStarter {

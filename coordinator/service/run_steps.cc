@@ -4,25 +4,30 @@
 #include <chrono>
 #include <utility>
 
+#include "coordinator/service/commands.h"
 #include "coordinator/service/json.h"
 #include "core/net/pool_parallel.h"
+#include "core/store/audit_log.h"
+#include "core/transfer/cut.h"
 
 namespace fluvial::coordinator {
 
-RunSteps::RunSteps(tree::Runtime& runtime, net::TaskGroup& tasks, store::CoordinatorJournal& journal,
-                   store::ModelStore& models, RunObserver& observer, tree::Hub& hub, tree::ParentSide& side,
-                   RunMembers& members, const RollCall& roll_call, RunHost& host)
+RunSteps::RunSteps(tree::Runtime& runtime, net::TaskGroup& tasks, const Keeps& keeps, RunObserver& observer,
+                   tree::Hub& hub, tree::ParentSide& side, RunMembers& members, const RollCall& roll_call,
+                   RunHost& host)
     : runtime_(runtime),
       tasks_(tasks),
-      journal_(journal),
-      models_(models),
+      journal_(keeps.journal),
+      models_(keeps.models),
+      signer_(keeps.signer),
+      authorship_(keeps.authorship),
       observer_(observer),
       hub_(hub),
       side_(side),
       members_(members),
       roll_call_(roll_call),
       host_(host),
-      health_(runtime.metrics, journal) {}
+      health_(runtime.metrics, keeps.journal) {}
 
 bool RunSteps::is_due(Step step) {
   const ActiveRun* run = host_.current();
@@ -48,7 +53,14 @@ net::Awaitable<void> RunSteps::record_attempt(RecordAttempt effect) {
   }
   observer_.recording(record);
   const TimePoint begun = now();
-  const Status recorded = co_await runtime_.pool.run([this, &record] { return journal_.open_attempt(record); });
+  wire::Opening whole = transfer::opening_of(record, machine().plan(), *host_.current()->schema);
+  whole.continues = host_.current()->continues;
+  wire::Order order;
+  const Status recorded = co_await runtime_.pool.run([&]() -> Status {
+    FLUVIAL_TRY(journal_.open_attempt(record));
+    order = signer_.opening(whole, record.participants);
+    return {};
+  });
   observer_.took(Work::kAttemptRecord, now() - begun);
   side_.spans().add(record.run, record.round, {round::SpanKind::kFsync, {}, begun, now()});
   if (recorded.ok()) observer_.recorded(record);
@@ -57,6 +69,7 @@ net::Awaitable<void> RunSteps::record_attempt(RecordAttempt effect) {
     step_failed(effect.step, DiskPart::kJournal, recorded.error());
     co_return;
   }
+  host_.current()->order = std::move(order);
   members_.refuse_barred();
   host_.carry_out(machine().attempt_recorded(effect.step, now()));
 }
@@ -114,10 +127,19 @@ store::CommitRow RunSteps::row_of(const round::CommitRecord& record) const {
 }
 
 net::Awaitable<void> RunSteps::record_commit(RecordCommit effect) {
-  const store::CommitRow row = row_of(effect.record);
+  store::CommitRow row = row_of(effect.record);
+  const bool last = row.record.round.value() >= machine().plan().rounds;
   observer_.committing(row, *next_);
+  SignedCommit told;
   const TimePoint begun = now();
-  const Status recorded = co_await runtime_.pool.run([this, &row] { return journal_.commit(row); });
+  const Status recorded = co_await runtime_.pool.run([&]() -> Status {
+    told.order = signer_.commit(row.record, last);
+    row.order = kept(told.order);
+    row.keys = authorship_.keys_of(row.record.contributors);
+    FLUVIAL_TRY(journal_.commit(row));
+    told.outcomes = signer_.outcomes(row.record);
+    return {};
+  });
   committed_at_ = now();
   side_.spans().add(row.record.run, row.record.round, {round::SpanKind::kFsync, {}, begun, committed_at_});
   observer_.took(Work::kCommitRecord, committed_at_ - begun);
@@ -127,6 +149,7 @@ net::Awaitable<void> RunSteps::record_commit(RecordCommit effect) {
     step_failed(effect.step, DiskPart::kJournal, recorded.error());
     co_return;
   }
+  commit_ = std::move(told);
   ActiveRun& run = *host_.current();
   run.optimizer_state = std::move(next_->optimizer_state);
   run.slot->abandon();
@@ -145,7 +168,7 @@ void RunSteps::publish(const Publish& effect) {
   hub_.book().close();
   const TimePoint begun = now();
   side_.send_commits({record.run, record.round, record.attempt, record.model, record.contributors, record.refusals,
-                      effect.last, record.late});
+                      effect.last, record.late, commit_.order, std::exchange(commit_.outcomes, {})});
   side_.spans().add(record.run, record.round, {round::SpanKind::kPublish, {}, begun, now()});
   note_round(record);
   if (model_committed_) model_committed_(run.slot->ref(), {run.slot, run.slot->bytes()}, run.schema);
@@ -185,20 +208,50 @@ void RunSteps::begin(const RecordStatus& effect) {
   tasks_.spawn(runtime_.strand, "record status", record_status(std::move(explained)));
 }
 
+namespace {
+
+// What the run did of itself; of what a person told it to whoever takes the order writes down who that was.
+std::optional<store::AuditEntry> own_act(const RecordStatus& effect) {
+  if (effect.status == RunStatus::kRunning || effect.reason == kByPerson) return std::nullopt;
+  store::AuditEntry entry{.run = effect.step.run, .detail = effect.reason};
+  entry.kind = effect.status == RunStatus::kPaused    ? store::AuditKind::kRunPaused
+               : effect.status == RunStatus::kStopped ? store::AuditKind::kRunStopped
+                                                      : store::AuditKind::kRunFinished;
+  return entry;
+}
+
+}  // namespace
+
 net::Awaitable<void> RunSteps::record_status(RecordStatus effect) {
   const RunId run = effect.step.run;
   const TimePoint begun = now();
-  const Status kept =
-      co_await runtime_.pool.run([&] { return journal_.set_run_status(run, effect.status, effect.reason); });
+  v1::RunState told;
+  told.set_run(run.value());
+  told.set_state(std::string(run_status_name(effect.status)));
+  told.set_reason(effect.reason);
+  wire::Order order;
+  const auto set = [&] { return journal_.set_run_status(run, effect.status, effect.reason); };
+  const std::optional<store::AuditEntry> entry = own_act(effect);
+  const WallTime when = runtime_.clock.wall_now();
+  const Status kept = co_await runtime_.pool.run([&]() -> Status {
+    FLUVIAL_TRY(entry ? store::AuditLog(journal_).with(*entry, when, set) : set());
+    order = signer_.run_state(told);
+    return {};
+  });
   observer_.took(Work::kStatusRecord, now() - begun);
   if (!is_due(effect.step)) co_return;
   if (kept.ok()) {
+    status_ = SignedStatus{effect.status, std::move(order)};
     host_.carry_out(machine().status_recorded(effect.step, now()));
     co_return;
   }
   const Error why = health_.with_advice(kept.error());
   observer_.status_not_recorded(run, effect.status, why);
   host_.carry_out(machine().status_failed(effect.step, why, now()));
+}
+
+wire::Order RunSteps::order_of(RunStatus status) const {
+  return status_ && status_->status == status ? status_->order : nullptr;
 }
 
 // ---- a disk that fails --------------------------------------------------------------------------------------------

@@ -9,7 +9,9 @@
 
 #include "coordinator/logic/traces.h"
 #include "coordinator/model/finalise.h"
+#include "coordinator/service/authorship.h"
 #include "coordinator/service/disk_health.h"
+#include "coordinator/service/order_signer.h"
 #include "coordinator/service/roll_call.h"
 #include "coordinator/service/run_host.h"
 #include "coordinator/service/run_members.h"
@@ -24,9 +26,14 @@ class RunSteps {
  public:
   using ModelCommitted = std::function<void(const round::ModelRef&, SharedBytes, std::shared_ptr<const round::Schema>)>;
 
-  RunSteps(tree::Runtime& runtime, net::TaskGroup& tasks, store::CoordinatorJournal& journal, store::ModelStore& models,
-           RunObserver& observer, tree::Hub& hub, tree::ParentSide& side, RunMembers& members,
-           const RollCall& roll_call, RunHost& host);
+  struct Keeps {
+    store::CoordinatorJournal& journal;
+    store::ModelStore& models;
+    const OrderSigner& signer;
+    const Authorship& authorship;
+  };
+  RunSteps(tree::Runtime& runtime, net::TaskGroup& tasks, const Keeps& keeps, RunObserver& observer, tree::Hub& hub,
+           tree::ParentSide& side, RunMembers& members, const RollCall& roll_call, RunHost& host);
 
   void on_commit(ModelCommitted hook) { model_committed_ = std::move(hook); }  // told of each committed model
   DiskHealth& health() { return health_; }
@@ -39,7 +46,8 @@ class RunSteps {
   void begin(const RecordCommit& effect);
   void begin(const RecordStatus& effect);
   void publish(const Publish& effect);
-  void run_over() { next_.reset(); }  // what is finalised and not committed is given up
+  wire::Order order_of(RunStatus status) const;  // that was recorded last; null: of another one, or not signed
+  void run_over() { next_.reset(); }             // what is finalised and not committed is given up
 
  private:
   net::Awaitable<void> record_attempt(RecordAttempt effect);
@@ -54,6 +62,14 @@ class RunSteps {
   RunMachine& machine() { return host_.current()->machine; }
   TimePoint now() const { return runtime_.clock.now(); }
 
+  struct SignedStatus {
+    RunStatus status;
+    wire::Order order;
+  };
+  struct SignedCommit {
+    wire::Order order;
+    std::map<SiteId, wire::Order> outcomes;
+  };
   struct Since {
     TimePoint at;
     std::uint64_t bytes_in = 0;
@@ -64,6 +80,8 @@ class RunSteps {
   net::TaskGroup& tasks_;
   store::CoordinatorJournal& journal_;
   store::ModelStore& models_;
+  const OrderSigner& signer_;
+  const Authorship& authorship_;
   RunObserver& observer_;
   tree::Hub& hub_;
   tree::ParentSide& side_;
@@ -75,7 +93,9 @@ class RunSteps {
   std::optional<NextModel> next_;
   TimePoint sealed_at_;                // the sum of the round that is being committed
   std::vector<store::LateSite> late_;  // of the round that is being finalised
-  std::optional<Since> since_;         // when the round began that this process opened last
+  std::optional<SignedStatus> status_;
+  SignedCommit commit_;         // the last
+  std::optional<Since> since_;  // when the round began that this process opened last
   TimePoint committed_at_;
   Traces traces_;
 };

@@ -9,10 +9,13 @@
 #include "coordinator/service/backup.h"
 #include "coordinator/service/coordinator.h"
 #include "coordinator/service/json.h"
+#include "coordinator/service/machine_users.h"
 #include "core/identity/csr.h"
 #include "core/identity/own_key.h"
 #include "core/net/connector.h"
+#include "core/store/audit_log.h"
 #include "core/store/plan_json.h"
+#include "core/tree/version.h"
 #include "core/wire/mapping.h"
 
 namespace fluvial::coordinator {
@@ -35,13 +38,18 @@ tree::HubOptions hub_options(const config::CoordinatorSettings& settings) {
   options.staging_bytes_max = settings.staging_bytes_max;
   options.spill_folder = store::join_path(settings.data_dir, "spill");
   options.software = tree::software_name();
+  options.budget = settings.budget;
   return options;
 }
 
-EnrolOptions enrol_options(const config::CoordinatorSettings& settings, RunService& runs) {
+EnrolOptions enrol_options(const config::CoordinatorSettings& settings, Root& root) {
   const config::HostPort listen = address_of(settings.enrol_listen);
-  return {listen.host, listen.port, settings.enrol_per_minute_max, std::chrono::days(settings.certificate_days),
-          [&runs](NodeId node) { runs.members().replaced(node); }};
+  return {listen.host,
+          listen.port,
+          settings.enrol_per_minute_max,
+          settings.wrong_tokens_per_minute_max,
+          std::chrono::days(settings.certificate_days),
+          [&root](NodeId node) { root.replaced(node); }};
 }
 
 FailoverSettings failover_settings(const config::CoordinatorSettings& settings) {
@@ -85,9 +93,8 @@ Result<Holdings> open_holdings(store::FileSystem& files, WallTime now, const tel
   FLUVIAL_ASSIGN(holdings.authority, identity::CertificateAuthority::create_or_open(
                                          store::join_path(settings.data_dir, "ca"), holdings.federation, now));
   FLUVIAL_ASSIGN(const NodeId node, holdings.journal->reserve_node_id(Role::kCoordinator, "coordinator"));
-  FLUVIAL_ASSIGN(holdings.credentials,
-                 own_credentials(settings.data_dir, *holdings.authority, node,
-                                 std::chrono::days(settings.certificate_days), now));
+  FLUVIAL_ASSIGN(holdings.credentials, own_credentials(settings.data_dir, *holdings.authority, node,
+                                                       std::chrono::days(settings.certificate_days), now));
   FLUVIAL_ASSIGN(holdings.models, store::ModelStore::open(files, store::join_path(settings.data_dir, "models")));
   FLUVIAL_ASSIGN(const std::vector<round::ModelKey> referenced, holdings.journal->referenced_models());
   FLUVIAL_ASSIGN(const std::size_t swept, holdings.models->sweep({referenced.begin(), referenced.end()}));
@@ -104,13 +111,13 @@ Service::Service(tree::Process& process, const config::CoordinatorSettings& sett
       feed_(runtime_.strand),
       report_(runtime_.metrics, runtime_.log, feed_,
               [this](NodeId node) { return root_.registry().book().name_of(node); }),
-      root_(runtime_, process.tasks(), {*holdings_.journal, *holdings_.models, holdings_.epoch}, report_,
+      root_(runtime_, process.tasks(),
+            {*holdings_.journal, *holdings_.models, holdings_.epoch, holdings_.credentials->key}, report_,
             hub_options(settings), failover_settings(settings)),
       run_gauges_(runtime_.metrics, root_.runs()),
       member_gauges_(runtime_, root_.registry(), root_.hub(), root_.runs().roll_call()),
       retention_(runtime_, *holdings_.journal, settings_),
-      enrol_(runtime_, root_.registry(), *holdings_.journal, *holdings_.authority,
-             enrol_options(settings, root_.runs())),
+      enrol_(runtime_, root_.registry(), *holdings_.journal, *holdings_.authority, enrol_options(settings, root_)),
       admin_(runtime_, *holdings_.journal, *holdings_.models, root_, feed_, holdings_.epoch) {
   evaluator_ = std::make_shared<Evaluator>(
       runtime_, process.tasks(),
@@ -130,7 +137,7 @@ Service::Service(tree::Process& process, const config::CoordinatorSettings& sett
 }
 
 Status Service::open() {
-  FLUVIAL_TRY(root_.registry().load());
+  FLUVIAL_TRY(root_.load());
   FLUVIAL_ASSIGN(const auto member_tls, identity::TlsContext::member_server(*holdings_.credentials));
   process_.set_certificate_end(holdings_.credentials->chain.front().not_after());
   FLUVIAL_ASSIGN(const auto enrol_tls, identity::TlsContext::enrol_server(*holdings_.credentials));
@@ -147,8 +154,11 @@ Status Service::open() {
       settings_.admin_socket.empty() ? store::join_path(settings_.data_dir, "admin.sock") : settings_.admin_socket;
   worker_socket_ =
       settings_.worker_socket.empty() ? store::join_path(settings_.data_dir, "worker.sock") : settings_.worker_socket;
-  FLUVIAL_TRY(admin_.open(admin_socket_, facts_));
-  return evaluator_->open(worker_socket_);
+  FLUVIAL_TRY(admin_.open(admin_socket_, facts_, {settings_.admin_users, settings_.admin_readers}));
+  FLUVIAL_TRY(evaluator_->open(worker_socket_));
+  const store::AuditEntry started{
+      .kind = store::AuditKind::kStarted, .user = own_user(), .detail = std::string("version ") + tree::kVersion};
+  return store::AuditLog(*holdings_.journal).append(started, runtime_.clock.wall_now());
 }
 
 std::string Service::ready_json() const {
@@ -191,6 +201,15 @@ void Service::stop() {
   evaluator_->close();
 }
 
+void Service::record_stop() {
+  const Status kept = store::AuditLog(*holdings_.journal)
+                          .append({.kind = store::AuditKind::kStopped, .user = own_user()}, runtime_.clock.wall_now());
+  if (!kept.ok()) {
+    runtime_.log.warn("the audit log does not say that the coordinator stops; its next start does not depend on it",
+                      {{"reason", kept.error().to_string()}});
+  }
+}
+
 net::Awaitable<void> Service::record_evaluation(RunId run, RoundId round, round::Metrics metrics) {
   const Status kept =
       co_await runtime_.pool.run([&] { return holdings_.journal->set_evaluation(run, round, metrics); });
@@ -230,6 +249,7 @@ Status run_coordinator(config::CoordinatorSettings settings, store::FileSystem& 
   service.start();
   if (on_ready) on_ready(service.ready_json());
   process.run([&service] { service.stop(); });
+  service.record_stop();
   return {};
 }
 

@@ -37,8 +37,9 @@ class Service final {
 
   Status open();  // listens everywhere
   std::string ready_json() const;
-  void start();  // spawns everything
-  void stop();   // on the strand
+  void start();        // spawns everything
+  void stop();         // on the strand
+  void record_stop();  // in the audit log, when all else has ended; blocking
 
  private:
   net::Awaitable<void> record_evaluation(RunId run, RoundId round, round::Metrics metrics);

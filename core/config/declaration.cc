@@ -132,10 +132,11 @@ std::vector<Setting<CoordinatorSettings>> declare_coordinator() {
   declare.quantity("token_ttl_s", "s", &parse_seconds, 1, 86'400 * 30, FLUVIAL_FIELD(token_ttl_s),
                    "how long an enrolment token is valid when the command does not say");
   declare.count("enrol_per_minute_max", 1, 1'000'000, FLUVIAL_FIELD(enrol_per_minute_max),
-                "tokens that are redeemed a minute; further ones are refused");
-  declare.count("wrong_tokens_per_minute_max", 1, 1'000'000, FLUVIAL_FIELD(wrong_tokens_per_minute_max),
-                "wrong tokens a minute of one IPv4 address or one /64 of IPv6 that are answered; beyond them the "
-                "connection is closed without an answer, and a right token is still taken");
+                "certificates that are issued a minute; further requests are refused");
+  declare.count(
+      "wrong_tokens_per_minute_max", 1, 1'000'000, FLUVIAL_FIELD(wrong_tokens_per_minute_max),
+      "wrong tokens a minute of one IPv4 address or one /64 of IPv6 that are answered and logged one by one; a right "
+      "token is taken beyond them, too");
   declare.milliseconds("failover_after_ms", 1, kDayMs, FLUVIAL_FIELD(failover_after_ms),
                        "when an aggregator has been away for this long, its children get another parent");
   declare.milliseconds("unreachable_for_ms", 1, kDayMs, FLUVIAL_FIELD(unreachable_for_ms),

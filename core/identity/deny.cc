@@ -18,6 +18,11 @@ Status DenyList::check(const PeerIdentity& peer) const {
   if (entries->nodes.contains(peer.node)) {
     return Error{Code::kPermissionDenied, describe(peer) + " is on the deny list"};
   }
+  if (entries->keys.contains(peer.key.id()) || entries->refused_serials.contains(peer.serial_hex)) {
+    return Error{Code::kPermissionDenied,
+                 "certificate " + peer.serial_hex + " of " + describe(peer) +
+                     " is on the deny list: it was revoked, or the member has enrolled anew since"};
+  }
   const auto current = entries->serials_hex.find(peer.node);
   if (current != entries->serials_hex.end() && current->second != peer.serial_hex) {
     return Error{Code::kPermissionDenied, "certificate " + peer.serial_hex + " of " + describe(peer) +

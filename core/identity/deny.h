@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "core/base/bytes.h"
 #include "core/base/ids.h"
 #include "core/base/result.h"
 #include "core/identity/certificate.h"
@@ -18,6 +19,9 @@ struct DenyEntries {
   // The one certificate that a member may show, as Certificate::serial_hex() writes it: certificates that a later
   // enrolment replaced are refused. A member without an entry may show any certificate.
   std::map<NodeId, std::string> serials_hex;
+  std::set<Digest> keys = {};                  // PublicKey::id(): nobody may show one of these, under whatever name
+  std::set<std::string> refused_serials = {};  // as serials_hex; of certificates that nobody may show any more
+  bool operator==(const DenyEntries&) const = default;
 };
 
 // Consulted at accept and again each round. Thread safe: replace() swaps the whole list, check() reads one version.

@@ -36,8 +36,12 @@ Result<PeerIdentity> identity_of(const Certificate& certificate) {
   if ((flags & EXFLAG_CA) != 0) return unauthenticated("the certificate is an authority's, not a member's");
   if ((flags & EXFLAG_XKUSAGE) == 0) return unauthenticated("the certificate has no extended key usage");
   FLUVIAL_ASSIGN(Member member, member_of(certificate.native()));
-  return PeerIdentity{member.role, member.node, std::move(member.name), certificate.serial_hex(),
-                      certificate.not_after(), certificate.public_key()};
+  return PeerIdentity{member.role,
+                      member.node,
+                      std::move(member.name),
+                      certificate.serial_hex(),
+                      certificate.not_after(),
+                      certificate.public_key()};
 }
 
 Result<PeerIdentity> peer_identity(SSL* ssl) {

@@ -256,6 +256,17 @@ TEST(DenyList, ByNodeAndBySerial) {
   EXPECT_TRUE(deny.check(peer).ok());
 }
 
+TEST(DenyList, AKeyAndASerialThatWereRevokedStayRefusedUnderWhateverName) {
+  const PublicKey stolen = PublicKey::of(*PrivateKey::generate());
+  const PublicKey own = PublicKey::of(*PrivateKey::generate());
+  DenyList deny;
+  deny.replace({{}, {}, {stolen.id()}, {"5e"}});
+  EXPECT_EQ(deny.check({Role::kSite, NodeId(7), "a", "77", {}, stolen}).error().code, Code::kPermissionDenied);
+  EXPECT_EQ(deny.check({Role::kSite, NodeId(8), "b", "78", {}, stolen}).error().code, Code::kPermissionDenied);
+  EXPECT_EQ(deny.check({Role::kSite, NodeId(7), "a", "5e", {}, own}).error().code, Code::kPermissionDenied);
+  EXPECT_TRUE(deny.check({Role::kSite, NodeId(7), "a", "77", {}, own}).ok()) << "it has enrolled anew";
+}
+
 TEST(DenyList, ReplacedWhileOthersCheck) {
   DenyList deny;
   const PeerIdentity peer{Role::kSite, NodeId(7), "hospital-a", "4abc", WallTime()};

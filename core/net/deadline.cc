@@ -8,6 +8,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <exception>
 
+#include "core/net/deadline_timer.h"
 #include "core/net/timekeeper.h"
 
 namespace fluvial::net {
@@ -49,6 +50,11 @@ Awaitable<Status> race(Awaitable<void> operation, Duration limit) {
   }
   asio::steady_timer timer(executor, limit);
   co_return co_await race_with(executor, std::move(operation), timer.async_wait(asio::deferred));
+}
+
+Awaitable<Status> race(Awaitable<void> operation, asio::steady_timer* timer) {
+  const Executor executor = co_await asio::this_coro::executor;
+  co_return co_await race_with(executor, std::move(operation), timer->async_wait(asio::deferred));
 }
 
 }  // namespace detail

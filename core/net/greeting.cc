@@ -21,6 +21,7 @@ using Tcp = asio::ip::tcp;
 
 constexpr auto kAwaitTuple = asio::as_tuple(asio::use_awaitable);
 constexpr unsigned char kTlsHandshakeRecord = 0x16;
+constexpr std::size_t kDroppedBytesMax = 64 * 1024;  // of a client that is told why it is refused
 constexpr std::string_view kHttpMethods[] = {"GET ",   "POST ",    "HEAD ",    "PUT ",   "DELETE ",
                                              "PATCH ", "OPTIONS ", "CONNECT ", "TRACE ", "PRI "};
 constexpr std::string_view kHttpAnswer =
@@ -39,9 +40,10 @@ Awaitable<void> answer_http(Tcp::socket* socket) {
   boost::system::error_code ignored;  // the peer may be gone: nothing to tell it then
   socket->shutdown(Tcp::socket::shutdown_send, ignored);
   std::array<char, 4096> dropped;
-  for (;;) {
+  for (std::size_t all = 0; all < kDroppedBytesMax;) {
     const auto [error, count] = co_await socket->async_read_some(asio::buffer(dropped), kAwaitTuple);
     if (error) break;
+    all += count;
   }
 }
 
@@ -89,14 +91,15 @@ Result<std::unique_ptr<TlsStream>> make_stream(Tcp::socket socket, const identit
 }  // namespace
 
 Awaitable<Result<Greeted>> greet_client(Tcp::socket socket, std::shared_ptr<const identity::TlsContext> tls,
-                                        std::string remote, std::shared_ptr<std::optional<TlsFault>> fault) {
+                                        std::string remote, std::shared_ptr<std::optional<TlsFault>> fault,
+                                        std::function<void()> moved) {
   if (const auto no_tls = co_await expect_tls(&socket, remote)) {
     note(fault, *no_tls);
     if (no_tls->reason == reason::kPlainHttp) co_await answer_http(&socket);
     co_return no_tls->error;
   }
   FLUVIAL_CO_ASSIGN(auto stream, make_stream(std::move(socket), *tls, remote));
-  auto failed = co_await stream->handshake();
+  auto failed = co_await stream->handshake(std::move(moved));
   if (!failed) {
     auto peer = identify(*stream, true);
     if (peer.ok()) co_return Greeted{std::move(stream), std::move(*peer)};
@@ -104,7 +107,8 @@ Awaitable<Result<Greeted>> greet_client(Tcp::socket socket, std::shared_ptr<cons
   }
   note(fault, *failed);
   co_await stream->finish_writing();
-  co_await stream->discard_input();  // closing at once could reset the connection before the peer has read why
+  co_await stream->discard_input(
+      kDroppedBytesMax);  // closing at once could reset the connection before the peer has read why
   co_return failed->error;
 }
 

@@ -3,6 +3,7 @@
 
 #include <boost/asio/ip/tcp.hpp>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,9 +22,11 @@ struct Greeted {
   std::optional<identity::PeerIdentity> peer;
 };
 
-// `fault` is set as soon as the failure is known: telling the peer may take longer than the caller's deadline.
+// `fault` is set as soon as the failure is known: telling the peer may take longer than the caller's deadline. `moved`
+// is called when the client has brought its handshake further.
 Awaitable<Result<Greeted>> greet_client(asio::ip::tcp::socket socket, std::shared_ptr<const identity::TlsContext> tls,
-                                        std::string remote, std::shared_ptr<std::optional<TlsFault>> fault);
+                                        std::string remote, std::shared_ptr<std::optional<TlsFault>> fault,
+                                        std::function<void()> moved = {});
 Awaitable<Result<Greeted>> greet_server(asio::ip::tcp::socket socket, std::shared_ptr<const identity::TlsContext> tls,
                                         std::string remote);
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/dispatch.hpp>
@@ -73,6 +74,8 @@ Result<Local::acceptor> open_unix(const Executor& executor, const UnixAddress& a
   // On Linux the file takes its mode from the socket: there is no moment in which others may connect.
   if (!error && ::fchmod(acceptor.native_handle(), address.mode) != 0) return cannot_listen(path, std::strerror(errno));
   if (!error) acceptor.bind(Local::endpoint(path), error);
+  // The process' umask has a say in what the file got: what more it is to have, it gets now.
+  if (!error && ::chmod(path.c_str(), address.mode) != 0) return cannot_listen(path, std::strerror(errno));
   if (!error) acceptor.listen(backlog, error);
   if (error) return cannot_listen(path, error.message());
   return acceptor;
@@ -120,6 +123,18 @@ class Connection final : public LineWriter, public std::enable_shared_from_this<
     });
   }
 
+  // Nobody waits for an answer on it: since when. A newcomer takes the place of the one that says nothing longest.
+  std::optional<TimePoint> still_since() const {
+    const std::int64_t since = still_since_.load(std::memory_order_relaxed);
+    return since == kBusy ? std::nullopt : std::optional(TimePoint(Duration(since)));
+  }
+  void give_way() {  // thread safe: unless it has become busy meanwhile
+    asio::dispatch(executor(), [self = shared_from_this()] {
+      ErrorCode ignored;  // closing what is closed is fine
+      if (self->still_since()) self->socket_.close(ignored);
+    });
+  }
+
   // The next request; an answer to send instead where it is malformed; nothing when the client is done.
   struct Incoming {
     std::optional<HttpRequest> request;
@@ -132,7 +147,11 @@ class Connection final : public LineWriter, public std::enable_shared_from_this<
   Awaitable<void> finish();
 
  private:
+  static constexpr std::int64_t kBusy = -1;
+  Awaitable<ErrorCode> read_header(Parser* parser);
   Awaitable<ErrorCode> read(Parser* parser);
+  Awaitable<Result<ErrorCode>> read_request(Parser* parser);
+  void become_still() { still_since_ = SystemClock().now().time_since_epoch().count(); }
   Awaitable<bool> respond_with_lines(http::response<http::empty_body> head, LineProducer producer);
   template <typename Buffers>
   Awaitable<Status> write_chunk(Buffers buffers);
@@ -148,7 +167,14 @@ class Connection final : public LineWriter, public std::enable_shared_from_this<
   bool idle_ = false;
   bool stopping_ = false;
   bool keep_alive_ = false;
+  bool is_first_ = true;  // no request has come yet
+  std::atomic<std::int64_t> still_since_ = SystemClock().now().time_since_epoch().count();
 };
+
+Awaitable<ErrorCode> Connection::read_header(Parser* parser) {
+  const auto [error, count] = co_await http::async_read_header(socket_, buffer_, *parser, kAwaitTuple);
+  co_return error;
+}
 
 Awaitable<ErrorCode> Connection::read(Parser* parser) {
   const auto [error, count] = co_await http::async_read(socket_, buffer_, *parser, kAwaitTuple);
@@ -160,20 +186,31 @@ Awaitable<ErrorCode> wait_for_bytes(Socket* socket) {
   co_return error;
 }
 
+Awaitable<Result<ErrorCode>> Connection::read_request(Parser* parser) {
+  const auto header = co_await with_deadline(read_header(parser), settings_.header_deadline);
+  if (!header.ok() || *header) co_return header;
+  co_return co_await with_deadline(read(parser), settings_.request_deadline);
+}
+
 Awaitable<Connection::Incoming> Connection::next_request() {
   if (stopping_) co_return Incoming{};
+  become_still();
   if (buffer_.size() == 0) {
     idle_ = true;
-    const auto waited = co_await with_deadline(wait_for_bytes(&socket_), settings_.idle_deadline);
+    const Duration limit = is_first_ ? settings_.header_deadline : settings_.idle_deadline;
+    const auto waited = co_await with_deadline(wait_for_bytes(&socket_), limit);
     idle_ = false;
     if (!waited.ok() || *waited) co_return Incoming{};
   }
   Parser parser;
   parser.header_limit(static_cast<std::uint32_t>(settings_.header_bytes_max));
   parser.body_limit(settings_.body_bytes_max);
-  const auto read_error = co_await with_deadline(read(&parser), settings_.request_deadline);
+  const auto read_error = co_await read_request(&parser);
+  still_since_ = kBusy;
+  is_first_ = false;
   keep_alive_ = false;
-  if (!read_error.ok()) co_return refuse(408, "the request was not complete in time\n");
+  const bool is_late = !read_error.ok() || *read_error == asio::error::operation_aborted;  // a read that was cut short
+  if (is_late) co_return refuse(408, "the request was not complete in time\n");
   if (*read_error == http::error::header_limit) co_return refuse(431, "the request's header is too large\n");
   if (*read_error == http::error::body_limit) co_return refuse(413, "the request's body is too large\n");
   if (*read_error == http::error::end_of_stream) co_return Incoming{};
@@ -335,7 +372,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<HttpServer::Impl> {
     const auto [error] = co_await acceptor.async_accept(socket, kAwaitTuple);
     if (error || self->stopping_) co_return error;
     std::string remote = remote_of(socket);
-    if (self->connections_.size() >= self->settings_.connections_max) {
+    if (self->connections_.size() >= self->settings_.connections_max && !self->make_room()) {
       self->hooks_->refused(reason::kTooManySessions, remote, remote + ": too many HTTP connections");
       co_return error;
     }
@@ -378,6 +415,28 @@ class HttpServer::Impl : public std::enable_shared_from_this<HttpServer::Impl> {
     }
     self->hooks_->handler_failed(remote, failure);
     co_return HttpResponse::from_error({Code::kInternal, "the request failed; the server's log says why"});
+  }
+
+  // False: all of them are being answered, or those that were sent away are still here in numbers.
+  bool make_room() {
+    const std::lock_guard lock(mutex_);
+    if (connections_.size() >= 2 * settings_.connections_max) return false;
+    std::shared_ptr<Connection> stillest;
+    std::optional<TimePoint> since;
+    for (const std::weak_ptr<Connection>& known : known_) {
+      auto connection = known.lock();
+      // Asked once: it may become busy on another thread at any moment.
+      const std::optional<TimePoint> its = connection == nullptr ? std::nullopt : connection->still_since();
+      if (!its || (since && *its >= *since)) continue;
+      since = its;
+      stillest = std::move(connection);
+    }
+    if (stillest == nullptr) return false;
+    hooks_->refused(reason::kGaveWay, stillest->remote(),
+                    stillest->remote() + ": an HTTP connection without a request gave way to a newcomer");
+    stillest->give_way();
+    std::erase_if(known_, [&](const std::weak_ptr<Connection>& known) { return known.lock() == stillest; });
+    return true;
   }
 
   void stop_connections() {

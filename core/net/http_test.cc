@@ -2,7 +2,10 @@
 
 #include <sys/stat.h>
 
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
@@ -106,6 +109,38 @@ TEST(Http, OversizeRequestsAreRefused) {
   EXPECT_EQ(server.ask("POST", "/echo", std::string(1000, 'x')).status, 200);
   for (int i = 0; i < 20; ++i) EXPECT_EQ(server.ask("POST", "/echo", std::string(1001 + 5'000 * i, 'x')).status, 413);
   EXPECT_EQ(server.get("/echo?" + std::string(2000, 'x')).status, 431);
+}
+
+TEST(Http, ConnectionsThatAskNothingGiveWayToThoseThatDo) {
+  Threads threads;
+  HttpTestServer server(threads, kLoopback, {.connections_max = 4});
+  const auto& address = std::get<TcpAddress>(server.address());
+  asio::io_context context;
+  std::vector<asio::ip::tcp::socket> idle;
+  for (int i = 0; i < 4; ++i) {
+    idle.emplace_back(context).connect({asio::ip::address_v4::loopback(), address.port});
+    if (i % 2 == 0) asio::write(idle.back(), asio::buffer(std::string_view("GET / HT")));
+  }
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(server.get("/echo").status, 200);
+  server.hooks().wait_refused(reason::kGaveWay);
+  EXPECT_EQ(server.hooks().count(reason::kTooManySessions), 0);
+}
+
+TEST(Http, AConnectionThatAsksNothingIsClosedSoon) {
+  Threads threads;
+  HttpTestServer server(threads, kLoopback, {.header_deadline = std::chrono::milliseconds(500)});
+  const auto& address = std::get<TcpAddress>(server.address());
+  asio::io_context context;
+  for (const std::string_view start : {"", "GET / HT"}) {
+    asio::ip::tcp::socket client(context);
+    client.connect({asio::ip::address_v4::loopback(), address.port});
+    if (!start.empty()) asio::write(client, asio::buffer(start));
+    std::string answer;
+    boost::system::error_code error;
+    asio::read(client, asio::dynamic_buffer(answer), error);
+    EXPECT_EQ(error, asio::error::eof);
+    EXPECT_EQ(answer.find("408") != std::string::npos, !start.empty()) << answer;
+  }
 }
 
 TEST(Http, StreamsLines) {

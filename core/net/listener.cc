@@ -10,14 +10,18 @@
 #include <boost/asio/strand.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/system/system_error.hpp>
+#include <map>
 #include <mutex>
-#include <set>
 #include <utility>
 #include <vector>
 
+#include "core/net/address.h"
 #include "core/net/connector.h"
 #include "core/net/deadline.h"
+#include "core/net/deadline_timer.h"
 #include "core/net/greeting.h"
+#include "core/net/pace.h"
+#include "core/net/strangers.h"
 #include "core/net/task_group.h"
 #include "core/net/tls_stream.h"
 
@@ -25,34 +29,12 @@ namespace fluvial::net {
 namespace {
 
 using Tcp = asio::ip::tcp;
-using SteadyClock = std::chrono::steady_clock;
-
 constexpr auto kAwaitTuple = asio::as_tuple(asio::use_awaitable);
 constexpr Duration kPauseAfterFailedAccept = std::chrono::milliseconds(100);  // out of files: others must close some
 
-// How fast connections are taken from the kernel's backlog.
-class TokenBucket {
- public:
-  TokenBucket(double per_second, double burst) : per_second_(per_second), burst_(burst), tokens_(burst) {}
-
-  // Zero when one may go now; otherwise how long until one may.
-  Duration take(SteadyClock::time_point now) {
-    tokens_ = std::min(burst_, tokens_ + std::chrono::duration<double>(now - last_).count() * per_second_);
-    last_ = now;
-    if (tokens_ >= 1) {
-      tokens_ -= 1;
-      return Duration::zero();
-    }
-    const std::chrono::duration<double> wait((1 - tokens_) / per_second_);
-    return std::max<Duration>(std::chrono::duration_cast<Duration>(wait), std::chrono::microseconds(100));
-  }
-
- private:
-  const double per_second_;
-  const double burst_;
-  double tokens_;
-  SteadyClock::time_point last_ = SteadyClock::now();
-};
+Error gave_way(const std::string& remote) {
+  return {Code::kResourceExhausted, remote + ": was still the longest of too many, and gave way to a newcomer"};
+}
 
 bool is_cancellation(const std::exception& failure) {
   const auto* error = dynamic_cast<const boost::system::system_error*>(&failure);
@@ -74,7 +56,8 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
         admission_(std::move(admission)),
         handshakes_(executor_, failure_hook()),
         handlers_(executor_, failure_hook()),
-        port_(acceptor_.local_endpoint().port()) {}
+        port_(acceptor_.local_endpoint().port()),
+        strangers_(settings_.strangers_max, settings_.strangers_per_address_max) {}
 
   static Awaitable<void> run(std::shared_ptr<Impl> self, Handler handler) {
     self->handler_ = std::move(handler);
@@ -108,9 +91,9 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
   }
 
   static Awaitable<void> accept_all(std::shared_ptr<Impl> self) {
-    TokenBucket bucket(self->settings_.accepts_per_s, self->settings_.accepts_burst);
+    Pace pace(self->settings_.accepts_per_s, self->settings_.accepts_burst, self->clock_.now());
     while (!self->stopping_) {
-      if (const Duration wait = bucket.take(SteadyClock::now()); wait > Duration::zero()) {
+      if (const Duration wait = pace.try_take(self->clock_.now()); wait > Duration::zero()) {
         co_await self->pause(wait);
         continue;
       }
@@ -135,20 +118,88 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
     boost::system::error_code error;
     const Tcp::endpoint endpoint = socket.remote_endpoint(error);
     std::string remote = error ? "a peer that left" : describe(endpoint);
-    if (handshakes_.size() >= settings_.strangers_max) {
-      hooks_->refused(reason::kTooManyHandshakes, remote, remote + ": too many handshakes at once");
-    } else if (handlers_.size() + handshakes_.size() >= settings_.sessions_max) {
+    if (handlers_.size() + handshakes_.size() >= settings_.sessions_max) {
       hooks_->refused(reason::kTooManySessions, remote, remote + ": too many sessions");
-    } else {
-      const Executor strand = socket.get_executor();
-      handshakes_.spawn(strand, remote, welcome(shared_from_this(), std::move(socket), remote));
+      return;
     }
+    const Executor strand = socket.get_executor();
+    auto stranger = std::make_shared<Stranger>(strand, settings_.session.handshake_deadline);
+    if (!arrive(stranger, remote)) {
+      hooks_->refused(reason::kTooManyHandshakes, remote, remote + ": too many handshakes at once");
+      return;
+    }
+    handshakes_.spawn(strand, remote, welcome(shared_from_this(), std::move(socket), remote, stranger));
   }
 
-  static Awaitable<void> welcome(std::shared_ptr<Impl> self, Tcp::socket socket, std::string remote) {
+  // A connection that has not proved to be a member's. `timer` and `session` are its strand's.
+  struct Stranger {
+    Stranger(const Executor& executor, Duration limit) : strand(executor), timer(executor, limit) {}
+    const Executor strand;
+    Strangers::Ticket ticket = 0;
+    asio::steady_timer timer;  // its handshake ends with it
+    bool gives_way = false;
+    std::weak_ptr<Session> session;  // of a client without a certificate
+  };
+
+  bool arrive(const std::shared_ptr<Stranger>& stranger, const std::string& remote) {
+    std::shared_ptr<Stranger> other;
+    {
+      const std::lock_guard lock(strangers_mutex_);
+      const Strangers::Arrival arrival = strangers_.arrive(address_key(remote), clock_.now());
+      if (!arrival.ticket) return false;
+      stranger->ticket = *arrival.ticket;
+      strangers_here_.emplace(*arrival.ticket, stranger);
+      if (arrival.gives_way) {
+        const auto found = strangers_here_.find(*arrival.gives_way);
+        other = found->second.lock();
+        strangers_here_.erase(found);
+      }
+    }
+    if (other) asio::post(other->strand, [hooks = hooks_, other] { end(*hooks, *other); });
+    return true;
+  }
+
+  static void end(NetHooks& hooks, Stranger& stranger) {
+    stranger.gives_way = true;
+    stranger.timer.cancel();
+    const auto session = stranger.session.lock();
+    if (session == nullptr || !session->is_open()) return;
+    Error error = gave_way(session->remote());
+    hooks.refused(reason::kGaveWay, session->remote(), error.message);
+    session->close(std::move(error), false);
+  }
+
+  void moved(Strangers::Ticket ticket) {
+    const std::lock_guard lock(strangers_mutex_);
+    strangers_.moved(ticket, clock_.now());
+  }
+  void left(Strangers::Ticket ticket) {
+    const std::lock_guard lock(strangers_mutex_);
+    strangers_.left(ticket);
+    strangers_here_.erase(ticket);
+  }
+
+  static Awaitable<Result<Greeted>> greet(std::shared_ptr<Impl> self, Tcp::socket socket, std::string remote,
+                                          std::shared_ptr<std::optional<TlsFault>> fault,
+                                          std::shared_ptr<Stranger> stranger) {
+    auto moved = [self, stranger] { self->moved(stranger->ticket); };
+    Result<Greeted> greeted = gave_way(remote);
+    try {
+      greeted = co_await before(&stranger->timer,
+                                greet_client(std::move(socket), self->tls_, remote, fault, std::move(moved)));
+    } catch (const boost::system::system_error&) {
+      if (!stranger->gives_way) throw;
+    }
+    if (!stranger->gives_way) co_return greeted;
+    *fault = {reason::kGaveWay, gave_way(remote)};
+    co_return gave_way(remote);
+  }
+
+  static Awaitable<void> welcome(std::shared_ptr<Impl> self, Tcp::socket socket, std::string remote,
+                                 std::shared_ptr<Stranger> stranger) {
+    const std::shared_ptr<void> until_known(nullptr, [self, stranger](void*) { self->left(stranger->ticket); });
     auto fault = std::make_shared<std::optional<TlsFault>>();
-    auto greeted = co_await with_deadline(greet_client(std::move(socket), self->tls_, remote, fault),
-                                          self->settings_.session.handshake_deadline);
+    auto greeted = co_await greet(self, std::move(socket), remote, fault, stranger);
     if (!greeted.ok()) {
       if (greeted.error().code == Code::kCancelled) co_return;  // we are stopping
       if (!*fault) *fault = {reason::kHandshakeSlow, {Code::kDeadlineExceeded, remote + ": no handshake in time"}};
@@ -160,15 +211,18 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
     const Executor strand = greeted->stream->executor();
     auto session =
         start_session(std::move(greeted->stream), std::move(greeted->peer), self->settings_.session, self->hooks_);
-    if (admitted.ok()) {
-      self->handlers_.spawn(strand, remote, handle(self, std::move(session)));
-    } else {
+    if (!admitted.ok()) {
       self->hooks_->refused(reason::kNotAdmitted, remote, remote + ": " + admitted.error().message);
       session->close(admitted.error(), true);
+      co_return;
     }
+    if (!session->peer()) stranger->session = session;
+    self->handlers_.spawn(strand, remote, handle(self, session, session->peer() ? nullptr : until_known));
   }
 
-  static Awaitable<void> handle(std::shared_ptr<Impl> self, std::shared_ptr<Session> session) {
+  // A client without a certificate stays a stranger until it leaves.
+  static Awaitable<void> handle(std::shared_ptr<Impl> self, std::shared_ptr<Session> session,
+                                std::shared_ptr<void> stranger) {
     self->remember(session);
     try {
       co_await self->handler_(session);
@@ -177,12 +231,35 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
     }
     session->close({Code::kCancelled, "the conversation is over"}, true);
     co_await session->closed();
+    stranger.reset();
   }
 
   void remember(const std::shared_ptr<Session>& session) {
     const std::lock_guard lock(sessions_mutex_);
     std::erase_if(sessions_, [](const std::weak_ptr<Session>& known) { return known.expired(); });
     sessions_.push_back(session);
+    if (session->peer()) make_room(session);
+  }
+
+  // A member's oldest session ends for its newest: that one is what the member holds on to.
+  void make_room(const std::shared_ptr<Session>& newest) {
+    std::vector<std::weak_ptr<Session>>& all = of_member_[newest->peer()->node];
+    const auto is_over = [](const std::weak_ptr<Session>& known) {
+      const auto session = known.lock();
+      return session == nullptr || !session->is_open();
+    };
+    std::erase_if(all, is_over);
+    if (all.size() >= settings_.sessions_per_member_max) {
+      if (const auto oldest = all.front().lock()) {
+        Error error{Code::kResourceExhausted, oldest->remote() + ": too many sessions of " + newest->peer()->name};
+        hooks_->refused(reason::kTooManyOfMember, oldest->remote(), error.message);
+        oldest->close(std::move(error), true);
+      }
+      all.erase(all.begin());
+    }
+    all.push_back(newest);
+    if (of_member_.size() <= 2 * sessions_.size() + 64) return;
+    std::erase_if(of_member_, [&](const auto& member) { return std::ranges::all_of(member.second, is_over); });
   }
 
   void close_sessions(bool drain) {
@@ -204,8 +281,13 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
   TaskGroup handshakes_;
   TaskGroup handlers_;
   const std::uint16_t port_;
+  const SystemClock clock_;
+  std::mutex strangers_mutex_;
+  Strangers strangers_;
+  std::map<Strangers::Ticket, std::weak_ptr<Stranger>> strangers_here_;
   std::mutex sessions_mutex_;
   std::vector<std::weak_ptr<Session>> sessions_;
+  std::map<NodeId, std::vector<std::weak_ptr<Session>>> of_member_;  // oldest first
 };
 
 Result<std::shared_ptr<Listener>> Listener::open(Executor executor, const std::string& host, std::uint16_t port,
@@ -214,7 +296,8 @@ Result<std::shared_ptr<Listener>> Listener::open(Executor executor, const std::s
                                                  Admission admission) {
   FLUVIAL_CHECK(tls && tls->is_server(), "a listener needs a server's TLS context");
   if (settings.session.payload_gate == nullptr) {
-    settings.session.payload_gate = std::make_shared<PayloadGate>(settings.payload_bytes_in_flight_max);
+    settings.session.payload_gate = std::make_shared<PayloadGate>(
+        PayloadGate::Limits{settings.payload_bytes_in_flight_max, settings.payload_bytes_per_member_max});
   }
   auto acceptor = open_acceptor(asio::make_strand(executor), host, port, settings.backlog);
   if (!acceptor.ok()) return acceptor.error();

@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "core/net/deadline.h"
+#include "core/net/strangers.h"
 #include "core/net/test_support.h"
 #include "core/net/tls_stream.h"
 
@@ -207,28 +208,72 @@ TEST(Listener, AHandshakeHasADeadline) {
   EXPECT_EQ(silent.read_to_end(), "");
 }
 
-TEST(Listener, HandshakesAndSessionsAreBounded) {
+TEST(Listener, WhoHoldsHandshakesOpenGivesWayToNewcomers) {
   Threads threads;
   ListenerSettings settings;
-  settings.strangers_max = 3;
-  settings.sessions_max = 5;
+  settings.strangers_per_address_max = 20;
   settings.session.handshake_deadline = std::chrono::minutes(10);
   TestServer server(threads, settings);
-  {
-    std::vector<std::unique_ptr<PlainClient>> silent;
-    for (int i = 0; i < 5; ++i) silent.push_back(std::make_unique<PlainClient>(server.port()));
-    server.hooks().wait_refused(reason::kTooManyHandshakes, 2);
-  }
-  server.hooks().wait_refused(reason::kClosedEarly, 3);
+  std::vector<std::unique_ptr<PlainClient>> held;
+  for (int i = 0; i < 20; ++i) held.push_back(std::make_unique<PlainClient>(server.port()));
+  for (int i = 0; i < 10; ++i) held[static_cast<std::size_t>(i)]->write("\x16\x03");
+  threads.run(sleep_for(Strangers::kPatience + milliseconds(50)));
+  // An honest one at a time: each finds the bound reached, and gets in all the same.
+  for (int i = 0; i < 30; ++i) expect_good_session(threads, server);
+  EXPECT_GE(server.hooks().count(reason::kGaveWay), 1);
+  EXPECT_EQ(server.hooks().count(reason::kTooManyHandshakes), 0);
+}
+
+TEST(Listener, SessionsAreBounded) {
+  Threads threads;
+  ListenerSettings settings;
+  settings.sessions_max = 5;
+  TestServer server(threads, settings);
   std::vector<std::shared_ptr<Session>> sessions;
-  while (sessions.size() < 5) {
-    auto session = server.try_connect();  // refused as long as the silent ones are being cleared away
-    if (session.ok()) sessions.push_back(std::move(*session));
-  }
+  for (int i = 0; i < 5; ++i) sessions.push_back(server.connect_now());
   EXPECT_EQ(server.try_connect().error().code, Code::kUnavailable);
   server.hooks().wait_refused(reason::kTooManySessions);
   for (const auto& session : sessions) EXPECT_TRUE(exchange(threads, session, 1, 100).ok());
   for (const auto& session : sessions) say_goodbye(threads, session);
+}
+
+TEST(Listener, AMembersOldestSessionEndsForItsNewestAndNoOthers) {
+  Threads threads;
+  ListenerSettings settings;
+  settings.sessions_per_member_max = 2;
+  TestServer server(threads, settings);
+  auto other = server.try_connect({}, pki().member_client(Role::kAggregator, NodeId(3), "west"));
+  ASSERT_TRUE(other.ok());
+  std::vector<std::shared_ptr<Session>> mine;
+  for (int i = 0; i < 3; ++i) {
+    mine.push_back(server.connect_now());
+    if (i < 2) EXPECT_TRUE(exchange(threads, mine.back(), 1, 100).ok());
+  }
+  const auto end = threads.run(mine[0]->receive(), mine[0]->executor());
+  EXPECT_EQ(end.error().code, Code::kResourceExhausted) << end.error().to_string();
+  server.hooks().wait_refused(reason::kTooManyOfMember);
+  EXPECT_TRUE(exchange(threads, mine[1], 1, 100).ok());
+  EXPECT_TRUE(exchange(threads, mine[2], 1, 100).ok());
+  EXPECT_TRUE(exchange(threads, *other, 1, 100).ok());
+  for (const auto& session : {mine[1], mine[2], *other}) say_goodbye(threads, session);
+}
+
+// On an enrolment port nobody is known until the end.
+TEST(Listener, ClientsWithoutACertificateGiveWayToNewcomersToo) {
+  Threads threads;
+  ListenerSettings settings;
+  settings.strangers_per_address_max = 3;
+  TestServer server(threads, settings, echo, pki().enrol_server());
+  std::vector<std::shared_ptr<Session>> idle;
+  for (int i = 0; i < 3; ++i) idle.push_back(*server.try_connect({}, pki().enrol_client()));
+  threads.run(sleep_for(Strangers::kPatience + milliseconds(50)));
+  const auto newcomer = server.try_connect({}, pki().enrol_client());
+  ASSERT_TRUE(newcomer.ok()) << newcomer.error().to_string();
+  EXPECT_TRUE(exchange(threads, *newcomer, 1, 100).ok());
+  server.hooks().wait_refused(reason::kGaveWay);
+  EXPECT_FALSE(threads.run(idle[0]->receive(), idle[0]->executor()).ok());
+  EXPECT_TRUE(exchange(threads, idle[1], 1, 100).ok());
+  for (const auto& session : {idle[1], idle[2], *newcomer}) say_goodbye(threads, session);
 }
 
 TEST(Listener, ArrivalsFasterThanTheRateWaitTheirTurn) {

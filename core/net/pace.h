@@ -27,14 +27,14 @@ class Pace {
     left_ -= 1;
     return Duration::zero();
   }
-  bool is_rested(TimePoint now) {
-    refill(now);
-    return left_ >= burst_;
-  }
+  bool is_rested(TimePoint now) const { return refilled(now) >= burst_; }
 
  private:
+  double refilled(TimePoint now) const {
+    return std::min(burst_, left_ + std::chrono::duration<double>(now - last_).count() * per_second_);
+  }
   void refill(TimePoint now) {
-    left_ = std::min(burst_, left_ + std::chrono::duration<double>(now - last_).count() * per_second_);
+    left_ = refilled(now);
     last_ = std::max(last_, now);
   }
   Duration wait_for(double amount) const {

@@ -5,14 +5,31 @@
 
 namespace fluvial::net {
 
-std::shared_ptr<void> PayloadGate::try_take(std::size_t bytes, std::function<void()> again) {
+PayloadGate::Ticket::~Ticket() { gate_->give_back(*this); }
+
+bool PayloadGate::Ticket::try_take(std::size_t bytes, Again again) {
+  std::vector<Again> waiting;
+  {
+    const std::lock_guard lock(gate_->mutex_);
+    if (!gate_->grant(*this, bytes)) {
+      gate_->waiting_.push_back(std::move(again));
+      return false;
+    }
+    if (missing() == 0) waiting.swap(gate_->waiting_);  // what could not all be finished may be able to now
+  }
+  for (const Again& other : waiting) other();
+  return true;
+}
+
+std::shared_ptr<PayloadGate::Ticket> PayloadGate::try_begin(std::uint64_t member, std::size_t announced, Again again) {
   const std::lock_guard lock(mutex_);
-  if (used_ > 0 && bytes > bytes_max_ - std::min(used_, bytes_max_)) {
+  std::size_t& begun = announced_[member];
+  if (begun > 0 && begun + announced > limits_.bytes_per_member_max) {
     waiting_.push_back(std::move(again));
     return nullptr;
   }
-  used_ += bytes;
-  return {this, [gate = shared_from_this(), bytes](void*) { gate->give_back(bytes); }};
+  begun += announced;
+  return std::make_shared<Ticket>(shared_from_this(), member, announced);
 }
 
 std::size_t PayloadGate::bytes_used() const {
@@ -20,15 +37,52 @@ std::size_t PayloadGate::bytes_used() const {
   return used_;
 }
 
-void PayloadGate::give_back(std::size_t bytes) {
-  std::vector<std::function<void()>> waiting;
+void PayloadGate::count(Ticket& ticket, std::size_t taken) {
+  used_ = used_ - ticket.taken_ + taken;
+  ticket.taken_ = taken;
+  if (taken > 0 && ticket.missing() > 0) {
+    unfinished_.insert(&ticket);
+  } else {
+    unfinished_.erase(&ticket);
+  }
+}
+
+bool PayloadGate::grant(Ticket& ticket, std::size_t bytes) {
+  const bool is_alone = used_ == ticket.taken_;
+  if (!is_alone && used_ + bytes > limits_.bytes_max) return false;
+  const std::size_t before = ticket.taken_;
+  count(ticket, before + bytes);
+  if (is_alone || can_all_finish()) return true;
+  count(ticket, before);
+  return false;
+}
+
+// Those that are complete give their memory back without anybody's help. Of the others the one that lacks least is
+// finished first, and what it gives back is there for the next.
+bool PayloadGate::can_all_finish() const {
+  std::vector<const Ticket*> rest(unfinished_.begin(), unfinished_.end());
+  std::size_t taken = 0;
+  for (const Ticket* ticket : rest) taken += ticket->taken_;
+  std::size_t left = limits_.bytes_max - std::min(taken, limits_.bytes_max);
+  std::ranges::sort(rest, {}, [](const Ticket* ticket) { return ticket->missing(); });
+  for (const Ticket* ticket : rest) {
+    if (ticket->missing() > left) return false;
+    left += ticket->taken_;
+  }
+  return true;
+}
+
+void PayloadGate::give_back(Ticket& ticket) {
+  std::vector<Again> waiting;
   {
     const std::lock_guard lock(mutex_);
-    used_ -= bytes;
+    count(ticket, 0);
+    const auto begun = announced_.find(ticket.member_);
+    if ((begun->second -= ticket.announced_) == 0) announced_.erase(begun);
     // All of them: one that is closing will not take its turn, and must not keep it from the others.
     waiting.swap(waiting_);
   }
-  for (const std::function<void()>& again : waiting) again();
+  for (const Again& again : waiting) again();
 }
 
 }  // namespace fluvial::net

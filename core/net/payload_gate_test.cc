@@ -5,16 +5,23 @@
 namespace fluvial::net {
 namespace {
 
+using Ticket = std::shared_ptr<PayloadGate::Ticket>;
+
+std::shared_ptr<PayloadGate> gate_of(std::size_t all, std::size_t per_member) {
+  return std::make_shared<PayloadGate>(PayloadGate::Limits{all, per_member});
+}
+
 TEST(PayloadGate, HoldsBackWhatIsBeyondItsBoundAndWakesIt) {
-  const auto gate = std::make_shared<PayloadGate>(100);
+  const auto gate = gate_of(100, 100);
   int woken = 0;
   const auto again = [&woken] { ++woken; };
-  std::shared_ptr<void> first = gate->try_take(60, again);
-  std::shared_ptr<void> second = gate->try_take(40, again);
-  ASSERT_NE(first, nullptr);
-  ASSERT_NE(second, nullptr);
-  EXPECT_EQ(gate->try_take(1, again), nullptr);
-  EXPECT_EQ(gate->try_take(1, again), nullptr);
+  Ticket first = gate->try_begin(1, 60, again);
+  Ticket second = gate->try_begin(2, 40, again);
+  Ticket third = gate->try_begin(3, 1, again);
+  EXPECT_TRUE(first->try_take(60, again));
+  EXPECT_TRUE(second->try_take(40, again));
+  EXPECT_FALSE(third->try_take(1, again));
+  EXPECT_FALSE(third->try_take(1, again));
   second.reset();
   EXPECT_EQ(woken, 2);
   EXPECT_EQ(gate->bytes_used(), 60u);
@@ -22,18 +29,67 @@ TEST(PayloadGate, HoldsBackWhatIsBeyondItsBoundAndWakesIt) {
   EXPECT_EQ(woken, 2) << "once each";
 }
 
+TEST(PayloadGate, WhatIsAnnouncedAndDoesNotComeCostsTheOthersNothing) {
+  const auto gate = gate_of(100, 100);
+  std::vector<Ticket> announced;
+  for (std::uint64_t member = 1; member <= 50; ++member) announced.push_back(gate->try_begin(member, 90, [] {}));
+  EXPECT_EQ(gate->bytes_used(), 0u);
+  const Ticket honest = gate->try_begin(99, 100, [] {});
+  EXPECT_TRUE(honest->try_take(50, [] {}));
+  EXPECT_TRUE(honest->try_take(50, [] {}));
+}
+
+TEST(PayloadGate, AMemberIsBoundedByWhatItAnnouncesAndHoldsNobodyElseBack) {
+  const auto gate = gate_of(100, 50);
+  int woken = 0;
+  Ticket first = gate->try_begin(1, 40, [] {});
+  const Ticket second = gate->try_begin(1, 10, [] {});
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(gate->try_begin(1, 1, [&woken] { ++woken; }), nullptr);
+  const Ticket other = gate->try_begin(2, 50, [] {});
+  ASSERT_NE(other, nullptr);
+  EXPECT_TRUE(other->try_take(50, [] {}));
+  first.reset();
+  EXPECT_EQ(woken, 1);
+  EXPECT_NE(gate->try_begin(1, 1, [] {}), nullptr);
+}
+
+TEST(PayloadGate, AMembersFirstPassesWhateverItsSize) {
+  const auto gate = gate_of(100, 10);
+  EXPECT_NE(gate->try_begin(1, 80, [] {}), nullptr);
+}
+
+TEST(PayloadGate, NoTwoWaitForEachOther) {
+  const auto gate = gate_of(100, 100);
+  int woken = 0;
+  const auto again = [&woken] { ++woken; };
+  Ticket first = gate->try_begin(1, 80, again);
+  Ticket second = gate->try_begin(2, 80, again);
+  EXPECT_TRUE(first->try_take(40, again));
+  EXPECT_TRUE(second->try_take(20, again)) << "then the first can still be finished, and the second after it";
+  EXPECT_FALSE(second->try_take(40, again)) << "there is room for it, but then neither could be finished";
+  EXPECT_EQ(gate->bytes_used(), 60u);
+  EXPECT_TRUE(first->try_take(40, again));
+  EXPECT_EQ(woken, 1) << "the first is complete";
+  first.reset();
+  EXPECT_TRUE(second->try_take(60, again));
+}
+
 TEST(PayloadGate, OnePayloadLargerThanTheBoundPassesAlone) {
-  const auto gate = std::make_shared<PayloadGate>(10);
-  std::shared_ptr<void> large = gate->try_take(1000, [] {});
-  ASSERT_NE(large, nullptr);
-  EXPECT_EQ(gate->try_take(1, [] {}), nullptr);
+  const auto gate = gate_of(10, 10);
+  Ticket large = gate->try_begin(1, 1000, [] {});
+  const Ticket small = gate->try_begin(2, 1, [] {});
+  EXPECT_TRUE(large->try_take(500, [] {}));
+  EXPECT_FALSE(small->try_take(1, [] {}));
+  EXPECT_TRUE(large->try_take(500, [] {}));
   large.reset();
-  EXPECT_NE(gate->try_take(1, [] {}), nullptr);
+  EXPECT_TRUE(small->try_take(1, [] {}));
 }
 
 TEST(PayloadGate, ATicketOutlivesItsGate) {
-  auto gate = std::make_shared<PayloadGate>(10);
-  std::shared_ptr<void> ticket = gate->try_take(5, [] {});
+  auto gate = gate_of(10, 10);
+  Ticket ticket = gate->try_begin(1, 5, [] {});
+  EXPECT_TRUE(ticket->try_take(5, [] {}));
   gate.reset();
   ticket.reset();
 }

@@ -19,6 +19,7 @@ SessionImpl::SessionImpl(std::unique_ptr<TlsStream> stream, std::optional<identi
       settings_(settings),
       limits_{settings.header_bytes_max, settings.payload_bytes_max},
       hooks_(hooks ? std::move(hooks) : std::make_shared<NetHooks>()),
+      admitted_(settings.stranger_bytes_max == 0),
       ended_(executor_),
       arrival_(executor_),
       demand_(executor_),
@@ -192,6 +193,7 @@ class TlsSession final : public Session {
   const std::string& remote() const override { return impl_->remote(); }
   Executor executor() const override { return impl_->executor(); }
   Counters counters() const override { return impl_->counters(); }
+  void admitted() override { impl_->admitted(); }
   void measure_clock() override { impl_->measure_clock(); }
   std::optional<ClockOffset> peer_clock() const override { return impl_->peer_clock(); }
   Awaitable<Result<Frame>> receive() override { return SessionImpl::receive(impl_); }

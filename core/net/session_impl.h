@@ -60,6 +60,7 @@ class SessionImpl : public std::enable_shared_from_this<SessionImpl> {
   Counters counters() const;
   void measure_clock();
   std::optional<ClockOffset> peer_clock() const;
+  void admitted() { admitted_.store(true, std::memory_order_release); }
 
   const std::optional<identity::PeerIdentity>& peer() const { return peer_; }
   const std::string& remote() const { return stream_->remote(); }
@@ -84,7 +85,12 @@ class SessionImpl : public std::enable_shared_from_this<SessionImpl> {
   Awaitable<Result<wire::FramePrefix>> read_prefix();
   Awaitable<Result<v1::Envelope>> read_header(std::size_t size);
   Awaitable<void> wait_for_receiver(bool for_payload);
-  Awaitable<std::shared_ptr<void>> wait_for_memory(std::size_t bytes);
+  Awaitable<Result<Buffer>> read_payload(std::size_t size, std::shared_ptr<void>* held);
+  Awaitable<std::shared_ptr<PayloadGate::Ticket>> begin_payload(std::size_t size);
+  Awaitable<Status> wait_for_memory(PayloadGate::Ticket* ticket, std::size_t bytes);
+  PayloadGate::Again wake_reader();
+  Status check_stranger(const wire::FramePrefix& prefix);
+  Status is_over() const;  // what a wait ended with: go on, or not
   bool take_session_message(const v1::Envelope& header);
   void take_answer(const v1::Pong& pong);
   Error violation(std::string_view label, Error error);  // counted, and the session drains; returns the error
@@ -101,6 +107,7 @@ class SessionImpl : public std::enable_shared_from_this<SessionImpl> {
 
   // session_monitor.cc
   static Awaitable<void> watch(std::shared_ptr<SessionImpl> self);
+  Duration time_to_drain() const;
   void tick(Duration elapsed);
   void check_frame(Duration elapsed);
   void lost(std::string_view label, std::string message);
@@ -121,6 +128,7 @@ class SessionImpl : public std::enable_shared_from_this<SessionImpl> {
 
   // Thread safe.
   std::atomic<bool> open_ = true;
+  std::atomic<bool> admitted_;
   std::atomic<std::size_t> outbox_bytes_ = 0;  // queued, or posted and not queued yet
   std::atomic<std::uint64_t> frames_in_ = 0;
   std::atomic<std::uint64_t> frames_out_ = 0;

@@ -1,4 +1,6 @@
 // Peers that are silent, slow, stuck, or speak nonsense: cut, counted, and harmless to the others.
+#include <openssl/ssl.h>
+
 #include <array>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/strand.hpp>
@@ -67,6 +69,16 @@ Awaitable<std::string> read_to_end(TlsStream* stream) {
   }
 }
 
+// Until the other side has had enough.
+Awaitable<void> ask_for_keys(TlsStream* stream, int times) {
+  for (int i = 0; i < times; ++i) {
+    if (SSL_key_update(stream->native(), SSL_KEY_UPDATE_NOT_REQUESTED) != 1) co_return;
+    if (SSL_do_handshake(stream->native()) != 1) co_return;
+    const Status flushed = co_await stream->flush();
+    if (!flushed.ok()) co_return;
+  }
+}
+
 class RawPeer {
  public:
   RawPeer(Threads& threads, std::uint16_t port) : threads_(threads), strand_(asio::make_strand(threads.executor())) {
@@ -74,6 +86,7 @@ class RawPeer {
   }
   ~RawPeer() { threads_.run(close_on_strand(stream_.get()), strand_); }
   Status write(ByteSpan bytes) { return threads_.run(write_all(stream_.get(), bytes), strand_); }
+  void update_keys(int times) { threads_.run(ask_for_keys(stream_.get(), times), strand_); }
   std::string last_words() { return threads_.run(read_to_end(stream_.get()), strand_); }
 
  private:
@@ -198,6 +211,102 @@ TEST(SessionLimits, AFloodOfPingsFillsNoOutbox) {
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(peer.write(as_byte_span(flood)).ok());  // and reads no answer
   const auto good = server.connect_now();
   EXPECT_TRUE(exchange(threads, good, 1, 10'000).ok());
+  say_goodbye(threads, good);
+}
+
+TEST(SessionLimits, KeyUpdatesBeyondWhatTheDataCallsForEndTheSession) {
+  Threads threads;
+  ListenerSettings settings;
+  settings.session.key_updates_max = 8;
+  TestServer server(threads, settings);
+  const auto good = server.connect_now();
+  RawPeer peer(threads, server.port());
+  peer.update_keys(9);
+  server.hooks().wait_refused(reason::kKeyUpdates);
+  EXPECT_EQ(server.hooks().count(reason::kKeyUpdates), 1);
+  EXPECT_TRUE(exchange(threads, good, 1, 10'000).ok());
+  say_goodbye(threads, good);
+}
+
+TEST(SessionLimits, KeyUpdatesThatGoWithDataAreFine) {
+  Threads threads;
+  ListenerSettings settings;
+  settings.session.key_updates_max = 1;
+  TestServer server(threads, settings);
+  SessionSettings mine;
+  mine.rekey_bytes = 2 << 20;
+  const auto session = server.connect_now(mine);
+  for (std::uint64_t i = 0; i < 8; ++i) EXPECT_TRUE(exchange(threads, session, i, 4 << 20).ok()) << i;
+  say_goodbye(threads, session);
+  EXPECT_EQ(server.hooks().count(reason::kKeyUpdates), 0);
+}
+
+// ---- before admission --------------------------------------------------------------------------------------------
+
+Awaitable<void> admit_after_one(std::shared_ptr<Session> session) {
+  const auto first = co_await session->receive();
+  if (!first.ok()) co_return;
+  session->admitted();
+  const Status sent = co_await session->send({first->header, {}});
+  if (sent.ok()) co_await echo(session);
+}
+
+ListenerSettings for_strangers() {
+  ListenerSettings settings;
+  settings.session.stranger_bytes_max = 64 << 10;
+  return settings;
+}
+
+TEST(SessionLimits, AStrangersHeaderIsBoundedAndItsPayloadNotTaken) {
+  Threads threads;
+  TestServer server(threads, for_strangers(), admit_after_one);
+  RawPeer header(threads, server.port());
+  ASSERT_TRUE(header.write(prefix_of(4u << 20, 0)).ok());
+  EXPECT_NE(header.last_words().find("before the peer is admitted"), std::string::npos);
+  RawPeer payload(threads, server.port());
+  ASSERT_TRUE(payload.write(prefix_of(100, 1)).ok());
+  EXPECT_NE(payload.last_words().find("a payload before the peer is admitted"), std::string::npos);
+  server.hooks().wait_refused(reason::kBeforeAdmission, 2);
+}
+
+TEST(SessionLimits, AStrangersPingsAreCounted) {
+  Threads threads;
+  TestServer server(threads, for_strangers(), admit_after_one);
+  RawPeer peer(threads, server.port());
+  v1::Envelope ping;
+  ping.mutable_ping()->set_token(1);
+  const Buffer one = *wire::encode_head(ping, 0, {});
+  std::string flood;
+  while (flood.size() < 128 << 10) flood += as_text(one.span());
+  (void)peer.write(as_byte_span(flood));  // it may be cut before the end
+  server.hooks().wait_refused(reason::kBeforeAdmission);
+}
+
+TEST(SessionLimits, WhoIsAdmittedMayBringWhatMembersBring) {
+  Threads threads;
+  TestServer server(threads, for_strangers(), admit_after_one);
+  const auto session = server.connect_now();
+  EXPECT_TRUE(exchange(threads, session, 1, 0).ok());
+  EXPECT_TRUE(exchange(threads, session, 2, 1 << 20).ok());
+  say_goodbye(threads, session);
+}
+
+TEST(SessionLimits, AnnouncedPayloadsOfOneMemberHoldNoOtherBack) {
+  Threads threads;
+  ListenerSettings settings;
+  settings.payload_bytes_in_flight_max = 8 << 20;
+  settings.payload_bytes_per_member_max = 8 << 20;
+  TestServer server(threads, settings);
+  const auto good = *server.try_connect({}, pki().member_client(Role::kAggregator, NodeId(3), "west"));
+  v1::Envelope chunk;
+  chunk.mutable_update_chunk()->set_index(1);
+  std::vector<std::unique_ptr<RawPeer>> greedy;
+  for (int i = 0; i < 16; ++i) {
+    greedy.push_back(std::make_unique<RawPeer>(threads, server.port()));
+    const Buffer head = *wire::encode_head(chunk, 8u << 20, {});
+    ASSERT_TRUE(greedy.back()->write(head.span()).ok());
+  }
+  for (std::uint64_t i = 0; i < 5; ++i) EXPECT_TRUE(exchange(threads, good, i, 1 << 20).ok());
   say_goodbye(threads, good);
 }
 

@@ -29,12 +29,16 @@ Awaitable<void> SessionImpl::watch(std::shared_ptr<SessionImpl> self) {
     self->tick(std::min<Duration>(now - last, 2 * length));
     last = now;
   }
-  const auto end = SteadyClock::now() + self->settings_.drain_deadline;
+  const auto end = SteadyClock::now() + self->time_to_drain();
   while (!self->cut_ && SteadyClock::now() < end) {
     timer.expires_at(end);
     co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
   }
   self->cut();
+}
+
+Duration SessionImpl::time_to_drain() const {
+  return admitted_ ? settings_.drain_deadline : std::min(settings_.drain_deadline, settings_.stranger_drain_deadline);
 }
 
 Duration SessionImpl::tick_length() const {

@@ -1,11 +1,23 @@
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 #include <boost/asio/post.hpp>
+#include <limits>
 #include <utility>
 
 #include "core/net/session_impl.h"
 #include "core/wire/mapping.h"
 
 namespace fluvial::net {
+namespace {
+
+constexpr std::size_t kPieceBytes = 256 * 1024;  // of a payload, between two looks at the gate
+constexpr std::uint32_t kStrangerKeyUpdates = 4;
+constexpr std::size_t kStrangerDiscardBytes = 256 * 1024;
+constexpr std::size_t kDiscardBytesMax = std::numeric_limits<std::size_t>::max();
+
+}  // namespace
 
 Awaitable<void> SessionImpl::read_frames(std::shared_ptr<SessionImpl> self) {
   while (!self->closing_) {
@@ -14,13 +26,19 @@ Awaitable<void> SessionImpl::read_frames(std::shared_ptr<SessionImpl> self) {
     if (self->stream_->wants_flush()) self->work_.notify_all();
     if (read.ok() || self->closing_) continue;
     if (self->stream_->is_damaged()) self->hooks_->refused(reason::kDamaged, self->remote(), read.error().message);
+    if (self->stream_->updates_too_much()) {
+      self->hooks_->refused(reason::kKeyUpdates, self->remote(), read.error().message);
+    }
     self->begin_close(read.error(), false);
   }
-  if (self->draining_) co_await self->stream_->discard_input();
+  if (self->draining_)
+    co_await self->stream_->discard_input(self->admitted_ ? kDiscardBytesMax : kStrangerDiscardBytes);
   self->cut();
 }
 
 Awaitable<Status> SessionImpl::read_frame() {
+  const std::uint32_t updates = settings_.key_updates_max;
+  stream_->set_key_updates_max(admitted_ ? updates : std::min(updates, kStrangerKeyUpdates));
   FLUVIAL_CO_ASSIGN(const wire::FramePrefix prefix, co_await read_prefix());
   FLUVIAL_CO_ASSIGN(v1::Envelope header, co_await read_header(prefix.header_bytes));
   if (prefix.payload_bytes == 0) frame_progress_.reset();  // it is all here: waiting is no fault of the peer
@@ -29,17 +47,13 @@ Awaitable<Status> SessionImpl::read_frame() {
     co_return violation(reason::kBadHeader, {Code::kDataLoss, "a session message with a payload"});
   }
   co_await wait_for_receiver(prefix.payload_bytes > 0);
+  FLUVIAL_CO_TRY(is_over());
+  std::shared_ptr<void> held;
+  FLUVIAL_CO_ASSIGN(Buffer payload, co_await read_payload(prefix.payload_bytes, &held));
   if (closing_) co_return Status{};
-  if (write_error_) co_return *write_error_;
-  std::shared_ptr<void> ticket = co_await wait_for_memory(prefix.payload_bytes);
-  if (closing_) co_return Status{};
-  if (write_error_) co_return *write_error_;
-  Buffer payload(prefix.payload_bytes);
-  if (frame_progress_) frame_progress_->restart_window(stream_->plaintext_in());
-  FLUVIAL_CO_TRY(co_await stream_->read_exactly(payload.span()));
   frames_in_.fetch_add(1, std::memory_order_relaxed);
   payload_in_.fetch_add(payload.size(), std::memory_order_relaxed);
-  arrived_.emplace(Frame{std::move(header), std::move(payload), std::move(ticket)});
+  arrived_.emplace(Frame{std::move(header), std::move(payload), std::move(held)});
   arrival_.notify_all();
   co_return Status{};
 }
@@ -52,7 +66,10 @@ Awaitable<Result<wire::FramePrefix>> SessionImpl::read_prefix() {
   FLUVIAL_CO_TRY(co_await stream_->read_exactly(whole.subspan(count)));
   wire::PrefixFault fault = wire::PrefixFault::kNone;
   auto prefix = wire::decode_prefix(bytes, limits_, &fault);
-  if (prefix.ok()) co_return *prefix;
+  if (prefix.ok()) {
+    FLUVIAL_CO_TRY(check_stranger(*prefix));
+    co_return *prefix;
+  }
   switch (fault) {
     case wire::PrefixFault::kOversizeHeader: co_return violation(reason::kOversizeHeader, prefix.error());
     case wire::PrefixFault::kOversizePayload: co_return violation(reason::kOversizePayload, prefix.error());
@@ -77,11 +94,45 @@ Awaitable<void> SessionImpl::wait_for_receiver(bool for_payload) {
   reading_paused_ = false;
 }
 
-// Nothing when no gate is set, or the session ends meanwhile.
-Awaitable<std::shared_ptr<void>> SessionImpl::wait_for_memory(std::size_t bytes) {
-  std::shared_ptr<void> ticket;
-  if (bytes == 0 || settings_.payload_gate == nullptr) co_return ticket;
-  const auto again = [weak = weak_from_this(), executor = executor_] {
+Status SessionImpl::is_over() const {
+  if (write_error_) return *write_error_;
+  return closing_ ? Status{close_reason()} : Status{};
+}
+
+// Whoever is not admitted yet may say a little, and bring nothing.
+Status SessionImpl::check_stranger(const wire::FramePrefix& prefix) {
+  if (admitted_.load(std::memory_order_acquire)) return {};
+  const std::uint64_t bytes = stream_->plaintext_in() + prefix.header_bytes;
+  if (prefix.payload_bytes == 0 && bytes <= settings_.stranger_bytes_max) return {};
+  return violation(reason::kBeforeAdmission,
+                   {Code::kResourceExhausted, prefix.payload_bytes > 0
+                                                  ? std::string("a payload before the peer is admitted")
+                                                  : fmt::format("{} bytes before the peer is admitted; {} are taken",
+                                                                bytes, settings_.stranger_bytes_max)});
+}
+
+// The memory is counted as it is filled: a payload that was announced and does not come costs nobody anything.
+Awaitable<Result<Buffer>> SessionImpl::read_payload(std::size_t size, std::shared_ptr<void>* held) {
+  if (size == 0) co_return Buffer();
+  const auto ticket = co_await begin_payload(size);
+  FLUVIAL_CO_TRY(is_over());
+  Buffer payload(size);
+  MutableByteSpan rest = payload.span();
+  while (!rest.empty()) {
+    const std::size_t piece = ticket == nullptr ? rest.size() : std::min(rest.size(), kPieceBytes);
+    if (ticket != nullptr) {
+      FLUVIAL_CO_TRY(co_await wait_for_memory(ticket.get(), piece));
+    }
+    if (frame_progress_ && rest.size() == size) frame_progress_->restart_window(stream_->plaintext_in());
+    FLUVIAL_CO_TRY(co_await stream_->read_exactly(rest.first(piece)));
+    rest = rest.subspan(piece);
+  }
+  *held = ticket;
+  co_return payload;
+}
+
+PayloadGate::Again SessionImpl::wake_reader() {
+  return [weak = weak_from_this(), executor = executor_] {
     asio::post(executor, [weak] {
       if (const auto self = weak.lock()) {
         self->memory_freed_ = true;
@@ -89,15 +140,34 @@ Awaitable<std::shared_ptr<void>> SessionImpl::wait_for_memory(std::size_t bytes)
       }
     });
   };
+}
+
+// Nothing when no gate is set, or the session ends meanwhile.
+Awaitable<std::shared_ptr<PayloadGate::Ticket>> SessionImpl::begin_payload(std::size_t size) {
+  std::shared_ptr<PayloadGate::Ticket> ticket;
+  if (settings_.payload_gate == nullptr) co_return ticket;
+  const std::uint64_t member = peer_ ? peer_->node.value() : 0;
   reading_paused_ = true;
-  while (!closing_ && !write_error_) {
+  while (is_over().ok()) {
     memory_freed_ = false;
-    ticket = settings_.payload_gate->try_take(bytes, again);
+    ticket = settings_.payload_gate->try_begin(member, size, wake_reader());
     if (ticket != nullptr) break;
-    while (!memory_freed_ && !closing_ && !write_error_) co_await demand_.wait();
+    while (!memory_freed_ && is_over().ok()) co_await demand_.wait();
   }
   reading_paused_ = false;
   co_return ticket;
+}
+
+Awaitable<Status> SessionImpl::wait_for_memory(PayloadGate::Ticket* ticket, std::size_t bytes) {
+  memory_freed_ = true;
+  while (is_over().ok()) {
+    if (std::exchange(memory_freed_, false) && ticket->try_take(bytes, wake_reader())) break;
+    reading_paused_ = true;
+    if (!memory_freed_) co_await demand_.wait();
+    if (frame_progress_) frame_progress_->restart_window(stream_->plaintext_in());
+  }
+  reading_paused_ = false;
+  co_return is_over();
 }
 
 bool SessionImpl::take_session_message(const v1::Envelope& header) {

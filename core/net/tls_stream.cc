@@ -22,7 +22,8 @@ namespace {
 constexpr std::size_t kRecordBytes = 16 * 1024;
 constexpr std::size_t kRecordOverheadBytes = 64;    // TLS 1.3: 5 of header, 1 of type, 16 of tag
 constexpr std::size_t kOutReserveBytes = 4 * 1024;  // for what OpenSSL writes by itself: alerts, key updates
-constexpr std::size_t kQuantumBytes = 1 << 20;      // then other coroutines get their turn
+constexpr std::uint64_t kDataPerKeyUpdate = 1 << 20;
+constexpr std::size_t kQuantumBytes = 1 << 20;  // then other coroutines get their turn
 
 constexpr auto kAwaitTuple = asio::as_tuple(asio::use_awaitable);
 
@@ -47,6 +48,7 @@ struct BlockBio {
   static int read(BIO* bio, char* bytes, int size) {
     auto& stream = *static_cast<TlsStream*>(BIO_get_data(bio));
     BIO_clear_retry_flags(bio);
+    if (stream.updates_too_much_) return -1;
     if (stream.in_.empty()) {
       if (stream.end_of_input_) return 0;
       BIO_set_retry_read(bio);
@@ -77,6 +79,17 @@ struct BlockBio {
   }
 };
 
+// Counts the peer's key updates: each costs us new keys, and brings nothing.
+struct KeyUpdates {
+  static void look(int is_written, int, int content_type, const void* bytes, std::size_t size, SSL*, void* argument) {
+    if (is_written != 0 || content_type != SSL3_RT_HANDSHAKE || size == 0) return;
+    if (*static_cast<const unsigned char*>(bytes) != SSL3_MT_KEY_UPDATE) return;
+    auto& stream = *static_cast<TlsStream*>(argument);
+    const std::uint64_t allowed = stream.key_updates_max_ + stream.plaintext_in_ / kDataPerKeyUpdate;
+    if (++stream.key_updates_ > allowed) stream.updates_too_much_ = true;
+  }
+};
+
 TlsStream::TlsStream(Socket socket, identity::SslPtr ssl, std::string remote)
     : socket_(std::move(socket)), ssl_(std::move(ssl)), remote_(std::move(remote)) {
   BIO* const bio = BIO_new(BlockBio::method());
@@ -84,6 +97,8 @@ TlsStream::TlsStream(Socket socket, identity::SslPtr ssl, std::string remote)
   BIO_set_data(bio, this);
   BIO_set_init(bio, 1);
   SSL_set_bio(ssl_.get(), bio, bio);
+  SSL_set_msg_callback(ssl_.get(), &KeyUpdates::look);
+  SSL_set_msg_callback_arg(ssl_.get(), this);
   SSL_set_mode(ssl_.get(), SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
   boost::system::error_code ignored;  // the socket may be gone already; the first read will say so
   socket_.non_blocking(true, ignored);
@@ -177,7 +192,7 @@ Awaitable<Status> TlsStream::flush() {
 
 bool TlsStream::is_server() const { return SSL_is_server(ssl_.get()) != 0; }
 
-Awaitable<std::optional<TlsFault>> TlsStream::handshake() {
+Awaitable<std::optional<TlsFault>> TlsStream::handshake(std::function<void()> moved) {
   for (;;) {
     ERR_clear_error();
     const int result = SSL_do_handshake(ssl_.get());
@@ -186,6 +201,7 @@ Awaitable<std::optional<TlsFault>> TlsStream::handshake() {
     if (state != SSL_ERROR_NONE && state != SSL_ERROR_WANT_READ && state != SSL_ERROR_WANT_WRITE) {
       fault = explain_tls_failure(ssl_.get(), remote_);
     }
+    if (moved && out_size_ > 0) moved();  // it had something to answer
     const Status flushed = co_await flush();
     if (fault || state == SSL_ERROR_NONE) co_return fault;
     const Status filled = flushed.ok() && state == SSL_ERROR_WANT_READ ? co_await fill() : flushed;
@@ -196,10 +212,15 @@ Awaitable<std::optional<TlsFault>> TlsStream::handshake() {
 // After a read that gave nothing: empty when OpenSSL only wants more bytes. Asks OpenSSL's error queue, so the first
 // look at a failure is the only one.
 std::optional<Error> TlsStream::read_fault(int result) {
+  if (updates_too_much_) {
+    ERR_clear_error();
+    return Error{Code::kResourceExhausted, remote_ + ": more key updates than its data calls for"};
+  }
   switch (SSL_get_error(ssl_.get(), result)) {
     case SSL_ERROR_WANT_READ: return std::nullopt;
     case SSL_ERROR_ZERO_RETURN: return Error{Code::kUnavailable, remote_ + ": the peer closed the connection"};
     case SSL_ERROR_WANT_WRITE:  // only a peer that asks for key after key and takes no answer gets us here
+      updates_too_much_ = true;
       return Error{Code::kResourceExhausted, remote_ + ": too many key updates"};
     default: break;
   }
@@ -273,10 +294,12 @@ Awaitable<void> TlsStream::finish_writing() {
   if (flushed.ok()) socket_.shutdown(Socket::shutdown_send, ignored);
 }
 
-Awaitable<void> TlsStream::discard_input() {
-  while (!end_of_input_) {
+Awaitable<void> TlsStream::discard_input(std::size_t bytes_max) {
+  std::size_t dropped = 0;
+  while (!end_of_input_ && dropped < bytes_max) {
     const Status filled = co_await fill();
     if (!filled.ok()) break;
+    dropped += in_.size();
   }
   drop_in_block();
 }

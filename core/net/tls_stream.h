@@ -6,6 +6,7 @@
 #include <atomic>
 #include <boost/asio/ip/tcp.hpp>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -35,8 +36,9 @@ class TlsStream {
   ssl_st* native() const { return ssl_.get(); }
   bool is_server() const;
 
-  // Both sides of the handshake; on failure the alert has been sent.
-  Awaitable<std::optional<TlsFault>> handshake();
+  // Both sides of the handshake; on failure the alert has been sent. `moved` is called when the peer has brought it
+  // further.
+  Awaitable<std::optional<TlsFault>> handshake(std::function<void()> moved = {});
 
   // At least one byte. kUnavailable when the peer closed; kUnauthenticated when it refused us after all (TLS 1.3).
   Awaitable<Result<std::size_t>> read_some(MutableByteSpan to);
@@ -51,10 +53,14 @@ class TlsStream {
 
   // Sends close_notify and ends our direction of the connection.
   Awaitable<void> finish_writing();
-  // Reads and drops whatever still comes, so that closing does not reset what we sent; returns at the end or an error.
-  Awaitable<void> discard_input();
+  // Reads and drops whatever still comes, so that closing does not reset what we sent; returns at the end or an error,
+  // or after that many bytes.
+  Awaitable<void> discard_input(std::size_t bytes_max);
   void close();  // cancels both directions
 
+  // Key updates of the peer's beyond one for each MiB of data: the read fails that meets one more.
+  void set_key_updates_max(std::uint32_t most) { key_updates_max_ = most; }
+  bool updates_too_much() const { return updates_too_much_; }
   bool is_damaged() const { return damaged_; }  // the read that failed met bytes that were changed on their way
   std::uint64_t plaintext_in() const { return plaintext_in_; }
   bool waits_to_read() const { return waits_to_read_; }    // in the socket, for the peer
@@ -66,6 +72,7 @@ class TlsStream {
 
  private:
   friend struct BlockBio;
+  friend struct KeyUpdates;
 
   Awaitable<Status> fill();  // in_ is used up: more from the socket, or end_of_input_
   Awaitable<Status> send_out();
@@ -88,6 +95,9 @@ class TlsStream {
   std::uint64_t plaintext_in_ = 0;
   std::uint64_t under_this_key_ = 0;  // plaintext written
   std::uint64_t rekey_bytes_ = std::numeric_limits<std::uint64_t>::max();
+  std::uint32_t key_updates_max_ = 32;
+  std::uint64_t key_updates_ = 0;
+  bool updates_too_much_ = false;
   bool damaged_ = false;
   bool waits_to_read_ = false;
   bool waits_to_write_ = false;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 
 #include "core/digest/sha256.h"
 #include "core/store/journal.h"
@@ -150,6 +151,23 @@ Status AuditLog::append(const AuditEntry& entry, WallTime at) { return Joined(jo
 Result<AuditHead> AuditLog::head() {
   const std::lock_guard lock(journal_.mutex_);
   return head_of(*journal_.database_);
+}
+
+Status AuditLog::check(const AuditHead& known) {
+  if (known == AuditHead()) return {};
+  const std::lock_guard lock(journal_.mutex_);
+  Database& database = *journal_.database_;
+  std::optional<Digest> chain;
+  FLUVIAL_TRY(database.query("SELECT chain FROM audit WHERE number = ?", {count_of(known.number)},
+                             [&](const SqlRow& row) -> Status {
+                               FLUVIAL_ASSIGN(chain, row.digest(0));
+                               return {};
+                             }));
+  if (chain && *chain == known.chain) return {};
+  if (chain) return Error{Code::kDataLoss, named(known.number) + " of the audit log is not the one that was known"};
+  FLUVIAL_ASSIGN(const auto anchor, database.scalar("SELECT min(number) FROM audit WHERE entry = ''"));
+  if (anchor && known.number < static_cast<std::uint64_t>(*anchor)) return {};
+  return Error{Code::kDataLoss, named(known.number) + " of the audit log is not there"};
 }
 
 Result<std::vector<AuditRow>> AuditLog::rows(std::uint64_t after, std::uint64_t limit) {

@@ -87,6 +87,9 @@ class AuditLog {
   }
 
   Result<AuditHead> head();
+  // Whether the log still holds this entry, which somebody has signed or kept. kDataLoss: it was changed or cut off.
+  // One that is pruned cannot be asked about any more, and passes.
+  Status check(const AuditHead& known);
   // Those after number `after`, ascending, at most `limit`.
   Result<std::vector<AuditRow>> rows(std::uint64_t after, std::uint64_t limit);
   // Prunes at most a few thousand of the oldest entries, those from before `since`; what was pruned becomes an entry.

@@ -18,7 +18,7 @@ inline constexpr std::string_view kBackupJournal = "journal.sqlite";
 inline constexpr std::string_view kBackupAuthority = "ca/ca.pem";
 inline constexpr std::string_view kBackupKey = "ca/ca-key.pem";
 inline constexpr std::string_view kBackupOwnKey = "coordinator/key.pem";  // the coordinator's; from format 2 on
-inline constexpr std::string_view kBackupModels = "models/";  // before a model file's name in its store
+inline constexpr std::string_view kBackupModels = "models/";              // before a model file's name in its store
 
 struct BackupFile {
   std::string path;  // in the coordinator's folder

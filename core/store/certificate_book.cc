@@ -68,7 +68,8 @@ Status issue_certificate(Database& database, const NodeRow& node, const NewCerti
   FLUVIAL_TRY(check_new_key(database, issued.key));
   FLUVIAL_TRY(note_current_certificate(database, node.id));  // the one before
   if (issued.key.empty()) return {};
-  return database.run("INSERT INTO certificates VALUES (?, ?, ?, ?, ?, NULL, NULL, '')",
+  // The serial tells token and key: a row that is there already is of this certificate.
+  return database.run("INSERT INTO certificates VALUES (?, ?, ?, ?, ?, NULL, NULL, '') ON CONFLICT (serial) DO NOTHING",
                       {node.certificate_serial, node.id, issued.key, node.enrolled_at, issued.ends_at});
 }
 

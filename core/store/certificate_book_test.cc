@@ -1,36 +1,14 @@
 // Which certificates and keys are refused, and since when.
 #include "core/store/certificate_book.h"
 
-#include <gtest/gtest.h>
-
-#include "core/digest/sha256.h"
-#include "core/store/journal.h"
-#include "core/store/memory_file_system.h"
+#include "core/store/journal_test_support.h"
 
 namespace fluvial::store {
 namespace {
 
-WallTime at(std::int64_t seconds) { return WallTime(std::chrono::seconds(seconds)); }
-Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
-
-class CertificateBookTest : public testing::Test {
+class CertificateBookTest : public JournalOfMembers {
  protected:
-  CertificateBookTest() {
-    EXPECT_TRUE(files_.make_folder("/c").ok());
-    crash_and_reopen();
-  }
-  void crash_and_reopen() {
-    journal_.reset();
-    files_.restart(Unsynced::kLost);
-    auto opened = CoordinatorJournal::open(files_, "/c/journal.db");
-    ASSERT_TRUE(opened.ok()) << opened.error().message;
-    journal_ = std::move(*opened);
-  }
   CertificateBook book() { return CertificateBook(*journal_); }
-  void add_token(const std::string& id, const std::string& name, std::uint64_t uses_max = 1) {
-    const TokenRow row{id, digest_of(id), Role::kSite, name, "eu", 1000, at(2000), std::nullopt, uses_max};
-    ASSERT_TRUE(journal_->add_token(row).ok());
-  }
   Result<NodeRow> redeem(const std::string& token, const std::string& name, const std::string& serial,
                          std::string_view key, std::int64_t when = 1000) {
     const NodeRow node{NodeId(), Role::kSite, name, "eu", 1000, serial, at(when), "", {}, {}, ""};
@@ -51,9 +29,6 @@ class CertificateBookTest : public testing::Test {
     const auto redeemed = redeem(token, name, serial, key);
     return redeemed.ok() ? "" : redeemed.error().message;
   }
-
-  MemoryFileSystem files_;
-  std::unique_ptr<CoordinatorJournal> journal_;
 };
 
 TEST_F(CertificateBookTest, WhatIsIssuedIsThereWithItsKey) {

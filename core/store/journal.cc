@@ -318,6 +318,7 @@ Result<NodeRow> CoordinatorJournal::redeem_token(const Digest& secret_hash, Node
     node.revoked_at.reset();
     FLUVIAL_TRY(use_token(*database_, *token, node, now));
     FLUVIAL_TRY(issue_certificate(*database_, node, certificate));
+    FLUVIAL_TRY(database_->run("DELETE FROM signers WHERE site = ?", {id}));  // by a person's token it begins anew
     FLUVIAL_TRY(bump_denials(*database_));
     // The earlier holder of the lease knows its epoch, so the node is nobody's child until the next grant.
     FLUVIAL_TRY(database_->run("UPDATE leases SET parent = node WHERE node = ?", {id}));

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -117,7 +118,9 @@ class CoordinatorJournal {
   Result<std::optional<CommitRow>> last_commit(RunId run);
   // Rounds from `from` on, ascending, at most `limit`.
   Result<std::vector<CommitRow>> commits(RunId run, RoundId from, std::uint64_t limit);
-  Result<CommitRow> commit_of(RunId run, RoundId round);                           // kNotFound
+  Result<CommitRow> commit_of(RunId run, RoundId round);  // kNotFound
+  // The sites of which a committed contribution was signed. They are not pruned: whoever signs goes on to do so.
+  Result<std::set<SiteId>> signers();
   Status set_evaluation(RunId run, RoundId round, const round::Metrics& metrics);  // kNotFound
 
   // What became of the update with this digest. kNotFound for a run that is not in the journal. While a run goes on, a

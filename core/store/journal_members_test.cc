@@ -1,33 +1,11 @@
 // Tokens for several members, revoked tokens, and removed members.
-#include <gtest/gtest.h>
-
-#include "core/digest/sha256.h"
-#include "core/store/journal.h"
-#include "core/store/memory_file_system.h"
+#include "core/store/journal_test_support.h"
 
 namespace fluvial::store {
 namespace {
 
-WallTime at(std::int64_t seconds) { return WallTime(std::chrono::seconds(seconds)); }
-Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
-
-class JournalMembers : public testing::Test {
+class JournalMembers : public JournalOfMembers {
  protected:
-  JournalMembers() {
-    EXPECT_TRUE(files_.make_folder("/c").ok());
-    crash_and_reopen();
-  }
-  void crash_and_reopen() {
-    journal_.reset();
-    files_.restart(Unsynced::kLost);
-    auto opened = CoordinatorJournal::open(files_, "/c/journal.db");
-    ASSERT_TRUE(opened.ok()) << opened.error().message;
-    journal_ = std::move(*opened);
-  }
-  void add_token(const std::string& id, const std::string& name, std::uint64_t uses_max = 1) {
-    const TokenRow row{id, digest_of(id), Role::kSite, name, "eu", 1000, at(2000), std::nullopt, uses_max};
-    ASSERT_TRUE(journal_->add_token(row).ok());
-  }
   Result<NodeRow> redeem(const std::string& id, const std::string& name, const std::string& serial = "serial") {
     const NodeRow node{NodeId(), Role::kSite, name, "eu", 1000, serial, at(1000), "", {}, {}, ""};
     return journal_->redeem_token(digest_of(id), node, at(1000));
@@ -37,9 +15,6 @@ class JournalMembers : public testing::Test {
     return redeemed.ok() ? "" : redeemed.error().message;
   }
   TokenRow token(const std::string& id) { return journal_->find_token(digest_of(id)).value().value(); }
-
-  MemoryFileSystem files_;
-  std::unique_ptr<CoordinatorJournal> journal_;
 };
 
 TEST_F(JournalMembers, ATokenForSeveralServesSoManyAndNoMore) {

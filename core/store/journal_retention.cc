@@ -97,7 +97,8 @@ Result<std::uint64_t> prune_round(Database& database, RunId run, RoundId round) 
   }
   for (const SiteId site : refused) FLUVIAL_TRY(settle(database, site, Outcome::kRefused, run, round, Digest{}));
   for (const char* sql :
-       {"DELETE FROM contributions WHERE run = ? AND round = ?", "DELETE FROM refusals WHERE run = ? AND round = ?",
+       {"DELETE FROM signatures WHERE run = ? AND round = ?", "DELETE FROM orders WHERE run = ? AND round = ?",
+        "DELETE FROM contributions WHERE run = ? AND round = ?", "DELETE FROM refusals WHERE run = ? AND round = ?",
         "DELETE FROM late WHERE run = ? AND round = ?", "DELETE FROM commits WHERE run = ? AND round = ?",
         "DELETE FROM attempts WHERE run = ? AND round = ?"}) {
     FLUVIAL_TRY(database.run(sql, {run, round}));

@@ -144,6 +144,21 @@ Status check_commit(Database& database, const round::CommitRecord& commit) {
   return {};
 }
 
+Status write_signatures(Database& database, const CommitRow& row) {
+  const round::CommitRecord& commit = row.record;
+  for (const auto& [site, key] : row.keys) {
+    const round::Contribution* const entry = commit.contributors.find(site);
+    if (entry == nullptr || !entry->signature) continue;
+    FLUVIAL_TRY(database.run("INSERT INTO signatures VALUES (?, ?, ?, ?, ?, ?, ?)",
+                             {commit.run, commit.round, site, entry->incarnation, entry->submission, ByteSpan(key),
+                              ByteSpan(*entry->signature)}));
+    FLUVIAL_TRY(database.run("INSERT OR IGNORE INTO signers VALUES (?)", {site}));
+  }
+  if (!row.order) return {};
+  return database.run("INSERT INTO orders VALUES (?, ?, ?, ?)",
+                      {commit.run, commit.round, as_byte_span(row.order->statement), ByteSpan(row.order->signature)});
+}
+
 Status write_commit(Database& database, const CommitRow& row) {
   const round::CommitRecord& commit = row.record;
   FLUVIAL_TRY(database.run(
@@ -165,7 +180,7 @@ Status write_commit(Database& database, const CommitRow& row) {
     FLUVIAL_TRY(database.run("INSERT OR REPLACE INTO late VALUES (?, ?, ?, ?)",
                              {commit.run, commit.round, late.site, late.reason}));
   }
-  return {};
+  return write_signatures(database, row);
 }
 
 Result<CommitRow> commit_from(const SqlRow& row, RunId run) {
@@ -189,13 +204,43 @@ Result<CommitRow> commit_from(const SqlRow& row, RunId run) {
   FLUVIAL_ASSIGN(commit.metrics, metrics_from_json(row.text(10)));
   FLUVIAL_ASSIGN(commit.evaluation, metrics_from_json(row.text(11)));
   commit.committed_at = row.time(12);
+  commit.weight = row.number(13);
   return commit;
+}
+
+Result<Signature> signature_from(ByteSpan bytes) {
+  Signature signature;
+  if (bytes.size() != signature.size()) return Error{Code::kDataLoss, "the journal holds a damaged signature"};
+  std::ranges::copy(bytes, signature.begin());
+  return signature;
+}
+
+Status read_signature(const SqlRow& row, round::Contribution& entry, CommitRow& read) {
+  if (row.is_null(6)) return {};
+  entry.incarnation = row.id<Incarnation>(6);
+  entry.submission = row.number(7);
+  const ByteSpan key = row.bytes(8);
+  read.keys.emplace(entry.site, std::vector<std::byte>(key.begin(), key.end()));
+  FLUVIAL_ASSIGN(entry.signature, signature_from(row.bytes(9)));
+  return {};
+}
+
+Status read_order(Database& database, CommitRow& read) {
+  return database.query("SELECT statement, signature FROM orders WHERE run = ? AND round = ?",
+                        {read.record.run, read.record.round}, [&](const SqlRow& row) -> Status {
+                          SignedOrder order{std::string(as_text(row.bytes(0))), {}};
+                          FLUVIAL_ASSIGN(order.signature, signature_from(row.bytes(1)));
+                          read.order = std::move(order);
+                          return {};
+                        });
 }
 
 Status read_members(Database& database, CommitRow& read) {
   round::CommitRecord& commit = read.record;
   FLUVIAL_TRY(database.query(
-      "SELECT site, lease, weight, digest, probe, metrics FROM contributions WHERE run = ? AND round = ? ORDER BY site",
+      "SELECT c.site, lease, weight, digest, probe, metrics, s.incarnation, s.submission, s.key, s.signature FROM "
+      "contributions AS c LEFT JOIN signatures AS s ON s.run = c.run AND s.round = c.round AND s.site = c.site WHERE "
+      "c.run = ? AND c.round = ? ORDER BY c.site",
       {commit.run, commit.round}, [&](const SqlRow& row) -> Status {
         round::Contribution entry;
         entry.site = row.id<SiteId>(0);
@@ -204,8 +249,10 @@ Status read_members(Database& database, CommitRow& read) {
         FLUVIAL_ASSIGN(entry.digest, row.digest(3));
         entry.probe = row.integer(4);
         FLUVIAL_ASSIGN(entry.metrics, metrics_from_json(row.text(5)));
+        FLUVIAL_TRY(read_signature(row, entry, read));
         return commit.contributors.add(std::move(entry));
       }));
+  FLUVIAL_TRY(read_order(database, read));
   FLUVIAL_TRY(database.query("SELECT site, code, message FROM refusals WHERE run = ? AND round = ? ORDER BY site",
                              {commit.run, commit.round}, [&](const SqlRow& row) -> Status {
                                commit.refusals.push_back(
@@ -224,7 +271,8 @@ Result<std::vector<CommitRow>> read_commits(Database& database, RunId run, Round
   const std::uint64_t bounded = std::min<std::uint64_t>(limit, std::uint64_t{1} << 62);
   FLUVIAL_TRY(database.query(
       "SELECT round, attempt, participants_count, model, master, optimizer, sum_digest, duration_ms, bytes_up, "
-      "bytes_down, metrics, evaluation, committed_at FROM commits WHERE run = ? AND round >= ? ORDER BY round LIMIT ?",
+      "bytes_down, metrics, evaluation, committed_at, total_weight FROM commits WHERE run = ? AND round >= ? ORDER BY "
+      "round LIMIT ?",
       {run, from, bounded}, [&](const SqlRow& row) -> Status {
         FLUVIAL_ASSIGN(CommitRow commit, commit_from(row, run));
         commits.push_back(std::move(commit));
@@ -378,6 +426,16 @@ Result<CommitRow> CoordinatorJournal::commit_of(RunId run, RoundId round) {
                  name_of(run, round) + (pruned ? " is no longer in the journal (keep_rounds)" : " is not committed")};
   }
   return std::move(found.front());
+}
+
+Result<std::set<SiteId>> CoordinatorJournal::signers() {
+  const std::lock_guard lock(mutex_);
+  std::set<SiteId> signers;
+  FLUVIAL_TRY(database_->query("SELECT site FROM signers ORDER BY site", {}, [&](const SqlRow& row) -> Status {
+    signers.insert(signers.end(), row.id<SiteId>(0));
+    return {};
+  }));
+  return signers;
 }
 
 Status CoordinatorJournal::set_evaluation(RunId run, RoundId round, const round::Metrics& metrics) {

@@ -85,7 +85,6 @@ CREATE TABLE certificates (
   serial TEXT PRIMARY KEY, node INTEGER NOT NULL, key BLOB NOT NULL, issued_at INTEGER NOT NULL,
   ends_at INTEGER NOT NULL, used_at INTEGER, refused_since INTEGER, refused_why TEXT NOT NULL DEFAULT '') WITHOUT ROWID;
 CREATE INDEX certificates_of ON certificates (node);
-CREATE INDEX certificates_by_key ON certificates (key);
 ALTER TABLE tokens ADD COLUMN revoked_why TEXT NOT NULL DEFAULT '';
 CREATE TABLE audit (
   number INTEGER PRIMARY KEY, at INTEGER NOT NULL, entry TEXT NOT NULL, chain BLOB NOT NULL);
@@ -93,6 +92,7 @@ CREATE TABLE signatures (
   run INTEGER NOT NULL, round INTEGER NOT NULL, site INTEGER NOT NULL, incarnation INTEGER NOT NULL,
   submission INTEGER NOT NULL, key BLOB NOT NULL, signature BLOB NOT NULL, PRIMARY KEY (run, round, site),
   FOREIGN KEY (run, round, site) REFERENCES contributions (run, round, site)) WITHOUT ROWID;
+CREATE TABLE signers (site INTEGER PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE orders (
   run INTEGER NOT NULL, round INTEGER NOT NULL, statement BLOB NOT NULL, signature BLOB NOT NULL,
   PRIMARY KEY (run, round), FOREIGN KEY (run, round) REFERENCES commits (run, round)) WITHOUT ROWID;

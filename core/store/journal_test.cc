@@ -101,7 +101,7 @@ TEST_F(Journal, ADamagedOrNewerFileIsRefused) {
   ASSERT_TRUE(file->write_at(60, newer).ok());
   const Error error = CoordinatorJournal::open(files, kPath).error();
   EXPECT_EQ(error.code, Code::kFailedPrecondition);
-  EXPECT_NE(error.message.find("a newer version of Fluvial (format 9, this one knows 1 to 6)"), std::string::npos);
+  EXPECT_NE(error.message.find("a newer version of Fluvial (format 9, this one knows 1 to 7)"), std::string::npos);
 }
 
 TEST_F(Journal, FoundedOnceAndEpochsNeverRepeat) {

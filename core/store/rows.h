@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -91,12 +92,20 @@ struct LateSite {
   bool operator==(const LateSite&) const = default;
 };
 
+// What the coordinator signed (core/wire/statements.h).
+struct SignedOrder {
+  std::string statement;
+  Signature signature{};
+  bool operator==(const SignedOrder&) const = default;
+};
+
 struct CommitRow {
   round::CommitRecord record;  // when read back without its model's size; the late sites are then below
   std::vector<LateSite> late;  // of a round that a version before format 6 committed: nobody is named
   std::uint64_t participants_count = 0;
-  Digest master{};        // of the fp32 master; the model's as long as models travel lossless
-  std::string optimizer;  // ModelStore's reference, or empty
+  std::uint64_t weight = 0;  // when read back: the contributors' together, as the commit itself has it
+  Digest master{};           // of the fp32 master; the model's as long as models travel lossless
+  std::string optimizer;     // ModelStore's reference, or empty
   std::optional<Digest> sum_digest;
   std::uint64_t duration_ms = 0;
   std::uint64_t bytes_up = 0;    // received by the coordinator for this round
@@ -104,6 +113,9 @@ struct CommitRow {
   round::Metrics metrics;        // of the contributors, weighted mean
   round::Metrics evaluation;     // set later by set_evaluation()
   WallTime committed_at;
+  // The keys (DER) by which the contributors' signatures were checked: without one a signature is not kept.
+  std::map<SiteId, std::vector<std::byte>> keys = {};
+  std::optional<SignedOrder> order = {};  // of the commit; none: this coordinator signs nothing
 };
 
 // A round that a restore has lost, as far as a member knew of it.

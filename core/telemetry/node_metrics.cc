@@ -49,7 +49,10 @@ void SessionMetrics::frame_refused(std::string_view reason) const {
 }
 
 ParentMetrics::ParentMetrics(Metrics& metrics)
-    : connected(metrics.gauge("connected")), reconnects(metrics.counter("reconnects_total")), metrics_(&metrics) {}
+    : connected(metrics.gauge("connected")),
+      reconnects(metrics.counter("reconnects_total")),
+      distrusted(metrics.counter("parents_distrusted_total")),
+      metrics_(&metrics) {}
 
 void ParentMetrics::connect(std::string_view result) const {
   metrics_->counter("parent_connects_total", {{"result", std::string(result)}}).add();

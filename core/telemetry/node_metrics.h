@@ -50,6 +50,7 @@ class ParentMetrics {
 
   Gauge connected;
   Counter reconnects;
+  Counter distrusted;
   void connect(std::string_view result) const;  // "ok", or a Code's name
 
  private:

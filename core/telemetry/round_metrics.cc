@@ -19,6 +19,7 @@ void RoundMetrics::contribution_refused(std::string_view reason) const {
 RootMetrics::RootMetrics(Metrics& metrics)
     : rounds_opened(metrics.counter("rounds_opened_total")),
       contributions_late(metrics.counter("contributions_total", {{"outcome", "late"}})),
+      contributions_forged(metrics.counter("contributions_forged_total")),
       step_norm(metrics.gauge("step_norm")),
       round_seconds(metrics.histogram("round_seconds")),
       finalise_seconds(metrics.histogram("finalise_seconds")),

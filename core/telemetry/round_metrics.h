@@ -30,6 +30,7 @@ class RootMetrics {
 
   Counter rounds_opened;
   Counter contributions_late;
+  Counter contributions_forged;
   Gauge step_norm;
   Histogram round_seconds;
   Histogram finalise_seconds;

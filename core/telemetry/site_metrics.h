@@ -1,6 +1,8 @@
 // What a site counts.
 #pragma once
 
+#include <array>
+
 #include "core/telemetry/metrics.h"
 
 namespace fluvial::telemetry {
@@ -26,6 +28,7 @@ class SiteMetrics {
   Counter training_seconds;
   Gauge training_share;
   Counter train_failures;
+  std::array<Counter, 3> rounds_forbidden;  // by runs, cohort, hours
   Histogram fetch_seconds;
   Histogram train_seconds;
   Histogram encode_seconds;

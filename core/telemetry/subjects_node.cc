@@ -132,6 +132,8 @@ Subject parent_subject() {
                "Attempts to get a parent (a lease, then a session), by result: ok, or an error code",
                {results}},
               {"reconnects_total", kCounter, kChildren, "Those of them that were not the first"},
+              {"parents_distrusted_total", kCounter, kChildren,
+               "Sessions ended because the parent said what the coordinator had not signed"},
           }};
 }
 

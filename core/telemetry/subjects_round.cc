@@ -52,6 +52,8 @@ Subject rounds_subject() {
            kParents,
            "Contributions refused or declined",
            {error_label("reason")}},
+          {"contributions_forged_total", kCounter, kCoordinators,
+           "Contributions in partials that were not as their sites had signed them"},
           {"updates_verified_total", kCounter, kParents, "Updates and partials that passed every check"},
           {"staging_bytes", kGauge, kParents, "Memory that staged updates hold"},
           {"staging_limit_bytes", kGauge, kParents, "Memory that they may hold: `staging_bytes_max`"},
@@ -150,6 +152,9 @@ Subject members_subject() {
       true,
       {
           {"members_enrolled", kGauge, kCoordinators, "Members enrolled and not revoked", {role_label()}},
+          {"identities_held_twice", kGauge, kCoordinators,
+           "Members whose identity two machines showed by turns within the last hour: a copied folder, or a stolen "
+           "key"},
           {"sites_available", kGauge, kCoordinators, "Sites connected that may take part in a round"},
           {"member_connected",
            kGauge,
@@ -190,8 +195,9 @@ Subject members_subject() {
           {"enrolments_total",
            kCounter,
            kCoordinators,
-           "Requests to enrol: granted, the same certificate again, refused",
-           {{"result", {"granted", "again", "refused"}}}},
+           "Requests to enrol: granted, the same certificate again, refused, and wrong tokens beyond their address' "
+           "bound",
+           {{"result", {"granted", "again", "refused", "too_many_wrong"}}}},
           {"journal_bytes", kGauge, kCoordinators, "Size of the journal's database; every 64 commits and every hour"},
           {"journal_free_bytes", kGauge, kCoordinators, "Of these, what pruned rounds left, to be used again"},
           {"journal_rounds", kGauge, kCoordinators, "Committed rounds that the journal keeps (`keep_rounds`)"},

@@ -33,7 +33,8 @@ std::map<NodeId, wire::Commit> cut_commits(const wire::Commit& whole, const std:
                                            const Via& via) {
   std::map<NodeId, wire::Commit> commits;
   for (const NodeId child : children) {
-    commits.emplace(child, wire::Commit{whole.run, whole.round, whole.attempt, whole.model, {}, {}, whole.last, {}});
+    commits.emplace(
+        child, wire::Commit{whole.run, whole.round, whole.attempt, whole.model, {}, {}, whole.last, {}, whole.order});
   }
   const auto of = [&](SiteId site) {
     const auto found = commits.find(via(site));
@@ -50,6 +51,9 @@ std::map<NodeId, wire::Commit> cut_commits(const wire::Commit& whole, const std:
   }
   for (const SiteId site : whole.late) {
     if (wire::Commit* cut = of(site)) cut->late.push_back(site);
+  }
+  for (const auto& [site, outcome] : whole.outcomes) {
+    if (wire::Commit* cut = of(site)) cut->outcomes.emplace(site, outcome);
   }
   return commits;
 }

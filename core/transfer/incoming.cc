@@ -219,7 +219,8 @@ std::size_t Incoming::integer_bytes() const {
   return update_ || chunk_count_ > 0 ? terms_.integer_count * sizeof(std::int64_t) : 0;
 }
 
-Result<StagedArrival> Incoming::end(const std::string& sha256, ByteSpan trailer) {
+Result<StagedArrival> Incoming::end(const std::string& sha256, ByteSpan trailer,
+                                    const std::optional<Signature>& signature) {
   FLUVIAL_TRY(verify_end(sha256, trailer));
   StagedArrival arrival;
   arrival.integers = integers_of(trailer.first(integer_bytes()));
@@ -243,9 +244,16 @@ Result<StagedArrival> Incoming::end(const std::string& sha256, ByteSpan trailer)
   arrival.round = update_->round;
   const Result<Digest> digest = wire::digest_from_proto(sha256);
   FLUVIAL_CHECK(digest.ok(), "a digest that matched");
-  const Status one =
-      arrival.what.contributors.add({update_->site, update_->lease, update_->weight, *digest, 0,
-                                     std::move(update_->metrics), update_->incarnation, update_->submission});
+  const Status one = arrival.what.contributors.add({update_->site,
+                                                    update_->lease,
+                                                    update_->weight,
+                                                    *digest,
+                                                    0,
+                                                    std::move(update_->metrics),
+                                                    update_->incarnation,
+                                                    update_->submission,
+                                                    {},
+                                                    signature});
   FLUVIAL_CHECK(one.ok(), "an admitted weight");
   return arrival;
 }

@@ -63,8 +63,9 @@ class Incoming {
   // decodable, not finite, or beyond the plan's bound, by the tensor's name; kResourceExhausted.
   Status chunk(std::uint64_t index, Buffer bytes);
   // The last call. Takes the trailer, which holds the integers and the probe. Checks length, digest and norm, that the
-  // probe is 1, and the integers against the base model's. kDataLoss.
-  Result<StagedArrival> end(const std::string& sha256, ByteSpan trailer);
+  // probe is 1, and the integers against the base model's. kDataLoss. `signature`: the site's, of an update.
+  Result<StagedArrival> end(const std::string& sha256, ByteSpan trailer,
+                            const std::optional<Signature>& signature = {});
 
   bool is_of(RunId run, RoundId round) const;
   wire::Received received() const;

@@ -22,6 +22,7 @@ Status Inflow::admit(RoundBook& book, Receiver& receiver) {
   if (kept) incoming_.emplace(std::move(*kept));
   if (update_) FLUVIAL_TRY(book.admit(*update_));
   FLUVIAL_ASSIGN(terms_, update_ ? receiver.admit(*update_) : receiver.admit(*partial_));
+  base_ = terms_->base;
   return {};
 }
 
@@ -44,13 +45,19 @@ Status Inflow::chunk(std::uint64_t index, Buffer bytes) {
   return incoming_ ? incoming_->chunk(index, std::move(bytes)) : Status{};
 }
 
-Status Inflow::end(const std::string& sha256, ByteSpan trailer) {
+Status Inflow::end(const v1::UpdateEnd& end, ByteSpan trailer, const FindForged& find_forged) {
   if (incoming_) {
-    Result<StagedArrival> whole = incoming_->end(sha256, trailer);
+    std::optional<Signature> signature;
+    if (!end.signature().empty()) {
+      FLUVIAL_ASSIGN(signature, wire::signature_from_proto(end.signature()));
+    }
+    Result<StagedArrival> whole = incoming_->end(end.sha256(), trailer, signature);
     if (!whole.ok()) return whole.error();
+    forged_ = find_forged({whole->run, whole->round, base_, whole->what.contributors});
+    if (!forged_.empty()) return forged_.front().error;
     incoming_.reset();
     arrival_.emplace(std::move(*whole));
-  } else if (const Result<Digest> digest = wire::digest_from_proto(sha256); digest.ok()) {
+  } else if (const Result<Digest> digest = wire::digest_from_proto(end.sha256()); digest.ok()) {
     told_digest_ = *digest;
   }
   return {};
@@ -85,6 +92,7 @@ std::vector<SiteId> Inflow::report(const Error& error, RoundBook& book, Receiver
       without.insert(conflict.site);
     }
   }
+  for (const round::Refusal& forged : forged_) without.insert(forged.site);
   return {without.begin(), without.end()};
 }
 

@@ -33,6 +33,17 @@ class Receiver {
 Status admit_partial(const PartialHead& head, const RoundBook& book, const std::function<bool(SiteId)>& is_below,
                      const std::function<Status()>& admit, const std::function<void(const round::Refusal&)>& refuse);
 
+// What a child has brought, whole, before it may be added to the sum.
+struct Brought {
+  RunId run;
+  RoundId round;
+  Digest base{};  // that the round starts from
+  const round::ContributorSet& contributors;
+};
+
+// Which of the contributions are not as their sites signed them, and why. Blocking, anywhere.
+using FindForged = std::function<std::vector<round::Refusal>(const Brought&)>;
+
 class Inflow {
  public:
   explicit Inflow(UpdateHead head) : update_(std::move(head)) {}
@@ -44,9 +55,10 @@ class Inflow {
   // After admit(): how many of its chunks an earlier session brought.
   std::uint64_t kept_chunks() const { return incoming_ ? incoming_->received().chunks : 0; }
   Status start(const Staging& staging);
-  Status chunk(std::uint64_t index, Buffer bytes);          // blocking, anywhere; skipped after a refusal
-  Status end(const std::string& sha256, ByteSpan trailer);  // blocking, anywhere
-  Status hand_over(RoundBook& book, Receiver& receiver);    // on the strand, after end()
+  Status chunk(std::uint64_t index, Buffer bytes);  // blocking, anywhere; skipped after a refusal
+  // Blocking, anywhere. kUnauthenticated: a contribution is not its site's own.
+  Status end(const v1::UpdateEnd& end, ByteSpan trailer, const FindForged& find_forged);
+  Status hand_over(RoundBook& book, Receiver& receiver);  // on the strand, after end()
   // On the strand. Returns what to tell the child.
   v1::Envelope refuse(const Error& error, RoundBook& book, Receiver& receiver);
   bool is_refused() const { return step_ == Step::kRefused; }
@@ -66,7 +78,9 @@ class Inflow {
   std::optional<Terms> terms_;
   std::optional<Incoming> incoming_;  // from start() on; before it, what an earlier session left
   std::optional<StagedArrival> arrival_;
-  std::optional<Digest> told_digest_;  // the trailer's, of an update that was refused before
+  Digest base_{};                       // of the open round
+  std::vector<round::Refusal> forged_;  // contributions of the partial
+  std::optional<Digest> told_digest_;   // the trailer's, of an update that was refused before
 };
 
 }  // namespace fluvial::transfer

@@ -47,7 +47,7 @@ class InflowTest : public TransferTest {
     std::optional<Code> told;
     if (!taken.ok()) told = refuse(in, taken.error());
     for (std::size_t i = from; i < 3; ++i) EXPECT_TRUE(in.chunk(i, test_chunk(values, i)).ok());
-    taken = in.end(test_digest(values), test_trailer().span());
+    taken = in.end(end_of(values), test_trailer().span(), find_forged_);
     if (taken.ok()) taken = in.hand_over(book_, owner_);
     if (!taken.ok()) told = refuse(in, taken.error());
     return told;
@@ -70,8 +70,21 @@ class InflowTest : public TransferTest {
     return head;
   }
 
+  static v1::UpdateEnd end_of(const std::vector<float>& values) {
+    v1::UpdateEnd end;
+    end.set_sha256(test_digest(values));
+    end.set_signature(std::string(64, 's'));
+    return end;
+  }
+
   RoundBook book_;  // after the budget that it counts against
   Owner owner_;
+  std::vector<round::Refusal> forged_;  // what is found to be
+  std::vector<SiteId> looked_at_;       // that were to be looked at
+  FindForged find_forged_ = [this](const Brought& brought) {
+    for (const auto& [site, entry] : brought.contributors.entries()) looked_at_.push_back(site);
+    return forged_;
+  };
   v1::Envelope receipt_;
 };
 
@@ -80,6 +93,41 @@ TEST_F(InflowTest, AWholeUpdateIsHandedOver) {
   ASSERT_EQ(owner_.arrivals.size(), 1u);
   EXPECT_EQ(owner_.arrivals[0].update()->site, SiteId(7));
   EXPECT_THAT(owner_.refusals, IsEmpty());
+}
+
+TEST_F(InflowTest, AnUpdateBringsItsSitesSignature) {
+  EXPECT_FALSE(bring(test_head(7), test_values(1)));
+  const round::Contribution* const entry = owner_.arrivals.at(0).what.contributors.find(SiteId(7));
+  ASSERT_TRUE(entry != nullptr && entry->signature);
+  EXPECT_EQ(as_text(*entry->signature), std::string(64, 's'));
+  EXPECT_THAT(looked_at_, ElementsAre(SiteId(7)));
+}
+
+TEST_F(InflowTest, WhatItsSiteDidNotSignIsNotHandedOver) {
+  forged_ = {{SiteId(7), {Code::kUnauthenticated, "not its own"}}};
+  EXPECT_EQ(bring(test_head(7), test_values(1)), Code::kUnauthenticated);
+  EXPECT_THAT(owner_.arrivals, IsEmpty());
+  EXPECT_THAT(owner_.refusals, ElementsAre(forged_[0]));
+  EXPECT_EQ(budget_.bytes_used(), 0u);
+}
+
+TEST_F(InflowTest, APartialIsToDoWithoutWhatItsSitesDidNotSign) {
+  PartialHead head = partial_of(7, test_values(1));
+  head.what.contributors.clear();
+  head.chunk_count = 0;
+  head.scale_bits = kTestScale;
+  forged_ = {{SiteId(7), {Code::kUnauthenticated, "not its own"}}};
+  Inflow in(head);
+  ASSERT_TRUE(in.admit(book_, owner_).ok());
+  ASSERT_TRUE(in.start(staging_).ok());
+  v1::UpdateEnd end;
+  end.set_sha256(wire::digest_to_proto(sha256({})));
+  const Status ended = in.end(end, {}, find_forged_);
+  ASSERT_EQ(ended.error().code, Code::kUnauthenticated);
+  refuse(in, ended.error());
+  EXPECT_THAT(receipt_.receipt().without(), ElementsAre(5, 7));
+  EXPECT_THAT(owner_.refusals, IsEmpty()) << "their own contributions count in a later partial";
+  EXPECT_THAT(owner_.arrivals, IsEmpty());
 }
 
 TEST_F(InflowTest, OneThatIsTurnedAwayIsSkippedAndOnlyItsOwnFaultIsTheRoundsConcern) {
@@ -115,7 +163,7 @@ TEST_F(InflowTest, WhatWasCutOffGoesOn) {
   ASSERT_TRUE(in.admit(book_, owner_).ok());
   EXPECT_EQ(in.kept_chunks(), 2u);
   ASSERT_TRUE(in.start(staging_).ok() && in.chunk(2, test_chunk(values, 2)).ok());
-  ASSERT_TRUE(in.end(test_digest(values), test_trailer().span()).ok() && in.hand_over(book_, owner_).ok());
+  ASSERT_TRUE(in.end(end_of(values), test_trailer().span(), find_forged_).ok() && in.hand_over(book_, owner_).ok());
   EXPECT_EQ(owner_.arrivals.size(), 1u);
 }
 

@@ -8,6 +8,7 @@
 #include "core/net/pace.h"
 #include "core/tree/ask.h"
 #include "core/tree/intake.h"
+#include "core/tree/orders.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
 #include "core/wire/report_mapping.h"
@@ -16,6 +17,7 @@ namespace fluvial::tree {
 namespace {
 
 constexpr std::size_t kAdvertiseBytesMax = 300;
+constexpr int kModelsAtOnceMax = 16;      // of one child; it waits for one
 constexpr double kWallClocksApart_s = 5;  // as coordinator/logic/problems.h and the alert have it
 
 }  // namespace
@@ -28,8 +30,20 @@ struct Hub::Stream {
         questions(static_cast<double>(hub.options_.budget.queries_per_s_max), hub.runtime_.clock.now()) {}
   Intake intake;
   net::Pace questions;
+  int models = 0;                // on their way, with those that were overtaken and have not noticed yet
   std::uint64_t generation = 0;  // of the model being sent: a new request ends the one before
 };
+
+// A site's own: of what its children pass on, only the root knows all keys.
+std::vector<round::Refusal> HubOwner::forged(const Child& child, const transfer::Brought& brought) {
+  const round::Contribution* const own = brought.contributors.find(child.node);
+  if (child.role != Role::kSite || own == nullptr || !own->signature) return {};
+  const identity::PublicKey& key = child.session->member().key;
+  if (!key) return {};
+  const Status authentic = check_author(key, brought.run, brought.round, brought.base, *own);
+  if (authentic.ok()) return {};
+  return {{child.node, authentic.error()}};
+}
 
 Hub::Hub(Runtime& runtime, HubOwner& owner, HubOptions options, std::shared_ptr<identity::DenyList> deny)
     : runtime_(runtime),
@@ -44,7 +58,13 @@ Hub::Hub(Runtime& runtime, HubOwner& owner, HubOptions options, std::shared_ptr<
 Result<std::uint16_t> Hub::open(std::shared_ptr<const identity::TlsContext> tls) {
   net::ListenerSettings settings;
   settings.session = runtime_.session;
+  settings.session.stranger_bytes_max = static_cast<std::uint32_t>(options_.budget.stranger_bytes_max);
   settings.sessions_max = options_.sessions_max;
+  settings.strangers_max = options_.budget.strangers_max;
+  settings.strangers_per_address_max = options_.budget.strangers_per_address_max;
+  settings.sessions_per_member_max = options_.budget.sessions_per_member_max;
+  settings.payload_bytes_in_flight_max = options_.budget.payload_bytes_max;
+  settings.payload_bytes_per_member_max = options_.budget.payload_bytes_per_member_max;
   auto admission = [deny = deny_](const identity::PeerIdentity& peer) -> Status {
     if (peer.role == Role::kCoordinator) return Error{Code::kPermissionDenied, "a coordinator is nobody's child"};
     return deny->check(peer);
@@ -71,6 +91,19 @@ void Hub::send(NodeId child, v1::Envelope message) {
 void Hub::cut(NodeId child, Error reason) {
   const auto found = children_.find(child);
   if (found != children_.end()) found->second.session->close(std::move(reason), true);
+}
+
+void Hub::drop_denied() {
+  std::vector<std::pair<NodeId, Error>> denied;
+  for (const auto& [node, child] : children_) {
+    const Status admitted = deny_->check(child.session->member());
+    if (!admitted.ok()) denied.emplace_back(node, admitted.error());
+  }
+  for (auto& [node, reason] : denied) {
+    runtime_.log.warn("a member is refused from now on; its session ends",
+                      {{"member", children_.at(node).name}, {"reason", reason.message}});
+    cut(node, std::move(reason));
+  }
 }
 
 net::Awaitable<void> Hub::serve(std::shared_ptr<net::Session> session) {
@@ -101,6 +134,7 @@ net::Awaitable<Status> Hub::greet(std::shared_ptr<net::Session> session, v1::Hel
               round::HistoryId(hello.history()),
               session};
   child.protocol = *protocol;
+  if (hello.has_lease()) child.lease_shown = std::make_shared<const v1::Signed>(std::move(*hello.mutable_lease()));
   co_return co_await serve_member(session, std::move(child));
 }
 
@@ -167,6 +201,7 @@ Status Hub::may_join(const Child& child) const {
 
 Status Hub::join(const Child& child) {
   FLUVIAL_TRY(may_join(child));
+  child.session->admitted();
   welcome(*child.session, child.protocol);
   children_.emplace(child.node, child);
   owner_.child_joined(child);
@@ -219,9 +254,12 @@ net::Awaitable<Status> Hub::dispatch(Child child, std::shared_ptr<Stream> stream
     case v1::Envelope::kPartialChunk:
       co_return co_await stream->intake.chunk(message.partial_chunk().index(), std::move(frame.payload));
     case v1::Envelope::kUpdateEnd:
-      co_return co_await stream->intake.end(message.update_end().sha256(), std::move(frame.payload));
-    case v1::Envelope::kPartialEnd:
-      co_return co_await stream->intake.end(message.partial_end().sha256(), std::move(frame.payload));
+      co_return co_await stream->intake.end(std::move(*message.mutable_update_end()), std::move(frame.payload));
+    case v1::Envelope::kPartialEnd: {
+      v1::UpdateEnd end;
+      end.set_sha256(message.partial_end().sha256());
+      co_return co_await stream->intake.end(std::move(end), std::move(frame.payload));
+    }
     case v1::Envelope::kModelRequest:
       co_return co_await start_model(std::move(child), std::move(stream), std::move(*message.mutable_model_request()));
     case v1::Envelope::kMemberChange:
@@ -304,6 +342,10 @@ net::Awaitable<Status> Hub::start_model(Child child, std::shared_ptr<Stream> str
                        {{"member", child.name}, {"run", ref->run}, {"model_version", ref->version}});
     co_return Status{};
   }
+  if (stream->models >= kModelsAtOnceMax) {
+    co_return Error{Code::kResourceExhausted, "too many models asked for at once"};
+  }
+  ++stream->models;
   const std::uint64_t generation = ++stream->generation;
   streams_.spawn(child.session->executor(), "model to " + child.name,
                  stream_model(child.session, stream, *slot, request.offset(), generation));
@@ -313,6 +355,7 @@ net::Awaitable<Status> Hub::start_model(Child child, std::shared_ptr<Stream> str
 net::Awaitable<void> Hub::stream_model(std::shared_ptr<net::Session> session, std::shared_ptr<Stream> stream,
                                        std::shared_ptr<ModelSlot> slot, std::uint64_t offset,
                                        std::uint64_t generation) {
+  const std::shared_ptr<void> until_sent(nullptr, [stream](void*) { --stream->models; });
   bool begun = false;
   while (stream->generation == generation) {
     // What is available is asked for on the node's strand, a part at a time.

@@ -37,18 +37,22 @@ struct Child {
   Incarnation incarnation;
   round::HistoryId history;  // that its lease is of
   std::shared_ptr<net::Session> session;
-  std::uint32_t protocol = 0;  // that both ends speak
+  std::uint32_t protocol = 0;                          // that both ends speak
+  std::shared_ptr<const v1::Signed> lease_shown = {};  // LeaseStatement, not verified; null: it shows none
 };
 
 // All on the node's strand.
 class HubOwner : public transfer::Receiver {
  public:
-  // kStale: come for a new lease first.
+  // kStale: come for a new lease first. It is asked twice: an older session of the child may end meanwhile.
   virtual Status may_join(const Child& child) = 0;
   virtual void child_joined(const Child& child) = 0;  // may be told things from here on
   virtual void child_left(NodeId child) = 0;
   virtual void members_changed(NodeId child, const v1::MemberChange& change) = 0;
   virtual net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) = 0;
+
+  // Which of what this child has brought is not as its sites signed it, and why. Blocking and thread safe: on the pool.
+  virtual std::vector<round::Refusal> forged(const Child& child, const transfer::Brought& brought);
 
   virtual void declined(NodeId child, const round::Decline& decline) = 0;
   // Until it is answered, or passed on: a child's questions wait for each other.
@@ -89,6 +93,7 @@ class Hub final : public Children {
   std::set<NodeId> nodes() const override { return transfer::nodes_of(children_); }
   void send(NodeId child, v1::Envelope message) override;
   void cut(NodeId child, Error reason);
+  void drop_denied();  // the deny list has changed: whom it names goes, with all that is under way
   transfer::RoundBook& book() override { return book_; }
   const store::StagingBudget& budget() const override { return budget_; }
   std::uint64_t payload_bytes_in() const { return payload_bytes_in_.load(std::memory_order_relaxed); }

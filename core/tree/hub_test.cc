@@ -152,6 +152,18 @@ class HubScenarios : public HubTest {
     EXPECT_EQ(refused.code, Code::kPermissionDenied) << refused.to_string();
     EXPECT_TRUE(owner_.joined.empty());
   }
+  net::Awaitable<void> denied() {
+    const auto session = co_await connect(Role::kSite, 7);
+    const auto other = co_await connect(Role::kSite, 8);
+    session->post({begin(7), {}});  // an update is under way
+    deny_->replace({{}, {}, {session_key(7)}, {}});
+    hub_->drop_denied();
+    const Error ended = co_await end_of(session);
+    EXPECT_EQ(ended.code, Code::kPermissionDenied) << ended.to_string();
+    EXPECT_TRUE(other->is_open());
+    EXPECT_TRUE(owner_.arrivals.empty());
+  }
+  Digest session_key(std::uint32_t node) const { return hub_->children().at(NodeId(node)).session->member().key.id(); }
   net::Awaitable<void> leases() {
     const auto session = co_await connect(Role::kSite, 7, /*lease=*/0);
     v1::Envelope request;
@@ -190,7 +202,52 @@ class HubScenarios : public HubTest {
     EXPECT_EQ(sha256(got), ref.digest);
     EXPECT_FALSE(owner_.slot->append(ByteSpan(bytes).first(1)).ok()) << "beyond its end";
   }
+  // One that asks and asks has one question answered at a time, and the others are served meanwhile.
+  net::Awaitable<void> questions() {
+    net::AsyncSignal changed(process_.runtime().strand);
+    int asked = 0;
+    bool may_answer = false;
+    owner_.on_outcome_asked = [&] {
+      ++asked;
+      changed.notify_all();
+    };
+    owner_.answering = [&]() -> net::Awaitable<void> { return until(&may_answer, &changed); };
+    const auto greedy = co_await connect(Role::kSite, 7);
+    const auto other = co_await connect(Role::kSite, 8);
+    v1::Envelope query;
+    query.mutable_outcome_query()->set_site(7);
+    for (int i = 0; i < 5; ++i) greedy->post({query, {}});
+    while (asked == 0) co_await changed.wait();
+    other->post({begin(8, 99), {}});
+    const v1::Receipt receipt = co_await next_receipt(other);
+    EXPECT_EQ(receipt.round(), 99u);
+    EXPECT_EQ(asked, 1);
+    may_answer = true;
+    changed.notify_all();
+    co_await stale_marker(greedy);
+    EXPECT_EQ(asked, 5);
+    owner_.answering = nullptr;
+  }
+  static net::Awaitable<void> until(const bool* holds, net::AsyncSignal* changed) {
+    while (!*holds) co_await changed->wait();
+  }
+  net::Awaitable<void> before_admission() {
+    const auto session = co_await connect(Role::kSite, 7, 1, 1, false);
+    v1::Envelope large;
+    large.mutable_hello()->set_software(std::string(128 << 10, 'x'));
+    session->post({std::move(large), {}});
+    const Error end = co_await end_of(session);
+    EXPECT_THAT(end.message, HasSubstr("before the peer is admitted"));
+  }
 };
+
+TEST_F(HubScenarios, AChildsQuestionsWaitForEachOtherAndNobodyElseDoes) {
+  run([this] { return questions(); });
+}
+
+TEST_F(HubScenarios, BeforeItIsLetInAPeerMaySayLittle) {
+  run([this] { return before_admission(); });
+}
 
 TEST_F(HubScenarios, AGoodUpdateArrivesWhole) {
   run([this] { return good_update(); });
@@ -213,6 +270,9 @@ TEST_F(HubScenarios, ANewIncarnationReplacesAndAnOlderOneIsRefused) {
 }
 TEST_F(HubScenarios, WhoIsShutOutAfterItsSessionWasAcceptedDoesNotJoin) {
   run([this] { return shut_out(); });
+}
+TEST_F(HubScenarios, WhoIsDeniedMeanwhileGoesWithWhatIsUnderWayAndTheOthersStay) {
+  run([this] { return denied(); });
 }
 TEST_F(HubScenarios, ASessionWithoutALeaseMayOnlyAskForOne) {
   run([this] { return leases(); });

@@ -52,9 +52,10 @@ net::Awaitable<Status> Intake::chunk(std::uint64_t index, Buffer bytes) {
   co_return Status{};
 }
 
-net::Awaitable<Status> Intake::end(std::string sha256, Buffer integers) {
+net::Awaitable<Status> Intake::end(v1::UpdateEnd end, Buffer integers) {
   if (!current_) co_return Error{Code::kFailedPrecondition, "an end without a beginning"};
-  Status taken = co_await runtime_.pool.run([&] { return current_->end(sha256, integers.span()); });
+  const auto forged = [&](const transfer::Brought& brought) { return owner_.forged(child_, brought); };
+  Status taken = co_await runtime_.pool.run([&] { return current_->end(end, integers.span(), forged); });
   if (taken.ok()) taken = co_await ask(runtime_.strand, [&] { return current_->hand_over(book_, owner_); });
   if (!taken.ok()) {
     co_await refuse(taken.error());

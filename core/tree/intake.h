@@ -19,7 +19,7 @@ class Intake {
   net::Awaitable<Status> begin(v1::UpdateBegin begin);
   net::Awaitable<Status> begin(v1::PartialBegin begin);
   net::Awaitable<Status> chunk(std::uint64_t index, Buffer bytes);
-  net::Awaitable<Status> end(std::string sha256, Buffer integers);
+  net::Awaitable<Status> end(v1::UpdateEnd end, Buffer integers);  // a partial's has no signature
   // When the session has ended: what was in the middle of its way.
   std::optional<transfer::Incoming> cut_off();
 

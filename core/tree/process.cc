@@ -1,8 +1,11 @@
 #include "core/tree/process.h"
 
 #include <malloc.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -10,6 +13,7 @@
 #include <boost/asio/strand.hpp>
 #include <csignal>
 #include <cstdlib>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -24,11 +28,38 @@ namespace {
 
 constexpr int kMmapThresholdBytes = 1 << 20;
 constexpr std::size_t kPoolQueueMax = 1 << 20;
+constexpr int kStrangersNice = 10;  // whoever floods the enrolment port takes what rounds leave
 
 std::size_t pool_threads(const config::CommonSettings& settings) {
   if (settings.compute_threads != 0) return settings.compute_threads;
   return std::max(1u, std::thread::hardware_concurrency());
 }
+
+// A thread for what must not share one with rounds.
+class SideThread {
+ public:
+  SideThread() : work_(io_.get_executor()) {}
+  ~SideThread() { stop(); }
+  SideThread(const SideThread&) = delete;
+  SideThread& operator=(const SideThread&) = delete;
+
+  net::Executor executor() { return io_.get_executor(); }
+  void start(int nice) {
+    thread_ = std::thread([this, nice] {
+      if (nice != 0) ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), nice);  // Linux: of this thread alone
+      io_.run();
+    });
+  }
+  void stop() {
+    io_.stop();
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  net::asio::io_context io_{1};
+  net::asio::executor_work_guard<net::asio::io_context::executor_type> work_;
+  std::thread thread_;
+};
 
 }  // namespace
 
@@ -51,7 +82,9 @@ struct Process::Impl {
   SystemClock clock;
   telemetry::Metrics metrics;
   MeasuredFiles files;
-  net::asio::io_context io;
+  SideThread health;                    // and metrics: they are answered whatever rounds and strangers do
+  std::optional<SideThread> enrolment;  // of a coordinator
+  net::asio::io_context io;             // goes before them: what waits in it may hold sockets of theirs
   net::ThreadPool pool;
   net::asio::signal_set signals;
   telemetry::Measuring measuring;
@@ -75,6 +108,7 @@ Process::Process(const config::CommonSettings& settings, Role role, store::FileS
   impl_->measuring = impl_->metrics.before_render([pool = &impl_->pool, tasks = impl_->metrics.gauge("pool_tasks")] {
     tasks.set(static_cast<double>(pool->tasks()));
   });
+  if (role == Role::kCoordinator) runtime_->strangers = impl_->enrolment.emplace().executor();
   runtime_->session.clock = &impl_->clock;
   tasks_ = std::make_unique<net::TaskGroup>(strand, [log](const std::string& task, const std::string& what) {
     log.error("task failed; the process goes on without it", {{"task", task}, {"reason", what}});
@@ -135,9 +169,9 @@ Result<std::uint16_t> Process::open_http(HttpFacts facts) {
   }
   const bool may_move = listen == config::kMetricsAuto;
   FLUVIAL_ASSIGN(const config::HostPort at, config::parse_host_port(may_move ? config::kMetricsFirst : listen));
-  auto opened = net::HttpServer::open(runtime_->io, net::TcpAddress{at.host, at.port}, {}, impl_->hooks);
+  auto opened = net::HttpServer::open(impl_->health.executor(), net::TcpAddress{at.host, at.port}, {}, impl_->hooks);
   if (!opened.ok() && may_move) {
-    opened = net::HttpServer::open(runtime_->io, net::TcpAddress{at.host, 0}, {}, impl_->hooks);
+    opened = net::HttpServer::open(impl_->health.executor(), net::TcpAddress{at.host, 0}, {}, impl_->hooks);
   }
   if (!opened.ok()) return opened.error();
   impl_->http = std::move(*opened);
@@ -210,10 +244,14 @@ void Process::run(std::function<void()> stop) {
   }
   impl_->manager.tell(ready_ ? "READY=1\nSTATUS=ready" : "READY=1\nSTATUS=" + std::string(impl_->unready));
   net::asio::co_spawn(runtime_->strand, wait_and_stop(tasks_.get(), &impl_->io), [](std::exception_ptr) {});
+  impl_->health.start(0);
+  if (impl_->enrolment) impl_->enrolment->start(kStrangersNice);
   std::vector<std::thread> threads;
   for (std::uint64_t i = 1; i < impl_->settings.io_threads; ++i) threads.emplace_back([this] { impl_->io.run(); });
   impl_->io.run();
   for (std::thread& thread : threads) thread.join();
+  impl_->health.stop();
+  if (impl_->enrolment) impl_->enrolment->stop();
 }
 
 }  // namespace fluvial::tree

@@ -66,6 +66,7 @@ net::SessionSettings session_settings(const config::SessionLimits& limits) {
   settings.heartbeat_timeout = milliseconds(limits.heartbeat_timeout_ms);
   settings.drain_deadline = milliseconds(limits.drain_deadline_ms);
   settings.outbox_bytes_max = limits.outbox_bytes_max;
+  settings.key_updates_max = static_cast<std::uint32_t>(limits.key_updates_max);
   return settings;
 }
 

@@ -31,10 +31,10 @@ TEST(ObservingHooks, TheWordsOfRefusalsAreTheDeclaredOnes) {
   namespace reason = net::reason;
   EXPECT_EQ(values_of("handshakes_total", "result", Role::kSite), words(reason::kHandshake, {"ok"}));
   EXPECT_EQ(values_of("frames_refused_total", "reason", Role::kSite), words(reason::kFrame, {}));
-  EXPECT_EQ(
-      values_of("sessions_refused_total", "reason", Role::kSite),
-      words(reason::kHandshake, words(reason::kFrame, {std::string(reason::kNotAdmitted), std::string(reason::kSilent),
-                                                       std::string(reason::kStuck)})));
+  EXPECT_EQ(values_of("sessions_refused_total", "reason", Role::kSite),
+            words(reason::kHandshake,
+                  words(reason::kFrame, {std::string(reason::kNotAdmitted), std::string(reason::kSilent),
+                                         std::string(reason::kStuck), std::string(reason::kTooManyOfMember)})));
 }
 
 TEST(ObservingHooks, TheCodecsAreTheDeclaredOnes) {

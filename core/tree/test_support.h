@@ -58,7 +58,7 @@ class FakeOwner final : public HubOwner {
   void declined(NodeId, const round::Decline& decline) override { refusals.push_back(decline.refusal); }
   net::Awaitable<void> outcome_asked(NodeId, v1::OutcomeQuery) override {
     if (on_outcome_asked) on_outcome_asked();
-    co_return;
+    if (answering) co_await answering();
   }
   std::shared_ptr<ModelSlot> model(const round::ModelRef&) override { return slot; }
   void reported(NodeId, round::NodeReport report) override {
@@ -87,6 +87,7 @@ class FakeOwner final : public HubOwner {
   bool counts_already = false;
   std::function<void()> on_may_join;
   std::function<void()> on_outcome_asked;
+  std::function<net::Awaitable<void>()> answering;  // until an outcome is answered
 };
 
 class HubTest : public testing::Test {

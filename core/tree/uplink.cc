@@ -4,6 +4,7 @@
 
 #include "core/net/deadline.h"
 #include "core/tree/ask.h"
+#include "core/tree/lease_statement.h"
 #include "core/wire/history_mapping.h"
 #include "core/wire/mapping.h"
 
@@ -29,6 +30,12 @@ net::Awaitable<Result<std::shared_ptr<net::Session>>> connect_over_tls(Runtime* 
   auto admission = [role](const identity::PeerIdentity& peer) { return identity::may_speak_as(peer, role); };
   co_return co_await net::connect(runtime->io, address.host, address.port, std::move(tls), runtime->session,
                                   runtime->hooks, admission);
+}
+
+// Who must answer at the lease's address.
+round::Party expected_by(const Lease& lease) {
+  if (lease.parent == NodeId(0)) return {Role::kCoordinator, {}, {}, lease.parent_key};
+  return {Role::kAggregator, lease.parent, lease.parent_name, lease.parent_key};
 }
 
 }  // namespace
@@ -86,8 +93,7 @@ net::Awaitable<Result<std::shared_ptr<net::Session>>> Uplink::reach_parent() {
   NodeId unreachable;
   for (Lease& lease : *leases) {
     if (stopping_) co_return Error{Code::kCancelled, "the node is stopping"};
-    const Role role = lease.parent == NodeId(0) ? Role::kCoordinator : Role::kAggregator;
-    Result<std::shared_ptr<net::Session>> opened = co_await open(lease.address, lease.epoch, role);
+    Result<std::shared_ptr<net::Session>> opened = co_await open(lease.address, expected_by(lease), &lease);
     if (opened.ok()) {
       lease_ = std::move(lease);
       unreachable_ = {};
@@ -130,27 +136,56 @@ net::Awaitable<void> Uplink::relay(std::shared_ptr<net::Session> session, Error*
     if (frame->header.has_model_chunk()) bytes_.model_bytes.add(static_cast<double>(frame->payload.size()));
     const Status taken = co_await owner_.from_parent(std::move(*frame));
     if (!taken.ok()) {
-      runtime_.log.warn("the parent sent what it may not; the session ends",
-                        {{"parent", lease_.parent_name}, {"reason", taken.error().to_string()}});
+      if (taken.error().code == Code::kUnauthenticated) {
+        distrust(taken.error());
+      } else {
+        runtime_.log.warn("the parent sent what it may not; the session ends",
+                          {{"parent", lease_.parent_name}, {"reason", taken.error().to_string()}});
+      }
       *why = taken.error();
       co_return;
     }
   }
 }
 
-// Connects, says Hello and waits for the Welcome.
-net::Awaitable<Result<std::shared_ptr<net::Session>>> Uplink::open(net::HostPort address, Epoch lease, Role role) {
-  Result<std::shared_ptr<net::Session>> session = co_await dial_(std::move(address), role);
+// The coordinator is told as if it could not be reached, and grants another parent for a while.
+void Uplink::distrust(const Error& why) {
+  counts_.distrusted.add();
+  unreachable_ = lease_.parent;
+  runtime_.log.error("the parent is not to be trusted: what it says is not the coordinator's; going elsewhere",
+                     {{"parent", lease_.parent_name}, {"reason", why.to_string()}});
+}
+
+// Without a lease: to come for one.
+v1::Envelope Uplink::hello(const Lease* lease) const {
+  v1::Envelope message;
+  v1::Hello& hello = *message.mutable_hello();
+  hello.set_protocol_min(options_.protocols.oldest);
+  hello.set_protocol_max(options_.protocols.newest);
+  hello.set_software(options_.software);
+  hello.set_incarnation(options_.incarnation.value());
+  hello.set_history(history_.value());
+  if (lease != nullptr) hello.set_lease_epoch(lease->epoch.value());
+  if (lease != nullptr && lease->statement) *hello.mutable_lease() = *lease->statement;
+  return message;
+}
+
+// Connects, says Hello to whoever is expected there, and waits for the Welcome.
+net::Awaitable<Result<std::shared_ptr<net::Session>>> Uplink::open(net::HostPort address, round::Party expected,
+                                                                   const Lease* lease) {
+  const std::string where = net::to_string(address);
+  Result<std::shared_ptr<net::Session>> session = co_await dial_(std::move(address), expected.role);
   if (!session.ok()) co_return session.error();
+  if (const Status right = round::check_party(expected, party_of((*session)->member())); !right.ok()) {
+    runtime_.log.error(
+        "another node than the lease names answers at the parent's address; it is told nothing, and the coordinator is "
+        "asked for another parent",
+        {{"parent_address", where}, {"reason", right.error().to_string()}});
+    (*session)->close(right.error(), false);
+    co_return right.error();
+  }
   opening_ = *session;
-  v1::Envelope hello;
-  hello.mutable_hello()->set_protocol_min(options_.protocols.oldest);
-  hello.mutable_hello()->set_protocol_max(options_.protocols.newest);
-  hello.mutable_hello()->set_software(options_.software);
-  hello.mutable_hello()->set_incarnation(options_.incarnation.value());
-  hello.mutable_hello()->set_lease_epoch(lease.value());
-  hello.mutable_hello()->set_history(history_.value());
-  (*session)->post({std::move(hello), {}});
+  (*session)->post({hello(lease), {}});
   Result<net::Frame> welcome = co_await net::with_deadline(receive_from(*session), runtime_.session.handshake_deadline);
   opening_.reset();
   if (!welcome.ok()) {
@@ -169,7 +204,8 @@ net::Awaitable<Result<std::shared_ptr<net::Session>>> Uplink::open(net::HostPort
 }
 
 net::Awaitable<Result<std::vector<Lease>>> Uplink::ask_lease() {
-  Result<std::shared_ptr<net::Session>> session = co_await open(options_.coordinator, Epoch(0), Role::kCoordinator);
+  Result<std::shared_ptr<net::Session>> session =
+      co_await open(options_.coordinator, {Role::kCoordinator, {}, {}, {}}, nullptr);
   if (!session.ok()) co_return session.error();
   const Result<round::Standing> standing = co_await owner_.standing();
   if (!standing.ok()) {
@@ -180,6 +216,8 @@ net::Awaitable<Result<std::vector<Lease>>> Uplink::ask_lease() {
   *request.mutable_lease_request()->mutable_standing() = wire::to_proto(*standing);
   request.mutable_lease_request()->set_advertise(options_.advertise);
   request.mutable_lease_request()->set_unreachable(unreachable_.value());
+  request.mutable_lease_request()->set_shows_lease(true);
+  request.mutable_lease_request()->set_process(options_.process);
   (*session)->post({std::move(request), {}});
   Result<net::Frame> reply = co_await net::with_deadline(receive_from(*session), runtime_.session.handshake_deadline);
   const identity::PublicKey coordinator = (*session)->member().key;
@@ -190,17 +228,31 @@ net::Awaitable<Result<std::vector<Lease>>> Uplink::ask_lease() {
       grant.parents_size() > static_cast<int>(kParentsMax)) {
     co_return Error{Code::kDataLoss, "the coordinator's lease names no parent"};
   }
+  if (grant.leases_size() != 0 && grant.leases_size() != grant.parents_size()) {
+    co_return Error{Code::kDataLoss, "the coordinator has signed leases for some of the parents alone"};
+  }
   Result<round::Lineage> lineage = wire::from_proto(grant.histories());
   if (!lineage.ok()) co_return lineage.error();
   const round::HistoryId history = round::current_of(*lineage);
+  const Status told = owner_.denials_told(history, coordinator, grant.has_denials() ? &grant.denials() : nullptr);
+  if (!told.ok()) co_return told.error();
   const Status taken = co_await owner_.granted(std::move(*lineage), Epoch(grant.epoch()));
   if (!taken.ok()) co_return taken.error();
   history_ = history;
   std::vector<Lease> leases;
-  for (const v1::Parent& parent : grant.parents()) {
+  for (int i = 0; i < grant.parents_size(); ++i) {
+    const v1::Parent& parent = grant.parents(i);
     Lease lease{Epoch(grant.epoch()), NodeId(parent.node()), wire::printable(parent.name()), options_.coordinator,
-                coordinator};
+                coordinator.id()};
+    if (grant.leases_size() != 0) {
+      lease.coordinator_key = coordinator;
+      lease.statement = std::make_shared<const v1::Signed>(grant.leases(i));
+    }
     if (lease.parent != NodeId(0)) {
+      lease.parent_key = {};
+      if (!parent.key_sha256().empty()) {
+        FLUVIAL_CO_ASSIGN(lease.parent_key, wire::digest_from_proto(parent.key_sha256()));
+      }
       Result<net::HostPort> address = net::parse_host_port(parent.address());
       if (!address.ok()) co_return address.error();
       lease.address = *address;

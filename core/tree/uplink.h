@@ -1,6 +1,9 @@
 // A child's end of the tree: come for a lease, connect to the parent it names, serve the session until it ends, and
 // again with capped, jittered backoff. On the node's strand.
 //
+// Who answers at the parent's address must be the node that the lease names, by role, node, name and key; another one
+// is told nothing.
+//
 // A parent that cannot be reached is named in the next request, so that the coordinator grants another. After a session
 // is lost (at the latest when the parent has said nothing for heartbeat_timeout) the coordinator is asked within one
 // step of the backoff; a reconnect that fails takes connect_deadline and handshake_deadline at most, and one more step.
@@ -20,6 +23,7 @@
 #include "core/net/session.h"
 #include "core/net/signal.h"
 #include "core/round/history.h"
+#include "core/round/lease.h"
 #include "core/telemetry/node_metrics.h"
 #include "core/tree/runtime.h"
 #include "core/wire/protocol.h"
@@ -31,7 +35,9 @@ struct Lease {
   NodeId parent;  // 0: the coordinator
   std::string parent_name;
   net::HostPort address;
-  identity::PublicKey coordinator_key = {};  // whose session the lease was asked for on
+  Digest parent_key{};                               // zeros: not known
+  identity::PublicKey coordinator_key = {};          // none: the coordinator signs nothing
+  std::shared_ptr<const v1::Signed> statement = {};  // by that key, to be shown to the parent; null: none
 };
 
 class UplinkOwner {
@@ -41,6 +47,13 @@ class UplinkOwner {
   // parent is connected to under it. An error: the node does not take it.
   virtual net::Awaitable<Result<round::Standing>> standing() = 0;
   virtual net::Awaitable<Status> granted(round::Lineage lineage, Epoch lease) = 0;
+  // Before granted(), of the coordinator's answer: whom it refuses (null: it says nothing of that). An error: the lease
+  // is not taken.
+  virtual Status denials_told(round::HistoryId history, const identity::PublicKey& coordinator,
+                              const v1::Denials* denials) {
+    (void)history, (void)coordinator, (void)denials;
+    return {};
+  }
   virtual void parent_up(const Lease& lease, std::shared_ptr<net::Session> session) = 0;
   virtual void parent_down(const Error& why) = 0;
   // Everything the parent sends, one after the other; the next is read when this has ended. An error ends the session.
@@ -58,6 +71,7 @@ struct UplinkOptions {
   std::string software;
   std::uint64_t jitter_seed = 0;
   wire::Protocols protocols;  // as HubOptions'
+  std::uint64_t process = 0;  // drawn: this process, and no other with the same identity
 };
 
 class Uplink {
@@ -80,7 +94,10 @@ class Uplink {
   net::Awaitable<Result<std::vector<Lease>>> ask_lease();
   net::Awaitable<Result<std::shared_ptr<net::Session>>> reach_parent();
   net::Awaitable<Result<Duration>> serve_parent();
-  net::Awaitable<Result<std::shared_ptr<net::Session>>> open(net::HostPort address, Epoch lease, Role role);
+  net::Awaitable<Result<std::shared_ptr<net::Session>>> open(net::HostPort address, round::Party expected,
+                                                             const Lease* lease);
+  v1::Envelope hello(const Lease* lease) const;
+  void distrust(const Error& why);
   net::Awaitable<void> relay(std::shared_ptr<net::Session> session, Error* why);
 
   Runtime& runtime_;
@@ -91,7 +108,7 @@ class Uplink {
   telemetry::EdgeBytes bytes_;
   Lease lease_;
   round::HistoryId history_;  // of the last lease
-  NodeId unreachable_;        // the nearest parent granted, when it could not be reached; else 0
+  NodeId unreachable_;        // the nearest parent granted, when it could not be reached or trusted; else 0
   std::shared_ptr<net::Session> session_;
   std::shared_ptr<net::Session> opening_;
   bool takes_reports_ = false;

@@ -13,6 +13,7 @@
 #include "core/tree/hub.h"
 #include "core/tree/process.h"
 #include "core/wire/history_mapping.h"
+#include "core/wire/mapping.h"
 
 namespace fluvial::tree {
 namespace {
@@ -30,7 +31,10 @@ class Parent final : public HubOwner {
   Status may_join(const Child& child) override {
     return child.lease == stale ? Status{Error{Code::kStale, "come for a new lease"}} : Status{};
   }
-  void child_joined(const Child& child) override { histories.push_back(child.history); }
+  void child_joined(const Child& child) override {
+    histories.push_back(child.history);
+    shown.push_back(child.lease_shown ? child.lease_shown->body() : "");
+  }
   void child_left(NodeId) override {}
   void members_changed(NodeId, const v1::MemberChange&) override {}
   net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity, v1::LeaseRequest request) override {
@@ -52,6 +56,7 @@ class Parent final : public HubOwner {
   std::vector<std::uint32_t> requests;    // what each said of unreachable
   std::vector<v1::Standing> standings;
   std::vector<round::HistoryId> histories;  // of who joined
+  std::vector<std::string> shown;           // their leases' statements
   Epoch stale;                              // whoever comes under it is sent away
   Hub hub;
   std::uint16_t port;
@@ -62,8 +67,11 @@ class UplinkTest : public testing::Test, public UplinkOwner {
   explicit UplinkTest(const wire::Protocols& protocols = {})
       : process_(settings(), Role::kSite, files_, telemetry::null_logger()),
         up_(process_.runtime().strand),
-        coordinator_(process_.runtime(), folder_.path(), pki_.member_server(Role::kCoordinator, NodeId(1), "root")),
-        aggregator_(process_.runtime(), folder_.path(), pki_.member_server(Role::kAggregator, kAggregator, "eu")) {
+        root_(pki_.credentials(Role::kCoordinator, NodeId(1), "root")),
+        coordinator_key_(identity::PublicKey::of(root_.key)),
+        coordinator_(process_.runtime(), folder_.path(), identity::TlsContext::member_server(root_).value()),
+        eu_(pki_.credentials(Role::kAggregator, kAggregator, "eu")),
+        aggregator_(process_.runtime(), folder_.path(), identity::TlsContext::member_server(eu_).value()) {
     process_.spawn("coordinator", coordinator_.hub.run());
     process_.spawn("aggregator", aggregator_.hub.run());
     UplinkOptions options;
@@ -106,6 +114,18 @@ class UplinkTest : public testing::Test, public UplinkOwner {
     }
     return grant;
   }
+  // Comes to the coordinator by another lease, and says that it could not reach its parent; nobody else heard of it.
+  void is_not_taken_for_the_parent(const v1::LeaseGrant& wrong) {
+    coordinator_.grants = {{}, wrong, grant(2, {NodeId(0)})};
+    run([this, named = wrong.parents(0).node()]() -> net::Awaitable<void> {  // NOLINT: to_the_end() holds it
+      co_await is_up(1);
+      EXPECT_EQ(parents_, std::vector<NodeId>{NodeId(0)});
+      EXPECT_EQ(coordinator_.requests, (std::vector<std::uint32_t>{0, named}));
+      EXPECT_TRUE(aggregator_.histories.empty()) << "it says nothing to a stranger";
+      telemetry::Metrics& metrics = process_.runtime().metrics;
+      EXPECT_EQ(metrics.counter("parent_connects_total", {{"result", "unauthenticated"}}).value(), 1);
+    });
+  }
   void run(std::function<net::Awaitable<void>()> scenario) {
     process_.spawn("uplink", uplink_->run());
     process_.spawn("scenario", to_the_end(std::move(scenario)));
@@ -130,7 +150,10 @@ class UplinkTest : public testing::Test, public UplinkOwner {
   store::PosixFileSystem files_;
   Process process_;
   net::AsyncSignal up_;
+  identity::Credentials root_;
+  identity::PublicKey coordinator_key_;
   Parent coordinator_;
+  identity::Credentials eu_;
   Parent aggregator_;
   std::unique_ptr<Uplink> uplink_;
   std::vector<NodeId> parents_;
@@ -200,6 +223,47 @@ TEST_F(UplinkTest, ShowsWhatItKnowsAndConnectsUnderAHistoryThatItTakes) {
     EXPECT_EQ(coordinator_.histories, std::vector<round::HistoryId>{restored});
     EXPECT_EQ(coordinator_.standings.size(), 3U);
     EXPECT_EQ(wire::from_proto(coordinator_.standings[0]).value(), standing_);
+  });
+}
+
+TEST_F(UplinkTest, ShowsItsParentTheLeaseThatTheCoordinatorSigned) {
+  v1::LeaseGrant lease = grant(1, {kAggregator});
+  lease.mutable_parents(0)->set_key_sha256(wire::digest_to_proto(identity::PublicKey::of(eu_.key).id()));
+  lease.add_leases()->set_body("what the coordinator says");
+  coordinator_.grants = {{}, lease};
+  run([this]() -> net::Awaitable<void> {  // NOLINT: to_the_end() holds it until it is done
+    co_await is_up(1);
+    EXPECT_EQ(parents_, std::vector<NodeId>{kAggregator});
+    EXPECT_EQ(aggregator_.shown, std::vector<std::string>{"what the coordinator says"});
+    EXPECT_EQ(uplink_->lease().coordinator_key, coordinator_key_);
+  });
+}
+
+TEST_F(UplinkTest, AnotherAggregatorAtTheParentsAddressIsToldNothing) {
+  v1::LeaseGrant lease = grant(1, {NodeId(3)});
+  lease.mutable_parents(0)->set_name("us");
+  is_not_taken_for_the_parent(lease);
+}
+
+TEST_F(UplinkTest, AnAggregatorOfTheSameNumberAndAnotherNameIsToldNothing) {
+  v1::LeaseGrant lease = grant(1, {kAggregator});
+  lease.mutable_parents(0)->set_name("us");
+  is_not_taken_for_the_parent(lease);
+}
+
+TEST_F(UplinkTest, TheParentsOldKeyIsToldNothing) {
+  v1::LeaseGrant lease = grant(1, {kAggregator});
+  lease.mutable_parents(0)->set_key_sha256(std::string(32, 'x'));
+  is_not_taken_for_the_parent(lease);
+}
+
+TEST_F(UplinkTest, AGrantThatSignsSomeOfItsLeasesIsNone) {
+  v1::LeaseGrant lease = grant(1, {kAggregator, NodeId(0)});
+  lease.add_leases()->set_body("one of two");
+  coordinator_.grants = {{}, lease, grant(2, {NodeId(0)})};
+  run([this]() -> net::Awaitable<void> {  // NOLINT: to_the_end() holds it until it is done
+    co_await is_up(1);
+    EXPECT_EQ(parents_, std::vector<NodeId>{NodeId(0)});
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include "core/round/schema.h"
 #include "core/wire/mapping.h"
+#include "core/wire/statements.h"
 
 namespace fluvial::wire {
 
@@ -67,6 +68,7 @@ v1::Envelope to_envelope(const Opening& opening) {
     message.mutable_received()->set_chunks(opening.received->chunks);
   }
   for (const RunId run : opening.continues) message.add_continues(run.value());
+  if (opening.order) *message.mutable_order() = *opening.order;
   return envelope;
 }
 
@@ -106,6 +108,7 @@ Result<Opening> from_proto(const v1::RoundOpen& message) {
     if (run >= message.run()) return Error{Code::kInvalidArgument, "a run that continues a later one"};
     opening.continues.emplace_back(run);
   }
+  if (message.has_order()) opening.order = std::make_shared<const v1::Signed>(message.order());
   return opening;
 }
 
@@ -120,6 +123,8 @@ v1::Envelope to_envelope(const Commit& commit) {
   to_proto(commit.refusals, message.mutable_refusals());
   message.set_last(commit.last);
   to_proto(commit.late, message.mutable_late());
+  if (commit.order) *message.mutable_order() = *commit.order;
+  for (const auto& [site, outcome] : commit.outcomes) *message.add_outcomes() = *outcome;
   return envelope;
 }
 
@@ -133,6 +138,14 @@ Result<Commit> from_proto(const v1::RoundCommit& message) {
   FLUVIAL_ASSIGN(commit.refusals, from_proto(message.refusals()));
   commit.last = message.last();
   FLUVIAL_ASSIGN(commit.late, from_proto(message.late()));
+  if (message.has_order()) commit.order = std::make_shared<const v1::Signed>(message.order());
+  if (static_cast<std::size_t>(message.outcomes_size()) > kParticipantsMax) {
+    return Error{Code::kInvalidArgument, "outcomes of more sites than there can be"};
+  }
+  for (const v1::Signed& outcome : message.outcomes()) {
+    FLUVIAL_ASSIGN(const SiteId site, site_of_outcome(outcome.body()));
+    commit.outcomes[site] = std::make_shared<const v1::Signed>(outcome);
+  }
   return commit;
 }
 

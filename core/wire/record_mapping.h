@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -25,6 +27,9 @@ using round::Received;
 
 inline constexpr std::size_t kContinuesMax = 64;  // older runs are not told
 
+// What the coordinator signed, passed on as it came (statements.h). Null: not signed.
+using Order = std::shared_ptr<const v1::Signed>;
+
 // A round as a parent tells it to one child.
 struct Opening {
   RunId run;
@@ -43,6 +48,7 @@ struct Opening {
   std::chrono::milliseconds hard_left{0};
   std::optional<Received> received;  // of the child's last transfer: it may go on from there
   std::vector<RunId> continues;      // the run that this one continues, then the run before that, ...
+  Order order = {};                  // an OpeningStatement
 };
 v1::Envelope to_envelope(const Opening& opening);
 Result<Opening> from_proto(const v1::RoundOpen& message);
@@ -57,6 +63,8 @@ struct Commit {
   std::vector<round::Refusal> refusals;
   bool last = false;
   std::vector<SiteId> late;  // participants below the child that are not in. A site that is named nowhere has to ask
+  Order order = {};          // a CommitStatement
+  std::map<SiteId, Order> outcomes = {};  // OutcomeStatements, of those below the child
 };
 v1::Envelope to_envelope(const Commit& commit);
 Result<Commit> from_proto(const v1::RoundCommit& message);

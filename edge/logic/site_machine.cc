@@ -89,7 +89,7 @@ bool SiteMachine::is_closed(RunId run, RoundId round) const {
   return found != closed_.end() && round <= found->second;
 }
 
-Effects SiteMachine::offered(Offer offer) {
+Effects SiteMachine::offered(Offer offer, const std::optional<Error>& forbidden) {
   Effects out;
   runs_.insert(offer.run);
   over_.erase(offer.run);
@@ -97,6 +97,7 @@ Effects SiteMachine::offered(Offer offer) {
   unheard_.erase(offer.run);
   if (is_closed(offer.run, offer.round)) return out;  // overtaken by its commit, or by a newer offer
   if (offer.round > RoundId(0)) close(offer.run, RoundId(offer.round.value() - 1));  // rounds follow each other
+  if (forbidden && !offer.counted && !has_begun(offer)) return forbid(offer, *forbidden);
   if (pending_) {
     if (pending_->run == offer.run && pending_->round == offer.round) {
       if (!offer.counted && !resolving_) send(std::move(offer), out);
@@ -122,6 +123,26 @@ Effects SiteMachine::offered(Offer offer) {
     return out;
   }
   start(std::move(offer), out);
+  return out;
+}
+
+bool SiteMachine::has_begun(const Offer& offer) const {
+  if (pending_) return pending_->run == offer.run && pending_->round == offer.round;
+  return work_ && !work_->lost && work_->stage != Stage::kFetching && is_same_round(work_->offer, offer);
+}
+
+// What is in hand is of a round before, and ends as if this one had been begun.
+Effects SiteMachine::forbid(const Offer& offer, const Error& why) {
+  Effects out;
+  next_.reset();
+  out.push_back(DeclineRound{offer.run, offer.round, offer.attempt, why});
+  if (pending_ && !resolving_) out.push_back(Ask{*pending_});
+  if (!work_) return out;
+  if (work_->stage == Stage::kFetching) {
+    work_.reset();
+  } else {
+    work_->late = true;
+  }
   return out;
 }
 

@@ -39,9 +39,10 @@ struct Offer {
   round::Plan plan;
   round::ModelRef base;
   Epoch lease;
-  std::uint64_t weight_max = 0;       // as in the round's record; 0: not told
-  bool counted = false;               // the parent's side holds this site's contribution
-  std::optional<Received> received;   // of a submission whose transfer was cut off
+  std::uint64_t weight_max = 0;              // as in the round's record; 0: not told
+  bool counted = false;                      // the parent's side holds this site's contribution
+  std::optional<Received> received;          // of a submission whose transfer was cut off
+  std::optional<std::uint64_t> cohort = {};  // how many sites the round asks; none: the coordinator has not signed it
   std::vector<RunId> continues = {};  // the run before, the one before that, ...: their unspent residual is this run's
 };
 
@@ -130,9 +131,11 @@ class SiteMachine {
     if (pending_) runs_.insert(pending_->run);
   }
 
-  Effects connected();           // a session to a parent is up
-  Effects ask_again();           // from time to time: a commit, a question or its answer may have been lost further up
-  Effects offered(Offer offer);  // again after a reconnect, and for the next attempt
+  Effects connected();  // a session to a parent is up
+  Effects ask_again();  // from time to time: a commit, a question or its answer may have been lost further up
+  // Again after a reconnect, and for the next attempt. `forbidden`: why the site's owner wants no part in it; it is
+  // declined, unless work for it has begun.
+  Effects offered(Offer offer, const std::optional<Error>& forbidden = {});
   Effects model_ready(const round::ModelRef& model);
   Effects trained(WorkId work);
   Effects train_failed(WorkId work, const Error& error);
@@ -172,6 +175,8 @@ class SiteMachine {
   bool is_at(WorkId work, Stage stage) const;
   void close(RunId run, RoundId round);
   bool is_closed(RunId run, RoundId round) const;
+  bool has_begun(const Offer& offer) const;
+  Effects forbid(const Offer& offer, const Error& why);
   void send(Offer offer, Effects& out);
   void fetch(const round::ModelRef& model, Effects& out);
   void start(Offer offer, Effects& out);

@@ -9,6 +9,7 @@
 
 #include "core/identity/authority.h"
 #include "core/identity/credentials.h"
+#include "core/identity/random.h"
 #include "core/identity/tls.h"
 #include "core/net/proxy.h"
 #include "core/store/site_store.h"
@@ -23,6 +24,7 @@ namespace {
 struct Member {
   identity::PeerIdentity self;
   std::shared_ptr<const identity::TlsContext> tls;
+  identity::PrivateKey key;
   std::uint64_t enrolled_before = 0;
   std::string federation;
   WallTime certificate_ends;
@@ -44,8 +46,12 @@ Result<Member> load_member(const config::EdgeSettings& settings) {
   }
   FLUVIAL_ASSIGN(std::shared_ptr<const identity::TlsContext> tls, identity::TlsContext::member_client(*credentials));
   const WallTime certificate_ends = credentials->chain.front().not_after();
-  return Member{std::move(self), std::move(tls), credentials->enrolled_before,
-                identity::federation_of(credentials->authority), certificate_ends};
+  return Member{std::move(self),
+                std::move(tls),
+                credentials->key,
+                credentials->enrolled_before,
+                identity::federation_of(credentials->authority),
+                certificate_ends};
 }
 
 tree::UplinkOptions uplink_options(net::HostPort coordinator, NodeId node, Incarnation incarnation) {
@@ -53,6 +59,7 @@ tree::UplinkOptions uplink_options(net::HostPort coordinator, NodeId node, Incar
   options.coordinator = std::move(coordinator);
   options.incarnation = incarnation;
   options.software = tree::software_name();
+  options.process = identity::random_u64();
   options.jitter_seed = (static_cast<std::uint64_t>(node.value()) << 32) ^ incarnation.value();
   return options;
 }
@@ -99,7 +106,8 @@ Status run_edge(config::EdgeSettings settings, store::FileSystem& files, telemet
                        .tasks = process.tasks(),
                        .set_ready = [&process](bool ready) { process.set_ready(ready); },
                        .request_stop = [&process] { process.request_stop(); },
-                       .certificate_ends = member.certificate_ends});
+                       .certificate_ends = member.certificate_ends,
+                       .key = std::move(member.key)});
   FLUVIAL_TRY(service.open());
   FLUVIAL_ASSIGN(const std::uint16_t metrics_port,
                  process.open_http({[&] { return report.status_json(service.status()); }, {}}));

@@ -57,6 +57,10 @@ class FakeParent final : public tree::HubOwner {
       opening_.continues = std::move(continues);
     });
   }
+  // From the next lease on, the site knows a coordinator that signs what it orders. This one signs nothing.
+  void claim_to_sign(bool signs) {
+    runtime_.on_strand([&] { signs_ = signs; });
+  }
   void tell_run_state(SiteId site, RunId run, const std::string& state) {
     v1::Envelope message;
     message.mutable_run_state()->set_run(run.value());
@@ -126,6 +130,7 @@ class FakeParent final : public tree::HubOwner {
     grant.set_epoch(5);
     grant.add_parents()->set_name("root");
     wire::to_proto(lineage_, grant.mutable_histories());
+    if (signs_) grant.add_leases();
     co_return grant;
   }
   Result<transfer::Terms> admit(const transfer::UpdateHead& head) override {
@@ -164,6 +169,7 @@ class FakeParent final : public tree::HubOwner {
   TestRuntime runtime_;
   wire::Opening opening_;
   bool turns_away_ = false;
+  bool signs_ = false;
   round::Lineage lineage_;
   std::map<ModelVersion, std::shared_ptr<tree::ModelSlot>> models_;
   tree::Hub hub_;

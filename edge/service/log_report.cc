@@ -75,6 +75,15 @@ void LogReport::round_opened(const Offer& offer) {
             {{"attempt", offer.attempt}, {"model_version", offer.base.version}, {"counted", offer.counted}});
 }
 
+void LogReport::forbidden(const Offer& offer, const Objection& objection) {
+  for (std::size_t i = 0; i < kOwnersRules.size(); ++i) {
+    if (kOwnersRules[i] == objection.rule) metrics_.rounds_forbidden[i].add();
+  }
+  log_of(offer.run, offer.round)
+      .warn("round declined by the rules of the site's owner; it goes on without this site, which is asked again",
+            {{"reason", objection.error.message}});
+}
+
 void LogReport::round_committed(const wire::Commit& commit, const Verdict& verdict, RoundId newest) {
   metrics_.round.set(static_cast<double>(newest.value()));
   if (const auto share = training_.lap(clock_.now())) metrics_.training_share.set(*share);

@@ -38,6 +38,7 @@ class LogReport final : public SiteReport {
 
   void parent_down(const Error& why, bool stopping) override;
   void round_opened(const Offer& offer) override;
+  void forbidden(const Offer& offer, const Objection& objection) override;
   void round_committed(const wire::Commit& commit, const Verdict& verdict, RoundId newest) override;
   void run_state(RunId run, std::string_view state, std::string_view reason) override;
   void receipt(RunId run, RoundId round, const Status& verdict) override;

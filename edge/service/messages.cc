@@ -27,17 +27,36 @@ net::Awaitable<Status> EdgeService::from_parent(net::Frame frame) {
 
 Status EdgeService::on_round_open(const v1::RoundOpen& message) {
   FLUVIAL_ASSIGN(wire::Opening opening, wire::from_proto(message));
-  std::optional<Offer> offer = offer_of(std::move(opening), self_.node);
+  FLUVIAL_ASSIGN(const bool is_news, orders_.opened(opening));
+  const wire::Order order = opening.order;
+  std::optional<Offer> offer = is_news ? offer_of(std::move(opening), self_.node) : std::nullopt;
   if (!offer) return {};
+  if (orders_.are_signed()) offer->cohort = cohort_of(*order);
   news_.carry_out(news_.ends().opened(offer->run, offer->plan.name, offer->round, offer->base));
   site_.report.round_opened(*offer);
-  carry_out(machine_->offered(std::move(*offer)));
+  const std::optional<Error> forbidden = owner_.objection(*offer);
+  carry_out(machine_->offered(std::move(*offer), forbidden));
   return {};
+}
+
+// As the coordinator signed it; where it signs nothing, as the parent says.
+Result<Verdict> EdgeService::verdict_of(const wire::Commit& commit) const {
+  if (!orders_.are_signed()) {
+    return edge::verdict_of(self_.node, commit.contributors, commit.refusals, commit.late);
+  }
+  FLUVIAL_ASSIGN(const std::optional<wire::Decided> decided, orders_.outcome_of(self_.node, commit));
+  Verdict verdict;
+  if (!decided) return verdict;
+  if (decided->outcome == Outcome::kCounted) verdict.counted = decided->digest;
+  verdict.refused = decided->outcome == Outcome::kRefused;
+  verdict.late = decided->outcome == Outcome::kLate;
+  return verdict;
 }
 
 Status EdgeService::on_round_commit(const v1::RoundCommit& message) {
   FLUVIAL_ASSIGN(const wire::Commit commit, wire::from_proto(message));
-  const Verdict verdict = verdict_of(self_.node, commit.contributors, commit.refusals, commit.late);
+  FLUVIAL_TRY(orders_.committed(commit));
+  FLUVIAL_ASSIGN(const Verdict verdict, verdict_of(commit));
   news_.carry_out(news_.ends().committed(commit.run, commit.round, commit.model));
   site_.report.round_committed(commit, verdict, news_.ends().round());
   reporter_.rounds_over(site_.spans.take_until(commit.run, commit.round, site_.runtime.clock.now()));
@@ -48,8 +67,10 @@ Status EdgeService::on_round_commit(const v1::RoundCommit& message) {
 
 Status EdgeService::on_run_state(const v1::RunState& message) {
   const RunId run(message.run());
+  const bool ends = transfer::ends_run(message.state());
+  if (ends) FLUVIAL_TRY(orders_.ended(message));
   site_.report.run_state(run, message.state(), message.reason());
-  if (transfer::ends_run(message.state())) {
+  if (ends) {
     note_end(run, message.state());
   } else {
     machine_->run_goes_on(run);
@@ -84,6 +105,7 @@ Status EdgeService::on_outcome_reply(const v1::OutcomeReply& message) {
   }
   FLUVIAL_ASSIGN(const Digest digest, wire::digest_from_proto(message.sha256()));
   FLUVIAL_ASSIGN(const Outcome outcome, wire::from_proto(message.outcome()));
+  FLUVIAL_TRY(orders_.answered(message));
   const Pending about{run, RoundId(message.round()), digest};
   site_.report.outcome_told(about, outcome);
   carry_out(machine_->answered(about, outcome));

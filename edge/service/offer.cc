@@ -22,4 +22,10 @@ std::optional<Offer> offer_of(wire::Opening opening, SiteId self) {
   return offer;
 }
 
+std::optional<std::uint64_t> cohort_of(const v1::Signed& opening) {
+  v1::OpeningStatement statement;
+  if (!statement.ParseFromString(opening.body())) return std::nullopt;
+  return static_cast<std::uint64_t>(statement.sites_size());
+}
+
 }  // namespace fluvial::edge

@@ -11,4 +11,7 @@ namespace fluvial::edge {
 // None: site `self` takes no part.
 std::optional<Offer> offer_of(wire::Opening opening, SiteId self);
 
+// How many sites the round asks, as an opening says that the coordinator has signed; its signature was checked.
+std::optional<std::uint64_t> cohort_of(const v1::Signed& opening);
+
 }  // namespace fluvial::edge

@@ -25,13 +25,15 @@ EdgeService::EdgeService(tree::Runtime& runtime, const config::EdgeSettings& set
             .store = std::move(parts.store),
             .gpus = std::move(parts.gpus),
             .report = parts.report,
+            .key = std::move(parts.key),
             .outcomes = parts.trainers.outcomes(),
             .request_stop = std::move(parts.request_stop),
             .is_over = [this](RunId run) { return machine_->is_over(run); },
             .stopped = net::AsyncSignal(runtime.strand)},
+      owner_(settings_.policy, runtime.clock, site_.report),
       uplink_(site_.runtime, *this, std::move(parts.uplink), std::move(parts.dial)),
       models_(site_.runtime, site_.tasks, model_owner()),
-      submission_(site_, uplink_,
+      submission_(site_, uplink_, settings_.policy.upload_bytes_per_s,
                   {.resolved = [this](const Pending& pending) { carry_out(machine_->resolved(pending)); },
                    .sending = [this] { reporter_.changed(); }}),
       maker_(site_, maker_events()),
@@ -140,11 +142,13 @@ void EdgeService::stop() {
 }
 
 net::Awaitable<Status> EdgeService::granted(round::Lineage lineage, Epoch lease) {
+  orders_.in_history(round::current_of(lineage));
   return histories_.granted(std::move(lineage), lease);
 }
 
-void EdgeService::parent_up(const tree::Lease&, std::shared_ptr<net::Session>) {
+void EdgeService::parent_up(const tree::Lease& lease, std::shared_ptr<net::Session>) {
   if (site_.stopping) return;
+  orders_.by(lease.coordinator_key);
   site_.report.parent_up();
   reporter_.parent_up(uplink_.takes_reports());
   set_ready_(true);
@@ -243,6 +247,9 @@ void EdgeService::on_model(HeldModel model) {
 void EdgeService::apply(const Train& effect) {
   const Offer& offer = effect.offer;
   FLUVIAL_CHECK(held_ && held_->ref == offer.base, "to train from a model that is not here");
+  if (const std::optional<Error> forbidden = owner_.objection(offer)) {  // since it was offered, its hours have ended
+    return carry_out(machine_->train_failed(effect.work, *forbidden));
+  }
   trouble_.reset();
   site_.span_begun(offer.run, offer.round, round::SpanKind::kTrain);
   site_.report.training(offer);

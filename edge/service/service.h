@@ -10,6 +10,7 @@
 #include "core/identity/certificate.h"
 #include "core/net/task_group.h"
 #include "core/tree/model_receiver.h"
+#include "core/tree/orders.h"
 #include "core/tree/reporter.h"
 #include "core/tree/runtime.h"
 #include "core/tree/uplink.h"
@@ -17,6 +18,7 @@
 #include "edge/logic/site_machine.h"
 #include "edge/service/histories.h"
 #include "edge/service/log_report.h"
+#include "edge/service/owner.h"
 #include "edge/service/site_context.h"
 #include "edge/service/submission.h"
 #include "edge/service/trainers.h"
@@ -41,6 +43,7 @@ class EdgeService : public tree::UplinkOwner {
     std::function<void(bool)> set_ready;
     std::function<void()> request_stop;
     std::optional<WallTime> certificate_ends = {};
+    std::optional<identity::PrivateKey> key = {};  // that signs what the site contributes; none: it signs nothing
   };
   EdgeService(tree::Runtime& runtime, const config::EdgeSettings& settings, Parts parts);
   ~EdgeService() override;
@@ -83,6 +86,7 @@ class EdgeService : public tree::UplinkOwner {
   Trainers::Events trainer_events();
   UpdateMaker::Events maker_events();
   Histories::Events history_events();
+  Result<Verdict> verdict_of(const wire::Commit& commit) const;
   Result<std::optional<Pending>> load();  // what the store holds: the submission without an outcome, workers' outcomes
   void on_model(HeldModel model);
   void on_trained(const Train& effect, TimePoint begun, Result<Trained> trained);
@@ -95,7 +99,9 @@ class EdgeService : public tree::UplinkOwner {
   Trainers& trainers_;
   std::function<void(bool)> set_ready_;
   SiteContext site_;
+  Owner owner_;
   tree::Uplink uplink_;
+  tree::Orders orders_;
   tree::ModelReceiver models_;
   Submission submission_;
   UpdateMaker maker_;

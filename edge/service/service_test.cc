@@ -68,6 +68,28 @@ class ServiceTest : public SiteTest {
   Status worked_;
 };
 
+TEST_F(ServiceTest, WhatTheCoordinatorDidNotSignChangesNothing) {
+  parent_.claim_to_sign(true);
+  start_site();
+  parent_.joined.take();
+  parent_.open_round(kSite, std::uint64_t{1} << 40, model(0));
+  EXPECT_EQ(parent_.left.take(), kSite);
+  parent_.joined.take();
+  parent_.commit(kSite, commit_of(std::uint64_t{1} << 40, nullptr));
+  EXPECT_EQ(parent_.left.take(), kSite);
+  parent_.joined.take();
+  parent_.claim_to_sign(false);
+  parent_.tell_run_state(kSite, kRun, "done");
+  EXPECT_EQ(parent_.left.take(), kSite);
+  parent_.joined.take();
+  wait_logged("the parent is not to be trusted");
+  parent_.open_round(kSite, 1, model(0));  // by a coordinator that signs nothing
+  const transfer::StagedArrival arrival = parent_.arrivals.take();
+  const round::Contribution& given = *arrival.what.contributors.find(kSite);
+  EXPECT_EQ(given.weight, 20u);
+  EXPECT_TRUE(given.signature) << "a site signs, whoever asks";
+}
+
 TEST_F(ServiceTest, TakesPartInARunToItsEnd) {
   start_site();
   EXPECT_EQ(parent_.joined.take(), Incarnation(1));

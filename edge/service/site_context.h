@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/identity/key.h"
 #include "core/net/backoff.h"
 #include "core/net/signal.h"
 #include "core/net/task_group.h"
@@ -41,6 +42,7 @@ struct SiteContext {
   std::unique_ptr<store::SiteStore> store;
   std::shared_ptr<SiteGpus> gpus;  // null: none
   SiteReport& report;
+  std::optional<identity::PrivateKey> key = {};  // the site's own; none: it signs nothing
   WorkerOutcomes& outcomes;
   std::function<void()> request_stop;
   std::function<bool(RunId)> is_over;  // a run

@@ -12,6 +12,7 @@
 #include "core/store/site_store.h"
 #include "core/wire/record_mapping.h"
 #include "edge/gpu/site_gpus.h"
+#include "edge/logic/owner_policy.h"
 #include "edge/logic/site_machine.h"
 
 namespace fluvial::edge {
@@ -25,6 +26,7 @@ class SiteReport {
   virtual void parent_up() {}
   virtual void parent_down(const Error&, bool /*stopping*/) {}
   virtual void round_opened(const Offer&) {}
+  virtual void forbidden(const Offer&, const Objection&) {}  // by the site's owner; it is declined
   virtual void round_committed(const wire::Commit&, const Verdict&, RoundId /*newest*/) {}
   virtual void run_state(RunId, std::string_view /*state*/, std::string_view /*reason*/) {}
   virtual void receipt(RunId, RoundId, const Status& /*verdict*/) {}

@@ -3,13 +3,33 @@
 #include <boost/asio/awaitable.hpp>
 #include <utility>
 
+#include "core/identity/signature.h"
 #include "core/transfer/outcome.h"
+#include "core/wire/mapping.h"
+#include "core/wire/statements.h"
 #include "edge/update/resolve.h"
 
 namespace fluvial::edge {
+namespace {
 
-Submission::Submission(SiteContext& site, tree::Uplink& uplink, Events events)
-    : site_(site), uplink_(uplink), events_(std::move(events)), upload_(site.runtime, site.tasks, upload_events()) {}
+// What its parent will make of it.
+round::Contribution contribution_of(const store::PendingInfo& info, SiteId site) {
+  round::Contribution given;
+  given.site = site;
+  given.weight = info.start.weight;
+  given.digest = info.digest;
+  given.incarnation = info.incarnation;
+  given.submission = info.submission;
+  return given;
+}
+
+}  // namespace
+
+Submission::Submission(SiteContext& site, tree::Uplink& uplink, std::uint64_t bytes_per_s, Events events)
+    : site_(site),
+      uplink_(uplink),
+      events_(std::move(events)),
+      upload_(site.runtime, site.tasks, UploadRate(bytes_per_s), upload_events()) {}
 
 Upload::Events Submission::upload_events() {
   const auto start = [](const UploadItem& item) -> const store::PendingStart& { return item.update->info().start; };
@@ -23,7 +43,17 @@ Upload::Events Submission::upload_events() {
     events_.sending();
   };
   events.sent = [this](const UploadItem& item, double seconds) { on_sent(item, seconds); };
+  events.sign = [this](const store::PendingInfo& info) { return signature_of(info); };
   return events;
+}
+
+// Its lease may change from one parent to the next, and is not signed.
+Result<std::string> Submission::signature_of(const store::PendingInfo& info) const {
+  if (!site_.key) return std::string();
+  const round::Contribution given = contribution_of(info, site_.self);
+  const std::string body = wire::contribution_body(info.start.run, info.start.round, info.start.base, given);
+  FLUVIAL_ASSIGN(const Signature signature, identity::sign(*site_.key, wire::kContributionKind, as_byte_span(body)));
+  return wire::signature_to_proto(signature);
 }
 
 Result<std::optional<Pending>> Submission::load() {

@@ -19,7 +19,8 @@ class Submission {
     std::function<void(const Pending&)> resolved;  // its outcome is on disk
     std::function<void()> sending;                 // begins or ends
   };
-  Submission(SiteContext& site, tree::Uplink& uplink, Events events);
+  // Sends no faster than `bytes_per_s`; 0: as fast as it goes.
+  Submission(SiteContext& site, tree::Uplink& uplink, std::uint64_t bytes_per_s, Events events);
 
   Result<std::optional<Pending>> load();  // what the store holds
   const store::PendingInfo& hold(store::PendingUpdate update);
@@ -36,6 +37,7 @@ class Submission {
 
  private:
   Upload::Events upload_events();
+  Result<std::string> signature_of(const store::PendingInfo& info) const;  // thread safe
   void on_sent(const UploadItem& item, double seconds);
   net::Awaitable<void> write(Pending pending, Outcome outcome);
 

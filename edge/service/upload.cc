@@ -5,6 +5,7 @@
 #include <chrono>
 #include <utility>
 
+#include "core/net/deadline.h"
 #include "core/transfer/outgoing.h"
 #include "core/tree/ask.h"
 #include "core/wire/mapping.h"
@@ -18,8 +19,13 @@ std::uint64_t first_chunk(const UploadItem& item) {
 
 }  // namespace
 
-Upload::Upload(tree::Runtime& runtime, net::TaskGroup& tasks, Events events)
-    : runtime_(runtime), tasks_(tasks), events_(std::move(events)) {}
+Upload::Upload(tree::Runtime& runtime, net::TaskGroup& tasks, UploadRate rate, Events events)
+    : runtime_(runtime),
+      tasks_(tasks),
+      events_(std::move(events)),
+      is_limited_(rate.is_limited()),
+      rate_(rate),
+      told_(runtime.strand) {}
 
 // Chunks of one update are about as long as each other.
 std::optional<Upload::Progress> Upload::progress() const {
@@ -37,18 +43,21 @@ void Upload::send(UploadItem item) {
                     now.lease == item.lease;
   if (same && !running_->stopped && !running_->refused) return;
   if (!same) running_->stopped = true;
+  told_.notify_all();
   next_ = std::move(item);
 }
 
 void Upload::stop() {
   next_.reset();
   if (running_) running_->stopped = true;
+  told_.notify_all();
 }
 
 void Upload::refused(RunId run, RoundId round) {
   if (!running_) return;
   const store::PendingStart& now = running_->item.update->info().start;
   if (now.run == run && now.round == round) running_->refused = true;
+  told_.notify_all();
 }
 
 void Upload::start(UploadItem item) {
@@ -72,6 +81,17 @@ net::Awaitable<void> Upload::run(std::shared_ptr<Running> running) {
                       {{"run", start.run}, {"round", start.round}, {"reason", status.error().to_string()}});
   }
   if (next_ && !running_) start(*std::exchange(next_, std::nullopt));
+}
+
+// On the node's strand: until so much more may have been sent, or nobody wants the rest any more.
+net::Awaitable<Status> Upload::pay(std::shared_ptr<Running> running, std::uint64_t bytes) {
+  rate_.sent(bytes, runtime_.clock.now());
+  while (!running->stopped && !running->refused) {
+    const Duration left = rate_.due() - runtime_.clock.now();
+    if (left <= Duration::zero()) break;
+    (void)co_await net::with_deadline(told_.wait(), left);
+  }
+  co_return Status{};
 }
 
 // On the session's executor. A chunk is read while the ones before it are on their way; the session bounds how many.
@@ -98,13 +118,19 @@ net::Awaitable<Status> Upload::send_frames(std::shared_ptr<Running> running) {
     if (!sent.ok()) co_return sent.error();
     payload_bytes_.fetch_add(size, std::memory_order_relaxed);
     running->chunks.store(index + 1, std::memory_order_relaxed);
+    if (is_limited_) (void)co_await tree::run_on(runtime_.strand, pay(running, size));
   }
-  Result<Buffer> trailer = co_await runtime_.pool.run([update] { return update->read_trailer(); });
+  std::string signature;
+  Result<Buffer> trailer = co_await runtime_.pool.run([&]() -> Result<Buffer> {
+    FLUVIAL_ASSIGN(signature, events_.sign(update->info()));
+    return update->read_trailer();
+  });
   if (!trailer.ok()) co_return trailer.error();
   if (running->stopped) co_return stopped;
   const std::uint64_t size = trailer->size();
   net::OutFrame end;
   end.header.mutable_update_end()->set_sha256(wire::digest_to_proto(update->info().digest));
+  end.header.mutable_update_end()->set_signature(std::move(signature));
   if (!trailer->empty()) end.payload = SharedBytes::from(std::move(*trailer));
   sent = co_await session->send(std::move(end));
   if (!sent.ok()) co_return sent.error();

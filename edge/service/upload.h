@@ -9,9 +9,11 @@
 #include <optional>
 
 #include "core/net/session.h"
+#include "core/net/signal.h"
 #include "core/net/task_group.h"
 #include "core/store/site_store.h"
 #include "core/tree/runtime.h"
+#include "edge/logic/upload_rate.h"
 
 namespace fluvial::edge {
 
@@ -30,9 +32,11 @@ class Upload {
     std::function<void(const UploadItem&)> ended;  // however it did
     // All of an item has been handed to its session; with the seconds that took.
     std::function<void(const UploadItem&, double seconds)> sent;
+    // The site's signature of what it contributes, as it travels; empty: it signs nothing. On the pool.
+    std::function<Result<std::string>(const store::PendingInfo&)> sign;
   };
 
-  Upload(tree::Runtime& runtime, net::TaskGroup& tasks, Events events);
+  Upload(tree::Runtime& runtime, net::TaskGroup& tasks, UploadRate rate, Events events);
 
   // After what is being sent has ended; the same again on the same session and lease goes on as it is.
   void send(UploadItem item);
@@ -59,11 +63,15 @@ class Upload {
   };
   net::Awaitable<void> run(std::shared_ptr<Running> running);
   net::Awaitable<Status> send_frames(std::shared_ptr<Running> running);
+  net::Awaitable<Status> pay(std::shared_ptr<Running> running, std::uint64_t bytes);
   void start(UploadItem item);
 
   tree::Runtime& runtime_;
   net::TaskGroup& tasks_;
   Events events_;
+  const bool is_limited_;
+  UploadRate rate_;
+  net::AsyncSignal told_;  // to stop, or that the rest is not wanted
   std::shared_ptr<Running> running_;
   std::optional<UploadItem> next_;
   std::atomic<std::uint64_t> payload_bytes_{0};

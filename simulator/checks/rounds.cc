@@ -192,6 +192,21 @@ void RoundChecks::attempt_recorded(const round::AttemptRecord& attempt) {
   say(attempt.round == last.next(), "one_commit", which + format_text(" after the commit of {}", last.value()));
   say(attempt.base.digest == run->digest, "model_chain", which + ": not on the last committed model");
   run->attempt = attempt;
+  RoundId& greatest = opened_[attempt.run];
+  greatest = std::max(greatest, attempt.round);
+}
+
+void RoundChecks::worked_for(SiteId site, RunId id, RoundId round, const round::Plan& plan) {
+  const Run* run = find(id);
+  const auto opened = opened_.find(id);
+  const bool is_open = opened != opened_.end() && round <= opened->second;
+  // By those of its numbers that mean the same in each of its forms.
+  const auto same = [&](const round::Plan& own) {
+    return own.local_steps == plan.local_steps && own.codec == plan.codec && own.chunk_values == plan.chunk_values;
+  };
+  say(is_open && (run == nullptr || same(run->row.plan)), "signed_orders",
+      format_text("site {} trains for round {} of run {}, or by a plan, that the coordinator did not open",
+                  std::uint64_t{site.value()}, round.value(), id.value()));
 }
 
 // The sum must hold whatever its participants send within the plan's bound and their registered weights: up to 2^62, as

@@ -75,6 +75,8 @@ class RoundChecks {
               const std::vector<round::Participant>& participants);
   void opening_sent(RunId run, RoundId round, AttemptId attempt, Epoch epoch);  // by the coordinator
   void commit_sent(RunId run, RoundId round, const Digest& model);              // by the coordinator
+  // A site has trained for this round: the coordinator opened it once, perhaps in an earlier history, with this plan.
+  void worked_for(SiteId site, RunId run, RoundId round, const round::Plan& plan);
   void sum_sealed(NodeId node, RunId run, RoundId round, const round::ContributorSet& contributors, const FlatSum& sum);
 
   // ---- queries
@@ -133,6 +135,7 @@ class RoundChecks {
   Epoch greatest_;
   Epoch term_;  // the coordinator's present one
   std::map<NodeId, store::LeaseRow> leases_;
+  std::map<RunId, RoundId> opened_;  // the greatest ever
   std::uint64_t committed_count_ = 0;
   std::string trace_;
 };

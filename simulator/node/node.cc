@@ -92,15 +92,15 @@ void Node::writable(SessionId session) {
   if (const auto here = find(session)) here->writable();
 }
 
-tree::Dial Node::dial(std::function<HostId(const net::HostPort&)> host_at) {
-  return [this, host_at = std::move(host_at)](const net::HostPort& address, Role) { return connect(host_at(address)); };
+tree::Dial Node::dial(std::function<Answer(const net::HostPort&)> who_is_at) {
+  return [this, who = std::move(who_is_at)](const net::HostPort& address, Role) { return connect(who(address)); };
 }
 
-net::Awaitable<Result<std::shared_ptr<net::Session>>> Node::connect(HostId to) {
-  const SessionId id = world_.network().connect(host_, to);
+net::Awaitable<Result<std::shared_ptr<net::Session>>> Node::connect(Answer to) {
+  const SessionId id = world_.network().connect(host_, to.host);
   const auto state = connecting_[id] = std::make_shared<Connecting>(context_.executor());
   // The peer's frames come after connected(); they must find the session.
-  auto session = std::make_shared<NodeSession>(world_, host_, context_, id, identity_of_(to), &outgoing_);
+  auto session = std::make_shared<NodeSession>(world_, host_, context_, id, identity_of_(to.takes_it), &outgoing_);
   sessions_[id] = session;
   while (!state->up && !state->failed) co_await state->changed.wait();
   connecting_.erase(id);

@@ -46,13 +46,16 @@ class Node : public Process {
   void spawn(std::string name, net::Awaitable<void> task) {
     tasks_.spawn(runtime_.strand, std::move(name), std::move(task));
   }
-  // To the host that `host_at` says is at an address.
-  tree::Dial dial(std::function<HostId(const net::HostPort&)> host_at);
+  struct Answer {     // at an address
+    HostId host;      // that answers there
+    HostId takes_it;  // whose certificate this process takes it to show
+  };
+  tree::Dial dial(std::function<Answer(const net::HostPort&)> who_is_at);
   void set_outgoing(Outgoing outgoing) { outgoing_ = std::move(outgoing); }
   bool is_dead() { return !world_.is_up(host_); }
 
  private:
-  net::Awaitable<Result<std::shared_ptr<net::Session>>> connect(HostId to);
+  net::Awaitable<Result<std::shared_ptr<net::Session>>> connect(Answer to);
   net::Awaitable<void> serve_to_the_end(std::shared_ptr<NodeSession> session);
   std::shared_ptr<NodeSession> find(SessionId session) const;
 

@@ -61,7 +61,7 @@ class Actor final : public Node {
   void note(std::string line) { diary_.lines.push_back(std::move(line)); }
   TimePoint now() { return runtime().clock.now(); }
   net::Awaitable<Result<std::shared_ptr<net::Session>>> connect_to_root() {
-    return dial([](const net::HostPort&) { return kRoot; })({"root", 1}, Role::kCoordinator);
+    return dial([](const net::HostPort&) { return Answer{kRoot, kRoot}; })({"root", 1}, Role::kCoordinator);
   }
 
  private:

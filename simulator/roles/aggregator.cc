@@ -29,7 +29,7 @@ tree::HubOptions hub_options(Cast& cast, HostId host) {
 class AggregatorRole::Region final : public aggregator::RegionService {
  public:
   Region(AggregatorRole& role, tree::Runtime& runtime, net::TaskGroup& tasks)
-      : RegionService(runtime, tasks, role.cast_.identity(role.host()).node, role.report_,
+      : RegionService(runtime, tasks, role.cast_.identities()(role.host()), role.report_,
                       hub_options(role.cast_, role.host()), role.cast_.scenario().federation.parentless_max),
         role_(role),
         tamper_(role.cast_.tamper()) {}
@@ -52,6 +52,22 @@ class AggregatorRole::Region final : public aggregator::RegionService {
   }
   void taken(aggregator::ArrivalId arrival, const round::ContributorSet& with_probes) override {
     RegionService::taken(arrival, shown_of(tamper_, machine().gather(), with_probes));
+  }
+  Status may_join(const tree::Child& child) override {
+    const Status may = RegionService::may_join(child);
+    const bool lies = role_.cast_.is_malicious(role_.host()) && role_.world().faults_on();
+    const bool is_by_lease = !may.ok() && may.error().code != Code::kUnavailable;
+    const bool is_itself = child.node == role_.cast_.identity(role_.host()).node;
+    return is_by_lease && !is_itself && (lies || tamper_.takes_any_lease()) ? Status{} : may;
+  }
+  void child_joined(const tree::Child& child) override {
+    role_.cast_.child_joined(role_.host(), child);
+    if (denials() != nullptr) role_.cast_.let_in(role_.host(), child.session->member(), denials());
+    RegionService::child_joined(child);
+  }
+  void parent_up(const tree::Lease& lease, std::shared_ptr<net::Session> session) override {
+    role_.cast_.parent_up(role_.host(), lease, role_.answered_);
+    RegionService::parent_up(lease, std::move(session));
   }
   net::Awaitable<Result<round::Standing>> standing() override {
     Result<round::Standing> standing = co_await RegionService::standing();
@@ -80,9 +96,10 @@ class AggregatorRole::Region final : public aggregator::RegionService {
 };
 
 AggregatorRole::AggregatorRole(Cast& cast, HostId host)
-    : Node(cast.world(), host, Role::kAggregator, cast.identities(), cast.work_costs()),
+    : Node(cast.world(), host, Role::kAggregator, cast.callers(), cast.work_costs()),
       cast_(cast),
       forgery_(cast, host),
+      counterfeit_(cast, host),
       report_(runtime().metrics, runtime().log) {}
 
 AggregatorRole::~AggregatorRole() { take_down(); }
@@ -107,13 +124,17 @@ void AggregatorRole::start() {
   options.software = kSoftware;
   options.jitter_seed = (std::uint64_t{host().value()} << 32) ^ incarnation->value() ^ world().chance().seed();
   options.protocols = cast_.protocols(host());
-  uplink_ = std::make_unique<tree::Uplink>(runtime(), *region_, options, dial([this](const net::HostPort& address) {
-                                             return cast_.host_at(net::to_string(address));
-                                           }));
+  uplink_ = std::make_unique<tree::Uplink>(runtime(), *region_, options,
+                                           dial([this](const net::HostPort& address) { return who_is_at(address); }));
   region_->attach(*uplink_, [](bool) {});
   set_outgoing([this](SessionId, v1::Envelope& message, SharedBytes& payload) { return says(message, payload); });
   spawn("sum", region_->run_lane());
   spawn("uplink", uplink_->run());
+}
+
+Node::Answer AggregatorRole::who_is_at(const net::HostPort& address) {
+  answered_ = cast_.who_answers_at(host(), net::to_string(address));
+  return {answered_, cast_.tamper().checks_role_alone() ? cast_.host_at(net::to_string(address)) : answered_};
 }
 
 net::Awaitable<void> AggregatorRole::serve(std::shared_ptr<net::Session> session) {
@@ -128,6 +149,7 @@ void AggregatorRole::after_frame() {
 
 // A partial on its way up: the sum does not change meanwhile.
 bool AggregatorRole::says(v1::Envelope& message, SharedBytes& payload) {
+  cast_.hello(host(), &message);
   if (message.has_partial_begin()) {
     v1::PartialBegin& begin = *message.mutable_partial_begin();
     const transfer::NodeSum& sum = region_->sum().node();
@@ -149,6 +171,7 @@ bool AggregatorRole::says(v1::Envelope& message, SharedBytes& payload) {
     forgery_.apply(&*digest);
     message.mutable_partial_end()->set_sha256(wire::digest_to_proto(*digest));
   }
+  counterfeit_.says(&message);
   return true;
 }
 

@@ -9,6 +9,7 @@
 #include "core/tree/uplink.h"
 #include "simulator/node/node.h"
 #include "simulator/roles/cast.h"
+#include "simulator/roles/counterfeit.h"
 #include "simulator/roles/forgery.h"
 
 namespace fluvial::simulator {
@@ -26,8 +27,12 @@ class AggregatorRole final : public Node {
   void after_frame() override;
   bool says(v1::Envelope& message, SharedBytes& payload);
 
+  Answer who_is_at(const net::HostPort& address);
+
   Cast& cast_;
+  HostId answered_;  // at the last address that it tried
   Forgery forgery_;
+  Counterfeit counterfeit_;
   aggregator::RegionReport report_;
   std::unique_ptr<Region> region_;        // once the incarnation is known
   std::unique_ptr<tree::Uplink> uplink_;  // once the incarnation is known

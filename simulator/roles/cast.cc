@@ -11,6 +11,7 @@
 #include "kernels/chunks.h"
 #include "kernels/fixed.h"
 #include "simulator/roles/aggregator.h"
+#include "simulator/roles/certificates.h"
 #include "simulator/roles/coordinator.h"
 #include "simulator/roles/planned_site.h"
 #include "simulator/roles/site.h"
@@ -29,7 +30,10 @@ Cast::Cast(World& world, Tamper& tamper)
       model_files_(world.disk(kRoot).files(), "models", world.chance().stream("model files"),
                    [&world] { return world.faults_on() ? world.scenario().faults.disk.models : 0; }),
       enrolment_rng_(world.chance().stream("enrolled anew")),
-      claims_rng_(world.chance().stream("claims")) {
+      claims_rng_(world.chance().stream("claims")),
+      impostors_rng_(world.chance().stream("impostors")),
+      inventions_rng_(world.chance().stream("invented leases")),
+      thefts_rng_(world.chance().stream("stolen certificates")) {
   draw();
   if (sized()) plan_for_whole_model();
   const Status founded = found();
@@ -69,6 +73,10 @@ void Cast::draw() {
     if (host.role != Role::kSite) continue;
     if (happens(rng, faults.malicious_fraction)) malicious_.insert(host.id);
     if (happens(rng, sites.slow_fraction)) slow_.insert(host.id);
+  }
+  Rng before = world_.chance().stream("cast of the version before");
+  for (const Host& host : world_.hosts()) {
+    if (host.role == Role::kSite && happens(before, faults.version_skew)) older_.insert(host.id);
   }
   Rng others = world_.chance().stream("cast of others");
   for (const Host& host : world_.hosts()) {
@@ -149,7 +157,10 @@ Status Cast::enrol(store::CoordinatorJournal& journal, const Host& host, WallTim
     node.region = host.region;
     node.weight_max = host.role == Role::kSite ? weight_max(host.id) : 0;
     node.enrolled_at = now;
-    FLUVIAL_ASSIGN(const store::NodeRow enrolled, journal.redeem_token(token.secret_hash, node, now));
+    node.certificate_serial = serial_of(host.id, 0);
+    const Buffer key = key_number(host.id.value()).second.der();
+    FLUVIAL_ASSIGN(const store::NodeRow enrolled,
+                   journal.redeem_token(token.secret_hash, node, now, {key.span(), kCertificatesEnd}));
     identity.node = enrolled.id;
   }
   // The planner looks at a settled federation: no host begins at the root because its region is not known yet.
@@ -157,6 +168,9 @@ Status Cast::enrol(store::CoordinatorJournal& journal, const Host& host, WallTim
     FLUVIAL_TRY(journal.set_advertise(identity.node, address_of(host.id)));
   }
   identities_.push_back(std::move(identity));
+  const HostId own = clone == clones_.end() ? host.id : clone->second;
+  keys_.push_back(key_number(own.value()));
+  serials_.push_back(serial_of(own, 0));
   return {};
 }
 
@@ -210,12 +224,7 @@ void Cast::enrol_anew(HostId host) {
     row.weight_max = between(enrolment_rng_, sites.weight_min, sites.weight_max);
     row.region = world_.hosts()[enrolment_rng_.below(world_.hosts().size())].region;
   }
-  if (!static_cast<CoordinatorRole*>(world_.process(kRoot))->enrol(row)) return;
-  weights_[host.value()] = row.weight_max;
-  ++enrolled_before_[host.value()];
-  revoked_.erase(host);
-  checks_.folder_lost(host, identity(host).node);
-  world_.lose_folder(host);
+  attempt_enrolment(host, std::move(row));
 }
 
 Status Cast::begin_history() {
@@ -241,10 +250,12 @@ Status Cast::repeat_orders(store::CoordinatorJournal& journal, WallTime now) {
   std::set<NodeId> revoked;  // a cloned site is revoked on both of its machines
   for (const HostId host : revoked_) revoked.insert(identity(host).node);
   for (const NodeId node : revoked) FLUVIAL_TRY(journal.revoke(node, now));
+  attempted_.clear();
   for (const Host& host : world_.hosts()) {
     if (host.id == kRoot || revoked.contains(identity(host.id).node)) continue;
     FLUVIAL_ASSIGN(std::optional<store::NodeRow> row, journal.node(identity(host.id).node));
-    if (!row || !row->revoked_at) continue;
+    const std::string& serial = serials_[host.id.value()];
+    if (!row || (!row->revoked_at && row->certificate_serial == serial)) continue;
     store::TokenRow token;
     token.id = row->name + "-after-restore-" + std::to_string(restores_);
     token.secret_hash = sha256(as_byte_span(token.id));
@@ -254,7 +265,10 @@ Status Cast::repeat_orders(store::CoordinatorJournal& journal, WallTime now) {
     FLUVIAL_TRY(journal.add_token(token));
     row->weight_max = weight_max(host.id);
     row->enrolled_at = now;
-    FLUVIAL_ASSIGN(const store::NodeRow enrolled, journal.redeem_token(token.secret_hash, *row, now));
+    row->certificate_serial = serial;
+    const Buffer key = keys_[host.id.value()].second.der();
+    FLUVIAL_ASSIGN(const store::NodeRow enrolled,
+                   journal.redeem_token(token.secret_hash, *row, now, {key.span(), kCertificatesEnd}));
     FLUVIAL_CHECK(enrolled.id == row->id, "a member that is another when it is enrolled anew");
   }
   return {};
@@ -291,7 +305,12 @@ net::HostPort Cast::host_port(HostId host) { return {"host-" + std::to_string(ho
 Node::IdentityOf Cast::identities() const {
   return [this](HostId host) {
     const Identity& own = identity(host);
-    return identity::PeerIdentity{own.role, own.node, own.name};
+    return identity::PeerIdentity{.role = own.role,
+                                  .node = own.node,
+                                  .name = own.name,
+                                  .serial_hex = serials_.at(host.value()),
+                                  .not_after = kCertificatesEnd,
+                                  .key = keys_.at(host.value()).second};
   };
 }
 

@@ -7,11 +7,15 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "core/base/ids.h"
+#include "core/identity/key.h"
+#include "core/identity/signature.h"
 #include "core/round/schema.h"
+#include "core/tree/hub.h"
 #include "core/wire/protocol.h"
 #include "simulator/checks/checks.h"
 #include "simulator/node/node.h"
@@ -52,6 +56,9 @@ class Cast {
   Duration time_to_pack() const;                      // a sum, for the parent
 
   const Identity& identity(HostId host) const { return identities_.at(host.value()); }
+  // Real ones, and the same in each process, as are their signatures.
+  const identity::PrivateKey& key(HostId host) const { return keys_.at(host.value()).first; }
+  bool is_older(HostId host) const { return older_.contains(host); }  // of the version before: it signs nothing
   std::uint64_t weight_max(HostId site) const { return weights_.at(site.value()); }
   std::uint64_t enrolled_before(HostId site) const { return enrolled_before_.at(site.value()); }
   store::FileSystem& model_files() { return model_files_; }  // the coordinator's disk, as ModelStore sees it
@@ -61,6 +68,26 @@ class Cast {
   telemetry::Metrics& site_metrics() { return site_metrics_; }  // of all sites; never read
   WorkCosts work_costs() const;
   HostId host_at(const std::string& address) const;  // the root when there is none
+
+  // ---- certificates (cast_certificates.cc)
+  // As parents see who comes: a site that has enrolled anew comes sometimes with the certificate that it had before, as
+  // a thief does who has copied its folder.
+  Node::IdentityOf callers() const;
+  void dials(HostId site);  // draws which of them it shows
+  // A parent, who had heard this from the coordinator (null: the coordinator itself), has let somebody in.
+  void let_in(HostId parent, const identity::PeerIdentity& peer, const v1::Denials* heard);
+  // The coordinator has read its journal: an enrolment of which nobody knew whether it was recorded may be there.
+  void journal_read(store::CoordinatorJournal& journal);
+
+  // ---- leases (cast_leases.cc)
+  // A malicious aggregator sometimes answers at another one's address.
+  HostId who_answers_at(HostId child, const std::string& address);
+  // A site of the version before shows no lease, and a malicious one sometimes one that it was not given.
+  void hello(HostId host, v1::Envelope* message);
+  void granted(NodeId node, NodeId parent, Epoch lease) { granted_.emplace(node, parent, lease); }
+  // A parent took a child in; a child was taken in by the host that answered.
+  void child_joined(HostId parent, const tree::Child& child);
+  void parent_up(HostId child, const tree::Lease& lease, HostId answered);
   bool is_malicious(HostId host) const { return malicious_.contains(host); }
   bool is_cloned(HostId host) const { return clones_.contains(host); }  // another host has the same identity
   bool has_clones() const { return !clones_.empty(); }
@@ -82,6 +109,8 @@ class Cast {
   void install();
   void order(Order order, HostId host);
   void enrol_anew(HostId host);
+  void attempt_enrolment(HostId host, store::NodeRow row);
+  void enrolled_anew(HostId host);
 
   World& world_;
   Tamper& tamper_;
@@ -91,16 +120,36 @@ class Cast {
   RoundLog round_log_;
   Checks checks_;
   std::vector<Identity> identities_;
+  std::vector<std::pair<identity::PrivateKey, identity::PublicKey>> keys_;  // by host; clones have one
+  std::vector<std::string> serials_;                                        // by host
+  struct Former {                                                           // what a thief has of a site
+    std::string serial;
+    identity::PublicKey key;
+    v1::Hello hello;  // the last under it, with its lease
+  };
+  std::map<HostId, Former> former_;
+  std::map<HostId, v1::Hello> hellos_;
+  std::set<HostId> thieves_;  // sites whose present session is a thief's
+  struct Attempted {
+    store::NodeRow row;
+    std::pair<identity::PrivateKey, identity::PublicKey> key;
+  };
+  std::map<HostId, Attempted> attempted_;  // enrolments, until it is known that they are recorded
   std::vector<std::uint64_t> weights_;
   std::vector<std::uint64_t> enrolled_before_;
   FlakyFiles model_files_;
   Rng enrolment_rng_;
   Rng claims_rng_;
+  Rng impostors_rng_;
+  Rng inventions_rng_;
+  Rng thefts_rng_;
   std::set<HostId> malicious_;
   std::set<HostId> slow_;
   std::set<HostId> newer_;  // speak the next protocol as well
   std::set<HostId> alien_;  // speak only the next one
+  std::set<HostId> older_;  // are of the version before
   std::set<HostId> revoked_;
+  std::set<std::tuple<NodeId, NodeId, Epoch>> granted_;  // node, parent, lease
   std::map<HostId, HostId> clones_;  // the host whose identity it has; the cloned site maps to itself
   std::uint64_t restores_ = 0;
   telemetry::Metrics site_metrics_{Role::kSite, "simulated"};

@@ -42,6 +42,10 @@ class CoordinatorRole::Tampered final : public coordinator::Root {
   Result<transfer::Terms> admit(const transfer::PartialHead& head) override {
     return tampered(Root::admit(head), head.run, head.round);
   }
+  std::vector<round::Refusal> forged(const tree::Child& child, const transfer::Brought& brought) override {
+    if (tamper_.takes_any_contribution()) return {};
+    return Root::forged(child, brought);
+  }
   void arrived(transfer::StagedArrival arrival) override {
     tamper_.staged(&arrival);
     if (const coordinator::RunMachine* machine = role_.machine(); machine != nullptr && tamper_.admits_stale()) {
@@ -57,8 +61,11 @@ class CoordinatorRole::Tampered final : public coordinator::Root {
   }
   net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) override {
     const NodeId node = peer.node;
+    const identity::PeerIdentity shown = peer;
     Result<v1::LeaseGrant> grant = co_await Root::lease(std::move(peer), std::move(request));
     if (grant.ok()) {
+      role_.cast_.let_in(role_.host(), shown, nullptr);
+      role_.cast_.granted(node, NodeId(grant->parents(0).node()), Epoch(grant->epoch()));
       role_.cast_.checks().rounds().lease_granted({node, NodeId(grant->parents(0).node()), Epoch(grant->epoch())});
     } else {
       role_.lease_refused(node, grant.error());
@@ -80,7 +87,7 @@ class CoordinatorRole::Tampered final : public coordinator::Root {
 };
 
 CoordinatorRole::CoordinatorRole(Cast& cast, HostId host)
-    : Node(cast.world(), host, Role::kCoordinator, cast.identities(), cast.work_costs()), cast_(cast) {}
+    : Node(cast.world(), host, Role::kCoordinator, cast.callers(), cast.work_costs()), cast_(cast) {}
 
 CoordinatorRole::~CoordinatorRole() { take_down(); }
 
@@ -119,12 +126,13 @@ Status CoordinatorRole::open() {
   {
     const Disk::Inspection inspection(world().disk(host()));
     cast_.checks().rounds().journal_opened(*journal_);
+    cast_.journal_read(*journal_);
   }
   FLUVIAL_ASSIGN(const Epoch epoch, cast_.tamper().term(*journal_));
   if (world().crash_here(host(), "term")) return {};
   cast_.checks().rounds().term_began(epoch);
-  root_ = std::make_unique<Tampered>(*this, coordinator::Root::Keeps{*journal_, *models_, epoch});
-  return root_->registry().load();
+  root_ = std::make_unique<Tampered>(*this, coordinator::Root::Keeps{*journal_, *models_, epoch, cast_.key(kRoot)});
+  return root_->load();
 }
 
 net::Awaitable<void> CoordinatorRole::take_up() {
@@ -161,9 +169,14 @@ bool CoordinatorRole::says(v1::Envelope& message) {
     FLUVIAL_CHECK(commit.ok(), "a commit of our own");
     cast_.checks().rounds().commit_sent(commit->run, commit->round, commit->model.digest);
   } else if (message.has_outcome_reply() && message.outcome_reply().round() != 0) {
-    auto outcome = static_cast<store::Outcome>(message.outcome_reply().outcome());
+    const auto is = static_cast<store::Outcome>(message.outcome_reply().outcome());
+    store::Outcome outcome = is;
     cast_.tamper().answers(&outcome);
+    if (outcome == is) return true;
     message.mutable_outcome_reply()->set_outcome(static_cast<v1::OutcomeReply::Outcome>(outcome));
+    std::vector<v1::Envelope> answer(1, message);
+    root_->signer().sign(&answer);  // as a coordinator that believes it
+    message = std::move(answer.front());
   }
   return true;
 }

@@ -25,9 +25,9 @@ class CoordinatorRole final : public Node, private coordinator::RunObserver {
 
   // ---- as a person would
   void revoke(NodeId node);
-  bool enrol(store::NodeRow node);  // anew; whether it is in the journal
-  void pause();                     // attend() resumes it
-  void stop();                      // attend_end() continues it
+  bool enrol(store::NodeRow node, const store::NewCertificate& certificate);  // anew; whether it is in the journal
+  void pause();                                                               // attend() resumes it
+  void stop();                                                                // attend_end() continues it
   // The open round, as far as revocations and quarantines go: otherwise a person must stop the run.
   bool may_close() const;
   const coordinator::Traces& traces() const { return root_->runs().steps().traces(); }  // once it has started

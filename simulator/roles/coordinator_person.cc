@@ -28,7 +28,7 @@ net::Awaitable<void> CoordinatorRole::do_revoke(NodeId node) {
   cast_.checks().rounds().revoked(node);
 }
 
-bool CoordinatorRole::enrol(store::NodeRow node) {
+bool CoordinatorRole::enrol(store::NodeRow node, const store::NewCertificate& certificate) {
   if (!root_) return false;
   const WallTime now = runtime().clock.wall_now();
   store::TokenRow token;
@@ -39,7 +39,7 @@ bool CoordinatorRole::enrol(store::NodeRow node) {
   token.expires_at = now + std::chrono::hours(1);
   node.enrolled_at = now;
   if (!journal_->add_token(token).ok()) return false;
-  const Result<store::NodeRow> enrolled = journal_->redeem_token(token.secret_hash, std::move(node), now);
+  const Result<store::NodeRow> enrolled = journal_->redeem_token(token.secret_hash, std::move(node), now, certificate);
   if (!enrolled.ok()) return false;
   cast_.checks().rounds().enrolled(enrolled->id);
   if (root_->registry().enrolled(*enrolled)) {
@@ -47,6 +47,7 @@ bool CoordinatorRole::enrol(store::NodeRow node) {
   } else {
     root_->runs().members().changed({});
   }
+  spawn("tell aggregators", root_->registry().refresh_refused());
   return true;
 }
 

@@ -7,7 +7,9 @@
 #include <tuple>
 #include <utility>
 
+#include "core/identity/signature.h"
 #include "core/wire/mapping.h"
+#include "core/wire/statements.h"
 
 namespace fluvial::simulator {
 
@@ -45,7 +47,10 @@ bool Malice::part(SessionId session, v1::Envelope& message, SharedBytes& payload
   const bool is_end = message.has_update_end();
   if (!message.has_update_begin() && !message.has_update_chunk() && !is_end) return true;
   if (sending_->trick == Trick::kContradiction) sending_->before.emplace_back(message, payload);
-  if (message.has_update_begin()) apply(sending_->trick, message.mutable_update_begin());
+  if (message.has_update_begin()) {
+    apply(sending_->trick, message.mutable_update_begin());
+    sending_->said = message.update_begin();
+  }
   if (message.has_update_chunk()) return chunk(message.update_chunk().index(), payload);
   return !is_end || end(session, message, payload);
 }
@@ -75,6 +80,7 @@ bool Malice::end(SessionId session, v1::Envelope& message, SharedBytes& payload)
   }
   payload = SharedBytes::from(std::move(bytes));
   message.mutable_update_end()->set_sha256(wire::digest_to_proto(digest));
+  sign(sending.said, digest, message.mutable_update_end());
   if (sending.trick != Trick::kContradiction) return true;
   Network& network = cast_.world().network();
   network.send(host_, session, message, Payload::of(std::move(payload)));
@@ -83,6 +89,19 @@ bool Malice::end(SessionId session, v1::Envelope& message, SharedBytes& payload)
     if (part(session, again, bytes_again)) network.send(host_, session, again, Payload::of(std::move(bytes_again)));
   }
   return false;
+}
+
+void Malice::sign(const v1::UpdateBegin& said, const Digest& digest, v1::UpdateEnd* end) const {
+  if (end->signature().empty()) return;  // it is of a version that signs nothing
+  const v1::UpdateKey& key = said.key();
+  const round::Contribution given{
+      SiteId(key.site()), Epoch(), said.weight(), digest, 0, {}, Incarnation(key.incarnation()), key.submission()};
+  const Result<Digest> base = wire::digest_from_proto(said.base_sha256());
+  FLUVIAL_CHECK(base.ok(), "a digest of 32 bytes");
+  const std::string body = wire::contribution_body(RunId(key.run()), RoundId(key.round()), *base, given);
+  const Result<Signature> signature = identity::sign(cast_.key(host_), wire::kContributionKind, as_byte_span(body));
+  FLUVIAL_CHECK(signature.ok(), "a key signs");
+  end->set_signature(wire::signature_to_proto(*signature));
 }
 
 void Malice::apply(Trick trick, v1::UpdateBegin* begin) {

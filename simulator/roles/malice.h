@@ -53,6 +53,7 @@ class Malice {
     Trick trick = Trick::kNone;
     std::uint64_t first_chunk = 0;
     Sha256 hash = {};
+    v1::UpdateBegin said = {};                                      // to its parent
     std::vector<Buffer> sent = {};                                  // the checks must know
     std::vector<std::pair<v1::Envelope, SharedBytes>> before = {};  // the original messages, if they are sent again
   };
@@ -62,6 +63,7 @@ class Malice {
   bool part(SessionId session, v1::Envelope& message, SharedBytes& payload);
   bool chunk(std::uint64_t index, SharedBytes& payload);
   bool end(SessionId session, v1::Envelope& message, SharedBytes& payload);
+  void sign(const v1::UpdateBegin& said, const Digest& digest, v1::UpdateEnd* end) const;  // what it says
   // Messages and chunks as they leave.
   void apply(Trick trick, v1::UpdateBegin* begin);
   bool sends(Trick trick, std::uint64_t index, std::uint64_t chunk_count) const;

@@ -35,8 +35,10 @@ PlannedSite::PlannedSite(Cast& cast, HostId host)
       malice_(cast, host),
       rng_(cast.world().chance().stream("site", (std::uint64_t{host.value()} << 32) ^ cast.world().starts(host))),
       machine_(std::nullopt),
-      uplink_(runtime(), *this, uplink_options(cast, host),
-              dial([this](const net::HostPort& address) { return cast_.host_at(net::to_string(address)); })) {}
+      uplink_(runtime(), *this, uplink_options(cast, host), dial([this](const net::HostPort& address) {
+                const HostId there = cast_.host_at(net::to_string(address));
+                return Answer{there, there};
+              })) {}
 
 PlannedSite::~PlannedSite() { take_down(); }
 

@@ -5,8 +5,10 @@
 #include <chrono>
 #include <utility>
 
+#include "core/identity/signature.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
+#include "core/wire/statements.h"
 #include "edge/service/service.h"
 
 namespace fluvial::simulator {
@@ -20,13 +22,41 @@ config::EdgeSettings settings_of(const Scenario& scenario) {
   return settings;
 }
 
+// What a tampered one believes is signed as well: it is wrong in its own way alone.
+void sign(const Cast& cast, std::string_view kind, std::string body, v1::Signed* order) {
+  const Result<Signature> signature = identity::sign(cast.key(kRoot), kind, as_byte_span(body));
+  FLUVIAL_CHECK(signature.ok(), "a key signs");
+  order->set_body(std::move(body));
+  order->set_signature(wire::signature_to_proto(*signature));
+}
+
+void say_outcome(const Cast& cast, const wire::Decided& decided, round::HistoryId history, v1::Signed* order) {
+  sign(cast, wire::kOutcomeKind, wire::outcome_body(decided, history), order);
+}
+
+void say_opening(const Cast& cast, round::HistoryId history, v1::RoundOpen* open) {
+  const Result<wire::Opening> opening = wire::from_proto(*open);
+  if (!opening.ok()) return;
+  std::vector<SiteId> sites;
+  for (const round::Participant& participant : opening->participants) sites.push_back(participant.site);
+  sign(cast, wire::kOpeningKind, wire::opening_body(*opening, sites, history), open->mutable_order());
+}
+
+void say_outcome(const Cast& cast, round::HistoryId history, v1::OutcomeReply* reply) {
+  const Result<Digest> digest = wire::digest_from_proto(reply->sha256());
+  const Result<round::Outcome> outcome = wire::from_proto(reply->outcome());
+  if (!digest.ok() || !outcome.ok()) return;
+  const wire::Decided decided{RunId(reply->run()), RoundId(reply->round()), SiteId(reply->site()), *outcome, *digest};
+  say_outcome(cast, decided, history, reply->mutable_order());
+}
+
 // A commit's verdict on the site, as a tampered site understands it.
-void tell(Tamper& tamper, SiteId self, v1::Envelope* message) {
+void tell(Cast& cast, round::HistoryId history, SiteId self, v1::Envelope* message) {
   Result<wire::Commit> commit = wire::from_proto(message->round_commit());
   if (!commit.ok()) return;
   const edge::Verdict is = edge::verdict_of(self, commit->contributors, commit->refusals, commit->late);
   edge::Verdict told = is;
-  tamper.told(&told);
+  cast.tamper().told(&told);
   if (told.late == is.late && told.refused == is.refused) return;
   std::erase(commit->late, self);
   std::erase_if(commit->refusals, [self](const round::Refusal& refusal) { return refusal.site == self; });
@@ -34,14 +64,23 @@ void tell(Tamper& tamper, SiteId self, v1::Envelope* message) {
   if (told.refused) commit->refusals.push_back({self, {Code::kInvalidArgument, "taken for refused"}});
   std::ranges::sort(commit->late);
   std::ranges::sort(commit->refusals, {}, &round::Refusal::site);
+  if (told.late || told.refused) {
+    const round::Outcome outcome = told.late ? round::Outcome::kLate : round::Outcome::kRefused;
+    auto order = std::make_shared<v1::Signed>();
+    say_outcome(cast, {commit->run, commit->round, self, outcome, std::nullopt}, history, order.get());
+    commit->outcomes[self] = std::move(order);
+  }
   *message = wire::to_envelope(*commit);
 }
 
-void tell(Tamper& tamper, v1::OutcomeReply* reply) {
+void tell(Cast& cast, round::HistoryId history, v1::OutcomeReply* reply) {
   if (reply->round() == 0) return;
-  auto outcome = static_cast<round::Outcome>(reply->outcome());
-  tamper.told(&outcome);
+  const auto is = static_cast<round::Outcome>(reply->outcome());
+  round::Outcome outcome = is;
+  cast.tamper().told(&outcome);
+  if (outcome == is) return;
   reply->set_outcome(static_cast<v1::OutcomeReply::Outcome>(outcome));
+  say_outcome(cast, history, reply);
 }
 
 }  // namespace
@@ -62,13 +101,22 @@ class SiteRole::Tampered final : public edge::EdgeService {
   net::Awaitable<Status> from_parent(net::Frame frame) override {
     v1::Envelope& message = frame.header;
     if (message.has_round_open() && role_.malice_.begins_anew()) message.mutable_round_open()->clear_received();
-    if (message.has_round_commit()) tell(tamper_, role_.self(), &message);
-    if (message.has_outcome_reply()) tell(tamper_, message.mutable_outcome_reply());
+    if (message.has_round_open() && tamper_.trusts_unsigned()) {
+      say_opening(role_.cast_, history(), message.mutable_round_open());
+    }
+    if (message.has_round_commit()) tell(role_.cast_, history(), role_.self(), &message);
+    if (message.has_outcome_reply()) tell(role_.cast_, history(), message.mutable_outcome_reply());
     if (message.has_receipt() && message.receipt().code() == 0 && tamper_.counts_on_ack()) message = counted(message);
     co_return co_await EdgeService::from_parent(std::move(frame));
   }
 
+  void parent_up(const tree::Lease& lease, std::shared_ptr<net::Session> session) override {
+    role_.cast_.parent_up(role_.host(), lease, role_.answered_);
+    EdgeService::parent_up(lease, std::move(session));
+  }
+
  private:
+  round::HistoryId history() const { return round::current_of(role_.lineage_); }
   v1::Envelope counted(const v1::Envelope& receipt) const {
     const auto& submission = role_.submission_;
     if (!submission || submission->start.round.value() != receipt.receipt().round()) return receipt;
@@ -79,6 +127,7 @@ class SiteRole::Tampered final : public edge::EdgeService {
     reply.set_site(role_.self().value());
     reply.set_sha256(wire::digest_to_proto(submission->digest));
     reply.set_outcome(v1::OutcomeReply::OUTCOME_COUNTED);
+    say_outcome(role_.cast_, history(), &reply);
     return message;
   }
 
@@ -124,7 +173,7 @@ Status SiteRole::open() {
   uplink.software = "fluvial simulate";
   uplink.jitter_seed = (std::uint64_t{host().value()} << 32) ^ incarnation.value() ^ world().chance().seed();
   uplink.protocols = cast_.protocols(host());
-  auto at = [this](const net::HostPort& address) { return cast_.host_at(net::to_string(address)); };
+  auto at = [this](const net::HostPort& address) { return who_is_at(address); };
   service_ = std::make_unique<Tampered>(*this, edge::EdgeService::Parts{.uplink = uplink,
                                                                         .dial = dial(at),
                                                                         .self = cast_.identities()(host()),
@@ -134,11 +183,23 @@ Status SiteRole::open() {
                                                                         .report = *this,
                                                                         .tasks = tasks(),
                                                                         .set_ready = [](bool) {},
-                                                                        .request_stop = [this] { fail(); }});
+                                                                        .request_stop = [this] { fail(); },
+                                                                        .key = own_key()});
   set_outgoing([this](SessionId session, v1::Envelope& message, SharedBytes& payload) {
     return says(session, message, payload);
   });
   return service_->open();
+}
+
+Node::Answer SiteRole::who_is_at(const net::HostPort& address) {
+  cast_.dials(host());
+  answered_ = cast_.who_answers_at(host(), net::to_string(address));
+  return {answered_, cast_.tamper().checks_role_alone() ? cast_.host_at(net::to_string(address)) : answered_};
+}
+
+std::optional<identity::PrivateKey> SiteRole::own_key() const {
+  if (cast_.is_older(host())) return std::nullopt;
+  return cast_.key(host());
 }
 
 bool SiteRole::waits_for_outcome() const {
@@ -150,6 +211,7 @@ bool SiteRole::waits_for_outcome() const {
 net::Awaitable<void> SiteRole::serve(std::shared_ptr<net::Session>) { co_return; }  // nobody connects to a site
 
 bool SiteRole::says(SessionId session, v1::Envelope& message, SharedBytes& payload) {
+  cast_.hello(host(), &message);
   if (message.has_update_begin()) check_durable();
   return malice_.says(session, message, payload, submission_ ? &*submission_ : nullptr);
 }

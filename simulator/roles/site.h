@@ -50,10 +50,13 @@ class SiteRole final : public Node, private edge::SiteReport {
   void note_dropped(const edge::Offer& offer, const Error& why);
   void check_durable();
   std::vector<std::string> tensor_files();
+  std::optional<identity::PrivateKey> own_key() const;
+  Answer who_is_at(const net::HostPort& address);
   NodeId self() const { return cast_.identity(host()).node; }
 
   Cast& cast_;
   Malice malice_;
+  HostId answered_;  // at the last address that it tried
   SiteTrainers trainers_;
   std::unique_ptr<Tampered> service_;             // once the store is open
   store::SiteStore* store_ = nullptr;             // the service's

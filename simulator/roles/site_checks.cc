@@ -35,6 +35,7 @@ void SiteRole::folding(const edge::Fold& effect) {
 }
 
 void SiteRole::take_in(const edge::Offer& offer, bool lost, const CarriedBounds& bounds) {
+  cast_.checks().rounds().worked_for(self(), offer.run, offer.round, offer.plan);
   const TrainingResult& made = trainers_.last();
   const std::uint64_t weight = std::min<std::uint64_t>(made.weight, offer.weight_max);  // as the round records it
   cast_.checks().sites().beginning(self(), offer.run, offer.continues);

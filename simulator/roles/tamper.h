@@ -30,7 +30,17 @@ class Tamper {
   // The site's writes are synced before they count as written.
   virtual store::FileSystem& site_files(HostId, store::FileSystem& honest) { return honest; }
 
+  // A child knows its parent by role, node, name and key.
+  virtual bool checks_role_alone() { return false; }
+
+  // A site does what the coordinator signed.
+  virtual bool trusts_unsigned() { return false; }
+
   // ---- a parent
+  // A parent takes a child in under a lease that the coordinator gave it.
+  virtual bool takes_any_lease() { return false; }
+  // A parent refuses a certificate that was revoked or replaced, also after its member has enrolled anew.
+  virtual bool accepts_revoked_serial() { return false; }
   // A parent refuses what is under another lease, attempt or epoch.
   virtual bool admits_stale() { return false; }
   // A parent refuses what overlaps with what it holds.
@@ -41,6 +51,8 @@ class Tamper {
   virtual void staged(transfer::StagedArrival*) {}
 
   // ---- the coordinator
+  // A contribution counts as its site signed it.
+  virtual bool takes_any_contribution() { return false; }
   // A site that contradicted itself takes part no more.
   virtual bool forgets_quarantine() { return false; }
   // A site whose certificate is revoked is no member.

@@ -34,6 +34,7 @@ for round in fluvial.connect().rounds("digits"):
 """
 
 # What is not typed here: the page, how the example begins, and who tries it instead.
+AUDIT = "docs/operations/audit.md"
 ENROL, RUN, CONTAINERS, INSTALL, BACKUP, KUBERNETES, UPGRADE = (
     f"docs/operations/{name}.md" for name in ("enrol", "run", "containers", "install", "backup", "kubernetes", "upgrade"))
 ELSEWHERE = [
@@ -199,6 +200,16 @@ class Day:
         committed = self.ask("run show 6")["committed"]
         until(60, "a round after the restore", lambda: self.ask("run show 6")["committed"] > committed)
 
+    def audit(self):
+        """audit.md: what all that left behind, of the coordinator and of its backup."""
+        page, machine = self.page(AUDIT), self.machine
+        shown = [machine.type(command) for command in page.take("fluvial audit show").splitlines()]
+        assert "enrolled" in shown[0] and "hospital-a" in shown[1], shown
+        live, restore, restored = page.take("fluvial audit verify").splitlines()
+        assert "are as they were written" in machine.type(live)
+        machine.type(restore)
+        assert "are as they were written" in machine.type(restored)
+
     def unseen(self):
         """A model that is there for a person, and not for the coordinator, as with a service's own /tmp."""
         mine = "unshare --mount bash -c 'mount -t tmpfs tmpfs /mnt; cp initial.safetensors /mnt; fluvial run start plan.toml --model {}'"
@@ -234,6 +245,7 @@ def main():
         day.enrol()
         day.run()
         day.back_up()
+        day.audit()
         day.second_site()
         with Podman() as podman:
             podman.build(sys.argv[1], "cpu", "fluvial")

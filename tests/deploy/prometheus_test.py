@@ -361,6 +361,7 @@ def backed_up(scene):
     done = scene.federation.call("backup", str(scene.folder / "backup"), "--passphrase-file", str(passphrase), "--data-dir",
                                  str(scene.folder / "coordinator"))
     assert done.returncode == 0, done.stderr
+    until(SEEN_S, "the backup to be scraped", lambda: scene.prometheus.query("fluvial_coordinator_last_backup_timestamp_seconds > 0"))
     for name in REBOUND:
         scene.until_rebound(name)
 

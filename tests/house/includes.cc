@@ -96,14 +96,15 @@ const std::vector<Room> kRooms = {
      {"kernels", "core/aggregate", "core/transfer"}},  // the oracle shares no arithmetic with what it checks
     {"simulator/node",
      {"core/base", "core/wire", "core/telemetry", "core/net", "core/tree", "simulator/scenario", "simulator/world"}},
-    {"simulator/roles", {"core/base",          "core/digest",         "kernels",
-                         "core/round",         "core/aggregate",      "proto",
-                         "core/wire",          "core/store",          "core/net",
-                         "core/tree",          "core/transfer",       "coordinator/logic",
-                         "coordinator/model",  "coordinator/service", "aggregator/logic",
-                         "aggregator/service", "edge/logic",          "edge/update",
-                         "edge/service",       "simulator/scenario",  "simulator/world",
-                         "simulator/node",     "simulator/run",       "simulator/checks"}},
+    {"simulator/roles", {"core/base",         "core/digest",        "kernels",
+                         "core/round",        "core/aggregate",     "proto",
+                         "core/wire",         "core/store",         "core/net",
+                         "core/tree",         "core/transfer",      "core/identity",
+                         "coordinator/logic", "coordinator/model",  "coordinator/service",
+                         "aggregator/logic",  "aggregator/service", "edge/logic",
+                         "edge/update",       "edge/service",       "simulator/scenario",
+                         "simulator/world",   "simulator/node",     "simulator/run",
+                         "simulator/checks"}},
 
     // The front door, and what is shown to users of the libraries.
     {"cli", {"simulator/scenario", "simulator/world", "simulator/run", "simulator/roles", "coordinator/service",

@@ -11,6 +11,7 @@
 
 #include "core/identity/token.h"
 #include "core/local/fd.h"
+#include "core/tree/enrol_client.h"
 #include "tests/integration/harness.h"
 
 namespace fluvial::integration {
@@ -100,6 +101,31 @@ TEST_F(EnrolmentTest, TokensThatMustNotServe) {
   const CommandRun typo = enroll(damaged, "e");
   expect_one_line(typo, "damaged");
   EXPECT_EQ(typo.exit_status, 2);
+}
+
+// More than an address may have answered, and as many as all once had together.
+TEST_F(EnrolmentTest, WrongTokensAreChargedToNobodyWhoseTokenIsRight) {
+  cli::FederationShape shape{.sites = 0, .aggregators = 0};
+  shape.arguments["coordinator"] = {"--wrong-tokens-per-minute-max", "1"};
+  start(std::move(shape));
+  const std::string pin = cli::text_member(federation_->admin().get("/v1/status").value(), "pin");
+  const std::string address = fmt::format("127.0.0.1:{}", port("enrol_port"));
+  const auto key = identity::PrivateKey::generate();
+  ASSERT_TRUE(key.ok());
+  std::size_t wrong = 0;
+  std::size_t too_many = 0;
+  for (int i = 0; i < 63; ++i) {
+    const WallTime expires = SystemClock().wall_now() + std::chrono::hours(1);
+    const auto made = identity::make_token({Role::kSite, "stranger", "", 1, expires, address}, pin);
+    const auto refused = tree::enrol_blocking(made->token, *key, {});
+    ASSERT_FALSE(refused.ok());
+    wrong += refused.error().message.find("wrong token:") != std::string::npos ? 1 : 0;
+    too_many += refused.error().message.find("too many wrong tokens") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_GE(wrong, 1u);
+  EXPECT_GE(too_many, 1u);
+  EXPECT_EQ(wrong + too_many, 63u);
+  EXPECT_EQ(enroll(new_token("hospital-a"), "a").exit_status, 0);
 }
 
 TEST_F(EnrolmentTest, AnotherFederationsTokenMeetsTheWrongPin) {

@@ -73,6 +73,11 @@ void TcpGate::set_target(std::uint16_t port) {
   target_ = port;
 }
 
+std::uint16_t TcpGate::target() const {
+  const std::lock_guard lock(mutex_);
+  return target_;
+}
+
 void TcpGate::set(Way way, const Traffic& traffic) {
   {
     const std::lock_guard lock(mutex_);

@@ -44,6 +44,7 @@ class TcpGate {
   std::uint16_t port() const { return port_; }
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
   void set_target(std::uint16_t port);  // the parent's; a connection before that is closed
+  std::uint16_t target() const;
 
   void set(Way way, const Traffic& traffic);
   void set(const Traffic& traffic);  // both ways

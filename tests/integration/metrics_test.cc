@@ -170,6 +170,8 @@ const std::map<std::string, Role> kNodes = {
 const std::set<std::string_view> kNotHere = {
     // sessions that are refused, broken or silent: core/net's tests; counted by core/tree/runtime_test
     "sessions_refused_total", "frames_refused_total", "heartbeat_timeouts_total", "reconnects_total",
+    // whoever lies: core/tree/orders_test, coordinator/service/authorship_test and registry_test, tests/attack
+    "parents_distrusted_total", "contributions_forged_total", "identities_held_twice",
     // at the moment of a scrape nothing is queued, or it is over
     "outbox_bytes", "pool_tasks", "lane_tasks", "attempt", "round_age_seconds", "round_sites",
     // core/tree/parent_side_test
@@ -182,7 +184,7 @@ const std::set<std::string_view> kNotHere = {
     "journal_free_bytes", "journal_rounds",
     // edge/service's tests; edge/update's on GPUs
     "updates_resent_total", "residuals_dropped_total", "residual_age_rounds", "train_failures_total", "gpus",
-    "gpu_updates_total", "gpu_seconds_total", "gpu_memory_bytes"};
+    "rounds_forbidden_total", "gpu_updates_total", "gpu_seconds_total", "gpu_memory_bytes"};
 
 TEST_F(MetricsTest, AFederationServesWhatIsDeclaredAndNothingElse) {
   start(2, 1);

@@ -1,10 +1,16 @@
 #include <fmt/format.h>
 
+#include <ranges>
+
 #include "core/digest/sha256.h"
+#include "core/store/audit_log.h"
+#include "core/store/certificate_book.h"
 #include "core/store/journal.h"
 #include "core/store/model_store.h"
 #include "core/store/plan_json.h"
+#include "core/tree/orders.h"
 #include "tests/upgrade/recording.h"
+#include "tests/upgrade/signing.h"
 
 namespace fluvial::upgrade {
 namespace {
@@ -18,9 +24,11 @@ round::Schema schema() {
   return round::Schema::make({{"w", round::DType::kF32, {2, 2}}, {"steps", round::DType::kI64, {1}}}).value();
 }
 
+constexpr std::size_t kModelBytes = 24;
+
 // The model of a round: numbers that only it has.
 std::vector<std::byte> model_of(std::uint64_t run, std::uint64_t round) {
-  std::vector<std::byte> bytes(24);
+  std::vector<std::byte> bytes(kModelBytes);
   for (std::size_t i = 0; i < 4; ++i) {
     store_le(bytes.data() + 4 * i,
              std::bit_cast<std::uint32_t>(static_cast<float>(run) + 0.5F * static_cast<float>(round + i)));
@@ -42,16 +50,28 @@ store::TokenRow token(const std::string& id, Role role, const std::string& name)
   return {id, digest_of(id), role, name, "eu/west", 1'000, at(100'000), std::nullopt};
 }
 
-void enrol(CoordinatorJournal& journal, Role role, const std::string& name) {
-  must(journal.add_token(token("token-" + name, role, name)));
-  const store::NodeRow row{NodeId(),  role, name,         "eu/west",    1'000, "serial-" + name,
+// With a key unless its name is empty: certificates from before format 7 are of keys that the journal does not know.
+void enrol(CoordinatorJournal& journal, Role role, const std::string& name, const std::string& key = "",
+           const std::string& again = "") {
+  must(journal.add_token(token("token-" + name + again, role, name)));
+  const store::NodeRow row{NodeId(),  role, name,         "eu/west",    1'000, "serial-" + name + again,
                            at(2'000), "",   std::nullopt, std::nullopt, ""};
-  must(journal.redeem_token(digest_of("token-" + name), row, at(2'000)));
+  const Buffer der = key.empty() ? Buffer() : recorded_public_key(key).der();
+  must(journal.redeem_token(digest_of("token-" + name + again), row, at(2'000), {der.span(), at(90'000)}));
+}
+
+void show(CoordinatorJournal& journal, NodeId node, const std::string& serial, const std::string& key,
+          std::int64_t when) {
+  const Buffer der = recorded_public_key(key).der();
+  must(store::CertificateBook(journal).saw({serial, node, der.span(), at(91'000)}, at(when)));
 }
 
 void add_members(CoordinatorJournal& journal) {
-  enrol(journal, Role::kAggregator, "eu");
-  for (const char* name : {"hospital-a", "hospital-b", "hospital-c", "hospital-d"}) enrol(journal, Role::kSite, name);
+  enrol(journal, Role::kAggregator, "eu", "eu");
+  enrol(journal, Role::kSite, "hospital-a", "hospital-a before");
+  enrol(journal, Role::kSite, "hospital-b");
+  enrol(journal, Role::kSite, "hospital-c", "hospital-c");
+  enrol(journal, Role::kSite, "hospital-d");
   store::TokenRow several = token("token-lab", Role::kSite, "lab-*");
   several.uses_max = 5;
   must(journal.add_token(several));
@@ -62,12 +82,41 @@ void add_members(CoordinatorJournal& journal) {
   must(journal.add_token(token("token-revoked", Role::kSite, "hospital-f")));
   must(journal.revoke_token("token-revoked", at(2'200)));
   must(journal.set_advertise(NodeId(1), "eu.example.org:7410"));
+  // One certificate is followed by another, and a key becomes known when its certificate is seen.
+  show(journal, NodeId(2), "serial-hospital-a", "hospital-a before", 2'210);
+  enrol(journal, Role::kSite, "hospital-a", "hospital-a", "-again");
+  show(journal, NodeId(2), "serial-hospital-a-again", "hospital-a", 2'220);
+  show(journal, NodeId(3), "serial-hospital-b", "hospital-b", 2'230);
   must(journal.grant(NodeId(1), NodeId(0)));
   must(journal.grant(NodeId(2), NodeId(1)));
   must(journal.grant(NodeId(3), NodeId(1)));
   must(journal.quarantine(NodeId(3), at(2'300), "two updates of one name"));
-  must(journal.revoke(NodeId(4), at(2'400)));
+  must(journal.add_token(token("token-ended", Role::kSite, "hospital-c")));  // with its member
+  const store::AuditEntry revoked{.kind = store::AuditKind::kRevoked, .member = "hospital-c", .node = NodeId(4)};
+  must(store::AuditLog(journal).with(revoked, at(2'400), [&] { return journal.revoke(NodeId(4), at(2'400)); }));
   must(journal.remove(NodeId(5), at(2'500)));
+}
+
+// An entry of every kind, with everything that one can say. The first are pruned.
+void write_audit_log(CoordinatorJournal& journal) {
+  store::AuditLog log(journal);
+  std::int64_t when = 2'600;
+  for (const store::AuditKindInfo& kind : store::audit_kinds()) {
+    store::AuditEntry entry{.kind = kind.kind, .by = store::AuditBy::kUser};
+    entry.user = store::AuditUser{1'000, 4'711, "alice"};
+    entry.from = "unix";
+    entry.member = "hospital-a";
+    entry.node = NodeId(2);
+    entry.role = Role::kSite;
+    entry.serial = "serial-hospital-a";
+    entry.token = "token-hospital-a";
+    entry.run = RunId(1);
+    entry.detail = std::string(kind.meaning.substr(0, kind.meaning.find(';')));
+    must(log.append(entry, at(when++)));
+  }
+  must(log.append({.kind = store::AuditKind::kEnrolmentRefused, .by = store::AuditBy::kNewcomer}, at(when++)));
+  must(log.append({.kind = store::AuditKind::kStarted}, at(when++)));
+  must(log.prune(at(2'602), at(when)));
 }
 
 RunId add_run(CoordinatorJournal& journal, store::ModelStore& models, RunId continues) {
@@ -97,7 +146,32 @@ void open_attempt(CoordinatorJournal& journal, RunId run, std::uint64_t round, s
   must(journal.open_attempt(row));
 }
 
-void commit(CoordinatorJournal& journal, store::ModelStore& models, RunId run, std::uint64_t round) {
+// As versions from format 7 on commit: with the site's signature, the key of it, and the coordinator's own.
+void sign(CoordinatorJournal& journal, store::CommitRow& row) {
+  const RunId run = row.record.run;
+  const RoundId round = row.record.round;
+  round::ContributorSet contributors;
+  for (round::Contribution one : row.record.contributors.entries() | std::views::values) {
+    one.incarnation = Incarnation(5);
+    one.submission = round.value() + 7;
+    const Digest base = model_digest(run.value(), round.value() - 1);
+    one.signature = sign_as("hospital-a", wire::kContributionKind, wire::contribution_body(run, round, base, one));
+    must(contributors.add(std::move(one)));
+  }
+  row.record.contributors = std::move(contributors);
+  const Buffer key = recorded_public_key("hospital-a").der();
+  row.keys[SiteId(2)] = {key.span().begin(), key.span().end()};
+  wire::Commit said;
+  said.run = run;
+  said.round = round;
+  said.attempt = row.record.attempt;
+  said.model = {run, ModelVersion(round.value()), row.record.model.digest, kModelBytes};
+  const auto head = must(store::AuditLog(journal).head()).bytes();
+  const std::string body = wire::commit_body(said, std::string(as_text(head)), round::HistoryId());
+  row.order = store::SignedOrder{body, sign_as(kCoordinator, wire::kCommitKind, body)};
+}
+
+void commit(CoordinatorJournal& journal, store::ModelStore& models, RunId run, std::uint64_t round, bool is_signed) {
   open_attempt(journal, run, round, 1);
   const std::vector<std::byte> model = model_of(run.value(), round);
   const std::vector<float> moment(4, 0.25F * static_cast<float>(round));
@@ -123,6 +197,7 @@ void commit(CoordinatorJournal& journal, store::ModelStore& models, RunId run, s
   row.bytes_down = 8'192;
   row.metrics = {{"loss", 1.0 / static_cast<double>(round)}};
   row.committed_at = at(3'000 + static_cast<std::int64_t>(round));
+  if (is_signed) sign(journal, row);
   must(journal.commit(row));
   must(journal.set_evaluation(run, RoundId(round), {{"accuracy", 0.5}}));
 }
@@ -142,9 +217,10 @@ Status describe_members(CoordinatorJournal& journal, std::string& out) {
   if (federation) out += fmt::format("federation {} {}\n", federation->name, time_text(federation->created_at));
   FLUVIAL_ASSIGN(const auto tokens, journal.tokens());
   for (const store::TokenRow& token : tokens) {
-    out += fmt::format("token {} {} {} {} {} until {} used {} {}/{} revoked {}\n", token.id, role_name(token.role),
-                       token.name, token.region, token.weight_max, time_text(token.expires_at),
-                       time_text(token.used_at), token.uses, token.uses_max, time_text(token.revoked_at));
+    out +=
+        fmt::format("token {} {} {} {} {} until {} used {} {}/{} revoked {} '{}'\n", token.id, role_name(token.role),
+                    token.name, token.region, token.weight_max, time_text(token.expires_at), time_text(token.used_at),
+                    token.uses, token.uses_max, time_text(token.revoked_at), token.revoked_why);
   }
   FLUVIAL_ASSIGN(const auto nodes, journal.nodes());
   for (const store::NodeRow& node : nodes) {
@@ -175,6 +251,63 @@ Status describe_members(CoordinatorJournal& journal, std::string& out) {
   return {};
 }
 
+std::string bytes_text(ByteSpan bytes) { return bytes.empty() ? "-" : to_hex(bytes); }
+
+Status describe_trust(CoordinatorJournal& journal, std::string& out) {
+  store::CertificateBook book(journal);
+  FLUVIAL_ASSIGN(const auto certificates, book.all());
+  for (const store::CertificateRow& row : certificates) {
+    out += fmt::format("certificate {} of {} key {} issued {} ends {} used {} refused {} '{}'\n", row.serial,
+                       row.node.value(), bytes_text(row.key), time_text(row.issued_at), time_text(row.ends_at),
+                       time_text(row.used_at), time_text(row.refused_since), row.refused_why);
+  }
+  FLUVIAL_ASSIGN(const std::uint64_t denials, book.denials_number());
+  out += fmt::format("denials {}\n", denials);
+  FLUVIAL_ASSIGN(const auto signers, journal.signers());
+  for (const SiteId site : signers) out += fmt::format("signer {}\n", site.value());
+  FLUVIAL_ASSIGN(const auto entries, store::AuditLog(journal).rows(0, 1'000));
+  store::AuditChain chain;
+  for (const store::AuditRow& row : entries) {
+    out += fmt::format("audit {} at {} {} {}\n", row.number, time_text(row.at), to_hex(row.chain),
+                       row.entry.empty() ? "pruned" : row.entry);
+    FLUVIAL_TRY(chain.next(row));
+  }
+  return chain.finish();
+}
+
+// What is signed is what today's checks believe, too.
+Status describe_signatures(CoordinatorJournal& journal, const store::CommitRow& row, std::string& out) {
+  const RunId run = row.record.run;
+  const RoundId round = row.record.round;
+  for (const auto& [site, der] : row.keys) {
+    FLUVIAL_ASSIGN(const identity::PublicKey key, identity::PublicKey::from_der(der));
+    const round::Contribution& one = *row.record.contributors.find(site);
+    FLUVIAL_TRY(tree::check_author(key, run, round, model_digest(run.value(), round.value() - 1), one));
+    out += fmt::format("signed {} incarnation {} submission {} key {} {}\n", site.value(), one.incarnation.value(),
+                       one.submission, to_hex(der), to_hex(*one.signature));
+  }
+  if (!row.order) return {};
+  wire::Commit said;
+  said.run = run;
+  said.round = round;
+  said.attempt = row.record.attempt;
+  said.model = {run, ModelVersion(round.value()), row.record.model.digest, kModelBytes};
+  v1::Signed order;
+  order.set_body(row.order->statement);
+  order.set_signature(std::string(as_text(row.order->signature)));
+  said.order = std::make_shared<const v1::Signed>(std::move(order));
+  tree::Orders orders;
+  orders.by(recorded_public_key(kCoordinator));
+  FLUVIAL_TRY(orders.committed(said));
+  v1::CommitStatement statement;
+  if (!statement.ParseFromString(row.order->statement)) return Error{Code::kDataLoss, "no statement"};
+  FLUVIAL_ASSIGN(const store::AuditHead head, store::AuditHead::from_bytes(as_byte_span(statement.audit_head())));
+  FLUVIAL_TRY(store::AuditLog(journal).check(head));
+  out += fmt::format("order {} {} after audit {}\n", to_hex(as_byte_span(row.order->statement)),
+                     to_hex(row.order->signature), head.number);
+  return {};
+}
+
 Status describe_commit(CoordinatorJournal& journal, const store::ModelStore& models, const store::CommitRow& row,
                        std::string& out) {
   out += fmt::format(
@@ -189,6 +322,7 @@ Status describe_commit(CoordinatorJournal& journal, const store::ModelStore& mod
         fmt::format("contributor {} lease {} weight {} {} probe {} {}{}\n", site.value(), one.lease.value(), one.weight,
                     to_hex(one.digest), one.probe, round::outcome_name(outcome), metrics_text(one.metrics));
   }
+  FLUVIAL_TRY(describe_signatures(journal, row, out));
   for (const round::Refusal& refusal : row.record.refusals) {
     out += fmt::format("refused {} {}\n", refusal.site.value(), refusal.error.to_string());
   }
@@ -231,13 +365,14 @@ Status write_coordinator(const std::string& folder) {
   FLUVIAL_ASSIGN(store::ModelStore models, store::ModelStore::open(files, folder + "/models"));
   FLUVIAL_TRY(journal->found({"hospitals", at(1'000)}));
   add_members(*journal);
+  write_audit_log(*journal);
   const RunId first = add_run(*journal, models, RunId());
-  commit(*journal, models, first, 1);
+  commit(*journal, models, first, 1, false);
   must(journal->set_run_status(first, round::RunStatus::kDone, "all rounds are committed"));
   must(journal->set_run_status(add_run(*journal, models, first), round::RunStatus::kStopped, "by a person"));
   const RunId open = add_run(*journal, models, RunId());
-  commit(*journal, models, open, 1);
-  commit(*journal, models, open, 2);
+  commit(*journal, models, open, 1, true);
+  commit(*journal, models, open, 2, true);
   // A backup is restored: what members say of a round after it is kept.
   must(journal->begin_history(round::HistoryId(0x1122334455667788), Epoch(500), at(4'000)));
   const round::Standing knows{round::HistoryId(0), Epoch(400), {{open, RoundId(3), true, true, digest_of("lost")}}};
@@ -255,6 +390,7 @@ Result<std::string> describe_coordinator(const std::string& folder) {
   FLUVIAL_ASSIGN(const std::size_t swept, models.sweep({referenced.begin(), referenced.end()}));
   std::string out = fmt::format("swept {}\n", swept);
   FLUVIAL_TRY(describe_members(*journal, out));
+  FLUVIAL_TRY(describe_trust(*journal, out));
   FLUVIAL_ASSIGN(const auto runs, journal->runs());
   for (const store::RunRow& run : runs) FLUVIAL_TRY(describe_run(*journal, models, run, out));
   return out;

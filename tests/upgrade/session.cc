@@ -1,12 +1,15 @@
 #include <algorithm>
 
 #include "core/digest/sha256.h"
+#include "core/store/audit_log.h"
 #include "core/wire/frame.h"
 #include "core/wire/history_mapping.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
 #include "core/wire/report_mapping.h"
+#include "core/wire/statements.h"
 #include "tests/upgrade/recording.h"
+#include "tests/upgrade/signing.h"
 
 namespace fluvial::upgrade {
 namespace {
@@ -17,6 +20,7 @@ constexpr RunId kRun{3};
 constexpr RoundId kRound{8};
 constexpr SiteId kSite{7};
 constexpr Epoch kLease{41};
+constexpr round::HistoryId kHistory = kRecordedHistory;
 
 Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
 std::string proto_digest(std::string_view text) { return wire::digest_to_proto(digest_of(text)); }
@@ -162,7 +166,7 @@ round::Plan plan() {
   return plan;
 }
 
-void open_round(Session& session) {
+wire::Opening opening_of_round() {
   wire::Opening opening;
   opening.run = kRun;
   opening.round = kRound;
@@ -180,7 +184,11 @@ void open_round(Session& session) {
   opening.hard_left = std::chrono::milliseconds(48'000);
   opening.received = wire::Received{Incarnation(5), 3, 1};
   opening.continues = {RunId(2), RunId(1)};
-  session.parent(wire::to_envelope(opening));
+  return opening;
+}
+
+void open_round(Session& session) {
+  session.parent(wire::to_envelope(opening_of_round()));
   Envelope request;
   *request.mutable_model_request()->mutable_model() = wire::to_proto(base());
   request.mutable_model_request()->set_offset(8);
@@ -198,7 +206,7 @@ void open_round(Session& session) {
   session.parent(chunk, "sixteen of bytes");
 }
 
-void update(Session& session) {
+Envelope begin_of_update() {
   Envelope begin;
   v1::UpdateBegin& update = *begin.mutable_update_begin();
   v1::UpdateKey& key = *update.mutable_key();
@@ -216,15 +224,23 @@ void update(Session& session) {
   update.set_lease_epoch(kLease.value());
   (*update.mutable_metrics())["loss"] = 0.25;
   update.set_first_chunk(1);
+  return begin;
+}
+
+// One integer, the probe.
+std::string trailer_of_update() { return {"\x09\0\0\0\0\0\0\0\0\0\x80\x3f", 12}; }
+
+void update(Session& session) {
+  Envelope begin = begin_of_update();
   session.child(begin);
   Envelope chunk;
   chunk.mutable_update_chunk()->set_index(1);
   session.child(chunk, "an encoded chunk");
   Envelope end;
   end.mutable_update_end()->set_sha256(proto_digest("update"));
-  session.child(end, std::string("\x09\0\0\0\0\0\0\0\0\0\x80\x3f", 12));  // one integer, the probe
-  update.set_probe(1);                                                    // encoded by 0.1
-  update.set_first_chunk(0);
+  session.child(end, trailer_of_update());
+  begin.mutable_update_begin()->set_probe(1);  // encoded by 0.1
+  begin.mutable_update_begin()->set_first_chunk(0);
   session.child(begin);
   Envelope receipt;
   receipt.mutable_receipt()->set_run(kRun.value());
@@ -243,7 +259,7 @@ round::Contribution contribution() {
   return one;
 }
 
-void partial(Session& session) {
+Envelope begin_of_partial() {
   Envelope begin;
   v1::PartialBegin& partial = *begin.mutable_partial_begin();
   partial.set_run(kRun.value());
@@ -258,7 +274,11 @@ void partial(Session& session) {
   partial.set_scale_bits(30);
   partial.set_incarnation(6);
   partial.set_first_chunk(1);
-  session.child(begin);
+  return begin;
+}
+
+void partial(Session& session) {
+  session.child(begin_of_partial());
   Envelope chunk;
   chunk.mutable_partial_chunk()->set_index(1);
   session.child(chunk, "a packed chunk");
@@ -276,7 +296,7 @@ void partial(Session& session) {
   session.parent(receipt);
 }
 
-void close_round(Session& session) {
+wire::Commit commit_of_round() {
   wire::Commit commit;
   commit.run = kRun;
   commit.round = kRound;
@@ -286,7 +306,21 @@ void close_round(Session& session) {
   commit.refusals = {{SiteId(8), {Code::kInvalidArgument, "NaN in tensor 'w'"}}};
   commit.last = true;
   commit.late = {SiteId(9)};
-  session.parent(wire::to_envelope(commit));
+  return commit;
+}
+
+Envelope outcome_reply() {
+  Envelope reply;
+  reply.mutable_outcome_reply()->set_run(kRun.value());
+  reply.mutable_outcome_reply()->set_round(kRound.value());
+  reply.mutable_outcome_reply()->set_site(kSite.value());
+  reply.mutable_outcome_reply()->set_sha256(proto_digest("update"));
+  reply.mutable_outcome_reply()->set_outcome(v1::OutcomeReply::OUTCOME_COUNTED);
+  return reply;
+}
+
+void close_round(Session& session) {
+  session.parent(wire::to_envelope(commit_of_round()));
   Envelope state;
   state.mutable_run_state()->set_run(kRun.value());
   state.mutable_run_state()->set_state("paused");
@@ -298,13 +332,7 @@ void close_round(Session& session) {
   query.mutable_outcome_query()->set_site(kSite.value());
   query.mutable_outcome_query()->set_sha256(proto_digest("update"));
   session.child(query);
-  Envelope reply;
-  reply.mutable_outcome_reply()->set_run(kRun.value());
-  reply.mutable_outcome_reply()->set_round(kRound.value());
-  reply.mutable_outcome_reply()->set_site(kSite.value());
-  reply.mutable_outcome_reply()->set_sha256(proto_digest("update"));
-  reply.mutable_outcome_reply()->set_outcome(v1::OutcomeReply::OUTCOME_COUNTED);
-  session.parent(reply);
+  session.parent(outcome_reply());
 }
 
 void report(Session& session) {
@@ -344,6 +372,85 @@ Envelope goodbye(std::uint32_t code, const char* text) {
   return message;
 }
 
+// ---- what is signed
+
+v1::Signed lease_under(NodeId parent, const char* parent_name) {
+  return signed_lease(
+      {kSite, recorded_public_key("hospital-a").id(), kLease, parent, recorded_public_key(parent_name).id(), kHistory});
+}
+
+wire::Order order(std::string_view kind, const std::string& body) {
+  return std::make_shared<const v1::Signed>(signed_by_coordinator(kind, body));
+}
+
+wire::Order outcome(SiteId site, round::Outcome outcome, std::optional<Digest> digest) {
+  return order(wire::kOutcomeKind, wire::outcome_body({kRun, kRound, site, outcome, digest}, kHistory));
+}
+
+std::string signature_of_contribution() {
+  const std::string body = wire::contribution_body(kRun, kRound, base().digest, contribution());
+  return wire::signature_to_proto(sign_as("hospital-a", wire::kContributionKind, body));
+}
+
+void signed_leases(Session& session) {
+  Envelope request = lease_request();
+  request.mutable_lease_request()->set_shows_lease(true);
+  request.mutable_lease_request()->set_process(0x99aabbccddeeff00);
+  session.child(request);
+  Envelope granted = lease_grant();
+  v1::LeaseGrant& grant = *granted.mutable_lease_grant();
+  grant.mutable_parents(0)->set_key_sha256(wire::digest_to_proto(recorded_public_key("eu").id()));
+  *grant.add_leases() = lease_under(NodeId(2), "eu");
+  *grant.add_leases() = lease_under(NodeId(0), kCoordinator);
+  *grant.mutable_denials() = signed_denials(6);
+  session.parent(granted);
+  Envelope shown = hello(kLease);
+  *shown.mutable_hello()->mutable_lease() = grant.leases(0);
+  session.child(shown);
+  Envelope change;
+  *change.mutable_member_change()->add_leases() = grant.leases(0);
+  session.parent(change);
+  Envelope refused;
+  *refused.mutable_denials() = signed_denials(7);
+  session.parent(refused);
+}
+
+void signed_round(Session& session) {
+  wire::Opening opening = opening_of_round();
+  opening.order = order(wire::kOpeningKind, wire::opening_body(opening, {SiteId(12), SiteId(8), kSite}, kHistory));
+  session.parent(wire::to_envelope(opening));
+
+  session.child(begin_of_update());
+  Envelope end;
+  end.mutable_update_end()->set_sha256(proto_digest("update"));
+  end.mutable_update_end()->set_signature(signature_of_contribution());
+  session.child(end, trailer_of_update());
+  Envelope partial = begin_of_partial();
+  partial.mutable_partial_begin()->mutable_contributors(0)->set_signature(signature_of_contribution());
+  session.child(partial);
+
+  wire::Commit commit = commit_of_round();
+  const auto audit_head = store::AuditHead{12, digest_of("audit")}.bytes();
+  commit.order = order(wire::kCommitKind, wire::commit_body(commit, std::string(as_text(audit_head)), kHistory));
+  commit.outcomes = {{kSite, outcome(kSite, round::Outcome::kCounted, digest_of("update"))},
+                     {SiteId(8), outcome(SiteId(8), round::Outcome::kRefused, {})},
+                     {SiteId(9), outcome(SiteId(9), round::Outcome::kLate, {})}};
+  Envelope committed = wire::to_envelope(commit);
+  committed.mutable_round_commit()->mutable_contributors(0)->set_signature(signature_of_contribution());
+  session.parent(committed);
+  Envelope reply = outcome_reply();
+  *reply.mutable_outcome_reply()->mutable_order() = *commit.outcomes.at(kSite);
+  session.parent(reply);
+
+  Envelope state;
+  state.mutable_run_state()->set_run(kRun.value());
+  state.mutable_run_state()->set_state("stopped");
+  state.mutable_run_state()->set_reason("by a person");
+  *state.mutable_run_state()->mutable_order() =
+      *order(wire::kRunStateKind, wire::run_state_body(state.run_state(), Epoch(42), kHistory));
+  session.parent(state);
+}
+
 }  // namespace
 
 std::vector<SessionFrame> session_of_this_version() {
@@ -372,6 +479,9 @@ std::vector<SessionFrame> session_of_this_version() {
   pong.mutable_pong()->set_wall_ms(1'790'000'000'000);
   session.child(pong);
   session.parent(goodbye(0, "draining"));
+  // Until here as a neighbour says it that signs nothing and passes on nothing that is signed.
+  signed_leases(session);
+  signed_round(session);
   return session.take();
 }
 

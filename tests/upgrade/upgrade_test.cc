@@ -4,6 +4,8 @@
 #include <google/protobuf/util/message_differencer.h>
 
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <set>
 
 #include "core/base/testing.h"
@@ -11,6 +13,9 @@
 #include "core/local/frame.h"
 #include "core/local/message.h"
 #include "core/transfer/head.h"
+#include "core/tree/denials.h"
+#include "core/tree/lease_statement.h"
+#include "core/tree/orders.h"
 #include "core/wire/frame.h"
 #include "core/wire/history_mapping.h"
 #include "core/wire/mapping.h"
@@ -19,6 +24,7 @@
 #include "kernels/codec.h"
 #include "tests/upgrade/recorded_versions.h"
 #include "tests/upgrade/recording.h"
+#include "tests/upgrade/signing.h"
 
 namespace fluvial::upgrade {
 namespace {
@@ -133,6 +139,113 @@ TEST_P(EachVersion, MessagesOfASessionPassTheChecksOfThisVersion) {
     const Status same = there_and_back(*header);
     EXPECT_TRUE(same.ok()) << same.error().to_string();
   }
+}
+
+// A node of today that checks what the coordinator and a site have signed. Counts what it believes.
+class Believer {
+ public:
+  Believer() {
+    orders_.in_history(kRecordedHistory);
+    orders_.by(coordinator_);
+  }
+  Status hears(const v1::Envelope& message) {
+    if (message.hello().has_lease()) FLUVIAL_TRY(lease(message.hello().lease()));
+    if (message.has_lease_grant()) FLUVIAL_TRY(granted(message.lease_grant()));
+    for (const v1::Signed& one : message.member_change().leases()) FLUVIAL_TRY(lease(one));
+    if (message.has_denials()) FLUVIAL_TRY(told(message.denials()));
+    if (message.round_open().has_order()) FLUVIAL_TRY(opened(message.round_open()));
+    if (message.has_update_begin()) update_ = message.update_begin();
+    if (!message.update_end().signature().empty()) FLUVIAL_TRY(updated(message.update_end()));
+    for (const v1::Contributor& one : message.partial_begin().contributors()) FLUVIAL_TRY(gave(one));
+    for (const v1::Contributor& one : message.round_commit().contributors()) FLUVIAL_TRY(gave(one));
+    if (message.round_commit().has_order()) FLUVIAL_TRY(committed(message.round_commit()));
+    if (message.outcome_reply().has_order())
+      FLUVIAL_TRY(believed("outcome", orders_.answered(message.outcome_reply())));
+    if (message.run_state().has_order()) FLUVIAL_TRY(believed("run state", orders_.ended(message.run_state())));
+    return {};
+  }
+  const std::map<std::string, int>& counts() const { return counts_; }
+  Status admits(NodeId node) const {
+    identity::PeerIdentity peer;
+    peer.node = node;
+    return deny_->check(peer);
+  }
+
+ private:
+  Status believed(const char* what, const Status& status) {
+    if (status.ok()) ++counts_[what];
+    return status;
+  }
+  Status lease(const v1::Signed& statement) {
+    FLUVIAL_ASSIGN(const round::LeaseTerms terms, tree::read_lease(coordinator_, statement));
+    const bool same = terms.node == NodeId(7) && terms.key == site_.id() && terms.history == kRecordedHistory;
+    return believed("lease", same ? Status{} : Error{Code::kInternal, "a lease that says something else"});
+  }
+  Status granted(const v1::LeaseGrant& grant) {
+    for (const v1::Signed& one : grant.leases()) FLUVIAL_TRY(lease(one));
+    FLUVIAL_TRY(denials_.granted(kRecordedHistory, coordinator_, grant.has_denials() ? &grant.denials() : nullptr));
+    return grant.has_denials() ? believed("denials", {}) : Status{};
+  }
+  Status told(const v1::Denials& denials) {
+    FLUVIAL_ASSIGN(const bool newer, denials_.told(denials));
+    return believed("denials", newer ? Status{} : Error{Code::kInternal, "denials with a higher number are newer"});
+  }
+  Status opened(const v1::RoundOpen& message) {
+    FLUVIAL_ASSIGN(const wire::Opening opening, wire::from_proto(message));
+    FLUVIAL_ASSIGN(const bool newer, orders_.opened(opening));
+    run_ = opening.run;
+    round_ = opening.round;
+    base_ = opening.base.digest;
+    return believed("opening", newer ? Status{} : Error{Code::kInternal, "there was none before"});
+  }
+  Status gave(const v1::Contributor& contributor) {
+    if (contributor.signature().empty()) return {};
+    FLUVIAL_ASSIGN(const round::Contribution contribution, wire::from_proto(contributor));
+    return believed("contribution", tree::check_author(site_, run_, round_, base_, contribution));
+  }
+  Status updated(const v1::UpdateEnd& end) {
+    v1::Contributor contributor;
+    contributor.set_site(update_.key().site());
+    contributor.set_incarnation(update_.key().incarnation());
+    contributor.set_submission(update_.key().submission());
+    contributor.set_weight(update_.weight());
+    contributor.set_sha256(end.sha256());
+    contributor.set_signature(end.signature());
+    contributor.set_lease_epoch(update_.lease_epoch());
+    return gave(contributor);
+  }
+  Status committed(const v1::RoundCommit& message) {
+    FLUVIAL_ASSIGN(const wire::Commit commit, wire::from_proto(message));
+    for (const auto& [site, order] : commit.outcomes) {
+      FLUVIAL_ASSIGN(const auto decided, orders_.outcome_of(site, commit));
+      FLUVIAL_TRY(believed("outcome", decided ? Status{} : Error{Code::kInternal, "an outcome gets lost"}));
+    }
+    return believed("commit", orders_.committed(commit));
+  }
+
+  const identity::PublicKey coordinator_ = recorded_public_key(kCoordinator);
+  const identity::PublicKey site_ = recorded_public_key("hospital-a");
+  std::shared_ptr<identity::DenyList> deny_ = std::make_shared<identity::DenyList>();
+  tree::HeardDenials denials_{deny_};
+  tree::Orders orders_;
+  RunId run_;
+  RoundId round_;
+  Digest base_{};
+  v1::UpdateBegin update_;
+  std::map<std::string, int> counts_;
+};
+
+TEST_P(EachVersion, WhatIsSignedIsBelieved) {
+  Believer node;
+  for (const SessionFrame& frame : session()) {
+    const Status status = node.hears(frame.header);
+    EXPECT_TRUE(status.ok()) << status.error().to_string() << ": " << frame.header.ShortDebugString();
+  }
+  for (const char* what : {"lease", "denials", "opening", "contribution", "commit", "outcome", "run state"}) {
+    EXPECT_TRUE(node.counts().contains(what)) << what;
+  }
+  EXPECT_EQ(node.admits(NodeId(9)).error().code, Code::kPermissionDenied);
+  EXPECT_TRUE(node.admits(NodeId(7)).ok());
 }
 
 // Adds a field that nobody knows to a message and to those inside it.
@@ -268,6 +381,35 @@ TEST_F(ThisVersion, RecordedAFederationOfTheSameFormats) {
   }
 }
 
+// The statement that a place calls for.
+const google::protobuf::Descriptor* statement_in(const google::protobuf::FieldDescriptor& place) {
+  static const std::map<std::string, const google::protobuf::Descriptor*> kStatements = {
+      {"fluvial.v1.Hello.lease", v1::LeaseStatement::descriptor()},
+      {"fluvial.v1.LeaseGrant.leases", v1::LeaseStatement::descriptor()},
+      {"fluvial.v1.MemberChange.leases", v1::LeaseStatement::descriptor()},
+      {"fluvial.v1.Denials.statement", v1::DenialStatement::descriptor()},
+      {"fluvial.v1.RoundOpen.order", v1::OpeningStatement::descriptor()},
+      {"fluvial.v1.RoundCommit.order", v1::CommitStatement::descriptor()},
+      {"fluvial.v1.RoundCommit.outcomes", v1::OutcomeStatement::descriptor()},
+      {"fluvial.v1.OutcomeReply.order", v1::OutcomeStatement::descriptor()},
+      {"fluvial.v1.RunState.order", v1::RunStateStatement::descriptor()}};
+  const auto found = kStatements.find(std::string(place.full_name()));
+  return found == kStatements.end() ? nullptr : found->second;
+}
+
+void note_fields(const Message& message, std::set<std::string>& seen);
+
+void note_inner(const google::protobuf::FieldDescriptor& place, const Message& inner, std::set<std::string>& seen) {
+  note_fields(inner, seen);
+  if (place.message_type() != v1::Signed::descriptor()) return;
+  const google::protobuf::Descriptor* const kind = statement_in(place);
+  ASSERT_NE(kind, nullptr) << "which statement is in " << place.full_name() << "?";
+  auto* const factory = google::protobuf::MessageFactory::generated_factory();
+  const std::unique_ptr<Message> statement(factory->GetPrototype(kind)->New());
+  ASSERT_TRUE(statement->ParseFromString(static_cast<const v1::Signed&>(inner).body())) << place.full_name();
+  note_fields(*statement, seen);
+}
+
 // A field that no frame has could change unseen.
 void note_fields(const Message& message, std::set<std::string>& seen) {
   std::vector<const google::protobuf::FieldDescriptor*> fields;
@@ -275,10 +417,22 @@ void note_fields(const Message& message, std::set<std::string>& seen) {
   for (const auto* field : fields) {
     seen.insert(field->full_name());
     if (field->cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE || field->is_map()) continue;
-    if (!field->is_repeated()) note_fields(message.GetReflection()->GetMessage(message, field), seen);
+    if (!field->is_repeated()) note_inner(*field, message.GetReflection()->GetMessage(message, field), seen);
     for (int i = 0; field->is_repeated() && i < message.GetReflection()->FieldSize(message, field); ++i) {
-      note_fields(message.GetReflection()->GetRepeatedMessage(message, field, i), seen);
+      note_inner(*field, message.GetReflection()->GetRepeatedMessage(message, field, i), seen);
     }
+  }
+}
+
+// The statement that a site's signature is of does not travel: it follows from the contribution.
+void note_contributions(const v1::PartialBegin& partial, std::set<std::string>& seen) {
+  for (const v1::Contributor& contributor : partial.contributors()) {
+    const auto contribution = wire::from_proto(contributor);
+    ASSERT_TRUE(contribution.ok());
+    v1::ContributionStatement statement;
+    ASSERT_TRUE(statement.ParseFromString(wire::contribution_body(RunId(partial.run()), RoundId(partial.round()),
+                                                                  sha256(as_byte_span("base")), *contribution)));
+    note_fields(statement, seen);
   }
 }
 
@@ -295,7 +449,10 @@ std::vector<std::string> unseen(const google::protobuf::FileDescriptor* file, co
 
 TEST_F(ThisVersion, RecordsEveryFieldOfEveryMessage) {
   std::set<std::string> seen;
-  for (const SessionFrame& frame : session_of_this_version()) note_fields(frame.header, seen);
+  for (const SessionFrame& frame : session_of_this_version()) {
+    note_fields(frame.header, seen);
+    note_contributions(frame.header.partial_begin(), seen);
+  }
   EXPECT_THAT(unseen(v1::Envelope::descriptor()->file(), seen), testing::ElementsAre("fluvial.v1.UpdateBegin.pass"))
       << "0 in all of today's codecs; set the others in tests/upgrade/session.cc";
   seen.clear();

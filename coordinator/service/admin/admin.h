@@ -1,5 +1,5 @@
-// The admin API: HTTP and JSON on a Unix socket that only the coordinator's user can open. docs/operations/admin-api.md
-// lists the calls; the command line is its client. What answers is in resources.h.
+// The admin API: HTTP and JSON on a Unix socket, for those users of the machine that may ask (access.h).
+// docs/operations/admin-api.md lists the calls; the command line is its client. What answers is in resources.h.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,11 @@ class Admin {
   Admin(tree::Runtime& runtime, store::CoordinatorJournal& journal, store::ModelStore& models, Root& root, Feed& feed,
         Epoch epoch);
 
-  Status open(const std::string& socket, admin::Facts facts);
+  struct AdminUsers {  // beside root and the coordinator's own user; the settings
+    std::string users;
+    std::string readers;
+  };
+  Status open(const std::string& socket, admin::Facts facts, const AdminUsers& admin_users);
   net::Awaitable<void> run();
   net::Awaitable<void> run_events();
   void stop();
@@ -25,10 +29,12 @@ class Admin {
 
  private:
   net::Awaitable<net::HttpResponse> handle(net::HttpRequest request);
+  net::Awaitable<net::HttpResponse> answer(net::HttpRequest request, admin::Caller caller);  // on the strand
 
   admin::Context context_;
   admin::Router router_;
   admin::Events events_;
+  admin::People people_;
   std::shared_ptr<net::HttpServer> server_;
 };
 

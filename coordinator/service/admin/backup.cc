@@ -40,6 +40,10 @@ net::Awaitable<Reply> note_made(Context* admin, Call call) {
   if (!noted.ok()) co_return noted.error();
   admin->set_last_backup(made);
   admin->runtime.log.info("backup made", {{"made_at", utc(made)}});
+  store::AuditEntry entry = call.entry(store::AuditKind::kBackedUp);
+  entry.detail = "of " + utc(made);
+  const Status recorded = co_await admin->record(std::move(entry));
+  if (!recorded.ok()) co_return recorded.error();
   co_return json::serialize(json::object{{"last_backup", utc(made)}});
 }
 

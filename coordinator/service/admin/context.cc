@@ -5,12 +5,22 @@
 #include <vector>
 
 #include "coordinator/service/admin/request.h"
+#include "core/store/audit_log.h"
 
 namespace fluvial::coordinator::admin {
 
 void Context::set_last_backup(std::optional<WallTime> made) {
   last_backup = made;
   if (made) last_backup_seconds.set(static_cast<double>(made->time_since_epoch().count()) / 1000.0);
+}
+
+net::Awaitable<Status> Context::record(store::AuditEntry entry) {
+  const WallTime when = runtime.clock.wall_now();
+  const Status kept = co_await runtime.pool.run([&] { return store::AuditLog(journal).append(entry, when); });
+  if (kept.ok()) co_return kept;
+  runtime.log.error("an act could not be written into the audit log; it was done all the same",
+                    {{"act", store::audit_kind_name(entry.kind)}, {"reason", kept.error().to_string()}});
+  co_return Error{kept.error().code, "it was done, but the audit log does not say so: " + kept.error().message};
 }
 
 net::Awaitable<Result<RunId>> Context::run_or_latest(std::string text) {

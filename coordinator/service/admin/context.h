@@ -7,6 +7,7 @@
 
 #include "coordinator/service/feed.h"
 #include "coordinator/service/root.h"
+#include "core/store/audit_entry.h"
 #include "core/store/journal.h"
 #include "core/store/model_store.h"
 #include "core/tree/runtime.h"
@@ -50,6 +51,8 @@ struct Context {
   const Federation& book() const { return root.registry().book(); }
   std::string name_of(NodeId node) const { return book().name_of(node); }
   void set_last_backup(std::optional<WallTime> made);
+  // What was done, after it was: the error says that it was done all the same.
+  net::Awaitable<Status> record(store::AuditEntry entry);
   // "latest" and an empty text: the last run that there is.
   net::Awaitable<Result<RunId>> run_or_latest(std::string text);
 };

@@ -79,7 +79,7 @@ net::Awaitable<Reply> list(Context* admin, Call call) {
 
 net::Awaitable<Reply> revoke(Context* admin, Call call) {
   const std::string& name = call.names[0];
-  const Result<NodeId> revoked = co_await admin->root.registry().revoke(name);
+  const Result<NodeId> revoked = co_await admin->root.registry().revoke(name, call.entry(store::AuditKind::kRevoked));
   if (!revoked.ok()) co_return revoked.error();
   admin->root.runs().members().revoked(*revoked);
   admin->runtime.log.info("node revoked", {{"member", name}});
@@ -88,7 +88,7 @@ net::Awaitable<Reply> revoke(Context* admin, Call call) {
 
 net::Awaitable<Reply> remove(Context* admin, Call call) {
   const std::string& name = call.names[0];
-  const Result<NodeId> removed = co_await admin->root.registry().remove(name);
+  const Result<NodeId> removed = co_await admin->root.registry().remove(name, call.entry(store::AuditKind::kRemoved));
   if (!removed.ok()) co_return removed.error();
   admin->root.runs().members().revoked(*removed);
   admin->runtime.log.info("node removed", {{"member", name}});
@@ -97,7 +97,8 @@ net::Awaitable<Reply> remove(Context* admin, Call call) {
 
 net::Awaitable<Reply> clear(Context* admin, Call call) {
   const std::string& name = call.names[0];
-  const Result<NodeId> cleared = co_await admin->root.registry().clear(name);
+  const Result<NodeId> cleared =
+      co_await admin->root.registry().clear(name, call.entry(store::AuditKind::kQuarantineLifted));
   if (!cleared.ok()) co_return cleared.error();
   admin->root.runs().members().quarantine_changed();
   admin->runtime.log.info("quarantine lifted", {{"site", name}});

@@ -7,6 +7,10 @@ namespace fluvial::coordinator::admin {
 
 namespace json = boost::json;
 
+store::AuditEntry Call::entry(store::AuditKind kind) const {
+  return {.kind = kind, .by = store::AuditBy::kUser, .user = caller.user, .from = caller.from};
+}
+
 std::string Call::text(const std::string& key) const {
   const auto found = request.query.find(key);
   return found == request.query.end() ? std::string() : found->second;

@@ -6,14 +6,19 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/service/admin/access.h"
 #include "core/base/result.h"
 #include "core/net/http.h"
+#include "core/store/audit_entry.h"
 
 namespace fluvial::coordinator::admin {
 
 struct Call {
   net::HttpRequest request;
   std::vector<std::string> names;  // what stands in the path for the route's {...}, in order
+  Caller caller = {};
+
+  store::AuditEntry entry(store::AuditKind kind) const;  // of what this call does, by whoever asks
 
   // kInvalidArgument: that is no number.
   Result<std::uint64_t> number(const std::string& key, std::uint64_t otherwise) const;

@@ -19,6 +19,8 @@ void add_models(Router& router);
 void add_backup(Router& router);
 void add_events(Router& router);
 void add_page(Router& router);
+void add_audit(Router& router);
+void add_all(Router& router);  // every one of these
 
 std::string status_json(const Context& context);
 

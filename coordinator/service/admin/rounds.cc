@@ -8,12 +8,14 @@
 #include "coordinator/service/admin/resources.h"
 #include "coordinator/service/admin/waits.h"
 #include "coordinator/service/json.h"
+#include "coordinator/service/round_audit.h"
 
 namespace fluvial::coordinator::admin {
 namespace {
 
 namespace json = boost::json;
 constexpr std::uint64_t kRoundsMax = 10'000;
+constexpr std::uint64_t kVerifiedMax = 50;  // a request: of each contributor a signature is checked
 
 net::Awaitable<Reply> list(Context* admin, Call call) {
   const Result<RunId> run = co_await admin->run_or_latest(call.text("run"));
@@ -70,11 +72,36 @@ net::Awaitable<Reply> show_open(Context* admin, Call call) {
                                          {"sites", std::move(sites)}});
 }
 
+json::object audited_json(const AuditedRound& round) {
+  json::array faults;
+  for (const std::string& fault : round.faults) faults.emplace_back(fault);
+  return {{"round", round.round.value()},         {"contributors", round.contributors},
+          {"signed", round.contributors_signed},  {"checked", round.contributions_checked},
+          {"commit_signed", round.commit_signed}, {"faults", std::move(faults)}};
+}
+
+net::Awaitable<Reply> verify(Context* admin, Call call) {
+  const Result<RunId> run = co_await admin->run_or_latest(call.text("run"));
+  if (!run.ok()) co_return run.error();
+  const Result<std::uint64_t> from = call.number("from", 1);
+  const Result<std::uint64_t> limit = call.number("limit", kVerifiedMax);
+  if (!from.ok()) co_return from.error();
+  if (!limit.ok()) co_return limit.error();
+  const identity::PublicKey key = admin->root.signer().key();
+  const auto audited = co_await admin->runtime.pool.run(
+      [&] { return audit_rounds(admin->journal, key, {*run, RoundId(*from), std::min(*limit, kVerifiedMax)}); });
+  if (!audited.ok()) co_return audited.error();
+  json::array rounds;
+  for (const AuditedRound& round : *audited) rounds.push_back(audited_json(round));
+  co_return json::serialize(json::object{{"run", run->value()}, {"rounds", std::move(rounds)}});
+}
+
 }  // namespace
 
 void add_rounds(Router& router) {
   router.get("/v1/rounds", list);
   router.get("/v1/rounds/open", show_open);
+  router.get("/v1/rounds/verify", verify);
 }
 
 }  // namespace fluvial::coordinator::admin

@@ -52,16 +52,25 @@ Router::Answer Router::respond_with(ResponseHandler handler) const {
 }
 
 void Router::add(std::string_view method, std::string_view path, Answer answer) {
-  routes_.push_back({method, split_path(path), std::move(answer)});
+  routes_.push_back({method, std::string(path), split_path(path), std::move(answer)});
 }
 
-net::Awaitable<net::HttpResponse> Router::answer(net::HttpRequest request) const {
+std::vector<Router::Path> Router::paths() const {
+  std::vector<Path> paths;
+  for (const Route& route : routes_) paths.push_back({route.method, route.path});
+  return paths;
+}
+
+net::Awaitable<net::HttpResponse> Router::answer(net::HttpRequest request, Caller caller) const {
+  if (caller.access == Access::kNone || (caller.access == Access::kRead && request.method != "GET")) {
+    co_return net::HttpResponse::from_error(may_not_change());
+  }
   const std::vector<std::string> path = split_path(request.path);
   for (const Route& route : routes_) {
     if (route.method != request.method) continue;
     std::optional<std::vector<std::string>> names = match(route.parts, path);
     if (!names) continue;
-    Call call{std::move(request), std::move(*names)};
+    Call call{std::move(request), std::move(*names), std::move(caller)};
     co_return co_await route.answer(std::move(call));
   }
   const Error unknown{Code::kNotFound, request.method + " " + request.path + " is not part of the admin API"};

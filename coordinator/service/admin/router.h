@@ -30,13 +30,20 @@ class Router {
   void get(std::string_view path, ResponseHandler handler) { add("GET", path, respond_with(handler)); }
   void post(std::string_view path, Handler handler) { add("POST", path, answer_with(handler)); }
 
-  // kNotFound when no route fits.
-  net::Awaitable<net::HttpResponse> answer(net::HttpRequest request) const;
+  // kNotFound when no route fits; kPermissionDenied when it changes something and the caller may not.
+  net::Awaitable<net::HttpResponse> answer(net::HttpRequest request, Caller caller) const;
+
+  struct Path {
+    std::string_view method;
+    std::string path;
+  };
+  std::vector<Path> paths() const;  // of every route
 
  private:
   using Answer = std::function<net::Awaitable<net::HttpResponse>(Call)>;
   struct Route {
     std::string_view method;
+    std::string path;
     std::vector<std::string> parts;
     Answer answer;
   };

@@ -4,6 +4,7 @@
 
 #include <boost/asio/awaitable.hpp>
 
+#include "coordinator/service/admin/resources.h"
 #include "core/net/test_support.h"
 
 namespace fluvial::coordinator::admin {
@@ -29,13 +30,13 @@ class RouterTest : public testing::Test {
     router_.get("/", page);
   }
 
-  net::HttpResponse ask(std::string method, std::string path) {
+  net::HttpResponse ask(std::string method, std::string path, Access access = Access::kFull) {
     net::HttpRequest request;
     request.method = std::move(method);
     request.path = std::move(path);
     request.query["all"] = "1";
     request.body = "!";
-    return threads_.run(router_.answer(std::move(request)));
+    return threads_.run(router_.answer(std::move(request), {.access = access}));
   }
 
   net::Threads threads_;
@@ -65,6 +66,30 @@ TEST_F(RouterTest, WhatNoRouteFitsIsNotPartOfTheApi) {
   }
   EXPECT_EQ(ask("DELETE", "/v1/nodes").status, 404);
   EXPECT_EQ(ask("POST", "/v1/nodes").status, 404);
+}
+
+TEST_F(RouterTest, WhoMayOnlyLookChangesNothing) {
+  EXPECT_EQ(ask("GET", "/v1/nodes", Access::kRead).body, "list 1");
+  EXPECT_EQ(ask("POST", "/v1/nodes/hospital-a/revoke", Access::kRead).status, 403);
+  EXPECT_EQ(ask("DELETE", "/v1/nodes", Access::kRead).status, 403);
+  EXPECT_EQ(ask("GET", "/v1/nodes", Access::kNone).status, 403);
+}
+
+// No handler is reached: there is nothing that it could work with.
+TEST(AdminRoutes, EveryOneThatChangesSomethingIsShutToReaders) {
+  net::Threads threads;
+  Router router(nullptr);
+  add_all(router);
+  std::size_t changing = 0;
+  for (const Router::Path& route : router.paths()) {
+    if (route.method == "GET") continue;
+    ++changing;
+    net::HttpRequest request;
+    request.method = route.method;
+    request.path = route.path;
+    EXPECT_EQ(threads.run(router.answer(request, {.access = Access::kRead})).status, 403) << route.path;
+  }
+  EXPECT_GE(changing, 8U);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "coordinator/service/admin/resources.h"
 #include "coordinator/service/admin/waits.h"
 #include "coordinator/service/json.h"
+#include "core/digest/sha256.h"
 #include "core/store/plan_json.h"
 #include "core/store/safetensors.h"
 
@@ -95,8 +96,16 @@ net::Awaitable<Reply> start(Context* admin, Call call) {
     return made;
   });
   if (!prepared.ok()) co_return prepared.error();
+  const store::RunRow& row = prepared->row;
+  std::string plan =
+      "plan " + row.plan.name + ", sha256 " + to_hex(sha256(as_byte_span(store::plan_to_json(row.plan))));
   const Result<RunId> run = co_await admin->root.runs().start(std::move(prepared->row), std::move(prepared->model));
   if (!run.ok()) co_return run.error();
+  store::AuditEntry entry = call.entry(store::AuditKind::kRunStarted);
+  entry.run = *run;
+  entry.detail = std::move(plan);
+  const Status recorded = co_await admin->record(std::move(entry));
+  if (!recorded.ok()) co_return recorded.error();
   co_return json::serialize(json::object{{"run", run->value()}});
 }
 
@@ -109,6 +118,12 @@ net::Awaitable<Reply> command(Context* admin, Call call) {
   if (verb == "resume") done = co_await admin->root.runs().resume(*run);
   if (verb == "stop") done = co_await admin->root.runs().stop_run(*run, std::string(kByPerson));
   if (!done.ok()) co_return done.error();
+  store::AuditEntry entry = call.entry(verb == "pause"    ? store::AuditKind::kRunPaused
+                                       : verb == "resume" ? store::AuditKind::kRunResumed
+                                                          : store::AuditKind::kRunStopped);
+  entry.run = *run;
+  const Status recorded = co_await admin->record(std::move(entry));
+  if (!recorded.ok()) co_return recorded.error();
   co_return json::serialize(json::object{{"run", run->value()}, {"command", verb}});
 }
 

@@ -6,6 +6,7 @@
 #include "coordinator/service/admin/resources.h"
 #include "coordinator/service/json.h"
 #include "core/identity/token.h"
+#include "core/store/audit_log.h"
 
 namespace fluvial::coordinator::admin {
 namespace {
@@ -50,7 +51,14 @@ net::Awaitable<Reply> create(Context* admin, Call call) {
   const store::TokenRow row{record.id,      record.secret_hash, record.role, record.name,
                             record.region,  record.weight_max,  expires,     {},
                             record.uses_max};
-  const Status kept = co_await admin->runtime.pool.run([&] { return admin->journal.add_token(row); });
+  store::AuditEntry entry = call.entry(store::AuditKind::kTokenMade);
+  entry.token = row.id;
+  entry.role = row.role;
+  entry.member = row.name;
+  if (row.uses_max > 1) entry.detail = "for " + std::to_string(row.uses_max) + " members";
+  const WallTime when = admin->runtime.clock.wall_now();
+  const Status kept = co_await admin->runtime.pool.run(
+      [&] { return store::AuditLog(admin->journal).with(entry, when, [&] { return admin->journal.add_token(row); }); });
   if (!kept.ok()) co_return kept.error();
   admin->runtime.log.info(
       "token created",
@@ -75,7 +83,8 @@ net::Awaitable<Reply> list(Context* admin, Call) {
                        {"uses_max", row.uses_max},
                        {"used_at", nullptr},
                        {"expires_at", utc(row.expires_at)},
-                       {"revoked_at", nullptr}};
+                       {"revoked_at", nullptr},
+                       {"revoked_why", row.revoked_why}};
     if (row.used_at) token["used_at"] = utc(*row.used_at);
     if (row.revoked_at) token["revoked_at"] = utc(*row.revoked_at);
     tokens.push_back(std::move(token));
@@ -86,7 +95,11 @@ net::Awaitable<Reply> list(Context* admin, Call) {
 net::Awaitable<Reply> revoke(Context* admin, Call call) {
   const std::string& id = call.names[0];
   const WallTime when = admin->runtime.clock.wall_now();
-  const Status kept = co_await admin->runtime.pool.run([&] { return admin->journal.revoke_token(id, when); });
+  store::AuditEntry entry = call.entry(store::AuditKind::kTokenRevoked);
+  entry.token = id;
+  const Status kept = co_await admin->runtime.pool.run([&] {
+    return store::AuditLog(admin->journal).with(entry, when, [&] { return admin->journal.revoke_token(id, when); });
+  });
   if (!kept.ok()) co_return kept.error();
   admin->runtime.log.info("token revoked", {{"token", id}});
   co_return json::serialize(json::object{{"revoked", id}});

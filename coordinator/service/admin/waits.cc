@@ -70,6 +70,7 @@ MemberFacts member_facts(const Context& admin, const NodeEntry& node) {
   facts.quarantined_at = node.quarantined_at;
   const auto& ahead = admin.root.registry().ahead();
   if (const auto found = ahead.find(node.id); found != ahead.end()) facts.ahead = found->second;
+  facts.held_twice = admin.root.registry().holders().are_two(node.id, admin.runtime.clock.now());
   if (facts.stay.here) {
     if (const auto detour = book.detour_of(node.id, admin.runtime.clock.now())) {
       facts.past = book.name_of(detour->past);

@@ -59,7 +59,7 @@ class WaitsTest : public testing::Test {
     return id;
   }
   void begin() {  // once everybody is enrolled
-    ASSERT_TRUE(root_->registry().load().ok());
+    ASSERT_TRUE(root_->load().ok());
     test_.run(root_->runs().take_up());
   }
   void join(NodeId site) {
@@ -95,7 +95,7 @@ class WaitsTest : public testing::Test {
     net::HttpRequest request;
     request.method = "GET";
     request.path = path;
-    return test_.run(router_->answer(std::move(request)));
+    return test_.run(router_->answer(std::move(request), {.access = Access::kFull}));
   }
   json::object get(const std::string& path) {
     const net::HttpResponse response = ask(path);

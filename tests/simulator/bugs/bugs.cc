@@ -82,6 +82,26 @@ class ForgetsRevocation final : public Tamper {
   bool forgets_revocation() override { return true; }
 };
 
+class AcceptsARevokedSerial final : public Tamper {
+  bool accepts_revoked_serial() override { return true; }
+};
+
+class ChecksRoleAlone final : public Tamper {
+  bool checks_role_alone() override { return true; }
+};
+
+class TakesAnyLease final : public Tamper {
+  bool takes_any_lease() override { return true; }
+};
+
+class TrustsAnUnsignedOpening final : public Tamper {
+  bool trusts_unsigned() override { return true; }
+};
+
+class LetsAnAggregatorReweigh final : public Tamper {
+  bool takes_any_contribution() override { return true; }
+};
+
 // The state of the last round that was finalised, whether or not it was committed.
 class OptimizerOutsideCommit final : public Tamper {
   void optimizer_finalised(const std::vector<float>& state) override { state_ = state; }
@@ -163,6 +183,11 @@ const std::vector<Bug>& bugs() {
       {"takes-any-value", "bounds", "a parent knows no value_abs_max"},
       {"calls-the-heavy", "room", "substitutes are called whether or not the sum has room for their weight"},
       {"forgets-revocation", "members_only", "the coordinator's book of nodes takes no note of a revoked certificate"},
+      {"accepts-a-revoked-serial", "stays_revoked", "a parent looks at a member's name, and not at its certificate"},
+      {"checks-role-alone", "leased_parent", "a child takes any aggregator for its parent"},
+      {"takes-any-lease", "leased", "an aggregator takes a child in under whatever lease it names"},
+      {"trusts-an-unsigned-opening", "signed_orders", "a site does what its parent says, whoever signed it"},
+      {"lets-an-aggregator-reweigh", "exact_sum", "the coordinator takes contributions as an aggregator tells them"},
       {"optimizer-outside-commit", "model_chain",
        "the optimizer's state is kept apart from the commit, and taken up after a restart"},
       {"reuses-epoch", "epochs_grow", "a restarted coordinator goes on under its last epoch"},
@@ -186,6 +211,11 @@ std::unique_ptr<Tamper> make_bug(const std::string& name) {
   if (name == "takes-any-value") return std::make_unique<TakesAnyValue>();
   if (name == "calls-the-heavy") return std::make_unique<CallsTheHeavy>();
   if (name == "forgets-revocation") return std::make_unique<ForgetsRevocation>();
+  if (name == "accepts-a-revoked-serial") return std::make_unique<AcceptsARevokedSerial>();
+  if (name == "checks-role-alone") return std::make_unique<ChecksRoleAlone>();
+  if (name == "takes-any-lease") return std::make_unique<TakesAnyLease>();
+  if (name == "trusts-an-unsigned-opening") return std::make_unique<TrustsAnUnsignedOpening>();
+  if (name == "lets-an-aggregator-reweigh") return std::make_unique<LetsAnAggregatorReweigh>();
   if (name == "optimizer-outside-commit") return std::make_unique<OptimizerOutsideCommit>();
   if (name == "reuses-epoch") return std::make_unique<ReusesEpoch>();
   if (name == "sends-before-sync") return std::make_unique<SendsBeforeSync>("");

@@ -1,0 +1,44 @@
+#include "coordinator/service/admin/access.h"
+
+#include <gmock/gmock.h>
+
+namespace fluvial::coordinator::admin {
+namespace {
+
+using testing::HasSubstr;
+
+net::UnixPeer peer(std::uint32_t uid, std::uint32_t gid, std::vector<std::uint32_t> groups = {}) {
+  return {uid, gid, 1, std::move(groups)};
+}
+
+TEST(AdminPeople, AreTheOwnUserAndRootUnlessMoreAreNamed) {
+  const People people = People::of(900, "", "").value();
+  EXPECT_FALSE(people.are_more_than_own());
+  EXPECT_EQ(people.access_of(peer(900, 5)), Access::kFull);
+  EXPECT_EQ(people.access_of(peer(0, 0)), Access::kFull);
+  EXPECT_EQ(people.access_of(peer(901, 900, {0})), Access::kNone) << "a group's number is no user's";
+}
+
+TEST(AdminPeople, MayBeNamedByUserAndByGroup) {
+  const People people = People::of(900, " 1001,@2000 , root", "1002,@2001, 1001").value();
+  EXPECT_TRUE(people.are_more_than_own());
+  EXPECT_EQ(people.access_of(peer(1001, 1)), Access::kFull) << "the greater of what the two lists give";
+  EXPECT_EQ(people.access_of(peer(5, 2000)), Access::kFull);
+  EXPECT_EQ(people.access_of(peer(5, 1, {7, 2000})), Access::kFull) << "also where it is not their first group";
+  EXPECT_EQ(people.access_of(peer(1002, 1)), Access::kRead);
+  EXPECT_EQ(people.access_of(peer(5, 1, {2001})), Access::kRead);
+  EXPECT_EQ(people.access_of(peer(2000, 1001)), Access::kNone);
+  EXPECT_TRUE(People::of(900, "", "@0").value().are_more_than_own());
+}
+
+TEST(AdminPeople, WhomTheMachineDoesNotKnowIsNamed) {
+  const auto user = People::of(900, "root, no-such-user", "");
+  EXPECT_EQ(user.error().code, Code::kInvalidArgument);
+  EXPECT_THAT(user.error().message,
+              HasSubstr("admin_users = 'root, no-such-user': this machine has no user 'no-such-user'"));
+  EXPECT_THAT(People::of(900, "", "@no-such-group").error().message, HasSubstr("admin_readers"));
+  EXPECT_FALSE(People::of(900, "@", "").ok());
+}
+
+}  // namespace
+}  // namespace fluvial::coordinator::admin

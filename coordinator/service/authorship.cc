@@ -1,0 +1,87 @@
+#include "coordinator/service/authorship.h"
+
+#include <utility>
+
+#include "core/store/certificate_book.h"
+#include "core/tree/orders.h"
+
+namespace fluvial::coordinator {
+
+Status Authorship::load() {
+  FLUVIAL_ASSIGN(std::set<SiteId> signers, journal_.signers());
+  const std::lock_guard lock(mutex_);
+  signers_ = std::move(signers);
+  return {};
+}
+
+void Authorship::begins_anew(SiteId site) {
+  const std::lock_guard lock(mutex_);
+  signers_.erase(site);
+}
+
+bool Authorship::has_signed(SiteId site) const {
+  const std::lock_guard lock(mutex_);
+  return signers_.contains(site);
+}
+
+void Authorship::note(const transfer::Brought& brought, const round::Contribution& contribution,
+                      const identity::PublicKey& key) {
+  const std::lock_guard lock(mutex_);
+  signers_.insert(contribution.site);
+  const std::pair now(brought.run, brought.round);
+  if (now < round_) return;  // it was committed meanwhile
+  if (now > round_) verified_.clear();
+  round_ = now;
+  verified_[*contribution.signature] = key;
+}
+
+Result<identity::PublicKey> Authorship::key_of(SiteId site) {
+  store::CertificateBook book(journal_);
+  FLUVIAL_ASSIGN(const std::optional<store::CertificateRow> certificate, book.current_of(site));
+  if (!certificate || certificate->key.empty()) return identity::PublicKey();
+  return identity::PublicKey::from_der(certificate->key);
+}
+
+Status Authorship::check(const tree::Child& child, const transfer::Brought& brought,
+                         const round::Contribution& contribution) {
+  const SiteId site = contribution.site;
+  const std::string name = "site " + std::to_string(site.value());
+  if (!contribution.signature) {
+    if (!has_signed(site)) return {};
+    return Error{Code::kUnauthenticated, name + " signs what it contributes, and this is not signed"};
+  }
+  identity::PublicKey key;
+  if (child.node == site) key = child.session->member().key;
+  if (!key) {
+    FLUVIAL_ASSIGN(key, key_of(site));
+  }
+  if (!key) return {};
+  const Status own = tree::check_author(key, brought.run, brought.round, brought.base, contribution);
+  if (!own.ok()) return Error{own.error().code, name + ": " + own.error().message};
+  note(brought, contribution, key);
+  return {};
+}
+
+std::vector<round::Refusal> Authorship::forged(const tree::Child& child, const transfer::Brought& brought) {
+  std::vector<round::Refusal> forged;
+  for (const auto& [site, contribution] : brought.contributors.entries()) {
+    const Status own = check(child, brought, contribution);
+    if (!own.ok()) forged.push_back({site, own.error()});
+  }
+  return forged;
+}
+
+std::map<SiteId, std::vector<std::byte>> Authorship::keys_of(const round::ContributorSet& contributors) const {
+  std::map<SiteId, std::vector<std::byte>> keys;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [site, contribution] : contributors.entries()) {
+    if (!contribution.signature) continue;
+    const auto found = verified_.find(*contribution.signature);
+    if (found == verified_.end()) continue;
+    const Buffer der = found->second.der();
+    keys.emplace(site, std::vector<std::byte>(der.span().begin(), der.span().end()));
+  }
+  return keys;
+}
+
+}  // namespace fluvial::coordinator

@@ -1,0 +1,46 @@
+// Whether contributions are their sites' own. A site signs what it contributes, and whoever passes it on can neither
+// change nor invent it. A site of a version that signs nothing is believed by its parents' word, until it has signed
+// once. Thread safe; blocking, as the journal is.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "core/identity/signature.h"
+#include "core/store/journal.h"
+#include "core/tree/hub.h"
+
+namespace fluvial::coordinator {
+
+class Authorship {
+ public:
+  explicit Authorship(store::CoordinatorJournal& journal) : journal_(journal) {}
+
+  Status load();  // who has signed before; once, before anything comes
+  // The site has enrolled anew, perhaps with a version that signs nothing.
+  void begins_anew(SiteId site);
+
+  // Of what the child has brought, the contributions that are not their sites' own, and why.
+  std::vector<round::Refusal> forged(const tree::Child& child, const transfer::Brought& brought);
+  // The keys (DER) by which the contributions' signatures were found to be good.
+  std::map<SiteId, std::vector<std::byte>> keys_of(const round::ContributorSet& contributors) const;
+
+ private:
+  Status check(const tree::Child& child, const transfer::Brought& brought, const round::Contribution& contribution);
+  // As its certificates say. One that is none: its key is not known, for it enrolled with a version that kept none.
+  Result<identity::PublicKey> key_of(SiteId site);
+  void note(const transfer::Brought& brought, const round::Contribution& contribution, const identity::PublicKey& key);
+  bool has_signed(SiteId site) const;
+
+  store::CoordinatorJournal& journal_;
+  mutable std::mutex mutex_;
+  std::set<SiteId> signers_;
+  std::pair<RunId, RoundId> round_;                    // the newest
+  std::map<Signature, identity::PublicKey> verified_;  // of this round: whose they are
+};
+
+}  // namespace fluvial::coordinator

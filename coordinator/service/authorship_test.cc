@@ -1,0 +1,214 @@
+#include "coordinator/service/authorship.h"
+
+#include <gtest/gtest.h>
+
+#include "coordinator/service/order_signer.h"
+#include "coordinator/service/round_audit.h"
+#include "core/digest/sha256.h"
+#include "core/store/audit_log.h"
+#include "core/store/certificate_book.h"
+#include "core/store/memory_file_system.h"
+#include "core/tree/orders.h"
+
+namespace fluvial::coordinator {
+namespace {
+
+// Two sites behind an aggregator, and what that one brings of them.
+class AuthorshipTest : public testing::Test {
+ protected:
+  AuthorshipTest() {
+    store::RunRow run;
+    run.plan.name = "digits";
+    run.schema = round::Schema::make({{"w", round::DType::kF32, {3}}}).value();
+    run.initial_model = base_;
+    EXPECT_TRUE(journal_->create_run(run).ok());
+    first_ = enrol("first", key_);
+    second_ = enrol("second", other_);
+    aggregator_.node = NodeId(50);
+    aggregator_.role = Role::kAggregator;
+  }
+  SiteId enrol(const std::string& name, const identity::PrivateKey& key) {
+    const Digest secret = sha256(as_byte_span(name));
+    EXPECT_TRUE(journal_->add_token({name, secret, Role::kSite, name, "eu", 1000, WallTime::max(), {}}).ok());
+    store::NodeRow row;
+    row.role = Role::kSite;
+    row.name = name;
+    row.certificate_serial = name;
+    row.weight_max = 1000;
+    const Buffer der = identity::PublicKey::of(key).der();
+    return journal_->redeem_token(secret, row, WallTime(), {der.span(), WallTime::max()}).value().id;
+  }
+  round::Contribution given(SiteId site, std::uint64_t weight = 100) const {
+    return {site, Epoch(5), weight, sha256(as_byte_span("update")), 0, {}, Incarnation(2), 8};
+  }
+  round::Contribution signed_by(const identity::PrivateKey& key, round::Contribution what,
+                                std::uint64_t round = 1) const {
+    const std::string body = wire::contribution_body(RunId(1), RoundId(round), base_, what);
+    what.signature = identity::sign(key, wire::kContributionKind, as_byte_span(body)).value();
+    return what;
+  }
+  std::vector<SiteId> forged(const std::vector<round::Contribution>& contributions) {
+    round::ContributorSet set;
+    for (const round::Contribution& one : contributions) EXPECT_TRUE(set.add(one).ok());
+    std::vector<SiteId> sites;
+    for (const round::Refusal& one : authorship_.forged(aggregator_, {RunId(1), RoundId(1), base_, set})) {
+      EXPECT_EQ(one.error.code, Code::kUnauthenticated) << one.error.message;
+      sites.push_back(one.site);
+    }
+    return sites;
+  }
+  // The first round, with these contributors, as the coordinator commits it.
+  store::CommitRow commit(const std::vector<round::Contribution>& contributions) {
+    round::AttemptRecord attempt{RunId(1), RoundId(1), AttemptId(1), journal_->next_epoch().value(), {}, 30, {}};
+    attempt.base.digest = base_;
+    store::CommitRow row;
+    row.record.run = RunId(1);
+    row.record.round = RoundId(1);
+    row.record.attempt = AttemptId(1);
+    row.record.model = {RunId(1), ModelVersion(1), sha256(as_byte_span("model")), 12};
+    for (const round::Contribution& one : contributions) {
+      attempt.participants.push_back({one.site, one.lease, 1000});
+      EXPECT_TRUE(row.record.contributors.add(one).ok());
+    }
+    row.keys = authorship_.keys_of(row.record.contributors);
+    row.order = kept(signer_.commit(row.record, false));
+    EXPECT_TRUE(journal_->open_attempt(attempt).ok());
+    EXPECT_TRUE(journal_->commit(row).ok());
+    return row;
+  }
+  AuditedRound audited(const identity::PublicKey& coordinator) {
+    return audit_rounds(*journal_, coordinator, {RunId(1), RoundId(1), 10}).value().at(0);
+  }
+
+  const identity::PrivateKey key_ = identity::PrivateKey::generate().value();
+  const identity::PrivateKey other_ = identity::PrivateKey::generate().value();
+  const identity::PrivateKey coordinators_ = identity::PrivateKey::generate().value();
+  const Digest base_ = sha256(as_byte_span("initial"));
+  store::MemoryFileSystem files_;
+  std::unique_ptr<store::CoordinatorJournal> journal_ =
+      store::CoordinatorJournal::open(files_, "/journal.sqlite").value();
+  Authorship authorship_{*journal_};
+  OrderSigner signer_{coordinators_, Epoch(1)};
+  tree::Child aggregator_;
+  SiteId first_;
+  SiteId second_;
+};
+
+TEST_F(AuthorshipTest, WhatASiteSignedCounts) {
+  EXPECT_TRUE(forged({signed_by(key_, given(first_)), signed_by(other_, given(second_))}).empty());
+}
+
+TEST_F(AuthorshipTest, AnAggregatorCanNeitherReweighNorInventNorExchange) {
+  round::Contribution heavier = signed_by(key_, given(first_));
+  heavier.weight = 1000;
+  EXPECT_EQ(forged({heavier}), std::vector{first_});
+  round::Contribution exchanged = signed_by(key_, given(first_));
+  exchanged.digest[0] ^= std::byte{1};
+  EXPECT_EQ(forged({exchanged}), std::vector{first_});
+  EXPECT_EQ(forged({signed_by(key_, given(first_), 2)}), std::vector{first_}) << "of another round";
+  EXPECT_EQ(forged({signed_by(key_, given(second_))}), std::vector{second_}) << "by another site's key";
+  EXPECT_EQ(forged({heavier, signed_by(other_, given(second_))}), std::vector{first_}) << "the honest one counts";
+}
+
+TEST_F(AuthorshipTest, ASiteOfAnOlderVersionIsBelievedUntilItHasSigned) {
+  EXPECT_TRUE(forged({given(first_)}).empty());
+  EXPECT_TRUE(forged({signed_by(key_, given(first_))}).empty());
+  EXPECT_EQ(forged({given(first_)}), std::vector{first_}) << "its signature was taken off";
+  EXPECT_TRUE(forged({given(second_)}).empty());
+}
+
+TEST_F(AuthorshipTest, ThatASiteSignsIsRememberedAcrossRestarts) {
+  const round::Contribution own = signed_by(key_, given(first_));
+  ASSERT_TRUE(forged({own}).empty());
+  commit({own});
+  Authorship restarted(*journal_);
+  ASSERT_TRUE(restarted.load().ok());
+  round::ContributorSet bare;
+  ASSERT_TRUE(bare.add(given(first_)).ok());
+  EXPECT_EQ(restarted.forged(aggregator_, {RunId(1), RoundId(1), base_, bare}).size(), 1u);
+}
+
+TEST_F(AuthorshipTest, ANewKeyReplacesTheOneBefore) {
+  ASSERT_TRUE(forged({signed_by(key_, given(first_))}).empty());
+  const identity::PrivateKey renewed = identity::PrivateKey::generate().value();
+  const Digest secret = sha256(as_byte_span("again"));
+  ASSERT_TRUE(journal_->add_token({"again", secret, Role::kSite, "first", "eu", 1000, WallTime::max(), {}}).ok());
+  store::NodeRow row;
+  row.role = Role::kSite;
+  row.name = "first";
+  row.certificate_serial = "again";
+  const Buffer der = identity::PublicKey::of(renewed).der();
+  const WallTime later{std::chrono::hours(1)};
+  ASSERT_EQ(journal_->redeem_token(secret, row, later, {der.span(), WallTime::max()}).value().id, first_);
+  EXPECT_TRUE(forged({signed_by(renewed, given(first_))}).empty());
+  EXPECT_EQ(forged({signed_by(key_, given(first_))}), std::vector{first_});
+}
+
+TEST_F(AuthorshipTest, ACommitIsAuditedFromTheJournalAlone) {
+  const round::Contribution own = signed_by(key_, given(first_));
+  ASSERT_TRUE(forged({own, given(second_)}).empty());
+  commit({own, given(second_)});
+  const AuditedRound honest = audited(identity::PublicKey::of(coordinators_));
+  EXPECT_EQ(honest.contributors, 2u);
+  EXPECT_EQ(honest.contributors_signed, 1u);
+  EXPECT_TRUE(honest.commit_signed && honest.contributions_checked);
+  EXPECT_TRUE(honest.faults.empty()) << honest.faults.front();
+  EXPECT_EQ(audited(identity::PublicKey::of(key_)).faults.size(), 1u) << "by another coordinator";
+}
+
+TEST_F(AuthorshipTest, AnAuditFindsWhatWasChangedInTheJournal) {
+  const round::Contribution own = signed_by(key_, given(first_));
+  ASSERT_TRUE(forged({own}).empty());
+  round::Contribution reweighed = own;
+  reweighed.weight = 999;
+  commit({reweighed});
+  const AuditedRound audit = audited(identity::PublicKey::of(coordinators_));
+  ASSERT_EQ(audit.faults.size(), 1u);
+  EXPECT_NE(audit.faults[0].find("site " + std::to_string(first_.value())), std::string::npos) << audit.faults[0];
+}
+
+TEST_F(AuthorshipTest, ACommitsAuditLogIsStillThere) {
+  store::AuditLog log(*journal_);
+  ASSERT_TRUE(log.append({.kind = store::AuditKind::kStarted}, WallTime()).ok());
+  signer_.with_audit_head([&] { return std::string(as_text(log.head()->bytes())); });
+  commit({given(first_)});
+  ASSERT_TRUE(log.append({.kind = store::AuditKind::kStopped}, WallTime()).ok());
+  EXPECT_TRUE(audited(identity::PublicKey::of(coordinators_)).faults.empty()) << "it goes on behind it";
+}
+
+TEST_F(AuthorshipTest, AnAuditFindsThatTheAuditLogWasCut) {
+  signer_.with_audit_head([] { return std::string(as_text(store::AuditHead{7, Digest{}}.bytes())); });
+  commit({given(first_)});
+  const AuditedRound audit = audited(identity::PublicKey::of(coordinators_));
+  ASSERT_EQ(audit.faults.size(), 1u);
+  EXPECT_NE(audit.faults[0].find("entry 7 of the audit log is not there"), std::string::npos) << audit.faults[0];
+}
+
+// As a site reads it.
+TEST_F(AuthorshipTest, WhatTheCoordinatorSignsItsMembersVerify) {
+  signer_.in_history(round::HistoryId(3));
+  signer_.with_audit_head([] { return std::string("head"); });
+  tree::Orders orders;
+  orders.in_history(round::HistoryId(3));
+  orders.by(signer_.key());
+  round::CommitRecord record;
+  record.run = RunId(1);
+  record.round = RoundId(1);
+  record.model = {RunId(1), ModelVersion(1), sha256(as_byte_span("model")), 12};
+  ASSERT_TRUE(record.contributors.add(given(first_)).ok());
+  record.refusals = {{second_, {Code::kDataLoss, "not finite"}}, {SiteId(60), {Code::kUnavailable, "no worker"}}};
+  record.late = {SiteId(61)};
+  wire::Commit told{record.run, record.round, record.attempt, record.model, {}, {}, true, {}};
+  told.order = signer_.commit(record, true);
+  told.outcomes = signer_.outcomes(record);
+  EXPECT_TRUE(orders.committed(told).ok());
+  const auto outcome = [&](SiteId site) { return orders.outcome_of(site, told).value().value().outcome; };
+  EXPECT_EQ(outcome(first_), round::Outcome::kCounted);
+  EXPECT_EQ(outcome(second_), round::Outcome::kRefused);
+  EXPECT_EQ(outcome(SiteId(60)), round::Outcome::kLate);
+  EXPECT_EQ(outcome(SiteId(61)), round::Outcome::kLate);
+  EXPECT_FALSE(OrderSigner(std::nullopt, Epoch(1)).commit(record, true)) << "without a key nothing is signed";
+}
+
+}  // namespace
+}  // namespace fluvial::coordinator

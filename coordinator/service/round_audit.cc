@@ -1,0 +1,108 @@
+#include "coordinator/service/round_audit.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/store/audit_log.h"
+#include "core/store/certificate_book.h"
+#include "core/tree/orders.h"
+#include "core/wire/mapping.h"
+
+namespace fluvial::coordinator {
+namespace {
+
+std::string name_of(SiteId site) { return "site " + std::to_string(site.value()); }
+
+// The model that the round before made; none: that round is pruned.
+Result<std::optional<Digest>> base_of(store::CoordinatorJournal& journal, RunId run, RoundId round) {
+  if (round == RoundId(1)) {
+    FLUVIAL_ASSIGN(const store::RunRow row, journal.run(run));
+    return std::optional(row.initial_model);
+  }
+  const Result<store::CommitRow> before = journal.commit_of(run, RoundId(round.value() - 1));
+  if (before.ok()) return std::optional(before->record.model.digest);
+  if (before.error().code == Code::kNotFound) return std::optional<Digest>();
+  return before.error();
+}
+
+Status check_commit(const store::CommitRow& row, const identity::PublicKey& coordinator) {
+  if (!coordinator) return Error{Code::kFailedPrecondition, "this coordinator has no key to check the commit by"};
+  FLUVIAL_TRY(coordinator.verify(wire::kCommitKind, as_byte_span(row.order->statement), row.order->signature));
+  v1::CommitStatement said;
+  const round::CommitRecord& record = row.record;
+  const bool same = said.ParseFromString(row.order->statement) && said.run() == record.run.value() &&
+                    said.round() == record.round.value() && said.attempt() == record.attempt.value() &&
+                    said.model().version() == record.model.version.value() &&
+                    said.model().sha256() == wire::digest_to_proto(record.model.digest);
+  if (same) return {};
+  return Error{Code::kDataLoss, "the coordinator signed another commit than the journal holds"};
+}
+
+// An audit log that was cut, or written anew, no longer holds the entry that the commit was signed with.
+Status check_audit_log(store::CoordinatorJournal& journal, const store::CommitRow& row) {
+  v1::CommitStatement said;
+  if (!said.ParseFromString(row.order->statement) || said.audit_head().empty()) return {};
+  FLUVIAL_ASSIGN(const store::AuditHead head, store::AuditHead::from_bytes(as_byte_span(said.audit_head())));
+  return store::AuditLog(journal).check(head);
+}
+
+// Whoever holds the journal could exchange a key with its signature; the certificates say whose it is.
+Status check_key(store::CoordinatorJournal& journal, SiteId site, ByteSpan key) {
+  store::CertificateBook book(journal);
+  FLUVIAL_ASSIGN(const std::vector<store::CertificateRow> certificates, book.of_key(key));
+  if (std::ranges::any_of(certificates, [site](const auto& one) { return one.node == site; })) return {};
+  return Error{Code::kDataLoss, "it is signed by a key that was never certified as this site's"};
+}
+
+Status check_contribution(store::CoordinatorJournal& journal, const store::CommitRow& row, const Digest& base,
+                          const round::Contribution& entry) {
+  const auto key = row.keys.find(entry.site);
+  FLUVIAL_CHECK(key != row.keys.end(), "a signature is kept with its key");
+  FLUVIAL_TRY(check_key(journal, entry.site, key->second));
+  FLUVIAL_ASSIGN(const identity::PublicKey reader, identity::PublicKey::from_der(key->second));
+  return tree::check_author(reader, row.record.run, row.record.round, base, entry);
+}
+
+Result<AuditedRound> audit(store::CoordinatorJournal& journal, const store::CommitRow& row,
+                           const identity::PublicKey& coordinator) {
+  const round::CommitRecord& record = row.record;
+  AuditedRound audited;
+  audited.round = record.round;
+  audited.contributors = record.contributors.size();
+  audited.commit_signed = row.order.has_value();
+  if (row.order) {
+    Status good = check_commit(row, coordinator);
+    if (good.ok()) good = check_audit_log(journal, row);
+    if (!good.ok()) audited.faults.push_back(good.error().message);
+  }
+  if (record.contributors.total_weight() != row.weight) {
+    audited.faults.push_back("its contributors' weights add up to " +
+                             std::to_string(record.contributors.total_weight()) + ", and the commit says " +
+                             std::to_string(row.weight));
+  }
+  FLUVIAL_ASSIGN(const std::optional<Digest> base, base_of(journal, record.run, record.round));
+  for (const auto& [site, entry] : record.contributors.entries()) {
+    if (!entry.signature) continue;
+    ++audited.contributors_signed;
+    if (!base) continue;
+    const Status own = check_contribution(journal, row, *base, entry);
+    if (!own.ok()) audited.faults.push_back(name_of(site) + ": " + own.error().message);
+  }
+  audited.contributions_checked = base || audited.contributors_signed == 0;
+  return audited;
+}
+
+}  // namespace
+
+Result<std::vector<AuditedRound>> audit_rounds(store::CoordinatorJournal& journal,
+                                               const identity::PublicKey& coordinator, const AuditedRounds& which) {
+  FLUVIAL_ASSIGN(const std::vector<store::CommitRow> rows, journal.commits(which.run, which.from, which.limit));
+  std::vector<AuditedRound> audited;
+  for (const store::CommitRow& row : rows) {
+    FLUVIAL_ASSIGN(AuditedRound one, audit(journal, row, coordinator));
+    audited.push_back(std::move(one));
+  }
+  return audited;
+}
+
+}  // namespace fluvial::coordinator
