@@ -1,0 +1,90 @@
+// What a member says that it may not: a parent of what lies far ahead, a child of whom it has not.
+#include <fmt/format.h>
+
+#include "core/wire/record_mapping.h"
+#include "tests/attack/fixture.h"
+
+namespace fluvial::attack {
+namespace {
+
+class MessageAttack : public AttackTest {
+ protected:
+  // The round that the sites are in, as a parent may tell it, but of a round far ahead.
+  v1::Envelope far_opening(RoundId round) {
+    wire::Opening opening;
+    opening.run = RunId(run_);
+    opening.round = round;
+    opening.attempt = AttemptId(1);
+    opening.epoch = Epoch(1'000'000);
+    opening.base = {RunId(run_), ModelVersion(round.value() - 1), Digest{std::byte{7}}, 4'000};
+    opening.plan = plan(round.value() + 1);
+    opening.scale_bits = 40;
+    opening.value_count = 1'000;
+    const auto listed = federation_->admin().get("/v1/nodes").value();
+    for (const cli::json::value& node : cli::array_member(listed, "nodes")) {
+      if (cli::text_member(node, "role") != "site") continue;
+      const auto id = static_cast<std::uint32_t>(cli::count_member(node, "id"));
+      opening.participants.push_back({SiteId(id), Epoch(cli::count_member(node, "lease_epoch")), 1'000});
+    }
+    opening.soft_left = opening.hard_left = std::chrono::seconds(60);
+    return wire::to_envelope(opening);
+  }
+};
+
+TEST_F(MessageAttack, ARoundFarAheadThatTheCoordinatorDidNotOpenIsNoRound) {
+  integration::TcpGate gate;
+  cli::FederationShape shape{.sites = 2, .aggregators = 1};
+  put_before_aggregator(gate, shape, "aggregator-1");
+  start(std::move(shape));
+  run_ = 1;  // soon: the sites have nothing to do yet, and would begin at once
+  const std::uint16_t honest = gate.target();
+  const v1::Envelope opening = far_opening(RoundId(1'000'000));
+  std::atomic<int> followed{0};
+  // The aggregator's machine is another's now: its own key, on its own address.
+  HostileParent hostile(as_parent(stolen("aggregator-1")), [&](Connection& child, const v1::Hello&) {
+    if (!child.send(welcome()).ok() || !child.send(opening).ok()) return;
+    for (Result<v1::Envelope> said = child.receive(); said.ok(); said = child.receive()) {
+      if (said->has_model_request()) {
+        ++followed;
+        return;
+      }
+    }
+  });
+  gate.set_target(hostile.port());
+  gate.cut_all(integration::Way::kUp);
+  gate.cut_all(integration::Way::kDown);
+  ASSERT_TRUE(hostile.wait_visits(2));
+  ASSERT_EQ(followed, 0) << "a site went for the model of a round that nobody opened";
+  gate.set_target(honest);
+  ASSERT_TRUE(federation_->wait_connected("sites_connected", 2).ok());
+  start_held_run();
+  expect_rounds_go_on();
+}
+
+TEST_F(MessageAttack, AnAggregatorClaimsNobodyWhoIsNotBelowIt) {
+  start(2, 1);
+  start_held_run();
+  Result<Connection> mallory = join_coordinator(enrolled("mallory", "aggregator"), "127.0.0.1:1");
+  ASSERT_TRUE(mallory.ok()) << mallory.error().message;
+  v1::Envelope message;
+  v1::MemberChange& change = *message.mutable_member_change();
+  for (std::uint32_t node = 2; node < 150'000; ++node) {  // from the first sites on
+    v1::Member& member = *change.add_up();
+    member.set_node(node);
+    member.set_name(fmt::format("s-{}", node));
+    member.set_role(v1::NODE_ROLE_SITE);
+    member.set_lease_epoch(1'000);
+    member.set_incarnation(1);
+  }
+  const std::size_t log_before = log_bytes("coordinator");
+  ASSERT_TRUE(mallory->send(message).ok());
+  ASSERT_TRUE(mallory->send(hello()).ok());  // once too often: when the session has ended, all before it has been read
+  ASSERT_TRUE(mallory->ending().has_value());
+  EXPECT_EQ(parent_of("site-1"), "aggregator-1");
+  EXPECT_EQ(parent_of("site-2"), "aggregator-1");
+  EXPECT_LT(log_bytes("coordinator") - log_before, 65'536U);
+  expect_rounds_go_on();
+}
+
+}  // namespace
+}  // namespace fluvial::attack
