@@ -11,11 +11,13 @@ bool PayloadGate::Ticket::try_take(std::size_t bytes, Again again) {
   std::vector<Again> waiting;
   {
     const std::lock_guard lock(gate_->mutex_);
+    const bool was_unfinished = taken_ > 0;  // what comes whole at once was in nobody's way
     if (!gate_->grant(*this, bytes)) {
       gate_->waiting_.push_back(std::move(again));
       return false;
     }
-    if (missing() == 0) waiting.swap(gate_->waiting_);  // what could not all be finished may be able to now
+    // What could not all be finished may be able to now.
+    if (was_unfinished && missing() == 0) waiting.swap(gate_->waiting_);
   }
   for (const Again& other : waiting) other();
   return true;
