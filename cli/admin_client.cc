@@ -37,17 +37,35 @@ Result<json::value> AdminClient::post(std::string_view target, const json::value
   return request("POST", target, json::serialize(body));
 }
 
-Result<json::value> AdminClient::request(std::string_view method, std::string_view target,
-                                         std::string_view body) const {
-  const auto reply = net::http_request(net::UnixAddress{socket_}, method, target, body, kRequestDeadline);
+Result<net::HttpReply> AdminClient::exchange(std::string_view method, std::string_view target,
+                                             std::string_view body) const {
+  if (!place_.ok()) return place_.error();
+  auto reply = net::http_request(place_->address, method, target, body, kRequestDeadline);
   if (!reply.ok()) return unreachable(reply.error());
   if (!is_success(*reply)) return error_of(*reply);
-  return parse_json(reply->body.empty() ? "{}" : reply->body, "the coordinator's answer");
+  return reply;
+}
+
+Result<std::string> AdminClient::post_for_bytes(std::string_view target, const json::value& body) const {
+  FLUVIAL_ASSIGN(net::HttpReply reply, exchange("POST", target, json::serialize(body)));
+  return std::move(reply.body);
+}
+
+Status AdminClient::put_bytes(std::string_view target, std::string_view bytes) const {
+  const auto reply = exchange("PUT", target, bytes);
+  return reply.ok() ? Status() : Status(reply.error());
+}
+
+Result<json::value> AdminClient::request(std::string_view method, std::string_view target,
+                                         std::string_view body) const {
+  FLUVIAL_ASSIGN(const net::HttpReply reply, exchange(method, target, body));
+  return parse_json(reply.body.empty() ? "{}" : reply.body, "the coordinator's answer");
 }
 
 Status AdminClient::watch(std::string_view target, const std::function<bool(const json::value&)>& on_event) const {
+  if (!place_.ok()) return place_.error();
   Status bad;
-  const auto reply = net::http_get_lines(net::UnixAddress{socket_}, target, [&](std::string_view line) {
+  const auto reply = net::http_get_lines(place_->address, target, [&](std::string_view line) {
     const auto event = parse_json(line, "an event of the coordinator");
     if (!event.ok()) bad = event.error();
     return event.ok() && on_event(*event);
@@ -67,13 +85,36 @@ Result<std::uint64_t> AdminClient::latest_run() const {
 
 Error AdminClient::unreachable(const Error& cause) const {
   if (cause.code != Code::kUnavailable && cause.code != Code::kNotFound) return cause;
+  if (place_->is_remote()) {
+    return {Code::kUnavailable,
+            fmt::format("no coordinator answers at {} ({}); is it running, with the setting admin_listen on this port, "
+                        "and does a firewall let you through?",
+                        place_->text, cause.message)};
+  }
   return {Code::kUnavailable,
           fmt::format("no coordinator answers at {} ({}); is it running? --admin-socket or FLUVIAL_ADMIN_SOCKET says "
                       "where its socket is",
-                      socket_, cause.message)};
+                      place_->text, cause.message)};
+}
+
+AdminClient AdminOptions::client() const {
+  if (admin.empty()) return AdminClient(admin_socket.empty() ? data_dir + "/admin.sock" : admin_socket);
+  if (!is_network_place(admin)) return AdminClient(admin);
+  const Result<std::string> folder = find_identity(identity, config::process_environment());
+  if (!folder.ok()) return AdminClient(Result<AdminPlace>(folder.error()));
+  return AdminClient(operator_place(admin, *folder, SystemClock().wall_now()));
 }
 
 void add_admin_options(CLI::App& app, AdminOptions& options) {
+  app.add_option("--admin", options.admin,
+                 "the coordinator's admin API: https://HOST:PORT, for operators with a certificate, or a Unix socket")
+      ->type_name("URL")
+      ->envname("FLUVIAL_ADMIN");
+  app.add_option("--identity", options.identity,
+                 "with https: the folder of the operator's key and certificate (default: the only one in "
+                 "~/.config/fluvial)")
+      ->type_name("DIR")
+      ->envname("FLUVIAL_IDENTITY");
   app.add_option("--admin-socket", options.admin_socket,
                  "the coordinator's Unix socket (default: admin.sock in the data folder)")
       ->type_name("PATH")

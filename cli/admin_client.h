@@ -1,4 +1,4 @@
-// The coordinator's admin API over its Unix socket, as values. Blocking.
+// The coordinator's admin API, over its Unix socket or the network, as values. Blocking.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "cli/json.h"
+#include "cli/operator_identity.h"
 #include "core/base/clock.h"
 #include "core/net/http.h"
 
@@ -15,7 +16,8 @@ namespace fluvial::cli {
 
 class AdminClient {
  public:
-  explicit AdminClient(std::string socket) : socket_(std::move(socket)) {}
+  explicit AdminClient(const std::string& socket) : place_(AdminPlace{net::UnixAddress{socket}, socket, {}}) {}
+  explicit AdminClient(Result<AdminPlace> place) : place_(std::move(place)) {}
 
   // Errors are the coordinator's own, or kUnavailable with what to do about it.
   Result<json::value> get(std::string_view target) const;
@@ -25,21 +27,30 @@ class AdminClient {
 
   Result<std::uint64_t> latest_run() const;  // kNotFound when there are none
 
-  const std::string& socket() const { return socket_; }
+  // A path, or https://host:port; empty: there is none, and every request says why.
+  std::string place() const { return place_.ok() ? place_->text : std::string(); }
+  const Result<AdminPlace>& where() const { return place_; }
+  bool is_remote() const { return place_.ok() && place_->is_remote(); }
+  // A request whose answer is not JSON.
+  Result<std::string> post_for_bytes(std::string_view target, const json::value& body) const;
+  Status put_bytes(std::string_view target, std::string_view bytes) const;
 
  private:
+  Result<net::HttpReply> exchange(std::string_view method, std::string_view target, std::string_view body) const;
   Result<json::value> request(std::string_view method, std::string_view target, std::string_view body) const;
   Error unreachable(const Error& cause) const;
-  std::string socket_;
+  Result<AdminPlace> place_;
 };
 
-// --admin-socket and --data-dir, with their environment variables.
+// --admin, --identity, --admin-socket and --data-dir, with their environment variables.
 struct AdminOptions {
+  std::string admin;     // https://host:port, or a socket's path
+  std::string identity;  // an operator's folder, for the first
   std::string admin_socket;
   std::string data_dir = "/var/lib/fluvial";
   bool json = false;
 
-  AdminClient client() const { return AdminClient(admin_socket.empty() ? data_dir + "/admin.sock" : admin_socket); }
+  AdminClient client() const;
 };
 void add_admin_options(CLI::App& app, AdminOptions& options);
 void add_json_flag(CLI::App& app, AdminOptions& options);

@@ -1,9 +1,10 @@
 // fluvial audit: who did what to the federation, and whether the log of it is as it was written.
 #include <fmt/format.h>
 
+#include <boost/json/serialize.hpp>
 #include <deque>
-#include <map>
 #include <memory>
+#include <thread>
 
 #include "cli/admin_client.h"
 #include "cli/audit_view.h"
@@ -23,6 +24,7 @@ struct ShowOptions : AdminOptions {
   AuditFilter filter;
   std::string since;
   std::uint64_t last = 50;
+  bool follow = false;
 };
 
 struct VerifyOptions : AdminOptions {
@@ -62,6 +64,34 @@ Status read_log(const Commands& commands, const AdminOptions& options, const Vis
   }
 }
 
+std::string one_line(const AuditLine& line, bool as_json) {
+  if (as_json) return json::serialize(audit_object(line)) + "\n";
+  return fmt::format("{}  {}  {}  {}  {}  {}  {}\n", line.row.number, format_time(audit_time(line.row.at)), line.kind,
+                     audit_what(line), audit_by(line), line.text("from", "-"), line.text("detail", "-"));
+}
+
+// What comes after that entry, until Ctrl-C.
+int follow(const Io& io, const ShowOptions& options, std::uint64_t after) {
+  const AdminClient client = options.client();
+  const auto tell = [&](const AuditRow& row) -> Status {
+    const AuditLine line = audit_line_of(row);
+    if (is_shown(options.filter, line)) io.print(one_line(line, options.json));
+    return {};
+  };
+  bool answers = true;
+  for (;;) {
+    const Result<std::uint64_t> next = read_page(client, after, tell);
+    if (!next.ok() && next.error().code != Code::kUnavailable) return fail(io, "audit show", next.error());
+    if (answers && !next.ok()) io.note(next.error().message + "; asking again. Ctrl-C leaves\n");
+    answers = next.ok();
+    if (answers && *next != 0) {
+      after = *next;
+    } else {
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+    }
+  }
+}
+
 int show(const Commands& commands, ShowOptions options) {
   const Io& io = commands.io;
   if (!options.since.empty()) {
@@ -70,7 +100,9 @@ int show(const Commands& commands, ShowOptions options) {
     options.filter.since = *since;
   }
   std::deque<AuditLine> lines;
+  std::uint64_t newest = 0;
   const Status read = read_log(commands, options, [&](const AuditRow& row) -> Status {
+    newest = row.number;
     AuditLine line = audit_line_of(row);
     if (!is_shown(options.filter, line)) return {};
     lines.push_back(std::move(line));
@@ -78,6 +110,10 @@ int show(const Commands& commands, ShowOptions options) {
     return {};
   });
   if (!read.ok()) return fail(io, "audit show", read.error());
+  if (options.follow) {
+    for (const AuditLine& line : lines) io.print(one_line(line, options.json));
+    return follow(io, options, newest);
+  }
   if (options.json) {
     json::array entries;
     for (const AuditLine& line : lines) entries.push_back(audit_object(line));
@@ -132,10 +168,11 @@ void declare_show(CLI::App& audit, Commands& commands) {
       ->type_name("KIND")
       ->check(one_of(kinds));
   app->add_option("--member", options->filter.member, "only about this member")->type_name("NAME");
-  app->add_option("--last", options->last, "at most so many, the newest; 0: all")
+  app->add_option("--last", options->last, "at most this many, the newest; 0: all")
       ->type_name("N")
       ->check(whole_number(0))
       ->capture_default_str();
+  app->add_flag("--follow", options->follow, "then go on with each entry as it is written, a line each, until Ctrl-C");
   add_admin_options(*app, *options);
   add_json_flag(*app, *options);
   app->footer(

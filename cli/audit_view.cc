@@ -68,6 +68,9 @@ std::string audit_time(WallTime at) {
 
 std::string audit_by(const AuditLine& line) {
   const std::string by = line.text("by", "-");
+  if (const std::string name = line.text("operator"); !name.empty()) {
+    return fmt::format("{} (operator {}, serial {})", name, line.text("operator_node"), line.text("operator_serial"));
+  }
   if (member(line.entry, "uid").is_null()) return by;
   return fmt::format("{} (uid {}, pid {})", line.text("user", by), line.text("uid"), line.text("pid"));
 }

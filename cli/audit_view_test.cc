@@ -31,6 +31,10 @@ TEST(AuditView, SaysWhoDidWhatToWhom) {
   store::AuditEntry nameless = kRevoked;
   nameless.user->name.clear();
   EXPECT_EQ(audit_by(audit_line_of(row(6, nameless))), "user (uid 1001, pid 77)");
+  const store::AuditEntry remote{.kind = store::AuditKind::kRevoked,
+                                 .by = store::AuditBy::kOperator,
+                                 .person = store::AuditOperator{"anna", NodeId(9), "a1b2"}};
+  EXPECT_EQ(audit_by(audit_line_of(row(7, remote))), "anna (operator 9, serial a1b2)");
 }
 
 TEST(AuditView, ReadsWhatTheCoordinatorAnswers) {

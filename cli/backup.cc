@@ -100,18 +100,23 @@ Status copy_journal(store::FileSystem& files, const BackupOptions& options, cons
   if (copied.ok() || copied.error().code != Code::kFailedPrecondition) return copied;
   return Error{Code::kFailedPrecondition, fmt::format("a coordinator runs in {}, and does not answer at {}: "
                                                       "--admin-socket says where its socket is",
-                                                      options.data_dir, client.socket())};
+                                                      options.data_dir, client.place())};
 }
 
 // Whether a coordinator answers; kFailedPrecondition when it keeps another folder.
 Result<bool> find_coordinator(const BackupOptions& options, const AdminClient& client) {
+  if (client.is_remote()) {
+    return Error{Code::kInvalidArgument,
+                 "a backup is made where the coordinator's data folder is: leave --admin out "
+                 "there"};
+  }
   const auto status = client.get("/v1/status");
   if (!status.ok() && status.error().code == Code::kUnavailable) return false;
   if (!status.ok()) return status.error();
   FLUVIAL_ASSIGN(const auto chain, identity::Certificate::load_chain(options.data_dir + "/ca/ca.pem"));
-  if (text_member(*status, "pin") == identity::pin_of(chain.front())) return true;
-  return Error{Code::kFailedPrecondition, fmt::format("the coordinator at {} is of another federation than {}",
-                                                      client.socket(), options.data_dir)};
+  if (text_member(*status, "pin") == identity::pin_of(chain.back())) return true;
+  return Error{Code::kFailedPrecondition,
+               fmt::format("the coordinator at {} is of another federation than {}", client.place(), options.data_dir)};
 }
 
 json::object manifest_object(const store::BackupManifest& manifest) {

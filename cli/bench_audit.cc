@@ -11,6 +11,7 @@
 #include "cli/bench_update.h"
 #include "core/digest/sha256.h"
 #include "kernels/reference/reference.h"
+#include "kernels/stream_key.h"
 
 namespace fluvial::cli {
 namespace {
@@ -170,7 +171,10 @@ Status Audit::count(SiteState& state, const json::value& entry, std::uint64_t ro
     const std::vector<float> residual = residual_of(state, history);
     std::vector<float> p;
     make_update(state.site, round, base, residual, p);
-    FLUVIAL_ASSIGN(const Encoded encoded, encode(state.site, round, p));
+    FLUVIAL_ASSIGN(Encoded encoded, encode(state.site, kernels::stream_key(plan_.seed, round, state.site.name), p));
+    if (!journalled.empty() && encoded.sha256 != journalled) {  // a site of an earlier version draws by numbers
+      FLUVIAL_ASSIGN(encoded, encode(state.site, {.run = run_, .round = round, .site = state.site.node}, p));
+    }
     if (!journalled.empty() && encoded.sha256 != journalled) continue;
     FLUVIAL_TRY(add_decoded(encoded.decoded, bench_weight(state.site.index)));
     for (std::size_t i = 0; i < p.size(); ++i) state.residual[i] = p[i] - static_cast<float>(encoded.decoded[i]);
@@ -182,13 +186,14 @@ Status Audit::count(SiteState& state, const json::value& entry, std::uint64_t ro
                                             round, state.site.index, state.missed.size())};
 }
 
-Result<Audit::Encoded> Audit::encode(const AuditSite& site, std::uint64_t round, std::span<const float> p) const {
+Result<Audit::Encoded> Audit::encode(const AuditSite& site, const kernels::StreamKey& key,
+                                     std::span<const float> p) const {
+  const std::uint64_t round = key.round;
   const kernels::VectorSchema schema{.layout = {.value_count = p.size(), .chunk_values = plan_.chunk_values},
                                      .tensors = {}};
   Buffer codec_state(codec_->state_bytes(schema));
   std::fill(codec_state.span().begin(), codec_state.span().end(), std::byte{0});
   Buffer workspace(codec_->workspace_bytes(schema));
-  const kernels::StreamKey key{.run = run_, .round = round, .site = site.node};
   FLUVIAL_ASSIGN(const kernels::EncodePlan plan,
                  codec_->prepare(schema, p, key, {}, codec_state.span(), workspace.span()));
   Buffer bytes(

@@ -25,6 +25,7 @@ namespace fluvial::cli {
 struct AuditSite {
   std::uint64_t index = 0;  // 1, 2, ...: of its updates
   std::uint32_t node = 0;   // its id in the federation
+  std::string name = {};
 };
 
 // Rounds are given in order. Memory: about 4 bytes a parameter and site, 40 a parameter, and 4 a parameter for each
@@ -74,7 +75,7 @@ class Audit {
   // p = (base - local) + residual, where local is what the worker made of base.
   void make_update(const AuditSite& site, std::uint64_t round, std::span<const float> base,
                    std::span<const float> residual, std::vector<float>& p) const;
-  Result<Encoded> encode(const AuditSite& site, std::uint64_t round, std::span<const float> p) const;
+  Result<Encoded> encode(const AuditSite& site, const kernels::StreamKey& key, std::span<const float> p) const;
   Status count(SiteState& state, const json::value& entry, std::uint64_t round, std::span<const float> base);
   std::vector<float> residual_of(const SiteState& state, std::uint64_t history) const;
   std::vector<Missed> really_missed(const SiteState& state, std::uint64_t next) const;  // but those without an update

@@ -10,6 +10,7 @@
 #include "core/aggregate/scale.h"
 #include "core/digest/sha256.h"
 #include "core/round/probe.h"
+#include "kernels/stream_key.h"
 #include "kernels/vector.h"
 
 namespace fluvial::cli {
@@ -46,7 +47,10 @@ class Federation {
         continue;
       }
       Buffer workspace(codec_->workspace_bytes(schema));
-      const auto plan = codec_->prepare(schema, local, {1, number, sites_[s].node}, {}, {}, workspace.span()).value();
+      const auto plan = codec_
+                            ->prepare(schema, local, kernels::stream_key(plan_.seed, number, sites_[s].name), {}, {},
+                                      workspace.span())
+                            .value();
       const auto weight = bench_weight(sites_[s].index);
       Sha256 digest;
       for (std::size_t chunk = 0; chunk < schema.layout.chunk_count(); ++chunk) {
@@ -94,7 +98,7 @@ class AuditTest : public ::testing::TestWithParam<const char*> {
     fill_model(kSeed, base_);
   }
   round::Plan plan_;
-  std::vector<AuditSite> sites_ = {{1, 12}, {2, 10}, {3, 11}};
+  std::vector<AuditSite> sites_ = {{1, 12, "site-1"}, {2, 10, "site-2"}, {3, 11, "site-3"}};
   std::vector<float> base_;
 };
 

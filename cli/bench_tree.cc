@@ -12,6 +12,7 @@
 #include "cli/local_run.h"
 #include "cli/table.h"
 #include "cli/work_folder.h"
+#include "core/aggregate/plan_codec.h"
 #include "core/store/safetensors.h"
 #include "kernels/codec.h"
 namespace fluvial::cli {
@@ -76,7 +77,8 @@ Status collect(const LocalFederation& federation, const Options& options, Outcom
     const std::string name = text_member(node, "name");
     if (text_member(node, "role") != "site") continue;
     outcome.sites.push_back({.index = std::stoull(name.substr(name.rfind('-') + 1)),
-                             .node = static_cast<std::uint32_t>(count_member(node, "id"))});
+                             .node = static_cast<std::uint32_t>(count_member(node, "id")),
+                             .name = name});
   }
   FLUVIAL_ASSIGN(const auto statuses, federation.wait_for_model(outcome.run, options.rounds));
   for (const json::value& status : statuses) outcome.update_bytes_sent += number_member(status, "update_bytes_sent", 0);
@@ -227,7 +229,7 @@ void add_bench_tree_command(CLI::App& bench, Commands& commands) {
   number("--aggregators", options->shape.aggregators, "regional aggregators; 0: none", 0, 1'000);
   number("--tiers", options->shape.tiers, "tiers of aggregators; above the regions one aggregator a tier", 1, 7);
   number("--params", options->params, "fp32 parameters of the model", 1, std::uint64_t{1} << 31);
-  tree->add_option("--codec", options->codec, "of the updates, with options: " + kernels::codec_names())
+  tree->add_option("--codec", options->codec, "of the updates, with options: " + aggregate::plan_codec_names())
       ->capture_default_str();
   number("--rounds", options->rounds, "rounds", 1, 100'000);
   number("--seed", options->seed, "of model and updates", 0, 1'000'000'000);

@@ -92,7 +92,6 @@ std::string one_line(std::string text) {
 }
 
 void declare_all(CLI::App& app, Commands& commands) {
-  app.footer(kFooter);
   app.set_version_flag("--version", std::string("fluvial ") + tree::kVersion, "print the version and exit");
   app.get_formatter()->column_width(34);
   app.require_subcommand(0, 1);  // a word behind the first command is never a command beside it: fluvial doctor edge
@@ -101,10 +100,12 @@ void declare_all(CLI::App& app, Commands& commands) {
   add_role_commands(app, commands);
   add_enroll_command(app, commands);
   add_token_commands(app, commands);
+  add_authority_commands(app, commands);
   add_health_command(app, commands);
   add_doctor_command(app, commands);
   add_status_command(app, commands);
   add_node_commands(app, commands);
+  add_operator_commands(app, commands);
   add_run_commands(app, commands);
   add_round_commands(app, commands);
   add_model_commands(app, commands);
@@ -114,6 +115,7 @@ void declare_all(CLI::App& app, Commands& commands) {
   add_bench_commands(app, commands);
   add_simulate_command(app, commands);
   add_completion_command(app, commands);
+  app.footer(kFooter);  // last: a command takes over the footer that its parent has when it is added
 }
 
 }  // namespace

@@ -56,10 +56,12 @@ int run_command_line(const std::vector<std::string>& arguments, const Io& io, co
 
 void add_role_commands(CLI::App& app, Commands& commands);
 void add_token_commands(CLI::App& app, Commands& commands);
+void add_authority_commands(CLI::App& app, Commands& commands);
 void add_enroll_command(CLI::App& app, Commands& commands);
 void add_status_command(CLI::App& app, Commands& commands);
 void add_doctor_command(CLI::App& app, Commands& commands);
 void add_node_commands(CLI::App& app, Commands& commands);
+void add_operator_commands(CLI::App& app, Commands& commands);
 void add_run_commands(CLI::App& app, Commands& commands);
 void declare_run_export(CLI::App& run, Commands& commands);
 void add_round_commands(CLI::App& app, Commands& commands);

@@ -59,7 +59,7 @@ std::string check_name(const CLI::Option& option) {
 
 bool is_path(const std::string& type) {
   const std::string kind = lower(type);
-  return kind == "path" || kind == "file" || kind.ends_with(".toml") || kind.ends_with(".safetensors");
+  return kind == "path" || kind == "file" || kind == "dir" || kind.ends_with(".toml") || kind.ends_with(".safetensors");
 }
 
 std::vector<std::string> choices_of(const CLI::Option& option) {

@@ -44,14 +44,18 @@ sigset_t block_ending_signals() {
 int run_console(const Io& io, ConsoleCommand options) {
   options.open = !options.no_open && !options.json;
   const AdminClient client = options.client();
-  if (const auto status = client.get("/v1/status"); !status.ok()) return fail(io, "console", status.error());
+  const auto self = client.get("/v1/self");
+  const bool is_older = !self.ok() && self.error().code == Code::kNotFound;  // 0.2: it refuses changes by itself
+  if (!self.ok() && !is_older) return fail(io, "console", self.error());
+  options.read_only = options.read_only || (self.ok() && text_member(*self, "access") != "full");
   const sigset_t signals = block_ending_signals();
-  auto console = Console::open(client.socket(), options);
+  auto console = Console::open(*client.where(), options);
   if (!console.ok()) return fail(io, "console", console.error());
   if (options.json) {
     io.print(json::serialize(json::object{{"address", console->address()}, {"read_only", options.read_only}}) + "\n");
   } else {
     show_console(io, *console, options);
+    if (options.read_only) io.print("It shows no buttons that change something: you look, and change nothing.\n");
     io.print("It lets one browser in, once. Ctrl-C ends it.\n");
   }
   int signal = 0;
@@ -61,8 +65,8 @@ int run_console(const Io& io, ConsoleCommand options) {
 
 }  // namespace
 
-Result<Console> Console::open(const std::string& admin_socket, const ConsoleOptions& options) {
-  FLUVIAL_ASSIGN(auto forwarder, net::HttpForwarder::open({"127.0.0.1", options.port}, {admin_socket}, bounds()));
+Result<Console> Console::open(const AdminPlace& place, const ConsoleOptions& options) {
+  FLUVIAL_ASSIGN(auto forwarder, net::HttpForwarder::open({"127.0.0.1", options.port}, place.address, bounds()));
   const ConsoleAccess access{forwarder->port(), random_text(), random_text(), options.read_only};
   auto gate = std::make_shared<ConsoleGate>(access);
   forwarder->start([gate](const net::HttpRequest& request) { return (*gate)(request); });
@@ -100,11 +104,10 @@ void add_console_command(CLI::App& app, Commands& commands) {
   add_admin_options(*console, *options);
   console->add_flag("--json", options->json, "print the address as JSON");
   console->footer(
-      "It carries the admin socket to a port of 127.0.0.1 until Ctrl-C. The address works once, for the browser that "
+      "It carries the admin API to a port of 127.0.0.1 until Ctrl-C. The address works once, for the browser that "
       "opens\n"
-      "it first (docs/operations/console.md). From another machine: take a fixed --port, forward it with\n"
-      "ssh -L 7480:127.0.0.1:7480 HOST, and open the address there.\n"
-      "Example:\n  fluvial console --data-dir /var/lib/fluvial");
+      "it first (docs/operations/console.md). From another machine an operator's certificate opens it with --admin.\n"
+      "Example:\n  fluvial console --data-dir /var/lib/fluvial\n  fluvial console --admin https://fl.example.org:7402");
   console->callback(
       [&commands, options] { commands.chosen = [&commands, options] { return run_console(commands.io, *options); }; });
 }

@@ -1,4 +1,4 @@
-// The admin socket as a page in this machine's browser, for as long as this lives.
+// The admin API as a page in this machine's browser, for as long as this lives.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/command.h"
+#include "cli/operator_identity.h"
 #include "cli/work_folder.h"
 #include "core/net/http_forward.h"
 
@@ -20,7 +21,7 @@ struct ConsoleOptions {
 class Console {
  public:
   // Serves from here on, on a thread of its own, which inherits the caller's signal mask.
-  static Result<Console> open(const std::string& admin_socket, const ConsoleOptions& options);
+  static Result<Console> open(const AdminPlace& place, const ConsoleOptions& options);
 
   const std::string& address() const { return address_; }  // the one-time one
   Result<bool> open_browser();                             // at that address; false: there is no desktop to do so

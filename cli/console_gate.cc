@@ -103,7 +103,9 @@ ConsoleVerdict judge_key(const ConsoleAccess& access, const net::HttpRequest& re
 
 ConsoleVerdict judge_change(const ConsoleAccess& access, const net::HttpRequest& request) {
   if (!may_change(request.path)) return refuse(403, "the console changes nothing but a run's state");
-  if (access.read_only) return refuse(403, "this console was started with --read-only");
+  if (access.read_only)
+    return refuse(403,
+                  "this console changes nothing: it was started with --read-only, or by somebody who may only look");
   if (request.header(kConsoleHeader) != "1") {
     return refuse(403, fmt::format("a request that changes something needs the header {}: 1", kConsoleHeader));
   }

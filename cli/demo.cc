@@ -4,17 +4,19 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
 
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/disturbed_run.h"
 #include "cli/format.h"
 #include "cli/local_run.h"
 #include "cli/round_view.h"
+#include "core/aggregate/plan_codec.h"
 #include "core/store/file_system.h"
-#include "kernels/codec.h"
 
 namespace fluvial::cli {
 namespace {
@@ -22,6 +24,7 @@ namespace {
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr auto kEvaluationLimit = std::chrono::seconds(30);
 constexpr const char* kWatchablePaceMs = "1200";
+constexpr const char* kKillablePaceMs = "60";  // so that a round is open for long enough to die in it
 
 round::Plan plan_of(const DemoOptions& options) {
   round::Plan plan;
@@ -36,6 +39,12 @@ round::Plan plan_of(const DemoOptions& options) {
   if (options.server_momentum > 0) {
     plan.optimizer.kind = round::Optimizer::kFedAvgM;
     plan.optimizer.momentum = options.server_momentum;
+  }
+  if (options.kill) {  // the same contributors in both runs: each round holds every site, however long that takes
+    plan.quorum = options.shape.sites;
+    plan.adaptive_deadlines = false;
+    plan.soft_deadline = plan.hard_deadline = std::chrono::minutes(2);
+    plan.attempts_max = 100;
   }
   plan.worker = {{"batch_size", static_cast<double>(options.batch_size)}, {"learning_rate", options.learning_rate}};
   return plan;
@@ -55,9 +64,9 @@ class Demo {
 
   Result<DemoOutcome> run() {
     FLUVIAL_TRY(start());
+    say("up and down: what arrives at the coordinator and leaves it");
     const auto began = std::chrono::steady_clock::now();
-    FLUVIAL_ASSIGN(run_,
-                   start_local_run(federation_.admin(), plan_of(options_), folder_.path(), "initial.safetensors"));
+    FLUVIAL_TRY(start_run());
     RoundView view(io_, options_.rounds, RoundView::Evaluation::kAwaited);
     FLUVIAL_TRY(watch_local_run(federation_.admin(), run_, options_.rounds, view));
     DemoOutcome outcome;
@@ -69,6 +78,7 @@ class Demo {
         {"event", "evaluated"}, {"round", options_.rounds}, {"evaluation", member(outcome.last_round, "evaluation")}});
     view.finish();
     if (!collected.ok()) return collected.error();
+    if (options_.kill) FLUVIAL_TRY(disturb(outcome));
     say("the same model, all images in one place, as many epochs");
     FLUVIAL_TRY(train_centrally(outcome));
     return outcome;
@@ -78,7 +88,7 @@ class Demo {
   Status stay() {
     FLUVIAL_TRY(start());
     const ConsoleOptions console_options{.open = options_.open};
-    FLUVIAL_ASSIGN(Console console, Console::open(federation_.admin().socket(), console_options));
+    FLUVIAL_ASSIGN(Console console, Console::open(*federation_.admin().where(), console_options));
     show_console(io_, console, console_options);
     say("training goes on, slowly enough to watch, until Ctrl-C");
     round::Plan plan = plan_of(options_);
@@ -114,14 +124,39 @@ class Demo {
     for (std::size_t i = 0; i < federation_.sites().size(); ++i) {
       const std::string number = std::to_string(i + 1);
       FLUVIAL_TRY(federation_.spawn_worker(
-          "trainer-" + number,
-          digits({"train", "--socket", federation_.sites()[i].worker_socket, "--sites", sites, "--site", number,
-                  "--seed", seed(), "--pace-ms", options_.stays() ? kWatchablePaceMs : "0"})));
+          "trainer-" + number, digits({"train", "--socket", federation_.sites()[i].worker_socket, "--sites", sites,
+                                       "--site", number, "--seed", seed(), "--pace-ms",
+                                       options_.stays() ? kWatchablePaceMs
+                                       : options_.kill  ? kKillablePaceMs
+                                                        : "0"})));
     }
     FLUVIAL_TRY(
         federation_.spawn_worker("evaluator", digits({"evaluate", "--socket", federation_.evaluator_socket()})));
     say(fmt::format("every member enrolled with a one-time token; data: handwritten digits, unevenly split (seed {})",
                     options_.seed));
+    return {};
+  }
+
+  Status start_run() {
+    FLUVIAL_ASSIGN(run_,
+                   start_local_run(federation_.admin(), plan_of(options_), folder_.path(), "initial.safetensors"));
+    return {};
+  }
+
+  // The same run once more, in which nodes die.
+  Status disturb(DemoOutcome& outcome) {
+    say("the same plan once more; this time nodes are killed in the middle of rounds");
+    const std::uint64_t third = std::max<std::uint64_t>(options_.rounds / 3, 1);
+    std::vector<Kill> kills;
+    if (options_.shape.aggregators > 0) kills.push_back({"aggregator-1", third});
+    kills.push_back({"coordinator", std::min(2 * third, options_.rounds)});
+    FLUVIAL_TRY(start_run());
+    RoundView view(io_, options_.rounds, RoundView::Evaluation::kAwaited);
+    FLUVIAL_TRY(watch_disturbed_run(federation_, run_, options_.rounds, kills, view,
+                                    [this](const std::string& text) { say(text); }));
+    view.finish();
+    for (const Kill& kill : kills) outcome.killed.push_back(kill.node);
+    outcome.disturbed_sha256 = text_member(view.last_round(), "model_sha256");
     return {};
   }
 
@@ -145,6 +180,11 @@ class Demo {
       outcome.site_model_sha256.push_back(text_member(status, "model_sha256"));
       outcome.bytes_up += number_member(status, "update_bytes_sent", 0);
       outcome.bytes_up_fp32 += number_member(status, "update_bytes_fp32", 0);
+    }
+    FLUVIAL_ASSIGN(const json::value all,
+                   federation_.admin().get(fmt::format("/v1/rounds?run={}&limit={}", run_, options_.rounds)));
+    for (const json::value& round : array_member(all, "rounds")) {
+      outcome.bytes_to_coordinator += number_member(round, "bytes_up", 0);
     }
     return {};
   }
@@ -178,7 +218,7 @@ class Demo {
 };
 
 int run_demo(const Io& io, const DemoOptions& options) {
-  if (const auto codec = kernels::parse_codec(options.codec); !codec.ok())
+  if (const auto codec = aggregate::check_plan_codec(options.codec); !codec.ok())
     return fail(io, "demo: --codec", codec.error(), kUsage);
   const auto executable = own_executable();
   if (!executable.ok()) return fail(io, "demo", executable.error());
@@ -203,7 +243,7 @@ int run_demo(const Io& io, const DemoOptions& options) {
     if (!written.ok()) return fail(io, "demo", written.error());
   }
   io.print(demo_pointers(options, *folder, terminal));
-  return kDone;
+  return left_no_trace(*outcome) ? kDone : kFailed;
 }
 
 }  // namespace
@@ -224,7 +264,7 @@ void add_demo_command(CLI::App& app, Commands& commands) {
       ->check(one_of({"mlp", "softmax"}))
       ->type_name("MODEL")
       ->capture_default_str();
-  demo->add_option("--codec", options->codec, "of the updates, with options: " + kernels::codec_names())
+  demo->add_option("--codec", options->codec, "of the updates, with options: " + aggregate::plan_codec_names())
       ->type_name("CODEC")
       ->capture_default_str();
   number("--local-steps", options->local_steps, "training steps between two synchronisations", 1, 1'000'000);
@@ -249,9 +289,18 @@ void add_demo_command(CLI::App& app, Commands& commands) {
   demo->add_flag("--keep", options->keep, "keep the temporary folder with logs, plan and models");
   demo->add_flag("--open", options->open, "open a live console in the browser, train slowly, and stay until Ctrl-C");
   demo->add_flag("--no-open", options->no_open, "as --open, but print the console's address and open no browser");
-  demo->footer("Examples:\n  fluvial demo --rounds 30 --codec topk:ratio=0.05 --keep\n  fluvial demo --open");
-  demo->callback(
-      [&commands, options] { commands.chosen = [&commands, options] { return run_demo(commands.io, *options); }; });
+  demo->add_flag("--kill", options->kill,
+                 "train a second time, kill an aggregator and the coordinator in the middle of rounds, and compare the "
+                 "two models bit for bit")
+      ->excludes("--open")
+      ->excludes("--no-open");
+  demo->footer(
+      "Examples:\n  fluvial demo --rounds 30 --codec topk:ratio=0.05 --keep\n  fluvial demo --kill\n  fluvial demo "
+      "--open");
+  demo->callback([&commands, options] {
+    options->shape.may_fail = options->kill;
+    commands.chosen = [&commands, options] { return run_demo(commands.io, *options); };
+  });
 }
 
 }  // namespace fluvial::cli

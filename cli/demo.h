@@ -29,6 +29,7 @@ struct DemoOptions {
   bool keep = false;
   bool open = false;     // a console in the browser, and stay
   bool no_open = false;  // the same, its address printed instead
+  bool kill = false;     // a second run, in which nodes are killed in the middle of rounds
   bool stays() const { return open || no_open; }
 };
 
@@ -40,14 +41,19 @@ struct DemoOutcome {
   double test_loss = 0;
   double central_test_accuracy = 0;
   double central_test_loss = 0;
-  double bytes_up = 0;
+  double bytes_up = 0;  // by the sites, to their parents
   double bytes_up_fp32 = 0;
+  double bytes_to_coordinator = 0;  // by its children
   double seconds = 0;
   std::string model_sha256;
   std::vector<std::string> site_model_sha256;
+  std::vector<std::string> killed;  // with --kill: the nodes, in order
+  std::string disturbed_sha256;     // and the last model of the run in which they were
 };
 
 json::object demo_json(const DemoOptions& options, const DemoOutcome& outcome);
+// Whether the killed nodes left no trace in the model; true without --kill.
+bool left_no_trace(const DemoOutcome& outcome);
 std::string demo_summary(const DemoOptions& options, const DemoOutcome& outcome, const Terminal& terminal);
 std::string demo_pointers(const DemoOptions& options, const WorkFolder& folder, const Terminal& terminal);
 

@@ -6,8 +6,13 @@
 
 namespace fluvial::cli {
 
+bool left_no_trace(const DemoOutcome& outcome) {
+  return outcome.killed.empty() || outcome.disturbed_sha256 == outcome.model_sha256;
+}
+
 json::object demo_json(const DemoOptions& options, const DemoOutcome& outcome) {
-  json::array site_models;
+  json::array site_models, killed;
+  for (const std::string& node : outcome.killed) killed.push_back(json::string(node));
   for (const std::string& digest : outcome.site_model_sha256) site_models.push_back(json::string(digest));
   return {{"test_accuracy", outcome.test_accuracy},
           {"central_test_accuracy", outcome.central_test_accuracy},
@@ -21,9 +26,12 @@ json::object demo_json(const DemoOptions& options, const DemoOutcome& outcome) {
           {"seconds", outcome.seconds},
           {"bytes_up_total", static_cast<std::uint64_t>(outcome.bytes_up)},
           {"bytes_up_fp32_equivalent", static_cast<std::uint64_t>(outcome.bytes_up_fp32)},
+          {"bytes_to_coordinator_total", static_cast<std::uint64_t>(outcome.bytes_to_coordinator)},
           {"late_updates", outcome.late_updates},
           {"model_sha256", outcome.model_sha256},
-          {"site_model_sha256", std::move(site_models)}};
+          {"site_model_sha256", std::move(site_models)},
+          {"killed", std::move(killed)},
+          {"disturbed_model_sha256", outcome.disturbed_sha256}};
 }
 
 std::string demo_summary(const DemoOptions& options, const DemoOutcome& outcome, const Terminal& terminal) {
@@ -32,14 +40,24 @@ std::string demo_summary(const DemoOptions& options, const DemoOutcome& outcome,
              format_percent(outcome.central_test_accuracy)});
   table.add({"test loss", format_metric(outcome.test_loss), format_metric(outcome.central_test_loss)});
   table.add({"images leave their site", "no", "yes"});
-  table.add({"updates sent up", format_bytes(outcome.bytes_up), "-"});
+  const char* const parents = options.shape.aggregators > 0 ? "aggregators" : "the coordinator";
+  table.add({fmt::format("updates, sites to {}", parents), format_bytes(outcome.bytes_up), "-"});
   table.add({"the same in fp32", format_bytes(outcome.bytes_up_fp32), "-"});
+  if (options.shape.aggregators > 0) {
+    table.add({"sums, aggregators to the coordinator", format_bytes(outcome.bytes_to_coordinator), "-"});
+  }
   std::size_t agreeing = 0;
   for (const std::string& digest : outcome.site_model_sha256) agreeing += digest == outcome.model_sha256 ? 1 : 0;
-  return table.render(terminal) +
-         fmt::format("\n{} rounds in {}; {} of {} sites hold the committed model, sha256 {}..\n",
-                     outcome.rounds_committed, format_seconds(outcome.seconds), agreeing, options.shape.sites,
-                     outcome.model_sha256.substr(0, 16));
+  std::string text =
+      table.render(terminal) + fmt::format("\n{} rounds in {}; {} of {} sites hold the committed model, sha256 {}..\n",
+                                           outcome.rounds_committed, format_seconds(outcome.seconds), agreeing,
+                                           options.shape.sites, outcome.model_sha256.substr(0, 16));
+  if (outcome.killed.empty()) return text;
+  text += fmt::format("undisturbed                    sha256 {}\nwith {:<25} sha256 {}\n", outcome.model_sha256,
+                      "kills in open rounds", outcome.disturbed_sha256);
+  return text +
+         (left_no_trace(outcome) ? terminal.green("the same model, bit for bit") : terminal.red("another model")) +
+         fmt::format(" ({} killed)\n", fmt::join(outcome.killed, " and "));
 }
 
 std::string demo_pointers(const DemoOptions& options, const WorkFolder& folder, const Terminal& terminal) {

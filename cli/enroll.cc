@@ -10,11 +10,15 @@
 #include <thread>
 
 #include "cli/format.h"
+#include "cli/operator_identity.h"
 #include "core/base/backoff.h"
 #include "core/config/settings.h"
+#include "core/identity/authority.h"
+#include "core/identity/csr.h"
 #include "core/identity/own_key.h"
 #include "core/net/proxy.h"
 #include "core/store/file_system.h"
+#include "core/tree/renewal.h"
 
 namespace fluvial::cli {
 namespace {
@@ -115,11 +119,49 @@ Result<std::optional<Enrolled>> enrolled_before(const std::string& data_dir) {
                                 .already = true});
 }
 
+Result<Enrolled> enroll_operator(const EnrollRequest& request, const identity::EnrolmentToken& token,
+                                 const config::Environment& environment) {
+  std::string folder = request.identity;
+  if (folder.empty()) {
+    FLUVIAL_ASSIGN(const std::string all, identities_folder(environment));
+    folder = all + "/" + token.name;
+  }
+  FLUVIAL_ASSIGN(folder, absolute(folder));
+  Enrolled enrolled{.member = {token.role, NodeId(), token.name}, .region = "", .coordinator = "", .config = folder};
+  const auto before = identity::load_credentials(folder);
+  if (!before.ok() && before.error().code != Code::kNotFound) return before.error();
+  if (before.ok()) {
+    FLUVIAL_ASSIGN(const identity::PeerIdentity own, identity::identity_of(before->chain.front()));
+    const bool same = own.role == Role::kOperator && own.name == token.name &&
+                      identity::pin_of(before->authorities.front()) == token.pin;
+    if (!same) {
+      return Error{Code::kAlreadyExists, fmt::format("{} holds the identity of {}, of this or another federation: give "
+                                                     "--identity with another folder",
+                                                     folder, identity::describe(own))};
+    }
+    FLUVIAL_ASSIGN(const Buffer csr, identity::make_csr(before->key));
+    FLUVIAL_ASSIGN(const identity::Serial serial, identity::serial_of(identity::token_hash(token.secret), csr.span()));
+    enrolled.member.node = own.node;
+    enrolled.already = to_hex(serial) == own.serial_hex;
+    if (enrolled.already) return enrolled;
+  }
+  FLUVIAL_ASSIGN(const identity::PrivateKey key, identity::load_or_make_key(folder));
+  FLUVIAL_ASSIGN(const tree::Enrolment enrolment, ask_coordinator(request, token, key));
+  FLUVIAL_TRY(identity::save_credentials(enrolment.credentials, folder));
+  enrolled.member = enrolment.member;
+  enrolled.coordinator = enrolment.coordinator;
+  return enrolled;
+}
+
 Result<Enrolled> enroll(const EnrollRequest& request) {
   FLUVIAL_ASSIGN(const identity::EnrolmentToken token, identity::EnrolmentToken::parse(request.token));
   if (request.role && token.role != *request.role) {
     return Error{Code::kInvalidArgument, fmt::format("the token is for {} {}: expected one for the role {}",
                                                      role_name(token.role), token.name, role_name(*request.role))};
+  }
+  if (token.role == Role::kOperator) return enroll_operator(request, token, config::process_environment());
+  if (request.data_dir.empty()) {
+    return Error{Code::kInvalidArgument, "a member needs a folder of its own: give --data-dir or FLUVIAL_DATA_DIR"};
   }
   FLUVIAL_ASSIGN(const std::string folder, absolute(request.data_dir));
   FLUVIAL_ASSIGN(std::optional<Enrolled> before, enrolled_before(folder));
@@ -141,6 +183,9 @@ Result<Enrolled> enroll(const EnrollRequest& request) {
     const std::array<ByteSpan, 1> parts = {as_byte_span(text)};
     FLUVIAL_TRY(store::write_file_atomically(files, enrolled.config, parts));
   }
+  const std::string where = (request.coordinator.empty() ? token.address : request.coordinator) + "\n";
+  const std::array<ByteSpan, 1> note = {as_byte_span(where)};  // for when the certificate has ended
+  FLUVIAL_TRY(store::write_file_atomically(files, folder + "/identity/" + tree::kEnrolAddressFile, note));
   FLUVIAL_TRY(identity::save_credentials(enrolment.credentials, folder + "/identity"));
   return enrolled;
 }

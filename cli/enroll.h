@@ -17,6 +17,8 @@ struct EnrollRequest {
   std::optional<Role> role;  // what the token must be for; none: any member
   std::string coordinator;   // host:port of the enrolment port; empty: the token's
   std::string data_dir;
+  std::string identity;   // of an operator's token, instead of data_dir: where key and certificate go; empty: a folder
+                          // of the operator's name in the person's own configuration
   std::string advertise;  // an aggregator's host:port for its children; empty: this machine's name and its port
   std::string listen;     // an aggregator's; empty: every address, on advertise's port
   std::string proxy;      // as the setting of that name, and what no_proxy says
@@ -27,15 +29,20 @@ struct EnrollRequest {
 
 struct Enrolled {
   identity::Member member;
-  std::string region;        // unknown when it was enrolled already
-  std::string coordinator;   // likewise
-  std::string config;        // the file for `fluvial edge --config` or `fluvial aggregator --config`
+  std::string region;       // unknown when it was enrolled already
+  std::string coordinator;  // likewise
+  std::string config;  // the file for `fluvial edge --config` or `fluvial aggregator --config`; an operator's folder
   bool config_kept = false;  // it was there and was not touched
   bool already = false;      // nothing was done
 };
 
 // The member whose credentials the folder holds; none: it is not enrolled. kFailedPrecondition for a coordinator's.
 Result<std::optional<Enrolled>> enrolled_before(const std::string& data_dir);
+
+// An operator's identity. A folder that holds one gets the certificate of another token for the same name: for more
+// access, or after the old one has ended.
+Result<Enrolled> enroll_operator(const EnrollRequest& request, const identity::EnrolmentToken& token,
+                                 const config::Environment& environment);
 
 // Does nothing for a member that the folder holds already. May be ended at any moment and called again with the same
 // token: the key is durable before the token leaves, and the credentials are the last thing written.

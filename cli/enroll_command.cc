@@ -48,7 +48,17 @@ Result<GivenToken> token_text(const Options& options, const config::Environment&
       "no token: give --token-file FILE, set FLUVIAL_TOKEN_FILE or FLUVIAL_TOKEN, or write it to standard input"};
 }
 
+int report_operator(const Io& io, const Enrolled& enrolled) {
+  io.print(
+      fmt::format("enrolled {}as {}: key and certificate are in {}\n"
+                  "next: fluvial status --admin https://HOST:PORT, where the coordinator's setting admin_listen "
+                  "says\n",
+                  enrolled.already ? "already " : "", identity::describe(enrolled.member), enrolled.config));
+  return kDone;
+}
+
 int report(const Io& io, const Enrolled& enrolled) {
+  if (enrolled.member.role == Role::kOperator) return report_operator(io, enrolled);
   const char* command = enrolled.member.role == Role::kSite ? "edge" : "aggregator";
   const std::string member = identity::describe(enrolled.member);
   if (enrolled.already) {
@@ -86,7 +96,7 @@ void add_enroll_first_options(CLI::App& app, EnrollFirst& options) {
       "or FLUVIAL_TOKEN");
   app.add_option("--token-file", options.token_file, "with --enroll: a file that holds the token")->type_name("FILE");
   app.add_option("--enroll-wait", options.wait,
-                 "with --enroll: so long it waits for a coordinator that does not answer")
+                 "with --enroll: how long to wait for a coordinator that does not answer")
       ->type_name("TIME")
       ->envname(kWaitVariable)
       ->capture_default_str()
@@ -127,7 +137,7 @@ Result<std::string> enroll_first(const EnrollFirst& options, Role role, const co
                              request.data_dir)};
   }
   if (!token.warning.empty()) {
-    log.warn("the token's file can be read by others; it is used all the same", {{"reason", token.warning}});
+    log.warn("the token's file can be read by others; it is used anyway", {{"reason", token.warning}});
   }
   request.token = token.text;
   FLUVIAL_ASSIGN(const Enrolled enrolled, enroll(request));
@@ -157,10 +167,15 @@ void add_enroll_command(CLI::App& app, Commands& commands) {
   enrolled->add_option("--coordinator", options->coordinator, "its enrolment port, when it is not the one in the token")
       ->type_name("HOST:PORT")
       ->check(is_address);
-  enrolled->add_option("--data-dir", options->data_dir, "where key, certificate and configuration go")
+  enrolled
+      ->add_option("--data-dir", options->data_dir, "a member's folder: key, certificate and configuration go there")
       ->type_name("PATH")
-      ->envname("FLUVIAL_DATA_DIR")
-      ->required();
+      ->envname("FLUVIAL_DATA_DIR");
+  enrolled
+      ->add_option("--identity", options->identity,
+                   "with an operator's token: where key and certificate go (default: ~/.config/fluvial/NAME)")
+      ->type_name("DIR")
+      ->envname("FLUVIAL_IDENTITY");
   enrolled
       ->add_option("--advertise", options->advertise,
                    "of an aggregator: where its children reach it; it listens on the same port (default: this "
@@ -177,7 +192,7 @@ void add_enroll_command(CLI::App& app, Commands& commands) {
                    "an HTTP proxy on the way to the coordinator, or off (default: what https_proxy and no_proxy say)")
       ->type_name("URL")
       ->envname("FLUVIAL_PROXY");
-  enrolled->add_option("--wait", options->wait_text, "so long it waits for a coordinator that does not answer")
+  enrolled->add_option("--wait", options->wait_text, "how long to wait for a coordinator that does not answer")
       ->type_name("TIME")
       ->envname(kWaitVariable)
       ->capture_default_str()
@@ -188,7 +203,9 @@ void add_enroll_command(CLI::App& app, Commands& commands) {
       "token.\n"
       "Example:\n  fluvial enroll --token-file token.txt --data-dir /var/lib/fluvial\n"
       "  fluvial edge --config /var/lib/fluvial/edge.toml\n"
-      "or both in one:\n  fluvial edge --enroll --token-file token.txt --data-dir /var/lib/fluvial");
+      "or both in one:\n  fluvial edge --enroll --token-file token.txt --data-dir /var/lib/fluvial\n"
+      "A person with an operator's token:\n  fluvial enroll --token-file token.txt\n"
+      "  fluvial status --admin https://fl.example.org:7402");
   enrolled->callback([&commands, options] {
     commands.chosen = [&commands, options] { return run(commands.io, *options, commands.environment); };
   });

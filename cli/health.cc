@@ -122,7 +122,7 @@ void add_health_command(CLI::App& app, Commands& commands) {
       ->envname("FLUVIAL_METRICS_LISTEN");
   health->add_flag("--live", options->live,
                    "only whether it answers; else also whether it is ready: a coordinator's disk, a member's parent");
-  health->add_option("--timeout", options->timeout, "so long it may take to answer")
+  health->add_option("--timeout", options->timeout, "how long it may take to answer")
       ->type_name("TIME")
       ->capture_default_str()
       ->check(checked("a duration such as 500ms or 5s", [](const std::string& text) -> Status {

@@ -6,13 +6,15 @@
 #include <boost/json/serialize.hpp>
 #include <cmath>
 
+#include "core/base/plain_numbers.h"
+
 namespace fluvial::cli {
 namespace {
 
 constexpr std::size_t kInlineColumns = 100;  // arrays and objects that fit into a line stay on one
 
 void print(const json::value& value, std::string indent, std::string& out) {
-  const std::string flat = json::serialize(value);
+  const std::string flat = one_line(value);
   if (flat.size() + indent.size() <= kInlineColumns && !indent.empty()) {
     out += flat;
     return;
@@ -89,6 +91,8 @@ bool bool_member(const json::value& value, std::string_view key) {
   const json::value& found = member(value, key);
   return found.is_bool() && found.get_bool();
 }
+
+std::string one_line(const json::value& value) { return plain_numbers(json::serialize(value)); }
 
 std::string pretty(const json::value& value) {
   std::string out;

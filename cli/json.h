@@ -24,6 +24,8 @@ std::uint64_t count_member(const json::value& value, std::string_view key);
 bool bool_member(const json::value& value, std::string_view key);
 
 double to_number(const json::value& value, double fallback);
-std::string pretty(const json::value& value);  // indented by two, with a newline at the end
+// For people and programs, numbers as a person writes them.
+std::string one_line(const json::value& value);  // without a newline
+std::string pretty(const json::value& value);    // indented by two, with a newline at the end
 
 }  // namespace fluvial::cli

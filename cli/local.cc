@@ -34,7 +34,7 @@ json::object description(const LocalFederation& federation, const WorkFolder& fo
     sites.push_back(
         json::object{{"name", site.name}, {"worker_socket", site.worker_socket}, {"metrics_port", site.metrics_port}});
   }
-  return {{"admin_socket", federation.admin().socket()},
+  return {{"admin_socket", federation.admin().place()},
           {"evaluator_socket", federation.evaluator_socket()},
           {"metrics_port", federation.coordinator_metrics_port()},
           {"folder", folder.path()},
@@ -45,7 +45,7 @@ std::string instructions(const LocalFederation& federation) {
   std::string text = fmt::format("a federation of {} sites; Ctrl-C ends it\n\n", federation.sites().size());
   for (const LocalSite& site : federation.sites()) text += fmt::format("  {}  {}\n", site.name, site.worker_socket);
   return text + fmt::format("\nstart a run on it:\n  fluvial run start plan.toml --admin-socket {}\n",
-                            federation.admin().socket());
+                            federation.admin().place());
 }
 
 // Until standard input ends (when asked to watch it), a signal arrives, or a process fails.

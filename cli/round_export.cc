@@ -33,7 +33,7 @@ std::string cell(const json::value& value) {
   if (value.is_null()) return "";
   if (const auto* text = value.if_string()) return quoted(*text);
   if (const double* number = value.if_double()) return fmt::format("{}", *number);
-  return quoted(json::serialize(value));
+  return quoted(one_line(value));
 }
 
 std::uint64_t next_limit(const json::array& rounds) {
@@ -81,7 +81,7 @@ Result<Exported> export_rounds(const FetchRounds& fetch, const WriteText& write,
         return Error{Code::kDataLoss,
                      fmt::format("rounds {} to {} were pruned before they were exported", next, number - 1)};
       }
-      FLUVIAL_TRY(write(format == ExportFormat::kCsv ? csv_lines(round) : json::serialize(round) + "\n"));
+      FLUVIAL_TRY(write(format == ExportFormat::kCsv ? csv_lines(round) : one_line(round) + "\n"));
       if (exported.rounds++ == 0) exported.first = number;
       exported.last = number;
       next = number + 1;

@@ -93,8 +93,8 @@ TEST(RoundExport, CsvIsALineForEachContributorAndRefusal) {
           .value();
   const std::string text = csv_header() + csv_lines(round);
   EXPECT_THAT(text, StartsWith("run,round,attempt,committed_at,seconds,participants,late,weight,model_sha256,"));
-  const std::string start = "1,7,1,2026-01-31T12:00:00.123Z,1.5,3,0,30,ab,,5,6,\"{\"\"loss\"\":5E-1,\"\"x\"\":1}\",{},";
-  EXPECT_THAT(text, HasSubstr("\n" + start + "a,counted,10,cd,\"{\"\"loss\"\":5E-1}\",,\n"));
+  const std::string start = "1,7,1,2026-01-31T12:00:00.123Z,1.5,3,0,30,ab,,5,6,\"{\"\"loss\"\":0.5,\"\"x\"\":1}\",{},";
+  EXPECT_THAT(text, HasSubstr("\n" + start + "a,counted,10,cd,\"{\"\"loss\"\":0.5}\",,\n"));
   EXPECT_THAT(text, HasSubstr("\n" + start + "b,counted,20,ef,{},,\n"));
   EXPECT_THAT(text, HasSubstr("c,refused,,,,data_loss,\"'=HYPERLINK(\"\"http\"\"), and\nmore\"\n")) << "no formula";
 }

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "cli/format.h"
+#include "cli/metric_words.h"
 #include "cli/waits.h"
 
 namespace fluvial::cli {
@@ -14,6 +15,8 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kWaitsTold = 4;      // by name
+constexpr std::size_t kMetricsInLine = 3;  // `rounds show` has all of them
+constexpr std::size_t kMetricsOfAnEvaluation = 6;
 constexpr std::size_t kAwaitedRounds = 1;  // how far the evaluation may lag behind the commits before we print without
 
 std::string refusals(const json::value& round) {
@@ -52,14 +55,10 @@ std::string format_round(const json::value& round, std::uint64_t rounds_total, c
   const std::string number = std::to_string(count_member(round, "round"));
   const std::string total = std::to_string(rounds_total);
   const std::string counted = fmt::format("{:>{}}{}", number, total.size(), rounds_total > 0 ? "/" + total : "");
-  const json::value& evaluation = member(round, "evaluation");
-  std::string line = fmt::format("{}  {}/{} sites  loss {:>6}", terminal.bold("round " + counted),
-                                 array_member(round, "contributors").size(), count_member(round, "participants"),
-                                 format_metric(number_member(member(round, "metrics"), "loss", kNone)));
-  const double accuracy = number_member(evaluation, "test_accuracy", kNone);
-  if (std::isfinite(accuracy)) {
-    line += fmt::format("  test accuracy {}", terminal.green(fmt::format("{:>6}", format_percent(accuracy))));
-  }
+  std::string line = fmt::format("{}  {}/{} sites", terminal.bold("round " + counted),
+                                 array_member(round, "contributors").size(), count_member(round, "participants"));
+  if (const std::string metrics = metric_words(round, kMetricsInLine, terminal); !metrics.empty())
+    line += "  " + metrics;
   line += fmt::format("  up {:>9}  down {:>9}  {:>7}", format_bytes(number_member(round, "bytes_up", 0)),
                       format_bytes(number_member(round, "bytes_down", 0)),
                       format_seconds(number_member(round, "seconds", kNone)));
@@ -127,9 +126,8 @@ void RoundView::on_evaluated(const json::value& event) {
     print_held(static_cast<std::size_t>(std::distance(std::next(held), held_.end())));
     return;
   }
-  print_line(fmt::format("round {}  test accuracy {}  test loss {}", number,
-                         terminal_.green(format_percent(number_member(evaluation, "test_accuracy", kNone))),
-                         format_metric(number_member(evaluation, "test_loss", kNone))));
+  const json::value evaluated = json::object{{"evaluation", evaluation}};
+  print_line(fmt::format("round {}  {}", number, metric_words(evaluated, kMetricsOfAnEvaluation, terminal_)));
 }
 
 void RoundView::on_state(const json::value& event) {

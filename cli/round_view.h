@@ -11,7 +11,7 @@
 
 namespace fluvial::cli {
 
-// One committed round in a line, without its end: participants, loss, test accuracy, bytes up and down, seconds.
+// One committed round in a line, without its end: participants, what workers report, bytes up and down, seconds.
 std::string format_round(const json::value& round, std::uint64_t rounds_total, const Terminal& terminal);
 std::string site_names(const json::array& contributors);  // "site-1 (weight 320), site-2 (...)"
 

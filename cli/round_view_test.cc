@@ -44,8 +44,8 @@ TEST_F(RoundViewTest, ALineHoldsWhatAPersonWants) {
   EXPECT_EQ(printed(), "") << "it waits for its evaluation";
   view.on_event(evaluated(3));
   EXPECT_EQ(printed(),
-            "round  3/20  1/4 sites  loss    0.5  test accuracy 97.3 %  up  12.3 KiB  down  39.1 KiB   210 ms  1 late"
-            "  refused site-2: value 7 is NaN\n");
+            "round  3/20  1/4 sites  loss    0.5  test accuracy 97.3 %  test loss    0.1  up  12.3 KiB  down  39.1 KiB"
+            "   210 ms  1 late  refused site-2: value 7 is NaN\n");
   EXPECT_EQ(view.committed(), 3U);
   EXPECT_EQ(view.late_updates(), 1U);
 }

@@ -9,6 +9,7 @@
 #include "cli/admin_client.h"
 #include "cli/command.h"
 #include "cli/format.h"
+#include "cli/metric_words.h"
 #include "cli/round_view.h"
 #include "cli/run_watch.h"
 #include "cli/table.h"
@@ -18,6 +19,16 @@ namespace fluvial::cli {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+constexpr std::size_t kMetricColumns = 6;
+constexpr std::size_t kMetricsOfASite = 8;
+
+std::string upper(std::string text) {
+  for (char& letter : text) {
+    if (letter >= 'a' && letter <= 'z') letter = static_cast<char>(letter - 'a' + 'A');
+  }
+  return text;
+}
 
 struct Options : AdminOptions {
   std::uint64_t run = 0;  // 0: the latest
@@ -43,28 +54,34 @@ int list(const Io& io, Options options) {
     io.print(pretty(*rounds));
     return kDone;
   }
-  Table table({{"RUN", Align::kRight, 4},
-               {"ROUND", Align::kRight},
-               {"SITES", Align::kRight},
-               {"LATE", Align::kRight},
-               {"REFUSED", Align::kRight},
-               {"WEIGHT", Align::kRight, 3},
-               {"LOSS", Align::kRight},
-               {"TEST ACCURACY", Align::kRight, 1},
-               {"UP", Align::kRight},
-               {"DOWN", Align::kRight, 2},
-               {"TIME", Align::kRight},
-               {"MODEL", Align::kLeft, 5}});
-  for (const json::value& round : array_member(*rounds, "rounds")) {
-    table.add({std::to_string(count_member(round, "run")), std::to_string(count_member(round, "round")),
-               fmt::format("{}/{}", array_member(round, "contributors").size(), count_member(round, "participants")),
-               std::to_string(count_member(round, "late")), std::to_string(array_member(round, "refused").size()),
-               format_count(count_member(round, "weight")),
-               format_metric(number_member(member(round, "metrics"), "loss", kNone)),
-               format_percent(number_member(member(round, "evaluation"), "test_accuracy", kNone)),
-               format_bytes(number_member(round, "bytes_up", 0)), format_bytes(number_member(round, "bytes_down", 0)),
-               format_seconds(number_member(round, "seconds", kNone)),
-               text_member(round, "model_sha256").substr(0, 12)});
+  const json::array& listed = array_member(*rounds, "rounds");
+  const std::vector<MetricName> metrics = metric_names(listed);
+  const std::size_t shown = std::min(metrics.size(), kMetricColumns);
+  std::vector<Table::Column> columns = {{"RUN", Align::kRight, 5},  {"ROUND", Align::kRight},
+                                        {"SITES", Align::kRight},   {"LATE", Align::kRight},
+                                        {"REFUSED", Align::kRight}, {"WEIGHT", Align::kRight, 4}};
+  for (std::size_t i = 0; i < shown; ++i) {
+    const int rank = i == 0 ? 0 : i == 1 ? 1 : 2;  // what was reported for the first makes room last
+    columns.push_back({upper(metrics[i].title(metrics)), Align::kRight, rank});
+  }
+  columns.insert(
+      columns.end(),
+      {{"UP", Align::kRight}, {"DOWN", Align::kRight, 3}, {"TIME", Align::kRight}, {"MODEL", Align::kLeft, 6}});
+  Table table(std::move(columns));
+  for (const json::value& round : listed) {
+    std::vector<std::string> cells = {
+        std::to_string(count_member(round, "run")),
+        std::to_string(count_member(round, "round")),
+        fmt::format("{}/{}", array_member(round, "contributors").size(), count_member(round, "participants")),
+        std::to_string(count_member(round, "late")),
+        std::to_string(array_member(round, "refused").size()),
+        format_count(count_member(round, "weight"))};
+    for (std::size_t i = 0; i < shown; ++i) cells.push_back(metric_value(round, metrics[i]));
+    cells.push_back(format_bytes(number_member(round, "bytes_up", 0)));
+    cells.push_back(format_bytes(number_member(round, "bytes_down", 0)));
+    cells.push_back(format_seconds(number_member(round, "seconds", kNone)));
+    cells.push_back(text_member(round, "model_sha256").substr(0, 12));
+    table.add(std::move(cells));
   }
   io.print(table.empty() ? "no committed rounds\n" : table.render(io.terminal()));
   const std::uint64_t pruned = count_member(*rounds, "pruned");
@@ -72,6 +89,16 @@ int list(const Io& io, Options options) {
     io.note(fmt::format("rounds up to {} are not in the coordinator's journal any more (keep_rounds)\n", pruned));
   }
   return kDone;
+}
+
+// A line a site that reported something.
+std::string by_site(const json::array& contributors) {
+  std::string out;
+  for (const json::value& site : contributors) {
+    const std::string metrics = metric_words(site, kMetricsOfASite, Terminal::plain());
+    if (!metrics.empty()) out += fmt::format("{:<13} {}: {}\n", "at", text_member(site, "name"), metrics);
+  }
+  return out;
 }
 
 std::string describe(const json::value& round) {
@@ -99,11 +126,9 @@ std::string describe(const json::value& round) {
   line("total weight", format_count(count_member(round, "weight")));
   line("received", format_bytes(number_member(round, "bytes_up", 0)));
   line("sent", format_bytes(number_member(round, "bytes_down", 0)));
-  for (const char* group : {"metrics", "evaluation"}) {
-    const auto* values = member(round, group).if_object();
-    if (values == nullptr) continue;
-    for (const auto& [key, value] : *values) line(std::string(key).c_str(), format_metric(to_number(value, kNone)));
-  }
+  const std::vector<MetricName> metrics = metric_names(round);
+  for (const MetricName& metric : metrics) line(metric.title(metrics).c_str(), metric_value(round, metric));
+  out += by_site(array_member(round, "contributors"));
   line("model", "sha256 " + text_member(round, "model_sha256"));
   return out;
 }
@@ -209,7 +234,7 @@ void add_round_commands(CLI::App& app, Commands& commands) {
   const auto list_options = std::make_shared<Options>();
   CLI::App* listed = declare(*rounds, commands, "list", "the committed rounds", list, list_options);
   listed->add_option("--from", list_options->from, "the first round to list")->type_name("N")->check(whole_number(1));
-  listed->add_option("--limit", list_options->limit, "at most so many")->type_name("N")->check(whole_number(1));
+  listed->add_option("--limit", list_options->limit, "at most this many")->type_name("N")->check(whole_number(1));
 
   const auto show_options = std::make_shared<Options>();
   CLI::App* shown = declare(*rounds, commands, "show", "everything about one round", show, show_options);

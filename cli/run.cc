@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <span>
 
 #include "cli/admin_client.h"
 #include "cli/command.h"
@@ -11,7 +12,9 @@
 #include "cli/run_watch.h"
 #include "cli/table.h"
 #include "cli/waits.h"
+#include "core/aggregate/plan_codec.h"
 #include "core/config/plan_file.h"
+#include "core/store/file_system.h"
 #include "core/store/plan_json.h"
 
 namespace fluvial::cli {
@@ -31,9 +34,17 @@ struct RunOptions : AdminOptions {
   std::uint64_t run = 0;  // 0: the latest
 };
 
+Status check_codec(const round::Plan& plan) {
+  const Result<std::string> codec = aggregate::check_plan_codec(plan.codec);
+  if (codec.ok()) return {};
+  return Error{Code::kInvalidArgument, fmt::format("codec = '{}': {}", plan.codec, codec.error().message)};
+}
+
 Result<json::object> start_request(const StartOptions& options) {
-  FLUVIAL_ASSIGN(const config::PlanFile file, config::load_plan(options.plan));
+  FLUVIAL_ASSIGN(const config::PlanFile file, config::load_plan(options.plan, check_codec));
   FLUVIAL_ASSIGN(json::value plan, parse_json(store::plan_to_json(file.plan), "the plan"));
+  if (!file.names_participants_min)
+    plan.as_object().erase("participants.min");  // the coordinator knows who is enrolled
   json::object request;
   request["plan"] = std::move(plan);
   if (options.continues != 0) {
@@ -56,6 +67,28 @@ Result<json::object> start_request(const StartOptions& options) {
   return request;
 }
 
+constexpr std::size_t kPartBytes = 1'000'000;
+
+// Sends the model's file to a coordinator on another machine; the request names it from then on.
+Status send_model(const AdminClient& client, json::object& request) {
+  if (!client.is_remote() || !request.contains("model")) return {};
+  store::PosixFileSystem files;
+  FLUVIAL_ASSIGN(const std::unique_ptr<store::File> file,
+                 files.open(text_member(request, "model"), store::OpenMode::kRead));
+  FLUVIAL_ASSIGN(const std::uint64_t size, file->size());
+  FLUVIAL_ASSIGN(const json::value begun, client.post("/v1/uploads"));
+  const std::string upload = text_member(begun, "upload");
+  std::string part;
+  for (std::uint64_t from = 0; from < size; from += part.size()) {
+    part.resize(std::min<std::uint64_t>(kPartBytes, size - from));
+    FLUVIAL_TRY(store::read_exactly(*file, from, std::as_writable_bytes(std::span(part)), "the model"));
+    FLUVIAL_TRY(client.put_bytes(fmt::format("/v1/uploads/{}?from={}", upload, from), part));
+  }
+  request.erase("model");
+  request["upload"] = upload;
+  return {};
+}
+
 // The file is here, so it is the coordinator that looks at other folders, or as another user.
 Error not_seen(const json::object& request, Error error) {
   if (request.contains("model") && (error.code == Code::kNotFound || error.code == Code::kPermissionDenied)) {
@@ -68,9 +101,10 @@ Error not_seen(const json::object& request, Error error) {
 }
 
 int start(const Io& io, const StartOptions& options) {
-  const auto request = start_request(options);
+  auto request = start_request(options);
   if (!request.ok()) return fail(io, "run start", request.error(), kUsage);
   const AdminClient client = options.client();
+  if (const Status sent = send_model(client, *request); !sent.ok()) return fail(io, "run start", sent.error());
   const auto started = client.post("/v1/runs", *request);
   if (!started.ok()) return fail(io, "run start", not_seen(*request, started.error()));
   const std::uint64_t run = count_member(*started, "run");

@@ -71,7 +71,7 @@ class RunWatch {
     if (kind == "state") status_ = text_member(event, "status");
     if (kind == "error") refused_ = Error{Code::kInternal, text_member(event, "message")};
     if (watched_.json) {
-      io_.print(json::serialize(event) + "\n");
+      io_.print(one_line(event) + "\n");
     } else {
       view_.on_event(event);
     }
@@ -98,7 +98,7 @@ int exit_status(const std::string& status) {
 void add_watch_options(CLI::App& app, WatchOptions& options) {
   app.add_flag("--fail-on-pause", options.fail_on_pause, "end with status 4 as soon as the run is paused");
   app.add_option("--retry-for", options.retry_for_s,
-                 "ask a coordinator that does not answer again for so many seconds, then end with status 5")
+                 "how many seconds to keep asking a coordinator that does not answer; then end with status 5")
       ->type_name("SECONDS")
       ->check(whole_number(0, 86'400))
       ->capture_default_str();

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 
+#include "cli/advise.h"
 #include "cli/command.h"
 #include "cli/format.h"
 #include "cli/json.h"
@@ -27,6 +28,7 @@ struct Options {
   bool log = false;
   bool capacity = false;
   CapacityOptions planner;
+  AdviceOptions advice;
   std::string json;
 };
 
@@ -75,6 +77,9 @@ simulator::SeedsProgress progress_on(const Io& io, const Options& options) {
 }
 
 int run(const Io& io, const Options& options) {
+  if (options.scenario.empty()) {
+    return fail(io, "simulate", {Code::kInvalidArgument, "SCENARIO.toml is required, or --advise PLAN.toml"}, kUsage);
+  }
   const auto file = simulator::ScenarioFile::load(options.scenario);
   if (!file.ok()) return fail(io, "simulate", file.error(), kUsage);
   const simulator::Settle settle = simulator::settle();
@@ -109,6 +114,29 @@ int run(const Io& io, const Options& options) {
   return result->failures.empty() ? kDone : kFailed;
 }
 
+void declare_advice(CLI::App& simulate, AdviceOptions& advice) {
+  simulate
+      .add_option("--advise", advice.plan,
+                  "in place of a scenario: what a round of this plan takes over given lines, by codec and number of "
+                  "local steps, and which choice follows (docs/operations/choose.md)")
+      ->type_name("PLAN.toml");
+  const auto with = [&simulate](const char* flag, std::string& value, const char* type, const char* help) {
+    simulate.add_option(flag, value, std::string("with --advise: ") + help)->type_name(type)->capture_default_str();
+  };
+  simulate.add_option("--sites", advice.sites, "with --advise: how many sites")
+      ->type_name("N")
+      ->check(whole_number(1, 1'000'000))
+      ->capture_default_str();
+  simulate
+      .add_option("--values", advice.values, "with --advise: the model's parameters (default: of the plan's model)")
+      ->type_name("N")
+      ->check(whole_number(1));
+  with("--up", advice.up, "RATE", "a site's line upwards: 50mbit, 1gbit, 6MB a second");
+  with("--down", advice.down, "RATE", "a site's line downwards");
+  with("--rtt", advice.rtt, "TIME", "there and back: 40ms");
+  with("--step", advice.step, "TIME", "one training step at a site: 1.2s");
+}
+
 }  // namespace
 
 void add_simulate_command(CLI::App& app, Commands& commands) {
@@ -116,8 +144,7 @@ void add_simulate_command(CLI::App& app, Commands& commands) {
   CLI::App* simulate =
       app.add_subcommand("simulate", "the logic of every role in virtual time, from seeds: looks for what breaks it");
   simulate->add_option("scenario", options->scenario, "a scenario (docs/operations/simulate.md)")
-      ->type_name("SCENARIO.toml")
-      ->required();
+      ->type_name("SCENARIO.toml");
   const auto number = [simulate](const std::string& flag, std::uint64_t& value, const std::string& help,
                                  std::uint64_t least, std::uint64_t most) {
     simulate->add_option(flag, value, help)->type_name("N")->check(whole_number(least, most))->capture_default_str();
@@ -126,7 +153,7 @@ void add_simulate_command(CLI::App& app, Commands& commands) {
   number("--first-seed", options->first_seed, "the first seed", 0, kMany);
   number("--seeds", options->seeds, "how many, one after the other", 1, kMany);
   number("--threads", options->threads, "seeds at the same time", 1, 1024);
-  number("--failures", options->failures, "stop after so many seeds that failed", 1, kMany);
+  number("--failures", options->failures, "stop after this many failed seeds", 1, kMany);
   number("--log-lines", options->lines, "of the log around a failure", 0, 1'000'000);
   simulate->add_flag("--twice", options->twice, "each seed twice: it must agree with itself");
   simulate->add_flag("--log", options->log, "print the last events of the last seed");
@@ -134,7 +161,7 @@ void add_simulate_command(CLI::App& app, Commands& commands) {
                      "one seed as a capacity planner: round times, bytes a tier, stragglers");
   simulate
       ->add_option("--calibrate", options->planner.calibrate,
-                   "with --capacity: JSON files of `fluvial bench tree`; what they took, work costs here")
+                   "with --capacity: JSON files of `fluvial bench tree`, which say what work costs")
       ->type_name("FILE");
   simulate
       ->add_option(
@@ -142,9 +169,17 @@ void add_simulate_command(CLI::App& app, Commands& commands) {
           "with --capacity: the JSON of one run of this tree, model and codec; says how far off the prediction is")
       ->type_name("FILE");
   simulate->add_option("--json", options->json, "write the result to this file")->type_name("FILE");
-  simulate->footer("Example:\n  fluvial simulate tests/simulator/scenarios/everything.toml --first-seed 1 --seeds 100");
-  simulate->callback(
-      [&commands, options] { commands.chosen = [&commands, options] { return run(commands.io, *options); }; });
+  declare_advice(*simulate, options->advice);
+  simulate->footer(
+      "Examples:\n  fluvial simulate tests/simulator/scenarios/everything.toml --first-seed 1 --seeds 100\n"
+      "  fluvial simulate --advise plan.toml --sites 32 --up 50mbit --down 200mbit --rtt 40ms --step 1.2s");
+  simulate->callback([&commands, options] {
+    commands.chosen = [&commands, options] {
+      if (options->advice.plan.empty()) return run(commands.io, *options);
+      options->advice.json = options->json;
+      return run_advise(commands.io, options->advice, commands.files);
+    };
+  });
 }
 
 }  // namespace fluvial::cli

@@ -1,7 +1,6 @@
 // fluvial status: the federation on one screen, for whoever is asked what is going on.
 #include <fmt/format.h>
 
-#include <boost/json/serialize.hpp>
 #include <chrono>
 #include <memory>
 #include <thread>
@@ -20,7 +19,38 @@ struct Options : AdminOptions {
 
 std::string shown(const Options& options, const json::value& status, const Terminal& terminal) {
   if (!options.json) return status_screen(status, terminal);
-  return options.watch ? json::serialize(status) + "\n" : pretty(status);
+  return options.watch ? one_line(status) + "\n" : pretty(status);
+}
+
+// What workers reported of each run's last round: on the screen, as `last` of the run. Without it the rest is shown.
+void add_last_rounds(const AdminClient& client, json::value& status) {
+  auto* runs = status.is_object() && status.as_object().contains("runs") ? status.at("runs").if_array() : nullptr;
+  if (runs == nullptr) return;
+  for (json::value& run : *runs) {
+    const std::uint64_t round = count_member(run, "round");
+    if (round == 0) continue;
+    const auto rounds = client.get(fmt::format("/v1/rounds?run={}&from={}&limit=1", count_member(run, "id"), round));
+    if (!rounds.ok() || array_member(*rounds, "rounds").empty()) continue;
+    run.as_object()["last"] = array_member(*rounds, "rounds")[0];
+  }
+}
+
+// Who is missing in one that is under way takes a look into the journal.
+void add_rollover(const AdminClient& client, json::value& status) {
+  const json::object* const object = status.if_object();
+  const json::value* const known = object == nullptr ? nullptr : object->if_contains("authority");
+  if (known == nullptr || text_member(*known, "phase", "none") == "none") return;
+  auto authority = client.get("/v1/authority");
+  if (authority.ok()) status.as_object()["authority"] = std::move(*authority);
+}
+
+// kUnavailable: no coordinator.
+Result<json::value> ask(const Options& options) {
+  const AdminClient client = options.client();
+  FLUVIAL_ASSIGN(json::value status, client.get("/v1/status"));
+  if (!options.json) add_last_rounds(client, status);
+  add_rollover(client, status);
+  return status;
 }
 
 int fail_status(const Io& io, const Error& error) {
@@ -33,7 +63,7 @@ int watch(const Io& io, const Options& options) {
   const bool in_place = terminal.is_interactive() && !options.json;
   std::string before;
   for (;;) {
-    const auto status = options.client().get("/v1/status");
+    const Result<json::value> status = ask(options);
     const std::string now = status.ok() ? shown(options, *status, terminal) : status.error().message + "\n";
     if (in_place) {
       io.print("\033[H\033[J" + now);
@@ -47,7 +77,7 @@ int watch(const Io& io, const Options& options) {
 }
 
 int once(const Io& io, const Options& options) {
-  const auto status = options.client().get("/v1/status");
+  const Result<json::value> status = ask(options);
   if (!status.ok()) return fail_status(io, status.error());
   io.print(shown(options, *status, io.terminal()));
   return kDone;
@@ -63,9 +93,9 @@ void add_status_command(CLI::App& app, Commands& commands) {
   add_admin_options(*status, *options);
   add_json_flag(*status, *options);
   status->footer(
-      "Typed at the coordinator. Each wait and each problem has an arrow (->) with what to do about it, and the page "
-      "of\n"
-      "the documentation that says more. A single node's own view: fluvial health, fluvial doctor.\n"
+      "Typed at the coordinator, or anywhere with --admin. Each wait and each problem has an arrow (->) with what to\n"
+      "do about it, and the page of the documentation that says more. A single node's own view: fluvial health,\n"
+      "fluvial doctor.\n"
       "Exit status: 0 shown, 5 no coordinator answers, 1 anything else. Whether something is wrong does not change "
       "it.");
   status->callback([&commands, options] {

@@ -24,6 +24,7 @@ struct CreateOptions : AdminOptions {
   std::string ttl = "1h";
   std::uint64_t weight_max = 1'000'000;
   std::uint64_t uses = 1;
+  std::string access;
   std::string out;
 };
 
@@ -32,6 +33,7 @@ int create(const Io& io, const CreateOptions& options) {
   if (!ttl_s.ok()) return fail(io, "token create", ttl_s.error(), kUsage);
   json::object body = {{"role", options.role}, {"name", options.name}, {"region", options.region}, {"ttl_s", *ttl_s}};
   if (options.role == "site") body["weight_max"] = options.weight_max;
+  if (!options.access.empty()) body["access"] = options.access;
   if (options.uses != 1) body["uses"] = options.uses;
   std::optional<TokenFile> file;
   if (!options.out.empty()) {
@@ -53,12 +55,14 @@ int create(const Io& io, const CreateOptions& options) {
   }
   io.print((file ? "wrote " + options.out : text_member(*token, "token")) + "\n");
   const std::string times = options.uses == 1 ? "once" : fmt::format("{} times", options.uses);
+  const bool is_person = options.role == "operator";
   io.note(
       fmt::format("{} {}: valid {}, until {}. It is not shown again. At the {}:\n"
-                  "  fluvial enroll --token-file FILE --data-dir /var/lib/fluvial\n"
+                  "  fluvial enroll --token-file FILE{}\n"
                   "To take it back: fluvial token revoke {}\n",
                   options.role, text_member(*token, "name", options.name), times,
-                  format_time(text_member(*token, "expires_at")), options.role, text_member(*token, "id")));
+                  format_time(text_member(*token, "expires_at")), is_person ? "operator's machine" : options.role,
+                  is_person ? "" : " --data-dir /var/lib/fluvial", text_member(*token, "id")));
   return kDone;
 }
 
@@ -131,8 +135,9 @@ void add_token_commands(CLI::App& app, Commands& commands) {
 
   auto options = std::make_shared<CreateOptions>();
   CLI::App* created = token->add_subcommand("create", "make a token; its text is shown once");
-  created->add_option("--role", options->role, "site or aggregator")
-      ->check(one_of({"site", "aggregator"}))
+  created
+      ->add_option("--role", options->role, "site, aggregator, or operator: a person at the admin API over the network")
+      ->check(one_of({"site", "aggregator", "operator"}))
       ->type_name("ROLE")
       ->capture_default_str();
   created->add_option("--name", options->name, "the new member's name, such as hospital-a")
@@ -140,6 +145,11 @@ void add_token_commands(CLI::App& app, Commands& commands) {
       ->type_name("NAME")
       ->check(checked("1 to 63 characters: a lower-case letter or digit, then those, '.', '_' or '-'",
                       [](const std::string& text) { return identity::check_node_name(text); }));
+  created
+      ->add_option("--access", options->access,
+                   "of an operator: read, to look and change nothing, or full (default: read)")
+      ->type_name("ACCESS")
+      ->check(one_of({"read", "full"}));
   created->add_option("--region", options->region, "where it stands: names joined by '/', such as eu/west")
       ->type_name("REGION")
       ->check(checked("1 to 8 names joined by '/', such as eu/west",
@@ -157,13 +167,13 @@ void add_token_commands(CLI::App& app, Commands& commands) {
       ->capture_default_str();
   created
       ->add_option("--out", options->out,
-                   "a new file for it, which nobody else may read (mode 0600), instead of "
+                   "write it to this new file, which only you can read (mode 0600), instead of "
                    "standard output")
       ->type_name("FILE");
   created
       ->add_option(
           "--uses", options->uses,
-          "for so many members, as an autoscaled region needs it: each is called NAME- and 12 digits of its own")
+          "how many members may enrol with it, for an autoscaled region: each is called NAME- and 12 digits of its own")
       ->check(whole_number(1, identity::kTokenUsesMax))
       ->type_name("N")
       ->capture_default_str();
@@ -172,7 +182,9 @@ void add_token_commands(CLI::App& app, Commands& commands) {
   created->footer(
       "Example:\n  fluvial token create --role site --name hospital-a --region eu-west --ttl 10m --out token.txt\n"
       "A token for several members is worth more to a thief: keep its time short, and take it back when all are in.\n"
-      "  fluvial token create --name eu-worker --region eu/west --uses 20 --ttl 2h --out token.txt");
+      "  fluvial token create --name eu-worker --region eu/west --uses 20 --ttl 2h --out token.txt\n"
+      "A person who looks from elsewhere (the coordinator's setting admin_listen):\n"
+      "  fluvial token create --role operator --name anna --access read --out token.txt");
   created->callback(
       [&commands, options] { commands.chosen = [&commands, options] { return create(commands.io, *options); }; });
 

@@ -37,7 +37,7 @@ Result<GivenToken> read_token_file(const std::string& path) {
   if (given.text.empty()) return Error{Code::kInvalidArgument, path + " holds no token"};
   struct stat status = {};
   if (!path.starts_with(kContainersSecrets) && ::stat(path.c_str(), &status) == 0 && (status.st_mode & 077) != 0) {
-    given.warning = fmt::format("{} has mode {:04o}: whoever reads it first becomes the member (chmod 600)", path,
+    given.warning = fmt::format("{} has mode {:04o}: anyone who can read it can become the member (chmod 600)", path,
                                 status.st_mode & 07777);
   }
   return given;

@@ -6,12 +6,15 @@
 #include <cmath>
 #include <vector>
 
+#include "cli/authority_view.h"
 #include "cli/format.h"
+#include "cli/metric_words.h"
 
 namespace fluvial::cli {
 namespace {
 
 constexpr std::size_t kScreenWaits = 8;
+constexpr std::size_t kScreenMetrics = 6;
 constexpr std::size_t kScreenProblems = 8;
 constexpr std::size_t kNarrow = 40;  // columns: less is not tried for
 
@@ -144,11 +147,16 @@ std::string status_screen(const json::value& status, const Terminal& terminal) {
   if (runs.empty()) out += "\nno run is active: fluvial run start begins one, fluvial run list shows those before\n";
   for (const json::value& run : runs) {
     out += "\n" + run_line(run, terminal);
+    const std::string metrics = metric_words(member(run, "last"), kScreenMetrics, terminal);
+    if (!metrics.empty()) out += fmt::format("  round {}: {}\n", count_member(run, "round"), metrics);
     const std::string open = open_words(member(run, "open"));
     if (!open.empty()) out += "  " + open + "\n";
   }
   if (const json::array& waits = array_member(status, "waits"); !waits.empty()) {
     out += "\n" + terminal.bold("waits for") + "\n" + waits_block(waits, kScreenWaits, terminal);
+  }
+  if (const std::string rollover = rollover_lines(member(status, "authority"), terminal); !rollover.empty()) {
+    out += "\n" + rollover;
   }
   const json::array& problems = array_member(status, "problems");
   out += problems.empty() ? "\n" + terminal.green("nothing is wrong") + "\n"

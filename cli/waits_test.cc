@@ -76,6 +76,13 @@ TEST(StatusScreen, SaysWhatRunsWhatIsWaitedForWhatIsWrongAndWhatToDo) {
   EXPECT_THAT(screen, Not(HasSubstr("nothing is wrong")));
 }
 
+TEST(StatusScreen, SaysWhatWorkersReportedOfTheLastRound) {
+  json::value now = status();
+  now.at("runs").as_array()[0].as_object()["last"] = json::object{{"metrics", {{"perplexity", 31.5}}}};
+  EXPECT_THAT(status_screen(now, Terminal::plain()),
+              HasSubstr("16 of 100 rounds committed\n  round 16: perplexity   31.5\n"));
+}
+
 TEST(StatusScreen, SaysSoWhenNothingIsWrongAndNothingRuns) {
   json::value well = status();
   for (const char* list : {"runs", "waits", "problems"}) well.as_object()[list] = json::array();

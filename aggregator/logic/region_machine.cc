@@ -33,6 +33,7 @@ Effects RegionMachine::opened(Opening opening, TimePoint now) {
   open_ = std::move(opening);
   reported_ = false;
   reconcile(out);
+  refuse_denied();
   out.push_back(OpenRound{});
   out.push_back(SetTimer{open_->deadline});
   if (sent_) {
@@ -247,6 +248,24 @@ Effects RegionMachine::refused(const round::Refusal& refusal, TimePoint now) {
 Effects RegionMachine::declined(AttemptId attempt, const round::Refusal& refusal, TimePoint now) {
   if (!open_ || (attempt != AttemptId(0) && attempt != open_->attempt)) return {};
   return refused(refusal, now);
+}
+
+Effects RegionMachine::denied(std::set<SiteId> sites, TimePoint now) {
+  denied_ = std::move(sites);
+  refuse_denied();
+  Effects out;
+  try_close(now, out);
+  return out;
+}
+
+// What is in already stays in, as at the root. The code drops no update: once enrolled again, the site brings its work.
+void RegionMachine::refuse_denied() {
+  for (const SiteId site : gather_.awaited()) {
+    if (!denied_.contains(site)) continue;
+    const round::Refusal refusal{site, {Code::kUnauthenticated, "the coordinator refuses this site from now on"}};
+    gather_.refuse(refusal);
+    report(refusal);
+  }
 }
 
 Effects RegionMachine::tick(TimePoint now) {

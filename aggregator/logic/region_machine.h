@@ -85,6 +85,8 @@ class RegionMachine {
   // The site itself declines `attempt`; 0: the open one. A decline of any other attempt does nothing, because the open
   // attempt asks the site anew.
   Effects declined(AttemptId attempt, const round::Refusal& refusal, TimePoint now);
+  // Whom the coordinator refuses from now on, all of them: nobody waits for these, in this round or a later one.
+  Effects denied(std::set<SiteId> sites, TimePoint now);
   Effects tick(TimePoint now);
   // The parent's answer to a partial; `without` names the sites that a partial must do without to be accepted.
   Effects receipt(std::uint64_t sequence, const Status& status, const std::vector<SiteId>& without, TimePoint now);
@@ -111,6 +113,7 @@ class RegionMachine {
   void settle(TimePoint now, Effects& out);
   void take_queued(Effects& out);
   void report(const round::Refusal& refusal);
+  void refuse_denied();
   void reseal(Effects& out);
   void try_close(TimePoint now, Effects& out);
   void send(Effects& out);
@@ -121,7 +124,8 @@ class RegionMachine {
   std::map<ArrivalId, Staged> staged_;
   std::set<SiteId> above_;  // counted by the parent's side already, through this node or another
   std::set<SiteId> void_;   // sites that have to leave the sum
-  bool spoilt_ = false;     // the sum cannot be used until it has been made again
+  std::set<SiteId> denied_;
+  bool spoilt_ = false;  // the sum cannot be used until it has been made again
   std::vector<round::Refusal> unreported_;
   std::optional<SendPartial> sent_;  // on its way: its contributors are what the gather holds
   std::optional<TimePoint> send_again_;

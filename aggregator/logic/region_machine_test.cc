@@ -1,9 +1,8 @@
 #include "aggregator/logic/region_machine.h"
 
-#include <gtest/gtest.h>
-
-#include <chrono>
 #include <functional>
+
+#include "aggregator/logic/test_region.h"
 
 namespace fluvial::aggregator {
 namespace {
@@ -11,34 +10,6 @@ namespace {
 using namespace std::chrono_literals;
 using round::Arrival;
 using round::ContributorSet;
-
-template <typename T>
-std::vector<T> all(const Effects& effects) {
-  std::vector<T> found;
-  for (const Effect& effect : effects) {
-    if (const T* one = std::get_if<T>(&effect)) found.push_back(*one);
-  }
-  return found;
-}
-
-TimePoint at(std::chrono::seconds s) { return TimePoint(s); }
-
-ContributorSet set_of(std::initializer_list<std::uint32_t> ids) {
-  ContributorSet set;
-  for (const std::uint32_t id : ids) EXPECT_TRUE(set.add({SiteId(id), Epoch(1), 10, {}, 0, {}}).ok());
-  return set;
-}
-Opening opening(std::uint32_t attempt = 1, std::set<SiteId> counted = {}, std::uint64_t round = 1) {
-  Opening opening{RunId(1), RoundId(round), AttemptId(attempt), Epoch(1), {}, std::move(counted), {}, 20,
-                  at(9s),   false};
-  for (std::uint32_t id = 1; id <= 3; ++id) opening.participants.push_back({SiteId(id), Epoch(1), 100});
-  return opening;
-}
-Effects bring(RegionMachine& machine, std::uint64_t id, std::initializer_list<std::uint32_t> ids, TimePoint now) {
-  const Effects arrived = machine.arrived(ArrivalId(id), Arrival{set_of(ids), {}, {}}, now);
-  EXPECT_EQ(all<Take>(arrived).size(), 1u);
-  return machine.taken(ArrivalId(id), set_of(ids), now);
-}
 
 TEST(RegionMachine, SendsOnePartialWhenAllAreIn) {
   RegionMachine machine;
@@ -68,6 +39,7 @@ TEST(RegionMachine, ClosesAtItsDeadlineWithWhatItHasEvenNothing) {
   EXPECT_GT(late[0].sequence, sent[0].sequence);
 }
 
+// A revocation costs no round its time.
 // Otherwise the root of a deeper tree would wait for that site until its own deadline.
 TEST(RegionMachine, WhoIsMissingBelowAChildIsReportedFurtherUp) {
   RegionMachine machine;

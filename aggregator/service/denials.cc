@@ -18,6 +18,7 @@ Status RegionService::denials_passed_on(const v1::Denials& message) {
 
 void RegionService::follow_denials() {
   hub_.drop_denied();
+  carry_out(machine_.denied(denials_.nodes(), now()));
   for (const auto& [node, child] : hub_.children()) tell_denials(child);
 }
 

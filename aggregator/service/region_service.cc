@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/transfer/cut.h"
+#include "core/tree/limits.h"
 
 namespace fluvial::aggregator {
 
@@ -42,6 +43,7 @@ void RegionService::attach(tree::Uplink& uplink, std::function<void(bool)> up_ch
 }
 
 void RegionService::stop() {
+  if (renewal_ != nullptr) renewal_->stop();
   upload_.stop();
   timer_.cancel();
   absence_.stop();
@@ -62,7 +64,8 @@ std::string RegionService::status_json(const std::string& name) const {
                              {"children", hub_.children().size()},
                              {"run", opening_ ? opening_->run.value() : 0},
                              {"round", opening_ ? opening_->round.value() : 0},
-                             {"open", nullptr}};
+                             {"open", nullptr},
+                             {"limits", boost::json::parse(tree::to_json(tree::own_limits()))}};
   if (machine_.is_open()) {
     object["open"] = boost::json::object{{"attempt", machine_.opening().attempt.value()},
                                          {"participants", machine_.gather().participant_count()},
@@ -125,7 +128,7 @@ round::NodeReport RegionService::own_report() const {
   const bool is_fetching = slot && !slot->complete();
   round::NodeReport report;
   report.node = self_;
-  report.certificate_ends = certificate_ends_;
+  if (renewal_ != nullptr) report.certificate_ends = renewal_->ends();
   report.bytes_up = uplink_->counters().payload_bytes_out;
   report.bytes_down = uplink_->counters().payload_bytes_in;
   report.doing = round::Doing::kIdle;

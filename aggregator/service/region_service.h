@@ -15,6 +15,7 @@
 #include "core/tree/denials.h"
 #include "core/tree/orders.h"
 #include "core/tree/parent_owner.h"
+#include "core/tree/renewal.h"
 #include "core/tree/reporter.h"
 
 namespace fluvial::aggregator {
@@ -30,7 +31,7 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   net::Awaitable<void> run_lane() { return side_.lane().run(); }
   void stop();
   std::string status_json(const std::string& name) const;
-  void set_certificate_end(WallTime ends) { certificate_ends_ = ends; }
+  void with_renewal(tree::Renewal& renewal);  // before the strand runs; it outlives this
   const tree::Sum& sum() const { return side_.sum(); }
   const v1::Denials* denials() const { return denials_.last(); }  // that it follows; null: none was heard
 
@@ -49,6 +50,9 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   net::Awaitable<Status> granted(round::Lineage lineage, Epoch lease) override;
   Status denials_told(round::HistoryId history, const identity::PublicKey& coordinator,
                       const v1::Denials* denials) override;
+  std::uint64_t trust() const override { return renewal_ == nullptr ? 0 : renewal_->trust(); }
+  const v1::Denials* denials_heard() const override { return denials_.last(); }
+  void renewal_told(Duration validity, std::uint64_t trust) override;
   void parent_up(const tree::Lease& lease, std::shared_ptr<net::Session> session) override;
   void parent_down(const Error& why) override;
   net::Awaitable<Status> from_parent(net::Frame frame) override;
@@ -87,6 +91,7 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   void forget_history();
   Status denials_passed_on(const v1::Denials& message);  // by the parent
   void follow_denials();
+  void certificate_renewed(const std::string& chain_pem);
   void tell_denials(const tree::Child& child);
   void dismissed(const v1::MemberChange& change);
   void ask_run();  // whether the one that it knows of goes on
@@ -129,7 +134,7 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   bool parent_is_new_ = true;           // no opening has come in this session to the parent yet
   bool awaits_base_ = false;            // somebody was turned away because the base is not here yet
   telemetry::Measuring measuring_;
-  std::optional<WallTime> certificate_ends_;
+  tree::Renewal* renewal_ = nullptr;  // null: the certificate is not renewed
   tree::Reporter reporter_;
 };
 

@@ -13,7 +13,7 @@ namespace fluvial::cli::doctor {
 
 // collect_machine.cc
 ClockFacts collect_clock();
-KernelFacts collect_kernel(int pid);  // the limits of that process; 0: of our own
+KernelFacts collect_kernel(const std::optional<tree::Limits>& of_node);  // none: nobody says, our own are shown
 CpuFacts collect_cpu();
 bool has_gpu_driver();
 GpuFacts collect_gpus(const std::string& setting);
@@ -41,5 +41,8 @@ std::vector<PortFacts> collect_ports(const Subject& subject);
 ParentFacts collect_parent(const Subject& subject, const ProcessFacts& process);
 AdvertisedFacts collect_advertised(const Subject& subject, const ProcessFacts& process);
 EnrolmentFacts collect_enrolment(const std::string& address, const std::string& pin);
+
+// collect_way_back.cc
+WayBackFacts collect_way_back(const Subject& subject);  // of a coordinator that runs
 
 }  // namespace fluvial::cli::doctor

@@ -1,7 +1,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/timex.h>
 #include <sys/utsname.h>
@@ -55,23 +54,6 @@ std::optional<std::uint64_t> cgroup_limit() {
   return smallest;
 }
 
-// "Max open files            1024                 524288               files"
-bool read_limit(const std::string& limits, const std::string& name, std::uint64_t* soft, std::uint64_t* hard) {
-  const std::size_t at = limits.find(name);
-  if (at == std::string::npos) return false;
-  std::istringstream line(limits.substr(at + name.size()));
-  const auto number = [&line] {
-    std::string word;
-    line >> word;
-    std::uint64_t value = 0;
-    const auto parsed = std::from_chars(word.data(), word.data() + word.size(), value);
-    return parsed.ec == std::errc() ? value : RLIM_INFINITY;
-  };
-  *soft = number();
-  *hard = number();
-  return true;
-}
-
 Status try_memfd() {
   const int descriptor = ::memfd_create("fluvial-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0) return Error{Code::kUnavailable, std::string("memfd_create: ") + std::strerror(errno)};
@@ -111,17 +93,8 @@ ClockFacts collect_clock() {
   return facts;
 }
 
-KernelFacts collect_kernel(int pid) {
-  KernelFacts facts;
-  const std::string limits = read_text(pid == 0 ? "/proc/self/limits" : fmt::format("/proc/{}/limits", pid));
-  std::uint64_t ignored = 0;
-  if (!read_limit(limits, "Max open files", &facts.open_files_soft, &facts.open_files_hard)) {
-    struct rlimit own{};
-    ::getrlimit(RLIMIT_NOFILE, &own);
-    facts.open_files_soft = own.rlim_cur;
-    facts.open_files_hard = own.rlim_max;
-  }
-  if (!read_limit(limits, "Max locked memory", &facts.locked_bytes, &ignored)) facts.locked_bytes = RLIM_INFINITY;
+KernelFacts collect_kernel(const std::optional<tree::Limits>& of_node) {
+  KernelFacts facts{.limits = of_node.value_or(tree::own_limits()), .of_node = of_node.has_value()};
   facts.shm_bytes = size_of_shm();
   facts.memfd = try_memfd();
   facts.somaxconn = read_number("/proc/sys/net/core/somaxconn");

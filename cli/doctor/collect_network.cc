@@ -216,6 +216,7 @@ std::vector<PortFacts> collect_ports(const Subject& subject) {
   if (subject.coordinator) {
     take("listen", subject.coordinator->listen);
     take("enrol_listen", subject.coordinator->enrol_listen);
+    if (subject.coordinator->admin_listen != "off") take("admin_listen", subject.coordinator->admin_listen);
   }
   if (subject.aggregator) take("listen", subject.aggregator->listen);
   const std::string metrics = subject.common()->metrics_listen;
@@ -249,7 +250,7 @@ AdvertisedFacts collect_advertised(const Subject& subject, const ProcessFacts& p
     return facts;
   }
   // A coordinator has no certificate to come with as a child: who answers is known by its authority all the same.
-  facts.enrolment_reached = reach_enrolment(facts.enrolment, identity::pin_of(authority->front()));
+  facts.enrolment_reached = reach_enrolment(facts.enrolment, identity::pin_of(authority->back()));
   facts.members_reached = try_connect({host, process.member_port});
   return facts;
 }

@@ -18,6 +18,7 @@
 #include "core/config/toml_file.h"
 #include "core/identity/authority.h"
 #include "core/identity/credentials.h"
+#include "core/identity/verify.h"
 #include "core/net/http.h"
 #include "core/tree/process.h"
 #include "core/tree/version.h"
@@ -44,6 +45,16 @@ Result<json::value> ask(const net::HttpAddress& address, const std::string& targ
   return parse_json(reply->body, "the process's answer");
 }
 
+std::optional<tree::Limits> limits_of(const json::value& status) {
+  const json::value* const said = status.is_object() ? status.as_object().if_contains("limits") : nullptr;
+  if (said == nullptr || !said->is_object()) return std::nullopt;
+  const auto number = [said](const char* name) {
+    const json::value* const limit = said->as_object().if_contains(name);
+    return limit == nullptr || limit->is_null() ? tree::kUnlimited : count_member(*said, name);
+  };
+  return tree::Limits{number("open_files"), number("open_files_hard"), number("locked_bytes")};
+}
+
 void ask_coordinator(const config::CoordinatorSettings& settings, ProcessFacts& facts) {
   facts.asked = settings.admin_socket;
   const auto status = ask(net::UnixAddress{settings.admin_socket}, "/v1/status");
@@ -57,6 +68,7 @@ void ask_coordinator(const config::CoordinatorSettings& settings, ProcessFacts& 
   facts.member_port = static_cast<std::uint16_t>(count_member(*status, "member_port"));
   facts.enrol_port = static_cast<std::uint16_t>(count_member(*status, "enrol_port"));
   facts.metrics_port = static_cast<std::uint16_t>(count_member(*status, "metrics_port"));
+  facts.limits = limits_of(*status);
 }
 
 // By what the process left in its folder. Whoever answers there now may be another: its name tells.
@@ -85,6 +97,7 @@ void ask_member(const Subject& subject, const std::string& name, ProcessFacts& f
   facts.parent = facts.connected ? text_member(*status, "parent") : "";
   facts.parent_address = facts.connected ? text_member(*status, "parent_address") : "";
   facts.workers = count_member(*status, "workers");
+  facts.limits = limits_of(*status);
 }
 
 }  // namespace
@@ -110,9 +123,6 @@ ProcessFacts collect_process(const Subject& subject) {
       facts.why = "it is not enrolled";
     }
   }
-  if (facts.metrics_port != 0) {
-    if (const auto listener = listener_on(facts.metrics_port)) facts.pid = listener->pid;
-  }
   return facts;
 }
 
@@ -127,7 +137,7 @@ CertificateFacts collect_certificates(const Subject& subject) {
     facts.loaded = chain.error();
     return facts;
   }
-  const auto authority = is_root ? chain : identity::Certificate::load_chain(facts.folder + "/ca.pem");
+  const auto authority = is_root ? chain : identity::Certificate::load_authorities(facts.folder + "/ca.pem");
   auto key = identity::PrivateKey::load(facts.key_file);
   if (!authority.ok() || !key.ok()) {
     facts.loaded = authority.ok() ? key.error() : authority.error();
@@ -136,12 +146,13 @@ CertificateFacts collect_certificates(const Subject& subject) {
     }
     return facts;
   }
-  facts.loaded = identity::check_credentials({std::move(*key), *chain, authority->front()},
-                                             facts.folder + (is_root ? "/ca.pem" : "/cert.pem"));
-  facts.federation = identity::federation_of(authority->front());
+  const identity::Credentials credentials{std::move(*key), *chain, *authority};
+  facts.loaded = identity::check_credentials(credentials, facts.folder + (is_root ? "/ca.pem" : "/cert.pem"));
+  facts.federation = is_root ? identity::federation_of(chain->front()) : identity::federation_of(credentials);
   facts.not_before = chain->front().not_before();
   facts.not_after = chain->front().not_after();
-  facts.authority_not_after = authority->front().not_after();
+  const auto root = identity::root_of(*chain, *authority);
+  facts.authority_not_after = (root.ok() ? *root : authority->front()).not_after();
   if (is_root) return facts;
   const auto member = identity::identity_of(chain->front());
   if (!member.ok()) {

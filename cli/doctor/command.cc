@@ -63,9 +63,10 @@ Findings judge_token(const std::string& path) {
 }
 
 // What a machine is asked for, whatever it is to be.
-void add_machine_checks(std::vector<Check>& checks, const Subject& subject, const Node& node, int pid) {
+void add_machine_checks(std::vector<Check>& checks, const Subject& subject, const Node& node,
+                        const ProcessFacts& process) {
   checks.push_back({"clock", [] { return judge(collect_clock()); }});
-  checks.push_back({"kernel", [node, pid] { return judge(collect_kernel(pid), node); }});
+  checks.push_back({"kernel", [node, limits = process.limits] { return judge(collect_kernel(limits), node); }});
   checks.push_back({"processor", [] { return judge(collect_cpu()); }});
   if (!subject.role || subject.role == Role::kSite) {
     const std::string setting = subject.edge ? subject.edge->gpus : "auto";
@@ -85,6 +86,7 @@ void add_node_checks(std::vector<Check>& checks, const Subject& subject, const N
                       }});
     if (process.answers) {
       checks.push_back({"address", [subject, process] { return judge(collect_advertised(subject, process)); }});
+      checks.push_back({"aggregators", [subject] { return judge(collect_way_back(subject)); }});
     }
   } else {
     checks.push_back({"parent", [subject, process] { return judge(collect_parent(subject, process)); }});
@@ -113,7 +115,7 @@ std::vector<Check> checks_of(const Subject& subject, const Options& options) {
   if (!options.token_file.empty()) {
     checks.push_back({"enrolment", [path = options.token_file] { return judge_token(path); }});
   }
-  add_machine_checks(checks, subject, node, process.pid);
+  add_machine_checks(checks, subject, node, process);
   return checks;
 }
 
@@ -214,7 +216,7 @@ void add_doctor_command(CLI::App& app, Commands& commands) {
         const auto size = config::parse_bytes(text);
         return size.ok() ? Status() : Status(size.error());
       }));
-  command->add_option("--deadline", options->deadline, "so long all of it may take")
+  command->add_option("--deadline", options->deadline, "how long all of it may take")
       ->type_name("TIME")
       ->capture_default_str()
       ->check(checked("a duration such as 20s or 2m", [](const std::string& text) -> Status {

@@ -10,6 +10,7 @@
 #include "core/base/clock.h"
 #include "core/base/ids.h"
 #include "core/base/result.h"
+#include "core/tree/limits.h"
 
 namespace fluvial::cli::doctor {
 
@@ -22,12 +23,12 @@ struct ProcessFacts {
   std::string parent;  // of a member; empty: it has none just now
   std::string parent_address;
   bool connected = false;
-  std::uint64_t workers = 0;       // of a site
-  std::string fault;               // of a coordinator: what of its disk fails
-  std::uint16_t member_port = 0;   // of a coordinator
-  std::uint16_t enrol_port = 0;    // likewise
-  std::uint16_t metrics_port = 0;  // 0: none
-  int pid = 0;                     // 0: it cannot be seen from here
+  std::uint64_t workers = 0;                // of a site
+  std::string fault;                        // of a coordinator: what of its disk fails
+  std::uint16_t member_port = 0;            // of a coordinator
+  std::uint16_t enrol_port = 0;             // likewise
+  std::uint16_t metrics_port = 0;           // 0: none
+  std::optional<tree::Limits> limits = {};  // as it says itself; none: of a version before, or it does not answer
 };
 
 struct PortFacts {
@@ -46,9 +47,8 @@ struct ClockFacts {
 };
 
 struct KernelFacts {
-  std::uint64_t open_files_soft = 0;
-  std::uint64_t open_files_hard = 0;
-  std::uint64_t locked_bytes = 0;          // RLIMIT_MEMLOCK
+  tree::Limits limits;
+  bool of_node = false;                    // the limits are the node's; else those of whoever asks
   std::optional<std::uint64_t> shm_bytes;  // of /dev/shm; none: there is no such file system
   Status memfd;                            // whether sealed memory can be made
   std::optional<std::uint64_t> somaxconn;
@@ -147,6 +147,20 @@ struct AdvertisedFacts {
   std::string enrolment;
   Status members_reached;
   Status enrolment_reached;
+};
+
+// The aggregators' own addresses, which they give to their children, tried from the coordinator's machine.
+struct WayBackFacts {
+  struct Aggregator {
+    std::string name;
+    bool connected = false;  // to its parent
+    std::string expected;    // who should answer: "aggregator 3 (eu-agg)"
+    bool tried = false;      // there was time
+    VisitFacts visit;        // without a round trip: who answers is all that is asked
+  };
+  Status listed;             // whether the coordinator said which there are
+  bool in_rollover = false;  // members trust another authority, too, which this machine's ca.pem does not hold
+  std::vector<Aggregator> aggregators;
 };
 
 // A port of enrolment, before this machine is anybody: what a token names.

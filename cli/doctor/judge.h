@@ -36,6 +36,7 @@ Findings judge(const PythonFacts& facts);
 Findings judge(const std::vector<PortFacts>& ports, const ProcessFacts& process);
 Findings judge(const ParentFacts& facts);
 Findings judge(const AdvertisedFacts& facts);
+Findings judge(const WayBackFacts& facts);
 Findings judge(const EnrolmentFacts& facts);
 
 }  // namespace fluvial::cli::doctor

@@ -23,8 +23,11 @@ constexpr std::uint64_t kStrictOvercommit = 2;
 constexpr auto kReleased = std::chrono::sys_days(std::chrono::year(2025) / 1 / 1);  // no build of this is older
 
 Finding judge_files(const KernelFacts& facts, const Node& node) {
-  const std::uint64_t soft = facts.open_files_soft;
-  const std::string limit = fmt::format("open files: at most {} (hard limit {})", soft, facts.open_files_hard);
+  const std::uint64_t soft = facts.limits.open_files_soft;
+  const std::uint64_t hard = facts.limits.open_files_hard;
+  const std::string limit =
+      fmt::format("open files: at most {} (hard limit {}){}", soft,
+                  hard == tree::kUnlimited ? "none" : std::to_string(hard), facts.of_node ? ", as the node says" : "");
   const char* raise =
       "LimitNOFILE=65536 in the unit, --ulimit nofile=65536 of the container, or ulimit -n before the start";
   if (soft < kFilesMin) {
@@ -123,10 +126,10 @@ Findings judge(const KernelFacts& facts, const Node& node) {
          "sysctl net.core.somaxconn=4096"});
   }
   if (node.has_workers()) findings.push_back(judge_shm(facts));
-  if (node.has_gpus && facts.locked_bytes < kLockedWanted) {
+  if (node.has_gpus && facts.limits.locked_bytes < kLockedWanted) {
     findings.push_back(
         {Severity::kWarning,
-         fmt::format("locked memory: at most {}", format_bytes(static_cast<double>(facts.locked_bytes))),
+         fmt::format("locked memory: at most {}", format_bytes(static_cast<double>(facts.limits.locked_bytes))),
          "LimitMEMLOCK=infinity in the unit, or --ulimit memlock=-1 of the container: NCCL locks memory"});
   }
   return findings;

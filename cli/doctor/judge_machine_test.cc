@@ -49,7 +49,7 @@ TEST(DoctorClock, StandsStillOrJumps) {
 
 KernelFacts good_kernel() {
   KernelFacts facts;
-  facts.open_files_soft = facts.open_files_hard = 65'536;
+  facts.limits.open_files_soft = facts.limits.open_files_hard = 65'536;
   facts.shm_bytes = std::uint64_t{8} << 30;
   facts.somaxconn = 4096;
   facts.overcommit = 0;
@@ -65,13 +65,17 @@ TEST(DoctorKernel, AllIsWell) {
 
 TEST(DoctorKernel, OpenFiles) {
   KernelFacts facts = good_kernel();
-  facts.open_files_soft = 64;
+  facts.limits.open_files_soft = 64;
   EXPECT_THAT(judge(facts, kSite), Finds(kError, "open files: at most 64 ", "LimitNOFILE"));
-  facts.open_files_soft = 512;
+  facts.limits.open_files_soft = 512;
   EXPECT_THAT(judge(facts, kSite), Finds(kWarning, "little for a node", "ulimit"));
-  facts.open_files_soft = 4096;
+  facts.limits.open_files_soft = 4096;
   EXPECT_THAT(judge(facts, kSite), FindsNothing());
   EXPECT_THAT(judge(facts, kCoordinator), Finds(kWarning, "session.sessions_max is 20000", "more than 4032 children"));
+  facts.limits.open_files_soft = 64;
+  facts.limits.open_files_hard = tree::kUnlimited;
+  facts.of_node = true;
+  EXPECT_THAT(judge(facts, kSite), Finds(kError, "at most 64 (hard limit none), as the node says", "LimitNOFILE"));
 }
 
 TEST(DoctorKernel, Memory) {
@@ -112,12 +116,12 @@ TEST(DoctorKernel, OvercommitAndBacklog) {
 
 TEST(DoctorKernel, LockedMemory) {
   KernelFacts facts = good_kernel();
-  facts.locked_bytes = 64 << 10;
+  facts.limits.locked_bytes = 64 << 10;
   EXPECT_THAT(judge(facts, kSite), FindsNothing());
   Node node = kSite;
   node.has_gpus = true;
   EXPECT_THAT(judge(facts, node), Finds(kWarning, "locked memory: at most 64.0 KiB", "LimitMEMLOCK"));
-  facts.locked_bytes = ~std::uint64_t{0};
+  facts.limits.locked_bytes = ~std::uint64_t{0};
   EXPECT_THAT(judge(facts, node), FindsNothing());
 }
 

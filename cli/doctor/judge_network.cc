@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "cli/doctor/judge.h"
@@ -50,7 +51,10 @@ constexpr Advice kAdvice[] = {
     {"resolve", "the name is unknown here: the configuration's coordinator, or this machine's DNS (/etc/resolv.conf)"},
     {"Connection refused", "nobody listens there: is that node running, and is the port right?"},
     {"cannot connect", "a firewall on the way, or a wrong address"},
-    {"has expired", "a new token for the same name, and fluvial enroll; and look at both clocks"},
+    {"has expired",
+     "it renews itself at the enrolment port (7401), up to 30 days after its end (renew_ended_max_s), while the "
+     "process "
+     "runs: can that port be reached? After that a new token for the same name; and look at both clocks"},
     {"not yet valid", "one of the two clocks is wrong: run a time service"},
     {"deny list", "this member was shut out (fluvial nodes list at the coordinator): a new token lets it in again"},
     {"has been revoked",
@@ -103,6 +107,38 @@ Findings judge_offset(const std::string& who, const VisitFacts& visit) {
   return {{Severity::kOk, what}};
 }
 
+// None where all is well.
+std::optional<Finding> judge_way_back(const WayBackFacts::Aggregator& one, bool in_rollover) {
+  const std::string who = fmt::format("aggregator {} at {}", one.name, one.visit.address);
+  if (one.visit.reached.ok()) {
+    if (one.visit.peer == one.expected) return std::nullopt;
+    return Finding{Severity::kError, fmt::format("{}: {} answers there", who, one.visit.peer),
+                   fmt::format("its children would come to another node: correct `advertise` of {}, or the name and "
+                               "the forwarded port that lead there",
+                               one.name)};
+  }
+  const Error& error = one.visit.reached.error();
+  const std::string what = fmt::format("{}: not reached from here: {}", who, error.message);
+  if (error.code != Code::kUnavailable && error.code != Code::kDeadlineExceeded) {
+    if (in_rollover && error.message.find("certificate") != std::string::npos) {
+      return Finding{Severity::kWarning, what,
+                     "a rollover is under way, and it may still show a certificate of the other authority: fluvial "
+                     "authority show says who is waited for"};
+    }
+    return Finding{Severity::kError, what,
+                   fmt::format("something else is at that address, or {} shows no certificate of this federation: "
+                               "correct its `advertise`, and see fluvial doctor aggregator on its machine",
+                               one.name)};
+  }
+  if (!one.connected) {
+    return Finding{Severity::kWarning, what + "; nor is it connected to its parent",
+                   "its process or its machine is down, or its network: fluvial doctor aggregator there"};
+  }
+  return Finding{Severity::kWarning, what,
+                 "it runs, and its children come this way: the firewall before its `listen` port, and `advertise`; "
+                 "where only this machine has no way there, try from a child's machine"};
+}
+
 }  // namespace
 
 Findings judge(const std::vector<PortFacts>& ports, const ProcessFacts& process) {
@@ -145,6 +181,41 @@ Findings judge(const AdvertisedFacts& facts) {
   };
   take("the members' port at", facts.members, facts.members_reached);
   take("the enrolment port at", facts.enrolment, facts.enrolment_reached);
+  return findings;
+}
+
+Findings judge(const WayBackFacts& facts) {
+  if (!facts.listed.ok()) {
+    return {{Severity::kWarning,
+             "the coordinator does not say which aggregators there are: " + facts.listed.error().message,
+             "its log says more: docs/operations/troubleshooting.md"}};
+  }
+  Findings findings;
+  std::size_t reached = 0;
+  std::size_t untried = 0;
+  for (const WayBackFacts::Aggregator& one : facts.aggregators) {
+    if (!one.tried) {
+      ++untried;
+      continue;
+    }
+    auto finding = judge_way_back(one, facts.in_rollover);
+    if (finding) {
+      findings.push_back(std::move(*finding));
+    } else {
+      ++reached;
+    }
+  }
+  if (reached > 0) {
+    findings.insert(findings.begin(), {Severity::kOk, fmt::format("{} of {} aggregators answer at the addresses that "
+                                                                  "their children have",
+                                                                  reached, facts.aggregators.size())});
+  }
+  if (untried > 0) {
+    findings.push_back({Severity::kWarning,
+                        fmt::format("{} of {} aggregators were not tried: the others took too long", untried,
+                                    facts.aggregators.size()),
+                        "those above first; then ask again"});
+  }
   return findings;
 }
 

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "cli/doctor/judge_test_support.h"
@@ -67,7 +68,7 @@ TEST(DoctorParent, EachWayToFailHasItsAdvice) {
       {"cannot resolve the name: Host not found", "DNS"},
       {"cannot connect: Connection refused", "is that node running"},
       {"cannot connect: no answer in time", "firewall"},
-      {"the peer says that our certificate has expired (or its clock is wrong): enrol again", "a new token"},
+      {"the peer says that our certificate has expired (or its clock is wrong)", "renews itself"},
       {"the certificate for coordinator 1 (coordinator) is refused: certificate is not yet valid", "time service"},
       {"site 7 (hospital-a) is on the deny list", "shut out"},
       {"the member has enrolled anew since", "copy of this folder"},
@@ -102,6 +103,55 @@ TEST(DoctorAddress, OfACoordinator) {
   EXPECT_THAT(judge(facts), FindsNothing());
   facts.members_reached = Error{Code::kUnavailable, "cannot connect: Connection refused"};
   EXPECT_THAT(judge(facts), Finds(kWarning, "the members' port at fl:7400: not reached", "public_host"));
+}
+
+// Of an aggregator that is connected, and answers as itself where a test says nothing else.
+WayBackFacts::Aggregator aggregator(const char* name, Status reached = {}) {
+  WayBackFacts::Aggregator one{
+      .name = name, .connected = true, .expected = fmt::format("aggregator 3 ({})", name), .tried = true};
+  one.visit.address = fmt::format("{}.example.org:7400", name);
+  one.visit.reached = std::move(reached);
+  if (one.visit.reached.ok()) one.visit.peer = one.expected;
+  return one;
+}
+
+TEST(DoctorWayBack, AllAnswerAsThemselves) {
+  EXPECT_THAT(judge(WayBackFacts{}), ::testing::IsEmpty()) << "a federation without aggregators";
+  const WayBackFacts facts{.aggregators = {aggregator("eu"), aggregator("us")}};
+  EXPECT_THAT(judge(facts), FindsNothing());
+  EXPECT_THAT(text_of(judge(facts)), HasSubstr("2 of 2 aggregators answer"));
+}
+
+TEST(DoctorWayBack, OneThatChildrenDoNotReach) {
+  const Error silent{Code::kUnavailable, "us.example.org:7400: cannot connect: no answer in time"};
+  WayBackFacts facts{.aggregators = {aggregator("eu"), aggregator("us", silent)}};
+  EXPECT_THAT(judge(facts), Finds(kWarning, "aggregator us at us.example.org:7400: not reached", "firewall"));
+  EXPECT_THAT(text_of(judge(facts)), HasSubstr("1 of 2 aggregators answer"));
+  facts.aggregators[1].connected = false;
+  EXPECT_THAT(judge(facts), Finds(kWarning, "nor is it connected", "is down"));
+}
+
+TEST(DoctorWayBack, SomebodyElseAnswers) {
+  WayBackFacts facts{.aggregators = {aggregator("eu")}};
+  facts.aggregators[0].visit.peer = "aggregator 4 (us)";
+  EXPECT_THAT(judge(facts), Finds(kError, "aggregator 4 (us) answers there", "`advertise` of eu"));
+  facts.aggregators = {aggregator("eu", Error{Code::kUnauthenticated,
+                                              "eu.example.org:7400: the certificate for "
+                                              "aggregator 3 (eu) is refused: unknown issuer"})};
+  EXPECT_THAT(judge(facts), Finds(kError, "unknown issuer", "of this federation"));
+  facts.in_rollover = true;
+  EXPECT_THAT(judge(facts), Finds(kWarning, "unknown issuer", "fluvial authority show"));
+  facts.aggregators = {
+      aggregator("eu", Error{Code::kUnauthenticated, "eu.example.org:7400: the peer does not speak TLS"})};
+  EXPECT_THAT(judge(facts), Finds(kError, "does not speak TLS", "something else"));
+}
+
+TEST(DoctorWayBack, WithoutTheTimeOrTheList) {
+  WayBackFacts facts{.aggregators = {aggregator("eu"), aggregator("us")}};
+  facts.aggregators[1].tried = false;
+  EXPECT_THAT(judge(facts), Finds(kWarning, "1 of 2 aggregators were not tried", "ask again"));
+  facts = {.listed = Error{Code::kUnavailable, "admin.sock: no answer"}};
+  EXPECT_THAT(judge(facts), Finds(kWarning, "admin.sock: no answer", "log"));
 }
 
 TEST(DoctorEnrolment, ByWhatTheTokenNames) {

@@ -7,6 +7,7 @@
 
 #include "cli/doctor/judge.h"
 #include "cli/format.h"
+#include "core/identity/authority.h"
 
 namespace fluvial::cli::doctor {
 namespace {
@@ -14,6 +15,8 @@ namespace {
 using std::chrono::days;
 
 constexpr auto kCertificateSoon = days(14);
+constexpr int kOverduePart = 4;  // of a certificate's life: it was to be renewed at half of it
+constexpr auto kInHours = days(2);
 constexpr std::uint64_t kFreeWanted = std::uint64_t{1} << 30;
 constexpr std::uint64_t kFreeMin = 64 << 20;
 constexpr std::uint64_t kFilesWanted = 1'000;
@@ -59,16 +62,25 @@ namespace {
 
 Finding judge_end(const CertificateFacts& facts, const std::string& whose) {
   const std::string until = fmt::format("{}, from {} to {}", whose, day_of(facts.not_before), day_of(facts.not_after));
-  const char* renew = "a new token for the same name (fluvial token create at the coordinator), then fluvial enroll";
+  const char* renew =
+      facts.role
+          ? "it renews itself while its process runs and reaches the coordinator, up to 30 days after its end "
+            "(renew_ended_max_s): see the log; otherwise a new token for the same name (fluvial token create at the "
+            "coordinator), then fluvial enroll"
+          : "another authority takes over by a rollover, while this one is still valid: docs/operations/authorities.md";
   if (facts.now >= facts.not_after) return {Severity::kError, fmt::format("{}: expired", until), renew};
   if (facts.now < facts.not_before) {
     return {Severity::kError, fmt::format("{}: not valid yet", until),
             "this machine's clock is behind: run a time service"};
   }
   const auto left = facts.not_after - facts.now;
-  const std::string days_left = fmt::format("{}: {} days left", until, std::chrono::floor<days>(left).count());
-  if (left < kCertificateSoon) return {Severity::kWarning, days_left, renew};
-  return {Severity::kOk, days_left};
+  const std::string time_left = left < kInHours
+                                    ? fmt::format("{} h left", std::chrono::floor<std::chrono::hours>(left).count())
+                                    : fmt::format("{} days left", std::chrono::floor<days>(left).count());
+  const std::string said = fmt::format("{}: {}{}", until, time_left, facts.role ? ", renews itself" : "");
+  const auto life = facts.not_after - facts.not_before - identity::kBackdated;
+  if (left < std::min<Duration>(kCertificateSoon, life / kOverduePart)) return {Severity::kWarning, said, renew};
+  return {Severity::kOk, said};
 }
 
 Finding judge_not_loaded(const CertificateFacts& facts, const Node& node) {
@@ -119,7 +131,7 @@ Findings judge(const CertificateFacts& facts, const Node& node) {
   if (facts.role && facts.authority_not_after <= facts.not_after && facts.now < facts.not_after) {
     findings.push_back({Severity::kWarning,
                         fmt::format("the federation's authority ends on {}", day_of(facts.authority_not_after)),
-                        "its coordinator has to be founded anew before that day"});
+                        "its coordinator rolls over to another one before that day: docs/operations/authorities.md"});
   }
   return findings;
 }

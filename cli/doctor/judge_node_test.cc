@@ -51,16 +51,26 @@ TEST(DoctorCertificate, Good) {
 
 TEST(DoctorCertificate, Ends) {
   CertificateFacts facts = enrolled();
-  facts.not_after = kNow + days(3);
-  EXPECT_THAT(judge(facts, kSite), Finds(kWarning, "3 days left", "a new token"));
+  facts.not_after = kNow + days(2);
+  EXPECT_THAT(judge(facts, kSite), Finds(kWarning, "2 days left", "a new token"));
   facts.not_after = kNow;
   EXPECT_THAT(judge(facts, kSite), Finds(kError, "expired", "a new token"));
+  facts = enrolled();  // for 24 hours
+  facts.not_before = kNow - std::chrono::hours(24 + 16);
+  facts.not_after = kNow + std::chrono::hours(8);
+  EXPECT_THAT(judge(facts, kSite).front().what, HasSubstr("8 h left, renews itself"));
+  facts.not_before -= std::chrono::hours(3);
+  facts.not_after -= std::chrono::hours(3);
+  EXPECT_THAT(judge(facts, kSite), Finds(kWarning, "5 h left", "renews itself while its process runs"));
   facts = enrolled();
   facts.not_before = kNow + days(1);
   EXPECT_THAT(judge(facts, kSite), Finds(kError, "not valid yet", "clock is behind"));
   facts = enrolled();
   facts.authority_not_after = facts.not_after;
-  EXPECT_THAT(judge(facts, kSite), Finds(kWarning, "authority ends on 2026-07-20", "founded anew"));
+  EXPECT_THAT(judge(facts, kSite), Finds(kWarning, "authority ends on 2026-07-20", "rolls over"));
+  facts.role.reset();  // the coordinator's: no certificate of a member
+  facts.not_after = kNow + days(2);
+  EXPECT_THAT(judge(facts, kCoordinator), Finds(kWarning, "2 days left", "by a rollover"));
 }
 
 TEST(DoctorCertificate, IsNotThereOrDamaged) {

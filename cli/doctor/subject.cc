@@ -157,6 +157,7 @@ Subject find_subject(const SubjectRequest& request) {
     case Role::kCoordinator: read_into(subject.coordinator, subject, arguments, environment); break;
     case Role::kAggregator: read_into(subject.aggregator, subject, arguments, environment); break;
     case Role::kSite: read_into(subject.edge, subject, arguments, environment); break;
+    case Role::kOperator: break;
   }
   return subject;
 }

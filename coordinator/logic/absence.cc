@@ -116,6 +116,16 @@ Absence unheard(const SiteKnown& site) {
   return out;
 }
 
+// As edge/logic/owner_policy begins what an owner's rule says.
+constexpr std::string_view kOwnersRule = "the site's owner allows ";
+
+std::string about_decline(const std::string& reason) {
+  if (!reason.starts_with(kOwnersRule)) return "look at the log of its agent";
+  return "its owner's rules forbid it: the settings policy.* of its edge.toml, which its owner alone can change; or "
+         "run "
+         "without this site";
+}
+
 }  // namespace
 
 std::string_view absence_state_name(AbsenceState state) {
@@ -142,7 +152,7 @@ Absence why(const SiteKnown& site, WallTime now) {
   }
   if (site.place == Place::kRefused) {
     const std::string text = site.refusal ? site.refusal->message : "";
-    if (site.declined) return {AbsenceState::kDeclined, "declined: " + text, "look at the log of its agent", {}, {}};
+    if (site.declined) return {AbsenceState::kDeclined, "declined: " + text, about_decline(text), {}, {}};
     return {AbsenceState::kRefused, "refused: " + text, "look at its training, then at its memory and disk", {}, {}};
   }
   if (!site.stay.here) return not_here(site, now);

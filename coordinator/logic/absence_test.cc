@@ -120,6 +120,9 @@ TEST(Absence, WhoIsShutOutRefusedOrDeclinesIsNotWaitedForAndTheReasonSaysSo) {
   site.declined = true;
   EXPECT_EQ(why(site, kNight).reason, "declined: NaN in tensor 'w'");
   EXPECT_EQ(why(site, kNight).state, AbsenceState::kDeclined);
+  EXPECT_THAT(why(site, kNight).advice, HasSubstr("log of its agent"));
+  site.refusal->message = "the site's owner allows only runs named other";
+  EXPECT_THAT(why(site, kNight).advice, HasSubstr("policy.* of its edge.toml, which its owner alone can change"));
   site.ahead = "it knows of round 9 of run 1";
   EXPECT_EQ(why(site, kNight).reason, "refused: it knows of round 9 of run 1");
   site.quarantine = "two updates of one name";

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/base/name_key.h"
+
 namespace fluvial::coordinator {
 
 // ---- what the journal holds ---------------------------------------------------------------------------------------
@@ -22,6 +24,11 @@ bool Federation::put(NodeEntry node, TimePoint now) {
     for (const auto& [child, lease] : leases_) note_displaced(lease);
   }
   return replaced;
+}
+
+void Federation::certificate_changed(NodeId node, std::string serial) {
+  const auto entry = nodes_.find(node);
+  if (entry != nodes_.end()) entry->second.certificate_serial = std::move(serial);
 }
 
 void Federation::put(const LeaseEntry& lease) {
@@ -341,7 +348,8 @@ std::map<SiteId, SiteInfo> Federation::connected_sites() const {
   std::map<SiteId, SiteInfo> sites;
   for (const auto& [id, member] : members_) {
     if (member.role != Role::kSite || is_quarantined(id) || is_below_leaving(id)) continue;
-    sites[id] = {member.lease, nodes_.at(id).weight_max};
+    const NodeEntry& node = nodes_.at(id);
+    sites[id] = {member.lease, node.weight_max, name_key(node.name)};
   }
   return sites;
 }

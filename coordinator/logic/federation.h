@@ -103,6 +103,7 @@ class Federation {
   // An aggregator that does not connect counts as away from then on. Returns whether the node had another certificate
   // before: a session with that certificate belongs to no member any more, and the lease it knows is void.
   bool put(NodeEntry node, TimePoint now);
+  void certificate_changed(NodeId node, std::string serial);  // for the same holder: its sessions and lease stand
   void put(const LeaseEntry& lease);
   void revoked(NodeId node, WallTime when, TimePoint now);
   void removed(NodeId node, WallTime when, TimePoint now);

@@ -29,6 +29,7 @@ class Finder {
 
   std::vector<Problem> find() {
     disk();
+    authority();
     run();
     nobody();
     for (const MemberFacts& member : facts_.members) of(member);
@@ -146,12 +147,35 @@ class Finder {
         runbook(is_site ? "fluvialsiteaway" : "fluvialaggregatordown"), member.name, member.stay.since);
   }
 
+  void authority() {
+    if (!facts_.authority_began || !facts_.authority_ends) return;
+    const std::chrono::milliseconds life = *facts_.authority_ends - *facts_.authority_began;
+    const std::chrono::milliseconds left = *facts_.authority_ends - facts_.now;
+    if (left > std::min(kAuthorityWarning, life / kCertificateWarningPart)) return;
+    const bool soon = left <= std::min(kAuthorityError, life / kCertificateErrorPart);
+    add(soon ? Severity::kError : Severity::kWarning,
+        "the certificate authority " + days_left(*facts_.authority_ends, facts_.now) +
+            ": no certificate outlasts it, and then nobody connects",
+        "have the next certificate of an authority of your own PKI signed, and start the coordinator with it; or roll "
+        "over: `fluvial authority rollover begin`",
+        "authorities.md");
+  }
+
   void certificate(const MemberFacts& member) {
-    if (!member.certificate_ends || *member.certificate_ends - facts_.now > kCertificateWarning) return;
-    const bool soon = *member.certificate_ends - facts_.now <= kCertificateError;
+    if (!member.certificate_ends) return;
+    const Duration left = *member.certificate_ends - facts_.now;
+    // One that lives longer than those that are issued now is from before them.
+    const bool is_older = left > facts_.certificate_validity;
+    const auto bound = [&](Duration at_most, int part) {
+      return is_older ? at_most : std::min(at_most, facts_.certificate_validity / part);
+    };
+    if (left > bound(kCertificateWarning, kCertificateWarningPart)) return;
+    const bool soon = left <= bound(kCertificateError, kCertificateErrorPart);
     add(soon ? Severity::kError : Severity::kWarning,
         "the certificate of " + member.name + " " + days_left(*member.certificate_ends, facts_.now),
-        "then it is refused. Enrol it again with a new token; it keeps its name and its state",
+        "it should have been renewed by now: see why in its log (\"certificate was not renewed\"); a member of a "
+        "version "
+        "up to 0.2 does not renew: update it, or enrol it again with a new token",
         runbook("fluvialcertificateexpiring"), member.name);
   }
 

@@ -14,8 +14,14 @@
 
 namespace fluvial::coordinator {
 
+// Of what is left of a certificate: by then it was to be renewed long ago, as it is from half of its life on.
+inline constexpr int kCertificateWarningPart = 4;  // of its life, and no more than the bounds below
+inline constexpr int kCertificateErrorPart = 12;
 inline constexpr Duration kCertificateWarning = std::chrono::hours(24 * 14);
 inline constexpr Duration kCertificateError = std::chrono::hours(24 * 2);
+// Of what is left of the authority: a person renews it, perhaps one of another department. It may live for millennia.
+inline constexpr std::chrono::milliseconds kAuthorityWarning = std::chrono::hours(24 * 60);
+inline constexpr std::chrono::milliseconds kAuthorityError = std::chrono::hours(24 * 14);
 inline constexpr Duration kClocksApart = std::chrono::seconds(5);
 inline constexpr double kStagingWarning = 0.9;  // of the budget
 
@@ -51,8 +57,11 @@ struct RunFacts {
 
 struct Situation {
   WallTime now;
-  std::string storage_fault;    // empty: none
-  std::optional<RunFacts> run;  // that has not ended
+  Duration certificate_validity = std::chrono::hours(24 * 90);  // for how long they are issued
+  std::optional<WallTime> authority_began = {};                 // of the certificate that issues
+  std::optional<WallTime> authority_ends = {};                  // then it issues nothing, and what it issued has ended
+  std::string storage_fault;                                    // empty: none
+  std::optional<RunFacts> run;                                  // that has not ended
   std::uint64_t staging_bytes = 0;
   std::uint64_t staging_bytes_max = 0;
   std::vector<MemberFacts> members;  // neither revoked nor removed

@@ -150,6 +150,36 @@ TEST(Problems, ACertificateIsSpokenOfBeforeItEnds) {
   EXPECT_THAT(problems(facts), only(Severity::kError, "has ended", "#fluvialcertificateexpiring"));
 }
 
+TEST(Problems, AShortCertificateIsSpokenOfWhenItsRenewalIsOverdue) {
+  Situation facts = well();
+  facts.certificate_validity = 24h;
+  facts.members[0].certificate_ends = kNight + 7h;
+  EXPECT_THAT(problems(facts), IsEmpty()) << "it is renewed from half of its life on";
+  facts.members[0].certificate_ends = kNight + 5h + 1min;
+  EXPECT_THAT(problems(facts), only(Severity::kWarning, "of hospital-a ends in 5 h", "#fluvialcertificateexpiring"));
+  facts.members[0].certificate_ends = kNight + 1h + 1min;
+  EXPECT_THAT(problems(facts), only(Severity::kError, "ends in 1 h", "#fluvialcertificateexpiring"));
+  facts.members[0].certificate_ends = kNight + 24h * 13 + 1h;
+  EXPECT_THAT(problems(facts), only(Severity::kWarning, "ends in 13 days", "#fluvialcertificateexpiring"))
+      << "one from before, which should have moved over";
+}
+
+TEST(Problems, TheAuthorityIsSpokenOfBeforeItEnds) {
+  Situation facts = well();
+  facts.authority_began = kNight - 24h * 1'000;
+  facts.authority_ends = kNight + 24h * 61;
+  EXPECT_THAT(problems(facts), IsEmpty());
+  facts.authority_ends = kNight + 24h * 59 + 1h;
+  EXPECT_THAT(problems(facts), only(Severity::kWarning, "authority ends in 59 days", "authorities.md"));
+  facts.authority_ends = kNight + 24h * 13 + 1h;
+  EXPECT_THAT(problems(facts), only(Severity::kError, "authority ends in 13 days", "authorities.md"));
+  facts.authority_ends = std::chrono::sys_days(std::chrono::year(9999) / 12 / 31);
+  EXPECT_THAT(problems(facts), IsEmpty());
+  facts.authority_began = kNight - 24h * 10;  // one of a month, which a program renews
+  facts.authority_ends = kNight + 24h * 20;
+  EXPECT_THAT(problems(facts), IsEmpty());
+}
+
 TEST(Problems, StagingIsOneFromNineTenthsOfItsBudgetOn) {
   Situation facts = well();
   facts.staging_bytes = 899;

@@ -97,8 +97,8 @@ void RunMachine::try_open(Effects& out) {
   }
   if (round_begun_) return try_again(out);
 
-  std::map<SiteId, double> sites;
-  for (const auto& [site, info] : connected_) sites[site] = pace_.sample_weight(site);
+  std::map<SiteId, round::Lot> sites;
+  for (const auto& [site, info] : connected_) sites[site] = {pace_.sample_weight(site), info.name_key};
   const RoundId round = last_committed_.next();
   const std::vector<SiteId> chosen = round::sample_sites(sites, plan_.participants_fraction, plan_.seed, round);
   if (sites.size() < plan_.participants_min || chosen.size() < plan_.quorum || chosen.empty()) {
@@ -144,7 +144,7 @@ Status RunMachine::make_room() {
   return {};
 }
 
-// Sites that the last attempt awaited in vain may never come. For each of them another connected site takes part as
+// Sites that did not come in the last attempt may never come. For each of them another connected site takes part as
 // well, as far as the sum has room for it at its scale; an awaited site that comes after all still counts.
 void RunMachine::call_substitutes() {
   std::uint64_t weight_sum = 0;
@@ -158,11 +158,11 @@ void RunMachine::call_substitutes() {
   const auto has_room = [&](const SiteInfo& info) {
     return aggregate::has_room(plan_.value_abs_max, attempt_.scale_bits, weight_sum + info.weight_max);
   };
-  std::map<SiteId, double> weights;  // without sites that are too heavy: they must not take a lighter site's place
+  std::map<SiteId, round::Lot> lots;  // without sites that are too heavy: they must not take a lighter site's place
   for (const auto& [site, info] : others) {
-    if (has_room(info)) weights[site] = pace_.sample_weight(site);
+    if (has_room(info)) lots[site] = {pace_.sample_weight(site), info.name_key};
   }
-  for (const SiteId site : round::draw_sites(weights, absent, plan_.seed, attempt_.round)) {
+  for (const SiteId site : round::draw_sites(lots, absent, plan_.seed, attempt_.round)) {
     const SiteInfo& info = others.at(site);
     if (!has_room(info)) continue;  // in addition to those before it
     weight_sum += info.weight_max;

@@ -77,8 +77,8 @@ struct RecordStatus {  // then status_recorded() or status_failed()
   Step step;
   RunStatus status;
   std::string reason;
-  // Who was waited for in vain, where that is the reason: whoever knows why completes it by explain() before it is
-  // recorded.
+  // Who was awaited and did not come, where that is the reason: whoever knows why completes it by explain() before it
+  // is recorded.
   std::vector<SiteId> absent = {};
 };
 struct TellStatus {  // tells children and people the recorded status
@@ -95,6 +95,7 @@ using Effects = std::vector<Effect>;
 struct SiteInfo {
   Epoch lease;
   std::uint64_t weight_max = 0;
+  std::uint64_t name_key = 0;  // core/base/name_key.h; 0: sampling goes by its number
   bool operator==(const SiteInfo&) const = default;
 };
 

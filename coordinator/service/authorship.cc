@@ -1,5 +1,6 @@
 #include "coordinator/service/authorship.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/store/certificate_book.h"
@@ -42,6 +43,23 @@ Result<identity::PublicKey> Authorship::key_of(SiteId site) {
   return identity::PublicKey::from_der(certificate->key);
 }
 
+Result<std::vector<identity::PublicKey>> Authorship::keys_before(SiteId site, RunId run) {
+  store::CertificateBook book(journal_);
+  std::vector<identity::PublicKey> keys;
+  FLUVIAL_ASSIGN(const std::optional<store::CertificateRow> current, book.current_of(site));
+  FLUVIAL_ASSIGN(const std::optional<store::CommitRow> before, journal_.last_commit(run));
+  FLUVIAL_ASSIGN(const store::RunRow began, journal_.run(run));
+  const WallTime opened_after = before ? before->committed_at : began.created_at;
+  if (!current || current->issued_at < opened_after) return keys;
+  FLUVIAL_ASSIGN(const std::vector<store::CertificateRow> certificates, book.of_member(site));
+  for (const store::CertificateRow& one : certificates) {
+    if (one.key.empty() || one.refuses_key() || one.key == current->key) continue;
+    FLUVIAL_ASSIGN(identity::PublicKey key, identity::PublicKey::from_der(one.key));
+    keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
 Status Authorship::check(const tree::Child& child, const transfer::Brought& brought,
                          const round::Contribution& contribution) {
   const SiteId site = contribution.site;
@@ -56,7 +74,18 @@ Status Authorship::check(const tree::Child& child, const transfer::Brought& brou
     FLUVIAL_ASSIGN(key, key_of(site));
   }
   if (!key) return {};
-  const Status own = tree::check_author(key, brought.run, brought.round, brought.base, contribution);
+  const auto is_by = [&](const identity::PublicKey& author) {
+    return tree::check_author(author, brought.run, brought.round, brought.base, contribution);
+  };
+  Status own = is_by(key);
+  if (!own.ok() && child.node != site) {
+    FLUVIAL_ASSIGN(const std::vector<identity::PublicKey> keys, keys_before(site, brought.run));
+    const auto author = std::ranges::find_if(keys, [&](const identity::PublicKey& one) { return is_by(one).ok(); });
+    if (author != keys.end()) {
+      key = *author;
+      own = {};
+    }
+  }
   if (!own.ok()) return Error{own.error().code, name + ": " + own.error().message};
   note(brought, contribution, key);
   return {};

@@ -33,6 +33,9 @@ class Authorship {
   Status check(const tree::Child& child, const transfer::Brought& brought, const round::Contribution& contribution);
   // As its certificates say. One that is none: its key is not known, for it enrolled with a version that kept none.
   Result<identity::PublicKey> key_of(SiteId site);
+  // The keys that the site had before it enrolled anew, if it did so while this round was open: what it signed until
+  // then may be on its way. No key that was revoked.
+  Result<std::vector<identity::PublicKey>> keys_before(SiteId site, RunId run);
   void note(const transfer::Brought& brought, const round::Contribution& contribution, const identity::PublicKey& key);
   bool has_signed(SiteId site) const;
 

@@ -38,6 +38,17 @@ class AuthorshipTest : public testing::Test {
     const Buffer der = identity::PublicKey::of(key).der();
     return journal_->redeem_token(secret, row, WallTime(), {der.span(), WallTime::max()}).value().id;
   }
+  void enrol_anew(const identity::PrivateKey& key) {
+    const Digest secret = sha256(as_byte_span("again"));
+    ASSERT_TRUE(journal_->add_token({"again", secret, Role::kSite, "first", "eu", 1000, WallTime::max(), {}}).ok());
+    store::NodeRow row;
+    row.role = Role::kSite;
+    row.name = "first";
+    row.certificate_serial = "again";
+    row.enrolled_at = kAnewAt;
+    const Buffer der = identity::PublicKey::of(key).der();
+    ASSERT_EQ(journal_->redeem_token(secret, row, kAnewAt, {der.span(), WallTime::max()}).value().id, first_);
+  }
   round::Contribution given(SiteId site, std::uint64_t weight = 100) const {
     return {site, Epoch(5), weight, sha256(as_byte_span("update")), 0, {}, Incarnation(2), 8};
   }
@@ -47,11 +58,11 @@ class AuthorshipTest : public testing::Test {
     what.signature = identity::sign(key, wire::kContributionKind, as_byte_span(body)).value();
     return what;
   }
-  std::vector<SiteId> forged(const std::vector<round::Contribution>& contributions) {
+  std::vector<SiteId> forged(const std::vector<round::Contribution>& contributions, std::uint64_t round = 1) {
     round::ContributorSet set;
     for (const round::Contribution& one : contributions) EXPECT_TRUE(set.add(one).ok());
     std::vector<SiteId> sites;
-    for (const round::Refusal& one : authorship_.forged(aggregator_, {RunId(1), RoundId(1), base_, set})) {
+    for (const round::Refusal& one : authorship_.forged(aggregator_, {RunId(1), RoundId(round), base_, set})) {
       EXPECT_EQ(one.error.code, Code::kUnauthenticated) << one.error.message;
       sites.push_back(one.site);
     }
@@ -70,6 +81,7 @@ class AuthorshipTest : public testing::Test {
       attempt.participants.push_back({one.site, one.lease, 1000});
       EXPECT_TRUE(row.record.contributors.add(one).ok());
     }
+    row.committed_at = kAnewAt + std::chrono::minutes(1);
     row.keys = authorship_.keys_of(row.record.contributors);
     row.order = kept(signer_.commit(row.record, false));
     EXPECT_TRUE(journal_->open_attempt(attempt).ok());
@@ -80,6 +92,7 @@ class AuthorshipTest : public testing::Test {
     return audit_rounds(*journal_, coordinator, {RunId(1), RoundId(1), 10}).value().at(0);
   }
 
+  static constexpr WallTime kAnewAt{std::chrono::hours(1)};
   const identity::PrivateKey key_ = identity::PrivateKey::generate().value();
   const identity::PrivateKey other_ = identity::PrivateKey::generate().value();
   const identity::PrivateKey coordinators_ = identity::PrivateKey::generate().value();
@@ -131,17 +144,31 @@ TEST_F(AuthorshipTest, ThatASiteSignsIsRememberedAcrossRestarts) {
 TEST_F(AuthorshipTest, ANewKeyReplacesTheOneBefore) {
   ASSERT_TRUE(forged({signed_by(key_, given(first_))}).empty());
   const identity::PrivateKey renewed = identity::PrivateKey::generate().value();
-  const Digest secret = sha256(as_byte_span("again"));
-  ASSERT_TRUE(journal_->add_token({"again", secret, Role::kSite, "first", "eu", 1000, WallTime::max(), {}}).ok());
-  store::NodeRow row;
-  row.role = Role::kSite;
-  row.name = "first";
-  row.certificate_serial = "again";
-  const Buffer der = identity::PublicKey::of(renewed).der();
-  const WallTime later{std::chrono::hours(1)};
-  ASSERT_EQ(journal_->redeem_token(secret, row, later, {der.span(), WallTime::max()}).value().id, first_);
+  enrol_anew(renewed);
   EXPECT_TRUE(forged({signed_by(renewed, given(first_))}).empty());
-  EXPECT_EQ(forged({signed_by(key_, given(first_))}), std::vector{first_});
+  commit({signed_by(renewed, given(first_))});
+  EXPECT_TRUE(forged({signed_by(renewed, given(first_), 2)}, 2).empty());
+  EXPECT_EQ(forged({signed_by(key_, given(first_), 2)}, 2), std::vector{first_}) << "that round opened since";
+}
+
+// Or an honest aggregator would pass for a forger once.
+TEST_F(AuthorshipTest, WhatASiteSignedBeforeItEnrolledAnewIsItsOwn) {
+  const round::Contribution own = signed_by(key_, given(first_));
+  enrol_anew(identity::PrivateKey::generate().value());
+  EXPECT_TRUE(forged({own}).empty());
+  EXPECT_EQ(forged({signed_by(other_, given(first_))}), std::vector{first_});
+  round::Contribution heavier = own;
+  heavier.weight = 1000;
+  EXPECT_EQ(forged({heavier}), std::vector{first_});
+  commit({own});
+  EXPECT_TRUE(audited(identity::PublicKey::of(coordinators_)).faults.empty());
+}
+
+TEST_F(AuthorshipTest, WhatAKeySignedBeforeItWasRevokedIsNotTheSitesOwn) {
+  const round::Contribution own = signed_by(key_, given(first_));
+  ASSERT_TRUE(journal_->revoke(first_, kAnewAt).ok());
+  enrol_anew(identity::PrivateKey::generate().value());
+  EXPECT_EQ(forged({own}), std::vector{first_});
 }
 
 TEST_F(AuthorshipTest, ACommitIsAuditedFromTheJournalAlone) {

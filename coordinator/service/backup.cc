@@ -1,5 +1,6 @@
 #include "coordinator/service/backup.h"
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <map>
@@ -83,28 +84,92 @@ Result<Snapshot> take_snapshot(store::FileSystem& files, const BackupRequest& re
                                        "): try again, or raise the plan's models_kept"};
 }
 
+// Keys and certificates of the authority, and of those of a rollover.
+struct AuthorityFiles {
+  identity::PrivateKey key;
+  std::vector<identity::Certificate> chain;                   // of ca.pem
+  std::map<std::string, identity::PrivateKey> rollover = {};  // by their paths in the backup
+};
+
+Result<AuthorityFiles> read_authority(store::FileSystem& files, const std::string& data_dir) {
+  const std::string folder = join_path(data_dir, "ca");
+  FLUVIAL_ASSIGN(identity::PrivateKey key, identity::PrivateKey::load(folder + "/ca-key.pem"));
+  FLUVIAL_ASSIGN(std::vector<identity::Certificate> chain, identity::Certificate::load_chain(folder + "/ca.pem"));
+  AuthorityFiles read{std::move(key), std::move(chain)};
+  FLUVIAL_ASSIGN(const std::vector<std::string> names, files.list(folder));
+  for (const std::string& name : names) {
+    const std::string path = "ca/" + name;
+    if (!store::is_backup_rollover_key(path)) continue;
+    FLUVIAL_ASSIGN(identity::PrivateKey one, identity::PrivateKey::load(join_path(folder, name)));
+    read.rollover.emplace(path, std::move(one));
+  }
+  return read;
+}
+
+bool is_same(const AuthorityFiles& a, const AuthorityFiles& b) {
+  const auto path = [](const auto& entry) { return entry.first; };
+  return identity::Certificate::pem_of(a.chain) == identity::Certificate::pem_of(b.chain) &&
+         std::ranges::equal(a.rollover, b.rollover, {}, path, path);
+}
+
+// Whether a backup with this pin is an earlier one of the same federation, which has rolled over since.
+Result<bool> was_pinned(store::FileSystem& files, const BackupRequest& request, const std::string& pin) {
+  FLUVIAL_TRY(request.copy_journal());
+  const std::string copy = join_path(request.data_dir, kJournalCopyFile);
+  const Result<store::JournalContent> read = read_journal_copy(files, copy);
+  static_cast<void>(files.remove(copy));  // the next one replaces it
+  FLUVIAL_ASSIGN(const store::JournalContent content, read);
+  for (const std::string& pem : content.authorities) {
+    const auto chain = identity::Certificate::chain_from_pem(pem);
+    if (chain.ok() && identity::pin_of(chain->back()) == pin) return true;
+  }
+  return false;
+}
+
+Status check_same_federation(store::FileSystem& files, const BackupRequest& request,
+                             const std::optional<store::BackupManifest>& before) {
+  if (!before) return {};
+  FLUVIAL_ASSIGN(const AuthorityFiles held, read_authority(files, request.data_dir));
+  if (before->pin == identity::pin_of(held.chain.back())) return {};
+  FLUVIAL_ASSIGN(const bool earlier, was_pinned(files, request, before->pin));
+  if (earlier) return {};
+  return Error{Code::kFailedPrecondition, request.folder + " holds a backup of another federation (" +
+                                              before->federation + "): name another folder"};
+}
+
+struct Held {
+  AuthorityFiles authority;
+  Snapshot snapshot;
+};
+
+// The journal says in which phase a rollover is: the keys are those of the same phase.
+Result<Held> take_all(store::FileSystem& files, const BackupRequest& request, store::BackupFolder& backup) {
+  for (int i = 0; i < kCopiesMax; ++i) {
+    Result<AuthorityFiles> before = read_authority(files, request.data_dir);
+    FLUVIAL_ASSIGN(Snapshot snapshot, take_snapshot(files, request, backup));
+    const Result<AuthorityFiles> after = read_authority(files, request.data_dir);
+    if (!after.ok()) return after.error();
+    if (before.ok() && is_same(*before, *after)) return Held{std::move(*before), std::move(snapshot)};
+  }
+  return Error{Code::kUnavailable, "the certificate authority changes while it is copied: try again"};
+}
+
 class Maker {
  public:
   Maker(store::FileSystem& files, const BackupRequest& request, store::BackupFolder& backup)
       : files_(files), request_(request), backup_(backup) {}
 
-  Status add_authority() {
-    const std::string folder = join_path(request_.data_dir, "ca");
-    FLUVIAL_ASSIGN(const identity::PrivateKey key, identity::PrivateKey::load(folder + "/ca-key.pem"));
-    FLUVIAL_ASSIGN(const auto chain, identity::Certificate::load_chain(folder + "/ca.pem"));
-    FLUVIAL_TRY(identity::check_key_of(key, chain.front()));
-    report_.manifest.pin = identity::pin_of(chain.front());
-    const std::optional<store::BackupManifest>& before = backup_.manifest();
-    if (before && before->pin != report_.manifest.pin) {
-      return Error{Code::kFailedPrecondition, request_.folder + " holds a backup of another federation (" +
-                                                  before->federation + "): name another folder"};
-    }
-    FLUVIAL_TRY(add_sealed(key, store::kBackupKey));
+  // As they lie in the folder: a rollover may change them meanwhile.
+  Status add_authority(const AuthorityFiles& held) {
+    FLUVIAL_TRY(identity::check_key_of(held.key, held.chain.front()));
+    report_.manifest.pin = identity::pin_of(held.chain.back());
+    report_.manifest.key = request_.key;
+    FLUVIAL_TRY(add_sealed(held.key, store::kBackupKey));
+    for (const auto& [path, key] : held.rollover) FLUVIAL_TRY(add_sealed(key, path));
     const auto own = identity::PrivateKey::load(join_path(request_.data_dir, std::string(store::kBackupOwnKey)));
     if (!own.ok() && own.error().code != Code::kNotFound) return own.error();
     if (own.ok()) FLUVIAL_TRY(add_sealed(*own, store::kBackupOwnKey));
-    report_.manifest.key = request_.key;
-    return add_text(chain.front().pem(), store::kBackupAuthority);
+    return add_text(identity::Certificate::pem_of(held.chain), store::kBackupAuthority);
   }
 
   // What an export could ask for is taken as well, as far as it is there.
@@ -187,11 +252,14 @@ Status check_plain(const std::string& folder) {
   return Error{code, "cannot read the backup " + folder + ": " + failure.message()};
 }
 
+bool is_other_key(std::string_view path) { return path == store::kBackupOwnKey || store::is_backup_rollover_key(path); }
+
 struct Checked {
   store::BackupFolder backup;
-  identity::Certificate authority;
+  std::vector<identity::Certificate> chain;  // from the certificate that issues to the authority
   std::optional<identity::PrivateKey> key;
-  std::optional<identity::PrivateKey> own;  // the coordinator's, in a backup that has it
+  // By their paths: the coordinator's own, in a backup that has it, and those of a rollover.
+  std::map<std::string, identity::PrivateKey> others;
 };
 
 Result<Checked> check(store::FileSystem& files, const std::string& folder, const OpenKey& open_key) {
@@ -199,24 +267,25 @@ Result<Checked> check(store::FileSystem& files, const std::string& folder, const
   FLUVIAL_ASSIGN(store::BackupFolder backup, store::BackupFolder::open(files, folder));
   const store::BackupManifest& manifest = *backup.manifest();
   FLUVIAL_ASSIGN(const Buffer pem, backup.read(*manifest.find(store::kBackupAuthority), kSmallFileBytesMax));
-  FLUVIAL_ASSIGN(const auto chain, identity::Certificate::chain_from_pem(as_text(pem.span())));
-  const identity::Certificate authority = chain.front();
-  if (identity::pin_of(authority) != manifest.pin) {
+  FLUVIAL_ASSIGN(auto chain, identity::Certificate::chain_from_pem(as_text(pem.span())));
+  if (identity::pin_of(chain.back()) != manifest.pin) {
     return Error{Code::kDataLoss, folder + ": the authority's certificate is not the one that the manifest pins"};
   }
   FLUVIAL_ASSIGN(const Buffer sealed, backup.read(*manifest.find(store::kBackupKey), kSmallFileBytesMax));
   std::optional<identity::PrivateKey> key;
   if (open_key) {
     FLUVIAL_ASSIGN(key, open_key(manifest.key, as_text(sealed.span())));
-    FLUVIAL_TRY(identity::check_key_of(*key, authority));
+    FLUVIAL_TRY(identity::check_key_of(*key, chain.front()));
   }
-  std::optional<identity::PrivateKey> own;
-  if (const store::BackupFile* file = manifest.find(store::kBackupOwnKey); file != nullptr && open_key) {
-    FLUVIAL_ASSIGN(const Buffer text, backup.read(*file, kSmallFileBytesMax));
-    FLUVIAL_ASSIGN(own, open_key(manifest.key, as_text(text.span())));
+  std::map<std::string, identity::PrivateKey> others;
+  for (const store::BackupFile& file : manifest.files) {
+    if (!open_key || !is_other_key(file.path)) continue;
+    FLUVIAL_ASSIGN(const Buffer text, backup.read(file, kSmallFileBytesMax));
+    FLUVIAL_ASSIGN(identity::PrivateKey other, open_key(manifest.key, as_text(text.span())));
+    others.emplace(file.path, std::move(other));
   }
   FLUVIAL_TRY(backup.verify());
-  return Checked{std::move(backup), authority, std::move(key), std::move(own)};
+  return Checked{std::move(backup), std::move(chain), std::move(key), std::move(others)};
 }
 
 Status check_empty(store::FileSystem& files, const std::string& data_dir) {
@@ -263,12 +332,13 @@ Result<BackupReport> make_backup(store::FileSystem& files, const BackupRequest& 
   FLUVIAL_ASSIGN(const bool there, files.exists(journal));
   if (!there) return Error{Code::kNotFound, journal + " is not there: --data-dir names the coordinator's folder"};
   FLUVIAL_ASSIGN(store::BackupFolder backup, store::BackupFolder::hold(files, request.folder));
+  FLUVIAL_TRY(check_same_federation(files, request, backup.manifest()));
   Maker maker(files, request, backup);
-  FLUVIAL_TRY(maker.add_authority());
-  FLUVIAL_ASSIGN(Snapshot snapshot, take_snapshot(files, request, backup));
+  FLUVIAL_ASSIGN(Held held, take_all(files, request, backup));
+  FLUVIAL_TRY(maker.add_authority(held.authority));
   static_cast<void>(files.remove(join_path(request.data_dir, kJournalCopyFile)));  // the next one replaces it
-  FLUVIAL_TRY(maker.add_models(snapshot));
-  return maker.publish(snapshot, now);
+  FLUVIAL_TRY(maker.add_models(held.snapshot));
+  return maker.publish(held.snapshot, now);
 }
 
 Result<store::BackupManifest> check_backup(store::FileSystem& files, const std::string& folder,
@@ -287,16 +357,16 @@ Result<store::BackupManifest> restore_backup(store::FileSystem& files, const std
   FLUVIAL_TRY(files.make_folder(join_path(data_dir, "ca")));
   FLUVIAL_TRY(files.make_folder(join_path(data_dir, "models")));
   FLUVIAL_TRY(checked.key->save(join_path(data_dir, std::string(store::kBackupKey))));
-  FLUVIAL_TRY(identity::Certificate::save_chain({checked.authority},
-                                                join_path(data_dir, std::string(store::kBackupAuthority))));
-  if (checked.own) {
-    const std::string own = join_path(data_dir, std::string(store::kBackupOwnKey));
-    FLUVIAL_TRY(identity::make_private_folder(std::filesystem::path(own).parent_path().string()));
-    FLUVIAL_TRY(checked.own->save(own));
+  FLUVIAL_TRY(
+      identity::Certificate::save_chain(checked.chain, join_path(data_dir, std::string(store::kBackupAuthority))));
+  for (const auto& [path, key] : checked.others) {
+    const std::string to = join_path(data_dir, path);
+    FLUVIAL_TRY(identity::make_private_folder(std::filesystem::path(to).parent_path().string()));
+    FLUVIAL_TRY(key.save(to));
   }
   const store::BackupManifest& manifest = *checked.backup.manifest();
   for (const store::BackupFile& file : manifest.files) {
-    const bool is_written = file.path == store::kBackupKey || file.path == store::kBackupOwnKey;
+    const bool is_written = file.path == store::kBackupKey || is_other_key(file.path);
     if (is_written || file.path == store::kBackupAuthority) continue;
     FLUVIAL_TRY(checked.backup.copy_out(file, join_path(data_dir, file.path)));
   }

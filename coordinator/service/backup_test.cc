@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "coordinator/service/authorities.h"
 #include "core/base/testing.h"
 #include "core/digest/sha256.h"
 #include "core/identity/authority.h"
@@ -356,6 +357,30 @@ TEST_F(BackupRestore, OneThatIsCutShortIsNotStarted) {
   const auto again = restore();
   EXPECT_EQ(code_of(again), Code::kFailedPrecondition);
   EXPECT_THAT(again.error().message, HasSubstr("cut short"));
+}
+
+TEST_F(Backup, InTheMiddleOfARolloverBringsItsKeysAndItsPhaseAndTheNextOneMayHaveAnotherPin) {
+  commit(1);
+  const telemetry::Logger log(std::make_shared<telemetry::CaptureSink>());
+  const WallTime now = SystemClock().wall_now();
+  const auto authorities = Authorities::open(*journal_, {data_dir(), "clinics"}, log, now).value();
+  ASSERT_TRUE(back_up().ok());
+  ASSERT_TRUE(authorities->begin({}, {}, now).ok());
+  ASSERT_TRUE(authorities->issue(true, {}, now).ok());
+  const std::string next = authorities->live()->current()->pin();
+  const auto made = back_up();
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  EXPECT_EQ(made->manifest.pin, next);
+  ASSERT_TRUE(restore().ok());
+
+  const auto journal = store::CoordinatorJournal::open(files_, restored() + "/journal.sqlite").value();
+  const auto again = Authorities::open(*journal, {restored(), "clinics"}, log, now);
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ((*again)->view(now)->phase, RolloverPhase::kIssuing);
+  EXPECT_EQ((*again)->live()->current()->pin(), next);
+  ASSERT_NE((*again)->live()->current()->before(), nullptr);
+  EXPECT_EQ((*again)->live()->current()->before()->pin(), pin_);
+  EXPECT_TRUE((*again)->end(true, {}, now).ok());
 }
 
 TEST_F(Backup, WhenTheLastOneWasMadeIsNoted) {

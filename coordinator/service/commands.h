@@ -14,6 +14,9 @@ namespace fluvial::coordinator {
 
 // The reason of a run that a person paused or stopped; every other reason is the run's own.
 inline constexpr std::string_view kByPerson = "by an administrator";
+inline constexpr std::size_t kGivenReasonBytesMax = 500;
+// "by an administrator: the loss rises": with what the person, or a program of theirs, says why.
+inline bool is_by_person(std::string_view reason) { return reason.starts_with(kByPerson); }
 
 class Commands {
  public:

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/config/named.h"
 #include "core/identity/csr.h"
 #include "core/identity/names.h"
 #include "core/identity/secret.h"
 #include "core/identity/token.h"
 #include "core/net/deadline.h"
 #include "core/store/audit_log.h"
+#include "core/store/certificate_book.h"
 #include "core/tree/ask.h"
 #include "core/wire/mapping.h"
 
@@ -20,18 +22,19 @@ constexpr std::size_t kStrangersMax = 256;  // connections at once, of whom one 
 }  // namespace
 
 EnrolServer::EnrolServer(tree::Runtime& runtime, Registry& registry, store::CoordinatorJournal& journal,
-                         const identity::CertificateAuthority& authority, EnrolOptions options)
+                         const identity::LiveAuthority& authority, RenewalDesk& renewals, EnrolOptions options)
     : runtime_(runtime),
       registry_(registry),
       journal_(journal),
       authority_(authority),
+      renewals_(renewals),
       options_(std::move(options)),
       signatures_(static_cast<double>(options_.per_minute_max) / 60, static_cast<double>(options_.per_minute_max),
                   runtime.clock.now()),
       wrong_(static_cast<double>(options_.wrong_per_minute_max) / 60,
              static_cast<double>(options_.wrong_per_minute_max)) {}
 
-Result<std::uint16_t> EnrolServer::open(std::shared_ptr<const identity::TlsContext> tls) {
+Result<std::uint16_t> EnrolServer::open(std::shared_ptr<const identity::LiveTls> tls) {
   net::ListenerSettings settings;
   settings.session = runtime_.session;
   settings.session.header_bytes_max = 64 << 10;  // a token and a request are small
@@ -42,8 +45,10 @@ Result<std::uint16_t> EnrolServer::open(std::shared_ptr<const identity::TlsConte
   settings.strangers_per_address_max = kStrangersMax / 2;
   settings.accepts_per_s = 200;
   settings.accepts_burst = 200;
-  FLUVIAL_ASSIGN(listener_, net::Listener::open(runtime_.strangers, options_.host, options_.port, std::move(tls),
-                                                settings, runtime_.hooks));
+  auto opened =
+      net::Listener::open(runtime_.strangers, options_.host, options_.port, std::move(tls), settings, runtime_.hooks);
+  if (!opened.ok()) return config::named_address(opened.error(), "enrol_listen");
+  listener_ = std::move(*opened);
   return listener_->port();
 }
 
@@ -60,6 +65,10 @@ void EnrolServer::count(const char* result) const {
   runtime_.metrics.counter("enrolments_total", {{"result", result}}).add();
 }
 
+std::chrono::seconds EnrolServer::validity_of(Role role) const {
+  return role == Role::kOperator ? options_.operator_validity : options_.certificate_validity;
+}
+
 Status EnrolServer::may_sign() {
   const std::lock_guard lock(mutex_);
   if (signatures_.try_take(runtime_.clock.now()) == Duration::zero()) return {};
@@ -73,6 +82,9 @@ bool EnrolServer::may_be_wrong(const std::string& remote) {
 
 net::Awaitable<void> EnrolServer::serve(std::shared_ptr<net::Session> session) {
   Result<net::Frame> asked = co_await net::with_deadline(session->receive(), runtime_.session.handshake_deadline);
+  if (asked.ok() && asked->header.has_renew_request()) {
+    co_return co_await serve_renewal(std::move(session), std::move(*asked->header.mutable_renew_request()));
+  }
   if (!asked.ok() || !asked->header.has_enrol_request()) {
     session->close(asked.ok() ? Error{Code::kFailedPrecondition, "expected an enrolment request"} : asked.error(),
                    true);
@@ -96,6 +108,24 @@ net::Awaitable<void> EnrolServer::serve(std::shared_ptr<net::Session> session) {
     runtime_.log.warn("enrolment refused; nobody was let in",
                       {{"remote", session->remote()}, {"reason", reply.error().to_string()}});
     co_await record_refused(std::move(attempt), reply.error().message);
+  }
+  const Status sent = co_await session->send({std::move(answer), {}});
+  session->close({Code::kCancelled, sent.ok() ? "answered" : sent.error().message}, true);
+}
+
+// Whoever shows certificates that are nobody's here is bound as whoever shows wrong tokens.
+net::Awaitable<void> EnrolServer::serve_renewal(std::shared_ptr<net::Session> session, v1::RenewRequest request) {
+  Result<v1::RenewReply> reply = co_await renewals_.renew_ended(std::move(request), session->remote());
+  if (!reply.ok() && !may_be_wrong(session->remote())) {
+    session->close({Code::kResourceExhausted, "too many refusals of this address in a minute; try again later"}, true);
+    co_return;
+  }
+  v1::Envelope answer;
+  if (reply.ok()) {
+    *answer.mutable_renew_reply() = std::move(*reply);
+  } else {
+    answer.mutable_renew_reply()->set_code(wire::code_to_proto(reply.error().code));
+    answer.mutable_renew_reply()->set_message(reply.error().message);
   }
   const Status sent = co_await session->send({std::move(answer), {}});
   session->close({Code::kCancelled, sent.ok() ? "answered" : sent.error().message}, true);
@@ -126,8 +156,10 @@ Result<EnrolServer::Issued> EnrolServer::issue(const store::TokenRow& token, Byt
   FLUVIAL_ASSIGN(const identity::Serial serial, identity::serial_of(token.secret_hash, csr));
   const std::string name = identity::member_name(token.name, to_hex(serial));
   FLUVIAL_ASSIGN(const NodeId node, journal_.reserve_node_id(token.role, name));
-  const identity::Grant grant{{token.role, node, name}, options_.certificate_validity, {}, {}, serial};
-  FLUVIAL_ASSIGN(identity::Certificate certificate, authority_.issue(csr, grant, now));
+  const identity::Grant grant{{token.role, node, name}, validity_of(token.role), {}, {}, serial};
+  const std::shared_ptr<const identity::CertificateAuthority> authority = authority_.current();
+  FLUVIAL_ASSIGN(std::vector<identity::Certificate> chain, authority->issue_chain(csr, grant, now));
+  const identity::Certificate& certificate = chain.front();
   store::NodeRow row;
   row.id = node;
   row.role = token.role;
@@ -136,6 +168,7 @@ Result<EnrolServer::Issued> EnrolServer::issue(const store::TokenRow& token, Byt
   row.weight_max = token.weight_max;
   row.certificate_serial = certificate.serial_hex();
   row.enrolled_at = now;
+  row.access = token.access;
   // The use is spent before the certificate leaves: it is never good for two keys.
   const Buffer key = certificate.public_key().der();
   const store::AuditEntry entry{.kind = store::AuditKind::kEnrolled,
@@ -147,10 +180,11 @@ Result<EnrolServer::Issued> EnrolServer::issue(const store::TokenRow& token, Byt
                                 .serial = row.certificate_serial,
                                 .token = token.id};
   FLUVIAL_ASSIGN(row, store::AuditLog(journal_).with(entry, now, [&] {
-    return journal_.redeem_token(token.secret_hash, row, now, {key.span(), certificate.not_after()});
+    return journal_.redeem_token(token.secret_hash, row, now,
+                                 {key.span(), certificate.not_after(), authority->key_id()});
   }));
   FLUVIAL_ASSIGN(const std::uint64_t enrolments, journal_.enrolments(name));
-  return Issued{std::move(row), std::move(certificate), enrolments - 1};
+  return Issued{std::move(row), std::move(chain), enrolments - 1};
 }
 
 // The journal holds the serial of the member's certificate, and the serial tells token and key. So whoever comes again
@@ -163,16 +197,19 @@ Result<std::optional<EnrolServer::Issued>> EnrolServer::issued_before(const stor
   const std::string name = identity::member_name(token.name, to_hex(serial));
   FLUVIAL_ASSIGN(std::optional<store::NodeRow> row, journal_.node_named(name));
   if (!row || row->certificate_serial != to_hex(serial)) return std::optional<Issued>();
-  if (row->enrolled_at + options_.certificate_validity <= now) return std::optional<Issued>();
+  FLUVIAL_ASSIGN(const auto known, store::CertificateBook(journal_).find(row->certificate_serial));
+  if (!known || known->ends_at <= now) return std::optional<Issued>();
   if (row->revoked_at) {
     return Error{Code::kUnauthenticated,
                  name + " was revoked at " + identity::format_utc(*row->revoked_at) + ": it needs another token"};
   }
   FLUVIAL_TRY(may_sign());
-  const identity::Grant grant{{row->role, row->id, row->name}, options_.certificate_validity, {}, {}, serial};
-  FLUVIAL_ASSIGN(identity::Certificate certificate, authority_.issue(csr, grant, row->enrolled_at));
+  const auto validity = std::chrono::ceil<std::chrono::seconds>(known->ends_at - row->enrolled_at);
+  const identity::Grant grant{{row->role, row->id, row->name}, validity, {}, {}, serial};
+  FLUVIAL_ASSIGN(std::vector<identity::Certificate> chain,
+                 authority_.current()->issue_chain(csr, grant, row->enrolled_at));
   FLUVIAL_ASSIGN(const std::uint64_t enrolments, journal_.enrolments(name));  // this one is the last of them
-  return std::optional(Issued{std::move(*row), std::move(certificate), enrolments - 1, true});
+  return std::optional(Issued{std::move(*row), std::move(chain), enrolments - 1, true});
 }
 
 Result<EnrolServer::Issued> EnrolServer::redeem(const identity::Secret& secret, ByteSpan csr, WallTime now,
@@ -209,7 +246,8 @@ net::Awaitable<Result<v1::EnrolReply>> EnrolServer::enrol(v1::EnrolRequest reque
   const store::NodeRow& row = issued->row;
   if (!issued->again) {
     const Status known = co_await tree::ask(runtime_.strand, [&] {
-      if (registry_.enrolled(row) && options_.replaced) options_.replaced(row.id);
+      if (registry_.enrolled(row, issued->chain.front().public_key().id()) && options_.replaced)
+        options_.replaced(row.id);
       return Status{};
     });
     if (!known.ok()) co_return known.error();
@@ -221,8 +259,10 @@ net::Awaitable<Result<v1::EnrolReply>> EnrolServer::enrol(v1::EnrolRequest reque
       issued->again ? "enrolled before: the same certificate again" : "enrolled",
       {{"member", row.name}, {"member_id", row.id}, {"member_role", role_name(row.role)}, {"region", row.region}});
   v1::EnrolReply reply;
-  reply.set_certificate_pem(issued->certificate.pem());
-  reply.set_ca_pem(authority_.certificate().pem());
+  const auto authority = authority_.current();
+  reply.set_certificate_pem(identity::Certificate::pem_of(issued->chain));
+  reply.set_ca_pem(identity::Certificate::pem_of(authority->authorities()));
+  reply.set_trust(authority->trust());
   reply.set_node(row.id.value());
   reply.set_name(row.name);
   reply.set_role(wire::role_to_proto(row.role));

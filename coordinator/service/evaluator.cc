@@ -11,6 +11,8 @@ Status Evaluator::open(const std::string& socket) {
   options.socket = socket;
   options.node = "coordinator";
   options.workers_max = 8;
+  options.only = local::TaskKind::kEvaluate;
+  options.others_belong = "workers train at the worker socket of a site's agent (fluvial edge)";
   FLUVIAL_ASSIGN(server_, local::WorkerServer::listen(options, runtime_.strand, shared_from_this()));
   return {};
 }
@@ -19,9 +21,21 @@ void Evaluator::close() {
   if (server_) server_->close("the coordinator is stopping");
 }
 
-void Evaluator::committed(const round::ModelRef& ref, SharedBytes model, std::shared_ptr<const round::Schema> schema) {
-  newest_ = Waiting{ref, std::move(model), std::move(schema)};
+void Evaluator::committed(const round::ModelRef& ref, SharedBytes model, std::shared_ptr<const round::Schema> schema,
+                          const round::Plan& plan) {
+  newest_ = Waiting{ref, std::move(model), std::move(schema), plan.name, plan.worker};
   assign_next();
+}
+
+void Evaluator::run_ended(local::EndedRun ended) {
+  ended_ = std::move(ended);
+  tell_ended();
+}
+
+// A worker that hears it first would leave before it is given the last model.
+void Evaluator::tell_ended() {
+  if (!ended_ || is_busy() || newest_ || !server_) return;
+  server_->run_ended(*std::exchange(ended_, std::nullopt));
 }
 
 bool Evaluator::is_busy() const {
@@ -47,12 +61,15 @@ net::Awaitable<void> Evaluator::assign(local::WorkerId worker, Waiting what) {
         "no memory to evaluate a model; it is left out",
         {{"run", what.ref.run}, {"model_version", what.ref.version}, {"reason", shared.error().to_string()}});
     if (const auto found = workers_.find(worker); found != workers_.end()) found->second.reset();
+    tell_ended();
     co_return;
   }
   local::Task task;
   task.id = local::TaskId(++last_task_);
   task.kind = local::TaskKind::kEvaluate;
   task.run = what.ref.run;
+  task.run_name = what.run_name;
+  task.parameters = std::move(what.parameters);
   task.round = RoundId(what.ref.version.value());
   task.version = what.ref.version;
   task.schema = *what.schema;
@@ -61,11 +78,6 @@ net::Awaitable<void> Evaluator::assign(local::WorkerId worker, Waiting what) {
 }
 
 void Evaluator::worker_attached(local::WorkerId worker, const local::WorkerInfo& info) {
-  if (info.kind != local::TaskKind::kEvaluate) {
-    runtime_.log.warn("a worker that trains attached to the coordinator; it will be given nothing",
-                      {{"worker", info.name}});
-    return;
-  }
   runtime_.log.info("evaluator attached", {{"worker", info.name}, {"worker_pid", info.pid}});
   workers_.emplace(worker, std::nullopt);
   assign_next();
@@ -74,6 +86,7 @@ void Evaluator::worker_attached(local::WorkerId worker, const local::WorkerInfo&
 void Evaluator::worker_detached(local::WorkerId worker, const std::string& reason) {
   if (workers_.erase(worker) > 0) runtime_.log.info("evaluator detached", {{"reason", reason}});
   if (!is_busy()) idle_();
+  tell_ended();
 }
 
 void Evaluator::task_done(local::WorkerId worker, local::TaskResult result) {
@@ -82,6 +95,7 @@ void Evaluator::task_done(local::WorkerId worker, local::TaskResult result) {
   const round::ModelRef ref = *std::exchange(found->second, std::nullopt);
   done_(ref.run, RoundId(ref.version.value()), result.metrics);
   assign_next();
+  tell_ended();
 }
 
 void Evaluator::task_failed(local::WorkerId worker, local::TaskId, const Error& error) {
@@ -90,6 +104,7 @@ void Evaluator::task_failed(local::WorkerId worker, local::TaskId, const Error& 
   if (found != workers_.end()) found->second.reset();
   assign_next();
   if (!is_busy()) idle_();
+  tell_ended();
 }
 
 void Evaluator::connection_refused(const std::string& reason) {

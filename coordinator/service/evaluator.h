@@ -1,14 +1,16 @@
 // Workers that evaluate: they attach to the coordinator's worker socket and are given each committed model, the newest
-// when they are free.
+// when they are free. A worker that trains is refused there, and told where it belongs.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "core/local/worker_server.h"
 #include "core/net/task_group.h"
+#include "core/round/plan.h"
 #include "core/round/record.h"
 #include "core/tree/runtime.h"
 
@@ -25,7 +27,11 @@ class Evaluator final : public local::WorkerHandler, public std::enable_shared_f
   Status open(const std::string& socket);
   void close();
 
-  void committed(const round::ModelRef& ref, SharedBytes model, std::shared_ptr<const round::Schema> schema);
+  // `plan`: of the run that the model is of; its name and [worker] table go with the task.
+  void committed(const round::ModelRef& ref, SharedBytes model, std::shared_ptr<const round::Schema> schema,
+                 const round::Plan& plan);
+  // The run is over. Workers are told once its last model has been evaluated.
+  void run_ended(local::EndedRun ended);
 
   bool is_busy() const;
 
@@ -40,8 +46,11 @@ class Evaluator final : public local::WorkerHandler, public std::enable_shared_f
     round::ModelRef ref;
     SharedBytes model;
     std::shared_ptr<const round::Schema> schema;
+    std::string run_name;
+    std::map<std::string, double> parameters;
   };
   void assign_next();
+  void tell_ended();
   net::Awaitable<void> assign(local::WorkerId worker, Waiting what);
 
   tree::Runtime& runtime_;
@@ -51,6 +60,7 @@ class Evaluator final : public local::WorkerHandler, public std::enable_shared_f
   std::unique_ptr<local::WorkerServer> server_;
   std::map<local::WorkerId, std::optional<round::ModelRef>> workers_;  // what each is busy with
   std::optional<Waiting> newest_;
+  std::optional<local::EndedRun> ended_;  // not told yet
   std::uint64_t last_task_ = 0;
 };
 

@@ -8,10 +8,14 @@
 #include <map>
 #include <utility>
 
+#include "core/base/plain_numbers.h"
+
 namespace fluvial::coordinator {
 namespace {
 
 namespace json = boost::json;
+
+std::string text_of(const json::object& object) { return plain_numbers(json::serialize(object)); }
 
 json::object metrics_object(const round::Metrics& metrics) {
   json::object object;
@@ -84,36 +88,36 @@ round::Metrics mean_metrics(const round::ContributorSet& contributors) {
 }
 
 std::string round_json(const store::CommitRow& row, const NameOf& name_of) {
-  return json::serialize(round_object(row, name_of));
+  return text_of(round_object(row, name_of));
 }
 
 std::string committed_line(const store::CommitRow& row, const NameOf& name_of) {
   json::object object = round_object(row, name_of);
   object["event"] = "committed";
-  return json::serialize(object);
+  return text_of(object);
 }
 
 std::string evaluated_line(RunId run, RoundId round, const round::Metrics& evaluation) {
-  return json::serialize(json::object{{"event", "evaluated"},
-                                      {"run", run.value()},
-                                      {"round", round.value()},
-                                      {"evaluation", metrics_object(evaluation)}});
+  return text_of(json::object{{"event", "evaluated"},
+                              {"run", run.value()},
+                              {"round", round.value()},
+                              {"evaluation", metrics_object(evaluation)}});
 }
 
 std::string opened_line(const round::AttemptRecord& attempt) {
-  return json::serialize(json::object{{"event", "opened"},
-                                      {"run", attempt.run.value()},
-                                      {"round", attempt.round.value()},
-                                      {"attempt", attempt.attempt.value()},
-                                      {"participants", attempt.participants.size()}});
+  return text_of(json::object{{"event", "opened"},
+                              {"run", attempt.run.value()},
+                              {"round", attempt.round.value()},
+                              {"attempt", attempt.attempt.value()},
+                              {"participants", attempt.participants.size()}});
 }
 
 std::string error_line(const Error& error) {
-  return json::serialize(json::object{{"event", "error"}, {"code", code_name(error.code)}, {"message", error.message}});
+  return text_of(json::object{{"event", "error"}, {"code", code_name(error.code)}, {"message", error.message}});
 }
 
 std::string state_line(RunId run, RunStatus status, const std::string& reason) {
-  return json::serialize(
+  return text_of(
       json::object{{"event", "state"}, {"run", run.value()}, {"status", run_status_name(status)}, {"reason", reason}});
 }
 

@@ -7,6 +7,7 @@
 #include "core/digest/sha256.h"
 #include "core/net/connector.h"
 #include "core/store/audit_log.h"
+#include "core/store/authority_book.h"
 #include "core/store/certificate_book.h"
 #include "core/tree/denials.h"
 #include "core/tree/lease_statement.h"
@@ -31,6 +32,17 @@ NodeEntry from_row(const store::NodeRow& row) {
   node.certificate_serial = row.certificate_serial;
   node.removed_at = row.removed_at;
   return node;
+}
+
+OperatorEntry operator_from(const store::NodeRow& row) {
+  const Result<Access> access = access_from_name(row.access);
+  return {.node = row.id,
+          .name = row.name,
+          .access = access.ok() ? *access : Access::kNone,
+          .enrolled_at = row.enrolled_at,
+          .certificate_serial = row.certificate_serial,
+          .revoked_at = row.revoked_at,
+          .removed_at = row.removed_at};
 }
 
 constexpr int kLeasesAMessage = 1'000;  // of some 200 bytes each
@@ -67,7 +79,7 @@ Result<v1::Signed> Registry::sign(const identity::PeerIdentity& peer, const Leas
   return tree::sign_lease(*key_, terms, runtime_.clock.wall_now());
 }
 
-// The first aggregator from `parent` up that is of the version before: whoever is below it would wait in vain for what
+// The first aggregator from `parent` up that is of the version before: whoever is below it would wait forever for what
 // the coordinator signs. 0: none is known to be.
 NodeId Registry::passes_nothing_on(NodeId parent) const {
   for (std::size_t steps = 0; parent != NodeId(0) && steps <= book_.nodes().size(); ++steps) {
@@ -89,6 +101,9 @@ Result<v1::LeaseGrant> Registry::grant(const identity::PeerIdentity& peer, const
   parent.set_name(answer.parent_name);
   parent.set_address(answer.address);
   wire::to_proto(lineage_, grant.mutable_histories());
+  const RenewalTerms renewal = renewal_();
+  grant.set_certificate_s(static_cast<std::uint64_t>(renewal.validity.count()));
+  grant.set_trust(renewal.trust);
   mute_.erase(peer.node);
   if (!key_) return grant;
   if (const auto key = keys_.find(answer.parent); key != keys_.end()) {
@@ -119,12 +134,15 @@ std::vector<v1::MemberChange> Registry::leases_to_tell(NodeId parent) const {
 
 Status Registry::load() {
   FLUVIAL_ASSIGN(const std::vector<store::NodeRow> nodes, journal_.nodes());
-  for (const store::NodeRow& row : nodes) book_.put(from_row(row), now());
+  for (const store::NodeRow& row : nodes) enter(row);
   FLUVIAL_ASSIGN(const std::vector<store::LeaseRow> leases, journal_.leases());
   for (const store::LeaseRow& row : leases) book_.put(from_row(row));
+  FLUVIAL_ASSIGN(const std::set<NodeId> relays, journal_.relays());
+  for (const NodeId node : relays) passes_on_[node] = true;
   FLUVIAL_ASSIGN(lineage_, journal_.lineage());
   FLUVIAL_ASSIGN(lost_, journal_.lost());
   FLUVIAL_ASSIGN(refused_, read_refused());
+  FLUVIAL_TRY(load_current());
   refresh_deny_list();
   refused_changed_();
   return {};
@@ -136,9 +154,15 @@ void Registry::refresh_deny_list() {
     if (node.revoked_at) entries.nodes.insert(id);
     entries.serials_hex[id] = node.certificate_serial;
   }
+  entries.current = current_;
+  entries.adopts_newer = !lineage_.empty();
+  for (const auto& [id, person] : operators_.all()) {
+    if (person.revoked_at) entries.nodes.insert(id);
+  }
   entries.keys = refused_.who.keys;
   entries.refused_serials = refused_.who.refused_serials;
   deny_->replace(std::move(entries));
+  shut_out_();
 }
 
 // The number first: what is read after it holds at least what it counts.
@@ -158,6 +182,9 @@ Result<Registry::Refused> Registry::read_refused() {
       refused.who.refused_serials.insert(row.serial);
     }
   }
+  FLUVIAL_ASSIGN(store::Refusals taken_over, certificates.taken_over());
+  refused.who.keys.merge(taken_over.keys);
+  refused.who.refused_serials.merge(taken_over.serials);
   return refused;
 }
 
@@ -188,31 +215,38 @@ net::Awaitable<Result<LeaseAnswer>> Registry::lease(identity::PeerIdentity peer,
     const Result<net::HostPort> address = net::parse_host_port(request.advertise());
     if (!address.ok()) co_return address.error();
   }
+  if (peer.role == Role::kAggregator && request.has_denials()) {
+    const Status taken = co_await take_over(std::move(*request.mutable_denials()));
+    if (!taken.ok()) co_return taken.error();
+  }
   const LeaseAsk ask{peer.node, peer.role, peer.name, request.advertise(), NodeId(request.unreachable())};
   const Result<LeaseWanted> wanted = book_.request_lease(ask, now());
   if (!wanted.ok()) co_return wanted.error();
   note_holder(peer, request.process());
   const Status met = co_await meet(peer.node, request.standing());
   if (!met.ok()) co_return met.error();
+  bool passes_on = false;
   if (peer.role == Role::kAggregator) {
     keys_[peer.node] = peer.key.id();
-    bool& passes_on = passes_on_[peer.node];
-    passes_on = passes_on || request.shows_lease();
+    passes_on = passes_on_[peer.node] || request.shows_lease();
+    passes_on_[peer.node] = passes_on;
   }
   std::optional<store::CertificateRow> parent;
-  bool refuses_more = false;
+  store::CertificateSeen seen;
   const WallTime when = runtime_.clock.wall_now();
   const Result<store::LeaseRow> row = co_await runtime_.pool.run([&]() -> Result<store::LeaseRow> {
     if (peer.key && !peer.serial_hex.empty()) {
       const Buffer key = peer.key.der();
-      FLUVIAL_ASSIGN(refuses_more, store::CertificateBook(journal_).saw(
-                                       {peer.serial_hex, peer.node, key.span(), peer.not_after}, when));
+      FLUVIAL_ASSIGN(
+          seen, store::CertificateBook(journal_).saw(
+                    {peer.serial_hex, peer.node, key.span(), peer.not_after, peer.issued, !lineage_.empty()}, when));
     }
+    FLUVIAL_TRY(store::AuthorityBook(journal_).shown(peer.node, request.trust()));
     if (wanted->advertise) FLUVIAL_TRY(journal_.set_advertise(wanted->node, *wanted->advertise));
     FLUVIAL_ASSIGN(parent, store::CertificateBook(journal_).current_of(wanted->parent));
-    return journal_.grant(wanted->node, wanted->parent);
+    return journal_.grant(wanted->node, wanted->parent, passes_on);
   });
-  if (refuses_more) co_await refresh_refused();
+  co_await came_with(peer, seen);
   if (!row.ok()) co_return row.error();
   if (parent && !parent->key.empty()) keys_[wanted->parent] = sha256(parent->key);
   co_return book_.lease_granted(*wanted, from_row(*row), now());
@@ -261,10 +295,19 @@ void Registry::note_lost(const std::vector<store::LostRow>& rows) {
   }
 }
 
-bool Registry::enrolled(const store::NodeRow& row) {
-  const bool replaced = book_.put(from_row(row), now());
+bool Registry::enter(const store::NodeRow& row) {
+  if (row.role != Role::kOperator) return book_.put(from_row(row), now());
+  operators_.put(operator_from(row));
+  return false;
+}
+
+bool Registry::enrolled(const store::NodeRow& row, const Digest& key) {
+  current_.erase(row.id);
+  if (key != Digest{}) current_[row.id] = {key, row.enrolled_at};
+  const bool replaced = enter(row);
   if (replaced) holders_.forget(row.id);
-  refresh_deny_list();  // a new token lifts a revocation, and voids the certificate before
+  passes_on_.erase(row.id);  // perhaps as a version that passes nothing on
+  refresh_deny_list();       // a new token lifts a revocation, and voids the certificate before
   return replaced;
 }
 
@@ -291,24 +334,36 @@ std::vector<SiteId> Registry::members_changed(NodeId child, const v1::MemberChan
 }
 
 store::AuditEntry Registry::about(store::AuditKind kind, NodeId node, store::AuditEntry entry) const {
-  const NodeEntry& known = book_.nodes().at(node);
   entry.kind = kind;
-  entry.member = known.name;
   entry.node = node;
+  if (const OperatorEntry* person = operators_.find(node)) {
+    entry.member = person->name;
+    entry.role = Role::kOperator;
+    entry.serial = person->certificate_serial;
+    return entry;
+  }
+  const NodeEntry& known = book_.nodes().at(node);
+  entry.member = known.name;
   entry.role = known.role;
   entry.serial = known.certificate_serial;
   return entry;
 }
 
+Result<NodeId> Registry::find(const std::string& name) const {
+  if (const OperatorEntry* person = operators_.named(name)) return person->node;
+  return book_.find(name);
+}
+
 net::Awaitable<Result<NodeId>> Registry::revoke(std::string name, store::AuditEntry by) {
-  const Result<NodeId> node = book_.find(name);
+  const Result<NodeId> node = find(name);
   if (!node.ok()) co_return node.error();
   const WallTime when = runtime_.clock.wall_now();
   const store::AuditEntry entry = about(store::AuditKind::kRevoked, *node, std::move(by));
   const Status kept = co_await runtime_.pool.run(
       [&] { return store::AuditLog(journal_).with(entry, when, [&] { return journal_.revoke(*node, when); }); });
   if (!kept.ok()) co_return kept.error();
-  book_.revoked(*node, when, now());
+  operators_.revoked(*node, when);
+  if (operators_.find(*node) == nullptr) book_.revoked(*node, when, now());
   holders_.forget(*node);
   refresh_deny_list();
   co_await refresh_refused();
@@ -316,7 +371,7 @@ net::Awaitable<Result<NodeId>> Registry::revoke(std::string name, store::AuditEn
 }
 
 net::Awaitable<Result<NodeId>> Registry::remove(std::string name, store::AuditEntry by) {
-  const Result<NodeId> node = book_.find(name);
+  const Result<NodeId> node = find(name);
   if (!node.ok()) co_return node.error();
   if (book_.members().contains(*node)) {  // a revoked one is no member
     co_return Error{Code::kFailedPrecondition,
@@ -327,7 +382,8 @@ net::Awaitable<Result<NodeId>> Registry::remove(std::string name, store::AuditEn
   const Status kept = co_await runtime_.pool.run(
       [&] { return store::AuditLog(journal_).with(entry, when, [&] { return journal_.remove(*node, when); }); });
   if (!kept.ok()) co_return kept.error();
-  book_.removed(*node, when, now());
+  operators_.removed(*node, when);
+  if (operators_.find(*node) == nullptr) book_.removed(*node, when, now());
   holders_.forget(*node);
   refresh_deny_list();
   co_await refresh_refused();

@@ -26,7 +26,9 @@ Retention::Retention(tree::Runtime& runtime, store::CoordinatorJournal& journal,
       timer_(runtime.strand) {
   // The same token with the same key gives the same certificate again, as long as that is valid.
   if (settings.keep_tokens_days > 0) {
-    keep_tokens_days_ = std::chrono::days(std::max(settings.keep_tokens_days, settings.certificate_days));
+    keep_tokens_days_ = std::chrono::days(
+        std::max<std::int64_t>(static_cast<std::int64_t>(settings.keep_tokens_days),
+                               std::chrono::ceil<std::chrono::days>(settings.certificate_validity()).count()));
   } else {
     keep_tokens_days_ = std::chrono::days(0);
   }

@@ -64,6 +64,7 @@ void Root::child_joined(const tree::Child& child) {
 }
 
 void Root::refused_changed() {
+  hub_.drop_denied();
   std::optional<v1::Denials> denials = registry_.denials();
   if (!denials) return;
   denials_ = std::move(denials);
@@ -139,6 +140,13 @@ net::Awaitable<Result<v1::LeaseGrant>> Root::lease(identity::PeerIdentity peer, 
   if (grant.ok() && !shows_lease && answer->parent != NodeId(0)) tell_leases(answer->parent);
   if (grant.ok() && peer.role == Role::kAggregator && denials_) *grant->mutable_denials() = *denials_;
   co_return grant;
+}
+
+net::Awaitable<v1::RenewReply> Root::renew(identity::PeerIdentity peer, v1::RenewRequest request, std::string remote) {
+  if (renewals_ == nullptr) {
+    co_return co_await HubOwner::renew(std::move(peer), std::move(request), std::move(remote));
+  }
+  co_return co_await renewals_->renew(std::move(peer), std::move(request), std::move(remote));
 }
 
 net::Awaitable<void> Root::outcome_asked(NodeId child, v1::OutcomeQuery query) {

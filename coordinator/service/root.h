@@ -7,6 +7,7 @@
 #include "coordinator/service/authorship.h"
 #include "coordinator/service/order_signer.h"
 #include "coordinator/service/registry.h"
+#include "coordinator/service/renewal_desk.h"
 #include "coordinator/service/reports.h"
 #include "coordinator/service/run_service.h"
 #include "core/tree/parent_owner.h"
@@ -40,6 +41,9 @@ class Root : public tree::ParentOwner {
   void child_left(NodeId child) override;
   void members_changed(NodeId child, const v1::MemberChange& change) override;
   net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) override;
+  net::Awaitable<v1::RenewReply> renew(identity::PeerIdentity peer, v1::RenewRequest request,
+                                       std::string remote) override;
+  void with_renewals(RenewalDesk& desk) { renewals_ = &desk; }  // without: nobody renews
   net::Awaitable<void> outcome_asked(NodeId child, v1::OutcomeQuery query) override;
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref) override { return runs_.model(ref); }
   void reported(NodeId child, round::NodeReport report) override;
@@ -60,6 +64,7 @@ class Root : public tree::ParentOwner {
   telemetry::RootMetrics counts_;
   std::optional<v1::Denials> denials_;  // as they stand, signed; none: this coordinator signs nothing
   Reports reports_;
+  RenewalDesk* renewals_ = nullptr;
   tree::Hub hub_;  // before what holds staged updates: they count against its budget
   RunService runs_;
 };

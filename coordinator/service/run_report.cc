@@ -41,7 +41,7 @@ void RunReport::run_taken_up(const RunMachine& machine) {
 
 void RunReport::status_told(RunId run, RunStatus status, const std::string& reason) {
   const telemetry::Logger log = log_.with({{"run", run}, {"status", run_status_name(status)}, {"reason", reason}});
-  if (status == RunStatus::kPaused && reason != kByPerson) {
+  if (status == RunStatus::kPaused && !is_by_person(reason)) {
     log.warn("run paused; no round opens until it is resumed");
   } else {
     log.info("run status");
@@ -51,6 +51,7 @@ void RunReport::status_told(RunId run, RunStatus status, const std::string& reas
   if (!ends) return feed_.publish(line);
   feed_.hold(line);
   if (!evaluating_ || !evaluating_()) feed_.release();
+  if (over_) over_(run, status);
 }
 
 void RunReport::status_not_recorded(RunId run, RunStatus status, const Error& error) {

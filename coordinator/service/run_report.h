@@ -22,6 +22,7 @@ class RunReport : public RunObserver {
   void say_where_by(std::function<std::string_view(SiteId)> where) { where_ = std::move(where); }
   // While it says so the end of a run is held back: the last round's evaluation comes first (Feed::release).
   void while_evaluating(std::function<bool()> evaluating) { evaluating_ = std::move(evaluating); }
+  void when_over(std::function<void(RunId, RunStatus)> over) { over_ = std::move(over); }
 
   void run_taken_up(const RunMachine& machine) override;
   void status_told(RunId run, RunStatus status, const std::string& reason) override;
@@ -55,6 +56,7 @@ class RunReport : public RunObserver {
   telemetry::ReportedMetrics evaluation_metrics_;
   PaceReport pace_report_;
   std::function<bool()> evaluating_;
+  std::function<void(RunId, RunStatus)> over_;
   std::function<std::string_view(SiteId)> where_;
   double step_norm_ = 0;  // of the round that is being committed
 };

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <boost/asio/io_context.hpp>
+#include <vector>
 
 namespace fluvial::coordinator {
 namespace {
@@ -28,6 +29,8 @@ class RunReportTest : public testing::Test {
 TEST_F(RunReportTest, TheEndOfARunIsToldAfterItsLastEvaluation) {
   bool evaluating = true;
   report_.while_evaluating([&] { return evaluating; });
+  std::vector<RunId> over;
+  report_.when_over([&](RunId run, RunStatus) { over.push_back(run); });
   report_.status_told(RunId(1), RunStatus::kPaused, "by hand");
   EXPECT_TRUE(is_told("paused")) << "that is no end";
   report_.status_told(RunId(1), RunStatus::kDone, "");
@@ -41,6 +44,7 @@ TEST_F(RunReportTest, TheEndOfARunIsToldAfterItsLastEvaluation) {
   evaluating = false;
   report_.status_told(RunId(2), RunStatus::kStopped, "by hand");
   EXPECT_TRUE(is_told("stopped")) << "nothing is waited for";
+  EXPECT_EQ(over, (std::vector<RunId>{RunId(1), RunId(2)}));
 }
 
 TEST_F(RunReportTest, ACommitIsCountedAndTold) {

@@ -212,7 +212,7 @@ namespace {
 
 // What the run did of itself; of what a person told it to whoever takes the order writes down who that was.
 std::optional<store::AuditEntry> own_act(const RecordStatus& effect) {
-  if (effect.status == RunStatus::kRunning || effect.reason == kByPerson) return std::nullopt;
+  if (effect.status == RunStatus::kRunning || is_by_person(effect.reason)) return std::nullopt;
   store::AuditEntry entry{.run = effect.step.run, .detail = effect.reason};
   entry.kind = effect.status == RunStatus::kPaused    ? store::AuditKind::kRunPaused
                : effect.status == RunStatus::kStopped ? store::AuditKind::kRunStopped

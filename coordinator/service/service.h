@@ -5,10 +5,13 @@
 #include <string>
 
 #include "coordinator/service/admin/admin.h"
+#include "coordinator/service/authorities.h"
 #include "coordinator/service/enrol_server.h"
 #include "coordinator/service/evaluator.h"
 #include "coordinator/service/member_gauges.h"
+#include "coordinator/service/own_certificate.h"
 #include "coordinator/service/registry.h"
+#include "coordinator/service/renewal_desk.h"
 #include "coordinator/service/retention.h"
 #include "coordinator/service/root.h"
 #include "coordinator/service/run_gauges.h"
@@ -23,8 +26,9 @@ namespace fluvial::coordinator {
 struct Holdings {
   std::unique_ptr<store::CoordinatorJournal> journal;
   std::optional<store::ModelStore> models;
-  std::optional<identity::CertificateAuthority> authority;
-  std::optional<identity::Credentials> credentials;
+  std::unique_ptr<Authorities> authorities;
+  std::shared_ptr<identity::LiveAuthority> authority;  // theirs
+  std::unique_ptr<OwnCertificate> own;
   std::string federation;
   Epoch epoch;
 };
@@ -42,6 +46,8 @@ class Service final {
   void record_stop();  // in the audit log, when all else has ended; blocking
 
  private:
+  void own_renewed();
+  Status open_network();  // the admin API for operators
   net::Awaitable<void> record_evaluation(RunId run, RoundId round, round::Metrics metrics);
 
   tree::Process& process_;
@@ -54,6 +60,7 @@ class Service final {
   RunGauges run_gauges_;
   MemberGauges member_gauges_;
   Retention retention_;
+  RenewalDesk renewals_;
   EnrolServer enrol_;
   Admin admin_;
   std::shared_ptr<Evaluator> evaluator_;

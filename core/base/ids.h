@@ -34,13 +34,14 @@ using Epoch = Id<struct EpochTag>;                       // of a lease; grows ov
 using Incarnation = Id<struct IncarnationTag>;           // of a site's agent: how often its state folder was opened
 using ModelVersion = Id<struct ModelVersionTag>;         // 0 = the initial model of a run
 
-enum class Role { kCoordinator, kAggregator, kSite };
+enum class Role { kCoordinator, kAggregator, kSite, kOperator };  // the last: a person, at the admin API alone
 
 constexpr std::string_view role_name(Role role) {
   switch (role) {
     case Role::kCoordinator: return "coordinator";
     case Role::kAggregator: return "aggregator";
     case Role::kSite: return "site";
+    case Role::kOperator: return "operator";
   }
   return "unknown";
 }

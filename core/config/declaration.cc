@@ -37,6 +37,9 @@ void declare_session(Declare<S>& declare) {
                        "how long sessions may go on sending what has begun after SIGTERM");
   declare.count("session.key_updates_max", 1, 1'000'000, FLUVIAL_FIELD(session.key_updates_max),
                 "TLS key updates that a peer may send beyond one for each MiB of data; then the session ends");
+  declare.milliseconds("session.past_certificate_max_ms", 100, 30 * kDayMs,
+                       FLUVIAL_FIELD(session.past_certificate_max_ms),
+                       "how long a session goes on after the peer's certificate has ended and no other was shown");
 }
 
 template <typename S>
@@ -56,6 +59,8 @@ void declare_budget(Declare<S>& declare) {
                 FLUVIAL_FIELD(budget.payload_bytes_per_member_max), "as budget.payload_bytes_max, of one member");
   declare.count("budget.queries_per_s_max", 1, 1'000'000, FLUVIAL_FIELD(budget.queries_per_s_max),
                 "questions of one site about outcomes that are answered in a second; further ones wait");
+  declare.count("budget.relayed_queries_per_s_max", 1, 1'000'000, FLUVIAL_FIELD(budget.relayed_queries_per_s_max),
+                "as budget.queries_per_s_max, of one aggregator for all sites below it");
 }
 
 template <typename S>
@@ -85,6 +90,13 @@ void declare_staging(Declare<S>& declare) {
 }
 
 template <typename S>
+void declare_enrolled(Declare<S>& declare) {
+  declare.address("enrol_address", Declare<S>::Port::kGiven, FLUVIAL_FIELD(enrol_address),
+                  "the coordinator's enrolment port, where a certificate that has ended is renewed; empty: where this "
+                  "node enrolled, else the coordinator's host and port 7401");
+}
+
+template <typename S>
 void declare_proxy(Declare<S>& declare) {
   declare.text(
       "proxy", "URL", FLUVIAL_FIELD(proxy),
@@ -107,6 +119,25 @@ void declare_owner(Declare<EdgeSettings>& declare) {
                 "the site's owner: how fast updates are sent, so that the line stays free; 0: as fast as it goes");
 }
 
+void declare_certificates(Declare<CoordinatorSettings>& declare) {
+  declare.text("authority.certificate", "path", FLUVIAL_FIELD(authority.certificate),
+               "of an existing PKI: the certificate (PEM) that issues members' certificates; empty: the coordinator "
+               "makes its own authority");
+  declare.text("authority.key", "path", FLUVIAL_FIELD(authority.key),
+               "the private key of authority.certificate; mode 0600. The data folder keeps a copy");
+  declare.text("authority.root", "path", FLUVIAL_FIELD(authority.root),
+               "the root above authority.certificate, which members trust");
+  declare.quantity("certificate_validity_s", "s", &parse_seconds, 1, 86'400 * 3'650,
+                   FLUVIAL_FIELD(certificate_validity_s),
+                   "how long a certificate is valid, such as 24h; members renew theirs from half of that on");
+  declare.count(
+      "certificate_days", 0, 3650, FLUVIAL_FIELD(certificate_days),
+      "the same in days, as versions up to 0.2 had it; above 0 it counts, and certificate_validity_s does not");
+  declare.quantity("renew_ended_max_s", "s", &parse_seconds, 0, 86'400 * 3'650, FLUVIAL_FIELD(renew_ended_max_s),
+                   "how long after its certificate has ended a member may still renew it, such as 30d; then it needs a "
+                   "token");
+}
+
 std::vector<Setting<CoordinatorSettings>> declare_coordinator() {
   std::vector<Setting<CoordinatorSettings>> settings;
   Declare<CoordinatorSettings> declare(settings);
@@ -124,15 +155,23 @@ std::vector<Setting<CoordinatorSettings>> declare_coordinator() {
                "@ops; empty: only root and the coordinator's own user");
   declare.text("admin_readers", "list", FLUVIAL_FIELD(admin_readers),
                "who else may look and change nothing: users and @groups, likewise");
+  declare.address_or_off("admin_listen", FLUVIAL_FIELD(admin_listen),
+                         "the admin API over the network, for client certificates of the role operator, such as "
+                         "0.0.0.0:7402; off: only the socket");
   declare.text("worker_socket", "path", FLUVIAL_FIELD(worker_socket),
                "the Unix socket where evaluation workers attach; empty: worker.sock in data_dir");
   declare_staging(declare);
   declare_budget(declare);
-  declare.count("certificate_days", 1, 3650, FLUVIAL_FIELD(certificate_days), "days a member's certificate is valid");
+  declare_certificates(declare);
+  declare.count(
+      "operator_certificate_days", 1, 365, FLUVIAL_FIELD(operator_certificate_days),
+      "days an operator's certificate is valid; it is renewed when it is used in the second half of its life");
   declare.quantity("token_ttl_s", "s", &parse_seconds, 1, 86'400 * 30, FLUVIAL_FIELD(token_ttl_s),
                    "how long an enrolment token is valid when the command does not say");
-  declare.count("enrol_per_minute_max", 1, 1'000'000, FLUVIAL_FIELD(enrol_per_minute_max),
-                "certificates that are issued a minute; further requests are refused");
+  declare.count(
+      "enrol_per_minute_max", 1, 1'000'000, FLUVIAL_FIELD(enrol_per_minute_max),
+      "certificates that are issued a minute for tokens, and as many again for renewals; further requests are "
+      "refused");
   declare.count(
       "wrong_tokens_per_minute_max", 1, 1'000'000, FLUVIAL_FIELD(wrong_tokens_per_minute_max),
       "wrong tokens a minute of one IPv4 address or one /64 of IPv6 that are answered and logged one by one; a right "
@@ -149,7 +188,8 @@ std::vector<Setting<CoordinatorSettings>> declare_coordinator() {
   declare.count("keep_rounds_days", 0, kDaysMax, FLUVIAL_FIELD(keep_rounds_days),
                 "rounds committed more than this many days ago are pruned as well; 0: none is pruned for its age");
   declare.count("keep_tokens_days", 0, kDaysMax, FLUVIAL_FIELD(keep_tokens_days),
-                "how long used, revoked or expired enrolment tokens are kept, at least certificate_days; 0: for good");
+                "how long used, revoked or expired enrolment tokens are kept, at least as long as a certificate is "
+                "valid; 0: for good");
   declare.count("keep_audit_days", 0, kDaysMax, FLUVIAL_FIELD(keep_audit_days),
                 "how long entries of the audit log are kept; 0: for good");
   return settings;
@@ -165,6 +205,7 @@ std::vector<Setting<AggregatorSettings>> declare_aggregator() {
   declare.address("advertise", Port::kAny, FLUVIAL_FIELD(advertise),
                   "the address that its children connect to; port 0: the port that it listens on", true);
   declare.address("coordinator", Port::kGiven, FLUVIAL_FIELD(coordinator), "the coordinator's members' port", true);
+  declare_enrolled(declare);
   declare_proxy(declare);
   declare_staging(declare);
   declare_budget(declare);
@@ -179,6 +220,7 @@ std::vector<Setting<EdgeSettings>> declare_edge() {
   using Port = Declare<EdgeSettings>::Port;
   declare_common(declare);
   declare.address("coordinator", Port::kGiven, FLUVIAL_FIELD(coordinator), "the coordinator's members' port", true);
+  declare_enrolled(declare);
   declare_proxy(declare);
   declare.text("worker_socket", "path", FLUVIAL_FIELD(worker_socket),
                "the Unix socket where training workers attach; empty: worker.sock in data_dir");

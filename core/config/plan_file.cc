@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/format.h"
+#include "core/base/printable.h"
 #include "core/config/reader.h"
 #include "core/config/setting_kinds.h"
 #include "core/round/plan_keys.h"
@@ -94,39 +95,62 @@ Status apply(PlanFile& file, const TomlEntry& entry, const std::string& place) {
   });
   if (!found) {
     const std::string near = closest(entry.key, known);
-    return Error{Code::kInvalidArgument,
-                 place + "unknown key '" + entry.key + "'" + (near.empty() ? "" : ": did you mean '" + near + "'?")};
+    return Error{Code::kInvalidArgument, place + "unknown key '" + printable(entry.key, 80) + "'" +
+                                             (near.empty() ? "" : ": did you mean '" + near + "'?")};
   }
   if (status.ok()) return {};
-  return Error{Code::kInvalidArgument, place + entry.key + " = '" + entry.value + "': " + status.error().message};
+  return Error{Code::kInvalidArgument,
+               place + printable(entry.key, 80) + " = '" + printable(entry.value, 80) + "': " + status.error().message};
+}
+
+// What a check says about "key = value": behind the line that set the first such key, and each duration as it was
+// typed.
+std::string as_typed(PlanFile& file, const std::vector<TomlEntry>& entries, const std::string& path,
+                     std::string message) {
+  std::size_t first = std::string::npos;
+  std::string place = path + ": ";
+  for (const TomlEntry& entry : entries) {
+    const std::string found_as = entry.key + " = ";
+    const std::size_t at = message.find(found_as);
+    if (at == std::string::npos || (at > 0 && message[at - 1] != ' ')) continue;
+    if (at < first) place = path + ":" + std::to_string(entry.line) + ": ";
+    first = std::min(first, at);
+    round::visit_plan(file.plan, [&](const PlanKey& key, const auto& field) {
+      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(field)>, Milliseconds>) {
+        if (key.name == entry.key && !entry.is_number) {
+          message.replace(at, found_as.size() + format(field).size(), found_as + "'" + entry.value + "'");
+        }
+      }
+    });
+  }
+  return place + message;
 }
 
 }  // namespace
 
-Result<PlanFile> parse_plan(std::string_view toml, const std::string& path) {
+Result<PlanFile> parse_plan(std::string_view toml, const std::string& path, const PlanCheck& also) {
   FLUVIAL_ASSIGN(std::vector<TomlEntry> entries, parse_toml(toml, path));
-  return plan_of(std::move(entries), path);
+  FLUVIAL_ASSIGN(PlanFile file, plan_of(std::move(entries), path, also));
+  if (!file.names_participants_min) file.plan.participants_min = std::max(file.plan.participants_min, file.plan.quorum);
+  return file;
 }
 
-Result<PlanFile> plan_of(std::vector<TomlEntry> entries, const std::string& path) {
+Result<PlanFile> plan_of(std::vector<TomlEntry> entries, const std::string& path, const PlanCheck& also) {
   PlanFile file;
-  std::map<std::string, std::string, std::less<>> places;
   // The optimizer's name first: it sets defaults, which other keys change.
   const auto name = std::ranges::find(entries, "optimizer.name", &TomlEntry::key);
   if (name != entries.end()) std::rotate(entries.begin(), name, name + 1);
   for (const TomlEntry& entry : entries) {
-    const std::string place = path + ":" + std::to_string(entry.line) + ": ";
-    places[entry.key] = place;
-    FLUVIAL_TRY(apply(file, entry, place));
+    FLUVIAL_TRY(apply(file, entry, path + ":" + std::to_string(entry.line) + ": "));
   }
-  if (!places.contains("name")) return Error{Code::kInvalidArgument, path + ": name is missing"};
-  const Status status = round::check_plan(file.plan);
-  if (!status.ok()) {
-    // check_plan() starts with the key: find the line that set it.
-    const std::string& message = status.error().message;
-    const auto place = places.find(message.substr(0, message.find(" = ")));
-    return Error{Code::kInvalidArgument, (place == places.end() ? path + ": " : place->second) + message};
-  }
+  const auto names = [&](std::string_view key) {
+    return std::ranges::find(entries, key, &TomlEntry::key) != entries.end();
+  };
+  if (!names("name")) return Error{Code::kInvalidArgument, path + ": name is missing"};
+  file.names_participants_min = names("participants.min");
+  Status status = round::check_plan(file.plan);
+  if (status.ok() && also) status = also(file.plan);
+  if (!status.ok()) return Error{Code::kInvalidArgument, as_typed(file, entries, path, status.error().message)};
   if (!file.model.empty()) {
     const std::filesystem::path model(file.model);
     if (model.is_relative()) file.model = (std::filesystem::path(path).parent_path() / model).string();
@@ -134,9 +158,9 @@ Result<PlanFile> plan_of(std::vector<TomlEntry> entries, const std::string& path
   return file;
 }
 
-Result<PlanFile> load_plan(const std::string& path) {
+Result<PlanFile> load_plan(const std::string& path, const PlanCheck& also) {
   FLUVIAL_ASSIGN(const std::string text, read_text_file(path));
-  return parse_plan(text, path);
+  return parse_plan(text, path, also);
 }
 
 std::string plan_to_toml(const PlanFile& file) {

@@ -115,9 +115,9 @@ std::string refusal_of(const std::string& line) { return plan_refusal("name = 'a
 TEST(PlanFile, RefusesAWrongValueOfEachKind) {
   const std::string at = "dir/plan.toml:2: ";
   EXPECT_EQ(refusal_of("codec = '" + std::string(1'025, 'c') + "'"),
-            at + "codec = '" + std::string(1'025, 'c') + "': expected at most 1024 characters");
-  EXPECT_EQ(refusal_of(R"(codec = "a\u0001")"), at + "codec = 'a\x01': expected no control characters");
-  EXPECT_EQ(refusal_of(R"(model = "a\u0001")"), at + "model = 'a\x01': expected no control characters");
+            at + "codec = '" + std::string(80, 'c') + "': expected at most 1024 characters");
+  EXPECT_EQ(refusal_of(R"(codec = "a\u0001")"), at + "codec = 'a ': expected no control characters");
+  EXPECT_EQ(refusal_of(R"(model = "a\u0001")"), at + "model = 'a ': expected no control characters");
   EXPECT_EQ(refusal_of("rounds = 1.5"), at + "rounds = '1.5': expected a whole number");
   EXPECT_EQ(refusal_of("rounds = ''"), at + "rounds = '': expected a whole number");
   EXPECT_EQ(refusal_of("seed = '18446744073709551615'"), "(read)");  // beyond TOML's integers
@@ -160,10 +160,41 @@ TEST(PlanFile, RefusesWithFileLineKeyAndExpectation) {
             "dir/plan.toml:3: workers.missing = 'wait': expected continue or decline");
   EXPECT_EQ(plan_refusal(head + "[worker]\nlr = 'high'"), "dir/plan.toml:3: worker.lr = 'high': expected a number");
   EXPECT_EQ(plan_refusal(head + "name = 'b'").find("dir/plan.toml:2: not TOML: "), 0u);
-  EXPECT_EQ(
-      plan_refusal(head + "[deadlines]\nsoft_ms = '100s'").find("dir/plan.toml: deadlines.hard_ms = 60000: expected "),
-      0u);
+  EXPECT_EQ(plan_refusal(head + "[deadlines]\nsoft_ms = '100s'"),
+            "dir/plan.toml:3: deadlines.hard_ms = 60000: expected at least deadlines.soft_ms = '100s'");
+  EXPECT_EQ(plan_refusal(head + "[deadlines]\nsoft_ms = '20s'\nhard_ms = '10s'"),
+            "dir/plan.toml:4: deadlines.hard_ms = '10s': expected at least deadlines.soft_ms = '20s'");
   EXPECT_EQ(load_plan("/none/plan.toml").error().message, "/none/plan.toml: cannot be read");
+}
+
+TEST(PlanFile, ARefusalIsOneShortLineWhateverTheFileHolds) {
+  const std::string head = "name = 'a'\n";
+  EXPECT_EQ(plan_refusal(head + "\"ro\\nunds\" = 1"), "dir/plan.toml:2: unknown key 'ro unds': did you mean 'rounds'?");
+  EXPECT_EQ(plan_refusal(head + "rounds = \"1\\n\\u001b[2J\""),
+            "dir/plan.toml:2: rounds = '1  [2J': expected a whole number");
+  EXPECT_LT(plan_refusal(head + "rounds = '" + std::string(5'000, 'x') + "'").size(), 200U);
+}
+
+TEST(PlanFile, AKeyStandsOnce) {
+  EXPECT_EQ(plan_refusal("name = 'a'\n\"deadlines.soft_ms\" = 5\n[deadlines]\nsoft_ms = 6"),
+            "dir/plan.toml:4: deadlines.soft_ms stands twice");
+}
+
+TEST(PlanFile, WhatACallerChecksIsToldWithItsLine) {
+  const PlanCheck no_codec = [](const round::Plan& plan) -> Status {
+    return Error{Code::kInvalidArgument, "codec = '" + plan.codec + "': no such codec"};
+  };
+  EXPECT_EQ(parse_plan("name = 'a'\nrounds = 3\ncodec = 'int9'", "p.toml", no_codec).error().message,
+            "p.toml:3: codec = 'int9': no such codec");
+}
+
+// Fewer could commit nothing.
+TEST(PlanFile, ARoundWaitsForAsManySitesAsItNeeds) {
+  EXPECT_EQ(parse_plan("name = 'a'\nparticipants.quorum = 3", "p.toml")->plan.participants_min, 3U);
+  EXPECT_FALSE(parse_plan("name = 'a'\nparticipants.quorum = 3", "p.toml")->names_participants_min);
+  const auto named = parse_plan("name = 'a'\nparticipants.quorum = 3\nparticipants.min = 1", "p.toml");
+  EXPECT_EQ(named->plan.participants_min, 1U);
+  EXPECT_TRUE(named->names_participants_min);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <deque>
 #include <utility>
 
+#include "core/base/printable.h"
 #include "core/config/declaration.h"
 #include "core/config/toml_file.h"
 
@@ -41,9 +42,7 @@ struct Given {
 using GivenByKey = std::map<std::string, Given>;
 
 Error refuse(const Given& given, const std::string& expectation) {
-  std::string shown;
-  for (const char c : given.value.substr(0, 80)) shown += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
-  return {Code::kInvalidArgument, given.source + " = '" + shown + "': " + expectation};
+  return {Code::kInvalidArgument, given.source + " = '" + printable(given.value, 80) + "': " + expectation};
 }
 
 void finalise(CoordinatorSettings& settings) {
@@ -56,18 +55,24 @@ void finalise(EdgeSettings& settings) {
 }
 
 template <typename Settings>
-Status read_file_into(GivenByKey& given, const std::string& path) {
-  FLUVIAL_ASSIGN(const std::vector<TomlEntry> entries, read_toml(path));
+Status read_entries_into(GivenByKey& given, const std::vector<TomlEntry>& entries, const std::string& path) {
   std::vector<std::string> known;
   for (const auto& setting : declaration<Settings>()) known.push_back(setting.key);
   for (const TomlEntry& entry : entries) {
     const std::string place = path + (entry.line == 0 ? "" : ":" + std::to_string(entry.line)) + ": ";
     if (std::find(known.begin(), known.end(), entry.key) == known.end()) {
-      return Error{Code::kInvalidArgument, place + "unknown key '" + entry.key + "'" + did_you_mean(entry.key, known)};
+      return Error{Code::kInvalidArgument,
+                   place + "unknown key '" + printable(entry.key, 80) + "'" + did_you_mean(entry.key, known)};
     }
     given[entry.key] = {entry.value, place + entry.key};
   }
   return {};
+}
+
+template <typename Settings>
+Status read_file_into(GivenByKey& given, const std::string& path) {
+  FLUVIAL_ASSIGN(const std::vector<TomlEntry> entries, read_toml(path));
+  return read_entries_into<Settings>(given, entries, path);
 }
 
 // Sets a key that is not given but follows from another one.
@@ -150,6 +155,7 @@ std::vector<SettingInfo> describe_settings(Role role) {
     case Role::kCoordinator: append_info<CoordinatorSettings>(infos); break;
     case Role::kAggregator: append_info<AggregatorSettings>(infos); break;
     case Role::kSite: append_info<EdgeSettings>(infos); break;
+    case Role::kOperator: break;
   }
   return infos;
 }
@@ -224,11 +230,19 @@ Result<Settings> read_settings(const std::vector<std::string>& arguments, const 
     for (const auto& setting : declaration<Settings>()) known.push_back(flag_of(setting.key));
     const std::vector<std::string> extras = app.remaining();
     const std::string word = extras.empty() ? "" : extras.front().substr(0, extras.front().find('='));
-    return Error{Code::kInvalidArgument, "unknown argument '" + word + "'" + did_you_mean(word, known)};
+    return Error{Code::kInvalidArgument, "unknown argument '" + printable(word, 80) + "'" + did_you_mean(word, known)};
   } catch (const CLI::Error& error) {
     return Error{Code::kInvalidArgument, error.what()};
   }
   return reader.read(environment);
+}
+
+template <typename Settings>
+Result<Settings> parse_settings(std::string_view toml, const std::string& path) {
+  FLUVIAL_ASSIGN(const std::vector<TomlEntry> entries, parse_toml(toml, path));
+  GivenByKey given;
+  FLUVIAL_TRY(read_entries_into<Settings>(given, entries, path));
+  return build<Settings>(given);
 }
 
 template class SettingsReader<CoordinatorSettings>;
@@ -237,5 +251,8 @@ template class SettingsReader<EdgeSettings>;
 template Result<CoordinatorSettings> read_settings(const std::vector<std::string>&, const Environment&);
 template Result<AggregatorSettings> read_settings(const std::vector<std::string>&, const Environment&);
 template Result<EdgeSettings> read_settings(const std::vector<std::string>&, const Environment&);
+template Result<CoordinatorSettings> parse_settings(std::string_view, const std::string&);
+template Result<AggregatorSettings> parse_settings(std::string_view, const std::string&);
+template Result<EdgeSettings> parse_settings(std::string_view, const std::string&);
 
 }  // namespace fluvial::config

@@ -66,6 +66,13 @@ extern template Result<CoordinatorSettings> read_settings(const std::vector<std:
 extern template Result<AggregatorSettings> read_settings(const std::vector<std::string>&, const Environment&);
 extern template Result<EdgeSettings> read_settings(const std::vector<std::string>&, const Environment&);
 
+// From the text of a file alone; `path` names it in messages.
+template <typename Settings>
+Result<Settings> parse_settings(std::string_view toml, const std::string& path);
+extern template Result<CoordinatorSettings> parse_settings(std::string_view, const std::string&);
+extern template Result<AggregatorSettings> parse_settings(std::string_view, const std::string&);
+extern template Result<EdgeSettings> parse_settings(std::string_view, const std::string&);
+
 // The nearest of `known` by edit distance, or "" when none is near. For "did you mean".
 std::string closest(std::string_view word, std::span<const std::string> known);
 

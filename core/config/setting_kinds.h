@@ -68,6 +68,18 @@ class Declare {
   }
 
   template <typename Field>
+  void address_or_off(std::string key, Field field, std::string help) {
+    const auto set = [field](Owner& owner, std::string_view value) -> Status {
+      if (value == "off") return field(owner) = value, Status();
+      const Result<HostPort> parsed = parse_host_port(value);
+      if (!parsed.ok()) return expected("host:port or off");
+      field(owner) = format_host_port(*parsed);
+      return {};
+    };
+    add(std::move(key), "host:port", std::move(help), false, set, reader(field));
+  }
+
+  template <typename Field>
   void choice(std::string key, std::vector<std::string> choices, Field field, std::string help) {
     std::string list;
     for (std::size_t i = 0; i < choices.size(); ++i) {

@@ -96,6 +96,11 @@ Status check_each(const Settings& settings) {
 
 }  // namespace
 
+std::chrono::seconds CoordinatorSettings::certificate_validity() const {
+  if (certificate_days != 0) return std::chrono::days(certificate_days);
+  return std::chrono::seconds(certificate_validity_s);
+}
+
 Status check_settings(const CoordinatorSettings& settings) { return check_each(settings); }
 Status check_settings(const AggregatorSettings& settings) { return check_each(settings); }
 Status check_settings(const EdgeSettings& settings) { return check_each(settings); }

@@ -3,6 +3,7 @@
 // it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@ struct SessionLimits {
   std::uint64_t reconnect_delay_max_ms = 10'000;
   std::uint64_t drain_deadline_ms = 5'000;
   std::uint64_t key_updates_max = 32;
+  std::uint64_t past_certificate_max_ms = 3'600'000;
   bool operator==(const SessionLimits&) const = default;
 };
 
@@ -37,6 +39,7 @@ struct Budgets {
   std::uint64_t payload_bytes_max = 32 << 20;
   std::uint64_t payload_bytes_per_member_max = 16 << 20;
   std::uint64_t queries_per_s_max = 20;
+  std::uint64_t relayed_queries_per_s_max = 2'000;
   bool operator==(const Budgets&) const = default;
 };
 
@@ -58,17 +61,30 @@ struct CommonSettings {
   bool operator==(const CommonSettings&) const = default;
 };
 
+// Of an existing PKI: all three files, or none.
+struct AuthoritySettings {
+  std::string certificate;
+  std::string key;
+  std::string root;
+  bool operator==(const AuthoritySettings&) const = default;
+};
+
 struct CoordinatorSettings : CommonSettings {
   std::string federation = "fluvial";  // its name; used when it is founded
   std::string listen = "0.0.0.0:7400";
   std::string enrol_listen = "0.0.0.0:7401";
-  std::string public_host;    // what tokens and certificates name; empty: this machine's host name
-  std::string admin_socket;   // default: admin.sock in data_dir
-  std::string admin_users;    // beside its own user and root: "alice, 1001, @ops"
-  std::string admin_readers;  // likewise, and these may only look
-  std::string worker_socket;  // default: worker.sock in data_dir; workers that evaluate attach here
+  std::string public_host;           // what tokens and certificates name; empty: this machine's host name
+  std::string admin_socket;          // default: admin.sock in data_dir
+  std::string admin_users;           // beside its own user and root: "alice, 1001, @ops"
+  std::string admin_readers;         // likewise, and these may only look
+  std::string admin_listen = "off";  // or host:port: the admin API for operators' certificates
+  std::string worker_socket;         // default: worker.sock in data_dir; workers that evaluate attach here
+  AuthoritySettings authority;
   std::uint64_t staging_bytes_max = 256 << 20;
-  std::uint64_t certificate_days = 90;
+  std::uint64_t certificate_validity_s = 86'400;
+  std::uint64_t certificate_days = 0;  // what 0.2 had in place of it: counts where it is not 0
+  std::uint64_t renew_ended_max_s = 30 * 86'400;
+  std::uint64_t operator_certificate_days = 30;
   std::uint64_t token_ttl_s = 3'600;
   std::uint64_t enrol_per_minute_max = 600;
   std::uint64_t wrong_tokens_per_minute_max = 30;
@@ -80,14 +96,16 @@ struct CoordinatorSettings : CommonSettings {
   std::uint64_t keep_tokens_days = 90;  // after the end of their use; 0: for ever
   std::uint64_t keep_audit_days = 0;    // 0: for ever
   bool operator==(const CoordinatorSettings&) const = default;
+  std::chrono::seconds certificate_validity() const;
 };
 
 struct AggregatorSettings : CommonSettings {
   std::string listen = "0.0.0.0:7410";
-  std::string advertise;    // host:port for its children; required
-  std::string coordinator;  // host:port; required
-  std::string proxy;        // http://[user:password@]host:port, "off" or empty; a secret where it holds a password
-  std::string no_proxy;     // names that are reached without the proxy
+  std::string advertise;      // host:port for its children; required
+  std::string coordinator;    // host:port; required
+  std::string proxy;          // http://[user:password@]host:port, "off" or empty; a secret where it holds a password
+  std::string no_proxy;       // names that are reached without the proxy
+  std::string enrol_address;  // host:port; empty: where it enrolled
   std::uint64_t staging_bytes_max = 256 << 20;
   std::uint64_t parentless_max_ms = 30'000;
   bool operator==(const AggregatorSettings&) const = default;
@@ -106,6 +124,7 @@ struct EdgeSettings : CommonSettings {
   std::string coordinator;  // host:port; required
   std::string proxy;        // as an aggregator's
   std::string no_proxy;
+  std::string enrol_address;  // as an aggregator's
   std::string worker_socket;  // default: worker.sock in data_dir
   std::uint64_t workers = 1;
   std::string reduction = "auto";  // of the workers' results, or an algorithm by its name

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 
+#include "core/base/printable.h"
 #include "core/config/setting_kinds.h"
 
 namespace fluvial::config {
@@ -64,17 +67,12 @@ Status flatten(const toml::table& table, const std::string& prefix, const std::s
     if (!taken) {
       const std::string what = arrays == Arrays::kTaken ? "a text, number, true or false, or a list of such"
                                                         : "a single text, number, true or false";
-      return Error{Code::kInvalidArgument, where(path, entry.line) + ": " + entry.key + ": expected " + what};
+      return Error{Code::kInvalidArgument,
+                   where(path, entry.line) + ": " + printable(entry.key, 200) + ": expected " + what};
     }
     entries.push_back(std::move(entry));
   }
   return {};
-}
-
-std::string one_line(std::string_view text) {
-  std::string line(text);
-  std::replace_if(line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
-  return line;
 }
 
 }  // namespace
@@ -86,10 +84,17 @@ Result<std::vector<TomlEntry>> parse_toml(std::string_view text, const std::stri
     FLUVIAL_TRY(flatten(table, "", path, arrays, entries));
   } catch (const toml::parse_error& error) {
     return Error{Code::kInvalidArgument,
-                 where(path, error.source().begin.line) + ": not TOML: " + one_line(error.description())};
+                 where(path, error.source().begin.line) + ": not TOML: " + printable(error.description(), 300)};
   }
   std::stable_sort(entries.begin(), entries.end(),
                    [](const TomlEntry& a, const TomlEntry& b) { return a.line < b.line; });
+  std::unordered_set<std::string_view> keys;
+  for (const TomlEntry& entry : entries) {
+    if (!keys.insert(entry.key).second) {  // toml++ takes "a.b" = 1 and [a] b = 2 for two
+      return Error{Code::kInvalidArgument,
+                   where(path, entry.line) + ": " + printable(entry.key, 200) + " stands twice"};
+    }
+  }
   return entries;
 }
 

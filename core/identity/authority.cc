@@ -11,6 +11,7 @@
 #include "core/identity/files.h"
 #include "core/identity/openssl_internal.h"
 #include "core/identity/random.h"
+#include "core/identity/verify.h"
 
 namespace fluvial::identity {
 namespace {
@@ -77,17 +78,11 @@ bool push_text(GENERAL_NAMES* names, int type, std::string_view text) {
   return push(names, type, value);
 }
 
-bool is_dns_name(std::string_view name) {
-  return !name.empty() && name.size() <= 253 && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-';
-  });
-}
-
 Status add_alternative_names(X509* certificate, const Grant& grant) {
   const GeneralNamesPtr names(GENERAL_NAMES_new());
   bool good = names != nullptr && push_text(names.get(), GEN_URI, member_uri(grant.member));
   for (const std::string& name : grant.dns_names) {
-    if (!is_dns_name(name)) return Error{Code::kInvalidArgument, "not a host name: " + name};
+    if (!is_host_name(name)) return Error{Code::kInvalidArgument, "not a host name: " + name};
     good = good && push_text(names.get(), GEN_DNS, name);
   }
   for (const std::string& address : grant.ip_addresses) {
@@ -101,7 +96,9 @@ Status add_alternative_names(X509* certificate, const Grant& grant) {
   return {};
 }
 
-const char* key_usage_of(Role role) { return role == Role::kSite ? "clientAuth" : "clientAuth,serverAuth"; }
+const char* key_usage_of(Role role) {
+  return role == Role::kSite || role == Role::kOperator ? "clientAuth" : "clientAuth,serverAuth";
+}
 
 Status check_grant(const Grant& grant) {
   FLUVIAL_TRY(check_node_name(grant.member.name));
@@ -148,12 +145,31 @@ Result<CertificatePtr> start_certificate(EVP_PKEY* key, X509_NAME* subject, cons
   return certificate;
 }
 
+// Of 16 bytes that follow from what the certificate is for and from its key.
+Result<Serial> serial_of(const Digest& purpose, EVP_PKEY* key) {
+  unsigned char* encoded = nullptr;
+  const int size = i2d_PUBKEY(key, &encoded);
+  if (size <= 0) return openssl_error("cannot encode a public key");
+  Sha256 hash;
+  hash.update(purpose);
+  hash.update({reinterpret_cast<const std::byte*>(encoded), static_cast<std::size_t>(size)});
+  OPENSSL_free(encoded);
+  const Digest digest = hash.finish();
+  Serial serial;
+  std::copy_n(digest.begin(), serial.size(), serial.begin());
+  return in_form(serial);
+}
+
+// Nothing in it is drawn: the same key makes the same certificate at the same time.
 Result<Certificate> make_authority(const PrivateKey& key, const std::string& federation, WallTime now,
                                    std::chrono::seconds validity) {
   FLUVIAL_TRY(check_node_name(federation));
   const NamePtr name = make_name("authority", federation);
+  const std::string purpose = "authority of " + federation + " from " +
+                              std::to_string(std::chrono::floor<std::chrono::seconds>(now).time_since_epoch().count());
+  FLUVIAL_ASSIGN(const Serial serial, serial_of(sha256(as_byte_span(purpose)), key.native()));
   FLUVIAL_ASSIGN(CertificatePtr certificate,
-                 start_certificate(key.native(), name.get(), random_serial(), now - kBackdated, now + validity));
+                 start_certificate(key.native(), name.get(), serial, now - kBackdated, now + validity));
   X509* const raw = certificate.get();
   if (X509_set_issuer_name(raw, name.get()) != 1 ||
       !add_extension(raw, raw, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") ||
@@ -166,33 +182,44 @@ Result<Certificate> make_authority(const PrivateKey& key, const std::string& fed
   return Certificate(std::shared_ptr<X509>(std::move(certificate)));
 }
 
-Result<Certificate> open_authority(const PrivateKey& key, const std::string& path, WallTime now) {
-  FLUVIAL_ASSIGN(const std::vector<Certificate> chain, Certificate::load_chain(path));
-  if (chain.size() != 1 || X509_check_ca(chain.front().native()) != 1) {
-    return Error{Code::kDataLoss, path + " is not one authority certificate"};
+Result<std::vector<Certificate>> open_authority(const PrivateKey& key, const std::string& path, WallTime now) {
+  FLUVIAL_ASSIGN(std::vector<Certificate> chain, Certificate::load_chain(path));
+  if (X509_check_ca(chain.front().native()) != 1) {
+    return Error{Code::kDataLoss, path + " holds no authority's certificate"};
   }
   if (X509_check_private_key(chain.front().native(), key.native()) != 1) {
     return openssl_error(path + " does not belong to the key beside it", Code::kDataLoss);
   }
-  if (chain.front().not_after() < now) return Error{Code::kFailedPrecondition, path + " has expired"};
-  return chain.front();
+  if (end_of(chain) < now) return Error{Code::kFailedPrecondition, path + " has expired"};
+  return chain;
 }
 
 }  // namespace
 
+Result<Issuer> make_issuer(const std::string& federation, WallTime now, std::chrono::seconds validity) {
+  FLUVIAL_ASSIGN(PrivateKey key, PrivateKey::generate());
+  return make_issuer(std::move(key), federation, now, validity);
+}
+
+Result<Issuer> make_issuer(PrivateKey key, const std::string& federation, WallTime now, std::chrono::seconds validity) {
+  FLUVIAL_ASSIGN(Certificate certificate, make_authority(key, federation, now, validity));
+  return Issuer{std::move(key), {std::move(certificate)}};
+}
+
+Result<PublicKey> key_of_csr(ByteSpan csr_der) {
+  FLUVIAL_ASSIGN(KeyPtr key, key_of_request(csr_der));
+  return PublicKey(std::shared_ptr<EVP_PKEY>(std::move(key)));
+}
+
+bool is_host_name(std::string_view name) {
+  return !name.empty() && name.size() <= 253 && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-';
+  });
+}
+
 Result<Serial> serial_of(const Digest& token_hash, ByteSpan csr_der) {
   FLUVIAL_ASSIGN(const KeyPtr key, key_of_request(csr_der));
-  unsigned char* encoded = nullptr;
-  const int size = i2d_PUBKEY(key.get(), &encoded);
-  if (size <= 0) return openssl_error("cannot encode a public key");
-  Sha256 hash;
-  hash.update(token_hash);
-  hash.update({reinterpret_cast<const std::byte*>(encoded), static_cast<std::size_t>(size)});
-  OPENSSL_free(encoded);
-  const Digest digest = hash.finish();
-  Serial serial;
-  std::copy_n(digest.begin(), serial.size(), serial.begin());
-  return in_form(serial);
+  return serial_of(token_hash, key.get());
 }
 
 std::string federation_of(const Certificate& authority) {
@@ -202,18 +229,37 @@ std::string federation_of(const Certificate& authority) {
   return size > 0 ? std::string(name.data()) : std::string();
 }
 
-CertificateAuthority::CertificateAuthority(PrivateKey key, Certificate certificate)
-    : key_(std::move(key)), certificate_(std::move(certificate)), pin_(pin_of(certificate_)) {}
+std::string federation_of(const Credentials& credentials) {
+  if (credentials.chain.size() > 1) return federation_of(credentials.chain[1]);
+  const auto root = root_of(credentials.chain, credentials.authorities);
+  return root.ok() ? federation_of(*root) : std::string();
+}
+
+CertificateAuthority::CertificateAuthority(Issuer issuer, std::vector<Certificate> authorities, std::uint64_t trust,
+                                           std::shared_ptr<const CertificateAuthority> before)
+    : key_(std::move(issuer.key)),
+      certificate_(issuer.chain.front()),
+      chain_(std::move(issuer.chain)),
+      end_(end_of(chain_)),
+      pin_(pin_of(chain_.back())),
+      key_id_(PublicKey::of(key_).id()),
+      intermediates_(chain_.begin(), chain_.end() - 1),
+      authorities_(authorities.empty() ? std::vector<Certificate>{chain_.back()} : std::move(authorities)),
+      trust_(trust),
+      before_(std::move(before)) {}
+
+CertificateAuthority CertificateAuthority::of(Issuer issuer, std::vector<Certificate> authorities, std::uint64_t trust,
+                                              std::shared_ptr<const CertificateAuthority> before) {
+  return {std::move(issuer), std::move(authorities), trust, std::move(before)};
+}
 
 Result<CertificateAuthority> CertificateAuthority::create_in_memory(const std::string& federation, WallTime now,
                                                                     std::chrono::seconds validity) {
-  FLUVIAL_ASSIGN(PrivateKey key, PrivateKey::generate());
-  FLUVIAL_ASSIGN(Certificate certificate, make_authority(key, federation, now, validity));
-  return CertificateAuthority(std::move(key), std::move(certificate));
+  FLUVIAL_ASSIGN(Issuer issuer, make_issuer(federation, now, validity));
+  return of(std::move(issuer));
 }
 
-Result<CertificateAuthority> CertificateAuthority::create_or_open(const std::string& folder,
-                                                                  const std::string& federation, WallTime now) {
+Result<Issuer> open_or_make_issuer(const std::string& folder, const std::string& federation, WallTime now) {
   const std::string key_path = folder + "/ca-key.pem";
   const std::string certificate_path = folder + "/ca.pem";
   FLUVIAL_TRY(make_private_folder(folder));
@@ -230,26 +276,32 @@ Result<CertificateAuthority> CertificateAuthority::create_or_open(const std::str
     if (key.ok()) FLUVIAL_TRY(key->save(key_path));
   }
   if (!key.ok()) return key.error();
-  auto certificate = open_authority(*key, certificate_path, now);
-  if (!certificate.ok() && certificate.error().code == Code::kNotFound) {
-    certificate = make_authority(*key, federation, now, kAuthorityValidity);
-    if (certificate.ok()) FLUVIAL_TRY(Certificate::save_chain({*certificate}, certificate_path));
+  auto chain = open_authority(*key, certificate_path, now);
+  if (!chain.ok() && chain.error().code == Code::kNotFound) {
+    FLUVIAL_ASSIGN(Certificate made, make_authority(*key, federation, now, kAuthorityValidity));
+    chain = std::vector<Certificate>{std::move(made)};
+    FLUVIAL_TRY(Certificate::save_chain(*chain, certificate_path));
   }
-  if (!certificate.ok()) return certificate.error();
-  return CertificateAuthority(*std::move(key), *std::move(certificate));
+  if (!chain.ok()) return chain.error();
+  return Issuer{*std::move(key), *std::move(chain)};
+}
+
+Result<CertificateAuthority> CertificateAuthority::create_or_open(const std::string& folder,
+                                                                  const std::string& federation, WallTime now) {
+  FLUVIAL_ASSIGN(Issuer issuer, open_or_make_issuer(folder, federation, now));
+  return of(std::move(issuer));
 }
 
 Result<Certificate> CertificateAuthority::issue(ByteSpan csr_der, const Grant& grant, WallTime now) const {
   FLUVIAL_TRY(check_grant(grant));
-  if (certificate_.not_after() <= now) {
+  if (end_ <= now) {
     return Error{Code::kFailedPrecondition, "the certificate authority has expired"};
   }
   FLUVIAL_ASSIGN(const KeyPtr key, key_of_request(csr_der));
   const NamePtr subject = make_name(role_name(grant.member.role), grant.member.name);
   // Compared as a distance in seconds: a huge validity must not overflow.
-  const WallTime end = certificate_.not_after();
-  const bool clipped = grant.validity >= std::chrono::floor<std::chrono::seconds>(end - now);
-  const WallTime until = clipped ? end : now + grant.validity;
+  const bool clipped = grant.validity >= std::chrono::floor<std::chrono::seconds>(end_ - now);
+  const WallTime until = clipped ? end_ : now + grant.validity;
   FLUVIAL_ASSIGN(CertificatePtr certificate,
                  start_certificate(key.get(), subject.get(), grant.serial ? *grant.serial : random_serial(),
                                    now - kBackdated, until));
@@ -265,6 +317,14 @@ Result<Certificate> CertificateAuthority::issue(ByteSpan csr_der, const Grant& g
     return openssl_error("cannot sign a certificate");
   }
   return Certificate(std::shared_ptr<X509>(std::move(certificate)));
+}
+
+Result<std::vector<Certificate>> CertificateAuthority::issue_chain(ByteSpan csr_der, const Grant& grant,
+                                                                   WallTime now) const {
+  FLUVIAL_ASSIGN(Certificate certificate, issue(csr_der, grant, now));
+  std::vector<Certificate> chain{std::move(certificate)};
+  chain.insert(chain.end(), intermediates_.begin(), intermediates_.end());
+  return chain;
 }
 
 }  // namespace fluvial::identity

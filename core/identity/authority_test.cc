@@ -210,7 +210,7 @@ TEST(Credentials, ThereAndBackAndOnlyTogether) {
   const auto loaded = load_credentials(home);
   ASSERT_TRUE(loaded.ok()) << loaded.error().to_string();
   EXPECT_EQ(loaded->chain.front().serial_hex(), credentials.chain.front().serial_hex());
-  EXPECT_EQ(pin_of(loaded->authority), pki.pin());
+  EXPECT_EQ(pin_of(loaded->authorities.front()), pki.pin());
   EXPECT_EQ(loaded->enrolled_before, 0u);
 
   Credentials third = credentials;

@@ -15,13 +15,37 @@ namespace fluvial::identity {
 namespace {
 
 constexpr std::size_t kCertificateBytesMax = 16 * 1024;
-constexpr std::size_t kChainMax = 4;
+constexpr std::size_t kChainMax = 1 + kIntermediatesMax;
 constexpr std::string_view kPinPrefix = "sha256:";
 
 WallTime to_wall_time(const ASN1_TIME* time) {
   std::tm parts = {};
   if (ASN1_TIME_to_tm(time, &parts) != 1) return WallTime();  // unreadable: long expired
   return WallTime(std::chrono::seconds(::timegm(&parts)));
+}
+
+Result<std::vector<Certificate>> certificates_from_pem(std::string_view pem, std::size_t max) {
+  if (pem.size() > max * 2 * kCertificateBytesMax) return Error{Code::kDataLoss, "a PEM chain is too large"};
+  const BioPtr bio = bio_over(pem);
+  std::vector<Certificate> chain;
+  while (CertificatePtr next{PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)}) {
+    if (chain.size() == max) {
+      return Error{Code::kDataLoss, "more than " + std::to_string(max) + " certificates in a PEM chain"};
+    }
+    chain.emplace_back(std::shared_ptr<X509>(std::move(next)));
+  }
+  const unsigned long last = ERR_peek_last_error();
+  const bool at_end = ERR_GET_LIB(last) == ERR_LIB_PEM && ERR_GET_REASON(last) == PEM_R_NO_START_LINE;
+  if (!at_end || chain.empty()) return openssl_error("not a PEM certificate", Code::kDataLoss);
+  ERR_clear_error();
+  return chain;
+}
+
+Result<std::vector<Certificate>> load_certificates(const std::string& path, std::size_t max) {
+  FLUVIAL_ASSIGN(const std::string pem, read_small_file(path));
+  auto chain = certificates_from_pem(pem, max);
+  if (!chain.ok()) return Error{chain.error().code, path + ": " + chain.error().message};
+  return chain;
 }
 
 }  // namespace
@@ -36,31 +60,20 @@ Result<Certificate> Certificate::from_der(ByteSpan der) {
 }
 
 Result<std::vector<Certificate>> Certificate::chain_from_pem(std::string_view pem) {
-  if (pem.size() > kChainMax * 2 * kCertificateBytesMax) return Error{Code::kDataLoss, "a PEM chain is too large"};
-  const BioPtr bio = bio_over(pem);
-  std::vector<Certificate> chain;
-  while (CertificatePtr next{PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)}) {
-    if (chain.size() == kChainMax) return Error{Code::kDataLoss, "more than 4 certificates in a PEM chain"};
-    chain.emplace_back(std::shared_ptr<X509>(std::move(next)));
-  }
-  const unsigned long last = ERR_peek_last_error();
-  const bool at_end = ERR_GET_LIB(last) == ERR_LIB_PEM && ERR_GET_REASON(last) == PEM_R_NO_START_LINE;
-  if (!at_end || chain.empty()) return openssl_error("not a PEM certificate", Code::kDataLoss);
-  ERR_clear_error();
-  return chain;
+  return certificates_from_pem(pem, kChainMax);
 }
-
 Result<std::vector<Certificate>> Certificate::load_chain(const std::string& path) {
-  FLUVIAL_ASSIGN(const std::string pem, read_small_file(path));
-  auto chain = chain_from_pem(pem);
-  if (!chain.ok()) return Error{chain.error().code, path + ": " + chain.error().message};
-  return chain;
+  return load_certificates(path, kChainMax);
+}
+Result<std::vector<Certificate>> Certificate::authorities_from_pem(std::string_view pem) {
+  return certificates_from_pem(pem, kAuthoritiesMax);
+}
+Result<std::vector<Certificate>> Certificate::load_authorities(const std::string& path) {
+  return load_certificates(path, kAuthoritiesMax);
 }
 
 Status Certificate::save_chain(const std::vector<Certificate>& chain, const std::string& path) {
-  std::string pem;
-  for (const Certificate& certificate : chain) pem += certificate.pem();
-  return write_file(path, pem, 0644);
+  return write_file(path, pem_of(chain), 0644);
 }
 
 Buffer Certificate::der() const {
@@ -76,6 +89,12 @@ std::string Certificate::pem() const {
   const BioPtr bio(BIO_new(BIO_s_mem()));
   FLUVIAL_CHECK(bio != nullptr && PEM_write_bio_X509(bio.get(), native()) == 1, "a certificate does not encode");
   return std::string(bio_text(bio.get()));
+}
+
+std::string Certificate::pem_of(const std::vector<Certificate>& certificates) {
+  std::string pem;
+  for (const Certificate& certificate : certificates) pem += certificate.pem();
+  return pem;
 }
 
 PublicKey Certificate::public_key() const {

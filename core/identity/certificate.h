@@ -18,16 +18,22 @@ struct ssl_st;
 
 namespace fluvial::identity {
 
+inline constexpr int kIntermediatesMax = 3;        // between a member's certificate and an authority
+inline constexpr std::size_t kAuthoritiesMax = 8;  // trusted at the same time
+
 // A handle on an immutable certificate; copies share it. Thread safe.
 class Certificate {
  public:
   static Result<Certificate> from_der(ByteSpan der);                             // kDataLoss; at most 16 KiB
   static Result<std::vector<Certificate>> chain_from_pem(std::string_view pem);  // leaf first, 1 to 4
   static Result<std::vector<Certificate>> load_chain(const std::string& path);
+  static Result<std::vector<Certificate>> authorities_from_pem(std::string_view pem);  // 1 to kAuthoritiesMax
+  static Result<std::vector<Certificate>> load_authorities(const std::string& path);
   static Status save_chain(const std::vector<Certificate>& chain, const std::string& path);  // mode 0644, atomic
 
   Buffer der() const;
   std::string pem() const;
+  static std::string pem_of(const std::vector<Certificate>& certificates);  // one after the other
   PublicKey public_key() const;
   std::string serial_hex() const;  // lower case, no leading zeros but for "0"
   WallTime not_before() const;
@@ -52,6 +58,7 @@ struct PeerIdentity {
   std::string serial_hex;
   WallTime not_after;
   PublicKey key = {};
+  WallTime issued = {};  // as authority.h backdates; the epoch: not known
   bool operator==(const PeerIdentity&) const = default;
 };
 std::string describe(const PeerIdentity& peer);  // "site 7 (hospital-a)"

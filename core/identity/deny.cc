@@ -4,6 +4,19 @@
 
 namespace fluvial::identity {
 
+namespace {
+
+bool is_current(const DenyEntries& entries, const PeerIdentity& peer) {
+  if (const auto current = entries.current.find(peer.node); current != entries.current.end()) {
+    return current->second.key == peer.key.id() ||
+           (entries.adopts_newer && peer.issued >= std::chrono::floor<std::chrono::seconds>(current->second.issued));
+  }
+  const auto serial = entries.serials_hex.find(peer.node);
+  return serial == entries.serials_hex.end() || serial->second == peer.serial_hex;
+}
+
+}  // namespace
+
 void DenyList::replace(DenyEntries entries) {
   auto next = std::make_shared<const DenyEntries>(std::move(entries));
   const std::scoped_lock lock(mutex_);
@@ -23,12 +36,9 @@ Status DenyList::check(const PeerIdentity& peer) const {
                  "certificate " + peer.serial_hex + " of " + describe(peer) +
                      " is on the deny list: it was revoked, or the member has enrolled anew since"};
   }
-  const auto current = entries->serials_hex.find(peer.node);
-  if (current != entries->serials_hex.end() && current->second != peer.serial_hex) {
-    return Error{Code::kPermissionDenied, "certificate " + peer.serial_hex + " of " + describe(peer) +
-                                              " is on the deny list: the member has enrolled anew since"};
-  }
-  return {};
+  if (is_current(*entries, peer)) return {};
+  return Error{Code::kPermissionDenied, "certificate " + peer.serial_hex + " of " + describe(peer) +
+                                            " is on the deny list: the member has enrolled anew since"};
 }
 
 }  // namespace fluvial::identity

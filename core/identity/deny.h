@@ -21,6 +21,14 @@ struct DenyEntries {
   std::map<NodeId, std::string> serials_hex;
   std::set<Digest> keys = {};                  // PublicKey::id(): nobody may show one of these, under whatever name
   std::set<std::string> refused_serials = {};  // as serials_hex; of certificates that nobody may show any more
+  // The same where the member's key is known: it may show any certificate of that key. This goes before serials_hex.
+  struct Current {
+    Digest key{};  // PublicKey::id()
+    WallTime issued;
+    bool operator==(const Current&) const = default;
+  };
+  std::map<NodeId, Current> current = {};
+  bool adopts_newer = false;  // after a restore: one of another key that was issued later passes, too
   bool operator==(const DenyEntries&) const = default;
 };
 

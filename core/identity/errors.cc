@@ -5,11 +5,13 @@
 #include <string>
 #include <system_error>
 
+#include "core/base/printable.h"
 #include "core/identity/openssl_internal.h"
 
 namespace fluvial::identity {
 namespace {
 
+constexpr std::size_t kReasonBytesMax = 1'000;
 constexpr int kReasonsMax = 4;  // the queue's oldest entries name the cause; the rest are callers passing it on
 
 std::string alert_text(int alert) {
@@ -41,10 +43,7 @@ std::string drain_queue() {
     if (!all.empty()) all += "; ";
     all += reason_text(code, data, flags);
   }
-  for (char& c : all) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  }
-  return all;
+  return printable(all, kReasonBytesMax);
 }
 
 }  // namespace

@@ -83,10 +83,10 @@ Status check_region(std::string_view region) {
 }
 
 Result<Role> role_from_name(std::string_view name) {
-  for (const Role role : {Role::kCoordinator, Role::kAggregator, Role::kSite}) {
+  for (const Role role : {Role::kCoordinator, Role::kAggregator, Role::kSite, Role::kOperator}) {
     if (name == role_name(role)) return role;
   }
-  return Error{Code::kInvalidArgument, "role " + quoted(name) + " is not coordinator, aggregator or site"};
+  return Error{Code::kInvalidArgument, "role " + quoted(name) + " is not coordinator, aggregator, site or operator"};
 }
 
 std::string member_uri(const Member& member) {

@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "core/identity/tls.h"
+
 namespace fluvial::identity {
 namespace {
 
@@ -74,6 +76,10 @@ void set_required_alpn(SSL_CTX* context, const std::string_view& protocol) {
 std::string_view required_alpn(SSL* ssl) {
   const void* const protocol = SSL_CTX_get_ex_data(SSL_get_SSL_CTX(ssl), alpn_index());
   return protocol == nullptr ? std::string_view() : *static_cast<const std::string_view*>(protocol);
+}
+
+bool stands_for(std::string_view protocol, std::string_view required) {
+  return protocol == required || (required == kAdminAlpn && protocol == "http/1.1");
 }
 
 }  // namespace fluvial::identity

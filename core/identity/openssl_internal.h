@@ -53,5 +53,6 @@ const std::string* verdict_of(const SSL* ssl);
 // The protocol that a context insists on, kept on the context for peer_identity().
 void set_required_alpn(SSL_CTX* context, const std::string_view& protocol);  // a constant of tls.h
 std::string_view required_alpn(SSL* ssl);
+bool stands_for(std::string_view protocol, std::string_view required);  // it, or what other programs call the same
 
 }  // namespace fluvial::identity

@@ -1,6 +1,7 @@
 // The identity of the other side: PeerIdentity in certificate.h.
 #include <fmt/format.h>
 
+#include "core/identity/authority.h"
 #include "core/identity/certificate.h"
 #include "core/identity/openssl_internal.h"
 
@@ -41,7 +42,8 @@ Result<PeerIdentity> identity_of(const Certificate& certificate) {
                       std::move(member.name),
                       certificate.serial_hex(),
                       certificate.not_after(),
-                      certificate.public_key()};
+                      certificate.public_key(),
+                      certificate.not_before() + kBackdated};
 }
 
 Result<PeerIdentity> peer_identity(SSL* ssl) {
@@ -50,7 +52,7 @@ Result<PeerIdentity> peer_identity(SSL* ssl) {
   unsigned int size = 0;
   SSL_get0_alpn_selected(ssl, &protocol, &size);
   const std::string_view selected(reinterpret_cast<const char*>(protocol), size);
-  if (selected.empty() || selected != required_alpn(ssl)) {
+  if (selected.empty() || !stands_for(selected, required_alpn(ssl))) {
     return unauthenticated(fmt::format("the peer does not speak {}", required_alpn(ssl)));
   }
   X509* const certificate = SSL_get1_peer_certificate(ssl);

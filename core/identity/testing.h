@@ -2,11 +2,13 @@
 // failure stops the process. Contexts are real: only the keys are made fresh for each TestPki.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 
 #include "core/identity/authority.h"
 #include "core/identity/credentials.h"
+#include "core/identity/issuer.h"
 #include "core/identity/tls.h"
 
 namespace fluvial::identity {
@@ -41,5 +43,16 @@ class TestPki {
   CertificateAuthority authority_;
   CertificateAuthority foreign_;
 };
+
+// What an authority's certificate says. For tests of those that members would not accept, too.
+struct AuthoritySpec {
+  std::string name = "below";
+  std::string basic_constraints = "critical,CA:TRUE,pathlen:0";  // empty: none
+  std::string key_usage = "critical,keyCertSign,cRLSign";        // empty: none
+  std::chrono::seconds validity = std::chrono::days(365);
+};
+// A root of somebody's own PKI, and an authority below `above`.
+Issuer make_test_root(const std::string& name, const std::string& basic_constraints = "critical,CA:TRUE");
+Issuer make_test_authority(const Issuer& above, const AuthoritySpec& spec = {});
 
 }  // namespace fluvial::identity

@@ -226,7 +226,7 @@ TEST_F(Tls, OnlyTheCoordinatorEnrols) {
   const auto site_server = TlsContext::enrol_server(pki.credentials(Role::kSite, NodeId(7), "hospital-a"));
   EXPECT_THAT(Handshake(site_server.value(), pki.enrol_client()).client_error(), HasSubstr("purpose"));
   Credentials bare = pki.credentials(Role::kCoordinator, NodeId(1), "root");
-  bare.authority = bare.chain.front();  // shows no authority at all
+  bare.authorities = {bare.chain.front()};  // shows no authority at all
   EXPECT_THAT(Handshake(TlsContext::enrol_server(bare).value(), pki.enrol_client()).client_error(),
               HasSubstr("shows no authority"));
 }
@@ -254,6 +254,29 @@ TEST(DenyList, ByNodeAndBySerial) {
   EXPECT_TRUE(deny.check(peer).ok());
   deny.replace({});
   EXPECT_TRUE(deny.check(peer).ok());
+}
+
+TEST(DenyList, AMemberMayShowAnyCertificateOfItsCurrentKey) {
+  const PublicKey own = PublicKey::of(PrivateKey::generate().value());
+  const PublicKey other = PublicKey::of(PrivateKey::generate().value());
+  const WallTime issued{std::chrono::hours(1000)};
+  const auto shows = [](const PublicKey& key, WallTime when) {
+    return PeerIdentity{Role::kSite, NodeId(7), "a", "77", {}, key, when};
+  };
+  DenyList deny;
+  DenyEntries entries;
+  entries.serials_hex = {{NodeId(7), "78"}};
+  entries.current = {{NodeId(7), {own.id(), issued}}};
+  deny.replace(entries);
+  EXPECT_TRUE(deny.check(shows(own, issued)).ok()) << "whatever its serial";
+  EXPECT_FALSE(deny.check(shows(other, issued + std::chrono::hours(1))).ok());
+  entries.adopts_newer = true;
+  deny.replace(entries);
+  EXPECT_TRUE(deny.check(shows(other, issued + std::chrono::hours(1))).ok()) << "the restore has lost its record";
+  EXPECT_FALSE(deny.check(shows(other, issued - std::chrono::seconds(1))).ok());
+  entries.keys = {other.id()};
+  deny.replace(entries);
+  EXPECT_FALSE(deny.check(shows(other, issued + std::chrono::hours(1))).ok());
 }
 
 TEST(DenyList, AKeyAndASerialThatWereRevokedStayRefusedUnderWhateverName) {

@@ -74,11 +74,17 @@ bool decode_base64url(std::string_view text, std::vector<std::byte>& out) {
 }
 
 std::byte role_byte(Role role) {
-  return role == Role::kSite ? std::byte{1} : role == Role::kAggregator ? std::byte{2} : std::byte{3};
+  switch (role) {
+    case Role::kSite: return std::byte{1};
+    case Role::kAggregator: return std::byte{2};
+    case Role::kCoordinator: return std::byte{3};
+    case Role::kOperator: break;
+  }
+  return std::byte{4};
 }
 
 Result<Role> role_from_byte(std::byte byte) {
-  for (const Role role : {Role::kSite, Role::kAggregator, Role::kCoordinator}) {
+  for (const Role role : {Role::kSite, Role::kAggregator, Role::kCoordinator, Role::kOperator}) {
     if (role_byte(role) == byte) return role;
   }
   return Error{Code::kInvalidArgument, "the token names an unknown role"};
@@ -203,6 +209,9 @@ Result<NewToken> make_token(const TokenRequest& request, std::string_view author
   FLUVIAL_TRY(check_address(request.address));
   if (request.role == Role::kCoordinator) {
     return Error{Code::kInvalidArgument, "a federation has one coordinator, and it makes its own certificate"};
+  }
+  if (request.role == Role::kOperator && (request.uses_max != 1 || !request.region.empty())) {
+    return Error{Code::kInvalidArgument, "an operator is one person, and stands in no region"};
   }
   EnrolmentToken token;
   token.secret = Secret::random();

@@ -382,5 +382,24 @@ TEST(HostileWorker, RandomBytesNeverGetFurtherThanADetachment) {
   EXPECT_EQ(open_fds(), before);
 }
 
+TEST(HostileWorker, AFailureWithoutAReasonIsNoEmptyLine) {
+  Agent agent;
+  RawPeer peer(agent.socket());
+  peer.attach("silent");
+  agent.server().assign(agent.worker("silent"), train_task(1));
+  UniqueFd model;
+  ASSERT_TRUE(peer.receive(&model).has_task());
+  peer.send(failed_message(TaskId(1), ""));
+  agent.recorder().wait([](const Seen& seen) { return seen.failed.contains(TaskId(1)); });
+  EXPECT_EQ(agent.recorder().seen().failed.at(TaskId(1)).message, "it says no reason");
+}
+
+TEST(HostileWorker, BytesThatAreNoTextWriteNothingToStandardError) {
+  testing::internal::CaptureStderr();
+  const auto decoded = decode("\x0a\x03\x12\x01\xff");  // Attach, whose worker's name is no UTF-8
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_FALSE(decoded.ok());
+}
+
 }  // namespace
 }  // namespace fluvial::local

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/wire/mapping.h"
+#include "core/wire/silence.h"
 
 namespace fluvial::local {
 namespace {
@@ -94,6 +95,7 @@ Result<std::string> encode(const v1::LocalMessage& message, std::size_t bytes_ma
 }
 
 Result<v1::LocalMessage> decode(std::string_view body) {
+  wire::silence_protobuf();
   v1::LocalMessage message;
   if (!message.ParseFromArray(body.data(), static_cast<int>(body.size()))) {
     return Error{Code::kInvalidArgument, "bytes that are no message of the local protocol"};

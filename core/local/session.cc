@@ -202,7 +202,8 @@ Status Session::on_failed(const v1::TaskFailed& failed) {
   FLUVIAL_TRY(check_current(failed.id()));
   const TaskId task = std::exchange(current_, std::nullopt)->id;
   if (const auto owner = owner_.lock()) {
-    owner->failed(id_, task, Error{Code::kInternal, printable(failed.message())});
+    const std::string reason = failed.message().empty() ? "it says no reason" : printable(failed.message());
+    owner->failed(id_, task, Error{Code::kInternal, reason});
   }
   return {};
 }

@@ -127,6 +127,11 @@ class WorkerServer::Impl final : public SessionOwner, public std::enable_shared_
   }
 
   Status admit(const WorkerInfo& info) const override {
+    if (options_.only && info.kind != *options_.only) {
+      return Error{Code::kFailedPrecondition, fmt::format("worker {} attached to {}, and {} has only tasks to {}: {}",
+                                                          info.name, task_kind_name(info.kind), options_.node,
+                                                          task_kind_name(*options_.only), options_.others_belong)};
+    }
     if (!info.group) return {};
     const Group& group = *info.group;
     for (const auto& [id, session] : sessions_) {

@@ -44,6 +44,10 @@ struct WorkerServerOptions {
   std::filesystem::path socket;  // made with mode 0600; its folder is made (0700) when missing
   std::string node;              // the agent's name, told to workers
   std::size_t workers_max = 64;  // connections, attached or not; one more is refused
+  // The kind of workers that this agent has tasks for; one of the other kind is refused, and told `others_belong`:
+  // where it would be given work. None: both.
+  std::optional<TaskKind> only = {};
+  std::string others_belong = {};
   std::chrono::milliseconds handshake_deadline{10'000};
   std::chrono::milliseconds message_deadline{30'000};  // from a message's first byte to its last, either way
   // GPUs from whose memory results are taken. `open_device` is called on the server's strand, once for each result

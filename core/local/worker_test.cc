@@ -1,4 +1,4 @@
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -253,6 +253,20 @@ TEST(Worker, OneTooManyIsRefusedUntilAnotherGoes) {
   ASSERT_TRUE(first.detach("bye").ok());
   agent.recorder().wait([&](const Seen& seen) { return seen.detached.contains(worker); });
   attach(agent, "third");
+}
+
+TEST(Worker, OneOfTheOtherKindIsToldWhereItBelongs) {
+  Agent agent([](WorkerServerOptions& options) {
+    options.only = TaskKind::kEvaluate;
+    options.others_belong = "workers train at a site";
+  });
+  const Result<WorkerClient> trainer = WorkerClient::attach(agent.socket(), {.name = "trainer"});
+  ASSERT_FALSE(trainer.ok());
+  EXPECT_EQ(trainer.error().code, Code::kFailedPrecondition);
+  EXPECT_THAT(trainer.error().message, testing::HasSubstr("workers train at a site"));
+  agent.recorder().wait([](const Seen& seen) { return seen.refused.size() == 1; });
+  const WorkerClient judge = attach(agent, "judge", TaskKind::kEvaluate);
+  agent.worker("judge");
 }
 
 TEST(Worker, AProcessThatDiesWithATaskIsDetached) {

@@ -1,7 +1,6 @@
 #include "core/net/connector.h"
 
 #include <boost/asio/as_tuple.hpp>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/strand.hpp>
@@ -11,10 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/printable.h"
 #include "core/net/deadline.h"
 #include "core/net/greeting.h"
 #include "core/net/proxy.h"
 #include "core/net/proxy_tunnel.h"
+#include "core/net/run_on.h"
 #include "core/net/signal.h"
 
 namespace fluvial::net {
@@ -141,13 +142,13 @@ Awaitable<Result<std::shared_ptr<Session>>> connect(Executor executor, std::stri
                                           .hooks = std::move(hooks),
                                           .admission = std::move(admission),
                                           .outcome = {}});
-  co_await asio::co_spawn(dial->strand, dial_up(dial), asio::use_awaitable);
+  co_await run_on(dial->strand, dial_up(dial));
   co_return std::move(*dial->outcome);
 }
 
 Result<HostPort> parse_host_port(std::string_view text) {
   const auto wrong = [text] {
-    return Error{Code::kInvalidArgument, "'" + std::string(text) + "': expected host:port, such as 192.0.2.7:7443"};
+    return Error{Code::kInvalidArgument, "'" + printable(text, 300) + "': expected host:port, such as 192.0.2.7:7443"};
   };
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return wrong();
@@ -155,6 +156,7 @@ Result<HostPort> parse_host_port(std::string_view text) {
   const std::string_view digits = text.substr(colon + 1);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
+    if (host.find(':') == std::string_view::npos || host.find_first_of("[]") != std::string_view::npos) return wrong();
   } else if (host.find_first_of(":[]") != std::string_view::npos) {
     return wrong();
   }

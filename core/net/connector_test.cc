@@ -17,8 +17,8 @@ TEST(HostPort, ReadsWhatItWrites) {
 }
 
 TEST(HostPort, RefusesTheRest) {
-  for (const std::string text :
-       {"", "host", ":1", "host:", "host:65536", "host:-1", "host:1x", "::1:7", "[]:1", "a:1:2"}) {
+  for (const std::string text : {"", "host", ":1", "host:", "host:65536", "host:-1", "host:1x", "::1:7", "[]:1",
+                                 "a:1:2", "[[a]:1", "[host]:1", "[::1]]:1"}) {
     const auto address = parse_host_port(text);
     ASSERT_FALSE(address.ok()) << text;
     EXPECT_EQ(address.error().code, Code::kInvalidArgument);

@@ -1,6 +1,6 @@
 // A small HTTP/1.1 server for administration, health and metrics, over TCP or a Unix socket, and a blocking client for
-// the command line. Not for the open internet: no TLS, no authentication but the Unix socket's file mode and what the
-// kernel says of the process that connected.
+// the command line, over TLS as well. This server is not for the open internet: no TLS, no authentication but the Unix
+// socket's file mode and what the kernel says of the process that connected. The one for operators is in https.h.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +17,8 @@
 
 #include "core/base/clock.h"
 #include "core/base/result.h"
+#include "core/identity/certificate.h"
+#include "core/identity/tls.h"
 #include "core/net/awaitable.h"
 #include "core/net/hooks.h"
 
@@ -36,7 +38,8 @@ struct HttpRequest {
   std::map<std::string, std::string> query;  // decoded
   std::string body;
   std::string remote;
-  std::optional<UnixPeer> peer = {};  // over a Unix socket
+  std::optional<UnixPeer> peer = {};                       // over a Unix socket
+  std::optional<identity::PeerIdentity> certificate = {};  // over TLS: whose it is
   // By name in lower case; the values of a name that is there more than once stand behind each other, ", " between.
   std::map<std::string, std::string> headers;
 
@@ -83,7 +86,12 @@ struct UnixAddress {
   std::string path;
   std::uint32_t mode = 0600;  // of the file that a server makes: who may connect
 };
-using HttpAddress = std::variant<TcpAddress, UnixAddress>;
+// A client's: the server must be the coordinator of the context's authority, whatever the host is called.
+struct TlsAddress {
+  TcpAddress at;
+  std::shared_ptr<const identity::TlsContext> tls;
+};
+using HttpAddress = std::variant<TcpAddress, UnixAddress, TlsAddress>;
 
 // Thread safe.
 class HttpServer {
@@ -110,7 +118,8 @@ struct HttpReply {
   std::string body;
 };
 
-// Blocking, for the command line: one request, one connection. kUnavailable when nobody answers there.
+// Blocking, for the command line: one request, one connection. kUnavailable when nobody answers there; over TLS
+// kUnauthenticated when one of the two does not take the other for what it must be, in words.
 Result<HttpReply> http_request(const HttpAddress& address, std::string_view method, std::string_view target,
                                std::string_view body, Duration deadline);
 

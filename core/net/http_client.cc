@@ -17,6 +17,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/net/client_stream.h"
 #include "core/net/connector.h"
 #include "core/net/http.h"
 
@@ -31,72 +32,11 @@ constexpr std::size_t kReplyBodyBytesMax = 64u << 20;
 constexpr std::size_t kLineBytesMax = 1 << 20;
 constexpr Duration kConnectDeadline = std::chrono::seconds(5);
 
-ErrorCode last_error() { return {errno, boost::system::system_category()}; }
-
-ErrorCode wait_for(int fd, short events, SteadyClock::time_point deadline) {
-  for (;;) {
-    int wait_ms = -1;
-    if (deadline != SteadyClock::time_point::max()) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - SteadyClock::now()).count();
-      if (left <= 0) return asio::error::timed_out;
-      wait_ms = static_cast<int>(std::min<std::int64_t>(left, 60'000));
-    }
-    pollfd waiting{.fd = fd, .events = events, .revents = 0};
-    const int ready = ::poll(&waiting, 1, wait_ms);
-    if (ready > 0) return {};
-    if (ready < 0 && errno != EINTR) return last_error();
-  }
-}
-
-// What Beast calls a SyncStream, with a deadline over all of it.
-class ClientStream {
- public:
-  ClientStream(int fd, SteadyClock::time_point deadline) : fd_(fd), deadline_(deadline) {}
-  ClientStream(const ClientStream&) = delete;
-  ClientStream& operator=(const ClientStream&) = delete;
-  ~ClientStream() { ::close(fd_); }
-
-  template <typename Buffers>
-  std::size_t read_some(const Buffers& buffers, ErrorCode& error) {
-    const asio::mutable_buffer to = *asio::buffer_sequence_begin(buffers);
-    return transfer(POLLIN, error, [&] { return ::recv(fd_, to.data(), to.size(), 0); }, asio::error::eof);
-  }
-  template <typename Buffers>
-  std::size_t write_some(const Buffers& buffers, ErrorCode& error) {
-    for (auto at = asio::buffer_sequence_begin(buffers); at != asio::buffer_sequence_end(buffers); ++at) {
-      const asio::const_buffer from = *at;
-      if (from.size() == 0) continue;
-      return transfer(POLLOUT, error, [&] { return ::send(fd_, from.data(), from.size(), MSG_NOSIGNAL); }, ErrorCode());
-    }
-    error = {};
-    return 0;
-  }
-  // Beast asks for these too; nothing here calls them.
-  template <typename Buffers>
-  std::size_t read_some(const Buffers& buffers);
-  template <typename Buffers>
-  std::size_t write_some(const Buffers& buffers);
-
- private:
-  template <typename Call>
-  std::size_t transfer(short events, ErrorCode& error, Call call, ErrorCode at_zero) {
-    for (;;) {
-      const ssize_t count = call();
-      if (count >= 0) {
-        error = count == 0 ? at_zero : ErrorCode();
-        return static_cast<std::size_t>(count);
-      }
-      if (errno == EINTR) continue;
-      error = errno == EAGAIN || errno == EWOULDBLOCK ? wait_for(fd_, events, deadline_) : last_error();
-      if (error) return 0;
-    }
-  }
-  const int fd_;
-  const SteadyClock::time_point deadline_;
-};
-
 std::string describe(const HttpAddress& address) {
   if (const auto* tcp = std::get_if<TcpAddress>(&address)) return to_string(HostPort{tcp->host, tcp->port});
+  if (const auto* tls = std::get_if<TlsAddress>(&address)) {
+    return "https://" + to_string(HostPort{tls->at.host, tls->at.port});
+  }
   return std::get<UnixAddress>(address).path;
 }
 
@@ -114,7 +54,8 @@ Result<StreamPtr> open_stream(const HttpAddress& address, const sockaddr* to, so
   if (::connect(fd, to, size) != 0) {
     if (errno != EINPROGRESS) return unavailable(address, std::strerror(errno));
     const auto until = std::min(deadline, SteadyClock::now() + kConnectDeadline);
-    if (const ErrorCode error = wait_for(fd, POLLOUT, until)) return unavailable(address, error.message());
+    if (const ErrorCode error = ClientStream::wait_for(fd, POLLOUT, until))
+      return unavailable(address, error.message());
     int failure = 0;
     socklen_t length = sizeof failure;
     ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &length);
@@ -133,7 +74,8 @@ Result<StreamPtr> open_unix_stream(const HttpAddress& address, SteadyClock::time
 }
 
 Result<StreamPtr> open_tcp_stream(const HttpAddress& address, SteadyClock::time_point deadline) {
-  const auto& tcp = std::get<TcpAddress>(address);
+  const auto* const tls = std::get_if<TlsAddress>(&address);
+  const TcpAddress& tcp = tls != nullptr ? tls->at : std::get<TcpAddress>(address);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -145,7 +87,13 @@ Result<StreamPtr> open_tcp_stream(const HttpAddress& address, SteadyClock::time_
     stream = open_stream(address, at->ai_addr, at->ai_addrlen, deadline);
     if (stream.ok()) break;
   }
+  if (stream.ok() && tls != nullptr) FLUVIAL_TRY((*stream)->shake_hands(*tls->tls, describe(address)));
   return stream;
+}
+
+std::string host_of(const HttpAddress& address) {
+  if (const auto* tls = std::get_if<TlsAddress>(&address)) return to_string(HostPort{tls->at.host, tls->at.port});
+  return std::holds_alternative<UnixAddress>(address) ? "localhost" : describe(address);
 }
 
 Result<StreamPtr> open_and_ask(const HttpAddress& address, std::string_view method, std::string_view target,
@@ -156,17 +104,19 @@ Result<StreamPtr> open_and_ask(const HttpAddress& address, std::string_view meth
   request.version(11);
   request.method_string(method);
   request.target(target);
-  request.set(http::field::host, is_unix ? "localhost" : describe(address));
+  request.set(http::field::host, host_of(address));
   request.keep_alive(false);
   request.body() = std::string(body);
   request.prepare_payload();
   ErrorCode error;
   http::write(*stream, request, error);
-  if (error) return unavailable(address, "cannot send the request: " + error.message());
+  if (error && !stream->fault()) return unavailable(address, "cannot send the request: " + error.message());
+  if (error) return *stream->fault();
   return stream;
 }
 
-Error reply_error(const HttpAddress& address, const ErrorCode& error) {
+Error reply_error(const HttpAddress& address, const ClientStream& stream, const ErrorCode& error) {
+  if (stream.fault()) return *stream.fault();
   if (error == asio::error::timed_out) return {Code::kDeadlineExceeded, describe(address) + ": no answer in time"};
   if (error == http::error::end_of_stream) return unavailable(address, "the server closed without an answer");
   return unavailable(address, error.message());
@@ -182,7 +132,7 @@ Result<HttpReply> http_request(const HttpAddress& address, std::string_view meth
   parser.body_limit(kReplyBodyBytesMax);
   ErrorCode error;
   http::read(*stream, buffer, parser, error);
-  if (error) return reply_error(address, error);
+  if (error) return reply_error(address, *stream, error);
   return HttpReply{static_cast<int>(parser.get().result_int()), std::move(parser.get().body())};
 }
 
@@ -194,7 +144,7 @@ Result<HttpReply> http_get_lines(const HttpAddress& address, std::string_view ta
   parser.body_limit(boost::none);
   ErrorCode error;
   http::read_header(*stream, buffer, parser, error);
-  if (error) return reply_error(address, error);
+  if (error) return reply_error(address, *stream, error);
   HttpReply reply{static_cast<int>(parser.get().result_int()), ""};
   const bool success = reply.status / 100 == 2;
   std::array<char, 16 * 1024> block;
@@ -203,7 +153,7 @@ Result<HttpReply> http_get_lines(const HttpAddress& address, std::string_view ta
     parser.get().body().data = block.data();
     parser.get().body().size = block.size();
     http::read_some(*stream, buffer, parser, error);
-    if (error && error != http::error::need_buffer) return reply_error(address, error);
+    if (error && error != http::error::need_buffer) return reply_error(address, *stream, error);
     text.append(block.data(), block.size() - parser.get().body().size);
     if (text.size() > kLineBytesMax) return unavailable(address, "a line of more than 1 MiB");
     for (std::size_t end = 0; success && (end = text.find('\n')) != std::string::npos;) {

@@ -3,8 +3,10 @@
 #include <array>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/connect.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -14,9 +16,12 @@
 #include <thread>
 #include <utility>
 
+#include "core/net/connector.h"
 #include "core/net/deadline.h"
+#include "core/net/greeting.h"
 #include "core/net/http_fields.h"
 #include "core/net/http_text.h"
+#include "core/net/tls_bridge.h"
 
 namespace fluvial::net {
 namespace {
@@ -30,35 +35,75 @@ constexpr auto kAwaitTuple = asio::as_tuple(asio::use_awaitable);
 constexpr Duration kSilenceMax = std::chrono::minutes(2);  // of a server that streams: its heartbeats come far sooner
 constexpr std::size_t kLineBytesMax = 16u << 20;
 
-HttpResponse unreachable(const UnixAddress& server, const std::string& why) {
-  return HttpResponse::from_error({Code::kUnavailable, "no coordinator answers at " + server.path + " (" + why + ")"});
+std::string place_of(const HttpAddress& server) {
+  if (const auto* tls = std::get_if<TlsAddress>(&server)) return to_string(HostPort{tls->at.host, tls->at.port});
+  return std::get<UnixAddress>(server).path;
+}
+
+HttpResponse unreachable(const HttpAddress& server, const std::string& why) {
+  return HttpResponse::from_error(
+      {Code::kUnavailable, "no coordinator answers at " + place_of(server) + " (" + why + ")"});
 }
 
 // A request that is on its way, and the answer as far as it is here.
 class Exchange {
  public:
   explicit Exchange(const Executor& executor) : socket_(executor) { parser_.body_limit(boost::none); }
+  ~Exchange() {
+    if (bridge_) bridge_->cut();
+  }
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
 
-  Awaitable<ErrorCode> ask(std::string path,
-                           http::request<http::string_body> request);  // until the answer's header is here
+  // Until the answer's header is here.
+  Awaitable<Status> ask(HttpAddress server, http::request<http::string_body> request);
   const Parser::value_type& head() const { return parser_.get(); }
   bool is_done() const { return parser_.is_done(); }
   Awaitable<Result<std::string>> read_some();
 
  private:
-  Local::socket socket_;
+  Awaitable<Status> reach(TlsAddress server);
+
+  Local::socket socket_;  // to the server, or to the bridge
+  std::shared_ptr<TlsBridge> bridge_;
   boost::beast::flat_buffer buffer_;
   Parser parser_;
   std::array<char, 16 * 1024> block_;
 };
 
-Awaitable<ErrorCode> Exchange::ask(std::string path, http::request<http::string_body> request) {
-  const auto [not_connected] = co_await socket_.async_connect(Local::endpoint(path), kAwaitTuple);
-  if (not_connected) co_return not_connected;
+Status failed(const ErrorCode& error) { return Error{Code::kUnavailable, error.message()}; }
+
+// A certificate that the server refuses shows as an answer that ends before it has begun.
+Awaitable<Status> Exchange::reach(TlsAddress server) {
+  const Executor executor = socket_.get_executor();
+  asio::ip::tcp::resolver resolver(executor);
+  const auto [unknown, found] =
+      co_await resolver.async_resolve(server.at.host, std::to_string(server.at.port), kAwaitTuple);
+  if (unknown) co_return failed(unknown);
+  asio::ip::tcp::socket socket(executor);
+  const auto [not_connected, endpoint] = co_await asio::async_connect(socket, found, kAwaitTuple);
+  if (not_connected) co_return failed(not_connected);
+  FLUVIAL_CO_ASSIGN(Greeted greeted, co_await greet_server(std::move(socket), server.tls, describe(endpoint)));
+  FLUVIAL_CO_TRY(identity::may_speak_as(*greeted.peer, Role::kCoordinator));
+  FLUVIAL_CO_ASSIGN(bridge_, TlsBridge::make(std::move(greeted.stream)));
+  socket_ = bridge_->take_plain();
+  asio::co_spawn(executor, TlsBridge::carry(bridge_, kSilenceMax), asio::detached);
+  co_return Status{};
+}
+
+Awaitable<Status> Exchange::ask(HttpAddress server, http::request<http::string_body> request) {
+  if (const auto* tls = std::get_if<TlsAddress>(&server)) {
+    FLUVIAL_CO_TRY(co_await reach(*tls));
+  } else {
+    const Local::endpoint endpoint(std::get<UnixAddress>(server).path);
+    const auto [not_connected] = co_await socket_.async_connect(endpoint, kAwaitTuple);
+    if (not_connected) co_return failed(not_connected);
+  }
   const auto [not_written, written] = co_await http::async_write(socket_, request, kAwaitTuple);
-  if (not_written) co_return not_written;
+  if (not_written) co_return failed(not_written);
   const auto [not_read, read] = co_await http::async_read_header(socket_, buffer_, parser_, kAwaitTuple);
-  co_return not_read;
+  if (not_read) co_return failed(not_read);
+  co_return Status{};
 }
 
 Awaitable<Result<std::string>> Exchange::read_some() {
@@ -126,11 +171,10 @@ HttpResponse response_of(const Parser::value_type& head) {
 
 }  // namespace
 
-Awaitable<HttpResponse> forward_request(UnixAddress server, HttpRequest request, Duration deadline) {
+Awaitable<HttpResponse> forward_request(HttpAddress server, HttpRequest request, Duration deadline) {
   const auto exchange = std::make_shared<Exchange>(co_await asio::this_coro::executor);
-  const auto asked = co_await with_deadline(exchange->ask(server.path, message_of(std::move(request))), deadline);
+  const Status asked = co_await with_deadline(exchange->ask(server, message_of(std::move(request))), deadline);
   if (!asked.ok()) co_return unreachable(server, asked.error().message);
-  if (*asked) co_return unreachable(server, asked->message());
   HttpResponse response = response_of(exchange->head());
   if (exchange->head().chunked()) {
     response.lines = [exchange](std::shared_ptr<LineWriter> out) { return hand_on_lines(exchange, std::move(out)); };
@@ -143,7 +187,7 @@ Awaitable<HttpResponse> forward_request(UnixAddress server, HttpRequest request,
 }
 
 struct HttpForwarder::Impl {
-  Impl(UnixAddress to, HttpSettings with) : address(std::move(to)), settings(with) {}
+  Impl(HttpAddress to, HttpSettings with) : address(std::move(to)), settings(with) {}
 
   Awaitable<HttpResponse> answer(HttpRequest request) {
     std::optional<HttpResponse> own = gate(request);
@@ -152,14 +196,14 @@ struct HttpForwarder::Impl {
   }
 
   asio::io_context context{1};
-  const UnixAddress address;
+  const HttpAddress address;
   const HttpSettings settings;
   Gate gate;
   std::shared_ptr<HttpServer> server;
   std::thread thread;
 };
 
-Result<std::unique_ptr<HttpForwarder>> HttpForwarder::open(TcpAddress listen, UnixAddress server,
+Result<std::unique_ptr<HttpForwarder>> HttpForwarder::open(TcpAddress listen, HttpAddress server,
                                                            HttpSettings settings) {
   auto impl = std::make_unique<Impl>(std::move(server), settings);
   FLUVIAL_ASSIGN(impl->server, HttpServer::open(impl->context.get_executor(), std::move(listen), settings, nullptr));

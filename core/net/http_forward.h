@@ -1,5 +1,5 @@
-// Carries HTTP requests from a TCP port of this machine on to a server on a Unix socket, those that a gate lets
-// through.
+// Carries HTTP requests from a TCP port of this machine on to a server on a Unix socket or behind TLS, those that a
+// gate lets through.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class HttpForwarder {
 
   // Listens; nobody is answered before start(). The settings bound what comes in; what the server answers is bounded
   // by kForwardedBytesMax, except for a streaming answer, which passes line by line.
-  static Result<std::unique_ptr<HttpForwarder>> open(TcpAddress listen, UnixAddress server, HttpSettings settings);
+  static Result<std::unique_ptr<HttpForwarder>> open(TcpAddress listen, HttpAddress server, HttpSettings settings);
   ~HttpForwarder();  // ends every connection
 
   std::uint16_t port() const;
@@ -33,9 +33,9 @@ class HttpForwarder {
 
 inline constexpr std::size_t kForwardedBytesMax = 64u << 20;
 
-// Asks the server on the socket what `request` asks, with its method, path, query, body and the headers that an answer
-// may depend on (Accept, Last-Event-ID): cookies and the like stay here. The server's answer, which streams when the
-// server's does; 503 when nobody answers there.
-Awaitable<HttpResponse> forward_request(UnixAddress server, HttpRequest request, Duration deadline);
+// Asks the server (not a TcpAddress: that would be in the clear) what `request` asks, with its method, path, query,
+// body and the headers that an answer may depend on (Accept, Last-Event-ID): cookies and the like stay here. The
+// server's answer, which streams when the server's does; 503 when nobody answers there.
+Awaitable<HttpResponse> forward_request(HttpAddress server, HttpRequest request, Duration deadline);
 
 }  // namespace fluvial::net

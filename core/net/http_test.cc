@@ -232,6 +232,12 @@ TEST(HttpText, WritesTargetsAsItReadsThem) {
   EXPECT_EQ(back->query, target.query);
 }
 
+TEST(HttpText, AnErrorsAnswerIsJsonWhateverItIsAbout) {
+  const HttpResponse response = HttpResponse::from_error({Code::kNotFound, "GET /\xff\"\n\x1b is not there"});
+  EXPECT_EQ(response.body, "{\"code\": \"not_found\", \"message\": \"GET /?\\\"   is not there\"}\n");
+  EXPECT_LT(HttpResponse::from_error({Code::kNotFound, std::string(1 << 20, 'x')}).body.size(), 5'000U);
+}
+
 TEST(HttpText, ReadsTargets) {
   const auto target = parse_target("/a%2Fb/c?x=1&y=&z&%41=%42");
   ASSERT_TRUE(target.ok());

@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include "core/base/bytes.h"
+#include "core/base/plain_numbers.h"
+#include "core/base/printable.h"
 #include "core/net/http.h"
 
 namespace fluvial::net {
 namespace {
+
+constexpr std::size_t kMessageBytesMax = 4096;
 
 Result<std::string> undo_percent(std::string_view text) {
   std::string out;
@@ -111,13 +115,13 @@ HttpResponse HttpResponse::text(int status, std::string body) {
 
 HttpResponse HttpResponse::json(std::string body) {
   HttpResponse out;
-  out.body = std::move(body);
+  out.body = plain_numbers(body);
   return out;
 }
 
 HttpResponse HttpResponse::from_error(const Error& error) {
-  HttpResponse out = json(
-      fmt::format("{{\"code\": {}, \"message\": {}}}\n", quote_json(code_name(error.code)), quote_json(error.message)));
+  HttpResponse out = json(fmt::format("{{\"code\": {}, \"message\": {}}}\n", quote_json(code_name(error.code)),
+                                      quote_json(printable(error.message, kMessageBytesMax))));
   out.status = http_status_of(error.code);
   return out;
 }

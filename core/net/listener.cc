@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <boost/asio/as_tuple.hpp>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -21,6 +20,7 @@
 #include "core/net/deadline_timer.h"
 #include "core/net/greeting.h"
 #include "core/net/pace.h"
+#include "core/net/run_on.h"
 #include "core/net/strangers.h"
 #include "core/net/task_group.h"
 #include "core/net/tls_stream.h"
@@ -45,7 +45,7 @@ bool is_cancellation(const std::exception& failure) {
 
 class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
  public:
-  Impl(Executor executor, Tcp::acceptor acceptor, std::shared_ptr<const identity::TlsContext> tls,
+  Impl(Executor executor, Tcp::acceptor acceptor, std::shared_ptr<const identity::LiveTls> tls,
        ListenerSettings settings, std::shared_ptr<NetHooks> hooks, Admission admission)
       : executor_(std::move(executor)),
         acceptor_(std::move(acceptor)),
@@ -61,7 +61,7 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
 
   static Awaitable<void> run(std::shared_ptr<Impl> self, Handler handler) {
     self->handler_ = std::move(handler);
-    co_await asio::co_spawn(self->acceptor_.get_executor(), accept_all(self), asio::use_awaitable);
+    co_await run_on(self->acceptor_.get_executor(), accept_all(self));
     self->handshakes_.cancel();
     co_await self->handshakes_.join();
     self->close_sessions(true);
@@ -185,8 +185,8 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
     auto moved = [self, stranger] { self->moved(stranger->ticket); };
     Result<Greeted> greeted = gave_way(remote);
     try {
-      greeted = co_await before(&stranger->timer,
-                                greet_client(std::move(socket), self->tls_, remote, fault, std::move(moved)));
+      greeted = co_await before(
+          &stranger->timer, greet_client(std::move(socket), self->tls_->current(), remote, fault, std::move(moved)));
     } catch (const boost::system::system_error&) {
       if (!stranger->gives_way) throw;
     }
@@ -273,7 +273,7 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
   Tcp::acceptor acceptor_;  // with pause_ and stopping_ on a strand of its own
   asio::steady_timer pause_;
   bool stopping_ = false;
-  const std::shared_ptr<const identity::TlsContext> tls_;
+  const std::shared_ptr<const identity::LiveTls> tls_;
   const ListenerSettings settings_;
   const std::shared_ptr<NetHooks> hooks_;
   const Admission admission_;
@@ -291,10 +291,10 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
 };
 
 Result<std::shared_ptr<Listener>> Listener::open(Executor executor, const std::string& host, std::uint16_t port,
-                                                 std::shared_ptr<const identity::TlsContext> tls,
+                                                 std::shared_ptr<const identity::LiveTls> tls,
                                                  ListenerSettings settings, std::shared_ptr<NetHooks> hooks,
                                                  Admission admission) {
-  FLUVIAL_CHECK(tls && tls->is_server(), "a listener needs a server's TLS context");
+  FLUVIAL_CHECK(tls && tls->current()->is_server(), "a listener needs a server's TLS context");
   if (settings.session.payload_gate == nullptr) {
     settings.session.payload_gate = std::make_shared<PayloadGate>(
         PayloadGate::Limits{settings.payload_bytes_in_flight_max, settings.payload_bytes_per_member_max});

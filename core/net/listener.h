@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "core/identity/tls.h"
+#include "core/identity/live_tls.h"
 #include "core/net/awaitable.h"
 #include "core/net/hooks.h"
 #include "core/net/session.h"
@@ -28,9 +28,8 @@ class Listener {
 
   // Binds and listens. `host` is an address or name; port 0 takes a free one. kUnavailable names the address in use.
   static Result<std::shared_ptr<Listener>> open(Executor executor, const std::string& host, std::uint16_t port,
-                                                std::shared_ptr<const identity::TlsContext> tls,
-                                                ListenerSettings settings, std::shared_ptr<NetHooks> hooks,
-                                                Admission admission = {});
+                                                std::shared_ptr<const identity::LiveTls> tls, ListenerSettings settings,
+                                                std::shared_ptr<NetHooks> hooks, Admission admission = {});
   ~Listener();
 
   // Accepts until stop(); returns when every handler has ended. Once.

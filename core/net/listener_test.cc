@@ -343,7 +343,7 @@ TEST(Listener, RunningOutOfFilesDoesNotEndIt) {
 #endif
   Threads threads;
   auto hooks = std::make_shared<RecordingHooks>();
-  auto listener = Listener::open(threads.executor(), "127.0.0.1", 0, server_tls(), {}, hooks);
+  auto listener = Listener::open(threads.executor(), "127.0.0.1", 0, identity::live(server_tls()), {}, hooks);
   ASSERT_TRUE(listener.ok());
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -366,7 +366,8 @@ TEST(Listener, RunningOutOfFilesDoesNotEndIt) {
 TEST(Listener, APortInUseIsAnErrorThatNamesIt) {
   Threads threads;
   TestServer server(threads);
-  const auto again = Listener::open(threads.executor(), "127.0.0.1", server.port(), server_tls(), {}, nullptr);
+  const auto again =
+      Listener::open(threads.executor(), "127.0.0.1", server.port(), identity::live(server_tls()), {}, nullptr);
   ASSERT_FALSE(again.ok());
   EXPECT_EQ(again.error().code, Code::kUnavailable);
   EXPECT_NE(again.error().message.find("127.0.0.1:" + std::to_string(server.port())), std::string::npos);

@@ -282,6 +282,14 @@ TEST(SessionLimits, AStrangersPingsAreCounted) {
   server.hooks().wait_refused(reason::kBeforeAdmission);
 }
 
+TEST(SessionLimits, AStrangerMayChangeItsKeysAFewTimes) {
+  Threads threads;
+  TestServer server(threads, for_strangers(), admit_after_one);
+  RawPeer peer(threads, server.port());
+  peer.update_keys(5);
+  server.hooks().wait_refused(reason::kKeyUpdates);
+}
+
 TEST(SessionLimits, WhoIsAdmittedMayBringWhatMembersBring) {
   Threads threads;
   TestServer server(threads, for_strangers(), admit_after_one);

@@ -7,12 +7,12 @@
 #include <boost/asio/error.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/system/system_error.hpp>
 #include <exception>
 #include <list>
 #include <mutex>
 
+#include "core/net/run_on.h"
 #include "core/net/signal.h"
 
 namespace fluvial::net {
@@ -103,8 +103,6 @@ std::size_t TaskGroup::size() const {
   return state_->tasks.size();
 }
 
-Awaitable<void> TaskGroup::join() {
-  co_await asio::co_spawn(state_->strand, State::wait_until_empty(state_), asio::use_awaitable);
-}
+Awaitable<void> TaskGroup::join() { co_await run_on(state_->strand, State::wait_until_empty(state_)); }
 
 }  // namespace fluvial::net

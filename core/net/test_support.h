@@ -181,8 +181,8 @@ class TestServer {
   explicit TestServer(Threads& threads, ListenerSettings settings = {}, Listener::Handler handler = echo,
                       std::shared_ptr<const identity::TlsContext> tls = server_tls(), Admission admission = {})
       : threads_(threads) {
-    auto opened =
-        Listener::open(threads.executor(), "127.0.0.1", 0, std::move(tls), settings, hooks_, std::move(admission));
+    auto opened = Listener::open(threads.executor(), "127.0.0.1", 0, identity::live(std::move(tls)), settings, hooks_,
+                                 std::move(admission));
     EXPECT_TRUE(opened.ok()) << opened.error().to_string();
     listener_ = std::move(*opened);
     running_ = asio::co_spawn(threads.executor(), listener_->run(std::move(handler)), asio::use_future);

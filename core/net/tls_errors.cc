@@ -23,7 +23,7 @@ constexpr Known kKnown[] = {
     {SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED, reason::kNoCertificate,
      "the server requires a certificate of this federation"},
     {SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED, reason::kBadCertificate,
-     "the peer says that our certificate has expired (or its clock is wrong): enrol again"},
+     "the peer says that our certificate has expired (or its clock is wrong)"},
     {SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED, reason::kBadCertificate,
      "the peer says that our certificate has been revoked"},
     {SSL_R_TLSV1_ALERT_UNKNOWN_CA, reason::kBadCertificate,

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "core/base/format.h"
+#include "core/base/printable.h"
 #include "core/round/plan_keys.h"
 
 namespace fluvial::round {
@@ -28,7 +29,7 @@ Status check(const PlanKey& key, Milliseconds value) { return check(key, value.c
 Status check(const PlanKey& key, const std::string& text) {
   const auto size = static_cast<double>(text.size());
   if (key.high == 0 || (size >= key.low && size <= key.high)) return {};
-  return expected(key.name, "'" + text + "'", format_text("{} to {} characters", key.low, key.high));
+  return expected(key.name, "'" + printable(text, 80) + "'", format_text("{} to {} characters", key.low, key.high));
 }
 Status check(const PlanKey&, MissingWorkers) { return {}; }
 Status check(const PlanKey&, const ServerOptimizer& optimizer) { return check_server_optimizer(optimizer); }
@@ -36,7 +37,7 @@ Status check(const PlanKey& key, const std::map<std::string, double>& table) {
   if (table.size() > 64) return expected(key.name, "(table)", "at most 64 keys");
   for (const auto& [name, value] : table) {
     if (name.size() > 64 || !std::isfinite(value)) {
-      return expected(format_text("{}.{}", key.name, name.substr(0, 64)), std::to_string(value), "a finite number");
+      return expected(format_text("{}.{}", key.name, printable(name, 64)), std::to_string(value), "a finite number");
     }
   }
   return {};
@@ -56,7 +57,10 @@ Result<MissingWorkers> missing_workers_from_name(std::string_view name) {
 }
 
 Status check_plan(const Plan& plan) {
-  return try_plan(plan, [](const PlanKey& key, const auto& field) { return check(key, field); });
+  FLUVIAL_TRY(try_plan(plan, [](const PlanKey& key, const auto& field) { return check(key, field); }));
+  if (plan.hard_deadline >= plan.soft_deadline) return {};
+  return expected("deadlines.hard_ms", std::to_string(plan.hard_deadline.count()),
+                  format_text("at least deadlines.soft_ms = {}", plan.soft_deadline.count()));
 }
 
 }  // namespace fluvial::round

@@ -35,19 +35,22 @@ void visit_plan(P& plan, Visit&& visit) {
         plan.codec);
   visit({"chunk_values", 5, "count", "coordinates a chunk, the unit of streaming", 256, 1 << 20}, plan.chunk_values);
   visit({"fraction_bits", 6, "count",
-         "at most so many bits behind the point in the integer sum; fewer make partials narrower", 8, 60},
+         "at most this many fraction bits in the integer sum; fewer make partial sums narrower", 8, 60},
         plan.fraction_bits);
   visit({"value_abs_max", 7, "value", "an update that holds a larger value is refused", 1e-3, 1e9}, plan.value_abs_max);
   visit({"update_norm_max", 8, "2-norm", "an update with a larger norm is refused; 0: no bound", 0, 1e30},
         plan.update_norm_max);
   visit({"attempts_max", 15, "count", "attempts of a round before the run pauses", 1, 1'000}, plan.attempts_max);
   visit({"models_kept", 21, "count", "newest committed model files kept on disk", 1, 1e6}, plan.models_kept);
-  visit({"seed", 22, "count", "of the sampling of participants"}, plan.seed);
+  visit({"seed", 22, "count", "of all that is drawn by chance: who takes part, roundings, what randk sends"},
+        plan.seed);
   visit({"sum_digest", 23, "true or false", "record the SHA-256 of each committed integer sum, for audits"},
         plan.sum_digest);
   visit({"participants.fraction", 9, "fraction", "of the connected sites, sampled anew each round", 0, 1, true},
         plan.participants_fraction);
-  visit({"participants.min", 10, "count", "connected sites that a round waits for", 1, 1e6}, plan.participants_min);
+  visit({"participants.min", 10, "count", "connected sites that a round waits for; unless it is named: see Opening", 1,
+         1e6},
+        plan.participants_min);
   visit({"participants.quorum", 11, "count", "contributions without which nothing is committed", 1, 1e6}, plan.quorum);
   visit({"participants.weight_min", 12, "count", "their total weight without which nothing is committed", 1, 0x1p62},
         plan.weight_min);
@@ -57,9 +60,8 @@ void visit_plan(P& plan, Visit&& visit) {
   visit({"deadlines.adaptive", 25, "true or false",
          "the soft deadline comes earlier when the sites' history says that the usual ones are in"},
         plan.adaptive_deadlines);
-  visit(
-      {"deadlines.hard_ms", 14, "ms", "here the attempt ends", static_cast<double>(plan.soft_deadline.count()), kDayMs},
-      plan.hard_deadline);
+  visit({"deadlines.hard_ms", 14, "ms", "here the attempt ends; not before deadlines.soft_ms", 1, kDayMs},
+        plan.hard_deadline);
   // The name first: it sets defaults, which the next two change. All three are bounded by check_server_optimizer().
   visit({"optimizer.name", 16, "text", "the server optimizer, with options as in `fedadam:lr=0.02,warmup=5` (below)"},
         plan.optimizer);

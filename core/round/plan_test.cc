@@ -47,9 +47,10 @@ TEST(Plan, CheckNamesTheKeyItsValueAndTheRange) {
             "participants.weight_min = 4611686018427387905: expected 1 to 4611686018427387904");
   EXPECT_EQ(REFUSAL(plan.soft_deadline = Milliseconds(0)), "deadlines.soft_ms = 0: expected 1 to 86400000");
   EXPECT_EQ(REFUSAL(plan.soft_deadline_min = Milliseconds(-1)), "deadlines.soft_min_ms = -1: expected 0 to 86400000");
-  EXPECT_EQ(REFUSAL(plan.hard_deadline = Milliseconds(6'999)), "deadlines.hard_ms = 6999: expected 7000 to 86400000");
+  EXPECT_EQ(REFUSAL(plan.hard_deadline = Milliseconds(6'999)),
+            "deadlines.hard_ms = 6999: expected at least deadlines.soft_ms = 7000");
   EXPECT_EQ(REFUSAL(plan.hard_deadline = Milliseconds(86'400'001)),
-            "deadlines.hard_ms = 86400001: expected 7000 to 86400000");
+            "deadlines.hard_ms = 86400001: expected 1 to 86400000");
   EXPECT_EQ(REFUSAL(plan.attempts_max = 0), "attempts_max = 0: expected 1 to 1000");
   EXPECT_EQ(REFUSAL(plan.optimizer.lr = 0), "optimizer.learning_rate = 0: expected 1e-12 to 1e+06");
   EXPECT_EQ(REFUSAL(plan.optimizer.momentum = 1), "optimizer.momentum = 1: expected 0 to below 1");

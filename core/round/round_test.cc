@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "core/base/name_key.h"
 #include "core/round/contribution.h"
 #include "core/round/gather.h"
 #include "core/round/plan.h"
@@ -117,7 +118,7 @@ TEST(Gather, FollowsWhatTheParentHolds) {
 }
 
 TEST(Sampling, IsUniformAndDeterministic) {
-  std::map<SiteId, double> sites;
+  std::map<SiteId, Lot> sites;
   for (std::uint32_t i = 1; i <= 10; ++i) sites[SiteId(i)] = 1;
   std::map<SiteId, int> chosen;
   for (std::uint64_t round = 1; round <= 4000; ++round) {
@@ -132,8 +133,34 @@ TEST(Sampling, IsUniformAndDeterministic) {
   EXPECT_TRUE(sample_sites({}, 0.5, 7, RoundId(1)).empty());
 }
 
+// In another federation, where enrolment has given them other numbers.
+TEST(Sampling, GoesByNames) {
+  std::map<SiteId, Lot> here, there;
+  for (std::uint32_t i = 1; i <= 10; ++i) {
+    const Lot lot{1, name_key("hospital-" + std::to_string(i))};
+    here[SiteId(i)] = lot;
+    there[SiteId(40 - i)] = lot;
+  }
+  for (std::uint64_t round = 1; round <= 20; ++round) {
+    std::set<std::uint32_t> elsewhere;
+    for (const SiteId site : sample_sites(there, 0.3, 7, RoundId(round))) elsewhere.insert(40 - site.value());
+    std::set<std::uint32_t> chosen;
+    for (const SiteId site : sample_sites(here, 0.3, 7, RoundId(round))) chosen.insert(site.value());
+    EXPECT_EQ(chosen, elsewhere) << round;
+  }
+}
+
+TEST(Sampling, NobodyTrainsAloneUnasked) {
+  EXPECT_EQ(participants_min_for(0, 1), 1U);
+  EXPECT_EQ(participants_min_for(1, 1), 1U);
+  EXPECT_EQ(participants_min_for(2, 1), 2U);
+  EXPECT_EQ(participants_min_for(3, 1), 2U);
+  EXPECT_EQ(participants_min_for(5, 1), 3U);
+  EXPECT_EQ(participants_min_for(4, 4), 4U);
+}
+
 TEST(Sampling, DrawsByWeightWithoutReplacement) {
-  const std::map<SiteId, double> sites{{SiteId(1), 1}, {SiteId(2), 1}, {SiteId(3), 1}, {SiteId(4), 0.25}};
+  const std::map<SiteId, Lot> sites{{SiteId(1), 1}, {SiteId(2), 1}, {SiteId(3), 1}, {SiteId(4), 0.25}};
   int light = 0;
   constexpr int kRounds = 10'000;
   for (std::uint64_t round = 1; round <= kRounds; ++round) {
@@ -147,8 +174,8 @@ TEST(Sampling, DrawsByWeightWithoutReplacement) {
 }
 
 TEST(Sampling, ASitesLuckIsItsOwn) {
-  const std::map<SiteId, double> few{{SiteId(1), 1}, {SiteId(2), 1}, {SiteId(3), 1}};
-  std::map<SiteId, double> more = few;
+  const std::map<SiteId, Lot> few{{SiteId(1), 1}, {SiteId(2), 1}, {SiteId(3), 1}};
+  std::map<SiteId, Lot> more = few;
   more[SiteId(9)] = 1;
   for (std::uint64_t round = 1; round <= 100; ++round) {
     std::vector<SiteId> of_more = sample_sites(more, 0.5, 3, RoundId(round));
@@ -159,7 +186,7 @@ TEST(Sampling, ASitesLuckIsItsOwn) {
 }
 
 TEST(Sampling, OfANumberThereAreSoManyAndFewerAreAmongMore) {
-  const std::map<SiteId, double> sites{{SiteId(1), 1}, {SiteId(2), 1}, {SiteId(3), 2}, {SiteId(9), 1}};
+  const std::map<SiteId, Lot> sites{{SiteId(1), 1}, {SiteId(2), 1}, {SiteId(3), 2}, {SiteId(9), 1}};
   std::vector<SiteId> before;
   for (std::size_t count = 0; count <= 4; ++count) {
     const std::vector<SiteId> drawn = draw_sites(sites, count, 3, RoundId(5));

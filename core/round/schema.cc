@@ -5,6 +5,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "core/base/printable.h"
+
 namespace fluvial::round {
 namespace {
 
@@ -35,11 +37,14 @@ void with_integer_type(DType dtype, F f) {
   FLUVIAL_CHECK(false, "not an integer dtype");
 }
 
+// A name of others, in a message.
+std::string named(const Tensor& tensor) { return "tensor '" + printable(tensor.name, kTensorNameBytesMax) + "'"; }
+
 Result<std::uint64_t> count_values(const Tensor& tensor) {
   std::uint64_t count = 1;
   for (const std::uint64_t dimension : tensor.shape) {
     if (dimension != 0 && count > kModelBytesMax / dimension) {
-      return Error{Code::kInvalidArgument, "tensor '" + tensor.name + "' is larger than 2^40 values"};
+      return Error{Code::kInvalidArgument, named(tensor) + " is larger than 2^40 values"};
     }
     count *= dimension;
   }
@@ -56,7 +61,7 @@ Result<DType> dtype_from_name(std::string_view name) {
     if (known.name == name) return known.dtype;
   }
   return Error{Code::kInvalidArgument,
-               "dtype '" + std::string(name) + "': expected F32, or I8, I16, I32, I64, U8, BOOL for counters"};
+               "dtype '" + printable(name, 64) + "': expected F32, or I8, I16, I32, I64, U8, BOOL for counters"};
 }
 
 Result<Schema> Schema::make(std::vector<Tensor> tensors) {
@@ -69,10 +74,10 @@ Result<Schema> Schema::make(std::vector<Tensor> tensors) {
       return Error{Code::kInvalidArgument, "a tensor's name has 1 to 512 bytes"};
     }
     if (!names.insert(tensor.name).second) {
-      return Error{Code::kInvalidArgument, "tensor '" + tensor.name + "' appears twice"};
+      return Error{Code::kInvalidArgument, named(tensor) + " appears twice"};
     }
     if (tensor.shape.size() > kTensorRankMax) {
-      return Error{Code::kInvalidArgument, "tensor '" + tensor.name + "' has more than 8 dimensions"};
+      return Error{Code::kInvalidArgument, named(tensor) + " has more than 8 dimensions"};
     }
     FLUVIAL_ASSIGN(const std::uint64_t count, count_values(tensor));
     schema.values_.push_back(count);
@@ -80,10 +85,10 @@ Result<Schema> Schema::make(std::vector<Tensor> tensors) {
     schema.model_bytes_ += count * dtype_bytes(tensor.dtype);
     (is_averaged(tensor.dtype) ? schema.value_count_ : schema.integer_count_) += count;
     if (schema.model_bytes_ > kModelBytesMax) {
-      return Error{Code::kInvalidArgument, "the model is larger than 2^40 bytes at tensor '" + tensor.name + "'"};
+      return Error{Code::kInvalidArgument, "the model is larger than 2^40 bytes at " + named(tensor)};
     }
     if (schema.integer_count_ > kIntegerCountMax) {
-      return Error{Code::kInvalidArgument, "more than 2^19 integer values at tensor '" + tensor.name + "'"};
+      return Error{Code::kInvalidArgument, "more than 2^19 integer values at " + named(tensor)};
     }
   }
   if (schema.value_count_ == 0) return Error{Code::kInvalidArgument, "a model needs at least one F32 value"};
@@ -103,15 +108,14 @@ Status check_same_schema(const Schema& expected, const Schema& given) {
   const auto& want = expected.tensors();
   const auto& have = given.tensors();
   for (std::size_t i = 0; i < want.size() || i < have.size(); ++i) {
-    if (i >= have.size()) return Error{Code::kFailedPrecondition, "tensor '" + want[i].name + "' is missing"};
-    if (i >= want.size()) return Error{Code::kFailedPrecondition, "tensor '" + have[i].name + "' is not in the schema"};
+    if (i >= have.size()) return Error{Code::kFailedPrecondition, named(want[i]) + " is missing"};
+    if (i >= want.size()) return Error{Code::kFailedPrecondition, named(have[i]) + " is not in the schema"};
     if (want[i].name != have[i].name) {
-      return Error{Code::kFailedPrecondition,
-                   "tensor '" + have[i].name + "' stands where '" + want[i].name + "' is expected"};
+      return Error{Code::kFailedPrecondition, named(have[i]) + " stands where " + named(want[i]) + " is expected"};
     }
     if (want[i] != have[i]) {
       return Error{Code::kFailedPrecondition,
-                   "tensor '" + want[i].name + "' is " + shape_text(have[i]) + ", expected " + shape_text(want[i])};
+                   named(want[i]) + " is " + shape_text(have[i]) + ", expected " + shape_text(want[i])};
     }
   }
   return {};

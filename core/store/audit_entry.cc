@@ -18,6 +18,11 @@ constexpr std::array kKinds = {
     AuditKindInfo{AuditKind::kEnrolled, "enrolled", "a member got a certificate for a token"},
     AuditKindInfo{AuditKind::kEnrolmentRefused, "enrolment-refused",
                   "somebody asked for a certificate and got none; a flood is counted, not listed"},
+    AuditKindInfo{AuditKind::kRenewed, "renewed", "a member got a certificate for longer, of the same key"},
+    AuditKindInfo{AuditKind::kRenewalRefused, "renewal-refused",
+                  "somebody asked for one and got none; a flood is counted, not listed"},
+    AuditKindInfo{AuditKind::kAdopted, "adopted",
+                  "after a restore: a certificate that was issued after the backup was taken over, with its key"},
     AuditKindInfo{AuditKind::kRevoked, "revoked", "a member was shut out"},
     AuditKindInfo{AuditKind::kRemoved, "removed", "a member was shut out and taken off the list"},
     AuditKindInfo{AuditKind::kQuarantined, "quarantined", "a site contradicted itself and takes part in no round"},
@@ -31,6 +36,12 @@ constexpr std::array kKinds = {
     AuditKindInfo{AuditKind::kRunFinished, "run-finished", "a run committed its last round"},
     AuditKindInfo{AuditKind::kBackedUp, "backed-up", "a backup was made while the coordinator ran"},
     AuditKindInfo{AuditKind::kPruned, "audit-pruned", "entries older than keep_audit_days were deleted"},
+    AuditKindInfo{AuditKind::kRolloverBegun, "rollover-begun", "members are told of the next certificate authority"},
+    AuditKindInfo{AuditKind::kRolloverUndone, "rollover-undone", "the next authority was taken back before it issued"},
+    AuditKindInfo{AuditKind::kRolloverIssues, "rollover-issues", "the next authority issues from then on"},
+    AuditKindInfo{AuditKind::kRolloverEnded, "rollover-ended", "the authority before is trusted no more"},
+    AuditKindInfo{AuditKind::kAuthorityTaken, "authority-taken",
+                  "the certificate that issues was taken from the files of the settings"},
 };
 
 std::string_view by_name(AuditBy by) {
@@ -38,6 +49,8 @@ std::string_view by_name(AuditBy by) {
     case AuditBy::kCoordinator: return "coordinator";
     case AuditBy::kUser: return "user";
     case AuditBy::kNewcomer: return "newcomer";
+    case AuditBy::kMember: return "member";
+    case AuditBy::kOperator: return "operator";
   }
   return "unknown";
 }
@@ -66,6 +79,11 @@ std::string audit_text(const AuditEntry& entry) {
     object["uid"] = entry.user->uid;
     object["pid"] = entry.user->pid;
     put(object, "user", entry.user->name);
+  }
+  if (entry.person) {
+    put(object, "operator", entry.person->name);
+    object["operator_node"] = entry.person->node.value();
+    put(object, "operator_serial", entry.person->serial);
   }
   put(object, "from", entry.from);
   put(object, "member", entry.member);

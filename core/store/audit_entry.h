@@ -18,6 +18,9 @@ enum class AuditKind {
   kRestored,
   kEnrolled,
   kEnrolmentRefused,
+  kRenewed,
+  kRenewalRefused,
+  kAdopted,
   kRevoked,
   kRemoved,
   kQuarantined,
@@ -31,6 +34,11 @@ enum class AuditKind {
   kRunFinished,
   kBackedUp,
   kPruned,
+  kRolloverBegun,
+  kRolloverUndone,
+  kRolloverIssues,
+  kRolloverEnded,
+  kAuthorityTaken,
 };
 
 struct AuditKindInfo {
@@ -45,6 +53,8 @@ enum class AuditBy {
   kCoordinator,  // nobody told it to
   kUser,         // of the coordinator's machine: `user` says which
   kNewcomer,     // whoever came with a token, or with none that is good
+  kMember,       // whoever came with a certificate
+  kOperator,     // over the network: `person` says who
 };
 
 // A process on the coordinator's machine, as the kernel says.
@@ -55,11 +65,20 @@ struct AuditUser {
   bool operator==(const AuditUser&) const = default;
 };
 
+// Whoever came to the admin API over the network, as their certificate says.
+struct AuditOperator {
+  std::string name;
+  NodeId node;
+  std::string serial;
+  bool operator==(const AuditOperator&) const = default;
+};
+
 // What is empty, 0 or none is not written.
 struct AuditEntry {
   AuditKind kind = AuditKind::kStarted;
   AuditBy by = AuditBy::kCoordinator;
   std::optional<AuditUser> user = {};
+  std::optional<AuditOperator> person = {};
   std::string from = {};  // the address, or "unix"
   std::string member = {};
   NodeId node = {};

@@ -250,6 +250,15 @@ TEST(AuditEntryText, SaysWhatIsKnownAndNothingElse) {
             R"("node":7,"role":"site","serial":"ab","token":"cd","run":3,"detail":"for good"})");
 }
 
+TEST(AuditEntryText, NamesThePersonOfACertificate) {
+  EXPECT_EQ(audit_text({.kind = AuditKind::kTokenMade,
+                        .by = AuditBy::kOperator,
+                        .person = AuditOperator{"anna", NodeId(9), "a1b2"},
+                        .from = "192.0.2.7:4711"}),
+            R"({"kind":"token-made","by":"operator","operator":"anna","operator_node":9,"operator_serial":"a1b2",)"
+            R"("from":"192.0.2.7:4711"})");
+}
+
 TEST(AuditEntryText, EveryKindHasANameOfItsOwn) {
   std::set<std::string_view> names;
   for (const AuditKindInfo& info : audit_kinds()) {

@@ -62,6 +62,7 @@ Result<const json::array*> list(const json::object& object, std::string_view key
 // A restore writes no other path, wherever it would lead.
 bool is_of_a_coordinator(std::string_view path) {
   if (path == kBackupJournal || path == kBackupAuthority || path == kBackupKey || path == kBackupOwnKey) return true;
+  if (is_backup_rollover_key(path)) return true;
   if (!path.starts_with(kBackupModels)) return false;
   const std::string_view name = path.substr(kBackupModels.size());
   for (const bool optimizer : {false, true}) {
@@ -178,6 +179,16 @@ json::object backup_object(const BackupManifest& manifest) {
 }
 
 }  // namespace
+
+bool is_backup_rollover_key(std::string_view path) {
+  constexpr std::string_view kPrefix = "ca/authority-";
+  constexpr std::string_view kSuffix = "-key.pem";
+  constexpr std::size_t kDigits = 16;
+  if (path.size() != kPrefix.size() + kDigits + kSuffix.size()) return false;
+  const std::string_view digits = path.substr(kPrefix.size(), kDigits);
+  return path.starts_with(kPrefix) && path.ends_with(kSuffix) &&
+         digits.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
 
 const BackupFile* BackupManifest::find(std::string_view path) const {
   const auto found = std::ranges::find(files, path, &BackupFile::path);

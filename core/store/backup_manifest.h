@@ -18,7 +18,9 @@ inline constexpr std::string_view kBackupJournal = "journal.sqlite";
 inline constexpr std::string_view kBackupAuthority = "ca/ca.pem";
 inline constexpr std::string_view kBackupKey = "ca/ca-key.pem";
 inline constexpr std::string_view kBackupOwnKey = "coordinator/key.pem";  // the coordinator's; from format 2 on
-inline constexpr std::string_view kBackupModels = "models/";              // before a model file's name in its store
+// "ca/authority-", 16 hex digits and "-key.pem": of an authority in a rollover, from format 2 on.
+bool is_backup_rollover_key(std::string_view path);
+inline constexpr std::string_view kBackupModels = "models/";  // before a model file's name in its store
 
 struct BackupFile {
   std::string path;  // in the coordinator's folder

@@ -1,6 +1,7 @@
 // Which certificates and keys are refused, and since when.
 #include "core/store/certificate_book.h"
 
+#include "core/digest/sha256.h"
 #include "core/store/journal_test_support.h"
 
 namespace fluvial::store {
@@ -21,7 +22,13 @@ class CertificateBookTest : public JournalOfMembers {
     return row.ok() ? row->id : NodeId();
   }
   bool saw(const std::string& serial, NodeId node, std::string_view key, std::int64_t when = 1100) {
-    return book().saw({serial, node, as_byte_span(key), at(9000)}, at(when)).value();
+    return book().saw({serial, node, as_byte_span(key), at(9000)}, at(when)).value().refuses_more;
+  }
+  Status renew(const std::string& serial, const std::string& renews, NodeId node, std::string_view key) {
+    return book().renewed({serial, node, as_byte_span(key), at(1200), at(9500), renews}, at(1200));
+  }
+  CertificateSeen adopt(const std::string& serial, NodeId node, std::string_view key, std::int64_t issued) {
+    return book().saw({serial, node, as_byte_span(key), at(9000), at(issued), true}, at(5000)).value();
   }
   std::string refused_why(const std::string& serial) { return book().find(serial).value().value().refused_why; }
   std::string refusal(const std::string& token, const std::string& name, const std::string& serial,
@@ -131,6 +138,87 @@ TEST_F(CertificateBookTest, AMemberFromBeforeTheBookIsKnownByItsSerialAndThenByI
   enrol("c", "s8", "key 8");
   EXPECT_TRUE(saw("s8", c, "key 8"));
   EXPECT_EQ(refused_why("s7"), kRefusedSuperseded);
+}
+
+TEST_F(CertificateBookTest, ARenewalKeepsTheKeyAndRefusesNothing) {
+  const NodeId a = enrol("a", "s1", "key 1");
+  saw("s1", a, "key 1");
+  const std::uint64_t number = book().denials_number().value();
+  ASSERT_TRUE(renew("s2", "s1", a, "key 1").ok());
+  ASSERT_TRUE(renew("s2", "s1", a, "key 1").ok()) << "the answer was lost, and it asks again";
+  EXPECT_FALSE(saw("s2", a, "key 1", 1300));
+  crash_and_reopen();
+  EXPECT_EQ(refused_why("s1"), "") << "the session that was made with it goes on";
+  EXPECT_EQ(book().denials_number().value(), number);
+  const CertificateRow row = book().current_of(a).value().value();
+  EXPECT_EQ(row.serial, "s2");
+  EXPECT_EQ(row.renews, "s1");
+  EXPECT_EQ(row.used_at, at(1300));
+  EXPECT_EQ(book().current().value(), std::vector<CertificateRow>{row});
+
+  enrol("a", "s3", "key 3", 1400);
+  EXPECT_EQ(renew("s4", "s2", a, "key 1").error().code, Code::kUnauthenticated) << "another key has taken its place";
+  EXPECT_TRUE(saw("s3", a, "key 3", 1500));
+  EXPECT_EQ(refused_why("s1"), kRefusedSuperseded) << "all of the key before";
+  EXPECT_EQ(refused_why("s2"), kRefusedSuperseded);
+}
+
+TEST_F(CertificateBookTest, ARevokedMemberRenewsNothing) {
+  const NodeId a = enrol("a", "s1", "key 1");
+  ASSERT_TRUE(journal_->revoke(a, at(1500)).ok());
+  EXPECT_EQ(renew("s2", "s1", a, "key 1").error().code, Code::kUnauthenticated);
+  EXPECT_EQ(book().find("s2").value(), std::nullopt);
+}
+
+TEST_F(CertificateBookTest, AMemberFromBeforeTheBookRenewsWithTheKeyThatItShows) {
+  add_token("first", "a");
+  const NodeId a = redeem("first", "a", "s1", "").value().id;
+  ASSERT_TRUE(renew("s2", "s1", a, "key 1").ok());
+  EXPECT_EQ(as_text(book().find("s1").value()->key), "key 1");
+  EXPECT_EQ(book().current_of(a).value()->serial, "s2");
+}
+
+TEST_F(CertificateBookTest, EndedCertificatesAreForgottenWhenTheKeyIsNotRefused) {
+  const NodeId a = enrol("a", "s1", "key 1");
+  const NodeId b = enrol("b", "r1", "key of b");
+  ASSERT_TRUE(journal_->revoke(b, at(1500)).ok());
+  const WallTime later = at(9000) + std::chrono::days(31);
+  const std::string_view key = "key 1";
+  ASSERT_TRUE(book().renewed({"s2", a, as_byte_span(key), later, later + std::chrono::hours(1), "s1"}, later).ok());
+  EXPECT_EQ(book().find("s1").value(), std::nullopt);
+  EXPECT_EQ(refused_why("r1"), kRefusedRevoked) << "for ever";
+}
+
+TEST_F(CertificateBookTest, AfterARestoreTheNewerCertificateIsAdopted) {
+  const NodeId a = enrol("a", "s1", "key 1");
+  EXPECT_EQ(adopt("s9", a, "key 1", 2000), (CertificateSeen{false, false})) << "it has been renewed since the backup";
+  EXPECT_EQ(book().current_of(a).value()->serial, "s9");
+  EXPECT_EQ(adopt("s7", a, "key 2", 1500), (CertificateSeen{false, false})) << "older than what the journal has";
+  EXPECT_EQ(book().current_of(a).value()->serial, "s9");
+  EXPECT_EQ(adopt("s8", a, "key 3", 3000), (CertificateSeen{true, true})) << "enrolled anew since";
+  crash_and_reopen();
+  EXPECT_EQ(as_text(book().current_of(a).value()->key), "key 3");
+  EXPECT_EQ(refused_why("s1"), kRefusedSuperseded);
+  EXPECT_EQ(refused_why("s9"), kRefusedSuperseded);
+}
+
+TEST_F(CertificateBookTest, WhatTheLostHistoryRefusedIsTakenOver) {
+  const NodeId a = enrol("a", "s1", "key 1");
+  const NodeId b = enrol("b", "r1", "key of b", 1900);
+  const Digest key = sha256(as_byte_span(std::string_view("key 7")));
+  const Refusals earlier{{a, b}, {key}, {"5e"}};
+  const std::uint64_t number = book().denials_number().value();
+  EXPECT_TRUE(book().take_over(earlier, at(1800), at(4000)).value());
+  EXPECT_FALSE(book().take_over(earlier, at(1800), at(4100)).value()) << "said again it changes nothing";
+  crash_and_reopen();
+  EXPECT_EQ(book().denials_number().value(), number + 1);
+  EXPECT_EQ(journal_->node(a).value()->revoked_at, at(4000));
+  EXPECT_EQ(refused_why("s1"), kRefusedRevoked);
+  EXPECT_EQ(journal_->node(b).value()->revoked_at, std::nullopt) << "it has enrolled since the restore";
+  EXPECT_TRUE(book().taken_over().value().keys.contains(key));
+  EXPECT_TRUE(book().taken_over().value().serials.contains("5e"));
+  add_token("for c", "c");
+  EXPECT_NE(refusal("for c", "c", "s7", "key 7").find("was revoked after the backup"), std::string::npos);
 }
 
 TEST_F(CertificateBookTest, ACertificateIsOfOneMember) {

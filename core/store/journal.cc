@@ -18,8 +18,11 @@ std::string format_time(WallTime time) {
   return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", std::chrono::floor<std::chrono::seconds>(time));
 }
 
+// A journal that is damaged may not say it.
+std::string used_at(const TokenRow& token) { return token.used_at ? format_time(*token.used_at) : "an unknown time"; }
+
 Result<Role> role_from_name(std::string_view name) {
-  for (const Role role : {Role::kCoordinator, Role::kAggregator, Role::kSite}) {
+  for (const Role role : {Role::kCoordinator, Role::kAggregator, Role::kSite, Role::kOperator}) {
     if (role_name(role) == name) return role;
   }
   return Error{Code::kDataLoss, "the journal holds an unknown role"};
@@ -39,7 +42,7 @@ Result<std::uint64_t> bump(Database& database, std::string_view counter) {
 
 constexpr const char* kTokenColumns =
     "SELECT id, secret_hash, role, name, region, weight_max, expires_at, used_at, uses_max, uses, revoked_at, "
-    "revoked_why "
+    "revoked_why, access "
     "FROM tokens ";
 Result<TokenRow> token_from(const SqlRow& row) {
   TokenRow token;
@@ -55,12 +58,13 @@ Result<TokenRow> token_from(const SqlRow& row) {
   token.uses = row.number(9);
   token.revoked_at = row.optional_time(10);
   token.revoked_why = row.text(11);
+  token.access = row.text(12);
   return token;
 }
 
 constexpr const char* kNodeColumns =
     "SELECT id, role, name, region, weight_max, certificate_serial, enrolled_at, advertise, revoked_at, "
-    "quarantined_at, quarantine_reason, removed_at "
+    "quarantined_at, quarantine_reason, removed_at, access "
     "FROM nodes ";
 Result<NodeRow> node_from(const SqlRow& row) {
   NodeRow node;
@@ -76,6 +80,7 @@ Result<NodeRow> node_from(const SqlRow& row) {
   node.quarantined_at = row.optional_time(9);
   node.quarantine_reason = row.text(10);
   node.removed_at = row.optional_time(11);
+  node.access = row.text(12);
   return node;
 }
 
@@ -129,7 +134,7 @@ Status check_token(const std::optional<TokenRow>& token, const NodeRow& node, Wa
                  "token " + token->id + " was revoked at " + format_time(*token->revoked_at) + why};
   }
   if (token->uses >= token->uses_max) {
-    return Error{Code::kUnauthenticated, "token " + token->id + " was used at " + format_time(*token->used_at)};
+    return Error{Code::kUnauthenticated, "token " + token->id + " was used at " + used_at(*token)};
   }
   if (now >= token->expires_at) {
     return Error{Code::kUnauthenticated, "token " + token->id + " expired at " + format_time(token->expires_at)};
@@ -260,10 +265,10 @@ Result<Epoch> CoordinatorJournal::next_epoch() {
 Status CoordinatorJournal::add_token(const TokenRow& token) {
   const std::lock_guard lock(mutex_);
   return change([&]() -> Status {
-    return database_->run(
-        "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        {token.id, token.secret_hash, role_name(token.role), token.name, token.region, token.weight_max,
-         token.expires_at, token.used_at, token.uses_max, token.uses, token.revoked_at, token.revoked_why});
+    return database_->run("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                          {token.id, token.secret_hash, role_name(token.role), token.name, token.region,
+                           token.weight_max, token.expires_at, token.used_at, token.uses_max, token.uses,
+                           token.revoked_at, token.revoked_why, token.access});
   });
 }
 
@@ -279,8 +284,8 @@ Status CoordinatorJournal::revoke_token(const std::string& id, WallTime now) {
     if (!token) return Error{Code::kNotFound, "there is no token '" + id + "'"};
     if (token->revoked_at) return {};
     if (token->uses >= token->uses_max) {
-      return Error{Code::kFailedPrecondition, "token " + id + " was used at " + format_time(*token->used_at) +
-                                                  ": nothing of it is left to revoke"};
+      return Error{Code::kFailedPrecondition,
+                   "token " + id + " was used at " + used_at(*token) + ": nothing of it is left to revoke"};
     }
     return database_->run("UPDATE tokens SET revoked_at = ? WHERE id = ?", {now, id});
   });
@@ -319,16 +324,17 @@ Result<NodeRow> CoordinatorJournal::redeem_token(const Digest& secret_hash, Node
     FLUVIAL_TRY(use_token(*database_, *token, node, now));
     FLUVIAL_TRY(issue_certificate(*database_, node, certificate));
     FLUVIAL_TRY(database_->run("DELETE FROM signers WHERE site = ?", {id}));  // by a person's token it begins anew
+    FLUVIAL_TRY(database_->run("DELETE FROM relays WHERE node = ?", {id}));
     FLUVIAL_TRY(bump_denials(*database_));
     // The earlier holder of the lease knows its epoch, so the node is nobody's child until the next grant.
     FLUVIAL_TRY(database_->run("UPDATE leases SET parent = node WHERE node = ?", {id}));
     FLUVIAL_TRY(database_->run(
-        "INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, '', NULL) ON CONFLICT (id) DO UPDATE SET region "
-        "= "
-        "excluded.region, weight_max = excluded.weight_max, certificate_serial = excluded.certificate_serial, "
-        "enrolled_at = excluded.enrolled_at, advertise = excluded.advertise, revoked_at = NULL, removed_at = NULL",
+        "INSERT INTO nodes (id, role, name, region, weight_max, certificate_serial, enrolled_at, advertise, access) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET region = excluded.region, weight_max = "
+        "excluded.weight_max, certificate_serial = excluded.certificate_serial, enrolled_at = excluded.enrolled_at, "
+        "advertise = excluded.advertise, access = excluded.access, revoked_at = NULL, removed_at = NULL",
         {node.id, role_name(node.role), node.name, node.region, node.weight_max, node.certificate_serial,
-         node.enrolled_at, node.advertise}));
+         node.enrolled_at, node.advertise, node.access}));
     FLUVIAL_ASSIGN(const std::optional<NodeRow> stands, node_by_id(*database_, node.id));
     node = stands.value();  // a quarantine stays
     return {};
@@ -422,14 +428,22 @@ Result<std::optional<NodeRow>> CoordinatorJournal::node_named(const std::string&
   return node_where(*database_, "WHERE name = ?", name);
 }
 
-Result<LeaseRow> CoordinatorJournal::grant(NodeId node, NodeId parent) {
+Result<LeaseRow> CoordinatorJournal::grant(NodeId node, NodeId parent, bool passes_on) {
   const std::lock_guard lock(mutex_);
   FLUVIAL_ASSIGN(const std::optional<LeaseRow> held, lease_of(*database_, node));
-  if (held && held->parent == parent) return *held;
+  FLUVIAL_ASSIGN(const auto known_relay, database_->scalar("SELECT node FROM relays WHERE node = ?", {node}));
+  const bool same = held && held->parent == parent;
+  const bool new_relay = passes_on && !known_relay;
+  if (same && !new_relay) return *held;
   LeaseRow lease;
   FLUVIAL_TRY(change([&]() -> Status {
     FLUVIAL_ASSIGN(const std::optional<NodeRow> known, node_by_id(*database_, node));
     if (!known) return no_such_node(node);
+    if (new_relay) FLUVIAL_TRY(database_->run("INSERT INTO relays VALUES (?)", {node}));
+    if (same) {
+      lease = *held;
+      return {};
+    }
     FLUVIAL_ASSIGN(lease, write_lease(*database_, node, parent));
     return {};
   }));
@@ -446,6 +460,16 @@ Result<LeaseRow> CoordinatorJournal::renew(NodeId node) {
     return {};
   }));
   return lease;
+}
+
+Result<std::set<NodeId>> CoordinatorJournal::relays() {
+  const std::lock_guard lock(mutex_);
+  std::set<NodeId> found;
+  FLUVIAL_TRY(database_->query("SELECT node FROM relays ORDER BY node", {}, [&](const SqlRow& row) -> Status {
+    found.insert(found.end(), row.id<NodeId>(0));
+    return {};
+  }));
+  return found;
 }
 
 Result<std::vector<LeaseRow>> CoordinatorJournal::leases() {

@@ -89,10 +89,12 @@ class CoordinatorJournal {
 
   // ---- leases
   // The node's lease under `parent`. A new epoch only when the parent changes, there was none, or the node has enrolled
-  // anew since.
-  Result<LeaseRow> grant(NodeId node, NodeId parent);
+  // anew since. `passes_on`: the node passes signatures on to those below it, which is kept for good.
+  Result<LeaseRow> grant(NodeId node, NodeId parent, bool passes_on = false);
   // A new epoch under the same parent: whatever still travels under the old one is fenced.
   Result<LeaseRow> renew(NodeId node);
+  // Aggregators that were seen to pass signatures on (grant()), since they last enrolled.
+  Result<std::set<NodeId>> relays();
   // A lease that an enrolment made void names the node itself as parent, until the next grant.
   Result<std::vector<LeaseRow>> leases();
 
@@ -144,6 +146,7 @@ class CoordinatorJournal {
 
  private:
   friend class AuditLog;         // audit_log.h
+  friend class AuthorityBook;    // authority_book.h
   friend class CertificateBook;  // certificate_book.h
   explicit CoordinatorJournal(std::unique_ptr<Database> database);
   Status change(const std::function<Status()>& body);  // a transaction, with mutex_ held

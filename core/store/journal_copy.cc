@@ -81,6 +81,11 @@ Result<JournalContent> read_journal_copy(FileSystem& files, const std::string& p
   }));
   FLUVIAL_ASSIGN(content.restores, count_restores(*database));
   FLUVIAL_TRY(read_runs(*database, content));
+  if (content.format < 7) return content;
+  FLUVIAL_TRY(database->query("SELECT chain FROM authorities ORDER BY number", {}, [&](const SqlRow& row) -> Status {
+    content.authorities.push_back(row.text(0));
+    return {};
+  }));
   return content;
 }
 

@@ -25,6 +25,7 @@ struct JournalContent {
   std::string federation;
   std::uint64_t restores = 0;
   std::vector<Run> runs;
+  std::vector<std::string> authorities;      // PEM chains of every authority that there was; none before format 7
   std::map<round::ModelKey, Digest> models;  // all that a record names, also those pruned already
 };
 

@@ -317,11 +317,11 @@ TEST_F(Retention, ACrashAtAnyOperationLeavesABatchWholeOrGone) {
 
 TEST_F(Retention, WhatPruningLeavesIsUsedAgain) {
   const RunId run = start_run();
-  commit_rounds(run, 400);
+  commit_rounds(run, 600);
   prune({20, {}});
   const JournalSize before = journal->size().value();
   EXPECT_GT(before.free_bytes, before.bytes / 2);
-  for (std::uint64_t round = 401; round <= 600; ++round) commit(run, round, {{1, Fate::kCounted}});
+  for (std::uint64_t round = 601; round <= 800; ++round) commit(run, round, {{1, Fate::kCounted}});
   EXPECT_EQ(journal->size()->bytes, before.bytes);
 }
 

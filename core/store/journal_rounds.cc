@@ -47,13 +47,19 @@ std::string name_of(RunId run, RoundId round) {
   return "run " + std::to_string(run.value()) + " round " + std::to_string(round.value());
 }
 
+Result<RunStatus> status_from(std::int64_t number) {
+  const auto status = static_cast<RunStatus>(number);
+  if (round::run_status_name(status) == "unknown") return Error{Code::kDataLoss, "the journal holds an unknown status"};
+  return status;
+}
+
 Result<RunRow> run_from(const SqlRow& row) {
   RunRow run;
   run.id = row.id<RunId>(0);
   FLUVIAL_ASSIGN(run.plan, plan_from_json(row.text(1)));
   FLUVIAL_ASSIGN(run.schema, schema_from_json(row.text(2)));
   FLUVIAL_ASSIGN(run.initial_model, row.digest(3));
-  run.status = static_cast<RunStatus>(row.integer(4));
+  FLUVIAL_ASSIGN(run.status, status_from(row.integer(4)));
   run.reason = row.text(5);
   run.created_at = row.time(6);
   run.continues = row.id<RunId>(7);
@@ -63,7 +69,8 @@ Result<RunRow> run_from(const SqlRow& row) {
 Result<std::optional<RunStatus>> status_of(Database& database, RunId run) {
   FLUVIAL_ASSIGN(const auto status, database.scalar("SELECT status FROM runs WHERE id = ?", {run}));
   if (!status) return std::optional<RunStatus>();
-  return std::optional(static_cast<RunStatus>(*status));
+  FLUVIAL_ASSIGN(const RunStatus known, status_from(*status));
+  return std::optional(known);
 }
 
 Result<RoundId> last_round(Database& database, RunId run) {

@@ -79,13 +79,24 @@ CREATE TABLE late (
   PRIMARY KEY (run, round, site), FOREIGN KEY (run, round) REFERENCES commits (run, round)) WITHOUT ROWID;
 )sql";
 
-// Every certificate and the key that it is of; the audit log; what the sites and the coordinator signed of each round.
+// Every certificate, the key that it is of, which it renews and whose authority (the SHA-256 of its key) issued it;
+// what an operator may do; which authorities a member trusts; the aggregators that pass signatures on; the audit log;
+// what the sites and the coordinator signed of each round.
 inline constexpr const char* kJournalVersion7 = R"sql(
 CREATE TABLE certificates (
   serial TEXT PRIMARY KEY, node INTEGER NOT NULL, key BLOB NOT NULL, issued_at INTEGER NOT NULL,
-  ends_at INTEGER NOT NULL, used_at INTEGER, refused_since INTEGER, refused_why TEXT NOT NULL DEFAULT '') WITHOUT ROWID;
+  ends_at INTEGER NOT NULL, used_at INTEGER, refused_since INTEGER, refused_why TEXT NOT NULL DEFAULT '',
+  renews TEXT NOT NULL DEFAULT '', authority BLOB NOT NULL DEFAULT x'') WITHOUT ROWID;
 CREATE INDEX certificates_of ON certificates (node);
+CREATE TABLE denied (kind TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (kind, value)) WITHOUT ROWID;
 ALTER TABLE tokens ADD COLUMN revoked_why TEXT NOT NULL DEFAULT '';
+ALTER TABLE tokens ADD COLUMN access TEXT NOT NULL DEFAULT '';
+ALTER TABLE nodes ADD COLUMN access TEXT NOT NULL DEFAULT '';
+ALTER TABLE nodes ADD COLUMN trust INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE relays (node INTEGER PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE authorities (
+  number INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, chain TEXT NOT NULL, state TEXT NOT NULL,
+  since INTEGER NOT NULL);
 CREATE TABLE audit (
   number INTEGER PRIMARY KEY, at INTEGER NOT NULL, entry TEXT NOT NULL, chain BLOB NOT NULL);
 CREATE TABLE signatures (

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/printable.h"
 #include "core/round/plan_keys.h"
 #include "core/store/json.h"
 
@@ -80,7 +81,7 @@ Status read(const json::value& from, std::string_view key, std::map<std::string,
   to.clear();
   for (const auto& [name, value] : from.get_object()) {
     const std::string text(name.data(), name.size());
-    FLUVIAL_TRY(read(value, std::string(key) + "." + text.substr(0, 64), to[text]));
+    FLUVIAL_TRY(read(value, std::string(key) + "." + printable(text, 64), to[text]));
   }
   return {};
 }
@@ -145,7 +146,7 @@ Result<Plan> plan_from_json(std::string_view text) {
     for (const auto& entry : *object) {
       const std::string_view key(entry.key().data(), entry.key().size());
       if (std::find(known.begin(), known.end(), key) == known.end()) {
-        return Error{Code::kInvalidArgument, "plan: unknown key '" + std::string(key.substr(0, 64)) + "'"};
+        return Error{Code::kInvalidArgument, "plan: unknown key '" + printable(key, 64) + "'"};
       }
     }
   }

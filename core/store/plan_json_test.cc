@@ -34,6 +34,20 @@ TEST(PlanJson, TextIsFixed) {
   EXPECT_EQ(plan_from_json(R"({"name":"a","seed":18446744073709551615})")->seed, ~std::uint64_t{0});
 }
 
+TEST(PlanJson, KeepsEveryNumberToItsLastBit) {
+  round::Plan plan = round::unusual_plan();
+  for (const double value : {0.1 + 0.2, 1.0 / 3, 123456789.123456789, 6148914691236517205.0, 1.7976931348623157e308,
+                             2.2250738585072014e-308, -9007199254740993.5, 1e-5}) {
+    plan.worker["x"] = value;
+    plan.value_abs_max = 1 + 1.0 / 3;
+    EXPECT_EQ(plan_from_json(plan_to_json(plan)).value(), plan) << value;
+  }
+  EXPECT_EQ(metrics_from_json(R"([1])").ok(), false);
+  EXPECT_EQ(metrics_from_json(R"({"a":0.30000000000000004,"b":[]})").ok(), false);
+  EXPECT_EQ(metrics_from_json(R"({"a":0.30000000000000004,"b":1,"c":-1.5e-3})").value(),
+            (round::Metrics{{"a", 0.1 + 0.2}, {"b", 1}, {"c", -0.0015}}));
+}
+
 std::string refusal(std::string_view text) {
   const auto parsed = plan_from_json(text);
   return parsed.ok() ? std::string("(read)") : parsed.error().message;

@@ -41,6 +41,7 @@ struct TokenRow {
   std::uint64_t uses = 0;
   std::optional<WallTime> revoked_at = {};
   std::string revoked_why = {};  // empty: by a person
+  std::string access = {};       // of an operator's: "read" or "full"
   bool is_for(Role member_role, std::string_view member_name) const;
   bool operator==(const TokenRow&) const = default;
 };
@@ -58,6 +59,7 @@ struct NodeRow {
   std::optional<WallTime> quarantined_at;  // of a site: it takes part in no further round
   std::string quarantine_reason;
   std::optional<WallTime> removed_at = {};  // revoked, and not listed any more
+  std::string access = {};                  // of an operator: "read" or "full"
   bool operator==(const NodeRow&) const = default;
 };
 
@@ -65,6 +67,7 @@ struct NodeRow {
 struct NewCertificate {
   ByteSpan key = {};  // a DER SubjectPublicKeyInfo
   WallTime ends_at = {};
+  ByteSpan authority = {};  // the SHA-256 of its issuer's public key; empty: the federation's first one
 };
 
 struct LeaseRow {

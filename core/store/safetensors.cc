@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/printable.h"
 #include "core/digest/sha256.h"
 #include "core/store/json.h"
 
@@ -73,7 +74,7 @@ class HeaderParser {
  private:
   Error bad(const std::string& what) const { return {Code::kInvalidArgument, where_ + ": " + what}; }
   Error bad(std::string_view tensor, const std::string& what) const {
-    return bad("tensor '" + std::string(tensor.substr(0, round::kTensorNameBytesMax)) + "': " + what);
+    return bad("tensor '" + printable(tensor, round::kTensorNameBytesMax) + "': " + what);
   }
 
   Result<Metadata> metadata(const json::value& value) const {
@@ -155,12 +156,15 @@ class HeaderParser {
 Result<ModelHeader> read_header(File& file, const std::string& path) {
   FLUVIAL_ASSIGN(const std::uint64_t size, file.size());
   std::byte length_field[8];
-  if (size < sizeof(length_field)) return Error{Code::kDataLoss, path + ": too short for a safetensors file"};
+  if (size < sizeof(length_field))
+    return Error{Code::kDataLoss, path + ": not a safetensors file: " + std::to_string(size) + " bytes"};
   FLUVIAL_TRY(read_exactly(file, 0, length_field, path));
   const auto length = load_le<std::uint64_t>(length_field);
   if (length > kSafetensorsHeaderBytesMax) {
-    return Error{Code::kInvalidArgument, path + ": a header of " + std::to_string(length) +
-                                             " bytes, expected at most " + std::to_string(kSafetensorsHeaderBytesMax)};
+    return Error{Code::kInvalidArgument, path +
+                                             ": not a safetensors file: its first 8 bytes should be the size of its "
+                                             "header, at most " +
+                                             std::to_string(kSafetensorsHeaderBytesMax)};
   }
   if (length > size - sizeof(length_field)) {
     return Error{Code::kDataLoss, path + ": cut short within the header (" + std::to_string(size) + " bytes)"};

@@ -76,6 +76,13 @@ TEST_F(Safetensors, SchemaOrderIsTheOrderOfTheData) {
   EXPECT_EQ(order, "z empty m a ");
 }
 
+TEST_F(Safetensors, ARefusalIsOneLineWhateverATensorIsCalled) {
+  const std::string entry = R"({"dtype":"F64","shape":[2],"data_offsets":[0,8]})";
+  const auto refused = parse_model_header("{\"a\\n\\u001b[2J\":" + entry + "}", 8, "x");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_TRUE(refused.error().message.starts_with("x: tensor 'a  [2J': dtype 'F64'")) << refused.error().message;
+}
+
 TEST_F(Safetensors, HostileFilesAreRefusedByName) {
   const auto tensor = [](const std::string& body, std::size_t data) {
     return with_header("{\"w\":" + body + "}", data);
@@ -83,10 +90,12 @@ TEST_F(Safetensors, HostileFilesAreRefusedByName) {
   const std::string good = R"({"dtype":"F32","shape":[2],"data_offsets":[0,8]})";
   EXPECT_EQ(refusal(tensor(good, 8)), "(read)");
   const std::pair<std::string, std::string> cases[] = {
-      {"", "too short"},
-      {"1234567", "too short"},
-      {std::string("\xff\xff\xff\xff\xff\xff\xff\xff", 8), "a header of 18446744073709551615 bytes"},
-      {std::string("\0\0\0\2\0\0\0\0", 8), "a header of 33554432 bytes"},
+      {"", "not a safetensors file: 0 bytes"},
+      {"1234567", "not a safetensors file: 7 bytes"},
+      {"name = \"digits\"\nrounds = 3\n", "not a safetensors file"},
+      {std::string("\xff\xff\xff\xff\xff\xff\xff\xff", 8), "not a safetensors file"},
+      {std::string("\0\0\0\2\0\0\0\0", 8),
+       "not a safetensors file: its first 8 bytes should be the size of its header, at most 16777216"},
       {std::string("\x40\0\0\0\0\0\0\0{}", 10), "cut short within the header"},
       {with_header("{\"w\":", 0), "not JSON at byte"},
       {with_header("{}", 0), "at least one tensor"},

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/format.h"
+#include "core/round/probe.h"
 #include "core/store/plan_json.h"
 #include "core/store/site_rows.h"
 #include "core/store/site_schema.h"
@@ -36,6 +37,36 @@ std::vector<std::string> split_names(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return names;
+}
+
+Error damaged(std::string_view what) { return {Code::kDataLoss, "the store holds a damaged " + std::string(what)}; }
+
+// As new_name() makes them, and so within the folder.
+Status check_file_name(const std::string& name) {
+  if (name.starts_with("t-") && name.find('/') == std::string::npos) return {};
+  return damaged("name of a file");
+}
+
+// No codec takes twice a model's bytes (an index beside each value); the file's size says the rest (check_size).
+constexpr std::uint64_t kChunkBytesMax = 4 * round::kModelBytesMax;
+
+// A submission's own rules, so that nobody reads or reserves by a row that cannot be one.
+Status check_pending(const PendingRow& row, std::size_t ends_bytes) {
+  const PendingStart& start = row.info.start;
+  FLUVIAL_TRY(check_file_name(row.p_file));
+  FLUVIAL_TRY(check_file_name(row.chunks_file));
+  const std::uint64_t integers_bytes = start.integer_count * sizeof(std::int64_t);
+  const bool sizes_fit =
+      start.integer_count <= round::kIntegerCountMax && start.value_count <= round::kModelBytesMax / sizeof(float) &&
+      ends_bytes % 8 == 0 && std::ranges::is_sorted(row.chunk_ends) && row.info.chunk_bytes <= kChunkBytesMax &&
+      row.info.trailer_bytes >= integers_bytes && row.info.trailer_bytes <= integers_bytes + round::kProbeBytes;
+  return sizes_fit ? Status{} : Status{damaged("submission")};
+}
+
+// Whether a submission's files hold what its row says.
+Status check_size(File& file, std::uint64_t expected) {
+  FLUVIAL_ASSIGN(const std::uint64_t size, file.size());
+  return size >= expected ? Status{} : Status{damaged("submission: its file is cut short")};
 }
 
 constexpr const char* kPendingColumns =
@@ -71,6 +102,7 @@ Result<PendingRow> pending_from(const SqlRow& row) {
     found.chunk_ends.push_back(load_le<std::uint64_t>(ends.data() + at));
   }
   found.info.chunk_bytes = found.chunk_ends.empty() ? 0 : found.chunk_ends.back();
+  FLUVIAL_TRY(check_pending(found, ends.size()));
   return found;
 }
 
@@ -115,7 +147,7 @@ std::string SiteStore::new_name() {
 }
 // Best effort: a file that stays is swept when the folder is opened again.
 void SiteStore::remove_file(const std::string& name) {
-  if (!name.empty()) static_cast<void>(files_.remove(path_of(name)));
+  if (!name.empty() && check_file_name(name).ok()) static_cast<void>(files_.remove(path_of(name)));
 }
 
 Result<std::unique_ptr<SiteStore>> SiteStore::open(FileSystem& files, const std::string& folder,
@@ -173,6 +205,7 @@ Result<SiteStore::ResidualRow> SiteStore::residual_locked(RunId run) {
   FLUVIAL_TRY(database_->query("SELECT file, value_count, age_rounds, norm FROM residuals WHERE run = ?", {run},
                                [&](const SqlRow& row) -> Status {
                                  found.file = row.text(0);
+                                 FLUVIAL_TRY(check_file_name(found.file));
                                  found.info = {false, row.number(1), row.number(2), row.real(3)};
                                  return {};
                                }));
@@ -305,6 +338,8 @@ Result<std::optional<PendingUpdate>> SiteStore::pending(RunId run) {
   if (row->p_file != row->chunks_file) {
     FLUVIAL_ASSIGN(update.p_, files_.open(path_of(row->p_file), OpenMode::kRead));
   }
+  FLUVIAL_TRY(check_size(*update.chunks_, row->info.chunk_bytes + row->info.trailer_bytes));
+  FLUVIAL_TRY(check_size(*update.p_, row->info.start.value_count * sizeof(float)));
   update.info_ = std::move(row->info);
   update.chunk_ends_ = std::move(row->chunk_ends);
   return std::optional(std::move(update));

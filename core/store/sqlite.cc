@@ -2,6 +2,7 @@
 
 #include <sqlite3.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace fluvial::store {
@@ -45,7 +46,14 @@ Result<Digest> SqlRow::digest(int column) const {
   if (!digest.ok()) return Error{Code::kDataLoss, "the journal holds a damaged digest"};
   return digest;
 }
-WallTime SqlRow::time(int column) const { return WallTime(std::chrono::milliseconds(integer(column))); }
+WallTime time_of(std::int64_t milliseconds) {
+  // What formats a moment counts its nanoseconds in 64 bits, which end in 2262.
+  constexpr auto kLast = std::chrono::sys_days(std::chrono::year(2200) / 1 / 1).time_since_epoch();
+  return WallTime(
+      std::chrono::milliseconds(std::clamp(milliseconds, std::int64_t{0}, std::chrono::milliseconds(kLast).count())));
+}
+
+WallTime SqlRow::time(int column) const { return time_of(integer(column)); }
 std::optional<WallTime> SqlRow::optional_time(int column) const {
   if (is_null(column)) return std::nullopt;
   return time(column);

@@ -50,6 +50,10 @@ class SqlValue {
 };
 using SqlValues = std::initializer_list<SqlValue>;
 
+// Since 1970. A damaged number becomes the first or the last instant that people can write, so that its text is one,
+// too.
+WallTime time_of(std::int64_t milliseconds);
+
 // The current row of a query; what it returns lives until the next one.
 class SqlRow {
  public:
@@ -61,7 +65,7 @@ class SqlRow {
   std::string text(int column) const;
   ByteSpan bytes(int column) const;
   Result<Digest> digest(int column) const;
-  WallTime time(int column) const;
+  WallTime time(int column) const;  // as time_of()
   std::optional<WallTime> optional_time(int column) const;
   template <typename T>
   T id(int column) const {

@@ -21,6 +21,7 @@ bool includes(Roles roles, Role role) {
     case Role::kCoordinator: return (roles & kCoordinators) != 0;
     case Role::kAggregator: return (roles & kAggregators) != 0;
     case Role::kSite: return (roles & kSites) != 0;
+    case Role::kOperator: return false;
   }
   return false;
 }

@@ -71,7 +71,7 @@ Subject sessions_subject() {
   using enum Kind;
   Label results{"result", joined({"ok"}, handshake_refusals())};
   Label refusals{"reason", joined(joined(handshake_refusals(), frame_refusals()),
-                                  {"not_admitted", "silent", "stuck", "too_many_of_member"})};
+                                  {"not_admitted", "silent", "stuck", "too_many_of_member", "certificate_ended"})};
   return {"Sessions and the process",
           "Bytes and frames are counted while a session runs, at most 5 s late.",
           true,
@@ -132,6 +132,11 @@ Subject parent_subject() {
                "Attempts to get a parent (a lease, then a session), by result: ok, or an error code",
                {results}},
               {"reconnects_total", kCounter, kChildren, "Those of them that were not the first"},
+              {"certificate_renewals_total",
+               kCounter,
+               kChildren,
+               "Attempts to renew this process' own certificate",
+               {{"result", {"ok", "failed"}}}},
               {"parents_distrusted_total", kCounter, kChildren,
                "Sessions ended because the parent said what the coordinator had not signed"},
           }};

@@ -180,9 +180,7 @@ Subject members_subject() {
           {"clock_offset_seconds",
            kGauge,
            kCoordinators,
-           "The wall clock of a connected child of the coordinator less the coordinator's, by their session's round "
-           "trips; the "
-           "first 256",
+           "A connected child's wall clock less the coordinator's, by their session's round trips; the first 256",
            {{"member", {}}},
            "it was measured"},
           {"sites_quarantined", kGauge, kCoordinators, "Sites that take part in no round until `fluvial nodes clear`"},
@@ -192,6 +190,12 @@ Subject members_subject() {
            "1 for each of them; the first 256",
            {{"site", {}}},
            "a site is quarantined"},
+          {"certificate_validity_seconds", kGauge, kCoordinators, "For how long certificates are issued to members"},
+          {"renewals_total",
+           kCounter,
+           kCoordinators,
+           "Certificates asked to be renewed: granted, the same one again, refused, and beyond `enrol_per_minute_max`",
+           {{"result", {"granted", "again", "refused", "too_many"}}}},
           {"enrolments_total",
            kCounter,
            kCoordinators,

@@ -54,6 +54,12 @@ Result<v1::Denials> signed_denials(const identity::DenyEntries& entries, round::
   return denials;
 }
 
+Result<Denied> read_denials(const v1::Denials& denials, const identity::PublicKey& coordinator) {
+  FLUVIAL_ASSIGN(const v1::DenialStatement statement, statement_of(denials, coordinator));
+  FLUVIAL_ASSIGN(identity::DenyEntries who, entries_of(statement));
+  return Denied{round::HistoryId(statement.history()), statement.number(), std::move(who)};
+}
+
 Status HeardDenials::granted(round::HistoryId history, const identity::PublicKey& coordinator,
                              const v1::Denials* denials) {
   if (denials == nullptr && last_) {
@@ -82,6 +88,7 @@ Result<bool> HeardDenials::take(const v1::Denials& denials, bool of_lease) {
     return false;
   }
   FLUVIAL_ASSIGN(identity::DenyEntries entries, entries_of(statement));
+  nodes_ = entries.nodes;
   deny_->replace(std::move(entries));
   history_ = history;
   number_ = statement.number();

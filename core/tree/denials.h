@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "core/base/result.h"
 #include "core/identity/deny.h"
@@ -18,6 +19,14 @@ namespace fluvial::tree {
 // coordinator alone knows it.
 Result<v1::Denials> signed_denials(const identity::DenyEntries& entries, round::HistoryId history, std::uint64_t number,
                                    const identity::PrivateKey& coordinator);
+
+struct Denied {
+  round::HistoryId history;
+  std::uint64_t number = 0;
+  identity::DenyEntries who;
+};
+// kUnauthenticated unless it is said by the holder of this key.
+Result<Denied> read_denials(const v1::Denials& denials, const identity::PublicKey& coordinator);
 
 // What an aggregator has heard, and follows. On the node's strand.
 class HeardDenials {
@@ -35,6 +44,7 @@ class HeardDenials {
   // kStale: nothing has been heard since this process began, so nobody may be admitted yet.
   Status may_admit() const;
   const v1::Denials* last() const { return last_ ? &*last_ : nullptr; }  // to pass on; null: none was heard
+  const std::set<NodeId>& nodes() const { return nodes_; }               // members that are refused altogether
 
  private:
   Result<bool> take(const v1::Denials& denials, bool of_lease);
@@ -46,6 +56,7 @@ class HeardDenials {
   round::HistoryId history_;  // of last_
   std::uint64_t number_ = 0;
   std::optional<v1::Denials> last_;
+  std::set<NodeId> nodes_;
 };
 
 }  // namespace fluvial::tree

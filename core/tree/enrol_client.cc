@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <exception>
 #include <optional>
 
@@ -13,6 +13,7 @@
 #include "core/identity/tls.h"
 #include "core/net/connector.h"
 #include "core/net/deadline.h"
+#include "core/net/run_on.h"
 #include "core/wire/mapping.h"
 
 namespace fluvial::tree {
@@ -22,11 +23,12 @@ constexpr std::string_view kAnswer = "the coordinator's answer";
 
 Error refuse(const std::string& what) { return {Code::kDataLoss, fmt::format("{} {}", kAnswer, what)}; }
 
-Result<identity::Certificate> authority_from(const std::string& pem, const std::string& pin) {
-  FLUVIAL_ASSIGN(const std::vector<identity::Certificate> chain, identity::Certificate::chain_from_pem(pem));
-  if (chain.size() != 1) return refuse("holds several authorities");
-  if (identity::pin_of(chain.front()) != pin) return refuse("names another authority than the token's pin");
-  return chain.front();
+// The others are there because the one that the token names vouches for them: its certificate's holder sent them.
+Result<std::vector<identity::Certificate>> authorities_from(const std::string& pem, const std::string& pin) {
+  FLUVIAL_ASSIGN(std::vector<identity::Certificate> all, identity::Certificate::authorities_from_pem(pem));
+  const auto is_named = [&pin](const identity::Certificate& one) { return identity::pin_of(one) == pin; };
+  if (std::ranges::none_of(all, is_named)) return refuse("names another authority than the token's pin");
+  return all;
 }
 
 // A token for several members names none of them: token and key do, as the coordinator makes it of them.
@@ -63,12 +65,13 @@ net::Awaitable<void> keep(net::Awaitable<Result<T>> operation, std::optional<Res
 Result<Enrolment> accept_enrolment(const v1::EnrolReply& reply, const identity::PrivateKey& key,
                                    const identity::EnrolmentToken& token, const std::string& host) {
   FLUVIAL_TRY(wire::status_from_proto(reply.code(), reply.message()));
-  FLUVIAL_ASSIGN(identity::Certificate authority, authority_from(reply.ca_pem(), token.pin));
+  FLUVIAL_ASSIGN(std::vector<identity::Certificate> authorities, authorities_from(reply.ca_pem(), token.pin));
   FLUVIAL_ASSIGN(std::vector<identity::Certificate> chain,
                  identity::Certificate::chain_from_pem(reply.certificate_pem()));
   FLUVIAL_ASSIGN(const identity::PeerIdentity identity, identity::identity_of(chain.front()));
   if (reply.enrolled_before() > identity::kEnrolledBeforeMax) return refuse("names too many enrolments");
-  identity::Credentials credentials{key, std::move(chain), std::move(authority), reply.enrolled_before()};
+  identity::Credentials credentials{key, std::move(chain), std::move(authorities), reply.enrolled_before(),
+                                    reply.trust()};
   FLUVIAL_TRY(identity::check_credentials(credentials, "the certificate in " + std::string(kAnswer)));
   FLUVIAL_ASSIGN(const Role role, wire::role_from_proto(reply.role()));
   if (identity.role != role || identity.name != reply.name() || identity.node.value() != reply.node()) {
@@ -103,7 +106,7 @@ net::Awaitable<Result<Enrolment>> enrol(net::Executor executor, identity::Enrolm
   auto exchanged = exchange(open, std::string(as_text(token.secret.bytes())), std::string(as_text(csr.span())),
                             settings.reply_deadline);
   Exchanged reply;
-  co_await boost::asio::co_spawn(open->executor(), keep(std::move(exchanged), &reply), boost::asio::use_awaitable);
+  co_await net::run_on(open->executor(), keep(std::move(exchanged), &reply));
   open->close({Code::kCancelled, "enrolled"}, true);
   if (!reply->ok()) co_return reply->error();
   co_return accept_enrolment(**reply, key, token, where.host);

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/post.hpp>
 #include <utility>
 
+#include "core/config/named.h"
 #include "core/net/deadline.h"
-#include "core/net/pace.h"
 #include "core/tree/ask.h"
-#include "core/tree/intake.h"
+#include "core/tree/hub_stream.h"
 #include "core/tree/orders.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
@@ -21,18 +22,6 @@ constexpr int kModelsAtOnceMax = 16;      // of one child; it waits for one
 constexpr double kWallClocksApart_s = 5;  // as coordinator/logic/problems.h and the alert have it
 
 }  // namespace
-
-// What one child's session has going on; on the session's strand.
-struct Hub::Stream {
-  Stream(Hub& hub, const Child& child)
-      : intake(hub.runtime_, hub.owner_, hub.book_, {&hub.budget_, &hub.runtime_.files, hub.options_.spill_folder},
-               child),
-        questions(static_cast<double>(hub.options_.budget.queries_per_s_max), hub.runtime_.clock.now()) {}
-  Intake intake;
-  net::Pace questions;
-  int models = 0;                // on their way, with those that were overtaken and have not noticed yet
-  std::uint64_t generation = 0;  // of the model being sent: a new request ends the one before
-};
 
 // A site's own: of what its children pass on, only the root knows all keys.
 std::vector<round::Refusal> HubOwner::forged(const Child& child, const transfer::Brought& brought) {
@@ -53,9 +42,10 @@ Hub::Hub(Runtime& runtime, HubOwner& owner, HubOptions options, std::shared_ptr<
       budget_(options_.staging_bytes_max),
       streams_(runtime.io),
       child_left_(runtime.strand),
+      stop_(std::make_shared<Stop>(runtime.strand)),
       bytes_(runtime.metrics, telemetry::Tier::kChildren) {}
 
-Result<std::uint16_t> Hub::open(std::shared_ptr<const identity::TlsContext> tls) {
+Result<std::uint16_t> Hub::open(std::shared_ptr<const identity::LiveTls> tls) {
   net::ListenerSettings settings;
   settings.session = runtime_.session;
   settings.session.stranger_bytes_max = static_cast<std::uint32_t>(options_.budget.stranger_bytes_max);
@@ -67,19 +57,29 @@ Result<std::uint16_t> Hub::open(std::shared_ptr<const identity::TlsContext> tls)
   settings.payload_bytes_per_member_max = options_.budget.payload_bytes_per_member_max;
   auto admission = [deny = deny_](const identity::PeerIdentity& peer) -> Status {
     if (peer.role == Role::kCoordinator) return Error{Code::kPermissionDenied, "a coordinator is nobody's child"};
+    if (peer.role == Role::kOperator) {
+      return Error{Code::kPermissionDenied, "an operator is no member of the tree: the admin port is theirs"};
+    }
     return deny->check(peer);
   };
-  FLUVIAL_ASSIGN(listener_, net::Listener::open(runtime_.io, options_.host, options_.port, std::move(tls), settings,
-                                                runtime_.hooks, admission));
+  auto opened = net::Listener::open(runtime_.io, options_.host, options_.port, std::move(tls), settings, runtime_.hooks,
+                                    admission);
+  if (!opened.ok()) return config::named_address(opened.error(), "listen");
+  listener_ = std::move(*opened);
   return listener_->port();
 }
 
 net::Awaitable<void> Hub::run() {
+  streams_.spawn(runtime_.strand, "certificates", watch_certificates());
   co_await listener_->run([this](std::shared_ptr<net::Session> session) { return serve(std::move(session)); });
   co_await streams_.join();
 }
 
 void Hub::stop() {
+  net::asio::post(runtime_.strand, [stop = stop_] {
+    stop->stopping = true;
+    stop->signal.notify_all();
+  });
   if (listener_) listener_->stop();
 }
 
@@ -96,7 +96,7 @@ void Hub::cut(NodeId child, Error reason) {
 void Hub::drop_denied() {
   std::vector<std::pair<NodeId, Error>> denied;
   for (const auto& [node, child] : children_) {
-    const Status admitted = deny_->check(child.session->member());
+    const Status admitted = deny_->check(child.peer());
     if (!admitted.ok()) denied.emplace_back(node, admitted.error());
   }
   for (auto& [node, reason] : denied) {
@@ -134,6 +134,7 @@ net::Awaitable<Status> Hub::greet(std::shared_ptr<net::Session> session, v1::Hel
               round::HistoryId(hello.history()),
               session};
   child.protocol = *protocol;
+  child.takes_renewed = hello.takes_renewed();
   if (hello.has_lease()) child.lease_shown = std::make_shared<const v1::Signed>(std::move(*hello.mutable_lease()));
   co_return co_await serve_member(session, std::move(child));
 }
@@ -143,6 +144,7 @@ void Hub::welcome(net::Session& session, std::uint32_t protocol) const {
   welcome.mutable_welcome()->set_protocol(protocol);
   welcome.mutable_welcome()->set_software(options_.software);
   welcome.mutable_welcome()->set_takes_reports(true);
+  welcome.mutable_welcome()->set_takes_renewed(options_.verify != nullptr);
   session.post({std::move(welcome), {}});
 }
 
@@ -150,6 +152,7 @@ net::Awaitable<Status> Hub::serve_lease(std::shared_ptr<net::Session> session, s
   welcome(*session, protocol);
   Result<net::Frame> asked = co_await net::with_deadline(session->receive(), runtime_.session.handshake_deadline);
   if (!asked.ok()) co_return asked.error();
+  if (asked->header.has_renew_request()) co_return co_await serve_renewal(session, std::move(asked->header));
   if (!asked->header.has_lease_request() || asked->header.lease_request().advertise().size() > kAdvertiseBytesMax) {
     co_return Error{Code::kFailedPrecondition, "a session without a lease may only ask for one"};
   }
@@ -159,6 +162,10 @@ net::Awaitable<Status> Hub::serve_lease(std::shared_ptr<net::Session> session, s
   if (!grant.ok()) co_return grant.error();
   v1::Envelope reply;
   *reply.mutable_lease_grant() = *grant;
+  co_return co_await say_last(session, std::move(reply));
+}
+
+net::Awaitable<Status> Hub::say_last(std::shared_ptr<net::Session> session, v1::Envelope reply) {
   session->post({std::move(reply), {}});
   Result<net::Frame> bye = co_await net::with_deadline(session->receive(), runtime_.session.handshake_deadline);
   co_return bye.ok() ? Status{Error{Code::kFailedPrecondition, "nothing more to say on this session"}} : Status{};
@@ -203,7 +210,11 @@ Status Hub::join(const Child& child) {
   FLUVIAL_TRY(may_join(child));
   child.session->admitted();
   welcome(*child.session, child.protocol);
-  children_.emplace(child.node, child);
+  const Child& here = children_.emplace(child.node, child).first->second;
+  // Its handshake may have been with the certificate before.
+  if (!renewed_pem_.empty() && runtime_.clock.now() - renewed_at_ < 2 * runtime_.session.handshake_deadline) {
+    say_renewed(here);
+  }
   owner_.child_joined(child);
   return {};
 }
@@ -266,6 +277,8 @@ net::Awaitable<Status> Hub::dispatch(Child child, std::shared_ptr<Stream> stream
     case v1::Envelope::kDecline: co_return co_await tell_owner(std::move(child), std::move(message));
     case v1::Envelope::kOutcomeQuery:
       co_return co_await answer(std::move(child), std::move(stream), std::move(*message.mutable_outcome_query()));
+    case v1::Envelope::kRenewed:
+      co_return co_await take_renewed(std::move(child), std::move(stream), std::move(*message.mutable_renewed()));
     case v1::Envelope::kReport: co_return co_await take_report(std::move(child), std::move(*message.mutable_report()));
     default: co_return Error{Code::kFailedPrecondition, "a message that no child sends"};
   }
@@ -288,13 +301,12 @@ net::Awaitable<Status> Hub::tell_owner(Child child, v1::Envelope message) {
 
 // The next message of this session waits until this one is answered: who asks much waits for itself.
 net::Awaitable<Status> Hub::answer(Child child, std::shared_ptr<Stream> stream, v1::OutcomeQuery query) {
-  if (child.role == Role::kSite) {
-    if (query.site() != child.node.value()) co_return Error{Code::kPermissionDenied, "in the name of another site"};
-    const Duration early = stream->questions.take(runtime_.clock.now());
-    if (early > Duration(0)) co_await net::sleep_for(early);
+  if (child.role == Role::kSite && query.site() != child.node.value()) {
+    co_return Error{Code::kPermissionDenied, "in the name of another site"};
   }
-  co_await net::asio::co_spawn(runtime_.strand, owner_.outcome_asked(child.node, std::move(query)),
-                               net::asio::use_awaitable);
+  const Duration early = stream->questions.take(runtime_.clock.now());
+  if (early > Duration(0)) co_await net::sleep_for(early);
+  co_await run_on(runtime_.strand, owner_.outcome_asked(child.node, std::move(query)));
   co_return Status{};
 }
 
@@ -359,7 +371,7 @@ net::Awaitable<void> Hub::stream_model(std::shared_ptr<net::Session> session, st
   bool begun = false;
   while (stream->generation == generation) {
     // What is available is asked for on the node's strand, a part at a time.
-    co_await net::asio::co_spawn(runtime_.strand, slot->wait_beyond(offset), net::asio::use_awaitable);
+    co_await run_on(runtime_.strand, slot->wait_beyond(offset));
     std::shared_ptr<const round::Schema> schema;
     const Result<std::uint64_t> available = co_await ask(runtime_.strand, [&]() -> Result<std::uint64_t> {
       if (slot->abandoned()) return Error{Code::kCancelled, "overtaken"};

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/identity/deny.h"
-#include "core/identity/tls.h"
+#include "core/identity/live_tls.h"
 #include "core/net/listener.h"
 #include "core/net/session.h"
 #include "core/net/signal.h"
@@ -39,6 +39,10 @@ struct Child {
   std::shared_ptr<net::Session> session;
   std::uint32_t protocol = 0;                          // that both ends speak
   std::shared_ptr<const v1::Signed> lease_shown = {};  // LeaseStatement, not verified; null: it shows none
+  bool takes_renewed = false;
+  std::shared_ptr<const identity::PeerIdentity> renewed = {};  // by the certificate that it has said to have since
+  // Who it is, by the last certificate that it has shown.
+  const identity::PeerIdentity& peer() const { return renewed ? *renewed : session->member(); }
 };
 
 // All on the node's strand.
@@ -50,6 +54,9 @@ class HubOwner : public transfer::Receiver {
   virtual void child_left(NodeId child) = 0;
   virtual void members_changed(NodeId child, const v1::MemberChange& change) = 0;
   virtual net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) = 0;
+  // From `remote`, on a session of its own. What becomes of it is said in the reply.
+  virtual net::Awaitable<v1::RenewReply> renew(identity::PeerIdentity peer, v1::RenewRequest request,
+                                               std::string remote);
 
   // Which of what this child has brought is not as its sites signed it, and why. Blocking and thread safe: on the pool.
   virtual std::vector<round::Refusal> forged(const Child& child, const transfer::Brought& brought);
@@ -76,14 +83,17 @@ struct HubOptions {
   std::uint64_t model_part_bytes = 1 << 20;  // a frame's
   config::Budgets budget;
   wire::Protocols protocols;  // others than this build's: tests of what the next version will do
+  // Verifies a chain of certificates (PEM) as a handshake would. Thread safe. None: this hub takes no Renewed.
+  std::function<Result<identity::PeerIdentity>(const std::string& chain_pem)> verify = {};
+  Duration past_certificate_max = std::chrono::hours(1);  // core/round/renewal.h
 };
 
 class Hub final : public Children {
  public:
   Hub(Runtime& runtime, HubOwner& owner, HubOptions options, std::shared_ptr<identity::DenyList> deny);
 
-  Result<std::uint16_t> open(std::shared_ptr<const identity::TlsContext> tls);  // the port
-  net::Awaitable<void> run();                                                   // until stop()
+  Result<std::uint16_t> open(std::shared_ptr<const identity::LiveTls> tls);  // the port
+  net::Awaitable<void> run();                                                // until stop()
   void stop();
   // One session to its end, on its executor, as run() has it for each that is accepted.
   net::Awaitable<void> serve(std::shared_ptr<net::Session> session);
@@ -93,7 +103,10 @@ class Hub final : public Children {
   std::set<NodeId> nodes() const override { return transfer::nodes_of(children_); }
   void send(NodeId child, v1::Envelope message) override;
   void cut(NodeId child, Error reason);
-  void drop_denied();  // the deny list has changed: whom it names goes, with all that is under way
+  // This node's own certificate is another from now on: children that take it are told.
+  void tell_renewed(const std::string& chain_pem);
+  void end_past_certificates();  // run() does it now and then
+  void drop_denied();            // the deny list has changed: whom it names goes, with all that is under way
   transfer::RoundBook& book() override { return book_; }
   const store::StagingBudget& budget() const override { return budget_; }
   std::uint64_t payload_bytes_in() const { return payload_bytes_in_.load(std::memory_order_relaxed); }
@@ -105,6 +118,11 @@ class Hub final : public Children {
   net::Awaitable<Status> serve_member(std::shared_ptr<net::Session> session, Child child);
   void welcome(net::Session& session, std::uint32_t protocol) const;
   net::Awaitable<Status> serve_lease(std::shared_ptr<net::Session> session, std::uint32_t protocol);
+  net::Awaitable<Status> serve_renewal(std::shared_ptr<net::Session> session, v1::Envelope asked);
+  net::Awaitable<Status> say_last(std::shared_ptr<net::Session> session, v1::Envelope reply);  // then the peer ends it
+  void say_renewed(const Child& child) const;
+  net::Awaitable<Status> take_renewed(Child child, std::shared_ptr<Stream> stream, v1::Renewed message);
+  net::Awaitable<void> watch_certificates();
   net::Awaitable<Status> dispatch(Child child, std::shared_ptr<Stream> stream, net::Frame frame);
   net::Awaitable<Status> tell_owner(Child child, v1::Envelope message);
   net::Awaitable<Status> answer(Child child, std::shared_ptr<Stream> stream, v1::OutcomeQuery query);
@@ -130,6 +148,14 @@ class Hub final : public Children {
   std::map<NodeId, Child> children_;
   std::set<NodeId> clocks_apart_;  // children whose wall clocks are
   net::AsyncSignal child_left_;
+  struct Stop {  // on the strand
+    explicit Stop(const net::Executor& strand) : signal(strand) {}
+    net::AsyncSignal signal;
+    bool stopping = false;
+  };
+  std::shared_ptr<Stop> stop_;
+  std::string renewed_pem_;  // the chain that children were told of last
+  TimePoint renewed_at_;
   telemetry::EdgeBytes bytes_;
   std::atomic<std::uint64_t> payload_bytes_in_{0};
   std::atomic<std::uint64_t> payload_bytes_out_{0};

@@ -231,6 +231,14 @@ class HubScenarios : public HubTest {
   static net::Awaitable<void> until(const bool* holds, net::AsyncSignal* changed) {
     while (!*holds) co_await changed->wait();
   }
+  net::Awaitable<void> anothers_question() {
+    const auto session = co_await connect(Role::kSite, 7);
+    v1::Envelope query;
+    query.mutable_outcome_query()->set_site(8);
+    session->post({std::move(query), {}});
+    const Error end = co_await end_of(session);
+    EXPECT_THAT(end.message, HasSubstr("in the name of another site"));
+  }
   net::Awaitable<void> before_admission() {
     const auto session = co_await connect(Role::kSite, 7, 1, 1, false);
     v1::Envelope large;
@@ -243,6 +251,10 @@ class HubScenarios : public HubTest {
 
 TEST_F(HubScenarios, AChildsQuestionsWaitForEachOtherAndNobodyElseDoes) {
   run([this] { return questions(); });
+}
+
+TEST_F(HubScenarios, ASiteAsksAboutItsOwnOutcomesAlone) {
+  run([this] { return anothers_question(); });
 }
 
 TEST_F(HubScenarios, BeforeItIsLetInAPeerMaySayLittle) {

@@ -16,6 +16,7 @@ std::vector<std::string_view> kinds_at(Role role) {
     case Role::kCoordinator: return {kJournal, "models", "spill", kOther};
     case Role::kAggregator: return {"spill", kOther};
     case Role::kSite: return {"state", kOther};
+    case Role::kOperator: return {};
   }
   return {kOther};
 }

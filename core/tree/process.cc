@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -18,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/config/named.h"
 #include "core/tree/ask.h"
 #include "core/tree/measured_files.h"
 #include "core/tree/service_manager.h"
@@ -82,9 +84,10 @@ struct Process::Impl {
   SystemClock clock;
   telemetry::Metrics metrics;
   MeasuredFiles files;
-  SideThread health;                    // and metrics: they are answered whatever rounds and strangers do
-  std::optional<SideThread> enrolment;  // of a coordinator
-  net::asio::io_context io;             // goes before them: what waits in it may hold sockets of theirs
+  SideThread health;                         // and metrics: they are answered whatever rounds and strangers do
+  std::optional<SideThread> enrolment;       // of a coordinator
+  std::optional<SideThread> administration;  // likewise
+  net::asio::io_context io;                  // goes before them: what waits in it may hold sockets of theirs
   net::ThreadPool pool;
   net::asio::signal_set signals;
   telemetry::Measuring measuring;
@@ -108,7 +111,10 @@ Process::Process(const config::CommonSettings& settings, Role role, store::FileS
   impl_->measuring = impl_->metrics.before_render([pool = &impl_->pool, tasks = impl_->metrics.gauge("pool_tasks")] {
     tasks.set(static_cast<double>(pool->tasks()));
   });
-  if (role == Role::kCoordinator) runtime_->strangers = impl_->enrolment.emplace().executor();
+  if (role == Role::kCoordinator) {
+    runtime_->strangers = impl_->enrolment.emplace().executor();
+    runtime_->administration = impl_->administration.emplace().executor();
+  }
   runtime_->session.clock = &impl_->clock;
   tasks_ = std::make_unique<net::TaskGroup>(strand, [log](const std::string& task, const std::string& what) {
     log.error("task failed; the process goes on without it", {{"task", task}, {"reason", what}});
@@ -173,7 +179,7 @@ Result<std::uint16_t> Process::open_http(HttpFacts facts) {
   if (!opened.ok() && may_move) {
     opened = net::HttpServer::open(impl_->health.executor(), net::TcpAddress{at.host, 0}, {}, impl_->hooks);
   }
-  if (!opened.ok()) return opened.error();
+  if (!opened.ok()) return config::named_address(opened.error(), "metrics_listen");
   impl_->http = std::move(*opened);
   const std::string address = config::format_host_port({at.host, impl_->http->port()});
   if (impl_->http->port() != at.port) runtime_->log.info("metrics and health", {{"address", address}});
@@ -246,12 +252,14 @@ void Process::run(std::function<void()> stop) {
   net::asio::co_spawn(runtime_->strand, wait_and_stop(tasks_.get(), &impl_->io), [](std::exception_ptr) {});
   impl_->health.start(0);
   if (impl_->enrolment) impl_->enrolment->start(kStrangersNice);
+  if (impl_->administration) impl_->administration->start(kStrangersNice);
   std::vector<std::thread> threads;
   for (std::uint64_t i = 1; i < impl_->settings.io_threads; ++i) threads.emplace_back([this] { impl_->io.run(); });
   impl_->io.run();
   for (std::thread& thread : threads) thread.join();
   impl_->health.stop();
   if (impl_->enrolment) impl_->enrolment->stop();
+  if (impl_->administration) impl_->administration->stop();
 }
 
 }  // namespace fluvial::tree

@@ -31,6 +31,7 @@ struct Runtime {
   net::SessionSettings session;
   net::BackoffSettings backoff;
   net::Executor strangers = io;  // a thread of its own, for whoever has no certificate yet: rounds never wait for it
+  net::Executor administration = io;  // likewise, for operators at the admin API over the network
 };
 
 net::SessionSettings session_settings(const config::SessionLimits& limits);

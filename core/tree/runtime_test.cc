@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/telemetry/declared.h"
+#include "core/tree/renewed.h"
 #include "kernels/codec.h"
 
 namespace fluvial::tree {
@@ -31,10 +32,11 @@ TEST(ObservingHooks, TheWordsOfRefusalsAreTheDeclaredOnes) {
   namespace reason = net::reason;
   EXPECT_EQ(values_of("handshakes_total", "result", Role::kSite), words(reason::kHandshake, {"ok"}));
   EXPECT_EQ(values_of("frames_refused_total", "reason", Role::kSite), words(reason::kFrame, {}));
-  EXPECT_EQ(values_of("sessions_refused_total", "reason", Role::kSite),
-            words(reason::kHandshake,
-                  words(reason::kFrame, {std::string(reason::kNotAdmitted), std::string(reason::kSilent),
-                                         std::string(reason::kStuck), std::string(reason::kTooManyOfMember)})));
+  EXPECT_EQ(
+      values_of("sessions_refused_total", "reason", Role::kSite),
+      words(reason::kHandshake, words(reason::kFrame, {std::string(reason::kNotAdmitted), std::string(reason::kSilent),
+                                                       std::string(reason::kStuck),
+                                                       std::string(reason::kTooManyOfMember), kCertificateEnded})));
 }
 
 TEST(ObservingHooks, TheCodecsAreTheDeclaredOnes) {

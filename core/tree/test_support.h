@@ -15,6 +15,7 @@
 #include "core/base/testing.h"
 #include "core/digest/sha256.h"
 #include "core/identity/testing.h"
+#include "core/identity/verify.h"
 #include "core/net/connector.h"
 #include "core/tree/hub.h"
 #include "core/tree/process.h"
@@ -46,6 +47,11 @@ class FakeOwner final : public HubOwner {
     grant.add_parents()->set_name("coordinator");
     co_return grant;
   }
+  net::Awaitable<v1::RenewReply> renew(identity::PeerIdentity peer, v1::RenewRequest request, std::string) override {
+    if (!on_renew) co_return v1::RenewReply();
+    co_return on_renew(peer, request);
+  }
+  std::function<v1::RenewReply(const identity::PeerIdentity& peer, const v1::RenewRequest& request)> on_renew;
   Result<transfer::Terms> admit(const transfer::UpdateHead& head) override {
     if (head.round != RoundId(1)) return Error{Code::kStale, "not the open round"};
     if (counts_already) return Error{Code::kAlreadyExists, "counted already"};
@@ -92,15 +98,21 @@ class FakeOwner final : public HubOwner {
 
 class HubTest : public testing::Test {
  protected:
-  explicit HubTest(const wire::Protocols& protocols = {})
-      : process_(settings(), Role::kCoordinator, files_, telemetry::null_logger()) {
+  explicit HubTest(const wire::Protocols& protocols = {}, Duration past_certificate_max = std::chrono::hours(1),
+                   Role role = Role::kCoordinator)
+      : process_(settings(), role, files_, telemetry::null_logger()) {
     HubOptions options;
     options.protocols = protocols;
     options.software = "fluvial test";
     options.host = "127.0.0.1";
     options.spill_folder = folder_.path();
+    options.past_certificate_max = past_certificate_max;
+    options.verify = [this](const std::string& pem) -> Result<identity::PeerIdentity> {
+      FLUVIAL_ASSIGN(const std::vector<identity::Certificate> chain, identity::Certificate::chain_from_pem(pem));
+      return identity::verify_chain(chain, pki_.authority().authorities(), process_.runtime().clock.wall_now(), {});
+    };
     hub_ = std::make_unique<Hub>(process_.runtime(), owner_, options, deny_);
-    port_ = *hub_->open(pki_.member_server(Role::kCoordinator, NodeId(1), "root"));
+    port_ = *hub_->open(identity::live(pki_.member_server(Role::kCoordinator, NodeId(1), "root")));
     process_.spawn("hub", hub_->run());
   }
   static config::CommonSettings settings() {

@@ -1,10 +1,14 @@
 #include "core/tree/uplink.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "core/identity/token.h"
 #include "core/net/deadline.h"
+#include "core/round/renewal.h"
 #include "core/tree/ask.h"
 #include "core/tree/lease_statement.h"
+#include "core/tree/renewed.h"
 #include "core/wire/history_mapping.h"
 #include "core/wire/mapping.h"
 
@@ -12,6 +16,7 @@ namespace fluvial::tree {
 namespace {
 
 constexpr std::size_t kParentsMax = 64;
+constexpr std::uint64_t kCertificateMax_s = 100ULL * 365 * 86'400;
 
 // receive() belongs to the session's strand.
 net::Awaitable<void> receive_one(std::shared_ptr<net::Session> session, std::optional<Result<net::Frame>>* out) {
@@ -20,7 +25,7 @@ net::Awaitable<void> receive_one(std::shared_ptr<net::Session> session, std::opt
 
 net::Awaitable<Result<net::Frame>> receive_from(std::shared_ptr<net::Session> session) {
   std::optional<Result<net::Frame>> frame;
-  co_await net::asio::co_spawn(session->executor(), receive_one(session, &frame), net::asio::use_awaitable);
+  co_await run_on(session->executor(), receive_one(session, &frame));
   co_return std::move(*frame);
 }
 
@@ -40,9 +45,9 @@ round::Party expected_by(const Lease& lease) {
 
 }  // namespace
 
-Dial dial_over_tls(Runtime& runtime, std::shared_ptr<const identity::TlsContext> tls) {
+Dial dial_over_tls(Runtime& runtime, std::shared_ptr<const identity::LiveTls> tls) {
   return [runtime = &runtime, tls = std::move(tls)](net::HostPort address, Role role) {
-    return connect_over_tls(runtime, tls, std::move(address), role);
+    return connect_over_tls(runtime, tls->current(), std::move(address), role);
   };
 }
 
@@ -102,6 +107,12 @@ net::Awaitable<Result<std::shared_ptr<net::Session>>> Uplink::reach_parent() {
     why = {opened.error().code, "parent " + lease.parent_name + ": " + opened.error().message};
     // Stale is an answer: it knows of a newer lease, or does not know this one yet.
     if (unreachable == NodeId(0) && why.code != Code::kStale) unreachable = lease.parent;
+    if (&lease != &leases->back()) {  // of the last one run() tells
+      runtime_.log.warn("the parent cannot be reached at its address; going past it",
+                        {{"parent", lease.parent_name},
+                         {"parent_address", net::to_string(lease.address)},
+                         {"reason", opened.error().to_string()}});
+    }
   }
   unreachable_ = unreachable;
   co_return why;
@@ -116,6 +127,11 @@ net::Awaitable<Result<Duration>> Uplink::serve_parent() {
   session_ = std::move(*opened);
   runtime_.log.info("connected to parent", {{"parent", lease_.parent_name}, {"lease_epoch", lease_.epoch}});
   counts_.connected.set(1);
+  parent_ends_.reset();
+  // The handshake may have been with the certificate before.
+  if (begun - renewed_at_ < 2 * (runtime_.session.connect_deadline + runtime_.session.handshake_deadline)) {
+    say_renewed();
+  }
   owner_.parent_up(lease_, session_);
   Error why;
   co_await relay(session_, &why);
@@ -134,6 +150,14 @@ net::Awaitable<void> Uplink::relay(std::shared_ptr<net::Session> session, Error*
       co_return;
     }
     if (frame->header.has_model_chunk()) bytes_.model_bytes.add(static_cast<double>(frame->payload.size()));
+    if (frame->header.has_renewed()) {
+      if (const Status renewed = take_renewed(frame->header.renewed()); !renewed.ok()) {
+        distrust(renewed.error());
+        *why = renewed.error();
+        co_return;
+      }
+      continue;
+    }
     const Status taken = co_await owner_.from_parent(std::move(*frame));
     if (!taken.ok()) {
       if (taken.error().code == Code::kUnauthenticated) {
@@ -156,6 +180,37 @@ void Uplink::distrust(const Error& why) {
                      {{"parent", lease_.parent_name}, {"reason", why.to_string()}});
 }
 
+void Uplink::tell_renewed(const std::string& chain_pem) {
+  renewed_pem_ = chain_pem;
+  renewed_at_ = runtime_.clock.now();
+  say_renewed();
+}
+
+void Uplink::say_renewed() {
+  if (!session_ || !takes_renewed_ || renewed_pem_.empty()) return;
+  v1::Envelope message;
+  message.mutable_renewed()->set_certificate_pem(renewed_pem_);
+  post(std::move(message));
+}
+
+Status Uplink::take_renewed(const v1::Renewed& message) {
+  if (!options_.verify) return Error{Code::kUnauthenticated, "a renewed certificate that was not asked for"};
+  FLUVIAL_ASSIGN(const identity::PeerIdentity shown, options_.verify(message.certificate_pem()));
+  FLUVIAL_TRY(check_renewed(session_->member(), shown));
+  parent_ends_ = shown.not_after;
+  return {};
+}
+
+void Uplink::end_past_certificate() {
+  if (!session_) return;
+  const WallTime ends = parent_ends_.value_or(session_->member().not_after);
+  if (!round::outlives_certificate(ends, runtime_.clock.wall_now(), options_.past_certificate_max)) return;
+  runtime_.log.warn("the parent's certificate has ended and it has shown no other; going for a lease",
+                    {{"parent", lease_.parent_name}, {"certificate_ended_at", identity::format_utc(ends)}});
+  telemetry::SessionMetrics(runtime_.metrics).session_refused(kCertificateEnded);
+  session_->close({Code::kUnauthenticated, "the parent's certificate has ended"}, true);
+}
+
 // Without a lease: to come for one.
 v1::Envelope Uplink::hello(const Lease* lease) const {
   v1::Envelope message;
@@ -165,6 +220,7 @@ v1::Envelope Uplink::hello(const Lease* lease) const {
   hello.set_software(options_.software);
   hello.set_incarnation(options_.incarnation.value());
   hello.set_history(history_.value());
+  hello.set_takes_renewed(options_.verify != nullptr);
   if (lease != nullptr) hello.set_lease_epoch(lease->epoch.value());
   if (lease != nullptr && lease->statement) *hello.mutable_lease() = *lease->statement;
   return message;
@@ -200,6 +256,7 @@ net::Awaitable<Result<std::shared_ptr<net::Session>>> Uplink::open(net::HostPort
     co_return agreed.error();
   }
   takes_reports_ = welcome->header.welcome().takes_reports();
+  takes_renewed_ = welcome->header.welcome().takes_renewed();
   co_return std::move(*session);
 }
 
@@ -218,6 +275,8 @@ net::Awaitable<Result<std::vector<Lease>>> Uplink::ask_lease() {
   request.mutable_lease_request()->set_unreachable(unreachable_.value());
   request.mutable_lease_request()->set_shows_lease(true);
   request.mutable_lease_request()->set_process(options_.process);
+  request.mutable_lease_request()->set_trust(owner_.trust());
+  if (owner_.denials_heard() != nullptr) *request.mutable_lease_request()->mutable_denials() = *owner_.denials_heard();
   (*session)->post({std::move(request), {}});
   Result<net::Frame> reply = co_await net::with_deadline(receive_from(*session), runtime_.session.handshake_deadline);
   const identity::PublicKey coordinator = (*session)->member().key;
@@ -239,6 +298,7 @@ net::Awaitable<Result<std::vector<Lease>>> Uplink::ask_lease() {
   const Status taken = co_await owner_.granted(std::move(*lineage), Epoch(grant.epoch()));
   if (!taken.ok()) co_return taken.error();
   history_ = history;
+  owner_.renewal_told(std::chrono::seconds(std::min(grant.certificate_s(), kCertificateMax_s)), grant.trust());
   std::vector<Lease> leases;
   for (int i = 0; i < grant.parents_size(); ++i) {
     const v1::Parent& parent = grant.parents(i);

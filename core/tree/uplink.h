@@ -14,11 +14,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/identity/live_tls.h"
 #include "core/identity/signature.h"
-#include "core/identity/tls.h"
 #include "core/net/connector.h"
 #include "core/net/session.h"
 #include "core/net/signal.h"
@@ -54,6 +55,12 @@ class UplinkOwner {
     (void)history, (void)coordinator, (void)denials;
     return {};
   }
+  // The number of the list of authorities that it trusts; whom it has heard to be refused (null: of nobody).
+  virtual std::uint64_t trust() const { return 0; }
+  virtual const v1::Denials* denials_heard() const { return nullptr; }
+  // With each lease: for how long the coordinator issues certificates now (0: it renews none), and the number of its
+  // list of authorities.
+  virtual void renewal_told(Duration validity, std::uint64_t trust) { (void)validity, (void)trust; }
   virtual void parent_up(const Lease& lease, std::shared_ptr<net::Session> session) = 0;
   virtual void parent_down(const Error& why) = 0;
   // Everything the parent sends, one after the other; the next is read when this has ended. An error ends the session.
@@ -62,7 +69,7 @@ class UplinkOwner {
 
 // Opens a session to the node at `address`, which must be a member of this role. Not greeted yet.
 using Dial = std::function<net::Awaitable<Result<std::shared_ptr<net::Session>>>(net::HostPort address, Role role)>;
-Dial dial_over_tls(Runtime& runtime, std::shared_ptr<const identity::TlsContext> tls);
+Dial dial_over_tls(Runtime& runtime, std::shared_ptr<const identity::LiveTls> tls);
 
 struct UplinkOptions {
   net::HostPort coordinator;
@@ -72,6 +79,9 @@ struct UplinkOptions {
   std::uint64_t jitter_seed = 0;
   wire::Protocols protocols;  // as HubOptions'
   std::uint64_t process = 0;  // drawn: this process, and no other with the same identity
+  // As HubOptions'.
+  std::function<Result<identity::PeerIdentity>(const std::string& chain_pem)> verify = {};
+  Duration past_certificate_max = std::chrono::hours(1);
 };
 
 class Uplink {
@@ -82,6 +92,9 @@ class Uplink {
   void stop();                 // drains the session
 
   void post(v1::Envelope message);  // nothing while there is no parent
+  // This node's own certificate is another from now on: a parent that takes it is told.
+  void tell_renewed(const std::string& chain_pem);
+  void end_past_certificate();  // of the parent; to be called now and then
   const std::shared_ptr<net::Session>& session() const { return session_; }
   const Lease& lease() const { return lease_; }
   Incarnation incarnation() const { return options_.incarnation; }
@@ -98,6 +111,8 @@ class Uplink {
                                                              const Lease* lease);
   v1::Envelope hello(const Lease* lease) const;
   void distrust(const Error& why);
+  void say_renewed();
+  Status take_renewed(const v1::Renewed& message);
   net::Awaitable<void> relay(std::shared_ptr<net::Session> session, Error* why);
 
   Runtime& runtime_;
@@ -112,6 +127,10 @@ class Uplink {
   std::shared_ptr<net::Session> session_;
   std::shared_ptr<net::Session> opening_;
   bool takes_reports_ = false;
+  bool takes_renewed_ = false;
+  std::optional<WallTime> parent_ends_;  // by the certificate that the parent has said to have since
+  std::string renewed_pem_;              // the chain that parents were told of last
+  TimePoint renewed_at_;
   net::AsyncSignal stop_;
   bool stopping_ = false;
 };

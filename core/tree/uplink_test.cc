@@ -26,7 +26,7 @@ class Parent final : public HubOwner {
  public:
   Parent(Runtime& runtime, const std::string& spill, std::shared_ptr<const identity::TlsContext> tls)
       : hub(runtime, *this, {.host = "127.0.0.1", .spill_folder = spill}, std::make_shared<identity::DenyList>()),
-        port(*hub.open(std::move(tls))) {}
+        port(*hub.open(identity::live(std::move(tls)))) {}
 
   Status may_join(const Child& child) override {
     return child.lease == stale ? Status{Error{Code::kStale, "come for a new lease"}} : Status{};
@@ -80,7 +80,7 @@ class UplinkTest : public testing::Test, public UplinkOwner {
     options.protocols = protocols;
     uplink_ = std::make_unique<Uplink>(
         process_.runtime(), *this, options,
-        dial_over_tls(process_.runtime(), pki_.member_client(Role::kSite, kSite, "hospital-a")));
+        dial_over_tls(process_.runtime(), identity::live(pki_.member_client(Role::kSite, kSite, "hospital-a"))));
   }
   static config::CommonSettings settings() {
     config::CommonSettings settings;

@@ -11,6 +11,7 @@
 
 #include "core/base/clock.h"
 #include "core/net/deadline.h"
+#include "core/net/run_on.h"
 #include "core/tree/process.h"
 #include "core/wire/protocol.h"
 
@@ -80,8 +81,7 @@ net::Awaitable<void> go(Host host, std::shared_ptr<const identity::TlsContext> t
   }
   Status met;
   if (host.role) {
-    co_await net::asio::co_spawn(open->executor(), keep(say_hello(open, settings.handshake_deadline, &visit), &met),
-                                 net::asio::use_awaitable);
+    co_await net::run_on(open->executor(), keep(say_hello(open, settings.handshake_deadline, &visit), &met));
   }
   open->close({Code::kCancelled, "only looking"}, true);
   if (met.ok()) {

@@ -8,6 +8,8 @@
 #include <array>
 #include <cstring>
 
+#include "core/wire/silence.h"
+
 namespace fluvial::wire {
 namespace {
 
@@ -23,15 +25,6 @@ constexpr int kNestingMax = 8;  // the deepest message of ours has 5
 // small headers, is more than any of ours has.
 constexpr std::size_t kBytesForEachMessage = 16;
 constexpr std::size_t kMessagesFree = 64;
-
-// Protobuf prints what it finds wrong to standard error; a peer must not write there, and callers get an Error anyway.
-void silence_protobuf() {
-  static const bool done = [] {
-    google::protobuf::SetLogHandler(nullptr);
-    return true;
-  }();
-  (void)done;
-}
 
 Error malformed(std::string_view what) { return {Code::kDataLoss, "the frame's header " + std::string(what)}; }
 
@@ -56,6 +49,14 @@ bool count_messages(CodedInputStream* in, const Descriptor* type, int depth, std
 }
 
 }  // namespace
+
+void silence_protobuf() {
+  static const bool done = [] {
+    google::protobuf::SetLogHandler(nullptr);
+    return true;
+  }();
+  (void)done;
+}
 
 void encode_prefix(const FramePrefix& prefix, std::span<std::byte, kPrefixBytes> out) {
   std::memcpy(out.data(), kMagic.data(), kMagic.size());

@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "core/base/printable.h"
 #include "core/round/plan_keys.h"
 
 namespace fluvial::wire {
@@ -23,32 +24,6 @@ constexpr Code kCodes[] = {
 };
 
 Error wrong(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
-
-// Of the UTF-8 character that `text` begins with; 0 when it begins with none. (Unicode 15, table 3-7.)
-std::size_t character_bytes(std::string_view text) {
-  const auto byte = [text](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const auto follows = [&](std::size_t i, unsigned low = 0x80, unsigned high = 0xbf) {
-    return byte(i) >= low && byte(i) <= high;
-  };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  if (first >= 0xc2 && first <= 0xdf) return follows(1) ? 2 : 0;
-  if (first >= 0xe0 && first <= 0xef) {
-    const bool second = follows(1, first == 0xe0 ? 0xa0 : 0x80, first == 0xed ? 0x9f : 0xbf);
-    return second && follows(2) ? 3 : 0;
-  }
-  if (first >= 0xf0 && first <= 0xf4) {
-    const bool second = follows(1, first == 0xf0 ? 0x90 : 0x80, first == 0xf4 ? 0x8f : 0xbf);
-    return second && follows(2) && follows(3) ? 4 : 0;
-  }
-  return 0;
-}
-
-bool is_control(std::string_view character) {
-  const auto first = static_cast<unsigned char>(character[0]);
-  if (character.size() == 1) return first < 0x20 || first == 0x7f;
-  return first == 0xc2 && static_cast<unsigned char>(character[1]) < 0xa0;  // U+0080 to U+009F
-}
 
 Result<SiteId> site_from_proto(std::uint32_t site) {
   if (site == 0) return wrong("site 0: expected a node's number");
@@ -146,7 +121,7 @@ Result<Code> code_from_proto(std::uint32_t code) {
 
 Error error_from_proto(std::uint32_t code, std::string_view message) {
   const auto known = code_from_proto(code);
-  if (known.ok()) return {*known, printable(message)};
+  if (known.ok()) return {*known, message.empty() ? "it says no reason" : printable(message)};
   return {Code::kInternal, "unknown code " + std::to_string(code) + ": " + printable(message)};
 }
 
@@ -155,22 +130,7 @@ Status status_from_proto(std::uint32_t code, std::string_view message) {
   return error_from_proto(code, message);
 }
 
-std::string printable(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    const std::size_t size = character_bytes(text);
-    if (out.size() + std::max<std::size_t>(size, 1) > kMessageBytesMax) break;
-    if (size == 0) {
-      out.push_back('?');
-    } else if (is_control(text.substr(0, size))) {
-      out.push_back(' ');
-    } else {
-      out += text.substr(0, size);
-    }
-    text.remove_prefix(std::max<std::size_t>(size, 1));
-  }
-  return out;
-}
+std::string printable(std::string_view text) { return fluvial::printable(text, kMessageBytesMax); }
 
 // ---- roles, digests, metrics -------------------------------------------------------------------------------------
 
@@ -179,6 +139,7 @@ v1::NodeRole role_to_proto(Role role) {
     case Role::kCoordinator: return v1::NODE_ROLE_COORDINATOR;
     case Role::kAggregator: return v1::NODE_ROLE_AGGREGATOR;
     case Role::kSite: return v1::NODE_ROLE_SITE;
+    case Role::kOperator: return v1::NODE_ROLE_OPERATOR;
   }
   return v1::NODE_ROLE_UNSPECIFIED;
 }
@@ -188,8 +149,10 @@ Result<Role> role_from_proto(v1::NodeRole role) {
     case v1::NODE_ROLE_COORDINATOR: return Role::kCoordinator;
     case v1::NODE_ROLE_AGGREGATOR: return Role::kAggregator;
     case v1::NODE_ROLE_SITE: return Role::kSite;
+    case v1::NODE_ROLE_OPERATOR: return Role::kOperator;
     default:
-      return wrong("role " + std::to_string(static_cast<int>(role)) + ": expected coordinator, aggregator, site");
+      return wrong("role " + std::to_string(static_cast<int>(role)) +
+                   ": expected coordinator, aggregator, site, operator");
   }
 }
 

@@ -34,6 +34,7 @@ TEST(Codes, APeersVerdict) {
   EXPECT_EQ(status_from_proto(8, "old epoch").error(), (Error{Code::kStale, "old epoch"}));
   EXPECT_EQ(status_from_proto(99, "new").error(), (Error{Code::kInternal, "unknown code 99: new"}));
   EXPECT_EQ(error_from_proto(0, "").code, Code::kInternal);
+  EXPECT_EQ(status_from_proto(8, "").error(), (Error{Code::kStale, "it says no reason"}));  // no empty line in a log
 }
 
 TEST(Printable, IsOneBoundedLine) {

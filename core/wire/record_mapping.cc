@@ -4,6 +4,7 @@
 
 #include "core/round/schema.h"
 #include "core/wire/mapping.h"
+#include "core/wire/opening_fields.h"
 #include "core/wire/statements.h"
 
 namespace fluvial::wire {
@@ -48,15 +49,7 @@ Result<round::Outcome> from_proto(v1::OutcomeReply::Outcome outcome) {
 v1::Envelope to_envelope(const Opening& opening) {
   v1::Envelope envelope;
   v1::RoundOpen& message = *envelope.mutable_round_open();
-  message.set_run(opening.run.value());
-  message.set_round(opening.round.value());
-  message.set_attempt(opening.attempt.value());
-  message.set_epoch(opening.epoch.value());
-  *message.mutable_base() = to_proto(opening.base);
-  *message.mutable_plan() = to_proto(opening.plan);
-  message.set_scale_bits(static_cast<std::uint32_t>(opening.scale_bits));
-  message.set_value_count(opening.value_count);
-  message.set_integer_count(opening.integer_count);
+  set_opening_fields(opening, message);
   to_proto(opening.participants, message.mutable_participants());
   to_proto(opening.counted, message.mutable_counted());
   to_proto(opening.gone, message.mutable_gone());
@@ -67,7 +60,6 @@ v1::Envelope to_envelope(const Opening& opening) {
     message.mutable_received()->set_number(opening.received->number);
     message.mutable_received()->set_chunks(opening.received->chunks);
   }
-  for (const RunId run : opening.continues) message.add_continues(run.value());
   if (opening.order) *message.mutable_order() = *opening.order;
   return envelope;
 }

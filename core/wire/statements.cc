@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/wire/mapping.h"
+#include "core/wire/opening_fields.h"
 
 namespace fluvial::wire {
 namespace {
@@ -60,18 +61,9 @@ bool names(const SiteList& sites, SiteId site) { return std::ranges::binary_sear
 
 std::string opening_body(const Opening& opening, const std::vector<SiteId>& sites, round::HistoryId history) {
   v1::OpeningStatement statement;
-  statement.set_run(opening.run.value());
-  statement.set_round(opening.round.value());
-  statement.set_attempt(opening.attempt.value());
-  statement.set_epoch(opening.epoch.value());
-  *statement.mutable_base() = to_proto(opening.base);
-  *statement.mutable_plan() = to_proto(opening.plan);
-  statement.set_scale_bits(static_cast<std::uint32_t>(opening.scale_bits));
-  statement.set_value_count(opening.value_count);
-  statement.set_integer_count(opening.integer_count);
+  set_opening_fields(opening, statement);
   for (const SiteId site : sites) statement.add_sites(site.value());
   std::ranges::sort(*statement.mutable_sites());
-  for (const RunId run : opening.continues) statement.add_continues(run.value());
   statement.set_history(history.value());
   return bytes_of(statement);
 }

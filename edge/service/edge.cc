@@ -23,16 +23,17 @@ namespace {
 
 struct Member {
   identity::PeerIdentity self;
-  std::shared_ptr<const identity::TlsContext> tls;
-  identity::PrivateKey key;
-  std::uint64_t enrolled_before = 0;
-  std::string federation;
-  WallTime certificate_ends;
+  identity::Credentials credentials;
+  std::shared_ptr<identity::LiveTls> tls;
 };
 
+std::string identity_folder(const config::EdgeSettings& settings) {
+  return store::join_path(settings.data_dir, "identity");
+}
+
 Result<Member> load_member(const config::EdgeSettings& settings) {
-  const std::string folder = store::join_path(settings.data_dir, "identity");
-  const Result<identity::Credentials> credentials = identity::load_credentials(folder);
+  const std::string folder = identity_folder(settings);
+  Result<identity::Credentials> credentials = identity::load_credentials(folder);
   if (!credentials.ok()) {
     if (credentials.error().code != Code::kNotFound) return credentials.error();
     return Error{Code::kNotFound, "this site is not enrolled: there are no credentials in " + folder +
@@ -45,17 +46,14 @@ Result<Member> load_member(const config::EdgeSettings& settings) {
                  "the certificate in " + folder + " is for " + identity::describe(self) + ", expected a site's"};
   }
   FLUVIAL_ASSIGN(std::shared_ptr<const identity::TlsContext> tls, identity::TlsContext::member_client(*credentials));
-  const WallTime certificate_ends = credentials->chain.front().not_after();
-  return Member{std::move(self),
-                std::move(tls),
-                credentials->key,
-                credentials->enrolled_before,
-                identity::federation_of(credentials->authority),
-                certificate_ends};
+  return Member{std::move(self), std::move(*credentials), identity::live(std::move(tls))};
 }
 
-tree::UplinkOptions uplink_options(net::HostPort coordinator, NodeId node, Incarnation incarnation) {
+tree::UplinkOptions uplink_options(const config::EdgeSettings& settings, const tree::Renewal& renewal,
+                                   net::HostPort coordinator, NodeId node, Incarnation incarnation) {
   tree::UplinkOptions options;
+  options.verify = renewal.verifier();
+  options.past_certificate_max = std::chrono::milliseconds(settings.session.past_certificate_max_ms);
   options.coordinator = std::move(coordinator);
   options.incarnation = incarnation;
   options.software = tree::software_name();
@@ -81,23 +79,35 @@ Status run_edge(config::EdgeSettings settings, store::FileSystem& files, telemet
   FLUVIAL_ASSIGN(Member member, load_member(settings));
   FLUVIAL_ASSIGN(const net::HostPort coordinator, net::parse_host_port(settings.coordinator));
   const std::string name = member.self.name;
-  tree::Process process(
-      settings, Role::kSite, files,
-      log.as({{"role", role_name(Role::kSite)}, {"federation", member.federation}, {"node", name}, {"site", name}}));
+  tree::Process process(settings, Role::kSite, files,
+                        log.as({{"role", role_name(Role::kSite)},
+                                {"federation", identity::federation_of(member.credentials)},
+                                {"node", name},
+                                {"site", name}}));
   process.set_certificate_end(member.self.not_after);
   FLUVIAL_ASSIGN(process.runtime().session.proxy, net::proxy_rules(settings.proxy, settings.no_proxy));
   FLUVIAL_ASSIGN(std::unique_ptr<store::SiteStore> store,
                  store::SiteStore::open(process.runtime().files, store::join_path(settings.data_dir, "state"),
-                                        member.enrolled_before));
+                                        member.credentials.enrolled_before));
   FLUVIAL_ASSIGN(std::shared_ptr<SiteGpus> gpus, open_gpus(settings.gpus, process.runtime().log));
   LocalWorkers workers(process.runtime(), settings, name, gpus);
   telemetry::Metrics& metrics = process.runtime().metrics;
   metrics.gauge("workers_expected").set(static_cast<double>(settings.workers));
   metrics.gauge("gpus").set(gpus ? static_cast<double>(gpus->devices().size()) : 0);
   LogReport report(metrics, process.runtime().log, process.runtime().clock);
+  const tree::Dial dial = tree::dial_over_tls(process.runtime(), member.tls);
+  tree::Renewal renewal(process.runtime(), {.credentials = member.credentials,
+                                            .folder = identity_folder(settings),
+                                            .coordinator = coordinator,
+                                            .enrolment = tree::enrol_address(settings.enrol_address,
+                                                                             identity_folder(settings), coordinator),
+                                            .dial = dial,
+                                            .client = member.tls,
+                                            .jitter_seed = identity::random_u64(),
+                                            .tick_max = tree::look_every(settings.session)});
   EdgeService service(process.runtime(), settings,
-                      {.uplink = uplink_options(coordinator, member.self.node, store->incarnation()),
-                       .dial = tree::dial_over_tls(process.runtime(), std::move(member.tls)),
+                      {.uplink = uplink_options(settings, renewal, coordinator, member.self.node, store->incarnation()),
+                       .dial = renewal.watching(dial),
                        .self = std::move(member.self),
                        .store = std::move(store),
                        .gpus = std::move(gpus),
@@ -106,8 +116,12 @@ Status run_edge(config::EdgeSettings settings, store::FileSystem& files, telemet
                        .tasks = process.tasks(),
                        .set_ready = [&process](bool ready) { process.set_ready(ready); },
                        .request_stop = [&process] { process.request_stop(); },
-                       .certificate_ends = member.certificate_ends,
-                       .key = std::move(member.key)});
+                       .certificate_ends = renewal.ends(),
+                       .renewal = &renewal,
+                       .key = member.credentials.key});
+  renewal.tell(
+      [&service](const std::string& chain_pem, WallTime ends) { service.certificate_renewed(chain_pem, ends); },
+      [&service] { service.look_at_certificates(); });
   FLUVIAL_TRY(service.open());
   FLUVIAL_ASSIGN(const std::uint16_t metrics_port,
                  process.open_http({[&] { return report.status_json(service.status()); }, {}}));

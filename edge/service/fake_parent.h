@@ -26,7 +26,8 @@ class FakeParent final : public tree::HubOwner {
       : opening_(std::move(opening)),
         hub_(runtime_.get(), *this, {.host = "127.0.0.1", .spill_folder = "/spill", .software = "test"},
              std::make_shared<identity::DenyList>()) {
-    const Result<std::uint16_t> port = hub_.open(pki.member_server(Role::kCoordinator, NodeId(1), "root"));
+    const Result<std::uint16_t> port =
+        hub_.open(identity::live(pki.member_server(Role::kCoordinator, NodeId(1), "root")));
     EXPECT_TRUE(port.ok()) << port.error().to_string();
     port_ = *port;
     running_ = net::asio::co_spawn(runtime_.threads().executor(), hub_.run(), net::asio::use_future);

@@ -31,6 +31,7 @@ class Reference {
     UpdateJob job{kRun, RoundId(round), kSite, plan_, base.schema};
     job.base_digest = base.ref.digest;
     job.base = base.bytes->bytes();
+    job.site_name = "hospital-a";
     for (std::size_t k = 0; k < models.size(); ++k) {
       job.parts.push_back({.model = models[k].span(), .weight = weights[k], .update = updates_});
       job.weight += weights[k];

@@ -45,6 +45,8 @@ local::WorkerServerOptions LocalWorkers::server_options(std::function<void()> un
   local::WorkerServerOptions options;
   options.socket = socket_;
   options.node = node_;
+  options.only = local::TaskKind::kTrain;
+  options.others_belong = "models are evaluated at the coordinator's worker socket";
   if (!gpus_) return options;
   options.devices = gpus_->uuids();
   options.open_device = [gpus = gpus_, unreadable = std::move(unreadable)](const local::DeviceLocation& at,

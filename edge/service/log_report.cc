@@ -4,6 +4,7 @@
 #include <boost/json.hpp>
 #include <utility>
 
+#include "core/tree/limits.h"
 #include "core/wire/mapping.h"
 
 namespace fluvial::edge {
@@ -52,6 +53,7 @@ std::string LogReport::status_json(const SiteStatus& now) const {
                              {"gpus", now.gpus},
                              {"updates_summed_on_gpus", on_gpus_.summed},
                              {"updates_encoded_on_gpus", on_gpus_.encoded}};
+  status["limits"] = boost::json::parse(tree::to_json(tree::own_limits()));
   status["outcomes"] = boost::json::object{{"counted", counted_}, {"late", late_}, {"refused", refused_}};
   return boost::json::serialize(status);
 }

@@ -29,7 +29,8 @@ EdgeService::EdgeService(tree::Runtime& runtime, const config::EdgeSettings& set
             .outcomes = parts.trainers.outcomes(),
             .request_stop = std::move(parts.request_stop),
             .is_over = [this](RunId run) { return machine_->is_over(run); },
-            .stopped = net::AsyncSignal(runtime.strand)},
+            .stopped = net::AsyncSignal(runtime.strand),
+            .name = self_.name},
       owner_(settings_.policy, runtime.clock, site_.report),
       uplink_(site_.runtime, *this, std::move(parts.uplink), std::move(parts.dial)),
       models_(site_.runtime, site_.tasks, model_owner()),
@@ -41,6 +42,7 @@ EdgeService::EdgeService(tree::Runtime& runtime, const config::EdgeSettings& set
       news_(site_, trainers_, models_, site_.gpus != nullptr, std::chrono::milliseconds(settings.model_deadline_ms),
             [this] { maker_.drop_early(); }),
       certificate_ends_(parts.certificate_ends),
+      renewal_(parts.renewal),
       reporter_(
           site_.runtime, [this] { return own_report(); },
           [this](v1::Envelope message) { uplink_.post(std::move(message)); }) {}
@@ -117,6 +119,7 @@ Status EdgeService::open() {
   maker_.choose_reduction(settings_.reduction, static_cast<std::size_t>(settings_.workers));
   FLUVIAL_TRY(trainers_.open(trainer_events()));
   site_.spawn("uplink", uplink_.run());
+  if (renewal_ != nullptr) site_.spawn("renewal", renewal_->run());
   site_.spawn("ask again", ask_again());
   return {};
 }
@@ -131,6 +134,7 @@ net::Awaitable<void> EdgeService::ask_again() {
 
 void EdgeService::stop() {
   site_.stop();
+  if (renewal_ != nullptr) renewal_->stop();
   reporter_.parent_down();
   maker_.stop();
   submission_.stop_sending();
@@ -144,6 +148,18 @@ void EdgeService::stop() {
 net::Awaitable<Status> EdgeService::granted(round::Lineage lineage, Epoch lease) {
   orders_.in_history(round::current_of(lineage));
   return histories_.granted(std::move(lineage), lease);
+}
+
+std::uint64_t EdgeService::trust() const { return renewal_ == nullptr ? 0 : renewal_->trust(); }
+
+void EdgeService::renewal_told(Duration validity, std::uint64_t trust) {
+  if (renewal_ != nullptr) renewal_->told(validity, trust);
+}
+
+void EdgeService::certificate_renewed(const std::string& chain_pem, WallTime ends) {
+  certificate_ends_ = ends;
+  uplink_.tell_renewed(chain_pem);
+  reporter_.changed();
 }
 
 void EdgeService::parent_up(const tree::Lease& lease, std::shared_ptr<net::Session>) {

@@ -11,6 +11,7 @@
 #include "core/net/task_group.h"
 #include "core/tree/model_receiver.h"
 #include "core/tree/orders.h"
+#include "core/tree/renewal.h"
 #include "core/tree/reporter.h"
 #include "core/tree/runtime.h"
 #include "core/tree/uplink.h"
@@ -43,6 +44,7 @@ class EdgeService : public tree::UplinkOwner {
     std::function<void(bool)> set_ready;
     std::function<void()> request_stop;
     std::optional<WallTime> certificate_ends = {};
+    tree::Renewal* renewal = nullptr;              // outlives it; null: the certificate is not renewed
     std::optional<identity::PrivateKey> key = {};  // that signs what the site contributes; none: it signs nothing
   };
   EdgeService(tree::Runtime& runtime, const config::EdgeSettings& settings, Parts parts);
@@ -51,10 +53,15 @@ class EdgeService : public tree::UplinkOwner {
   Status open();  // what was left unresolved, and the trainers; then everything runs with the process
   void stop();
   Status failure() const { return site_.failure ? Status{*site_.failure} : Status{}; }  // why it ended of itself
+  // On the strand.
+  void certificate_renewed(const std::string& chain_pem, WallTime ends);
+  void look_at_certificates() { uplink_.end_past_certificate(); }
   SiteStatus status() const;
 
   net::Awaitable<Result<round::Standing>> standing() override { return histories_.standing(); }
   net::Awaitable<Status> granted(round::Lineage lineage, Epoch lease) override;
+  std::uint64_t trust() const override;
+  void renewal_told(Duration validity, std::uint64_t trust) override;
   void parent_up(const tree::Lease& lease, std::shared_ptr<net::Session> session) override;
   void parent_down(const Error& why) override;
   net::Awaitable<Status> from_parent(net::Frame frame) override;
@@ -118,6 +125,7 @@ class EdgeService : public tree::UplinkOwner {
   std::optional<Fetching> fetching_;
   std::optional<Error> trouble_;  // why it declined a round last, until it trains again
   std::optional<WallTime> certificate_ends_;
+  tree::Renewal* renewal_;
   tree::Reporter reporter_;
 };
 

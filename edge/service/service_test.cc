@@ -2,13 +2,14 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <functional>
 #include <limits>
 
 #include "core/base/testing.h"
-#include "core/local/worker_client.h"
 #include "core/net/gate.h"
 #include "core/round/probe.h"
 #include "edge/service/test_site.h"
+#include "edge/service/test_worker.h"
 
 namespace fluvial::edge {
 namespace {
@@ -16,23 +17,13 @@ namespace {
 constexpr std::size_t kTrailerBytes = sizeof(std::int64_t) + round::kProbeBytes;  // a step counter, and the probe
 
 // Takes 0.5 * (round % 3 + 1) from each value, counts a step; in round 2 it breaks, in round 4 it waits for the gate.
-Status work(const std::filesystem::path& socket, const std::shared_future<void>& gate) {
-  FLUVIAL_ASSIGN(local::WorkerClient client,
-                 local::WorkerClient::attach_with_retry(socket, {.name = "trainer"}, std::chrono::minutes(1)));
-  for (;;) {
-    FLUVIAL_ASSIGN(const std::optional<local::Task> task, client.next_task());
-    if (!task) return {};
-    FLUVIAL_ASSIGN(local::MemfdWriter trained, client.new_model());
-    std::vector<float> values(task->schema.value_count());
-    std::int64_t steps = 0;
-    round::split_model(task->schema, task->model->bytes(), values, std::span(&steps, 1));
-    for (float& value : values) value -= 0.5F * static_cast<float>(task->round.value() % 3 + 1);
-    if (task->round == RoundId(4)) gate.wait();
-    if (task->round == RoundId(2)) values[42] = std::numeric_limits<float>::quiet_NaN();
-    ++steps;
-    FLUVIAL_TRY(round::join_model(task->schema, values, std::span(&steps, 1), trained.span()));
-    FLUVIAL_TRY(client.submit(std::move(trained), 20, {{"loss", 0.25}}));
-  }
+local::Metrics train(const std::shared_future<void>& gate, const local::Task& task, std::span<float> values,
+                     std::int64_t& steps) {
+  for (float& value : values) value -= 0.5F * static_cast<float>(task.round.value() % 3 + 1);
+  if (task.round == RoundId(4)) gate.wait();
+  if (task.round == RoundId(2)) values[42] = std::numeric_limits<float>::quiet_NaN();
+  ++steps;
+  return {{"loss", 0.25}};
 }
 
 class ServiceTest : public SiteTest {
@@ -55,7 +46,7 @@ class ServiceTest : public SiteTest {
   explicit ServiceTest(const Shape& shape = {}) : SiteTest(shape) {}
   ~ServiceTest() override { stop_site(); }
   void started() override {
-    worker_ = std::thread([this] { worked_ = work(worker_socket_, opened_); });
+    worker_ = std::thread([this] { worked_ = work(worker_socket_, std::bind_front(train, opened_)); });
   }
   void stopped() override {
     worker_.join();

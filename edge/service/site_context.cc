@@ -6,8 +6,8 @@
 
 namespace fluvial::edge {
 
-void SiteContext::spawn(std::string name, net::Awaitable<void> task) {
-  tasks.spawn(runtime.strand, std::move(name), std::move(task));
+void SiteContext::spawn(std::string what, net::Awaitable<void> task) {
+  tasks.spawn(runtime.strand, std::move(what), std::move(task));
 }
 
 void SiteContext::stop() {

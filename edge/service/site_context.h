@@ -21,7 +21,7 @@
 namespace fluvial::edge {
 
 struct SiteContext {
-  void spawn(std::string name, net::Awaitable<void> task);
+  void spawn(std::string what, net::Awaitable<void> task);
   void stop();
   // Until `backoff` has something tried again. False: the site is stopping.
   net::Awaitable<bool> pause(net::Backoff& backoff);
@@ -48,6 +48,7 @@ struct SiteContext {
   std::function<bool(RunId)> is_over;  // a run
   net::AsyncSignal stopped;
   round::SpanLog spans = {};
+  std::string name = {};
   bool stopping = false;
   std::optional<Error> failure = {};  // why the process ends of itself
 

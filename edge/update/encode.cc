@@ -18,6 +18,7 @@
 #include "edge/update/screen.h"
 #include "edge/update/update.h"
 #include "kernels/codec.h"
+#include "kernels/stream_key.h"
 #include "kernels/vector.h"
 
 namespace fluvial::edge {
@@ -36,7 +37,9 @@ Result<std::unique_ptr<kernels::Codec>> codec_of(const UpdateJob& job) {
 // The store cannot read p from compressed chunks.
 bool chunks_are_p(const kernels::Codec& codec) { return codec.lossless() && codec.spec().zstd_level == 0; }
 
-kernels::StreamKey key_of(const UpdateJob& job) { return {job.run.value(), job.round.value(), job.site.value()}; }
+kernels::StreamKey key_of(const UpdateJob& job) {
+  return kernels::stream_key(job.plan.seed, job.round.value(), job.site_name);
+}
 
 store::PendingStart start_of(const UpdateJob& job, bool chunks_are_p, const store::Fit& fit) {
   const kernels::ChunkLayout layout = job.layout();

@@ -64,6 +64,7 @@ struct UpdateJob {
   // makes the update; empty: nobody asks.
   enum class Step { kEncode, kPersist };
   std::function<void(Step)> reached = {};
+  std::string site_name = {};  // what a codec draws is drawn by it
 
   kernels::ChunkLayout layout() const { return {schema.value_count(), plan.chunk_values}; }
 };

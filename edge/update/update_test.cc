@@ -128,6 +128,30 @@ TEST_F(UpdateTest, AWorkerHearsThatItsLateResultIsInTheResidual) {
   EXPECT_EQ(outcomes.at(kRun)[0].last.outcome, round::Outcome::kLate);
 }
 
+// In another federation the run and the site have other numbers; the experiment is the same.
+TEST(EncodeByName, TheSameExperimentGivesTheSameBytesInAnotherFederation) {
+  for (const std::string codec : {"int8", "qsgd", "randk:ratio=0.1"}) {
+    const auto digest_of = [&](RunId run, SiteId site, const std::string& name, std::uint64_t seed) {
+      store::MemoryFileSystem files;
+      const auto store = open_store(files);
+      Training trained = training(1, codec);
+      trained.plan.seed = seed;
+      UpdateJob job = trained.job();
+      job.run = run;
+      job.site = site;
+      job.site_name = name;
+      Serial serial;
+      return encode_update(job, *store, serial)->info().digest;
+    };
+    const Digest here = digest_of(RunId(1), SiteId(2), "hospital-a", 7);
+    EXPECT_EQ(digest_of(RunId(9), SiteId(31), "hospital-a", 7), here) << codec;
+    EXPECT_NE(digest_of(RunId(1), SiteId(2), "hospital-a", 8), here) << codec;
+    if (codec != "randk:ratio=0.1") {  // all sites of a round send the same coordinates
+      EXPECT_NE(digest_of(RunId(1), SiteId(2), "hospital-b", 7), here) << codec;
+    }
+  }
+}
+
 // Otherwise the next round would leave out again what one round's random bits leave out.
 TEST_F(UpdateTest, EachRoundRoundsByChanceOfItsOwn) {
   std::uint64_t round = 0;

@@ -105,6 +105,11 @@ net::Awaitable<Result<std::shared_ptr<net::Session>>> Node::connect(Answer to) {
   while (!state->up && !state->failed) co_await state->changed.wait();
   connecting_.erase(id);
   if (state->failed) co_return *state->failed;
+  if (session->member().not_after <= runtime_.clock.wall_now()) {  // as TLS has it
+    const Error ended{Code::kUnauthenticated, "the peer's certificate has ended"};
+    session->close(ended, false);
+    co_return ended;
+  }
   co_return std::shared_ptr<net::Session>(std::move(session));
 }
 

@@ -1,8 +1,10 @@
 #include "simulator/roles/aggregator.h"
 
+#include <boost/asio/awaitable.hpp>
 #include <utility>
 
 #include "aggregator/service/incarnation.h"
+#include "core/net/deadline.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
 #include "simulator/roles/fence.h"
@@ -13,13 +15,17 @@ namespace {
 constexpr std::string_view kSoftware = "fluvial simulate";
 constexpr std::uint64_t kModelPartBytes = 1024;  // small, so that models can be cut off in the middle
 
-tree::HubOptions hub_options(Cast& cast, HostId host) {
+tree::HubOptions hub_options(Cast& cast, HostId host, std::optional<Renewing>& renewing) {
   tree::HubOptions options;
   options.staging_bytes_max = cast.staging_bytes_max();
   options.spill_folder = "spill";
   options.self = cast.identity(host).node;
   options.software = kSoftware;
   options.model_part_bytes = kModelPartBytes;
+  if (renewing) {
+    options.verify = renewing->renewal().verifier();
+    options.past_certificate_max = cast.past_certificate_max();
+  }
   return options;
 }
 
@@ -30,11 +36,17 @@ class AggregatorRole::Region final : public aggregator::RegionService {
  public:
   Region(AggregatorRole& role, tree::Runtime& runtime, net::TaskGroup& tasks)
       : RegionService(runtime, tasks, role.cast_.identities()(role.host()), role.report_,
-                      hub_options(role.cast_, role.host()), role.cast_.scenario().federation.parentless_max),
+                      hub_options(role.cast_, role.host(), role.renewing_),
+                      role.cast_.scenario().federation.parentless_max),
         role_(role),
         tamper_(role.cast_.tamper()) {}
 
+  void renewal_told(Duration validity, std::uint64_t trust) override {
+    if (role_.renewing_) role_.renewing_->told();
+    if (!tamper_.renews_too_late()) RegionService::renewal_told(validity, trust);
+  }
   Result<transfer::Terms> admit(const transfer::UpdateHead& head) override {
+    role_.cast_.contributes(role_.host(), head.site, role_.look_every());
     return tampered(RegionService::admit(head), head.run, head.round, /*brings_integers=*/true);
   }
   Result<transfer::Terms> admit(const transfer::PartialHead& head) override {
@@ -116,7 +128,11 @@ void AggregatorRole::start() {
     return;
   }
   cast_.checks().incarnation_began(host(), *incarnation);
+  if (cast_.ends(host())) {
+    renewing_.emplace(cast_, host(), runtime(), dial([](const net::HostPort&) { return Answer{kRoot, kRoot}; }));
+  }
   region_ = std::make_unique<Region>(*this, runtime(), tasks());
+  if (renewing_) region_->with_renewal(renewing_->renewal());
   tree::UplinkOptions options;
   options.coordinator = Cast::host_port(kRoot);
   options.advertise = Cast::address_of(host());
@@ -124,9 +140,18 @@ void AggregatorRole::start() {
   options.software = kSoftware;
   options.jitter_seed = (std::uint64_t{host().value()} << 32) ^ incarnation->value() ^ world().chance().seed();
   options.protocols = cast_.protocols(host());
+  if (renewing_) {
+    options.verify = renewing_->renewal().verifier();
+    options.past_certificate_max = cast_.past_certificate_max();
+  }
   uplink_ = std::make_unique<tree::Uplink>(runtime(), *region_, options,
                                            dial([this](const net::HostPort& address) { return who_is_at(address); }));
   region_->attach(*uplink_, [](bool) {});
+  if (renewing_) {
+    spawn("renewal", renewing_->renewal().run());
+    spawn("watch", renewing_->watch());
+  }
+  if (cast_.certificate_life() > std::chrono::seconds(0)) spawn("ends", look_at_ends());
   set_outgoing([this](SessionId, v1::Envelope& message, SharedBytes& payload) { return says(message, payload); });
   spawn("sum", region_->run_lane());
   spawn("uplink", uplink_->run());
@@ -137,8 +162,21 @@ Node::Answer AggregatorRole::who_is_at(const net::HostPort& address) {
   return {answered_, cast_.tamper().checks_role_alone() ? cast_.host_at(net::to_string(address)) : answered_};
 }
 
+Duration AggregatorRole::look_every() const { return cast_.past_certificate_max() / 4; }
+
+// As the hub does it where it listens.
+net::Awaitable<void> AggregatorRole::look_at_ends() {
+  for (;;) {
+    co_await net::sleep_for(look_every());
+    if (!cast_.tamper().takes_an_ended_certificate()) region_->hub().end_past_certificates();
+    cast_.looked_at(host(), region_->hub().children(), look_every());
+  }
+}
+
 net::Awaitable<void> AggregatorRole::serve(std::shared_ptr<net::Session> session) {
-  return region_->hub().serve(std::move(session));
+  const bool ended = session->member().not_after <= runtime().clock.wall_now();
+  if (!ended || cast_.tamper().takes_an_ended_certificate()) co_return co_await region_->hub().serve(session);
+  session->close({Code::kUnauthenticated, "the certificate has ended"}, false);  // as TLS has it
 }
 
 void AggregatorRole::after_frame() {
@@ -154,7 +192,7 @@ bool AggregatorRole::says(v1::Envelope& message, SharedBytes& payload) {
     v1::PartialBegin& begin = *message.mutable_partial_begin();
     const transfer::NodeSum& sum = region_->sum().node();
     const auto head = transfer::head_from_proto(begin, cast_.identity(host()).node, Role::kAggregator);
-    if (head.ok() && !head->what.contributors.empty()) {
+    if (head.ok() && !head->what.contributors.empty() && !cast_.lies_come_from_below(host())) {
       cast_.checks().rounds().sum_sealed(cast_.identity(host()).node, head->run, head->round, head->what.contributors,
                                          {sum.accumulator().sum(), sum.integers(), sum.shape().scale_bits});
     }

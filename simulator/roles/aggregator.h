@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "aggregator/service/region_report.h"
 #include "aggregator/service/region_service.h"
@@ -11,6 +12,7 @@
 #include "simulator/roles/cast.h"
 #include "simulator/roles/counterfeit.h"
 #include "simulator/roles/forgery.h"
+#include "simulator/roles/renewing.h"
 
 namespace fluvial::simulator {
 
@@ -26,6 +28,8 @@ class AggregatorRole final : public Node {
   net::Awaitable<void> serve(std::shared_ptr<net::Session> session) override;
   void after_frame() override;
   bool says(v1::Envelope& message, SharedBytes& payload);
+  net::Awaitable<void> look_at_ends();
+  Duration look_every() const;
 
   Answer who_is_at(const net::HostPort& address);
 
@@ -34,6 +38,7 @@ class AggregatorRole final : public Node {
   Forgery forgery_;
   Counterfeit counterfeit_;
   aggregator::RegionReport report_;
+  std::optional<Renewing> renewing_;      // of a certificate that ends
   std::unique_ptr<Region> region_;        // once the incarnation is known
   std::unique_ptr<tree::Uplink> uplink_;  // once the incarnation is known
 };

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/digest/sha256.h"
+#include "core/store/certificate_book.h"
 #include "core/store/journal.h"
 #include "core/store/model_store.h"
 #include "core/wire/protocol.h"
@@ -33,8 +34,10 @@ Cast::Cast(World& world, Tamper& tamper)
       claims_rng_(world.chance().stream("claims")),
       impostors_rng_(world.chance().stream("impostors")),
       inventions_rng_(world.chance().stream("invented leases")),
-      thefts_rng_(world.chance().stream("stolen certificates")) {
+      thefts_rng_(world.chance().stream("stolen certificates")),
+      renewals_rng_(world.chance().stream("renewals")) {
   draw();
+  draw_certificates();
   if (sized()) plan_for_whole_model();
   const Status founded = found();
   FLUVIAL_CHECK(founded.ok(), "the federation could not be founded: " + (founded.ok() ? "" : founded.error().message));
@@ -116,6 +119,7 @@ Status Cast::found() {
   for (const Host& host : world_.hosts()) FLUVIAL_TRY(enrol(*journal, host, now));
   for (const auto& [clone, of] : clones_) {
     identities_[clone.value()] = identities_[of.value()];
+    show(clone, credentials_[of.value()], serials_[of.value()]);
     checks_.rounds().excuse(identity(of).node);  // the bytes of two machines meet in one transfer
   }
   checks_.set_staged_max(world_.hosts().size());
@@ -141,8 +145,11 @@ Status Cast::found() {
 Status Cast::enrol(store::CoordinatorJournal& journal, const Host& host, WallTime now) {
   Identity identity{NodeId(0), host.role, host.name};
   const auto clone = clones_.find(host.id);
+  const auto [private_key, public_key] = key_number(host.id.value());
+  std::optional<identity::Credentials> credentials;
   if (host.role == Role::kCoordinator) {
     FLUVIAL_ASSIGN(identity.node, journal.reserve_node_id(host.role, host.name));
+    credentials = certify(host.id, identity, 0, private_key, now);
   } else if (clone == clones_.end() || clone->second == host.id) {
     store::TokenRow token;
     token.id = host.name;
@@ -157,11 +164,15 @@ Status Cast::enrol(store::CoordinatorJournal& journal, const Host& host, WallTim
     node.region = host.region;
     node.weight_max = host.role == Role::kSite ? weight_max(host.id) : 0;
     node.enrolled_at = now;
-    node.certificate_serial = serial_of(host.id, 0);
-    const Buffer key = key_number(host.id.value()).second.der();
+    FLUVIAL_ASSIGN(node.id, journal.reserve_node_id(host.role, host.name));
+    identity.node = node.id;
+    credentials = certify(host.id, identity, 0, private_key, now);
+    node.certificate_serial = credentials ? credentials->chain.front().serial_hex() : serial_of(host.id, 0);
+    const Buffer key = public_key.der();
+    const WallTime ends = credentials ? credentials->chain.front().not_after() : kCertificatesEnd;
     FLUVIAL_ASSIGN(const store::NodeRow enrolled,
-                   journal.redeem_token(token.secret_hash, node, now, {key.span(), kCertificatesEnd}));
-    identity.node = enrolled.id;
+                   journal.redeem_token(token.secret_hash, node, now, {key.span(), ends}));
+    FLUVIAL_CHECK(enrolled.id == identity.node, "a node id that was reserved");
   }
   // The planner looks at a settled federation: no host begins at the root because its region is not known yet.
   if (sized() && host.role == Role::kAggregator) {
@@ -170,7 +181,10 @@ Status Cast::enrol(store::CoordinatorJournal& journal, const Host& host, WallTim
   identities_.push_back(std::move(identity));
   const HostId own = clone == clones_.end() ? host.id : clone->second;
   keys_.push_back(key_number(own.value()));
-  serials_.push_back(serial_of(own, 0));
+  serials_.emplace_back();
+  credentials_.emplace_back();
+  shown_.emplace_back();
+  show(host.id, std::move(credentials), serial_of(own, 0));
   return {};
 }
 
@@ -180,7 +194,8 @@ void Cast::install() {
       switch (role) {
         case Role::kCoordinator: return std::make_unique<CoordinatorRole>(*this, id);
         case Role::kAggregator: return std::make_unique<AggregatorRole>(*this, id);
-        case Role::kSite: break;
+        case Role::kSite:
+        case Role::kOperator: break;
       }
       if (sized()) return std::make_unique<PlannedSite>(*this, id);
       return std::make_unique<SiteRole>(*this, id);
@@ -255,7 +270,10 @@ Status Cast::repeat_orders(store::CoordinatorJournal& journal, WallTime now) {
     if (host.id == kRoot || revoked.contains(identity(host.id).node)) continue;
     FLUVIAL_ASSIGN(std::optional<store::NodeRow> row, journal.node(identity(host.id).node));
     const std::string& serial = serials_[host.id.value()];
-    if (!row || (!row->revoked_at && row->certificate_serial == serial)) continue;
+    const Buffer key = keys_[host.id.value()].second.der();
+    FLUVIAL_ASSIGN(const auto current, store::CertificateBook(journal).current_of(identity(host.id).node));
+    const bool same_key = current && std::ranges::equal(current->key, key.span());
+    if (!row || (!row->revoked_at && same_key)) continue;
     store::TokenRow token;
     token.id = row->name + "-after-restore-" + std::to_string(restores_);
     token.secret_hash = sha256(as_byte_span(token.id));
@@ -266,9 +284,8 @@ Status Cast::repeat_orders(store::CoordinatorJournal& journal, WallTime now) {
     row->weight_max = weight_max(host.id);
     row->enrolled_at = now;
     row->certificate_serial = serial;
-    const Buffer key = keys_[host.id.value()].second.der();
     FLUVIAL_ASSIGN(const store::NodeRow enrolled,
-                   journal.redeem_token(token.secret_hash, *row, now, {key.span(), kCertificatesEnd}));
+                   journal.redeem_token(token.secret_hash, *row, now, {key.span(), shown_[host.id.value()].not_after}));
     FLUVIAL_CHECK(enrolled.id == row->id, "a member that is another when it is enrolled anew");
   }
   return {};
@@ -303,15 +320,7 @@ std::string Cast::address_of(HostId host) { return "host-" + std::to_string(host
 net::HostPort Cast::host_port(HostId host) { return {"host-" + std::to_string(host.value()), 7000}; }
 
 Node::IdentityOf Cast::identities() const {
-  return [this](HostId host) {
-    const Identity& own = identity(host);
-    return identity::PeerIdentity{.role = own.role,
-                                  .node = own.node,
-                                  .name = own.name,
-                                  .serial_hex = serials_.at(host.value()),
-                                  .not_after = kCertificatesEnd,
-                                  .key = keys_.at(host.value()).second};
-  };
+  return [this](HostId host) { return shown_.at(host.value()); };
 }
 
 WorkCosts Cast::work_costs() const {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/ids.h"
+#include "core/identity/credentials.h"
 #include "core/identity/key.h"
 #include "core/identity/signature.h"
 #include "core/round/schema.h"
@@ -79,6 +80,23 @@ class Cast {
   // The coordinator has read its journal: an enrolment of which nobody knew whether it was recorded may be there.
   void journal_read(store::CoordinatorJournal& journal);
 
+  // ---- certificates that end (cast_renewals.cc)
+  std::chrono::seconds certificate_life() const { return life_; }                     // zero: none ends
+  bool ends(HostId host) const { return credentials_.at(host.value()).has_value(); }  // its certificate
+  Duration past_certificate_max() const { return Duration(life_) / 8; }               // as HubOptions'
+  // What a member has on its disk, and what it puts there.
+  const identity::Credentials& credentials(HostId host) const { return *credentials_.at(host.value()); }
+  void took(HostId host, const identity::Credentials& next);
+  void certify_root(WallTime now);
+  bool forgets_to_renew(HostId host) const { return forgetful_.contains(host) && world_.faults_on(); }
+  // What may happen to a renewed certificate on its way to the member: how late it comes; none: it is lost.
+  std::optional<Duration> renewal_takes();
+  // The coordinator refuses this member: it must not be one that did all right.
+  void shut_out(const identity::PeerIdentity& peer);
+  // A parent has looked at the ends of its children's certificates, `interval` after the last time.
+  void looked_at(HostId parent, const std::map<NodeId, tree::Child>& children, Duration interval);
+  void contributes(HostId parent, NodeId site, Duration interval);
+
   // ---- leases (cast_leases.cc)
   // A malicious aggregator sometimes answers at another one's address.
   HostId who_answers_at(HostId child, const std::string& address);
@@ -89,6 +107,8 @@ class Cast {
   void child_joined(HostId parent, const tree::Child& child);
   void parent_up(HostId child, const tree::Lease& lease, HostId answered);
   bool is_malicious(HostId host) const { return malicious_.contains(host); }
+  // An aggregator below another one may change what its sites contribute: the root alone finds that out.
+  bool lies_come_from_below(HostId aggregator) const;
   bool is_cloned(HostId host) const { return clones_.contains(host); }  // another host has the same identity
   bool has_clones() const { return !clones_.empty(); }
   bool is_dishonest(NodeId node) const;  // malicious, or cloned
@@ -111,6 +131,12 @@ class Cast {
   void enrol_anew(HostId host);
   void attempt_enrolment(HostId host, store::NodeRow row);
   void enrolled_anew(HostId host);
+  void draw_certificates();
+  // For as long as certificates live; none: they do not end, or not this host's.
+  std::optional<identity::Credentials> certify(HostId host, const Identity& member, std::uint64_t enrolment,
+                                               const identity::PrivateKey& key, WallTime now) const;
+  void show(HostId host, std::optional<identity::Credentials> credentials, const std::string& serial);
+  WallTime certificate_end(NodeId node) const;  // of the last one that the member has
 
   World& world_;
   Tamper& tamper_;
@@ -124,6 +150,7 @@ class Cast {
   std::vector<std::string> serials_;                                        // by host
   struct Former {                                                           // what a thief has of a site
     std::string serial;
+    WallTime issued;
     identity::PublicKey key;
     v1::Hello hello;  // the last under it, with its lease
   };
@@ -133,8 +160,14 @@ class Cast {
   struct Attempted {
     store::NodeRow row;
     std::pair<identity::PrivateKey, identity::PublicKey> key;
+    std::optional<identity::Credentials> credentials;
   };
   std::map<HostId, Attempted> attempted_;  // enrolments, until it is known that they are recorded
+  std::chrono::seconds life_{0};
+  std::vector<std::optional<identity::Credentials>> credentials_;  // by host; none: its certificate does not end
+  std::vector<identity::PeerIdentity> shown_;                      // by host; of its certificate
+  std::set<HostId> forgetful_;
+  std::uint64_t root_certificates_ = 0;
   std::vector<std::uint64_t> weights_;
   std::vector<std::uint64_t> enrolled_before_;
   FlakyFiles model_files_;
@@ -143,6 +176,7 @@ class Cast {
   Rng impostors_rng_;
   Rng inventions_rng_;
   Rng thefts_rng_;
+  Rng renewals_rng_;
   std::set<HostId> malicious_;
   std::set<HostId> slow_;
   std::set<HostId> newer_;  // speak the next protocol as well

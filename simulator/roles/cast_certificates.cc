@@ -34,22 +34,25 @@ std::string serial_of(HostId host, std::uint64_t enrolment) {
 
 void Cast::attempt_enrolment(HostId host, store::NodeRow row) {
   const std::uint64_t enrolment = enrolled_before_[host.value()] + 1;
-  row.certificate_serial = serial_of(host, enrolment);
-  const Attempted attempted{row, key_number(host.value() + enrolment * world_.hosts().size())};
-  attempted_.insert_or_assign(host, attempted);
-  const Buffer key = attempted.key.second.der();
-  if (static_cast<CoordinatorRole*>(world_.process(kRoot))->enrol(row, {key.span(), kCertificatesEnd})) {
+  const auto own = key_number(host.value() + enrolment * world_.hosts().size());
+  const auto credentials = certify(host, identity(host), enrolment, own.first, world_.clock(kRoot).wall_now());
+  row.certificate_serial = credentials ? credentials->chain.front().serial_hex() : serial_of(host, enrolment);
+  attempted_.insert_or_assign(host, Attempted{row, own, credentials});
+  const Buffer key = own.second.der();
+  const WallTime ends = credentials ? credentials->chain.front().not_after() : kCertificatesEnd;
+  if (static_cast<CoordinatorRole*>(world_.process(kRoot))->enrol(row, {key.span(), ends})) {
     enrolled_anew(host);
   }
 }
 
 void Cast::enrolled_anew(HostId host) {
-  const auto attempted = attempted_.extract(host);
+  auto attempted = attempted_.extract(host);
   const store::NodeRow& row = attempted.mapped().row;
-  former_.insert_or_assign(host, Former{serials_[host.value()], keys_[host.value()].second, std::move(hellos_[host])});
+  former_.insert_or_assign(host, Former{serials_[host.value()], shown_[host.value()].issued, keys_[host.value()].second,
+                                        std::move(hellos_[host])});
   hellos_.erase(host);
-  serials_[host.value()] = row.certificate_serial;
   keys_[host.value()] = attempted.mapped().key;
+  show(host, std::move(attempted.mapped().credentials), row.certificate_serial);
   weights_[host.value()] = row.weight_max;
   ++enrolled_before_[host.value()];
   revoked_.erase(host);
@@ -77,6 +80,7 @@ Node::IdentityOf Cast::callers() const {
     if (tamper_.accepts_revoked_serial()) return peer;
     const Former& former = former_.at(host);
     peer.serial_hex = former.serial;
+    peer.issued = former.issued;
     peer.key = former.key;
     return peer;
   };

@@ -54,6 +54,12 @@ void Cast::hello(HostId host, v1::Envelope* message) {
   }
 }
 
+bool Cast::lies_come_from_below(HostId aggregator) const {
+  return std::ranges::any_of(malicious_, [&](HostId host) {
+    return world_.host(host).role == Role::kAggregator && world_.host(host).tier > world_.host(aggregator).tier;
+  });
+}
+
 void Cast::child_joined(HostId parent, const tree::Child& child) {
   if (is_malicious(parent)) return;  // it takes everybody
   const NodeId own = parent == kRoot ? NodeId(0) : identity(parent).node;

@@ -3,10 +3,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "core/base/clock.h"
+#include "core/identity/authority.h"
 #include "core/identity/key.h"
 #include "core/identity/signature.h"
 #include "simulator/world/host.h"
@@ -20,5 +22,6 @@ inline constexpr WallTime kThiefsEnd = kCertificatesEnd - std::chrono::hours(1);
 // The same for each world: making one takes longer than using it. Worlds run on several threads.
 std::pair<identity::PrivateKey, identity::PublicKey> key_number(std::size_t number);
 std::string serial_of(HostId host, std::uint64_t enrolment);
+std::shared_ptr<const identity::CertificateAuthority> simulated_authority();  // whose certificates end; likewise
 
 }  // namespace fluvial::simulator

@@ -3,8 +3,10 @@
 #include <boost/asio/awaitable.hpp>
 #include <utility>
 
+#include "core/identity/verify.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
+#include "simulator/roles/certificates.h"
 #include "simulator/roles/fence.h"
 
 namespace fluvial::simulator {
@@ -16,12 +18,19 @@ coordinator::FailoverSettings failover_of(const FederationScenario& federation) 
   return {federation.failover_after, federation.unreachable_for, federation.return_after};
 }
 
-tree::HubOptions hub_options(Cast& cast) {
+tree::HubOptions hub_options(Cast& cast, const Clock& clock) {
   tree::HubOptions options;
   options.staging_bytes_max = cast.staging_bytes_max();
   options.spill_folder = "spill";
   options.software = "fluvial simulate";
   options.model_part_bytes = kModelPartBytes;
+  if (cast.ends(kRoot)) {
+    options.past_certificate_max = cast.past_certificate_max();
+    options.verify = [&clock](const std::string& chain_pem) -> Result<identity::PeerIdentity> {
+      FLUVIAL_ASSIGN(const std::vector<identity::Certificate> chain, identity::Certificate::chain_from_pem(chain_pem));
+      return identity::verify_chain(chain, simulated_authority()->authorities(), clock.wall_now(), {});
+    };
+  }
   return options;
 }
 
@@ -31,12 +40,13 @@ tree::HubOptions hub_options(Cast& cast) {
 class CoordinatorRole::Tampered final : public coordinator::Root {
  public:
   Tampered(CoordinatorRole& role, Keeps keeps)
-      : Root(role.runtime(), role.tasks(), keeps, role, hub_options(role.cast_),
+      : Root(role.runtime(), role.tasks(), keeps, role, hub_options(role.cast_, role.runtime().clock),
              failover_of(role.cast_.scenario().federation)),
         role_(role),
         tamper_(role.cast_.tamper()) {}
 
   Result<transfer::Terms> admit(const transfer::UpdateHead& head) override {
+    role_.cast_.contributes(role_.host(), head.site, role_.look_every());
     return tampered(Root::admit(head), head.run, head.round);
   }
   Result<transfer::Terms> admit(const transfer::PartialHead& head) override {
@@ -71,6 +81,13 @@ class CoordinatorRole::Tampered final : public coordinator::Root {
       role_.lease_refused(node, grant.error());
     }
     co_return grant;
+  }
+  net::Awaitable<v1::RenewReply> renew(identity::PeerIdentity peer, v1::RenewRequest request,
+                                       std::string remote) override {
+    const std::string serial = peer.serial_hex;
+    v1::RenewReply reply = co_await Root::renew(std::move(peer), std::move(request), std::move(remote));
+    if (reply.code() == 0) role_.superseded_.insert(serial);
+    co_return co_await role_.on_its_way(std::move(reply));
   }
 
  private:
@@ -132,7 +149,9 @@ Status CoordinatorRole::open() {
   if (world().crash_here(host(), "term")) return {};
   cast_.checks().rounds().term_began(epoch);
   root_ = std::make_unique<Tampered>(*this, coordinator::Root::Keeps{*journal_, *models_, epoch, cast_.key(kRoot)});
-  return root_->load();
+  FLUVIAL_TRY(root_->load());
+  if (cast_.ends(kRoot)) begin_certificates();
+  return {};
 }
 
 net::Awaitable<void> CoordinatorRole::take_up() {
@@ -148,7 +167,13 @@ net::Awaitable<void> CoordinatorRole::take_up() {
 
 // As the listener of the members' port admits them.
 net::Awaitable<void> CoordinatorRole::serve(std::shared_ptr<net::Session> session) {
-  const Status admitted = root_ ? root_->deny().check(session->member()) : Status{};
+  const bool ended = session->member().not_after <= runtime().clock.wall_now();
+  if (root_ && ended && !cast_.tamper().takes_an_ended_certificate()) co_return co_await serve_enrolment(session);
+  Status admitted = root_ ? root_->deny().check(session->member()) : Status{};
+  if (cast_.tamper().supersedes_on_issue() && superseded_.contains(session->member().serial_hex)) {
+    admitted = Error{Code::kPermissionDenied, "superseded"};
+  }
+  if (!admitted.ok()) cast_.shut_out(session->member());
   if (root_ && (admitted.ok() || cast_.tamper().forgets_revocation())) co_return co_await root_->hub().serve(session);
   session->close(admitted.ok() ? Error{Code::kUnavailable, "not started"} : admitted.error(), true);
 }

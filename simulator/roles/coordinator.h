@@ -6,6 +6,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "coordinator/service/root.h"
@@ -63,6 +65,13 @@ class CoordinatorRole final : public Node, private coordinator::RunObserver {
   net::Awaitable<void> attend_end();                  // somebody continues the run that has ended
   net::Awaitable<Status> continue_run();
   net::Awaitable<void> prune_journal();
+  // coordinator_certificates.cc
+  void begin_certificates();
+  net::Awaitable<void> renew_own();
+  net::Awaitable<void> look_at_ends();
+  Duration look_every() const { return cast_.past_certificate_max() / 4; }
+  net::Awaitable<void> serve_enrolment(std::shared_ptr<net::Session> session);
+  net::Awaitable<v1::RenewReply> on_its_way(v1::RenewReply reply);
   void lease_refused(NodeId node, const Error& why);
   void attend_journal();  // somebody sees that it has failed
   void fail(std::string_view what, const Error& why);
@@ -74,6 +83,9 @@ class CoordinatorRole final : public Node, private coordinator::RunObserver {
   std::unique_ptr<store::CoordinatorJournal> journal_;
   std::optional<store::ModelStore> models_;
   std::unique_ptr<coordinator::Root> root_;
+  std::optional<identity::LiveAuthority> authority_;  // of certificates that end
+  std::optional<coordinator::RenewalDesk> desk_;
+  std::set<std::string> superseded_;                    // serials that were renewed
   std::map<std::pair<SiteId, Digest>, Epoch> brought_;  // under which lease, of a tampered one's arrivals
   std::uint64_t tokens_ = 0;
 };

@@ -42,7 +42,7 @@ bool CoordinatorRole::enrol(store::NodeRow node, const store::NewCertificate& ce
   const Result<store::NodeRow> enrolled = journal_->redeem_token(token.secret_hash, std::move(node), now, certificate);
   if (!enrolled.ok()) return false;
   cast_.checks().rounds().enrolled(enrolled->id);
-  if (root_->registry().enrolled(*enrolled)) {
+  if (root_->registry().enrolled(*enrolled, sha256(certificate.key))) {
     root_->runs().members().replaced(enrolled->id);
   } else {
     root_->runs().members().changed({});

@@ -110,6 +110,10 @@ class SiteRole::Tampered final : public edge::EdgeService {
     co_return co_await EdgeService::from_parent(std::move(frame));
   }
 
+  void renewal_told(Duration validity, std::uint64_t trust) override {
+    if (role_.renewing_) role_.renewing_->told();
+    if (!tamper_.renews_too_late()) EdgeService::renewal_told(validity, trust);
+  }
   void parent_up(const tree::Lease& lease, std::shared_ptr<net::Session> session) override {
     role_.cast_.parent_up(role_.host(), lease, role_.answered_);
     EdgeService::parent_up(lease, std::move(session));
@@ -174,6 +178,11 @@ Status SiteRole::open() {
   uplink.jitter_seed = (std::uint64_t{host().value()} << 32) ^ incarnation.value() ^ world().chance().seed();
   uplink.protocols = cast_.protocols(host());
   auto at = [this](const net::HostPort& address) { return who_is_at(address); };
+  if (cast_.ends(host())) {
+    renewing_.emplace(cast_, host(), runtime(), dial([](const net::HostPort&) { return Answer{kRoot, kRoot}; }));
+    uplink.verify = renewing_->renewal().verifier();
+    uplink.past_certificate_max = cast_.past_certificate_max();
+  }
   service_ = std::make_unique<Tampered>(*this, edge::EdgeService::Parts{.uplink = uplink,
                                                                         .dial = dial(at),
                                                                         .self = cast_.identities()(host()),
@@ -184,7 +193,14 @@ Status SiteRole::open() {
                                                                         .tasks = tasks(),
                                                                         .set_ready = [](bool) {},
                                                                         .request_stop = [this] { fail(); },
+                                                                        .renewal = renewal(),
                                                                         .key = own_key()});
+  if (renewing_) {
+    renewing_->renewal().tell(
+        [this](const std::string& chain_pem, WallTime ends) { service_->certificate_renewed(chain_pem, ends); },
+        [this] { service_->look_at_certificates(); });
+    spawn("watch", renewing_->watch());
+  }
   set_outgoing([this](SessionId session, v1::Envelope& message, SharedBytes& payload) {
     return says(session, message, payload);
   });
@@ -196,6 +212,8 @@ Node::Answer SiteRole::who_is_at(const net::HostPort& address) {
   answered_ = cast_.who_answers_at(host(), net::to_string(address));
   return {answered_, cast_.tamper().checks_role_alone() ? cast_.host_at(net::to_string(address)) : answered_};
 }
+
+tree::Renewal* SiteRole::renewal() { return renewing_ ? &renewing_->renewal() : nullptr; }
 
 std::optional<identity::PrivateKey> SiteRole::own_key() const {
   if (cast_.is_older(host())) return std::nullopt;

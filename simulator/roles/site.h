@@ -12,6 +12,7 @@
 #include "simulator/node/node.h"
 #include "simulator/roles/cast.h"
 #include "simulator/roles/malice.h"
+#include "simulator/roles/renewing.h"
 #include "simulator/roles/trainers.h"
 
 namespace fluvial::simulator {
@@ -52,12 +53,14 @@ class SiteRole final : public Node, private edge::SiteReport {
   std::vector<std::string> tensor_files();
   std::optional<identity::PrivateKey> own_key() const;
   Answer who_is_at(const net::HostPort& address);
+  tree::Renewal* renewal();
   NodeId self() const { return cast_.identity(host()).node; }
 
   Cast& cast_;
   Malice malice_;
   HostId answered_;  // at the last address that it tried
   SiteTrainers trainers_;
+  std::optional<Renewing> renewing_;              // of a certificate that ends
   std::unique_ptr<Tampered> service_;             // once the store is open
   store::SiteStore* store_ = nullptr;             // the service's
   round::Lineage lineage_;                        // of the history that the store is in

@@ -36,7 +36,12 @@ class Tamper {
   // A site does what the coordinator signed.
   virtual bool trusts_unsigned() { return false; }
 
+  // A member asks for its next certificate before the one that it has ends.
+  virtual bool renews_too_late() { return false; }
+
   // ---- a parent
+  // A parent ends the session of a child whose certificate has ended, and lets nobody in with such a one.
+  virtual bool takes_an_ended_certificate() { return false; }
   // A parent takes a child in under a lease that the coordinator gave it.
   virtual bool takes_any_lease() { return false; }
   // A parent refuses a certificate that was revoked or replaced, also after its member has enrolled anew.
@@ -51,6 +56,8 @@ class Tamper {
   virtual void staged(transfer::StagedArrival*) {}
 
   // ---- the coordinator
+  // A renewed certificate replaces the one before only when its holder comes with it.
+  virtual bool supersedes_on_issue() { return false; }
   // A contribution counts as its site signed it.
   virtual bool takes_any_contribution() { return false; }
   // A site that contradicted itself takes part no more.

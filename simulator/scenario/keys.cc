@@ -227,6 +227,14 @@ void declare_host_faults(Declare& d) {
           "fraction of the sites that run under the identity of another site");
   d.fault("faults.aggregators.malicious_fraction", "fraction", FIELD(faults.aggregators.malicious_fraction),
           "fraction of the aggregators that send wrong names, digests, probes, sums, attempts and claims");
+  d.fault("faults.certificates.life_s", "s", FIELD(faults.certificates.life_s),
+          "for how long certificates are issued; 0: they do not end. Otherwise wall clocks are right");
+  d.fault("faults.certificates.lost", "rate", FIELD(faults.certificates.lost),
+          "renewed certificates that are lost on their way to the member");
+  d.fault("faults.certificates.late", "rate", FIELD(faults.certificates.late),
+          "renewed certificates that arrive late, some of them when the one before has ended");
+  d.fault("faults.certificates.forgetful_fraction", "fraction", FIELD(faults.certificates.forgetful_fraction),
+          "fraction of the members that let their certificates end while there are faults");
   d.fault("faults.people.pause_per_minute", "1/min", FIELD(faults.people.pause_per_minute),
           "times that a person pauses the run, and resumes it soon after");
   d.fault("faults.people.stop_per_minute", "1/min", FIELD(faults.people.stop_per_minute),

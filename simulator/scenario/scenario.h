@@ -132,6 +132,12 @@ struct Faults {
   struct Aggregators {
     double malicious_fraction = 0;  // of the aggregators, which tell lies that a parent can detect
   } aggregators;
+  struct Certificates {
+    double life_s = 0;              // whole seconds; 0: none ends. Else wall clocks are right: lives are that short
+    double lost = 0;                // of the coordinator's answers to who renews
+    double late = 0;                // of them; some come when the certificate before has ended
+    double forgetful_fraction = 0;  // of the members, which do not renew while there are faults
+  } certificates;
   struct People {  // at the coordinator, who resume a paused run, and continue a stopped one, soon after
     double pause_per_minute = 0;
     double stop_per_minute = 0;

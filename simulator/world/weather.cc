@@ -9,11 +9,12 @@ Weather::Weather(World& world) : world_(world), flap_rng_(world.chance().stream(
 void Weather::begin() {
   const Faults& faults = world_.scenario().faults;
   Rng clocks = world_.chance().stream("clocks");
+  const bool wall_is_right = faults.certificates.life_s > 0;
   for (const Host& host : world_.hosts()) {
     HostClock& clock = world_.clock(host.id);
     clock.set_rate(1 + between(clocks, -faults.clock.drift_ppm_max, faults.clock.drift_ppm_max) * 1e-6);
     const double skew = between(clocks, -1.0, 1.0) * static_cast<double>(faults.clock.skew_max.count());
-    clock.jump_wall(Duration(static_cast<Duration::rep>(skew)));
+    if (!wall_is_right) clock.jump_wall(Duration(static_cast<Duration::rep>(skew)));
   }
   if (faults.until <= Duration::zero()) return end();
   const Faults::Network& n = faults.network;
@@ -30,7 +31,7 @@ void Weather::begin() {
   repeat("partition", faults.partition.per_minute, &Weather::part);
   repeat("crash", faults.crash.per_minute, &Weather::crash);
   repeat("half-open", n.half_open_per_minute, &Weather::half_open);
-  repeat("jump", faults.clock.jumps_per_minute, &Weather::jump);
+  repeat("jump", wall_is_right ? 0 : faults.clock.jumps_per_minute, &Weather::jump);
   repeat("revoke", faults.sites.revoked_per_minute, &Weather::revoke);
   repeat("lose folder", faults.sites.lost_per_minute, &Weather::lose_folder);
   repeat("pause", faults.people.pause_per_minute, &Weather::pause);

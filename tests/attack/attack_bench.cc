@@ -12,16 +12,13 @@
 
 #include "cli/bench_update.h"
 #include "core/base/testing.h"
-#include "core/store/safetensors.h"
 #include "tests/attack/bench_attacks.h"
-#include "tests/integration/harness.h"
+#include "tests/attack/bench_federation.h"
 
 namespace fluvial::attack {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::uint64_t kParams = 1'000'000;
-constexpr std::chrono::milliseconds kTraining{150};
 constexpr std::chrono::milliseconds kProbeInterval{50};
 constexpr std::chrono::seconds kPhaseLimit{60};
 constexpr std::chrono::milliseconds kSlot{10};
@@ -90,19 +87,12 @@ std::unique_ptr<Flood> burn(unsigned threads, double cores) {
 class Bench {
  public:
   explicit Bench(Options options)
-      : options_(std::move(options)),
-        folder_(std::move(cli::WorkFolder::open("", false, "bench")).value()),
-        supervisor_(std::move(cli::Supervisor::create(std::chrono::seconds(20))).value()),
-        federation_(*supervisor_, FLUVIAL_EXECUTABLE, folder_.path(),
-                    {.sites = 2, .aggregators = 0, .weight_max = cli::kBenchWeightMax}) {}
-  ~Bench() {
-    supervisor_->stop();
-    workers_.clear();
-  }
+      : options_(std::move(options)), federation_({.sites = 2, .aggregators = 0, .weight_max = cli::kBenchWeightMax}) {}
 
   Status run() {
-    FLUVIAL_TRY(start());
-    FLUVIAL_ASSIGN(const Scene scene, Scene::of(federation_.admin(), federation_.coordinator_metrics_port()));
+    FLUVIAL_TRY(federation_.start(std::chrono::seconds(60)));
+    FLUVIAL_ASSIGN(const Scene scene,
+                   Scene::of(federation_.admin(), federation_.processes().coordinator_metrics_port()));
     FLUVIAL_ASSIGN(const Figures quiet, measure());
     fmt::print("nobody attacks: a round {:.0f} ms, /healthz {:.1f} ms\n\n", quiet.round_ms, quiet.health_ms);
     fmt::print("{:<14}{:>8}{:>12}{:>12}{:>8}{:>12}{:>12}{:>12}{:>10}\n", "attack", "threads", "round ms", "control ms",
@@ -124,42 +114,14 @@ class Bench {
   }
 
  private:
-  Status start() {
-    FLUVIAL_TRY(federation_.start());
-    for (std::size_t i = 1; i <= federation_.sites().size(); ++i) {
-      workers_.push_back(std::make_unique<integration::ThreadWorker>(
-          federation_.sites()[i - 1].worker_socket, cli::bench_weight(i),
-          [i](const local::Task& task, std::span<const float> base, std::span<float> local) {
-            std::this_thread::sleep_for(kTraining);  // a trainer that leaves the processor to others
-            cli::apply_update({1, task.round.value(), i}, base, local);
-            return true;
-          }));
-    }
-    const auto schema = round::Schema::make({{"w", round::DType::kF32, {kParams}}}).value();
-    std::vector<float> values(kParams);
-    cli::fill_model(1, values);
-    store::PosixFileSystem files;
-    FLUVIAL_TRY(
-        store::write_model(files, folder_.file("initial.safetensors"), schema, std::as_bytes(std::span(values)), {}));
-    round::Plan plan;
-    plan.name = "bench";
-    plan.rounds = 1'000'000;
-    plan.participants_min = plan.quorum = federation_.sites().size();
-    plan.soft_deadline = std::chrono::seconds(60);
-    plan.hard_deadline = std::chrono::seconds(120);
-    plan.models_kept = 2;
-    FLUVIAL_ASSIGN(run_, cli::start_local_run(federation_.admin(), plan, folder_.path(), "initial.safetensors"));
-    return {};
-  }
-
   // While what `disturb` starts is there.
   Result<Figures> measure(const std::function<Result<std::unique_ptr<Flood>>()>& disturb = {}) {
-    FLUVIAL_ASSIGN(const std::uint64_t before, committed());
+    FLUVIAL_ASSIGN(const std::uint64_t before, federation_.committed());
     std::unique_ptr<Flood> disturbance;
     if (disturb) {
       FLUVIAL_ASSIGN(disturbance, disturb());
     }
-    Probe probe(federation_.coordinator_metrics_port());
+    Probe probe(federation_.processes().coordinator_metrics_port());
     const double cpu_before = cpu_seconds();
     const auto begun = Clock::now();
     const std::vector<double> rounds_ms = watch_rounds(before + 1);
@@ -172,18 +134,13 @@ class Bench {
     return figures;
   }
 
-  Result<std::uint64_t> committed() {
-    FLUVIAL_ASSIGN(const cli::json::value run, federation_.admin().get(fmt::format("/v1/runs/{}", run_)));
-    return cli::count_member(run, "committed");
-  }
-
   // From one commit to the next, `rounds` of them or as many as there are within the limit.
   std::vector<double> watch_rounds(std::uint64_t from) {
     std::vector<double> took_ms;
     std::optional<Clock::time_point> last;
     const auto begun = Clock::now();
-    const Status watched =
-        federation_.admin().watch(fmt::format("/v1/rounds/watch?run={}&from={}", run_, from), [&](const auto& event) {
+    const Status watched = federation_.admin().watch(
+        fmt::format("/v1/rounds/watch?run={}&from={}", federation_.run(), from), [&](const auto& event) {
           if (cli::text_member(event, "event") == "committed") {
             if (last) took_ms.push_back(seconds_since(*last) * 1e3);
             last = Clock::now();
@@ -201,8 +158,8 @@ class Bench {
     const auto seconds = [](const timeval& time) {
       return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
     };
-    const std::string stat =
-        text_of_file(fmt::format("/proc/{}/stat", supervisor_->pid_of(federation_.process_of("coordinator"))));
+    const std::string stat = text_of_file(fmt::format(
+        "/proc/{}/stat", federation_.supervisor().pid_of(federation_.processes().process_of("coordinator"))));
     std::istringstream fields(stat.substr(stat.rfind(')') + 2));
     std::string skipped;
     for (int i = 0; i < 11; ++i) fields >> skipped;  // state ... cmajflt
@@ -233,11 +190,7 @@ class Bench {
   }
 
   const Options options_;
-  cli::WorkFolder folder_;
-  std::unique_ptr<cli::Supervisor> supervisor_;
-  cli::LocalFederation federation_;
-  std::vector<std::unique_ptr<integration::ThreadWorker>> workers_;
-  std::uint64_t run_ = 0;
+  BenchFederation federation_;
 };
 
 }  // namespace

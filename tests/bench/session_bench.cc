@@ -92,7 +92,7 @@ Awaitable<void> give_frames(std::shared_ptr<Session> session, SharedBytes payloa
 class SessionPair {
  public:
   SessionPair(const Tls& server, const Tls& client, int frames) : frames_(frames) {
-    listener_ = Listener::open(receiver_.executor(), "127.0.0.1", 0, server, {}, nullptr).value();
+    listener_ = Listener::open(receiver_.executor(), "127.0.0.1", 0, identity::live(server), {}, nullptr).value();
     running_ = asio::co_spawn(receiver_.executor(), listener_->run([frames](std::shared_ptr<Session> session) {
       return take_frames(std::move(session), frames);
     }),

@@ -46,7 +46,9 @@ Result<std::vector<cli::AuditSite>> sites_of(const cli::LocalFederation& federat
   for (std::size_t i = 0; i < federation.sites().size(); ++i) {
     for (const value& node : cli::array_member(listed, "nodes")) {
       if (text_member(node, "name") != federation.sites()[i].name) continue;
-      sites.push_back({.index = i + 1, .node = static_cast<std::uint32_t>(count_member(node, "id"))});
+      sites.push_back({.index = i + 1,
+                       .node = static_cast<std::uint32_t>(count_member(node, "id")),
+                       .name = federation.sites()[i].name});
     }
   }
   return sites;

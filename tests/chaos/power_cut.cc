@@ -126,7 +126,7 @@ class Cut {
         struct stat status{};
         if (::stat(path.c_str(), &status) != 0) return failed(path);
         now[name] = status.st_ino;
-        ::link(path.c_str(), pin_of(shadow_, status.st_ino).c_str());
+        if (::link(path.c_str(), pin_of(shadow_, status.st_ino).c_str()) != 0 && errno != EEXIST) return failed(path);
         FLUVIAL_TRY(write_whole(durable_of(shadow_, status.st_ino), contents.at(inode)));
       }
       FLUVIAL_TRY(write_names(files, names_of(shadow_, folder), now));

@@ -156,9 +156,15 @@ class Page:
 
         self.browser.listeners.append(hear)
         self.ask("Page.navigate", url=address)
-        until("the page to be there", lambda: statuses and self.value("document.readyState") == "complete")
+        until("the page to be there", lambda: statuses and self._is_complete())
         self.browser.listeners.remove(hear)
         return statuses[0]
+
+    def _is_complete(self):
+        try:
+            return self.value("document.readyState") == "complete"
+        except Failed:  # it goes on to another page at this moment, as from the one-time address
+            return False
 
     def value(self, expression):
         """Of JavaScript, awaited."""

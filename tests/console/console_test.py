@@ -12,6 +12,7 @@ import time
 import browser
 import door_checks
 import federation_checks
+import operator_checks
 import page_checks
 from federation import Federation
 
@@ -41,7 +42,7 @@ def main():
     try:
         for check in page_checks.CHECKS:
             carry_out(check, chromium)
-        if not any(map(wanted, door_checks.CHECKS + federation_checks.CHECKS)):
+        if not any(map(wanted, door_checks.CHECKS + operator_checks.CHECKS + federation_checks.CHECKS)):
             return 0
         with Federation(pathlib.Path(bin_folder)) as federation:
             federation.start()
@@ -51,6 +52,8 @@ def main():
             if not record:
                 for check in door_checks.CHECKS:
                     carry_out(check, federation)
+                for check in operator_checks.CHECKS:
+                    carry_out(check, federation, chromium)
             for check in federation_checks.CHECKS[1:]:
                 carry_out(check, federation, chromium, None)
     finally:

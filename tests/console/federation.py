@@ -81,9 +81,9 @@ class Federation:
         return self.spawn(name, *self.arguments[name], announces=True)
 
     def start(self):
-        self.ports = (0, 0)
+        self.ports = (0, 0, 0)
         ready = self.start_coordinator()
-        self.ports = (ready["member_port"], ready["enrol_port"])
+        self.ports = (ready["member_port"], ready["enrol_port"], ready["admin_port"])
         for region, sites in REGIONS.items():
             self.enrol("aggregator", f"{region}-1", region)
             for site in sites:
@@ -93,10 +93,21 @@ class Federation:
 
     def start_coordinator(self):
         data = self.folder / "coordinator"
-        member, enrol = self.ports
+        member, enrol, admin = self.ports
         return self.spawn("coordinator", "fluvial", "coordinator", "--data-dir", data, "--federation", "eu-hospitals", "--listen",
                           f"127.0.0.1:{member}", "--enrol-listen", f"127.0.0.1:{enrol}", "--public-host", "127.0.0.1",
-                          "--metrics-listen", "127.0.0.1:0", announces=True)
+                          "--metrics-listen", "127.0.0.1:0", "--admin-listen", f"127.0.0.1:{admin}", announces=True)
+
+    @property
+    def admin_url(self):
+        return f"https://127.0.0.1:{self.ports[2]}"
+
+    def operator(self, name, access):
+        """The folder of their key and certificate."""
+        identity, token = self.folder / f"operator-{name}", self.folder / f"{name}.token"
+        self.fluvial("token", "create", "--role", "operator", "--name", name, "--access", access, "--out", token)
+        self.fluvial("enroll", "--token-file", token, "--identity", identity)
+        return identity
 
     def enrol(self, role, name, region):
         token = self.folder / f"{name}.token"
@@ -125,9 +136,9 @@ class Federation:
     def start_run(self):
         return self.ask("run", "start", self.folder / "plan.toml")["run"]
 
-    def console(self, *options):
-        """(process, address): it prints one line of JSON."""
-        process = subprocess.Popen([self.bin / "fluvial", "console", "--admin-socket", self.socket, "--no-open", "--json", *options],
-                                   stdout=subprocess.PIPE, text=True)
+    def console(self, *options, identity=None):
+        """(process, address): it prints one line of JSON. At the admin socket, or over the network with an operator's identity."""
+        place = ["--admin", self.admin_url, "--identity", identity] if identity else ["--admin-socket", self.socket]
+        process = subprocess.Popen([self.bin / "fluvial", "console", *place, "--no-open", "--json", *options], stdout=subprocess.PIPE, text=True)
         self.processes[f"console-{process.pid}"] = process
         return process, json.loads(process.stdout.readline())["address"]

@@ -1,5 +1,6 @@
 """podman with a storage of its own, in a temporary folder: a test sees no image but its own and leaves nothing behind."""
 
+import contextlib
 import io
 import json
 import os
@@ -82,9 +83,19 @@ class Podman:
         self.run("pod", "rm", "--all", "--force", check=False)
         self.run("network", "prune", "--force", check=False)
         self.run("volume", "prune", "--force", check=False)
+        until(60, "the last of podman's own processes", lambda: not self._processes())  # one that cleans up makes folders anew
         for mount in reversed(self._mounts()):
             subprocess.run(["umount", "--lazy", mount], check=False)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _processes(self):
+        """Whose command line names the storage."""
+        found = []
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if str(self.folder).encode() in (process / "cmdline").read_bytes():
+                    found.append(process.name)
+        return found
 
     def _mounts(self):
         lines = pathlib.Path("/proc/self/mountinfo").read_text().splitlines()

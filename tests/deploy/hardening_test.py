@@ -10,7 +10,10 @@ import subprocess
 import sys
 import tempfile
 
-NOT_HARDENED = ["-O2", "-fno-pie", "-no-pie", "-Wl,-z,norelro,-z,lazy,-z,execstack"]
+NOT_HARDENED = [
+    "-O2", "-U_FORTIFY_SOURCE", "-fno-stack-protector", "-fno-pie", "-no-pie", "-Wl,-z,norelro,-z,lazy,-z,execstack"]
+LANDING = {"X86-64": b"\xf3\x0f\x1e\xfa", "AArch64": b"\x5f\x24\x03\xd5"}  # endbr64; bti c
+LANDINGS_MIN = 100  # what the C library's own start brings is fewer than ten
 PROGRAM = """\
 #include <string.h>
 int main(int count, char** words) {
@@ -39,6 +42,28 @@ def linking(path):
     return [what for what, there in missing.items() if not there]
 
 
+def code(path):
+    """The bytes of .text, and for which processor they are."""
+    section = re.search(r"\.text +PROGBITS +\w+ (\w+) (\w+)", readelf(path, "-S"))
+    offset, size = (int(number, 16) for number in section.groups())
+    processor = "AArch64" if "AArch64" in readelf(path, "-h") else "X86-64"
+    with open(path, "rb") as file:
+        file.seek(offset)
+        return file.read(size), processor
+
+
+def compiling(path):
+    """What is missing of what the compiler does."""
+    symbols = readelf(path, "--dyn-syms")
+    text, processor = code(path)
+    missing = {
+        "a guarded stack": "__stack_chk_fail" in symbols,
+        "copies that are checked (FORTIFY)": re.search(r"\b__mem(cpy|move|set)_chk\b", symbols),
+        "places to land for indirect jumps": text.count(LANDING[processor]) >= LANDINGS_MIN,
+    }
+    return [what for what, there in missing.items() if not there]
+
+
 def main():
     compiler, *executables = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
@@ -47,8 +72,10 @@ def main():
         subprocess.run([compiler, "-x", "c", source, "-o", plain, *NOT_HARDENED], check=True)
         seen = linking(plain)
         assert len(seen) >= 4, f"a program with nothing of it is only found to lack {seen}"
+        seen = compiling(plain)
+        assert len(seen) == 3, f"a program with nothing of it is only found to lack {seen}"
     for executable in map(pathlib.Path, executables):
-        missing = linking(executable)
+        missing = linking(executable) + compiling(executable)
         assert not missing, f"{executable} lacks: {'; '.join(missing)}"
 
 

@@ -32,6 +32,18 @@ import fluvial
 for round in fluvial.connect().rounds("digits"):
     round.submit(round.arrays(), samples=1)
 """
+NETWORK = """\
+import torch
+def Network():
+    return torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
+"""
+DATA = """\
+def batches(steps):
+    import torch
+    for _ in range(steps):
+        inputs = torch.randn(32, 64)
+        yield inputs, inputs[:, :10].argmax(dim=1)
+"""
 
 # What is not typed here: the page, how the example begins, and who tries it instead.
 AUDIT = "docs/operations/audit.md"
@@ -80,16 +92,23 @@ class Day:
         return next(each["status"] for each in self.ask("run list")["runs"] if each["id"] == run)
 
     def read_me(self):
-        """README.md, "A federation of your own"."""
-        coordinator, token, edge, run = [re.sub(r"\s+\(.*\)$", "", line) for line in
-                                         self.page("README.md").take("fluvial coordinator").splitlines()]
-        self.machine.start(coordinator, "fluvial health")
-        self.machine.type(token)
-        self.machine.start(edge, "fluvial health --data-dir /var/lib/fluvial-site")
-        self.bring_plan()
-        self.train()
-        told = self.machine.type(run)
-        assert self.status(1) == "done", told
+        """README.md, "A training script, and a federation of your own"; without PyTorch, with a worker that has none."""
+        page, machine = self.page("README.md"), self.machine
+        script = page.take("import fluvial\nimport torch")
+        assert len(script.replace("\n\n", "\n").splitlines()) == 17, "README.md says so"
+        machine.start(page.take("fluvial coordinator"), "fluvial health")
+        machine.type(page.take("fluvial token create"))
+        machine.start(page.take("fluvial edge --enroll"), "fluvial health --data-dir /var/lib/fluvial-site")
+        worker, initial = page.take("FLUVIAL_WORKER_SOCKET="), page.take("python -c 'import fluvial, network")
+        has_torch = machine.holds("python -c 'import torch'")
+        (machine.home / "train.py").write_text(script if has_torch else TRAINER)
+        (machine.home / "network.py").write_text(NETWORK if has_torch else "import numpy\ndef Network(): return {'w': numpy.zeros(9, 'f')}\n")
+        (machine.home / "data.py").write_text(DATA)
+        (machine.home / "plan.toml").write_text(page.take("# plan.toml"))
+        machine.start(worker)
+        machine.type(initial)
+        told = machine.type(page.take("fluvial run start plan.toml"))
+        assert self.status(1) == "done" and "round 5/5" in told, told
         self.machine.fresh()
         self.pages.clear()  # the day itself types every example of its pages
 
@@ -203,8 +222,11 @@ class Day:
     def audit(self):
         """audit.md: what all that left behind, of the coordinator and of its backup."""
         page, machine = self.page(AUDIT), self.machine
-        shown = [machine.type(command) for command in page.take("fluvial audit show").splitlines()]
-        assert "enrolled" in shown[0] and "hospital-a" in shown[1], shown
+        since, of_member, follow = page.take("fluvial audit show").splitlines()
+        assert "enrolled" in machine.type(since)
+        assert "hospital-a" in machine.type(of_member)
+        machine.start(follow, f"grep -q enrolled {machine.home.parent}/log-{len(machine.running)}")
+        machine.stop("fluvial audit show", signal.SIGINT)
         live, restore, restored = page.take("fluvial audit verify").splitlines()
         assert "are as they were written" in machine.type(live)
         machine.type(restore)

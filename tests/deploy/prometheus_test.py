@@ -44,6 +44,10 @@ REBOUND = {
     "FluvialBackupOld": ("86400", "2", "two days"),
     "FluvialDiskSlow": ("> 1", "> 0", "this disk is not slow"),
     "FluvialClocksApart": ("> 5", ">= 0", "one machine has one clock"),
+    "FluvialIdentityHeldTwice": ("> 0", ">= 0", "tests/attack has two machines with one identity"),
+    "FluvialContributionsForged": ("> 0", ">= 0", "nobody here forges: tests/attack does"),
+    "FluvialParentDistrusted": ("> 0", ">= 0", "nobody here lies: tests/attack does"),
+    "FluvialOwnerForbidsRounds": ("> 0", ">= 0", "no owner here has rules: tests/integration's do"),
 }
 
 PLAN = """\
@@ -338,7 +342,7 @@ def coordinator_lost(scene):
     scene.until_alert("FluvialCoordinatorDown", "FluvialNoParent")
     federation.kill("site-2")
     scene.until_alert("FluvialProcessDown")
-    federation.restart("coordinator", "--certificate-days", "1")
+    federation.restart("coordinator")
     for _ in range(6):
         federation.until_connected("aggregator-1", "aggregator-2")
         federation.restart("coordinator")
@@ -347,11 +351,13 @@ def coordinator_lost(scene):
 
 
 def newcomer(scene):
-    """A site whose certificate is made for a day, and that has no worker."""
+    """A site that has no worker. Then a coordinator that issues for longer: by its measure a day is soon."""
     federation = scene.federation
     federation.site("site-5", "region-1", *QUICK)
     scene.target("sites", [*SITES, "site-5"])
-    scene.until_alert("FluvialCertificateExpiring", "FluvialSitesWithoutWorkers")
+    scene.until_alert("FluvialSitesWithoutWorkers")
+    federation.restart("coordinator", "--certificate-days", "10")
+    scene.until_alert("FluvialCertificateExpiring")
 
 
 def backed_up(scene):

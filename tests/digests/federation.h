@@ -26,8 +26,7 @@ class DigestFederation {
   static Result<std::unique_ptr<DigestFederation>> start(const Tree& tree);
   ~DigestFederation();
 
-  // One run, from its start to its end. kFailedPrecondition when a round did without a site, or the run has another
-  // number than the entry names: stochastic codecs draw by (run, round, site).
+  // One run, from its start to its end. kFailedPrecondition when a round did without a site.
   Result<Digests> run(const Entry& entry);
 
  private:

@@ -150,6 +150,7 @@ const std::vector<Room> kRooms = {
       "simulator/world",
       "simulator/run",
       "simulator/checks",
+      "simulator/node",  // two hosts of it, for fuzzers of message sequences
       "simulator/roles"}},
 };
 

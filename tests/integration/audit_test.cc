@@ -64,6 +64,21 @@ class AuditTest : public FederationTest {
   std::string token_id_;
 };
 
+TEST_F(AuditTest, WhatIsWrittenIsFollowed) {
+  start(0, 0);
+  new_token("hospital-a");
+  const auto process = supervisor_->spawn(fluvial_spec(
+      folder_, "follow",
+      {"audit", "show", "--follow", "--kind", "token-made", "--last", "1", "--json", "--data-dir", data_dir()}));
+  ASSERT_TRUE(process.ok()) << process.error().message;
+  wait_log("follow", "hospital-a");
+  new_token("hospital-b");
+  wait_log("follow", "hospital-b");
+  supervisor_->signal_and_wait(*process, SIGKILL);
+  const std::string lines = log_of("follow");
+  EXPECT_EQ(std::ranges::count(lines, '\n'), 2) << lines;
+}
+
 TEST_F(AuditTest, SaysWhoDidWhatFromWhere) {
   start(0, 0);
   const std::string token = new_token("hospital-a");

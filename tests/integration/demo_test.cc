@@ -63,6 +63,22 @@ TEST_F(DemoTest, TheFiguresFit) {
   for (const auto& site : sites) EXPECT_EQ(std::string(site.as_string()), digest);
 }
 
+TEST_F(DemoTest, KilledNodesLeaveNoTraceInTheModel) {
+  const CommandRun ran = run_fluvial(
+      *supervisor_, folder_,
+      {"demo", "--kill", "--rounds", "6", "--sites", "2", "--aggregators", "1", "--json", folder_.file("demo.json")});
+  ASSERT_EQ(ran.exit_status, 0) << ran.output;
+  EXPECT_THAT(ran.output,
+              ::testing::AllOf(HasSubstr("kill -9 aggregator-1"), HasSubstr("kill -9 coordinator"),
+                               HasSubstr("the same model, bit for bit"), HasSubstr("updates, sites to aggregators"),
+                               HasSubstr("sums, aggregators to the coordinator")));
+  store::PosixFileSystem files;
+  const Buffer text = store::read_file(files, folder_.file("demo.json"), 1 << 20).value();
+  const auto figures = cli::parse_json(as_text(text.span()), "demo.json").value();
+  EXPECT_EQ(cli::array_member(figures, "killed").size(), 2U);
+  EXPECT_EQ(cli::text_member(figures, "model_sha256"), cli::text_member(figures, "disturbed_model_sha256"));
+}
+
 TEST_F(DemoTest, CtrlCEndsEverything) {
   const cli::ProcessId demo = start_long_demo();
   EXPECT_GE(processes_that_mention(folder_.file("work")).size(), 12U) << "coordinator, aggregators, sites, workers";

@@ -103,7 +103,7 @@ TEST_F(DoctorTest, AHealthyFederationHasNoErrorAndIsNotDisturbed) {
   EXPECT_EQ(site.exit_status, 0) << site.text;
   EXPECT_EQ(site.errors(), 0u) << site.text;
   for (const char* said : {"coordinator at 127.0.0.1", "parent at 127.0.0.1", "workers: 1 attached", "worker socket",
-                           "its parent is aggregator-1", "days left", "fsync", "open files"}) {
+                           "its parent is aggregator-1", "h left, renews itself", "fsync", "as the node says"}) {
     EXPECT_THAT(site.text, HasSubstr(said));
   }
   const Opinion aggregator = doctor({"--config", folder_.file("aggregator-1") + "/aggregator.toml"});
@@ -111,7 +111,8 @@ TEST_F(DoctorTest, AHealthyFederationHasNoErrorAndIsNotDisturbed) {
   EXPECT_EQ(cli::text_member(aggregator.told, "role"), "aggregator") << "by its folder";
   const Opinion coordinator = doctor(coordinator_flags());
   EXPECT_EQ(coordinator.exit_status, 0) << coordinator.text;
-  for (const char* said : {"held by this node's process", "held by the coordinator that runs", "reached from here"}) {
+  for (const char* said :
+       {"held by this node's process", "as the node says", "held by the coordinator that runs", "reached from here"}) {
     EXPECT_THAT(coordinator.text, HasSubstr(said));
   }
   // Who was only looked at trains on, in the sessions that it had.
@@ -123,6 +124,22 @@ TEST_F(DoctorTest, AHealthyFederationHasNoErrorAndIsNotDisturbed) {
       EXPECT_THAT(entry.path().filename().string(), Not(HasSubstr("doctor"))) << "something was left";
     }
   }
+}
+
+// What a coordinator finds on the way to its aggregators: one that answers as itself, one that is another by now, and
+// one that is gone.
+TEST_F(DoctorTest, ACoordinatorTriesTheWayToItsAggregators) {
+  start(2, 2);
+  const Opinion whole = doctor(coordinator_flags());
+  EXPECT_EQ(whole.exit_status, 0) << whole.text;
+  EXPECT_THAT(whole.text, HasSubstr("2 of 2 aggregators answer at the addresses that their children have"));
+  wait_log("aggregator-1", "fluvial-doctor");  // refused, and named
+  federation_->kill("aggregator-2");
+  const Opinion gone = doctor(coordinator_flags());
+  EXPECT_THAT(gone.text,
+              ::testing::ContainsRegex("warning aggregators aggregator aggregator-2 at 127.0.0.1:[0-9]+: not "
+                                       "reached from here: [^\n]*Connection refused"));
+  EXPECT_THAT(gone.text, HasSubstr("1 of 2 aggregators answer"));
 }
 
 TEST_F(DoctorTest, WaysToTheCoordinatorThatLeadNowhere) {

@@ -220,7 +220,7 @@ TEST_F(FailoverTest, ASiteThatContradictsItselfIsQuarantinedUntilItIsCleared) {
   EXPECT_FALSE(names(later, "contributors", "site-1")) << cli::pretty(later);
   const auto nodes = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "nodes");
-    arguments.insert(arguments.end(), {"--admin-socket", federation_->admin().socket()});
+    arguments.insert(arguments.end(), {"--admin-socket", federation_->admin().place()});
     const CommandRun ran = run_fluvial(*supervisor_, folder_, arguments);
     EXPECT_EQ(ran.exit_status, 0) << ran.output;
     return ran.output;

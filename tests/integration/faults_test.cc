@@ -63,7 +63,7 @@ TEST_F(FederationTest, ListingsSayWhatHappened) {
   add_workers();
   const std::uint64_t run = start_run(plan(3), 1'000);
   wait_state(run, "done");
-  const std::vector<std::string> where = {"--admin-socket", federation_->admin().socket()};
+  const std::vector<std::string> where = {"--admin-socket", federation_->admin().place()};
   const auto listing = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), where.begin(), where.end());
     const CommandRun ran = run_fluvial(*supervisor_, folder_, arguments);

@@ -285,7 +285,8 @@ Status FederationTest::check_exact(std::uint64_t run) {
     const std::string name = cli::text_member(node, "name");
     if (!name.starts_with("site-")) continue;  // an aggregator, or a member beside the federation's own sites
     sites.push_back({.index = std::stoull(name.substr(name.rfind('-') + 1)),
-                     .node = static_cast<std::uint32_t>(cli::count_member(node, "id"))});
+                     .node = static_cast<std::uint32_t>(cli::count_member(node, "id")),
+                     .name = name});
   }
   cli::Audit audit(plans_.at(run), kSeed, run, std::move(sites), cli::kBenchWeightMax);
   std::vector<float> base;

@@ -14,7 +14,7 @@ using testing::HasSubstr;
 class PolicyTest : public FederationTest {
  protected:
   std::string fluvial(std::vector<std::string> arguments) {
-    arguments.insert(arguments.end(), {"--admin-socket", federation_->admin().socket()});
+    arguments.insert(arguments.end(), {"--admin-socket", federation_->admin().place()});
     const CommandRun ran = run_fluvial(*supervisor_, folder_, std::move(arguments));
     EXPECT_EQ(ran.exit_status, 0) << ran.output;
     return ran.output;

@@ -17,7 +17,7 @@ using testing::HasSubstr;
 class WaitingTest : public FederationTest {
  protected:
   std::vector<std::string> here(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.end(), {"--admin-socket", federation_->admin().socket()});
+    arguments.insert(arguments.end(), {"--admin-socket", federation_->admin().place()});
     return arguments;
   }
   CommandRun fluvial(std::vector<std::string> arguments) {

@@ -71,7 +71,7 @@ class Catalogue(unittest.TestCase):
         rooms = {room: sum(m.room == room for m in known) for room in {m.room for m in known}}
         self.assertGreaterEqual(len(known), 60)
         self.assertLessEqual({"coordinator/logic", "aggregator/logic", "edge/logic", "core/round", "core/transfer",
-                                      "core/store", "edge/update"}, set(rooms))
+                                      "core/store", "core/tree", "core/wire", "edge/update"}, set(rooms))
         self.assertGreaterEqual(min(rooms.values()), 6, rooms)
 
 

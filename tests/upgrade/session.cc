@@ -1,8 +1,9 @@
+#include "tests/upgrade/session.h"
+
 #include <algorithm>
 
 #include "core/digest/sha256.h"
 #include "core/store/audit_log.h"
-#include "core/wire/frame.h"
 #include "core/wire/history_mapping.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
@@ -24,21 +25,6 @@ constexpr round::HistoryId kHistory = kRecordedHistory;
 
 Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
 std::string proto_digest(std::string_view text) { return wire::digest_to_proto(digest_of(text)); }
-
-class Session {
- public:
-  void child(const Envelope& header, std::string payload = {}) { add("child", header, std::move(payload)); }
-  void parent(const Envelope& header, std::string payload = {}) { add("parent", header, std::move(payload)); }
-  std::vector<SessionFrame> take() { return std::move(frames_); }
-
- private:
-  void add(const char* sender, const Envelope& header, std::string payload) {
-    const Result<Buffer> head = wire::encode_head(header, payload.size(), {});
-    FLUVIAL_CHECK(head.ok(), "a frame is within its limits");
-    frames_.push_back({sender, std::string(as_text(head->span())), header, std::move(payload)});
-  }
-  std::vector<SessionFrame> frames_;
-};
 
 Envelope hello(Epoch lease) {
   Envelope message;
@@ -482,6 +468,8 @@ std::vector<SessionFrame> session_of_this_version() {
   // Until here as a neighbour says it that signs nothing and passes on nothing that is signed.
   signed_leases(session);
   signed_round(session);
+  // And from here on one whose certificates renew themselves.
+  renewals(session, {hello(kLease), welcome(), lease_request(), lease_grant(), signed_denials(8)});
   return session.take();
 }
 

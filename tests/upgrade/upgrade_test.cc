@@ -455,6 +455,8 @@ TEST_F(ThisVersion, RecordsEveryFieldOfEveryMessage) {
   }
   EXPECT_THAT(unseen(v1::Envelope::descriptor()->file(), seen), testing::ElementsAre("fluvial.v1.UpdateBegin.pass"))
       << "0 in all of today's codecs; set the others in tests/upgrade/session.cc";
+  EXPECT_THAT(unseen(v1::EnrolRequest::descriptor()->file(), seen), testing::IsEmpty())
+      << "set them in tests/upgrade/session.cc";
   seen.clear();
   for (const LocalFrame& frame : local_session_of_this_version()) note_fields(frame.message, seen);
   EXPECT_THAT(unseen(v1::LocalMessage::descriptor()->file(), seen), testing::IsEmpty())

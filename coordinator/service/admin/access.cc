@@ -59,6 +59,14 @@ Access People::access_of(const net::UnixPeer& peer) const {
 
 bool People::are_more_than_own() const { return full_.users.size() > 2 || !full_.groups.empty() || !read_.empty(); }
 
+Status check_no_page(const net::HttpRequest& request) {
+  const std::string_view site = request.header("sec-fetch-site");
+  if (request.header("origin").empty() && (site.empty() || site == "none")) return {};
+  return Error{
+      Code::kPermissionDenied,
+      "a page in a browser asks: this port answers programs; fluvial console shows the federation in a browser"};
+}
+
 Error may_not_ask(const net::UnixPeer& peer) {
   return {Code::kPermissionDenied,
           "user " + std::to_string(peer.uid) +
@@ -66,7 +74,14 @@ Error may_not_ask(const net::UnixPeer& peer) {
               "settings admin_users and admin_readers name"};
 }
 
-Error may_not_change() {
+Error may_not_change(const Caller& caller) {
+  if (caller.person) {
+    return {Code::kPermissionDenied,
+            "operator " + caller.person->name +
+                " may look at this federation and change nothing: whoever may give more makes a token with --access "
+                "full (fluvial token create --role operator --name " +
+                caller.person->name + " --access full), and you enrol with it"};
+  }
   return {Code::kPermissionDenied,
           "you may look at this federation and change nothing: the coordinator's setting admin_readers names you, "
           "and admin_users does not"};

@@ -1,4 +1,5 @@
-// Who may ask what of the admin API: the kernel says which user a connection to the socket is from.
+// Who may ask what of the admin API: the kernel says which user a connection to the socket is from, and over the
+// network a certificate says who it is.
 #pragma once
 
 #include <cstdint>
@@ -6,22 +7,20 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/logic/operators.h"
 #include "core/base/result.h"
 #include "core/net/http.h"
 #include "core/store/audit_entry.h"
 
 namespace fluvial::coordinator::admin {
 
-enum class Access {
-  kNone,
-  kRead,  // to look, and to change nothing
-  kFull,
-};
+using coordinator::Access;
 
 // Who asks.
 struct Caller {
   Access access = Access::kNone;
   std::optional<store::AuditUser> user = {};
+  std::optional<identity::PeerIdentity> person = {};  // an operator, over the network
   std::string from = {};
 };
 
@@ -48,8 +47,12 @@ class People {
   List read_;
 };
 
+// kPermissionDenied: a page asks, as the browser says. One that holds an operator's certificate shows it for whatever
+// page it has open.
+Status check_no_page(const net::HttpRequest& request);
+
 // kPermissionDenied, for people: why, and what would change that.
 Error may_not_ask(const net::UnixPeer& peer);
-Error may_not_change();
+Error may_not_change(const Caller& caller);
 
 }  // namespace fluvial::coordinator::admin

@@ -40,5 +40,21 @@ TEST(AdminPeople, WhomTheMachineDoesNotKnowIsNamed) {
   EXPECT_FALSE(People::of(900, "@", "").ok());
 }
 
+TEST(AdminPages, AskNothingWithAnOperatorsCertificate) {
+  const auto asked = [](std::map<std::string, std::string> headers) {
+    net::HttpRequest request;
+    request.headers = std::move(headers);
+    return check_no_page(request).ok();
+  };
+  EXPECT_TRUE(asked({{"host", "fl.example.org:7402"}, {"user-agent", "curl/8"}}));
+  EXPECT_TRUE(asked({{"sec-fetch-site", "none"}})) << "a person typed the address";
+  for (const char* origin : {"https://evil.example", "null", "https://fl.example.org:7402"}) {
+    EXPECT_FALSE(asked({{"origin", origin}})) << origin;
+  }
+  for (const char* site : {"cross-site", "same-site", "same-origin"}) {
+    EXPECT_FALSE(asked({{"sec-fetch-site", site}})) << site;
+  }
+}
+
 }  // namespace
 }  // namespace fluvial::coordinator::admin

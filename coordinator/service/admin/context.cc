@@ -27,7 +27,9 @@ net::Awaitable<Result<RunId>> Context::run_or_latest(std::string text) {
   if (!text.empty() && text != "latest") {
     const Result<std::uint64_t> number = to_number("run", text);
     if (!number.ok()) co_return number.error();
-    co_return RunId(*number);
+    const Result<store::RunRow> row = co_await runtime.pool.run([&] { return journal.run(RunId(*number)); });
+    if (!row.ok()) co_return row.error();
+    co_return row->id;
   }
   const Result<std::vector<store::RunRow>> rows = co_await runtime.pool.run([&] { return journal.runs(); });
   if (!rows.ok()) co_return rows.error();

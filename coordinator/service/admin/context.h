@@ -2,11 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "coordinator/service/admin/uploads.h"
+#include "coordinator/service/authorities.h"
 #include "coordinator/service/feed.h"
 #include "coordinator/service/root.h"
+#include "core/identity/authority.h"
+#include "core/net/pace.h"
 #include "core/store/audit_entry.h"
 #include "core/store/journal.h"
 #include "core/store/model_store.h"
@@ -16,6 +23,15 @@ namespace fluvial::coordinator::admin {
 
 class Events;
 
+// A certificate of the same key that lasts longer, for an operator who was admitted.
+struct Renewal {
+  std::vector<identity::Certificate> chain;
+  std::string ca_pem;       // whom to trust from now on
+  std::uint64_t trust = 0;  // the number of that list
+  Digest authority{};       // as certificates are listed by
+};
+using Renew = std::function<Result<Renewal>(const identity::PeerIdentity& who, ByteSpan csr, WallTime now)>;
+
 struct Facts {
   std::string federation;
   std::string data_dir;
@@ -24,6 +40,7 @@ struct Facts {
   std::uint16_t member_port = 0;
   std::uint16_t enrol_port = 0;
   std::uint16_t metrics_port = 0;
+  std::uint16_t admin_port = 0;  // 0: the admin API is on its socket alone
   std::uint64_t token_ttl_s = 3'600;
 };
 
@@ -44,7 +61,12 @@ struct Context {
   Feed& feed;
   Events* events = nullptr;  // set before anybody asks
   Facts facts;
-  bool copying = false;  // the journal, for a backup
+  Uploads uploads;
+  std::map<NodeId, net::Pace> renewals;                   // of operators: each is a row in the journal
+  Renew renew;                                            // none: the admin API is on its socket alone
+  Authorities* authorities = nullptr;                     // set before anybody asks
+  std::function<Status(WallTime now)> authority_changed;  // on the strand: the own certificate follows
+  bool copying = false;                                   // the journal, for a backup
   std::optional<WallTime> last_backup;
   telemetry::Gauge last_backup_seconds;
 

@@ -1,8 +1,6 @@
 #include "coordinator/service/admin/events.h"
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/json.hpp>
 #include <set>
 #include <utility>
@@ -10,6 +8,7 @@
 #include "coordinator/service/admin/resources.h"
 #include "coordinator/service/json.h"
 #include "core/net/deadline.h"
+#include "core/net/run_on.h"
 
 namespace fluvial::coordinator::admin {
 namespace {
@@ -93,13 +92,21 @@ void Events::close() {
   wake_.notify_all();
 }
 
-net::Awaitable<Result<net::LineProducer>> Events::stream(std::string last_id) {
+net::Awaitable<Result<net::LineProducer>> Events::stream(std::string last_id, NodeId who) {
   const std::size_t watching_now = watcher_count();
   if (watching_now >= kWatchersMax) {
     co_return Error{Code::kResourceExhausted,
                     std::to_string(watching_now) + " watch already: close another console first"};
   }
-  const auto watching = std::make_shared<Watching>();
+  const auto of_one = std::ranges::count_if(watchers_, [who](const auto& weak) {
+    const auto other = weak.lock();
+    return other && other->who == who;
+  });
+  if (who != NodeId(0) && static_cast<std::size_t>(of_one) >= kOfOneMax) {
+    co_return Error{Code::kResourceExhausted,
+                    "you watch " + std::to_string(of_one) + " times already: close another console first"};
+  }
+  const auto watching = std::make_shared<Watching>(Watching{.who = who});
   watchers_.push_back(watching);
   co_await look();
   if (const std::optional<std::uint64_t> number = log_.number_of(last_id)) {
@@ -117,7 +124,7 @@ net::Awaitable<void> Events::serve(std::shared_ptr<Watching> watching, std::shar
   Status written = co_await out->write_line("retry: 1000\n");
   while (written.ok()) {
     std::string text;
-    co_await net::asio::co_spawn(runtime_.strand, next(watching.get(), &text), net::asio::use_awaitable);
+    co_await net::run_on(runtime_.strand, next(watching.get(), &text));
     if (text.empty()) co_return;
     written = co_await out->write_line(std::move(text));
   }
@@ -167,7 +174,7 @@ namespace {
 
 net::Awaitable<net::HttpResponse> events(Context* admin, Call call) {
   std::string last_id(call.request.header("last-event-id"));
-  Result<net::LineProducer> producer = co_await admin->events->stream(std::move(last_id));
+  Result<net::LineProducer> producer = co_await admin->events->stream(std::move(last_id), owner_of(call));
   if (!producer.ok()) co_return net::HttpResponse::from_error(producer.error());
   net::HttpResponse response;
   response.content_type = "text/event-stream";

@@ -20,6 +20,7 @@ namespace fluvial::coordinator::admin {
 class Events {
  public:
   static constexpr std::size_t kWatchersMax = 16;
+  static constexpr std::size_t kOfOneMax = 6;  // of an operator over the network
 
   // The admin API's answer to a GET, on the strand.
   using Ask = std::function<net::Awaitable<net::HttpResponse>(net::HttpRequest request)>;
@@ -28,13 +29,15 @@ class Events {
       : runtime_(runtime), log_(epoch), ask_(std::move(ask)), changed_(runtime.strand), wake_(runtime.strand) {}
 
   void publish(const FeedLine& line);
-  // From behind the event `last_id` on, or from how things stand. kResourceExhausted: too many watch.
-  net::Awaitable<Result<net::LineProducer>> stream(std::string last_id);
+  // From behind the event `last_id` on, or from how things stand. kResourceExhausted: too many watch. `who`: an
+  // operator; 0: a user of the machine.
+  net::Awaitable<Result<net::LineProducer>> stream(std::string last_id, NodeId who = NodeId(0));
   net::Awaitable<void> run();  // looks at what stands, until close()
   void close();
 
  private:
   struct Watching {
+    NodeId who;
     std::uint64_t sent = 0;
     bool told_of_reset = true;
   };

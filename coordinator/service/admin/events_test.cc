@@ -119,6 +119,21 @@ TEST_F(EventsTest, SoManyMayWatch) {
   EXPECT_EQ(refused.error().code, Code::kResourceExhausted);
 }
 
+TEST_F(EventsTest, OneOperatorKeepsNobodyElseFromWatching) {
+  std::vector<net::LineProducer> held;
+  const auto begins = [&](NodeId who) {
+    Result<net::LineProducer> producer = runtime_.run(events_.stream("", who));
+    if (producer.ok()) held.push_back(std::move(*producer));
+    return producer.ok();
+  };
+  for (std::size_t i = 0; i < Events::kOfOneMax; ++i) EXPECT_TRUE(begins(NodeId(9)));
+  EXPECT_FALSE(begins(NodeId(9)));
+  EXPECT_TRUE(begins(NodeId(10)));
+  EXPECT_TRUE(begins(NodeId(0)));
+  held.clear();
+  EXPECT_TRUE(begins(NodeId(9))) << "those have gone";
+}
+
 TEST_F(EventsTest, WhoLagsSoFarThatEventsAreGoneIsCutOff) {
   Reader& slow = watch();
   slow.take();

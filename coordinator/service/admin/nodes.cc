@@ -81,7 +81,7 @@ net::Awaitable<Reply> revoke(Context* admin, Call call) {
   const std::string& name = call.names[0];
   const Result<NodeId> revoked = co_await admin->root.registry().revoke(name, call.entry(store::AuditKind::kRevoked));
   if (!revoked.ok()) co_return revoked.error();
-  admin->root.runs().members().revoked(*revoked);
+  if (admin->book().nodes().contains(*revoked)) admin->root.runs().members().revoked(*revoked);
   admin->runtime.log.info("node revoked", {{"member", name}});
   co_return json::serialize(json::object{{"revoked", name}});
 }
@@ -90,7 +90,7 @@ net::Awaitable<Reply> remove(Context* admin, Call call) {
   const std::string& name = call.names[0];
   const Result<NodeId> removed = co_await admin->root.registry().remove(name, call.entry(store::AuditKind::kRemoved));
   if (!removed.ok()) co_return removed.error();
-  admin->root.runs().members().revoked(*removed);
+  if (admin->book().nodes().contains(*removed)) admin->root.runs().members().revoked(*removed);
   admin->runtime.log.info("node removed", {{"member", name}});
   co_return json::serialize(json::object{{"removed", name}});
 }

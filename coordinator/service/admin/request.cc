@@ -3,12 +3,18 @@
 #include <boost/json.hpp>
 #include <charconv>
 
+#include "core/base/printable.h"
+
 namespace fluvial::coordinator::admin {
 
 namespace json = boost::json;
 
 store::AuditEntry Call::entry(store::AuditKind kind) const {
-  return {.kind = kind, .by = store::AuditBy::kUser, .user = caller.user, .from = caller.from};
+  store::AuditEntry entry{.kind = kind, .by = store::AuditBy::kUser, .user = caller.user, .from = caller.from};
+  if (!caller.person) return entry;
+  entry.by = store::AuditBy::kOperator;
+  entry.person = {caller.person->name, caller.person->node, caller.person->serial_hex};
+  return entry;
 }
 
 std::string Call::text(const std::string& key) const {
@@ -26,7 +32,7 @@ Result<std::uint64_t> to_number(const std::string& key, const std::string& text)
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) {
-    return Error{Code::kInvalidArgument, key + " = '" + text + "': expected a whole number"};
+    return Error{Code::kInvalidArgument, key + " = '" + printable(text, 80) + "': expected a whole number"};
   }
   return value;
 }

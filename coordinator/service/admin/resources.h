@@ -20,6 +20,9 @@ void add_backup(Router& router);
 void add_events(Router& router);
 void add_page(Router& router);
 void add_audit(Router& router);
+void add_authority(Router& router);
+void add_operators(Router& router);
+void add_uploads(Router& router);
 void add_all(Router& router);  // every one of these
 
 std::string status_json(const Context& context);

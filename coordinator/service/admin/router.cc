@@ -4,6 +4,8 @@
 #include <boost/asio/awaitable.hpp>
 #include <optional>
 
+#include "core/base/printable.h"
+
 namespace fluvial::coordinator::admin {
 namespace {
 
@@ -51,29 +53,31 @@ Router::Answer Router::respond_with(ResponseHandler handler) const {
   return [context = context_, handler](Call call) { return handler(context, std::move(call)); };
 }
 
-void Router::add(std::string_view method, std::string_view path, Answer answer) {
-  routes_.push_back({method, std::string(path), split_path(path), std::move(answer)});
+void Router::add(std::string_view method, std::string_view path, Answer answer, bool own) {
+  routes_.push_back({method, std::string(path), split_path(path), std::move(answer), own});
 }
 
 std::vector<Router::Path> Router::paths() const {
   std::vector<Path> paths;
-  for (const Route& route : routes_) paths.push_back({route.method, route.path});
+  for (const Route& route : routes_) paths.push_back({route.method, route.path, route.own});
   return paths;
 }
 
 net::Awaitable<net::HttpResponse> Router::answer(net::HttpRequest request, Caller caller) const {
-  if (caller.access == Access::kNone || (caller.access == Access::kRead && request.method != "GET")) {
-    co_return net::HttpResponse::from_error(may_not_change());
-  }
+  const bool may_change = caller.access == Access::kFull;
+  if (caller.access == Access::kNone) co_return net::HttpResponse::from_error(may_not_change(caller));
   const std::vector<std::string> path = split_path(request.path);
   for (const Route& route : routes_) {
     if (route.method != request.method) continue;
     std::optional<std::vector<std::string>> names = match(route.parts, path);
     if (!names) continue;
+    if (!may_change && request.method != "GET" && !route.own) break;
     Call call{std::move(request), std::move(*names), std::move(caller)};
     co_return co_await route.answer(std::move(call));
   }
-  const Error unknown{Code::kNotFound, request.method + " " + request.path + " is not part of the admin API"};
+  if (!may_change && request.method != "GET") co_return net::HttpResponse::from_error(may_not_change(caller));
+  const Error unknown{Code::kNotFound, printable(request.method, 20) + " " + printable(request.path, 200) +
+                                           " is not part of the admin API"};
   co_return net::HttpResponse::from_error(unknown);
 }
 

@@ -29,6 +29,11 @@ class Router {
   void get(std::string_view path, Handler handler) { add("GET", path, answer_with(handler)); }
   void get(std::string_view path, ResponseHandler handler) { add("GET", path, respond_with(handler)); }
   void post(std::string_view path, Handler handler) { add("POST", path, answer_with(handler)); }
+  void put(std::string_view path, Handler handler) { add("PUT", path, answer_with(handler)); }
+  void post(std::string_view path, ResponseHandler handler) { add("POST", path, respond_with(handler)); }
+
+  // That concerns nobody but the caller: whoever may look may ask for it, too.
+  void post_own(std::string_view path, Handler handler) { add("POST", path, answer_with(handler), true); }
 
   // kNotFound when no route fits; kPermissionDenied when it changes something and the caller may not.
   net::Awaitable<net::HttpResponse> answer(net::HttpRequest request, Caller caller) const;
@@ -36,6 +41,7 @@ class Router {
   struct Path {
     std::string_view method;
     std::string path;
+    bool own = false;
   };
   std::vector<Path> paths() const;  // of every route
 
@@ -46,10 +52,11 @@ class Router {
     std::string path;
     std::vector<std::string> parts;
     Answer answer;
+    bool own = false;
   };
   Answer answer_with(Handler handler) const;
   Answer respond_with(ResponseHandler handler) const;
-  void add(std::string_view method, std::string_view path, Answer answer);
+  void add(std::string_view method, std::string_view path, Answer answer, bool own = false);
 
   Context* context_;
   std::vector<Route> routes_;

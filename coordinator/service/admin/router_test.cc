@@ -27,6 +27,8 @@ class RouterTest : public testing::Test {
     router_.get("/v1/rounds/{round}", show);
     router_.post("/v1/nodes/{name}/revoke", revoke);
     router_.post("/v1/fail", fail);
+    router_.post_own("/v1/renew", list);
+    router_.put("/v1/uploads/{upload}", show);
     router_.get("/", page);
   }
 
@@ -50,6 +52,13 @@ TEST_F(RouterTest, TheFirstRouteThatFitsAnswers) {
   EXPECT_EQ(ask("GET", "/v1/rounds/17").body, "show 17");
   EXPECT_EQ(ask("POST", "/v1/nodes/hospital-a/revoke").body, "revoke hospital-a!");
   EXPECT_EQ(ask("GET", "/").status, 203);
+}
+
+TEST_F(RouterTest, WhoeverMayOnlyLookMayRenewWhatIsTheirsAndNothingElse) {
+  EXPECT_EQ(ask("POST", "/v1/renew", Access::kRead).status, 200);
+  EXPECT_EQ(ask("PUT", "/v1/uploads/a", Access::kRead).status, 403);
+  EXPECT_EQ(ask("PUT", "/v1/uploads/a", Access::kFull).body, "show a");
+  EXPECT_EQ(ask("POST", "/v1/renew", Access::kNone).status, 403);
 }
 
 TEST_F(RouterTest, AnErrorBecomesItsStatus) {
@@ -83,6 +92,8 @@ TEST(AdminRoutes, EveryOneThatChangesSomethingIsShutToReaders) {
   std::size_t changing = 0;
   for (const Router::Path& route : router.paths()) {
     if (route.method == "GET") continue;
+    EXPECT_EQ(route.own, route.path == "/v1/renew") << route.path << ": concerns its caller alone";
+    if (route.own) continue;
     ++changing;
     net::HttpRequest request;
     request.method = route.method;

@@ -1,13 +1,15 @@
 // Runs: begun, shown, paused, resumed, stopped.
+#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <boost/json.hpp>
 #include <utility>
 
-#include "coordinator/logic/plan_codec.h"
 #include "coordinator/service/admin/resources.h"
 #include "coordinator/service/admin/waits.h"
 #include "coordinator/service/json.h"
+#include "core/aggregate/plan_codec.h"
 #include "core/digest/sha256.h"
+#include "core/round/sampling.h"
 #include "core/store/plan_json.h"
 #include "core/store/safetensors.h"
 
@@ -60,7 +62,35 @@ net::Awaitable<Reply> show(Context* admin, Call call) {
   co_return json::serialize(*shown);
 }
 
+std::uint64_t sites_enrolled(const Federation& book) {
+  return static_cast<std::uint64_t>(std::ranges::count_if(book.nodes(), [&](const auto& entry) {
+    const NodeEntry& node = entry.second;
+    return node.role == Role::kSite && !node.revoked_at && !node.removed_at && !node.quarantined_at;
+  }));
+}
+
+// The file that the run begins with, if it begins with one; one that was sent is to be removed afterwards.
+struct InitialModel {
+  std::string path;
+  bool was_sent = false;
+};
+Result<InitialModel> initial_model(Context* admin, const Call& call) {
+  FLUVIAL_ASSIGN(const json::object object, parse_object(call.request.body));
+  FLUVIAL_ASSIGN(const std::string path, text_of(object, "model", ""));
+  FLUVIAL_ASSIGN(const std::string upload, text_of(object, "upload", ""));
+  if (upload.empty() && (path.empty() || !call.caller.person)) return InitialModel{path};
+  if (!path.empty()) {
+    return Error{Code::kInvalidArgument,
+                 "model: over the network the coordinator opens no file of its machine: send yours (POST /v1/uploads)"};
+  }
+  FLUVIAL_ASSIGN(const std::string sent, admin->uploads.take(owner_of(call), upload));
+  return InitialModel{sent, true};
+}
+
 net::Awaitable<Reply> start(Context* admin, Call call) {
+  const Result<InitialModel> initial = initial_model(admin, call);
+  if (!initial.ok()) co_return initial.error();
+  const std::uint64_t enrolled = sites_enrolled(admin->book());
   struct Prepared {
     store::RunRow row;
     Buffer model;
@@ -70,12 +100,15 @@ net::Awaitable<Reply> start(Context* admin, Call call) {
     if (!object.contains("plan")) return Error{Code::kInvalidArgument, "plan: expected a plan"};
     Prepared made;
     FLUVIAL_ASSIGN(made.row.plan, store::plan_from_json(json::serialize(object.at("plan"))));
-    FLUVIAL_ASSIGN(made.row.plan.codec, check_plan_codec(made.row.plan.codec));  // one text for one codec, everywhere
-    FLUVIAL_ASSIGN(const std::string path, text_of(object, "model", ""));
+    FLUVIAL_ASSIGN(made.row.plan.codec,
+                   aggregate::check_plan_codec(made.row.plan.codec));  // one text for one codec, everywhere
+    if (!object.at("plan").as_object().contains("participants.min")) {
+      made.row.plan.participants_min = round::participants_min_for(enrolled, made.row.plan.quorum);
+    }
     FLUVIAL_ASSIGN(const std::uint64_t continues, number_of(object, "continue", 0));
     std::optional<store::Model> model;
-    if (!path.empty()) {
-      FLUVIAL_ASSIGN(model, store::read_model(admin->runtime.files, path));
+    if (!initial->path.empty()) {
+      FLUVIAL_ASSIGN(model, store::read_model(admin->runtime.files, initial->path));
     }
     if (continues != 0) {
       FLUVIAL_ASSIGN(const store::RunRow before, admin->journal.run(RunId(continues)));
@@ -95,6 +128,13 @@ net::Awaitable<Reply> start(Context* admin, Call call) {
     made.model = std::move(model->bytes);
     return made;
   });
+  if (initial->was_sent) {
+    const Status removed = co_await admin->runtime.pool.run([&] { return admin->runtime.files.remove(initial->path); });
+    if (!removed.ok()) {
+      admin->runtime.log.warn("a model that was sent could not be removed; the next start does",
+                              {{"path", initial->path}, {"reason", removed.error().to_string()}});
+    }
+  }
   if (!prepared.ok()) co_return prepared.error();
   const store::RunRow& row = prepared->row;
   std::string plan =
@@ -109,19 +149,36 @@ net::Awaitable<Reply> start(Context* admin, Call call) {
   co_return json::serialize(json::object{{"run", run->value()}});
 }
 
+// With `reason` in the body, which may be empty altogether.
+Result<std::string> reason_of(const std::string& body) {
+  std::string reason(kByPerson);
+  if (body.empty()) return reason;
+  FLUVIAL_ASSIGN(const json::object object, parse_object(body));
+  FLUVIAL_ASSIGN(const std::string given, text_of(object, "reason", ""));
+  const bool is_clean = std::ranges::none_of(given, [](char c) { return static_cast<unsigned char>(c) < ' '; });
+  if (given.size() > kGivenReasonBytesMax || !is_clean) {
+    return Error{Code::kInvalidArgument,
+                 "reason: expected at most " + std::to_string(kGivenReasonBytesMax) + " bytes in one line"};
+  }
+  return given.empty() ? reason : reason + ": " + given;
+}
+
 net::Awaitable<Reply> command(Context* admin, Call call) {
   const Result<RunId> run = co_await admin->run_or_latest(call.names[0]);
   if (!run.ok()) co_return run.error();
+  const Result<std::string> reason = reason_of(call.request.body);
+  if (!reason.ok()) co_return reason.error();
   const std::string& verb = call.names[1];
   Status done = Error{Code::kNotFound, "a run can be told to pause, resume or stop"};
-  if (verb == "pause") done = co_await admin->root.runs().pause(*run, std::string(kByPerson));
+  if (verb == "pause") done = co_await admin->root.runs().pause(*run, *reason);
   if (verb == "resume") done = co_await admin->root.runs().resume(*run);
-  if (verb == "stop") done = co_await admin->root.runs().stop_run(*run, std::string(kByPerson));
+  if (verb == "stop") done = co_await admin->root.runs().stop_run(*run, *reason);
   if (!done.ok()) co_return done.error();
   store::AuditEntry entry = call.entry(verb == "pause"    ? store::AuditKind::kRunPaused
                                        : verb == "resume" ? store::AuditKind::kRunResumed
                                                           : store::AuditKind::kRunStopped);
   entry.run = *run;
+  if (*reason != kByPerson) entry.detail = *reason;
   const Status recorded = co_await admin->record(std::move(entry));
   if (!recorded.ok()) co_return recorded.error();
   co_return json::serialize(json::object{{"run", run->value()}, {"command", verb}});

@@ -6,6 +6,7 @@
 #include "coordinator/service/admin/resources.h"
 #include "coordinator/service/admin/waits.h"
 #include "coordinator/service/json.h"
+#include "core/tree/limits.h"
 #include "core/tree/version.h"
 
 namespace fluvial::coordinator::admin {
@@ -72,18 +73,25 @@ std::string status_json(const Context& admin) {
                       {"member_port", facts.member_port},
                       {"enrol_port", facts.enrol_port},
                       {"metrics_port", facts.metrics_port},
+                      {"admin_port", facts.admin_port},
                       {"sites_connected", sites},
                       {"sites_enrolled", sites_enrolled},
                       {"aggregators_connected", book.members().size() - sites},
                       {"aggregators_enrolled", enrolled - sites_enrolled},
                       {"staging_bytes", admin.root.hub().budget().bytes_used()},
                       {"fault", admin.root.runs().fault()},
+                      {"limits", json::parse(tree::to_json(tree::own_limits()))},
                       {"history", history_json(admin.root.registry())},
                       {"last_backup", nullptr},
                       {"run", nullptr},
                       {"runs", json::array()},
                       {"waits", waits_json(admin)},
                       {"problems", problems_json(admin)}};
+  if (admin.authorities != nullptr) {
+    const auto authority = admin.authorities->live()->current();
+    object["authority"] = json::object{
+        {"phase", phase_name(phase_of(*authority))}, {"trust", authority->trust()}, {"pin", authority->pin()}};
+  }
   if (admin.last_backup) object["last_backup"] = utc(*admin.last_backup);
   if (const ActiveRun* active = admin.root.runs().active()) {
     object["run"] = run_now(admin, active->machine);

@@ -20,6 +20,16 @@ std::string_view token_state(const store::TokenRow& token, WallTime now) {
   return now >= token.expires_at ? "expired" : "valid";
 }
 
+// What an operator may do, read when nothing is said; nothing of anybody else.
+Result<std::string> access_given(Role role, const std::string& text) {
+  if (role != Role::kOperator) {
+    if (text.empty()) return std::string();
+    return Error{Code::kInvalidArgument, "access: expected of a token for an operator alone"};
+  }
+  FLUVIAL_ASSIGN(const Access access, access_from_name(text.empty() ? "read" : text));
+  return std::string(access_name(access));
+}
+
 net::Awaitable<Reply> create(Context* admin, Call call) {
   Result<json::object> object = parse_object(call.request.body);
   if (!object.ok()) co_return object.error();
@@ -29,13 +39,17 @@ net::Awaitable<Reply> create(Context* admin, Call call) {
   const Result<std::uint64_t> weight_max = number_of(*object, "weight_max", 1'000'000);
   const Result<std::uint64_t> ttl_s = number_of(*object, "ttl_s", admin->facts.token_ttl_s);
   const Result<std::uint64_t> uses = number_of(*object, "uses", 1);
+  const Result<std::string> access = text_of(*object, "access", "");
   for (const Error* error : {role_text.ok() ? nullptr : &role_text.error(), name.ok() ? nullptr : &name.error(),
                              region.ok() ? nullptr : &region.error(), weight_max.ok() ? nullptr : &weight_max.error(),
-                             ttl_s.ok() ? nullptr : &ttl_s.error(), uses.ok() ? nullptr : &uses.error()}) {
+                             ttl_s.ok() ? nullptr : &ttl_s.error(), uses.ok() ? nullptr : &uses.error(),
+                             access.ok() ? nullptr : &access.error()}) {
     if (error != nullptr) co_return *error;
   }
   const Result<Role> role = identity::role_from_name(*role_text);
   if (!role.ok()) co_return role.error();
+  const Result<std::string> given = access_given(*role, *access);
+  if (!given.ok()) co_return given.error();
   if (*weight_max == 0 || *weight_max >= round::kWeightLimit) {
     co_return Error{Code::kInvalidArgument, "weight_max = " + std::to_string(*weight_max) + ": expected 1 to 2^29 - 1"};
   }
@@ -48,13 +62,15 @@ net::Awaitable<Reply> create(Context* admin, Call call) {
       admin->facts.pin);
   if (!made.ok()) co_return made.error();
   const identity::TokenRecord& record = made->record;
-  const store::TokenRow row{record.id,      record.secret_hash, record.role, record.name,
-                            record.region,  record.weight_max,  expires,     {},
-                            record.uses_max};
+  store::TokenRow row{record.id,      record.secret_hash, record.role, record.name,
+                      record.region,  record.weight_max,  expires,     {},
+                      record.uses_max};
+  row.access = *given;
   store::AuditEntry entry = call.entry(store::AuditKind::kTokenMade);
   entry.token = row.id;
   entry.role = row.role;
   entry.member = row.name;
+  if (!row.access.empty()) entry.detail = "access " + row.access;
   if (row.uses_max > 1) entry.detail = "for " + std::to_string(row.uses_max) + " members";
   const WallTime when = admin->runtime.clock.wall_now();
   const Status kept = co_await admin->runtime.pool.run(
@@ -74,17 +90,12 @@ net::Awaitable<Reply> list(Context* admin, Call) {
   json::array tokens;
   const WallTime now = admin->runtime.clock.wall_now();
   for (const store::TokenRow& row : *rows) {
-    json::object token{{"id", row.id},
-                       {"role", role_name(row.role)},
-                       {"name", row.name},
-                       {"region", row.region},
-                       {"state", token_state(row, now)},
-                       {"uses", row.uses},
-                       {"uses_max", row.uses_max},
-                       {"used_at", nullptr},
-                       {"expires_at", utc(row.expires_at)},
-                       {"revoked_at", nullptr},
-                       {"revoked_why", row.revoked_why}};
+    json::object token{{"id", row.id},          {"role", role_name(row.role)},
+                       {"name", row.name},      {"region", row.region},
+                       {"access", row.access},  {"state", token_state(row, now)},
+                       {"uses", row.uses},      {"uses_max", row.uses_max},
+                       {"used_at", nullptr},    {"expires_at", utc(row.expires_at)},
+                       {"revoked_at", nullptr}, {"revoked_why", row.revoked_why}};
     if (row.used_at) token["used_at"] = utc(*row.used_at);
     if (row.revoked_at) token["revoked_at"] = utc(*row.revoked_at);
     tokens.push_back(std::move(token));

@@ -92,7 +92,7 @@ RunFacts run_facts(const Context& admin, const RunMachine& machine) {
   RunFacts facts;
   facts.run = machine.run();
   facts.paused = machine.status() == RunStatus::kPaused;
-  facts.by_person = facts.paused && machine.reason() == kByPerson;
+  facts.by_person = facts.paused && is_by_person(machine.reason());
   if (facts.paused) facts.reason = machine.reason();
   if (!facts.paused && machine.is_between_rounds()) facts.waits = machine.reason();
   facts.quorum = machine.plan().quorum;
@@ -172,6 +172,13 @@ std::string waits_line(const Context& admin, const RunMachine& machine) {
 Situation facts_of(const Context& admin) {
   Situation facts;
   facts.now = admin.runtime.clock.wall_now();
+  const auto validity = admin.root.registry().renewal_terms().validity;
+  if (validity > Duration(0)) facts.certificate_validity = validity;
+  if (admin.authorities != nullptr) {
+    const auto authority = admin.authorities->live()->current();
+    facts.authority_began = authority->certificate().not_before();
+    facts.authority_ends = authority->end();
+  }
   facts.storage_fault = admin.root.runs().fault();
   const ActiveRun* active = admin.root.runs().active();
   if (active != nullptr && !is_over(active->machine.status())) facts.run = run_facts(admin, active->machine);

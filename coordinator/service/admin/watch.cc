@@ -1,8 +1,7 @@
 // `fluvial rounds watch`: what is committed already, what the run is and waits for, then what happens, until the run
 // ends.
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/awaitable.hpp>
 #include <cstdlib>
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include "coordinator/service/admin/waits.h"
 #include "coordinator/service/json.h"
 #include "core/net/deadline.h"
+#include "core/net/run_on.h"
 
 namespace fluvial::coordinator::admin {
 namespace {
@@ -97,16 +97,14 @@ net::Awaitable<void> write_events(Context* admin, std::string run_text, std::str
                                   std::shared_ptr<net::LineWriter> out) {
   const std::uint64_t from = std::max<std::uint64_t>(1, std::strtoull(from_text.c_str(), nullptr, 10));
   Replayed replayed;
-  std::optional<Result<std::vector<std::string>>> first;
-  co_await net::asio::co_spawn(admin->runtime.strand,
-                               net::detail::store(replay(admin, run_text, RoundId(from), &replayed), &first),
-                               net::asio::use_awaitable);
-  if (!first->ok()) {
-    const Status told = co_await out->write_line(error_line(first->error()));
+  Result<std::vector<std::string>> first =
+      co_await net::run_on(admin->runtime.strand, replay(admin, run_text, RoundId(from), &replayed));
+  if (!first.ok()) {
+    const Status told = co_await out->write_line(error_line(first.error()));
     (void)told.ok();  // the client may be gone: either way this ends
     co_return;
   }
-  std::vector<std::string> lines = std::move(**first);
+  std::vector<std::string> lines = std::move(*first);
   for (bool ended = replayed.ended;;) {
     for (std::string& line : lines) {
       const Status written = co_await out->write_line(std::move(line));
@@ -114,8 +112,7 @@ net::Awaitable<void> write_events(Context* admin, std::string run_text, std::str
     }
     if (ended) co_return;
     lines.clear();
-    co_await net::asio::co_spawn(admin->runtime.strand, next_lines(admin, &replayed, &lines, &ended),
-                                 net::asio::use_awaitable);
+    co_await net::run_on(admin->runtime.strand, next_lines(admin, &replayed, &lines, &ended));
   }
 }
 

@@ -1,6 +1,6 @@
 """One site: what its people ask when their coordinator's people call."""
 
-from panels import BAD, GOOD, WARNING, Query, board, chosen, graph, mean, number, states
+from panels import BAD, GOOD, LIFE_LEFT, WARNING, Query, board, chosen, graph, life_left, mean, number, states
 
 SITE = '{instance="$site"}'
 UP = '{instance="$site", tier="parent"}'
@@ -21,9 +21,9 @@ def now():
         number("Rounds behind", "none", "How far is it behind the coordinator?",
                f"max(fluvial_coordinator_model_version) - max(fluvial_site_model_version{SITE})",
                ((None, GOOD), (2, WARNING), (5, BAD)), width=3),
-        number("Certificate", "s", "How long until it must enrol again?",
-               f"fluvial_site_certificate_expiry_timestamp_seconds{SITE} - time()",
-               ((None, BAD), (2 * 86400, WARNING), (14 * 86400, GOOD)), width=3),
+        number("Certificate", "percentunit", "Does it renew its certificate? What is left of its life; from half of it on "
+               "it renews.",
+               life_left(f"fluvial_site_certificate_expiry_timestamp_seconds{SITE} - time()"), LIFE_LEFT, width=3),
     ]
 
 

@@ -1,6 +1,6 @@
 """The federation at a glance: what a person looks at first, at night."""
 
-from panels import BAD, GOOD, WARNING, Query, board, graph, number, quantile, states
+from panels import BAD, GOOD, LIFE_LEFT, WARNING, Query, board, graph, life_left, number, quantile, states
 
 RUN_WORDS = {0: ("no", "transparent"), 1: ("yes", GOOD)}
 PAUSE_WORDS = {0: ("no", "transparent"), 1: ("yes", BAD)}
@@ -25,9 +25,9 @@ def now():
                "max(fluvial_coordinator_round_age_seconds)", width=3),
         number("Rounds left", "none", "How many rounds until the run is done?",
                "sum((fluvial_coordinator_run_rounds_planned > 0) - fluvial_coordinator_model_version)", width=3),
-        number("First certificate to end", "s", "When must a member enrol again? The time that the first certificate has left.",
-               "min(fluvial_coordinator_member_certificate_expiry_timestamp_seconds) - time()",
-               ((None, BAD), (2 * 86400, WARNING), (14 * 86400, GOOD)), width=3),
+        number("First certificate to end", "percentunit", "Does a member fail to renew its certificate? What the first to end "
+               "has left of its life; members renew from half of it on.",
+               life_left("min(fluvial_coordinator_member_certificate_expiry_timestamp_seconds) - time()"), LIFE_LEFT, width=3),
     ]
 
 

@@ -17,6 +17,14 @@ SOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 GOOD, WARNING, BAD, NEUTRAL = "green", "orange", "red", "blue"
 
+# Of a certificate's life: renewing begins at half of it, and the alert sees it with a quarter left, then with a twelfth.
+LIFE_LEFT = ((None, BAD), (0.083, WARNING), (0.25, GOOD))
+
+
+def life_left(seconds):
+    """The share of its life that a certificate has left. Where no coordinator is scraped, it is taken to be issued for a day."""
+    return f"({seconds}) / on () group_left () (max(fluvial_coordinator_certificate_validity_seconds) or vector(86400))"
+
 
 @dataclasses.dataclass(frozen=True)
 class Query:

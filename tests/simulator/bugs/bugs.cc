@@ -86,6 +86,18 @@ class AcceptsARevokedSerial final : public Tamper {
   bool accepts_revoked_serial() override { return true; }
 };
 
+class RenewsTooLate final : public Tamper {
+  bool renews_too_late() override { return true; }
+};
+
+class TakesAnEndedCertificate final : public Tamper {
+  bool takes_an_ended_certificate() override { return true; }
+};
+
+class SupersedesOnIssue final : public Tamper {
+  bool supersedes_on_issue() override { return true; }
+};
+
 class ChecksRoleAlone final : public Tamper {
   bool checks_role_alone() override { return true; }
 };
@@ -184,6 +196,9 @@ const std::vector<Bug>& bugs() {
       {"calls-the-heavy", "room", "substitutes are called whether or not the sum has room for their weight"},
       {"forgets-revocation", "members_only", "the coordinator's book of nodes takes no note of a revoked certificate"},
       {"accepts-a-revoked-serial", "stays_revoked", "a parent looks at a member's name, and not at its certificate"},
+      {"renews-too-late", "renews_in_time", "a member renews its certificate when it has ended"},
+      {"takes-an-ended-certificate", "certificates_end", "a parent does not look when its children's certificates end"},
+      {"supersedes-on-issue", "renewal_keeps_in", "a renewed certificate replaces the one before when it is issued"},
       {"checks-role-alone", "leased_parent", "a child takes any aggregator for its parent"},
       {"takes-any-lease", "leased", "an aggregator takes a child in under whatever lease it names"},
       {"trusts-an-unsigned-opening", "signed_orders", "a site does what its parent says, whoever signed it"},
@@ -212,6 +227,9 @@ std::unique_ptr<Tamper> make_bug(const std::string& name) {
   if (name == "calls-the-heavy") return std::make_unique<CallsTheHeavy>();
   if (name == "forgets-revocation") return std::make_unique<ForgetsRevocation>();
   if (name == "accepts-a-revoked-serial") return std::make_unique<AcceptsARevokedSerial>();
+  if (name == "renews-too-late") return std::make_unique<RenewsTooLate>();
+  if (name == "takes-an-ended-certificate") return std::make_unique<TakesAnEndedCertificate>();
+  if (name == "supersedes-on-issue") return std::make_unique<SupersedesOnIssue>();
   if (name == "checks-role-alone") return std::make_unique<ChecksRoleAlone>();
   if (name == "takes-any-lease") return std::make_unique<TakesAnyLease>();
   if (name == "trusts-an-unsigned-opening") return std::make_unique<TrustsAnUnsignedOpening>();

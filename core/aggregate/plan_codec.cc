@@ -1,4 +1,4 @@
-#include "coordinator/logic/plan_codec.h"
+#include "core/aggregate/plan_codec.h"
 
 #include <algorithm>
 #include <memory>
@@ -6,7 +6,7 @@
 #include "core/base/format.h"
 #include "kernels/codec.h"
 
-namespace fluvial::coordinator {
+namespace fluvial::aggregate {
 namespace {
 
 // What a codec needs that a round does not offer; empty when nothing is missing.
@@ -18,7 +18,9 @@ Result<std::string> missing_for(const kernels::CodecSpec& spec) {
   return std::string();
 }
 
-std::string usable_names() {
+}  // namespace
+
+std::string plan_codec_names() {
   const std::string names = kernels::codec_names();
   std::string usable;
   for (std::size_t at = 0; at < names.size();) {
@@ -33,15 +35,22 @@ std::string usable_names() {
   return usable;
 }
 
-}  // namespace
-
 Result<std::string> check_plan_codec(std::string_view text) {
-  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(text));
+  const Result<kernels::CodecSpec> parsed = kernels::parse_codec(text);
+  if (!parsed.ok()) {
+    std::string message = parsed.error().message;
+    const std::string all = kernels::codec_names();  // where those are listed, those that a round carries
+    if (const std::size_t at = message.find(all); at != std::string::npos) {
+      message.replace(at, all.size(), plan_codec_names());
+    }
+    return Error{parsed.error().code, message};
+  }
+  const kernels::CodecSpec& spec = *parsed;
   FLUVIAL_ASSIGN(const std::string missing, missing_for(spec));
   if (missing.empty()) return kernels::to_string(spec);
   return Error{Code::kInvalidArgument,
                format_text("codec \"{}\" {}, which a run does not carry yet; expected one of {}", text, missing,
-                           usable_names())};
+                           plan_codec_names())};
 }
 
-}  // namespace fluvial::coordinator
+}  // namespace fluvial::aggregate

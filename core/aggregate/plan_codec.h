@@ -6,10 +6,13 @@
 
 #include "core/base/result.h"
 
-namespace fluvial::coordinator {
+namespace fluvial::aggregate {
 
 // The canonical text of a codec. kInvalidArgument, with the codecs that may be named, when there is no such codec, or
 // when it needs several passes a round or state between rounds: neither rounds nor sites support these.
 Result<std::string> check_plan_codec(std::string_view text);
 
-}  // namespace fluvial::coordinator
+// Those codecs' names, for people: "fp32, fp16, ...".
+std::string plan_codec_names();
+
+}  // namespace fluvial::aggregate

@@ -1,0 +1,225 @@
+#include "cli/advise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+#include <set>
+
+#include "cli/format.h"
+#include "cli/json.h"
+#include "cli/local_run.h"
+#include "cli/table.h"
+#include "core/aggregate/plan_codec.h"
+#include "core/config/plan_file.h"
+#include "core/config/settings.h"
+#include "core/store/safetensors.h"
+#include "kernels/codec.h"
+
+namespace fluvial::cli {
+namespace {
+
+// What `fluvial simulate --calibrate` found (docs/benchmarks.md), on one core.
+constexpr double kSiteSecondsAValue = 10.5e-9;  // make, encode, write
+constexpr double kRootSecondsAByte = 1.1e-9;    // of what arrives
+constexpr double kRootSecondsAValue = 1.3e-9;   // the round's end
+constexpr double kRoundTrips = 3;               // open, upload, commit
+constexpr double kEnough = 0.8;                 // of a round spent training: more steps gain little speed
+
+// From the mildest on; the first three cost no accuracy in docs/operations/codecs.md.
+constexpr std::array kCandidates = {"fp32", "bf16", "int8", "int4", "topk:ratio=0.05", "topk:ratio=0.01"};
+constexpr std::size_t kMild = 3;
+constexpr std::array<std::uint64_t, 10> kSteps = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000};
+constexpr std::array<std::uint64_t, 5> kShownSteps = {1, 5, 20, 100, 500};
+constexpr std::uint64_t kManySteps = 100;  // beyond so many local models drift apart on uneven data
+
+AdvisedRound round_of(const AdviceQuestion& question, const std::string& codec, double bytes_a_value,
+                      std::uint64_t steps) {
+  const auto values = static_cast<double>(question.values);
+  const double update = values * bytes_a_value;
+  AdvisedRound round{.codec = codec, .local_steps = steps};
+  round.down_s = values * 4 / question.down_bytes_per_s;
+  round.train_s = static_cast<double>(steps) * question.step_s;
+  round.up_s = update / question.up_bytes_per_s;
+  round.other_s = values * (kSiteSecondsAValue + kRootSecondsAValue) +
+                  update * static_cast<double>(question.sites) * kRootSecondsAByte + kRoundTrips * question.rtt_s;
+  return round;
+}
+
+// The fewest of kSteps, not below the plan's, with which training is most of the round; the most of them if none does.
+AdvisedRound with_steps(const AdviceQuestion& question, const std::string& codec, double bytes_a_value) {
+  for (const std::uint64_t steps : kSteps) {
+    const AdvisedRound round = round_of(question, codec, bytes_a_value, std::max(steps, question.local_steps));
+    if (round.training_share() >= kEnough) return round;
+  }
+  return round_of(question, codec, bytes_a_value, std::max(kSteps.back(), question.local_steps));
+}
+
+// What a round takes with each codec, for some numbers of local steps and the plan's.
+Result<std::vector<std::vector<AdvisedRound>>> rounds_by_steps(const AdviceQuestion& question) {
+  std::set<std::uint64_t> numbers(kShownSteps.begin(), kShownSteps.end());
+  numbers.insert(question.local_steps);
+  std::vector<std::vector<AdvisedRound>> rows;
+  for (const std::uint64_t steps : numbers) {
+    std::vector<AdvisedRound>& row = rows.emplace_back();
+    for (const std::string codec : kCandidates) {
+      FLUVIAL_ASSIGN(const double bytes, bytes_a_value(codec));
+      row.push_back(round_of(question, codec, bytes, steps));
+    }
+  }
+  return rows;
+}
+
+json::object to_json(const AdvisedRound& round) {
+  return {{"codec", round.codec},       {"local_steps", round.local_steps},
+          {"round_s", round.round_s()}, {"down_s", round.down_s},
+          {"train_s", round.train_s},   {"up_s", round.up_s},
+          {"other_s", round.other_s},   {"training_share", round.training_share()}};
+}
+
+Result<AdviceQuestion> question_of(const AdviceOptions& options, store::FileSystem& files) {
+  FLUVIAL_ASSIGN(const config::PlanFile file, config::load_plan(options.plan));
+  AdviceQuestion question{.values = options.values, .sites = options.sites};
+  if (question.values == 0) {
+    if (file.model.empty()) {
+      return Error{Code::kInvalidArgument, options.plan + " names no model; give --values N, the model's parameters"};
+    }
+    FLUVIAL_ASSIGN(const store::ModelHeader header, store::read_model_header(files, file.model));
+    question.values = header.schema.value_count();
+  }
+  question.codec = file.plan.codec;
+  question.local_steps = file.plan.local_steps;
+  FLUVIAL_ASSIGN(question.up_bytes_per_s, parse_rate(options.up));
+  FLUVIAL_ASSIGN(question.down_bytes_per_s, parse_rate(options.down));
+  FLUVIAL_ASSIGN(const std::uint64_t rtt_ms, config::parse_milliseconds(options.rtt));
+  FLUVIAL_ASSIGN(const std::uint64_t step_ms, config::parse_milliseconds(options.step));
+  question.rtt_s = static_cast<double>(rtt_ms) / 1000;
+  question.step_s = static_cast<double>(step_ms) / 1000;
+  return question;
+}
+
+// A line for each number of local steps: the round's time with each codec, and the part of it that is training.
+std::string steps_table(const Advice& advice, const Terminal& terminal) {
+  std::vector<Table::Column> columns = {{"STEPS", Align::kRight}};
+  for (const AdvisedRound& round : advice.by_steps.front()) columns.push_back({round.codec, Align::kRight});
+  Table table(std::move(columns));
+  for (const std::vector<AdvisedRound>& row : advice.by_steps) {
+    std::vector<std::string> cells = {std::to_string(row.front().local_steps)};
+    for (const AdvisedRound& round : row) {
+      cells.push_back(format_seconds(round.round_s()) + ", " + format_percent(round.training_share()));
+    }
+    table.add(std::move(cells));
+  }
+  return table.render(terminal);
+}
+
+void add_row(Table& table, const std::string& what, const AdvisedRound& round) {
+  table.add({what, round.codec, std::to_string(round.local_steps), format_seconds(round.round_s()),
+             format_seconds(round.down_s), format_seconds(round.train_s), format_seconds(round.up_s),
+             format_seconds(round.other_s), format_percent(round.training_share())});
+}
+
+}  // namespace
+
+Result<double> bytes_a_value(const std::string& codec) {
+  FLUVIAL_TRY(aggregate::check_plan_codec(codec));
+  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(codec));
+  if (spec.kind == kernels::CodecKind::kTopk) return spec.ratio * (4 + 1.02);  // a value and its index
+  FLUVIAL_ASSIGN(const auto made, kernels::make_codec(spec));
+  constexpr std::size_t kChunk = 1 << 20;
+  return static_cast<double>(made->encoded_bytes_max(kChunk)) / kChunk;
+}
+
+Result<Advice> advise(const AdviceQuestion& question) {
+  Advice advice;
+  FLUVIAL_ASSIGN(const double planned_bytes, bytes_a_value(question.codec));
+  advice.planned = round_of(question, question.codec, planned_bytes, question.local_steps);
+  FLUVIAL_ASSIGN(advice.by_steps, rounds_by_steps(question));
+  std::vector<AdvisedRound> fitted;
+  for (const std::string codec : kCandidates) {
+    FLUVIAL_ASSIGN(const double bytes, bytes_a_value(codec));
+    advice.others.push_back(round_of(question, codec, bytes, question.local_steps));
+    fitted.push_back(with_steps(question, codec, bytes));
+  }
+  if (advice.planned.training_share() >= kEnough) {
+    advice.chosen = advice.planned;
+    advice.why = "the plan as it is: most of a round is training already";
+    return advice;
+  }
+  // The mildest codec that needs the fewest steps; beyond the mild ones only where those need very many.
+  const auto mild_end = fitted.begin() + kMild;
+  auto best = std::min_element(fitted.begin(), mild_end, [](const AdvisedRound& a, const AdvisedRound& b) {
+    return a.local_steps < b.local_steps;
+  });
+  const bool is_enough = best->training_share() >= kEnough && best->local_steps <= kManySteps;
+  if (is_enough) {
+    advice.why = fmt::format("the mildest codec and the fewest local steps with which {:.0f} % of a round is training",
+                             kEnough * 100);
+  } else {
+    best = std::min_element(fitted.begin(), fitted.end(), [](const AdvisedRound& a, const AdvisedRound& b) {
+      return a.local_steps < b.local_steps || (a.local_steps == b.local_steps && a.round_s() < b.round_s());
+    });
+    advice.why =
+        "the lines are thin for this model: a codec that costs some accuracy, and many local steps; measure both";
+  }
+  advice.chosen = *best;
+  return advice;
+}
+
+Result<double> parse_rate(std::string_view text) {
+  struct Unit {
+    std::string_view name;
+    double bytes;
+  };
+  constexpr Unit kUnits[] = {{"kbit", 125}, {"mbit", 125e3}, {"gbit", 125e6}, {"kB", 1e3},
+                             {"MB", 1e6},   {"GB", 1e9},     {"bit", 0.125},  {"B", 1}};
+  double number = 0;
+  const auto [after, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view unit = text.substr(static_cast<std::size_t>(after - text.data()));
+  for (const Unit& known : kUnits) {
+    if (error == std::errc() && std::isfinite(number) && number > 0 && unit == known.name) return number * known.bytes;
+  }
+  return Error{Code::kInvalidArgument,
+               fmt::format("\"{}\": expected a rate such as 50mbit, 1gbit or 6MB (a second)", text)};
+}
+
+int run_advise(const Io& io, const AdviceOptions& options, store::FileSystem& files) {
+  const auto question = question_of(options, files);
+  if (!question.ok()) return fail(io, "simulate --advise", question.error(), kUsage);
+  const auto advice = advise(*question);
+  if (!advice.ok()) return fail(io, "simulate --advise", advice.error(), kUsage);
+  Table table({{""},
+               {"CODEC"},
+               {"STEPS", Align::kRight},
+               {"ROUND", Align::kRight},
+               {"MODEL DOWN", Align::kRight},
+               {"TRAINING", Align::kRight},
+               {"UPDATE UP", Align::kRight},
+               {"OTHER", Align::kRight},
+               {"TRAINS", Align::kRight}});
+  add_row(table, "the plan", advice->planned);
+  for (const AdvisedRound& round : advice->others) add_row(table, "", round);
+  add_row(table, "chosen", advice->chosen);
+  io.print(fmt::format("{} values, {} sites\n\n", format_count(question->values), question->sites) +
+           table.render(io.terminal()) + "\na round, and how much of it is training, by local steps and codec:\n\n" +
+           steps_table(*advice, io.terminal()) +
+           fmt::format("\nchosen: {} (docs/operations/choose.md)\n", advice->why));
+  if (options.json.empty()) return kDone;
+  json::array others;
+  for (const AdvisedRound& round : advice->others) others.push_back(to_json(round));
+  json::array by_steps;
+  for (const std::vector<AdvisedRound>& row : advice->by_steps) {
+    for (const AdvisedRound& round : row) by_steps.push_back(to_json(round));
+  }
+  const Status written = write_text_file(options.json, pretty(json::object{{"planned", to_json(advice->planned)},
+                                                                           {"others", std::move(others)},
+                                                                           {"by_steps", std::move(by_steps)},
+                                                                           {"chosen", to_json(advice->chosen)},
+                                                                           {"why", advice->why}}));
+  return written.ok() ? kDone : fail(io, "simulate --advise", written.error());
+}
+
+}  // namespace fluvial::cli

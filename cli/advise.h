@@ -1,0 +1,65 @@
+// `fluvial simulate --advise PLAN`: what a round takes for this model over these lines, by codec and number of local
+// steps, and which choice follows. Arithmetic on a few measured costs (docs/operations/choose.md), not a simulation.
+// Pure but for run_advise().
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/command.h"
+
+namespace fluvial::cli {
+
+struct AdviceQuestion {
+  std::uint64_t values = 0;   // of the model, averaged ones
+  std::uint64_t sites = 1;    // that share the coordinator's processor
+  double up_bytes_per_s = 0;  // of a site
+  double down_bytes_per_s = 0;
+  double rtt_s = 0;
+  double step_s = 0;              // one training step at a site
+  std::uint64_t local_steps = 1;  // the plan's
+  std::string codec = "fp32";     // the plan's
+};
+
+struct AdvisedRound {
+  std::string codec;
+  std::uint64_t local_steps = 0;
+  double down_s = 0;  // the model to the sites
+  double train_s = 0;
+  double up_s = 0;     // the update
+  double other_s = 0;  // encode, add up, commit, and the round trips
+  double round_s() const { return down_s + train_s + up_s + other_s; }
+  double training_share() const { return train_s / round_s(); }
+};
+
+struct Advice {
+  AdvisedRound planned;                             // as the plan has it
+  std::vector<AdvisedRound> others;                 // every codec with the plan's local steps
+  std::vector<std::vector<AdvisedRound>> by_steps;  // for each number of local steps, fewest first, every codec
+  AdvisedRound chosen;
+  std::string why;
+};
+
+// Bytes that an update of one value takes on average; kInvalidArgument: no codec that a round carries.
+Result<double> bytes_a_value(const std::string& codec);
+// kInvalidArgument: no such codec.
+Result<Advice> advise(const AdviceQuestion& question);
+
+struct AdviceOptions {
+  std::string plan;          // empty: nobody asked for advice
+  std::uint64_t values = 0;  // 0: of the plan's model
+  std::uint64_t sites = 1;
+  std::string up = "50mbit";
+  std::string down = "200mbit";
+  std::string rtt = "40ms";
+  std::string step = "1s";
+  std::string json;
+};
+int run_advise(const Io& io, const AdviceOptions& options, store::FileSystem& files);
+
+// Bytes a second of "50mbit", "1gbit", "6MB": kInvalidArgument says what was expected.
+Result<double> parse_rate(std::string_view text);
+
+}  // namespace fluvial::cli

@@ -1,0 +1,82 @@
+#include "cli/advise.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fluvial::cli {
+namespace {
+
+AdviceQuestion hospital() {
+  return {.values = 25'000'000,
+          .sites = 32,
+          .up_bytes_per_s = 6.25e6,
+          .down_bytes_per_s = 25e6,
+          .rtt_s = 0.04,
+          .step_s = 1.2};
+}
+
+TEST(Advise, ARoundIsWhatItsPartsTake) {
+  const Advice advice = advise(hospital()).value();
+  EXPECT_DOUBLE_EQ(advice.planned.down_s, 4);
+  EXPECT_DOUBLE_EQ(advice.planned.up_s, 16);
+  EXPECT_DOUBLE_EQ(advice.planned.train_s, 1.2);
+  EXPECT_GT(advice.planned.other_s, 0.12);
+  EXPECT_LT(advice.planned.training_share(), 0.1);
+}
+
+TEST(Advise, ThinLinesTakeACodecWithoutCostAndMoreSteps) {
+  const Advice advice = advise(hospital()).value();
+  EXPECT_EQ(advice.chosen.codec, "bf16");
+  EXPECT_EQ(advice.chosen.local_steps, 50U);
+  EXPECT_GE(advice.chosen.training_share(), 0.8);
+  AdviceQuestion thinner = hospital();
+  thinner.up_bytes_per_s = 3e6;
+  EXPECT_EQ(advise(thinner)->chosen.codec, "int8");
+}
+
+TEST(Advise, EachNumberOfLocalStepsHasItsRounds) {
+  AdviceQuestion question = hospital();
+  question.local_steps = 7;
+  const Advice advice = advise(question).value();
+  ASSERT_EQ(advice.by_steps.size(), 6U) << "the plan's is among them";
+  EXPECT_EQ(advice.by_steps[2].front().local_steps, 7U);
+  for (std::size_t i = 0; i < advice.by_steps.size(); ++i) {
+    ASSERT_EQ(advice.by_steps[i].size(), advice.others.size());
+    EXPECT_GT(advice.by_steps[i].front().round_s(), advice.by_steps[i].back().round_s()) << "a codec makes it shorter";
+    if (i > 0) {
+      EXPECT_GT(advice.by_steps[i].front().training_share(), advice.by_steps[i - 1].front().training_share());
+    }
+  }
+}
+
+TEST(Advise, WhatIsWellStaysAsItIs) {
+  AdviceQuestion question = hospital();
+  question.local_steps = 500;
+  const Advice advice = advise(question).value();
+  EXPECT_EQ(advice.chosen.codec, "fp32");
+  EXPECT_EQ(advice.chosen.local_steps, 500U);
+}
+
+TEST(Advise, VeryThinLinesSaySo) {
+  AdviceQuestion question = hospital();
+  question.up_bytes_per_s = 50e3;
+  question.down_bytes_per_s = 25e6;
+  question.step_s = 0.2;
+  const Advice advice = advise(question).value();
+  EXPECT_THAT(advice.chosen.codec, ::testing::StartsWith("topk"));
+  EXPECT_THAT(advice.why, ::testing::HasSubstr("accuracy"));
+}
+
+TEST(Advise, RatesAreBitsOrBytesASecond) {
+  EXPECT_DOUBLE_EQ(parse_rate("50mbit").value(), 6.25e6);
+  EXPECT_DOUBLE_EQ(parse_rate("1.5gbit").value(), 187.5e6);
+  EXPECT_DOUBLE_EQ(parse_rate("6MB").value(), 6e6);
+  for (const char* wrong : {"", "50", "mbit", "-1mbit", "0mbit", "5 mbit", "5mbits"}) {
+    EXPECT_FALSE(parse_rate(wrong).ok()) << wrong;
+  }
+  EXPECT_FALSE(bytes_a_value("powersgd").ok());
+  EXPECT_NEAR(bytes_a_value("int8").value(), 1.02, 0.01);
+}
+
+}  // namespace
+}  // namespace fluvial::cli

@@ -1,0 +1,26 @@
+// Inside the hub only.
+#pragma once
+
+#include "core/net/pace.h"
+#include "core/tree/hub.h"
+#include "core/tree/intake.h"
+
+namespace fluvial::tree {
+
+// What one child's session has going on; on the session's strand.
+struct Hub::Stream {
+  Stream(Hub& hub, const Child& child)
+      : intake(hub.runtime_, hub.owner_, hub.book_, {&hub.budget_, &hub.runtime_.files, hub.options_.spill_folder},
+               child),
+        questions(static_cast<double>(child.role == Role::kSite ? hub.options_.budget.queries_per_s_max
+                                                                : hub.options_.budget.relayed_queries_per_s_max),
+                  hub.runtime_.clock.now()),
+        renewals(1, 4, hub.runtime_.clock.now()) {}
+  Intake intake;
+  net::Pace questions;
+  net::Pace renewals;            // each costs a verification
+  int models = 0;                // on their way, with those that were overtaken and have not noticed yet
+  std::uint64_t generation = 0;  // of the model being sent: a new request ends the one before
+};
+
+}  // namespace fluvial::tree

@@ -1,0 +1,26 @@
+// What a RoundOpen and the coordinator's statement about it both say of an attempt. For this room alone.
+#pragma once
+
+#include <cstdint>
+
+#include "core/wire/mapping.h"
+#include "core/wire/record_mapping.h"
+
+namespace fluvial::wire {
+
+// `Message`: v1::RoundOpen or v1::OpeningStatement.
+template <typename Message>
+void set_opening_fields(const Opening& opening, Message& message) {
+  message.set_run(opening.run.value());
+  message.set_round(opening.round.value());
+  message.set_attempt(opening.attempt.value());
+  message.set_epoch(opening.epoch.value());
+  *message.mutable_base() = to_proto(opening.base);
+  *message.mutable_plan() = to_proto(opening.plan);
+  message.set_scale_bits(static_cast<std::uint32_t>(opening.scale_bits));
+  message.set_value_count(opening.value_count);
+  message.set_integer_count(opening.integer_count);
+  for (const RunId run : opening.continues) message.add_continues(run.value());
+}
+
+}  // namespace fluvial::wire

@@ -1,0 +1,33 @@
+// A simulated member's part in the renewal of its certificate: the shipped Renewal, its way to the coordinator and its
+// disk; and the check that it is in time.
+#pragma once
+
+#include <optional>
+
+#include "core/tree/renewal.h"
+#include "simulator/roles/cast.h"
+
+namespace fluvial::simulator {
+
+class Renewing {
+ public:
+  // `dial` leads to the coordinator.
+  Renewing(Cast& cast, HostId host, tree::Runtime& runtime, const tree::Dial& dial);
+
+  tree::Renewal& renewal() { return renewal_; }
+  void told();                   // for how long certificates are issued
+  net::Awaitable<void> watch();  // while the process runs
+
+ private:
+  tree::Renewal::Parts parts(const tree::Dial& dial);
+
+  Cast& cast_;
+  HostId host_;
+  tree::Runtime& runtime_;
+  WallTime has_since_;  // the certificate that it has
+  std::optional<WallTime> told_at_;
+  std::optional<WallTime> asked_at_;
+  tree::Renewal renewal_;
+};
+
+}  // namespace fluvial::simulator
