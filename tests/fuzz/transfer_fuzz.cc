@@ -21,6 +21,7 @@
 #include "core/transfer/round_book.h"
 #include "core/wire/mapping.h"
 #include "kernels/fixed.h"
+#include "tests/fuzz/input.h"
 
 namespace fluvial::transfer {
 namespace {
@@ -34,26 +35,6 @@ constexpr int kScale = 20;
 constexpr double kValueMax = 100;
 constexpr std::array kCodecs{"fp32", "int8", "topk:ratio=0.25", "sign", "qsgd:encoding=elias"};
 constexpr std::uint64_t kBudgetBytes = 200;  // less than an update: some of it goes to the disk
-
-class Steps {
- public:
-  explicit Steps(ByteSpan bytes) : bytes_(bytes) {}
-  bool done() const { return bytes_.empty(); }
-  std::uint8_t byte() {
-    if (done()) return 0;
-    const auto value = std::to_integer<std::uint8_t>(bytes_.front());
-    bytes_ = bytes_.subspan(1);
-    return value;
-  }
-  ByteSpan take(std::size_t count) {
-    const ByteSpan taken = bytes_.first(std::min(count, bytes_.size()));
-    bytes_ = bytes_.subspan(taken.size());
-    return taken;
-  }
-
- private:
-  ByteSpan bytes_;
-};
 
 using Bytes = std::vector<std::byte>;
 
@@ -80,7 +61,7 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  void step(Steps& steps) {
+  void step(fuzz::Input& steps) {
     switch (steps.byte() % 8) {
       case 0: return partial_ ? begin(partial_head(steps)) : begin(update_head(steps));
       case 1: return chunk(steps.byte(), steps.take(steps.byte()));
@@ -96,7 +77,7 @@ class Child {
  private:
   NodeId child() const { return NodeId(7); }
 
-  std::optional<UpdateHead> update_head(Steps& steps) {
+  std::optional<UpdateHead> update_head(fuzz::Input& steps) {
     v1::UpdateBegin begin;
     begin.mutable_key()->set_run(1);
     begin.mutable_key()->set_round(1 + steps.byte() % 2u);
@@ -120,7 +101,7 @@ class Child {
     return *head;
   }
 
-  std::optional<PartialHead> partial_head(Steps& steps) {
+  std::optional<PartialHead> partial_head(fuzz::Input& steps) {
     v1::PartialBegin begin;
     begin.set_run(1);
     begin.set_round(1 + steps.byte() % 2u);
@@ -304,7 +285,7 @@ class Child {
 }  // namespace fluvial::transfer
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  fluvial::transfer::Steps steps(std::as_bytes(std::span(data, size)));
+  fluvial::fuzz::Input steps(std::as_bytes(std::span(data, size)));
   fluvial::transfer::Child child(steps.byte());
   while (!steps.done()) child.step(steps);
   return 0;
