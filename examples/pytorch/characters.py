@@ -66,7 +66,7 @@ def main(rounds):
         workers = [multiprocessing.Process(target=train, args=(federation.worker_socket(i), i)) for i in range(2)]
         [worker.start() for worker in workers]
         federation.start_run("characters", Characters(), rounds=rounds, local_steps=10, codec="bf16", optimizer=SERVER)
-        federation.wait("characters")
+        federation.wait("characters", progress=True)
         model = Characters()
         fluvial.load_arrays(model, federation.model("characters"))
         [worker.join() for worker in workers]

@@ -61,7 +61,7 @@ def main(rounds):
         for worker in workers:
             worker.start()
         federation.start_run("digits", cnn(), rounds=rounds, codec="int8", local_steps=8, worker={"learning_rate": 0.1})
-        federation.wait("digits")
+        federation.wait("digits", progress=True)
         model = cnn()
         fluvial.load_arrays(model, federation.model("digits"))
         for worker in workers:

@@ -50,6 +50,7 @@ def main(steps):
             workers.append(multiprocessing.Process(target=train, args=(*place, rank, share, steps, results)))
             workers[-1].start()
         federation.start_run("gradients", fluvial.zeros_like(cnn()), rounds=steps, optimizer="mean", plan=PLAN)
+        federation.wait("gradients", progress=10)
         trained = [parameters for _, parameters in (results.get() for _ in workers)]
         [worker.join() for worker in workers]
     same = all((a == b).all() for parameters in trained[1:] for a, b in zip(trained[0], parameters))

@@ -7,27 +7,37 @@
         round.submit(model, samples=n, metrics={"loss": loss})
 """
 
-from . import errors, testing
+from . import callbacks, errors, testing
+from ._progress import progress
 from .algorithms import DiLoCo, FedProx, Scaffold
+from .coordinator import Admin, admin
 from .errors import (
     AgentRefused,
     AgentUnavailable,
+    CoordinatorRefused,
+    CoordinatorUnavailable,
     FederationFailed,
     FluvialError,
     ModelMismatch,
     ProtocolError,
     RoundClosed,
     RunEnded,
+    RunFailed,
 )
-from .files import load_model, save_model
+from .evaluation import Evaluation, evaluate, evaluations
+from .files import load_model, model_metadata, save_model
 from .models import load_arrays, zeros_like
 from .round import Previous, Round
 from .site import Site, connect
 
 __all__ = [
+    "Admin",
     "AgentRefused",
     "AgentUnavailable",
+    "CoordinatorRefused",
+    "CoordinatorUnavailable",
     "DiLoCo",
+    "Evaluation",
     "FedProx",
     "FederationFailed",
     "FluvialError",
@@ -37,12 +47,19 @@ __all__ = [
     "Round",
     "RoundClosed",
     "RunEnded",
+    "RunFailed",
     "Scaffold",
     "Site",
+    "admin",
+    "callbacks",
     "connect",
     "errors",
+    "evaluate",
+    "evaluations",
     "load_arrays",
     "load_model",
+    "model_metadata",
+    "progress",
     "save_model",
     "testing",
     "zeros_like",

@@ -57,8 +57,8 @@ class Channel:
                 connection.connect(path)
             except OSError as error:
                 raise AgentUnavailable(
-                    f"no agent listens at {path} ({error.strerror}); start `fluvial edge` on this machine, or say "
-                    "where its worker socket is: fluvial.connect(path), or FLUVIAL_WORKER_SOCKET"
+                    f"nobody listens at {path} ({error.strerror}); start `fluvial edge` on this machine, or say where its "
+                    "worker socket is: fluvial.connect(path), or FLUVIAL_WORKER_SOCKET (`fluvial doctor` finds it)"
                 ) from error
             channel = cls(connection)
             message = _messages.LocalMessage()

@@ -33,3 +33,22 @@ class RunEnded(FluvialError):
 
 class FederationFailed(FluvialError):
     """A process of a LocalFederation ended or did not come up; the message names its log."""
+
+
+class RunFailed(FederationFailed):
+    """The run that was waited for is paused or stopped; `status` and `reason` say which, and why."""
+
+    def __init__(self, run: int, name: str, status: str, reason: str, committed: int, rounds: int) -> None:
+        super().__init__(f"run {run} ({name}) is {status} after {committed} of {rounds} rounds: {reason or 'no reason given'}")
+        self.run = run
+        self.status = status
+        self.reason = reason
+        self.committed = committed
+
+
+class CoordinatorUnavailable(FluvialError):
+    """There is no coordinator at the address, or it cannot answer just now."""
+
+
+class CoordinatorRefused(FluvialError):
+    """The coordinator answered, and said no; its message says why."""

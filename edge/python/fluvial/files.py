@@ -13,16 +13,24 @@ import numpy as np
 from . import models
 from .errors import ModelMismatch
 from .schema import dtype_name, dtype_of
+from .selection import Only, patterns_of
 
 _HEADER_BYTES_MAX = 16 << 20
 
 
-def save_model(path: str, model: Any, metadata: Optional[Mapping[str, str]] = None) -> None:
+def save_model(path: str, model: Any, metadata: Optional[Mapping[str, str]] = None, *, only: Only = None) -> None:
     """Writes a model (a torch module, a state dict, a mapping of arrays) as a file a run can start from.
 
     The file appears whole or not at all.
+
+    only: names or patterns of the tensors that travel (fluvial/selection.py): adapters, say. The file has these alone and says
+    so in its metadata, as "fluvial.only" and "fluvial.left_out" (how many it is without).
     """
-    arrays = models.to_arrays(model)
+    arrays = models.to_arrays(model, only)
+    if only is not None:
+        left_out = len(models.to_arrays(model)) - len(arrays)
+        said = {"fluvial.only": json.dumps(patterns_of(only)), "fluvial.left_out": str(left_out)}
+        metadata = {**said, **(metadata or {})}
     if not any(array.dtype.kind == "f" and array.size for array in arrays.values()):
         raise ModelMismatch("a model needs at least one floating-point tensor: there is nothing here to train")
     header: Dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
@@ -44,15 +52,16 @@ def save_model(path: str, model: Any, metadata: Optional[Mapping[str, str]] = No
     os.replace(temporary, path)
 
 
+def model_metadata(path: str) -> Dict[str, str]:
+    """What a model file says of itself; of one with some tensors only, which ("fluvial.only", a JSON list of patterns)."""
+    with open(path, "rb") as file:
+        return dict(_header(path, file).get("__metadata__", {}))
+
+
 def load_model(path: str) -> Dict[str, np.ndarray]:
     """The tensors of a model file by name, in the order of their data."""
     with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        head = file.read(8)
-        length = struct.unpack("<Q", head)[0] if len(head) == 8 else 0
-        if not 2 <= length <= min(_HEADER_BYTES_MAX, size - 8):
-            raise ValueError(f"{path} is no model file: its header would have {length} bytes")
-        header = json.loads(file.read(length))
+        header = _header(path, file)
         data = np.fromfile(file, np.uint8)
     header.pop("__metadata__", None)
     arrays = {}
@@ -64,3 +73,12 @@ def load_model(path: str) -> Dict[str, np.ndarray]:
             raise ValueError(f"{path}: tensor {name} does not fit the file")
         arrays[name] = data[begin:end].view(dtype).reshape(shape) if end > begin else np.empty(shape, dtype)
     return arrays
+
+
+def _header(path: str, file: Any) -> Dict[str, Any]:
+    size = os.fstat(file.fileno()).st_size
+    head = file.read(8)
+    length = struct.unpack("<Q", head)[0] if len(head) == 8 else 0
+    if not 2 <= length <= min(_HEADER_BYTES_MAX, size - 8):
+        raise ValueError(f"{path} is no model file: its header would have {length} bytes")
+    return json.loads(file.read(length))

@@ -24,6 +24,7 @@ import numpy as np
 
 from .errors import ModelMismatch
 from .schema import Schema, Tensor, dtype_name
+from .selection import Only, check_against, chosen
 
 
 def named_tensors(model: Any) -> Mapping[str, Any]:
@@ -37,10 +38,14 @@ def named_tensors(model: Any) -> Mapping[str, Any]:
     )
 
 
-def to_arrays(model: Any) -> Dict[str, np.ndarray]:
+def to_arrays(model: Any, only: Only = None) -> Dict[str, np.ndarray]:
     """The model as named numpy arrays of the dtypes that travel: what a run starts from. Copies only to convert."""
     arrays = {}
-    for name, tensor in _without_ties(named_tensors(model)).items():
+    tensors = _without_ties(named_tensors(model))
+    kept = chosen(tensors, only, "the model")
+    for name, tensor in tensors.items():
+        if name not in kept:
+            continue
         array = _as_array(name, tensor)
         if array.dtype.kind == "f":
             array = array.astype(np.float32, copy=False)
@@ -55,9 +60,13 @@ def to_arrays(model: Any) -> Dict[str, np.ndarray]:
     return arrays
 
 
-def load_into(model: Any, schema: Schema, views: Mapping[str, np.ndarray]) -> None:
-    """Copies every tensor of the run's model into `model`, in place, converted to the dtype it has there."""
+def load_into(model: Any, schema: Schema, views: Mapping[str, np.ndarray], only: Only = None) -> None:
+    """Copies every tensor of the run's model into `model`, in place, converted to the dtype it has there.
+
+    only: those that the run's model consists of; ModelMismatch when it does not (fluvial/selection.py).
+    """
     targets = named_tensors(model)
+    check_against([tensor.name for tensor in schema], only, _without_ties(targets))
     _check_names(list(schema), targets)
     for tensor in schema:
         target = targets[tensor.name]
@@ -80,12 +89,14 @@ def load_arrays(model: Any, arrays: Mapping[str, np.ndarray]) -> None:
     load_into(model, Schema((name, dtype_name(array.dtype), array.shape) for name, array in arrays.items()), arrays)
 
 
-def fitting(model: Any, wanted: Sequence[Tensor]) -> List[Tuple[Tensor, Any]]:
+def fitting(model: Any, wanted: Sequence[Tensor], only: Only = None) -> List[Tuple[Tensor, Any]]:
     """These tensors of a run with what the model has for each, ready for `write_tensor`.
 
-    ModelMismatch when one is missing, or has another shape or dtype.
+    ModelMismatch when one is missing, has another shape or dtype, or is not what `only` selects.
     """
     sources = named_tensors(model)
+    if only is not None:
+        check_against([tensor.name for tensor in wanted], only, _without_ties(sources))
     _check_names(wanted, sources)
     return [(tensor, _source(tensor, sources[tensor.name])) for tensor in wanted]
 

@@ -13,6 +13,7 @@ from ._shared import SharedModel
 from .errors import ModelMismatch, ProtocolError, RoundClosed
 from .parts import UpdateInParts
 from .schema import Schema
+from .selection import Only
 
 if TYPE_CHECKING:
     from .site import Site
@@ -74,11 +75,17 @@ class Round:
         """The global model as named, read-only arrays over shared memory, without a copy. They stay valid for good."""
         return self.schema.views(self._data())
 
-    def load_into(self, model: Any) -> None:
-        """Copies the global model into a torch module, a state dict or a dict of arrays (rules: fluvial.models)."""
-        models.load_into(model, self.schema, self.arrays())
+    def load_into(self, model: Any, *, only: Only = None) -> None:
+        """Copies the global model into a torch module, a state dict or a dict of arrays (rules: fluvial.models).
 
-    def submit(self, model: Any, *, samples: int, metrics: Metrics = None, overlap: bool = False) -> None:
+        only: names or patterns of the tensors that the run's model consists of, such as adapters; all else in `model` stays.
+        ModelMismatch when they are not those (fluvial/selection.py).
+        """
+        models.load_into(model, self.schema, self.arrays(), only)
+
+    def submit(
+        self, model: Any, *, samples: int, metrics: Metrics = None, overlap: bool = False, only: Only = None
+    ) -> None:
         """Hands the trained model over: the site sends what changed, weighted with `samples` (at least 1).
 
         Once a round. The model's values are copied out before this returns, so training may go on at once.
@@ -86,8 +93,19 @@ class Round:
         overlap: do not wait for the round. `rounds()` yields the next one at once, from the model submitted here; its
         `submit` waits for the committed model and hands over that plus what was trained in the meantime. So an update
         comes one round late, and communication hides behind training (fluvial/overlap.py).
+
+        only: as load_into() has it. Nothing else of `model` is looked at.
         """
-        self._submit(models.fitting(self._checked(model), list(self.schema)), self._answer(samples, metrics), overlap)
+        given = models.fitting(self._checked(model), list(self.schema), only)
+        self._submit(given, self._answer(samples, metrics), overlap)
+
+    def report(self, metrics: Mapping[str, float], *, samples: int) -> None:
+        """Answers the round with metrics alone: an update of zeros, weighted with the `samples` that were looked at.
+
+        For rounds that evaluate (Site.evaluate). In a run that trains it takes part like any update, and holds the mean back.
+        """
+        zeros = {tensor.name: np.zeros(tensor.shape, np.float32) for tensor in self.schema if tensor.averaged}
+        self.submit_update(zeros, samples=samples, metrics=metrics)
 
     def submit_update(self, update: Any, *, samples: int, metrics: Metrics = None) -> None:
         """Hands an update over, instead of a model: what would be base minus trained, as a gradient is.
@@ -208,9 +226,9 @@ class Round:
 
     def _answer(self, samples: int, metrics: Metrics) -> Any:
         """The answer to the task, without an id yet; ValueError for what an agent would refuse."""
-        if not 1 <= int(samples) <= _WEIGHT_MAX:
-            raise ValueError(f"samples is {samples}, expected 1 to {_WEIGHT_MAX}")
-        _check_metrics(metrics or {})
+        if int(samples) != samples or not 1 <= samples <= _WEIGHT_MAX:
+            raise ValueError(f"samples is {samples}, expected a whole number from 1 to {_WEIGHT_MAX}")
+        check_metrics(metrics or {})
         message = _messages.LocalMessage()
         message.task_done.weight = int(samples)
         for key, value in (metrics or {}).items():
@@ -262,7 +280,7 @@ class Round:
         return f"<fluvial.Round {self.number} of {self.run}, {self.local_steps} local steps>"
 
 
-def _check_metrics(metrics: Mapping[str, float]) -> None:
+def check_metrics(metrics: Mapping[str, float]) -> None:
     if len(metrics) > _METRICS_MAX:
         raise ValueError(f"{len(metrics)} metrics are too many: at most {_METRICS_MAX}")
     for name in metrics:

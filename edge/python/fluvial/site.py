@@ -11,15 +11,16 @@ from typing import Any, Deque, Dict, Generator, Iterator, Mapping, Optional, Tup
 
 import numpy as np
 
-from . import _messages, models
+from . import _messages, _places, models
 from ._channel import Channel
+from ._progress import Waiting
 from ._results import Results
 from ._shared import SharedModel
 from .errors import AgentRefused, AgentUnavailable, ModelMismatch, ProtocolError, RoundClosed, RunEnded
 from .overlap import OverlappedRound
 from .round import Round
+from .selection import Only
 
-_DEFAULT_SOCKETS = ("/run/fluvial/worker.sock", "/var/lib/fluvial/edge/worker.sock")
 _RANKS_MAX = 64
 _HEARD_SECONDS = 5.0
 
@@ -36,7 +37,8 @@ def connect(
 ) -> "Site":
     """Attaches to the agent (`fluvial edge`) on this machine.
 
-    socket: the agent's worker socket; by default ``FLUVIAL_WORKER_SOCKET``, or the usual places.
+    socket: the agent's worker socket; by default ``FLUVIAL_WORKER_SOCKET``, or where an agent listens that was installed as
+    the documentation says (the package's, a user's own, a container's).
     name: what the agent's logs call this worker, and by which it knows a worker that comes back.
     group, rank, ranks: this process is one rank of a sharded trainer. The ranks of a group are one worker to the agent:
     each is given every task, and hands over its share (Round.submit_shard). At most 64.
@@ -50,9 +52,7 @@ def connect(
         raise ValueError("rank and ranks belong to a group: fluvial.connect(group=..., rank=..., ranks=...)")
     if group is not None and not 0 <= rank < ranks <= _RANKS_MAX:
         raise ValueError(f"rank {rank} of {ranks}; a group has 1 to {_RANKS_MAX} ranks, counted from 0")
-    path = socket or os.environ.get("FLUVIAL_WORKER_SOCKET")
-    if path is None:
-        path = next((candidate for candidate in _DEFAULT_SOCKETS if os.path.exists(candidate)), _DEFAULT_SOCKETS[0])
+    path = socket or _places.worker_socket()
     attach = _messages.LocalMessage().attach
     attach.protocol = _messages.PROTOCOL
     attach.worker = name or (f"python-{os.getpid()}" if group is None else f"{group}-{rank}")
@@ -72,6 +72,8 @@ class Site(contextlib.AbstractContextManager):
         self._lock = threading.Lock()
         self.rank: int = attach.rank  # within its group
         self.ranks: int = attach.ranks  # 0: of no group
+        self.error: Optional[BaseException] = None  # that left the `with` block
+        self.left: Optional[str] = None  # the round that its loop left in the middle last, until it takes another
         self._open_channel(patience_s)
 
     def _open_channel(self, patience_s: float = 0.0) -> None:
@@ -94,7 +96,7 @@ class Site(contextlib.AbstractContextManager):
 
         run: the run's name; None: whichever run asks this site, until the agent ends. A round of another run is left
         to others: this worker declines it.
-        timeout_s: TimeoutError when nothing came for so long.
+        timeout_s: TimeoutError when nothing came for this long.
 
         A round that is not answered when the next one is asked for counts as failed: the site sits it out. Leaving the
         loop in the middle of a round (break, an exception, Ctrl-C) hands it back instead: it goes to another worker
@@ -114,7 +116,25 @@ class Site(contextlib.AbstractContextManager):
                     self._current = self._next_round(run, timeout_s)
                 if self._current is None:
                     return
+                self.left = None
                 yield self._current
+
+    def evaluate(
+        self, function: Any, model: Any = None, *, run: str, only: Only = None, timeout_s: Optional[float] = None
+    ) -> Dict[str, float]:
+        """Answers a run that evaluates a model on the sites' own data (Admin.evaluate); returns this site's metrics.
+
+        function: is given `model` with the round's values in it, or without a model the named arrays; returns metrics by name
+        and how many samples they are of, by which the mean over the sites is weighted: ({"accuracy": 0.9}, 500).
+        """
+        found: Dict[str, float] = {}
+        for round in self.rounds(run, timeout_s=timeout_s):
+            if model is not None:
+                round.load_into(model, only=only)
+            metrics, samples = function(round.arrays() if model is None else model)
+            round.report(metrics, samples=samples)
+            found = {name: float(value) for name, value in metrics.items()}
+        return found
 
     def allreduce(self, values: Any, run: str, *, samples: int = 1, timeout_s: Optional[float] = None) -> Any:
         """The mean of `values` over all sites (and a site's workers), weighted with their `samples`.
@@ -153,6 +173,7 @@ class Site(contextlib.AbstractContextManager):
             current, self._current, self._overlapped = self._current, None, None
             if current is not None:
                 if current._open:
+                    self.left = f"round {current.number} of {current.run}"
                     self._say_good_bye("the worker left in the middle of a round")
                 current._let_go()
             self._lock.release()
@@ -162,9 +183,10 @@ class Site(contextlib.AbstractContextManager):
 
         peek: the end stays there for whoever asks next.
         """
+        waiting = Waiting(f"a worker at {self.name}", f"a round of run {run!r}" if run else "a round of any run")
         while True:
             if not self._inbox:
-                self._receive(timeout_s)
+                self._receive(timeout_s, waiting)
                 continue
             message, model = self._inbox.popleft()
             body = message.WhichOneof("body")
@@ -173,14 +195,15 @@ class Site(contextlib.AbstractContextManager):
                 if run is None or given.run == run:
                     return given
                 given.fail(f"this worker trains {run}")
+                waiting.another_run(given.run, run)
             elif body == "detach" or (run is not None and message.run_ended.run_name == run):
                 if peek:
                     self._inbox.appendleft((message, None))
                 return None
 
-    def _receive(self, timeout_s: Optional[float]) -> None:
+    def _receive(self, timeout_s: Optional[float], waiting: Optional[Waiting] = None) -> None:
         """Reads one message and puts it where it belongs."""
-        message, descriptor = self._channel.receive(timeout_s)
+        message, descriptor = (waiting.receive if waiting else Channel.receive)(self._channel, timeout_s)
         body = message.WhichOneof("body")
         if body == "detach" and self._results.unheard:
             self._device = False
@@ -207,6 +230,7 @@ class Site(contextlib.AbstractContextManager):
 
     def _committed(self, round: Round, timeout_s: Optional[float]) -> SharedModel:
         end = None if timeout_s is None else time.monotonic() + timeout_s
+        waiting = Waiting(f"a worker at {self.name}", f"the commit of round {round.number} of {round.run}")
         if round._open:
             raise RoundClosed(f"round {round.number} of {round.run} has no answer yet; submit comes before result")
         while True:
@@ -220,7 +244,7 @@ class Site(contextlib.AbstractContextManager):
                 raise RunEnded(f"run {round.run} is {state}, and round {round.number} was not committed")
             if self.detach_reason is not None:
                 raise AgentUnavailable(f"the agent ended ({self.detach_reason}) before the commit of round {round.number}")
-            self._receive(None if end is None else max(0.0, end - time.monotonic()))
+            self._receive(None if end is None else max(0.0, end - time.monotonic()), waiting)
 
     def _over(self, round: Round) -> bool:
         """Whether the agent said, so far, that no more rounds of the run will come."""
@@ -241,5 +265,7 @@ class Site(contextlib.AbstractContextManager):
         heard = self.ranks or self._results.unheard
         self._channel.close(reason, heard_within_s=_HEARD_SECONDS if heard else 0.0)
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: Optional[BaseException], *_: object) -> None:
+        if isinstance(error, Exception):
+            self.error = error
         self.close()

@@ -2,7 +2,11 @@
 
     with fluvial.testing.LocalFederation(sites=4, aggregators=2) as federation:
         federation.start_run("probe", model={"w": np.zeros(1000, np.float32)}, rounds=3)
-        site = federation.connect(0)
+        federation.train(worker)                  # worker(site, index): in a thread for each site
+        federation.wait("probe")
+        federation.rounds("probe")                # who was in, with which metrics
+
+Of workers of one's own: site = federation.connect(0), or start_worker(0, ["python", "train.py"]).
 
 It needs the `fluvial` executable: on the PATH, or named by FLUVIAL_EXECUTABLE.
 """
@@ -14,15 +18,22 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
-from typing import Any, Dict, List, Mapping, Optional
+import threading
+import time
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from . import files, site
+from .coordinator import Admin, Rows
 from .errors import FederationFailed
+from .selection import Only
 
 _STOP_SECONDS = 30.0
+_WITHOUT_WORKER_SECONDS = 5.0  # a site whose worker left a round in the middle: then it will not come back
+_SAID_BYTES_MAX = 4000  # of what a worker's process wrote
 
 
 def executable() -> str:
@@ -43,6 +54,10 @@ class LocalFederation(contextlib.AbstractContextManager):
         self._process: Optional[subprocess.Popen] = None
         self._opened: List[site.Site] = []
         self._runs: Dict[str, int] = {}
+        self._threads: List[threading.Thread] = []
+        self._errors: List[Tuple[str, BaseException]] = []  # of workers' threads
+        self._workers: List[Tuple[str, subprocess.Popen, str]] = []  # site, process, its log
+        self._left: Dict[str, float] = {}  # sites without a worker, since when
         # Standard input ends when this process does, however it ends: then the federation goes too.
         self._process = subprocess.Popen(
             [executable(), "local", "--sites", str(sites), "--aggregators", str(aggregators), "--workers", str(workers)]
@@ -60,6 +75,8 @@ class LocalFederation(contextlib.AbstractContextManager):
         self._about = json.loads(line)
         self.folder: str = self._about["folder"]  # with a log a process
         self.admin_socket: str = self._about["admin_socket"]
+        self.evaluation_socket: str = self._about["evaluator_socket"]  # for fluvial.evaluate(socket=...)
+        self.admin = Admin(self.admin_socket)  # runs, rounds, nodes, models: what fluvial.admin() gives
         self.sites: List[str] = [about["name"] for about in self._about["sites"]]
 
     def worker_socket(self, index: int) -> str:
@@ -72,11 +89,39 @@ class LocalFederation(contextlib.AbstractContextManager):
         self._opened.append(connected)
         return connected
 
+    def train(self, worker: Callable[[site.Site, int], Any]) -> None:
+        """Calls worker(site, index) in a thread for each site; wait() ends with what one of them raises."""
+
+        def run(index: int) -> None:
+            try:
+                with site.connect(self.worker_socket(index)) as connected:
+                    worker(connected, index)
+            except BaseException as error:  # whatever it is, it is the worker's end
+                self._errors.append((self.sites[index], error))
+
+        for index in range(len(self.sites)):
+            self._threads.append(threading.Thread(target=run, args=(index,), daemon=True))
+            self._threads[-1].start()
+
+    def start_worker(self, index: int, command: Sequence[str]) -> subprocess.Popen:
+        """Starts a training script beside the site of that index: FLUVIAL_WORKER_SOCKET says where. Ended with the federation.
+
+        wait() ends with what it wrote when it fails.
+        """
+        log = os.path.join(self.folder, f"worker-{len(self._workers)}.log")
+        environment = {**os.environ, "FLUVIAL_WORKER_SOCKET": self.worker_socket(index)}
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        with open(log, "wb") as out:
+            process = subprocess.Popen(list(command), env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        self._workers.append((self.sites[index], process, log))
+        return process
+
     def start_run(
         self,
         name: str,
         model: Any,
         *,
+        only: Only = None,
         rounds: int = 1,
         codec: str = "fp32",
         optimizer: str = "fedavg",
@@ -85,7 +130,9 @@ class LocalFederation(contextlib.AbstractContextManager):
         worker: Optional[Mapping[str, float]] = None,
         plan: Optional[Mapping[str, Any]] = None,
     ) -> int:
-        """Starts a run from `model` (a module, a state dict, a mapping of arrays) and returns its number.
+        """Starts a run from `model` (a module, a state dict, a mapping of arrays), or of `only` some of its tensors.
+
+        Returns the run's number.
 
         Rounds wait for `participants` sites (all of them by default) and need as many contributions. `plan` holds
         what else a plan may say: {"chunk_values": 65536, "optimizer": {"learning_rate": 0.5}}.
@@ -103,7 +150,7 @@ class LocalFederation(contextlib.AbstractContextManager):
             else:
                 further[key] = value
         with tempfile.TemporaryDirectory(prefix="fluvial-run-") as folder:
-            files.save_model(os.path.join(folder, "initial.safetensors"), model)
+            files.save_model(os.path.join(folder, "initial.safetensors"), model, only=only)
             head = {
                 "name": name,
                 "model": "initial.safetensors",
@@ -120,9 +167,75 @@ class LocalFederation(contextlib.AbstractContextManager):
         self._runs[name] = int(started["run"])
         return self._runs[name]
 
-    def wait(self, name: str) -> None:
-        """Until the run has ended. FederationFailed says why when it was paused or stopped before its last round."""
-        self._fluvial("rounds", "watch", "--run", str(self._runs[name]))
+    def wait(self, name: str, *, timeout_s: Optional[float] = None, progress: int = False) -> None:
+        """Until the run has ended. FederationFailed says why when it was paused or stopped before its last round.
+
+        Also when a worker crashed: of train() or start_worker(), one whose `with federation.connect(...)` block an exception
+        left, and one that left a round in the middle while nobody trains at its site. TimeoutError after `timeout_s`.
+
+        progress: print a line a round (10: each tenth) as they are committed, with what workers reported.
+        """
+        self._left.clear()
+        told = RoundLines(self.admin, self._runs[name], int(progress)) if progress else None
+
+        def look() -> None:
+            self._check()
+            if told is not None:
+                told.print_new()
+
+        look()
+        self.admin.wait(self._runs[name], timeout_s=timeout_s, check=look)
+        if told is not None:
+            told.print_new()
+        self._check()
+
+    def join(self, timeout_s: float = _STOP_SECONDS) -> None:
+        """Until the threads of train() have returned; FederationFailed with what one of them raised. TimeoutError."""
+        end = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
+            if thread.is_alive():
+                self._check()
+                raise TimeoutError(f"a worker of train() has not returned within {timeout_s:g} s")
+        self._check()
+
+    def rounds(self, name: str) -> Rows:
+        """The committed rounds: contributors and metrics, as Admin.rounds() has them."""
+        return self.admin.rounds(self._runs[name])
+
+    def site_metrics(self, name: str) -> Rows:
+        """What each site reported in each round, as Admin.sites() has it."""
+        return self.admin.sites(self._runs[name])
+
+    def evaluate(self, name: str, round_number: Optional[int] = None, *, timeout_s: Optional[float] = None) -> Dict[str, Any]:
+        """A committed model (the last one) on the sites' own data: Admin.evaluate. Their workers answer with Site.evaluate."""
+        number = "latest" if round_number is None else round_number
+        self._left.clear()
+        return self.admin.evaluate(self._runs[name], number, timeout_s=timeout_s, check=self._check)
+
+    def _check(self) -> None:
+        """FederationFailed: a worker has failed."""
+        for where, error in self._errors:
+            raise FederationFailed(f"the worker at {where} failed: {type(error).__name__}: {error}") from error
+        for opened in self._opened:
+            if opened.error is not None:
+                error = opened.error
+                raise FederationFailed(f"the worker at {opened.name} failed: {type(error).__name__}: {error}") from error
+        for where, process, log in self._workers:
+            if process.poll() not in (None, 0):
+                raise FederationFailed(f"the worker at {where} ended with status {process.returncode}: {_end_of(log)}")
+        self._check_left()
+
+    def _check_left(self) -> None:
+        left = {opened.name: opened.left for opened in self._opened if opened.left is not None}
+        if left:
+            now = time.monotonic()
+            workers = {node["name"]: node.get("workers") for node in self.admin.nodes()}
+            for where, round in left.items():
+                if workers.get(where) != 0:
+                    self._left.pop(where, None)
+                elif now - self._left.setdefault(where, now) > _WITHOUT_WORKER_SECONDS:
+                    raise FederationFailed(f"the worker at {where} left {round} in the middle, and nobody trains there now")
 
     def stop_run(self, name: str) -> None:
         """Ends the run after what it has committed; its workers' rounds() end."""
@@ -147,7 +260,19 @@ class LocalFederation(contextlib.AbstractContextManager):
         """Ends all processes and removes their folder. May be called twice."""
         while self._opened:
             self._opened.pop().close()
+        for _, worker, _ in self._workers:
+            if worker.poll() is None:
+                worker.terminate()
+        for _, worker, _ in self._workers:
+            try:
+                worker.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                worker.kill()
+                worker.wait()
+        self._workers.clear()
         self.stop_processes()
+        for thread in self._threads:
+            thread.join(_STOP_SECONDS)
 
     def stop_processes(self) -> None:
         """Ends coordinator, aggregators and agents, as at the end of the block; workers that are attached notice."""
@@ -162,6 +287,28 @@ class LocalFederation(contextlib.AbstractContextManager):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class RoundLines:
+    """Prints a line for each round that was committed since it last looked, or for each `every`-th."""
+
+    def __init__(self, admin: Admin, run: int, every: int = 1) -> None:
+        self._admin, self._run, self._every, self._next = admin, run, every, 1
+
+    def print_new(self) -> None:
+        for round in self._admin.rounds(self._run, self._next):
+            self._next = round["round"] + 1
+            if round["round"] % self._every:
+                continue
+            metrics = {**round["metrics"], **round["evaluation"]}
+            words = "".join(f"  {name} {value:.4g}" for name, value in metrics.items())
+            print(f"round {round['round']}: {len(round['contributors'])} sites{words}  {round['seconds']:.2f} s", flush=True)
+
+
+def _end_of(log: str) -> str:
+    with open(log, "rb") as file:
+        file.seek(max(0, os.path.getsize(log) - _SAID_BYTES_MAX))
+        return file.read().decode(errors="replace").strip()
 
 
 def _toml(head: Mapping[str, Any], tables: Mapping[str, Mapping[str, Any]]) -> str:

@@ -90,6 +90,8 @@ def test_what_cannot_be_submitted_leaves_the_round_open(small):
             round.submit({"v": np.zeros(5, np.float32)}, samples=1)
         with pytest.raises(ValueError, match="samples is 0"):
             round.submit({"w": np.zeros(5, np.float32)}, samples=0)
+        with pytest.raises(ValueError, match="samples is 1.7"):
+            round.submit({"w": np.zeros(5, np.float32)}, samples=1.7)
         with pytest.raises(ValueError, match="metrics are too many"):
             round.submit({"w": np.ones(5)}, samples=1, metrics={f"m{number}": 0.0 for number in range(65)})
         with pytest.raises(ValueError, match="no blanks"):

@@ -1,0 +1,105 @@
+"""HTTP to a coordinator: over its admin socket, or over mutual TLS with an operator's certificate."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import socket
+import ssl
+from typing import Any, Callable, Iterator, Optional
+from urllib.parse import urlsplit
+
+from .errors import CoordinatorRefused, CoordinatorUnavailable
+
+Connector = Callable[[Optional[float]], http.client.HTTPConnection]
+_NAME = "fluvial://coordinator/"  # how a coordinator's certificate begins its name
+_DEFAULT_PORT = 7402
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout_s: Optional[float]) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class _TlsConnection(http.client.HTTPSConnection):
+    """The server is known by its certificate's role, not by a host's name: a federation has an authority of its own."""
+
+    def connect(self) -> None:
+        super().connect()
+        names = [name for kind, name in self.sock.getpeercert().get("subjectAltName", ()) if kind == "URI"]
+        if not any(name.startswith(_NAME) for name in names):
+            self.close()
+            raise ssl.SSLCertVerificationError(f"{self.host}:{self.port} is no coordinator of this federation, but {names}")
+
+
+def connector(address: str, identity: Optional[str], timeout_s: float) -> Connector:
+    """Makes connections to `address`: a socket's path, or https://host:port with the folder `identity`."""
+    if not address.startswith(("https://", "http://")):
+        if identity is not None:
+            raise ValueError("identity belongs to an address https://host:port; the admin socket knows its caller by its user")
+        path = os.path.expanduser(address)
+        return lambda silence_s: _UnixConnection(path, silence_s or timeout_s)
+    place = urlsplit(address)
+    if place.scheme != "https" or not place.hostname:
+        raise ValueError(f"{address}: expected https://host:port, or the path of an admin socket")
+    context = _context(os.path.expanduser(identity or os.environ.get("FLUVIAL_IDENTITY") or _only_identity()))
+    host, port = place.hostname, place.port or _DEFAULT_PORT
+    return lambda silence_s: _TlsConnection(host, port, timeout=silence_s or timeout_s, context=context)
+
+
+def _only_identity() -> str:
+    """The one that `fluvial enroll` made on this machine."""
+    folder = os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "fluvial")
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    there = [name for name in names if os.path.exists(os.path.join(folder, name, "cert.pem"))]
+    if len(there) != 1:
+        which = f"there are {', '.join(there)} in {folder}" if there else f"there is none in {folder}"
+        raise ValueError(f"https needs identity, the folder with the operator's key.pem, cert.pem and ca.pem: {which}")
+    return os.path.join(folder, there[0])
+
+
+def _context(folder: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False  # _TlsConnection checks the name
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_verify_locations(os.path.join(folder, "ca.pem"))
+        context.load_cert_chain(os.path.join(folder, "cert.pem"), os.path.join(folder, "key.pem"))
+    except (OSError, ssl.SSLError) as error:
+        raise ValueError(f"{folder}: expected an operator's key.pem, cert.pem and ca.pem there ({error})") from error
+    return context
+
+
+@contextlib.contextmanager
+def request(connect: Connector, method: str, path: str, body: Any, silence_s: Optional[float] = None) -> Iterator[Any]:
+    """One request; its answer, while the block lasts. CoordinatorUnavailable: there is none."""
+    connection = connect(silence_s)
+    try:
+        data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
+        kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
+        headers = {} if data is None else {"Content-Type": kind}
+        connection.request(method, path, data, headers)
+        yield connection.getresponse()
+    except ssl.SSLError as error:
+        raise CoordinatorRefused(f"{_name(connection)}: {error}") from error
+    except PermissionError as error:
+        raise CoordinatorRefused(f"{_name(connection)}: this user may not open the admin socket (admin_users)") from error
+    except (OSError, http.client.HTTPException) as error:
+        why = str(error) or type(error).__name__
+        raise CoordinatorUnavailable(f"no coordinator answers at {_name(connection)} ({why})") from error
+    finally:
+        connection.close()
+
+
+def _name(connection: http.client.HTTPConnection) -> str:
+    return getattr(connection, "_path", None) or f"{connection.host}:{connection.port}"

@@ -1,0 +1,107 @@
+"""Models evaluated: by the coordinator's side, and by the sites on their own data."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import fluvial
+
+
+@pytest.fixture
+def small():
+    with fluvial.testing.LocalFederation(sites=2) as local:
+        yield local
+
+
+def add_one(site, index):
+    for round in site.rounds("evaluated"):
+        round.submit({"w": round.arrays()["w"] + 1}, samples=1)
+
+
+def test_each_committed_model_is_evaluated_until_the_run_ends(small):
+    evaluated = {}
+    model = {"w": np.zeros(4, np.float64)}
+    attached = threading.Event()
+
+    def evaluator():
+        def score(given):
+            assert given is model and given["w"].dtype == np.float64
+            return {"test_score": float(given["w"][0])}
+
+        attached.set()
+        evaluated.update(fluvial.evaluate(score, model, run="evaluated", socket=small.evaluation_socket))
+
+    thread = threading.Thread(target=evaluator)
+    thread.start()
+    attached.wait()
+    small.start_run("evaluated", {"w": np.zeros(4, np.float32)}, rounds=4, worker={"rate": 0.5})
+    small.train(add_one)
+    small.wait("evaluated", timeout_s=60)
+    thread.join(timeout=60)
+    assert not thread.is_alive(), "it ends with its run"
+    assert evaluated[4] == {"test_score": 4.0}, "the last model is never left out"
+    rounds = {round["round"]: round["evaluation"] for round in small.rounds("evaluated")}
+    assert {number: one for number, one in rounds.items() if one} == evaluated
+    assert small.admin.best("test_score", "max")["round"] == 4
+
+
+def test_an_evaluator_knows_its_run_and_may_fail(small):
+    small.start_run("evaluated", {"w": np.zeros(4, np.float32)}, rounds=2, worker={"rate": 0.5})
+    small.train(add_one)
+    small.wait("evaluated", timeout_s=60)
+    given = next(fluvial.evaluations("evaluated", socket=small.evaluation_socket))  # there is one that nobody evaluated
+    assert (given.run, given.round, given.parameters) == ("evaluated", 2, {"rate": 0.5})
+
+    def fails(arrays):
+        raise ZeroDivisionError("no test data")
+
+    small.start_run("evaluated", {"w": np.zeros(4, np.float32)}, rounds=1)
+    small.train(add_one)
+    with pytest.raises(ZeroDivisionError):
+        fluvial.evaluate(fails, run="evaluated", socket=small.evaluation_socket)
+
+
+def test_a_worker_that_trains_is_told_that_this_socket_is_for_evaluation(small):
+    with pytest.raises(fluvial.AgentRefused, match="only tasks to evaluate.*worker socket of a site's agent"):
+        fluvial.connect(small.evaluation_socket)
+    with pytest.raises(fluvial.AgentRefused, match="only tasks to train.*the coordinator's worker socket"):
+        next(fluvial.evaluations(socket=small.worker_socket(0)))
+
+
+def test_sites_evaluate_on_their_own_data_and_the_mean_is_weighted(small):
+    small.start_run("evaluated", {"w": np.zeros(4, np.float32), "steps": np.array([7], np.int64)}, rounds=2)
+
+    def train(site, index):
+        for round in site.rounds("evaluated"):
+            round.submit({"w": round.arrays()["w"] + 1, "steps": np.array([9], np.int64)}, samples=1)
+
+    small.train(train)
+    small.wait("evaluated", timeout_s=60)
+
+    def test(site, index):
+        model = {"w": np.zeros(4, np.float32), "steps": np.array([0], np.int64)}
+        own = site.evaluate(lambda given: ({"score": float(given["w"][0]) * (index + 1)}, 100 * (index + 1)), model,
+                            run="evaluated-evaluation")
+        assert own == {"score": 2.0 * (index + 1)}
+
+    small.train(test)
+    found = small.evaluate("evaluated", timeout_s=60)
+    small.join()
+    assert found["round"] == 2
+    assert found["sites"]["site-2"] == {"weight": 200, "metrics": {"score": 4.0}}
+    assert found["metrics"] == pytest.approx({"score": (100 * 2 + 200 * 4) / 300})
+    np.testing.assert_array_equal(small.admin.model()["w"], small.model("evaluated")["w"])
+
+
+def test_an_evaluation_that_a_worker_fails_in_says_so(small):
+    small.start_run("evaluated", {"w": np.zeros(4, np.float32)})
+    small.train(add_one)
+    small.wait("evaluated", timeout_s=60)
+
+    def fails(site, index):
+        site.evaluate(lambda arrays: ({}, 0), run="evaluated-evaluation")
+
+    small.train(fails)
+    with pytest.raises(fluvial.FederationFailed, match="samples is 0"):
+        small.evaluate("evaluated", timeout_s=60)

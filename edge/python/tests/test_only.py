@@ -1,0 +1,96 @@
+"""Some tensors of a model only."""
+
+import json
+
+import numpy as np
+import pytest
+
+import fluvial
+
+MODEL = {
+    "body.0.weight": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "body.0.lora_a": np.ones((2, 1), np.float32),
+    "body.0.lora_b": np.zeros((1, 3), np.float32),
+    "head.weight": np.full(4, 5, np.float32),
+}
+ADAPTERS = ["*.lora_*"]
+
+
+def copy():
+    return {name: array.copy() for name, array in MODEL.items()}
+
+
+def test_a_file_holds_them_alone_and_says_so(tmp_path):
+    path = str(tmp_path / "adapters.safetensors")
+    fluvial.save_model(path, MODEL, {"note": "mine"}, only=ADAPTERS)
+    assert list(fluvial.load_model(path)) == ["body.0.lora_a", "body.0.lora_b"]
+    said = fluvial.model_metadata(path)
+    assert json.loads(said["fluvial.only"]) == ADAPTERS and said["fluvial.left_out"] == "2" and said["note"] == "mine"
+    fluvial.save_model(path, MODEL, only=["!head.*"])
+    assert list(fluvial.load_model(path)) == ["body.0.weight", "body.0.lora_a", "body.0.lora_b"]
+    fluvial.save_model(path, MODEL, only="head.weight")
+    assert list(fluvial.load_model(path)) == ["head.weight"]
+    fluvial.save_model(path, MODEL)
+    assert fluvial.model_metadata(path) == {}
+
+
+@pytest.mark.parametrize(
+    "only, what",
+    [
+        (["*.lora_*", "haed.weight"], "'haed.weight' fits no tensor of the model; there are head.weight"),
+        ("*.adapter", r"'\*.adapter' fits no tensor"),
+        (["head.*", "!head.*"], "selects no tensor"),
+    ],
+)
+def test_a_pattern_that_fits_nothing_is_an_error(tmp_path, only, what):
+    with pytest.raises(fluvial.ModelMismatch, match=what):
+        fluvial.save_model(str(tmp_path / "model"), MODEL, only=only)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("only", [[], "", [3], ["!"]])
+def test_what_is_no_pattern_is_an_error(tmp_path, only):
+    with pytest.raises(ValueError, match="expected a name or pattern"):
+        fluvial.save_model(str(tmp_path / "model"), MODEL, only=only)
+
+
+@pytest.fixture
+def small():
+    with fluvial.testing.LocalFederation(sites=1) as local:
+        yield local
+
+
+def test_only_they_travel_and_the_rest_stays(small):
+    small.start_run("adapters", MODEL, only=ADAPTERS, rounds=2)
+    model = copy()
+    for round in small.connect(0).rounds("adapters"):
+        assert [tensor.name for tensor in round.schema] == ["body.0.lora_a", "body.0.lora_b"]
+        assert round.schema.nbytes == 5 * 4
+        round.load_into(model, only=ADAPTERS)
+        for array in model.values():
+            array += 1
+        round.submit(model, samples=1, only=ADAPTERS)
+    small.wait("adapters", timeout_s=60)
+    committed = small.model("adapters")
+    assert sorted(committed) == ["body.0.lora_a", "body.0.lora_b"]
+    np.testing.assert_array_equal(committed["body.0.lora_a"], np.full((2, 1), 3))
+    np.testing.assert_array_equal(model["head.weight"], np.full(4, 7))  # trained here, twice, and nobody else's
+    fluvial.load_arrays(model, committed)
+    np.testing.assert_array_equal(model["body.0.lora_b"], np.full((1, 3), 2))
+
+
+def test_a_run_of_other_tensors_is_refused_by_name(small):
+    small.start_run("whole", MODEL, rounds=1)
+    site = small.connect(0)
+    for round in site.rounds("whole"):
+        with pytest.raises(fluvial.ModelMismatch, match=r"2 tensors that only=.* leaves out here: body.0.weight, head.weight"):
+            round.load_into(copy(), only=ADAPTERS)
+        with pytest.raises(fluvial.ModelMismatch, match="leaves out here"):
+            round.submit(copy(), samples=1, only=ADAPTERS)
+        round.submit(copy(), samples=1, only=["*"])
+    small.wait("whole", timeout_s=60)
+    small.start_run("less", MODEL, only=["head.*"], rounds=1)
+    for round in site.rounds("less"):
+        with pytest.raises(fluvial.ModelMismatch, match="2 tensors that the run's model has not: body.0.lora_a, body"):
+            round.load_into(copy(), only=["*.lora_*", "head.*"])
+        round.submit(copy(), samples=1, only="head.*")
