@@ -2,6 +2,7 @@
 
 #include <openssl/err.h>
 #include <openssl/pem.h>
+#include <openssl/x509v3.h>
 
 #include <algorithm>
 #include <ctime>
@@ -24,6 +25,14 @@ WallTime to_wall_time(const ASN1_TIME* time) {
   return WallTime(std::chrono::seconds(::timegm(&parts)));
 }
 
+// OpenSSL reads a certificate's extensions when they are first asked for and writes what it finds into it: it is to be
+// there before threads share the certificate. What is wrong with them is said by whoever verifies it.
+Certificate complete(CertificatePtr certificate) {
+  X509_check_purpose(certificate.get(), -1, 0);
+  ERR_clear_error();
+  return Certificate(std::shared_ptr<X509>(std::move(certificate)));
+}
+
 Result<std::vector<Certificate>> certificates_from_pem(std::string_view pem, std::size_t max) {
   if (pem.size() > max * 2 * kCertificateBytesMax) return Error{Code::kDataLoss, "a PEM chain is too large"};
   const BioPtr bio = bio_over(pem);
@@ -32,7 +41,7 @@ Result<std::vector<Certificate>> certificates_from_pem(std::string_view pem, std
     if (chain.size() == max) {
       return Error{Code::kDataLoss, "more than " + std::to_string(max) + " certificates in a PEM chain"};
     }
-    chain.emplace_back(std::shared_ptr<X509>(std::move(next)));
+    chain.push_back(complete(std::move(next)));
   }
   const unsigned long last = ERR_peek_last_error();
   const bool at_end = ERR_GET_LIB(last) == ERR_LIB_PEM && ERR_GET_REASON(last) == PEM_R_NO_START_LINE;
@@ -56,7 +65,7 @@ Result<Certificate> Certificate::from_der(ByteSpan der) {
   CertificatePtr certificate(d2i_X509(nullptr, &at, static_cast<long>(der.size())));
   if (certificate == nullptr) return openssl_error("not a DER certificate", Code::kDataLoss);
   if (at != as_uchar(der.data()) + der.size()) return Error{Code::kDataLoss, "bytes follow a DER certificate"};
-  return Certificate(std::shared_ptr<X509>(std::move(certificate)));
+  return complete(std::move(certificate));
 }
 
 Result<std::vector<Certificate>> Certificate::chain_from_pem(std::string_view pem) {
