@@ -34,7 +34,7 @@ constexpr std::array kCandidates = {"fp32", "bf16", "int8", "int4", "topk:ratio=
 constexpr std::size_t kMild = 3;
 constexpr std::array<std::uint64_t, 10> kSteps = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000};
 constexpr std::array<std::uint64_t, 5> kShownSteps = {1, 5, 20, 100, 500};
-constexpr std::uint64_t kManySteps = 100;  // beyond so many local models drift apart on uneven data
+constexpr std::uint64_t kManySteps = 100;  // with more local steps, models drift apart on uneven data
 
 AdvisedRound round_of(const AdviceQuestion& question, const std::string& codec, double bytes_a_value,
                       std::uint64_t steps) {

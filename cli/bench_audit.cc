@@ -23,7 +23,7 @@ std::string sum_sha256(std::span<const std::int64_t> sum) {
   return to_hex(sha256(std::as_bytes(sum)));
 }
 
-// Of so many missed rounds, in which no update was made: those with few such rounds first, for they are likelier.
+// A bit for each missed round: no update was made in it. Histories with few such rounds come first: they are likelier.
 std::vector<std::uint64_t> histories(std::size_t missed) {
   std::vector<std::uint64_t> all(std::size_t{1} << missed);
   std::iota(all.begin(), all.end(), 0);

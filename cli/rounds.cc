@@ -144,11 +144,11 @@ std::string describe_open(const json::value& open, const Terminal& terminal) {
   }
   return fmt::format(
       "round {} of run {}, attempt {}, open since {}: {} of {} in, quorum {}\n"
-      "a quorum is enough in {}, the attempt ends in {}\n\n{}",
+      "a quorum is enough in {}, the attempt ends in {}\n{}\n{}",
       count_member(open, "round"), count_member(open, "run"), count_member(open, "attempt"),
       format_time(text_member(open, "opened_at")), in, array_member(open, "sites").size(), count_member(open, "quorum"),
       format_seconds(number_member(open, "soft_left_s", kNone)),
-      format_seconds(number_member(open, "hard_left_s", kNone)), table.render(terminal));
+      format_seconds(number_member(open, "hard_left_s", kNone)), tier_lines(open, 0), table.render(terminal));
 }
 
 int show_open(const Io& io, const Options& options) {

@@ -35,6 +35,15 @@ std::string entry(const std::string& word, std::size_t word_columns, const std::
   return "  " + word + std::string(gap, ' ') + wrapped(text, columns - word_columns - 2, word_columns + 2) + "\n";
 }
 
+// "40.0 MiB/400.0 MiB, 12 s left".
+std::string progress_words(const json::value& progress) {
+  std::string words = fmt::format("{}/{}", format_bytes(number_member(progress, "done_bytes", 0)),
+                                  format_bytes(number_member(progress, "total_bytes", 0)));
+  const double left_s = number_member(progress, "eta_s", NAN);
+  if (!std::isfinite(left_s)) return words;
+  return words + (left_s < 60 ? fmt::format(", {:.0f} s left", left_s) : ", " + format_seconds(left_s) + " left");
+}
+
 std::string run_line(const json::value& run, const Terminal& terminal) {
   const std::string status = text_member(run, "status");
   const bool is_well = status == "running" || status == "done";
@@ -94,16 +103,22 @@ std::string open_words(const json::value& open) {
 }
 
 std::string doing_words(const json::value& node) {
-  std::string words = text_member(node, "doing", "-");
+  const std::string words = text_member(node, "doing", "-");
   const json::value& progress = member(node, "progress");
-  if (!progress.is_object()) return words;
-  words += fmt::format(" {}/{}", format_bytes(number_member(progress, "done_bytes", 0)),
-                       format_bytes(number_member(progress, "total_bytes", 0)));
-  const double left_s = number_member(progress, "eta_s", NAN);
-  if (std::isfinite(left_s)) {
-    words += left_s < 60 ? fmt::format(", {:.0f} s left", left_s) : ", " + format_seconds(left_s) + " left";
+  return progress.is_object() ? words + " " + progress_words(progress) : words;
+}
+
+std::string tier_lines(const json::value& open, std::size_t indent) {
+  std::string lines;
+  for (const json::value& tier : array_member(open, "tiers")) {
+    const std::string doing = text_member(tier, "doing");
+    const std::string child = text_member(tier, "child") + "s";
+    const std::string parent = text_member(tier, "parent") == "aggregator" ? "aggregators" : "coordinator";
+    const std::string way = doing == "fetching" ? parent + " -> " + child : child + " -> " + parent;
+    lines +=
+        fmt::format("{:{}}{}: {} {}, {}\n", "", indent, way, count_member(tier, "nodes"), doing, progress_words(tier));
   }
-  return words;
+  return lines;
 }
 
 std::string waits_block(const json::array& waits, std::size_t most, const Terminal& terminal) {
@@ -150,7 +165,7 @@ std::string status_screen(const json::value& status, const Terminal& terminal) {
     const std::string metrics = metric_words(member(run, "last"), kScreenMetrics, terminal);
     if (!metrics.empty()) out += fmt::format("  round {}: {}\n", count_member(run, "round"), metrics);
     const std::string open = open_words(member(run, "open"));
-    if (!open.empty()) out += "  " + open + "\n";
+    if (!open.empty()) out += "  " + open + "\n" + tier_lines(member(run, "open"), 4);
   }
   if (const json::array& waits = array_member(status, "waits"); !waits.empty()) {
     out += "\n" + terminal.bold("waits for") + "\n" + waits_block(waits, kScreenWaits, terminal);

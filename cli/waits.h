@@ -19,6 +19,10 @@ std::string waits_names(const json::array& waits, std::size_t names_max);
 // "round 17 open for 12 s (attempt 2): 2 of 4 in, quorum 3" of a run's `open`; empty when none is open.
 std::string open_words(const json::value& open);
 
+// A line for each tier whose nodes send or fetch: "sites -> aggregators: 3 sending, 40.0 MiB/400.0 MiB, 12 s left".
+// Each begins with `indent` blanks. Of a run's `open`, or of GET /v1/rounds/open.
+std::string tier_lines(const json::value& open, std::size_t indent);
+
 // A line or two for each wait, with what to do.
 std::string waits_block(const json::array& waits, std::size_t most, const Terminal& terminal);
 std::string problems_block(const json::array& problems, std::size_t most, const Terminal& terminal);

@@ -65,6 +65,26 @@ TEST(Waits, WhatANodeDoesHasItsBytesAndTheTimeLeft) {
   EXPECT_EQ(doing_words(sending), "sending 40.0 MiB/400.0 MiB");
 }
 
+json::value tiers() {
+  return parse_json(R"({"tiers": [
+    {"child": "site", "parent": "aggregator", "doing": "sending", "nodes": 3, "done_bytes": 41943040,
+     "total_bytes": 419430400, "eta_s": 12.2},
+    {"child": "aggregator", "parent": "coordinator", "doing": "fetching", "nodes": 1, "done_bytes": 0,
+     "total_bytes": 1048576, "eta_s": null}]})",
+                    "test")
+      .value();
+}
+
+TEST(Waits, TransfersAreALineATier) {
+  EXPECT_EQ(tier_lines(tiers(), 2),
+            "  sites -> aggregators: 3 sending, 40.0 MiB/400.0 MiB, 12 s left\n"
+            "  coordinator -> aggregators: 1 fetching, 0 B/1.0 MiB\n");
+  EXPECT_EQ(tier_lines(json::object{}, 2), "") << "a coordinator of an earlier version";
+  json::value now = status();
+  now.at("runs").as_array()[0].at("open").as_object()["tiers"] = tiers().at("tiers");
+  EXPECT_THAT(status_screen(now, Terminal::plain()), HasSubstr("quorum 3\n    sites -> aggregators: 3 sending, "));
+}
+
 TEST(StatusScreen, SaysWhatRunsWhatIsWaitedForWhatIsWrongAndWhatToDo) {
   const std::string screen = status_screen(status(), Terminal::plain());
   EXPECT_THAT(screen, HasSubstr("hospitals  fluvial 0.2.0  3 of 4 sites connected, 1 of 1 aggregators connected\n"));

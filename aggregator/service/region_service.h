@@ -22,7 +22,7 @@ namespace fluvial::aggregator {
 
 class RegionService : public tree::ParentOwner, public tree::UplinkOwner, private tree::RoundOwner {
  public:
-  // `parentless_max`: its children are sent to the coordinator when it has had no parent for so long.
+  // `parentless_max`: how long it may have no parent before its children are sent to the coordinator.
   RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, const identity::PeerIdentity& self,
                 RegionObserver& observer, tree::HubOptions options, Duration parentless_max);
 

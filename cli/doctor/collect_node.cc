@@ -184,7 +184,7 @@ WorkerSocketFacts collect_worker_socket(const std::string& path) {
 
 namespace {
 
-// What a command prints, at most so many bytes and for so long; empty when it fails.
+// What a command prints, up to kAnswerBytesMax and within kPythonMax. Empty when it fails.
 std::string output_of(std::vector<std::string> command) {
   std::array<int, 2> pipe{};
   if (::pipe2(pipe.data(), O_CLOEXEC) != 0) return "";

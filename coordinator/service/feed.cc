@@ -4,7 +4,7 @@
 
 namespace fluvial::coordinator {
 namespace {
-constexpr std::size_t kLinesMax = 10'000;  // a watcher that takes none of so many is let go
+constexpr std::size_t kLinesMax = 10'000;  // a watcher with this many unread lines is let go
 }
 
 net::Awaitable<void> Watcher::wait() {

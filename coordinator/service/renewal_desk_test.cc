@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "core/digest/sha256.h"
 #include "core/identity/csr.h"
@@ -22,6 +21,18 @@ using std::chrono::days;
 using std::chrono::hours;
 using testing::HasSubstr;
 
+// The machine's clocks, ahead of their time.
+class LaterClock final : public Clock {
+ public:
+  explicit LaterClock(std::chrono::hours by) : by_(by) {}
+  TimePoint now() const override { return machines_.now() + by_; }
+  WallTime wall_now() const override { return machines_.wall_now() + by_; }
+
+ private:
+  const SystemClock machines_;
+  const std::chrono::hours by_;
+};
+
 class RenewalDeskTest : public testing::Test {
  protected:
   RenewalDeskTest() {
@@ -30,11 +41,18 @@ class RenewalDeskTest : public testing::Test {
   }
   void open(RenewalOptions options) { desk_.emplace(test_.get(), registry_, *journal_, live_, options); }
 
+  // The test's runtime, by another clock.
+  tree::Runtime at(const Clock& clock) {
+    const tree::Runtime& own = test_.get();
+    return {own.io,      own.strand, own.pool,    own.pool_threads, clock,         own.files,         own.log,
+            own.metrics, own.hooks,  own.session, own.backoff,      own.strangers, own.administration};
+  }
+
   WallTime now() const { return SystemClock().wall_now(); }
   std::string csr_of(const PrivateKey& key) const {
     return std::string(as_text(identity::make_csr(key).value().span()));
   }
-  // Enrolled so long ago, for so long.
+  // A member's certificate, made `ago` before now and valid for `validity`.
   Certificate enrol(const PrivateKey& key, std::chrono::seconds ago, std::chrono::seconds validity,
                     const std::string& name = "a") {
     const WallTime when = now() - ago;
@@ -118,13 +136,17 @@ TEST_F(RenewalDeskTest, AnAnswerThatWasLostIsGivenAgain) {
 }
 
 TEST_F(RenewalDeskTest, WhatIsWornOutIsNotGivenAgain) {
-  open({.validity = std::chrono::seconds(2)});
-  const Certificate before = enrol(key_, hours(13), hours(24));
+  const Certificate before = enrol(key_, hours(1), hours(24));
   const Certificate first = certificate_in(renew(before, key_));
-  while (first.not_after() - now() > std::chrono::milliseconds(900)) {  // half of its life and more is to be gone
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  const LaterClock later(hours(11));
+  tree::Runtime runtime = at(later);
+  desk_.emplace(runtime, registry_, *journal_, live_, RenewalOptions{.validity = hours(24)});
+  EXPECT_EQ(certificate_in(renew(before, key_)).serial_hex(), first.serial_hex());
+  const LaterClock too_late(hours(13));  // half of its life and more is gone
+  tree::Runtime last = at(too_late);
+  desk_.emplace(last, registry_, *journal_, live_, RenewalOptions{.validity = hours(24)});
   EXPECT_NE(certificate_in(renew(before, key_)).serial_hex(), first.serial_hex());
+  desk_.reset();
 }
 
 TEST_F(RenewalDeskTest, OnlyForTheKeyThatTheMemberHas) {

@@ -17,7 +17,7 @@
 namespace fluvial::net {
 
 struct GateOptions {
-  std::size_t slice_bytes_max = 0;  // when set: forwards 1 to so many bytes at a time
+  std::size_t slice_bytes_max = 0;  // when set: forwards 1 to this many bytes at a time
   std::uint64_t cut_after_bytes = std::numeric_limits<std::uint64_t>::max();  // both directions together
   bool cut_once = false;                                                      // what comes after the first cut passes
   std::uint64_t flip_byte = std::numeric_limits<std::uint64_t>::max();  // one bit of this one; both directions together

@@ -328,7 +328,8 @@ class HttpsServer::Impl : public std::enable_shared_from_this<HttpsServer::Impl>
   TaskGroup handshakes_;
   TaskGroup connections_;
   const std::uint16_t port_;
-  const SystemClock clock_;
+  const SystemClock machines_;
+  const Clock& clock_ = settings_.clock != nullptr ? *settings_.clock : machines_;
   std::mutex mutex_;
   Strangers strangers_;
   std::map<Strangers::Ticket, std::weak_ptr<Stranger>> strangers_here_;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 
+#include "core/base/clock.h"
 #include "core/identity/tls.h"
 #include "core/net/awaitable.h"
 #include "core/net/hooks.h"
@@ -24,6 +25,7 @@ struct HttpsSettings {
   Duration handshake_deadline = std::chrono::seconds(5);
   double accepts_per_s = 200;
   double accepts_burst = 64;
+  const Clock* clock = nullptr;  // outlives the server; none: the machine's
 };
 
 // Thread safe. Nobody without a certificate of the authority gets as far as HTTP. One whose certificate is good and who

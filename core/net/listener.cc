@@ -281,7 +281,8 @@ class Listener::Impl : public std::enable_shared_from_this<Listener::Impl> {
   TaskGroup handshakes_;
   TaskGroup handlers_;
   const std::uint16_t port_;
-  const SystemClock clock_;
+  const SystemClock machines_;
+  const Clock& clock_ = settings_.session.clock != nullptr ? *settings_.session.clock : machines_;
   std::mutex strangers_mutex_;
   Strangers strangers_;
   std::map<Strangers::Ticket, std::weak_ptr<Stranger>> strangers_here_;

@@ -12,6 +12,7 @@
 
 #include "core/net/deadline.h"
 #include "core/net/strangers.h"
+#include "core/net/test_clock.h"
 #include "core/net/test_support.h"
 #include "core/net/tls_stream.h"
 
@@ -209,19 +210,23 @@ TEST(Listener, AHandshakeHasADeadline) {
 }
 
 TEST(Listener, WhoHoldsHandshakesOpenGivesWayToNewcomers) {
+  TestClock clock;
   Threads threads;
   ListenerSettings settings;
   settings.strangers_per_address_max = 20;
   settings.session.handshake_deadline = std::chrono::minutes(10);
+  settings.session.clock = &clock;
   TestServer server(threads, settings);
   std::vector<std::unique_ptr<PlainClient>> held;
   for (int i = 0; i < 20; ++i) held.push_back(std::make_unique<PlainClient>(server.port()));
   for (int i = 0; i < 10; ++i) held[static_cast<std::size_t>(i)]->write("\x16\x03");
-  threads.run(sleep_for(Strangers::kPatience + milliseconds(50)));
+  EXPECT_FALSE(server.try_connect().ok()) << "nobody goes who came a moment ago";
+  EXPECT_EQ(server.hooks().count(reason::kTooManyHandshakes), 1);
+  clock.advance(Strangers::kPatience);
   // An honest one at a time: each finds the bound reached, and gets in all the same.
   for (int i = 0; i < 30; ++i) expect_good_session(threads, server);
   EXPECT_GE(server.hooks().count(reason::kGaveWay), 1);
-  EXPECT_EQ(server.hooks().count(reason::kTooManyHandshakes), 0);
+  EXPECT_EQ(server.hooks().count(reason::kTooManyHandshakes), 1);
 }
 
 TEST(Listener, SessionsAreBounded) {
@@ -260,13 +265,18 @@ TEST(Listener, AMembersOldestSessionEndsForItsNewestAndNoOthers) {
 
 // On an enrolment port nobody is known until the end.
 TEST(Listener, ClientsWithoutACertificateGiveWayToNewcomersToo) {
+  TestClock clock;
   Threads threads;
   ListenerSettings settings;
   settings.strangers_per_address_max = 3;
+  settings.session.clock = &clock;
   TestServer server(threads, settings, echo, pki().enrol_server());
   std::vector<std::shared_ptr<Session>> idle;
-  for (int i = 0; i < 3; ++i) idle.push_back(*server.try_connect({}, pki().enrol_client()));
-  threads.run(sleep_for(Strangers::kPatience + milliseconds(50)));
+  for (int i = 0; i < 3; ++i) {
+    idle.push_back(*server.try_connect({}, pki().enrol_client()));
+    EXPECT_TRUE(exchange(threads, idle.back(), 1, 100).ok()) << "its handshake is over at the server, too";
+  }
+  clock.advance(Strangers::kPatience);
   const auto newcomer = server.try_connect({}, pki().enrol_client());
   ASSERT_TRUE(newcomer.ok()) << newcomer.error().to_string();
   EXPECT_TRUE(exchange(threads, *newcomer, 1, 100).ok());

@@ -1,4 +1,4 @@
-// How fast something may go on: so many a second, and a burst of as many after a rest. Pure: the time is passed in.
+// How fast something may go on: a number each second, and a burst after a rest. Pure: the time is passed in.
 #pragma once
 
 #include <algorithm>

@@ -41,7 +41,7 @@ class PayloadGate : public std::enable_shared_from_this<PayloadGate> {
     ~Ticket();
     Ticket(const Ticket&) = delete;
     Ticket& operator=(const Ticket&) = delete;
-    bool try_take(std::size_t bytes, Again again);  // so many bytes more, of those announced
+    bool try_take(std::size_t bytes, Again again);  // `bytes` more of those announced
 
    private:
     friend class PayloadGate;

@@ -5,8 +5,6 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/strand.hpp>
 
-#include "core/base/testing.h"
-#include "core/net/deadline.h"
 #include "core/net/greeting.h"
 #include "core/net/test_support.h"
 #include "core/wire/frame.h"
@@ -24,11 +22,6 @@ SessionSettings impatient() {
   return settings;
 }
 
-// Heartbeats are surfaced to nobody, so only the counter tells.
-Awaitable<void> wait_for_heartbeats(std::shared_ptr<Session> session) {
-  while (session->counters().bytes_in < 4'000) co_await sleep_for(milliseconds(5));
-}
-
 TEST(SessionLimits, HeartbeatsKeepAnIdleSessionAndAreNotSurfaced) {
   Threads threads;
   ListenerSettings settings;
@@ -37,7 +30,7 @@ TEST(SessionLimits, HeartbeatsKeepAnIdleSessionAndAreNotSurfaced) {
   SessionSettings mine;
   mine.heartbeat_interval = milliseconds(5);
   const auto session = server.connect_now(mine);
-  EXPECT_TRUE(threads.run(with_deadline(wait_for_heartbeats(session), kTestPatience), session->executor()).ok());
+  server.hooks().wait([](const RecordingHooks& seen) { return seen.moved.bytes_in >= 4'000; });
   EXPECT_EQ(session->counters().frames_in, 0u);
   EXPECT_TRUE(exchange(threads, session, 1, 10).ok());
   say_goodbye(threads, session);

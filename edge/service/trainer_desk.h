@@ -21,7 +21,7 @@
 namespace fluvial::edge {
 
 struct DeskOptions {
-  std::size_t workers = 1;  // a job starts when so many training workers are free
+  std::size_t workers = 1;  // a job starts when this many training workers are free
   std::chrono::milliseconds attach_deadline{60'000};
   std::chrono::milliseconds task_deadline{3'600'000};  // a plan may ask for less
 };

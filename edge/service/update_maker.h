@@ -29,7 +29,7 @@ class UpdateMaker {
 
   UpdateMaker(SiteContext& site, Events events);
 
-  // As the setting `reduction` says, for so many workers; "auto": what takes least here, measured.
+  // As the setting `reduction` says, for this number of workers. "auto" measures, and takes the fastest here.
   void choose_reduction(std::string_view setting, std::size_t workers);
   void stop() { early_.stop(); }
 

@@ -1,5 +1,5 @@
 // One host's disk: a store::MemoryFileSystem that fails as the scenario says. Operations are carried out at once. The
-// time that they should take is added up, and the process waits for so long before it goes on with their result.
+// time that they should take is added up, and the process waits that time before it goes on with their result.
 #pragma once
 
 #include <memory>

@@ -75,7 +75,7 @@ class HostileParent {
   HostileParent& operator=(const HostileParent&) = delete;
 
   std::uint16_t port() const { return port_; }
-  bool wait_visits(std::size_t count);  // so many have come and are gone; false: not within kPatience
+  bool wait_visits(std::size_t count);  // until `count` have come and gone; false: not within kPatience
   std::size_t greeted() const;          // how many of them said Hello
 
  private:

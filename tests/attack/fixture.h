@@ -12,8 +12,8 @@ namespace fluvial::attack {
 
 class AttackTest : public integration::FederationTest {
  protected:
-  // A run of so many rounds, whose first is committed and whose second waits for its workers until release(). So an
-  // attack is under way while rounds 2 to the last are held.
+  // A run whose first round is committed and whose second waits for its workers until release(). So an attack is under
+  // way while rounds 2 to the last are held.
   void start_held_run(std::uint64_t rounds = 5);
   void release() { gate_->open(); }
   // Every round is committed with the update of every site, exactly. Releases them.

@@ -13,10 +13,27 @@ Flood::Flood(unsigned threads, Turn turn, std::uint64_t turns_max) {
   }
 }
 
+Flood::Flood(Duration every, Turn turn) {
+  threads_.emplace_back([this, every, turn] {
+    std::unique_lock lock(mutex_);
+    for (std::uint64_t count = 0; !stopping_; ++count) {
+      lock.unlock();
+      turn(count);
+      ++turns_;
+      lock.lock();
+      stopped_.wait_for(lock, every, [this] { return stopping_.load(); });
+    }
+  });
+}
+
 Flood::~Flood() { stop(); }
 
 std::uint64_t Flood::stop() {
-  stopping_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  stopped_.notify_all();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
   return turns_;

@@ -16,7 +16,7 @@ constexpr bool kSanitized = false;
 
 class FloodAttack : public AttackTest {
  protected:
-  // Until the coordinator has refused so many connections more than before, for that reason or for any.
+  // Until the coordinator has refused `more` connections beyond `before`, for that reason or for any.
   void wait_refused(double before, double more, const std::string& reason = "") {
     const auto there = cli::retry(kPatience, [&]() -> Result<bool> { return refused(reason) >= before + more; });
     EXPECT_TRUE(there.ok() && *there) << "refused: " << refused(reason) - before << ", not " << more;
@@ -45,7 +45,7 @@ TEST_F(FloodAttack, IdleConnectionsKeepNobodyOut) {
     ASSERT_TRUE(lease.ok()) << "attempt " << i << ": " << lease.error().message;
   }
   const double before = refused("gave_way");
-  const auto full = cli::retry(kPatience, [&]() -> Result<bool> {  // a busy machine may need a while to have so many
+  const auto full = cli::retry(kPatience, [&]() -> Result<bool> {  // a busy machine may need a while to open them all
     FLUVIAL_TRY(idle.add(50));
     return refused("gave_way") > before;
   });
@@ -90,9 +90,8 @@ TEST_F(FloodAttack, PayloadsThatAreAnnouncedAndDoNotComeHoldNoMemory) {
     members.push_back(std::move(*member));
   }
   const Buffer some(64 << 10);
-  const Flood trickle(1, [&](std::uint64_t) {
+  const Flood trickle(std::chrono::milliseconds(500), [&](std::uint64_t) {
     for (Connection& member : members) (void)member.write(some.span());
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
   });
   expect_rounds_go_on();
 }

@@ -58,7 +58,7 @@ class Auditor {
 
   void stop() { stopping_ = true; }
   void finish();  // once the run is over: returns when nothing more is heard of it
-  // Waits for something new, at most so long.
+  // Waits for something new, no longer than the limit.
   Progress wait(std::chrono::milliseconds limit);
   Progress progress() const;
 

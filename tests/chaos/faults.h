@@ -28,7 +28,7 @@ struct Fault {
   Milliseconds at{0};  // since the beginning
   std::string node;
   FaultKind kind = FaultKind::kKill;
-  Milliseconds stopped{0};   // SIGSTOP for so long, then SIGCONT or SIGKILL; or so long disk or network fail
+  Milliseconds stopped{0};   // how long: SIGSTOP before SIGCONT or SIGKILL, or a fault of disk or network
   Milliseconds down{0};      // after SIGKILL, until it is started again
   std::uint64_t detail = 0;  // chooses what is left open above
   Milliseconds end() const { return at + stopped + down; }
@@ -36,8 +36,8 @@ struct Fault {
 
 class FaultSource {
  public:
-  // Nodes by name, with their role. `pace`: so many times the times below. `kinds`: one of them a fault, each as likely
-  // as it is often there. A site has no network of its own here: it is killed instead.
+  // Nodes by name, with their role. `pace`: the times below are multiplied by it. Each fault is one of `kinds`; a kind
+  // that is there twice is twice as likely. A site has no network of its own here: it is killed instead.
   FaultSource(std::uint64_t seed, const std::map<std::string, std::string>& roles, int pace,
               std::vector<FaultKind> kinds);
 

@@ -16,8 +16,8 @@ namespace fluvial::chaos {
 
 struct Options {
   std::uint64_t seed = 0;
-  std::uint64_t seconds = 0;  // faults go on at least so long,
-  std::uint64_t rounds = 0;   // and until so many rounds are committed
+  std::uint64_t seconds = 0;  // faults go on at least this long,
+  std::uint64_t rounds = 0;   // and until this many rounds are committed
   std::uint64_t sites = 6;
   std::uint64_t aggregators = 2;  // of the lowest tier; one a tier above it
   std::uint64_t tiers = 2;

@@ -35,7 +35,7 @@ class Input {
     bytes_ = bytes_.subspan(taken.size());
     return taken;
   }
-  ByteSpan bytes() { return take(byte()); }  // a length, and so many
+  ByteSpan bytes() { return take(byte()); }  // a length, then that many bytes
   std::string text() { return std::string(as_text(bytes())); }
   ByteSpan rest() { return take(bytes_.size()); }
 

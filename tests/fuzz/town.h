@@ -159,7 +159,7 @@ inline void run_for(World& world, Duration duration) {
   while (world.step(end)) continue;
 }
 
-// Until it holds, for at most so long in virtual time.
+// Until it holds, or the limit in virtual time is over.
 template <typename Holds>
 bool run_until(World& world, Duration most, const Holds& holds) {
   const TimePoint end = world.scheduler().now() + most;

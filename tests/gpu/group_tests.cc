@@ -20,7 +20,7 @@ using kernels::DeviceKind;
 
 constexpr const char* kMissingLibrary = "libfluvial_no_such_library.so";
 
-// The device of the test and those after it, if there are so many.
+// The device of the test and those after it, as far as the machine has them.
 std::vector<Device> devices_of(const Context& context, int count) {
   std::vector<Device> devices;
   for (int i = 0; i < count; ++i) {

@@ -14,7 +14,7 @@ struct SiteTimes {
   std::vector<double> stages;  // the same work, each stage waited for
 };
 
-// Two workers' models of so many values, a base and a residual in host memory; who takes p and the encoded chunks
+// Two workers' models of `values` values, a base and a residual in host memory. Whoever takes p and the encoded chunks
 // copies them. Empty where the device is no GPU or does not have the codec.
 SiteTimes site_times(const kernels::Device& device, std::size_t values, const std::string& codec, std::size_t rounds);
 

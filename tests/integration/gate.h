@@ -27,7 +27,7 @@ enum class Way { kUp, kDown };  // to the parent; to the child
 // How one way forwards, on every connection.
 struct Traffic {
   std::chrono::milliseconds delay{0};
-  std::size_t slice_bytes_max = 0;     // when set: in writes of 1 to so many bytes
+  std::size_t slice_bytes_max = 0;     // when set: in writes of 1 to this many bytes
   std::uint64_t rate_bytes_per_s = 0;  // of all connections together; 0: no limit
   bool forwards = true;                // false: a black hole; what comes is kept until it forwards again
 };

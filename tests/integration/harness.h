@@ -91,7 +91,7 @@ class FederationTest : public ::testing::Test {
   void wait_log(const std::string& name, const std::string& text);
   // A site's /status, once `wanted` is satisfied.
   cli::json::value wait_status(std::size_t site_index, const std::function<bool(const cli::json::value&)>& wanted);
-  // Until coordinator or aggregator says that so many sites of the open round are in its sum, or above it.
+  // Until the node says that `sites` sites of the open round are in its sum, or above it.
   void wait_in(const std::string& node, std::uint64_t round, std::uint64_t sites);
   // "coordinator" or an aggregator: whose lease the node has.
   std::string parent_of(const std::string& node);
@@ -101,7 +101,7 @@ class FederationTest : public ::testing::Test {
   // Each committed model is its base and the mean of the contributors that the journal names, bit for bit, by an
   // independent loop. Of runs whose workers do what bench_train() does, whenever.
   void expect_exact(std::uint64_t run);
-  void expect_exact(std::uint64_t run, std::size_t rounds);  // and so many they are
+  void expect_exact(std::uint64_t run, std::size_t rounds);  // and there are exactly `rounds` of them
   // A round that a restored backup has undone, while its base is still there: from the round after `fork` on, the
   // sites' updates of it may be in their residuals.
   void note_undone(std::uint64_t run, std::uint64_t round, std::uint64_t fork);

@@ -42,7 +42,7 @@ class EventLog {
   // The number that the id names, if what comes after it is all here; none for any other text.
   std::optional<std::uint64_t> number_of(std::string_view id) const;
   bool is_complete_after(std::uint64_t number) const { return number >= dropped_ && number <= last_; }
-  // What is behind `number`, oldest first, at most so many.
+  // The events after `number`, oldest first, up to the given count.
   std::vector<LoggedEvent> after(std::uint64_t number, std::size_t most) const;
   std::vector<LoggedEvent> recent(std::size_t most) const;         // of what happened, oldest first
   std::vector<LoggedEvent> standing(std::string_view name) const;  // by subject

@@ -69,6 +69,7 @@ net::Awaitable<Reply> show_open(Context* admin, Call call) {
                                          {"opened_at", utc(calls.wall(machine.opened_at()))},
                                          {"soft_left_s", seconds_until(machine.soft_deadline(), now)},
                                          {"hard_left_s", seconds_until(machine.hard_deadline(), now)},
+                                         {"tiers", tiers_json(*admin)},
                                          {"sites", std::move(sites)}});
 }
 

@@ -26,7 +26,7 @@ class Uploads {
 
   // The path. After left_alone(). kResourceExhausted: too many at once.
   Result<std::string> begin(NodeId owner, std::string id, TimePoint now);
-  // Gives up what nobody has written to for so long: the paths, to be removed.
+  // Gives up uploads that nobody has written to within the limit. Returns their paths, to be removed.
   std::vector<std::string> left_alone(TimePoint now);
   // Where a part of `size` bytes at `from` goes. Parts come in order; the last one may come again.
   // kNotFound: no such upload of this owner's; kInvalidArgument: a gap; kResourceExhausted: too large.

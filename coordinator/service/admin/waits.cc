@@ -4,6 +4,7 @@
 #include <boost/json.hpp>
 #include <utility>
 
+#include "coordinator/logic/tiers.h"
 #include "coordinator/service/json.h"
 
 namespace fluvial::coordinator::admin {
@@ -137,6 +138,28 @@ json::array waits_json(const Context& admin) {
   return told;
 }
 
+json::array tiers_json(const Context& admin) {
+  std::vector<Transfer> transfers;
+  for (const auto& [id, member] : admin.book().members()) {
+    auto activity = admin.root.runs().roll_call().activity_of(id);
+    const Role parent = member.parent == NodeId(0) ? Role::kCoordinator : Role::kAggregator;
+    if (activity) transfers.push_back({member.role, parent, std::move(*activity)});
+  }
+  json::array told;
+  for (const TierProgress& tier : tiers(transfers)) {
+    json::object one{{"child", role_name(tier.child)},
+                     {"parent", role_name(tier.parent)},
+                     {"doing", doing_name(tier.doing)},
+                     {"nodes", tier.nodes},
+                     {"done_bytes", tier.done_bytes},
+                     {"total_bytes", tier.total_bytes},
+                     {"eta_s", nullptr}};
+    if (tier.left_s) one["eta_s"] = *tier.left_s;
+    told.push_back(std::move(one));
+  }
+  return told;
+}
+
 json::value open_json(const Context& admin, const RunMachine& machine) {
   if (!machine.is_open()) return nullptr;
   const TimePoint now = admin.runtime.clock.now();
@@ -150,7 +173,8 @@ json::value open_json(const Context& admin, const RunMachine& machine) {
                       {"in", machine.gather().counted().size()},
                       {"awaited", std::move(awaited)},
                       {"soft_left_s", seconds_until(machine.soft_deadline(), now)},
-                      {"hard_left_s", seconds_until(machine.hard_deadline(), now)}};
+                      {"hard_left_s", seconds_until(machine.hard_deadline(), now)},
+                      {"tiers", tiers_json(admin)}};
 }
 
 std::string waits_line(const Context& admin, const RunMachine& machine) {

@@ -19,9 +19,11 @@ struct Wait {
 // Of the active run; empty when there is none, or when it is over.
 std::vector<Wait> waits_of(const Context& admin);
 
-// At most so many of each are told; the last one then says how many more there are.
+// The most entries of each list. One more then says how many there are besides.
 inline constexpr std::size_t kToldMax = 100;
 boost::json::array waits_json(const Context& admin);
+// Where the transfers of the moment stand, by tier of the tree.
+boost::json::array tiers_json(const Context& admin);
 boost::json::value open_json(const Context& admin, const RunMachine& machine);  // the open round; null: none is
 // The event of the watchers: where the active run stands, and what it waits for.
 std::string waits_line(const Context& admin, const RunMachine& machine);

@@ -282,6 +282,15 @@ TEST_F(WaitsTest, WhatANodeReportsIsSaidUntilItGoesAway) {
   EXPECT_EQ(sending.at("progress").at("done_bytes"), 40 << 20);
   EXPECT_TRUE(sending.at("progress").at("eta_s").is_number());
   const json::object status = get("/v1/status");
+  const json::array& tiers = status.at("run").at("open").at("tiers").as_array();
+  ASSERT_EQ(tiers.size(), 1U) << json::serialize(tiers);
+  EXPECT_EQ(tiers[0].at("child"), "site");
+  EXPECT_EQ(tiers[0].at("parent"), "coordinator");
+  EXPECT_EQ(tiers[0].at("doing"), "sending");
+  EXPECT_EQ(tiers[0].at("nodes"), 1);
+  EXPECT_EQ(tiers[0].at("total_bytes"), 400 << 20);
+  EXPECT_TRUE(tiers[0].at("eta_s").is_number());
+  EXPECT_EQ(get("/v1/rounds/open").at("tiers").as_array().size(), 1U);
   EXPECT_EQ(of(status.at("waits"), "node", "hospital-a").at("severity"), "info") << "that passes by itself";
   EXPECT_EQ(of(status.at("waits"), "node", "hospital-b").at("reason"), "no worker attached");
   EXPECT_EQ(of(status.at("problems"), "node", "hospital-b").at("what"), "hospital-b has no worker attached");

@@ -26,7 +26,7 @@ struct Replayed {
   std::uint32_t silent_looks = 0;
 };
 
-constexpr Duration kLook = std::chrono::seconds(1);  // so often what is waited for is looked at
+constexpr Duration kLook = std::chrono::seconds(1);  // between two looks at what is waited for
 constexpr std::uint32_t kSilentLooksMax = 15;  // then it is told again: so each side notices that the other is gone
 
 // Says what the run waits for, when that is another thing than what this watcher knows.
