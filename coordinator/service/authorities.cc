@@ -1,12 +1,10 @@
 #include "coordinator/service/authorities.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <set>
 #include <utility>
 
-#include "core/identity/files.h"
 #include "core/identity/token.h"
 #include "core/store/audit_log.h"
 #include "core/store/certificate_book.h"
@@ -18,8 +16,14 @@ using identity::Certificate;
 using store::AuthorityState;
 
 constexpr std::size_t kNameDigits = 16;
+constexpr const char* kIssuingKey = "ca-key.pem";
+constexpr const char* kIssuingChain = "ca.pem";
 constexpr std::string_view kKeyPrefix = "authority-";
 constexpr std::string_view kKeySuffix = "-key.pem";
+
+std::string name_of_key(const Digest& key) {
+  return std::string(kKeyPrefix) + to_hex(key).substr(0, kNameDigits) + std::string(kKeySuffix);
+}
 
 bool is_trusted(AuthorityState state) {
   return state == AuthorityState::kNext || state == AuthorityState::kIssuing || state == AuthorityState::kOld;
@@ -62,7 +66,7 @@ Result<std::unique_ptr<Authorities>> Authorities::open(store::CoordinatorJournal
                                                        const AuthorityOptions& options, const telemetry::Logger& log,
                                                        WallTime now) {
   std::unique_ptr<Authorities> made(new Authorities(journal, options, log));
-  FLUVIAL_TRY(identity::make_private_folder(made->folder()));
+  FLUVIAL_TRY(made->folder_->make());
   FLUVIAL_TRY(made->read());
   if (made->known_.empty()) {
     FLUVIAL_TRY(made->take_first(now));
@@ -74,26 +78,24 @@ Result<std::unique_ptr<Authorities>> Authorities::open(store::CoordinatorJournal
   return made;
 }
 
-std::string Authorities::folder() const { return store::join_path(options_.data_dir, kAuthorityFolder); }
-
-std::string Authorities::key_path(const Digest& key) const {
-  return folder() + "/" + std::string(kKeyPrefix) + to_hex(key).substr(0, kNameDigits) + std::string(kKeySuffix);
-}
+Authorities::Authorities(store::CoordinatorJournal& journal, const AuthorityOptions& options,
+                         const telemetry::Logger& log)
+    : journal_(journal),
+      options_(options),
+      folder_(options.folder ? options.folder : authority_folder(store::join_path(options.data_dir, kAuthorityFolder))),
+      log_(log) {}
 
 // The first start, or the first one of this version.
 Status Authorities::take_first(WallTime now) {
-  const std::string own = folder() + "/ca.pem";
-  std::error_code failure;
-  const bool is_there =
-      std::filesystem::exists(own, failure) || std::filesystem::exists(folder() + "/ca-key.pem", failure);
+  const bool is_there = folder_->has(kIssuingChain) || folder_->has(kIssuingKey);
   if (!options_.files || is_there) {
-    FLUVIAL_ASSIGN(const identity::Issuer issuer, identity::open_or_make_issuer(folder(), options_.federation, now));
+    FLUVIAL_ASSIGN(const identity::Issuer issuer, folder_->open_or_make_issuer(options_.federation, now));
     FLUVIAL_TRY(store::AuthorityBook(journal_).put({row_of(issuer, AuthorityState::kIssuing, now)}, {}));
     FLUVIAL_TRY(read());
     return options_.files ? take_files(now) : Status();
   }
   FLUVIAL_ASSIGN(const identity::Issuer issuer, identity::load_issuer(*options_.files, now));
-  FLUVIAL_TRY(issuer.key.save(key_path(identity::PublicKey::of(issuer.key).id())));
+  FLUVIAL_TRY(folder_->save_key(issuer.key, name_of_key(identity::PublicKey::of(issuer.key).id())));
   const store::AuditEntry entry{.kind = store::AuditKind::kAuthorityTaken, .detail = root_pin(issuer.chain)};
   FLUVIAL_TRY(write({row_of(issuer, AuthorityState::kIssuing, now)}, false, entry, now));
   return read();
@@ -130,7 +132,7 @@ Status Authorities::take_files(WallTime now) {
               {{"file", options_.files->certificate}});
     return {};
   }
-  FLUVIAL_TRY(issuer->key.save(key_path(row.key)));
+  FLUVIAL_TRY(folder_->save_key(issuer->key, name_of_key(row.key)));
   std::vector<store::AuthorityRow> rows = {row};
   if (row.key != issuing->row.key) rows.push_back(moved(issuing->row, AuthorityState::kRenewed, now));
   const bool list_changes = issuer->chain.back().pem() != issuing->chain.back().pem();
@@ -165,14 +167,14 @@ RolloverPhase Authorities::phase() const {
 }
 
 Result<identity::PrivateKey> Authorities::key_of(const Known& known) const {
-  for (const std::string& path : {folder() + "/ca-key.pem", key_path(known.row.key)}) {
-    auto key = identity::PrivateKey::load(path);
+  for (const std::string& name : {std::string(kIssuingKey), name_of_key(known.row.key)}) {
+    auto key = folder_->load_key(name);
     if (!key.ok() && key.error().code == Code::kNotFound) continue;
     if (!key.ok()) return key.error();
     if (identity::PublicKey::of(*key).id() == known.row.key) return key;
   }
-  return Error{Code::kDataLoss, "the key of the authority " + root_pin(known.chain) + " is not in " + folder() +
-                                    ": restore the file " + key_path(known.row.key)};
+  return Error{Code::kDataLoss, "the key of the authority " + root_pin(known.chain) + " is not in " + folder_->path() +
+                                    ": restore the file " + folder_->path() + "/" + name_of_key(known.row.key)};
 }
 
 // During a rollover each trusted one has its key in a file of its own, so that ca-key.pem may change hands. Otherwise
@@ -182,19 +184,18 @@ Status Authorities::settle() {
   for (const Known& one : known_) {
     if (phase() == RolloverPhase::kNone || !is_trusted(one.row.state)) continue;
     FLUVIAL_ASSIGN(const identity::PrivateKey key, key_of(one));
-    const std::string path = key_path(one.row.key);
-    kept.insert(std::filesystem::path(path).filename().string());
-    std::error_code failure;
-    if (!std::filesystem::exists(path, failure)) FLUVIAL_TRY(key.save(path));
+    const std::string name = name_of_key(one.row.key);
+    kept.insert(name);
+    if (!folder_->has(name)) FLUVIAL_TRY(folder_->save_key(key, name));
   }
   const Known& issuing = *find(AuthorityState::kIssuing);
-  const auto held = identity::PrivateKey::load(folder() + "/ca-key.pem");
-  const auto shown = Certificate::load_chain(folder() + "/ca.pem");
+  const auto held = folder_->load_key(kIssuingKey);
+  const auto shown = folder_->load_chain(kIssuingChain);
   const bool same_key = held.ok() && identity::PublicKey::of(*held).id() == issuing.row.key;
   if (!same_key || !shown.ok() || Certificate::pem_of(*shown) != issuing.row.chain) {
     FLUVIAL_ASSIGN(const identity::PrivateKey key, key_of(issuing));
-    FLUVIAL_TRY(key.save(folder() + "/ca-key.pem"));
-    FLUVIAL_TRY(Certificate::save_chain(issuing.chain, folder() + "/ca.pem"));
+    FLUVIAL_TRY(folder_->save_key(key, kIssuingKey));
+    FLUVIAL_TRY(folder_->save_chain(issuing.chain, kIssuingChain));
   }
   remove_keys_but(kept);
   return {};
@@ -202,12 +203,8 @@ Status Authorities::settle() {
 
 // Of those that are trusted no more, and of a step that was cut short. What cannot be removed now is at the next start.
 void Authorities::remove_keys_but(const std::set<std::string>& kept) const {
-  std::error_code failure;
-  for (const auto& file : std::filesystem::directory_iterator(folder(), failure)) {
-    const std::string name = file.path().filename().string();
-    if (!name.starts_with(kKeyPrefix) || !name.ends_with(kKeySuffix) || kept.contains(name)) continue;
-    std::error_code ignored;
-    std::filesystem::remove(file.path(), ignored);
+  for (const std::string& name : folder_->names()) {
+    if (name.starts_with(kKeyPrefix) && name.ends_with(kKeySuffix) && !kept.contains(name)) folder_->remove(name);
   }
 }
 
@@ -222,7 +219,7 @@ std::vector<Certificate> Authorities::trusted() const {
 Status Authorities::publish(WallTime now) {
   const Known& issuing = *find(AuthorityState::kIssuing);
   if (identity::end_of(issuing.chain) <= now) {
-    return Error{Code::kFailedPrecondition, folder() + "/ca.pem has expired"};
+    return Error{Code::kFailedPrecondition, folder_->path() + "/ca.pem has expired"};
   }
   if (identity::end_of(issuing.chain) - now < options_.validity) {
     log_.warn(
@@ -256,9 +253,8 @@ Status Authorities::write(const std::vector<store::AuthorityRow>& rows, bool lis
 Status Authorities::begin(const std::optional<identity::IssuerFiles>& files, store::AuditEntry entry, WallTime now) {
   const std::lock_guard lock(mutex_);
   FLUVIAL_TRY(may_begin(phase()));
-  Result<identity::Issuer> issuer = files
-                                        ? identity::load_issuer(*files, now)
-                                        : identity::make_issuer(options_.federation, now, identity::kAuthorityValidity);
+  Result<identity::Issuer> issuer =
+      files ? identity::load_issuer(*files, now) : folder_->make_issuer(options_.federation, now);
   if (!issuer.ok()) return issuer.error();
   const std::string root = root_pin(issuer->chain);
   const auto same_root = [&root](const Known& one) { return root_pin(one.chain) == root; };
@@ -272,7 +268,7 @@ Status Authorities::begin(const std::optional<identity::IssuerFiles>& files, sto
     return Error{Code::kFailedPrecondition, "the root " + root + " was this federation's before"};
   }
   const store::AuthorityRow row = row_of(*issuer, AuthorityState::kNext, now);
-  FLUVIAL_TRY(issuer->key.save(key_path(row.key)));
+  FLUVIAL_TRY(folder_->save_key(issuer->key, name_of_key(row.key)));
   entry.kind = store::AuditKind::kRolloverBegun;
   entry.detail = root;
   FLUVIAL_TRY(write({row}, true, entry, now));
@@ -337,17 +333,18 @@ Result<std::vector<std::string>> Authorities::without() const {
 }
 
 // `issuer` is empty for the first one, and for what a restore has lost and its holder has shown: that may be of any.
-bool Authorities::is_leaving(ByteSpan issuer) const {
+// None: it is of one that is trusted no more, and so proves nothing, whoever has shown it.
+std::optional<bool> Authorities::is_leaving(ByteSpan issuer) const {
   const Known* const old = find(AuthorityState::kOld);
   if (old == nullptr) return false;
   const auto by_key = [issuer](const Known& one) { return std::ranges::equal(one.row.key, issuer); };
   const auto found = issuer.empty() ? known_.begin() : std::ranges::find_if(known_, by_key);
-  if (found == known_.end()) return false;
+  if (found == known_.end()) return std::nullopt;
   const std::string pin = root_pin(found->chain);
   const std::vector<Certificate> roots = trusted();
   const auto is_root = [&pin](const Certificate& root) { return identity::pin_of(root) == pin; };
-  if (issuer.empty() && std::ranges::none_of(roots, is_root)) return true;
-  return pin == root_pin(old->chain);
+  if (std::ranges::any_of(roots, is_root)) return pin == root_pin(old->chain);
+  return issuer.empty() ? std::optional(true) : std::nullopt;
 }
 
 Result<std::vector<std::string>> Authorities::relying(WallTime now) const {
@@ -359,8 +356,10 @@ Result<std::vector<std::string>> Authorities::relying(WallTime now) const {
   for (const store::CertificateRow& row : rows) {
     const auto node = by_id.find(row.node);
     if (node == by_id.end() || node->second->revoked_at || !is_in_tree(node->second->role)) continue;
-    held.push_back({row.node, node->second->name, is_leaving(row.authority), row.used_at.has_value(),
-                    row.refused_since.has_value(), row.ends_at + options_.grace});
+    const std::optional<bool> leaving = is_leaving(row.authority);
+    if (!leaving) continue;
+    held.push_back({row.node, node->second->name, *leaving, row.used_at.has_value(), row.refused_since.has_value(),
+                    row.ends_at + options_.grace});
   }
   return relying_on_leaving(held, now);
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "coordinator/logic/rollover.h"
+#include "coordinator/service/authority_folder.h"
 #include "core/identity/authority.h"
 #include "core/identity/issuer.h"
 #include "core/store/audit_entry.h"
@@ -32,6 +33,7 @@ struct AuthorityOptions {
   std::optional<identity::IssuerFiles> files = {};         // of an existing PKI; none: the coordinator makes its own
   std::chrono::seconds validity = std::chrono::hours(24);  // of members' certificates
   std::chrono::seconds grace = std::chrono::days(30);      // for how long a certificate that has ended may be renewed
+  std::shared_ptr<AuthorityFolder> folder = {};            // none: kAuthorityFolder in data_dir
 };
 
 // How things stand, for people.
@@ -79,8 +81,7 @@ class Authorities {
     store::AuthorityRow row;
     std::vector<identity::Certificate> chain;
   };
-  Authorities(store::CoordinatorJournal& journal, AuthorityOptions options, const telemetry::Logger& log)
-      : journal_(journal), options_(std::move(options)), log_(log) {}
+  Authorities(store::CoordinatorJournal& journal, const AuthorityOptions& options, const telemetry::Logger& log);
 
   Status take_first(WallTime now);
   Status take_files(WallTime now);
@@ -96,12 +97,11 @@ class Authorities {
   RolloverPhase phase() const;
   Result<std::vector<std::string>> without() const;
   Result<std::vector<std::string>> relying(WallTime now) const;
-  bool is_leaving(ByteSpan issuer) const;
-  std::string key_path(const Digest& key) const;
-  std::string folder() const;
+  std::optional<bool> is_leaving(ByteSpan issuer) const;
 
   store::CoordinatorJournal& journal_;
   const AuthorityOptions options_;
+  const std::shared_ptr<AuthorityFolder> folder_;
   telemetry::Logger log_;
   mutable std::mutex mutex_;
   std::vector<Known> known_;  // every one that ever was

@@ -159,6 +159,35 @@ TEST_F(AuthoritiesTest, ARolloverWaitsForThoseItConcernsAndLeavesNothingOfTheOld
   ASSERT_TRUE(begin().ok());  // and so on, years later
 }
 
+// The journal remembers certificates for a month after their end: those of the first authority prove nothing now.
+TEST_F(AuthoritiesTest, ASecondRolloverSoonAfterTheFirstWaitsAsWell) {
+  const NodeId site = enrol("hospital-a");
+  store::CertificateBook book(*journal_);
+  const auto first = book.current_of(site).value().value();
+  ASSERT_TRUE(book.saw({first.serial, site, first.key, first.ends_at}, wall_now()).ok());
+  const auto renews = [&](const std::string& before) {
+    const std::vector<Certificate> chain = certificate("hospital-a");
+    const Digest authority = now()->key_id();
+    const store::RenewedCertificate row{chain.front().serial_hex(), site,   first.key, wall_now(),
+                                        chain.front().not_after(),  before, authority};
+    EXPECT_TRUE(book.renewed(row, wall_now()).ok());
+    EXPECT_TRUE(book.saw({row.serial, site, first.key, row.ends_at}, wall_now()).ok());
+    return row.serial;
+  };
+  ASSERT_TRUE(begin().ok());
+  ASSERT_TRUE(issue(true).ok());
+  const std::string second = renews(first.serial);
+  ASSERT_TRUE(end().ok());
+
+  ASSERT_TRUE(begin().ok());
+  ASSERT_TRUE(issue(true).ok());
+  EXPECT_THAT(view().relying, ElementsAre("hospital-a"));
+  EXPECT_THAT(end().error().message, HasSubstr("hospital-a"));
+  renews(second);
+  EXPECT_TRUE(view().relying.empty());
+  EXPECT_TRUE(end().ok());
+}
+
 // Its row does not say whose it is: it may be of the one that is to go.
 TEST_F(AuthoritiesTest, WhatARestoreHasLostAndItsHolderShowsIsWaitedFor) {
   ASSERT_TRUE(begin().ok());

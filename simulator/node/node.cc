@@ -99,6 +99,7 @@ tree::Dial Node::dial(std::function<Answer(const net::HostPort&)> who_is_at) {
 net::Awaitable<Result<std::shared_ptr<net::Session>>> Node::connect(Answer to) {
   const SessionId id = world_.network().connect(host_, to.host);
   const auto state = connecting_[id] = std::make_shared<Connecting>(context_.executor());
+  if (to.at_enrolment) to.at_enrolment(id);
   // The peer's frames come after connected(); they must find the session.
   auto session = std::make_shared<NodeSession>(world_, host_, context_, id, identity_of_(to.takes_it), &outgoing_);
   sessions_[id] = session;
@@ -109,6 +110,11 @@ net::Awaitable<Result<std::shared_ptr<net::Session>>> Node::connect(Answer to) {
     const Error ended{Code::kUnauthenticated, "the peer's certificate has ended"};
     session->close(ended, false);
     co_return ended;
+  }
+  const Status known = trusts_ && !to.at_enrolment ? trusts_(identity_of_(to.takes_it)) : Status{};
+  if (!known.ok()) {
+    session->close(known.error(), false);
+    co_return known.error();
   }
   co_return std::shared_ptr<net::Session>(std::move(session));
 }

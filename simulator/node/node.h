@@ -49,7 +49,11 @@ class Node : public Process {
   struct Answer {     // at an address
     HostId host;      // that answers there
     HostId takes_it;  // whose certificate this process takes it to show
+    // Set where the connection is for the enrolment port, and told of it: there certificates are not checked.
+    std::function<void(SessionId)> at_enrolment = {};
   };
+  // What a handshake of this process with who answers checks besides dates; without it, nothing.
+  void set_trusts(std::function<Status(const identity::PeerIdentity&)> trusts) { trusts_ = std::move(trusts); }
   tree::Dial dial(std::function<Answer(const net::HostPort&)> who_is_at);
   void set_outgoing(Outgoing outgoing) { outgoing_ = std::move(outgoing); }
   bool is_dead() { return !world_.is_up(host_); }
@@ -75,6 +79,7 @@ class Node : public Process {
   tree::Runtime runtime_;
   net::TaskGroup tasks_;
   Outgoing outgoing_;
+  std::function<Status(const identity::PeerIdentity&)> trusts_;
   std::map<SessionId, std::weak_ptr<NodeSession>> sessions_;
   std::map<SessionId, std::shared_ptr<Connecting>> connecting_;
 };

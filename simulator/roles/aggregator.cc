@@ -129,7 +129,8 @@ void AggregatorRole::start() {
   }
   cast_.checks().incarnation_began(host(), *incarnation);
   if (cast_.ends(host())) {
-    renewing_.emplace(cast_, host(), runtime(), dial([](const net::HostPort&) { return Answer{kRoot, kRoot}; }));
+    renewing_.emplace(cast_, host(), runtime(), dial([](const net::HostPort&) { return Answer{kRoot, kRoot}; }),
+                      dial([this](const net::HostPort&) { return enrolment(); }));
   }
   region_ = std::make_unique<Region>(*this, runtime(), tasks());
   if (renewing_) region_->with_renewal(renewing_->renewal());
@@ -144,8 +145,12 @@ void AggregatorRole::start() {
     options.verify = renewing_->renewal().verifier();
     options.past_certificate_max = cast_.past_certificate_max();
   }
-  uplink_ = std::make_unique<tree::Uplink>(runtime(), *region_, options,
-                                           dial([this](const net::HostPort& address) { return who_is_at(address); }));
+  tree::Dial to_parent = dial([this](const net::HostPort& address) { return who_is_at(address); });
+  if (cast_.rollovers().on()) {
+    set_trusts([this](const identity::PeerIdentity& peer) { return cast_.rollovers().accepts(host(), peer); });
+    if (renewing_) to_parent = renewing_->renewal().watching(std::move(to_parent));
+  }
+  uplink_ = std::make_unique<tree::Uplink>(runtime(), *region_, options, std::move(to_parent));
   region_->attach(*uplink_, [](bool) {});
   if (renewing_) {
     spawn("renewal", renewing_->renewal().run());
@@ -162,6 +167,8 @@ Node::Answer AggregatorRole::who_is_at(const net::HostPort& address) {
   return {answered_, cast_.tamper().checks_role_alone() ? cast_.host_at(net::to_string(address)) : answered_};
 }
 
+Node::Answer AggregatorRole::enrolment() { return {kRoot, kRoot, cast_.rollovers().enrolment()}; }
+
 Duration AggregatorRole::look_every() const { return cast_.past_certificate_max() / 4; }
 
 // As the hub does it where it listens.
@@ -174,6 +181,8 @@ net::Awaitable<void> AggregatorRole::look_at_ends() {
 }
 
 net::Awaitable<void> AggregatorRole::serve(std::shared_ptr<net::Session> session) {
+  const Status known = cast_.rollovers().accepts(host(), session->member());
+  if (!known.ok()) co_return session->close(known.error(), false);
   const bool ended = session->member().not_after <= runtime().clock.wall_now();
   if (!ended || cast_.tamper().takes_an_ended_certificate()) co_return co_await region_->hub().serve(session);
   session->close({Code::kUnauthenticated, "the certificate has ended"}, false);  // as TLS has it

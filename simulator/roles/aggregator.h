@@ -32,6 +32,7 @@ class AggregatorRole final : public Node {
   Duration look_every() const;
 
   Answer who_is_at(const net::HostPort& address);
+  Answer enrolment();
 
   Cast& cast_;
   HostId answered_;  // at the last address that it tried

@@ -28,6 +28,7 @@ Cast::Cast(World& world, Tamper& tamper)
       checks_([&world](std::string invariant, std::string detail) {
         world.violate(std::move(invariant), std::move(detail));
       }),
+      rollovers_(*this),
       model_files_(world.disk(kRoot).files(), "models", world.chance().stream("model files"),
                    [&world] { return world.faults_on() ? world.scenario().faults.disk.models : 0; }),
       enrolment_rng_(world.chance().stream("enrolled anew")),
@@ -222,13 +223,21 @@ void Cast::order(Order order, HostId host) {
       break;
     case Order::kPause: coordinator->pause(); break;
     case Order::kStop: coordinator->stop(); break;
+    case Order::kRollOver: coordinator->roll_over(); break;
     case Order::kEnrolAnew: break;
   }
 }
 
-// Enrols the host anew from an empty folder, if the coordinator is up.
+bool Cast::is_in_order(HostId host) const {
+  return ends(host) && !revoked_.contains(host) && !is_dishonest(identity(host).node) && !attempted_.contains(host);
+}
+
+bool Cast::can_enrol_anew(HostId host) const {
+  return !sized() && world_.host(host).role == Role::kSite && !clones_.contains(host);
+}
+
 void Cast::enrol_anew(HostId host) {
-  if (sized() || clones_.contains(host) || !world_.is_up(kRoot)) return;
+  if (!can_enrol_anew(host) || !world_.is_up(kRoot)) return;
   const SitesScenario& sites = scenario().sites;
   store::NodeRow row;
   row.role = Role::kSite;

@@ -20,6 +20,7 @@
 #include "core/wire/protocol.h"
 #include "simulator/checks/checks.h"
 #include "simulator/node/node.h"
+#include "simulator/roles/rollovers.h"
 #include "simulator/roles/round_log.h"
 #include "simulator/roles/stand_ins.h"
 #include "simulator/roles/tamper.h"
@@ -97,6 +98,15 @@ class Cast {
   void looked_at(HostId parent, const std::map<NodeId, tree::Child>& children, Duration interval);
   void contributes(HostId parent, NodeId site, Duration interval);
 
+  // ---- the authority that certifies them, and the next one
+  Rollovers& rollovers() { return rollovers_; }
+  bool shows(HostId host, const identity::PeerIdentity& peer) const { return shown_[host.value()] == peer; }
+  // Its certificate ends, and nothing is on its way that would keep it from being let in.
+  bool is_in_order(HostId host) const;
+  bool is_revoked(HostId host) const { return revoked_.contains(host); }
+  bool can_enrol_anew(HostId host) const;
+  void enrol_anew(HostId host);  // from an empty folder, if the coordinator is up
+
   // ---- leases (cast_leases.cc)
   // A malicious aggregator sometimes answers at another one's address.
   HostId who_answers_at(HostId child, const std::string& address);
@@ -128,7 +138,6 @@ class Cast {
   Status enrol(store::CoordinatorJournal& journal, const Host& host, WallTime now);
   void install();
   void order(Order order, HostId host);
-  void enrol_anew(HostId host);
   void attempt_enrolment(HostId host, store::NodeRow row);
   void enrolled_anew(HostId host);
   void draw_certificates();
@@ -163,6 +172,7 @@ class Cast {
     std::optional<identity::Credentials> credentials;
   };
   std::map<HostId, Attempted> attempted_;  // enrolments, until it is known that they are recorded
+  Rollovers rollovers_;
   std::chrono::seconds life_{0};
   std::vector<std::optional<identity::Credentials>> credentials_;  // by host; none: its certificate does not end
   std::vector<identity::PeerIdentity> shown_;                      // by host; of its certificate

@@ -40,7 +40,9 @@ void Cast::attempt_enrolment(HostId host, store::NodeRow row) {
   attempted_.insert_or_assign(host, Attempted{row, own, credentials});
   const Buffer key = own.second.der();
   const WallTime ends = credentials ? credentials->chain.front().not_after() : kCertificatesEnd;
-  if (static_cast<CoordinatorRole*>(world_.process(kRoot))->enrol(row, {key.span(), ends})) {
+  const Digest& issuer = rollovers_.authority()->key_id();
+  const ByteSpan authority = rollovers_.on() ? ByteSpan(issuer) : ByteSpan();  // none: of the first one
+  if (static_cast<CoordinatorRole*>(world_.process(kRoot))->enrol(row, {key.span(), ends, authority})) {
     enrolled_anew(host);
   }
 }

@@ -1,5 +1,7 @@
 // Certificates that end: who has which, what happens to those on their way, and who must not go on with one.
 #include <algorithm>
+#include <deque>
+#include <mutex>
 
 #include "core/digest/sha256.h"
 #include "core/identity/authority.h"
@@ -13,19 +15,29 @@ namespace {
 
 constexpr WallTime kFounded = std::chrono::sys_days(std::chrono::year(2023) / 1 / 1);
 
-// The same for each world, and Ed25519: signatures, and so the times of frames, follow from the seed.
-std::shared_ptr<const identity::CertificateAuthority> make_authority() {
-  auto key = identity::seeded_key(sha256(as_byte_span(std::string_view("simulated authority"))));
+identity::Issuer make_issuer(std::size_t number) {
+  const std::string name = "simulated authority" + (number == 0 ? "" : " " + std::to_string(number));
+  auto key = identity::seeded_key(sha256(as_byte_span(name)));
   FLUVIAL_CHECK(key.ok(), "no key could be made");
   auto issuer = identity::make_issuer(std::move(*key), "simulated", kFounded, std::chrono::days(20 * 365));
   FLUVIAL_CHECK(issuer.ok(), "no authority could be made");
-  return std::make_shared<const identity::CertificateAuthority>(identity::CertificateAuthority::of(std::move(*issuer)));
+  return std::move(*issuer);
 }
 
 }  // namespace
 
+// Ed25519: signatures, and so the times of frames, follow from the seed.
+const identity::Issuer& simulated_issuer(std::size_t number) {
+  static std::mutex mutex;
+  static std::deque<identity::Issuer> issuers;
+  const std::lock_guard lock(mutex);
+  while (issuers.size() <= number) issuers.push_back(make_issuer(issuers.size()));
+  return issuers[number];
+}
+
 std::shared_ptr<const identity::CertificateAuthority> simulated_authority() {
-  static const std::shared_ptr<const identity::CertificateAuthority> authority = make_authority();
+  static const auto authority =
+      std::make_shared<const identity::CertificateAuthority>(identity::CertificateAuthority::of(simulated_issuer(0)));
   return authority;
 }
 
@@ -43,7 +55,7 @@ void Cast::draw_certificates() {
 std::optional<identity::Credentials> Cast::certify(HostId host, const Identity& member, std::uint64_t enrolment,
                                                    const identity::PrivateKey& key, WallTime now) const {
   if (life_ == std::chrono::seconds(0) || is_older(host)) return std::nullopt;
-  const auto authority = simulated_authority();
+  const auto& authority = rollovers_.authority();
   const auto csr = identity::make_csr(key);
   FLUVIAL_CHECK(csr.ok(), "no request could be made");
   const auto serial = identity::serial_of(sha256(as_byte_span(serial_of(host, enrolment))), csr->span());
@@ -51,7 +63,7 @@ std::optional<identity::Credentials> Cast::certify(HostId host, const Identity& 
   const identity::Grant grant{{member.role, member.node, member.name}, life_, {}, {}, *serial};
   auto chain = authority->issue_chain(csr->span(), grant, std::chrono::floor<std::chrono::seconds>(now));
   FLUVIAL_CHECK(chain.ok(), "no certificate could be issued");
-  return identity::Credentials{key, std::move(*chain), authority->authorities()};
+  return identity::Credentials{key, std::move(*chain), authority->authorities(), 0, authority->trust()};
 }
 
 void Cast::show(HostId host, std::optional<identity::Credentials> credentials, const std::string& serial) {
@@ -68,6 +80,7 @@ void Cast::show(HostId host, std::optional<identity::Credentials> credentials, c
     FLUVIAL_CHECK(certified.ok(), "a certificate of our own");
     shown.not_after = certified->not_after;
     shown.issued = certified->issued;
+    rollovers_.showed(host, *credentials);
   }
   shown_.at(host.value()) = std::move(shown);
   credentials_.at(host.value()) = std::move(credentials);

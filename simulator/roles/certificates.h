@@ -22,6 +22,7 @@ inline constexpr WallTime kThiefsEnd = kCertificatesEnd - std::chrono::hours(1);
 // The same for each world: making one takes longer than using it. Worlds run on several threads.
 std::pair<identity::PrivateKey, identity::PublicKey> key_number(std::size_t number);
 std::string serial_of(HostId host, std::uint64_t enrolment);
-std::shared_ptr<const identity::CertificateAuthority> simulated_authority();  // whose certificates end; likewise
+const identity::Issuer& simulated_issuer(std::size_t number);                 // likewise, from 0 on
+std::shared_ptr<const identity::CertificateAuthority> simulated_authority();  // the first one; its certificates end
 
 }  // namespace fluvial::simulator

@@ -26,9 +26,9 @@ tree::HubOptions hub_options(Cast& cast, const Clock& clock) {
   options.model_part_bytes = kModelPartBytes;
   if (cast.ends(kRoot)) {
     options.past_certificate_max = cast.past_certificate_max();
-    options.verify = [&clock](const std::string& chain_pem) -> Result<identity::PeerIdentity> {
+    options.verify = [&cast, &clock](const std::string& chain_pem) -> Result<identity::PeerIdentity> {
       FLUVIAL_ASSIGN(const std::vector<identity::Certificate> chain, identity::Certificate::chain_from_pem(chain_pem));
-      return identity::verify_chain(chain, simulated_authority()->authorities(), clock.wall_now(), {});
+      return identity::verify_chain(chain, cast.rollovers().authority()->authorities(), clock.wall_now(), {});
     };
   }
   return options;
@@ -150,8 +150,7 @@ Status CoordinatorRole::open() {
   cast_.checks().rounds().term_began(epoch);
   root_ = std::make_unique<Tampered>(*this, coordinator::Root::Keeps{*journal_, *models_, epoch, cast_.key(kRoot)});
   FLUVIAL_TRY(root_->load());
-  if (cast_.ends(kRoot)) begin_certificates();
-  return {};
+  return cast_.ends(kRoot) ? begin_certificates() : Status{};
 }
 
 net::Awaitable<void> CoordinatorRole::take_up() {
@@ -168,7 +167,14 @@ net::Awaitable<void> CoordinatorRole::take_up() {
 // As the listener of the members' port admits them.
 net::Awaitable<void> CoordinatorRole::serve(std::shared_ptr<net::Session> session) {
   const bool ended = session->member().not_after <= runtime().clock.wall_now();
-  if (root_ && ended && !cast_.tamper().takes_an_ended_certificate()) co_return co_await serve_enrolment(session);
+  const bool enrols = cast_.rollovers().is_at_enrolment(static_cast<const NodeSession&>(*session).id());
+  if (root_ && (enrols || (ended && !cast_.tamper().takes_an_ended_certificate()))) {
+    co_return co_await serve_enrolment(session);
+  }
+  if (const Status known = cast_.rollovers().accepts(kRoot, session->member()); root_ && !known.ok()) {
+    co_return session->close(known.error(), false);
+  }
+  if (root_ && cast_.rollovers().on()) cast_.rollovers().let_past(session->member());
   Status admitted = root_ ? root_->deny().check(session->member()) : Status{};
   if (cast_.tamper().supersedes_on_issue() && superseded_.contains(session->member().serial_hex)) {
     admitted = Error{Code::kPermissionDenied, "superseded"};

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "coordinator/service/authorities.h"
 #include "coordinator/service/root.h"
 #include "core/store/journal.h"
 #include "core/store/model_store.h"
@@ -30,6 +31,7 @@ class CoordinatorRole final : public Node, private coordinator::RunObserver {
   bool enrol(store::NodeRow node, const store::NewCertificate& certificate);  // anew; whether it is in the journal
   void pause();                                                               // attend() resumes it
   void stop();                                                                // attend_end() continues it
+  void roll_over();                                                           // the next step
   // The open round, as far as revocations and quarantines go: otherwise a person must stop the run.
   bool may_close() const;
   const coordinator::Traces& traces() const { return root_->runs().steps().traces(); }  // once it has started
@@ -66,7 +68,12 @@ class CoordinatorRole final : public Node, private coordinator::RunObserver {
   net::Awaitable<Status> continue_run();
   net::Awaitable<void> prune_journal();
   // coordinator_certificates.cc
-  void begin_certificates();
+  Status begin_certificates();
+  void issue_own();
+  net::Awaitable<void> take_step();
+  Status step(coordinator::RolloverPhase phase, Rollovers::Wish wish);
+  Status journal_says();
+  net::Awaitable<void> help_stranded();
   net::Awaitable<void> renew_own();
   net::Awaitable<void> look_at_ends();
   Duration look_every() const { return cast_.past_certificate_max() / 4; }
@@ -83,11 +90,13 @@ class CoordinatorRole final : public Node, private coordinator::RunObserver {
   std::unique_ptr<store::CoordinatorJournal> journal_;
   std::optional<store::ModelStore> models_;
   std::unique_ptr<coordinator::Root> root_;
-  std::optional<identity::LiveAuthority> authority_;  // of certificates that end
+  std::unique_ptr<coordinator::Authorities> authorities_;  // where they roll over
+  std::shared_ptr<identity::LiveAuthority> authority_;     // of certificates that end
   std::optional<coordinator::RenewalDesk> desk_;
   std::set<std::string> superseded_;                    // serials that were renewed
   std::map<std::pair<SiteId, Digest>, Epoch> brought_;  // under which lease, of a tampered one's arrivals
   std::uint64_t tokens_ = 0;
+  bool steps_ = false;  // a step of a rollover is under way
 };
 
 }  // namespace fluvial::simulator

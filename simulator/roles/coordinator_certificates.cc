@@ -4,30 +4,107 @@
 
 #include "core/net/deadline.h"
 #include "core/round/renewal.h"
+#include "core/store/authority_book.h"
 #include "core/wire/mapping.h"
 #include "simulator/roles/certificates.h"
 #include "simulator/roles/coordinator.h"
 
 namespace fluvial::simulator {
+namespace {
 
-void CoordinatorRole::begin_certificates() {
+constexpr std::chrono::seconds kGrace = std::chrono::days(30);
+constexpr Duration kHelpEvery = std::chrono::seconds(2);
+
+}  // namespace
+
+Status CoordinatorRole::begin_certificates() {
   const auto life = cast_.certificate_life();
-  authority_.emplace(simulated_authority());
+  if (cast_.rollovers().on()) {
+    const coordinator::AuthorityOptions options{.data_dir = "",
+                                                .federation = "simulated",
+                                                .validity = life,
+                                                .grace = kGrace,
+                                                .folder = cast_.rollovers().folder(runtime().files)};
+    FLUVIAL_ASSIGN(authorities_,
+                   coordinator::Authorities::open(*journal_, options, runtime().log, runtime().clock.wall_now()));
+    authority_ = authorities_->live();
+    FLUVIAL_TRY(journal_says());
+    spawn("help", help_stranded());
+  } else {
+    authority_ = std::make_shared<identity::LiveAuthority>(simulated_authority());
+  }
   desk_.emplace(runtime(), root_->registry(), *journal_, *authority_,
-                coordinator::RenewalOptions{life, std::chrono::days(30), 1'000'000});
+                coordinator::RenewalOptions{life, kGrace, 1'000'000});
   root_->with_renewals(*desk_);
-  root_->registry().with_renewal([life] { return coordinator::Registry::RenewalTerms{life, 0}; });
+  root_->registry().with_renewal([authority = authority_, life] {
+    return coordinator::Registry::RenewalTerms{life, authority->current()->trust()};
+  });
   spawn("own certificate", renew_own());
   spawn("ends", look_at_ends());
+  return {};
+}
+
+void CoordinatorRole::issue_own() {
+  cast_.certify_root(runtime().clock.wall_now());
+  root_->hub().tell_renewed(identity::Certificate::pem_of(cast_.credentials(kRoot).chain));
 }
 
 // At each start, and from half of its life on.
 net::Awaitable<void> CoordinatorRole::renew_own() {
   const Duration life = cast_.certificate_life();
   for (;;) {
-    cast_.certify_root(runtime().clock.wall_now());
-    root_->hub().tell_renewed(identity::Certificate::pem_of(cast_.credentials(kRoot).chain));
+    issue_own();
     co_await net::sleep_for(life / 2);
+  }
+}
+
+// ---- from one authority to the next
+
+Status CoordinatorRole::journal_says() {
+  const Disk::Inspection inspection(world().disk(host()));
+  FLUVIAL_ASSIGN(const std::vector<store::AuthorityRow> rows, store::AuthorityBook(*journal_).all());
+  cast_.rollovers().journal_says(rows, authority_->current());
+  return {};
+}
+
+Status CoordinatorRole::step(coordinator::RolloverPhase phase, Rollovers::Wish wish) {
+  const WallTime now = runtime().clock.wall_now();
+  const bool too_early = cast_.tamper().ends_the_overlap_too_early();
+  switch (phase) {
+    case coordinator::RolloverPhase::kNone: return authorities_->begin({}, {}, now);
+    case coordinator::RolloverPhase::kBegun:
+      return wish.undo ? authorities_->undo({}, now) : authorities_->issue(wish.force, {}, now);
+    case coordinator::RolloverPhase::kIssuing: return authorities_->end(wish.force || too_early, {}, now);
+  }
+  return {};
+}
+
+// A step that was refused is tried again another day. One that went wrong wants a restart, as its message says.
+net::Awaitable<void> CoordinatorRole::take_step() {
+  if (steps_) co_return;
+  steps_ = true;
+  const WallTime now = runtime().clock.wall_now();
+  const auto view = co_await runtime().pool.run([&] { return authorities_->view(now); });
+  if (!view.ok()) co_return fail("no rollover", view.error());
+  const Rollovers::Wish wish = cast_.rollovers().draw(*view);
+  cast_.rollovers().attempts(wish);
+  const Status taken = co_await runtime().pool.run([&] { return step(view->phase, wish); });
+  steps_ = false;
+  if (!taken.ok() && taken.error().code == Code::kFailedPrecondition) co_return;
+  const Status said = taken.ok() ? journal_says() : taken;
+  if (!said.ok()) co_return fail("rollover cut off", said.error());
+  world().trace().event(host(), "rolled over", 0, 0, [&] { return std::string(coordinator::phase_name(view->phase)); });
+  issue_own();
+}
+
+// Somebody gives new tokens to those whom a forced end has left behind.
+net::Awaitable<void> CoordinatorRole::help_stranded() {
+  for (;;) {
+    co_await net::sleep_for(kHelpEvery);
+    const std::set<HostId> stranded = cast_.rollovers().stranded();
+    for (const HostId host : stranded) {
+      if (!cast_.is_revoked(host)) cast_.enrol_anew(host);
+    }
   }
 }
 

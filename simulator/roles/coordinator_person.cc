@@ -56,6 +56,10 @@ void CoordinatorRole::pause() {
   if (run) spawn("pause", command(root_->runs().pause(*run, "by a person")));
 }
 
+void CoordinatorRole::roll_over() {
+  if (root_ && authorities_) spawn("roll over", take_step());
+}
+
 void CoordinatorRole::stop() {
   const auto run = root_ ? root_->runs().active_run() : std::nullopt;
   if (run) spawn("stop", command(root_->runs().stop_run(*run, "by a person")));

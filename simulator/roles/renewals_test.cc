@@ -1,4 +1,5 @@
-// Certificates that live for seconds, in a world where nothing goes wrong: no round takes note of it.
+// Certificates that live for seconds, and authorities that follow each other, in a world where nothing goes wrong: no
+// round takes note of it.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -32,8 +33,8 @@ life_s = 4
 progress_rounds = 0
 )";
 
-TEST(Renewals, NoRoundIsLostToThem) {
-  const auto file = ScenarioFile::parse(std::string(kScenario), "renewals.toml");
+void lose_no_round(const std::string& scenario) {
+  const auto file = ScenarioFile::parse(scenario, "renewals.toml");
   ASSERT_TRUE(file.ok()) << file.error().message;
   const auto run = run_seed(*file, 1, settle(), 0);
   ASSERT_TRUE(run.ok()) << run.error().message;
@@ -45,6 +46,17 @@ TEST(Renewals, NoRoundIsLostToThem) {
     EXPECT_EQ(round.contributors, 6u) << "round " << round.round;
     EXPECT_LT(round.committed - round.opened, std::chrono::seconds(2)) << "round " << round.round;
   }
+}
+
+TEST(Renewals, NoRoundIsLostToThem) { lose_no_round(std::string(kScenario)); }
+
+TEST(Renewals, NorToOneAuthorityAfterAnother) {
+  std::string scenario(kScenario);
+  const std::string none = "until_ms = 0";
+  scenario.replace(scenario.find(none), none.size(), "until_ms = 60000");
+  const std::string life = "life_s = 4\n";
+  scenario.insert(scenario.find(life) + life.size(), "rollover_steps_per_minute = 30\n");
+  lose_no_round(scenario);
 }
 
 }  // namespace

@@ -15,22 +15,22 @@ net::Awaitable<Opened> refuse() { co_return Error{Code::kUnavailable, "nobody th
 
 }  // namespace
 
-Renewing::Renewing(Cast& cast, HostId host, tree::Runtime& runtime, const tree::Dial& dial)
+Renewing::Renewing(Cast& cast, HostId host, tree::Runtime& runtime, const tree::Dial& dial, const tree::Dial& enrolment)
     : cast_(cast),
       host_(host),
       runtime_(runtime),
       has_since_(runtime.clock.wall_now()),
-      renewal_(runtime, parts(dial)) {}
+      renewal_(runtime, parts(dial, enrolment)) {}
 
-tree::Renewal::Parts Renewing::parts(const tree::Dial& dial) {
+tree::Renewal::Parts Renewing::parts(const tree::Dial& dial, const tree::Dial& enrolment) {
   tree::Renewal::Parts parts{.credentials = cast_.credentials(host_), .coordinator = Cast::host_port(kRoot)};
   parts.dial = [this, dial](net::HostPort address, Role role) {
     asked_at_ = runtime_.clock.wall_now();
     return cast_.forgets_to_renew(host_) ? refuse() : dial(std::move(address), role);
   };
-  parts.dial_enrolment = [this, dial] {
+  parts.dial_enrolment = [this, enrolment] {
     asked_at_ = runtime_.clock.wall_now();
-    return cast_.forgets_to_renew(host_) ? refuse() : dial(Cast::host_port(kRoot), Role::kCoordinator);
+    return cast_.forgets_to_renew(host_) ? refuse() : reach_enrolment(enrolment);
   };
   parts.protocols = cast_.protocols(host_);
   parts.jitter_seed =
@@ -42,6 +42,15 @@ tree::Renewal::Parts Renewing::parts(const tree::Dial& dial) {
   };
   parts.tick_max = std::max<Duration>(cast_.past_certificate_max() / 4, std::chrono::milliseconds(50));
   return parts;
+}
+
+// As a member knows that port: by the authorities that it trusts, of which it shows those that issue or did.
+net::Awaitable<Opened> Renewing::reach_enrolment(tree::Dial dial) {
+  Opened opened = co_await dial(Cast::host_port(kRoot), Role::kCoordinator);
+  if (!opened.ok() || cast_.rollovers().finds_enrolment(host_)) co_return opened;
+  const Error unknown{Code::kUnauthenticated, "the enrolment port shows an authority that this member does not know"};
+  (*opened)->close(unknown, false);
+  co_return unknown;
 }
 
 void Renewing::told() {

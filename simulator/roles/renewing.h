@@ -11,15 +11,16 @@ namespace fluvial::simulator {
 
 class Renewing {
  public:
-  // `dial` leads to the coordinator.
-  Renewing(Cast& cast, HostId host, tree::Runtime& runtime, const tree::Dial& dial);
+  // `dial` leads to the coordinator, `enrolment` to its enrolment port.
+  Renewing(Cast& cast, HostId host, tree::Runtime& runtime, const tree::Dial& dial, const tree::Dial& enrolment);
 
   tree::Renewal& renewal() { return renewal_; }
   void told();                   // for how long certificates are issued
   net::Awaitable<void> watch();  // while the process runs
 
  private:
-  tree::Renewal::Parts parts(const tree::Dial& dial);
+  tree::Renewal::Parts parts(const tree::Dial& dial, const tree::Dial& enrolment);
+  net::Awaitable<Result<std::shared_ptr<net::Session>>> reach_enrolment(tree::Dial dial);
 
   Cast& cast_;
   HostId host_;

@@ -179,12 +179,18 @@ Status SiteRole::open() {
   uplink.protocols = cast_.protocols(host());
   auto at = [this](const net::HostPort& address) { return who_is_at(address); };
   if (cast_.ends(host())) {
-    renewing_.emplace(cast_, host(), runtime(), dial([](const net::HostPort&) { return Answer{kRoot, kRoot}; }));
+    renewing_.emplace(cast_, host(), runtime(), dial([](const net::HostPort&) { return Answer{kRoot, kRoot}; }),
+                      dial([this](const net::HostPort&) { return enrolment(); }));
     uplink.verify = renewing_->renewal().verifier();
     uplink.past_certificate_max = cast_.past_certificate_max();
   }
+  tree::Dial to_parent = dial(at);
+  if (cast_.rollovers().on()) {
+    set_trusts([this](const identity::PeerIdentity& peer) { return cast_.rollovers().accepts(host(), peer); });
+    if (renewing_) to_parent = renewing_->renewal().watching(std::move(to_parent));
+  }
   service_ = std::make_unique<Tampered>(*this, edge::EdgeService::Parts{.uplink = uplink,
-                                                                        .dial = dial(at),
+                                                                        .dial = std::move(to_parent),
                                                                         .self = cast_.identities()(host()),
                                                                         .store = std::move(store),
                                                                         .gpus = nullptr,
@@ -212,6 +218,8 @@ Node::Answer SiteRole::who_is_at(const net::HostPort& address) {
   answered_ = cast_.who_answers_at(host(), net::to_string(address));
   return {answered_, cast_.tamper().checks_role_alone() ? cast_.host_at(net::to_string(address)) : answered_};
 }
+
+Node::Answer SiteRole::enrolment() { return {kRoot, kRoot, cast_.rollovers().enrolment()}; }
 
 tree::Renewal* SiteRole::renewal() { return renewing_ ? &renewing_->renewal() : nullptr; }
 

@@ -53,6 +53,7 @@ class SiteRole final : public Node, private edge::SiteReport {
   std::vector<std::string> tensor_files();
   std::optional<identity::PrivateKey> own_key() const;
   Answer who_is_at(const net::HostPort& address);
+  Answer enrolment();
   tree::Renewal* renewal();
   NodeId self() const { return cast_.identity(host()).node; }
 

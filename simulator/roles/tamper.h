@@ -56,6 +56,10 @@ class Tamper {
   virtual void staged(transfer::StagedArrival*) {}
 
   // ---- the coordinator
+  // The authority before is trusted until nobody relies on it.
+  virtual bool ends_the_overlap_too_early() { return false; }
+  // And not for longer.
+  virtual bool trusts_the_old_authority() { return false; }
   // A renewed certificate replaces the one before only when its holder comes with it.
   virtual bool supersedes_on_issue() { return false; }
   // A contribution counts as its site signed it.

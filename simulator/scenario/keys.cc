@@ -235,6 +235,11 @@ void declare_host_faults(Declare& d) {
           "renewed certificates that arrive late, some of them when the one before has ended");
   d.fault("faults.certificates.forgetful_fraction", "fraction", FIELD(faults.certificates.forgetful_fraction),
           "fraction of the members that let their certificates end while there are faults");
+  d.fault(
+      "faults.certificates.rollover_steps_per_minute", "1/min", FIELD(faults.certificates.rollover_steps_per_minute),
+      "times that a person takes the next step from one certificate authority to another, unless backups are restored");
+  d.fraction("faults.certificates.forced", FIELD(faults.certificates.forced),
+             "fraction of the steps that are taken with --force while members stand in the way");
   d.fault("faults.people.pause_per_minute", "1/min", FIELD(faults.people.pause_per_minute),
           "times that a person pauses the run, and resumes it soon after");
   d.fault("faults.people.stop_per_minute", "1/min", FIELD(faults.people.stop_per_minute),

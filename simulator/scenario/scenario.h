@@ -137,6 +137,9 @@ struct Faults {
     double lost = 0;                // of the coordinator's answers to who renews
     double late = 0;                // of them; some come when the certificate before has ended
     double forgetful_fraction = 0;  // of the members, which do not renew while there are faults
+    // From one authority to the next; none where certificates do not end, or where backups are restored.
+    double rollover_steps_per_minute = 0;
+    double forced = 0;  // of those steps that members stand in the way of
   } certificates;
   struct People {  // at the coordinator, who resume a paused run, and continue a stopped one, soon after
     double pause_per_minute = 0;

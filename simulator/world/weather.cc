@@ -27,7 +27,7 @@ void Weather::begin() {
                                .late_by = n.late_by,
                                .refuse_connect = n.refuse_connect});
   for (const Host& host : world_.hosts()) world_.disk(host.id).set_faults(disk_faults(host));
-  repeats_.reserve(10);
+  repeats_.reserve(11);
   repeat("partition", faults.partition.per_minute, &Weather::part);
   repeat("crash", faults.crash.per_minute, &Weather::crash);
   repeat("half-open", n.half_open_per_minute, &Weather::half_open);
@@ -36,6 +36,7 @@ void Weather::begin() {
   repeat("lose folder", faults.sites.lost_per_minute, &Weather::lose_folder);
   repeat("pause", faults.people.pause_per_minute, &Weather::pause);
   repeat("stop", faults.people.stop_per_minute, &Weather::stop);
+  repeat("roll over", faults.certificates.rollover_steps_per_minute, &Weather::roll_over);
   repeat("back up", faults.upkeep.backups_per_minute, &Weather::back_up);
   repeat("restore", faults.upkeep.restores_per_minute, &Weather::restore);
   world_.scheduler().after(faults.until, [this] { end(); });
@@ -153,6 +154,7 @@ void Weather::lose_folder(Rng& rng) {
 
 void Weather::pause(Rng&) { world_.order(Order::kPause, kRoot); }
 void Weather::stop(Rng&) { world_.order(Order::kStop, kRoot); }
+void Weather::roll_over(Rng&) { world_.order(Order::kRollOver, kRoot); }
 
 void Weather::back_up(Rng&) { world_.keep_up(World::Upkeep::kBackUp); }
 

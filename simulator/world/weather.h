@@ -43,6 +43,7 @@ class Weather {
   void lose_folder(Rng& rng);
   void pause(Rng& rng);
   void stop(Rng& rng);
+  void roll_over(Rng& rng);
   HostId any_site(Rng& rng) const;  // the root when there is none
   DiskFaults disk_faults(const Host& host) const;
   void back_up(Rng& rng);

@@ -19,6 +19,7 @@ std::string_view order_name(Order order) {
     case Order::kRevoke: return "revoked";
     case Order::kEnrolAnew: return "enrolled anew";
     case Order::kPause: return "pause";
+    case Order::kRollOver: return "rollover";
     case Order::kStop: return "stop";
   }
   return "unknown";

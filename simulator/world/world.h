@@ -42,7 +42,7 @@ enum class Death {
   kMachine,  // power: unsynced data is lost or torn, peers notice by silence
 };
 
-enum class Order { kRevoke, kEnrolAnew, kPause, kStop };
+enum class Order { kRevoke, kEnrolAnew, kPause, kStop, kRollOver };
 std::string_view order_name(Order order);
 
 class World {

@@ -98,6 +98,14 @@ class SupersedesOnIssue final : public Tamper {
   bool supersedes_on_issue() override { return true; }
 };
 
+class EndsTheOverlapTooEarly final : public Tamper {
+  bool ends_the_overlap_too_early() override { return true; }
+};
+
+class TrustsTheOldAuthorityForEver final : public Tamper {
+  bool trusts_the_old_authority() override { return true; }
+};
+
 class ChecksRoleAlone final : public Tamper {
   bool checks_role_alone() override { return true; }
 };
@@ -199,6 +207,10 @@ const std::vector<Bug>& bugs() {
       {"renews-too-late", "renews_in_time", "a member renews its certificate when it has ended"},
       {"takes-an-ended-certificate", "certificates_end", "a parent does not look when its children's certificates end"},
       {"supersedes-on-issue", "renewal_keeps_in", "a renewed certificate replaces the one before when it is issued"},
+      {"ends-the-overlap-too-early", "rollover_waits",
+       "a rollover ends while members rely on the authority that it drops"},
+      {"trusts-the-old-authority-for-ever", "trusted_no_more",
+       "the coordinator lets in whom an authority before has certified"},
       {"checks-role-alone", "leased_parent", "a child takes any aggregator for its parent"},
       {"takes-any-lease", "leased", "an aggregator takes a child in under whatever lease it names"},
       {"trusts-an-unsigned-opening", "signed_orders", "a site does what its parent says, whoever signed it"},
@@ -230,6 +242,8 @@ std::unique_ptr<Tamper> make_bug(const std::string& name) {
   if (name == "renews-too-late") return std::make_unique<RenewsTooLate>();
   if (name == "takes-an-ended-certificate") return std::make_unique<TakesAnEndedCertificate>();
   if (name == "supersedes-on-issue") return std::make_unique<SupersedesOnIssue>();
+  if (name == "ends-the-overlap-too-early") return std::make_unique<EndsTheOverlapTooEarly>();
+  if (name == "trusts-the-old-authority-for-ever") return std::make_unique<TrustsTheOldAuthorityForEver>();
   if (name == "checks-role-alone") return std::make_unique<ChecksRoleAlone>();
   if (name == "takes-any-lease") return std::make_unique<TakesAnyLease>();
   if (name == "trusts-an-unsigned-opening") return std::make_unique<TrustsAnUnsignedOpening>();
