@@ -19,9 +19,12 @@ namespace fluvial::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kLookInterval{200};
+constexpr std::uint64_t kSitesMax = 2'000;
+constexpr std::uint64_t kProcessesMax = 30;      // of one site each, unless asked for
+constexpr std::uint64_t kSitesPerProcess = 250;  // of more than that
 
 struct LocalOptions {
-  FederationShape shape{.aggregators = 0};
+  FederationShape shape{.aggregators = 0, .sites_per_process = 0};
   std::uint64_t workers = 1;
   std::string work_dir;
   bool until_eof = false;
@@ -62,6 +65,25 @@ Status wait_for_end(const Supervisor& supervisor, bool until_eof) {
   }
 }
 
+// All sites come from one address and at once, and each handshake is their common processor's to do.
+void widen(FederationShape& shape) {
+  const std::string many = std::to_string(2 * shape.sites + 256);
+  for (const char* parent : {"coordinator", "aggregator"}) {
+    shape.arguments[parent] = {"--budget-strangers-max",          many,   "--budget-strangers-per-address-max", many,
+                               "--session-handshake-deadline-ms", "60000"};
+  }
+  auto& site = shape.arguments["site"];
+  site.insert(site.end(), {"--session-handshake-deadline-ms", "60000", "--log-level", "warn"});
+}
+
+FederationShape shape_of(const LocalOptions& options) {
+  FederationShape shape = options.shape;
+  shape.arguments["site"] = {"--workers", std::to_string(options.workers)};
+  if (shape.sites_per_process == 0) shape.sites_per_process = shape.sites <= kProcessesMax ? 1 : kSitesPerProcess;
+  if (shape.sites > kProcessesMax) widen(shape);
+  return shape;
+}
+
 int run_local(const Io& io, const LocalOptions& options) {
   const auto executable = own_executable();
   if (!executable.ok()) return fail(io, "local", executable.error());
@@ -69,9 +91,7 @@ int run_local(const Io& io, const LocalOptions& options) {
   if (!folder.ok()) return fail(io, "local", folder.error(), kUsage);
   auto supervisor = Supervisor::create(std::chrono::seconds(10));
   if (!supervisor.ok()) return fail(io, "local", supervisor.error());
-  FederationShape shape = options.shape;
-  shape.arguments["site"] = {"--workers", std::to_string(options.workers)};
-  LocalFederation federation(**supervisor, *executable, folder->path(), shape);
+  LocalFederation federation(**supervisor, *executable, folder->path(), shape_of(options));
   Status status = federation.start();
   if (status.ok()) {
     io.print(options.json ? json::serialize(description(federation, *folder)) + "\n" : instructions(federation));
@@ -91,7 +111,11 @@ void add_local_command(CLI::App& app, Commands& commands) {
                               std::uint64_t least, std::uint64_t most) {
     local->add_option(flag, value, help)->type_name("N")->check(whole_number(least, most))->capture_default_str();
   };
-  number("--sites", options->shape.sites, "sites", 1, 30);
+  number("--sites", options->shape.sites, "sites", 1, kSitesMax);
+  number("--sites-per-process", options->shape.sites_per_process,
+         fmt::format("sites that share a process (fluvial edge --sites); 0: none do up to {} sites, and {} of more",
+                     kProcessesMax, kSitesPerProcess),
+         0, kSitesMax);
   number("--aggregators", options->shape.aggregators, "regional aggregators; 0: none", 0, 30);
   number("--workers", options->workers, "workers that each site waits for", 1, 64);
   local->add_option("--work-dir", options->work_dir, "an empty folder to work in and leave (default: a temporary one)")
@@ -100,7 +124,7 @@ void add_local_command(CLI::App& app, Commands& commands) {
   local->add_flag("--json", options->json, "one line of JSON when it is up: sockets, ports, folder");
   local->footer(
       "It works in a temporary folder that goes with it. Python: fluvial.testing.LocalFederation.\n"
-      "Example:\n  fluvial local --sites 2");
+      "Examples:\n  fluvial local --sites 2\n  fluvial local --sites 500");
   local->callback(
       [&commands, options] { commands.chosen = [&commands, options] { return run_local(commands.io, *options); }; });
 }

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <csignal>
+#include <mutex>
 #include <set>
 #include <thread>
 
@@ -17,6 +19,7 @@ const std::string kCoordinator = "coordinator";
 
 constexpr auto kConnectedLimit = 60s;  // a loaded machine may be slow to shake a dozen hands
 constexpr auto kModelLimit = 60s;
+constexpr std::size_t kEnrolThreads = 8;
 
 }  // namespace
 
@@ -35,7 +38,13 @@ LocalFederation::LocalFederation(Supervisor& supervisor, std::string executable,
     : supervisor_(supervisor),
       executable_(std::move(executable)),
       folder_(std::move(folder)),
-      shape_(std::move(shape)) {}
+      shape_(std::move(shape)) {
+  if (shape_.sites_per_process <= 1) return;
+  const std::vector<Node> sites = site_nodes();
+  for (std::size_t i = 0; i < sites.size(); ++i) {
+    shared_[sites[i].name] = fmt::format("sites-{}", i / shape_.sites_per_process + 1);
+  }
+}
 
 std::vector<std::vector<LocalFederation::Node>> LocalFederation::aggregator_tiers() const {
   std::vector<std::vector<Node>> tiers;
@@ -66,15 +75,25 @@ std::vector<LocalFederation::Node> LocalFederation::site_nodes() const {
 Status LocalFederation::start() {
   FLUVIAL_TRY(start_coordinator());
   // Sites first: a site has the same id in every tree, and a stochastic codec draws by it.
-  for (const Node& site : site_nodes()) FLUVIAL_TRY(enrol(site));
+  FLUVIAL_TRY(enrol_sites());
   for (const auto& tier : aggregator_tiers()) {
     for (const Node& aggregator : tier) FLUVIAL_TRY(enrol(aggregator));
     FLUVIAL_TRY(start_tier(tier));
     aggregators_up_ += tier.size();
     FLUVIAL_TRY(wait_connected("aggregators_connected", aggregators_up_));
   }
-  FLUVIAL_TRY(start_tier(site_nodes()));
+  FLUVIAL_TRY(start_sites());
   return wait_connected("sites_connected", shape_.sites);
+}
+
+std::string LocalFederation::process_name(const std::string& node) const {
+  const auto shared = shared_.find(node);
+  return shared == shared_.end() ? node : shared->second;
+}
+
+std::string LocalFederation::folder_of(const std::string& name) const {
+  const auto shared = shared_.find(name);
+  return folder_ + "/" + (shared == shared_.end() ? "" : shared->second + "/") + name;
 }
 
 ProcessSpec LocalFederation::tool(const std::string& name, std::vector<std::string> argv) const {
@@ -112,13 +131,20 @@ Place LocalFederation::place_of(const std::string& name) const {
 
 Result<json::value> LocalFederation::status_of(const std::string& name) const {
   Result<json::value> status = Error{Code::kInternal, "not asked"};
-  place_of(name).reach([&] { status = get_status(nodes_.at(name).metrics_port); });
-  return status;
+  place_of(name).reach([&] { status = get_status(node_of(name).metrics_port); });
+  if (!status.ok() || !shared_.contains(name)) return status;
+  const json::value* sites = status->as_object().if_contains("sites");
+  if (sites != nullptr && sites->is_array()) {
+    for (const json::value& site : sites->as_array()) {
+      if (text_member(site, "name") == name) return site;
+    }
+  }
+  return Error{Code::kNotFound, fmt::format("{} does not tell of {}", process_name(name), name)};
 }
 
 Result<std::string> LocalFederation::metrics_of(const std::string& name) const {
   Result<std::string> text = Error{Code::kInternal, "not asked"};
-  place_of(name).reach([&] { text = get_page(nodes_.at(name).metrics_port, "/metrics"); });
+  place_of(name).reach([&] { text = get_page(node_of(name).metrics_port, "/metrics"); });
   return text;
 }
 
@@ -150,7 +176,8 @@ Status LocalFederation::respawn(const std::string& name) { return spawn_node(nod
 Status LocalFederation::wait_restarted(const std::string& name, std::chrono::milliseconds limit) {
   FLUVIAL_ASSIGN(const json::value ready, wait_node(name, limit));
   for (LocalSite& site : sites_) {
-    if (site.name == name) site.metrics_port = static_cast<std::uint16_t>(count_member(ready, "metrics_port"));
+    if (process_name(site.name) == name)
+      site.metrics_port = static_cast<std::uint16_t>(count_member(ready, "metrics_port"));
   }
   if (name == kCoordinator) coordinator_metrics_port_ = static_cast<std::uint16_t>(count_member(ready, "metrics_port"));
   return {};
@@ -190,13 +217,22 @@ ProcessSpec LocalFederation::coordinator_spec(std::uint64_t member_port, std::ui
 
 ProcessSpec LocalFederation::node_spec(const Node& node) const {
   const bool site = node.role == "site";
-  return with_arguments({.name = node.name,
-                         .role = node.role,
-                         .argv = {executable_, site ? "edge" : "aggregator", "--config",
-                                  folder_ + "/" + node.name + (site ? "/edge.toml" : "/aggregator.toml"),
-                                  "--metrics-listen", "127.0.0.1:0"},
-                         .log_path = folder_ + "/" + node.name + ".log",
-                         .announces = true});
+  return with_arguments(
+      {.name = node.name,
+       .role = node.role,
+       .argv = {executable_, site ? "edge" : "aggregator", "--config",
+                folder_of(node.name) + (site ? "/edge.toml" : "/aggregator.toml"), "--metrics-listen", "127.0.0.1:0"},
+       .log_path = folder_ + "/" + node.name + ".log",
+       .announces = true});
+}
+
+ProcessSpec LocalFederation::sites_spec(const std::string& name) const {
+  return with_arguments(
+      {.name = name,
+       .role = "site",
+       .argv = {executable_, "edge", "--sites", folder_ + "/" + name, "--metrics-listen", "127.0.0.1:0"},
+       .log_path = folder_ + "/" + name + ".log",
+       .announces = true});
 }
 
 Status LocalFederation::enrol(const Node& node) const {
@@ -207,21 +243,71 @@ Status LocalFederation::enrol(const Node& node) const {
   Result<Enrolled> enrolled = Error{Code::kInternal, "not asked"};
   place.reach([&] {
     enrolled = enroll({.token = text_member(token, "token"),
-                       .data_dir = folder_ + "/" + node.name,
+                       .data_dir = folder_of(node.name),
                        .advertise = place.host + ":0",  // whichever port the listener gets
                        .listen = place.host + ":0"});
   });
   return enrolled.ok() ? Status() : Status(enrolled.error());
 }
 
+// Hundreds of them several at once: each waits for disks, its own and the coordinator's, for most of the time.
+Status LocalFederation::enrol_sites() const {
+  const std::vector<Node> sites = site_nodes();
+  if (shared_.empty()) {
+    for (const Node& site : sites) FLUVIAL_TRY(enrol(site));
+    return {};
+  }
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  Status failed;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < sites.size(); i = next++) {
+      const Status enrolled = enrol(sites[i]);
+      if (enrolled.ok()) continue;
+      next = sites.size();
+      const std::lock_guard lock(mutex);
+      failed = enrolled;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < kEnrolThreads; ++i) threads.emplace_back(work);
+  for (std::thread& thread : threads) thread.join();
+  return failed;
+}
+
 Status LocalFederation::start_tier(const std::vector<Node>& nodes) {
   for (const Node& node : nodes) FLUVIAL_TRY(spawn_node(node_spec(node)));
   for (const Node& node : nodes) {
     FLUVIAL_ASSIGN(const json::value ready, wait_node(node.name));
-    if (node.role != "site") continue;
-    sites_.push_back({.name = node.name,
-                      .worker_socket = text_member(ready, "worker_socket"),
-                      .metrics_port = static_cast<std::uint16_t>(count_member(ready, "metrics_port"))});
+    if (node.role == "site") {
+      add_site(node.name, text_member(ready, "worker_socket"),
+               static_cast<std::uint16_t>(count_member(ready, "metrics_port")));
+    }
+  }
+  return {};
+}
+
+void LocalFederation::add_site(const std::string& name, std::string worker_socket, std::uint16_t metrics_port) {
+  sites_.push_back({.name = name, .worker_socket = std::move(worker_socket), .metrics_port = metrics_port});
+}
+
+Status LocalFederation::start_sites() { return shared_.empty() ? start_tier(site_nodes()) : start_site_processes(); }
+
+Status LocalFederation::start_site_processes() {
+  const std::vector<Node> sites = site_nodes();
+  std::map<std::string, std::uint16_t> ports;  // by process
+  for (const Node& site : sites) ports[process_name(site.name)] = 0;
+  for (const auto& [process, port] : ports) FLUVIAL_TRY(spawn_node(sites_spec(process)));
+  for (auto& [process, port] : ports) {
+    FLUVIAL_ASSIGN(const json::value ready, wait_node(process));
+    port = static_cast<std::uint16_t>(count_member(ready, "metrics_port"));
+    if (const std::uint64_t failed = count_member(ready, "failed"); failed > 0) {
+      return Error{Code::kInternal,
+                   fmt::format("{} sites did not start; the reasons are in {}", failed, log_of(process))};
+    }
+  }
+  for (const Node& site : sites) {
+    add_site(site.name, folder_of(site.name) + "/worker.sock", ports.at(process_name(site.name)));
   }
   return {};
 }

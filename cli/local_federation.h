@@ -24,8 +24,9 @@ struct Place {
 
 struct FederationShape {
   std::uint64_t sites = 4;
-  std::uint64_t aggregators = 2;  // 0: the sites are the coordinator's children
-  std::uint64_t tiers = 1;        // of aggregators between the coordinator and the sites
+  std::uint64_t aggregators = 2;        // 0: the sites are the coordinator's children
+  std::uint64_t tiers = 1;              // of aggregators between the coordinator and the sites
+  std::uint64_t sites_per_process = 1;  // more: the processes are nodes of their own, named sites-1, sites-2, ...
   std::uint64_t weight_max = 1'000'000;
   bool may_fail = false;  // kill() and restart() are allowed, and a node's end is no failure: for tests
   std::map<std::string, std::vector<std::string>> arguments;  // further ones, by role or name
@@ -56,11 +57,12 @@ class LocalFederation {
   // restart() in two steps, for whoever has other things to do until it is ready. kDeadlineExceeded: not yet.
   Status respawn(const std::string& name);
   Status wait_restarted(const std::string& name, std::chrono::milliseconds limit = kReadyLimit);
-  ProcessId process_of(const std::string& name) const { return nodes_.at(name).process; }
+  ProcessId process_of(const std::string& name) const { return node_of(name).process; }
   Result<json::value> status_of(const std::string& name) const;   // the node's /status
   Result<std::string> metrics_of(const std::string& name) const;  // and its /metrics
-  const std::string& log_of(const std::string& name) const { return nodes_.at(name).spec.log_path; }
-  // Every node by name, with its role.
+  const std::string& log_of(const std::string& name) const { return node_of(name).spec.log_path; }
+  std::string folder_of(const std::string& name) const;  // a node's data
+  // Every process by name, with its role.
   std::map<std::string, std::string> roles() const;
 
   // Coordinator, enrolment, aggregators, sites; returns when all are connected.
@@ -85,13 +87,25 @@ class LocalFederation {
     std::string name;
     std::string region;
   };
+  struct Running {
+    ProcessSpec spec;
+    ProcessId process = 0;
+    std::uint16_t metrics_port = 0;
+  };
   std::vector<std::vector<Node>> aggregator_tiers() const;
   std::vector<Node> site_nodes() const;
   Status start_coordinator();
   Status enrol(const Node& node) const;
+  Status enrol_sites() const;
   Status start_tier(const std::vector<Node>& nodes);
+  Status start_sites();
+  Status start_site_processes();
+  void add_site(const std::string& name, std::string worker_socket, std::uint16_t metrics_port);
+  std::string process_name(const std::string& node) const;  // its own, or that of the process it shares
+  const Running& node_of(const std::string& name) const { return nodes_.at(process_name(name)); }
   ProcessSpec coordinator_spec(std::uint64_t member_port, std::uint64_t enrol_port) const;
   ProcessSpec node_spec(const Node& node) const;
+  ProcessSpec sites_spec(const std::string& name) const;
   ProcessSpec with_arguments(ProcessSpec spec) const;
   Place place_of(const std::string& name) const;
   Status spawn_node(ProcessSpec spec);
@@ -104,12 +118,8 @@ class LocalFederation {
   std::string evaluator_socket_;
   std::uint16_t coordinator_metrics_port_ = 0;
   std::vector<LocalSite> sites_;
-  struct Running {
-    ProcessSpec spec;
-    ProcessId process = 0;
-    std::uint16_t metrics_port = 0;
-  };
   std::map<std::string, Running> nodes_;
+  std::map<std::string, std::string> shared_;  // the process of a site that is not one by itself
   std::uint64_t aggregators_up_ = 0;
 };
 

@@ -10,7 +10,9 @@
 #include "aggregator/service/aggregator.h"
 #include "cli/command.h"
 #include "cli/enroll.h"
+#include "cli/open_files.h"
 #include "cli/proxy.h"
+#include "cli/site_folders.h"
 #include "coordinator/service/coordinator.h"
 #include "coordinator/service/restored.h"
 #include "core/identity/key_guard.h"
@@ -44,6 +46,7 @@ struct RoleOptions {
   config::SettingsReader<Settings> reader;
   int ready_fd = -1;
   EnrollFirst enroll_first;  // of members
+  std::string sites;         // of the edge: the folder of many of them
   const CLI::App* app = nullptr;
 };
 
@@ -85,10 +88,36 @@ Result<config::Environment> enroll_if_new(const Commands& commands, const RoleOp
   });
 }
 
+// Of a process whose settings are read.
+template <typename Settings>
+int run_with(const Commands& commands, const std::string& name, const RoleOptions<Settings>& options, Settings settings,
+             const Run<Settings>& run) {
+  if (settings.core_dumps == "on") identity::allow_dumps();
+  if constexpr (kRole<Settings> != Role::kCoordinator) {
+    ProxyChoice way_out = choose_proxy(settings.proxy, settings.no_proxy, commands.environment);
+    settings.proxy = std::move(way_out.url);
+    settings.no_proxy = std::move(way_out.no_proxy);
+  }
+  const auto level = telemetry::level_from_name(settings.log_level);
+  const auto format = telemetry::log_format_from_name(settings.log_format);
+  if (!level.ok() || !format.ok()) return fail(commands.io, name, level.ok() ? format.error() : level.error(), kUsage);
+  OnReady on_ready = [descriptor = options.ready_fd](const std::string& ready) {
+    if (descriptor >= 0) announce(descriptor, ready);
+  };
+  const telemetry::Logger log = telemetry::make_stderr_logger(*level, *format);
+  const Status ended = run(std::move(settings), commands.files, log, std::move(on_ready));
+  if (ended.ok()) return kDone;
+  if (*format != telemetry::LogFormat::kJson) return fail(commands.io, name, ended.error());
+  log.as({{"role", role_name(kRole<Settings>)}})  // a log store takes nothing else
+      .error("it cannot go on; the process ends", {{"reason", ended.error().to_string()}});
+  return kFailed;
+}
+
 template <typename Settings>
 int run_role(const Commands& commands, const std::string& name, const RoleOptions<Settings>& options,
              const Run<Settings>& run) {
   identity::guard_keys();
+  raise_open_files();
   const auto environment = enroll_if_new(commands, options);
   if (!environment.ok()) {
     const Error& error = environment.error();
@@ -96,25 +125,30 @@ int run_role(const Commands& commands, const std::string& name, const RoleOption
   }
   auto settings = options.reader.read(*environment);
   if (!settings.ok()) return fail(commands.io, name, settings.error(), kUsage);
-  if (settings->core_dumps == "on") identity::allow_dumps();
-  if constexpr (kRole<Settings> != Role::kCoordinator) {
-    ProxyChoice way_out = choose_proxy(settings->proxy, settings->no_proxy, commands.environment);
-    settings->proxy = std::move(way_out.url);
-    settings->no_proxy = std::move(way_out.no_proxy);
-  }
-  const auto level = telemetry::level_from_name(settings->log_level);
-  const auto format = telemetry::log_format_from_name(settings->log_format);
-  if (!level.ok() || !format.ok()) return fail(commands.io, name, level.ok() ? format.error() : level.error(), kUsage);
-  OnReady on_ready = [descriptor = options.ready_fd](const std::string& ready) {
-    if (descriptor >= 0) announce(descriptor, ready);
+  return run_with(commands, name, options, std::move(*settings), run);
+}
+
+int run_many_sites(const Commands& commands, const std::string& name,
+                   const RoleOptions<config::EdgeSettings>& options) {
+  identity::guard_keys();
+  raise_open_files();
+  auto sites = read_site_folders(options.sites, options.reader, commands.environment, commands.files);
+  if (!sites.ok()) return fail(commands.io, name, sites.error(), kUsage);
+  const auto run = [&](config::EdgeSettings first, store::FileSystem& files, telemetry::Logger log, OnReady on_ready) {
+    sites->front() = std::move(first);
+    return edge::run_sites(std::move(*sites), options.sites, files, std::move(log), std::move(on_ready));
   };
-  const telemetry::Logger log = telemetry::make_stderr_logger(*level, *format);
-  const Status ended = run(*settings, commands.files, log, std::move(on_ready));
-  if (ended.ok()) return kDone;
-  if (*format != telemetry::LogFormat::kJson) return fail(commands.io, name, ended.error());
-  log.as({{"role", role_name(kRole<Settings>)}})  // a log store takes nothing else
-      .error("it cannot go on; the process ends", {{"reason", ended.error().to_string()}});
-  return kFailed;
+  return run_with<config::EdgeSettings>(commands, name, options, sites->front(), run);
+}
+
+void declare_sites(CLI::App& edge, std::string& folder) {
+  CLI::Option* sites = edge.add_option("--sites", folder,
+                                       "many sites in one process: each folder in FOLDER into which fluvial enroll "
+                                       "wrote an edge.toml; other flags are for all of them");
+  sites->type_name("FOLDER");
+  for (const char* of_one : {"--config", "--data-dir", "--worker-socket", "--enroll"}) {
+    sites->excludes(edge.get_option(of_one));
+  }
 }
 
 template <typename Settings>
@@ -129,8 +163,14 @@ CLI::App* declare(CLI::App& app, Commands& commands, const std::string& name, co
       ->type_name("N")
       ->check(whole_number(3, 1'000'000));
   if (kRole<Settings> != Role::kCoordinator) add_enroll_first_options(*role, options->enroll_first);
+  if constexpr (kRole<Settings> == Role::kSite) declare_sites(*role, options->sites);
   role->callback([&commands, name, options, run] {
-    commands.chosen = [&commands, name, options, run] { return run_role(commands, name, *options, run); };
+    commands.chosen = [&commands, name, options, run] {
+      if constexpr (kRole<Settings> == Role::kSite) {
+        if (!options->sites.empty()) return run_many_sites(commands, name, *options);
+      }
+      return run_role(commands, name, *options, run);
+    };
   });
   return role;
 }
@@ -181,7 +221,9 @@ void add_role_commands(CLI::App& app, Commands& commands) {
       ->footer(
           "Example (after fluvial enroll):\n  fluvial edge --config /var/lib/fluvial/edge.toml\n"
           "or, for the first start and every other:\n"
-          "  fluvial edge --enroll --token-file token.txt --data-dir /var/lib/fluvial");
+          "  fluvial edge --enroll --token-file token.txt --data-dir /var/lib/fluvial\n"
+          "or, for many sites on one machine, each enrolled into a folder of its own:\n"
+          "  fluvial edge --sites /var/lib/fluvial-sites");
 }
 
 }  // namespace fluvial::cli

@@ -11,7 +11,7 @@
 namespace fluvial::cli {
 namespace {
 
-constexpr std::size_t kPathBytesMax = 107 - sizeof("/aggregator-9999/worker.sock");
+constexpr std::size_t kPathBytesMax = 107 - sizeof("/sites-9999/site-9999/worker.sock");
 
 Status check_length(const std::string& path) {
   if (path.size() <= kPathBytesMax) return {};

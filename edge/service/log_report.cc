@@ -20,13 +20,18 @@ constexpr const char* kResidualDropped = "residual dropped; the next update goes
 
 }  // namespace
 
-LogReport::LogReport(telemetry::Metrics& metrics, telemetry::Logger log, const Clock& clock)
+LogReport::LogReport(telemetry::Metrics& metrics, telemetry::Logger log, const Clock& clock, bool alone)
     : log_(std::move(log)),
       clock_(clock),
+      alone_(alone),
       metrics_(metrics),
       bytes_(metrics, telemetry::Tier::kParent),
       training_metrics_(metrics, "training_metric"),
       measuring_(metrics.before_render([this] { count_training(); })) {}
+
+void LogReport::show(telemetry::Gauge gauge, double value) const {
+  if (alone_) gauge.set(value);
+}
 
 telemetry::Logger LogReport::log_of(RunId run, RoundId round) const {
   return log_.with({{"run", run}, {"round", round}});
@@ -70,7 +75,7 @@ void LogReport::parent_down(const Error& why, bool stopping) {
 }
 
 void LogReport::round_opened(const Offer& offer) {
-  metrics_.round.set(static_cast<double>(offer.round.value()));
+  show(metrics_.round, static_cast<double>(offer.round.value()));
   if (std::exchange(run_, offer.run) != offer.run) training_metrics_.forget();
   log_of(offer.run, offer.round)
       .info("round open",
@@ -87,8 +92,8 @@ void LogReport::forbidden(const Offer& offer, const Objection& objection) {
 }
 
 void LogReport::round_committed(const wire::Commit& commit, const Verdict& verdict, RoundId newest) {
-  metrics_.round.set(static_cast<double>(newest.value()));
-  if (const auto share = training_.lap(clock_.now())) metrics_.training_share.set(*share);
+  show(metrics_.round, static_cast<double>(newest.value()));
+  if (const auto share = training_.lap(clock_.now())) show(metrics_.training_share, *share);
   log_of(commit.run, commit.round)
       .info("round committed",
             {{"model_version", commit.model.version}, {"counted", verdict.counted.has_value()}, {"last", commit.last}});
@@ -111,13 +116,16 @@ void LogReport::outcome_told(const Pending& about, Outcome outcome) {
 
 // ---- what an update is made from ---------------------------------------------------------------------------------
 
-void LogReport::workers(std::size_t count) { metrics_.workers.set(static_cast<double>(count)); }
+void LogReport::workers(std::size_t count) {
+  metrics_.workers.add(static_cast<double>(count) - static_cast<double>(std::exchange(workers_, count)));
+}
 
 void LogReport::working(bool working) { training_.set(working, clock_.now()); }
 
 void LogReport::count_training() {
   const double seconds = std::chrono::duration<double>(training_.total(clock_.now())).count();
-  metrics_.training_seconds.add(std::max(0.0, seconds - metrics_.training_seconds.value()));
+  metrics_.training_seconds.add(std::max(0.0, seconds - training_counted_s_));
+  training_counted_s_ = seconds;
 }
 
 void LogReport::fetched(double seconds) { metrics_.fetch_seconds.observe(seconds); }
@@ -125,7 +133,7 @@ void LogReport::fetched(double seconds) { metrics_.fetch_seconds.observe(seconds
 void LogReport::model_held(const round::ModelRef& model) {
   log_.info("model held",
             {{"run", model.run}, {"model_version", model.version}, {"model_sha256", to_hex(model.digest)}});
-  metrics_.model_version.set(static_cast<double>(model.version.value()));
+  show(metrics_.model_version, static_cast<double>(model.version.value()));
 }
 
 void LogReport::training(const Offer& offer) {
@@ -146,9 +154,9 @@ void LogReport::train_failed(const Offer& offer, const Error& error) {
 void LogReport::encoded(const store::PendingInfo& info, std::uint32_t weight_trained, double seconds) {
   const telemetry::Logger log = log_of(info.start.run, info.start.round);
   metrics_.encode_seconds.observe(seconds);
-  metrics_.update_norm.set(info.p_norm);
-  metrics_.update_weight.set(static_cast<double>(info.start.weight));
-  training_metrics_.set(info.start.metrics);
+  show(metrics_.update_norm, info.p_norm);
+  show(metrics_.update_weight, static_cast<double>(info.start.weight));
+  if (alone_) training_metrics_.set(info.start.metrics);
   if (info.start.weight < weight_trained) {
     log.warn("the update claims less than its weight; the round has less on record for this site",
              {{"weight", weight_trained}, {"weight_claimed", info.start.weight}});
@@ -181,7 +189,7 @@ void LogReport::last_model_missing(RunId run, RoundId round) {
 }
 
 void LogReport::gpus_used(const SiteGpus::Counts& so_far) {
-  metrics_.gpu_memory_bytes.set(static_cast<double>(so_far.memory_bytes));
+  metrics_.gpu_memory_bytes.add(static_cast<double>(so_far.memory_bytes) - static_cast<double>(on_gpus_.memory_bytes));
   metrics_.gpu_sum_seconds.add(so_far.sum_seconds - on_gpus_.sum_seconds);
   metrics_.gpu_encode_seconds.add(so_far.encode_seconds - on_gpus_.encode_seconds);
   metrics_.gpu_sums.add(static_cast<double>(so_far.summed - on_gpus_.summed));
@@ -241,8 +249,8 @@ void LogReport::not_written(const Pending& pending, Outcome outcome, const Error
 
 void LogReport::residual(RunId run, RoundId round, const store::Carried& carried) {
   residual_norm_ = carried.residual.norm;
-  metrics_.residual_norm.set(carried.residual.norm);
-  metrics_.residual_age_rounds.set(static_cast<double>(carried.residual.age_rounds));
+  show(metrics_.residual_norm, carried.residual.norm);
+  show(metrics_.residual_age_rounds, static_cast<double>(carried.residual.age_rounds));
   if (carried.dropped.empty()) return;
   metrics_.residuals_dropped.add();
   log_of(run, round).warn(kResidualDropped, {{"reason", carried.dropped}});
@@ -255,7 +263,7 @@ void LogReport::residual_lost(RunId run, RoundId round, std::uint64_t values) {
 }
 
 void LogReport::unspent(RunId run, const std::vector<store::Unspent>& unspent) {
-  if (!unspent.empty()) metrics_.residual_unspent_norm.set(0);
+  if (!unspent.empty()) show(metrics_.residual_unspent_norm, 0);
   for (const store::Unspent& left : unspent) {
     const telemetry::Logger log =
         log_.with({{"run", run}, {"of_run", left.run}, {"residual_norm", left.residual.norm}});
@@ -274,7 +282,7 @@ void LogReport::run_complete(RunId run, const Result<store::ResidualInfo>& unspe
                {{"run", run}, {"reason", unspent.error().to_string()}});
     return;
   }
-  metrics_.residual_unspent_norm.set(unspent->norm);
+  show(metrics_.residual_unspent_norm, unspent->norm);
   log_.info("run complete", {{"run", run}, {"residual_norm", unspent->norm}});
 }
 

@@ -32,7 +32,9 @@ struct SiteStatus {
 
 class LogReport final : public SiteReport {
  public:
-  LogReport(telemetry::Metrics& metrics, telemetry::Logger log, const Clock& clock);
+  // `alone`: else other sites report to the same metrics. Then counters, histograms, workers and the memory on GPUs are
+  // of all of them together, and the other gauges, which tell of one site's last round, stay at 0.
+  LogReport(telemetry::Metrics& metrics, telemetry::Logger log, const Clock& clock, bool alone = true);
 
   std::string status_json(const SiteStatus& status) const;
 
@@ -80,14 +82,18 @@ class LogReport final : public SiteReport {
   telemetry::Logger log_of(RunId run, RoundId round) const;
   void count(Outcome outcome);
   void count_training();
+  void show(telemetry::Gauge gauge, double value) const;  // of this site's last round
 
   telemetry::Logger log_;
   const Clock& clock_;
+  const bool alone_;
   telemetry::SiteMetrics metrics_;
   telemetry::EdgeBytes bytes_;
   telemetry::ReportedMetrics training_metrics_;
   RunId run_;  // that they are of
   BusyTime training_;
+  double training_counted_s_ = 0;
+  std::size_t workers_ = 0;
   SiteGpus::Counts on_gpus_;
   std::uint64_t update_bytes_fp32_ = 0;  // what the submissions sent would have been, uncompressed
   std::uint64_t updates_submitted_ = 0;

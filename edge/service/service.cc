@@ -41,6 +41,7 @@ EdgeService::EdgeService(tree::Runtime& runtime, const config::EdgeSettings& set
       histories_(site_, history_events()),
       news_(site_, trainers_, models_, site_.gpus != nullptr, std::chrono::milliseconds(settings.model_deadline_ms),
             [this] { maker_.drop_early(); }),
+      common_models_(parts.common_models),
       certificate_ends_(parts.certificate_ends),
       renewal_(parts.renewal),
       reporter_(
@@ -53,10 +54,18 @@ tree::ModelReceiver::Owner EdgeService::model_owner() {
   tree::ModelReceiver::Owner owner;
   owner.post = [this](v1::Envelope message) { uplink_.post(std::move(message)); };
   owner.sink = [this](const round::ModelRef& model) {
-    return std::make_shared<MappedModel>(site_.runtime.pool, model,
-                                         [this](HeldModel held) { on_model(std::move(held)); });
+    return std::make_shared<MappedModel>(site_.runtime.pool, model, [this](HeldModel held) {
+      if (common_models_ != nullptr) {
+        const CommonModels::Which which = common(held.ref);
+        held = common_models_->fetched(this, which, std::move(held));
+      }
+      on_model(std::move(held));
+    });
   };
-  owner.refused = [this](const round::ModelRef& model, const Error& why) { site_.report.model_refused(model, why); };
+  owner.refused = [this](const round::ModelRef& model, const Error& why) {
+    site_.report.model_refused(model, why);
+    if (common_models_ != nullptr) common_models_->cannot_fetch(this);
+  };
   return owner;
 }
 
@@ -139,6 +148,7 @@ void EdgeService::stop() {
   maker_.stop();
   submission_.stop_sending();
   models_.stop();
+  if (common_models_ != nullptr) common_models_->forget(this);
   uplink_.stop();
   trainers_.stop();
   news_.stop();
@@ -146,7 +156,8 @@ void EdgeService::stop() {
 }
 
 net::Awaitable<Status> EdgeService::granted(round::Lineage lineage, Epoch lease) {
-  orders_.in_history(round::current_of(lineage));
+  history_ = round::current_of(lineage);
+  orders_.in_history(history_);
   return histories_.granted(std::move(lineage), lease);
 }
 
@@ -169,6 +180,7 @@ void EdgeService::parent_up(const tree::Lease& lease, std::shared_ptr<net::Sessi
   reporter_.parent_up(uplink_.takes_reports());
   set_ready_(true);
   models_.parent_up();
+  if (common_models_ != nullptr) common_models_->can_fetch(this);
   carry_out(machine_->connected());
 }
 
@@ -177,6 +189,7 @@ void EdgeService::parent_down(const Error& why) {
   reporter_.parent_down();
   submission_.stop_sending();
   models_.parent_down();
+  if (common_models_ != nullptr) common_models_->cannot_fetch(this);
   site_.report.parent_down(why, site_.stopping);
 }
 
@@ -240,11 +253,19 @@ void EdgeService::carry_out(Effects effects) {
 
 void EdgeService::apply(const FetchModel& effect) {
   const round::ModelRef& model = effect.model;
-  if (!fetching_ || fetching_->model != model) {
-    fetching_ = Fetching{model, site_.runtime.clock.now(), models_.bytes_received()};
-  }
+  const bool is_new = !fetching_ || fetching_->model != model;
+  if (is_new) fetching_ = Fetching{model, site_.runtime.clock.now(), models_.bytes_received()};
   site_.span_begun(model.run, round::round_from(model), round::SpanKind::kFetch);
-  models_.want(model);
+  if (common_models_ == nullptr) return models_.want(model);
+  if (is_new) models_.forget();  // another's bytes, that would come after this one's
+  common_models_->want(this, common(model),
+                       {.can_fetch = [this] { return uplink_.is_up(); },
+                        .fetch = [this, model] { models_.want(model); },
+                        .here =
+                            [this](HeldModel held) {
+                              models_.forget();
+                              on_model(std::move(held));
+                            }});
 }
 
 void EdgeService::on_model(HeldModel model) {

@@ -17,6 +17,7 @@
 #include "core/tree/uplink.h"
 #include "edge/logic/in_order.h"
 #include "edge/logic/site_machine.h"
+#include "edge/service/common_models.h"
 #include "edge/service/histories.h"
 #include "edge/service/log_report.h"
 #include "edge/service/owner.h"
@@ -46,6 +47,7 @@ class EdgeService : public tree::UplinkOwner {
     std::optional<WallTime> certificate_ends = {};
     tree::Renewal* renewal = nullptr;              // outlives it; null: the certificate is not renewed
     std::optional<identity::PrivateKey> key = {};  // that signs what the site contributes; none: it signs nothing
+    CommonModels* common_models = nullptr;         // outlives it; null: no other site shares this process
   };
   EdgeService(tree::Runtime& runtime, const config::EdgeSettings& settings, Parts parts);
   ~EdgeService() override;
@@ -96,6 +98,7 @@ class EdgeService : public tree::UplinkOwner {
   Result<Verdict> verdict_of(const wire::Commit& commit) const;
   Result<std::optional<Pending>> load();  // what the store holds: the submission without an outcome, workers' outcomes
   void on_model(HeldModel model);
+  CommonModels::Which common(const round::ModelRef& model) const { return {history_, model}; }
   void on_trained(const Train& effect, TimePoint begun, Result<Trained> trained);
   round::NodeReport own_report() const;
   net::Awaitable<void> complete_run(RunId run);
@@ -123,6 +126,8 @@ class EdgeService : public tree::UplinkOwner {
     std::uint64_t bytes_before = 0;  // had been received of others
   };
   std::optional<Fetching> fetching_;
+  CommonModels* common_models_;
+  round::HistoryId history_;      // of the last lease
   std::optional<Error> trouble_;  // why it declined a round last, until it trains again
   std::optional<WallTime> certificate_ends_;
   tree::Renewal* renewal_;

@@ -169,9 +169,12 @@ class Channel:
         waiting.register(self._socket, select.POLLIN)
         return bool(waiting.poll(0))
 
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
     @property
     def closed(self) -> bool:
-        return self._socket.fileno() < 0
+        return self.fileno() < 0
 
     def close(self, reason: str = "", *, heard_within_s: float = 0.0) -> None:
         """Says good-bye, if the agent is there to hear it, and closes. May be called twice.

@@ -102,6 +102,11 @@ class Results:
             kept[where] = make()
         return kept[where]
 
+    def forget_host(self) -> None:
+        """Of all runs, what is in the host's memory."""
+        for kept in self._kept.values():
+            kept.pop(None, None)
+
     def forget(self, run: int) -> None:
         """Of a run that is over."""
         self._kept.pop(run, None)

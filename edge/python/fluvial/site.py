@@ -259,6 +259,19 @@ class Site(contextlib.AbstractContextManager):
         """Says good-bye to the agent. A round in hand is handed back."""
         self._say_good_bye("the worker ends")
 
+    @property
+    def closed(self) -> bool:
+        """Whether this end of the connection is closed."""
+        return self._channel.closed
+
+    def fileno(self) -> int:
+        """Of the connection: readable when there is a message, or its end. For select and its like."""
+        return self._channel.fileno()
+
+    def forget_results(self) -> None:
+        """Frees the host's memory that is kept for the next result; the agent has its own hold of the last one."""
+        self._results.forget_host()
+
     def _say_good_bye(self, reason: str) -> None:
         # A rank that comes back at once would find its own place taken still. And memory of a GPU can be opened only
         # while this process has it.

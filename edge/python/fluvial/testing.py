@@ -6,7 +6,7 @@
         federation.wait("probe")
         federation.rounds("probe")                # who was in, with which metrics
 
-Of workers of one's own: site = federation.connect(0), or start_worker(0, ["python", "train.py"]).
+Of hundreds of sites: federation.train_rounds(step, "probe", at_once=8). Of workers of one's own: site = federation.connect(0), or start_worker(0, ["python", "train.py"]).
 
 It needs the `fluvial` executable: on the PATH, or named by FLUVIAL_EXECUTABLE.
 """
@@ -22,18 +22,23 @@ import sys
 import tempfile
 import threading
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+import weakref
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from . import files, site
+from ._crew import Crew, CrewProcess, raise_open_files
 from .coordinator import Admin, Rows
 from .errors import FederationFailed
+from .round import Round
 from .selection import Only
 
 _STOP_SECONDS = 30.0
 _WITHOUT_WORKER_SECONDS = 5.0  # a site whose worker left a round in the middle: then it will not come back
 _SAID_BYTES_MAX = 4000  # of what a worker's process wrote
+_FILES_PER_SITE = 4
+_FILES_OF_OTHERS = 512
 
 
 def executable() -> str:
@@ -46,11 +51,27 @@ def executable() -> str:
     return path
 
 
+_federations: "weakref.WeakSet[LocalFederation]" = weakref.WeakSet()
+
+
+def _forked() -> None:
+    """In a process that was forked off: a federation ends with the process that started it, and not with this one."""
+    for federation in list(_federations):
+        if federation._process is not None and federation._process.stdin is not None:
+            federation._process.stdin.close()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 class LocalFederation(contextlib.AbstractContextManager):
     """A federation of its own, which ends with the `with` block (or with this process, however that ends)."""
 
     def __init__(self, sites: int = 2, aggregators: int = 0, workers: int = 1) -> None:
-        """workers: how many each site's rounds wait for, and are shared out to; a group of ranks is one."""
+        """sites: up to 30 are a process each; more share processes, with an identity, a store and a socket each (2000 at most).
+
+        workers: how many each site's rounds wait for, and are shared out to; a group of ranks is one.
+        """
         self._process: Optional[subprocess.Popen] = None
         self._opened: List[site.Site] = []
         self._runs: Dict[str, int] = {}
@@ -58,6 +79,8 @@ class LocalFederation(contextlib.AbstractContextManager):
         self._errors: List[Tuple[str, BaseException]] = []  # of workers' threads
         self._workers: List[Tuple[str, subprocess.Popen, str]] = []  # site, process, its log
         self._left: Dict[str, float] = {}  # sites without a worker, since when
+        self._crews: List[Union[Crew, CrewProcess]] = []  # of train_rounds()
+        raise_open_files(_FILES_PER_SITE * sites + _FILES_OF_OTHERS)
         # Standard input ends when this process does, however it ends: then the federation goes too.
         self._process = subprocess.Popen(
             [executable(), "local", "--sites", str(sites), "--aggregators", str(aggregators), "--workers", str(workers)]
@@ -67,6 +90,7 @@ class LocalFederation(contextlib.AbstractContextManager):
             stderr=subprocess.PIPE,
             text=True,
         )
+        _federations.add(self)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -102,6 +126,40 @@ class LocalFederation(contextlib.AbstractContextManager):
         for index in range(len(self.sites)):
             self._threads.append(threading.Thread(target=run, args=(index,), daemon=True))
             self._threads[-1].start()
+
+    def train_rounds(
+        self, step: Callable[[Round, int], Any], run: str, *, at_once: Optional[int] = None, processes: bool = False
+    ) -> None:
+        """Calls step(round, index) for each round of each site, `at_once` of them at the same time: for many sites.
+
+        A site costs a connection and no thread, so hundreds of sites need the models of `at_once` of them. wait() ends with
+        what a step raises.
+
+        step: loads, trains and submits; a round that it leaves without an answer the site sits out. A site's rounds
+        come one after another, on whichever thread is free: what a step keeps for a site goes by `index`, and a model to
+        train in may be threading.local()'s. It neither waits for round.result() nor submits with overlap=True.
+        at_once: by default as many as there are processors.
+        processes: `at_once` processes in place of threads, for steps that hold the interpreter's lock. Each has its share of
+        the sites for good. multiprocessing starts them, as multiprocessing.set_start_method says: unless that is `fork`,
+        step is a function at the top of a module.
+        """
+        if run not in self._runs:
+            raise FederationFailed(f"there is no run {run!r} here; start_run() comes first")
+        count = len(self.sites)
+        many = min(at_once or len(os.sched_getaffinity(0)), count)
+        if many < 1:
+            raise ValueError(f"at_once is {at_once}, expected 1 or more")
+        sockets = {index: self.worker_socket(index) for index in range(count)}
+        if not processes:
+
+            def failed(index: int, error: BaseException) -> None:
+                self._errors.append((self.sites[index], error))
+
+            self._crews.append(Crew(sockets, step, run, many, failed).start())
+            return
+        for first in range(many):
+            share = {index: sockets[index] for index in range(first, count, many)}
+            self._crews.append(CrewProcess(share, step, run, 1))
 
     def start_worker(self, index: int, command: Sequence[str]) -> subprocess.Popen:
         """Starts a training script beside the site of that index: FLUVIAL_WORKER_SOCKET says where. Ended with the federation.
@@ -190,8 +248,12 @@ class LocalFederation(contextlib.AbstractContextManager):
         self._check()
 
     def join(self, timeout_s: float = _STOP_SECONDS) -> None:
-        """Until the threads of train() have returned; FederationFailed with what one of them raised. TimeoutError."""
+        """Until what train() and train_rounds() started has ended; FederationFailed with what a worker raised. TimeoutError."""
         end = time.monotonic() + timeout_s
+        for crew in self._crews:
+            if not crew.join(max(0.0, end - time.monotonic())):
+                self._check()
+                raise TimeoutError(f"a worker of train_rounds() has not ended within {timeout_s:g} s")
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
             if thread.is_alive():
@@ -217,6 +279,11 @@ class LocalFederation(contextlib.AbstractContextManager):
         """FederationFailed: a worker has failed."""
         for where, error in self._errors:
             raise FederationFailed(f"the worker at {where} failed: {type(error).__name__}: {error}") from error
+        for crew in self._crews:
+            failure = crew.failure() if isinstance(crew, CrewProcess) else None
+            if failure is not None:
+                where = "some sites" if failure[0] is None else self.sites[failure[0]]
+                raise FederationFailed(f"the worker at {where} failed: {failure[1]}")
         for opened in self._opened:
             if opened.error is not None:
                 error = opened.error
@@ -273,6 +340,10 @@ class LocalFederation(contextlib.AbstractContextManager):
         self.stop_processes()
         for thread in self._threads:
             thread.join(_STOP_SECONDS)
+        for crew in self._crews:
+            if not crew.join(_STOP_SECONDS) and isinstance(crew, CrewProcess):
+                crew.end()
+        self._crews.clear()
 
     def stop_processes(self) -> None:
         """Ends coordinator, aggregators and agents, as at the end of the block; workers that are attached notice."""
