@@ -46,7 +46,8 @@ round::Plan plan_of(const DemoOptions& options) {
     plan.soft_deadline = plan.hard_deadline = std::chrono::minutes(2);
     plan.attempts_max = 100;
   }
-  plan.worker = {{"batch_size", static_cast<double>(options.batch_size)}, {"learning_rate", options.learning_rate}};
+  plan.worker.values = {{"batch_size", static_cast<double>(options.batch_size)},
+                        {"learning_rate", options.learning_rate}};
   return plan;
 }
 

@@ -1,4 +1,4 @@
-// fluvial model: committed models as files.
+// fluvial model: committed models as files, and which of them stay.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -6,6 +6,8 @@
 
 #include "cli/admin_client.h"
 #include "cli/command.h"
+#include "cli/table.h"
+#include "core/store/model_book.h"
 #include "core/store/safetensors.h"
 
 namespace fluvial::cli {
@@ -76,24 +78,129 @@ int export_model(const Io& io, const ExportOptions& options) {
   return kDone;
 }
 
+struct ModelOptions : AdminOptions {
+  std::string run;  // a number, or latest
+  std::string round;
+  std::string name;
+};
+
+int list_models(const Io& io, const ModelOptions& options) {
+  const auto answer = options.client().get(fmt::format("/v1/models/{}", options.run));
+  if (!answer.ok()) return fail(io, "model list", answer.error());
+  if (options.json) {
+    io.print(pretty(*answer));
+    return kDone;
+  }
+  const std::string kept_best = text_member(*answer, "kept_best");
+  Table table({{"ROUND", Align::kRight}, {"LABELS"}, {"BEST"}});
+  for (const json::value& model : array_member(*answer, "models")) {
+    std::string labels;
+    for (const json::value& label : array_member(model, "labels")) {
+      if (label.is_string()) labels += (labels.empty() ? "" : " ") + std::string(label.as_string().c_str());
+    }
+    const json::value* best = model.is_object() ? model.as_object().if_contains("best") : nullptr;
+    const bool is_best = best != nullptr && best->is_number();
+    table.add({std::to_string(count_member(model, "round")), labels,
+               is_best ? fmt::format("{} {:.6g}", kept_best, best->to_number<double>()) : ""});
+  }
+  io.print(table.render(io.terminal()));
+  return kDone;
+}
+
+int label_model(const Io& io, const ModelOptions& options) {
+  const auto done = options.client().post(fmt::format("/v1/models/{}/{}/label", options.run, options.round),
+                                          json::object{{"name", options.name}});
+  if (!done.ok()) return fail(io, "model label", done.error());
+  io.print(options.json ? pretty(*done)
+                        : fmt::format("the model of round {} of run {} is '{}' and stays\n", options.round,
+                                      count_member(*done, "run"), options.name));
+  return kDone;
+}
+
+int unlabel_model(const Io& io, const ModelOptions& options) {
+  const auto done =
+      options.client().post(fmt::format("/v1/models/{}/unlabel", options.run), json::object{{"name", options.name}});
+  if (!done.ok()) return fail(io, "model unlabel", done.error());
+  io.print(options.json ? pretty(*done)
+                        : fmt::format("run {} has no '{}' any more\n", count_member(*done, "run"), options.name));
+  return kDone;
+}
+
+CLI::Validator a_run() {
+  return checked("a run's number, or latest", [](const std::string& text) -> Status {
+    const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+    if (digits || text == "latest") return {};
+    return Error{Code::kInvalidArgument, "no run"};
+  });
+}
+
+CLI::Validator a_round() {
+  return checked("a round's number, latest, best or a label", [](const std::string& text) -> Status {
+    const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+    if (digits || text == "latest" || text == "best") return {};
+    return store::check_label(text);
+  });
+}
+
+CLI::Validator a_label() {
+  return checked("a label: letters, digits, dots, dashes and underlines", store::check_label);
+}
+
+using ModelAction = int (*)(const Io&, const ModelOptions&);
+
+CLI::App* add_model_command(CLI::App& model, Commands& commands, const std::shared_ptr<ModelOptions>& options,
+                            const char* name, const char* help, ModelAction action) {
+  CLI::App* app = model.add_subcommand(name, help);
+  add_admin_options(*app, *options);
+  add_json_flag(*app, *options);
+  app->callback([&commands, options, action] {
+    commands.chosen = [&commands, options, action] { return action(commands.io, *options); };
+  });
+  return app;
+}
+
+void declare_kept(CLI::App& model, Commands& commands) {
+  const auto listed = std::make_shared<ModelOptions>();
+  listed->run = "latest";
+  CLI::App* list = add_model_command(model, commands, listed, "list", "a run's models that are kept", list_models);
+  list->add_option("--run", listed->run, "the run's number")->type_name("RUN")->check(a_run())->capture_default_str();
+
+  const auto labelled = std::make_shared<ModelOptions>();
+  CLI::App* label =
+      add_model_command(model, commands, labelled, "label", "keep a model, under a name of its own", label_model);
+  label->add_option("RUN", labelled->run, "the run's number, or latest")->required()->check(a_run());
+  label->add_option("ROUND", labelled->round, "the round that committed it, 0 for the initial model, latest or best")
+      ->required()
+      ->check(a_round());
+  label->add_option("NAME", labelled->name, "the label")->required()->check(a_label());
+  label->footer("Example:\n  fluvial model label 3 best candidate");
+
+  const auto unlabelled = std::make_shared<ModelOptions>();
+  CLI::App* unlabel = add_model_command(model, commands, unlabelled, "unlabel",
+                                        "take a label away; the model goes if nothing else keeps it", unlabel_model);
+  unlabel->add_option("RUN", unlabelled->run, "the run's number, or latest")->required()->check(a_run());
+  unlabel->add_option("NAME", unlabelled->name, "the label")->required()->check(a_label());
+}
+
 }  // namespace
 
 void add_model_commands(CLI::App& app, Commands& commands) {
   CLI::App* model = app.add_subcommand("model", "committed models");
+  declare_kept(*model, commands);
   const auto options = std::make_shared<ExportOptions>();
   CLI::App* exported = model->add_subcommand("export", "copy a committed model to a safetensors file");
   exported->add_option("OUT", options->out, "the file to write")->required();
   exported->add_option("--run", options->run, "the run's number (default: the latest)")
       ->type_name("RUN")
       ->check(whole_number(1));
-  exported->add_option("--round", options->round, "the round that committed it, 0 for the initial model, or latest")
+  exported
+      ->add_option(
+          "--round", options->round,
+          "the round that committed it, 0 for the initial model, latest, best (by the plan's models_kept_best), "
+          "or a label")
       ->type_name("N")
       ->capture_default_str()
-      ->check(checked("a round's number, or latest", [](const std::string& text) -> Status {
-        const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-        if (digits || text == "latest") return {};
-        return Error{Code::kInvalidArgument, "no round"};
-      }));
+      ->check(a_round());
   exported->add_flag("--force", options->force, "overwrite OUT");
   add_admin_options(*exported, *options);
   add_json_flag(*exported, *options);

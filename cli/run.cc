@@ -26,6 +26,7 @@ struct StartOptions : AdminOptions {
   std::string plan;
   std::string model;
   std::uint64_t continues = 0;
+  bool keep_optimizer = false;
   bool watch = false;
   WatchOptions watching;
 };
@@ -49,6 +50,7 @@ Result<json::object> start_request(const StartOptions& options) {
   request["plan"] = std::move(plan);
   if (options.continues != 0) {
     request["continue"] = options.continues;
+    if (options.keep_optimizer) request["keep_optimizer"] = true;
     return request;
   }
   const std::string model = options.model.empty() ? file.model : options.model;
@@ -199,10 +201,13 @@ void declare_start(CLI::App& run, Commands& commands) {
   CLI::Option* model =
       app->add_option("--model", options->model, "the initial model, a safetensors file (default: the plan's)")
           ->type_name("FILE");
-  app->add_option("--continue", options->continues, "start from the last model of this run")
-      ->type_name("RUN")
-      ->check(whole_number(1))
-      ->excludes(model);
+  CLI::Option* continues = app->add_option("--continue", options->continues, "start from the last model of this run")
+                               ->type_name("RUN")
+                               ->check(whole_number(1))
+                               ->excludes(model);
+  app->add_flag("--keep-optimizer", options->keep_optimizer,
+                "with --continue: go on with the server optimizer's state (momentum) of that run")
+      ->needs(continues);
   app->add_flag("--watch", options->watch, "stay: say what the run waits for, and print a line a round");
   add_watch_options(*app, options->watching);
   add_admin_options(*app, *options);

@@ -23,7 +23,8 @@ void Evaluator::close() {
 
 void Evaluator::committed(const round::ModelRef& ref, SharedBytes model, std::shared_ptr<const round::Schema> schema,
                           const round::Plan& plan) {
-  newest_ = Waiting{ref, std::move(model), std::move(schema), plan.name, plan.worker};
+  newest_ = Waiting{ref, std::move(model), std::move(schema), plan.name,
+                    round::config_of(plan.worker, RoundId(ref.version.value()), plan.rounds)};
   assign_next();
 }
 
@@ -69,7 +70,7 @@ net::Awaitable<void> Evaluator::assign(local::WorkerId worker, Waiting what) {
   task.kind = local::TaskKind::kEvaluate;
   task.run = what.ref.run;
   task.run_name = what.run_name;
-  task.parameters = std::move(what.parameters);
+  task.config = std::move(what.config);
   task.round = RoundId(what.ref.version.value());
   task.version = what.ref.version;
   task.schema = *what.schema;

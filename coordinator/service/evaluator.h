@@ -27,7 +27,7 @@ class Evaluator final : public local::WorkerHandler, public std::enable_shared_f
   Status open(const std::string& socket);
   void close();
 
-  // `plan`: of the run that the model is of; its name and [worker] table go with the task.
+  // `plan`: of the run that the model is of; its name and [worker] table, as the round had it, go with the task.
   void committed(const round::ModelRef& ref, SharedBytes model, std::shared_ptr<const round::Schema> schema,
                  const round::Plan& plan);
   // The run is over. Workers are told once its last model has been evaluated.
@@ -47,7 +47,7 @@ class Evaluator final : public local::WorkerHandler, public std::enable_shared_f
     SharedBytes model;
     std::shared_ptr<const round::Schema> schema;
     std::string run_name;
-    std::map<std::string, double> parameters;
+    round::WorkerConfig config;
   };
   void assign_next();
   void tell_ended();

@@ -252,6 +252,20 @@ TEST_F(RunServiceTest, AStartThatFailsLeavesNothingThatARestartTakesUp) {
   }
 }
 
+TEST_F(RunServiceTest, TheStateThatAnOptimizerBeginsWithOutlivesTheProcess) {
+  store::RunRow kept = row();
+  kept.plan.optimizer = round::ServerOptimizer::of(round::Optimizer::kFedAvgM);
+  kept.keeps_optimizer = true;
+  const std::vector<float> state(small_schema().value_count(), 0.25F);
+  const Result<RunId> started = run(runs_->start(kept, model(), state));
+  ASSERT_TRUE(started.ok()) << started.error().to_string();
+  cut_power();
+  ASSERT_NE(runs_->active(), nullptr);
+  EXPECT_EQ(runs_->active()->machine.run(), *started);
+  EXPECT_EQ(runs_->active()->optimizer_state, state);
+  EXPECT_TRUE(journal_->run(*started)->keeps_optimizer);
+}
+
 TEST_F(RunServiceTest, AStartThatTheProcessDoesNotSurviveIsStartedOrGivenUp) {
   for (std::uint64_t at = 0;; ++at) {
     files_.fail_at(at, store::Fault::kCrash);

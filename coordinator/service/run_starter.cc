@@ -65,10 +65,12 @@ net::Awaitable<Status> RunStarter::take_up(store::RunRow row) {
   Result<store::Model> model = co_await runtime_.pool.run([&] { return models_.load({row.id, version}, digest); });
   if (!model.ok()) co_return model.error();
   std::vector<float> state;
-  if (*last && !(*last)->optimizer.empty()) {
+  std::string reference = row.keeps_optimizer ? store::ModelStore::name_of({row.id, ModelVersion(0)}, true) : "";
+  if (*last) reference = (*last)->optimizer;
+  if (!reference.empty()) {
     const std::uint64_t state_values = aggregate::state_vectors(row.plan.optimizer) * row.schema.value_count();
     Result<std::vector<float>> kept =
-        co_await runtime_.pool.run([&] { return models_.load_optimizer((*last)->optimizer, state_values); });
+        co_await runtime_.pool.run([&] { return models_.load_optimizer(reference, state_values); });
     if (!kept.ok()) co_return kept.error();
     state = std::move(*kept);
   }
@@ -86,7 +88,7 @@ net::Awaitable<Status> RunStarter::give_up_start(RunId run, std::string reason) 
       [&] { return journal_.set_run_status(run, store::RunStatus::kStopped, reason); });
 }
 
-net::Awaitable<Result<RunId>> RunStarter::start(store::RunRow row, Buffer model) {
+net::Awaitable<Result<RunId>> RunStarter::start(store::RunRow row, Buffer model, std::vector<float> optimizer) {
   while (!is_taken_up_ && !stopping_) co_await taken_up_.wait();
   if (stopping_) co_return Error{Code::kCancelled, "the coordinator is stopping"};
   if (is_starting_) co_return Error{Code::kFailedPrecondition, "another run is being started"};
@@ -95,12 +97,13 @@ net::Awaitable<Result<RunId>> RunStarter::start(store::RunRow row, Buffer model)
                     "run " + std::to_string(active->value()) + " is active; stop it first: fluvial run stop"};
   }
   is_starting_ = true;
-  Result<RunId> made = co_await make_run(std::move(row), std::move(model));
+  Result<RunId> made = co_await make_run(std::move(row), std::move(model), std::move(optimizer));
   is_starting_ = false;
   co_return made;
 }
 
-net::Awaitable<Result<RunId>> RunStarter::make_run(store::RunRow row, Buffer model) {
+net::Awaitable<Result<RunId>> RunStarter::make_run(store::RunRow row, Buffer model, std::vector<float> optimizer) {
+  FLUVIAL_CHECK(row.keeps_optimizer == !optimizer.empty(), "a state for the optimizer, and a row that says so");
   row.status = store::RunStatus::kPaused;  // until its model is on the disk
   row.reason = kStarting;
   row.created_at = runtime_.clock.wall_now();
@@ -108,7 +111,7 @@ net::Awaitable<Result<RunId>> RunStarter::make_run(store::RunRow row, Buffer mod
   if (!id.ok()) co_return id.error();
   row.id = *id;
   const auto set_up = [&]() -> Status {
-    FLUVIAL_TRY(models_.put({row.id, ModelVersion(0)}, row.schema, model.span(), row.initial_model, {}));
+    FLUVIAL_TRY(models_.put({row.id, ModelVersion(0)}, row.schema, model.span(), row.initial_model, optimizer));
     return journal_.set_run_status(row.id, store::RunStatus::kRunning, "");
   };
   Status done = co_await runtime_.pool.run(set_up);
@@ -116,7 +119,7 @@ net::Awaitable<Result<RunId>> RunStarter::make_run(store::RunRow row, Buffer mod
     row.status = store::RunStatus::kRunning;
     row.reason.clear();
     const Digest digest = row.initial_model;
-    Latest latest{ModelVersion(0), digest, std::move(model), {}, {}};
+    Latest latest{ModelVersion(0), digest, std::move(model), std::move(optimizer), {}};
     done = co_await activate(std::move(row), std::move(latest));
   }
   if (done.ok()) co_return *id;

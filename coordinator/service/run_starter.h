@@ -42,8 +42,9 @@ class RunStarter {
 
   // What is not paused goes on. Once, before any run is started.
   net::Awaitable<void> take_up();
-  // One at a time; kFailedPrecondition while a run is active or is being started.
-  net::Awaitable<Result<RunId>> start(store::RunRow row, Buffer model);
+  // One at a time; kFailedPrecondition while a run is active or is being started. `optimizer`: the state that its
+  // optimizer begins with, if the row keeps it.
+  net::Awaitable<Result<RunId>> start(store::RunRow row, Buffer model, std::vector<float> optimizer);
   void stop();
 
  private:
@@ -55,7 +56,7 @@ class RunStarter {
     std::optional<round::AttemptRecord> open;
   };
   net::Awaitable<Status> take_up(store::RunRow row);
-  net::Awaitable<Result<RunId>> make_run(store::RunRow row, Buffer model);
+  net::Awaitable<Result<RunId>> make_run(store::RunRow row, Buffer model, std::vector<float> optimizer);
   net::Awaitable<Status> activate(store::RunRow row, Latest latest);
   net::Awaitable<Status> give_up_start(RunId run, std::string reason);
 

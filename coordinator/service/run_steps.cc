@@ -19,6 +19,7 @@ RunSteps::RunSteps(tree::Runtime& runtime, net::TaskGroup& tasks, const Keeps& k
       tasks_(tasks),
       journal_(keeps.journal),
       models_(keeps.models),
+      keeper_(keeps.journal, keeps.models),
       signer_(keeps.signer),
       authorship_(keeps.authorship),
       observer_(observer),
@@ -172,7 +173,7 @@ void RunSteps::publish(const Publish& effect) {
   side_.spans().add(record.run, record.round, {round::SpanKind::kPublish, {}, begun, now()});
   note_round(record);
   if (model_committed_) model_committed_(run.slot->ref(), {run.slot, run.slot->bytes()}, run.schema);
-  tasks_.spawn(runtime_.strand, "prune", prune(record.run, record.model.version, run.machine.plan().models_kept));
+  tasks_.spawn(runtime_.strand, "prune", prune(run.machine.plan(), record.model, mean_metrics(record.contributors)));
 }
 
 // What the nodes did for it they report from now on.
@@ -189,11 +190,11 @@ void RunSteps::note_round(const round::CommitRecord& record) {
   traces_.committed(std::move(committed));
 }
 
-net::Awaitable<void> RunSteps::prune(RunId run, ModelVersion last, std::uint64_t kept) {
-  const Status pruned = co_await runtime_.pool.run([&] { return models_.prune(run, last, kept); });
+net::Awaitable<void> RunSteps::prune(round::Plan plan, round::ModelRef model, round::Metrics metrics) {
+  const Status pruned = co_await runtime_.pool.run([&] { return keeper_.committed(plan, model, metrics); });
   if (!pruned.ok()) {
     runtime_.log.warn("old models could not be pruned; the next commit tries again",
-                      {{"run", run}, {"reason", pruned.error().to_string()}});
+                      {{"run", model.run}, {"reason", pruned.error().to_string()}});
   }
 }
 

@@ -11,6 +11,7 @@
 #include "coordinator/model/finalise.h"
 #include "coordinator/service/authorship.h"
 #include "coordinator/service/disk_health.h"
+#include "coordinator/service/model_keeper.h"
 #include "coordinator/service/order_signer.h"
 #include "coordinator/service/roll_call.h"
 #include "coordinator/service/run_host.h"
@@ -39,6 +40,7 @@ class RunSteps {
   DiskHealth& health() { return health_; }
   const DiskHealth& health() const { return health_; }
   const Traces& traces() const { return traces_; }
+  ModelKeeper& keeper() { return keeper_; }
   void told(const round::NodeReport& report) { traces_.told(report); }  // of a member
 
   void begin(const RecordAttempt& effect);
@@ -54,7 +56,7 @@ class RunSteps {
   net::Awaitable<void> do_finalise(Finalise effect);
   net::Awaitable<void> record_commit(RecordCommit effect);
   net::Awaitable<void> record_status(RecordStatus effect);
-  net::Awaitable<void> prune(RunId run, ModelVersion last, std::uint64_t kept);
+  net::Awaitable<void> prune(round::Plan plan, round::ModelRef model, round::Metrics metrics);
   void note_round(const round::CommitRecord& record);
   store::CommitRow row_of(const round::CommitRecord& record) const;
   void step_failed(Step step, DiskPart part, Error error);
@@ -80,6 +82,7 @@ class RunSteps {
   net::TaskGroup& tasks_;
   store::CoordinatorJournal& journal_;
   store::ModelStore& models_;
+  ModelKeeper keeper_;
   const OrderSigner& signer_;
   const Authorship& authorship_;
   RunObserver& observer_;

@@ -298,8 +298,10 @@ void Service::record_stop() {
 }
 
 net::Awaitable<void> Service::record_evaluation(RunId run, RoundId round, round::Metrics metrics) {
-  const Status kept =
-      co_await runtime_.pool.run([&] { return holdings_.journal->set_evaluation(run, round, metrics); });
+  const Status kept = co_await runtime_.pool.run([&]() -> Status {
+    FLUVIAL_TRY(holdings_.journal->set_evaluation(run, round, metrics));
+    return root_.runs().steps().keeper().evaluated(run, round, metrics);
+  });
   if (!kept.ok()) {
     runtime_.log.error("an evaluation could not be recorded; it is told, and not kept",
                        {{"run", run}, {"round", round}, {"reason", kept.error().to_string()}});

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <map>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "core/base/format.h"
 #include "core/base/printable.h"
@@ -22,7 +22,7 @@ using round::PlanKey;
 using round::ServerOptimizer;
 
 template <typename Field>
-constexpr bool kIsTable = std::is_same_v<std::remove_cvref_t<Field>, std::map<std::string, double>>;  // [worker]
+constexpr bool kIsTable = std::is_same_v<std::remove_cvref_t<Field>, round::WorkerTable>;  // [worker]
 
 constexpr PlanKey kModel{"model", 0, "path", "the safetensors file to start from; relative to the plan's folder"};
 
@@ -71,10 +71,79 @@ template <typename Number>
 std::string format(const Number& value) {
   return text_of(value);
 }
-std::string format(const std::map<std::string, double>&) { return ""; }  // by entries
+std::string format(const round::WorkerTable&) { return ""; }  // by entries
 std::string format(Milliseconds value) { return std::to_string(value.count()); }
 std::string format(MissingWorkers value) { return std::string(round::missing_workers_name(value)); }
 std::string format(const ServerOptimizer& value) { return round::to_string(value); }
+
+// ---- [worker] ----------------------------------------------------------------------------------------------------
+
+Status parse(const TomlEntry& entry, round::WorkerValue& to) {
+  if (entry.is_boolean && !entry.items.empty()) return expected("a list of numbers or of texts");
+  if (entry.is_boolean) return to = entry.value == "true", Status();
+  if (!entry.is_number && entry.items.empty()) return to = entry.value, Status();
+  if (!entry.is_number) return to = entry.items, Status();
+  std::vector<double> numbers(std::max<std::size_t>(entry.items.size(), 1));
+  FLUVIAL_TRY(parse(entry.value, numbers[0]));
+  for (std::size_t i = 1; i < numbers.size(); ++i) FLUVIAL_TRY(parse(entry.items[i], numbers[i]));
+  if (entry.items.empty()) return to = numbers[0], Status();
+  return to = std::move(numbers), Status();
+}
+
+// Of a key of the table, without the table's name: a value, or, within a table of its own, a part of a schedule.
+Status parse(const TomlEntry& entry, std::string key, round::WorkerTable& to) {
+  round::WorkerValue value;
+  FLUVIAL_TRY(parse(entry, value));
+  if (entry.name.empty() || key.size() <= entry.name.size()) return to.values[key] = std::move(value), Status();
+  if (!entry.items.empty()) return expected("a number or a text, as a part of a schedule");
+  key.resize(key.size() - entry.name.size() - 1);
+  const Status set = round::set_part(to.schedules[key], entry.name, value);
+  if (set.ok() || set.error().code != Code::kNotFound) return set;
+  const std::string near = closest(entry.name, round::schedule_parts());
+  return expected(near.empty() ? "a part of a schedule: " + set.error().message
+                               : "a part of a schedule; did you mean '" + near + "'?");
+}
+
+bool is_bare(std::string_view key) {
+  return !key.empty() && key.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") ==
+                             std::string_view::npos;
+}
+
+std::string toml_text(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      out += format_text("\\u00{}{}", "0123456789ABCDEF"[byte >> 4], "0123456789ABCDEF"[byte & 15]);
+    } else {
+      if (c == '"' || c == '\\') out += '\\';
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+std::string to_toml(double number) { return text_of(number); }
+std::string to_toml(bool truth) { return text_of(truth); }
+std::string to_toml(const std::string& text) { return toml_text(text); }
+template <typename Item>
+std::string to_toml(const std::vector<Item>& items) {
+  std::string out;
+  for (const Item& item : items) out += (out.empty() ? "" : ", ") + to_toml(item);
+  return "[" + out + "]";
+}
+std::string to_toml(const round::WorkerValue& value) {
+  return std::visit([](const auto& held) { return to_toml(held); }, value);
+}
+std::string to_toml(const round::Schedule& schedule) {
+  std::string out;
+  for (const auto& [name, part] : round::parts_of(schedule)) {
+    out += format_text("{}{} = {}", out.empty() ? "" : ", ", name, to_toml(part));
+  }
+  return "{" + out + "}";
+}
+
+// ---- a file ------------------------------------------------------------------------------------------------------
 
 Status apply(PlanFile& file, const TomlEntry& entry, const std::string& place) {
   Status status;
@@ -85,12 +154,12 @@ Status apply(PlanFile& file, const TomlEntry& entry, const std::string& place) {
       const std::string prefix = std::string(key.name) + ".";
       if (!entry.key.starts_with(prefix)) return;
       found = true;
-      status = entry.is_number ? parse(entry.value, field[entry.key.substr(prefix.size())]) : expected("a number");
+      status = parse(entry, entry.key.substr(prefix.size()), field);
     } else {
       known.emplace_back(key.name);
       if (entry.key != key.name) return;
       found = true;
-      status = parse(entry.value, field);
+      status = entry.items.empty() ? parse(entry.value, field) : expected("a single text, number, true or false");
     }
   });
   if (!found) {
@@ -129,7 +198,7 @@ std::string as_typed(PlanFile& file, const std::vector<TomlEntry>& entries, cons
 }  // namespace
 
 Result<PlanFile> parse_plan(std::string_view toml, const std::string& path, const PlanCheck& also) {
-  FLUVIAL_ASSIGN(std::vector<TomlEntry> entries, parse_toml(toml, path));
+  FLUVIAL_ASSIGN(std::vector<TomlEntry> entries, parse_toml(toml, path, Arrays::kTaken));
   FLUVIAL_ASSIGN(PlanFile file, plan_of(std::move(entries), path, also));
   if (!file.names_participants_min) file.plan.participants_min = std::max(file.plan.participants_min, file.plan.quorum);
   return file;
@@ -172,7 +241,11 @@ std::string plan_to_toml(const PlanFile& file) {
   };
   visit_file(file, [&](const PlanKey& key, const auto& field) {
     if constexpr (kIsTable<decltype(field)>) {
-      for (const auto& [name, value] : field) put(key.name, name, format(value));
+      const auto put_all = [&](const auto& entries) {
+        for (const auto& [name, value] : entries) put(key.name, is_bare(name) ? name : toml_text(name), to_toml(value));
+      };
+      put_all(field.values);
+      put_all(field.schedules);
     } else {
       const std::size_t dot = key.name.find('.');
       const bool is_text = key.unit == "text" || key.unit == "path";

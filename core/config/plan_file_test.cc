@@ -29,6 +29,7 @@ value_abs_max = 16.5
 update_norm_max = 0.001
 attempts_max = 1000
 models_kept = 8
+models_kept_best = "test_accuracy:max"
 seed = 9007199254740993
 sum_digest = true
 [participants]
@@ -54,6 +55,10 @@ deadline_ms = "4321ms"
 [worker]
 lr = 0.1
 batch = 32
+network = 'wide "resnet"'
+nesterov = true
+widths = [16, 32.5]
+layers = ["conv1", "fc"]
 )",
                                "dir/plan.toml");
   ASSERT_TRUE(file.ok()) << file.error().message;
@@ -64,10 +69,10 @@ batch = 32
 }
 
 TEST(PlanFile, TextKeepsEveryKey) {
-  const std::string text = plan_to_toml({round::unusual_plan(), "model.safetensors"});
+  const std::string text = plan_to_toml({round::scheduled_plan(), "model.safetensors"});
   const auto read = parse_plan(text, "/folder/plan.toml");
   ASSERT_TRUE(read.ok()) << read.error().message << '\n' << text;
-  EXPECT_EQ(read->plan, round::unusual_plan()) << text;
+  EXPECT_EQ(read->plan, round::scheduled_plan()) << text;
   EXPECT_EQ(read->model, "/folder/model.safetensors");
 }
 
@@ -89,6 +94,7 @@ TEST(PlanFile, EveryKeyHasItsDefaultAndUnit) {
                       {"local_steps", "1 | count"},
                       {"model", " | path"},
                       {"models_kept", "3 | count"},
+                      {"models_kept_best", " | text"},
                       {"name", "(required) | text"},
                       {"optimizer.learning_rate", "1 | factor"},
                       {"optimizer.momentum", "0.9 | factor"},
@@ -104,7 +110,7 @@ TEST(PlanFile, EveryKeyHasItsDefaultAndUnit) {
                       {"sum_digest", "false | true or false"},
                       {"update_norm_max", "0 | 2-norm"},
                       {"value_abs_max", "1024 | value"},
-                      {"worker.*", " | number"},
+                      {"worker.*", " | value"},
                       {"workers.deadline_ms", "0 | ms"},
                       {"workers.missing", "continue | text"},
                   }));
@@ -134,8 +140,12 @@ TEST(PlanFile, RefusesAWrongValueOfEachKind) {
             at + "workers.deadline_ms = '1099511627777': expected at most a day");
   EXPECT_EQ(refusal_of("workers.deadline_ms = 1099511627776"),
             at + "workers.deadline_ms = 1099511627776: expected 0 to 86400000");
-  EXPECT_EQ(refusal_of("worker.lr = '1'"), at + "worker.lr = '1': expected a number");
-  EXPECT_EQ(refusal_of("worker.lr = true"), at + "worker.lr = 'true': expected a number");
+  EXPECT_EQ(refusal_of("rounds = [1]"), at + "rounds = '1': expected a single text, number, true or false");
+  EXPECT_EQ(refusal_of("worker.lr = inf"), at + "worker.lr = inf: expected a finite number");
+  EXPECT_EQ(refusal_of("worker.lr = [true]"), at + "worker.lr = 'true': expected a list of numbers or of texts");
+  EXPECT_EQ(refusal_of("worker.lr = []"), at + "worker.lr: expected a text, number, true or false, or a list of such");
+  EXPECT_EQ(refusal_of("worker.lr = 1979-05-27"),
+            at + "worker.lr: expected a text, number, true or false, or a list of such");
   EXPECT_EQ(refusal_of("worker = 1"), at + "unknown key 'worker'");
   EXPECT_EQ(refusal_of("deadlines = 1"), at + "unknown key 'deadlines'");
 }
@@ -158,7 +168,21 @@ TEST(PlanFile, RefusesWithFileLineKeyAndExpectation) {
             "dir/plan.toml:3: optimizer.learning_rate = 0: expected 1e-12 to 1e+06");
   EXPECT_EQ(plan_refusal(head + "[workers]\nmissing = 'wait'"),
             "dir/plan.toml:3: workers.missing = 'wait': expected continue or decline");
-  EXPECT_EQ(plan_refusal(head + "[worker]\nlr = 'high'"), "dir/plan.toml:3: worker.lr = 'high': expected a number");
+  EXPECT_EQ(plan_refusal(head + "[worker]\nlr = {start = 'high'}"),
+            "dir/plan.toml:3: worker.lr.start = 'high': expected a number");
+  EXPECT_EQ(plan_refusal(head + "[worker]\nlr = {start = [1, 2]}"),
+            "dir/plan.toml:3: worker.lr.start = '1': expected a number or a text, as a part of a schedule");
+  EXPECT_EQ(plan_refusal(head + "[worker]\nlr = {strat = 1}"),
+            "dir/plan.toml:3: worker.lr.strat = '1': expected a part of a schedule; did you mean 'start'?");
+  EXPECT_EQ(plan_refusal(head + "[worker.sub]\nx = 1"),
+            "dir/plan.toml:3: worker.sub.x = '1': expected a part of a schedule: a schedule has schedule, start, end, "
+            "decay, every, rounds and warmup");
+  EXPECT_EQ(plan_refusal(head + "[worker.lr]\nstart = 1\nend = 0\nwarmup = 10"),
+            "dir/plan.toml:5: worker.lr.warmup = 10: expected less than the 10 rounds of the schedule");
+  EXPECT_EQ(plan_refusal(head + "[worker.lr]\nschedule = 'sine'\nstart = 1"),
+            "dir/plan.toml:3: worker.lr.schedule = 'sine': expected constant, linear, cosine or decay");
+  EXPECT_EQ(plan_refusal(head + "[worker.lr]\ndecay = 0.9"),
+            "dir/plan.toml:3: worker.lr.decay = 0.9: expected beside it start, as in {start = 0.1, decay = 0.99}");
   EXPECT_EQ(plan_refusal(head + "name = 'b'").find("dir/plan.toml:2: not TOML: "), 0u);
   EXPECT_EQ(plan_refusal(head + "[deadlines]\nsoft_ms = '100s'"),
             "dir/plan.toml:3: deadlines.hard_ms = 60000: expected at least deadlines.soft_ms = '100s'");
@@ -173,6 +197,26 @@ TEST(PlanFile, ARefusalIsOneShortLineWhateverTheFileHolds) {
   EXPECT_EQ(plan_refusal(head + "rounds = \"1\\n\\u001b[2J\""),
             "dir/plan.toml:2: rounds = '1  [2J': expected a whole number");
   EXPECT_LT(plan_refusal(head + "rounds = '" + std::string(5'000, 'x') + "'").size(), 200U);
+}
+
+TEST(PlanFile, AScheduleIsATableOfItsOwn) {
+  const round::Schedule decay{.start = 0.1, .decay = 0.5, .every = 10};
+  for (const std::string text : {"[worker]\nrate = {start = 0.1, decay = 0.5, every = 10}",
+                                 "[worker.rate]\nstart = 0.1\ndecay = 0.5\nevery = 10",
+                                 "worker.rate.start = 0.1\nworker.rate.decay = 0.5\nworker.rate.every = 10"}) {
+    const auto file = parse_plan("name = 'a'\n" + text, "p.toml");
+    ASSERT_TRUE(file.ok()) << file.error().message;
+    EXPECT_EQ(file->plan.worker, (round::WorkerTable{{}, {{"rate", decay}}}));
+  }
+}
+
+TEST(PlanFile, NamesForWorkersMayNeedQuotes) {
+  round::Plan plan;
+  plan.name = "a";
+  plan.worker = {{{"a.b", 1.0}, {"a\"b\\", "\\\""}, {"c\x01", 2.0}}, {{"d e", {.start = 1}}}};
+  const auto file = parse_plan(plan_to_toml({plan, ""}), "p.toml");
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  EXPECT_EQ(file->plan.worker, plan.worker);
 }
 
 TEST(PlanFile, AKeyStandsOnce) {

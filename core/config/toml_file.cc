@@ -32,6 +32,7 @@ bool read_scalar(const toml::node& node, TomlEntry& entry) {
     entry.is_number = true;
   } else if (const auto* boolean = node.as_boolean()) {
     entry.value = boolean->get() ? "true" : "false";
+    entry.is_boolean = true;
   } else {
     return false;
   }
@@ -42,8 +43,10 @@ bool read_array(const toml::array& array, TomlEntry& entry) {
   for (const toml::node& node : array) {
     TomlEntry item;
     if (!read_scalar(node, item)) return false;
-    if (!entry.items.empty() && item.is_number != entry.is_number) return false;
+    const bool same = item.is_number == entry.is_number && item.is_boolean == entry.is_boolean;
+    if (!entry.items.empty() && !same) return false;
     entry.is_number = item.is_number;
+    entry.is_boolean = item.is_boolean;
     entry.items.push_back(item.value);
   }
   if (entry.items.empty()) return false;
@@ -55,7 +58,8 @@ Status flatten(const toml::table& table, const std::string& prefix, const std::s
                std::vector<TomlEntry>& entries) {
   for (const auto& [name, node] : table) {
     TomlEntry entry;
-    entry.key = prefix + std::string(name.str());
+    entry.name = name.str();
+    entry.key = prefix + entry.name;
     entry.line = node.source().begin.line;
     if (const auto* inner = node.as_table()) {
       FLUVIAL_TRY(flatten(*inner, entry.key + ".", path, arrays, entries));

@@ -16,14 +16,16 @@ struct TomlEntry {
   std::string value;  // as text; of a string, its content
   bool is_number = false;
   std::uint32_t line = 0;
-  // The items of an array, all of them texts or all of them numbers; `value` is then the first item.
+  // The items of an array, all of them texts, numbers or truth values; `value` is then the first item.
   std::vector<std::string> items = {};
+  bool is_boolean = false;
+  std::string name = {};  // the end of `key`: what stands in the innermost table. It may itself hold a dot
 };
 
 enum class Arrays { kRefused, kTaken };
 
 // kInvalidArgument naming file and line: not TOML, or a value that is a date or an array (if arrays are accepted: an
-// array that is empty, nested, or of texts and numbers).
+// array that is empty, nested, or of several kinds).
 Result<std::vector<TomlEntry>> parse_toml(std::string_view text, const std::string& path,
                                           Arrays arrays = Arrays::kRefused);
 Result<std::vector<TomlEntry>> read_toml(const std::string& path);  // kNotFound; at most 1 MiB

@@ -144,7 +144,7 @@ v1::LocalMessage task_message(const Task& task) {
   *out.mutable_schema() = wire::to_proto(task.schema);
   out.set_model_bytes(task.schema.model_bytes());
   out.set_local_steps(task.local_steps);
-  out.mutable_parameters()->insert(task.parameters.begin(), task.parameters.end());
+  wire::config_to_proto(task.config, out.mutable_parameters(), out.mutable_values());
   if (task.previous) {
     out.mutable_previous()->set_round(task.previous->round.value());
     out.mutable_previous()->set_outcome(outcome_to_proto(task.previous->outcome));
@@ -281,7 +281,7 @@ Result<Task> task_from(const v1::Task& message) {
             .version = ModelVersion(message.version()),
             .schema = std::move(schema),
             .local_steps = message.local_steps()};
-  task.parameters.insert(message.parameters().begin(), message.parameters().end());
+  FLUVIAL_ASSIGN(task.config, wire::config_from_proto(message.parameters(), message.values()));
   if (message.has_previous()) {
     task.previous = Previous{RoundId(message.previous().round()), outcome_from_proto(message.previous().outcome())};
   }

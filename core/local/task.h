@@ -12,6 +12,7 @@
 #include "core/local/shared_model.h"
 #include "core/round/byte_ranges.h"
 #include "core/round/schema.h"
+#include "core/round/worker_config.h"
 
 namespace fluvial::local {
 
@@ -83,8 +84,8 @@ struct Task {
   round::Schema schema;
   std::shared_ptr<const SharedModel> model;  // schema.model_bytes() bytes
   std::uint64_t local_steps = 1;
-  std::map<std::string, double> parameters;  // the plan's [worker] table
-  std::optional<Previous> previous;          // of the worker it is given to
+  round::WorkerConfig config;        // the plan's [worker] table; of a schedule, the number of this round
+  std::optional<Previous> previous;  // of the worker it is given to
 };
 
 // The part of a result that is in place already while the worker goes on.

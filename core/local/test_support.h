@@ -120,7 +120,8 @@ inline Task train_task(std::uint64_t id, std::uint64_t values = 4) {
   Buffer bytes(task.schema.model_bytes());
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes.data()[i] = static_cast<std::byte>(i);
   task.model = SharedModel::copy_of(bytes.span()).value();
-  task.parameters = {{"learning_rate", 0.1}};
+  task.config = {
+      {"learning_rate", 0.1}, {"nesterov", true}, {"network", "small"}, {"widths", std::vector<double>{8, 16}}};
   return task;
 }
 

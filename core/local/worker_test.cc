@@ -50,7 +50,7 @@ TEST(Worker, TrainsWhatItIsGiven) {
   EXPECT_EQ(task.version, given.version);
   EXPECT_EQ(task.schema, given.schema);
   EXPECT_EQ(task.local_steps, given.local_steps);
-  EXPECT_EQ(task.parameters, given.parameters);
+  EXPECT_EQ(task.config, given.config);
   EXPECT_EQ(as_text(task.model->bytes()), as_text(given.model->bytes()));
   ASSERT_TRUE(answer(client, task).ok());
 

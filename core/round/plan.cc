@@ -1,10 +1,10 @@
 #include "core/round/plan.h"
 
-#include <cmath>
 #include <type_traits>
 
 #include "core/base/format.h"
 #include "core/base/printable.h"
+#include "core/round/best_by.h"
 #include "core/round/plan_keys.h"
 
 namespace fluvial::round {
@@ -33,15 +33,7 @@ Status check(const PlanKey& key, const std::string& text) {
 }
 Status check(const PlanKey&, MissingWorkers) { return {}; }
 Status check(const PlanKey&, const ServerOptimizer& optimizer) { return check_server_optimizer(optimizer); }
-Status check(const PlanKey& key, const std::map<std::string, double>& table) {
-  if (table.size() > 64) return expected(key.name, "(table)", "at most 64 keys");
-  for (const auto& [name, value] : table) {
-    if (name.size() > 64 || !std::isfinite(value)) {
-      return expected(format_text("{}.{}", key.name, printable(name, 64)), std::to_string(value), "a finite number");
-    }
-  }
-  return {};
-}
+Status check(const PlanKey&, const WorkerTable& table) { return check_worker_table(table); }
 
 }  // namespace
 
@@ -58,6 +50,11 @@ Result<MissingWorkers> missing_workers_from_name(std::string_view name) {
 
 Status check_plan(const Plan& plan) {
   FLUVIAL_TRY(try_plan(plan, [](const PlanKey& key, const auto& field) { return check(key, field); }));
+  FLUVIAL_TRY(check_schedules(plan.worker, plan.rounds));
+  if (const auto best = parse_best_by(plan.models_kept_best); !best.ok()) {
+    return Error{Code::kInvalidArgument, format_text("models_kept_best = '{}': {}",
+                                                     printable(plan.models_kept_best, 80), best.error().message)};
+  }
   if (plan.hard_deadline >= plan.soft_deadline) return {};
   return expected("deadlines.hard_ms", std::to_string(plan.hard_deadline.count()),
                   format_text("at least deadlines.soft_ms = {}", plan.soft_deadline.count()));

@@ -3,12 +3,12 @@
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 
 #include "core/base/result.h"
 #include "core/round/optimizer.h"
+#include "core/round/worker_config.h"
 
 namespace fluvial::round {
 
@@ -48,13 +48,14 @@ struct Plan {
   double residual_norm_max = 0;               // a residual beyond it is dropped and counted; 0: no bound
   std::uint64_t residual_age_max_rounds = 0;  // a residual unspent for more rounds is dropped, too; 0: no bound
   std::uint64_t models_kept = 3;              // committed model files kept on disk, the newest
+  std::string models_kept_best;               // ... and the best one by this (best_by.h); empty: none
   std::uint64_t seed = 1;                     // of the sampling
   bool sum_digest = false;                    // record the SHA-256 of each committed integer sum (for audits)
 
   MissingWorkers workers_missing = MissingWorkers::kContinue;
   Milliseconds workers_deadline{0};  // for a worker's answer; 0: the agent's own setting
 
-  std::map<std::string, double> worker;  // handed to the workers as they are
+  WorkerTable worker;  // what the workers are given, the same at each site
 
   bool operator==(const Plan&) const = default;
 };

@@ -42,6 +42,9 @@ void visit_plan(P& plan, Visit&& visit) {
         plan.update_norm_max);
   visit({"attempts_max", 15, "count", "attempts of a round before the run pauses", 1, 1'000}, plan.attempts_max);
   visit({"models_kept", 21, "count", "newest committed model files kept on disk", 1, 1e6}, plan.models_kept);
+  visit({"models_kept_best", 30, "text",
+         "and the best one by this metric: its name, and `:min` or `:max`, as in test_accuracy:max (run.md)"},
+        plan.models_kept_best);
   visit({"seed", 22, "count", "of all that is drawn by chance: who takes part, roundings, what randk sends"},
         plan.seed);
   visit({"sum_digest", 23, "true or false", "record the SHA-256 of each committed integer sum, for audits"},
@@ -81,7 +84,9 @@ void visit_plan(P& plan, Visit&& visit) {
          "for a worker's answer, where that is less than the site's own worker_task_deadline_ms; 0: the site's own", 0,
          kDayMs},
         plan.workers_deadline);
-  visit({"worker", 24, "number", "any number, handed to the workers as it is"}, plan.worker);
+  visit(
+      {"worker", 24, "value", "handed to the workers: a number, a text, true or false, a list, or a schedule (below)"},
+      plan.worker);
 }
 
 // What most readers of a field end with.

@@ -57,14 +57,18 @@ TEST(Plan, CheckNamesTheKeyItsValueAndTheRange) {
   EXPECT_EQ(REFUSAL(plan.residual_norm_max = std::numeric_limits<double>::infinity()),
             "residual.norm_max = inf: expected 0.000000 to 1000000000000000019884624838656.000000");
   EXPECT_EQ(REFUSAL(plan.models_kept = 0), "models_kept = 0: expected 1 to 1000000");
+  EXPECT_EQ(REFUSAL(plan.models_kept_best = "two words"),
+            "models_kept_best = 'two words': expected a metric's name, as in test_loss or test_accuracy:max");
   EXPECT_EQ(REFUSAL(plan.workers_deadline = Milliseconds(86'400'001)),
             "workers.deadline_ms = 86400001: expected 0 to 86400000");
-  EXPECT_EQ(REFUSAL(for (int i = 0; i < 63; ++i) plan.worker[std::to_string(i)] = 1),
+  EXPECT_EQ(REFUSAL(for (int i = 0; i < 63; ++i) plan.worker.values[std::to_string(i)] = 1.0),
             "worker = (table): expected at most 64 keys");
-  EXPECT_EQ(REFUSAL(plan.worker["lr"] = std::numeric_limits<double>::infinity()),
+  EXPECT_EQ(REFUSAL(plan.worker.values["lr"] = std::numeric_limits<double>::infinity()),
             "worker.lr = inf: expected a finite number");
-  EXPECT_EQ(REFUSAL(plan.worker[std::string(65, 'k')] = 1),
-            "worker." + std::string(64, 'k') + " = 1.000000: expected a finite number");
+  EXPECT_EQ(REFUSAL(plan.worker.values[std::string(65, 'k')] = 1.0),
+            "worker." + std::string(65, 'k') + " = 1: expected a name of at most 64 characters");
+  EXPECT_EQ(REFUSAL(plan.worker.schedules["rate"].end = 0.1),
+            "worker.rate.end = 0.1: expected beside it start, as in {start = 0.1, decay = 0.99}");
 }
 
 TEST(Plan, CheckTakesTheEndsOfARange) {

@@ -5,7 +5,7 @@
 
 namespace fluvial::round {
 
-// check_plan() passes; every key is off its default.
+// check_plan() passes; every key is off its default. Schedules are apart: they do not cross a wire.
 inline Plan unusual_plan() {
   Plan plan;
   plan.name = "digits";
@@ -29,11 +29,24 @@ inline Plan unusual_plan() {
   plan.residual_norm_max = 2.5;
   plan.residual_age_max_rounds = 12;
   plan.models_kept = 8;
+  plan.models_kept_best = "test_accuracy:max";
   plan.seed = (std::uint64_t{1} << 53) + 1;  // which no double holds
   plan.sum_digest = true;
   plan.workers_missing = MissingWorkers::kDecline;
   plan.workers_deadline = Milliseconds(4'321);
-  plan.worker = {{"lr", 0.1}, {"batch", 32}};
+  plan.worker.values = {{"lr", 0.1},
+                        {"batch", 32.0},
+                        {"network", "wide \"resnet\""},
+                        {"nesterov", true},
+                        {"widths", std::vector<double>{16, 32.5}},
+                        {"layers", std::vector<std::string>{"conv1", "fc"}}};
+  return plan;
+}
+inline Plan scheduled_plan() {
+  Plan plan = unusual_plan();
+  plan.worker.schedules = {
+      {"rate", {.named = Schedule::Kind::kCosine, .start = 0.1, .end = 0.001, .rounds = 20, .warmup = 3}},
+      {"momentum", {.start = 0.9, .decay = 0.5, .every = 10}}};
   return plan;
 }
 

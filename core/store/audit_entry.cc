@@ -42,6 +42,9 @@ constexpr std::array kKinds = {
     AuditKindInfo{AuditKind::kRolloverEnded, "rollover-ended", "the authority before is trusted no more"},
     AuditKindInfo{AuditKind::kAuthorityTaken, "authority-taken",
                   "the certificate that issues was taken from the files of the settings"},
+    AuditKindInfo{AuditKind::kModelLabelled, "model-labelled",
+                  "a model got a label, and stays; the detail is the label and its round"},
+    AuditKindInfo{AuditKind::kModelUnlabelled, "model-unlabelled", "a label was taken away; the detail is the label"},
 };
 
 std::string_view by_name(AuditBy by) {

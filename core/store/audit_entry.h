@@ -39,6 +39,8 @@ enum class AuditKind {
   kRolloverIssues,
   kRolloverEnded,
   kAuthorityTaken,
+  kModelLabelled,
+  kModelUnlabelled,
 };
 
 struct AuditKindInfo {

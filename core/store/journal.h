@@ -20,6 +20,7 @@ namespace fluvial::store {
 class Database;
 class AuditLog;
 class CertificateBook;
+class ModelBook;
 
 // Thread safe (one mutex). Blocking: services call it on their pool. After an I/O error of the journal's own every
 // further change is refused with kUnavailable: the process must be started again, which reads what is on the disk.
@@ -148,6 +149,7 @@ class CoordinatorJournal {
   friend class AuditLog;         // audit_log.h
   friend class AuthorityBook;    // authority_book.h
   friend class CertificateBook;  // certificate_book.h
+  friend class ModelBook;        // model_book.h
   explicit CoordinatorJournal(std::unique_ptr<Database> database);
   Status change(const std::function<Status()>& body);  // a transaction, with mutex_ held
 

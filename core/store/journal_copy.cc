@@ -2,9 +2,11 @@
 
 #include <iterator>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "core/store/journal_schema.h"
+#include "core/store/model_store.h"
 #include "core/store/sqlite.h"
 
 namespace fluvial::store {
@@ -30,16 +32,22 @@ Result<std::uint64_t> count_restores(Database& database) {
 }
 
 Status read_runs(Database& database, JournalContent& content) {
-  FLUVIAL_TRY(
-      database.query("SELECT id, status, initial_model FROM runs ORDER BY id", {}, [&](const SqlRow& row) -> Status {
-        const RunId run = row.id<RunId>(0);
-        const auto status = static_cast<RunStatus>(row.integer(1));
-        if (run_status_name(status) == "unknown") return Error{Code::kDataLoss, "the journal holds an unknown status"};
-        FLUVIAL_ASSIGN(const Digest model, row.digest(2));
-        content.models.emplace(round::ModelKey{run, ModelVersion(0)}, model);
-        content.runs.push_back({run, status, RoundId(0), ""});
-        return {};
-      }));
+  const char* const sql = content.format < 8
+                              ? "SELECT id, status, initial_model, 0 FROM runs ORDER BY id"
+                              : "SELECT id, status, initial_model, keeps_optimizer FROM runs ORDER BY id";
+  FLUVIAL_TRY(database.query(sql, {}, [&](const SqlRow& row) -> Status {
+    const RunId run = row.id<RunId>(0);
+    const auto status = static_cast<RunStatus>(row.integer(1));
+    if (run_status_name(status) == "unknown") {
+      return Error{Code::kDataLoss, "the journal holds an unknown status"};
+    }
+    FLUVIAL_ASSIGN(const Digest model, row.digest(2));
+    const round::ModelKey initial{run, ModelVersion(0)};
+    content.models.emplace(initial, model);
+    const bool has_state = row.integer(3) != 0;
+    content.runs.push_back({run, status, RoundId(0), has_state ? ModelStore::name_of(initial, true) : ""});
+    return {};
+  }));
   auto at = content.runs.begin();
   return database.query("SELECT run, round, model, optimizer FROM commits ORDER BY run, round", {},
                         [&](const SqlRow& row) -> Status {
@@ -81,6 +89,15 @@ Result<JournalContent> read_journal_copy(FileSystem& files, const std::string& p
   }));
   FLUVIAL_ASSIGN(content.restores, count_restores(*database));
   FLUVIAL_TRY(read_runs(*database, content));
+  if (content.format >= 8) {
+    FLUVIAL_TRY(database->query("SELECT run, round, model FROM labels UNION SELECT run, round, model FROM best", {},
+                                [&](const SqlRow& row) -> Status {
+                                  FLUVIAL_ASSIGN(const Digest model, row.digest(2));
+                                  content.models.emplace(round::ModelKey{row.id<RunId>(0), ModelVersion(row.number(1))},
+                                                         model);
+                                  return {};
+                                }));
+  }
   if (content.format < 7) return content;
   FLUVIAL_TRY(database->query("SELECT chain FROM authorities ORDER BY number", {}, [&](const SqlRow& row) -> Status {
     content.authorities.push_back(row.text(0));

@@ -18,7 +18,7 @@ struct JournalContent {
     RunId run;
     RunStatus status = RunStatus::kRunning;
     RoundId round;          // its last commit; 0: none
-    std::string optimizer;  // the reference of that commit's optimizer state; "": none
+    std::string optimizer;  // the reference of that commit's optimizer state, or of what the run began with; "": none
     bool is_open() const { return !is_over(status); }
   };
   std::uint64_t format = 0;  // the journal's version

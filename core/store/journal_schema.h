@@ -109,8 +109,19 @@ CREATE TABLE orders (
   PRIMARY KEY (run, round), FOREIGN KEY (run, round) REFERENCES commits (run, round)) WITHOUT ROWID;
 )sql";
 
+// Runs that go on with the optimizer's state of the run before. Models that stay: those with a label, and each run's
+// best.
+inline constexpr const char* kJournalVersion8 = R"sql(
+ALTER TABLE runs ADD COLUMN keeps_optimizer INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE labels (
+  run INTEGER NOT NULL REFERENCES runs (id), name TEXT NOT NULL, round INTEGER NOT NULL, model BLOB NOT NULL,
+  labelled_at INTEGER NOT NULL, PRIMARY KEY (run, name)) WITHOUT ROWID;
+CREATE TABLE best (
+  run INTEGER PRIMARY KEY REFERENCES runs (id), round INTEGER NOT NULL, model BLOB NOT NULL, value REAL NOT NULL);
+)sql";
+
 // Each step leads from one version to the next; a new journal takes all of them.
-inline constexpr const char* kJournalSteps[] = {kJournalVersion1, kJournalVersion2, kLineageTables,  kJournalVersion4,
-                                                kJournalVersion5, kJournalVersion6, kJournalVersion7};
+inline constexpr const char* kJournalSteps[] = {kJournalVersion1, kJournalVersion2, kLineageTables,   kJournalVersion4,
+                                                kJournalVersion5, kJournalVersion6, kJournalVersion7, kJournalVersion8};
 
 }  // namespace fluvial::store

@@ -30,7 +30,7 @@ round::Schema schema() { return round::Schema::make({{"w", round::DType::kF32, {
 RunRow run_row() {
   round::Plan plan;
   plan.name = "digits";
-  plan.worker = {{"lr", 0.1}};
+  plan.worker.values = {{"lr", 0.1}};
   return {RunId(), plan, schema(), digest_of("initial"), RunStatus::kRunning, "", at(3), RunId()};
 }
 round::AttemptRecord attempt_row(std::uint64_t round, std::uint32_t attempt, std::uint64_t epoch) {
@@ -101,7 +101,7 @@ TEST_F(Journal, ADamagedOrNewerFileIsRefused) {
   ASSERT_TRUE(file->write_at(60, newer).ok());
   const Error error = CoordinatorJournal::open(files, kPath).error();
   EXPECT_EQ(error.code, Code::kFailedPrecondition);
-  EXPECT_NE(error.message.find("a newer version of Fluvial (format 9, this one knows 1 to 7)"), std::string::npos);
+  EXPECT_NE(error.message.find("a newer version of Fluvial (format 9, this one knows 1 to 8)"), std::string::npos);
 }
 
 TEST_F(Journal, FoundedOnceAndEpochsNeverRepeat) {

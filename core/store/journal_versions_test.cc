@@ -96,7 +96,7 @@ void expect_run(CoordinatorJournal& journal) {
   EXPECT_EQ(run.plan.optimizer.lr, 0.5);
   EXPECT_EQ(run.plan.optimizer.momentum, 0.8);
   EXPECT_EQ(run.plan.hard_deadline, std::chrono::milliseconds(50'000));
-  EXPECT_EQ(run.plan.worker.at("lr"), 0.05);
+  EXPECT_EQ(run.plan.worker.values.at("lr"), round::WorkerValue(0.05));
   EXPECT_EQ(run.schema.value_count(), 3U);
   const CommitRow commit = journal.commit_of(kRun, RoundId(1)).value();
   EXPECT_EQ(commit.record.model.digest, digest_of("model"));

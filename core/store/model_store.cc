@@ -56,6 +56,7 @@ Result<ModelStore> ModelStore::open(FileSystem& files, std::string folder) {
 }
 
 std::string ModelStore::path_of(round::ModelKey key) const { return join_path(folder_, name_of(key)); }
+Result<bool> ModelStore::has(round::ModelKey key) const { return files_->exists(path_of(key)); }
 std::string ModelStore::name_of(round::ModelKey key, bool optimizer) {
   return stem(key) + std::string(optimizer ? kOptimizerSuffix : kModelSuffix);
 }
@@ -203,7 +204,7 @@ Result<std::size_t> ModelStore::set_aside(const std::set<round::ModelKey>& keep,
   return moved;
 }
 
-Status ModelStore::prune(RunId run, ModelVersion last, std::uint64_t kept) {
+Status ModelStore::prune(RunId run, ModelVersion last, std::uint64_t kept, const std::set<ModelVersion>& others) {
   const std::string folder = run_folder(run);
   FLUVIAL_ASSIGN(const std::vector<std::string> names, files_->list(folder));
   std::set<ModelVersion> versions;
@@ -216,7 +217,8 @@ Status ModelStore::prune(RunId run, ModelVersion last, std::uint64_t kept) {
   for (auto it = versions.rbegin(); it != versions.rend() && stay.size() < kept; ++it) stay.insert(*it);
   for (const std::string& name : names) {
     const auto version = version_of(name);
-    if (version && *version <= last && !stay.contains(*version)) FLUVIAL_TRY(files_->remove(join_path(folder, name)));
+    const bool stays = !version || *version > last || stay.contains(*version) || others.contains(*version);
+    if (!stays) FLUVIAL_TRY(files_->remove(join_path(folder, name)));
   }
   return {};
 }

@@ -42,8 +42,10 @@ class ModelStore {
   // Moves models that are newer than those in `keep`, or of a run that `keep` does not name, to `folder` beside the
   // runs' folders. Returns how many files it moved.
   Result<std::size_t> set_aside(const std::set<round::ModelKey>& keep, const std::string& folder);
-  // Removes a run's models but the `kept` newest up to `last`, which always stays; newer ones are not touched.
-  Status prune(RunId run, ModelVersion last, std::uint64_t kept);
+  // Removes a run's models but the `kept` newest up to `last`, which always stays, and `others`; newer ones are not
+  // touched.
+  Status prune(RunId run, ModelVersion last, std::uint64_t kept, const std::set<ModelVersion>& others = {});
+  Result<bool> has(round::ModelKey key) const;
 
   std::string path_of(round::ModelKey key) const;
   // The file's path in the folder, "run-<id>/round-<n>.safetensors", of a model or, with `optimizer`, of its

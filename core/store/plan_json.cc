@@ -9,6 +9,7 @@
 #include <limits>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "core/base/printable.h"
@@ -76,6 +77,44 @@ Status read(const json::value& from, std::string_view key, round::MissingWorkers
   to = *missing;
   return {};
 }
+template <typename Item>
+Status read_items(const json::array& from, std::string_view key, round::WorkerValue& to) {
+  std::vector<Item> items(from.size());
+  for (std::size_t i = 0; i < items.size(); ++i) FLUVIAL_TRY(read(from[i], key, items[i]));
+  return to = std::move(items), Status();
+}
+Status read(const json::value& from, std::string_view key, round::WorkerValue& to) {
+  if (from.is_number()) return to = from.to_number<double>(), Status();
+  if (from.is_bool()) return to = from.get_bool(), Status();
+  if (from.is_string()) return to = std::string(view(from.get_string())), Status();
+  const json::array* items = from.if_array();
+  if (items == nullptr || items->empty() || items->size() > round::kWorkerItemsMax) {
+    return expected(key, "a number, a text, true or false, a list of 1 to 256 of the first two, or a schedule");
+  }
+  return items->front().is_string() ? read_items<std::string>(*items, key, to) : read_items<double>(*items, key, to);
+}
+Status read(const json::object& from, const std::string& key, round::Schedule& to) {
+  for (const auto& [name, value] : from) {
+    const std::string part(name.data(), name.size()), where = key + "." + printable(part, 64);
+    round::WorkerValue own;
+    FLUVIAL_TRY(read(value, where, own));
+    const Status set = round::set_part(to, part, own);
+    if (!set.ok()) return Error{Code::kInvalidArgument, "plan: " + where + ": " + set.error().message};
+  }
+  return {};
+}
+Status read(const json::value& from, std::string_view key, round::WorkerTable& to) {
+  if (!from.is_object()) return expected(key, "a table");
+  if (from.get_object().size() > round::kWorkerKeysMax) return expected(key, "at most 64 keys");
+  to = {};
+  for (const auto& [name, value] : from.get_object()) {
+    const std::string text(name.data(), name.size());
+    const std::string where = std::string(key) + "." + printable(text, 64);
+    const json::object* parts = value.if_object();
+    FLUVIAL_TRY(parts != nullptr ? read(*parts, where, to.schedules[text]) : read(value, where, to.values[text]));
+  }
+  return {};
+}
 Status read(const json::value& from, std::string_view key, std::map<std::string, double>& to) {
   if (!from.is_object()) return expected(key, "a table of numbers");
   to.clear();
@@ -94,9 +133,24 @@ json::value write(std::uint32_t from) { return std::uint64_t{from}; }
 json::value write(Milliseconds from) { return static_cast<std::uint64_t>(from.count()); }
 json::value write(const round::ServerOptimizer& from) { return json::value(view(round::to_string(from))); }
 json::value write(round::MissingWorkers from) { return json::value(view(round::missing_workers_name(from))); }
-json::value write(const std::map<std::string, double>& from) {
+template <typename Item>
+json::value write(const std::vector<Item>& from) {
+  json::array items;
+  for (const Item& item : from) items.push_back(write(item));
+  return items;
+}
+json::value write(const round::WorkerValue& from) {
+  return std::visit([](const auto& held) { return write(held); }, from);
+}
+json::value write(const round::Schedule& from) {
+  json::object parts;
+  for (const auto& [name, value] : round::parts_of(from)) parts[view(name)] = write(value);
+  return parts;
+}
+json::value write(const round::WorkerTable& from) {
   json::object object;
-  for (const auto& [name, value] : from) object[view(name)] = value;
+  for (const auto& [name, value] : from.values) object[view(name)] = write(value);
+  for (const auto& [name, schedule] : from.schedules) object[view(name)] = write(schedule);
   return object;
 }
 

@@ -9,26 +9,28 @@ namespace {
 
 TEST(PlanJson, TextIsFixed) {
   round::Plan plan;
-  EXPECT_EQ(plan_to_json(plan),
-            R"({"name":"","rounds":10,"local_steps":1,"codec":"fp32","chunk_values":1048576,"fraction_bits":40,)"
-            R"("value_abs_max":1.024E3,"update_norm_max":0E0,"attempts_max":3,"models_kept":3,"seed":1,)"
-            R"("sum_digest":false,"participants.fraction":1E0,"participants.min":1,"participants.quorum":1,)"
-            R"("participants.weight_min":1,"deadlines.soft_ms":30000,"deadlines.soft_min_ms":5000,)"
-            R"("deadlines.adaptive":true,"deadlines.hard_ms":60000,"optimizer.name":"fedavg:lr=1",)"
-            R"("optimizer.learning_rate":1E0,"optimizer.momentum":9E-1,"residual.norm_max":0E0,)"
-            R"("residual.age_max_rounds":0,"workers.missing":"continue","workers.deadline_ms":0,"worker":{}})");
+  EXPECT_EQ(
+      plan_to_json(plan),
+      R"({"name":"","rounds":10,"local_steps":1,"codec":"fp32","chunk_values":1048576,"fraction_bits":40,)"
+      R"("value_abs_max":1.024E3,"update_norm_max":0E0,"attempts_max":3,"models_kept":3,)"
+      R"("models_kept_best":"","seed":1,"sum_digest":false,"participants.fraction":1E0,"participants.min":1,"participants.quorum":1,)"
+      R"("participants.weight_min":1,"deadlines.soft_ms":30000,"deadlines.soft_min_ms":5000,)"
+      R"("deadlines.adaptive":true,"deadlines.hard_ms":60000,"optimizer.name":"fedavg:lr=1",)"
+      R"("optimizer.learning_rate":1E0,"optimizer.momentum":9E-1,"residual.norm_max":0E0,)"
+      R"("residual.age_max_rounds":0,"workers.missing":"continue","workers.deadline_ms":0,"worker":{}})");
   plan = round::unusual_plan();
   const std::string text =
       R"({"name":"digits","rounds":31,"local_steps":17,"codec":"topk:ratio=0.05","chunk_values":4096,)"
       R"("fraction_bits":33,"value_abs_max":1.65E1,"update_norm_max":1E-3,"attempts_max":1000,)"
-      R"("models_kept":8,"seed":9007199254740993,"sum_digest":true,"participants.fraction":1E-1,)"
+      R"("models_kept":8,"models_kept_best":"test_accuracy:max","seed":9007199254740993,"sum_digest":true,"participants.fraction":1E-1,)"
       R"("participants.min":4,"participants.quorum":3,"participants.weight_min":4611686018427387904,)"
       R"("deadlines.soft_ms":7000,"deadlines.soft_min_ms":1500,"deadlines.adaptive":false,)"
       R"("deadlines.hard_ms":90000,)"
       R"("optimizer.name":"lars:lr=0.5,momentum=0.8,weight_decay=0,trust=0.25,scale_to=900",)"
       R"("optimizer.learning_rate":5E-1,"optimizer.momentum":8E-1,"residual.norm_max":2.5E0,)"
       R"("residual.age_max_rounds":12,"workers.missing":"decline","workers.deadline_ms":4321,)"
-      R"("worker":{"batch":3.2E1,"lr":1E-1}})";
+      R"("worker":{"batch":3.2E1,"layers":["conv1","fc"],"lr":1E-1,"nesterov":true,"network":"wide \"resnet\"",)"
+      R"("widths":[1.6E1,3.25E1]}})";
   EXPECT_EQ(plan_to_json(plan), text);
   EXPECT_EQ(plan_from_json(text).value(), plan);
   EXPECT_EQ(plan_from_json(R"({"name":"a","seed":18446744073709551615})")->seed, ~std::uint64_t{0});
@@ -38,7 +40,7 @@ TEST(PlanJson, KeepsEveryNumberToItsLastBit) {
   round::Plan plan = round::unusual_plan();
   for (const double value : {0.1 + 0.2, 1.0 / 3, 123456789.123456789, 6148914691236517205.0, 1.7976931348623157e308,
                              2.2250738585072014e-308, -9007199254740993.5, 1e-5}) {
-    plan.worker["x"] = value;
+    plan.worker.values["x"] = value;
     plan.value_abs_max = 1 + 1.0 / 3;
     EXPECT_EQ(plan_from_json(plan_to_json(plan)).value(), plan) << value;
   }
@@ -84,13 +86,36 @@ TEST(PlanJson, RefusesAWrongValueOfEachKind) {
             "deadlines.soft_ms = 1099511627776: expected 1 to 86400000");
   EXPECT_EQ(refusal_of("workers.missing", "true"), "plan: workers.missing: expected a text");
   EXPECT_EQ(refusal_of("workers.missing", "\"wait\""), "plan: workers.missing: expected continue or decline");
-  EXPECT_EQ(refusal_of("worker", "1"), "plan: worker: expected a table of numbers");
-  EXPECT_EQ(refusal_of("worker", R"({"lr":"x"})"), "plan: worker.lr: expected a number");
+  EXPECT_EQ(refusal_of("worker", "1"), "plan: worker: expected a table");
+  const std::string value =
+      "plan: worker.x: expected a number, a text, true or false, a list of 1 to 256 of the first two, or a schedule";
+  EXPECT_EQ(refusal_of("worker", R"({"x":null})"), value);
+  EXPECT_EQ(refusal_of("worker", R"({"x":[]})"), value);
+  EXPECT_EQ(refusal_of("worker", R"({"x":[1,"a"]})"), "plan: worker.x: expected a number");
+  EXPECT_EQ(refusal_of("worker", R"({"x":["a",1]})"), "plan: worker.x: expected a text");
+  EXPECT_EQ(refusal_of("worker", R"({"x":[true]})"), "plan: worker.x: expected a number");
+  EXPECT_EQ(refusal_of("worker", R"({"x":{"start":"a"}})"), "plan: worker.x.start: expected a number");
+  EXPECT_EQ(refusal_of("worker", R"({"x":{"strat":1}})"),
+            "plan: worker.x.strat: a schedule has schedule, start, end, decay, every, rounds and warmup");
+  EXPECT_EQ(refusal_of("worker", R"({"x":{"start":{}}})").find("plan: worker.x.start: expected a number"), 0U);
+  EXPECT_EQ(refusal_of("worker", R"({"x":{}})"), "worker.x = {}: expected start, as in {start = 0.1, decay = 0.99}");
   EXPECT_EQ(refusal_of("optimizer.name", "1"), "plan: optimizer.name: expected a text");
   EXPECT_EQ(refusal_of("optimizer.name", "\"adam\""),
             "server optimizer \"adam\": expected one of fedavg, fedavgm, fedadagrad, fedadam, fedyogi, nesterov, lars, "
             "lamb, mean, and its options as in fedavgm:lr=1,momentum=0.9");
   EXPECT_EQ(refusal_of("optimizer.momentum", "1"), "optimizer.momentum = 1: expected 0 to below 1");
+}
+
+TEST(PlanJson, SchedulesStandAmongTheValues) {
+  round::Plan plan;
+  plan.name = "a";
+  plan.worker = {{{"batch", 32.0}}, round::scheduled_plan().worker.schedules};
+  const std::string text = plan_to_json(plan);
+  const std::string worker = R"("worker":{"batch":3.2E1,"momentum":{"start":9E-1,"decay":5E-1,"every":1E1},)"
+                             R"("rate":{"schedule":"cosine","start":1E-1,"end":1E-3,"rounds":2E1,"warmup":3E0}}})";
+  EXPECT_EQ(text.substr(text.find("\"worker\":")), worker);
+  EXPECT_EQ(plan_from_json(text).value(), plan);
+  EXPECT_EQ(plan_from_json(plan_to_json(round::scheduled_plan())).value(), round::scheduled_plan());
 }
 
 TEST(PlanJson, ReadsJournalsThatKnewTwoOptimizers) {

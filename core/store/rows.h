@@ -86,6 +86,8 @@ struct RunRow {
   std::string reason;  // of the status, for people
   WallTime created_at;
   RunId continues;  // the run whose last model it started from; 0: none
+  // With the server optimizer's state of that run, which is then in the ModelStore, beside the initial model.
+  bool keeps_optimizer = false;
   bool operator==(const RunRow&) const = default;
 };
 

@@ -6,6 +6,7 @@ namespace fluvial::transfer {
 
 wire::Opening opening_of(const round::AttemptRecord& attempt, const round::Plan& plan, const round::Schema& schema) {
   wire::Opening whole{attempt.run, attempt.round, attempt.attempt, attempt.epoch, attempt.base, plan};
+  whole.plan.worker = {round::config_of(plan.worker, attempt.round, plan.rounds), {}};
   whole.scale_bits = attempt.scale_bits;
   whole.value_count = schema.value_count();
   whole.integer_count = schema.integer_count();

@@ -17,7 +17,8 @@ namespace fluvial::transfer {
 // The child that leads to a site, or the site itself when it is a child; 0 when it is below no child.
 using Via = std::function<NodeId(SiteId site)>;
 
-// The coordinator's opening of the round, except the time that is left.
+// The coordinator's opening of the round, except the time that is left. Schedules of the plan's [worker] table are
+// plain numbers from here on.
 wire::Opening opening_of(const round::AttemptRecord& attempt, const round::Plan& plan, const round::Schema& schema);
 
 // The opening for each of these children that has something to hear. Participants, and which of them are counted, come

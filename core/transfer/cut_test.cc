@@ -22,6 +22,25 @@ std::vector<round::Participant> everybody() {
 
 NodeId way(const round::Participant& participant) { return via(participant.site); }
 
+TEST(Cut, AnOpeningHasTheNumbersOfItsRound) {
+  round::Plan plan;
+  plan.rounds = 11;
+  plan.worker.values = {{"optimizer", "sgd"}, {"batch_size", 32.0}};
+  plan.worker.schedules = {{"learning_rate", {.start = 1.0, .end = 0.5}}};
+  const round::Schema schema = round::Schema::make({{"w", round::DType::kF32, {4}}}).value();
+  const auto config = [&](std::uint64_t number) {
+    round::AttemptRecord attempt;
+    attempt.round = RoundId(number);
+    const wire::Opening opening = opening_of(attempt, plan, schema);
+    EXPECT_TRUE(opening.plan.worker.schedules.empty());
+    return opening.plan.worker.values;
+  };
+  using Config = round::WorkerConfig;
+  EXPECT_EQ(config(1), (Config{{"optimizer", "sgd"}, {"batch_size", 32.0}, {"learning_rate", 1.0}}));
+  EXPECT_EQ(config(3), (Config{{"optimizer", "sgd"}, {"batch_size", 32.0}, {"learning_rate", 0.9}}));
+  EXPECT_EQ(config(11), (Config{{"optimizer", "sgd"}, {"batch_size", 32.0}, {"learning_rate", 0.5}}));
+}
+
 TEST(Cut, AnOpeningNamesToAChildThoseBelowIt) {
   round::Told told;
   round::Gather gather(everybody());

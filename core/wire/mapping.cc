@@ -64,8 +64,8 @@ struct PlanField {
   void put(v1::Plan& out, Milliseconds value) const { put(out, static_cast<std::uint64_t>(value.count())); }
   void put(v1::Plan& out, MissingWorkers value) const { put(out, std::string(round::missing_workers_name(value))); }
   void put(v1::Plan& out, const ServerOptimizer& value) const { put(out, round::to_string(value)); }
-  void put(v1::Plan& out, const std::map<std::string, double>& table) const {
-    out.mutable_worker()->insert(table.begin(), table.end());
+  void put(v1::Plan& out, const round::WorkerTable& table) const {
+    config_to_proto(table.values, out.mutable_worker(), out.mutable_worker_values());
   }
 
   Status get(const v1::Plan& in, std::string& to) const { return to = how.GetString(in, field), Status(); }
@@ -89,8 +89,8 @@ struct PlanField {
   Status get(const v1::Plan& in, ServerOptimizer& to) const {
     return round::assign(to, round::parse_server_optimizer(how.GetString(in, field)));
   }
-  Status get(const v1::Plan& in, std::map<std::string, double>& to) const {
-    return to = {in.worker().begin(), in.worker().end()}, Status();
+  Status get(const v1::Plan& in, round::WorkerTable& to) const {
+    return round::assign(to.values, config_from_proto(in.worker(), in.worker_values()));
   }
 };
 

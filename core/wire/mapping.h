@@ -47,7 +47,7 @@ Result<Signature> signature_from_proto(const std::string& bytes);  // kInvalidAr
 v1::Schema to_proto(const round::Schema& schema);
 Result<round::Schema> from_proto(const v1::Schema& schema);
 
-v1::Plan to_proto(const round::Plan& plan);
+v1::Plan to_proto(const round::Plan& plan);            // without schedules: an opening has the numbers of its round
 Result<round::Plan> from_proto(const v1::Plan& plan);  // checked by round::check_plan() as well
 
 v1::Participant to_proto(const round::Participant& participant);
@@ -62,6 +62,12 @@ Result<round::Refusal> from_proto(const v1::Refusal& refusal);
 using MetricsProto = google::protobuf::Map<std::string, double>;
 void metrics_to_proto(const round::Metrics& metrics, MetricsProto* out);
 Result<round::Metrics> metrics_from_proto(const MetricsProto& metrics);
+
+// What workers are given: the numbers by name, and everything else. Read, it is checked by check_worker_config() as
+// well.
+using WorkerValuesProto = google::protobuf::RepeatedPtrField<v1::WorkerValue>;
+void config_to_proto(const round::WorkerConfig& config, MetricsProto* numbers, WorkerValuesProto* others);
+Result<round::WorkerConfig> config_from_proto(const MetricsProto& numbers, const WorkerValuesProto& others);
 
 // Lists. A site appears once, or kInvalidArgument.
 using ParticipantList = google::protobuf::RepeatedPtrField<v1::Participant>;

@@ -25,13 +25,16 @@ TEST(Plans, BytesAreFixed) {
             "82010b6665646176673a6c723d318901000000000000f03f9101cdccccccccccec3fa80103b00101c80101d0018827da0108"
             "636f6e74696e7565");
   plan = round::unusual_plan();
-  plan.worker.erase("batch");  // the order of a map is not fixed
+  plan.worker.values.erase("batch");  // the order of a map is not fixed
   EXPECT_EQ(hex_of(plan),
             "0a06646967697473101f1811220f746f706b3a726174696f3d302e3035288020302139000000000080304041fca9f1d24d62"
             "503f499a9999999999b93f500458036080808080808080804068d8367090bf0578e80782013f6c6172733a6c723d302e352c"
             "6d6f6d656e74756d3d302e382c7765696768745f64656361793d302c74727573743d302e32352c7363616c655f746f3d3930"
             "308901000000000000e03f91019a9999999999e93f99010000000000000440a0010ca80108b0018180808080808010b80101"
-            "c2010d0a026c72119a9999999999b93fd001dc0bda01076465636c696e65e001e121");
+            "c2010d0a026c72119a9999999999b93fd001dc0bda01076465636c696e65e001e121ea01150a066c61796572731004220563"
+            "6f6e763122026663ea01160a086e65737465726f7610011a08000000000000f03fea011a0a076e6574776f726b1002220d77"
+            "69646520227265736e657422ea011c0a0677696474687310031a1000000000000030400000000000404040f2011174657374"
+            "5f61636375726163793a6d6178");
 }
 
 TEST(Plans, BothWays) {
@@ -85,6 +88,47 @@ TEST(Plans, RefuseWhatDoesNotHold) {
             "worker.x = inf: expected a finite number");
   EXPECT_EQ(REFUSAL(for (int i = 0; i < 65; ++i)(*plan.mutable_worker())[std::to_string(i)] = 1),
             "worker = (table): expected at most 64 keys");
+}
+
+v1::WorkerValue& add(v1::Plan& plan, v1::WorkerValue::Kind kind, int numbers, int texts) {
+  v1::WorkerValue& value = *plan.add_worker_values();
+  value.set_name("x");
+  value.set_kind(kind);
+  for (int i = 0; i < numbers; ++i) value.add_numbers(i + 1);
+  for (int i = 0; i < texts; ++i) value.add_texts("text");
+  return value;
+}
+
+TEST(Plans, RefuseValuesForWorkersThatDoNotHold) {
+  EXPECT_EQ(REFUSAL(add(plan, v1::WorkerValue::KIND_BOOLEAN, 1, 0)), "(read)");
+  EXPECT_EQ(REFUSAL(add(plan, v1::WorkerValue::KIND_NUMBERS, 256, 0)), "(read)");
+  const std::string kind = "worker.x: a value of no kind that this version knows";
+  EXPECT_EQ(REFUSAL(add(plan, v1::WorkerValue::KIND_UNSPECIFIED, 1, 0)), kind);
+  EXPECT_EQ(REFUSAL(add(plan, static_cast<v1::WorkerValue::Kind>(5), 1, 0)), kind);
+  EXPECT_EQ(REFUSAL(add(plan, v1::WorkerValue::KIND_BOOLEAN, 0, 0)), kind);
+  EXPECT_EQ(REFUSAL(add(plan, v1::WorkerValue::KIND_BOOLEAN, 1, 1)), kind);
+  EXPECT_EQ(REFUSAL(add(plan, v1::WorkerValue::KIND_BOOLEAN, 1, 0).set_numbers(0, 2)), kind);
+  EXPECT_EQ(REFUSAL(add(plan, v1::WorkerValue::KIND_TEXT, 0, 2)), kind);
+  EXPECT_EQ(REFUSAL(add(plan, v1::WorkerValue::KIND_TEXT, 1, 1)), kind);
+  EXPECT_EQ(REFUSAL(add(plan, v1::WorkerValue::KIND_NUMBERS, 1, 1)), kind);
+  EXPECT_EQ(REFUSAL(add(plan, v1::WorkerValue::KIND_NUMBERS, 257, 0)), "worker.x: a list too long");
+  EXPECT_EQ(REFUSAL(add(plan, v1::WorkerValue::KIND_TEXTS, 0, 257)), "worker.x: a list too long");
+  EXPECT_EQ(REFUSAL(add(plan, v1::WorkerValue::KIND_TEXTS, 0, 0)),
+            "worker.x = (list): expected a list of 1 to 256 numbers or texts");
+  EXPECT_EQ(REFUSAL(add(plan, v1::WorkerValue::KIND_TEXT, 0, 1).set_texts(0, "a\nb")),
+            "worker.x = 'a b': expected a text of at most 1024 characters, none of them a control character");
+  EXPECT_EQ(REFUSAL(add(plan, v1::WorkerValue::KIND_BOOLEAN, 1, 0); add(plan, v1::WorkerValue::KIND_TEXT, 0, 1)),
+            "worker.x: stands twice");
+  EXPECT_EQ(REFUSAL(add(plan, v1::WorkerValue::KIND_BOOLEAN, 1, 0).set_name("lr")), "worker.lr: stands twice");
+  EXPECT_EQ(
+      REFUSAL(for (int i = 0; i < 65; ++i) add(plan, v1::WorkerValue::KIND_TEXT, 0, 1).set_name(std::to_string(i))),
+      "worker = (table): expected at most 64 keys");
+}
+
+TEST(Plans, AnOlderNeighbourReadsTheNumbers) {
+  v1::Plan plan = to_proto(round::unusual_plan());
+  plan.clear_worker_values();
+  EXPECT_EQ(from_proto(plan)->worker.values, (round::WorkerConfig{{"lr", 0.1}, {"batch", 32.0}}));
 }
 
 }  // namespace

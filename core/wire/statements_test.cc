@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <utility>
 #include <vector>
 
 namespace fluvial::wire {
@@ -18,7 +19,8 @@ Opening opening() {
   opening.epoch = Epoch(70);
   opening.base = {RunId(4), ModelVersion(2), {std::byte{1}}, 4000};
   opening.plan.name = "test";
-  opening.plan.worker = {{"batch", 8}, {"alpha", 0.5}, {"zeta", 1}};
+  opening.plan.worker.values = {
+      {"batch", 8.0}, {"alpha", 0.5}, {"zeta", 1.0}, {"network", "small"}, {"widths", std::vector<double>{8, 16}}};
   opening.scale_bits = 30;
   opening.value_count = 1000;
   opening.participants = {{SiteId(7), Epoch(5), 100}};
@@ -51,7 +53,9 @@ TEST(OpeningStatement, SaysEverythingThatARoundAsksOfASite) {
       [](Opening& o) { o.base.bytes += 4; },
       [](Opening& o) { o.base.version = ModelVersion(1); },
       [](Opening& o) { o.plan.local_steps += 1; },
-      [](Opening& o) { o.plan.worker["batch"] = 9; },
+      [](Opening& o) { o.plan.worker.values["batch"] = 9.0; },
+      [](Opening& o) { o.plan.worker.values["network"] = "large"; },
+      [](Opening& o) { o.plan.worker.values["nesterov"] = true; },
       [](Opening& o) { o.scale_bits = 31; },
       [](Opening& o) { o.value_count = 999; },
       [](Opening& o) { o.integer_count = 1; },
@@ -85,11 +89,8 @@ TEST(OpeningStatement, IsOfOneHistory) {
 
 TEST(OpeningStatement, TheSameContentMakesTheSameBytes) {
   Opening same = opening();
-  same.plan.worker.clear();
-  for (const auto& [name, value] :
-       std::map<std::string, double, std::greater<>>{{"zeta", 1}, {"batch", 8}, {"alpha", 0.5}}) {
-    same.plan.worker[name] = value;
-  }
+  const round::WorkerConfig values = std::exchange(same.plan.worker.values, {});
+  for (auto value = values.rbegin(); value != values.rend(); ++value) same.plan.worker.values.insert(*value);
   EXPECT_EQ(opening_body(same, {SiteId(5), SiteId(7), SiteId(12)}, kHistory),
             opening_body(opening(), kSites, kHistory));
 }

@@ -27,7 +27,7 @@ class DeskTest : public testing::Test {
     };
     desk_.set_calls(std::move(calls));
     plan_.local_steps = 5;
-    plan_.worker = {{"learning_rate", 0.25}};
+    plan_.worker.values = {{"learning_rate", 0.25}, {"network", "small"}};
   }
   ~DeskTest() override {
     runtime_.on_strand([&] { desk_.stop(); });

@@ -18,7 +18,7 @@ TEST_F(DeskTest, WaitsForItsWorkersAndJoinsWhatTheyBringInTheirOrder) {
   ASSERT_EQ(given_.size(), 2u);
   EXPECT_EQ(given_[0].first, WorkerId(3)) << "by name";
   EXPECT_EQ(given_[0].second.local_steps, 5u);
-  EXPECT_EQ(given_[0].second.parameters.at("learning_rate"), 0.25);
+  EXPECT_EQ(given_[0].second.config, (round::WorkerConfig{{"learning_rate", 0.25}, {"network", "small"}}));
   EXPECT_EQ(desk_.workers(), 2u);
   answer(1, 30, 2.0);
   answer(0, 10, 1.0);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <variant>
 #include <vector>
 
 #include "examples/digits/random.h"
@@ -38,9 +39,14 @@ Error out_of_range(const std::string& key, double value, std::string_view expect
 
 }  // namespace
 
-Result<SgdSettings> sgd_from_parameters(const std::map<std::string, double>& parameters) {
+Result<SgdSettings> sgd_from_config(const round::WorkerConfig& config) {
   SgdSettings settings;
-  for (const auto& [key, value] : parameters) {
+  for (const auto& [key, given] : config) {
+    const double* number = std::get_if<double>(&given);
+    if (number == nullptr) {
+      return Error{Code::kInvalidArgument, fmt::format("worker parameter {}: expected a number", key)};
+    }
+    const double value = *number;
     if (key == "learning_rate") {
       if (!(value > 0 && value <= 100)) return out_of_range(key, value, "above 0 and up to 100");
       settings.learning_rate = value;

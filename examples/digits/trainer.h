@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 
 #include "core/base/result.h"
+#include "core/round/worker_config.h"
 #include "examples/digits/examples.h"
 #include "examples/digits/model.h"
 
@@ -19,9 +19,9 @@ struct SgdSettings {
   double momentum = 0.5;
   double weight_decay = 1e-4;
 };
-// A plan's [worker] table over the defaults. kInvalidArgument names a key that is none of the above, or a value out of
-// its range.
-Result<SgdSettings> sgd_from_parameters(const std::map<std::string, double>& parameters);
+// A plan's [worker] table over the defaults. kInvalidArgument names a key that is none of the above, or a value that is
+// no number or out of its range.
+Result<SgdSettings> sgd_from_config(const round::WorkerConfig& config);
 
 struct Score {
   double loss = 0;      // mean

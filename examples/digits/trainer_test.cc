@@ -76,13 +76,13 @@ TEST(Sgd, NoStepChangesNothing) {
 
 TEST(SgdSettings, ComeFromThePlan) {
   const Result<SgdSettings> settings =
-      sgd_from_parameters({{"learning_rate", 0.5}, {"batch_size", 7}, {"momentum", 0.25}, {"weight_decay", 0.125}});
+      sgd_from_config({{"learning_rate", 0.5}, {"batch_size", 7.0}, {"momentum", 0.25}, {"weight_decay", 0.125}});
   ASSERT_TRUE(settings.ok());
   EXPECT_EQ(settings->learning_rate, 0.5);
   EXPECT_EQ(settings->batch_size, 7u);
   EXPECT_EQ(settings->momentum, 0.25);
   EXPECT_EQ(settings->weight_decay, 0.125);
-  EXPECT_EQ(sgd_from_parameters({})->batch_size, SgdSettings{}.batch_size);
+  EXPECT_EQ(sgd_from_config({})->batch_size, SgdSettings{}.batch_size);
 }
 
 TEST(SgdSettings, RefusesWhatIsOutOfRange) {
@@ -100,8 +100,10 @@ TEST(SgdSettings, RefusesWhatIsOutOfRange) {
                                                                               {"weight_decay", 2},
                                                                               {"weight_decay", nan},
                                                                               {"learning-rate", 0.1}}) {
-    EXPECT_EQ(sgd_from_parameters({{key, value}}).error().code, Code::kInvalidArgument) << key << " = " << value;
+    EXPECT_EQ(sgd_from_config({{key, value}}).error().code, Code::kInvalidArgument) << key << " = " << value;
   }
+  EXPECT_EQ(sgd_from_config({{"learning_rate", "0.1"}}).error().message,
+            "worker parameter learning_rate: expected a number");
 }
 
 }  // namespace

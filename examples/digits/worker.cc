@@ -50,7 +50,7 @@ Status serve_tasks(const Attachment& attachment, const Answer& answer) {
 Status Trainer::answer(WorkerClient& client, const Task& task) const {
   const Result<ModelSpec> spec = spec_of(task.schema, images_.inputs);
   if (!spec.ok()) return client.fail(spec.error().message);
-  const Result<SgdSettings> settings = sgd_from_parameters(task.parameters);
+  const Result<SgdSettings> settings = sgd_from_config(task.config);
   if (!settings.ok()) return client.fail(settings.error().message);
 
   const std::uint64_t round = task.round.value();

@@ -41,7 +41,7 @@ Task task_of(std::uint64_t id, TaskKind kind = TaskKind::kTrain) {
   Task task{.id = TaskId(id), .kind = kind, .run = RunId(1), .round = RoundId(5), .version = ModelVersion(4)};
   task.schema = schema_of(kSpec);
   task.local_steps = 12;
-  task.parameters = {{"learning_rate", 0.5}, {"batch_size", 3}};
+  task.config = {{"learning_rate", 0.5}, {"batch_size", 3.0}};
   Model model = initial_model(kSpec, 1);
   model.counters = {100};
   Buffer bytes(task.schema.model_bytes());
@@ -109,8 +109,8 @@ TEST(DigitsWorker, TrainsTheTasksStepsOnItsImages) {
   const Model trained = model_from_bytes(task.schema, result.model->bytes());
 
   Model expected = initial_model(kSpec, 1);
-  const Score score = train(kSpec, expected.parameters, some_images(), sgd_from_parameters(task.parameters).value(), 12,
-                            mix({7, 5, 2}));
+  const Score score =
+      train(kSpec, expected.parameters, some_images(), sgd_from_config(task.config).value(), 12, mix({7, 5, 2}));
   EXPECT_EQ(trained.parameters, expected.parameters);
   EXPECT_EQ(trained.counters, std::vector<std::int64_t>{112});
   EXPECT_EQ(result.weight, 25u);
@@ -127,7 +127,7 @@ TEST(DigitsWorker, RefusesATaskThatDoesNotFitAndGoesOn) {
   const Running running(agent, TaskKind::kTrain, trainer(worker));
   EXPECT_THAT(failed(agent, local::train_task(1)).message, ::testing::HasSubstr("4 pixels"));
   Task task = task_of(2);
-  task.parameters["dropout"] = 0.5;
+  task.config["dropout"] = 0.5;
   EXPECT_THAT(failed(agent, task).message, ::testing::HasSubstr("dropout"));
   EXPECT_EQ(done(agent, task_of(3)).weight, 25u);
   agent.stop();

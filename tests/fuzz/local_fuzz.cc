@@ -51,7 +51,7 @@ void check_task(const v1::Task& message) {
                     again->run_name == task->run_name && again->round == task->round &&
                     again->version == task->version && again->schema == task->schema &&
                     again->local_steps == task->local_steps && again->previous == task->previous &&
-                    again->parameters.size() == task->parameters.size(),
+                    again->config == task->config,
                 "a task is read again as another");
 }
 

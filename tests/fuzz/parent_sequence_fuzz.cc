@@ -243,7 +243,7 @@ class Town {
         case 4: opening.base = model(RunId(9), 1).ref; break;
         case 5: opening.epoch = opening.epoch.next(); break;
         case 6: opening.value_count += 1 + input.byte(); break;
-        default: opening.plan.worker["learning_rate"] = input.byte(); break;
+        default: opening.plan.worker.values["learning_rate"] = static_cast<double>(input.byte()); break;
       }
     } else if (forgery == Forgery::kOtherHistory) {
       opening.order = std::make_shared<const v1::Signed>(

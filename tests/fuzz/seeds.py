@@ -12,47 +12,7 @@ import pathlib
 import struct
 import sys
 
-CSR_ED25519 = (
-    "MIGUMEgCAQAwFTETMBEGA1UEAwwKaG9zcGl0YWwtYTAqMAUGAytlcAMhANN146wcN0LoeUxgkGZD+Tp7HzrRUj+wEw4hAfM948eLoAAwBQYDK2VwA0EA"
-    "lV2qoiv6n/fGnRMISEck/xDs0EY4AAb1H1BlIJNKhrm2xd49OtNa8sCre8zWDFlKjNa/9OU/50YeJM41hmP4BA=="
-)
-CSR_P256 = (
-    "MIHFMG4CAQAwDDEKMAgGA1UEAwwBeDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABEYxMft8g7DbWhEmO03htMQlmlSMkHDVcVuVMsV62TGojnhZaEmb"
-    "oWdr0spEJQhF9wD6xv3Kkqs1QDiZ7epuSgigADAKBggqhkjOPQQDAgNHADBEAiB6Hs1u8AyZEzpI57NmFCmIZ26xFPZ98xhF6W2TGakZ3QIgd3hl15JB"
-    "O+NsvLtqkpguaH/XkJauAW5SmLrzY8Zxxqk="
-)
-CERTIFICATE = (
-    "MIIBezCCAS2gAwIBAgIUcoOh/aZYzb6tRmPXHNtsgG1yxWQwBQYDK2VwMBUxEzARBgNVBAMMCmhvc3BpdGFsLWEwHhcNMjYxMTIzMDkyNDQ1WhcNNDYw"
-    "MTIyMDkyNDQ1WjAVMRMwEQYDVQQDDApob3NwaXRhbC1hMCowBQYDK2VwAyEA03XjrBw3Quh5TGCQZkP5OnsfOtFSP7ATDiEB8z3jx4ujgY4wgYswHQYD"
-    "VR0OBBYEFG/2vRoJ1Ex0pScBIkKnX1jJ1rjZMB8GA1UdIwQYMBaAFG/2vRoJ1Ex0pScBIkKnX1jJ1rjZMCYGA1UdEQQfMB2GG2ZsdXZpYWw6Ly9zaXRl"
-    "LzcvaG9zcGl0YWwtYTATBgNVHSUEDDAKBggrBgEFBQcDAjAMBgNVHRMBAf8EAjAAMAUGAytlcANBAAQSkKZHyppyuhTzSmQ375GrtqiwSL2eR6DG4H8l"
-    "vK+0zZpVS7JN+0ZlZKEITcK5DSOIxKLTBSoj4leZe67DYwk="
-)
-AUTHORITY = (
-    "MIIBvzCCAWWgAwIBAgIUX+eSon5xlKr/qepoxR0w9la2MZswCgYIKoZIzj0EAwIwNTEQMA4GA1UECgwHRmx1dmlhbDESMBAGA1UECwwJYXV0aG9yaXR5"
-    "MQ0wCwYDVQQDDARmdXp6MB4XDTI2MTEyMzA5MjQ0NloXDTQ2MDEyMjA5MjQ0NlowNTEQMA4GA1UECgwHRmx1dmlhbDESMBAGA1UECwwJYXV0aG9yaXR5"
-    "MQ0wCwYDVQQDDARmdXp6MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAERjEx+3yDsNtaESY7TeG0xCWaVIyQcNVxW5UyxXrZMaiOeFloSZuhZ2vSykQl"
-    "CEX3APrG/cqSqzVAOJnt6m5KCKNTMFEwHQYDVR0OBBYEFFnrvo6T89SqWYulYxhJBizIa7PjMB8GA1UdIwQYMBaAFFnrvo6T89SqWYulYxhJBizIa7Pj"
-    "MA8GA1UdEwEB/wQFMAMBAf8wCgYIKoZIzj0EAwIDSAAwRQIgdbgvhFSNsI0uEE+VYwjzcTGHtovrGF7tMruiIVHsMHMCIQD0kn462HglZzI4zV6+lXc1"
-    "kNWxuPs/voLnUKPYV2Qigw=="
-)
-KEY_ED25519 = "MCowBQYDK2VwAyEA03XjrBw3Quh5TGCQZkP5OnsfOtFSP7ATDiEB8z3jx4s="
-KEY_P256 = (
-    "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAERjEx+3yDsNtaESY7TeG0xCWaVIyQcNVxW5UyxXrZMaiOeFloSZuhZ2vSykQlCEX3APrG/cqSqzVAOJnt"
-    "6m5KCA=="
-)
-
-
-def der(text):
-    return base64.b64decode(text)
-
-
-def pem(*certificates):
-    blocks = []
-    for one in certificates:
-        lines = [one[at : at + 64] for at in range(0, len(one), 64)]
-        blocks.append("-----BEGIN CERTIFICATE-----\n" + "\n".join(lines) + "\n-----END CERTIFICATE-----\n")
-    return "".join(blocks).encode()
+from certificates import AUTHORITY, CERTIFICATE, CSR_ED25519, CSR_P256, KEY_ED25519, KEY_P256, der, pem
 
 
 def short(text):  # as Input::text() takes it
@@ -249,6 +209,10 @@ def toml():
         "plan-not-toml": b"\0name = = 2",
         "plan-nested": b"\0a = " + b"[" * 300 + b"]" * 300,
         "plan-json": b'\1{"name":"digits","rounds":3,"worker":{"lr":0.1}}',
+        "plan-worker": b"\0" + plan.encode() + b'net = "small"\non = true\nwidths = [8, 16.5]\nnames = ["a", "b"]\n',
+        "plan-schedule": b"\0" + plan.encode() + b'rate = {start = 0.1, decay = 0.5, every = 3}\n[worker.m]\nstart = 1\nend = 0\n',
+        "plan-worker-quoted": b"\0" + plan.encode() + b'"a.b" = "\\"\\\\"\n"" = 1\n',
+        "plan-json-worker": b'\1{"name":"a","worker":{"t":"x","b":false,"n":[1],"s":{"schedule":"cosine","start":1,"warmup":2}}}',
         "plan-json-unknown-key": b'\1{"name":"digits","roundz":3}',
         "coordinator": b'\2data_dir = "/c"\n[session]\nheartbeat_interval_ms = 100\nheartbeat_timeout_ms = 1000\n',
         "coordinator-conflict": b'\2data_dir = "/c"\n[session]\nheartbeat_interval_ms = 100\nheartbeat_timeout_ms = 100\n',
@@ -365,6 +329,12 @@ def site_store():
 
 def local():
     attach = field(1, field(1, 1) + field(2, "gpu-0"))
+    schema = field(1, field(1, "w") + field(2, "F32") + field(3, varint(4)))
+    values = field(9, field(1, "lr") + b"\x11" + struct.pack("<d", 0.5))
+    values += field(12, field(1, "net") + field(2, 2) + field(4, "small"))
+    values += field(12, field(1, "on") + field(2, 1) + field(3, struct.pack("<d", 1)))
+    values += field(12, field(1, "widths") + field(2, 3) + field(3, struct.pack("<dd", 8, 16)))
+    task = field(1, 7) + field(2, 1) + field(3, 3) + field(6, schema) + field(7, 16) + values
     message, ranges = 5, b"\0"  # Agent::step's: a message of a worker's; none of fill_ranges()
     quiet = b"\0\1"  # no descriptor, in one part
     memory = b"\4\1\1\1\1"  # one, a memfd of the model's size and seals; in one part
@@ -374,6 +344,7 @@ def local():
     ready = bytes([message, 1, 1, 1, 1]) + b"\1\1\1\1\1" + b"\1"
     return {
         "message-attach": b"\0" + attach,
+        "message-task": b"\0" + field(3, task),
         "message-of-nobody": b"\0\xff\xff",
         "attach": b"\1" + attaching,
         "attach-and-train": b"\1" + attaching + assign + done + b"\0" + memory,

@@ -178,7 +178,7 @@ wire::Opening opening_of(Input& input) {
   opening.base = {opening.run, ModelVersion(opening.round.value() - 1), digest_of(input), 1'200};
   opening.plan.name = "fuzz";
   opening.plan.local_steps = 1 + input.byte();
-  opening.plan.worker["lr"] = static_cast<double>(input.byte());
+  opening.plan.worker.values["lr"] = static_cast<double>(input.byte());
   opening.scale_bits = 20;
   opening.value_count = 250;
   opening.participants = {{kSite, Epoch(3), 100}};
@@ -198,7 +198,7 @@ bool change(Input& input, wire::Opening* opening) {
     case 4: opening->base.digest[31] ^= std::byte{1}; return true;
     case 5: opening->base.bytes += 4; return true;
     case 6: opening->plan.local_steps += 1; return true;
-    case 7: opening->plan.worker["lr"] += 1; return true;
+    case 7: opening->plan.worker.values["lr"] = -1.0; return true;
     case 8: opening->scale_bits += 1; return true;
     case 9: opening->value_count += 1; return true;
     case 10: opening->integer_count += 1; return true;

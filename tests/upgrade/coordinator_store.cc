@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
 #include <ranges>
+#include <variant>
 
 #include "core/digest/sha256.h"
 #include "core/store/audit_log.h"
 #include "core/store/certificate_book.h"
 #include "core/store/journal.h"
+#include "core/store/model_book.h"
 #include "core/store/model_store.h"
 #include "core/store/plan_json.h"
 #include "core/tree/orders.h"
@@ -125,15 +127,18 @@ RunId add_run(CoordinatorJournal& journal, store::ModelStore& models, RunId cont
   row.plan.rounds = 4;
   row.plan.codec = "int8:block=256,rounding=stochastic";
   row.plan.optimizer = round::parse_server_optimizer("fedavgm:lr=1").value();
-  row.plan.worker = {{"lr", 0.05}};
+  row.plan.worker.values = {{"lr", 0.05}, {"network", "small"}, {"widths", std::vector<double>{8, 16}}};
+  row.plan.worker.schedules = {{"momentum", {.start = 0.9, .decay = 0.5, .every = 10}}};
   row.plan.sum_digest = true;
   row.schema = schema();
   row.created_at = at(3'000);
   row.continues = continues;
+  row.keeps_optimizer = continues != RunId();
   const std::uint64_t next = must(journal.runs()).size() + 1;
   row.initial_model = model_digest(next, 0);
   const RunId run = must(journal.create_run(row));
-  must(models.put({run, ModelVersion(0)}, schema(), model_of(next, 0), row.initial_model, {}));
+  const std::vector<float> state(row.keeps_optimizer ? 4 : 0, 0.5F);
+  must(models.put({run, ModelVersion(0)}, schema(), model_of(next, 0), row.initial_model, state));
   return run;
 }
 
@@ -336,13 +341,35 @@ Status describe_commit(CoordinatorJournal& journal, const store::ModelStore& mod
   return {};
 }
 
+// What stays beside the newest models.
+Status describe_kept(CoordinatorJournal& journal, const store::ModelStore& models, const store::RunRow& run,
+                     std::string& out) {
+  store::ModelBook book(journal);
+  FLUVIAL_ASSIGN(const auto labels, book.labels(run.id));
+  for (const store::LabelRow& label : labels) {
+    out += fmt::format("label {} round {} model {} at {}\n", label.name, label.round.value(), to_hex(label.model),
+                       time_text(label.labelled_at));
+  }
+  FLUVIAL_ASSIGN(const auto best, book.best(run.id));
+  if (best) out += fmt::format("best round {} model {} {}\n", best->round.value(), to_hex(best->model), best->value);
+  if (!run.keeps_optimizer) return {};
+  const std::string reference = store::ModelStore::name_of({run.id, ModelVersion(0)}, true);
+  FLUVIAL_ASSIGN(const std::vector<float> state, models.load_optimizer(reference, 4));
+  out += "keeps optimizer " + to_hex(std::as_bytes(std::span(state))) + "\n";
+  return {};
+}
+
 Status describe_run(CoordinatorJournal& journal, const store::ModelStore& models, const store::RunRow& run,
                     std::string& out) {
   out +=
       fmt::format("run {} {} '{}' at {} continues {} initial {}\n", run.id.value(), round::run_status_name(run.status),
                   run.reason, time_text(run.created_at), run.continues.value(), to_hex(run.initial_model));
   out += fmt::format("plan {} codec {} rounds {} optimizer {} lr {} seed {}\n", run.plan.name, run.plan.codec,
-                     run.plan.rounds, round::to_string(run.plan.optimizer), run.plan.worker.at("lr"), run.plan.seed);
+                     run.plan.rounds, round::to_string(run.plan.optimizer),
+                     std::get<double>(run.plan.worker.values.at("lr")), run.plan.seed);
+  const std::string plan = store::plan_to_json(run.plan);
+  out += plan.substr(plan.find("\"worker\":")) + "\n";
+  FLUVIAL_TRY(describe_kept(journal, models, run, out));
   for (const round::Tensor& tensor : run.schema.tensors()) out += fmt::format("tensor {}\n", tensor.name);
   FLUVIAL_ASSIGN(const auto commits, journal.commits(run.id, RoundId(1), 100));
   for (const store::CommitRow& row : commits) FLUVIAL_TRY(describe_commit(journal, models, row, out));
@@ -373,6 +400,9 @@ Status write_coordinator(const std::string& folder) {
   const RunId open = add_run(*journal, models, RunId());
   commit(*journal, models, open, 1, true);
   commit(*journal, models, open, 2, true);
+  store::ModelBook book(*journal);
+  must(book.add_label(open, {"candidate", RoundId(1), model_digest(open.value(), 1), at(3'500)}));
+  must(book.set_best(open, {RoundId(2), model_digest(open.value(), 2), 0.5}));
   // A backup is restored: what members say of a round after it is kept.
   must(journal->begin_history(round::HistoryId(0x1122334455667788), Epoch(500), at(4'000)));
   const round::Standing knows{round::HistoryId(0), Epoch(400), {{open, RoundId(3), true, true, digest_of("lost")}}};

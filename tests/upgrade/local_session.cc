@@ -58,7 +58,11 @@ LocalMessage task() {
   task.version = ModelVersion(7);
   task.schema = round::Schema::make({{"w", round::DType::kF32, {2, 2}}, {"steps", round::DType::kI64, {1}}}).value();
   task.local_steps = 4;
-  task.parameters = {{"lr", 0.05}};
+  task.config = {{"lr", 0.05},
+                 {"network", "small"},
+                 {"nesterov", true},
+                 {"widths", std::vector<double>{8, 16}},
+                 {"layers", std::vector<std::string>{"conv1", "fc"}}};
   task.previous = local::Previous{RoundId(7), local::ResultOutcome::kCounted};
   return local::task_message(task);
 }

@@ -144,11 +144,16 @@ round::Plan plan() {
   plan.residual_norm_max = 1e6;
   plan.residual_age_max_rounds = 9;
   plan.models_kept = 4;
+  plan.models_kept_best = "test_accuracy:max";
   plan.seed = 99;
   plan.sum_digest = true;
   plan.workers_missing = round::MissingWorkers::kDecline;
   plan.workers_deadline = round::Milliseconds(7'000);
-  plan.worker = {{"lr", 0.05}};
+  plan.worker.values = {{"lr", 0.05},
+                        {"network", "small"},
+                        {"nesterov", true},
+                        {"widths", std::vector<double>{8, 16}},
+                        {"layers", std::vector<std::string>{"conv1", "fc"}}};
   return plan;
 }
 

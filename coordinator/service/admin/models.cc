@@ -1,8 +1,9 @@
-// Where committed models are.
+// Committed models: where they are, and which of them stay.
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <boost/json.hpp>
 #include <span>
+#include <utility>
 
 #include "coordinator/service/admin/resources.h"
 
@@ -13,39 +14,15 @@ namespace json = boost::json;
 
 constexpr std::uint64_t kPartBytesMax = 1 << 20;  // an answer has ten seconds, on a slow line too
 
-struct Kept {
-  std::string path;
-  Digest digest;
-};
-
-// The file of a round's model, 0 being the initial one. On the pool.
-Result<Kept> kept_model(Context* admin, RunId run, const std::string& round) {
-  Result<std::uint64_t> number = std::uint64_t{0};
-  if (round != "latest") number = to_number("round", round);
-  if (!number.ok()) return number.error();
-  FLUVIAL_ASSIGN(const store::RunRow row, admin->journal.run(run));
-  FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, admin->journal.last_commit(run));
-  const RoundId wanted = round == "latest" ? (last ? last->record.round : RoundId(0)) : RoundId(*number);
-  Digest digest = row.initial_model;
-  if (wanted != RoundId(0)) {
-    FLUVIAL_ASSIGN(const store::CommitRow commit, admin->journal.commit_of(run, wanted));
-    digest = commit.record.model.digest;
-  }
-  const std::string path = admin->models.path_of({run, ModelVersion(wanted.value())});
-  FLUVIAL_ASSIGN(const bool there, admin->runtime.files.exists(path));
-  if (!there) {
-    return Error{Code::kNotFound, "the model of round " + std::to_string(wanted.value()) +
-                                      " is no longer kept (the plan's models_kept)"};
-  }
-  return Kept{path, digest};
-}
+ModelKeeper& keeper(Context* admin) { return admin->root.runs().steps().keeper(); }
 
 net::Awaitable<Reply> find(Context* admin, Call call) {
   const Result<RunId> run = co_await admin->run_or_latest(call.names[0]);
   if (!run.ok()) co_return run.error();
   Result<std::string> text = co_await admin->runtime.pool.run([&]() -> Reply {
-    FLUVIAL_ASSIGN(const Kept kept, kept_model(admin, *run, call.names[1]));
-    return json::serialize(json::object{{"path", kept.path}, {"sha256", to_hex(kept.digest)}});
+    FLUVIAL_ASSIGN(const ModelKeeper::Kept kept, keeper(admin).find(*run, call.names[1]));
+    return json::serialize(
+        json::object{{"path", kept.path}, {"sha256", to_hex(kept.digest)}, {"round", kept.round.value()}});
   });
   co_return text;
 }
@@ -58,7 +35,7 @@ net::Awaitable<net::HttpResponse> read(Context* admin, Call call) {
   Result<std::string> part = co_await admin->runtime.pool.run([&]() -> Result<std::string> {
     FLUVIAL_ASSIGN(const json::object object, parse_object(call.request.body));
     FLUVIAL_ASSIGN(const std::uint64_t from, number_of(object, "from", 0));
-    FLUVIAL_ASSIGN(const Kept kept, kept_model(admin, *run, call.names[1]));
+    FLUVIAL_ASSIGN(const ModelKeeper::Kept kept, keeper(admin).find(*run, call.names[1]));
     FLUVIAL_ASSIGN(const std::unique_ptr<store::File> file,
                    admin->runtime.files.open(kept.path, store::OpenMode::kRead));
     FLUVIAL_ASSIGN(const std::uint64_t size, file->size());
@@ -72,10 +49,72 @@ net::Awaitable<net::HttpResponse> read(Context* admin, Call call) {
   co_return response;
 }
 
+net::Awaitable<Reply> list(Context* admin, Call call) {
+  const Result<RunId> run = co_await admin->run_or_latest(call.names[0]);
+  if (!run.ok()) co_return run.error();
+  Result<std::string> text = co_await admin->runtime.pool.run([&]() -> Reply {
+    FLUVIAL_ASSIGN(const store::RunRow row, admin->journal.run(*run));
+    FLUVIAL_ASSIGN(const std::vector<ModelKeeper::Listed> listed, keeper(admin).list(*run));
+    json::array models;
+    for (const ModelKeeper::Listed& one : listed) {
+      models.push_back(json::object{{"round", one.round.value()},
+                                    {"labels", json::array(one.labels.begin(), one.labels.end())},
+                                    {"best", one.best ? json::value(*one.best) : json::value()}});
+    }
+    return json::serialize(
+        json::object{{"run", run->value()}, {"kept_best", row.plan.models_kept_best}, {"models", std::move(models)}});
+  });
+  co_return text;
+}
+
+Result<std::string> label_in(const Call& call) {
+  FLUVIAL_ASSIGN(const json::object object, parse_object(call.request.body));
+  FLUVIAL_ASSIGN(const std::string name, text_of(object, "name", ""));
+  FLUVIAL_TRY(store::check_label(name));
+  return name;
+}
+
+net::Awaitable<Reply> done(Context* admin, Call call, store::AuditKind kind, RunId run, std::string detail) {
+  store::AuditEntry entry = call.entry(kind);
+  entry.run = run;
+  entry.detail = std::move(detail);
+  const Status recorded = co_await admin->record(std::move(entry));
+  if (!recorded.ok()) co_return recorded.error();
+  co_return json::serialize(json::object{{"run", run.value()}});
+}
+
+net::Awaitable<Reply> label(Context* admin, Call call) {
+  const Result<RunId> run = co_await admin->run_or_latest(call.names[0]);
+  if (!run.ok()) co_return run.error();
+  const Result<std::string> name = label_in(call);
+  if (!name.ok()) co_return name.error();
+  Result<ModelKeeper::Kept> kept = co_await admin->runtime.pool.run([&]() -> Result<ModelKeeper::Kept> {
+    FLUVIAL_ASSIGN(ModelKeeper::Kept found, keeper(admin).find(*run, call.names[1]));
+    FLUVIAL_TRY(keeper(admin).label(*run, found.round, *name, admin->runtime.clock.wall_now()));
+    return found;
+  });
+  if (!kept.ok()) co_return kept.error();
+  std::string detail = *name + ", round " + std::to_string(kept->round.value());
+  co_return co_await done(admin, std::move(call), store::AuditKind::kModelLabelled, *run, std::move(detail));
+}
+
+net::Awaitable<Reply> remove_label(Context* admin, Call call) {
+  const Result<RunId> run = co_await admin->run_or_latest(call.names[0]);
+  if (!run.ok()) co_return run.error();
+  const Result<std::string> name = label_in(call);
+  if (!name.ok()) co_return name.error();
+  const Status removed = co_await admin->runtime.pool.run([&] { return keeper(admin).remove_label(*run, *name); });
+  if (!removed.ok()) co_return removed.error();
+  co_return co_await done(admin, std::move(call), store::AuditKind::kModelUnlabelled, *run, *name);
+}
+
 }  // namespace
 
 void add_models(Router& router) {
+  router.get("/v1/models/{run}", list);
   router.get("/v1/models/{run}/{round}", find);
+  router.post("/v1/models/{run}/unlabel", remove_label);
+  router.post("/v1/models/{run}/{round}/label", label);
   router.post("/v1/models/{run}/{round}/read", read);
 }
 

@@ -59,4 +59,11 @@ Result<std::uint64_t> number_of(const json::object& object, const char* key, std
   return Error{Code::kInvalidArgument, std::string(key) + ": expected a whole number"};
 }
 
+Result<bool> truth_of(const json::object& object, const char* key, bool otherwise) {
+  const json::value* value = object.if_contains(key);
+  if (value == nullptr || value->is_null()) return otherwise;
+  if (value->is_bool()) return value->as_bool();
+  return Error{Code::kInvalidArgument, std::string(key) + ": expected true or false"};
+}
+
 }  // namespace fluvial::coordinator::admin

@@ -32,5 +32,6 @@ Result<std::uint64_t> to_number(const std::string& key, const std::string& text)
 Result<boost::json::object> parse_object(const std::string& body);
 Result<std::string> text_of(const boost::json::object& object, const char* key, const char* otherwise);
 Result<std::uint64_t> number_of(const boost::json::object& object, const char* key, std::uint64_t otherwise);
+Result<bool> truth_of(const boost::json::object& object, const char* key, bool otherwise);
 
 }  // namespace fluvial::coordinator::admin

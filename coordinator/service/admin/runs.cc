@@ -8,6 +8,7 @@
 #include "coordinator/service/admin/waits.h"
 #include "coordinator/service/json.h"
 #include "core/aggregate/plan_codec.h"
+#include "core/aggregate/server_optimizer.h"
 #include "core/digest/sha256.h"
 #include "core/round/sampling.h"
 #include "core/store/plan_json.h"
@@ -27,6 +28,7 @@ json::object run_object(const store::RunRow& row, RoundId committed) {
           {"committed", committed.value()},
           {"codec", row.plan.codec},
           {"continues", row.continues.value()},
+          {"keeps_optimizer", row.keeps_optimizer},
           {"created_at", utc(row.created_at)}};
 }
 
@@ -87,14 +89,57 @@ Result<InitialModel> initial_model(Context* admin, const Call& call) {
   return InitialModel{sent, true};
 }
 
+// The state of the server optimizer at the end of a run, for one that continues it with this plan. On the pool.
+Result<std::vector<float>> optimizer_state_of(Context* admin, const store::RunRow& before, const round::Plan& plan) {
+  const auto no = [&](const std::string& why) {
+    return Error{Code::kFailedPrecondition,
+                 "the optimizer's state of run " + std::to_string(before.id.value()) + " cannot be kept: " + why};
+  };
+  const std::string own(round::optimizer_name(before.plan.optimizer.kind));
+  const std::string next(round::optimizer_name(plan.optimizer.kind));
+  if (own != next) return no("it is that of " + own + ", and the plan's optimizer is " + next);
+  const std::size_t vectors = aggregate::state_vectors(plan.optimizer);
+  if (vectors == 0) return no(own + " has none");
+  // Its bias correction counts the rounds of the run.
+  if (plan.optimizer.kind == round::Optimizer::kLamb) return no("lamb begins anew with each run");
+  FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, admin->journal.last_commit(before.id));
+  if (!last && !before.keeps_optimizer) return no("no round of it is committed");
+  const std::string reference = last ? last->optimizer : store::ModelStore::name_of({before.id, ModelVersion(0)}, true);
+  return admin->models.load_optimizer(reference, vectors * before.schema.value_count());
+}
+
+struct Prepared {
+  store::RunRow row;
+  Buffer model;
+  std::vector<float> optimizer;
+};
+
+// What a run begins with, as far as it comes from another one; `model` is its own, if it has one. On the pool.
+Status continue_run(Context* admin, const json::object& request, Prepared& made, std::optional<store::Model>& model) {
+  FLUVIAL_ASSIGN(const std::uint64_t continues, number_of(request, "continue", 0));
+  FLUVIAL_ASSIGN(const bool keeps, truth_of(request, "keep_optimizer", false));
+  if (keeps && (continues == 0 || model)) {
+    return Error{Code::kInvalidArgument,
+                 "keep_optimizer: expected with the run to continue, and without a model of another round"};
+  }
+  if (continues == 0) return {};
+  FLUVIAL_ASSIGN(const store::RunRow before, admin->journal.run(RunId(continues)));
+  made.row.continues = RunId(continues);
+  if (model) return round::check_same_schema(before.schema, model->schema);
+  FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, admin->journal.last_commit(before.id));
+  const ModelVersion version(last ? last->record.round.value() : 0);
+  FLUVIAL_ASSIGN(model,
+                 admin->models.load({before.id, version}, last ? last->record.model.digest : before.initial_model));
+  if (!keeps) return {};
+  FLUVIAL_ASSIGN(made.optimizer, optimizer_state_of(admin, before, made.row.plan));
+  made.row.keeps_optimizer = true;
+  return {};
+}
+
 net::Awaitable<Reply> start(Context* admin, Call call) {
   const Result<InitialModel> initial = initial_model(admin, call);
   if (!initial.ok()) co_return initial.error();
   const std::uint64_t enrolled = sites_enrolled(admin->book());
-  struct Prepared {
-    store::RunRow row;
-    Buffer model;
-  };
   Result<Prepared> prepared = co_await admin->runtime.pool.run([&]() -> Result<Prepared> {
     FLUVIAL_ASSIGN(const json::object object, parse_object(call.request.body));
     if (!object.contains("plan")) return Error{Code::kInvalidArgument, "plan: expected a plan"};
@@ -105,23 +150,11 @@ net::Awaitable<Reply> start(Context* admin, Call call) {
     if (!object.at("plan").as_object().contains("participants.min")) {
       made.row.plan.participants_min = round::participants_min_for(enrolled, made.row.plan.quorum);
     }
-    FLUVIAL_ASSIGN(const std::uint64_t continues, number_of(object, "continue", 0));
     std::optional<store::Model> model;
     if (!initial->path.empty()) {
       FLUVIAL_ASSIGN(model, store::read_model(admin->runtime.files, initial->path));
     }
-    if (continues != 0) {
-      FLUVIAL_ASSIGN(const store::RunRow before, admin->journal.run(RunId(continues)));
-      made.row.continues = RunId(continues);
-      if (model) {
-        FLUVIAL_TRY(round::check_same_schema(before.schema, model->schema));
-      } else {
-        FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, admin->journal.last_commit(before.id));
-        const ModelVersion version(last ? last->record.round.value() : 0);
-        FLUVIAL_ASSIGN(
-            model, admin->models.load({before.id, version}, last ? last->record.model.digest : before.initial_model));
-      }
-    }
+    FLUVIAL_TRY(continue_run(admin, object, made, model));
     if (!model) return Error{Code::kInvalidArgument, "model: expected a safetensors file, or a run to continue"};
     made.row.schema = model->schema;
     made.row.initial_model = store::model_digest(model->bytes.span());
@@ -139,7 +172,9 @@ net::Awaitable<Reply> start(Context* admin, Call call) {
   const store::RunRow& row = prepared->row;
   std::string plan =
       "plan " + row.plan.name + ", sha256 " + to_hex(sha256(as_byte_span(store::plan_to_json(row.plan))));
-  const Result<RunId> run = co_await admin->root.runs().start(std::move(prepared->row), std::move(prepared->model));
+  if (row.keeps_optimizer) plan += ", with the optimizer's state of run " + std::to_string(row.continues.value());
+  const Result<RunId> run = co_await admin->root.runs().start(std::move(prepared->row), std::move(prepared->model),
+                                                              std::move(prepared->optimizer));
   if (!run.ok()) co_return run.error();
   store::AuditEntry entry = call.entry(store::AuditKind::kRunStarted);
   entry.run = *run;

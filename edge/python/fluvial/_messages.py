@@ -22,9 +22,10 @@ _SCALARS = {
 }
 
 # message: fields as "type name", numbered in order; "repeated" and "map" as in a .proto file.
-_TENSORS = {
+_SHARED = {
     "Schema": ["repeated Tensor tensors"],
     "Tensor": ["string name", "string dtype", "repeated uint64 shape"],
+    "WorkerValue": ["string name", "WorkerValue.Kind kind", "repeated double numbers", "repeated string texts"],
 }
 _LOCAL = {
     "LocalMessage": [
@@ -63,6 +64,7 @@ _LOCAL = {
         "map<string, double> parameters",
         "string run_name",
         "Previous previous",
+        "repeated WorkerValue values",
     ],
     "TaskReady": [
         "uint64 id",
@@ -85,6 +87,7 @@ _LOCAL = {
     "Committed": ["uint64 run", "string run_name", "uint64 round", "uint64 version", "uint64 model_bytes"],
 }
 _ENUMS = {
+    "WorkerValue": ("Kind", ["KIND_UNSPECIFIED", "KIND_BOOLEAN", "KIND_TEXT", "KIND_NUMBERS", "KIND_TEXTS"]),
     "Task": ("Kind", ["KIND_UNSPECIFIED", "KIND_TRAIN", "KIND_EVALUATE"]),
     "Previous": (
         "Outcome",
@@ -146,15 +149,15 @@ def _file(name: str, messages: dict[str, list[str]]) -> descriptor_pb2.FileDescr
 
 
 def _declare() -> descriptor_pool.DescriptorPool:
-    tensors = _file("fluvial/v1/tensors.proto", _TENSORS)
+    shared = _file("fluvial/v1/shared.proto", _SHARED)
     local = _file("fluvial/v1/local.proto", _LOCAL)
-    local.dependency.append(tensors.name)
+    local.dependency.append(shared.name)
     body = local.message_type[0]
     body.oneof_decl.add(name="body")
     for field in body.field:
         field.oneof_index = 0
     pool = descriptor_pool.DescriptorPool()  # of its own: no clash with another package's messages
-    for file in (tensors, local):
+    for file in (shared, local):
         pool.Add(file) if hasattr(pool, "Add") else pool.AddSerializedFile(file.SerializeToString())
     return pool
 

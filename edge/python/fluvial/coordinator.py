@@ -118,7 +118,7 @@ class Admin:
         return best(self.rounds(run), metric, mode)
 
     def model(self, run: RunId = "latest", round: Union[int, str] = "latest") -> Dict[str, np.ndarray]:
-        """A committed model by name (0: the initial one), while the plan's models_kept holds it."""
+        """A committed model by name, while it is kept. round: its number (0: the initial one), "latest", "best" or a label."""
         with tempfile.TemporaryDirectory(prefix="fluvial-model-") as folder:
             path = os.path.join(folder, "model.safetensors")
             self.download(path, run, round)
@@ -136,6 +136,18 @@ class Admin:
                 out.write(part)
         os.replace(temporary, path)
         return path
+
+    def models(self, run: RunId = "latest") -> Rows:
+        """The models that are kept: round, labels, and of the best one by the plan's models_kept_best the metric's value."""
+        return Rows(self._get(f"/v1/models/{self.number(run)}")["models"])
+
+    def label(self, name: str, round: Union[int, str] = "latest", run: RunId = "latest") -> None:
+        """Keeps a model for good, under a name of its own: letters, digits, dots, dashes, underlines."""
+        self._post(f"/v1/models/{self.number(run)}/{round}/label", {"name": name})
+
+    def unlabel(self, name: str, run: RunId = "latest") -> None:
+        """Takes a label away. The model goes unless something else keeps it."""
+        self._post(f"/v1/models/{self.number(run)}/unlabel", {"name": name})
 
     # ---- what is done ----------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from . import _messages, _places, models
 from ._channel import Channel
 from ._progress import Waiting
 from ._shared import SharedModel
+from .config import Config, config_of
 from .errors import ProtocolError, RoundClosed
 from .round import check_metrics
 from .schema import Schema
@@ -120,7 +121,8 @@ class Evaluation:
         self.run_id: int = task.run
         self.round: int = task.round  # that committed it
         self.version: int = task.version
-        self.parameters: Dict[str, float] = dict(task.parameters)  # the plan's [worker] table
+        self.config: Config = config_of(task)  # the plan's [worker] table, as that round had it
+        self.parameters: Dict[str, float] = dict(task.parameters)  # its numbers alone
         self.schema = Schema.from_message(task.schema)
 
     def arrays(self) -> Dict[str, np.ndarray]:

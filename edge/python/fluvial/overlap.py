@@ -25,7 +25,7 @@ from .round import Round
 class OverlappedRound(Round):
     """The round after one that was submitted with `overlap`: at work before the agent gave it out.
 
-    Its `number` is what is expected until it is submitted. Its arrays() are valid until then. When the run ends
+    Its `number` is what is expected until it is submitted, its `config` that of the round before. Its arrays() are valid until then. When the run ends
     meanwhile, what was trained in it is dropped: submit() returns, and so do rounds(). `continue` without submit drops
     it, too, and the round comes again, from the committed model.
     """
@@ -41,6 +41,7 @@ class OverlappedRound(Round):
         self.number = before.number + 1
         self.version = before.version + 1
         self.local_steps = before.local_steps
+        self.config = before.config
         self.parameters = before.parameters
         self.previous = None
         self.schema = before.schema

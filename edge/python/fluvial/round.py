@@ -10,6 +10,7 @@ import numpy as np
 from . import _messages, models
 from ._results import Given, HostResult, Result
 from ._shared import SharedModel
+from .config import Config, config_of
 from .errors import ModelMismatch, ProtocolError, RoundClosed
 from .parts import UpdateInParts
 from .schema import Schema
@@ -56,7 +57,8 @@ class Round:
         self.number: int = task.round
         self.version: int = task.version  # of the model
         self.local_steps: int = task.local_steps
-        self.parameters: Dict[str, float] = dict(task.parameters)  # the plan's [worker] table
+        self.config: Config = config_of(task)  # the plan's [worker] table, as it is in this round
+        self.parameters: Dict[str, float] = dict(task.parameters)  # its numbers alone
         self.previous: Optional[Previous] = None
         if task.HasField("previous"):
             outcome = task.previous.outcome

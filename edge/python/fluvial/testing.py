@@ -177,23 +177,27 @@ class LocalFederation(contextlib.AbstractContextManager):
     def start_run(
         self,
         name: str,
-        model: Any,
+        model: Any = None,
         *,
         only: Only = None,
+        continues: Optional[str] = None,
+        keep_optimizer: bool = False,
         rounds: int = 1,
         codec: str = "fp32",
         optimizer: str = "fedavg",
         local_steps: int = 1,
         participants: Optional[int] = None,
-        worker: Optional[Mapping[str, float]] = None,
+        worker: Optional[Mapping[str, Any]] = None,
         plan: Optional[Mapping[str, Any]] = None,
     ) -> int:
         """Starts a run from `model` (a module, a state dict, a mapping of arrays), or of `only` some of its tensors.
 
-        Returns the run's number.
+        Returns the run's number. continues: a run of this federation, in place of a model: from its last model, with
+        `keep_optimizer` also from the state of its server optimizer.
 
         Rounds wait for `participants` sites (all of them by default) and need as many contributions. `plan` holds
-        what else a plan may say: {"chunk_values": 65536, "optimizer": {"learning_rate": 0.5}}.
+        what else a plan may say: {"chunk_values": 65536, "optimizer": {"learning_rate": 0.5}}. `worker` is what
+        workers have as `round.config`: {"network": "small", "learning_rate": {"start": 0.1, "decay": 0.99}}.
         """
         count = len(self.sites) if participants is None else participants
         tables: Dict[str, Dict[str, Any]] = {
@@ -208,10 +212,14 @@ class LocalFederation(contextlib.AbstractContextManager):
             else:
                 further[key] = value
         with tempfile.TemporaryDirectory(prefix="fluvial-run-") as folder:
-            files.save_model(os.path.join(folder, "initial.safetensors"), model, only=only)
+            start: List[str] = []
+            if continues is None:
+                start = ["--model", os.path.join(folder, "initial.safetensors")]
+                files.save_model(start[1], model, only=only)
+            else:
+                start = ["--continue", str(self._runs[continues])] + ["--keep-optimizer"] * keep_optimizer
             head = {
                 "name": name,
-                "model": "initial.safetensors",
                 "rounds": rounds,
                 "local_steps": local_steps,
                 "models_kept": min(rounds, 100) + 1,
@@ -221,7 +229,7 @@ class LocalFederation(contextlib.AbstractContextManager):
             path = os.path.join(folder, "plan.toml")
             with open(path, "w", encoding="utf-8") as out:
                 out.write(_toml(head, tables))
-            started = json.loads(self._fluvial("run", "start", path, "--json"))
+            started = json.loads(self._fluvial("run", "start", path, *start, "--json"))
         self._runs[name] = int(started["run"])
         return self._runs[name]
 
@@ -383,10 +391,15 @@ def _end_of(log: str) -> str:
 
 
 def _toml(head: Mapping[str, Any], tables: Mapping[str, Mapping[str, Any]]) -> str:
+    def text_of(value: Any) -> str:
+        if isinstance(value, Mapping):  # a schedule
+            return "{" + ", ".join(f"{key} = {text_of(part)}" for key, part in value.items()) + "}"
+        if isinstance(value, (list, tuple)):
+            return "[" + ", ".join(text_of(item) for item in value) + "]"
+        return json.dumps(value, ensure_ascii=False)  # JSON's texts, numbers and truth values are TOML's
+
     def line(key: str, value: Any) -> str:
-        if isinstance(value, bool):
-            return f"{key} = {'true' if value else 'false'}\n"
-        return f"{key} = {json.dumps(value)}\n"  # JSON's texts and numbers are TOML's
+        return f"{text_of(key)} = {text_of(value)}\n"
 
     text = "".join(line(key, value) for key, value in head.items())
     for name, table in tables.items():

@@ -31,7 +31,7 @@ def shape(message):
 
 
 @pytest.mark.skipif(shutil.which("protoc") is None or not PROTO.exists(), reason="needs protoc and the sources")
-@pytest.mark.parametrize("name", [*_messages._TENSORS, *_messages._LOCAL])
+@pytest.mark.parametrize("name", [*_messages._SHARED, *_messages._LOCAL])
 def test_declared_as_compiled(name, tmp_path):
     declared = descriptor_pb2.DescriptorProto()
     _messages.message_class(name).DESCRIPTOR.CopyToProto(declared)

@@ -1,0 +1,146 @@
+#include "coordinator/service/model_keeper.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "core/base/printable.h"
+#include "core/round/best_by.h"
+
+namespace fluvial::coordinator {
+namespace {
+
+std::optional<RoundId> number_of(const std::string& text) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size() || text.empty()) return std::nullopt;
+  return RoundId(number);
+}
+
+round::ModelKey key_of(RunId run, RoundId round) { return {run, ModelVersion(round.value())}; }
+
+}  // namespace
+
+Result<std::set<ModelVersion>> ModelKeeper::stay(RunId run) {
+  store::ModelBook book(journal_);
+  std::set<ModelVersion> versions;
+  FLUVIAL_ASSIGN(const std::vector<store::LabelRow> labels, book.labels(run));
+  for (const store::LabelRow& label : labels) versions.insert(ModelVersion(label.round.value()));
+  FLUVIAL_ASSIGN(const std::optional<store::BestRow> best, book.best(run));
+  if (best) versions.insert(ModelVersion(best->round.value()));
+  return versions;
+}
+
+Status ModelKeeper::consider(const round::Plan& plan, RunId run, RoundId round, const round::Metrics& metrics,
+                             const Digest& digest) {
+  FLUVIAL_ASSIGN(const std::optional<round::BestBy> by, round::parse_best_by(plan.models_kept_best));
+  const std::optional<double> value = by ? by->of(metrics) : std::nullopt;
+  if (!value) return {};
+  store::ModelBook book(journal_);
+  FLUVIAL_ASSIGN(const std::optional<store::BestRow> best, book.best(run));
+  if (!by->is_better(*value, best ? std::optional(best->value) : std::nullopt)) return {};
+  FLUVIAL_ASSIGN(const bool there, models_.has(key_of(run, round)));
+  return there ? book.set_best(run, {round, digest, *value}) : Status();
+}
+
+Status ModelKeeper::committed(const round::Plan& plan, const round::ModelRef& model, const round::Metrics& metrics) {
+  const std::lock_guard lock(mutex_);
+  FLUVIAL_TRY(consider(plan, model.run, RoundId(model.version.value()), metrics, model.digest));
+  FLUVIAL_ASSIGN(const std::set<ModelVersion> others, stay(model.run));
+  return models_.prune(model.run, model.version, plan.models_kept, others);
+}
+
+Status ModelKeeper::evaluated(RunId run, RoundId round, const round::Metrics& metrics) {
+  const std::lock_guard lock(mutex_);
+  FLUVIAL_ASSIGN(const store::RunRow row, journal_.run(run));
+  FLUVIAL_ASSIGN(const Digest digest, digest_of(run, round));
+  return consider(row.plan, run, round, metrics, digest);
+}
+
+// A label outlives the journal's row of its round.
+Result<Digest> ModelKeeper::digest_of(RunId run, RoundId round) {
+  store::ModelBook book(journal_);
+  FLUVIAL_ASSIGN(const std::vector<store::LabelRow> labels, book.labels(run));
+  const auto label = std::ranges::find(labels, round, &store::LabelRow::round);
+  if (label != labels.end()) return label->model;
+  FLUVIAL_ASSIGN(const std::optional<store::BestRow> best, book.best(run));
+  if (best && best->round == round) return best->model;
+  if (round == RoundId(0)) {
+    FLUVIAL_ASSIGN(const store::RunRow row, journal_.run(run));
+    return row.initial_model;
+  }
+  FLUVIAL_ASSIGN(const store::CommitRow commit, journal_.commit_of(run, round));
+  return commit.record.model.digest;
+}
+
+Result<ModelKeeper::Kept> ModelKeeper::find(RunId run, const std::string& which) {
+  store::ModelBook book(journal_);
+  std::optional<RoundId> round = number_of(which);
+  if (which == "latest") {
+    FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, journal_.last_commit(run));
+    round = last ? last->record.round : RoundId(0);
+  } else if (which == "best") {
+    FLUVIAL_ASSIGN(const std::optional<store::BestRow> best, book.best(run));
+    if (!best) {
+      return Error{Code::kNotFound, "run " + std::to_string(run.value()) +
+                                        " has no best model: its plan's models_kept_best names a metric, and a round "
+                                        "must have it"};
+    }
+    round = best->round;
+  } else if (!round) {
+    FLUVIAL_ASSIGN(const std::vector<store::LabelRow> labels, book.labels(run));
+    const auto label = std::ranges::find(labels, which, &store::LabelRow::name);
+    if (label == labels.end()) {
+      return Error{Code::kNotFound, "run " + std::to_string(run.value()) + " has no model '" + printable(which, 64) +
+                                        "': expected a round's number, latest, best or a label"};
+    }
+    round = label->round;
+  }
+  FLUVIAL_ASSIGN(const Digest digest, digest_of(run, *round));
+  FLUVIAL_ASSIGN(const bool there, models_.has(key_of(run, *round)));
+  if (!there) {
+    return Error{Code::kNotFound, "the model of round " + std::to_string(round->value()) +
+                                      " is no longer kept (the plan's models_kept)"};
+  }
+  return Kept{*round, digest, models_.path_of(key_of(run, *round))};
+}
+
+Status ModelKeeper::label(RunId run, RoundId round, const std::string& name, WallTime now) {
+  FLUVIAL_TRY(store::check_label(name));
+  const std::lock_guard lock(mutex_);
+  FLUVIAL_ASSIGN(const Kept kept, find(run, std::to_string(round.value())));
+  return store::ModelBook(journal_).add_label(run, {name, round, kept.digest, now});
+}
+
+Status ModelKeeper::remove_label(RunId run, const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  FLUVIAL_TRY(store::ModelBook(journal_).remove_label(run, name));
+  FLUVIAL_ASSIGN(const store::RunRow row, journal_.run(run));
+  FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, journal_.last_commit(run));
+  if (!last) return {};
+  FLUVIAL_ASSIGN(const std::set<ModelVersion> others, stay(run));
+  return models_.prune(run, ModelVersion(last->record.round.value()), row.plan.models_kept, others);
+}
+
+Result<std::vector<ModelKeeper::Listed>> ModelKeeper::list(RunId run) {
+  const std::lock_guard lock(mutex_);
+  store::ModelBook book(journal_);
+  FLUVIAL_ASSIGN(const std::vector<store::LabelRow> labels, book.labels(run));
+  FLUVIAL_ASSIGN(const std::optional<store::BestRow> best, book.best(run));
+  FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, journal_.last_commit(run));
+  FLUVIAL_ASSIGN(const std::vector<round::ModelKey> models, models_.list());
+  std::vector<Listed> listed;
+  for (const round::ModelKey& model : models) {
+    Listed one{.round = RoundId(model.version.value())};
+    // One that is written and not committed is nobody's yet.
+    if (model.run != run || one.round > (last ? last->record.round : RoundId(0))) continue;
+    for (const store::LabelRow& label : labels) {
+      if (label.round == one.round) one.labels.push_back(label.name);
+    }
+    if (best && best->round == one.round) one.best = best->value;
+    listed.push_back(std::move(one));
+  }
+  return listed;
+}
+
+}  // namespace fluvial::coordinator
