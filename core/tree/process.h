@@ -13,7 +13,7 @@
 
 namespace fluvial::tree {
 
-std::string software_name();  // "fluvial 0.2.0"
+std::string software_name();  // "fluvial 0.3.0"
 
 // In the data folder: where the process that has it serves /healthz, as host:port and a newline.
 inline constexpr const char* kMetricsAddressFile = "metrics.address";

@@ -227,6 +227,9 @@ void declare_host_faults(Declare& d) {
           "fraction of the sites that run under the identity of another site");
   d.fault("faults.aggregators.malicious_fraction", "fraction", FIELD(faults.aggregators.malicious_fraction),
           "fraction of the aggregators that send wrong names, digests, probes, sums, attempts and claims");
+}
+
+void declare_certificate_faults(Declare& d) {
   d.fault("faults.certificates.life_s", "s", FIELD(faults.certificates.life_s),
           "for how long certificates are issued; 0: they do not end. Otherwise wall clocks are right");
   d.fault("faults.certificates.lost", "rate", FIELD(faults.certificates.lost),
@@ -240,6 +243,9 @@ void declare_host_faults(Declare& d) {
       "times that a person takes the next step from one certificate authority to another, unless backups are restored");
   d.fraction("faults.certificates.forced", FIELD(faults.certificates.forced),
              "fraction of the steps that are taken with --force while members stand in the way");
+}
+
+void declare_other_faults(Declare& d) {
   d.fault("faults.people.pause_per_minute", "1/min", FIELD(faults.people.pause_per_minute),
           "times that a person pauses the run, and resumes it soon after");
   d.fault("faults.people.stop_per_minute", "1/min", FIELD(faults.people.stop_per_minute),
@@ -253,6 +259,9 @@ void declare_host_faults(Declare& d) {
   d.ms("faults.until_ms", FIELD(faults.until), "from here on no fault begins, and all that can heal heals");
   d.fraction("faults.off", FIELD(faults.off),
              "probability that a kind of fault (a `rate`, a `1/min` or a fraction of hosts) is off in a seed");
+}
+
+void declare_limits(Declare& d) {
   d.ms("limits.virtual_ms", FIELD(limits.virtual_time), "the run ends at this time");
   d.count("limits.events", 1, kMany, FIELD(limits.events), "or after this many events");
   d.count("limits.progress_rounds", 0, 1000, FIELD(limits.progress_rounds),
@@ -272,6 +281,9 @@ const std::vector<ScenarioKey>& scenario_keys() {
     declare_machinery(declare);
     declare_network_faults(declare);
     declare_host_faults(declare);
+    declare_certificate_faults(declare);
+    declare_other_faults(declare);
+    declare_limits(declare);
     return list;
   }();
   return keys;

@@ -168,7 +168,7 @@ def check_page():
         documents = {(one["kind"], one["metadata"]["name"]): one for one in render(own)}
         assert documents["Service", "fluvial-coordinator"]["spec"]["type"] == "LoadBalancer"
         ours = agent(documents["StatefulSet", "fluvial-coordinator"])
-        assert ours["image"] == "images.example.org/fluvial:0.2.0", ours["image"]
+        assert ours["image"] == "images.example.org/fluvial:0.3.0", ours["image"]
         assert {"name": "FLUVIAL_PUBLIC_HOST", "value": "fl.example.org"} in ours["env"], ours["env"]
         for kind, old, new in (("regions", "eu-west", "ap-south"), ("sites", "site-a", "site-b")):
             shutil.copytree(copied / kind / old, copied / kind / new)

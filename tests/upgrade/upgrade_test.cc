@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <sstream>
 
 #include "core/base/testing.h"
 #include "core/digest/sha256.h"
@@ -241,6 +242,10 @@ TEST_P(EachVersion, WhatIsSignedIsBelieved) {
     const Status status = node.hears(frame.header);
     EXPECT_TRUE(status.ok()) << status.error().to_string() << ": " << frame.header.ShortDebugString();
   }
+  if (GetParam() == "0.2") {  // it signed nothing
+    EXPECT_TRUE(node.counts().empty());
+    return;
+  }
   for (const char* what : {"lease", "denials", "opening", "contribution", "commit", "outcome", "run state"}) {
     EXPECT_TRUE(node.counts().contains(what)) << what;
   }
@@ -315,16 +320,32 @@ TEST_P(EachVersion, EncodedChunksHoldTheirValues) {
   }
 }
 
+// Every line that was recorded, in that order. Of an older version's folder a description may say more by now, in
+// further lines and at the end of one.
+void expect_told(const std::string& described, const std::string& recorded, const std::string& version) {
+  if (version == FLUVIAL_MINOR_VERSION) {
+    EXPECT_EQ(described, recorded);
+    return;
+  }
+  std::istringstream told(described), expected(recorded);
+  std::string line, is;
+  while (std::getline(expected, line)) {
+    do {
+      ASSERT_TRUE(std::getline(told, is)) << "does not follow any more: " << line << "\nin\n" << described;
+    } while (!is.starts_with(line));
+  }
+}
+
 TEST_P(EachVersion, ACoordinatorsFolderHoldsWhatItHeld) {
   const auto described = describe_coordinator(copy_of("coordinator"));
   ASSERT_TRUE(described.ok()) << described.error().to_string();
-  EXPECT_EQ(*described, text("coordinator.txt"));
+  expect_told(*described, text("coordinator.txt"), GetParam());
 }
 
 TEST_P(EachVersion, ASitesFolderHoldsWhatItHeld) {
   const auto described = describe_site(copy_of("site"));
   ASSERT_TRUE(described.ok()) << described.error().to_string();
-  EXPECT_EQ(*described, text("site.txt"));
+  expect_told(*described, text("site.txt"), GetParam());
 }
 
 // Of this version's own fixtures: they are what it does today.

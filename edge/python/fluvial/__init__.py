@@ -64,4 +64,4 @@ __all__ = [
     "testing",
     "zeros_like",
 ]
-__version__ = "0.2.0"
+__version__ = "0.3.0"
