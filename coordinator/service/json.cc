@@ -5,7 +5,6 @@
 
 #include <boost/json.hpp>
 #include <cmath>
-#include <map>
 #include <utility>
 
 #include "core/base/plain_numbers.h"
@@ -71,20 +70,6 @@ json::object round_object(const store::CommitRow& row, const NameOf& name_of) {
 std::string utc(WallTime time) {
   const auto ms = time.time_since_epoch().count();
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(static_cast<std::time_t>(ms / 1000)), ms % 1000);
-}
-
-round::Metrics mean_metrics(const round::ContributorSet& contributors) {
-  std::map<std::string, std::pair<double, double>> sums;
-  for (const auto& [site, entry] : contributors.entries()) {
-    for (const auto& [name, value] : entry.metrics) {
-      auto& [sum, weight] = sums[name];
-      sum += value * static_cast<double>(entry.weight);
-      weight += static_cast<double>(entry.weight);
-    }
-  }
-  round::Metrics means;
-  for (const auto& [name, sum] : sums) means[name] = sum.first / sum.second;
-  return means;
 }
 
 std::string round_json(const store::CommitRow& row, const NameOf& name_of) {

@@ -11,8 +11,6 @@ namespace fluvial::coordinator {
 
 using NameOf = std::function<std::string(NodeId)>;
 
-// Each metric's mean over those contributors that report it, weighted as their updates are.
-round::Metrics mean_metrics(const round::ContributorSet& contributors);
 std::string round_json(const store::CommitRow& row, const NameOf& name_of);
 std::string committed_line(const store::CommitRow& row, const NameOf& name_of);
 std::string evaluated_line(RunId run, RoundId round, const round::Metrics& evaluation);

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "coordinator/service/commands.h"
-#include "coordinator/service/json.h"
 #include "core/net/pool_parallel.h"
+#include "core/round/reported.h"
 #include "core/store/audit_log.h"
 #include "core/transfer/cut.h"
 
@@ -121,7 +121,7 @@ store::CommitRow RunSteps::row_of(const round::CommitRecord& record) const {
   row.sum_digest = next_->sum_digest;
   row.bytes_up = hub_.payload_bytes_in() - since_->bytes_in;
   row.bytes_down = hub_.payload_bytes_out() - since_->bytes_out;
-  row.metrics = mean_metrics(record.contributors);
+  row.metrics = round::settle_metrics(host_.current()->machine.plan(), row.record.contributors);
   row.committed_at = runtime_.clock.wall_now();
   row.duration_ms = static_cast<std::uint64_t>(std::chrono::duration_cast<milliseconds>(now() - since_->at).count());
   return row;
@@ -173,7 +173,8 @@ void RunSteps::publish(const Publish& effect) {
   side_.spans().add(record.run, record.round, {round::SpanKind::kPublish, {}, begun, now()});
   note_round(record);
   if (model_committed_) model_committed_(run.slot->ref(), {run.slot, run.slot->bytes()}, run.schema);
-  tasks_.spawn(runtime_.strand, "prune", prune(run.machine.plan(), record.model, mean_metrics(record.contributors)));
+  tasks_.spawn(runtime_.strand, "prune",
+               prune(run.machine.plan(), record.model, round::mean_metrics(record.contributors)));
 }
 
 // What the nodes did for it they report from now on.

@@ -32,6 +32,7 @@ models_kept = 8
 models_kept_best = "test_accuracy:max"
 seed = 9007199254740993
 sum_digest = true
+metrics_by_site = false
 [participants]
 fraction = 0.1
 min = 4

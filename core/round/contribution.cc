@@ -41,6 +41,10 @@ std::vector<SiteId> ContributorSet::overlap(const ContributorSet& other) const {
   return both;
 }
 
+void ContributorSet::forget_metrics() {
+  for (auto& [site, entry] : entries_) entry.metrics.clear();
+}
+
 void ContributorSet::spend(const Times& more) {
   for (auto& [site, entry] : entries_) {
     entry.times.train += more.train;

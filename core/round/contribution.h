@@ -74,6 +74,7 @@ class ContributorSet {
   Status merge(const ContributorSet& other);
   std::vector<SiteId> overlap(const ContributorSet& other) const;
   void spend(const Times& more);  // adds to the times of every contribution
+  void forget_metrics();          // those of every contribution
 
   bool contains(SiteId site) const { return entries_.contains(site); }
   const Contribution* find(SiteId site) const;

@@ -51,6 +51,7 @@ struct Plan {
   std::string models_kept_best;               // ... and the best one by this (best_by.h); empty: none
   std::uint64_t seed = 1;                     // of the sampling
   bool sum_digest = false;                    // record the SHA-256 of each committed integer sum (for audits)
+  bool metrics_by_site = true;                // keep and show what each site reported (reported.h)
 
   MissingWorkers workers_missing = MissingWorkers::kContinue;
   Milliseconds workers_deadline{0};  // for a worker's answer; 0: the agent's own setting

@@ -49,6 +49,9 @@ void visit_plan(P& plan, Visit&& visit) {
         plan.seed);
   visit({"sum_digest", 23, "true or false", "record the SHA-256 of each committed integer sum, for audits"},
         plan.sum_digest);
+  visit({"metrics_by_site", 31, "true or false",
+         "keep and show what each site's workers report; false: the means by weight alone (below)"},
+        plan.metrics_by_site);
   visit({"participants.fraction", 9, "fraction", "of the connected sites, sampled anew each round", 0, 1, true},
         plan.participants_fraction);
   visit({"participants.min", 10, "count", "connected sites that a round waits for; unless it is named: see Opening", 1,

@@ -32,6 +32,7 @@ inline Plan unusual_plan() {
   plan.models_kept_best = "test_accuracy:max";
   plan.seed = (std::uint64_t{1} << 53) + 1;  // which no double holds
   plan.sum_digest = true;
+  plan.metrics_by_site = false;
   plan.workers_missing = MissingWorkers::kDecline;
   plan.workers_deadline = Milliseconds(4'321);
   plan.worker.values = {{"lr", 0.1},

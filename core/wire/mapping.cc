@@ -60,7 +60,10 @@ struct PlanField {
   void put(v1::Plan& out, std::uint64_t value) const { how.SetUInt64(&out, field, value); }
   void put(v1::Plan& out, std::uint32_t value) const { how.SetUInt32(&out, field, value); }
   void put(v1::Plan& out, double value) const { how.SetDouble(&out, field, value); }
-  void put(v1::Plan& out, bool value) const { how.SetBool(&out, field, value); }
+  // An `optional` one is true where it is absent, as from a sender that does not know it.
+  void put(v1::Plan& out, bool value) const {
+    if (!field->has_presence() || !value) how.SetBool(&out, field, value);
+  }
   void put(v1::Plan& out, Milliseconds value) const { put(out, static_cast<std::uint64_t>(value.count())); }
   void put(v1::Plan& out, MissingWorkers value) const { put(out, std::string(round::missing_workers_name(value))); }
   void put(v1::Plan& out, const ServerOptimizer& value) const { put(out, round::to_string(value)); }
@@ -72,7 +75,9 @@ struct PlanField {
   Status get(const v1::Plan& in, std::uint64_t& to) const { return to = how.GetUInt64(in, field), Status(); }
   Status get(const v1::Plan& in, std::uint32_t& to) const { return to = how.GetUInt32(in, field), Status(); }
   Status get(const v1::Plan& in, double& to) const { return to = how.GetDouble(in, field), Status(); }
-  Status get(const v1::Plan& in, bool& to) const { return to = how.GetBool(in, field), Status(); }
+  Status get(const v1::Plan& in, bool& to) const {
+    return to = how.GetBool(in, field) || (field->has_presence() && !how.HasField(in, field)), Status();
+  }
   Status get(const v1::Plan& in, Milliseconds& to) const {
     const std::uint64_t ms = how.GetUInt64(in, field);
     // Durations are signed in the domain; check_plan() bounds them further.

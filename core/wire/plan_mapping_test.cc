@@ -34,7 +34,7 @@ TEST(Plans, BytesAreFixed) {
             "c2010d0a026c72119a9999999999b93fd001dc0bda01076465636c696e65e001e121ea01150a066c61796572731004220563"
             "6f6e763122026663ea01160a086e65737465726f7610011a08000000000000f03fea011a0a076e6574776f726b1002220d77"
             "69646520227265736e657422ea011c0a0677696474687310031a1000000000000030400000000000404040f2011174657374"
-            "5f61636375726163793a6d6178");
+            "5f61636375726163793a6d6178f80100");
 }
 
 TEST(Plans, BothWays) {
@@ -46,7 +46,9 @@ TEST(Plans, BothWays) {
 TEST(Plans, EmptyChoiceIsTheDefault) {
   v1::Plan plan = to_proto(round::unusual_plan());
   plan.clear_workers_missing();  // of a sender that does not know the key
+  plan.clear_metrics_by_site();
   EXPECT_EQ(from_proto(plan)->workers_missing, round::MissingWorkers::kContinue);
+  EXPECT_TRUE(from_proto(plan)->metrics_by_site);
 }
 
 std::string refusal(const std::function<void(v1::Plan&)>& damage) {
