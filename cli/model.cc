@@ -65,7 +65,9 @@ int export_model(const Io& io, const ExportOptions& options) {
   const auto model = client.get(target);
   if (!model.ok()) return fail(io, "model export", model.error());
   const std::string sha256 = text_member(*model, "sha256");
-  const Status copied = client.is_remote() ? fetch_model(client, target, options.out, sha256)
+  // All its parts of one round, also where the round was asked for as latest, best or by a label.
+  const std::string round = fmt::format("/v1/models/{}/{}", run, count_member(*model, "round"));
+  const Status copied = client.is_remote() ? fetch_model(client, round, options.out, sha256)
                                            : copy_model(text_member(*model, "path"), options.out, sha256);
   if (!copied.ok()) return fail(io, "model export", copied.error());
   if (options.json) {

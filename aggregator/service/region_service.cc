@@ -148,7 +148,7 @@ round::NodeReport RegionService::own_report() const {
   return report;
 }
 
-net::Awaitable<Result<v1::LeaseGrant>> RegionService::lease(identity::PeerIdentity, v1::LeaseRequest) {
+net::Awaitable<Result<v1::LeaseGrant>> RegionService::lease(identity::PeerIdentity, v1::LeaseRequest, std::string) {
   co_return Error{Code::kFailedPrecondition, "leases are the coordinator's to give"};
 }
 

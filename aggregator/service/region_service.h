@@ -40,7 +40,8 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   void child_joined(const tree::Child& child) override;
   void child_left(NodeId child) override;
   void members_changed(NodeId child, const v1::MemberChange& change) override;
-  net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) override;
+  net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request,
+                                               std::string remote) override;
   net::Awaitable<void> outcome_asked(NodeId child, v1::OutcomeQuery query) override;
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref) override { return model_.slot(ref); }
   void reported(NodeId child, round::NodeReport report) override;

@@ -1,6 +1,7 @@
 #include "coordinator/logic/tiers.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -14,6 +15,10 @@ bool has_bytes(const Activity& activity) {
   return (activity.doing == Doing::kSending || activity.doing == Doing::kFetching) && activity.total_bytes > 0;
 }
 
+std::uint64_t sum(std::uint64_t a, std::uint64_t b) {
+  return b > std::numeric_limits<std::uint64_t>::max() - a ? std::numeric_limits<std::uint64_t>::max() : a + b;
+}
+
 }  // namespace
 
 std::vector<TierProgress> tiers(const std::vector<Transfer>& transfers) {
@@ -23,8 +28,9 @@ std::vector<TierProgress> tiers(const std::vector<Transfer>& transfers) {
     const Order order{child != Role::kSite, parent == Role::kCoordinator, activity.doing == Doing::kFetching};
     TierProgress& tier = sums.try_emplace(order, TierProgress{child, parent, activity.doing}).first->second;
     ++tier.nodes;
-    tier.done_bytes += std::min(activity.done_bytes, activity.total_bytes);
-    tier.total_bytes += activity.total_bytes;
+    // As a member reports it, and one may report whatever it likes.
+    tier.done_bytes = sum(tier.done_bytes, std::min(activity.done_bytes, activity.total_bytes));
+    tier.total_bytes = sum(tier.total_bytes, activity.total_bytes);
     if (activity.left_s) tier.left_s = std::max(tier.left_s.value_or(0), *activity.left_s);
   }
   std::vector<TierProgress> found;

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <limits>
+
 namespace fluvial::coordinator {
 namespace {
 
@@ -45,6 +47,13 @@ TEST(Tiers, WhoSendsNothingIsInNone) {
               IsEmpty());
   EXPECT_EQ(tiers({transfer(Role::kSite, Role::kAggregator, Doing::kSending, 9, 8)}).front().done_bytes, 8U)
       << "a report is a peer's word";
+}
+
+TEST(Tiers, WhatOneReportsBeyondAllSenseDoesNotWrapTheSum) {
+  constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
+  EXPECT_THAT(tiers({transfer(Role::kSite, Role::kAggregator, Doing::kSending, 10, 20),
+                     transfer(Role::kSite, Role::kAggregator, Doing::kSending, kMax, kMax)}),
+              ElementsAre(TierProgress{Role::kSite, Role::kAggregator, Doing::kSending, 2, kMax, kMax, {}}));
 }
 
 }  // namespace

@@ -134,7 +134,7 @@ net::Awaitable<void> EnrolServer::serve_renewal(std::shared_ptr<net::Session> se
 net::Awaitable<void> EnrolServer::record_refused(Attempt attempt, std::string why) {
   const std::optional<std::uint64_t> before = *co_await tree::ask(
       runtime_.strand,
-      [&]() -> Result<std::optional<std::uint64_t>> { return refusals_.refused(runtime_.clock.now()); });
+      [&]() -> Result<std::optional<std::uint64_t>> { return refusals_.happened(runtime_.clock.now()); });
   if (!before) co_return;
   if (*before > 0) why += "; " + std::to_string(*before) + " more before it";
   const store::AuditEntry entry{.kind = store::AuditKind::kEnrolmentRefused,

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/logic/refusal_meter.h"
+#include "coordinator/logic/entry_meter.h"
 #include "coordinator/service/registry.h"
 #include "coordinator/service/renewal_desk.h"
 #include "core/identity/authority.h"
@@ -75,7 +75,7 @@ class EnrolServer {
   std::mutex mutex_;
   net::Pace signatures_;
   net::AddressPaces wrong_;
-  RefusalMeter refusals_;  // on the node's strand
+  EntryMeter refusals_;  // on the node's strand
 };
 
 }  // namespace fluvial::coordinator

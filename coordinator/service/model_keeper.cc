@@ -31,21 +31,25 @@ Result<std::set<ModelVersion>> ModelKeeper::stay(RunId run) {
   return versions;
 }
 
-Status ModelKeeper::consider(const round::Plan& plan, RunId run, RoundId round, const round::Metrics& metrics,
-                             const Digest& digest) {
-  FLUVIAL_ASSIGN(const std::optional<round::BestBy> by, round::parse_best_by(plan.models_kept_best));
-  const std::optional<double> value = by ? by->of(metrics) : std::nullopt;
+Status ModelKeeper::consider(const round::Plan& plan, const round::ModelKey& model, const round::Metrics& metrics,
+                             const Digest& digest, By by) {
+  FLUVIAL_ASSIGN(const std::optional<round::BestBy> measure, round::parse_best_by(plan.models_kept_best));
+  const std::optional<double> value = measure ? measure->of(metrics) : std::nullopt;
   if (!value) return {};
   store::ModelBook book(journal_);
-  FLUVIAL_ASSIGN(const std::optional<store::BestRow> best, book.best(run));
-  if (!by->is_better(*value, best ? std::optional(best->value) : std::nullopt)) return {};
-  FLUVIAL_ASSIGN(const bool there, models_.has(key_of(run, round)));
-  return there ? book.set_best(run, {round, digest, *value}) : Status();
+  FLUVIAL_ASSIGN(const std::optional<store::BestRow> best, book.best(model.run));
+  const bool evaluated = by == By::kEvaluator;
+  if (best && best->evaluated && !evaluated) return {};
+  const bool comparable = best && best->evaluated == evaluated;
+  if (!measure->is_better(*value, comparable ? std::optional(best->value) : std::nullopt)) return {};
+  FLUVIAL_ASSIGN(const bool there, models_.has(model));
+  if (!there) return {};
+  return book.set_best(model.run, {RoundId(model.version.value()), digest, *value, evaluated});
 }
 
 Status ModelKeeper::committed(const round::Plan& plan, const round::ModelRef& model, const round::Metrics& metrics) {
   const std::lock_guard lock(mutex_);
-  FLUVIAL_TRY(consider(plan, model.run, RoundId(model.version.value()), metrics, model.digest));
+  FLUVIAL_TRY(consider(plan, {model.run, model.version}, metrics, model.digest, By::kSites));
   FLUVIAL_ASSIGN(const std::set<ModelVersion> others, stay(model.run));
   return models_.prune(model.run, model.version, plan.models_kept, others);
 }
@@ -54,7 +58,7 @@ Status ModelKeeper::evaluated(RunId run, RoundId round, const round::Metrics& me
   const std::lock_guard lock(mutex_);
   FLUVIAL_ASSIGN(const store::RunRow row, journal_.run(run));
   FLUVIAL_ASSIGN(const Digest digest, digest_of(run, round));
-  return consider(row.plan, run, round, metrics, digest);
+  return consider(row.plan, key_of(run, round), metrics, digest, By::kEvaluator);
 }
 
 // A label outlives the journal's row of its round.

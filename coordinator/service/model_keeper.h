@@ -22,7 +22,8 @@ class ModelKeeper {
 
   // A model was committed, with what its round's sites reported: removes what stays no longer.
   Status committed(const round::Plan& plan, const round::ModelRef& model, const round::Metrics& metrics);
-  // Its model was evaluated. One whose model is gone already is not the best.
+  // Its model was evaluated. One whose model is gone already is not the best. From the first evaluation with the plan's
+  // metric on, what sites report under that name makes none the best: one site alone could.
   Status evaluated(RunId run, RoundId round, const round::Metrics& metrics);
 
   // kNotFound when the round was not committed or its model is gone; else as ModelBook has it.
@@ -48,8 +49,9 @@ class ModelKeeper {
 
  private:
   Result<std::set<ModelVersion>> stay(RunId run);
-  Status consider(const round::Plan& plan, RunId run, RoundId round, const round::Metrics& metrics,
-                  const Digest& digest);
+  enum class By { kSites, kEvaluator };
+  Status consider(const round::Plan& plan, const round::ModelKey& model, const round::Metrics& metrics,
+                  const Digest& digest, By by);
   Result<Digest> digest_of(RunId run, RoundId round);
 
   store::CoordinatorJournal& journal_;

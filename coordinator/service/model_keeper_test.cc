@@ -118,6 +118,20 @@ TEST_F(Keeper, AnEvaluationComesLater) {
   EXPECT_THAT(there(), ElementsAre(5, 6));
 }
 
+// One site can report under the evaluator's name whatever it likes.
+TEST_F(Keeper, WhatTheEvaluatorMeasuresSitesDoNotDecide) {
+  start(1, "accuracy:max");
+  commit(1, {{"accuracy", 1e300}});
+  ASSERT_TRUE(keeper_->evaluated(kRun, RoundId(1), {{"accuracy", 0.5}}).ok());
+  commit(2, {{"accuracy", 1e300}});
+  EXPECT_EQ(keeper_->find(kRun, "best")->round, RoundId(1));
+  ASSERT_TRUE(keeper_->evaluated(kRun, RoundId(2), {{"accuracy", 0.6}}).ok());
+  open();
+  commit(3, {{"accuracy", 1e300}});
+  ASSERT_TRUE(keeper_->evaluated(kRun, RoundId(3), {{"accuracy", 0.55}}).ok());
+  EXPECT_EQ(keeper_->find(kRun, "best")->round, RoundId(2));
+}
+
 TEST_F(Keeper, WhatHasALabelStays) {
   start(1, "");
   EXPECT_EQ(label(0, "before"), Code{});

@@ -261,7 +261,7 @@ net::Awaitable<void> RenewalDesk::record_refused(std::string member, std::string
   count(why.code == Code::kResourceExhausted ? "too_many" : "refused");
   const std::optional<std::uint64_t> before = *co_await tree::ask(
       runtime_.strand,
-      [&]() -> Result<std::optional<std::uint64_t>> { return refusals_.refused(runtime_.clock.now()); });
+      [&]() -> Result<std::optional<std::uint64_t>> { return refusals_.happened(runtime_.clock.now()); });
   if (!before) co_return;
   runtime_.log.warn("renewal refused; the certificate before stays as it is",
                     {{"remote", from}, {"member", member}, {"reason", why.to_string()}});

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/logic/refusal_meter.h"
+#include "coordinator/logic/entry_meter.h"
 #include "coordinator/service/registry.h"
 #include "core/identity/authority.h"
 #include "core/identity/certificate.h"
@@ -77,7 +77,7 @@ class RenewalDesk {
   std::mutex mutex_;
   net::Pace signatures_;
   std::map<NodeId, net::Pace> paces_;  // of members that the journal knows
-  RefusalMeter refusals_;              // on the node's strand
+  EntryMeter refusals_;                // on the node's strand
 };
 
 }  // namespace fluvial::coordinator

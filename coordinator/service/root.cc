@@ -114,11 +114,27 @@ void Root::reported(NodeId child, round::NodeReport report) {
   reports_.heard(std::move(report));
 }
 
-net::Awaitable<Result<v1::LeaseGrant>> Root::lease(identity::PeerIdentity peer, v1::LeaseRequest request) {
+// The lease, and in the audit log what is new about its holder.
+net::Awaitable<Result<LeaseAnswer>> Root::registered(identity::PeerIdentity peer, v1::LeaseRequest request,
+                                                     std::string remote) {
+  const std::uint64_t process = request.process();
+  const bool were_two = registry_.holders().are_two(peer.node, runtime_.clock.now());
+  Result<LeaseAnswer> answer = co_await registry_.lease(peer, std::move(request));
+  if (admissions_ == nullptr) co_return answer;
+  if (!were_two && registry_.holders().are_two(peer.node, runtime_.clock.now())) {
+    co_await admissions_->held_twice(peer, remote);
+  }
+  if (!answer.ok()) co_return answer;
+  FLUVIAL_CO_TRY(co_await admissions_->admitted(std::move(peer), process, std::move(remote)));
+  co_return answer;
+}
+
+net::Awaitable<Result<v1::LeaseGrant>> Root::lease(identity::PeerIdentity peer, v1::LeaseRequest request,
+                                                   std::string remote) {
   const NodeId node = peer.node;
   const std::string name = peer.name;
   const bool shows_lease = request.shows_lease();
-  const Result<LeaseAnswer> answer = co_await registry_.lease(peer, std::move(request));
+  const Result<LeaseAnswer> answer = co_await registered(peer, std::move(request), std::move(remote));
   if (!answer.ok()) {
     runtime_.log.warn("no lease granted; the member asks again",
                       {{"member", name}, {"reason", answer.error().to_string()}});

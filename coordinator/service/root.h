@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "coordinator/service/admission_log.h"
 #include "coordinator/service/authorship.h"
 #include "coordinator/service/order_signer.h"
 #include "coordinator/service/registry.h"
@@ -40,10 +41,12 @@ class Root : public tree::ParentOwner {
   void child_joined(const tree::Child& child) override;
   void child_left(NodeId child) override;
   void members_changed(NodeId child, const v1::MemberChange& change) override;
-  net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) override;
+  net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request,
+                                               std::string remote) override;
   net::Awaitable<v1::RenewReply> renew(identity::PeerIdentity peer, v1::RenewRequest request,
                                        std::string remote) override;
-  void with_renewals(RenewalDesk& desk) { renewals_ = &desk; }  // without: nobody renews
+  void with_renewals(RenewalDesk& desk) { renewals_ = &desk; }     // without: nobody renews
+  void with_admissions(AdmissionLog& log) { admissions_ = &log; }  // without: no entry says who is admitted
   net::Awaitable<void> outcome_asked(NodeId child, v1::OutcomeQuery query) override;
   std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref) override { return runs_.model(ref); }
   void reported(NodeId child, round::NodeReport report) override;
@@ -54,6 +57,8 @@ class Root : public tree::ParentOwner {
   void tell_leases(NodeId parent);
   void refused_changed();
   void tell_denials(const tree::Child& child);
+  net::Awaitable<Result<LeaseAnswer>> registered(identity::PeerIdentity peer, v1::LeaseRequest request,
+                                                 std::string remote);
 
   tree::Runtime& runtime_;
   store::CoordinatorJournal& journal_;
@@ -65,6 +70,7 @@ class Root : public tree::ParentOwner {
   std::optional<v1::Denials> denials_;  // as they stand, signed; none: this coordinator signs nothing
   Reports reports_;
   RenewalDesk* renewals_ = nullptr;
+  AdmissionLog* admissions_ = nullptr;
   tree::Hub hub_;  // before what holds staged updates: they count against its budget
   RunService runs_;
 };

@@ -168,10 +168,13 @@ Service::Service(tree::Process& process, const config::CoordinatorSettings& sett
       member_gauges_(runtime_, root_.registry(), root_.hub(), root_.runs().roll_call()),
       retention_(runtime_, *holdings_.journal, settings_),
       renewals_(runtime_, root_.registry(), *holdings_.journal, *holdings_.authority, renewal_options(settings)),
+      admissions_(runtime_, *holdings_.journal),
       enrol_(runtime_, root_.registry(), *holdings_.journal, *holdings_.authority, renewals_,
              enrol_options(settings, root_)),
       admin_(runtime_, *holdings_.journal, *holdings_.models, root_, feed_, holdings_.epoch) {
   root_.with_renewals(renewals_);
+  root_.with_admissions(admissions_);
+  admin_.with_admissions(admissions_);
   root_.registry().with_renewal(
       [this] { return Registry::RenewalTerms{renewals_.validity(), holdings_.authority->current()->trust()}; });
   holdings_.own->on_renewed([this] { own_renewed(); });

@@ -61,6 +61,7 @@ class Service final {
   MemberGauges member_gauges_;
   Retention retention_;
   RenewalDesk renewals_;
+  AdmissionLog admissions_;
   EnrolServer enrol_;
   Admin admin_;
   std::shared_ptr<Evaluator> evaluator_;

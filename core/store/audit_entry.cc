@@ -23,6 +23,10 @@ constexpr std::array kKinds = {
                   "somebody asked for one and got none; a flood is counted, not listed"},
     AuditKindInfo{AuditKind::kAdopted, "adopted",
                   "after a restore: a certificate that was issued after the backup was taken over, with its key"},
+    AuditKindInfo{AuditKind::kAdmitted, "admitted",
+                  "a member was given a lease, or an operator answered, and its process, key or address is new"},
+    AuditKindInfo{AuditKind::kHeldTwice, "identity-held-twice",
+                  "two machines show the identity of one member: a copied folder, or a stolen key"},
     AuditKindInfo{AuditKind::kRevoked, "revoked", "a member was shut out"},
     AuditKindInfo{AuditKind::kRemoved, "removed", "a member was shut out and taken off the list"},
     AuditKindInfo{AuditKind::kQuarantined, "quarantined", "a site contradicted itself and takes part in no round"},
@@ -45,6 +49,8 @@ constexpr std::array kKinds = {
     AuditKindInfo{AuditKind::kModelLabelled, "model-labelled",
                   "a model got a label, and stays; the detail is the label and its round"},
     AuditKindInfo{AuditKind::kModelUnlabelled, "model-unlabelled", "a label was taken away; the detail is the label"},
+    AuditKindInfo{AuditKind::kModelRead, "model-read",
+                  "a committed model was read over the admin API, to be kept elsewhere"},
 };
 
 std::string_view by_name(AuditBy by) {

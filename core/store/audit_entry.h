@@ -21,6 +21,8 @@ enum class AuditKind {
   kRenewed,
   kRenewalRefused,
   kAdopted,
+  kAdmitted,
+  kHeldTwice,
   kRevoked,
   kRemoved,
   kQuarantined,
@@ -41,6 +43,7 @@ enum class AuditKind {
   kAuthorityTaken,
   kModelLabelled,
   kModelUnlabelled,
+  kModelRead,
 };
 
 struct AuditKindInfo {

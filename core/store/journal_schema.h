@@ -117,7 +117,8 @@ CREATE TABLE labels (
   run INTEGER NOT NULL REFERENCES runs (id), name TEXT NOT NULL, round INTEGER NOT NULL, model BLOB NOT NULL,
   labelled_at INTEGER NOT NULL, PRIMARY KEY (run, name)) WITHOUT ROWID;
 CREATE TABLE best (
-  run INTEGER PRIMARY KEY REFERENCES runs (id), round INTEGER NOT NULL, model BLOB NOT NULL, value REAL NOT NULL);
+  run INTEGER PRIMARY KEY REFERENCES runs (id), round INTEGER NOT NULL, model BLOB NOT NULL, value REAL NOT NULL,
+  evaluated INTEGER NOT NULL);
 )sql";
 
 // Each step leads from one version to the next; a new journal takes all of them.

@@ -78,22 +78,22 @@ Status ModelBook::set_best(RunId run, const BestRow& best) {
   const std::lock_guard lock(journal_.mutex_);
   return journal_.change([&]() -> Status {
     return journal_.database_->run(
-        "INSERT INTO best (run, round, model, value) VALUES (?, ?, ?, ?) ON CONFLICT (run) DO UPDATE SET "
-        "round = excluded.round, model = excluded.model, value = excluded.value",
-        {run, best.round, best.model, best.value});
+        "INSERT INTO best (run, round, model, value, evaluated) VALUES (?, ?, ?, ?, ?) ON CONFLICT (run) DO UPDATE SET "
+        "round = excluded.round, model = excluded.model, value = excluded.value, evaluated = excluded.evaluated",
+        {run, best.round, best.model, best.value, best.evaluated ? 1 : 0});
   });
 }
 
 Result<std::optional<BestRow>> ModelBook::best(RunId run) {
   const std::lock_guard lock(journal_.mutex_);
   std::optional<BestRow> found;
-  FLUVIAL_TRY(journal_.database_->query("SELECT round, model, value FROM best WHERE run = ?", {run},
-                                        [&](const SqlRow& row) -> Status {
-                                          BestRow best{.round = row.id<RoundId>(0), .value = row.real(2)};
-                                          FLUVIAL_ASSIGN(best.model, row.digest(1));
-                                          found = best;
-                                          return {};
-                                        }));
+  FLUVIAL_TRY(journal_.database_->query(
+      "SELECT round, model, value, evaluated FROM best WHERE run = ?", {run}, [&](const SqlRow& row) -> Status {
+        BestRow best{.round = row.id<RoundId>(0), .value = row.real(2), .evaluated = row.integer(3) != 0};
+        FLUVIAL_ASSIGN(best.model, row.digest(1));
+        found = best;
+        return {};
+      }));
   return found;
 }
 

@@ -34,7 +34,8 @@ struct LabelRow {
 struct BestRow {
   RoundId round;
   Digest model{};
-  double value = 0;  // of the metric that the plan names
+  double value = 0;        // of the metric that the plan names
+  bool evaluated = false;  // by the coordinator's own evaluator; else as the sites reported it
   bool operator==(const BestRow&) const = default;
 };
 

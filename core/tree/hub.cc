@@ -158,7 +158,7 @@ net::Awaitable<Status> Hub::serve_lease(std::shared_ptr<net::Session> session, s
   }
   const identity::PeerIdentity peer = session->member();
   const Result<v1::LeaseGrant> grant =
-      co_await run_on(runtime_.strand, owner_.lease(peer, asked->header.lease_request()));
+      co_await run_on(runtime_.strand, owner_.lease(peer, asked->header.lease_request(), session->remote()));
   if (!grant.ok()) co_return grant.error();
   v1::Envelope reply;
   *reply.mutable_lease_grant() = *grant;

@@ -53,8 +53,10 @@ class HubOwner : public transfer::Receiver {
   virtual void child_joined(const Child& child) = 0;  // may be told things from here on
   virtual void child_left(NodeId child) = 0;
   virtual void members_changed(NodeId child, const v1::MemberChange& change) = 0;
-  virtual net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) = 0;
-  // From `remote`, on a session of its own. What becomes of it is said in the reply.
+  // Both from `remote`, on a session of their own.
+  virtual net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request,
+                                                       std::string remote) = 0;
+  // What becomes of it is said in the reply.
   virtual net::Awaitable<v1::RenewReply> renew(identity::PeerIdentity peer, v1::RenewRequest request,
                                                std::string remote);
 

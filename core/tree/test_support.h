@@ -41,7 +41,7 @@ class FakeOwner final : public HubOwner {
   void child_joined(const Child& child) override { joined.push_back(child.node); }
   void child_left(NodeId child) override { left.push_back(child); }
   void members_changed(NodeId, const v1::MemberChange&) override {}
-  net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity, v1::LeaseRequest) override {
+  net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity, v1::LeaseRequest, std::string) override {
     v1::LeaseGrant grant;
     grant.set_epoch(3);
     grant.add_parents()->set_name("coordinator");

@@ -37,7 +37,7 @@ class Parent final : public HubOwner {
   }
   void child_left(NodeId) override {}
   void members_changed(NodeId, const v1::MemberChange&) override {}
-  net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity, v1::LeaseRequest request) override {
+  net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity, v1::LeaseRequest request, std::string) override {
     requests.push_back(request.unreachable());
     standings.push_back(request.standing());
     if (grants.size() > 1) grants.pop_front();

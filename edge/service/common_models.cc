@@ -58,9 +58,17 @@ void CommonModels::cannot_fetch(Site site) {
   take_turn(*flight, site);
 }
 
-void CommonModels::can_fetch(Site site) {
+void CommonModels::can_fetch(Site site, NodeId parent) {
   const auto flight = flight_of(site);
-  if (flight != flights_.end() && flight->fetcher == nullptr) take_turn(*flight, nullptr);
+  if (flight == flights_.end()) return;
+  if (flight->which.parent == parent) {
+    if (flight->fetcher == nullptr) take_turn(*flight, nullptr);
+    return;
+  }
+  const Which which{flight->which.history, flight->which.ref, parent};
+  Wish wish = std::move(flight->wishes.at(site));
+  forget(site);
+  want(site, which, std::move(wish));
 }
 
 HeldModel CommonModels::fetched(Site site, const Which& which, HeldModel model) {
@@ -68,6 +76,7 @@ HeldModel CommonModels::fetched(Site site, const Which& which, HeldModel model) 
   std::erase_if(copies_, [&](const Copy& copy) { return copy.bytes.expired() || copy.which == which; });
   copies_.push_back({which, model.schema, model.bytes});
   const auto flight = std::ranges::find(flights_, which, &Flight::which);
+  if (flight_of(site) != flight) forget(site);  // it has another parent since
   if (flight == flights_.end()) return model;
   const std::map<Site, Wish> wishes = std::move(flight->wishes);
   flights_.erase(flight);

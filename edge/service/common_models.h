@@ -1,6 +1,7 @@
 // The models of sites that share a process: one of them fetches a model, and those that want the same one take its copy
 // instead of another, so that many sites cost the memory and the transfer of one. Who fetches checks the digest; each
-// site holds the copy as its own, and it goes with the last of them. On the strand of the process.
+// site holds the copy as its own, and it goes with the last of them. Only sites below one parent share: the digest is
+// over the values, and the names and shapes beside them are the parent's word. On the strand of the process.
 #pragma once
 
 #include <functional>
@@ -21,6 +22,7 @@ class CommonModels {
   struct Which {
     round::HistoryId history;  // the run's numbers are of
     round::ModelRef ref;
+    NodeId parent;  // whose word the schema is
     bool operator==(const Which&) const = default;
   };
   struct Wish {
@@ -33,7 +35,8 @@ class CommonModels {
   void want(Site site, const Which& which, Wish wish);
   void forget(Site site);        // it wants nothing any more
   void cannot_fetch(Site site);  // its parent is gone, or sent something else: another one's turn, if there is one
-  void can_fetch(Site site);     // it has a parent
+  // It has a parent, perhaps another than before: then it shares with the sites of that one.
+  void can_fetch(Site site, NodeId parent);
   // A site has fetched it: all who want it have it. To be held instead of `model`: the copy that is here already, if
   // there is one.
   HeldModel fetched(Site site, const Which& which, HeldModel model);

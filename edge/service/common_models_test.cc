@@ -20,13 +20,13 @@ class CommonModelsTest : public testing::Test {
     std::vector<HeldModel> got;
   };
 
-  static CommonModels::Which model(std::uint64_t version, std::uint64_t history = 0) {
+  static CommonModels::Which model(std::uint64_t version, std::uint64_t history = 0, NodeId parent = kParent) {
     round::ModelRef ref;
     ref.run = RunId(1);
     ref.version = ModelVersion(version);
     ref.bytes = 4;
     ref.digest[0] = static_cast<std::byte>(version);
-    return {round::HistoryId(history), ref};
+    return {round::HistoryId(history), ref, parent};
   }
   static HeldModel bytes_of(const CommonModels::Which& which) {
     const std::array<std::byte, 4> bytes{};
@@ -42,6 +42,8 @@ class CommonModelsTest : public testing::Test {
     site.got.push_back(models_.fetched(&site, which, bytes_of(which)));
   }
 
+  static constexpr NodeId kParent{2};
+  static constexpr NodeId kOther{3};
   Site a_, b_, c_;
   CommonModels models_;
 };
@@ -91,10 +93,10 @@ TEST_F(CommonModelsTest, WithoutParentsTheFirstToHaveOneFetches) {
   for (Site* site : {&a_, &b_}) want(*site, model(1));
   EXPECT_EQ(a_.fetches + b_.fetches, 0);
   b_.up = true;
-  models_.can_fetch(&b_);
+  models_.can_fetch(&b_, kParent);
   EXPECT_EQ(b_.fetches, 1);
   a_.up = true;
-  models_.can_fetch(&a_);
+  models_.can_fetch(&a_, kParent);
   EXPECT_EQ(a_.fetches, 0);
   fetched(b_, model(1));
   EXPECT_EQ(a_.got.size(), 1U);
@@ -121,6 +123,43 @@ TEST_F(CommonModelsTest, ModelsOfOtherVersionsAndHistoriesAreOthers) {
   EXPECT_EQ(a_.fetches, 1);
   fetched(b_, model(2));
   EXPECT_EQ(a_.got.size(), 2U);
+}
+
+// What a lying aggregator says of the tensors reaches those below it, and nobody else in the process.
+TEST_F(CommonModelsTest, OnlySitesBelowOneParentShare) {
+  want(a_, model(1));
+  want(b_, model(1, 0, kOther));
+  EXPECT_EQ(a_.fetches, 1);
+  EXPECT_EQ(b_.fetches, 1);
+  fetched(a_, model(1));
+  EXPECT_TRUE(b_.got.empty());
+  want(c_, model(1, 0, kOther));
+  EXPECT_EQ(c_.fetches, 0) << "b fetches it";
+  fetched(b_, model(1, 0, kOther));
+  ASSERT_EQ(c_.got.size(), 1U);
+  EXPECT_EQ(c_.got[0].bytes, b_.got[0].bytes);
+}
+
+TEST_F(CommonModelsTest, WhoGoesToAnotherParentSharesThere) {
+  for (Site* site : {&a_, &b_}) want(*site, model(1));
+  want(c_, model(1, 0, kOther));
+  models_.cannot_fetch(&a_);
+  models_.can_fetch(&a_, kOther);
+  EXPECT_EQ(a_.fetches, 1) << "c fetches for it";
+  EXPECT_EQ(b_.fetches, 1) << "it is its turn";
+  fetched(c_, model(1, 0, kOther));
+  EXPECT_EQ(a_.got.size(), 1U);
+  EXPECT_TRUE(b_.got.empty());
+}
+
+// Its parent went when all of it was here.
+TEST_F(CommonModelsTest, WhatWasWholeBeforeItsParentWentIsForThoseWhoAreThereStill) {
+  for (Site* site : {&a_, &b_}) want(*site, model(1));
+  models_.can_fetch(&a_, kOther);
+  fetched(a_, model(1));
+  EXPECT_EQ(b_.got.size(), 1U);
+  want(c_, model(1, 0, kOther));
+  EXPECT_EQ(c_.fetches, 1) << "a does not hold the turn";
 }
 
 }  // namespace

@@ -125,7 +125,7 @@ class FakeParent final : public tree::HubOwner {
   void child_joined(const tree::Child& child) override { joined.put(child.incarnation); }
   void child_left(NodeId child) override { left.put(child); }
   void members_changed(NodeId, const v1::MemberChange&) override {}
-  net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity, v1::LeaseRequest request) override {
+  net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity, v1::LeaseRequest request, std::string) override {
     lease_requests.put(std::move(request));
     v1::LeaseGrant grant;
     grant.set_epoch(5);

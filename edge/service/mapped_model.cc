@@ -6,10 +6,12 @@
 
 namespace fluvial::edge {
 
-MappedModel::MappedModel(net::WorkerPool& pool, const round::ModelRef& ref, std::function<void(HeldModel)> done)
-    : pool_(pool), ref_(ref), done_(std::move(done)) {}
+MappedModel::MappedModel(net::WorkerPool& pool, const round::ModelRef& ref, std::function<void()> begun,
+                         std::function<void(HeldModel)> done)
+    : pool_(pool), ref_(ref), begun_(std::move(begun)), done_(std::move(done)) {}
 
 net::Awaitable<Status> MappedModel::begin(round::Schema schema) {
+  begun_();
   Result<local::MemfdWriter> writer =
       co_await pool_.run([bytes = ref_.bytes] { return local::MemfdWriter::create(bytes); });
   if (!writer.ok()) co_return writer.error();

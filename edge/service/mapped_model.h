@@ -15,7 +15,9 @@ namespace fluvial::edge {
 
 class MappedModel final : public tree::ModelSink {
  public:
-  MappedModel(net::WorkerPool& pool, const round::ModelRef& ref, std::function<void(HeldModel)> done);
+  // `begun`: when the parent says what its tensors are called.
+  MappedModel(net::WorkerPool& pool, const round::ModelRef& ref, std::function<void()> begun,
+              std::function<void(HeldModel)> done);
 
   net::Awaitable<Status> begin(round::Schema schema) override;
   Status append(ByteSpan bytes) override;
@@ -26,6 +28,7 @@ class MappedModel final : public tree::ModelSink {
  private:
   net::WorkerPool& pool_;
   round::ModelRef ref_;
+  std::function<void()> begun_;
   std::function<void(HeldModel)> done_;
   std::optional<round::Schema> schema_;
   std::optional<local::MemfdWriter> writer_;

@@ -54,9 +54,10 @@ tree::ModelReceiver::Owner EdgeService::model_owner() {
   tree::ModelReceiver::Owner owner;
   owner.post = [this](v1::Envelope message) { uplink_.post(std::move(message)); };
   owner.sink = [this](const round::ModelRef& model) {
-    return std::make_shared<MappedModel>(site_.runtime.pool, model, [this](HeldModel held) {
+    const auto begun = [this] { schema_from_ = uplink_.lease().parent; };
+    return std::make_shared<MappedModel>(site_.runtime.pool, model, begun, [this](HeldModel held) {
       if (common_models_ != nullptr) {
-        const CommonModels::Which which = common(held.ref);
+        const CommonModels::Which which = common(held.ref, schema_from_);
         held = common_models_->fetched(this, which, std::move(held));
       }
       on_model(std::move(held));
@@ -180,8 +181,8 @@ void EdgeService::parent_up(const tree::Lease& lease, std::shared_ptr<net::Sessi
   reporter_.parent_up(uplink_.takes_reports());
   set_ready_(true);
   models_.parent_up();
-  if (common_models_ != nullptr) common_models_->can_fetch(this);
   carry_out(machine_->connected());
+  if (common_models_ != nullptr) common_models_->can_fetch(this, lease.parent);
 }
 
 void EdgeService::parent_down(const Error& why) {
@@ -258,7 +259,7 @@ void EdgeService::apply(const FetchModel& effect) {
   site_.span_begun(model.run, round::round_from(model), round::SpanKind::kFetch);
   if (common_models_ == nullptr) return models_.want(model);
   if (is_new) models_.forget();  // another's bytes, that would come after this one's
-  common_models_->want(this, common(model),
+  common_models_->want(this, common(model, uplink_.lease().parent),
                        {.can_fetch = [this] { return uplink_.is_up(); },
                         .fetch = [this, model] { models_.want(model); },
                         .here =

@@ -98,7 +98,7 @@ class EdgeService : public tree::UplinkOwner {
   Result<Verdict> verdict_of(const wire::Commit& commit) const;
   Result<std::optional<Pending>> load();  // what the store holds: the submission without an outcome, workers' outcomes
   void on_model(HeldModel model);
-  CommonModels::Which common(const round::ModelRef& model) const { return {history_, model}; }
+  CommonModels::Which common(const round::ModelRef& model, NodeId parent) const { return {history_, model, parent}; }
   void on_trained(const Train& effect, TimePoint begun, Result<Trained> trained);
   round::NodeReport own_report() const;
   net::Awaitable<void> complete_run(RunId run);
@@ -112,6 +112,7 @@ class EdgeService : public tree::UplinkOwner {
   Owner owner_;
   tree::Uplink uplink_;
   tree::Orders orders_;
+  NodeId schema_from_;  // the parent that the model on its way begins at
   tree::ModelReceiver models_;
   Submission submission_;
   UpdateMaker maker_;

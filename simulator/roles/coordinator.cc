@@ -69,10 +69,11 @@ class CoordinatorRole::Tampered final : public coordinator::Root {
     role_.check_clock(report);
     Root::reported(child, std::move(report));
   }
-  net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request) override {
+  net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request,
+                                               std::string remote) override {
     const NodeId node = peer.node;
     const identity::PeerIdentity shown = peer;
-    Result<v1::LeaseGrant> grant = co_await Root::lease(std::move(peer), std::move(request));
+    Result<v1::LeaseGrant> grant = co_await Root::lease(std::move(peer), std::move(request), std::move(remote));
     if (grant.ok()) {
       role_.cast_.let_in(role_.host(), shown, nullptr);
       role_.cast_.granted(node, NodeId(grant->parents(0).node()), Epoch(grant->epoch()));

@@ -71,10 +71,10 @@ class Federation:
                                     "--public-host", "127.0.0.1", "--listen", "127.0.0.1:0", "--enrol-listen", "127.0.0.1:0",
                                     "--metrics-listen", "127.0.0.1:0", *more])
 
-    def aggregator(self, name, region, *more):
+    def aggregator(self, name, region, *more, advertise="127.0.0.1:0"):
         token = self._token(name, "aggregator", region)
         self._start(name, [self.executable, "aggregator", "--enroll", "--token-file", token, "--data-dir",
-                           str(self.folder / name), "--listen", "127.0.0.1:0", "--advertise", "127.0.0.1:0",
+                           str(self.folder / name), "--listen", "127.0.0.1:0", "--advertise", advertise,
                            "--metrics-listen", "127.0.0.1:0", *more])
 
     def site(self, name, region, *more):

@@ -134,7 +134,8 @@ TEST_F(AuditTest, FollowsARunAndTheCoordinatorsOwnLife) {
   wait_state(run, "done");
   supervisor_->signal_and_wait(federation_->process_of("coordinator"), SIGTERM);
   ASSERT_TRUE(federation_->restart("coordinator").ok());
-  const std::vector<value> entries = show();
+  std::vector<value> entries = show();
+  std::erase_if(entries, [](const value& entry) { return cli::text_member(entry, "kind") == "admitted"; });
   const std::vector<std::string> kinds = kinds_of(entries);
   ASSERT_GE(kinds.size(), 9U);
   EXPECT_THAT(std::vector<std::string>(kinds.begin() + 3, kinds.end()),
@@ -144,6 +145,24 @@ TEST_F(AuditTest, FollowsARunAndTheCoordinatorsOwnLife) {
   EXPECT_THAT(cli::text_member(entries[3], "detail"), HasSubstr(", sha256 "));
   EXPECT_EQ(cli::text_member(entries[4], "by"), "user");
   EXPECT_EQ(cli::text_member(entries[6], "by"), "coordinator");
+}
+
+TEST_F(AuditTest, AMemberIsAdmittedOnceUntilItComesAsAnother) {
+  start(1, 0);
+  federation_->kill("site-1");
+  ASSERT_TRUE(federation_->restart("site-1").ok());
+  std::vector<value> entries;
+  const auto came = cli::retry(std::chrono::seconds(60), [&]() -> Result<bool> {
+    entries = show({"--kind", "admitted"});
+    return entries.size() >= 2;
+  });
+  ASSERT_TRUE(came.ok() && *came) << entries.size();
+  EXPECT_EQ(cli::text_member(entries[0], "member"), "site-1");
+  EXPECT_EQ(cli::text_member(entries[0], "by"), "member");
+  EXPECT_THAT(cli::text_member(entries[0], "from"), HasSubstr("127.0.0.1:"));
+  EXPECT_FALSE(cli::text_member(entries[0], "serial").empty());
+  EXPECT_THAT(cli::text_member(entries[0], "detail"), HasSubstr("the first time"));
+  EXPECT_EQ(cli::text_member(entries[1], "detail"), "another process");
 }
 
 TEST_F(AuditTest, ABentEntryIsFoundInACopyOfTheJournal) {

@@ -54,6 +54,16 @@ class OperatorTest : public FederationTest {
     const identity::Credentials credentials = identity::load_credentials(folder).value();
     return net::TlsAddress{{"127.0.0.1", port_}, identity::TlsContext::admin_client(credentials).value()};
   }
+  void expect_one_entry(const std::string& kind, const std::string& name) {
+    const CommandRun shown =
+        fluvial({"audit", "show", "--json", "--last", "0", "--kind", kind, "--data-dir", folder_.file("coordinator")});
+    const auto log = cli::parse_json(shown.output, "the log");
+    ASSERT_TRUE(log.ok()) << shown.output;
+    std::size_t found = 0;
+    for (const value& entry : cli::array_member(*log, "entries"))
+      found += cli::text_member(entry, "operator") == name ? 1 : 0;
+    EXPECT_EQ(found, 1U) << kind << " of " << name << ": " << shown.output;
+  }
   std::string serial(const std::string& name) const {
     return identity::load_credentials(identity(name)).value().chain.front().serial_hex();
   }
@@ -211,6 +221,8 @@ TEST_F(OperatorTest, ARunIsStartedAndItsModelFetchedFromElsewhere) {
   ASSERT_EQ(fluvial({"model", "export", here, "--data-dir", folder_.file("coordinator")}).exit_status, 0);
   const std::string there = folder_.file("there.safetensors");
   const CommandRun fetched = as("bert", {"model", "export", there});
+  expect_one_entry("model-read", "bert");
+  expect_one_entry("admitted", "bert");
   ASSERT_EQ(fetched.exit_status, 0) << fetched.output;
   store::PosixFileSystem files;
   const store::Model local = store::read_model(files, here).value();

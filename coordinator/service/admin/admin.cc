@@ -127,6 +127,10 @@ net::Awaitable<net::HttpResponse> Admin::answer_operator(net::HttpRequest reques
                               {{"operator", who.name}, {"remote", request.remote}, {"reason", access.error().message}});
     co_return net::HttpResponse::from_error(access.error());
   }
+  if (context_.admissions != nullptr) {
+    const Status admitted = co_await context_.admissions->admitted(who, 0, request.remote);
+    if (!admitted.ok()) co_return net::HttpResponse::from_error(admitted.error());
+  }
   admin::Caller caller{.access = *access, .person = who, .from = request.remote};
   co_return co_await router_.answer(std::move(request), std::move(caller));
 }

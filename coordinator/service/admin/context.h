@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/logic/model_reads.h"
 #include "coordinator/service/admin/uploads.h"
 #include "coordinator/service/authorities.h"
 #include "coordinator/service/feed.h"
@@ -62,7 +63,9 @@ struct Context {
   Events* events = nullptr;  // set before anybody asks
   Facts facts;
   Uploads uploads;
+  ModelReads model_reads;
   std::map<NodeId, net::Pace> renewals;                   // of operators: each is a row in the journal
+  AdmissionLog* admissions = nullptr;                     // none: no entry says who is admitted
   Renew renew;                                            // none: the admin API is on its socket alone
   Authorities* authorities = nullptr;                     // set before anybody asks
   std::function<Status(WallTime now)> authority_changed;  // on the strand: the own certificate follows
