@@ -4,10 +4,20 @@
 #include <new>
 #include <utility>
 
+#include "core/base/buffer_pool.h"
+
 namespace fluvial {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};
+
+bool is_pooled(std::size_t size_bytes) { return BufferPool::kServesBuffers && size_bytes >= BufferPool::kLeastBytes; }
+
+std::byte* take(std::size_t size_bytes) {
+  if (size_bytes == 0) return nullptr;
+  if (is_pooled(size_bytes)) return BufferPool::shared().take(size_bytes);
+  return static_cast<std::byte*>(::operator new(size_bytes, kAlignment));
+}
 
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -18,11 +28,12 @@ int hex_digit(char c) {
 
 }  // namespace
 
-Buffer::Buffer(std::size_t size_bytes)
-    : data_(size_bytes == 0 ? nullptr : static_cast<std::byte*>(::operator new(size_bytes, kAlignment))),
-      size_(size_bytes) {}
+Buffer::Buffer(std::size_t size_bytes) : data_(take(size_bytes), Free{size_bytes}), size_(size_bytes) {}
 
-void Buffer::Free::operator()(std::byte* pointer) const { ::operator delete(pointer, kAlignment); }
+void Buffer::Free::operator()(std::byte* pointer) const {
+  if (is_pooled(size_bytes)) return BufferPool::shared().give_back(pointer, size_bytes);
+  ::operator delete(pointer, kAlignment);
+}
 
 Buffer Buffer::copy_of(ByteSpan bytes) {
   Buffer copy(bytes.size());

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "core/base/result.h"
 
@@ -22,7 +23,8 @@ inline std::string_view as_text(ByteSpan bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};  // NOLINT: bytes as text
 }
 
-// Move-only memory of a fixed size, 64-byte aligned, not initialised. Resizing only shrinks the visible part.
+// Move-only memory of a fixed size, 64-byte aligned, not initialised. Resizing only shrinks the visible part. Memory of
+// 64 KiB and more stays with the process for the next Buffer (buffer_pool.h). Any thread may drop it.
 class Buffer {
  public:
   Buffer() = default;
@@ -39,10 +41,27 @@ class Buffer {
 
  private:
   struct Free {
+    Free() : Free(0) {}
+    explicit Free(std::size_t bytes) : size_bytes(bytes) {}
     void operator()(std::byte* pointer) const;
+    std::size_t size_bytes;  // as it was taken
   };
   std::unique_ptr<std::byte, Free> data_;
   std::size_t size_ = 0;
+};
+
+// A Buffer of `count` values, not initialised: scratch by the chunk or the model, where a vector would be zeroed first.
+template <typename T>
+class Values {
+ public:
+  Values() = default;
+  explicit Values(std::size_t count) : memory_(count * sizeof(T)) {}
+  std::span<T> span() { return {reinterpret_cast<T*>(memory_.data()), memory_.size() / sizeof(T)}; }  // NOLINT
+  bool empty() const { return memory_.empty(); }
+
+ private:
+  static_assert(std::is_trivially_copyable_v<T>);
+  Buffer memory_;
 };
 
 // A part of immutable bytes that several owners share. The owner may be anything that keeps `bytes` alive.

@@ -106,7 +106,7 @@ Result<std::vector<PutAside>> SiteStore::enter(const round::Lineage& lineage, Ep
     }
     return replace_lineage(*database_, lineage);
   }));
-  for (const std::string& name : files) remove_file(name);
+  for (const std::string& name : files) retire(name);
   return all;
 }
 

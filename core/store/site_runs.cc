@@ -41,7 +41,7 @@ Result<std::vector<Unspent>> SiteStore::begin_run(RunId run, std::span<const Run
     return database_->run("DELETE FROM outcomes WHERE run < ?", {run});
   }));
   for (const Unspent& one : unspent) {
-    if (!one.carried_over) remove_file(files.at(one.run));
+    if (!one.carried_over) retire(files.at(one.run));
   }
   return unspent;
 }

@@ -16,6 +16,7 @@ namespace fluvial::store {
 namespace {
 
 constexpr std::string_view kTensorFolder = "tensors";
+constexpr std::string_view kSpareFolder = "spare";
 
 Buffer ends_to_bytes(const std::vector<std::uint64_t>& ends) {
   Buffer bytes(ends.size() * 8);
@@ -136,7 +137,10 @@ std::string beyond(const ResidualInfo& residual, const ResidualBounds& bounds) {
 }
 
 SiteStore::SiteStore(FileSystem& files, std::string folder, std::unique_ptr<Database> database)
-    : files_(files), folder_(std::move(folder)), database_(std::move(database)) {}
+    : files_(files),
+      folder_(std::move(folder)),
+      database_(std::move(database)),
+      spares_(files_, join_path(folder_, kTensorFolder), join_path(folder_, kSpareFolder)) {}
 SiteStore::~SiteStore() = default;
 
 std::string SiteStore::path_of(const std::string& name) const {
@@ -147,7 +151,16 @@ std::string SiteStore::new_name() {
 }
 // Best effort: a file that stays is swept when the folder is opened again.
 void SiteStore::remove_file(const std::string& name) {
+  spares_.failed();
   if (!name.empty() && check_file_name(name).ok()) static_cast<void>(files_.remove(path_of(name)));
+}
+void SiteStore::retire(const std::string& name) {
+  if (!name.empty() && check_file_name(name).ok()) spares_.retire(name);
+}
+
+std::uint64_t SiteStore::files_reused() {
+  const std::lock_guard lock(mutex_);
+  return spares_.reused();
 }
 
 Result<std::unique_ptr<SiteStore>> SiteStore::open(FileSystem& files, const std::string& folder,
@@ -158,6 +171,7 @@ Result<std::unique_ptr<SiteStore>> SiteStore::open(FileSystem& files, const std:
   std::unique_ptr<SiteStore> store(new SiteStore(files, folder, std::move(database)));
   FLUVIAL_TRY(store->load(enrolled_before));
   FLUVIAL_TRY(store->sweep());
+  FLUVIAL_TRY(store->spares_.open_folder());
   return store;
 }
 
@@ -270,10 +284,11 @@ Result<std::unique_ptr<PendingWriter>> SiteStore::begin_pending(PendingStart sta
   writer->store_ = this;
   writer->chunks_name_ = new_name();
   writer->p_name_ = start.lossless ? writer->chunks_name_ : new_name();
-  FLUVIAL_ASSIGN(writer->chunks_, files_.open(path_of(writer->chunks_name_), OpenMode::kTruncate));
+  using Size = SpareFiles::Size;
+  FLUVIAL_ASSIGN(writer->chunks_, spares_.open(writer->chunks_name_, start.lossless ? Size::kLarge : Size::kSmall));
   writer->p_ = writer->chunks_;
   if (!start.lossless) {
-    FLUVIAL_ASSIGN(writer->p_, files_.open(path_of(writer->p_name_), OpenMode::kTruncate));
+    FLUVIAL_ASSIGN(writer->p_, spares_.open(writer->p_name_, Size::kLarge));
   }
   writer->info_.incarnation = incarnation_;
   writer->info_.submission = ++submissions_;
@@ -287,8 +302,13 @@ Result<PendingUpdate> SiteStore::finish(PendingWriter& writer, const Digest& dig
   info.digest = digest;
   info.p_norm = std::sqrt(writer.square_sum_);
   const PendingStart& start = info.start;
-  FLUVIAL_TRY(writer.chunks_->sync());
-  if (writer.p_ != writer.chunks_) FLUVIAL_TRY(writer.p_->sync());
+  const bool has_p = writer.p_.file != writer.chunks_.file;
+  const std::uint64_t p_bytes = start.value_count * sizeof(float);
+  const std::uint64_t chunks_bytes = info.chunk_bytes + info.trailer_bytes;
+  FLUVIAL_TRY(SpareFiles::cut(writer.chunks_, chunks_bytes));
+  if (has_p) FLUVIAL_TRY(SpareFiles::cut(writer.p_, p_bytes));
+  FLUVIAL_TRY(writer.chunks_.file->sync());
+  if (has_p) FLUVIAL_TRY(writer.p_.file->sync());
   FLUVIAL_TRY(files_.sync_folder(join_path(folder_, kTensorFolder)));
   const Status recorded = database_->transact([&]() -> Status {
     FLUVIAL_TRY(database_->run("UPDATE site SET submissions = max(submissions, ?)", {info.submission}));
@@ -320,11 +340,13 @@ Result<PendingUpdate> SiteStore::finish(PendingWriter& writer, const Digest& dig
   });
   writer.finished_ = may_be_recorded(recorded);
   FLUVIAL_TRY(recorded);
+  spares_.wrote(writer.chunks_name_, writer.chunks_, chunks_bytes);
+  if (has_p) spares_.wrote(writer.p_name_, writer.p_, p_bytes);
   PendingUpdate update;
   update.info_ = info;
   update.chunk_ends_ = writer.chunk_ends_;
-  update.p_ = writer.p_;
-  update.chunks_ = writer.chunks_;
+  update.p_ = writer.p_.file;
+  update.chunks_ = writer.chunks_.file;
   return update;
 }
 
@@ -340,6 +362,8 @@ Result<std::optional<PendingUpdate>> SiteStore::pending(RunId run) {
   }
   FLUVIAL_TRY(check_size(*update.chunks_, row->info.chunk_bytes + row->info.trailer_bytes));
   FLUVIAL_TRY(check_size(*update.p_, row->info.start.value_count * sizeof(float)));
+  spares_.reads(row->chunks_file, update.chunks_);
+  spares_.reads(row->p_file, update.p_);
   update.info_ = std::move(row->info);
   update.chunk_ends_ = std::move(row->chunk_ends);
   return std::optional(std::move(update));
@@ -363,7 +387,7 @@ Result<std::unique_ptr<ResidualWriter>> SiteStore::begin_residual(RunId run) {
   writer->store_ = this;
   writer->run_ = run;
   writer->name_ = new_name();
-  FLUVIAL_ASSIGN(writer->file_, files_.open(path_of(writer->name_), OpenMode::kTruncate));
+  FLUVIAL_ASSIGN(writer->slot_, spares_.open(writer->name_, SpareFiles::Size::kLarge));
   return writer;
 }
 
@@ -405,7 +429,7 @@ Result<Carried> SiteStore::resolve(RunId run, RoundId round, Outcome outcome,
     return database_->transact([&] { return write_outcome(run, round, outcome, pending->info.digest, now, workers); });
   }));
   for (const std::string& name : std::set{old.file, pending->p_file, pending->chunks_file}) {
-    if (name != now.file) remove_file(name);
+    if (name != now.file) retire(name);
   }
   return Carried{now.info, std::move(dropped)};
 }
@@ -413,10 +437,13 @@ Result<Carried> SiteStore::resolve(RunId run, RoundId round, Outcome outcome,
 // The writer's file is whole before the record names it, and is removed unless the record may name it.
 Status SiteStore::put_in_force(const ResidualRow& now, ResidualWriter* writer, const std::function<Status()>& record) {
   const bool named = writer != nullptr && now.file == writer->name_;
-  if (named) FLUVIAL_TRY(writer->file_->sync());
+  const std::uint64_t bytes = named ? writer->value_count_ * sizeof(float) : 0;
+  if (named) FLUVIAL_TRY(SpareFiles::cut(writer->slot_, bytes));
+  if (named) FLUVIAL_TRY(writer->slot_.file->sync());
   if (named) FLUVIAL_TRY(files_.sync_folder(join_path(folder_, kTensorFolder)));
   const Status recorded = record();
   if (named) writer->kept_ = may_be_recorded(recorded);
+  if (named && recorded.ok()) spares_.wrote(writer->name_, writer->slot_, bytes);
   return recorded;
 }
 
@@ -464,7 +491,7 @@ Result<Carried> SiteStore::fold(RunId run, RoundId round, std::unique_ptr<Residu
   FLUVIAL_TRY(put_in_force(now, p.get(), [&] {
     return database_->transact([&] { return write_outcome(run, round, Outcome::kLate, digest, now, workers); });
   }));
-  remove_file(old.file);
+  retire(old.file);
   return Carried{now.info, std::move(dropped)};
 }
 

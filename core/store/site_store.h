@@ -1,7 +1,7 @@
 // What a site's agent keeps on disk: its incarnation, for each run the residual and at most one unresolved submission,
 // and the outcome of the last one resolved; of runs that are over until another begins. A journal (SQLite) says which
-// tensor files count; files it does not name are swept at open(). So each transition is one transaction: old or new,
-// whatever crashes.
+// tensor files count; files it does not name are swept at open(), and until then written again (spare_files.h). So each
+// transition is one transaction: old or new, whatever crashes.
 //
 //   begin_pending() -> PendingWriter: p, encoded chunks, trailer -> finish()    durable: the trailer may be sent
 //   pending()       -> send again as often as asked
@@ -23,6 +23,7 @@
 #include "core/round/history.h"
 #include "core/store/file_system.h"
 #include "core/store/rows.h"
+#include "core/store/spare_files.h"
 
 namespace fluvial::store {
 
@@ -133,8 +134,8 @@ class PendingWriter {
   PendingInfo info_;
   std::string p_name_;
   std::string chunks_name_;
-  std::shared_ptr<File> p_;
-  std::shared_ptr<File> chunks_;
+  SpareFiles::Slot p_;
+  SpareFiles::Slot chunks_;  // the same file, if the chunks are p
   std::vector<std::uint64_t> chunk_ends_;
   std::uint64_t values_written_ = 0;
   bool finished_ = false;
@@ -157,7 +158,7 @@ class ResidualWriter {
   SiteStore* store_ = nullptr;
   RunId run_;
   std::string name_;
-  std::shared_ptr<File> file_;
+  SpareFiles::Slot slot_;
   std::uint64_t value_count_ = 0;
   double square_sum_ = 0;
   bool kept_ = false;
@@ -240,6 +241,7 @@ class SiteStore {
   Result<Carried> fold(RunId run, RoundId round, std::unique_ptr<ResidualWriter> p, const ResidualBounds& bounds = {},
                        const std::vector<std::string>& workers = {}, bool lost = false);
   Result<std::optional<LastOutcome>> last_outcome(RunId run);
+  std::uint64_t files_reused();  // tensor files that were written again, since open()
   // Of the workers named by the submissions that were resolved or folded, written in the same transactions. By run.
   Result<std::map<RunId, std::vector<WorkerOutcome>>> worker_outcomes();
   // Before a run's first update; the same again does nothing. In one transaction the newest of the runs that it
@@ -256,7 +258,8 @@ class SiteStore {
   Status sweep();
   std::string new_name();
   std::string path_of(const std::string& name) const;
-  void remove_file(const std::string& name);
+  void remove_file(const std::string& name);  // that no record has named
+  void retire(const std::string& name);       // that no record names any more, durably; empty: none
   bool may_be_recorded(const Status& recorded) const;
   Result<PendingUpdate> finish(PendingWriter& writer, const Digest& digest);
   Result<std::optional<PendingUpdate>> pending_locked(RunId run);
@@ -279,6 +282,7 @@ class SiteStore {
   std::string folder_;
   std::mutex mutex_;
   std::unique_ptr<Database> database_;
+  SpareFiles spares_;
   Incarnation incarnation_;
   std::uint64_t names_ = 0;
   std::uint64_t submissions_ = 0;

@@ -53,7 +53,7 @@ Status PendingWriter::write_p(std::uint64_t first_value, std::span<const float> 
   if (first_value != values_written_ || values.size() > info_.start.value_count - values_written_) {
     return out_of_order("value", first_value, values_written_);
   }
-  FLUVIAL_TRY(p_->write_at(first_value * sizeof(float), std::as_bytes(values)));
+  FLUVIAL_TRY(p_.file->write_at(first_value * sizeof(float), std::as_bytes(values)));
   values_written_ += values.size();
   square_sum_ += square_sum(values);
   return {};
@@ -63,7 +63,7 @@ Status PendingWriter::write_chunk(std::uint64_t index, ByteSpan encoded) {
   if (index != chunk_ends_.size() || index >= info_.start.chunk_count) {
     return out_of_order("chunk", index, chunk_ends_.size());
   }
-  FLUVIAL_TRY(chunks_->write_at(info_.chunk_bytes, encoded));
+  FLUVIAL_TRY(chunks_.file->write_at(info_.chunk_bytes, encoded));
   info_.chunk_bytes += encoded.size();
   chunk_ends_.push_back(info_.chunk_bytes);
   if (info_.start.lossless) {
@@ -79,7 +79,7 @@ Status PendingWriter::write_trailer(ByteSpan trailer) {
     return Error{Code::kFailedPrecondition,
                  "trailer: expected " + std::to_string(expected) + " bytes, once, after the last chunk"};
   }
-  FLUVIAL_TRY(chunks_->write_at(info_.chunk_bytes, trailer));
+  FLUVIAL_TRY(chunks_.file->write_at(info_.chunk_bytes, trailer));
   info_.trailer_bytes = expected;
   return {};
 }
@@ -103,7 +103,7 @@ ResidualWriter::~ResidualWriter() {
 
 Status ResidualWriter::write(std::uint64_t first_value, std::span<const float> values) {
   if (first_value != value_count_) return out_of_order("value", first_value, value_count_);
-  FLUVIAL_TRY(file_->write_at(first_value * sizeof(float), std::as_bytes(values)));
+  FLUVIAL_TRY(slot_.file->write_at(first_value * sizeof(float), std::as_bytes(values)));
   value_count_ += values.size();
   square_sum_ += square_sum(values);
   return {};

@@ -39,6 +39,7 @@ StagedUpdate::StagedUpdate(StagedUpdate&& other) noexcept
       chunks_(std::exchange(other.chunks_, {})),
       file_(std::move(other.file_)),
       reading_(std::move(other.reading_)),
+      file_failed_(std::exchange(other.file_failed_, false)),
       total_bytes_(std::exchange(other.total_bytes_, 0)),
       spilled_bytes_(std::exchange(other.spilled_bytes_, 0)) {}
 
@@ -48,7 +49,9 @@ void StagedUpdate::clear() {
   budget_->give_back(total_bytes_ - spilled_bytes_);
   budget_->note_dropped(spilled_bytes_);
   chunks_.clear();
+  if (file_ && !file_failed_) budget_->files().keep(*files_, folder_, std::move(file_));
   file_.reset();
+  file_failed_ = false;
   total_bytes_ = 0;
   spilled_bytes_ = 0;
 }
@@ -63,19 +66,25 @@ Status StagedUpdate::append(Buffer chunk) {
     total_bytes_ += size;
     return {};
   }
-  if (!file_) {
-    Result<std::unique_ptr<File>> opened = files_->open_unnamed(folder_);
-    if (!opened.ok()) return disk_error(folder_, opened.error());
-    file_ = std::move(*opened);
-    reading_ = std::make_unique<std::mutex>();
-  }
-  const Status written = file_->write_at(spilled_bytes_, chunk.span());
+  const Status written = write_beyond(chunk.span());
   if (!written.ok()) return disk_error(folder_, written.error());
   chunks_.push_back({Buffer(), spilled_bytes_, size});
   total_bytes_ += size;
   spilled_bytes_ += size;
   budget_->note_spilled(size);
   return {};
+}
+
+Status StagedUpdate::write_beyond(ByteSpan chunk) {
+  if (!file_) {
+    FLUVIAL_ASSIGN(file_, budget_->files().take(*files_, folder_));
+    reading_ = std::make_unique<std::mutex>();
+  }
+  Status written = file_->write_at(spilled_bytes_, chunk);
+  const bool full = !written.ok() && written.error().code == Code::kResourceExhausted;
+  if (full && budget_->files().close_kept()) written = file_->write_at(spilled_bytes_, chunk);
+  if (!written.ok()) file_failed_ = true;
+  return written;
 }
 
 Result<ByteSpan> StagedUpdate::read(std::uint64_t index, Buffer& scratch) const {
@@ -85,7 +94,10 @@ Result<ByteSpan> StagedUpdate::read(std::uint64_t index, Buffer& scratch) const 
   const MutableByteSpan into = scratch.span().first(chunk.size_bytes);
   const std::lock_guard lock(*reading_);
   const Status read = read_exactly(*file_, chunk.file_offset, into, "its file");
-  if (!read.ok()) return disk_error(folder_, read.error());
+  if (!read.ok()) {
+    file_failed_ = true;
+    return disk_error(folder_, read.error());
+  }
   return ByteSpan(into);
 }
 

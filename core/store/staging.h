@@ -1,5 +1,5 @@
 // Where a parent keeps its children's updates, encoded, until it knows which of them count: in memory while the budget
-// allows, in an unnamed file beyond.
+// allows, in an unnamed file beyond (spill_files.h).
 #pragma once
 
 #include <atomic>
@@ -12,6 +12,7 @@
 
 #include "core/base/bytes.h"
 #include "core/store/file_system.h"
+#include "core/store/spill_files.h"
 
 namespace fluvial::store {
 
@@ -26,11 +27,13 @@ class StagingBudget {
   std::uint64_t bytes_used() const { return used_.load(std::memory_order_relaxed); }
   std::uint64_t bytes_spilled() const { return spilled_.load(std::memory_order_relaxed); }
   std::uint64_t bytes_max() const { return bytes_max_; }
+  SpillFiles& files() { return files_; }  // for what is beyond it
 
  private:
   std::uint64_t bytes_max_;
   std::atomic<std::uint64_t> used_{0};
   std::atomic<std::uint64_t> spilled_{0};  // in files, beyond it
+  SpillFiles files_;
 };
 
 // One update's chunks. Movable; one thread at a time, but read() and for_each() may run on several. Chunks are appended
@@ -64,6 +67,8 @@ class StagedUpdate {
     std::uint64_t file_offset = 0;
     std::uint64_t size_bytes = 0;
   };
+  Status write_beyond(ByteSpan chunk);
+
   StagingBudget* budget_;
   FileSystem* files_;
   std::string folder_;
@@ -71,6 +76,7 @@ class StagedUpdate {
   std::vector<Chunk> chunks_;
   std::unique_ptr<File> file_;
   std::unique_ptr<std::mutex> reading_;  // the file, which one thread uses at a time
+  mutable bool file_failed_ = false;     // once
   std::uint64_t total_bytes_ = 0;
   std::uint64_t spilled_bytes_ = 0;
 };

@@ -153,7 +153,9 @@ Status Incoming::chunk(std::uint64_t index, Buffer bytes) {
 // cannot overflow, whatever they are added to.
 Status Incoming::verify_packed(ByteSpan bytes, std::size_t count) {
   FLUVIAL_TRY(kernels::check_packed_chunk(bytes, count));
-  std::vector<std::int64_t> sums(count);
+  Values<std::int64_t> memory(count);
+  const std::span<std::int64_t> sums = memory.span();
+  std::ranges::fill(sums, 0);
   FLUVIAL_TRY(kernels::merge_chunk(bytes, sums));
   const round::ContributorSet& contributors = partial_->what.contributors;
   const double bound = std::ldexp(static_cast<double>(contributors.total_weight()) * terms_.value_abs_max,

@@ -84,7 +84,12 @@ net::Awaitable<void> Hub::watch_certificates() {
   const Duration interval = std::clamp<Duration>(options_.past_certificate_max / 4, kLookMin, kLookMax);
   while (!stop_->stopping) {
     const Status slept = co_await net::with_deadline(stop_->signal.wait(), interval);
-    if (!slept.ok() && !stop_->stopping) end_past_certificates();
+    if (slept.ok() || stop_->stopping) continue;
+    end_past_certificates();
+    (void)co_await runtime_.pool.run([this]() -> Status {
+      budget_.files().close_idle();
+      return {};
+    });
   }
 }
 

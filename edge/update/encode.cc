@@ -190,12 +190,15 @@ Result<bool> is_too_long_alone(const UpdateJob& job, const kernels::Codec& codec
   FLUVIAL_ASSIGN(const store::ResidualInfo residual, store.residual(job.run));
   if (residual.zero) return true;
   const kernels::ChunkLayout layout = job.layout();
-  std::vector<float> update(p.begin(), p.end());
+  Values<float> memory(p.size());
+  const std::span<float> update = memory.span();
   FLUVIAL_TRY(parallel.for_each(layout.chunk_count(), [&](std::size_t i) -> Status {
-    const std::span<float> chunk = layout.of(std::span(update), i);
-    std::vector<float> of_residual(chunk.size());
+    const std::span<float> chunk = layout.of(update, i);
+    Values<float> scratch(chunk.size());
+    const std::span<float> of_residual = scratch.span();
     FLUVIAL_TRY(read_usable_residual(store, job.run, layout.first_value(i), of_residual));
-    for (std::size_t k = 0; k < chunk.size(); ++k) chunk[k] -= of_residual[k];
+    const std::span<const float> whole = layout.of(p, i);
+    for (std::size_t k = 0; k < chunk.size(); ++k) chunk[k] = whole[k] - of_residual[k];
     return {};
   }));
   FLUVIAL_ASSIGN(const std::unique_ptr<Encoder> encoder, Encoder::make(job, codec, {update, update}, true, parallel));
@@ -211,17 +214,17 @@ Result<store::PendingUpdate> encode_on_host(const UpdateJob& job, const kernels:
   const kernels::ChunkLayout layout = job.layout();
   const std::span<const float> p = update.values();
   Fitting fitting(job.plan, codec.spec(), update.max_abs);
-  std::vector<float> fitted;
+  Values<float> fitted;
   for (bool first = true;; first = false) {
     const store::Fit fit = fitting.fit();
     if (!fit.whole()) {
-      fitted.resize(p.size());
+      if (fitted.empty()) fitted = Values<float>(p.size());
       FLUVIAL_TRY(parallel.for_each(layout.chunk_count(), [&](std::size_t i) -> Status {
-        fit_values(layout.of(p, i), fit, layout.of(std::span(fitted), i));
+        fit_values(layout.of(p, i), fit, layout.of(fitted.span(), i));
         return {};
       }));
     }
-    const Encoder::Vector vector{p, fit.whole() ? p : std::span<const float>(fitted)};
+    const Encoder::Vector vector{p, fit.whole() ? p : std::span<const float>(fitted.span())};
     FLUVIAL_ASSIGN(const std::unique_ptr<Encoder> encoder,
                    Encoder::make(job, codec, vector, fitting.must_measure(), parallel));
     FLUVIAL_ASSIGN(const std::unique_ptr<store::PendingWriter> writer,

@@ -3,7 +3,6 @@
 #include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "edge/update/fit.h"
 #include "kernels/codec.h"
@@ -23,9 +22,9 @@ Result<std::unique_ptr<store::ResidualWriter>> left_out(store::SiteStore& store,
     return Error{Code::kDataLoss, "the submission's chunks do not fit its length"};
   }
   FLUVIAL_ASSIGN(std::unique_ptr<store::ResidualWriter> writer, store.begin_residual(start.run));
-  std::vector<float> values;
+  Values<float> memory(layout.chunk_count() == 0 ? 0 : layout.size(0));
   for (std::size_t i = 0; i < layout.chunk_count(); ++i) {
-    values.resize(layout.size(i));
+    const std::span<float> values = memory.span().first(layout.size(i));
     FLUVIAL_TRY(update.read_p(layout.first_value(i), values));
     FLUVIAL_ASSIGN(const Buffer chunk, update.read_chunk(i));
     FLUVIAL_TRY(leave_residual(*codec, start.fit, chunk.span(), values));

@@ -65,7 +65,8 @@ struct ChunkTask {
  private:
   Status add_residual(std::size_t index, std::span<float> p) const {
     const std::uint64_t first = layout.first_value(index);
-    std::vector<float> residual(p.size());
+    Values<float> memory(p.size());
+    const std::span<float> residual = memory.span();
     FLUVIAL_ASSIGN(const std::uint64_t lost, read_usable_residual(store, job.run, first, residual));
     if (job.residual_lost != nullptr) *job.residual_lost += lost;
     kernels::add_residual(p, residual, p);
