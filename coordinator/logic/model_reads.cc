@@ -14,15 +14,15 @@ Result<bool> ModelReads::asked(const std::string& person, const round::ModelKey&
   if (!reader.meter.happened(now)) {
     return Error{Code::kResourceExhausted, "too many models read one after the other; try again in ten seconds"};
   }
-  if (reader.last.size() >= kModelReadsKept) {
-    reader.last.erase(std::ranges::min_element(reader.last, {}, [](const auto& read) { return read.second; }));
-  }
-  reader.last.emplace(model, now);
   return true;
 }
 
-void ModelReads::forget(const std::string& person, const round::ModelKey& model) {
-  if (const auto reader = readers_.find(person); reader != readers_.end()) reader->second.last.erase(model);
+void ModelReads::written(const std::string& person, const round::ModelKey& model, TimePoint now) {
+  auto& last = readers_[person].last;
+  if (last.size() >= kModelReadsKept && !last.contains(model)) {
+    last.erase(std::ranges::min_element(last, {}, [](const auto& read) { return read.second; }));
+  }
+  last[model] = now;
 }
 
 }  // namespace fluvial::coordinator

@@ -26,7 +26,7 @@ class ModelReads {
   // A part is asked for. Whether an entry must be written before it is given; kResourceExhausted: too many models at
   // once, this one is not to be given. `person`: tells one from another.
   Result<bool> asked(const std::string& person, const round::ModelKey& model, TimePoint now);
-  void forget(const std::string& person, const round::ModelKey& model);  // the entry could not be written
+  void written(const std::string& person, const round::ModelKey& model, TimePoint now);  // durably
 
  private:
   struct Reader {

@@ -47,8 +47,10 @@ net::Awaitable<Status> AdmissionLog::admitted(identity::PeerIdentity peer, std::
 net::Awaitable<void> AdmissionLog::held_twice(identity::PeerIdentity peer, std::string remote) {
   const Status kept = co_await write(entry_of(store::AuditKind::kHeldTwice, peer, std::move(remote)));
   if (kept.ok()) co_return;
-  runtime_.log.error("the audit log does not say that two machines show the identity of a member",
-                     {{"member", peer.name}, {"reason", kept.error().to_string()}});
+  runtime_.log.error(
+      "the audit log does not say that two machines show the identity of a member; the older one is turned away all "
+      "the same",
+      {{"member", peer.name}, {"reason", kept.error().to_string()}});
 }
 
 net::Awaitable<Status> AdmissionLog::write(store::AuditEntry entry) {

@@ -1,5 +1,5 @@
 // Writes into the audit log who is admitted: a member that is given a lease, and an operator whose request is answered,
-// when something about them is new (logic/admissions.h). An entry is durable before the member or the operator is
+// when something about them is new (logic/admissions.h). An entry is durable before the request that it is about is
 // answered. On the node's strand.
 #pragma once
 

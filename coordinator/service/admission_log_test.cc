@@ -19,8 +19,9 @@ class AdmissionLogTest : public testing::Test {
     return test_.run(log_.admitted(site_, process, remote));
   }
   std::vector<std::string> entries() {
+    const std::vector<store::AuditRow> rows = store::AuditLog(*journal_).rows(0, 1'000).value();
     std::vector<std::string> texts;
-    for (const store::AuditRow& row : store::AuditLog(*journal_).rows(0, 1'000).value()) texts.push_back(row.entry);
+    for (const store::AuditRow& row : rows) texts.push_back(row.entry);
     return texts;
   }
 

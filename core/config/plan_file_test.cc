@@ -93,6 +93,7 @@ TEST(PlanFile, EveryKeyHasItsDefaultAndUnit) {
                       {"deadlines.soft_ms", "30000 | ms"},
                       {"fraction_bits", "40 | count"},
                       {"local_steps", "1 | count"},
+                      {"metrics_by_site", "true | true or false"},
                       {"model", " | path"},
                       {"models_kept", "3 | count"},
                       {"models_kept_best", " | text"},

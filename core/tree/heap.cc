@@ -5,10 +5,15 @@
 
 #include <utility>
 
+#include "core/wire/frame.h"
+
 namespace fluvial::tree {
 namespace {
 
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
+// As long as a frame's payload may be. That is reserved when a peer announces it and counted as it arrives: with huge
+// pages its first byte would already take 2 MiB.
+constexpr std::size_t kSmallPagesBytes = wire::kPayloadBytesMax;
 
 // Scratch of a codec or a vector of values: below this it stays in the heap. The most that glibc takes.
 constexpr int kMmapThresholdBytes = 32 << 20;
@@ -28,7 +33,7 @@ void unmap(std::byte* block, std::size_t bytes) {
 }
 
 std::byte* map_block(std::size_t bytes) {
-  if (bytes < kHugePageBytes) return map(bytes);
+  if (bytes <= kSmallPagesBytes) return map(bytes);
   std::byte* const memory = map(bytes + kHugePageBytes);  // a block begins at a huge page: cut to fit
   if (memory == nullptr) return nullptr;
   const std::size_t before = (kHugePageBytes - reinterpret_cast<std::uintptr_t>(memory) % kHugePageBytes) %  // NOLINT

@@ -13,7 +13,8 @@
 
 namespace fluvial::tree {
 
-// Where large blocks come from in a process: mapped one by one, on huge pages where they are long enough for them.
+// Where large blocks come from in a process: mapped one by one, on huge pages if they are longer than what a peer can
+// make this node reserve by announcing it (models, updates).
 BufferPool::Pages mapped_pages();
 
 // Once, at the start of the executable: before its first thread and its first large Buffer.

@@ -51,11 +51,11 @@ TEST_F(IdleMemoryTest, AfterAnotherRoundItGoesAgain) {
 TEST(MappedPages, LongBlocksBeginAtAHugePageAndAllOfABlockIsThere) {
   BufferPool pool;
   pool.take_from(mapped_pages());
-  for (const std::size_t bytes : {kMiB, 2 * kMiB, 5 * kMiB + 1, 64 * kMiB}) {
+  for (const std::size_t bytes : {kMiB, 5 * kMiB + 1, 8 * kMiB, 8 * kMiB + 1, 64 * kMiB}) {
     const std::size_t block_bytes = BufferPool::class_of(bytes);
     std::byte* const block = pool.take(bytes);
     std::memset(block, 1, block_bytes);
-    if (bytes >= 2 * kMiB) EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % (2 * kMiB), 0u) << bytes;  // NOLINT
+    if (bytes > 8 * kMiB) EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % (2 * kMiB), 0u) << bytes;  // NOLINT
     EXPECT_EQ(block[block_bytes - 1], std::byte{1});
     pool.give_back(block, bytes);
     pool.trim();

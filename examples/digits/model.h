@@ -1,4 +1,4 @@
-// The two models, their gradient, and their bytes as the federation sees them.
+// The models, their gradient, and their bytes as the federation sees them.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include "core/base/bytes.h"
 #include "core/base/result.h"
 #include "core/round/schema.h"
+#include "examples/digits/convolution.h"
 #include "examples/digits/examples.h"
 
 namespace fluvial::digits {
@@ -16,14 +17,18 @@ namespace fluvial::digits {
 enum class ModelKind {
   kSoftmax,  // softmax regression: W [inputs, 10], b [10]
   kMlp,      // inputs - 32 ReLU - 10
+  kCnn,      // two convolution blocks (convolution.h) with 8 and 16 channels, then W, b as above
 };
-std::string_view model_name(ModelKind kind);  // "softmax", "mlp"
+std::string_view model_name(ModelKind kind);  // "softmax", "mlp", "cnn"
 Result<ModelKind> model_from_name(std::string_view name);
 
 struct ModelSpec {
   ModelKind kind = ModelKind::kMlp;
   std::size_t inputs = 64;
 };
+
+// kInvalidArgument: the cnn is for square images whose side is a multiple of 4. What follows takes no other spec.
+Status check_spec(const ModelSpec& spec);
 
 // The fp32 tensors in order are the parameters of Network. The mlp also counts its steps in an I64 scalar: integers are
 // not averaged, the federation keeps the largest of the contributors' values.
@@ -36,7 +41,7 @@ struct Model {
   std::vector<float> parameters;
   std::vector<std::int64_t> counters;  // steps, for the mlp
 };
-// Glorot and Bengio's uniform for the layer before the softmax, He's for a layer before a ReLU; biases and counters 0.
+// Glorot and Bengio's uniform for the layer before the softmax, He's for layers before a ReLU; biases and counters 0.
 Model initial_model(const ModelSpec& spec, std::uint64_t seed);
 Model model_from_bytes(const round::Schema& schema, ByteSpan bytes);
 void model_to_bytes(const round::Schema& schema, const Model& model, MutableByteSpan bytes);
@@ -58,13 +63,19 @@ class Network {
   Verdict judge(std::span<const T> parameters, std::span<const float> image, std::uint8_t label);
 
  private:
+  // Makes hidden_, if the model has hidden units.
+  void hidden(std::span<const T> parameters, std::span<const float> image);
   T forward(std::span<const T> parameters, std::span<const float> image, std::uint8_t label);
+  // The gradient of what makes hidden_, from hidden_error_.
+  void accumulate_hidden(std::span<const T> parameters, std::span<const float> image, std::span<T> gradient);
 
   ModelSpec spec_;
-  std::vector<T> hidden_;         // after the ReLU
-  std::vector<T> hidden_error_;   // d loss / d before the ReLU
-  std::vector<T> probabilities_;  // then d loss / d logits
-  std::size_t best_ = 0;          // the class with the largest logit
+  std::vector<Convolution<T>> blocks_;        // the cnn's two, one after the other
+  std::vector<T> image_, maps_, maps_error_;  // the cnn's: what goes into the first block, and between the two
+  std::vector<T> hidden_;                     // after the ReLU: what the last layer sees
+  std::vector<T> hidden_error_;               // d loss / d hidden_, 0 where the ReLU is
+  std::vector<T> probabilities_;              // then d loss / d logits
+  std::size_t best_ = 0;                      // the class with the largest logit
 };
 
 extern template class Network<float>;

@@ -9,13 +9,14 @@
 namespace fluvial::digits {
 namespace {
 
-constexpr ModelKind kKinds[] = {ModelKind::kSoftmax, ModelKind::kMlp};
+constexpr ModelKind kKinds[] = {ModelKind::kSoftmax, ModelKind::kMlp, ModelKind::kCnn};
 
-// The loss is smooth but where a ReLU bends: with these images no unit is that close to 0.
+// The loss is smooth but where a ReLU bends, or two pixels of a 2 x 2 square are equal: none is that close with these
+// images.
 TEST(Network, GradientAgreesWithFiniteDifferences) {
   constexpr double kStep = 1e-6;
   for (const ModelKind kind : kKinds) {
-    const ModelSpec spec{.kind = kind, .inputs = 7};
+    const ModelSpec spec{.kind = kind, .inputs = kind == ModelKind::kCnn ? 16u : 7u};
     const Model initial = initial_model(spec, 5);
     std::vector<double> parameters(initial.parameters.begin(), initial.parameters.end());
     Rng rng(11);
@@ -91,7 +92,18 @@ TEST(Model, IsRecognisedByItsSchema) {
     EXPECT_EQ(model_from_name(model_name(kind)).value(), kind);
   }
   EXPECT_EQ(spec_of(round::Schema(), 64).error().code, Code::kFailedPrecondition);
-  EXPECT_EQ(model_from_name("cnn").error().code, Code::kInvalidArgument);
+  EXPECT_EQ(model_from_name("resnet").error().code, Code::kInvalidArgument);
+}
+
+TEST(Model, CnnIsForSquareImagesThatCanBeHalvedTwice) {
+  for (const std::size_t inputs : {16, 64, 784})
+    EXPECT_TRUE(check_spec({.kind = ModelKind::kCnn, .inputs = inputs}).ok());
+  for (const std::size_t inputs : {0, 7, 36, 63, 128}) {
+    EXPECT_EQ(check_spec({.kind = ModelKind::kCnn, .inputs = inputs}).error().code, Code::kInvalidArgument) << inputs;
+    EXPECT_TRUE(check_spec({.kind = ModelKind::kMlp, .inputs = inputs}).ok());
+    EXPECT_EQ(spec_of(schema_of({.kind = ModelKind::kCnn, .inputs = 64}), inputs).error().code,
+              Code::kFailedPrecondition);
+  }
 }
 
 TEST(Model, StartsFromItsSeed) {

@@ -68,6 +68,20 @@ TEST(Sgd, Learns) {
   EXPECT_EQ(during.accuracy, after.accuracy);
 }
 
+// The real images: what a bright pixel shows needs no convolution.
+TEST(Sgd, CnnLearnsTheDigits) {
+  const Result<Data> data = load_data(FLUVIAL_DIGITS_CSV);
+  ASSERT_TRUE(data.ok());
+  const ModelSpec spec{.kind = ModelKind::kCnn, .inputs = data->train.inputs};
+  std::vector<float> parameters = initial_model(spec, 1).parameters;
+  const Score before = evaluate(spec, parameters, data->test);
+  train(spec, parameters, data->train, {.learning_rate = 0.1, .batch_size = 16}, 600, 1);
+  const Score after = evaluate(spec, parameters, data->test);
+  EXPECT_LT(before.accuracy, 0.3);
+  EXPECT_GT(after.accuracy, 0.9);
+  EXPECT_LT(after.loss, 0.25);
+}
+
 TEST(Sgd, NoStepChangesNothing) {
   std::vector<float> parameters = initial_model(kSpec, 1).parameters;
   EXPECT_EQ(train(kSpec, parameters, bright_pixels(5), {}, 0, 1).loss, 0);

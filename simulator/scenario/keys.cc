@@ -214,6 +214,9 @@ void declare_host_faults(Declare& d) {
   d.ms("faults.clock.jump_max_ms", FIELD(faults.clock.jump_max), "the largest jump, either way");
   d.real("faults.clock.drift_ppm_max", "ppm", 0, 500'000, FIELD(faults.clock.drift_ppm_max),
          "largest error of a monotonic clock's rate, either way");
+}
+
+void declare_member_faults(Declare& d) {
   d.fault("faults.sites.corrupt", "rate", FIELD(faults.sites.corrupt), "updates that are damaged on their way");
   d.fault("faults.sites.malicious_fraction", "fraction", FIELD(faults.sites.malicious_fraction),
           "fraction of the sites that send wrong weights, values, digests, names and claims of what they know");
@@ -227,9 +230,6 @@ void declare_host_faults(Declare& d) {
           "fraction of the sites that run under the identity of another site");
   d.fault("faults.aggregators.malicious_fraction", "fraction", FIELD(faults.aggregators.malicious_fraction),
           "fraction of the aggregators that send wrong names, digests, probes, sums, attempts and claims");
-}
-
-void declare_certificate_faults(Declare& d) {
   d.fault("faults.certificates.life_s", "s", FIELD(faults.certificates.life_s),
           "for how long certificates are issued; 0: they do not end. Otherwise wall clocks are right");
   d.fault("faults.certificates.lost", "rate", FIELD(faults.certificates.lost),
@@ -243,9 +243,6 @@ void declare_certificate_faults(Declare& d) {
       "times that a person takes the next step from one certificate authority to another, unless backups are restored");
   d.fraction("faults.certificates.forced", FIELD(faults.certificates.forced),
              "fraction of the steps that are taken with --force while members stand in the way");
-}
-
-void declare_other_faults(Declare& d) {
   d.fault("faults.people.pause_per_minute", "1/min", FIELD(faults.people.pause_per_minute),
           "times that a person pauses the run, and resumes it soon after");
   d.fault("faults.people.stop_per_minute", "1/min", FIELD(faults.people.stop_per_minute),
@@ -259,9 +256,6 @@ void declare_other_faults(Declare& d) {
   d.ms("faults.until_ms", FIELD(faults.until), "from here on no fault begins, and all that can heal heals");
   d.fraction("faults.off", FIELD(faults.off),
              "probability that a kind of fault (a `rate`, a `1/min` or a fraction of hosts) is off in a seed");
-}
-
-void declare_limits(Declare& d) {
   d.ms("limits.virtual_ms", FIELD(limits.virtual_time), "the run ends at this time");
   d.count("limits.events", 1, kMany, FIELD(limits.events), "or after this many events");
   d.count("limits.progress_rounds", 0, 1000, FIELD(limits.progress_rounds),
@@ -281,9 +275,7 @@ const std::vector<ScenarioKey>& scenario_keys() {
     declare_machinery(declare);
     declare_network_faults(declare);
     declare_host_faults(declare);
-    declare_certificate_faults(declare);
-    declare_other_faults(declare);
-    declare_limits(declare);
+    declare_member_faults(declare);
     return list;
   }();
   return keys;

@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 from containers import Podman, until
-from walk import Machine, Page, enter, listed
+from walk import Machine, Walk, enter, listed
 
 PLAN = """\
 name = "digits"
@@ -74,23 +74,7 @@ ELSEWHERE = [
 ]
 
 
-class Day:
-    def __init__(self, machine):
-        self.machine = machine
-        self.pages = {}
-
-    def page(self, name):
-        return self.pages.setdefault(name, Page(name))
-
-    def ask(self, command):
-        return json.loads(self.machine.type(f"fluvial {command} --json"))
-
-    def member(self, name):
-        return next(each for each in self.ask("nodes list")["nodes"] if each["name"] == name)
-
-    def status(self, run):
-        return next(each["status"] for each in self.ask("run list")["runs"] if each["id"] == run)
-
+class Day(Walk):
     def read_me(self):
         """README.md, "A training script, and a federation of your own"; without PyTorch, with a worker that has none."""
         page, machine = self.page("README.md"), self.machine
@@ -135,7 +119,21 @@ class Day:
         machine.stop("fluvial edge")
         machine.start(page.take("fluvial edge --enroll"), healthy)
         assert self.member("hospital-a")["connected"]
+        self.clinics(page)
         self.aggregator(page)
+
+    def clinics(self, page):
+        """Three sites of one process."""
+        for name in ("clinic-1", "clinic-2", "clinic-3"):
+            self.machine.type(f"fluvial token create --name {name} --out {name}.token")
+        enroll, together = re.split(r"\n(?=fluvial edge)", page.take("for name in clinic-1"))
+        self.machine.type(enroll)
+        self.machine.start(together)
+        until(60, "the clinics", lambda: all(self.member(f"clinic-{number}")["connected"] for number in (1, 2, 3)))
+        self.machine.stop("fluvial edge --sites")
+        for number in (1, 2, 3):
+            until(60, "a clinic is gone", lambda: not self.member(f"clinic-{number}")["connected"])
+            self.machine.type(f"fluvial nodes remove clinic-{number}")
 
     def aggregator(self, page):
         enroll, start = page.take("fluvial enroll --token-file agg.token").splitlines()
@@ -165,6 +163,7 @@ class Day:
         machine.type("fluvial rounds watch --run 4")
         machine.type(page.take("fluvial model export"))
         machine.type("fluvial rounds watch --run 5")
+        self.label(page)
         machine.type(page.take("fluvial run export 3").replace("--from 1001", "--from 11"))
         assert len((machine.home / "run-3.jsonl").read_text().splitlines()) == 20
         runs = {each["id"]: (each["status"], each["continues"]) for each in self.ask("run list")["runs"]}
@@ -179,6 +178,17 @@ class Day:
             self.machine.type(command)
             became.append(self.status(2))
         assert became == ["paused", "running", "stopped"], became
+
+    def label(self, page):
+        """A model that stays while it has a label."""
+        listing, label, unlabel, export = listed(page.take("fluvial model list"))
+        labelled = lambda: [model["labels"] for model in self.ask("model list --run 3")["models"] if model["labels"]]
+        self.machine.type(label)
+        assert labelled() == [["candidate"]] and "candidate" in self.machine.type(f"{listing} --run 3")
+        self.machine.type(export)
+        assert (self.machine.home / "candidate.safetensors").read_bytes() == (self.machine.home / "r17.safetensors").read_bytes()
+        self.machine.type(unlabel)
+        assert labelled() == []
 
     def container(self, podman):
         """containers.md: coordinator and a site from the image, as it is run by hand."""
@@ -252,12 +262,6 @@ class Day:
         sites = {each["name"] for each in self.ask("rounds show 20")["contributors"]}
         assert sites == {"hospital-a", "hospital-b"}, sites
 
-    def nothing_left(self):
-        for name, begins, _ in ELSEWHERE:
-            self.page(name).take(begins)
-        left = [f"{page.name}:\n{block}" for page in self.pages.values() for block in page.left]
-        assert not left, "neither typed nor said to be tried elsewhere: " + "\n".join(left)
-
 
 def main():
     enter()
@@ -272,7 +276,7 @@ def main():
         with Podman() as podman:
             podman.build(sys.argv[1], "cpu", "fluvial")
             day.container(podman)
-        day.nothing_left()
+        day.nothing_left(ELSEWHERE)
         day.machine.fresh()
     print("ok")
 

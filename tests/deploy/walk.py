@@ -1,6 +1,7 @@
 """A page's examples, taken one after the other and typed as they stand, on a machine of their own: namespaces in which the
 pages' host names, folders and ports are free."""
 
+import json
 import os
 import pathlib
 import re
@@ -137,5 +138,35 @@ class Machine:
         status = process.wait(60)
         assert status == 0 or how == signal.SIGKILL or status == -how, f"{command}: ended with {status}\n{self.logs()}"
 
+    def logs_whole(self):
+        return "".join(pathlib.Path(log.name).read_text() for _, _, log in self.running)
+
     def logs(self):
         return "".join(f"---- {command}\n{pathlib.Path(log.name).read_text()[-2000:]}" for command, _, log in self.running)
+
+
+class Walk:
+    """Pages that are typed on one machine, and what of them is left."""
+
+    def __init__(self, machine):
+        self.machine = machine
+        self.pages = {}
+
+    def page(self, name):
+        return self.pages.setdefault(name, Page(name))
+
+    def ask(self, command):
+        return json.loads(self.machine.type(f"fluvial {command} --json"))
+
+    def member(self, name):
+        return next(each for each in self.ask("nodes list")["nodes"] if each["name"] == name)
+
+    def status(self, run):
+        return next(each["status"] for each in self.ask("run list")["runs"] if each["id"] == run)
+
+    def nothing_left(self, elsewhere):
+        """`elsewhere`: what is not typed here, as (page, how the example begins, who tries it instead)."""
+        for name, begins, _ in elsewhere:
+            self.page(name).take(begins)
+        left = [f"{page.name}:\n{block}" for page in self.pages.values() for block in page.left]
+        assert not left, "neither typed nor said to be tried elsewhere: " + "\n".join(left)

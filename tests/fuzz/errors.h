@@ -23,8 +23,8 @@ void check_error(const Result<T>& result) {
   if (!result.ok()) check_error(result.error());
 }
 
-// No part of a secret's text stands in the error: none that is too long to be there by chance and without a blank, as no
-// words of ours are. What the error may quote is `quoted`.
+// No part of a secret's text stands in the error: none that is too long to be there by chance and without a blank, as
+// no words of ours are. What the error may quote is `quoted`.
 inline void check_keeps(const Error& error, std::string_view secret, std::string_view quoted = {}) {
   constexpr std::size_t kPart = 20;
   for (std::size_t at = 0; at + kPart <= secret.size(); ++at) {

@@ -98,12 +98,16 @@ struct Prototype {
   }
 };
 
-// The folder, its database with what SQLite keeps beside it, and the files of tensors.
+// The folder, its database with what SQLite keeps beside it, and the files of tensors, also those to be written again.
 bool is_own(const std::string& path) {
-  constexpr std::string_view kTensors = "/site/tensors";
-  if (path == kFolder || path == kTensors || path.starts_with(kPath)) return path.find('/', 6) == std::string::npos;
-  const std::string name = path.starts_with(kTensors) ? path.substr(kTensors.size()) : "";
-  return name.size() > 2 && name.starts_with('/') && name.find('/', 1) == std::string::npos && name != "/..";
+  if (path == kFolder || path.starts_with(kPath)) return path.find('/', 6) == std::string::npos;
+  for (const std::string_view folder : {"/site/tensors", "/site/spare"}) {
+    if (!path.starts_with(folder)) continue;
+    const std::string name = path.substr(folder.size());
+    return name.empty() ||
+           (name.size() > 2 && name.starts_with('/') && name.find('/', 1) == std::string::npos && name != "/..");
+  }
+  return false;
 }
 
 void read_pending(SiteStore& site, RunId run) {

@@ -145,6 +145,7 @@ round::Plan plan() {
   plan.residual_age_max_rounds = 9;
   plan.models_kept = 4;
   plan.models_kept_best = "test_accuracy:max";
+  plan.metrics_by_site = false;
   plan.seed = 99;
   plan.sum_digest = true;
   plan.workers_missing = round::MissingWorkers::kDecline;

@@ -47,8 +47,10 @@ net::Awaitable<Status> note_read(Context* admin, const Call& call, RunId run, Mo
   const WallTime when = admin->runtime.clock.wall_now();
   const Status written =
       co_await admin->runtime.pool.run([&] { return store::AuditLog(admin->journal).append(entry, when); });
-  if (written.ok()) co_return written;
-  admin->model_reads.forget(person, model);
+  if (written.ok()) {
+    admin->model_reads.written(person, model, admin->runtime.clock.now());
+    co_return written;
+  }
   co_return Error{written.error().code, "not given, the audit log does not take it: " + written.error().message};
 }
 

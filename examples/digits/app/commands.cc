@@ -61,6 +61,7 @@ Status init(const Options& options) {
   FLUVIAL_ASSIGN(const ModelKind kind, model_from_name(options.model));
   FLUVIAL_ASSIGN(const Data data, data_of(options));
   const ModelSpec spec{.kind = kind, .inputs = data.train.inputs};
+  FLUVIAL_TRY(check_spec(spec));
   const round::Schema schema = schema_of(spec);
   Buffer bytes(schema.model_bytes());
   model_to_bytes(schema, initial_model(spec, options.split.seed), bytes.span());
@@ -101,6 +102,7 @@ Status central(const Options& options) {
   FLUVIAL_ASSIGN(const ModelKind kind, model_from_name(options.model));
   FLUVIAL_ASSIGN(const Data data, data_of(options));
   const ModelSpec spec{.kind = kind, .inputs = data.train.inputs};
+  FLUVIAL_TRY(check_spec(spec));
   const std::uint64_t seed = options.split.seed;
   Model model = initial_model(spec, seed);
   // Every site takes local_steps batches a round: as many images are used here.

@@ -60,8 +60,8 @@ class CommandLine {
     sub->add_option(flag, value, help)->type_name("N")->check(CLI::Range(least, most))->capture_default_str();
   }
   void add_model(CLI::App* sub) {
-    sub->add_option("--model", options_.model, "mlp or softmax")
-        ->check(CLI::IsMember({"mlp", "softmax"}))
+    sub->add_option("--model", options_.model, "cnn, mlp or softmax")
+        ->check(CLI::IsMember({"cnn", "mlp", "softmax"}))
         ->type_name("MODEL")
         ->capture_default_str();
   }
