@@ -7,6 +7,7 @@
 #include "cli/bench.h"
 #include "cli/bench_audit.h"
 #include "cli/bench_update.h"
+#include "cli/bound/headline.h"
 #include "cli/format.h"
 #include "cli/local_federation.h"
 #include "cli/local_run.h"
@@ -25,6 +26,7 @@ struct Options {
   std::uint64_t rounds = 5;
   std::uint64_t seed = 1;
   bool sum_digest = false;
+  bool no_bound = false;
   std::string json;
   std::string work_dir;
 };
@@ -146,9 +148,33 @@ double root_bytes(const Outcome& outcome, std::string_view key) {
   return outcome.rounds.empty() ? 0 : sum / static_cast<double>(outcome.rounds.size());
 }
 
+std::vector<double> round_seconds(const Outcome& outcome) {
+  std::vector<double> seconds;
+  for (const json::value& round : outcome.rounds) seconds.push_back(number_member(round, "seconds", 0));
+  return seconds;
+}
+
+double update_bytes(const Options& options, const Outcome& outcome) {  // of a site and round
+  return outcome.update_bytes_sent / static_cast<double>(options.shape.sites * options.rounds);
+}
+
+// After the federation has ended: the machine is then as quiet as it gets. Its error says why there is no headline.
+Result<bound::Headline> headline_of(const Options& options, const Outcome& outcome, const WorkFolder& folder) {
+  if (options.no_bound) return Error{Code::kCancelled, "left out (--no-bound)"};
+  const bound::TreeShape shape{.sites = options.shape.sites,
+                               .aggregators = options.shape.aggregators,
+                               .tiers = options.shape.tiers,
+                               .params = options.params};
+  std::vector<double> seconds = round_seconds(outcome);
+  std::sort(seconds.begin(), seconds.end());
+  const bound::TreeBytes moved =
+      bound::moved_bytes(shape, update_bytes(options, outcome), root_bytes(outcome, "bytes_up"));
+  return bound::headline(shape, options.codec, moved, seconds[seconds.size() / 2], folder.path());
+}
+
 json::object to_json(const Options& options, const Outcome& outcome) {
   json::array seconds;
-  for (const json::value& round : outcome.rounds) seconds.push_back(number_member(round, "seconds", 0));
+  for (const double took : round_seconds(outcome)) seconds.push_back(took);
   json::array processes;
   for (const ProcessUsage& process : outcome.processes) {
     processes.push_back(json::object{{"role", process.role},
@@ -156,7 +182,6 @@ json::object to_json(const Options& options, const Outcome& outcome) {
                                      {"peak_rss_bytes", process.peak_rss_bytes},
                                      {"cpu_seconds", process.cpu_seconds}});
   }
-  const double updates = static_cast<double>(options.shape.sites * options.rounds);
   return {{"sites", options.shape.sites},
           {"aggregators", options.shape.aggregators},
           {"tiers", options.shape.tiers},
@@ -165,7 +190,7 @@ json::object to_json(const Options& options, const Outcome& outcome) {
           {"rounds", options.rounds},
           {"seed", options.seed},
           {"round_seconds", std::move(seconds)},
-          {"bytes_up_per_site_round", outcome.update_bytes_sent / updates},
+          {"bytes_up_per_site_round", update_bytes(options, outcome)},
           {"bytes_up_root_round", root_bytes(outcome, "bytes_up")},
           {"bytes_down_root_round", root_bytes(outcome, "bytes_down")},
           {"processes", std::move(processes)},
@@ -179,10 +204,9 @@ void print_summary(const Io& io, const Options& options, const Outcome& outcome)
     processes.add({process.name, process.role, format_bytes(static_cast<double>(process.peak_rss_bytes)),
                    format_seconds(process.cpu_seconds)});
   }
-  std::vector<double> seconds;
-  for (const json::value& round : outcome.rounds) seconds.push_back(number_member(round, "seconds", 0));
+  std::vector<double> seconds = round_seconds(outcome);
   std::sort(seconds.begin(), seconds.end());
-  const double bytes = outcome.update_bytes_sent / static_cast<double>(options.shape.sites * options.rounds);
+  const double bytes = update_bytes(options, outcome);
   io.print(processes.render(io.terminal()));
   io.print(fmt::format(
       "\n{} parameters, {}, {} sites: median round {} (fastest {}, slowest {}), {} up a site and round\n",
@@ -191,6 +215,16 @@ void print_summary(const Io& io, const Options& options, const Outcome& outcome)
   io.print(outcome.exact.ok()
                ? fmt::format("exact: all {} sums are what an independent loop gives, bit for bit\n", options.rounds)
                : fmt::format("NOT exact: {}\n", outcome.exact.error().message));
+}
+
+void print_headline(const Io& io, const Result<bound::Headline>& headline) {
+  if (!headline.ok()) {
+    io.print(fmt::format("no processor bound: {}\n", headline.error().message));
+    return;
+  }
+  io.print(fmt::format(
+      "processor bound: {} (TLS, kernels, files and workers over {:.0f} cores); the round takes {:.2f} times that\n",
+      format_seconds(headline->processor_s), headline->machine.cores, headline->ratio));
 }
 
 int run(const Io& io, const Options& options) {
@@ -207,8 +241,15 @@ int run(const Io& io, const Options& options) {
     return fail(io, "bench tree", error);
   }
   print_summary(io, options, *outcome);
+  const Result<bound::Headline> headline = headline_of(options, *outcome, *folder);
+  print_headline(io, headline);
   if (!options.json.empty()) {
-    const Status written = write_text_file(options.json, pretty(to_json(options, *outcome)));
+    json::object figures = to_json(options, *outcome);
+    if (headline.ok()) {
+      figures["processor_bound_seconds"] = headline->processor_s;
+      figures["round_over_processor_bound"] = headline->ratio;
+    }
+    const Status written = write_text_file(options.json, pretty(figures));
     if (!written.ok()) return fail(io, "bench tree", written.error());
   }
   return outcome->exact.ok() ? kDone : kFailed;
@@ -234,6 +275,7 @@ void add_bench_tree_command(CLI::App& bench, Commands& commands) {
   number("--rounds", options->rounds, "rounds", 1, 100'000);
   number("--seed", options->seed, "of model and updates", 0, 1'000'000'000);
   tree->add_flag("--sum-digest", options->sum_digest, "also compare the journal's digest of each integer sum");
+  tree->add_flag("--no-bound", options->no_bound, "leave out the processor bound, whose probes take some seconds");
   tree->add_option("--json", options->json, "write the figures to this file")->type_name("FILE");
   tree->add_option("--work-dir", options->work_dir,
                    "an empty folder to work in and leave as it is (default: a temporary one)")
@@ -247,6 +289,7 @@ void add_bench_tree_command(CLI::App& bench, Commands& commands) {
 void add_bench_commands(CLI::App& app, Commands& commands) {
   CLI::App* bench = app.add_subcommand("bench", "measurements with the real processes");
   add_bench_tree_command(*bench, commands);
+  add_bench_bound_command(*bench, commands);
   add_bench_worker_command(app, commands);
 }
 

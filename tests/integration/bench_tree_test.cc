@@ -39,7 +39,7 @@ value bench_tree(const Shape& shape) {
       *supervisor, folder,
       {"bench", "tree", "--sites", std::to_string(shape.sites), "--aggregators", std::to_string(shape.aggregators),
        "--tiers", std::to_string(shape.tiers), "--params", std::to_string(kParams), "--codec", shape.codec, "--rounds",
-       "3", "--sum-digest", "--json", folder.file("bench.json")});
+       "3", "--sum-digest", "--no-bound", "--json", folder.file("bench.json")});
   EXPECT_EQ(ran.exit_status, 0) << ran.output;
   return ran.exit_status == 0 ? read_json(folder.file("bench.json")) : value();
 }
@@ -70,6 +70,33 @@ TEST(BenchTrees, TheSameContributionsMakeTheSameModelInEveryTree) {
   EXPECT_EQ(flat.size(), 64U);
   EXPECT_EQ(cli::text_member(bench_tree({"fp32", 5, 2, 1}), "model_sha256"), flat);
   EXPECT_EQ(cli::text_member(bench_tree({"fp32", 5, 3, 3}), "model_sha256"), flat);
+}
+
+TEST(BenchBound, StandsBesideTheTreeThatWasMeasured) {
+  const auto folder = std::move(cli::WorkFolder::open("", false, "test")).value();
+  const auto supervisor = std::move(cli::Supervisor::create(std::chrono::seconds(20))).value();
+  const std::string path = folder.file("bench.json");
+  const CommandRun tree = run_fluvial(*supervisor, folder,
+                                      {"bench", "tree", "--sites", "3", "--aggregators", "0", "--params",
+                                       std::to_string(kParams), "--rounds", "2", "--json", path});
+  ASSERT_EQ(tree.exit_status, 0) << tree.output;
+  const value measured = read_json(path);
+  EXPECT_GT(cli::number_member(measured, "processor_bound_seconds", 0), 0);
+  EXPECT_GT(cli::number_member(measured, "round_over_processor_bound", 0), 0);
+
+  const CommandRun ran = run_fluvial(*supervisor, folder, {"bench", "bound", "--tree", path, "--json"});
+  ASSERT_EQ(ran.exit_status, 0) << ran.output;
+  const value bound = cli::parse_json(ran.output, "the output").value();
+  EXPECT_EQ(cli::count_member(bound, "sites"), 3U);
+  EXPECT_EQ(cli::number_member(bound, "bytes_down", 0), 3.0 * kParams * sizeof(float));
+  EXPECT_DOUBLE_EQ(cli::number_member(bound, "bytes_up", 0),
+                   3 * cli::number_member(measured, "bytes_up_per_site_round", 0));
+  EXPECT_LE(cli::number_member(bound, "bytes_up_least", 1e300), cli::number_member(bound, "bytes_up", 0));
+  EXPECT_EQ(cli::array_member(bound, "collectives").size(), 5U);
+  for (const char* cost : {"cipher_seconds", "tcp_seconds", "kernel_seconds", "file_cpu_seconds", "worker_seconds",
+                           "processor_bound_seconds", "memory_seconds", "disk_seconds"}) {
+    EXPECT_GT(cli::number_member(bound, cost, 0), 0) << cost;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Codecs, BenchTree,

@@ -1,0 +1,77 @@
+// What a round of a tree cannot get below on one machine: bytes, processor, memory, disk. Pure arithmetic on costs that
+// were measured elsewhere (probes.h).
+#pragma once
+
+#include <cstdint>
+
+namespace fluvial::cli::bound {
+
+// Of this machine, in seconds a byte unless said otherwise. Processor-seconds, but for copy and disk, which are what a
+// clock shows.
+struct MachineCosts {
+  double cores = 1;
+  double seal_s_byte = 0;  // AES-GCM, the sender's end
+  double open_s_byte = 0;  // and the receiver's
+  double tcp_s_byte = 0;   // the kernel's share, both ends of a loopback connection
+  double sha256_s_byte = 0;
+  double file_cpu_s_byte = 0;  // to write a file, fsync included
+  double copy_s_byte = 0;      // memcpy: reads a byte and writes one
+  double disk_s_byte = 0;      // to write and fsync
+  double alpha_s = 0;          // half a round trip of one byte on the loopback
+};
+
+// Of a codec on this machine, in processor-seconds a parameter.
+struct CodecCosts {
+  double site_s = 0;         // pseudo-gradient, screen, encode
+  double parent_s = 0;       // decode and add, for each child
+  double root_s = 0;         // mean and server step
+  double worker_s = 0;       // what the bench's worker makes up
+  double update_bytes = 4;   // encoded
+  double entropy_bytes = 4;  // what the best coder would leave of them (entropy.h)
+};
+
+struct TreeShape {
+  std::uint64_t sites = 1;
+  std::uint64_t aggregators = 0;  // regions; above them one aggregator a tier
+  std::uint64_t tiers = 1;
+  std::uint64_t params = 0;
+
+  double inner_nodes() const;  // all aggregators
+  double edges() const;        // connections from child to parent
+  double model_bytes() const { return 4.0 * static_cast<double>(params); }
+};
+
+// A round's payload over all edges.
+struct TreeBytes {
+  double up = 0;
+  double down = 0;
+};
+
+// What must travel: every edge carries a sum of at least one update up, whose entropy is no less than one update's, and
+// a model of fp32 down.
+TreeBytes least_bytes(const TreeShape& shape, const CodecCosts& codec);
+// What the codec sends: updates as encoded; an aggregator's partial counts no less than its fullest child's update.
+TreeBytes encoded_bytes(const TreeShape& shape, const CodecCosts& codec);
+
+struct TreeBound {
+  double cipher_s = 0;  // processor-seconds of all nodes a round, from here to worker_s
+  double tcp_s = 0;
+  double kernels_s = 0;
+  double files_s = 0;  // p once at each site, the model once at the root
+  double worker_s = 0;
+  double digests_s = 0;     // of every update and model once at each end: beside the bound, since digests can be merged
+  double memory_bytes = 0;  // read or written at least
+  double memory_s = 0;      // by all cores together, as fast as one copies
+  double disk_bytes = 0;
+  double disk_s = 0;
+  // The headline's divisor: cipher, TCP, kernels, files and workers over the cores.
+  double processor_s(const MachineCosts& machine) const {
+    return (cipher_s + tcp_s + kernels_s + files_s + worker_s) / machine.cores;
+  }
+};
+
+// `moved` is what travels over TLS, measured or encoded_bytes().
+TreeBound bound_of(const TreeShape& shape, const TreeBytes& moved, const MachineCosts& machine,
+                   const CodecCosts& codec);
+
+}  // namespace fluvial::cli::bound
