@@ -1,5 +1,6 @@
 // fluvial bench-worker (hidden): a worker that makes up its training.
 #include <memory>
+#include <optional>
 
 #include "cli/bench.h"
 #include "cli/bench_update.h"
@@ -21,15 +22,18 @@ std::span<const float> floats_of(ByteSpan bytes) {
 Status work(const Options& options) {
   FLUVIAL_ASSIGN(local::WorkerClient client,
                  local::WorkerClient::attach_with_retry(options.socket, {.name = "bench"}, std::chrono::seconds(30)));
+  std::optional<local::ResultBuffer> trained;  // one for all rounds, as the Python package has it
   for (;;) {
     FLUVIAL_ASSIGN(const std::optional<local::Task> task, client.next_task());
     if (!task) return {};
-    FLUVIAL_ASSIGN(local::MemfdWriter trained, client.new_model());
-    const MutableByteSpan out = trained.span();
+    if (!trained || trained->size_bytes() != task->model->bytes().size()) {
+      FLUVIAL_ASSIGN(trained, local::ResultBuffer::create(task->model->bytes().size()));
+    }
+    const MutableByteSpan out = trained->span();
     apply_update({.seed = options.seed, .round = task->round.value(), .site_index = options.site},
                  floats_of(task->model->bytes()),
                  {reinterpret_cast<float*>(out.data()), out.size() / sizeof(float)});  // NOLINT: as above
-    FLUVIAL_TRY(client.submit(std::move(trained), bench_weight(options.site), {}));
+    FLUVIAL_TRY(client.submit(*trained, {.weight = bench_weight(options.site)}));
   }
 }
 

@@ -110,6 +110,7 @@ v1::LocalMessage attach_message(const WorkerOptions& options) {
   attach.set_worker(options.name);
   attach.set_evaluates(options.kind == TaskKind::kEvaluate);
   attach.set_wants_models(options.wants_models);
+  attach.set_takes_kept_models(options.takes_kept_models);
   if (options.group) {
     attach.set_group(options.group->name);
     attach.set_rank(options.group->rank);
@@ -218,7 +219,8 @@ Result<WorkerOptions> worker_from(const v1::Attach& attach) {
   FLUVIAL_TRY(check_name("worker", attach.worker()));
   WorkerOptions worker{.name = attach.worker(),
                        .kind = attach.evaluates() ? TaskKind::kEvaluate : TaskKind::kTrain,
-                       .wants_models = attach.wants_models()};
+                       .wants_models = attach.wants_models(),
+                       .takes_kept_models = attach.takes_kept_models()};
   if (attach.group().empty() && attach.rank() == 0 && attach.ranks() == 0) return worker;
   FLUVIAL_TRY(check_name("group", attach.group()));
   if (attach.evaluates()) return Error{Code::kInvalidArgument, "a worker that evaluates is in no group"};

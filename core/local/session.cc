@@ -91,7 +91,8 @@ Status Session::on_attach(const v1::Attach& attach) {
   FLUVIAL_ASSIGN(const std::string body, encode(attached_message(options_.node, options_.devices), kMessageBytesMax));
   const auto owner = owner_.lock();
   if (!owner) return Error{Code::kCancelled, "the agent ends"};
-  WorkerInfo info{std::move(worker.name), worker.kind, peer_.pid, std::move(worker.group), worker.wants_models};
+  WorkerInfo info{std::move(worker.name),  worker.kind,         peer_.pid,
+                  std::move(worker.group), worker.wants_models, worker.takes_kept_models};
   FLUVIAL_TRY(owner->admit(info));
   info_ = std::move(info);
   disarm(read_deadline_);
@@ -228,22 +229,31 @@ void Session::tell(const EndedRun& ended) {
   }
 }
 
+// A worker of an earlier version takes only memory that nobody can ever write to again.
+Result<std::shared_ptr<const SharedModel>> Session::for_worker(std::shared_ptr<const SharedModel> model) const {
+  if (model == nullptr || !model->is_kept() || info_->takes_kept_models) return model;
+  return SharedModel::copy_of(model->bytes());
+}
+
 void Session::tell(const CommittedModel& committed) {
   if (!info_ || ended_) return;
-  if (const Result<std::string> body = encode(committed_message(committed), kMessageBytesMax); body.ok()) {
-    send(FrameWriter(*body, committed.model));
-  }
+  const Result<std::string> body = encode(committed_message(committed), kMessageBytesMax);
+  if (!body.ok()) return;
+  Result<std::shared_ptr<const SharedModel>> model = for_worker(committed.model);
+  if (!model.ok()) return end(model.error());
+  send(FrameWriter(*body, std::move(*model)));
 }
 
 void Session::assign(Task task) {
   Status status = check_assignable(task);
   if (status.ok()) {
     const Result<std::string> body = encode(task_message(task), kMessageBytesMax);
-    if (body.ok()) {
+    Result<std::shared_ptr<const SharedModel>> model = for_worker(task.model);
+    if (body.ok() && model.ok()) {
       current_ = Current{.id = task.id, .kind = task.kind, .schema = std::move(task.schema)};
-      return send(FrameWriter(*body, std::move(task.model)));
+      return send(FrameWriter(*body, std::move(*model)));
     }
-    status = body.error();
+    status = body.ok() ? model.error() : body.error();
   }
   if (const auto owner = owner_.lock()) owner->failed(id_, task.id, status.error());
 }

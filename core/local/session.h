@@ -50,6 +50,7 @@ class Session : public std::enable_shared_from_this<Session> {
   using Timer = boost::asio::steady_timer;
 
   Status check_assignable(const Task& task) const;
+  Result<std::shared_ptr<const SharedModel>> for_worker(std::shared_ptr<const SharedModel> model) const;
   void wait_readable();
   void on_readable();
   Status on_frame(Frame frame);

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/local/model_memory.h"
 #include "core/local/socket.h"
 
 namespace fluvial::local {
@@ -37,7 +38,8 @@ Status check_sealed(int fd, std::uint64_t size_bytes, int required) {
   }
   for (const auto& [seal, name] :
        {std::pair{F_SEAL_SHRINK, "F_SEAL_SHRINK"}, {F_SEAL_GROW, "F_SEAL_GROW"}, {F_SEAL_WRITE, "F_SEAL_WRITE"}}) {
-    if ((required & seal & ~seals) != 0)
+    const int as_good = seal == F_SEAL_WRITE ? F_SEAL_WRITE | F_SEAL_FUTURE_WRITE : seal;
+    if ((required & seal) != 0 && (seals & as_good) == 0)
       return Error{Code::kInvalidArgument, fmt::format("the model's memfd lacks {}", name)};
   }
   // After the seals: from here on the size cannot change.
@@ -64,6 +66,13 @@ Result<std::shared_ptr<const SharedModel>> SharedModel::adopt(UniqueFd fd, std::
   FLUVIAL_TRY(check_sealed(fd.get(), size_bytes, seals == Seals::kSize ? kSizeSeals : kAllSeals));
   FLUVIAL_ASSIGN(Mapping mapping, map(fd.get(), size_bytes, PROT_READ));
   return std::shared_ptr<const SharedModel>(new SharedModel(std::move(fd), std::move(mapping)));
+}
+
+SharedModel::~SharedModel() {
+  const std::shared_ptr<ModelMemory> home = home_.lock();
+  if (!home) return;
+  fd_.reset();
+  home->give_back({std::move(lease_), std::move(mapping_), std::move(use_)});
 }
 
 Result<std::shared_ptr<const SharedModel>> SharedModel::copy_of(ByteSpan bytes) {
@@ -119,6 +128,15 @@ Result<std::shared_ptr<const SharedModel>> ResultBuffer::share() const {
 }
 
 Result<std::shared_ptr<const SharedModel>> MemfdWriter::seal() && {
+  if (use_) {
+    UniqueFd reading = open_again(fd_.get(), O_RDONLY);
+    if (!reading.valid()) return system_error(Code::kResourceExhausted, "a second descriptor of shared memory");
+    std::shared_ptr<SharedModel> model(new SharedModel(std::move(reading), std::move(mapping_)));
+    model->lease_ = std::move(fd_);
+    model->use_ = std::move(use_);
+    model->home_ = std::move(home_);
+    return std::shared_ptr<const SharedModel>(std::move(model));
+  }
   const std::uint64_t size_bytes = mapping_.span().size();
   {
     const Mapping unmapped = std::move(mapping_);

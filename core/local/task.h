@@ -47,7 +47,8 @@ struct WorkerOptions {
   std::string name;                  // for the agent's logs, and for Task.previous
   TaskKind kind = TaskKind::kTrain;  // what it does
   std::optional<Group> group = {};
-  bool wants_models = false;  // tell it of committed models
+  bool wants_models = false;       // tell it of committed models
+  bool takes_kept_models = false;  // models in memory that is kept (model_memory.h); WorkerClient always takes them
 };
 
 // What became of a worker's result.

@@ -63,7 +63,9 @@ Result<WorkerClient> WorkerClient::attach(const std::filesystem::path& socket, c
   FLUVIAL_TRY(set_deadline(fd.get(), SO_SNDTIMEO, kWriteDeadline));
   FLUVIAL_TRY(set_deadline(fd.get(), SO_RCVTIMEO, kAttachDeadline));
   // The agent may have refused and closed already: then reading tells more than writing.
-  const Status written = write_message(fd.get(), attach_message(options));
+  WorkerOptions own = options;
+  own.takes_kept_models = true;
+  const Status written = write_message(fd.get(), attach_message(own));
   Result<Received> answer = read_message(fd.get());
   if (!answer.ok()) return written.ok() ? answer.error() : written.error();
   if (!answer->message.has_attached()) return Error{Code::kInternal, "the agent's first message is no answer"};

@@ -20,6 +20,7 @@ struct WorkerInfo {
   std::int64_t pid = 0;
   std::optional<Group> group = {};
   bool wants_models = false;
+  bool takes_kept_models = false;
 };
 
 // Called on the server's strand, one call at a time. After worker_attached() exactly one worker_detached(); every task

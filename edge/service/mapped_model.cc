@@ -6,14 +6,14 @@
 
 namespace fluvial::edge {
 
-MappedModel::MappedModel(net::WorkerPool& pool, const round::ModelRef& ref, std::function<void()> begun,
-                         std::function<void(HeldModel)> done)
-    : pool_(pool), ref_(ref), begun_(std::move(begun)), done_(std::move(done)) {}
+MappedModel::MappedModel(net::WorkerPool& pool, std::shared_ptr<local::ModelMemory> memory, const round::ModelRef& ref,
+                         std::function<void()> begun, std::function<void(HeldModel)> done)
+    : pool_(pool), memory_(std::move(memory)), ref_(ref), begun_(std::move(begun)), done_(std::move(done)) {}
 
 net::Awaitable<Status> MappedModel::begin(round::Schema schema) {
   begun_();
   Result<local::MemfdWriter> writer =
-      co_await pool_.run([bytes = ref_.bytes] { return local::MemfdWriter::create(bytes); });
+      co_await pool_.run([memory = memory_, bytes = ref_.bytes] { return memory->writer(bytes); });
   if (!writer.ok()) co_return writer.error();
   writer_ = std::move(*writer);
   schema_ = std::move(schema);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "core/local/model_memory.h"
 #include "core/net/worker_pool.h"
 #include "core/tree/model_receiver.h"
 #include "edge/service/trained.h"
@@ -16,8 +17,8 @@ namespace fluvial::edge {
 class MappedModel final : public tree::ModelSink {
  public:
   // `begun`: when the parent says what its tensors are called.
-  MappedModel(net::WorkerPool& pool, const round::ModelRef& ref, std::function<void()> begun,
-              std::function<void(HeldModel)> done);
+  MappedModel(net::WorkerPool& pool, std::shared_ptr<local::ModelMemory> memory, const round::ModelRef& ref,
+              std::function<void()> begun, std::function<void(HeldModel)> done);
 
   net::Awaitable<Status> begin(round::Schema schema) override;
   Status append(ByteSpan bytes) override;
@@ -27,6 +28,7 @@ class MappedModel final : public tree::ModelSink {
 
  private:
   net::WorkerPool& pool_;
+  std::shared_ptr<local::ModelMemory> memory_;
   round::ModelRef ref_;
   std::function<void()> begun_;
   std::function<void(HeldModel)> done_;

@@ -12,7 +12,8 @@ TEST(MappedModelTest, IsHandedOnWhenItIsSealed) {
   const HeldModel whole = held_model(RunId(1), 1, schema, std::as_bytes(std::span(values)));
   const ByteSpan bytes = whole.bytes->bytes();
   std::optional<HeldModel> held;
-  MappedModel model(runtime.get().pool, whole.ref, [] {}, [&](HeldModel done) { held = std::move(done); });
+  const std::shared_ptr<local::ModelMemory> memory = local::ModelMemory::make();
+  MappedModel model(runtime.get().pool, memory, whole.ref, [] {}, [&](HeldModel done) { held = std::move(done); });
   ASSERT_TRUE(runtime.run(model.begin(schema)).ok());
   ASSERT_TRUE(model.append(bytes.first(250)).ok());
   ASSERT_TRUE(model.append(bytes.subspan(250)).ok());

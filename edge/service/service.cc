@@ -55,7 +55,7 @@ tree::ModelReceiver::Owner EdgeService::model_owner() {
   owner.post = [this](v1::Envelope message) { uplink_.post(std::move(message)); };
   owner.sink = [this](const round::ModelRef& model) {
     const auto begun = [this] { schema_from_ = uplink_.lease().parent; };
-    return std::make_shared<MappedModel>(site_.runtime.pool, model, begun, [this](HeldModel held) {
+    return std::make_shared<MappedModel>(site_.runtime.pool, model_memory_, model, begun, [this](HeldModel held) {
       if (common_models_ != nullptr) {
         const CommonModels::Which which = common(held.ref, schema_from_);
         held = common_models_->fetched(this, which, std::move(held));

@@ -8,6 +8,7 @@
 
 #include "core/config/settings.h"
 #include "core/identity/certificate.h"
+#include "core/local/model_memory.h"
 #include "core/net/task_group.h"
 #include "core/tree/model_receiver.h"
 #include "core/tree/orders.h"
@@ -113,6 +114,7 @@ class EdgeService : public tree::UplinkOwner {
   tree::Uplink uplink_;
   tree::Orders orders_;
   NodeId schema_from_;  // the parent that the model on its way begins at
+  std::shared_ptr<local::ModelMemory> model_memory_ = local::ModelMemory::make();
   tree::ModelReceiver models_;
   Submission submission_;
   UpdateMaker maker_;

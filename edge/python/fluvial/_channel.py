@@ -63,6 +63,7 @@ class Channel:
             channel = cls(connection)
             message = _messages.LocalMessage()
             message.attach.CopyFrom(attach)
+            message.attach.takes_kept_models = True
             channel.send(message)
             try:
                 answer, descriptor = channel.receive(_ATTACH_SECONDS)

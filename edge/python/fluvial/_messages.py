@@ -47,6 +47,7 @@ _LOCAL = {
         "uint32 rank",
         "uint32 ranks",
         "bool wants_models",
+        "bool takes_kept_models",
     ],
     "Range": ["uint64 first_byte", "uint64 bytes"],
     "Previous": ["uint64 round", "Previous.Outcome outcome"],

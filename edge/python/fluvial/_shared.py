@@ -11,7 +11,8 @@ import numpy as np
 from .errors import ProtocolError
 
 _RESULT_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
-_MODEL_SEALS = _RESULT_SEALS | fcntl.F_SEAL_WRITE
+_F_SEAL_FUTURE_WRITE = 0x0010  # fcntl has no name for it yet
+_CONTENT_SEALS = fcntl.F_SEAL_WRITE | _F_SEAL_FUTURE_WRITE  # either: the agent's kept memory has the second
 _MAP_POPULATE = getattr(mmap, "MAP_POPULATE", 0)  # from Python 3.10 on
 
 
@@ -26,7 +27,8 @@ def _mapped(descriptor: int, size: int, protection: int, populate: bool = True) 
 class SharedModel:
     """A model from the agent: a memfd nobody can change, mapped for reading when it is first looked at.
 
-    `array` is its bytes, without a copy; it lives as long as somebody uses it.
+    `array` is its bytes, without a copy; it lives as long as somebody uses it. Only when no mapping and no descriptor of
+    it is left may the agent use the memory for another model.
     """
 
     def __init__(self, descriptor: int, size: int) -> None:
@@ -40,7 +42,8 @@ class SharedModel:
             self.close()
             raise ProtocolError("the agent sent a model that is no memfd") from error
         found = os.fstat(descriptor).st_size
-        if seals & _MODEL_SEALS != _MODEL_SEALS or found != size:
+        sealed = seals & _RESULT_SEALS == _RESULT_SEALS and seals & _CONTENT_SEALS
+        if not sealed or found != size:
             self.close()
             wrong = "not sealed" if found == size else f"of {found} bytes, expected {size}"
             raise ProtocolError(f"the agent sent a model that is {wrong}")

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 import fluvial
-from fluvial import _messages
+from fluvial import _messages, _shared
 
 
 def frame(message):
@@ -70,10 +70,14 @@ def descriptors():
     return len(os.listdir("/proc/self/fd"))
 
 
-def model(size=12):
+SIZE_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+F_SEAL_FUTURE_WRITE = 0x0010
+
+
+def model(size=12, seals=SIZE_SEALS | fcntl.F_SEAL_WRITE):
     descriptor = os.memfd_create("model", os.MFD_ALLOW_SEALING)
     os.ftruncate(descriptor, size)
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
     return descriptor
 
 
@@ -135,6 +139,8 @@ def unsealed():
     [
         (lambda: os.open("/dev/null", os.O_RDONLY), task(), "no memfd"),
         (unsealed, task(), "not sealed"),
+        (lambda: model(seals=SIZE_SEALS), task(), "not sealed"),
+        (lambda: model(seals=fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE), task(), "not sealed"),
         (lambda: model(11), task(), "11 bytes, expected 12"),
         (lambda: model(13), task(nbytes=13), "13 bytes with a schema of 12"),
         (model, task(dtype="F99"), "F99"),
@@ -172,3 +178,33 @@ def test_an_agent_that_dies_while_we_wait(tmp_path):
     with Agent(tmp_path / "a", [attached()]) as agent:
         with pytest.raises(fluvial.AgentUnavailable, match="connect again"):
             next(fluvial.connect(agent.path, patience_s=0).rounds())
+
+
+def nobody_else_has(descriptor):
+    """How an agent asks before it uses the memory of a model again (docs/formats/local.md)."""
+    set_lease = getattr(fcntl, "F_SETLEASE", 1024)
+    try:
+        fcntl.fcntl(descriptor, set_lease, fcntl.F_WRLCK)
+    except OSError:
+        return False
+    fcntl.fcntl(descriptor, set_lease, fcntl.F_UNLCK)
+    return True
+
+
+def test_an_array_keeps_the_agent_from_using_its_memory_again():
+    memory = model(seals=SIZE_SEALS | F_SEAL_FUTURE_WRITE)
+    agents = os.open(f"/proc/self/fd/{memory}", os.O_RDWR)
+    try:
+        if not nobody_else_has(agents):
+            pytest.skip("this kernel grants no leases on memfds")
+        handed_over = _shared.SharedModel(os.open(f"/proc/self/fd/{memory}", os.O_RDONLY), 12)
+        assert not nobody_else_has(agents)
+        part = handed_over.array[4:8]
+        del handed_over
+        assert not nobody_else_has(agents), "a part of it is held"
+        assert not part.flags.writeable
+        del part
+        assert nobody_else_has(agents)
+    finally:
+        os.close(agents)
+        os.close(memory)
