@@ -1,8 +1,8 @@
 #include "core/base/buffer_pool.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
+#include <iterator>
 #include <new>
 #include <utility>
 
@@ -23,14 +23,7 @@ constexpr bool kWatched = true;
 constexpr bool kWatched = false;
 #endif
 
-constexpr std::size_t kClassesBetweenPowers = 8;
-
 constexpr std::align_val_t kAlignment{64};
-
-std::byte* heap_take(std::size_t bytes) {
-  return static_cast<std::byte*>(::operator new(bytes, kAlignment, std::nothrow));
-}
-void heap_give_back(std::byte* block, std::size_t) { ::operator delete(block, kAlignment); }
 
 }  // namespace
 
@@ -42,103 +35,130 @@ BufferPool& BufferPool::shared() {
   return pool;
 }
 
-BufferPool::BufferPool() : pages_{heap_take, heap_give_back} {}
-
 BufferPool::~BufferPool() {
   FLUVIAL_CHECK(counts_.used_bytes == 0, "a pool that goes before its blocks");
-  free_all(let_go());
+  unmake(let_go());
 }
 
-std::size_t BufferPool::class_of(std::size_t bytes) {
-  const std::size_t step = std::bit_floor(std::max(bytes, kLeastBytes)) / kClassesBetweenPowers;
-  return (std::max(bytes, kLeastBytes) + step - 1) / step * step;
-}
+std::size_t BufferPool::block_bytes(std::size_t bytes) { return (bytes + kGrainBytes - 1) / kGrainBytes * kGrainBytes; }
 
-std::byte* BufferPool::take(std::size_t bytes) {
-  FLUVIAL_CHECK(bytes >= kLeastBytes, "a block that is the heap's");
-  if (bytes > SIZE_MAX / 2) throw std::bad_alloc();
-  const std::size_t block_bytes = class_of(bytes);
-  Blocks in_the_way;
+std::byte* BufferPool::take(std::size_t asked_bytes) {
+  FLUVIAL_CHECK(asked_bytes >= kLeastBytes, "a block that is the heap's");
+  if (asked_bytes > SIZE_MAX / 2) throw std::bad_alloc();
+  const std::size_t bytes = block_bytes(asked_bytes);
+  Stretches in_the_way;
   {
     const std::lock_guard lock(mutex_);
     ++counts_.taken;
-    if (const auto found = kept_.find(block_bytes); found != kept_.end()) {
-      std::byte* const block = found->second.back();
-      found->second.pop_back();
-      if (found->second.empty()) kept_.erase(found);
+    if (std::byte* const block = cut(bytes)) {
       ++counts_.reused;
-      counts_.kept_bytes -= block_bytes;
-      counts_.used_bytes += block_bytes;
-      counts_.peak_bytes = std::max(counts_.peak_bytes, counts_.used_bytes);
+      use(bytes);
       return block;
     }
-    in_the_way = make_room(block_bytes);
-    counts_.used_bytes += block_bytes;
-    counts_.peak_bytes = std::max(counts_.peak_bytes, counts_.used_bytes);
+    in_the_way = make_room(bytes);
+    use(bytes);
   }
-  free_all(in_the_way);
-  if (std::byte* const block = make(block_bytes)) return block;
+  unmake(in_the_way);
+  if (std::byte* const block = make(bytes)) return block;
   trim();
-  if (std::byte* const block = make(block_bytes)) return block;
+  if (std::byte* const block = make(bytes)) return block;
   const std::lock_guard lock(mutex_);
-  counts_.used_bytes -= block_bytes;
+  counts_.used_bytes -= bytes;
   throw std::bad_alloc();
 }
 
-std::byte* BufferPool::make(std::size_t block_bytes) const {
-  return block_bytes >= kPagesBytes ? pages_.take(block_bytes) : heap_take(block_bytes);
+void BufferPool::give_back(std::byte* block, std::size_t asked_bytes) {
+  const std::size_t bytes = block_bytes(asked_bytes);
+  {
+    const std::lock_guard lock(mutex_);
+    FLUVIAL_CHECK(counts_.used_bytes >= bytes, "more given back than taken");
+    counts_.used_bytes -= bytes;
+    if (pages_.take != nullptr) return keep(block, bytes);
+  }
+  ::operator delete(block, kAlignment);
 }
 
-void BufferPool::give_back(std::byte* block, std::size_t bytes) {
-  const std::size_t block_bytes = class_of(bytes);
-  const std::lock_guard lock(mutex_);
-  FLUVIAL_CHECK(counts_.used_bytes >= block_bytes, "more given back than taken");
-  kept_[block_bytes].push_back(block);
-  counts_.used_bytes -= block_bytes;
-  counts_.kept_bytes += block_bytes;
+// Where several are as short, the one that lies lowest: so blocks gather at one end, and the other stays whole.
+std::byte* BufferPool::cut(std::size_t bytes) {
+  const auto found = by_bytes_.lower_bound({bytes, nullptr});
+  if (found == by_bytes_.end()) return nullptr;
+  const auto [stretch_bytes, stretch] = *found;
+  forget(kept_.find(stretch));
+  if (stretch_bytes > bytes) keep(stretch + bytes, stretch_bytes - bytes);
+  return stretch;
 }
 
-// What must go so that a new block stays within the bound. Each time the smallest block that suffices, or else the
-// largest: so a chunk that is missing does not cost a model.
-BufferPool::Blocks BufferPool::make_room(std::size_t block_bytes) {
-  Blocks gone;
-  const std::uint64_t used = counts_.used_bytes + block_bytes;
+void BufferPool::keep(std::byte* stretch, std::size_t bytes) {
+  auto after = kept_.lower_bound(stretch);
+  if (after != kept_.end() && after->first == stretch + bytes) {
+    bytes += after->second;
+    forget(after++);
+  }
+  if (after != kept_.begin()) {
+    const auto before = std::prev(after);
+    if (before->first + before->second == stretch) {
+      stretch = before->first;
+      bytes += before->second;
+      forget(before);
+    }
+  }
+  kept_.emplace(stretch, bytes);
+  by_bytes_.emplace(bytes, stretch);
+  counts_.kept_bytes += bytes;
+}
+
+void BufferPool::forget(std::map<std::byte*, std::size_t>::iterator stretch) {
+  counts_.kept_bytes -= stretch->second;
+  by_bytes_.erase({stretch->second, stretch->first});
+  kept_.erase(stretch);
+}
+
+void BufferPool::use(std::size_t bytes) {
+  counts_.used_bytes += bytes;
+  counts_.peak_bytes = std::max(counts_.peak_bytes, counts_.used_bytes);
+}
+
+// What must go so that a new block stays within the bound, and no more: ends of the longest stretches.
+BufferPool::Stretches BufferPool::make_room(std::size_t bytes) {
+  Stretches gone;
+  const std::uint64_t used = counts_.used_bytes + bytes;
   const std::uint64_t most = std::max(counts_.peak_bytes, used) + kSlackBytes;
   while (used + counts_.kept_bytes > most) {
-    auto from = kept_.lower_bound(static_cast<std::size_t>(used + counts_.kept_bytes - most));
-    if (from == kept_.end()) --from;
-    gone.emplace_back(from->second.back(), from->first);
-    counts_.kept_bytes -= from->first;
-    from->second.pop_back();
-    if (from->second.empty()) kept_.erase(from);
+    const auto [stretch_bytes, stretch] = *by_bytes_.rbegin();
+    const std::size_t excess = block_bytes(static_cast<std::size_t>(used + counts_.kept_bytes - most));
+    const std::size_t stays = stretch_bytes - std::min(stretch_bytes, excess);
+    forget(kept_.find(stretch));
+    if (stays > 0) keep(stretch, stays);
+    gone.emplace_back(stretch + stays, stretch_bytes - stays);
   }
   return gone;
 }
 
-BufferPool::Blocks BufferPool::let_go() {
-  Blocks gone;
-  for (const auto& [block_bytes, blocks] : kept_) {
-    for (std::byte* const block : blocks) gone.emplace_back(block, block_bytes);
-  }
+BufferPool::Stretches BufferPool::let_go() {
+  Stretches gone(kept_.begin(), kept_.end());
   kept_.clear();
+  by_bytes_.clear();
   counts_.kept_bytes = 0;
   counts_.peak_bytes = counts_.used_bytes;
   return gone;
 }
 
-void BufferPool::free_all(const Blocks& blocks) const {
-  for (const auto& [block, block_bytes] : blocks) {
-    block_bytes >= kPagesBytes ? pages_.give_back(block, block_bytes) : heap_give_back(block, block_bytes);
-  }
+std::byte* BufferPool::make(std::size_t bytes) const {
+  if (pages_.take != nullptr) return pages_.take(bytes);
+  return static_cast<std::byte*>(::operator new(bytes, kAlignment, std::nothrow));
+}
+
+void BufferPool::unmake(const Stretches& stretches) const {
+  for (const auto& [stretch, bytes] : stretches) pages_.give_back(stretch, bytes);
 }
 
 void BufferPool::trim() {
-  Blocks gone;
+  Stretches gone;
   {
     const std::lock_guard lock(mutex_);
     gone = let_go();
   }
-  free_all(gone);
+  unmake(gone);
 }
 
 void BufferPool::take_from(Pages pages) {

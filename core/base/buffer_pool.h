@@ -1,9 +1,12 @@
-// Memory for large Buffers that stays: a block whose Buffer has gone is used again by the next one of its size. The
-// system zeroes fresh pages and takes a fault for each, and a round needs the same large blocks as the round before.
+// Memory for large Buffers that stays: what a Buffer leaves is used again by later ones. The system zeroes fresh pages
+// and takes a fault for each, and a round needs as much large memory as the round before.
+//
+// A round's phases want it in other pieces: first the children's chunks, then one model. So the pool keeps stretches of
+// pages and not blocks: a block is cut from the shortest stretch that is long enough, and joins its neighbours when it
+// comes back. The chunks of one phase are the model of the next.
 //
 // The pool never holds more than the most that was in use at once since the last trim(), plus kSlackBytes: so it adds
-// next to nothing to the peak of a process. Blocks come in classes, eight between a power of two and the next; a block
-// is at most an eighth larger than what was asked for, and pages of it that nobody writes cost nothing.
+// next to nothing to the peak of a process. A block is at most kGrainBytes longer than what was asked for.
 //
 // Thread safe. The pool itself gives nothing back as time passes: somebody calls trim() when no rounds come
 // (core/tree/heap.h).
@@ -13,6 +16,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -20,25 +24,27 @@ namespace fluvial {
 
 class BufferPool {
  public:
-  static constexpr std::size_t kLeastBytes = 64 * 1024;    // a smaller Buffer is the heap's
-  static constexpr std::size_t kPagesBytes = 1024 * 1024;  // from here on blocks are pages of their own (Pages)
+  static constexpr std::size_t kLeastBytes = 64 * 1024;  // a smaller Buffer is the heap's
+  static constexpr std::size_t kGrainBytes = 64 * 1024;  // blocks are multiples of it
   static constexpr std::size_t kSlackBytes = 16 * 1024 * 1024;
 
   struct Counts {
     std::uint64_t taken = 0;       // blocks, over the pool's life
-    std::uint64_t reused = 0;      // of these, blocks that were kept
-    std::uint64_t used_bytes = 0;  // now, by classes
+    std::uint64_t reused = 0;      // of these, blocks of memory that was kept
+    std::uint64_t used_bytes = 0;  // now, in whole grains
     std::uint64_t kept_bytes = 0;  // now, for reuse
     std::uint64_t peak_bytes = 0;  // the most that was used at once since the last trim()
   };
-  // Where blocks of kPagesBytes and more come from: 64-byte aligned, null if there is no memory. The heap, unless a
-  // process says otherwise. Called from any thread.
+  // Where memory comes from. `take`: 64-byte aligned, null if there is none. `give_back`: any part of what was taken,
+  // from one take or from several that happened to be neighbours, as munmap() does. Called from any thread.
   struct Pages {
-    std::byte* (*take)(std::size_t block_bytes);
-    void (*give_back)(std::byte* block, std::size_t block_bytes);
+    std::byte* (*take)(std::size_t bytes);
+    void (*give_back)(std::byte* stretch, std::size_t bytes);
   };
 
-  BufferPool();
+  // Without pages each block comes from the heap and goes back there: nothing is kept.
+  BufferPool() = default;
+  explicit BufferPool(Pages pages) : pages_(pages) {}
   ~BufferPool();  // nothing is in use any more
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
@@ -56,19 +62,25 @@ class BufferPool {
   void take_from(Pages pages);                          // before the first take()
   Counts counts() const;
 
-  static std::size_t class_of(std::size_t bytes);  // the size of the block that serves it
+  static std::size_t block_bytes(std::size_t bytes);  // of the block that serves it
 
  private:
-  using Blocks = std::vector<std::pair<std::byte*, std::size_t>>;
-  std::byte* make(std::size_t block_bytes) const;  // null if there is no memory
-  void free_all(const Blocks& blocks) const;
-  Blocks make_room(std::size_t block_bytes);  // under the lock
-  Blocks let_go();                            // likewise
+  using Stretches = std::vector<std::pair<std::byte*, std::size_t>>;
+  std::byte* make(std::size_t bytes) const;  // null if there is no memory
+  void unmake(const Stretches& stretches) const;
+  // Under the lock:
+  std::byte* cut(std::size_t bytes);  // of what is kept; null if no stretch is long enough
+  Stretches make_room(std::size_t bytes);
+  Stretches let_go();
+  void keep(std::byte* stretch, std::size_t bytes);
+  void forget(std::map<std::byte*, std::size_t>::iterator stretch);
+  void use(std::size_t bytes);
 
   mutable std::mutex mutex_;
-  std::map<std::size_t, std::vector<std::byte*>> kept_;  // by class, none empty; the last one in is the next out
+  std::map<std::byte*, std::size_t> kept_;                 // stretches by their place; no two of them touch
+  std::set<std::pair<std::size_t, std::byte*>> by_bytes_;  // the same
   Counts counts_;
-  Pages pages_;  // fixed from the first take() on
+  Pages pages_{nullptr, nullptr};  // fixed from the first take() on
 };
 
 }  // namespace fluvial

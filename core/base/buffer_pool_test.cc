@@ -1,10 +1,14 @@
 #include "core/base/buffer_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <new>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/base/bytes.h"
@@ -15,12 +19,43 @@ namespace {
 
 constexpr std::size_t kMiB = 1024 * 1024;
 
-// Blocks of one pool, given back at the end.
-class Taken {
- public:
-  explicit Taken(BufferPool& pool) : pool_(pool) {}
-  ~Taken() {
-    while (!blocks_.empty()) give_back(blocks_.size() - 1);
+// The system's pages, counted: each take lies after the one before.
+constexpr std::size_t kReservedBytes = std::size_t{64} << 30;
+std::byte* next_page = [] {
+  void* const memory = ::mmap(nullptr, kReservedBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
+}();
+std::size_t pages_left = SIZE_MAX;
+std::size_t pages_held = 0;
+std::mutex pages_mutex;
+std::byte* take_pages(std::size_t bytes) {
+  const std::lock_guard lock(pages_mutex);
+  if (bytes > pages_left) return nullptr;
+  void* const memory = ::mmap(next_page, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  next_page += bytes;
+  pages_left -= bytes;
+  pages_held += bytes;
+  return static_cast<std::byte*>(memory);
+}
+void give_pages_back(std::byte* stretch, std::size_t bytes) {
+  const std::lock_guard lock(pages_mutex);
+  EXPECT_EQ(::munmap(stretch, bytes), 0);
+  pages_left += bytes;
+  pages_held -= bytes;
+}
+
+class BufferPoolTest : public testing::Test {
+ protected:
+  BufferPoolTest() {
+    EXPECT_NE(next_page, nullptr);
+    pages_left = SIZE_MAX / 2, pages_held = 0;
+  }
+  ~BufferPoolTest() override {
+    while (!blocks_.empty()) give_back(0);
+    pool_.trim();
+    EXPECT_EQ(pages_held, 0u);
+    pages_left = SIZE_MAX / 2;
   }
   std::byte* take(std::size_t bytes) {
     blocks_.emplace_back(pool_.take(bytes), bytes);
@@ -31,24 +66,22 @@ class Taken {
     blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(index));
     pool_.give_back(block, bytes);
   }
-  std::size_t size() const { return blocks_.size(); }
+  void give_all_back() {
+    while (!blocks_.empty()) give_back(blocks_.size() / 2);
+  }
 
- private:
-  BufferPool& pool_;
+  BufferPool pool_{{take_pages, give_pages_back}};
   std::vector<std::pair<std::byte*, std::size_t>> blocks_;
 };
 
-TEST(BufferPool, ABlockIsUsedAgainByTheNextOfItsClass) {
-  BufferPool pool;
-  Taken taken(pool);
-  std::byte* const first = taken.take(4 * kMiB);
-  std::memset(first, 1, 4 * kMiB);
-  taken.give_back(0);
-  EXPECT_EQ(pool.counts().kept_bytes, 4 * kMiB);
-  EXPECT_EQ(taken.take(4 * kMiB - 5), first) << "of the same class";
-  EXPECT_NE(taken.take(4 * kMiB), first) << "while it is in use";
-  taken.take(3 * kMiB);
-  const BufferPool::Counts counts = pool.counts();
+TEST_F(BufferPoolTest, ABlockIsUsedAgain) {
+  std::byte* const first = take(4 * kMiB);
+  give_back(0);
+  EXPECT_EQ(pool_.counts().kept_bytes, 4 * kMiB);
+  EXPECT_EQ(take(4 * kMiB - 5), first) << "it is as long in whole grains";
+  EXPECT_NE(take(4 * kMiB), first) << "while it is in use";
+  take(3 * kMiB);
+  const BufferPool::Counts counts = pool_.counts();
   EXPECT_EQ(counts.taken, 4u);
   EXPECT_EQ(counts.reused, 1u);
   EXPECT_EQ(counts.kept_bytes, 0u);
@@ -56,114 +89,108 @@ TEST(BufferPool, ABlockIsUsedAgainByTheNextOfItsClass) {
   EXPECT_EQ(counts.peak_bytes, 11 * kMiB);
 }
 
-TEST(BufferPool, ABlockIsAtMostAnEighthLargerAndPowersOfTwoAreExact) {
-  EXPECT_EQ(BufferPool::class_of(1), BufferPool::kLeastBytes);
-  for (std::size_t power = BufferPool::kLeastBytes; power <= std::size_t{1} << 36; power *= 2) {
-    EXPECT_EQ(BufferPool::class_of(power), power);
-    EXPECT_EQ(BufferPool::class_of(power - 1), power);
-    for (std::size_t bytes = power + 1; bytes < 2 * power; bytes += power / 29) {
-      const std::size_t block = BufferPool::class_of(bytes);
-      EXPECT_GE(block, bytes);
-      EXPECT_LE(block - bytes, power / 8);
-      EXPECT_EQ(BufferPool::class_of(block), block) << "a block is of its own class";
-      EXPECT_EQ(block % 64, 0u);
-    }
+// The phases of a round: chunks, then a model in their place, and the model before goes.
+TEST_F(BufferPoolTest, TheChunksOfOnePhaseAreTheModelOfTheNext) {
+  std::byte* model = pool_.take(40 * kMiB);
+  std::size_t after_two_rounds = 0;
+  for (int round = 0; round < 10; ++round) {
+    for (int chunk = 0; chunk < 45; ++chunk) take(kMiB);
+    give_all_back();
+    std::byte* const next = pool_.take(40 * kMiB);
+    pool_.give_back(model, 40 * kMiB);
+    model = next;
+    if (round == 1) after_two_rounds = pages_held;
+    if (round > 1) EXPECT_EQ(pages_held, after_two_rounds) << "round " << round;
+  }
+  EXPECT_EQ(pool_.counts().taken - pool_.counts().reused, 47u)
+      << "a model and the chunks of one round, and one more model";
+  pool_.give_back(model, 40 * kMiB);
+}
+
+TEST_F(BufferPoolTest, ABlockIsCutFromTheShortestStretchThatSuffices) {
+  for (const std::size_t mib : {8, 1, 2, 1, 4, 1}) take(mib * kMiB);
+  std::byte* const two = blocks_[2].first;
+  for (const std::size_t index : {4, 2, 0}) give_back(index);  // what lies between stays in use
+  EXPECT_EQ(take(kMiB + 1), two);
+}
+
+TEST_F(BufferPoolTest, ABlockIsAtMostAGrainLonger) {
+  for (std::size_t bytes = 1; bytes < std::size_t{1} << 36; bytes += bytes / 3 + 1) {
+    EXPECT_GE(BufferPool::block_bytes(bytes), bytes);
+    EXPECT_LT(BufferPool::block_bytes(bytes) - bytes, BufferPool::kGrainBytes);
+    EXPECT_EQ(BufferPool::block_bytes(bytes) % BufferPool::kGrainBytes, 0u);
   }
 }
 
-// Whatever is taken and given back in whatever order.
-TEST(BufferPool, NeverHoldsMoreThanThePeakOfUseAndItsSlack) {
-  BufferPool pool;
-  Taken taken(pool);
+// Whatever is taken and given back in whatever order: blocks share no byte, what is in them stays, and the system has
+// given exactly what is used and kept.
+TEST_F(BufferPoolTest, HoldsNoMoreThanThePeakOfUseAndItsSlack) {
+  std::map<std::byte*, std::uint64_t> marks;
   Rng rng(7);
-  for (int step = 0; step < 20'000; ++step) {
-    if (taken.size() > 0 && (taken.size() > 30 || rng.below(2) == 0)) {
-      taken.give_back(rng.below(taken.size()));
+  for (std::uint64_t step = 0; step < 20'000; ++step) {
+    if (!blocks_.empty() && (blocks_.size() > 30 || rng.below(2) == 0)) {
+      const std::size_t index = rng.below(blocks_.size());
+      const auto [block, bytes] = blocks_[index];
+      for (const std::size_t at : {std::size_t{0}, bytes - 8})
+        ASSERT_EQ(load_le<std::uint64_t>(block + at), marks[block]);
+      give_back(index);
     } else {
-      taken.take(BufferPool::kLeastBytes + rng.below(3 * kMiB));
+      const std::size_t bytes = BufferPool::kLeastBytes + rng.below(3 * kMiB);
+      std::byte* const block = take(bytes);
+      marks[block] = step;
+      for (const std::size_t at : {std::size_t{0}, bytes - 8}) store_le(block + at, step);
     }
-    const BufferPool::Counts counts = pool.counts();
+    const BufferPool::Counts counts = pool_.counts();
+    ASSERT_EQ(counts.used_bytes + counts.kept_bytes, pages_held);
     ASSERT_LE(counts.used_bytes, counts.peak_bytes);
     ASSERT_LE(counts.used_bytes + counts.kept_bytes, counts.peak_bytes + BufferPool::kSlackBytes);
   }
-  EXPECT_GT(pool.counts().reused, 0u);
+  EXPECT_GT(pool_.counts().reused, pool_.counts().taken / 2);
 }
 
-TEST(BufferPool, ForANewBlockTheSmallestThatSufficesGoes) {
-  BufferPool pool;
-  Taken taken(pool);
-  for (const std::size_t mib : {64, 8, 2}) taken.take(mib * kMiB);
-  for (int i = 0; i < 3; ++i) taken.give_back(0);
-  taken.take(16 * kMiB);  // within the slack
-  EXPECT_EQ(pool.counts().kept_bytes, 74 * kMiB);
-  taken.take(7 * kMiB);
-  EXPECT_EQ(pool.counts().kept_bytes, 66 * kMiB) << "8 MiB went: 2 were too few, 64 too many";
+TEST_F(BufferPoolTest, ForANewBlockNoMoreGoesThanMust) {
+  take(64 * kMiB);
+  take(8 * kMiB);
+  give_back(0);
+  take(80 * kMiB);  // 64 are too short for it; the peak is 88 by now, with the slack 104
+  EXPECT_EQ(pool_.counts().kept_bytes, 16 * kMiB);
+  EXPECT_EQ(pages_held, 104 * kMiB);
 }
 
-TEST(BufferPool, TrimmingGivesBackWhatIsKeptAndForgetsThePeak) {
-  BufferPool pool;
-  Taken taken(pool);
-  taken.take(kMiB);
-  taken.take(8 * kMiB);
-  taken.give_back(1);
-  pool.trim();
-  EXPECT_EQ(pool.counts().kept_bytes, 0u);
-  EXPECT_EQ(pool.counts().used_bytes, kMiB);
-  EXPECT_EQ(pool.counts().peak_bytes, kMiB);
-  taken.take(8 * kMiB);
-  EXPECT_EQ(pool.counts().reused, 0u);
+TEST_F(BufferPoolTest, TrimmingGivesBackWhatIsKeptAndForgetsThePeak) {
+  take(kMiB);
+  take(8 * kMiB);
+  give_back(1);
+  pool_.trim();
+  EXPECT_EQ(pages_held, kMiB);
+  EXPECT_EQ(pool_.counts().kept_bytes, 0u);
+  EXPECT_EQ(pool_.counts().used_bytes, kMiB);
+  EXPECT_EQ(pool_.counts().peak_bytes, kMiB);
+  take(8 * kMiB);
+  EXPECT_EQ(pool_.counts().reused, 0u);
 }
 
-std::size_t pages_left = 0;
-std::vector<std::size_t> pages_taken;
-
-TEST(BufferPool, LargeBlocksComeFromThePagesThatTheProcessNamesAndGoBackThere) {
-  pages_left = SIZE_MAX;
-  pages_taken.clear();
-  const BufferPool::Pages pages{
-      [](std::size_t bytes) {
-        pages_taken.push_back(bytes);
-        return bytes > pages_left ? nullptr : static_cast<std::byte*>(::operator new(bytes, std::align_val_t{64}));
-      },
-      [](std::byte* block, std::size_t) {
-        pages_taken.push_back(0);
-        ::operator delete(block, std::align_val_t{64});
-      }};
-  BufferPool pool;
-  pool.take_from(pages);
-  Taken taken(pool);
-  taken.take(BufferPool::kPagesBytes - 64 * 1024);
-  EXPECT_TRUE(pages_taken.empty()) << "a small block is the heap's";
-  taken.take(2 * kMiB);
-  taken.give_back(1);
-  pool.trim();
-  EXPECT_EQ(pages_taken, (std::vector<std::size_t>{2 * kMiB, 0}));
-}
-
-TEST(BufferPool, WithoutMemoryWhatIsKeptGoesFirstAndThenItIsAnError) {
-  BufferPool pool;
+TEST_F(BufferPoolTest, WithoutMemoryWhatIsKeptGoesFirstAndThenItIsAnError) {
   pages_left = 4 * kMiB;
-  pages_taken.clear();
-  pool.take_from({[](std::size_t bytes) {
-                    if (bytes > pages_left) return static_cast<std::byte*>(nullptr);
-                    pages_left -= bytes;
-                    return static_cast<std::byte*>(::operator new(bytes, std::align_val_t{64}));
-                  },
-                  [](std::byte* block, std::size_t bytes) {
-                    pages_left += bytes;
-                    ::operator delete(block, std::align_val_t{64});
-                  }});
-  Taken taken(pool);
-  taken.take(3 * kMiB);
-  taken.give_back(0);
-  taken.take(2 * kMiB);  // for which the kept 3 had to go
-  EXPECT_EQ(pool.counts().kept_bytes, 0u);
-  EXPECT_THROW(taken.take(3 * kMiB), std::bad_alloc);
-  EXPECT_EQ(pool.counts().used_bytes, 2 * kMiB);
+  take(2 * kMiB);
+  give_back(0);
+  take(3 * kMiB);  // for which the kept 2 had to go
+  EXPECT_EQ(pool_.counts().kept_bytes, 0u);
+  EXPECT_THROW(take(2 * kMiB), std::bad_alloc);
+  EXPECT_EQ(pool_.counts().used_bytes, 3 * kMiB);
 }
 
-TEST(BufferPool, ManyThreadsNeverShareABlock) {
+TEST(BufferPool, WithoutPagesNothingIsKept) {
   BufferPool pool;
+  std::byte* const block = pool.take(kMiB);
+  std::memset(block, 1, kMiB);
+  pool.give_back(block, kMiB);
+  EXPECT_EQ(pool.counts().kept_bytes, 0u);
+  EXPECT_EQ(pool.counts().used_bytes, 0u);
+}
+
+TEST_F(BufferPoolTest, ManyThreadsNeverShareABlock) {
+  BufferPool& pool = pool_;
   std::vector<std::thread> threads;
   for (unsigned char mark = 1; mark <= 4; ++mark) {
     threads.emplace_back([&pool, mark] {
@@ -183,7 +210,11 @@ TEST(BufferPool, ManyThreadsNeverShareABlock) {
   EXPECT_LE(pool.counts().kept_bytes, 4 * BufferPool::kLeastBytes);
 }
 
+// Before any Buffer of this executable.
+const bool named = (BufferPool::shared().take_from({take_pages, give_pages_back}), true);
+
 TEST(Buffers, LargeOnesUseMemoryAgainSmallOnesAreTheHeaps) {
+  ASSERT_TRUE(named);
   if (!BufferPool::kServesBuffers) GTEST_SKIP() << "this build watches each Buffer";
   const BufferPool::Counts before = BufferPool::shared().counts();
   std::byte* place = nullptr;
@@ -193,7 +224,7 @@ TEST(Buffers, LargeOnesUseMemoryAgainSmallOnesAreTheHeaps) {
     EXPECT_EQ(large.data(), place);
     large.shrink(5);  // it is still the block that it was
     const Buffer moved = std::move(large);
-    EXPECT_EQ(BufferPool::shared().counts().used_bytes, before.used_bytes + BufferPool::class_of(11 * kMiB + 17));
+    EXPECT_EQ(BufferPool::shared().counts().used_bytes, before.used_bytes + BufferPool::block_bytes(11 * kMiB + 17));
   }
   const Buffer small(BufferPool::kLeastBytes - 1);
   const BufferPool::Counts after = BufferPool::shared().counts();

@@ -148,7 +148,7 @@ TEST_F(ModelMemoryTest, AWorkerOfAnEarlierVersionGetsMemoryOfItsOwn) {
   Agent agent;
   RawPeer earlier(agent.socket());
   earlier.attach("earlier");
-  Result<WorkerClient> client = WorkerClient::attach(agent.socket(), {.name = "of today"});
+  Result<WorkerClient> client = WorkerClient::attach(agent.socket(), {.name = "of-today"});
   ASSERT_TRUE(client.ok()) << client.error().to_string();
   Task task = train_task(1);
   MemfdWriter writer = memory_->writer(task.schema.model_bytes()).value();
@@ -159,7 +159,7 @@ TEST_F(ModelMemoryTest, AWorkerOfAnEarlierVersionGetsMemoryOfItsOwn) {
   ASSERT_TRUE(earlier.receive(&model).has_task());
   EXPECT_EQ(seals_of(model.get()), F_SEAL_WRITE);
   task.id = TaskId(2);
-  agent.server().assign(agent.worker("of today"), task);
+  agent.server().assign(agent.worker("of-today"), task);
   const Result<std::optional<Task>> given = client->next_task();
   ASSERT_TRUE(given.ok() && *given);
   EXPECT_EQ(seals_of((*given)->model->fd()), F_SEAL_FUTURE_WRITE);

@@ -13,7 +13,7 @@ class IdleMemoryTest : public testing::Test {
  protected:
   void round() { pool_.give_back(pool_.take(4 * kMiB), 4 * kMiB); }
 
-  BufferPool pool_;
+  BufferPool pool_{mapped_pages()};
   int trimmed_ = 0;
   IdleMemory memory_{pool_, [this] { ++trimmed_; }};
 };
@@ -49,10 +49,9 @@ TEST_F(IdleMemoryTest, AfterAnotherRoundItGoesAgain) {
 }
 
 TEST(MappedPages, LongBlocksBeginAtAHugePageAndAllOfABlockIsThere) {
-  BufferPool pool;
-  pool.take_from(mapped_pages());
+  BufferPool pool(mapped_pages());
   for (const std::size_t bytes : {kMiB, 5 * kMiB + 1, 8 * kMiB, 8 * kMiB + 1, 64 * kMiB}) {
-    const std::size_t block_bytes = BufferPool::class_of(bytes);
+    const std::size_t block_bytes = BufferPool::block_bytes(bytes);
     std::byte* const block = pool.take(bytes);
     std::memset(block, 1, block_bytes);
     if (bytes > 8 * kMiB) EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % (2 * kMiB), 0u) << bytes;  // NOLINT
