@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <numeric>
 #include <utility>
 
+#include "core/base/in_turn.h"
 #include "core/digest/sha256.h"
 #include "kernels/vector.h"
 
@@ -15,8 +17,9 @@ namespace {
 
 // The flat fp32 vector and the integers of the model that is being made.
 struct Workspace {
-  Buffer model;             // the result
-  std::span<float> values;  // inside `model` when every tensor is averaged, else `separate_values`
+  Buffer model;                 // the result
+  std::span<float> values;      // inside `model` when every tensor is averaged, else `separate_values`
+  std::span<const float> base;  // of the values; empty: they are the base's before their step
   std::vector<float> separate_values;
   std::vector<std::int64_t> integers;
 };
@@ -25,8 +28,11 @@ Workspace open_workspace(const round::Schema& schema, ByteSpan base) {
   Workspace work;
   work.model = Buffer(schema.model_bytes());
   if (schema.all_averaged()) {
-    std::memcpy(work.model.data(), base.data(), base.size());
+    FLUVIAL_CHECK(
+        base.size() == work.model.size() && reinterpret_cast<std::uintptr_t>(base.data()) % alignof(float) == 0,
+        "a base that is no flat vector");
     work.values = {reinterpret_cast<float*>(work.model.data()), schema.value_count()};
+    work.base = {reinterpret_cast<const float*>(base.data()), schema.value_count()};
     return work;
   }
   work.separate_values.resize(schema.value_count());
@@ -46,19 +52,64 @@ Result<std::span<const float>> mean_of(const transfer::NodeSum& sum, const Final
 
 // Mean and optimizer, chunk by chunk, on every core. Returns the squared 2-norm of the step.
 Result<double> step_chunk(const transfer::NodeSum& sum, const FinaliseInput& input, const aggregate::ServerStep& step,
-                          std::span<float> state, std::span<float> values, std::size_t index) {
+                          std::span<float> state, const Workspace& work, std::size_t index) {
   FLUVIAL_ASSIGN(const std::span<const float> mean, mean_of(sum, input, index));
   const kernels::ChunkLayout& layout = sum.shape().layout;
-  const std::span<float> model = layout.of(values, index);
-  thread_local std::vector<float> before;
-  before.assign(model.begin(), model.end());
+  const std::span<float> model = layout.of(work.values, index);
+  thread_local std::vector<float> change;
+  change.resize(model.size());
+  std::span<const float> before = change;
+  if (work.base.empty()) {
+    std::ranges::copy(model, change.begin());
+  } else {
+    before = layout.of(work.base, index);
+    std::ranges::copy(before, model.begin());
+  }
   FLUVIAL_TRY(step.apply(index, mean, state, model));
   if (const auto screened = kernels::screen(model, layout.first_value(index)); !screened.ok()) {
     return Error{Code::kDataLoss, "the next model would not be finite: " + screened.error().message};
   }
-  kernels::pseudo_gradient(before, model, {}, before);
-  const auto change = kernels::screen(before);  // of two finite models it may still not be finite
-  return change.ok() ? change->norm_squared : std::numeric_limits<double>::infinity();
+  kernels::pseudo_gradient(before, model, {}, change);
+  const auto changed = kernels::screen(change);  // of two finite models it may still not be finite
+  return changed.ok() ? changed->norm_squared : std::numeric_limits<double>::infinity();
+}
+
+// Makes the next model's bytes, digests them and writes them. Where every tensor is averaged, all three go on at once,
+// chunk by chunk.
+Result<Digest> make_bytes(Parallel& parallel, const transfer::NodeSum& sum, const FinaliseInput& input,
+                          const aggregate::ServerStep& step, Workspace& work, store::ModelWriter& writer,
+                          NextModel& next) {
+  const kernels::ChunkLayout& layout = sum.shape().layout;
+  const std::size_t count = layout.chunk_count();
+  const auto bytes_of = [&](std::size_t i) { return std::as_bytes(layout.of(std::span<const float>(work.values), i)); };
+  Sha256 hash;
+  InTurn digesting(count, [&](std::size_t i) -> Status {
+    hash.update(bytes_of(i));
+    return {};
+  });
+  InTurn writing(count,
+                 [&](std::size_t i) { return writer.write(layout.first_value(i) * sizeof(float), bytes_of(i)); });
+  const bool at_once = !work.base.empty();
+  std::vector<double> squares(count);
+  const std::size_t first = input.sum_digest ? 1 : 0;  // a long piece: before the others
+  FLUVIAL_TRY(parallel.for_each(first + count, [&](std::size_t piece) -> Status {
+    if (piece < first) {
+      next.sum_digest = sha256(std::as_bytes(sum.accumulator().sum()));
+      return {};
+    }
+    const std::size_t i = piece - first;
+    FLUVIAL_ASSIGN(squares[i], step_chunk(sum, input, step, next.optimizer_state, work, i));
+    if (!at_once) return {};
+    FLUVIAL_TRY(digesting.done(i));
+    return writing.done(i);
+  }));
+  next.step_norm = std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
+  if (at_once) return hash.finish();
+  const std::span<const std::int64_t> greatest = sum.integers();
+  for (std::size_t i = 0; i < work.integers.size(); ++i) work.integers[i] = std::max(work.integers[i], greatest[i]);
+  FLUVIAL_TRY(round::join_model(*input.schema, work.separate_values, work.integers, work.model.span()));
+  FLUVIAL_TRY(writer.write(0, work.model.span()));
+  return sha256(work.model.span());
 }
 
 }  // namespace
@@ -79,32 +130,18 @@ Result<NextModel> finalise(Parallel& parallel, const transfer::NodeSum& sum, sto
   if (step.has_norms()) {
     FLUVIAL_TRY(parallel.for_each(layout.chunk_count(), [&](std::size_t i) -> Status {
       FLUVIAL_ASSIGN(const std::span<const float> mean, mean_of(sum, input, i));
-      return step.measure(i, mean, next.optimizer_state, layout.of(std::span<const float>(work.values), i));
+      return step.measure(i, mean, next.optimizer_state,
+                          layout.of(work.base.empty() ? std::span<const float>(work.values) : work.base, i));
     }));
     step.close();
   }
-  std::vector<double> squares(layout.chunk_count());
-  FLUVIAL_TRY(parallel.for_each(layout.chunk_count(), [&](std::size_t i) -> Status {
-    FLUVIAL_ASSIGN(squares[i], step_chunk(sum, input, step, next.optimizer_state, work.values, i));
-    return {};
-  }));
-  next.step_norm = std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
-  if (!schema.all_averaged()) {
-    const std::span<const std::int64_t> greatest = sum.integers();
-    for (std::size_t i = 0; i < work.integers.size(); ++i) work.integers[i] = std::max(work.integers[i], greatest[i]);
-    FLUVIAL_TRY(round::join_model(schema, work.separate_values, work.integers, work.model.span()));
-  }
+  const round::ModelKey key{input.record.run, ModelVersion(input.record.round.value())};
+  FLUVIAL_ASSIGN(store::ModelWriter writer, models.begin(key, schema));
+  FLUVIAL_ASSIGN(const Digest digest, make_bytes(parallel, sum, input, step, work, writer, next));
+  next.ref = {key.run, key.version, digest, schema.model_bytes()};
   next.bytes = SharedBytes::from(std::move(work.model));
-  // Two digests, side by side where there are two cores.
-  FLUVIAL_TRY(parallel.for_each(input.sum_digest ? 2 : 1, [&](std::size_t i) -> Status {
-    if (i == 0) next.ref.digest = sha256(next.bytes.bytes);
-    if (i == 1) next.sum_digest = sha256(std::as_bytes(sum.accumulator().sum()));
-    return {};
-  }));
-  next.ref = {input.record.run, ModelVersion(input.record.round.value()), next.ref.digest, schema.model_bytes()};
   if (input.writing) input.writing();
-  FLUVIAL_ASSIGN(next.optimizer_file, models.put({next.ref.run, next.ref.version}, schema, next.bytes.bytes,
-                                                 next.ref.digest, next.optimizer_state));
+  FLUVIAL_ASSIGN(next.optimizer_file, models.keep(std::move(writer), digest, next.optimizer_state));
   return next;
 }
 

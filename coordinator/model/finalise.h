@@ -35,7 +35,7 @@ struct FinaliseInput {
 };
 
 // Blocking; the sum must not change meanwhile. The result is durable when it returns. kDataLoss: the probe or the
-// result is wrong, and nothing was written. The same sum and input give the same bytes, whatever `parallel` is.
+// result is wrong, and no file stays. The same sum and input give the same bytes, whatever `parallel` is.
 Result<NextModel> finalise(Parallel& parallel, const transfer::NodeSum& sum, store::ModelStore& models,
                            FinaliseInput input);
 

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <thread>
 
 #include "core/store/memory_file_system.h"
@@ -29,13 +31,13 @@ constexpr int kScale = 20;
 
 class FinaliseTest : public testing::Test {
  protected:
-  FinaliseTest()
-      : schema_(std::make_shared<const round::Schema>(
-            *round::Schema::make({{"w", round::DType::kF32, {30, 20}}, {"steps", round::DType::kI64, {1}}}))),
+  FinaliseTest() : FinaliseTest({{"w", round::DType::kF32, {30, 20}}, {"steps", round::DType::kI64, {1}}}) {}
+  explicit FinaliseTest(std::vector<round::Tensor> tensors)
+      : schema_(std::make_shared<const round::Schema>(*round::Schema::make(std::move(tensors)))),
         models_(*store::ModelStore::open(files_, "/models")),
         base_(schema_->model_bytes()) {
     std::memset(base_.data(), 0, base_.size());
-    sum_.reset({{600, 256}, 1, kScale});
+    sum_.reset({{600, 256}, schema_->integer_count(), kScale});
     add(1, 1, 2.0F, 5);
     add(2, 3, 4.0F, 9);
   }
@@ -45,7 +47,7 @@ class FinaliseTest : public testing::Test {
     arrival.kind = transfer::UpdateArrival{SiteId(site), *kernels::make_codec(*kernels::parse_codec("fp32")),
                                            round::probe_bytes()};
     arrival.child = SiteId(site);
-    arrival.integers = {steps};
+    if (schema_->integer_count() > 0) arrival.integers = {steps};
     ASSERT_TRUE(arrival.what.contributors.add({SiteId(site), Epoch(1), weight, {}, 0, {}}).ok());
     arrival.chunks.emplace(budget_, files_, "/spill", 1 << 20);
     for (const std::size_t count : {256, 256, 88}) {
@@ -124,6 +126,54 @@ TEST_F(FinaliseTest, NothingIsWrittenOfASumThatHoldsSomebodyElseToo) {
   ASSERT_FALSE(next.ok());
   EXPECT_EQ(next.error().code, Code::kDataLoss);
   EXPECT_TRUE(models_.list()->empty());
+}
+
+// Every tensor is averaged: bytes, digest and file are made at once.
+class FlatFinaliseTest : public FinaliseTest {
+ protected:
+  FlatFinaliseTest() : FinaliseTest({{"w", round::DType::kF32, {30, 20}}}) {}
+  void put(std::size_t index, float value) { std::memcpy(base_.data() + index * sizeof value, &value, sizeof value); }
+};
+
+TEST_F(FlatFinaliseTest, TheDigestAndTheFileAreOfTheModel) {
+  for (std::size_t i = 0; i < 600; ++i) put(i, static_cast<float>(i));
+  Backwards backwards;
+  for (Parallel* const parallel : {static_cast<Parallel*>(&serial_), static_cast<Parallel*>(&backwards)}) {
+    const Result<NextModel> next = run(*parallel, "fedavg");
+    ASSERT_TRUE(next.ok()) << next.error().to_string();
+    for (std::size_t i = 0; i < 600; ++i) {
+      float value = 0;
+      std::memcpy(&value, next->bytes.bytes.data() + i * sizeof value, sizeof value);
+      ASSERT_EQ(value, static_cast<float>(i) - 3.5F);
+    }
+    EXPECT_EQ(next->ref.digest, store::model_digest(next->bytes.bytes));
+    EXPECT_DOUBLE_EQ(next->step_norm, 3.5 * std::sqrt(600.0));
+    files_.restart(store::Unsynced::kLost);
+    const auto loaded = models_.load({RunId(1), ModelVersion(4)}, next->ref.digest);
+    ASSERT_TRUE(loaded.ok()) << loaded.error().to_string();
+    EXPECT_TRUE(std::ranges::equal(loaded->bytes.span(), next->bytes.bytes));
+  }
+}
+
+TEST_F(FlatFinaliseTest, NoFileStaysOfAModelThatIsNotFinite) {
+  put(500, -std::numeric_limits<float>::infinity());
+  const Result<NextModel> next = run(serial_, "fedavg");
+  ASSERT_FALSE(next.ok());
+  EXPECT_EQ(next.error().code, Code::kDataLoss);
+  EXPECT_TRUE(files_.list("/models/run-1")->empty()) << "the chunks before were written";
+}
+
+TEST_F(FlatFinaliseTest, NoFileStaysOnADiskThatIsFull) {
+  std::uint64_t failed = 0;
+  for (std::uint64_t at = 0;; ++at) {
+    files_.fail_at(at, store::Fault::kNoSpace);
+    const Result<NextModel> next = run(serial_, "fedadam");
+    files_.clear_fault();
+    if (next.ok()) break;
+    ++failed;
+    EXPECT_FALSE(*files_.exists("/models/run-1/round-4.safetensors.tmp")) << "operation " << at;
+  }
+  EXPECT_GT(failed, 8u);
 }
 
 }  // namespace

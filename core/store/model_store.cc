@@ -72,21 +72,47 @@ std::string ModelStore::run_folder(RunId run) const {
   return join_path(folder_, std::string(kRunPrefix) + std::to_string(run.value()));
 }
 
-Result<std::string> ModelStore::put(round::ModelKey key, const round::Schema& schema, ByteSpan model,
-                                    const Digest& digest, std::span<const float> optimizer) {
-  FLUVIAL_CHECK(model.size() == schema.model_bytes(), "a model that does not fit its schema");
+ModelWriter::~ModelWriter() {
+  if (file_ == nullptr) return;
+  file_.reset();
+  static_cast<void>(files_.remove(temporary_of(path_)));  // else the next start does it
+}
+
+std::string ModelWriter::header(const Digest& digest) const {
+  return format_model_header(schema_, {{"run", std::to_string(key_.run.value())},
+                                       {"round", std::to_string(key_.version.value())},
+                                       {"sha256", to_hex(digest)}});
+}
+
+Status ModelWriter::write(std::uint64_t offset, ByteSpan bytes) {
+  FLUVIAL_CHECK(offset <= schema_.model_bytes() && bytes.size() <= schema_.model_bytes() - offset,
+                "bytes beyond the model");
+  FLUVIAL_TRY(file_->write_at(header_bytes_ + offset, bytes));
+  written_bytes_ += bytes.size();
+  return {};
+}
+
+Result<ModelWriter> ModelStore::begin(round::ModelKey key, const round::Schema& schema) {
   FLUVIAL_TRY(files_->make_folder(run_folder(key.run)));
-  const Metadata metadata = {{"run", std::to_string(key.run.value())},
-                             {"round", std::to_string(key.version.value())},
-                             {"sha256", to_hex(digest)}};
-  const std::string header = format_model_header(schema, metadata);
-  const ByteSpan parts[] = {as_byte_span(header), model};
-  const std::string path = path_of(key);
-  FLUVIAL_TRY(write_temporary(*files_, path, parts));
+  ModelWriter writer(*files_, path_of(key), key, schema);
+  writer.header_bytes_ = writer.header({}).size();
+  FLUVIAL_ASSIGN(writer.file_, files_->open(temporary_of(writer.path_), OpenMode::kTruncate));
+  return writer;
+}
+
+Result<std::string> ModelStore::keep(ModelWriter writer, const Digest& digest, std::span<const float> optimizer) {
+  if (writer.written_bytes_ != writer.schema_.model_bytes()) {
+    return Error{Code::kFailedPrecondition, writer.path_ + ": " + std::to_string(writer.written_bytes_) + " of " +
+                                                std::to_string(writer.schema_.model_bytes()) + " bytes were written"};
+  }
+  const std::string header = writer.header(digest);
+  FLUVIAL_CHECK(header.size() == writer.header_bytes_, "a header of another length");
+  FLUVIAL_TRY(writer.file_->write_at(0, as_byte_span(header)));
+  FLUVIAL_TRY(writer.file_->sync());
 
   std::string reference;
   if (!optimizer.empty()) {
-    reference = name_of(key, true);
+    reference = name_of(writer.key_, true);
     FLUVIAL_ASSIGN(const round::Schema state,
                    round::Schema::make({{std::string(kOptimizerTensor), round::DType::kF32, {optimizer.size()}}}));
     const std::string state_header = format_model_header(state, {{"model_sha256", to_hex(digest)}});
@@ -95,9 +121,17 @@ Result<std::string> ModelStore::put(round::ModelKey key, const round::Schema& sc
     FLUVIAL_TRY(write_temporary(*files_, state_path, state_parts));
     FLUVIAL_TRY(files_->rename(temporary_of(state_path), state_path));
   }
-  FLUVIAL_TRY(files_->rename(temporary_of(path), path));
-  FLUVIAL_TRY(files_->sync_folder(run_folder(key.run)));
+  FLUVIAL_TRY(files_->rename(temporary_of(writer.path_), writer.path_));
+  writer.file_.reset();
+  FLUVIAL_TRY(files_->sync_folder(run_folder(writer.key_.run)));
   return reference;
+}
+
+Result<std::string> ModelStore::put(round::ModelKey key, const round::Schema& schema, ByteSpan model,
+                                    const Digest& digest, std::span<const float> optimizer) {
+  FLUVIAL_ASSIGN(ModelWriter writer, begin(key, schema));
+  FLUVIAL_TRY(writer.write(0, model));
+  return keep(std::move(writer), digest, optimizer);
 }
 
 Result<Model> ModelStore::load(round::ModelKey key, const Digest& expected) const {

@@ -2,11 +2,13 @@
 // round-<n>.optimizer.safetensors where the server optimizer has a state. Round 0 is a run's initial model.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/ids.h"
@@ -15,15 +17,45 @@
 
 namespace fluvial::store {
 
+// A model's file while it is being written, from its first bytes on: its name, its header and its place in the folder
+// come with ModelStore::keep(). One that is not kept leaves nothing behind. Not thread safe.
+class ModelWriter {
+ public:
+  ModelWriter(ModelWriter&&) = default;
+  ModelWriter& operator=(ModelWriter&&) = delete;
+  ~ModelWriter();
+
+  // Bytes of the model, in any order; each once.
+  Status write(std::uint64_t offset, ByteSpan bytes);
+
+ private:
+  friend class ModelStore;
+  ModelWriter(FileSystem& files, std::string path, round::ModelKey key, round::Schema schema)
+      : files_(files), path_(std::move(path)), key_(key), schema_(std::move(schema)) {}
+  std::string header(const Digest& digest) const;  // as long for each digest
+
+  FileSystem& files_;
+  std::string path_;
+  round::ModelKey key_;
+  round::Schema schema_;
+  std::unique_ptr<File> file_;  // of temporary_of(path); null once it is kept
+  std::uint64_t written_bytes_ = 0;
+  std::uint64_t header_bytes_ = 0;
+};
+
 // Not thread safe for one run; different runs may be used at once. `files` outlives it.
 class ModelStore {
  public:
   static Result<ModelStore> open(FileSystem& files, std::string folder);
 
+  // One model a key at a time.
+  Result<ModelWriter> begin(round::ModelKey key, const round::Schema& schema);
   // Both files, then their folder, are fsynced when it returns; until then a crash leaves at most temporary files and
   // files without a journal record, which sweep() removes. The digest is the caller's (model_digest) and goes into the
   // metadata. `optimizer` may be empty: no such file. Returns the optimizer file's reference for the journal ("" =
-  // none).
+  // none). kFailedPrecondition when not all of the model has been written.
+  Result<std::string> keep(ModelWriter writer, const Digest& digest, std::span<const float> optimizer);
+  // Both at once.
   Result<std::string> put(round::ModelKey key, const round::Schema& schema, ByteSpan model, const Digest& digest,
                           std::span<const float> optimizer);
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/store/memory_file_system.h"
 #include "core/store/model_store.h"
 
@@ -153,6 +155,24 @@ class ModelStoreTest : public testing::Test {
   ModelStore store;
   std::string reference;
 };
+
+TEST_F(ModelStoreTest, AModelIsWrittenInPiecesAndKeptOnceItIsWhole) {
+  const std::vector<float> model = {1, 2, 3, 4};
+  const ByteSpan bytes = std::as_bytes(std::span(model));
+  const Digest digest = model_digest(bytes);
+  for (const bool whole : {false, true}) {
+    Result<ModelWriter> writer = store.begin(ref(3), schema);
+    ASSERT_TRUE(writer.ok() && writer->write(8, bytes.subspan(8)).ok());
+    if (whole) ASSERT_TRUE(writer->write(0, bytes.first(8)).ok());
+    const Result<std::string> kept = store.keep(std::move(*writer), digest, {});
+    EXPECT_EQ(kept.ok(), whole);
+    if (!whole) EXPECT_TRUE(files.list("/models/run-1")->empty()) << "nothing is left of it";
+  }
+  files.restart(Unsynced::kLost);
+  const Result<Model> loaded = store.load(ref(3), digest);
+  ASSERT_TRUE(loaded.ok()) << loaded.error().to_string();
+  EXPECT_TRUE(std::ranges::equal(loaded->bytes.span(), bytes));
+}
 
 TEST_F(ModelStoreTest, PutsAndLoadsModelAndOptimizerState) {
   const Digest digest = put(7);

@@ -86,7 +86,8 @@ std::vector<LocalFrame> local_session_of_this_version() {
     frames.push_back({sender, on_the_socket(message), std::move(message)});
   };
   add("worker",
-      local::attach_message({.name = "trainer", .group = local::Group{"shards", 1, 2}, .wants_models = true}));
+      local::attach_message(
+          {.name = "trainer", .group = local::Group{"shards", 1, 2}, .wants_models = true, .takes_kept_models = true}));
   add("worker", local::attach_message({.name = "evaluator", .kind = local::TaskKind::kEvaluate}));
   add("agent", local::refused_message({Code::kResourceExhausted, "64 workers are attached"}));
   add("agent", local::attached_message("hospital-a", {device()}));
