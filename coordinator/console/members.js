@@ -3,11 +3,11 @@ import { h } from './dom.js';
 import { away, clock, seconds } from './format.js';
 
 const SHOWN_MAX = 300;
-const SOON_DAYS = 14; // as coordinator/logic/problems.h has it
 
 export function members(state, filter) {
   const wanted = filter.trim().toLowerCase();
   const all = [...state.nodes.values()].sort((a, b) => a.name.localeCompare(b.name, 'en', { numeric: true }));
+  const problems = state.status?.problems ?? [];
   const found = all.filter((node) => wanted === '' || `${node.name} ${node.role} ${node.region} ${node.parent}`.toLowerCase().includes(wanted));
   if (all.length === 0) return h('p.empty', null, 'Nobody is enrolled yet.');
   return [
@@ -28,16 +28,16 @@ export function members(state, filter) {
           null,
           h('tr', null, ['Name', 'Role', 'Region', 'State', 'Parent', 'Workers', 'Certificate ends', 'Time a round', 'Late'].map((text) => h('th', { scope: 'col' }, text))),
         ),
-        h('tbody', null, found.slice(0, SHOWN_MAX).map(row)),
+        h('tbody', null, found.slice(0, SHOWN_MAX).map((node) => row(node, problems))),
       ),
     ),
     found.length > SHOWN_MAX && h('p.muted', null, `and ${found.length - SHOWN_MAX} more: filter, or fluvial nodes list`),
   ];
 }
 
-function row(node) {
+function row(node, problems) {
   const { kind, text } = stateOf(node);
-  const certificate = certificateOf(node);
+  const certificate = certificateOf(node, problems);
   return h(
     'tr',
     { 'data-key': `member ${node.id}` },
@@ -61,10 +61,13 @@ function stateOf(node) {
   return node.connected ? { kind: 'good', text: `connected${since}` } : { kind: 'warn', text: `away${since}` };
 }
 
-function certificateOf(node) {
+// A day is a certificate's whole life, or the last of ninety: the coordinator says which end is a problem.
+function certificateOf(node, problems) {
   if (!node.certificate_ends_at) return { kind: 'plain', text: '–' };
-  const left = (new Date(node.certificate_ends_at) - Date.now()) / 86_400_000;
   const date = node.certificate_ends_at.slice(0, 10);
-  if (left <= 0) return { kind: 'bad', text: `ended ${date}` };
-  return { kind: left < SOON_DAYS ? 'warn' : 'plain', text: `${date}, ${away(node.certificate_ends_at)}` };
+  if (new Date(node.certificate_ends_at) <= Date.now()) return { kind: 'bad', text: `ended ${date}` };
+  const text = `${date}, ${away(node.certificate_ends_at)}`;
+  const problem = problems.find(({ node: name, runbook }) => name === node.name && runbook?.endsWith('#fluvialcertificateexpiring'));
+  if (!problem) return { kind: 'plain', text };
+  return { kind: problem.severity === 'warning' ? 'warn' : 'bad', text };
 }

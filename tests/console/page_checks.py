@@ -49,6 +49,9 @@ def shows_everything(browser):
         }.items():
             for text in texts:
                 page.wait_text(text, selector)
+        kinds = page.value("[...document.querySelectorAll('#table td:nth-child(7) .state')].map((cell) => cell.dataset.kind)")
+        # One that ends tomorrow is none to look at, as all do: only the one that the coordinator calls a problem.
+        assert kinds.count("warn") == 1 and kinds.count("plain") == len(kinds) - 1, kinds
         assert page.value("document.title") == "eu-oncology · Fluvial"
         page.wait("the critical path", "document.querySelectorAll('#spans .critical rect').length >= 4")
 

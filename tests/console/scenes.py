@@ -17,7 +17,7 @@ def node(number, name, role, region, parent="coordinator", **more):
             "enrolled_at": ago(90_000), "advertise": "", "revoked": False, "quarantined": False, "quarantine_reason": "",
             "ahead": "", "removed": False, "parent": parent, "parent_wished": parent, "lease_epoch": 5, "past": None,
             "pace": None, "workers": 1, "doing": "idle", "progress": None, "since": ago(5_000),
-            "certificate_ends_at": ago(-80 * 86_400), **more}
+            "certificate_ends_at": ago(-20 * 3_600), **more}
 
 
 def pace(p50, late=0, score=1.0):
@@ -104,7 +104,7 @@ def scene():
               "problems": [{"severity": "error", "what": "in quarantine: submitted two digests for one submission", "node": "clinic-zurich",
                             "since": ago(4_000), "do": "find out why, then fluvial nodes clear clinic-zurich", "runbook": "docs/operations/failures.md"},
                            {"severity": "warning", "what": "its certificate ends in 3 days", "node": "hospital-uppsala", "since": ago(86_400),
-                            "do": "enrol it again with a new token", "runbook": ""}]}
+                            "do": "enrol it again with a new token", "runbook": "docs/operations/runbook.md#fluvialcertificateexpiring"}]}
     opened = {"round": 18, "attempt": 1, "opened_at": ago(6), "soft_left_s": 4.2, "hard_left_s": 64.0,
               "sites": [{"name": "hospital-amsterdam", "state": "awaited", "reason": "", "doing": "training", "progress": None},
                         {"name": "hospital-brussels", "state": "in", "reason": "", "doing": "waiting", "progress": None},
