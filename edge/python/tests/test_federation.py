@@ -182,9 +182,11 @@ def test_nothing_to_do_is_a_timeout(small):
 
 
 WORKER = """
+import signal
 import sys
 import fluvial
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which who runs the tests in the background ignores
 site = fluvial.connect(sys.argv[1])
 for round in site.rounds("survive"):
     print("training", flush=True)
@@ -205,9 +207,12 @@ def test_a_worker_that_ends_leaves_the_agent_well(small, how):
         env=environment,
     )
     with worker:
-        assert worker.stdout.readline() == b"training\n"
-        worker.send_signal(how)
-        worker.wait(timeout=30)
+        try:
+            assert worker.stdout.readline() == b"training\n"
+            worker.send_signal(how)
+            worker.wait(timeout=30)
+        finally:
+            worker.kill()
     for round in small.connect(0).rounds("survive"):  # the task is given to whoever is there
         round.submit({"w": np.full(3, 7.0)}, samples=1)
     assert small.model("survive")["w"].tolist() == [7, 7, 7]

@@ -182,8 +182,11 @@ class Worker:
 
     def __init__(self, socket, kind, connect=""):
         head = f"""
+        import signal
         import sys
         import fluvial
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # which who runs the tests in the background ignores
 
         def say(what):
             print(what, flush=True)
@@ -201,9 +204,12 @@ class Worker:
 
     def end(self, how):
         with self._process as process:
-            assert process.stdout.readline()
-            process.send_signal(how)
-            process.wait(timeout=30)
+            try:
+                assert process.stdout.readline()
+                process.send_signal(how)
+                process.wait(timeout=30)
+            finally:
+                process.kill()
 
 
 ENDS = pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
