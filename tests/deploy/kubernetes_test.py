@@ -125,7 +125,8 @@ def check_together(documents):
 
 
 def check_schemas(documents):
-    if not TOOLS.exists():
+    if not TOOLS.exists() or subprocess.run([TOOLS, "-c", "import kubernetes_validate"], check=False,
+                                            capture_output=True).returncode != 0:
         print("build/tools has no kubernetes-validate (./dev install --deploy): the schemas are not checked")
         return
     ran = subprocess.run([TOOLS, "-c", VALIDATE], input=json.dumps(documents), stdout=subprocess.PIPE, text=True,
