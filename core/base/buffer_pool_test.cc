@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -20,11 +21,12 @@ namespace {
 constexpr std::size_t kMiB = 1024 * 1024;
 
 // The system's pages, counted: each take lies after the one before.
-constexpr std::size_t kReservedBytes = std::size_t{64} << 30;
+constexpr std::size_t kReservedBytes = std::size_t{1} << 30;  // three times of what these tests take
 std::byte* next_page = [] {
   void* const memory = ::mmap(nullptr, kReservedBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
 }();
+std::size_t reserved_left = kReservedBytes;
 std::size_t pages_left = SIZE_MAX;
 std::size_t pages_held = 0;
 std::mutex pages_mutex;
@@ -34,6 +36,7 @@ std::byte* take_pages(std::size_t bytes) {
   void* const memory = ::mmap(next_page, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
   next_page += bytes;
+  reserved_left -= bytes;
   pages_left -= bytes;
   pages_held += bytes;
   return static_cast<std::byte*>(memory);
@@ -211,8 +214,13 @@ TEST_F(BufferPoolTest, ManyThreadsNeverShareABlock) {
   EXPECT_LE(pool.counts().kept_bytes, 4 * BufferPool::kLeastBytes);
 }
 
-// Before any Buffer of this executable.
-const bool named = (BufferPool::shared().take_from({take_pages, give_pages_back}), true);
+// Before any Buffer of this executable; for all of its tests.
+std::byte* map_pages(std::size_t bytes) {
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
+}
+void unmap_pages(std::byte* stretch, std::size_t bytes) { ::munmap(stretch, bytes); }
+const bool named = (BufferPool::shared().take_from({map_pages, unmap_pages}), true);
 
 TEST(Buffers, LargeOnesUseMemoryAgainSmallOnesAreTheHeaps) {
   ASSERT_TRUE(named);
