@@ -184,9 +184,12 @@ void World::order(Order order, HostId id) {
 
 void World::lose_folder(HostId id) {
   Machine& m = machine(id);
-  if (m.process == nullptr || m.dying) return;
+  if (m.process == nullptr) {  // it is off
+    m.disk.empty();
+    return m.disk.restart(store::Unsynced::kKept);
+  }
   m.folder_lost = true;
-  kill(id, Death::kMachine);
+  if (!m.dying) kill(id, Death::kMachine);
 }
 
 void World::keep_up(Upkeep upkeep) {
