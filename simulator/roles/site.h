@@ -68,6 +68,7 @@ class SiteRole final : public Node, private edge::SiteReport {
   std::optional<store::PendingInfo> submission_;  // the last one
   std::vector<std::string> files_;                // that this process wrote for it
   std::vector<std::string> files_before_;
+  bool decided_ = false;  // the last one: its files go, and the beginning of a transfer may still wait for its turn
   std::optional<std::uint64_t> faults_before_;  // the training is on its way into the store
 };
 

@@ -46,6 +46,7 @@ void SiteRole::take_in(const edge::Offer& offer, bool lost, const CarriedBounds&
 
 void SiteRole::encoded(const store::PendingInfo& info, std::uint32_t, double) {
   submission_ = info;
+  decided_ = false;
   files_.clear();
   std::ranges::set_difference(tensor_files(), files_before_, std::back_inserter(files_));
   look();
@@ -72,6 +73,7 @@ void SiteRole::note_dropped(const edge::Offer& offer, const Error& why) {
 
 void SiteRole::found(const store::PendingInfo& info) {
   submission_ = info;
+  decided_ = false;
   files_.clear();
 }
 
@@ -89,6 +91,7 @@ void SiteRole::check_durable() {
     world().violate("write_ahead", cast_.identity(host()).name + " sends a submission before " + what);
   };
   if (!submission_) return violated("it says that there is one");
+  if (decided_) return;
   for (const std::string& name : files_) {
     const std::string path = "state/tensors/" + name;
     if (!disk.is_durable(path)) violated(path + " is synced");
@@ -102,6 +105,7 @@ void SiteRole::check_durable() {
 }
 
 void SiteRole::resolving(const store::PendingInfo& info, round::Outcome outcome) {
+  decided_ = true;
   cast_.checks().sites().in_history(self(), round::current_of(lineage_));  // a clone's may be another
   cast_.checks().sites().resolving(self(), info.start.run, info.start.round, info.digest, outcome,
                                    carried(info.start.bounds));
