@@ -31,6 +31,12 @@ def loopback_up():
         fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", flags | _IFF_UP))
 
 
+def shape(bits_per_s):
+    """One line for everything that is sent: what all processes of the peer say to each other shares it."""
+    subprocess.run(["tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", f"{bits_per_s}bit", "burst", "256kb", "latency",
+                    "200ms"], check=True)
+
+
 def run_driver(task, sampler):
     """The driver's exit status; None when it was still there at the limit."""
     log = open(os.path.join(task["folder"], "driver.log"), "wb")
@@ -66,6 +72,8 @@ def main():
     with open(sys.argv[1], encoding="utf-8") as file:
         task = json.load(file)
     loopback_up()
+    if task["line_bits_per_s"]:
+        shape(task["line_bits_per_s"])
     sampler = processes.Sampler()
     status = run_driver(task, sampler)
     outcome_path = os.path.join(task["folder"], "outcome.json")

@@ -21,7 +21,7 @@ class Peer:
 
 
 PEERS = {
-    "fluvial": Peer("Fluvial", "mTLS, durable", "fluvial", None, rounds_per_s=10),
+    "fluvial": Peer("Fluvial", "mTLS, durable", "fluvial", None, rounds_per_s=10, codec="fp32", down=""),
     "flower": Peer("Flower", "TLS", "flower", install.flower),
     "nvflare": Peer("NVIDIA FLARE, provisioned", "mTLS", "nvflare", install.nvflare, simulator=False, poll_s=None),
     "nvflare-fast": Peer("NVIDIA FLARE, provisioned, asks every 0.1 s", "mTLS", "nvflare", install.nvflare, simulator=False,
@@ -35,9 +35,21 @@ PEERS = {
 }
 
 
+def fluvial_with(codecs):
+    """The peers, with a row of Fluvial for each of `codecs`: CODEC, or CODEC/DOWN with the plan's key `down`."""
+    rows = {}
+    for text in codecs:
+        codec, _, down = text.partition("/")
+        plain = text == "fp32"
+        title = "Fluvial" if plain else f"Fluvial, {codec} up, {down or 'fp32'} down"
+        rows["fluvial" if plain else f"fluvial {text}"] = Peer(
+            title, "mTLS, durable", "fluvial", None, rounds_per_s=10, codec=codec, down=down)
+    return rows | {name: peer for name, peer in PEERS.items() if name != "fluvial"}
+
+
 def installed(name, fluvial, folder, here):
     """What the driver needs to know of where the peer is. Raises install.NotHere."""
-    if name == "fluvial":
+    if name.startswith("fluvial"):
         if not os.access(fluvial, os.X_OK):
             raise install.NotHere(f"no executable {fluvial} (./dev build makes it; --fluvial names another)")
         return {"bin": os.path.dirname(fluvial), "python": install.PYTHON, "fluvial": fluvial, "version": version(fluvial)}

@@ -67,16 +67,25 @@ class Processes(unittest.TestCase):
 class Report(unittest.TestCase):
     def document(self):
         row = {"round_seconds_median": 1.0, "server_cpu_seconds": 0.5, "all_cpu_seconds": 1.5, "server_memory_bytes": 2e8,
-               "bytes": 3e8, "checked": True, "sites": 4, "params": 10**6}
+               "bytes": 3e8, "checked": True, "sites": 4, "params": 10**6, "round_seconds": [2.0, 3.0, 5.0]}
         return {"measurements": [{"peer": "fluvial", **row}, {"peer": "fluvial", **row, "round_seconds_median": 3.0},
                                  {"peer": "mpi", "sites": 4, "params": 10**6, "reason": "it stopped"}],
-                "not_run": {"flower": "no network"}, "rounds": 3}
+                "not_run": {"flower": "no network"}, "rounds": 3, "line_bits_per_s": 0,
+                "titles": {name: [peer.title, peer.security] for name, peer in catalogue.PEERS.items()}}
 
     def test_a_row_has_medians_and_range_failures_and_what_was_not_run(self):
         table = report.table(self.document())
         self.assertIn("| 2 s (1 to 3) | 0.5 | 1.5 | 200 MB | 300.0 MB |", table)
         self.assertIn("failed: it stopped", table)
         self.assertIn("not run: no network", table)
+        widths = {line.count("|") for line in table.splitlines() if line.startswith("|")}
+        self.assertEqual(len(widths), 1)
+
+    def test_on_a_line_a_row_says_how_much_of_it_was_used(self):
+        table = report.table(self.document() | {"line_bits_per_s": 10**9})
+        self.assertIn("one line of 1 Gbit/s for all", table)
+        self.assertIn("| 300.0 MB | 0.72 |", table)  # 2.4 Gbit a round, which takes 10/3 s in the mean
+        self.assertNotIn("of the line", report.table(self.document()))
         widths = {line.count("|") for line in table.splitlines() if line.startswith("|")}
         self.assertEqual(len(widths), 1)
 
@@ -96,6 +105,14 @@ class Arguments(unittest.TestCase):
         peer = catalogue.Peer("a", "b", "c", None, rounds_per_s=10)
         self.assertEqual([peer.rounds(6, params) for params in (10**4, 10**6, 10**7, 10**8)], [400, 30, 6, 6])
         self.assertEqual(catalogue.PEERS["flower"].rounds(6, 10**5), 6)
+
+    def test_each_codec_is_a_row_of_fluvial(self):
+        rows = catalogue.fluvial_with(["fp32", "topk:ratio=0.01/delta:int8"])
+        self.assertEqual(list(rows)[:3], ["fluvial", "fluvial topk:ratio=0.01/delta:int8", "flower"])
+        self.assertEqual([rows["fluvial"].settings[key] for key in ("codec", "down")], ["fp32", ""])
+        second = rows["fluvial topk:ratio=0.01/delta:int8"]
+        self.assertEqual(second.title, "Fluvial, topk:ratio=0.01 up, delta:int8 down")
+        self.assertEqual([second.settings[key] for key in ("codec", "down")], ["topk:ratio=0.01", "delta:int8"])
 
     def test_names_are_known(self):
         self.assertEqual(peers.names("grpc,fluvial"), ["grpc", "fluvial"])

@@ -53,7 +53,11 @@ def arguments():
     parser.add_argument("--repeats", type=number, default=2, metavar="N", help="how often each is measured, in turns (2)")
     parser.add_argument("--only", type=names, default=list(catalogue.PEERS), metavar="NAME,..",
                         help="some of " + ", ".join(catalogue.PEERS))
-    parser.add_argument("--codec", default="fp32", help="of Fluvial's updates (fp32); all others send fp32")
+    parser.add_argument("--codec", nargs="+", default=["fp32"], metavar="UP[/DOWN]",
+                        help="Fluvial's, each in a row of its own: of the updates and, behind a slash, of the model that goes "
+                        "down, as the plan's keys codec and down (fp32); all others send fp32")
+    parser.add_argument("--line", type=number, default=0, metavar="BITS",
+                        help="shape the loopback to so many bits a second, 1G: one line for all bytes of both directions (none)")
     parser.add_argument("--limit", type=number, default=900, metavar="S", help="seconds that one measurement may take (900)")
     parser.add_argument("--fluvial", default=os.path.join(REPOSITORY, "build/release/bin/fluvial"), metavar="PATH",
                         help="the executable (build/release/bin/fluvial)")
@@ -61,6 +65,8 @@ def arguments():
                         help="for peers.md, peers.json and plots as SVG (build/peers/results)")
     parser.add_argument("--keep", action="store_true", help="leave the work folders, with every log")
     chosen = parser.parse_args()
+    if chosen.line and not shutil.which("tc"):
+        parser.error("--line: no tc (Debian: iproute2)")
     if chosen.rounds < 2:
         parser.error("--rounds: at least 2, since the first is dropped")
     return chosen
@@ -78,12 +84,12 @@ def check_namespaces():
         sys.exit(f"bench peers: no namespaces ({ran.stderr.strip()}); run it as root, or allow user namespaces")
 
 
-def measure(name, place, sites, params, chosen):
+def measure(name, peers, place, sites, params, chosen):
     """The result of one measurement: figures, or the reason why there are none."""
-    peer = catalogue.PEERS[name]
-    folder = tempfile.mkdtemp(prefix=f"fluvial-peers-{name}-")
-    task = {"peer": name, "sites": sites, "params": params, "rounds": peer.rounds(chosen.rounds, params),
-            "codec": chosen.codec, "limit_s": chosen.limit, "folder": folder, "peers": HERE, "has_server": peer.has_server,
+    peer = peers[name]
+    folder = tempfile.mkdtemp(prefix=f"fluvial-peers-{peer.driver}-")
+    task = {"peer": name, "sites": sites, "params": params, "rounds": peer.rounds(chosen.rounds, params) if not chosen.line else chosen.rounds,
+            "line_bits_per_s": chosen.line, "limit_s": chosen.limit, "folder": folder, "peers": HERE, "has_server": peer.has_server,
             "driver": os.path.join(HERE, "drivers", f"run_{peer.driver}.py"), **peer.settings, **place}
     result = os.path.join(folder, "result.json")
     with open(os.path.join(folder, "task.json"), "w", encoding="utf-8") as file:
@@ -108,7 +114,8 @@ def main():
     builds = os.path.join(REPOSITORY, "build/peers")
     os.makedirs(builds, exist_ok=True)
     places, missing = {}, {}
-    for name in chosen.only:
+    peers = catalogue.fluvial_with(chosen.codec)
+    for name in [name for name in peers if name.split()[0] in chosen.only]:
         print(f"-- {name}: looking for it, installing what is missing", file=sys.stderr)
         try:
             places[name] = catalogue.installed(name, os.path.abspath(chosen.fluvial), builds, HERE)
@@ -121,9 +128,10 @@ def main():
             for repeat in range(chosen.repeats):
                 for name, place in places.items():
                     print(f"-- {name}: {sites} sites, {params:,} parameters, {repeat + 1} of {chosen.repeats}", file=sys.stderr)
-                    results.append(measure(name, place, sites, params, chosen))
+                    results.append(measure(name, peers, place, sites, params, chosen))
     document = {"machine": before, "load_after": machine.load(), "command": " ".join(["./dev bench peers", *sys.argv[1:]]),
-                "rounds": chosen.rounds, "codec": chosen.codec, "not_run": missing,
+                "rounds": chosen.rounds, "line_bits_per_s": chosen.line,
+                "titles": {name: [peer.title, peer.security] for name, peer in peers.items()}, "not_run": missing,
                 "versions": {name: place["version"] for name, place in places.items()}, "measurements": results}
     print(report.write(document, chosen.out))
     sys.exit(1 if any("reason" in result for result in results) else 0)

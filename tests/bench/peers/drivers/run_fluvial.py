@@ -14,7 +14,9 @@ ROUND = re.compile(r"round +\d+/\d+ ")  # the line of a committed round
 def main():
     task = work.read_task()
     command = [task["fluvial"], "bench", "tree", "--sites", task["sites"], "--aggregators", 0, "--params", task["params"],
-               "--codec", task["codec"], "--rounds", task["rounds"], "--json", "tree.json"]
+               "--codec", task["codec"], "--rounds", task["rounds"], "--json", "tree.json", "--no-bound"]
+    if task["down"]:
+        command += ["--down", task["down"]]
     bench = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=sys.stdout,
                              stderr=subprocess.PIPE, text=True)
     for line in bench.stderr:
