@@ -6,6 +6,7 @@
 
 #include "cli/bench.h"
 #include "cli/bench_audit.h"
+#include "cli/bench_counts.h"
 #include "cli/bench_update.h"
 #include "cli/bound/headline.h"
 #include "cli/format.h"
@@ -38,6 +39,7 @@ struct Outcome {
   std::vector<std::string> models;  // paths: the initial one, then one a round
   double update_bytes_sent = 0;     // by all sites
   std::vector<ProcessUsage> processes;
+  std::vector<RoleCounts> warm;  // of a round after the first
   Status exact;
 };
 
@@ -129,8 +131,11 @@ Result<Outcome> measure(const Io& io, const Options& options, Supervisor& superv
   FLUVIAL_ASSIGN(outcome.run,
                  start_local_run(federation.admin(), plan_of(options), folder.path(), "initial.safetensors"));
   RoundView view(Io{.out = io.err, .err = io.err}, options.rounds, RoundView::Evaluation::kSeparate);
-  FLUVIAL_TRY(watch_local_run(federation.admin(), outcome.run, options.rounds, view));
+  RoundCounts counts(supervisor.running());
+  FLUVIAL_TRY(watch_local_run(federation.admin(), outcome.run, options.rounds, view,
+                              [&counts](const json::value& event) { counts.on_event(event); }));
   view.finish();
+  outcome.warm = counts.finish();
   FLUVIAL_TRY(collect(federation, options, outcome));
   supervisor.stop();
   if (const auto failure = supervisor.failure()) return *failure;
@@ -194,8 +199,27 @@ json::object to_json(const Options& options, const Outcome& outcome) {
           {"bytes_up_root_round", root_bytes(outcome, "bytes_up")},
           {"bytes_down_root_round", root_bytes(outcome, "bytes_down")},
           {"processes", std::move(processes)},
+          {"warm_rounds", options.rounds - 1},
+          {"warm_round", to_json(outcome.warm)},
           {"model_sha256", outcome.rounds.empty() ? "" : text_member(outcome.rounds.back(), "model_sha256")},
           {"exact", outcome.exact.ok()}};
+}
+
+void print_warm_round(const Io& io, const Outcome& outcome) {
+  Table roles({{"ROLE, A WARM ROUND"},
+               {"PROCESSES", Align::kRight},
+               {"CPU", Align::kRight},
+               {"MINOR FAULTS", Align::kRight},
+               {"WAITS", Align::kRight},
+               {"PREEMPTIONS", Align::kRight},
+               {"PEAK ANON+SHMEM", Align::kRight}});
+  for (const RoleCounts& role : outcome.warm) {
+    roles.add({role.role, std::to_string(role.processes), format_seconds(role.cpu_seconds),
+               fmt::format("{:.0f}", role.minor_faults), fmt::format("{:.0f}", role.voluntary_switches),
+               fmt::format("{:.0f}", role.involuntary_switches),
+               format_bytes(static_cast<double>(role.peak_own_bytes))});
+  }
+  io.print("\n" + roles.render(io.terminal()));
 }
 
 void print_summary(const Io& io, const Options& options, const Outcome& outcome) {
@@ -208,6 +232,7 @@ void print_summary(const Io& io, const Options& options, const Outcome& outcome)
   std::sort(seconds.begin(), seconds.end());
   const double bytes = update_bytes(options, outcome);
   io.print(processes.render(io.terminal()));
+  if (options.rounds > 1) print_warm_round(io, outcome);
   io.print(fmt::format(
       "\n{} parameters, {}, {} sites: median round {} (fastest {}, slowest {}), {} up a site and round\n",
       format_count(options.params), options.codec, options.shape.sites, format_seconds(seconds[seconds.size() / 2]),

@@ -29,12 +29,13 @@ Result<std::uint64_t> start_local_run(const AdminClient& admin, const round::Pla
   return count_member(started, "run");
 }
 
-Status watch_local_run(const AdminClient& admin, std::uint64_t run, std::uint64_t rounds, RoundView& view) {
-  const Status watched =
-      admin.watch(fmt::format("/v1/rounds/watch?run={}&from=1", run), [&view](const json::value& event) {
-        view.on_event(event);
-        return view.status() != "paused";
-      });
+Status watch_local_run(const AdminClient& admin, std::uint64_t run, std::uint64_t rounds, RoundView& view,
+                       const std::function<void(const json::value& event)>& heard) {
+  const Status watched = admin.watch(fmt::format("/v1/rounds/watch?run={}&from=1", run), [&](const json::value& event) {
+    if (heard) heard(event);
+    view.on_event(event);
+    return view.status() != "paused";
+  });
   if (watched.ok() && view.committed() == rounds) return {};
   view.finish();
   if (!watched.ok()) return watched;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "cli/admin_client.h"
@@ -15,8 +16,9 @@ Result<std::uint64_t> start_local_run(const AdminClient& admin, const round::Pla
                                       const std::string& model);
 
 // Shows the run until it is done; then the view is the caller's to finish(). kInternal when it pauses or stops before
-// its last round, with the reason.
-Status watch_local_run(const AdminClient& admin, std::uint64_t run, std::uint64_t rounds, RoundView& view);
+// its last round, with the reason. `heard` is told each event, too.
+Status watch_local_run(const AdminClient& admin, std::uint64_t run, std::uint64_t rounds, RoundView& view,
+                       const std::function<void(const json::value& event)>& heard = {});
 
 Status write_text_file(const std::string& path, const std::string& text);  // whole or not at all
 

@@ -168,6 +168,15 @@ std::vector<pid_t> Supervisor::living() const {
   return pids;
 }
 
+std::vector<RunningProcess> Supervisor::running() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<RunningProcess> processes;
+  for (const auto& entry : entries_) {
+    if (!entry->ended) processes.push_back({entry->child.pid, entry->spec.name, entry->spec.role});
+  }
+  return processes;
+}
+
 void Supervisor::watch() {
   std::unique_lock lock(mutex_);
   while (!(closing_ && all_ended())) {

@@ -28,6 +28,12 @@ struct ProcessUsage {
   std::uint64_t peak_rss_bytes = 0;
 };
 
+struct RunningProcess {
+  pid_t pid = -1;
+  std::string name;
+  std::string role;
+};
+
 // All functions are called from one thread, the one that made it; at most one Supervisor exists at a time, since it
 // takes over SIGINT, SIGTERM and SIGHUP until it is destroyed.
 class Supervisor {
@@ -62,6 +68,7 @@ class Supervisor {
   void stop();
   std::vector<ProcessUsage> usage() const;  // of those that have ended, in the order they were started
   std::vector<pid_t> living() const;
+  std::vector<RunningProcess> running() const;  // the same, with what they are
 
  private:
   struct Entry {

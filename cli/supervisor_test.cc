@@ -78,7 +78,12 @@ TEST_F(SupervisorTest, StopLeavesNothingBehind) {
   }
   const std::vector<pid_t> pids = supervisor->living();
   ASSERT_EQ(pids.size(), 3U);
+  const std::vector<RunningProcess> running = supervisor->running();
+  ASSERT_EQ(running.size(), 3U);
+  EXPECT_EQ(running[1].pid, pids[1]);
+  EXPECT_EQ(running[1].name, "b");
   supervisor->stop();
+  EXPECT_TRUE(supervisor->running().empty());
   for (const pid_t pid : pids) {
     EXPECT_TRUE(is_gone(pid));
     wait_until_dead(pid);  // and what it started

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <map>
+
 #include "core/store/file_system.h"
 #include "tests/integration/harness.h"
 
@@ -62,6 +64,18 @@ TEST_P(BenchTree, CommitsExactSums) {
     EXPECT_GT(cli::count_member(process, "peak_rss_bytes"), 0U);
     EXPECT_GT(cli::number_member(process, "cpu_seconds", -1), 0);
   }
+  EXPECT_EQ(cli::count_member(figures, "warm_rounds"), 2U);
+  std::map<std::string, std::uint64_t> processes;
+  for (const value& role : cli::array_member(figures, "warm_round")) {
+    processes[cli::text_member(role, "role")] = cli::count_member(role, "processes");
+    EXPECT_GT(cli::count_member(role, "peak_own_bytes"), 0U);
+    EXPECT_GT(cli::number_member(role, "voluntary_switches", 0), 0) << "each waits for the others in every round";
+    EXPECT_GE(cli::number_member(role, "cpu_seconds", -1), 0);
+  }
+  EXPECT_EQ(processes["coordinator"], 1U);
+  EXPECT_EQ(processes["aggregator"], inner);
+  EXPECT_EQ(processes["site"], static_cast<std::uint64_t>(shape.sites));
+  EXPECT_EQ(processes["worker"], static_cast<std::uint64_t>(shape.sites));
 }
 
 // The same contributions through a flat tree and a deep one, arriving in whatever order they do.
