@@ -5,6 +5,8 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/strand.hpp>
 
+#include "core/base/buffer_pool.h"
+#include "core/base/testing.h"
 #include "core/net/greeting.h"
 #include "core/net/test_support.h"
 #include "core/wire/frame.h"
@@ -290,6 +292,30 @@ TEST(SessionLimits, WhoIsAdmittedMayBringWhatMembersBring) {
   EXPECT_TRUE(exchange(threads, session, 1, 0).ok());
   EXPECT_TRUE(exchange(threads, session, 2, 1 << 20).ok());
   say_goodbye(threads, session);
+}
+
+TEST(SessionLimits, WhatHasNotComeOfAPayloadTakesNoMemory) {
+  if (!BufferPool::kServesBuffers) GTEST_SKIP() << "buffers are the sanitizer's, and not counted";
+  constexpr std::size_t kPeers = 8, kAnnounced = 8 << 20, kCame = (256 << 10) + 1;
+  Threads threads;
+  ListenerSettings settings;
+  settings.payload_bytes_in_flight_max = settings.payload_bytes_per_member_max = kPeers * kAnnounced;
+  TestServer server(threads, settings);
+  v1::Envelope chunk;
+  chunk.mutable_update_chunk()->set_index(1);
+  const Buffer head = *wire::encode_head(chunk, kAnnounced, {});
+  const Buffer came(kCame);
+  BufferPool& pool = BufferPool::shared();
+  pool.trim();  // the peak begins here
+  const std::uint64_t before = pool.counts().used_bytes;
+  std::vector<std::unique_ptr<RawPeer>> peers;
+  for (std::size_t i = 0; i < kPeers; ++i) {
+    peers.push_back(std::make_unique<RawPeer>(threads, server.port()));
+    ASSERT_TRUE(peers.back()->write(head.span()).ok());
+    ASSERT_TRUE(peers.back()->write(came.span()).ok());
+  }
+  look_until([&] { return pool.counts().used_bytes >= before + kPeers * (512 << 10); });
+  EXPECT_LT(pool.counts().peak_bytes - before, kPeers * kAnnounced / 2);
 }
 
 TEST(SessionLimits, AnnouncedPayloadsOfOneMemberHoldNoOtherBack) {

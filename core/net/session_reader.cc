@@ -5,6 +5,7 @@
 #include <boost/asio/post.hpp>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "core/net/session_impl.h"
 #include "core/wire/mapping.h"
@@ -16,6 +17,19 @@ constexpr std::size_t kPieceBytes = 256 * 1024;  // of a payload, between two lo
 constexpr std::uint32_t kStrangerKeyUpdates = 4;
 constexpr std::size_t kStrangerDiscardBytes = 256 * 1024;
 constexpr std::size_t kDiscardBytesMax = std::numeric_limits<std::size_t>::max();
+
+// What was read piece by piece, as one. Each piece goes when it is copied.
+Buffer joined(std::vector<Buffer> pieces, std::size_t size) {
+  if (pieces.size() == 1) return std::move(pieces.front());
+  Buffer whole(size);
+  std::size_t at = 0;
+  for (Buffer& piece : pieces) {
+    std::ranges::copy(piece.span(), whole.data() + at);
+    at += piece.size();
+    piece = Buffer();
+  }
+  return whole;
+}
 
 }  // namespace
 
@@ -111,24 +125,25 @@ Status SessionImpl::check_stranger(const wire::FramePrefix& prefix) {
                                                                 bytes, settings_.stranger_bytes_max)});
 }
 
-// The memory is counted as it is filled: a payload that was announced and does not come costs nobody anything.
+// The memory is taken and counted as it is filled: a payload that was announced and does not come costs nobody
+// anything, and all that are on their way together take no more than the gate grants, however many they are. Buffers of
+// the whole length would be pages that were touched before, not empty ones.
 Awaitable<Result<Buffer>> SessionImpl::read_payload(std::size_t size, std::shared_ptr<void>* held) {
   if (size == 0) co_return Buffer();
   const auto ticket = co_await begin_payload(size);
   FLUVIAL_CO_TRY(is_over());
-  Buffer payload(size);
-  MutableByteSpan rest = payload.span();
-  while (!rest.empty()) {
-    const std::size_t piece = ticket == nullptr ? rest.size() : std::min(rest.size(), kPieceBytes);
+  std::vector<Buffer> pieces;
+  for (std::size_t left = size; left > 0;) {
+    const std::size_t piece = ticket == nullptr ? left : std::min(left, kPieceBytes);
     if (ticket != nullptr) {
       FLUVIAL_CO_TRY(co_await wait_for_memory(ticket.get(), piece));
     }
-    if (frame_progress_ && rest.size() == size) frame_progress_->restart_window(stream_->plaintext_in());
-    FLUVIAL_CO_TRY(co_await stream_->read_exactly(rest.first(piece)));
-    rest = rest.subspan(piece);
+    if (frame_progress_ && left == size) frame_progress_->restart_window(stream_->plaintext_in());
+    FLUVIAL_CO_TRY(co_await stream_->read_exactly(pieces.emplace_back(piece).span()));
+    left -= piece;
   }
   *held = ticket;
-  co_return payload;
+  co_return joined(std::move(pieces), size);
 }
 
 PayloadGate::Again SessionImpl::wake_reader() {
