@@ -10,7 +10,9 @@
 namespace fluvial::cli {
 namespace {
 
-constexpr Duration kRequestDeadline = std::chrono::seconds(60);  // starting a run reads a whole model
+constexpr Duration kRequestDeadline = std::chrono::seconds(60);
+// A run's start reads, digests, writes and fsyncs a whole model, of 2^40 bytes at most.
+constexpr Duration kStartDeadline = std::chrono::hours(1);
 
 Code code_from_name(std::string_view name) {
   for (int code = static_cast<int>(Code::kInvalidArgument); code <= static_cast<int>(Code::kConflict); ++code) {
@@ -40,7 +42,8 @@ Result<json::value> AdminClient::post(std::string_view target, const json::value
 Result<net::HttpReply> AdminClient::exchange(std::string_view method, std::string_view target,
                                              std::string_view body) const {
   if (!place_.ok()) return place_.error();
-  auto reply = net::http_request(place_->address, method, target, body, kRequestDeadline);
+  const Duration deadline = method == "POST" && target == "/v1/runs" ? kStartDeadline : kRequestDeadline;
+  auto reply = net::http_request(place_->address, method, target, body, deadline);
   if (!reply.ok()) return unreachable(reply.error());
   if (!is_success(*reply)) return error_of(*reply);
   return reply;
