@@ -2,6 +2,8 @@
 // out.
 #pragma once
 
+#include <optional>
+
 #include "cli/doctor/facts.h"
 #include "cli/doctor/finding.h"
 
@@ -11,9 +13,9 @@ namespace fluvial::cli::doctor {
 struct Node {
   std::optional<Role> role;  // none: a bare machine
   std::uint64_t sessions_max = 0;
-  std::uint64_t staging_bytes_max = 0;
-  std::uint64_t model_bytes = 0;  // 0: not known
-  bool has_gpus = false;          // a driver is loaded, and the node may use it
+  std::optional<std::uint64_t> staging_bytes_max = {};  // none: by the model
+  std::uint64_t model_bytes = 0;                        // 0: not known
+  bool has_gpus = false;                                // a driver is loaded, and the node may use it
   bool has_children() const { return role == Role::kCoordinator || role == Role::kAggregator; }
   bool has_workers() const { return role == Role::kSite; }
 };

@@ -7,6 +7,7 @@
 
 #include "cli/doctor/judge.h"
 #include "cli/format.h"
+#include "core/store/staging.h"
 
 namespace fluvial::cli::doctor {
 namespace {
@@ -48,7 +49,9 @@ Finding judge_files(const KernelFacts& facts, const Node& node) {
 std::uint64_t memory_needed(const Node& node) {
   if (node.model_bytes == 0 || !node.role) return 0;
   const std::uint64_t times = node.has_children() ? 5 : 4;
-  return times * node.model_bytes + (node.has_children() ? node.staging_bytes_max : 0);
+  const std::uint64_t staging =
+      node.staging_bytes_max.value_or(store::staging_bytes_for(node.model_bytes / sizeof(float)));
+  return times * node.model_bytes + (node.has_children() ? staging : 0);
 }
 
 Finding judge_memory(const KernelFacts& facts, const Node& node) {

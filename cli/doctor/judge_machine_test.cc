@@ -90,6 +90,8 @@ TEST(DoctorKernel, Memory) {
   facts.cgroup_bytes.reset();
   facts.memory_bytes = std::uint64_t{4} << 30;
   EXPECT_THAT(judge(facts, node), Finds(kError, "memory: 4.0 GiB;", "staging_bytes_max"));
+  node.staging_bytes_max.reset();  // by the model: 2 GiB
+  EXPECT_THAT(judge(facts, node), Finds(kError, "takes about 7.0 GiB", "staging_bytes_max"));
 }
 
 TEST(DoctorKernel, SharedMemory) {

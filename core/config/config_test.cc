@@ -165,10 +165,25 @@ TEST_F(ConfigFile, CoordinatorAndAggregator) {
   EXPECT_EQ(coordinator->metrics_listen, "off");
   EXPECT_EQ(coordinator->admin_socket, "/c/admin.sock");
   EXPECT_EQ(coordinator->token_ttl_s, 600u);
-  EXPECT_EQ(coordinator->staging_bytes_max, std::uint64_t{1} << 30);
+  EXPECT_EQ(coordinator->staging_bytes_max, std::optional(std::uint64_t{1} << 30));
   const auto aggregator =
       read_settings<AggregatorSettings>({"--data-dir", "/a", "--coordinator", "h:1"}, no_environment());
   EXPECT_NE(aggregator.error().message.find("advertise is missing"), std::string::npos);
+}
+
+TEST_F(ConfigFile, TheStagingBudgetIsTheModelsUnlessAPersonGivesOne) {
+  const auto budget = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"--data-dir", "/a", "--coordinator", "h:1", "--advertise", "a:1"});
+    return read_settings<AggregatorSettings>(more, no_environment());
+  };
+  EXPECT_EQ(budget({}).value().staging_bytes_max, std::nullopt);
+  EXPECT_EQ(budget({"--staging-bytes-max", "auto"}).value().staging_bytes_max, std::nullopt);
+  EXPECT_EQ(budget({"--staging-bytes-max", "0"}).value().staging_bytes_max, std::optional<std::uint64_t>(0))
+      << "all of them on the disk";
+  EXPECT_EQ(budget({"--staging-bytes-max", "much"}).error().message,
+            "--staging-bytes-max = 'much': expected a size such as 268435456, 256MiB or 1.5GB, or auto");
+  EXPECT_EQ(budget({"--staging-bytes-max", "2TiB"}).error().message,
+            "--staging-bytes-max = '2TiB': expected 0 to 1099511627776 bytes, or auto");
 }
 
 TEST_F(ConfigFile, AnAggregatorListensOnThePortThatItAdvertises) {

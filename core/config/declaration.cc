@@ -74,7 +74,9 @@ void declare_common(Declare<S>& declare) {
                  "the lowest level that is logged");
   declare.choice("log_format", {"text", "json"}, FLUVIAL_FIELD(log_format),
                  "of the log on standard error, a line an event");
-  declare.count("io_threads", 1, 256, FLUVIAL_FIELD(io_threads), "threads that serve sessions");
+  declare.count("io_threads", 0, 256, FLUVIAL_FIELD(io_threads),
+                "threads that serve sessions; 0: one at a site; half as many as there are cores, and 1 to 4, at a "
+                "coordinator or an aggregator");
   declare.count("compute_threads", 0, 1024, FLUVIAL_FIELD(compute_threads),
                 "threads for arithmetic and disk; 0: one a core");
   declare.choice("core_dumps", {"off", "on"}, FLUVIAL_FIELD(core_dumps),
@@ -85,8 +87,9 @@ void declare_common(Declare<S>& declare) {
 
 template <typename S>
 void declare_staging(Declare<S>& declare) {
-  declare.bytes("staging_bytes_max", 0, kTebi, FLUVIAL_FIELD(staging_bytes_max),
-                "memory for updates that wait for their round; beyond it they go to disk");
+  declare.bytes_or_auto("staging_bytes_max", 0, kTebi, FLUVIAL_FIELD(staging_bytes_max),
+                        "memory for updates that wait for their round; beyond it they go to disk. auto: 8 bytes a "
+                        "parameter of the run's model, 32 MiB at least");
 }
 
 template <typename S>

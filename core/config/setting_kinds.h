@@ -134,6 +134,23 @@ class Declare {
     quantity(std::move(key), "bytes", &parse_bytes, low, high, field, std::move(help));
   }
   template <typename Field>
+  void bytes_or_auto(std::string key, std::uint64_t low, std::uint64_t high, Field field, std::string help) {
+    const auto set = [field, low, high](Owner& owner, std::string_view value) -> Status {
+      if (value == "auto") return field(owner).reset(), Status();
+      const Result<std::uint64_t> number = parse_bytes(value);
+      if (!number.ok()) return Error{number.error().code, number.error().message + ", or auto"};
+      if (*number < low || *number > high) {
+        return expected(std::to_string(low) + " to " + std::to_string(high) + " bytes, or auto");
+      }
+      field(owner) = *number;
+      return {};
+    };
+    const auto get = [field](const Owner& owner) {
+      return field(owner) ? std::to_string(*field(owner)) : std::string("auto");
+    };
+    add(std::move(key), "bytes", std::move(help), false, set, get);
+  }
+  template <typename Field>
   void milliseconds(std::string key, std::uint64_t low, std::uint64_t high, Field field, std::string help) {
     quantity(std::move(key), "ms", &parse_milliseconds, low, high, field, std::move(help));
   }

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,9 +54,9 @@ struct CommonSettings {
   std::string metrics_listen = kMetricsAuto;  // or host:port; "off": none; port 0: any free one
   std::string log_level = "info";             // debug, info, warn, error, off
   std::string log_format = "text";            // text, json
-  std::uint64_t io_threads = 1;
-  std::uint64_t compute_threads = 0;  // 0: one a core
-  std::string core_dumps = "off";     // or "on"
+  std::uint64_t io_threads = 0;               // 0: by role and cores (core/tree/runtime.h)
+  std::uint64_t compute_threads = 0;          // 0: one a core
+  std::string core_dumps = "off";             // or "on"
   SessionLimits session;
   Budgets budget;  // of coordinators and aggregators
   bool operator==(const CommonSettings&) const = default;
@@ -80,7 +81,7 @@ struct CoordinatorSettings : CommonSettings {
   std::string admin_listen = "off";  // or host:port: the admin API for operators' certificates
   std::string worker_socket;         // default: worker.sock in data_dir; workers that evaluate attach here
   AuthoritySettings authority;
-  std::uint64_t staging_bytes_max = 256 << 20;
+  std::optional<std::uint64_t> staging_bytes_max;  // none: by the model of the run (core/store/staging.h)
   std::uint64_t certificate_validity_s = 86'400;
   std::uint64_t certificate_days = 0;  // what 0.2 had in place of it: counts where it is not 0
   std::uint64_t renew_ended_max_s = 30 * 86'400;
@@ -106,7 +107,7 @@ struct AggregatorSettings : CommonSettings {
   std::string proxy;          // http://[user:password@]host:port, "off" or empty; a secret where it holds a password
   std::string no_proxy;       // names that are reached without the proxy
   std::string enrol_address;  // host:port; empty: where it enrolled
-  std::uint64_t staging_bytes_max = 256 << 20;
+  std::optional<std::uint64_t> staging_bytes_max;  // as a coordinator's
   std::uint64_t parentless_max_ms = 30'000;
   bool operator==(const AggregatorSettings&) const = default;
 };

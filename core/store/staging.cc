@@ -1,5 +1,7 @@
 #include "core/store/staging.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace fluvial::store {
@@ -15,10 +17,17 @@ Error disk_error(const std::string& folder, const Error& error) {
 
 }  // namespace
 
+std::uint64_t staging_bytes_for(std::uint64_t value_count) {
+  constexpr std::uint64_t kBytesPerValue = 8;
+  const std::uint64_t most = std::numeric_limits<std::uint64_t>::max() / kBytesPerValue;
+  return std::max(kStagingBytesLeast, kBytesPerValue * std::min(value_count, most));
+}
+
 bool StagingBudget::try_take(std::uint64_t bytes) {
+  const std::uint64_t most = bytes_max();
   std::uint64_t used = used_.load(std::memory_order_relaxed);
   do {
-    if (bytes > bytes_max_ || used > bytes_max_ - bytes) return false;
+    if (bytes > most || used > most - bytes) return false;
   } while (!used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
   return true;
 }

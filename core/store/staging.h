@@ -16,21 +16,28 @@
 
 namespace fluvial::store {
 
+inline constexpr std::uint64_t kStagingBytesLeast = 32 << 20;
+
+// The budget of a parent whose owner gives none, for a model of so many parameters: what the node's sum takes.
+std::uint64_t staging_bytes_for(std::uint64_t value_count);
+
 // Bytes of memory that all staged updates of a process share. Thread safe.
 class StagingBudget {
  public:
   explicit StagingBudget(std::uint64_t bytes_max) : bytes_max_(bytes_max) {}
+  // From the next take on: what is staged stays where it is, also beyond a smaller maximum.
+  void set_bytes_max(std::uint64_t bytes_max) { bytes_max_.store(bytes_max, std::memory_order_relaxed); }
   bool try_take(std::uint64_t bytes);
   void give_back(std::uint64_t bytes);
   void note_spilled(std::uint64_t bytes) { spilled_.fetch_add(bytes, std::memory_order_relaxed); }
   void note_dropped(std::uint64_t bytes) { spilled_.fetch_sub(bytes, std::memory_order_relaxed); }
   std::uint64_t bytes_used() const { return used_.load(std::memory_order_relaxed); }
   std::uint64_t bytes_spilled() const { return spilled_.load(std::memory_order_relaxed); }
-  std::uint64_t bytes_max() const { return bytes_max_; }
+  std::uint64_t bytes_max() const { return bytes_max_.load(std::memory_order_relaxed); }
   SpillFiles& files() { return files_; }  // for what is beyond it
 
  private:
-  std::uint64_t bytes_max_;
+  std::atomic<std::uint64_t> bytes_max_;
   std::atomic<std::uint64_t> used_{0};
   std::atomic<std::uint64_t> spilled_{0};  // in files, beyond it
   SpillFiles files_;

@@ -49,6 +49,32 @@ TEST(Staging, SpillsBeyondTheBudgetAndGivesItBack) {
   EXPECT_TRUE(files.list(folder.path())->empty());
 }
 
+TEST(Staging, ABudgetByTheModelIsWhatItsSumTakes) {
+  EXPECT_EQ(staging_bytes_for(0), std::uint64_t{32} << 20);
+  EXPECT_EQ(staging_bytes_for(4 << 20), std::uint64_t{32} << 20);
+  EXPECT_EQ(staging_bytes_for((4 << 20) + 1), (std::uint64_t{32} << 20) + 8);
+  EXPECT_EQ(staging_bytes_for(1'200'000'000), 9'600'000'000U) << "beyond 32 bits";
+  EXPECT_GE(staging_bytes_for(~std::uint64_t{0}), std::uint64_t{1} << 63) << "more than there is, and no less";
+}
+
+TEST(Staging, AnotherBudgetHoldsForWhatComesNext) {
+  const TemporaryFolder folder;
+  PosixFileSystem files;
+  StagingBudget budget(250);
+  StagedUpdate update(budget, files, folder.path(), 10'000);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(update.append(chunk(100, i)).ok());
+  budget.set_bytes_max(100);
+  EXPECT_EQ(budget.bytes_max(), 100U);
+  EXPECT_EQ(budget.bytes_used(), 200U) << "what is staged stays";
+  ASSERT_TRUE(update.append(chunk(10, 2)).ok());
+  EXPECT_EQ(update.spilled_bytes(), 10U);
+  budget.set_bytes_max(300);
+  ASSERT_TRUE(update.append(chunk(100, 3)).ok());
+  EXPECT_EQ(update.spilled_bytes(), 10U);
+  update.clear();
+  EXPECT_EQ(budget.bytes_used(), 0U);
+}
+
 TEST(Staging, RefusesMoreThanAnnouncedAndAFullDisk) {
   MemoryFileSystem files;
   ASSERT_TRUE(files.make_folder("/s").ok());

@@ -17,6 +17,8 @@ class Children {
   // Of the open round, which the owner opens and closes: contradictions, and transfers that were cut off.
   virtual transfer::RoundBook& book() = 0;
   virtual const store::StagingBudget& budget() const = 0;  // that what they bring counts against
+  // What they bring is for a model of so many parameters from here on: a budget that nobody has given follows it.
+  virtual void sums(std::uint64_t value_count) = 0;
 };
 
 }  // namespace fluvial::tree

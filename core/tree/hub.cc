@@ -39,7 +39,7 @@ Hub::Hub(Runtime& runtime, HubOwner& owner, HubOptions options, std::shared_ptr<
       owner_(owner),
       options_(std::move(options)),
       deny_(std::move(deny)),
-      budget_(options_.staging_bytes_max),
+      budget_(options_.staging_bytes_max.value_or(store::kStagingBytesLeast)),
       streams_(runtime.io),
       child_left_(runtime.strand),
       stop_(std::make_shared<Stop>(runtime.strand)),
@@ -104,6 +104,10 @@ void Hub::drop_denied() {
                       {{"member", children_.at(node).name}, {"reason", reason.message}});
     cut(node, std::move(reason));
   }
+}
+
+void Hub::sums(std::uint64_t value_count) {
+  if (!options_.staging_bytes_max) budget_.set_bytes_max(store::staging_bytes_for(value_count));
 }
 
 net::Awaitable<void> Hub::serve(std::shared_ptr<net::Session> session) {

@@ -78,7 +78,7 @@ struct HubOptions {
   std::string host;
   std::uint16_t port = 0;
   std::size_t sessions_max = 10'000;
-  std::uint64_t staging_bytes_max = 256 << 20;
+  std::optional<std::uint64_t> staging_bytes_max = {};  // none: by the model that is summed (core/store/staging.h)
   std::string spill_folder;
   NodeId self;
   std::string software;
@@ -111,6 +111,7 @@ class Hub final : public Children {
   void drop_denied();            // the deny list has changed: whom it names goes, with all that is under way
   transfer::RoundBook& book() override { return book_; }
   const store::StagingBudget& budget() const override { return budget_; }
+  void sums(std::uint64_t value_count) override;
   std::uint64_t payload_bytes_in() const { return payload_bytes_in_.load(std::memory_order_relaxed); }
   std::uint64_t payload_bytes_out() const { return payload_bytes_out_.load(std::memory_order_relaxed); }
 

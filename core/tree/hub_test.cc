@@ -249,6 +249,22 @@ class HubScenarios : public HubTest {
   }
 };
 
+TEST_F(HubScenarios, ItsBudgetFollowsTheModelUnlessAPersonHasGivenOne) {
+  run([this]() -> net::Awaitable<void> {
+    EXPECT_EQ(hub_->budget().bytes_max(), std::uint64_t{32} << 20);
+    hub_->sums(100'000'000);
+    EXPECT_EQ(hub_->budget().bytes_max(), 800'000'000U);
+    hub_->sums(1'000);
+    EXPECT_EQ(hub_->budget().bytes_max(), std::uint64_t{32} << 20);
+    HubOptions given;
+    given.staging_bytes_max = 1'000;
+    Hub other(process_.runtime(), owner_, given, deny_);
+    other.sums(100'000'000);
+    EXPECT_EQ(other.budget().bytes_max(), 1'000U);
+    co_return;
+  });
+}
+
 TEST_F(HubScenarios, AChildsQuestionsWaitForEachOtherAndNobodyElseDoes) {
   run([this] { return questions(); });
 }

@@ -136,8 +136,13 @@ void ParentSide::begin() {
 void ParentSide::begin_sum(RunId run, RoundId round, transfer::SumShape shape) {
   sum_.drop_all();
   children_.book().open(run, round);
-  sum_.reset(shape);
+  reset_sum(shape);
   watch_.opened(now());
+}
+
+void ParentSide::reset_sum(transfer::SumShape shape) {
+  children_.sums(shape.layout.value_count);
+  sum_.reset(shape);
 }
 
 void ParentSide::end() {

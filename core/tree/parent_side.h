@@ -69,7 +69,7 @@ class ParentSide final : public transfer::Receiver {
   // ---- the round
   void begin();                                                        // another one: nobody has been told of it
   void begin_sum(RunId run, RoundId round, transfer::SumShape shape);  // anew, without what was staged
-  void reset_sum(transfer::SumShape shape) { sum_.reset(shape); }      // queued; what was staged stays
+  void reset_sum(transfer::SumShape shape);                            // queued; what was staged stays
   void end();                                                          // of what came for it nothing is wanted any more
 
   // ---- what goes down

@@ -29,7 +29,9 @@ class FakeChildren final : public Children {
   void send(NodeId child, v1::Envelope message) override { told.emplace_back(child, std::move(message)); }
   transfer::RoundBook& book() override { return book_; }
   const store::StagingBudget& budget() const override { return budget_; }
+  void sums(std::uint64_t value_count) override { summed_values = value_count; }
   std::vector<std::pair<NodeId, v1::Envelope>> told;
+  std::uint64_t summed_values = 0;
 
  private:
   store::StagingBudget budget_{1 << 20};
@@ -101,6 +103,12 @@ class ParentSideTest : public transfer::TransferTest {
   FakeChildren children_;
   ParentSide side_{runtime_.get(), owner_, children_};
 };
+
+TEST_F(ParentSideTest, ItsChildrenAreToldHowLargeTheModelIsThatIsSummed) {
+  EXPECT_EQ(children_.summed_values, transfer::kTestValues);
+  side_.reset_sum({{5 * transfer::kTestValues, transfer::kTestChunkValues}, 0, transfer::kTestScale});
+  EXPECT_EQ(children_.summed_values, 5 * transfer::kTestValues);
+}
 
 TEST_F(ParentSideTest, TheOpenRoundIsMeasuredWhenItIsScraped) {
   const auto sites = [this](const char* state) { return metrics_.gauge("round_sites", {{"state", state}}).value(); };

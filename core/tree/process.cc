@@ -74,7 +74,8 @@ struct Process::Impl {
         unready(role == Role::kCoordinator ? "not ready\n" : "not ready: no parent\n"),
         metrics(role, kVersion),
         files(disk, metrics, clock, given.data_dir),
-        io(static_cast<int>(std::max<std::uint64_t>(1, given.io_threads))),
+        session_threads(io_threads(given, role, std::thread::hardware_concurrency())),
+        io(static_cast<int>(session_threads)),
         pool(pool_threads(given), kPoolQueueMax),
         signals(io),
         manager(config::process_environment()),
@@ -89,6 +90,7 @@ struct Process::Impl {
   std::optional<SideThread> enrolment;       // of a coordinator
   std::optional<SideThread> administration;  // likewise
   IdleMemory memory{BufferPool::shared(), trim_heap};
+  const std::size_t session_threads;
   net::asio::io_context io;  // goes before them: what waits in it may hold sockets of theirs
   net::ThreadPool pool;
   net::asio::signal_set signals;
@@ -266,7 +268,7 @@ void Process::run(std::function<void()> stop) {
   if (impl_->enrolment) impl_->enrolment->start(kStrangersNice);
   if (impl_->administration) impl_->administration->start(kStrangersNice);
   std::vector<std::thread> threads;
-  for (std::uint64_t i = 1; i < impl_->settings.io_threads; ++i) threads.emplace_back([this] { impl_->io.run(); });
+  for (std::size_t i = 1; i < impl_->session_threads; ++i) threads.emplace_back([this] { impl_->io.run(); });
   impl_->io.run();
   for (std::thread& thread : threads) thread.join();
   impl_->health.stop();

@@ -57,6 +57,12 @@ class ObservingHooks final : public net::NetHooks {
 
 }  // namespace
 
+std::size_t io_threads(const config::CommonSettings& settings, Role role, std::size_t cores) {
+  constexpr std::size_t kMost = 4;
+  if (settings.io_threads != 0) return static_cast<std::size_t>(settings.io_threads);
+  return role == Role::kSite ? 1 : std::clamp<std::size_t>(cores / 2, 1, kMost);
+}
+
 net::SessionSettings session_settings(const config::SessionLimits& limits) {
   net::SessionSettings settings;
   settings.handshake_deadline = milliseconds(limits.handshake_deadline_ms);

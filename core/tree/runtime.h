@@ -34,6 +34,11 @@ struct Runtime {
   net::Executor administration = io;  // likewise, for operators at the admin API over the network
 };
 
+// Threads for sessions, on a machine of so many cores. A site has one parent. A parent seals and opens the bytes of all
+// its children, each on its strand; the other half of the cores is for the kernels, which cost as much a byte, and four
+// threads carry more than its network does.
+std::size_t io_threads(const config::CommonSettings& settings, Role role, std::size_t cores);
+
 net::SessionSettings session_settings(const config::SessionLimits& limits);
 net::BackoffSettings backoff_settings(const config::SessionLimits& limits);
 

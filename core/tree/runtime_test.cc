@@ -28,6 +28,22 @@ std::set<std::string> words(std::span<const std::string_view> reasons, std::set<
   return more;
 }
 
+TEST(IoThreads, AreByRoleAndCoresUnlessAPersonSays) {
+  config::CommonSettings settings;
+  for (const Role parent : {Role::kCoordinator, Role::kAggregator}) {
+    EXPECT_EQ(io_threads(settings, parent, 0), 1U) << "nobody knows how many";
+    EXPECT_EQ(io_threads(settings, parent, 1), 1U);
+    EXPECT_EQ(io_threads(settings, parent, 2), 1U);
+    EXPECT_EQ(io_threads(settings, parent, 4), 2U);
+    EXPECT_EQ(io_threads(settings, parent, 8), 4U);
+    EXPECT_EQ(io_threads(settings, parent, 128), 4U);
+  }
+  EXPECT_EQ(io_threads(settings, Role::kSite, 128), 1U);
+  settings.io_threads = 7;
+  EXPECT_EQ(io_threads(settings, Role::kSite, 2), 7U);
+  EXPECT_EQ(io_threads(settings, Role::kCoordinator, 64), 7U);
+}
+
 TEST(ObservingHooks, TheWordsOfRefusalsAreTheDeclaredOnes) {
   namespace reason = net::reason;
   EXPECT_EQ(values_of("handshakes_total", "result", Role::kSite), words(reason::kHandshake, {"ok"}));

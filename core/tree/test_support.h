@@ -119,6 +119,7 @@ class HubTest : public testing::Test {
     config::CommonSettings settings;
     settings.metrics_listen = "off";
     settings.compute_threads = 2;
+    settings.io_threads = 2;  // sessions side by side
     return settings;
   }
 
