@@ -42,22 +42,21 @@ Workspace open_workspace(const round::Schema& schema, ByteSpan base) {
   return work;
 }
 
-// The mean of one chunk, in memory of this thread.
-Result<std::span<const float>> mean_of(const transfer::NodeSum& sum, const FinaliseInput& input, std::size_t index) {
-  thread_local std::vector<float> mean;
-  mean.resize(sum.shape().layout.size(index));
-  FLUVIAL_TRY(sum.accumulator().mean_chunk(index, input.record.contributors.total_weight(), mean));
-  return std::span<const float>(mean);
+// The mean of one chunk. (Memory that each thread kept would grow with the cores.)
+Result<Values<float>> mean_of(const transfer::NodeSum& sum, const FinaliseInput& input, std::size_t index) {
+  Values<float> mean(sum.shape().layout.size(index));
+  FLUVIAL_TRY(sum.accumulator().mean_chunk(index, input.record.contributors.total_weight(), mean.span()));
+  return mean;
 }
 
 // Mean and optimizer, chunk by chunk, on every core. Returns the squared 2-norm of the step.
 Result<double> step_chunk(const transfer::NodeSum& sum, const FinaliseInput& input, const aggregate::ServerStep& step,
                           std::span<float> state, const Workspace& work, std::size_t index) {
-  FLUVIAL_ASSIGN(const std::span<const float> mean, mean_of(sum, input, index));
+  FLUVIAL_ASSIGN(Values<float> mean, mean_of(sum, input, index));
   const kernels::ChunkLayout& layout = sum.shape().layout;
   const std::span<float> model = layout.of(work.values, index);
-  thread_local std::vector<float> change;
-  change.resize(model.size());
+  Values<float> change_memory(model.size());
+  const std::span<float> change = change_memory.span();
   std::span<const float> before = change;
   if (work.base.empty()) {
     std::ranges::copy(model, change.begin());
@@ -65,7 +64,7 @@ Result<double> step_chunk(const transfer::NodeSum& sum, const FinaliseInput& inp
     before = layout.of(work.base, index);
     std::ranges::copy(before, model.begin());
   }
-  FLUVIAL_TRY(step.apply(index, mean, state, model));
+  FLUVIAL_TRY(step.apply(index, mean.span(), state, model));
   if (const auto screened = kernels::screen(model, layout.first_value(index)); !screened.ok()) {
     return Error{Code::kDataLoss, "the next model would not be finite: " + screened.error().message};
   }
@@ -129,8 +128,8 @@ Result<NextModel> finalise(Parallel& parallel, const transfer::NodeSum& sum, sto
                              input.record.contributors.total_weight());
   if (step.has_norms()) {
     FLUVIAL_TRY(parallel.for_each(layout.chunk_count(), [&](std::size_t i) -> Status {
-      FLUVIAL_ASSIGN(const std::span<const float> mean, mean_of(sum, input, i));
-      return step.measure(i, mean, next.optimizer_state,
+      FLUVIAL_ASSIGN(Values<float> mean, mean_of(sum, input, i));
+      return step.measure(i, mean.span(), next.optimizer_state,
                           layout.of(work.base.empty() ? std::span<const float>(work.values) : work.base, i));
     }));
     step.close();

@@ -27,7 +27,7 @@ Status NodeSum::add_values(const StagedArrival& arrival, Parallel& parallel) {
   // An update's probe is one more piece: read from what its site sent, and added with the weight of its chunks.
   FLUVIAL_TRY(parallel.for_each(chunk_count + (update != nullptr ? 1 : 0), [&](std::size_t i) -> Status {
     if (i == chunk_count) return probe_->add(update->site, update->probe, weight);
-    thread_local Buffer scratch;
+    Buffer scratch;  // of a chunk that was spilled
     FLUVIAL_ASSIGN(const ByteSpan bytes, arrival.chunks->read(i, scratch));
     return update != nullptr ? accumulator_->add_chunk(*update->codec, i, bytes, weight)
                              : accumulator_->merge_chunk(i, bytes);

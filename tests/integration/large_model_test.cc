@@ -13,10 +13,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::uint64_t kParams = 2'000'000;
-constexpr std::uint64_t kChunkValues = 4'096;
+constexpr std::uint64_t kParams = 1'000'000;
+constexpr std::uint64_t kChunkValues = 2'048;
 constexpr std::uint64_t kUpdateBytes = kParams * sizeof(float);
-constexpr std::uint64_t kStagingBytes = 1 << 20;  // an eighth of an update, a sixteenth of a partial
+constexpr std::uint64_t kStagingBytes = 1 << 19;  // an eighth of an update, a sixteenth of a partial
 
 class LargeModelTest : public FederationTest {
  protected:
@@ -53,7 +53,7 @@ TEST_F(LargeModelTest, WaitsOnTheDiskGoesOnWhereItWasCutOffAndIsExact) {
   add_worker(1, gated(hold, 1));
   add_worker(2);
   add_worker(3);
-  round::Plan wanted = plan(3);
+  round::Plan wanted = plan(2);
   wanted.chunk_values = kChunkValues;
   const std::uint64_t run = start_run(wanted, kParams);
   wait_in("aggregator-1", 2, 2);
@@ -69,11 +69,10 @@ TEST_F(LargeModelTest, WaitsOnTheDiskGoesOnWhereItWasCutOffAndIsExact) {
   gate.cut_all(Way::kUp);
   gate.set({});
   ASSERT_TRUE(federation_->restart("site-1").ok());
-  wait_committed(run, 2);
-  EXPECT_THAT(log_of("aggregator-1"), HasSubstr("transfer goes on"));
-  EXPECT_GT(gate.forwarded(Way::kUp) - before, kUpdateBytes);
   wait_state(run, "done");
-  expect_exact(run, 3);
+  EXPECT_THAT(log_of("aggregator-1"), HasSubstr("transfer goes on"));
+  EXPECT_LT(gate.forwarded(Way::kUp) - before, kUpdateBytes + kUpdateBytes / 4) << "nothing came twice";
+  expect_exact(run, 2);
 }
 
 // Beyond 4 GiB, for example: only where somebody asks for it.
