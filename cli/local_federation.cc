@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 const std::string kCoordinator = "coordinator";
 
 constexpr auto kConnectedLimit = 60s;  // a loaded machine may be slow to shake a dozen hands
-constexpr auto kModelLimit = 10min;  // it may be a large one
+constexpr auto kModelLimit = 10min;    // it may be a large one
 constexpr std::size_t kEnrolThreads = 8;
 
 }  // namespace
