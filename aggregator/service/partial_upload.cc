@@ -3,7 +3,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <utility>
 
-#include "core/digest/sha256.h"
+#include "core/digest/submission_digest.h"
 #include "core/transfer/outgoing.h"
 #include "core/tree/ask.h"
 #include "core/wire/mapping.h"
@@ -72,17 +72,19 @@ net::Awaitable<Status> PartialUpload::stream(SendPartial partial, std::uint64_t 
   const std::uint64_t first_chunk = transfer::first_chunk(std::exchange(received_, std::nullopt),
                                                           uplink_->incarnation(), partial.sequence, chunk_count);
   const round::Arrival what{std::move(partial.contributors), std::move(partial.refusals), std::move(partial.missing)};
-  v1::Envelope begin =
-      transfer::partial_begin(*opening_, uplink_->incarnation(), partial.sequence, what, chunk_count, first_chunk);
+  const DigestKind digest_kind = uplink_->digest_kind();
+  v1::Envelope begin = transfer::partial_begin(*opening_, uplink_->incarnation(), partial.sequence, what, chunk_count,
+                                               first_chunk, digest_kind);
   Status sent = co_await aggregator::send(session, std::move(begin), {});
-  Sha256 hash;
+  SubmissionDigest digest(digest_kind, chunk_count);
   std::uint64_t bytes_sent = 0;
   for (std::size_t i = 0; sent.ok() && i < chunk_count; ++i) {
     if (generation != generation_) co_return Error{Code::kStale, "overtaken"};
     Result<SharedBytes> packed = co_await runtime_.pool.run(
-        [this, i, &hash]() -> Result<SharedBytes> {
+        [this, i, &digest]() -> Result<SharedBytes> {
           SharedBytes bytes = SharedBytes::from(side_.sum().node().pack_chunk(i));
-          hash.update(bytes.bytes);
+          digest.side_by_side(i, bytes.bytes);
+          digest.in_order(bytes.bytes);
           return bytes;
         },
         net::Work::kPack);
@@ -98,9 +100,8 @@ net::Awaitable<Status> PartialUpload::stream(SendPartial partial, std::uint64_t 
   if (chunk_count > 0) uplink_->bytes().update("partial", bytes_sent, side_.sum().shape().layout.value_count);
   SharedBytes integers;
   if (chunk_count > 0) integers = SharedBytes::from(Buffer::copy_of(std::as_bytes(side_.sum().node().integers())));
-  hash.update(integers.bytes);
   v1::Envelope end;
-  end.mutable_partial_end()->set_sha256(wire::digest_to_proto(hash.finish()));
+  end.mutable_partial_end()->set_sha256(wire::digest_to_proto(digest.finish(integers.bytes)));
   co_return co_await aggregator::send(session, std::move(end), std::move(integers));
 }
 

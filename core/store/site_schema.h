@@ -43,7 +43,11 @@ inline constexpr const char* kSiteStanding = R"sql(
 ALTER TABLE site ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE outcomes ADD COLUMN digest BLOB NOT NULL DEFAULT x'';
 )sql";
-inline constexpr const char* kSiteSteps[] = {kSiteSchema, kSiteWorkers,   kSiteTrailer,
-                                             kSiteFit,    kLineageTables, kSiteStanding};
+// What the digest of a submission is of (core/digest/submission_digest.h).
+inline constexpr const char* kSiteDigestKind = R"sql(
+ALTER TABLE pending ADD COLUMN digest_kind INTEGER NOT NULL DEFAULT 0;
+)sql";
+inline constexpr const char* kSiteSteps[] = {kSiteSchema,    kSiteWorkers,  kSiteTrailer,   kSiteFit,
+                                             kLineageTables, kSiteStanding, kSiteDigestKind};
 
 }  // namespace fluvial::store

@@ -73,7 +73,7 @@ Status check_size(File& file, std::uint64_t expected) {
 constexpr const char* kPendingColumns =
     "SELECT run, round, submission, incarnation, weight, codec, base, metrics, value_count, integer_count, lossless, "
     "digest, p_norm, p_file, chunks_file, chunk_ends, chunk_values, workers, trailer_bytes, fit_value_max, fit_factor, "
-    "residual_norm_max, residual_age_max FROM pending ";
+    "residual_norm_max, residual_age_max, digest_kind FROM pending ";
 Result<PendingRow> pending_from(const SqlRow& row) {
   PendingRow found;
   PendingStart& start = found.info.start;
@@ -99,6 +99,8 @@ Result<PendingRow> pending_from(const SqlRow& row) {
   found.info.trailer_bytes = row.number(18);
   start.fit = {static_cast<float>(row.real(19)), static_cast<float>(row.real(20))};
   start.bounds = {row.real(21), row.number(22)};
+  if (row.number(23) >= kDigestKinds) return damaged("submission: a digest of unknown kind");
+  start.digest_kind = static_cast<DigestKind>(row.number(23));
   for (std::size_t at = 0; at + 8 <= ends.size(); at += 8) {
     found.chunk_ends.push_back(load_le<std::uint64_t>(ends.data() + at));
   }
@@ -313,7 +315,7 @@ Result<PendingUpdate> SiteStore::finish(PendingWriter& writer, const Digest& dig
   const Status recorded = database_->transact([&]() -> Status {
     FLUVIAL_TRY(database_->run("UPDATE site SET submissions = max(submissions, ?)", {info.submission}));
     return database_->run(
-        "INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         {start.run,
          start.round,
          info.submission,
@@ -336,7 +338,8 @@ Result<PendingUpdate> SiteStore::finish(PendingWriter& writer, const Digest& dig
          static_cast<double>(start.fit.value_max),
          static_cast<double>(start.fit.factor),
          start.bounds.norm_max,
-         start.bounds.age_max_rounds});
+         start.bounds.age_max_rounds,
+         static_cast<int>(start.digest_kind)});
   });
   writer.finished_ = may_be_recorded(recorded);
   FLUVIAL_TRY(recorded);

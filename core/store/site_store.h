@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/base/ids.h"
+#include "core/digest/submission_digest.h"
 #include "core/round/contribution.h"
 #include "core/round/history.h"
 #include "core/store/file_system.h"
@@ -75,13 +76,14 @@ struct PendingStart {
   std::vector<std::string> workers = {};  // whose results are in it: names without blanks
   Fit fit = {};                           // whole where it is lossless
   ResidualBounds bounds = {};             // of what its outcome leaves
+  DigestKind digest_kind = DigestKind::kStream;
 };
 
 struct PendingInfo {
   PendingStart start;
   Incarnation incarnation;        // that encoded it
   std::uint64_t submission = 0;   // 1, 2, ... over this folder's life
-  Digest digest{};                // of the trailer
+  Digest digest{};                // of its chunks and its trailer
   std::uint64_t chunk_bytes = 0;  // of all chunks together
   // Of what the trailer brings: the integers, 8 bytes each, then the probe. A submission of an earlier version has
   // none.

@@ -68,6 +68,7 @@ TEST(SiteStoreVersions, WhatASiteOfEachEarlierFormatHoldsIsThere) {
     EXPECT_EQ(pending.info().submission, 8U);
     EXPECT_EQ(pending.info().has_probe(), format >= 3);
     EXPECT_TRUE(pending.info().start.fit.whole());
+    EXPECT_EQ(pending.info().start.digest_kind, DigestKind::kStream);
     EXPECT_EQ(as_text(pending.read_chunk(1)->span()), "last");
     std::int64_t read[] = {0};
     ASSERT_TRUE(pending.read_integers(read).ok());

@@ -43,6 +43,16 @@ Status check_room(const wire::Opening& opening) {
                                            " has no room for weights of " + std::to_string(weight_sum) + " together"};
 }
 
+namespace {
+
+// Only a parent that takes a kind is sent it.
+Result<DigestKind> digest_kind_from_proto(int kind) {
+  if (kind >= 0 && static_cast<std::uint64_t>(kind) < kDigestKinds) return static_cast<DigestKind>(kind);
+  return Error{Code::kInvalidArgument, "a digest of unknown kind " + std::to_string(kind)};
+}
+
+}  // namespace
+
 Result<UpdateHead> head_from_proto(const v1::UpdateBegin& begin, NodeId child, Role role) {
   const v1::UpdateKey& key = begin.key();
   if (role != Role::kSite || key.site() != child.value()) {
@@ -65,6 +75,7 @@ Result<UpdateHead> head_from_proto(const v1::UpdateBegin& begin, NodeId child, R
   FLUVIAL_ASSIGN(head.base, wire::digest_from_proto(begin.base_sha256()));
   head.probe = begin.probe();
   head.first_chunk = begin.first_chunk();
+  FLUVIAL_ASSIGN(head.digest_kind, digest_kind_from_proto(begin.digest()));
   return head;
 }
 
@@ -85,6 +96,7 @@ Result<PartialHead> head_from_proto(const v1::PartialBegin& begin, NodeId child,
   if (begin.scale_bits() > 62) return Error{Code::kInvalidArgument, "scale beyond 62 bits"};
   head.scale_bits = static_cast<int>(begin.scale_bits());
   head.first_chunk = begin.first_chunk();
+  FLUVIAL_ASSIGN(head.digest_kind, digest_kind_from_proto(begin.digest()));
   return head;
 }
 

@@ -10,6 +10,7 @@
 #include "core/base/bytes.h"
 #include "core/base/ids.h"
 #include "core/base/result.h"
+#include "core/digest/submission_digest.h"
 #include "core/round/gather.h"
 #include "core/round/plan.h"
 #include "core/round/schema.h"
@@ -63,6 +64,7 @@ struct UpdateHead {
   float probe = 0;  // 0: it is in the trailer
   bool has_probe() const { return probe == 0; }
   std::uint64_t first_chunk = 0;  // the chunks before it were sent in an earlier session
+  DigestKind digest_kind = DigestKind::kStream;
 };
 
 struct PartialHead {
@@ -77,6 +79,7 @@ struct PartialHead {
   std::uint64_t chunk_count = 0;
   int scale_bits = 0;
   std::uint64_t first_chunk = 0;
+  DigestKind digest_kind = DigestKind::kStream;
 };
 
 // Reads a head from the wire. An error is a breach of the protocol and ends the session. kPermissionDenied: the child

@@ -38,6 +38,25 @@ TEST(Heads, AreRefusedInAnothersNameOrRole) {
   EXPECT_FALSE(head_from_proto(partial, NodeId(2), Role::kAggregator).ok());
 }
 
+TEST(Heads, SayWhatTheirDigestIsOf) {
+  v1::UpdateBegin update;
+  update.mutable_key()->set_site(7);
+  update.set_base_sha256(std::string(32, 'b'));
+  v1::PartialBegin partial;
+  EXPECT_EQ(head_from_proto(update, NodeId(7), Role::kSite)->digest_kind, DigestKind::kStream) << "as 0.2 has it";
+  EXPECT_EQ(head_from_proto(partial, NodeId(2), Role::kAggregator)->digest_kind, DigestKind::kStream);
+  update.set_digest(v1::DIGEST_TREE);
+  partial.set_digest(v1::DIGEST_TREE);
+  EXPECT_EQ(head_from_proto(update, NodeId(7), Role::kSite)->digest_kind, DigestKind::kTree);
+  EXPECT_EQ(head_from_proto(partial, NodeId(2), Role::kAggregator)->digest_kind, DigestKind::kTree);
+  for (const int unknown : {2, -1, 1 << 30}) {
+    update.set_digest(static_cast<v1::Digest>(unknown));
+    partial.set_digest(static_cast<v1::Digest>(unknown));
+    EXPECT_EQ(head_from_proto(update, NodeId(7), Role::kSite).error().code, Code::kInvalidArgument) << unknown;
+    EXPECT_EQ(head_from_proto(partial, NodeId(2), Role::kAggregator).error().code, Code::kInvalidArgument) << unknown;
+  }
+}
+
 TEST(Head, AnOpeningWhoseScaleHasNoRoomForItsParticipantsIsNoOpening) {
   wire::Opening opening;
   opening.plan.value_abs_max = 0.1;

@@ -79,17 +79,19 @@ std::vector<std::int64_t> integers_of(ByteSpan bytes) {
 
 }  // namespace
 
-Incoming::Incoming(Terms terms, std::uint64_t chunk_count, std::uint64_t bytes_max, const Staging& staging)
+Incoming::Incoming(Terms terms, std::uint64_t chunk_count, std::uint64_t bytes_max, DigestKind digest_kind,
+                   const Staging& staging)
     : terms_(std::move(terms)),
       chunk_count_(chunk_count),
-      staged_(*staging.budget, *staging.files, staging.folder, bytes_max) {}
+      staged_(*staging.budget, *staging.files, staging.folder, bytes_max),
+      digest_(digest_kind, chunk_count) {}
 
 Result<Incoming> Incoming::begin(UpdateHead head, Terms terms, const Staging& staging) {
   FLUVIAL_TRY(check_shape(head, terms));
   FLUVIAL_TRY(check_first(head.first_chunk));
   const std::uint64_t chunk_count = terms.layout.chunk_count();
   const std::uint64_t bytes_max = terms.codec->encoded_bytes_max(terms.layout.chunk_values) * chunk_count;
-  Incoming incoming(std::move(terms), chunk_count, bytes_max, staging);
+  Incoming incoming(std::move(terms), chunk_count, bytes_max, head.digest_kind, staging);
   incoming.update_ = std::move(head);
   return incoming;
 }
@@ -99,7 +101,7 @@ Result<Incoming> Incoming::begin(PartialHead head, Terms terms, const Staging& s
   FLUVIAL_TRY(check_first(head.first_chunk));
   const std::uint64_t chunk_count = chunk_count_of(head, terms);
   const std::uint64_t bytes_max = kernels::packed_bytes_max(terms.layout.chunk_values) * chunk_count;
-  Incoming incoming(std::move(terms), chunk_count, bytes_max, staging);
+  Incoming incoming(std::move(terms), chunk_count, bytes_max, head.digest_kind, staging);
   incoming.partial_ = std::move(head);
   return incoming;
 }
@@ -114,12 +116,13 @@ wire::Received Incoming::received() const {
 }
 
 bool Incoming::continues(const UpdateHead& head) const {
-  return update_ && is_of(head.run, head.round) && update_->site == head.site &&
+  return update_ && is_of(head.run, head.round) && update_->site == head.site && head.digest_kind == digest_.kind() &&
          received() == wire::Received{head.incarnation, head.submission, head.first_chunk};
 }
 
 bool Incoming::continues(const PartialHead& head) const {
   return partial_ && is_of(head.run, head.round) && partial_->child == head.child &&
+         head.digest_kind == digest_.kind() &&
          received() == wire::Received{head.incarnation, head.sequence, head.first_chunk};
 }
 
@@ -170,7 +173,8 @@ Status Incoming::verify_packed(ByteSpan bytes, std::size_t count) {
 }
 
 Status Incoming::verify_chunk(ByteSpan bytes) {
-  hash_.update(bytes);
+  digest_.side_by_side(next_index_, bytes);
+  digest_.in_order(bytes);
   const std::size_t count = terms_.layout.size(next_index_);
   if (partial_) return verify_packed(bytes, count);
   const std::uint64_t first = terms_.layout.first_value(next_index_);
@@ -188,7 +192,6 @@ Status Incoming::verify_chunk(ByteSpan bytes) {
 }
 
 Status Incoming::verify_end(const std::string& sha256, ByteSpan trailer) {
-  hash_.update(trailer);
   if (next_index_ != chunk_count_) {
     // A sender that was told of a refusal ends in this way (frame.md), even if the refusal was of an earlier transfer
     // of the same update. It still has the chunks that it left out, and an update that is only short is not dropped.
@@ -200,7 +203,8 @@ Status Incoming::verify_end(const std::string& sha256, ByteSpan trailer) {
   if (update_ && update_->has_probe() && !std::ranges::equal(trailer.last(round::kProbeBytes), round::probe_bytes())) {
     return Error{Code::kDataLoss, "update of site " + std::to_string(update_->site.value()) + ": the probe is not 1"};
   }
-  if (wire::digest_to_proto(hash_.finish()) != sha256) return Error{Code::kDataLoss, "the digest does not match"};
+  if (wire::digest_to_proto(digest_.finish(trailer)) != sha256)
+    return Error{Code::kDataLoss, "the digest does not match"};
   if (update_ && terms_.norm_max > 0 && std::sqrt(norm_squared_) > terms_.norm_max) {
     return Error{Code::kDataLoss, "the update's norm is " + std::to_string(std::sqrt(norm_squared_)) +
                                       ", beyond the plan's update_norm_max of " + std::to_string(terms_.norm_max)};

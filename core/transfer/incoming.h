@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "core/digest/sha256.h"
+#include "core/digest/submission_digest.h"
 #include "core/round/probe.h"
 #include "core/store/staging.h"
 #include "core/transfer/head.h"
@@ -69,8 +69,8 @@ class Incoming {
 
   bool is_of(RunId run, RoundId round) const;
   wire::Received received() const;
-  // Whether the head is of this submission, or of this sequence of the same incarnation, and begins where this one
-  // stopped.
+  // Whether the head is of this submission, or of this sequence of the same incarnation, begins where this one stopped,
+  // and means the same digest.
   bool continues(const UpdateHead& head) const;
   bool continues(const PartialHead& head) const;
   // Goes on under a new head that continues() this transfer; its attempt and lease may differ. Errors as in begin();
@@ -79,7 +79,8 @@ class Incoming {
   Status resume(PartialHead head, const Terms& terms);
 
  private:
-  Incoming(Terms terms, std::uint64_t chunk_count, std::uint64_t bytes_max, const Staging& staging);
+  Incoming(Terms terms, std::uint64_t chunk_count, std::uint64_t bytes_max, DigestKind digest_kind,
+           const Staging& staging);
   Status verify_chunk(ByteSpan bytes);
   Status verify_packed(ByteSpan bytes, std::size_t count);
   Status verify_end(const std::string& sha256, ByteSpan trailer);
@@ -92,7 +93,7 @@ class Incoming {
   std::uint64_t chunk_count_ = 0;
   std::uint64_t next_index_ = 0;
   store::StagedUpdate staged_;
-  Sha256 hash_;
+  SubmissionDigest digest_;
   double norm_squared_ = 0;
 };
 

@@ -33,6 +33,42 @@ TEST_F(IncomingTest, AnUpdateIsHandedOverWholeAndItsBytesCountUntilItGoes) {
   EXPECT_EQ(budget_.bytes_used(), 0u);
 }
 
+// What the head announces is what the digest must be of, and what names the contribution.
+TEST_F(IncomingTest, TheDigestIsOfTheKindThatTheHeadSays) {
+  const std::vector<float> values = test_values(1);
+  for (const DigestKind kind : {DigestKind::kStream, DigestKind::kTree}) {
+    const Digest stream = test_sha256(values);
+    const Digest tree = test_tree(values);
+    for (const Digest& sent : {stream, tree}) {
+      UpdateHead head = test_head(7);
+      head.digest_kind = kind;
+      Incoming incoming = begin(head);
+      feed(incoming, values, 0, 3);
+      const Result<StagedArrival> staged = incoming.end(wire::digest_to_proto(sent), test_trailer().span());
+      const bool is_right = sent == (kind == DigestKind::kTree ? tree : stream);
+      ASSERT_EQ(staged.ok(), is_right);
+      if (is_right) EXPECT_EQ(staged->what.contributors.find(SiteId(7))->digest, sent);
+      if (!is_right) EXPECT_EQ(staged.error().code, Code::kDataLoss);
+    }
+  }
+}
+
+// Of a tree each chunk is hashed by itself: none of them may go unseen, and the trailer neither.
+TEST_F(IncomingTest, ATreeSeesAChangeInAnyChunkAndInTheTrailer) {
+  const std::vector<float> values = test_values(1);
+  UpdateHead head = test_head(7);
+  head.digest_kind = DigestKind::kTree;
+  for (const std::size_t at : {0UL, 255UL, 256UL, 511UL, 512UL, 599UL}) {
+    std::vector<float> changed = values;
+    changed[at] += 1;
+    Incoming incoming = begin(head);
+    feed(incoming, changed, 0, 3);
+    const auto refused = incoming.end(wire::digest_to_proto(test_tree(values)), test_trailer().span());
+    ASSERT_FALSE(refused.ok()) << at;
+    EXPECT_THAT(refused.error().message, HasSubstr("digest"));
+  }
+}
+
 TEST_F(IncomingTest, AHeadThatDoesNotMeetTheTermsIsRefused) {
   const std::vector<std::pair<std::string, std::function<void(UpdateHead&)>>> cases{
       {"codec", [](UpdateHead& head) { head.codec_name = "int8"; }},
@@ -165,19 +201,21 @@ class IncomingIntegers : public IncomingTest {
   }
   template <typename Head>
   Status bring(Head head, const std::vector<Buffer>& chunks, const std::vector<std::int64_t>& integers) {
+    head.digest_kind = kind_;
     Result<Incoming> incoming = Incoming::begin(std::move(head), terms_, staging_);
     if (!incoming.ok()) return incoming.error();
-    Sha256 hash;
+    SubmissionDigest digest(kind_, chunks.size());
     for (std::size_t i = 0; i < chunks.size(); ++i) {
-      hash.update(chunks[i].span());
+      digest.side_by_side(i, chunks[i].span());
+      digest.in_order(chunks[i].span());
       FLUVIAL_TRY(incoming->chunk(i, Buffer::copy_of(chunks[i].span())));
     }
     Buffer trailer(integers.size() * sizeof(std::int64_t) + (is_update<Head> ? round::kProbeBytes : 0));
     std::ranges::copy(std::as_bytes(std::span(integers)), trailer.data());
     if (is_update<Head>)
       std::ranges::copy(round::probe_bytes(), trailer.data() + integers.size() * sizeof(std::int64_t));
-    hash.update(trailer.span());
-    const Result<StagedArrival> staged = incoming->end(wire::digest_to_proto(hash.finish()), trailer.span());
+    const std::string sent = wire::digest_to_proto(digest.finish(trailer.span()));
+    const Result<StagedArrival> staged = incoming->end(sent, trailer.span());
     if (!staged.ok()) return staged.error();
     EXPECT_EQ(staged->integers, integers);
     return {};
@@ -206,6 +244,7 @@ class IncomingIntegers : public IncomingTest {
     return bring(head, chunks, integers);
   }
   Terms terms_ = test_terms();
+  DigestKind kind_ = DigestKind::kStream;
 };
 
 TEST_F(IncomingIntegers, BeyondWhatARoundCanBringRefuseTheUpdateByNameOfSiteAndTensor) {
@@ -225,6 +264,9 @@ TEST_F(IncomingIntegers, BeyondWhatARoundCanBringRefuseTheUpdateByNameOfSiteAndT
 
 TEST_F(IncomingIntegers, OfAPartialAreHeldToTheSameByNameOfItsSender) {
   EXPECT_TRUE(partial({4, 150}).ok());
+  kind_ = DigestKind::kTree;
+  EXPECT_TRUE(partial({4, 150}).ok());
+  EXPECT_TRUE(partial({}, false).ok()) << "names alone are a trailer without chunks";
   const Status refused = partial({4, 101 + round::kIntegerStepMax});
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(refused.error().message, HasSubstr("partial of node 2: tensor 'steps'"));
@@ -266,6 +308,19 @@ TEST_F(IncomingTest, AnUpdateOfAnEarlierVersionIsTakenWithAProbeOfTheParents) {
   EXPECT_EQ(staged->update()->probe, round::probe_bytes());
 }
 
+TEST_F(IncomingTest, ATreeGoesOnFromWhereItWasCutOff) {
+  const std::vector<float> values = test_values(1);
+  UpdateHead head = test_head(7, 9, 3);
+  head.digest_kind = DigestKind::kTree;
+  Incoming incoming = begin(head);
+  feed(incoming, values, 0, 2);
+  head.first_chunk = 2;
+  ASSERT_TRUE(incoming.continues(head));
+  ASSERT_TRUE(incoming.resume(head, test_terms()).ok());
+  feed(incoming, values, 2, 3);
+  EXPECT_TRUE(incoming.end(wire::digest_to_proto(test_tree(values)), test_trailer().span()).ok());
+}
+
 TEST_F(IncomingTest, GoesOnFromWhereItWasCutOff) {
   const std::vector<float> values = test_values(1);
   Incoming incoming = begin(test_head(7, 9, 3));
@@ -293,6 +348,7 @@ TEST_F(IncomingTest, NothingElseContinuesIt) {
       [](UpdateHead& head) { head.submission = 10; },
       [](UpdateHead& head) { head.round = RoundId(2); },
       [](UpdateHead& head) { head.site = SiteId(8); },
+      [](UpdateHead& head) { head.digest_kind = DigestKind::kTree; },
       [](UpdateHead& head) { head.first_chunk = 0; },
       [](UpdateHead& head) { head.first_chunk = 1; },
       [](UpdateHead& head) { head.first_chunk = 3; },

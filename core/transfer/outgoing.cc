@@ -28,12 +28,14 @@ v1::Envelope update_begin(const store::PendingInfo& info, SiteId site, Epoch lea
   begin.set_lease_epoch(lease.value());
   begin.set_probe(info.has_probe() ? 0.0F : 1.0F);  // 1: encoded by an earlier version, whose parents bring the probe
   begin.set_first_chunk(first_chunk);
+  begin.set_digest(static_cast<v1::Digest>(info.start.digest_kind));
   wire::metrics_to_proto(info.start.metrics, begin.mutable_metrics());
   return message;
 }
 
 v1::Envelope partial_begin(const wire::Opening& opening, Incarnation incarnation, std::uint64_t sequence,
-                           const round::Arrival& what, std::uint64_t chunk_count, std::uint64_t first_chunk) {
+                           const round::Arrival& what, std::uint64_t chunk_count, std::uint64_t first_chunk,
+                           DigestKind digest_kind) {
   v1::Envelope message;
   v1::PartialBegin& begin = *message.mutable_partial_begin();
   begin.set_run(opening.run.value());
@@ -45,6 +47,7 @@ v1::Envelope partial_begin(const wire::Opening& opening, Incarnation incarnation
   begin.set_scale_bits(static_cast<std::uint32_t>(opening.scale_bits));
   begin.set_chunk_count(chunk_count);
   begin.set_first_chunk(first_chunk);
+  begin.set_digest(static_cast<v1::Digest>(digest_kind));
   wire::to_proto(what.contributors, begin.mutable_contributors());
   wire::to_proto(what.refusals, begin.mutable_refusals());
   wire::to_proto(what.missing, begin.mutable_missing());

@@ -22,6 +22,7 @@ v1::Envelope update_begin(const store::PendingInfo& info, SiteId site, Epoch lea
 
 // A partial of the round that `opening` opened. `chunk_count` is 0 without contributors.
 v1::Envelope partial_begin(const wire::Opening& opening, Incarnation incarnation, std::uint64_t sequence,
-                           const round::Arrival& what, std::uint64_t chunk_count, std::uint64_t first_chunk);
+                           const round::Arrival& what, std::uint64_t chunk_count, std::uint64_t first_chunk,
+                           DigestKind digest_kind = DigestKind::kStream);
 
 }  // namespace fluvial::transfer

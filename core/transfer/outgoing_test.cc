@@ -24,5 +24,14 @@ TEST(Outgoing, ASubmissionSaysWhetherItBringsItsProbe) {
   EXPECT_EQ(update_begin(info, SiteId(1), Epoch(1), 0).update_begin().probe(), 1.0F);
 }
 
+TEST(Outgoing, SaysWhatItsDigestIsOf) {
+  store::PendingInfo info;
+  EXPECT_EQ(update_begin(info, SiteId(1), Epoch(1), 0).update_begin().digest(), v1::DIGEST_STREAM);
+  info.start.digest_kind = DigestKind::kTree;
+  EXPECT_EQ(update_begin(info, SiteId(1), Epoch(1), 0).update_begin().digest(), v1::DIGEST_TREE);
+  EXPECT_EQ(partial_begin({}, Incarnation(1), 1, {}, 0, 0, DigestKind::kTree).partial_begin().digest(),
+            v1::DIGEST_TREE);
+}
+
 }  // namespace
 }  // namespace fluvial::transfer

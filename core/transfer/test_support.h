@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/digest/sha256.h"
+#include "core/digest/submission_digest.h"
 #include "core/store/memory_file_system.h"
 #include "core/transfer/incoming.h"
 #include "core/wire/mapping.h"
@@ -61,6 +61,11 @@ inline Digest test_sha256(const std::vector<float>& values) {
   hash.update(std::as_bytes(std::span(values)));
   hash.update(round::probe_bytes());
   return hash.finish();
+}
+inline Digest test_tree(const std::vector<float>& values) {
+  SubmissionDigest digest(DigestKind::kTree, 3);
+  for (std::size_t i = 0; i < 3; ++i) digest.side_by_side(i, test_chunk(values, i).span());
+  return digest.finish(round::probe_bytes());
 }
 inline std::string test_digest(const std::vector<float>& values) { return wire::digest_to_proto(test_sha256(values)); }
 

@@ -148,6 +148,7 @@ void Hub::welcome(net::Session& session, std::uint32_t protocol) const {
   welcome.mutable_welcome()->set_protocol(protocol);
   welcome.mutable_welcome()->set_software(options_.software);
   welcome.mutable_welcome()->set_takes_reports(true);
+  welcome.mutable_welcome()->set_takes_tree_digests(options_.digest_kind == DigestKind::kTree);
   welcome.mutable_welcome()->set_takes_renewed(options_.verify != nullptr);
   session.post({std::move(welcome), {}});
 }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/digest/submission_digest.h"
 #include "core/identity/deny.h"
 #include "core/identity/live_tls.h"
 #include "core/net/listener.h"
@@ -84,7 +85,8 @@ struct HubOptions {
   std::string software;
   std::uint64_t model_part_bytes = 1 << 20;  // a frame's
   config::Budgets budget;
-  wire::Protocols protocols;  // others than this build's: tests of what the next version will do
+  wire::Protocols protocols;                   // others than this build's: tests of what the next version will do
+  DigestKind digest_kind = DigestKind::kTree;  // that it takes beside kStream; kStream: as a parent of 0.2, for tests
   // Verifies a chain of certificates (PEM) as a handshake would. Thread safe. None: this hub takes no Renewed.
   std::function<Result<identity::PeerIdentity>(const std::string& chain_pem)> verify = {};
   Duration past_certificate_max = std::chrono::hours(1);  // core/round/renewal.h

@@ -256,6 +256,7 @@ net::Awaitable<Result<std::shared_ptr<net::Session>>> Uplink::open(net::HostPort
     co_return agreed.error();
   }
   takes_reports_ = welcome->header.welcome().takes_reports();
+  digest_kind_ = welcome->header.welcome().takes_tree_digests() ? DigestKind::kTree : DigestKind::kStream;
   takes_renewed_ = welcome->header.welcome().takes_renewed();
   co_return std::move(*session);
 }

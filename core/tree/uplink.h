@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "core/digest/submission_digest.h"
 #include "core/identity/live_tls.h"
 #include "core/identity/signature.h"
 #include "core/net/connector.h"
@@ -100,6 +101,8 @@ class Uplink {
   Incarnation incarnation() const { return options_.incarnation; }
   net::Counters counters() const { return session_ ? session_->counters() : net::Counters{}; }  // of this session
   bool takes_reports() const { return takes_reports_; }                                         // the parent
+  // What the parent takes, or the last one took.
+  DigestKind digest_kind() const { return digest_kind_; }
   bool is_up() const { return session_ != nullptr; }
   const telemetry::EdgeBytes& bytes() const { return bytes_; }  // for who sends updates through the session
 
@@ -127,6 +130,7 @@ class Uplink {
   std::shared_ptr<net::Session> session_;
   std::shared_ptr<net::Session> opening_;
   bool takes_reports_ = false;
+  DigestKind digest_kind_ = DigestKind::kStream;
   bool takes_renewed_ = false;
   std::optional<WallTime> parent_ends_;  // by the certificate that the parent has said to have since
   std::string renewed_pem_;              // the chain that parents were told of last

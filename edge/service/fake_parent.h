@@ -22,9 +22,10 @@ namespace fluvial::edge {
 
 class FakeParent final : public tree::HubOwner {
  public:
-  FakeParent(const identity::TestPki& pki, wire::Opening opening)
+  FakeParent(const identity::TestPki& pki, wire::Opening opening, DigestKind takes = DigestKind::kTree)
       : opening_(std::move(opening)),
-        hub_(runtime_.get(), *this, {.host = "127.0.0.1", .spill_folder = "/spill", .software = "test"},
+        hub_(runtime_.get(), *this,
+             {.host = "127.0.0.1", .spill_folder = "/spill", .software = "test", .digest_kind = takes},
              std::make_shared<identity::DenyList>()) {
     const Result<std::uint16_t> port =
         hub_.open(identity::live(pki.member_server(Role::kCoordinator, NodeId(1), "root")));

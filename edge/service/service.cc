@@ -179,6 +179,7 @@ void EdgeService::parent_up(const tree::Lease& lease, std::shared_ptr<net::Sessi
   orders_.by(lease.coordinator_key);
   site_.report.parent_up();
   reporter_.parent_up(uplink_.takes_reports());
+  site_.digest_kind = uplink_.digest_kind();
   set_ready_(true);
   models_.parent_up();
   carry_out(machine_->connected());

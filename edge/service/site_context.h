@@ -49,6 +49,7 @@ struct SiteContext {
   net::AsyncSignal stopped;
   round::SpanLog spans = {};
   std::string name = {};
+  DigestKind digest_kind = DigestKind::kStream;  // of what is encoded: the last parent takes it
   bool stopping = false;
   std::optional<Error> failure = {};  // why the process ends of itself
 

@@ -76,8 +76,19 @@ const store::PendingInfo& Submission::hold(store::PendingUpdate update) {
 void Submission::send(const Send& effect) {
   FLUVIAL_CHECK(pending_, "to send what is not there");
   if (!uplink_.is_up()) return;  // offered again after the next connect
+  if (!is_taken(pending_->info())) return;
   site_.report.sending(effect);
   upload_.send({pending_, site_.self, effect.offer.lease, uplink_.session(), effect.first_chunk});
+}
+
+// Its digest names it wherever it was sent before, so it keeps the one that it was encoded with.
+bool Submission::is_taken(const store::PendingInfo& info) const {
+  if (info.start.digest_kind == DigestKind::kStream || info.start.digest_kind == uplink_.digest_kind()) return true;
+  site_.runtime.log.warn(
+      "update not sent: the parent is of a version that does not take its digest; it is sent to another parent, or is "
+      "late and goes into the next update",
+      {{"run", info.start.run}, {"round", info.start.round}});
+  return false;
 }
 
 void Submission::on_sent(const UploadItem& item, double seconds) {

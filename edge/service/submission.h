@@ -38,6 +38,7 @@ class Submission {
  private:
   Upload::Events upload_events();
   Result<std::string> signature_of(const store::PendingInfo& info) const;  // thread safe
+  bool is_taken(const store::PendingInfo& info) const;                     // by the parent
   void on_sent(const UploadItem& item, double seconds);
   net::Awaitable<void> write(Pending pending, Outcome outcome);
 

@@ -74,6 +74,7 @@ UpdateJob UpdateMaker::job_of(const Offer& offer, const Trained& trained, Partia
   job.early = early;
   job.gpus = site_.gpus.get();
   job.site_name = site_.name;
+  job.digest_kind = site_.digest_kind;
   job.residual_lost = &made->residual_lost;
   job.reached = [made, clock = &site_.runtime.clock](UpdateJob::Step step) {
     (step == UpdateJob::Step::kEncode ? made->p_made : made->written) = clock->now();

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/digest/sha256.h"
+#include "core/digest/submission_digest.h"
 #include "core/round/integers.h"
 #include "core/round/probe.h"
 #include "edge/update/fit.h"
@@ -58,6 +58,7 @@ store::PendingStart start_of(const UpdateJob& job, bool chunks_are_p, const stor
   start.bounds = bounds_of(job.plan);
   start.lossless = chunks_are_p && fit.whole();
   start.chunk_values = layout.chunk_values;
+  start.digest_kind = job.digest_kind;
   return start;
 }
 
@@ -73,9 +74,8 @@ void reach(const UpdateJob& job, UpdateJob::Step step) {
   if (job.reached) job.reached(step);
 }
 
-// The digest of a submission: over the chunks' bytes in order, then the integers', 8 bytes each, little-endian, then
-// the probe's.
-Result<store::PendingUpdate> finish(const UpdateJob& job, store::PendingWriter& writer, Sha256& hash,
+// The trailer: the integers, 8 bytes each, little-endian, then the probe.
+Result<store::PendingUpdate> finish(const UpdateJob& job, store::PendingWriter& writer, SubmissionDigest& digest,
                                     const std::vector<std::int64_t>& integers) {
   reach(job, UpdateJob::Step::kPersist);
   Buffer trailer(integers.size() * sizeof(std::int64_t) + round::kProbeBytes);
@@ -83,9 +83,8 @@ Result<store::PendingUpdate> finish(const UpdateJob& job, store::PendingWriter& 
     store_le(trailer.data() + i * sizeof(std::int64_t), static_cast<std::uint64_t>(integers[i]));
   }
   std::ranges::copy(round::probe_bytes(), trailer.data() + integers.size() * sizeof(std::int64_t));
-  hash.update(trailer.span());
   FLUVIAL_TRY(writer.write_trailer(trailer.span()));
-  return writer.finish(hash.finish());
+  return writer.finish(digest.finish(trailer.span()));
 }
 
 // Chunks are encoded side by side, a few at a time; while one batch is written and hashed, in order, the next is
@@ -111,7 +110,7 @@ class Encoder {
     }
     FLUVIAL_ASSIGN(const kernels::EncodePlan plan,
                    codec.prepare(schema, vector.sent, key, input, {}, workspace.span()));
-    return std::unique_ptr<Encoder>(new Encoder(codec, std::move(workspace), plan, vector, measures));
+    return std::unique_ptr<Encoder>(new Encoder(codec, std::move(workspace), plan, vector, measures, job.digest_kind));
   }
 
   // Null: only encodes and measures.
@@ -134,7 +133,7 @@ class Encoder {
     return {};
   }
   const Measure& decoded() const { return decoded_; }  // if it measures
-  Sha256& hash() { return hash_; }
+  SubmissionDigest& digest() { return digest_; }
 
  private:
   struct Slot {
@@ -142,8 +141,14 @@ class Encoder {
     std::size_t size = 0;
     kernels::ScreenReport decoded;
   };
-  Encoder(const kernels::Codec& codec, Buffer workspace, const kernels::EncodePlan& plan, Vector vector, bool measures)
-      : codec_(codec), workspace_(std::move(workspace)), plan_(plan), vector_(vector), measures_(measures) {}
+  Encoder(const kernels::Codec& codec, Buffer workspace, const kernels::EncodePlan& plan, Vector vector, bool measures,
+          DigestKind digest_kind)
+      : codec_(codec),
+        workspace_(std::move(workspace)),
+        plan_(plan),
+        vector_(vector),
+        measures_(measures),
+        digest_(digest_kind, plan.layout.chunk_count()) {}
 
   void reserve(std::size_t batch) {
     const auto values = static_cast<std::size_t>(std::min(plan_.layout.chunk_values, plan_.layout.value_count));
@@ -157,8 +162,9 @@ class Encoder {
     Slot& into = slot(chunk);
     const std::span<const float> values = plan_.layout.of(vector_.sent, chunk);
     FLUVIAL_ASSIGN(into.size, codec_.encode_chunk(plan_, chunk, values, into.bytes.span()));
-    if (!measures_) return {};
     const ByteSpan bytes = into.bytes.span().first(into.size);
+    digest_.side_by_side(chunk, bytes);
+    if (!measures_) return {};
     FLUVIAL_ASSIGN(into.decoded, codec_.screen_chunk(bytes, values.size(), plan_.layout.first_value(chunk)));
     return {};
   }
@@ -169,7 +175,7 @@ class Encoder {
       const ByteSpan bytes = slot(chunk).bytes.span().first(slot(chunk).size);
       FLUVIAL_TRY(writer->write_p(plan_.layout.first_value(chunk), plan_.layout.of(vector_.p, chunk)));
       FLUVIAL_TRY(writer->write_chunk(chunk, bytes));
-      hash_.update(bytes);
+      digest_.in_order(bytes);
     }
     return {};
   }
@@ -181,7 +187,7 @@ class Encoder {
   bool measures_;
   std::vector<Slot> slots_;
   Measure decoded_;
-  Sha256 hash_;
+  SubmissionDigest digest_;
 };
 
 // Whether the parent would refuse the training's own update, without the residual, for its norm.
@@ -234,7 +240,7 @@ Result<store::PendingUpdate> encode_on_host(const UpdateJob& job, const kernels:
       FLUVIAL_ASSIGN(const bool own, is_too_long_alone(job, codec, fitting, p, store, parallel));
       if (own) fitting.allow_any_norm();
     }
-    if (fitting.accepts(encoder->decoded())) return finish(job, *writer, encoder->hash(), update.integers);
+    if (fitting.accepts(encoder->decoded())) return finish(job, *writer, encoder->digest(), update.integers);
     FLUVIAL_TRY(fitting.tighten(encoder->decoded()));
   }
 }
@@ -253,13 +259,14 @@ Result<std::optional<store::PendingUpdate>> encode_on_gpu(const UpdateJob& job, 
   reach(job, UpdateJob::Step::kEncode);
   const Fitting fitting(job.plan, codec.spec(), max_abs);
   if (!fitting.fit().whole()) return std::optional<store::PendingUpdate>();
-  Sha256 hash;
+  SubmissionDigest digest(job.digest_kind, layout.chunk_count());
   Measure decoded;
   FLUVIAL_TRY(gpu.encode(key_of(job), [&](std::size_t chunk, ByteSpan bytes) {
     return parallel.for_each(fitting.must_measure() ? 3 : 2, [&](std::size_t piece) -> Status {
       if (piece == 0) return writer->write_chunk(chunk, bytes);
       if (piece == 1) {
-        hash.update(bytes);
+        digest.side_by_side(chunk, bytes);
+        digest.in_order(bytes);
         return {};
       }
       FLUVIAL_ASSIGN(const kernels::ScreenReport of_chunk,
@@ -269,7 +276,7 @@ Result<std::optional<store::PendingUpdate>> encode_on_gpu(const UpdateJob& job, 
     });
   }));
   if (!fitting.accepts(decoded)) return std::optional<store::PendingUpdate>();
-  FLUVIAL_ASSIGN(store::PendingUpdate update, finish(job, *writer, hash, integers));
+  FLUVIAL_ASSIGN(store::PendingUpdate update, finish(job, *writer, digest, integers));
   return std::optional(std::move(update));
 }
 

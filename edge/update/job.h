@@ -10,6 +10,7 @@
 
 #include "core/base/bytes.h"
 #include "core/base/ids.h"
+#include "core/digest/submission_digest.h"
 #include "core/round/byte_ranges.h"
 #include "core/round/contribution.h"
 #include "core/round/plan.h"
@@ -65,6 +66,7 @@ struct UpdateJob {
   enum class Step { kEncode, kPersist };
   std::function<void(Step)> reached = {};
   std::string site_name = {};  // what a codec draws is drawn by it
+  DigestKind digest_kind = DigestKind::kStream;
 
   kernels::ChunkLayout layout() const { return {schema.value_count(), plan.chunk_values}; }
 };

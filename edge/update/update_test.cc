@@ -165,6 +165,40 @@ TEST_F(UpdateTest, EachRoundRoundsByChanceOfItsOwn) {
   }
 }
 
+// Read back from what is durable, a chunk at a time.
+TEST_F(UpdateTest, ItsDigestIsOfTheKindThatTheJobSaysOnAnyNumberOfThreads) {
+  const auto digest_of = [](const store::PendingUpdate& update, DigestKind kind) {
+    const std::uint64_t count = update.info().start.chunk_count;
+    SubmissionDigest digest(kind, count);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      digest.side_by_side(i, update.read_chunk(i)->span());
+      digest.in_order(update.read_chunk(i)->span());
+    }
+    return digest.finish(update.read_trailer()->span());
+  };
+  for (const std::string codec : {"fp32", "int8", "topk:ratio=0.05"}) {
+    for (const DigestKind kind : {DigestKind::kStream, DigestKind::kTree}) {
+      const Training trained = training(1, codec);
+      UpdateJob job = trained.job();
+      job.digest_kind = kind;
+      for (const std::size_t threads : {1, 3}) {
+        net::ThreadPool pool(threads, 100);
+        net::PoolParallel parallel(pool);
+        store::MemoryFileSystem files;
+        {
+          const auto update = encode_update(job, *open_store(files), parallel);
+          ASSERT_TRUE(update.ok()) << update.error().to_string();
+          EXPECT_EQ(update->info().digest, digest_of(*update, kind)) << codec << " on " << threads;
+        }
+        const auto reopened = open_store(files);
+        const store::PendingUpdate kept = reopened->pending(kRun).value().value();
+        EXPECT_EQ(kept.info().start.digest_kind, kind) << "durable with it";
+        EXPECT_EQ(kept.info().digest, digest_of(kept, kind));
+      }
+    }
+  }
+}
+
 TEST_F(UpdateTest, TheSameJobGivesTheSameBytesOnAnyNumberOfThreads) {
   for (const std::string codec : {"fp32", "int8", "topk:ratio=0.05", "topk:ratio=0.05,select=sampled", "bf16:zstd=3"}) {
     const Training job = training(1, codec);
@@ -206,6 +240,7 @@ TEST_F(UpdateTest, TheDigestIsOverChunksIntegersAndTheProbe) {
   for (std::uint64_t i = 0; i < 2; ++i) hash.update(update.read_chunk(i)->span());
   hash.update(trailer.span());
   EXPECT_EQ(hash.finish(), update.info().digest);
+  EXPECT_EQ(update.info().start.digest_kind, DigestKind::kStream);
 
   const std::vector<float> a = draw(2, 300);
   const std::vector<float> b = draw(3, 300);

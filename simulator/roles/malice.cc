@@ -58,7 +58,6 @@ bool Malice::part(SessionId session, v1::Envelope& message, SharedBytes& payload
 bool Malice::chunk(std::uint64_t index, SharedBytes& payload) {
   if (!sends(sending_->trick, index, sending_->info.start.chunk_count)) return false;
   Buffer bytes = apply(sending_->trick, index == sending_->first_chunk, Buffer::copy_of(payload.bytes));
-  sending_->hash.update(bytes.span());
   sending_->sent.push_back(Buffer::copy_of(bytes.span()));
   payload = SharedBytes::from(std::move(bytes));
   return true;
@@ -68,8 +67,12 @@ bool Malice::end(SessionId session, v1::Envelope& message, SharedBytes& payload)
   Sending sending = *std::exchange(sending_, std::nullopt);
   const store::PendingInfo& info = sending.info;
   Buffer bytes = apply(sending.trick, Buffer::copy_of(payload.bytes));
-  sending.hash.update(bytes.span());
-  const Digest digest = apply(sending.trick, info.digest, sending.hash.finish());
+  SubmissionDigest of_sent(info.start.digest_kind, sending.sent.size());
+  for (std::size_t i = 0; i < sending.sent.size(); ++i) {
+    of_sent.side_by_side(i, sending.sent[i].span());
+    of_sent.in_order(sending.sent[i].span());
+  }
+  const Digest digest = apply(sending.trick, info.digest, of_sent.finish(bytes.span()));
   if (digest != info.digest) {  // the part that can be decoded is an update like any other
     std::vector<std::int64_t> integers(bytes.size() / sizeof(std::int64_t));
     for (std::size_t i = 0; i < integers.size(); ++i) {

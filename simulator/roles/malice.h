@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/base/rng.h"
-#include "core/digest/sha256.h"
+#include "core/digest/submission_digest.h"
 #include "core/store/site_store.h"
 #include "fluvial/v1/wire.pb.h"
 #include "simulator/roles/cast.h"
@@ -52,7 +52,6 @@ class Malice {
     store::PendingInfo info;
     Trick trick = Trick::kNone;
     std::uint64_t first_chunk = 0;
-    Sha256 hash = {};
     v1::UpdateBegin said = {};                                      // to its parent
     std::vector<Buffer> sent = {};                                  // the checks must know
     std::vector<std::pair<v1::Envelope, SharedBytes>> before = {};  // the original messages, if they are sent again

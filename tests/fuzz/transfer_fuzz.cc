@@ -77,6 +77,8 @@ class Child {
  private:
   NodeId child() const { return NodeId(7); }
 
+  static v1::Digest digest_of(int choice) { return static_cast<v1::Digest>(choice % 3); }  // 2: unknown
+
   std::optional<UpdateHead> update_head(fuzz::Input& steps) {
     v1::UpdateBegin begin;
     begin.mutable_key()->set_run(1);
@@ -91,7 +93,9 @@ class Child {
     begin.set_integer_count(kIntegers);
     begin.set_base_sha256(wire::digest_to_proto(terms_.base));
     begin.set_lease_epoch(1);
-    begin.set_first_chunk(steps.byte() % 4u);
+    const std::uint8_t where = steps.byte();
+    begin.set_first_chunk(where % 4u);
+    begin.set_digest(digest_of(where / 4));
     if (const std::uint8_t spoil = steps.byte(); spoil > 250) {
       const ByteSpan bytes = steps.take(spoil - 250u);  // repeated fields replace earlier ones
       if (!begin.MergeFromString({reinterpret_cast<const char*>(bytes.data()), bytes.size()})) return {};  // NOLINT
@@ -110,7 +114,9 @@ class Child {
     begin.set_incarnation(steps.byte() % 3u);
     begin.set_sequence(steps.byte() % 3u);
     begin.set_scale_bits(kScale);
-    begin.set_first_chunk(steps.byte() % 4u);
+    const std::uint8_t where = steps.byte();
+    begin.set_first_chunk(where % 4u);
+    begin.set_digest(digest_of(where / 4));
     const std::uint8_t named = steps.byte() % 4;
     for (std::uint8_t i = 0; i < named; ++i) {
       v1::Contributor& one = *begin.add_contributors();
@@ -153,6 +159,7 @@ class Child {
     weight_ = weight_of(*head);
     contributors_ = contributors_of(*head);
     brings_probe_ = brings_probe(*head);
+    digest_kind_ = head->digest_kind;
   }
   Status admit(const UpdateHead& head) const { return book_.admit(head); }
   Status admit(const PartialHead& head) const {
@@ -187,7 +194,7 @@ class Child {
     FLUVIAL_CHECK(!taken.ok() || (index == expected && index < kLayout.chunk_count()), "chunks come in order");
     FLUVIAL_CHECK(budget_.bytes_used() <= kBudgetBytes, "more than the budget");
     if (!taken.ok()) return incoming_.reset();
-    sent_.insert(sent_.end(), bytes.begin(), bytes.end());
+    sent_.emplace_back(bytes.begin(), bytes.end());
   }
 
   void end(std::uint8_t how) {
@@ -197,8 +204,12 @@ class Child {
     Bytes tail(std::as_bytes(std::span(integers)).begin(), std::as_bytes(std::span(integers)).end());
     if (brings_probe_) tail.insert(tail.end(), kProbe.begin(), kProbe.end());
     if (brings_probe_ && how == kOtherProbe) tail.back() ^= std::byte{1};
-    sent_.insert(sent_.end(), tail.begin(), tail.end());
-    Digest digest = sha256(sent_);
+    SubmissionDigest of_sent(digest_kind_, sent_.size());
+    for (std::size_t i = 0; i < sent_.size(); ++i) {
+      of_sent.side_by_side(i, sent_[i]);
+      of_sent.in_order(sent_[i]);
+    }
+    Digest digest = of_sent.finish(tail);
     if (how == 255) digest[0] ^= std::byte{1};
     Result<StagedArrival> arrival = incoming_->end(wire::digest_to_proto(digest), tail);
     incoming_.reset();
@@ -217,12 +228,9 @@ class Child {
         "its contributors are those of its head");
     if (!arrival.chunks) return;
     Buffer scratch;
-    std::size_t at = 0;
     for (std::uint64_t i = 0; i < kLayout.chunk_count(); ++i) {
       const Result<ByteSpan> bytes = arrival.chunks->read(i, scratch);
-      FLUVIAL_CHECK(bytes.ok() && std::ranges::equal(*bytes, ByteSpan(sent_).subspan(at, bytes->size())),
-                    "what is staged is what was sent");
-      at += bytes->size();
+      FLUVIAL_CHECK(bytes.ok() && std::ranges::equal(*bytes, sent_.at(i)), "what is staged is what was sent");
       check_values(*bytes, kLayout.size(i));
     }
   }
@@ -274,11 +282,12 @@ class Child {
   Staging staging_{&budget_, &files_, "/spill"};
   RoundBook book_;
   std::optional<Incoming> incoming_;
-  Bytes sent_;  // of the transfer under way
-  Bytes kept_;  // of the transfer that the book keeps, if any
+  std::vector<Bytes> sent_;  // chunks of the transfer under way
+  std::vector<Bytes> kept_;  // of the transfer that the book keeps, if any
   std::uint64_t weight_ = 0;
   std::size_t contributors_ = 0;
   bool brings_probe_ = false;
+  DigestKind digest_kind_ = DigestKind::kStream;
 };
 
 }  // namespace

@@ -44,6 +44,7 @@ Envelope welcome() {
   message.mutable_welcome()->set_software("fluvial");
   message.mutable_welcome()->set_heartbeat_ms(5'000);
   message.mutable_welcome()->set_takes_reports(true);
+  message.mutable_welcome()->set_takes_tree_digests(true);
   return message;
 }
 
@@ -412,13 +413,16 @@ void signed_round(Session& session) {
   opening.order = order(wire::kOpeningKind, wire::opening_body(opening, {SiteId(12), SiteId(8), kSite}, kHistory));
   session.parent(wire::to_envelope(opening));
 
-  session.child(begin_of_update());
+  Envelope begin = begin_of_update();
+  begin.mutable_update_begin()->set_digest(v1::DIGEST_TREE);
+  session.child(begin);
   Envelope end;
   end.mutable_update_end()->set_sha256(proto_digest("update"));
   end.mutable_update_end()->set_signature(signature_of_contribution());
   session.child(end, trailer_of_update());
   Envelope partial = begin_of_partial();
   partial.mutable_partial_begin()->mutable_contributors(0)->set_signature(signature_of_contribution());
+  partial.mutable_partial_begin()->set_digest(v1::DIGEST_TREE);
   session.child(partial);
 
   wire::Commit commit = commit_of_round();
