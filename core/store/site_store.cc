@@ -101,9 +101,8 @@ Result<PendingRow> pending_from(const SqlRow& row) {
   start.bounds = {row.real(21), row.number(22)};
   if (row.number(23) >= kDigestKinds) return damaged("submission: a digest of unknown kind");
   start.digest_kind = static_cast<DigestKind>(row.number(23));
-  for (std::size_t at = 0; at + 8 <= ends.size(); at += 8) {
+  for (std::size_t at = 0; at + 8 <= ends.size(); at += 8)
     found.chunk_ends.push_back(load_le<std::uint64_t>(ends.data() + at));
-  }
   found.info.chunk_bytes = found.chunk_ends.empty() ? 0 : found.chunk_ends.back();
   FLUVIAL_TRY(check_pending(found, ends.size()));
   return found;

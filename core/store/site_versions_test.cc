@@ -81,5 +81,21 @@ TEST(SiteStoreVersions, WhatASiteOfEachEarlierFormatHoldsIsThere) {
   }
 }
 
+// Whoever sent it would announce another digest than the one it has.
+TEST(SiteStoreVersions, ADigestOfAKindThatNobodyKnowsIsDamage) {
+  MemoryFileSystem files;
+  {
+    auto store = SiteStore::open(files, kFolder).value();
+    ASSERT_TRUE(submit(*store, 1, 1.0F).ok());
+  }
+  {
+    auto damaged = Database::open(files, "/site/site.db", kSiteSteps, "nobody").value();
+    ASSERT_TRUE(damaged->transact([&] { return damaged->run("UPDATE pending SET digest_kind = 2"); }).ok());
+  }
+  const auto store = SiteStore::open(files, kFolder);
+  const Error error = store.ok() ? (*store)->pending(kRun).error() : store.error();
+  EXPECT_EQ(error.code, Code::kDataLoss) << error.to_string();
+}
+
 }  // namespace
 }  // namespace fluvial::store

@@ -32,6 +32,7 @@ class Reference {
     job.base_digest = base.ref.digest;
     job.base = base.bytes->bytes();
     job.site_name = "hospital-a";
+    job.digest_kind = DigestKind::kTree;
     for (std::size_t k = 0; k < models.size(); ++k) {
       job.parts.push_back({.model = models[k].span(), .weight = weights[k], .update = updates_});
       job.weight += weights[k];
