@@ -10,6 +10,7 @@
 
 #include "cli/bench_update.h"
 #include "core/digest/sha256.h"
+#include "core/digest/submission_digest.h"
 #include "kernels/reference/reference.h"
 #include "kernels/stream_key.h"
 
@@ -172,10 +173,10 @@ Status Audit::count(SiteState& state, const json::value& entry, std::uint64_t ro
     std::vector<float> p;
     make_update(state.site, round, base, residual, p);
     FLUVIAL_ASSIGN(Encoded encoded, encode(state.site, kernels::stream_key(plan_.seed, round, state.site.name), p));
-    if (!journalled.empty() && encoded.sha256 != journalled) {  // a site of an earlier version draws by numbers
+    if (!encoded.is(journalled)) {  // a site of an earlier version draws by numbers
       FLUVIAL_ASSIGN(encoded, encode(state.site, {.run = run_, .round = round, .site = state.site.node}, p));
     }
-    if (!journalled.empty() && encoded.sha256 != journalled) continue;
+    if (!encoded.is(journalled)) continue;
     FLUVIAL_TRY(add_decoded(encoded.decoded, bench_weight(state.site.index)));
     for (std::size_t i = 0; i < p.size(); ++i) state.residual[i] = p[i] - static_cast<float>(encoded.decoded[i]);
     state.missed.clear();
@@ -184,6 +185,10 @@ Status Audit::count(SiteState& state, const json::value& entry, std::uint64_t ro
   return Error{Code::kDataLoss, fmt::format("round {}: what site {} sent is not what its update and its residual give, "
                                             "with any of its {} late updates in it or not",
                                             round, state.site.index, state.missed.size())};
+}
+
+bool Audit::Encoded::is(std::string_view journalled) const {
+  return journalled.empty() || journalled == stream || journalled == tree;
 }
 
 Result<Audit::Encoded> Audit::encode(const AuditSite& site, const kernels::StreamKey& key,
@@ -198,13 +203,15 @@ Result<Audit::Encoded> Audit::encode(const AuditSite& site, const kernels::Strea
                  codec_->prepare(schema, p, key, {}, codec_state.span(), workspace.span()));
   Buffer bytes(
       codec_->encoded_bytes_max(static_cast<std::size_t>(std::min(plan_.chunk_values, schema.layout.value_count))));
-  Sha256 hash;
+  SubmissionDigest stream(DigestKind::kStream, schema.layout.chunk_count());
+  SubmissionDigest tree(DigestKind::kTree, schema.layout.chunk_count());
   Encoded out;
   out.decoded.reserve(p.size());
   for (std::size_t chunk = 0; chunk < schema.layout.chunk_count(); ++chunk) {
     const auto values = schema.layout.of(p, chunk);
     FLUVIAL_ASSIGN(const std::size_t size, codec_->encode_chunk(plan, chunk, values, bytes.span()));
-    hash.update(bytes.span().first(size));
+    stream.in_order(bytes.span().first(size));
+    tree.side_by_side(chunk, bytes.span().first(size));
     const auto decoded = kernels::reference::decode(plan_.codec, bytes.span().first(size), values.size());
     if (!decoded) {
       return Error{Code::kDataLoss,
@@ -212,15 +219,16 @@ Result<Audit::Encoded> Audit::encode(const AuditSite& site, const kernels::Strea
     }
     out.decoded.insert(out.decoded.end(), decoded->begin(), decoded->end());
   }
+  std::vector<std::byte> trailer(integer_count_ * sizeof(std::int64_t));  // docs/formats/frame.md
   for (std::size_t k = 0; k < integer_count_; ++k) {
-    std::byte bytes_of_one[sizeof(std::int64_t)];
     const std::int64_t one = bench_integer({.seed = seed_, .round = round, .site_index = site.index}, k);
-    store_le<std::uint64_t>(bytes_of_one, static_cast<std::uint64_t>(one));
-    hash.update(bytes_of_one);
+    store_le<std::uint64_t>(trailer.data() + k * sizeof(std::int64_t), static_cast<std::uint64_t>(one));
   }
-  const float probe = 1;  // behind chunks and integers (docs/formats/frame.md)
-  hash.update(std::as_bytes(std::span(&probe, 1)));
-  out.sha256 = to_hex(hash.finish());
+  const float probe = 1;
+  const ByteSpan behind = std::as_bytes(std::span(&probe, 1));
+  trailer.insert(trailer.end(), behind.begin(), behind.end());
+  out.stream = to_hex(stream.finish(trailer));
+  out.tree = to_hex(tree.finish(trailer));
   return out;
 }
 

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/json.h"
@@ -69,7 +70,10 @@ class Audit {
     std::vector<Missed> missed;   // since
   };
   struct Encoded {
-    std::string sha256;
+    bool is(std::string_view journalled) const;  // what has this digest; empty: nobody knows
+
+    std::string stream;  // its digest, of either kind: which one it has, its site has chosen by its parent
+    std::string tree;
     std::vector<double> decoded;
   };
   // p = (base - local) + residual, where local is what the worker made of base.

@@ -8,7 +8,7 @@
 #include "cli/bench_update.h"
 #include "core/aggregate/accumulator.h"
 #include "core/aggregate/scale.h"
-#include "core/digest/sha256.h"
+#include "core/digest/submission_digest.h"
 #include "core/round/probe.h"
 #include "kernels/stream_key.h"
 #include "kernels/vector.h"
@@ -52,20 +52,20 @@ class Federation {
                                       workspace.span())
                             .value();
       const auto weight = bench_weight(sites_[s].index);
-      Sha256 digest;
+      SubmissionDigest digest(s % 2 == 0 ? DigestKind::kStream : DigestKind::kTree, schema.layout.chunk_count());
       for (std::size_t chunk = 0; chunk < schema.layout.chunk_count(); ++chunk) {
         const auto values = schema.layout.of(std::span<const float>(local), chunk);
         Buffer bytes(codec_->encoded_bytes_max(values.size()));
         bytes.shrink(codec_->encode_chunk(plan, chunk, values, bytes.span()).value());
-        digest.update(bytes.span());
+        digest.side_by_side(chunk, bytes.span());
+        digest.in_order(bytes.span());
         EXPECT_TRUE(sum.add_chunk(*codec_, chunk, bytes.span(), static_cast<std::uint32_t>(weight)).ok());
         EXPECT_TRUE(
             codec_->residual_chunk(values, bytes.span(), schema.layout.of(std::span(residuals_[s]), chunk)).ok());
       }
-      digest.update(round::probe_bytes());
       weights += weight;
-      contributors.push_back(
-          json::object{{"site", sites_[s].node}, {"weight", weight}, {"digest", to_hex(digest.finish())}});
+      contributors.push_back(json::object{
+          {"site", sites_[s].node}, {"weight", weight}, {"digest", to_hex(digest.finish(round::probe_bytes()))}});
     }
     next = base;
     std::vector<float> mean(kParams);
