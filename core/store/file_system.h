@@ -4,7 +4,7 @@
 // Paths are absolute or relative to the working folder, '/' separated. Errors: kNotFound, kAlreadyExists,
 // kPermissionDenied, kResourceExhausted (disk full) and kUnavailable (the disk failed), each naming the path. A failed
 // fsync is always kUnavailable: what was written before it may be on the disk or not, and a later one does not tell.
-// Implementations are thread safe; one File is used by one thread at a time.
+// Implementations are thread safe; one File is used by one thread at a time, but read_at() by any number of them.
 #pragma once
 
 #include <cstdint>

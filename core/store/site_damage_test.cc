@@ -62,6 +62,33 @@ TEST_F(SiteDamage, AFileOutsideTheFolder) {
   expect_damaged();
 }
 
+TEST_F(SiteDamage, WhatWasLeftOutOfNoSubmission) {
+  const auto refused = [&](const char* sql, SqlValue value) {
+    SCOPED_TRACE(sql);
+    write(sql, value);
+    reopen();
+    EXPECT_EQ(store->open_residual(kRun).error().code, Code::kDataLoss);
+    EXPECT_TRUE(files.exists(kOther).value());
+  };
+  refused("UPDATE residuals SET chunks_file = ?", std::string_view("../key.pem"));
+  write("UPDATE residuals SET chunks_file = (SELECT chunks_file FROM pending), chunk_values = ?", std::uint64_t{4});
+  refused("UPDATE residuals SET chunk_values = ?", std::uint64_t{0});
+  refused("UPDATE residuals SET chunk_values = ?", std::uint64_t{5} << 60);
+  write("UPDATE residuals SET chunk_values = ?", std::uint64_t{4});
+  refused("UPDATE residuals SET chunk_ends = ?",
+          ByteSpan(as_byte_span(std::string_view("\7\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0", 16))));
+  refused("UPDATE residuals SET chunk_ends = ?",  // beyond the file
+          ByteSpan(as_byte_span(std::string_view("\0\0\0\0\0\1\0\0\0\0\0\0\0\2\0\0", 16))));
+  refused("UPDATE residuals SET value_count = ?", std::uint64_t{1} << 60);
+}
+
+TEST_F(SiteDamage, WhatWasLeftOutByAnUnknownCodec) {
+  write("UPDATE residuals SET codec = ?", std::string_view("another"));
+  reopen();
+  EXPECT_EQ(store->open_residual(kRun).error().code, Code::kInvalidArgument);
+  EXPECT_TRUE(store->begin_run(RunId(2), {}, 6).ok());
+}
+
 TEST_F(SiteDamage, AResidualOutsideTheFolder) {
   write("UPDATE residuals SET file = ?", std::string_view("../key.pem"));
   reopen();

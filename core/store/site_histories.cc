@@ -39,7 +39,7 @@ Result<round::Standing> SiteStore::standing() {
 // For one run, within a transaction; `files` gets those that no row names afterwards.
 Result<PutAside> SiteStore::put_aside(RunId run, const round::Common& common, std::vector<std::string>& files) {
   PutAside aside{run, !common.has(run), {}, {}, {}, {}};
-  FLUVIAL_ASSIGN(const ResidualRow old, residual_locked(run));
+  FLUVIAL_ASSIGN(const ResidualRow old, residual_row(*database_, run));
   FLUVIAL_ASSIGN(const std::optional<PendingRow> pending, pending_row(*database_, run));
   FLUVIAL_ASSIGN(const std::optional<LastOutcome> last, last_outcome_locked(run));
   std::vector<std::string> workers;
@@ -56,20 +56,21 @@ Result<PutAside> SiteStore::put_aside(RunId run, const round::Common& common, st
     FLUVIAL_TRY(database_->run("DELETE FROM outcomes WHERE run = ?", {run}));
   }
   aside.residual = old.info;
+  const std::set<std::string> old_files = old.files();
   if (aside.run_lost) {
     FLUVIAL_TRY(database_->run("DELETE FROM residuals WHERE run = ?", {run}));
     FLUVIAL_TRY(database_->run("DELETE FROM pending WHERE run = ?", {run}));
-    files.push_back(old.file);
+    files.insert(files.end(), old_files.begin(), old_files.end());
     if (pending) files.insert(files.end(), {pending->p_file, pending->chunks_file});
   } else if (pending && !common.has(run, pending->info.start.round)) {
     const PendingStart& start = pending->info.start;
-    ResidualRow now = {{false, start.value_count, old.info.age_rounds + 1, pending->info.p_norm}, pending->p_file};
+    ResidualRow now = whole_of(*pending, old.info.age_rounds + 1);
     aside.dropped = beyond(now.info, start.bounds);  // like any late update
     if (!aside.dropped.empty()) now = {};
     aside.late = start.round;
     aside.residual = now.info;
     FLUVIAL_TRY(write_outcome(run, start.round, Outcome::kLate, {}, now, start.workers));
-    files.push_back(old.file);
+    files.insert(files.end(), old_files.begin(), old_files.end());
     for (const std::string& name : {pending->p_file, pending->chunks_file}) {
       if (name != now.file) files.push_back(name);
     }

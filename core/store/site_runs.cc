@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/store/site_rows.h"
 #include "core/store/site_store.h"
 #include "core/store/sqlite.h"
 
@@ -11,14 +12,8 @@ Result<std::vector<Unspent>> SiteStore::begin_run(RunId run, std::span<const Run
                                                   std::uint64_t value_count) {
   const std::lock_guard lock(mutex_);
   std::vector<Unspent> unspent;
-  std::map<RunId, std::string> files;
-  FLUVIAL_TRY(
-      database_->query("SELECT run, file, value_count, age_rounds, norm FROM residuals WHERE run < ? ORDER BY run DESC",
-                       {run}, [&](const SqlRow& row) -> Status {
-                         unspent.push_back({row.id<RunId>(0), {false, row.number(2), row.number(3), row.real(4)}});
-                         files[row.id<RunId>(0)] = row.text(1);
-                         return {};
-                       }));
+  FLUVIAL_ASSIGN(const auto rows, residuals_before(*database_, run));
+  for (const auto& [before, row] : rows) unspent.insert(unspent.begin(), {before, row.info});  // the newest first
   FLUVIAL_ASSIGN(const auto pending, database_->scalar("SELECT max(run) FROM pending WHERE run < ?", {run}));
   if (pending) {
     return Error{Code::kFailedPrecondition, "run " + std::to_string(*pending) + ": its submission has no outcome yet"};
@@ -26,7 +21,7 @@ Result<std::vector<Unspent>> SiteStore::begin_run(RunId run, std::span<const Run
   FLUVIAL_ASSIGN(const auto before, database_->scalar("SELECT max(run) FROM outcomes WHERE run < ?", {run}));
   if (unspent.empty() && !before) return unspent;
 
-  FLUVIAL_ASSIGN(const ResidualRow own, residual_locked(run));
+  FLUVIAL_ASSIGN(const ResidualRow own, residual_row(*database_, run));
   const auto heir = std::ranges::find_if(unspent, [&](const Unspent& one) {
     return own.info.zero && one.residual.value_count == value_count &&
            std::ranges::find(continues, one.run) != continues.end();
@@ -41,7 +36,8 @@ Result<std::vector<Unspent>> SiteStore::begin_run(RunId run, std::span<const Run
     return database_->run("DELETE FROM outcomes WHERE run < ?", {run});
   }));
   for (const Unspent& one : unspent) {
-    if (!one.carried_over) retire(files.at(one.run));
+    if (one.carried_over) continue;
+    for (const std::string& name : rows.at(one.run).files()) retire(name);
   }
   return unspent;
 }

@@ -47,7 +47,17 @@ ALTER TABLE outcomes ADD COLUMN digest BLOB NOT NULL DEFAULT x'';
 inline constexpr const char* kSiteDigestKind = R"sql(
 ALTER TABLE pending ADD COLUMN digest_kind INTEGER NOT NULL DEFAULT 0;
 )sql";
-inline constexpr const char* kSiteSteps[] = {kSiteSchema,    kSiteWorkers,  kSiteTrailer,   kSiteFit,
-                                             kLineageTables, kSiteStanding, kSiteDigestKind};
+// A counted submission's files in the place of a residual of its own: what it left out is p - decode(chunks).
+inline constexpr const char* kSiteLeft = R"sql(
+ALTER TABLE residuals ADD COLUMN chunks_file TEXT NOT NULL DEFAULT '';
+ALTER TABLE residuals ADD COLUMN chunk_ends BLOB NOT NULL DEFAULT x'';
+ALTER TABLE residuals ADD COLUMN chunk_values INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE residuals ADD COLUMN codec TEXT NOT NULL DEFAULT '';
+ALTER TABLE residuals ADD COLUMN fit_value_max REAL NOT NULL DEFAULT 0;
+ALTER TABLE residuals ADD COLUMN fit_factor REAL NOT NULL DEFAULT 1;
+ALTER TABLE pending ADD COLUMN left_norm REAL NOT NULL DEFAULT -1;
+)sql";
+inline constexpr const char* kSiteSteps[] = {kSiteSchema,    kSiteWorkers,  kSiteTrailer,    kSiteFit,
+                                             kLineageTables, kSiteStanding, kSiteDigestKind, kSiteLeft};
 
 }  // namespace fluvial::store

@@ -18,12 +18,6 @@ namespace {
 constexpr std::string_view kTensorFolder = "tensors";
 constexpr std::string_view kSpareFolder = "spare";
 
-Buffer ends_to_bytes(const std::vector<std::uint64_t>& ends) {
-  Buffer bytes(ends.size() * 8);
-  for (std::size_t i = 0; i < ends.size(); ++i) store_le<std::uint64_t>(bytes.data() + 8 * i, ends[i]);
-  return bytes;
-}
-
 std::string join_names(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : " ") + name;
@@ -40,40 +34,22 @@ std::vector<std::string> split_names(std::string_view text) {
   return names;
 }
 
-Error damaged(std::string_view what) { return {Code::kDataLoss, "the store holds a damaged " + std::string(what)}; }
-
-// As new_name() makes them, and so within the folder.
-Status check_file_name(const std::string& name) {
-  if (name.starts_with("t-") && name.find('/') == std::string::npos) return {};
-  return damaged("name of a file");
-}
-
-// No codec takes twice a model's bytes (an index beside each value); the file's size says the rest (check_size).
-constexpr std::uint64_t kChunkBytesMax = 4 * round::kModelBytesMax;
-
 // A submission's own rules, so that nobody reads or reserves by a row that cannot be one.
-Status check_pending(const PendingRow& row, std::size_t ends_bytes) {
+Status check_pending(const PendingRow& row) {
   const PendingStart& start = row.info.start;
   FLUVIAL_TRY(check_file_name(row.p_file));
   FLUVIAL_TRY(check_file_name(row.chunks_file));
   const std::uint64_t integers_bytes = start.integer_count * sizeof(std::int64_t);
   const bool sizes_fit =
       start.integer_count <= round::kIntegerCountMax && start.value_count <= round::kModelBytesMax / sizeof(float) &&
-      ends_bytes % 8 == 0 && std::ranges::is_sorted(row.chunk_ends) && row.info.chunk_bytes <= kChunkBytesMax &&
       row.info.trailer_bytes >= integers_bytes && row.info.trailer_bytes <= integers_bytes + round::kProbeBytes;
-  return sizes_fit ? Status{} : Status{damaged("submission")};
-}
-
-// Whether a submission's files hold what its row says.
-Status check_size(File& file, std::uint64_t expected) {
-  FLUVIAL_ASSIGN(const std::uint64_t size, file.size());
-  return size >= expected ? Status{} : Status{damaged("submission: its file is cut short")};
+  return sizes_fit ? Status{} : Status{damaged_row("submission")};
 }
 
 constexpr const char* kPendingColumns =
     "SELECT run, round, submission, incarnation, weight, codec, base, metrics, value_count, integer_count, lossless, "
     "digest, p_norm, p_file, chunks_file, chunk_ends, chunk_values, workers, trailer_bytes, fit_value_max, fit_factor, "
-    "residual_norm_max, residual_age_max, digest_kind FROM pending ";
+    "residual_norm_max, residual_age_max, digest_kind, left_norm FROM pending ";
 Result<PendingRow> pending_from(const SqlRow& row) {
   PendingRow found;
   PendingStart& start = found.info.start;
@@ -92,19 +68,18 @@ Result<PendingRow> pending_from(const SqlRow& row) {
   found.info.p_norm = row.real(12);
   found.p_file = row.text(13);
   found.chunks_file = row.text(14);
-  const ByteSpan ends = row.bytes(15);
-  start.chunk_count = ends.size() / 8;
+  FLUVIAL_ASSIGN(found.chunk_ends, ends_from_bytes(row.bytes(15)));
+  start.chunk_count = found.chunk_ends.size();
   start.chunk_values = row.number(16);
   start.workers = split_names(row.text(17));
   found.info.trailer_bytes = row.number(18);
   start.fit = {static_cast<float>(row.real(19)), static_cast<float>(row.real(20))};
   start.bounds = {row.real(21), row.number(22)};
-  if (row.number(23) >= kDigestKinds) return damaged("submission: a digest of unknown kind");
+  if (row.number(23) >= kDigestKinds) return damaged_row("submission: a digest of unknown kind");
   start.digest_kind = static_cast<DigestKind>(row.number(23));
-  for (std::size_t at = 0; at + 8 <= ends.size(); at += 8)
-    found.chunk_ends.push_back(load_le<std::uint64_t>(ends.data() + at));
+  if (row.real(24) >= 0) found.info.left_norm = row.real(24);
   found.info.chunk_bytes = found.chunk_ends.empty() ? 0 : found.chunk_ends.back();
-  FLUVIAL_TRY(check_pending(found, ends.size()));
+  FLUVIAL_TRY(check_pending(found));
   return found;
 }
 
@@ -137,11 +112,12 @@ std::string beyond(const ResidualInfo& residual, const ResidualBounds& bounds) {
   return {};
 }
 
-SiteStore::SiteStore(FileSystem& files, std::string folder, std::unique_ptr<Database> database)
+SiteStore::SiteStore(FileSystem& files, std::string folder, std::unique_ptr<Database> database, LeaveBy leave)
     : files_(files),
       folder_(std::move(folder)),
       database_(std::move(database)),
-      spares_(files_, join_path(folder_, kTensorFolder), join_path(folder_, kSpareFolder)) {}
+      spares_(files_, join_path(folder_, kTensorFolder), join_path(folder_, kSpareFolder)),
+      leave_(std::move(leave)) {}
 SiteStore::~SiteStore() = default;
 
 std::string SiteStore::path_of(const std::string& name) const {
@@ -165,11 +141,11 @@ std::uint64_t SiteStore::files_reused() {
 }
 
 Result<std::unique_ptr<SiteStore>> SiteStore::open(FileSystem& files, const std::string& folder,
-                                                   std::uint64_t enrolled_before) {
+                                                   std::uint64_t enrolled_before, LeaveBy leave) {
   FLUVIAL_TRY(files.make_folder(join_path(folder, kTensorFolder)));
   FLUVIAL_ASSIGN(std::unique_ptr<Database> database,
                  Database::open(files, join_path(folder, "site.db"), kSiteSteps, "another agent"));
-  std::unique_ptr<SiteStore> store(new SiteStore(files, folder, std::move(database)));
+  std::unique_ptr<SiteStore> store(new SiteStore(files, folder, std::move(database), std::move(leave)));
   FLUVIAL_TRY(store->load(enrolled_before));
   FLUVIAL_TRY(store->sweep());
   FLUVIAL_TRY(store->spares_.open_folder());
@@ -202,8 +178,8 @@ Status SiteStore::load(std::uint64_t enrolled_before) {
 Status SiteStore::sweep() {
   std::set<std::string> named;
   FLUVIAL_TRY(
-      database_->query("SELECT file FROM residuals UNION SELECT p_file FROM pending UNION "
-                       "SELECT chunks_file FROM pending",
+      database_->query("SELECT file FROM residuals UNION SELECT chunks_file FROM residuals UNION "
+                       "SELECT p_file FROM pending UNION SELECT chunks_file FROM pending",
                        {}, [&](const SqlRow& row) -> Status {
                          named.insert(row.text(0));
                          return {};
@@ -213,39 +189,6 @@ Status SiteStore::sweep() {
     if (!named.contains(name)) FLUVIAL_TRY(files_.remove(path_of(name)));
   }
   return {};
-}
-
-Result<SiteStore::ResidualRow> SiteStore::residual_locked(RunId run) {
-  ResidualRow found;
-  FLUVIAL_TRY(database_->query("SELECT file, value_count, age_rounds, norm FROM residuals WHERE run = ?", {run},
-                               [&](const SqlRow& row) -> Status {
-                                 found.file = row.text(0);
-                                 FLUVIAL_TRY(check_file_name(found.file));
-                                 found.info = {false, row.number(1), row.number(2), row.real(3)};
-                                 return {};
-                               }));
-  return found;
-}
-
-Result<ResidualInfo> SiteStore::residual(RunId run) {
-  const std::lock_guard lock(mutex_);
-  FLUVIAL_ASSIGN(const ResidualRow row, residual_locked(run));
-  return row.info;
-}
-
-Status SiteStore::read_residual(RunId run, std::uint64_t first_value, std::span<float> into) {
-  const std::lock_guard lock(mutex_);
-  FLUVIAL_ASSIGN(const ResidualRow row, residual_locked(run));
-  if (row.info.zero) {
-    std::fill(into.begin(), into.end(), 0.0F);
-    return {};
-  }
-  if (first_value > row.info.value_count || into.size() > row.info.value_count - first_value) {
-    return Error{Code::kFailedPrecondition, "the residual of run " + std::to_string(run.value()) + " has " +
-                                                std::to_string(row.info.value_count) + " values"};
-  }
-  FLUVIAL_ASSIGN(const std::unique_ptr<File> file, files_.open(path_of(row.file), OpenMode::kRead));
-  return read_exactly(*file, first_value * sizeof(float), std::as_writable_bytes(into), path_of(row.file));
 }
 
 Result<std::optional<LastOutcome>> SiteStore::last_outcome_locked(RunId run) {
@@ -297,11 +240,9 @@ Result<std::unique_ptr<PendingWriter>> SiteStore::begin_pending(PendingStart sta
   return writer;
 }
 
-Result<PendingUpdate> SiteStore::finish(PendingWriter& writer, const Digest& digest) {
+Result<PendingUpdate> SiteStore::finish(PendingWriter& writer) {
   const std::lock_guard lock(mutex_);
-  PendingInfo& info = writer.info_;
-  info.digest = digest;
-  info.p_norm = std::sqrt(writer.square_sum_);
+  const PendingInfo& info = writer.info_;
   const PendingStart& start = info.start;
   const bool has_p = writer.p_.file != writer.chunks_.file;
   const std::uint64_t p_bytes = start.value_count * sizeof(float);
@@ -314,7 +255,7 @@ Result<PendingUpdate> SiteStore::finish(PendingWriter& writer, const Digest& dig
   const Status recorded = database_->transact([&]() -> Status {
     FLUVIAL_TRY(database_->run("UPDATE site SET submissions = max(submissions, ?)", {info.submission}));
     return database_->run(
-        "INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         {start.run,
          start.round,
          info.submission,
@@ -326,7 +267,7 @@ Result<PendingUpdate> SiteStore::finish(PendingWriter& writer, const Digest& dig
          start.value_count,
          start.integer_count,
          start.lossless ? 1 : 0,
-         digest,
+         info.digest,
          info.p_norm,
          writer.p_name_,
          writer.chunks_name_,
@@ -338,18 +279,14 @@ Result<PendingUpdate> SiteStore::finish(PendingWriter& writer, const Digest& dig
          static_cast<double>(start.fit.factor),
          start.bounds.norm_max,
          start.bounds.age_max_rounds,
-         static_cast<int>(start.digest_kind)});
+         static_cast<int>(start.digest_kind),
+         info.left_norm.value_or(-1)});
   });
   writer.finished_ = may_be_recorded(recorded);
   FLUVIAL_TRY(recorded);
   spares_.wrote(writer.chunks_name_, writer.chunks_, chunks_bytes);
   if (has_p) spares_.wrote(writer.p_name_, writer.p_, p_bytes);
-  PendingUpdate update;
-  update.info_ = info;
-  update.chunk_ends_ = writer.chunk_ends_;
-  update.p_ = writer.p_.file;
-  update.chunks_ = writer.chunks_.file;
-  return update;
+  return writer.update();
 }
 
 Result<std::optional<PendingUpdate>> SiteStore::pending(RunId run) {
@@ -393,12 +330,11 @@ Result<std::unique_ptr<ResidualWriter>> SiteStore::begin_residual(RunId run) {
   return writer;
 }
 
-Result<Carried> SiteStore::resolve(RunId run, RoundId round, Outcome outcome,
-                                   std::unique_ptr<ResidualWriter> residual) {
+Result<Carried> SiteStore::resolve(RunId run, RoundId round, Outcome outcome, std::optional<double> left_norm) {
   FLUVIAL_CHECK(outcome != Outcome::kPending, "a pending outcome resolves nothing");
-  FLUVIAL_CHECK(!residual || (outcome == Outcome::kCounted && residual->run_ == run), "a residual out of place");
+  FLUVIAL_CHECK(!left_norm || outcome == Outcome::kCounted, "a residual out of place");
   const std::lock_guard lock(mutex_);
-  FLUVIAL_ASSIGN(const ResidualRow old, residual_locked(run));
+  FLUVIAL_ASSIGN(const ResidualRow old, residual_row(*database_, run));
   FLUVIAL_ASSIGN(const std::optional<LastOutcome> last, last_outcome_locked(run));
   if (last && (round < last->round || (round == last->round && outcome == last->outcome))) return Carried{old.info, {}};
   if (last && round == last->round) {
@@ -412,51 +348,43 @@ Result<Carried> SiteStore::resolve(RunId run, RoundId round, Outcome outcome,
 
   ResidualRow now = old;
   if (outcome == Outcome::kCounted) {
-    now = {};
-    if (residual) {
-      if (residual->value_count_ != pending->info.start.value_count) {
-        return Error{Code::kFailedPrecondition, name_of(run, round) + ": the residual is not whole"};
-      }
-      now = {{false, residual->value_count_, 0, std::sqrt(residual->square_sum_)}, residual->name_};
-    }
+    FLUVIAL_ASSIGN(now, left_of(*pending, left_norm));
   } else if (outcome == Outcome::kLate) {
-    now = {{false, pending->info.start.value_count, old.info.age_rounds + 1, pending->info.p_norm}, pending->p_file};
+    now = whole_of(*pending, old.info.age_rounds + 1);
   } else if (!old.info.zero) {
     ++now.info.age_rounds;
   }
   std::string dropped = beyond(now.info, pending->info.start.bounds);
   if (!dropped.empty()) now = {};
   const std::vector<std::string>& workers = pending->info.start.workers;
-  FLUVIAL_TRY(put_in_force(now, residual.get(), [&] {
-    return database_->transact([&] { return write_outcome(run, round, outcome, pending->info.digest, now, workers); });
-  }));
-  for (const std::string& name : std::set{old.file, pending->p_file, pending->chunks_file}) {
-    if (name != now.file) retire(name);
+  FLUVIAL_TRY(
+      database_->transact([&] { return write_outcome(run, round, outcome, pending->info.digest, now, workers); }));
+  std::set<std::string> files = old.files();
+  files.insert({pending->p_file, pending->chunks_file});
+  const std::set<std::string> kept = now.files();
+  for (const std::string& name : files) {
+    if (!kept.contains(name)) retire(name);
   }
   return Carried{now.info, std::move(dropped)};
 }
 
 // The writer's file is whole before the record names it, and is removed unless the record may name it.
-Status SiteStore::put_in_force(const ResidualRow& now, ResidualWriter* writer, const std::function<Status()>& record) {
-  const bool named = writer != nullptr && now.file == writer->name_;
-  const std::uint64_t bytes = named ? writer->value_count_ * sizeof(float) : 0;
-  if (named) FLUVIAL_TRY(SpareFiles::cut(writer->slot_, bytes));
-  if (named) FLUVIAL_TRY(writer->slot_.file->sync());
+Status SiteStore::put_in_force(const ResidualRow& now, ResidualWriter& writer, const std::function<Status()>& record) {
+  const bool named = now.file == writer.name_;
+  const std::uint64_t bytes = named ? writer.value_count_ * sizeof(float) : 0;
+  if (named) FLUVIAL_TRY(SpareFiles::cut(writer.slot_, bytes));
+  if (named) FLUVIAL_TRY(writer.slot_.file->sync());
   if (named) FLUVIAL_TRY(files_.sync_folder(join_path(folder_, kTensorFolder)));
   const Status recorded = record();
-  if (named) writer->kept_ = may_be_recorded(recorded);
-  if (named && recorded.ok()) spares_.wrote(writer->name_, writer->slot_, bytes);
+  if (named) writer.kept_ = may_be_recorded(recorded);
+  if (named && recorded.ok()) spares_.wrote(writer.name_, writer.slot_, bytes);
   return recorded;
 }
 
 // Puts `now` in force and removes the submission.
 Status SiteStore::write_outcome(RunId run, RoundId round, Outcome outcome, const std::optional<Digest>& digest,
                                 const ResidualRow& now, const std::vector<std::string>& workers) {
-  FLUVIAL_TRY(database_->run("DELETE FROM residuals WHERE run = ?", {run}));
-  if (!now.info.zero) {
-    FLUVIAL_TRY(database_->run("INSERT INTO residuals VALUES (?, ?, ?, ?, ?)",
-                               {run, now.file, now.info.value_count, now.info.age_rounds, now.info.norm}));
-  }
+  FLUVIAL_TRY(write_residual(*database_, run, now));
   FLUVIAL_TRY(database_->run("DELETE FROM pending WHERE run = ?", {run}));
   FLUVIAL_TRY(record_workers(run, round, outcome, workers));
   if (!digest) return {};
@@ -485,15 +413,15 @@ Result<Carried> SiteStore::fold(RunId run, RoundId round, std::unique_ptr<Residu
   FLUVIAL_CHECK(p && p->run_ == run, "a residual out of place");
   const std::lock_guard lock(mutex_);
   FLUVIAL_TRY(lost ? may_write(run) : may_begin(run, round));
-  FLUVIAL_ASSIGN(const ResidualRow old, residual_locked(run));
+  FLUVIAL_ASSIGN(const ResidualRow old, residual_row(*database_, run));
   ResidualRow now = {{false, p->value_count_, old.info.age_rounds + 1, std::sqrt(p->square_sum_)}, p->name_};
   std::string dropped = beyond(now.info, bounds);
   if (!dropped.empty()) now = {};
   const std::optional<Digest> digest = lost ? std::optional<Digest>() : Digest{};
-  FLUVIAL_TRY(put_in_force(now, p.get(), [&] {
+  FLUVIAL_TRY(put_in_force(now, *p, [&] {
     return database_->transact([&] { return write_outcome(run, round, Outcome::kLate, digest, now, workers); });
   }));
-  retire(old.file);
+  for (const std::string& name : old.files()) retire(name);
   return Carried{now.info, std::move(dropped)};
 }
 

@@ -30,6 +30,7 @@ namespace fluvial::store {
 
 class Database;
 class SiteStore;
+struct ResidualRow;
 
 struct ResidualInfo {
   bool zero = true;               // nothing is carried over: no file
@@ -47,6 +48,12 @@ struct Fit {
   bool whole() const { return value_max == 0; }
   bool operator==(const Fit&) const = default;
 };
+
+// Makes `p`, the values of a chunk, what the encoded chunk left out of them: p - decode(chunk). kDataLoss when the
+// bytes are no such chunk. Any thread.
+using LeaveChunk = std::function<Status(ByteSpan chunk, std::span<float> p)>;
+// For chunks of this codec (as the plan writes it), encoded with this fit: the codecs are not known here.
+using LeaveBy = std::function<Result<LeaveChunk>(const std::string& codec, const Fit& fit)>;
 
 // Of a residual, by the plan; 0: no bound.
 struct ResidualBounds {
@@ -89,11 +96,13 @@ struct PendingInfo {
   // none.
   std::uint64_t trailer_bytes = 0;
   double p_norm = 0;
+  std::optional<double> left_norm = {};  // of what it leaves when it is counted; none: not known yet
 
   bool has_probe() const { return trailer_bytes > start.integer_count * sizeof(std::int64_t); }
 };
 
-// A submission on disk. Reads go to the files; they stay readable while this object lives, also after resolve().
+// A submission on disk. Reads go to the files; they stay readable while this object lives, also after resolve(). In the
+// process that made it, its encoded bytes are in memory as well, if they are no longer than p.
 class PendingUpdate {
  public:
   const PendingInfo& info() const { return info_; }
@@ -104,10 +113,18 @@ class PendingUpdate {
   Status read_integers(std::span<std::int64_t> into) const;  // of it: integer_count values
   Status read_p(std::uint64_t first_value, std::span<float> into) const;
 
+  bool in_memory() const { return memory_ != nullptr; }
+  void forget_memory() { memory_.reset(); }
+  // As they are sent: from memory, else read.
+  Result<SharedBytes> chunk(std::uint64_t index) const;
+  Result<SharedBytes> trailer() const;
+
  private:
   friend class SiteStore;
+  friend class PendingWriter;
   PendingInfo info_;
   std::vector<std::uint64_t> chunk_ends_;
+  std::shared_ptr<const std::vector<SharedBytes>> memory_;  // the chunks, then the trailer
   std::shared_ptr<File> p_;
   std::shared_ptr<File> chunks_;  // encoded chunks, then the trailer
 };
@@ -125,9 +142,13 @@ class PendingWriter {
   // In order and without gaps, each. In a lossless submission write_p() does nothing: the chunks are p.
   Status write_p(std::uint64_t first_value, std::span<const float> values);
   Status write_chunk(std::uint64_t index, ByteSpan encoded);
+  Status keep_chunk(std::uint64_t index, SharedBytes encoded);  // and keeps it in memory, to be sent
   Status write_trailer(ByteSpan trailer);  // after the last chunk; once: the integers' bytes and the probe's
   // Durable when it returns; the writer is spent. kFailedPrecondition when values, chunks or the trailer are missing.
-  Result<PendingUpdate> finish(const Digest& digest);
+  // `left_norm`: as in PendingInfo. `sealed` gets the submission before it is durable, if it is in memory: its chunks
+  // may be sent meanwhile, its trailer may not.
+  Result<PendingUpdate> finish(const Digest& digest, std::optional<double> left_norm = {},
+                               const std::function<void(PendingUpdate)>& sealed = {});
 
  private:
   friend class SiteStore;
@@ -139,13 +160,35 @@ class PendingWriter {
   SpareFiles::Slot p_;
   SpareFiles::Slot chunks_;  // the same file, if the chunks are p
   std::vector<std::uint64_t> chunk_ends_;
+  PendingUpdate update() const;    // as it is written
+  std::vector<SharedBytes> kept_;  // every chunk so far, or none
+  std::shared_ptr<const std::vector<SharedBytes>> memory_;
+  std::uint64_t kept_bytes_ = 0;
   std::uint64_t values_written_ = 0;
   bool finished_ = false;
   double square_sum_ = 0;
 };
 
-// Writes the residual that a counted submission leaves (p - decode(c)), or a late update that was not sent, beside the
-// one in force.
+// What a run carries over, as it was when this was opened: it stays readable while this object lives. Any thread.
+class Residual {
+ public:
+  const ResidualInfo& info() const { return info_; }
+  // Values from `first_value` on; zeros when there is no residual. kFailedPrecondition beyond its end; kDataLoss when a
+  // file is damaged. What a counted submission left out is computed here, a chunk at a time.
+  Status read(std::uint64_t first_value, std::span<float> into) const;
+
+ private:
+  friend class SiteStore;
+  Status read_chunk(std::uint64_t index, std::span<float> into) const;
+  ResidualInfo info_;
+  std::shared_ptr<File> file_;    // the residual, or p
+  std::shared_ptr<File> chunks_;  // that were sent of p; null: the file is the residual
+  std::vector<std::uint64_t> chunk_ends_;
+  std::uint64_t chunk_values_ = 0;
+  LeaveChunk leave_;
+};
+
+// Writes a late update that was not sent, beside the residual in force.
 class ResidualWriter {
  public:
   ~ResidualWriter();
@@ -204,8 +247,9 @@ class SiteStore {
   // Makes the folder when it is not there; bumps the incarnation, durably; sweeps files that no record names. Each
   // enrolment of the name has 2^32 incarnations: a folder that was lost and begins anew contradicts none of those
   // before it. Errors as CoordinatorJournal::open.
+  // Without `leave` it reads no residual that a counted submission left.
   static Result<std::unique_ptr<SiteStore>> open(FileSystem& files, const std::string& folder,
-                                                 std::uint64_t enrolled_before = 0);
+                                                 std::uint64_t enrolled_before = 0, LeaveBy leave = {});
   ~SiteStore();
 
   Incarnation incarnation() const { return incarnation_; }
@@ -214,8 +258,8 @@ class SiteStore {
   std::optional<Error> fault();
 
   Result<ResidualInfo> residual(RunId run);
-  // Values from `first_value` on; zeros when there is no residual. kFailedPrecondition beyond its end.
-  Status read_residual(RunId run, std::uint64_t first_value, std::span<float> into);
+  Result<Residual> open_residual(RunId run);
+  Status read_residual(RunId run, std::uint64_t first_value, std::span<float> into);  // of it, once
 
   // ---- histories (core/round/history.h)
   Result<round::Lineage> lineage();
@@ -232,11 +276,11 @@ class SiteStore {
   Result<std::vector<PendingInfo>> all_pending();
 
   Result<std::unique_ptr<ResidualWriter>> begin_residual(RunId run);
-  // Outcome counted (with the new residual; nullptr: zero), late or refused (no writer). A residual beyond the
-  // submission's bounds is dropped in the same transaction. The same again for the same round, or for an older one,
-  // does nothing; kFailedPrecondition for another outcome of the same round or without a submission.
-  Result<Carried> resolve(RunId run, RoundId round, Outcome outcome,
-                          std::unique_ptr<ResidualWriter> residual = nullptr);
+  // Counted: the residual is what the submission left out, p - decode(chunks), of this norm; its files stay. Without a
+  // norm nothing was left out. Late: p. Refused: unchanged. A residual beyond the submission's bounds is dropped in the
+  // same transaction. The same again for the same round, or for an older one, does nothing; kFailedPrecondition for
+  // another outcome of the same round or without a submission.
+  Result<Carried> resolve(RunId run, RoundId round, Outcome outcome, std::optional<double> left_norm = {});
   // An update that was never sent is late: p, as the writer holds it, is the residual, if it is within the bounds, in
   // one transaction. kFailedPrecondition while the run has an unresolved submission, or when the round is resolved
   // already. Of a `lost` round, one of a history before, no outcome is remembered: this history's has the same number.
@@ -255,7 +299,7 @@ class SiteStore {
  private:
   friend class PendingWriter;
   friend class ResidualWriter;
-  SiteStore(FileSystem& files, std::string folder, std::unique_ptr<Database> database);
+  SiteStore(FileSystem& files, std::string folder, std::unique_ptr<Database> database, LeaveBy leave);
   Status load(std::uint64_t enrolled_before);
   Status sweep();
   std::string new_name();
@@ -263,17 +307,12 @@ class SiteStore {
   void remove_file(const std::string& name);  // that no record has named
   void retire(const std::string& name);       // that no record names any more, durably; empty: none
   bool may_be_recorded(const Status& recorded) const;
-  Result<PendingUpdate> finish(PendingWriter& writer, const Digest& digest);
+  Result<PendingUpdate> finish(PendingWriter& writer);
   Result<std::optional<PendingUpdate>> pending_locked(RunId run);
-  struct ResidualRow {
-    ResidualInfo info;
-    std::string file;
-  };
-  Result<ResidualRow> residual_locked(RunId run);
   Result<std::optional<LastOutcome>> last_outcome_locked(RunId run);
   Status may_write(RunId run);
   Status may_begin(RunId run, RoundId round);
-  Status put_in_force(const ResidualRow& now, ResidualWriter* writer, const std::function<Status()>& record);
+  Status put_in_force(const ResidualRow& now, ResidualWriter& writer, const std::function<Status()>& record);
   // Within a transaction. Without a digest no outcome is remembered.
   Status write_outcome(RunId run, RoundId round, Outcome outcome, const std::optional<Digest>& digest,
                        const ResidualRow& now, const std::vector<std::string>& workers);
@@ -285,6 +324,7 @@ class SiteStore {
   std::mutex mutex_;
   std::unique_ptr<Database> database_;
   SpareFiles spares_;
+  LeaveBy leave_;
   Incarnation incarnation_;
   std::uint64_t names_ = 0;
   std::uint64_t submissions_ = 0;

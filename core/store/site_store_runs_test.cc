@@ -35,6 +35,20 @@ TEST_F(SiteStoreTest, ARunThatContinuesBeginsWithWhatWasLeft) {
   EXPECT_EQ(tensor_files(), 0u);
 }
 
+TEST_F(SiteStoreTest, WhatWasLeftOutOfACountedSubmissionIsHandedOverWithItsFiles) {
+  ASSERT_TRUE(submit(*store, 1, 2.0F).ok() && count(*store, 1, 1.0F).ok());
+  const ResidualInfo left = store->residual(kRun).value();
+  ASSERT_EQ(store->begin_run(RunId(4), std::vector{kRun}, 6)->size(), 1u);
+  crash_and_reopen();
+  EXPECT_EQ(store->residual(RunId(4)).value(), left);
+  std::vector<float> read(6);
+  ASSERT_TRUE(store->read_residual(RunId(4), 0, read).ok());
+  EXPECT_EQ(read, values(1));
+  EXPECT_EQ(tensor_files(), 2u);
+  ASSERT_TRUE(store->begin_run(RunId(5), {}, 6).ok());
+  EXPECT_EQ(tensor_files(), 0u) << "and forgotten with them";
+}
+
 TEST_F(SiteStoreTest, OnlyTheNewestOfThoseItContinuesAndOnlyIfItFits) {
   const auto leave = [&](std::uint64_t run, float fill) {
     std::unique_ptr<ResidualWriter> writer = store->begin_residual(RunId(run)).value();
@@ -60,18 +74,18 @@ TEST_F(SiteStoreTest, ACrashWhileARunBeginsLeavesTheResidualInOneOfThem) {
   for (std::uint64_t n = 0; !finished; ++n) {
     MemoryFileSystem disk;
     {
-      const auto first = SiteStore::open(disk, kFolder).value();
+      const auto first = SiteStore::open(disk, kFolder, 0, leave_half).value();
       ASSERT_TRUE(submit(*first, 1, 2.0F).ok());
       ASSERT_TRUE(first->resolve(kRun, RoundId(1), Outcome::kLate).ok());
     }
     disk.fail_at(n, Fault::kCrash);
     bool begun = false;
-    if (auto opened = SiteStore::open(disk, kFolder); opened.ok()) {
+    if (auto opened = SiteStore::open(disk, kFolder, 0, leave_half); opened.ok()) {
       begun = (*opened)->begin_run(RunId(4), std::vector{kRun}, 6).ok();
       finished = begun && !disk.crashed();
     }
     disk.restart(n % 2 == 0 ? Unsynced::kLost : Unsynced::kTorn, n);
-    const auto again = SiteStore::open(disk, kFolder).value();
+    const auto again = SiteStore::open(disk, kFolder, 0, leave_half).value();
     const bool in_old = !again->residual(kRun)->zero;
     const bool in_new = !again->residual(RunId(4))->zero;
     EXPECT_NE(in_old, in_new) << n;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,6 +23,15 @@ inline constexpr RunId kRun{3};
 inline std::vector<float> values(float fill) { return std::vector<float>(6, fill); }
 inline std::string chunk_text(std::uint64_t index) {
   return "encoded-" + std::to_string(index) + std::string(index, '.');
+}
+// A codec that sends half of each value.
+inline Result<LeaveChunk> leave_half(const std::string& codec, const Fit&) {
+  if (codec != "int8") return Error{Code::kInvalidArgument, "codec " + codec + " is not known"};
+  return LeaveChunk([](ByteSpan chunk, std::span<float> p) -> Status {
+    if (!as_text(chunk).starts_with("encoded-")) return Error{Code::kDataLoss, "no chunk of this codec"};
+    for (float& value : p) value /= 2;
+    return {};
+  });
 }
 inline Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
 
@@ -45,10 +55,9 @@ inline Result<PendingUpdate> submit(SiteStore& store, std::uint64_t round, float
   return writer->finish(digest_of("update"));
 }
 
-inline Result<Carried> count(SiteStore& store, std::uint64_t round, float residual) {
-  FLUVIAL_ASSIGN(std::unique_ptr<ResidualWriter> writer, store.begin_residual(kRun));
-  FLUVIAL_TRY(writer->write(0, values(residual)));
-  return store.resolve(kRun, RoundId(round), Outcome::kCounted, std::move(writer));
+// It leaves half of its p: six values of `left`.
+inline Result<Carried> count(SiteStore& store, std::uint64_t round, float left) {
+  return store.resolve(kRun, RoundId(round), Outcome::kCounted, std::sqrt(6.0) * static_cast<double>(left));
 }
 
 inline std::vector<float> residual_of(SiteStore& store) {
@@ -62,7 +71,7 @@ class SiteStoreTest : public testing::Test {
   SiteStoreTest() { reopen(); }
   void reopen() {
     store.reset();
-    Result<std::unique_ptr<SiteStore>> opened = SiteStore::open(files, kFolder);
+    Result<std::unique_ptr<SiteStore>> opened = SiteStore::open(files, kFolder, 0, leave_half);
     ASSERT_TRUE(opened.ok()) << opened.error().message;
     store = std::move(*opened);
   }

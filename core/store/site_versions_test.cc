@@ -58,7 +58,7 @@ TEST(SiteStoreVersions, WhatASiteOfEachEarlierFormatHoldsIsThere) {
       const Status filled = old->transact([&] { return fill(*old, format); });
       ASSERT_TRUE(filled.ok()) << filled.error().to_string();
     }
-    auto store = SiteStore::open(files, kFolder).value();
+    auto store = SiteStore::open(files, kFolder, 0, leave_half).value();
     EXPECT_EQ(store->incarnation(), Incarnation(4));
     EXPECT_EQ(residual_of(*store), residual);
     EXPECT_EQ(store->residual(kRun)->age_rounds, 2U);
@@ -95,6 +95,47 @@ TEST(SiteStoreVersions, ADigestOfAKindThatNobodyKnowsIsDamage) {
   const auto store = SiteStore::open(files, kFolder);
   const Error error = store.ok() ? (*store)->pending(kRun).error() : store.error();
   EXPECT_EQ(error.code, Code::kDataLoss) << error.to_string();
+}
+
+// The format before: a residual is a file of its own, and a submission does not know what it leaves. Killed at any
+// operation of its migration, the store holds both.
+TEST(SiteStoreVersions, AResidualThatIsAFileOfItsOwnStaysOne) {
+  const std::vector<float> residual = values(0.5F);
+  const std::vector<float> p = values(2);
+  bool finished = false;
+  for (std::uint64_t crash_at = 0; !finished; ++crash_at) {
+    MemoryFileSystem files;
+    ASSERT_TRUE(files.make_folder(kFolder).ok() && files.make_folder("/site/tensors").ok());
+    write_file(files, "t-1-1", {std::as_bytes(std::span(residual))});
+    write_file(files, "t-3-1", {std::as_bytes(std::span(p))});
+    write_file(files, "t-3-2", {as_byte_span("encoded-0encoded-1"), as_byte_span("integer.1.0F")});
+    ASSERT_TRUE(files.sync_folder("/site/tensors").ok());
+    {
+      auto old = Database::open(files, "/site/site.db", std::span(kSiteSteps).first(6), "nobody").value();
+      std::vector<std::byte> ends(16);
+      store_le(ends.data(), std::uint64_t{9});
+      store_le(ends.data() + 8, std::uint64_t{18});
+      ASSERT_TRUE(old->transact([&]() -> Status {
+                       FLUVIAL_TRY(fill(*old, 6));
+                       return old->run("UPDATE pending SET chunk_ends = ?", {ByteSpan(ends)});
+                     })
+                      .ok());
+    }
+    files.fail_at(crash_at, Fault::kCrash);
+    const bool opened = SiteStore::open(files, kFolder, 0, leave_half).ok();
+    finished = opened && !files.crashed();
+    files.restart(Unsynced::kTorn, crash_at);
+    auto store = SiteStore::open(files, kFolder, 0, leave_half).value();
+    EXPECT_EQ(residual_of(*store), residual) << crash_at;
+    EXPECT_EQ(store->residual(kRun).value(), (ResidualInfo{false, 6, 2, 1.5})) << crash_at;
+    EXPECT_EQ(store->pending(kWaits)->value().info().left_norm, std::nullopt);
+    ASSERT_TRUE(store->resolve(kWaits, RoundId(2), Outcome::kCounted, 2.5).ok());
+    std::vector<float> left(6);
+    ASSERT_TRUE(store->read_residual(kWaits, 0, left).ok());
+    EXPECT_EQ(left, values(1)) << crash_at;
+    EXPECT_EQ(files.list("/site/tensors")->size(), 3u);
+    ASSERT_LT(crash_at, 500u);
+  }
 }
 
 }  // namespace

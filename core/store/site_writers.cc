@@ -1,5 +1,6 @@
 // The streams into and out of a SiteStore's tensor files.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -73,6 +74,18 @@ Status PendingWriter::write_chunk(std::uint64_t index, ByteSpan encoded) {
   return {};
 }
 
+// The encoded update is kept only as a whole, and only if it takes no more memory than the update itself did.
+Status PendingWriter::keep_chunk(std::uint64_t index, SharedBytes encoded) {
+  FLUVIAL_TRY(write_chunk(index, encoded.bytes));
+  kept_bytes_ += encoded.bytes.size();
+  if (kept_.size() == index && kept_bytes_ <= info_.start.value_count * sizeof(float)) {
+    kept_.push_back(std::move(encoded));
+  } else {
+    kept_.clear();
+  }
+  return {};
+}
+
 Status PendingWriter::write_trailer(ByteSpan trailer) {
   const std::uint64_t expected = info_.start.integer_count * sizeof(std::int64_t) + round::kProbeBytes;
   if (info_.trailer_bytes > 0 || chunk_ends_.size() != info_.start.chunk_count || trailer.size() != expected) {
@@ -81,10 +94,22 @@ Status PendingWriter::write_trailer(ByteSpan trailer) {
   }
   FLUVIAL_TRY(chunks_.file->write_at(info_.chunk_bytes, trailer));
   info_.trailer_bytes = expected;
+  if (kept_.size() == chunk_ends_.size()) kept_.push_back(SharedBytes::from(Buffer::copy_of(trailer)));
   return {};
 }
 
-Result<PendingUpdate> PendingWriter::finish(const Digest& digest) {
+PendingUpdate PendingWriter::update() const {
+  PendingUpdate update;
+  update.info_ = info_;
+  update.chunk_ends_ = chunk_ends_;
+  update.memory_ = memory_;
+  update.p_ = p_.file;
+  update.chunks_ = chunks_.file;
+  return update;
+}
+
+Result<PendingUpdate> PendingWriter::finish(const Digest& digest, std::optional<double> left_norm,
+                                            const std::function<void(PendingUpdate)>& sealed) {
   const PendingStart& start = info_.start;
   const bool bytes_fit = !start.lossless || info_.chunk_bytes == start.value_count * sizeof(float);
   if (finished_ || chunk_ends_.size() != start.chunk_count || values_written_ != start.value_count || !bytes_fit ||
@@ -94,7 +119,14 @@ Result<PendingUpdate> PendingWriter::finish(const Digest& digest) {
                                                 std::to_string(chunk_ends_.size()) + " of " +
                                                 std::to_string(start.chunk_count) + " chunks"};
   }
-  return store_->finish(*this, digest);
+  info_.digest = digest;
+  info_.left_norm = left_norm;
+  info_.p_norm = std::sqrt(square_sum_);
+  if (kept_.size() > start.chunk_count) {
+    memory_ = std::make_shared<const std::vector<SharedBytes>>(std::move(kept_));
+    if (sealed) sealed(update());
+  }
+  return store_->finish(*this);
 }
 
 ResidualWriter::~ResidualWriter() {
@@ -128,6 +160,18 @@ Result<Buffer> PendingUpdate::read_trailer() const {
   Buffer trailer(info_.trailer_bytes);
   FLUVIAL_TRY(read_exactly(*chunks_, info_.chunk_bytes, trailer.span(), "the encoded update"));
   return trailer;
+}
+
+Result<SharedBytes> PendingUpdate::chunk(std::uint64_t index) const {
+  if (memory_) return memory_->at(index);
+  FLUVIAL_ASSIGN(Buffer chunk, read_chunk(index));
+  return SharedBytes::from(std::move(chunk));
+}
+
+Result<SharedBytes> PendingUpdate::trailer() const {
+  if (memory_) return memory_->back();
+  FLUVIAL_ASSIGN(Buffer trailer, read_trailer());
+  return SharedBytes::from(std::move(trailer));
 }
 
 Status PendingUpdate::read_integers(std::span<std::int64_t> into) const {

@@ -21,7 +21,7 @@ namespace fluvial::store {
 // One thread at a time, except failed(). Keeps kSparesMax files, of those alone that this process has written.
 class SpareFiles {
  public:
-  static constexpr std::size_t kSparesMax = 3;  // as many as the next round writes: p, its chunks, a residual
+  static constexpr std::size_t kSparesMax = 2;  // as many as the next round writes: p and its chunks
 
   struct Slot {
     std::shared_ptr<File> file;

@@ -189,6 +189,10 @@ Effects SiteMachine::model_ready(const round::ModelRef& model) {
 
 bool SiteMachine::is_at(WorkId work, Stage stage) const { return work_ && work_->id == work && work_->stage == stage; }
 
+const Offer* SiteMachine::to_be_sent(WorkId work) const {
+  return is_at(work, Stage::kEncoding) && !work_->late && entering_ == Entering::kNo ? &work_->offer : nullptr;
+}
+
 Effects SiteMachine::trained(WorkId work) {
   Effects out;
   if (!is_at(work, Stage::kTraining)) return out;

@@ -1,6 +1,6 @@
 // A site's part in its rounds: fetch the model, train, encode, send, and resolve by what the commit says. A pure step
-// machine. Two rules keep contributions exact (docs/design/exactly-once.md): a submission is durable before it is sent
-// and stays until there is an explicit outcome for it; nothing newer is encoded before.
+// machine. Two rules keep contributions exact (docs/design/exactly-once.md): a submission is durable before its trailer
+// is sent, and stays until there is an explicit outcome for it; nothing newer is encoded before.
 //
 //   offered -> fetching -> training -> encoding -> pending (durable, being sent) -> resolving -> offered ...
 //                                   `-> folding, when the round closed meanwhile: the update goes into the residual
@@ -153,6 +153,9 @@ class SiteMachine {
   Effects history_begins();
   // With the store's present submission, and the rounds that the two histories share.
   Effects history_entered(std::optional<Pending> pending, const round::Common& common);
+
+  // For whom the update of this work is being encoded; null when nobody waits for it any more.
+  const Offer* to_be_sent(WorkId work) const;
 
   bool has_pending() const { return pending_.has_value(); }
   const std::optional<Pending>& pending() const { return pending_; }

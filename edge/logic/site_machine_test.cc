@@ -61,6 +61,32 @@ TEST(SiteMachine, TheNextRoundWaitsForTheOutcomeToBeDurable) {
   EXPECT_EQ(find<Train>(started)->offer.round, RoundId(2));
 }
 
+TEST(SiteMachine, SaysWhoWaitsForWhatIsBeingEncoded) {
+  const auto encoding = [] {
+    SiteMachine site({});
+    site.offered(offer(1));
+    site.model_ready(model(0));
+    EXPECT_EQ(site.to_be_sent(kFirst), nullptr) << "it is being trained";
+    EXPECT_NE(find<Encode>(site.trained(kFirst)), nullptr);
+    return site;
+  };
+  SiteMachine site = encoding();
+  ASSERT_NE(site.to_be_sent(kFirst), nullptr);
+  EXPECT_EQ(site.to_be_sent(kFirst)->round, RoundId(1));
+  EXPECT_EQ(site.to_be_sent(WorkId(2)), nullptr);
+  site.encoded(kFirst, pending(1));
+  EXPECT_EQ(site.to_be_sent(kFirst), nullptr) << "it is sent as a submission";
+  SiteMachine late = encoding();
+  late.committed(RunId(1), RoundId(1), Verdict{.late = true}, model(1));
+  EXPECT_EQ(late.to_be_sent(kFirst), nullptr);
+  SiteMachine over = encoding();
+  over.run_over(RunId(1));
+  EXPECT_EQ(over.to_be_sent(kFirst), nullptr);
+  SiteMachine lost = encoding();
+  lost.history_begins();
+  EXPECT_EQ(lost.to_be_sent(kFirst), nullptr);
+}
+
 TEST(SiteMachine, SendsAgainWhatTheParentDoesNotHold) {
   SiteMachine site = sending();
   EXPECT_NE(find<Send>(site.offered(offer(1))), nullptr);

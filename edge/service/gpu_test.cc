@@ -20,7 +20,7 @@ class Reference {
   Reference(std::string codec, bool updates) : updates_(updates) {
     plan_.codec = std::move(codec);
     plan_.chunk_values = 256;
-    Result<std::unique_ptr<store::SiteStore>> opened = store::SiteStore::open(files_, "/reference");
+    Result<std::unique_ptr<store::SiteStore>> opened = open_site_store(files_, "/reference");
     EXPECT_TRUE(opened.ok()) << opened.error().to_string();
     store_ = std::move(*opened);
   }

@@ -1,5 +1,6 @@
 // A whole site whose owner has rules, against a parent on loopback.
 #include <chrono>
+#include <filesystem>
 
 #include "edge/service/test_site.h"
 #include "edge/service/test_worker.h"
@@ -71,6 +72,19 @@ TEST_F(PolicyTest, AnUpdateIsSentNoFasterThanTheOwnerAllows) {
   const transfer::StagedArrival arrival = parent_.arrivals.take();
   EXPECT_EQ(arrival.chunks->total_bytes(), kValues * sizeof(float));
   EXPECT_GE(steady_clock::now() - begun, std::chrono::milliseconds(300)) << "2,400 bytes at 8,000 bytes/s";
+}
+
+// Its files are gone while it is being sent, which takes half a second: nobody reads them.
+TEST_F(PolicyTest, AnUpdateIsSentFromMemory) {
+  start_site([](config::EdgeSettings& settings) { settings.policy.upload_bytes_per_s = 5'000; });
+  parent_.joined.take();
+  parent_.open_round(kSite, 1, model(0));
+  while (parent_.payload_bytes_in() < 1'024) std::this_thread::yield();
+  for (const auto& file : std::filesystem::directory_iterator(folder_.path() + "/state/tensors")) {
+    std::filesystem::resize_file(file.path(), 0);
+  }
+  const transfer::StagedArrival arrival = parent_.arrivals.take();
+  EXPECT_EQ(arrival.chunks->total_bytes(), kValues * sizeof(float)) << "whole, and with its digest";
 }
 
 // Each chunk is owed for a quarter of an hour.

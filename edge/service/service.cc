@@ -89,6 +89,9 @@ UpdateMaker::Events EdgeService::maker_events() {
   UpdateMaker::Events events;
   events.reads = [this] { news_.ends().reads(); };
   events.read = [this] { news_.carry_out(news_.ends().read()); };
+  events.sealed = [this](WorkId work, std::shared_ptr<const store::PendingUpdate> update) {
+    on_sealed(work, std::move(update));
+  };
   events.encoded = [this](WorkId work, store::PendingUpdate update) {
     const Pending pending = pending_of(submission_.hold(std::move(update)));
     carry_out(machine_->encoded(work, pending));
@@ -250,7 +253,19 @@ round::NodeReport EdgeService::own_report() const {
 void EdgeService::carry_out(Effects effects) {
   if (site_.stopping) return;
   effects_.carry_out(std::move(effects), [this](const auto& decided) { apply(decided); });
+  if (early_ && machine_->to_be_sent(*early_) == nullptr) {
+    early_.reset();
+    submission_.drop_early();  // unless it is durable and sent on
+  }
   reporter_.changed();
+}
+
+void EdgeService::on_sealed(WorkId work, std::shared_ptr<const store::PendingUpdate> update) {
+  const Offer* offer = machine_->to_be_sent(work);
+  if (offer == nullptr) return;
+  site_.report.sealed(update->info());
+  submission_.send_early(std::move(update), offer->lease);
+  early_ = work;
 }
 
 void EdgeService::apply(const FetchModel& effect) {

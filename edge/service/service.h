@@ -79,6 +79,7 @@ class EdgeService : public tree::UplinkOwner {
   void note_end(RunId run, std::string_view state);
 
   void carry_out(Effects effects);
+  void on_sealed(WorkId work, std::shared_ptr<const store::PendingUpdate> update);
   void apply(const FetchModel& effect);
   void apply(const Train& effect);
   void apply(const Encode& effect) { maker_.encode(effect); }
@@ -121,6 +122,7 @@ class EdgeService : public tree::UplinkOwner {
   Histories histories_;
   WorkerNews news_;
   std::optional<SiteMachine> machine_;  // from open() on
+  std::optional<WorkId> early_;         // whose submission is sent, or will be, before it is durable
   InOrder<Effect> effects_;
   std::optional<HeldModel> held_;
   struct Fetching {

@@ -7,6 +7,7 @@
 #include "core/identity/tls.h"
 #include "core/store/site_store.h"
 #include "core/tree/process.h"
+#include "edge/update/open.h"
 
 namespace fluvial::edge {
 namespace {
@@ -62,8 +63,8 @@ Result<std::unique_ptr<Site>> Site::open(tree::Runtime runtime, const config::Ed
 Status Site::start(Member member, Host host) {
   FLUVIAL_ASSIGN(const net::HostPort coordinator, net::parse_host_port(settings_.coordinator));
   FLUVIAL_ASSIGN(std::unique_ptr<store::SiteStore> store,
-                 store::SiteStore::open(runtime_.files, store::join_path(settings_.data_dir, "state"),
-                                        member.credentials.enrolled_before));
+                 open_site_store(runtime_.files, store::join_path(settings_.data_dir, "state"),
+                                 member.credentials.enrolled_before));
   FLUVIAL_ASSIGN(std::shared_ptr<SiteGpus> gpus, open_gpus(settings_.gpus, runtime_.log));
   workers_ = std::make_unique<LocalWorkers>(runtime_, settings_, name_, gpus);
   runtime_.metrics.gauge("workers_expected").add(static_cast<double>(settings_.workers));

@@ -51,7 +51,8 @@ class SiteReport {
   virtual void gpus_used(const SiteGpus::Counts&) {}  // so far
 
   // ---- the submission
-  virtual void found(const store::PendingInfo&) {}  // without an outcome, in the store
+  virtual void found(const store::PendingInfo&) {}   // without an outcome, in the store
+  virtual void sealed(const store::PendingInfo&) {}  // encoded: its chunks may be sent while it is made durable
   virtual void sending(const Send&) {}
   virtual void sent(const store::PendingInfo&, bool /*again*/, double /*seconds*/) {}
   virtual void resolving(const store::PendingInfo&, Outcome) {}  // the store is about to be asked, each time

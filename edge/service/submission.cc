@@ -91,10 +91,23 @@ bool Submission::is_taken(const store::PendingInfo& info) const {
   return false;
 }
 
+void Submission::send_early(std::shared_ptr<const store::PendingUpdate> update, Epoch lease) {
+  if (!uplink_.is_up() || !is_taken(update->info())) return;
+  upload_.send({std::move(update), site_.self, lease, uplink_.session(), 0, /*durable=*/false});
+}
+
 void Submission::on_sent(const UploadItem& item, double seconds) {
   const store::PendingInfo& info = item.update->info();
   const bool again = std::exchange(sent_, info.submission) == info.submission;
   site_.report.sent(info, again, seconds);
+  if (pending_ && pending_->info().submission == info.submission) forget_memory();
+}
+
+// The parent has all of it, or will have: if it is sent once more, it is read.
+void Submission::forget_memory() {
+  store::PendingUpdate on_disk = *pending_;
+  on_disk.forget_memory();
+  pending_ = std::make_shared<const store::PendingUpdate>(std::move(on_disk));
 }
 
 void Submission::ask(const Ask& effect) {

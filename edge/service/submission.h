@@ -25,6 +25,9 @@ class Submission {
   Result<std::optional<Pending>> load();  // what the store holds
   const store::PendingInfo& hold(store::PendingUpdate update);
 
+  // While it is made durable: all but its trailer. Then send(), and it goes on; or drop_early().
+  void send_early(std::shared_ptr<const store::PendingUpdate> update, Epoch lease);
+  void drop_early() { upload_.drop_early(); }
   void send(const Send& effect);
   void stop_sending() { upload_.stop(); }
   void refused(RunId run, RoundId round) { upload_.refused(run, round); }
@@ -40,6 +43,7 @@ class Submission {
   Result<std::string> signature_of(const store::PendingInfo& info) const;  // thread safe
   bool is_taken(const store::PendingInfo& info) const;                     // by the parent
   void on_sent(const UploadItem& item, double seconds);
+  void forget_memory();
   net::Awaitable<void> write(Pending pending, Outcome outcome);
 
   SiteContext& site_;

@@ -105,6 +105,7 @@ class SiteTest : public testing::Test {
   }
   ~SiteTest() override { stop_site(); }
 
+  virtual store::FileSystem& files() { return files_; }
   virtual void started() {}  // worker_socket_ is there
   virtual void stopped() {}
 
@@ -126,7 +127,7 @@ class SiteTest : public testing::Test {
     auto ready = std::make_shared<std::promise<std::string>>();
     std::future<std::string> json = ready->get_future();
     site_ = std::thread([this, settings, ready] {
-      ended_ = run_edge(settings, files_, telemetry::Logger(log_),
+      ended_ = run_edge(settings, files(), telemetry::Logger(log_),
                         [ready](const std::string& text) { ready->set_value(text); });
     });
     const boost::json::value told = boost::json::parse(json.get());

@@ -13,6 +13,7 @@
 #include "core/store/site_store.h"
 #include "core/tree/test_runtime.h"
 #include "edge/service/trained.h"
+#include "edge/update/open.h"
 
 namespace fluvial::edge {
 
@@ -23,7 +24,7 @@ class TestRuntime : public tree::TestRuntime {
   explicit TestRuntime(std::size_t pool_threads = 2) : tree::TestRuntime(Role::kSite, pool_threads) {}
 
   std::unique_ptr<store::SiteStore> open_store() {
-    Result<std::unique_ptr<store::SiteStore>> opened = store::SiteStore::open(files(), "/site");
+    Result<std::unique_ptr<store::SiteStore>> opened = open_site_store(files(), "/site");
     EXPECT_TRUE(opened.ok()) << opened.error().to_string();
     return std::move(*opened);
   }

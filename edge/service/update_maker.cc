@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/post.hpp>
 #include <chrono>
 #include <utility>
 
@@ -21,8 +22,9 @@ double seconds_since(const Clock& clock, TimePoint begun) {
 struct UpdateMaker::Made {
   std::vector<store::Unspent> unspent;
   std::atomic<std::uint64_t> residual_lost = 0;
-  TimePoint p_made;   // and is to be encoded
-  TimePoint written;  // and is to be made durable
+  TimePoint p_made;          // all of it
+  TimePoint encoding_begun;  // of a codec that takes chunks as they come: before p is made
+  TimePoint written;         // and is to be made durable
 };
 
 UpdateMaker::UpdateMaker(SiteContext& site, Events events)
@@ -77,7 +79,11 @@ UpdateJob UpdateMaker::job_of(const Offer& offer, const Trained& trained, Partia
   job.digest_kind = site_.digest_kind;
   job.residual_lost = &made->residual_lost;
   job.reached = [made, clock = &site_.runtime.clock](UpdateJob::Step step) {
-    (step == UpdateJob::Step::kEncode ? made->p_made : made->written) = clock->now();
+    switch (step) {
+      case UpdateJob::Step::kReduced: made->p_made = clock->now(); break;
+      case UpdateJob::Step::kEncode: made->encoding_begun = clock->now(); break;
+      case UpdateJob::Step::kPersist: made->written = clock->now(); break;
+    }
   };
   return job;
 }
@@ -85,6 +91,16 @@ UpdateJob UpdateMaker::job_of(const Offer& offer, const Trained& trained, Partia
 // Blocking; before an update of the run is made.
 Result<std::vector<store::Unspent>> UpdateMaker::begin_run(const Offer& offer, const Trained& trained) {
   return site_.store->begin_run(offer.run, offer.continues, trained.base.schema.value_count());
+}
+
+// From the pool to the strand, where what encode_update() returns comes later.
+std::function<void(store::PendingUpdate)> UpdateMaker::seal(WorkId work) {
+  return [this, work](store::PendingUpdate update) {
+    net::asio::post(site_.runtime.strand,
+                    [this, work, update = std::make_shared<const store::PendingUpdate>(std::move(update))] {
+                      if (!site_.stopping) events_.sealed(work, update);
+                    });
+  };
 }
 
 // With these goes the workers' memory, and who waited for that hears of the run's end.
@@ -102,7 +118,7 @@ void UpdateMaker::report(const Offer& offer, const Made& made) {
 void UpdateMaker::note_spans(const Offer& offer, TimePoint begun, const Made& made) {
   const TimePoint durable = site_.runtime.clock.now();
   site_.spans.add(offer.run, offer.round, {round::SpanKind::kReduce, {}, begun, made.p_made});
-  site_.spans.add(offer.run, offer.round, {round::SpanKind::kEncode, {}, made.p_made, made.written});
+  site_.spans.add(offer.run, offer.round, {round::SpanKind::kEncode, {}, made.encoding_begun, made.written});
   site_.spans.add(offer.run, offer.round, {round::SpanKind::kPersist, {}, made.written, durable});
 }
 
@@ -117,7 +133,9 @@ net::Awaitable<void> UpdateMaker::run(Encode effect, Trained trained) {
   Result<store::PendingUpdate> update = co_await site_.runtime.pool.run([&]() -> Result<store::PendingUpdate> {
     FLUVIAL_ASSIGN(made.unspent, begin_run(offer, trained));
     net::PoolParallel parallel(site_.runtime.pool);
-    return encode_update(job_of(offer, trained, early.get(), &made), *site_.store, parallel);
+    UpdateJob job = job_of(offer, trained, early.get(), &made);
+    job.sealed = seal(effect.work);
+    return encode_update(job, *site_.store, parallel);
   });
   site_.report.unspent(offer.run, made.unspent);
   results_are_read(std::move(early), std::move(trained.parts));

@@ -41,6 +41,11 @@ void Upload::send(UploadItem item) {
   const UploadItem& now = running_->item;
   const bool same = now.update->info().submission == item.update->info().submission && now.session == item.session &&
                     now.lease == item.lease;
+  if (same && !running_->stopped && !running_->durable) {  // what was sent early is durable now, and goes on
+    running_->durable = item.durable;
+    told_.notify_all();
+    return;
+  }
   if (same && !running_->stopped && !running_->refused) return;
   if (!same) running_->stopped = true;
   told_.notify_all();
@@ -50,6 +55,13 @@ void Upload::send(UploadItem item) {
 void Upload::stop() {
   next_.reset();
   if (running_) running_->stopped = true;
+  told_.notify_all();
+}
+
+void Upload::drop_early() {
+  if (next_ && !next_->durable) next_.reset();
+  if (!running_ || running_->durable) return;
+  running_->stopped = true;
   told_.notify_all();
 }
 
@@ -63,6 +75,7 @@ void Upload::refused(RunId run, RoundId round) {
 void Upload::start(UploadItem item) {
   running_ = std::make_shared<Running>();
   running_->item = std::move(item);
+  running_->durable = running_->item.durable;
   tasks_.spawn(runtime_.strand, "upload", run(running_));
   events_.begun(running_->item);
 }
@@ -83,6 +96,12 @@ net::Awaitable<void> Upload::run(std::shared_ptr<Running> running) {
   if (next_ && !running_) start(*std::exchange(next_, std::nullopt));
 }
 
+// On the node's strand.
+net::Awaitable<Status> Upload::until_durable(std::shared_ptr<Running> running) {
+  while (!running->durable && !running->stopped) co_await told_.wait();
+  co_return Status{};
+}
+
 // On the node's strand: until so much more may have been sent, or nobody wants the rest any more.
 net::Awaitable<Status> Upload::pay(std::shared_ptr<Running> running, std::uint64_t bytes) {
   rate_.sent(bytes, runtime_.clock.now());
@@ -92,6 +111,12 @@ net::Awaitable<Status> Upload::pay(std::shared_ptr<Running> running, std::uint64
     (void)co_await net::with_deadline(told_.wait(), left);
   }
   co_return Status{};
+}
+
+net::Awaitable<Result<SharedBytes>> Upload::chunk_of(std::shared_ptr<const store::PendingUpdate> update,
+                                                     std::uint64_t index) {
+  if (update->in_memory()) co_return update->chunk(index);
+  co_return co_await runtime_.pool.run([update, index] { return update->chunk(index); });
 }
 
 // On the session's executor. A chunk is read while the ones before it are on their way; the session bounds how many.
@@ -106,32 +131,34 @@ net::Awaitable<Status> Upload::send_frames(std::shared_ptr<Running> running) {
   if (!sent.ok()) co_return sent.error();
   for (std::uint64_t index = first; index < update->info().start.chunk_count; ++index) {
     if (running->stopped) co_return stopped;
-    Result<Buffer> chunk = co_await runtime_.pool.run([update, index] { return update->read_chunk(index); });
+    Result<SharedBytes> chunk = co_await chunk_of(update, index);
     if (!chunk.ok()) co_return chunk.error();
     if (running->stopped) co_return stopped;
     if (running->refused) break;
-    const std::uint64_t size = chunk->size();
+    const std::uint64_t size = chunk->bytes.size();
     net::OutFrame frame;
     frame.header.mutable_update_chunk()->set_index(index);
-    frame.payload = SharedBytes::from(std::move(*chunk));
+    frame.payload = std::move(*chunk);
     sent = co_await session->send(std::move(frame));
     if (!sent.ok()) co_return sent.error();
     payload_bytes_.fetch_add(size, std::memory_order_relaxed);
     running->chunks.store(index + 1, std::memory_order_relaxed);
     if (is_limited_) (void)co_await tree::run_on(runtime_.strand, pay(running, size));
   }
+  if (!running->durable) (void)co_await tree::run_on(runtime_.strand, until_durable(running));
+  if (running->stopped) co_return stopped;
   std::string signature;
-  Result<Buffer> trailer = co_await runtime_.pool.run([&]() -> Result<Buffer> {
+  Result<SharedBytes> trailer = co_await runtime_.pool.run([&]() -> Result<SharedBytes> {
     FLUVIAL_ASSIGN(signature, events_.sign(update->info()));
-    return update->read_trailer();
+    return update->trailer();
   });
   if (!trailer.ok()) co_return trailer.error();
   if (running->stopped) co_return stopped;
-  const std::uint64_t size = trailer->size();
+  const std::uint64_t size = trailer->bytes.size();
   net::OutFrame end;
   end.header.mutable_update_end()->set_sha256(wire::digest_to_proto(update->info().digest));
   end.header.mutable_update_end()->set_signature(std::move(signature));
-  if (!trailer->empty()) end.payload = SharedBytes::from(std::move(*trailer));
+  if (size > 0) end.payload = std::move(*trailer);
   sent = co_await session->send(std::move(end));
   if (!sent.ok()) co_return sent.error();
   payload_bytes_.fetch_add(size, std::memory_order_relaxed);

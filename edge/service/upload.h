@@ -1,5 +1,6 @@
-// Sends a durable submission to the parent: one at a time, from its start or from where an earlier session was cut off,
-// until it is through or told to stop. On the node's strand; the frames go out on the session's.
+// Sends a submission to the parent: one at a time, from its start or from where an earlier session was cut off, until
+// it is through or told to stop. Its trailer waits until it is durable: without it no parent counts it. On the node's
+// strand; the frames go out on the session's.
 #pragma once
 
 #include <atomic>
@@ -23,6 +24,7 @@ struct UploadItem {
   Epoch lease;
   std::shared_ptr<net::Session> session;
   std::uint64_t first_chunk = 0;  // the parent has those before it; beyond the last one: it cannot have, so from 0
+  bool durable = true;            // else its trailer waits until it is sent once more, as durable
 };
 
 class Upload {
@@ -41,6 +43,7 @@ class Upload {
   // After what is being sent has ended; the same again on the same session and lease goes on as it is.
   void send(UploadItem item);
   void stop();
+  void drop_early();  // what is not durable, and will not be sent
   // The parent refused the update: the rest of it would be thrown away. The trailer still goes: a parent that has this
   // submission already sees by its digest whether the site contradicts itself.
   void refused(RunId run, RoundId round);
@@ -60,9 +63,12 @@ class Upload {
     std::atomic<std::uint64_t> chunks{0};  // that the parent has, or the session
     std::atomic<bool> stopped{false};
     std::atomic<bool> refused{false};
+    std::atomic<bool> durable{false};
   };
   net::Awaitable<void> run(std::shared_ptr<Running> running);
   net::Awaitable<Status> send_frames(std::shared_ptr<Running> running);
+  net::Awaitable<Result<SharedBytes>> chunk_of(std::shared_ptr<const store::PendingUpdate> update, std::uint64_t index);
+  net::Awaitable<Status> until_durable(std::shared_ptr<Running> running);
   net::Awaitable<Status> pay(std::shared_ptr<Running> running, std::uint64_t bytes);
   void start(UploadItem item);
 
@@ -71,7 +77,7 @@ class Upload {
   Events events_;
   const bool is_limited_;
   UploadRate rate_;
-  net::AsyncSignal told_;  // to stop, or that the rest is not wanted
+  net::AsyncSignal told_;  // to stop, that the rest is not wanted, or that all is durable
   std::shared_ptr<Running> running_;
   std::optional<UploadItem> next_;
   std::atomic<std::uint64_t> payload_bytes_{0};

@@ -76,7 +76,7 @@ class Life {
       : files_(files), root_(root), codec_(codec) {}
 
   void run() {
-    auto opened = store::SiteStore::open(files_, "/site");
+    auto opened = open_site_store(files_, "/site");
     if (!opened.ok()) throw Crash{};
     store_ = std::move(*opened);
     std::optional<Pending> found;

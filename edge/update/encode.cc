@@ -1,6 +1,7 @@
 #include "edge/update/encode.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "core/digest/submission_digest.h"
 #include "core/round/integers.h"
 #include "core/round/probe.h"
+#include "edge/update/encoder.h"
 #include "edge/update/fit.h"
 #include "edge/update/gpu_route.h"
 #include "edge/update/part_values.h"
@@ -74,9 +76,14 @@ void reach(const UpdateJob& job, UpdateJob::Step step) {
   if (job.reached) job.reached(step);
 }
 
+void reach_encoding(const UpdateJob& job) {
+  reach(job, UpdateJob::Step::kReduced);
+  reach(job, UpdateJob::Step::kEncode);
+}
+
 // The trailer: the integers, 8 bytes each, little-endian, then the probe.
 Result<store::PendingUpdate> finish(const UpdateJob& job, store::PendingWriter& writer, SubmissionDigest& digest,
-                                    const std::vector<std::int64_t>& integers) {
+                                    const std::vector<std::int64_t>& integers, std::optional<double> left_norm) {
   reach(job, UpdateJob::Step::kPersist);
   Buffer trailer(integers.size() * sizeof(std::int64_t) + round::kProbeBytes);
   for (std::size_t i = 0; i < integers.size(); ++i) {
@@ -84,117 +91,14 @@ Result<store::PendingUpdate> finish(const UpdateJob& job, store::PendingWriter& 
   }
   std::ranges::copy(round::probe_bytes(), trailer.data() + integers.size() * sizeof(std::int64_t));
   FLUVIAL_TRY(writer.write_trailer(trailer.span()));
-  return writer.finish(digest.finish(trailer.span()));
+  return writer.finish(digest.finish(trailer.span()), left_norm, job.sealed);
 }
-
-// Chunks are encoded side by side, a few at a time; while one batch is written and hashed, in order, the next is
-// encoded.
-class Encoder {
- public:
-  struct Vector {
-    std::span<const float> p;
-    std::span<const float> sent;  // of p: p itself, or p as it is fitted
-  };
-  static Result<std::unique_ptr<Encoder>> make(const UpdateJob& job, const kernels::Codec& codec, Vector vector,
-                                               bool measures, Parallel& parallel) {
-    const kernels::VectorSchema schema{job.layout(), {}};
-    Buffer workspace(codec.workspace_bytes(schema));
-    const kernels::StreamKey key = key_of(job);
-    kernels::PassInput input;
-    if (parallel.width() > 1) {
-      FLUVIAL_TRY(codec.survey(schema, vector.sent, key, workspace.span()));
-      FLUVIAL_TRY(parallel.for_each(schema.layout.chunk_count(), [&](std::size_t i) {
-        return codec.survey_chunk(schema, key, i, schema.layout.of(vector.sent, i), workspace.span());
-      }));
-      input.surveyed = true;
-    }
-    FLUVIAL_ASSIGN(const kernels::EncodePlan plan,
-                   codec.prepare(schema, vector.sent, key, input, {}, workspace.span()));
-    return std::unique_ptr<Encoder>(new Encoder(codec, std::move(workspace), plan, vector, measures, job.digest_kind));
-  }
-
-  // Null: only encodes and measures.
-  Status run(store::PendingWriter* writer, Parallel& parallel) {
-    const std::size_t count = plan_.layout.chunk_count();
-    const std::size_t batch = std::min(parallel.width(), count);
-    reserve(batch);
-    std::size_t written = 0;
-    for (std::size_t encoded = 0; written < count;) {
-      const std::size_t to_write = encoded - written;
-      const std::size_t to_encode = std::min(batch, count - encoded);
-      const std::size_t writing = to_write > 0 ? 1 : 0;
-      FLUVIAL_TRY(parallel.for_each(writing + to_encode, [&](std::size_t piece) -> Status {
-        if (piece < writing) return write(writer, written, to_write);
-        return encode(encoded + (piece - writing));
-      }));
-      written = encoded;
-      encoded += to_encode;
-    }
-    return {};
-  }
-  const Measure& decoded() const { return decoded_; }  // if it measures
-  SubmissionDigest& digest() { return digest_; }
-
- private:
-  struct Slot {
-    Buffer bytes;
-    std::size_t size = 0;
-    kernels::ScreenReport decoded;
-  };
-  Encoder(const kernels::Codec& codec, Buffer workspace, const kernels::EncodePlan& plan, Vector vector, bool measures,
-          DigestKind digest_kind)
-      : codec_(codec),
-        workspace_(std::move(workspace)),
-        plan_(plan),
-        vector_(vector),
-        measures_(measures),
-        digest_(digest_kind, plan.layout.chunk_count()) {}
-
-  void reserve(std::size_t batch) {
-    const auto values = static_cast<std::size_t>(std::min(plan_.layout.chunk_values, plan_.layout.value_count));
-    slots_.clear();
-    for (std::size_t i = 0; i < 2 * batch; ++i) slots_.push_back({Buffer(codec_.encoded_bytes_max(values)), 0, {}});
-  }
-  // A batch is a whole number of slots from the first or from the middle one: it never meets the one before it.
-  Slot& slot(std::size_t chunk) { return slots_[chunk % slots_.size()]; }
-
-  Status encode(std::size_t chunk) {
-    Slot& into = slot(chunk);
-    const std::span<const float> values = plan_.layout.of(vector_.sent, chunk);
-    FLUVIAL_ASSIGN(into.size, codec_.encode_chunk(plan_, chunk, values, into.bytes.span()));
-    const ByteSpan bytes = into.bytes.span().first(into.size);
-    digest_.side_by_side(chunk, bytes);
-    if (!measures_) return {};
-    FLUVIAL_ASSIGN(into.decoded, codec_.screen_chunk(bytes, values.size(), plan_.layout.first_value(chunk)));
-    return {};
-  }
-  Status write(store::PendingWriter* writer, std::size_t first, std::size_t count) {
-    for (std::size_t chunk = first; chunk < first + count; ++chunk) {
-      decoded_.add(slot(chunk).decoded);
-      if (writer == nullptr) continue;
-      const ByteSpan bytes = slot(chunk).bytes.span().first(slot(chunk).size);
-      FLUVIAL_TRY(writer->write_p(plan_.layout.first_value(chunk), plan_.layout.of(vector_.p, chunk)));
-      FLUVIAL_TRY(writer->write_chunk(chunk, bytes));
-      digest_.in_order(bytes);
-    }
-    return {};
-  }
-
-  const kernels::Codec& codec_;
-  Buffer workspace_;  // which the plan may point into
-  kernels::EncodePlan plan_;
-  Vector vector_;
-  bool measures_;
-  std::vector<Slot> slots_;
-  Measure decoded_;
-  SubmissionDigest digest_;
-};
 
 // Whether the parent would refuse the training's own update, without the residual, for its norm.
 Result<bool> is_too_long_alone(const UpdateJob& job, const kernels::Codec& codec, const Fitting& fitting,
                                std::span<const float> p, store::SiteStore& store, Parallel& parallel) {
-  FLUVIAL_ASSIGN(const store::ResidualInfo residual, store.residual(job.run));
-  if (residual.zero) return true;
+  FLUVIAL_ASSIGN(const store::Residual residual, store.open_residual(job.run));
+  if (residual.info().zero) return true;
   const kernels::ChunkLayout layout = job.layout();
   Values<float> memory(p.size());
   const std::span<float> update = memory.span();
@@ -202,21 +106,53 @@ Result<bool> is_too_long_alone(const UpdateJob& job, const kernels::Codec& codec
     const std::span<float> chunk = layout.of(update, i);
     Values<float> scratch(chunk.size());
     const std::span<float> of_residual = scratch.span();
-    FLUVIAL_TRY(read_usable_residual(store, job.run, layout.first_value(i), of_residual));
+    FLUVIAL_TRY(read_usable_residual(residual, layout.first_value(i), of_residual));
     const std::span<const float> whole = layout.of(p, i);
     for (std::size_t k = 0; k < chunk.size(); ++k) chunk[k] = whole[k] - of_residual[k];
     return {};
   }));
-  FLUVIAL_ASSIGN(const std::unique_ptr<Encoder> encoder, Encoder::make(job, codec, {update, update}, true, parallel));
+  const Encoder::Vector vector{layout, update, update};
+  const Encoder::Chunks all{.measures = [](std::size_t) { return true; }};
+  FLUVIAL_ASSIGN(const std::unique_ptr<Encoder> encoder, Encoder::make(codec, key_of(job), vector, all, parallel));
   FLUVIAL_TRY(encoder->run(nullptr, parallel));
   return fitting.too_long(encoder->decoded());
+}
+
+// Each chunk is made, encoded and measured while it is in the cache. None when the parent would refuse the update
+// because of the residual: then every chunk of it is made, and it is encoded again, fitted.
+Result<std::optional<store::PendingUpdate>> encode_as_it_is_made(const UpdateJob& job, const kernels::Codec& codec,
+                                                                 HostUpdate& update, store::SiteStore& store,
+                                                                 Parallel& parallel) {
+  const kernels::ChunkLayout layout = job.layout();
+  std::vector<std::uint8_t> measured(layout.chunk_count());
+  Encoder::Chunks chunks{.digest = job.digest_kind};
+  chunks.make = [&](std::size_t chunk) -> Result<bool> {
+    FLUVIAL_ASSIGN(const float max_abs, update.make(chunk));
+    const Fitting fitting(job.plan, codec.spec(), max_abs);
+    measured[chunk] = fitting.must_measure() ? 1 : 0;
+    return fitting.fit().whole();
+  };
+  chunks.measures = [&](std::size_t chunk) { return measured[chunk] != 0; };
+  reach(job, UpdateJob::Step::kEncode);
+  FLUVIAL_ASSIGN(const std::unique_ptr<store::PendingWriter> writer,
+                 store.begin_pending(start_of(job, chunks_are_p(codec), {})));
+  const Encoder::Vector vector{layout, update.values(), update.values()};
+  FLUVIAL_ASSIGN(const std::unique_ptr<Encoder> encoder,
+                 Encoder::make(codec, key_of(job), vector, std::move(chunks), parallel));
+  FLUVIAL_TRY(encoder->run(writer.get(), parallel));
+  reach(job, UpdateJob::Step::kReduced);
+  if (encoder->given_up()) return std::optional<store::PendingUpdate>();
+  const Fitting fitting(job.plan, codec.spec(), update.max_abs());
+  if (!fitting.accepts(encoder->decoded())) return std::optional<store::PendingUpdate>();
+  FLUVIAL_ASSIGN(store::PendingUpdate made,
+                 finish(job, *writer, encoder->digest(), update.integers(), encoder->left_norm()));
+  return std::optional(std::move(made));
 }
 
 // Encodes once, usually; and again, from the beginning, while the parent would refuse the update because of the
 // residual.
 Result<store::PendingUpdate> encode_on_host(const UpdateJob& job, const kernels::Codec& codec, Update update,
                                             store::SiteStore& store, Parallel& parallel) {
-  reach(job, UpdateJob::Step::kEncode);
   const kernels::ChunkLayout layout = job.layout();
   const std::span<const float> p = update.values();
   Fitting fitting(job.plan, codec.spec(), update.max_abs);
@@ -230,9 +166,10 @@ Result<store::PendingUpdate> encode_on_host(const UpdateJob& job, const kernels:
         return {};
       }));
     }
-    const Encoder::Vector vector{p, fit.whole() ? p : std::span<const float>(fitted.span())};
-    FLUVIAL_ASSIGN(const std::unique_ptr<Encoder> encoder,
-                   Encoder::make(job, codec, vector, fitting.must_measure(), parallel));
+    const Encoder::Vector vector{layout, p, fit.whole() ? p : std::span<const float>(fitted.span()), fit};
+    const Encoder::Chunks chunks{.measures = [&](std::size_t) { return fitting.must_measure(); },
+                                 .digest = job.digest_kind};
+    FLUVIAL_ASSIGN(const std::unique_ptr<Encoder> encoder, Encoder::make(codec, key_of(job), vector, chunks, parallel));
     FLUVIAL_ASSIGN(const std::unique_ptr<store::PendingWriter> writer,
                    store.begin_pending(start_of(job, chunks_are_p(codec), fit)));
     FLUVIAL_TRY(encoder->run(writer.get(), parallel));
@@ -240,7 +177,9 @@ Result<store::PendingUpdate> encode_on_host(const UpdateJob& job, const kernels:
       FLUVIAL_ASSIGN(const bool own, is_too_long_alone(job, codec, fitting, p, store, parallel));
       if (own) fitting.allow_any_norm();
     }
-    if (fitting.accepts(encoder->decoded())) return finish(job, *writer, encoder->digest(), update.integers);
+    if (fitting.accepts(encoder->decoded())) {
+      return finish(job, *writer, encoder->digest(), update.integers, encoder->left_norm());
+    }
     FLUVIAL_TRY(fitting.tighten(encoder->decoded()));
   }
 }
@@ -256,14 +195,14 @@ Result<std::optional<store::PendingUpdate>> encode_on_gpu(const UpdateJob& job, 
     return writer->write_p(layout.first_value(chunk), p);
   };
   FLUVIAL_ASSIGN(const float max_abs, make_p(gpu, job, store, parallel, write_p));
-  reach(job, UpdateJob::Step::kEncode);
+  reach_encoding(job);
   const Fitting fitting(job.plan, codec.spec(), max_abs);
   if (!fitting.fit().whole()) return std::optional<store::PendingUpdate>();
   SubmissionDigest digest(job.digest_kind, layout.chunk_count());
   Measure decoded;
   FLUVIAL_TRY(gpu.encode(key_of(job), [&](std::size_t chunk, ByteSpan bytes) {
     return parallel.for_each(fitting.must_measure() ? 3 : 2, [&](std::size_t piece) -> Status {
-      if (piece == 0) return writer->write_chunk(chunk, bytes);
+      if (piece == 0) return writer->keep_chunk(chunk, SharedBytes::from(Buffer::copy_of(bytes)));
       if (piece == 1) {
         digest.side_by_side(chunk, bytes);
         digest.in_order(bytes);
@@ -276,7 +215,7 @@ Result<std::optional<store::PendingUpdate>> encode_on_gpu(const UpdateJob& job, 
     });
   }));
   if (!fitting.accepts(decoded)) return std::optional<store::PendingUpdate>();
-  FLUVIAL_ASSIGN(store::PendingUpdate update, finish(job, *writer, digest, integers));
+  FLUVIAL_ASSIGN(store::PendingUpdate update, finish(job, *writer, digest, integers, {}));
   return std::optional(std::move(update));
 }
 
@@ -307,8 +246,17 @@ Result<store::PendingUpdate> encode_update(const UpdateJob& job, store::SiteStor
       return encode_on_host(job, *codec, std::move(update), store, parallel);
     }
   }
+  if (!gpu && Encoder::takes_chunks_as_they_come(*codec, job.layout())) {
+    FLUVIAL_ASSIGN(const std::unique_ptr<HostUpdate> update, HostUpdate::of(job, store));
+    FLUVIAL_TRY(check_integers(job, update->integers()));
+    FLUVIAL_ASSIGN(std::optional<store::PendingUpdate> made,
+                   encode_as_it_is_made(job, *codec, *update, store, parallel));
+    if (made) return std::move(*made);
+    return encode_on_host(job, *codec, update->take(), store, parallel);
+  }
   FLUVIAL_ASSIGN(Update update, make_update(job, gpu.get(), store, parallel));
   FLUVIAL_TRY(check_integers(job, update.integers));
+  reach_encoding(job);
   return encode_on_host(job, *codec, std::move(update), store, parallel);
 }
 

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "core/base/format.h"
+#include "kernels/vector.h"
 
 namespace fluvial::edge {
 namespace {
@@ -76,14 +79,28 @@ void fit_values(std::span<const float> p, const store::Fit& fit, std::span<float
   }
 }
 
+bool leaves_nothing(const kernels::Codec& codec, const store::Fit& fit) { return codec.lossless() && fit.whole(); }
+
 Status leave_residual(const kernels::Codec& codec, const store::Fit& fit, ByteSpan chunk, std::span<float> p) {
   const kernels::CodecSpec& spec = codec.spec();
-  const bool leaves_nothing = spec.kind == kernels::CodecKind::kRandk && spec.unbiased;
-  if (fit.whole() || !leaves_nothing) return codec.residual_chunk(p, chunk, p);
+  const bool all_stands_for = spec.kind == kernels::CodecKind::kRandk && spec.unbiased;
+  if (fit.whole() || !all_stands_for) return codec.residual_chunk(p, chunk, p);
   std::vector<float> encoded(p.size());
   fit_values(p, fit, encoded);
   for (std::size_t i = 0; i < p.size(); ++i) p[i] -= encoded[i];
   return {};
+}
+
+Result<store::LeaveChunk> leave_by(const std::string& codec, const store::Fit& fit) {
+  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(codec));
+  FLUVIAL_ASSIGN(std::unique_ptr<kernels::Codec> made, kernels::make_codec(spec));
+  return store::LeaveChunk([codec = std::shared_ptr<const kernels::Codec>(std::move(made)), fit](
+                               ByteSpan chunk, std::span<float> p) { return leave_residual(*codec, fit, chunk, p); });
+}
+
+double square_sum(std::span<const float> values) {
+  const Result<kernels::ScreenReport> report = kernels::screen(values);
+  return report.ok() ? report->norm_squared : std::numeric_limits<double>::infinity();
 }
 
 }  // namespace fluvial::edge

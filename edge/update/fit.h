@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "core/round/plan.h"
 #include "core/store/site_store.h"
@@ -47,8 +48,17 @@ class Fitting {
 // out = p, fitted; `out` may be p.
 void fit_values(std::span<const float> p, const store::Fit& fit, std::span<float> out);
 
+// Whether what was sent is p, bit for bit.
+bool leaves_nothing(const kernels::Codec& codec, const store::Fit& fit);
+
 // The residual that a counted chunk leaves: p minus the decoded values. The decoded values of an unbiased randk stand
 // for everything that was encoded, so there it is p minus that. `p` becomes the residual.
 Status leave_residual(const kernels::Codec& codec, const store::Fit& fit, ByteSpan chunk, std::span<float> p);
+
+// The same for the store that keeps counted submissions: SiteStore::open() takes it.
+Result<store::LeaveChunk> leave_by(const std::string& codec, const store::Fit& fit);
+
+// A chunk's share of the residual's norm. Infinite when a value is not finite.
+double square_sum(std::span<const float> values);
 
 }  // namespace fluvial::edge

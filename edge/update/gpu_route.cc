@@ -36,13 +36,13 @@ Result<std::unique_ptr<GpuUpdate>> gpu_update_of(const UpdateJob& job) {
 namespace {
 
 // The update in a chunk of p is unusable. To name the value, the update is computed from p again.
-Status name_value(const UpdateJob& job, store::SiteStore& store, std::uint64_t first, std::span<const float> p,
-                  bool residual_zero) {
+Status name_value(const UpdateJob& job, const store::Residual& residual, std::uint64_t first,
+                  std::span<const float> p) {
   std::vector<float> update(p.begin(), p.end());
-  if (!residual_zero) {
-    std::vector<float> residual(p.size());
-    FLUVIAL_TRY(read_usable_residual(store, job.run, first, residual));
-    for (std::size_t i = 0; i < p.size(); ++i) update[i] -= residual[i];
+  if (!residual.info().zero) {
+    std::vector<float> values(p.size());
+    FLUVIAL_TRY(read_usable_residual(residual, first, values));
+    for (std::size_t i = 0; i < p.size(); ++i) update[i] -= values[i];
   }
   FLUVIAL_TRY(check_values(job.schema, update, first, job.plan.value_abs_max));
   // Up to rounding the value is at the bound.
@@ -66,10 +66,10 @@ Result<float> make_p(GpuUpdate& gpu, const UpdateJob& job, store::SiteStore& sto
       return {};
     };
   }
-  FLUVIAL_ASSIGN(const store::ResidualInfo residual, store.residual(job.run));
-  if (!residual.zero) {
+  FLUVIAL_ASSIGN(const store::Residual residual, store.open_residual(job.run));
+  if (!residual.info().zero) {
     from.residual = [&](std::uint64_t first, std::span<float> into) -> Status {
-      FLUVIAL_ASSIGN(const std::uint64_t lost, read_usable_residual(store, job.run, first, into));
+      FLUVIAL_ASSIGN(const std::uint64_t lost, read_usable_residual(residual, first, into));
       if (job.residual_lost != nullptr) *job.residual_lost += lost;
       return {};
     };
@@ -77,7 +77,7 @@ Result<float> make_p(GpuUpdate& gpu, const UpdateJob& job, store::SiteStore& sto
   float max_abs = 0;
   const auto screened = [&](std::size_t chunk, std::span<const float> p, const GpuUpdate::Screened& found) -> Status {
     if (!found.update.ok() || static_cast<double>(found.update->max_abs) > job.plan.value_abs_max) {
-      return name_value(job, store, layout.first_value(chunk), p, residual.zero);
+      return name_value(job, residual, layout.first_value(chunk), p);
     }
     FLUVIAL_ASSIGN(const kernels::ScreenReport of_p, found.p);
     max_abs = std::max(max_abs, of_p.max_abs);

@@ -15,6 +15,7 @@
 #include "core/round/contribution.h"
 #include "core/round/plan.h"
 #include "core/round/schema.h"
+#include "core/store/site_store.h"
 #include "edge/reduce/schedule.h"
 #include "kernels/chunks.h"
 
@@ -61,10 +62,13 @@ struct UpdateJob {
   SiteGpus* gpus = nullptr;                  // null: values on a GPU are copied to the host and reduced there
   // Counts the residual's values that were unusable and are not in the update; may be null.
   std::atomic<std::uint64_t>* residual_lost = nullptr;
-  // Told when p is there and is to be encoded, and when all that was encoded is to be made durable. On the thread that
-  // makes the update; empty: nobody asks.
-  enum class Step { kEncode, kPersist };
+  // Told when p is there, when the first chunk is to be encoded (it may be the first to be made, too), and when all
+  // that was encoded is to be made durable. On the thread that makes the update; empty: nobody asks.
+  enum class Step { kReduced, kEncode, kPersist };
   std::function<void(Step)> reached = {};
+  // Gets the whole submission, encoded and in memory, before it is durable: its chunks may be sent meanwhile, and its
+  // trailer once encode_update() has returned it. On the thread that makes the update; empty: nobody asks.
+  std::function<void(store::PendingUpdate)> sealed = {};
   std::string site_name = {};  // what a codec draws is drawn by it
   DigestKind digest_kind = DigestKind::kStream;
 

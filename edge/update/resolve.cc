@@ -1,8 +1,8 @@
 #include "edge/update/resolve.h"
 
+#include <cmath>
 #include <memory>
 #include <optional>
-#include <utility>
 
 #include "edge/update/fit.h"
 #include "kernels/codec.h"
@@ -10,27 +10,36 @@
 namespace fluvial::edge {
 namespace {
 
-// p - decode(chunks) of a counted submission; none when nothing was left out.
-Result<std::unique_ptr<store::ResidualWriter>> left_out(store::SiteStore& store, const store::PendingUpdate& update) {
+// Of p - decode(chunks), by reading both: for a submission that was written without.
+Result<double> measured(const store::PendingUpdate& update) {
   const store::PendingStart& start = update.info().start;
-  if (start.lossless) return std::unique_ptr<store::ResidualWriter>();
-  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(start.codec));
-  FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
-  if (codec->lossless() && start.fit.whole()) return std::unique_ptr<store::ResidualWriter>();
+  FLUVIAL_ASSIGN(const store::LeaveChunk leave, leave_by(start.codec, start.fit));
   const kernels::ChunkLayout layout{start.value_count, start.chunk_values};
   if (start.chunk_values == 0 || layout.chunk_count() != start.chunk_count) {
     return Error{Code::kDataLoss, "the submission's chunks do not fit its length"};
   }
-  FLUVIAL_ASSIGN(std::unique_ptr<store::ResidualWriter> writer, store.begin_residual(start.run));
+  double sum = 0;
   Values<float> memory(layout.chunk_count() == 0 ? 0 : layout.size(0));
   for (std::size_t i = 0; i < layout.chunk_count(); ++i) {
     const std::span<float> values = memory.span().first(layout.size(i));
     FLUVIAL_TRY(update.read_p(layout.first_value(i), values));
     FLUVIAL_ASSIGN(const Buffer chunk, update.read_chunk(i));
-    FLUVIAL_TRY(leave_residual(*codec, start.fit, chunk.span(), values));
-    FLUVIAL_TRY(writer->write(layout.first_value(i), values));
+    FLUVIAL_TRY(leave(chunk.span(), values));
+    sum += square_sum(values);
   }
-  return writer;
+  return std::sqrt(sum);
+}
+
+// The norm of what a counted submission leaves; none when it leaves nothing.
+Result<std::optional<double>> left_norm(const store::PendingUpdate& update) {
+  const store::PendingInfo& info = update.info();
+  if (info.start.lossless) return std::optional<double>();
+  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(info.start.codec));
+  FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
+  if (leaves_nothing(*codec, info.start.fit)) return std::optional<double>();
+  if (info.left_norm) return info.left_norm;
+  FLUVIAL_ASSIGN(const double norm, measured(update));
+  return std::optional(norm);
 }
 
 }  // namespace
@@ -40,12 +49,14 @@ store::ResidualBounds bounds_of(const round::Plan& plan) {
 }
 
 Result<store::Carried> resolve_pending(store::SiteStore& store, RunId run, RoundId round, round::Outcome outcome) {
-  FLUVIAL_ASSIGN(const std::optional<store::PendingUpdate> pending, store.pending(run));
-  std::unique_ptr<store::ResidualWriter> writer;
-  if (outcome == round::Outcome::kCounted && pending && pending->info().start.round == round) {
-    FLUVIAL_ASSIGN(writer, left_out(store, *pending));
+  std::optional<double> left;
+  if (outcome == round::Outcome::kCounted) {
+    FLUVIAL_ASSIGN(const std::optional<store::PendingUpdate> pending, store.pending(run));
+    if (pending && pending->info().start.round == round) {
+      FLUVIAL_ASSIGN(left, left_norm(*pending));
+    }
   }
-  return store.resolve(run, round, outcome, std::move(writer));
+  return store.resolve(run, round, outcome, left);
 }
 
 }  // namespace fluvial::edge

@@ -29,10 +29,15 @@ Result<float> check_values(const round::Schema& schema, std::span<const float> u
   return unusable(schema, first + static_cast<std::uint64_t>(bad - update.begin()), *bad, value_abs_max);
 }
 
-Result<std::uint64_t> read_usable_residual(store::SiteStore& store, RunId run, std::uint64_t first,
+Result<std::uint64_t> read_usable_residual(const store::Residual& residual, std::uint64_t first,
                                            std::span<float> into) {
   constexpr float kMost = std::numeric_limits<float>::max() / 2;  // a plan's value_abs_max is at most 1e9
-  FLUVIAL_TRY(store.read_residual(run, first, into));
+  const Status read = residual.read(first, into);
+  if (!read.ok() && read.error().code == Code::kDataLoss) {
+    std::ranges::fill(into, 0.0F);
+    return into.size();
+  }
+  FLUVIAL_TRY(read);
   std::uint64_t changed = 0;
   for (float& value : into) {
     if (std::fabs(value) <= kMost) continue;

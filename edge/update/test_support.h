@@ -15,6 +15,7 @@
 #include "core/store/memory_file_system.h"
 #include "core/store/site_store.h"
 #include "edge/update/encode.h"
+#include "edge/update/open.h"
 #include "kernels/codec.h"
 
 namespace fluvial::edge {
@@ -69,7 +70,7 @@ inline Training training(std::uint64_t round, std::string codec) {
 }
 
 inline std::unique_ptr<store::SiteStore> open_store(store::FileSystem& files) {
-  Result<std::unique_ptr<store::SiteStore>> opened = store::SiteStore::open(files, "/site");
+  Result<std::unique_ptr<store::SiteStore>> opened = open_site_store(files, "/site");
   EXPECT_TRUE(opened.ok()) << opened.error().to_string();
   return std::move(*opened);
 }

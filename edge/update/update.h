@@ -1,6 +1,7 @@
 // The arithmetic of one site's update: the workers' models averaged, subtracted from the base, and the residual added.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -18,6 +19,35 @@ struct Update {
   float max_abs = 0;  // of p
 
   std::span<float> values() { return {reinterpret_cast<float*>(p.data()), p.size() / sizeof(float)}; }  // NOLINT
+};
+
+// The same on the host, chunk by chunk: what is done with a chunk next finds it in the cache.
+class HostUpdate {
+ public:
+  // Uses up the early reduction. `job` outlives it.
+  static Result<std::unique_ptr<HostUpdate>> of(const UpdateJob& job, store::SiteStore& store);
+  ~HostUpdate();
+
+  const std::vector<std::int64_t>& integers() const { return update_.integers; }
+  std::span<const float> values() { return update_.values(); }  // of p: those of the chunks that were made
+  // Each chunk once; any thread. Its greatest magnitude; an error as make_update()'s.
+  Result<float> make(std::size_t chunk);
+  // After the last chunk:
+  float max_abs() const;
+  Update take();
+
+ private:
+  struct Sources;
+  HostUpdate(const UpdateJob& job, std::unique_ptr<Sources> sources);
+  Result<float> add_residual(std::size_t chunk, std::span<float> p) const;
+  Result<std::span<const float>> mean(std::size_t chunk, std::span<float> p, std::vector<float>& scratch) const;
+  Status mean_update(std::size_t chunk, std::span<float> p) const;
+
+  const UpdateJob& job_;
+  std::unique_ptr<Sources> sources_;
+  kernels::ChunkLayout layout_;
+  Update update_;
+  std::vector<float> max_abs_;  // by chunk
 };
 
 // Models are averaged and subtracted from the base; updates are averaged as they are; if there are both, each model

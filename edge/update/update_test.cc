@@ -1,4 +1,6 @@
 // From trained results to a durable submission, and from its outcome to the residual.
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 
@@ -7,6 +9,7 @@
 #include "core/round/probe.h"
 #include "edge/update/resolve.h"
 #include "edge/update/test_support.h"
+#include "kernels/stream_key.h"
 #include "kernels/vector.h"
 
 namespace fluvial::edge {
@@ -308,6 +311,93 @@ TEST_F(UpdateTest, AResidualBeyondThePlansBoundsIsDroppedAndSaidSo) {
   ASSERT_TRUE(encode(aged(4)).ok());
   EXPECT_NE(resolve(4, round::Outcome::kLate).dropped.find("residual_age_max_rounds"), std::string::npos);
   EXPECT_TRUE(files_.list("/site/tensors")->empty());
+}
+
+// It is measured while it is encoded, and the same when it is measured afterwards.
+TEST_F(UpdateTest, WhatACountedUpdateLeavesIsWrittenByNobody) {
+  std::uint64_t round = 0;
+  for (const std::string codec : {"int8", "bf16", "topk:ratio=0.05", "qsgd", "sign", "randk:ratio=0.1"}) {
+    SCOPED_TRACE(codec);
+    const store::PendingUpdate update = encode(training(++round, codec)).value();
+    const std::vector<float> p = p_of(update);
+    const std::vector<float> sent = decoded(update);
+    double squares = 0;
+    for (std::size_t i = 0; i < kValues; ++i) {
+      const double left = static_cast<double>(p[i]) - static_cast<double>(sent[i]);
+      squares += left * left;
+    }
+    ASSERT_TRUE(update.info().left_norm.has_value());
+    EXPECT_NEAR(*update.info().left_norm, std::sqrt(squares), 1e-5 * std::sqrt(squares));
+    const std::uint64_t operations = files_.operations();
+    const store::Carried carried = resolve(round, round::Outcome::kCounted);
+    EXPECT_EQ(carried.residual.norm, *update.info().left_norm);
+    EXPECT_EQ(files_.list("/site/tensors")->size(), 2u) << "p and its chunks";
+    EXPECT_LT(files_.operations() - operations, 30u);
+    const std::vector<float> left = residual();
+    for (std::size_t i = 0; i < kValues; ++i) ASSERT_EQ(left[i], p[i] - sent[i]) << i;
+  }
+}
+
+// Chunks are encoded while the ones after them are not made yet: to the bytes of a codec that has seen all of p.
+TEST_F(UpdateTest, WhatIsEncodedAsItIsMadeHasTheBytesOfTheWholeVector) {
+  std::uint64_t round = 0;
+  for (const std::string name : {"fp32", "fp16", "bf16", "int8", "qsgd", "sign", "terngrad", "randk:ratio=0.1",
+                                 "topk:ratio=0.05", "topk:ratio=0.05,select=sampled"}) {
+    SCOPED_TRACE(name);
+    const Training job = training(++round, name);
+    const store::PendingUpdate update = encode(job).value();
+    const std::vector<float> p = p_of(update);
+    const auto codec = kernels::make_codec(kernels::parse_codec(name).value()).value();
+    const kernels::VectorSchema whole{{kValues, kChunk}, {}};
+    Buffer workspace(codec->workspace_bytes(whole));
+    const kernels::StreamKey key = kernels::stream_key(job.plan.seed, round, "");
+    const kernels::EncodePlan plan = codec->prepare(whole, p, key, {}, {}, workspace.span()).value();
+    for (std::size_t i = 0; i < whole.layout.chunk_count(); ++i) {
+      const std::span<const float> chunk = whole.layout.of(std::span<const float>(p), i);
+      Buffer expected(codec->encoded_bytes_max(chunk.size()));
+      expected.shrink(codec->encode_chunk(plan, i, chunk, expected.span()).value());
+      EXPECT_TRUE(std::ranges::equal(update.read_chunk(i)->span(), expected.span())) << i;
+    }
+    resolve(round, round::Outcome::kCounted);
+  }
+}
+
+TEST_F(UpdateTest, WhatIsSentIsInMemoryByteForByte) {
+  std::uint64_t round = 0;
+  for (const std::string codec : {"fp32", "int8", "topk:ratio=0.05"}) {
+    const store::PendingUpdate update = encode(training(++round, codec)).value();
+    ASSERT_TRUE(update.in_memory()) << codec;
+    for (std::uint64_t i = 0; i < update.info().start.chunk_count; ++i) {
+      EXPECT_TRUE(std::ranges::equal(update.chunk(i)->bytes, update.read_chunk(i)->span())) << codec;
+    }
+    EXPECT_TRUE(std::ranges::equal(update.trailer()->bytes, update.read_trailer()->span())) << codec;
+    resolve(round, round::Outcome::kRefused);
+  }
+}
+
+// Its share of the residual is lost and counted; the rest travels with the next update.
+TEST_F(UpdateTest, ADamagedChunkCostsItsOwnValuesAndNoRound) {
+  const store::PendingUpdate first = encode(training(1, "int8")).value();
+  resolve(1, round::Outcome::kCounted);
+  const std::vector<float> before = residual();
+  const std::vector<std::string> names = files_.list("/site/tensors").value();
+  for (const std::string& name : names) {
+    const auto file = files_.open("/site/tensors/" + name, store::OpenMode::kReadWrite).value();
+    if (*file->size() >= kValues * sizeof(float)) continue;  // p
+    const std::vector<std::byte> damage(first.chunk_size_bytes(1), std::byte{0xff});
+    ASSERT_TRUE(file->write_at(first.chunk_size_bytes(0), damage).ok());
+  }
+  const Training next = training(2, "int8");
+  UpdateJob job = next.job();
+  std::atomic<std::uint64_t> lost = 0;
+  job.residual_lost = &lost;
+  const store::PendingUpdate update = encode_update(job, *store_, serial_).value();
+  EXPECT_EQ(lost, kChunk);
+  std::vector<float> expected = before;
+  std::fill_n(expected.begin() + kChunk, kChunk, 0.0F);
+  std::vector<float> p(kValues);
+  kernels::pseudo_gradient(draw(2), draw(102), expected, p);
+  EXPECT_EQ(p_of(update), p);
 }
 
 TEST_F(UpdateTest, AnOutcomeAfterARestartNeedsNoPlan) {

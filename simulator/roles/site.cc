@@ -10,6 +10,7 @@
 #include "core/wire/record_mapping.h"
 #include "core/wire/statements.h"
 #include "edge/service/service.h"
+#include "edge/update/open.h"
 
 namespace fluvial::simulator {
 namespace {
@@ -162,8 +163,8 @@ void SiteRole::fail() { world().kill_for(host(), Death::kProcess, std::chrono::s
 
 Status SiteRole::open() {
   FLUVIAL_ASSIGN(std::unique_ptr<store::SiteStore> store,
-                 store::SiteStore::open(cast_.tamper().site_files(host(), runtime().files), "state",
-                                        cast_.enrolled_before(host())));
+                 edge::open_site_store(cast_.tamper().site_files(host(), runtime().files), "state",
+                                       cast_.enrolled_before(host())));
   store_ = store.get();
   FLUVIAL_ASSIGN(lineage_, store->lineage());
   FLUVIAL_ASSIGN(const round::Standing standing, store->standing());
@@ -238,7 +239,7 @@ net::Awaitable<void> SiteRole::serve(std::shared_ptr<net::Session>) { co_return;
 
 bool SiteRole::says(SessionId session, v1::Envelope& message, SharedBytes& payload) {
   cast_.hello(host(), &message);
-  if (message.has_update_begin()) check_durable();
+  if (message.has_update_end()) check_durable();
   return malice_.says(session, message, payload, submission_ ? &*submission_ : nullptr);
 }
 

@@ -3,6 +3,7 @@
 #include <iterator>
 #include <utility>
 
+#include "edge/update/open.h"
 #include "edge/update/resolve.h"
 #include "simulator/roles/site.h"
 
@@ -77,18 +78,24 @@ void SiteRole::found(const store::PendingInfo& info) {
   files_.clear();
 }
 
+void SiteRole::sealed(const store::PendingInfo& info) {
+  submission_ = info;
+  decided_ = false;
+  files_.clear();
+}
+
 std::vector<std::string> SiteRole::tensor_files() {
   const Disk::Inspection inspection(world().disk(host()));
   Result<std::vector<std::string>> names = world().disk(host()).files().list("state/tensors");
   return names.ok() ? std::move(*names) : std::vector<std::string>{};
 }
 
-// Before the first byte of a submission leaves, everything needed to send it again has been synced. In the database, a
+// Before the trailer of a submission leaves, everything needed to send it again has been synced. In the database, a
 // failed transaction or a log that was taken over may leave bytes that nobody needs: there a power cut decides.
 void SiteRole::check_durable() {
   const Disk& disk = world().disk(host());
   const auto violated = [&](const std::string& what) {
-    world().violate("write_ahead", cast_.identity(host()).name + " sends a submission before " + what);
+    world().violate("write_ahead", cast_.identity(host()).name + " sends a trailer before " + what);
   };
   if (!submission_) return violated("it says that there is one");
   if (decided_) return;
@@ -98,7 +105,7 @@ void SiteRole::check_durable() {
   }
   if (disk.is_durable("state/site.db") && disk.is_durable("state/site.db-wal")) return;
   const std::unique_ptr<store::MemoryFileSystem> left = disk.after_power_cut();
-  const Result<std::unique_ptr<store::SiteStore>> store = store::SiteStore::open(*left, "state");
+  const Result<std::unique_ptr<store::SiteStore>> store = edge::open_site_store(*left, "state");
   const auto held = store.ok() ? (*store)->pending(submission_->start.run)
                                : Result<std::optional<store::PendingUpdate>>(store.error());
   if (!held.ok() || !*held || (*held)->info().digest != submission_->digest) violated("its record is synced");

@@ -13,6 +13,7 @@
 #include "core/store/plan_json.h"
 #include "core/store/safetensors.h"
 #include "core/store/site_store.h"
+#include "edge/update/open.h"
 
 namespace fluvial::chaos {
 namespace {
@@ -304,7 +305,7 @@ Status Chaos::check_sites() const {
   store::PosixFileSystem files;
   for (std::size_t i = 0; i < federation_->sites().size(); ++i) {
     const std::string& name = federation_->sites()[i].name;
-    FLUVIAL_ASSIGN(const auto store, store::SiteStore::open(files, folder_.file(name + "/state")));
+    FLUVIAL_ASSIGN(const auto store, edge::open_site_store(files, folder_.file(name + "/state")));
     FLUVIAL_ASSIGN(const auto pending, store->all_pending());
     if (!pending.empty()) return Error{Code::kDataLoss, name + " still holds a submission without an outcome"};
     std::vector<float> residual(options_.params);

@@ -18,6 +18,7 @@
 #include "core/wire/record_mapping.h"
 #include "core/wire/statements.h"
 #include "edge/service/service.h"
+#include "edge/update/open.h"
 #include "tests/fuzz/town.h"
 
 namespace fluvial::fuzz {
@@ -30,9 +31,9 @@ inline constexpr std::uint64_t kIntegers = 1;
 inline constexpr RunId kHonestRun{100};
 inline constexpr std::uint64_t kRuns = 2;
 inline constexpr std::uint64_t kRounds = 4;
-// A residual of each run, the two files of the one submission without an outcome (p and chunks), and the residual that
-// it leaves, which is written while it is resolved. A submission or a residual that is begun replaces one of these.
-inline constexpr std::size_t kTensorFilesMax = kRuns + 2 + 1;
+// A residual of each run (two files: p and the chunks that were sent of it), and the two of the one submission without
+// an outcome. A submission or a residual that is begun replaces one of these.
+inline constexpr std::size_t kTensorFilesMax = 2 * kRuns + 2;
 inline constexpr round::HistoryId kHistory{0};
 
 // ---- what is so --------------------------------------------------------------------------------------------------
@@ -174,7 +175,7 @@ class Site final : public TownNode, private edge::SiteReport {
   ~Site() override { take_down(); }
 
   void start() override {
-    auto store = store::SiteStore::open(runtime().files, "state");
+    auto store = edge::open_site_store(runtime().files, "state");
     FLUVIAL_CHECK(store.ok(), "a store on a disk without a fault");
     store_ = store->get();
     tree::UplinkOptions uplink;
@@ -199,7 +200,8 @@ class Site final : public TownNode, private edge::SiteReport {
                                  .request_stop = [] { FLUVIAL_CHECK(false, "the agent ends because of its parent"); },
                                  .key = key_of(host())});
     set_outgoing([this](simulator::SessionId, v1::Envelope& message, SharedBytes&) {
-      if (message.has_update_begin()) sent_.insert(message.update_begin().key().submission());
+      if (message.has_update_begin()) beginning_ = message.update_begin().key().submission();
+      if (message.has_update_end()) sent_.insert(beginning_);
       return true;
     });
     FLUVIAL_CHECK(service_->open().ok(), "a site begins");
@@ -237,6 +239,7 @@ class Site final : public TownNode, private edge::SiteReport {
   std::unique_ptr<edge::EdgeService> service_;
   store::SiteStore* store_ = nullptr;
   std::optional<store::PendingInfo> submission_;  // the last one
+  std::uint64_t beginning_ = 0;                   // the submission that is on its way
   std::set<std::uint64_t> sent_;
   std::set<std::uint64_t> resolved_;
 };

@@ -62,17 +62,24 @@ Status submit(SiteStore& site, RunId run, std::uint64_t round, bool lossless) {
 }
 
 Status leave_residual(SiteStore& site, RunId run, std::uint64_t round) {
-  FLUVIAL_ASSIGN(std::unique_ptr<store::ResidualWriter> writer, site.begin_residual(run));
-  FLUVIAL_TRY(writer->write(0, std::vector<float>(kValues, 0.5F)));
-  FLUVIAL_ASSIGN(const store::Carried carried,
-                 site.resolve(run, RoundId(round), store::Outcome::kCounted, std::move(writer)));
+  FLUVIAL_ASSIGN(const store::Carried carried, site.resolve(run, RoundId(round), store::Outcome::kCounted, 2.0));
   FLUVIAL_CHECK(!carried.residual.zero, "a residual is kept");
   return {};
 }
 
+// Leaves the values less the chunk's first byte; refuses a chunk of another length.
+Result<store::LeaveChunk> leave_by(const std::string& codec, const store::Fit&) {
+  if (codec.size() > 8) return Error{Code::kInvalidArgument, "no such codec"};
+  return store::LeaveChunk([](ByteSpan chunk, std::span<float> p) -> Status {
+    if (chunk.size() != kChunkBytes) return Error{Code::kDataLoss, "no chunk"};
+    for (float& value : p) value -= static_cast<float>(chunk[0]);
+    return {};
+  });
+}
+
 // Two runs with a residual, an outcome and a submission each, in a second history.
 void write_store(store::MemoryFileSystem& files) {
-  const auto site = SiteStore::open(files, kFolder).value();
+  const auto site = SiteStore::open(files, kFolder, 0, leave_by).value();
   const round::Lineage lineage = {{round::HistoryId(9), Epoch(40), RunId(4), {{kRun, RoundId(8)}}}};
   FLUVIAL_CHECK(site->enter(lineage, Epoch(41)).ok(), "a history begins");
   for (const RunId run : {kRun, RunId(4)}) {
@@ -145,6 +152,7 @@ void read_all(SiteStore& site) {
     check_said(residual);
     std::vector<float> some(4, -1.0F);
     check_said(site.read_residual(run, 0, some));
+    check_said(site.read_residual(run, 2, std::span(some).first(3)));
     check_said(site.read_residual(run, ~std::uint64_t{0}, some));
     check_said(site.last_outcome(run));
     read_pending(site, run);
@@ -182,7 +190,7 @@ void run(ByteSpan bytes) {
     damage_rows(files, kPath, prototype.columns, input);
   }
   GuardedFiles guarded(files, is_own);
-  const auto site = SiteStore::open(guarded, kFolder, input.byte());
+  const auto site = SiteStore::open(guarded, kFolder, input.byte(), leave_by);
   check_said(site);
   if (!site.ok()) return;
   read_all(**site);

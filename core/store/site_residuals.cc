@@ -1,0 +1,193 @@
+// What a run carries over: its row, and its values wherever they are.
+#include <algorithm>
+#include <utility>
+
+#include "core/store/site_rows.h"
+#include "core/store/site_store.h"
+
+namespace fluvial::store {
+namespace {
+
+// No codec takes twice a model's bytes (an index beside each value); the file's size says the rest (check_size).
+constexpr std::uint64_t kChunkBytesMax = 4 * round::kModelBytesMax;
+
+constexpr const char* kResidualColumns =
+    "SELECT run, file, value_count, age_rounds, norm, chunks_file, chunk_ends, chunk_values, codec, fit_value_max, "
+    "fit_factor FROM residuals ";
+
+std::uint64_t chunks_in(std::uint64_t value_count, std::uint64_t chunk_values) {
+  return value_count / chunk_values + (value_count % chunk_values == 0 ? 0 : 1);
+}
+
+// So that nobody reads or reserves by a row that cannot be one.
+Status check_residual(const ResidualRow& row) {
+  FLUVIAL_TRY(check_file_name(row.file));
+  if (row.info.value_count > round::kModelBytesMax / sizeof(float)) return damaged_row("residual");
+  if (!row.sent) return {};
+  FLUVIAL_TRY(check_file_name(row.sent->chunks_file));
+  const bool fits = row.sent->chunk_values > 0 &&
+                    row.sent->chunk_ends.size() == chunks_in(row.info.value_count, row.sent->chunk_values);
+  return fits ? Status{} : Status{damaged_row("residual: its chunks do not fit its length")};
+}
+
+// Unchecked, and without the ends of the chunks.
+ResidualRow residual_from(const SqlRow& row) {
+  ResidualRow found;
+  found.file = row.text(1);
+  found.info = {false, row.number(2), row.number(3), row.real(4)};
+  if (row.text(5).empty()) return found;
+  const Fit fit{static_cast<float>(row.real(9)), static_cast<float>(row.real(10))};
+  found.sent = {row.text(5), {}, row.number(7), row.text(8), fit};
+  return found;
+}
+
+}  // namespace
+
+Error damaged_row(std::string_view what) { return {Code::kDataLoss, "the store holds a damaged " + std::string(what)}; }
+
+Status check_file_name(const std::string& name) {
+  if (name.starts_with("t-") && name.find('/') == std::string::npos) return {};
+  return damaged_row("name of a file");
+}
+
+Status check_size(File& file, std::uint64_t expected) {
+  FLUVIAL_ASSIGN(const std::uint64_t size, file.size());
+  return size >= expected ? Status{} : Status{damaged_row("submission: its file is cut short")};
+}
+
+Buffer ends_to_bytes(const std::vector<std::uint64_t>& ends) {
+  Buffer bytes(ends.size() * 8);
+  for (std::size_t i = 0; i < ends.size(); ++i) store_le<std::uint64_t>(bytes.data() + 8 * i, ends[i]);
+  return bytes;
+}
+
+Result<std::vector<std::uint64_t>> ends_from_bytes(ByteSpan bytes) {
+  std::vector<std::uint64_t> ends;
+  for (std::size_t at = 0; at + 8 <= bytes.size(); at += 8) ends.push_back(load_le<std::uint64_t>(bytes.data() + at));
+  const bool fit =
+      bytes.size() % 8 == 0 && std::ranges::is_sorted(ends) && (ends.empty() || ends.back() <= kChunkBytesMax);
+  if (!fit) return damaged_row("submission");
+  return ends;
+}
+
+std::set<std::string> ResidualRow::files() const {
+  std::set<std::string> names;
+  if (!file.empty()) names.insert(file);
+  if (sent) names.insert(sent->chunks_file);
+  return names;
+}
+
+ResidualRow whole_of(const PendingRow& pending, std::uint64_t age_rounds) {
+  return {{false, pending.info.start.value_count, age_rounds, pending.info.p_norm}, pending.p_file};
+}
+
+Result<ResidualRow> left_of(const PendingRow& pending, std::optional<double> norm) {
+  if (!norm) return ResidualRow();
+  const PendingStart& start = pending.info.start;
+  ResidualRow row{{false, start.value_count, 0, *norm}, pending.p_file};
+  row.sent = {pending.chunks_file, pending.chunk_ends, start.chunk_values, start.codec, start.fit};
+  FLUVIAL_TRY(check_residual(row));
+  return row;
+}
+
+Result<ResidualRow> residual_row(Database& database, RunId run) {
+  ResidualRow found;
+  const std::string sql = std::string(kResidualColumns) + "WHERE run = ?";
+  FLUVIAL_TRY(database.query(sql.c_str(), {run}, [&](const SqlRow& row) -> Status {
+    found = residual_from(row);
+    if (found.sent) {
+      FLUVIAL_ASSIGN(found.sent->chunk_ends, ends_from_bytes(row.bytes(6)));
+    }
+    return check_residual(found);
+  }));
+  return found;
+}
+
+// Also of rows that are damaged: they are to be forgotten.
+Result<std::map<RunId, ResidualRow>> residuals_before(Database& database, RunId run) {
+  std::map<RunId, ResidualRow> found;
+  const std::string sql = std::string(kResidualColumns) + "WHERE run < ?";
+  FLUVIAL_TRY(database.query(sql.c_str(), {run}, [&](const SqlRow& row) -> Status {
+    found[row.id<RunId>(0)] = residual_from(row);
+    return {};
+  }));
+  return found;
+}
+
+Status write_residual(Database& database, RunId run, const ResidualRow& row) {
+  FLUVIAL_TRY(database.run("DELETE FROM residuals WHERE run = ?", {run}));
+  if (row.info.zero) return {};
+  const ResidualRow::Sent sent = row.sent.value_or(ResidualRow::Sent());
+  return database.run("INSERT INTO residuals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                      {run, row.file, row.info.value_count, row.info.age_rounds, row.info.norm, sent.chunks_file,
+                       ByteSpan(ends_to_bytes(sent.chunk_ends).span()), sent.chunk_values, sent.codec,
+                       static_cast<double>(sent.fit.value_max), static_cast<double>(sent.fit.factor)});
+}
+
+Result<ResidualInfo> SiteStore::residual(RunId run) {
+  const std::lock_guard lock(mutex_);
+  FLUVIAL_ASSIGN(const ResidualRow row, residual_row(*database_, run));
+  return row.info;
+}
+
+Result<Residual> SiteStore::open_residual(RunId run) {
+  const std::lock_guard lock(mutex_);
+  FLUVIAL_ASSIGN(ResidualRow row, residual_row(*database_, run));
+  Residual residual;
+  residual.info_ = row.info;
+  if (row.info.zero) return residual;
+  FLUVIAL_ASSIGN(residual.file_, files_.open(path_of(row.file), OpenMode::kRead));
+  spares_.reads(row.file, residual.file_);
+  if (!row.sent) return residual;
+  FLUVIAL_ASSIGN(residual.chunks_, files_.open(path_of(row.sent->chunks_file), OpenMode::kRead));
+  spares_.reads(row.sent->chunks_file, residual.chunks_);
+  FLUVIAL_TRY(check_size(*residual.chunks_, row.sent->chunk_ends.empty() ? 0 : row.sent->chunk_ends.back()));
+  if (!leave_) return Error{Code::kFailedPrecondition, "the store was opened without the codec of its residual"};
+  FLUVIAL_ASSIGN(residual.leave_, leave_(row.sent->codec, row.sent->fit));
+  residual.chunk_ends_ = std::move(row.sent->chunk_ends);
+  residual.chunk_values_ = row.sent->chunk_values;
+  return residual;
+}
+
+Status SiteStore::read_residual(RunId run, std::uint64_t first_value, std::span<float> into) {
+  FLUVIAL_ASSIGN(const Residual residual, open_residual(run));
+  return residual.read(first_value, into);
+}
+
+Status Residual::read_chunk(std::uint64_t index, std::span<float> into) const {
+  FLUVIAL_TRY(read_exactly(*file_, index * chunk_values_ * sizeof(float), std::as_writable_bytes(into), "the update"));
+  const std::uint64_t begin = index == 0 ? 0 : chunk_ends_[index - 1];
+  Buffer chunk(chunk_ends_[index] - begin);
+  FLUVIAL_TRY(read_exactly(*chunks_, begin, chunk.span(), "the encoded update"));
+  return leave_(chunk.span(), into);
+}
+
+Status Residual::read(std::uint64_t first_value, std::span<float> into) const {
+  if (info_.zero) {
+    std::ranges::fill(into, 0.0F);
+    return {};
+  }
+  if (first_value > info_.value_count || into.size() > info_.value_count - first_value) {
+    return Error{Code::kFailedPrecondition,
+                 "the residual has " + std::to_string(info_.value_count) + " values, not those asked for"};
+  }
+  if (!chunks_) return read_exactly(*file_, first_value * sizeof(float), std::as_writable_bytes(into), "the residual");
+  for (std::size_t done = 0; done < into.size();) {
+    const std::uint64_t index = (first_value + done) / chunk_values_;
+    const std::uint64_t begin = index * chunk_values_;
+    const std::uint64_t offset = first_value + done - begin;
+    const std::uint64_t size = std::min(chunk_values_, info_.value_count - begin);
+    const std::uint64_t count = std::min<std::uint64_t>(size - offset, into.size() - done);
+    if (count == size) {
+      FLUVIAL_TRY(read_chunk(index, into.subspan(done, count)));
+    } else {
+      Values<float> whole(size);
+      FLUVIAL_TRY(read_chunk(index, whole.span()));
+      std::ranges::copy(whole.span().subspan(offset, count), into.subspan(done, count).begin());
+    }
+    done += count;
+  }
+  return {};
+}
+
+}  // namespace fluvial::store

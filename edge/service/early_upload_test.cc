@@ -1,0 +1,171 @@
+// A site whose disk takes its time: its chunks travel meanwhile, and its trailer does not.
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "core/round/probe.h"
+#include "edge/service/test_site.h"
+#include "edge/service/test_worker.h"
+
+namespace fluvial::edge {
+namespace {
+
+// When fsyncs of a site's tensors end, and how.
+class Latch {
+ public:
+  void hold() {
+    const std::lock_guard lock(mutex_);
+    holds_ = true;
+  }
+  void let_go(Status how) {
+    const std::lock_guard lock(mutex_);
+    holds_ = false;
+    how_ = std::move(how);
+    changed_.notify_all();
+  }
+  Status pass() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !holds_; });
+    return std::exchange(how_, Status());
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool holds_ = false;
+  Status how_;
+};
+
+class HeldFile final : public store::File {
+ public:
+  HeldFile(std::unique_ptr<store::File> file, Latch& latch) : file_(std::move(file)), latch_(latch) {}
+  Result<std::size_t> read_at(std::uint64_t offset, MutableByteSpan into) override {
+    return file_->read_at(offset, into);
+  }
+  Status write_at(std::uint64_t offset, ByteSpan bytes) override { return file_->write_at(offset, bytes); }
+  Status truncate(std::uint64_t size_bytes) override { return file_->truncate(size_bytes); }
+  Result<std::uint64_t> size() override { return file_->size(); }
+  Status sync() override {
+    FLUVIAL_TRY(latch_.pass());
+    return file_->sync();
+  }
+  Status sync_data() override { return file_->sync_data(); }
+  Result<bool> try_lock() override { return file_->try_lock(); }
+  void unlock() override { file_->unlock(); }
+
+ private:
+  std::unique_ptr<store::File> file_;
+  Latch& latch_;
+};
+
+class HeldFiles final : public store::FileSystem {
+ public:
+  Result<std::unique_ptr<store::File>> open(const std::string& path, store::OpenMode mode) override {
+    Result<std::unique_ptr<store::File>> file = files_.open(path, mode);
+    if (!file.ok() || path.find("/tensors/") == std::string::npos) return file;
+    return std::unique_ptr<store::File>(std::make_unique<HeldFile>(std::move(*file), latch));
+  }
+  Result<std::unique_ptr<store::File>> open_unnamed(const std::string& folder) override {
+    return files_.open_unnamed(folder);
+  }
+  Status rename(const std::string& from, const std::string& to) override { return files_.rename(from, to); }
+  Status remove(const std::string& path) override { return files_.remove(path); }
+  Result<bool> exists(const std::string& path) override { return files_.exists(path); }
+  Result<std::vector<std::string>> list(const std::string& folder) override { return files_.list(folder); }
+  Status make_folder(const std::string& path) override { return files_.make_folder(path); }
+  Status sync_folder(const std::string& path) override { return files_.sync_folder(path); }
+
+  Latch latch;
+
+ private:
+  store::PosixFileSystem files_;
+};
+
+class EarlyUploadTest : public SiteTest {
+ protected:
+  static constexpr std::uint64_t kChunkBytes = kValues * sizeof(float);
+  static constexpr std::uint64_t kTrailerBytes = sizeof(std::int64_t) + round::kProbeBytes;
+  EarlyUploadTest() : SiteTest({.codec = "fp32"}) {}
+  ~EarlyUploadTest() override {
+    held_.latch.let_go({});
+    stop_site();
+  }
+  store::FileSystem& files() override { return held_; }
+  void started() override {
+    worker_ = std::thread([this] {
+      (void)work(worker_socket_, [](const local::Task&, std::span<float> values, std::int64_t&) {
+        for (float& value : values) value -= 0.5F;
+        return local::Metrics{};
+      });
+    });
+  }
+  void stopped() override { worker_.join(); }
+
+  // Every chunk of the first round's update is at the parent, and nothing of it is durable.
+  void send_all_but_the_trailer() {
+    start_site();
+    parent_.joined.take();
+    held_.latch.hold();
+    parent_.open_round(kSite, 1, model(0));
+    while (parent_.payload_bytes_in() < kChunkBytes) std::this_thread::yield();
+  }
+  void expect_no_trailer() {
+    for (int i = 0; i < 5; ++i) EXPECT_EQ(status().at("doing").as_string(), "encoding");
+    EXPECT_EQ(parent_.payload_bytes_in(), kChunkBytes);
+    EXPECT_TRUE(parent_.arrivals.empty());
+  }
+
+  HeldFiles held_;
+  std::thread worker_;
+};
+
+TEST_F(EarlyUploadTest, ChunksTravelWhileTheyAreMadeDurableAndTheTrailerAfterwards) {
+  send_all_but_the_trailer();
+  expect_no_trailer();
+  held_.latch.let_go({});
+  const transfer::StagedArrival arrival = parent_.arrivals.take();
+  EXPECT_EQ(arrival.chunks->total_bytes(), kChunkBytes);
+  EXPECT_EQ(parent_.payload_bytes_in(), kChunkBytes + kTrailerBytes) << "each byte came once";
+  parent_.commit(kSite, commit_of(1, &arrival));
+  wait_logged("update counted");
+}
+
+TEST_F(EarlyUploadTest, WhatCouldNotBeMadeDurableIsNotCounted) {
+  send_all_but_the_trailer();
+  held_.latch.let_go(Error{Code::kResourceExhausted, "the disk is full"});
+  EXPECT_EQ(parent_.declines.take().round, RoundId(1));
+  parent_.commit(kSite, commit_of(1, nullptr));
+  parent_.open_round(kSite, 2, model(1));
+  const transfer::StagedArrival next = parent_.arrivals.take();
+  EXPECT_EQ(next.round, RoundId(2));
+  EXPECT_GT(next.what.contributors.find(kSite)->submission, 1u) << "another submission than that of the chunks";
+}
+
+TEST_F(EarlyUploadTest, OfARoundThatClosesMeanwhileNoTrailerIsSent) {
+  send_all_but_the_trailer();
+  parent_.commit(kSite, commit_of(1, nullptr));
+  wait_logged("model_version=1");
+  held_.latch.let_go({});
+  wait_logged("update late");
+  parent_.open_round(kSite, 2, model(1));
+  EXPECT_EQ(parent_.arrivals.take().round, RoundId(2));
+  EXPECT_EQ(status().at("outcomes").at("late").to_number<int>(), 1);
+}
+
+TEST_F(EarlyUploadTest, AfterACutAllOfItIsSentOnceItIsDurable) {
+  send_all_but_the_trailer();
+  parent_.cut(kSite);
+  EXPECT_EQ(parent_.left.take(), kSite);
+  held_.latch.let_go({});
+  parent_.joined.take();
+  parent_.open_round(kSite, 1, model(0));
+  const transfer::StagedArrival arrival = parent_.arrivals.take();
+  EXPECT_EQ(arrival.round, RoundId(1));
+  EXPECT_EQ(arrival.chunks->total_bytes(), kChunkBytes);
+}
+
+}  // namespace
+}  // namespace fluvial::edge
