@@ -67,7 +67,9 @@ void Audit::continue_as(round::Plan plan, std::uint64_t run) {
   variance_.clear();
 }
 
-Status Audit::check_round(const json::value& round, std::span<const float> base, std::span<const float> committed) {
+Status Audit::check_round(const json::value& round, std::span<const float> base, std::span<const float> committed,
+                          std::span<const float> trained) {
+  if (trained.empty()) trained = base;
   const std::uint64_t number = count_member(round, "round");
   const json::array& contributors = array_member(round, "contributors");
   const json::array& refused = array_member(round, "refused");
@@ -88,11 +90,11 @@ Status Audit::check_round(const json::value& round, std::span<const float> base,
   for (SiteState& state : sites_) {
     state.residual.resize(base.size());
     if (const json::value* entry = entry_of(contributors, state.site.node)) {
-      FLUVIAL_TRY(count(state, *entry, number, base));
+      FLUVIAL_TRY(count(state, *entry, number, trained));
       total_weight += bench_weight(state.site.index);
     } else if (const json::value* refusal = entry_of(refused, state.site.node);
                refusal == nullptr || !drops_update(text_member(*refusal, "code"))) {
-      if (!kept) kept = std::make_shared<const std::vector<float>>(base.begin(), base.end());
+      if (!kept) kept = std::make_shared<const std::vector<float>>(trained.begin(), trained.end());
       state.missed.push_back({number, kept});
     }
   }

@@ -48,7 +48,9 @@ class Audit {
   void set_known(Known known) { known_ = std::move(known); }  // none: kPerhaps, always
 
   // `round` as the admin API gives it. An error says what differed first; a committed sum was then not exact.
-  Status check_round(const json::value& round, std::span<const float> base, std::span<const float> committed);
+  // `trained`: from which the sites trained, if not from the base.
+  Status check_round(const json::value& round, std::span<const float> base, std::span<const float> committed,
+                     std::span<const float> trained = {});
 
   // A restored backup has undone this round: what the site trained from `base` in it may be in its residual.
   void undone(std::uint64_t site_index, std::uint64_t round, std::span<const float> base);

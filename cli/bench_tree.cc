@@ -7,6 +7,7 @@
 #include "cli/bench.h"
 #include "cli/bench_audit.h"
 #include "cli/bench_counts.h"
+#include "cli/bench_down.h"
 #include "cli/bench_update.h"
 #include "cli/bound/headline.h"
 #include "cli/format.h"
@@ -14,6 +15,7 @@
 #include "cli/local_run.h"
 #include "cli/table.h"
 #include "cli/work_folder.h"
+#include "core/aggregate/down.h"
 #include "core/aggregate/plan_codec.h"
 #include "core/store/safetensors.h"
 #include "kernels/codec.h"
@@ -24,6 +26,7 @@ struct Options {
   FederationShape shape{.sites = 8, .aggregators = 2, .tiers = 1, .weight_max = kBenchWeightMax};
   std::uint64_t params = 10'000'000;
   std::string codec = "fp32";
+  std::string down = "fp32";
   std::uint64_t rounds = 5;
   std::uint64_t seed = 1;
   bool sum_digest = false;
@@ -48,6 +51,7 @@ round::Plan plan_of(const Options& options) {
   plan.name = "bench";
   plan.rounds = options.rounds;
   plan.codec = options.codec;
+  plan.down = options.down;
   plan.participants_min = plan.quorum = options.shape.sites;
   plan.adaptive_deadlines = false;  // every update is measured
   plan.soft_deadline = std::chrono::minutes(5);
@@ -85,7 +89,13 @@ Status collect(const LocalFederation& federation, const Options& options, Outcom
                              .name = name});
   }
   FLUVIAL_ASSIGN(const auto statuses, federation.wait_for_model(outcome.run, options.rounds));
-  for (const json::value& status : statuses) outcome.update_bytes_sent += number_member(status, "update_bytes_sent", 0);
+  for (const auto& status : statuses) {
+    outcome.update_bytes_sent += number_member(status, "update_bytes_sent", 0);
+    if (outcome.rounds.empty()) continue;
+    const std::string held = text_member(status, "model_sha256");
+    const std::string named = text_member(outcome.rounds.back(), "model_sha256");
+    if (held != named) return Error{Code::kDataLoss, fmt::format("a site holds the model {}, not {}", held, named)};
+  }
   return {};
 }
 
@@ -104,9 +114,11 @@ Status audit(const Io& io, const Options& options, const Outcome& outcome, const
     return Error{Code::kDataLoss, fmt::format("the journal holds {} rounds", outcome.rounds.size())};
   Audit audit(plan_of(options), options.seed, outcome.run, outcome.sites, options.shape.weight_max);
   FLUVIAL_ASSIGN(std::vector<float> base, read_values(outcome.models[0], options.params));
+  DownAudit down(plan_of(options), outcome.run, base);
   for (std::uint64_t round = 1; round <= options.rounds; ++round) {
     FLUVIAL_ASSIGN(std::vector<float> committed, read_values(outcome.models[round], options.params));
-    FLUVIAL_TRY(audit.check_round(outcome.rounds[round - 1], base, committed));
+    FLUVIAL_TRY(audit.check_round(outcome.rounds[round - 1], base, committed, down.trained()));
+    FLUVIAL_TRY(down.committed(committed, text_member(outcome.rounds[round - 1], "model_sha256")));
     io.note(fmt::format("round {}: the committed sum is exact\n", round));
     base = std::move(committed);
     if (const auto failure = supervisor.failure()) return *failure;
@@ -192,6 +204,7 @@ json::object to_json(const Options& options, const Outcome& outcome) {
           {"tiers", options.shape.tiers},
           {"params", options.params},
           {"codec", options.codec},
+          {"down", options.down},
           {"rounds", options.rounds},
           {"seed", options.seed},
           {"round_seconds", std::move(seconds)},
@@ -255,6 +268,8 @@ void print_headline(const Io& io, const Result<bound::Headline>& headline) {
 int run(const Io& io, const Options& options) {
   const auto spec = kernels::parse_codec(options.codec);
   if (!spec.ok()) return fail(io, "bench tree: --codec", spec.error(), kUsage);
+  const auto down = aggregate::parse_down(options.down);
+  if (!down.ok()) return fail(io, "bench tree: --down", down.error(), kUsage);
   auto folder = WorkFolder::open(options.work_dir, false, "bench");
   if (!folder.ok()) return fail(io, "bench tree", folder.error(), kUsage);
   auto supervisor = Supervisor::create(std::chrono::seconds(15));
@@ -296,6 +311,8 @@ void add_bench_tree_command(CLI::App& bench, Commands& commands) {
   number("--tiers", options->shape.tiers, "tiers of aggregators; above the regions one aggregator a tier", 1, 7);
   number("--params", options->params, "fp32 parameters of the model", 1, std::uint64_t{1} << 31);
   tree->add_option("--codec", options->codec, "of the updates, with options: " + aggregate::plan_codec_names())
+      ->capture_default_str();
+  tree->add_option("--down", options->down, "how the model travels to the sites, as a plan's `down`")
       ->capture_default_str();
   number("--rounds", options->rounds, "rounds", 1, 100'000);
   number("--seed", options->seed, "of model and updates", 0, 1'000'000'000);

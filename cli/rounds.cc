@@ -130,6 +130,8 @@ std::string describe(const json::value& round) {
   for (const MetricName& metric : metrics) line(metric.title(metrics).c_str(), metric_value(round, metric));
   out += by_site(array_member(round, "contributors"));
   line("model", "sha256 " + text_member(round, "model_sha256"));
+  const std::string master = text_member(round, "master_sha256");
+  if (!master.empty() && master != text_member(round, "model_sha256")) line("the server's", "sha256 " + master);
   return out;
 }
 

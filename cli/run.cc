@@ -12,6 +12,7 @@
 #include "cli/run_watch.h"
 #include "cli/table.h"
 #include "cli/waits.h"
+#include "core/aggregate/down.h"
 #include "core/aggregate/plan_codec.h"
 #include "core/config/plan_file.h"
 #include "core/store/file_system.h"
@@ -37,8 +38,12 @@ struct RunOptions : AdminOptions {
 
 Status check_codec(const round::Plan& plan) {
   const Result<std::string> codec = aggregate::check_plan_codec(plan.codec);
-  if (codec.ok()) return {};
-  return Error{Code::kInvalidArgument, fmt::format("codec = '{}': {}", plan.codec, codec.error().message)};
+  if (!codec.ok()) {
+    return Error{Code::kInvalidArgument, fmt::format("codec = '{}': {}", plan.codec, codec.error().message)};
+  }
+  const Result<aggregate::Down> down = aggregate::parse_down(plan.down);
+  if (down.ok()) return {};
+  return Error{Code::kInvalidArgument, fmt::format("down = {}", down.error().message)};
 }
 
 Result<json::object> start_request(const StartOptions& options) {

@@ -8,16 +8,37 @@ namespace {
 
 class IntoSlot final : public tree::ModelSink {
  public:
-  IntoSlot(std::shared_ptr<tree::ModelSlot> slot, std::function<void()> complete)
-      : slot_(std::move(slot)), complete_(std::move(complete)) {}
+  // `needs_base`: whether it comes as a difference.
+  IntoSlot(std::shared_ptr<tree::ModelSlot> slot, std::function<void(bool)> needs_base, std::function<void()> complete)
+      : slot_(std::move(slot)), needs_base_(std::move(needs_base)), complete_(std::move(complete)) {}
 
   net::Awaitable<Status> begin(round::Schema schema) override { co_return slot_->begin(std::move(schema)); }
-  Status append(ByteSpan bytes) override { return slot_->append(bytes); }
+  Status append(ByteSpan bytes) override {
+    if (slot_->available() == 0) needs_base_(false);
+    return slot_->append(bytes);
+  }
+  Status begin_form(std::optional<round::ModelForm> form) override {
+    needs_base_(form && form->base);
+    if (form) {
+      slot_->begin_form(std::move(*form));
+    } else {
+      slot_->drop_form();
+    }
+    return {};
+  }
+  Status append_form(ByteSpan bytes) override { return slot_->append_form(bytes); }
+  SharedBytes form_bytes() override { return slot_->form_shared(); }
+  MutableByteSpan room() override { return slot_->room(); }
   ByteSpan bytes() override { return slot_->bytes(); }
-  void complete() override { complete_(); }
+  void complete() override {
+    if (slot_->form()) slot_->decoded();
+    needs_base_(false);
+    complete_();
+  }
 
  private:
   std::shared_ptr<tree::ModelSlot> slot_;
+  std::function<void(bool)> needs_base_;
   std::function<void()> complete_;
 };
 
@@ -27,7 +48,10 @@ ModelRelay::ModelRelay(tree::Runtime& runtime, net::TaskGroup& tasks, std::funct
                        std::function<void()> complete)
     : strand_(runtime.strand),
       complete_(std::move(complete)),
-      receiver_(runtime, tasks, {std::move(post), [this](const round::ModelRef& ref) { return begin(ref); }, {}}) {}
+      receiver_(
+          runtime, tasks,
+          {std::move(post), [this](const round::ModelRef& ref) { return begin(ref); }, {}, [this] { return have(); }}) {
+}
 
 void ModelRelay::want(const round::ModelRef& ref) {
   if (slot_ && slot_->ref() == ref && slot_->complete()) return;
@@ -36,13 +60,22 @@ void ModelRelay::want(const round::ModelRef& ref) {
 
 // Children that are being sent the one before hear of this one, and ask.
 std::shared_ptr<tree::ModelSink> ModelRelay::begin(const round::ModelRef& ref) {
+  base_ = have();
   give_up_slot();
   slot_ = std::make_shared<tree::ModelSlot>(strand_, ref);
-  return std::make_shared<IntoSlot>(slot_, complete_);
+  const auto needs_base = [this](bool needs) {
+    if (!needs) base_.reset();
+  };
+  return std::make_shared<IntoSlot>(slot_, needs_base, complete_);
 }
 
 std::shared_ptr<tree::ModelSlot> ModelRelay::slot(const round::ModelRef& ref) const {
   return slot_ && slot_->ref() == ref ? slot_ : nullptr;
+}
+
+std::optional<tree::ModelReceiver::Held> ModelRelay::have() const {
+  if (!is_complete()) return base_;
+  return tree::ModelReceiver::Held{slot_->ref(), slot_->shared()};
 }
 
 void ModelRelay::give_up_slot() {
@@ -53,6 +86,7 @@ void ModelRelay::give_up_slot() {
 void ModelRelay::forget() {
   receiver_.forget();
   give_up_slot();
+  base_.reset();
 }
 
 void ModelRelay::stop() {

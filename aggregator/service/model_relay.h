@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "core/tree/model_receiver.h"
 #include "core/tree/model_slot.h"
@@ -27,11 +28,13 @@ class ModelRelay {
 
  private:
   std::shared_ptr<tree::ModelSink> begin(const round::ModelRef& ref);
+  std::optional<tree::ModelReceiver::Held> have() const;
   void give_up_slot();
 
   net::Executor strand_;
   std::function<void()> complete_;
   std::shared_ptr<tree::ModelSlot> slot_;
+  std::optional<tree::ModelReceiver::Held> base_;  // the model before, until it is known that no difference needs it
   tree::ModelReceiver receiver_;
 };
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <span>
 
+#include "core/aggregate/model_form.h"
 #include "core/digest/sha256.h"
 #include "core/tree/test_runtime.h"
 #include "core/wire/mapping.h"
@@ -95,6 +96,48 @@ TEST_F(ModelRelayTest, OfADamagedOneNothingMoreIsPassedOnAndItIsAskedForAgain) {
   EXPECT_TRUE(complete_.empty());
   give(1);
   EXPECT_TRUE(complete_.take());
+}
+
+// What came as a difference is passed on as one, and whole to those who cannot use it.
+TEST_F(ModelRelayTest, ADifferenceIsPassedOnAsItIsAndWhole) {
+  want(1);
+  EXPECT_FALSE(posted_.take().model_request().has_have());
+  give(1);
+  EXPECT_TRUE(complete_.take());
+  const auto slot = want(2);
+  EXPECT_EQ(wire::from_proto(posted_.take().model_request().have()).value(), ref(1));
+  const round::Schema schema = *round::Schema::make({{"w", round::DType::kF32, {4}}});
+  Serial serial;
+  Buffer trained(bytes().size());
+  const aggregate::EncodedModel sent =
+      aggregate::encode_model(serial, aggregate::parse_down("delta:fp16").value(), 256, {1, 2, 0}, schema, bytes(),
+                              aggregate::BaseModel{ref(1), bytes()}, trained.span())
+          .value();
+  v1::ModelBegin message;
+  *message.mutable_model() = wire::to_proto(ref(2));
+  *message.mutable_schema() = wire::to_proto(schema);
+  *message.mutable_form() = wire::to_proto(sent.form);
+  ASSERT_TRUE(runtime_.run(begin(&relay_, std::move(message))).ok());
+  v1::ModelChunk chunk;
+  chunk.set_run(1);
+  chunk.set_version(2);
+  ASSERT_TRUE(runtime_.on_strand([&] { return relay_.receiver().chunk(chunk, sent.bytes.span().first(3)); }).ok());
+  runtime_.on_strand([&] {
+    EXPECT_EQ(slot->form_available(), 3U) << "cut-through";
+    EXPECT_TRUE(slot->gives_form(true, ref(1)));
+    EXPECT_FALSE(slot->gives_form(true, ref(2))) << "who holds another one";
+    EXPECT_FALSE(slot->gives_form(true, {}));
+    EXPECT_FALSE(slot->gives_form(false, ref(1)));
+    EXPECT_FALSE(slot->complete());
+  });
+  chunk.set_offset(3);
+  ASSERT_TRUE(runtime_.on_strand([&] { return relay_.receiver().chunk(chunk, sent.bytes.span().subspan(3)); }).ok());
+  EXPECT_TRUE(complete_.take());
+  runtime_.on_strand([&] {
+    EXPECT_TRUE(slot->complete());
+    EXPECT_TRUE(net::same_bytes(slot->bytes(), bytes()));
+    EXPECT_TRUE(net::same_bytes(slot->form_shared().bytes, sent.bytes.span()));
+  });
 }
 
 }  // namespace

@@ -141,8 +141,8 @@ round::NodeReport RegionService::own_report() const {
     report.doing = round::Doing::kFetching;
   }
   if (is_fetching) {
-    report.done_bytes = slot->available();
-    report.total_bytes = slot->ref().bytes;
+    report.done_bytes = slot->progress();
+    report.total_bytes = slot->progress_end();
     if (machine_.is_open()) report.note = "the model is on its way";
   }
   return report;

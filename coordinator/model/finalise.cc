@@ -137,10 +137,17 @@ Result<NextModel> finalise(Parallel& parallel, const transfer::NodeSum& sum, sto
   const round::ModelKey key{input.record.run, ModelVersion(input.record.round.value())};
   FLUVIAL_ASSIGN(store::ModelWriter writer, models.begin(key, schema));
   FLUVIAL_ASSIGN(const Digest digest, make_bytes(parallel, sum, input, step, work, writer, next));
-  next.ref = {key.run, key.version, digest, schema.model_bytes()};
+  next.master = digest;
   next.bytes = SharedBytes::from(std::move(work.model));
+  FLUVIAL_ASSIGN(next.trained,
+                 make_trained(parallel, input.down, schema, {key, digest, next.bytes}, input.trained_before));
+  // Where it is the master rounded it is made of that again.
+  std::optional<store::TrainedFile> own_file;
+  if (input.down.down.kind == aggregate::Down::Kind::kDelta && next.trained.ref.digest != digest) {
+    own_file = store::TrainedFile{next.trained.bytes.bytes, next.trained.ref.digest};
+  }
   if (input.writing) input.writing();
-  FLUVIAL_ASSIGN(next.optimizer_file, models.keep(std::move(writer), digest, next.optimizer_state));
+  FLUVIAL_ASSIGN(next.optimizer_file, models.keep(std::move(writer), digest, next.optimizer_state, own_file));
   return next;
 }
 

@@ -1,5 +1,5 @@
-// From a sealed sum to the next model: mean, server optimizer, integer tensors, digest, files on disk. Blocking: the
-// threads and the file system are passed in.
+// From a sealed sum to the next model: mean, server optimizer, integer tensors, digest, what the sites train from,
+// files on disk. Blocking: the threads and the file system are passed in.
 #pragma once
 
 #include <functional>
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/model/trained.h"
 #include "core/aggregate/server_optimizer.h"
 #include "core/round/record.h"
 #include "core/store/model_store.h"
@@ -16,8 +17,9 @@
 namespace fluvial::coordinator {
 
 struct NextModel {
-  round::ModelRef ref;
+  Digest master{};  // of the model that the server keeps and steps
   SharedBytes bytes;
+  TrainedModel trained;  // what the sites go on from: the same, unless the plan's `down` says otherwise
   std::vector<float> optimizer_state;
   std::string optimizer_file;  // for the journal; empty: none
   std::optional<Digest> sum_digest;
@@ -27,10 +29,12 @@ struct NextModel {
 struct FinaliseInput {
   round::CommitRecord record;
   std::shared_ptr<const round::Schema> schema;
-  SharedBytes base;
+  SharedBytes base;  // the master of the round before
   aggregate::ServerOptimizer optimizer;
   std::vector<float> optimizer_state;
   bool sum_digest = false;
+  DownPlan down = {};
+  std::optional<aggregate::BaseModel> trained_before = {};  // of the round before; it outlives the call
   std::function<void()> writing = {};  // told when all that is left is to write the files; empty: nobody asks
 };
 

@@ -90,7 +90,7 @@ TEST_F(FinaliseTest, TheWeightedMeanIsSubtractedAndTheModelIsOnTheDisk) {
   EXPECT_TRUE(next->sum_digest);
   EXPECT_DOUBLE_EQ(next->step_norm, 3.5 * std::sqrt(600.0)) << "of the averaged values";
   files_.restart(store::Unsynced::kLost);
-  EXPECT_TRUE(models_.load({RunId(1), ModelVersion(4)}, next->ref.digest).ok());
+  EXPECT_TRUE(models_.load({RunId(1), ModelVersion(4)}, next->trained.ref.digest).ok());
 }
 
 TEST_F(FinaliseTest, TheSameBytesInWhateverOrderThePiecesRun) {
@@ -99,7 +99,7 @@ TEST_F(FinaliseTest, TheSameBytesInWhateverOrderThePiecesRun) {
     const Result<NextModel> one = run(serial_, optimizer);
     const Result<NextModel> other = run(backwards, optimizer);
     ASSERT_TRUE(one.ok() && other.ok()) << optimizer;
-    EXPECT_EQ(one->ref.digest, other->ref.digest) << optimizer;
+    EXPECT_EQ(one->trained.ref.digest, other->trained.ref.digest) << optimizer;
     EXPECT_EQ(one->optimizer_state, other->optimizer_state) << optimizer;
     EXPECT_EQ(one->step_norm, other->step_norm) << optimizer;
     EXPECT_EQ(one->sum_digest, other->sum_digest);
@@ -146,10 +146,10 @@ TEST_F(FlatFinaliseTest, TheDigestAndTheFileAreOfTheModel) {
       std::memcpy(&value, next->bytes.bytes.data() + i * sizeof value, sizeof value);
       ASSERT_EQ(value, static_cast<float>(i) - 3.5F);
     }
-    EXPECT_EQ(next->ref.digest, store::model_digest(next->bytes.bytes));
+    EXPECT_EQ(next->trained.ref.digest, store::model_digest(next->bytes.bytes));
     EXPECT_DOUBLE_EQ(next->step_norm, 3.5 * std::sqrt(600.0));
     files_.restart(store::Unsynced::kLost);
-    const auto loaded = models_.load({RunId(1), ModelVersion(4)}, next->ref.digest);
+    const auto loaded = models_.load({RunId(1), ModelVersion(4)}, next->trained.ref.digest);
     ASSERT_TRUE(loaded.ok()) << loaded.error().to_string();
     EXPECT_TRUE(std::ranges::equal(loaded->bytes.span(), next->bytes.bytes));
   }

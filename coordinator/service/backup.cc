@@ -39,15 +39,17 @@ Result<std::vector<Wanted>> open_needed(store::FileSystem& files, const std::str
   for (const store::JournalContent::Run& run : content.runs) {
     if (!run.is_open()) continue;
     const round::ModelKey last{run.run, ModelVersion(run.round.value())};
-    std::vector<std::string> names = {store::ModelStore::name_of(last)};
-    if (!run.optimizer.empty()) names.push_back(run.optimizer);
-    for (std::string& name : names) {
+    const Digest& model = content.models.at(last);
+    std::vector<std::pair<std::string, Digest>> names = {{store::ModelStore::name_of(last), model}};
+    if (!run.optimizer.empty()) names.emplace_back(run.optimizer, model);
+    if (run.trained) names.emplace_back(store::ModelStore::name_of(last, store::ModelFile::kTrained), *run.trained);
+    for (auto& [name, digest] : names) {
       auto file = files.open(join_path(models, name), store::OpenMode::kRead);
       // A run that is being started is in the journal before its model is on the disk.
       const bool starting = run.status == store::RunStatus::kPaused && run.round.value() == 0;
       if (!file.ok() && file.error().code == Code::kNotFound && starting) continue;
       if (!file.ok()) return file.error();
-      needed.push_back({std::move(name), content.models.at(last), std::move(*file)});
+      needed.push_back({std::move(name), digest, std::move(*file)});
     }
   }
   return needed;

@@ -88,7 +88,7 @@ class Backup : public testing::Test {
     row.record.attempt = AttemptId(1);
     row.participants_count = 1;
     row.record.model.digest = row.master = put(round);
-    row.optimizer = store::ModelStore::name_of({RunId(1), ModelVersion(round)}, true);
+    row.optimizer = store::ModelStore::name_of({RunId(1), ModelVersion(round)}, store::ModelFile::kOptimizer);
     row.committed_at = at(5);
     ASSERT_TRUE(journal_->commit(row).ok());
     ASSERT_TRUE(models_->prune(RunId(1), ModelVersion(round), kept).ok());
@@ -155,6 +155,41 @@ TEST_F(Backup, OfACoordinatorThatRunsIsRestored) {
   const auto done = restore();
   ASSERT_TRUE(done.ok()) << done.error().message;
   expect_restored(2);
+}
+
+TEST_F(Backup, OfARunByDifferencesHoldsWhatSitesTrainFrom) {
+  store::RunRow run;
+  run.plan.name = "differences";
+  run.plan.down = "delta:int8";
+  run.schema = schema_;
+  const float values[] = {1.0F, 2.0F}, trained[] = {1.5F, 2.0F};
+  const ByteSpan model = std::as_bytes(std::span(values)), other = std::as_bytes(std::span(trained));
+  run.initial_model = store::model_digest(model);
+  const RunId id = journal_->create_run(run).value();
+  store::ModelWriter writer = std::move(*models_->begin({id, ModelVersion(1)}, schema_));
+  ASSERT_TRUE(writer.write(0, model).ok());
+  const store::TrainedFile file{other, store::model_digest(other)};
+  ASSERT_TRUE(models_->keep(std::move(writer), run.initial_model, {}, file).ok());
+  round::AttemptRecord attempt{id, RoundId(1), AttemptId(1), Epoch(1), {}, 30, {}};
+  attempt.participants = {{SiteId(1), Epoch(1), 1000}};
+  ASSERT_TRUE(journal_->open_attempt(attempt).ok());
+  store::CommitRow row;
+  row.record = {.run = id, .round = RoundId(1), .attempt = AttemptId(1), .model = {.digest = file.digest}};
+  row.participants_count = 1;
+  row.master = run.initial_model;
+  ASSERT_TRUE(journal_->commit(row).ok());
+  ASSERT_TRUE(back_up().ok());
+  ASSERT_TRUE(restore().ok());
+  const auto models = store::ModelStore::open(files_, restored() + "/models").value();
+  EXPECT_TRUE(models.load({id, ModelVersion(1)}, row.master).ok());
+  EXPECT_TRUE(models.load({id, ModelVersion(1)}, file.digest, store::ModelFile::kTrained).ok());
+  // Damaged, it is no model to restore.
+  Buffer damaged = Buffer::copy_of(model);
+  ASSERT_TRUE(
+      store::write_model(files_, data_dir() + "/models/run-2/round-1.trained.safetensors", schema_, damaged.span(), {})
+          .ok());
+  ASSERT_TRUE(std::filesystem::remove_all(folder()) > 0);
+  EXPECT_FALSE(back_up().ok());
 }
 
 TEST_F(Backup, IsReadableByItsOwnerAlone) {

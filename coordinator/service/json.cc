@@ -55,6 +55,7 @@ json::object round_object(const store::CommitRow& row, const NameOf& name_of) {
   object["late"] = row.participants_count - row.record.contributors.size() - row.record.refusals.size();
   object["weight"] = row.record.contributors.total_weight();
   object["model_sha256"] = to_hex(row.record.model.digest);
+  object["master_sha256"] = to_hex(row.master);
   if (row.sum_digest) object["sum_sha256"] = to_hex(*row.sum_digest);
   object["seconds"] = static_cast<double>(row.duration_ms) / 1000.0;
   object["bytes_up"] = row.bytes_up;

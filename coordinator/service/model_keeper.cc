@@ -74,7 +74,7 @@ Result<Digest> ModelKeeper::digest_of(RunId run, RoundId round) {
     return row.initial_model;
   }
   FLUVIAL_ASSIGN(const store::CommitRow commit, journal_.commit_of(run, round));
-  return commit.record.model.digest;
+  return commit.master;
 }
 
 Result<ModelKeeper::Kept> ModelKeeper::find(RunId run, const std::string& which) {

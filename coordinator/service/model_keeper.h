@@ -20,7 +20,8 @@ class ModelKeeper {
  public:
   ModelKeeper(store::CoordinatorJournal& journal, store::ModelStore& models) : journal_(journal), models_(models) {}
 
-  // A model was committed, with what its round's sites reported: removes what stays no longer.
+  // A model was committed, with what its round's sites reported: removes what stays no longer. `model` has the digest
+  // of the one that is kept.
   Status committed(const round::Plan& plan, const round::ModelRef& model, const round::Metrics& metrics);
   // Its model was evaluated. One whose model is gone already is not the best. From the first evaluation with the plan's
   // metric on, what sites report under that name makes none the best: one site alone could.

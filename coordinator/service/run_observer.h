@@ -37,7 +37,8 @@ class RunObserver {
   virtual void taking(const RunMachine&, const transfer::StagedArrival&) {}
   virtual void committing(const store::CommitRow&, const NextModel&) {}  // the journal is about to be asked
   virtual void committed(const store::CommitRow&, const round::Pace&) {}
-  virtual void took(Work, Duration /*time*/) {}  // done, whatever came of it
+  virtual void travels_whole(const round::ModelRef&, const std::string& /*why*/) {}  // though the plan's `down` is less
+  virtual void took(Work, Duration /*time*/) {}                                      // done, whatever came of it
 
   virtual void members_changed(std::size_t /*sites*/, std::size_t /*aggregators*/) {}
   virtual void sent_away(NodeId, const Error& /*reason*/) {}

@@ -77,6 +77,11 @@ void RunReport::site_refused(const round::AttemptRecord& attempt, const round::R
                           {{"site", name_of_(refusal.site)}, {"reason", refusal.error.to_string()}});
 }
 
+void RunReport::travels_whole(const round::ModelRef& model, const std::string& why) {
+  log_.warn("the plan's `down` cannot hold this model; it travels whole",
+            {{"run", model.run}, {"model_version", model.version}, {"reason", why}});
+}
+
 void RunReport::sum_given_up(const round::AttemptRecord& attempt, NodeId child, const Error& error) {
   round_log(attempt).error("the sum is given up; everybody is asked again",
                            {{"member", name_of_(child)}, {"reason", error.to_string()}});

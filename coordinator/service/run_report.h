@@ -29,6 +29,7 @@ class RunReport : public RunObserver {
   void status_not_recorded(RunId run, RunStatus status, const Error& error) override;
   void attempt_opened(const round::AttemptRecord& attempt, Duration soft_deadline) override;
   void site_refused(const round::AttemptRecord& attempt, const round::Refusal& refusal) override;
+  void travels_whole(const round::ModelRef& model, const std::string& why) override;
   void sum_given_up(const round::AttemptRecord& attempt, NodeId child, const Error& error) override;
   void step_failed(const round::AttemptRecord& attempt, DiskPart part, const Error& error) override;
   void committing(const store::CommitRow& row, const NextModel& next) override;

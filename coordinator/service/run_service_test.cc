@@ -266,6 +266,88 @@ TEST_F(RunServiceTest, TheStateThatAnOptimizerBeginsWithOutlivesTheProcess) {
   EXPECT_TRUE(journal_->run(*started)->keeps_optimizer);
 }
 
+// Three rounds that were committed with this `down`; what sites train from after the last.
+class DownRestartTest : public RunServiceTest {
+ protected:
+  TrainedModel commit_three(const std::string& down) {
+    store::RunRow kept = row();
+    kept.plan.down = down;
+    const RunId id = run(runs_->start(kept, model())).value();
+    const DownPlan plan{aggregate::parse_down(down).value(), kept.plan.chunk_values};
+    Serial serial;
+    TrainedModel last{{id, ModelVersion(0), kept.initial_model, model().size()}, SharedBytes::from(model()), {}, {}};
+    for (std::uint64_t round = 1; round <= 3; ++round) {
+      std::vector<float> values(4, 1.0F);
+      values[round] += 0.1F * static_cast<float>(round);
+      Master master{
+          {id, ModelVersion(round)}, {}, SharedBytes::from(Buffer::copy_of(std::as_bytes(std::span(values))))};
+      master.digest = store::model_digest(master.bytes.bytes);
+      const aggregate::BaseModel before{last.ref, last.bytes.bytes};
+      TrainedModel made = make_trained(serial, plan, kept.schema, master, before).value();
+      commit(master, made, plan.down.kind == aggregate::Down::Kind::kDelta);
+      last = std::move(made);
+    }
+    return last;
+  }
+  void commit(const Master& master, const TrainedModel& made, bool has_file) {
+    std::optional<store::TrainedFile> file;
+    if (has_file) file = store::TrainedFile{made.bytes.bytes, made.ref.digest};
+    store::ModelWriter writer = std::move(*models_->begin(master.key, small_schema()));
+    ASSERT_TRUE(writer.write(0, master.bytes.bytes).ok());
+    ASSERT_TRUE(models_->keep(std::move(writer), master.digest, {}, file).ok());
+    const RoundId round(master.key.version.value());
+    round::AttemptRecord attempt{master.key.run, round, AttemptId(1), journal_->next_epoch().value(), {}, 30, {}};
+    attempt.participants = {{SiteId(1), Epoch(1), 1000}};
+    ASSERT_TRUE(journal_->open_attempt(attempt).ok());
+    store::CommitRow commit;
+    commit.record = {.run = master.key.run, .round = round, .attempt = AttemptId(1), .model = made.ref};
+    commit.participants_count = 1;
+    commit.master = master.digest;
+    ASSERT_TRUE(journal_->commit(commit).ok());
+  }
+};
+
+TEST_F(DownRestartTest, WhatSitesTrainFromIsThereAgainAndTravelsAsBefore) {
+  for (const std::string down : {"bf16", "delta:int8", "fp32"}) {
+    const TrainedModel last = commit_three(down);
+    cut_power();
+    const ActiveRun* active = runs_->active();
+    ASSERT_NE(active, nullptr) << down;
+    EXPECT_EQ(active->machine.model(), last.ref) << down;
+    EXPECT_EQ(active->slot->ref(), last.ref) << down;
+    EXPECT_TRUE(net::same_bytes(active->slot->bytes(), last.bytes.bytes)) << down;
+    ASSERT_EQ(active->slot->form().has_value(), down != "fp32") << down;
+    if (down != "fp32") {
+      EXPECT_EQ(active->slot->form(), last.form->form) << down;
+      EXPECT_TRUE(net::same_bytes(active->slot->form_shared().bytes, last.form->bytes.bytes)) << down;
+      EXPECT_FALSE(net::same_bytes(active->master.bytes, last.bytes.bytes)) << "the master is another";
+    }
+    ASSERT_TRUE(run(runs_->stop_run(last.ref.run, "by hand")).ok());
+  }
+}
+
+// Then there is nothing to make the difference of: it travels whole.
+TEST_F(DownRestartTest, WithoutTheModelBeforeItTravelsWhole) {
+  const TrainedModel last = commit_three("delta:int8");
+  ASSERT_TRUE(files_.remove("/models/run-1/round-2.trained.safetensors").ok());
+  ASSERT_TRUE(files_.sync_folder("/models/run-1").ok());
+  cut_power();
+  ASSERT_NE(runs_->active(), nullptr);
+  EXPECT_EQ(runs_->active()->slot->ref(), last.ref);
+  EXPECT_TRUE(net::same_bytes(runs_->active()->slot->bytes(), last.bytes.bytes));
+  EXPECT_FALSE(runs_->active()->slot->form());
+}
+
+TEST_F(DownRestartTest, AnotherModelThanTheJournalNamesIsNotServed) {
+  const TrainedModel last = commit_three("delta:int8");
+  Buffer other = model();
+  other.data()[0] ^= std::byte{1};
+  ASSERT_TRUE(
+      store::write_model(files_, "/models/run-1/round-3.trained.safetensors", small_schema(), other.span(), {}).ok());
+  cut_power();
+  EXPECT_EQ(runs_->active(), nullptr);
+}
+
 TEST_F(RunServiceTest, AStartThatTheProcessDoesNotSurviveIsStartedOrGivenUp) {
   for (std::uint64_t at = 0;; ++at) {
     files_.fail_at(at, store::Fault::kCrash);

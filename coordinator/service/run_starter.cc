@@ -3,6 +3,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <utility>
 
+#include "core/net/pool_parallel.h"
 #include "core/wire/record_mapping.h"
 
 namespace fluvial::coordinator {
@@ -10,7 +11,17 @@ namespace {
 
 constexpr std::string_view kStarting = "starting";  // the reason of a run whose model is not on the disk yet
 
+TrainedModel whole(const store::RunRow& row, const Master& master) {
+  return {{row.id, master.key.version, master.digest, row.schema.model_bytes()}, master.bytes, {}, {}};
+}
+
 }  // namespace
+
+std::shared_ptr<tree::ModelSlot> slot_of(const net::Executor& strand, const round::Schema& schema, TrainedModel model) {
+  auto slot = std::make_shared<tree::ModelSlot>(strand, model.ref, schema, std::move(model.bytes));
+  if (model.form) slot->also(std::move(model.form->form), std::move(model.form->bytes));
+  return slot;
+}
 
 RunStarter::RunStarter(tree::Runtime& runtime, store::CoordinatorJournal& journal, store::ModelStore& models,
                        Epoch epoch, std::function<std::optional<RunId>()> active, Activate activate)
@@ -60,12 +71,16 @@ net::Awaitable<Status> RunStarter::take_up(store::RunRow row) {
       co_await runtime_.pool.run([&] { return journal_.last_attempt(row.id); });
   if (!attempt.ok()) co_return attempt.error();
   const RoundId committed = *last ? (*last)->record.round : RoundId(0);
-  const Digest digest = *last ? (*last)->record.model.digest : row.initial_model;
-  const ModelVersion version(committed.value());
-  Result<store::Model> model = co_await runtime_.pool.run([&] { return models_.load({row.id, version}, digest); });
+  Master master{{row.id, ModelVersion(committed.value())}, *last ? (*last)->master : row.initial_model, {}};
+  Result<store::Model> model = co_await runtime_.pool.run([&] { return models_.load(master.key, master.digest); });
   if (!model.ok()) co_return model.error();
+  master.bytes = SharedBytes::from(std::move(model->bytes));
+  Result<TrainedModel> trained = co_await runtime_.pool.run(
+      [&]() -> Result<TrainedModel> { return *last ? load_trained(row, **last, master) : whole(row, master); });
+  if (!trained.ok()) co_return trained.error();
   std::vector<float> state;
-  std::string reference = row.keeps_optimizer ? store::ModelStore::name_of({row.id, ModelVersion(0)}, true) : "";
+  std::string reference =
+      row.keeps_optimizer ? store::ModelStore::name_of({row.id, ModelVersion(0)}, store::ModelFile::kOptimizer) : "";
   if (*last) reference = (*last)->optimizer;
   if (!reference.empty()) {
     const std::uint64_t state_values = aggregate::state_vectors(row.plan.optimizer) * row.schema.value_count();
@@ -77,10 +92,49 @@ net::Awaitable<Status> RunStarter::take_up(store::RunRow row) {
   std::optional<round::AttemptRecord> open;
   if (*attempt && (*attempt)->round > committed) {
     open = std::move(**attempt);
-    open->base = {row.id, version, digest, row.schema.model_bytes()};
+    open->base = trained->ref;
   }
-  Latest latest{version, digest, std::move(model->bytes), std::move(state), std::move(open)};
+  Latest latest{std::move(master), std::move(*trained), std::move(state), std::move(open)};
   co_return co_await activate(std::move(row), std::move(latest));
+}
+
+// What sites train from after a commit: its own file, the master itself, or the master rounded anew. The difference is
+// made again of what it was made of, as far as that is there; else the model travels whole until the next commit.
+Result<TrainedModel> RunStarter::load_trained(const store::RunRow& row, const store::CommitRow& last,
+                                              const Master& master) {
+  FLUVIAL_ASSIGN(const aggregate::Down down, aggregate::parse_down(row.plan.down));
+  const DownPlan plan{down, row.plan.chunk_values};
+  const Digest& named = last.record.model.digest;
+  net::PoolParallel parallel(runtime_.pool);
+  if (down.kind != aggregate::Down::Kind::kDelta) {
+    FLUVIAL_ASSIGN(TrainedModel made, make_trained(parallel, plan, row.schema, master, {}));
+    if (made.ref.digest == named) return made;
+    return Error{Code::kDataLoss, "the model that sites train from is not what the journal names: " + to_hex(named)};
+  }
+  TrainedModel kept = whole(row, master);
+  if (named != master.digest) {
+    FLUVIAL_ASSIGN(store::Model model, models_.load(master.key, named, store::ModelFile::kTrained));
+    kept.ref.digest = named;
+    kept.bytes = SharedBytes::from(std::move(model.bytes));
+  }
+  const Result<store::Model> before = load_before(row, last.record.round);
+  if (!before.ok()) return kept;
+  const ModelVersion version(last.record.round.value() - 1);
+  const round::ModelRef ref{row.id, version, store::model_digest(before->bytes.span()), row.schema.model_bytes()};
+  const aggregate::BaseModel base{ref, before->bytes.span()};
+  Result<TrainedModel> made = make_trained(parallel, plan, row.schema, master, base);
+  if (made.ok() && made->ref.digest == named) kept.form = std::move(made->form);
+  return kept;
+}
+
+// What sites trained from in that round.
+Result<store::Model> RunStarter::load_before(const store::RunRow& row, RoundId round) {
+  const round::ModelKey key{row.id, ModelVersion(round.value() - 1)};
+  if (key.version == ModelVersion(0)) return models_.load(key, row.initial_model);
+  FLUVIAL_ASSIGN(const store::CommitRow commit, journal_.commit_of(row.id, RoundId(key.version.value())));
+  const bool is_master = commit.master == commit.record.model.digest;
+  return models_.load(key, commit.record.model.digest,
+                      is_master ? store::ModelFile::kModel : store::ModelFile::kTrained);
 }
 
 net::Awaitable<Status> RunStarter::give_up_start(RunId run, std::string reason) {
@@ -118,8 +172,9 @@ net::Awaitable<Result<RunId>> RunStarter::make_run(store::RunRow row, Buffer mod
   if (done.ok()) {
     row.status = store::RunStatus::kRunning;
     row.reason.clear();
-    const Digest digest = row.initial_model;
-    Latest latest{ModelVersion(0), digest, std::move(model), std::move(optimizer), {}};
+    Master master{{row.id, ModelVersion(0)}, row.initial_model, SharedBytes::from(std::move(model))};
+    TrainedModel trained = whole(row, master);
+    Latest latest{std::move(master), std::move(trained), std::move(optimizer), {}};
     done = co_await activate(std::move(row), std::move(latest));
   }
   if (done.ok()) co_return *id;
@@ -139,14 +194,16 @@ net::Awaitable<Status> RunStarter::activate(store::RunRow row, Latest latest) {
   Result<std::vector<RunId>> continues =
       co_await runtime_.pool.run([&] { return journal_.continued_by(row.id, wire::kContinuesMax); });
   if (!continues.ok()) co_return continues.error();
-  const round::ModelRef ref{row.id, latest.version, latest.digest, row.schema.model_bytes()};
-  RunStart start{row.id, row.plan,   ref,       RoundId(latest.version.value()), std::move(latest.open),
+  const Result<aggregate::Down> down = aggregate::parse_down(row.plan.down);
+  if (!down.ok()) co_return down.error();
+  const round::ModelRef& ref = latest.trained.ref;
+  RunStart start{row.id, row.plan,   ref,       RoundId(ref.version.value()), std::move(latest.open),
                  epoch_, row.status, row.reason};
-  auto slot =
-      std::make_shared<tree::ModelSlot>(runtime_.strand, ref, row.schema, SharedBytes::from(std::move(latest.model)));
+  auto slot = slot_of(runtime_.strand, row.schema, std::move(latest.trained));
   activate_(std::make_unique<ActiveRun>(
       ActiveRun{RunMachine(std::move(start)), std::make_shared<const round::Schema>(row.schema), std::move(*codec),
-                row.plan.optimizer, std::move(latest.optimizer_state), std::move(slot), std::move(*continues)}));
+                row.plan.optimizer, std::move(latest.optimizer_state), std::move(latest.master.bytes),
+                DownPlan{*down, row.plan.chunk_values}, std::move(slot), std::move(*continues)}));
   co_return Status{};
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "coordinator/logic/run_machine.h"
+#include "coordinator/model/trained.h"
 #include "core/aggregate/server_optimizer.h"
 #include "core/net/signal.h"
 #include "core/store/journal.h"
@@ -27,10 +28,15 @@ struct ActiveRun {
   std::shared_ptr<const kernels::Codec> codec;
   aggregate::ServerOptimizer optimizer;
   std::vector<float> optimizer_state;
-  std::shared_ptr<tree::ModelSlot> slot;
-  std::vector<RunId> continues;  // the run before it, the one before that, ...
-  wire::Order order = {};        // of the attempt that is open
+  SharedBytes master;                     // the model that the server steps
+  DownPlan down;                          // how another is made of it, which the sites train from
+  std::shared_ptr<tree::ModelSlot> slot;  // that one
+  std::vector<RunId> continues;           // the run before it, the one before that, ...
+  wire::Order order = {};                 // of the attempt that is open
 };
+
+// A trained model to be passed on.
+std::shared_ptr<tree::ModelSlot> slot_of(const net::Executor& strand, const round::Schema& schema, TrainedModel model);
 
 class RunStarter {
  public:
@@ -49,13 +55,14 @@ class RunStarter {
 
  private:
   struct Latest {  // what a run begins with, or goes on from
-    ModelVersion version;
-    Digest digest{};
-    Buffer model;
+    Master master;
+    TrainedModel trained;
     std::vector<float> optimizer_state;
     std::optional<round::AttemptRecord> open;
   };
   net::Awaitable<Status> take_up(store::RunRow row);
+  Result<TrainedModel> load_trained(const store::RunRow& row, const store::CommitRow& last, const Master& master);
+  Result<store::Model> load_before(const store::RunRow& row, RoundId round);
   net::Awaitable<Result<RunId>> make_run(store::RunRow row, Buffer model, std::vector<float> optimizer);
   net::Awaitable<Status> activate(store::RunRow row, Latest latest);
   net::Awaitable<Status> give_up_start(RunId run, std::string reason);

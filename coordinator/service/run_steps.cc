@@ -86,8 +86,11 @@ void RunSteps::begin(const Finalise& effect) {
 net::Awaitable<void> RunSteps::do_finalise(Finalise effect) {
   if (!is_due(effect.step)) co_return;
   const ActiveRun& run = *host_.current();
-  FinaliseInput input{effect.record, run.schema,          {run.slot, run.slot->bytes()},
+  FinaliseInput input{effect.record, run.schema,          run.master,
                       run.optimizer, run.optimizer_state, run.machine.plan().sum_digest};
+  input.down = run.down;
+  const std::shared_ptr<const tree::ModelSlot> before = run.slot;  // the run may have ended by then
+  input.trained_before = aggregate::BaseModel{before->ref(), before->bytes()};
   net::PoolParallel parallel(runtime_.pool);
   const TimePoint begun = now();
   TimePoint written = begun;
@@ -103,7 +106,8 @@ net::Awaitable<void> RunSteps::do_finalise(Finalise effect) {
     co_return;
   }
   next_ = std::move(*next);
-  host_.carry_out(machine().finalised(effect.step, next_->ref, now()));
+  if (!next_->trained.whole_because.empty()) observer_.travels_whole(next_->trained.ref, next_->trained.whole_because);
+  host_.carry_out(machine().finalised(effect.step, next_->trained.ref, now()));
 }
 
 void RunSteps::begin(const RecordCommit& effect) {
@@ -116,7 +120,7 @@ store::CommitRow RunSteps::row_of(const round::CommitRecord& record) const {
   row.record = record;
   row.late = late_;
   row.participants_count = record.participant_count();
-  row.master = record.model.digest;
+  row.master = next_->master;
   row.optimizer = next_->optimizer_file;
   row.sum_digest = next_->sum_digest;
   row.bytes_up = hub_.payload_bytes_in() - since_->bytes_in;
@@ -151,10 +155,12 @@ net::Awaitable<void> RunSteps::record_commit(RecordCommit effect) {
     co_return;
   }
   commit_ = std::move(told);
+  committed_master_ = next_->master;
   ActiveRun& run = *host_.current();
   run.optimizer_state = std::move(next_->optimizer_state);
+  run.master = std::move(next_->bytes);
   run.slot->abandon();
-  run.slot = std::make_shared<tree::ModelSlot>(runtime_.strand, next_->ref, *run.schema, next_->bytes);
+  run.slot = slot_of(runtime_.strand, *run.schema, std::move(next_->trained));
   next_.reset();
   observer_.committed(row, run.machine.pace());
   health_.models_work();
@@ -172,9 +178,9 @@ void RunSteps::publish(const Publish& effect) {
                       effect.last, record.late, commit_.order, std::exchange(commit_.outcomes, {})});
   side_.spans().add(record.run, record.round, {round::SpanKind::kPublish, {}, begun, now()});
   note_round(record);
-  if (model_committed_) model_committed_(run.slot->ref(), {run.slot, run.slot->bytes()}, run.schema);
-  tasks_.spawn(runtime_.strand, "prune",
-               prune(run.machine.plan(), record.model, round::mean_metrics(record.contributors)));
+  const round::ModelRef master{record.run, record.model.version, committed_master_, record.model.bytes};
+  if (model_committed_) model_committed_(master, run.master, run.schema);
+  tasks_.spawn(runtime_.strand, "prune", prune(run.machine.plan(), master, round::mean_metrics(record.contributors)));
 }
 
 // What the nodes did for it they report from now on.

@@ -98,6 +98,7 @@ class RunSteps {
   std::vector<store::LateSite> late_;  // of the round that is being finalised
   std::optional<SignedStatus> status_;
   SignedCommit commit_;         // the last
+  Digest committed_master_{};   // of the last commit
   std::optional<Since> since_;  // when the round began that this process opened last
   TimePoint committed_at_;
   Traces traces_;

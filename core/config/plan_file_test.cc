@@ -23,6 +23,7 @@ model = "initial.safetensors"
 rounds = 31
 local_steps = 17
 codec = "topk:ratio=0.05"
+down = "delta:int8:block=512,rounding=stochastic"
 chunk_values = 4096
 fraction_bits = 33
 value_abs_max = 16.5
@@ -91,6 +92,7 @@ TEST(PlanFile, EveryKeyHasItsDefaultAndUnit) {
                       {"deadlines.hard_ms", "60000 | ms"},
                       {"deadlines.soft_min_ms", "5000 | ms"},
                       {"deadlines.soft_ms", "30000 | ms"},
+                      {"down", "fp32 | text"},
                       {"fraction_bits", "40 | count"},
                       {"local_steps", "1 | count"},
                       {"metrics_by_site", "true | true or false"},

@@ -28,6 +28,7 @@ struct Plan {
   std::uint64_t local_steps = 1;  // 1: synchronous SGD
 
   std::string codec = "fp32";            // of the sites' updates; partials are lossless
+  std::string down = "fp32";             // how the model travels to the sites: core/aggregate/down.h
   std::uint64_t chunk_values = 1 << 20;  // coordinates a chunk
   std::uint32_t fraction_bits = 40;      // at most: see scale_bits() in docs/design/fixed-point.md
   double value_abs_max = 1024;           // an update with a larger value is refused
@@ -61,8 +62,8 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-// kInvalidArgument naming the key, its value and what was expected. The codec's text is not checked here:
-// kernels/codec.h does that.
+// kInvalidArgument naming the key, its value and what was expected. The codec's text and down's are not checked here:
+// core/aggregate does that (plan_codec.h, down.h).
 Status check_plan(const Plan& plan);
 
 }  // namespace fluvial::round

@@ -33,6 +33,7 @@ void visit_plan(P& plan, Visit&& visit) {
   visit({"codec", 4, "text",
          "of the sites' updates, with options (codecs.md): fp32, bf16, int8, sign, topk:ratio=0.05, ..."},
         plan.codec);
+  visit({"down", 32, "text", "how the model travels to sites (below): fp32, bf16, delta:int8, ...", 1, 70}, plan.down);
   visit({"chunk_values", 5, "count", "coordinates a chunk, the unit of streaming", 256, 1 << 20}, plan.chunk_values);
   visit({"fraction_bits", 6, "count",
          "at most this many fraction bits in the integer sum; fewer make partial sums narrower", 8, 60},

@@ -12,6 +12,7 @@ inline Plan unusual_plan() {
   plan.rounds = 31;
   plan.local_steps = 17;
   plan.codec = "topk:ratio=0.05";
+  plan.down = "delta:int8:block=512,rounding=stochastic";
   plan.chunk_values = 4096;
   plan.fraction_bits = 33;
   plan.value_abs_max = 16.5;

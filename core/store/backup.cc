@@ -108,7 +108,8 @@ Result<BackupFile> BackupFolder::add(File& from, const std::string& path, const 
     return to->write_at(offset, part);
   }));
   taken.sha256 = hash.finish();
-  const bool is_model = path.starts_with(kBackupModels) && ModelStore::key_of(path.substr(kBackupModels.size()));
+  const std::string name = path.starts_with(kBackupModels) ? path.substr(kBackupModels.size()) : "";
+  const bool is_model = ModelStore::key_of(name) || ModelStore::key_of(name, ModelFile::kTrained);
   if (is_model && model && data.finish() != *model) {
     return Error{Code::kDataLoss, path + " does not hold the model that the journal names: it is damaged"};
   }

@@ -65,9 +65,9 @@ bool is_of_a_coordinator(std::string_view path) {
   if (is_backup_rollover_key(path)) return true;
   if (!path.starts_with(kBackupModels)) return false;
   const std::string_view name = path.substr(kBackupModels.size());
-  for (const bool optimizer : {false, true}) {
-    const auto key = ModelStore::key_of(name, optimizer);
-    if (key && ModelStore::name_of(*key, optimizer) == name) return true;
+  for (const ModelFile file : kModelFiles) {
+    const auto key = ModelStore::key_of(name, file);
+    if (key && ModelStore::name_of(*key, file) == name) return true;
   }
   return false;
 }

@@ -2,11 +2,13 @@
 
 #include <iterator>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "core/store/journal_schema.h"
 #include "core/store/model_store.h"
+#include "core/store/plan_json.h"
 #include "core/store/sqlite.h"
 
 namespace fluvial::store {
@@ -33,8 +35,9 @@ Result<std::uint64_t> count_restores(Database& database) {
 
 Status read_runs(Database& database, JournalContent& content) {
   const char* const sql = content.format < 8
-                              ? "SELECT id, status, initial_model, 0 FROM runs ORDER BY id"
-                              : "SELECT id, status, initial_model, keeps_optimizer FROM runs ORDER BY id";
+                              ? "SELECT id, status, initial_model, 0, plan FROM runs ORDER BY id"
+                              : "SELECT id, status, initial_model, keeps_optimizer, plan FROM runs ORDER BY id";
+  std::set<RunId> by_difference;
   FLUVIAL_TRY(database.query(sql, {}, [&](const SqlRow& row) -> Status {
     const RunId run = row.id<RunId>(0);
     const auto status = static_cast<RunStatus>(row.integer(1));
@@ -45,11 +48,14 @@ Status read_runs(Database& database, JournalContent& content) {
     const round::ModelKey initial{run, ModelVersion(0)};
     content.models.emplace(initial, model);
     const bool has_state = row.integer(3) != 0;
-    content.runs.push_back({run, status, RoundId(0), has_state ? ModelStore::name_of(initial, true) : ""});
+    content.runs.push_back(
+        {run, status, RoundId(0), has_state ? ModelStore::name_of(initial, ModelFile::kOptimizer) : ""});
+    const Result<round::Plan> plan = plan_from_json(row.text(4));  // a run with another one cannot go on
+    if (plan.ok() && plan->down.starts_with("delta:")) by_difference.insert(run);
     return {};
   }));
   auto at = content.runs.begin();
-  return database.query("SELECT run, round, model, optimizer FROM commits ORDER BY run, round", {},
+  return database.query("SELECT run, round, master, optimizer, model FROM commits ORDER BY run, round", {},
                         [&](const SqlRow& row) -> Status {
                           const RunId run = row.id<RunId>(0);
                           while (at != content.runs.end() && at->run != run) ++at;
@@ -59,6 +65,9 @@ Status read_runs(Database& database, JournalContent& content) {
                           at->optimizer = row.text(3);
                           FLUVIAL_ASSIGN(const Digest model, row.digest(2));
                           content.models.emplace(round::ModelKey{run, ModelVersion(at->round.value())}, model);
+                          FLUVIAL_ASSIGN(const Digest trained, row.digest(4));
+                          at->trained.reset();
+                          if (by_difference.contains(run) && trained != model) at->trained = trained;
                           return {};
                         });
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct JournalContent {
     RunStatus status = RunStatus::kRunning;
     RoundId round;          // its last commit; 0: none
     std::string optimizer;  // the reference of that commit's optimizer state, or of what the run began with; "": none
+    std::optional<Digest> trained = {};  // of the model that sites train from, if it has a file of its own
     bool is_open() const { return !is_over(status); }
   };
   std::uint64_t format = 0;  // the journal's version

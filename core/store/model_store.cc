@@ -14,6 +14,7 @@ constexpr std::string_view kRunPrefix = "run-";
 constexpr std::string_view kRoundPrefix = "round-";
 constexpr std::string_view kModelSuffix = ".safetensors";
 constexpr std::string_view kOptimizerSuffix = ".optimizer.safetensors";
+constexpr std::string_view kTrainedSuffix = ".trained.safetensors";
 constexpr std::string_view kOptimizerTensor = "state";
 constexpr std::string_view kAsideSuffix = ".aside";
 
@@ -30,17 +31,33 @@ std::optional<std::uint64_t> number_in(std::string_view name, std::string_view p
   return number;
 }
 
-std::optional<ModelVersion> version_of(std::string_view name) {
-  auto number = number_in(name, kRoundPrefix, kOptimizerSuffix);
-  if (!number) number = number_in(name, kRoundPrefix, kModelSuffix);
-  if (!number) return std::nullopt;
-  return ModelVersion(*number);
+std::string_view suffix_of(ModelFile file) {
+  switch (file) {
+    case ModelFile::kModel: return kModelSuffix;
+    case ModelFile::kOptimizer: return kOptimizerSuffix;
+    case ModelFile::kTrained: return kTrainedSuffix;
+  }
+  return kModelSuffix;
 }
+
+std::optional<ModelVersion> version_of(std::string_view name) {
+  for (const ModelFile file : kModelFiles) {
+    if (const auto number = number_in(name, kRoundPrefix, suffix_of(file))) return ModelVersion(*number);
+  }
+  return std::nullopt;
+}
+bool is_trained(std::string_view name) { return number_in(name, kRoundPrefix, kTrainedSuffix).has_value(); }
 
 std::map<RunId, ModelVersion> newest_of(const std::set<round::ModelKey>& models) {
   std::map<RunId, ModelVersion> newest;
   for (const round::ModelKey& model : models) newest[model.run] = std::max(newest[model.run], model.version);
   return newest;
+}
+
+Metadata metadata_of(round::ModelKey key, const Digest& digest) {
+  return {{"run", std::to_string(key.run.value())},
+          {"round", std::to_string(key.version.value())},
+          {"sha256", to_hex(digest)}};
 }
 
 std::string stem(round::ModelKey key) {
@@ -57,14 +74,13 @@ Result<ModelStore> ModelStore::open(FileSystem& files, std::string folder) {
 
 std::string ModelStore::path_of(round::ModelKey key) const { return join_path(folder_, name_of(key)); }
 Result<bool> ModelStore::has(round::ModelKey key) const { return files_->exists(path_of(key)); }
-std::string ModelStore::name_of(round::ModelKey key, bool optimizer) {
-  return stem(key) + std::string(optimizer ? kOptimizerSuffix : kModelSuffix);
+std::string ModelStore::name_of(round::ModelKey key, ModelFile file) {
+  return stem(key) + std::string(suffix_of(file));
 }
-std::optional<round::ModelKey> ModelStore::key_of(std::string_view name, bool optimizer) {
+std::optional<round::ModelKey> ModelStore::key_of(std::string_view name, ModelFile file) {
   const std::size_t slash = std::min(name.find('/'), name.size());
   const auto run = number_in(name.substr(0, slash), kRunPrefix, "");
-  const auto round = number_in(name.substr(std::min(slash + 1, name.size())), kRoundPrefix,
-                               optimizer ? kOptimizerSuffix : kModelSuffix);
+  const auto round = number_in(name.substr(std::min(slash + 1, name.size())), kRoundPrefix, suffix_of(file));
   if (!run || !round) return std::nullopt;
   return round::ModelKey{RunId(*run), ModelVersion(*round)};
 }
@@ -79,9 +95,7 @@ ModelWriter::~ModelWriter() {
 }
 
 std::string ModelWriter::header(const Digest& digest) const {
-  return format_model_header(schema_, {{"run", std::to_string(key_.run.value())},
-                                       {"round", std::to_string(key_.version.value())},
-                                       {"sha256", to_hex(digest)}});
+  return format_model_header(schema_, metadata_of(key_, digest));
 }
 
 Status ModelWriter::write(std::uint64_t offset, ByteSpan bytes) {
@@ -100,7 +114,8 @@ Result<ModelWriter> ModelStore::begin(round::ModelKey key, const round::Schema& 
   return writer;
 }
 
-Result<std::string> ModelStore::keep(ModelWriter writer, const Digest& digest, std::span<const float> optimizer) {
+Result<std::string> ModelStore::keep(ModelWriter writer, const Digest& digest, std::span<const float> optimizer,
+                                     const std::optional<TrainedFile>& trained) {
   if (writer.written_bytes_ != writer.schema_.model_bytes()) {
     return Error{Code::kFailedPrecondition, writer.path_ + ": " + std::to_string(writer.written_bytes_) + " of " +
                                                 std::to_string(writer.schema_.model_bytes()) + " bytes were written"};
@@ -112,7 +127,7 @@ Result<std::string> ModelStore::keep(ModelWriter writer, const Digest& digest, s
 
   std::string reference;
   if (!optimizer.empty()) {
-    reference = name_of(writer.key_, true);
+    reference = name_of(writer.key_, ModelFile::kOptimizer);
     FLUVIAL_ASSIGN(const round::Schema state,
                    round::Schema::make({{std::string(kOptimizerTensor), round::DType::kF32, {optimizer.size()}}}));
     const std::string state_header = format_model_header(state, {{"model_sha256", to_hex(digest)}});
@@ -120,6 +135,13 @@ Result<std::string> ModelStore::keep(ModelWriter writer, const Digest& digest, s
     const std::string state_path = join_path(folder_, reference);
     FLUVIAL_TRY(write_temporary(*files_, state_path, state_parts));
     FLUVIAL_TRY(files_->rename(temporary_of(state_path), state_path));
+  }
+  if (trained) {
+    const std::string own_header = format_model_header(writer.schema_, metadata_of(writer.key_, trained->digest));
+    const ByteSpan parts[] = {as_byte_span(own_header), trained->bytes};
+    const std::string path = join_path(folder_, name_of(writer.key_, ModelFile::kTrained));
+    FLUVIAL_TRY(write_temporary(*files_, path, parts));
+    FLUVIAL_TRY(files_->rename(temporary_of(path), path));
   }
   FLUVIAL_TRY(files_->rename(temporary_of(writer.path_), writer.path_));
   writer.file_.reset();
@@ -134,8 +156,8 @@ Result<std::string> ModelStore::put(round::ModelKey key, const round::Schema& sc
   return keep(std::move(writer), digest, optimizer);
 }
 
-Result<Model> ModelStore::load(round::ModelKey key, const Digest& expected) const {
-  const std::string path = path_of(key);
+Result<Model> ModelStore::load(round::ModelKey key, const Digest& expected, ModelFile file) const {
+  const std::string path = join_path(folder_, name_of(key, file));
   FLUVIAL_ASSIGN(Model model, read_model(*files_, path));
   const Digest found = model_digest(model.bytes.span());
   if (found != expected) {
@@ -244,14 +266,16 @@ Status ModelStore::prune(RunId run, ModelVersion last, std::uint64_t kept, const
   std::set<ModelVersion> versions;
   for (const std::string& name : names) {
     const auto version = version_of(name);
-    if (version && *version <= last) versions.insert(*version);
+    if (version && *version <= last && !is_trained(name)) versions.insert(*version);
   }
   // Newest first; `last` stays even where its own file is not listed yet.
   std::set<ModelVersion> stay = {last};
   for (auto it = versions.rbegin(); it != versions.rend() && stay.size() < kept; ++it) stay.insert(*it);
   for (const std::string& name : names) {
     const auto version = version_of(name);
-    const bool stays = !version || *version > last || stay.contains(*version) || others.contains(*version);
+    const bool stays =
+        !version || *version > last ||
+        (is_trained(name) ? version->next() >= last : stay.contains(*version) || others.contains(*version));
     if (!stays) FLUVIAL_TRY(files_->remove(join_path(folder, name)));
   }
   return {};

@@ -1,5 +1,6 @@
 // The coordinator's folder of committed models: run-<id>/round-<n>.safetensors, and beside it
-// round-<n>.optimizer.safetensors where the server optimizer has a state. Round 0 is a run's initial model.
+// round-<n>.optimizer.safetensors where the server optimizer has a state, and round-<n>.trained.safetensors where the
+// sites train from another model, which the next difference begins at. Round 0 is a run's initial model.
 #pragma once
 
 #include <memory>
@@ -16,6 +17,20 @@
 #include "core/store/safetensors.h"
 
 namespace fluvial::store {
+
+// What a file of a round holds.
+enum class ModelFile : std::uint8_t {
+  kModel,
+  kOptimizer,  // the state of the server optimizer
+  kTrained,    // the model that sites train from (docs/design/down.md)
+};
+inline constexpr ModelFile kModelFiles[] = {ModelFile::kModel, ModelFile::kOptimizer, ModelFile::kTrained};
+
+// The model that sites train from, where it has a file of its own.
+struct TrainedFile {
+  ByteSpan bytes;
+  Digest digest{};
+};
 
 // A model's file while it is being written, from its first bytes on: its name, its header and its place in the folder
 // come with ModelStore::keep(). One that is not kept leaves nothing behind. Not thread safe.
@@ -54,13 +69,14 @@ class ModelStore {
   // files without a journal record, which sweep() removes. The digest is the caller's (model_digest) and goes into the
   // metadata. `optimizer` may be empty: no such file. Returns the optimizer file's reference for the journal ("" =
   // none). kFailedPrecondition when not all of the model has been written.
-  Result<std::string> keep(ModelWriter writer, const Digest& digest, std::span<const float> optimizer);
+  Result<std::string> keep(ModelWriter writer, const Digest& digest, std::span<const float> optimizer,
+                           const std::optional<TrainedFile>& trained = {});
   // Both at once.
   Result<std::string> put(round::ModelKey key, const round::Schema& schema, ByteSpan model, const Digest& digest,
                           std::span<const float> optimizer);
 
-  // kDataLoss when the bytes do not have the digest.
-  Result<Model> load(round::ModelKey key, const Digest& expected) const;
+  // kDataLoss when the bytes do not have the digest. `file`: the model, or the one that sites train from.
+  Result<Model> load(round::ModelKey key, const Digest& expected, ModelFile file = ModelFile::kModel) const;
   // What put() returned. kDataLoss when it does not hold `value_count` values.
   Result<std::vector<float>> load_optimizer(const std::string& reference, std::uint64_t value_count) const;
 
@@ -75,15 +91,15 @@ class ModelStore {
   // runs' folders. Returns how many files it moved.
   Result<std::size_t> set_aside(const std::set<round::ModelKey>& keep, const std::string& folder);
   // Removes a run's models but the `kept` newest up to `last`, which always stays, and `others`; newer ones are not
-  // touched.
+  // touched. Of the models that sites train from the last two stay: a difference is made of them.
   Status prune(RunId run, ModelVersion last, std::uint64_t kept, const std::set<ModelVersion>& others = {});
   Result<bool> has(round::ModelKey key) const;
 
   std::string path_of(round::ModelKey key) const;
-  // The file's path in the folder, "run-<id>/round-<n>.safetensors", of a model or, with `optimizer`, of its
-  // optimizer's state. And the key of the model that such a path belongs to; none for any other path.
-  static std::string name_of(round::ModelKey key, bool optimizer = false);
-  static std::optional<round::ModelKey> key_of(std::string_view name, bool optimizer = false);
+  // The file's path in the folder, "run-<id>/round-<n>.safetensors", of a model or of a file beside it. And the key of
+  // the model that such a path belongs to; none for any other path.
+  static std::string name_of(round::ModelKey key, ModelFile file = ModelFile::kModel);
+  static std::optional<round::ModelKey> key_of(std::string_view name, ModelFile file = ModelFile::kModel);
   Result<std::vector<round::ModelKey>> list() const;
 
  private:

@@ -9,18 +9,20 @@ namespace {
 
 TEST(PlanJson, TextIsFixed) {
   round::Plan plan;
-  EXPECT_EQ(plan_to_json(plan),
-            R"({"name":"","rounds":10,"local_steps":1,"codec":"fp32","chunk_values":1048576,"fraction_bits":40,)"
-            R"("value_abs_max":1.024E3,"update_norm_max":0E0,"attempts_max":3,"models_kept":3,)"
-            R"("models_kept_best":"","seed":1,"sum_digest":false,)"
-            R"("metrics_by_site":true,"participants.fraction":1E0,"participants.min":1,"participants.quorum":1,)"
-            R"("participants.weight_min":1,"deadlines.soft_ms":30000,"deadlines.soft_min_ms":5000,)"
-            R"("deadlines.adaptive":true,"deadlines.hard_ms":60000,"optimizer.name":"fedavg:lr=1",)"
-            R"("optimizer.learning_rate":1E0,"optimizer.momentum":9E-1,"residual.norm_max":0E0,)"
-            R"("residual.age_max_rounds":0,"workers.missing":"continue","workers.deadline_ms":0,"worker":{}})");
+  EXPECT_EQ(
+      plan_to_json(plan),
+      R"({"name":"","rounds":10,"local_steps":1,"codec":"fp32","down":"fp32","chunk_values":1048576,"fraction_bits":40,)"
+      R"("value_abs_max":1.024E3,"update_norm_max":0E0,"attempts_max":3,"models_kept":3,)"
+      R"("models_kept_best":"","seed":1,"sum_digest":false,)"
+      R"("metrics_by_site":true,"participants.fraction":1E0,"participants.min":1,"participants.quorum":1,)"
+      R"("participants.weight_min":1,"deadlines.soft_ms":30000,"deadlines.soft_min_ms":5000,)"
+      R"("deadlines.adaptive":true,"deadlines.hard_ms":60000,"optimizer.name":"fedavg:lr=1",)"
+      R"("optimizer.learning_rate":1E0,"optimizer.momentum":9E-1,"residual.norm_max":0E0,)"
+      R"("residual.age_max_rounds":0,"workers.missing":"continue","workers.deadline_ms":0,"worker":{}})");
   plan = round::unusual_plan();
   const std::string text =
-      R"({"name":"digits","rounds":31,"local_steps":17,"codec":"topk:ratio=0.05","chunk_values":4096,)"
+      R"({"name":"digits","rounds":31,"local_steps":17,"codec":"topk:ratio=0.05",)"
+      R"("down":"delta:int8:block=512,rounding=stochastic","chunk_values":4096,)"
       R"("fraction_bits":33,"value_abs_max":1.65E1,"update_norm_max":1E-3,"attempts_max":1000,)"
       R"("models_kept":8,"models_kept_best":"test_accuracy:max","seed":9007199254740993,"sum_digest":true,)"
       R"("metrics_by_site":false,"participants.fraction":1E-1,)"

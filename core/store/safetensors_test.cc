@@ -239,6 +239,35 @@ TEST_F(ModelStoreTest, PruneKeepsTheNewestAndNeverTheFuture) {
   EXPECT_EQ(versions(), (std::vector<std::uint64_t>{4, 5}));
 }
 
+// A difference is made of the last two models that sites trained from, however few models the plan keeps.
+TEST_F(ModelStoreTest, OfTheModelsThatSitesTrainFromTheLastTwoStay) {
+  const std::vector<float> model(4, 1.0F), trained(4, 2.0F);
+  const ByteSpan bytes = std::as_bytes(std::span(trained));
+  for (std::uint64_t version = 1; version <= 5; ++version) {
+    ModelWriter writer = std::move(*store.begin(ref(version), schema));
+    ASSERT_TRUE(writer.write(0, std::as_bytes(std::span(model))).ok());
+    const Digest digest = model_digest(std::as_bytes(std::span(model)));
+    ASSERT_TRUE(store.keep(std::move(writer), digest, {}, TrainedFile{bytes, model_digest(bytes)}).ok());
+  }
+  ASSERT_TRUE(store.prune(RunId(1), ModelVersion(4), 1, {ModelVersion(2)}).ok());
+  EXPECT_EQ(versions(), (std::vector<std::uint64_t>{2, 4, 5}));
+  const auto is_there = [&](std::uint64_t version) {
+    return store.load(ref(version), model_digest(bytes), ModelFile::kTrained).ok();
+  };
+  EXPECT_FALSE(is_there(1));
+  EXPECT_FALSE(is_there(2)) << "a label is one of the model that is kept";
+  EXPECT_TRUE(is_there(3));
+  EXPECT_TRUE(is_there(4));
+  EXPECT_TRUE(is_there(5)) << "which is not committed yet";
+  EXPECT_TRUE(store.sweep({ref(0), ref(1), ref(2), ref(3), ref(4)}).ok());
+  EXPECT_FALSE(is_there(5)) << "set aside with its model";
+  EXPECT_TRUE(is_there(4));
+  EXPECT_FALSE(store.load(ref(4), model_digest(std::as_bytes(std::span(model))), ModelFile::kTrained).ok());
+  EXPECT_EQ(ModelStore::name_of(ref(4), ModelFile::kTrained), "run-1/round-4.trained.safetensors");
+  EXPECT_EQ(ModelStore::key_of("run-1/round-4.trained.safetensors", ModelFile::kTrained), ref(4));
+  EXPECT_EQ(ModelStore::key_of("run-1/round-4.trained.safetensors"), std::nullopt);
+}
+
 TEST_F(ModelStoreTest, ACrashAnywhereInPutLeavesTheModelBeforeAndNoTornOne) {
   const Digest before = put(1);
   for (std::uint64_t n = 0;; ++n) {

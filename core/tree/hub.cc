@@ -1,6 +1,5 @@
 #include "core/tree/hub.h"
 
-#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/post.hpp>
 #include <utility>
@@ -18,7 +17,6 @@ namespace fluvial::tree {
 namespace {
 
 constexpr std::size_t kAdvertiseBytesMax = 300;
-constexpr int kModelsAtOnceMax = 16;      // of one child; it waits for one
 constexpr double kWallClocksApart_s = 5;  // as coordinator/logic/problems.h and the alert have it
 
 }  // namespace
@@ -346,67 +344,6 @@ void Hub::note_clock(const Child& child, const ClockOffset& clock) {
   clocks_apart_.insert(child.node);
   runtime_.log.warn("a child's wall clock is apart from this node's; rounds go on, certificates and logs go by it",
                     {{"member", child.name}, {"seconds", seconds}});
-}
-
-net::Awaitable<Status> Hub::start_model(Child child, std::shared_ptr<Stream> stream, v1::ModelRequest request) {
-  const Result<round::ModelRef> ref = wire::from_proto(request.model());
-  if (!ref.ok()) co_return ref.error();
-  if (request.offset() > ref->bytes) co_return Error{Code::kInvalidArgument, "an offset beyond the model's end"};
-  const Result<std::shared_ptr<ModelSlot>> slot =
-      co_await ask(runtime_.strand, [&]() -> Result<std::shared_ptr<ModelSlot>> { return owner_.model(*ref); });
-  if (*slot == nullptr) {  // overtaken: the child will hear of a newer one
-    runtime_.log.debug("model asked for that is not here",
-                       {{"member", child.name}, {"run", ref->run}, {"model_version", ref->version}});
-    co_return Status{};
-  }
-  if (stream->models >= kModelsAtOnceMax) {
-    co_return Error{Code::kResourceExhausted, "too many models asked for at once"};
-  }
-  ++stream->models;
-  const std::uint64_t generation = ++stream->generation;
-  streams_.spawn(child.session->executor(), "model to " + child.name,
-                 stream_model(child.session, stream, *slot, request.offset(), generation));
-  co_return Status{};
-}
-
-net::Awaitable<void> Hub::stream_model(std::shared_ptr<net::Session> session, std::shared_ptr<Stream> stream,
-                                       std::shared_ptr<ModelSlot> slot, std::uint64_t offset,
-                                       std::uint64_t generation) {
-  const std::shared_ptr<void> until_sent(nullptr, [stream](void*) { --stream->models; });
-  bool begun = false;
-  while (stream->generation == generation) {
-    // What is available is asked for on the node's strand, a part at a time.
-    co_await run_on(runtime_.strand, slot->wait_beyond(offset));
-    std::shared_ptr<const round::Schema> schema;
-    const Result<std::uint64_t> available = co_await ask(runtime_.strand, [&]() -> Result<std::uint64_t> {
-      if (slot->abandoned()) return Error{Code::kCancelled, "overtaken"};
-      schema = slot->schema();
-      return slot->available();
-    });
-    if (!available.ok() || stream->generation != generation) co_return;
-    if (!begun) {
-      v1::Envelope begin;
-      *begin.mutable_model_begin()->mutable_model() = wire::to_proto(slot->ref());
-      *begin.mutable_model_begin()->mutable_schema() = wire::to_proto(*schema);
-      begin.mutable_model_begin()->set_offset(offset);
-      const Status sent = co_await session->send({std::move(begin), {}});
-      if (!sent.ok()) co_return;
-      begun = true;
-    }
-    while (offset < *available && stream->generation == generation) {
-      const std::uint64_t size = std::min(options_.model_part_bytes, *available - offset);
-      v1::Envelope part;
-      part.mutable_model_chunk()->set_run(slot->ref().run.value());
-      part.mutable_model_chunk()->set_version(slot->ref().version.value());
-      part.mutable_model_chunk()->set_offset(offset);
-      const Status sent = co_await session->send({std::move(part), slot->part(offset, size)});
-      if (!sent.ok()) co_return;
-      payload_bytes_out_.fetch_add(size, std::memory_order_relaxed);
-      bytes_.model_bytes.add(static_cast<double>(size));
-      offset += size;
-    }
-    if (offset == slot->ref().bytes) co_return;
-  }
 }
 
 }  // namespace fluvial::tree

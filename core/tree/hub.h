@@ -134,8 +134,9 @@ class Hub final : public Children {
   net::Awaitable<Status> take_report(Child child, v1::Report message);
   void note_clock(const Child& child, const ClockOffset& clock);
   net::Awaitable<Status> start_model(Child child, std::shared_ptr<Stream> stream, v1::ModelRequest request);
+  struct Wanted;  // what a child asked for
   net::Awaitable<void> stream_model(std::shared_ptr<net::Session> session, std::shared_ptr<Stream> stream,
-                                    std::shared_ptr<ModelSlot> slot, std::uint64_t offset, std::uint64_t generation);
+                                    std::shared_ptr<ModelSlot> slot, Wanted wanted, std::uint64_t generation);
   net::Awaitable<Status> take_in(Child child);
   net::Awaitable<void> left_by(Child child);  // when this session of the child's has ended
   Status may_join(const Child& child) const;

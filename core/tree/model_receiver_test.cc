@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "core/aggregate/model_form.h"
 #include "core/digest/sha256.h"
 #include "core/tree/test_runtime.h"
 #include "core/wire/mapping.h"
@@ -31,6 +32,22 @@ class KeptModel final : public ModelSink {
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
     return {};
   }
+  Status begin_form(std::optional<round::ModelForm> form) override {
+    EXPECT_TRUE(bytes_.empty());
+    form_bytes_.clear();
+    form_ = std::move(form);
+    return {};
+  }
+  Status append_form(ByteSpan bytes) override {
+    EXPECT_TRUE(form_);
+    form_bytes_.insert(form_bytes_.end(), bytes.begin(), bytes.end());
+    return {};
+  }
+  SharedBytes form_bytes() override { return {nullptr, form_bytes_}; }
+  MutableByteSpan room() override {
+    bytes_.resize(ref_.bytes);
+    return bytes_;
+  }
   ByteSpan bytes() override { return bytes_; }
   Status seal() override {
     EXPECT_EQ(bytes_.size(), ref_.bytes);
@@ -43,6 +60,8 @@ class KeptModel final : public ModelSink {
   bool has_room_;
   Mailbox<std::vector<std::byte>>& complete_;
   std::vector<std::byte> bytes_;
+  std::optional<round::ModelForm> form_;
+  std::vector<std::byte> form_bytes_;
 };
 
 class ModelReceiverTest : public testing::Test {
@@ -106,13 +125,15 @@ class ModelReceiverTest : public testing::Test {
   Mailbox<std::vector<std::byte>> complete_;
   Mailbox<round::ModelRef> refused_;
   bool has_room_ = true;
-  ModelReceiver receiver_{runtime_.get(),
-                          tasks_,
-                          {[this](v1::Envelope message) { posted_.put(std::move(message)); },
-                           [this](const round::ModelRef& ref) {
-                             return std::make_shared<KeptModel>(ref, std::exchange(has_room_, true), complete_);
-                           },
-                           [this](const round::ModelRef& ref, const Error&) { refused_.put(ref); }}};
+  ModelReceiver receiver_{
+      runtime_.get(),
+      tasks_,
+      {[this](v1::Envelope message) { posted_.put(std::move(message)); },
+       [this](const round::ModelRef& ref) {
+         return std::make_shared<KeptModel>(ref, std::exchange(has_room_, true), complete_);
+       },
+       [this](const round::ModelRef& ref, const Error&) { refused_.put(ref); }, [this] { return held_; }}};
+  std::optional<ModelReceiver::Held> held_;
 };
 
 TEST_F(ModelReceiverTest, GoesOnWhereTheSessionBroke) {
@@ -227,6 +248,143 @@ TEST_F(ModelReceiverTest, WithoutRoomForItItIsAskedForAgain) {
   ASSERT_TRUE(give(one, 0, 400).ok());
   expect_complete(one);
   EXPECT_TRUE(refused_.empty());
+}
+
+// ---- in another form ----------------------------------------------------------------------------------------------
+
+class FormReceiverTest : public ModelReceiverTest {
+ protected:
+  FormReceiverTest() { hold(before_); }
+  void hold(const Model& model) {
+    held_ = ModelReceiver::Held{model.ref, {std::make_shared<Buffer>(Buffer::copy_of(model.bytes.span())), {}}};
+    held_->bytes.bytes = std::static_pointer_cast<const Buffer>(held_->bytes.owner)->span();
+  }
+  static aggregate::EncodedModel encoded(const Model& model, const Model& base, const std::string& down) {
+    Serial serial;
+    Buffer trained(model.bytes.size());
+    const aggregate::Down how = aggregate::parse_down(down).value();
+    std::optional<aggregate::BaseModel> from;
+    if (how.kind == aggregate::Down::Kind::kDelta) from = aggregate::BaseModel{base.ref, base.bytes.span()};
+    return aggregate::encode_model(serial, how, 256, {1, 2, 0}, schema(), model.bytes.span(), from, trained.span())
+        .value();
+  }
+  // Of these values every codec here makes the same again.
+  static Model plain(std::uint64_t version) {
+    std::vector<float> values(100, static_cast<float>(version));
+    Buffer bytes = Buffer::copy_of(std::as_bytes(std::span(values)));
+    return {{RunId(1), ModelVersion(version), sha256(bytes.span()), bytes.size()}, std::move(bytes)};
+  }
+  v1::ModelRequest request() { return posted_.take().model_request(); }
+  Status give_form(const Model& model, const round::ModelForm& form, std::uint64_t offset = 0) {
+    v1::ModelBegin message;
+    *message.mutable_model() = wire::to_proto(model.ref);
+    *message.mutable_schema() = wire::to_proto(schema());
+    message.set_offset(offset);
+    *message.mutable_form() = wire::to_proto(form);
+    return runtime_.run(begin(&receiver_, std::move(message)));
+  }
+  Status give_bytes(const Model& model, ByteSpan encoded, std::uint64_t from, std::uint64_t to, std::byte flip = {}) {
+    return give({model.ref, Buffer::copy_of(encoded)}, from, to, flip);
+  }
+
+  const Model before_ = plain(1);
+  const Model next_ = plain(2);
+};
+
+TEST_F(FormReceiverTest, ADifferenceIsDecodedAndItsDigestChecked) {
+  for (const std::string down : {"delta:fp16", "fp16", "delta:topk:ratio=1"}) {
+    const aggregate::EncodedModel sent = encoded(next_, before_, down);
+    want(next_);
+    const v1::ModelRequest asked = request();
+    EXPECT_TRUE(asked.takes_form());
+    EXPECT_EQ(wire::from_proto(asked.have()).value(), before_.ref);
+    ASSERT_TRUE(give_form(next_, sent.form).ok());
+    ASSERT_TRUE(give_bytes(next_, sent.bytes.span(), 0, sent.bytes.size()).ok());
+    expect_complete(next_);
+  }
+  EXPECT_TRUE(posted_.empty());
+  EXPECT_TRUE(refused_.empty());
+}
+
+TEST_F(FormReceiverTest, GoesOnInTheFormThatHadBegun) {
+  const aggregate::EncodedModel sent = encoded(next_, before_, "delta:fp16");
+  want(next_);
+  request();
+  ASSERT_TRUE(give_form(next_, sent.form).ok());
+  ASSERT_TRUE(give_bytes(next_, sent.bytes.span(), 0, 150).ok());
+  hold(next_);  // whatever is held by now: the difference is from what it was when it began
+  reconnect();
+  const v1::ModelRequest asked = request();
+  EXPECT_EQ(asked.offset(), 0u) << "a parent that knows no form begins at the model's first byte";
+  EXPECT_EQ(asked.form_offset(), 150u);
+  EXPECT_EQ(wire::from_proto(asked.begun()).value(), sent.form);
+  EXPECT_EQ(wire::from_proto(asked.have()).value(), before_.ref);
+  ASSERT_TRUE(give_form(next_, sent.form, 150).ok());
+  ASSERT_TRUE(give_bytes(next_, sent.bytes.span(), 150, sent.bytes.size()).ok());
+  expect_complete(next_);
+}
+
+TEST_F(FormReceiverTest, AnotherParentMayHaveItWholeOnly) {
+  const aggregate::EncodedModel sent = encoded(next_, before_, "delta:fp16");
+  want(next_);
+  request();
+  ASSERT_TRUE(give_form(next_, sent.form).ok());
+  ASSERT_TRUE(give_bytes(next_, sent.bytes.span(), 0, 150).ok());
+  reconnect();
+  request();
+  ASSERT_TRUE(give_begin(next_, 0).ok());
+  ASSERT_TRUE(give(next_, 0, 400).ok());
+  expect_complete(next_);
+}
+
+TEST_F(FormReceiverTest, WhatIsDamagedIsAskedForWhole) {
+  const aggregate::EncodedModel sent = encoded(next_, before_, "delta:fp16");
+  want(next_);
+  request();
+  ASSERT_TRUE(give_form(next_, sent.form).ok());
+  ASSERT_TRUE(give_bytes(next_, sent.bytes.span(), 0, 50).ok());
+  ASSERT_TRUE(give_bytes(next_, sent.bytes.span(), 50, sent.bytes.size(), std::byte{4}).ok());
+  EXPECT_EQ(refused_.take(), next_.ref) << "its digest is another";
+  const v1::ModelRequest asked = request();
+  EXPECT_FALSE(asked.takes_form());
+  EXPECT_FALSE(asked.has_begun());
+  ASSERT_TRUE(give_form(next_, sent.form).ok()) << "not what was asked for: passed over";
+  ASSERT_TRUE(give_bytes(next_, sent.bytes.span(), 0, 50).ok());
+  ASSERT_TRUE(give_begin(next_, 0).ok());
+  ASSERT_TRUE(give(next_, 0, 400).ok());
+  expect_complete(next_);
+}
+
+TEST_F(FormReceiverTest, AFormThatItCannotDecodeItAsksForWhole) {
+  const aggregate::EncodedModel sent = encoded(next_, before_, "delta:fp16");
+  const auto changed = [&](auto change) {
+    round::ModelForm form = sent.form;
+    change(form);
+    return form;
+  };
+  const round::ModelForm forms[] = {changed([](auto& form) { form.codec = "of the next version"; }),
+                                    changed([](auto& form) { form.bytes = std::uint64_t{1} << 39; }),
+                                    changed([](auto& form) { form.base->version = ModelVersion(0); }),
+                                    changed([](auto& form) { form.chunk_values = 0; })};
+  for (const round::ModelForm& form : forms) {
+    want(next_);
+    EXPECT_TRUE(request().takes_form());
+    ASSERT_TRUE(give_form(next_, form).ok());
+    EXPECT_FALSE(request().takes_form());
+    ASSERT_TRUE(give_begin(next_, 0).ok());
+    ASSERT_TRUE(give(next_, 0, 400).ok());
+    expect_complete(next_);
+  }
+}
+
+TEST_F(FormReceiverTest, OnceTheModelItselfHasBegunNoFormComesBetween) {
+  const aggregate::EncodedModel sent = encoded(next_, before_, "delta:fp16");
+  want(next_);
+  request();
+  ASSERT_TRUE(give_begin(next_, 0).ok());
+  ASSERT_TRUE(give(next_, 0, 100).ok());
+  EXPECT_FALSE(give_form(next_, sent.form).ok());
+  EXPECT_FALSE(give_form(next_, sent.form, 50).ok());
 }
 
 TEST_F(ModelReceiverTest, RefusesWhatDoesNotFit) {

@@ -48,8 +48,67 @@ std::shared_ptr<const std::vector<std::int64_t>> ModelSlot::integers() {
   return integers_;
 }
 
-net::Awaitable<void> ModelSlot::wait_beyond(std::uint64_t offset) {
-  while (!abandoned_ && !(begun() && (available_ > offset || complete()))) co_await changed_.wait();
+// ---- another form -------------------------------------------------------------------------------------------------
+
+void ModelSlot::also(round::ModelForm form, SharedBytes bytes) {
+  FLUVIAL_CHECK(bytes.bytes.size() == form.bytes, "a form of another size");
+  form_ = std::move(form);
+  form_bytes_ = std::move(bytes);
+  form_available_ = form_->bytes;
+}
+
+void ModelSlot::begin_form(round::ModelForm form) {
+  form_writable_ = std::make_shared<Buffer>(form.bytes);
+  form_bytes_ = {form_writable_, form_writable_->span()};
+  form_available_ = 0;
+  form_ = std::move(form);
+  changed_.notify_all();
+}
+
+Status ModelSlot::append_form(ByteSpan bytes) {
+  if (form_writable_ == nullptr || bytes.size() > form_->bytes - form_available_) {
+    return Error{Code::kDataLoss, "model bytes beyond the model's end"};
+  }
+  if (!bytes.empty()) std::memcpy(form_writable_->data() + form_available_, bytes.data(), bytes.size());
+  form_available_ += bytes.size();
+  changed_.notify_all();
+  return {};
+}
+
+void ModelSlot::drop_form() {
+  form_.reset();
+  form_writable_.reset();
+  form_bytes_ = {};
+  form_available_ = 0;
+  changed_.notify_all();
+}
+
+MutableByteSpan ModelSlot::room() {
+  FLUVIAL_CHECK(writable_ != nullptr, "room before the schema is known");
+  return writable_->span();
+}
+
+void ModelSlot::decoded() {
+  available_ = ref_.bytes;
+  changed_.notify_all();
+}
+
+// ---- those who are sent it ----------------------------------------------------------------------------------------
+
+bool ModelSlot::gives_form(bool takes_form, const std::optional<round::ModelRef>& have) const {
+  return takes_form && form_ && (!form_->base || form_->base == have);
+}
+
+net::Awaitable<void> ModelSlot::wait_begun() {
+  while (!abandoned_ && !(begun() && (available_ > 0 || form_available_ > 0))) co_await changed_.wait();
+}
+
+net::Awaitable<void> ModelSlot::wait_beyond(std::uint64_t offset, std::optional<round::ModelForm> form) {
+  const auto is_more = [&] {
+    if (!form) return available_ > offset || complete();
+    return form_ != form || form_available_ > offset || form_available_ == form_->bytes;
+  };
+  while (!abandoned_ && !(begun() && is_more())) co_await changed_.wait();
 }
 
 void ModelSlot::abandon() {

@@ -219,6 +219,7 @@ Result<round::Schema> from_proto(const v1::Schema& schema) {
 v1::Plan to_proto(const round::Plan& plan) {
   v1::Plan out;
   visit_plan(plan, [&](const round::PlanKey& key, const auto& value) { PlanField(key).put(out, value); });
+  if (plan.down == round::Plan().down) out.clear_down();  // as from a sender that does not know it
   return out;
 }
 
@@ -226,6 +227,7 @@ Result<round::Plan> from_proto(const v1::Plan& plan) {
   if (plan.codec().empty() || plan.codec().size() > 64) return wrong("codec: expected a name of 1 to 64 bytes");
   round::Plan out;
   FLUVIAL_TRY(try_plan(out, [&](const round::PlanKey& key, auto& value) { return PlanField(key).get(plan, value); }));
+  if (out.down.empty()) out.down = round::Plan().down;
   FLUVIAL_TRY(round::check_plan(out));
   return out;
 }

@@ -17,6 +17,7 @@ void set_opening_fields(const Opening& opening, Message& message) {
   message.set_epoch(opening.epoch.value());
   *message.mutable_base() = to_proto(opening.base);
   *message.mutable_plan() = to_proto(opening.plan);
+  message.mutable_plan()->clear_down();  // each transfer says it of itself; an older node would lose it on the way
   message.set_scale_bits(static_cast<std::uint32_t>(opening.scale_bits));
   message.set_value_count(opening.value_count);
   message.set_integer_count(opening.integer_count);

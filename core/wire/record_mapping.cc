@@ -26,6 +26,26 @@ Result<round::ModelRef> from_proto(const v1::ModelRef& ref) {
   return round::ModelRef{RunId(ref.run()), ModelVersion(ref.version()), digest, ref.bytes()};
 }
 
+v1::ModelForm to_proto(const round::ModelForm& form) {
+  v1::ModelForm proto;
+  proto.set_codec(form.codec);
+  proto.set_chunk_values(form.chunk_values);
+  proto.set_bytes(form.bytes);
+  if (form.base) *proto.mutable_base() = to_proto(*form.base);
+  return proto;
+}
+
+Result<round::ModelForm> from_proto(const v1::ModelForm& form) {
+  constexpr std::size_t kCodecBytesMax = 64;
+  if (form.codec().size() > kCodecBytesMax)
+    return Error{Code::kInvalidArgument, "a codec's name of more than 64 bytes"};
+  round::ModelForm out{form.codec(), form.chunk_values(), form.bytes(), {}};
+  if (form.has_base()) {
+    FLUVIAL_ASSIGN(out.base, from_proto(form.base()));
+  }
+  return out;
+}
+
 v1::OutcomeReply::Outcome to_proto(round::Outcome outcome) {
   switch (outcome) {
     case round::Outcome::kPending: return v1::OutcomeReply::OUTCOME_PENDING;

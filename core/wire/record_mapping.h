@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/result.h"
+#include "core/round/model_form.h"
 #include "core/round/outcome.h"
 #include "core/round/plan.h"
 #include "core/round/received.h"
@@ -19,6 +20,10 @@ namespace fluvial::wire {
 v1::ModelRef to_proto(const round::ModelRef& ref);
 // kInvalidArgument: a bad digest, or larger than any model.
 Result<round::ModelRef> from_proto(const v1::ModelRef& ref);
+
+v1::ModelForm to_proto(const round::ModelForm& form);
+// kInvalidArgument: a bad base, or a codec's name that is too long. aggregate::check_form() looks at the rest.
+Result<round::ModelForm> from_proto(const v1::ModelForm& form);
 
 v1::OutcomeReply::Outcome to_proto(round::Outcome outcome);
 Result<round::Outcome> from_proto(v1::OutcomeReply::Outcome outcome);  // kInvalidArgument: none, or a newer one

@@ -27,7 +27,21 @@ Status MappedModel::append(ByteSpan bytes) {
   return {};
 }
 
+Status MappedModel::begin_form(std::optional<round::ModelForm> form) {
+  form_ = form ? std::make_shared<Buffer>(form->bytes) : nullptr;
+  form_filled_bytes_ = 0;
+  return {};
+}
+
+Status MappedModel::append_form(ByteSpan bytes) {
+  FLUVIAL_CHECK(form_ && bytes.size() <= form_->size() - form_filled_bytes_, "no room for it");
+  std::memcpy(form_->data() + form_filled_bytes_, bytes.data(), bytes.size());
+  form_filled_bytes_ += bytes.size();
+  return {};
+}
+
 Status MappedModel::seal() {
+  form_.reset();
   FLUVIAL_ASSIGN(sealed_, std::move(*writer_).seal());
   return {};
 }

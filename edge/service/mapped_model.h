@@ -1,5 +1,5 @@
-// The memory that workers map, while a model comes into it: filled in order, sealed once it is whole. On the node's
-// strand, seal() on the pool.
+// The memory that workers map, while a model comes into it: filled in order, or decoded from a form that was gathered
+// beside it; sealed once it is whole. On the node's strand, seal() on the pool.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,10 @@ class MappedModel final : public tree::ModelSink {
 
   net::Awaitable<Status> begin(round::Schema schema) override;
   Status append(ByteSpan bytes) override;
+  Status begin_form(std::optional<round::ModelForm> form) override;
+  Status append_form(ByteSpan bytes) override;
+  SharedBytes form_bytes() override { return {form_, form_->span()}; }
+  MutableByteSpan room() override { return writer_->span(); }
   ByteSpan bytes() override { return writer_->span(); }
   Status seal() override;
   void complete() override;
@@ -35,6 +39,8 @@ class MappedModel final : public tree::ModelSink {
   std::optional<round::Schema> schema_;
   std::optional<local::MemfdWriter> writer_;
   std::uint64_t filled_bytes_ = 0;
+  std::shared_ptr<Buffer> form_;  // that it comes in; null: as its bytes
+  std::uint64_t form_filled_bytes_ = 0;
   std::shared_ptr<const local::SharedModel> sealed_;
 };
 

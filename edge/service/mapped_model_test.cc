@@ -27,5 +27,30 @@ TEST(MappedModelTest, IsHandedOnWhenItIsSealed) {
   EXPECT_TRUE(net::same_bytes(held->bytes->bytes(), bytes));
 }
 
+TEST(MappedModelTest, WhatComesInAnotherFormIsGatheredBeside) {
+  TestRuntime runtime;
+  const std::vector<float> values = draw(1, 100);
+  const round::Schema schema = round::Schema::make({{"w", round::DType::kF32, {100}}}).value();
+  const ByteSpan bytes = std::as_bytes(std::span(values));
+  std::optional<HeldModel> held;
+  const round::ModelRef ref{RunId(1), ModelVersion(1), {}, bytes.size()};
+  MappedModel model(
+      runtime.get().pool, local::ModelMemory::make(), ref, [] {}, [&](HeldModel done) { held = std::move(done); });
+  ASSERT_TRUE(runtime.run(model.begin(schema)).ok());
+  const round::ModelForm form{"fp16", 256, 204, {}};
+  ASSERT_TRUE(model.begin_form(form).ok());
+  ASSERT_TRUE(model.append_form(bytes.first(150)).ok());
+  ASSERT_TRUE(model.begin_form(form).ok()) << "from the start";
+  ASSERT_TRUE(model.append_form(bytes.first(100)).ok());
+  ASSERT_TRUE(model.append_form(bytes.subspan(100, 104)).ok());
+  EXPECT_TRUE(net::same_bytes(model.form_bytes().bytes, bytes.first(204)));
+  ASSERT_EQ(model.room().size(), bytes.size());
+  std::ranges::copy(bytes, model.room().begin());
+  ASSERT_TRUE(model.seal().ok());
+  model.complete();
+  ASSERT_TRUE(held);
+  EXPECT_TRUE(net::same_bytes(held->bytes->bytes(), bytes));
+}
+
 }  // namespace
 }  // namespace fluvial::edge

@@ -63,6 +63,10 @@ tree::ModelReceiver::Owner EdgeService::model_owner() {
       on_model(std::move(held));
     });
   };
+  owner.have = [this]() -> std::optional<tree::ModelReceiver::Held> {
+    if (!held_) return std::nullopt;
+    return tree::ModelReceiver::Held{held_->ref, {held_->bytes, held_->bytes->bytes()}};
+  };
   owner.refused = [this](const round::ModelRef& model, const Error& why) {
     site_.report.model_refused(model, why);
     if (common_models_ != nullptr) common_models_->cannot_fetch(this);
@@ -238,7 +242,7 @@ round::NodeReport EdgeService::own_report() const {
     report.done_bytes = sending->done_bytes;
     report.total_bytes = sending->total_bytes;
   } else if (report.doing == round::Doing::kFetching && fetching_) {
-    report.total_bytes = fetching_->model.bytes;
+    report.total_bytes = models_.bytes_expected().value_or(fetching_->model.bytes);
     report.done_bytes = std::min(report.total_bytes, models_.bytes_received() - fetching_->bytes_before);
   } else if (report.doing == round::Doing::kTraining && report.workers < settings_.workers) {
     report.note = report.workers == 0 ? "no worker attached"

@@ -54,7 +54,7 @@ RoundChecks::Run* RoundChecks::find(RunId run) {
 void RoundChecks::run_started(const store::RunRow& row, const FlatModel& initial) {
   Run run;
   run.row = row;
-  run.digest = row.initial_model;
+  run.master = run.trained = row.initial_model;
   run.state = first_state(row.plan.optimizer, initial.values);
   run.integers.assign(initial.integers.begin(), initial.integers.end());
   now_.runs.insert_or_assign(row.id, std::move(run));
@@ -68,7 +68,7 @@ void RoundChecks::run_continued(const store::RunRow& row) {
   if (now_.runs.contains(row.id)) return;
   const Run* before = find(row.continues);
   if (!say(before != nullptr, "journal_kept", format_text("run {} continues none", row.id.value()))) return;
-  say(row.initial_model == before->digest, "model_chain",
+  say(row.initial_model == before->master, "model_chain",
       format_text("run {} does not begin with the last model of run {}", row.id.value(), row.continues.value()));
   const OptimizerState last = before->state;
   const std::vector<std::int64_t> integers = before->integers;
@@ -190,7 +190,7 @@ void RoundChecks::attempt_recorded(const round::AttemptRecord& attempt) {
   check_room(*run, attempt, which);
   const RoundId last = run->commits.empty() ? RoundId(0) : run->commits.rbegin()->first;
   say(attempt.round == last.next(), "one_commit", which + format_text(" after the commit of {}", last.value()));
-  say(attempt.base.digest == run->digest, "model_chain", which + ": not on the last committed model");
+  say(attempt.base.digest == run->trained, "model_chain", which + ": not on the last committed model");
   run->attempt = attempt;
   RoundId& greatest = opened_[attempt.run];
   greatest = std::max(greatest, attempt.round);
@@ -398,7 +398,8 @@ void RoundChecks::committed(const store::CommitRow& row) {
 }
 
 void RoundChecks::settle(Run& run, const store::CommitRow& row) {
-  run.digest = row.record.model.digest;
+  run.trained = row.record.model.digest;
+  run.master = row.master;
   run.state = std::move(run.state_in_doubt);
   run.integers = std::move(run.integers_in_doubt);
   run.in_doubt.reset();

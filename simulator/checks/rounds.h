@@ -103,7 +103,8 @@ class RoundChecks {
     OptimizerState state_in_doubt;
     std::vector<std::int64_t> integers;  // of that model
     std::vector<std::int64_t> integers_in_doubt;
-    Digest digest{};
+    Digest master{};   // of the last committed model
+    Digest trained{};  // of the one that sites train from
   };
   struct Line {  // what a history holds, or held when it was given up
     std::map<RunId, Run> runs;

@@ -111,7 +111,7 @@ net::Awaitable<Status> CoordinatorRole::continue_run() {
     store::RunRow row = before;
     row.id = RunId();
     row.continues = before.id;
-    row.initial_model = last ? last->record.model.digest : before.initial_model;
+    row.initial_model = last ? last->master : before.initial_model;
     FLUVIAL_ASSIGN(store::Model model, models_->load({before.id, version}, row.initial_model));
     return std::pair(std::move(row), std::move(model.bytes));
   });

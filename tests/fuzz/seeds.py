@@ -196,6 +196,28 @@ def model_files():
     }
 
 
+def model_forms():
+    def chunk(content):
+        return struct.pack("<I", len(content)) + content
+
+    others = b"abc" + struct.pack("<q", 9)
+    halves = [struct.pack("<e", value) for value in (0.5, -1, 2)]
+    whole = chunk(b"".join(halves) + bytes(26)) + chunk(bytes(18)) + others
+    return {
+        "fp16": b"\0\0" + whole,
+        "bf16": b"\0\1" + chunk(bytes(32)) + chunk(b"\x80\x3f" * 9) + others,
+        "difference": b"\0\2" + whole,
+        "difference-bf16": b"\0\3" + whole,
+        "not-finite": b"\0\0" + chunk(b"\x00\x7c" * 16) + chunk(bytes(18)) + others,
+        "cut": b"\0\2" + whole[:-1],
+        "more": b"\0\2" + whole + b"x",
+        "chunk-beyond-the-end": b"\0\0" + struct.pack("<I", 0xFFFFFFFF) + bytes(32),
+        "announced": b"\1" + short("int8:block=256,rounding=stochastic") + struct.pack("<QQ", 16, 60) + b"\1" + struct.pack("<Q", 111),
+        "announced-too-long": b"\1" + short("fp16") + struct.pack("<QQ", 16, 1 << 40) + b"\0",
+        "announced-nonsense": b"\1" + short("a\nb") + struct.pack("<QQ", 0, 0),
+    }
+
+
 def toml():
     plan = 'name = "digits"\nrounds = 20\ncodec = "int8"\n[deadlines]\nsoft_ms = 1000\nhard_ms = 2000\n[worker]\nlr = 0.1\n'
     edge = 'data_dir = "/var/lib/fluvial"\ncoordinator = "127.0.0.1:7443"\n'
@@ -437,6 +459,7 @@ CORPORA = {
     "certificate": certificates,
     "enrol": enrolments,
     "safetensors": model_files,
+    "model_form": model_forms,
     "toml": toml,
     "http": http,
     "statement": statements,

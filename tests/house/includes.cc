@@ -58,7 +58,7 @@ const std::vector<Room> kRooms = {
      true},
     {"coordinator/model",
      {"core/base", "core/digest", "kernels", "core/round", "core/aggregate", "core/store", "core/transfer"},
-     {},
+     {"kernels/reference"},
      true},
 
     // The two ends of an edge of the tree, for every role.

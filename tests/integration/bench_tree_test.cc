@@ -26,6 +26,7 @@ struct Shape {
   int sites;
   int aggregators;
   int tiers;
+  const char* down = "fp32";
 };
 
 void PrintTo(const Shape& shape, std::ostream* out) {
@@ -37,11 +38,16 @@ void PrintTo(const Shape& shape, std::ostream* out) {
 value bench_tree(const Shape& shape) {
   const auto folder = std::move(cli::WorkFolder::open("", false, "test")).value();
   const auto supervisor = std::move(cli::Supervisor::create(std::chrono::seconds(20))).value();
-  const CommandRun ran = run_fluvial(
-      *supervisor, folder,
-      {"bench", "tree", "--sites", std::to_string(shape.sites), "--aggregators", std::to_string(shape.aggregators),
-       "--tiers", std::to_string(shape.tiers), "--params", std::to_string(kParams), "--codec", shape.codec, "--rounds",
-       "3", "--sum-digest", "--no-bound", "--json", folder.file("bench.json")});
+  const CommandRun ran = run_fluvial(*supervisor, folder, {"bench",         "tree",
+                                                           "--sites",       std::to_string(shape.sites),
+                                                           "--aggregators", std::to_string(shape.aggregators),
+                                                           "--tiers",       std::to_string(shape.tiers),
+                                                           "--params",      std::to_string(kParams),
+                                                           "--codec",       shape.codec,
+                                                           "--down",        shape.down,
+                                                           "--rounds",      "3",
+                                                           "--sum-digest",  "--no-bound",
+                                                           "--json",        folder.file("bench.json")});
   EXPECT_EQ(ran.exit_status, 0) << ran.output;
   return ran.exit_status == 0 ? read_json(folder.file("bench.json")) : value();
 }
@@ -84,6 +90,20 @@ TEST(BenchTrees, TheSameContributionsMakeTheSameModelInEveryTree) {
   EXPECT_EQ(flat.size(), 64U);
   EXPECT_EQ(cli::text_member(bench_tree({"fp32", 5, 2, 1}), "model_sha256"), flat);
   EXPECT_EQ(cli::text_member(bench_tree({"fp32", 5, 3, 3}), "model_sha256"), flat);
+}
+
+// The model goes down as a difference: the first one whole, then in a quarter of its bytes, and through every tree the
+// same.
+TEST(BenchTrees, ADifferenceGoesDownTheSameInEveryTree) {
+  const value flat = bench_tree({"fp32", 3, 0, 1, "delta:int8"});
+  EXPECT_TRUE(cli::bool_member(flat, "exact"));
+  const value deep = bench_tree({"fp32", 3, 2, 2, "delta:int8"});
+  EXPECT_TRUE(cli::bool_member(deep, "exact"));
+  EXPECT_EQ(cli::text_member(deep, "model_sha256"), cli::text_member(flat, "model_sha256"));
+  EXPECT_LT(cli::number_member(deep, "bytes_down_root_round", 0), 0.6 * kParams * sizeof(float));
+  for (const char* down : {"fp16", "bf16", "delta:topk:ratio=0.01"}) {
+    EXPECT_TRUE(cli::bool_member(bench_tree({"int8", 3, 2, 1, down}), "exact")) << down;
+  }
 }
 
 TEST(BenchBound, StandsBesideTheTreeThatWasMeasured) {

@@ -353,7 +353,7 @@ Status describe_kept(CoordinatorJournal& journal, const store::ModelStore& model
   FLUVIAL_ASSIGN(const auto best, book.best(run.id));
   if (best) out += fmt::format("best round {} model {} {}\n", best->round.value(), to_hex(best->model), best->value);
   if (!run.keeps_optimizer) return {};
-  const std::string reference = store::ModelStore::name_of({run.id, ModelVersion(0)}, true);
+  const std::string reference = store::ModelStore::name_of({run.id, ModelVersion(0)}, store::ModelFile::kOptimizer);
   FLUVIAL_ASSIGN(const std::vector<float> state, models.load_optimizer(reference, 4));
   out += "keeps optimizer " + to_hex(std::as_bytes(std::span(state))) + "\n";
   return {};

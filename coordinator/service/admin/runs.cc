@@ -7,6 +7,7 @@
 #include "coordinator/service/admin/resources.h"
 #include "coordinator/service/admin/waits.h"
 #include "coordinator/service/json.h"
+#include "core/aggregate/down.h"
 #include "core/aggregate/plan_codec.h"
 #include "core/aggregate/server_optimizer.h"
 #include "core/digest/sha256.h"
@@ -104,8 +105,15 @@ Result<std::vector<float>> optimizer_state_of(Context* admin, const store::RunRo
   if (plan.optimizer.kind == round::Optimizer::kLamb) return no("lamb begins anew with each run");
   FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, admin->journal.last_commit(before.id));
   if (!last && !before.keeps_optimizer) return no("no round of it is committed");
-  const std::string reference = last ? last->optimizer : store::ModelStore::name_of({before.id, ModelVersion(0)}, true);
+  const std::string reference =
+      last ? last->optimizer : store::ModelStore::name_of({before.id, ModelVersion(0)}, store::ModelFile::kOptimizer);
   return admin->models.load_optimizer(reference, vectors * before.schema.value_count());
+}
+
+Result<aggregate::Down> checked_down(const round::Plan& plan) {
+  Result<aggregate::Down> down = aggregate::parse_down(plan.down);
+  if (down.ok()) return down;
+  return Error{down.error().code, "down = " + down.error().message};
 }
 
 struct Prepared {
@@ -128,8 +136,7 @@ Status continue_run(Context* admin, const json::object& request, Prepared& made,
   if (model) return round::check_same_schema(before.schema, model->schema);
   FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, admin->journal.last_commit(before.id));
   const ModelVersion version(last ? last->record.round.value() : 0);
-  FLUVIAL_ASSIGN(model,
-                 admin->models.load({before.id, version}, last ? last->record.model.digest : before.initial_model));
+  FLUVIAL_ASSIGN(model, admin->models.load({before.id, version}, last ? last->master : before.initial_model));
   if (!keeps) return {};
   FLUVIAL_ASSIGN(made.optimizer, optimizer_state_of(admin, before, made.row.plan));
   made.row.keeps_optimizer = true;
@@ -147,6 +154,8 @@ net::Awaitable<Reply> start(Context* admin, Call call) {
     FLUVIAL_ASSIGN(made.row.plan, store::plan_from_json(json::serialize(object.at("plan"))));
     FLUVIAL_ASSIGN(made.row.plan.codec,
                    aggregate::check_plan_codec(made.row.plan.codec));  // one text for one codec, everywhere
+    FLUVIAL_ASSIGN(const aggregate::Down down, checked_down(made.row.plan));
+    made.row.plan.down = aggregate::to_string(down);
     if (!object.at("plan").as_object().contains("participants.min")) {
       made.row.plan.participants_min = round::participants_min_for(enrolled, made.row.plan.quorum);
     }

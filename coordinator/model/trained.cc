@@ -1,0 +1,33 @@
+#include "coordinator/model/trained.h"
+
+#include <utility>
+
+#include "core/digest/sha256.h"
+
+namespace fluvial::coordinator {
+
+Result<TrainedModel> make_trained(Parallel& parallel, const DownPlan& plan, const round::Schema& schema,
+                                  const Master& master, const std::optional<aggregate::BaseModel>& before) {
+  using Kind = aggregate::Down::Kind;
+  TrainedModel whole{{master.key.run, master.key.version, master.digest, schema.model_bytes()}, master.bytes, {}, {}};
+  if (plan.down.kind == Kind::kWhole || master.key.version == ModelVersion(0)) return whole;
+  const bool is_delta = plan.down.kind == Kind::kDelta;
+  if (is_delta && !before) return whole;
+  const kernels::StreamKey key{master.key.run.value(), master.key.version.value(), 0};
+  Buffer bytes(schema.model_bytes());
+  Result<aggregate::EncodedModel> encoded =
+      aggregate::encode_model(parallel, plan.down, plan.chunk_values, key, schema, master.bytes.bytes,
+                              is_delta ? before : std::optional<aggregate::BaseModel>(), bytes.span());
+  if (!encoded.ok()) {
+    if (encoded.error().code != Code::kInvalidArgument) return encoded.error();
+    whole.whole_because = encoded.error().message;
+    return whole;
+  }
+  const Digest digest = sha256(bytes.span());
+  return TrainedModel{{master.key.run, master.key.version, digest, schema.model_bytes()},
+                      SharedBytes::from(std::move(bytes)),
+                      SharedForm{std::move(encoded->form), SharedBytes::from(std::move(encoded->bytes))},
+                      {}};
+}
+
+}  // namespace fluvial::coordinator

@@ -1,0 +1,44 @@
+// The model that sites train from, made of the one that the server keeps (docs/design/down.md). Blocking.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/aggregate/model_form.h"
+
+namespace fluvial::coordinator {
+
+// The form in which a model travels, shared with whoever sends it.
+struct SharedForm {
+  round::ModelForm form;
+  SharedBytes bytes;
+};
+
+struct TrainedModel {
+  round::ModelRef ref;  // what openings and commits name
+  SharedBytes bytes;
+  std::optional<SharedForm> form;  // none: it travels whole
+  std::string whole_because;       // the plan wants a form, and this model has none; else empty
+};
+
+// How a run's models are made.
+struct DownPlan {
+  aggregate::Down down;
+  std::uint64_t chunk_values = 0;
+};
+
+struct Master {
+  round::ModelKey key;
+  Digest digest{};
+  SharedBytes bytes;
+};
+
+// `before`: what sites trained from in the round before; a difference begins there. A run's initial model travels
+// whole, and so does one that the codec does not hold, or whose difference has no model to begin at: it is then the
+// master itself. The same arguments give the same bytes.
+Result<TrainedModel> make_trained(Parallel& parallel, const DownPlan& plan, const round::Schema& schema,
+                                  const Master& master, const std::optional<aggregate::BaseModel>& before);
+
+}  // namespace fluvial::coordinator

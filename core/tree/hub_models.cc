@@ -1,0 +1,119 @@
+// The model on its way to a child: which form of it, from where on, as it becomes available.
+#include <algorithm>
+#include <boost/asio/awaitable.hpp>
+#include <utility>
+
+#include "core/tree/ask.h"
+#include "core/tree/hub.h"
+#include "core/tree/hub_stream.h"
+#include "core/wire/mapping.h"
+#include "core/wire/record_mapping.h"
+
+namespace fluvial::tree {
+namespace {
+
+constexpr int kModelsAtOnceMax = 16;  // of one child; it waits for one
+
+}  // namespace
+
+struct Hub::Wanted {
+  std::uint64_t offset = 0;  // of the model's bytes
+  bool takes_form = false;
+  std::optional<round::ModelRef> have;
+  std::optional<round::ModelForm> begun;
+  std::uint64_t form_offset = 0;
+
+  static Result<Wanted> from(const v1::ModelRequest& request) {
+    Wanted wanted{.offset = request.offset(), .takes_form = request.takes_form(), .have = {}, .begun = {}};
+    if (request.has_have()) {
+      FLUVIAL_ASSIGN(wanted.have, wire::from_proto(request.have()));
+    }
+    if (request.has_begun()) {
+      FLUVIAL_ASSIGN(wanted.begun, wire::from_proto(request.begun()));
+      wanted.form_offset = request.form_offset();
+    }
+    return wanted;
+  }
+
+  // Where to go on, in this form.
+  std::uint64_t begins_at(const std::optional<round::ModelForm>& form) const {
+    if (!form) return offset;
+    return form == begun && form_offset <= form->bytes ? form_offset : 0;
+  }
+};
+
+net::Awaitable<Status> Hub::start_model(Child child, std::shared_ptr<Stream> stream, v1::ModelRequest request) {
+  const Result<round::ModelRef> ref = wire::from_proto(request.model());
+  if (!ref.ok()) co_return ref.error();
+  if (request.offset() > ref->bytes) co_return Error{Code::kInvalidArgument, "an offset beyond the model's end"};
+  Result<Wanted> wanted = Wanted::from(request);
+  if (!wanted.ok()) co_return wanted.error();
+  const Result<std::shared_ptr<ModelSlot>> slot =
+      co_await ask(runtime_.strand, [&]() -> Result<std::shared_ptr<ModelSlot>> { return owner_.model(*ref); });
+  if (*slot == nullptr) {  // overtaken: the child will hear of a newer one
+    runtime_.log.debug("model asked for that is not here",
+                       {{"member", child.name}, {"run", ref->run}, {"model_version", ref->version}});
+    co_return Status{};
+  }
+  if (stream->models >= kModelsAtOnceMax) {
+    co_return Error{Code::kResourceExhausted, "too many models asked for at once"};
+  }
+  ++stream->models;
+  const std::uint64_t generation = ++stream->generation;
+  streams_.spawn(child.session->executor(), "model to " + child.name,
+                 stream_model(child.session, stream, *slot, std::move(*wanted), generation));
+  co_return Status{};
+}
+
+net::Awaitable<void> Hub::stream_model(std::shared_ptr<net::Session> session, std::shared_ptr<Stream> stream,
+                                       std::shared_ptr<ModelSlot> slot, Wanted wanted, std::uint64_t generation) {
+  const std::shared_ptr<void> until_sent(nullptr, [stream](void*) { --stream->models; });
+  bool begun = false;
+  std::optional<round::ModelForm> form;  // that it is sent; none: the model's bytes
+  std::uint64_t offset = 0;              // in it
+  while (stream->generation == generation) {
+    // What is available is asked for on the node's strand, a part at a time.
+    co_await run_on(runtime_.strand, begun ? slot->wait_beyond(offset, form) : slot->wait_begun());
+    std::shared_ptr<const round::Schema> schema;
+    SharedBytes source;
+    bool begins = false;
+    const Result<std::uint64_t> available = co_await ask(runtime_.strand, [&]() -> Result<std::uint64_t> {
+      if (slot->abandoned()) return Error{Code::kCancelled, "overtaken"};
+      schema = slot->schema();
+      if (!begun || (form && form != slot->form())) {  // the latter: that form does not come any more
+        const bool gives_form = wanted.offset == 0 && slot->gives_form(wanted.takes_form, wanted.have);
+        form = gives_form ? slot->form() : std::nullopt;
+        offset = wanted.begins_at(form);
+        begins = true;
+      }
+      source = form ? slot->form_shared() : slot->shared();
+      return form ? slot->form_available() : slot->available();
+    });
+    if (!available.ok() || stream->generation != generation) co_return;
+    if (begins) {
+      v1::Envelope begin;
+      *begin.mutable_model_begin()->mutable_model() = wire::to_proto(slot->ref());
+      *begin.mutable_model_begin()->mutable_schema() = wire::to_proto(*schema);
+      begin.mutable_model_begin()->set_offset(offset);
+      if (form) *begin.mutable_model_begin()->mutable_form() = wire::to_proto(*form);
+      const Status sent = co_await session->send({std::move(begin), {}});
+      if (!sent.ok()) co_return;
+      begun = true;
+    }
+    while (offset < *available && stream->generation == generation) {
+      const std::uint64_t size = std::min(options_.model_part_bytes, *available - offset);
+      v1::Envelope part;
+      part.mutable_model_chunk()->set_run(slot->ref().run.value());
+      part.mutable_model_chunk()->set_version(slot->ref().version.value());
+      part.mutable_model_chunk()->set_offset(offset);
+      const Status sent = co_await session->send({std::move(part), source.part(offset, size)});
+      if (!sent.ok()) co_return;
+      payload_bytes_out_.fetch_add(size, std::memory_order_relaxed);
+      bytes_.model_bytes.add(static_cast<double>(size));
+      offset += size;
+    }
+    if (offset == (form ? form->bytes : slot->ref().bytes)) co_return;
+  }
+}
+
+}  // namespace fluvial::tree

@@ -1,0 +1,146 @@
+// In which form a child is sent the model, from where on, and what becomes of it when that form does not come any more.
+#include <gtest/gtest.h>
+
+#include "core/aggregate/model_form.h"
+#include "core/net/test_support.h"
+#include "core/tree/test_support.h"
+#include "core/wire/record_mapping.h"
+
+namespace fluvial::tree {
+namespace {
+
+class HubModels : public HubTest {
+ protected:
+  HubModels() {
+    for (std::size_t i = 0; i < kValues; ++i) values_[i] = static_cast<float>(i);
+    ref_ = {RunId(1), ModelVersion(2), sha256(whole()), whole().size()};
+    base_ = {RunId(1), ModelVersion(1), sha256(std::as_bytes(std::span(before_))), whole().size()};
+    Serial serial;
+    Buffer trained(whole().size());
+    encoded_ =
+        aggregate::encode_model(serial, aggregate::parse_down("delta:topk:ratio=1").value(), 256, {1, 2, 0}, schema(),
+                                whole(), aggregate::BaseModel{base_, std::as_bytes(std::span(before_))}, trained.span())
+            .value();
+  }
+  ByteSpan whole() const { return std::as_bytes(std::span(values_)); }
+  void have_slot() {
+    owner_.slot = std::make_shared<ModelSlot>(process_.runtime().strand, ref_);
+    EXPECT_TRUE(owner_.slot->begin(schema()).ok());
+  }
+  v1::Envelope request(bool takes_form, const std::optional<round::ModelRef>& have) const {
+    v1::Envelope message;
+    v1::ModelRequest& request = *message.mutable_model_request();
+    *request.mutable_model() = wire::to_proto(ref_);
+    request.set_takes_form(takes_form);
+    if (have) *request.mutable_have() = wire::to_proto(*have);
+    return message;
+  }
+  // What comes until so many bytes are there; `begun`: what was announced.
+  net::Awaitable<std::vector<std::byte>> take(std::shared_ptr<net::Session> session, std::size_t bytes,
+                                              v1::ModelBegin* begun) {
+    const Result<net::Frame> first = co_await receive(session);
+    EXPECT_TRUE(first.ok() && first->header.has_model_begin());
+    if (first.ok()) *begun = first->header.model_begin();
+    std::vector<std::byte> got;
+    while (got.size() < bytes) {
+      const Result<net::Frame> part = co_await receive(session);
+      EXPECT_TRUE(part.ok() && part->header.has_model_chunk());
+      if (!part.ok() || !part->header.has_model_chunk()) co_return got;
+      EXPECT_EQ(part->header.model_chunk().offset(), begun->offset() + got.size());
+      got.insert(got.end(), part->payload.span().begin(), part->payload.span().end());
+    }
+    co_return got;
+  }
+
+  net::Awaitable<void> by_what_it_holds() {
+    have_slot();
+    owner_.slot->begin_form(encoded_.form);
+    EXPECT_TRUE(owner_.slot->append_form(encoded_.bytes.span().first(100)).ok());
+    const auto knows = co_await connect(Role::kSite, 7);
+    const auto lacks = co_await connect(Role::kSite, 8);
+    const auto older = co_await connect(Role::kSite, 9);
+    knows->post({request(true, base_), {}});
+    lacks->post({request(true, ref_), {}});
+    older->post({request(false, {}), {}});
+    v1::ModelBegin begun;
+    const std::vector<std::byte> first = co_await take(knows, 100, &begun);
+    EXPECT_EQ(wire::from_proto(begun.form()).value(), encoded_.form);
+    EXPECT_TRUE(net::same_bytes(first, encoded_.bytes.span().first(100))) << "cut-through";
+    EXPECT_TRUE(owner_.slot->append_form(encoded_.bytes.span().subspan(100)).ok());
+    std::ranges::copy(whole(), owner_.slot->room().begin());
+    owner_.slot->decoded();
+    for (const auto& session : {lacks, older}) {
+      const std::vector<std::byte> got = co_await take(session, whole().size(), &begun);
+      EXPECT_FALSE(begun.has_form());
+      EXPECT_EQ(sha256(got), ref_.digest);
+    }
+  }
+  net::Awaitable<void> from_where_it_stopped() {
+    have_slot();
+    owner_.slot->also(encoded_.form, SharedBytes::from(Buffer::copy_of(encoded_.bytes.span())));
+    std::ranges::copy(whole(), owner_.slot->room().begin());
+    owner_.slot->decoded();
+    const auto session = co_await connect(Role::kSite, 7);
+    v1::Envelope message = request(true, base_);
+    *message.mutable_model_request()->mutable_begun() = wire::to_proto(encoded_.form);
+    message.mutable_model_request()->set_form_offset(300);
+    session->post({message, {}});
+    v1::ModelBegin begun;
+    const std::size_t left = encoded_.bytes.size() - 300;
+    const std::vector<std::byte> rest = co_await take(session, left, &begun);
+    EXPECT_EQ(begun.offset(), 300u);
+    EXPECT_TRUE(net::same_bytes(rest, encoded_.bytes.span().subspan(300)));
+    // A part of another form, or more than there is of this one: from the start.
+    message.mutable_model_request()->mutable_begun()->set_bytes(encoded_.form.bytes + 1);
+    session->post({message, {}});
+    co_await take(session, encoded_.bytes.size(), &begun);
+    EXPECT_EQ(begun.offset(), 0u);
+    *message.mutable_model_request()->mutable_begun() = wire::to_proto(encoded_.form);
+    message.mutable_model_request()->set_form_offset(encoded_.form.bytes + 1);
+    session->post({message, {}});
+    co_await take(session, encoded_.bytes.size(), &begun);
+    EXPECT_EQ(begun.offset(), 0u);
+    // Of the model itself it has a part: it gets the rest of that.
+    message.mutable_model_request()->clear_begun();
+    message.mutable_model_request()->set_offset(400);
+    session->post({message, {}});
+    co_await take(session, whole().size() - 400, &begun);
+    EXPECT_FALSE(begun.has_form());
+    EXPECT_EQ(begun.offset(), 400u);
+  }
+  net::Awaitable<void> whole_after_all() {
+    have_slot();
+    owner_.slot->begin_form(encoded_.form);
+    EXPECT_TRUE(owner_.slot->append_form(encoded_.bytes.span().first(100)).ok());
+    const auto session = co_await connect(Role::kSite, 7);
+    session->post({request(true, base_), {}});
+    v1::ModelBegin begun;
+    co_await take(session, 100, &begun);
+    EXPECT_TRUE(begun.has_form());
+    owner_.slot->drop_form();  // this node's parent is another one now, which has it whole
+    EXPECT_TRUE(owner_.slot->append(whole()).ok());
+    const std::vector<std::byte> got = co_await take(session, whole().size(), &begun);
+    EXPECT_FALSE(begun.has_form());
+    EXPECT_EQ(begun.offset(), 0u);
+    EXPECT_EQ(sha256(got), ref_.digest);
+  }
+
+  std::vector<float> values_ = std::vector<float>(kValues);
+  std::vector<float> before_ = std::vector<float>(kValues, 1.0F);
+  round::ModelRef ref_;
+  round::ModelRef base_;
+  aggregate::EncodedModel encoded_;
+};
+
+TEST_F(HubModels, AChildGetsTheFormThatItCanUse) {
+  run([this] { return by_what_it_holds(); });
+}
+TEST_F(HubModels, AFormGoesOnWhereItStopped) {
+  run([this] { return from_where_it_stopped(); });
+}
+TEST_F(HubModels, AFormThatDoesNotComeAnyMoreGivesWayToTheModel) {
+  run([this] { return whole_after_all(); });
+}
+
+}  // namespace
+}  // namespace fluvial::tree
