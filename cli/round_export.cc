@@ -14,7 +14,7 @@ constexpr std::uint64_t kContributorsOfAPage = 20'000;
 
 constexpr const char* kOfTheRound[] = {"run",          "round",      "attempt", "committed_at", "seconds",
                                        "participants", "late",       "weight",  "model_sha256", "sum_sha256",
-                                       "bytes_up",     "bytes_down", "metrics", "evaluation"};
+                                       "bytes_up",     "bytes_down", "metrics", "evaluation",   "master_sha256"};
 
 std::string quoted(std::string_view text) {
   if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);

@@ -83,7 +83,8 @@ class AuthorshipTest : public testing::Test {
     }
     row.committed_at = kAnewAt + std::chrono::minutes(1);
     row.keys = authorship_.keys_of(row.record.contributors);
-    row.order = kept(signer_.commit(row.record, false));
+    row.master = sha256(as_byte_span("master"));
+    row.order = kept(signer_.commit(row.record, false, signed_master_.value_or(row.master)));
     EXPECT_TRUE(journal_->open_attempt(attempt).ok());
     EXPECT_TRUE(journal_->commit(row).ok());
     return row;
@@ -102,6 +103,7 @@ class AuthorshipTest : public testing::Test {
       store::CoordinatorJournal::open(files_, "/journal.sqlite").value();
   Authorship authorship_{*journal_};
   OrderSigner signer_{coordinators_, Epoch(1)};
+  std::optional<Digest> signed_master_;  // another than the journal holds
   tree::Child aggregator_;
   SiteId first_;
   SiteId second_;
@@ -109,6 +111,15 @@ class AuthorshipTest : public testing::Test {
 
 TEST_F(AuthorshipTest, WhatASiteSignedCounts) {
   EXPECT_TRUE(forged({signed_by(key_, given(first_)), signed_by(other_, given(second_))}).empty());
+}
+
+// The file that people get, exchanged together with its digest.
+TEST_F(AuthorshipTest, AnotherMasterThanWasSignedIsAFault) {
+  signed_master_ = sha256(as_byte_span("what was committed"));
+  commit({signed_by(key_, given(first_))});
+  const AuditedRound audit = audited(identity::PublicKey::of(coordinators_));
+  ASSERT_EQ(audit.faults.size(), 1u);
+  EXPECT_NE(audit.faults[0].find("another commit"), std::string::npos) << audit.faults[0];
 }
 
 TEST_F(AuthorshipTest, AnAggregatorCanNeitherReweighNorInventNorExchange) {
@@ -226,7 +237,7 @@ TEST_F(AuthorshipTest, WhatTheCoordinatorSignsItsMembersVerify) {
   record.refusals = {{second_, {Code::kDataLoss, "not finite"}}, {SiteId(60), {Code::kUnavailable, "no worker"}}};
   record.late = {SiteId(61)};
   wire::Commit told{record.run, record.round, record.attempt, record.model, {}, {}, true, {}};
-  told.order = signer_.commit(record, true);
+  told.order = signer_.commit(record, true, record.model.digest);
   told.outcomes = signer_.outcomes(record);
   EXPECT_TRUE(orders.committed(told).ok());
   const auto outcome = [&](SiteId site) { return orders.outcome_of(site, told).value().value().outcome; };
@@ -234,7 +245,8 @@ TEST_F(AuthorshipTest, WhatTheCoordinatorSignsItsMembersVerify) {
   EXPECT_EQ(outcome(second_), round::Outcome::kRefused);
   EXPECT_EQ(outcome(SiteId(60)), round::Outcome::kLate);
   EXPECT_EQ(outcome(SiteId(61)), round::Outcome::kLate);
-  EXPECT_FALSE(OrderSigner(std::nullopt, Epoch(1)).commit(record, true)) << "without a key nothing is signed";
+  EXPECT_FALSE(OrderSigner(std::nullopt, Epoch(1)).commit(record, true, record.model.digest))
+      << "without a key nothing is signed";
 }
 
 }  // namespace

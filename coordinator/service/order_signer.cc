@@ -24,10 +24,12 @@ wire::Order OrderSigner::opening(const wire::Opening& opening,
   return sign(wire::kOpeningKind, wire::opening_body(opening, sites, history_));
 }
 
-wire::Order OrderSigner::commit(const round::CommitRecord& record, bool last) const {
+wire::Order OrderSigner::commit(const round::CommitRecord& record, bool last, const Digest& master) const {
   if (!key_) return nullptr;
   const wire::Commit commit{record.run, record.round, record.attempt, record.model, {}, {}, last, {}};
-  return sign(wire::kCommitKind, wire::commit_body(commit, audit_head_ ? audit_head_() : std::string(), history_));
+  const std::optional<Digest> another = master == record.model.digest ? std::nullopt : std::optional(master);
+  return sign(wire::kCommitKind,
+              wire::commit_body(commit, audit_head_ ? audit_head_() : std::string(), history_, another));
 }
 
 std::map<SiteId, wire::Order> OrderSigner::outcomes(const round::CommitRecord& record) const {

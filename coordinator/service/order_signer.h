@@ -31,7 +31,7 @@ class OrderSigner {
   identity::PublicKey key() const { return key_ ? identity::PublicKey::of(*key_) : identity::PublicKey(); }
 
   wire::Order opening(const wire::Opening& opening, const std::vector<round::Participant>& participants) const;
-  wire::Order commit(const round::CommitRecord& record, bool last) const;
+  wire::Order commit(const round::CommitRecord& record, bool last, const Digest& master) const;
   std::map<SiteId, wire::Order> outcomes(const round::CommitRecord& record) const;  // of every participant
   wire::Order run_state(const v1::RunState& state) const;
   void sign(std::vector<v1::Envelope>* answers) const;  // to an OutcomeQuery

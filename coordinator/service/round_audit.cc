@@ -33,7 +33,9 @@ Status check_commit(const store::CommitRow& row, const identity::PublicKey& coor
   const bool same = said.ParseFromString(row.order->statement) && said.run() == record.run.value() &&
                     said.round() == record.round.value() && said.attempt() == record.attempt.value() &&
                     said.model().version() == record.model.version.value() &&
-                    said.model().sha256() == wire::digest_to_proto(record.model.digest);
+                    said.model().sha256() == wire::digest_to_proto(record.model.digest) &&
+                    (said.master_sha256().empty() ? row.master == record.model.digest
+                                                  : said.master_sha256() == wire::digest_to_proto(row.master));
   if (same) return {};
   return Error{Code::kDataLoss, "the coordinator signed another commit than the journal holds"};
 }

@@ -196,6 +196,11 @@ net::Awaitable<Status> RunStarter::activate(store::RunRow row, Latest latest) {
   if (!continues.ok()) co_return continues.error();
   const Result<aggregate::Down> down = aggregate::parse_down(row.plan.down);
   if (!down.ok()) co_return down.error();
+  if (down->kind !=
+      aggregate::Down::Kind::kWhole) {  // one that this build cannot make is said now, and not by each commit
+    const auto made = aggregate::make_down_codec(down->codec, down->kind == aggregate::Down::Kind::kDelta);
+    if (!made.ok()) co_return made.error();
+  }
   const round::ModelRef& ref = latest.trained.ref;
   RunStart start{row.id, row.plan,   ref,       RoundId(ref.version.value()), std::move(latest.open),
                  epoch_, row.status, row.reason};

@@ -138,7 +138,7 @@ net::Awaitable<void> RunSteps::record_commit(RecordCommit effect) {
   SignedCommit told;
   const TimePoint begun = now();
   const Status recorded = co_await runtime_.pool.run([&]() -> Status {
-    told.order = signer_.commit(row.record, last);
+    told.order = signer_.commit(row.record, last, row.master);
     row.order = kept(told.order);
     row.keys = authorship_.keys_of(row.record.contributors);
     FLUVIAL_TRY(journal_.commit(row));

@@ -88,20 +88,24 @@ class FlatOut {
 // What everybody makes of an encoded chunk: fp32(base + decoded) + 0, or the decoded values themselves.
 Status decode_chunk(const kernels::Codec& codec, ByteSpan bytes, std::span<const float> base, std::span<float> out) {
   if (base.empty()) return codec.decode_chunk(bytes, out);
-  thread_local std::vector<float> difference;
-  difference.resize(out.size());
-  FLUVIAL_TRY(codec.decode_chunk(bytes, difference));
-  kernels::add_residual(base, difference, out);
+  FLUVIAL_TRY(codec.decode_chunk(bytes, out));
+  kernels::add_residual(base, out, out);
   return {};
 }
 
-// Of a model itself nothing comes later: a value beyond the codec's range must not be cut to it.
-Status check_held(const kernels::Codec& codec, std::span<const float> given, float decoded_max) {
+// Of a model itself nothing comes later: a value beyond the codec's range must not be cut to it. bf16 has fp32's.
+Status check_held(const kernels::Codec& codec, std::span<const float> given) {
+  constexpr float kFp16Beyond = 65520;  // from here on the nearest is infinity
+  if (codec.spec().kind != kernels::CodecKind::kFp16) return {};
   FLUVIAL_ASSIGN(const kernels::ScreenReport screened, kernels::screen(given));
-  if (decoded_max >= screened.max_abs * 0.99F) return {};
+  if (screened.max_abs < kFp16Beyond) return {};
   return Error{Code::kInvalidArgument,
                format_text("{} does not hold the value {}", kernels::to_string(codec.spec()), screened.max_abs)};
 }
+
+// As a plan's chunk_values may be (core/round/plan_keys.h): smaller ones would be mostly lengths.
+constexpr std::uint64_t kPlanChunkMin = 256;
+constexpr std::uint64_t kPlanChunkMax = 1 << 20;
 
 Status check_layout(const round::ModelForm& form, const round::Schema& schema) {
   if (form.chunk_values == 0 || form.chunk_values > kernels::kChunkValuesMax) {
@@ -189,6 +193,9 @@ Result<std::vector<ByteSpan>> cut(const kernels::ChunkLayout& layout, ByteSpan* 
 
 Status check_form(const round::ModelForm& form, const round::Schema& schema) {
   FLUVIAL_TRY(check_layout(form, schema));
+  if (form.chunk_values < kPlanChunkMin || form.chunk_values > kPlanChunkMax) {
+    return Error{Code::kInvalidArgument, format_text("a model in chunks of {} values", form.chunk_values)};
+  }
   FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, make_down_codec(form.codec, form.base.has_value()));
   const kernels::ChunkLayout layout{schema.value_count(), form.chunk_values};
   const std::uint64_t least = others_bytes(schema) + layout.chunk_count() * kLengthBytes;
@@ -216,16 +223,15 @@ Result<EncodedModel> encode_model(Parallel& parallel, const Down& down, std::uin
   std::vector<Buffer> chunks(layout.chunk_count());
   FLUVIAL_TRY(parallel.for_each(chunks.size(), [&](std::size_t i) -> Status {
     const std::span<const float> chunk = layout.of(prepared.plan.values, i);
-    thread_local std::vector<std::byte> scratch;
-    scratch.resize(codec->encoded_bytes_max(chunk.size()));
-    FLUVIAL_ASSIGN(const std::size_t size, codec->encode_chunk(prepared.plan, i, chunk, scratch));
-    chunks[i] = Buffer::copy_of(ByteSpan(scratch).first(size));
+    Buffer scratch(codec->encoded_bytes_max(chunk.size()));
+    FLUVIAL_ASSIGN(const std::size_t size, codec->encode_chunk(prepared.plan, i, chunk, scratch.span()));
+    chunks[i] = Buffer::copy_of(scratch.span().first(size));
     const std::span<float> made = layout.of(out.values(), i);
     FLUVIAL_TRY(
         decode_chunk(*codec, chunks[i].span(), base_values.empty() ? base_values : layout.of(base_values, i), made));
     const auto screened = kernels::screen(made, layout.first_value(i));
     if (!screened.ok()) return Error{Code::kInvalidArgument, screened.error().message};
-    return base ? Status() : check_held(*codec, chunk, screened->max_abs);
+    return base ? Status() : check_held(*codec, chunk);
   }));
   EncodedModel encoded{{kernels::to_string(codec->spec()), chunk_values, 0, {}}, join(chunks, schema, model)};
   encoded.form.bytes = encoded.bytes.size();

@@ -155,7 +155,7 @@ TEST(ModelForm, WhatACodecCannotHoldIsSaid) {
   Serial serial;
   const round::Schema schema = flat();
   const float infinity = std::numeric_limits<float>::infinity();
-  for (const float value : {1e6F, infinity}) {
+  for (const float value : {65'520.0F, 66'000.0F, 1e6F, infinity}) {
     Buffer model = draw(schema, 7), trained(model.size());
     std::memcpy(model.data() + 400, &value, sizeof value);
     const auto encoded =
@@ -163,6 +163,21 @@ TEST(ModelForm, WhatACodecCannotHoldIsSaid) {
     ASSERT_FALSE(encoded.ok());
     EXPECT_EQ(encoded.error().code, Code::kInvalidArgument);
   }
+}
+
+TEST(ModelForm, SmallValuesAreHeldAsTheyRound) {
+  Serial serial;
+  const round::Schema schema = flat();
+  Buffer model = draw(schema, 7), trained(model.size());
+  std::vector<float> values(model.size() / sizeof(float), 1e-8F);
+  values[0] = 65'504.0F;
+  std::memcpy(model.data(), values.data(), model.size());
+  const auto encoded =
+      encode_model(serial, parse_down("fp16").value(), kChunkValues, kKey, schema, model.span(), {}, trained.span());
+  ASSERT_TRUE(encoded.ok()) << encoded.error().to_string();
+  std::memcpy(values.data(), trained.data(), trained.size());
+  EXPECT_EQ(values.front(), 65'504.0F);
+  EXPECT_EQ(values.back(), 0.0F);
 }
 
 class HostileForm : public testing::Test {
@@ -214,6 +229,8 @@ TEST_F(HostileForm, IsBoundedBeforeAnythingIsAllocated) {
   EXPECT_TRUE(refused([](auto& form) { form.bytes = std::uint64_t{1} << 40; }));
   EXPECT_TRUE(refused([](auto& form) { form.bytes = 3; }));
   EXPECT_TRUE(refused([](auto& form) { form.chunk_values = 0; }));
+  EXPECT_TRUE(refused([](auto& form) { form.chunk_values = 1; })) << "more lengths than values";
+  EXPECT_TRUE(refused([](auto& form) { form.chunk_values = 1 << 26; })) << "more than a plan's";
   EXPECT_TRUE(refused([](auto& form) { form.chunk_values = ~std::uint64_t{0}; }));
   EXPECT_TRUE(refused([](auto& form) { form.codec = "powersgd"; }));
   EXPECT_TRUE(refused([](auto& form) { form.codec = "qsgd"; }));

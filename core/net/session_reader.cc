@@ -127,7 +127,8 @@ Status SessionImpl::check_stranger(const wire::FramePrefix& prefix) {
 
 // The memory is taken and counted as it is filled: a payload that was announced and does not come costs nobody
 // anything, and all that are on their way together take no more than the gate grants, however many they are. Buffers of
-// the whole length would be pages that were touched before, not empty ones.
+// the whole length would be pages that were touched before, not empty ones. While one that is whole is joined, its
+// length is there twice.
 Awaitable<Result<Buffer>> SessionImpl::read_payload(std::size_t size, std::shared_ptr<void>* held) {
   if (size == 0) co_return Buffer();
   const auto ticket = co_await begin_payload(size);

@@ -136,7 +136,7 @@ Result<std::string> ModelStore::keep(ModelWriter writer, const Digest& digest, s
     FLUVIAL_TRY(write_temporary(*files_, state_path, state_parts));
     FLUVIAL_TRY(files_->rename(temporary_of(state_path), state_path));
   }
-  if (trained) {
+  if (trained.has_value()) {
     const std::string own_header = format_model_header(writer.schema_, metadata_of(writer.key_, trained->digest));
     const ByteSpan parts[] = {as_byte_span(own_header), trained->bytes};
     const std::string path = join_path(folder_, name_of(writer.key_, ModelFile::kTrained));

@@ -77,9 +77,16 @@ TEST_F(SiteDamage, WhatWasLeftOutOfNoSubmission) {
   write("UPDATE residuals SET chunk_values = ?", std::uint64_t{4});
   refused("UPDATE residuals SET chunk_ends = ?",
           ByteSpan(as_byte_span(std::string_view("\7\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0", 16))));
-  refused("UPDATE residuals SET chunk_ends = ?",  // beyond the file
-          ByteSpan(as_byte_span(std::string_view("\0\0\0\0\0\1\0\0\0\0\0\0\0\2\0\0", 16))));
   refused("UPDATE residuals SET value_count = ?", std::uint64_t{1} << 60);
+}
+
+TEST_F(SiteDamage, ChunksBeyondTheEndOfTheirFile) {
+  write("UPDATE residuals SET chunks_file = (SELECT chunks_file FROM pending), chunk_values = ?", std::uint64_t{4});
+  write("UPDATE residuals SET chunk_ends = ?",
+        ByteSpan(as_byte_span(std::string_view("\0\0\0\0\0\1\0\0\0\0\0\0\0\2\0\0", 16))));
+  reopen();
+  std::vector<float> values(6);
+  EXPECT_EQ(store->read_residual(kRun, 0, values).error().code, Code::kDataLoss) << "before memory is reserved";
 }
 
 TEST_F(SiteDamage, WhatWasLeftOutByAnUnknownCodec) {

@@ -141,7 +141,7 @@ Result<Residual> SiteStore::open_residual(RunId run) {
   if (!row.sent) return residual;
   FLUVIAL_ASSIGN(residual.chunks_, files_.open(path_of(row.sent->chunks_file), OpenMode::kRead));
   spares_.reads(row.sent->chunks_file, residual.chunks_);
-  FLUVIAL_TRY(check_size(*residual.chunks_, row.sent->chunk_ends.empty() ? 0 : row.sent->chunk_ends.back()));
+  FLUVIAL_ASSIGN(residual.chunks_bytes_, residual.chunks_->size());
   if (!leave_) return Error{Code::kFailedPrecondition, "the store was opened without the codec of its residual"};
   FLUVIAL_ASSIGN(residual.leave_, leave_(row.sent->codec, row.sent->fit));
   residual.chunk_ends_ = std::move(row.sent->chunk_ends);
@@ -155,6 +155,7 @@ Status SiteStore::read_residual(RunId run, std::uint64_t first_value, std::span<
 }
 
 Status Residual::read_chunk(std::uint64_t index, std::span<float> into) const {
+  if (chunk_ends_[index] > chunks_bytes_) return damaged_row("residual: the file of its chunks is cut short");
   FLUVIAL_TRY(read_exactly(*file_, index * chunk_values_ * sizeof(float), std::as_writable_bytes(into), "the update"));
   const std::uint64_t begin = index == 0 ? 0 : chunk_ends_[index - 1];
   Buffer chunk(chunk_ends_[index] - begin);

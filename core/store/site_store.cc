@@ -177,13 +177,13 @@ Status SiteStore::load(std::uint64_t enrolled_before) {
 
 Status SiteStore::sweep() {
   std::set<std::string> named;
-  FLUVIAL_TRY(
-      database_->query("SELECT file FROM residuals UNION SELECT chunks_file FROM residuals UNION "
-                       "SELECT p_file FROM pending UNION SELECT chunks_file FROM pending",
-                       {}, [&](const SqlRow& row) -> Status {
-                         named.insert(row.text(0));
-                         return {};
-                       }));
+  for (const char* const sql : {"SELECT file FROM residuals UNION SELECT chunks_file FROM residuals",
+                                "SELECT p_file FROM pending UNION SELECT chunks_file FROM pending"}) {
+    FLUVIAL_TRY(database_->query(sql, {}, [&](const SqlRow& row) -> Status {
+      named.insert(row.text(0));
+      return {};
+    }));
+  }
   FLUVIAL_ASSIGN(const std::vector<std::string> names, files_.list(join_path(folder_, kTensorFolder)));
   for (const std::string& name : names) {
     if (!named.contains(name)) FLUVIAL_TRY(files_.remove(path_of(name)));

@@ -5,7 +5,7 @@
 //
 //   begin_pending() -> PendingWriter: p, encoded chunks, trailer -> finish()    durable: the trailer may be sent
 //   pending()       -> send again as often as asked
-//   resolve()       counted: residual = what the writer holds, or zero; late: residual = p; refused: residual unchanged
+//   resolve()       counted: residual = p - decode(chunks), or zero; late: residual = p; refused: residual unchanged
 #pragma once
 
 #include <cstdint>
@@ -181,8 +181,9 @@ class Residual {
   friend class SiteStore;
   Status read_chunk(std::uint64_t index, std::span<float> into) const;
   ResidualInfo info_;
-  std::shared_ptr<File> file_;    // the residual, or p
-  std::shared_ptr<File> chunks_;  // that were sent of p; null: the file is the residual
+  std::shared_ptr<File> file_;      // the residual, or p
+  std::shared_ptr<File> chunks_;    // that were sent of p; null: the file is the residual
+  std::uint64_t chunks_bytes_ = 0;  // of their file, so that nothing is reserved for what it does not hold
   std::vector<std::uint64_t> chunk_ends_;
   std::uint64_t chunk_values_ = 0;
   LeaveChunk leave_;

@@ -78,7 +78,13 @@ net::Awaitable<void> Hub::stream_model(std::shared_ptr<net::Session> session, st
     SharedBytes source;
     bool begins = false;
     const Result<std::uint64_t> available = co_await ask(runtime_.strand, [&]() -> Result<std::uint64_t> {
-      if (slot->abandoned()) return Error{Code::kCancelled, "overtaken"};
+      if (slot->abandoned()) {  // overtaken; or what came was damaged, and comes anew, as the model itself
+        std::shared_ptr<ModelSlot> anew = owner_.model(slot->ref());
+        if (anew == nullptr || anew->abandoned()) return Error{Code::kCancelled, "overtaken"};
+        slot = std::move(anew);
+        wanted.takes_form = begun = false;
+        return std::uint64_t{0};
+      }
       schema = slot->schema();
       if (!begun || (form && form != slot->form())) {  // the latter: that form does not come any more
         const bool gives_form = wanted.offset == 0 && slot->gives_form(wanted.takes_form, wanted.have);
@@ -90,6 +96,7 @@ net::Awaitable<void> Hub::stream_model(std::shared_ptr<net::Session> session, st
       return form ? slot->form_available() : slot->available();
     });
     if (!available.ok() || stream->generation != generation) co_return;
+    if (!begins && !begun) continue;
     if (begins) {
       v1::Envelope begin;
       *begin.mutable_model_begin()->mutable_model() = wire::to_proto(slot->ref());

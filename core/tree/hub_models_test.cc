@@ -125,6 +125,25 @@ class HubModels : public HubTest {
     EXPECT_EQ(sha256(got), ref_.digest);
   }
 
+  // The model that came here was damaged: it comes anew, into another slot, as the model itself.
+  net::Awaitable<void> anew_after_damage(std::optional<round::ModelRef> have, std::size_t taken) {
+    have_slot();
+    const std::shared_ptr<ModelSlot> damaged = owner_.slot;
+    damaged->begin_form(encoded_.form);
+    EXPECT_TRUE(damaged->append_form(encoded_.bytes.span().first(100)).ok());
+    const auto session = co_await connect(Role::kSite, 7);
+    session->post({request(true, have), {}});
+    v1::ModelBegin begun;
+    co_await take(session, taken, &begun);
+    have_slot();
+    damaged->abandon();
+    EXPECT_TRUE(owner_.slot->append(whole()).ok());
+    const std::vector<std::byte> got = co_await take(session, whole().size(), &begun);
+    EXPECT_FALSE(begun.has_form());
+    EXPECT_EQ(begun.offset(), 0u);
+    EXPECT_EQ(sha256(got), ref_.digest);
+  }
+
   std::vector<float> values_ = std::vector<float>(kValues);
   std::vector<float> before_ = std::vector<float>(kValues, 1.0F);
   round::ModelRef ref_;
@@ -140,6 +159,13 @@ TEST_F(HubModels, AFormGoesOnWhereItStopped) {
 }
 TEST_F(HubModels, AFormThatDoesNotComeAnyMoreGivesWayToTheModel) {
   run([this] { return whole_after_all(); });
+}
+
+TEST_F(HubModels, AfterDamageTheModelItselfComes) {
+  run([this] { return anew_after_damage(base_, 100); });
+}
+TEST_F(HubModels, AfterDamageItComesAlsoToWhoHasNothingYet) {
+  run([this] { return anew_after_damage(std::nullopt, 0); });
 }
 
 }  // namespace

@@ -86,7 +86,8 @@ Status check_opening(const std::string& body, const Opening& opening, round::His
   return {};
 }
 
-std::string commit_body(const Commit& commit, const std::string& audit_head, round::HistoryId history) {
+std::string commit_body(const Commit& commit, const std::string& audit_head, round::HistoryId history,
+                        const std::optional<Digest>& master) {
   v1::CommitStatement statement;
   statement.set_run(commit.run.value());
   statement.set_round(commit.round.value());
@@ -95,6 +96,7 @@ std::string commit_body(const Commit& commit, const std::string& audit_head, rou
   statement.set_last(commit.last);
   statement.set_audit_head(audit_head);
   statement.set_history(history.value());
+  if (master) statement.set_master_sha256(digest_to_proto(*master));
   return bytes_of(statement);
 }
 

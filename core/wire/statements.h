@@ -35,7 +35,9 @@ struct Decided {
 
 // ---- bodies: the same content makes the same bytes
 std::string opening_body(const Opening& opening, const std::vector<SiteId>& sites, round::HistoryId history);
-std::string commit_body(const Commit& commit, const std::string& audit_head, round::HistoryId history);
+// `master`: of the model that the server keeps, where that is another than sites train from.
+std::string commit_body(const Commit& commit, const std::string& audit_head, round::HistoryId history,
+                        const std::optional<Digest>& master = {});
 std::string outcome_body(const Decided& decided, round::HistoryId history);
 std::string run_state_body(const v1::RunState& state, Epoch epoch, round::HistoryId history);
 std::string contribution_body(RunId run, RoundId round, const Digest& base, const round::Contribution& contribution);

@@ -92,6 +92,7 @@ TEST_F(DigestTest, OfATreeIsNotSentToAnEarlierVersionAndTheUpdateIsLate) {
   old_.joined.take();
   old_.open_round(kSite, 1, model(0));
   wait_logged("update not sent: the parent is of a version that does not take its digest");
+  EXPECT_EQ(old_.declines.take().round, RoundId(1)) << "so that the round need not wait for it";
   EXPECT_EQ(old_.payload_bytes_in(), 0U);
   old_.commit(kSite, commit_of(1, nullptr));
   wait_logged("update late; it goes into the next one");

@@ -144,6 +144,17 @@ TEST_F(EarlyUploadTest, WhatCouldNotBeMadeDurableIsNotCounted) {
   EXPECT_GT(next.what.contributors.find(kSite)->submission, 1u) << "another submission than that of the chunks";
 }
 
+// Refused for want of room, say: what was left out of the early transfer is sent to the next attempt.
+TEST_F(EarlyUploadTest, RefusedMeanwhileAllOfItIsSentOnceItIsDurable) {
+  send_all_but_the_trailer();
+  parent_.refuse_update(kSite, 1, Code::kUnavailable);
+  wait_logged("update refused by the parent");
+  held_.latch.let_go({});
+  const transfer::StagedArrival arrival = parent_.arrivals.take();
+  EXPECT_EQ(arrival.round, RoundId(1));
+  EXPECT_EQ(arrival.chunks->total_bytes(), kChunkBytes);
+}
+
 TEST_F(EarlyUploadTest, OfARoundThatClosesMeanwhileNoTrailerIsSent) {
   send_all_but_the_trailer();
   parent_.commit(kSite, commit_of(1, nullptr));

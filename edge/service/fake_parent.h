@@ -91,6 +91,12 @@ class FakeParent final : public tree::HubOwner {
       EXPECT_TRUE(hub_.book().complete(other).ok());
     });
   }
+  // A receipt: the rest of what the site is sending is not wanted.
+  void refuse_update(SiteId site, std::uint64_t round, Code code) {
+    runtime_.on_strand([&] {
+      hub_.send(site, transfer::update_receipt(opening_.run, RoundId(round), site, Error{code, "no room for it"}));
+    });
+  }
   // The coordinator was restored from a backup: its leases are of another history from here on.
   void begin_history(const round::History& history) {
     runtime_.on_strand([&] { lineage_.push_back(history); });

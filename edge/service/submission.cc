@@ -76,9 +76,15 @@ const store::PendingInfo& Submission::hold(store::PendingUpdate update) {
 void Submission::send(const Send& effect) {
   FLUVIAL_CHECK(pending_, "to send what is not there");
   if (!uplink_.is_up()) return;  // offered again after the next connect
-  if (!is_taken(pending_->info())) return;
+  if (!is_taken(pending_->info())) return decline(effect.offer);
   site_.report.sending(effect);
   upload_.send({pending_, site_.self, effect.offer.lease, uplink_.session(), effect.first_chunk});
+}
+
+// So that the round need not wait for it. It stays pending, and is late unless another parent's sum holds it.
+void Submission::decline(const Offer& offer) {
+  const Error why{Code::kFailedPrecondition, "its parent is of a version that does not take the digest of its update"};
+  uplink_.post(wire::to_envelope(round::Decline{offer.run, offer.round, offer.attempt, {site_.self, why}}));
 }
 
 // Its digest names it wherever it was sent before, so it keeps the one that it was encoded with.

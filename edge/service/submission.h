@@ -42,6 +42,7 @@ class Submission {
   Upload::Events upload_events();
   Result<std::string> signature_of(const store::PendingInfo& info) const;  // thread safe
   bool is_taken(const store::PendingInfo& info) const;                     // by the parent
+  void decline(const Offer& offer);
   void on_sent(const UploadItem& item, double seconds);
   void forget_memory();
   net::Awaitable<void> write(Pending pending, Outcome outcome);

@@ -76,7 +76,6 @@ UpdateJob UpdateMaker::job_of(const Offer& offer, const Trained& trained, Partia
   job.early = early;
   job.gpus = site_.gpus.get();
   job.site_name = site_.name;
-  job.digest_kind = site_.digest_kind;
   job.residual_lost = &made->residual_lost;
   job.reached = [made, clock = &site_.runtime.clock](UpdateJob::Step step) {
     switch (step) {
@@ -128,12 +127,14 @@ net::Awaitable<void> UpdateMaker::run(Encode effect, Trained trained) {
   const TimePoint begun = site_.runtime.clock.now();
   const Offer& offer = effect.offer;
   std::shared_ptr<PartialMean> early = co_await early_.take(trained.parts);
+  const DigestKind digest_kind = site_.digest_kind;  // the strand's: the next parent may take another
   Made made;
   site_.report.encoding(offer);
   Result<store::PendingUpdate> update = co_await site_.runtime.pool.run([&]() -> Result<store::PendingUpdate> {
     FLUVIAL_ASSIGN(made.unspent, begin_run(offer, trained));
     net::PoolParallel parallel(site_.runtime.pool);
     UpdateJob job = job_of(offer, trained, early.get(), &made);
+    job.digest_kind = digest_kind;
     job.sealed = seal(effect.work);
     return encode_update(job, *site_.store, parallel);
   });

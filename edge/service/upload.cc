@@ -68,7 +68,10 @@ void Upload::drop_early() {
 void Upload::refused(RunId run, RoundId round) {
   if (!running_) return;
   const store::PendingStart& now = running_->item.update->info().start;
-  if (now.run == run && now.round == round) running_->refused = true;
+  if (now.run == run && now.round == round) {
+    running_->refused = true;
+    if (!running_->durable) running_->stopped = true;  // once it is durable it begins anew
+  }
   told_.notify_all();
 }
 

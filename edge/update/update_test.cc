@@ -400,6 +400,46 @@ TEST_F(UpdateTest, ADamagedChunkCostsItsOwnValuesAndNoRound) {
   EXPECT_EQ(p_of(update), p);
 }
 
+TEST_F(UpdateTest, AChunksFileThatIsCutShortCostsTheValuesBehindTheCutAndNoRound) {
+  const store::PendingUpdate first = encode(training(1, "int8")).value();
+  resolve(1, round::Outcome::kCounted);
+  const std::vector<std::string> names = files_.list("/site/tensors").value();
+  for (const std::string& name : names) {
+    const auto file = files_.open("/site/tensors/" + name, store::OpenMode::kReadWrite).value();
+    if (*file->size() >= kValues * sizeof(float)) continue;  // p
+    ASSERT_TRUE(file->truncate(first.chunk_size_bytes(0)).ok());
+  }
+  const Training next = training(2, "int8");
+  UpdateJob job = next.job();
+  std::atomic<std::uint64_t> lost = 0;
+  job.residual_lost = &lost;
+  ASSERT_TRUE(encode_update(job, *store_, serial_).ok());
+  EXPECT_EQ(lost, kValues - kChunk);
+}
+
+// As a GPU leaves it, or a version before: its norm is found out when it was counted.
+TEST_F(UpdateTest, ADamagedChunkOfASubmissionWithoutANormCostsItsOwnValues) {
+  const store::PendingUpdate first = encode(training(1, "int8")).value();
+  const std::vector<float> p = p_of(first);
+  const std::string chunk(first.chunk_size_bytes(1), '\xff');
+  {
+    store::PendingStart start = first.info().start;
+    resolve(1, round::Outcome::kRefused);
+    start.round = RoundId(2);
+    const auto writer = store_->begin_pending(start).value();
+    ASSERT_TRUE(writer->write_p(0, p).ok());
+    for (std::uint64_t i = 0; i < start.chunk_count; ++i) {
+      const Buffer good = first.read_chunk(i).value();
+      ASSERT_TRUE(writer->write_chunk(i, i == 1 ? as_byte_span(chunk) : ByteSpan(good.span())).ok());
+    }
+    ASSERT_TRUE(writer->write_trailer(first.read_trailer()->span()).ok());
+    ASSERT_TRUE(writer->finish(first.info().digest).ok());
+  }
+  const auto carried = resolve_pending(*store_, kRun, RoundId(2), round::Outcome::kCounted);
+  ASSERT_TRUE(carried.ok()) << carried.error().to_string();
+  EXPECT_GT(carried->residual.norm, 0);
+}
+
 TEST_F(UpdateTest, AnOutcomeAfterARestartNeedsNoPlan) {
   const std::vector<float> p = p_of(encode(training(1, "topk:ratio=0.05")).value());
   store_.reset();

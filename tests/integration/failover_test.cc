@@ -136,6 +136,7 @@ TEST_F(FailoverTest, ASiteKilledAtAByteOfItsUploadGoesOnThereAndCountsOnce) {
   gate.hold_after(Way::kUp, 2'500'000);  // of four million
   hold.open();
   gate.wait_done(Way::kUp);
+  wait_log("site-1", "update encoded run=1 round=2");  // and durable: before, the site would make another
   federation_->kill("site-1");
   gate.cut_all(Way::kUp);
   gate.set({});

@@ -65,6 +65,7 @@ TEST_F(LargeModelTest, WaitsOnTheDiskGoesOnWhereItWasCutOffAndIsExact) {
   gate.hold_after(Way::kUp, kUpdateBytes / 2);
   hold.open();
   gate.wait_done(Way::kUp);
+  wait_log("site-1", "update encoded run=1 round=2");  // and durable: before, the site would make another
   federation_->kill("site-1");
   gate.cut_all(Way::kUp);
   gate.set({});

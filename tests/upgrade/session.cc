@@ -180,17 +180,26 @@ wire::Opening opening_of_round() {
   return opening;
 }
 
+v1::ModelForm form_of_model() {
+  return wire::to_proto(round::ModelForm{"int8", 1 << 20, 24, base()});
+}
+
 void open_round(Session& session) {
   session.parent(wire::to_envelope(opening_of_round()));
   Envelope request;
   *request.mutable_model_request()->mutable_model() = wire::to_proto(base());
   request.mutable_model_request()->set_offset(8);
+  request.mutable_model_request()->set_takes_form(true);
+  *request.mutable_model_request()->mutable_have() = wire::to_proto(base());
+  *request.mutable_model_request()->mutable_begun() = form_of_model();
+  request.mutable_model_request()->set_form_offset(8);
   session.child(request);
   Envelope begin;
   *begin.mutable_model_begin()->mutable_model() = wire::to_proto(base());
   *begin.mutable_model_begin()->mutable_schema() = wire::to_proto(
       round::Schema::make({{"w", round::DType::kF32, {2, 2}}, {"steps", round::DType::kI64, {1}}}).value());
   begin.mutable_model_begin()->set_offset(8);
+  *begin.mutable_model_begin()->mutable_form() = form_of_model();
   session.parent(begin);
   Envelope chunk;
   chunk.mutable_model_chunk()->set_run(kRun.value());
@@ -427,7 +436,8 @@ void signed_round(Session& session) {
 
   wire::Commit commit = commit_of_round();
   const auto audit_head = store::AuditHead{12, digest_of("audit")}.bytes();
-  commit.order = order(wire::kCommitKind, wire::commit_body(commit, std::string(as_text(audit_head)), kHistory));
+  commit.order = order(wire::kCommitKind,
+                       wire::commit_body(commit, std::string(as_text(audit_head)), kHistory, digest_of("master")));
   commit.outcomes = {{kSite, outcome(kSite, round::Outcome::kCounted, digest_of("update"))},
                      {SiteId(8), outcome(SiteId(8), round::Outcome::kRefused, {})},
                      {SiteId(9), outcome(SiteId(9), round::Outcome::kLate, {})}};
