@@ -426,14 +426,22 @@ const store::CommitRow* RoundChecks::commit_of(round::HistoryId history, RunId i
   return found == commits.end() ? nullptr : &found->second;
 }
 
+const store::CommitRow* RoundChecks::in_journal(round::HistoryId history, RunId id, RoundId round) const {
+  if (const store::CommitRow* row = commit_of(history, id, round)) return row;
+  const Line* line = line_of(history);
+  if (line == nullptr || !line->runs.contains(id)) return nullptr;
+  const std::optional<store::CommitRow>& row = line->runs.at(id).in_doubt;
+  return row && row->record.round == round ? &*row : nullptr;
+}
+
 bool RoundChecks::holds(round::HistoryId history, RunId run, RoundId round, SiteId site, const Digest& digest) const {
-  const store::CommitRow* row = commit_of(history, run, round);
+  const store::CommitRow* row = in_journal(history, run, round);
   const round::Contribution* entry = row == nullptr ? nullptr : row->record.contributors.find(site);
   return entry != nullptr && entry->digest == digest;
 }
 
 bool RoundChecks::refuses(round::HistoryId history, RunId run, RoundId round, SiteId site) const {
-  const store::CommitRow* row = commit_of(history, run, round);
+  const store::CommitRow* row = in_journal(history, run, round);
   return row != nullptr && std::ranges::any_of(row->record.refusals, [&](const round::Refusal& refusal) {
            return refusal.site == site && round::drops_update(refusal.error.code);
          });
@@ -441,7 +449,7 @@ bool RoundChecks::refuses(round::HistoryId history, RunId run, RoundId round, Si
 
 bool RoundChecks::is_decided(round::HistoryId history, RunId run, RoundId round) const {
   const Line* line = line_of(history);
-  return commit_of(history, run, round) != nullptr || (line != nullptr && line->ended.contains(run));
+  return in_journal(history, run, round) != nullptr || (line != nullptr && line->ended.contains(run));
 }
 
 void RoundChecks::backed_up() { backup_ = now_; }

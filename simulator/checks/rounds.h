@@ -83,6 +83,9 @@ class RoundChecks {
   const store::CommitRow* commit_of(RunId run, RoundId round) const;
   // In the given history, the present one or an earlier one.
   const store::CommitRow* commit_of(round::HistoryId history, RunId run, RoundId round) const;
+  // Also one that is being recorded: who reads the journal finds it a moment before the coordinator's strand hears that
+  // it is there.
+  const store::CommitRow* in_journal(round::HistoryId history, RunId run, RoundId round) const;
   bool holds(round::HistoryId history, RunId run, RoundId round, SiteId site, const Digest& digest) const;
   // Whether the commit refuses the site's update as one that can never be used.
   bool refuses(round::HistoryId history, RunId run, RoundId round, SiteId site) const;
