@@ -180,9 +180,7 @@ wire::Opening opening_of_round() {
   return opening;
 }
 
-v1::ModelForm form_of_model() {
-  return wire::to_proto(round::ModelForm{"int8", 1 << 20, 24, base()});
-}
+v1::ModelForm form_of_model() { return wire::to_proto(round::ModelForm{"int8", 1 << 20, 24, base()}); }
 
 void open_round(Session& session) {
   session.parent(wire::to_envelope(opening_of_round()));
