@@ -37,14 +37,15 @@ std::vector<RoleCounts> counts_by_role(const std::vector<CountedProcess>& proces
   return roles;
 }
 
-RoundCounts::RoundCounts(std::vector<RunningProcess> processes)
-    : processes_(std::move(processes)), peaks_(pids_of(processes_)) {}
+RoundCounts::RoundCounts(std::vector<RunningProcess> processes, Reader reader)
+    : processes_(std::move(processes)), reader_(std::move(reader)), peaks_(pids_of(processes_)) {}
 
 std::vector<ProcessCounts> RoundCounts::read() const {
-  std::vector<ProcessCounts> counts;
-  for (const RunningProcess& process : processes_) {
-    const Result<ProcessCounts> now = read_process_counts(process.pid);
-    counts.push_back(now.ok() ? *now : ProcessCounts{});
+  std::vector<ProcessCounts> counts = committed_ > 2 ? last_ : first_;
+  counts.resize(processes_.size());
+  for (std::size_t i = 0; i < processes_.size(); ++i) {
+    const Result<ProcessCounts> now = reader_(processes_[i].pid);
+    if (now.ok()) counts[i] = *now;
   }
   return counts;
 }

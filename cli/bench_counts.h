@@ -2,7 +2,7 @@
 // that nobody has touched and threads that have not begun.
 #pragma once
 
-#include <memory>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -37,15 +37,19 @@ std::vector<RoleCounts> counts_by_role(const std::vector<CountedProcess>& proces
 // From when it is made, with the processes that run then.
 class RoundCounts {
  public:
-  explicit RoundCounts(std::vector<RunningProcess> processes);
+  using Reader = std::function<Result<ProcessCounts>(pid_t)>;
+  explicit RoundCounts(
+      std::vector<RunningProcess> processes, Reader reader = [](pid_t pid) { return read_process_counts(pid); });
   void on_event(const json::value& event);  // as the admin API tells of a run
   // Ends the counting. Of the rounds after the first; without counts where there was no second one.
   std::vector<RoleCounts> finish();
 
  private:
+  // Of a process that is gone, what it had when it was seen last.
   std::vector<ProcessCounts> read() const;
 
   std::vector<RunningProcess> processes_;
+  Reader reader_;
   MemoryPeaks peaks_;
   std::uint64_t committed_ = 0;
   std::vector<ProcessCounts> first_;

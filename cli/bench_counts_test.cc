@@ -38,22 +38,35 @@ TEST(BenchCounts, OneRoundIsNoWarmOne) {
   EXPECT_GT(cold[0].peak_own_bytes, 0U);
 }
 
-TEST(BenchCounts, WhatComesBeforeTheFirstCommitIsNotCounted) {
-  const json::value committed = json::object{{"event", "committed"}};
-  const auto touch = [](std::size_t pages) {
-    std::vector<char> fresh(pages << 12);
-    for (std::size_t at = 0; at < fresh.size(); at += 4096) static_cast<volatile char&>(fresh[at]) = 1;
-  };
-  RoundCounts counted({{::getpid(), "this", "site"}});
-  touch(32'000);  // above the heap's threshold for maps of their own: fresh pages each time
-  counted.on_event(committed);
+TEST(BenchCounts, AreWhatHappensBetweenTheFirstCommitAndTheLast) {
+  ProcessCounts now = counts(10, 1'000, 7, 7);
+  RoundCounts counted({{::getpid(), "this", "site"}}, [&now](pid_t) { return Result<ProcessCounts>(now); });
   counted.on_event(json::object{{"event", "opened"}});
-  touch(16'000);
-  counted.on_event(committed);
-  const std::vector<RoleCounts> roles = counted.finish();
+  now = counts(11, 33'000, 20, 9);
+  counted.on_event(json::object{{"event", "committed"}});
+  now = counts(12, 40'000, 30, 10);
+  counted.on_event(json::object{{"event", "opened"}});
+  now = counts(13, 49'000, 40, 19);
+  counted.on_event(json::object{{"event", "committed"}});
+  now = counts(15, 65'000, 60, 29);
+  counted.on_event(json::object{{"event", "committed"}});
+  now = counts(99, 99'000, 99, 99);
+  std::vector<RoleCounts> roles = counted.finish();
   ASSERT_EQ(roles.size(), 1U);
-  EXPECT_GE(roles[0].minor_faults, 16'000 / 512) << "pages, or huge ones";
-  EXPECT_LT(roles[0].minor_faults, 31'000);
+  roles[0].peak_own_bytes = 0;
+  EXPECT_EQ(roles[0], (RoleCounts{"site", 1, 2, 16'000, 20, 10, 0}));
+}
+
+TEST(BenchCounts, AProcessThatIsGoneTakesNothingAway) {
+  std::vector<Result<ProcessCounts>> seen = {counts(1, 10, 1, 1), counts(3, 50, 5, 5),
+                                             Error{Code::kNotFound, "no such process"}};
+  auto next = seen.begin();
+  RoundCounts counted({{::getpid(), "this", "site"}}, [&next](pid_t) { return *next++; });
+  for (int round = 0; round < 3; ++round) counted.on_event(json::object{{"event", "committed"}});
+  std::vector<RoleCounts> roles = counted.finish();
+  ASSERT_EQ(roles.size(), 1U);
+  roles[0].peak_own_bytes = 0;
+  EXPECT_EQ(roles[0], (RoleCounts{"site", 1, 1, 20, 2, 2, 0}));
 }
 
 }  // namespace
