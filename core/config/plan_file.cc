@@ -250,7 +250,7 @@ std::string plan_to_toml(const PlanFile& file) {
       const std::size_t dot = key.name.find('.');
       const bool is_text = key.unit == "text" || key.unit == "path";
       put(dot == std::string_view::npos ? "" : key.name.substr(0, dot), key.name.substr(dot + 1),
-          is_text ? '"' + format(field) + '"' : format(field));
+          is_text ? toml_text(format(field)) : format(field));
     }
   });
   return text;

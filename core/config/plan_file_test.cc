@@ -214,6 +214,15 @@ TEST(PlanFile, AScheduleIsATableOfItsOwn) {
   }
 }
 
+TEST(PlanFile, TextsMayNeedEscapes) {
+  round::Plan plan;
+  plan.name = "the \"second\" \\ trial";
+  const auto file = parse_plan(plan_to_toml({plan, "/models\\a \"b\".safetensors"}), "p.toml");
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  EXPECT_EQ(file->plan, plan);
+  EXPECT_EQ(file->model, "/models\\a \"b\".safetensors");
+}
+
 TEST(PlanFile, NamesForWorkersMayNeedQuotes) {
   round::Plan plan;
   plan.name = "a";

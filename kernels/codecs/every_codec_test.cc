@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/base/printable.h"
 #include "kernels/codec.h"
 #include "kernels/fixed.h"
 #include "kernels/reference/reference.h"
@@ -44,6 +45,17 @@ TEST(CodecSpec, CanonicalTextsRoundTrip) {
   for (const std::string& text : test_values::codec_texts()) {
     const CodecSpec spec = parse_codec(text).value();
     EXPECT_EQ(parse_codec(to_string(spec)).value(), spec) << text;
+  }
+}
+
+// A codec's name comes from a parent, too.
+TEST(CodecSpec, RefusesInOneShortLine) {
+  const std::string texts[] = {"fp\n64\x1b[2J", "int8:a\nb=2", "int8:block=\n", std::string(9'000, 'x')};
+  for (const std::string& text : texts) {
+    const auto refused = parse_codec(text);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_TRUE(is_printable(refused.error().message)) << refused.error().message;
+    EXPECT_LT(refused.error().message.size(), 400U);
   }
 }
 

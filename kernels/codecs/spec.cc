@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/base/printable.h"
 #include "kernels/codec.h"
 #include "kernels/codecs/common.h"
 #include "kernels/codecs/options.h"
@@ -8,8 +9,10 @@
 namespace fluvial::kernels {
 namespace {
 
+constexpr std::size_t kQuotedMax = 80;  // of a text that may be a peer's
+
 Error expected(std::string_view text, std::string_view what) {
-  return {Code::kInvalidArgument, format_text("codec \"{}\": {}", text, what)};
+  return {Code::kInvalidArgument, format_text("codec \"{}\": {}", printable(text, kQuotedMax), what)};
 }
 
 // The option of every codec.
@@ -31,7 +34,8 @@ Status set_option(std::string_view text, const CodecEntry& entry, std::string_vi
                   CodecSpec* spec) {
   const CodecOption* option = find_option(entry, key);
   if (option == nullptr) {
-    return expected(text, format_text("unknown option \"{}\"; expected {}", key, keys_of(entry)));
+    return expected(text,
+                    format_text("unknown option \"{}\"; expected {}", printable(key, kQuotedMax), keys_of(entry)));
   }
   const Status set = option->set(*spec, value);
   return set.ok() ? Status() : expected(text, format_text("expected {} {}", key, set.error().message));

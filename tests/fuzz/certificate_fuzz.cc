@@ -128,7 +128,7 @@ identity::Grant grant_of(Input& input) {
   grant.member.role = static_cast<Role>(input.below(4));
   grant.member.node = NodeId(input.byte());
   grant.member.name = input.flag() ? "hospital-a" : input.text();
-  grant.validity = std::chrono::seconds(1 + input.number<std::uint32_t>());
+  grant.validity = std::chrono::seconds(1 + std::int64_t{input.number<std::uint32_t>()});
   return grant;
 }
 

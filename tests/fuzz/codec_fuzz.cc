@@ -13,6 +13,7 @@
 #include "kernels/reference/reference.h"
 #include "kernels/test_values.h"
 #include "tests/fuzz/codec_input.h"
+#include "tests/fuzz/errors.h"
 
 namespace fluvial::fuzz {
 namespace {
@@ -178,6 +179,7 @@ void read_adam_state(ByteSpan bytes, std::uint8_t choice, std::size_t value_coun
 void read_spec_text(ByteSpan bytes) {
   const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());  // NOLINT: bytes as text
   const auto spec = kernels::parse_codec(text);
+  check_error(spec);
   if (!spec.ok()) return;
   const auto again = kernels::parse_codec(kernels::to_string(*spec));
   FLUVIAL_CHECK(again.ok() && *again == *spec, "the canonical text means another codec");
