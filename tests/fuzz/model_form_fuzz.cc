@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "core/aggregate/model_form.h"
+#include "kernels/codec.h"
 #include "kernels/reference/reference.h"
+#include "kernels/test_values.h"
 #include "tests/fuzz/errors.h"
 #include "tests/fuzz/input.h"
 
@@ -41,6 +43,7 @@ Buffer base_model() {
 
 // Nothing for bytes that are no such model.
 std::optional<Buffer> by_hand(std::string_view codec, const Buffer* base, ByteSpan bytes) {
+  const auto made = kernels::make_codec(kernels::parse_codec(codec).value()).value();
   std::vector<float> values(schema().value_count());
   if (base != nullptr) {
     std::vector<std::int64_t> integers(schema().integer_count());
@@ -52,8 +55,9 @@ std::optional<Buffer> by_hand(std::string_view codec, const Buffer* base, ByteSp
     std::uint32_t size = 0;
     std::memcpy(&size, bytes.data(), sizeof size);
     if (bytes.size() - 4 < size) return std::nullopt;
-    const auto decoded = kernels::reference::decode(codec, bytes.subspan(4, size), count);
-    if (!decoded) return std::nullopt;
+    const ByteSpan chunk = bytes.subspan(4, size);
+    const auto decoded = kernels::reference::decode(codec, chunk, count);
+    if (!decoded || kernels::test_values::other_settings(*made, chunk)) return std::nullopt;
     for (std::size_t i = 0; i < count; ++i) {
       const auto value = static_cast<float>((*decoded)[i]);
       values[first + i] = base == nullptr ? value : values[first + i] + value + 0.0F;
