@@ -5,12 +5,14 @@
 #include <vector>
 
 #include "core/base/format.h"
+#include "core/base/printable.h"
 #include "core/round/plan_keys.h"
 
 namespace fluvial::round {
 namespace {
 
 constexpr std::size_t kTextBytesMax = 512;
+constexpr std::size_t kShownBytesMax = 200;  // of a text that is refused
 constexpr std::uint64_t kWarmupRoundsMax = 1'000'000'000;
 constexpr std::uint64_t kScaleToMax = std::uint64_t{1} << 53;
 
@@ -89,7 +91,8 @@ Status set_option(std::string_view text, ServerOptimizer* optimizer) {
   const std::string_view key = text.substr(0, equals);
   const std::string_view value = equals == std::string_view::npos ? std::string_view() : text.substr(equals + 1);
   const auto expected = [&](std::string_view what) {
-    return Error{Code::kInvalidArgument, format_text("option \"{}\": expected {}", text, what)};
+    return Error{Code::kInvalidArgument,
+                 format_text("option \"{}\": expected {}", printable(text, kShownBytesMax), what)};
   };
   if ((key == "warmup" || key == "scale_to") && optimizer->kind != Optimizer::kMean) {
     std::uint64_t& count = key == "warmup" ? optimizer->warmup_rounds : optimizer->scale_to;
@@ -127,7 +130,8 @@ Result<ServerOptimizer> parse_server_optimizer(std::string_view text) {
   const std::size_t colon = text.find(':');
   const auto entry = std::ranges::find(entries(), text.substr(0, colon), &Entry::name);
   const auto expected = [&](std::string_view what) {
-    return Error{Code::kInvalidArgument, format_text("server optimizer \"{}\": {}", text.substr(0, 200), what)};
+    return Error{Code::kInvalidArgument,
+                 format_text("server optimizer \"{}\": {}", printable(text, kShownBytesMax), what)};
   };
   if (text.size() > kTextBytesMax) return expected(format_text("expected at most {} characters", kTextBytesMax));
   if (entry == entries().end()) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/printable.h"
+
 namespace fluvial::round {
 namespace {
 
@@ -101,6 +103,16 @@ TEST(ServerOptimizerText, RefusalsSayWhatWasExpected) {
     ASSERT_FALSE(optimizer.ok()) << text;
     EXPECT_EQ(optimizer.error().code, Code::kInvalidArgument);
     EXPECT_THAT(optimizer.error().message, HasSubstr(message)) << text;
+  }
+}
+
+TEST(ServerOptimizerText, RefusalsAreOneShortLine) {
+  const std::string texts[] = {"fed\nadam", "\t", "fedadam:l\nr<0.02", "fedadam:" + std::string(500, 'x')};
+  for (const std::string& text : texts) {
+    const auto refused = parse_server_optimizer(text);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_TRUE(is_printable(refused.error().message)) << refused.error().message;
+    EXPECT_LT(refused.error().message.size(), 800U);
   }
 }
 
