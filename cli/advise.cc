@@ -6,13 +6,16 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <iterator>
 #include <set>
+#include <tuple>
+#include <utility>
 
 #include "cli/format.h"
 #include "cli/json.h"
 #include "cli/local_run.h"
+#include "cli/plan_forms.h"
 #include "cli/table.h"
+#include "core/aggregate/down.h"
 #include "core/aggregate/plan_codec.h"
 #include "core/config/plan_file.h"
 #include "core/config/settings.h"
@@ -26,62 +29,128 @@ namespace {
 constexpr double kSiteSecondsAValue = 10.5e-9;  // make, encode, write
 constexpr double kRootSecondsAByte = 1.1e-9;    // of what arrives
 constexpr double kRootSecondsAValue = 1.3e-9;   // the round's end
-constexpr double kRoundTrips = 3;               // open, upload, commit
-constexpr double kEnough = 0.8;                 // of a round spent training: more steps gain little speed
+// What `fluvial bench bound --down` adds for the model in another form: at the root its encoding, at a site its
+// decoding.
+constexpr double kRootFormSecondsAValue = 2.0e-9;
+constexpr double kSiteFormSecondsAValue = 0.7e-9;
+constexpr double kRoundTrips = 3;  // open, upload, commit
+constexpr double kEnough = 0.8;    // of a round spent training: more steps gain little speed
 
 // From the mildest on; the first three cost no accuracy in docs/operations/codecs.md.
 constexpr std::array kCandidates = {"fp32", "bf16", "int8", "int4", "topk:ratio=0.05", "topk:ratio=0.01"};
 constexpr std::size_t kMild = 3;
+constexpr const char* kSmallDown = "delta:int8";  // beside the plan's own `down`
 constexpr std::array<std::uint64_t, 10> kSteps = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000};
 constexpr std::array<std::uint64_t, 5> kShownSteps = {1, 5, 20, 100, 500};
 constexpr std::uint64_t kManySteps = 100;  // with more local steps, models drift apart on uneven data
 
-AdvisedRound round_of(const AdviceQuestion& question, const std::string& codec, double bytes_a_value,
-                      std::uint64_t steps) {
+Result<double> encoded_bytes_a_value(const kernels::CodecSpec& spec) {
+  if (spec.kind == kernels::CodecKind::kTopk) return spec.ratio * (4 + 1.02);  // a value and its index
+  FLUVIAL_ASSIGN(const auto made, kernels::make_codec(spec));
+  constexpr std::size_t kChunk = 1 << 20;
+  return static_cast<double>(made->encoded_bytes_max(kChunk)) / kChunk;
+}
+
+// Ways up and down, and the bytes a value that each takes.
+struct Forms {
+  std::string codec;
+  std::string down;
+  double up_bytes = 4;
+  double down_bytes = 4;
+};
+
+Result<Forms> forms_of(const std::string& codec, const std::string& down) {
+  FLUVIAL_ASSIGN(const double up_bytes, bytes_a_value(codec));
+  FLUVIAL_ASSIGN(const double down_bytes, down_bytes_a_value(down));
+  return Forms{codec, down, up_bytes, down_bytes};
+}
+
+// Every codec with the model down as the plan has it, then with the difference.
+Result<std::vector<Forms>> candidates_of(const AdviceQuestion& question) {
+  std::vector<Forms> candidates;
+  std::vector<std::string> downs = {question.down};
+  FLUVIAL_ASSIGN(const aggregate::Down planned, aggregate::parse_down(question.down));
+  if (planned != aggregate::parse_down(kSmallDown).value()) downs.emplace_back(kSmallDown);
+  for (const std::string& down : downs) {
+    for (const std::string codec : kCandidates) {
+      FLUVIAL_ASSIGN(Forms forms, forms_of(codec, down));
+      candidates.push_back(std::move(forms));
+    }
+  }
+  return candidates;
+}
+
+bool is_mild(const Forms& forms) {
+  return std::find(kCandidates.begin(), kCandidates.begin() + kMild, forms.codec) != kCandidates.begin() + kMild;
+}
+
+AdvisedRound round_of(const AdviceQuestion& question, const Forms& forms, std::uint64_t steps) {
   const auto values = static_cast<double>(question.values);
-  const double update = values * bytes_a_value;
-  AdvisedRound round{.codec = codec, .local_steps = steps};
-  round.down_s = values * 4 / question.down_bytes_per_s;
+  const double update = values * forms.up_bytes;
+  AdvisedRound round{.codec = forms.codec, .down = forms.down, .local_steps = steps};
+  round.down_s = values * forms.down_bytes / question.down_bytes_per_s;
   round.train_s = static_cast<double>(steps) * question.step_s;
   round.up_s = update / question.up_bytes_per_s;
   round.other_s = values * (kSiteSecondsAValue + kRootSecondsAValue) +
                   update * static_cast<double>(question.sites) * kRootSecondsAByte + kRoundTrips * question.rtt_s;
+  if (forms.down != "fp32") round.other_s += values * (kRootFormSecondsAValue + kSiteFormSecondsAValue);
   return round;
 }
 
 // The fewest of kSteps, not below the plan's, with which training is most of the round; the most of them if none does.
-AdvisedRound with_steps(const AdviceQuestion& question, const std::string& codec, double bytes_a_value) {
+AdvisedRound with_steps(const AdviceQuestion& question, const Forms& forms) {
   for (const std::uint64_t steps : kSteps) {
-    const AdvisedRound round = round_of(question, codec, bytes_a_value, std::max(steps, question.local_steps));
+    const AdvisedRound round = round_of(question, forms, std::max(steps, question.local_steps));
     if (round.training_share() >= kEnough) return round;
   }
-  return round_of(question, codec, bytes_a_value, std::max(kSteps.back(), question.local_steps));
+  return round_of(question, forms, std::max(kSteps.back(), question.local_steps));
 }
 
-// What a round takes with each codec, for some numbers of local steps and the plan's.
-Result<std::vector<std::vector<AdvisedRound>>> rounds_by_steps(const AdviceQuestion& question) {
+// What a round takes with each codec and this form down, for some numbers of local steps and the plan's.
+Result<std::vector<std::vector<AdvisedRound>>> rounds_by_steps(const AdviceQuestion& question,
+                                                               const std::string& down) {
   std::set<std::uint64_t> numbers(kShownSteps.begin(), kShownSteps.end());
   numbers.insert(question.local_steps);
   std::vector<std::vector<AdvisedRound>> rows;
   for (const std::uint64_t steps : numbers) {
     std::vector<AdvisedRound>& row = rows.emplace_back();
     for (const std::string codec : kCandidates) {
-      FLUVIAL_ASSIGN(const double bytes, bytes_a_value(codec));
-      row.push_back(round_of(question, codec, bytes, steps));
+      FLUVIAL_ASSIGN(const Forms forms, forms_of(codec, down));
+      row.push_back(round_of(question, forms, steps));
     }
   }
   return rows;
 }
 
+// Which of `fitted`, the rounds of `candidates` with the local steps that each needs, and why. The mildest one that
+// needs the fewest steps; beyond the mild ones only where those need very many.
+std::pair<AdvisedRound, std::string> choose(const std::vector<Forms>& candidates,
+                                            const std::vector<AdvisedRound>& fitted) {
+  const AdvisedRound* best = nullptr;
+  for (std::size_t i = 0; i < fitted.size(); ++i) {
+    if (!is_mild(candidates[i])) continue;
+    if (best == nullptr || fitted[i].local_steps < best->local_steps) best = &fitted[i];
+  }
+  if (best != nullptr && best->training_share() >= kEnough && best->local_steps <= kManySteps) {
+    return {*best,
+            fmt::format("the mildest forms and the fewest local steps with which {:.0f} % of a round is training",
+                        kEnough * 100)};
+  }
+  return {*std::min_element(fitted.begin(), fitted.end(),
+                            [](const AdvisedRound& a, const AdvisedRound& b) {
+                              return std::pair(a.local_steps, a.round_s()) < std::pair(b.local_steps, b.round_s());
+                            }),
+          "the lines are thin for this model: a codec that costs some accuracy, and many local steps; measure both"};
+}
+
 json::object to_json(const AdvisedRound& round) {
-  return {{"codec", round.codec},       {"local_steps", round.local_steps},
-          {"round_s", round.round_s()}, {"down_s", round.down_s},
-          {"train_s", round.train_s},   {"up_s", round.up_s},
-          {"other_s", round.other_s},   {"training_share", round.training_share()}};
+  return {{"codec", round.codec},       {"down", round.down},       {"local_steps", round.local_steps},
+          {"round_s", round.round_s()}, {"down_s", round.down_s},   {"train_s", round.train_s},
+          {"up_s", round.up_s},         {"other_s", round.other_s}, {"training_share", round.training_share()}};
 }
 
 Result<AdviceQuestion> question_of(const AdviceOptions& options, store::FileSystem& files) {
-  FLUVIAL_ASSIGN(const config::PlanFile file, config::load_plan(options.plan));
+  FLUVIAL_ASSIGN(const config::PlanFile file, config::load_plan(options.plan, check_plan_forms));
   AdviceQuestion question{.values = options.values, .sites = options.sites};
   if (question.values == 0) {
     if (file.model.empty()) {
@@ -91,6 +160,7 @@ Result<AdviceQuestion> question_of(const AdviceOptions& options, store::FileSyst
     question.values = header.schema.value_count();
   }
   question.codec = file.plan.codec;
+  question.down = file.plan.down;
   question.local_steps = file.plan.local_steps;
   FLUVIAL_ASSIGN(question.up_bytes_per_s, parse_rate(options.up));
   FLUVIAL_ASSIGN(question.down_bytes_per_s, parse_rate(options.down));
@@ -117,7 +187,7 @@ std::string steps_table(const Advice& advice, const Terminal& terminal) {
 }
 
 void add_row(Table& table, const std::string& what, const AdvisedRound& round) {
-  table.add({what, round.codec, std::to_string(round.local_steps), format_seconds(round.round_s()),
+  table.add({what, round.codec, round.down, std::to_string(round.local_steps), format_seconds(round.round_s()),
              format_seconds(round.down_s), format_seconds(round.train_s), format_seconds(round.up_s),
              format_seconds(round.other_s), format_percent(round.training_share())});
 }
@@ -127,45 +197,33 @@ void add_row(Table& table, const std::string& what, const AdvisedRound& round) {
 Result<double> bytes_a_value(const std::string& codec) {
   FLUVIAL_TRY(aggregate::check_plan_codec(codec));
   FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(codec));
-  if (spec.kind == kernels::CodecKind::kTopk) return spec.ratio * (4 + 1.02);  // a value and its index
-  FLUVIAL_ASSIGN(const auto made, kernels::make_codec(spec));
-  constexpr std::size_t kChunk = 1 << 20;
-  return static_cast<double>(made->encoded_bytes_max(kChunk)) / kChunk;
+  return encoded_bytes_a_value(spec);
+}
+
+Result<double> down_bytes_a_value(const std::string& text) {
+  FLUVIAL_ASSIGN(const aggregate::Down down, aggregate::parse_down(text));
+  if (down.kind == aggregate::Down::Kind::kWhole) return 4.0;
+  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(down.codec));
+  return encoded_bytes_a_value(spec);
 }
 
 Result<Advice> advise(const AdviceQuestion& question) {
   Advice advice;
-  FLUVIAL_ASSIGN(const double planned_bytes, bytes_a_value(question.codec));
-  advice.planned = round_of(question, question.codec, planned_bytes, question.local_steps);
-  FLUVIAL_ASSIGN(advice.by_steps, rounds_by_steps(question));
+  FLUVIAL_ASSIGN(const Forms planned, forms_of(question.codec, question.down));
+  FLUVIAL_ASSIGN(const std::vector<Forms> candidates, candidates_of(question));
+  advice.planned = round_of(question, planned, question.local_steps);
   std::vector<AdvisedRound> fitted;
-  for (const std::string codec : kCandidates) {
-    FLUVIAL_ASSIGN(const double bytes, bytes_a_value(codec));
-    advice.others.push_back(round_of(question, codec, bytes, question.local_steps));
-    fitted.push_back(with_steps(question, codec, bytes));
+  for (const Forms& forms : candidates) {
+    advice.others.push_back(round_of(question, forms, question.local_steps));
+    fitted.push_back(with_steps(question, forms));
   }
   if (advice.planned.training_share() >= kEnough) {
     advice.chosen = advice.planned;
     advice.why = "the plan as it is: most of a round is training already";
-    return advice;
-  }
-  // The mildest codec that needs the fewest steps; beyond the mild ones only where those need very many.
-  const auto mild_end = fitted.begin() + kMild;
-  auto best = std::min_element(fitted.begin(), mild_end, [](const AdvisedRound& a, const AdvisedRound& b) {
-    return a.local_steps < b.local_steps;
-  });
-  const bool is_enough = best->training_share() >= kEnough && best->local_steps <= kManySteps;
-  if (is_enough) {
-    advice.why = fmt::format("the mildest codec and the fewest local steps with which {:.0f} % of a round is training",
-                             kEnough * 100);
   } else {
-    best = std::min_element(fitted.begin(), fitted.end(), [](const AdvisedRound& a, const AdvisedRound& b) {
-      return a.local_steps < b.local_steps || (a.local_steps == b.local_steps && a.round_s() < b.round_s());
-    });
-    advice.why =
-        "the lines are thin for this model: a codec that costs some accuracy, and many local steps; measure both";
+    std::tie(advice.chosen, advice.why) = choose(candidates, fitted);
   }
-  advice.chosen = *best;
+  FLUVIAL_ASSIGN(advice.by_steps, rounds_by_steps(question, advice.chosen.down));
   return advice;
 }
 
@@ -193,6 +251,7 @@ int run_advise(const Io& io, const AdviceOptions& options, store::FileSystem& fi
   if (!advice.ok()) return fail(io, "simulate --advise", advice.error(), kUsage);
   Table table({{""},
                {"CODEC"},
+               {"DOWN"},
                {"STEPS", Align::kRight},
                {"ROUND", Align::kRight},
                {"MODEL DOWN", Align::kRight},
@@ -204,7 +263,9 @@ int run_advise(const Io& io, const AdviceOptions& options, store::FileSystem& fi
   for (const AdvisedRound& round : advice->others) add_row(table, "", round);
   add_row(table, "chosen", advice->chosen);
   io.print(fmt::format("{} values, {} sites\n\n", format_count(question->values), question->sites) +
-           table.render(io.terminal()) + "\na round, and how much of it is training, by local steps and codec:\n\n" +
+           table.render(io.terminal()) +
+           fmt::format("\na round, and how much of it is training, by local steps and codec, with down = \"{}\":\n\n",
+                       advice->chosen.down) +
            steps_table(*advice, io.terminal()) +
            fmt::format("\nchosen: {} (docs/operations/choose.md)\n", advice->why));
   if (options.json.empty()) return kDone;

@@ -1,6 +1,6 @@
-// `fluvial simulate --advise PLAN`: what a round takes for this model over these lines, by codec and number of local
-// steps, and which choice follows. Arithmetic on a few measured costs (docs/operations/choose.md), not a simulation.
-// Pure but for run_advise().
+// `fluvial simulate --advise PLAN`: what a round takes for this model over these lines, by codec, form of the model on
+// its way down and number of local steps, and which choice follows. Arithmetic on a few measured costs
+// (docs/operations/choose.md), not a simulation. Pure but for run_advise().
 #pragma once
 
 #include <cstdint>
@@ -21,30 +21,35 @@ struct AdviceQuestion {
   double step_s = 0;              // one training step at a site
   std::uint64_t local_steps = 1;  // the plan's
   std::string codec = "fp32";     // the plan's
+  std::string down = "fp32";      // likewise
 };
 
 struct AdvisedRound {
   std::string codec;
+  std::string down;
   std::uint64_t local_steps = 0;
-  double down_s = 0;  // the model to the sites
+  double down_s = 0;  // the model to the sites, which have the one before
   double train_s = 0;
   double up_s = 0;     // the update
-  double other_s = 0;  // encode, add up, commit, and the round trips
+  double other_s = 0;  // encode, decode, add up, commit, and the round trips
   double round_s() const { return down_s + train_s + up_s + other_s; }
   double training_share() const { return train_s / round_s(); }
 };
 
 struct Advice {
   AdvisedRound planned;                             // as the plan has it
-  std::vector<AdvisedRound> others;                 // every codec with the plan's local steps
-  std::vector<std::vector<AdvisedRound>> by_steps;  // for each number of local steps, fewest first, every codec
+  std::vector<AdvisedRound> others;                 // every codec and form down with the plan's local steps
+  std::vector<std::vector<AdvisedRound>> by_steps;  // for each number of local steps, fewest first, every codec, with
+                                                    // the model down as chosen
   AdvisedRound chosen;
   std::string why;
 };
 
 // Bytes that an update of one value takes on average; kInvalidArgument: no codec that a round carries.
 Result<double> bytes_a_value(const std::string& codec);
-// kInvalidArgument: no such codec.
+// Bytes that a value of the model takes on its way down; kInvalidArgument: not what a plan's `down` may be.
+Result<double> down_bytes_a_value(const std::string& down);
+// kInvalidArgument: no such codec, or no such form.
 Result<Advice> advise(const AdviceQuestion& question);
 
 struct AdviceOptions {

@@ -24,9 +24,41 @@ TEST(Advise, ARoundIsWhatItsPartsTake) {
   EXPECT_LT(advice.planned.training_share(), 0.1);
 }
 
+// 25 million values over 25 MB/s, at 2 bytes each, and at 1 byte and 4 for each block of 256.
+TEST(Advise, TheWayDownIsWhatThePlanSaysByHand) {
+  AdviceQuestion question = hospital();
+  const double whole_other_s = advise(question)->planned.other_s;
+  question.down = "bf16";
+  const Advice rounded = advise(question).value();
+  EXPECT_NEAR(rounded.planned.down_s, 2, 1e-4);
+  EXPECT_NEAR(rounded.planned.other_s - whole_other_s, 25e6 * (2.0 + 0.7) * 1e-9, 1e-9) << "encoded and decoded";
+  EXPECT_EQ(rounded.planned.down, "bf16");
+  question.down = "delta:int8";
+  EXPECT_NEAR(advise(question)->planned.down_s, 1 + 4.0 / 256, 1e-3);
+  question.down = "delta:topk:ratio=0.01";
+  EXPECT_NEAR(advise(question)->planned.down_s, 0.0502, 1e-4);
+  question.down = "delta:qsgd";
+  EXPECT_FALSE(advise(question).ok());
+}
+
+// 20 s of fp32 down are more than any codec saves on the way up: with int8 84 local steps, with a difference down 35.
+TEST(Advise, AThinLineDownTakesADifference) {
+  AdviceQuestion question = hospital();
+  question.down_bytes_per_s = 5e6;
+  const Advice advice = advise(question).value();
+  EXPECT_EQ(advice.chosen.codec, "int8");
+  EXPECT_EQ(advice.chosen.down, "delta:int8");
+  EXPECT_EQ(advice.chosen.local_steps, 50U);
+  EXPECT_EQ(advice.by_steps.front().front().down, "delta:int8") << "the second table is of the choice";
+  EXPECT_EQ(advice.others.size(), 12U) << "six codecs, and two ways down";
+  question.down = "delta:int8";
+  EXPECT_EQ(advise(question)->others.size(), 6U) << "the plan's is that";
+}
+
 TEST(Advise, ThinLinesTakeACodecWithoutCostAndMoreSteps) {
   const Advice advice = advise(hospital()).value();
   EXPECT_EQ(advice.chosen.codec, "bf16");
+  EXPECT_EQ(advice.chosen.down, "fp32") << "the mildest";
   EXPECT_EQ(advice.chosen.local_steps, 50U);
   EXPECT_GE(advice.chosen.training_share(), 0.8);
   AdviceQuestion thinner = hospital();
@@ -41,7 +73,7 @@ TEST(Advise, EachNumberOfLocalStepsHasItsRounds) {
   ASSERT_EQ(advice.by_steps.size(), 6U) << "the plan's is among them";
   EXPECT_EQ(advice.by_steps[2].front().local_steps, 7U);
   for (std::size_t i = 0; i < advice.by_steps.size(); ++i) {
-    ASSERT_EQ(advice.by_steps[i].size(), advice.others.size());
+    ASSERT_EQ(advice.by_steps[i].size(), 6U) << "codecs";
     EXPECT_GT(advice.by_steps[i].front().round_s(), advice.by_steps[i].back().round_s()) << "a codec makes it shorter";
     if (i > 0) {
       EXPECT_GT(advice.by_steps[i].front().training_share(), advice.by_steps[i - 1].front().training_share());

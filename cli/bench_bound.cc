@@ -13,6 +13,8 @@
 #include "cli/json.h"
 #include "cli/table.h"
 #include "cli/work_folder.h"
+#include "core/aggregate/down.h"
+#include "core/aggregate/down_forms.h"
 #include "core/aggregate/plan_codec.h"
 
 namespace fluvial::cli {
@@ -20,7 +22,7 @@ namespace {
 
 struct Options {
   bound::TreeShape shape{.sites = 4, .aggregators = 0, .tiers = 1, .params = 10'000'000};
-  std::string codec = "fp32";
+  bound::Forms forms;
   std::string tree;  // what bench tree --json wrote; its shape then
   std::string work_dir;
   bool json = false;
@@ -28,7 +30,7 @@ struct Options {
 
 struct Report {
   bound::TreeShape shape;
-  std::string codec;
+  bound::Forms forms;
   std::optional<BenchResult> measured;
   bound::TreeBytes least;
   bound::Headline head;  // of the encoded bytes, or of the measured ones
@@ -44,28 +46,24 @@ double measured_cpu_s(const simulator::MeasuredRun& run) {
 }
 
 Result<Report> make_report(const Options& options, const std::string& folder) {
-  Report report{.shape = options.shape, .codec = options.codec};
+  Report report{.shape = options.shape, .forms = options.forms};
   if (!options.tree.empty()) {
     FLUVIAL_ASSIGN(report.measured, read_bench_result(options.tree));
     const simulator::MeasuredRun& run = report.measured->run;
-    report.codec = report.measured->codec;
+    report.forms = {report.measured->codec, report.measured->down};
     report.shape = {.sites = run.sites,
                     .aggregators = run.aggregators,
                     .tiers = std::max<std::uint64_t>(report.measured->tiers, 1),
                     .params = run.values};
   }
-  const double round_s = report.measured ? report.measured->round_p50_s : 0;
-  bound::TreeBytes moved;
+  std::optional<bound::MeasuredRound> measured;
   if (report.measured) {
-    moved = bound::moved_bytes(report.shape, report.measured->run.update_bytes, report.measured->run.root_up_bytes);
+    measured = {.up_per_site = report.measured->run.update_bytes,
+                .up_into_root = report.measured->run.root_up_bytes,
+                .round_s = report.measured->round_p50_s};
   }
-  FLUVIAL_ASSIGN(report.head, bound::headline(report.shape, report.codec, moved, round_s, folder));
-  if (!report.measured) {
-    report.head.moved = bound::encoded_bytes(report.shape, report.head.codec);
-    report.head.bound = bound::bound_of(report.shape, report.head.moved, report.head.machine, report.head.codec);
-    report.head.processor_s = report.head.bound.processor_s(report.head.machine);
-  }
-  report.least = bound::least_bytes(report.shape, report.head.codec);
+  FLUVIAL_ASSIGN(report.head, bound::headline(report.shape, report.forms, measured, folder));
+  report.least = bound::least_bytes(report.shape, report.head.codec, report.head.down);
   const bound::MachineCosts& machine = report.head.machine;
   report.line = {.alpha_s = machine.alpha_s,
                  .beta_s_byte = machine.seal_s_byte + machine.tcp_s_byte + machine.open_s_byte,
@@ -102,7 +100,8 @@ json::object to_json(const Report& report) {
                       {"aggregators", report.shape.aggregators},
                       {"tiers", report.shape.tiers},
                       {"params", report.shape.params},
-                      {"codec", report.codec},
+                      {"codec", report.forms.codec},
+                      {"down", report.forms.down},
                       {"machine", to_json(report.head.machine, report.line)},
                       {"bytes_up_least", report.least.up},
                       {"bytes_down_least", report.least.down},
@@ -111,6 +110,8 @@ json::object to_json(const Report& report) {
                       {"cipher_seconds", bound.cipher_s},
                       {"tcp_seconds", bound.tcp_s},
                       {"kernel_seconds", bound.kernels_s},
+                      {"down_root_seconds_per_parameter", report.head.down.root_s},
+                      {"down_child_seconds_per_parameter", report.head.down.child_s},
                       {"file_cpu_seconds", bound.files_s},
                       {"worker_seconds", bound.worker_s},
                       {"digest_seconds", bound.digests_s},
@@ -180,6 +181,8 @@ void print_collectives(const Io& io, const Report& report) {
 }
 
 int run(const Io& io, const Options& options) {
+  const auto down = aggregate::parse_down(options.forms.down);
+  if (!down.ok()) return fail(io, "bench bound: --down", down.error(), kUsage);
   auto folder = WorkFolder::open(options.work_dir, false, "bound");
   if (!folder.ok()) return fail(io, "bench bound", folder.error(), kUsage);
   const auto report = make_report(options, folder->path());
@@ -215,7 +218,12 @@ void add_bench_bound_command(CLI::App& bench, Commands& commands) {
   number("--aggregators", options->shape.aggregators, "regional aggregators; 0: none", 0, 10'000)->excludes(tree);
   number("--tiers", options->shape.tiers, "tiers of aggregators", 1, 7)->excludes(tree);
   number("--params", options->shape.params, "fp32 parameters of the model", 1, std::uint64_t{1} << 40)->excludes(tree);
-  bound->add_option("--codec", options->codec, "of the updates, with options: " + aggregate::plan_codec_names())
+  bound->add_option("--codec", options->forms.codec, "of the updates, with options: " + aggregate::plan_codec_names())
+      ->capture_default_str()
+      ->excludes(tree);
+  bound
+      ->add_option("--down", options->forms.down,
+                   "how the model travels to the sites: " + std::string(aggregate::kDownForms))
       ->capture_default_str()
       ->excludes(tree);
   bound

@@ -38,6 +38,8 @@ Result<BenchResult> read_bench_result(const std::string& path) {
   std::sort(seconds.begin(), seconds.end());
   result.round_p50_s = seconds[seconds.size() / 2];
   result.codec = text_member(value, "codec");
+  result.down = text_member(value, "down");
+  if (result.down.empty()) result.down = "fp32";
   result.tiers = run.aggregators == 0 ? 0 : count_member(value, "tiers");
   run.update_bytes = number_member(value, "bytes_up_per_site_round", 0);
   run.root_up_bytes = number_member(value, "bytes_up_root_round", 0);

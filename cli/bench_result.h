@@ -11,6 +11,7 @@ struct BenchResult {
   simulator::MeasuredRun run;
   std::uint64_t tiers = 0;  // of aggregators
   std::string codec;
+  std::string down;  // "fp32" where the file says nothing
   double round_p50_s = 0;
 };
 

@@ -16,6 +16,7 @@
 #include "cli/table.h"
 #include "cli/work_folder.h"
 #include "core/aggregate/down.h"
+#include "core/aggregate/down_forms.h"
 #include "core/aggregate/plan_codec.h"
 #include "core/store/safetensors.h"
 #include "kernels/codec.h"
@@ -184,9 +185,10 @@ Result<bound::Headline> headline_of(const Options& options, const Outcome& outco
                                .params = options.params};
   std::vector<double> seconds = round_seconds(outcome);
   std::sort(seconds.begin(), seconds.end());
-  const bound::TreeBytes moved =
-      bound::moved_bytes(shape, update_bytes(options, outcome), root_bytes(outcome, "bytes_up"));
-  return bound::headline(shape, options.codec, moved, seconds[seconds.size() / 2], folder.path());
+  const bound::MeasuredRound measured{.up_per_site = update_bytes(options, outcome),
+                                      .up_into_root = root_bytes(outcome, "bytes_up"),
+                                      .round_s = seconds[seconds.size() / 2]};
+  return bound::headline(shape, {options.codec, options.down}, measured, folder.path());
 }
 
 json::object to_json(const Options& options, const Outcome& outcome) {
@@ -312,7 +314,7 @@ void add_bench_tree_command(CLI::App& bench, Commands& commands) {
   number("--params", options->params, "fp32 parameters of the model", 1, std::uint64_t{1} << 31);
   tree->add_option("--codec", options->codec, "of the updates, with options: " + aggregate::plan_codec_names())
       ->capture_default_str();
-  tree->add_option("--down", options->down, "how the model travels to the sites, as a plan's `down`")
+  tree->add_option("--down", options->down, "how the model travels to the sites: " + std::string(aggregate::kDownForms))
       ->capture_default_str();
   number("--rounds", options->rounds, "rounds", 1, 100'000);
   number("--seed", options->seed, "of model and updates", 0, 1'000'000'000);

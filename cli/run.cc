@@ -9,11 +9,10 @@
 #include "cli/admin_client.h"
 #include "cli/command.h"
 #include "cli/format.h"
+#include "cli/plan_forms.h"
 #include "cli/run_watch.h"
 #include "cli/table.h"
 #include "cli/waits.h"
-#include "core/aggregate/down.h"
-#include "core/aggregate/plan_codec.h"
 #include "core/config/plan_file.h"
 #include "core/store/file_system.h"
 #include "core/store/plan_json.h"
@@ -36,18 +35,8 @@ struct RunOptions : AdminOptions {
   std::uint64_t run = 0;  // 0: the latest
 };
 
-Status check_codec(const round::Plan& plan) {
-  const Result<std::string> codec = aggregate::check_plan_codec(plan.codec);
-  if (!codec.ok()) {
-    return Error{Code::kInvalidArgument, fmt::format("codec = '{}': {}", plan.codec, codec.error().message)};
-  }
-  const Result<aggregate::Down> down = aggregate::parse_down(plan.down);
-  if (down.ok()) return {};
-  return Error{Code::kInvalidArgument, fmt::format("down = {}", down.error().message)};
-}
-
 Result<json::object> start_request(const StartOptions& options) {
-  FLUVIAL_ASSIGN(const config::PlanFile file, config::load_plan(options.plan, check_codec));
+  FLUVIAL_ASSIGN(const config::PlanFile file, config::load_plan(options.plan, check_plan_forms));
   FLUVIAL_ASSIGN(json::value plan, parse_json(store::plan_to_json(file.plan), "the plan"));
   if (!file.names_participants_min)
     plan.as_object().erase("participants.min");  // the coordinator knows who is enrolled

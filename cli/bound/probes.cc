@@ -14,7 +14,9 @@
 #include "cli/bound/loopback.h"
 #include "cli/bound/stopwatch.h"
 #include "core/aggregate/accumulator.h"
+#include "core/aggregate/model_form.h"
 #include "core/aggregate/scale.h"
+#include "core/base/parallel.h"
 #include "core/digest/sha256.h"
 #include "core/net/record_cipher.h"
 #include "kernels/stream_key.h"
@@ -27,6 +29,9 @@ constexpr std::size_t kCipherBytes = std::size_t{16} << 20;
 constexpr std::size_t kCopyBytes = std::size_t{64} << 20;  // far beyond the caches
 constexpr std::size_t kFileBytes = std::size_t{32} << 20;
 constexpr std::uint64_t kValuesMax = 4'000'000;
+
+// Whatever was written there is wanted: else nobody reads the copy, and the compiler leaves it out.
+void keep(const void* written) { asm volatile("" : : "r"(written) : "memory"); }
 
 double per_byte(double seconds, std::size_t bytes) { return seconds / static_cast<double>(bytes); }
 
@@ -163,8 +168,12 @@ Result<MachineCosts> probe_machine(const std::string& folder) {
   costs.tcp_s_byte = loopback.cpu_s_byte;
   const std::vector<char> from(kCopyBytes, 'x');
   std::vector<char> to(kCopyBytes);
-  costs.copy_s_byte =
-      per_byte(best_seconds(Clock::kWall, [&] { std::memcpy(to.data(), from.data(), kCopyBytes); }), kCopyBytes);
+  costs.copy_s_byte = per_byte(best_seconds(Clock::kWall,
+                                            [&] {
+                                              std::memcpy(to.data(), from.data(), kCopyBytes);
+                                              keep(to.data());
+                                            }),
+                               kCopyBytes);
   return costs;
 }
 
@@ -197,6 +206,56 @@ Result<CodecCosts> probe_codec(const std::string& codec, std::uint64_t params) {
     costs.update_bytes += static_cast<double>(chunk.size()) / static_cast<double>(count);
     costs.entropy_bytes += entropy_bytes(chunk.span(), symbol_bytes(spec.kind)) / static_cast<double>(count);
   }
+  return costs;
+}
+
+namespace {
+
+DownCosts::Kind kind_of(aggregate::Down::Kind kind) {
+  switch (kind) {
+    case aggregate::Down::Kind::kWhole: return DownCosts::Kind::kWhole;
+    case aggregate::Down::Kind::kRounded: return DownCosts::Kind::kRounded;
+    case aggregate::Down::Kind::kDelta: return DownCosts::Kind::kDelta;
+  }
+  return DownCosts::Kind::kWhole;
+}
+
+}  // namespace
+
+Result<DownCosts> probe_down(const std::string& text, std::uint64_t params) {
+  FLUVIAL_ASSIGN(const aggregate::Down down, aggregate::parse_down(text));
+  DownCosts costs{.kind = kind_of(down.kind)};
+  if (costs.kind == DownCosts::Kind::kWhole) return costs;
+  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(down.codec));
+  const auto count = static_cast<std::size_t>(std::min(params, kValuesMax));
+  FLUVIAL_ASSIGN(const round::Schema schema, round::Schema::make({{"w", round::DType::kF32, {count}}}));
+  std::vector<float> before(count), master(count), trained(count);
+  fill_model(1, before);
+  apply_update({.seed = 1, .round = 1, .site_index = 1}, before, master);
+  const MutableByteSpan out = std::as_writable_bytes(std::span(trained));
+  std::optional<aggregate::BaseModel> base;
+  if (costs.kind == DownCosts::Kind::kDelta) {
+    base = {{.run = RunId(1), .version = ModelVersion(0), .digest = {}, .bytes = out.size()},
+            std::as_bytes(std::span(before))};
+  }
+  Serial serial;
+  Result<aggregate::EncodedModel> encoded = Error{Code::kInternal, "not encoded"};
+  const double root_s = best_seconds(Clock::kThread, [&] {
+    encoded = aggregate::encode_model(serial, down, round::Plan{}.chunk_values, {1, 1, 0}, schema,
+                                      std::as_bytes(std::span(master)), base, out);
+  });
+  if (!encoded.ok()) return encoded.error();
+  Status decoded;
+  const double child_s = best_seconds(Clock::kThread, [&] {
+    decoded = aggregate::decode_model(serial, encoded->form, schema, base ? base->bytes : ByteSpan(),
+                                      encoded->bytes.span(), out);
+  });
+  if (!decoded.ok()) return decoded.error();
+  const auto values = static_cast<double>(count);
+  costs.root_s = root_s / values;
+  costs.child_s = child_s / values;
+  costs.sent_bytes = static_cast<double>(encoded->form.bytes) / values;
+  costs.entropy_bytes = entropy_bytes(encoded->bytes.span(), symbol_bytes(spec.kind)) / values;
   return costs;
 }
 

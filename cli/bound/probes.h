@@ -17,6 +17,9 @@ Result<MachineCosts> probe_machine(const std::string& folder);
 // that takes several passes a round, whose bound is not a sum of the parts below.
 Result<CodecCosts> probe_codec(const std::string& codec, std::uint64_t params);
 
+// Of a plan's `down`, as the coordinator encodes and each child decodes it: likewise. kInvalidArgument: no such form.
+Result<DownCosts> probe_down(const std::string& down, std::uint64_t params);
+
 // Seconds to add a byte of fp32 to a sum of fp32: the textbooks' gamma.
 double probe_addition();
 

@@ -30,6 +30,16 @@ struct CodecCosts {
   double entropy_bytes = 4;  // what the best coder would leave of them (entropy.h)
 };
 
+// Of the way down (a plan's `down`) on this machine, in processor-seconds a parameter.
+struct DownCosts {
+  enum class Kind { kWhole, kRounded, kDelta };
+  Kind kind = Kind::kWhole;
+  double root_s = 0;         // difference, encode, decode: once a round
+  double child_s = 0;        // decode, at each node below the root
+  double sent_bytes = 4;     // of a model that a child has the one before of
+  double entropy_bytes = 4;  // what the best coder would leave of them; 4: the model itself
+};
+
 struct TreeShape {
   std::uint64_t sites = 1;
   std::uint64_t aggregators = 0;  // regions; above them one aggregator a tier
@@ -48,18 +58,18 @@ struct TreeBytes {
 };
 
 // What must travel: every edge carries a sum of at least one update up, whose entropy is no less than one update's, and
-// a model of fp32 down.
-TreeBytes least_bytes(const TreeShape& shape, const CodecCosts& codec);
-// What the codec sends: updates as encoded; an aggregator's partial counts no less than its fullest child's update.
-TreeBytes encoded_bytes(const TreeShape& shape, const CodecCosts& codec);
+// the model down in its form.
+TreeBytes least_bytes(const TreeShape& shape, const CodecCosts& codec, const DownCosts& down);
+// What the codecs send: updates as encoded; an aggregator's partial counts no less than its fullest child's update.
+TreeBytes encoded_bytes(const TreeShape& shape, const CodecCosts& codec, const DownCosts& down);
 
 struct TreeBound {
   double cipher_s = 0;  // processor-seconds of all nodes a round, from here to worker_s
   double tcp_s = 0;
   double kernels_s = 0;
-  double files_s = 0;  // p once at each site, the model once at the root
+  double files_s = 0;  // p once at each site; at the root the model, and what sites train from after a difference
   double worker_s = 0;
-  double digests_s = 0;     // of every update and model once at each end: beside the bound, since digests can be merged
+  double digests_s = 0;     // of every update and model (decoded) once at each end: beside the bound, as they can merge
   double memory_bytes = 0;  // read or written at least
   double memory_s = 0;      // by all cores together, as fast as one copies
   double disk_bytes = 0;
@@ -71,7 +81,7 @@ struct TreeBound {
 };
 
 // `moved` is what travels over TLS, measured or encoded_bytes().
-TreeBound bound_of(const TreeShape& shape, const TreeBytes& moved, const MachineCosts& machine,
-                   const CodecCosts& codec);
+TreeBound bound_of(const TreeShape& shape, const TreeBytes& moved, const MachineCosts& machine, const CodecCosts& codec,
+                   const DownCosts& down);
 
 }  // namespace fluvial::cli::bound

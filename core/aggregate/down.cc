@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/aggregate/down_forms.h"
 #include "core/base/format.h"
 #include "core/base/printable.h"
 
@@ -11,46 +12,49 @@ namespace {
 constexpr std::string_view kDelta = "delta:";
 constexpr std::size_t kCodecBytesMax = 64;  // as a plan's codec on the wire
 
-bool carries_difference(const kernels::CodecSpec& spec) {
+// Why a difference is not encoded by it; empty: it is.
+std::string_view unfit_for_difference(const kernels::CodecSpec& spec) {
   using kernels::CodecKind;
+  constexpr std::string_view kUnbiased = "it may be off by more than the difference, and such errors add up; ";
   switch (spec.kind) {
     case CodecKind::kFp16:
     case CodecKind::kBf16:
     case CodecKind::kInt8:
     case CodecKind::kInt4:
-    case CodecKind::kTopk: return true;
-    case CodecKind::kSign: return !spec.vote;
-    case CodecKind::kRandk: return !spec.unbiased;
-    case CodecKind::kFp32:
+    case CodecKind::kTopk: return {};
+    case CodecKind::kSign: return spec.vote ? "a vote has no magnitude; " : "";
+    case CodecKind::kRandk: return spec.unbiased ? kUnbiased : "";
+    case CodecKind::kFp32: return "a difference in fp32 saves nothing over the model; ";
     case CodecKind::kQsgd:
-    case CodecKind::kTernGrad:
-    case CodecKind::kDgc:
-    case CodecKind::kPowerSgd: return false;
+    case CodecKind::kTernGrad: return kUnbiased;
+    case CodecKind::kDgc: return "it keeps state of its own; ";
+    case CodecKind::kPowerSgd: return "it takes several passes; ";
   }
-  return false;
+  return "";
 }
 
-bool rounds(const kernels::CodecSpec& spec) {
+std::string_view unfit_for_model(const kernels::CodecSpec& spec) {
   const bool is_float = spec.kind == kernels::CodecKind::kFp16 || spec.kind == kernels::CodecKind::kBf16;
-  return is_float && spec.zstd_level == 0;
+  if (is_float) return spec.zstd_level == 0 ? "" : "a model itself has no zstd behind it; ";
+  return unfit_for_difference(spec).empty() ? "a model itself is rounded to fp16 or bf16; with delta: before it, this "
+                                              "codec sends the difference; "
+                                            : "a model itself is rounded to fp16 or bf16; ";
 }
 
-Error wrong(std::string_view text) {
-  return {
-      Code::kInvalidArgument,
-      format_text("'{}': expected fp32, fp16, bf16, or delta: with one of fp16, bf16, int8, int4, sign, topk, randk, "
-                  "as in delta:int8",
-                  printable(text, 80))};
+Error wrong(std::string_view text, std::string_view why = {}) {
+  return {Code::kInvalidArgument, format_text("'{}': {}expected {}", printable(text, 80), why, kDownForms)};
 }
 
-// The canonical text.
-Result<std::string> check(std::string_view codec, bool is_delta) {
-  if (codec.size() > kCodecBytesMax) return wrong(codec);
+// The canonical text of `codec`, which is the whole of `text` or its end.
+Result<std::string> check(std::string_view text, std::string_view codec, bool is_delta) {
+  if (codec.size() > kCodecBytesMax) return wrong(text);
+  if (!kernels::parse_codec(codec.substr(0, codec.find(':'))).ok()) return wrong(text);
   FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(codec));
-  if (!(is_delta ? carries_difference(spec) : rounds(spec))) return wrong(codec);
-  std::string text = kernels::to_string(spec);
-  if (text.size() > kCodecBytesMax) return wrong(codec);
-  return text;
+  const std::string_view why = is_delta ? unfit_for_difference(spec) : unfit_for_model(spec);
+  if (!why.empty()) return wrong(text, why);
+  std::string canonical = kernels::to_string(spec);
+  if (canonical.size() > kCodecBytesMax) return wrong(text);
+  return canonical;
 }
 
 }  // namespace
@@ -58,9 +62,7 @@ Result<std::string> check(std::string_view codec, bool is_delta) {
 Result<Down> parse_down(std::string_view text) {
   if (text == "fp32") return Down{};
   const bool is_delta = text.starts_with(kDelta);
-  if (is_delta) text.remove_prefix(kDelta.size());
-  if (!is_delta && text != "fp16" && text != "bf16") return wrong(text);
-  FLUVIAL_ASSIGN(std::string codec, check(text, is_delta));
+  FLUVIAL_ASSIGN(std::string codec, check(text, is_delta ? text.substr(kDelta.size()) : text, is_delta));
   return Down{is_delta ? Down::Kind::kDelta : Down::Kind::kRounded, std::move(codec)};
 }
 
@@ -74,7 +76,7 @@ std::string to_string(const Down& down) {
 }
 
 Result<std::unique_ptr<kernels::Codec>> make_down_codec(std::string_view codec, bool is_delta) {
-  FLUVIAL_TRY(check(codec, is_delta));
+  FLUVIAL_TRY(check(codec, codec, is_delta));
   FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(codec));
   return kernels::make_codec(spec);
 }

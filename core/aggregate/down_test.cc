@@ -6,7 +6,9 @@
 namespace fluvial::aggregate {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(Down, IsWrittenOutInFull) {
   for (const std::string text : {"fp32", "fp16", "bf16", "delta:fp16", "delta:int8:block=512,rounding=nearest"}) {
@@ -28,6 +30,18 @@ TEST(Down, RefusesWhatDoesNotComeNearer) {
     EXPECT_EQ(parsed.error().code, Code::kInvalidArgument) << text;
     EXPECT_THAT(parsed.error().message, HasSubstr("expected")) << text;
   }
+}
+
+// A person who reads the error knows what to write instead, and what was wrong with this.
+TEST(Down, AnErrorHasTheWholeTextAndTheReason) {
+  const auto error = [](const std::string& text) { return parse_down(text).error().message; };
+  EXPECT_THAT(error("delta:qsgd"),
+              AllOf(HasSubstr("'delta:qsgd'"), HasSubstr("add up"), HasSubstr("as in delta:int8")));
+  EXPECT_THAT(error("int8"), AllOf(HasSubstr("with delta: before it"), HasSubstr("as in delta:int8")));
+  EXPECT_THAT(error("qsgd"), Not(HasSubstr("with delta: before it")));
+  EXPECT_THAT(error("delta:fp32"), HasSubstr("saves nothing"));
+  EXPECT_THAT(error("delta:int9"), AllOf(HasSubstr("'delta:int9'"), Not(HasSubstr("powersgd")))) << "names what fits";
+  EXPECT_THAT(error("delta:topk:ratio=2"), HasSubstr("ratio")) << "the option's own bounds";
 }
 
 TEST(Down, AModelIsNoDifference) {

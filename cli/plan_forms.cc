@@ -1,0 +1,20 @@
+#include "cli/plan_forms.h"
+
+#include <fmt/format.h>
+
+#include "core/aggregate/down.h"
+#include "core/aggregate/plan_codec.h"
+
+namespace fluvial::cli {
+
+Status check_plan_forms(const round::Plan& plan) {
+  const Result<std::string> codec = aggregate::check_plan_codec(plan.codec);
+  if (!codec.ok()) {
+    return Error{Code::kInvalidArgument, fmt::format("codec = '{}': {}", plan.codec, codec.error().message)};
+  }
+  const Result<aggregate::Down> down = aggregate::parse_down(plan.down);
+  if (down.ok()) return {};
+  return Error{Code::kInvalidArgument, fmt::format("down = {}", down.error().message)};
+}
+
+}  // namespace fluvial::cli
