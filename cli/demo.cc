@@ -15,6 +15,8 @@
 #include "cli/format.h"
 #include "cli/local_run.h"
 #include "cli/round_view.h"
+#include "core/aggregate/down.h"
+#include "core/aggregate/down_forms.h"
 #include "core/aggregate/plan_codec.h"
 #include "core/store/file_system.h"
 
@@ -32,6 +34,7 @@ round::Plan plan_of(const DemoOptions& options) {
   plan.rounds = options.rounds;
   plan.local_steps = options.local_steps;
   plan.codec = options.codec;
+  plan.down = options.down;
   plan.participants_min = options.shape.sites;
   plan.quorum = (options.shape.sites + 1) / 2;
   plan.seed = options.seed;
@@ -221,6 +224,8 @@ class Demo {
 int run_demo(const Io& io, const DemoOptions& options) {
   if (const auto codec = aggregate::check_plan_codec(options.codec); !codec.ok())
     return fail(io, "demo: --codec", codec.error(), kUsage);
+  if (const auto down = aggregate::parse_down(options.down); !down.ok())
+    return fail(io, "demo: --down", down.error(), kUsage);
   const auto executable = own_executable();
   if (!executable.ok()) return fail(io, "demo", executable.error());
   auto folder = WorkFolder::open(options.work_dir, options.keep, "demo");
@@ -280,6 +285,9 @@ void add_demo_command(CLI::App& app, Commands& commands) {
   demo->add_option("--codec", options->codec, "of the updates, with options: " + aggregate::plan_codec_names())
       ->type_name("CODEC")
       ->capture_default_str();
+  demo->add_option("--down", options->down, "how the model travels to the sites: " + std::string(aggregate::kDownForms))
+      ->type_name("HOW")
+      ->capture_default_str();
   number("--local-steps", options->local_steps, "training steps between two synchronisations", 1, 1'000'000);
   number("--batch-size", options->batch_size, "images a step", 1, 65'536);
   demo->add_option("--learning-rate", options->learning_rate, "of the sites' training")
@@ -308,7 +316,8 @@ void add_demo_command(CLI::App& app, Commands& commands) {
       ->excludes("--open")
       ->excludes("--no-open");
   demo->footer(
-      "Examples:\n  fluvial demo --rounds 30 --codec topk:ratio=0.05 --keep\n  fluvial demo --kill\n  fluvial demo "
+      "Examples:\n  fluvial demo --rounds 30 --codec topk:ratio=0.05 --down delta:int8 --keep\n  fluvial demo --kill\n "
+      " fluvial demo "
       "--open\n  fluvial demo --model cnn");
   demo->callback([&commands, options, demo] {
     suit_model(*demo, *options);

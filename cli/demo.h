@@ -24,6 +24,7 @@ struct DemoOptions {
   double server_momentum = 0.8;  // 0: plain averaging (fedavg)
   std::uint64_t seed = 1;
   std::string codec = "int8";
+  std::string down = "fp32";
   std::string model = "softmax";
   std::string json;
   std::string work_dir;

@@ -21,6 +21,7 @@ json::object demo_json(const DemoOptions& options, const DemoOutcome& outcome) {
           {"sites", options.shape.sites},
           {"aggregators", options.shape.aggregators},
           {"codec", options.codec},
+          {"down", options.down},
           {"model", options.model},
           {"seed", options.seed},
           {"seconds", outcome.seconds},

@@ -131,7 +131,9 @@ std::string describe(const json::value& round) {
   out += by_site(array_member(round, "contributors"));
   line("model", "sha256 " + text_member(round, "model_sha256"));
   const std::string master = text_member(round, "master_sha256");
-  if (!master.empty() && master != text_member(round, "model_sha256")) line("the server's", "sha256 " + master);
+  if (!master.empty() && master != text_member(round, "model_sha256")) {
+    line("master", "sha256 " + master + " (full precision: what `fluvial model export` gives)");
+  }
   return out;
 }
 

@@ -184,6 +184,7 @@ class LocalFederation(contextlib.AbstractContextManager):
         keep_optimizer: bool = False,
         rounds: int = 1,
         codec: str = "fp32",
+        down: str = "fp32",
         optimizer: str = "fedavg",
         local_steps: int = 1,
         participants: Optional[int] = None,
@@ -194,6 +195,8 @@ class LocalFederation(contextlib.AbstractContextManager):
 
         Returns the run's number. continues: a run of this federation, in place of a model: from its last model, with
         `keep_optimizer` also from the state of its server optimizer.
+
+        `codec` is how updates travel, `down` how the model does: "delta:int8" sends its difference from the one before.
 
         Rounds wait for `participants` sites (all of them by default) and need as many contributions. `plan` holds
         what else a plan may say: {"chunk_values": 65536, "optimizer": {"learning_rate": 0.5}}. `worker` is what
@@ -224,6 +227,7 @@ class LocalFederation(contextlib.AbstractContextManager):
                 "local_steps": local_steps,
                 "models_kept": min(rounds, 100) + 1,
                 "codec": codec,
+                "down": down,
                 **further,
             }
             path = os.path.join(folder, "plan.toml")
