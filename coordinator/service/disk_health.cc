@@ -29,7 +29,9 @@ Error DiskHealth::with_advice(Error error) const {
 
 std::string DiskHealth::fault() const {
   if (const std::optional<Error> journal = journal_.fault()) return "the journal: " + journal->to_string();
-  return models_failure_.empty() ? "" : "the model files: " + models_failure_;
+  if (!models_failure_.empty()) return "the model files: " + models_failure_;
+  // Set by the start of a process that could not take up its run (run_starter.cc).
+  return models_fault_.value() == 0 ? "" : "the model files: a run could not be taken up; the log says why";
 }
 
 }  // namespace fluvial::coordinator

@@ -36,7 +36,8 @@ void RunReport::run_taken_up(const RunMachine& machine) {
   log_.info("run taken up", {{"run", machine.run()},
                              {"run_name", machine.plan().name},
                              {"model_version", machine.model().version},
-                             {"codec", machine.plan().codec}});
+                             {"codec", machine.plan().codec},
+                             {"down", machine.plan().down}});
 }
 
 void RunReport::status_told(RunId run, RunStatus status, const std::string& reason) {
@@ -121,6 +122,8 @@ void RunReport::committed(const store::CommitRow& row, const round::Pace& pace) 
                                {"refused", record.refusals.size()},
                                {"weight", record.contributors.total_weight()},
                                {"seconds", static_cast<double>(row.duration_ms) / 1000.0},
+                               {"bytes_up", row.bytes_up},
+                               {"bytes_down", row.bytes_down},
                                {"model_version", record.model.version},
                                {"model_sha256", to_hex(record.model.digest)}});
   if (log.accepts(telemetry::Level::kDebug)) {

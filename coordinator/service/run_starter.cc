@@ -15,6 +15,12 @@ TrainedModel whole(const store::RunRow& row, const Master& master) {
   return {{row.id, master.key.version, master.digest, row.schema.model_bytes()}, master.bytes, {}, {}};
 }
 
+// A run that rests is told as a fault of the disk, which it nearly always is (disk_health.cc): nobody else would
+// say that a run goes on and no round opens.
+telemetry::Gauge models_fault(tree::Runtime& runtime) {
+  return runtime.metrics.gauge("storage_fault", {{"part", "models"}});
+}
+
 }  // namespace
 
 std::shared_ptr<tree::ModelSlot> slot_of(const net::Executor& strand, const round::Schema& schema, TrainedModel model) {
@@ -56,6 +62,7 @@ net::Awaitable<void> RunStarter::take_up() {
       taken = co_await take_up(*row);
     }
     if (taken.ok()) continue;
+    models_fault(runtime_).set(1);
     runtime_.log.error("run could not be taken up; it rests until a restart",
                        {{"run", row->id}, {"reason", taken.error().to_string()}});
   }
@@ -177,7 +184,10 @@ net::Awaitable<Result<RunId>> RunStarter::make_run(store::RunRow row, Buffer mod
     Latest latest{std::move(master), std::move(trained), std::move(optimizer), {}};
     done = co_await activate(std::move(row), std::move(latest));
   }
-  if (done.ok()) co_return *id;
+  if (done.ok()) {
+    models_fault(runtime_).set(0);  // its model is on the disk: another run that rests is in the log
+    co_return *id;
+  }
   const Status given_up = co_await give_up_start(*id, "it could not be started: " + done.error().message);
   if (!given_up.ok()) {
     runtime_.log.warn("a run that was not started stays in the list; a restart gives it up",

@@ -30,6 +30,8 @@ Label what_label() {
 constexpr std::string_view kCodecs[] = {"fp32", "fp16",  "bf16", "int8", "int4",     "sign",
                                         "topk", "randk", "dgc",  "qsgd", "terngrad", "powersgd"};
 
+Label form_label() { return {"form", {"whole", "rounded", "difference"}}; }
+
 Label codec_label() {
   Label label{"codec", {{"partial", kParents}}};
   label.values.insert(label.values.begin(), std::begin(kCodecs), std::end(kCodecs));
@@ -98,6 +100,7 @@ Subject sessions_subject() {
               {"heartbeat_timeouts_total", kCounter, kEveryRole, "Sessions ended because the peer was silent"},
               {"certificate_expiry_timestamp_seconds", kGauge, kEveryRole,
                "End of this process' own certificate, since 1970"},
+              {"io_threads", kGauge, kEveryRole, "Threads that serve sessions"},
               {"pool_threads", kGauge, kEveryRole, "Threads for arithmetic, hashing and the disk"},
               {"pool_tasks", kGauge, kEveryRole, "Work queued or running on these threads"},
               {"strand_lag_seconds", kGauge, kEveryRole,
@@ -165,6 +168,18 @@ Subject bytes_subject() {
                kEveryRole,
                "Bytes of models: received from the parent, sent to children",
                {tier_label()}},
+              {"models_sent_total",
+               kCounter,
+               kParents,
+               "Transfers of a model that began or went on, by the form in which it travels ([down](plan.md#down))",
+               {form_label()}},
+              {"models_received_total",
+               kCounter,
+               kChildren,
+               "Models that came and had the digest that was announced, by the form in which they came",
+               {form_label()}},
+              {"models_refused_total", kCounter, kChildren,
+               "Models that came damaged, were not what was announced, or found no room; they are asked for again"},
           }};
 }
 

@@ -4,6 +4,7 @@
 #include <boost/asio/post.hpp>
 #include <utility>
 
+#include "core/base/printable.h"
 #include "core/config/named.h"
 #include "core/net/deadline.h"
 #include "core/tree/ask.h"
@@ -105,7 +106,11 @@ void Hub::drop_denied() {
 }
 
 void Hub::sums(std::uint64_t value_count) {
-  if (!options_.staging_bytes_max) budget_.set_bytes_max(store::staging_bytes_for(value_count));
+  if (options_.staging_bytes_max) return;
+  const std::uint64_t bytes_max = store::staging_bytes_for(value_count);
+  if (bytes_max == budget_.bytes_max()) return;
+  budget_.set_bytes_max(bytes_max);
+  runtime_.log.info("the staging budget follows the model", {{"bytes", bytes_max}, {"values", value_count}});
 }
 
 net::Awaitable<void> Hub::serve(std::shared_ptr<net::Session> session) {
@@ -137,6 +142,10 @@ net::Awaitable<Status> Hub::greet(std::shared_ptr<net::Session> session, v1::Hel
               session};
   child.protocol = *protocol;
   child.takes_renewed = hello.takes_renewed();
+  if (hello.software() != options_.software) {
+    runtime_.log.info("a child of another version",
+                      {{"member", peer.name}, {"software", printable(hello.software(), 64)}});
+  }
   if (hello.has_lease()) child.lease_shown = std::make_shared<const v1::Signed>(std::move(*hello.mutable_lease()));
   co_return co_await serve_member(session, std::move(child));
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/tree/ask.h"
+#include "core/tree/form_word.h"
 #include "core/tree/hub.h"
 #include "core/tree/hub_stream.h"
 #include "core/wire/mapping.h"
@@ -105,6 +106,7 @@ net::Awaitable<void> Hub::stream_model(std::shared_ptr<net::Session> session, st
       if (form) *begin.mutable_model_begin()->mutable_form() = wire::to_proto(*form);
       const Status sent = co_await session->send({std::move(begin), {}});
       if (!sent.ok()) co_return;
+      runtime_.metrics.counter("models_sent_total", {{"form", form_word(form)}}).add();
       begun = true;
     }
     while (offset < *available && stream->generation == generation) {

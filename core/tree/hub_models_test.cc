@@ -35,6 +35,9 @@ class HubModels : public HubTest {
     if (have) *request.mutable_have() = wire::to_proto(*have);
     return message;
   }
+  double sent(const char* form) {
+    return process_.runtime().metrics.counter("models_sent_total", {{"form", form}}).value();
+  }
   // What comes until so many bytes are there; `begun`: what was announced.
   net::Awaitable<std::vector<std::byte>> take(std::shared_ptr<net::Session> session, std::size_t bytes,
                                               v1::ModelBegin* begun) {
@@ -74,6 +77,8 @@ class HubModels : public HubTest {
       EXPECT_FALSE(begun.has_form());
       EXPECT_EQ(sha256(got), ref_.digest);
     }
+    EXPECT_EQ(sent("difference"), 1);
+    EXPECT_EQ(sent("whole"), 2);
   }
   net::Awaitable<void> from_where_it_stopped() {
     have_slot();

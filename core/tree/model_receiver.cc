@@ -8,6 +8,7 @@
 #include "core/digest/sha256.h"
 #include "core/net/deadline.h"
 #include "core/net/pool_parallel.h"
+#include "core/tree/form_word.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
 
@@ -214,6 +215,7 @@ net::Awaitable<void> ModelReceiver::check(std::shared_ptr<Fetch> fetch) {
     co_await again(fetch, sealed.error());
     co_return;
   }
+  runtime_.metrics.counter("models_received_total", {{"form", form_word(fetch->form)}}).add();
   fetch_.reset();
   fetch->sink->complete();
 }
@@ -221,6 +223,7 @@ net::Awaitable<void> ModelReceiver::check(std::shared_ptr<Fetch> fetch) {
 // From the start, after a while.
 net::Awaitable<void> ModelReceiver::again(std::shared_ptr<Fetch> fetch, Error why) {
   if (stopping_ || fetch_ != fetch) co_return;
+  runtime_.metrics.counter("models_refused_total").add();
   const telemetry::Logger log = runtime_.log.with({{"run", fetch->ref.run}, {"model_version", fetch->ref.version}});
   fetch->received = fetch->position = 0;
   fetch->schema.reset();

@@ -117,6 +117,9 @@ class ModelReceiverTest : public testing::Test {
     bytes.data()[0] ^= flip;
     return on_strand([&] { return receiver_.chunk(message, bytes.span()); });
   }
+  double counted(const char* what, const telemetry::Labels& labels = {}) {
+    return runtime_.get().metrics.counter(what, labels).value();
+  }
   void expect_complete(const Model& model) { EXPECT_TRUE(net::same_bytes(complete_.take(), model.bytes.span())); }
 
   TestRuntime runtime_{Role::kSite};
@@ -219,6 +222,8 @@ TEST_F(ModelReceiverTest, WhatDoesNotMatchItsDigestIsFetchedAgain) {
   expect_complete(one);
   EXPECT_EQ(refused_.take(), one.ref);
   EXPECT_TRUE(runtime_.log().contains("its digest is"));
+  EXPECT_EQ(counted("models_refused_total"), 1);
+  EXPECT_EQ(counted("models_received_total", {{"form", "whole"}}), 1);
 }
 
 TEST_F(ModelReceiverTest, AfterFiveAttemptsOnlyTheNextSessionAsksAgain) {
@@ -304,6 +309,9 @@ TEST_F(FormReceiverTest, ADifferenceIsDecodedAndItsDigestChecked) {
   }
   EXPECT_TRUE(posted_.empty());
   EXPECT_TRUE(refused_.empty());
+  EXPECT_EQ(counted("models_received_total", {{"form", "difference"}}), 2);
+  EXPECT_EQ(counted("models_received_total", {{"form", "rounded"}}), 1);
+  EXPECT_EQ(counted("models_refused_total"), 0);
 }
 
 TEST_F(FormReceiverTest, GoesOnInTheFormThatHadBegun) {
@@ -334,6 +342,23 @@ TEST_F(FormReceiverTest, AnotherParentMayHaveItWholeOnly) {
   request();
   ASSERT_TRUE(give_begin(next_, 0).ok());
   ASSERT_TRUE(give(next_, 0, 400).ok());
+  expect_complete(next_);
+}
+
+// What came of the first form is dropped, so that no byte of it is taken for one of the second.
+TEST_F(FormReceiverTest, AParentThatSwapsFormsInTheMiddleBeginsAnew) {
+  const aggregate::EncodedModel first = encoded(next_, before_, "delta:fp16");
+  const aggregate::EncodedModel second = encoded(next_, before_, "delta:topk:ratio=1");
+  want(next_);
+  request();
+  ASSERT_TRUE(give_form(next_, first.form).ok());
+  ASSERT_TRUE(give_bytes(next_, first.bytes.span(), 0, 150).ok());
+  EXPECT_EQ(give_form(next_, second.form, 150).error().code, Code::kDataLoss)
+      << "it goes on where the other one stopped";
+  ASSERT_TRUE(give_form(next_, second.form).ok());
+  EXPECT_FALSE(give_bytes(next_, first.bytes.span(), 150, first.bytes.size()).ok());
+  ASSERT_TRUE(give_form(next_, second.form).ok()) << "the session would have ended";
+  ASSERT_TRUE(give_bytes(next_, second.bytes.span(), 0, second.bytes.size()).ok());
   expect_complete(next_);
 }
 

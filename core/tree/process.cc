@@ -109,6 +109,8 @@ Process::Process(const config::CommonSettings& settings, Role role, store::FileS
                                                impl_->clock, impl_->files, log, impl_->metrics, impl_->hooks,
                                                session_settings(settings.session), backoff_settings(settings.session)});
   impl_->metrics.gauge("pool_threads").set(static_cast<double>(impl_->pool.threads()));
+  impl_->metrics.gauge("io_threads").set(static_cast<double>(impl_->session_threads));
+  log.info("threads", {{"io_threads", impl_->session_threads}, {"compute_threads", impl_->pool.threads()}});
   impl_->measuring = impl_->metrics.before_render([pool = &impl_->pool, tasks = impl_->metrics.gauge("pool_tasks")] {
     tasks.set(static_cast<double>(pool->tasks()));
   });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/printable.h"
 #include "core/identity/token.h"
 #include "core/net/deadline.h"
 #include "core/round/renewal.h"
@@ -257,6 +258,10 @@ net::Awaitable<Result<std::shared_ptr<net::Session>>> Uplink::open(net::HostPort
   }
   takes_reports_ = welcome->header.welcome().takes_reports();
   digest_kind_ = welcome->header.welcome().takes_tree_digests() ? DigestKind::kTree : DigestKind::kStream;
+  if (const std::string& theirs = welcome->header.welcome().software(); theirs != options_.software) {
+    runtime_.log.info("a parent of another version",
+                      {{"software", printable(theirs, 64)}, {"takes_tree_digests", digest_kind_ == DigestKind::kTree}});
+  }
   takes_renewed_ = welcome->header.welcome().takes_renewed();
   co_return std::move(*session);
 }

@@ -48,6 +48,8 @@ REBOUND = {
     "FluvialClocksApart": ("> 5", ">= 0", "one machine has one clock"),
     # It takes an aggregator that plays a whole round and changes what its sites have signed. tests/attack has one, in C++.
     "FluvialContributionsForged": ("> 0", ">= 0", "nobody here forges"),
+    # It takes a parent that sends another model than the signed one. core/tree's tests have one, in C++.
+    "FluvialModelsRefused": ("> 2", ">= 0", "nobody here sends other models"),
 }
 
 PLAN = """\

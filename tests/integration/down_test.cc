@@ -1,14 +1,20 @@
 // The model goes down in another form, in a real federation: what sites train from is what the coordinator names, also
 // after a coordinator that was killed, and for a site that has nothing to add a difference to.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 
 #include "core/store/safetensors.h"
 #include "tests/integration/harness.h"
 
 namespace fluvial::integration {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 class DownTest : public FederationTest {
  protected:
@@ -22,6 +28,28 @@ class DownTest : public FederationTest {
     std::vector<std::string> found;
     for (const cli::json::value& round : committed(run)) found.push_back(cli::text_member(round, of));
     return found;
+  }
+  // What an operator sees of the way down: fewer bytes than the model's, something left out, and nobody who is always
+  // sent the model whole.
+  void expect_gauges(std::uint64_t params, bool is_rounded) {
+    const double whole = gauge_of("coordinator", "model_whole_bytes");
+    const double sent = gauge_of("coordinator", "model_down_bytes");
+    EXPECT_EQ(whole, 4.0 * static_cast<double>(params));
+    EXPECT_GT(sent, 0);
+    EXPECT_LT(sent, whole * 0.55);
+    wait_gauge("model_left_out_norm");
+    const Result<std::string> page = federation_->metrics_of("aggregator-1");
+    ASSERT_TRUE(page.ok());
+    const char* form = is_rounded ? "rounded" : "difference";
+    EXPECT_THAT(*page, Not(HasSubstr(fmt::format("models_received_total{{form=\"{}\"}} 0\n", form))));
+    EXPECT_THAT(*page, Not(HasSubstr(fmt::format("models_sent_total{{form=\"{}\"}} 0\n", form))));
+    EXPECT_THAT(*page, HasSubstr("models_refused_total 0\n"));
+  }
+  // It is measured after the commit, while nobody waits for it.
+  void wait_gauge(const std::string& name) {
+    const auto there =
+        cli::retry(std::chrono::seconds(30), [&]() -> Result<bool> { return gauge_of("coordinator", name) > 0; });
+    EXPECT_TRUE(there.ok() && *there) << name;
   }
   void expect_all_hold(const std::string& digest) {
     for (std::size_t site = 1; site <= federation_->sites().size(); ++site) {
@@ -59,6 +87,7 @@ TEST_F(DownTest, WhatSitesTrainFromOutlivesTheCoordinatorAndTheSites) {
     EXPECT_EQ(digests(broken, "model_sha256"), digests(whole, "model_sha256"));
     EXPECT_EQ(digests(broken, "master_sha256"), digests(whole, "master_sha256"));
     EXPECT_NE(digests(broken, "master_sha256"), digests(broken, "model_sha256"));
+    expect_gauges(5'000, std::string(down) == "bf16");
     expect_all_hold(digests(broken, "model_sha256").back());
     hold = nullptr;
   }

@@ -211,6 +211,30 @@ void FederationTest::wait_log(const std::string& name, const std::string& text) 
   EXPECT_TRUE(there.ok() && *there) << "'" << text << "' is not in\n" << log_of(name);
 }
 
+void FederationTest::kill_in_upload(TcpGate& gate, RoundGate& hold, const std::string& site, std::uint64_t round,
+                                    std::uint64_t bytes) {
+  gate.hold_after(Way::kUp, bytes);
+  hold.open();
+  gate.wait_done(Way::kUp);
+  wait_log(site, fmt::format("update encoded run=1 round={}", round));  // before, the site would make another
+  federation_->kill(site);
+  gate.cut_all(Way::kUp);
+  gate.set({});
+  const Status again = federation_->restart(site);
+  EXPECT_TRUE(again.ok()) << again.error().to_string();
+}
+
+double FederationTest::gauge_of(const std::string& node, const std::string& name) {
+  const Result<std::string> page = federation_->metrics_of(node);
+  EXPECT_TRUE(page.ok()) << node;
+  if (!page.ok()) return -1;
+  const std::string role = node.substr(0, node.find('-'));
+  const std::string line = fmt::format("\nfluvial_{}_{} ", role, name);
+  const std::size_t at = page->find(line);
+  EXPECT_NE(at, std::string::npos) << name;
+  return at == std::string::npos ? -1 : std::strtod(page->c_str() + at + line.size(), nullptr);
+}
+
 value FederationTest::wait_status(std::size_t site_index, const std::function<bool(const value&)>& wanted) {
   value status;
   const auto there = cli::retry(kEventLimit, [&]() -> Result<bool> {

@@ -93,6 +93,12 @@ class FederationTest : public ::testing::Test {
   cli::json::value wait_status(std::size_t site_index, const std::function<bool(const cli::json::value&)>& wanted);
   // Until the node says that `sites` sites of the open round are in its sum, or above it.
   void wait_in(const std::string& node, std::uint64_t round, std::uint64_t sites);
+  // A site's worker waits at `hold` in that round of run 1, and the site's uploads pass `gate`: it sends its update, is
+  // killed when so many bytes are through and the update is durable, and starts again over a line that is free.
+  void kill_in_upload(TcpGate& gate, RoundGate& hold, const std::string& site, std::uint64_t round,
+                      std::uint64_t bytes);
+  // A gauge of a node, by its name without the role's prefix, and without labels.
+  double gauge_of(const std::string& node, const std::string& name);
   // "coordinator" or an aggregator: whose lease the node has.
   std::string parent_of(const std::string& node);
   std::size_t sites_at(const std::string& parent);

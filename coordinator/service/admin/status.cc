@@ -44,6 +44,7 @@ json::object run_now(const Context& admin, const RunMachine& machine) {
                    {"round", machine.last_committed().value()},
                    {"rounds", machine.plan().rounds},
                    {"codec", machine.plan().codec},
+                   {"down", machine.plan().down},
                    {"model_sha256", to_hex(machine.model().digest)},
                    {"waiting", waiting ? machine.reason() : ""},
                    {"open", open_json(admin, machine)}};
@@ -79,6 +80,7 @@ std::string status_json(const Context& admin) {
                       {"aggregators_connected", book.members().size() - sites},
                       {"aggregators_enrolled", enrolled - sites_enrolled},
                       {"staging_bytes", admin.root.hub().budget().bytes_used()},
+                      {"staging_bytes_max", admin.root.hub().budget().bytes_max()},
                       {"fault", admin.root.runs().fault()},
                       {"limits", json::parse(tree::to_json(tree::own_limits()))},
                       {"history", history_json(admin.root.registry())},

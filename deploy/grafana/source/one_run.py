@@ -78,6 +78,16 @@ def bytes_and_time():
                     "to the sites"),
               Query('sum(increase(fluvial_coordinator_model_bytes_total{tier="children"}[$__rate_interval])) / sum(%s)'
                     % PER_ROUND, "from the coordinator"), width=8),
+        graph("The model on its way down, bytes", "bytes", "Does `down` make it smaller? What a child that has the model before is sent.",
+              Query("fluvial_coordinator_model_whole_bytes", "whole"), Query("fluvial_coordinator_model_down_bytes", "sent"), width=8),
+        graph("Forms in which models are sent a round", "none", "Does everybody get the small form? Whole: to who is new, was restarted, "
+              "missed a round, or is of 0.2.",
+              Query('sum by (form) (increase({__name__=~"fluvial_(coordinator|aggregator)_models_sent_total"}[$__rate_interval]))'
+                    " / ignoring (form) group_left sum(%s)" % PER_ROUND, "{{form}}"), stacked=True, width=8),
+        graph("What the way down leaves out", "none", "Do sites train from nearly what the server has? 2-norm, beside that of the last step: "
+              "it should stay about as long as a step, not grow for ever.",
+              Query("fluvial_coordinator_model_left_out_norm", "left out"), Query("fluvial_coordinator_step_norm", "step"),
+              log=True, width=8),
         graph("How long a round takes", "s", "Where is a round slow: at its typical sites, or at a few?",
               Query(quantile(0.5, "fluvial_coordinator_round_seconds"), "round, median"),
               Query(quantile(0.5, "fluvial_coordinator_site_round_seconds"), "a site, median"),
