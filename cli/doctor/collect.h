@@ -20,7 +20,7 @@ GpuFacts collect_gpus(const std::string& setting);
 
 // collect_disk.cc
 FolderFacts collect_folder(const std::string& path);
-std::uint64_t largest_model(const std::string& folder);  // bytes; 0: there is none
+ModelFacts collect_models(const std::string& folder);
 JournalFacts collect_journal(const std::string& path, bool held);
 inline constexpr std::uint64_t kMeasuredBytes = 32 << 20;
 

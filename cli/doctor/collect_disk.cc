@@ -175,9 +175,9 @@ FolderFacts collect_folder(const std::string& path) {
 }
 
 // Models of a coordinator, tensors of a site.
-std::uint64_t largest_model(const std::string& folder) {
-  if (folder.empty()) return 0;
-  std::uint64_t largest = 0;
+ModelFacts collect_models(const std::string& folder) {
+  ModelFacts facts;
+  if (folder.empty()) return facts;
   std::size_t looked_at = 0;
   for (const char* part : {"models", "state"}) {
     std::error_code error;
@@ -185,12 +185,14 @@ std::uint64_t largest_model(const std::string& folder) {
     for (; !error && files != std::filesystem::recursive_directory_iterator() && looked_at < kFilesLookedAt;
          files.increment(error), ++looked_at) {
       std::error_code ignored;
-      if (files->path().filename().string().starts_with("site.db")) continue;
+      const std::string name = files->path().filename().string();
+      if (name.starts_with("site.db")) continue;
+      facts.has_trained = facts.has_trained || name.ends_with(".trained.safetensors");
       const std::uintmax_t size = files->is_regular_file(ignored) ? files->file_size(ignored) : 0;
-      if (!ignored) largest = std::max<std::uint64_t>(largest, size);
+      if (!ignored) facts.largest_bytes = std::max<std::uint64_t>(facts.largest_bytes, size);
     }
   }
-  return largest;
+  return facts;
 }
 
 JournalFacts collect_journal(const std::string& path, bool held) {

@@ -100,8 +100,10 @@ void add_node_checks(std::vector<Check>& checks, const Subject& subject, const N
 
 std::vector<Check> checks_of(const Subject& subject, const Options& options) {
   Node node = subject.node();
+  const ModelFacts models = collect_models(subject.data_dir);
   node.model_bytes =
-      options.model_bytes.empty() ? largest_model(subject.data_dir) : config::parse_bytes(options.model_bytes).value();
+      options.model_bytes.empty() ? models.largest_bytes : config::parse_bytes(options.model_bytes).value();
+  node.sends_differences = models.has_trained;
   node.has_gpus = subject.edge && subject.edge->gpus != "none" && has_gpu_driver();
   const ProcessFacts process = subject.common() == nullptr ? ProcessFacts{} : collect_process(subject);
   std::vector<Check> checks = {{"settings", [subject] { return judge_settings(subject); }}};

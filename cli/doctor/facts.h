@@ -101,6 +101,11 @@ struct FolderFacts {
   Result<DiskSpeed> speed = Error{Code::kNotFound, "not measured"};
 };
 
+struct ModelFacts {
+  std::uint64_t largest_bytes = 0;  // 0: there is none
+  bool has_trained = false;         // beside a model lies what sites train from: a run's plan sends differences
+};
+
 struct JournalFacts {
   std::string path;
   bool exists = false;

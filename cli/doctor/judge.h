@@ -16,6 +16,7 @@ struct Node {
   std::optional<std::uint64_t> staging_bytes_max = {};  // none: by the model
   std::uint64_t model_bytes = 0;                        // 0: not known
   bool has_gpus = false;                                // a driver is loaded, and the node may use it
+  bool sends_differences = false;                       // a run's models go down so: `down` of its plan
   bool has_children() const { return role == Role::kCoordinator || role == Role::kAggregator; }
   bool has_workers() const { return role == Role::kSite; }
 };

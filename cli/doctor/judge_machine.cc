@@ -45,10 +45,12 @@ Finding judge_files(const KernelFacts& facts, const Node& node) {
 }
 
 // A sum takes 12 bytes a parameter, which is three times a model in fp32; a coordinator's next model comes to it, and a
-// site holds model, update, residual and what it encodes.
+// site holds model, update, residual and what it encodes. A coordinator that sends differences has what sites train
+// from, the next of that, and the difference.
 std::uint64_t memory_needed(const Node& node) {
   if (node.model_bytes == 0 || !node.role) return 0;
-  const std::uint64_t times = node.has_children() ? 5 : 4;
+  const std::uint64_t differences = node.sends_differences && node.role == Role::kCoordinator ? 3 : 0;
+  const std::uint64_t times = (node.has_children() ? 5 : 4) + differences;
   const std::uint64_t staging =
       node.staging_bytes_max.value_or(store::staging_bytes_for(node.model_bytes / sizeof(float)));
   return times * node.model_bytes + (node.has_children() ? staging : 0);

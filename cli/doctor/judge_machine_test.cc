@@ -92,6 +92,10 @@ TEST(DoctorKernel, Memory) {
   EXPECT_THAT(judge(facts, node), Finds(kError, "memory: 4.0 GiB;", "staging_bytes_max"));
   node.staging_bytes_max.reset();  // by the model: 2 GiB
   EXPECT_THAT(judge(facts, node), Finds(kError, "takes about 7.0 GiB", "staging_bytes_max"));
+  node.sends_differences = true;
+  EXPECT_THAT(judge(facts, node), Finds(kError, "takes about 7.0 GiB", "")) << "an aggregator keeps none of them";
+  node.role = Role::kCoordinator;
+  EXPECT_THAT(judge(facts, node), Finds(kError, "takes about 10.0 GiB", "staging_bytes_max"));
 }
 
 TEST(DoctorKernel, SharedMemory) {
