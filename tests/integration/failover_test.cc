@@ -133,14 +133,7 @@ TEST_F(FailoverTest, ASiteKilledAtAByteOfItsUploadGoesOnThereAndCountsOnce) {
   const std::uint64_t run = start_run(wanted, kParams);
   hold.wait_arrival(2);
   const std::uint64_t before = gate.forwarded(Way::kUp);
-  gate.hold_after(Way::kUp, 2'500'000);  // of four million
-  hold.open();
-  gate.wait_done(Way::kUp);
-  wait_log("site-1", "update encoded run=1 round=2");  // and durable: before, the site would make another
-  federation_->kill("site-1");
-  gate.cut_all(Way::kUp);
-  gate.set({});
-  ASSERT_TRUE(federation_->restart("site-1").ok());
+  kill_in_upload(gate, hold, "site-1", 2, 2'500'000);  // of four million
   wait_state(run, "done");
   EXPECT_LE(gate.forwarded(Way::kUp) - before, (kParams + 2 * kChunkValues) * sizeof(float));
   EXPECT_THAT(log_of("aggregator-1"), HasSubstr("transfer goes on"));

@@ -34,15 +34,7 @@ class LargeModelTest : public FederationTest {
     shape.arguments["site"] = {"--session-reconnect-delay-max-ms", "500"};
     return shape;
   }
-  // A gauge of the aggregator, without labels.
-  double gauge(const std::string& what) {
-    const Result<std::string> page = federation_->metrics_of("aggregator-1");
-    EXPECT_TRUE(page.ok());
-    const std::string name = "\nfluvial_aggregator_" + what + " ";
-    const std::size_t at = page.ok() ? page->find(name) : std::string::npos;
-    EXPECT_NE(at, std::string::npos) << what;
-    return at == std::string::npos ? -1 : std::strtod(page->c_str() + at + name.size(), nullptr);
-  }
+  double gauge(const std::string& name) { return gauge_of("aggregator-1", name); }
 };
 
 TEST_F(LargeModelTest, WaitsOnTheDiskGoesOnWhereItWasCutOffAndIsExact) {
@@ -62,14 +54,7 @@ TEST_F(LargeModelTest, WaitsOnTheDiskGoesOnWhereItWasCutOffAndIsExact) {
   EXPECT_EQ(gauge("staging_bytes") + gauge("staging_spilled_bytes"), 2.0 * kUpdateBytes);
   EXPECT_EQ(gauge("staging_limit_bytes"), kStagingBytes);
 
-  gate.hold_after(Way::kUp, kUpdateBytes / 2);
-  hold.open();
-  gate.wait_done(Way::kUp);
-  wait_log("site-1", "update encoded run=1 round=2");  // and durable: before, the site would make another
-  federation_->kill("site-1");
-  gate.cut_all(Way::kUp);
-  gate.set({});
-  ASSERT_TRUE(federation_->restart("site-1").ok());
+  kill_in_upload(gate, hold, "site-1", 2, kUpdateBytes / 2);
   wait_state(run, "done");
   EXPECT_THAT(log_of("aggregator-1"), ContainsRegex("transfer goes on site=site-1 chunks=2[0-9][0-9]\n")) << "half";
   expect_exact(run, 2);
