@@ -31,7 +31,7 @@ TEST(Advise, TheWayDownIsWhatThePlanSaysByHand) {
   question.down = "bf16";
   const Advice rounded = advise(question).value();
   EXPECT_NEAR(rounded.planned.down_s, 2, 1e-4);
-  EXPECT_NEAR(rounded.planned.other_s - whole_other_s, 25e6 * (2.0 + 0.7) * 1e-9, 1e-9) << "encoded and decoded";
+  EXPECT_NEAR(rounded.planned.other_s - whole_other_s, 25e6 * (3.3 + 0.6) * 1e-9, 1e-9) << "encoded and decoded";
   EXPECT_EQ(rounded.planned.down, "bf16");
   question.down = "delta:int8";
   EXPECT_NEAR(advise(question)->planned.down_s, 1 + 4.0 / 256, 1e-3);

@@ -350,6 +350,7 @@ TEST_F(DownRestartTest, AnotherModelThanTheJournalNamesIsNotServed) {
   EXPECT_EQ(runtime_.metrics.gauge("storage_fault", {{"part", "models"}}).value(), 1);
   ASSERT_TRUE(run(runs_->start(row(), model())).ok()) << "from a model that is right";
   EXPECT_EQ(runs_->fault(), "");
+  EXPECT_EQ(journalled(RunId(1)), store::RunStatus::kStopped) << "it does not come back beside the newer one";
 }
 
 TEST_F(RunServiceTest, AStartThatTheProcessDoesNotSurviveIsStartedOrGivenUp) {

@@ -21,6 +21,20 @@ telemetry::Gauge models_fault(tree::Runtime& runtime) {
   return runtime.metrics.gauge("storage_fault", {{"part", "models"}});
 }
 
+// Runs that could not be taken up, once another has begun: nobody can stop one that is not active, and with its files
+// mended it would come back beside a newer run. `--continue` goes on from it.
+Status end_resting(store::CoordinatorJournal& journal, RunId begun) {
+  FLUVIAL_ASSIGN(const std::vector<store::RunRow> rows, journal.runs());
+  for (const store::RunRow& row : rows) {
+    const bool has_ended = row.status != store::RunStatus::kRunning && row.status != store::RunStatus::kPaused;
+    if (has_ended || row.id == begun) continue;
+    FLUVIAL_TRY(
+        journal.set_run_status(row.id, store::RunStatus::kStopped,
+                               "it could not be taken up, and run " + std::to_string(begun.value()) + " began"));
+  }
+  return {};
+}
+
 }  // namespace
 
 std::shared_ptr<tree::ModelSlot> slot_of(const net::Executor& strand, const round::Schema& schema, TrainedModel model) {
@@ -185,7 +199,12 @@ net::Awaitable<Result<RunId>> RunStarter::make_run(store::RunRow row, Buffer mod
     done = co_await activate(std::move(row), std::move(latest));
   }
   if (done.ok()) {
-    models_fault(runtime_).set(0);  // its model is on the disk: another run that rests is in the log
+    const Status ended = co_await runtime_.pool.run([&] { return end_resting(journal_, *id); });
+    if (!ended.ok()) {
+      runtime_.log.warn("a run that rests could not be ended; the start of the next run does",
+                        {{"run", *id}, {"reason", ended.error().to_string()}});
+    }
+    models_fault(runtime_).set(0);
     co_return *id;
   }
   const Status given_up = co_await give_up_start(*id, "it could not be started: " + done.error().message);
