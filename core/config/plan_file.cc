@@ -123,7 +123,17 @@ std::string toml_text(std::string_view text) {
   return out + '"';
 }
 
-std::string to_toml(double number) { return text_of(number); }
+// A whole number that TOML's integers do not hold.
+bool is_beyond_integers(std::string_view text) {
+  std::int64_t whole = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), whole);
+  return error == std::errc::result_out_of_range && end == text.data() + text.size();
+}
+
+std::string to_toml(double number) {
+  const std::string text = text_of(number);
+  return is_beyond_integers(text) ? text + ".0" : text;
+}
 std::string to_toml(bool truth) { return text_of(truth); }
 std::string to_toml(const std::string& text) { return toml_text(text); }
 template <typename Item>
@@ -248,9 +258,10 @@ std::string plan_to_toml(const PlanFile& file) {
       put_all(field.schedules);
     } else {
       const std::size_t dot = key.name.find('.');
-      const bool is_text = key.unit == "text" || key.unit == "path";
+      const std::string value = format(field);
+      const bool is_text = key.unit == "text" || key.unit == "path" || is_beyond_integers(value);
       put(dot == std::string_view::npos ? "" : key.name.substr(0, dot), key.name.substr(dot + 1),
-          is_text ? toml_text(format(field)) : format(field));
+          is_text ? toml_text(value) : value);
     }
   });
   return text;

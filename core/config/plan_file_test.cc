@@ -223,6 +223,19 @@ TEST(PlanFile, TextsMayNeedEscapes) {
   EXPECT_EQ(file->model, "/models\\a \"b\".safetensors");
 }
 
+// TOML's integers end at 2^63 - 1.
+TEST(PlanFile, NumbersMayBeBeyondIntegers) {
+  round::Plan plan;
+  plan.name = "a";
+  plan.seed = 18'446'744'073'709'551'615U;
+  plan.worker = {
+      {{"rate", 11'111'111'111'111'111'116.5}, {"rates", std::vector<double>{1, -11'111'111'111'111'111'116.5}}},
+      {{"lr", {.start = 11'111'111'111'111'111'116.5}}}};
+  const auto file = parse_plan(plan_to_toml({plan, ""}), "p.toml");
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  EXPECT_EQ(file->plan, plan);
+}
+
 TEST(PlanFile, NamesForWorkersMayNeedQuotes) {
   round::Plan plan;
   plan.name = "a";
