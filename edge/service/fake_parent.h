@@ -174,7 +174,7 @@ class FakeParent final : public tree::HubOwner {
   }
 
  private:
-  TestRuntime runtime_;
+  tree::TestRuntime runtime_{Role::kCoordinator};
   wire::Opening opening_;
   bool turns_away_ = false;
   bool signs_ = false;
