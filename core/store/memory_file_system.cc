@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "core/store/sole.h"
+
 namespace fluvial::store {
 namespace {
 
@@ -16,6 +18,7 @@ struct Inode {
   std::size_t dirty_from = 0;      // what the next fsync makes durable
   std::size_t dirty_to = 0;
   const void* locked_by = nullptr;
+  std::size_t files = 0;  // that have it open
 
   void touch(std::size_t from, std::size_t to) {
     dirty_from = dirty_to == 0 ? from : std::min(dirty_from, from);
@@ -85,11 +88,17 @@ struct MemoryFileSystem::State {
 
 namespace {
 
-class MemoryFile final : public File {
+class MemoryFile final : public File, public KnowsOthers {
  public:
   MemoryFile(std::shared_ptr<MemoryFileSystem::State> state, std::shared_ptr<Inode> inode, std::string path)
-      : state_(std::move(state)), inode_(std::move(inode)), path_(std::move(path)), generation_(state_->generation) {}
-  ~MemoryFile() override { unlock(); }
+      : state_(std::move(state)), inode_(std::move(inode)), path_(std::move(path)), generation_(state_->generation) {
+    ++inode_->files;  // under the mutex
+  }
+  ~MemoryFile() override {
+    unlock();
+    const std::lock_guard lock(state_->mutex);
+    --inode_->files;
+  }
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;
 
@@ -151,6 +160,10 @@ class MemoryFile final : public File {
   void unlock() override {
     const std::lock_guard lock(state_->mutex);
     if (inode_->locked_by == this) inode_->locked_by = nullptr;
+  }
+  bool is_sole() override {
+    const std::lock_guard lock(state_->mutex);
+    return inode_->files == 1;
   }
 
  private:

@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "core/store/spare_models.h"
+
 namespace fluvial::store {
 namespace {
 
@@ -108,9 +110,14 @@ Status ModelWriter::write(std::uint64_t offset, ByteSpan bytes) {
 
 Result<ModelWriter> ModelStore::begin(round::ModelKey key, const round::Schema& schema) {
   FLUVIAL_TRY(files_->make_folder(run_folder(key.run)));
+  // The run before writes no more.
+  if (key.version == ModelVersion(0) && key.run.value() > 0) {
+    const Status dropped = drop_spare_models(*files_, run_folder(RunId(key.run.value() - 1)));
+    if (!dropped.ok() && dropped.error().code != Code::kNotFound) return dropped.error();
+  }
   ModelWriter writer(*files_, path_of(key), key, schema);
   writer.header_bytes_ = writer.header({}).size();
-  FLUVIAL_ASSIGN(writer.file_, files_->open(temporary_of(writer.path_), OpenMode::kTruncate));
+  FLUVIAL_ASSIGN(writer.file_, open_model_file(*files_, writer.path_, writer.header_bytes_ + schema.model_bytes()));
   return writer;
 }
 
@@ -271,12 +278,20 @@ Status ModelStore::prune(RunId run, ModelVersion last, std::uint64_t kept, const
   // Newest first; `last` stays even where its own file is not listed yet.
   std::set<ModelVersion> stay = {last};
   for (auto it = versions.rbegin(); it != versions.rend() && stay.size() < kept; ++it) stay.insert(*it);
+  // The one that this commit has pushed out. Whatever else goes is to give its room back: a label was taken away, say.
+  const std::uint64_t window = std::max<std::uint64_t>(kept, 1);
+  const std::string next_spare =
+      last.value() < window
+          ? ""
+          : std::string(kRoundPrefix) + std::to_string(last.value() - window) + std::string(kModelSuffix);
   for (const std::string& name : names) {
     const auto version = version_of(name);
     const bool stays =
         !version || *version > last ||
         (is_trained(name) ? version->next() >= last : stay.contains(*version) || others.contains(*version));
-    if (!stays) FLUVIAL_TRY(files_->remove(join_path(folder, name)));
+    if (stays) continue;
+    FLUVIAL_TRY(name == next_spare ? retire_model(*files_, folder, name, names)
+                                   : files_->remove(join_path(folder, name)));
   }
   return {};
 }

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "core/store/file_system.h"
+#include "core/store/sole.h"
 
 namespace fluvial::store {
 namespace {
@@ -43,7 +45,7 @@ Error sync_error(std::string_view what, const std::string& path) {
   return {Code::kUnavailable, system_error(errno, what, path).message};
 }
 
-class PosixFile final : public File {
+class PosixFile final : public File, public KnowsOthers {
  public:
   PosixFile(int descriptor, std::string path) : descriptor_(descriptor), path_(std::move(path)) {}
   ~PosixFile() override { ::close(descriptor_); }
@@ -102,6 +104,16 @@ class PosixFile final : public File {
     return system_error(errno, "locking", path_);
   }
   void unlock() override { static_cast<void>(set_lock(F_UNLCK)); }
+
+  // The kernel grants a write lease only on a file that nobody else has open; a mapping holds its file open. Who opens
+  // it before the lease is given back waits for that, and the signal that we would get is one that does nothing.
+  bool is_sole() override {
+    struct stat status{};
+    if (::fstat(descriptor_, &status) != 0 || status.st_nlink != 1) return false;
+    if (::fcntl(descriptor_, F_SETSIG, SIGURG) != 0) return false;
+    if (::fcntl(descriptor_, F_SETLEASE, F_WRLCK) != 0) return false;
+    return ::fcntl(descriptor_, F_SETLEASE, F_UNLCK) == 0;
+  }
 
  private:
   int set_lock(short type) {

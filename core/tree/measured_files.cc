@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/store/sole.h"
+
 namespace fluvial::tree {
 namespace {
 
@@ -45,7 +47,7 @@ Status timed(const Clock& clock, const telemetry::Histogram& seconds, const Call
 
 }  // namespace
 
-class MeasuredFiles::MeasuredFile final : public store::File {
+class MeasuredFiles::MeasuredFile final : public store::File, public store::KnowsOthers {
  public:
   MeasuredFile(std::unique_ptr<store::File> file, const Kind& kind, const Clock& clock)
       : file_(std::move(file)), kind_(kind), clock_(clock) {}
@@ -68,6 +70,7 @@ class MeasuredFiles::MeasuredFile final : public store::File {
   }
   Result<bool> try_lock() override { return file_->try_lock(); }
   void unlock() override { file_->unlock(); }
+  bool is_sole() override { return store::is_sole(*file_); }
 
  private:
   std::unique_ptr<store::File> file_;

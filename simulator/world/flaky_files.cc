@@ -1,9 +1,11 @@
 #include "simulator/world/flaky_files.h"
 
+#include "core/store/sole.h"
+
 namespace fluvial::simulator {
 namespace {
 
-class FlakyFile final : public store::File {
+class FlakyFile final : public store::File, public store::KnowsOthers {
  public:
   FlakyFile(FlakyFiles& files, std::string path, std::unique_ptr<store::File> file)
       : files_(files), path_(std::move(path)), file_(std::move(file)) {}
@@ -33,6 +35,7 @@ class FlakyFile final : public store::File {
   }
   Result<bool> try_lock() override { return file_->try_lock(); }
   void unlock() override { file_->unlock(); }
+  bool is_sole() override { return store::is_sole(*file_); }
 
  private:
   FlakyFiles& files_;

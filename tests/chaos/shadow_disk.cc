@@ -10,6 +10,8 @@
 #include <fstream>
 #include <utility>
 
+#include "core/store/sole.h"
+
 namespace fluvial::chaos {
 namespace {
 
@@ -89,7 +91,7 @@ Status write_names(store::FileSystem& files, const std::string& path, const Dura
   return store::write_file_atomically(files, path, parts);
 }
 
-class ShadowFile final : public store::File {
+class ShadowFile final : public store::File, public store::KnowsOthers {
  public:
   // `inode`: none for a file without a name, which no power cut leaves.
   ShadowFile(ShadowDisk& disk, std::unique_ptr<store::File> file, std::string path, std::optional<ino_t> inode)
@@ -124,6 +126,7 @@ class ShadowFile final : public store::File {
   Status sync_data() override { return sync(); }
   Result<bool> try_lock() override { return file_->try_lock(); }
   void unlock() override { file_->unlock(); }
+  bool is_sole() override { return store::is_sole(*file_); }
 
  private:
   ShadowDisk& disk_;
