@@ -79,7 +79,7 @@ class Walk {
   }
 
   // From a staging to the child's sending, which is the same transfer. Without the child's spans it is all that is
-  // known of it.
+  // known of it. What a site sends while it encodes cannot be through before that.
   bool pass_to_sender(const Span& stage) {
     const NodeId child = stage.about;
     if (child == node_ || !trace_.nodes.contains(child)) return false;
@@ -89,7 +89,11 @@ class Walk {
         sending = &span;
       }
     }
-    step(round::span_name(SpanKind::kSend), child, sending == nullptr ? stage.begun : sending->begun);
+    TimePoint begun = sending == nullptr ? stage.begun : sending->begun;
+    for (const Span& span : spans_of(child)) {
+      if (span.kind == SpanKind::kEncode && span.ended < now_) begun = std::max(begun, span.ended);
+    }
+    step(round::span_name(SpanKind::kSend), child, begun);
     node_ = child;
     return true;
   }

@@ -69,6 +69,20 @@ TEST(CriticalPath, LeadsFromTheCommitToWhatItWaitedFor) {
   EXPECT_EQ(sum_of(path), s(4.1));
 }
 
+TEST(CriticalPath, WhatIsSentWhileItIsEncodedWaitsForThat) {
+  RoundTrace trace = round_of_two();
+  trace.nodes[kB].spans = {span(kTrain, 0.1, 2.2), span(kEncode, 2.2, 3.3), span(kSend, 2.3, 3.7)};
+  const std::vector<CriticalStep> path = critical_path(trace);
+  ASSERT_EQ(path.size(), 10u);
+  EXPECT_EQ(path[2].name, "train");
+  EXPECT_EQ(path[2].time, s(2.1));
+  EXPECT_EQ(path[3].name, "encode");
+  EXPECT_EQ(path[3].time, s(1.1));
+  EXPECT_EQ(path[4].name, "send");
+  EXPECT_EQ(path[4].time, s(0.5));
+  EXPECT_EQ(sum_of(path), s(4.1));
+}
+
 TEST(CriticalPath, InWords) {
   const RoundTrace trace = round_of_two();
   EXPECT_EQ(

@@ -1,5 +1,8 @@
-// A site whose disk takes its time: its chunks travel meanwhile, and its trailer does not.
+// A site whose disk takes its time: its chunks travel while the rest is encoded and all of it is made durable, and its
+// trailer does not.
 #include <condition_variable>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -13,7 +16,7 @@
 namespace fluvial::edge {
 namespace {
 
-// When fsyncs of a site's tensors end, and how.
+// When fsyncs of a site's tensors, or writes to them, end, and how.
 class Latch {
  public:
   void hold() {
@@ -41,11 +44,15 @@ class Latch {
 
 class HeldFile final : public store::File {
  public:
-  HeldFile(std::unique_ptr<store::File> file, Latch& latch) : file_(std::move(file)), latch_(latch) {}
+  HeldFile(std::unique_ptr<store::File> file, Latch& latch, Latch& writes)
+      : file_(std::move(file)), latch_(latch), writes_(writes) {}
   Result<std::size_t> read_at(std::uint64_t offset, MutableByteSpan into) override {
     return file_->read_at(offset, into);
   }
-  Status write_at(std::uint64_t offset, ByteSpan bytes) override { return file_->write_at(offset, bytes); }
+  Status write_at(std::uint64_t offset, ByteSpan bytes) override {
+    FLUVIAL_TRY(writes_.pass());
+    return file_->write_at(offset, bytes);
+  }
   Status truncate(std::uint64_t size_bytes) override { return file_->truncate(size_bytes); }
   Result<std::uint64_t> size() override { return file_->size(); }
   Status sync() override {
@@ -59,6 +66,7 @@ class HeldFile final : public store::File {
  private:
   std::unique_ptr<store::File> file_;
   Latch& latch_;
+  Latch& writes_;
 };
 
 class HeldFiles final : public store::FileSystem {
@@ -66,7 +74,7 @@ class HeldFiles final : public store::FileSystem {
   Result<std::unique_ptr<store::File>> open(const std::string& path, store::OpenMode mode) override {
     Result<std::unique_ptr<store::File>> file = files_.open(path, mode);
     if (!file.ok() || path.find("/tensors/") == std::string::npos) return file;
-    return std::unique_ptr<store::File>(std::make_unique<HeldFile>(std::move(*file), latch));
+    return std::unique_ptr<store::File>(std::make_unique<HeldFile>(std::move(*file), latch, writes));
   }
   Result<std::unique_ptr<store::File>> open_unnamed(const std::string& folder) override {
     return files_.open_unnamed(folder);
@@ -79,6 +87,7 @@ class HeldFiles final : public store::FileSystem {
   Status sync_folder(const std::string& path) override { return files_.sync_folder(path); }
 
   Latch latch;
+  Latch writes;
 
  private:
   store::PosixFileSystem files_;
@@ -91,13 +100,14 @@ class EarlyUploadTest : public SiteTest {
   EarlyUploadTest() : SiteTest({.codec = "fp32"}) {}
   ~EarlyUploadTest() override {
     held_.latch.let_go({});
+    held_.writes.let_go({});
     stop_site();
   }
   store::FileSystem& files() override { return held_; }
   void started() override {
     worker_ = std::thread([this] {
-      (void)work(worker_socket_, [](const local::Task&, std::span<float> values, std::int64_t&) {
-        for (float& value : values) value -= 0.5F;
+      (void)work(worker_socket_, [this](const local::Task& task, std::span<float> values, std::int64_t&) {
+        train_(task, values);
         return local::Metrics{};
       });
     });
@@ -118,8 +128,31 @@ class EarlyUploadTest : public SiteTest {
     EXPECT_TRUE(parent_.arrivals.empty());
   }
 
+  // The chunks that are encoded at once are at the parent, and the site cannot write them. The last chunk is encoded
+  // meanwhile and waits for them.
+  static constexpr std::uint64_t kFirstBytes = 2 * 256 * sizeof(float);
+  void send_what_is_encoded() {
+    start_site();
+    parent_.joined.take();
+    held_.writes.hold();
+    parent_.open_round(kSite, 1, model(0));
+    wait_for(kFirstBytes);
+  }
+  void wait_for(std::uint64_t payload_bytes) {
+    while (parent_.payload_bytes_in() < payload_bytes) std::this_thread::yield();
+  }
+  void reopen_round(std::uint64_t chunks_there) {
+    parent_.received.take();
+    parent_.joined.take();
+    parent_.open_round(kSite, 1, model(0));
+    EXPECT_EQ(parent_.received.take(), chunks_there);
+  }
+
   HeldFiles held_;
   std::thread worker_;
+  std::function<void(const local::Task&, std::span<float>)> train_ = [](const local::Task&, std::span<float> values) {
+    for (float& value : values) value -= 0.5F;
+  };
 };
 
 TEST_F(EarlyUploadTest, ChunksTravelWhileTheyAreMadeDurableAndTheTrailerAfterwards) {
@@ -176,6 +209,96 @@ TEST_F(EarlyUploadTest, AfterACutAllOfItIsSentOnceItIsDurable) {
   const transfer::StagedArrival arrival = parent_.arrivals.take();
   EXPECT_EQ(arrival.round, RoundId(1));
   EXPECT_EQ(arrival.chunks->total_bytes(), kChunkBytes);
+}
+
+TEST_F(EarlyUploadTest, ChunksTravelWhileTheRestIsEncoded) {
+  send_what_is_encoded();
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(status().at("doing").as_string(), "encoding");
+  EXPECT_EQ(parent_.payload_bytes_in(), kFirstBytes);
+  held_.latch.hold();
+  held_.writes.let_go({});
+  wait_for(kChunkBytes);
+  expect_no_trailer();
+  held_.latch.let_go({});
+  const transfer::StagedArrival arrival = parent_.arrivals.take();
+  EXPECT_EQ(parent_.payload_bytes_in(), kChunkBytes + kTrailerBytes) << "each byte came once";
+  for (const float value : values_of(arrival)) EXPECT_NEAR(value, 0.5F, 1e-6F);
+  parent_.commit(kSite, commit_of(1, &arrival));
+  wait_logged("update counted");
+}
+
+TEST_F(EarlyUploadTest, AfterACutWhileItIsEncodedItGoesOnWhereItStopped) {
+  send_what_is_encoded();
+  parent_.cut(kSite);
+  EXPECT_EQ(parent_.left.take(), kSite);
+  reopen_round(2);
+  held_.writes.let_go({});
+  const transfer::StagedArrival arrival = parent_.arrivals.take();
+  EXPECT_EQ(arrival.chunks->total_bytes(), kChunkBytes);
+  EXPECT_EQ(parent_.payload_bytes_in(), kChunkBytes + kTrailerBytes) << "each byte came once";
+}
+
+TEST_F(EarlyUploadTest, RefusedWhileItIsEncodedAllOfItIsSentOnceItIsDurable) {
+  send_what_is_encoded();
+  parent_.refuse_update(kSite, 1, Code::kUnavailable);
+  wait_logged("update refused by the parent");
+  held_.writes.let_go({});
+  EXPECT_EQ(parent_.arrivals.take().chunks->total_bytes(), kChunkBytes);
+}
+
+TEST_F(EarlyUploadTest, OfARoundThatClosesWhileItIsEncodedNothingMoreIsSent) {
+  send_what_is_encoded();
+  parent_.commit(kSite, commit_of(1, nullptr));
+  wait_logged("model_version=1");
+  held_.writes.let_go({});
+  wait_logged("update late");
+  EXPECT_EQ(parent_.payload_bytes_in(), kFirstBytes);
+  parent_.open_round(kSite, 2, model(1));
+  EXPECT_EQ(parent_.arrivals.take().round, RoundId(2));
+}
+
+TEST_F(EarlyUploadTest, WhatCouldNotBeWrittenIsNotCounted) {
+  send_what_is_encoded();
+  held_.writes.let_go(Error{Code::kResourceExhausted, "the disk is full"});
+  EXPECT_EQ(parent_.declines.take().round, RoundId(1));
+  parent_.commit(kSite, commit_of(1, nullptr));
+  parent_.open_round(kSite, 2, model(1));
+  const transfer::StagedArrival next = parent_.arrivals.take();
+  EXPECT_EQ(next.round, RoundId(2));
+  EXPECT_GT(next.what.contributors.find(kSite)->submission, 1u) << "another submission than that of the chunks";
+}
+
+// What the parent has of it by then is followed by no trailer.
+TEST_F(EarlyUploadTest, AnUpdateWhoseEndIsNoNumberIsDeclined) {
+  train_ = [](const local::Task& task, std::span<float> values) {
+    if (task.round == RoundId(1)) values[kValues - 1] = std::numeric_limits<float>::quiet_NaN();
+  };
+  start_site();
+  parent_.joined.take();
+  parent_.open_round(kSite, 1, model(0));
+  EXPECT_EQ(parent_.declines.take().round, RoundId(1));
+  parent_.commit(kSite, commit_of(1, nullptr));
+  parent_.open_round(kSite, 2, model(1));
+  EXPECT_EQ(parent_.arrivals.take().round, RoundId(2));
+  EXPECT_TRUE(parent_.refusals.empty());
+}
+
+// The first round is late. With its residual the second one's last chunk is beyond the bound: it is sent anew, fitted.
+TEST_F(EarlyUploadTest, WhatIsFittedReplacesWhatWasSentBefore) {
+  parent_.set_plan([](round::Plan& plan) { plan.value_abs_max = 0.75; });
+  train_ = [](const local::Task&, std::span<float> values) { values[kValues - 1] -= 0.5F; };
+  start_site();
+  parent_.joined.take();
+  parent_.open_round(kSite, 1, model(0));
+  const std::uint64_t first = parent_.arrivals.take().what.contributors.find(kSite)->submission;
+  parent_.commit(kSite, commit_of(1, nullptr));
+  wait_logged("update late");
+  parent_.open_round(kSite, 2, model(1));
+  const transfer::StagedArrival arrival = parent_.arrivals.take();
+  EXPECT_EQ(arrival.round, RoundId(2));
+  EXPECT_EQ(arrival.what.contributors.find(kSite)->submission, first + 2);
+  EXPECT_EQ(values_of(arrival)[kValues - 1], 0.75F);
+  EXPECT_TRUE(parent_.refusals.empty());
 }
 
 }  // namespace

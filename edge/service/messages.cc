@@ -36,6 +36,7 @@ Status EdgeService::on_round_open(const v1::RoundOpen& message) {
   site_.report.round_opened(*offer);
   const std::optional<Error> forbidden = owner_.objection(*offer);
   carry_out(machine_->offered(std::move(*offer), forbidden));
+  send_early();
   return {};
 }
 

@@ -93,9 +93,7 @@ UpdateMaker::Events EdgeService::maker_events() {
   UpdateMaker::Events events;
   events.reads = [this] { news_.ends().reads(); };
   events.read = [this] { news_.carry_out(news_.ends().read()); };
-  events.sealed = [this](WorkId work, std::shared_ptr<const store::PendingUpdate> update) {
-    on_sealed(work, std::move(update));
-  };
+  events.fed = [this](WorkId work, std::shared_ptr<const Feed> feed) { on_fed(work, std::move(feed)); };
   events.encoded = [this](WorkId work, store::PendingUpdate update) {
     const Pending pending = pending_of(submission_.hold(std::move(update)));
     carry_out(machine_->encoded(work, pending));
@@ -257,19 +255,26 @@ round::NodeReport EdgeService::own_report() const {
 void EdgeService::carry_out(Effects effects) {
   if (site_.stopping) return;
   effects_.carry_out(std::move(effects), [this](const auto& decided) { apply(decided); });
-  if (early_ && machine_->to_be_sent(*early_) == nullptr) {
+  if (early_ && machine_->to_be_sent(early_->work) == nullptr) {
     early_.reset();
     submission_.drop_early();  // unless it is durable and sent on
   }
   reporter_.changed();
 }
 
-void EdgeService::on_sealed(WorkId work, std::shared_ptr<const store::PendingUpdate> update) {
-  const Offer* offer = machine_->to_be_sent(work);
-  if (offer == nullptr) return;
-  site_.report.sealed(update->info());
-  submission_.send_early(std::move(update), offer->lease);
-  early_ = work;
+void EdgeService::on_fed(WorkId work, std::shared_ptr<const Feed> feed) {
+  if (machine_->to_be_sent(work) == nullptr) return;
+  if (early_ && early_->feed == feed) return submission_.fed();
+  site_.report.feeding(feed->info());
+  early_ = Early{work, std::move(feed)};
+  send_early();
+}
+
+// Also when its round is opened anew: by another parent, under another lease, or by one that was told to stop wanting
+// it.
+void EdgeService::send_early() {
+  const Offer* offer = early_ ? machine_->to_be_sent(early_->work) : nullptr;
+  if (offer != nullptr && !offer->counted) submission_.send_early(early_->feed, *offer);
 }
 
 void EdgeService::apply(const FetchModel& effect) {

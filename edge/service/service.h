@@ -79,7 +79,8 @@ class EdgeService : public tree::UplinkOwner {
   void note_end(RunId run, std::string_view state);
 
   void carry_out(Effects effects);
-  void on_sealed(WorkId work, std::shared_ptr<const store::PendingUpdate> update);
+  void on_fed(WorkId work, std::shared_ptr<const Feed> feed);
+  void send_early();
   void apply(const FetchModel& effect);
   void apply(const Train& effect);
   void apply(const Encode& effect) { maker_.encode(effect); }
@@ -122,7 +123,11 @@ class EdgeService : public tree::UplinkOwner {
   Histories histories_;
   WorkerNews news_;
   std::optional<SiteMachine> machine_;  // from open() on
-  std::optional<WorkId> early_;         // whose submission is sent, or will be, before it is durable
+  struct Early {
+    WorkId work;
+    std::shared_ptr<const Feed> feed;
+  };
+  std::optional<Early> early_;  // what is sent, while there is a parent, before it is durable
   InOrder<Effect> effects_;
   std::optional<HeldModel> held_;
   struct Fetching {

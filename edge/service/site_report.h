@@ -51,8 +51,8 @@ class SiteReport {
   virtual void gpus_used(const SiteGpus::Counts&) {}  // so far
 
   // ---- the submission
-  virtual void found(const store::PendingInfo&) {}   // without an outcome, in the store
-  virtual void sealed(const store::PendingInfo&) {}  // encoded: its chunks may be sent while it is made durable
+  virtual void found(const store::PendingInfo&) {}    // without an outcome, in the store
+  virtual void feeding(const store::PendingInfo&) {}  // being encoded, and sent meanwhile: its digest is not known yet
   virtual void sending(const Send&) {}
   virtual void sent(const store::PendingInfo&, bool /*again*/, double /*seconds*/) {}
   virtual void resolving(const store::PendingInfo&, Outcome) {}  // the store is about to be asked, each time

@@ -5,6 +5,7 @@
 
 #include "core/identity/signature.h"
 #include "core/transfer/outcome.h"
+#include "core/transfer/outgoing.h"
 #include "core/wire/mapping.h"
 #include "core/wire/statements.h"
 #include "edge/update/resolve.h"
@@ -32,7 +33,7 @@ Submission::Submission(SiteContext& site, tree::Uplink& uplink, std::uint64_t by
       upload_(site.runtime, site.tasks, UploadRate(bytes_per_s), upload_events()) {}
 
 Upload::Events Submission::upload_events() {
-  const auto start = [](const UploadItem& item) -> const store::PendingStart& { return item.update->info().start; };
+  const auto start = [](const UploadItem& item) -> const store::PendingStart& { return item.info().start; };
   Upload::Events events;
   events.begun = [this, start](const UploadItem& item) {
     site_.span_begun(start(item).run, start(item).round, round::SpanKind::kSend);
@@ -97,9 +98,12 @@ bool Submission::is_taken(const store::PendingInfo& info) const {
   return false;
 }
 
-void Submission::send_early(std::shared_ptr<const store::PendingUpdate> update, Epoch lease) {
-  if (!uplink_.is_up() || !is_taken(update->info())) return;
-  upload_.send({std::move(update), site_.self, lease, uplink_.session(), 0, /*durable=*/false});
+void Submission::send_early(std::shared_ptr<const Feed> feed, const Offer& offer) {
+  const store::PendingInfo& info = feed->info();
+  if (!uplink_.is_up() || !is_taken(info)) return;
+  const std::uint64_t first_chunk =
+      transfer::first_chunk(offer.received, info.incarnation, info.submission, info.start.chunk_count);
+  upload_.send({nullptr, site_.self, offer.lease, uplink_.session(), first_chunk, std::move(feed)});
 }
 
 void Submission::on_sent(const UploadItem& item, double seconds) {

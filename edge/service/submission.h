@@ -25,8 +25,10 @@ class Submission {
   Result<std::optional<Pending>> load();  // what the store holds
   const store::PendingInfo& hold(store::PendingUpdate update);
 
-  // While it is made durable: all but its trailer. Then send(), and it goes on; or drop_early().
-  void send_early(std::shared_ptr<const store::PendingUpdate> update, Epoch lease);
+  // While it is encoded and made durable: what is there of it, but for its trailer. Then send(), and it goes on; or
+  // drop_early().
+  void send_early(std::shared_ptr<const Feed> feed, const Offer& offer);
+  void fed() { upload_.fed(); }
   void drop_early() { upload_.drop_early(); }
   void send(const Send& effect);
   void stop_sending() { upload_.stop(); }

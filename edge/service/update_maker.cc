@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/post.hpp>
 #include <chrono>
 #include <utility>
 
@@ -92,14 +91,22 @@ Result<std::vector<store::Unspent>> UpdateMaker::begin_run(const Offer& offer, c
   return site_.store->begin_run(offer.run, offer.continues, trained.base.schema.value_count());
 }
 
-// From the pool to the strand, where what encode_update() returns comes later.
-std::function<void(store::PendingUpdate)> UpdateMaker::seal(WorkId work) {
-  return [this, work](store::PendingUpdate update) {
-    net::asio::post(site_.runtime.strand,
-                    [this, work, update = std::make_shared<const store::PendingUpdate>(std::move(update))] {
-                      if (!site_.stopping) events_.sealed(work, update);
-                    });
-  };
+// What a step has encoded is on its way while the next one is made.
+net::Awaitable<Result<store::PendingUpdate>> UpdateMaker::make(const Encode& effect, const Trained& trained,
+                                                               PartialMean* early, Made* made) {
+  net::WorkerPool& pool = site_.runtime.pool;
+  UpdateJob job = job_of(effect.offer, trained, early, made);
+  job.digest_kind = site_.digest_kind;  // as of now: the next parent may take another
+  FLUVIAL_CO_ASSIGN(made->unspent, co_await pool.run([&] { return begin_run(effect.offer, trained); }));
+  net::PoolParallel parallel(pool);
+  Encoding encoding(job, *site_.store, parallel);
+  for (;;) {
+    FLUVIAL_CO_ASSIGN(std::optional<store::PendingUpdate> durable,
+                      co_await pool.run([&encoding] { return encoding.step(); }));
+    if (durable) co_return std::move(*durable);
+    std::shared_ptr<const Feed> feed = encoding.feed();
+    if (feed && !site_.stopping) events_.fed(effect.work, std::move(feed));
+  }
 }
 
 // With these goes the workers' memory, and who waited for that hears of the run's end.
@@ -127,17 +134,9 @@ net::Awaitable<void> UpdateMaker::run(Encode effect, Trained trained) {
   const TimePoint begun = site_.runtime.clock.now();
   const Offer& offer = effect.offer;
   std::shared_ptr<PartialMean> early = co_await early_.take(trained.parts);
-  const DigestKind digest_kind = site_.digest_kind;  // the strand's: the next parent may take another
   Made made;
   site_.report.encoding(offer);
-  Result<store::PendingUpdate> update = co_await site_.runtime.pool.run([&]() -> Result<store::PendingUpdate> {
-    FLUVIAL_ASSIGN(made.unspent, begin_run(offer, trained));
-    net::PoolParallel parallel(site_.runtime.pool);
-    UpdateJob job = job_of(offer, trained, early.get(), &made);
-    job.digest_kind = digest_kind;
-    job.sealed = seal(effect.work);
-    return encode_update(job, *site_.store, parallel);
-  });
+  Result<store::PendingUpdate> update = co_await make(effect, trained, early.get(), &made);
   site_.report.unspent(offer.run, made.unspent);
   results_are_read(std::move(early), std::move(trained.parts));
   // What is durable is found at the next start.

@@ -22,8 +22,9 @@ class UpdateMaker {
   struct Events {
     std::function<void()> reads;  // the memory of workers, early; then read()
     std::function<void()> read;   // likewise when what was trained is an update, or in the residual
-    // Encoded, and being made durable; then encoded() or encode_failed().
-    std::function<void(WorkId, std::shared_ptr<const store::PendingUpdate>)> sealed;
+    // Some chunks more are encoded, or all of them and it is being made durable; then encoded() or encode_failed().
+    // Another feed than before: encoding has begun anew.
+    std::function<void(WorkId, std::shared_ptr<const Feed>)> fed;
     std::function<void(WorkId, store::PendingUpdate)> encoded;
     std::function<void(WorkId, const Error&)> encode_failed;
     std::function<void(WorkId)> folded;  // or dropped
@@ -49,7 +50,8 @@ class UpdateMaker {
   // A view of all three.
   UpdateJob job_of(const Offer& offer, const Trained& trained, PartialMean* early, Made* made) const;
   Result<std::vector<store::Unspent>> begin_run(const Offer& offer, const Trained& trained);
-  std::function<void(store::PendingUpdate)> seal(WorkId work);
+  net::Awaitable<Result<store::PendingUpdate>> make(const Encode& effect, const Trained& trained, PartialMean* early,
+                                                    Made* made);
   void results_are_read(std::shared_ptr<PartialMean> early, std::vector<TrainedPart> parts);
   void report(const Offer& offer, const Made& made);
   void note_spans(const Offer& offer, TimePoint begun, const Made& made);

@@ -14,7 +14,7 @@ namespace fluvial::edge {
 namespace {
 
 std::uint64_t first_chunk(const UploadItem& item) {
-  return item.first_chunk <= item.update->info().start.chunk_count ? item.first_chunk : 0;
+  return item.first_chunk <= item.info().start.chunk_count ? item.first_chunk : 0;
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ Upload::Upload(tree::Runtime& runtime, net::TaskGroup& tasks, UploadRate rate, E
 // Chunks of one update are about as long as each other.
 std::optional<Upload::Progress> Upload::progress() const {
   if (!running_) return std::nullopt;
-  const store::PendingInfo& info = running_->item.update->info();
+  const store::PendingInfo& info = running_->durable ? running_->durable->info() : running_->item.info();
   const double done = static_cast<double>(running_->chunks.load(std::memory_order_relaxed)) /
                       static_cast<double>(std::max<std::uint64_t>(1, info.start.chunk_count));
   return Progress{static_cast<std::uint64_t>(done * static_cast<double>(info.chunk_bytes)), info.chunk_bytes};
@@ -39,10 +39,10 @@ std::optional<Upload::Progress> Upload::progress() const {
 void Upload::send(UploadItem item) {
   if (!running_) return start(std::move(item));
   const UploadItem& now = running_->item;
-  const bool same = now.update->info().submission == item.update->info().submission && now.session == item.session &&
-                    now.lease == item.lease;
-  if (same && !running_->stopped && !running_->durable) {  // what was sent early is durable now, and goes on
-    running_->durable = item.durable;
+  const bool same =
+      now.info().submission == item.info().submission && now.session == item.session && now.lease == item.lease;
+  if (same && !running_->stopped && !running_->durable) {  // what was sent early goes on, and may be durable now
+    running_->durable = std::move(item.update);
     told_.notify_all();
     return;
   }
@@ -58,8 +58,10 @@ void Upload::stop() {
   told_.notify_all();
 }
 
+void Upload::fed() { told_.notify_all(); }
+
 void Upload::drop_early() {
-  if (next_ && !next_->durable) next_.reset();
+  if (next_ && !next_->update) next_.reset();
   if (!running_ || running_->durable) return;
   running_->stopped = true;
   told_.notify_all();
@@ -67,7 +69,7 @@ void Upload::drop_early() {
 
 void Upload::refused(RunId run, RoundId round) {
   if (!running_) return;
-  const store::PendingStart& now = running_->item.update->info().start;
+  const store::PendingStart& now = running_->item.info().start;
   if (now.run == run && now.round == round) {
     running_->refused = true;
     if (!running_->durable) running_->stopped = true;  // once it is durable it begins anew
@@ -78,7 +80,7 @@ void Upload::refused(RunId run, RoundId round) {
 void Upload::start(UploadItem item) {
   running_ = std::make_shared<Running>();
   running_->item = std::move(item);
-  running_->durable = running_->item.durable;
+  running_->durable = running_->item.update;
   tasks_.spawn(runtime_.strand, "upload", run(running_));
   events_.begun(running_->item);
 }
@@ -88,11 +90,12 @@ net::Awaitable<void> Upload::run(std::shared_ptr<Running> running) {
   const Status status = co_await tree::run_on(running->item.session->executor(), send_frames(running));
   const double seconds = std::chrono::duration<double>(runtime_.clock.now() - begun).count();
   running_.reset();
+  running->item.update = running->durable;
   events_.ended(running->item);
   if (status.ok()) {
     events_.sent(running->item, seconds);
   } else if (status.error().code != Code::kCancelled) {
-    const store::PendingStart& start = running->item.update->info().start;
+    const store::PendingStart& start = running->item.info().start;
     runtime_.log.warn("update not sent; it is sent again when the parent asks",
                       {{"run", start.run}, {"round", start.round}, {"reason", status.error().to_string()}});
   }
@@ -100,9 +103,19 @@ net::Awaitable<void> Upload::run(std::shared_ptr<Running> running) {
 }
 
 // On the node's strand.
-net::Awaitable<Status> Upload::until_durable(std::shared_ptr<Running> running) {
+net::Awaitable<Upload::Source> Upload::until_there(std::shared_ptr<Running> running, std::uint64_t index) {
+  while (!running->durable && !running->stopped) {
+    std::optional<SharedBytes> chunk = running->item.feed->chunk(index);
+    if (chunk) co_return Source{std::move(chunk), nullptr};
+    co_await told_.wait();
+  }
+  co_return Source{std::nullopt, running->durable};
+}
+
+// On the node's strand.
+net::Awaitable<Upload::Source> Upload::until_durable(std::shared_ptr<Running> running) {
   while (!running->durable && !running->stopped) co_await told_.wait();
-  co_return Status{};
+  co_return Source{std::nullopt, running->durable};
 }
 
 // On the node's strand: until so much more may have been sent, or nobody wants the rest any more.
@@ -116,25 +129,28 @@ net::Awaitable<Status> Upload::pay(std::shared_ptr<Running> running, std::uint64
   co_return Status{};
 }
 
-net::Awaitable<Result<SharedBytes>> Upload::chunk_of(std::shared_ptr<const store::PendingUpdate> update,
-                                                     std::uint64_t index) {
-  if (update->in_memory()) co_return update->chunk(index);
-  co_return co_await runtime_.pool.run([update, index] { return update->chunk(index); });
+net::Awaitable<Result<SharedBytes>> Upload::chunk_of(std::shared_ptr<Running> running, std::uint64_t index) {
+  Source source{std::nullopt, running->item.update};
+  if (!source.update) source = co_await tree::run_on(runtime_.strand, until_there(running, index));
+  if (source.chunk) co_return std::move(*source.chunk);
+  if (!source.update) co_return Error{Code::kCancelled, "it is not there, and nobody wants it"};
+  if (source.update->in_memory()) co_return source.update->chunk(index);
+  co_return co_await runtime_.pool.run([update = source.update, index] { return update->chunk(index); });
 }
 
 // On the session's executor. A chunk is read while the ones before it are on their way; the session bounds how many.
 net::Awaitable<Status> Upload::send_frames(std::shared_ptr<Running> running) {
   const std::shared_ptr<net::Session> session = running->item.session;
-  const std::shared_ptr<const store::PendingUpdate> update = running->item.update;
+  const store::PendingInfo info = running->item.info();
   const Error stopped{Code::kCancelled, "the upload was stopped"};
   const std::uint64_t first = first_chunk(running->item);
   running->chunks.store(first, std::memory_order_relaxed);
-  Status sent = co_await session->send(
-      {transfer::update_begin(update->info(), running->item.site, running->item.lease, first), {}});
+  Status sent =
+      co_await session->send({transfer::update_begin(info, running->item.site, running->item.lease, first), {}});
   if (!sent.ok()) co_return sent.error();
-  for (std::uint64_t index = first; index < update->info().start.chunk_count; ++index) {
+  for (std::uint64_t index = first; index < info.start.chunk_count; ++index) {
     if (running->stopped) co_return stopped;
-    Result<SharedBytes> chunk = co_await chunk_of(update, index);
+    Result<SharedBytes> chunk = co_await chunk_of(running, index);
     if (!chunk.ok()) co_return chunk.error();
     if (running->stopped) co_return stopped;
     if (running->refused) break;
@@ -148,8 +164,9 @@ net::Awaitable<Status> Upload::send_frames(std::shared_ptr<Running> running) {
     running->chunks.store(index + 1, std::memory_order_relaxed);
     if (is_limited_) (void)co_await tree::run_on(runtime_.strand, pay(running, size));
   }
-  if (!running->durable) (void)co_await tree::run_on(runtime_.strand, until_durable(running));
-  if (running->stopped) co_return stopped;
+  std::shared_ptr<const store::PendingUpdate> update = running->item.update;
+  if (!update) update = (co_await tree::run_on(runtime_.strand, until_durable(running))).update;
+  if (running->stopped || !update) co_return stopped;
   std::string signature;
   Result<SharedBytes> trailer = co_await runtime_.pool.run([&]() -> Result<SharedBytes> {
     FLUVIAL_ASSIGN(signature, events_.sign(update->info()));

@@ -1,6 +1,6 @@
 // Sends a submission to the parent: one at a time, from its start or from where an earlier session was cut off, until
-// it is through or told to stop. Its trailer waits until it is durable: without it no parent counts it. On the node's
-// strand; the frames go out on the session's.
+// it is through or told to stop. Its chunks go out as they are encoded, its trailer once it is durable: without it no
+// parent counts it. On the node's strand; the frames go out on the session's.
 #pragma once
 
 #include <atomic>
@@ -15,16 +15,21 @@
 #include "core/store/site_store.h"
 #include "core/tree/runtime.h"
 #include "edge/logic/upload_rate.h"
+#include "edge/update/feed.h"
 
 namespace fluvial::edge {
 
 struct UploadItem {
-  std::shared_ptr<const store::PendingUpdate> update;
+  std::shared_ptr<const store::PendingUpdate> update;  // null: it is not durable yet
   SiteId site;
   Epoch lease;
   std::shared_ptr<net::Session> session;
   std::uint64_t first_chunk = 0;  // the parent has those before it; beyond the last one: it cannot have, so from 0
-  bool durable = true;            // else its trailer waits until it is sent once more, as durable
+  // Of one that is not durable: its chunks so far. The rest of them, and its trailer, wait for it to be sent once more,
+  // as durable.
+  std::shared_ptr<const Feed> feed = nullptr;
+
+  const store::PendingInfo& info() const { return update ? update->info() : feed->info(); }
 };
 
 class Upload {
@@ -32,7 +37,7 @@ class Upload {
   struct Events {
     std::function<void(const UploadItem&)> begun;
     std::function<void(const UploadItem&)> ended;  // however it did
-    // All of an item has been handed to its session; with the seconds that took.
+    // All of an item, durable by then, has been handed to its session; with the seconds that took.
     std::function<void(const UploadItem&, double seconds)> sent;
     // The site's signature of what it contributes, as it travels; empty: it signs nothing. On the pool.
     std::function<Result<std::string>(const store::PendingInfo&)> sign;
@@ -43,6 +48,7 @@ class Upload {
   // After what is being sent has ended; the same again on the same session and lease goes on as it is.
   void send(UploadItem item);
   void stop();
+  void fed();         // a feed has further chunks
   void drop_early();  // what is not durable, and will not be sent
   // The parent refused the update: the rest of it would be thrown away. The trailer still goes: a parent that has this
   // submission already sees by its digest whether the site contradicts itself.
@@ -63,12 +69,18 @@ class Upload {
     std::atomic<std::uint64_t> chunks{0};  // that the parent has, or the session
     std::atomic<bool> stopped{false};
     std::atomic<bool> refused{false};
-    std::atomic<bool> durable{false};
+    std::shared_ptr<const store::PendingUpdate> durable;  // the item's, or what became of its feed; the strand's
   };
   net::Awaitable<void> run(std::shared_ptr<Running> running);
   net::Awaitable<Status> send_frames(std::shared_ptr<Running> running);
-  net::Awaitable<Result<SharedBytes>> chunk_of(std::shared_ptr<const store::PendingUpdate> update, std::uint64_t index);
-  net::Awaitable<Status> until_durable(std::shared_ptr<Running> running);
+  // A chunk that is there, or the durable submission that it is in; neither, when nobody wants it any more.
+  struct Source {
+    std::optional<SharedBytes> chunk;
+    std::shared_ptr<const store::PendingUpdate> update;
+  };
+  net::Awaitable<Source> until_there(std::shared_ptr<Running> running, std::uint64_t index);
+  net::Awaitable<Source> until_durable(std::shared_ptr<Running> running);
+  net::Awaitable<Result<SharedBytes>> chunk_of(std::shared_ptr<Running> running, std::uint64_t index);
   net::Awaitable<Status> pay(std::shared_ptr<Running> running, std::uint64_t bytes);
   void start(UploadItem item);
 
@@ -77,7 +89,7 @@ class Upload {
   Events events_;
   const bool is_limited_;
   UploadRate rate_;
-  net::AsyncSignal told_;  // to stop, that the rest is not wanted, or that all is durable
+  net::AsyncSignal told_;  // to stop, that the rest is not wanted, or that more is there
   std::shared_ptr<Running> running_;
   std::optional<UploadItem> next_;
   std::atomic<std::uint64_t> payload_bytes_{0};

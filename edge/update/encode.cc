@@ -81,17 +81,47 @@ void reach_encoding(const UpdateJob& job) {
   reach(job, UpdateJob::Step::kEncode);
 }
 
+// Where an update goes as it is encoded.
+struct Out {
+  std::unique_ptr<store::PendingWriter> writer;
+  std::vector<SharedBytes> fresh;  // chunks that no feed has yet
+  bool unfit = false;              // a parent would refuse it: nothing more is fed
+};
+
+Result<Out> begin_out(const UpdateJob& job, const kernels::Codec& codec, const store::Fit& fit,
+                      store::SiteStore& store) {
+  Out out;
+  FLUVIAL_ASSIGN(out.writer, store.begin_pending(start_of(job, chunks_are_p(codec), fit)));
+  return out;
+}
+
+// The whole update, encoded and written: it is to be made durable.
+struct Whole {
+  Out out;
+  Digest digest{};
+  std::optional<double> left_norm;
+};
+
 // The trailer: the integers, 8 bytes each, little-endian, then the probe.
-Result<store::PendingUpdate> finish(const UpdateJob& job, store::PendingWriter& writer, SubmissionDigest& digest,
-                                    const std::vector<std::int64_t>& integers, std::optional<double> left_norm) {
+Result<Whole> finish(const UpdateJob& job, Out out, SubmissionDigest& digest, const std::vector<std::int64_t>& integers,
+                     std::optional<double> left_norm) {
   reach(job, UpdateJob::Step::kPersist);
   Buffer trailer(integers.size() * sizeof(std::int64_t) + round::kProbeBytes);
   for (std::size_t i = 0; i < integers.size(); ++i) {
     store_le(trailer.data() + i * sizeof(std::int64_t), static_cast<std::uint64_t>(integers[i]));
   }
   std::ranges::copy(round::probe_bytes(), trailer.data() + integers.size() * sizeof(std::int64_t));
-  FLUVIAL_TRY(writer.write_trailer(trailer.span()));
-  return writer.finish(digest.finish(trailer.span()), left_norm, job.sealed);
+  FLUVIAL_TRY(out.writer->write_trailer(trailer.span()));
+  return Whole{std::move(out), digest.finish(trailer.span()), left_norm};
+}
+
+// A parent refuses a chunk beyond its bounds, and with it the update. The measure only grows.
+void feed(Out& out, const Fitting& fitting, const SharedBytes& chunk, const Measure& so_far) {
+  if (fitting.accepts(so_far)) {
+    out.fresh.push_back(chunk);
+  } else {
+    out.unfit = true;
+  }
 }
 
 // Whether the parent would refuse the training's own update, without the residual, for its norm.
@@ -118,41 +148,69 @@ Result<bool> is_too_long_alone(const UpdateJob& job, const kernels::Codec& codec
   return fitting.too_long(encoder->decoded());
 }
 
-// Each chunk is made, encoded and measured while it is in the cache. None when the parent would refuse the update
-// because of the residual: then every chunk of it is made, and it is encoded again, fitted.
-Result<std::optional<store::PendingUpdate>> encode_as_it_is_made(const UpdateJob& job, const kernels::Codec& codec,
-                                                                 HostUpdate& update, store::SiteStore& store,
-                                                                 Parallel& parallel) {
-  const kernels::ChunkLayout layout = job.layout();
-  std::vector<std::uint8_t> measured(layout.chunk_count());
-  Encoder::Chunks chunks{.digest = job.digest_kind};
-  chunks.make = [&](std::size_t chunk) -> Result<bool> {
-    FLUVIAL_ASSIGN(const float max_abs, update.make(chunk));
-    const Fitting fitting(job.plan, codec.spec(), max_abs);
-    measured[chunk] = fitting.must_measure() ? 1 : 0;
-    return fitting.fit().whole();
-  };
-  chunks.measures = [&](std::size_t chunk) { return measured[chunk] != 0; };
-  reach(job, UpdateJob::Step::kEncode);
-  FLUVIAL_ASSIGN(const std::unique_ptr<store::PendingWriter> writer,
-                 store.begin_pending(start_of(job, chunks_are_p(codec), {})));
-  const Encoder::Vector vector{layout, update.values(), update.values()};
-  FLUVIAL_ASSIGN(const std::unique_ptr<Encoder> encoder,
-                 Encoder::make(codec, key_of(job), vector, std::move(chunks), parallel));
-  FLUVIAL_TRY(encoder->run(writer.get(), parallel));
-  reach(job, UpdateJob::Step::kReduced);
-  if (encoder->given_up()) return std::optional<store::PendingUpdate>();
-  const Fitting fitting(job.plan, codec.spec(), update.max_abs());
-  if (!fitting.accepts(encoder->decoded())) return std::optional<store::PendingUpdate>();
-  FLUVIAL_ASSIGN(store::PendingUpdate made,
-                 finish(job, *writer, encoder->digest(), update.integers(), encoder->left_norm()));
-  return std::optional(std::move(made));
-}
+// Each chunk is made, encoded and measured while it is in the cache.
+class OnePass {
+ public:
+  static Result<std::unique_ptr<OnePass>> begin(const UpdateJob& job, const kernels::Codec& codec,
+                                                store::SiteStore& store, Parallel& parallel) {
+    FLUVIAL_ASSIGN(std::unique_ptr<HostUpdate> update, HostUpdate::of(job, store));
+    FLUVIAL_TRY(check_integers(job, update->integers()));
+    std::unique_ptr<OnePass> pass(new OnePass(job, codec, std::move(update)));
+    reach(job, UpdateJob::Step::kEncode);
+    FLUVIAL_ASSIGN(pass->out_, begin_out(job, codec, {}, store));
+    FLUVIAL_TRY(pass->make_encoder(parallel));
+    return pass;
+  }
+
+  // False: every chunk is made, and encoded and written unless the parent would refuse the update.
+  Result<bool> step(Parallel& parallel) { return encoder_->step(out_.writer.get(), parallel); }
+  Out& out() { return out_; }
+  // After the last step. None when the parent would refuse the update because of the residual: it is encoded again,
+  // fitted.
+  Result<std::optional<Whole>> finish() {
+    reach(job_, UpdateJob::Step::kReduced);
+    if (encoder_->given_up()) return std::optional<Whole>();
+    const Fitting fitting(job_.plan, codec_.spec(), update_->max_abs());
+    if (!fitting.accepts(encoder_->decoded())) return std::optional<Whole>();
+    FLUVIAL_ASSIGN(Whole whole,
+                   edge::finish(job_, std::move(out_), encoder_->digest(), update_->integers(), encoder_->left_norm()));
+    return std::optional(std::move(whole));
+  }
+  Update take() { return update_->take(); }
+
+ private:
+  OnePass(const UpdateJob& job, const kernels::Codec& codec, std::unique_ptr<HostUpdate> update)
+      : job_(job), codec_(codec), update_(std::move(update)), measured_(job.layout().chunk_count()) {}
+
+  Status make_encoder(Parallel& parallel) {
+    Encoder::Chunks chunks{.digest = job_.digest_kind};
+    chunks.make = [this](std::size_t chunk) -> Result<bool> {
+      FLUVIAL_ASSIGN(const float max_abs, update_->make(chunk));
+      const Fitting fitting(job_.plan, codec_.spec(), max_abs);
+      measured_[chunk] = fitting.must_measure() ? 1 : 0;
+      return fitting.fit().whole();
+    };
+    chunks.measures = [this](std::size_t chunk) { return measured_[chunk] != 0; };
+    chunks.encoded = [this](const SharedBytes& chunk, const Measure& so_far) {
+      feed(out_, Fitting(job_.plan, codec_.spec(), {}), chunk, so_far);
+    };
+    const Encoder::Vector vector{job_.layout(), update_->values(), update_->values()};
+    FLUVIAL_ASSIGN(encoder_, Encoder::make(codec_, key_of(job_), vector, std::move(chunks), parallel));
+    return {};
+  }
+
+  const UpdateJob& job_;
+  const kernels::Codec& codec_;
+  std::unique_ptr<HostUpdate> update_;
+  std::vector<std::uint8_t> measured_;  // by chunk
+  Out out_;
+  std::unique_ptr<Encoder> encoder_;
+};
 
 // Encodes once, usually; and again, from the beginning, while the parent would refuse the update because of the
 // residual.
-Result<store::PendingUpdate> encode_on_host(const UpdateJob& job, const kernels::Codec& codec, Update update,
-                                            store::SiteStore& store, Parallel& parallel) {
+Result<Whole> encode_on_host(const UpdateJob& job, const kernels::Codec& codec, Update update, store::SiteStore& store,
+                             Parallel& parallel) {
   const kernels::ChunkLayout layout = job.layout();
   const std::span<const float> p = update.values();
   Fitting fitting(job.plan, codec.spec(), update.max_abs);
@@ -167,42 +225,43 @@ Result<store::PendingUpdate> encode_on_host(const UpdateJob& job, const kernels:
       }));
     }
     const Encoder::Vector vector{layout, p, fit.whole() ? p : std::span<const float>(fitted.span()), fit};
-    const Encoder::Chunks chunks{.measures = [&](std::size_t) { return fitting.must_measure(); },
-                                 .digest = job.digest_kind};
+    FLUVIAL_ASSIGN(Out out, begin_out(job, codec, fit, store));
+    const Encoder::Chunks chunks{
+        .measures = [&](std::size_t) { return fitting.must_measure(); },
+        .encoded = [&](const SharedBytes& chunk, const Measure& so_far) { feed(out, fitting, chunk, so_far); },
+        .digest = job.digest_kind};
     FLUVIAL_ASSIGN(const std::unique_ptr<Encoder> encoder, Encoder::make(codec, key_of(job), vector, chunks, parallel));
-    FLUVIAL_ASSIGN(const std::unique_ptr<store::PendingWriter> writer,
-                   store.begin_pending(start_of(job, chunks_are_p(codec), fit)));
-    FLUVIAL_TRY(encoder->run(writer.get(), parallel));
+    FLUVIAL_TRY(encoder->run(out.writer.get(), parallel));
     if (first && fitting.too_long(encoder->decoded())) {
       FLUVIAL_ASSIGN(const bool own, is_too_long_alone(job, codec, fitting, p, store, parallel));
       if (own) fitting.allow_any_norm();
     }
     if (fitting.accepts(encoder->decoded())) {
-      return finish(job, *writer, encoder->digest(), update.integers, encoder->left_norm());
+      return finish(job, std::move(out), encoder->digest(), update.integers, encoder->left_norm());
     }
     FLUVIAL_TRY(fitting.tighten(encoder->decoded()));
   }
 }
 
 // None when the parent would refuse all of p at once: then the host fits it.
-Result<std::optional<store::PendingUpdate>> encode_on_gpu(const UpdateJob& job, const kernels::Codec& codec,
-                                                          GpuUpdate& gpu, const std::vector<std::int64_t>& integers,
-                                                          store::SiteStore& store, Parallel& parallel) {
+Result<std::optional<Whole>> encode_on_gpu(const UpdateJob& job, const kernels::Codec& codec, GpuUpdate& gpu,
+                                           const std::vector<std::int64_t>& integers, store::SiteStore& store,
+                                           Parallel& parallel) {
   const kernels::ChunkLayout layout = job.layout();
-  FLUVIAL_ASSIGN(const std::unique_ptr<store::PendingWriter> writer,
-                 store.begin_pending(start_of(job, chunks_are_p(codec), {})));
+  FLUVIAL_ASSIGN(Out out, begin_out(job, codec, {}, store));
   const auto write_p = [&](std::size_t chunk, std::span<const float> p) {
-    return writer->write_p(layout.first_value(chunk), p);
+    return out.writer->write_p(layout.first_value(chunk), p);
   };
   FLUVIAL_ASSIGN(const float max_abs, make_p(gpu, job, store, parallel, write_p));
   reach_encoding(job);
   const Fitting fitting(job.plan, codec.spec(), max_abs);
-  if (!fitting.fit().whole()) return std::optional<store::PendingUpdate>();
+  if (!fitting.fit().whole()) return std::optional<Whole>();
   SubmissionDigest digest(job.digest_kind, layout.chunk_count());
   Measure decoded;
-  FLUVIAL_TRY(gpu.encode(key_of(job), [&](std::size_t chunk, ByteSpan bytes) {
-    return parallel.for_each(fitting.must_measure() ? 3 : 2, [&](std::size_t piece) -> Status {
-      if (piece == 0) return writer->keep_chunk(chunk, SharedBytes::from(Buffer::copy_of(bytes)));
+  FLUVIAL_TRY(gpu.encode(key_of(job), [&](std::size_t chunk, ByteSpan bytes) -> Status {
+    const SharedBytes kept = SharedBytes::from(Buffer::copy_of(bytes));
+    FLUVIAL_TRY(parallel.for_each(fitting.must_measure() ? 3 : 2, [&](std::size_t piece) -> Status {
+      if (piece == 0) return out.writer->keep_chunk(chunk, kept);
       if (piece == 1) {
         digest.side_by_side(chunk, bytes);
         digest.in_order(bytes);
@@ -212,11 +271,13 @@ Result<std::optional<store::PendingUpdate>> encode_on_gpu(const UpdateJob& job, 
                      codec.screen_chunk(bytes, layout.size(chunk), layout.first_value(chunk)));
       decoded.add(of_chunk);
       return {};
-    });
+    }));
+    feed(out, fitting, kept, decoded);
+    return {};
   }));
-  if (!fitting.accepts(decoded)) return std::optional<store::PendingUpdate>();
-  FLUVIAL_ASSIGN(store::PendingUpdate update, finish(job, *writer, digest, integers, {}));
-  return std::optional(std::move(update));
+  if (!fitting.accepts(decoded)) return std::optional<Whole>();
+  FLUVIAL_ASSIGN(Whole whole, finish(job, std::move(out), digest, integers, {}));
+  return std::optional(std::move(whole));
 }
 
 Result<Update> p_from_gpu(const UpdateJob& job, GpuUpdate& gpu, std::vector<std::int64_t> integers) {
@@ -230,34 +291,113 @@ Result<Update> p_from_gpu(const UpdateJob& job, GpuUpdate& gpu, std::vector<std:
 
 }  // namespace
 
-Result<store::PendingUpdate> encode_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel) {
-  FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, codec_of(job));
-  FLUVIAL_ASSIGN(const std::unique_ptr<GpuUpdate> gpu, gpu_update_of(job));
-  if (gpu) {
-    FLUVIAL_ASSIGN(const bool takes, gpu->takes(codec->spec()));
-    if (takes) {
-      FLUVIAL_ASSIGN(const std::vector<PartValues> parts, values_of(job.schema, job.parts));
-      const std::vector<std::int64_t> integers = joined_integers(parts);
-      FLUVIAL_TRY(check_integers(job, integers));
-      FLUVIAL_ASSIGN(std::optional<store::PendingUpdate> encoded,
-                     encode_on_gpu(job, *codec, *gpu, integers, store, parallel));
-      if (encoded) return std::move(*encoded);
-      FLUVIAL_ASSIGN(Update update, p_from_gpu(job, *gpu, integers));
-      return encode_on_host(job, *codec, std::move(update), store, parallel);
+class Encoding::Work {
+ public:
+  Work(const UpdateJob& job, store::SiteStore& store, Parallel& parallel)
+      : job_(job), store_(store), parallel_(parallel) {}
+
+  Result<std::optional<store::PendingUpdate>> step() {
+    if (whole_) {
+      FLUVIAL_ASSIGN(store::PendingUpdate durable, whole_->out.writer->finish(whole_->digest, whole_->left_norm));
+      return std::optional(std::move(durable));
     }
+    if (to_fit_) {
+      FLUVIAL_TRY(encode(*std::exchange(to_fit_, std::nullopt)));
+      return std::optional<store::PendingUpdate>();
+    }
+    FLUVIAL_TRY(one_pass_ ? Status() : begin());
+    FLUVIAL_TRY(one_pass_ ? go_on() : Status());
+    return std::optional<store::PendingUpdate>();
   }
-  if (!gpu && Encoder::takes_chunks_as_they_come(*codec, job.layout())) {
-    FLUVIAL_ASSIGN(const std::unique_ptr<HostUpdate> update, HostUpdate::of(job, store));
-    FLUVIAL_TRY(check_integers(job, update->integers()));
-    FLUVIAL_ASSIGN(std::optional<store::PendingUpdate> made,
-                   encode_as_it_is_made(job, *codec, *update, store, parallel));
-    if (made) return std::move(*made);
-    return encode_on_host(job, *codec, update->take(), store, parallel);
+  Out* out() {  // null: there is none yet, or no more
+    if (whole_) return &whole_->out;
+    return one_pass_ ? &one_pass_->out() : nullptr;
   }
-  FLUVIAL_ASSIGN(Update update, make_update(job, gpu.get(), store, parallel));
-  FLUVIAL_TRY(check_integers(job, update.integers));
-  reach_encoding(job);
-  return encode_on_host(job, *codec, std::move(update), store, parallel);
+
+ private:
+  Status begin() {
+    FLUVIAL_ASSIGN(codec_, codec_of(job_));
+    FLUVIAL_ASSIGN(const std::unique_ptr<GpuUpdate> gpu, gpu_update_of(job_));
+    if (!gpu && Encoder::takes_chunks_as_they_come(*codec_, job_.layout())) {
+      FLUVIAL_ASSIGN(one_pass_, OnePass::begin(job_, *codec_, store_, parallel_));
+      return {};
+    }
+    bool gpu_encodes = false;
+    if (gpu) {
+      FLUVIAL_ASSIGN(gpu_encodes, gpu->takes(codec_->spec()));
+    }
+    if (gpu_encodes) return encode_by(*gpu);
+    FLUVIAL_ASSIGN(Update update, make_update(job_, gpu.get(), store_, parallel_));
+    FLUVIAL_TRY(check_integers(job_, update.integers));
+    reach_encoding(job_);
+    return encode(std::move(update));
+  }
+
+  Status go_on() {
+    FLUVIAL_ASSIGN(const bool more, one_pass_->step(parallel_));
+    if (more) return {};
+    FLUVIAL_ASSIGN(whole_, one_pass_->finish());
+    if (!whole_) to_fit_ = one_pass_->take();
+    one_pass_.reset();
+    return {};
+  }
+
+  Status encode_by(GpuUpdate& gpu) {
+    FLUVIAL_ASSIGN(const std::vector<PartValues> parts, values_of(job_.schema, job_.parts));
+    const std::vector<std::int64_t> integers = joined_integers(parts);
+    FLUVIAL_TRY(check_integers(job_, integers));
+    FLUVIAL_ASSIGN(whole_, encode_on_gpu(job_, *codec_, gpu, integers, store_, parallel_));
+    if (whole_) return {};
+    FLUVIAL_ASSIGN(Update update, p_from_gpu(job_, gpu, integers));
+    return encode(std::move(update));
+  }
+
+  Status encode(Update update) {
+    FLUVIAL_ASSIGN(whole_, encode_on_host(job_, *codec_, std::move(update), store_, parallel_));
+    return {};
+  }
+
+  const UpdateJob& job_;
+  store::SiteStore& store_;
+  Parallel& parallel_;
+  std::unique_ptr<kernels::Codec> codec_;
+  std::unique_ptr<OnePass> one_pass_;  // from its first step to its last
+  std::optional<Update> to_fit_;       // what a parent would refuse as it was encoded
+  std::optional<Whole> whole_;
+};
+
+Encoding::Encoding(const UpdateJob& job, store::SiteStore& store, Parallel& parallel)
+    : work_(std::make_unique<Work>(job, store, parallel)) {}
+Encoding::~Encoding() {
+  if (feed_) feed_->close();
+}
+
+Result<std::optional<store::PendingUpdate>> Encoding::step() {
+  FLUVIAL_CHECK(work_, "a step after the last one");
+  Result<std::optional<store::PendingUpdate>> made = work_->step();
+  if (!made.ok() || *made) work_.reset();  // files are closed here, where that may take its time
+  return made;
+}
+
+std::shared_ptr<const Feed> Encoding::feed() {
+  Out* const out = work_ ? work_->out() : nullptr;
+  if (feed_ && (out == nullptr || out->writer->submission() != feed_->info().submission)) {
+    feed_->close();
+    feed_.reset();
+  }
+  if (out == nullptr) return nullptr;
+  if (!feed_) feed_ = std::make_shared<Feed>(out->writer->info());
+  for (SharedBytes& chunk : std::exchange(out->fresh, {})) feed_->add(std::move(chunk));
+  if (out->unfit) feed_->close();
+  return feed_;
+}
+
+Result<store::PendingUpdate> encode_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel) {
+  Encoding encoding(job, store, parallel);
+  for (;;) {
+    FLUVIAL_ASSIGN(std::optional<store::PendingUpdate> durable, encoding.step());
+    if (durable) return std::move(*durable);
+  }
 }
 
 Result<store::Carried> fold_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel) {

@@ -1,8 +1,12 @@
 // From trained results to a durable submission: p = (base - local) + residual, screened, encoded, written. Blocking.
 #pragma once
 
+#include <memory>
+#include <optional>
+
 #include "core/base/parallel.h"
 #include "core/store/site_store.h"
+#include "edge/update/feed.h"
 #include "edge/update/job.h"
 
 namespace fluvial::edge {
@@ -15,6 +19,30 @@ namespace fluvial::edge {
 // job's GPUs, the GPUs make and encode the update (edge/gpu), and the host needs only a few chunks. On one GPU the
 // bytes are the same; on several, p is the same up to fp32 rounding. The host does what they lack room or a codec for.
 // kInternal when a GPU has failed: then SiteGpus::fault() is set.
+//
+// In steps, so that what is encoded can be sent while the rest is made. Of a codec that looks at a chunk alone a step
+// is a few chunks; of any other, everything until the last chunk is encoded. The last step makes all of it durable.
+// Steps may be of any thread, one at a time; everything else is of the thread that sends.
+class Encoding {
+ public:
+  // `job`, what it views, `store` and `parallel` outlive it.
+  Encoding(const UpdateJob& job, store::SiteStore& store, Parallel& parallel);
+  ~Encoding();
+  Encoding(const Encoding&) = delete;
+  Encoding& operator=(const Encoding&) = delete;
+
+  // The submission, once it is durable: the last step, as an error is. Given up before, it leaves nothing behind.
+  Result<std::optional<store::PendingUpdate>> step();
+  // Between two steps: what may be sent. Null: nothing. Another one than after the step before: encoding has begun
+  // anew, as another submission. Closed when this ends.
+  std::shared_ptr<const Feed> feed();
+
+ private:
+  class Work;
+  std::unique_ptr<Work> work_;  // until the last step
+  std::shared_ptr<Feed> feed_;
+};
+
 Result<store::PendingUpdate> encode_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel);
 
 // For an update that is too late to be sent: p becomes the residual, if it is within the plan's bounds; its integers

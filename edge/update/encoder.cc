@@ -35,23 +35,36 @@ Result<std::unique_ptr<Encoder>> Encoder::make(const kernels::Codec& codec, cons
   return std::unique_ptr<Encoder>(new Encoder(codec, std::move(workspace), plan, vector, std::move(chunks)));
 }
 
-Status Encoder::run(store::PendingWriter* writer, Parallel& parallel) {
+Result<bool> Encoder::step(store::PendingWriter* writer, Parallel& parallel) {
   const std::size_t count = plan_.layout.chunk_count();
-  const std::size_t batch = std::min(parallel.width(), count);
-  slots_.assign(2 * batch, {});
-  std::size_t written = 0;
-  for (std::size_t encoded = 0; written < count;) {
-    const std::size_t to_write = encoded - written;
-    const std::size_t to_encode = std::min(batch, count - encoded);
-    const std::size_t writing = to_write > 0 ? 1 : 0;
-    FLUVIAL_TRY(parallel.for_each(writing + to_encode, [&](std::size_t piece) -> Status {
-      if (piece < writing) return write(writer, written, to_write);
-      return encode(encoded + (piece - writing));
-    }));
-    written = encoded;
-    encoded += to_encode;
+  if (slots_.empty()) slots_.assign(2 * std::min(parallel.width(), count), {});
+  const std::size_t to_write = encoded_ - written_;
+  const std::size_t to_encode = std::min(slots_.size() / 2, count - encoded_);
+  const std::size_t writing = to_write > 0 ? 1 : 0;
+  FLUVIAL_TRY(parallel.for_each(writing + to_encode, [&](std::size_t piece) -> Status {
+    if (piece < writing) return write(writer, written_, to_write);
+    return encode(encoded_ + (piece - writing));
+  }));
+  take_in(encoded_, to_encode);
+  written_ = encoded_;
+  encoded_ += to_encode;
+  return written_ < count;
+}
+
+Status Encoder::run(store::PendingWriter* writer, Parallel& parallel) {
+  for (bool more = true; more;) {
+    FLUVIAL_ASSIGN(more, step(writer, parallel));
   }
   return {};
+}
+
+void Encoder::take_in(std::size_t first, std::size_t count) {
+  for (std::size_t chunk = first; chunk < first + count && !given_up_; ++chunk) {
+    const Slot& done = slot(chunk);
+    decoded_.add(done.decoded);
+    left_ += done.left;
+    if (chunks_.encoded) chunks_.encoded(done.bytes, decoded_);
+  }
 }
 
 double Encoder::left_norm() const { return std::sqrt(left_); }
@@ -96,8 +109,6 @@ Result<std::size_t> Encoder::encode(std::size_t chunk, std::span<const float> va
 Status Encoder::write(store::PendingWriter* writer, std::size_t first, std::size_t count) {
   for (std::size_t chunk = first; chunk < first + count && !given_up_; ++chunk) {
     Slot done = std::exchange(slot(chunk), {});
-    decoded_.add(done.decoded);
-    left_ += done.left;
     if (writer == nullptr) continue;
     FLUVIAL_TRY(writer->write_p(plan_.layout.first_value(chunk), plan_.layout.of(vector_.p, chunk)));
     digest_.in_order(done.bytes.bytes);

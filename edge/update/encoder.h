@@ -1,5 +1,5 @@
 // Encodes a vector chunk by chunk, side by side, and writes the chunks in order: while one batch is written and hashed,
-// the next is encoded. Inside this room only.
+// the next is encoded. A step at a time, so that what is encoded can be used before the rest. Inside this room only.
 #pragma once
 
 #include <atomic>
@@ -32,6 +32,9 @@ class Encoder {
     std::function<Result<bool>(std::size_t chunk)> make = {};
     // Whether a chunk is measured as the parent measures it. After make(); any thread. Empty: none.
     std::function<bool(std::size_t chunk)> measures = {};
+    // Gets each encoded chunk, in order, with the measure of all chunks so far, before it is written. On the thread of
+    // step(); empty: nobody.
+    std::function<void(const SharedBytes& chunk, const Measure& so_far)> encoded = {};
     DigestKind digest = DigestKind::kStream;  // of the encoded chunks
   };
 
@@ -42,8 +45,10 @@ class Encoder {
   static Result<std::unique_ptr<Encoder>> make(const kernels::Codec& codec, const kernels::StreamKey& key,
                                                Vector vector, Chunks chunks, Parallel& parallel);
 
-  // Without a writer it only encodes and measures.
-  Status run(store::PendingWriter* writer, Parallel& parallel);
+  // Encodes the next batch, and writes the one before it. False: all is encoded and written. Each time with the same
+  // writer, or without one: then it only encodes and measures.
+  Result<bool> step(store::PendingWriter* writer, Parallel& parallel);
+  Status run(store::PendingWriter* writer, Parallel& parallel);  // all steps
 
   bool given_up() const { return given_up_; }          // make() said so; every chunk was made
   const Measure& decoded() const { return decoded_; }  // of the chunks that were measured
@@ -61,6 +66,7 @@ class Encoder {
   Slot& slot(std::size_t chunk) { return slots_[chunk % slots_.size()]; }
   Status encode(std::size_t chunk);
   Result<std::size_t> encode(std::size_t chunk, std::span<const float> values, MutableByteSpan out, double& left);
+  void take_in(std::size_t first, std::size_t count);
   Status write(store::PendingWriter* writer, std::size_t first, std::size_t count);
 
   const kernels::Codec& codec_;
@@ -69,6 +75,8 @@ class Encoder {
   Vector vector_;
   Chunks chunks_;
   std::vector<Slot> slots_;
+  std::size_t encoded_ = 0;  // chunks
+  std::size_t written_ = 0;  // those before the last batch
   std::atomic<bool> given_up_ = false;
   Measure decoded_;
   double left_ = 0;

@@ -66,9 +66,6 @@ struct UpdateJob {
   // that was encoded is to be made durable. On the thread that makes the update; empty: nobody asks.
   enum class Step { kReduced, kEncode, kPersist };
   std::function<void(Step)> reached = {};
-  // Gets the whole submission, encoded and in memory, before it is durable: its chunks may be sent meanwhile, and its
-  // trailer once encode_update() has returned it. On the thread that makes the update; empty: nobody asks.
-  std::function<void(store::PendingUpdate)> sealed = {};
   std::string site_name = {};  // what a codec draws is drawn by it
   DigestKind digest_kind = DigestKind::kStream;
 

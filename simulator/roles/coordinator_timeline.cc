@@ -61,7 +61,7 @@ void CoordinatorRole::check_timeline(RunId run, RoundId round) {
       trace->attempt == AttemptId(1) && !cast_.has_clones() && cast_.scenario().faults.upkeep.restores_per_minute == 0;
   for (const auto& [id, node] : trace->nodes) {
     const Duration right_to = node.uncertainty + drifted(cast_.scenario());
-    TimePoint made_until{};
+    TimePoint made_until{}, trained_until{};
     // What a site trained before it was asked anew goes into the residual beside what it trains now.
     const auto trained = std::ranges::count(node.spans, round::SpanKind::kTrain, &round::Span::kind);
     for (const round::Span& span : node.spans) {
@@ -73,8 +73,11 @@ void CoordinatorRole::check_timeline(RunId run, RoundId round) {
       const bool makes = span.kind == round::SpanKind::kTrain || span.kind == round::SpanKind::kReduce ||
                          span.kind == round::SpanKind::kEncode || span.kind == round::SpanKind::kPersist;
       if (!makes || trained > 1) continue;
-      if (span.begun < made_until && !cast_.has_clones()) violated(name + " overlaps with what was made before it");
+      // A codec that looks at a chunk alone encodes p as it is made.
+      const TimePoint until = span.kind == round::SpanKind::kEncode ? trained_until : made_until;
+      if (span.begun < until && !cast_.has_clones()) violated(name + " overlaps with what was made before it");
       made_until = std::max(made_until, span.ended);
+      if (span.kind == round::SpanKind::kTrain) trained_until = span.ended;
     }
   }
 }

@@ -33,6 +33,7 @@ bool Malice::says(SessionId session, v1::Envelope& message, SharedBytes& payload
     const bool possible = trick == Trick::kDamage || (trick != Trick::kNone && first_chunk == 0);
     if (possible && info != nullptr) begin(*info, first_chunk, trick);
   }
+  if (sending_ && message.has_update_end() && info != nullptr) sending_->info = *info;  // it has its digest by now
   return !sending_ || part(session, message, payload);
 }
 

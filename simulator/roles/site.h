@@ -41,7 +41,7 @@ class SiteRole final : public Node, private edge::SiteReport {
   void folded(const edge::Offer&, const store::Carried&, bool) override { look(); }
   void not_folded(const edge::Offer& offer, const Error& why) override;
   void found(const store::PendingInfo& info) override;
-  void sealed(const store::PendingInfo& info) override;
+  void feeding(const store::PendingInfo& info) override;
   void resolving(const store::PendingInfo& info, round::Outcome outcome) override;
   void resolved(const edge::Pending&, round::Outcome, bool) override { look(); }
   void history_entering(const round::Lineage& lineage) override;

@@ -78,7 +78,7 @@ void SiteRole::found(const store::PendingInfo& info) {
   files_.clear();
 }
 
-void SiteRole::sealed(const store::PendingInfo& info) {
+void SiteRole::feeding(const store::PendingInfo& info) {
   submission_ = info;
   decided_ = false;
   files_.clear();
