@@ -99,35 +99,6 @@ TEST_F(SiteStoreTest, ASubmissionIsInMemoryAsLongAsSomebodyKeepsItThere) {
   EXPECT_EQ(update.trailer().error().code, Code::kDataLoss);
 }
 
-// It is seen before it is durable, with all that is sent of it.
-TEST_F(SiteStoreTest, ASubmissionCanBeSentWhileItIsMadeDurable) {
-  const auto written = [&](std::uint64_t round) {
-    std::unique_ptr<PendingWriter> writer = store->begin_pending(start_of(round)).value();
-    EXPECT_TRUE(writer->write_p(0, values(1)).ok());
-    for (std::uint64_t i = 0; i < 2; ++i) {
-      EXPECT_TRUE(writer->keep_chunk(i, SharedBytes::from(Buffer::copy_of(as_byte_span(chunk_text(i))))).ok());
-    }
-    EXPECT_TRUE(writer->write_trailer(as_byte_span(kTrailer)).ok());
-    return writer;
-  };
-  std::optional<PendingUpdate> seen;
-  const auto sealed = [&](PendingUpdate update) {
-    EXPECT_FALSE(store->pending(kRun)->has_value());
-    seen = std::move(update);
-  };
-  const PendingUpdate durable = written(1)->finish(digest_of("update"), 0.5, sealed).value();
-  ASSERT_TRUE(seen.has_value());
-  EXPECT_EQ(seen->info().digest, durable.info().digest);
-  EXPECT_EQ(seen->info().submission, durable.info().submission);
-  EXPECT_TRUE(seen->info().has_probe());
-  for (std::uint64_t i = 0; i < 2; ++i) EXPECT_EQ(as_text(seen->chunk(i)->bytes), chunk_text(i));
-  EXPECT_EQ(as_text(seen->trailer()->bytes), kTrailer);
-  seen.reset();
-  ASSERT_TRUE(store->resolve(kRun, RoundId(1), Outcome::kRefused).ok());
-  ASSERT_TRUE(submit(*store, 2, 1.0F).ok());
-  EXPECT_FALSE(seen.has_value());
-}
-
 // An encoding that is longer than what it encodes is not worth the memory.
 TEST_F(SiteStoreTest, ASubmissionIsInMemoryOnlyIfItIsNoLongerThanItsP) {
   const std::vector<float> p = values(1);

@@ -145,10 +145,8 @@ class PendingWriter {
   Status keep_chunk(std::uint64_t index, SharedBytes encoded);  // and keeps it in memory, to be sent
   Status write_trailer(ByteSpan trailer);  // after the last chunk; once: the integers' bytes and the probe's
   // Durable when it returns; the writer is spent. kFailedPrecondition when values, chunks or the trailer are missing.
-  // `left_norm`: as in PendingInfo. `sealed` gets the submission before it is durable, if it is in memory: its chunks
-  // may be sent meanwhile, its trailer may not.
-  Result<PendingUpdate> finish(const Digest& digest, std::optional<double> left_norm = {},
-                               const std::function<void(PendingUpdate)>& sealed = {});
+  // `left_norm`: as in PendingInfo.
+  Result<PendingUpdate> finish(const Digest& digest, std::optional<double> left_norm = {});
 
  private:
   friend class SiteStore;

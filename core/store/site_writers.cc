@@ -108,8 +108,7 @@ PendingUpdate PendingWriter::update() const {
   return update;
 }
 
-Result<PendingUpdate> PendingWriter::finish(const Digest& digest, std::optional<double> left_norm,
-                                            const std::function<void(PendingUpdate)>& sealed) {
+Result<PendingUpdate> PendingWriter::finish(const Digest& digest, std::optional<double> left_norm) {
   const PendingStart& start = info_.start;
   const bool bytes_fit = !start.lossless || info_.chunk_bytes == start.value_count * sizeof(float);
   if (finished_ || chunk_ends_.size() != start.chunk_count || values_written_ != start.value_count || !bytes_fit ||
@@ -122,10 +121,7 @@ Result<PendingUpdate> PendingWriter::finish(const Digest& digest, std::optional<
   info_.digest = digest;
   info_.left_norm = left_norm;
   info_.p_norm = std::sqrt(square_sum_);
-  if (kept_.size() > start.chunk_count) {
-    memory_ = std::make_shared<const std::vector<SharedBytes>>(std::move(kept_));
-    if (sealed) sealed(update());
-  }
+  if (kept_.size() > start.chunk_count) memory_ = std::make_shared<const std::vector<SharedBytes>>(std::move(kept_));
   return store_->finish(*this);
 }
 

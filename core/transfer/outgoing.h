@@ -16,8 +16,8 @@ namespace fluvial::transfer {
 std::uint64_t first_chunk(const std::optional<wire::Received>& received, Incarnation incarnation, std::uint64_t number,
                           std::uint64_t chunk_count);
 
-// A site's durable submission, sent from `first_chunk` on; its integers and its probe travel in the
-// trailer.
+// A site's submission, durable or still being encoded, sent from `first_chunk` on; its integers and its probe travel in
+// the trailer.
 v1::Envelope update_begin(const store::PendingInfo& info, SiteId site, Epoch lease, std::uint64_t first_chunk);
 
 // A partial of the round that `opening` opened. `chunk_count` is 0 without contributors.

@@ -231,12 +231,13 @@ Effects SiteMachine::encoded(WorkId work, const Pending& pending) {
   Effects out;
   if (!is_at(work, Stage::kEncoding)) return out;
   FLUVIAL_CHECK(!pending_, "a second submission");
-  const Work done = *std::exchange(work_, std::nullopt);
+  Work done = *std::exchange(work_, std::nullopt);
   pending_ = pending;
   if (done.late) {
     resolve(Outcome::kLate, out);
   } else {
-    send(done.offer, out);
+    done.offer.received.reset();  // it was true when the round was opened, and chunks were sent since
+    send(std::move(done.offer), out);
   }
   enter_if_quiet(out);
   return out;

@@ -159,26 +159,6 @@ TEST(SiteMachine, DeclinesWhenItsWorkersCannot) {
   EXPECT_NE(find<FetchModel>(site.offered(offer(2))), nullptr);
 }
 
-TEST(SiteMachine, GoesOnWhereTheParentStoppedReceivingThisSubmission) {
-  struct Case {
-    Received received;
-    std::uint64_t expected;
-  };
-  Pending ours = pending(1);
-  ours.incarnation = Incarnation(4);
-  ours.submission = 9;
-  for (const Case& c : {Case{{Incarnation(4), 9, 3}, 3}, Case{{Incarnation(3), 9, 3}, 0},
-                        Case{{Incarnation(4), 8, 3}, 0}, Case{{}, 0}}) {
-    SiteMachine site(ours);
-    Offer again = offer(1);
-    again.received = c.received;
-    const Effects effects = site.offered(again);
-    ASSERT_NE(find<Send>(effects), nullptr);
-    EXPECT_EQ(find<Send>(effects)->first_chunk, c.expected);
-    EXPECT_EQ(find<Send>(site.offered(offer(1)))->first_chunk, 0u) << "another parent has nothing of it";
-  }
-}
-
 TEST(SiteMachine, ALeaseThatChangesWhileItSendsIsSentUnder) {
   SiteMachine site = sending();
   Offer moved = offer(1);

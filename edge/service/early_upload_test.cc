@@ -1,5 +1,6 @@
 // A site whose disk takes its time: its chunks travel while the rest is encoded and all of it is made durable, and its
 // trailer does not.
+#include <algorithm>
 #include <condition_variable>
 #include <functional>
 #include <limits>
@@ -134,9 +135,13 @@ class EarlyUploadTest : public SiteTest {
   void send_what_is_encoded() {
     start_site();
     parent_.joined.take();
+    open_and_send_what_is_encoded(1);
+  }
+  void open_and_send_what_is_encoded(std::uint64_t round) {
+    const std::uint64_t before = parent_.payload_bytes_in();
     held_.writes.hold();
-    parent_.open_round(kSite, 1, model(0));
-    wait_for(kFirstBytes);
+    parent_.open_round(kSite, round, model(round - 1));
+    wait_for(before + kFirstBytes);
   }
   void wait_for(std::uint64_t payload_bytes) {
     while (parent_.payload_bytes_in() < payload_bytes) std::this_thread::yield();
@@ -146,6 +151,10 @@ class EarlyUploadTest : public SiteTest {
     parent_.joined.take();
     parent_.open_round(kSite, 1, model(0));
     EXPECT_EQ(parent_.received.take(), chunks_there);
+    while (opened() < 2) std::this_thread::yield();  // the site has read that
+  }
+  std::ptrdiff_t opened() const {
+    return std::ranges::count(log_->records(), "round open", &telemetry::Record::message);
   }
 
   HeldFiles held_;
@@ -246,6 +255,18 @@ TEST_F(EarlyUploadTest, RefusedWhileItIsEncodedAllOfItIsSentOnceItIsDurable) {
   EXPECT_EQ(parent_.arrivals.take().chunks->total_bytes(), kChunkBytes);
 }
 
+// What the parent had then is gone on with once: it has let it go since.
+TEST_F(EarlyUploadTest, RefusedAfterItWentOnAllOfItIsSentOnceItIsDurable) {
+  send_what_is_encoded();
+  parent_.cut(kSite);
+  EXPECT_EQ(parent_.left.take(), kSite);
+  reopen_round(2);
+  parent_.refuse_update(kSite, 1, Code::kUnavailable);
+  wait_logged("update refused by the parent");
+  held_.writes.let_go({});
+  EXPECT_EQ(parent_.arrivals.take().chunks->total_bytes(), kChunkBytes);
+}
+
 TEST_F(EarlyUploadTest, OfARoundThatClosesWhileItIsEncodedNothingMoreIsSent) {
   send_what_is_encoded();
   parent_.commit(kSite, commit_of(1, nullptr));
@@ -273,9 +294,8 @@ TEST_F(EarlyUploadTest, AnUpdateWhoseEndIsNoNumberIsDeclined) {
   train_ = [](const local::Task& task, std::span<float> values) {
     if (task.round == RoundId(1)) values[kValues - 1] = std::numeric_limits<float>::quiet_NaN();
   };
-  start_site();
-  parent_.joined.take();
-  parent_.open_round(kSite, 1, model(0));
+  send_what_is_encoded();
+  held_.writes.let_go({});
   EXPECT_EQ(parent_.declines.take().round, RoundId(1));
   parent_.commit(kSite, commit_of(1, nullptr));
   parent_.open_round(kSite, 2, model(1));
@@ -293,9 +313,12 @@ TEST_F(EarlyUploadTest, WhatIsFittedReplacesWhatWasSentBefore) {
   const std::uint64_t first = parent_.arrivals.take().what.contributors.find(kSite)->submission;
   parent_.commit(kSite, commit_of(1, nullptr));
   wait_logged("update late");
-  parent_.open_round(kSite, 2, model(1));
+  const std::uint64_t before = parent_.payload_bytes_in();
+  open_and_send_what_is_encoded(2);
+  held_.writes.let_go({});
   const transfer::StagedArrival arrival = parent_.arrivals.take();
   EXPECT_EQ(arrival.round, RoundId(2));
+  EXPECT_EQ(parent_.payload_bytes_in(), before + kFirstBytes + kChunkBytes + kTrailerBytes);
   EXPECT_EQ(arrival.what.contributors.find(kSite)->submission, first + 2);
   EXPECT_EQ(values_of(arrival)[kValues - 1], 0.75F);
   EXPECT_TRUE(parent_.refusals.empty());

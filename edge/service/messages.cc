@@ -35,8 +35,9 @@ Status EdgeService::on_round_open(const v1::RoundOpen& message) {
   news_.carry_out(news_.ends().opened(offer->run, offer->plan.name, offer->round, offer->base));
   site_.report.round_opened(*offer);
   const std::optional<Error> forbidden = owner_.objection(*offer);
+  const std::optional<Received> received = offer->received;
   carry_out(machine_->offered(std::move(*offer), forbidden));
-  send_early();
+  send_early(received);
   return {};
 }
 

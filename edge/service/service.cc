@@ -267,14 +267,14 @@ void EdgeService::on_fed(WorkId work, std::shared_ptr<const Feed> feed) {
   if (early_ && early_->feed == feed) return submission_.fed();
   site_.report.feeding(feed->info());
   early_ = Early{work, std::move(feed)};
-  send_early();
+  send_early({});  // nobody has anything of it
 }
 
 // Also when its round is opened anew: by another parent, under another lease, or by one that was told to stop wanting
-// it.
-void EdgeService::send_early() {
+// it. `received` is what that opening says: it is true once, for a parent drops what is not gone on with.
+void EdgeService::send_early(const std::optional<Received>& received) {
   const Offer* offer = early_ ? machine_->to_be_sent(early_->work) : nullptr;
-  if (offer != nullptr && !offer->counted) submission_.send_early(early_->feed, *offer);
+  if (offer != nullptr && !offer->counted) submission_.send_early(early_->feed, offer->lease, received);
 }
 
 void EdgeService::apply(const FetchModel& effect) {

@@ -80,7 +80,7 @@ class EdgeService : public tree::UplinkOwner {
 
   void carry_out(Effects effects);
   void on_fed(WorkId work, std::shared_ptr<const Feed> feed);
-  void send_early();
+  void send_early(const std::optional<Received>& received);
   void apply(const FetchModel& effect);
   void apply(const Train& effect);
   void apply(const Encode& effect) { maker_.encode(effect); }

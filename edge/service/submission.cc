@@ -98,12 +98,12 @@ bool Submission::is_taken(const store::PendingInfo& info) const {
   return false;
 }
 
-void Submission::send_early(std::shared_ptr<const Feed> feed, const Offer& offer) {
+void Submission::send_early(std::shared_ptr<const Feed> feed, Epoch lease, const std::optional<Received>& received) {
   const store::PendingInfo& info = feed->info();
   if (!uplink_.is_up() || !is_taken(info)) return;
   const std::uint64_t first_chunk =
-      transfer::first_chunk(offer.received, info.incarnation, info.submission, info.start.chunk_count);
-  upload_.send({nullptr, site_.self, offer.lease, uplink_.session(), first_chunk, std::move(feed)});
+      transfer::first_chunk(received, info.incarnation, info.submission, info.start.chunk_count);
+  upload_.send({nullptr, site_.self, lease, uplink_.session(), first_chunk, std::move(feed)});
 }
 
 void Submission::on_sent(const UploadItem& item, double seconds) {

@@ -85,7 +85,8 @@ void reach_encoding(const UpdateJob& job) {
 struct Out {
   std::unique_ptr<store::PendingWriter> writer;
   std::vector<SharedBytes> fresh;  // chunks that no feed has yet
-  bool unfit = false;              // a parent would refuse it: nothing more is fed
+  std::uint64_t bytes = 0;         // of chunks, so far
+  bool unfit = false;              // nothing more is fed: a parent would refuse it, or it is longer than p
 };
 
 Result<Out> begin_out(const UpdateJob& job, const kernels::Codec& codec, const store::Fit& fit,
@@ -115,13 +116,14 @@ Result<Whole> finish(const UpdateJob& job, Out out, SubmissionDigest& digest, co
   return Whole{std::move(out), digest.finish(trailer.span()), left_norm};
 }
 
-// A parent refuses a chunk beyond its bounds, and with it the update. The measure only grows.
+// A parent refuses a chunk beyond its bounds, and with it the update. The measure only grows. Longer than p it is not
+// kept in memory: its writer does not keep it either.
 void feed(Out& out, const Fitting& fitting, const SharedBytes& chunk, const Measure& so_far) {
-  if (fitting.accepts(so_far)) {
-    out.fresh.push_back(chunk);
-  } else {
-    out.unfit = true;
-  }
+  out.bytes += chunk.bytes.size();
+  const bool fits = fitting.accepts(so_far) && out.bytes <= out.writer->info().start.value_count * sizeof(float);
+  out.unfit = out.unfit || !fits;
+  if (out.unfit) return out.fresh.clear();
+  out.fresh.push_back(chunk);
 }
 
 // Whether the parent would refuse the training's own update, without the residual, for its norm.

@@ -13,12 +13,12 @@ namespace fluvial::edge {
 
 // The same job on the same residual gives the same bytes, on any number of threads. kDataLoss names the tensor and the
 // index of a value of the training's own update that is not finite or beyond the plan's value_abs_max, or of an integer
-// beyond what a round can bring (core/round/integers.h). Then nothing was written, and the residual is unchanged. What
-// the residual would add beyond the plan's bounds stays out (fit.h). Needs memory for the model as fp32 (twice if
-// something stays out), and two encoded chunks for each piece that `parallel` runs at a time. If all parts are on the
-// job's GPUs, the GPUs make and encode the update (edge/gpu), and the host needs only a few chunks. On one GPU the
-// bytes are the same; on several, p is the same up to fp32 rounding. The host does what they lack room or a codec for.
-// kInternal when a GPU has failed: then SiteGpus::fault() is set.
+// beyond what a round can bring (core/round/integers.h). Then nothing is durable, the residual is as it was, and chunks
+// before it may have been fed. What the residual would add beyond the plan's bounds stays out (fit.h). Needs memory for
+// the model as fp32 (twice if something stays out), and two encoded chunks for each piece that `parallel` runs at once.
+// If all parts are on the job's GPUs, these make and encode the update (edge/gpu); the host needs only a few chunks. On
+// one GPU the bytes are the same; on several, p is, up to fp32 rounding. The host does what they lack room or a codec
+// for. kInternal when a GPU has failed: then SiteGpus::fault() is set.
 //
 // In steps, so that what is encoded can be sent while the rest is made. Of a codec that looks at a chunk alone a step
 // is a few chunks; of any other, everything until the last chunk is encoded. The last step makes all of it durable.

@@ -158,6 +158,7 @@ TEST_F(FeedTest, NothingIsFedThatAParentWouldRefuse) {
         Training trained = bounded(round, name, draw(round, kValues, 2));
         trained.plan.update_norm_max = norm_max;
         ASSERT_TRUE(encode(trained).ok()) << round;
+        ASSERT_FALSE(fed_.empty()) << round;
         for (const Fed& fed : fed_) {
           double norm_squared = 0;
           for (std::size_t i = 0; i < fed.chunks.size(); ++i) {

@@ -99,6 +99,7 @@ void SiteRole::check_durable() {
   };
   if (!submission_) return violated("it says that there is one");
   if (decided_) return;
+  if (submission_->digest == Digest{}) return violated("all of it is encoded");
   for (const std::string& name : files_) {
     const std::string path = "state/tensors/" + name;
     if (!disk.is_durable(path)) violated(path + " is synced");
