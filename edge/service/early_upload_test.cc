@@ -96,13 +96,25 @@ class HeldFiles final : public store::FileSystem {
 
 class EarlyUploadTest : public SiteTest {
  protected:
-  static constexpr std::uint64_t kChunkBytes = kValues * sizeof(float);
+  // The writes that are held take two threads of the pool: one that writes, and one that waits for it. The others serve
+  // the session.
+  static constexpr std::uint32_t kThreads = 4;
+  static constexpr std::size_t kAll = kThreads * 256 + 88;  // values: one chunk more than are encoded at once
+  static constexpr std::uint64_t kChunkBytes = kAll * sizeof(float);
   static constexpr std::uint64_t kTrailerBytes = sizeof(std::int64_t) + round::kProbeBytes;
-  EarlyUploadTest() : SiteTest({.codec = "fp32"}) {}
+  EarlyUploadTest() : SiteTest({.values = kAll, .codec = "fp32"}) {}
   ~EarlyUploadTest() override {
     held_.latch.let_go({});
     held_.writes.let_go({});
     stop_site();
+  }
+  static HeldModel model(std::uint64_t version) { return edge::model(version, kAll); }
+  static wire::Commit commit_of(std::uint64_t round, const transfer::StagedArrival* arrival) {
+    return edge::commit_of(round, arrival, kAll);
+  }
+  void start() {
+    start_site([](config::EdgeSettings& settings) { settings.compute_threads = kThreads; });
+    parent_.joined.take();
   }
   store::FileSystem& files() override { return held_; }
   void started() override {
@@ -117,8 +129,7 @@ class EarlyUploadTest : public SiteTest {
 
   // Every chunk of the first round's update is at the parent, and nothing of it is durable.
   void send_all_but_the_trailer() {
-    start_site();
-    parent_.joined.take();
+    start();
     held_.latch.hold();
     parent_.open_round(kSite, 1, model(0));
     while (parent_.payload_bytes_in() < kChunkBytes) std::this_thread::yield();
@@ -131,10 +142,9 @@ class EarlyUploadTest : public SiteTest {
 
   // The chunks that are encoded at once are at the parent, and the site cannot write them. The last chunk is encoded
   // meanwhile and waits for them.
-  static constexpr std::uint64_t kFirstBytes = 2 * 256 * sizeof(float);
+  static constexpr std::uint64_t kFirstBytes = kThreads * 256 * sizeof(float);
   void send_what_is_encoded() {
-    start_site();
-    parent_.joined.take();
+    start();
     open_and_send_what_is_encoded(1);
   }
   void open_and_send_what_is_encoded(std::uint64_t round) {
@@ -231,7 +241,7 @@ TEST_F(EarlyUploadTest, ChunksTravelWhileTheRestIsEncoded) {
   held_.latch.let_go({});
   const transfer::StagedArrival arrival = parent_.arrivals.take();
   EXPECT_EQ(parent_.payload_bytes_in(), kChunkBytes + kTrailerBytes) << "each byte came once";
-  for (const float value : values_of(arrival)) EXPECT_NEAR(value, 0.5F, 1e-6F);
+  for (const float value : values_of(arrival, kAll)) EXPECT_NEAR(value, 0.5F, 1e-6F);
   parent_.commit(kSite, commit_of(1, &arrival));
   wait_logged("update counted");
 }
@@ -240,7 +250,7 @@ TEST_F(EarlyUploadTest, AfterACutWhileItIsEncodedItGoesOnWhereItStopped) {
   send_what_is_encoded();
   parent_.cut(kSite);
   EXPECT_EQ(parent_.left.take(), kSite);
-  reopen_round(2);
+  reopen_round(kThreads);
   held_.writes.let_go({});
   const transfer::StagedArrival arrival = parent_.arrivals.take();
   EXPECT_EQ(arrival.chunks->total_bytes(), kChunkBytes);
@@ -260,7 +270,7 @@ TEST_F(EarlyUploadTest, RefusedAfterItWentOnAllOfItIsSentOnceItIsDurable) {
   send_what_is_encoded();
   parent_.cut(kSite);
   EXPECT_EQ(parent_.left.take(), kSite);
-  reopen_round(2);
+  reopen_round(kThreads);
   parent_.refuse_update(kSite, 1, Code::kUnavailable);
   wait_logged("update refused by the parent");
   held_.writes.let_go({});
@@ -292,7 +302,7 @@ TEST_F(EarlyUploadTest, WhatCouldNotBeWrittenIsNotCounted) {
 // What the parent has of it by then is followed by no trailer.
 TEST_F(EarlyUploadTest, AnUpdateWhoseEndIsNoNumberIsDeclined) {
   train_ = [](const local::Task& task, std::span<float> values) {
-    if (task.round == RoundId(1)) values[kValues - 1] = std::numeric_limits<float>::quiet_NaN();
+    if (task.round == RoundId(1)) values[kAll - 1] = std::numeric_limits<float>::quiet_NaN();
   };
   send_what_is_encoded();
   held_.writes.let_go({});
@@ -306,9 +316,8 @@ TEST_F(EarlyUploadTest, AnUpdateWhoseEndIsNoNumberIsDeclined) {
 // The first round is late. With its residual the second one's last chunk is beyond the bound: it is sent anew, fitted.
 TEST_F(EarlyUploadTest, WhatIsFittedReplacesWhatWasSentBefore) {
   parent_.set_plan([](round::Plan& plan) { plan.value_abs_max = 0.75; });
-  train_ = [](const local::Task&, std::span<float> values) { values[kValues - 1] -= 0.5F; };
-  start_site();
-  parent_.joined.take();
+  train_ = [](const local::Task&, std::span<float> values) { values[kAll - 1] -= 0.5F; };
+  start();
   parent_.open_round(kSite, 1, model(0));
   const std::uint64_t first = parent_.arrivals.take().what.contributors.find(kSite)->submission;
   parent_.commit(kSite, commit_of(1, nullptr));
@@ -320,7 +329,7 @@ TEST_F(EarlyUploadTest, WhatIsFittedReplacesWhatWasSentBefore) {
   EXPECT_EQ(arrival.round, RoundId(2));
   EXPECT_EQ(parent_.payload_bytes_in(), before + kFirstBytes + kChunkBytes + kTrailerBytes);
   EXPECT_EQ(arrival.what.contributors.find(kSite)->submission, first + 2);
-  EXPECT_EQ(values_of(arrival)[kValues - 1], 0.75F);
+  EXPECT_EQ(values_of(arrival, kAll)[kAll - 1], 0.75F);
   EXPECT_TRUE(parent_.refusals.empty());
 }
 

@@ -40,10 +40,10 @@ inline HeldModel plain_model(std::uint64_t version) {
 }
 
 // What a parent makes of a submission to opening()'s chunks, and of two results what the site sends.
-inline std::vector<float> values_of(const transfer::StagedArrival& arrival) {
-  std::vector<float> values(kValues);
+inline std::vector<float> values_of(const transfer::StagedArrival& arrival, std::uint64_t count = kValues) {
+  std::vector<float> values(count);
   Buffer scratch;
-  const kernels::ChunkLayout layout{kValues, 256};
+  const kernels::ChunkLayout layout{count, 256};
   for (std::size_t i = 0; i < layout.chunk_count(); ++i) {
     EXPECT_TRUE(
         arrival.update()->codec->decode_chunk(*arrival.chunks->read(i, scratch), layout.of(std::span(values), i)).ok());
@@ -81,12 +81,13 @@ inline wire::Opening opening(const Shape& shape) {
   return opening;
 }
 
-inline wire::Commit commit_of(std::uint64_t round, const transfer::StagedArrival* arrival) {
+inline wire::Commit commit_of(std::uint64_t round, const transfer::StagedArrival* arrival,
+                              std::uint64_t values = kValues) {
   wire::Commit commit;
   commit.run = kRun;
   commit.round = RoundId(round);
   commit.attempt = AttemptId(1);
-  commit.model = model(round).ref;
+  commit.model = model(round, values).ref;
   if (arrival == nullptr) {
     commit.late = {kSite};
   } else {
