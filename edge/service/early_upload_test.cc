@@ -163,6 +163,15 @@ class EarlyUploadTest : public SiteTest {
     EXPECT_EQ(parent_.received.take(), chunks_there);
     while (opened() < 2) std::this_thread::yield();  // the site has read that
   }
+  // The first round is declined, and the next one's update is another submission than that of its chunks.
+  void expect_declined() {
+    EXPECT_EQ(parent_.declines.take().round, RoundId(1));
+    parent_.commit(kSite, commit_of(1, nullptr));
+    parent_.open_round(kSite, 2, model(1));
+    const transfer::StagedArrival next = parent_.arrivals.take();
+    EXPECT_EQ(next.round, RoundId(2));
+    EXPECT_GT(next.what.contributors.find(kSite)->submission, 1U);
+  }
   std::ptrdiff_t opened() const {
     return std::ranges::count(log_->records(), "round open", &telemetry::Record::message);
   }
@@ -188,12 +197,7 @@ TEST_F(EarlyUploadTest, ChunksTravelWhileTheyAreMadeDurableAndTheTrailerAfterwar
 TEST_F(EarlyUploadTest, WhatCouldNotBeMadeDurableIsNotCounted) {
   send_all_but_the_trailer();
   held_.latch.let_go(Error{Code::kResourceExhausted, "the disk is full"});
-  EXPECT_EQ(parent_.declines.take().round, RoundId(1));
-  parent_.commit(kSite, commit_of(1, nullptr));
-  parent_.open_round(kSite, 2, model(1));
-  const transfer::StagedArrival next = parent_.arrivals.take();
-  EXPECT_EQ(next.round, RoundId(2));
-  EXPECT_GT(next.what.contributors.find(kSite)->submission, 1u) << "another submission than that of the chunks";
+  expect_declined();
 }
 
 // Refused for want of room, say: what was left out of the early transfer is sent to the next attempt.
@@ -291,12 +295,7 @@ TEST_F(EarlyUploadTest, OfARoundThatClosesWhileItIsEncodedNothingMoreIsSent) {
 TEST_F(EarlyUploadTest, WhatCouldNotBeWrittenIsNotCounted) {
   send_what_is_encoded();
   held_.writes.let_go(Error{Code::kResourceExhausted, "the disk is full"});
-  EXPECT_EQ(parent_.declines.take().round, RoundId(1));
-  parent_.commit(kSite, commit_of(1, nullptr));
-  parent_.open_round(kSite, 2, model(1));
-  const transfer::StagedArrival next = parent_.arrivals.take();
-  EXPECT_EQ(next.round, RoundId(2));
-  EXPECT_GT(next.what.contributors.find(kSite)->submission, 1u) << "another submission than that of the chunks";
+  expect_declined();
 }
 
 // What the parent has of it by then is followed by no trailer.
@@ -306,10 +305,7 @@ TEST_F(EarlyUploadTest, AnUpdateWhoseEndIsNoNumberIsDeclined) {
   };
   send_what_is_encoded();
   held_.writes.let_go({});
-  EXPECT_EQ(parent_.declines.take().round, RoundId(1));
-  parent_.commit(kSite, commit_of(1, nullptr));
-  parent_.open_round(kSite, 2, model(1));
-  EXPECT_EQ(parent_.arrivals.take().round, RoundId(2));
+  expect_declined();
   EXPECT_TRUE(parent_.refusals.empty());
 }
 
