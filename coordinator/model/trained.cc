@@ -9,7 +9,8 @@ namespace fluvial::coordinator {
 Result<TrainedModel> make_trained(Parallel& parallel, const DownPlan& plan, const round::Schema& schema,
                                   const Master& master, const std::optional<aggregate::BaseModel>& before) {
   using Kind = aggregate::Down::Kind;
-  TrainedModel whole{{master.key.run, master.key.version, master.digest, schema.model_bytes()}, master.bytes, {}, {}};
+  TrainedModel whole{
+      {master.key.run, master.key.version, master.digest, schema.model_bytes()}, master.bytes, {}, {}, 0};
   if (plan.down.kind == Kind::kWhole || master.key.version == ModelVersion(0)) return whole;
   const bool is_delta = plan.down.kind == Kind::kDelta;
   if (is_delta && !before) return whole;
@@ -27,7 +28,8 @@ Result<TrainedModel> make_trained(Parallel& parallel, const DownPlan& plan, cons
   return TrainedModel{{master.key.run, master.key.version, digest, schema.model_bytes()},
                       SharedBytes::from(std::move(bytes)),
                       SharedForm{std::move(encoded->form), SharedBytes::from(std::move(encoded->bytes))},
-                      {}};
+                      {},
+                      encoded->left_out_norm};
 }
 
 }  // namespace fluvial::coordinator

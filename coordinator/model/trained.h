@@ -21,6 +21,7 @@ struct TrainedModel {
   SharedBytes bytes;
   std::optional<SharedForm> form;  // none: it travels whole
   std::string whole_because;       // the plan wants a form, and this model has none; else empty
+  double left_out_norm = 0;        // 2-norm of what it lacks of the master; 0 for one that was read from the disk
 };
 
 // How a run's models are made.

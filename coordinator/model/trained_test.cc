@@ -134,6 +134,9 @@ TEST_F(DownTest, MasterAndTrainedModelFollowTheirDefinitions) {
       const Buffer trained = bytes_of(trained_);
       EXPECT_EQ(next->trained.ref.digest, sha256(trained.span())) << text << " round " << round_;
       EXPECT_EQ(next->trained.ref.version, ModelVersion(round_));
+      double left_out = 0;
+      for (std::size_t k = 0; k < kValues; ++k) left_out += std::pow(double{master_[k]} - double{trained_[k]}, 2);
+      EXPECT_NEAR(next->trained.left_out_norm, std::sqrt(left_out), 1e-12) << text;
       if (down.kind == aggregate::Down::Kind::kDelta) {
         EXPECT_EQ(next->trained.form->form.base, last_.ref) << "from what sites trained from before";
       }

@@ -94,7 +94,11 @@ void RunReport::step_failed(const round::AttemptRecord& attempt, DiskPart part, 
       {{"part", part == DiskPart::kModels ? "models" : "journal"}, {"reason", error.to_string()}});
 }
 
-void RunReport::committing(const store::CommitRow&, const NextModel& next) { step_norm_ = next.step_norm; }
+void RunReport::committing(const store::CommitRow&, const NextModel& next) {
+  step_norm_ = next.step_norm;
+  model_down_bytes_ = next.trained.form ? next.trained.form->form.bytes : next.trained.ref.bytes;
+  model_left_out_norm_ = next.trained.left_out_norm;
+}
 
 void RunReport::took(Work work, Duration time) {
   const double seconds = std::chrono::duration<double>(time).count();
@@ -114,6 +118,9 @@ void RunReport::committed(const store::CommitRow& row, const round::Pace& pace) 
   counts_.contributions_counted.add(static_cast<double>(record.contributors.size()));
   for (const SiteId site : record.late) root_counts_.late(where_ ? where_(site) : "unknown");
   root_counts_.step_norm.set(step_norm_);
+  root_counts_.model_whole_bytes.set(static_cast<double>(record.model.bytes));
+  root_counts_.model_down_bytes.set(static_cast<double>(model_down_bytes_));
+  root_counts_.model_left_out_norm.set(model_left_out_norm_);
   training_metrics_.set(row.metrics);
   root_counts_.round_seconds.observe(static_cast<double>(row.duration_ms) / 1000.0);
   const telemetry::Logger log = log_.with({{"run", record.run}, {"round", record.round}, {"attempt", record.attempt}});

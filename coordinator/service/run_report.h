@@ -59,7 +59,10 @@ class RunReport : public RunObserver {
   std::function<bool()> evaluating_;
   std::function<void(RunId, RunStatus)> over_;
   std::function<std::string_view(SiteId)> where_;
-  double step_norm_ = 0;  // of the round that is being committed
+  // Of the round that is being committed.
+  double step_norm_ = 0;
+  std::uint64_t model_down_bytes_ = 0;
+  double model_left_out_norm_ = 0;
 };
 
 }  // namespace fluvial::coordinator

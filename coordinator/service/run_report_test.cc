@@ -55,6 +55,8 @@ TEST_F(RunReportTest, ACommitIsCountedAndTold) {
   row.metrics = {{"loss", 0.75}};
   NextModel next;
   next.step_norm = 2.5;
+  row.record.model.bytes = 400;
+  next.trained = {.ref = row.record.model, .form = SharedForm{{.bytes = 104}}, .left_out_norm = 0.125};
   report_.say_where_by([](SiteId site) { return site == SiteId(2) ? "training" : "unknown"; });
   report_.committing(row, next);
   report_.committed(row, {});
@@ -64,6 +66,9 @@ TEST_F(RunReportTest, ACommitIsCountedAndTold) {
   EXPECT_THAT(metrics, HasSubstr("fluvial_coordinator_training_metric{name=\"loss\"} 0.75"));
   EXPECT_THAT(metrics, HasSubstr("fluvial_coordinator_evaluation_metric{name=\"top_1\"} 0.5"));
   EXPECT_THAT(metrics, HasSubstr("fluvial_coordinator_step_norm 2.5"));
+  EXPECT_THAT(metrics, HasSubstr("fluvial_coordinator_model_whole_bytes 400"));
+  EXPECT_THAT(metrics, HasSubstr("fluvial_coordinator_model_down_bytes 104"));
+  EXPECT_THAT(metrics, HasSubstr("fluvial_coordinator_model_left_out_norm 0.125"));
   EXPECT_THAT(metrics, HasSubstr("fluvial_coordinator_rounds_committed_total 1"));
   EXPECT_THAT(metrics, HasSubstr("contributions_total{outcome=\"counted\"} 1"));
   EXPECT_THAT(metrics, HasSubstr("contributions_total{outcome=\"late\"} 1"));

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "coordinator/service/commands.h"
-#include "core/aggregate/model_distance.h"
 #include "core/net/pool_parallel.h"
 #include "core/round/reported.h"
 #include "core/store/audit_log.h"
@@ -132,28 +131,6 @@ store::CommitRow RunSteps::row_of(const round::CommitRecord& record) const {
   return row;
 }
 
-namespace {
-
-// For the gauges, after the commit: nobody waits for it. The slot keeps what sites train from.
-net::Awaitable<void> measure_down(tree::Runtime& runtime, std::shared_ptr<const round::Schema> schema,
-                                  SharedBytes master, std::shared_ptr<const tree::ModelSlot> slot) {
-  const std::uint64_t whole_bytes = schema->model_bytes();
-  runtime.metrics.gauge("model_whole_bytes").set(static_cast<double>(whole_bytes));
-  runtime.metrics.gauge("model_down_bytes").set(static_cast<double>(slot->form() ? slot->form()->bytes : whole_bytes));
-  double left_out = 0;
-  if (slot->form()) {
-    const SharedBytes trained = slot->shared();
-    net::PoolParallel parallel(runtime.pool);
-    const Result<double> measured = co_await runtime.pool.run(
-        [&]() -> Result<double> { return aggregate::model_distance(parallel, *schema, master.bytes, trained.bytes); });
-    if (!measured.ok()) co_return;  // the pool is full or stops: the next commit measures again
-    left_out = *measured;
-  }
-  runtime.metrics.gauge("model_left_out_norm").set(left_out);
-}
-
-}  // namespace
-
 net::Awaitable<void> RunSteps::record_commit(RecordCommit effect) {
   store::CommitRow row = row_of(effect.record);
   const bool last = row.record.round.value() >= machine().plan().rounds;
@@ -203,7 +180,6 @@ void RunSteps::publish(const Publish& effect) {
   note_round(record);
   const round::ModelRef master{record.run, record.model.version, committed_master_, record.model.bytes};
   if (model_committed_) model_committed_(master, run.master, run.schema);
-  tasks_.spawn(runtime_.strand, "measure down", measure_down(runtime_, run.schema, run.master, run.slot));
   tasks_.spawn(runtime_.strand, "prune", prune(run.machine.plan(), master, round::mean_metrics(record.contributors)));
 }
 

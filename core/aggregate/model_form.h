@@ -27,6 +27,7 @@ struct BaseModel {
 struct EncodedModel {
   round::ModelForm form;
   Buffer bytes;
+  double left_out_norm = 0;  // 2-norm, over the averaged tensors, of what `trained` lacks of the model
 };
 
 // Encodes `model`, and writes what a receiver decodes to `trained`, which has its size. A delta needs a base; another

@@ -118,6 +118,9 @@ TEST(ModelForm, EverybodyDecodesWhatTheFormatSays) {
       const auto other = encode_model(backwards, down, kChunkValues, kKey, schema, model.span(), base, again.span());
       EXPECT_TRUE(same(encoded->bytes.span(), other->bytes.span())) << text;
       EXPECT_TRUE(same(trained.span(), again.span())) << text;
+      const double left_out = distance(schema, trained.span(), model.span());
+      EXPECT_NEAR(encoded->left_out_norm, left_out, 1e-12 * left_out) << text;
+      EXPECT_EQ(other->left_out_norm, encoded->left_out_norm) << text << ": whatever the order of the pieces";
       EXPECT_TRUE(check_form(encoded->form, schema).ok()) << text;
       const ByteSpan from = base ? before.span() : ByteSpan();
       ASSERT_TRUE(decode_model(backwards, encoded->form, schema, from, encoded->bytes.span(), received.span()).ok());

@@ -32,6 +32,9 @@ class RootMetrics {
   Counter contributions_late;
   Counter contributions_forged;
   Gauge step_norm;
+  Gauge model_whole_bytes;
+  Gauge model_down_bytes;
+  Gauge model_left_out_norm;
   Histogram round_seconds;
   Histogram finalise_seconds;
   Histogram commit_seconds;

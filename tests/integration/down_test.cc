@@ -37,19 +37,13 @@ class DownTest : public FederationTest {
     EXPECT_EQ(whole, 4.0 * static_cast<double>(params));
     EXPECT_GT(sent, 0);
     EXPECT_LT(sent, whole * 0.55);
-    wait_gauge("model_left_out_norm");
+    EXPECT_GT(gauge_of("coordinator", "model_left_out_norm"), 0);
     const Result<std::string> page = federation_->metrics_of("aggregator-1");
     ASSERT_TRUE(page.ok());
     const char* form = is_rounded ? "rounded" : "difference";
     EXPECT_THAT(*page, Not(HasSubstr(fmt::format("models_received_total{{form=\"{}\"}} 0\n", form))));
     EXPECT_THAT(*page, Not(HasSubstr(fmt::format("models_sent_total{{form=\"{}\"}} 0\n", form))));
     EXPECT_THAT(*page, HasSubstr("models_refused_total 0\n"));
-  }
-  // It is measured after the commit, while nobody waits for it.
-  void wait_gauge(const std::string& name) {
-    const auto there =
-        cli::retry(std::chrono::seconds(30), [&]() -> Result<bool> { return gauge_of("coordinator", name) > 0; });
-    EXPECT_TRUE(there.ok() && *there) << name;
   }
   void expect_all_hold(const std::string& digest) {
     for (std::size_t site = 1; site <= federation_->sites().size(); ++site) {
