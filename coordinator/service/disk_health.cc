@@ -11,13 +11,25 @@ DiskHealth::DiskHealth(telemetry::Metrics& metrics, store::CoordinatorJournal& j
 
 void DiskHealth::models_failed(const std::string& why) {
   models_failure_ = why;
-  models_fault_.set(1);
+  show_models();
 }
 
 void DiskHealth::models_work() {
   models_failure_.clear();
-  models_fault_.set(0);
+  show_models();
 }
+
+void DiskHealth::run_rests(const std::string& why) {
+  resting_ = why;
+  show_models();
+}
+
+void DiskHealth::run_begins() {
+  resting_.clear();
+  show_models();
+}
+
+void DiskHealth::show_models() { models_fault_.set(models_failure_.empty() && resting_.empty() ? 0 : 1); }
 
 Error DiskHealth::with_advice(Error error) const {
   const std::optional<Error> fault = journal_.fault();
@@ -30,8 +42,7 @@ Error DiskHealth::with_advice(Error error) const {
 std::string DiskHealth::fault() const {
   if (const std::optional<Error> journal = journal_.fault()) return "the journal: " + journal->to_string();
   if (!models_failure_.empty()) return "the model files: " + models_failure_;
-  // Set by the start of a process that could not take up its run (run_starter.cc).
-  return models_fault_.value() == 0 ? "" : "the model files: a run could not be taken up; the log says why";
+  return resting_.empty() ? "" : "the model files: " + resting_;
 }
 
 }  // namespace fluvial::coordinator

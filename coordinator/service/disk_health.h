@@ -15,13 +15,18 @@ class DiskHealth {
 
   void models_failed(const std::string& why);
   void models_work();
+  void run_rests(const std::string& why);  // its files do not let it be taken up; till another one begins
+  void run_begins();
   Error with_advice(Error error) const;  // of the journal's
   std::string fault() const;             // why nothing is promised at present; empty: all is well
 
  private:
+  void show_models();
+
   store::CoordinatorJournal& journal_;
   telemetry::Gauge models_fault_;
   std::string models_failure_;
+  std::string resting_;
   telemetry::Measuring measuring_;
 };
 

@@ -21,7 +21,7 @@ RunService::RunService(tree::Runtime& runtime, net::TaskGroup& tasks, const Keep
       steps_(runtime, tasks, {keeps.journal, keeps.models, keeps.signer, keeps.authorship}, observer, hub, side_,
              members_, roll_call_, *this),
       starter_(
-          runtime, keeps.journal, keeps.models, keeps.epoch, [this] { return active_run(); },
+          runtime, keeps.journal, keeps.models, steps_.health(), keeps.epoch, [this] { return active_run(); },
           [this](std::unique_ptr<ActiveRun> run) { activate(std::move(run)); }),
       commands_(runtime.strand),
       timer_(runtime.strand) {}

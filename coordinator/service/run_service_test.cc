@@ -346,7 +346,7 @@ TEST_F(DownRestartTest, AnotherModelThanTheJournalNamesIsNotServed) {
       store::write_model(files_, "/models/run-1/round-3.trained.safetensors", small_schema(), other.span(), {}).ok());
   cut_power();
   EXPECT_EQ(runs_->active(), nullptr);
-  EXPECT_THAT(runs_->fault(), HasSubstr("could not be taken up")) << "else nobody hears that the run rests";
+  EXPECT_THAT(runs_->fault(), HasSubstr("run 1 could not be taken up: ")) << "else nobody hears that the run rests";
   EXPECT_EQ(runtime_.metrics.gauge("storage_fault", {{"part", "models"}}).value(), 1);
   ASSERT_TRUE(run(runs_->start(row(), model())).ok()) << "from a model that is right";
   EXPECT_EQ(runs_->fault(), "");

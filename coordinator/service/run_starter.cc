@@ -15,12 +15,6 @@ TrainedModel whole(const store::RunRow& row, const Master& master) {
   return {{row.id, master.key.version, master.digest, row.schema.model_bytes()}, master.bytes, {}, {}};
 }
 
-// A run that rests is told as a fault of the disk, which it nearly always is (disk_health.cc): nobody else would
-// say that a run goes on and no round opens.
-telemetry::Gauge models_fault(tree::Runtime& runtime) {
-  return runtime.metrics.gauge("storage_fault", {{"part", "models"}});
-}
-
 // Runs that could not be taken up, once another has begun: nobody can stop one that is not active, and with its files
 // mended it would come back beside a newer run. `--continue` goes on from it.
 Status end_resting(store::CoordinatorJournal& journal, RunId begun) {
@@ -44,10 +38,11 @@ std::shared_ptr<tree::ModelSlot> slot_of(const net::Executor& strand, const roun
 }
 
 RunStarter::RunStarter(tree::Runtime& runtime, store::CoordinatorJournal& journal, store::ModelStore& models,
-                       Epoch epoch, std::function<std::optional<RunId>()> active, Activate activate)
+                       DiskHealth& health, Epoch epoch, std::function<std::optional<RunId>()> active, Activate activate)
     : runtime_(runtime),
       journal_(journal),
       models_(models),
+      health_(health),
       epoch_(epoch),
       active_(std::move(active)),
       activate_(std::move(activate)),
@@ -76,7 +71,9 @@ net::Awaitable<void> RunStarter::take_up() {
       taken = co_await take_up(*row);
     }
     if (taken.ok()) continue;
-    models_fault(runtime_).set(1);
+    // Nobody else would say that a run goes on and no round opens. It is nearly always its files.
+    health_.run_rests("run " + std::to_string(row->id.value()) +
+                      " could not be taken up: " + taken.error().to_string());
     runtime_.log.error("run could not be taken up; it rests until a restart",
                        {{"run", row->id}, {"reason", taken.error().to_string()}});
   }
@@ -204,7 +201,7 @@ net::Awaitable<Result<RunId>> RunStarter::make_run(store::RunRow row, Buffer mod
       runtime_.log.warn("a run that rests could not be ended; the start of the next run does",
                         {{"run", *id}, {"reason", ended.error().to_string()}});
     }
-    models_fault(runtime_).set(0);
+    health_.run_begins();
     co_return *id;
   }
   const Status given_up = co_await give_up_start(*id, "it could not be started: " + done.error().message);

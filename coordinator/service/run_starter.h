@@ -10,6 +10,7 @@
 
 #include "coordinator/logic/run_machine.h"
 #include "coordinator/model/trained.h"
+#include "coordinator/service/disk_health.h"
 #include "core/aggregate/server_optimizer.h"
 #include "core/net/signal.h"
 #include "core/store/journal.h"
@@ -43,8 +44,8 @@ class RunStarter {
   using Activate = std::function<void(std::unique_ptr<ActiveRun>)>;
 
   // `active`: the run that has not ended.
-  RunStarter(tree::Runtime& runtime, store::CoordinatorJournal& journal, store::ModelStore& models, Epoch epoch,
-             std::function<std::optional<RunId>()> active, Activate activate);
+  RunStarter(tree::Runtime& runtime, store::CoordinatorJournal& journal, store::ModelStore& models, DiskHealth& health,
+             Epoch epoch, std::function<std::optional<RunId>()> active, Activate activate);
 
   // What is not paused goes on. Once, before any run is started.
   net::Awaitable<void> take_up();
@@ -70,6 +71,7 @@ class RunStarter {
   tree::Runtime& runtime_;
   store::CoordinatorJournal& journal_;
   store::ModelStore& models_;
+  DiskHealth& health_;
   Epoch epoch_;
   std::function<std::optional<RunId>()> active_;
   Activate activate_;
