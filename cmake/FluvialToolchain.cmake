@@ -21,7 +21,8 @@ set(FLUVIAL_COVERAGE "" CACHE STRING "rooms that count which of their lines run,
 add_library(fluvial_flags INTERFACE)
 target_compile_options(fluvial_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Wold-style-cast
-  -Woverloaded-virtual -Wimplicit-fallthrough -Wno-missing-designated-field-initializers -Wno-missing-field-initializers
+  -Woverloaded-virtual -Wimplicit-fallthrough
+  $<$<CXX_COMPILER_ID:Clang>:-Wno-missing-designated-field-initializers> -Wno-missing-field-initializers
   -ffp-contract=off)  # a fused multiply-add would change bits between machines
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(fluvial_flags INTERFACE -Wno-maybe-uninitialized)  # g++ 12's own header of intrinsics

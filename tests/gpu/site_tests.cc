@@ -119,8 +119,7 @@ std::vector<float> made_p(GpuUpdate& update, const Round& round, const std::stri
       [&](std::size_t chunk, std::span<const float> values, const GpuUpdate::Screened& found) -> Status {
         check(chunk == next++, what + ": chunks in order");
         check(found.p.ok() && found.p->max_abs == kernels::screen(values)->max_abs, what + ": the screen of p");
-        const auto update = round.layout.of(std::span<const float>(alone), chunk);
-        const float max_abs = kernels::screen(update)->max_abs;
+        const float max_abs = kernels::screen(round.layout.of(std::span<const float>(alone), chunk))->max_abs;
         check(found.update.ok() && std::fabs(found.update->max_abs - max_abs) <= tolerance,
               what + ": the screen of the update alone");
         std::ranges::copy(values, round.layout.of(std::span(p), chunk).begin());

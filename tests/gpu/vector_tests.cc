@@ -21,7 +21,7 @@ using kernels::test_values::normals;
 
 std::vector<std::size_t> sizes(const Context& context) {
   std::vector<std::size_t> sizes = {1, 3, 4, 5, 31, 1'000, 4'096, 4'099, 10'007};
-  if (!context.is_small) sizes.insert(sizes.end(), {1'000'003, 33'554'435});
+  if (!context.is_small) sizes.insert(sizes.end(), {1'000'003, 8'388'611});
   return sizes;
 }
 
@@ -34,7 +34,7 @@ void reduces(const Context& context) {
   Stream stream = require(Stream::make(context.device));
   for (const std::size_t count : {1U, 2U, 3U, 4U, 8U, 9U, 16U, 17U, 33U, 64U}) {
     for (const std::size_t size : sizes(context)) {
-      if (count > 8 && size > 1'000'003) continue;
+      if (count != 4 && size > 1'000'003) continue;
       for (const std::size_t skew : {0U, 1U}) {
         std::vector<std::vector<float>> inputs;
         std::vector<OnDevice<float>> buffers;
@@ -83,7 +83,7 @@ void weighted_means(const Context& context) {
   Stream stream = require(Stream::make(context.device));
   for (const std::size_t count : {1U, 2U, 3U, 8U, 64U}) {
     for (const std::size_t size : sizes(context)) {
-      if (count > 8 && size > 1'000'003) continue;
+      if (count != 3 && size > 1'000'003) continue;
       for (const std::size_t skew : {0U, 1U}) {
         const Inputs inputs(context, count, size, skew, stream);
         std::vector<std::uint32_t> weights;
@@ -133,7 +133,9 @@ void screens(const Context& context) {
       const kernels::ScreenReport expected = kernels::screen(values).value();
       const kernels::ScreenReport report = require(screen_on(context, values, 0, stream));
       check(report.max_abs == expected.max_abs, "the greatest magnitude of " + std::to_string(size));
-      check(std::fabs(report.norm_squared - expected.norm_squared) <= 1e-12 * expected.norm_squared, "the norm");
+      // Squares are added in another order than by the CPU, whose 16 lanes round for each term.
+      const double rounding = (static_cast<double>(size) / 16 + 64) * 0x1p-53 * expected.norm_squared;
+      check(std::fabs(report.norm_squared - expected.norm_squared) <= rounding, "the norm of " + std::to_string(size));
       check(require(screen_on(context, values, 0, stream, 1)).norm_squared == report.norm_squared,
             "the norm's bits depend on values and length alone");
     }
