@@ -69,6 +69,18 @@ void Audit::continue_as(round::Plan plan, std::uint64_t run) {
 
 Status Audit::check_round(const json::value& round, std::span<const float> base, std::span<const float> committed,
                           std::span<const float> trained) {
+  FLUVIAL_ASSIGN(const std::vector<float> expected, next_model(round, base, trained));
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (std::bit_cast<std::uint32_t>(expected[i]) != std::bit_cast<std::uint32_t>(committed[i])) {
+      return Error{Code::kDataLoss, fmt::format("round {}: coordinate {} is {:a}, expected {:a}",
+                                                count_member(round, "round"), i, committed[i], expected[i])};
+    }
+  }
+  return {};
+}
+
+Result<std::vector<float>> Audit::next_model(const json::value& round, std::span<const float> base,
+                                             std::span<const float> trained) {
   if (trained.empty()) trained = base;
   const std::uint64_t number = count_member(round, "round");
   const json::array& contributors = array_member(round, "contributors");
@@ -98,7 +110,7 @@ Status Audit::check_round(const json::value& round, std::span<const float> base,
       state.missed.push_back({number, kept});
     }
   }
-  return compare(round, base, committed, total_weight);
+  return stepped(round, base, total_weight);
 }
 
 void Audit::undone(std::uint64_t site_index, std::uint64_t round, std::span<const float> base) {
@@ -273,8 +285,8 @@ float Audit::step(std::size_t i, float model, float mean, double lr) {
   }
 }
 
-Status Audit::compare(const json::value& round, std::span<const float> base, std::span<const float> committed,
-                      std::uint64_t total_weight) {
+Result<std::vector<float>> Audit::stepped(const json::value& round, std::span<const float> base,
+                                          std::uint64_t total_weight) {
   const std::uint64_t number = count_member(round, "round");
   if (total_weight == 0 || count_member(round, "weight") != total_weight) {
     return Error{Code::kDataLoss, fmt::format("round {}: total weight {}, expected {}", number,
@@ -289,20 +301,17 @@ Status Audit::compare(const json::value& round, std::span<const float> base, std
     least_variance = std::nextafter(least_variance, 1.0F);
   }
   variance_.resize(base.size(), least_variance);
+  std::vector<float> model(base.size());
   for (std::size_t i = 0; i < base.size(); ++i) {
     const auto mean = static_cast<float>(static_cast<double>(sum_[i]) / divisor / weight);
-    const float expected = step(i, base[i], mean, lr);
-    if (std::bit_cast<std::uint32_t>(expected) != std::bit_cast<std::uint32_t>(committed[i])) {
-      return Error{Code::kDataLoss,
-                   fmt::format("round {}: coordinate {} is {:a}, expected {:a}", number, i, committed[i], expected)};
-    }
+    model[i] = step(i, base[i], mean, lr);
   }
   const std::string journalled = text_member(round, "sum_sha256");
   if (!journalled.empty() && journalled != sum_sha256(sum_)) {
     return Error{Code::kDataLoss,
                  fmt::format("round {}: the digest of the integer sum differs from the journal's", number)};
   }
-  return {};
+  return model;
 }
 
 }  // namespace fluvial::cli

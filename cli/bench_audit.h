@@ -51,6 +51,9 @@ class Audit {
   // `trained`: from which the sites trained, if not from the base.
   Status check_round(const json::value& round, std::span<const float> base, std::span<const float> committed,
                      std::span<const float> trained = {});
+  // The model that the round must have committed.
+  Result<std::vector<float>> next_model(const json::value& round, std::span<const float> base,
+                                        std::span<const float> trained = {});
 
   // A restored backup has undone this round: what the site trained from `base` in it may be in its residual.
   void undone(std::uint64_t site_index, std::uint64_t round, std::span<const float> base);
@@ -89,8 +92,7 @@ class Audit {
   Status add_decoded(std::span<const double> decoded, std::uint64_t weight);
   // The server's step for one coordinate, from the formulas of kernels/vector.h and kernels/optimizer.h.
   float step(std::size_t i, float model, float mean, double lr);
-  Status compare(const json::value& round, std::span<const float> base, std::span<const float> committed,
-                 std::uint64_t total_weight);
+  Result<std::vector<float>> stepped(const json::value& round, std::span<const float> base, std::uint64_t total_weight);
 
   round::Plan plan_;
   std::uint64_t seed_;

@@ -18,6 +18,7 @@
 #include "core/aggregate/down.h"
 #include "core/aggregate/down_forms.h"
 #include "core/aggregate/plan_codec.h"
+#include "core/digest/sha256.h"
 #include "core/store/safetensors.h"
 #include "kernels/codec.h"
 namespace fluvial::cli {
@@ -40,7 +41,7 @@ struct Outcome {
   std::uint64_t run = 0;
   json::array rounds;  // as the admin API gives them
   std::vector<AuditSite> sites;
-  std::vector<std::string> models;  // paths: the initial one, then one a round
+  std::string last_model;           // its path
   double update_bytes_sent = 0;     // by all sites
   std::vector<ProcessUsage> processes;
   std::vector<RoleCounts> warm;  // of a round after the first
@@ -57,7 +58,6 @@ round::Plan plan_of(const Options& options) {
   plan.adaptive_deadlines = false;  // every update is measured
   plan.soft_deadline = std::chrono::minutes(5);
   plan.hard_deadline = std::chrono::minutes(10);
-  plan.models_kept = options.rounds + 1;
   plan.seed = options.seed;
   plan.sum_digest = options.sum_digest;
   return plan;
@@ -77,10 +77,8 @@ Status collect(const LocalFederation& federation, const Options& options, Outcom
   FLUVIAL_ASSIGN(const json::value rounds,
                  admin.get(fmt::format("/v1/rounds?run={}&from=1&limit={}", outcome.run, options.rounds)));
   outcome.rounds = array_member(rounds, "rounds");
-  for (std::uint64_t round = 0; round <= options.rounds; ++round) {
-    FLUVIAL_ASSIGN(const json::value model, admin.get(fmt::format("/v1/models/{}/{}", outcome.run, round)));
-    outcome.models.push_back(text_member(model, "path"));
-  }
+  FLUVIAL_ASSIGN(const json::value model, admin.get(fmt::format("/v1/models/{}/{}", outcome.run, options.rounds)));
+  outcome.last_model = text_member(model, "path");
   FLUVIAL_ASSIGN(const json::value nodes, admin.get("/v1/nodes"));
   for (const json::value& node : array_member(nodes, "nodes")) {
     const std::string name = text_member(node, "name");
@@ -110,18 +108,29 @@ Result<std::vector<float>> read_values(const std::string& path, std::uint64_t pa
   return values;
 }
 
-Status audit(const Io& io, const Options& options, const Outcome& outcome, const Supervisor& supervisor) {
+// Models of earlier rounds are not kept, as in any run: what they must have been is held to their digests, and the last
+// one to its bytes.
+Status audit(const Io& io, const Options& options, const Outcome& outcome, const std::string& initial,
+             const Supervisor& supervisor) {
   if (outcome.rounds.size() != options.rounds)
     return Error{Code::kDataLoss, fmt::format("the journal holds {} rounds", outcome.rounds.size())};
   Audit audit(plan_of(options), options.seed, outcome.run, outcome.sites, options.shape.weight_max);
-  FLUVIAL_ASSIGN(std::vector<float> base, read_values(outcome.models[0], options.params));
+  FLUVIAL_ASSIGN(std::vector<float> base, read_values(initial, options.params));
   DownAudit down(plan_of(options), outcome.run, base);
-  for (std::uint64_t round = 1; round <= options.rounds; ++round) {
-    FLUVIAL_ASSIGN(std::vector<float> committed, read_values(outcome.models[round], options.params));
-    FLUVIAL_TRY(audit.check_round(outcome.rounds[round - 1], base, committed, down.trained()));
-    FLUVIAL_TRY(down.committed(committed, text_member(outcome.rounds[round - 1], "model_sha256")));
-    io.note(fmt::format("round {}: the committed sum is exact\n", round));
-    base = std::move(committed);
+  for (std::uint64_t number = 1; number <= options.rounds; ++number) {
+    const json::value& round = outcome.rounds[number - 1];
+    if (number == options.rounds) {
+      FLUVIAL_ASSIGN(const std::vector<float> committed, read_values(outcome.last_model, options.params));
+      FLUVIAL_TRY(audit.check_round(round, base, committed, down.trained()));
+      base = committed;
+    } else {
+      FLUVIAL_ASSIGN(base, audit.next_model(round, base, down.trained()));
+    }
+    const std::string committed = text_member(round, "master_sha256");
+    if (const std::string expected = to_hex(sha256(std::as_bytes(std::span<const float>(base)))); expected != committed)
+      return Error{Code::kDataLoss, fmt::format("round {}: committed {}, expected {}", number, committed, expected)};
+    FLUVIAL_TRY(down.committed(base, text_member(round, "model_sha256")));
+    io.note(fmt::format("round {}: the committed sum is exact\n", number));
     if (const auto failure = supervisor.failure()) return *failure;
   }
   return {};
@@ -154,7 +163,7 @@ Result<Outcome> measure(const Io& io, const Options& options, Supervisor& superv
   if (const auto failure = supervisor.failure()) return *failure;
   outcome.processes = supervisor.usage();
   io.note("checking every sum against an independent loop\n");
-  outcome.exact = audit(io, options, outcome, supervisor);
+  outcome.exact = audit(io, options, outcome, folder.file("initial.safetensors"), supervisor);
   if (const auto failure = supervisor.failure()) return *failure;
   return outcome;
 }
