@@ -41,6 +41,10 @@ Status DownAudit::make(std::span<const float> master) {
   FLUVIAL_ASSIGN(const aggregate::EncodedModel encoded,
                  aggregate::encode_model(serial, down_, chunk_values_, {run_, round_, 0}, schema_,
                                          std::as_bytes(master), base, unused.span()));
+  if (is_delta && encoded.bytes.size() >= master.size_bytes()) {  // no smaller: it travels whole
+    trained_.assign(master.begin(), master.end());
+    return {};
+  }
   ByteSpan left = encoded.bytes.span();
   for (std::size_t first = 0; first < trained_.size(); first += chunk_values_) {
     const std::size_t count = std::min<std::size_t>(chunk_values_, trained_.size() - first);

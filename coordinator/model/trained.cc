@@ -1,5 +1,7 @@
 #include "coordinator/model/trained.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "core/digest/sha256.h"
@@ -22,6 +24,11 @@ Result<TrainedModel> make_trained(Parallel& parallel, const DownPlan& plan, cons
   if (!encoded.ok()) {
     if (encoded.error().code != Code::kInvalidArgument) return encoded.error();
     whole.whole_because = encoded.error().message;
+    return whole;
+  }
+  if (is_delta && encoded->bytes.size() >= schema.model_bytes()) {
+    whole.whole_because =
+        fmt::format("its difference takes {} bytes, and the model {}", encoded->bytes.size(), schema.model_bytes());
     return whole;
   }
   const Digest digest = sha256(bytes.span());

@@ -181,6 +181,17 @@ TEST_F(DownTest, WhatTheCodecDoesNotHoldTravelsWhole) {
   EXPECT_NE(next->trained.whole_because.find("does not hold"), std::string::npos) << next->trained.whole_because;
 }
 
+TEST_F(DownTest, ADifferenceThatIsNoSmallerTravelsWhole) {
+  for (const auto& [text, is_smaller] : {std::pair{"delta:topk:ratio=0.5", true}, {"delta:topk:ratio=1", false}}) {
+    const Result<NextModel> next = finalise_round(aggregate::parse_down(text).value(), 1);
+    ASSERT_TRUE(next.ok());
+    EXPECT_EQ(next->trained.form.has_value(), is_smaller) << text;
+    EXPECT_EQ(next->trained.ref.digest == next->master, !is_smaller) << text;
+    EXPECT_EQ(next->trained.whole_because.empty(), is_smaller) << text;
+    last_ = std::move(next->trained);
+  }
+}
+
 TEST_F(DownTest, TheInitialModelTravelsWhole) {
   const Master initial{{RunId(1), ModelVersion(0)}, last_.ref.digest, last_.bytes};
   const Result<TrainedModel> trained =
