@@ -36,7 +36,7 @@ class Characters(nn.Module):
         self.out.weight = self.letters.weight  # tied: travels once
 
     def forward(self, x):
-        future = torch.triu(torch.full((x.shape[1], x.shape[1]), float("-inf")), diagonal=1)
+        future = torch.full((x.shape[1], x.shape[1]), float("-inf"), device=x.device).triu(diagonal=1)
         return self.out(self.layers(self.letters(x) + self.places.weight[: x.shape[1]], mask=future))
 
 
@@ -48,7 +48,8 @@ def loss_of(model, source, generator):
 
 def train(socket, index):
     torch.set_num_threads(1)
-    model, source = Characters(), text(index)
+    device = "cuda" if torch.cuda.is_available() else "cpu"  # on a GPU, results stay there for the agent
+    model, source = Characters().to(device), text(index).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for round in fluvial.connect(socket).rounds("characters"):
         round.load_into(model)

@@ -38,9 +38,9 @@ def cnn():
 
 def train(socket, site_index):
     torch.set_num_threads(1)
-    x, y = images()
-    x, y = x[360 + site_index :: SITES], y[360 + site_index :: SITES]
-    model = cnn()
+    device = "cuda" if torch.cuda.is_available() else "cpu"  # on a GPU, results stay there for the agent
+    x, y = (data[360 + site_index :: SITES].to(device) for data in images())
+    model = cnn().to(device)
     site = fluvial.connect(socket)
     for round in site.rounds("digits"):
         round.load_into(model)
