@@ -22,16 +22,18 @@ struct Seen {
   double squares = 0;
   std::uint32_t max_bits = 0;
 
-  __device__ void take(float value, std::uint64_t coordinate, ChunkOutcome* outcome) {
+  __device__ void take(float value) {
     const std::uint32_t bits = ops::magnitude_bits(value);
     max_bits = bits > max_bits ? bits : max_bits;
     const double wide = static_cast<double>(value);
     squares += wide * wide;
-    if (bits >= ops::kInfinityBits) {
-      atomicMin(&outcome->not_finite_at, static_cast<ChunkOutcome::Coordinate>(coordinate));
-    }
   }
 };
+
+__device__ inline void report_unless_finite(float value, std::uint64_t coordinate, ChunkOutcome* outcome) {
+  if (ops::magnitude_bits(value) < ops::kInfinityBits) return;
+  atomicMin(&outcome->not_finite_at, static_cast<ChunkOutcome::Coordinate>(coordinate));
+}
 
 // The block's sum and maximum, in thread 0. All threads call it; `squares` and `most` hold 32 numbers.
 __device__ inline Seen block_seen(const Seen& seen, double* squares, std::uint32_t* most) {
@@ -64,6 +66,47 @@ __device__ bool open_tile(const Source& source, std::uint64_t tile) {
   }
 }
 
+// A thread's values of a tile that is whole, from `first` on: all loads are under way before the first value is used.
+template <typename Source>
+__device__ Seen see_whole(const Source& source, std::uint64_t first, std::uint64_t first_value, ChunkOutcome* outcome,
+                          bool* fine) {
+  constexpr unsigned kPacks = kTileValues / kTileThreads / 4;
+  Pack<float, 4> values[kPacks];
+  FLUVIAL_UNROLL
+  for (unsigned j = 0; j < kPacks; ++j) values[j] = source.value(At<4>{first + 4 * kTileThreads * j});
+  FLUVIAL_UNROLL
+  for (unsigned j = 0; j < kPacks; ++j) *fine = source.fine(At<4>{first + 4 * kTileThreads * j}) && *fine;
+  Seen seen;
+  FLUVIAL_UNROLL
+  for (unsigned j = 0; j < kPacks; ++j) {
+    for (const float value : values[j].v) seen.take(value);
+  }
+  if (seen.max_bits < ops::kInfinityBits) return seen;
+  FLUVIAL_UNROLL
+  for (unsigned j = 0; j < kPacks; ++j) {
+    for (unsigned i = 0; i < 4; ++i) {
+      report_unless_finite(values[j].v[i], first_value + first + 4 * kTileThreads * j + i, outcome);
+    }
+  }
+  return seen;
+}
+
+// The same for a tile that ends early, or whose values do not come by fours.
+template <typename Source>
+__device__ Seen see_part(const Source& source, std::uint64_t first, std::uint64_t n, std::uint64_t first_value,
+                         ChunkOutcome* outcome, bool* fine) {
+  Seen seen;
+  for (std::uint64_t begin = first; begin < first + kTileValues && begin < n; begin += 4 * kTileThreads) {
+    for (std::uint64_t i = begin; i < begin + 4 && i < n; ++i) {
+      const float value = source.value(At<1>{i}).v[0];
+      seen.take(value);
+      report_unless_finite(value, first_value + i, outcome);
+      *fine = source.fine(At<1>{i}) && *fine;
+    }
+  }
+  return seen;
+}
+
 // Source::value(At) gives values, Source::fine(At, values) whether they may stand in a chunk, and
 // Source::well_formed(i) checks part i of Source::parts() of the chunk's frame.
 template <typename Source>
@@ -76,21 +119,11 @@ __global__ void __launch_bounds__(kTileThreads) screen_tiles(Source source, std:
   }
   const std::uint64_t tiles = (n + kTileValues - 1) / kTileValues;
   for (std::uint64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    Seen seen;
     bool fine = open_tile(source, tile);
-    for (unsigned j = 0; j < 4; ++j) {
-      const std::uint64_t first = tile * kTileValues + 4 * threadIdx.x + 4 * kTileThreads * j;
-      if (by_four && first + 4 <= n) {
-        const Pack<float, 4> values = source.value(At<4>{first});
-        fine = source.fine(At<4>{first}) && fine;
-        for (unsigned i = 0; i < 4; ++i) seen.take(values.v[i], first_value + first + i, outcome);
-        continue;
-      }
-      for (std::uint64_t i = first; i < first + 4 && i < n; ++i) {
-        seen.take(source.value(At<1>{i}).v[0], first_value + i, outcome);
-        fine = source.fine(At<1>{i}) && fine;
-      }
-    }
+    const std::uint64_t first = tile * kTileValues + 4 * threadIdx.x;
+    const Seen seen = by_four && (tile + 1) * kTileValues <= n
+                          ? see_whole(source, first, first_value, outcome, &fine)
+                          : see_part(source, first, n, first_value, outcome, &fine);
     if (!fine) outcome->malformed = 1;
     const Seen all = block_seen(seen, squares, most);
     if (threadIdx.x == 0) reports[tile] = {all.squares, all.max_bits};
