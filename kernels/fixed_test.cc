@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "kernels/ops/fixed.h"
+#include "kernels/ops/mean.h"
 #include "kernels/pieces.h"
 #include "kernels/reference/reference.h"
 #include "kernels/test_values.h"
@@ -113,6 +114,22 @@ TEST(Mean, AgreesWithTheReference) {
     std::vector<float> out(sum.size());
     mean_of_sums(sum, scale, weight, out);
     for (std::size_t i = 0; i < sum.size(); ++i) ASSERT_EQ(out[i], reference::mean(sum[i], scale, weight));
+  }
+}
+
+// Sums of all sizes, and sums whose means lie about halfway between two fp32 values.
+TEST(Mean, ByTheInverseIsThatOfTheDivision) {
+  Rng rng(6);
+  for (int i = 0; i < 200'000; ++i) {
+    const auto weight = static_cast<double>(1 + (rng.next() >> (2 + rng.below(62))));
+    const double middle =
+        std::ldexp(static_cast<double>(2 * rng.below(1 << 24) + 1), static_cast<int>(rng.below(30)) - 20);
+    std::int64_t sum = static_cast<std::int64_t>(rng.next()) >> rng.below(64);
+    if (i % 2 == 0 && middle * weight < 0x1p62) sum = std::llrint(middle * weight) + static_cast<int>(rng.below(5)) - 2;
+    const double inverse_scale = i % 2 == 0 ? 1.0 : std::ldexp(1.0, 40 - static_cast<int>(rng.below(190)));
+    ASSERT_EQ(ops::mean_by_inverse(sum, inverse_scale, weight, 1 / weight),
+              ops::mean_of_sum(sum, inverse_scale, weight))
+        << sum << " / " << weight << " * " << inverse_scale;
   }
 }
 

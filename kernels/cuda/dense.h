@@ -21,18 +21,27 @@ struct DecodeOp {
   }
 };
 
+template <typename Source, int kCount>
+__device__ Pack<float, kCount> values_at(const Source& source, At<kCount> at) {
+  return source.value(at);
+}
+template <typename Source>
+__device__ Pack<float, 4> values_at(const Source& source, const Pairs& at) {
+  return Pairs::joined(source.value(at.one), source.value(at.other));
+}
+
 template <typename Source>
 struct AccumulateOp {
   Source source;
   double factor;
   std::int64_t* sum;
   const std::uint32_t* may_add;
-  template <int kCount>
-  __device__ void run(At<kCount> at) const {
+  template <typename Where>
+  __device__ void run(Where at) const {
     if (*may_add == 0) return;
-    const Pack<float, kCount> values = source.value(at);
-    Pack<std::int64_t, kCount> sums = at.load(sum);
-    for (int i = 0; i < kCount; ++i) {
+    Pack<std::int64_t, Where::count> sums = at.load(sum);
+    const Pack<float, Where::count> values = values_at(source, at);
+    for (int i = 0; i < Where::count; ++i) {
       sums.v[i] = ops::wrapping_add(sums.v[i], ops::to_fixed(ops::fixed_product(values.v[i], factor)));
     }
     at.store(sum, sums);
@@ -130,8 +139,8 @@ class GpuDenseCodec : public DeviceCodec {
     FLUVIAL_TRY(check_length(bytes, sum.size()));
     FLUVIAL_ASSIGN(const std::uint32_t* const may_add, launch_verdict(factor, workspace, outcome, stream));
     const auto source = format_.source(bytes.data(), sum.size());
-    return each(AccumulateOp<Source>{source, factor, sum.data(), may_add}, sum.size(), fits_four(sum.data()), bytes,
-                stream);
+    const bool by_pairs = fits_four(sum.data()) && format_.by_four(bytes.data(), sum.size());
+    return launch_pairs(AccumulateOp<Source>{source, factor, sum.data(), may_add}, sum.size(), by_pairs, stream);
   }
   Status residual(DeviceSpan<const float> values, DeviceSpan<const std::byte> bytes, DeviceSpan<float> out,
                   Stream& stream) const override {

@@ -7,6 +7,7 @@
 #include "kernels/cuda/packs.h"
 #include "kernels/cuda/screen.h"
 #include "kernels/ops/fixed.h"
+#include "kernels/ops/mean.h"
 #include "kernels/ops/optimizer.h"
 #include "kernels/ops/update.h"
 
@@ -100,11 +101,11 @@ struct AddSumsOp {
   const std::int64_t* add;
   std::int64_t* sum;
 
-  template <int kCount>
-  __device__ void run(At<kCount> at) const {
-    const Pack<std::int64_t, kCount> values = at.load(add);
-    Pack<std::int64_t, kCount> sums = at.load(sum);
-    for (int i = 0; i < kCount; ++i) sums.v[i] = ops::wrapping_add(sums.v[i], values.v[i]);
+  template <typename Where>
+  __device__ void run(Where at) const {
+    const Pack<std::int64_t, Where::count> values = at.load(add);
+    Pack<std::int64_t, Where::count> sums = at.load(sum);
+    for (int i = 0; i < Where::count; ++i) sums.v[i] = ops::wrapping_add(sums.v[i], values.v[i]);
     at.store(sum, sums);
   }
 };
@@ -113,13 +114,16 @@ struct MeanOp {
   const std::int64_t* sum;
   double inverse_scale;
   double total_weight;
+  double inverse_weight;
   float* out;
 
-  template <int kCount>
-  __device__ void run(At<kCount> at) const {
-    const Pack<std::int64_t, kCount> sums = at.load(sum);
-    Pack<float, kCount> means;
-    for (int i = 0; i < kCount; ++i) means.v[i] = ops::mean_of_sum(sums.v[i], inverse_scale, total_weight);
+  template <typename Where>
+  __device__ void run(Where at) const {
+    const Pack<std::int64_t, Where::count> sums = at.load(sum);
+    Pack<float, Where::count> means;
+    for (int i = 0; i < Where::count; ++i) {
+      means.v[i] = ops::mean_by_inverse(sums.v[i], inverse_scale, total_weight, inverse_weight);
+    }
     at.store(out, means);
   }
 };
@@ -254,13 +258,13 @@ class GpuVectorOps final : public DeviceVectorOps {
                        fits_four(x.data()) && fits_four(sum.data()), stream);
   }
   Status add_sums(DeviceSpan<const std::int64_t> add, DeviceSpan<std::int64_t> sum, Stream& stream) override {
-    return launch_each(AddSumsOp{add.data(), sum.data()}, sum.size(), fits_four(add.data()) && fits_four(sum.data()),
-                       stream);
+    return launch_pairs(AddSumsOp{add.data(), sum.data()}, sum.size(), fits_four(add.data()) && fits_four(sum.data()),
+                        stream);
   }
   Status mean_of_sums(DeviceSpan<const std::int64_t> sum, double inverse_scale, double total_weight,
                       DeviceSpan<float> out, Stream& stream) override {
-    return launch_each(MeanOp{sum.data(), inverse_scale, total_weight, out.data()}, out.size(),
-                       fits_four(sum.data()) && fits_four(out.data()), stream);
+    return launch_pairs(MeanOp{sum.data(), inverse_scale, total_weight, 1 / total_weight, out.data()}, out.size(),
+                        fits_four(sum.data()) && fits_four(out.data()), stream);
   }
   Status pseudo_gradient(DeviceSpan<const float> base, DeviceSpan<const float> local, DeviceSpan<const float> residual,
                          DeviceSpan<float> out, Stream& stream) override {
