@@ -14,24 +14,30 @@ inline constexpr unsigned kBlockThreads = 256;
 inline constexpr std::uint32_t kStepValues = 256;
 inline constexpr std::uint32_t kHeaderBytes = 8;
 
-// Which block a value is in, without a division where blocks are powers of two. Chunks are shorter than 2^32.
+// Which block a value is in, by a multiplication in place of a division: with e = multiplier * values - 2^shift, which
+// is below `values`, index * multiplier / 2^shift is index / values and index * e / 2^shift / values. The latter takes
+// nothing to the next whole number while index * e is below 2^shift. So this holds for index < 2^30; chunks are
+// shorter.
 struct Blocks {
   std::uint32_t values = 1;
-  int shift = -1;
+  std::uint32_t multiplier = 1;
+  std::uint32_t shift = 0;
 
   static Blocks of(std::uint32_t block_values) {
-    Blocks blocks{.values = block_values, .shift = -1};
-    for (int shift = 0; shift < 31; ++shift) {
-      if (std::uint32_t{1} << shift == block_values) blocks.shift = shift;
-    }
-    return blocks;
+    std::uint32_t shift = 31;
+    for (std::uint32_t half = block_values / 2; half != 0; half /= 2) ++shift;
+    const std::uint64_t multiplier = ((std::uint64_t{1} << shift) + block_values - 1) / block_values;
+    return {.values = block_values, .multiplier = static_cast<std::uint32_t>(multiplier), .shift = shift};
   }
-  __device__ std::uint32_t index_of(std::uint64_t value) const {
+  __host__ __device__ std::uint32_t index_of(std::uint64_t value) const {
     const auto index = static_cast<std::uint32_t>(value);
-    return shift >= 0 ? index >> shift : index / values;
+    return static_cast<std::uint32_t>(static_cast<std::uint64_t>(index) * multiplier >> shift);
   }
-  __host__ __device__ std::uint64_t count(std::uint64_t n) const { return (n + values - 1) / values; }
+  __host__ __device__ std::uint64_t count(std::uint64_t n) const {
+    return index_of(n) + (n > static_cast<std::uint64_t>(index_of(n)) * values ? 1U : 0U);
+  }
 };
+static_assert(kChunkValuesMax < std::uint64_t{1} << 30);
 
 // The eight values of a lane in a step, or their codes.
 template <typename T>
