@@ -138,7 +138,9 @@ Status device_fold(DeviceSpan<const float> update, DeviceSpan<const float> resid
 
 std::size_t device_squares_workspace_bytes(std::size_t value_count) {
   if (value_count < kSquaresInPieces) return 0;
-  return (value_count + kSquaresPiece - 1) / kSquaresPiece * std::tuple_size_v<SquareLanes> * sizeof(SquaresPiece);
+  const std::size_t pieces = (value_count + kSquaresPiece - 1) / kSquaresPiece;
+  const std::size_t groups = (pieces + kSquaresGroup - 1) / kSquaresGroup;
+  return (pieces + groups) * std::tuple_size_v<SquareLanes> * sizeof(SquaresPiece);
 }
 
 Status device_add_squares(DeviceSpan<const float> values, DeviceSpan<double> lanes, DeviceSpan<std::byte> workspace,

@@ -79,10 +79,12 @@ Status device_apply_lamb(const LambOptions& options, double rate, DeviceSpan<con
 
 // A backend's part of these; arguments were checked, lengths are above zero. Internal.
 //
-// How many values of a vector are summed at once, in 16 lanes, and from how many values on this pays.
+// How many values of a vector are summed at once, in 16 lanes, how many such pieces then, and from how many values on
+// this pays.
 inline constexpr std::size_t kSquaresPiece = 4096;
+inline constexpr std::size_t kSquaresGroup = 64;
 inline constexpr std::size_t kSquaresInPieces = 8 * kSquaresPiece;
-struct SquaresPiece {
+struct SquaresPiece {    // or a group
   std::uint64_t add[2];  // what it adds to a sum, by that sum's lowest bit, in units of it
   double start;          // about what the sum is before it
 };
