@@ -35,6 +35,19 @@ struct QsgdFormat {
   __host__ __device__ std::uint64_t block_bytes(std::uint32_t values) const {
     return (static_cast<std::uint64_t>(values) * width + 7) / 8;
   }
+  // Codes of a byte, where blocks that are read by fours begin at a multiple of 4.
+  template <int kCount>
+  __device__ Pack<std::int32_t, kCount> codes_at(const std::byte* from, std::uint32_t values,
+                                                 std::uint32_t index) const {
+    Pack<std::int32_t, kCount> codes;
+    if (width == 8) {
+      const auto bytes = load_pack<Pack<std::int8_t, kCount>>(reinterpret_cast<const std::int8_t*>(from) + index);
+      for (int i = 0; i < kCount; ++i) codes.v[i] = bytes.v[i];
+    } else {
+      for (int i = 0; i < kCount; ++i) codes.v[i] = code_at(from, values, index + static_cast<std::uint32_t>(i));
+    }
+    return codes;
+  }
   // A code has at most eight bits, so it is in two bytes.
   __device__ std::int32_t code_at(const std::byte* from, std::uint32_t values, std::uint32_t index) const {
     const std::uint32_t at = index * width;
@@ -70,12 +83,37 @@ struct QsgdFormat {
   // A step's codes begin at a byte: 256 of them take 32 bytes a bit.
   __device__ void put_codes(std::byte* out, std::uint64_t n, std::uint64_t block, std::uint32_t offset,
                             std::uint32_t length, const Eight<std::int32_t>& codes) const {
+    std::byte* const to = out + Layout{*this, n}.codes_at(block) + offset / 8 * width;
+    if (width == 8) {
+      put_bytes(reinterpret_cast<std::int8_t*>(to), length - offset, codes);
+    } else {
+      pack_codes(to, length - offset < kStepValues ? length - offset : kStepValues, codes);
+    }
+  }
+
+ private:
+  __device__ void put_bytes(std::int8_t* to, std::uint32_t left, const Eight<std::int32_t>& codes) const {
+    FLUVIAL_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const std::uint32_t at = offset_of(4 * half);
+      Pack<std::int8_t, 4> four;
+      for (int i = 0; i < 4; ++i) four.v[i] = static_cast<std::int8_t>(codes.v[4 * half + i]);
+      if (at + 4 <= left && blocks.values % 4 == 0) {
+        store_pack(to + at, four);
+        continue;
+      }
+      FLUVIAL_UNROLL
+      for (std::uint32_t i = 0; i < 4; ++i) {
+        if (at + i < left) to[at + i] = four.v[i];
+      }
+    }
+  }
+  // A warp's work.
+  __device__ void pack_codes(std::byte* to, std::uint32_t here, const Eight<std::int32_t>& codes) const {
     __shared__ std::int8_t staged[kBlockThreads / kWarp][kStepValues];
     std::int8_t* const mine = staged[warp_id()];
     stage(mine, codes);
     __syncwarp();
-    const std::uint32_t here = length - offset < kStepValues ? length - offset : kStepValues;
-    std::byte* const to = out + Layout{*this, n}.codes_at(block) + offset / 8 * width;
     const std::uint32_t mask = (1U << width) - 1;
     for (std::uint32_t byte = lane_id(); byte < block_bytes(here); byte += kWarp) {
       std::uint32_t bits = 0;

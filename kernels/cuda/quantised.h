@@ -35,7 +35,7 @@ struct BlockLayout {
   }
 };
 
-// Format::code_at(bytes of a block, values of the block, index in it) reads a code.
+// Format::codes_at(bytes of a block, values of the block, index in it) reads codes in a row.
 template <typename Format>
 struct BlockSource {
   const std::byte* bytes;
@@ -48,12 +48,7 @@ struct BlockSource {
   template <int kCount>
   __device__ Pack<std::int32_t, kCount> codes(At<kCount> at, std::uint32_t block) const {
     const auto offset = static_cast<std::uint32_t>(at.index) - block * layout.format.blocks.values;
-    const std::byte* const from = bytes + layout.codes_at(block);
-    Pack<std::int32_t, kCount> codes;
-    for (int i = 0; i < kCount; ++i) {
-      codes.v[i] = layout.format.code_at(from, layout.length(block), offset + static_cast<std::uint32_t>(i));
-    }
-    return codes;
+    return layout.format.template codes_at<kCount>(bytes + layout.codes_at(block), layout.length(block), offset);
   }
   template <int kCount>
   __device__ Pack<float, kCount> value(At<kCount> at) const {

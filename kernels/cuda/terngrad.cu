@@ -30,10 +30,26 @@ struct TernFormat {
 
   // Byte j of w holds the values j, w + j, ... of the block.
   __host__ __device__ std::uint64_t block_bytes(std::uint32_t values) const { return (values + kDigits - 1) / kDigits; }
-  __device__ std::int32_t code_at(const std::byte* from, std::uint32_t values, std::uint32_t index) const {
+  template <int kCount>
+  __device__ Pack<std::int32_t, kCount> codes_at(const std::byte* from, std::uint32_t values,
+                                                 std::uint32_t index) const {
     const auto width = static_cast<std::uint32_t>(block_bytes(values));
-    const ops::TernaryPlace place = ops::ternary_place(static_cast<std::int32_t>(index / width));
-    return ops::ternary_digit(static_cast<std::int8_t>(from[index % width]), place);
+    std::uint32_t byte = index;
+    std::int32_t place = 0;
+    FLUVIAL_UNROLL
+    for (std::uint32_t i = 1; i < kDigits; ++i) {  // less than a division
+      if (byte < width) continue;
+      byte -= width;
+      ++place;
+    }
+    Pack<std::int32_t, kCount> codes;
+    for (int i = 0; i < kCount; ++i) {
+      codes.v[i] = ops::ternary_digit(static_cast<std::int8_t>(from[byte]), ops::ternary_place(place));
+      if (++byte < width) continue;
+      byte = 0;
+      ++place;
+    }
+    return codes;
   }
   __device__ static float value_of(std::int32_t code, float scale) {
     return ops::int8_value(static_cast<std::int8_t>(code), scale);
@@ -49,7 +65,7 @@ struct TernFormat {
       if (packed < -ops::kTernaryMost || packed > ops::kTernaryMost) return false;
     }
     for (std::uint32_t i = values; i < kDigits * width; ++i) {
-      if (code_at(from, values, i) != 0) return false;
+      if (codes_at<1>(from, values, i).v[0] != 0) return false;
     }
     return true;
   }
