@@ -51,13 +51,14 @@ __device__ inline std::uint32_t offset_of(int i) {
   return lane_offset() + static_cast<std::uint32_t>(i % 4 + (i < 4 ? 0 : 32));
 }
 
-// Values from `first` on, of which `length` are the block's: the others are 0.
+// Values from `x` on, of which `length` are the block's: the others are 0. A whole step needs no look at either.
+template <bool kWhole = false>
 __device__ inline Eight<float> load_step(const float* x, std::uint32_t length, bool by_four) {
   Eight<float> values;
   FLUVIAL_UNROLL
   for (int half = 0; half < 2; ++half) {
     const std::uint32_t at = offset_of(4 * half);
-    if (by_four && at + 4 <= length) {
+    if (kWhole || (by_four && at + 4 <= length)) {
       const auto pack = load_pack<Pack<float, 4>>(x + at);
       for (int i = 0; i < 4; ++i) values.v[4 * half + i] = pack.v[i];
     } else {
@@ -67,11 +68,12 @@ __device__ inline Eight<float> load_step(const float* x, std::uint32_t length, b
   return values;
 }
 
+template <bool kWhole = false>
 __device__ inline void store_step(float* out, const Eight<float>& values, std::uint32_t length, bool by_four) {
   FLUVIAL_UNROLL
   for (int half = 0; half < 2; ++half) {
     const std::uint32_t at = offset_of(4 * half);
-    if (by_four && at + 4 <= length) {
+    if (kWhole || (by_four && at + 4 <= length)) {
       Pack<float, 4> pack;
       for (int i = 0; i < 4; ++i) pack.v[i] = values.v[4 * half + i];
       store_pack(out + at, pack);
@@ -91,10 +93,11 @@ __device__ inline std::uint32_t max_bits_of(const Eight<float>& values, std::uin
   return most;
 }
 
-// The 16 bits of each of the eight; `coordinate` is the step's first.
+// The 16 bits of each of the eight; `coordinate` is the step's first, that of a group of 64 in a whole step.
+template <bool kWhole>
 __device__ inline Eight<std::uint16_t> random_step(const ops::RandomStream& stream, std::uint64_t coordinate) {
   Eight<std::uint16_t> random;
-  if (coordinate % ops::kRandomGroup == 0) {
+  if (kWhole || coordinate % ops::kRandomGroup == 0) {
     const std::uint64_t counter = ops::kRandomLanes * (coordinate / ops::kRandomGroup) + lane_id();
     const ops::RandomPairs pairs = ops::philox_pairs(counter, stream.counter_high, stream.key);
     FLUVIAL_UNROLL
@@ -106,17 +109,25 @@ __device__ inline Eight<std::uint16_t> random_step(const ops::RandomStream& stre
   return random;
 }
 
-// Lane i of 16 adds term(x) of the values at i, i + 16, ... of the block in order; then lanes i and i + 8, i + 4, i +
-// 2, i + 1 are added. Every lane has the sum.
-template <typename Term>
-__device__ double lane_sum(const float* x, std::uint32_t length, Term term) {
-  constexpr unsigned kLanes = 16;
+// The lanes of two blocks side by side. Lane i of 16 adds term(x) of the values at i, i + 16, ... of its block in
+// order; then lanes i and i + 8, i + 4, i + 2, i + 1 are added. All 16 have the sum.
+template <typename Format>
+__device__ double lane_sums(const Format& format, const float* x, std::uint32_t length) {
+  constexpr std::uint32_t kLanes = 16;
+  constexpr std::uint32_t kAhead = 8;  // loads under way
   double sum = 0;
-  if (lane_id() < kLanes) {
-    for (std::uint32_t i = lane_id(); i < length; i += kLanes) sum += term(x[i]);
+  std::uint32_t i = lane_id() % kLanes;
+  for (; i + (kAhead - 1) * kLanes < length; i += kAhead * kLanes) {
+    const float* const from = x + i;
+    float ahead[kAhead];
+    FLUVIAL_UNROLL
+    for (std::uint32_t j = 0; j < kAhead; ++j) ahead[j] = from[j * kLanes];
+    FLUVIAL_UNROLL
+    for (std::uint32_t j = 0; j < kAhead; ++j) sum += format.term(ahead[j]);
   }
+  for (; i < length; i += kLanes) sum += format.term(x[i]);
   for (int step = kLanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(kFullMask, sum, step);
-  return __shfl_sync(kFullMask, sum, 0);
+  return sum;
 }
 
 __device__ inline void report_block(const EncodeJob& job, std::uint64_t first, std::uint32_t length) {
@@ -125,56 +136,93 @@ __device__ inline void report_block(const EncodeJob& job, std::uint64_t first, s
   }
 }
 
-// Format has: Blocks blocks; put_header(out, n); a Coder of a block from coder(x, length, max_bits), with code(value,
-// random) and value(code), put_scale(out, block, coder), put_codes(out, n, block, offset, length, codes) for a step,
-// called by all lanes, and is_random().
-template <typename Format>
+// Blocks of a chunk, from `first` to `end`.
+struct BlockRange {
+  std::uint64_t first;
+  std::uint64_t end;
+};
+
+// Of whole blocks the values come by fours, in whole steps, and from a group of random numbers on.
+template <bool kWhole, typename Format>
+__device__ void encode_block(const Format& format, const EncodeJob& job, const ops::RandomStream& stream, bool by_four,
+                             std::uint64_t block, std::uint32_t length, double sum) {
+  const std::uint64_t first = block * format.blocks.values;
+  const float* const x = job.x + first;
+  Eight<float> values = load_step<kWhole>(x, length, by_four);
+  std::uint32_t most = max_bits_of(values, 0);
+  for (std::uint32_t offset = kStepValues; offset < length; offset += kStepValues) {
+    most = max_bits_of(load_step<kWhole>(x + offset, length - offset, by_four), most);
+  }
+  most = warp_max(most);
+  if (most >= ops::kInfinityBits) {  // the same for all lanes
+    report_block(job, first, length);
+    return;
+  }
+  const auto coder = format.coder(sum, length, most);
+  if (lane_id() == 0) format.put_scale(job.out, block, coder);
+  for (std::uint32_t offset = 0; offset < length; offset += kStepValues) {
+    if (offset > 0) values = load_step<kWhole>(x + offset, length - offset, by_four);
+    Eight<std::uint16_t> random{};
+    if (format.is_random()) random = random_step<kWhole>(stream, job.first_value + first + offset);
+    Eight<std::int32_t> codes;
+    FLUVIAL_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      codes.v[i] = kWhole || offset + offset_of(i) < length ? coder.code(values.v[i], random.v[i]) : 0;
+    }
+    format.put_codes(job.out, job.n, block, offset, length, codes);
+    if (job.residual == nullptr) continue;
+    FLUVIAL_UNROLL
+    for (int i = 0; i < 8; ++i) values.v[i] -= coder.value(codes.v[i]);
+    store_step<kWhole>(job.residual + first + offset, values, length - offset, by_four);
+  }
+}
+
+// Format has: Blocks blocks; put_header(out, n); whether it has_sum() of term(value) over a block; a Coder of a block
+// from coder(sum, length, max_bits), with code(value, random) and value(code), put_scale(out, block, coder),
+// put_codes(out, n, block, offset, length, codes) for a step, called by all lanes, and is_random().
+//
+// A warp takes two blocks at a time: the sums of both are added side by side.
+template <bool kWhole, typename Format>
 __global__ void __launch_bounds__(kBlockThreads)
-    encode_blocks(Format format, EncodeJob job, ops::RandomStream stream, bool by_four) {
+    encode_blocks(Format format, EncodeJob job, ops::RandomStream stream, bool by_four, BlockRange range) {
   if (thread_in_grid() == 0) format.put_header(job.out, job.n);
-  const std::uint64_t blocks = format.blocks.count(job.n);
-  for (std::uint64_t block = thread_in_grid() / kWarp; block < blocks; block += threads_in_grid() / kWarp) {
-    const std::uint64_t first = block * format.blocks.values;
-    const std::uint64_t left = job.n - first;
-    const std::uint32_t length = left < format.blocks.values ? static_cast<std::uint32_t>(left) : format.blocks.values;
-    const float* const x = job.x + first;
-    Eight<float> values = load_step(x, length, by_four);
-    std::uint32_t most = max_bits_of(values, 0);
-    for (std::uint32_t offset = kStepValues; offset < length; offset += kStepValues) {
-      most = max_bits_of(load_step(x + offset, length - offset, by_four), most);
+  const auto length_of = [&](std::uint64_t block) {
+    const std::uint64_t left = job.n - block * format.blocks.values;
+    return kWhole || left >= format.blocks.values ? format.blocks.values : static_cast<std::uint32_t>(left);
+  };
+  for (std::uint64_t two = range.first + 2 * (thread_in_grid() / kWarp); two < range.end;
+       two += 2 * (threads_in_grid() / kWarp)) {
+    double sums = 0;
+    if (format.has_sum()) {
+      const std::uint64_t mine = two + lane_id() / 16;
+      const bool is_there = mine < range.end;
+      sums = lane_sums(format, job.x + mine * format.blocks.values, is_there ? length_of(mine) : 0);
     }
-    most = warp_max(most);
-    if (most >= ops::kInfinityBits) {  // the same for all lanes
-      report_block(job, first, length);
-      continue;
-    }
-    const auto coder = format.coder(x, length, most);
-    if (lane_id() == 0) format.put_scale(job.out, block, coder);
-    for (std::uint32_t offset = 0; offset < length; offset += kStepValues) {
-      if (offset > 0) values = load_step(x + offset, length - offset, by_four);
-      Eight<std::uint16_t> random{};
-      if (format.is_random()) random = random_step(stream, job.first_value + first + offset);
-      Eight<std::int32_t> codes;
-      FLUVIAL_UNROLL
-      for (int i = 0; i < 8; ++i) {
-        codes.v[i] = offset + offset_of(i) < length ? coder.code(values.v[i], random.v[i]) : 0;
-      }
-      format.put_codes(job.out, job.n, block, offset, length, codes);
-      if (job.residual == nullptr) continue;
-      FLUVIAL_UNROLL
-      for (int i = 0; i < 8; ++i) values.v[i] -= coder.value(codes.v[i]);
-      store_step(job.residual + first + offset, values, length - offset, by_four);
+    for (unsigned i = 0; i < 2 && two + i < range.end; ++i) {
+      const double sum = __shfl_sync(kFullMask, sums, static_cast<int>(16 * i));
+      encode_block<kWhole>(format, job, stream, by_four, two + i, length_of(two + i), sum);
     }
   }
 }
 
+template <bool kWhole, typename Format>
+Status launch_encode_range(const Format& format, const EncodeJob& job, const ops::RandomStream& random, bool by_four,
+                           const BlockRange& range, Stream& stream) {
+  constexpr std::uint64_t kBlocks = 2 * kBlockThreads / kWarp;
+  return launch(encode_blocks<kWhole, Format>, blocks_for((range.end - range.first + kBlocks - 1) / kBlocks, stream),
+                kBlockThreads, stream, format, job, random, by_four, range);
+}
+
 template <typename Format>
 Status launch_encode_blocks(const Format& format, const EncodeJob& job, const StreamKey& key, Stream& stream) {
-  constexpr std::uint64_t kWarps = kBlockThreads / kWarp;
   const bool by_four = format.blocks.values % 4 == 0 && fits_four(job.x) && fits_four(job.residual);
+  const bool in_steps = by_four && format.blocks.values % kStepValues == 0 && job.first_value % ops::kRandomGroup == 0;
+  const ops::RandomStream random = ops::random_stream(key.run, key.round, key.site);
   const std::uint64_t blocks = format.blocks.count(job.n);
-  return launch(encode_blocks<Format>, blocks_for((blocks + kWarps - 1) / kWarps, stream), kBlockThreads, stream,
-                format, job, ops::random_stream(key.run, key.round, key.site), by_four);
+  const std::uint64_t whole = in_steps ? job.n / format.blocks.values : 0;
+  if (whole > 0) FLUVIAL_TRY(launch_encode_range<true>(format, job, random, by_four, BlockRange{0, whole}, stream));
+  if (whole > 0 && whole == blocks) return {};
+  return launch_encode_range<false>(format, job, random, by_four, BlockRange{whole, blocks}, stream);
 }
 
 __device__ inline std::uint32_t scale_bits_at(const std::byte* bytes, std::uint64_t block) {

@@ -90,7 +90,9 @@ struct IntFormat {
   __device__ void put_header(std::byte* out, std::uint64_t) const {
     put_header_at(out, block_header(0, blocks.values));
   }
-  __device__ IntCoder coder(const float*, std::uint32_t, std::uint32_t max_bits) const {
+  __device__ bool has_sum() const { return false; }
+  __device__ double term(float) const { return 0; }
+  __device__ IntCoder coder(double, std::uint32_t, std::uint32_t max_bits) const {
     const float scale = ops::block_scale(max_bits, kPerByte == 1 ? ops::kInt8Most : ops::kInt4Most);
     return {scale, (stochastic ? ops::kFineUnits : 1.0F) / scale, stochastic};
   }

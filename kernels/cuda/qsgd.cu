@@ -34,8 +34,10 @@ struct EliasFormat {
 
   __device__ bool is_random() const { return true; }
   __device__ void put_header(std::byte*, std::uint64_t) const {}  // lay_out() does
-  __device__ QsgdCoder coder(const float* x, std::uint32_t length, std::uint32_t max_bits) const {
-    return packed.coder(x, length, max_bits);
+  __device__ bool has_sum() const { return true; }
+  __device__ double term(float value) const { return packed.term(value); }
+  __device__ QsgdCoder coder(double sum, std::uint32_t length, std::uint32_t max_bits) const {
+    return packed.coder(sum, length, max_bits);
   }
   __device__ void put_scale(std::byte* out, std::uint64_t block, const QsgdCoder& coder) const {
     packed.put_scale(out, block, coder);

@@ -73,8 +73,10 @@ struct QsgdFormat {
     put_header_at(out, block_header(form, blocks.values) | n << 32);
     put_scale_at(out, 0, ops::bits_float(static_cast<std::uint32_t>(levels)));
   }
-  __device__ QsgdCoder coder(const float* x, std::uint32_t length, std::uint32_t) const {
-    const float step = ops::qsgd_step(lane_sum(x, length, square), levels);
+  __device__ bool has_sum() const { return true; }
+  __device__ double term(float value) const { return square(value); }
+  __device__ QsgdCoder coder(double sum, std::uint32_t, std::uint32_t) const {
+    const float step = ops::qsgd_step(sum, levels);
     return {step, ops::kFineUnits / step, levels};
   }
   __device__ void put_scale(std::byte* out, std::uint64_t block, const QsgdCoder& coder) const {

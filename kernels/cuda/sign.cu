@@ -74,10 +74,10 @@ struct SignFormat {
 
   __device__ bool is_random() const { return false; }
   __device__ void put_header(std::byte* out, std::uint64_t) const { put_header_at(out, layout(0).header()); }
-  __device__ SignCoder coder(const float* x, std::uint32_t length, std::uint32_t) const {
-    if (vote) return {1.0F};
-    const double sum = lane_sum(x, length, [](float v) { return static_cast<double>(v < 0 ? -v : v); });
-    return {ops::sign_scale(sum, length)};
+  __device__ bool has_sum() const { return !vote; }
+  __device__ double term(float value) const { return static_cast<double>(value < 0 ? -value : value); }
+  __device__ SignCoder coder(double sum, std::uint32_t length, std::uint32_t) const {
+    return {vote ? 1.0F : ops::sign_scale(sum, length)};
   }
   __device__ void put_scale(std::byte* out, std::uint64_t block, const SignCoder& coder) const {
     if (!vote) put_scale_at(out, block, coder.scale);

@@ -74,9 +74,10 @@ struct TernFormat {
   __device__ void put_header(std::byte* out, std::uint64_t n) const {
     put_header_at(out, block_header(0, blocks.values) | n << 32);
   }
-  __device__ TernCoder coder(const float* x, std::uint32_t length, std::uint32_t max_bits) const {
-    const double norm_squared = clip > 0 ? lane_sum(x, length, square) : 0.0;
-    const float scale = ops::terngrad_scale(max_bits, norm_squared, length, clip);
+  __device__ bool has_sum() const { return clip > 0; }
+  __device__ double term(float value) const { return square(value); }
+  __device__ TernCoder coder(double sum, std::uint32_t length, std::uint32_t max_bits) const {
+    const float scale = ops::terngrad_scale(max_bits, sum, length, clip);
     return {scale, ops::kChances / scale};
   }
   __device__ void put_scale(std::byte* out, std::uint64_t block, const TernCoder& coder) const {
