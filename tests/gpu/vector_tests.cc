@@ -290,7 +290,7 @@ std::vector<std::vector<float>> long_vectors(const Context& context) {
   };
   const float most = std::numeric_limits<float>::max();
   std::vector<std::vector<float>> all = {
-      normals(context.is_small ? 100'001 : 30'000'001, 32),
+      normals(context.is_small ? 700'001 : 30'000'001, 32),
       adversarial(kSize, 33, 1e4F),
       adversarial(kSize, 34, most),
       // From 2^53 on odd squares end in half a unit of the sum, or in more halves: rounding goes by the lowest bit.
