@@ -102,8 +102,9 @@ void accept(const v1::EnrolReply& reply, const identity::EnrolmentToken& token, 
     FLUVIAL_CHECK(enrolled.ok() == *expected, "an answer with a wrong part is taken, or a right one is not");
   if (enrolled.ok()) return check_enrolled(*enrolled, token);
   check_error(enrolled.error());
-  check_keeps(enrolled.error(), as_text(token.secret.bytes()));
-  check_keeps(enrolled.error(), to_hex(token.secret.bytes()));
+  const std::string quoted = reply.SerializeAsString();  // an answer that tells the secret told it itself
+  check_keeps(enrolled.error(), as_text(token.secret.bytes()), quoted);
+  check_keeps(enrolled.error(), to_hex(token.secret.bytes()), quoted);
 }
 
 v1::EnrolReply right_answer() {
