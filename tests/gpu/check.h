@@ -100,9 +100,10 @@ class OnDevice {
   }
   DeviceSpan<T> span() const { return span_; }
   const DeviceBuffer& buffer() const { return buffer_; }
-  std::vector<T> values() const {
-    std::vector<T> values(span_.size());
-    require(kernels::copy_to_host(DeviceSpan<const T>(span_), std::span(values), *stream_));
+  std::vector<T> values() const { return first(span_.size()); }
+  std::vector<T> first(std::size_t count) const {
+    std::vector<T> values(count);
+    require(kernels::copy_to_host(DeviceSpan<const T>(span_.first(count)), std::span(values), *stream_));
     require(stream_->synchronize());
     return values;
   }

@@ -89,8 +89,8 @@ class Pair {
     const auto same_bytes = [&](const std::string& verb) {
       require(stream_.synchronize());
       const std::size_t size = require(device_->encoded_bytes(*outcome_));
-      const auto bytes = out.values();
-      check_same(std::span(bytes).first(size), expected, what(verb, chunk.size()));
+      const auto bytes = out.first(size);
+      check_same(view(bytes), expected, what(verb, chunk.size()));
     };
     require(device_->encode_chunk(plan, index, chunk, out.span(), outcome_, stream_));
     same_bytes("encode");
