@@ -41,8 +41,8 @@ struct Outcome {
   std::uint64_t run = 0;
   json::array rounds;  // as the admin API gives them
   std::vector<AuditSite> sites;
-  std::string last_model;           // its path
-  double update_bytes_sent = 0;     // by all sites
+  std::string last_model;        // its path
+  double update_bytes_sent = 0;  // by all sites
   std::vector<ProcessUsage> processes;
   std::vector<RoleCounts> warm;  // of a round after the first
   Status exact;

@@ -37,8 +37,8 @@ struct Master {
 };
 
 // `before`: what sites trained from in the round before; a difference begins there. A run's initial model travels
-// whole, and so does one that the codec does not hold, or whose difference has no model to begin at or is no smaller: it
-// is then the master itself. The same arguments give the same bytes.
+// whole, and so does one that the codec does not hold, or whose difference has no model to begin at or is no smaller:
+// it is then the master itself. The same arguments give the same bytes.
 Result<TrainedModel> make_trained(Parallel& parallel, const DownPlan& plan, const round::Schema& schema,
                                   const Master& master, const std::optional<aggregate::BaseModel>& before);
 
