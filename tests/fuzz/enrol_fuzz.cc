@@ -139,7 +139,10 @@ void made_answer(Input& input) {
   switch (input.below(16)) {
     case 0: reply.set_ca_pem(parts.foreign.certificate().pem()), right = false; break;
     case 1: reply.set_ca_pem(input.text()), right = false; break;
-    case 2: reply.set_node(input.byte()), right = right && reply.node() == 7; break;
+    case 2:  // 8: what one of the certificates says
+      reply.set_node(input.byte());
+      right = certificate == 4 ? reply.node() == 8 : right && reply.node() == 7;
+      break;
     case 3: reply.set_name(input.text()), right = right && reply.name() == kName; break;
     case 4:
       reply.set_role(static_cast<v1::NodeRole>(input.byte()));
