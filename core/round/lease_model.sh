@@ -1,11 +1,11 @@
 #!/bin/sh
-# Checks core/round/lease.pml exhaustively: lease_model.sh EXPECTED COMPILER [-DNAME[=VALUE]...]
+# Checks a model of this folder exhaustively: lease_model.sh MODEL EXPECTED COMPILER [-DNAME[=VALUE]...]
 # EXPECTED: "holds", "fails" (a mutation: it must have a counterexample) or "ends" (no execution goes on for ever).
 # Exit status: 0 as expected, 1 not, 77 spin is not installed. Works in a folder of its own and leaves nothing.
 set -eu
-model=$(cd "$(dirname "$0")" && pwd)/lease.pml
-expected=$1 compiler=$2
-shift 2
+name=$1 expected=$2 compiler=$3
+model=$(cd "$(dirname "$0")" && pwd)/$name.pml
+shift 3
 command -v spin >/dev/null || { echo "skipped: spin is not installed (Debian and Ubuntu: package spin)"; exit 77; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -29,6 +29,6 @@ if [ "$verdict" = holds ] && grep -Eq 'max search depth too small|Search not com
   exit 1
 fi
 if [ "$verdict" = fails ] && [ "$expected" = holds ]; then
-  spin -t -p -g "$@" -k lease.pml.trail "$model" | grep -v '\[(1)\]' | tail -n 200
+  spin -t -p -g "$@" -k "$name.pml.trail" "$model" | grep -v '\[(1)\]' | tail -n 200
 fi
 [ "$verdict" = "$expected" ]
