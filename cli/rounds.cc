@@ -47,6 +47,30 @@ struct Options : AdminOptions {
   }
 };
 
+// How much of the run each site has made, where some updates were of an earlier round than the one that counted them.
+std::string shares(const json::array& sites, const Terminal& terminal) {
+  double all = 0;
+  std::uint64_t stale = 0;
+  for (const json::value& site : sites) {
+    all += number_member(site, "rounds", 0);
+    stale += count_member(site, "stale");
+  }
+  if (stale == 0) return {};
+  Table table({{"SITE"},
+               {"ROUNDS", Align::kRight},
+               {"SHARE", Align::kRight},
+               {"OLD", Align::kRight},
+               {"BY ROUNDS", Align::kRight}});
+  for (const json::value& site : sites) {
+    const std::uint64_t old = count_member(site, "stale");
+    const double by = old == 0 ? 0 : number_member(site, "staleness", 0) / static_cast<double>(old);
+    table.add({text_member(site, "name"), std::to_string(count_member(site, "rounds")),
+               fmt::format("{:.1f} %", 100 * number_member(site, "rounds", 0) / all), std::to_string(old),
+               old == 0 ? "-" : fmt::format("{:.1f}", by)});
+  }
+  return "\n" + table.render(terminal);
+}
+
 int list(const Io& io, Options options) {
   const auto rounds = options.client().get(options.target("/v1/rounds"));
   if (!rounds.ok()) return fail(io, "rounds list", rounds.error());
@@ -84,6 +108,7 @@ int list(const Io& io, Options options) {
     table.add(std::move(cells));
   }
   io.print(table.empty() ? "no committed rounds\n" : table.render(io.terminal()));
+  io.print(shares(array_member(*rounds, "shares"), io.terminal()));
   const std::uint64_t pruned = count_member(*rounds, "pruned");
   if (pruned >= std::max<std::uint64_t>(options.from, 1)) {
     io.note(fmt::format("rounds up to {} are not in the coordinator's journal any more (keep_rounds)\n", pruned));
@@ -112,6 +137,12 @@ std::string describe(const json::value& round) {
   line("took", format_seconds(number_member(round, "seconds", kNone)));
   line("participants", std::to_string(count_member(round, "participants")));
   line("contributors", site_names(array_member(round, "contributors")));
+  for (const json::value& site : array_member(round, "contributors")) {
+    const std::uint64_t staleness = count_member(site, "staleness");
+    if (staleness == 0) continue;
+    line("of before", fmt::format("{}: its update of {} {} before", text_member(site, "name"), staleness,
+                                  staleness == 1 ? "round" : "rounds"));
+  }
   const json::array& late = array_member(round, "late_sites");
   if (const std::uint64_t count = count_member(round, "late"); late.size() < count || count == 0) {
     line("late", std::to_string(count));  // a version before this one named nobody

@@ -15,6 +15,7 @@
 
 #include "core/base/clock.h"
 #include "core/round/gather.h"
+#include "core/round/lateness.h"
 #include "core/round/plan.h"
 #include "core/round/record.h"
 
@@ -29,6 +30,7 @@ struct Subject {
   round::ModelRef base;
   std::uint64_t value_count = 0;
   std::uint64_t integer_count = 0;
+  std::optional<round::Lateness> late = {};
   bool operator==(const Subject&) const = default;
 };
 

@@ -113,7 +113,7 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
   codec_ = std::move(codec);
   want_model(opening.base);
   opened_at_ = now();
-  Subject subject{opening.plan, opening.base, opening.value_count, opening.integer_count};
+  Subject subject{opening.plan, opening.base, opening.value_count, opening.integer_count, opening.late};
   if (!is_current(opening.run, opening.round) || machine_.opening().subject != subject) {
     side_.begin();
     upload_.round_begins();

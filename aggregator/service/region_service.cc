@@ -179,9 +179,9 @@ bool RegionService::is_current(RunId run, RoundId round) const {
 // A site that is turned away for want of the base model is asked again when it is here (base_is_here).
 Result<transfer::Terms> RegionService::terms(bool brings_integers) {
   const std::shared_ptr<tree::ModelSlot> base = model_.slot();
-  transfer::Terms terms = transfer::make_terms(opening_->plan, opening_->value_count, opening_->integer_count,
-                                               opening_->base.digest, opening_->scale_bits, codec_,
-                                               base ? base->schema() : nullptr, base ? base->integers() : nullptr);
+  transfer::Terms terms = transfer::make_terms(
+      opening_->plan, opening_->value_count, opening_->integer_count, opening_->base, opening_->scale_bits, codec_,
+      base ? base->schema() : nullptr, base ? base->integers() : nullptr, opening_->late);
   if (const Status known = transfer::check_base(terms); brings_integers && !known.ok()) {
     awaits_base_ = true;
     return known.error();
@@ -237,7 +237,10 @@ void RegionService::carry_out(Effects effects) {
 
 void RegionService::carry_out(const ResetSum& effect) {
   upload_.stop();
-  side_.reset_sum({{opening_->value_count, opening_->plan.chunk_values}, opening_->integer_count, effect.scale_bits});
+  side_.reset_sum({{opening_->value_count, opening_->plan.chunk_values},
+                   opening_->integer_count,
+                   effect.scale_bits,
+                   opening_->late ? opening_->late->factors : std::vector<std::uint32_t>()});
 }
 
 void RegionService::carry_out(const OpenRound&) {

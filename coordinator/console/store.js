@@ -92,7 +92,8 @@ function applyHistory(state, name, event) {
       addRounds(state, [event]);
       const late = lateWords(event);
       const counted = `${event.contributors?.length ?? 0} of ${event.participants} sites`;
-      note(state, event.at, late ? 'warn' : 'good', `Round ${event.round} committed: ${counted}${late}`, of);
+      const stale = event.stale > 0 ? `, ${event.stale} of an earlier round` : '';
+      note(state, event.at, late ? 'warn' : 'good', `Round ${event.round} committed: ${counted}${stale}${late}`, of);
       return;
     }
     case 'evaluated': {

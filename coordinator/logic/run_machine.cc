@@ -16,7 +16,10 @@ RunMachine::RunMachine(RunStart start)
       last_committed_(start.last_committed),
       epoch_(start.epoch),
       status_(start.status),
-      reason_(std::move(start.reason)) {
+      reason_(std::move(start.reason)),
+      earlier_(std::move(start.earlier)),
+      marks_(std::move(start.marks)) {
+  for (const SiteId site : start.late) missed_.emplace(site, last_committed_);
   if (start.open) {
     FLUVIAL_CHECK(start.open->round == last_committed_.next(), "the open attempt follows the last commit");
     attempt_ = std::move(*start.open);
@@ -109,8 +112,11 @@ void RunMachine::try_open(Effects& out) {
   }
   attempt_ = {run_, round, AttemptId(0), epoch_, {}, 0, model_};
   std::uint64_t weight_sum = 0;
-  for (const SiteId site : chosen) {
+  for (const SiteId site : participants_of(chosen)) {
     const SiteInfo& info = connected_.at(site);
+    if (const Status light = check_weight(site, info); !light.ok()) {
+      return halt(RunStatus::kPaused, std::string(kNoRoomPhrase) + light.error().message, out);
+    }
     attempt_.participants.push_back({site, info.lease, info.weight_max});
     weight_sum += info.weight_max;
   }
@@ -156,7 +162,8 @@ void RunMachine::call_substitutes() {
     others.erase(participant.site);
   }
   const auto has_room = [&](const SiteInfo& info) {
-    return aggregate::has_room(plan_.value_abs_max, attempt_.scale_bits, weight_sum + info.weight_max);
+    return aggregate::has_room(plan_.value_abs_max, attempt_.scale_bits, weight_sum + info.weight_max) &&
+           check_weight({}, info).ok();
   };
   std::map<SiteId, round::Lot> lots;  // without sites that are too heavy: they must not take a lighter site's place
   for (const auto& [site, info] : others) {
@@ -176,7 +183,7 @@ void RunMachine::next_attempt(Effects& out, bool sum_anew) {
   attempt_.epoch = epoch_;
   shut_out_.clear();
   if (sum_anew) {
-    gather_ = round::Gather(attempt_.participants);
+    begin_gather();
     taking_.clear();
   } else {
     gather_.next_attempt();
@@ -298,7 +305,8 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
   if (has_quorum() && (gather_.settled() || now >= soft_)) {
     note_pace(now);
     phase_ = Phase::kFinalising;
-    commit_ = {run_, attempt_.round, attempt_.attempt, gather_.held(), gather_.refusals(), gather_.late(), {}};
+    commit_ = {run_, attempt_.round,     attempt_.attempt, gather_.held(), gather_.refusals(), gather_.late(),
+               {},   late_is_next(plan_)};
     out.push_back(Finalise{next_step(), commit_});
     return;
   }
@@ -337,6 +345,7 @@ Effects RunMachine::finalised(Step step, const round::ModelRef& model, TimePoint
 
 Effects RunMachine::commit_recorded(Step step, TimePoint now) {
   if (phase_ != Phase::kCommitting || !awaits(step)) return {};
+  note_counted();
   model_ = commit_.model;
   last_committed_ = commit_.round;
   round_begun_ = false;

@@ -21,6 +21,7 @@
 
 #include "core/base/clock.h"
 #include "core/round/gather.h"
+#include "core/round/lateness.h"
 #include "core/round/pace.h"
 #include "core/round/plan.h"
 #include "core/round/record.h"
@@ -109,6 +110,11 @@ struct RunStart {
   Epoch epoch;                               // this coordinator's term
   RunStatus status = RunStatus::kRunning;
   std::string reason;
+  // Of a run with `late = "next"`: the models before `model`, newest first; who was late in the last commit; what
+  // counted last of each site.
+  std::vector<round::ModelRef> earlier = {};
+  std::vector<SiteId> late = {};
+  std::map<SiteId, round::Mark> marks = {};
 };
 
 class RunMachine {
@@ -152,6 +158,9 @@ class RunMachine {
   Status admit(SiteId site, Epoch lease, std::uint64_t weight) const;
   Status admit(AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const;
 
+  // What the round in progress, or the next one, says of updates that missed theirs; none: they are late.
+  std::optional<round::Lateness> lateness() const { return round::lateness_of(plan_, earlier_); }
+
   Step step() const { return step_; }  // the last step: under way, or over
   bool awaits(Step step) const;        // whether this step is under way
   bool is_open() const { return phase_ == Phase::kOpen; }
@@ -192,6 +201,10 @@ class RunMachine {
   void obey(const StatusStep& step, Effects& out);
   void become(RunStatus status, std::string reason, Effects& out);
   void record_status(StatusStep step, Effects& out);
+  std::set<SiteId> participants_of(const std::vector<SiteId>& drawn) const;
+  Status check_weight(SiteId site, const SiteInfo& info) const;
+  void begin_gather();
+  void note_counted();
   void try_open(Effects& out);
   void try_close(TimePoint now, Effects& out);
   void note_on_record();
@@ -230,6 +243,9 @@ class RunMachine {
   std::optional<Error> spoilt_;  // why the sum cannot be used
   std::map<SiteId, SiteInfo> connected_;
   round::CommitRecord commit_;
+  std::vector<round::ModelRef> earlier_;  // before model_, newest first; those that an update may still be from
+  std::map<SiteId, RoundId> missed_;      // the first round that the site missed since one of its updates counted
+  std::map<SiteId, round::Mark> marks_;   // with `late = "next"`
   round::Pace pace_;
   TimePoint opened_at_;
   TimePoint soft_;

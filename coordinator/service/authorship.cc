@@ -74,8 +74,10 @@ Status Authorship::check(const tree::Child& child, const transfer::Brought& brou
     FLUVIAL_ASSIGN(key, key_of(site));
   }
   if (!key) return {};
+  const std::optional<transfer::Brought::Signed> what = brought.signed_of(contribution);
+  if (!what) return Error{Code::kUnauthenticated, name + ": an update of a model that none may be of"};
   const auto is_by = [&](const identity::PublicKey& author) {
-    return tree::check_author(author, brought.run, brought.round, brought.base, contribution);
+    return tree::check_author(author, brought.run, what->round, what->base, contribution);
   };
   Status own = is_by(key);
   if (!own.ok() && child.node != site) {

@@ -26,11 +26,14 @@ json::object metrics_object(const round::Metrics& metrics) {
 
 json::object round_object(const store::CommitRow& row, const NameOf& name_of) {
   json::array contributors;
+  std::uint64_t stale = 0;
   for (const auto& [site, entry] : row.record.contributors.entries()) {
+    stale += entry.staleness() > 0 ? 1 : 0;
     contributors.push_back({{"site", site.value()},
                             {"name", name_of(site)},
                             {"weight", entry.weight},
                             {"digest", to_hex(entry.digest)},
+                            {"staleness", entry.staleness()},
                             {"metrics", metrics_object(entry.metrics)}});
   }
   json::array refused;
@@ -46,6 +49,7 @@ json::object round_object(const store::CommitRow& row, const NameOf& name_of) {
   object["attempt"] = row.record.attempt.value();
   object["participants"] = row.participants_count;
   object["contributors"] = std::move(contributors);
+  object["stale"] = stale;
   object["refused"] = std::move(refused);
   json::array late_sites;
   for (const store::LateSite& late : row.late) {
@@ -67,6 +71,19 @@ json::object round_object(const store::CommitRow& row, const NameOf& name_of) {
 }
 
 }  // namespace
+
+std::string shares_json(const std::map<SiteId, store::SiteShare>& shares, const NameOf& name_of) {
+  json::array all;
+  for (const auto& [site, share] : shares) {
+    all.push_back({{"site", site.value()},
+                   {"name", name_of(site)},
+                   {"rounds", share.rounds},
+                   {"weight", share.weight},
+                   {"stale", share.stale},
+                   {"staleness", share.staleness}});
+  }
+  return json::serialize(all);
+}
 
 std::string utc(WallTime time) {
   const auto ms = time.time_since_epoch().count();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 
 #include "coordinator/logic/run_machine.h"
@@ -12,6 +13,7 @@ namespace fluvial::coordinator {
 using NameOf = std::function<std::string(NodeId)>;
 
 std::string round_json(const store::CommitRow& row, const NameOf& name_of);
+std::string shares_json(const std::map<SiteId, store::SiteShare>& shares, const NameOf& name_of);
 std::string committed_line(const store::CommitRow& row, const NameOf& name_of);
 std::string evaluated_line(RunId run, RoundId round, const round::Metrics& evaluation);
 std::string opened_line(const round::AttemptRecord& attempt);

@@ -56,13 +56,17 @@ Status check_key(store::CoordinatorJournal& journal, SiteId site, ByteSpan key) 
   return Error{Code::kDataLoss, "it is signed by a key that was never certified as this site's"};
 }
 
+// Of an update that entered a later round.
+RoundId own_round(const round::Contribution& entry) { return RoundId(entry.base.value() + 1); }
+
 Status check_contribution(store::CoordinatorJournal& journal, const store::CommitRow& row, const Digest& base,
                           const round::Contribution& entry) {
   const auto key = row.keys.find(entry.site);
   FLUVIAL_CHECK(key != row.keys.end(), "a signature is kept with its key");
   FLUVIAL_TRY(check_key(journal, entry.site, key->second));
   FLUVIAL_ASSIGN(const identity::PublicKey reader, identity::PublicKey::from_der(key->second));
-  return tree::check_author(reader, row.record.run, row.record.round, base, entry);
+  return tree::check_author(reader, row.record.run, entry.staleness() == 0 ? row.record.round : own_round(entry), base,
+                            entry);
 }
 
 Result<AuditedRound> audit(store::CoordinatorJournal& journal, const store::CommitRow& row,
@@ -87,7 +91,12 @@ Result<AuditedRound> audit(store::CoordinatorJournal& journal, const store::Comm
     if (!entry.signature) continue;
     ++audited.contributors_signed;
     if (!base) continue;
-    const Status own = check_contribution(journal, row, *base, entry);
+    std::optional<Digest> from = base;
+    if (entry.staleness() > 0) {
+      FLUVIAL_ASSIGN(from, base_of(journal, record.run, own_round(entry)));
+    }
+    if (!from) continue;
+    const Status own = check_contribution(journal, row, *from, entry);
     if (!own.ok()) audited.faults.push_back(name_of(site) + ": " + own.error().message);
   }
   audited.contributions_checked = base || audited.contributors_signed == 0;

@@ -117,6 +117,14 @@ void RunReport::committed(const store::CommitRow& row, const round::Pace& pace) 
   pace_report_.round_closed(pace, record.contributors);
   counts_.contributions_counted.add(static_cast<double>(record.contributors.size()));
   for (const SiteId site : record.late) root_counts_.late(where_ ? where_(site) : "unknown");
+  std::uint64_t stale = 0;
+  std::uint64_t staleness = 0;
+  for (const auto& [site, entry] : record.contributors.entries()) {
+    stale += entry.staleness() > 0 ? 1 : 0;
+    staleness += entry.staleness();
+  }
+  root_counts_.contributions_stale.add(static_cast<double>(stale));
+  root_counts_.staleness.add(static_cast<double>(staleness));
   root_counts_.step_norm.set(step_norm_);
   root_counts_.model_whole_bytes.set(static_cast<double>(record.model.bytes));
   root_counts_.model_down_bytes.set(static_cast<double>(model_down_bytes_));
@@ -127,6 +135,7 @@ void RunReport::committed(const store::CommitRow& row, const round::Pace& pace) 
   log.info("round committed", {{"contributors", record.contributors.size()},
                                {"late", record.late.size()},
                                {"refused", record.refusals.size()},
+                               {"of_earlier_rounds", stale},
                                {"weight", record.contributors.total_weight()},
                                {"seconds", static_cast<double>(row.duration_ms) / 1000.0},
                                {"bytes_up", row.bytes_up},

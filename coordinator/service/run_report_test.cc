@@ -76,6 +76,21 @@ TEST_F(RunReportTest, ACommitIsCountedAndTold) {
   EXPECT_TRUE(is_told("\"event\":\"committed\""));
 }
 
+TEST_F(RunReportTest, UpdatesOfEarlierRoundsAreCounted) {
+  store::CommitRow row;
+  row.record = {.run = RunId(1), .round = RoundId(9)};
+  for (const std::uint32_t site : {1U, 2U, 3U}) {
+    round::Contribution one{SiteId(site), Epoch(1), 10, {}, 0, {}};
+    one.admitted = ModelVersion(8);
+    one.base = ModelVersion(9 - site);  // 0, 1 and 2 rounds late
+    ASSERT_TRUE(row.record.contributors.add(one).ok());
+  }
+  report_.committed(row, {});
+  EXPECT_THAT(metrics_.render(), HasSubstr("fluvial_coordinator_contributions_stale_total 2"));
+  EXPECT_THAT(metrics_.render(), HasSubstr("fluvial_coordinator_staleness_rounds_total 3"));
+  EXPECT_TRUE(is_told("\"stale\":2"));
+}
+
 TEST_F(RunReportTest, WhatARoundWaitsForIsTimed) {
   for (const Work work :
        {Work::kAttemptRecord, Work::kFinalise, Work::kCommitRecord, Work::kStatusRecord, Work::kCommit}) {

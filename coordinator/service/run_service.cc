@@ -61,12 +61,13 @@ Result<transfer::Terms> RunService::terms(bool) {
   const RunMachine& machine = active_->machine;
   const round::AttemptRecord& attempt = machine.attempt();
   return transfer::make_terms(machine.plan(), active_->schema->value_count(), active_->schema->integer_count(),
-                              attempt.base.digest, attempt.scale_bits, active_->codec, active_->schema,
-                              active_->slot->integers());
+                              attempt.base, attempt.scale_bits, active_->codec, active_->schema,
+                              active_->slot->integers(), machine.lateness());
 }
 
 Status RunService::may_take(const transfer::UpdateHead& head) const {
   FLUVIAL_TRY(registry_.book().check_quarantine(head.site));
+  FLUVIAL_TRY(active_->machine.gather().check_mark(head.site, head.incarnation, head.submission));
   return active_->machine.admit(head.site, head.lease, head.weight);
 }
 
@@ -125,6 +126,7 @@ void RunService::send_openings(const std::set<NodeId>& children) {
   wire::Opening whole = transfer::opening_of(machine.attempt(), machine.plan(), *active_->schema);
   whole.continues = active_->continues;
   whole.order = active_->order;
+  whole.late = machine.lateness();
   side_.send_openings(std::move(whole), machine.soft_deadline() - now(), machine.hard_deadline() - now(), children);
 }
 

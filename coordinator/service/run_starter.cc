@@ -113,6 +113,11 @@ net::Awaitable<Status> RunStarter::take_up(store::RunRow row) {
     open->base = trained->ref;
   }
   Latest latest{std::move(master), std::move(*trained), std::move(state), std::move(open)};
+  const Status known = co_await runtime_.pool.run([&]() -> Status {
+    if (!round::late_is_next(row.plan) || !*last) return {};
+    return know_late(row, **last, latest);
+  });
+  if (!known.ok()) co_return known.error();
   co_return co_await activate(std::move(row), std::move(latest));
 }
 
@@ -143,6 +148,25 @@ Result<TrainedModel> RunStarter::load_trained(const store::RunRow& row, const st
   Result<TrainedModel> made = make_trained(parallel, plan, row.schema, master, base);
   if (made.ok() && made->ref.digest == named) kept.form = std::move(made->form);
   return kept;
+}
+
+// What the machine must know of the rounds before, for updates that missed theirs. A round that is pruned is too old.
+Status RunStarter::know_late(const store::RunRow& row, const store::CommitRow& last, Latest& latest) {
+  FLUVIAL_ASSIGN(latest.marks, journal_.marks(row.id));
+  for (const store::LateSite& late : last.late) latest.late.push_back(late.site);
+  std::uint64_t version = last.record.round.value();
+  while (version > 0 && latest.earlier.size() < row.plan.staleness_max) {
+    --version;
+    round::ModelRef model{row.id, ModelVersion(version), row.initial_model, row.schema.model_bytes()};
+    if (version > 0) {
+      const Result<store::CommitRow> commit = journal_.commit_of(row.id, RoundId(version));
+      if (!commit.ok() && commit.error().code == Code::kNotFound) return {};
+      if (!commit.ok()) return commit.error();
+      model.digest = commit->record.model.digest;
+    }
+    latest.earlier.push_back(model);
+  }
+  return {};
 }
 
 // What sites trained from in that round.
@@ -230,6 +254,9 @@ net::Awaitable<Status> RunStarter::activate(store::RunRow row, Latest latest) {
   const round::ModelRef& ref = latest.trained.ref;
   RunStart start{row.id, row.plan,   ref,       RoundId(ref.version.value()), std::move(latest.open),
                  epoch_, row.status, row.reason};
+  start.earlier = std::move(latest.earlier);
+  start.late = std::move(latest.late);
+  start.marks = std::move(latest.marks);
   auto slot = slot_of(runtime_.strand, row.schema, std::move(latest.trained));
   activate_(std::make_unique<ActiveRun>(
       ActiveRun{RunMachine(std::move(start)), std::make_shared<const round::Schema>(row.schema), std::move(*codec),

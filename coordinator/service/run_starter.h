@@ -60,9 +60,14 @@ class RunStarter {
     TrainedModel trained;
     std::vector<float> optimizer_state;
     std::optional<round::AttemptRecord> open;
+    // As in RunStart.
+    std::vector<round::ModelRef> earlier = {};
+    std::vector<SiteId> late = {};
+    std::map<SiteId, round::Mark> marks = {};
   };
   net::Awaitable<Status> take_up(store::RunRow row);
   Result<TrainedModel> load_trained(const store::RunRow& row, const store::CommitRow& last, const Master& master);
+  Status know_late(const store::RunRow& row, const store::CommitRow& last, Latest& latest);
   Result<store::Model> load_before(const store::RunRow& row, RoundId round);
   net::Awaitable<Result<RunId>> make_run(store::RunRow row, Buffer model, std::vector<float> optimizer);
   net::Awaitable<Status> activate(store::RunRow row, Latest latest);

@@ -46,7 +46,10 @@ net::Awaitable<void> RunSteps::record_attempt(RecordAttempt effect) {
   if (effect.sum_anew) {
     const round::Schema& schema = *host_.current()->schema;
     const kernels::ChunkLayout layout{schema.value_count(), machine().plan().chunk_values};
-    side_.begin_sum(record.run, record.round, {layout, schema.integer_count(), record.scale_bits});
+    const std::optional<round::Lateness> late = machine().lateness();
+    side_.begin_sum(
+        record.run, record.round,
+        {layout, schema.integer_count(), record.scale_bits, late ? late->factors : std::vector<std::uint32_t>()});
   }
   if (record.attempt == AttemptId(1) || !since_) {  // the round is new to this process
     side_.begin();
@@ -56,6 +59,7 @@ net::Awaitable<void> RunSteps::record_attempt(RecordAttempt effect) {
   const TimePoint begun = now();
   wire::Opening whole = transfer::opening_of(record, machine().plan(), *host_.current()->schema);
   whole.continues = host_.current()->continues;
+  whole.late = machine().lateness();
   wire::Order order;
   const Status recorded = co_await runtime_.pool.run([&]() -> Status {
     FLUVIAL_TRY(journal_.open_attempt(record));
@@ -142,7 +146,7 @@ net::Awaitable<void> RunSteps::record_commit(RecordCommit effect) {
     row.order = kept(told.order);
     row.keys = authorship_.keys_of(row.record.contributors);
     FLUVIAL_TRY(journal_.commit(row));
-    told.outcomes = signer_.outcomes(row.record);
+    told.outcomes = signer_.outcomes(round::decided_by(row.record, last));
     return {};
   });
   committed_at_ = now();
@@ -174,8 +178,9 @@ void RunSteps::publish(const Publish& effect) {
   const round::CommitRecord& record = effect.record;
   hub_.book().close();
   const TimePoint begun = now();
-  side_.send_commits({record.run, record.round, record.attempt, record.model, record.contributors, record.refusals,
-                      effect.last, record.late, commit_.order, std::exchange(commit_.outcomes, {})});
+  const round::CommitRecord decided = round::decided_by(record, effect.last);
+  side_.send_commits({record.run, record.round, record.attempt, record.model, decided.contributors, decided.refusals,
+                      effect.last, decided.late, commit_.order, std::exchange(commit_.outcomes, {})});
   side_.spans().add(record.run, record.round, {round::SpanKind::kPublish, {}, begun, now()});
   note_round(record);
   const round::ModelRef master{record.run, record.model.version, committed_master_, record.model.bytes};

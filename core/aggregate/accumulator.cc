@@ -24,9 +24,9 @@ Status Accumulator::check_chunk(std::size_t chunk_index) const {
 }
 
 Status Accumulator::add_chunk(const kernels::Codec& codec, std::size_t chunk_index, ByteSpan bytes,
-                              std::uint32_t weight) {
+                              std::uint32_t weight, int down_bits) {
   FLUVIAL_TRY(check_chunk(chunk_index));
-  return codec.decode_accumulate_chunk(bytes, weight, scale_bits_, sum_of(chunk_index));
+  return codec.decode_accumulate_chunk(bytes, weight, scale_bits_ - down_bits, sum_of(chunk_index));
 }
 
 Status Accumulator::merge_chunk(std::size_t chunk_index, ByteSpan packed) {

@@ -27,8 +27,9 @@ class Accumulator {
   int scale_bits() const { return scale_bits_; }
 
   // Adds a screened, encoded chunk. kInvalidArgument: no such chunk, or a weight outside 1 to kWeightEnd - 1.
-  // kDataLoss: bytes that do not decode. The sum is unchanged after an error.
-  Status add_chunk(const kernels::Codec& codec, std::size_t chunk_index, ByteSpan bytes, std::uint32_t weight);
+  // kDataLoss: bytes that do not decode. The sum is unchanged after an error. `weight` is in units of 2^-down_bits.
+  Status add_chunk(const kernels::Codec& codec, std::size_t chunk_index, ByteSpan bytes, std::uint32_t weight,
+                   int down_bits = 0);
 
   // Adds a packed chunk of another accumulator of the same layout and scale. Errors as above.
   Status merge_chunk(std::size_t chunk_index, ByteSpan packed);

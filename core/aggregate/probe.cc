@@ -17,9 +17,9 @@ const kernels::Codec& fp32() {
 
 }  // namespace
 
-Status Probe::add(SiteId site, ByteSpan value, std::uint32_t weight) {
+Status Probe::add(SiteId site, ByteSpan value, std::uint32_t weight, int down_bits) {
   std::int64_t term = 0;
-  FLUVIAL_TRY(fp32().decode_accumulate_chunk(value, weight, scale_bits_, std::span(&term, 1)));
+  FLUVIAL_TRY(fp32().decode_accumulate_chunk(value, weight, scale_bits_ - down_bits, std::span(&term, 1)));
   return merge(site, term);
 }
 

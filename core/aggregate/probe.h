@@ -20,7 +20,8 @@ class Probe {
 
   // Adds the probe that the site sent, even if one was added before. kInvalidArgument for a weight outside 1 to
   // kWeightEnd - 1; kDataLoss when it is no fp32 value, when the scale has no room, or when the sum would leave int64.
-  Status add(SiteId site, ByteSpan value, std::uint32_t weight);
+  // `weight` is in units of 2^-down_bits, as in Accumulator::add_chunk().
+  Status add(SiteId site, ByteSpan value, std::uint32_t weight, int down_bits = 0);
   // Adds a sum that came up the tree. Errors as above.
   Status merge(SiteId site, std::int64_t sum);
 

@@ -34,6 +34,9 @@ models_kept_best = "test_accuracy:max"
 seed = 9007199254740993
 sum_digest = true
 metrics_by_site = false
+late = "next"
+staleness_max = 3
+staleness_power = 0.75
 [participants]
 fraction = 0.1
 min = 4
@@ -94,6 +97,7 @@ TEST(PlanFile, EveryKeyHasItsDefaultAndUnit) {
                       {"deadlines.soft_ms", "30000 | ms"},
                       {"down", "fp32 | text"},
                       {"fraction_bits", "40 | count"},
+                      {"late", "residual | text"},
                       {"local_steps", "1 | count"},
                       {"metrics_by_site", "true | true or false"},
                       {"model", " | path"},
@@ -111,6 +115,8 @@ TEST(PlanFile, EveryKeyHasItsDefaultAndUnit) {
                       {"residual.norm_max", "0 | 2-norm"},
                       {"rounds", "10 | count"},
                       {"seed", "1 | count"},
+                      {"staleness_max", "1 | count"},
+                      {"staleness_power", "0.5 | power"},
                       {"sum_digest", "false | true or false"},
                       {"update_norm_max", "0 | 2-norm"},
                       {"value_abs_max", "1024 | value"},

@@ -1,5 +1,6 @@
 #include "core/round/contribution.h"
 
+#include <cstddef>
 #include <utility>
 
 namespace fluvial::round {
@@ -45,6 +46,12 @@ void ContributorSet::forget_metrics() {
   for (auto& [site, entry] : entries_) entry.metrics.clear();
 }
 
+void ContributorSet::admitted_fresh(ModelVersion base) {
+  for (auto& [site, entry] : entries_) {
+    if (entry.base == ModelVersion() && entry.admitted == ModelVersion()) entry.base = entry.admitted = base;
+  }
+}
+
 void ContributorSet::spend(const Times& more) {
   for (auto& [site, entry] : entries_) {
     entry.times.train += more.train;
@@ -63,15 +70,29 @@ void ContributorSet::clear() {
   total_weight_ = 0;
 }
 
-Status check_probe(const ContributorSet& set, int scale_bits) {
+std::optional<Share> share_of(const Contribution& contribution, std::span<const std::uint32_t> factors) {
+  const auto weight = static_cast<std::uint32_t>(contribution.weight);
+  if (contribution.base == contribution.admitted) return Share{weight, 0};
+  if (contribution.base > contribution.admitted || contribution.staleness() >= factors.size()) return std::nullopt;
+  const std::uint32_t factor = factors[static_cast<std::size_t>(contribution.staleness())];
+  if (factor == kWholeFactor) return Share{weight, 0};
+  const std::uint64_t product = contribution.weight * factor;  // both below 2^29
+  if (product == 0 || product >= kWeightLimit) return std::nullopt;
+  return Share{static_cast<std::uint32_t>(product), kFactorBits};
+}
+
+Status check_probe(const ContributorSet& set, int scale_bits, std::span<const std::uint32_t> factors) {
   for (const auto& [site, entry] : set.entries()) {
     std::int64_t expected = 0;
-    const bool fits = scale_bits >= 0 && scale_bits < 63 &&
-                      !__builtin_mul_overflow(entry.weight, std::int64_t{1} << scale_bits, &expected);
+    const std::optional<Share> share = share_of(entry, factors);
+    const int bits = share ? scale_bits - share->down_bits : 0;
+    const bool fits =
+        share && bits >= 0 && bits < 63 && !__builtin_mul_overflow(share->weight, std::int64_t{1} << bits, &expected);
     if (!fits || entry.probe != expected) {
-      return Error{Code::kDataLoss, "the probe of site " + std::to_string(site.value()) + " is " +
-                                        std::to_string(entry.probe) + ", expected " + std::to_string(entry.weight) +
-                                        " * 2^" + std::to_string(scale_bits)};
+      return Error{Code::kDataLoss,
+                   "the probe of site " + std::to_string(site.value()) + " is " + std::to_string(entry.probe) +
+                       ", expected " +
+                       (share ? std::to_string(share->weight) + " * 2^" + std::to_string(bits) : "that it is not in")};
     }
   }
   return {};

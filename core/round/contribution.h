@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,10 @@
 namespace fluvial::round {
 
 inline constexpr std::uint64_t kWeightLimit = std::uint64_t{1} << 29;  // weights are below it: x * w is exact in fp64
+// Old updates count with a factor of so many bits (docs/design/late.md), and weight times factor is below kWeightLimit.
+inline constexpr int kFactorBits = 9;
+inline constexpr std::uint32_t kWholeFactor = std::uint32_t{1} << kFactorBits;
+inline constexpr std::uint64_t kStaleWeightLimit = kWeightLimit >> kFactorBits;
 
 using Metrics = std::map<std::string, double>;
 
@@ -45,6 +50,11 @@ struct Contribution {
   Times times;
   std::optional<Signature> signature =
       {};  // the site's own, over run, round, base and what stands here but for metrics
+  // The model that it was trained from, and the newest that the node which admitted it knew. Both 0 where updates enter
+  // no round but their own.
+  ModelVersion base = {};
+  ModelVersion admitted = {};
+  std::uint64_t staleness() const { return admitted.value() - base.value(); }
   bool operator==(const Contribution&) const = default;
 };
 
@@ -73,8 +83,9 @@ class ContributorSet {
   // All or nothing. kAlreadyExists when the sets overlap (overlap() names the sites).
   Status merge(const ContributorSet& other);
   std::vector<SiteId> overlap(const ContributorSet& other) const;
-  void spend(const Times& more);  // adds to the times of every contribution
-  void forget_metrics();          // those of every contribution
+  void spend(const Times& more);           // adds to the times of every contribution
+  void forget_metrics();                   // those of every contribution
+  void admitted_fresh(ModelVersion base);  // those that say no versions were trained from this one
 
   bool contains(SiteId site) const { return entries_.contains(site); }
   const Contribution* find(SiteId site) const;
@@ -91,8 +102,16 @@ class ContributorSet {
   std::uint64_t total_weight_ = 0;
 };
 
-// The probe: coordinate s of the sum must be w_s * 2^scale for a contributor. kDataLoss names the first site that is
-// off.
-Status check_probe(const ContributorSet& set, int scale_bits);
+// What a contribution is added with: x * weight * 2^-down_bits, at the sum's scale. A fresh one's factor is 1.
+struct Share {
+  std::uint32_t weight = 0;
+  int down_bits = 0;
+};
+// `factors`: by staleness (lateness.h); empty: none but fresh ones. None: it counts nowhere.
+std::optional<Share> share_of(const Contribution& contribution, std::span<const std::uint32_t> factors);
+
+// The probe: coordinate s of the sum must be what its share makes of 1: w_s * 2^scale for a fresh contributor.
+// kDataLoss names the first site that is off.
+Status check_probe(const ContributorSet& set, int scale_bits, std::span<const std::uint32_t> factors = {});
 
 }  // namespace fluvial::round

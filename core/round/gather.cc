@@ -82,14 +82,26 @@ Status Gather::admit(SiteId site, Epoch lease, std::uint64_t weight) const {
 }
 
 Status Gather::admit(const ContributorSet& contributors) const {
-  for (const auto& [site, entry] : contributors.entries()) FLUVIAL_TRY(admit(site, entry.lease, entry.weight));
+  for (const auto& [site, entry] : contributors.entries()) {
+    FLUVIAL_TRY(admit(site, entry.lease, entry.weight));
+    FLUVIAL_TRY(check_mark(site, entry.incarnation, entry.submission));
+  }
   return {};
+}
+
+Status Gather::check_mark(SiteId site, Incarnation incarnation, std::uint64_t submission) const {
+  const auto found = marks_.find(site);
+  if (found == marks_.end() || Mark{incarnation, submission} > found->second) return {};
+  return Error{Code::kAlreadyExists, "site " + std::to_string(site.value()) + ": submission " +
+                                         std::to_string(submission) + " has counted in an earlier round"};
 }
 
 std::vector<SiteId> Gather::without(const ContributorSet& contributors) const {
   std::vector<SiteId> sites;
   for (const auto& [site, entry] : contributors.entries()) {
-    if (!admit(site, entry.lease, entry.weight).ok()) sites.push_back(site);
+    if (!admit(site, entry.lease, entry.weight).ok() || !check_mark(site, entry.incarnation, entry.submission).ok()) {
+      sites.push_back(site);
+    }
   }
   return sites;
 }

@@ -8,9 +8,11 @@
 // A site that moves to another parent gets a newer lease; what came under the old one is fenced.
 #pragma once
 
+#include <compare>
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "core/round/contribution.h"
@@ -26,6 +28,14 @@ struct Arrival {
   std::vector<SiteId> missing;
 };
 
+// Which of a site's submissions counted last. They are numbered, and a site has one without an outcome at most: what is
+// not above the mark has counted, or never will.
+struct Mark {
+  Incarnation incarnation;
+  std::uint64_t submission = 0;
+  auto operator<=>(const Mark&) const = default;
+};
+
 class Gather {
  public:
   Gather() = default;
@@ -35,6 +45,9 @@ class Gather {
   // weight 0 or above the registered maximum; kAlreadyExists: counted already.
   Status admit(SiteId site, Epoch lease, std::uint64_t weight) const;
   Status admit(const ContributorSet& contributors) const;  // each of them; the first error
+  // What counted last of each site: nothing up to that comes in again. kAlreadyExists.
+  void know(std::map<SiteId, Mark> marks) { marks_ = std::move(marks); }
+  Status check_mark(SiteId site, Incarnation incarnation, std::uint64_t submission) const;
   // Whom a partial with these contributors has to do without to be admitted.
   std::vector<SiteId> without(const ContributorSet& contributors) const;
 
@@ -85,6 +98,7 @@ class Gather {
   void await_under(Slot& slot, Epoch lease);
 
   std::map<SiteId, Slot> slots_;
+  std::map<SiteId, Mark> marks_;
   ContributorSet held_;
   std::size_t awaited_ = 0;
   std::size_t taking_ = 0;

@@ -62,6 +62,9 @@ std::optional<Duration> quorum_time(const Plan& plan, const std::vector<Particip
   return std::nullopt;
 }
 
+// An old update was ready when the round opened: its time says nothing of its site.
+bool is_timed(const Contribution& entry) { return entry.times.known() && entry.staleness() == 0; }
+
 }  // namespace
 
 void TimeWindow::add(Duration time) {
@@ -83,7 +86,7 @@ void Pace::closed(const std::vector<Participant>& participants, const Contributo
                   const std::vector<Refusal>& refused, Duration open_for) {
   std::vector<Duration> totals;
   for (const auto& [site, entry] : in.entries()) {
-    if (entry.times.known()) totals.push_back(entry.times.total());
+    if (is_timed(entry)) totals.push_back(entry.times.total());
   }
   if (totals.empty()) return;  // nothing to compare with
   const Duration median = nearest_rank(totals, 0.5);
@@ -93,7 +96,7 @@ void Pace::closed(const std::vector<Participant>& participants, const Contributo
     const SiteId id = participant.site;
     if (not_rated.contains(id)) continue;
     const Contribution* entry = in.find(id);
-    if (entry != nullptr && !entry->times.known()) continue;
+    if (entry != nullptr && !is_timed(*entry)) continue;
     SitePace& site = sites_[id];
     if (entry == nullptr) {
       ++site.late;

@@ -5,6 +5,7 @@
 #include "core/base/format.h"
 #include "core/base/printable.h"
 #include "core/round/best_by.h"
+#include "core/round/contribution.h"
 #include "core/round/plan_keys.h"
 
 namespace fluvial::round {
@@ -48,8 +49,16 @@ Result<MissingWorkers> missing_workers_from_name(std::string_view name) {
   return Error{Code::kInvalidArgument, "expected continue or decline"};
 }
 
+bool late_is_next(const Plan& plan) { return plan.late == "next"; }
+
 Status check_plan(const Plan& plan) {
   FLUVIAL_TRY(try_plan(plan, [](const PlanKey& key, const auto& field) { return check(key, field); }));
+  if (!late_is_next(plan) && plan.late != "residual") {
+    return expected("late", "'" + printable(plan.late, 80) + "'", "residual or next");
+  }
+  if (late_is_next(plan) && plan.fraction_bits < static_cast<std::uint32_t>(kFactorBits)) {
+    return expected("fraction_bits", std::to_string(plan.fraction_bits), "at least 9 with late = next");
+  }
   FLUVIAL_TRY(check_schedules(plan.worker, plan.rounds));
   if (const auto best = parse_best_by(plan.models_kept_best); !best.ok()) {
     return Error{Code::kInvalidArgument, format_text("models_kept_best = '{}': {}",

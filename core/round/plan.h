@@ -57,10 +57,16 @@ struct Plan {
   MissingWorkers workers_missing = MissingWorkers::kContinue;
   Milliseconds workers_deadline{0};  // for a worker's answer; 0: the agent's own setting
 
+  std::string late = "residual";    // what becomes of an update that misses its round: or "next" (lateness.h)
+  std::uint32_t staleness_max = 1;  // how many rounds later it may enter one
+  double staleness_power = 0.5;     // it counts (1 + staleness)^-power
+
   WorkerTable worker;  // what the workers are given, the same at each site
 
   bool operator==(const Plan&) const = default;
 };
+
+bool late_is_next(const Plan& plan);
 
 // kInvalidArgument naming the key, its value and what was expected. The codec's text and down's are not checked here:
 // core/aggregate does that (plan_codec.h, down.h).

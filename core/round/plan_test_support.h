@@ -34,6 +34,9 @@ inline Plan unusual_plan() {
   plan.seed = (std::uint64_t{1} << 53) + 1;  // which no double holds
   plan.sum_digest = true;
   plan.metrics_by_site = false;
+  plan.late = "next";
+  plan.staleness_max = 3;
+  plan.staleness_power = 0.75;
   plan.workers_missing = MissingWorkers::kDecline;
   plan.workers_deadline = Milliseconds(4'321);
   plan.worker.values = {{"lr", 0.1},

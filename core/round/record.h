@@ -48,6 +48,7 @@ struct CommitRecord {
   std::vector<Refusal> refusals;
   std::vector<SiteId> late;  // participants that are neither in nor refused
   ModelRef model;
+  bool late_is_next = false;  // by the plan: who is late may still enter a later round
 
   std::uint64_t participant_count() const { return contributors.size() + refusals.size() + late.size(); }
 };

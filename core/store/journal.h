@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/round/gather.h"
 #include "core/store/file_system.h"
 #include "core/store/model_store.h"
 #include "core/store/rows.h"
@@ -116,7 +118,7 @@ class CoordinatorJournal {
   // Without the size of its base, which is that of the run's schema.
   Result<std::optional<round::AttemptRecord>> last_attempt(RunId run);
   // The commit point of a round. kFailedPrecondition: not the round after the last commit, not its last attempt, or a
-  // contributor that is no participant of it.
+  // contributor that is no participant of it, or with `late_is_next` one whose mark does not rise by it.
   Status commit(const CommitRow& commit);
   Result<std::optional<CommitRow>> last_commit(RunId run);
   // Rounds from `from` on, ascending, at most `limit`.
@@ -126,8 +128,14 @@ class CoordinatorJournal {
   Result<std::set<SiteId>> signers();
   Status set_evaluation(RunId run, RoundId round, const round::Metrics& metrics);  // kNotFound
 
+  // Of a run with `late = "next"`, what counted last of each site.
+  Result<std::map<SiteId, round::Mark>> marks(RunId run);
+  // How often each site is in a committed round of the run that the journal still has.
+  Result<std::map<SiteId, SiteShare>> shares(RunId run);
+
   // What became of the update with this digest. kNotFound for a run that is not in the journal. While a run goes on, a
-  // round without commit is pending; once it is stopped or done it is late.
+  // round without commit is pending; once it is stopped or done it is late. With `late = "next"` it is counted if one
+  // of the rounds that it may enter holds it, and pending until the last of them is committed.
   Result<Outcome> outcome(RunId run, RoundId round, SiteId site, const Digest& digest);
 
   // Every model that a record refers to: each run's initial one and the committed ones (also those pruned already).

@@ -25,6 +25,9 @@ std::string name_of(const round::KnownRound& known) {
 Result<bool> holds_round(Database& database, SiteId site, const round::KnownRound& known) {
   FLUVIAL_ASSIGN(const auto status, database.scalar("SELECT status FROM runs WHERE id = ?", {known.run}));
   if (!status) return false;
+  FLUVIAL_ASSIGN(const RoundId until, last_to_enter(database, known.run, known.round));
+  FLUVIAL_ASSIGN(const bool held, is_counted(database, {known.run, known.round, until}, site, known.digest));
+  if (held) return true;
   FLUVIAL_ASSIGN(const bool pruned, is_pruned(database, known.run, known.round));
   if (pruned && !known.counted) return true;
   if (pruned) {
@@ -32,11 +35,10 @@ Result<bool> holds_round(Database& database, SiteId site, const round::KnownRoun
     return outcome == Outcome::kCounted;
   }
   if (known.counted) {
-    FLUVIAL_ASSIGN(
-        const auto counted,
-        database.scalar("SELECT 1 FROM contributions WHERE run = ? AND round = ? AND site = ? AND digest = ?",
-                        {known.run, known.round, site, known.digest}));
-    return counted.has_value();
+    // It may have counted in a later round than its own, which a restore has undone.
+    FLUVIAL_ASSIGN(const auto undone, database.scalar("SELECT 1 FROM forks WHERE run = ? AND round >= ? AND round < ?",
+                                                      {known.run, known.round, until}));
+    return undone.has_value();
   }
   if (is_over(static_cast<RunStatus>(*status))) return true;
   const char* table = known.decided ? "SELECT 1 FROM commits WHERE run = ? AND round = ?"

@@ -47,6 +47,7 @@ Result<RoundId> last_prunable(Database& database, const Held& held) {
   FLUVIAL_TRY(database.query("SELECT plan FROM runs WHERE id = ?", {held.run}, [&](const SqlRow& row) -> Status {
     FLUVIAL_ASSIGN(const round::Plan plan, plan_from_json(row.text(0)));
     stay = std::max(stay, plan.models_kept);
+    if (late_is_next(plan)) stay = std::max<std::uint64_t>(stay, plan.staleness_max + 1);
     return {};
   }));
   return RoundId(held.last.value() - std::min(stay, held.last.value()));

@@ -6,6 +6,17 @@
 
 namespace fluvial::store {
 
+// The last round that an update of `round` may enter: its own, unless the run's plan says `late = "next"`.
+Result<RoundId> last_to_enter(Database& database, RunId run, RoundId round);
+
+struct Entered {
+  RunId run;
+  RoundId own;
+  RoundId until;
+};
+// Whether one of these rounds, as far as they are not pruned, holds the update.
+Result<bool> is_counted(Database& database, const Entered& rounds, SiteId site, const Digest& digest);
+
 Result<bool> is_pruned(Database& database, RunId run, RoundId round);
 
 // Exact for every submission that can still be unresolved. A site has one such submission at a time, and encodes

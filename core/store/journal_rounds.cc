@@ -1,4 +1,4 @@
-// Runs, attempts, commits and outcomes.
+// Runs, attempts and commits.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -152,6 +152,22 @@ Status check_commit(Database& database, const round::CommitRecord& commit) {
   return {};
 }
 
+// Exactly once, whatever round an update enters: each contributor's mark rises, or nothing is committed.
+Status raise_marks(Database& database, const round::CommitRecord& commit) {
+  for (const auto& [site, entry] : commit.contributors.entries()) {
+    FLUVIAL_TRY(database.run(
+        "INSERT INTO marks VALUES (?, ?, ?, ?) ON CONFLICT (run, site) DO UPDATE SET incarnation = "
+        "excluded.incarnation, submission = excluded.submission WHERE (marks.incarnation, marks.submission) < "
+        "(excluded.incarnation, excluded.submission)",
+        {commit.run, site, entry.incarnation, entry.submission}));
+    if (database.changes() == 1) continue;
+    return Error{Code::kFailedPrecondition, name_of(commit.run, commit.round) + ": submission " +
+                                                std::to_string(entry.submission) + " of site " +
+                                                std::to_string(site.value()) + " has counted in an earlier round"};
+  }
+  return {};
+}
+
 Status write_signatures(Database& database, const CommitRow& row) {
   const round::CommitRecord& commit = row.record;
   for (const auto& [site, key] : row.keys) {
@@ -175,10 +191,11 @@ Status write_commit(Database& database, const CommitRow& row) {
        commit.model.digest, row.master, row.optimizer, row.sum_digest, row.duration_ms, row.bytes_up, row.bytes_down,
        metrics_to_json(row.metrics), metrics_to_json(row.evaluation), row.committed_at}));
   for (const auto& [site, entry] : commit.contributors.entries()) {
-    FLUVIAL_TRY(database.run("INSERT INTO contributions VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+    FLUVIAL_TRY(database.run("INSERT INTO contributions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                              {commit.run, commit.round, site, entry.lease, entry.weight, entry.digest, entry.probe,
-                              metrics_to_json(entry.metrics)}));
+                              metrics_to_json(entry.metrics), entry.base, entry.admitted}));
   }
+  if (commit.late_is_next) FLUVIAL_TRY(raise_marks(database, commit));
   for (const round::Refusal& refusal : commit.refusals) {
     FLUVIAL_TRY(database.run(
         "INSERT OR REPLACE INTO refusals VALUES (?, ?, ?, ?, ?)",
@@ -246,7 +263,8 @@ Status read_order(Database& database, CommitRow& read) {
 Status read_members(Database& database, CommitRow& read) {
   round::CommitRecord& commit = read.record;
   FLUVIAL_TRY(database.query(
-      "SELECT c.site, lease, weight, digest, probe, metrics, s.incarnation, s.submission, s.key, s.signature FROM "
+      "SELECT c.site, lease, weight, digest, probe, metrics, s.incarnation, s.submission, s.key, s.signature, "
+      "base_version, admitted_version FROM "
       "contributions AS c LEFT JOIN signatures AS s ON s.run = c.run AND s.round = c.round AND s.site = c.site WHERE "
       "c.run = ? AND c.round = ? ORDER BY c.site",
       {commit.run, commit.round}, [&](const SqlRow& row) -> Status {
@@ -257,6 +275,8 @@ Status read_members(Database& database, CommitRow& read) {
         FLUVIAL_ASSIGN(entry.digest, row.digest(3));
         entry.probe = row.integer(4);
         FLUVIAL_ASSIGN(entry.metrics, metrics_from_json(row.text(5)));
+        entry.base = row.id<ModelVersion>(10);
+        entry.admitted = row.id<ModelVersion>(11);
         FLUVIAL_TRY(read_signature(row, entry, read));
         return commit.contributors.add(std::move(entry));
       }));
@@ -319,6 +339,8 @@ Status CoordinatorJournal::set_run_status(RunId run, RunStatus status, const std
                                                   std::string(run_status_name(*now)) +
                                                   ": start a run that continues it"};
     }
+    if (is_over(status))
+      FLUVIAL_TRY(database_->run("DELETE FROM marks WHERE run = ?", {run}));  // nothing counts any more
     return database_->run("UPDATE runs SET status = ?, reason = ? WHERE id = ?",
                           {static_cast<int>(status), reason, run});
   });
@@ -457,28 +479,6 @@ Status CoordinatorJournal::set_evaluation(RunId run, RoundId round, const round:
     if (database_->changes() == 1) return {};
     return Error{Code::kNotFound, name_of(run, round) + " is not committed"};
   });
-}
-
-Result<Outcome> CoordinatorJournal::outcome(RunId run, RoundId round, SiteId site, const Digest& digest) {
-  const std::lock_guard lock(mutex_);
-  FLUVIAL_ASSIGN(const std::optional<RunStatus> status, status_of(*database_, run));
-  if (!status) return Error{Code::kNotFound, "there is no run " + std::to_string(run.value())};
-  FLUVIAL_ASSIGN(const auto committed,
-                 database_->scalar("SELECT 1 FROM commits WHERE run = ? AND round = ?", {run, round}));
-  if (!committed) {
-    FLUVIAL_ASSIGN(const bool pruned, is_pruned(*database_, run, round));
-    if (pruned) return outcome_of_pruned(*database_, run, round, site, digest);
-    return is_over(*status) ? Outcome::kLate : Outcome::kPending;
-  }
-  FLUVIAL_ASSIGN(
-      const auto counted,
-      database_->scalar("SELECT 1 FROM contributions WHERE run = ? AND round = ? AND site = ? AND digest = ?",
-                        {run, round, site, digest}));
-  if (counted) return Outcome::kCounted;
-  FLUVIAL_ASSIGN(
-      const auto refused,
-      database_->scalar("SELECT code FROM refusals WHERE run = ? AND round = ? AND site = ?", {run, round, site}));
-  return refused && round::drops_update(static_cast<Code>(*refused)) ? Outcome::kRefused : Outcome::kLate;
 }
 
 Result<std::vector<round::ModelKey>> CoordinatorJournal::referenced_models() {

@@ -121,8 +121,19 @@ CREATE TABLE best (
   evaluated INTEGER NOT NULL);
 )sql";
 
+// Updates that entered a later round than their own: the models that a contribution was trained from and admitted on,
+// and what counted last of each site.
+inline constexpr const char* kJournalVersion9 = R"sql(
+ALTER TABLE contributions ADD COLUMN base_version INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE contributions ADD COLUMN admitted_version INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE marks (
+  run INTEGER NOT NULL REFERENCES runs (id), site INTEGER NOT NULL, incarnation INTEGER NOT NULL,
+  submission INTEGER NOT NULL, PRIMARY KEY (run, site)) WITHOUT ROWID;
+)sql";
+
 // Each step leads from one version to the next; a new journal takes all of them.
-inline constexpr const char* kJournalSteps[] = {kJournalVersion1, kJournalVersion2, kLineageTables,   kJournalVersion4,
-                                                kJournalVersion5, kJournalVersion6, kJournalVersion7, kJournalVersion8};
+inline constexpr const char* kJournalSteps[] = {kJournalVersion1, kJournalVersion2, kLineageTables,
+                                                kJournalVersion4, kJournalVersion5, kJournalVersion6,
+                                                kJournalVersion7, kJournalVersion8, kJournalVersion9};
 
 }  // namespace fluvial::store

@@ -97,6 +97,15 @@ struct LateSite {
   bool operator==(const LateSite&) const = default;
 };
 
+// What a site has given to a run.
+struct SiteShare {
+  std::uint64_t rounds = 0;     // that it is in
+  std::uint64_t weight = 0;     // in all of them together
+  std::uint64_t stale = 0;      // rounds that its update was older than
+  std::uint64_t staleness = 0;  // of all of them together
+  bool operator==(const SiteShare&) const = default;
+};
+
 // What the coordinator signed (core/wire/statements.h).
 struct SignedOrder {
   std::string statement;

@@ -13,7 +13,7 @@ constexpr std::uint64_t kChunkBytesMax = 4 * round::kModelBytesMax;
 
 constexpr const char* kResidualColumns =
     "SELECT run, file, value_count, age_rounds, norm, chunks_file, chunk_ends, chunk_values, codec, fit_value_max, "
-    "fit_factor FROM residuals ";
+    "fit_factor, factor FROM residuals ";
 
 std::uint64_t chunks_in(std::uint64_t value_count, std::uint64_t chunk_values) {
   return value_count / chunk_values + (value_count % chunk_values == 0 ? 0 : 1);
@@ -22,6 +22,7 @@ std::uint64_t chunks_in(std::uint64_t value_count, std::uint64_t chunk_values) {
 // So that nobody reads or reserves by a row that cannot be one.
 Status check_residual(const ResidualRow& row) {
   FLUVIAL_TRY(check_file_name(row.file));
+  FLUVIAL_TRY(factor_from(static_cast<double>(row.factor)));
   if (row.info.value_count > round::kModelBytesMax / sizeof(float)) return damaged_row("residual");
   if (!row.sent) return {};
   FLUVIAL_TRY(check_file_name(row.sent->chunks_file));
@@ -35,6 +36,7 @@ ResidualRow residual_from(const SqlRow& row) {
   ResidualRow found;
   found.file = row.text(1);
   found.info = {false, row.number(2), row.number(3), row.real(4)};
+  found.factor = static_cast<float>(row.real(11));
   if (row.text(5).empty()) return found;
   const Fit fit{static_cast<float>(row.real(9)), static_cast<float>(row.real(10))};
   found.sent = {row.text(5), {}, row.number(7), row.text(8), fit};
@@ -44,6 +46,11 @@ ResidualRow residual_from(const SqlRow& row) {
 }  // namespace
 
 Error damaged_row(std::string_view what) { return {Code::kDataLoss, "the store holds a damaged " + std::string(what)}; }
+
+Result<float> factor_from(double value) {
+  if (value > 0 && value <= 1) return static_cast<float>(value);
+  return damaged_row("factor of a residual");
+}
 
 Status check_file_name(const std::string& name) {
   if (name.starts_with("t-") && name.find('/') == std::string::npos) return {};
@@ -78,7 +85,12 @@ std::set<std::string> ResidualRow::files() const {
 }
 
 ResidualRow whole_of(const PendingRow& pending, std::uint64_t age_rounds) {
-  return {{false, pending.info.start.value_count, age_rounds, pending.info.p_norm}, pending.p_file};
+  const float factor = pending.info.start.late_factor;
+  ResidualRow row{
+      {false, pending.info.start.value_count, age_rounds, pending.info.p_norm * static_cast<double>(factor)},
+      pending.p_file};
+  row.factor = factor;
+  return row;
 }
 
 Result<ResidualRow> left_of(const PendingRow& pending, std::optional<double> norm) {
@@ -118,10 +130,11 @@ Status write_residual(Database& database, RunId run, const ResidualRow& row) {
   FLUVIAL_TRY(database.run("DELETE FROM residuals WHERE run = ?", {run}));
   if (row.info.zero) return {};
   const ResidualRow::Sent sent = row.sent.value_or(ResidualRow::Sent());
-  return database.run("INSERT INTO residuals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                      {run, row.file, row.info.value_count, row.info.age_rounds, row.info.norm, sent.chunks_file,
-                       ByteSpan(ends_to_bytes(sent.chunk_ends).span()), sent.chunk_values, sent.codec,
-                       static_cast<double>(sent.fit.value_max), static_cast<double>(sent.fit.factor)});
+  return database.run(
+      "INSERT INTO residuals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+      {run, row.file, row.info.value_count, row.info.age_rounds, row.info.norm, sent.chunks_file,
+       ByteSpan(ends_to_bytes(sent.chunk_ends).span()), sent.chunk_values, sent.codec,
+       static_cast<double>(sent.fit.value_max), static_cast<double>(sent.fit.factor), static_cast<double>(row.factor)});
 }
 
 Result<ResidualInfo> SiteStore::residual(RunId run) {
@@ -135,6 +148,7 @@ Result<Residual> SiteStore::open_residual(RunId run) {
   FLUVIAL_ASSIGN(ResidualRow row, residual_row(*database_, run));
   Residual residual;
   residual.info_ = row.info;
+  residual.factor_ = row.factor;
   if (row.info.zero) return residual;
   FLUVIAL_ASSIGN(residual.file_, files_.open(path_of(row.file), OpenMode::kRead));
   spares_.reads(row.file, residual.file_);
@@ -172,7 +186,12 @@ Status Residual::read(std::uint64_t first_value, std::span<float> into) const {
     return Error{Code::kFailedPrecondition,
                  "the residual has " + std::to_string(info_.value_count) + " values, not those asked for"};
   }
-  if (!chunks_) return read_exactly(*file_, first_value * sizeof(float), std::as_writable_bytes(into), "the residual");
+  if (!chunks_) {
+    FLUVIAL_TRY(read_exactly(*file_, first_value * sizeof(float), std::as_writable_bytes(into), "the residual"));
+    if (factor_ == 1) return {};
+    for (float& value : into) value *= factor_;
+    return {};
+  }
   for (std::size_t done = 0; done < into.size();) {
     const std::uint64_t index = (first_value + done) / chunk_values_;
     const std::uint64_t begin = index * chunk_values_;

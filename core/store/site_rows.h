@@ -31,15 +31,17 @@ struct ResidualRow {
     Fit fit;
   };
   std::optional<Sent> sent = {};
+  float factor = 1;  // what the file holds, times this, is the residual; 1 where there is a `sent`
 
   std::set<std::string> files() const;
 };
-ResidualRow whole_of(const PendingRow& pending, std::uint64_t age_rounds);           // p: it was late
+ResidualRow whole_of(const PendingRow& pending, std::uint64_t age_rounds);           // p, damped: it was late
 Result<ResidualRow> left_of(const PendingRow& pending, std::optional<double> norm);  // it was counted
 Result<ResidualRow> residual_row(Database& database, RunId run);
 Result<std::map<RunId, ResidualRow>> residuals_before(Database& database, RunId run);  // unchecked; no chunk_ends
 Status write_residual(Database& database, RunId run, const ResidualRow& row);          // in the place of what there is
 
+Result<float> factor_from(double value);  // above 0, at most 1
 Error damaged_row(std::string_view what);
 Status check_file_name(const std::string& name);  // as the store names its files, and so within the folder
 Status check_size(File& file, std::uint64_t expected);

@@ -57,7 +57,12 @@ ALTER TABLE residuals ADD COLUMN fit_value_max REAL NOT NULL DEFAULT 0;
 ALTER TABLE residuals ADD COLUMN fit_factor REAL NOT NULL DEFAULT 1;
 ALTER TABLE pending ADD COLUMN left_norm REAL NOT NULL DEFAULT -1;
 )sql";
-inline constexpr const char* kSiteSteps[] = {kSiteSchema,    kSiteWorkers,  kSiteTrailer,    kSiteFit,
-                                             kLineageTables, kSiteStanding, kSiteDigestKind, kSiteLeft};
+// What is left of an update that came too late for every round that it may enter.
+inline constexpr const char* kSiteLate = R"sql(
+ALTER TABLE pending ADD COLUMN late_factor REAL NOT NULL DEFAULT 1;
+ALTER TABLE residuals ADD COLUMN factor REAL NOT NULL DEFAULT 1;
+)sql";
+inline constexpr const char* kSiteSteps[] = {kSiteSchema,   kSiteWorkers,    kSiteTrailer, kSiteFit, kLineageTables,
+                                             kSiteStanding, kSiteDigestKind, kSiteLeft,    kSiteLate};
 
 }  // namespace fluvial::store

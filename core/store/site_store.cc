@@ -49,7 +49,7 @@ Status check_pending(const PendingRow& row) {
 constexpr const char* kPendingColumns =
     "SELECT run, round, submission, incarnation, weight, codec, base, metrics, value_count, integer_count, lossless, "
     "digest, p_norm, p_file, chunks_file, chunk_ends, chunk_values, workers, trailer_bytes, fit_value_max, fit_factor, "
-    "residual_norm_max, residual_age_max, digest_kind, left_norm FROM pending ";
+    "residual_norm_max, residual_age_max, digest_kind, left_norm, late_factor FROM pending ";
 Result<PendingRow> pending_from(const SqlRow& row) {
   PendingRow found;
   PendingStart& start = found.info.start;
@@ -78,6 +78,7 @@ Result<PendingRow> pending_from(const SqlRow& row) {
   if (row.number(23) >= kDigestKinds) return damaged_row("submission: a digest of unknown kind");
   start.digest_kind = static_cast<DigestKind>(row.number(23));
   if (row.real(24) >= 0) found.info.left_norm = row.real(24);
+  FLUVIAL_ASSIGN(start.late_factor, factor_from(row.real(25)));
   found.info.chunk_bytes = found.chunk_ends.empty() ? 0 : found.chunk_ends.back();
   FLUVIAL_TRY(check_pending(found));
   return found;
@@ -255,7 +256,7 @@ Result<PendingUpdate> SiteStore::finish(PendingWriter& writer) {
   const Status recorded = database_->transact([&]() -> Status {
     FLUVIAL_TRY(database_->run("UPDATE site SET submissions = max(submissions, ?)", {info.submission}));
     return database_->run(
-        "INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         {start.run,
          start.round,
          info.submission,
@@ -280,7 +281,8 @@ Result<PendingUpdate> SiteStore::finish(PendingWriter& writer) {
          start.bounds.norm_max,
          start.bounds.age_max_rounds,
          static_cast<int>(start.digest_kind),
-         info.left_norm.value_or(-1)});
+         info.left_norm.value_or(-1),
+         static_cast<double>(start.late_factor)});
   });
   writer.finished_ = may_be_recorded(recorded);
   FLUVIAL_TRY(recorded);
@@ -409,12 +411,15 @@ Status SiteStore::record_workers(RunId run, RoundId round, Outcome outcome, cons
 }
 
 Result<Carried> SiteStore::fold(RunId run, RoundId round, std::unique_ptr<ResidualWriter> p,
-                                const ResidualBounds& bounds, const std::vector<std::string>& workers, bool lost) {
+                                const ResidualBounds& bounds, const std::vector<std::string>& workers, bool lost,
+                                float late_factor) {
   FLUVIAL_CHECK(p && p->run_ == run, "a residual out of place");
   const std::lock_guard lock(mutex_);
   FLUVIAL_TRY(lost ? may_write(run) : may_begin(run, round));
   FLUVIAL_ASSIGN(const ResidualRow old, residual_row(*database_, run));
-  ResidualRow now = {{false, p->value_count_, old.info.age_rounds + 1, std::sqrt(p->square_sum_)}, p->name_};
+  const double norm = std::sqrt(p->square_sum_) * static_cast<double>(late_factor);
+  ResidualRow now = {{false, p->value_count_, old.info.age_rounds + 1, norm}, p->name_};
+  now.factor = late_factor;
   std::string dropped = beyond(now.info, bounds);
   if (!dropped.empty()) now = {};
   const std::optional<Digest> digest = lost ? std::optional<Digest>() : Digest{};

@@ -84,6 +84,7 @@ struct PendingStart {
   Fit fit = {};                           // whole where it is lossless
   ResidualBounds bounds = {};             // of what its outcome leaves
   DigestKind digest_kind = DigestKind::kStream;
+  float late_factor = 1;  // its residual's, if it is late (core/round/lateness.h)
 };
 
 struct PendingInfo {
@@ -184,6 +185,7 @@ class Residual {
   std::uint64_t chunks_bytes_ = 0;  // of their file, so that nothing is reserved for what it does not hold
   std::vector<std::uint64_t> chunk_ends_;
   std::uint64_t chunk_values_ = 0;
+  float factor_ = 1;  // of what the file holds
   LeaveChunk leave_;
 };
 
@@ -276,15 +278,16 @@ class SiteStore {
 
   Result<std::unique_ptr<ResidualWriter>> begin_residual(RunId run);
   // Counted: the residual is what the submission left out, p - decode(chunks), of this norm; its files stay. Without a
-  // norm nothing was left out. Late: p. Refused: unchanged. A residual beyond the submission's bounds is dropped in the
-  // same transaction. The same again for the same round, or for an older one, does nothing; kFailedPrecondition for
-  // another outcome of the same round or without a submission.
+  // norm nothing was left out. Late: p times its late_factor. Refused: unchanged. A residual beyond the submission's
+  // bounds is dropped in the same transaction. The same again for the same round, or for an older one, does nothing;
+  // kFailedPrecondition for another outcome of the same round or without a submission.
   Result<Carried> resolve(RunId run, RoundId round, Outcome outcome, std::optional<double> left_norm = {});
   // An update that was never sent is late: p, as the writer holds it, is the residual, if it is within the bounds, in
   // one transaction. kFailedPrecondition while the run has an unresolved submission, or when the round is resolved
   // already. Of a `lost` round, one of a history before, no outcome is remembered: this history's has the same number.
+  // `late_factor`: as in PendingStart.
   Result<Carried> fold(RunId run, RoundId round, std::unique_ptr<ResidualWriter> p, const ResidualBounds& bounds = {},
-                       const std::vector<std::string>& workers = {}, bool lost = false);
+                       const std::vector<std::string>& workers = {}, bool lost = false, float late_factor = 1);
   Result<std::optional<LastOutcome>> last_outcome(RunId run);
   std::uint64_t files_reused();  // tensor files that were written again, since open()
   // Of the workers named by the submissions that were resolved or folded, written in the same transactions. By run.

@@ -20,6 +20,8 @@ RootMetrics::RootMetrics(Metrics& metrics)
     : rounds_opened(metrics.counter("rounds_opened_total")),
       contributions_late(metrics.counter("contributions_total", {{"outcome", "late"}})),
       contributions_forged(metrics.counter("contributions_forged_total")),
+      contributions_stale(metrics.counter("contributions_stale_total")),
+      staleness(metrics.counter("staleness_rounds_total")),
       step_norm(metrics.gauge("step_norm")),
       model_whole_bytes(metrics.gauge("model_whole_bytes")),
       model_down_bytes(metrics.gauge("model_down_bytes")),

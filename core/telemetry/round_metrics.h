@@ -31,6 +31,8 @@ class RootMetrics {
   Counter rounds_opened;
   Counter contributions_late;
   Counter contributions_forged;
+  Counter contributions_stale;
+  Counter staleness;
   Gauge step_norm;
   Gauge model_whole_bytes;
   Gauge model_down_bytes;

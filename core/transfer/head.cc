@@ -8,16 +8,19 @@
 
 namespace fluvial::transfer {
 
-Terms make_terms(const round::Plan& plan, std::uint64_t value_count, std::uint64_t integer_count, const Digest& base,
-                 int scale_bits, std::shared_ptr<const kernels::Codec> codec,
+Terms make_terms(const round::Plan& plan, std::uint64_t value_count, std::uint64_t integer_count,
+                 const round::ModelRef& base, int scale_bits, std::shared_ptr<const kernels::Codec> codec,
                  std::shared_ptr<const round::Schema> schema,
-                 std::shared_ptr<const std::vector<std::int64_t>> base_integers) {
+                 std::shared_ptr<const std::vector<std::int64_t>> base_integers,
+                 const std::optional<round::Lateness>& late) {
   Terms terms;
   terms.layout = {value_count, plan.chunk_values};
   terms.integer_count = integer_count;
   terms.codec = std::move(codec);
   terms.codec_name = plan.codec;
-  terms.base = base;
+  terms.base = base.digest;
+  terms.base_version = base.version;
+  if (late) terms.late = std::make_shared<const round::Lateness>(*late);
   terms.value_abs_max = plan.value_abs_max;
   terms.norm_max = plan.update_norm_max;
   terms.schema = std::move(schema);
@@ -60,7 +63,12 @@ Result<UpdateHead> head_from_proto(const v1::UpdateBegin& begin, NodeId child, R
   }
   UpdateHead head;
   head.run = RunId(key.run());
-  head.round = RoundId(key.round());
+  if (begin.into() != 0 && begin.into() < key.round()) {
+    return Error{Code::kInvalidArgument,
+                 "an update of round " + std::to_string(key.round()) + " for round " + std::to_string(begin.into())};
+  }
+  head.round = RoundId(begin.into() == 0 ? key.round() : begin.into());
+  head.base_version = ModelVersion(key.round() == 0 ? 0 : key.round() - 1);
   head.site = child;
   head.incarnation = Incarnation(key.incarnation());
   head.submission = key.submission();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "core/base/result.h"
 #include "core/digest/submission_digest.h"
 #include "core/round/gather.h"
+#include "core/round/lateness.h"
 #include "core/round/plan.h"
 #include "core/round/schema.h"
 #include "core/wire/record_mapping.h"
@@ -32,13 +34,16 @@ struct Terms {
   std::shared_ptr<const round::Schema> schema;                     // to name a tensor; may be null without integers
   std::shared_ptr<const std::vector<std::int64_t>> base_integers;  // of the base model; null until it is here
   int scale_bits = 0;
+  ModelVersion base_version;
+  std::shared_ptr<const round::Lateness> late;  // null: no update of an earlier round
 };
 
 // From the round's plan, its model's shape and its record.
-Terms make_terms(const round::Plan& plan, std::uint64_t value_count, std::uint64_t integer_count, const Digest& base,
-                 int scale_bits, std::shared_ptr<const kernels::Codec> codec,
+Terms make_terms(const round::Plan& plan, std::uint64_t value_count, std::uint64_t integer_count,
+                 const round::ModelRef& base, int scale_bits, std::shared_ptr<const kernels::Codec> codec,
                  std::shared_ptr<const round::Schema> schema,
-                 std::shared_ptr<const std::vector<std::int64_t>> base_integers);
+                 std::shared_ptr<const std::vector<std::int64_t>> base_integers,
+                 const std::optional<round::Lateness>& late = {});
 // kResourceExhausted (try again) while the model has integers and the base model, against which they are checked, is
 // not here yet.
 Status check_base(const Terms& terms);
@@ -47,7 +52,8 @@ Status check_room(const wire::Opening& opening);
 
 struct UpdateHead {
   RunId run;
-  RoundId round;
+  RoundId round;              // that it enters
+  ModelVersion base_version;  // by the round that it is of
   SiteId site;
   Incarnation incarnation;
   std::uint64_t submission = 0;

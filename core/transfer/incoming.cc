@@ -24,6 +24,31 @@ Status check_room(const Terms& terms, std::uint64_t weight) {
                "a weight of " + std::to_string(weight) + " has no room at scale 2^" + std::to_string(terms.scale_bits)};
 }
 
+// An old update is not at fault for coming too late: it is not dropped, and waits.
+Status check_from(const UpdateHead& head, const Terms& terms) {
+  if (head.base_version == terms.base_version) {
+    if (head.base == terms.base) return {};
+    return Error{Code::kInvalidArgument,
+                 "update of site " + std::to_string(head.site.value()) + ": trained from another model"};
+  }
+  const round::ModelRef base{{}, terms.base_version, terms.base, 0};
+  const Digest* const from = round::base_of(base, terms.late.get(), head.base_version);
+  if (from == nullptr || *from != head.base) {
+    return Error{Code::kStale, "site " + std::to_string(head.site.value()) + " trained from model version " +
+                                   std::to_string(head.base_version.value()) + ", from which none may enter"};
+  }
+  round::ContributorSet one;
+  FLUVIAL_TRY(one.add({.site = head.site,
+                       .lease = head.lease,
+                       .weight = head.weight,
+                       .metrics = {},
+                       .incarnation = head.incarnation,
+                       .times = {},
+                       .base = head.base_version,
+                       .admitted = terms.base_version}));
+  return round::check_versions(one, terms.base_version, terms.late.get());
+}
+
 Status check_shape(const UpdateHead& head, const Terms& terms) {
   const auto mismatch = [&](const std::string& what) {
     return Error{Code::kInvalidArgument, "update of site " + std::to_string(head.site.value()) + ": " + what};
@@ -35,10 +60,14 @@ Status check_shape(const UpdateHead& head, const Terms& terms) {
       head.integer_count != terms.integer_count) {
     return mismatch("another number of values, chunks or integers than the model has");
   }
-  if (head.base != terms.base) return mismatch("trained from another model");
+  FLUVIAL_TRY(check_from(head, terms));
   if (!head.has_probe() && head.probe != 1.0f) return mismatch("the probe is not 1");
   FLUVIAL_TRY(check_base(terms));
   return check_room(terms, head.weight);
+}
+
+std::span<const std::uint32_t> factors_of(const Terms& terms) {
+  return terms.late ? std::span<const std::uint32_t>(terms.late->factors) : std::span<const std::uint32_t>();
 }
 
 Status check_shape(const PartialHead& head, const Terms& terms) {
@@ -47,14 +76,22 @@ Status check_shape(const PartialHead& head, const Terms& terms) {
   }
   if (head.chunk_count > 0) FLUVIAL_TRY(check_base(terms));
   FLUVIAL_TRY(check_room(terms, head.what.contributors.total_weight()));
-  return round::check_probe(head.what.contributors, terms.scale_bits);
+  FLUVIAL_TRY(round::check_versions(head.what.contributors, terms.base_version, terms.late.get()));
+  return round::check_probe(head.what.contributors, terms.scale_bits, factors_of(terms));
+}
+
+// A parent of an earlier version says no versions: what it brings is fresh.
+PartialHead with_versions(PartialHead head, const Terms& terms) {
+  if (terms.late) head.what.contributors.admitted_fresh(terms.base_version);
+  return head;
 }
 
 // The chunks received so far were checked against the bounds of the first head's contributors.
 Status check_same_sum(const PartialHead& before, const PartialHead& head) {
   const auto same = [](const auto& a, const auto& b) {
     return a.first == b.first && a.second.weight == b.second.weight && a.second.digest == b.second.digest &&
-           a.second.incarnation == b.second.incarnation && a.second.submission == b.second.submission;
+           a.second.incarnation == b.second.incarnation && a.second.submission == b.second.submission &&
+           a.second.base == b.second.base;
   };
   if (before.scale_bits == head.scale_bits &&
       std::ranges::equal(before.what.contributors.entries(), head.what.contributors.entries(), same)) {
@@ -97,6 +134,7 @@ Result<Incoming> Incoming::begin(UpdateHead head, Terms terms, const Staging& st
 }
 
 Result<Incoming> Incoming::begin(PartialHead head, Terms terms, const Staging& staging) {
+  head = with_versions(std::move(head), terms);
   FLUVIAL_TRY(check_shape(head, terms));
   FLUVIAL_TRY(check_first(head.first_chunk));
   const std::uint64_t chunk_count = chunk_count_of(head, terms);
@@ -116,7 +154,8 @@ wire::Received Incoming::received() const {
 }
 
 bool Incoming::continues(const UpdateHead& head) const {
-  return update_ && is_of(head.run, head.round) && update_->site == head.site && head.digest_kind == digest_.kind() &&
+  return update_ && is_of(head.run, head.round) && update_->site == head.site &&
+         update_->base_version == head.base_version && head.digest_kind == digest_.kind() &&
          received() == wire::Received{head.incarnation, head.submission, head.first_chunk};
 }
 
@@ -135,6 +174,7 @@ Status Incoming::resume(UpdateHead head, const Terms& terms) {
 
 Status Incoming::resume(PartialHead head, const Terms& terms) {
   FLUVIAL_CHECK(continues(head), "a head that goes on from elsewhere");
+  head = with_versions(std::move(head), terms);
   FLUVIAL_TRY(check_shape(head, terms));
   FLUVIAL_TRY(check_same_sum(*partial_, head));
   partial_ = std::move(head);
@@ -259,7 +299,9 @@ Result<StagedArrival> Incoming::end(const std::string& sha256, ByteSpan trailer,
                                                     update_->incarnation,
                                                     update_->submission,
                                                     {},
-                                                    signature});
+                                                    signature,
+                                                    terms_.late ? update_->base_version : ModelVersion(),
+                                                    terms_.late ? terms_.base_version : ModelVersion()});
   FLUVIAL_CHECK(one.ok(), "an admitted weight");
   return arrival;
 }

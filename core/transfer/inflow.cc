@@ -17,12 +17,21 @@ Status admit_partial(const PartialHead& head, const RoundBook& book, const std::
   return {};
 }
 
+std::optional<Brought::Signed> Brought::signed_of(const round::Contribution& contribution) const {
+  if (contribution.base == contribution.admitted) return Signed{round, base};
+  const round::ModelRef open{run, ModelVersion(round.value() - 1), base, 0};
+  const Digest* const from = round::base_of(open, late.get(), contribution.base);
+  if (from == nullptr) return std::nullopt;
+  return Signed{RoundId(contribution.base.value() + 1), *from};
+}
+
 Status Inflow::admit(RoundBook& book, Receiver& receiver) {
   std::optional<Incoming> kept = update_ ? book.take(*update_) : book.take(*partial_);
   if (kept) incoming_.emplace(std::move(*kept));
   if (update_) FLUVIAL_TRY(book.admit(*update_));
   FLUVIAL_ASSIGN(terms_, update_ ? receiver.admit(*update_) : receiver.admit(*partial_));
   base_ = terms_->base;
+  late_ = terms_->late;
   return {};
 }
 
@@ -53,7 +62,7 @@ Status Inflow::end(const v1::UpdateEnd& end, ByteSpan trailer, const FindForged&
     }
     Result<StagedArrival> whole = incoming_->end(end.sha256(), trailer, signature);
     if (!whole.ok()) return whole.error();
-    forged_ = find_forged({whole->run, whole->round, base_, whole->what.contributors});
+    forged_ = find_forged({whole->run, whole->round, base_, whole->what.contributors, late_});
     if (!forged_.empty()) return forged_.front().error;
     incoming_.reset();
     arrival_.emplace(std::move(*whole));

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,6 +40,15 @@ struct Brought {
   RoundId round;
   Digest base{};  // that the round starts from
   const round::ContributorSet& contributors;
+  std::shared_ptr<const round::Lateness> late = {};  // of the round; null: none of them is of an earlier one
+
+  // What its site signed of it beside itself: the round that it is of, and the digest of its base; none: there is no
+  // such base.
+  struct Signed {
+    RoundId round;
+    Digest base{};
+  };
+  std::optional<Signed> signed_of(const round::Contribution& contribution) const;
 };
 
 // Which of the contributions are not as their sites signed them, and why. Blocking, anywhere.
@@ -78,7 +88,8 @@ class Inflow {
   std::optional<Terms> terms_;
   std::optional<Incoming> incoming_;  // from start() on; before it, what an earlier session left
   std::optional<StagedArrival> arrival_;
-  Digest base_{};                       // of the open round
+  Digest base_{};  // of the open round
+  std::shared_ptr<const round::Lateness> late_;
   std::vector<round::Refusal> forged_;  // contributions of the partial
   std::optional<Digest> told_digest_;   // the trailer's, of an update that was refused before
 };

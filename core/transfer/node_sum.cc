@@ -19,17 +19,19 @@ void NodeSum::reset(const SumShape& shape) {
 
 Status NodeSum::add_values(const StagedArrival& arrival, Parallel& parallel) {
   const UpdateArrival* update = arrival.update();
-  const auto weight = static_cast<std::uint32_t>(arrival.what.contributors.total_weight());
   const std::size_t chunk_count = shape_.layout.chunk_count();
   if (arrival.chunks->chunk_count() != chunk_count) {
     return Error{Code::kFailedPrecondition, "it came for a sum of another shape"};
   }
-  // An update's probe is one more piece: read from what its site sent, and added with the weight of its chunks.
+  std::optional<round::Share> share = round::Share{};
+  if (update != nullptr) share = round::share_of(*arrival.what.contributors.find(update->site), shape_.factors);
+  if (!share) return Error{Code::kFailedPrecondition, "it came for a sum that takes no update as old"};
+  // An update's probe is one more piece: read from what its site sent, and added with the share of its chunks.
   FLUVIAL_TRY(parallel.for_each(chunk_count + (update != nullptr ? 1 : 0), [&](std::size_t i) -> Status {
-    if (i == chunk_count) return probe_->add(update->site, update->probe, weight);
+    if (i == chunk_count) return probe_->add(update->site, update->probe, share->weight, share->down_bits);
     Buffer scratch;  // of a chunk that was spilled
     FLUVIAL_ASSIGN(const ByteSpan bytes, arrival.chunks->read(i, scratch));
-    return update != nullptr ? accumulator_->add_chunk(*update->codec, i, bytes, weight)
+    return update != nullptr ? accumulator_->add_chunk(*update->codec, i, bytes, share->weight, share->down_bits)
                              : accumulator_->merge_chunk(i, bytes);
   }));
   return accumulator_->add_integers(arrival.integers);
@@ -54,7 +56,7 @@ Result<round::ContributorSet> NodeSum::add(const StagedArrival& arrival, Paralle
 }
 
 Status NodeSum::check_probes(const round::ContributorSet& contributors) const {
-  FLUVIAL_TRY(round::check_probe(contributors, shape_.scale_bits));
+  FLUVIAL_TRY(round::check_probe(contributors, shape_.scale_bits, shape_.factors));
   for (const auto& [site, sum] : probe_->sums()) {
     const round::Contribution* entry = contributors.find(site);
     if (entry != nullptr && entry->probe == sum) continue;

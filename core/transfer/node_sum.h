@@ -15,6 +15,7 @@ struct SumShape {
   kernels::ChunkLayout layout;
   std::size_t integer_count = 0;
   int scale_bits = 0;
+  std::vector<std::uint32_t> factors = {};  // of old updates (core/round/lateness.h); empty: there are none
   bool operator==(const SumShape&) const = default;
 };
 

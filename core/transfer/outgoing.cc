@@ -10,7 +10,8 @@ std::uint64_t first_chunk(const std::optional<wire::Received>& received, Incarna
   return received->chunks <= chunk_count ? received->chunks : 0;
 }
 
-v1::Envelope update_begin(const store::PendingInfo& info, SiteId site, Epoch lease, std::uint64_t first_chunk) {
+v1::Envelope update_begin(const store::PendingInfo& info, SiteId site, Epoch lease, std::uint64_t first_chunk,
+                          RoundId into) {
   v1::Envelope message;
   v1::UpdateBegin& begin = *message.mutable_update_begin();
   begin.mutable_key()->set_run(info.start.run.value());
@@ -29,6 +30,7 @@ v1::Envelope update_begin(const store::PendingInfo& info, SiteId site, Epoch lea
   begin.set_probe(info.has_probe() ? 0.0F : 1.0F);  // 1: encoded by an earlier version, whose parents bring the probe
   begin.set_first_chunk(first_chunk);
   begin.set_digest(static_cast<v1::Digest>(info.start.digest_kind));
+  if (into > info.start.round) begin.set_into(into.value());
   wire::metrics_to_proto(info.start.metrics, begin.mutable_metrics());
   return message;
 }

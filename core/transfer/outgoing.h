@@ -17,8 +17,9 @@ std::uint64_t first_chunk(const std::optional<wire::Received>& received, Incarna
                           std::uint64_t chunk_count);
 
 // A site's submission, durable or still being encoded, sent from `first_chunk` on; its integers and its probe travel in
-// the trailer.
-v1::Envelope update_begin(const store::PendingInfo& info, SiteId site, Epoch lease, std::uint64_t first_chunk);
+// the trailer. `into`: the open round, where that is a later one than its own.
+v1::Envelope update_begin(const store::PendingInfo& info, SiteId site, Epoch lease, std::uint64_t first_chunk,
+                          RoundId into = {});
 
 // A partial of the round that `opening` opened. `chunk_count` is 0 without contributors.
 v1::Envelope partial_begin(const wire::Opening& opening, Incarnation incarnation, std::uint64_t sequence,

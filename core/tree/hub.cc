@@ -28,7 +28,9 @@ std::vector<round::Refusal> HubOwner::forged(const Child& child, const transfer:
   if (child.role != Role::kSite || own == nullptr || !own->signature) return {};
   const identity::PublicKey& key = child.session->member().key;
   if (!key) return {};
-  const Status authentic = check_author(key, brought.run, brought.round, brought.base, *own);
+  const std::optional<transfer::Brought::Signed> what = brought.signed_of(*own);
+  if (!what) return {{child.node, {Code::kUnauthenticated, "an update of a model that none may be of"}}};
+  const Status authentic = check_author(key, brought.run, what->round, what->base, *own);
   if (authentic.ok()) return {};
   return {{child.node, authentic.error()}};
 }

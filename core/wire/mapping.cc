@@ -216,10 +216,17 @@ Result<round::Schema> from_proto(const v1::Schema& schema) {
   return round::Schema::make(std::move(tensors));
 }
 
+void clear_late(v1::Plan* plan) {
+  plan->clear_late();
+  plan->clear_staleness_max();
+  plan->clear_staleness_power();
+}
+
 v1::Plan to_proto(const round::Plan& plan) {
   v1::Plan out;
   visit_plan(plan, [&](const round::PlanKey& key, const auto& value) { PlanField(key).put(out, value); });
   if (plan.down == round::Plan().down) out.clear_down();  // as from a sender that does not know it
+  if (!round::late_is_next(plan)) clear_late(&out);
   return out;
 }
 
@@ -228,6 +235,12 @@ Result<round::Plan> from_proto(const v1::Plan& plan) {
   round::Plan out;
   FLUVIAL_TRY(try_plan(out, [&](const round::PlanKey& key, auto& value) { return PlanField(key).get(plan, value); }));
   if (out.down.empty()) out.down = round::Plan().down;
+  if (out.late.empty()) {
+    const round::Plan absent;
+    out.late = absent.late;
+    out.staleness_max = absent.staleness_max;
+    out.staleness_power = absent.staleness_power;
+  }
   FLUVIAL_TRY(round::check_plan(out));
   return out;
 }
@@ -259,6 +272,8 @@ v1::Contributor to_proto(const round::Contribution& contribution) {
   out.set_probe(contribution.probe);
   out.set_incarnation(contribution.incarnation.value());
   out.set_submission(contribution.submission);
+  out.set_base_version(contribution.base.value());
+  out.set_admitted_version(contribution.admitted.value());
   out.set_train_us(to_us(contribution.times.train));
   out.set_transfer_us(to_us(contribution.times.transfer));
   out.set_merge_us(to_us(contribution.times.merge));
@@ -280,6 +295,9 @@ Result<round::Contribution> from_proto(const v1::Contributor& contributor) {
   out.probe = contributor.probe();
   out.incarnation = Incarnation(contributor.incarnation());
   out.submission = contributor.submission();
+  out.base = ModelVersion(contributor.base_version());
+  out.admitted = ModelVersion(contributor.admitted_version());
+  if (out.base > out.admitted) return wrong("a contribution from a later model than its parent knew");
   out.times = {from_us(contributor.train_us()), from_us(contributor.transfer_us()), from_us(contributor.merge_us())};
   if (!contributor.signature().empty()) {
     FLUVIAL_ASSIGN(out.signature, signature_from_proto(contributor.signature()));

@@ -46,6 +46,27 @@ Result<round::ModelForm> from_proto(const v1::ModelForm& form) {
   return out;
 }
 
+v1::LateRule to_proto(const round::Lateness& lateness) {
+  v1::LateRule rule;
+  rule.set_staleness_max(lateness.staleness_max);
+  for (const std::uint32_t factor : lateness.factors) rule.add_factors(factor);
+  for (const round::ModelRef& model : lateness.earlier) *rule.add_earlier() = to_proto(model);
+  return rule;
+}
+
+Result<round::Lateness> from_proto(const v1::LateRule& rule, const round::ModelRef& base, int scale_bits) {
+  if (rule.factors_size() > static_cast<int>(round::kStalenessMost) + 2 ||
+      rule.earlier_size() > static_cast<int>(round::kStalenessMost)) {
+    return Error{Code::kInvalidArgument, "late updates: more factors or models than there can be"};
+  }
+  round::Lateness lateness{rule.staleness_max(), {rule.factors().begin(), rule.factors().end()}, {}};
+  for (const v1::ModelRef& model : rule.earlier()) {
+    FLUVIAL_ASSIGN(lateness.earlier.emplace_back(), from_proto(model));
+  }
+  FLUVIAL_TRY(round::check_lateness(lateness, base, scale_bits));
+  return lateness;
+}
+
 v1::OutcomeReply::Outcome to_proto(round::Outcome outcome) {
   switch (outcome) {
     case round::Outcome::kPending: return v1::OutcomeReply::OUTCOME_PENDING;
@@ -119,6 +140,9 @@ Result<Opening> from_proto(const v1::RoundOpen& message) {
   for (const std::uint64_t run : message.continues()) {
     if (run >= message.run()) return Error{Code::kInvalidArgument, "a run that continues a later one"};
     opening.continues.emplace_back(run);
+  }
+  if (message.has_late()) {
+    FLUVIAL_ASSIGN(opening.late, from_proto(message.late(), opening.base, opening.scale_bits));
   }
   if (message.has_order()) opening.order = std::make_shared<const v1::Signed>(message.order());
   return opening;

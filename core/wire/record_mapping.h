@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/result.h"
+#include "core/round/lateness.h"
 #include "core/round/model_form.h"
 #include "core/round/outcome.h"
 #include "core/round/plan.h"
@@ -24,6 +25,10 @@ Result<round::ModelRef> from_proto(const v1::ModelRef& ref);
 v1::ModelForm to_proto(const round::ModelForm& form);
 // kInvalidArgument: a bad base, or a codec's name that is too long. aggregate::check_form() looks at the rest.
 Result<round::ModelForm> from_proto(const v1::ModelForm& form);
+
+v1::LateRule to_proto(const round::Lateness& lateness);
+// kInvalidArgument: as round::check_lateness(), for a round on `base`.
+Result<round::Lateness> from_proto(const v1::LateRule& rule, const round::ModelRef& base, int scale_bits);
 
 v1::OutcomeReply::Outcome to_proto(round::Outcome outcome);
 Result<round::Outcome> from_proto(v1::OutcomeReply::Outcome outcome);  // kInvalidArgument: none, or a newer one
@@ -51,9 +56,10 @@ struct Opening {
   std::vector<SiteId> gone;                      // once below the child in this round, elsewhere now
   std::chrono::milliseconds soft_left{0};
   std::chrono::milliseconds hard_left{0};
-  std::optional<Received> received;  // of the child's last transfer: it may go on from there
-  std::vector<RunId> continues;      // the run that this one continues, then the run before that, ...
-  Order order = {};                  // an OpeningStatement
+  std::optional<Received> received;          // of the child's last transfer: it may go on from there
+  std::vector<RunId> continues;              // the run that this one continues, then the run before that, ...
+  Order order = {};                          // an OpeningStatement
+  std::optional<round::Lateness> late = {};  // updates of earlier rounds may enter
 };
 v1::Envelope to_envelope(const Opening& opening);
 Result<Opening> from_proto(const v1::RoundOpen& message);

@@ -55,6 +55,14 @@ bool says_runs(const google::protobuf::RepeatedField<std::uint64_t>& stated, con
   return std::ranges::equal(stated, runs, {}, {}, &RunId::value);
 }
 
+// A parent that knows no old updates leaves out what is said of them.
+bool says_late(const v1::OpeningStatement& stated, const Opening& opening) {
+  if (!opening.late) return true;
+  if (!stated.has_late()) return false;
+  const Result<round::Lateness> late = from_proto(stated.late(), opening.base, opening.scale_bits);
+  return late.ok() && *late == *opening.late;
+}
+
 bool names(const SiteList& sites, SiteId site) { return std::ranges::binary_search(sites, site.value()); }
 
 }  // namespace
@@ -76,7 +84,7 @@ Status check_opening(const std::string& body, const Opening& opening, round::His
                     stated.scale_bits() == static_cast<std::uint32_t>(opening.scale_bits) &&
                     stated.value_count() == opening.value_count && stated.integer_count() == opening.integer_count &&
                     says_model(stated.base(), opening.base) && says_plan(stated.plan(), opening.plan) &&
-                    says_runs(stated.continues(), opening.continues);
+                    says_runs(stated.continues(), opening.continues) && says_late(stated, opening);
   if (!same) return not_said(what);
   for (const round::Participant& participant : opening.participants) {
     if (names(stated.sites(), participant.site)) continue;

@@ -103,18 +103,25 @@ Effects SiteMachine::offered(Offer offer, const std::optional<Error>& forbidden)
       if (!offer.counted && !resolving_) send(std::move(offer), out);
       return out;
     }
-    next_ = std::move(offer);
+    next_ = std::move(offer);  // asked first: the commit that named it may have been lost
+    may_send_next_ = true;
+    told_pending_ = 0;
     if (!resolving_) out.push_back(Ask{*pending_});
     return out;
   }
   if (work_) {
     if (!work_->lost && is_same_round(work_->offer, offer)) {
       work_->offer = std::move(offer);  // the next attempt, or another lease
-      if (work_->stage != Stage::kFolding) work_->late = false;
+      if (work_->stage != Stage::kFolding) work_->late = work_->missed = false;
+      work_->into.reset();
       next_.reset();
       if (work_->stage == Stage::kFetching) {
         fetch(work_->offer.base, out);  // a parent that lacked it when asked has it by now
       }
+    } else if (offer.late && round::may_enter(*offer.late, work_->offer.round, offer.round) &&
+               may_enter(*work_, offer.run, offer.round)) {
+      miss(*work_);
+      if (!offer.counted) work_->into = std::move(offer);
     } else {
       work_->late = true;
       next_ = std::move(offer);
@@ -126,7 +133,30 @@ Effects SiteMachine::offered(Offer offer, const std::optional<Error>& forbidden)
   return out;
 }
 
+const Offer* SiteMachine::goal(const Work& work) {
+  if (work.late || work.lost) return nullptr;
+  if (work.into) return &*work.into;
+  return work.missed ? nullptr : &work.offer;
+}
+
+// Whether the update of this work can enter the round: as its own opening said.
+bool SiteMachine::may_enter(const Work& work, RunId run, RoundId open) const {
+  const bool is_made = work.stage == Stage::kTraining || work.stage == Stage::kEncoding;
+  return is_made && !work.late && !work.lost && work.offer.run == run && work.offer.late &&
+         round::may_enter(*work.offer.late, work.offer.round, open);
+}
+
+void SiteMachine::miss(Work& work) {
+  work.missed = true;
+  work.into.reset();
+}
+
 bool SiteMachine::has_begun(const Offer& offer) const {
+  const auto enters = [&](RunId run, RoundId round) {
+    return run == offer.run && offer.late && round::may_enter(*offer.late, round, offer.round);
+  };
+  if (pending_ && enters(pending_->run, pending_->round)) return true;
+  if (work_ && enters(work_->offer.run, work_->offer.round) && may_enter(*work_, offer.run, offer.round)) return true;
   if (pending_) return pending_->run == offer.run && pending_->round == offer.round;
   return work_ && !work_->lost && work_->stage != Stage::kFetching && is_same_round(work_->offer, offer);
 }
@@ -190,7 +220,7 @@ Effects SiteMachine::model_ready(const round::ModelRef& model) {
 bool SiteMachine::is_at(WorkId work, Stage stage) const { return work_ && work_->id == work && work_->stage == stage; }
 
 const Offer* SiteMachine::to_be_sent(WorkId work) const {
-  return is_at(work, Stage::kEncoding) && !work_->late && entering_ == Entering::kNo ? &work_->offer : nullptr;
+  return is_at(work, Stage::kEncoding) && entering_ == Entering::kNo ? goal(*work_) : nullptr;
 }
 
 Effects SiteMachine::trained(WorkId work) {
@@ -209,8 +239,9 @@ Effects SiteMachine::trained(WorkId work) {
 
 // Declines the attempt that was offered last, although the work may have begun in an earlier one.
 void SiteMachine::decline(const Error& error, Effects& out) {
-  const Offer& offer = work_->offer;
-  if (!work_->late) out.push_back(DeclineRound{offer.run, offer.round, offer.attempt, error});
+  if (const Offer* const awaited = goal(*work_)) {
+    out.push_back(DeclineRound{awaited->run, awaited->round, awaited->attempt, error});
+  }
   start_next(out);
 }
 
@@ -235,9 +266,10 @@ Effects SiteMachine::encoded(WorkId work, const Pending& pending) {
   pending_ = pending;
   if (done.late) {
     resolve(Outcome::kLate, out);
-  } else {
-    done.offer.received.reset();  // it was true when the round was opened, and chunks were sent since
-    send(std::move(done.offer), out);
+  } else if (const Offer* const to = goal(done)) {
+    Offer now = *to;
+    now.received.reset();  // it was true when the round was opened, and chunks were sent since
+    send(std::move(now), out);
   }
   enter_if_quiet(out);
   return out;
@@ -268,11 +300,11 @@ Effects SiteMachine::committed(RunId run, RoundId round, const Verdict& verdict,
   close(run, round);
   const bool older = fetched_ && fetched_->run == model.run && fetched_->version > model.version;
   if (!older && held_ != model) fetch(model, out);
-  if (pending_ && !resolving_ && pending_->run == run && pending_->round == round) {
-    const bool named = verdict.counted && *verdict.counted == pending_->digest;
-    if (named) {
-      resolve(Outcome::kCounted, out);
-    } else if (verdict.refused) {
+  const bool named = pending_ && pending_->run == run && verdict.counted && *verdict.counted == pending_->digest;
+  if (named && !resolving_ && pending_->round <= round) {
+    resolve(Outcome::kCounted, out);  // in its own round or in a later one
+  } else if (pending_ && !resolving_ && pending_->run == run && pending_->round == round) {
+    if (verdict.refused) {
       resolve(Outcome::kRefused, out);
     } else if (verdict.late || verdict.counted) {  // counted with other bytes: an earlier incarnation's
       resolve(Outcome::kLate, out);
@@ -282,7 +314,9 @@ Effects SiteMachine::committed(RunId run, RoundId round, const Verdict& verdict,
   } else if (pending_ && !resolving_ && !told_before) {
     out.push_back(Ask{*pending_});  // of an earlier round: the commit that named it, or the answer, was lost
   }
-  if (work_ && work_->offer.run == run && work_->offer.round <= round) {
+  if (work_ && may_enter(*work_, run, round.next())) {
+    if (!work_->into || work_->into->round <= round) miss(*work_);
+  } else if (work_ && work_->offer.run == run && work_->offer.round <= round) {
     work_->late = true;
     if (work_->stage == Stage::kFetching) start_next(out);
   }
@@ -294,8 +328,24 @@ Effects SiteMachine::answered(const Pending& about, Outcome outcome) {
   Effects out;
   const bool ours = pending_ && !resolving_ && pending_->run == about.run && pending_->round == about.round &&
                     pending_->digest == about.digest;
-  if (ours && outcome != Outcome::kPending) resolve(outcome, out);
+  if (ours) go_on(outcome, out);
   return out;
+}
+
+// Pending, and a later round is open: it enters that, or the round need not wait for this site. One such answer may be
+// older than the opening.
+void SiteMachine::go_on(Outcome outcome, Effects& out) {
+  if (outcome != Outcome::kPending) return resolve(outcome, out);
+  if (!next_ || next_->run != pending_->run || next_->round <= pending_->round || next_->counted) return;
+  if (next_->late && round::may_enter(*next_->late, pending_->round, next_->round)) {
+    if (std::exchange(may_send_next_, false)) send(*next_, out);
+    return;
+  }
+  if (++told_pending_ < 2) return;
+  const Error why{Code::kFailedPrecondition, "its update of round " + std::to_string(pending_->round.value()) +
+                                                 " has no outcome yet, and its parent takes none of an earlier round"};
+  out.push_back(DeclineRound{next_->run, next_->round, next_->attempt, why});
+  next_.reset();
 }
 
 void SiteMachine::resolve(Outcome outcome, Effects& out) {

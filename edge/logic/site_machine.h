@@ -4,6 +4,8 @@
 //
 //   offered -> fetching -> training -> encoding -> pending (durable, being sent) -> resolving -> offered ...
 //                                   `-> folding, when the round closed meanwhile: the update goes into the residual
+// With `late = "next"` (docs/design/late.md) training goes on when its round closes, and what it gives, or a submission
+// that waits, is sent into a later round.
 //
 // An effect ends with an event that names its work or its submission; an event that comes too late does nothing. Each
 // run's end counts once, and a run that is over is complete once no work of it is left.
@@ -21,6 +23,7 @@
 #include "core/base/ids.h"
 #include "core/base/result.h"
 #include "core/round/history.h"
+#include "core/round/lateness.h"
 #include "core/round/outcome.h"
 #include "core/round/plan.h"
 #include "core/round/received.h"
@@ -43,6 +46,7 @@ struct Offer {
   bool counted = false;                      // the parent's side holds this site's contribution
   std::optional<Received> received;          // of a submission whose transfer was cut off
   std::optional<std::uint64_t> cohort = {};  // how many sites the round asks; none: the coordinator has not signed it
+  std::optional<round::Lateness> late = {};  // updates of earlier rounds may enter it
   std::vector<RunId> continues = {};  // the run before, the one before that, ...: their unspent residual is this run's
 };
 
@@ -91,8 +95,8 @@ struct Fold {  // the trained update goes into the residual; then folded()
   bool lost = false;      // its round is of an earlier history: no outcome of it is remembered
   bool run_lost = false;  // its run is of an earlier history: it is dropped, as no residual could take it
 };
-struct Send {  // the pending submission; a transfer under another lease or to another parent is given up
-  Offer offer;
+struct Send {   // the pending submission; a transfer under another lease or to another parent is given up
+  Offer offer;  // of the round that it enters, its own or a later one
   std::uint64_t first_chunk = 0;  // the parent has the chunks before it
 };
 struct StopSending {};
@@ -169,12 +173,18 @@ class SiteMachine {
     WorkId id;
     Offer offer;
     Stage stage;
-    bool late = false;      // the round closed without it
-    bool lost = false;      // the round is of an earlier history
-    bool run_lost = false;  // its run is of an earlier history
-    bool trained = false;   // while a history is being entered
+    bool late = false;               // every round that it may enter closed without it
+    bool missed = false;             // its own round did
+    std::optional<Offer> into = {};  // the later round that it is to enter
+    bool lost = false;               // the round is of an earlier history
+    bool run_lost = false;           // its run is of an earlier history
+    bool trained = false;            // while a history is being entered
   };
   enum class Entering { kNo, kWaiting, kNow };  // another history: as soon as no write is under way
+  static const Offer* goal(const Work& work);   // where its update is to go; null: nowhere at present
+  bool may_enter(const Work& work, RunId run, RoundId open) const;
+  void miss(Work& work);
+  void go_on(Outcome outcome, Effects& out);
   bool is_at(WorkId work, Stage stage) const;
   void close(RunId run, RoundId round);
   bool is_closed(RunId run, RoundId round) const;
@@ -196,6 +206,8 @@ class SiteMachine {
   std::optional<Work> work_;
   WorkId last_work_;
   std::optional<Offer> next_;
+  bool may_send_next_ = false;      // it was offered since the submission was last sent
+  std::uint32_t told_pending_ = 0;  // since it was offered
   std::optional<Offer> sending_;
   std::optional<round::ModelRef> held_;
   std::optional<round::ModelRef> fetched_;  // the last one that was asked for

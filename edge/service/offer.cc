@@ -18,6 +18,7 @@ std::optional<Offer> offer_of(wire::Opening opening, SiteId self) {
   offer.weight_max = own->weight_max;
   offer.counted = std::ranges::find(opening.counted, self) != opening.counted.end();
   offer.received = opening.received;
+  offer.late = std::move(opening.late);
   offer.continues = std::move(opening.continues);
   return offer;
 }

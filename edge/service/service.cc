@@ -270,11 +270,12 @@ void EdgeService::on_fed(WorkId work, std::shared_ptr<const Feed> feed) {
   send_early({});  // nobody has anything of it
 }
 
-// Also when its round is opened anew: by another parent, under another lease, or by one that was told to stop wanting
-// it. `received` is what that opening says: it is true once, for a parent drops what is not gone on with.
+// Also when its round, or a later one that it may enter, is opened anew: by another parent, under another lease, or by
+// one that was told to stop wanting it. `received` is what that opening says: it is true once, for a parent drops what
+// is not gone on with.
 void EdgeService::send_early(const std::optional<Received>& received) {
   const Offer* offer = early_ ? machine_->to_be_sent(early_->work) : nullptr;
-  if (offer != nullptr && !offer->counted) submission_.send_early(early_->feed, offer->lease, received);
+  if (offer != nullptr && !offer->counted) submission_.send_early(early_->feed, *offer, received);
 }
 
 void EdgeService::apply(const FetchModel& effect) {

@@ -79,7 +79,7 @@ void Submission::send(const Send& effect) {
   if (!uplink_.is_up()) return;  // offered again after the next connect
   if (!is_taken(pending_->info())) return decline(effect.offer);
   site_.report.sending(effect);
-  upload_.send({pending_, site_.self, effect.offer.lease, uplink_.session(), effect.first_chunk});
+  upload_.send({pending_, site_.self, effect.offer.lease, effect.offer.round, uplink_.session(), effect.first_chunk});
 }
 
 // So that the round need not wait for it. It stays pending, and is late unless another parent's sum holds it.
@@ -98,12 +98,13 @@ bool Submission::is_taken(const store::PendingInfo& info) const {
   return false;
 }
 
-void Submission::send_early(std::shared_ptr<const Feed> feed, Epoch lease, const std::optional<Received>& received) {
+void Submission::send_early(std::shared_ptr<const Feed> feed, const Offer& offer,
+                            const std::optional<Received>& received) {
   const store::PendingInfo& info = feed->info();
   if (!uplink_.is_up() || !is_taken(info)) return;
   const std::uint64_t first_chunk =
       transfer::first_chunk(received, info.incarnation, info.submission, info.start.chunk_count);
-  upload_.send({nullptr, site_.self, lease, uplink_.session(), first_chunk, std::move(feed)});
+  upload_.send({nullptr, site_.self, offer.lease, offer.round, uplink_.session(), first_chunk, std::move(feed)});
 }
 
 void Submission::on_sent(const UploadItem& item, double seconds) {

@@ -27,7 +27,7 @@ class Submission {
 
   // While it is encoded and made durable: what is there of it, but for its trailer and what the parent has just said it
   // `received`. Then send(), and it goes on; or drop_early().
-  void send_early(std::shared_ptr<const Feed> feed, Epoch lease, const std::optional<Received>& received);
+  void send_early(std::shared_ptr<const Feed> feed, const Offer& offer, const std::optional<Received>& received);
   void fed() { upload_.fed(); }
   void drop_early() { upload_.drop_early(); }
   void send(const Send& effect);

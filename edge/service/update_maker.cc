@@ -68,6 +68,7 @@ UpdateJob UpdateMaker::job_of(const Offer& offer, const Trained& trained, Partia
   job.base_digest = trained.base.ref.digest;
   job.base = trained.base.bytes->bytes();
   job.parts = views_of(trained.parts);
+  job.late_factor = round::late_factor(offer.late);
   job.weight = weight_to_claim(offer, trained.weight);
   job.metrics = trained.metrics;
   job.workers = trained.workers();

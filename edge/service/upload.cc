@@ -39,8 +39,8 @@ std::optional<Upload::Progress> Upload::progress() const {
 void Upload::send(UploadItem item) {
   if (!running_) return start(std::move(item));
   const UploadItem& now = running_->item;
-  const bool same =
-      now.info().submission == item.info().submission && now.session == item.session && now.lease == item.lease;
+  const bool same = now.info().submission == item.info().submission && now.session == item.session &&
+                    now.lease == item.lease && now.into == item.into;
   if (same && !running_->stopped && !running_->durable) {  // what was sent early goes on, and may be durable now
     running_->durable = std::move(item.update);
     told_.notify_all();
@@ -69,8 +69,8 @@ void Upload::drop_early() {
 
 void Upload::refused(RunId run, RoundId round) {
   if (!running_) return;
-  const store::PendingStart& now = running_->item.info().start;
-  if (now.run == run && now.round == round) {
+  const UploadItem& now = running_->item;
+  if (now.info().start.run == run && now.into == round) {
     running_->refused = true;
     if (!running_->durable) running_->stopped = true;  // once it is durable it begins anew
   }
@@ -145,8 +145,8 @@ net::Awaitable<Status> Upload::send_frames(std::shared_ptr<Running> running) {
   const Error stopped{Code::kCancelled, "the upload was stopped"};
   const std::uint64_t first = first_chunk(running->item);
   running->chunks.store(first, std::memory_order_relaxed);
-  Status sent =
-      co_await session->send({transfer::update_begin(info, running->item.site, running->item.lease, first), {}});
+  const UploadItem& item = running->item;
+  Status sent = co_await session->send({transfer::update_begin(info, item.site, item.lease, first, item.into), {}});
   if (!sent.ok()) co_return sent.error();
   for (std::uint64_t index = first; index < info.start.chunk_count; ++index) {
     if (running->stopped) co_return stopped;

@@ -23,6 +23,7 @@ struct UploadItem {
   std::shared_ptr<const store::PendingUpdate> update;  // null: it is not durable yet
   SiteId site;
   Epoch lease;
+  RoundId into;  // the round that it enters: its own, or a later one
   std::shared_ptr<net::Session> session;
   std::uint64_t first_chunk = 0;  // the parent has those before it; beyond the last one: it cannot have, so from 0
   // Of one that is not durable: its chunks so far. The rest of them, and its trailer, wait for it to be sent once more,

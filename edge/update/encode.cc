@@ -61,6 +61,7 @@ store::PendingStart start_of(const UpdateJob& job, bool chunks_are_p, const stor
   start.lossless = chunks_are_p && fit.whole();
   start.chunk_values = layout.chunk_values;
   start.digest_kind = job.digest_kind;
+  start.late_factor = job.late_factor;
   return start;
 }
 
@@ -410,7 +411,7 @@ Result<store::Carried> fold_update(const UpdateJob& job, store::SiteStore& store
   for (std::size_t i = 0; i < layout.chunk_count(); ++i) {
     FLUVIAL_TRY(writer->write(layout.first_value(i), layout.of(update.values(), i)));
   }
-  return store.fold(job.run, job.round, std::move(writer), bounds_of(job.plan), job.workers, job.lost);
+  return store.fold(job.run, job.round, std::move(writer), bounds_of(job.plan), job.workers, job.lost, job.late_factor);
 }
 
 }  // namespace fluvial::edge

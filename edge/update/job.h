@@ -68,6 +68,7 @@ struct UpdateJob {
   std::function<void(Step)> reached = {};
   std::string site_name = {};  // what a codec draws is drawn by it
   DigestKind digest_kind = DigestKind::kStream;
+  float late_factor = 1;  // of what is left of it if it is late
 
   kernels::ChunkLayout layout() const { return {schema.value_count(), plan.chunk_values}; }
 };

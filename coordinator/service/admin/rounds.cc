@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <boost/json.hpp>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,15 +26,19 @@ net::Awaitable<Reply> list(Context* admin, Call call) {
   if (!from.ok()) co_return from.error();
   if (!limit.ok()) co_return limit.error();
   std::vector<store::CommitRow> rows;
+  std::map<SiteId, store::SiteShare> shares;
   const Result<RoundId> pruned = co_await admin->runtime.pool.run([&]() -> Result<RoundId> {
     FLUVIAL_ASSIGN(rows, admin->journal.commits(*run, RoundId(*from), std::min(*limit, kRoundsMax)));
+    FLUVIAL_ASSIGN(shares, admin->journal.shares(*run));
     return admin->journal.pruned(*run);
   });
   if (!pruned.ok()) co_return pruned.error();
-  std::string text = "{\"pruned\":" + std::to_string(pruned->value()) + ",\"rounds\":[";
+  const auto name_of = [admin](NodeId node) { return admin->name_of(node); };
+  std::string text = "{\"pruned\":" + std::to_string(pruned->value()) + ",\"shares\":" + shares_json(shares, name_of) +
+                     ",\"rounds\":[";
   for (const store::CommitRow& row : rows) {
     if (text.back() == '}') text += ',';
-    text += round_json(row, [admin](NodeId node) { return admin->name_of(node); });
+    text += round_json(row, name_of);
   }
   co_return text + "]}";
 }

@@ -1,0 +1,124 @@
+// Late is next, at the root (docs/design/late.md).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "coordinator/logic/test_support.h"
+
+namespace fluvial::coordinator {
+namespace {
+
+using ::testing::ElementsAre;
+
+class LateRounds : public RunMachineTest {
+ protected:
+  static RunStart late_start() {
+    RunStart begin = start();
+    begin.plan.rounds = 9;
+    begin.plan.late = "next";
+    begin.plan.participants_fraction = 1;
+    begin.plan.participants_min = 2;
+    return begin;
+  }
+  static ContributorSet numbered(std::initializer_list<std::uint32_t> ids, std::uint64_t submission) {
+    ContributorSet set;
+    for (const std::uint32_t id : ids) {
+      Contribution one{SiteId(id), Epoch(1), 10, {}, 0, {}};
+      one.incarnation = Incarnation(1);
+      one.submission = submission;
+      EXPECT_TRUE(set.add(one).ok());
+    }
+    return set;
+  }
+  // Closes the open round with these sites, and opens the next one.
+  static void close(RunMachine& machine, const ContributorSet& in, std::uint64_t version, TimePoint now) {
+    EXPECT_NE(find<Take>(machine.arrived(ArrivalId(version), Arrival{in, {}, {}})), nullptr);
+    machine.taken(ArrivalId(version), in, now);
+    if (find<RecordCommit>(machine.finalised(machine.step(), model(version), now)) == nullptr) {
+      machine.tick(now + 15s);
+      EXPECT_NE(find<RecordCommit>(machine.finalised(machine.step(), model(version), now)), nullptr);
+    }
+    machine.commit_recorded(machine.step(), now);
+    machine.attempt_recorded(machine.step(), now);
+  }
+  static round::ModelRef model(std::uint64_t version) {
+    return {RunId(1), ModelVersion(version), {std::byte{static_cast<unsigned char>(version)}}, 40};
+  }
+  static std::vector<std::uint32_t> participants(const RunMachine& machine) {
+    std::vector<std::uint32_t> ids;
+    for (const round::Participant& one : machine.attempt().participants) ids.push_back(one.site.value());
+    return ids;
+  }
+  RunMachine opened(RunStart begin, std::uint32_t count) {
+    RunMachine machine(std::move(begin));
+    machine.begin(at(0s));
+    machine.sites_changed(sites(count), at(0s));
+    machine.attempt_recorded(machine.step(), at(0s));
+    return machine;
+  }
+};
+
+TEST_F(LateRounds, SaysWhichModelsAnUpdateMayBeFrom) {
+  RunMachine machine = opened(late_start(), 3);
+  EXPECT_TRUE(machine.lateness()->earlier.empty());
+  close(machine, numbered({1, 2, 3}, 1), 1, at(1s));
+  EXPECT_THAT(machine.lateness()->earlier, ElementsAre(start().model));
+  close(machine, numbered({1, 2, 3}, 2), 2, at(2s));
+  EXPECT_THAT(machine.lateness()->earlier, ElementsAre(model(1)));
+  EXPECT_EQ(RunMachineTest::opened().lateness(), std::nullopt);
+}
+
+TEST_F(LateRounds, WhoWasLateTakesPartInTheNextRoundThoughItIsNotDrawn) {
+  RunStart begin = late_start();
+  begin.plan.participants_fraction = 0.5;
+  begin.plan.quorum = 1;
+  RunMachine machine = opened(begin, 4);
+  const std::vector<std::uint32_t> first = participants(machine);
+  ASSERT_EQ(first.size(), 2U);
+  const std::uint32_t late = first[1];
+  close(machine, numbered({first[0]}, 1), 1, at(1s));
+  EXPECT_THAT(participants(machine), ::testing::Contains(late));
+  RunStart without = begin;
+  without.plan.late = "residual";
+  RunMachine drawn = opened(without, 4);
+  close(drawn, numbered({first[0]}, 1), 1, at(1s));
+  EXPECT_EQ(participants(drawn).size(), 2U) << "only with late = next does it come on top";
+  EXPECT_LE(participants(machine).size(), 3U);
+}
+
+TEST_F(LateRounds, WhatHasCountedIsTurnedAway) {
+  RunMachine machine = opened(late_start(), 3);
+  close(machine, numbered({1, 2, 3}, 7), 1, at(1s));
+  const Effects again = machine.arrived(ArrivalId(50), Arrival{numbered({2}, 7), {}, {}});
+  ASSERT_NE(find<Drop>(again), nullptr);
+  EXPECT_EQ(find<Drop>(again)->error.code, Code::kAlreadyExists);
+  EXPECT_NE(find<Take>(machine.arrived(ArrivalId(51), Arrival{numbered({2}, 8), {}, {}})), nullptr);
+}
+
+TEST_F(LateRounds, ARestartKnowsWhatTheJournalKnows) {
+  RunStart begin = late_start();
+  begin.model = model(4);
+  begin.last_committed = RoundId(4);
+  begin.earlier = {model(3)};
+  begin.late = {SiteId(3)};
+  begin.marks = {{SiteId(1), {Incarnation(1), 7}}};
+  begin.plan.participants_fraction = 0.3;
+  begin.plan.quorum = 1;
+  RunMachine machine = opened(begin, 3);
+  EXPECT_THAT(machine.lateness()->earlier, ElementsAre(model(3)));
+  EXPECT_THAT(participants(machine), ::testing::Contains(3U));
+  EXPECT_EQ(machine.gather().check_mark(SiteId(1), Incarnation(1), 7).error().code, Code::kAlreadyExists);
+}
+
+TEST_F(LateRounds, AWeightThatAnOldUpdateCannotHaveKeepsItFromOpening) {
+  RunMachine machine(late_start());
+  machine.begin(at(0s));
+  std::map<SiteId, SiteInfo> heavy = sites(3);
+  heavy[SiteId(2)].weight_max = round::kStaleWeightLimit;
+  const Effects effects = machine.sites_changed(heavy, at(0s));
+  EXPECT_EQ(find<RecordAttempt>(effects), nullptr);
+  ASSERT_NE(find<RecordStatus>(effects), nullptr);
+  EXPECT_THAT(find<RecordStatus>(effects)->reason, ::testing::HasSubstr("below 2^20"));
+}
+
+}  // namespace
+}  // namespace fluvial::coordinator

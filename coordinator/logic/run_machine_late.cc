@@ -1,0 +1,50 @@
+// Late is next: what a commit leaves to the rounds after it.
+#include <algorithm>
+
+#include "coordinator/logic/run_machine.h"
+
+namespace fluvial::coordinator {
+
+// With `late = "next"` a site that was late takes part, whether it is drawn or not: it may hold an update that only the
+// next rounds can take.
+std::set<SiteId> RunMachine::participants_of(const std::vector<SiteId>& drawn) const {
+  std::set<SiteId> all(drawn.begin(), drawn.end());
+  if (!late_is_next(plan_)) return all;
+  for (const auto& [site, missed] : missed_) {
+    const bool may_enter = last_committed_.next().value() - missed.value() <= plan_.staleness_max;
+    if (may_enter && connected_.contains(site)) all.insert(site);
+  }
+  return all;
+}
+
+// Weight times factor must be exact in fp64.
+Status RunMachine::check_weight(SiteId site, const SiteInfo& info) const {
+  if (!late_is_next(plan_) || info.weight_max < round::kStaleWeightLimit) return {};
+  return Error{Code::kFailedPrecondition, "late = next takes maximum weights below 2^20, and site " +
+                                              std::to_string(site.value()) + " has " + std::to_string(info.weight_max)};
+}
+
+// Of a commit, for the rounds after it.
+void RunMachine::note_counted() {
+  if (!late_is_next(plan_)) return;
+  for (const auto& [site, entry] : commit_.contributors.entries()) {
+    missed_.erase(site);
+    round::Mark& mark = marks_[site];
+    mark = std::max(mark, round::Mark{entry.incarnation, entry.submission});
+  }
+  for (const SiteId site : commit_.late) missed_.try_emplace(site, commit_.round);
+  for (const round::Refusal& refusal : commit_.refusals) {
+    if (!round::drops_update(refusal.error.code)) missed_.try_emplace(refusal.site, commit_.round);
+  }
+  std::erase_if(missed_,
+                [this](const auto& one) { return commit_.round.value() - one.second.value() >= plan_.staleness_max; });
+  earlier_.insert(earlier_.begin(), model_);
+  if (earlier_.size() > plan_.staleness_max) earlier_.resize(plan_.staleness_max);
+}
+
+void RunMachine::begin_gather() {
+  gather_ = round::Gather(attempt_.participants);
+  gather_.know(marks_);
+}
+
+}  // namespace fluvial::coordinator

@@ -1,0 +1,144 @@
+// Late is next, in the journal: outcomes over several rounds, and marks that make an update count once.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/store/journal_test_support.h"
+
+namespace fluvial::store {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+class LateJournal : public JournalOfMembers {
+ protected:
+  LateJournal() { begin("next", 2); }
+
+  void begin(const std::string& late, std::uint32_t staleness_max) {
+    RunRow row;
+    row.plan.name = "slow";
+    row.plan.rounds = 100;
+    row.plan.late = late;
+    row.plan.staleness_max = staleness_max;
+    row.schema = round::Schema::make({{"w", round::DType::kF32, {3}}}).value();
+    run_ = journal_->create_run(row).value();
+  }
+  static round::Contribution entry(std::uint32_t site, std::uint64_t submission, const std::string& update,
+                                   std::uint64_t base, std::uint64_t admitted) {
+    round::Contribution one{SiteId(site), Epoch(1), 10, digest_of(update), 10, {}};
+    one.incarnation = Incarnation(1);
+    one.submission = submission;
+    one.base = ModelVersion(base);
+    one.admitted = ModelVersion(admitted);
+    return one;
+  }
+  Status commit(std::uint64_t round, const std::vector<round::Contribution>& entries,
+                const std::vector<round::Refusal>& refusals = {}, bool late_is_next = true) {
+    round::AttemptRecord attempt{run_, RoundId(round), AttemptId(1), Epoch(1), {}, 30, {}};
+    for (std::uint32_t site = 1; site <= 3; ++site) attempt.participants.push_back({SiteId(site), Epoch(1), 1000});
+    FLUVIAL_TRY(journal_->open_attempt(attempt));
+    CommitRow row;
+    row.record.run = run_;
+    row.record.round = RoundId(round);
+    row.record.attempt = AttemptId(1);
+    for (const round::Contribution& one : entries) FLUVIAL_TRY(row.record.contributors.add(one));
+    row.record.refusals = refusals;
+    row.record.late_is_next = late_is_next;
+    row.record.model.digest = row.master = digest_of("model");
+    return journal_->commit(row);
+  }
+  Outcome outcome(std::uint64_t round, std::uint32_t site, const std::string& update) {
+    return journal_->outcome(run_, RoundId(round), SiteId(site), digest_of(update)).value();
+  }
+  RunId run_;
+};
+
+TEST_F(LateJournal, AnUpdateIsPendingUntilTheLastRoundThatItMayEnter) {
+  ASSERT_TRUE(commit(1, {entry(1, 1, "a1", 0, 0)}).ok());
+  EXPECT_EQ(outcome(1, 2, "b1"), Outcome::kPending);
+  ASSERT_TRUE(commit(2, {entry(1, 2, "a2", 1, 1)}).ok());
+  EXPECT_EQ(outcome(1, 2, "b1"), Outcome::kPending);
+  ASSERT_TRUE(commit(3, {entry(1, 3, "a3", 2, 2), entry(2, 1, "b1", 0, 2)}).ok());
+  EXPECT_EQ(outcome(1, 2, "b1"), Outcome::kCounted) << "in round 3";
+  EXPECT_EQ(outcome(1, 3, "c1"), Outcome::kLate) << "round 3 was the last";
+  EXPECT_EQ(outcome(2, 3, "c2"), Outcome::kPending);
+  EXPECT_EQ(outcome(4, 2, "b4"), Outcome::kPending) << "open";
+  ASSERT_TRUE(journal_->set_run_status(run_, RunStatus::kStopped, "").ok());
+  EXPECT_EQ(outcome(2, 3, "c2"), Outcome::kLate) << "no round follows";
+}
+
+TEST_F(LateJournal, WithoutTheKeyItIsLateWithItsRound) {
+  begin("residual", 2);
+  ASSERT_TRUE(commit(1, {entry(1, 1, "a1", 0, 0)}, {}, false).ok());
+  EXPECT_EQ(outcome(1, 2, "b1"), Outcome::kLate);
+}
+
+TEST_F(LateJournal, ARefusalInALaterRoundIsAboutThatUpdate) {
+  ASSERT_TRUE(commit(1, {entry(1, 1, "a1", 0, 0)}).ok());
+  ASSERT_TRUE(commit(2, {entry(1, 2, "a2", 1, 1)},
+                     {{SiteId(2), {Code::kDataLoss, "damaged"}}, {SiteId(3), {Code::kStale, "too old"}}})
+                  .ok());
+  EXPECT_EQ(outcome(1, 2, "b1"), Outcome::kRefused);
+  EXPECT_EQ(outcome(1, 3, "c1"), Outcome::kPending) << "not for what it holds";
+}
+
+TEST_F(LateJournal, NoUpdateIsInTwoCommits) {
+  ASSERT_TRUE(commit(1, {entry(1, 1, "a1", 0, 0), entry(2, 1, "b1", 0, 0)}).ok());
+  crash_and_reopen();
+  EXPECT_EQ(commit(2, {entry(1, 2, "a2", 1, 1), entry(2, 1, "b1", 0, 1)}).error().code, Code::kFailedPrecondition);
+  EXPECT_EQ(journal_->last_commit(run_).value()->record.round, RoundId(1)) << "all or nothing";
+  EXPECT_THAT(journal_->marks(run_).value(), ElementsAre(Pair(SiteId(1), round::Mark{Incarnation(1), 1}),
+                                                         Pair(SiteId(2), round::Mark{Incarnation(1), 1})));
+}
+
+TEST_F(LateJournal, MarksGoWithTheirRun) {
+  ASSERT_TRUE(commit(1, {entry(1, 1, "a1", 0, 0)}).ok());
+  ASSERT_TRUE(journal_->set_run_status(run_, RunStatus::kPaused, "").ok());
+  EXPECT_EQ(journal_->marks(run_)->size(), 1U);
+  ASSERT_TRUE(journal_->set_run_status(run_, RunStatus::kDone, "").ok());
+  EXPECT_TRUE(journal_->marks(run_)->empty());
+}
+
+TEST_F(LateJournal, VersionsAndSharesAreKept) {
+  ASSERT_TRUE(commit(1, {entry(1, 1, "a1", 0, 0)}).ok());
+  ASSERT_TRUE(commit(2, {entry(1, 2, "a2", 1, 1), entry(2, 1, "b1", 0, 1)}).ok());
+  crash_and_reopen();
+  const round::Contribution* old = journal_->commit_of(run_, RoundId(2))->record.contributors.find(SiteId(2));
+  ASSERT_NE(old, nullptr);
+  EXPECT_EQ(old->base, ModelVersion(0));
+  EXPECT_EQ(old->admitted, ModelVersion(1));
+  EXPECT_THAT(journal_->shares(run_).value(),
+              ElementsAre(Pair(SiteId(1), SiteShare{2, 20, 0, 0}), Pair(SiteId(2), SiteShare{1, 10, 1, 1})));
+}
+
+TEST_F(LateJournal, ASiteThatKnowsOfACountedUpdateIsNoProofOfAnOlderCopy) {
+  ASSERT_TRUE(commit(1, {entry(1, 1, "a1", 0, 0)}).ok());
+  ASSERT_TRUE(commit(2, {entry(1, 2, "a2", 1, 1), entry(2, 1, "b1", 0, 1)}).ok());
+  round::Standing standing;
+  standing.history = round::current_of(journal_->lineage().value());
+  standing.rounds = {{run_, RoundId(1), true, true, digest_of("b1")}};
+  EXPECT_TRUE(journal_->meet(NodeId(2), standing, at(9)).ok()) << "it is in round 2";
+  standing.rounds[0].digest = digest_of("unknown");
+  EXPECT_FALSE(journal_->meet(NodeId(2), standing, at(9)).ok());
+}
+
+TEST_F(LateJournal, NorIsOneThatCountedInARoundThatARestoreHasUndone) {
+  ASSERT_TRUE(commit(1, {entry(1, 1, "a1", 0, 0)}).ok());  // a copy of this is put back; round 2 had counted b1
+  ASSERT_TRUE(journal_->begin_history(round::HistoryId(7), Epoch(50), at(9)).ok());
+  round::Standing standing;
+  standing.history = round::HistoryId(7);
+  standing.rounds = {{run_, RoundId(1), true, true, digest_of("b1")}};
+  EXPECT_TRUE(journal_->meet(NodeId(2), standing, at(9)).ok());
+}
+
+TEST_F(LateJournal, PruningKeepsTheRoundsThatAnUpdateMayStillEnter) {
+  for (std::uint64_t round = 1; round <= 6; ++round) {
+    ASSERT_TRUE(commit(round, {entry(1, round, "a" + std::to_string(round), round - 1, round - 1)}).ok());
+  }
+  ASSERT_TRUE(journal_->prune_rounds({.newest = 1}).ok());
+  EXPECT_EQ(outcome(5, 2, "b5"), Outcome::kPending);
+  EXPECT_EQ(outcome(1, 2, "b1"), Outcome::kLate);
+}
+
+}  // namespace
+}  // namespace fluvial::store

@@ -1,0 +1,167 @@
+// Late is next, at a site (docs/design/late.md): which rounds an update enters, and when it is late in the end.
+#include <gtest/gtest.h>
+
+#include "edge/logic/test_support.h"
+
+namespace fluvial::edge {
+namespace {
+
+constexpr RunId kRun{1};
+
+Offer late_offer(std::uint64_t round, bool counted = false, std::uint32_t staleness_max = 1) {
+  Offer made = offer(round, counted);
+  made.late = round::Lateness{staleness_max, round::staleness_factors(staleness_max, 0.5), {}};
+  return made;
+}
+
+// In training for round 1.
+SiteMachine training() {
+  SiteMachine site({});
+  site.offered(late_offer(1));
+  EXPECT_NE(find<Train>(site.model_ready(model(0))), nullptr);
+  return site;
+}
+// With a submission for round 1 on its way.
+SiteMachine sent() {
+  SiteMachine site = training();
+  EXPECT_NE(find<Encode>(site.trained(kFirst)), nullptr);
+  EXPECT_NE(find<Send>(site.encoded(kFirst, pending(1))), nullptr);
+  return site;
+}
+
+TEST(LateIsNext, AsksAndSendsItIntoTheNextRound) {
+  SiteMachine site = sent();
+  const Effects committed = site.committed(kRun, RoundId(1), Verdict{}, model(1));
+  EXPECT_EQ(find<Resolve>(committed), nullptr) << "it is pending, not late";
+  EXPECT_NE(find<Ask>(committed), nullptr);
+  const Effects opened = site.offered(late_offer(2));
+  EXPECT_EQ(find<Send>(opened), nullptr) << "a commit that named it may have been lost";
+  EXPECT_NE(find<Ask>(opened), nullptr);
+  const Effects told = site.answered(pending(1), Outcome::kPending);
+  ASSERT_NE(find<Send>(told), nullptr);
+  EXPECT_EQ(find<Send>(told)->offer.round, RoundId(2));
+  const Effects counted = site.committed(kRun, RoundId(2), Verdict{pending(1).digest}, model(2));
+  ASSERT_NE(find<Resolve>(counted), nullptr);
+  EXPECT_EQ(find<Resolve>(counted)->outcome, Outcome::kCounted);
+  EXPECT_EQ(find<Resolve>(counted)->pending, pending(1));
+  site.resolved(pending(1));
+  EXPECT_NE(find<FetchModel>(site.offered(late_offer(3))), nullptr) << "and then begins anew";
+}
+
+TEST(LateIsNext, IsSentOnceForEachOpening) {
+  SiteMachine site = sent();
+  site.offered(late_offer(2));
+  EXPECT_NE(find<Send>(site.answered(pending(1), Outcome::kPending)), nullptr);
+  EXPECT_EQ(find<Send>(site.answered(pending(1), Outcome::kPending)), nullptr) << "it was, and the round is open";
+  site.offered(late_offer(2));  // again: the parent does not have it
+  EXPECT_NE(find<Send>(site.answered(pending(1), Outcome::kPending)), nullptr);
+}
+
+TEST(LateIsNext, AnAnswerThatItCountedAfterAllIsBelieved) {
+  SiteMachine site = sent();
+  site.offered(late_offer(2));
+  const Effects told = site.answered(pending(1), Outcome::kCounted);
+  EXPECT_EQ(find<Send>(told), nullptr);
+  EXPECT_EQ(find<Resolve>(told)->outcome, Outcome::kCounted);
+  site.resolved(pending(1));
+  EXPECT_NE(find<Train>(site.model_ready(model(1))), nullptr) << "the open round gets a new update";
+}
+
+TEST(LateIsNext, TrainingGoesOnAndEntersTheNextRound) {
+  SiteMachine site = training();
+  EXPECT_TRUE(find<Fold>(site.committed(kRun, RoundId(1), Verdict{}, model(1))) == nullptr);
+  site.model_ready(model(1));
+  EXPECT_TRUE(site.offered(late_offer(2)).empty()) << "it trains already";
+  const Effects trained = site.trained(kFirst);
+  ASSERT_NE(find<Encode>(trained), nullptr);
+  EXPECT_EQ(find<Encode>(trained)->offer.round, RoundId(1)) << "by the base and the plan of its own round";
+  ASSERT_NE(site.to_be_sent(kFirst), nullptr);
+  EXPECT_EQ(site.to_be_sent(kFirst)->round, RoundId(2));
+  const Effects encoded = site.encoded(kFirst, pending(1));
+  ASSERT_NE(find<Send>(encoded), nullptr);
+  EXPECT_EQ(find<Send>(encoded)->offer.round, RoundId(2)) << "just made, it cannot have counted";
+}
+
+TEST(LateIsNext, BetweenRoundsItWaits) {
+  SiteMachine site = training();
+  site.committed(kRun, RoundId(1), Verdict{}, model(1));
+  EXPECT_NE(find<Encode>(site.trained(kFirst)), nullptr);
+  EXPECT_EQ(site.to_be_sent(kFirst), nullptr) << "no round is open that could take it";
+  EXPECT_EQ(find<Send>(site.encoded(kFirst, pending(1))), nullptr);
+  site.offered(late_offer(2));
+  EXPECT_NE(find<Send>(site.answered(pending(1), Outcome::kPending)), nullptr);
+}
+
+TEST(LateIsNext, TooLateForEveryRoundIsLate) {
+  SiteMachine site = training();
+  site.committed(kRun, RoundId(1), Verdict{}, model(1));
+  site.offered(late_offer(2));
+  site.committed(kRun, RoundId(2), Verdict{}, model(2));
+  EXPECT_NE(find<Fold>(site.trained(kFirst)), nullptr) << "round 2 was the last that it could enter";
+}
+
+TEST(LateIsNext, AsManyRoundsLaterAsThePlanSays) {
+  SiteMachine site({});
+  site.offered(late_offer(1, false, 2));
+  site.model_ready(model(0));
+  site.committed(kRun, RoundId(1), Verdict{}, model(1));
+  site.committed(kRun, RoundId(2), Verdict{}, model(2));
+  site.offered(late_offer(3, false, 2));
+  EXPECT_NE(find<Encode>(site.trained(kFirst)), nullptr);
+  EXPECT_EQ(find<Send>(site.encoded(kFirst, pending(1)))->offer.round, RoundId(3));
+  site.committed(kRun, RoundId(3), Verdict{}, model(3));
+  const Effects opened = site.offered(late_offer(4, false, 2));
+  EXPECT_NE(find<Ask>(opened), nullptr);
+  EXPECT_EQ(find<Resolve>(site.answered(pending(1), Outcome::kLate))->outcome, Outcome::kLate);
+}
+
+TEST(LateIsNext, WhatTrainedNothingYetBeginsAnew) {
+  SiteMachine site({});
+  EXPECT_NE(find<FetchModel>(site.offered(late_offer(1))), nullptr);
+  site.committed(kRun, RoundId(1), Verdict{}, model(1));
+  site.offered(late_offer(2));
+  EXPECT_EQ(find<Train>(site.model_ready(model(1)))->offer.round, RoundId(2));
+}
+
+TEST(LateIsNext, AParentThatTakesNoneIsToldSo) {
+  SiteMachine site = sent();
+  site.committed(kRun, RoundId(1), Verdict{}, model(1));
+  site.offered(offer(2));  // of a version before: it does not pass the rule on
+  EXPECT_TRUE(site.answered(pending(1), Outcome::kPending).empty()) << "perhaps of before the opening";
+  const Effects told = site.answered(pending(1), Outcome::kPending);
+  EXPECT_EQ(find<Send>(told), nullptr);
+  ASSERT_NE(find<DeclineRound>(told), nullptr) << "the round need not wait for this site";
+  EXPECT_EQ(find<DeclineRound>(told)->round, RoundId(2));
+  EXPECT_TRUE(site.has_pending());
+}
+
+TEST(LateIsNext, WhereItIsCountedAlreadyNothingIsSent) {
+  SiteMachine site = sent();
+  site.offered(late_offer(2, /*counted=*/true));
+  EXPECT_TRUE(site.answered(pending(1), Outcome::kPending).empty());
+  SiteMachine other = training();
+  other.offered(late_offer(2, /*counted=*/true));
+  other.trained(kFirst);
+  EXPECT_EQ(find<Send>(other.encoded(kFirst, pending(1))), nullptr);
+}
+
+TEST(LateIsNext, TheEndOfTheRunEndsIt) {
+  SiteMachine site = training();
+  site.committed(kRun, RoundId(1), Verdict{}, model(1));
+  site.run_over(kRun);
+  EXPECT_NE(find<Fold>(site.trained(kFirst)), nullptr);
+  SiteMachine waiting = sent();
+  const Effects last = waiting.committed(kRun, RoundId(1), Verdict{.late = true}, model(1));
+  EXPECT_EQ(find<Resolve>(last)->outcome, Outcome::kLate) << "said by the coordinator: no round follows";
+}
+
+TEST(LateIsNext, DecliningIsAboutTheRoundThatWaits) {
+  SiteMachine site = training();
+  site.offered(late_offer(2));
+  const Effects failed = site.train_failed(kFirst, {Code::kInternal, "no"});
+  ASSERT_NE(find<DeclineRound>(failed), nullptr);
+  EXPECT_EQ(find<DeclineRound>(failed)->round, RoundId(2));
+}
+
+}  // namespace
+}  // namespace fluvial::edge
