@@ -133,11 +133,15 @@ void Audit::make_update(const AuditSite& site, std::uint64_t round, std::span<co
 std::vector<float> Audit::residual_of(const SiteState& state, std::uint64_t history) const {
   std::vector<float> residual = state.residual;
   std::vector<float> p;
+  const float left = plan_.late == "next" ? static_cast<float>(parts(plan_.staleness_max + 1)) / 512 : 1.0F;
   for (const Missed& missed : state.missed) {
     const bool lost = !missed.certain && (history & 1) != 0;
     if (!missed.certain) history >>= 1;
     if (lost) continue;
     make_update(state.site, missed.round, *missed.base, residual, p);
+    if (left != 1) {
+      for (float& value : p) value *= left;
+    }
     residual.swap(p);
   }
   return residual;
@@ -175,7 +179,36 @@ Status Audit::check_residual(std::uint64_t site_index, std::span<const float> he
                                             site_index)};
 }
 
+// docs/design/late.md, written here anew: of 512 parts.
+double Audit::parts(std::uint64_t staleness) const {
+  if (plan_.late != "next") return 512;
+  const double whole = 512 * std::pow(static_cast<double>(staleness + 1), -plan_.staleness_power);
+  return std::max(1.0, std::nearbyint(whole));
+}
+
+// The update that the site made for the round `own`, which it missed: nothing was made after it.
+Result<Audit::Base> Audit::base_of_own(SiteState& state, std::uint64_t own) const {
+  const auto at = std::ranges::find(state.missed, own, &Missed::round);
+  if (at == state.missed.end()) {
+    return Error{Code::kDataLoss, fmt::format("site {} is counted with an update of round {}, which it did not miss",
+                                              state.site.index, own)};
+  }
+  Base base = at->base;
+  state.missed.erase(at, state.missed.end());
+  return base;
+}
+
 Status Audit::count(SiteState& state, const json::value& entry, std::uint64_t round, std::span<const float> base) {
+  const std::uint64_t staleness = count_member(entry, "staleness");
+  Base own;  // of an update of an earlier round
+  if (staleness > 0) {
+    if (plan_.late != "next" || staleness > plan_.staleness_max || staleness >= round) {
+      return Error{Code::kDataLoss, fmt::format("round {}: an update of {} rounds before", round, staleness)};
+    }
+    round -= staleness;
+    FLUVIAL_ASSIGN(own, base_of_own(state, round));
+    base = *own;
+  }
   state.missed = really_missed(state, round);
   if (uncertain(state) > kUncertainMax) {
     return Error{Code::kFailedPrecondition, fmt::format("round {}: site {} trained for {} rounds without being counted",
@@ -191,7 +224,7 @@ Status Audit::count(SiteState& state, const json::value& entry, std::uint64_t ro
       FLUVIAL_ASSIGN(encoded, encode(state.site, {.run = run_, .round = round, .site = state.site.node}, p));
     }
     if (!encoded.is(journalled)) continue;
-    FLUVIAL_TRY(add_decoded(encoded.decoded, bench_weight(state.site.index)));
+    FLUVIAL_TRY(add_decoded(encoded.decoded, bench_weight(state.site.index), parts(staleness)));
     for (std::size_t i = 0; i < p.size(); ++i) state.residual[i] = p[i] - static_cast<float>(encoded.decoded[i]);
     state.missed.clear();
     return {};
@@ -247,8 +280,8 @@ Result<Audit::Encoded> Audit::encode(const AuditSite& site, const kernels::Strea
 }
 
 // value * weight is exact (24 + 29 bits), so is its product with a power of two: one rounding, half to even.
-Status Audit::add_decoded(std::span<const double> decoded, std::uint64_t weight) {
-  const double factor = std::ldexp(static_cast<double>(weight), scale_bits_);
+Status Audit::add_decoded(std::span<const double> decoded, std::uint64_t weight, double of_512) {
+  const double factor = std::ldexp(static_cast<double>(weight) * of_512, scale_bits_ - 9);
   for (std::size_t i = 0; i < decoded.size(); ++i) {
     const double term = std::nearbyint(decoded[i] * factor);
     if (!(std::fabs(term) <= 0x1p62)) return Error{Code::kDataLoss, "a term of the sum is beyond 2^62"};

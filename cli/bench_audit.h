@@ -89,7 +89,9 @@ class Audit {
   std::vector<float> residual_of(const SiteState& state, std::uint64_t history) const;
   std::vector<Missed> really_missed(const SiteState& state, std::uint64_t next) const;  // but those without an update
   static std::size_t uncertain(const SiteState& state);
-  Status add_decoded(std::span<const double> decoded, std::uint64_t weight);
+  double parts(std::uint64_t staleness) const;
+  Result<Base> base_of_own(SiteState& state, std::uint64_t own) const;
+  Status add_decoded(std::span<const double> decoded, std::uint64_t weight, double of_512);
   // The server's step for one coordinate, from the formulas of kernels/vector.h and kernels/optimizer.h.
   float step(std::size_t i, float model, float mean, double lr);
   Result<std::vector<float>> stepped(const json::value& round, std::span<const float> base, std::uint64_t total_weight);

@@ -239,11 +239,17 @@ void RoundChecks::commit_sent(RunId id, RoundId round, const Digest& model) {
 void RoundChecks::sum_sealed(NodeId node, RunId id, RoundId round, const round::ContributorSet& contributors,
                              const FlatSum& sum) {
   const std::string where = format_text("round {}, the sum of node {}", round.value(), node.value());
-  const Status probe = round::check_probe(contributors, sum.scale_bits);
+  const Run* run = find(id);
+  const round::Plan plan = run == nullptr ? round::Plan() : run->row.plan;
+  std::vector<std::uint32_t> factors;
+  for (std::uint64_t staleness = 0; plan.late == "next" && staleness <= plan.staleness_max; ++staleness) {
+    factors.push_back(parts_of_512(plan, staleness));
+  }
+  const Status probe = round::check_probe(contributors, sum.scale_bits, factors);
   say(probe.ok(), "exact_probe", where + ": " + (probe.ok() ? "" : probe.error().message));
   if (!keeps_books_) return;
   std::string wrong;
-  const auto expected = truth_.sum(id, round, contributors, sum.scale_bits, sum.values.size(), &wrong);
+  const auto expected = truth_.sum(id, round, contributors, plan, sum.scale_bits, sum.values.size(), &wrong);
   if (!say(expected.has_value(), "exact_sum", where + ": " + wrong)) return;
   const auto differs = std::mismatch(sum.values.begin(), sum.values.end(), expected->begin());
   say(differs.first == sum.values.end(), "exact_sum",
@@ -253,7 +259,7 @@ void RoundChecks::sum_sealed(NodeId node, RunId id, RoundId round, const round::
   say(std::ranges::equal(sum.integers, truth_.greatest(id, round, contributors)), "exact_sum",
       where + ": its integers are not the greatest of its contributors'");
   for (const auto& [site, entry] : contributors.entries()) {
-    const std::string beyond = beyond_bounds(id, *truth_.find(id, round, site, entry.digest));
+    const std::string beyond = beyond_bounds(id, *truth_.find(id, own_round(round, entry), site, entry.digest));
     say(beyond.empty(), "bounds", where + format_text(": site {} is in, and ", std::uint64_t{site.value()}) + beyond);
   }
 }
@@ -326,7 +332,12 @@ void RoundChecks::check_refusals(const round::CommitRecord& commit) {
         damaged_.contains({commit.run, commit.round, site})) {
       continue;
     }
-    const std::vector<const KnownUpdate*> sent = truth_.all_of(commit.run, commit.round, site);
+    const std::uint64_t older = late_is_next(find(commit.run)->row.plan) ? find(commit.run)->row.plan.staleness_max : 0;
+    std::vector<const KnownUpdate*> sent;
+    for (std::uint64_t back = 0; back <= older && back < commit.round.value(); ++back) {
+      const RoundId own(commit.round.value() - back);
+      for (const KnownUpdate* one : truth_.all_of(commit.run, own, site)) sent.push_back(one);
+    }
     const bool sound = std::ranges::all_of(sent, [&](const auto* one) { return is_sound(commit, site, *one); });
     say(sent.empty() || !sound, "refusals",
         format_text("round {}: site {} is refused ({}), and nothing is wrong with its update", commit.round.value(),
@@ -381,6 +392,7 @@ void RoundChecks::committing(const store::CommitRow& row, const FlatSum& sum, co
   Run* run = find(row.record.run);
   if (run == nullptr) return;
   check_contributors(*run, row.record);
+  check_lateness(*run, row.record);
   check_refusals(row.record);
   sum_sealed(NodeId(0), row.record.run, row.record.round, row.record.contributors, sum);
   check_model(*run, row.record, sum, model);
@@ -432,24 +444,6 @@ const store::CommitRow* RoundChecks::in_journal(round::HistoryId history, RunId 
   if (line == nullptr || !line->runs.contains(id)) return nullptr;
   const std::optional<store::CommitRow>& row = line->runs.at(id).in_doubt;
   return row && row->record.round == round ? &*row : nullptr;
-}
-
-bool RoundChecks::holds(round::HistoryId history, RunId run, RoundId round, SiteId site, const Digest& digest) const {
-  const store::CommitRow* row = in_journal(history, run, round);
-  const round::Contribution* entry = row == nullptr ? nullptr : row->record.contributors.find(site);
-  return entry != nullptr && entry->digest == digest;
-}
-
-bool RoundChecks::refuses(round::HistoryId history, RunId run, RoundId round, SiteId site) const {
-  const store::CommitRow* row = in_journal(history, run, round);
-  return row != nullptr && std::ranges::any_of(row->record.refusals, [&](const round::Refusal& refusal) {
-           return refusal.site == site && round::drops_update(refusal.error.code);
-         });
-}
-
-bool RoundChecks::is_decided(round::HistoryId history, RunId run, RoundId round) const {
-  const Line* line = line_of(history);
-  return in_journal(history, run, round) != nullptr || (line != nullptr && line->ended.contains(run));
 }
 
 void RoundChecks::backed_up() { backup_ = now_; }

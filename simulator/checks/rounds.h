@@ -86,10 +86,12 @@ class RoundChecks {
   // Also one that is being recorded: who reads the journal finds it a moment before the coordinator's strand hears that
   // it is there.
   const store::CommitRow* in_journal(round::HistoryId history, RunId run, RoundId round) const;
+  // Whether the round, or a later one that the update may enter, holds it.
   bool holds(round::HistoryId history, RunId run, RoundId round, SiteId site, const Digest& digest) const;
   // Whether the commit refuses the site's update as one that can never be used.
   bool refuses(round::HistoryId history, RunId run, RoundId round, SiteId site) const;
-  bool is_decided(round::HistoryId history, RunId run, RoundId round) const;  // committed, or the run is over
+  // No round that an update of this one may enter is still to be committed.
+  bool is_decided(round::HistoryId history, RunId run, RoundId round) const;
   // The bound of the run's plan that a decoded update breaks; empty when it is within all bounds.
   std::string beyond_bounds(RunId run, const KnownUpdate& update) const;
   void run_ended(RunId run) { now_.ended.insert(run); }
@@ -120,6 +122,8 @@ class RoundChecks {
   void check_model(Run& run, const round::CommitRecord& commit, const FlatSum& sum, const FlatModel& model);
   static std::string beyond_types(const Run& run, const KnownUpdate& update);
   void check_refusals(const round::CommitRecord& commit);
+  void check_lateness(const Run& run, const round::CommitRecord& commit);
+  RoundId last_to_enter(round::HistoryId history, RunId run, RoundId round) const;  // that an update of `round` may
   bool is_sound(const round::CommitRecord& commit, SiteId site, const KnownUpdate& update);
   void check_contributors(const Run& run, const round::CommitRecord& commit);
   void settle(Run& run, const store::CommitRow& row);

@@ -28,6 +28,11 @@ Values sum(const Values& a, const Values& b) {
   return out;
 }
 
+Values damped(Values values, float factor) {
+  for (float& value : values) value *= factor;
+  return values;
+}
+
 Values left_out(const Values& p, const std::vector<double>& decoded) {
   Values out(p.size());
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = p[i] - static_cast<float>(decoded[i]);
@@ -122,7 +127,7 @@ void SiteChecks::resolving(SiteId site, RunId run, RoundId round, const Digest& 
     report_("outcome", what + ", and the journal does not refuse it: work is dropped");
   } else if (outcome == round::Outcome::kLate && refuses) {
     report_("outcome", what + ", and the journal refuses it");
-  } else if (!rounds_.is_decided(history, run, round)) {
+  } else if (outcome == round::Outcome::kLate && !rounds_.is_decided(history, run, round)) {
     report_("outcome", what + ", and the round is not decided");
   }
 }
@@ -215,7 +220,7 @@ void SiteChecks::follow(const std::string& name, SiteId site, RunId run, Book& b
   if (seen.pending && seen.pending->round == round && !book.pending) {
     encoded(name, book, *seen.pending);
   } else if (!book.pending && folded(book, seen)) {
-    book.residual.values = sum(book.trained->update, book.residual.values);
+    book.residual.values = damped(sum(book.trained->update, book.residual.values), book.bounds.late_factor);
     ++book.residual.age_rounds;
   }
   book.trained.reset();  // otherwise the training is lost: its process died, or not_encoded() has said why
@@ -228,7 +233,9 @@ void SiteChecks::resolved(SiteId site, RunId run, Book& book) {
     case round::Outcome::kCounted:
       if (sent != nullptr) book.residual = {left_out(pending.p, sent->values), 0};
       break;
-    case round::Outcome::kLate: book.residual = {pending.p, book.residual.age_rounds + 1}; break;
+    case round::Outcome::kLate:
+      book.residual = {damped(pending.p, book.bounds.late_factor), book.residual.age_rounds + 1};
+      break;
     case round::Outcome::kRefused:
       if (!book.residual.values.empty()) ++book.residual.age_rounds;
       break;

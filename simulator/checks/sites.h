@@ -4,7 +4,7 @@
 //
 //   encoding   p = (base - local) + residual, in fp32; integers and weight are those that were trained
 //   counted    residual = p - decode(what was sent), in fp32       only if the journal holds it with its digest
-//   late       residual = p                                        only if the journal neither holds nor refuses it
+//   late       residual = p, times the factor of late.md           only if the journal neither holds nor refuses it
 //   refused    residual as it was, p is dropped                    only if the journal refuses it
 //   folding    residual = (base - local) + residual
 //   bounds     residual dropped                                    only beyond the plan's norm or age
@@ -42,6 +42,7 @@ struct Trained {
 struct CarriedBounds {
   double norm_max = 0;
   std::uint64_t age_max_rounds = 0;
+  float late_factor = 1;  // of what is left of an update that is late
 };
 
 class SiteChecks {

@@ -1,12 +1,24 @@
 #include "simulator/checks/truth.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
 #include "kernels/reference/reference.h"
 
 namespace fluvial::simulator {
+
+RoundId own_round(RoundId round, const round::Contribution& entry) {
+  return RoundId(round.value() - (entry.admitted.value() - entry.base.value()));
+}
+
+std::uint32_t parts_of_512(const round::Plan& plan, std::uint64_t staleness) {
+  if (plan.late != "next" || staleness == 0) return 512;
+  const long double parts =
+      512 / std::pow(static_cast<long double>(staleness + 1), static_cast<long double>(plan.staleness_power));
+  return parts < 1 ? 1 : static_cast<std::uint32_t>(std::nearbyint(parts));
+}
 
 bool Truth::add(RunId run, RoundId round, SiteId site, const Digest& digest, const store::PendingStart& start,
                 const std::vector<Buffer>& chunks, std::vector<std::int64_t> integers) {
@@ -29,13 +41,16 @@ const KnownUpdate* Truth::find(RunId run, RoundId round, SiteId site, const Dige
 }
 
 std::optional<std::vector<std::int64_t>> Truth::sum(RunId run, RoundId round, const round::ContributorSet& contributors,
-                                                    int scale_bits, std::uint64_t value_count,
+                                                    const round::Plan& plan, int scale_bits, std::uint64_t value_count,
                                                     std::string* wrong) const {
   __extension__ using Wide = __int128;
   std::vector<Wide> sums(static_cast<std::size_t>(value_count), 0);
   for (const auto& [site, entry] : contributors.entries()) {
     const std::string who = "site " + std::to_string(site.value());
-    const KnownUpdate* update = find(run, round, site, entry.digest);
+    const KnownUpdate* update = find(run, own_round(round, entry), site, entry.digest);
+    const std::uint32_t parts = parts_of_512(plan, entry.admitted.value() - entry.base.value());
+    const std::uint32_t weight = static_cast<std::uint32_t>(entry.weight) * (parts == 512 ? 1 : parts);
+    const int scale = parts == 512 ? scale_bits : scale_bits - 9;
     if (update == nullptr) {
       *wrong = who + " is in with an update that it never made durable";
       return std::nullopt;
@@ -46,8 +61,7 @@ std::optional<std::vector<std::int64_t>> Truth::sum(RunId run, RoundId round, co
       return std::nullopt;
     }
     for (std::size_t i = 0; i < sums.size(); ++i) {
-      const std::optional<std::int64_t> term =
-          kernels::reference::fixed_term(update->values[i], static_cast<std::uint32_t>(entry.weight), scale_bits);
+      const std::optional<std::int64_t> term = kernels::reference::fixed_term(update->values[i], weight, scale);
       if (!term) {
         *wrong = who + ": value " + std::to_string(i) + " is beyond the fixed-point range";
         return std::nullopt;
@@ -69,7 +83,7 @@ std::optional<std::vector<std::int64_t>> Truth::sum(RunId run, RoundId round, co
 std::vector<std::int64_t> Truth::greatest(RunId run, RoundId round, const round::ContributorSet& contributors) const {
   std::vector<std::int64_t> out;
   for (const auto& [site, entry] : contributors.entries()) {
-    const KnownUpdate* update = find(run, round, site, entry.digest);
+    const KnownUpdate* update = find(run, own_round(round, entry), site, entry.digest);
     if (update == nullptr) continue;  // sum() has reported it
     if (out.empty()) out = update->integers;
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::max(out[i], update->integers[i]);

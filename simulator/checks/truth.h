@@ -12,9 +12,15 @@
 #include "core/base/bytes.h"
 #include "core/base/ids.h"
 #include "core/round/contribution.h"
+#include "core/round/plan.h"
 #include "core/store/site_store.h"
 
 namespace fluvial::simulator {
+
+// docs/design/late.md, in other words than the services': the round that an update is of, and what of 512 parts it
+// counts.
+RoundId own_round(RoundId round, const round::Contribution& entry);
+std::uint32_t parts_of_512(const round::Plan& plan, std::uint64_t staleness);
 
 struct KnownUpdate {
   std::uint64_t weight = 0;
@@ -29,10 +35,11 @@ class Truth {
            const std::vector<Buffer>& chunks, std::vector<std::int64_t> integers);
   const KnownUpdate* find(RunId run, RoundId round, SiteId site, const Digest& digest) const;
 
-  // The exact sum of these contributors. None, and `wrong` says why, for an unknown update, another weight, or a sum
-  // beyond int64.
+  // The exact sum of these contributors, each with the factor of its staleness by the plan. None, and `wrong` says why,
+  // for an unknown update, another weight, or a sum beyond int64.
   std::optional<std::vector<std::int64_t>> sum(RunId run, RoundId round, const round::ContributorSet& contributors,
-                                               int scale_bits, std::uint64_t value_count, std::string* wrong) const;
+                                               const round::Plan& plan, int scale_bits, std::uint64_t value_count,
+                                               std::string* wrong) const;
   // The greatest of each integer over these (known) contributors. Empty without integers or contributors.
   std::vector<std::int64_t> greatest(RunId run, RoundId round, const round::ContributorSet& contributors) const;
   // The updates of one site in one round: more than one when it encoded anew, or lied.

@@ -207,7 +207,7 @@ void PlannedSite::apply(const edge::Fold& effect) {
 void PlannedSite::apply(const edge::Send& effect) {
   FLUVIAL_CHECK(submission_, "to send what is not there");
   if (!uplink_.is_up()) return;  // offered again after the next connect
-  Upload upload{submission_->info.submission, effect.offer.lease, uplink_.session()};
+  Upload upload{submission_->info.submission, effect.offer.lease, effect.offer.round, uplink_.session()};
   if (upload_ == upload) return;
   upload_ = upload;
   spawn("upload", send(*submission_, std::move(upload), effect.first_chunk));
@@ -216,8 +216,8 @@ void PlannedSite::apply(const edge::Send& effect) {
 net::Awaitable<void> PlannedSite::send(Submission submission, Upload upload, std::uint64_t first_chunk) {
   const StandIn& made = *submission.made;
   if (first_chunk > made.chunks.size()) first_chunk = 0;
-  Status sent =
-      co_await upload.session->send({transfer::update_begin(submission.info, self(), upload.lease, first_chunk), {}});
+  Status sent = co_await upload.session->send(
+      {transfer::update_begin(submission.info, self(), upload.lease, first_chunk, upload.into), {}});
   for (std::uint64_t i = first_chunk; i < made.chunks.size(); ++i) {
     if (!sent.ok() || upload_ != upload) co_return;
     net::OutFrame frame;

@@ -36,6 +36,7 @@ class PlannedSite final : public Node, private tree::UplinkOwner {
   struct Upload {
     std::uint64_t submission = 0;
     Epoch lease;
+    RoundId into;
     std::shared_ptr<net::Session> session;
     bool operator==(const Upload&) const = default;
   };

@@ -10,7 +10,14 @@
 namespace fluvial::simulator {
 namespace {
 
-CarriedBounds carried(const store::ResidualBounds& bounds) { return {bounds.norm_max, bounds.age_max_rounds}; }
+CarriedBounds carried(const store::ResidualBounds& bounds, float late_factor) {
+  return {bounds.norm_max, bounds.age_max_rounds, late_factor};
+}
+
+// By the opening that it was trained for: its plan is the receiver's, without the keys of late updates.
+float late_factor(const edge::Offer& offer) {
+  return offer.late ? static_cast<float>(offer.late->factors.back()) / 512 : 1;
+}
 
 }  // namespace
 
@@ -32,7 +39,7 @@ void SiteRole::encoding(const edge::Offer& offer) {
 }
 
 void SiteRole::folding(const edge::Fold& effect) {
-  take_in(effect.offer, effect.lost, carried(edge::bounds_of(effect.offer.plan)));
+  take_in(effect.offer, effect.lost, carried(edge::bounds_of(effect.offer.plan), late_factor(effect.offer)));
 }
 
 void SiteRole::take_in(const edge::Offer& offer, bool lost, const CarriedBounds& bounds) {
@@ -116,7 +123,7 @@ void SiteRole::resolving(const store::PendingInfo& info, round::Outcome outcome)
   decided_ = true;
   cast_.checks().sites().in_history(self(), round::current_of(lineage_));  // a clone's may be another
   cast_.checks().sites().resolving(self(), info.start.run, info.start.round, info.digest, outcome,
-                                   carried(info.start.bounds));
+                                   carried(info.start.bounds, info.start.late_factor));
 }
 
 // ---- histories ----------------------------------------------------------------------------------------------------
@@ -124,7 +131,7 @@ void SiteRole::resolving(const store::PendingInfo& info, round::Outcome outcome)
 void SiteRole::history_entering(const round::Lineage& lineage) {
   const store::ResidualBounds bounds = submission_ ? submission_->start.bounds : store::ResidualBounds();
   cast_.checks().sites().entering(self(), round::current_of(lineage), round::Common(lineage_, lineage),
-                                  carried(bounds));
+                                  carried(bounds, submission_ ? submission_->start.late_factor : 1));
 }
 
 void SiteRole::history_entered(const round::Lineage& lineage) {

@@ -1,0 +1,61 @@
+// What became of updates, over all the rounds that they may enter (docs/design/late.md).
+#include <algorithm>
+
+#include "core/base/format.h"
+#include "simulator/checks/rounds.h"
+
+namespace fluvial::simulator {
+
+// What an entry says of its versions, and that its update is in no commit before.
+void RoundChecks::check_lateness(const Run& run, const round::CommitRecord& commit) {
+  const round::Plan& plan = run.row.plan;
+  const bool is_next = plan.late == "next";
+  for (const auto& [site, entry] : commit.contributors.entries()) {
+    const std::string which = format_text("round {}, site {}", commit.round.value(), std::uint64_t{site.value()});
+    const std::uint64_t newest = is_next ? commit.round.value() - 1 : 0;
+    const std::uint64_t oldest = is_next && newest > plan.staleness_max ? newest - plan.staleness_max : 0;
+    say(entry.admitted.value() == newest && entry.base.value() <= newest && entry.base.value() >= oldest, "lateness",
+        which + format_text(": trained from version {}, admitted on {}", entry.base.value(), entry.admitted.value()));
+    for (const auto& [round, row] : run.commits) {
+      const round::Contribution* const before = row.record.contributors.find(site);
+      say(before == nullptr || before->digest != entry.digest, "exactly_once",
+          which + format_text(": its update is in round {} already", round.value()));
+    }
+  }
+}
+
+RoundId RoundChecks::last_to_enter(round::HistoryId history, RunId run, RoundId round) const {
+  const Line* line = line_of(history);
+  const auto found = line == nullptr ? std::map<RunId, Run>::const_iterator{} : line->runs.find(run);
+  if (line == nullptr || found == line->runs.end() || found->second.row.plan.late != "next") return round;
+  const round::Plan& plan = found->second.row.plan;
+  return RoundId(std::min(round.value() + plan.staleness_max, std::max(plan.rounds, round.value())));
+}
+
+bool RoundChecks::holds(round::HistoryId history, RunId run, RoundId round, SiteId site, const Digest& digest) const {
+  for (RoundId at = round; at <= last_to_enter(history, run, round); at = at.next()) {
+    const store::CommitRow* row = in_journal(history, run, at);
+    const round::Contribution* entry = row == nullptr ? nullptr : row->record.contributors.find(site);
+    if (entry != nullptr && entry->digest == digest) return true;
+  }
+  return false;
+}
+
+bool RoundChecks::refuses(round::HistoryId history, RunId run, RoundId round, SiteId site) const {
+  for (RoundId at = round; at <= last_to_enter(history, run, round); at = at.next()) {
+    const store::CommitRow* row = in_journal(history, run, at);
+    const bool refused = row != nullptr && std::ranges::any_of(row->record.refusals, [&](const round::Refusal& one) {
+                           return one.site == site && round::drops_update(one.error.code);
+                         });
+    if (refused) return true;
+  }
+  return false;
+}
+
+bool RoundChecks::is_decided(round::HistoryId history, RunId run, RoundId round) const {
+  const Line* line = line_of(history);
+  return in_journal(history, run, last_to_enter(history, run, round)) != nullptr ||
+         (line != nullptr && line->ended.contains(run));
+}
+
+}  // namespace fluvial::simulator
