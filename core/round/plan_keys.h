@@ -22,6 +22,19 @@ struct PlanKey {
   bool above_low = false;  // low itself is too little
 };
 
+// What becomes of an update that misses its round.
+template <typename P, typename Visit>
+void visit_late(P& plan, Visit& visit) {
+  visit({"late", 33, "text", "where an update goes that misses its round: `residual`, or the `next` round (below)", 1,
+         16},
+        plan.late);
+  visit({"staleness_max", 34, "count", "late = next: how many rounds later it may enter one", 1, 16},
+        plan.staleness_max);
+  visit({"staleness_power", 35, "power", "late = next: it counts (1 + rounds later)^-power of its weight; 0: all of it",
+         0, 4},
+        plan.staleness_power);
+}
+
 // Calls visit(const PlanKey&, field) for each, in the order of the canonical JSON.
 template <typename P, typename Visit>
 void visit_plan(P& plan, Visit&& visit) {
@@ -53,14 +66,7 @@ void visit_plan(P& plan, Visit&& visit) {
   visit({"metrics_by_site", 31, "true or false",
          "keep and show what each site's workers report; false: the means by weight alone (below)"},
         plan.metrics_by_site);
-  visit({"late", 33, "text", "where an update goes that misses its round: `residual`, or the `next` round (below)", 1,
-         16},
-        plan.late);
-  visit({"staleness_max", 34, "count", "late = next: how many rounds later it may enter one", 1, 16},
-        plan.staleness_max);
-  visit({"staleness_power", 35, "power", "late = next: it counts (1 + rounds later)^-power of its weight; 0: all of it",
-         0, 4},
-        plan.staleness_power);
+  visit_late(plan, visit);
   visit({"participants.fraction", 9, "fraction", "of the connected sites, sampled anew each round", 0, 1, true},
         plan.participants_fraction);
   visit({"participants.min", 10, "count", "connected sites that a round waits for; unless it is named: see Opening", 1,
