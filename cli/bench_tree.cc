@@ -32,6 +32,7 @@ struct Options {
   std::uint64_t rounds = 5;
   std::uint64_t seed = 1;
   bool sum_digest = false;
+  bool late_is_next = false;
   bool no_bound = false;
   std::string json;
   std::string work_dir;
@@ -54,6 +55,7 @@ round::Plan plan_of(const Options& options) {
   plan.rounds = options.rounds;
   plan.codec = options.codec;
   plan.down = options.down;
+  if (options.late_is_next) plan.late = "next";
   plan.participants_min = plan.quorum = options.shape.sites;
   plan.adaptive_deadlines = false;  // every update is measured
   plan.soft_deadline = std::chrono::minutes(5);
@@ -216,6 +218,7 @@ json::object to_json(const Options& options, const Outcome& outcome) {
           {"params", options.params},
           {"codec", options.codec},
           {"down", options.down},
+          {"late_is_next", options.late_is_next},
           {"rounds", options.rounds},
           {"seed", options.seed},
           {"round_seconds", std::move(seconds)},
@@ -327,6 +330,8 @@ void add_bench_tree_command(CLI::App& bench, Commands& commands) {
       ->capture_default_str();
   number("--rounds", options->rounds, "rounds", 1, 100'000);
   number("--seed", options->seed, "of model and updates", 0, 1'000'000'000);
+  tree->add_flag("--late-is-next", options->late_is_next,
+                 "with the plan's `late = \"next\"`: the same sums, nobody is late");
   tree->add_flag("--sum-digest", options->sum_digest, "also compare the journal's digest of each integer sum");
   tree->add_flag("--no-bound", options->no_bound, "leave out the processor bound, whose probes take some seconds");
   tree->add_option("--json", options->json, "write the figures to this file")->type_name("FILE");

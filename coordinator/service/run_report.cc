@@ -122,6 +122,7 @@ void RunReport::committed(const store::CommitRow& row, const round::Pace& pace) 
   for (const auto& [site, entry] : record.contributors.entries()) {
     stale += entry.staleness() > 0 ? 1 : 0;
     staleness += entry.staleness();
+    if (record.late_is_next) root_counts_.counted(name_of_(site));
   }
   root_counts_.contributions_stale.add(static_cast<double>(stale));
   root_counts_.staleness.add(static_cast<double>(staleness));

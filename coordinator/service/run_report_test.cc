@@ -86,9 +86,13 @@ TEST_F(RunReportTest, UpdatesOfEarlierRoundsAreCounted) {
     ASSERT_TRUE(row.record.contributors.add(one).ok());
   }
   report_.committed(row, {});
+  EXPECT_THAT(metrics_.render(), testing::Not(HasSubstr("site_contributions_total")));
   EXPECT_THAT(metrics_.render(), HasSubstr("fluvial_coordinator_contributions_stale_total 2"));
   EXPECT_THAT(metrics_.render(), HasSubstr("fluvial_coordinator_staleness_rounds_total 3"));
   EXPECT_TRUE(is_told("\"stale\":2"));
+  row.record.late_is_next = true;
+  report_.committed(row, {});
+  EXPECT_THAT(metrics_.render(), HasSubstr("fluvial_coordinator_site_contributions_total{site=\"site-a\"} 3"));
 }
 
 TEST_F(RunReportTest, WhatARoundWaitsForIsTimed) {

@@ -34,6 +34,10 @@ RootMetrics::RootMetrics(Metrics& metrics)
       status_record_seconds(metrics.histogram("journal_record_seconds", {{"record", "status"}})),
       metrics_(&metrics) {}
 
+void RootMetrics::counted(std::string_view site) const {
+  metrics_->counter("site_contributions_total", {{"site", std::string(site)}}).add();
+}
+
 void RootMetrics::late(std::string_view phase) const {
   contributions_late.add();
   metrics_->counter("late_sites_total", {{"phase", std::string(phase)}}).add();

@@ -44,6 +44,7 @@ class RootMetrics {
   Histogram commit_record_seconds;
   Histogram status_record_seconds;
   void late(std::string_view phase) const;
+  void counted(std::string_view site) const;  // of a run with `late = "next"`: the sites' shares
 
  private:
   Metrics* metrics_;

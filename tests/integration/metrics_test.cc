@@ -177,7 +177,7 @@ const std::set<std::string_view> kNotHere = {
     // core/tree/model_receiver_test
     "models_refused_total",
     // nobody is late with `late = "next"` here: coordinator/service/run_report_test
-    "contributions_stale_total", "staleness_rounds_total",
+    "contributions_stale_total", "staleness_rounds_total", "site_contributions_total",
     // at the moment of a scrape nothing is queued, or it is over
     "outbox_bytes", "pool_tasks", "lane_tasks", "attempt", "round_age_seconds", "round_sites",
     // core/tree/parent_side_test
