@@ -1,6 +1,7 @@
 // Everybody who is enrolled, as a table: connection, certificate, quarantine, pace.
 import { h } from './dom.js';
 import { away, clock, seconds } from './format.js';
+import { roundsOf, shownRun } from './store.js';
 
 const SHOWN_MAX = 300;
 
@@ -8,6 +9,7 @@ export function members(state, filter) {
   const wanted = filter.trim().toLowerCase();
   const all = [...state.nodes.values()].sort((a, b) => a.name.localeCompare(b.name, 'en', { numeric: true }));
   const problems = state.status?.problems ?? [];
+  const shares = sharesOf(roundsOf(state, shownRun(state)));
   const found = all.filter((node) => wanted === '' || `${node.name} ${node.role} ${node.region} ${node.parent}`.toLowerCase().includes(wanted));
   if (all.length === 0) return h('p.empty', null, 'Nobody is enrolled yet.');
   return [
@@ -26,16 +28,36 @@ export function members(state, filter) {
         h(
           'thead',
           null,
-          h('tr', null, ['Name', 'Role', 'Region', 'State', 'Parent', 'Workers', 'Certificate ends', 'Time a round', 'Late'].map((text) => h('th', { scope: 'col' }, text))),
+          h('tr', null, ['Name', 'Role', 'Region', 'State', 'Parent', 'Workers', 'Certificate ends', 'Time a round', 'Late', 'In commits'].map((text) => h('th', { scope: 'col' }, text))),
         ),
-        h('tbody', null, found.slice(0, SHOWN_MAX).map((node) => row(node, problems))),
+        h('tbody', null, found.slice(0, SHOWN_MAX).map((node) => row(node, problems, shares))),
       ),
     ),
     found.length > SHOWN_MAX && h('p.muted', null, `and ${found.length - SHOWN_MAX} more: filter, or fluvial nodes list`),
   ];
 }
 
-function row(node, problems) {
+// Of the rounds that are here: in how many each site is, and how often with an update of an earlier round.
+function sharesOf(rounds) {
+  const shares = new Map();
+  for (const { contributors = [] } of rounds) {
+    for (const { name, staleness } of contributors) {
+      const share = shares.get(name) ?? { rounds: 0, old: 0 };
+      share.rounds += 1;
+      if (staleness > 0) share.old += 1;
+      shares.set(name, share);
+    }
+  }
+  return { of: (name) => shares.get(name) ?? { rounds: 0, old: 0 }, rounds: rounds.length };
+}
+
+function shareText(node, shares) {
+  if (node.role !== 'site' || shares.rounds === 0) return '–';
+  const { rounds, old } = shares.of(node.name);
+  return `${rounds} of ${shares.rounds}${old > 0 ? `, ${old} old` : ''}`;
+}
+
+function row(node, problems, shares) {
   const { kind, text } = stateOf(node);
   const certificate = certificateOf(node, problems);
   return h(
@@ -50,6 +72,7 @@ function row(node, problems) {
     h('td', null, h('span.state', { 'data-kind': certificate.kind }, certificate.text)),
     h('td.number', null, node.pace ? `${seconds(node.pace.p50_s)}` : '–'),
     h('td.number', null, node.pace ? `${node.pace.late} of ${node.pace.rounds}` : '–'),
+    h('td.number', null, shareText(node, shares)),
   );
 }
 
