@@ -130,7 +130,7 @@ class CoordinatorJournal {
 
   // Of a run with `late = "next"`, what counted last of each site.
   Result<std::map<SiteId, round::Mark>> marks(RunId run);
-  // How often each site is in a committed round of the run that the journal still has.
+  // Of a run with `late = "next"`, how often each site is in a committed round that the journal still has.
   Result<std::map<SiteId, SiteShare>> shares(RunId run);
 
   // What became of the update with this digest. kNotFound for a run that is not in the journal. While a run goes on, a

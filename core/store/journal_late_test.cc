@@ -71,6 +71,8 @@ TEST_F(LateJournal, WithoutTheKeyItIsLateWithItsRound) {
   begin("residual", 2);
   ASSERT_TRUE(commit(1, {entry(1, 1, "a1", 0, 0)}, {}, false).ok());
   EXPECT_EQ(outcome(1, 2, "b1"), Outcome::kLate);
+  EXPECT_TRUE(journal_->shares(run_)->empty());
+  EXPECT_TRUE(journal_->marks(run_)->empty());
 }
 
 TEST_F(LateJournal, ARefusalInALaterRoundIsAboutThatUpdate) {
@@ -89,6 +91,26 @@ TEST_F(LateJournal, NoUpdateIsInTwoCommits) {
   EXPECT_EQ(journal_->last_commit(run_).value()->record.round, RoundId(1)) << "all or nothing";
   EXPECT_THAT(journal_->marks(run_).value(), ElementsAre(Pair(SiteId(1), round::Mark{Incarnation(1), 1}),
                                                          Pair(SiteId(2), round::Mark{Incarnation(1), 1})));
+}
+
+// A site chooses its numbers. What the machine has let in by them must not fail here.
+TEST_F(LateJournal, MarksRiseThroughAll64Bits) {
+  const auto numbered = [](std::uint64_t incarnation, std::uint64_t submission, const std::string& update,
+                           std::uint64_t base) {
+    round::Contribution one = entry(1, submission, update, base, base);
+    one.incarnation = Incarnation(incarnation);
+    return one;
+  };
+  constexpr std::uint64_t kHalf = std::uint64_t{1} << 63;
+  std::uint64_t round = 0;
+  for (const auto& [incarnation, submission] : std::vector<std::pair<std::uint64_t, std::uint64_t>>{
+           {0, 0}, {0, 1}, {1, 0}, {1, kHalf}, {kHalf, 0}, {kHalf, kHalf - 1}, {kHalf, ~std::uint64_t{0}}}) {
+    const std::string update = "a" + std::to_string(++round);
+    ASSERT_TRUE(commit(round, {numbered(incarnation, submission, update, round - 1)}).ok()) << round;
+    EXPECT_THAT(journal_->marks(run_).value(),
+                ElementsAre(Pair(SiteId(1), round::Mark{Incarnation(incarnation), submission})));
+  }
+  EXPECT_FALSE(commit(++round, {numbered(kHalf - 1, 5, "lower", round - 1)}).ok());
 }
 
 TEST_F(LateJournal, MarksGoWithTheirRun) {

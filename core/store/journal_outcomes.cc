@@ -67,6 +67,8 @@ Result<std::map<SiteId, round::Mark>> CoordinatorJournal::marks(RunId run) {
 Result<std::map<SiteId, SiteShare>> CoordinatorJournal::shares(RunId run) {
   const std::lock_guard lock(mutex_);
   std::map<SiteId, SiteShare> shares;
+  FLUVIAL_ASSIGN(const RoundId until, last_to_enter(*database_, run, RoundId(0)));
+  if (until == RoundId(0)) return shares;  // all are of their own round, and all contributions are not read for that
   FLUVIAL_TRY(database_->query(
       "SELECT site, count(*), sum(weight), sum(admitted_version > base_version), sum(admitted_version - base_version) "
       "FROM contributions WHERE run = ? GROUP BY site",

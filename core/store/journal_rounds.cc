@@ -152,13 +152,15 @@ Status check_commit(Database& database, const round::CommitRecord& commit) {
   return {};
 }
 
-// Exactly once, whatever round an update enters: each contributor's mark rises, or nothing is committed.
+// Exactly once, whatever round an update enters: each contributor's mark rises, or nothing is committed. Its numbers
+// have 64 bits without a sign, and SQLite's have one: the upper half comes after the lower.
 Status raise_marks(Database& database, const round::CommitRecord& commit) {
   for (const auto& [site, entry] : commit.contributors.entries()) {
     FLUVIAL_TRY(database.run(
         "INSERT INTO marks VALUES (?, ?, ?, ?) ON CONFLICT (run, site) DO UPDATE SET incarnation = "
-        "excluded.incarnation, submission = excluded.submission WHERE (marks.incarnation, marks.submission) < "
-        "(excluded.incarnation, excluded.submission)",
+        "excluded.incarnation, submission = excluded.submission WHERE (marks.incarnation < 0, marks.incarnation, "
+        "marks.submission < 0, marks.submission) < (excluded.incarnation < 0, excluded.incarnation, "
+        "excluded.submission < 0, excluded.submission)",
         {commit.run, site, entry.incarnation, entry.submission}));
     if (database.changes() == 1) continue;
     return Error{Code::kFailedPrecondition, name_of(commit.run, commit.round) + ": submission " +
@@ -339,8 +341,9 @@ Status CoordinatorJournal::set_run_status(RunId run, RunStatus status, const std
                                                   std::string(run_status_name(*now)) +
                                                   ": start a run that continues it"};
     }
-    if (is_over(status))
-      FLUVIAL_TRY(database_->run("DELETE FROM marks WHERE run = ?", {run}));  // nothing counts any more
+    if (is_over(status)) {  // nothing counts any more
+      FLUVIAL_TRY(database_->run("DELETE FROM marks WHERE run = ?", {run}));
+    }
     return database_->run("UPDATE runs SET status = ?, reason = ? WHERE id = ?",
                           {static_cast<int>(status), reason, run});
   });
