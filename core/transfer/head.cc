@@ -63,7 +63,7 @@ Result<UpdateHead> head_from_proto(const v1::UpdateBegin& begin, NodeId child, R
   }
   UpdateHead head;
   head.run = RunId(key.run());
-  if (begin.into() != 0 && begin.into() < key.round()) {
+  if (begin.into() != 0 && (key.round() == 0 || begin.into() < key.round())) {
     return Error{Code::kInvalidArgument,
                  "an update of round " + std::to_string(key.round()) + " for round " + std::to_string(begin.into())};
   }

@@ -245,6 +245,10 @@ round::Plan plan_of(const Options& options, std::uint64_t n) {
   plan.models_kept = 200;
   plan.seed = options.seed;
   plan.sum_digest = true;
+  if (rng.below(2) == 1) {
+    plan.late = "next";
+    plan.staleness_max = static_cast<std::uint32_t>(1 + rng.below(3));
+  }
   return plan;
 }
 

@@ -2,7 +2,8 @@
 // time; one of its two sites says anything in any order: updates that are signed and right, updates that are not, under
 // leases of its own or of others, and bytes. Whatever it says: what goes up names each site once, with its own
 // signature, as much as its site gave and the sum of exactly those updates; staging keeps its budget and is empty after
-// the round; and the honest sibling's update is in every round.
+// the round; and the honest sibling's update is in every round. From the second round on updates of earlier rounds may
+// enter: one that does counts with the factor of its age, under the signature for its own round.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -130,6 +131,7 @@ class Town {
       opening.participants.push_back({node_of(host), lease(host), kWeightMax});
     }
     opening.counted.assign(counted_.begin(), counted_.end());
+    opening.late = late_of(round_);
     opening.soft_left = 10s;
     opening.hard_left = 30s;
     opening.order = std::make_shared<const v1::Signed>(signed_by(
@@ -220,20 +222,33 @@ class Town {
     root_->say(transfer::partial_receipt(kRun, head.round, head.sequence, status, without));
   }
 
+  // How many rounds old the update was when it was let in.
+  std::uint64_t age_of(const round::Contribution& entry) const {
+    if (round_ == 1) {
+      FLUVIAL_CHECK(entry.base == ModelVersion() && entry.admitted == ModelVersion(), "an old update, and none may be");
+      return 0;
+    }
+    FLUVIAL_CHECK(entry.admitted == ModelVersion(round_ - 1), "admitted on another model");
+    FLUVIAL_CHECK(entry.base <= entry.admitted && entry.staleness() <= kStalenessMax, "older than may be");
+    return entry.staleness();
+  }
+
   void count(const transfer::PartialHead& head) {
     std::vector<std::int64_t> expected(head.what.contributors.empty() ? 0 : kLayout.value_count);
     for (const auto& [site, entry] : head.what.contributors.entries()) {
       FLUVIAL_CHECK(site == node_of(kHostile) || site == node_of(kHonest), "a site that takes no part");
       const HostId host(site.value() - 1);
-      const Status own =
-          tree::check_author(identity_of(world_, host).key, kRun, head.round, model(round_ - 1).digest, entry);
+      const std::uint64_t age = age_of(entry);
+      const Status own = tree::check_author(identity_of(world_, host).key, kRun, RoundId(round_ - age),
+                                            model(round_ - age - 1).digest, entry);
       FLUVIAL_CHECK(own.ok(), "a contribution goes up without the signature of its site");
       const auto sent = sent_.find({site, entry.digest});
       FLUVIAL_CHECK(sent != sent_.end(), "a contribution that nobody has sent");
       FLUVIAL_CHECK(entry.weight > 0 && entry.weight <= kWeightMax && entry.lease == lease(host), "beyond its terms");
-      FLUVIAL_CHECK(entry.probe == static_cast<std::int64_t>(entry.weight) << kScale, "not added exactly once");
+      const std::uint64_t share = entry.weight * kFactors[age];  // in units of 2^-9
+      FLUVIAL_CHECK(entry.probe == static_cast<std::int64_t>(share) << (kScale - 9), "not added exactly once");
       const auto term = kernels::reference::fixed_term(static_cast<double>(sent->second.value),
-                                                       static_cast<std::uint32_t>(entry.weight), kScale);
+                                                       static_cast<std::uint32_t>(share), kScale - 9);
       FLUVIAL_CHECK(term.has_value(), "beyond what a round can hold");
       for (std::int64_t& sum : expected) sum += *term;
     }
@@ -252,6 +267,7 @@ class Town {
                                  0.5F,    std::numeric_limits<float>::infinity()};
     Update update{.round = input.below(8) == 0 ? input.byte() : round_};
     update.round = std::max<std::uint64_t>(update.round, 1);
+    if (update.round != round_ && input.flag()) update.into = round_;
     update.submission = 1 + input.below(4);
     update.weight = input.below(4) == 0 ? input.number<std::uint32_t>() : 1 + input.below(kWeightMax);
     update.value = kValues[input.below(std::size(kValues))];
@@ -286,6 +302,7 @@ class Town {
       case 10: begin.set_probe(input.flag() ? 1.0F : -1.0F); break;
       case 11: (*begin.mutable_metrics())[input.text()] = input.byte(); break;
       case 12: begin.mutable_key()->set_incarnation(input.byte()); break;
+      case 13: begin.set_into(input.byte()); break;
       default: break;
     }
     begin_ = begin;

@@ -5,7 +5,9 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -14,6 +16,7 @@
 #include "aggregator/service/region_report.h"
 #include "aggregator/service/region_service.h"
 #include "core/digest/sha256.h"
+#include "core/round/lateness.h"
 #include "core/round/probe.h"
 #include "core/wire/statements.h"
 #include "tests/fuzz/town.h"
@@ -42,11 +45,24 @@ inline round::ModelRef model(std::uint64_t version) {
   return {kRun, ModelVersion(version), digest, kLayout.value_count * sizeof(float)};
 }
 
+// From the second round on, updates of the two before may enter.
+inline constexpr std::uint32_t kStalenessMax = 2;
+inline constexpr std::uint32_t kFactors[] = {512, 362, 296, 256};
+inline std::optional<round::Lateness> late_of(std::uint64_t round) {
+  if (round == 1) return std::nullopt;
+  round::Lateness late{kStalenessMax, {std::begin(kFactors), std::end(kFactors)}, {}};
+  for (std::uint64_t version = round - 1; version > 0 && late.earlier.size() < kStalenessMax;) {
+    late.earlier.push_back(model(--version));
+  }
+  return late;
+}
+
 // ---- updates -----------------------------------------------------------------------------------------------------
 
 // One as it travels, and what its site says of it.
 struct Update {
   std::uint64_t round = 1;
+  std::uint64_t into = 0;  // the round that it enters; 0: its own
   std::uint64_t submission = 1;
   std::uint64_t weight = 1;
   float value = 0;
@@ -78,6 +94,7 @@ inline v1::Envelope begin_of(HostId host, const Update& update, Epoch lease) {
   begin.set_chunk_count(kLayout.chunk_count());
   begin.set_base_sha256(wire::digest_to_proto(model(update.round - 1).digest));
   begin.set_lease_epoch(lease.value());
+  begin.set_into(update.into);
   return message;
 }
 

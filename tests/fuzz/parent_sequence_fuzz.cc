@@ -1,8 +1,8 @@
 // A hostile parent and a site. The site is edge/service as it ships, in virtual time, with its real store and codecs;
 // its parent says anything in any order: what the coordinator signed, the same changed or signed by somebody else, and
 // bytes. Whatever it says: the site trains nothing but what the coordinator has opened, on the model that the opening
-// names; what it has sent is resolved once, and only as the coordinator decided; its store and its memory stay small;
-// and once its parent is honest again, it takes part in a round to the end.
+// names; what it has sent is resolved once, and only as the coordinator decided, of one run also in a round after its
+// own; its store and its memory stay small; and once its parent is honest again, it takes part in a round to the end.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -178,7 +178,12 @@ class Town {
     reply.set_sha256(query.sha256());
     if (query.round() != 0) {
       const Digest about = wire::digest_from_proto(query.sha256()).value();
-      wire::Decided decided = truth_.decide(RunId(query.run()), RoundId(query.round()), wish, about);
+      const RunId run(query.run());
+      const bool waits = wish == Outcome::kPending && !truth_.is_decided(run, RoundId(query.round()));
+      if (wish == Outcome::kPending) wish = Outcome::kLate;
+      wire::Decided decided =
+          waits ? wire::Decided{run, RoundId(query.round()), node_of(kSiteHost), Outcome::kPending, {}}
+                : truth_.decide(run, RoundId(query.round()), wish, about);
       if (decided.outcome == Outcome::kCounted && decided.digest != about) decided.outcome = Outcome::kLate;
       decided.digest = about;
       truth_.say(decided);
@@ -220,6 +225,18 @@ class Town {
     if (input.below(8) == 0) opening->soft_left = std::chrono::milliseconds(input.number<std::uint32_t>());
   }
 
+  // Which old updates may enter, and for how much: not as the coordinator says.
+  static round::Lateness another_rule(Input& input, const wire::Opening& opening) {
+    round::Lateness rule = opening.late.value_or(round::Lateness{1, {512, 300, 200}, {}});
+    switch (input.below(4)) {
+      case 0: rule.staleness_max += 1U + input.byte(); break;
+      case 1: rule.factors.assign(input.below(20), input.number<std::uint32_t>()); break;
+      case 2: ++rule.factors.back(); break;
+      default: rule.earlier.push_back(model(opening.run, input.below(kRounds)).ref); break;
+    }
+    return rule;
+  }
+
   void open(Input& input) {
     wire::Opening opening = opening_of(run_of(input), round_of(input), 1 + input.byte() % 3);
     dress(input, &opening);
@@ -235,7 +252,7 @@ class Town {
     const Forgery forgery = forgery_of(input);
     if (forgery == Forgery::kNone) {  // signed, and then changed
       opening.order = std::make_shared<const v1::Signed>(signed_by(kRoot, wire::kOpeningKind, own_body));
-      switch (input.below(8)) {
+      switch (input.below(9)) {
         case 0: opening.plan.local_steps += 1 + input.byte(); break;
         case 1: opening.plan.value_abs_max += 1; break;
         case 2: opening.round = opening.round.next(); break;
@@ -243,6 +260,7 @@ class Town {
         case 4: opening.base = model(RunId(9), 1).ref; break;
         case 5: opening.epoch = opening.epoch.next(); break;
         case 6: opening.value_count += 1 + input.byte(); break;
+        case 8: opening.late = another_rule(input, opening); break;
         default: opening.plan.worker.values["learning_rate"] = static_cast<double>(input.byte()); break;
       }
     } else if (forgery == Forgery::kOtherHistory) {
@@ -259,7 +277,8 @@ class Town {
     const std::uint64_t round = round_of(input);
     const auto wish = static_cast<Outcome>(2 + input.below(3));
     const auto& own = site_->submission();
-    const bool is_own = own && own->start.run == run && own->start.round == RoundId(round);
+    const bool is_own = own && own->start.run == run && own->start.round <= RoundId(round) &&
+                        round - own->start.round.value() <= (run == kLateRun ? kStalenessMax : 0);
     commit(run, round, wish, is_own ? std::optional(own->digest) : std::nullopt);
   }
 
@@ -401,7 +420,10 @@ class Town {
       case 6: return end_round(input);
       case 7: return forge_commit(input);
       case 8: return forge_reply(input);
-      case 9: return answer_query(static_cast<Outcome>(2 + input.below(3)));
+      case 9: {
+        constexpr Outcome kOutcomes[] = {Outcome::kCounted, Outcome::kLate, Outcome::kRefused, Outcome::kPending};
+        return answer_query(kOutcomes[input.below(std::size(kOutcomes))]);
+      }
       case 10: return say_run_state(input);
       case 11: return say_receipt(input);
       case 12: return say_model(input);

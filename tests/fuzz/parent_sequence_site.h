@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/digest/sha256.h"
+#include "core/round/lateness.h"
 #include "core/wire/record_mapping.h"
 #include "core/wire/statements.h"
 #include "edge/service/service.h"
@@ -31,6 +32,8 @@ inline constexpr std::uint64_t kIntegers = 1;
 inline constexpr RunId kHonestRun{100};
 inline constexpr std::uint64_t kRuns = 2;
 inline constexpr std::uint64_t kRounds = 4;
+inline constexpr RunId kLateRun{2};  // an update of it may enter the two rounds after its own
+inline constexpr std::uint32_t kStalenessMax = 2;
 // A residual of each run (two files: p and the chunks that were sent of it), and the two of the one submission without
 // an outcome. A submission or a residual that is begun replaces one of these.
 inline constexpr std::size_t kTensorFilesMax = 2 * kRuns + 2;
@@ -76,6 +79,13 @@ inline wire::Opening opening_of(RunId run, std::uint64_t round, std::uint32_t at
   opening.scale_bits = 20;
   opening.value_count = kValues;
   opening.integer_count = kIntegers;
+  if (run == kLateRun) {
+    opening.late = round::Lateness{kStalenessMax, {512, 362, 296, 256}, {}};
+    for (std::uint64_t version = opening.base.version.value(); version > 0;) {
+      if (opening.late->earlier.size() == kStalenessMax) break;
+      opening.late->earlier.push_back(model(run, --version).ref);
+    }
+  }
   opening.soft_left = std::chrono::seconds(10);
   opening.hard_left = std::chrono::seconds(20);
   return opening;
@@ -106,11 +116,14 @@ class Truth {
   }
   void say(const wire::Decided& decided) { said_.push_back(decided); }
 
+  bool is_decided(RunId run, RoundId round) const { return decided_.contains({run, round}); }
   bool is_opened(RunId run, RoundId round) const { return opened_.contains({run, round}); }
   bool is_said(const store::PendingInfo& info, Outcome outcome) const {
     return std::ranges::any_of(said_, [&](const wire::Decided& decided) {
       const bool same = decided.run == info.start.run && decided.round == info.start.round;
       const bool is_own = decided.digest == info.digest;
+      const bool is_later = decided.run == info.start.run && decided.round > info.start.round;
+      if (is_later && is_own && decided.outcome == Outcome::kCounted) return outcome == Outcome::kCounted;
       if (!same) return false;
       if (decided.outcome != Outcome::kCounted) return decided.outcome == outcome;
       return outcome == (is_own ? Outcome::kCounted : Outcome::kLate);

@@ -389,6 +389,11 @@ def parent_sequence():
     opened = b"\0\0\0\0" + b"\1\1\1\1\1\1" + b"\4"  # run 1, round 1, attempt 1; dressed plainly
     model = b"\3\4"
     query, anything = b"\x09", b"\x0d"
+    waits = query + b"\3\4"  # its outcome is pending
+
+    def late_run(round):  # an opening of run 2
+        return bytes([0, 1, round - 1, 0]) + b"\1\1\1\1\1\1" + b"\4"
+
     forge_opening = b"\5\0" + struct.pack("<H", 0) + b"\1\1\1\1\1\1"
     return {
         "nothing": b"",
@@ -415,6 +420,11 @@ def parent_sequence():
         "two-rounds": opened + model + b"\6\0\0\0\4" + b"\0\0\1\0\1\1\1\1\1\1\4" + model,
         "bytes": anything + short(field(30, field(1, 1))) + short("") + b"\4",
         "a-message-of-a-child": anything + short(field(40, b"")) + short("") + b"\4",
+        "late-and-counted-in-the-next-round": late_run(1) + model + late_run(2) + waits + b"\6\1\1\0\4",
+        "late-in-training": late_run(1) + b"\3\0" + late_run(2) + b"\x0f\4" + b"\6\1\1\0\4",
+        "late-for-every-round": late_run(1) + model + late_run(4) + waits + query + b"\1\4",
+        "late-and-sent-once-more": late_run(1) + model + late_run(2) + waits + late_run(2) + waits + b"\6\1\1\0\4",
+        "late-rule-forged": b"\5\1" + struct.pack("<H", 1) + b"\1\1\1\1\1\1" + b"\0\x08\2\4",
         "claims-to-have-chunks": b"\0\0\0\0" + b"\1\1\1\1\0\1\1" + struct.pack("<H", 40_000) + b"\1\4" + model,
     }
 
@@ -425,6 +435,9 @@ def child_sequence():
     begin = b"\2" + plain + b"\x0f\1"
     parts = begin + b"\4\1\1" + b"\4\1\1"
     end = b"\7\0\1" + b"\1" + b"\7" + b"\3"
+    next_round = b"\x0f\1\4\x0e\3"
+    of_round_1 = b"\0\1\1" + plain[1:]  # of round 1, into the open one
+    old = b"\0" + of_round_1 + b"\3"
     return {
         "nothing": b"",
         "whole": whole,
@@ -450,6 +463,12 @@ def child_sequence():
         "parent-lost": whole + b"\x0f\0\5",
         "next-attempt": whole + b"\x0d\4" + whole,
         "next-round": whole + b"\x0f\1\4\x0e\3" + whole,
+        "old-into-the-next-round": next_round + old + b"\4",
+        "old-into-the-next-round-twice": next_round + old * 2 + b"\4",
+        "old-and-then-fresh": next_round + old + whole + b"\x0f\1\4",
+        "old-in-parts": next_round + b"\2" + of_round_1 + b"\x0f\1" + b"\4\1\1" + b"\4\1\1" + end,
+        "old-for-a-round-of-nobody": next_round + b"\2" + plain + b"\x0d\x09\1" + b"\4\1\1" + b"\4\1\1" + end,
+        "too-old": next_round * 3 + old + b"\4",
     }
 
 

@@ -1,7 +1,8 @@
 // A child's updates and partials, in any order: beginnings, chunks, ends, lines that break in between. Compared with
 // the fuzzer's own record: a transfer that is handed over is what was sent, whole, within the bounds, and with one
-// content for each submission; staging frees what it takes. Input: a codec, then one step after the other (docs:
-// README.md).
+// content for each submission; staging frees what it takes. Where the round takes old updates, what is handed over says
+// of which round it is, and an old one is no more than the plan's staleness allows. Input: a codec and whether the
+// round takes old updates, then one step after the other (docs: README.md).
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -35,12 +36,23 @@ constexpr int kScale = 20;
 constexpr double kValueMax = 100;
 constexpr std::array kCodecs{"fp32", "int8", "topk:ratio=0.25", "sign", "qsgd:encoding=elias"};
 constexpr std::uint64_t kBudgetBytes = 200;  // less than an update: some of it goes to the disk
+constexpr std::uint8_t kTakesOld = 0x80;     // of the first byte
+constexpr std::uint64_t kLateRound = 3;      // the first one that takes old updates, by a plan that allows 1 round
+constexpr std::array<std::uint32_t, 3> kFactors{512, 300, 7};
+
+Digest model_digest(std::uint64_t version) {
+  Digest digest{};
+  digest[0] = std::byte{static_cast<unsigned char>(version)};
+  return digest;
+}
 
 using Bytes = std::vector<std::byte>;
 
 class Child {
  public:
-  explicit Child(std::uint8_t kind) : partial_(kind % (kCodecs.size() + 1) == kCodecs.size()) {
+  explicit Child(std::uint8_t kind)
+      : partial_(kind % kTakesOld % (kCodecs.size() + 1) == kCodecs.size()), takes_old_(kind >= kTakesOld) {
+    kind %= kTakesOld;
     terms_.layout = kLayout;
     terms_.integer_count = kIntegers;
     terms_.schema = std::make_shared<const round::Schema>(*round::Schema::make(
@@ -51,7 +63,7 @@ class Child {
     terms_.value_abs_max = kValueMax;
     terms_.scale_bits = kScale;
     FLUVIAL_CHECK(files_.make_folder("/spill").ok(), "a folder in memory");
-    book_.open(RunId(1), RoundId(1));
+    open(takes_old_ ? kLateRound : 1);
   }
   ~Child() {
     incoming_.reset();
@@ -69,13 +81,23 @@ class Child {
       case 3: return chunk(expected_index(), well_formed(steps.byte()));
       case 4: return end(steps.byte());
       case 5: return cut();
-      case 6: return book_.open(RunId(1), RoundId(1 + steps.byte() % 2u));
+      case 6: return open((takes_old_ ? kLateRound : 1) + steps.byte() % 2u);
       default: return book_.close();
     }
   }
 
  private:
   NodeId child() const { return NodeId(7); }
+
+  void open(std::uint64_t round) {
+    book_.open(RunId(1), RoundId(round));
+    terms_.base_version = ModelVersion(round - 1);
+    if (!takes_old_) return;
+    terms_.base = model_digest(round - 1);
+    round::Lateness late{1, {kFactors.begin(), kFactors.end()}, {}};
+    late.earlier = {{RunId(1), ModelVersion(round - 2), model_digest(round - 2), 0}};
+    terms_.late = std::make_shared<const round::Lateness>(std::move(late));
+  }
 
   static v1::Digest digest_of(int choice) { return static_cast<v1::Digest>(choice % 3); }  // 2: unknown
 
@@ -93,6 +115,11 @@ class Child {
     begin.set_integer_count(kIntegers);
     begin.set_base_sha256(wire::digest_to_proto(terms_.base));
     begin.set_lease_epoch(1);
+    if (takes_old_) {
+      begin.mutable_key()->set_round(steps.byte() % 6u);
+      begin.set_into(steps.byte() % 6u);
+      begin.set_base_sha256(wire::digest_to_proto(model_digest(steps.byte() % 5u)));
+    }
     const std::uint8_t where = steps.byte();
     begin.set_first_chunk(where % 4u);
     begin.set_digest(digest_of(where / 4));
@@ -102,13 +129,15 @@ class Child {
     }
     const Result<UpdateHead> head = head_from_proto(begin, child(), Role::kSite);
     if (!head.ok()) return {};
+    own_round_ = begin.key().round();  // of the head that was read last: it is begun, or nothing is
+    own_base_ = head->base;
     return *head;
   }
 
   std::optional<PartialHead> partial_head(fuzz::Input& steps) {
     v1::PartialBegin begin;
     begin.set_run(1);
-    begin.set_round(1 + steps.byte() % 2u);
+    begin.set_round((takes_old_ ? kLateRound : 1) + steps.byte() % 2u);
     begin.set_attempt(1);
     begin.set_epoch(1);
     begin.set_incarnation(steps.byte() % 3u);
@@ -124,6 +153,13 @@ class Child {
       one.set_lease_epoch(1);
       one.set_weight(1 + steps.byte() % 4u);
       one.set_probe(static_cast<std::int64_t>(one.weight()) << kScale);
+      if (takes_old_) {
+        one.set_base_version(steps.byte() % 5u);
+        one.set_admitted_version(steps.byte() % 5u);
+        if (const std::uint32_t factor = kFactors.at(steps.byte() % kFactors.size()); factor != 512) {
+          one.set_probe(static_cast<std::int64_t>(one.weight() * factor) << (kScale - 9));
+        }
+      }
       Digest digest{};
       digest[0] = std::byte{static_cast<unsigned char>(steps.byte() % 2)};
       one.set_sha256(wire::digest_to_proto(digest));
@@ -156,6 +192,7 @@ class Child {
       resumed.emplace(std::move(*anew));
     }
     incoming_.emplace(std::move(*resumed));
+    admitted_on_ = terms_.base_version;
     weight_ = weight_of(*head);
     contributors_ = contributors_of(*head);
     brings_probe_ = brings_probe(*head);
@@ -219,7 +256,27 @@ class Child {
         "whole, with its digest, its probe and integers that a round can bring, and nothing else, is handed over");
     if (!arrival.ok()) return;
     check_content(*arrival);
+    for (const auto& [site, entry] : arrival->what.contributors.entries()) check_age(entry);
     remember(*arrival);
+  }
+
+  // Of which round it is: that of its key, whose model it names; and never older than may be.
+  void check_age(const round::Contribution& entry) const {
+    if (!takes_old_) {
+      FLUVIAL_CHECK(entry.base == entry.admitted, "an old update, and the round takes none");
+      return;
+    }
+    FLUVIAL_CHECK(entry.admitted == admitted_on_, "it was admitted on the round's own model");
+    const std::uint64_t age = admitted_on_.value() - entry.base.value();
+    FLUVIAL_CHECK(age <= 1, "it is older than the plan allows, or younger than the round");
+    if (partial_) {
+      const std::uint32_t factor = kFactors.at(age);
+      const auto whole = static_cast<std::int64_t>(entry.weight * factor);
+      FLUVIAL_CHECK(entry.probe == whole << (kScale - 9), "its probe is what its age makes of its weight");
+    } else {
+      FLUVIAL_CHECK(entry.base.value() + 1 == own_round_ && own_base_ == model_digest(entry.base.value()),
+                    "it is of the round in its key, and of that round's model");
+    }
   }
 
   void check_content(const StagedArrival& arrival) const {
@@ -276,6 +333,7 @@ class Child {
   }
 
   const bool partial_;
+  const bool takes_old_;
   Terms terms_;
   store::MemoryFileSystem files_;
   store::StagingBudget budget_{kBudgetBytes};
@@ -288,6 +346,9 @@ class Child {
   std::size_t contributors_ = 0;
   bool brings_probe_ = false;
   DigestKind digest_kind_ = DigestKind::kStream;
+  std::uint64_t own_round_ = 0;
+  ModelVersion admitted_on_;
+  Digest own_base_{};
 };
 
 }  // namespace
