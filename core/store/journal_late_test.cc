@@ -110,7 +110,7 @@ TEST_F(LateJournal, MarksRiseThroughAll64Bits) {
     EXPECT_THAT(journal_->marks(run_).value(),
                 ElementsAre(Pair(SiteId(1), round::Mark{Incarnation(incarnation), submission})));
   }
-  EXPECT_FALSE(commit(++round, {numbered(kHalf - 1, 5, "lower", round - 1)}).ok());
+  EXPECT_FALSE(commit(round + 1, {numbered(kHalf - 1, 5, "lower", round)}).ok());
 }
 
 TEST_F(LateJournal, MarksGoWithTheirRun) {

@@ -115,6 +115,22 @@ TEST(LateIsNext, AsManyRoundsLaterAsThePlanSays) {
   EXPECT_EQ(find<Resolve>(site.answered(pending(1), Outcome::kLate))->outcome, Outcome::kLate);
 }
 
+// An earlier incarnation's, whose disk was lost. Its own may still enter: that it is late is the coordinator's to say.
+TEST(LateIsNext, WhereOtherBytesOfItsCountedItAsks) {
+  const Verdict others{Digest{std::byte{9}}};
+  SiteMachine site = sent();
+  const Effects committed = site.committed(kRun, RoundId(1), others, model(1));
+  EXPECT_EQ(find<Resolve>(committed), nullptr);
+  EXPECT_NE(find<Ask>(committed), nullptr);
+  SiteMachine again(pending(1));  // it has not heard whether old updates may enter
+  EXPECT_NE(find<Ask>(again.committed(kRun, RoundId(1), others, model(1))), nullptr);
+  SiteMachine alone(pending(1));
+  alone.offered(offer(1));
+  const Effects known = alone.committed(kRun, RoundId(1), others, model(1));
+  ASSERT_NE(find<Resolve>(known), nullptr) << "its round was the only one";
+  EXPECT_EQ(find<Resolve>(known)->outcome, Outcome::kLate);
+}
+
 TEST(LateIsNext, WhatTrainedNothingYetBeginsAnew) {
   SiteMachine site({});
   EXPECT_NE(find<FetchModel>(site.offered(late_offer(1))), nullptr);

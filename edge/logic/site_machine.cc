@@ -95,6 +95,11 @@ Effects SiteMachine::offered(Offer offer, const std::optional<Error>& forbidden)
   over_.erase(offer.run);
   incomplete_.erase(offer.run);
   unheard_.erase(offer.run);
+  if (offer.late) {
+    ends_with_round_.erase(offer.run);
+  } else {
+    ends_with_round_.insert(offer.run);
+  }
   if (is_closed(offer.run, offer.round)) return out;  // overtaken by its commit, or by a newer offer
   if (offer.round > RoundId(0)) close(offer.run, RoundId(offer.round.value() - 1));  // rounds follow each other
   if (forbidden && !offer.counted && !has_begun(offer)) return forbid(offer, *forbidden);
@@ -306,8 +311,8 @@ Effects SiteMachine::committed(RunId run, RoundId round, const Verdict& verdict,
   } else if (pending_ && !resolving_ && pending_->run == run && pending_->round == round) {
     if (verdict.refused) {
       resolve(Outcome::kRefused, out);
-    } else if (verdict.late || verdict.counted) {  // counted with other bytes: an earlier incarnation's
-      resolve(Outcome::kLate, out);
+    } else if (verdict.late || (verdict.counted && ends_with_round_.contains(run))) {
+      resolve(Outcome::kLate, out);  // counted with other bytes: an earlier incarnation's
     } else {
       out.push_back(Ask{*pending_});
     }
@@ -391,6 +396,7 @@ Effects SiteMachine::history_entered(std::optional<Pending> pending, const round
   sending_.reset();
   fetched_.reset();
   closed_.clear();
+  ends_with_round_.clear();
   over_.clear();  // a run that was over may go on
   incomplete_.clear();
   std::erase_if(runs_, [&](RunId run) { return !common.has(run); });  // nobody could tell whether they go on

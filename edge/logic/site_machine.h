@@ -212,6 +212,7 @@ class SiteMachine {
   std::optional<round::ModelRef> held_;
   std::optional<round::ModelRef> fetched_;  // the last one that was asked for
   std::map<RunId, RoundId> closed_;         // rounds up to here are over
+  std::set<RunId> ends_with_round_;         // of these an update enters its own round alone, as an opening said
   std::set<RunId> runs_;                    // that this site took part in and that, as far as it knows, go on
   std::set<RunId> unheard_;                 // of runs_, those of which nothing was heard on this session
   std::set<RunId> over_;

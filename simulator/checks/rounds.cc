@@ -328,16 +328,14 @@ bool RoundChecks::is_sound(const round::CommitRecord& commit, SiteId site, const
 void RoundChecks::check_refusals(const round::CommitRecord& commit) {
   for (const round::Refusal& refusal : commit.refusals) {
     const SiteId site = refusal.site;
-    if (!round::drops_update(refusal.error.code) || liars_.contains(site) || revoked_.contains(site) ||
-        damaged_.contains({commit.run, commit.round, site})) {
-      continue;
-    }
-    const std::uint64_t older = late_is_next(find(commit.run)->row.plan) ? find(commit.run)->row.plan.staleness_max : 0;
+    if (!round::drops_update(refusal.error.code) || liars_.contains(site) || revoked_.contains(site)) continue;
     std::vector<const KnownUpdate*> sent;
-    for (std::uint64_t back = 0; back <= older && back < commit.round.value(); ++back) {
-      const RoundId own(commit.round.value() - back);
+    bool is_damaged = false;
+    for (const RoundId own : may_be_of(commit)) {
+      is_damaged = is_damaged || damaged_.contains({commit.run, own, site});
       for (const KnownUpdate* one : truth_.all_of(commit.run, own, site)) sent.push_back(one);
     }
+    if (is_damaged) continue;
     const bool sound = std::ranges::all_of(sent, [&](const auto* one) { return is_sound(commit, site, *one); });
     say(sent.empty() || !sound, "refusals",
         format_text("round {}: site {} is refused ({}), and nothing is wrong with its update", commit.round.value(),

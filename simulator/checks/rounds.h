@@ -123,6 +123,7 @@ class RoundChecks {
   static std::string beyond_types(const Run& run, const KnownUpdate& update);
   void check_refusals(const round::CommitRecord& commit);
   void check_lateness(const Run& run, const round::CommitRecord& commit);
+  std::vector<RoundId> may_be_of(const round::CommitRecord& commit);  // of which rounds the updates in it may be
   RoundId last_to_enter(round::HistoryId history, RunId run, RoundId round) const;  // that an update of `round` may
   bool is_sound(const round::CommitRecord& commit, SiteId site, const KnownUpdate& update);
   void check_contributors(const Run& run, const round::CommitRecord& commit);

@@ -24,6 +24,16 @@ void RoundChecks::check_lateness(const Run& run, const round::CommitRecord& comm
   }
 }
 
+std::vector<RoundId> RoundChecks::may_be_of(const round::CommitRecord& commit) {
+  const round::Plan& plan = find(commit.run)->row.plan;
+  const std::uint64_t older = plan.late == "next" ? plan.staleness_max : 0;
+  std::vector<RoundId> rounds;
+  for (std::uint64_t back = 0; back <= older && back < commit.round.value(); ++back) {
+    rounds.emplace_back(commit.round.value() - back);
+  }
+  return rounds;
+}
+
 RoundId RoundChecks::last_to_enter(round::HistoryId history, RunId run, RoundId round) const {
   const Line* line = line_of(history);
   const auto found = line == nullptr ? std::map<RunId, Run>::const_iterator{} : line->runs.find(run);
