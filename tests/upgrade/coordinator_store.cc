@@ -121,8 +121,10 @@ void write_audit_log(CoordinatorJournal& journal) {
   must(log.prune(at(2'602), at(when)));
 }
 
-RunId add_run(CoordinatorJournal& journal, store::ModelStore& models, RunId continues) {
+RunId add_run(CoordinatorJournal& journal, store::ModelStore& models, RunId continues,
+              const std::string& late = "residual") {
   store::RunRow row;
+  row.plan.late = late;
   row.plan.name = "digits";
   row.plan.rounds = 4;
   row.plan.codec = "int8:block=256,rounding=stochastic";
@@ -159,6 +161,7 @@ void sign(CoordinatorJournal& journal, store::CommitRow& row) {
   for (round::Contribution one : row.record.contributors.entries() | std::views::values) {
     one.incarnation = Incarnation(5);
     one.submission = round.value() + 7;
+    one.base = one.admitted = ModelVersion(round.value() - 1);
     const Digest base = model_digest(run.value(), round.value() - 1);
     one.signature = sign_as("hospital-a", wire::kContributionKind, wire::contribution_body(run, round, base, one));
     must(contributors.add(std::move(one)));
@@ -174,6 +177,7 @@ void sign(CoordinatorJournal& journal, store::CommitRow& row) {
   const auto head = must(store::AuditLog(journal).head()).bytes();
   const std::string body = wire::commit_body(said, std::string(as_text(head)), round::HistoryId());
   row.order = store::SignedOrder{body, sign_as(kCoordinator, wire::kCommitKind, body)};
+  row.record.late_is_next = true;
 }
 
 void commit(CoordinatorJournal& journal, store::ModelStore& models, RunId run, std::uint64_t round, bool is_signed) {
@@ -323,9 +327,9 @@ Status describe_commit(CoordinatorJournal& journal, const store::ModelStore& mod
       time_text(row.committed_at), metrics_text(row.metrics), metrics_text(row.evaluation));
   for (const auto& [site, one] : row.record.contributors.entries()) {
     FLUVIAL_ASSIGN(const round::Outcome outcome, journal.outcome(row.record.run, row.record.round, site, one.digest));
-    out +=
-        fmt::format("contributor {} lease {} weight {} {} probe {} {}{}\n", site.value(), one.lease.value(), one.weight,
-                    to_hex(one.digest), one.probe, round::outcome_name(outcome), metrics_text(one.metrics));
+    out += fmt::format("contributor {} lease {} weight {} {} probe {} {}{} of {} on {}\n", site.value(),
+                       one.lease.value(), one.weight, to_hex(one.digest), one.probe, round::outcome_name(outcome),
+                       metrics_text(one.metrics), one.base.value(), one.admitted.value());
   }
   FLUVIAL_TRY(describe_signatures(journal, row, out));
   for (const round::Refusal& refusal : row.record.refusals) {
@@ -373,6 +377,11 @@ Status describe_run(CoordinatorJournal& journal, const store::ModelStore& models
   for (const round::Tensor& tensor : run.schema.tensors()) out += fmt::format("tensor {}\n", tensor.name);
   FLUVIAL_ASSIGN(const auto commits, journal.commits(run.id, RoundId(1), 100));
   for (const store::CommitRow& row : commits) FLUVIAL_TRY(describe_commit(journal, models, row, out));
+  FLUVIAL_ASSIGN(const auto marks, journal.marks(run.id));
+  for (const auto& [site, mark] : marks) {
+    out +=
+        fmt::format("mark {} incarnation {} submission {}\n", site.value(), mark.incarnation.value(), mark.submission);
+  }
   FLUVIAL_ASSIGN(const auto attempt, journal.last_attempt(run.id));
   if (!attempt) return {};
   out += fmt::format("attempt {} of round {} epoch {} scale {} base {}\n", attempt->attempt.value(),
@@ -397,7 +406,7 @@ Status write_coordinator(const std::string& folder) {
   commit(*journal, models, first, 1, false);
   must(journal->set_run_status(first, round::RunStatus::kDone, "all rounds are committed"));
   must(journal->set_run_status(add_run(*journal, models, first), round::RunStatus::kStopped, "by a person"));
-  const RunId open = add_run(*journal, models, RunId());
+  const RunId open = add_run(*journal, models, RunId(), "next");
   commit(*journal, models, open, 1, true);
   commit(*journal, models, open, 2, true);
   store::ModelBook book(*journal);

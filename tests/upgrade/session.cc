@@ -177,6 +177,7 @@ wire::Opening opening_of_round() {
   opening.hard_left = std::chrono::milliseconds(48'000);
   opening.received = wire::Received{Incarnation(5), 3, 1};
   opening.continues = {RunId(2), RunId(1)};
+  opening.late = round::Lateness{2, {512, 362, 296, 256}, {{kRun, ModelVersion(6), digest_of("the base before"), 24}}};
   return opening;
 }
 
@@ -242,6 +243,8 @@ void update(Session& session) {
   begin.mutable_update_begin()->set_probe(1);  // encoded by 0.1
   begin.mutable_update_begin()->set_first_chunk(0);
   session.child(begin);
+  begin.mutable_update_begin()->set_into(kRound.value() + 1);  // it has missed its own
+  session.child(begin);
   Envelope receipt;
   receipt.mutable_receipt()->set_run(kRun.value());
   receipt.mutable_receipt()->set_round(kRound.value());
@@ -255,6 +258,8 @@ round::Contribution contribution() {
   round::Contribution one{kSite, kLease, 17, digest_of("update"), std::int64_t{17} << 30, {{"loss", 0.25}}};
   one.incarnation = Incarnation(5);
   one.submission = 3;
+  one.base = ModelVersion(6);
+  one.admitted = ModelVersion(7);
   one.times = {std::chrono::microseconds(1'500), std::chrono::microseconds(700), std::chrono::microseconds(80)};
   return one;
 }

@@ -35,6 +35,7 @@ Status submit(SiteStore& site, RunId run, std::uint64_t round, bool lossless, st
       run,      RoundId(round), 17, lossless ? "fp32" : "int8", digest_of("base"), {{"loss", 0.25}}, kValues, 2,
       integers, lossless,       4,  {"trainer-0", "trainer-1"}};
   start.bounds = {1e6, 9};
+  start.late_factor = run.value() % 2 == 0 ? 0.5F : 1.0F;
   FLUVIAL_ASSIGN(const auto writer, site.begin_pending(start));
   const std::vector<float> p = values(static_cast<float>(run.value()) + static_cast<float>(round));
   const ByteSpan bytes = std::as_bytes(std::span(p));
@@ -69,10 +70,11 @@ Status describe_pending(SiteStore& site, RunId run, std::string& out) {
       fmt::format("pending {} round {} submission {} of incarnation {} weight {} codec {} base {} digest {} norm {}\n",
                   run.value(), start.round.value(), info.submission, info.incarnation.value(), start.weight,
                   start.codec, to_hex(start.base), to_hex(info.digest), info.p_norm);
-  out += fmt::format("  values {} integers {} lossless {} chunk values {} loss {} fit {} {} bounds {} {} workers {}\n",
-                     start.value_count, start.integer_count, start.lossless, start.chunk_values,
-                     start.metrics.at("loss"), start.fit.value_max, start.fit.factor, start.bounds.norm_max,
-                     start.bounds.age_max_rounds, fmt::join(start.workers, ","));
+  out += fmt::format(
+      "  values {} integers {} lossless {} chunk values {} loss {} fit {} {} bounds {} {} workers {} late factor {}\n",
+      start.value_count, start.integer_count, start.lossless, start.chunk_values, start.metrics.at("loss"),
+      start.fit.value_max, start.fit.factor, start.bounds.norm_max, start.bounds.age_max_rounds,
+      fmt::join(start.workers, ","), start.late_factor);
   for (std::uint64_t i = 0; i < start.chunk_count; ++i) {
     FLUVIAL_ASSIGN(const Buffer chunk, pending->read_chunk(i));
     out += fmt::format("  chunk {}\n", to_hex(chunk.span()));
