@@ -6,6 +6,15 @@ namespace {
 
 Label role_label() { return {"role", {"site", "aggregator"}}; }
 
+Declaration site_shares() {
+  return {"site_contributions_total",
+          Kind::kCounter,
+          kCoordinators,
+          "Its contributions to the commits: the sites' shares",
+          {{"site", {}}},
+          "a run with `late = next` commits"};
+}
+
 }  // namespace
 
 Label name_label() { return {"name", {}}; }
@@ -57,12 +66,7 @@ Subject rounds_subject() {
           {"contributions_stale_total", kCounter, kCoordinators,
            "Counted contributions of an earlier round than the one that counted them"},
           {"staleness_rounds_total", kCounter, kCoordinators, "How many rounds these were late, together"},
-          {"site_contributions_total",
-           kCounter,
-           kCoordinators,
-           "Its contributions to the commits: the sites' shares",
-           {{"site", {}}},
-           "a run with `late = next` commits"},
+          site_shares(),
           {"updates_verified_total", kCounter, kParents, "Updates and partials that passed every check"},
           {"staging_bytes", kGauge, kParents, "Memory that staged updates hold"},
           {"staging_limit_bytes", kGauge, kParents,
