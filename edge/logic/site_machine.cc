@@ -311,8 +311,8 @@ Effects SiteMachine::committed(RunId run, RoundId round, const Verdict& verdict,
   } else if (pending_ && !resolving_ && pending_->run == run && pending_->round == round) {
     if (verdict.refused) {
       resolve(Outcome::kRefused, out);
-    } else if (verdict.late || (verdict.counted && ends_with_round_.contains(run))) {
-      resolve(Outcome::kLate, out);  // counted with other bytes: an earlier incarnation's
+    } else if (verdict.late || (verdict.counted && ends_with_round_.contains(run))) {  // an earlier incarnation's
+      resolve(Outcome::kLate, out);
     } else {
       out.push_back(Ask{*pending_});
     }
