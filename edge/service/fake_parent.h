@@ -150,7 +150,7 @@ class FakeParent final : public tree::HubOwner {
     terms.codec = kernels::make_codec(kernels::parse_codec(opening_.plan.codec).value()).value();
     terms.codec_name = opening_.plan.codec;
     terms.base = opening_.base.digest;
-    terms.base_version = opening_.base.version;
+    terms.base_version = ModelVersion(opening_.round.value() - 1);  // whichever model a test has opened it on
     terms.value_abs_max = opening_.plan.value_abs_max;
     if (const std::shared_ptr<tree::ModelSlot> base = model(opening_.base)) {
       terms.schema = base->schema();

@@ -82,6 +82,11 @@ void Cast::draw() {
   for (const Host& host : world_.hosts()) {
     if (host.role == Role::kSite && happens(before, faults.version_skew)) older_.insert(host.id);
   }
+  Rng parents = world_.chance().stream("aggregators of the version before");
+  for (const Host& host : world_.hosts()) {
+    const bool is_older = happens(parents, faults.version_skew);
+    if (host.role == Role::kAggregator && is_older) older_parents_.insert(host.id);
+  }
   Rng others = world_.chance().stream("cast of others");
   for (const Host& host : world_.hosts()) {
     const bool lies = happens(others, scenario().faults.aggregators.malicious_fraction);

@@ -61,6 +61,8 @@ class Cast {
   // Real ones, and the same in each process, as are their signatures.
   const identity::PrivateKey& key(HostId host) const { return keys_.at(host.value()).first; }
   bool is_older(HostId host) const { return older_.contains(host); }  // of the version before: it signs nothing
+  // Knows nothing of updates that enter a later round than their own: an older site, or an aggregator of that version.
+  bool knows_no_late(HostId host) const { return older_.contains(host) || older_parents_.contains(host); }
   std::uint64_t weight_max(HostId site) const { return weights_.at(site.value()); }
   std::uint64_t enrolled_before(HostId site) const { return enrolled_before_.at(site.value()); }
   store::FileSystem& model_files() { return model_files_; }  // the coordinator's disk, as ModelStore sees it
@@ -192,6 +194,7 @@ class Cast {
   std::set<HostId> newer_;  // speak the next protocol as well
   std::set<HostId> alien_;  // speak only the next one
   std::set<HostId> older_;  // are of the version before
+  std::set<HostId> older_parents_;
   std::set<HostId> revoked_;
   std::set<std::tuple<NodeId, NodeId, Epoch>> granted_;  // node, parent, lease
   std::map<HostId, HostId> clones_;  // the host whose identity it has; the cloned site maps to itself

@@ -105,6 +105,7 @@ class SiteRole::Tampered final : public edge::EdgeService {
     if (message.has_round_open() && tamper_.trusts_unsigned()) {
       say_opening(role_.cast_, history(), message.mutable_round_open());
     }
+    if (message.has_round_open() && role_.cast_.knows_no_late(role_.host())) message.mutable_round_open()->clear_late();
     if (message.has_round_commit()) tell(role_.cast_, history(), role_.self(), &message);
     if (message.has_outcome_reply()) tell(role_.cast_, history(), message.mutable_outcome_reply());
     if (message.has_receipt() && message.receipt().code() == 0 && tamper_.counts_on_ack()) message = counted(message);
