@@ -228,7 +228,7 @@ Effects RegionMachine::take_failed(ArrivalId arrival, const Error& error, TimePo
   const auto found = staged_.find(arrival);
   if (found == staged_.end() || found->second.stage != Stage::kTaking) return out;
   gather_.abandon_take(found->second.contributors, error);
-  for (const auto& [site, entry] : found->second.contributors.entries()) report({site, error});
+  for (const auto& [site, entry] : found->second.contributors.entries()) report({site, error, entry.own_round({})});
   staged_.erase(found);
   spoilt_ = true;
   out.push_back(Drop{arrival, error});

@@ -31,6 +31,17 @@ class LateRounds : public RunMachineTest {
     }
     return set;
   }
+  static ContributorSet of_version(std::initializer_list<std::uint32_t> ids, std::uint64_t base,
+                                   std::uint64_t admitted) {
+    ContributorSet set;
+    for (const std::uint32_t id : ids) {
+      Contribution one{SiteId(id), Epoch(1), 10, {}, 0, {}};
+      one.base = ModelVersion(base);
+      one.admitted = ModelVersion(admitted);
+      EXPECT_TRUE(set.add(one).ok());
+    }
+    return set;
+  }
   // Closes the open round with these sites, and opens the next one.
   static void close(RunMachine& machine, const ContributorSet& in, std::uint64_t version, TimePoint now) {
     EXPECT_NE(find<Take>(machine.arrived(ArrivalId(version), Arrival{in, {}, {}})), nullptr);
@@ -94,13 +105,72 @@ TEST_F(LateRounds, WhoWasLateTakesPartInTheNextRoundThoughItIsNotDrawn) {
   EXPECT_GT(not_drawn, 0U) << "or nothing was shown";
 }
 
+// Nobody is late: the participants are those of a run without the key.
+TEST_F(LateRounds, WhoDeclinedIsNotCalledUndrawn) {
+  RunStart begin = late_start();
+  begin.plan.participants_fraction = 0.5;
+  begin.plan.quorum = 1;
+  RunStart without = begin;
+  without.plan.late = "residual";
+  RunMachine machine = opened(begin, 8);
+  RunMachine drawn = opened(without, 8);
+  const std::vector<std::uint32_t> first = participants(machine);
+  ASSERT_EQ(participants(drawn), first);
+  std::uint32_t in = 0;
+  const Code codes[] = {Code::kFailedPrecondition, Code::kUnavailable, Code::kInternal};
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    if (i == std::size(codes)) in = first[i];
+    if (i >= std::size(codes)) continue;
+    machine.refused({SiteId(first[i]), {codes[i], "no"}}, at(1s));
+    drawn.refused({SiteId(first[i]), {codes[i], "no"}}, at(1s));
+  }
+  ASSERT_NE(in, 0U);
+  close(machine, numbered({in}, 1), 1, at(1s));
+  close(drawn, numbered({in}, 1), 1, at(1s));
+  EXPECT_EQ(participants(machine), participants(drawn));
+}
+
+TEST_F(LateRounds, WhoseUpdateMayStillEnterIsCalled) {
+  RunStart begin = late_start();
+  begin.plan.participants_fraction = 0.5;
+  begin.plan.quorum = 1;
+  RunMachine machine = opened(begin, 4);
+  const std::vector<std::uint32_t> first = participants(machine);
+  machine.refused({SiteId(first[1]), {Code::kStale, "too old for this round"}}, at(1s));
+  close(machine, numbered({first[0]}, 1), 1, at(1s));
+  EXPECT_THAT(participants(machine), ::testing::Contains(first[1]));
+}
+
 TEST_F(LateRounds, WhatHasCountedIsTurnedAway) {
   RunMachine machine = opened(late_start(), 3);
   close(machine, numbered({1, 2, 3}, 7), 1, at(1s));
-  const Effects again = machine.arrived(ArrivalId(50), Arrival{numbered({2}, 7), {}, {}});
+  const Effects again = machine.arrived(ArrivalId(50), Arrival{of_version({2}, 0, 1), {}, {}});
   ASSERT_NE(find<Drop>(again), nullptr);
   EXPECT_EQ(find<Drop>(again)->error.code, Code::kAlreadyExists);
-  EXPECT_NE(find<Take>(machine.arrived(ArrivalId(51), Arrival{numbered({2}, 8), {}, {}})), nullptr);
+  EXPECT_NE(find<Take>(machine.arrived(ArrivalId(51), Arrival{of_version({2}, 1, 1), {}, {}})), nullptr);
+}
+
+// Its site has dropped it by the commit's word, and kept the residual that is in it.
+TEST_F(LateRounds, WhatWasRefusedAndDroppedIsTurnedAway) {
+  RunMachine machine = opened(late_start(), 3);
+  machine.refused({SiteId(3), {Code::kInvalidArgument, "made up"}}, at(1s));
+  close(machine, numbered({1, 2}, 7), 1, at(1s));
+  EXPECT_EQ(find<Drop>(machine.arrived(ArrivalId(50), Arrival{of_version({3}, 0, 1), {}, {}}))->error.code,
+            Code::kAlreadyExists);
+  machine.refused({SiteId(1), {Code::kStale, "not for what it holds"}}, at(2s));
+  close(machine, of_version({2, 3}, 1, 1), 2, at(2s));
+  EXPECT_NE(find<Take>(machine.arrived(ArrivalId(51), Arrival{of_version({1}, 1, 2), {}, {}})), nullptr);
+}
+
+TEST_F(LateRounds, ARefusalIsOfTheUpdateThatItSays) {
+  RunStart begin = late_start();
+  begin.plan.staleness_max = 2;
+  RunMachine machine = opened(begin, 3);
+  close(machine, numbered({1, 2}, 7), 1, at(1s));
+  machine.refused({SiteId(3), {Code::kDataLoss, "damaged"}, RoundId(1)}, at(2s));
+  close(machine, of_version({1, 2}, 1, 1), 2, at(2s));
+  EXPECT_EQ(machine.gather().check_mark(SiteId(3), RoundId(1)).error().code, Code::kAlreadyExists);
+  EXPECT_TRUE(machine.gather().check_mark(SiteId(3), RoundId(2)).ok());
 }
 
 TEST_F(LateRounds, ARestartKnowsWhatTheJournalKnows) {
@@ -109,24 +179,29 @@ TEST_F(LateRounds, ARestartKnowsWhatTheJournalKnows) {
   begin.last_committed = RoundId(4);
   begin.earlier = {model(3)};
   begin.late = {SiteId(3)};
-  begin.marks = {{SiteId(1), {Incarnation(1), 7}}};
+  begin.marks = {{SiteId(1), RoundId(4)}};
   begin.plan.participants_fraction = 0.3;
   begin.plan.quorum = 1;
   RunMachine machine = opened(begin, 3);
   EXPECT_THAT(machine.lateness()->earlier, ElementsAre(model(3)));
   EXPECT_THAT(participants(machine), ::testing::Contains(3U));
-  EXPECT_EQ(machine.gather().check_mark(SiteId(1), Incarnation(1), 7).error().code, Code::kAlreadyExists);
+  EXPECT_EQ(machine.gather().check_mark(SiteId(1), RoundId(4)).error().code, Code::kAlreadyExists);
 }
 
-TEST_F(LateRounds, AWeightThatAnOldUpdateCannotHaveKeepsItFromOpening) {
+TEST_F(LateRounds, WhoMayClaimMoreThanAnOldUpdateCanHaveTakesNoPart) {
   RunMachine machine(late_start());
   machine.begin(at(0s));
   std::map<SiteId, SiteInfo> heavy = sites(3);
   heavy[SiteId(2)].weight_max = round::kStaleWeightLimit;
-  const Effects effects = machine.sites_changed(heavy, at(0s));
-  EXPECT_EQ(find<RecordAttempt>(effects), nullptr);
-  ASSERT_NE(find<RecordStatus>(effects), nullptr);
-  EXPECT_THAT(find<RecordStatus>(effects)->reason, ::testing::HasSubstr("below 2^20"));
+  EXPECT_NE(find<RecordAttempt>(machine.sites_changed(heavy, at(0s))), nullptr) << "nobody else waits for it";
+  EXPECT_THAT(participants(machine), ElementsAre(1U, 3U));
+  EXPECT_TRUE(machine.is_too_heavy(SiteId(2)));
+  EXPECT_FALSE(machine.is_too_heavy(SiteId(1)));
+  RunMachine waits(late_start());
+  waits.begin(at(0s));
+  heavy[SiteId(3)].weight_max = round::kStaleWeightLimit;
+  EXPECT_EQ(find<RecordAttempt>(waits.sites_changed(heavy, at(0s))), nullptr);
+  EXPECT_THAT(waits.reason(), ::testing::HasSubstr("1 connected (without 2 of a maximum weight of 2^20 or more)"));
 }
 
 }  // namespace

@@ -100,23 +100,21 @@ void RunMachine::try_open(Effects& out) {
   }
   if (round_begun_) return try_again(out);
 
-  std::map<SiteId, round::Lot> sites;
-  for (const auto& [site, info] : connected_) sites[site] = {pace_.sample_weight(site), info.name_key};
+  const std::map<SiteId, round::Lot> sites = lots();
   const RoundId round = last_committed_.next();
   const std::vector<SiteId> chosen = round::sample_sites(sites, plan_.participants_fraction, plan_.seed, round);
   if (sites.size() < plan_.participants_min || chosen.size() < plan_.quorum || chosen.empty()) {
-    reason_ = "waiting for sites: " + std::to_string(sites.size()) + " connected, round " +
-              std::to_string(round.value()) + " needs " + std::to_string(plan_.participants_min) + " and a quorum of " +
-              std::to_string(plan_.quorum) + " among those sampled";
+    const std::size_t heavy = connected_.size() - sites.size();
+    reason_ = "waiting for sites: " + std::to_string(sites.size()) + " connected" +
+              (heavy == 0 ? "" : " (without " + std::to_string(heavy) + " of a maximum weight of 2^20 or more)") +
+              ", round " + std::to_string(round.value()) + " needs " + std::to_string(plan_.participants_min) +
+              " and a quorum of " + std::to_string(plan_.quorum) + " among those sampled";
     return;
   }
   attempt_ = {run_, round, AttemptId(0), epoch_, {}, 0, model_};
   std::uint64_t weight_sum = 0;
   for (const SiteId site : participants_of(chosen)) {
     const SiteInfo& info = connected_.at(site);
-    if (const Status light = check_weight(site, info); !light.ok()) {
-      return halt(RunStatus::kPaused, std::string(kNoRoomPhrase) + light.error().message, out);
-    }
     attempt_.participants.push_back({site, info.lease, info.weight_max});
     weight_sum += info.weight_max;
   }
@@ -163,7 +161,7 @@ void RunMachine::call_substitutes() {
   }
   const auto has_room = [&](const SiteInfo& info) {
     return aggregate::has_room(plan_.value_abs_max, attempt_.scale_bits, weight_sum + info.weight_max) &&
-           check_weight({}, info).ok();
+           !is_too_heavy(info);
   };
   std::map<SiteId, round::Lot> lots;  // without sites that are too heavy: they must not take a lighter site's place
   for (const auto& [site, info] : others) {

@@ -26,6 +26,7 @@
 #include "core/round/plan.h"
 #include "core/round/record.h"
 #include "core/round/run_status.h"
+#include "core/round/sampling.h"
 
 namespace fluvial::coordinator {
 
@@ -110,12 +111,16 @@ struct RunStart {
   Epoch epoch;                               // this coordinator's term
   RunStatus status = RunStatus::kRunning;
   std::string reason;
-  // Of a run with `late = "next"`: the models before `model`, newest first; who was late in the last commit; what
-  // counted last of each site.
+  // Of a run with `late = "next"`: the models before `model`, newest first; who was late in the last commit, or
+  // refused as leaves_an_update() says; what was decided of each site.
   std::vector<round::ModelRef> earlier = {};
   std::vector<SiteId> late = {};
-  std::map<SiteId, round::Mark> marks = {};
+  round::Marks marks = {};
 };
+
+// Whether a refusal with this code is of an update that its site keeps, and that may enter a later round. Whoever
+// declines a round has made none for it, or is drawn for a later one as ever.
+bool leaves_an_update(Code code);
 
 class RunMachine {
  public:
@@ -161,6 +166,9 @@ class RunMachine {
   // What the round in progress, or the next one, says of updates that missed theirs; none: they are late.
   std::optional<round::Lateness> lateness() const { return round::lateness_of(plan_, earlier_); }
 
+  // Whether a site that is connected takes no part because its maximum weight is more than such a run can add.
+  bool is_too_heavy(SiteId site) const;
+
   Step step() const { return step_; }  // the last step: under way, or over
   bool awaits(Step step) const;        // whether this step is under way
   bool is_open() const { return phase_ == Phase::kOpen; }
@@ -202,9 +210,11 @@ class RunMachine {
   void become(RunStatus status, std::string reason, Effects& out);
   void record_status(StatusStep step, Effects& out);
   std::set<SiteId> participants_of(const std::vector<SiteId>& drawn) const;
-  Status check_weight(SiteId site, const SiteInfo& info) const;
+  bool is_too_heavy(const SiteInfo& info) const;
+  std::map<SiteId, round::Lot> lots() const;  // of the connected sites that may take part
   void begin_gather();
   void note_counted();
+  void decide(SiteId site, RoundId own);
   void try_open(Effects& out);
   void try_close(TimePoint now, Effects& out);
   void note_on_record();
@@ -245,7 +255,7 @@ class RunMachine {
   round::CommitRecord commit_;
   std::vector<round::ModelRef> earlier_;  // before model_, newest first; those that an update may still be from
   std::map<SiteId, RoundId> missed_;      // the first round that the site missed since one of its updates counted
-  std::map<SiteId, round::Mark> marks_;   // with `late = "next"`
+  round::Marks marks_;                    // with `late = "next"`
   round::Pace pace_;
   TimePoint opened_at_;
   TimePoint soft_;

@@ -5,6 +5,8 @@
 
 namespace fluvial::coordinator {
 
+bool leaves_an_update(Code code) { return code == Code::kStale || code == Code::kResourceExhausted; }
+
 // With `late = "next"` a site that was late takes part, whether it is drawn or not: it may hold an update that only the
 // next rounds can take.
 std::set<SiteId> RunMachine::participants_of(const std::vector<SiteId>& drawn) const {
@@ -12,16 +14,27 @@ std::set<SiteId> RunMachine::participants_of(const std::vector<SiteId>& drawn) c
   if (!late_is_next(plan_)) return all;
   for (const auto& [site, missed] : missed_) {
     const bool may_enter = last_committed_.next().value() - missed.value() <= plan_.staleness_max;
-    if (may_enter && connected_.contains(site)) all.insert(site);
+    if (may_enter && connected_.contains(site) && !is_too_heavy(site)) all.insert(site);
   }
   return all;
 }
 
-// Weight times factor must be exact in fp64.
-Status RunMachine::check_weight(SiteId site, const SiteInfo& info) const {
-  if (!late_is_next(plan_) || info.weight_max < round::kStaleWeightLimit) return {};
-  return Error{Code::kFailedPrecondition, "late = next takes maximum weights below 2^20, and site " +
-                                              std::to_string(site.value()) + " has " + std::to_string(info.weight_max)};
+// Weight times factor must be exact in fp64: a site that may claim more takes no part.
+bool RunMachine::is_too_heavy(const SiteInfo& info) const {
+  return late_is_next(plan_) && info.weight_max >= round::kStaleWeightLimit;
+}
+
+bool RunMachine::is_too_heavy(SiteId site) const {
+  const auto found = connected_.find(site);
+  return found != connected_.end() && is_too_heavy(found->second);
+}
+
+std::map<SiteId, round::Lot> RunMachine::lots() const {
+  std::map<SiteId, round::Lot> lots;
+  for (const auto& [site, info] : connected_) {
+    if (!is_too_heavy(info)) lots[site] = {pace_.sample_weight(site), info.name_key};
+  }
+  return lots;
 }
 
 // Of a commit, for the rounds after it.
@@ -29,17 +42,26 @@ void RunMachine::note_counted() {
   if (!late_is_next(plan_)) return;
   for (const auto& [site, entry] : commit_.contributors.entries()) {
     missed_.erase(site);
-    round::Mark& mark = marks_[site];
-    mark = std::max(mark, round::Mark{entry.incarnation, entry.submission});
+    decide(site, entry.own_round(commit_.round));
   }
   for (const SiteId site : commit_.late) missed_.try_emplace(site, commit_.round);
   for (const round::Refusal& refusal : commit_.refusals) {
-    if (!round::drops_update(refusal.error.code)) missed_.try_emplace(refusal.site, commit_.round);
+    if (round::drops_update(refusal.error.code)) {
+      missed_.erase(refusal.site);
+      decide(refusal.site, refusal.own_round(commit_.round));
+    } else if (leaves_an_update(refusal.error.code)) {
+      missed_.try_emplace(refusal.site, commit_.round);
+    }
   }
   std::erase_if(missed_,
                 [this](const auto& one) { return commit_.round.value() - one.second.value() >= plan_.staleness_max; });
   earlier_.insert(earlier_.begin(), model_);
   if (earlier_.size() > plan_.staleness_max) earlier_.resize(plan_.staleness_max);
+}
+
+void RunMachine::decide(SiteId site, RoundId own) {
+  RoundId& mark = marks_[site];
+  mark = std::max(mark, own);
 }
 
 void RunMachine::begin_gather() {

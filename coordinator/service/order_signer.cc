@@ -35,14 +35,14 @@ wire::Order OrderSigner::commit(const round::CommitRecord& record, bool last, co
 std::map<SiteId, wire::Order> OrderSigner::outcomes(const round::CommitRecord& record) const {
   std::map<SiteId, wire::Order> outcomes;
   if (!key_) return outcomes;
-  const auto add = [&](SiteId site, round::Outcome outcome, std::optional<Digest> digest) {
+  const auto add = [&](SiteId site, round::Outcome outcome, std::optional<Digest> digest, RoundId own = {}) {
     outcomes[site] =
-        sign(wire::kOutcomeKind, wire::outcome_body({record.run, record.round, site, outcome, digest}, history_));
+        sign(wire::kOutcomeKind, wire::outcome_body({record.run, record.round, site, outcome, digest, own}, history_));
   };
   for (const auto& [site, entry] : record.contributors.entries()) add(site, round::Outcome::kCounted, entry.digest);
   for (const round::Refusal& refusal : record.refusals) {
     const bool drops = round::drops_update(refusal.error.code);
-    add(refusal.site, drops ? round::Outcome::kRefused : round::Outcome::kLate, std::nullopt);
+    add(refusal.site, drops ? round::Outcome::kRefused : round::Outcome::kLate, std::nullopt, refusal.own);
   }
   for (const SiteId site : record.late) add(site, round::Outcome::kLate, std::nullopt);
   return outcomes;

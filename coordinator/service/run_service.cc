@@ -67,7 +67,7 @@ Result<transfer::Terms> RunService::terms(bool) {
 
 Status RunService::may_take(const transfer::UpdateHead& head) const {
   FLUVIAL_TRY(registry_.book().check_quarantine(head.site));
-  FLUVIAL_TRY(active_->machine.gather().check_mark(head.site, head.incarnation, head.submission));
+  FLUVIAL_TRY(active_->machine.gather().check_mark(head.site, head.own_round()));
   return active_->machine.admit(head.site, head.lease, head.weight);
 }
 

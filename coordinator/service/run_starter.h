@@ -63,7 +63,7 @@ class RunStarter {
     // As in RunStart.
     std::vector<round::ModelRef> earlier = {};
     std::vector<SiteId> late = {};
-    std::map<SiteId, round::Mark> marks = {};
+    round::Marks marks = {};
   };
   net::Awaitable<Status> take_up(store::RunRow row);
   Result<TrainedModel> load_trained(const store::RunRow& row, const store::CommitRow& last, const Master& master);

@@ -55,6 +55,7 @@ struct Contribution {
   ModelVersion base = {};
   ModelVersion admitted = {};
   std::uint64_t staleness() const { return admitted.value() - base.value(); }
+  RoundId own_round(RoundId entered) const { return staleness() == 0 ? entered : RoundId(base.value() + 1); }
   bool operator==(const Contribution&) const = default;
 };
 
@@ -66,8 +67,15 @@ bool drops_update(Code code);
 struct Refusal {
   SiteId site;
   Error error;
+  RoundId own = {};  // the round that the refused update is of; 0: the one that it entered
+  // An update is of no round after the one that it entered, whatever a peer says.
+  RoundId own_round(RoundId entered) const { return own == RoundId() || own > entered ? entered : own; }
   bool operator==(const Refusal&) const = default;
 };
+
+// Of each site the newest round, by the number of its own round, whose update was decided: counted, or refused so that
+// the site drops it. No update up to that comes in again.
+using Marks = std::map<SiteId, RoundId>;
 
 struct Participant {
   SiteId site;

@@ -84,22 +84,27 @@ Status Gather::admit(SiteId site, Epoch lease, std::uint64_t weight) const {
 Status Gather::admit(const ContributorSet& contributors) const {
   for (const auto& [site, entry] : contributors.entries()) {
     FLUVIAL_TRY(admit(site, entry.lease, entry.weight));
-    FLUVIAL_TRY(check_mark(site, entry.incarnation, entry.submission));
+    FLUVIAL_TRY(check_mark(entry));
   }
   return {};
 }
 
-Status Gather::check_mark(SiteId site, Incarnation incarnation, std::uint64_t submission) const {
+Status Gather::check_mark(SiteId site, RoundId own) const {
   const auto found = marks_.find(site);
-  if (found == marks_.end() || Mark{incarnation, submission} > found->second) return {};
-  return Error{Code::kAlreadyExists, "site " + std::to_string(site.value()) + ": submission " +
-                                         std::to_string(submission) + " has counted in an earlier round"};
+  if (found == marks_.end() || own > found->second) return {};
+  return Error{Code::kAlreadyExists, "site " + std::to_string(site.value()) + ": what it made for round " +
+                                         std::to_string(own.value()) + " was decided in an earlier round"};
+}
+
+// A fresh one is of the open round, which is above every mark.
+Status Gather::check_mark(const Contribution& entry) const {
+  return entry.staleness() == 0 ? Status{} : check_mark(entry.site, entry.own_round({}));
 }
 
 std::vector<SiteId> Gather::without(const ContributorSet& contributors) const {
   std::vector<SiteId> sites;
   for (const auto& [site, entry] : contributors.entries()) {
-    if (!admit(site, entry.lease, entry.weight).ok() || !check_mark(site, entry.incarnation, entry.submission).ok()) {
+    if (!admit(site, entry.lease, entry.weight).ok() || !check_mark(entry).ok()) {
       sites.push_back(site);
     }
   }
@@ -121,6 +126,7 @@ void Gather::abandon_take(const ContributorSet& contributors, const Error& error
     Slot& slot = slots_.at(site);
     move(slot, State::kRefused);
     slot.error = error;
+    slot.refused_own = entry.own_round({});
   }
 }
 
@@ -131,6 +137,7 @@ void Gather::refuse(const Refusal& refusal) {
   if (slot.state != State::kAwaited && slot.state != State::kMissing) return;
   move(slot, State::kRefused);
   slot.error = refusal.error;
+  slot.refused_own = refusal.own;
 }
 
 void Gather::mark_missing(const std::vector<SiteId>& sites) {
@@ -215,7 +222,7 @@ std::vector<SiteId> Gather::late() const {
 std::vector<Refusal> Gather::refusals() const {
   std::vector<Refusal> refusals;
   for (const auto& [site, slot] : slots_) {
-    if (slot.state == State::kRefused) refusals.push_back({site, *slot.error});
+    if (slot.state == State::kRefused) refusals.push_back({site, *slot.error, slot.refused_own});
   }
   return refusals;
 }

@@ -8,7 +8,6 @@
 // A site that moves to another parent gets a newer lease; what came under the old one is fenced.
 #pragma once
 
-#include <compare>
 #include <map>
 #include <optional>
 #include <set>
@@ -28,14 +27,6 @@ struct Arrival {
   std::vector<SiteId> missing;
 };
 
-// Which of a site's submissions counted last. They are numbered, and a site has one without an outcome at most: what is
-// not above the mark has counted, or never will.
-struct Mark {
-  Incarnation incarnation;
-  std::uint64_t submission = 0;
-  auto operator<=>(const Mark&) const = default;
-};
-
 class Gather {
  public:
   Gather() = default;
@@ -45,9 +36,9 @@ class Gather {
   // weight 0 or above the registered maximum; kAlreadyExists: counted already.
   Status admit(SiteId site, Epoch lease, std::uint64_t weight) const;
   Status admit(const ContributorSet& contributors) const;  // each of them; the first error
-  // What counted last of each site: nothing up to that comes in again. kAlreadyExists.
-  void know(std::map<SiteId, Mark> marks) { marks_ = std::move(marks); }
-  Status check_mark(SiteId site, Incarnation incarnation, std::uint64_t submission) const;
+  // What was decided of each site before this round: of that nothing comes in again. kAlreadyExists.
+  void know(Marks marks) { marks_ = std::move(marks); }
+  Status check_mark(SiteId site, RoundId own) const;
   // Whom a partial with these contributors has to do without to be admitted.
   std::vector<SiteId> without(const ContributorSet& contributors) const;
 
@@ -90,15 +81,17 @@ class Gather {
     State state = State::kAwaited;
     std::optional<Error> error;
     bool gone = false;  // as soon as it is in no sum
+    RoundId refused_own = {};
   };
   static bool is_counted(const Slot& slot) {
     return slot.state == State::kTaking || slot.state == State::kHeld || slot.state == State::kAbove;
   }
   void move(Slot& slot, State to);
   void await_under(Slot& slot, Epoch lease);
+  Status check_mark(const Contribution& entry) const;
 
   std::map<SiteId, Slot> slots_;
-  std::map<SiteId, Mark> marks_;
+  Marks marks_;
   ContributorSet held_;
   std::size_t awaited_ = 0;
   std::size_t taking_ = 0;

@@ -1,62 +1,77 @@
 /*
- * Late is next (docs/design/late.md): one update that may miss its round, as spin explores it. The site's submission is of
- * round 1 and may enter round 2. Three rounds are committed, each at any moment: somebody else makes the quorum.
+ * Late is next (docs/design/late.md): a site's updates that may miss their round, as spin explores them. An update is of
+ * the round that it was trained for and may enter the next one. Rounds are committed, each at any moment: somebody else
+ * makes the quorum. Once an update has its outcome the site makes another, for the round that it knows to be open.
  *
  * What may happen at any time, FAULTS times in all: the session breaks, with all that is on its way in either direction
- * but perhaps for answers, which are made beside it and may overtake it; the coordinator restarts with nothing but its
- * journal; the site restarts with nothing but its store. A parent may claim another base than the site signed.
+ * but perhaps for answers, which are made beside it and may overtake it, so that an answer may be older than the opening
+ * that it follows; the coordinator restarts with nothing but its journal; the site restarts with nothing but its store; a
+ * parent brings once more what it has of the site, or says that it refuses an update of the site. An update that arrives
+ * may be refused as well, so that the site drops it. A parent may claim another base than the site signed.
  *
- * Mutations: TRUST_SENDER, FORGET_ARRIVAL, NO_MARK, GUESS_LATE. Each must have a counterexample.
+ * Mutations: TRUST_SENDER, FORGET_ARRIVAL, NO_MARK, NO_REFUSAL_MARK, REFUSED_BY_ROUND, BELIEVE_REFUSAL, GUESS_LATE. Each
+ * must have a counterexample.
  */
 #ifndef FAULTS
 #define FAULTS 2
 #endif
 #define ROUNDS 3
 #define MAX 1 /* staleness_max */
-#define OWN 1 /* the round of the submission */
 
-mtype = { offer, commit, update, ask, none, pending, counted, late };
+mtype = { offer, commit, update, ask, none, pending, counted, refused, late };
 
-chan down = [8] of { mtype, byte, bool };  /* offer(round), commit(round, whether it names the submission) */
-chan up = [4] of { mtype, byte, byte };    /* update(round that it enters, round that its parent says it is of), ask */
-chan answers = [2] of { mtype };
+/* An update is named by its own round. 0: none. */
+chan down = [8] of { mtype, byte, byte, byte };  /* offer(round), commit(round, whom it counts, whom it refuses) */
+chan up = [4] of { mtype, byte, byte, byte };    /* update(round that it enters, round it is said to be of, is of), ask */
+chan answers = [2] of { mtype, byte };
 
 /* the coordinator's journal */
 byte committed = 0;
-byte counted_in = 0; /* the mark: the round that the submission counted in */
-/* what is true of it, and nobody knows */
-byte times_counted = 0;
+byte mark = 0;               /* the newest own round that is decided */
+byte counted_in[ROUNDS + 1]; /* by own round */
+byte refused_in[ROUNDS + 1];
+byte refuses[ROUNDS + 1];    /* by the round that refused: the own round that the refusal says */
 /* the coordinator's memory */
-bool in_sum = false;
-byte staleness_in_sum = 0;
+byte in_sum = 0;
+byte said = 0;
+byte refusing = 0;
 /* the site's store */
+byte own = 0; /* what it trains, or has sent */
 bool encoded = false;
-mtype outcome = none;
+mtype outcome[ROUNDS + 1] = none;
 /* the site's memory */
 byte offered = 0;
-byte faults = 0;
+byte sent_into = 0;
 bool site_is_done = false;
+/* what a parent has of the site */
+bool captured[ROUNDS + 1];
+byte faults = 0;
 
 #define OPEN (committed + 1)
 #ifdef TRUST_SENDER
 #define IS_SIGNED true
 #else
-#define IS_SIGNED (says == OWN) /* the signature covers the round and its base */
+#define IS_SIGNED (says == is) /* the signature covers the round and its base */
 #endif
 #ifdef NO_MARK
 #define IS_NEW true
 #else
-#define IS_NEW (counted_in == 0)
+#define IS_NEW (says > mark)
 #endif
 #ifdef FORGET_ARRIVAL
-#define LAST_TO_ENTER OWN
+#define LAST_TO_ENTER about
 #else
-#define LAST_TO_ENTER (OWN + MAX)
+#define LAST_TO_ENTER (about + MAX)
+#endif
+#ifdef REFUSED_BY_ROUND
+#define IS_REFUSED (refuses[about] != 0 || (about < ROUNDS && refuses[about + 1] != 0))
+#else
+#define IS_REFUSED (refuses[about] == about || (about < ROUNDS && refuses[about + 1] == about))
 #endif
 
 inline flush(channel) {
   do
-  :: nempty(channel) -> channel?_, _, _
+  :: nempty(channel) -> channel?_, _, _, _
   :: empty(channel) -> break
   od
 }
@@ -65,93 +80,124 @@ inline connect() {
   flush(down);
   flush(up);
   if
-  :: nempty(answers) -> answers?_
+  :: nempty(answers) -> answers?_, _
   :: true
   fi;
   if
-  :: committed < ROUNDS -> down!offer(OPEN, false)
+  :: committed < ROUNDS -> down!offer(OPEN, 0, 0)
   :: else
   fi
 }
 
 inline send(round) {
+  captured[own] = true;
+  sent_into = round;
   if
-  :: nfull(up) -> up!update(round, OWN)
-  :: nfull(up) -> up!update(round, round) /* a parent says that it is fresh */
+  :: nfull(up) -> up!update(round, own, own)
+  :: nfull(up) -> up!update(round, round, own) /* a parent says that it is fresh */
   :: full(up)
   fi
 }
 
 inline enquire() {
   if
-  :: nfull(up) -> up!ask(0, 0)
+  :: nfull(up) -> up!ask(own, 0, 0)
   :: full(up)
   fi
 }
 
+inline begin() {
+  own = offered;
+  encoded = false;
+  sent_into = 0
+}
+
+/* The round that it was sent into is over if it decided; it trains for no other than a newer one. */
 inline decide(what) {
-  outcome = what;
-  assert(what != counted || counted_in != 0);
-  assert(what != late || counted_in == 0)
+  assert(outcome[own] == none);
+  assert(what != counted || counted_in[own] != 0);
+  assert(what != late || counted_in[own] == 0);
+  assert(what != refused || (counted_in[own] == 0 && refused_in[own] != 0));
+  outcome[own] = what;
+  if
+  :: offered > own && offered != sent_into -> begin()
+  :: else ->
+    own = 0;
+    encoded = false;
+    sent_into = 0
+  fi
 }
 
 active proctype Site() {
   byte round;
-  bool named;
+  byte named;
+  byte turned;
+  byte which;
   mtype answer;
   do
-  :: outcome != none -> break
-  :: (outcome == none && len(down) > 0) -> atomic {
+  :: atomic { nempty(down) ->
       if
-      :: down?offer(round, named) ->
+      :: down?offer(round, _, _) ->
         offered = round;
         if
-        :: !encoded
-        :: encoded && round == OWN -> send(round)
-        :: encoded && round != OWN -> enquire()
+        :: own == 0 && outcome[round] == none -> begin()
+        :: own == 0 && outcome[round] != none
+        :: own != 0 && !encoded
+        :: own != 0 && encoded && round == own -> send(round)
+        :: own != 0 && encoded && round != own -> enquire()
         fi
-      :: down?commit(round, named) ->
+      :: down?commit(round, named, turned) ->
+        if
+        :: offered <= round -> offered = 0
+        :: else
+        fi;
         if
         :: !encoded
-        :: encoded && named -> decide(counted)
-#ifdef GUESS_LATE
-        :: encoded && !named -> decide(late)
+        :: encoded && named == own -> decide(counted)
+#ifdef BELIEVE_REFUSAL
+        :: encoded && named != own && turned == own -> decide(refused)
+        :: encoded && named != own && turned != own -> enquire()
 #else
-        :: encoded && !named -> enquire()
+        :: encoded && named != own && turned == own && round == own -> decide(refused)
+#ifdef GUESS_LATE
+        :: encoded && named != own && !(turned == own && round == own) -> decide(late)
+#else
+        :: encoded && named != own && !(turned == own && round == own) -> enquire()
+#endif
 #endif
         fi
       fi
     }
-  :: (outcome == none && len(answers) > 0) -> atomic {
-      answers?answer;
+  :: atomic { nempty(answers) ->
+      answers?answer, which;
       if
-      :: answer == pending && offered > OWN && offered - OWN <= MAX -> send(offered)
-      :: answer == pending && !(offered > OWN && offered - OWN <= MAX)
-      :: answer != pending -> decide(answer)
+      :: !encoded || which != own
+      :: encoded && which == own && answer == pending && offered > own && offered - own <= MAX -> send(offered)
+      :: encoded && which == own && answer == pending && !(offered > own && offered - own <= MAX)
+      :: encoded && which == own && answer != pending -> decide(answer)
       fi
     }
   /* its training is over: it is durable, and nobody has it */
-  :: outcome == none && !encoded && offered != 0 -> atomic {
+  :: atomic { own != 0 && !encoded ->
       encoded = true;
       if
-      :: offered - OWN <= MAX -> send(offered)
-      :: offered - OWN > MAX -> decide(late)
+      :: offered < own
+      :: offered >= own && offered - own <= MAX -> send(offered)
+      :: offered >= own && offered - own > MAX -> decide(late)
       fi
     }
   /* from time to time */
-  :: (outcome == none && encoded && len(up) == 0 && len(answers) == 0 && len(down) == 0 && committed == ROUNDS) ->
-    enquire()
-  :: outcome == none && faults < FAULTS -> atomic {
+  :: (encoded && len(up) == 0 && len(answers) == 0 && len(down) == 0 && committed == ROUNDS) -> enquire()
+  :: atomic { faults < FAULTS && committed < ROUNDS ->
       faults++;
       offered = 0;
       connect();
       if
       :: encoded -> enquire()
-      :: else
+      :: !encoded -> own = 0
       fi
     }
-  /* it trains for no round that it knows of: the run is over */
-  :: (outcome == none && !encoded && offered == 0 && len(down) == 0 && committed == ROUNDS) -> break
+  :: (own == 0 && len(down) == 0 && len(up) == 0 && len(answers) == 0 && committed == ROUNDS) -> break
   od;
   site_is_done = true
 }
@@ -159,56 +205,92 @@ active proctype Site() {
 active proctype Coordinator() {
   byte into;
   byte says;
-  down!offer(OPEN, false);
+  byte is;
+  byte about;
+  down!offer(OPEN, 0, 0);
   do
-  :: nempty(up) -> atomic {
+  :: atomic { nempty(up) ->
       if
-      :: up?update(into, says) ->
+      :: up?update(into, says, is) ->
         if
-        :: (into == OPEN && committed < ROUNDS && !in_sum && into - OWN <= MAX && IS_SIGNED && IS_NEW) ->
-          in_sum = true;
-          staleness_in_sum = into - says
+        :: (into == OPEN && committed < ROUNDS && in_sum == 0 && refusing == 0 && into - says <= MAX && IS_SIGNED &&
+            IS_NEW) ->
+          if
+          :: in_sum = is; said = says
+          :: refusing = says /* it is damaged */
+          fi
         :: else
         fi
-      :: up?ask(_, _) ->
+      :: up?ask(about, _, _) ->
         if
         :: (len(answers) == 2) -> skip
-        :: else ->
+        :: (len(answers) < 2 && counted_in[about] != 0) -> answers!counted(about)
+        :: (len(answers) < 2 && counted_in[about] == 0 && IS_REFUSED) -> answers!refused(about)
+        :: (len(answers) < 2 && counted_in[about] == 0 && !IS_REFUSED) ->
           if
-          :: (counted_in != 0) -> answers!counted
-          :: (counted_in == 0 && committed >= LAST_TO_ENTER) -> answers!late
-          :: (counted_in == 0 && committed < LAST_TO_ENTER) -> answers!pending
+          :: (committed >= about && (mark >= about || committed >= LAST_TO_ENTER || committed == ROUNDS)) ->
+            answers!late(about)
+          :: else -> answers!pending(about)
           fi
         fi
       fi
     }
-  :: committed < ROUNDS && len(down) <= 6 -> atomic {
+  :: atomic { committed < ROUNDS && len(down) <= 6 ->
       committed++;
       if
-      :: in_sum ->
-        times_counted++;
-        assert(times_counted == 1);
-        assert(staleness_in_sum == committed - OWN);
-        assert(outcome != late);
-        counted_in = committed;
-        down!commit(committed, true)
-      :: else -> down!commit(committed, false)
+      :: in_sum != 0 ->
+        assert(counted_in[in_sum] == 0);
+        assert(said == in_sum);
+        assert(outcome[in_sum] == none);
+        counted_in[in_sum] = committed;
+        if
+        :: said > mark -> mark = said
+        :: else
+        fi
+      :: else
       fi;
-      in_sum = false;
       if
-      :: committed < ROUNDS -> down!offer(OPEN, false)
+      :: refusing != 0 ->
+        refuses[committed] = refusing;
+        refused_in[refusing] = committed;
+#ifndef NO_REFUSAL_MARK
+        if
+        :: refusing > mark -> mark = refusing
+        :: else
+        fi
+#endif
+      :: else
+      fi;
+      down!commit(committed, in_sum, refusing);
+      in_sum = 0;
+      said = 0;
+      refusing = 0;
+      if
+      :: committed < ROUNDS -> down!offer(OPEN, 0, 0)
       :: else
       fi
     }
-  :: faults < FAULTS && committed < ROUNDS -> atomic {
+  :: atomic { faults < FAULTS && committed < ROUNDS ->
       faults++;
-      in_sum = false;
+      in_sum = 0;
+      said = 0;
+      refusing = 0;
       connect();
       if
-      :: encoded && outcome == none -> enquire()
+      :: encoded -> enquire()
       :: else
       fi
     }
-  :: (committed == ROUNDS && site_is_done) -> break
+  /* a parent lies */
+  :: atomic { faults < FAULTS && committed < ROUNDS && in_sum == 0 && refusing == 0 ->
+      faults++;
+      if
+      :: refusing = OPEN
+      :: committed > 0 -> refusing = committed
+      :: (committed > 0 && captured[committed] && nfull(up)) -> up!update(OPEN, committed, committed)
+      :: (captured[OPEN] && nfull(up)) -> up!update(OPEN, OPEN, OPEN)
+      fi
+    }
+  :: (committed == ROUNDS && site_is_done && len(up) == 0) -> break
   od
 }

@@ -132,24 +132,39 @@ TEST(Shares, TheProbeIsThatOfTheVersionsInTheEntry) {
   EXPECT_FALSE(check(entry(1, 3, 9, 9), std::int64_t{3 * 362} << 11)) << "fresh, and summed as if it were old";
 }
 
-TEST(Marks, WhatHasCountedDoesNotComeInAgain) {
+TEST(DecidedRounds, WhatIsOfThemDoesNotComeInAgain) {
   Gather gather({{SiteId(1), Epoch(1), 100}});
-  gather.know({{SiteId(1), {Incarnation(2), 7}}});
-  const auto admitted = [&](std::uint64_t incarnation, std::uint64_t submission) {
-    Contribution one = entry(1, 5, 8, 9);
-    one.incarnation = Incarnation(incarnation);
-    one.submission = submission;
+  gather.know({{SiteId(1), RoundId(8)}});
+  const auto admitted = [&](std::uint64_t base, std::uint64_t version) {
+    const Contribution one = entry(1, 5, base, version);
     ContributorSet set;
     EXPECT_TRUE(set.add(one).ok());
     EXPECT_EQ(gather.admit(set).ok(), gather.without(set).empty());
     return gather.admit(set);
   };
-  EXPECT_TRUE(admitted(2, 8).ok());
-  EXPECT_TRUE(admitted(3, 1).ok());
-  EXPECT_EQ(admitted(2, 7).error().code, Code::kAlreadyExists);
-  EXPECT_EQ(admitted(2, 6).error().code, Code::kAlreadyExists);
-  EXPECT_EQ(admitted(1, 9).error().code, Code::kAlreadyExists);
-  EXPECT_TRUE(gather.check_mark(SiteId(2), Incarnation(1), 1).ok()) << "nothing of it has counted";
+  EXPECT_TRUE(admitted(8, 9).ok()) << "of round 9";
+  EXPECT_EQ(admitted(7, 9).error().code, Code::kAlreadyExists) << "of round 8";
+  EXPECT_EQ(admitted(6, 9).error().code, Code::kAlreadyExists);
+  EXPECT_TRUE(admitted(9, 9).ok()) << "of the open round";
+  EXPECT_TRUE(admitted(0, 0).ok()) << "of a parent that says no versions, and so brings nothing else";
+  EXPECT_TRUE(gather.check_mark(SiteId(2), RoundId(1)).ok()) << "nothing of it was decided";
+}
+
+TEST(DecidedRounds, ARefusalSaysOfWhichRoundItIs) {
+  Gather gather({{SiteId(1), Epoch(1), 100}, {SiteId(2), Epoch(1), 100}, {SiteId(3), Epoch(1), 100}});
+  const Refusal old{SiteId(1), {Code::kDataLoss, "damaged"}, RoundId(8)};
+  gather.refuse(old);
+  ContributorSet spoilt;
+  ASSERT_TRUE(spoilt.add(entry(2, 5, 8, 9)).ok());
+  ASSERT_TRUE(spoilt.add(entry(3, 5, 9, 9)).ok());
+  gather.begin_take(spoilt);
+  gather.abandon_take(spoilt, {Code::kDataLoss, "unreadable"});
+  const std::vector<Refusal> refusals = gather.refusals();
+  ASSERT_EQ(refusals.size(), 3U);
+  EXPECT_EQ(refusals[0], old);
+  EXPECT_EQ(refusals[1].own_round(RoundId(10)), RoundId(9));
+  EXPECT_EQ(refusals[2].own_round(RoundId(10)), RoundId(10));
+  EXPECT_EQ((Refusal{SiteId(1), {}, RoundId(11)}.own_round(RoundId(10))), RoundId(10)) << "no later one can be";
 }
 
 TEST(Decisions, ACommitDecidesNothingOfWhatMayStillEnter) {

@@ -128,14 +128,15 @@ class CoordinatorJournal {
   Result<std::set<SiteId>> signers();
   Status set_evaluation(RunId run, RoundId round, const round::Metrics& metrics);  // kNotFound
 
-  // Of a run with `late = "next"`, what counted last of each site.
-  Result<std::map<SiteId, round::Mark>> marks(RunId run);
-  // Of a run with `late = "next"`, how often each site is in a committed round that the journal still has.
+  // Of a run with `late = "next"`, the newest round of which each site's update was decided, by the update's own round.
+  Result<round::Marks> marks(RunId run);
+  // Of a run with `late = "next"`, how often each site is in a committed round.
   Result<std::map<SiteId, SiteShare>> shares(RunId run);
 
   // What became of the update with this digest. kNotFound for a run that is not in the journal. While a run goes on, a
   // round without commit is pending; once it is stopped or done it is late. With `late = "next"` it is counted if one
-  // of the rounds that it may enter holds it, and pending until the last of them is committed.
+  // of the rounds that it may enter holds it, and pending until the last of them is committed, or until its site's mark
+  // is at its own round or above: then it is late.
   Result<Outcome> outcome(RunId run, RoundId round, SiteId site, const Digest& digest);
 
   // Every model that a record refers to: each run's initial one and the committed ones (also those pruned already).

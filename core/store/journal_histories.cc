@@ -28,18 +28,19 @@ Result<bool> holds_round(Database& database, SiteId site, const round::KnownRoun
   FLUVIAL_ASSIGN(const RoundId until, last_to_enter(database, known.run, known.round));
   FLUVIAL_ASSIGN(const bool held, is_counted(database, {known.run, known.round, until}, site, known.digest));
   if (held) return true;
+  if (known.counted) {
+    // It may have counted in a later round than its own, which a restore has undone.
+    FLUVIAL_ASSIGN(const auto undone, database.scalar("SELECT 1 FROM forks WHERE run = ? AND round >= ? AND round < ?",
+                                                      {known.run, known.round, until}));
+    if (undone) return true;
+  }
   FLUVIAL_ASSIGN(const bool pruned, is_pruned(database, known.run, known.round));
   if (pruned && !known.counted) return true;
   if (pruned) {
     FLUVIAL_ASSIGN(const Outcome outcome, outcome_of_pruned(database, known.run, known.round, site, known.digest));
     return outcome == Outcome::kCounted;
   }
-  if (known.counted) {
-    // It may have counted in a later round than its own, which a restore has undone.
-    FLUVIAL_ASSIGN(const auto undone, database.scalar("SELECT 1 FROM forks WHERE run = ? AND round >= ? AND round < ?",
-                                                      {known.run, known.round, until}));
-    return undone.has_value();
-  }
+  if (known.counted) return false;
   if (is_over(static_cast<RunStatus>(*status))) return true;
   const char* table = known.decided ? "SELECT 1 FROM commits WHERE run = ? AND round = ?"
                                     : "SELECT 1 FROM attempts WHERE run = ? AND round = ?";

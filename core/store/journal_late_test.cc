@@ -33,8 +33,8 @@ class LateJournal : public JournalOfMembers {
     return one;
   }
   Status commit(std::uint64_t round, const std::vector<round::Contribution>& entries,
-                const std::vector<round::Refusal>& refusals = {}, bool late_is_next = true) {
-    round::AttemptRecord attempt{run_, RoundId(round), AttemptId(1), Epoch(1), {}, 30, {}};
+                const std::vector<round::Refusal>& refusals = {}, bool late_is_next = true, std::uint64_t epoch = 1) {
+    round::AttemptRecord attempt{run_, RoundId(round), AttemptId(1), Epoch(epoch), {}, 30, {}};
     for (std::uint32_t site = 1; site <= 3; ++site) attempt.participants.push_back({SiteId(site), Epoch(1), 1000});
     FLUVIAL_TRY(journal_->open_attempt(attempt));
     CommitRow row;
@@ -75,13 +75,39 @@ TEST_F(LateJournal, WithoutTheKeyItIsLateWithItsRound) {
   EXPECT_TRUE(journal_->marks(run_)->empty());
 }
 
-TEST_F(LateJournal, ARefusalInALaterRoundIsAboutThatUpdate) {
+TEST_F(LateJournal, ARefusalIsOfTheUpdateThatItSays) {
   ASSERT_TRUE(commit(1, {entry(1, 1, "a1", 0, 0)}).ok());
   ASSERT_TRUE(commit(2, {entry(1, 2, "a2", 1, 1)},
-                     {{SiteId(2), {Code::kDataLoss, "damaged"}}, {SiteId(3), {Code::kStale, "too old"}}})
+                     {{SiteId(2), {Code::kDataLoss, "damaged"}, RoundId(1)}, {SiteId(3), {Code::kStale, "too old"}}})
                   .ok());
   EXPECT_EQ(outcome(1, 2, "b1"), Outcome::kRefused);
+  EXPECT_EQ(outcome(2, 2, "b2"), Outcome::kPending) << "another was refused there";
   EXPECT_EQ(outcome(1, 3, "c1"), Outcome::kPending) << "not for what it holds";
+  EXPECT_EQ(journal_->last_commit(run_).value()->record.refusals[0].own, RoundId(1));
+}
+
+TEST_F(LateJournal, ARefusalThatSaysNoRoundIsOfTheRoundThatRefused) {
+  ASSERT_TRUE(commit(1, {entry(1, 1, "a1", 0, 0)}).ok());
+  ASSERT_TRUE(commit(2, {entry(1, 2, "a2", 1, 1)}, {{SiteId(2), {Code::kDataLoss, "damaged"}}}).ok());
+  EXPECT_EQ(outcome(2, 2, "b2"), Outcome::kRefused);
+  EXPECT_EQ(outcome(1, 2, "b1"), Outcome::kLate) << "it is older than what was decided, and counts nowhere";
+}
+
+TEST_F(LateJournal, WhatItsSiteDropsCountsInNoLaterRound) {
+  ASSERT_TRUE(commit(1, {entry(1, 1, "a1", 0, 0)}, {{SiteId(2), {Code::kDataLoss, "damaged"}}}).ok());
+  crash_and_reopen();
+  EXPECT_THAT(journal_->marks(run_).value(), ElementsAre(Pair(SiteId(1), RoundId(1)), Pair(SiteId(2), RoundId(1))));
+  EXPECT_EQ(commit(2, {entry(2, 1, "b1", 0, 1)}).error().code, Code::kFailedPrecondition);
+  EXPECT_EQ(outcome(1, 2, "b1"), Outcome::kRefused);
+}
+
+TEST_F(LateJournal, NorDoesARefusalBringTheMarkDown) {
+  ASSERT_TRUE(commit(1, {entry(1, 1, "a1", 0, 0)}).ok());
+  ASSERT_TRUE(commit(2, {entry(2, 1, "b1", 1, 1)}, {{SiteId(1), {Code::kDataLoss, "made up"}, RoundId(1)}}).ok());
+  ASSERT_TRUE(commit(3, {entry(2, 2, "b2", 2, 2)}, {{SiteId(1), {Code::kDataLoss, "made up"}, RoundId(99)}}).ok());
+  EXPECT_EQ(journal_->marks(run_)->at(SiteId(1)), RoundId(3)) << "no update is of a later round than it entered";
+  ASSERT_TRUE(commit(4, {entry(2, 3, "b3", 3, 3)}, {{SiteId(1), {Code::kDataLoss, "made up"}, RoundId(2)}}).ok());
+  EXPECT_EQ(journal_->marks(run_)->at(SiteId(1)), RoundId(3));
 }
 
 TEST_F(LateJournal, NoUpdateIsInTwoCommits) {
@@ -89,36 +115,21 @@ TEST_F(LateJournal, NoUpdateIsInTwoCommits) {
   crash_and_reopen();
   EXPECT_EQ(commit(2, {entry(1, 2, "a2", 1, 1), entry(2, 1, "b1", 0, 1)}).error().code, Code::kFailedPrecondition);
   EXPECT_EQ(journal_->last_commit(run_).value()->record.round, RoundId(1)) << "all or nothing";
-  EXPECT_THAT(journal_->marks(run_).value(), ElementsAre(Pair(SiteId(1), round::Mark{Incarnation(1), 1}),
-                                                         Pair(SiteId(2), round::Mark{Incarnation(1), 1})));
+  EXPECT_THAT(journal_->marks(run_).value(), ElementsAre(Pair(SiteId(1), RoundId(1)), Pair(SiteId(2), RoundId(1))));
 }
 
-// A site chooses its numbers. What the machine has let in by them must not fail here.
-TEST_F(LateJournal, MarksRiseThroughAll64Bits) {
-  const auto numbered = [](std::uint64_t incarnation, std::uint64_t submission, const std::string& update,
-                           std::uint64_t base) {
-    round::Contribution one = entry(1, submission, update, base, base);
-    one.incarnation = Incarnation(incarnation);
-    return one;
-  };
-  constexpr std::uint64_t kHalf = std::uint64_t{1} << 63;
-  std::uint64_t round = 0;
-  for (const auto& [incarnation, submission] : std::vector<std::pair<std::uint64_t, std::uint64_t>>{
-           {0, 0}, {0, 1}, {1, 0}, {1, kHalf}, {kHalf, 0}, {kHalf, kHalf - 1}, {kHalf, ~std::uint64_t{0}}}) {
-    const std::string update = "a" + std::to_string(++round);
-    ASSERT_TRUE(commit(round, {numbered(incarnation, submission, update, round - 1)}).ok()) << round;
-    EXPECT_THAT(journal_->marks(run_).value(),
-                ElementsAre(Pair(SiteId(1), round::Mark{Incarnation(incarnation), submission})));
-  }
-  EXPECT_FALSE(commit(round + 1, {numbered(kHalf - 1, 5, "lower", round)}).ok());
+// A mark is of the round that the site's signature covers: no number that somebody else may write moves it.
+TEST_F(LateJournal, ASitesOwnNumbersShutNobodyOut) {
+  round::Contribution inflated = entry(1, ~std::uint64_t{0}, "not its own", 0, 0);
+  inflated.incarnation = Incarnation(~std::uint64_t{0});
+  ASSERT_TRUE(commit(1, {inflated}).ok());
+  EXPECT_TRUE(commit(2, {entry(1, 2, "a2", 1, 1)}).ok());
 }
 
-TEST_F(LateJournal, MarksGoWithTheirRun) {
+// Its folder was lost or is an older copy, and it made something else for the round that counted it.
+TEST_F(LateJournal, AnotherUpdateOfARoundThatIsDecidedIsLateAtOnce) {
   ASSERT_TRUE(commit(1, {entry(1, 1, "a1", 0, 0)}).ok());
-  ASSERT_TRUE(journal_->set_run_status(run_, RunStatus::kPaused, "").ok());
-  EXPECT_EQ(journal_->marks(run_)->size(), 1U);
-  ASSERT_TRUE(journal_->set_run_status(run_, RunStatus::kDone, "").ok());
-  EXPECT_TRUE(journal_->marks(run_)->empty());
+  EXPECT_EQ(outcome(1, 1, "another"), Outcome::kLate);
 }
 
 TEST_F(LateJournal, VersionsAndSharesAreKept) {
@@ -131,6 +142,12 @@ TEST_F(LateJournal, VersionsAndSharesAreKept) {
   EXPECT_EQ(old->admitted, ModelVersion(1));
   EXPECT_THAT(journal_->shares(run_).value(),
               ElementsAre(Pair(SiteId(1), SiteShare{2, 20, 0, 0}), Pair(SiteId(2), SiteShare{1, 10, 1, 1})));
+  ASSERT_TRUE(commit(3, {entry(1, 3, "a3", 2, 2)}, {{SiteId(3), {Code::kDataLoss, "damaged"}}}).ok());
+  ASSERT_TRUE(journal_->prune_rounds({.newest = 1}).ok());
+  ASSERT_TRUE(journal_->set_run_status(run_, RunStatus::kDone, "").ok());
+  EXPECT_THAT(journal_->shares(run_).value(),
+              ElementsAre(Pair(SiteId(1), SiteShare{3, 30, 0, 0}), Pair(SiteId(2), SiteShare{1, 10, 1, 1})))
+      << "also those of pruned rounds, and of a run that is over; what was refused gives nothing";
 }
 
 TEST_F(LateJournal, ASiteThatKnowsOfACountedUpdateIsNoProofOfAnOlderCopy) {
@@ -160,6 +177,59 @@ TEST_F(LateJournal, PruningKeepsTheRoundsThatAnUpdateMayStillEnter) {
   ASSERT_TRUE(journal_->prune_rounds({.newest = 1}).ok());
   EXPECT_EQ(outcome(5, 2, "b5"), Outcome::kPending);
   EXPECT_EQ(outcome(1, 2, "b1"), Outcome::kLate);
+}
+
+TEST_F(LateJournal, WhatALaterRoundRefusedStaysRefusedWhenItsOwnIsPruned) {
+  ASSERT_TRUE(commit(1, {entry(1, 1, "a1", 0, 0)}).ok());
+  ASSERT_TRUE(commit(2, {entry(1, 2, "a2", 1, 1)}, {{SiteId(2), {Code::kDataLoss, "damaged"}, RoundId(1)}}).ok());
+  for (std::uint64_t round = 3; round <= 7; ++round) {
+    ASSERT_TRUE(commit(round, {entry(1, round, "a" + std::to_string(round), round - 1, round - 1)}).ok());
+  }
+  for (std::uint64_t newest = 6; newest >= 3; --newest) {
+    ASSERT_TRUE(journal_->prune_rounds({.newest = newest}).ok());
+    EXPECT_EQ(journal_->pruned(run_).value(), RoundId(7 - newest));
+    EXPECT_EQ(outcome(1, 2, "b1"), Outcome::kRefused) << newest;
+    EXPECT_EQ(outcome(2, 2, "b2"), Outcome::kLate) << "late: round 4 was the last that it could enter";
+  }
+}
+
+TEST_F(LateJournal, WhatALaterRoundCountedStaysCountedWhenItIsPruned) {
+  ASSERT_TRUE(commit(1, {entry(1, 1, "a1", 0, 0)}).ok());
+  ASSERT_TRUE(commit(2, {entry(1, 2, "a2", 1, 1), entry(2, 1, "b1", 0, 1)}).ok());
+  for (std::uint64_t round = 3; round <= 7; ++round) {
+    ASSERT_TRUE(commit(round, {entry(1, round, "a" + std::to_string(round), round - 1, round - 1)}).ok());
+  }
+  for (std::uint64_t newest = 6; newest >= 3; --newest) {
+    ASSERT_TRUE(journal_->prune_rounds({.newest = newest}).ok());
+    EXPECT_EQ(outcome(1, 2, "b1"), Outcome::kCounted) << newest;
+    EXPECT_EQ(outcome(2, 2, "b2"), Outcome::kLate);
+  }
+}
+
+TEST_F(LateJournal, WithTheLastRoundNothingIsPending) {
+  begin("next", 2);
+  for (std::uint64_t round = 1; round < 100; ++round) {
+    ASSERT_TRUE(commit(round, {entry(1, round, "a" + std::to_string(round), round - 1, round - 1)}).ok());
+  }
+  EXPECT_EQ(outcome(99, 2, "b99"), Outcome::kPending);
+  ASSERT_TRUE(commit(100, {entry(1, 100, "a100", 99, 99)}).ok());
+  EXPECT_EQ(outcome(99, 2, "b99"), Outcome::kLate) << "no round 101 follows";
+  EXPECT_EQ(outcome(100, 2, "b100"), Outcome::kLate);
+}
+
+// Its outcome was decided by a round that the restore has undone, and its own round has been pruned since.
+TEST_F(LateJournal, NorIsOneWhoseOwnRoundIsPruned) {
+  ASSERT_TRUE(commit(1, {entry(1, 1, "a1", 0, 0)}).ok());
+  ASSERT_TRUE(journal_->begin_history(round::HistoryId(7), Epoch(50), at(9)).ok());
+  for (std::uint64_t round = 2; round <= 6; ++round) {
+    ASSERT_TRUE(commit(round, {entry(1, round, "a" + std::to_string(round), round - 1, round - 1)}, {}, true, 50).ok());
+  }
+  ASSERT_TRUE(journal_->prune_rounds({.newest = 4}).ok());
+  ASSERT_GE(journal_->pruned(run_).value(), RoundId(1));
+  round::Standing standing;
+  standing.history = round::HistoryId(7);
+  standing.rounds = {{run_, RoundId(1), true, true, digest_of("b1")}};
+  EXPECT_TRUE(journal_->meet(NodeId(2), standing, at(9)).ok());
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What became of a site's updates: the outcome of each, what counted last, and its share of a run.
+// What became of a site's updates: the outcome of each, the newest round that is decided, and its share of a run.
+#include <algorithm>
 #include <utility>
 
 #include "core/store/journal.h"
@@ -12,7 +13,9 @@ Result<RoundId> last_to_enter(Database& database, RunId run, RoundId round) {
   RoundId until = round;
   FLUVIAL_TRY(database.query("SELECT plan FROM runs WHERE id = ?", {run}, [&](const SqlRow& row) -> Status {
     const Result<round::Plan> plan = plan_from_json(row.text(0));  // a run with another one cannot go on
-    if (plan.ok() && late_is_next(*plan)) until = RoundId(round.value() + plan->staleness_max);
+    if (plan.ok() && late_is_next(*plan)) {
+      until = std::max(round, RoundId(std::min(round.value() + plan->staleness_max, plan->rounds)));
+    }
     return {};
   }));
   return until;
@@ -26,14 +29,78 @@ Result<bool> is_counted(Database& database, const Entered& rounds, SiteId site, 
   return counted.has_value();
 }
 
+namespace {
+
+// Whether it was below this round. `share`: what the update gives to the run; nothing if it was refused.
+Result<bool> raise_mark(Database& database, RunId run, SiteId site, RoundId own, const SiteShare& share) {
+  FLUVIAL_TRY(database.run(
+      "INSERT INTO marks VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run, site) DO UPDATE SET "
+      "own_round = excluded.own_round, rounds = rounds + excluded.rounds, weight = weight + excluded.weight, "
+      "stale = stale + excluded.stale, staleness = staleness + excluded.staleness "
+      "WHERE marks.own_round < excluded.own_round",
+      {run, site, own, share.rounds, share.weight, share.stale, share.staleness}));
+  return database.changes() == 1;
+}
+
+SiteShare share_of(const round::Contribution& entry) {
+  return {1, entry.weight, entry.staleness() > 0 ? std::uint64_t{1} : std::uint64_t{0}, entry.staleness()};
+}
+
+// Whether one of these rounds, as far as they are not pruned, refused what the site made for the first of them, so that
+// the site drops it.
+Result<bool> is_refused(Database& database, const Entered& rounds, SiteId site) {
+  bool refused = false;
+  FLUVIAL_TRY(
+      database.query("SELECT round, code, own_round FROM refusals WHERE run = ? AND round BETWEEN ? AND ? AND site = ?",
+                     {rounds.run, rounds.own, rounds.until, site}, [&](const SqlRow& row) -> Status {
+                       const round::Refusal refusal{site, {static_cast<Code>(row.integer(1)), {}}, row.id<RoundId>(2)};
+                       const bool same = refusal.own_round(row.id<RoundId>(0)) == rounds.own;
+                       refused = refused || (same && round::drops_update(refusal.error.code));
+                       return {};
+                     }));
+  return refused;
+}
+
+// Whether nothing that the site made for this round can count any more.
+Result<bool> is_decided(Database& database, const Entered& rounds, SiteId site) {
+  FLUVIAL_ASSIGN(const auto mark, database.scalar("SELECT 1 FROM marks WHERE run = ? AND site = ? AND own_round >= ?",
+                                                  {rounds.run, site, rounds.own}));
+  if (mark) return true;
+  FLUVIAL_ASSIGN(const auto last,
+                 database.scalar("SELECT 1 FROM commits WHERE run = ? AND round >= ?", {rounds.run, rounds.until}));
+  return last.has_value();
+}
+
+}  // namespace
+
+Status raise_marks(Database& database, const round::CommitRecord& commit) {
+  for (const auto& [site, entry] : commit.contributors.entries()) {
+    const RoundId own = entry.own_round(commit.round);
+    FLUVIAL_ASSIGN(const bool is_new, raise_mark(database, commit.run, site, own, share_of(entry)));
+    if (is_new) continue;
+    return Error{Code::kFailedPrecondition, "run " + std::to_string(commit.run.value()) + " round " +
+                                                std::to_string(commit.round.value()) + ": what site " +
+                                                std::to_string(site.value()) + " made for round " +
+                                                std::to_string(own.value()) + " was decided in an earlier round"};
+  }
+  for (const round::Refusal& refusal : commit.refusals) {
+    if (!round::drops_update(refusal.error.code)) continue;
+    FLUVIAL_TRY(raise_mark(database, commit.run, refusal.site, refusal.own_round(commit.round), {}));
+  }
+  return {};
+}
+
 Result<Outcome> CoordinatorJournal::outcome(RunId run, RoundId round, SiteId site, const Digest& digest) {
   const std::lock_guard lock(mutex_);
   FLUVIAL_ASSIGN(const auto status, database_->scalar("SELECT status FROM runs WHERE id = ?", {run}));
   if (!status) return Error{Code::kNotFound, "there is no run " + std::to_string(run.value())};
   const bool over = is_over(static_cast<RunStatus>(*status));
   FLUVIAL_ASSIGN(const RoundId until, last_to_enter(*database_, run, round));
-  FLUVIAL_ASSIGN(const bool counted, is_counted(*database_, {run, round, until}, site, digest));
+  const Entered rounds{run, round, until};
+  FLUVIAL_ASSIGN(const bool counted, is_counted(*database_, rounds, site, digest));
   if (counted) return Outcome::kCounted;
+  FLUVIAL_ASSIGN(const bool refused, is_refused(*database_, rounds, site));
+  if (refused) return Outcome::kRefused;
   FLUVIAL_ASSIGN(const auto committed,
                  database_->scalar("SELECT 1 FROM commits WHERE run = ? AND round = ?", {run, round}));
   if (!committed) {
@@ -41,41 +108,30 @@ Result<Outcome> CoordinatorJournal::outcome(RunId run, RoundId round, SiteId sit
     if (pruned) return outcome_of_pruned(*database_, run, round, site, digest);
     return over ? Outcome::kLate : Outcome::kPending;
   }
-  bool refused = false;
-  FLUVIAL_TRY(database_->query("SELECT code FROM refusals WHERE run = ? AND round BETWEEN ? AND ? AND site = ?",
-                               {run, round, until, site}, [&](const SqlRow& row) -> Status {
-                                 refused = refused || round::drops_update(static_cast<Code>(row.integer(0)));
-                                 return {};
-                               }));
-  if (refused) return Outcome::kRefused;
-  FLUVIAL_ASSIGN(const auto last,
-                 database_->scalar("SELECT 1 FROM commits WHERE run = ? AND round >= ?", {run, until}));
-  return over || last ? Outcome::kLate : Outcome::kPending;
+  FLUVIAL_ASSIGN(const bool decided, is_decided(*database_, rounds, site));
+  return over || decided ? Outcome::kLate : Outcome::kPending;
 }
 
-Result<std::map<SiteId, round::Mark>> CoordinatorJournal::marks(RunId run) {
+Result<round::Marks> CoordinatorJournal::marks(RunId run) {
   const std::lock_guard lock(mutex_);
-  std::map<SiteId, round::Mark> marks;
-  FLUVIAL_TRY(database_->query("SELECT site, incarnation, submission FROM marks WHERE run = ?", {run},
-                               [&](const SqlRow& row) -> Status {
-                                 marks[row.id<SiteId>(0)] = {row.id<Incarnation>(1), row.number(2)};
-                                 return {};
-                               }));
+  round::Marks marks;
+  FLUVIAL_TRY(
+      database_->query("SELECT site, own_round FROM marks WHERE run = ?", {run}, [&](const SqlRow& row) -> Status {
+        marks[row.id<SiteId>(0)] = row.id<RoundId>(1);
+        return {};
+      }));
   return marks;
 }
 
 Result<std::map<SiteId, SiteShare>> CoordinatorJournal::shares(RunId run) {
   const std::lock_guard lock(mutex_);
   std::map<SiteId, SiteShare> shares;
-  FLUVIAL_ASSIGN(const RoundId until, last_to_enter(*database_, run, RoundId(0)));
-  if (until == RoundId(0)) return shares;  // all are of their own round, and all contributions are not read for that
-  FLUVIAL_TRY(database_->query(
-      "SELECT site, count(*), sum(weight), sum(admitted_version > base_version), sum(admitted_version - base_version) "
-      "FROM contributions WHERE run = ? GROUP BY site",
-      {run}, [&](const SqlRow& row) -> Status {
-        shares[row.id<SiteId>(0)] = {row.number(1), row.number(2), row.number(3), row.number(4)};
-        return {};
-      }));
+  FLUVIAL_TRY(database_->query("SELECT site, rounds, weight, stale, staleness FROM marks WHERE run = ? AND rounds > 0",
+                               {run}, [&](const SqlRow& row) -> Status {
+                                 shares[row.id<SiteId>(0)] = {row.number(1), row.number(2), row.number(3),
+                                                              row.number(4)};
+                                 return {};
+                               }));
   return shares;
 }
 

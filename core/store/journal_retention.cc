@@ -53,7 +53,7 @@ Result<RoundId> last_prunable(Database& database, const Held& held) {
   return RoundId(held.last.value() - std::min(stay, held.last.value()));
 }
 
-// The newest of the site's pruned updates with this outcome.
+// The newest of the site's pruned updates with this outcome, by the round that it is of.
 struct Settled {
   RunId run;
   RoundId round;
@@ -79,24 +79,33 @@ Status settle(Database& database, SiteId site, Outcome outcome, RunId run, Round
 
 // Prunes a round and returns how many contributions it had.
 Result<std::uint64_t> prune_round(Database& database, RunId run, RoundId round) {
-  std::vector<std::pair<SiteId, Digest>> counted;
-  FLUVIAL_TRY(database.query("SELECT site, digest FROM contributions WHERE run = ? AND round = ?", {run, round},
+  struct Decided {
+    SiteId site;
+    Outcome outcome;
+    RoundId own;
+    Digest digest{};
+  };
+  std::vector<Decided> all;
+  FLUVIAL_TRY(database.query(
+      "SELECT site, digest, base_version, admitted_version FROM contributions WHERE run = ? AND round = ?",
+      {run, round}, [&](const SqlRow& row) -> Status {
+        FLUVIAL_ASSIGN(const Digest digest, row.digest(1));
+        round::Contribution entry;
+        entry.base = row.id<ModelVersion>(2);
+        entry.admitted = row.id<ModelVersion>(3);
+        all.push_back({row.id<SiteId>(0), Outcome::kCounted, entry.own_round(round), digest});
+        return {};
+      }));
+  const std::uint64_t counted = all.size();
+  FLUVIAL_TRY(database.query("SELECT site, code, own_round FROM refusals WHERE run = ? AND round = ?", {run, round},
                              [&](const SqlRow& row) -> Status {
-                               FLUVIAL_ASSIGN(const Digest digest, row.digest(1));
-                               counted.emplace_back(row.id<SiteId>(0), digest);
+                               const round::Refusal refusal{
+                                   row.id<SiteId>(0), {static_cast<Code>(row.integer(1)), {}}, row.id<RoundId>(2)};
+                               if (!round::drops_update(refusal.error.code)) return {};
+                               all.push_back({refusal.site, Outcome::kRefused, refusal.own_round(round)});
                                return {};
                              }));
-  std::vector<SiteId> refused;
-  FLUVIAL_TRY(database.query("SELECT site, code FROM refusals WHERE run = ? AND round = ?", {run, round},
-                             [&](const SqlRow& row) -> Status {
-                               const auto code = static_cast<Code>(row.integer(1));
-                               if (round::drops_update(code)) refused.push_back(row.id<SiteId>(0));
-                               return {};
-                             }));
-  for (const auto& [site, digest] : counted) {
-    FLUVIAL_TRY(settle(database, site, Outcome::kCounted, run, round, digest));
-  }
-  for (const SiteId site : refused) FLUVIAL_TRY(settle(database, site, Outcome::kRefused, run, round, Digest{}));
+  for (const Decided& one : all) FLUVIAL_TRY(settle(database, one.site, one.outcome, run, one.own, one.digest));
   for (const char* sql :
        {"DELETE FROM signatures WHERE run = ? AND round = ?", "DELETE FROM orders WHERE run = ? AND round = ?",
         "DELETE FROM contributions WHERE run = ? AND round = ?", "DELETE FROM refusals WHERE run = ? AND round = ?",
@@ -106,7 +115,7 @@ Result<std::uint64_t> prune_round(Database& database, RunId run, RoundId round) 
   }
   FLUVIAL_TRY(database.run("INSERT INTO pruned VALUES (?, ?) ON CONFLICT (run) DO UPDATE SET round = excluded.round",
                            {run, round}));
-  return counted.size();
+  return counted;
 }
 
 Result<bool> is_too_old(Database& database, const Held& held, RoundId round, const KeptRounds& kept) {

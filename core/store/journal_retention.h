@@ -17,6 +17,10 @@ struct Entered {
 // Whether one of these rounds, as far as they are not pruned, holds the update.
 Result<bool> is_counted(Database& database, const Entered& rounds, SiteId site, const Digest& digest);
 
+// Exactly once, whatever round an update enters: each contributor's mark rises, or nothing is committed. What its site
+// drops is decided as well, and counts in no later round.
+Status raise_marks(Database& database, const round::CommitRecord& commit);
+
 Result<bool> is_pruned(Database& database, RunId run, RoundId round);
 
 // Exact for every submission that can still be unresolved. A site has one such submission at a time, and encodes

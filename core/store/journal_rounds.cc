@@ -152,24 +152,6 @@ Status check_commit(Database& database, const round::CommitRecord& commit) {
   return {};
 }
 
-// Exactly once, whatever round an update enters: each contributor's mark rises, or nothing is committed. Its numbers
-// have 64 bits without a sign, and SQLite's have one: the upper half comes after the lower.
-Status raise_marks(Database& database, const round::CommitRecord& commit) {
-  for (const auto& [site, entry] : commit.contributors.entries()) {
-    FLUVIAL_TRY(database.run(
-        "INSERT INTO marks VALUES (?, ?, ?, ?) ON CONFLICT (run, site) DO UPDATE SET incarnation = "
-        "excluded.incarnation, submission = excluded.submission WHERE (marks.incarnation < 0, marks.incarnation, "
-        "marks.submission < 0, marks.submission) < (excluded.incarnation < 0, excluded.incarnation, "
-        "excluded.submission < 0, excluded.submission)",
-        {commit.run, site, entry.incarnation, entry.submission}));
-    if (database.changes() == 1) continue;
-    return Error{Code::kFailedPrecondition, name_of(commit.run, commit.round) + ": submission " +
-                                                std::to_string(entry.submission) + " of site " +
-                                                std::to_string(site.value()) + " has counted in an earlier round"};
-  }
-  return {};
-}
-
 Status write_signatures(Database& database, const CommitRow& row) {
   const round::CommitRecord& commit = row.record;
   for (const auto& [site, key] : row.keys) {
@@ -199,9 +181,9 @@ Status write_commit(Database& database, const CommitRow& row) {
   }
   if (commit.late_is_next) FLUVIAL_TRY(raise_marks(database, commit));
   for (const round::Refusal& refusal : commit.refusals) {
-    FLUVIAL_TRY(database.run(
-        "INSERT OR REPLACE INTO refusals VALUES (?, ?, ?, ?, ?)",
-        {commit.run, commit.round, refusal.site, static_cast<int>(refusal.error.code), refusal.error.message}));
+    FLUVIAL_TRY(database.run("INSERT OR REPLACE INTO refusals VALUES (?, ?, ?, ?, ?, ?)",
+                             {commit.run, commit.round, refusal.site, static_cast<int>(refusal.error.code),
+                              refusal.error.message, refusal.own}));
   }
   for (const LateSite& late : row.late) {
     FLUVIAL_TRY(database.run("INSERT OR REPLACE INTO late VALUES (?, ?, ?, ?)",
@@ -283,12 +265,13 @@ Status read_members(Database& database, CommitRow& read) {
         return commit.contributors.add(std::move(entry));
       }));
   FLUVIAL_TRY(read_order(database, read));
-  FLUVIAL_TRY(database.query("SELECT site, code, message FROM refusals WHERE run = ? AND round = ? ORDER BY site",
-                             {commit.run, commit.round}, [&](const SqlRow& row) -> Status {
-                               commit.refusals.push_back(
-                                   {row.id<SiteId>(0), {static_cast<Code>(row.integer(1)), row.text(2)}});
-                               return {};
-                             }));
+  FLUVIAL_TRY(
+      database.query("SELECT site, code, message, own_round FROM refusals WHERE run = ? AND round = ? ORDER BY site",
+                     {commit.run, commit.round}, [&](const SqlRow& row) -> Status {
+                       commit.refusals.push_back(
+                           {row.id<SiteId>(0), {static_cast<Code>(row.integer(1)), row.text(2)}, row.id<RoundId>(3)});
+                       return {};
+                     }));
   return database.query("SELECT site, reason FROM late WHERE run = ? AND round = ? ORDER BY site",
                         {commit.run, commit.round}, [&](const SqlRow& row) -> Status {
                           read.late.push_back({row.id<SiteId>(0), row.text(1)});
@@ -340,9 +323,6 @@ Status CoordinatorJournal::set_run_status(RunId run, RunStatus status, const std
       return Error{Code::kFailedPrecondition, "run " + std::to_string(run.value()) + " is " +
                                                   std::string(run_status_name(*now)) +
                                                   ": start a run that continues it"};
-    }
-    if (is_over(status)) {  // nothing counts any more
-      FLUVIAL_TRY(database_->run("DELETE FROM marks WHERE run = ?", {run}));
     }
     return database_->run("UPDATE runs SET status = ?, reason = ? WHERE id = ?",
                           {static_cast<int>(status), reason, run});

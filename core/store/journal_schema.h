@@ -122,13 +122,16 @@ CREATE TABLE best (
 )sql";
 
 // Updates that entered a later round than their own: the models that a contribution was trained from and admitted on,
-// and what counted last of each site.
+// and of which round a refused one was (0: of that which refused it); the newest round of which each site's was decided,
+// and what the site has given to the run.
 inline constexpr const char* kJournalVersion9 = R"sql(
 ALTER TABLE contributions ADD COLUMN base_version INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE contributions ADD COLUMN admitted_version INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE refusals ADD COLUMN own_round INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE marks (
-  run INTEGER NOT NULL REFERENCES runs (id), site INTEGER NOT NULL, incarnation INTEGER NOT NULL,
-  submission INTEGER NOT NULL, PRIMARY KEY (run, site)) WITHOUT ROWID;
+  run INTEGER NOT NULL REFERENCES runs (id), site INTEGER NOT NULL, own_round INTEGER NOT NULL,
+  rounds INTEGER NOT NULL, weight INTEGER NOT NULL, stale INTEGER NOT NULL, staleness INTEGER NOT NULL,
+  PRIMARY KEY (run, site)) WITHOUT ROWID;
 )sql";
 
 // Each step leads from one version to the next; a new journal takes all of them.

@@ -67,6 +67,7 @@ struct UpdateHead {
   std::uint64_t chunk_count = 0;
   std::uint64_t integer_count = 0;
   Digest base{};
+  RoundId own_round() const { return RoundId(base_version.value() + 1); }
   float probe = 0;  // 0: it is in the trailer
   bool has_probe() const { return probe == 0; }
   std::uint64_t first_chunk = 0;  // the chunks before it were sent in an earlier session

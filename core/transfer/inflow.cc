@@ -90,7 +90,8 @@ std::vector<SiteId> Inflow::report(const Error& error, RoundBook& book, Receiver
     const bool tell = step_ == Step::kAdmit   ? error.code == Code::kInvalidArgument
                       : step_ == Step::kStart ? error.code != Code::kUnavailable
                                               : true;
-    if (tell) receiver.refused(update_->run, update_->round, {update_->site, error});
+    const RoundId own = update_->own_round() == update_->round ? RoundId() : update_->own_round();
+    if (tell) receiver.refused(update_->run, update_->round, {update_->site, error, own});
     return {};
   }
   const std::vector<SiteId> fenced = receiver.without(*partial_);

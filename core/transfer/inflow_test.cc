@@ -95,6 +95,33 @@ TEST_F(InflowTest, AWholeUpdateIsHandedOver) {
   EXPECT_THAT(owner_.refusals, IsEmpty());
 }
 
+TEST_F(InflowTest, ARefusalSaysOfWhichRoundTheUpdateIs) {
+  owner_.verdict = Error{Code::kInvalidArgument, "made up"};
+  UpdateHead old = test_head(7);
+  old.round = RoundId(3);
+  old.base_version = ModelVersion(1);
+  EXPECT_EQ(bring(old, test_values(1)), Code::kInvalidArgument);
+  UpdateHead fresh = old;
+  fresh.base_version = ModelVersion(2);
+  EXPECT_EQ(bring(fresh, test_values(1)), Code::kInvalidArgument);
+  ASSERT_EQ(owner_.refusals.size(), 2U);
+  EXPECT_EQ(owner_.refusals[0].own, RoundId(2));
+  EXPECT_EQ(owner_.refusals[1].own_round(RoundId(3)), RoundId(3));
+}
+
+TEST_F(InflowTest, AContradictionSaysOfWhichRoundTheUpdateIs) {
+  EXPECT_FALSE(bring(test_head(7), test_values(1)));
+  PartialHead head = partial_of(7, test_values(2));
+  round::Contribution old = *head.what.contributors.find(SiteId(7));
+  old.base = ModelVersion(3);
+  old.admitted = ModelVersion(5);
+  head.what.contributors.clear();
+  ASSERT_TRUE(head.what.contributors.add(old).ok());
+  const std::vector<round::Refusal> conflicts = book_.conflicts(head);
+  ASSERT_EQ(conflicts.size(), 1U);
+  EXPECT_EQ(conflicts[0].own, RoundId(4));
+}
+
 TEST_F(InflowTest, AnUpdateBringsItsSitesSignature) {
   EXPECT_FALSE(bring(test_head(7), test_values(1)));
   const round::Contribution* const entry = owner_.arrivals.at(0).what.contributors.find(SiteId(7));

@@ -45,7 +45,7 @@ std::vector<round::Refusal> RoundBook::conflicts(const PartialHead& head) const 
   std::vector<round::Refusal> conflicts;
   for (const auto& [site, entry] : head.what.contributors.entries()) {
     const Status same = compare(head.run, head.round, site, entry.incarnation, entry.submission, entry.digest);
-    if (!same.ok()) conflicts.push_back({site, same.error()});
+    if (!same.ok()) conflicts.push_back({site, same.error(), entry.own_round({})});
   }
   return conflicts;
 }

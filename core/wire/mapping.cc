@@ -310,13 +310,14 @@ v1::Refusal to_proto(const round::Refusal& refusal) {
   out.set_site(refusal.site.value());
   out.set_code(code_to_proto(refusal.error.code));
   out.set_message(printable(refusal.error.message));
+  out.set_own_round(refusal.own.value());
   return out;
 }
 
 Result<round::Refusal> from_proto(const v1::Refusal& refusal) {
   FLUVIAL_ASSIGN(const SiteId site, site_from_proto(refusal.site()));
   if (refusal.code() == 0) return wrong("a refusal without a code");
-  return round::Refusal{site, error_from_proto(refusal.code(), refusal.message())};
+  return round::Refusal{site, error_from_proto(refusal.code(), refusal.message()), RoundId(refusal.own_round())};
 }
 
 // ---- lists -------------------------------------------------------------------------------------------------------

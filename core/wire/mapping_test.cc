@@ -116,7 +116,8 @@ TEST(Lists, BothWays) {
   to_proto(set, &contributors);
   EXPECT_EQ(*from_proto(contributors), set);
 
-  const std::vector<round::Refusal> refusals = {{SiteId(4), {Code::kDataLoss, "NaN in tensor 'w'"}}};
+  const std::vector<round::Refusal> refusals = {{SiteId(4), {Code::kDataLoss, "NaN in tensor 'w'"}},
+                                                {SiteId(5), {Code::kDataLoss, "old"}, RoundId(8)}};
   RefusalList refusal_list;
   to_proto(refusals, &refusal_list);
   EXPECT_EQ(*from_proto(refusal_list), refusals);

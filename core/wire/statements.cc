@@ -125,6 +125,7 @@ std::string outcome_body(const Decided& decided, round::HistoryId history) {
   statement.set_outcome(to_proto(decided.outcome));
   if (decided.digest) statement.set_sha256(digest_to_proto(*decided.digest));
   statement.set_history(history.value());
+  statement.set_own_round(decided.own.value());
   return bytes_of(statement);
 }
 
@@ -135,6 +136,7 @@ Result<Decided> decided_from(const std::string& body, round::HistoryId history) 
   if (!stated.sha256().empty()) {
     FLUVIAL_ASSIGN(decided.digest, digest_from_proto(stated.sha256()));
   }
+  decided.own = RoundId(stated.own_round());
   return decided;
 }
 

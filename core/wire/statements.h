@@ -30,6 +30,7 @@ struct Decided {
   SiteId site;
   round::Outcome outcome = round::Outcome::kPending;
   std::optional<Digest> digest;  // of the update that counted, or that was asked about
+  RoundId own = {};              // of a refused update, as its Refusal says
   bool operator==(const Decided&) const = default;
 };
 

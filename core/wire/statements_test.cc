@@ -122,6 +122,8 @@ TEST(OutcomeStatement, IsReadAsItWasWritten) {
   EXPECT_FALSE(decided_from("no statement", kHistory).ok());
   const Decided late{RunId(4), RoundId(3), SiteId(8), round::Outcome::kLate, std::nullopt};
   EXPECT_EQ(decided_from(outcome_body(late, kHistory), kHistory).value(), late);
+  const Decided old{RunId(4), RoundId(3), SiteId(8), round::Outcome::kRefused, std::nullopt, RoundId(2)};
+  EXPECT_EQ(decided_from(outcome_body(old, kHistory), kHistory).value(), old);
 }
 
 TEST(RunStateStatement, SaysTheState) {

@@ -67,6 +67,44 @@ TEST(LateIsNext, AnAnswerThatItCountedAfterAllIsBelieved) {
   EXPECT_NE(find<Train>(site.model_ready(model(1))), nullptr) << "the open round gets a new update";
 }
 
+// Round 2 refused it, and that commit is on its way or lost.
+TEST(LateIsNext, TheRoundThatDecidedItIsOver) {
+  SiteMachine site = sent();
+  site.committed(kRun, RoundId(1), Verdict{}, model(1));
+  site.offered(late_offer(2));
+  EXPECT_NE(find<Send>(site.answered(pending(1), Outcome::kPending)), nullptr);
+  const Effects told = site.answered(pending(1), Outcome::kRefused);
+  EXPECT_NE(find<Resolve>(told), nullptr);
+  ASSERT_NE(find<DeclineRound>(told), nullptr) << "should it be open after all, it need not wait";
+  EXPECT_EQ(find<DeclineRound>(told)->round, RoundId(2));
+  const Effects resolved = site.resolved(pending(1));
+  EXPECT_EQ(find<Train>(resolved), nullptr) << "for a round that is closed";
+  EXPECT_EQ(find<FetchModel>(resolved), nullptr);
+  site.committed(kRun, RoundId(2), Verdict{.refused = true, .refused_own = RoundId(1)}, model(2));
+  EXPECT_NE(find<FetchModel>(site.offered(late_offer(3))), nullptr);
+}
+
+TEST(LateIsNext, ARefusalOfAnEarlierUpdateIsNotOfThisOne) {
+  SiteMachine site({});
+  site.offered(late_offer(2));
+  site.model_ready(model(1));
+  site.trained(kFirst);
+  site.encoded(kFirst, pending(2));
+  const Effects told = site.committed(kRun, RoundId(2), Verdict{.refused = true, .refused_own = RoundId(1)}, model(2));
+  EXPECT_EQ(find<Resolve>(told), nullptr);
+  EXPECT_NE(find<Ask>(told), nullptr);
+}
+
+// A parent that withheld the commit which counted it may say in a later round that it is refused.
+TEST(LateIsNext, ARefusalInALaterRoundIsAskedAbout) {
+  SiteMachine site = sent();
+  site.offered(late_offer(2));
+  site.answered(pending(1), Outcome::kPending);
+  const Effects told = site.committed(kRun, RoundId(2), Verdict{.refused = true, .refused_own = RoundId(1)}, model(2));
+  EXPECT_EQ(find<Resolve>(told), nullptr);
+  EXPECT_NE(find<Ask>(told), nullptr);
+}
+
 TEST(LateIsNext, TrainingGoesOnAndEntersTheNextRound) {
   SiteMachine site = training();
   EXPECT_TRUE(find<Fold>(site.committed(kRun, RoundId(1), Verdict{}, model(1))) == nullptr);
@@ -143,7 +181,9 @@ TEST(LateIsNext, AParentThatTakesNoneIsToldSo) {
   SiteMachine site = sent();
   site.committed(kRun, RoundId(1), Verdict{}, model(1));
   site.offered(offer(2));  // of a version before: it does not pass the rule on
-  EXPECT_TRUE(site.answered(pending(1), Outcome::kPending).empty()) << "perhaps of before the opening";
+  const Effects first = site.answered(pending(1), Outcome::kPending);
+  EXPECT_EQ(find<DeclineRound>(first), nullptr) << "perhaps of before the opening";
+  EXPECT_NE(find<Ask>(first), nullptr) << "nobody waits until it asks by itself";
   const Effects told = site.answered(pending(1), Outcome::kPending);
   EXPECT_EQ(find<Send>(told), nullptr);
   ASSERT_NE(find<DeclineRound>(told), nullptr) << "the round need not wait for this site";

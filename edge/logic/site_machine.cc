@@ -38,6 +38,7 @@ Verdict verdict_of(SiteId self, const round::ContributorSet& contributors, const
   if (const round::Contribution* own = contributors.find(self)) verdict.counted = own->digest;
   const auto refusal = std::ranges::find(refusals, self, &round::Refusal::site);
   verdict.refused = refusal != refusals.end() && round::drops_update(refusal->error.code);
+  if (verdict.refused && refusal->own != RoundId()) verdict.refused_own = refusal->own;
   verdict.late = (refusal != refusals.end() && !verdict.refused) || std::ranges::find(late, self) != late.end();
   return verdict;
 }
@@ -309,7 +310,7 @@ Effects SiteMachine::committed(RunId run, RoundId round, const Verdict& verdict,
   if (named && !resolving_ && pending_->round <= round) {
     resolve(Outcome::kCounted, out);  // in its own round or in a later one
   } else if (pending_ && !resolving_ && pending_->run == run && pending_->round == round) {
-    if (verdict.refused) {
+    if (verdict.refused && verdict.refused_own.value_or(round) == round) {
       resolve(Outcome::kRefused, out);
     } else if (verdict.late || (verdict.counted && ends_with_round_.contains(run))) {  // an earlier incarnation's
       resolve(Outcome::kLate, out);
@@ -340,13 +341,25 @@ Effects SiteMachine::answered(const Pending& about, Outcome outcome) {
 // Pending, and a later round is open: it enters that, or the round need not wait for this site. One such answer may be
 // older than the opening.
 void SiteMachine::go_on(Outcome outcome, Effects& out) {
-  if (outcome != Outcome::kPending) return resolve(outcome, out);
+  if (outcome != Outcome::kPending) {
+    // It was sent into that round. Either that decided it and is over, its commit late or lost; or the answer by which
+    // it was sent was older than the outcome, and the round, which takes it no more, need not wait for this site.
+    if (next_ && sending_ && sending_->run == next_->run && sending_->round == next_->round) {
+      const Error why{Code::kFailedPrecondition, "it has sent what was decided in an earlier round"};
+      out.push_back(DeclineRound{next_->run, next_->round, next_->attempt, why});
+      next_.reset();
+    }
+    return resolve(outcome, out);
+  }
   if (!next_ || next_->run != pending_->run || next_->round <= pending_->round || next_->counted) return;
   if (next_->late && round::may_enter(*next_->late, pending_->round, next_->round)) {
     if (std::exchange(may_send_next_, false)) send(*next_, out);
     return;
   }
-  if (++told_pending_ < 2) return;
+  if (++told_pending_ < 2) {
+    out.push_back(Ask{*pending_});
+    return;
+  }
   const Error why{Code::kFailedPrecondition, "its update of round " + std::to_string(pending_->round.value()) +
                                                  " has no outcome yet, and its parent takes none of an earlier round"};
   out.push_back(DeclineRound{next_->run, next_->round, next_->attempt, why});

@@ -68,6 +68,9 @@ struct Verdict {
   std::optional<Digest> counted;  // the digest that is in: this site's pending submission only if it has the same
   bool refused = false;
   bool late = false;
+  // The round that the refused update is of; none: the commit's. One of an earlier round is no word on this round's,
+  // and the site asks about it: an earlier commit may have counted it.
+  std::optional<RoundId> refused_own = {};
 };
 
 Verdict verdict_of(SiteId self, const round::ContributorSet& contributors, const std::vector<round::Refusal>& refusals,

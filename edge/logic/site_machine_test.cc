@@ -99,7 +99,9 @@ TEST(SiteMachine, AMissedCommitIsAskedForAndNothingNewerIsEncodedBefore) {
   const Effects offered = site.offered(offer(7));
   EXPECT_NE(find<Ask>(offered), nullptr);
   EXPECT_EQ(find<FetchModel>(offered), nullptr);
-  EXPECT_TRUE(site.answered(pending(3), Outcome::kPending).empty());
+  const Effects early = site.answered(pending(3), Outcome::kPending);
+  EXPECT_EQ(early.size(), 1U);
+  EXPECT_NE(find<Ask>(early), nullptr) << "that answer may be older than the opening";
   EXPECT_TRUE(site.answered(pending(4), Outcome::kCounted).empty()) << "about something else";
   const Effects answered = site.answered(pending(3), Outcome::kCounted);
   ASSERT_NE(find<Resolve>(answered), nullptr);

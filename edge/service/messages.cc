@@ -52,6 +52,7 @@ Result<Verdict> EdgeService::verdict_of(const wire::Commit& commit) const {
   if (decided->outcome == Outcome::kCounted) verdict.counted = decided->digest;
   verdict.refused = decided->outcome == Outcome::kRefused;
   verdict.late = decided->outcome == Outcome::kLate;
+  if (decided->own != RoundId()) verdict.refused_own = decided->own;
   return verdict;
 }
 
