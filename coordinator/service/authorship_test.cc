@@ -122,6 +122,18 @@ TEST_F(AuthorshipTest, AnotherMasterThanWasSignedIsAFault) {
   EXPECT_NE(audit.faults[0].find("another commit"), std::string::npos) << audit.faults[0];
 }
 
+// The model that an old update is of is that of a round that is pruned, or never was.
+TEST_F(AuthorshipTest, AnAuditSaysWhatItCouldNotCheck) {
+  round::Contribution old = given(second_);
+  old.base = ModelVersion(7);
+  old.admitted = ModelVersion(8);
+  commit({signed_by(key_, given(first_)), signed_by(other_, old, 8)});
+  const AuditedRound audit = audited(identity::PublicKey::of(coordinators_));
+  EXPECT_FALSE(audit.contributions_checked);
+  ASSERT_FALSE(audit.faults.empty());
+  EXPECT_NE(audit.faults.back().find("admitted on model version 8"), std::string::npos) << audit.faults.back();
+}
+
 TEST_F(AuthorshipTest, AnAggregatorCanNeitherReweighNorInventNorExchange) {
   round::Contribution heavier = signed_by(key_, given(first_));
   heavier.weight = 1000;
@@ -235,6 +247,7 @@ TEST_F(AuthorshipTest, WhatTheCoordinatorSignsItsMembersVerify) {
   record.model = {RunId(1), ModelVersion(1), sha256(as_byte_span("model")), 12};
   ASSERT_TRUE(record.contributors.add(given(first_)).ok());
   record.refusals = {{second_, {Code::kDataLoss, "not finite"}}, {SiteId(60), {Code::kUnavailable, "no worker"}}};
+  record.refusals.push_back({SiteId(62), {Code::kDataLoss, "old and damaged"}, RoundId(1)});
   record.late = {SiteId(61)};
   wire::Commit told{record.run, record.round, record.attempt, record.model, {}, {}, true, {}};
   told.order = signer_.commit(record, true, record.model.digest);
@@ -245,6 +258,7 @@ TEST_F(AuthorshipTest, WhatTheCoordinatorSignsItsMembersVerify) {
   EXPECT_EQ(outcome(second_), round::Outcome::kRefused);
   EXPECT_EQ(outcome(SiteId(60)), round::Outcome::kLate);
   EXPECT_EQ(outcome(SiteId(61)), round::Outcome::kLate);
+  EXPECT_EQ(orders.outcome_of(SiteId(62), told).value()->own, RoundId(1));
   EXPECT_FALSE(OrderSigner(std::nullopt, Epoch(1)).commit(record, true, record.model.digest))
       << "without a key nothing is signed";
 }

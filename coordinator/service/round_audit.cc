@@ -56,17 +56,13 @@ Status check_key(store::CoordinatorJournal& journal, SiteId site, ByteSpan key) 
   return Error{Code::kDataLoss, "it is signed by a key that was never certified as this site's"};
 }
 
-// Of an update that entered a later round.
-RoundId own_round(const round::Contribution& entry) { return RoundId(entry.base.value() + 1); }
-
 Status check_contribution(store::CoordinatorJournal& journal, const store::CommitRow& row, const Digest& base,
                           const round::Contribution& entry) {
   const auto key = row.keys.find(entry.site);
   FLUVIAL_CHECK(key != row.keys.end(), "a signature is kept with its key");
   FLUVIAL_TRY(check_key(journal, entry.site, key->second));
   FLUVIAL_ASSIGN(const identity::PublicKey reader, identity::PublicKey::from_der(key->second));
-  return tree::check_author(reader, row.record.run, entry.staleness() == 0 ? row.record.round : own_round(entry), base,
-                            entry);
+  return tree::check_author(reader, row.record.run, entry.own_round(row.record.round), base, entry);
 }
 
 Result<AuditedRound> audit(store::CoordinatorJournal& journal, const store::CommitRow& row,
@@ -88,18 +84,24 @@ Result<AuditedRound> audit(store::CoordinatorJournal& journal, const store::Comm
   }
   FLUVIAL_ASSIGN(const std::optional<Digest> base, base_of(journal, record.run, record.round));
   for (const auto& [site, entry] : record.contributors.entries()) {
+    if (entry.staleness() > 0 && entry.admitted.value() + 1 != record.round.value()) {
+      audited.faults.push_back(name_of(site) + ": the commit holds it as admitted on model version " +
+                               std::to_string(entry.admitted.value()) + ", and the round began with " +
+                               std::to_string(record.round.value() - 1));
+    }
     if (!entry.signature) continue;
     ++audited.contributors_signed;
-    if (!base) continue;
     std::optional<Digest> from = base;
     if (entry.staleness() > 0) {
-      FLUVIAL_ASSIGN(from, base_of(journal, record.run, own_round(entry)));
+      FLUVIAL_ASSIGN(from, base_of(journal, record.run, entry.own_round(record.round)));
     }
-    if (!from) continue;
+    if (!from) {
+      audited.contributions_checked = false;
+      continue;
+    }
     const Status own = check_contribution(journal, row, *from, entry);
     if (!own.ok()) audited.faults.push_back(name_of(site) + ": " + own.error().message);
   }
-  audited.contributions_checked = base || audited.contributors_signed == 0;
   return audited;
 }
 

@@ -15,7 +15,7 @@ struct AuditedRound {
   RoundId round;
   std::uint64_t contributors = 0;
   std::uint64_t contributors_signed = 0;  // the others are of sites of a version that signs nothing
-  bool contributions_checked = true;      // false: the round before, on whose model they build, is pruned
+  bool contributions_checked = true;      // false: a round before, on whose model one of them builds, is pruned
   bool commit_signed = false;             // else: by a coordinator of a version that signs nothing
   std::vector<std::string> faults;        // for people; empty: what is signed holds
 };
