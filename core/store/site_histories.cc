@@ -64,7 +64,9 @@ Result<PutAside> SiteStore::put_aside(RunId run, const round::Common& common, st
     if (pending) files.insert(files.end(), {pending->p_file, pending->chunks_file});
   } else if (pending && !common.has(run, pending->info.start.round)) {
     const PendingStart& start = pending->info.start;
-    ResidualRow now = whole_of(*pending, old.info.age_rounds + 1);
+    PendingRow undone = *pending;
+    undone.info.start.late_factor = 1;  // a restore took its round away: it was not too late for every round
+    ResidualRow now = whole_of(undone, old.info.age_rounds + 1);
     aside.dropped = beyond(now.info, start.bounds);  // like any late update
     if (!aside.dropped.empty()) now = {};
     aside.late = start.round;

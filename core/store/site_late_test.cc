@@ -58,6 +58,19 @@ TEST_F(LateUpdate, WithoutAFactorAllOfItStays) {
   EXPECT_EQ(residual_of(*store), values(3));
 }
 
+// It was not too late for every round that it could enter.
+TEST_F(LateUpdate, WhoseRoundARestoreTookAwayIsWhole) {
+  submit_damped(5);
+  const round::History restored{round::HistoryId(7), Epoch(100), kRun, {{kRun, RoundId(4)}}};
+  const auto aside = store->enter({restored}, Epoch(101));
+  ASSERT_TRUE(aside.ok());
+  ASSERT_EQ(aside->size(), 1U);
+  EXPECT_EQ(aside->at(0).late, RoundId(5));
+  EXPECT_EQ(residual_of(*store), values(3));
+  crash_and_reopen();
+  EXPECT_EQ(residual_of(*store), values(3));
+}
+
 TEST_F(LateUpdate, ARunThatContinuesInheritsItDamped) {
   submit_damped(1);
   ASSERT_TRUE(store->resolve(kRun, RoundId(1), Outcome::kLate).ok());
