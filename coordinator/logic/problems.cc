@@ -117,6 +117,13 @@ class Finder {
       add(Severity::kWarning, member.name + " has no worker attached", "start the training script there",
           runbook("fluvialsiteswithoutworkers"), member.name);
     }
+    if (facts_.run && member.too_heavy) {
+      add(Severity::kWarning,
+          member.name + " takes no part: the run has late = next, and its maximum weight is not below 2^20",
+          "invite it anew with a smaller one: `fluvial token create --role site --name " + member.name +
+              " --weight-max N`, then `fluvial enroll` there",
+          "plan.md#late", member.name);
+    }
     if (member.straggler_score) {
       add(Severity::kWarning,
           member.name + " takes " + one_decimal(*member.straggler_score) + " times as long as the median site",

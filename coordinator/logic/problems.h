@@ -39,6 +39,7 @@ struct MemberFacts {
   std::optional<WallTime> certificate_ends;  // as it reports
   std::optional<Duration> wall_offset;       // its wall clock minus ours
   bool held_twice = false;                   // two machines show its identity
+  bool too_heavy = false;                    // it takes no part in the run (RunMachine::is_too_heavy)
   bool is_away() const { return !stay.here; }
 };
 

@@ -114,6 +114,8 @@ TEST(Problems, WhatIsWrongWithAMemberNamesIt) {
   };
   member.workers = 0;
   now_is(Severity::kWarning, "hospital-b has no worker attached", "#fluvialsiteswithoutworkers");
+  member.too_heavy = true;
+  now_is(Severity::kWarning, "hospital-b takes no part", "plan.md#late");
   facts.run.reset();
   member.workers = 0;
   EXPECT_THAT(problems(facts), IsEmpty()) << "nobody wants to train";

@@ -84,6 +84,7 @@ MemberFacts member_facts(const Context& admin, const NodeEntry& node) {
     facts.wall_offset = activity->wall_offset;
   }
   const ActiveRun* active = admin.root.runs().active();
+  facts.too_heavy = active != nullptr && active->machine.is_too_heavy(node.id);
   const round::SitePace* pace = active != nullptr ? active->machine.pace().find(node.id) : nullptr;
   if (pace != nullptr && pace->straggler) facts.straggler_score = pace->score;
   return facts;
