@@ -84,6 +84,26 @@ TEST(LateIsNext, TheRoundThatDecidedItIsOver) {
   EXPECT_NE(find<FetchModel>(site.offered(late_offer(3))), nullptr);
 }
 
+// It was encoded when its own round was decided, by another update of this site.
+TEST(LateIsNext, WhoIsTurnedAwayAsksAndLetsTheRoundGoOn) {
+  SiteMachine site = training();
+  site.offered(late_offer(2));
+  site.trained(kFirst);
+  EXPECT_EQ(find<Send>(site.encoded(kFirst, pending(1)))->offer.round, RoundId(2));
+  EXPECT_TRUE(site.turned_away(kRun, RoundId(3)).empty()) << "of another round";
+  EXPECT_NE(find<Ask>(site.turned_away(kRun, RoundId(2))), nullptr);
+  const Effects told = site.answered(pending(1), Outcome::kLate);
+  EXPECT_NE(find<Resolve>(told), nullptr);
+  ASSERT_NE(find<DeclineRound>(told), nullptr);
+  EXPECT_EQ(find<DeclineRound>(told)->round, RoundId(2));
+  SiteMachine over = sent();
+  over.offered(late_offer(2));
+  over.answered(pending(1), Outcome::kPending);
+  over.committed(kRun, RoundId(2), Verdict{}, model(2));
+  EXPECT_EQ(find<DeclineRound>(over.answered(pending(1), Outcome::kCounted)), nullptr) << "that round is over";
+  EXPECT_TRUE(sent().turned_away(kRun, RoundId(1)).empty()) << "its own round has it: nothing to ask";
+}
+
 TEST(LateIsNext, ARefusalOfAnEarlierUpdateIsNotOfThisOne) {
   SiteMachine site({});
   site.offered(late_offer(2));

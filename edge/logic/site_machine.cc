@@ -338,16 +338,24 @@ Effects SiteMachine::answered(const Pending& about, Outcome outcome) {
   return out;
 }
 
+Effects SiteMachine::turned_away(RunId run, RoundId round) {
+  Effects out;
+  const bool ours = pending_ && !resolving_ && sending_ && sending_->run == run && sending_->round == round;
+  if (ours && pending_->round < round) out.push_back(Ask{*pending_});
+  return out;
+}
+
 // Pending, and a later round is open: it enters that, or the round need not wait for this site. One such answer may be
 // older than the opening.
 void SiteMachine::go_on(Outcome outcome, Effects& out) {
   if (outcome != Outcome::kPending) {
-    // It was sent into that round. Either that decided it and is over, its commit late or lost; or the answer by which
-    // it was sent was older than the outcome, and the round, which takes it no more, need not wait for this site.
-    if (next_ && sending_ && sending_->run == next_->run && sending_->round == next_->round) {
+    // It was sent into a later round, which may be open. Either that decided it and is over, its commit late or lost;
+    // or the answer by which it was sent was older than the outcome, and the round, which takes it no more, need not
+    // wait.
+    if (sending_ && sending_->round > pending_->round && !is_closed(sending_->run, sending_->round)) {
       const Error why{Code::kFailedPrecondition, "it has sent what was decided in an earlier round"};
-      out.push_back(DeclineRound{next_->run, next_->round, next_->attempt, why});
-      next_.reset();
+      out.push_back(DeclineRound{sending_->run, sending_->round, sending_->attempt, why});
+      if (next_ && next_->run == sending_->run && next_->round == sending_->round) next_.reset();
     }
     return resolve(outcome, out);
   }

@@ -151,6 +151,8 @@ class SiteMachine {
   Effects folded(WorkId work);
   Effects committed(RunId run, RoundId round, const Verdict& verdict, const round::ModelRef& model);
   Effects answered(const Pending& about, Outcome outcome);
+  // The round that an old submission was sent into says that it has this site's already, or that it was decided before.
+  Effects turned_away(RunId run, RoundId round);
   void run_goes_on(RunId run) { unheard_.erase(run); }
   // No round of the run opens any more: work under way goes into the residual. Does nothing when heard again.
   Effects run_over(RunId run);

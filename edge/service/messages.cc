@@ -96,6 +96,7 @@ Status EdgeService::on_receipt(const v1::Receipt& message) {
   site_.report.receipt(run, round, verdict);
   // A stale one may be of an earlier lease, while the update is on its way under the new one.
   if (!verdict.ok() && verdict.error().code != Code::kStale) submission_.refused(run, round);
+  if (!verdict.ok() && verdict.error().code == Code::kAlreadyExists) carry_out(machine_->turned_away(run, round));
   return {};
 }
 
