@@ -411,7 +411,8 @@ Result<store::Carried> fold_update(const UpdateJob& job, store::SiteStore& store
   for (std::size_t i = 0; i < layout.chunk_count(); ++i) {
     FLUVIAL_TRY(writer->write(layout.first_value(i), layout.of(update.values(), i)));
   }
-  return store.fold(job.run, job.round, std::move(writer), bounds_of(job.plan), job.workers, job.lost, job.late_factor);
+  const float factor = job.lost ? 1 : job.late_factor;  // a restore took its round away: it was not too late for it
+  return store.fold(job.run, job.round, std::move(writer), bounds_of(job.plan), job.workers, job.lost, factor);
 }
 
 }  // namespace fluvial::edge

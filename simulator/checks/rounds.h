@@ -92,8 +92,9 @@ class RoundChecks {
   bool holds_other(round::HistoryId history, RunId run, RoundId round, SiteId site, const Digest& digest) const;
   // Whether the commit refuses the site's update as one that can never be used.
   bool refuses(round::HistoryId history, RunId run, RoundId round, SiteId site) const;
-  // No round that an update of this one may enter is still to be committed.
-  bool is_decided(round::HistoryId history, RunId run, RoundId round) const;
+  // None that the site made for this round can count any more: no round that it may enter is still to be committed, or
+  // something of this round or a later one was counted, or refused so that the site dropped it.
+  bool is_decided(round::HistoryId history, RunId run, RoundId round, SiteId site) const;
   // The bound of the run's plan that a decoded update breaks; empty when it is within all bounds.
   std::string beyond_bounds(RunId run, const KnownUpdate& update) const;
   void run_ended(RunId run) { now_.ended.insert(run); }

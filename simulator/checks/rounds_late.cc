@@ -20,6 +20,12 @@ void RoundChecks::check_lateness(const Run& run, const round::CommitRecord& comm
       const round::Contribution* const before = row.record.contributors.find(site);
       say(before == nullptr || before->digest != entry.digest, "exactly_once",
           which + format_text(": its update is in round {} already", round.value()));
+      const bool dropped = std::ranges::any_of(row.record.refusals, [&](const round::Refusal& one) {
+        return one.site == site && round::drops_update(one.error.code) &&
+               one.own_round(round) == entry.own_round(commit.round);
+      });
+      say(!is_next || !dropped, "exactly_once",
+          which + format_text(": round {} refused its update, and the site has dropped it", round.value()));
     }
   }
 }
@@ -62,15 +68,24 @@ bool RoundChecks::refuses(round::HistoryId history, RunId run, RoundId round, Si
   for (RoundId at = round; at <= last_to_enter(history, run, round); at = at.next()) {
     const store::CommitRow* row = in_journal(history, run, at);
     const bool refused = row != nullptr && std::ranges::any_of(row->record.refusals, [&](const round::Refusal& one) {
-                           return one.site == site && round::drops_update(one.error.code);
+                           return one.site == site && round::drops_update(one.error.code) && one.own_round(at) == round;
                          });
     if (refused) return true;
   }
   return false;
 }
 
-bool RoundChecks::is_decided(round::HistoryId history, RunId run, RoundId round) const {
+bool RoundChecks::is_decided(round::HistoryId history, RunId run, RoundId round, SiteId site) const {
   const Line* line = line_of(history);
+  for (RoundId at = round; at <= last_to_enter(history, run, round); at = at.next()) {
+    const store::CommitRow* row = in_journal(history, run, at);
+    if (row == nullptr) continue;
+    const round::Contribution* entry = row->record.contributors.find(site);
+    const bool refused = std::ranges::any_of(row->record.refusals, [&](const round::Refusal& one) {
+      return one.site == site && round::drops_update(one.error.code) && one.own_round(at) >= round;
+    });
+    if (refused || (entry != nullptr && entry->own_round(at) >= round)) return true;  // nothing older counts any more
+  }
   return in_journal(history, run, last_to_enter(history, run, round)) != nullptr ||
          (line != nullptr && line->ended.contains(run));
 }

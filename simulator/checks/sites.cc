@@ -127,7 +127,7 @@ void SiteChecks::resolving(SiteId site, RunId run, RoundId round, const Digest& 
     report_("outcome", what + ", and the journal does not refuse it: work is dropped");
   } else if (outcome == round::Outcome::kLate && refuses) {
     report_("outcome", what + ", and the journal refuses it");
-  } else if (outcome == round::Outcome::kLate && !rounds_.is_decided(history, run, round) &&
+  } else if (outcome == round::Outcome::kLate && !rounds_.is_decided(history, run, round, site) &&
              !rounds_.holds_other(history, run, round, site, digest)) {  // a site that is told no rule need not ask
     report_("outcome", what + ", and the round is not decided");
   }

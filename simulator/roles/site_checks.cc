@@ -39,7 +39,8 @@ void SiteRole::encoding(const edge::Offer& offer) {
 }
 
 void SiteRole::folding(const edge::Fold& effect) {
-  take_in(effect.offer, effect.lost, carried(edge::bounds_of(effect.offer.plan), late_factor(effect.offer)));
+  take_in(effect.offer, effect.lost,
+          carried(edge::bounds_of(effect.offer.plan), effect.lost ? 1 : late_factor(effect.offer)));
 }
 
 void SiteRole::take_in(const edge::Offer& offer, bool lost, const CarriedBounds& bounds) {
@@ -131,7 +132,7 @@ void SiteRole::resolving(const store::PendingInfo& info, round::Outcome outcome)
 void SiteRole::history_entering(const round::Lineage& lineage) {
   const store::ResidualBounds bounds = submission_ ? submission_->start.bounds : store::ResidualBounds();
   cast_.checks().sites().entering(self(), round::current_of(lineage), round::Common(lineage_, lineage),
-                                  carried(bounds, submission_ ? submission_->start.late_factor : 1));
+                                  carried(bounds, 1));  // it was not too late for every round
 }
 
 void SiteRole::history_entered(const round::Lineage& lineage) {
