@@ -378,10 +378,7 @@ Status describe_run(CoordinatorJournal& journal, const store::ModelStore& models
   FLUVIAL_ASSIGN(const auto commits, journal.commits(run.id, RoundId(1), 100));
   for (const store::CommitRow& row : commits) FLUVIAL_TRY(describe_commit(journal, models, row, out));
   FLUVIAL_ASSIGN(const auto marks, journal.marks(run.id));
-  for (const auto& [site, mark] : marks) {
-    out +=
-        fmt::format("mark {} incarnation {} submission {}\n", site.value(), mark.incarnation.value(), mark.submission);
-  }
+  for (const auto& [site, own] : marks) out += fmt::format("mark {} of round {}\n", site.value(), own.value());
   FLUVIAL_ASSIGN(const auto attempt, journal.last_attempt(run.id));
   if (!attempt) return {};
   out += fmt::format("attempt {} of round {} epoch {} scale {} base {}\n", attempt->attempt.value(),
