@@ -124,10 +124,11 @@ TEST_F(AuthorshipTest, AnotherMasterThanWasSignedIsAFault) {
 
 // The model that an old update is of is that of a round that is pruned, or never was.
 TEST_F(AuthorshipTest, AnAuditSaysWhatItCouldNotCheck) {
-  round::Contribution old = given(second_);
+  round::Contribution old = signed_by(other_, given(second_), 8);
+  ASSERT_TRUE(forged({old}, 8).empty()) << "by that its key is known";
   old.base = ModelVersion(7);
   old.admitted = ModelVersion(8);
-  commit({signed_by(key_, given(first_)), signed_by(other_, old, 8)});
+  commit({old});
   const AuditedRound audit = audited(identity::PublicKey::of(coordinators_));
   EXPECT_FALSE(audit.contributions_checked);
   ASSERT_FALSE(audit.faults.empty());
