@@ -46,6 +46,7 @@ Verdict verdict_of(SiteId self, const round::ContributorSet& contributors, const
 // The site must ask what happened while it was away.
 Effects SiteMachine::connected() {
   unheard_ = runs_;
+  is_awaited_ = false;
   return ask_again();
 }
 
@@ -96,6 +97,7 @@ Effects SiteMachine::offered(Offer offer, const std::optional<Error>& forbidden)
   over_.erase(offer.run);
   incomplete_.erase(offer.run);
   unheard_.erase(offer.run);
+  is_awaited_ = true;
   if (offer.late) {
     ends_with_round_.erase(offer.run);
   } else {
@@ -272,7 +274,7 @@ Effects SiteMachine::encoded(WorkId work, const Pending& pending) {
   pending_ = pending;
   if (done.late) {
     resolve(Outcome::kLate, out);
-  } else if (const Offer* const to = goal(done)) {
+  } else if (const Offer* const to = goal(done); to != nullptr && is_awaited_) {  // else its opening comes again
     Offer now = *to;
     now.received.reset();  // it was true when the round was opened, and chunks were sent since
     send(std::move(now), out);

@@ -220,6 +220,7 @@ class SiteMachine {
   std::set<RunId> ends_with_round_;         // of these an update enters its own round alone, as an opening said
   std::set<RunId> runs_;                    // that this site took part in and that, as far as it knows, go on
   std::set<RunId> unheard_;                 // of runs_, those of which nothing was heard on this session
+  bool is_awaited_ = false;                 // a parent has opened a round on this session
   std::set<RunId> over_;
   std::set<RunId> incomplete_;  // of over_, those with work left
 };

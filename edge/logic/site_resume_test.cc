@@ -45,5 +45,23 @@ TEST(SiteMachine, WhatWasJustEncodedIsSentFromItsStartWhateverAnOpeningSaid) {
   EXPECT_EQ(find<Send>(site.offered(again))->first_chunk, 3u) << "what an opening says now";
 }
 
+// It may have most of it: begun from the start, all of it would travel twice.
+TEST(SiteMachine, WhatIsEncodedAfterACutIsSentOnceTheRoundIsOpenedAgain) {
+  Pending ours = pending(1);
+  ours.incarnation = Incarnation(4);
+  ours.submission = 9;
+  SiteMachine site({});
+  site.offered(offer(1));
+  site.model_ready(model(0));
+  site.trained(kFirst);
+  site.connected();
+  EXPECT_EQ(find<Send>(site.encoded(kFirst, ours)), nullptr) << "this session's parent has not said what it has";
+  Offer again = offer(1);
+  again.received = Received{Incarnation(4), 9, 3};
+  const Effects effects = site.offered(again);
+  ASSERT_NE(find<Send>(effects), nullptr);
+  EXPECT_EQ(find<Send>(effects)->first_chunk, 3u);
+}
+
 }  // namespace
 }  // namespace fluvial::edge
