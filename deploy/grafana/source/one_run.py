@@ -53,6 +53,15 @@ def who():
         graph("What late sites were doing", "none", "Why are sites late? Where each was when its round was committed.",
               Query("sum by (phase) (increase(fluvial_coordinator_late_sites_total[$__rate_interval])) > 0", "{{phase}}"),
               stacked=True),
+        graph("Old updates a round, with late = next", "none", "Does much of a commit come from models of before? Updates that missed their "
+              "round and were counted in a later one, and how many rounds late they were.",
+              Query("sum(increase(fluvial_coordinator_contributions_stale_total[$__rate_interval])) / sum(%s)" % PER_ROUND, "old updates"),
+              Query("sum(increase(fluvial_coordinator_staleness_rounds_total[$__rate_interval]))"
+                    " / (sum(increase(fluvial_coordinator_contributions_stale_total[$__rate_interval])) > 0)", "rounds late")),
+        graph("Shares of the commits, with late = next", "percentunit", "Does a slow site still have its say? Its part of what was counted.",
+              Query("sum by (site) (increase(fluvial_coordinator_site_contributions_total[$__rate_interval]))"
+                    " / ignoring (site) group_left sum(increase(fluvial_coordinator_site_contributions_total[$__rate_interval]))",
+                    "{{site}}")),
         graph("Stragglers", "none", "Who holds the others up? How many times the median site's time; from 2 on it is one.",
               Query("fluvial_coordinator_site_straggler_score", "{{site}}")),
     ]
