@@ -22,7 +22,7 @@ using testing::HasSubstr;
 
 constexpr std::string_view kJournal = "/journal.sqlite";
 
-round::Schema small_schema() { return *round::Schema::make({{"w", round::DType::kF32, {4}}}); }
+round::Schema small_schema() { return *round::Schema::make({{"w", round::DType::kF32, {64}}}); }
 
 // Counts how often the service looks at all members.
 class CountingReport final : public RunReport {
@@ -277,7 +277,7 @@ class DownRestartTest : public RunServiceTest {
     Serial serial;
     TrainedModel last{{id, ModelVersion(0), kept.initial_model, model().size()}, SharedBytes::from(model()), {}, {}};
     for (std::uint64_t round = 1; round <= 3; ++round) {
-      std::vector<float> values(4, 1.0F);
+      std::vector<float> values(small_schema().value_count(), 1.0F);
       values[round] += 0.1F * static_cast<float>(round);
       Master master{
           {id, ModelVersion(round)}, {}, SharedBytes::from(Buffer::copy_of(std::as_bytes(std::span(values))))};

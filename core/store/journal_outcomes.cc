@@ -22,10 +22,9 @@ Result<RoundId> last_to_enter(Database& database, RunId run, RoundId round) {
 }
 
 Result<bool> is_counted(Database& database, const Entered& rounds, SiteId site, const Digest& digest) {
-  FLUVIAL_ASSIGN(const auto counted,
-                 database.scalar("SELECT 1 FROM contributions WHERE run = ? AND round BETWEEN ? AND ? AND site = ? AND "
-                                 "digest = ?",
-                                 {rounds.run, rounds.own, rounds.until, site, digest}));
+  const char* const entry =
+      "SELECT 1 FROM contributions WHERE run = ? AND round BETWEEN ? AND ? AND site = ? AND digest = ?";
+  FLUVIAL_ASSIGN(const auto counted, database.scalar(entry, {rounds.run, rounds.own, rounds.until, site, digest}));
   return counted.has_value();
 }
 

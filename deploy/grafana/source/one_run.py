@@ -56,8 +56,8 @@ def who():
         graph("Old updates a round, with late = next", "none", "Does much of a commit come from models of before? Updates that missed their "
               "round and were counted in a later one, and how many rounds late they were.",
               Query("sum(increase(fluvial_coordinator_contributions_stale_total[$__rate_interval])) / sum(%s)" % PER_ROUND, "old updates"),
-              Query("sum(increase(fluvial_coordinator_staleness_rounds_total[$__rate_interval]))"
-                    " / (sum(increase(fluvial_coordinator_contributions_stale_total[$__rate_interval])) > 0)", "rounds late")),
+              Query("sum(increase(fluvial_coordinator_staleness_rounds_total[$__rate_interval])) / sum(%s)" % PER_ROUND,
+                    "rounds that they were late, together")),
         graph("Shares of the commits, with late = next", "percentunit", "Does a slow site still have its say? Its part of what was counted.",
               Query("sum by (site) (increase(fluvial_coordinator_site_contributions_total[$__rate_interval]))"
                     " / ignoring (site) group_left sum(increase(fluvial_coordinator_site_contributions_total[$__rate_interval]))",
