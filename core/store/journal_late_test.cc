@@ -93,6 +93,13 @@ TEST_F(LateJournal, ARefusalThatSaysNoRoundIsOfTheRoundThatRefused) {
   EXPECT_EQ(outcome(1, 2, "b1"), Outcome::kLate) << "it is older than what was decided, and counts nowhere";
 }
 
+// Whatever its parent says: else it would shut the site out of the rounds to come.
+TEST_F(LateJournal, NoRefusalIsOfALaterRoundThanItsOwn) {
+  ASSERT_TRUE(commit(1, {entry(1, 1, "a1", 0, 0)}, {{SiteId(2), {Code::kDataLoss, "damaged"}, RoundId(40)}}).ok());
+  ASSERT_TRUE(commit(2, {entry(2, 2, "b2", 1, 1)}).ok());
+  EXPECT_EQ(outcome(2, 2, "b2"), Outcome::kCounted);
+}
+
 TEST_F(LateJournal, WhatItsSiteDropsCountsInNoLaterRound) {
   ASSERT_TRUE(commit(1, {entry(1, 1, "a1", 0, 0)}, {{SiteId(2), {Code::kDataLoss, "damaged"}}}).ok());
   crash_and_reopen();
@@ -204,6 +211,18 @@ TEST_F(LateJournal, WhatALaterRoundCountedStaysCountedWhenItIsPruned) {
     EXPECT_EQ(outcome(1, 2, "b1"), Outcome::kCounted) << newest;
     EXPECT_EQ(outcome(2, 2, "b2"), Outcome::kLate);
   }
+}
+
+TEST_F(LateJournal, OtherBytesOfTheRoundOfWhatCountedStayLateWhenAllIsPruned) {
+  ASSERT_TRUE(commit(1, {entry(1, 1, "a1", 0, 0)}).ok());
+  ASSERT_TRUE(commit(2, {entry(2, 1, "b1", 0, 1)}).ok());
+  for (std::uint64_t round = 3; round <= 7; ++round) {
+    ASSERT_TRUE(commit(round, {entry(1, round, "a" + std::to_string(round), round - 1, round - 1)}).ok());
+  }
+  ASSERT_TRUE(journal_->prune_rounds({.newest = 3}).ok());
+  ASSERT_GE(journal_->pruned(run_).value(), RoundId(2));
+  EXPECT_EQ(outcome(1, 2, "b1"), Outcome::kCounted);
+  EXPECT_EQ(outcome(1, 2, "of a clone"), Outcome::kLate);
 }
 
 TEST_F(LateJournal, WithTheLastRoundNothingIsPending) {
