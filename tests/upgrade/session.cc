@@ -264,6 +264,11 @@ round::Contribution contribution() {
   return one;
 }
 
+// Of what its site made for the round before.
+round::Refusal refusal() {
+  return {SiteId(8), {Code::kInvalidArgument, "NaN in tensor 'w'"}, RoundId(kRound.value() - 1)};
+}
+
 Envelope begin_of_partial() {
   Envelope begin;
   v1::PartialBegin& partial = *begin.mutable_partial_begin();
@@ -273,7 +278,7 @@ Envelope begin_of_partial() {
   partial.set_epoch(42);
   partial.set_sequence(2);
   *partial.add_contributors() = wire::to_proto(contribution());
-  *partial.add_refusals() = wire::to_proto(round::Refusal{SiteId(8), {Code::kInvalidArgument, "NaN in tensor 'w'"}});
+  *partial.add_refusals() = wire::to_proto(refusal());
   partial.add_missing(9);
   partial.set_chunk_count(2);
   partial.set_scale_bits(30);
@@ -308,7 +313,7 @@ wire::Commit commit_of_round() {
   commit.attempt = AttemptId(2);
   commit.model = {kRun, ModelVersion(8), digest_of("model"), 24};
   FLUVIAL_CHECK(commit.contributors.add(contribution()).ok(), "one contributor");
-  commit.refusals = {{SiteId(8), {Code::kInvalidArgument, "NaN in tensor 'w'"}}};
+  commit.refusals = {refusal()};
   commit.last = true;
   commit.late = {SiteId(9)};
   return commit;
@@ -388,8 +393,8 @@ wire::Order order(std::string_view kind, const std::string& body) {
   return std::make_shared<const v1::Signed>(signed_by_coordinator(kind, body));
 }
 
-wire::Order outcome(SiteId site, round::Outcome outcome, std::optional<Digest> digest) {
-  return order(wire::kOutcomeKind, wire::outcome_body({kRun, kRound, site, outcome, digest}, kHistory));
+wire::Order outcome(SiteId site, round::Outcome outcome, std::optional<Digest> digest, RoundId own = {}) {
+  return order(wire::kOutcomeKind, wire::outcome_body({kRun, kRound, site, outcome, digest, own}, kHistory));
 }
 
 std::string signature_of_contribution() {
@@ -442,7 +447,7 @@ void signed_round(Session& session) {
   commit.order = order(wire::kCommitKind,
                        wire::commit_body(commit, std::string(as_text(audit_head)), kHistory, digest_of("master")));
   commit.outcomes = {{kSite, outcome(kSite, round::Outcome::kCounted, digest_of("update"))},
-                     {SiteId(8), outcome(SiteId(8), round::Outcome::kRefused, {})},
+                     {SiteId(8), outcome(SiteId(8), round::Outcome::kRefused, {}, refusal().own)},
                      {SiteId(9), outcome(SiteId(9), round::Outcome::kLate, {})}};
   Envelope committed = wire::to_envelope(commit);
   committed.mutable_round_commit()->mutable_contributors(0)->set_signature(signature_of_contribution());
