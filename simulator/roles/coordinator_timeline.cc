@@ -61,7 +61,7 @@ void CoordinatorRole::check_timeline(RunId run, RoundId round) {
       trace->attempt == AttemptId(1) && !cast_.has_clones() && cast_.scenario().faults.upkeep.restores_per_minute == 0;
   for (const auto& [id, node] : trace->nodes) {
     const Duration right_to = node.uncertainty + drifted(cast_.scenario());
-    TimePoint made_until{}, trained_until{};
+    TimePoint made_until = TimePoint::min(), trained_until = TimePoint::min();  // another clock may be behind ours
     // What a site trained before it was asked anew goes into the residual beside what it trains now.
     const auto trained = std::ranges::count(node.spans, round::SpanKind::kTrain, &round::Span::kind);
     for (const round::Span& span : node.spans) {
