@@ -122,8 +122,8 @@ CREATE TABLE best (
 )sql";
 
 // Updates that entered a later round than their own: the models that a contribution was trained from and admitted on,
-// and of which round a refused one was (0: of that which refused it); the newest round of which each site's was decided,
-// and what the site has given to the run.
+// and of which round a refused one was (0: of that which refused it); the newest round of which each site's was
+// decided, and what the site has given to the run.
 inline constexpr const char* kJournalVersion9 = R"sql(
 ALTER TABLE contributions ADD COLUMN base_version INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE contributions ADD COLUMN admitted_version INTEGER NOT NULL DEFAULT 0;

@@ -19,6 +19,7 @@ using v1::Envelope;
 
 constexpr RunId kRun{3};
 constexpr RoundId kRound{8};
+const round::Refusal kRefusal{SiteId(8), {Code::kInvalidArgument, "NaN in tensor 'w'"}, RoundId(7)};
 constexpr SiteId kSite{7};
 constexpr Epoch kLease{41};
 constexpr round::HistoryId kHistory = kRecordedHistory;
@@ -264,11 +265,6 @@ round::Contribution contribution() {
   return one;
 }
 
-// Of what its site made for the round before.
-round::Refusal refusal() {
-  return {SiteId(8), {Code::kInvalidArgument, "NaN in tensor 'w'"}, RoundId(kRound.value() - 1)};
-}
-
 Envelope begin_of_partial() {
   Envelope begin;
   v1::PartialBegin& partial = *begin.mutable_partial_begin();
@@ -278,7 +274,7 @@ Envelope begin_of_partial() {
   partial.set_epoch(42);
   partial.set_sequence(2);
   *partial.add_contributors() = wire::to_proto(contribution());
-  *partial.add_refusals() = wire::to_proto(refusal());
+  *partial.add_refusals() = wire::to_proto(kRefusal);
   partial.add_missing(9);
   partial.set_chunk_count(2);
   partial.set_scale_bits(30);
@@ -313,7 +309,7 @@ wire::Commit commit_of_round() {
   commit.attempt = AttemptId(2);
   commit.model = {kRun, ModelVersion(8), digest_of("model"), 24};
   FLUVIAL_CHECK(commit.contributors.add(contribution()).ok(), "one contributor");
-  commit.refusals = {refusal()};
+  commit.refusals = {kRefusal};
   commit.last = true;
   commit.late = {SiteId(9)};
   return commit;
@@ -420,9 +416,9 @@ void signed_leases(Session& session) {
   Envelope change;
   *change.mutable_member_change()->add_leases() = grant.leases(0);
   session.parent(change);
-  Envelope refused;
-  *refused.mutable_denials() = signed_denials(7);
-  session.parent(refused);
+  Envelope denied;
+  *denied.mutable_denials() = signed_denials(7);
+  session.parent(denied);
 }
 
 void signed_round(Session& session) {
@@ -447,7 +443,7 @@ void signed_round(Session& session) {
   commit.order = order(wire::kCommitKind,
                        wire::commit_body(commit, std::string(as_text(audit_head)), kHistory, digest_of("master")));
   commit.outcomes = {{kSite, outcome(kSite, round::Outcome::kCounted, digest_of("update"))},
-                     {SiteId(8), outcome(SiteId(8), round::Outcome::kRefused, {}, refusal().own)},
+                     {SiteId(8), outcome(SiteId(8), round::Outcome::kRefused, {}, kRefusal.own)},
                      {SiteId(9), outcome(SiteId(9), round::Outcome::kLate, {})}};
   Envelope committed = wire::to_envelope(commit);
   committed.mutable_round_commit()->mutable_contributors(0)->set_signature(signature_of_contribution());
