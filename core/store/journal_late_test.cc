@@ -143,7 +143,8 @@ TEST_F(LateJournal, VersionsAndSharesAreKept) {
   ASSERT_TRUE(commit(1, {entry(1, 1, "a1", 0, 0)}).ok());
   ASSERT_TRUE(commit(2, {entry(1, 2, "a2", 1, 1), entry(2, 1, "b1", 0, 1)}).ok());
   crash_and_reopen();
-  const round::Contribution* old = journal_->commit_of(run_, RoundId(2))->record.contributors.find(SiteId(2));
+  const CommitRow second = journal_->commit_of(run_, RoundId(2)).value();
+  const round::Contribution* const old = second.record.contributors.find(SiteId(2));
   ASSERT_NE(old, nullptr);
   EXPECT_EQ(old->base, ModelVersion(0));
   EXPECT_EQ(old->admitted, ModelVersion(1));
