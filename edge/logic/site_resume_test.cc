@@ -7,20 +7,36 @@
 namespace fluvial::edge {
 namespace {
 
+Pending ours() {
+  Pending submission = pending(1);
+  submission.incarnation = Incarnation(4);
+  submission.submission = 9;
+  return submission;
+}
+
+Offer offer_of_one_who_has(const Received& received) {
+  Offer again = offer(1);
+  again.received = received;
+  return again;
+}
+
+SiteMachine encoding() {
+  SiteMachine site({});
+  site.offered(offer(1));
+  site.model_ready(model(0));
+  site.trained(kFirst);
+  return site;
+}
+
 TEST(SiteMachine, GoesOnWhereTheParentStoppedReceivingThisSubmission) {
   struct Case {
     Received received;
     std::uint64_t expected;
   };
-  Pending ours = pending(1);
-  ours.incarnation = Incarnation(4);
-  ours.submission = 9;
   for (const Case& c : {Case{{Incarnation(4), 9, 3}, 3}, Case{{Incarnation(3), 9, 3}, 0},
                         Case{{Incarnation(4), 8, 3}, 0}, Case{{}, 0}}) {
-    SiteMachine site(ours);
-    Offer again = offer(1);
-    again.received = c.received;
-    const Effects effects = site.offered(again);
+    SiteMachine site(ours());
+    const Effects effects = site.offered(offer_of_one_who_has(c.received));
     ASSERT_NE(find<Send>(effects), nullptr);
     EXPECT_EQ(find<Send>(effects)->first_chunk, c.expected);
     EXPECT_EQ(find<Send>(site.offered(offer(1)))->first_chunk, 0u) << "another parent has nothing of it";
@@ -29,17 +45,10 @@ TEST(SiteMachine, GoesOnWhereTheParentStoppedReceivingThisSubmission) {
 
 // What a parent had when the round was opened is gone on with before it is durable, if at all.
 TEST(SiteMachine, WhatWasJustEncodedIsSentFromItsStartWhateverAnOpeningSaid) {
-  Pending ours = pending(1);
-  ours.incarnation = Incarnation(4);
-  ours.submission = 9;
-  SiteMachine site({});
-  site.offered(offer(1));
-  site.model_ready(model(0));
-  site.trained(kFirst);
-  Offer again = offer(1);
-  again.received = Received{Incarnation(4), 9, 3};
+  SiteMachine site = encoding();
+  const Offer again = offer_of_one_who_has({Incarnation(4), 9, 3});
   site.offered(again);
-  const Effects effects = site.encoded(kFirst, ours);
+  const Effects effects = site.encoded(kFirst, ours());
   ASSERT_NE(find<Send>(effects), nullptr);
   EXPECT_EQ(find<Send>(effects)->first_chunk, 0u);
   EXPECT_EQ(find<Send>(site.offered(again))->first_chunk, 3u) << "what an opening says now";
@@ -47,17 +56,10 @@ TEST(SiteMachine, WhatWasJustEncodedIsSentFromItsStartWhateverAnOpeningSaid) {
 
 // It may have most of it: begun from the start, all of it would travel twice.
 TEST(SiteMachine, WhatIsEncodedAfterACutIsSentOnceTheRoundIsOpenedAgain) {
-  Pending ours = pending(1);
-  ours.incarnation = Incarnation(4);
-  ours.submission = 9;
-  SiteMachine site({});
-  site.offered(offer(1));
-  site.model_ready(model(0));
-  site.trained(kFirst);
+  SiteMachine site = encoding();
   site.connected();
-  EXPECT_EQ(find<Send>(site.encoded(kFirst, ours)), nullptr) << "this session's parent has not said what it has";
-  Offer again = offer(1);
-  again.received = Received{Incarnation(4), 9, 3};
+  EXPECT_EQ(find<Send>(site.encoded(kFirst, ours())), nullptr) << "this session's parent has not said what it has";
+  const Offer again = offer_of_one_who_has({Incarnation(4), 9, 3});
   const Effects effects = site.offered(again);
   ASSERT_NE(find<Send>(effects), nullptr);
   EXPECT_EQ(find<Send>(effects)->first_chunk, 3u);

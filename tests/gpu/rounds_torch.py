@@ -14,6 +14,8 @@ import threading
 import time
 import urllib.request
 
+import torch_on_gpu
+
 SITES, WORKERS, ROUNDS, TURNS = 2, 2, 8, 2
 CODECS = ["fp32", "int8", "topk"]
 
@@ -54,13 +56,8 @@ def run(fluvial, torch, values, codec, on_device):
 
 
 def main(sizes):
-    try:
-        import torch
-    except ImportError:
-        print("skipped: no torch")
-        return 77
-    if not torch.cuda.is_available():
-        print("skipped: torch sees no CUDA device")
+    torch = torch_on_gpu.find()
+    if torch is None:
         return 77
     import fluvial
 

@@ -7,6 +7,8 @@ import json
 import statistics
 import sys
 
+import torch_on_gpu
+
 ROUNDS = 7
 
 
@@ -27,13 +29,8 @@ def torch_seconds(torch, values: int) -> float:
 
 
 def main(path: str) -> int:
-    try:
-        import torch
-    except ImportError:
-        print("skipped: no torch")
-        return 77
-    if not torch.cuda.is_available():
-        print("skipped: torch sees no CUDA device")
+    torch = torch_on_gpu.find()
+    if torch is None:
         return 77
     rows = json.loads(open(path).read())
     for row in rows:
