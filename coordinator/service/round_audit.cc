@@ -1,6 +1,7 @@
 #include "coordinator/service/round_audit.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "core/store/audit_log.h"
@@ -82,7 +83,7 @@ Result<AuditedRound> audit(store::CoordinatorJournal& journal, const store::Comm
                              std::to_string(record.contributors.total_weight()) + ", and the commit says " +
                              std::to_string(row.weight));
   }
-  FLUVIAL_ASSIGN(const std::optional<Digest> base, base_of(journal, record.run, record.round));
+  std::map<RoundId, std::optional<Digest>> bases;  // by the round that an update was made for
   for (const auto& [site, entry] : record.contributors.entries()) {
     if (entry.staleness() > 0 && entry.admitted.value() + 1 != record.round.value()) {
       audited.faults.push_back(name_of(site) + ": the commit holds it as admitted on model version " +
@@ -91,10 +92,11 @@ Result<AuditedRound> audit(store::CoordinatorJournal& journal, const store::Comm
     }
     if (!entry.signature) continue;
     ++audited.contributors_signed;
-    std::optional<Digest> from = base;
-    if (entry.staleness() > 0) {
-      FLUVIAL_ASSIGN(from, base_of(journal, record.run, entry.own_round(record.round)));
+    const RoundId own_round = entry.own_round(record.round);
+    if (!bases.contains(own_round)) {
+      FLUVIAL_ASSIGN(bases[own_round], base_of(journal, record.run, own_round));
     }
+    const std::optional<Digest>& from = bases[own_round];
     if (!from) {
       audited.contributions_checked = false;
       continue;

@@ -178,9 +178,10 @@ void RunSteps::publish(const Publish& effect) {
   const round::CommitRecord& record = effect.record;
   hub_.book().close();
   const TimePoint begun = now();
-  const round::CommitRecord decided = round::decided_by(record, effect.last);
-  side_.send_commits({record.run, record.round, record.attempt, record.model, decided.contributors, decided.refusals,
-                      effect.last, decided.late, commit_.order, std::exchange(commit_.outcomes, {})});
+  round::CommitRecord decided = round::decided_by(record, effect.last);
+  side_.send_commits({record.run, record.round, record.attempt, record.model, std::move(decided.contributors),
+                      std::move(decided.refusals), effect.last, std::move(decided.late), commit_.order,
+                      std::exchange(commit_.outcomes, {})});
   side_.spans().add(record.run, record.round, {round::SpanKind::kPublish, {}, begun, now()});
   note_round(record);
   const round::ModelRef master{record.run, record.model.version, committed_master_, record.model.bytes};

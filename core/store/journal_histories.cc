@@ -25,6 +25,9 @@ std::string name_of(const round::KnownRound& known) {
 Result<bool> holds_round(Database& database, SiteId site, const round::KnownRound& known) {
   FLUVIAL_ASSIGN(const auto status, database.scalar("SELECT status FROM runs WHERE id = ?", {known.run}));
   if (!status) return false;
+  FLUVIAL_ASSIGN(const bool in_its_own,
+                 is_counted(database, {known.run, known.round, known.round}, site, known.digest));
+  if (in_its_own) return true;
   FLUVIAL_ASSIGN(const RoundId until, last_to_enter(database, known.run, known.round));
   FLUVIAL_ASSIGN(const bool held, is_counted(database, {known.run, known.round, until}, site, known.digest));
   if (held) return true;

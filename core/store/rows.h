@@ -101,7 +101,7 @@ struct LateSite {
 struct SiteShare {
   std::uint64_t rounds = 0;     // that it is in
   std::uint64_t weight = 0;     // in all of them together
-  std::uint64_t stale = 0;      // rounds that its update was older than
+  std::uint64_t stale = 0;      // of the rounds, those that counted an older update
   std::uint64_t staleness = 0;  // of all of them together
   bool operator==(const SiteShare&) const = default;
 };

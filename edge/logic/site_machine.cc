@@ -18,6 +18,11 @@ bool is_same_round(const Offer& a, const Offer& b) {
   return a.run == b.run && a.round == b.round && a.base == b.base && a.plan == b.plan;
 }
 
+// Whether what was made for this round may be sent in answer to the offer of a later one.
+bool enters(RunId run, RoundId round, const Offer& offer) {
+  return run == offer.run && offer.late && round::may_enter(*offer.late, round, offer.round);
+}
+
 }  // namespace
 
 std::string_view SiteMachine::doing() const {
@@ -126,8 +131,7 @@ Effects SiteMachine::offered(Offer offer, const std::optional<Error>& forbidden)
       if (work_->stage == Stage::kFetching) {
         fetch(work_->offer.base, out);  // a parent that lacked it when asked has it by now
       }
-    } else if (offer.late && round::may_enter(*offer.late, work_->offer.round, offer.round) &&
-               may_enter(*work_, offer.run, offer.round)) {
+    } else if (enters(work_->offer.run, work_->offer.round, offer) && may_enter(*work_, offer.run, offer.round)) {
       miss(*work_);
       if (!offer.counted) work_->into = std::move(offer);
     } else {
@@ -160,11 +164,10 @@ void SiteMachine::miss(Work& work) {
 }
 
 bool SiteMachine::has_begun(const Offer& offer) const {
-  const auto enters = [&](RunId run, RoundId round) {
-    return run == offer.run && offer.late && round::may_enter(*offer.late, round, offer.round);
-  };
-  if (pending_ && enters(pending_->run, pending_->round)) return true;
-  if (work_ && enters(work_->offer.run, work_->offer.round) && may_enter(*work_, offer.run, offer.round)) return true;
+  if (pending_ && enters(pending_->run, pending_->round, offer)) return true;
+  if (work_ && enters(work_->offer.run, work_->offer.round, offer) && may_enter(*work_, offer.run, offer.round)) {
+    return true;
+  }
   if (pending_) return pending_->run == offer.run && pending_->round == offer.round;
   return work_ && !work_->lost && work_->stage != Stage::kFetching && is_same_round(work_->offer, offer);
 }
@@ -362,7 +365,7 @@ void SiteMachine::go_on(Outcome outcome, Effects& out) {
     return resolve(outcome, out);
   }
   if (!next_ || next_->run != pending_->run || next_->round <= pending_->round || next_->counted) return;
-  if (next_->late && round::may_enter(*next_->late, pending_->round, next_->round)) {
+  if (enters(pending_->run, pending_->round, *next_)) {
     if (std::exchange(may_send_next_, false)) send(*next_, out);
     return;
   }
