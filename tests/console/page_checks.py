@@ -251,6 +251,18 @@ def fits_every_screen(browser):
             page.wait("the tree to follow", LINES_MEET_ROWS)
 
 
+def fits_before_it_is_drawn_anew(browser):
+    """A screen that was turned: what was drawn for the other width stays inside until the page draws again."""
+    with Shown(browser, scenes.scene(), width=1280, height=880) as (_, page):
+        page.wait_text("round 17 took", "#spans")
+        page.value("requestAnimationFrame = () => {}")  # nothing is drawn any more
+        drawn = page.value("document.querySelector('#spans svg').outerHTML")
+        page.look(390, 844, phone=True)
+        page.wait("the narrow layout", "innerWidth === 390")
+        assert page.value("document.documentElement.scrollWidth") <= 390
+        assert page.value("document.querySelector('#spans svg').outerHTML") == drawn
+
+
 def colours_are_apart(browser):
     """WCAG 2.1: text 4.5 to 1 on each ground, graphics 3 to 1, by the style sheet's own variables."""
     for scheme in ("light", "dark"):
@@ -335,6 +347,7 @@ def a_rounds_timeline_is_chosen(browser):
 
 CHECKS = [shows_everything, follows_events, asks_before_it_changes_a_run, a_read_only_one_has_no_buttons_for_it, text_stays_text,
           comes_back_by_itself, bears_what_is_not_told, an_empty_federation_says_what_to_do, many_members_are_borne,
-          focus_stays_where_it_was, every_control_has_a_name, fits_every_screen, colours_are_apart,
+          focus_stays_where_it_was, every_control_has_a_name, fits_every_screen,
+          fits_before_it_is_drawn_anew, colours_are_apart,
           nothing_moves_for_who_does_not_want_it, figures_are_rounded_as_people_do, the_stand_in_has_the_coordinators_policy,
           a_rounds_timeline_is_chosen]
