@@ -88,8 +88,6 @@ class RoundChecks {
   const store::CommitRow* in_journal(round::HistoryId history, RunId run, RoundId round) const;
   // Whether the round, or a later one that the update may enter, holds it.
   bool holds(round::HistoryId history, RunId run, RoundId round, SiteId site, const Digest& digest) const;
-  // Whether its own round holds other bytes of the site: an earlier incarnation's, or its clone's.
-  bool holds_other(round::HistoryId history, RunId run, RoundId round, SiteId site, const Digest& digest) const;
   // Whether the commit refuses the site's update as one that can never be used.
   bool refuses(round::HistoryId history, RunId run, RoundId round, SiteId site) const;
   // None that the site made for this round can count any more: no round that it may enter is still to be committed, or

@@ -57,13 +57,6 @@ bool RoundChecks::holds(round::HistoryId history, RunId run, RoundId round, Site
   return false;
 }
 
-bool RoundChecks::holds_other(round::HistoryId history, RunId run, RoundId round, SiteId site,
-                              const Digest& digest) const {
-  const store::CommitRow* row = in_journal(history, run, round);
-  const round::Contribution* entry = row == nullptr ? nullptr : row->record.contributors.find(site);
-  return entry != nullptr && entry->digest != digest;
-}
-
 bool RoundChecks::refuses(round::HistoryId history, RunId run, RoundId round, SiteId site) const {
   for (RoundId at = round; at <= last_to_enter(history, run, round); at = at.next()) {
     const store::CommitRow* row = in_journal(history, run, at);

@@ -117,6 +117,7 @@ void SiteChecks::resolving(SiteId site, RunId run, RoundId round, const Digest& 
   const round::HistoryId history = histories_[site];
   const bool holds = rounds_.holds(history, run, round, site, digest);
   const bool refuses = rounds_.refuses(history, run, round, site);
+  const bool is_told_no_rule = bounds.late_factor == 1;  // by a parent of an earlier version: it need not ask
   const std::string what = who(site, run) + format_text(", round {}: it takes its update for {}", round.value(),
                                                         round::outcome_name(outcome));
   if (outcome == round::Outcome::kCounted && !holds) {
@@ -128,7 +129,7 @@ void SiteChecks::resolving(SiteId site, RunId run, RoundId round, const Digest& 
   } else if (outcome == round::Outcome::kLate && refuses) {
     report_("outcome", what + ", and the journal refuses it");
   } else if (outcome == round::Outcome::kLate && !rounds_.is_decided(history, run, round, site) &&
-             !rounds_.holds_other(history, run, round, site, digest)) {  // a site that is told no rule need not ask
+             !(is_told_no_rule && rounds_.in_journal(history, run, round) != nullptr)) {
     report_("outcome", what + ", and the round is not decided");
   }
 }
