@@ -51,6 +51,7 @@ net::Awaitable<Status> RegionService::from_parent(net::Frame frame) {
     case v1::Envelope::kModelBegin:
       co_return co_await model_.receiver().begin(std::move(*message.mutable_model_begin()));
     case v1::Envelope::kModelChunk: co_return model_.receiver().chunk(message.model_chunk(), frame.payload.span());
+    case v1::Envelope::kModelAhead: co_return model_comes(message.model_ahead());
     case v1::Envelope::kRunState: co_return run_told(message.run_state());
     case v1::Envelope::kDenials: co_return denials_passed_on(message.denials());
     case v1::Envelope::kMemberChange: dismissed(message.member_change()); co_return Status{};
@@ -78,6 +79,7 @@ Status RegionService::run_told(const v1::RunState& message) {
       give_up_round();
     }
   }
+  if (!transfer::is_running(message.state())) model_.forget_ahead(run);
   v1::Envelope down;
   *down.mutable_run_state() = message;
   side_.tell_all(down);
@@ -111,6 +113,8 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
   FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(opening.plan.codec));
   FLUVIAL_ASSIGN(std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
   codec_ = std::move(codec);
+  model_.receiver().known(opening.base, orders_.tree_of(opening));
+  if (model_.slot() == model_.slot(opening.base)) model_.forget_ahead(opening.run);  // what was made of it is given up
   want_model(opening.base);
   opened_at_ = now();
   Subject subject{opening.plan, opening.base, opening.value_count, opening.integer_count, opening.late};
@@ -150,6 +154,7 @@ Status RegionService::round_committed(const v1::RoundCommit& message) {
   }
   reporter_.rounds_over(side_.spans().take_until(commit.run, commit.round, now()));
   history_.committed(commit.run, commit.round);
+  model_.receiver().known(commit.model, orders_.tree_of(commit));
   want_model(commit.model);
   observer_.committed(commit);
   side_.send_commits(commit);
@@ -170,6 +175,12 @@ Status RegionService::receipt_came(const v1::Receipt& message) {
   upload_.answered(message.sequence(), status.ok());
   if (!status.ok()) observer_.partial_refused(message, status.error());
   carry_out(machine_.receipt(message.sequence(), status, without, now()));
+  return {};
+}
+
+Status RegionService::model_comes(const v1::ModelAhead& message) {
+  FLUVIAL_ASSIGN(const round::ModelRef model, wire::from_proto(message.model()));
+  if (!over_.contains(model.run) && model_.ahead(model)) hub_.tell_ahead(model);
   return {};
 }
 

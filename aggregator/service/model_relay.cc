@@ -8,17 +8,20 @@ namespace {
 
 class IntoSlot final : public tree::ModelSink {
  public:
-  // `needs_base`: whether it comes as a difference.
-  IntoSlot(std::shared_ptr<tree::ModelSlot> slot, std::function<void(bool)> needs_base, std::function<void()> complete)
-      : slot_(std::move(slot)), needs_base_(std::move(needs_base)), complete_(std::move(complete)) {}
+  struct Told {
+    std::function<void(bool)> needs_base;  // whether it comes as a difference
+    std::function<void(std::shared_ptr<tree::ModelSlot>)> named;
+    std::function<void()> complete;
+  };
+  IntoSlot(std::shared_ptr<tree::ModelSlot> slot, Told told) : slot_(std::move(slot)), told_(std::move(told)) {}
 
   net::Awaitable<Status> begin(round::Schema schema) override { co_return slot_->begin(std::move(schema)); }
   Status append(ByteSpan bytes) override {
-    if (slot_->available() == 0) needs_base_(false);
+    if (slot_->available() == 0) told_.needs_base(false);
     return slot_->append(bytes);
   }
   Status begin_form(std::optional<round::ModelForm> form) override {
-    needs_base_(form && form->base);
+    told_.needs_base(form && form->base);
     if (form) {
       slot_->begin_form(std::move(*form));
     } else {
@@ -30,16 +33,20 @@ class IntoSlot final : public tree::ModelSink {
   SharedBytes form_bytes() override { return slot_->form_shared(); }
   MutableByteSpan room() override { return slot_->room(); }
   ByteSpan bytes() override { return slot_->bytes(); }
+  void named(const round::ModelRef& ref) override {
+    slot_->named(ref);
+    told_.named(slot_);
+    if (slot_->progress() > 0) told_.needs_base(slot_->form() && slot_->form()->base);
+  }
   void complete() override {
     if (slot_->form()) slot_->decoded();
-    needs_base_(false);
-    complete_();
+    told_.needs_base(false);
+    told_.complete();
   }
 
  private:
   std::shared_ptr<tree::ModelSlot> slot_;
-  std::function<void(bool)> needs_base_;
-  std::function<void()> complete_;
+  Told told_;
 };
 
 }  // namespace
@@ -48,29 +55,53 @@ ModelRelay::ModelRelay(tree::Runtime& runtime, net::TaskGroup& tasks, std::funct
                        std::function<void()> complete)
     : strand_(runtime.strand),
       complete_(std::move(complete)),
-      receiver_(
-          runtime, tasks,
-          {std::move(post), [this](const round::ModelRef& ref) { return begin(ref); }, {}, [this] { return have(); }}) {
-}
+      receiver_(runtime, tasks,
+                {std::move(post),
+                 [this](const round::ModelRef& ref, As as) { return begin(ref, as); },
+                 {},
+                 [this] { return have(); }}) {}
 
 void ModelRelay::want(const round::ModelRef& ref) {
   if (slot_ && slot_->ref() == ref && slot_->complete()) return;
   receiver_.want(ref);
 }
 
-// Children that are being sent the one before hear of this one, and ask.
-std::shared_ptr<tree::ModelSink> ModelRelay::begin(const round::ModelRef& ref) {
-  base_ = have();
-  give_up_slot();
-  slot_ = std::make_shared<tree::ModelSlot>(strand_, ref);
+bool ModelRelay::ahead(const round::ModelRef& unnamed) {
+  if (!is_complete() || !round::follows(unnamed, slot_->ref())) return false;
+  return receiver_.ahead(unnamed);
+}
+
+std::shared_ptr<tree::ModelSink> ModelRelay::begin(const round::ModelRef& ref, As as) {
+  auto slot = std::make_shared<tree::ModelSlot>(strand_, ref);
+  // What came ahead was damaged, or is not what was signed: who was sent it gets this one in its place.
+  const std::optional<round::ModelRef> ahead = ahead_  ? std::optional(ahead_->ref())
+                                               : slot_ ? slot_->called_ahead()
+                                                       : std::nullopt;
+  if (as == As::kWanted && ahead && ahead->run == ref.run && ahead->version == ref.version) slot->also_called(*ahead);
+  give_up_ahead();
+  if (as == As::kAhead) {
+    ahead_ = slot;
+  } else {
+    promote(slot);
+  }
   const auto needs_base = [this](bool needs) {
     if (!needs) base_.reset();
   };
-  return std::make_shared<IntoSlot>(slot_, needs_base, complete_);
+  return std::make_shared<IntoSlot>(
+      slot, IntoSlot::Told{needs_base, [this](auto named) { promote(std::move(named)); }, complete_});
+}
+
+// Children that are being sent the one before hear of this one, and ask.
+void ModelRelay::promote(std::shared_ptr<tree::ModelSlot> slot) {
+  ahead_.reset();
+  base_ = have();
+  if (slot_) slot_->abandon();
+  slot_ = std::move(slot);
 }
 
 std::shared_ptr<tree::ModelSlot> ModelRelay::slot(const round::ModelRef& ref) const {
-  return slot_ && slot_->ref() == ref ? slot_ : nullptr;
+  if (ahead_ && ahead_->is_called(ref)) return ahead_;
+  return slot_ && slot_->is_called(ref) ? slot_ : nullptr;
 }
 
 std::optional<tree::ModelReceiver::Held> ModelRelay::have() const {
@@ -78,19 +109,27 @@ std::optional<tree::ModelReceiver::Held> ModelRelay::have() const {
   return tree::ModelReceiver::Held{slot_->ref(), slot_->shared()};
 }
 
-void ModelRelay::give_up_slot() {
-  if (slot_) slot_->abandon();
-  slot_.reset();
+void ModelRelay::give_up_ahead() {
+  if (ahead_) ahead_->abandon();
+  ahead_.reset();
+}
+
+void ModelRelay::forget_ahead(RunId run) {
+  receiver_.forget_ahead(run);
+  if (ahead_ && ahead_->ref().run == run) give_up_ahead();
 }
 
 void ModelRelay::forget() {
   receiver_.forget();
-  give_up_slot();
+  give_up_ahead();
+  if (slot_) slot_->abandon();
+  slot_.reset();
   base_.reset();
 }
 
 void ModelRelay::stop() {
   receiver_.stop();
+  give_up_ahead();
   if (slot_) slot_->abandon();
 }
 

@@ -18,22 +18,28 @@ class ModelRelay {
              std::function<void()> complete);
 
   void want(const round::ModelRef& ref);  // the parent has named it; the one before is overtaken
-  void forget();                          // it may be of rounds that are lost
+  // It will name this one, unless a commit fails. False: it does not follow on what is here, or ModelReceiver::ahead().
+  bool ahead(const round::ModelRef& unnamed);
+  void forget();  // it may be of rounds that are lost
+  void forget_ahead(RunId run);
   void stop();
   tree::ModelReceiver& receiver() { return receiver_; }  // what the parent sends of it
 
   std::shared_ptr<tree::ModelSlot> slot() const { return slot_; }           // null: none is wanted
-  std::shared_ptr<tree::ModelSlot> slot(const round::ModelRef& ref) const;  // null: that one is not
+  std::shared_ptr<tree::ModelSlot> slot(const round::ModelRef& ref) const;  // null: that one is not, nor comes ahead
   bool is_complete() const { return slot_ && slot_->complete(); }
 
  private:
-  std::shared_ptr<tree::ModelSink> begin(const round::ModelRef& ref);
+  using As = tree::ModelReceiver::Owner::As;
+  std::shared_ptr<tree::ModelSink> begin(const round::ModelRef& ref, As as);
+  void promote(std::shared_ptr<tree::ModelSlot> slot);
   std::optional<tree::ModelReceiver::Held> have() const;
-  void give_up_slot();
+  void give_up_ahead();
 
   net::Executor strand_;
   std::function<void()> complete_;
   std::shared_ptr<tree::ModelSlot> slot_;
+  std::shared_ptr<tree::ModelSlot> ahead_;         // of the model that is not named yet
   std::optional<tree::ModelReceiver::Held> base_;  // the model before, until it is known that no difference needs it
   tree::ModelReceiver receiver_;
 };

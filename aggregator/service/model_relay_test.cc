@@ -4,6 +4,7 @@
 #include <span>
 
 #include "core/aggregate/model_form.h"
+#include "core/digest/model_digest.h"
 #include "core/digest/sha256.h"
 #include "core/tree/test_runtime.h"
 #include "core/wire/mapping.h"
@@ -33,14 +34,15 @@ class ModelRelayTest : public testing::Test {
   static net::Awaitable<Status> begin(ModelRelay* relay, v1::ModelBegin message) {
     co_return co_await relay->receiver().begin(std::move(message));
   }
-  void give(std::uint64_t version, std::byte flip = {}) {
+  void give(std::uint64_t version, std::byte flip = {}) { give(ref(version), flip); }
+  void give(const round::ModelRef& model, std::byte flip = {}) {
     v1::ModelBegin message;
-    *message.mutable_model() = wire::to_proto(ref(version));
+    *message.mutable_model() = wire::to_proto(model);
     *message.mutable_schema() = wire::to_proto(*round::Schema::make({{"w", round::DType::kF32, {4}}}));
     EXPECT_TRUE(runtime_.run(begin(&relay_, std::move(message))).ok());
     v1::ModelChunk chunk;
     chunk.set_run(1);
-    chunk.set_version(version);
+    chunk.set_version(model.version.value());
     Buffer copy = Buffer::copy_of(bytes());
     copy.data()[0] ^= flip;
     EXPECT_TRUE(runtime_.on_strand([&] { return relay_.receiver().chunk(chunk, copy.span()); }).ok());
@@ -137,6 +139,130 @@ TEST_F(ModelRelayTest, ADifferenceIsPassedOnAsItIsAndWhole) {
     EXPECT_TRUE(slot->complete());
     EXPECT_TRUE(net::same_bytes(slot->bytes(), bytes()));
     EXPECT_TRUE(net::same_bytes(slot->form_shared().bytes, sent.bytes.span()));
+  });
+}
+
+// ---- ahead of its name -------------------------------------------------------------------------------------------
+
+class AheadRelayTest : public ModelRelayTest {
+ protected:
+  AheadRelayTest() {
+    base_ = want(1);
+    posted_.take();
+    give(1);
+    complete_.take();
+  }
+  static round::ModelRef unnamed(std::uint64_t version) {
+    Serial serial;
+    round::ModelRef model = ref(version);
+    model.digest = *model_tree_digest(serial, bytes());
+    return model;
+  }
+  bool ahead(const round::ModelRef& model) {
+    return runtime_.on_strand([&] { return relay_.ahead(model); });
+  }
+  void name(std::uint64_t version) {
+    runtime_.on_strand([&] {
+      relay_.receiver().known(ref(version), unnamed(version).digest);
+      relay_.want(ref(version));
+    });
+  }
+  std::shared_ptr<tree::ModelSlot> base_;
+};
+
+TEST_F(AheadRelayTest, TheBaseOfTheOpenRoundStaysUntilTheNextIsNamed) {
+  ASSERT_TRUE(ahead(unnamed(2)));
+  posted_.take();
+  give(unnamed(2));
+  runtime_.on_strand([&] {
+    const auto early = relay_.slot(unnamed(2));
+    ASSERT_TRUE(early) << "children may ask for it";
+    EXPECT_EQ(early->available(), bytes().size());
+    EXPECT_EQ(relay_.slot(ref(1)), base_) << "who comes late to the open round trains from this";
+    EXPECT_EQ(relay_.slot(), base_);
+    EXPECT_FALSE(base_->abandoned());
+    EXPECT_EQ(relay_.slot(ref(2)), nullptr) << "nobody has named it so";
+  });
+  name(2);
+  EXPECT_TRUE(complete_.take());
+  runtime_.on_strand([&] {
+    EXPECT_EQ(relay_.slot()->ref(), ref(2));
+    EXPECT_EQ(relay_.slot(ref(2)), relay_.slot(unnamed(2))) << "children have asked for it by either name";
+    EXPECT_TRUE(base_->abandoned());
+  });
+}
+
+TEST_F(AheadRelayTest, WhoWasSentADamagedOneGetsTheOneThatIsNamed) {
+  ASSERT_TRUE(ahead(unnamed(2)));
+  posted_.take();
+  const auto damaged = runtime_.on_strand([&] { return relay_.slot(unnamed(2)); });
+  give(unnamed(2), std::byte{1});
+  const auto dropped = [&] {
+    return runtime_.get().metrics.counter("models_ahead_total", {{"outcome", "dropped"}}).value() == 1;
+  };
+  while (!dropped()) runtime_.on_strand([] {});
+  name(2);
+  posted_.take();
+  runtime_.on_strand([&] {
+    EXPECT_TRUE(damaged->abandoned());
+    const auto anew = relay_.slot(unnamed(2));
+    ASSERT_TRUE(anew);
+    EXPECT_EQ(anew, relay_.slot(ref(2)));
+    EXPECT_EQ(anew->available(), 0U);
+  });
+}
+
+// Also when the damage shows after the naming: a child that went on under its first name would wait for ever.
+TEST_F(AheadRelayTest, DamagedAfterItWasNamedItComesAnewUnderBothNames) {
+  ASSERT_TRUE(ahead(unnamed(2)));
+  posted_.take();
+  v1::ModelBegin message;
+  *message.mutable_model() = wire::to_proto(unnamed(2));
+  *message.mutable_schema() = wire::to_proto(*round::Schema::make({{"w", round::DType::kF32, {4}}}));
+  ASSERT_TRUE(runtime_.run(begin(&relay_, std::move(message))).ok());
+  name(2);
+  const auto first = runtime_.on_strand([&] { return relay_.slot(); });
+  v1::ModelChunk chunk;
+  chunk.set_run(1);
+  chunk.set_version(2);
+  Buffer copy = Buffer::copy_of(bytes());
+  copy.data()[0] ^= std::byte{1};
+  for (int times = 0; times < 2; ++times) {
+    ASSERT_TRUE(runtime_.on_strand([&] { return relay_.receiver().chunk(chunk, copy.span()); }).ok());
+    EXPECT_EQ(wire::from_proto(posted_.take().model_request().model()).value(), ref(2));
+    runtime_.on_strand([&] {
+      EXPECT_TRUE(first->abandoned());
+      ASSERT_TRUE(relay_.slot(unnamed(2)));
+      EXPECT_EQ(relay_.slot(unnamed(2)), relay_.slot(ref(2)));
+      EXPECT_FALSE(relay_.slot(ref(2))->abandoned());
+    });
+    v1::ModelBegin again;
+    *again.mutable_model() = wire::to_proto(ref(2));
+    *again.mutable_schema() = wire::to_proto(*round::Schema::make({{"w", round::DType::kF32, {4}}}));
+    ASSERT_TRUE(runtime_.run(begin(&relay_, std::move(again))).ok());
+  }
+}
+
+TEST_F(AheadRelayTest, OneThatDoesNotFollowOnWhatIsHereIsLeftAlone) {
+  EXPECT_FALSE(ahead(unnamed(3)));
+  EXPECT_FALSE(ahead(unnamed(1)));
+  round::ModelRef larger = unnamed(2);
+  larger.bytes = 1 << 30;
+  EXPECT_FALSE(ahead(larger)) << "a parent may not have this node take memory as it likes";
+  round::ModelRef another = unnamed(2);
+  another.run = RunId(9);
+  EXPECT_FALSE(ahead(another));
+  EXPECT_TRUE(posted_.empty());
+}
+
+TEST_F(AheadRelayTest, OfARunThatEndedNothingStays) {
+  ASSERT_TRUE(ahead(unnamed(2)));
+  const auto early = runtime_.on_strand([&] { return relay_.slot(unnamed(2)); });
+  runtime_.on_strand([&] {
+    relay_.forget_ahead(RunId(1));
+    EXPECT_TRUE(early->abandoned());
+    EXPECT_EQ(relay_.slot(unnamed(2)), nullptr);
+    EXPECT_EQ(relay_.slot(), base_);
   });
 }
 

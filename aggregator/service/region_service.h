@@ -100,6 +100,7 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   Status round_opened(const v1::RoundOpen& message);
   Status round_committed(const v1::RoundCommit& message);
   Status receipt_came(const v1::Receipt& message);
+  Status model_comes(const v1::ModelAhead& message);
   void want_model(const round::ModelRef& model);
   void base_is_here();
   round::NodeReport own_report() const;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/base/in_turn.h"
+#include "core/digest/model_digest.h"
 #include "core/digest/sha256.h"
 #include "kernels/vector.h"
 
@@ -17,7 +18,8 @@ namespace {
 
 // The flat fp32 vector and the integers of the model that is being made.
 struct Workspace {
-  Buffer model;                 // the result
+  SharedBytes model;            // the result
+  MutableByteSpan room;         // its memory
   std::span<float> values;      // inside `model` when every tensor is averaged, else `separate_values`
   std::span<const float> base;  // of the values; empty: they are the base's before their step
   std::vector<float> separate_values;
@@ -26,12 +28,14 @@ struct Workspace {
 
 Workspace open_workspace(const round::Schema& schema, ByteSpan base) {
   Workspace work;
-  work.model = Buffer(schema.model_bytes());
+  const auto memory = std::make_shared<Buffer>(schema.model_bytes());
+  work.room = memory->span();
+  work.model = {memory, memory->span()};
   if (schema.all_averaged()) {
     FLUVIAL_CHECK(
-        base.size() == work.model.size() && reinterpret_cast<std::uintptr_t>(base.data()) % alignof(float) == 0,
+        base.size() == work.room.size() && reinterpret_cast<std::uintptr_t>(base.data()) % alignof(float) == 0,
         "a base that is no flat vector");
-    work.values = {reinterpret_cast<float*>(work.model.data()), schema.value_count()};
+    work.values = {reinterpret_cast<float*>(work.room.data()), schema.value_count()};
     work.base = {reinterpret_cast<const float*>(base.data()), schema.value_count()};
     return work;
   }
@@ -73,11 +77,11 @@ Result<double> step_chunk(const transfer::NodeSum& sum, const FinaliseInput& inp
   return changed.ok() ? changed->norm_squared : std::numeric_limits<double>::infinity();
 }
 
-// Makes the next model's bytes, digests them and writes them. Where every tensor is averaged, all three go on at once,
-// chunk by chunk.
-Result<Digest> make_bytes(Parallel& parallel, const transfer::NodeSum& sum, const FinaliseInput& input,
-                          const aggregate::ServerStep& step, Workspace& work, store::ModelWriter& writer,
-                          NextModel& next) {
+// Makes the next model's bytes, digests them and writes them. Where every tensor is averaged, all of it goes on at
+// once, chunk by chunk, and the tree digest, which waits for no chunk's turn, is there first. `all_there`: with it.
+Status make_bytes(Parallel& parallel, const transfer::NodeSum& sum, const FinaliseInput& input,
+                  const aggregate::ServerStep& step, Workspace& work, store::ModelWriter& writer,
+                  const std::function<void(const Digest& tree)>& all_there, NextModel& next) {
   const kernels::ChunkLayout& layout = sum.shape().layout;
   const std::size_t count = layout.chunk_count();
   const auto bytes_of = [&](std::size_t i) { return std::as_bytes(layout.of(std::span<const float>(work.values), i)); };
@@ -88,6 +92,7 @@ Result<Digest> make_bytes(Parallel& parallel, const transfer::NodeSum& sum, cons
   });
   InTurn writing(count,
                  [&](std::size_t i) { return writer.write(layout.first_value(i) * sizeof(float), bytes_of(i)); });
+  ModelDigest tree(work.room.size());
   const bool at_once = !work.base.empty();
   std::vector<double> squares(count);
   const std::size_t first = input.sum_digest ? 1 : 0;  // a long piece: before the others
@@ -99,16 +104,23 @@ Result<Digest> make_bytes(Parallel& parallel, const transfer::NodeSum& sum, cons
     const std::size_t i = piece - first;
     FLUVIAL_ASSIGN(squares[i], step_chunk(sum, input, step, next.optimizer_state, work, i));
     if (!at_once) return {};
+    if (tree.ready(work.room, layout.first_value(i) * sizeof(float), bytes_of(i).size())) all_there(tree.finish());
     FLUVIAL_TRY(digesting.done(i));
     return writing.done(i);
   }));
   next.step_norm = std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
-  if (at_once) return hash.finish();
+  if (at_once) {
+    next.master = hash.finish();
+    return {};
+  }
   const std::span<const std::int64_t> greatest = sum.integers();
   for (std::size_t i = 0; i < work.integers.size(); ++i) work.integers[i] = std::max(work.integers[i], greatest[i]);
-  FLUVIAL_TRY(round::join_model(*input.schema, work.separate_values, work.integers, work.model.span()));
-  FLUVIAL_TRY(writer.write(0, work.model.span()));
-  return sha256(work.model.span());
+  FLUVIAL_TRY(round::join_model(*input.schema, work.separate_values, work.integers, work.room));
+  FLUVIAL_ASSIGN(const Digest digest, model_tree_digest(parallel, work.room));
+  all_there(digest);
+  FLUVIAL_TRY(writer.write(0, work.room));
+  next.master = sha256(work.room);
+  return {};
 }
 
 }  // namespace
@@ -136,18 +148,25 @@ Result<NextModel> finalise(Parallel& parallel, const transfer::NodeSum& sum, sto
   }
   const round::ModelKey key{input.record.run, ModelVersion(input.record.round.value())};
   FLUVIAL_ASSIGN(store::ModelWriter writer, models.begin(key, schema));
-  FLUVIAL_ASSIGN(const Digest digest, make_bytes(parallel, sum, input, step, work, writer, next));
-  next.master = digest;
-  next.bytes = SharedBytes::from(std::move(work.model));
-  FLUVIAL_ASSIGN(next.trained,
-                 make_trained(parallel, input.down, schema, {key, digest, next.bytes}, input.trained_before));
+  Master master{key, {}, work.model};
+  const bool is_trained_from = input.down.down.kind == aggregate::Down::Kind::kWhole;
+  const auto all_there = [&](const Digest& tree) {
+    master.tree = tree;
+    const round::ModelRef unnamed{key.run, key.version, tree, schema.model_bytes()};
+    if (is_trained_from && input.ahead) input.ahead({unnamed, master.bytes, {}, {}, 0, tree});
+  };
+  FLUVIAL_TRY(make_bytes(parallel, sum, input, step, work, writer, all_there, next));
+  master.digest = next.master;
+  next.bytes = master.bytes;
+  FLUVIAL_ASSIGN(next.trained, make_trained(parallel, input.down, schema, master, input.trained_before,
+                                            is_trained_from ? Ahead() : input.ahead));
   // Where it is the master rounded it is made of that again.
   std::optional<store::TrainedFile> own_file;
-  if (input.down.down.kind == aggregate::Down::Kind::kDelta && next.trained.ref.digest != digest) {
+  if (input.down.down.kind == aggregate::Down::Kind::kDelta && next.trained.ref.digest != next.master) {
     own_file = store::TrainedFile{next.trained.bytes.bytes, next.trained.ref.digest};
   }
   if (input.writing) input.writing();
-  FLUVIAL_ASSIGN(next.optimizer_file, models.keep(std::move(writer), digest, next.optimizer_state, own_file));
+  FLUVIAL_ASSIGN(next.optimizer_file, models.keep(std::move(writer), next.master, next.optimizer_state, own_file));
   return next;
 }
 

@@ -36,6 +36,7 @@ struct FinaliseInput {
   DownPlan down = {};
   std::optional<aggregate::BaseModel> trained_before = {};  // of the round before; it outlives the call
   std::function<void()> writing = {};  // told when all that is left is to write the files; empty: nobody asks
+  Ahead ahead = {};  // of what the sites will train from; while the rest is digested, and before anything is durable
 };
 
 // Blocking; the sum must not change meanwhile. The result is durable when it returns. kDataLoss: the probe or the

@@ -8,6 +8,7 @@
 #include <limits>
 #include <thread>
 
+#include "core/digest/model_digest.h"
 #include "core/store/memory_file_system.h"
 
 namespace fluvial::coordinator {
@@ -64,7 +65,16 @@ class FinaliseTest : public testing::Test {
     FinaliseInput input{
         record_, schema_, SharedBytes::from(Buffer::copy_of(base_.span())), *round::parse_server_optimizer(optimizer),
         {},      true};
-    return finalise(parallel, sum_, models_, std::move(input));
+    std::vector<TrainedModel> ahead;
+    input.ahead = [&](const TrainedModel& model) { ahead.push_back(model); };
+    Result<NextModel> next = finalise(parallel, sum_, models_, std::move(input));
+    if (next.ok()) {
+      EXPECT_EQ(ahead.size(), 1U);
+      EXPECT_EQ(next->trained.tree, *model_tree_digest(serial_, next->trained.bytes.bytes));
+      EXPECT_EQ(ahead.front().ref, round::called_ahead(next->trained.ref, *next->trained.tree));
+      EXPECT_EQ(ahead.front().bytes.bytes.data(), next->trained.bytes.bytes.data()) << "nothing is copied";
+    }
+    return next;
   }
 
   store::MemoryFileSystem files_;

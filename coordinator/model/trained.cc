@@ -4,18 +4,32 @@
 
 #include <utility>
 
+#include "core/digest/model_digest.h"
 #include "core/digest/sha256.h"
 
 namespace fluvial::coordinator {
+namespace {
+
+void tell(const Ahead& ahead, TrainedModel model) {
+  if (!ahead || !model.tree) return;
+  model.ref = round::called_ahead(model.ref, *model.tree);
+  ahead(model);
+}
+
+}  // namespace
 
 Result<TrainedModel> make_trained(Parallel& parallel, const DownPlan& plan, const round::Schema& schema,
-                                  const Master& master, const std::optional<aggregate::BaseModel>& before) {
+                                  const Master& master, const std::optional<aggregate::BaseModel>& before,
+                                  const Ahead& ahead) {
   using Kind = aggregate::Down::Kind;
   TrainedModel whole{
-      {master.key.run, master.key.version, master.digest, schema.model_bytes()}, master.bytes, {}, {}, 0};
+      {master.key.run, master.key.version, master.digest, schema.model_bytes()}, master.bytes, {}, {}, 0, master.tree};
   if (plan.down.kind == Kind::kWhole || master.key.version == ModelVersion(0)) return whole;
   const bool is_delta = plan.down.kind == Kind::kDelta;
-  if (is_delta && !before) return whole;
+  if (is_delta && !before) {
+    tell(ahead, whole);
+    return whole;
+  }
   const kernels::StreamKey key{master.key.run.value(), master.key.version.value(), 0};
   Buffer bytes(schema.model_bytes());
   Result<aggregate::EncodedModel> encoded =
@@ -24,19 +38,25 @@ Result<TrainedModel> make_trained(Parallel& parallel, const DownPlan& plan, cons
   if (!encoded.ok()) {
     if (encoded.error().code != Code::kInvalidArgument) return encoded.error();
     whole.whole_because = encoded.error().message;
+    tell(ahead, whole);
     return whole;
   }
   if (is_delta && encoded->bytes.size() >= schema.model_bytes()) {
     whole.whole_because =
         fmt::format("its difference takes {} bytes, and the model {}", encoded->bytes.size(), schema.model_bytes());
+    tell(ahead, whole);
     return whole;
   }
-  const Digest digest = sha256(bytes.span());
-  return TrainedModel{{master.key.run, master.key.version, digest, schema.model_bytes()},
-                      SharedBytes::from(std::move(bytes)),
-                      SharedForm{std::move(encoded->form), SharedBytes::from(std::move(encoded->bytes))},
-                      {},
-                      encoded->left_out_norm};
+  TrainedModel made{whole.ref,
+                    SharedBytes::from(std::move(bytes)),
+                    SharedForm{std::move(encoded->form), SharedBytes::from(std::move(encoded->bytes))},
+                    {},
+                    encoded->left_out_norm,
+                    {}};
+  FLUVIAL_ASSIGN(made.tree, model_tree_digest(parallel, made.bytes.bytes));
+  tell(ahead, made);
+  made.ref.digest = sha256(made.bytes.bytes);
+  return made;
 }
 
 }  // namespace fluvial::coordinator

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,10 +20,15 @@ struct SharedForm {
 struct TrainedModel {
   round::ModelRef ref;  // what openings and commits name
   SharedBytes bytes;
-  std::optional<SharedForm> form;  // none: it travels whole
-  std::string whole_because;       // the plan wants a form, and this model has none; else empty
-  double left_out_norm = 0;        // 2-norm of what it lacks of the master; 0 for one that was read from the disk
+  std::optional<SharedForm> form;   // none: it travels whole
+  std::string whole_because;        // the plan wants a form, and this model has none; else empty
+  double left_out_norm = 0;         // 2-norm of what it lacks of the master; 0 for one that was read from the disk
+  std::optional<Digest> tree = {};  // its tree digest, if it was made
 };
+
+// Told once of a model that is all there and has no SHA-256 yet, by which it will be named: its ref has the tree
+// digest for its digest. On any thread. Empty: nobody asks.
+using Ahead = std::function<void(const TrainedModel&)>;
 
 // How a run's models are made.
 struct DownPlan {
@@ -34,12 +40,14 @@ struct Master {
   round::ModelKey key;
   Digest digest{};
   SharedBytes bytes;
+  std::optional<Digest> tree = {};  // if it was made
 };
 
 // `before`: what sites trained from in the round before; a difference begins there. A run's initial model travels
 // whole, and so does one that the codec does not hold, or whose difference has no model to begin at or is no smaller:
 // it is then the master itself. The same arguments give the same bytes.
 Result<TrainedModel> make_trained(Parallel& parallel, const DownPlan& plan, const round::Schema& schema,
-                                  const Master& master, const std::optional<aggregate::BaseModel>& before);
+                                  const Master& master, const std::optional<aggregate::BaseModel>& before,
+                                  const Ahead& ahead = {});
 
 }  // namespace fluvial::coordinator

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "coordinator/model/finalise.h"
+#include "core/digest/model_digest.h"
 #include "core/digest/sha256.h"
 #include "core/store/memory_file_system.h"
 #include "kernels/reference/reference.h"
@@ -96,7 +97,23 @@ class DownTest : public testing::Test {
       const float mean = kernels::reference::mean(one + two, kScale, 4);
       master_[i] = static_cast<float>(double{master_[i]} - double{lr} * double{mean});
     }
-    return finalise(serial_, sum, models_, std::move(input));
+    ahead_.clear();
+    input.ahead = [this](const TrainedModel& model) { ahead_.push_back(model); };
+    Result<NextModel> next = finalise(serial_, sum, models_, std::move(input));
+    if (next.ok()) expect_told_ahead(next->trained);
+    return next;
+  }
+  // Once, and all but its name.
+  void expect_told_ahead(const TrainedModel& trained) {
+    ASSERT_EQ(ahead_.size(), 1U);
+    const TrainedModel& told = ahead_.front();
+    EXPECT_EQ(trained.tree, *model_tree_digest(serial_, trained.bytes.bytes));
+    EXPECT_EQ(told.ref, round::called_ahead(trained.ref, *trained.tree));
+    EXPECT_TRUE(std::ranges::equal(told.bytes.bytes, trained.bytes.bytes));
+    ASSERT_EQ(told.form.has_value(), trained.form.has_value());
+    if (told.form) {
+      EXPECT_EQ(told.form->form, trained.form->form);
+    }
   }
 
   store::MemoryFileSystem files_;
@@ -108,8 +125,9 @@ class DownTest : public testing::Test {
   std::uint64_t round_ = 0;
   std::vector<float> master_ = std::vector<float>(kValues);
   std::vector<float> trained_;
-  Buffer bytes_;       // of the master
-  TrainedModel last_;  // of the round before
+  Buffer bytes_;                     // of the master
+  TrainedModel last_;                // of the round before
+  std::vector<TrainedModel> ahead_;  // that were told of before they had a name
 };
 
 TEST_F(DownTest, MasterAndTrainedModelFollowTheirDefinitions) {

@@ -24,9 +24,11 @@ wire::Order OrderSigner::opening(const wire::Opening& opening,
   return sign(wire::kOpeningKind, wire::opening_body(opening, sites, history_));
 }
 
-wire::Order OrderSigner::commit(const round::CommitRecord& record, bool last, const Digest& master) const {
+wire::Order OrderSigner::commit(const round::CommitRecord& record, bool last, const Digest& master,
+                                const std::optional<Digest>& tree) const {
   if (!key_) return nullptr;
-  const wire::Commit commit{record.run, record.round, record.attempt, record.model, {}, {}, last, {}};
+  wire::Commit commit{record.run, record.round, record.attempt, record.model, {}, {}, last, {}};
+  commit.model_tree = tree;
   const std::optional<Digest> another = master == record.model.digest ? std::nullopt : std::optional(master);
   return sign(wire::kCommitKind,
               wire::commit_body(commit, audit_head_ ? audit_head_() : std::string(), history_, another));

@@ -30,8 +30,11 @@ class OrderSigner {
 
   identity::PublicKey key() const { return key_ ? identity::PublicKey::of(*key_) : identity::PublicKey(); }
 
+  bool signs() const { return key_.has_value(); }
+
   wire::Order opening(const wire::Opening& opening, const std::vector<round::Participant>& participants) const;
-  wire::Order commit(const round::CommitRecord& record, bool last, const Digest& master) const;
+  wire::Order commit(const round::CommitRecord& record, bool last, const Digest& master,
+                     const std::optional<Digest>& tree = {}) const;
   std::map<SiteId, wire::Order> outcomes(const round::CommitRecord& record) const;  // of every participant
   wire::Order run_state(const v1::RunState& state) const;
   void sign(std::vector<v1::Envelope>* answers) const;  // to an OutcomeQuery

@@ -38,10 +38,8 @@ void RunService::carry_out(const TellStatus& effect) {
   message.mutable_run_state()->set_reason(effect.reason);
   if (const wire::Order order = steps_.order_of(effect.status)) *message.mutable_run_state()->mutable_order() = *order;
   side_.tell_all(message);
-  if (is_over(effect.status)) {
-    side_.end();
-    steps_.run_over();
-  }
+  if (is_over(effect.status)) side_.end();
+  if (effect.status != RunStatus::kRunning) steps_.rest();
   observer_.status_told(run, effect.status, effect.reason);
 }
 

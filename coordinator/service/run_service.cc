@@ -105,7 +105,8 @@ void RunService::note_refusal(const round::Refusal& refusal) {
 }
 
 std::shared_ptr<tree::ModelSlot> RunService::model(const round::ModelRef& ref) {
-  return active_ && active_->slot->ref() == ref ? active_->slot : nullptr;
+  if (active_ && active_->slot->is_called(ref)) return active_->slot;
+  return active_ ? steps_.ahead(ref) : nullptr;
 }
 
 // ---- effects ------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <utility>
 
+#include "core/digest/model_digest.h"
 #include "core/net/pool_parallel.h"
 #include "core/wire/record_mapping.h"
 
@@ -260,11 +261,20 @@ net::Awaitable<Status> RunStarter::activate(store::RunRow row, Latest latest) {
   start.earlier = std::move(latest.earlier);
   start.late = std::move(latest.late);
   start.marks = std::move(latest.marks);
+  std::optional<Digest> tree = latest.trained.tree;
+  if (!tree) {
+    const Result<Digest> made = co_await runtime_.pool.run([&]() -> Result<Digest> {
+      net::PoolParallel parallel(runtime_.pool);
+      return model_tree_digest(parallel, latest.trained.bytes.bytes);
+    });
+    if (!made.ok()) co_return made.error();
+    tree = *made;
+  }
   auto slot = slot_of(runtime_.strand, row.schema, std::move(latest.trained));
   activate_(std::make_unique<ActiveRun>(
       ActiveRun{RunMachine(std::move(start)), std::make_shared<const round::Schema>(row.schema), std::move(*codec),
                 row.plan.optimizer, std::move(latest.optimizer_state), std::move(latest.master.bytes),
-                DownPlan{*down, row.plan.chunk_values}, std::move(slot), std::move(*continues)}));
+                DownPlan{*down, row.plan.chunk_values}, std::move(slot), std::move(*continues), tree}));
   co_return Status{};
 }
 

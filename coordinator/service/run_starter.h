@@ -33,6 +33,7 @@ struct ActiveRun {
   DownPlan down;                          // how another is made of it, which the sites train from
   std::shared_ptr<tree::ModelSlot> slot;  // that one
   std::vector<RunId> continues;           // the run before it, the one before that, ...
+  std::optional<Digest> tree;             // its tree digest
   wire::Order order = {};                 // of the attempt that is open
 };
 

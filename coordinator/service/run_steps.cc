@@ -1,6 +1,7 @@
 #include "coordinator/service/run_steps.h"
 
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/post.hpp>
 #include <chrono>
 #include <utility>
 
@@ -53,13 +54,15 @@ net::Awaitable<void> RunSteps::record_attempt(RecordAttempt effect) {
   }
   if (record.attempt == AttemptId(1) || !since_) {  // the round is new to this process
     side_.begin();
-    since_ = {now(), hub_.payload_bytes_in(), hub_.payload_bytes_out(), runtime_.clock.wall_now()};
+    since_ = {now(), hub_.payload_bytes_in(),
+              std::exchange(down_before_, std::nullopt).value_or(hub_.payload_bytes_out()), runtime_.clock.wall_now()};
   }
   observer_.recording(record);
   const TimePoint begun = now();
   wire::Opening whole = transfer::opening_of(record, machine().plan(), *host_.current()->schema);
   whole.continues = host_.current()->continues;
   whole.late = machine().lateness();
+  whole.base_tree = host_.current()->tree;
   wire::Order order;
   const Status recorded = co_await runtime_.pool.run([&]() -> Status {
     FLUVIAL_TRY(journal_.open_attempt(record));
@@ -99,6 +102,11 @@ net::Awaitable<void> RunSteps::do_finalise(Finalise effect) {
   const TimePoint begun = now();
   TimePoint written = begun;
   input.writing = [this, &written] { written = now(); };
+  if (signer_.signs()) {  // else no child could tell that it is the one
+    input.ahead = [this, step = effect.step](const TrainedModel& unnamed) {
+      boost::asio::post(runtime_.strand, [this, step, unnamed] { made(step, unnamed); });
+    };
+  }
   Result<NextModel> next = co_await runtime_.pool.run(
       [&] { return finalise(parallel, side_.sum().node(), models_, std::move(input)); }, net::Work::kFinalise);
   side_.spans().add(effect.record.run, effect.record.round, {round::SpanKind::kFinalise, {}, begun, written});
@@ -112,6 +120,32 @@ net::Awaitable<void> RunSteps::do_finalise(Finalise effect) {
   next_ = std::move(*next);
   if (!next_->trained.whole_because.empty()) observer_.travels_whole(next_->trained.ref, next_->trained.whole_because);
   host_.carry_out(machine().finalised(effect.step, next_->trained.ref, now()));
+}
+
+// Children begin to fetch it while it is digested, written and committed. They use it when the commit is signed that
+// names it.
+void RunSteps::made(Step step, TrainedModel unnamed) {
+  if (!is_due(step) || (ahead_ && ahead_->is_called(unnamed.ref))) return;
+  give_up_ahead();
+  down_before_ = hub_.payload_bytes_out();
+  const round::ModelRef ref = unnamed.ref;
+  ahead_ = slot_of(runtime_.strand, *host_.current()->schema, std::move(unnamed));
+  hub_.tell_ahead(ref);
+}
+
+std::shared_ptr<tree::ModelSlot> RunSteps::ahead(const round::ModelRef& ref) const {
+  return ahead_ && ahead_->is_called(ref) ? ahead_ : nullptr;
+}
+
+void RunSteps::give_up_ahead() {
+  if (ahead_) ahead_->abandon();
+  ahead_.reset();
+}
+
+void RunSteps::rest() {
+  next_.reset();
+  down_before_.reset();
+  give_up_ahead();
 }
 
 void RunSteps::begin(const RecordCommit& effect) {
@@ -128,7 +162,7 @@ store::CommitRow RunSteps::row_of(const round::CommitRecord& record) const {
   row.optimizer = next_->optimizer_file;
   row.sum_digest = next_->sum_digest;
   row.bytes_up = hub_.payload_bytes_in() - since_->bytes_in;
-  row.bytes_down = hub_.payload_bytes_out() - since_->bytes_out;
+  row.bytes_down = down_before_.value_or(hub_.payload_bytes_out()) - since_->bytes_out;
   row.metrics = round::settle_metrics(host_.current()->machine.plan(), row.record.contributors);
   row.committed_at = runtime_.clock.wall_now();
   row.duration_ms = static_cast<std::uint64_t>(std::chrono::duration_cast<milliseconds>(now() - since_->at).count());
@@ -139,10 +173,11 @@ net::Awaitable<void> RunSteps::record_commit(RecordCommit effect) {
   store::CommitRow row = row_of(effect.record);
   const bool last = row.record.round.value() >= machine().plan().rounds;
   observer_.committing(row, *next_);
+  const std::optional<Digest> tree = next_->trained.tree;
   SignedCommit told;
   const TimePoint begun = now();
   const Status recorded = co_await runtime_.pool.run([&]() -> Status {
-    told.order = signer_.commit(row.record, last, row.master);
+    told.order = signer_.commit(row.record, last, row.master, tree);
     row.order = kept(told.order);
     row.keys = authorship_.keys_of(row.record.contributors);
     FLUVIAL_TRY(journal_.commit(row));
@@ -164,13 +199,25 @@ net::Awaitable<void> RunSteps::record_commit(RecordCommit effect) {
   run.optimizer_state = std::move(next_->optimizer_state);
   run.master = std::move(next_->bytes);
   run.slot->abandon();
-  run.slot = slot_of(runtime_.strand, *run.schema, std::move(next_->trained));
+  run.tree = next_->trained.tree;
+  run.slot = slot_of_next(*run.schema);
   next_.reset();
   observer_.committed(row, run.machine.pace());
   health_.models_work();
   const std::vector<NodeId> home = members_.leave_for_home();
   host_.carry_out(run.machine.commit_recorded(effect.step, now()));
   members_.send(home);  // after they have been told of the commit
+}
+
+// The one that is passed on already, under its name from now on.
+std::shared_ptr<tree::ModelSlot> RunSteps::slot_of_next(const round::Schema& schema) {
+  TrainedModel& trained = next_->trained;
+  if (!trained.tree || !ahead(round::called_ahead(trained.ref, *trained.tree))) {
+    give_up_ahead();
+    return slot_of(runtime_.strand, schema, std::move(trained));
+  }
+  ahead_->named(trained.ref);
+  return std::exchange(ahead_, nullptr);
 }
 
 void RunSteps::publish(const Publish& effect) {

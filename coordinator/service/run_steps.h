@@ -49,11 +49,15 @@ class RunSteps {
   void begin(const RecordStatus& effect);
   void publish(const Publish& effect);
   wire::Order order_of(RunStatus status) const;  // that was recorded last; null: of another one, or not signed
-  void run_over() { next_.reset(); }             // what is finalised and not committed is given up
+  void rest();  // the run has ended or pauses: what is finalised and not committed is given up
+  std::shared_ptr<tree::ModelSlot> ahead(const round::ModelRef& ref) const;  // null: none comes that is called so
 
  private:
   net::Awaitable<void> record_attempt(RecordAttempt effect);
   net::Awaitable<void> do_finalise(Finalise effect);
+  void made(Step step, TrainedModel unnamed);  // and not yet named, nor durable
+  void give_up_ahead();
+  std::shared_ptr<tree::ModelSlot> slot_of_next(const round::Schema& schema);
   net::Awaitable<void> record_commit(RecordCommit effect);
   net::Awaitable<void> record_status(RecordStatus effect);
   net::Awaitable<void> prune(round::Plan plan, round::ModelRef model, round::Metrics metrics);
@@ -94,12 +98,14 @@ class RunSteps {
   DiskHealth health_;
   ModelCommitted model_committed_;
   std::optional<NextModel> next_;
-  TimePoint sealed_at_;                // the sum of the round that is being committed
-  std::vector<store::LateSite> late_;  // of the round that is being finalised
+  std::shared_ptr<tree::ModelSlot> ahead_;  // of what will be committed, as it is passed on; null: nothing
+  TimePoint sealed_at_;                     // the sum of the round that is being committed
+  std::vector<store::LateSite> late_;       // of the round that is being finalised
   std::optional<SignedStatus> status_;
-  SignedCommit commit_;         // the last
-  Digest committed_master_{};   // of the last commit
-  std::optional<Since> since_;  // when the round began that this process opened last
+  SignedCommit commit_;                       // the last
+  Digest committed_master_{};                 // of the last commit
+  std::optional<Since> since_;                // when the round began that this process opened last
+  std::optional<std::uint64_t> down_before_;  // bytes, when the model was made that the next round begins with
   TimePoint committed_at_;
   Traces traces_;
 };

@@ -26,6 +26,17 @@ struct ModelRef {
   bool operator==(const ModelRef&) const = default;
 };
 
+// What it is called before it has its name: by its tree digest.
+inline ModelRef called_ahead(ModelRef model, const Digest& tree) {
+  model.digest = tree;
+  return model;
+}
+
+// A model that a round may make of that one.
+inline bool follows(const ModelRef& model, const ModelRef& base) {
+  return model.run == base.run && model.version == base.version.next() && model.bytes == base.bytes;
+}
+
 // The round that starts from the model.
 inline RoundId round_from(const ModelRef& base) { return RoundId(base.version.value() + 1); }
 

@@ -178,6 +178,13 @@ Subject bytes_subject() {
                kChildren,
                "Models that came and had the digest that was announced, by the form in which they came",
                {form_label()}},
+              {"models_ahead_total",
+               kCounter,
+               kChildren,
+               "Models that were fetched before their commit "
+               "([ahead](../design/architecture.md#a-model-comes-ahead-of-its-name)): "
+               "`used`, or `dropped` since another was committed, or none",
+               {{"outcome", {"used", "dropped"}}}},
               {"models_refused_total", kCounter, kChildren,
                "Models that came damaged, were not what was announced, or found no room; they are asked for again"},
           }};

@@ -24,6 +24,8 @@ v1::Envelope run_query(RunId run, NodeId asker) {
   return envelope;
 }
 
+bool is_running(std::string_view run_state) { return run_state == round::run_status_name(round::RunStatus::kRunning); }
+
 bool ends_run(std::string_view run_state) {
   const std::optional<round::RunStatus> status = round::parse_run_status(run_state);
   return status && is_over(*status);

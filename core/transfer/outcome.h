@@ -15,7 +15,8 @@ namespace fluvial::transfer {
 v1::Envelope outcome_query(RunId run, RoundId round, SiteId site, const Digest& digest);
 v1::Envelope run_query(RunId run, NodeId asker);  // a site, or an aggregator
 
-bool ends_run(std::string_view run_state);  // the name of a status that is_over(); no other word does
+bool ends_run(std::string_view run_state);    // the name of a status that is_over(); no other word does
+bool is_running(std::string_view run_state);  // rounds follow each other; any other word: none is open now
 
 // The replies, in the order in which they must be sent: the end of the run comes before an update's outcome. When the
 // journal does not have the run, an update of it is late and there is no reply about the run. Blocking, as the journal

@@ -144,6 +144,7 @@ net::Awaitable<Status> Hub::greet(std::shared_ptr<net::Session> session, v1::Hel
               session};
   child.protocol = *protocol;
   child.takes_renewed = hello.takes_renewed();
+  child.takes_models_ahead = hello.takes_models_ahead();
   if (hello.software() != options_.software) {
     runtime_.log.info("a child of another version",
                       {{"member", peer.name}, {"software", printable(hello.software(), 64)}});

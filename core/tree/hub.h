@@ -41,6 +41,7 @@ struct Child {
   std::uint32_t protocol = 0;                          // that both ends speak
   std::shared_ptr<const v1::Signed> lease_shown = {};  // LeaseStatement, not verified; null: it shows none
   bool takes_renewed = false;
+  bool takes_models_ahead = false;
   std::shared_ptr<const identity::PeerIdentity> renewed = {};  // by the certificate that it has said to have since
   // Who it is, by the last certificate that it has shown.
   const identity::PeerIdentity& peer() const { return renewed ? *renewed : session->member(); }
@@ -107,6 +108,8 @@ class Hub final : public Children {
   std::set<NodeId> nodes() const override { return transfer::nodes_of(children_); }
   void send(NodeId child, v1::Envelope message) override;
   void cut(NodeId child, Error reason);
+  // What a model will be called that is here and is nobody's yet; owner_.model() gives it to those who ask.
+  void tell_ahead(const round::ModelRef& unnamed);
   // This node's own certificate is another from now on: children that take it are told.
   void tell_renewed(const std::string& chain_pem);
   void end_past_certificates();  // run() does it now and then

@@ -18,6 +18,7 @@ constexpr int kModelsAtOnceMax = 16;  // of one child; it waits for one
 }  // namespace
 
 struct Hub::Wanted {
+  round::ModelRef model;     // as the child calls it
   std::uint64_t offset = 0;  // of the model's bytes
   bool takes_form = false;
   std::optional<round::ModelRef> have;
@@ -25,7 +26,8 @@ struct Hub::Wanted {
   std::uint64_t form_offset = 0;
 
   static Result<Wanted> from(const v1::ModelRequest& request) {
-    Wanted wanted{.offset = request.offset(), .takes_form = request.takes_form(), .have = {}, .begun = {}};
+    Wanted wanted{.model = {}, .offset = request.offset(), .takes_form = request.takes_form(), .have = {}, .begun = {}};
+    FLUVIAL_ASSIGN(wanted.model, wire::from_proto(request.model()));
     if (request.has_have()) {
       FLUVIAL_ASSIGN(wanted.have, wire::from_proto(request.have()));
     }
@@ -43,17 +45,24 @@ struct Hub::Wanted {
   }
 };
 
+void Hub::tell_ahead(const round::ModelRef& unnamed) {
+  v1::Envelope message;
+  *message.mutable_model_ahead()->mutable_model() = wire::to_proto(unnamed);
+  for (const auto& [node, child] : children_) {
+    if (child.takes_models_ahead) send(node, message);
+  }
+}
+
 net::Awaitable<Status> Hub::start_model(Child child, std::shared_ptr<Stream> stream, v1::ModelRequest request) {
-  const Result<round::ModelRef> ref = wire::from_proto(request.model());
-  if (!ref.ok()) co_return ref.error();
-  if (request.offset() > ref->bytes) co_return Error{Code::kInvalidArgument, "an offset beyond the model's end"};
   Result<Wanted> wanted = Wanted::from(request);
   if (!wanted.ok()) co_return wanted.error();
+  const round::ModelRef ref = wanted->model;
+  if (request.offset() > ref.bytes) co_return Error{Code::kInvalidArgument, "an offset beyond the model's end"};
   const Result<std::shared_ptr<ModelSlot>> slot =
-      co_await ask(runtime_.strand, [&]() -> Result<std::shared_ptr<ModelSlot>> { return owner_.model(*ref); });
+      co_await ask(runtime_.strand, [&]() -> Result<std::shared_ptr<ModelSlot>> { return owner_.model(ref); });
   if (*slot == nullptr) {  // overtaken: the child will hear of a newer one
     runtime_.log.debug("model asked for that is not here",
-                       {{"member", child.name}, {"run", ref->run}, {"model_version", ref->version}});
+                       {{"member", child.name}, {"run", ref.run}, {"model_version", ref.version}});
     co_return Status{};
   }
   if (stream->models >= kModelsAtOnceMax) {
@@ -80,7 +89,7 @@ net::Awaitable<void> Hub::stream_model(std::shared_ptr<net::Session> session, st
     bool begins = false;
     const Result<std::uint64_t> available = co_await ask(runtime_.strand, [&]() -> Result<std::uint64_t> {
       if (slot->abandoned()) {  // overtaken; or what came was damaged, and comes anew, as the model itself
-        std::shared_ptr<ModelSlot> anew = owner_.model(slot->ref());
+        std::shared_ptr<ModelSlot> anew = owner_.model(wanted.model);
         if (anew == nullptr || anew->abandoned()) return Error{Code::kCancelled, "overtaken"};
         slot = std::move(anew);
         wanted.takes_form = begun = false;
@@ -100,7 +109,7 @@ net::Awaitable<void> Hub::stream_model(std::shared_ptr<net::Session> session, st
     if (!begins && !begun) continue;
     if (begins) {
       v1::Envelope begin;
-      *begin.mutable_model_begin()->mutable_model() = wire::to_proto(slot->ref());
+      *begin.mutable_model_begin()->mutable_model() = wire::to_proto(wanted.model);
       *begin.mutable_model_begin()->mutable_schema() = wire::to_proto(*schema);
       begin.mutable_model_begin()->set_offset(offset);
       if (form) *begin.mutable_model_begin()->mutable_form() = wire::to_proto(*form);
@@ -112,8 +121,8 @@ net::Awaitable<void> Hub::stream_model(std::shared_ptr<net::Session> session, st
     while (offset < *available && stream->generation == generation) {
       const std::uint64_t size = std::min(options_.model_part_bytes, *available - offset);
       v1::Envelope part;
-      part.mutable_model_chunk()->set_run(slot->ref().run.value());
-      part.mutable_model_chunk()->set_version(slot->ref().version.value());
+      part.mutable_model_chunk()->set_run(wanted.model.run.value());
+      part.mutable_model_chunk()->set_version(wanted.model.version.value());
       part.mutable_model_chunk()->set_offset(offset);
       const Status sent = co_await session->send({std::move(part), source.part(offset, size)});
       if (!sent.ok()) co_return;
@@ -121,7 +130,7 @@ net::Awaitable<void> Hub::stream_model(std::shared_ptr<net::Session> session, st
       bytes_.model_bytes.add(static_cast<double>(size));
       offset += size;
     }
-    if (offset == (form ? form->bytes : slot->ref().bytes)) co_return;
+    if (offset == (form ? form->bytes : wanted.model.bytes)) co_return;
   }
 }
 

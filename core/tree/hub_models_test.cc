@@ -130,6 +130,46 @@ class HubModels : public HubTest {
     EXPECT_EQ(sha256(got), ref_.digest);
   }
 
+  // One that is here before it has its name: who asked for it by the other one gets it through, whatever it is called.
+  net::Awaitable<void> ahead_of_its_name() {
+    round::ModelRef unnamed = ref_;
+    unnamed.digest[0] ^= std::byte{1};
+    owner_.slot = std::make_shared<ModelSlot>(process_.runtime().strand, unnamed);
+    EXPECT_TRUE(owner_.slot->begin(schema()).ok());
+    EXPECT_TRUE(owner_.slot->append(whole().first(100)).ok());
+    const auto older = co_await connect(Role::kSite, 7);
+    const auto session = co_await connect(Role::kSite, 8, 1, 1, false);
+    v1::Envelope shown = hello(1, 1);
+    shown.mutable_hello()->set_takes_models_ahead(true);
+    session->post({shown, {}});
+    EXPECT_TRUE((co_await receive(session)).ok());
+    while (owner_.joined.size() < 2) co_await net::asio::post(process_.runtime().strand, net::asio::use_awaitable);
+    hub_->tell_ahead(unnamed);
+    const Result<net::Frame> told = co_await receive(session);
+    EXPECT_TRUE(told.ok() && told->header.has_model_ahead());
+    EXPECT_EQ(wire::from_proto(told->header.model_ahead().model()).value(), unnamed);
+    v1::Envelope message;
+    *message.mutable_model_request()->mutable_model() = wire::to_proto(unnamed);
+    session->post({message, {}});
+    v1::ModelBegin begun;
+    co_await take(session, 100, &begun);
+    EXPECT_EQ(wire::from_proto(begun.model()).value(), unnamed) << "as the child calls it";
+    owner_.slot->named(ref_);
+    EXPECT_TRUE(owner_.slot->is_called(ref_) && owner_.slot->is_called(unnamed));
+    EXPECT_TRUE(owner_.slot->append(whole().subspan(100)).ok());
+    std::vector<std::byte> rest;
+    while (rest.size() < whole().size() - 100) {
+      const Result<net::Frame> part = co_await receive(session);
+      if (!part.ok()) break;
+      EXPECT_EQ(part->header.model_chunk().offset(), 100 + rest.size());
+      rest.insert(rest.end(), part->payload.span().begin(), part->payload.span().end());
+    }
+    EXPECT_TRUE(net::same_bytes(rest, whole().subspan(100)));
+    older->post({request(false, {}), {}});  // who is of an earlier version was told nothing that it does not know
+    const std::vector<std::byte> got = co_await take(older, whole().size(), &begun);
+    EXPECT_EQ(sha256(got), ref_.digest);
+  }
+
   // The model that came here was damaged: it comes anew, into another slot, as the model itself.
   net::Awaitable<void> anew_after_damage(std::optional<round::ModelRef> have, std::size_t taken) {
     have_slot();
@@ -171,6 +211,10 @@ TEST_F(HubModels, AfterDamageTheModelItselfComes) {
 }
 TEST_F(HubModels, AfterDamageItComesAlsoToWhoHasNothingYet) {
   run([this] { return anew_after_damage(std::nullopt, 0); });
+}
+
+TEST_F(HubModels, OneAheadOfItsNameGoesToThoseWhoTakeIt) {
+  run([this] { return ahead_of_its_name(); });
 }
 
 }  // namespace

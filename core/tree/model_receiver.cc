@@ -1,10 +1,13 @@
 #include "core/tree/model_receiver.h"
 
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <optional>
 #include <utility>
 
 #include "core/aggregate/model_form.h"
+#include "core/digest/model_digest.h"
 #include "core/digest/sha256.h"
 #include "core/net/deadline.h"
 #include "core/net/pool_parallel.h"
@@ -16,8 +19,19 @@ namespace fluvial::tree {
 namespace {
 
 constexpr int kAttemptsMax = 5;  // of a model that arrives damaged, until the next session
+constexpr int kAheadMax = 5;     // models that come ahead, until one is whole and named: each may take memory
 
 }  // namespace
+
+// What is hashed of a model while its bytes come, on the pool.
+struct ModelReceiver::Hashing {
+  Hashing(std::shared_ptr<ModelSink> place, std::uint64_t bytes) : sink(std::move(place)), digest(bytes) {}
+  std::shared_ptr<ModelSink> sink;
+  ModelDigest digest;
+  std::uint64_t given = 0;  // bytes, from the start, of which a job was told
+  int jobs = 0;             // under way
+  bool is_short = false;    // the pool did not take one
+};
 
 struct ModelReceiver::Fetch {
   Fetch(round::ModelRef wanted, std::shared_ptr<ModelSink> place, const net::BackoffSettings& settings)
@@ -25,8 +39,14 @@ struct ModelReceiver::Fetch {
 
   std::uint64_t bytes() const { return form ? form->bytes : ref.bytes; }  // that are sent
   bool is_whole() const { return schema && received == bytes(); }
+  bool is_called(const round::ModelRef& name) const { return name == ref || (ahead && name == *ahead); }
 
-  round::ModelRef ref;
+  round::ModelRef ref;                   // while it is not wanted yet: as it was said ahead
+  bool is_wanted = true;                 // false: nobody has signed its name
+  std::optional<round::ModelRef> ahead;  // as it was asked for before it was wanted; none: it did not come ahead
+  std::optional<Digest> tree;            // it is checked by; none: by the digest of its name
+  std::shared_ptr<Hashing> hashing;      // once bytes of it came, with a tree to be checked by
+  bool is_checked = false;               // and sealed
   std::shared_ptr<ModelSink> sink;
   net::Backoff backoff;
   std::optional<round::Schema> schema;   // once the sink has room for it
@@ -45,11 +65,61 @@ ModelReceiver::ModelReceiver(Runtime& runtime, net::TaskGroup& tasks, Owner owne
     : runtime_(runtime), tasks_(tasks), owner_(std::move(owner)), stop_(runtime.strand) {}
 ModelReceiver::~ModelReceiver() = default;
 
+std::optional<Digest> ModelReceiver::tree_of(const round::ModelRef& ref) const {
+  return known_ && known_->ref == ref ? known_->tree : std::nullopt;
+}
+
 void ModelReceiver::want(const round::ModelRef& ref) {
   if (stopping_) return;
-  if (!fetch_ || fetch_->ref != ref) fetch_ = std::make_shared<Fetch>(ref, owner_.sink(ref), runtime_.backoff);
+  if (fetch_ && !fetch_->is_wanted) {
+    const std::optional<Digest> tree = tree_of(ref);
+    if (tree && fetch_->ref == round::called_ahead(ref, *tree)) return adopt(ref);
+    drop_ahead();
+  }
+  if (!fetch_ || fetch_->ref != ref) {
+    fetch_ = std::make_shared<Fetch>(ref, owner_.sink(ref, Owner::As::kWanted), runtime_.backoff);
+    fetch_->tree = tree_of(ref);
+  }
   if (std::exchange(fetch_->promised, true)) return;           // on its way: asked again, it would be sent once more
   if (!fetch_->flowing && !fetch_->held_up) request(*fetch_);  // the parent names it: it has it, or gets it
+}
+
+bool ModelReceiver::ahead(const round::ModelRef& unnamed) {
+  if (stopping_ || (fetch_ && (fetch_->is_wanted || fetch_->ref == unnamed))) return false;
+  if (announced_ == kAheadMax) return false;
+  ++announced_;
+  drop_ahead();
+  fetch_ = std::make_shared<Fetch>(unnamed, owner_.sink(unnamed, Owner::As::kAhead), runtime_.backoff);
+  fetch_->is_wanted = false;
+  fetch_->ahead = unnamed;
+  fetch_->tree = unnamed.digest;
+  fetch_->promised = true;
+  request(*fetch_);
+  return true;
+}
+
+// What came ahead is what was signed.
+void ModelReceiver::adopt(const round::ModelRef& ref) {
+  const std::shared_ptr<Fetch> fetch = fetch_;
+  fetch->ref = ref;
+  fetch->is_wanted = true;
+  fetch->sink->named(ref);
+  const bool is_asked_for = std::exchange(fetch->promised, true);  // a parent that announced it has it under both names
+  if (fetch->is_checked) {
+    tasks_.spawn(runtime_.strand, "model", hand_on(fetch));
+  } else if (!is_asked_for && !fetch->held_up) {
+    request(*fetch);
+  }
+}
+
+void ModelReceiver::drop_ahead() {
+  if (!fetch_ || fetch_->is_wanted) return;
+  runtime_.metrics.counter("models_ahead_total", {{"outcome", "dropped"}}).add();
+  fetch_.reset();
+}
+
+void ModelReceiver::forget_ahead(RunId run) {
+  if (fetch_ && fetch_->ref.run == run) drop_ahead();
 }
 
 void ModelReceiver::request(Fetch& fetch) {
@@ -73,7 +143,7 @@ void ModelReceiver::request(Fetch& fetch) {
 void ModelReceiver::parent_up() {
   if (!fetch_) return;
   fetch_->promised = false;
-  if (fetch_->held_up) return;
+  if (fetch_->held_up || !fetch_->is_wanted) return;  // another parent knows no more of it
   fetch_->attempts = 1;
   request(*fetch_);
 }
@@ -82,7 +152,12 @@ void ModelReceiver::parent_down() {
   if (fetch_) fetch_->flowing = false;
 }
 
-void ModelReceiver::forget() { fetch_.reset(); }
+void ModelReceiver::forget() {
+  drop_ahead();
+  fetch_.reset();
+}
+
+std::uint64_t ModelReceiver::bytes_here() const { return fetch_ ? fetch_->received : 0; }
 
 std::optional<std::uint64_t> ModelReceiver::bytes_expected() const {
   return fetch_ ? std::optional(fetch_->bytes()) : std::nullopt;
@@ -98,7 +173,7 @@ net::Awaitable<Status> ModelReceiver::begin(v1::ModelBegin message) {
   const Result<round::ModelRef> ref = wire::from_proto(message.model());
   if (!ref.ok()) co_return ref.error();
   const std::shared_ptr<Fetch> fetch = fetch_;
-  if (!fetch || fetch->ref != *ref || fetch->held_up) co_return Status{};  // replaced meanwhile
+  if (!fetch || !fetch->is_called(*ref) || fetch->held_up) co_return Status{};  // replaced meanwhile
   Result<round::Schema> schema = wire::from_proto(message.schema());
   if (!schema.ok()) co_return schema.error();
   if (schema->model_bytes() != ref->bytes) co_return Error{Code::kDataLoss, "a schema that does not fit the model"};
@@ -186,36 +261,84 @@ Status ModelReceiver::chunk(const v1::ModelChunk& message, ByteSpan bytes) {
   const ByteSpan fresh = bytes.last(fetch.position - fetch.received);
   FLUVIAL_TRY(fetch.form ? fetch.sink->append_form(fresh) : fetch.sink->append(fresh));
   fetch.received = fetch.position;
-  if (fetch.is_whole()) {
-    fetch.flowing = false;
-    fetch.held_up = true;
-    tasks_.spawn(runtime_.strand, "model", check(fetch_));
-  }
+  arrived();
   return {};
 }
 
+// More of it is here.
+void ModelReceiver::arrived() {
+  Fetch& fetch = *fetch_;
+  if (fetch.is_whole()) {
+    fetch.flowing = false;
+    fetch.held_up = true;
+  }
+  if (!fetch.tree || fetch.form) {
+    if (fetch.is_whole()) tasks_.spawn(runtime_.strand, "model", check(fetch_));
+    return;
+  }
+  if (!fetch.hashing) fetch.hashing = std::make_shared<Hashing>(fetch.sink, fetch.ref.bytes);
+  Hashing& hashing = *fetch.hashing;
+  if (!fetch.is_whole() && fetch.received / kModelPartBytes == hashing.given / kModelPartBytes) return;
+  ++hashing.jobs;
+  tasks_.spawn(runtime_.strand, "model", hash(fetch_, std::exchange(hashing.given, fetch.received), fetch.received));
+}
+
+net::Awaitable<void> ModelReceiver::hash(std::shared_ptr<Fetch> fetch, std::uint64_t from, std::uint64_t to) {
+  const std::shared_ptr<Hashing> hashing = fetch->hashing;
+  const Status hashed = co_await runtime_.pool.run([&]() -> Status {
+    hashing->digest.ready(hashing->sink->bytes(), from, to - from);
+    return {};
+  });
+  if (!hashed.ok()) hashing->is_short = true;
+  if (--hashing->jobs == 0 && fetch_ == fetch && fetch->hashing == hashing && fetch->is_whole()) co_await check(fetch);
+}
+
 net::Awaitable<void> ModelReceiver::check(std::shared_ptr<Fetch> fetch) {
-  const Status sealed = co_await runtime_.pool.run([fetch, this]() -> Status {
+  const Digest expected = fetch->tree.value_or(fetch->ref.digest);  // it may be named meanwhile
+  const Status sealed = co_await runtime_.pool.run([fetch, expected, this]() -> Status {
+    net::PoolParallel parallel(runtime_.pool);
     if (fetch->form) {
-      net::PoolParallel parallel(runtime_.pool);
       const SharedBytes encoded = fetch->sink->form_bytes();
       FLUVIAL_TRY(aggregate::decode_model(parallel, *fetch->form, *fetch->schema,
                                           fetch->base ? fetch->base->bytes.bytes : ByteSpan(), encoded.bytes,
                                           fetch->sink->room()));
     }
-    const Digest digest = sha256(fetch->sink->bytes());
-    if (digest != fetch->ref.digest) {
-      return Error{Code::kDataLoss, "its digest is " + to_hex(digest) + ", expected " + to_hex(fetch->ref.digest)};
+    const bool is_hashed = fetch->hashing && !fetch->hashing->is_short;
+    Digest digest;
+    if (is_hashed) {
+      digest = fetch->hashing->digest.finish();
+    } else if (fetch->tree) {
+      FLUVIAL_ASSIGN(digest, model_tree_digest(parallel, fetch->sink->bytes()));
+    } else {
+      digest = sha256(fetch->sink->bytes());
+    }
+    if (digest != expected) {
+      return Error{Code::kDataLoss, "its digest is " + to_hex(digest) + ", expected " + to_hex(expected)};
     }
     return fetch->sink->seal();
   });
   if (fetch_ != fetch) co_return;
   if (!sealed.ok()) {
-    if (sealed.error().code == Code::kDataLoss && owner_.refused) owner_.refused(fetch->ref, sealed.error());
+    const bool is_damaged = sealed.error().code == Code::kDataLoss;
+    if (is_damaged && fetch->is_wanted && owner_.refused) owner_.refused(fetch->ref, sealed.error());
     co_await again(fetch, sealed.error());
     co_return;
   }
+  fetch->is_checked = true;
+  if (fetch->is_wanted) complete(fetch);
+}
+
+// Not while the owner is at it: a task runs up to its first wait where it is spawned.
+net::Awaitable<void> ModelReceiver::hand_on(std::shared_ptr<Fetch> fetch) {
+  co_await net::asio::post(runtime_.strand, net::asio::use_awaitable);
+  if (fetch_ == fetch) complete(fetch);
+  co_return;
+}
+
+void ModelReceiver::complete(std::shared_ptr<Fetch> fetch) {
   runtime_.metrics.counter("models_received_total", {{"form", form_word(fetch->form)}}).add();
+  if (fetch->ahead) runtime_.metrics.counter("models_ahead_total", {{"outcome", "used"}}).add();
+  announced_ = 0;
   fetch_.reset();
   fetch->sink->complete();
 }
@@ -225,12 +348,18 @@ net::Awaitable<void> ModelReceiver::again(std::shared_ptr<Fetch> fetch, Error wh
   if (stopping_ || fetch_ != fetch) co_return;
   runtime_.metrics.counter("models_refused_total").add();
   const telemetry::Logger log = runtime_.log.with({{"run", fetch->ref.run}, {"model_version", fetch->ref.version}});
+  if (!fetch->is_wanted) {  // it may never be
+    log.warn("a model that came ahead is refused; it is fetched once it is named", {{"reason", why.message}});
+    drop_ahead();
+    co_return;
+  }
   fetch->received = fetch->position = 0;
+  fetch->hashing.reset();
   fetch->schema.reset();
   if (fetch->form) fetch->takes_form = false;  // it is not what it was said to be, or its base is not
   fetch->form.reset();
   fetch->base.reset();
-  fetch->sink = owner_.sink(fetch->ref);
+  fetch->sink = owner_.sink(fetch->ref, Owner::As::kWanted);
   if (fetch->attempts == kAttemptsMax) {
     log.error("model refused; it is asked for again in the next session",
               {{"reason", why.message}, {"tries", fetch->attempts}});

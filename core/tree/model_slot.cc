@@ -17,6 +17,11 @@ ModelSlot::ModelSlot(const net::Executor& strand, round::ModelRef ref, round::Sc
   FLUVIAL_CHECK(bytes_.bytes.size() == ref_.bytes && schema_->model_bytes() == ref_.bytes, "a model of another size");
 }
 
+void ModelSlot::named(const round::ModelRef& ref) {
+  FLUVIAL_CHECK(ref.bytes == ref_.bytes, "a name of another model");
+  if (ref != ref_) ahead_ = std::exchange(ref_, ref);
+}
+
 Status ModelSlot::begin(round::Schema schema) {
   if (schema_ != nullptr) return round::check_same_schema(*schema_, schema);
   if (schema.model_bytes() != ref_.bytes) {

@@ -25,6 +25,11 @@ class ModelSlot {
   ModelSlot(const net::Executor& strand, round::ModelRef ref, round::Schema schema, SharedBytes bytes);
 
   const round::ModelRef& ref() const { return ref_; }
+  // It came ahead of its name (ModelAhead), which is this. Children may have asked for it as it was called before.
+  void named(const round::ModelRef& ref);
+  const std::optional<round::ModelRef>& called_ahead() const { return ahead_; }
+  void also_called(const round::ModelRef& ahead) { ahead_ = ahead; }
+  bool is_called(const round::ModelRef& ref) const { return ref == ref_ || (ahead_ && ref == *ahead_); }
 
   // kDataLoss when the schema does not make ref().bytes bytes; the same schema again is fine.
   Status begin(round::Schema schema);
@@ -68,6 +73,7 @@ class ModelSlot {
 
  private:
   round::ModelRef ref_;
+  std::optional<round::ModelRef> ahead_;  // as it was called before it had its name
   std::shared_ptr<const round::Schema> schema_;
   std::shared_ptr<Buffer> writable_;
   SharedBytes bytes_;

@@ -55,6 +55,14 @@ Status Orders::committed(const wire::Commit& commit) const {
   return wire::check_commit(commit.order->body(), commit, history_);
 }
 
+std::optional<Digest> Orders::tree_of(const wire::Opening& opening) const {
+  return are_signed() ? wire::tree_of_opening(*opening.order) : std::nullopt;
+}
+
+std::optional<Digest> Orders::tree_of(const wire::Commit& commit) const {
+  return are_signed() ? wire::tree_of_commit(*commit.order) : std::nullopt;
+}
+
 Result<wire::Decided> Orders::decided(SiteId site, RunId run, RoundId round, const v1::Signed& order) const {
   FLUVIAL_TRY(check(wire::kOutcomeKind, order));
   const Result<wire::Decided> decided = wire::decided_from(order.body(), history_);

@@ -32,6 +32,9 @@ class Orders {
   Status committed(const wire::Commit& commit) const;
   // Of this site in the commit. None: the commit does not say.
   Result<std::optional<wire::Decided>> outcome_of(SiteId site, const wire::Commit& commit) const;
+  // The tree digest of the model that it names, which was checked before. None: the coordinator signs none.
+  std::optional<Digest> tree_of(const wire::Opening& opening) const;
+  std::optional<Digest> tree_of(const wire::Commit& commit) const;
   Status answered(const v1::OutcomeReply& reply) const;
   Status ended(const v1::RunState& state) const;
 

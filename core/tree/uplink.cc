@@ -222,6 +222,7 @@ v1::Envelope Uplink::hello(const Lease* lease) const {
   hello.set_incarnation(options_.incarnation.value());
   hello.set_history(history_.value());
   hello.set_takes_renewed(options_.verify != nullptr);
+  hello.set_takes_models_ahead(true);
   if (lease != nullptr) hello.set_lease_epoch(lease->epoch.value());
   if (lease != nullptr && lease->statement) *hello.mutable_lease() = *lease->statement;
   return message;

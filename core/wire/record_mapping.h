@@ -60,6 +60,8 @@ struct Opening {
   std::vector<RunId> continues;              // the run that this one continues, then the run before that, ...
   Order order = {};                          // an OpeningStatement
   std::optional<round::Lateness> late = {};  // updates of earlier rounds may enter
+  // The base's tree digest, for the statement, which alone says it (tree_of_opening()).
+  std::optional<Digest> base_tree = {};
 };
 v1::Envelope to_envelope(const Opening& opening);
 Result<Opening> from_proto(const v1::RoundOpen& message);
@@ -76,6 +78,7 @@ struct Commit {
   std::vector<SiteId> late;  // participants below the child that are not in. A site that is named nowhere has to ask
   Order order = {};          // a CommitStatement
   std::map<SiteId, Order> outcomes = {};  // OutcomeStatements, of those below the child
+  std::optional<Digest> model_tree = {};  // the model's tree digest, for the statement alone (tree_of_commit())
 };
 v1::Envelope to_envelope(const Commit& commit);
 Result<Commit> from_proto(const v1::RoundCommit& message);

@@ -72,6 +72,7 @@ std::string opening_body(const Opening& opening, const std::vector<SiteId>& site
   set_opening_fields(opening, statement);
   for (const SiteId site : sites) statement.add_sites(site.value());
   std::ranges::sort(*statement.mutable_sites());
+  if (opening.base_tree) statement.set_base_tree(digest_to_proto(*opening.base_tree));
   statement.set_history(history.value());
   return bytes_of(statement);
 }
@@ -105,6 +106,7 @@ std::string commit_body(const Commit& commit, const std::string& audit_head, rou
   statement.set_audit_head(audit_head);
   statement.set_history(history.value());
   if (master) statement.set_master_sha256(digest_to_proto(*master));
+  if (commit.model_tree) statement.set_model_tree(digest_to_proto(*commit.model_tree));
   return bytes_of(statement);
 }
 
@@ -138,6 +140,25 @@ Result<Decided> decided_from(const std::string& body, round::HistoryId history) 
   }
   decided.own = RoundId(stated.own_round());
   return decided;
+}
+
+namespace {
+
+std::optional<Digest> tree_of(const std::string& stated) {
+  const Result<Digest> digest = digest_from_proto(stated);
+  return digest.ok() ? std::optional(*digest) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Digest> tree_of_opening(const v1::Signed& order) {
+  v1::OpeningStatement statement;
+  return statement.ParseFromString(order.body()) ? tree_of(statement.base_tree()) : std::nullopt;
+}
+
+std::optional<Digest> tree_of_commit(const v1::Signed& order) {
+  v1::CommitStatement statement;
+  return statement.ParseFromString(order.body()) ? tree_of(statement.model_tree()) : std::nullopt;
 }
 
 Result<SiteId> site_of_outcome(const std::string& body) {

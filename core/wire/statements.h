@@ -50,6 +50,9 @@ Status check_opening(const std::string& body, const Opening& opening, round::His
 Status check_commit(const std::string& body, const Commit& commit, round::HistoryId history);
 Status check_run_state(const std::string& body, const v1::RunState& state, round::HistoryId history);
 Result<Decided> decided_from(const std::string& body, round::HistoryId history);
+// The tree digest of the model that a statement names, whose body was checked. None: an older coordinator's.
+std::optional<Digest> tree_of_opening(const v1::Signed& order);
+std::optional<Digest> tree_of_commit(const v1::Signed& order);
 // Whom the statement is about: for those who pass it on. kInvalidArgument when it is none.
 Result<SiteId> site_of_outcome(const std::string& body);
 

@@ -27,6 +27,7 @@ class MappedModel final : public tree::ModelSink {
   SharedBytes form_bytes() override { return {form_, form_->span()}; }
   MutableByteSpan room() override { return writer_->span(); }
   ByteSpan bytes() override { return writer_->span(); }
+  void named(const round::ModelRef& ref) override { ref_ = ref; }
   Status seal() override;
   void complete() override;
 

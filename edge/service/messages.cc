@@ -16,6 +16,7 @@ net::Awaitable<Status> EdgeService::from_parent(net::Frame frame) {
   switch (message.body_case()) {
     case v1::Envelope::kModelBegin: co_return co_await models_.begin(std::move(*message.mutable_model_begin()));
     case v1::Envelope::kModelChunk: co_return models_.chunk(message.model_chunk(), frame.payload.span());
+    case v1::Envelope::kModelAhead: co_return on_model_ahead(message.model_ahead());
     case v1::Envelope::kRoundOpen: co_return on_round_open(message.round_open());
     case v1::Envelope::kRoundCommit: co_return on_round_commit(message.round_commit());
     case v1::Envelope::kRunState: co_return on_run_state(message.run_state());
@@ -25,10 +26,20 @@ net::Awaitable<Status> EdgeService::from_parent(net::Frame frame) {
   }
 }
 
+// One that follows on what is here, and no other: a parent may not have this node take memory as it likes.
+Status EdgeService::on_model_ahead(const v1::ModelAhead& message) {
+  FLUVIAL_ASSIGN(const round::ModelRef model, wire::from_proto(message.model()));
+  const bool is_next = held_ && round::follows(model, held_->ref) && !machine_->is_over(model.run);
+  if (common_models_ == nullptr && is_next) models_.ahead(model);
+  return {};
+}
+
 Status EdgeService::on_round_open(const v1::RoundOpen& message) {
   FLUVIAL_ASSIGN(wire::Opening opening, wire::from_proto(message));
   FLUVIAL_ASSIGN(const bool is_news, orders_.opened(opening));
   const wire::Order order = opening.order;
+  models_.known(opening.base, orders_.tree_of(opening));
+  if (held_ && held_->ref == opening.base) models_.forget_ahead(opening.run);  // what was made of it is given up
   std::optional<Offer> offer = is_news ? offer_of(std::move(opening), self_.node) : std::nullopt;
   if (!offer) return {};
   if (orders_.are_signed()) offer->cohort = cohort_of(*order);
@@ -60,6 +71,7 @@ Status EdgeService::on_round_commit(const v1::RoundCommit& message) {
   FLUVIAL_ASSIGN(const wire::Commit commit, wire::from_proto(message));
   FLUVIAL_TRY(orders_.committed(commit));
   FLUVIAL_ASSIGN(const Verdict verdict, verdict_of(commit));
+  models_.known(commit.model, orders_.tree_of(commit));
   news_.carry_out(news_.ends().committed(commit.run, commit.round, commit.model));
   site_.report.round_committed(commit, verdict, news_.ends().round());
   reporter_.rounds_over(site_.spans.take_until(commit.run, commit.round, site_.runtime.clock.now()));
@@ -72,6 +84,7 @@ Status EdgeService::on_run_state(const v1::RunState& message) {
   const RunId run(message.run());
   const bool ends = transfer::ends_run(message.state());
   if (ends) FLUVIAL_TRY(orders_.ended(message));
+  if (!transfer::is_running(message.state())) models_.forget_ahead(run);
   site_.report.run_state(run, message.state(), message.reason());
   if (ends) {
     note_end(run, message.state());

@@ -53,7 +53,7 @@ EdgeService::~EdgeService() = default;
 tree::ModelReceiver::Owner EdgeService::model_owner() {
   tree::ModelReceiver::Owner owner;
   owner.post = [this](v1::Envelope message) { uplink_.post(std::move(message)); };
-  owner.sink = [this](const round::ModelRef& model) {
+  owner.sink = [this](const round::ModelRef& model, tree::ModelReceiver::Owner::As) {
     const auto begun = [this] { schema_from_ = uplink_.lease().parent; };
     return std::make_shared<MappedModel>(site_.runtime.pool, model_memory_, model, begun, [this](HeldModel held) {
       if (common_models_ != nullptr) {
@@ -241,7 +241,7 @@ round::NodeReport EdgeService::own_report() const {
     report.total_bytes = sending->total_bytes;
   } else if (report.doing == round::Doing::kFetching && fetching_) {
     report.total_bytes = models_.bytes_expected().value_or(fetching_->model.bytes);
-    report.done_bytes = std::min(report.total_bytes, models_.bytes_received() - fetching_->bytes_before);
+    report.done_bytes = std::min(report.total_bytes, models_.bytes_here());
   } else if (report.doing == round::Doing::kTraining && report.workers < settings_.workers) {
     report.note = report.workers == 0 ? "no worker attached"
                                       : fmt::format("{} of {} workers attached", report.workers, settings_.workers);
@@ -281,7 +281,7 @@ void EdgeService::send_early(const std::optional<Received>& received) {
 void EdgeService::apply(const FetchModel& effect) {
   const round::ModelRef& model = effect.model;
   const bool is_new = !fetching_ || fetching_->model != model;
-  if (is_new) fetching_ = Fetching{model, site_.runtime.clock.now(), models_.bytes_received()};
+  if (is_new) fetching_ = Fetching{model, site_.runtime.clock.now()};
   site_.span_begun(model.run, round::round_from(model), round::SpanKind::kFetch);
   if (common_models_ == nullptr) return models_.want(model);
   if (is_new) models_.forget();  // another's bytes, that would come after this one's

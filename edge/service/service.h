@@ -71,6 +71,7 @@ class EdgeService : public tree::UplinkOwner {
 
  private:
   // messages.cc
+  Status on_model_ahead(const v1::ModelAhead& message);
   Status on_round_open(const v1::RoundOpen& message);
   Status on_round_commit(const v1::RoundCommit& message);
   Status on_run_state(const v1::RunState& message);
@@ -132,8 +133,7 @@ class EdgeService : public tree::UplinkOwner {
   std::optional<HeldModel> held_;
   struct Fetching {
     round::ModelRef model;
-    TimePoint since;                 // it was named
-    std::uint64_t bytes_before = 0;  // had been received of others
+    TimePoint since;  // it was named
   };
   std::optional<Fetching> fetching_;
   CommonModels* common_models_;

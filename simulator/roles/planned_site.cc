@@ -85,6 +85,7 @@ Status PlannedSite::take(const v1::Envelope& message, std::uint64_t payload_byte
   switch (message.body_case()) {
     case v1::Envelope::kModelBegin: return on_model_begin(message.model_begin());
     case v1::Envelope::kModelChunk: return on_model_chunk(message.model_chunk(), payload_bytes);
+    case v1::Envelope::kModelAhead: return on_model_ahead(message.model_ahead());
     case v1::Envelope::kRoundOpen: return on_round_open(message.round_open());
     case v1::Envelope::kRoundCommit: return on_round_commit(message.round_commit());
     case v1::Envelope::kOutcomeReply: return on_outcome_reply(message.outcome_reply());
@@ -131,13 +132,24 @@ Status PlannedSite::on_outcome_reply(const v1::OutcomeReply& message) {
 // ---- the model ----------------------------------------------------------------------------------------------------
 
 void PlannedSite::apply(const edge::FetchModel& effect) {
-  if (!fetch_ || fetch_->ref != effect.model) fetch_ = Fetch{effect.model};
+  if (!fetch_ || !fetch_->is_of(effect.model)) fetch_ = Fetch{.ref = effect.model};
+  fetch_->ref = effect.model;
+  if (!std::exchange(fetch_->is_named, true) && fetch_->is_whole()) return take_up();
   if (std::exchange(fetch_->promised, true)) return;  // on its way: asking again would send it once more
   if (!fetch_->flowing) request_model();
 }
 
+// Of what its commit will name: this site believes it.
+Status PlannedSite::on_model_ahead(const v1::ModelAhead& message) {
+  FLUVIAL_ASSIGN(const round::ModelRef unnamed, wire::from_proto(message.model()));
+  if (fetch_ || !held_ || !round::follows(unnamed, *held_)) return {};
+  fetch_ = Fetch{.ref = unnamed, .is_named = false, .promised = true};
+  request_model();
+  return {};
+}
+
 void PlannedSite::request_model() {
-  if (!fetch_ || fetch_->received == fetch_->ref.bytes) return;
+  if (!fetch_ || fetch_->is_whole()) return;
   fetch_->flowing = false;
   v1::Envelope message;
   *message.mutable_model_request()->mutable_model() = wire::to_proto(fetch_->ref);
@@ -147,7 +159,7 @@ void PlannedSite::request_model() {
 
 Status PlannedSite::on_model_begin(const v1::ModelBegin& message) {
   FLUVIAL_ASSIGN(const round::ModelRef ref, wire::from_proto(message.model()));
-  if (fetch_ && fetch_->ref == ref && message.offset() == fetch_->received) fetch_->flowing = true;
+  if (fetch_ && fetch_->is_of(ref) && message.offset() == fetch_->received) fetch_->flowing = true;
   return {};
 }
 
@@ -155,14 +167,19 @@ Status PlannedSite::on_model_chunk(const v1::ModelChunk& message, std::uint64_t 
   if (!fetch_ || !fetch_->flowing || message.version() != fetch_->ref.version.value()) return {};
   if (message.offset() != fetch_->received) return Error{Code::kDataLoss, "model bytes out of place"};
   fetch_->received += payload_bytes;
-  if (fetch_->received != fetch_->ref.bytes) return {};
+  if (!fetch_->is_whole()) return {};
   fetch_->flowing = false;
+  if (fetch_->is_named) take_up();
+  return {};
+}
+
+void PlannedSite::take_up() {
   later(kTakeUp, [this, ref = fetch_->ref] {
     if (!fetch_ || fetch_->ref != ref) return;
     fetch_.reset();
+    held_ = ref;
     carry_out(machine_.model_ready(ref));
   });
-  return {};
 }
 
 // ---- what the machine decides -------------------------------------------------------------------------------------

@@ -28,7 +28,11 @@ class PlannedSite final : public Node, private tree::UplinkOwner {
     std::shared_ptr<const StandIn> made;
   };
   struct Fetch {
+    bool is_of(const round::ModelRef& model) const { return ref.run == model.run && ref.version == model.version; }
+    bool is_whole() const { return received == ref.bytes; }
+
     round::ModelRef ref;
+    bool is_named = true;  // false: it comes ahead of its commit
     std::uint64_t received = 0;
     bool promised = false;  // asked for on this session, after the parent had named it
     bool flowing = false;   // begun on this session, not whole yet
@@ -51,6 +55,8 @@ class PlannedSite final : public Node, private tree::UplinkOwner {
   Status on_round_open(const v1::RoundOpen& message);
   Status on_round_commit(const v1::RoundCommit& message);
   Status on_outcome_reply(const v1::OutcomeReply& message);
+  Status on_model_ahead(const v1::ModelAhead& message);
+  void take_up();
   Status on_model_begin(const v1::ModelBegin& message);
   Status on_model_chunk(const v1::ModelChunk& message, std::uint64_t payload_bytes);
   void request_model();
@@ -81,6 +87,7 @@ class PlannedSite final : public Node, private tree::UplinkOwner {
   tree::Uplink uplink_;
   edge::InOrder<edge::Effect> effects_;
   std::optional<Fetch> fetch_;
+  std::optional<round::ModelRef> held_;
   std::optional<Submission> submission_;
   std::optional<Upload> upload_;
   std::uint64_t submissions_ = 0;  // of this process

@@ -377,7 +377,7 @@ class Town {
 
   void say_model(Input& input) {
     v1::ModelRequest request = asked_.value_or(v1::ModelRequest());
-    switch (input.below(6)) {
+    switch (input.below(8)) {
       case 0: request.set_offset(input.number<std::uint32_t>()); break;
       case 1: *request.mutable_model() = wire::to_proto(model(run_of(input), round_of(input)).ref); break;
       case 2: {  // any part of any
@@ -396,9 +396,23 @@ class Town {
         tensor.add_shape(input.number<std::uint64_t>());
         return parent_->say(std::move(begin));
       }
+      case 4:
+      case 5: return say_ahead(input);
       default: break;
     }
     send_model(request, input.below(4) == 0);
+  }
+
+  // A model that may be committed next, or not, or that is none.
+  void say_ahead(Input& input) {
+    round::ModelRef unnamed = model(run_of(input), round_of(input)).ref;
+    unnamed.digest = tree_of(unnamed).value_or(unnamed.digest);
+    const std::uint8_t odd = input.byte();
+    if (odd % 8 == 0) unnamed.digest.front() ^= std::byte{1};
+    if (odd % 8 == 1) unnamed.bytes = input.number<std::uint64_t>();
+    v1::Envelope message;
+    *message.mutable_model_ahead()->mutable_model() = wire::to_proto(unnamed);
+    parent_->say(std::move(message));
   }
 
   void say_anything(Input& input) {

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/digest/model_digest.h"
 #include "core/digest/sha256.h"
 #include "core/round/lateness.h"
 #include "core/wire/record_mapping.h"
@@ -64,6 +65,13 @@ inline const Model& model(RunId run, std::uint64_t version) {
   return made;
 }
 
+// That the coordinator signs beside the model's SHA-256. Of the first run it signs none, as an older one.
+inline std::optional<Digest> tree_of(const round::ModelRef& ref) {
+  if (ref.run == RunId(1)) return std::nullopt;
+  Serial serial;
+  return *model_tree_digest(serial, model(ref.run, ref.version.value()).bytes.span());
+}
+
 inline constexpr const char* kCodecs[] = {"fp32", "int8", "topk:ratio=0.1", "sign"};
 
 inline wire::Opening opening_of(RunId run, std::uint64_t round, std::uint32_t attempt) {
@@ -97,11 +105,13 @@ class Truth {
   explicit Truth(SiteId site) : site_(site) {}
 
   void say_opening(wire::Opening* opening) {
+    opening->base_tree = tree_of(opening->base);
     opening->order = std::make_shared<const v1::Signed>(
         signed_by(kRoot, wire::kOpeningKind, wire::opening_body(*opening, {site_}, kHistory)));
     opened_.insert({opening->run, opening->round});
   }
   void say_commit(wire::Commit* commit) {
+    commit->model_tree = tree_of(commit->model);
     commit->order = std::make_shared<const v1::Signed>(
         signed_by(kRoot, wire::kCommitKind, wire::commit_body(*commit, {}, kHistory)));
   }

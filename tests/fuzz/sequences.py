@@ -15,6 +15,8 @@ def parent_sequence():
     def late_run(round):  # an opening of run 2
         return bytes([0, 1, round - 1, 0]) + b"\1\1\1\1\1\1" + b"\4"
 
+    ahead = b"\x0c\4\1\0\2\4"  # the model of round 1 of run 2
+
     forge_opening = b"\5\0" + struct.pack("<H", 0) + b"\1\1\1\1\1\1"
     return {
         "nothing": b"",
@@ -35,7 +37,7 @@ def parent_sequence():
         "run-over": opened + model + b"\x0a\0\0" + short("enough") + b"\0\4",
         "run-over-forged": opened + model + b"\x0a\0\0" + short("enough") + b"\1\4",
         "receipt-refuses": opened + model + b"\x0b\0\0\1\1" + short("no") + b"\4",
-        "model-damaged": opened + b"\x0c\5\0\5" + model,
+        "model-damaged": opened + b"\x0c\7\0\5" + model,
         "model-of-another-schema": opened + b"\x0c\3" + short("w") + struct.pack("<Q", 1 << 60) + b"\4" + model,
         "cut-in-training": opened + b"\3\1\x0e\4" + opened,
         "two-rounds": opened + model + b"\6\0\0\0\4" + b"\0\0\1\0\1\1\1\1\1\1\4" + model,
@@ -45,6 +47,9 @@ def parent_sequence():
         "late-in-training": late_run(1) + b"\3\0" + late_run(2) + b"\x0f\4" + b"\6\1\1\0\4",
         "late-for-every-round": late_run(1) + model + late_run(4) + waits + query + b"\1\4",
         "late-and-sent-once-more": late_run(1) + model + late_run(2) + waits + late_run(2) + waits + b"\6\1\1\0\4",
+        "ahead-and-committed": late_run(1) + model + ahead + model + b"\6\1\0\0\4" + late_run(2) + waits,
+        "ahead-and-damaged": late_run(1) + model + ahead + b"\x0c\7\0\4" + b"\6\1\0\0\4" + model,
+        "ahead-of-another-size": late_run(1) + model + b"\x0c\4\1\0\1" + struct.pack("<Q", 1 << 50) + b"\4" + model,
         "late-rule-forged": b"\5\1" + struct.pack("<H", 1) + b"\1\1\1\1\1\1" + b"\0\x08\2\4",
         "claims-to-have-chunks": b"\0\0\0\0" + b"\1\1\1\1\0\1\1" + struct.pack("<H", 40_000) + b"\1\4" + model,
     }

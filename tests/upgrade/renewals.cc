@@ -40,10 +40,18 @@ void renewals(Session& session, const BeforeRenewals& before) {
 
   Envelope shown = before.hello;
   shown.mutable_hello()->set_takes_renewed(true);
+  shown.mutable_hello()->set_takes_models_ahead(true);
   session.child(shown);
   Envelope let_in = before.welcome;
   let_in.mutable_welcome()->set_takes_renewed(true);
   session.parent(let_in);
+  Envelope ahead;
+  v1::ModelRef& model = *ahead.mutable_model_ahead()->mutable_model();
+  model.set_run(3);
+  model.set_version(8);
+  model.set_sha256(std::string(32, 't'));
+  model.set_bytes(24);
+  session.parent(ahead);
   Envelope own;
   own.mutable_renewed()->set_certificate_pem("a certificate, PEM");
   session.child(own);

@@ -423,9 +423,9 @@ void signed_leases(Session& session) {
 
 void signed_round(Session& session) {
   wire::Opening opening = opening_of_round();
+  opening.base_tree = digest_of("the base's tree");
   opening.order = order(wire::kOpeningKind, wire::opening_body(opening, {SiteId(12), SiteId(8), kSite}, kHistory));
   session.parent(wire::to_envelope(opening));
-
   Envelope begin = begin_of_update();
   begin.mutable_update_begin()->set_digest(v1::DIGEST_TREE);
   session.child(begin);
@@ -439,9 +439,9 @@ void signed_round(Session& session) {
   session.child(partial);
 
   wire::Commit commit = commit_of_round();
-  const auto audit_head = store::AuditHead{12, digest_of("audit")}.bytes();
-  commit.order = order(wire::kCommitKind,
-                       wire::commit_body(commit, std::string(as_text(audit_head)), kHistory, digest_of("master")));
+  commit.model_tree = digest_of("the model's tree");
+  const std::string audit_head(as_text(store::AuditHead{12, digest_of("audit")}.bytes()));
+  commit.order = order(wire::kCommitKind, wire::commit_body(commit, audit_head, kHistory, digest_of("master")));
   commit.outcomes = {{kSite, outcome(kSite, round::Outcome::kCounted, digest_of("update"))},
                      {SiteId(8), outcome(SiteId(8), round::Outcome::kRefused, {}, kRefusal.own)},
                      {SiteId(9), outcome(SiteId(9), round::Outcome::kLate, {})}};
