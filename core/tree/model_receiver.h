@@ -35,7 +35,7 @@ class ModelSink {
   virtual MutableByteSpan room() = 0;    // all of the model's memory, which it is decoded into, on the pool
   // All of the model's memory, from begin() on. What was appended of it may be read on any thread.
   virtual ByteSpan bytes() = 0;
-  virtual void named(const round::ModelRef& ref) = 0;  // that came ahead: so it is called, and it is wanted
+  virtual void named(const round::ModelRef& ref) = 0;  // that came ahead; while the pool is at its bytes
   virtual Status seal() { return Status{}; }           // its digest is right; on the pool
   virtual void complete() = 0;                         // and it is sealed
 };

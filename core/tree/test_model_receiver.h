@@ -53,7 +53,7 @@ class KeptModel final : public ModelSink {
     return bytes_;
   }
   ByteSpan bytes() override { return {bytes_.data(), ref_.bytes}; }
-  void named(const round::ModelRef& ref) override { ref_ = ref; }
+  void named(const round::ModelRef& ref) override { EXPECT_EQ(ref.bytes, ref_.bytes); }
   Status seal() override {
     EXPECT_EQ(bytes_.size(), ref_.bytes);
     return {};
@@ -61,7 +61,7 @@ class KeptModel final : public ModelSink {
   void complete() override { complete_.put(bytes_); }
 
  private:
-  round::ModelRef ref_;
+  const round::ModelRef ref_;
   bool has_room_;
   Mailbox<std::vector<std::byte>>& complete_;
   std::vector<std::byte> bytes_;
