@@ -24,12 +24,14 @@ Result<TrainedModel> make_trained(Parallel& parallel, const DownPlan& plan, cons
   using Kind = aggregate::Down::Kind;
   TrainedModel whole{
       {master.key.run, master.key.version, master.digest, schema.model_bytes()}, master.bytes, {}, {}, 0, master.tree};
-  if (plan.down.kind == Kind::kWhole || master.key.version == ModelVersion(0)) return whole;
-  const bool is_delta = plan.down.kind == Kind::kDelta;
-  if (is_delta && !before) {
+  const auto travels_whole = [&](std::string because) {
+    whole.whole_because = std::move(because);
     tell(ahead, whole);
     return whole;
-  }
+  };
+  if (plan.down.kind == Kind::kWhole || master.key.version == ModelVersion(0)) return travels_whole({});
+  const bool is_delta = plan.down.kind == Kind::kDelta;
+  if (is_delta && !before) return travels_whole({});
   const kernels::StreamKey key{master.key.run.value(), master.key.version.value(), 0};
   Buffer bytes(schema.model_bytes());
   Result<aggregate::EncodedModel> encoded =
@@ -37,15 +39,11 @@ Result<TrainedModel> make_trained(Parallel& parallel, const DownPlan& plan, cons
                               is_delta ? before : std::optional<aggregate::BaseModel>(), bytes.span());
   if (!encoded.ok()) {
     if (encoded.error().code != Code::kInvalidArgument) return encoded.error();
-    whole.whole_because = encoded.error().message;
-    tell(ahead, whole);
-    return whole;
+    return travels_whole(encoded.error().message);
   }
   if (is_delta && encoded->bytes.size() >= schema.model_bytes()) {
-    whole.whole_because =
-        fmt::format("its difference takes {} bytes, and the model {}", encoded->bytes.size(), schema.model_bytes());
-    tell(ahead, whole);
-    return whole;
+    return travels_whole(
+        fmt::format("its difference takes {} bytes, and the model {}", encoded->bytes.size(), schema.model_bytes()));
   }
   TrainedModel made{whole.ref,
                     SharedBytes::from(std::move(bytes)),

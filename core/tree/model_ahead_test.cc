@@ -30,6 +30,12 @@ class AheadTest : public ModelReceiverTest {
     ASSERT_TRUE(give(model, 0, 250).ok());
     ASSERT_TRUE(give(model, 250, 400).ok());
   }
+  // All of it, by its name.
+  void expect_fetched(const Model& model) {
+    EXPECT_EQ(requested(model), 0u);
+    give_all(model);
+    expect_complete(model);
+  }
   static net::Awaitable<Status> on_pool(Runtime& runtime) {
     co_return co_await runtime.pool.run([] { return Status{}; });
   }
@@ -87,9 +93,7 @@ TEST_F(AheadTest, IsNotUsedForAModelWithAnotherTree) {
   Model other = model(2);
   other.ref.version = one_.ref.version;
   name(other);
-  EXPECT_EQ(requested(other), 0u);
-  give_all(other);
-  expect_complete(other);
+  expect_fetched(other);
   EXPECT_EQ(used("dropped"), 1);
 }
 
@@ -98,9 +102,7 @@ TEST_F(AheadTest, IsNotUsedWhereNobodySignedATree) {
   EXPECT_EQ(requested(early_), 0u);
   give_all(early_);
   want(one_);
-  EXPECT_EQ(requested(one_), 0u);
-  give_all(one_);
-  expect_complete(one_);
+  expect_fetched(one_);
 }
 
 TEST_F(AheadTest, DamagedItIsFetchedOnceItIsNamed) {
@@ -112,9 +114,7 @@ TEST_F(AheadTest, DamagedItIsFetchedOnceItIsNamed) {
   EXPECT_TRUE(posted_.empty());
   EXPECT_TRUE(refused_.empty()) << "nobody waits for it";
   name(one_);
-  EXPECT_EQ(requested(one_), 0u);
-  give_all(one_);
-  expect_complete(one_);
+  expect_fetched(one_);
 }
 
 TEST_F(AheadTest, AnotherSessionGoesOnWithItOnceItIsNamed) {
@@ -141,9 +141,7 @@ TEST_F(AheadTest, AfterManyOfWhichNoneWasNamedNoMoreComes) {
   EXPECT_TRUE(posted_.empty());
   EXPECT_EQ(used("dropped"), 4);
   name(one_);
-  EXPECT_EQ(requested(one_), 0u);
-  give_all(one_);
-  expect_complete(one_);
+  expect_fetched(one_);
   ahead(unnamed(model(6)));
   EXPECT_EQ(requested(unnamed(model(6))), 0u) << "one was named: the parent does what it says";
 }
@@ -168,9 +166,7 @@ TEST_F(AheadTest, NothingIsTakenForTheNameOfAModelWithoutATree) {
   ahead(nothing);
   EXPECT_EQ(requested(nothing), 0u);
   want(one_);
-  EXPECT_EQ(requested(one_), 0u);
-  give_all(one_);
-  expect_complete(one_);
+  expect_fetched(one_);
 }
 
 TEST_F(AheadTest, LeavesAloneWhatIsWanted) {
