@@ -36,13 +36,13 @@ class AheadTest : public ModelReceiverTest {
     give_all(model);
     expect_complete(model);
   }
-  static net::Awaitable<Status> on_pool(Runtime& runtime) {
-    co_return co_await runtime.pool.run([] { return Status{}; });
+  static net::Awaitable<Status> on_pool(Runtime* runtime) {
+    co_return co_await runtime->pool.run([] { return Status{}; });
   }
   // What the receiver has begun on its strand and on the pool is done.
   void settle() {
     for (int i = 0; i < 3; ++i) {
-      EXPECT_TRUE(runtime_.run(on_pool(runtime_.get())).ok());
+      EXPECT_TRUE(runtime_.run(on_pool(&runtime_.get())).ok());
     }
   }
   double used(const char* outcome) { return counted("models_ahead_total", {{"outcome", outcome}}); }
