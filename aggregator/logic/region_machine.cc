@@ -16,7 +16,11 @@ Effects RegionMachine::opened(Opening opening, TimePoint now) {
   // At another scale nothing held here merges with the parent's sum: it is asked for again, as in another round.
   const bool same_round = open_ && open_->run == opening.run && open_->round == opening.round &&
                           open_->scale_bits == opening.scale_bits && open_->subject == opening.subject;
-  if (!same_round) {
+  if (!same_round && goes_over(opening)) {
+    is_lost = opening.epoch != open_->epoch || !opening.same_session;
+    if (sent_ && opening.epoch != open_->epoch) sent_->sequence = ++sequence_;
+    go_over(opening, out);
+  } else if (!same_round) {
     out = closed();
     gather_ = round::Gather(opening.participants);
     out.push_back(ResetSum{opening.scale_bits});
@@ -181,8 +185,10 @@ Status RegionMachine::admit(SiteId site, Epoch lease, std::uint64_t weight) cons
   return gather_.admit(site, lease, weight);
 }
 
-Status RegionMachine::admit(AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const {
-  if (!open_ || attempt != open_->attempt || epoch != open_->epoch) {
+Status RegionMachine::admit(RoundId round, AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const {
+  const bool is_earlier = open_ && round < open_->round && takes(open_->run, round);
+  if (is_earlier) FLUVIAL_TRY(check_goes_over(partial));
+  if (!open_ || (attempt != open_->attempt && !is_earlier) || epoch != open_->epoch) {
     return Error{Code::kStale, "attempt " + std::to_string(attempt.value()) + " of epoch " +
                                    std::to_string(epoch.value()) + " is not the open one"};
   }
@@ -191,7 +197,8 @@ Status RegionMachine::admit(AttemptId attempt, Epoch epoch, const round::Contrib
 
 Effects RegionMachine::arrived(ArrivalId arrival, const round::Arrival& what, TimePoint now) {
   Effects out;
-  const Status admitted = open_ ? gather_.admit(what.contributors) : Error{Code::kStale, "the round is closed"};
+  Status admitted = open_ ? gather_.admit(what.contributors) : Error{Code::kStale, "the round is closed"};
+  if (admitted.ok()) admitted = check_goes_over(what.contributors);
   if (!admitted.ok()) {
     out.push_back(Drop{arrival, admitted.error()});
     return out;
@@ -277,15 +284,18 @@ Effects RegionMachine::tick(TimePoint now) {
 
 void RegionMachine::try_close(TimePoint now, Effects& out) {
   if (!open_ || sent_ || !void_.empty() || spoilt_ || !gather_.quiet()) return;
-  if (!gather_.settled() && now < open_->deadline) return;
-  if (gather_.held().empty() && unreported_.empty() && reported_) return;
+  const bool is_over = gather_.settled() || now >= open_->deadline;
+  if (!is_over && !(has_windows() && !gather_.held().empty())) return;
+  if (gather_.held().empty() && unreported_.empty() && (reported_ || has_windows())) return;
   sent_ = SendPartial{++sequence_, gather_.held(), std::exchange(unreported_, {}), {}};
   send(out);
+  reported_ = is_over;
 }
 
 void RegionMachine::send(Effects& out) {
   send_again_.reset();
-  sent_->missing = gather_.late();  // including sites that a child closed without
+  if (!has_windows()) sent_->missing = gather_.late();  // including sites that a child closed without
+  sent_round_ = open_->round;
   reported_ = true;
   out.push_back(*sent_);
 }
@@ -301,7 +311,7 @@ Effects RegionMachine::receipt(std::uint64_t sequence, const Status& status, con
     void_.insert(without.begin(), without.end());
     recall();
   } else if (status.error().code == Code::kStale) {
-    return out;  // an Opening follows
+    if (!give_up_sent()) return out;  // an Opening follows
   } else if (status.error().code == Code::kResourceExhausted || status.error().code == Code::kUnavailable) {
     send_again_ = now + kSendAgainAfter;  // the parent has no room now, its disk failed, or it wants the whole partial
     out.push_back(SetTimer{*send_again_});

@@ -118,15 +118,9 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
   want_model(opening.base);
   opened_at_ = now();
   Subject subject{opening.plan, opening.base, opening.value_count, opening.integer_count, opening.late};
-  if (!is_current(opening.run, opening.round) || machine_.opening().subject != subject) {
-    side_.begin();
-    upload_.round_begins();
-    hub_.book().close();
-  }
+  const bool is_same = is_current(opening.run, opening.round) && machine_.opening().subject == subject;
   opening_ = std::make_shared<const wire::Opening>(std::move(opening));
-  upload_.round_said(opening_);
   over_.erase(opening_->run);
-  hub_.book().open(opening_->run, opening_->round);
   Opening step{opening_->run,
                opening_->round,
                opening_->attempt,
@@ -140,6 +134,18 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
   step.gone.insert(opening_->gone.begin(), opening_->gone.end());
   step.same_session = !std::exchange(parent_is_new_, false);
   step.subject = std::move(subject);
+  const bool goes_over = !is_same && machine_.goes_over(step);
+  if (!is_same) {
+    side_.begin();
+    upload_.round_begins();
+    if (!goes_over) hub_.book().close();
+  }
+  upload_.round_said(opening_);
+  if (goes_over) {
+    hub_.book().go_over(opening_->run, opening_->round);
+  } else {
+    hub_.book().open(opening_->run, opening_->round);
+  }
   observer_.round_said(step);
   carry_out(machine_.opened(std::move(step), now()));
   return {};
@@ -150,7 +156,7 @@ Status RegionService::round_committed(const v1::RoundCommit& message) {
   FLUVIAL_TRY(orders_.committed(commit));
   if (opening_ && opening_->run == commit.run && opening_->round <= commit.round) {
     upload_.round_closed();
-    give_up_round();
+    if (commit.last || !round::rolls(opening_->late)) give_up_round();  // what is here goes over into the next window
   }
   reporter_.rounds_over(side_.spans().take_until(commit.run, commit.round, now()));
   history_.committed(commit.run, commit.round);
@@ -169,7 +175,7 @@ void RegionService::give_up_round() {
 }
 
 Status RegionService::receipt_came(const v1::Receipt& message) {
-  if (!is_current(RunId(message.run()), RoundId(message.round()))) return {};
+  if (!takes(RunId(message.run()), RoundId(message.round()))) return {};
   FLUVIAL_ASSIGN(const std::vector<SiteId> without, wire::from_proto(message.without()));
   const Status status = wire::status_from_proto(message.code(), message.message());
   upload_.answered(message.sequence(), status.ok());

@@ -194,7 +194,7 @@ Status RegionService::may_take(const transfer::UpdateHead& head) const {
 }
 
 Status RegionService::may_take(const transfer::PartialHead& head) const {
-  return machine_.admit(head.attempt, head.epoch, head.what.contributors);
+  return machine_.admit(head.round, head.attempt, head.epoch, head.what.contributors);
 }
 
 // A site that went away after its update was taken is below nobody just now.

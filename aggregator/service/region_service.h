@@ -67,6 +67,7 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
  private:
   tree::ParentSide& side() override { return side_; }
   bool is_current(RunId run, RoundId round) const override;
+  bool takes(RunId run, RoundId round) const override { return opening_ && machine_.takes(run, round); }
   const round::Gather& gather() const override { return machine_.gather(); }
   AttemptId open_attempt() const override;
   bool is_here(SiteId site) const override { return via(site) != NodeId(0); }

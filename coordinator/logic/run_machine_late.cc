@@ -11,6 +11,10 @@ bool leaves_an_update(Code code) { return code == Code::kStale || code == Code::
 // next rounds can take.
 std::set<SiteId> RunMachine::participants_of(const std::vector<SiteId>& drawn) const {
   std::set<SiteId> all(drawn.begin(), drawn.end());
+  if (round::is_async(plan_)) {
+    for (const SiteId site : too_far_ahead()) all.erase(site);
+    return all;
+  }
   if (!late_is_next(plan_)) return all;
   for (const auto& [site, missed] : missed_) {
     const bool may_enter = last_committed_.next().value() - missed.value() <= plan_.staleness_max;
@@ -42,6 +46,7 @@ void RunMachine::note_counted() {
   if (!late_is_next(plan_)) return;
   for (const auto& [site, entry] : commit_.contributors.entries()) {
     missed_.erase(site);
+    if (const auto lead = leads_.find(site); lead != leads_.end()) ++lead->second;
     decide(site, entry.own_round(commit_.round));
   }
   for (const SiteId site : commit_.late) missed_.try_emplace(site, commit_.round);

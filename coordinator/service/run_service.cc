@@ -53,6 +53,10 @@ bool RunService::is_current(RunId run, RoundId round) const {
   return active_ && run == active_->machine.run() && round == active_->machine.last_committed().next();
 }
 
+bool RunService::takes(RunId run, RoundId round) const {
+  return active_ && run == active_->machine.run() && active_->machine.takes(round);
+}
+
 AttemptId RunService::open_attempt() const {
   return active_ && !active_->machine.is_between_rounds() ? active_->machine.attempt().attempt : AttemptId(0);
 }
@@ -72,7 +76,7 @@ Status RunService::may_take(const transfer::UpdateHead& head) const {
 }
 
 Status RunService::may_take(const transfer::PartialHead& head) const {
-  return active_->machine.admit(head.attempt, head.epoch, head.what.contributors);
+  return active_->machine.admit(head.round, head.attempt, head.epoch, head.what.contributors);
 }
 
 void RunService::staged(ArrivalId arrival, const round::Arrival& what) {

@@ -48,9 +48,13 @@ net::Awaitable<void> RunSteps::record_attempt(RecordAttempt effect) {
     const round::Schema& schema = *host_.current()->schema;
     const kernels::ChunkLayout layout{schema.value_count(), machine().plan().chunk_values};
     const std::optional<round::Lateness> late = machine().lateness();
-    side_.begin_sum(
-        record.run, record.round,
-        {layout, schema.integer_count(), record.scale_bits, late ? late->factors : std::vector<std::uint32_t>()});
+    const transfer::SumShape shape{layout, schema.integer_count(), record.scale_bits,
+                                   late ? late->factors : std::vector<std::uint32_t>()};
+    if (effect.goes_over) {
+      side_.go_over(record.run, record.round, shape);
+    } else {
+      side_.begin_sum(record.run, record.round, shape);
+    }
   }
   if (record.attempt == AttemptId(1) || !since_) {  // the round is new to this process
     side_.begin();
@@ -223,7 +227,7 @@ std::shared_ptr<tree::ModelSlot> RunSteps::slot_of_next(const round::Schema& sch
 void RunSteps::publish(const Publish& effect) {
   const ActiveRun& run = *host_.current();
   const round::CommitRecord& record = effect.record;
-  hub_.book().close();
+  if (!round::is_async(run.machine.plan()) || effect.last) hub_.book().close();
   const TimePoint begun = now();
   round::CommitRecord decided = round::decided_by(record, effect.last);
   side_.send_commits({record.run, record.round, record.attempt, record.model, std::move(decided.contributors),

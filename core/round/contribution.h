@@ -55,7 +55,9 @@ struct Contribution {
   ModelVersion base = {};
   ModelVersion admitted = {};
   std::uint64_t staleness() const { return admitted.value() - base.value(); }
-  RoundId own_round(RoundId entered) const { return staleness() == 0 ? entered : RoundId(base.value() + 1); }
+  RoundId own_round(RoundId entered) const {  // admitted on the first model it is the first one's, which it entered
+    return admitted == ModelVersion() ? entered : RoundId(base.value() + 1);
+  }
   bool operator==(const Contribution&) const = default;
 };
 

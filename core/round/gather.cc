@@ -96,9 +96,9 @@ Status Gather::check_mark(SiteId site, RoundId own) const {
                                          std::to_string(own.value()) + " was decided in an earlier round"};
 }
 
-// A fresh one is of the open round, which is above every mark.
+// One that says no versions, or was admitted on the first model, is of the open round, which is above every mark.
 Status Gather::check_mark(const Contribution& entry) const {
-  return entry.staleness() == 0 ? Status{} : check_mark(entry.site, entry.own_round({}));
+  return entry.admitted == ModelVersion() ? Status{} : check_mark(entry.site, entry.own_round({}));
 }
 
 std::vector<SiteId> Gather::without(const ContributorSet& contributors) const {

@@ -106,6 +106,12 @@ Status check_first(std::uint64_t first_chunk) {
                                        ", but what was before is not here: begin anew"};
 }
 
+// The same round, or with windows a later one, which the same update or sum may enter.
+template <typename Head>
+bool is_for(const Incoming& incoming, const Head& head) {
+  return head.run == incoming.run() && head.round >= incoming.round();
+}
+
 std::vector<std::int64_t> integers_of(ByteSpan bytes) {
   std::vector<std::int64_t> integers(bytes.size() / sizeof(std::int64_t));
   for (std::size_t i = 0; i < integers.size(); ++i) {
@@ -144,24 +150,19 @@ Result<Incoming> Incoming::begin(PartialHead head, Terms terms, const Staging& s
   return incoming;
 }
 
-bool Incoming::is_of(RunId run, RoundId round) const {
-  return update_ ? update_->run == run && update_->round == round : partial_->run == run && partial_->round == round;
-}
-
 wire::Received Incoming::received() const {
   return update_ ? wire::Received{update_->incarnation, update_->submission, next_index_}
                  : wire::Received{partial_->incarnation, partial_->sequence, next_index_};
 }
 
 bool Incoming::continues(const UpdateHead& head) const {
-  return update_ && is_of(head.run, head.round) && update_->site == head.site &&
-         update_->base_version == head.base_version && head.digest_kind == digest_.kind() &&
+  return update_ && is_for(*this, head) && update_->site == head.site && update_->base_version == head.base_version &&
+         head.digest_kind == digest_.kind() &&
          received() == wire::Received{head.incarnation, head.submission, head.first_chunk};
 }
 
 bool Incoming::continues(const PartialHead& head) const {
-  return partial_ && is_of(head.run, head.round) && partial_->child == head.child &&
-         head.digest_kind == digest_.kind() &&
+  return partial_ && is_for(*this, head) && partial_->child == head.child && head.digest_kind == digest_.kind() &&
          received() == wire::Received{head.incarnation, head.sequence, head.first_chunk};
 }
 

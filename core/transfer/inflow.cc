@@ -18,7 +18,7 @@ Status admit_partial(const PartialHead& head, const RoundBook& book, const std::
 }
 
 std::optional<Brought::Signed> Brought::signed_of(const round::Contribution& contribution) const {
-  if (contribution.base == contribution.admitted) return Signed{round, base};
+  if (contribution.admitted == ModelVersion()) return Signed{round, base};
   const round::ModelRef open{run, ModelVersion(round.value() - 1), base, 0};
   const Digest* const from = round::base_of(open, late.get(), contribution.base);
   if (from == nullptr) return std::nullopt;

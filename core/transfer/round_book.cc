@@ -6,10 +6,15 @@
 namespace fluvial::transfer {
 
 void RoundBook::open(RunId run, RoundId round) {
-  if (is_open(run, round)) return;
+  if (open_ && run == run_ && round == round_) return;
   close();
   open_ = true;
   run_ = run;
+  since_ = round_ = round;
+}
+
+void RoundBook::go_over(RunId run, RoundId round) {
+  if (!open_ || run != run_ || round < round_) return open(run, round);
   round_ = round;
 }
 
@@ -54,7 +59,7 @@ Status RoundBook::complete(const StagedArrival& arrival) {
   if (!is_open(arrival.run, arrival.round)) return {};
   const auto& entries = arrival.what.contributors.entries();
   for (const auto& [site, entry] : entries) {
-    FLUVIAL_TRY(compare(run_, round_, site, entry.incarnation, entry.submission, entry.digest));
+    FLUVIAL_TRY(compare(run_, arrival.round, site, entry.incarnation, entry.submission, entry.digest));
   }
   for (const auto& [site, entry] : entries) {
     Complete& newest = complete_[site];
@@ -67,7 +72,7 @@ Status RoundBook::complete(const StagedArrival& arrival) {
 
 void RoundBook::keep(NodeId child, Incoming incoming) {
   kept_.erase(child);
-  if (open_ && incoming.is_of(run_, round_) && incoming.received().chunks > 0) {
+  if (is_open(incoming.run(), incoming.round()) && incoming.received().chunks > 0) {
     kept_.emplace(child, std::move(incoming));
   }
 }

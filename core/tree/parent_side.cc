@@ -35,7 +35,7 @@ Error not_open(RoundId round) { return {Code::kStale, "round " + std::to_string(
 }  // namespace
 
 Result<transfer::Terms> ParentSide::admit(const transfer::UpdateHead& head) {
-  if (!owner_.is_current(head.run, head.round)) return not_open(head.round);
+  if (!owner_.takes(head.run, head.round)) return not_open(head.round);
   FLUVIAL_TRY(owner_.may_take(head));
   watch_.begun(head.site, now());
   spans_.begun(head.run, head.round, round::SpanKind::kStage, now(), head.site);
@@ -43,7 +43,7 @@ Result<transfer::Terms> ParentSide::admit(const transfer::UpdateHead& head) {
 }
 
 Result<transfer::Terms> ParentSide::admit(const transfer::PartialHead& head) {
-  if (!owner_.is_current(head.run, head.round)) return not_open(head.round);
+  if (!owner_.takes(head.run, head.round)) return not_open(head.round);
   const auto is_below = [&](SiteId site) { return owner_.may_bring(head.child, site); };
   const auto admit = [&] { return owner_.may_take(head); };
   const auto refuse = [&](const round::Refusal& conflict) { refused(head.run, head.round, conflict); };
@@ -54,12 +54,12 @@ Result<transfer::Terms> ParentSide::admit(const transfer::PartialHead& head) {
 }
 
 std::vector<SiteId> ParentSide::without(const transfer::PartialHead& head) {
-  if (!owner_.is_current(head.run, head.round)) return {};
+  if (!owner_.takes(head.run, head.round)) return {};
   return transfer::without(head, owner_.gather(), [&](SiteId site) { return owner_.may_bring(head.child, site); });
 }
 
 void ParentSide::arrived(transfer::StagedArrival arrival) {
-  if (!owner_.is_current(arrival.run, arrival.round)) {
+  if (!owner_.takes(arrival.run, arrival.round)) {
     children_.send(arrival.child, transfer::receipt(arrival, Error{Code::kStale, "the round is closed"}));
     return;
   }
@@ -82,7 +82,7 @@ void ParentSide::count_bytes(const transfer::StagedArrival& arrival) const {
 }
 
 void ParentSide::refused(RunId run, RoundId round, const round::Refusal& refusal) {
-  if (!owner_.is_current(run, round)) return;
+  if (!owner_.takes(run, round)) return;
   spans_.ended(run, round, round::SpanKind::kStage, now(), refusal.site);
   counts_.contribution_refused(code_name(refusal.error.code));
   owner_.will_not_be_in(refusal);
@@ -136,6 +136,12 @@ void ParentSide::begin() {
 void ParentSide::begin_sum(RunId run, RoundId round, transfer::SumShape shape) {
   sum_.drop_all();
   children_.book().open(run, round);
+  reset_sum(shape);
+  watch_.opened(now());
+}
+
+void ParentSide::go_over(RunId run, RoundId round, transfer::SumShape shape) {
+  children_.book().go_over(run, round);
   reset_sum(shape);
   watch_.opened(now());
 }

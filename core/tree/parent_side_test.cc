@@ -42,6 +42,7 @@ class FakeChildren final : public Children {
 class FakeOwner final : public RoundOwner {
  public:
   bool is_current(RunId run, RoundId round) const override { return run == kRun && round == kRound; }
+  bool takes(RunId run, RoundId round) const override { return is_current(run, round); }
   const round::Gather& gather() const override { return gather_; }
   Status may_take(const transfer::UpdateHead& head) const override {
     return gather_.admit(head.site, head.lease, head.weight);

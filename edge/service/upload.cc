@@ -40,7 +40,7 @@ void Upload::send(UploadItem item) {
   if (!running_) return start(std::move(item));
   const UploadItem& now = running_->item;
   const bool same = now.info().submission == item.info().submission && now.session == item.session &&
-                    now.lease == item.lease && now.into == item.into;
+                    now.lease == item.lease && (now.into == item.into || item.goes_over);
   if (same && !running_->stopped && !running_->durable) {  // what was sent early goes on, and may be durable now
     running_->durable = std::move(item.update);
     told_.notify_all();

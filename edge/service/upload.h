@@ -29,6 +29,7 @@ struct UploadItem {
   // Of one that is not durable: its chunks so far. The rest of them, and its trailer, wait for it to be sent once more,
   // as durable.
   std::shared_ptr<const Feed> feed = nullptr;
+  bool goes_over = false;  // on its way into the window before it may enter this one (docs/design/windows.md)
 
   const store::PendingInfo& info() const { return update ? update->info() : feed->info(); }
 };

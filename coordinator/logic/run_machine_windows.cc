@@ -1,0 +1,77 @@
+// Windows (docs/design/windows.md): a round that commits at a goal, and goes over into the next.
+#include <algorithm>
+
+#include "coordinator/logic/run_machine.h"
+#include "core/aggregate/scale.h"
+
+namespace fluvial::coordinator {
+namespace {
+
+constexpr std::uint64_t kGoal = 10;  // unless the plan says another
+
+}  // namespace
+
+bool RunMachine::has_goal() const {
+  if (!round::is_async(plan_)) return false;
+  const std::uint64_t half = (gather_.participant_count() + 1) / 2;
+  const std::uint64_t goal = plan_.async_goal == 0 ? std::min(kGoal, half) : plan_.async_goal;
+  return gather_.held().size() >= goal;
+}
+
+bool RunMachine::is_closing() const {
+  const bool closing = phase_ == Phase::kFinalising || phase_ == Phase::kFinalised || phase_ == Phase::kCommitting;
+  return closing && round::is_async(plan_);
+}
+
+bool RunMachine::takes(RoundId round) const {
+  const RoundId open = last_committed_.next();
+  if (round == open) return true;
+  return round::is_async(plan_) && round < open && open.value() - round.value() <= plan_.async_drift_max;
+}
+
+// What was admitted in an earlier window, by the rule of the present one.
+Status RunMachine::check_goes_over(const round::ContributorSet& contributors) const {
+  if (!round::is_async(plan_)) return {};
+  const std::optional<round::Lateness> rule = lateness();
+  return round::check_versions(contributors, attempt_.base.version, &*rule);
+}
+
+void RunMachine::offer_waiting(Effects& out) {
+  for (const auto& [arrival, what] : std::exchange(waiting_, {})) {
+    for (Effect& effect : arrived(arrival, what)) out.push_back(std::move(effect));
+  }
+}
+
+void RunMachine::drop_waiting(const std::string& why, Effects& out) {
+  for (const auto& [arrival, what] : std::exchange(waiting_, {})) {
+    out.push_back(Drop{arrival, {Code::kStale, why}});
+  }
+}
+
+// Sums go over from one window into the next only at one scale, so it stays as long as there is room.
+Result<int> RunMachine::scale_for(std::uint64_t weight_sum, int before) const {
+  const bool stays = round::is_async(plan_) && before >= round::kFactorBits &&
+                     aggregate::has_room(plan_.value_abs_max, before, weight_sum);
+  return stays ? Result<int>(before) : aggregate::scale_for(plan_, weight_sum);
+}
+
+// Stale synchronous parallel (Ho et al. 2013): a site that comes begins where the slowest one is, and one that is gone
+// holds nobody up.
+void RunMachine::note_leads() {
+  std::erase_if(leads_, [this](const auto& one) { return !connected_.contains(one.first); });
+  const auto slowest = std::ranges::min_element(leads_, {}, [](const auto& one) { return one.second; });
+  const std::uint64_t least = slowest == leads_.end() ? 0 : slowest->second;
+  for (const auto& [site, info] : connected_) leads_.try_emplace(site, least);
+}
+
+std::set<SiteId> RunMachine::too_far_ahead() const {
+  std::set<SiteId> sites;
+  if (plan_.async_lead_max == 0 || leads_.empty()) return sites;
+  const auto slowest = std::ranges::min_element(leads_, {}, [](const auto& one) { return one.second; });
+  for (const auto& [site, lead] : leads_) {
+    if (lead - slowest->second > plan_.async_lead_max) sites.insert(site);
+  }
+  return sites;
+}
+
+}  // namespace fluvial::coordinator
