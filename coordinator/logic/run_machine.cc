@@ -332,7 +332,8 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
     return;
   }
   note_pace(now);
-  if (++expired_attempts_ >= plan_.attempts_max) return halt_without_quorum(out);
+  // A window waits for as long as its sites train, and asks again who may have lost what it sent.
+  if (++expired_attempts_ >= plan_.attempts_max && !round::is_async(plan_)) return halt_without_quorum(out);
   try_again(out);
 }
 

@@ -30,7 +30,7 @@ net::Awaitable<Status> EdgeService::from_parent(net::Frame frame) {
 Status EdgeService::on_model_ahead(const v1::ModelAhead& message) {
   FLUVIAL_ASSIGN(const round::ModelRef model, wire::from_proto(message.model()));
   const bool is_next = held_ && round::follows(model, held_->ref) && !machine_->is_over(model.run);
-  if (common_models_ == nullptr && is_next) models_.ahead(model);
+  if (common_models_ == nullptr && is_next && machine_->wants_newer()) models_.ahead(model);
   return {};
 }
 
