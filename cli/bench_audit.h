@@ -88,9 +88,10 @@ class Audit {
   Status count(SiteState& state, const json::value& entry, std::uint64_t round, std::span<const float> base);
   std::vector<float> residual_of(const SiteState& state, std::uint64_t history) const;
   std::vector<Missed> really_missed(const SiteState& state, std::uint64_t next) const;  // but those without an update
+  std::vector<Missed> missed_after(const SiteState& state, std::uint64_t round) const;
   static std::size_t uncertain(const SiteState& state);
   double parts(std::uint64_t staleness) const;
-  Result<Base> base_of_own(SiteState& state, std::uint64_t own) const;
+  Result<Base> base_of_own(const SiteState& state, std::uint64_t own) const;
   Status add_decoded(std::span<const double> decoded, std::uint64_t weight, double of_512);
   // The server's step for one coordinate, from the formulas of kernels/vector.h and kernels/optimizer.h.
   float step(std::size_t i, float model, float mean, double lr);

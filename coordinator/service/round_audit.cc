@@ -67,7 +67,7 @@ Status check_contribution(store::CoordinatorJournal& journal, const store::Commi
 }
 
 Result<AuditedRound> audit(store::CoordinatorJournal& journal, const store::CommitRow& row,
-                           const identity::PublicKey& coordinator) {
+                           const identity::PublicKey& coordinator, std::uint64_t drift_max) {
   const round::CommitRecord& record = row.record;
   AuditedRound audited;
   audited.round = record.round;
@@ -85,10 +85,12 @@ Result<AuditedRound> audit(store::CoordinatorJournal& journal, const store::Comm
   }
   std::map<RoundId, std::optional<Digest>> bases;  // by the round that an update was made for
   for (const auto& [site, entry] : record.contributors.entries()) {
-    if (entry.staleness() > 0 && entry.admitted.value() + 1 != record.round.value()) {
+    const std::uint64_t began = record.round.value() - 1;
+    if (entry.admitted > ModelVersion(0) &&
+        (entry.admitted.value() > began || began - entry.admitted.value() > drift_max)) {
       audited.faults.push_back(name_of(site) + ": the commit holds it as admitted on model version " +
                                std::to_string(entry.admitted.value()) + ", and the round began with " +
-                               std::to_string(record.round.value() - 1));
+                               std::to_string(began));
     }
     if (!entry.signature) continue;
     ++audited.contributors_signed;
@@ -112,9 +114,11 @@ Result<AuditedRound> audit(store::CoordinatorJournal& journal, const store::Comm
 Result<std::vector<AuditedRound>> audit_rounds(store::CoordinatorJournal& journal,
                                                const identity::PublicKey& coordinator, const AuditedRounds& which) {
   FLUVIAL_ASSIGN(const std::vector<store::CommitRow> rows, journal.commits(which.run, which.from, which.limit));
+  FLUVIAL_ASSIGN(const store::RunRow run, journal.run(which.run));
+  const std::uint64_t drift_max = round::is_async(run.plan) ? run.plan.async_drift_max : 0;
   std::vector<AuditedRound> audited;
   for (const store::CommitRow& row : rows) {
-    FLUVIAL_ASSIGN(AuditedRound one, audit(journal, row, coordinator));
+    FLUVIAL_ASSIGN(AuditedRound one, audit(journal, row, coordinator, drift_max));
     audited.push_back(std::move(one));
   }
   return audited;

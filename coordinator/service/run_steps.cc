@@ -161,7 +161,7 @@ store::CommitRow RunSteps::row_of(const round::CommitRecord& record) const {
   store::CommitRow row;
   row.record = record;
   row.late = late_;
-  row.participants_count = record.participant_count();
+  row.participants_count = host_.current()->machine.attempt().participants.size();
   row.master = next_->master;
   row.optimizer = next_->optimizer_file;
   row.sum_digest = next_->sum_digest;

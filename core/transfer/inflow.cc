@@ -31,6 +31,7 @@ Status Inflow::admit(RoundBook& book, Receiver& receiver) {
   if (update_) FLUVIAL_TRY(book.admit(*update_));
   FLUVIAL_ASSIGN(terms_, update_ ? receiver.admit(*update_) : receiver.admit(*partial_));
   base_ = terms_->base;
+  round_ = RoundId(terms_->base_version.value() + 1);
   late_ = terms_->late;
   return {};
 }
@@ -62,7 +63,7 @@ Status Inflow::end(const v1::UpdateEnd& end, ByteSpan trailer, const FindForged&
     }
     Result<StagedArrival> whole = incoming_->end(end.sha256(), trailer, signature);
     if (!whole.ok()) return whole.error();
-    forged_ = find_forged({whole->run, whole->round, base_, whole->what.contributors, late_});
+    forged_ = find_forged({whole->run, round_, base_, whole->what.contributors, late_});
     if (!forged_.empty()) return forged_.front().error;
     incoming_.reset();
     arrival_.emplace(std::move(*whole));
