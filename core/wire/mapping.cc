@@ -216,17 +216,22 @@ Result<round::Schema> from_proto(const v1::Schema& schema) {
   return round::Schema::make(std::move(tensors));
 }
 
-void clear_late(v1::Plan* plan) {
-  plan->clear_late();
-  plan->clear_staleness_max();
-  plan->clear_staleness_power();
-}
+namespace {
 
 void clear_async(v1::Plan* plan) {
   plan->clear_mode();
   plan->clear_async_goal();
   plan->clear_async_lead_max();
   plan->clear_async_drift_max();
+}
+
+}  // namespace
+
+void clear_late(v1::Plan* plan) {
+  plan->clear_late();
+  plan->clear_staleness_max();
+  plan->clear_staleness_power();
+  clear_async(plan);
 }
 
 v1::Plan to_proto(const round::Plan& plan) {
