@@ -17,7 +17,7 @@ Effects RegionMachine::opened(Opening opening, TimePoint now) {
   const bool same_round = open_ && open_->run == opening.run && open_->round == opening.round &&
                           open_->scale_bits == opening.scale_bits && open_->subject == opening.subject;
   if (!same_round && goes_over(opening)) {
-    is_lost = opening.epoch != open_->epoch || !opening.same_session;
+    is_lost = opening.epoch != open_->epoch || !opening.same_session || send_again_;
     if (sent_ && opening.epoch != open_->epoch) sent_->sequence = ++sequence_;
     go_over(opening, out);
   } else if (!same_round) {
@@ -187,7 +187,7 @@ Status RegionMachine::admit(SiteId site, Epoch lease, std::uint64_t weight) cons
 
 Status RegionMachine::admit(RoundId round, AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const {
   const bool is_earlier = open_ && round < open_->round && takes(open_->run, round);
-  if (is_earlier) FLUVIAL_TRY(check_goes_over(partial));
+  if (is_earlier) FLUVIAL_TRY(check_goes_over({partial, {}, {}}));
   if (!open_ || (attempt != open_->attempt && !is_earlier) || epoch != open_->epoch) {
     return Error{Code::kStale, "attempt " + std::to_string(attempt.value()) + " of epoch " +
                                    std::to_string(epoch.value()) + " is not the open one"};
@@ -198,7 +198,7 @@ Status RegionMachine::admit(RoundId round, AttemptId attempt, Epoch epoch, const
 Effects RegionMachine::arrived(ArrivalId arrival, const round::Arrival& what, TimePoint now) {
   Effects out;
   Status admitted = open_ ? gather_.admit(what.contributors) : Error{Code::kStale, "the round is closed"};
-  if (admitted.ok()) admitted = check_goes_over(what.contributors);
+  if (admitted.ok()) admitted = check_goes_over(what);
   if (!admitted.ok()) {
     out.push_back(Drop{arrival, admitted.error()});
     return out;

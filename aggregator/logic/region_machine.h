@@ -118,7 +118,7 @@ class RegionMachine {
   bool has_windows() const { return open_ && round::rolls(open_->subject.late); }
   void go_over(const Opening& opening, Effects& out);
   bool give_up_sent();
-  Status check_goes_over(const round::ContributorSet& contributors) const;
+  Status check_goes_over(const round::Arrival& what) const;
   void drop_reports(Effects& out);
   void reconcile(Effects& out);
   void accepted(Effects& out);

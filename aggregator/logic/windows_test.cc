@@ -160,11 +160,39 @@ TEST_F(RegionWindows, TakesWhatWasMadeForOneShortlyBefore) {
   machine_.opened(window(7), at(2s));
   EXPECT_TRUE(machine_.takes(RunId(1), RoundId(7)));
   EXPECT_TRUE(machine_.takes(RunId(1), RoundId(5)));
-  EXPECT_FALSE(machine_.takes(RunId(1), RoundId(4)));
+  EXPECT_FALSE(machine_.takes(RunId(1), RoundId(2))) << "more than staleness_max";
   EXPECT_FALSE(machine_.takes(RunId(2), RoundId(7)));
   EXPECT_TRUE(machine_.admit(RoundId(6), AttemptId(4), Epoch(1), of({2}, 5, 5)).ok());
   EXPECT_EQ(machine_.admit(RoundId(6), AttemptId(4), Epoch(1), of({2}, 3, 3)).error().code, Code::kStale);
   EXPECT_EQ(machine_.admit(RoundId(7), AttemptId(4), Epoch(1), of({2}, 5, 5)).error().code, Code::kStale);
+}
+
+// The timer is set for the window's end by then.
+TEST_F(RegionWindows, WhatTheParentHadNoRoomForIsSentWithTheNext) {
+  const auto sent = all<SendPartial>(take(1, of({1}, 4, 4)));
+  machine_.receipt(sent[0].sequence, Error{Code::kResourceExhausted, "no room"}, {}, at(1s));
+  EXPECT_THAT(all<SendPartial>(machine_.opened(window(6), at(1s))), SizeIs(1));
+}
+
+TEST_F(RegionWindows, ARefusalStaysThatOfItsWindow) {
+  take(1, of({1}, 4, 4));
+  machine_.refused({SiteId(2), {Code::kConflict, "two contents"}}, at(1s));
+  machine_.opened(window(6), at(2s));
+  Opening next = window(7);
+  next.same_session = false;
+  machine_.opened(next, at(2s));
+  const auto taken = all<SendPartial>(machine_.receipt(1, {}, {}, at(3s)));
+  ASSERT_THAT(taken, SizeIs(0));
+  const auto sent = all<SendPartial>(take(3, of({3}, 6, 6)));
+  ASSERT_THAT(sent, SizeIs(1));
+  ASSERT_THAT(sent[0].refusals, SizeIs(1));
+  EXPECT_EQ(sent[0].refusals[0].own, RoundId(5));
+}
+
+TEST_F(RegionWindows, ASumOfAnotherScaleIsNotTaken) {
+  round::Arrival partial{of({2}, 4, 4), {}, {}};
+  partial.scale_bits = 19;
+  EXPECT_THAT(all<Drop>(machine_.arrived(ArrivalId(4), partial, at(1s))), SizeIs(1));
 }
 
 TEST_F(RegionWindows, AfterAReconnectItIsSentAgain) {

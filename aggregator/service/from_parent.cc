@@ -190,7 +190,15 @@ Status RegionService::model_comes(const v1::ModelAhead& message) {
   return {};
 }
 
+// With windows one that is on its way comes to its end first: a line that takes longer for it than a window lasts would
+// else begin anew with each.
 void RegionService::want_model(const round::ModelRef& model) {
+  const std::optional<round::ModelRef> flowing = model_.receiver().flowing();
+  if (opening_ && round::rolls(opening_->late) && flowing && *flowing != model && flowing->run == model.run) {
+    next_model_ = model;
+    return;
+  }
+  next_model_.reset();
   if (!model_.slot(model)) {
     side_.spans().begun(model.run, round::round_from(model), round::SpanKind::kFetch, now());
   }
@@ -202,7 +210,9 @@ void RegionService::base_is_here() {
   const round::ModelRef& model = model_.slot()->ref();
   side_.spans().ended(model.run, round::round_from(model), round::SpanKind::kFetch, now());
   reporter_.changed();
-  if (std::exchange(awaits_base_, false) && machine_.is_open()) send_openings();
+  const bool is_newer_wanted = next_model_ && *next_model_ != model;
+  if (is_newer_wanted) want_model(*std::exchange(next_model_, std::nullopt));  // and whoever asked for it in vain, asks
+  if ((std::exchange(awaits_base_, false) || is_newer_wanted) && machine_.is_open()) send_openings();
 }
 
 }  // namespace fluvial::aggregator

@@ -133,9 +133,10 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   std::shared_ptr<const wire::Opening> opening_;  // as the parent said it
   TimePoint opened_at_;
   std::shared_ptr<const kernels::Codec> codec_;
-  std::map<RunId, v1::RunState> over_;  // runs of which the children were told that they are
-  bool parent_is_new_ = true;           // no opening has come in this session to the parent yet
-  bool awaits_base_ = false;            // somebody was turned away because the base is not here yet
+  std::map<RunId, v1::RunState> over_;         // runs of which the children were told that they are
+  bool parent_is_new_ = true;                  // no opening has come in this session to the parent yet
+  std::optional<round::ModelRef> next_model_;  // when the one is here that is on its way
+  bool awaits_base_ = false;                   // somebody was turned away because the base is not here yet
   telemetry::Measuring measuring_;
   tree::Renewal* renewal_ = nullptr;  // null: the certificate is not renewed
   tree::Reporter reporter_;

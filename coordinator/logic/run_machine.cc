@@ -113,14 +113,13 @@ void RunMachine::try_open(Effects& out) {
               " and a quorum of " + std::to_string(plan_.quorum) + " among those sampled";
     return;
   }
-  const int scale_before = std::exchange(attempt_, {run_, round, AttemptId(0), epoch_, {}, 0, model_}).scale_bits;
+  const round::AttemptRecord before = std::exchange(attempt_, {run_, round, AttemptId(0), epoch_, {}, 0, model_});
   std::uint64_t weight_sum = 0;
-  for (const SiteId site : participants_of(chosen)) {  // in a window all but those that are too far ahead
-    const SiteInfo& info = connected_.at(site);
-    attempt_.participants.push_back({site, info.lease, info.weight_max});
-    weight_sum += info.weight_max;
+  for (const round::Participant& one : participants_of(chosen, before.participants)) {
+    attempt_.participants.push_back(one);
+    weight_sum += one.weight_max;
   }
-  const Result<int> scale = scale_for(weight_sum, scale_before);
+  const Result<int> scale = scale_for(weight_sum, before.scale_bits);
   if (!scale.ok()) return halt(RunStatus::kPaused, std::string(kNoRoomPhrase) + scale.error().message, out);
   attempt_.scale_bits = *scale;
   round_begun_ = true;
@@ -166,6 +165,7 @@ void RunMachine::call_substitutes() {
            !is_too_heavy(info);
   };
   std::map<SiteId, round::Lot> lots;  // without sites that are too heavy: they must not take a lighter site's place
+  for (const SiteId site : too_far_ahead()) others.erase(site);
   for (const auto& [site, info] : others) {
     if (has_room(info)) lots[site] = {pace_.sample_weight(site), info.name_key};
   }
@@ -191,7 +191,7 @@ void RunMachine::next_attempt(Effects& out, bool sum_anew) {
   }
   reason_.clear();
   phase_ = Phase::kRecording;
-  const bool goes_over = round::is_async(plan_) && attempt_.attempt == AttemptId(1);
+  const bool goes_over = std::exchange(goes_over_, false);
   if (!goes_over) drop_waiting("the sum begins anew", out);
   out.push_back(RecordAttempt{next_step(), attempt_, sum_anew, goes_over});
 }
@@ -215,6 +215,9 @@ Status RunMachine::admit(SiteId site, Epoch lease, std::uint64_t weight) const {
   if (phase_ != Phase::kOpen && phase_ != Phase::kRecording && !is_closing()) {
     return Error{Code::kStale, "no round is open"};
   }
+  for (const auto& [arrival, what] : waiting_) {
+    if (what.contributors.contains(site)) return Error{Code::kAlreadyExists, "it is here for the next window"};
+  }
   return gather_.admit(site, lease, weight);
 }
 
@@ -223,7 +226,8 @@ Status RunMachine::admit(RoundId round, AttemptId attempt, Epoch epoch, const ro
   if (phase_ != Phase::kOpen && !is_closing() && !(goes_over && phase_ == Phase::kRecording)) {
     return Error{Code::kStale, "no round is open"};
   }
-  if (goes_over) FLUVIAL_TRY(check_goes_over(partial));
+  if (goes_over) FLUVIAL_TRY(check_goes_over({partial, {}, {}}));
+  if (is_waiting(partial)) return Error{Code::kUnavailable, "a part of it is here for the next window"};
   if ((attempt != attempt_.attempt && !goes_over) || epoch != attempt_.epoch) {
     return Error{Code::kStale, "attempt " + std::to_string(attempt.value()) + " of epoch " +
                                    std::to_string(epoch.value()) + ", expected " +
@@ -236,7 +240,11 @@ Status RunMachine::admit(RoundId round, AttemptId attempt, Epoch epoch, const ro
 Effects RunMachine::arrived(ArrivalId arrival, const round::Arrival& what) {
   Effects out;
   if (is_closing()) {
-    waiting_.emplace(arrival, what);
+    if (is_waiting(what.contributors)) {
+      out.push_back(Drop{arrival, {Code::kStale, "the same is here for the next window"}});
+    } else {
+      waiting_.emplace(arrival, what);
+    }
     return out;
   }
   if (phase_ != Phase::kOpen && phase_ != Phase::kRecording) {
@@ -244,7 +252,7 @@ Effects RunMachine::arrived(ArrivalId arrival, const round::Arrival& what) {
     return out;
   }
   Status admitted = gather_.admit(what.contributors);
-  if (admitted.ok()) admitted = check_goes_over(what.contributors);
+  if (admitted.ok()) admitted = check_goes_over(what);
   if (!admitted.ok()) {
     out.push_back(Drop{arrival, admitted.error()});
     return out;
@@ -333,7 +341,7 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
   }
   note_pace(now);
   // A window waits for as long as its sites train, and asks again who may have lost what it sent.
-  if (++expired_attempts_ >= plan_.attempts_max && !round::is_async(plan_)) return halt_without_quorum(out);
+  if (!round::is_async(plan_) && ++expired_attempts_ >= plan_.attempts_max) return halt_without_quorum(out);
   try_again(out);
 }
 
@@ -366,8 +374,8 @@ Effects RunMachine::commit_recorded(Step step, TimePoint now) {
   model_ = commit_.model;
   last_committed_ = commit_.round;
   round_begun_ = false;
+  goes_over_ = round::is_async(plan_);
   gather_ = {};
-  shut_out_.clear();
   phase_ = Phase::kIdle;
   Effects out{Publish{commit_, last_committed_.value() >= plan_.rounds}};
   for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));

@@ -213,16 +213,21 @@ class RunMachine {
   void obey(const StatusStep& step, Effects& out);
   void become(RunStatus status, std::string reason, Effects& out);
   void record_status(StatusStep step, Effects& out);
-  std::set<SiteId> participants_of(const std::vector<SiteId>& drawn) const;
+  std::vector<round::Participant> participants_of(const std::vector<SiteId>& drawn,
+                                                  const std::vector<round::Participant>& before);
+  void keep_quorum(const std::set<SiteId>& drawn, std::set<SiteId>* without) const;
+  void keep_place(const std::vector<round::Participant>& before, std::vector<round::Participant>* all);
   bool is_too_heavy(const SiteInfo& info) const;
   std::map<SiteId, round::Lot> lots() const;  // of the connected sites that may take part
   void begin_gather();
   bool is_closing() const;  // what comes meanwhile is for the next window
   bool has_goal() const;
-  Status check_goes_over(const round::ContributorSet& contributors) const;
+  Status check_goes_over(const round::Arrival& what) const;
+  bool is_waiting(const round::ContributorSet& contributors) const;
   void offer_waiting(Effects& out);
   void drop_waiting(const std::string& why, Effects& out);
   void note_leads();
+  void note_heard();
   std::set<SiteId> too_far_ahead() const;
   Result<int> scale_for(std::uint64_t weight_sum, int before) const;
   void note_counted();
@@ -263,7 +268,9 @@ class RunMachine {
   std::set<SiteId> shut_out_;  // during this attempt
   std::map<ArrivalId, round::ContributorSet> taking_;
   std::map<ArrivalId, round::Arrival> waiting_;  // for the next window
-  std::map<SiteId, std::uint64_t> leads_;        // of each connected site how many of its updates counted, about
+  std::map<SiteId, std::uint64_t> leads_;        // of each site that may take part, how many windows have heard of it
+  std::set<SiteId> away_;                        // that keep their place in this window, and not in the next
+  bool goes_over_ = false;                       // the last window was committed, and the next is not on record
   std::optional<Error> spoilt_;                  // why the sum cannot be used
   std::map<SiteId, SiteInfo> connected_;
   round::CommitRecord commit_;

@@ -23,17 +23,27 @@ bool RunMachine::is_closing() const {
   return closing && round::is_async(plan_);
 }
 
+// An update by its base, a partial by what it says of each contribution: that is looked at when it comes.
 bool RunMachine::takes(RoundId round) const {
   const RoundId open = last_committed_.next();
   if (round == open) return true;
-  return round::is_async(plan_) && round < open && open.value() - round.value() <= plan_.async_drift_max;
+  const std::uint64_t most = std::max(plan_.async_drift_max, plan_.staleness_max);
+  return round::is_async(plan_) && round > RoundId(0) && round < open && open.value() - round.value() <= most;
 }
 
-// What was admitted in an earlier window, by the rule of the present one.
-Status RunMachine::check_goes_over(const round::ContributorSet& contributors) const {
+// What was admitted in an earlier window, by the rule of the present one, and at its scale.
+Status RunMachine::check_goes_over(const round::Arrival& what) const {
   if (!round::is_async(plan_)) return {};
+  if (what.scale_bits && *what.scale_bits != attempt_.scale_bits) {
+    return Error{Code::kStale, "a sum of another scale than this window's"};
+  }
   const std::optional<round::Lateness> rule = lateness();
-  return round::check_versions(contributors, attempt_.base.version, &*rule);
+  return round::check_versions(what.contributors, attempt_.base.version, &*rule);
+}
+
+bool RunMachine::is_waiting(const round::ContributorSet& contributors) const {
+  return std::ranges::any_of(waiting_,
+                             [&](const auto& one) { return !one.second.contributors.overlap(contributors).empty(); });
 }
 
 void RunMachine::offer_waiting(Effects& out) {
@@ -58,20 +68,58 @@ Result<int> RunMachine::scale_for(std::uint64_t weight_sum, int before) const {
 // Stale synchronous parallel (Ho et al. 2013): a site that comes begins where the slowest one is, and one that is gone
 // holds nobody up.
 void RunMachine::note_leads() {
-  std::erase_if(leads_, [this](const auto& one) { return !connected_.contains(one.first); });
+  const std::map<SiteId, round::Lot> sites = lots();
+  std::erase_if(leads_, [&](const auto& one) { return !sites.contains(one.first); });
   const auto slowest = std::ranges::min_element(leads_, {}, [](const auto& one) { return one.second; });
   const std::uint64_t least = slowest == leads_.end() ? 0 : slowest->second;
-  for (const auto& [site, info] : connected_) leads_.try_emplace(site, least);
+  for (const auto& [site, lot] : sites) leads_.try_emplace(site, least);
+}
+
+// Whoever declines, or is refused, is not slow.
+void RunMachine::note_heard() {
+  const auto heard = [this](SiteId site) {
+    if (const auto lead = leads_.find(site); lead != leads_.end()) ++lead->second;
+  };
+  for (const auto& [site, entry] : commit_.contributors.entries()) heard(site);
+  for (const round::Refusal& refusal : commit_.refusals) heard(refusal.site);
 }
 
 std::set<SiteId> RunMachine::too_far_ahead() const {
   std::set<SiteId> sites;
-  if (plan_.async_lead_max == 0 || leads_.empty()) return sites;
+  if (!round::is_async(plan_) || plan_.async_lead_max == 0 || leads_.empty()) return sites;
   const auto slowest = std::ranges::min_element(leads_, {}, [](const auto& one) { return one.second; });
   for (const auto& [site, lead] : leads_) {
     if (lead - slowest->second > plan_.async_lead_max) sites.insert(site);
   }
   return sites;
+}
+
+// The bound gives way to the quorum: without it nothing would ever be committed.
+void RunMachine::keep_quorum(const std::set<SiteId>& drawn, std::set<SiteId>* without) const {
+  const auto is_enough = [&] {
+    std::uint64_t count = 0, weight = 0;
+    for (const SiteId site : drawn) {
+      if (without->contains(site)) continue;
+      ++count;
+      weight += connected_.at(site).weight_max;
+    }
+    return count > 0 && count >= plan_.quorum && weight >= plan_.weight_min;
+  };
+  while (!without->empty() && !is_enough()) {
+    without->erase(*std::ranges::min_element(*without, {}, [this](SiteId site) { return leads_.at(site); }));
+  }
+}
+
+// A site whose session breaks as a window opens keeps its place in that one: what its parents hold of it goes over.
+void RunMachine::keep_place(const std::vector<round::Participant>& before, std::vector<round::Participant>* all) {
+  std::set<SiteId> away;
+  for (const round::Participant& one : before) {
+    if (connected_.contains(one.site) || away_.contains(one.site) || shut_out_.contains(one.site)) continue;
+    away.insert(one.site);
+    all->push_back(one);
+  }
+  away_ = std::move(away);
+  std::ranges::sort(*all, {}, &round::Participant::site);
 }
 
 }  // namespace fluvial::coordinator

@@ -66,8 +66,14 @@ Status check_contribution(store::CoordinatorJournal& journal, const store::Commi
   return tree::check_author(reader, row.record.run, entry.own_round(row.record.round), base, entry);
 }
 
+// How old what is in a round may be, in models: at all, and since it was admitted.
+struct Ages {
+  std::uint64_t staleness_max = 0;
+  std::uint64_t drift_max = 0;
+};
+
 Result<AuditedRound> audit(store::CoordinatorJournal& journal, const store::CommitRow& row,
-                           const identity::PublicKey& coordinator, std::uint64_t drift_max) {
+                           const identity::PublicKey& coordinator, const Ages& rule) {
   const round::CommitRecord& record = row.record;
   AuditedRound audited;
   audited.round = record.round;
@@ -86,11 +92,15 @@ Result<AuditedRound> audit(store::CoordinatorJournal& journal, const store::Comm
   std::map<RoundId, std::optional<Digest>> bases;  // by the round that an update was made for
   for (const auto& [site, entry] : record.contributors.entries()) {
     const std::uint64_t began = record.round.value() - 1;
-    if (entry.admitted > ModelVersion(0) &&
-        (entry.admitted.value() > began || began - entry.admitted.value() > drift_max)) {
+    const bool says_versions = entry.admitted > ModelVersion(0);
+    if (says_versions && (entry.admitted.value() > began || began - entry.admitted.value() > rule.drift_max)) {
       audited.faults.push_back(name_of(site) + ": the commit holds it as admitted on model version " +
                                std::to_string(entry.admitted.value()) + ", and the round began with " +
                                std::to_string(began));
+    }
+    if (says_versions && (entry.base > entry.admitted || began - entry.base.value() > rule.staleness_max)) {
+      audited.faults.push_back(name_of(site) + ": the commit holds it as trained from model version " +
+                               std::to_string(entry.base.value()) + ", from which none may be in this round");
     }
     if (!entry.signature) continue;
     ++audited.contributors_signed;
@@ -115,10 +125,11 @@ Result<std::vector<AuditedRound>> audit_rounds(store::CoordinatorJournal& journa
                                                const identity::PublicKey& coordinator, const AuditedRounds& which) {
   FLUVIAL_ASSIGN(const std::vector<store::CommitRow> rows, journal.commits(which.run, which.from, which.limit));
   FLUVIAL_ASSIGN(const store::RunRow run, journal.run(which.run));
-  const std::uint64_t drift_max = round::is_async(run.plan) ? run.plan.async_drift_max : 0;
+  const Ages rule{round::late_is_next(run.plan) ? run.plan.staleness_max : 0,
+                  round::is_async(run.plan) ? run.plan.async_drift_max : 0};
   std::vector<AuditedRound> audited;
   for (const store::CommitRow& row : rows) {
-    FLUVIAL_ASSIGN(AuditedRound one, audit(journal, row, coordinator, drift_max));
+    FLUVIAL_ASSIGN(AuditedRound one, audit(journal, row, coordinator, rule));
     audited.push_back(std::move(one));
   }
   return audited;

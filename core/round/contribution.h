@@ -96,6 +96,7 @@ class ContributorSet {
   void spend(const Times& more);           // adds to the times of every contribution
   void forget_metrics();                   // those of every contribution
   void admitted_fresh(ModelVersion base);  // those that say no versions were trained from this one
+  void admitted_on(ModelVersion newest);   // all of them, by the node that admits them
 
   bool contains(SiteId site) const { return entries_.contains(site); }
   const Contribution* find(SiteId site) const;

@@ -167,7 +167,7 @@ void Gather::forget_held() {
     Slot& slot = entry->second;
     if (slot.state == State::kHeld || slot.state == State::kTaking) move(slot, State::kAwaited);
     if (slot.gone) {
-      --awaited_;
+      if (slot.state == State::kAwaited) --awaited_;
       entry = slots_.erase(entry);
     } else {
       ++entry;

@@ -148,6 +148,11 @@ void ModelReceiver::parent_up() {
   request(*fetch_);
 }
 
+std::optional<round::ModelRef> ModelReceiver::flowing() const {
+  if (!fetch_ || !fetch_->is_wanted || !(fetch_->flowing || fetch_->is_whole())) return std::nullopt;
+  return fetch_->ref;
+}
+
 void ModelReceiver::parent_down() {
   if (fetch_) fetch_->flowing = false;
 }

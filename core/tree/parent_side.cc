@@ -64,12 +64,23 @@ void ParentSide::arrived(transfer::StagedArrival arrival) {
     return;
   }
   spans_.ended(arrival.run, arrival.round, round::SpanKind::kStage, now(), arrival.child);
+  if (!owner_.is_current(arrival.run, arrival.round)) {  // a window before
+    for (round::Refusal& refusal : arrival.what.refusals) refusal.own = refusal.own_round(arrival.round);
+  }
   counts_.updates_verified.add();
   count_bytes(arrival);
   arrival.what.contributors.spend(watch_.verified(arrival.child, arrival.update() != nullptr, now()));
+  admit_on_newest(&arrival);
   const round::Arrival what = arrival.what;
   const ArrivalId id(sum_.stage(std::move(arrival)));
   owner_.staged(id, what);
+}
+
+// An update that was on its way while windows passed is admitted on the model of the one that it reaches.
+void ParentSide::admit_on_newest(transfer::StagedArrival* arrival) const {
+  if (arrival->update() == nullptr || owner_.is_current(arrival->run, arrival->round)) return;
+  const Result<transfer::Terms> terms = owner_.terms(/*brings_integers=*/false);
+  if (terms.ok() && terms->late) arrival->what.contributors.admitted_on(terms->base_version);
 }
 
 void ParentSide::count_bytes(const transfer::StagedArrival& arrival) const {
@@ -85,7 +96,9 @@ void ParentSide::refused(RunId run, RoundId round, const round::Refusal& refusal
   if (!owner_.takes(run, round)) return;
   spans_.ended(run, round, round::SpanKind::kStage, now(), refusal.site);
   counts_.contribution_refused(code_name(refusal.error.code));
-  owner_.will_not_be_in(refusal);
+  round::Refusal said = refusal;
+  if (!owner_.is_current(run, round)) said.own = refusal.own_round(round);  // a window before
+  owner_.will_not_be_in(said);
 }
 
 void ParentSide::declined(NodeId child, const round::Decline& decline) {

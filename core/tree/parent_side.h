@@ -90,6 +90,7 @@ class ParentSide final : public transfer::Receiver {
  private:
   void on_taken(ArrivalId id, TimePoint begun, const transfer::StagedArrival& arrival,
                 const Result<round::ContributorSet>& added);
+  void admit_on_newest(transfer::StagedArrival* arrival) const;
   void count_bytes(const transfer::StagedArrival& arrival) const;
   void measure() const;
   TimePoint now() const { return runtime_.clock.now(); }

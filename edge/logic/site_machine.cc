@@ -121,7 +121,7 @@ Effects SiteMachine::offered(Offer offer, const std::optional<Error>& forbidden)
     may_send_next_ = true;
     told_pending_ = 0;
     if (!resolving_) out.push_back(Ask{*pending_});
-    begin_beside(*next_, out);
+    if (!forbidden) begin_beside(*next_, out);
     return out;
   }
   meet(std::move(offer), out);
@@ -151,26 +151,6 @@ void SiteMachine::meet(Offer offer, Effects& out) {
   start(std::move(offer), out);
 }
 
-// A window in which the submission waits: the next training begins, if there is a newer model than the one that the
-// submission is from. A site makes one update from each.
-void SiteMachine::begin_beside(const Offer& offer, Effects& out) {
-  if (!round::rolls(offer.late) || offer.run != pending_->run || offer.round <= pending_->round) return;
-  if (entering_ != Entering::kNo) return;
-  if (work_ && work_->stage != Stage::kFetching) {
-    if (may_enter(*work_, offer.run, offer.round)) {
-      miss(*work_);
-    } else if (!is_same_round(work_->offer, offer)) {
-      work_->late = true;
-    }
-    return;
-  }
-  Offer next = offer;
-  next.counted = false;  // what is counted is the submission
-  next.received.reset();
-  work_.reset();
-  start(std::move(next), out);
-}
-
 const Offer* SiteMachine::goal(const Work& work) {
   if (work.late || work.lost) return nullptr;
   if (work.into) return &*work.into;
@@ -179,12 +159,14 @@ const Offer* SiteMachine::goal(const Work& work) {
 
 // Whether the update of this work can enter the round: as its own opening said.
 bool SiteMachine::may_enter(const Work& work, RunId run, RoundId open) const {
-  const bool is_made = work.stage == Stage::kTraining || work.stage == Stage::kEncoding;
+  const bool is_made = work.stage == Stage::kTraining || work.stage == Stage::kEncoding || is_coming(work);
   return is_made && !work.late && !work.lost && work.offer.run == run && work.offer.late &&
          round::may_enter(*work.offer.late, work.offer.round, open);
 }
 
+// A window takes what was sent into one shortly before it.
 void SiteMachine::miss(Work& work) {
+  if (round::rolls(work.offer.late)) return;
   work.missed = true;
   work.into.reset();
 }
@@ -243,16 +225,6 @@ void SiteMachine::start_next(Effects& out) {
   work_.reset();
   if (next_ && !pending_) start(*std::exchange(next_, std::nullopt), out);  // else the submission is to enter it
   catch_up(out);
-}
-
-bool SiteMachine::wants_newer() const {
-  return !work_ || work_->late || work_->stage == Stage::kFetching || !round::rolls(work_->offer.late);
-}
-
-void SiteMachine::catch_up(Effects& out) {
-  const bool is_behind =
-      newest_ && held_ != newest_ && fetched_ && fetched_->run == newest_->run && fetched_->version < newest_->version;
-  if (is_behind && wants_newer()) fetch(*newest_, out);
 }
 
 Effects SiteMachine::model_ready(const round::ModelRef& model) {
@@ -385,8 +357,10 @@ Effects SiteMachine::answered(const Pending& about, Outcome outcome) {
 
 Effects SiteMachine::turned_away(RunId run, RoundId round) {
   Effects out;
-  const bool ours = pending_ && !resolving_ && sending_ && sending_->run == run && sending_->round == round;
-  if (ours && pending_->round < round) out.push_back(Ask{*pending_});
+  const bool is_of_window = sending_ && round::rolls(sending_->late) && round < sending_->round;
+  const bool ours =
+      pending_ && !resolving_ && sending_ && sending_->run == run && (sending_->round == round || is_of_window);
+  if (ours && (pending_->round < round || is_of_window)) out.push_back(Ask{*pending_});
   return out;
 }
 
@@ -476,7 +450,7 @@ Effects SiteMachine::history_entered(std::optional<Pending> pending, const round
   if (!work_) return out;
   work_->late = work_->lost = true;
   work_->run_lost = work_->run_lost || !common.has(work_->offer.run);
-  if (work_->trained) fold(out);
+  if (work_->trained && !pending_) fold(out);
   return out;
 }
 

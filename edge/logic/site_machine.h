@@ -154,6 +154,11 @@ class SiteMachine {
   Effects answered(const Pending& about, Outcome outcome);
   // The round that an old submission was sent into says that it has this site's already, or that it was decided before.
   Effects turned_away(RunId run, RoundId round);
+  // The parent took nothing any more for this round, into which it was sent; with windows a later one is open.
+  Effects not_taken(RunId run, RoundId round);
+  // Which model comes from the parent just now; before offered() and committed(). With windows it is fetched to its
+  // end, and trained from: else a site whose line is slow would begin anew with each window.
+  void model_flows(const std::optional<round::ModelRef>& model) { flowing_ = model; }
   void run_goes_on(RunId run) { unheard_.erase(run); }
   // No round of the run opens any more: work under way goes into the residual. Does nothing when heard again.
   Effects run_over(RunId run);
@@ -190,6 +195,7 @@ class SiteMachine {
   };
   enum class Entering { kNo, kWaiting, kNow };  // another history: as soon as no write is under way
   static const Offer* goal(const Work& work);   // where its update is to go; null: nowhere at present
+  bool is_coming(const Work& work) const;
   bool may_enter(const Work& work, RunId run, RoundId open) const;
   void miss(Work& work);
   void go_on(Outcome outcome, Effects& out);
@@ -223,12 +229,13 @@ class SiteMachine {
   std::optional<Offer> sending_;
   std::optional<round::ModelRef> held_;
   std::optional<round::ModelRef> fetched_;  // the last one that was asked for
-  std::optional<round::ModelRef> newest_;   // that a commit named; with windows it is fetched when it is needed
-  std::map<RunId, RoundId> closed_;         // rounds up to here are over
-  std::set<RunId> ends_with_round_;         // of these an update enters its own round alone, as an opening said
-  std::set<RunId> runs_;                    // that this site took part in and that, as far as it knows, go on
-  std::set<RunId> unheard_;                 // of runs_, those of which nothing was heard on this session
-  bool is_awaited_ = false;                 // a parent has opened a round on this session
+  std::optional<round::ModelRef> flowing_;
+  std::optional<round::ModelRef> newest_;  // that a commit named; with windows it is fetched when it is needed
+  std::map<RunId, RoundId> closed_;        // rounds up to here are over
+  std::set<RunId> ends_with_round_;        // of these an update enters its own round alone, as an opening said
+  std::set<RunId> runs_;                   // that this site took part in and that, as far as it knows, go on
+  std::set<RunId> unheard_;                // of runs_, those of which nothing was heard on this session
+  bool is_awaited_ = false;                // a parent has opened a round on this session
   std::set<RunId> over_;
   std::set<RunId> incomplete_;  // of over_, those with work left
 };

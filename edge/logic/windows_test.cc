@@ -78,7 +78,7 @@ TEST(Windows, WhatItMakesBesideIsNotForTheWindowThatCountsItsUpdate) {
   EXPECT_EQ(find<Send>(told), nullptr);
   site.committed(kRun, RoundId(3), Verdict{pending(1).digest}, model(3));
   EXPECT_NE(find<Encode>(site.resolved(pending(1))), nullptr);
-  EXPECT_EQ(find<Send>(site.encoded(kSecond, pending(3))), nullptr) << "no window is open that would take it";
+  EXPECT_EQ(find<Send>(site.encoded(kSecond, pending(3)))->offer.round, RoundId(3)) << "and the next takes it";
   EXPECT_NE(find<Ask>(site.offered(window(4))), nullptr);
   EXPECT_EQ(find<Send>(site.answered(pending(3), Outcome::kPending))->offer.round, RoundId(4));
 }
@@ -137,6 +137,62 @@ TEST(Windows, ARunThatIsOverLeavesNothingWaiting) {
   EXPECT_NE(find<Resolve>(site.answered(pending(1), Outcome::kCounted)), nullptr);
   EXPECT_NE(find<Fold>(site.resolved(pending(1))), nullptr);
   EXPECT_NE(find<CompleteRun>(site.folded(kSecond)), nullptr);
+}
+
+// On a line that takes longer for a model than a window lasts it would begin anew for ever.
+TEST(Windows, AModelThatComesIsFetchedToItsEnd) {
+  SiteMachine site({});
+  site.offered(window(1));
+  site.model_flows(model(0));
+  EXPECT_EQ(find<FetchModel>(site.committed(kRun, RoundId(1), Verdict{}, model(1))), nullptr);
+  EXPECT_EQ(find<FetchModel>(site.offered(window(2))), nullptr);
+  const Effects here = site.model_ready(model(0));
+  ASSERT_NE(find<Train>(here), nullptr);
+  EXPECT_EQ(find<Train>(here)->offer.round, RoundId(1));
+}
+
+TEST(Windows, OneThatDoesNotComeIsLeftForTheNewest) {
+  SiteMachine site({});
+  site.offered(window(1));
+  const Effects committed = site.committed(kRun, RoundId(1), Verdict{}, model(1));
+  ASSERT_NE(find<FetchModel>(committed), nullptr) << "the parent may have it no more";
+  EXPECT_EQ(find<FetchModel>(committed)->model, model(1));
+}
+
+// It was on its way when the window opened, and let go on.
+TEST(Windows, WhatWentNowhereIsSentAgainInTheWindowThatIsOpen) {
+  SiteMachine site = waiting();
+  site.committed(kRun, RoundId(2), Verdict{}, model(2));
+  site.offered(window(3));
+  EXPECT_NE(find<Send>(site.answered(pending(1), Outcome::kPending)), nullptr);
+  EXPECT_EQ(find<Send>(site.answered(pending(1), Outcome::kPending)), nullptr);
+  EXPECT_TRUE(site.not_taken(kRun, RoundId(3)).empty()) << "of this window: it is asked again by an opening";
+  EXPECT_NE(find<Ask>(site.not_taken(kRun, RoundId(2))), nullptr);
+  EXPECT_NE(find<Send>(site.answered(pending(1), Outcome::kPending)), nullptr);
+  EXPECT_NE(find<Ask>(site.turned_away(kRun, RoundId(2))), nullptr) << "or somebody has it already";
+}
+
+TEST(Windows, InForbiddenHoursNothingIsBegunBeside) {
+  SiteMachine site = waiting();
+  site.committed(kRun, RoundId(2), Verdict{}, model(2));
+  site.model_ready(model(2));
+  const Effects opened = site.offered(window(3), Error{Code::kFailedPrecondition, "not at night"});
+  EXPECT_EQ(find<Train>(opened), nullptr);
+  EXPECT_NE(find<Ask>(opened), nullptr) << "what it has made may go";
+}
+
+// The submission is in both histories: what was trained beside it goes into the residual that its outcome leaves.
+TEST(Windows, InAnotherHistoryWhatWasMadeBesideWaitsForTheOutcome) {
+  SiteMachine site = beside();
+  site.trained(kSecond);
+  EXPECT_NE(find<EnterHistory>(site.history_begins()), nullptr);
+  const Effects entered = site.history_entered(
+      pending(1), round::Common({}, {{round::HistoryId(7), Epoch(100), RunId(1), {{RunId(1), RoundId(1)}}}}));
+  EXPECT_EQ(find<Fold>(entered), nullptr) << "the submission before has no outcome";
+  EXPECT_NE(find<Resolve>(site.answered(pending(1), Outcome::kLate)), nullptr);
+  const Effects resolved = site.resolved(pending(1));
+  ASSERT_NE(find<Fold>(resolved), nullptr);
+  EXPECT_TRUE(find<Fold>(resolved)->lost);
 }
 
 }  // namespace

@@ -47,6 +47,7 @@ Status EdgeService::on_round_open(const v1::RoundOpen& message) {
   site_.report.round_opened(*offer);
   const std::optional<Error> forbidden = owner_.objection(*offer);
   const std::optional<Received> received = offer->received;
+  machine_->model_flows(models_.flowing());
   carry_out(machine_->offered(std::move(*offer), forbidden));
   send_early(received);
   return {};
@@ -75,6 +76,7 @@ Status EdgeService::on_round_commit(const v1::RoundCommit& message) {
   news_.carry_out(news_.ends().committed(commit.run, commit.round, commit.model));
   site_.report.round_committed(commit, verdict, news_.ends().round());
   reporter_.rounds_over(site_.spans.take_until(commit.run, commit.round, site_.runtime.clock.now()));
+  machine_->model_flows(models_.flowing());
   carry_out(machine_->committed(commit.run, commit.round, verdict, commit.model));
   if (commit.last) note_end(commit.run, "done");
   return {};
@@ -109,6 +111,10 @@ Status EdgeService::on_receipt(const v1::Receipt& message) {
   site_.report.receipt(run, round, verdict);
   // A stale one may be of an earlier lease, while the update is on its way under the new one.
   if (!verdict.ok() && verdict.error().code != Code::kStale) submission_.refused(run, round);
+  if (!verdict.ok() && verdict.error().code == Code::kStale) {
+    submission_.turned_away(run, round);
+    carry_out(machine_->not_taken(run, round));
+  }
   if (!verdict.ok() && verdict.error().code == Code::kAlreadyExists) carry_out(machine_->turned_away(run, round));
   return {};
 }
