@@ -113,13 +113,13 @@ void RunMachine::try_open(Effects& out) {
               " and a quorum of " + std::to_string(plan_.quorum) + " among those sampled";
     return;
   }
-  const round::AttemptRecord before = std::exchange(attempt_, {run_, round, AttemptId(0), epoch_, {}, 0, model_});
+  const int scale_before = std::exchange(attempt_, {run_, round, AttemptId(0), epoch_, {}, 0, model_}).scale_bits;
   std::uint64_t weight_sum = 0;
-  for (const round::Participant& one : participants_of(chosen, before.participants)) {
+  for (const round::Participant& one : participants_of(chosen)) {
     attempt_.participants.push_back(one);
     weight_sum += one.weight_max;
   }
-  const Result<int> scale = scale_for(weight_sum, before.scale_bits);
+  const Result<int> scale = scale_for(weight_sum, scale_before);
   if (!scale.ok()) return halt(RunStatus::kPaused, std::string(kNoRoomPhrase) + scale.error().message, out);
   attempt_.scale_bits = *scale;
   round_begun_ = true;
@@ -376,6 +376,7 @@ Effects RunMachine::commit_recorded(Step step, TimePoint now) {
   round_begun_ = false;
   goes_over_ = round::is_async(plan_);
   gather_ = {};
+  shut_out_.clear();
   phase_ = Phase::kIdle;
   Effects out{Publish{commit_, last_committed_.value() >= plan_.rounds}};
   for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));

@@ -213,10 +213,8 @@ class RunMachine {
   void obey(const StatusStep& step, Effects& out);
   void become(RunStatus status, std::string reason, Effects& out);
   void record_status(StatusStep step, Effects& out);
-  std::vector<round::Participant> participants_of(const std::vector<SiteId>& drawn,
-                                                  const std::vector<round::Participant>& before);
+  std::vector<round::Participant> participants_of(const std::vector<SiteId>& drawn) const;
   void keep_quorum(const std::set<SiteId>& drawn, std::set<SiteId>* without) const;
-  void keep_place(const std::vector<round::Participant>& before, std::vector<round::Participant>* all);
   bool is_too_heavy(const SiteInfo& info) const;
   std::map<SiteId, round::Lot> lots() const;  // of the connected sites that may take part
   void begin_gather();
@@ -269,7 +267,6 @@ class RunMachine {
   std::map<ArrivalId, round::ContributorSet> taking_;
   std::map<ArrivalId, round::Arrival> waiting_;  // for the next window
   std::map<SiteId, std::uint64_t> leads_;        // of each site that may take part, how many windows have heard of it
-  std::set<SiteId> away_;                        // that keep their place in this window, and not in the next
   bool goes_over_ = false;                       // the last window was committed, and the next is not on record
   std::optional<Error> spoilt_;                  // why the sum cannot be used
   std::map<SiteId, SiteInfo> connected_;

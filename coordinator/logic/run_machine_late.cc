@@ -9,8 +9,7 @@ bool leaves_an_update(Code code) { return code == Code::kStale || code == Code::
 
 // With `late = "next"` a site that was late takes part, whether it is drawn or not: it may hold an update that only the
 // next rounds can take.
-std::vector<round::Participant> RunMachine::participants_of(const std::vector<SiteId>& drawn,
-                                                            const std::vector<round::Participant>& before) {
+std::vector<round::Participant> RunMachine::participants_of(const std::vector<SiteId>& drawn) const {
   std::set<SiteId> all(drawn.begin(), drawn.end());
   if (round::is_async(plan_)) {
     std::set<SiteId> ahead = too_far_ahead();
@@ -26,7 +25,6 @@ std::vector<round::Participant> RunMachine::participants_of(const std::vector<Si
     const SiteInfo& info = connected_.at(site);
     participants.push_back({site, info.lease, info.weight_max});
   }
-  if (round::is_async(plan_)) keep_place(before, &participants);
   return participants;
 }
 

@@ -110,16 +110,4 @@ void RunMachine::keep_quorum(const std::set<SiteId>& drawn, std::set<SiteId>* wi
   }
 }
 
-// A site whose session breaks as a window opens keeps its place in that one: what its parents hold of it goes over.
-void RunMachine::keep_place(const std::vector<round::Participant>& before, std::vector<round::Participant>* all) {
-  std::set<SiteId> away;
-  for (const round::Participant& one : before) {
-    if (connected_.contains(one.site) || away_.contains(one.site) || shut_out_.contains(one.site)) continue;
-    away.insert(one.site);
-    all->push_back(one);
-  }
-  away_ = std::move(away);
-  std::ranges::sort(*all, {}, &round::Participant::site);
-}
-
 }  // namespace fluvial::coordinator
