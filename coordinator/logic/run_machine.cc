@@ -257,7 +257,7 @@ Effects RunMachine::arrived(ArrivalId arrival, const round::Arrival& what) {
     out.push_back(Drop{arrival, admitted.error()});
     return out;
   }
-  for (const round::Refusal& refusal : what.refusals) gather_.refuse(refusal);
+  for (const round::Refusal& refusal : what.refusals) refuse(refusal);
   gather_.mark_missing(what.missing);
   gather_.begin_take(what.contributors);
   taking_.emplace(arrival, what.contributors);
@@ -296,7 +296,7 @@ void RunMachine::give_up_sum(TimePoint now, Effects& out) {
 }
 
 Effects RunMachine::refused(const round::Refusal& refusal, TimePoint now) {
-  gather_.refuse(refusal);
+  refuse(refusal);
   return run_steps(now);
 }
 

@@ -222,6 +222,7 @@ class RunMachine {
   bool has_goal() const;
   Status check_goes_over(const round::Arrival& what) const;
   bool is_waiting(const round::ContributorSet& contributors) const;
+  void refuse(const round::Refusal& refusal);
   void offer_waiting(Effects& out);
   void drop_waiting(const std::string& why, Effects& out);
   void note_leads();

@@ -46,6 +46,15 @@ bool RunMachine::is_waiting(const round::ContributorSet& contributors) const {
                              [&](const auto& one) { return !one.second.contributors.overlap(contributors).empty(); });
 }
 
+// In a window one may come of an update that was decided windows ago: its site may have its outcome already, and what
+// it makes now is another.
+void RunMachine::refuse(const round::Refusal& refusal) {
+  const auto mark = marks_.find(refusal.site);
+  const bool is_decided = mark != marks_.end() && refusal.own != RoundId() && refusal.own <= mark->second;
+  if (round::is_async(plan_) && is_decided) return;
+  gather_.refuse(refusal);
+}
+
 void RunMachine::offer_waiting(Effects& out) {
   for (const auto& [arrival, what] : std::exchange(waiting_, {})) {
     for (Effect& effect : arrived(arrival, what)) out.push_back(std::move(effect));

@@ -199,6 +199,17 @@ TEST_F(Windows, NothingCountsTwiceHoweverItDrifts) {
   EXPECT_NE(find<Drop>(machine.arrived(ArrivalId(8), Arrival{of(2, 1, 2), {}, {}})), nullptr);
 }
 
+// A clone of a site contradicts what counted of it.
+TEST_F(Windows, ARefusalOfWhatWasDecidedIsNoneOfTheNext) {
+  RunMachine machine = opened(async_start(1), 3);
+  take(machine, of(2, 0, 0));
+  go_on(machine);
+  machine.refused({SiteId(2), {Code::kConflict, "two contents"}, RoundId(1)}, at(1s));
+  EXPECT_TRUE(machine.gather().refusals().empty());
+  machine.refused({SiteId(3), {Code::kDataLoss, "not finite"}, RoundId(1)}, at(1s));
+  EXPECT_EQ(machine.gather().refusals().size(), 1u) << "that was not decided";
+}
+
 TEST_F(Windows, TheScaleStaysAsLongAsThereIsRoom) {
   RunMachine machine = opened(async_start(1), 9);
   const int scale = machine.attempt().scale_bits;

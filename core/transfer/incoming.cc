@@ -106,12 +106,6 @@ Status check_first(std::uint64_t first_chunk) {
                                        ", but what was before is not here: begin anew"};
 }
 
-// The same round, or with windows a later one, which the same update or sum may enter.
-template <typename Head>
-bool is_for(const Incoming& incoming, const Head& head) {
-  return head.run == incoming.run() && head.round >= incoming.round();
-}
-
 std::vector<std::int64_t> integers_of(ByteSpan bytes) {
   std::vector<std::int64_t> integers(bytes.size() / sizeof(std::int64_t));
   for (std::size_t i = 0; i < integers.size(); ++i) {
@@ -155,14 +149,21 @@ wire::Received Incoming::received() const {
                  : wire::Received{partial_->incarnation, partial_->sequence, next_index_};
 }
 
+// The same round, or with windows a later one, which the same update or sum may enter.
+bool Incoming::is_for(RunId run, RoundId round) const {
+  const bool has_windows = terms_.late && terms_.late->drift_max > 0;
+  return run == this->run() && (round == this->round() || (has_windows && round > this->round()));
+}
+
 bool Incoming::continues(const UpdateHead& head) const {
-  return update_ && is_for(*this, head) && update_->site == head.site && update_->base_version == head.base_version &&
-         head.digest_kind == digest_.kind() &&
+  return update_ && is_for(head.run, head.round) && update_->site == head.site &&
+         update_->base_version == head.base_version && head.digest_kind == digest_.kind() &&
          received() == wire::Received{head.incarnation, head.submission, head.first_chunk};
 }
 
 bool Incoming::continues(const PartialHead& head) const {
-  return partial_ && is_for(*this, head) && partial_->child == head.child && head.digest_kind == digest_.kind() &&
+  return partial_ && is_for(head.run, head.round) && partial_->child == head.child &&
+         head.digest_kind == digest_.kind() &&
          received() == wire::Received{head.incarnation, head.sequence, head.first_chunk};
 }
 

@@ -367,6 +367,20 @@ TEST_F(IncomingTest, NothingElseContinuesIt) {
   }
 }
 
+TEST_F(IncomingTest, InTheNextWindowItGoesOn) {
+  Terms terms = test_terms();
+  terms.late = std::make_shared<const round::Lateness>(round::Lateness{1, {512, 362, 296}, {}, 1});
+  Result<Incoming> incoming = Incoming::begin(test_head(7, 9, 3), terms, staging_);
+  ASSERT_TRUE(incoming.ok());
+  feed(*incoming, test_values(1), 0, 2);
+  UpdateHead head = test_head(7, 9, 3);
+  head.first_chunk = 2;
+  head.round = RoundId(2);
+  EXPECT_TRUE(incoming->continues(head));
+  head.round = RoundId(0);
+  EXPECT_FALSE(incoming->continues(head));
+}
+
 TEST_F(IncomingTest, ADiskThatFailsRefusesAndGivesBack) {
   store::StagingBudget none(0);
   Result<Incoming> incoming = Incoming::begin(test_head(7), test_terms(), {&none, &files_, "/spill"});

@@ -15,6 +15,7 @@ void RoundBook::open(RunId run, RoundId round) {
 
 void RoundBook::go_over(RunId run, RoundId round) {
   if (!open_ || run != run_ || round < round_) return open(run, round);
+  complete_.clear();  // as in a round: a site whose folder was lost, or is an older copy, is heard again
   // Whoever has not come back by then may never.
   std::erase_if(kept_, [this](const auto& one) { return one.second.round() < round_; });
   round_ = round;

@@ -16,7 +16,7 @@ namespace fluvial::transfer {
 class RoundBook {
  public:
   void open(RunId run, RoundId round);  // forgets any other round; no effect when this one is open
-  // The next window of the run is open, and what is remembered stays; otherwise as open().
+  // The next window of the run is open: transfers that were cut off in the one before it are kept. Otherwise as open().
   void go_over(RunId run, RoundId round);
   void close();  // forgets everything
 
