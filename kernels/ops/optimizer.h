@@ -42,8 +42,8 @@ FLUVIAL_HD float nesterov_step(double lr, double momentum, float moment, float m
                             lr * (static_cast<double>(mean) + momentum * static_cast<double>(moment)));
 }
 
-// Delayed Nesterov: share is 1 / N, ahead what the step takes of the moment: momentum times c, or what is left of N
-// times c in the N-th. fp64, rounded once, but for the buffer's fp32 sum.
+// Delayed Nesterov: share is 1 / N; ahead, the step's factor of the moment: momentum times c, in the N-th step momentum
+// times 1 - c N + c. fp64, rounded once, but for the buffer's fp32 sum.
 struct DelayedNesterovFactors {
   double lr, momentum, share, ahead;
 };
