@@ -311,7 +311,7 @@ Status Audit::add_decoded(std::span<const double> decoded, std::uint64_t weight,
   return {};
 }
 
-float Audit::step(std::size_t i, float model, float mean, double lr) {
+float Audit::step(std::uint64_t round, std::size_t i, float model, float mean, double lr) {
   const round::ServerOptimizer& o = plan_.optimizer;
   const auto to_model = [&](double direction) {
     return static_cast<float>(static_cast<double>(model) - lr * direction);
@@ -323,6 +323,17 @@ float Audit::step(std::size_t i, float model, float mean, double lr) {
     case round::Optimizer::kNesterov:
       moment_[i] = static_cast<float>(o.momentum * static_cast<double>(moment_[i]) + static_cast<double>(mean));
       return to_model(static_cast<double>(mean) + o.momentum * static_cast<double>(moment_[i]));
+    case round::Optimizer::kDelayedNesterov: {
+      const auto n = static_cast<double>(o.every);
+      const bool nth = round % o.every == 0;
+      variance_[i] += mean;
+      if (nth) {
+        const double taken = 1 / n * static_cast<double>(std::exchange(variance_[i], 0.0F));
+        moment_[i] = static_cast<float>(o.momentum * static_cast<double>(moment_[i]) + taken);
+      }
+      const double ahead = (nth ? 1 - o.c * n + o.c : o.c) * o.momentum;
+      return to_model(1 / n * static_cast<double>(mean) + ahead * static_cast<double>(moment_[i]));
+    }
     case round::Optimizer::kFedAdagrad:
     case round::Optimizer::kFedAdam:
     case round::Optimizer::kFedYogi: {
@@ -354,11 +365,12 @@ Result<std::vector<float>> Audit::stepped(const json::value& round, std::span<co
   if (static_cast<double>(least_variance) < plan_.optimizer.tau * plan_.optimizer.tau) {
     least_variance = std::nextafter(least_variance, 1.0F);
   }
-  variance_.resize(base.size(), least_variance);
+  const bool sums = plan_.optimizer.kind == round::Optimizer::kDelayedNesterov;
+  variance_.resize(base.size(), sums ? 0.0F : least_variance);
   std::vector<float> model(base.size());
   for (std::size_t i = 0; i < base.size(); ++i) {
     const auto mean = static_cast<float>(static_cast<double>(sum_[i]) / divisor / weight);
-    model[i] = step(i, base[i], mean, lr);
+    model[i] = step(number, i, base[i], mean, lr);
   }
   const std::string journalled = text_member(round, "sum_sha256");
   if (!journalled.empty() && journalled != sum_sha256(sum_)) {

@@ -107,7 +107,7 @@ void visit_plan(P& plan, Visit&& visit) {
   visit(
       {"optimizer.learning_rate", 17, "factor", "of the server's step; other optimizers have another default (below)"},
       plan.optimizer.lr);
-  visit({"optimizer.momentum", 18, "factor", "fedavgm, nesterov, lars"}, plan.optimizer.momentum);
+  visit({"optimizer.momentum", 18, "factor", "fedavgm, nesterov, delayed_nesterov, lars"}, plan.optimizer.momentum);
   visit({"residual.norm_max", 19, "2-norm", "a site drops a larger residual, and counts that; 0: no bound", 0, 1e30},
         plan.residual_norm_max);
   visit({"residual.age_max_rounds", 20, "count",

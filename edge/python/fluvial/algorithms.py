@@ -171,7 +171,8 @@ class DiLoCo(contextlib.AbstractContextManager):
         b = 0.9 b + D,        theta_r = theta_(r-1) - 0.7 (D + 0.9 b).
 
     AdamW's state stays with the worker. In the plan: `local_steps = 500` (H) and `[optimizer] name = "nesterov"`;
-    learning rate 1 and momentum 0 make it local SGD. It turns an ordinary training loop into a worker's:
+    learning rate 1 and momentum 0 make it local SGD. Where a commit holds few of the sites, `delayed_nesterov` with `every`
+    about as many commits as hold all of them. It turns an ordinary training loop into a worker's:
 
         with fluvial.DiLoCo(site, "text", model, samples=batch_size) as diloco:
             for batch in batches:
