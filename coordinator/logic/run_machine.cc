@@ -19,6 +19,7 @@ RunMachine::RunMachine(RunStart start)
       reason_(std::move(start.reason)),
       earlier_(std::move(start.earlier)),
       marks_(std::move(start.marks)) {
+  attempt_.scale_bits = start.scale_bits;
   for (const SiteId site : start.late) missed_.emplace(site, last_committed_);
   if (start.open) {
     FLUVIAL_CHECK(start.open->round == last_committed_.next(), "the open attempt follows the last commit");

@@ -117,6 +117,7 @@ struct RunStart {
   std::vector<round::ModelRef> earlier = {};
   std::vector<SiteId> late = {};
   round::Marks marks = {};
+  int scale_bits = 0;  // of the last attempt on record; windows keep it
 };
 
 // Whether a refusal with this code is of an update that its site keeps, and that may enter a later round. Whoever

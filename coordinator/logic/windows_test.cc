@@ -266,6 +266,15 @@ TEST_F(Windows, AfterAFailedRecordTheSumBeginsAnew) {
   EXPECT_FALSE(find<RecordAttempt>(again)->goes_over) << "what was taken for it is not kept for ever";
 }
 
+TEST_F(Windows, ARestartKeepsTheScale) {
+  RunStart begin = async_start(1);
+  begin.model.version = ModelVersion(4);
+  begin.last_committed = RoundId(4);
+  begin.scale_bits = 20;
+  RunMachine machine = opened(begin, 3);
+  EXPECT_EQ(machine.attempt().scale_bits, 20) << "the journal's reader knows which one a window has";
+}
+
 class Bounded : public Windows {
  protected:
   static RunStart bounded_start() {

@@ -65,6 +65,7 @@ class RunStarter {
     std::vector<round::ModelRef> earlier = {};
     std::vector<SiteId> late = {};
     round::Marks marks = {};
+    int scale_bits = 0;
   };
   net::Awaitable<Status> take_up(store::RunRow row);
   Result<TrainedModel> load_trained(const store::RunRow& row, const store::CommitRow& last, const Master& master);

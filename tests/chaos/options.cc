@@ -250,6 +250,11 @@ round::Plan plan_of(const Options& options, std::uint64_t n) {
     plan.late = "next";
     plan.staleness_max = static_cast<std::uint32_t>(1 + rng.below(3));
   }
+  if (rng.below(3) == 0) {
+    round::set_mode("async", &plan);
+    plan.async_goal = 1 + rng.below(half);
+    plan.quorum = 1;
+  }
   return plan;
 }
 
