@@ -229,7 +229,8 @@ Status Audit::count(SiteState& state, const json::value& entry, std::uint64_t ro
     round = made_for;
   }
   const std::vector<Missed> later = missed_after(state, round);
-  std::erase_if(state.missed, [round](const Missed& one) { return one.round >= round; });
+  const bool may_be_later = plan_.mode == "async" || own != nullptr;
+  std::erase_if(state.missed, [&](const Missed& one) { return may_be_later && one.round >= round; });
   state.missed = really_missed(state, round);
   if (uncertain(state) > kUncertainMax) {
     return Error{Code::kFailedPrecondition, fmt::format("round {}: site {} trained for {} rounds without being counted",

@@ -38,6 +38,9 @@ void visit_late(P& plan, Visit& visit) {
 // Windows without a barrier.
 template <typename P, typename Visit>
 void visit_async(P& plan, Visit& visit) {
+  visit({"mode", 36, "text", "`rounds`, or `async`: windows without a barrier (below); it sets defaults of `late`", 1,
+         16},
+        plan.mode);
   visit({"async.goal", 37, "count",
          "mode = async: contributions with which a window commits; 0: 10, at most half of who takes part", 0, 1e6},
         plan.async_goal);
@@ -54,9 +57,6 @@ template <typename P, typename Visit>
 void visit_plan(P& plan, Visit&& visit) {
   constexpr double kDayMs = 86'400'000;
   visit({"name", 1, "text", "what people call the run", 1, 63}, plan.name);
-  visit({"mode", 36, "text", "`rounds`, or `async`: windows without a barrier (below); it sets defaults of `late`", 1,
-         16},
-        plan.mode);
   visit({"rounds", 2, "count", "committed rounds after which the run is done", 1, 1e9}, plan.rounds);
   visit({"local_steps", 3, "count", "steps a worker takes between two synchronisations; 1: synchronous SGD", 1, 1e9},
         plan.local_steps);
