@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-class Windows : public RunMachineTest {
+class RunWindows : public RunMachineTest {
  protected:
   static RunStart async_start(std::uint64_t goal) {
     RunStart begin = start();
@@ -66,7 +66,7 @@ class Windows : public RunMachineTest {
   }
 };
 
-TEST_F(Windows, OneCommitsAtItsGoal) {
+TEST_F(RunWindows, OneCommitsAtItsGoal) {
   RunMachine machine = opened(async_start(2), 5);
   EXPECT_EQ(find<Finalise>(take(machine, of(1, 0, 0))), nullptr);
   const Effects second = take(machine, of(2, 0, 0));
@@ -74,21 +74,21 @@ TEST_F(Windows, OneCommitsAtItsGoal) {
   EXPECT_TRUE(find<Finalise>(second)->record.late.empty()) << "nobody is late for a window";
 }
 
-TEST_F(Windows, WithoutAGoalItIsHalfOfWhoTakesPart) {
+TEST_F(RunWindows, WithoutAGoalItIsHalfOfWhoTakesPart) {
   RunMachine machine = opened(async_start(0), 5);
   take(machine, of(1, 0, 0));
   EXPECT_EQ(find<Finalise>(take(machine, of(2, 0, 0))), nullptr);
   EXPECT_NE(find<Finalise>(take(machine, of(3, 0, 0))), nullptr);
 }
 
-TEST_F(Windows, ARoundWaitsForEverybody) {
+TEST_F(RunWindows, ARoundWaitsForEverybody) {
   RunStart begin = async_start(1);
   begin.plan.mode = "rounds";
   RunMachine machine = opened(begin, 3);
   EXPECT_EQ(find<Finalise>(take(machine, of(1, 0, 0))), nullptr);
 }
 
-TEST_F(Windows, OneCommitsAfterItsTimeWithTheLeast) {
+TEST_F(RunWindows, OneCommitsAfterItsTimeWithTheLeast) {
   RunMachine machine = opened(async_start(3), 5);
   take(machine, of(1, 0, 0));
   EXPECT_EQ(find<Finalise>(machine.tick(at(9s))), nullptr);
@@ -96,7 +96,7 @@ TEST_F(Windows, OneCommitsAfterItsTimeWithTheLeast) {
 }
 
 // Sites may train for longer than any deadline: nothing freezes, and nothing pauses.
-TEST_F(Windows, WhereNobodyComesItAsksAgain) {
+TEST_F(RunWindows, WhereNobodyComesItAsksAgain) {
   RunMachine machine = opened(async_start(2), 3);
   for (int i = 1; i <= 5; ++i) {
     const Effects over = machine.tick(machine.hard_deadline());
@@ -108,7 +108,7 @@ TEST_F(Windows, WhereNobodyComesItAsksAgain) {
   EXPECT_NE(find<Finalise>(take(machine, of(2, 0, 0))), nullptr);
 }
 
-TEST_F(Windows, WhatComesDuringACommitEntersTheNext) {
+TEST_F(RunWindows, WhatComesDuringACommitEntersTheNext) {
   RunMachine machine = opened(async_start(1), 3);
   take(machine, of(1, 0, 0));
   EXPECT_TRUE(go_on(machine).size() > 0);
@@ -125,7 +125,7 @@ TEST_F(Windows, WhatComesDuringACommitEntersTheNext) {
   EXPECT_EQ(entry.own_round(RoundId(3)), RoundId(2));
 }
 
-TEST_F(Windows, TheNextKeepsWhatIsStaged) {
+TEST_F(RunWindows, TheNextKeepsWhatIsStaged) {
   RunMachine machine = opened(async_start(1), 3);
   take(machine, of(1, 0, 0));
   machine.finalised(machine.step(), model(1), at(1s));
@@ -134,7 +134,7 @@ TEST_F(Windows, TheNextKeepsWhatIsStaged) {
   EXPECT_TRUE(find<RecordAttempt>(over)->goes_over);
 }
 
-TEST_F(Windows, WhatComesDuringARoundsCommitIsTooLate) {
+TEST_F(RunWindows, WhatComesDuringARoundsCommitIsTooLate) {
   RunStart begin = async_start(1);
   begin.plan.mode = "rounds";
   RunMachine machine = opened(begin, 1);
@@ -142,7 +142,7 @@ TEST_F(Windows, WhatComesDuringARoundsCommitIsTooLate) {
   EXPECT_NE(find<Drop>(machine.arrived(ArrivalId(7), Arrival{of(2, 0, 0), {}, {}})), nullptr);
 }
 
-TEST_F(Windows, WhatWaitsIsNotLostSilently) {
+TEST_F(RunWindows, WhatWaitsIsNotLostSilently) {
   RunMachine machine = opened(async_start(1), 3);
   take(machine, of(1, 0, 0));
   machine.arrived(ArrivalId(7), Arrival{of(2, 0, 0), {}, {}});
@@ -152,7 +152,7 @@ TEST_F(Windows, WhatWaitsIsNotLostSilently) {
 }
 
 // What an aggregator admitted when it knew an older model.
-TEST_F(Windows, WhatWasAdmittedShortlyBeforeMayEnter) {
+TEST_F(RunWindows, WhatWasAdmittedShortlyBeforeMayEnter) {
   RunMachine machine = opened(async_start(1), 3);
   for (std::uint64_t version = 0; version < 4; ++version) {
     take(machine, of(1, version, version));
@@ -179,7 +179,7 @@ TEST_F(Windows, WhatWasAdmittedShortlyBeforeMayEnter) {
 }
 
 // Where the versions are those of the first model they do not tell the window.
-TEST_F(Windows, WhatWasAdmittedOnTheFirstModelEntersTheFirstAlone) {
+TEST_F(RunWindows, WhatWasAdmittedOnTheFirstModelEntersTheFirstAlone) {
   RunMachine machine = opened(async_start(1), 3);
   take(machine, of(1, 0, 0));
   go_on(machine);
@@ -187,7 +187,7 @@ TEST_F(Windows, WhatWasAdmittedOnTheFirstModelEntersTheFirstAlone) {
   EXPECT_NE(find<Take>(machine.arrived(ArrivalId(8), Arrival{of(2, 0, 1), {}, {}})), nullptr);
 }
 
-TEST_F(Windows, NothingCountsTwiceHoweverItDrifts) {
+TEST_F(RunWindows, NothingCountsTwiceHoweverItDrifts) {
   RunMachine machine = opened(async_start(1), 3);
   take(machine, of(1, 0, 0));
   go_on(machine);
@@ -200,7 +200,7 @@ TEST_F(Windows, NothingCountsTwiceHoweverItDrifts) {
 }
 
 // A clone of a site contradicts what counted of it.
-TEST_F(Windows, ARefusalOfWhatWasDecidedIsNoneOfTheNext) {
+TEST_F(RunWindows, ARefusalOfWhatWasDecidedIsNoneOfTheNext) {
   RunMachine machine = opened(async_start(1), 3);
   take(machine, of(2, 0, 0));
   go_on(machine);
@@ -210,7 +210,7 @@ TEST_F(Windows, ARefusalOfWhatWasDecidedIsNoneOfTheNext) {
   EXPECT_EQ(machine.gather().refusals().size(), 1u) << "that was not decided";
 }
 
-TEST_F(Windows, TheScaleStaysAsLongAsThereIsRoom) {
+TEST_F(RunWindows, TheScaleStaysAsLongAsThereIsRoom) {
   RunMachine machine = opened(async_start(1), 9);
   const int scale = machine.attempt().scale_bits;
   machine.sites_changed(sites(1), at(1s));
@@ -224,7 +224,7 @@ TEST_F(Windows, TheScaleStaysAsLongAsThereIsRoom) {
 }
 
 // Its sum would be added at twice its worth.
-TEST_F(Windows, ASumOfAnotherScaleDoesNotGoOver) {
+TEST_F(RunWindows, ASumOfAnotherScaleDoesNotGoOver) {
   RunMachine machine = opened(async_start(1), 3);
   take(machine, of(1, 0, 0));
   go_on(machine);
@@ -243,7 +243,7 @@ TEST_F(Windows, ASumOfAnotherScaleDoesNotGoOver) {
   EXPECT_NE(find<Take>(machine.arrived(ArrivalId(9), partial)), nullptr);
 }
 
-TEST_F(Windows, OneOfASiteWaitsAtMost) {
+TEST_F(RunWindows, OneOfASiteWaitsAtMost) {
   RunMachine machine = opened(async_start(1), 3);
   take(machine, of(1, 0, 0));
   go_on(machine);
@@ -254,7 +254,7 @@ TEST_F(Windows, OneOfASiteWaitsAtMost) {
   EXPECT_NE(find<Drop>(machine.arrived(ArrivalId(8), Arrival{of(2, 1, 1), {}, {}})), nullptr);
 }
 
-TEST_F(Windows, AfterAFailedRecordTheSumBeginsAnew) {
+TEST_F(RunWindows, AfterAFailedRecordTheSumBeginsAnew) {
   RunMachine machine = opened(async_start(1), 3);
   take(machine, of(1, 0, 0));
   machine.finalised(machine.step(), model(1), at(1s));
@@ -266,7 +266,7 @@ TEST_F(Windows, AfterAFailedRecordTheSumBeginsAnew) {
   EXPECT_FALSE(find<RecordAttempt>(again)->goes_over) << "what was taken for it is not kept for ever";
 }
 
-TEST_F(Windows, ARestartKeepsTheScale) {
+TEST_F(RunWindows, ARestartKeepsTheScale) {
   RunStart begin = async_start(1);
   begin.model.version = ModelVersion(4);
   begin.last_committed = RoundId(4);
@@ -275,7 +275,7 @@ TEST_F(Windows, ARestartKeepsTheScale) {
   EXPECT_EQ(machine.attempt().scale_bits, 20) << "the journal's reader knows which one a window has";
 }
 
-class Bounded : public Windows {
+class BoundedWindows : public RunWindows {
  protected:
   static RunStart bounded_start() {
     RunStart begin = async_start(1);
@@ -284,7 +284,7 @@ class Bounded : public Windows {
   }
 };
 
-TEST_F(Bounded, AFastSiteBeginsOnlySoFarAheadOfTheSlowest) {
+TEST_F(BoundedWindows, AFastSiteBeginsOnlySoFarAheadOfTheSlowest) {
   RunMachine machine = opened(bounded_start(), 2);
   for (std::uint64_t version = 0; version < 3; ++version) {
     EXPECT_THAT(participants(machine), ElementsAre(1, 2));
@@ -297,7 +297,7 @@ TEST_F(Bounded, AFastSiteBeginsOnlySoFarAheadOfTheSlowest) {
   EXPECT_THAT(participants(machine), ElementsAre(1, 2));
 }
 
-TEST_F(Bounded, WhoIsGoneHoldsNobodyUp) {
+TEST_F(BoundedWindows, WhoIsGoneHoldsNobodyUp) {
   RunMachine machine = opened(bounded_start(), 3);
   std::map<SiteId, SiteInfo> two = sites(3);
   for (std::uint64_t version = 0; version < 3; ++version) {
@@ -315,7 +315,7 @@ TEST_F(Bounded, WhoIsGoneHoldsNobodyUp) {
   EXPECT_THAT(participants(machine), ElementsAre(1, 2, 3)) << "who comes back begins where the slowest is";
 }
 
-TEST_F(Bounded, TheBoundGivesWayToTheQuorum) {
+TEST_F(BoundedWindows, TheBoundGivesWayToTheQuorum) {
   RunStart begin = bounded_start();
   begin.plan.quorum = 2;
   begin.plan.async_goal = 2;
@@ -327,7 +327,7 @@ TEST_F(Bounded, TheBoundGivesWayToTheQuorum) {
   EXPECT_THAT(participants(machine), ElementsAre(1, 3)) << "one of the two that are ahead is needed";
 }
 
-TEST_F(Bounded, WhoDeclinesHoldsNobodyUp) {
+TEST_F(BoundedWindows, WhoDeclinesHoldsNobodyUp) {
   RunMachine machine = opened(bounded_start(), 2);
   for (std::uint64_t version = 0; version < 5; ++version) {
     machine.refused({SiteId(2), {Code::kUnavailable, "not now"}}, at(1s));
@@ -337,7 +337,7 @@ TEST_F(Bounded, WhoDeclinesHoldsNobodyUp) {
   EXPECT_THAT(participants(machine), ElementsAre(1, 2));
 }
 
-TEST_F(Bounded, WhoIsTooHeavyHoldsNobodyUp) {
+TEST_F(BoundedWindows, WhoIsTooHeavyHoldsNobodyUp) {
   RunMachine machine(bounded_start());
   machine.begin(at(0s));
   std::map<SiteId, SiteInfo> three = sites(2);
@@ -351,7 +351,7 @@ TEST_F(Bounded, WhoIsTooHeavyHoldsNobodyUp) {
   EXPECT_THAT(participants(machine), ElementsAre(1, 2));
 }
 
-TEST_F(Bounded, ANewAttemptKeepsTheBound) {
+TEST_F(BoundedWindows, ANewAttemptKeepsTheBound) {
   RunMachine machine = opened(bounded_start(), 2);
   for (std::uint64_t version = 0; version < 3; ++version) {
     take(machine, of(1, version, version));

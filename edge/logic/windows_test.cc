@@ -39,9 +39,9 @@ SiteMachine beside() {
   return site;
 }
 
-TEST(Windows, TrainsFromANewerModelWhileItsUpdateWaits) { beside(); }
+TEST(SiteWindows, TrainsFromANewerModelWhileItsUpdateWaits) { beside(); }
 
-TEST(Windows, MakesOneUpdateFromEachModel) {
+TEST(SiteWindows, MakesOneUpdateFromEachModel) {
   SiteMachine site({});
   site.offered(window(1));
   site.model_ready(model(0));
@@ -52,7 +52,7 @@ TEST(Windows, MakesOneUpdateFromEachModel) {
   EXPECT_EQ(find<FetchModel>(again), nullptr);
 }
 
-TEST(Windows, EncodesNothingNewerBeforeTheOutcome) {
+TEST(SiteWindows, EncodesNothingNewerBeforeTheOutcome) {
   SiteMachine site = beside();
   const Effects trained = site.trained(kSecond);
   EXPECT_EQ(find<Encode>(trained), nullptr) << "the residual is what the outcome leaves";
@@ -70,7 +70,7 @@ TEST(Windows, EncodesNothingNewerBeforeTheOutcome) {
 }
 
 // The window in which its update counted has it already.
-TEST(Windows, WhatItMakesBesideIsNotForTheWindowThatCountsItsUpdate) {
+TEST(SiteWindows, WhatItMakesBesideIsNotForTheWindowThatCountsItsUpdate) {
   SiteMachine site = beside();
   site.offered(window(3, /*counted=*/true));
   site.trained(kSecond);
@@ -83,7 +83,7 @@ TEST(Windows, WhatItMakesBesideIsNotForTheWindowThatCountsItsUpdate) {
   EXPECT_EQ(find<Send>(site.answered(pending(3), Outcome::kPending))->offer.round, RoundId(4));
 }
 
-TEST(Windows, WhatIsTooOldWhenItsUpdateIsSettledGoesIntoTheResidual) {
+TEST(SiteWindows, WhatIsTooOldWhenItsUpdateIsSettledGoesIntoTheResidual) {
   SiteMachine site = beside();
   site.trained(kSecond);
   for (std::uint64_t round = 3; round <= 6; ++round) {
@@ -96,7 +96,7 @@ TEST(Windows, WhatIsTooOldWhenItsUpdateIsSettledGoesIntoTheResidual) {
   EXPECT_NE(find<Fold>(resolved), nullptr);
 }
 
-TEST(Windows, FailedTrainingBesideDeclinesNothing) {
+TEST(SiteWindows, FailedTrainingBesideDeclinesNothing) {
   SiteMachine site = beside();
   const Effects failed = site.train_failed(kSecond, {Code::kInternal, "no"});
   EXPECT_EQ(find<DeclineRound>(failed), nullptr) << "its update is to enter that window";
@@ -105,7 +105,7 @@ TEST(Windows, FailedTrainingBesideDeclinesNothing) {
   EXPECT_NE(find<FetchModel>(site.offered(window(4))), nullptr) << "and then it goes on";
 }
 
-TEST(Windows, FetchesNoModelThatItDoesNotTrainFrom) {
+TEST(SiteWindows, FetchesNoModelThatItDoesNotTrainFrom) {
   SiteMachine site({});
   site.offered(window(1));
   site.model_ready(model(0));
@@ -120,7 +120,7 @@ TEST(Windows, FetchesNoModelThatItDoesNotTrainFrom) {
   EXPECT_EQ(find<FetchModel>(encoded)->model, model(2));
 }
 
-TEST(Windows, FetchesTheLastModelWhenTheRunIsOver) {
+TEST(SiteWindows, FetchesTheLastModelWhenTheRunIsOver) {
   SiteMachine site({});
   site.offered(window(1));
   site.model_ready(model(0));
@@ -130,7 +130,7 @@ TEST(Windows, FetchesTheLastModelWhenTheRunIsOver) {
   EXPECT_EQ(find<FetchModel>(over)->model, model(1));
 }
 
-TEST(Windows, ARunThatIsOverLeavesNothingWaiting) {
+TEST(SiteWindows, ARunThatIsOverLeavesNothingWaiting) {
   SiteMachine site = beside();
   site.trained(kSecond);
   EXPECT_NE(find<Ask>(site.run_over(kRun)), nullptr);
@@ -140,7 +140,7 @@ TEST(Windows, ARunThatIsOverLeavesNothingWaiting) {
 }
 
 // On a line that takes longer for a model than a window lasts it would begin anew for ever.
-TEST(Windows, AModelThatComesIsFetchedToItsEnd) {
+TEST(SiteWindows, AModelThatComesIsFetchedToItsEnd) {
   SiteMachine site({});
   site.offered(window(1));
   site.model_flows(model(0));
@@ -151,7 +151,7 @@ TEST(Windows, AModelThatComesIsFetchedToItsEnd) {
   EXPECT_EQ(find<Train>(here)->offer.round, RoundId(1));
 }
 
-TEST(Windows, OneThatDoesNotComeIsLeftForTheNewest) {
+TEST(SiteWindows, OneThatDoesNotComeIsLeftForTheNewest) {
   SiteMachine site({});
   site.offered(window(1));
   const Effects committed = site.committed(kRun, RoundId(1), Verdict{}, model(1));
@@ -160,7 +160,7 @@ TEST(Windows, OneThatDoesNotComeIsLeftForTheNewest) {
 }
 
 // It was on its way when the window opened, and let go on.
-TEST(Windows, WhatWentNowhereIsSentAgainInTheWindowThatIsOpen) {
+TEST(SiteWindows, WhatWentNowhereIsSentAgainInTheWindowThatIsOpen) {
   SiteMachine site = waiting();
   site.committed(kRun, RoundId(2), Verdict{}, model(2));
   site.offered(window(3));
@@ -172,7 +172,7 @@ TEST(Windows, WhatWentNowhereIsSentAgainInTheWindowThatIsOpen) {
   EXPECT_NE(find<Ask>(site.turned_away(kRun, RoundId(2))), nullptr) << "or somebody has it already";
 }
 
-TEST(Windows, InForbiddenHoursNothingIsBegunBeside) {
+TEST(SiteWindows, InForbiddenHoursNothingIsBegunBeside) {
   SiteMachine site = waiting();
   site.committed(kRun, RoundId(2), Verdict{}, model(2));
   site.model_ready(model(2));
@@ -182,7 +182,7 @@ TEST(Windows, InForbiddenHoursNothingIsBegunBeside) {
 }
 
 // The submission is in both histories: what was trained beside it goes into the residual that its outcome leaves.
-TEST(Windows, InAnotherHistoryWhatWasMadeBesideWaitsForTheOutcome) {
+TEST(SiteWindows, InAnotherHistoryWhatWasMadeBesideWaitsForTheOutcome) {
   SiteMachine site = beside();
   site.trained(kSecond);
   EXPECT_NE(find<EnterHistory>(site.history_begins()), nullptr);
