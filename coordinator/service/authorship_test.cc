@@ -195,6 +195,40 @@ TEST_F(AuthorshipTest, WhatAKeySignedBeforeItWasRevokedIsNotTheSitesOwn) {
   EXPECT_EQ(forged({own}), std::vector{first_});
 }
 
+// What an aggregator says of a site's contradiction puts the site in quarantine, so it must show it.
+TEST_F(AuthorshipTest, ASiteContradictsItselfByWhatItSignedTwiceAlone) {
+  const round::Contribution own = signed_by(key_, given(first_));
+  round::Contribution other = given(first_);
+  other.digest[0] ^= std::byte{1};
+  const auto code_of = [&](const std::vector<round::Contribution>& contents) {
+    const Status is = authorship_.is_contradiction({RunId(1), RoundId(1), base_, {}}, first_, contents);
+    return is.ok() ? std::optional<Code>() : is.error().code;
+  };
+  EXPECT_FALSE(code_of({own, signed_by(key_, other)}));
+  EXPECT_EQ(code_of({own, signed_by(other_, other)}), Code::kUnauthenticated) << "made up";
+  EXPECT_EQ(code_of({signed_by(other_, other), own}), Code::kUnauthenticated);
+  EXPECT_EQ(code_of({own, signed_by(key_, other, 2)}), Code::kUnauthenticated) << "of another round";
+  EXPECT_EQ(code_of({}), Code::kInvalidArgument) << "said, and not shown";
+  EXPECT_EQ(code_of({own, own}), Code::kInvalidArgument);
+  round::Contribution newer = other;
+  newer.submission += 1;
+  EXPECT_EQ(code_of({own, signed_by(key_, newer)}), Code::kInvalidArgument) << "it had to encode anew";
+  round::Contribution restarted = other;
+  restarted.incarnation = Incarnation(3);
+  EXPECT_EQ(code_of({own, signed_by(key_, restarted)}), Code::kInvalidArgument);
+  EXPECT_EQ(code_of({signed_by(other_, given(second_)), signed_by(other_, given(second_))}), Code::kInvalidArgument)
+      << "another site's";
+}
+
+TEST_F(AuthorshipTest, OfASiteThatHasSignedWhatIsUnsignedShowsNothing) {
+  round::Contribution other = given(first_);
+  other.digest[0] ^= std::byte{1};
+  const Authorship::Round in{RunId(1), RoundId(1), base_, {}};
+  EXPECT_TRUE(authorship_.is_contradiction(in, first_, {given(first_), other}).ok()) << "of an older version";
+  EXPECT_TRUE(forged({signed_by(key_, given(first_))}).empty());
+  EXPECT_FALSE(authorship_.is_contradiction(in, first_, {given(first_), other}).ok());
+}
+
 TEST_F(AuthorshipTest, ACommitIsAuditedFromTheJournalAlone) {
   const round::Contribution own = signed_by(key_, given(first_));
   ASSERT_TRUE(forged({own, given(second_)}).empty());

@@ -14,13 +14,14 @@ constexpr Duration kLookPause = std::chrono::milliseconds(10);  // each look goe
 }  // namespace
 
 RunMembers::RunMembers(tree::Runtime& runtime, net::TaskGroup& tasks, Registry& registry, RunObserver& observer,
-                       tree::Hub& hub, const tree::ParentSide& side, RunHost& host)
+                       tree::Hub& hub, const tree::ParentSide& side, const Authorship& authorship, RunHost& host)
     : runtime_(runtime),
       tasks_(tasks),
       registry_(registry),
       observer_(observer),
       hub_(hub),
       side_(side),
+      authorship_(authorship),
       host_(host),
       look_(runtime.strand, kLookPause, [this] { look(); }),
       home_timer_(runtime.strand) {}
@@ -155,8 +156,20 @@ void RunMembers::replaced(NodeId node) {
 
 // ---- quarantine ---------------------------------------------------------------------------------------------------
 
-void RunMembers::contradicted(SiteId site, const std::string& how) {
-  tasks_.spawn(runtime_.strand, "quarantine", quarantine(site, how));
+void RunMembers::contradicted(const Authorship::Round& in, const round::Refusal& how) {
+  tasks_.spawn(runtime_.strand, "quarantine", examine(in, how));
+}
+
+// Whoever brings it forward may lie: an aggregator could shut out any site of its region for good.
+net::Awaitable<void> RunMembers::examine(Authorship::Round in, round::Refusal how) {
+  if (registry_.book().is_quarantined(how.site)) co_return;
+  const Status examined =
+      co_await runtime_.pool.run([&] { return authorship_.is_contradiction(in, how.site, how.proof); });
+  if (!examined.ok()) {
+    observer_.contradiction_not_proven(how, examined.error());
+    co_return;
+  }
+  co_await quarantine(how.site, how.error.message);
 }
 
 net::Awaitable<void> RunMembers::quarantine(SiteId site, std::string reason) {

@@ -42,6 +42,7 @@ class RunObserver {
 
   virtual void members_changed(std::size_t /*sites*/, std::size_t /*aggregators*/) {}
   virtual void sent_away(NodeId, const Error& /*reason*/) {}
+  virtual void contradiction_not_proven(const round::Refusal&, const Error& /*why*/) {}
   virtual void quarantined(SiteId, const std::string& /*reason*/) {}  // about to be recorded
   virtual void quarantine_recorded(SiteId) {}                         // and the machine knows
   virtual void quarantine_not_recorded(SiteId, const Error&) {}

@@ -165,6 +165,11 @@ void RunReport::sent_away(NodeId node, const Error& reason) {
   log_.info("sent away", {{"member", name_of_(node)}, {"reason", reason.message}});
 }
 
+void RunReport::contradiction_not_proven(const round::Refusal& said, const Error& why) {
+  log_.warn("a site is said to contradict itself, and it is not shown; it goes on taking part",
+            {{"site", name_of_(said.site)}, {"said", said.error.message}, {"reason", why.message}});
+}
+
 void RunReport::quarantined(SiteId site, const std::string& reason) {
   log_.error("site in quarantine; it takes part in no round until it is cleared",
              {{"site", name_of_(site)}, {"reason", reason}});

@@ -17,7 +17,7 @@ RunService::RunService(tree::Runtime& runtime, net::TaskGroup& tasks, const Keep
       hub_(hub),
       side_(runtime, *this, hub),
       roll_call_(registry, runtime.clock),
-      members_(runtime, tasks, registry, observer, hub, side_, *this),
+      members_(runtime, tasks, registry, observer, hub, side_, keeps.authorship, *this),
       steps_(runtime, tasks, {keeps.journal, keeps.models, keeps.signer, keeps.authorship}, observer, hub, side_,
              members_, roll_call_, *this),
       starter_(
@@ -105,7 +105,15 @@ void RunService::has_declined(AttemptId attempt, const round::Refusal& refusal) 
 
 void RunService::note_refusal(const round::Refusal& refusal) {
   observer_.site_refused(active_->machine.attempt(), refusal);
-  if (refusal.error.code == Code::kConflict) members_.contradicted(refusal.site, refusal.error.message);
+  if (refusal.error.code == Code::kConflict) is_accused(refusal);
+}
+
+void RunService::is_accused(const round::Refusal& conflict) {
+  const RunMachine& machine = active_->machine;
+  const auto& late = machine.lateness();
+  members_.contradicted({machine.run(), machine.attempt().round, machine.attempt().base.digest,
+                         late ? std::make_shared<const round::Lateness>(*late) : nullptr},
+                        conflict);
 }
 
 std::shared_ptr<tree::ModelSlot> RunService::model(const round::ModelRef& ref) {

@@ -18,6 +18,8 @@ class ParentOwner : public HubOwner {
   void refused(RunId run, RoundId round, const round::Refusal& refusal) override {
     side().refused(run, round, refusal);
   }
+  void accused(const round::Refusal& conflict) override { side().accused(conflict); }
+  bool knows_authors() override { return side().knows_authors(); }
   void declined(NodeId child, const round::Decline& decline) override { side().declined(child, decline); }
 
  private:

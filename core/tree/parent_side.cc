@@ -46,8 +46,8 @@ Result<transfer::Terms> ParentSide::admit(const transfer::PartialHead& head) {
   if (!owner_.takes(head.run, head.round)) return not_open(head.round);
   const auto is_below = [&](SiteId site) { return owner_.may_bring(head.child, site); };
   const auto admit = [&] { return owner_.may_take(head); };
-  const auto refuse = [&](const round::Refusal& conflict) { refused(head.run, head.round, conflict); };
-  FLUVIAL_TRY(transfer::admit_partial(head, children_.book(), is_below, admit, refuse));
+  const auto accuse = [&](const round::Refusal& conflict) { accused(conflict); };
+  FLUVIAL_TRY(transfer::admit_partial(head, children_.book(), is_below, admit, accuse));
   watch_.begun(head.child, now());
   spans_.begun(head.run, head.round, round::SpanKind::kStage, now(), head.child);
   return owner_.terms(!head.what.contributors.empty());
@@ -100,6 +100,10 @@ void ParentSide::refused(RunId run, RoundId round, const round::Refusal& refusal
   if (!owner_.is_current(run, round)) said.own = refusal.own_round(round);  // a window before
   owner_.will_not_be_in(said);
 }
+
+void ParentSide::accused(const round::Refusal& conflict) { owner_.is_accused(conflict); }
+
+bool ParentSide::knows_authors() { return owner_.knows_authors(); }
 
 void ParentSide::declined(NodeId child, const round::Decline& decline) {
   const round::Refusal& refusal = decline.refusal;

@@ -48,6 +48,10 @@ class RoundOwner {
   virtual void take_failed(ArrivalId arrival, NodeId child, const Error& error) = 0;
   virtual void will_not_be_in(const round::Refusal& refusal) = 0;
   virtual void has_declined(AttemptId attempt, const round::Refusal& refusal) = 0;
+
+  // As in transfer::Receiver: an aggregator knows the keys of its own sites alone, and believes nothing of the others.
+  virtual bool knows_authors() = 0;
+  virtual void is_accused(const round::Refusal& conflict) = 0;
 };
 
 // On the node's strand.
@@ -61,6 +65,8 @@ class ParentSide final : public transfer::Receiver {
   std::vector<SiteId> without(const transfer::PartialHead& head) override;
   void arrived(transfer::StagedArrival arrival) override;
   void refused(RunId run, RoundId round, const round::Refusal& refusal) override;
+  void accused(const round::Refusal& conflict) override;
+  bool knows_authors() override;
   void declined(NodeId child, const round::Decline& decline);
 
   // ---- what the machine decides

@@ -62,11 +62,14 @@ class FakeOwner final : public RoundOwner {
   void take_failed(ArrivalId, NodeId, const Error& error) override { failures.push_back(error); }
   void will_not_be_in(const round::Refusal& refusal) override { refusals.push_back(refusal); }
   void has_declined(AttemptId, const round::Refusal& refusal) override { declines.push_back(refusal); }
+  bool knows_authors() override { return true; }
+  void is_accused(const round::Refusal& conflict) override { accused.push_back(conflict); }
 
   round::Gather gather_{{{SiteId(1), Epoch(1), 100}, {SiteId(2), Epoch(1), 100}, {SiteId(3), Epoch(1), 100}}};
   std::vector<std::pair<ArrivalId, round::Arrival>> arrivals;
   std::vector<round::Refusal> refusals;
   std::vector<round::Refusal> declines;
+  std::vector<round::Refusal> accused;
   std::vector<Error> failures;
   round::ContributorSet sum;
   AttemptId attempt{1};

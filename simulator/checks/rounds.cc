@@ -331,7 +331,9 @@ void RoundChecks::check_refusals(const round::CommitRecord& commit) {
     if (!round::drops_update(refusal.error.code) || liars_.contains(site) || revoked_.contains(site)) continue;
     std::vector<const KnownUpdate*> sent;
     bool is_damaged = false;
-    for (const RoundId own : may_be_of(commit)) {
+    // With windows a refusal may come up when nothing of its update's round could enter any more.
+    const bool says_own = refusal.own != RoundId();
+    for (const RoundId own : says_own ? std::vector{refusal.own} : may_be_of(commit)) {
       is_damaged = is_damaged || damaged_.contains({commit.run, own, site});
       for (const KnownUpdate* one : truth_.all_of(commit.run, own, site)) sent.push_back(one);
     }

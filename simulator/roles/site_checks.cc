@@ -124,7 +124,7 @@ void SiteRole::resolving(const store::PendingInfo& info, round::Outcome outcome)
   decided_ = true;
   cast_.checks().sites().in_history(self(), round::current_of(lineage_));  // a clone's may be another
   cast_.checks().sites().resolving(self(), info.start.run, info.start.round, info.digest, outcome,
-                                   carried(info.start.bounds, info.start.late_factor));
+                                   carried(info.start.bounds, info.start.late_factor), cast_.is_cloned(host()));
 }
 
 // ---- histories ----------------------------------------------------------------------------------------------------
