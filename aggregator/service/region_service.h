@@ -80,7 +80,8 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   void will_not_be_in(const round::Refusal& refusal) override;
   void has_declined(AttemptId attempt, const round::Refusal& refusal) override;
   bool knows_authors() override { return false; }
-  void is_accused(const round::Refusal&) override {}  // the partial is refused; who lies, only the root can tell
+  // The partial is refused; who lies, only the root could tell.
+  void are_accused(NodeId, const std::vector<round::Refusal>&) override {}
 
   void carry_out(Effects effects);
   void carry_out(const ResetSum& effect);

@@ -43,13 +43,13 @@ Result<identity::PublicKey> Authorship::key_of(SiteId site) const {
   return identity::PublicKey::from_der(certificate->key);
 }
 
-Result<std::vector<identity::PublicKey>> Authorship::keys_before(SiteId site, RunId run) const {
+Result<std::vector<identity::PublicKey>> Authorship::keys_before(SiteId site, RunId run,
+                                                                 const std::optional<store::CommitRow>& commit) const {
   store::CertificateBook book(journal_);
   std::vector<identity::PublicKey> keys;
   FLUVIAL_ASSIGN(const std::optional<store::CertificateRow> current, book.current_of(site));
-  FLUVIAL_ASSIGN(const std::optional<store::CommitRow> before, journal_.last_commit(run));
   FLUVIAL_ASSIGN(const store::RunRow began, journal_.run(run));
-  const WallTime opened_after = before ? before->committed_at : began.created_at;
+  const WallTime opened_after = commit ? commit->committed_at : began.created_at;
   if (!current || current->issued_at < opened_after) return keys;
   FLUVIAL_ASSIGN(const std::vector<store::CertificateRow> certificates, book.of_member(site));
   for (const store::CertificateRow& one : certificates) {
@@ -82,7 +82,8 @@ Result<identity::PublicKey> Authorship::author_of(const transfer::Brought& broug
   const Status own = is_by(key);
   if (own.ok()) return key;
   if (!session) {
-    FLUVIAL_ASSIGN(const std::vector<identity::PublicKey> keys, keys_before(site, brought.run));
+    FLUVIAL_ASSIGN(const std::optional<store::CommitRow> before, journal_.last_commit(brought.run));
+    FLUVIAL_ASSIGN(const std::vector<identity::PublicKey> keys, keys_before(site, brought.run, before));
     const auto author = std::ranges::find_if(keys, [&](const identity::PublicKey& one) { return is_by(one).ok(); });
     if (author != keys.end()) return *author;
   }
@@ -98,19 +99,31 @@ Status Authorship::check(const tree::Child& child, const transfer::Brought& brou
   return {};
 }
 
-Status Authorship::is_contradiction(const Round& in, SiteId site,
+Status Authorship::is_contradiction(RunId run, RoundId own, SiteId site,
                                     const std::vector<round::Contribution>& contents) const {
   if (contents.size() != 2) return Error{Code::kInvalidArgument, "without the two contents"};
   const round::Contribution& first = contents[0];
   const round::Contribution& second = contents[1];
   const bool is_one = first.site == site && second.site == site && first.incarnation == second.incarnation &&
-                      first.submission == second.submission;
+                      first.submission == second.submission && first.own_round(own) == own &&
+                      second.own_round(own) == own && own > RoundId(0);
   if (!is_one || first.digest == second.digest) {
     return Error{Code::kInvalidArgument, "these are not two contents of one submission"};
   }
-  const round::ContributorSet none;
+  std::optional<store::CommitRow> before;
+  FLUVIAL_ASSIGN(const store::RunRow row, journal_.run(run));
+  Digest base = row.initial_model;
+  if (own > RoundId(1)) {
+    FLUVIAL_ASSIGN(before, journal_.commit_of(run, RoundId(own.value() - 1)));
+    base = before->record.model.digest;
+  }
+  FLUVIAL_ASSIGN(const identity::PublicKey key, key_of(site));
+  FLUVIAL_ASSIGN(std::vector<identity::PublicKey> keys, keys_before(site, run, before));
+  if (key) keys.push_back(key);
   for (const round::Contribution& content : contents) {
-    FLUVIAL_TRY(author_of({in.run, in.round, in.base, none, in.late}, content, {}));
+    const bool is_own = std::ranges::any_of(
+        keys, [&](const identity::PublicKey& one) { return tree::check_author(one, run, own, base, content).ok(); });
+    if (!is_own) return Error{Code::kUnauthenticated, "a content without the site's signature"};
   }
   return {};
 }

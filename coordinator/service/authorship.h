@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -25,16 +24,9 @@ class Authorship {
   // The site has enrolled anew, perhaps with a version that signs nothing.
   void begins_anew(SiteId site);
 
-  // The round that a contribution is for, and what it starts from.
-  struct Round {
-    RunId run;
-    RoundId round;
-    Digest base{};
-    std::shared_ptr<const round::Lateness> late;
-  };
-  // Whether the site contradicts itself: one submission with two contents, both its own. kUnauthenticated when one of
-  // them is not; kInvalidArgument when they are none.
-  Status is_contradiction(const Round& in, SiteId site, const std::vector<round::Contribution>& contents) const;
+  // Whether the site contradicts itself: one submission of this round with two contents, each with its signature.
+  // kUnauthenticated when one is not the site's own, or nobody can tell; kInvalidArgument when they are none.
+  Status is_contradiction(RunId run, RoundId own, SiteId site, const std::vector<round::Contribution>& contents) const;
   // Of what the child has brought, the contributions that are not their sites' own, and why.
   std::vector<round::Refusal> forged(const tree::Child& child, const transfer::Brought& brought);
   // The keys (DER) by which the contributions' signatures were found to be good.
@@ -48,9 +40,10 @@ class Authorship {
                                         const identity::PublicKey& session) const;
   // As its certificates say. One that is none: its key is not known, for it enrolled with a version that kept none.
   Result<identity::PublicKey> key_of(SiteId site) const;
-  // The keys that the site had before it enrolled anew, if it did so while this round was open: what it signed until
-  // then may be on its way. No key that was revoked.
-  Result<std::vector<identity::PublicKey>> keys_before(SiteId site, RunId run) const;
+  // The keys that the site had before it enrolled anew, if it did so after this commit (none: after the run's start),
+  // so while the next round was open: what it signed until then may be on its way. No key that was revoked.
+  Result<std::vector<identity::PublicKey>> keys_before(SiteId site, RunId run,
+                                                       const std::optional<store::CommitRow>& commit) const;
   void note(const transfer::Brought& brought, const round::Contribution& contribution, const identity::PublicKey& key);
   bool has_signed(SiteId site) const;
 

@@ -196,37 +196,63 @@ TEST_F(AuthorshipTest, WhatAKeySignedBeforeItWasRevokedIsNotTheSitesOwn) {
 }
 
 // What an aggregator says of a site's contradiction puts the site in quarantine, so it must show it.
-TEST_F(AuthorshipTest, ASiteContradictsItselfByWhatItSignedTwiceAlone) {
-  const round::Contribution own = signed_by(key_, given(first_));
-  round::Contribution other = given(first_);
-  other.digest[0] ^= std::byte{1};
-  const auto code_of = [&](const std::vector<round::Contribution>& contents) {
-    const Status is = authorship_.is_contradiction({RunId(1), RoundId(1), base_, {}}, first_, contents);
+class ContradictionTest : public AuthorshipTest {
+ protected:
+  ContradictionTest() { another_.digest[0] ^= std::byte{1}; }
+  std::optional<Code> code_of(const std::vector<round::Contribution>& contents, std::uint64_t own = 1) const {
+    const Status is = authorship_.is_contradiction(RunId(1), RoundId(own), first_, contents);
     return is.ok() ? std::optional<Code>() : is.error().code;
-  };
-  EXPECT_FALSE(code_of({own, signed_by(key_, other)}));
-  EXPECT_EQ(code_of({own, signed_by(other_, other)}), Code::kUnauthenticated) << "made up";
-  EXPECT_EQ(code_of({signed_by(other_, other), own}), Code::kUnauthenticated);
-  EXPECT_EQ(code_of({own, signed_by(key_, other, 2)}), Code::kUnauthenticated) << "of another round";
+  }
+  const round::Contribution own_ = signed_by(key_, given(first_));
+  round::Contribution another_ = given(first_);  // another content of the same submission
+};
+
+TEST_F(ContradictionTest, IsWhatASiteHasSignedTwiceAlone) {
+  EXPECT_FALSE(code_of({own_, signed_by(key_, another_)}));
+  EXPECT_EQ(code_of({own_, signed_by(other_, another_)}), Code::kUnauthenticated) << "made up";
+  EXPECT_EQ(code_of({signed_by(other_, another_), own_}), Code::kUnauthenticated);
+  EXPECT_EQ(code_of({own_, signed_by(key_, another_, 2)}), Code::kUnauthenticated) << "of another round";
   EXPECT_EQ(code_of({}), Code::kInvalidArgument) << "said, and not shown";
-  EXPECT_EQ(code_of({own, own}), Code::kInvalidArgument);
-  round::Contribution newer = other;
+  EXPECT_EQ(code_of({own_}), Code::kInvalidArgument);
+  EXPECT_EQ(code_of({own_, own_}), Code::kInvalidArgument);
+  round::Contribution newer = another_;
   newer.submission += 1;
-  EXPECT_EQ(code_of({own, signed_by(key_, newer)}), Code::kInvalidArgument) << "it had to encode anew";
-  round::Contribution restarted = other;
+  EXPECT_EQ(code_of({own_, signed_by(key_, newer)}), Code::kInvalidArgument) << "it had to encode anew";
+  round::Contribution restarted = another_;
   restarted.incarnation = Incarnation(3);
-  EXPECT_EQ(code_of({own, signed_by(key_, restarted)}), Code::kInvalidArgument);
-  EXPECT_EQ(code_of({signed_by(other_, given(second_)), signed_by(other_, given(second_))}), Code::kInvalidArgument)
-      << "another site's";
+  EXPECT_EQ(code_of({own_, signed_by(key_, restarted)}), Code::kInvalidArgument);
+  const round::Contribution others = signed_by(other_, given(second_));
+  EXPECT_EQ(code_of({others, others}), Code::kInvalidArgument) << "another site's";
 }
 
-TEST_F(AuthorshipTest, OfASiteThatHasSignedWhatIsUnsignedShowsNothing) {
-  round::Contribution other = given(first_);
-  other.digest[0] ^= std::byte{1};
-  const Authorship::Round in{RunId(1), RoundId(1), base_, {}};
-  EXPECT_TRUE(authorship_.is_contradiction(in, first_, {given(first_), other}).ok()) << "of an older version";
-  EXPECT_TRUE(forged({signed_by(key_, given(first_))}).empty());
-  EXPECT_FALSE(authorship_.is_contradiction(in, first_, {given(first_), other}).ok());
+// Also of a site that has signed nothing yet: it may be new, and anybody can leave a signature out.
+TEST_F(ContradictionTest, WhatIsUnsignedShowsNothing) {
+  EXPECT_EQ(code_of({given(first_), another_}), Code::kUnauthenticated);
+  EXPECT_EQ(code_of({own_, another_}), Code::kUnauthenticated);
+}
+
+TEST_F(ContradictionTest, BySignaturesFromBeforeAndAfterItEnrolledAnewInTheRound) {
+  const identity::PrivateKey renewed = identity::PrivateKey::generate().value();
+  enrol_anew(renewed);
+  EXPECT_FALSE(code_of({own_, signed_by(renewed, another_)}));
+  commit({own_});
+  EXPECT_FALSE(code_of({own_, signed_by(renewed, another_)})) << "the round may be over when it is looked at";
+  round::Contribution later = signed_by(key_, given(first_), 2);
+  EXPECT_TRUE(code_of({later, signed_by(renewed, another_, 2)}, 2)) << "that round opened since";
+}
+
+TEST_F(ContradictionTest, OfAnEarlierRoundIsKnownByItsVersions) {
+  commit({own_});
+  const Digest base = journal_->last_commit(RunId(1)).value()->record.model.digest;
+  const auto signed_for_two = [&](round::Contribution what) {
+    what.base = ModelVersion(1);
+    what.admitted = ModelVersion(3);
+    const std::string body = wire::contribution_body(RunId(1), RoundId(2), base, what);
+    what.signature = identity::sign(key_, wire::kContributionKind, as_byte_span(body)).value();
+    return what;
+  };
+  EXPECT_FALSE(code_of({signed_for_two(given(first_)), signed_for_two(another_)}, 2));
+  EXPECT_EQ(code_of({signed_for_two(given(first_)), signed_for_two(another_)}, 1), Code::kInvalidArgument);
 }
 
 TEST_F(AuthorshipTest, ACommitIsAuditedFromTheJournalAlone) {

@@ -10,6 +10,7 @@ namespace fluvial::coordinator {
 namespace {
 
 constexpr Duration kLookPause = std::chrono::milliseconds(10);  // each look goes over all sites
+constexpr Duration kNotHeard = std::chrono::minutes(1);         // whoever accuses and shows nothing
 
 }  // namespace
 
@@ -156,20 +157,36 @@ void RunMembers::replaced(NodeId node) {
 
 // ---- quarantine ---------------------------------------------------------------------------------------------------
 
-void RunMembers::contradicted(const Authorship::Round& in, const round::Refusal& how) {
-  tasks_.spawn(runtime_.strand, "quarantine", examine(in, how));
+// One examination of each accuser at a time: an accusation costs its accuser a message, and the root two signatures.
+void RunMembers::accused(NodeId by, RunId run, RoundId round, std::vector<round::Refusal> conflicts) {
+  std::erase_if(conflicts,
+                [this](const auto& one) { return one.proof.size() != 2 || registry_.book().is_quarantined(one.site); });
+  const auto until = not_heard_until_.find(by);
+  if (conflicts.empty() || (until != not_heard_until_.end() && now() < until->second)) return;
+  not_heard_until_[by] = TimePoint::max();
+  tasks_.spawn(runtime_.strand, "quarantine", examine(by, run, round, std::move(conflicts)));
 }
 
 // Whoever brings it forward may lie: an aggregator could shut out any site of its region for good.
-net::Awaitable<void> RunMembers::examine(Authorship::Round in, round::Refusal how) {
-  if (registry_.book().is_quarantined(how.site)) co_return;
-  const Status examined =
-      co_await runtime_.pool.run([&] { return authorship_.is_contradiction(in, how.site, how.proof); });
-  if (!examined.ok()) {
-    observer_.contradiction_not_proven(how, examined.error());
-    co_return;
+net::Awaitable<void> RunMembers::examine(NodeId by, RunId run, RoundId round, std::vector<round::Refusal> conflicts) {
+  const std::vector<Status> examined = co_await runtime_.pool.run([&] {
+    std::vector<Status> all;
+    for (const round::Refusal& one : conflicts) {
+      all.push_back(authorship_.is_contradiction(run, one.own_round(round), one.site, one.proof));
+    }
+    return all;
+  });
+  const auto lie = std::ranges::find_if(examined, [](const Status& status) { return !status.ok(); });
+  not_heard_until_[by] = lie == examined.end() ? now() : now() + kNotHeard;
+  if (lie != examined.end()) {
+    const auto lies =
+        static_cast<std::size_t>(std::ranges::count_if(examined, [](const Status& one) { return !one.ok(); }));
+    observer_.contradictions_not_shown(by, conflicts[static_cast<std::size_t>(lie - examined.begin())], lie->error(),
+                                       lies);
   }
-  co_await quarantine(how.site, how.error.message);
+  for (std::size_t i = 0; i < conflicts.size(); ++i) {
+    if (examined[i].ok()) co_await quarantine(conflicts[i].site, conflicts[i].error.message);
+  }
 }
 
 net::Awaitable<void> RunMembers::quarantine(SiteId site, std::string reason) {

@@ -29,8 +29,9 @@ class RunMembers {
   void node_moved(NodeId node, Epoch lease);          // granted, durably
   void revoked(NodeId node);                          // durably
   void replaced(NodeId node);  // it has enrolled anew: whoever came with its old certificate goes
-  // It is said to contradict itself (kConflict). It goes into quarantine if what is brought forward is its own.
-  void contradicted(const Authorship::Round& in, const round::Refusal& how);
+  // Sites are said to contradict themselves in this round (kConflict). They go into quarantine if the contents that
+  // `by` brings forward are their own. Whoever says what is not shown is not heard for a while.
+  void accused(NodeId by, RunId run, RoundId round, std::vector<round::Refusal> conflicts);
   void quarantine_changed();  // a quarantine was lifted
 
   // ---- what the run asks for
@@ -49,7 +50,7 @@ class RunMembers {
   void look();
   void send_home();
   void tell_sites();
-  net::Awaitable<void> examine(Authorship::Round in, round::Refusal how);
+  net::Awaitable<void> examine(NodeId by, RunId run, RoundId round, std::vector<round::Refusal> conflicts);
   net::Awaitable<void> quarantine(SiteId site, std::string reason);
   RunMachine* machine();
   NodeId via(SiteId site) const { return registry_.book().branch(site); }
@@ -64,6 +65,8 @@ class RunMembers {
   const Authorship& authorship_;
   RunHost& host_;
   std::vector<SiteId> sites_up_;  // since the last look
+  // Of each member that accused others: until when it is not heard; while it is examined, for ever.
+  std::map<NodeId, TimePoint> not_heard_until_;
   net::Throttle look_;
   net::Timer home_timer_;
   std::optional<TimePoint> home_at_;  // when it fires

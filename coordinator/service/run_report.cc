@@ -165,9 +165,13 @@ void RunReport::sent_away(NodeId node, const Error& reason) {
   log_.info("sent away", {{"member", name_of_(node)}, {"reason", reason.message}});
 }
 
-void RunReport::contradiction_not_proven(const round::Refusal& said, const Error& why) {
-  log_.warn("a site is said to contradict itself, and it is not shown; it goes on taking part",
-            {{"site", name_of_(said.site)}, {"said", said.error.message}, {"reason", why.message}});
+void RunReport::contradictions_not_shown(NodeId by, const round::Refusal& first, const Error& why, std::size_t count) {
+  log_.warn("sites are said to contradict themselves, and it is not shown; they go on taking part",
+            {{"member", name_of_(by)},
+             {"sites", count},
+             {"site", name_of_(first.site)},
+             {"said", first.error.message},
+             {"reason", why.message}});
 }
 
 void RunReport::quarantined(SiteId site, const std::string& reason) {

@@ -175,9 +175,8 @@ Service::Service(tree::Process& process, const config::CoordinatorSettings& sett
   root_.with_renewals(renewals_);
   root_.with_admissions(admissions_);
   admin_.with_admissions(admissions_);
-  root_.registry().with_renewal([this] {
-    return Registry::RenewalTerms{renewals_.validity(), holdings_.authority->current()->trust()};
-  });
+  root_.registry().with_renewal(
+      [this] { return Registry::RenewalTerms{renewals_.validity(), holdings_.authority->current()->trust()}; });
   holdings_.own->on_renewed([this] { own_renewed(); });
   evaluator_ = std::make_shared<Evaluator>(
       runtime_, process.tasks(),

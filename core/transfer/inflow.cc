@@ -24,10 +24,10 @@ std::optional<round::Contribution> told(const UpdateHead& head, const v1::Update
 }  // namespace
 
 Status admit_partial(const PartialHead& head, const RoundBook& book, const std::function<bool(SiteId)>& is_below,
-                     const std::function<Status()>& admit, const std::function<void(const round::Refusal&)>& accuse) {
+                     const std::function<Status()>& admit, const Accuse& accuse) {
   FLUVIAL_TRY(check_below(head, is_below));
   const std::vector<round::Refusal> conflicts = book.conflicts(head);
-  for (const round::Refusal& conflict : conflicts) accuse(conflict);
+  if (!conflicts.empty()) accuse(conflicts);
   FLUVIAL_TRY(admit());
   if (!conflicts.empty()) return conflicts.front().error;
   return {};
@@ -81,7 +81,10 @@ Status Inflow::end(const v1::UpdateEnd& end, ByteSpan trailer, const FindForged&
     if (!whole.ok()) return whole.error();
     forged_ = find_forged({whole->run, round_, base_, whole->what.contributors, late_});
     if (!forged_.empty()) return forged_.front().error;
-    if (update_) told_ = *whole->what.contributors.find(update_->site);
+    if (update_) {
+      told_ = *whole->what.contributors.find(update_->site);
+      told_->metrics.clear();  // no part of what the site signs
+    }
     incoming_.reset();
     arrival_.emplace(std::move(*whole));
   } else if (update_) {
@@ -91,7 +94,8 @@ Status Inflow::end(const v1::UpdateEnd& end, ByteSpan trailer, const FindForged&
 }
 
 Status Inflow::hand_over(RoundBook& book, Receiver& receiver) {
-  if (const auto conflict = contradiction(book)) return conflict->error;
+  conflicts_ = contradictions(book);
+  if (!conflicts_.empty()) return conflicts_.front().error;
   if (arrival_) {
     if (update_ || receiver.knows_authors()) book.complete(*arrival_);
     receiver.arrived(*std::exchange(arrival_, std::nullopt));
@@ -100,38 +104,35 @@ Status Inflow::hand_over(RoundBook& book, Receiver& receiver) {
 }
 
 // Of an update that was refused before, too: the trailer may still contradict a complete submission.
-std::optional<round::Refusal> Inflow::contradiction(const RoundBook& book) const {
-  if (update_) return told_ ? book.compare(update_->run, update_->round, *told_) : std::nullopt;
-  std::vector<round::Refusal> conflicts = arrival_ ? book.conflicts(*partial_) : std::vector<round::Refusal>();
-  return conflicts.empty() ? std::nullopt : std::optional(std::move(conflicts.front()));
+std::vector<round::Refusal> Inflow::contradictions(const RoundBook& book) const {
+  if (partial_) return arrival_ ? book.conflicts(*partial_) : std::vector<round::Refusal>();
+  if (!told_) return {};
+  std::optional<round::Refusal> conflict = book.compare(update_->run, update_->round, *told_);
+  return conflict ? std::vector{std::move(*conflict)} : std::vector<round::Refusal>();
 }
 
 // The owner is told of a site that is out because of the refusal.
-void Inflow::report_update(const Error& error, const RoundBook& book, Receiver& receiver) const {
+void Inflow::report_update(const Error& error, Receiver& receiver) const {
   const bool tell = step_ == Step::kAdmit   ? error.code == Code::kInvalidArgument
                     : step_ == Step::kStart ? error.code != Code::kUnavailable
                                             : true;
   if (!tell) return;
   round::Refusal refusal{update_->site, error, update_->own_round()};
   if (refusal.own == update_->round) refusal.own = RoundId();
-  if (error.code == Code::kConflict) {
-    if (auto conflict = contradiction(book)) refusal.proof = std::move(conflict->proof);
-  }
+  if (!conflicts_.empty()) refusal.proof = conflicts_.front().proof;
   receiver.refused(update_->run, update_->round, refusal);
 }
 
 // The sites that a refused partial must do without.
 std::vector<SiteId> Inflow::report_partial(const Error& error, const RoundBook& book, Receiver& receiver) const {
-  const bool said_before = step_ == Step::kAdmit || step_ == Step::kStart;
   const std::vector<SiteId> fenced = receiver.without(*partial_);
   std::set<SiteId> without(fenced.begin(), fenced.end());
   if (error.code == Code::kConflict) {
-    for (const round::Refusal& conflict : book.conflicts(*partial_)) {
-      if (!said_before) receiver.accused(conflict);
-      without.insert(conflict.site);
-    }
+    for (const round::Refusal& conflict : book.conflicts(*partial_)) without.insert(conflict.site);
   }
+  for (const round::Refusal& conflict : conflicts_) without.insert(conflict.site);
   for (const round::Refusal& forged : forged_) without.insert(forged.site);
+  if (!conflicts_.empty()) receiver.accused(partial_->run, partial_->round, partial_->child, conflicts_);
   return {without.begin(), without.end()};
 }
 
@@ -141,7 +142,7 @@ v1::Envelope Inflow::refuse(const Error& error, RoundBook& book, Receiver& recei
   terms_.reset();
   std::vector<SiteId> without;
   if (update_) {
-    report_update(error, book, receiver);
+    report_update(error, receiver);
   } else {
     without = report_partial(error, book, receiver);
   }

@@ -21,13 +21,15 @@ class Owner final : public Receiver {
   Result<Terms> admit(const PartialHead& head) override {
     FLUVIAL_TRY(admit_partial(
         head, *book, [](SiteId) { return true; }, [&] { return verdict; },
-        [&](const round::Refusal& conflict) { accused(conflict); }));
+        [&](const auto& conflicts) { accused(head.run, head.round, head.child, conflicts); }));
     return test_terms();
   }
   std::vector<SiteId> without(const PartialHead&) override { return {SiteId(5)}; }
   void arrived(StagedArrival arrival) override { arrivals.push_back(std::move(arrival)); }
   void refused(RunId, RoundId, const round::Refusal& refusal) override { refusals.push_back(refusal); }
-  void accused(const round::Refusal& conflict) override { accusations.push_back(conflict); }
+  void accused(RunId, RoundId, NodeId, const std::vector<round::Refusal>& conflicts) override {
+    accusations.insert(accusations.end(), conflicts.begin(), conflicts.end());
+  }
   bool knows_authors() override { return is_root; }
 
   const RoundBook* book = nullptr;
@@ -283,7 +285,7 @@ TEST_F(InflowTest, APartialThatContradictsIsRefusedWithWhomItMustDoWithout) {
 TEST_F(InflowTest, APartialMayNameThoseBelowItsSenderAlone) {
   const Status admitted = admit_partial(
       partial_of(7, test_values(1)), book_, [](SiteId) { return false; }, [] { return Status{}; },
-      [](const round::Refusal&) { FAIL() << "nobody contradicted itself"; });
+      [](const auto&) { FAIL() << "nobody contradicted itself"; });
   EXPECT_EQ(admitted.error().code, Code::kPermissionDenied);
 }
 

@@ -46,7 +46,9 @@ Result<transfer::Terms> ParentSide::admit(const transfer::PartialHead& head) {
   if (!owner_.takes(head.run, head.round)) return not_open(head.round);
   const auto is_below = [&](SiteId site) { return owner_.may_bring(head.child, site); };
   const auto admit = [&] { return owner_.may_take(head); };
-  const auto accuse = [&](const round::Refusal& conflict) { accused(conflict); };
+  const auto accuse = [&](const std::vector<round::Refusal>& conflicts) {
+    accused(head.run, head.round, head.child, conflicts);
+  };
   FLUVIAL_TRY(transfer::admit_partial(head, children_.book(), is_below, admit, accuse));
   watch_.begun(head.child, now());
   spans_.begun(head.run, head.round, round::SpanKind::kStage, now(), head.child);
@@ -101,7 +103,9 @@ void ParentSide::refused(RunId run, RoundId round, const round::Refusal& refusal
   owner_.will_not_be_in(said);
 }
 
-void ParentSide::accused(const round::Refusal& conflict) { owner_.is_accused(conflict); }
+void ParentSide::accused(RunId run, RoundId round, NodeId by, const std::vector<round::Refusal>& conflicts) {
+  if (owner_.takes(run, round)) owner_.are_accused(by, conflicts);
+}
 
 bool ParentSide::knows_authors() { return owner_.knows_authors(); }
 

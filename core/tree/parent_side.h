@@ -51,7 +51,7 @@ class RoundOwner {
 
   // As in transfer::Receiver: an aggregator knows the keys of its own sites alone, and believes nothing of the others.
   virtual bool knows_authors() = 0;
-  virtual void is_accused(const round::Refusal& conflict) = 0;
+  virtual void are_accused(NodeId by, const std::vector<round::Refusal>& conflicts) = 0;
 };
 
 // On the node's strand.
@@ -65,7 +65,7 @@ class ParentSide final : public transfer::Receiver {
   std::vector<SiteId> without(const transfer::PartialHead& head) override;
   void arrived(transfer::StagedArrival arrival) override;
   void refused(RunId run, RoundId round, const round::Refusal& refusal) override;
-  void accused(const round::Refusal& conflict) override;
+  void accused(RunId run, RoundId round, NodeId by, const std::vector<round::Refusal>& conflicts) override;
   bool knows_authors() override;
   void declined(NodeId child, const round::Decline& decline);
 

@@ -341,8 +341,11 @@ Result<round::Refusal> from_proto(const v1::Refusal& refusal) {
   round::Refusal out{site, error_from_proto(refusal.code(), refusal.message()), RoundId(refusal.own_round())};
   // Made of what a hostile site said: one that is not well-formed proves nothing, and is nobody's fault on its way.
   for (const v1::Contributor& one : refusal.proof()) {
+    if (out.proof.size() == 2) break;
     Result<round::Contribution> content = from_proto(one);
-    if (content.ok() && content->site == site && out.proof.size() < 2) out.proof.push_back(std::move(*content));
+    if (!content.ok() || content->site != site) continue;
+    content->metrics.clear();
+    out.proof.push_back(std::move(*content));
   }
   return out;
 }

@@ -60,9 +60,7 @@ TEST(OpeningStatement, SaysEverythingThatARoundAsksOfASite) {
       [](Opening& o) { o.value_count = 999; },
       [](Opening& o) { o.integer_count = 1; },
       [](Opening& o) { o.continues = {RunId(3)}; },
-      [](Opening& o) {
-        o.participants.push_back({SiteId(8), Epoch(5), 100});
-      },
+      [](Opening& o) { o.participants.push_back({SiteId(8), Epoch(5), 100}); },
   };
   for (std::size_t i = 0; i < lies.size(); ++i) {
     Opening lie = opening();

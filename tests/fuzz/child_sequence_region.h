@@ -204,9 +204,8 @@ class Region final : public TownNode {
     uplink.incarnation = Incarnation(1);
     uplink.software = "fuzz";
     uplink.jitter_seed = 1;
-    uplink_ = std::make_unique<tree::Uplink>(runtime(), *service_, uplink, dial([](const net::HostPort&) {
-                                               return Answer{kRoot, kRoot};
-                                             }));
+    uplink_ = std::make_unique<tree::Uplink>(runtime(), *service_, uplink,
+                                             dial([](const net::HostPort&) { return Answer{kRoot, kRoot}; }));
     service_->attach(*uplink_, [](bool) {});
     spawn("sum", service_->run_lane());
     spawn("uplink", uplink_->run());

@@ -216,9 +216,7 @@ class Site final : public TownNode, private edge::SiteReport {
     service_ = std::make_unique<edge::EdgeService>(
         runtime(), settings,
         edge::EdgeService::Parts{.uplink = uplink,
-                                 .dial = dial([](const net::HostPort&) {
-                                   return Answer{kRoot, kRoot};
-                                 }),
+                                 .dial = dial([](const net::HostPort&) { return Answer{kRoot, kRoot}; }),
                                  .self = identity_of(world(), host()),
                                  .store = std::move(*store),
                                  .gpus = nullptr,
