@@ -27,11 +27,13 @@ Effects RegionMachine::opened(Opening opening, TimePoint now) {
   } else {
     if (opening.attempt != open_->attempt) {
       gather_.next_attempt();
-      drop_reports(out);
+      drop_reports(out, [](Code code) { return code != Code::kConflict; });
     }
-    const bool same_terms = opening.attempt == open_->attempt && opening.epoch == open_->epoch;
+    // In a window an attempt asks again whom it has not heard; what is on its way is not begun anew.
+    const bool same_attempt = opening.attempt == open_->attempt || has_windows();
+    const bool same_terms = same_attempt && opening.epoch == open_->epoch;
     if (sent_ && !same_terms) sent_->sequence = ++sequence_;  // an earlier answer is not for this partial
-    is_lost = !same_terms || !opening.same_session;
+    is_lost = !same_terms || !opening.same_session || (has_windows() && send_again_);
     void_.merge(gather_.update(opening.participants, opening.gone));
   }
   open_ = std::move(opening);
@@ -51,8 +53,8 @@ Effects RegionMachine::opened(Opening opening, TimePoint now) {
 // The next attempt asks refused sites again and waits for missing ones, so reports of the last attempt must not count
 // in this one. Queued partials without contributors are dropped, too: their senders report again. That a site
 // contradicts itself stays true.
-void RegionMachine::drop_reports(Effects& out) {
-  const auto is_over = [](const round::Refusal& refusal) { return refusal.error.code != Code::kConflict; };
+void RegionMachine::drop_reports(Effects& out, bool (*is_dropped)(Code)) {
+  const auto is_over = [&](const round::Refusal& refusal) { return is_dropped(refusal.error.code); };
   if (sent_ && sent_->contributors.empty()) recall();
   if (sent_) std::erase_if(sent_->refusals, is_over);
   std::erase_if(unreported_, is_over);
@@ -189,7 +191,7 @@ Status RegionMachine::admit(SiteId site, Epoch lease, std::uint64_t weight) cons
 Status RegionMachine::admit(RoundId round, AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const {
   const bool is_earlier = open_ && round < open_->round && takes(open_->run, round);
   if (is_earlier) FLUVIAL_TRY(check_goes_over({partial, {}, {}}));
-  if (!open_ || (attempt != open_->attempt && !is_earlier) || epoch != open_->epoch) {
+  if (!open_ || (attempt != open_->attempt && !has_windows()) || epoch != open_->epoch) {
     return Error{Code::kStale, "attempt " + std::to_string(attempt.value()) + " of epoch " +
                                    std::to_string(epoch.value()) + " is not the open one"};
   }
@@ -289,6 +291,7 @@ void RegionMachine::try_close(TimePoint now, Effects& out) {
   if (!is_over && !(has_windows() && !gather_.held().empty())) return;
   if (gather_.held().empty() && unreported_.empty() && (reported_ || has_windows())) return;
   sent_ = SendPartial{++sequence_, gather_.held(), std::exchange(unreported_, {}), {}};
+  sealed_in_ = open_->round;
   send(out);
   reported_ = is_over;
 }
@@ -308,7 +311,9 @@ Effects RegionMachine::receipt(std::uint64_t sequence, const Status& status, con
   if (status.ok()) {
     accepted(out);
   } else if (!without.empty()) {
-    above_.insert(without.begin(), without.end());
+    // Of what was summed for a window before, they may be decided and not in: then they are wanted in this one.
+    const bool may_be_decided = has_windows() && sealed_in_ < open_->round;
+    if (!may_be_decided) above_.insert(without.begin(), without.end());
     void_.insert(without.begin(), without.end());
     recall();
   } else if (status.error().code == Code::kStale) {

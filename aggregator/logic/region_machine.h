@@ -119,7 +119,7 @@ class RegionMachine {
   void go_over(const Opening& opening, Effects& out);
   bool give_up_sent();
   Status check_goes_over(const round::Arrival& what) const;
-  void drop_reports(Effects& out);
+  void drop_reports(Effects& out, bool (*is_dropped)(Code));
   void reconcile(Effects& out);
   void accepted(Effects& out);
   void refuse_held(const Error& error, Effects& out);
@@ -142,7 +142,8 @@ class RegionMachine {
   bool spoilt_ = false;  // the sum cannot be used until it has been made again
   std::vector<round::Refusal> unreported_;
   std::optional<SendPartial> sent_;  // on its way: its contributors are what the gather holds
-  RoundId sent_round_;               // that it was sent in
+  RoundId sent_round_;               // that it was sent in, the last time
+  RoundId sealed_in_;                // that its sum was closed in
   std::optional<TimePoint> send_again_;
   std::uint64_t sequence_ = 0;  // of the sum as last sealed; it stays when the sum is sent again after a reconnect
   bool reported_ = false;       // the parent has heard of this attempt

@@ -45,7 +45,9 @@ Status RegionMachine::check_goes_over(const round::Arrival& what) const {
 // Who was refused or missing is awaited again. What can no longer enter, and whoever takes no part any more, leaves.
 void RegionMachine::go_over(const Opening& opening, Effects& out) {
   gather_.next_attempt();
-  drop_reports(out);
+  // An update that can never be used is its site's until the root has said so.
+  drop_reports(out, [](Code code) { return !round::drops_update(code); });
+  for (const round::Refusal& refusal : unreported_) gather_.refuse(refusal);
   const auto say_round = [this](round::Refusal& refusal) { refusal.own = refusal.own_round(open_->round); };
   std::ranges::for_each(unreported_, say_round);  // they stay those of the window before
   if (sent_) std::ranges::for_each(sent_->refusals, say_round);

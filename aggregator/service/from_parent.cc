@@ -156,7 +156,12 @@ Status RegionService::round_committed(const v1::RoundCommit& message) {
   FLUVIAL_TRY(orders_.committed(commit));
   if (opening_ && opening_->run == commit.run && opening_->round <= commit.round) {
     upload_.round_closed();
-    if (commit.last || !round::rolls(opening_->late)) give_up_round();  // what is here goes over into the next window
+    // What is here goes over into the next window, unless nobody below has taken part for so long that it can enter
+    // none.
+    const std::optional<round::Lateness>& late = opening_->late;
+    const std::uint64_t entered = late ? std::max(late->drift_max, late->staleness_max) : 0;
+    const bool is_too_old = commit.round.value() - opening_->round.value() > entered;
+    if (commit.last || !round::rolls(late) || is_too_old) give_up_round();
   }
   reporter_.rounds_over(side_.spans().take_until(commit.run, commit.round, now()));
   history_.committed(commit.run, commit.round);
@@ -196,6 +201,7 @@ void RegionService::want_model(const round::ModelRef& model) {
   const std::optional<round::ModelRef> flowing = model_.receiver().flowing();
   if (opening_ && round::rolls(opening_->late) && flowing && *flowing != model && flowing->run == model.run) {
     next_model_ = model;
+    model_.expect(model);
     return;
   }
   next_model_.reset();
@@ -211,7 +217,7 @@ void RegionService::base_is_here() {
   side_.spans().ended(model.run, round::round_from(model), round::SpanKind::kFetch, now());
   reporter_.changed();
   const bool is_newer_wanted = next_model_ && *next_model_ != model;
-  if (is_newer_wanted) want_model(*std::exchange(next_model_, std::nullopt));  // and whoever asked for it in vain, asks
+  if (is_newer_wanted) want_model(*std::exchange(next_model_, std::nullopt));
   if ((std::exchange(awaits_base_, false) || is_newer_wanted) && machine_.is_open()) send_openings();
 }
 

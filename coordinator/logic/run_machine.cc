@@ -166,7 +166,6 @@ void RunMachine::call_substitutes() {
            !is_too_heavy(info);
   };
   std::map<SiteId, round::Lot> lots;  // without sites that are too heavy: they must not take a lighter site's place
-  for (const SiteId site : too_far_ahead()) others.erase(site);
   for (const auto& [site, info] : others) {
     if (has_room(info)) lots[site] = {pace_.sample_weight(site), info.name_key};
   }
@@ -229,7 +228,7 @@ Status RunMachine::admit(RoundId round, AttemptId attempt, Epoch epoch, const ro
   }
   if (goes_over) FLUVIAL_TRY(check_goes_over({partial, {}, {}}));
   if (is_waiting(partial)) return Error{Code::kUnavailable, "a part of it is here for the next window"};
-  if ((attempt != attempt_.attempt && !goes_over) || epoch != attempt_.epoch) {
+  if ((attempt != attempt_.attempt && !round::is_async(plan_)) || epoch != attempt_.epoch) {
     return Error{Code::kStale, "attempt " + std::to_string(attempt.value()) + " of epoch " +
                                    std::to_string(epoch.value()) + ", expected " +
                                    std::to_string(attempt_.attempt.value()) + " of " +
@@ -343,6 +342,7 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
   note_pace(now);
   // A window waits for as long as its sites train, and asks again who may have lost what it sent.
   if (!round::is_async(plan_) && ++expired_attempts_ >= plan_.attempts_max) return halt_without_quorum(out);
+  note_refused(gather_.refusals());
   try_again(out);
 }
 

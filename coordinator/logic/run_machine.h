@@ -228,6 +228,7 @@ class RunMachine {
   void drop_waiting(const std::string& why, Effects& out);
   void note_leads();
   void note_heard();
+  void note_refused(const std::vector<round::Refusal>& refusals);
   std::set<SiteId> too_far_ahead() const;
   Result<int> scale_for(std::uint64_t weight_sum, int before) const;
   void note_counted();

@@ -84,13 +84,18 @@ void RunMachine::note_leads() {
   for (const auto& [site, lot] : sites) leads_.try_emplace(site, least);
 }
 
-// Whoever declines, or is refused, is not slow.
 void RunMachine::note_heard() {
-  const auto heard = [this](SiteId site) {
+  for (const auto& [site, entry] : commit_.contributors.entries()) {
     if (const auto lead = leads_.find(site); lead != leads_.end()) ++lead->second;
-  };
-  for (const auto& [site, entry] : commit_.contributors.entries()) heard(site);
-  for (const round::Refusal& refusal : commit_.refusals) heard(refusal.site);
+  }
+  note_refused(commit_.refusals);
+}
+
+// Whoever declines, or is refused, is not slow.
+void RunMachine::note_refused(const std::vector<round::Refusal>& refusals) {
+  for (const round::Refusal& refusal : refusals) {
+    if (const auto lead = leads_.find(refusal.site); lead != leads_.end()) ++lead->second;
+  }
 }
 
 std::set<SiteId> RunMachine::too_far_ahead() const {

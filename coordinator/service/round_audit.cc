@@ -98,6 +98,9 @@ Result<AuditedRound> audit(store::CoordinatorJournal& journal, const store::Comm
                                std::to_string(entry.admitted.value()) + ", and the round began with " +
                                std::to_string(began));
     }
+    if (!says_versions && rule.staleness_max > 0 && began > 0) {
+      audited.faults.push_back(name_of(site) + ": the commit does not say which model it was trained from");
+    }
     const bool is_of_age = entry.base <= entry.admitted && began - entry.base.value() <= rule.staleness_max;
     if (says_versions && rule.staleness_max > 0 && !is_of_age) {
       audited.faults.push_back(name_of(site) + ": the commit holds it as trained from model version " +

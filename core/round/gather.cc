@@ -22,6 +22,8 @@ std::set<SiteId> Gather::update(const std::vector<Participant>& participants, co
     const auto [entry, is_new] = slots_.try_emplace(participant.site, Slot{participant, State::kAwaited, {}});
     Slot& slot = entry->second;
     if (is_new) ++awaited_;
+    if (participant.weight_max < slot.participant.weight_max && is_in_sum(slot)) voided.insert(participant.site);
+    slot.participant.weight_max = participant.weight_max;
     if (is_new || participant.lease <= slot.participant.lease) continue;
     if (is_in_sum(slot)) voided.insert(participant.site);
     slot.gone = false;

@@ -171,6 +171,7 @@ Status Incoming::resume(UpdateHead head, const Terms& terms) {
   FLUVIAL_CHECK(continues(head), "a head that goes on from elsewhere");
   FLUVIAL_TRY(check_shape(head, terms));
   update_ = std::move(head);
+  go_on_under(terms);
   return {};
 }
 
@@ -180,7 +181,16 @@ Status Incoming::resume(PartialHead head, const Terms& terms) {
   FLUVIAL_TRY(check_shape(head, terms));
   FLUVIAL_TRY(check_same_sum(*partial_, head));
   partial_ = std::move(head);
+  go_on_under(terms);
   return {};
+}
+
+// With windows the open round may be a later one than it was cut off in.
+void Incoming::go_on_under(const Terms& terms) {
+  terms_.base = terms.base;
+  terms_.base_version = terms.base_version;
+  terms_.base_integers = terms.base_integers;
+  terms_.late = terms.late;
 }
 
 Status Incoming::chunk(std::uint64_t index, Buffer bytes) {

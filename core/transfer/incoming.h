@@ -83,6 +83,7 @@ class Incoming {
   Incoming(Terms terms, std::uint64_t chunk_count, std::uint64_t bytes_max, DigestKind digest_kind,
            const Staging& staging);
   bool is_for(RunId run, RoundId round) const;
+  void go_on_under(const Terms& terms);
   Status verify_chunk(ByteSpan bytes);
   Status verify_packed(ByteSpan bytes, std::size_t count);
   Status verify_end(const std::string& sha256, ByteSpan trailer);

@@ -67,6 +67,7 @@ void ParentSide::arrived(transfer::StagedArrival arrival) {
   }
   spans_.ended(arrival.run, arrival.round, round::SpanKind::kStage, now(), arrival.child);
   if (!owner_.is_current(arrival.run, arrival.round)) {  // a window before
+    std::erase_if(arrival.what.refusals, [](const auto& one) { return !round::drops_update(one.error.code); });
     for (round::Refusal& refusal : arrival.what.refusals) refusal.own = refusal.own_round(arrival.round);
   }
   counts_.updates_verified.add();
@@ -99,7 +100,10 @@ void ParentSide::refused(RunId run, RoundId round, const round::Refusal& refusal
   spans_.ended(run, round, round::SpanKind::kStage, now(), refusal.site);
   counts_.contribution_refused(code_name(refusal.error.code));
   round::Refusal said = refusal;
-  if (!owner_.is_current(run, round)) said.own = refusal.own_round(round);  // a window before
+  if (!owner_.is_current(run, round)) {  // a window before: who merely took no part in that one is wanted in this
+    if (!round::drops_update(refusal.error.code)) return;
+    said.own = refusal.own_round(round);
+  }
   owner_.will_not_be_in(said);
 }
 

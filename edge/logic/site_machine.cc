@@ -30,7 +30,7 @@ std::string_view SiteMachine::doing() const {
   if (!work_) return "waiting";
   switch (work_->stage) {
     case Stage::kFetching: return "fetching";
-    case Stage::kTraining: return "training";
+    case Stage::kTraining: return work_->trained ? "waiting" : "training";
     case Stage::kEncoding: return "encoding";
     case Stage::kFolding: return "folding";
   }

@@ -25,7 +25,7 @@ void SiteMachine::begin_beside(const Offer& offer, Effects& out) {
 
 // While an update is made nobody needs a newer model.
 bool SiteMachine::wants_newer() const {
-  const bool is_making = work_ && !work_->late && (work_->stage != Stage::kFetching || is_coming(*work_));
+  const bool is_making = work_ && (work_->stage != Stage::kFetching || (!work_->late && is_coming(*work_)));
   return !is_making || !round::rolls(work_->offer.late);
 }
 
