@@ -189,6 +189,54 @@ TEST_F(RegionWindows, ARefusalStaysThatOfItsWindow) {
   EXPECT_EQ(sent[0].refusals[0].own, RoundId(5));
 }
 
+// A line that takes longer for a partial than the hard deadline would else begin it anew for ever.
+TEST_F(RegionWindows, ANewAttemptLeavesThePartialOnItsWay) {
+  const auto sent = all<SendPartial>(take(1, of({1}, 4, 4)));
+  Opening again = window(5);
+  again.attempt = AttemptId(2);
+  EXPECT_THAT(all<SendPartial>(machine_.opened(again, at(2s))), SizeIs(0));
+  EXPECT_THAT(all<ResetSum>(machine_.receipt(sent[0].sequence, {}, {}, at(3s))), SizeIs(1)) << "it is the same one";
+  EXPECT_TRUE(machine_.admit(RoundId(5), AttemptId(1), Epoch(1), of({2}, 4, 4)).ok()) << "and so are those from below";
+}
+
+// The receipt was lost with the session, and the window before has counted it.
+TEST_F(RegionWindows, WhoWasDecidedInTheWindowBeforeIsAwaitedInThisOne) {
+  take(1, of({1}, 4, 4));
+  Opening next = window(6);
+  next.same_session = false;
+  const auto again = all<SendPartial>(machine_.opened(next, at(2s)));
+  ASSERT_THAT(again, SizeIs(1));
+  const Effects answered =
+      machine_.receipt(again[0].sequence, Error{Code::kAlreadyExists, "decided"}, {SiteId(1)}, at(3s));
+  EXPECT_THAT(all<OpenRound>(answered), SizeIs(1)) << "it is asked again";
+  EXPECT_THAT(machine_.gather().awaited(), testing::Contains(SiteId(1)));
+}
+
+TEST_F(RegionWindows, AnUpdateThatCanNeverBeUsedIsReportedInTheNextToo) {
+  machine_.opened(window(6), at(1s));
+  take(1, of({1}, 5, 5));  // on its way, so that what follows waits
+  machine_.refused({SiteId(2), {Code::kDataLoss, "not finite"}}, at(1s));
+  machine_.refused({SiteId(3), {Code::kUnavailable, "not now"}}, at(1s));
+  machine_.opened(window(7), at(2s));
+  EXPECT_FALSE(machine_.admit(SiteId(2), Epoch(1), 10).ok()) << "it would send the same again";
+  EXPECT_TRUE(machine_.admit(SiteId(3), Epoch(1), 10).ok());
+  machine_.receipt(1, {}, {}, at(3s));
+  const auto sent = all<SendPartial>(take(3, of({3}, 6, 6)));
+  ASSERT_THAT(sent, SizeIs(1));
+  ASSERT_THAT(sent[0].refusals, SizeIs(1));
+  EXPECT_EQ(sent[0].refusals[0].site, SiteId(2));
+  EXPECT_EQ(sent[0].refusals[0].own, RoundId(6));
+}
+
+TEST_F(RegionWindows, AMaximumWeightIsThatOfThePresentWindow) {
+  EXPECT_TRUE(machine_.admit(SiteId(2), Epoch(1), 90).ok());
+  Opening next = window(6);
+  next.participants[1].weight_max = 50;
+  machine_.opened(next, at(1s));
+  EXPECT_FALSE(machine_.admit(SiteId(2), Epoch(1), 90).ok());
+  EXPECT_TRUE(machine_.admit(SiteId(2), Epoch(1), 50).ok());
+}
+
 TEST_F(RegionWindows, ASumOfAnotherScaleIsNotTaken) {
   round::Arrival partial{of({2}, 4, 4), {}, {}};
   partial.scale_bits = 19;

@@ -377,8 +377,17 @@ TEST_F(IncomingTest, InTheNextWindowItGoesOn) {
   head.first_chunk = 2;
   head.round = RoundId(2);
   EXPECT_TRUE(incoming->continues(head));
-  head.round = RoundId(0);
-  EXPECT_FALSE(incoming->continues(head));
+  UpdateHead other = head;
+  other.round = RoundId(0);
+  EXPECT_FALSE(incoming->continues(other));
+
+  terms.base_version = ModelVersion(1);  // and there it is admitted
+  terms.base.fill(std::byte{1});
+  ASSERT_TRUE(incoming->resume(head, terms).ok());
+  feed(*incoming, test_values(1), 2, 3);
+  const Result<StagedArrival> staged = incoming->end(test_digest(test_values(1)), test_trailer().span());
+  ASSERT_TRUE(staged.ok()) << staged.error().message;
+  EXPECT_EQ(staged->what.contributors.find(SiteId(7))->admitted, ModelVersion(1));
 }
 
 TEST_F(IncomingTest, ADiskThatFailsRefusesAndGivesBack) {
