@@ -74,7 +74,8 @@ class Scaffold:
 
         [optimizer]  name = "fedavg:scale_to=N"       N: the `samples` of all workers of the federation together
 
-    which moves the model, and c, by (weight that is in)/N of the mean. `samples` must be the same in every round. No
+    and rounds: with mode = "async" or late = "next" old updates are damped, c_i is not, and the sum above no longer holds.
+    It moves the model, and c, by (weight that is in)/N of the mean. `samples` must be the same in every round. No
     momentum and no Adam in the local optimizer: option II reads c_i' off the distance covered, which is K eta times a
     gradient for plain SGD alone.
 
