@@ -134,12 +134,13 @@ void RegionMachine::take_queued(Effects& out) {
   }
 }
 
-// Reports a site once: the parent refuses a list that names a site twice. A conflict replaces any other refusal.
+// Reports a site once: the parent refuses a list that names a site twice. A conflict replaces any other refusal, but no
+// conflict that is shown.
 void RegionMachine::report(const round::Refusal& refusal) {
   const auto said = std::ranges::find(unreported_, refusal.site, &round::Refusal::site);
   if (said == unreported_.end()) {
     unreported_.push_back(refusal);
-  } else if (refusal.error.code == Code::kConflict) {
+  } else if (refusal.error.code == Code::kConflict && said->proof.empty()) {
     *said = refusal;
   }
 }

@@ -78,6 +78,9 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   void take_failed(ArrivalId arrival, NodeId child, const Error& error) override;
   void will_not_be_in(const round::Refusal& refusal) override;
   void has_declined(AttemptId attempt, const round::Refusal& refusal) override;
+  bool knows_authors() override { return false; }
+  // The partial is refused; who lies, only the root could tell.
+  void are_accused(NodeId, const std::vector<round::Refusal>&) override {}
 
   void carry_out(Effects effects);
   void carry_out(const ResetSum& effect);

@@ -36,20 +36,20 @@ void Authorship::note(const transfer::Brought& brought, const round::Contributio
   verified_[*contribution.signature] = key;
 }
 
-Result<identity::PublicKey> Authorship::key_of(SiteId site) {
+Result<identity::PublicKey> Authorship::key_of(SiteId site) const {
   store::CertificateBook book(journal_);
   FLUVIAL_ASSIGN(const std::optional<store::CertificateRow> certificate, book.current_of(site));
   if (!certificate || certificate->key.empty()) return identity::PublicKey();
   return identity::PublicKey::from_der(certificate->key);
 }
 
-Result<std::vector<identity::PublicKey>> Authorship::keys_before(SiteId site, RunId run) {
+Result<std::vector<identity::PublicKey>> Authorship::keys_before(SiteId site, RunId run,
+                                                                 const std::optional<store::CommitRow>& commit) const {
   store::CertificateBook book(journal_);
   std::vector<identity::PublicKey> keys;
   FLUVIAL_ASSIGN(const std::optional<store::CertificateRow> current, book.current_of(site));
-  FLUVIAL_ASSIGN(const std::optional<store::CommitRow> before, journal_.last_commit(run));
   FLUVIAL_ASSIGN(const store::RunRow began, journal_.run(run));
-  const WallTime opened_after = before ? before->committed_at : began.created_at;
+  const WallTime opened_after = commit ? commit->committed_at : began.created_at;
   if (!current || current->issued_at < opened_after) return keys;
   FLUVIAL_ASSIGN(const std::vector<store::CertificateRow> certificates, book.of_member(site));
   for (const store::CertificateRow& one : certificates) {
@@ -60,36 +60,71 @@ Result<std::vector<identity::PublicKey>> Authorship::keys_before(SiteId site, Ru
   return keys;
 }
 
-Status Authorship::check(const tree::Child& child, const transfer::Brought& brought,
-                         const round::Contribution& contribution) {
+Result<identity::PublicKey> Authorship::author_of(const transfer::Brought& brought,
+                                                  const round::Contribution& contribution,
+                                                  const identity::PublicKey& session) const {
   const SiteId site = contribution.site;
   const std::string name = "site " + std::to_string(site.value());
   if (!contribution.signature) {
-    if (!has_signed(site)) return {};
+    if (!has_signed(site)) return identity::PublicKey();
     return Error{Code::kUnauthenticated, name + " signs what it contributes, and this is not signed"};
   }
-  identity::PublicKey key;
-  if (child.node == site) key = child.session->member().key;
+  identity::PublicKey key = session;
   if (!key) {
     FLUVIAL_ASSIGN(key, key_of(site));
   }
-  if (!key) return {};
+  if (!key) return key;
   const std::optional<transfer::Brought::Signed> what = brought.signed_of(contribution);
   if (!what) return Error{Code::kUnauthenticated, name + ": an update of a model that none may be of"};
   const auto is_by = [&](const identity::PublicKey& author) {
     return tree::check_author(author, brought.run, what->round, what->base, contribution);
   };
-  Status own = is_by(key);
-  if (!own.ok() && child.node != site) {
-    FLUVIAL_ASSIGN(const std::vector<identity::PublicKey> keys, keys_before(site, brought.run));
+  const Status own = is_by(key);
+  if (own.ok()) return key;
+  if (!session) {
+    FLUVIAL_ASSIGN(const std::optional<store::CommitRow> before, journal_.last_commit(brought.run));
+    FLUVIAL_ASSIGN(const std::vector<identity::PublicKey> keys, keys_before(site, brought.run, before));
     const auto author = std::ranges::find_if(keys, [&](const identity::PublicKey& one) { return is_by(one).ok(); });
-    if (author != keys.end()) {
-      key = *author;
-      own = {};
-    }
+    if (author != keys.end()) return *author;
   }
-  if (!own.ok()) return Error{own.error().code, name + ": " + own.error().message};
-  note(brought, contribution, key);
+  return Error{own.error().code, name + ": " + own.error().message};
+}
+
+Status Authorship::check(const tree::Child& child, const transfer::Brought& brought,
+                         const round::Contribution& contribution) {
+  const bool is_own = child.node == contribution.site;
+  FLUVIAL_ASSIGN(const identity::PublicKey key,
+                 author_of(brought, contribution, is_own ? child.session->member().key : identity::PublicKey()));
+  if (key) note(brought, contribution, key);
+  return {};
+}
+
+Status Authorship::is_contradiction(RunId run, RoundId own, SiteId site,
+                                    const std::vector<round::Contribution>& contents) const {
+  if (contents.size() != 2) return Error{Code::kInvalidArgument, "without the two contents"};
+  const round::Contribution& first = contents[0];
+  const round::Contribution& second = contents[1];
+  const bool is_one = first.site == site && second.site == site && first.incarnation == second.incarnation &&
+                      first.submission == second.submission && first.own_round(own) == own &&
+                      second.own_round(own) == own && own > RoundId(0);
+  if (!is_one || first.digest == second.digest) {
+    return Error{Code::kInvalidArgument, "these are not two contents of one submission"};
+  }
+  std::optional<store::CommitRow> before;
+  FLUVIAL_ASSIGN(const store::RunRow row, journal_.run(run));
+  Digest base = row.initial_model;
+  if (own > RoundId(1)) {
+    FLUVIAL_ASSIGN(before, journal_.commit_of(run, RoundId(own.value() - 1)));
+    base = before->record.model.digest;
+  }
+  FLUVIAL_ASSIGN(const identity::PublicKey key, key_of(site));
+  FLUVIAL_ASSIGN(std::vector<identity::PublicKey> keys, keys_before(site, run, before));
+  if (key) keys.push_back(key);
+  for (const round::Contribution& content : contents) {
+    const bool is_own = std::ranges::any_of(
+        keys, [&](const identity::PublicKey& one) { return tree::check_author(one, run, own, base, content).ok(); });
+    if (!is_own) return Error{Code::kUnauthenticated, "a content without the site's signature"};
+  }
   return {};
 }
 

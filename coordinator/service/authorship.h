@@ -24,6 +24,9 @@ class Authorship {
   // The site has enrolled anew, perhaps with a version that signs nothing.
   void begins_anew(SiteId site);
 
+  // Whether the site contradicts itself: one submission of this round with two contents, each with its signature.
+  // kUnauthenticated when one is not the site's own, or nobody can tell; kInvalidArgument when they are none.
+  Status is_contradiction(RunId run, RoundId own, SiteId site, const std::vector<round::Contribution>& contents) const;
   // Of what the child has brought, the contributions that are not their sites' own, and why.
   std::vector<round::Refusal> forged(const tree::Child& child, const transfer::Brought& brought);
   // The keys (DER) by which the contributions' signatures were found to be good.
@@ -31,11 +34,16 @@ class Authorship {
 
  private:
   Status check(const tree::Child& child, const transfer::Brought& brought, const round::Contribution& contribution);
+  // Whose the contribution is. None: it is signed by nobody, or by nobody knows whom, and believed. `session`: the key
+  // of the site's own session, which it came in; none: another brought it.
+  Result<identity::PublicKey> author_of(const transfer::Brought& brought, const round::Contribution& contribution,
+                                        const identity::PublicKey& session) const;
   // As its certificates say. One that is none: its key is not known, for it enrolled with a version that kept none.
-  Result<identity::PublicKey> key_of(SiteId site);
-  // The keys that the site had before it enrolled anew, if it did so while this round was open: what it signed until
-  // then may be on its way. No key that was revoked.
-  Result<std::vector<identity::PublicKey>> keys_before(SiteId site, RunId run);
+  Result<identity::PublicKey> key_of(SiteId site) const;
+  // The keys that the site had before it enrolled anew, if it did so after this commit (none: after the run's start),
+  // so while the next round was open: what it signed until then may be on its way. No key that was revoked.
+  Result<std::vector<identity::PublicKey>> keys_before(SiteId site, RunId run,
+                                                       const std::optional<store::CommitRow>& commit) const;
   void note(const transfer::Brought& brought, const round::Contribution& contribution, const identity::PublicKey& key);
   bool has_signed(SiteId site) const;
 

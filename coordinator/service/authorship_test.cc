@@ -8,6 +8,7 @@
 #include "core/store/audit_log.h"
 #include "core/store/certificate_book.h"
 #include "core/store/memory_file_system.h"
+#include "core/store/sqlite.h"
 #include "core/tree/orders.h"
 
 namespace fluvial::coordinator {
@@ -68,15 +69,15 @@ class AuthorshipTest : public testing::Test {
     }
     return sites;
   }
-  // The first round, with these contributors, as the coordinator commits it.
-  store::CommitRow commit(const std::vector<round::Contribution>& contributions) {
-    round::AttemptRecord attempt{RunId(1), RoundId(1), AttemptId(1), journal_->next_epoch().value(), {}, 30, {}};
-    attempt.base.digest = base_;
+  // The round, with these contributors, as the coordinator commits it.
+  store::CommitRow commit(const std::vector<round::Contribution>& contributions, std::uint64_t round = 1) {
+    round::AttemptRecord attempt{RunId(1), RoundId(round), AttemptId(1), journal_->next_epoch().value(), {}, 30, {}};
+    attempt.base = {RunId(1), ModelVersion(round - 1), round == 1 ? base_ : sha256(as_byte_span("model")), 12};
     store::CommitRow row;
     row.record.run = RunId(1);
-    row.record.round = RoundId(1);
+    row.record.round = RoundId(round);
     row.record.attempt = AttemptId(1);
-    row.record.model = {RunId(1), ModelVersion(1), sha256(as_byte_span("model")), 12};
+    row.record.model = {RunId(1), ModelVersion(round), sha256(as_byte_span("model")), 12};
     for (const round::Contribution& one : contributions) {
       attempt.participants.push_back({one.site, one.lease, 1000});
       EXPECT_TRUE(row.record.contributors.add(one).ok());
@@ -195,6 +196,66 @@ TEST_F(AuthorshipTest, WhatAKeySignedBeforeItWasRevokedIsNotTheSitesOwn) {
   EXPECT_EQ(forged({own}), std::vector{first_});
 }
 
+// What an aggregator says of a site's contradiction puts the site in quarantine, so it must show it.
+class ContradictionTest : public AuthorshipTest {
+ protected:
+  ContradictionTest() { another_.digest[0] ^= std::byte{1}; }
+  std::optional<Code> code_of(const std::vector<round::Contribution>& contents, std::uint64_t own = 1) const {
+    const Status is = authorship_.is_contradiction(RunId(1), RoundId(own), first_, contents);
+    return is.ok() ? std::optional<Code>() : is.error().code;
+  }
+  const round::Contribution own_ = signed_by(key_, given(first_));
+  round::Contribution another_ = given(first_);  // another content of the same submission
+};
+
+TEST_F(ContradictionTest, IsWhatASiteHasSignedTwiceAlone) {
+  EXPECT_FALSE(code_of({own_, signed_by(key_, another_)}));
+  EXPECT_EQ(code_of({own_, signed_by(other_, another_)}), Code::kUnauthenticated) << "made up";
+  EXPECT_EQ(code_of({signed_by(other_, another_), own_}), Code::kUnauthenticated);
+  EXPECT_EQ(code_of({own_, signed_by(key_, another_, 2)}), Code::kUnauthenticated) << "of another round";
+  EXPECT_EQ(code_of({}), Code::kInvalidArgument) << "said, and not shown";
+  EXPECT_EQ(code_of({own_}), Code::kInvalidArgument);
+  EXPECT_EQ(code_of({own_, own_}), Code::kInvalidArgument);
+  round::Contribution newer = another_;
+  newer.submission += 1;
+  EXPECT_EQ(code_of({own_, signed_by(key_, newer)}), Code::kInvalidArgument) << "it had to encode anew";
+  round::Contribution restarted = another_;
+  restarted.incarnation = Incarnation(3);
+  EXPECT_EQ(code_of({own_, signed_by(key_, restarted)}), Code::kInvalidArgument);
+  const round::Contribution others = signed_by(other_, given(second_));
+  EXPECT_EQ(code_of({others, others}), Code::kInvalidArgument) << "another site's";
+}
+
+// Also of a site that has signed nothing yet: it may be new, and anybody can leave a signature out.
+TEST_F(ContradictionTest, WhatIsUnsignedShowsNothing) {
+  EXPECT_EQ(code_of({given(first_), another_}), Code::kUnauthenticated);
+  EXPECT_EQ(code_of({own_, another_}), Code::kUnauthenticated);
+}
+
+TEST_F(ContradictionTest, BySignaturesFromBeforeAndAfterItEnrolledAnewInTheRound) {
+  const identity::PrivateKey renewed = identity::PrivateKey::generate().value();
+  enrol_anew(renewed);
+  EXPECT_FALSE(code_of({own_, signed_by(renewed, another_)}));
+  commit({own_});
+  EXPECT_FALSE(code_of({own_, signed_by(renewed, another_)})) << "the round may be over when it is looked at";
+  round::Contribution later = signed_by(key_, given(first_), 2);
+  EXPECT_TRUE(code_of({later, signed_by(renewed, another_, 2)}, 2)) << "that round opened since";
+}
+
+TEST_F(ContradictionTest, OfAnEarlierRoundIsKnownByItsVersions) {
+  commit({own_});
+  const Digest base = journal_->last_commit(RunId(1)).value()->record.model.digest;
+  const auto signed_for_two = [&](round::Contribution what) {
+    what.base = ModelVersion(1);
+    what.admitted = ModelVersion(3);
+    const std::string body = wire::contribution_body(RunId(1), RoundId(2), base, what);
+    what.signature = identity::sign(key_, wire::kContributionKind, as_byte_span(body)).value();
+    return what;
+  };
+  EXPECT_FALSE(code_of({signed_for_two(given(first_)), signed_for_two(another_)}, 2));
+  EXPECT_EQ(code_of({signed_for_two(given(first_)), signed_for_two(another_)}, 1), Code::kInvalidArgument);
+}
+
 TEST_F(AuthorshipTest, ACommitIsAuditedFromTheJournalAlone) {
   const round::Contribution own = signed_by(key_, given(first_));
   ASSERT_TRUE(forged({own, given(second_)}).empty());
@@ -216,6 +277,31 @@ TEST_F(AuthorshipTest, AnAuditFindsWhatWasChangedInTheJournal) {
   const AuditedRound audit = audited(identity::PublicKey::of(coordinators_));
   ASSERT_EQ(audit.faults.size(), 1u);
   EXPECT_NE(audit.faults[0].find("site " + std::to_string(first_.value())), std::string::npos) << audit.faults[0];
+}
+
+// An update says of which round it is, under its site's signature; that it is in one commit, only the commits say.
+TEST_F(AuthorshipTest, AnAuditFindsAnUpdateThatCountsTwice) {
+  const round::Contribution own = signed_by(key_, given(first_));
+  ASSERT_TRUE(forged({own}).empty());
+  commit({own});
+  round::Contribution next = given(first_);
+  next.base = next.admitted = ModelVersion(1);
+  commit({next}, 2);
+  const auto audit_both = [&] {
+    return audit_rounds(*journal_, identity::PublicKey::of(coordinators_), {RunId(1), RoundId(1), 10}).value();
+  };
+  EXPECT_TRUE(audit_both().at(1).faults.empty());
+  journal_.reset();
+  {
+    const auto database = store::Database::open_as_it_is(files_, "/journal.sqlite", "the test");
+    ASSERT_TRUE(database.ok());
+    ASSERT_TRUE((*database)->run("UPDATE contributions SET base_version = 0 WHERE round = 2").ok());
+  }
+  journal_ = store::CoordinatorJournal::open(files_, "/journal.sqlite").value();
+  const std::vector<AuditedRound> audits = audit_both();
+  EXPECT_TRUE(audits.at(0).faults.empty());
+  ASSERT_EQ(audits.at(1).faults.size(), 1u);
+  EXPECT_NE(audits.at(1).faults[0].find("round 1 has counted"), std::string::npos) << audits.at(1).faults[0];
 }
 
 TEST_F(AuthorshipTest, ACommitsAuditLogIsStillThere) {

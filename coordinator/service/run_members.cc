@@ -10,17 +10,19 @@ namespace fluvial::coordinator {
 namespace {
 
 constexpr Duration kLookPause = std::chrono::milliseconds(10);  // each look goes over all sites
+constexpr Duration kNotHeard = std::chrono::minutes(1);         // whoever accuses and shows nothing
 
 }  // namespace
 
 RunMembers::RunMembers(tree::Runtime& runtime, net::TaskGroup& tasks, Registry& registry, RunObserver& observer,
-                       tree::Hub& hub, const tree::ParentSide& side, RunHost& host)
+                       tree::Hub& hub, const tree::ParentSide& side, const Authorship& authorship, RunHost& host)
     : runtime_(runtime),
       tasks_(tasks),
       registry_(registry),
       observer_(observer),
       hub_(hub),
       side_(side),
+      authorship_(authorship),
       host_(host),
       look_(runtime.strand, kLookPause, [this] { look(); }),
       home_timer_(runtime.strand) {}
@@ -155,8 +157,40 @@ void RunMembers::replaced(NodeId node) {
 
 // ---- quarantine ---------------------------------------------------------------------------------------------------
 
-void RunMembers::contradicted(SiteId site, const std::string& how) {
-  tasks_.spawn(runtime_.strand, "quarantine", quarantine(site, how));
+// One examination of each accuser at a time: an accusation costs its accuser a message, and the root two signatures.
+void RunMembers::accused(NodeId by, RunId run, RoundId round, std::vector<round::Refusal> conflicts) {
+  std::erase_if(conflicts,
+                [this](const auto& one) { return one.proof.size() != 2 || registry_.book().is_quarantined(one.site); });
+  const auto until = not_heard_until_.find(by);
+  if (conflicts.empty() || (until != not_heard_until_.end() && now() < until->second)) return;
+  not_heard_until_[by] = TimePoint::max();
+  tasks_.spawn(runtime_.strand, "quarantine", examine(by, run, round, std::move(conflicts)));
+}
+
+// Whoever brings it forward may lie: an aggregator could shut out any site of its region for good.
+net::Awaitable<void> RunMembers::examine(NodeId by, RunId run, RoundId round, std::vector<round::Refusal> conflicts) {
+  struct Lie {
+    std::size_t at;
+    Error why;
+  };
+  std::vector<Lie> lies;
+  const Status examined = co_await runtime_.pool.run([&]() -> Status {
+    for (std::size_t i = 0; i < conflicts.size(); ++i) {
+      const round::Refusal& one = conflicts[i];
+      const Status is = authorship_.is_contradiction(run, one.own_round(round), one.site, one.proof);
+      if (!is.ok()) lies.push_back({i, is.error()});
+    }
+    return {};
+  });
+  if (!examined.ok()) lies.assign(conflicts.size(), {0, examined.error()});  // none was looked at
+  not_heard_until_[by] = lies.empty() ? now() : now() + kNotHeard;
+  if (!lies.empty()) {
+    observer_.contradictions_not_shown(by, conflicts[lies.front().at], lies.front().why, lies.size());
+  }
+  for (std::size_t i = 0; i < conflicts.size() && examined.ok(); ++i) {
+    if (std::ranges::find(lies, i, &Lie::at) != lies.end()) continue;
+    co_await quarantine(conflicts[i].site, conflicts[i].error.message);
+  }
 }
 
 net::Awaitable<void> RunMembers::quarantine(SiteId site, std::string reason) {

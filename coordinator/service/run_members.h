@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/service/authorship.h"
 #include "coordinator/service/registry.h"
 #include "coordinator/service/run_host.h"
 #include "coordinator/service/run_observer.h"
@@ -19,7 +20,7 @@ namespace fluvial::coordinator {
 class RunMembers {
  public:
   RunMembers(tree::Runtime& runtime, net::TaskGroup& tasks, Registry& registry, RunObserver& observer, tree::Hub& hub,
-             const tree::ParentSide& side, RunHost& host);
+             const tree::ParentSide& side, const Authorship& authorship, RunHost& host);
 
   void stop();
 
@@ -28,7 +29,9 @@ class RunMembers {
   void node_moved(NodeId node, Epoch lease);          // granted, durably
   void revoked(NodeId node);                          // durably
   void replaced(NodeId node);  // it has enrolled anew: whoever came with its old certificate goes
-  void contradicted(SiteId site, const std::string& how);
+  // Sites are said to contradict themselves in this round (kConflict). They go into quarantine if the contents that
+  // `by` brings forward are their own. Whoever says what is not shown is not heard for a while.
+  void accused(NodeId by, RunId run, RoundId round, std::vector<round::Refusal> conflicts);
   void quarantine_changed();  // a quarantine was lifted
 
   // ---- what the run asks for
@@ -47,6 +50,7 @@ class RunMembers {
   void look();
   void send_home();
   void tell_sites();
+  net::Awaitable<void> examine(NodeId by, RunId run, RoundId round, std::vector<round::Refusal> conflicts);
   net::Awaitable<void> quarantine(SiteId site, std::string reason);
   RunMachine* machine();
   NodeId via(SiteId site) const { return registry_.book().branch(site); }
@@ -58,8 +62,11 @@ class RunMembers {
   RunObserver& observer_;
   tree::Hub& hub_;
   const tree::ParentSide& side_;
+  const Authorship& authorship_;
   RunHost& host_;
   std::vector<SiteId> sites_up_;  // since the last look
+  // Of each member that accused others: until when it is not heard; while it is examined, for ever.
+  std::map<NodeId, TimePoint> not_heard_until_;
   net::Throttle look_;
   net::Timer home_timer_;
   std::optional<TimePoint> home_at_;  // when it fires

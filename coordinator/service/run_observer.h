@@ -42,6 +42,8 @@ class RunObserver {
 
   virtual void members_changed(std::size_t /*sites*/, std::size_t /*aggregators*/) {}
   virtual void sent_away(NodeId, const Error& /*reason*/) {}
+  // Somebody says that so many sites contradict themselves, and does not show it; the first of them.
+  virtual void contradictions_not_shown(NodeId /*by*/, const round::Refusal&, const Error& /*why*/, std::size_t) {}
   virtual void quarantined(SiteId, const std::string& /*reason*/) {}  // about to be recorded
   virtual void quarantine_recorded(SiteId) {}                         // and the machine knows
   virtual void quarantine_not_recorded(SiteId, const Error&) {}

@@ -165,6 +165,15 @@ void RunReport::sent_away(NodeId node, const Error& reason) {
   log_.info("sent away", {{"member", name_of_(node)}, {"reason", reason.message}});
 }
 
+void RunReport::contradictions_not_shown(NodeId by, const round::Refusal& first, const Error& why, std::size_t count) {
+  log_.warn("sites are said to contradict themselves, and it is not shown; they go on taking part",
+            {{"member", name_of_(by)},
+             {"sites", count},
+             {"site", name_of_(first.site)},
+             {"said", first.error.message},
+             {"reason", why.message}});
+}
+
 void RunReport::quarantined(SiteId site, const std::string& reason) {
   log_.error("site in quarantine; it takes part in no round until it is cleared",
              {{"site", name_of_(site)}, {"reason", reason}});

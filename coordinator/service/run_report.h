@@ -38,6 +38,7 @@ class RunReport : public RunObserver {
   void evaluated(const round::Metrics& metrics) { evaluation_metrics_.set(metrics); }
   void members_changed(std::size_t sites, std::size_t aggregators) override;
   void sent_away(NodeId node, const Error& reason) override;
+  void contradictions_not_shown(NodeId by, const round::Refusal& first, const Error& why, std::size_t count) override;
   void quarantined(SiteId site, const std::string& reason) override;
   void quarantine_not_recorded(SiteId site, const Error& error) override;
   void quarantine_counted(std::size_t sites) override;

@@ -17,7 +17,7 @@ RunService::RunService(tree::Runtime& runtime, net::TaskGroup& tasks, const Keep
       hub_(hub),
       side_(runtime, *this, hub),
       roll_call_(registry, runtime.clock),
-      members_(runtime, tasks, registry, observer, hub, side_, *this),
+      members_(runtime, tasks, registry, observer, hub, side_, keeps.authorship, *this),
       steps_(runtime, tasks, {keeps.journal, keeps.models, keeps.signer, keeps.authorship}, observer, hub, side_,
              members_, roll_call_, *this),
       starter_(
@@ -77,6 +77,7 @@ Status RunService::may_take(const transfer::PartialHead& head) const {
 
 void RunService::staged(ArrivalId arrival, const round::Arrival& what) {
   for (const round::Refusal& refusal : what.refusals) note_refusal(refusal);
+  if (const auto staged = side_.sum().find(arrival.value())) are_accused(staged->child, what.refusals);
   carry_out(active_->machine.arrived(arrival, what));
 }
 
@@ -91,6 +92,7 @@ void RunService::take_failed(ArrivalId arrival, NodeId child, const Error& error
 
 void RunService::will_not_be_in(const round::Refusal& refusal) {
   note_refusal(refusal);
+  are_accused(refusal.site, {refusal});  // by its own update
   carry_out(active_->machine.refused(refusal, now()));
 }
 
@@ -101,7 +103,19 @@ void RunService::has_declined(AttemptId attempt, const round::Refusal& refusal) 
 
 void RunService::note_refusal(const round::Refusal& refusal) {
   observer_.site_refused(active_->machine.attempt(), refusal);
-  if (refusal.error.code == Code::kConflict) members_.contradicted(refusal.site, refusal.error.message);
+}
+
+// Of a round that an update may still be of: what a site signed long ago has had its consequences.
+void RunService::are_accused(NodeId by, const std::vector<round::Refusal>& conflicts) {
+  const RunMachine& machine = active_->machine;
+  const RoundId open = machine.attempt().round;
+  const std::optional<round::Lateness> late = machine.lateness();
+  const std::uint64_t old = late ? late->staleness_max : 0;
+  std::vector<round::Refusal> wanted;
+  for (const round::Refusal& one : conflicts) {
+    if (one.error.code == Code::kConflict && one.own_round(open).value() + old >= open.value()) wanted.push_back(one);
+  }
+  members_.accused(by, machine.run(), open, std::move(wanted));
 }
 
 std::shared_ptr<tree::ModelSlot> RunService::model(const round::ModelRef& ref) {

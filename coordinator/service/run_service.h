@@ -66,6 +66,8 @@ class RunService final : private tree::RoundOwner, private RunHost {
   void take_failed(ArrivalId arrival, NodeId child, const Error& error) override;
   void will_not_be_in(const round::Refusal& refusal) override;
   void has_declined(AttemptId attempt, const round::Refusal& refusal) override;
+  bool knows_authors() override { return true; }
+  void are_accused(NodeId by, const std::vector<round::Refusal>& conflicts) override;
 
   ActiveRun* current() override { return active_.get(); }
   void send_openings(const std::set<NodeId>& children) override;

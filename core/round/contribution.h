@@ -68,6 +68,8 @@ struct Refusal {
   SiteId site;
   Error error;
   RoundId own = {};  // the round that the refused update is of; 0: the one that it entered
+  // Of kConflict: the two contents of the one submission, as their site signed them. For the root, and in no record.
+  std::vector<Contribution> proof = {};
   // An update is of no round after the one that it entered, whatever a peer says.
   RoundId own_round(RoundId entered) const { return own == RoundId() || own > entered ? entered : own; }
   bool operator==(const Refusal&) const = default;

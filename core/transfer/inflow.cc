@@ -1,17 +1,33 @@
 #include "core/transfer/inflow.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
 #include "core/wire/mapping.h"
 
 namespace fluvial::transfer {
+namespace {
+
+// What the trailer says of an update that was refused before. None: nothing that could be held against its site.
+std::optional<round::Contribution> told(const UpdateHead& head, const v1::UpdateEnd& end) {
+  const Result<Digest> digest = wire::digest_from_proto(end.sha256());
+  if (!digest.ok()) return std::nullopt;
+  round::Contribution said{head.site, head.lease, head.weight, *digest, 0, {}, head.incarnation, head.submission};
+  const Result<Signature> signature = wire::signature_from_proto(end.signature());
+  if (signature.ok()) said.signature = *signature;
+  said.base = head.base_version;
+  said.admitted = std::max(head.base_version, ModelVersion(1));  // 0 would say that it is of the open round
+  return said;
+}
+
+}  // namespace
 
 Status admit_partial(const PartialHead& head, const RoundBook& book, const std::function<bool(SiteId)>& is_below,
-                     const std::function<Status()>& admit, const std::function<void(const round::Refusal&)>& refuse) {
+                     const std::function<Status()>& admit, const Accuse& accuse) {
   FLUVIAL_TRY(check_below(head, is_below));
   const std::vector<round::Refusal> conflicts = book.conflicts(head);
-  for (const round::Refusal& conflict : conflicts) refuse(conflict);
+  if (!conflicts.empty()) accuse(conflicts);
   FLUVIAL_TRY(admit());
   if (!conflicts.empty()) return conflicts.front().error;
   return {};
@@ -64,45 +80,58 @@ Status Inflow::end(const v1::UpdateEnd& end, ByteSpan trailer, const FindForged&
     if (!whole.ok()) return whole.error();
     forged_ = find_forged({whole->run, whole->round, base_, whole->what.contributors, late_});
     if (!forged_.empty()) return forged_.front().error;
+    if (update_) {
+      told_ = *whole->what.contributors.find(update_->site);
+      told_->metrics.clear();  // no part of what the site signs
+    }
     incoming_.reset();
     arrival_.emplace(std::move(*whole));
-  } else if (const Result<Digest> digest = wire::digest_from_proto(end.sha256()); digest.ok()) {
-    told_digest_ = *digest;
+  } else if (update_) {
+    told_ = told(*update_, end);
   }
   return {};
 }
 
 Status Inflow::hand_over(RoundBook& book, Receiver& receiver) {
+  conflicts_ = contradictions(book);
+  if (!conflicts_.empty()) return conflicts_.front().error;
   if (arrival_) {
-    FLUVIAL_TRY(book.complete(*arrival_));
+    if (update_ || receiver.knows_authors()) book.complete(*arrival_);
     receiver.arrived(*std::exchange(arrival_, std::nullopt));
-  } else if (update_ && told_digest_) {  // refused before: the trailer may still contradict a complete submission
-    FLUVIAL_TRY(book.compare(update_->run, update_->round, update_->site, update_->incarnation, update_->submission,
-                             *told_digest_));
   }
   return {};
 }
 
-// The sites that a refused partial must do without. The owner is told of each site that is out because of the refusal.
-std::vector<SiteId> Inflow::report(const Error& error, RoundBook& book, Receiver& receiver) {
-  const bool said_before = step_ == Step::kAdmit || step_ == Step::kStart;
-  if (update_) {
-    const bool tell = step_ == Step::kAdmit   ? error.code == Code::kInvalidArgument
-                      : step_ == Step::kStart ? error.code != Code::kUnavailable
-                                              : true;
-    const RoundId own = update_->own_round() == update_->round ? RoundId() : update_->own_round();
-    if (tell) receiver.refused(update_->run, update_->round, {update_->site, error, own});
-    return {};
-  }
+// Of an update that was refused before, too: the trailer may still contradict a complete submission.
+std::vector<round::Refusal> Inflow::contradictions(const RoundBook& book) const {
+  if (partial_) return arrival_ ? book.conflicts(*partial_) : std::vector<round::Refusal>();
+  if (!told_) return {};
+  std::optional<round::Refusal> conflict = book.compare(update_->run, update_->round, *told_);
+  return conflict ? std::vector{std::move(*conflict)} : std::vector<round::Refusal>();
+}
+
+// The owner is told of a site that is out because of the refusal.
+void Inflow::report_update(const Error& error, Receiver& receiver) const {
+  const bool tell = step_ == Step::kAdmit   ? error.code == Code::kInvalidArgument
+                    : step_ == Step::kStart ? error.code != Code::kUnavailable
+                                            : true;
+  if (!tell) return;
+  round::Refusal refusal{update_->site, error, update_->own_round()};
+  if (refusal.own == update_->round) refusal.own = RoundId();
+  if (!conflicts_.empty()) refusal.proof = conflicts_.front().proof;
+  receiver.refused(update_->run, update_->round, refusal);
+}
+
+// The sites that a refused partial must do without.
+std::vector<SiteId> Inflow::report_partial(const Error& error, const RoundBook& book, Receiver& receiver) const {
   const std::vector<SiteId> fenced = receiver.without(*partial_);
   std::set<SiteId> without(fenced.begin(), fenced.end());
   if (error.code == Code::kConflict) {
-    for (const round::Refusal& conflict : book.conflicts(*partial_)) {
-      if (!said_before) receiver.refused(partial_->run, partial_->round, conflict);
-      without.insert(conflict.site);
-    }
+    for (const round::Refusal& conflict : book.conflicts(*partial_)) without.insert(conflict.site);
   }
+  for (const round::Refusal& conflict : conflicts_) without.insert(conflict.site);
   for (const round::Refusal& forged : forged_) without.insert(forged.site);
+  if (!conflicts_.empty()) receiver.accused(partial_->run, partial_->round, partial_->child, conflicts_);
   return {without.begin(), without.end()};
 }
 
@@ -110,7 +139,12 @@ v1::Envelope Inflow::refuse(const Error& error, RoundBook& book, Receiver& recei
   incoming_.reset();  // frees the staged chunks
   arrival_.reset();
   terms_.reset();
-  const std::vector<SiteId> without = report(error, book, receiver);
+  std::vector<SiteId> without;
+  if (update_) {
+    report_update(error, receiver);
+  } else {
+    without = report_partial(error, book, receiver);
+  }
   step_ = Step::kRefused;
   if (update_) return update_receipt(update_->run, update_->round, update_->site, error);
   return partial_receipt(partial_->run, partial_->round, partial_->sequence, error, without);

@@ -26,13 +26,19 @@ class Receiver {
   virtual std::vector<SiteId> without(const PartialHead& head) = 0;
   virtual void arrived(StagedArrival arrival) = 0;
   virtual void refused(RunId run, RoundId round, const round::Refusal& refusal) = 0;  // an update that is invalid
+  // By a partial of this child: it brings sites with other content than they sent here (kConflict, with both). Nobody
+  // has looked yet whether the sites signed these.
+  virtual void accused(RunId run, RoundId round, NodeId by, const std::vector<round::Refusal>& conflicts) = 0;
+  // Whether FindForged looks at what partials bring. An aggregator's knows the keys of its own sites alone.
+  virtual bool knows_authors() = 0;
 };
 
-// For Receiver::admit(). kPermissionDenied when the partial names a site that is not below its sender. If the partial
-// brings a site with other content than the site sent before, that site is refused, whatever `admit` says. The partial
-// itself is refused for this (kConflict) only if `admit` finds nothing else wrong with it.
+// For Receiver::admit(). kPermissionDenied when the partial names a site that is not below its sender. Sites that it
+// brings with other content than they sent before are accused, whatever `admit` says. The partial itself is refused for
+// this (kConflict) only if `admit` finds nothing else wrong with it.
+using Accuse = std::function<void(const std::vector<round::Refusal>& conflicts)>;
 Status admit_partial(const PartialHead& head, const RoundBook& book, const std::function<bool(SiteId)>& is_below,
-                     const std::function<Status()>& admit, const std::function<void(const round::Refusal&)>& refuse);
+                     const std::function<Status()>& admit, const Accuse& accuse);
 
 // What a child has brought, whole, before it may be added to the sum.
 struct Brought {
@@ -79,7 +85,9 @@ class Inflow {
   const std::optional<Terms>& terms() const { return terms_; }  // between admit() and start()
 
  private:
-  std::vector<SiteId> report(const Error& error, RoundBook& book, Receiver& receiver);
+  std::vector<round::Refusal> contradictions(const RoundBook& book) const;
+  void report_update(const Error& error, Receiver& receiver) const;
+  std::vector<SiteId> report_partial(const Error& error, const RoundBook& book, Receiver& receiver) const;
 
   enum class Step { kAdmit, kStart, kReceive, kRefused };
   Step step_ = Step::kAdmit;
@@ -91,7 +99,9 @@ class Inflow {
   Digest base_{};  // of the open round
   std::shared_ptr<const round::Lateness> late_;
   std::vector<round::Refusal> forged_;  // contributions of the partial
-  std::optional<Digest> told_digest_;   // the trailer's, of an update that was refused before
+  // What the site says in the trailer of its update, whether that was refused before or not.
+  std::optional<round::Contribution> told_;
+  std::vector<round::Refusal> conflicts_;  // that hand_over() found
 };
 
 }  // namespace fluvial::transfer

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "core/transfer/node_sum.h"
 #include "core/transfer/test_support.h"
 
 namespace fluvial::transfer {
@@ -20,17 +21,23 @@ class Owner final : public Receiver {
   Result<Terms> admit(const PartialHead& head) override {
     FLUVIAL_TRY(admit_partial(
         head, *book, [](SiteId) { return true; }, [&] { return verdict; },
-        [&](const round::Refusal& conflict) { refused(head.run, head.round, conflict); }));
+        [&](const auto& conflicts) { accused(head.run, head.round, head.child, conflicts); }));
     return test_terms();
   }
   std::vector<SiteId> without(const PartialHead&) override { return {SiteId(5)}; }
   void arrived(StagedArrival arrival) override { arrivals.push_back(std::move(arrival)); }
   void refused(RunId, RoundId, const round::Refusal& refusal) override { refusals.push_back(refusal); }
+  void accused(RunId, RoundId, NodeId, const std::vector<round::Refusal>& conflicts) override {
+    accusations.insert(accusations.end(), conflicts.begin(), conflicts.end());
+  }
+  bool knows_authors() override { return is_root; }
 
   const RoundBook* book = nullptr;
+  bool is_root = true;
   Status verdict;
   std::vector<StagedArrival> arrivals;
   std::vector<round::Refusal> refusals;
+  std::vector<round::Refusal> accusations;
 };
 
 class InflowTest : public TransferTest {
@@ -51,6 +58,33 @@ class InflowTest : public TransferTest {
     if (taken.ok()) taken = in.hand_over(book_, owner_);
     if (!taken.ok()) told = refuse(in, taken.error());
     return told;
+  }
+  // A partial of this site alone, whose update had these values. As above.
+  std::optional<Code> bring_partial(std::uint32_t site, const std::vector<float>& values) {
+    PartialHead head = partial_of(site, values);
+    round::Contribution entry = *head.what.contributors.find(SiteId(site));
+    entry.probe = static_cast<std::int64_t>(entry.weight) << kTestScale;
+    head.what.contributors.clear();
+    EXPECT_TRUE(head.what.contributors.add(entry).ok());
+    head.chunk_count = 3;
+    head.scale_bits = kTestScale;
+    NodeSum sum;
+    sum.reset({{kTestValues, kTestChunkValues}, 0, kTestScale});
+    Inflow in(head);
+    Status taken = in.admit(book_, owner_);
+    if (taken.ok()) taken = in.start(staging_);
+    Sha256 digest;
+    for (std::size_t i = 0; taken.ok() && i < 3; ++i) {
+      Buffer chunk = sum.pack_chunk(i);
+      digest.update(chunk.span());
+      taken = in.chunk(i, std::move(chunk));
+    }
+    v1::UpdateEnd end;
+    end.set_sha256(wire::digest_to_proto(digest.finish()));
+    if (taken.ok()) taken = in.end(end, {}, find_forged_);
+    if (taken.ok()) taken = in.hand_over(book_, owner_);
+    if (taken.ok()) return std::nullopt;
+    return refuse(in, taken.error());
   }
   Code refuse(Inflow& in, const Error& error) {
     receipt_ = in.refuse(error, book_, owner_);
@@ -202,6 +236,36 @@ TEST_F(InflowTest, WhoIsCountedAlreadyIsHeldToWhatItSaidByTheTrailerAlone) {
   EXPECT_EQ(bring(test_head(7), test_values(2)), Code::kConflict);
   ASSERT_EQ(owner_.refusals.size(), 1u);
   EXPECT_EQ(owner_.refusals[0].error.code, Code::kConflict);
+  const std::vector<round::Contribution>& proof = owner_.refusals[0].proof;
+  ASSERT_EQ(proof.size(), 2u) << "both contents, as the site signed them";
+  EXPECT_EQ(proof[0].digest, test_sha256(test_values(1)));
+  EXPECT_EQ(proof[1].digest, test_sha256(test_values(2)));
+  EXPECT_TRUE(proof[0].signature && proof[1].signature);
+}
+
+TEST_F(InflowTest, WhoBringsTwoContentsIsRefusedAndShown) {
+  EXPECT_FALSE(bring(test_head(7), test_values(1)));
+  EXPECT_EQ(bring(test_head(7), test_values(2)), Code::kConflict);
+  EXPECT_EQ(owner_.arrivals.size(), 1u);
+  ASSERT_EQ(owner_.refusals.size(), 1u);
+  EXPECT_EQ(owner_.refusals[0].proof.size(), 2u);
+}
+
+// An aggregator has no keys of those further down: what a child of its says of them is that child's word.
+TEST_F(InflowTest, WhatAChildSaysOfASiteIsNotHeldAgainstTheSite) {
+  owner_.is_root = false;
+  EXPECT_FALSE(bring_partial(7, test_values(2)));
+  EXPECT_FALSE(bring(test_head(7), test_values(1))) << "its own update is its own";
+  EXPECT_EQ(owner_.arrivals.size(), 2u);
+  EXPECT_THAT(owner_.refusals, IsEmpty());
+
+  EXPECT_EQ(bring_partial(7, test_values(3)), Code::kConflict) << "the other way round";
+  EXPECT_THAT(owner_.refusals, IsEmpty());
+}
+
+TEST_F(InflowTest, TheRootHoldsASiteToWhatAPartialBrings) {
+  EXPECT_FALSE(bring_partial(7, test_values(2)));
+  EXPECT_EQ(bring(test_head(7), test_values(1)), Code::kConflict);
 }
 
 TEST_F(InflowTest, APartialThatContradictsIsRefusedWithWhomItMustDoWithout) {
@@ -210,8 +274,10 @@ TEST_F(InflowTest, APartialThatContradictsIsRefusedWithWhomItMustDoWithout) {
   const Status admitted = in.admit(book_, owner_);
   ASSERT_FALSE(admitted.ok());
   EXPECT_EQ(refuse(in, admitted.error()), Code::kConflict);
-  ASSERT_EQ(owner_.refusals.size(), 1u) << "once";
-  EXPECT_EQ(owner_.refusals[0].site, SiteId(7));
+  EXPECT_THAT(owner_.refusals, IsEmpty()) << "the site may have said nothing of the kind";
+  ASSERT_EQ(owner_.accusations.size(), 1u) << "once";
+  EXPECT_EQ(owner_.accusations[0].site, SiteId(7));
+  EXPECT_EQ(owner_.accusations[0].proof.size(), 2u);
   EXPECT_EQ(receipt_.receipt().sequence(), 3u);
   EXPECT_THAT(receipt_.receipt().without(), ElementsAre(5u, 7u));
 }
@@ -219,7 +285,7 @@ TEST_F(InflowTest, APartialThatContradictsIsRefusedWithWhomItMustDoWithout) {
 TEST_F(InflowTest, APartialMayNameThoseBelowItsSenderAlone) {
   const Status admitted = admit_partial(
       partial_of(7, test_values(1)), book_, [](SiteId) { return false; }, [] { return Status{}; },
-      [](const round::Refusal&) { FAIL() << "nobody contradicted itself"; });
+      [](const auto&) { FAIL() << "nobody contradicted itself"; });
   EXPECT_EQ(admitted.error().code, Code::kPermissionDenied);
 }
 

@@ -22,7 +22,7 @@ void RoundBook::close() {
 Status RoundBook::admit(const UpdateHead& head) const {
   const auto found = complete_.find(head.site);
   if (!is_open(head.run, head.round) || found == complete_.end()) return {};
-  const Complete& newest = found->second;
+  const round::Contribution& newest = found->second;
   if (std::tie(head.incarnation, head.submission) >= std::tie(newest.incarnation, newest.submission)) return {};
   return Error{Code::kStale, "submission " + std::to_string(head.submission) + " of incarnation " +
                                  std::to_string(head.incarnation.value()) + ": submission " +
@@ -30,39 +30,37 @@ Status RoundBook::admit(const UpdateHead& head) const {
                                  std::to_string(newest.incarnation.value()) + " was here before"};
 }
 
-Status RoundBook::compare(RunId run, RoundId round, SiteId site, Incarnation incarnation, std::uint64_t submission,
-                          const Digest& digest) const {
-  const auto found = complete_.find(site);
-  if (!is_open(run, round) || found == complete_.end()) return {};
-  const Complete& newest = found->second;
-  if (newest.incarnation != incarnation || newest.submission != submission || newest.digest == digest) return {};
-  return Error{Code::kConflict, "site " + std::to_string(site.value()) + ": submission " + std::to_string(submission) +
-                                    " of incarnation " + std::to_string(incarnation.value()) + " came as " +
-                                    to_hex(newest.digest).substr(0, 16) + " and as " + to_hex(digest).substr(0, 16)};
+std::optional<round::Refusal> RoundBook::compare(RunId run, RoundId round, const round::Contribution& said) const {
+  const auto found = complete_.find(said.site);
+  if (!is_open(run, round) || found == complete_.end()) return std::nullopt;
+  const round::Contribution& newest = found->second;
+  if (newest.incarnation != said.incarnation || newest.submission != said.submission || newest.digest == said.digest) {
+    return std::nullopt;
+  }
+  Error error{Code::kConflict,
+              "site " + std::to_string(said.site.value()) + ": submission " + std::to_string(said.submission) +
+                  " of incarnation " + std::to_string(said.incarnation.value()) + " came as " +
+                  to_hex(newest.digest).substr(0, 16) + " and as " + to_hex(said.digest).substr(0, 16)};
+  return round::Refusal{said.site, std::move(error), said.own_round({}), {newest, said}};
 }
 
 std::vector<round::Refusal> RoundBook::conflicts(const PartialHead& head) const {
   std::vector<round::Refusal> conflicts;
   for (const auto& [site, entry] : head.what.contributors.entries()) {
-    const Status same = compare(head.run, head.round, site, entry.incarnation, entry.submission, entry.digest);
-    if (!same.ok()) conflicts.push_back({site, same.error(), entry.own_round({})});
+    if (auto conflict = compare(head.run, head.round, entry)) conflicts.push_back(std::move(*conflict));
   }
   return conflicts;
 }
 
-Status RoundBook::complete(const StagedArrival& arrival) {
-  if (!is_open(arrival.run, arrival.round)) return {};
-  const auto& entries = arrival.what.contributors.entries();
-  for (const auto& [site, entry] : entries) {
-    FLUVIAL_TRY(compare(run_, round_, site, entry.incarnation, entry.submission, entry.digest));
+void RoundBook::complete(const StagedArrival& arrival) {
+  if (!is_open(arrival.run, arrival.round)) return;
+  for (const auto& [site, entry] : arrival.what.contributors.entries()) {
+    round::Contribution& newest = complete_[site];
+    if (std::tie(entry.incarnation, entry.submission) < std::tie(newest.incarnation, newest.submission)) continue;
+    newest = entry;
+    newest.metrics.clear();
+    newest.times = {};
   }
-  for (const auto& [site, entry] : entries) {
-    Complete& newest = complete_[site];
-    if (std::tie(entry.incarnation, entry.submission) >= std::tie(newest.incarnation, newest.submission)) {
-      newest = {entry.incarnation, entry.submission, entry.digest};
-    }
-  }
-  return {};
 }
 
 void RoundBook::keep(NodeId child, Incoming incoming) {

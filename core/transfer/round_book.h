@@ -1,6 +1,6 @@
-// What a parent remembers of the open round beside its gather: the submissions that were complete here, to find a site
-// that contradicts itself; and transfers that were cut off in the middle, so that their senders may go on. Blocks on
-// nothing.
+// What a parent remembers of the open round beside its gather: the submissions that were complete here and are known to
+// be their sites' own, to find a site that contradicts itself; and transfers that were cut off in the middle, so that
+// their senders may go on. Blocks on nothing.
 #pragma once
 
 #include <map>
@@ -21,13 +21,13 @@ class RoundBook {
   // ---- one submission, one content ----
   // kStale: a higher incarnation of this site, or a higher submission of the same incarnation, was complete here.
   Status admit(const UpdateHead& head) const;
-  // kConflict: the same submission was complete here with another digest. An unknown submission passes.
-  Status compare(RunId run, RoundId round, SiteId site, Incarnation incarnation, std::uint64_t submission,
-                 const Digest& digest) const;
+  // kConflict, with both contents: the same submission was complete here with another digest. None: it was not, or is
+  // not known.
+  std::optional<round::Refusal> compare(RunId run, RoundId round, const round::Contribution& said) const;
   std::vector<round::Refusal> conflicts(const PartialHead& head) const;  // compare() of each contributor
-  // Of a whole and verified arrival: compare() of each contributor, and the first error. Without one they are
-  // remembered.
-  Status complete(const StagedArrival& arrival);
+  // A whole arrival, each of whose contributions is known to be its site's own, is remembered. What an aggregator is
+  // brought in a partial it cannot know: a child of its could else make a site contradict what it never said.
+  void complete(const StagedArrival& arrival);
 
   // ---- transfers that were cut off ----
   // Keeps a transfer that was cut off, if it is of the open round and has at least one chunk.
@@ -38,11 +38,6 @@ class RoundBook {
   std::optional<Incoming> take(const PartialHead& head);
 
  private:
-  struct Complete {
-    Incarnation incarnation;
-    std::uint64_t submission = 0;
-    Digest digest{};
-  };
   template <typename Head>
   std::optional<Incoming> take_of(NodeId child, const Head& head);
   bool is_open(RunId run, RoundId round) const { return open_ && run == run_ && round == round_; }
@@ -50,7 +45,7 @@ class RoundBook {
   bool open_ = false;
   RunId run_;
   RoundId round_;
-  std::map<SiteId, Complete> complete_;  // the newest of each site
+  std::map<SiteId, round::Contribution> complete_;  // the newest of each site
   std::map<NodeId, Incoming> kept_;
 };
 

@@ -23,28 +23,34 @@ class RoundBookTest : public TransferTest {
     EXPECT_TRUE(added.ok());
     return head;
   }
+  std::optional<Code> conflict(const UpdateHead& head, const std::vector<float>& values) const {
+    const std::vector<round::Refusal> conflicts = book_.conflicts(partial_of(head, values));
+    return conflicts.empty() ? std::nullopt : std::optional(conflicts[0].error.code);
+  }
   RoundBook book_;
 };
 
 TEST_F(RoundBookTest, ASubmissionHasOneContent) {
-  ASSERT_TRUE(book_.complete(arrival(test_head(7), test_values(1))).ok());
-  EXPECT_TRUE(book_.complete(arrival(test_head(7), test_values(1))).ok()) << "the same again is harmless";
-  EXPECT_EQ(book_.complete(arrival(test_head(7), test_values(2))).error().code, Code::kConflict);
-  EXPECT_TRUE(book_.complete(arrival(test_head(8), test_values(2))).ok()) << "another site's";
+  book_.complete(arrival(test_head(7), test_values(1)));
+  EXPECT_FALSE(conflict(test_head(7), test_values(1))) << "the same again is harmless";
+  EXPECT_EQ(conflict(test_head(7), test_values(2)), Code::kConflict);
+  EXPECT_FALSE(conflict(test_head(8), test_values(2))) << "another site's";
   EXPECT_TRUE(book_.admit(test_head(7)).ok());
 }
 
 TEST_F(RoundBookTest, ANewerSubmissionOrIncarnationReplacesAndAnOlderIsStale) {
-  ASSERT_TRUE(book_.complete(arrival(test_head(7, 5, 2), test_values(1))).ok());
+  book_.complete(arrival(test_head(7, 5, 2), test_values(1)));
   EXPECT_EQ(book_.admit(test_head(7, 4, 2)).error().code, Code::kStale);
   EXPECT_EQ(book_.admit(test_head(7, 6, 1)).error().code, Code::kStale);
-  EXPECT_TRUE(book_.complete(arrival(test_head(7, 6, 2), test_values(2))).ok());
-  EXPECT_TRUE(book_.complete(arrival(test_head(7, 1, 3), test_values(3))).ok()) << "a restarted site";
+  EXPECT_FALSE(conflict(test_head(7, 6, 2), test_values(2)));
+  book_.complete(arrival(test_head(7, 6, 2), test_values(2)));
+  EXPECT_FALSE(conflict(test_head(7, 1, 3), test_values(3))) << "a restarted site";
+  book_.complete(arrival(test_head(7, 1, 3), test_values(3)));
   EXPECT_EQ(book_.admit(test_head(7, 6, 2)).error().code, Code::kStale);
 }
 
 TEST_F(RoundBookTest, AContradictionIsFoundWhicheverWayItComes) {
-  ASSERT_TRUE(book_.complete(arrival(test_head(7), test_values(1))).ok());
+  book_.complete(arrival(test_head(7), test_values(1)));
   EXPECT_TRUE(book_.conflicts(partial_of(test_head(7), test_values(1))).empty());
   const std::vector<round::Refusal> conflicts = book_.conflicts(partial_of(test_head(7), test_values(2)));
   ASSERT_EQ(conflicts.size(), 1u);
@@ -55,17 +61,26 @@ TEST_F(RoundBookTest, AContradictionIsFoundWhicheverWayItComes) {
   partial.run = RunId(1);
   partial.round = RoundId(1);
   partial.what = partial_of(test_head(9), test_values(1)).what;
-  ASSERT_TRUE(book_.complete(partial).ok());
-  EXPECT_EQ(book_.complete(arrival(test_head(9), test_values(2))).error().code, Code::kConflict);
+  book_.complete(partial);
+  EXPECT_EQ(conflict(test_head(9), test_values(2)), Code::kConflict);
+}
+
+TEST_F(RoundBookTest, AContradictionIsShownByBothContents) {
+  book_.complete(arrival(test_head(7), test_values(1)));
+  const std::vector<round::Refusal> conflicts = book_.conflicts(partial_of(test_head(7), test_values(2)));
+  ASSERT_EQ(conflicts.size(), 1u);
+  ASSERT_EQ(conflicts[0].proof.size(), 2u);
+  EXPECT_EQ(conflicts[0].proof[0].digest, test_sha256(test_values(1)));
+  EXPECT_EQ(conflicts[0].proof[1].digest, test_sha256(test_values(2)));
 }
 
 TEST_F(RoundBookTest, AnotherRoundKnowsNothingOfIt) {
-  ASSERT_TRUE(book_.complete(arrival(test_head(7, 5), test_values(1))).ok());
+  book_.complete(arrival(test_head(7, 5), test_values(1)));
   book_.open(RunId(1), RoundId(1));
-  EXPECT_FALSE(book_.complete(arrival(test_head(7, 5), test_values(2))).ok()) << "opened again, it is the same";
+  EXPECT_TRUE(conflict(test_head(7, 5), test_values(2))) << "opened again, it is the same";
   book_.open(RunId(1), RoundId(2));
   EXPECT_TRUE(book_.admit(test_head(7, 4)).ok());
-  EXPECT_TRUE(book_.complete(arrival(test_head(7, 5), test_values(2))).ok()) << "not of the open round";
+  EXPECT_FALSE(conflict(test_head(7, 5), test_values(2))) << "not of the open round";
 }
 
 TEST_F(RoundBookTest, WhatWasCutOffIsOfferedAndTakenOnce) {

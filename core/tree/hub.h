@@ -64,6 +64,8 @@ class HubOwner : public transfer::Receiver {
 
   // Which of what this child has brought is not as its sites signed it, and why. Blocking and thread safe: on the pool.
   virtual std::vector<round::Refusal> forged(const Child& child, const transfer::Brought& brought);
+  bool knows_authors() override { return false; }  // whether forged() looks at what partials bring
+  void accused(RunId, RoundId, NodeId, const std::vector<round::Refusal>&) override {}
 
   virtual void declined(NodeId child, const round::Decline& decline) = 0;
   // Until it is answered, or passed on: a child's questions wait for each other.

@@ -18,6 +18,10 @@ class ParentOwner : public HubOwner {
   void refused(RunId run, RoundId round, const round::Refusal& refusal) override {
     side().refused(run, round, refusal);
   }
+  void accused(RunId run, RoundId round, NodeId by, const std::vector<round::Refusal>& conflicts) override {
+    side().accused(run, round, by, conflicts);
+  }
+  bool knows_authors() override { return side().knows_authors(); }
   void declined(NodeId child, const round::Decline& decline) override { side().declined(child, decline); }
 
  private:

@@ -46,8 +46,10 @@ Result<transfer::Terms> ParentSide::admit(const transfer::PartialHead& head) {
   if (!owner_.is_current(head.run, head.round)) return not_open(head.round);
   const auto is_below = [&](SiteId site) { return owner_.may_bring(head.child, site); };
   const auto admit = [&] { return owner_.may_take(head); };
-  const auto refuse = [&](const round::Refusal& conflict) { refused(head.run, head.round, conflict); };
-  FLUVIAL_TRY(transfer::admit_partial(head, children_.book(), is_below, admit, refuse));
+  const auto accuse = [&](const std::vector<round::Refusal>& conflicts) {
+    accused(head.run, head.round, head.child, conflicts);
+  };
+  FLUVIAL_TRY(transfer::admit_partial(head, children_.book(), is_below, admit, accuse));
   watch_.begun(head.child, now());
   spans_.begun(head.run, head.round, round::SpanKind::kStage, now(), head.child);
   return owner_.terms(!head.what.contributors.empty());
@@ -87,6 +89,12 @@ void ParentSide::refused(RunId run, RoundId round, const round::Refusal& refusal
   counts_.contribution_refused(code_name(refusal.error.code));
   owner_.will_not_be_in(refusal);
 }
+
+void ParentSide::accused(RunId run, RoundId round, NodeId by, const std::vector<round::Refusal>& conflicts) {
+  if (owner_.is_current(run, round)) owner_.are_accused(by, conflicts);
+}
+
+bool ParentSide::knows_authors() { return owner_.knows_authors(); }
 
 void ParentSide::declined(NodeId child, const round::Decline& decline) {
   const round::Refusal& refusal = decline.refusal;

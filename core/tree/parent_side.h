@@ -46,6 +46,10 @@ class RoundOwner {
   virtual void take_failed(ArrivalId arrival, NodeId child, const Error& error) = 0;
   virtual void will_not_be_in(const round::Refusal& refusal) = 0;
   virtual void has_declined(AttemptId attempt, const round::Refusal& refusal) = 0;
+
+  // As in transfer::Receiver: an aggregator knows the keys of its own sites alone, and believes nothing of the others.
+  virtual bool knows_authors() = 0;
+  virtual void are_accused(NodeId by, const std::vector<round::Refusal>& conflicts) = 0;
 };
 
 // On the node's strand.
@@ -59,6 +63,8 @@ class ParentSide final : public transfer::Receiver {
   std::vector<SiteId> without(const transfer::PartialHead& head) override;
   void arrived(transfer::StagedArrival arrival) override;
   void refused(RunId run, RoundId round, const round::Refusal& refusal) override;
+  void accused(RunId run, RoundId round, NodeId by, const std::vector<round::Refusal>& conflicts) override;
+  bool knows_authors() override;
   void declined(NodeId child, const round::Decline& decline);
 
   // ---- what the machine decides

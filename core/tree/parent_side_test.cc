@@ -61,11 +61,16 @@ class FakeOwner final : public RoundOwner {
   void take_failed(ArrivalId, NodeId, const Error& error) override { failures.push_back(error); }
   void will_not_be_in(const round::Refusal& refusal) override { refusals.push_back(refusal); }
   void has_declined(AttemptId, const round::Refusal& refusal) override { declines.push_back(refusal); }
+  bool knows_authors() override { return true; }
+  void are_accused(NodeId by, const std::vector<round::Refusal>& conflicts) override {
+    for (const round::Refusal& conflict : conflicts) accused.emplace_back(by, conflict.site);
+  }
 
   round::Gather gather_{{{SiteId(1), Epoch(1), 100}, {SiteId(2), Epoch(1), 100}, {SiteId(3), Epoch(1), 100}}};
   std::vector<std::pair<ArrivalId, round::Arrival>> arrivals;
   std::vector<round::Refusal> refusals;
   std::vector<round::Refusal> declines;
+  std::vector<std::pair<NodeId, SiteId>> accused;
   std::vector<Error> failures;
   round::ContributorSet sum;
   AttemptId attempt{1};

@@ -311,13 +311,23 @@ v1::Refusal to_proto(const round::Refusal& refusal) {
   out.set_code(code_to_proto(refusal.error.code));
   out.set_message(printable(refusal.error.message));
   out.set_own_round(refusal.own.value());
+  for (const round::Contribution& one : refusal.proof) *out.add_proof() = to_proto(one);
   return out;
 }
 
 Result<round::Refusal> from_proto(const v1::Refusal& refusal) {
   FLUVIAL_ASSIGN(const SiteId site, site_from_proto(refusal.site()));
   if (refusal.code() == 0) return wrong("a refusal without a code");
-  return round::Refusal{site, error_from_proto(refusal.code(), refusal.message()), RoundId(refusal.own_round())};
+  round::Refusal out{site, error_from_proto(refusal.code(), refusal.message()), RoundId(refusal.own_round())};
+  // Made of what a hostile site said: one that is not well-formed proves nothing, and is nobody's fault on its way.
+  for (const v1::Contributor& one : refusal.proof()) {
+    if (out.proof.size() == 2) break;
+    Result<round::Contribution> content = from_proto(one);
+    if (!content.ok() || content->site != site) continue;
+    content->metrics.clear();
+    out.proof.push_back(std::move(*content));
+  }
+  return out;
 }
 
 // ---- lists -------------------------------------------------------------------------------------------------------

@@ -183,6 +183,25 @@ TEST(Refusals, AreBoundedAndHaveACode) {
   EXPECT_EQ(taken->error.message, std::string(kMessageBytesMax, ' '));
 }
 
+TEST(Refusals, CarryBothContentsOfAContradiction) {
+  round::Refusal refusal{SiteId(3), {Code::kConflict, "two contents"}, RoundId(2), {contribution(3), contribution(3)}};
+  refusal.proof[1].digest[0] ^= std::byte{1};
+  const v1::Refusal sent = to_proto(refusal);
+  for (round::Contribution& content : refusal.proof) content.metrics.clear();  // which no site signs
+  EXPECT_EQ(*from_proto(sent), refusal);
+}
+
+// A site that wants to be left alone could else have its parent's whole partial refused.
+TEST(Refusals, WhatShowsNothingIsLeftOutOfThem) {
+  const round::Refusal refusal{SiteId(3), {Code::kConflict, "two contents"}};
+  v1::Refusal sent = to_proto(refusal);
+  *sent.add_proof() = to_proto(contribution(4));
+  sent.add_proof();
+  EXPECT_EQ(*from_proto(sent), refusal);
+  for (int i = 0; i < 5; ++i) *sent.add_proof() = to_proto(contribution(3));
+  EXPECT_EQ(from_proto(sent)->proof.size(), 2u);
+}
+
 // Whatever a parsed message holds, mapping it ends in a value or an error.
 TEST(Mapping, DamagedMessagesNeverCrash) {
   round::ContributorSet set;

@@ -88,6 +88,8 @@ class RoundChecks {
   const store::CommitRow* in_journal(round::HistoryId history, RunId run, RoundId round) const;
   // Whether the round, or a later one that the update may enter, holds it.
   bool holds(round::HistoryId history, RunId run, RoundId round, SiteId site, const Digest& digest) const;
+  // Whether a round counted something that the site made for a later round than this one.
+  bool counts_newer(round::HistoryId history, RunId run, RoundId round, SiteId site) const;
   // Whether the commit refuses the site's update as one that can never be used.
   bool refuses(round::HistoryId history, RunId run, RoundId round, SiteId site) const;
   // None that the site made for this round can count any more: no round that it may enter is still to be committed, or

@@ -57,6 +57,16 @@ bool RoundChecks::holds(round::HistoryId history, RunId run, RoundId round, Site
   return false;
 }
 
+bool RoundChecks::counts_newer(round::HistoryId history, RunId run, RoundId round, SiteId site) const {
+  const Line* line = line_of(history);
+  const auto found = line == nullptr ? std::map<RunId, Run>::const_iterator{} : line->runs.find(run);
+  if (line == nullptr || found == line->runs.end()) return false;
+  return std::ranges::any_of(found->second.commits, [&](const auto& entry) {
+    const round::Contribution* const one = entry.second.record.contributors.find(site);
+    return one != nullptr && one->own_round(entry.first) > round;
+  });
+}
+
 bool RoundChecks::refuses(round::HistoryId history, RunId run, RoundId round, SiteId site) const {
   for (RoundId at = round; at <= last_to_enter(history, run, round); at = at.next()) {
     const store::CommitRow* row = in_journal(history, run, at);

@@ -110,7 +110,7 @@ void SiteChecks::follow_entering(SiteId site, store::SiteStore& store) {
 }
 
 void SiteChecks::resolving(SiteId site, RunId run, RoundId round, const Digest& digest, round::Outcome outcome,
-                           CarriedBounds bounds) {
+                           CarriedBounds bounds, bool may_be_overtaken) {
   Book& book = books_[{site, run}];
   book.resolving = Resolving{round, digest, outcome};
   book.bounds = bounds;
@@ -120,7 +120,8 @@ void SiteChecks::resolving(SiteId site, RunId run, RoundId round, const Digest& 
   const bool is_told_no_rule = bounds.late_factor == 1;  // by a parent of an earlier version: it need not ask
   const std::string what = who(site, run) + format_text(", round {}: it takes its update for {}", round.value(),
                                                         round::outcome_name(outcome));
-  if (outcome == round::Outcome::kCounted && !holds) {
+  const bool is_overtaken = may_be_overtaken && rounds_.counts_newer(history, run, round, site);
+  if (outcome == round::Outcome::kCounted && !holds && !is_overtaken) {
     report_("outcome", what + ", and the journal does not hold it");
   } else if (outcome != round::Outcome::kCounted && holds) {
     report_("outcome", what + ", and the journal counts it");

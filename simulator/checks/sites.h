@@ -55,8 +55,10 @@ class SiteChecks {
   void encoding(SiteId site, RunId run, Trained trained, CarriedBounds bounds, bool wicked);
   // The training is not in the store, and the disk works: this is right only if it breaks the plan's bounds by itself.
   void not_encoded(SiteId site, RunId run, double value_abs_max, const Error& why);
+  // A clone may hold an update that is older than what the coordinator counted of its other self, and once that round
+  // is pruned it is told that its own counted (core/store/journal_retention.h).
   void resolving(SiteId site, RunId run, RoundId round, const Digest& digest, round::Outcome outcome,
-                 CarriedBounds bounds);
+                 CarriedBounds bounds, bool may_be_overtaken);
   // A run begins: the residual of the newest run that it continues goes into it, all earlier residuals are forgotten.
   void beginning(SiteId site, RunId run, const std::vector<RunId>& continues);
   void folder_lost(SiteId site);  // and with it all that it held

@@ -123,8 +123,9 @@ void SiteRole::check_durable() {
 void SiteRole::resolving(const store::PendingInfo& info, round::Outcome outcome) {
   decided_ = true;
   cast_.checks().sites().in_history(self(), round::current_of(lineage_));  // a clone's may be another
+  const bool is_overtaken = cast_.is_cloned(host()) && cast_.scenario().federation.keep_rounds != 0;
   cast_.checks().sites().resolving(self(), info.start.run, info.start.round, info.digest, outcome,
-                                   carried(info.start.bounds, info.start.late_factor));
+                                   carried(info.start.bounds, info.start.late_factor), is_overtaken);
 }
 
 // ---- histories ----------------------------------------------------------------------------------------------------

@@ -1,6 +1,9 @@
 // What a member says that it may not: a parent of what lies far ahead, a child of whom it has not.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 
+#include "core/digest/sha256.h"
+#include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
 #include "tests/attack/fixture.h"
 
@@ -59,6 +62,69 @@ TEST_F(MessageAttack, ARoundFarAheadThatTheCoordinatorDidNotOpenIsNoRound) {
   ASSERT_TRUE(federation_->wait_connected("sites_connected", 2).ok());
   start_held_run();
   expect_rounds_go_on();
+}
+
+// A quarantine lasts until a person ends it. An aggregator may leave out a site of its region; it cannot shut it out.
+TEST_F(MessageAttack, AnAggregatorsWordPutsNobodyInQuarantine) {
+  start(2, 1);
+  start_held_run();
+  Result<Connection> mallory = join_coordinator(stolen("aggregator-1"), "127.0.0.1:1");
+  ASSERT_TRUE(mallory.ok()) << mallory.error().message;
+  v1::Envelope up;
+  v1::Envelope lie;
+  v1::PartialBegin& begin = *lie.mutable_partial_begin();
+  const auto listed = federation_->admin().get("/v1/nodes").value();
+  std::uint32_t parent = 0;
+  for (const cli::json::value& node : cli::array_member(listed, "nodes")) {
+    if (cli::text_member(node, "role") == "aggregator")
+      parent = static_cast<std::uint32_t>(cli::count_member(node, "id"));
+  }
+  for (const cli::json::value& node : cli::array_member(listed, "nodes")) {
+    if (cli::text_member(node, "role") != "site") continue;
+    const auto id = static_cast<std::uint32_t>(cli::count_member(node, "id"));
+    v1::Member& member = *up.mutable_member_change()->add_up();
+    member.set_node(id);
+    member.set_name(cli::text_member(node, "name"));
+    member.set_role(v1::NODE_ROLE_SITE);
+    member.set_parent(parent);
+    member.set_lease_epoch(cli::count_member(node, "lease_epoch"));
+    member.set_incarnation(1);
+    v1::Refusal& refusal = *begin.add_refusals();
+    refusal.set_site(id);
+    refusal.set_code(wire::code_to_proto(Code::kConflict));
+    refusal.set_message("two contents, says mallory");
+    for (const char content : {'a', 'b'}) {  // and what it shows is made up
+      v1::Contributor& one = *refusal.add_proof();
+      one.set_site(id);
+      one.set_weight(1);
+      one.set_sha256(std::string(32, content));
+      one.set_incarnation(1);
+      one.set_submission(1);
+      if (id % 2 == 0) one.set_signature(std::string(64, content));
+    }
+  }
+  ASSERT_TRUE(mallory->send(up).ok());
+  Result<v1::Envelope> said = mallory->receive();
+  while (said.ok() && !said->has_round_open()) said = mallory->receive();
+  ASSERT_TRUE(said.ok()) << said.error().message;
+  const v1::RoundOpen& open = said->round_open();
+  begin.set_run(open.run());
+  begin.set_round(open.round());
+  begin.set_attempt(open.attempt());
+  begin.set_epoch(open.epoch());
+  begin.set_sequence(1);
+  begin.set_incarnation(1);
+  begin.set_scale_bits(open.scale_bits());
+  ASSERT_TRUE(mallory->send(lie).ok());
+  v1::Envelope end;
+  end.mutable_partial_end()->set_sha256(wire::digest_to_proto(sha256({})));
+  ASSERT_TRUE(mallory->send(end).ok());
+
+  wait_log("coordinator", "two contents, says mallory");
+  wait_log("coordinator", "they go on taking part");
+  const auto after = federation_->admin().get("/v1/nodes").value();
+  EXPECT_THAT(cli::pretty(after), testing::Not(testing::HasSubstr("\"quarantined\": true")));
+  release();
 }
 
 TEST_F(MessageAttack, AnAggregatorClaimsNobodyWhoIsNotBelowIt) {

@@ -312,15 +312,22 @@ class Child {
 
   // The newest submission of each site in the open round has one digest.
   void remember(const StagedArrival& arrival) {
-    const bool taken = book_.complete(arrival).ok();
-    for (const auto& [site, entry] : arrival.what.contributors.entries()) {
-      const Status again =
-          book_.compare(arrival.run, arrival.round, site, entry.incarnation, entry.submission, entry.digest);
-      FLUVIAL_CHECK(!taken || again.ok(), "what was taken agrees with the book");
-      Digest other = entry.digest;
-      other[31] ^= std::byte{1};
-      const Status forged = book_.compare(arrival.run, arrival.round, site, entry.incarnation, entry.submission, other);
-      FLUVIAL_CHECK(forged.ok() || forged.error().code == Code::kConflict, "another content is a conflict");
+    const auto& entries = arrival.what.contributors.entries();
+    const auto conflict_of = [&](const round::Contribution& one) {
+      return book_.compare(arrival.run, arrival.round, one);
+    };
+    for (const auto& [site, entry] : entries) {
+      if (conflict_of(entry)) return;
+    }
+    book_.complete(arrival);
+    for (const auto& [site, entry] : entries) {
+      FLUVIAL_CHECK(!conflict_of(entry), "what was taken agrees with the book");
+      round::Contribution other = entry;
+      other.digest[31] ^= std::byte{1};
+      const std::optional<round::Refusal> conflict = conflict_of(other);
+      FLUVIAL_CHECK(!conflict || (conflict->error.code == Code::kConflict && conflict->proof.size() == 2 &&
+                                  conflict->proof[0].digest != conflict->proof[1].digest),
+                    "another content is a conflict, shown by both");
     }
   }
 

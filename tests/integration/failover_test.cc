@@ -172,8 +172,13 @@ TEST_F(FailoverTest, ACoordinatorKilledInARoundTriesItAgainWithTheSameParticipan
 }
 
 // A machine and its copy, as when a snapshot of it is started: both send what they trained as the same submission.
-TEST_F(FailoverTest, ASiteThatContradictsItselfIsQuarantinedUntilItIsCleared) {
-  start(quick(2, 0));
+class ContradictionTest : public FailoverTest, public testing::WithParamInterface<std::size_t> {};
+
+// The coordinator sees it itself, or is shown both contents by an aggregator.
+INSTANTIATE_TEST_SUITE_P(Aggregators, ContradictionTest, testing::Values(0, 1));
+
+TEST_P(ContradictionTest, PutsASiteInQuarantineUntilItIsCleared) {
+  start(quick(2, GetParam()));
   federation_->kill("site-1");
   const std::string copy = folder_.file("copy");
   std::filesystem::remove(folder_.file("site-1/worker.sock"));  // a socket cannot be copied
