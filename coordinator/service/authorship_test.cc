@@ -8,6 +8,7 @@
 #include "core/store/audit_log.h"
 #include "core/store/certificate_book.h"
 #include "core/store/memory_file_system.h"
+#include "core/store/sqlite.h"
 #include "core/tree/orders.h"
 
 namespace fluvial::coordinator {
@@ -68,15 +69,15 @@ class AuthorshipTest : public testing::Test {
     }
     return sites;
   }
-  // The first round, with these contributors, as the coordinator commits it.
-  store::CommitRow commit(const std::vector<round::Contribution>& contributions) {
-    round::AttemptRecord attempt{RunId(1), RoundId(1), AttemptId(1), journal_->next_epoch().value(), {}, 30, {}};
-    attempt.base.digest = base_;
+  // The round, with these contributors, as the coordinator commits it.
+  store::CommitRow commit(const std::vector<round::Contribution>& contributions, std::uint64_t round = 1) {
+    round::AttemptRecord attempt{RunId(1), RoundId(round), AttemptId(1), journal_->next_epoch().value(), {}, 30, {}};
+    attempt.base = {RunId(1), ModelVersion(round - 1), round == 1 ? base_ : sha256(as_byte_span("model")), 12};
     store::CommitRow row;
     row.record.run = RunId(1);
-    row.record.round = RoundId(1);
+    row.record.round = RoundId(round);
     row.record.attempt = AttemptId(1);
-    row.record.model = {RunId(1), ModelVersion(1), sha256(as_byte_span("model")), 12};
+    row.record.model = {RunId(1), ModelVersion(round), sha256(as_byte_span("model")), 12};
     for (const round::Contribution& one : contributions) {
       attempt.participants.push_back({one.site, one.lease, 1000});
       EXPECT_TRUE(row.record.contributors.add(one).ok());
@@ -289,6 +290,31 @@ TEST_F(AuthorshipTest, AnAuditFindsWhatWasChangedInTheJournal) {
   const AuditedRound audit = audited(identity::PublicKey::of(coordinators_));
   ASSERT_EQ(audit.faults.size(), 1u);
   EXPECT_NE(audit.faults[0].find("site " + std::to_string(first_.value())), std::string::npos) << audit.faults[0];
+}
+
+// An update says of which round it is, under its site's signature; that it is in one commit, only the commits say.
+TEST_F(AuthorshipTest, AnAuditFindsAnUpdateThatCountsTwice) {
+  const round::Contribution own = signed_by(key_, given(first_));
+  ASSERT_TRUE(forged({own}).empty());
+  commit({own});
+  round::Contribution next = given(first_);
+  next.base = next.admitted = ModelVersion(1);
+  commit({next}, 2);
+  const auto audit_both = [&] {
+    return audit_rounds(*journal_, identity::PublicKey::of(coordinators_), {RunId(1), RoundId(1), 10}).value();
+  };
+  EXPECT_TRUE(audit_both().at(1).faults.empty());
+  journal_.reset();
+  {
+    const auto database = store::Database::open_as_it_is(files_, "/journal.sqlite", "the test");
+    ASSERT_TRUE(database.ok());
+    ASSERT_TRUE((*database)->run("UPDATE contributions SET base_version = 0 WHERE round = 2").ok());
+  }
+  journal_ = store::CoordinatorJournal::open(files_, "/journal.sqlite").value();
+  const std::vector<AuditedRound> audits = audit_both();
+  EXPECT_TRUE(audits.at(0).faults.empty());
+  ASSERT_EQ(audits.at(1).faults.size(), 1u);
+  EXPECT_NE(audits.at(1).faults[0].find("round 1 has counted"), std::string::npos) << audits.at(1).faults[0];
 }
 
 TEST_F(AuthorshipTest, ACommitsAuditLogIsStillThere) {

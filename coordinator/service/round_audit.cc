@@ -123,6 +123,27 @@ Result<AuditedRound> audit(store::CoordinatorJournal& journal, const store::Comm
   return audited;
 }
 
+struct CountedIn {
+  RoundId own;    // of this round an update was counted
+  RoundId round;  // in that commit
+};
+
+// A signature says of which round an update is, and not which commit it went into: that may be several rounds later.
+void check_once(const round::CommitRecord& record, std::map<SiteId, CountedIn>* newest,
+                std::vector<std::string>* faults) {
+  for (const auto& [site, entry] : record.contributors.entries()) {
+    const CountedIn now{entry.own_round(record.round), record.round};
+    const auto [before, is_first] = newest->try_emplace(site, now);
+    if (!is_first && now.own <= before->second.own) {
+      faults->push_back(name_of(site) + ": what it made for round " + std::to_string(now.own.value()) +
+                        " counts, and round " + std::to_string(before->second.round.value()) +
+                        " has counted what it made for round " + std::to_string(before->second.own.value()));
+    } else {
+      before->second = now;
+    }
+  }
+}
+
 }  // namespace
 
 Result<std::vector<AuditedRound>> audit_rounds(store::CoordinatorJournal& journal,
@@ -132,8 +153,10 @@ Result<std::vector<AuditedRound>> audit_rounds(store::CoordinatorJournal& journa
   const Ages rule{round::late_is_next(run.plan) ? run.plan.staleness_max : 0,
                   round::is_async(run.plan) ? run.plan.async_drift_max : 0};
   std::vector<AuditedRound> audited;
+  std::map<SiteId, CountedIn> newest;
   for (const store::CommitRow& row : rows) {
     FLUVIAL_ASSIGN(AuditedRound one, audit(journal, row, coordinator, rule));
+    check_once(row.record, &newest, &one.faults);
     audited.push_back(std::move(one));
   }
   return audited;

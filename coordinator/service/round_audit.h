@@ -1,5 +1,6 @@
 // Committed rounds audited from the journal alone: that each contribution is as its site signed it, by a key that the
-// site was certified with; that the weights add up; and that the coordinator signed this commit and no other.
+// site was certified with; that it counts in one of them; that the weights add up; and that the coordinator signed this
+// commit and no other.
 #pragma once
 
 #include <cstdint>

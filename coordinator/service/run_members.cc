@@ -169,23 +169,27 @@ void RunMembers::accused(NodeId by, RunId run, RoundId round, std::vector<round:
 
 // Whoever brings it forward may lie: an aggregator could shut out any site of its region for good.
 net::Awaitable<void> RunMembers::examine(NodeId by, RunId run, RoundId round, std::vector<round::Refusal> conflicts) {
-  const std::vector<Status> examined = co_await runtime_.pool.run([&] {
-    std::vector<Status> all;
-    for (const round::Refusal& one : conflicts) {
-      all.push_back(authorship_.is_contradiction(run, one.own_round(round), one.site, one.proof));
+  struct Lie {
+    std::size_t at;
+    Error why;
+  };
+  std::vector<Lie> lies;
+  const Status examined = co_await runtime_.pool.run([&]() -> Status {
+    for (std::size_t i = 0; i < conflicts.size(); ++i) {
+      const round::Refusal& one = conflicts[i];
+      const Status is = authorship_.is_contradiction(run, one.own_round(round), one.site, one.proof);
+      if (!is.ok()) lies.push_back({i, is.error()});
     }
-    return all;
+    return {};
   });
-  const auto lie = std::ranges::find_if(examined, [](const Status& status) { return !status.ok(); });
-  not_heard_until_[by] = lie == examined.end() ? now() : now() + kNotHeard;
-  if (lie != examined.end()) {
-    const auto lies =
-        static_cast<std::size_t>(std::ranges::count_if(examined, [](const Status& one) { return !one.ok(); }));
-    observer_.contradictions_not_shown(by, conflicts[static_cast<std::size_t>(lie - examined.begin())], lie->error(),
-                                       lies);
+  if (!examined.ok()) lies.assign(conflicts.size(), {0, examined.error()});  // none was looked at
+  not_heard_until_[by] = lies.empty() ? now() : now() + kNotHeard;
+  if (!lies.empty()) {
+    observer_.contradictions_not_shown(by, conflicts[lies.front().at], lies.front().why, lies.size());
   }
-  for (std::size_t i = 0; i < conflicts.size(); ++i) {
-    if (examined[i].ok()) co_await quarantine(conflicts[i].site, conflicts[i].error.message);
+  for (std::size_t i = 0; i < conflicts.size() && examined.ok(); ++i) {
+    if (std::ranges::find(lies, i, &Lie::at) != lies.end()) continue;
+    co_await quarantine(conflicts[i].site, conflicts[i].error.message);
   }
 }
 
