@@ -23,9 +23,10 @@ void SiteMachine::begin_beside(const Offer& offer, Effects& out) {
   start(std::move(next), out);
 }
 
-// While an update is made nobody needs a newer model.
+// While an update is made nobody needs a newer model; not even if it is too late for every window, before it is done.
 bool SiteMachine::wants_newer() const {
-  const bool is_making = work_ && (work_->stage != Stage::kFetching || (!work_->late && is_coming(*work_)));
+  const bool is_making = work_ && !over_.contains(work_->offer.run) &&
+                         (work_->stage != Stage::kFetching || (!work_->late && is_coming(*work_)));
   return !is_making || !round::rolls(work_->offer.late);
 }
 

@@ -120,6 +120,28 @@ TEST(SiteWindows, FetchesNoModelThatItDoesNotTrainFrom) {
   EXPECT_EQ(find<FetchModel>(encoded)->model, model(2));
 }
 
+// On a slow line it would fetch each window's model and throw it away.
+TEST(SiteWindows, TrainingThatIsTooOldFetchesNoModelBeforeItIsDone) {
+  SiteMachine site({});
+  site.offered(window(1));
+  site.model_ready(model(0));
+  for (std::uint64_t round = 1; round <= 6; ++round) {
+    EXPECT_EQ(find<FetchModel>(site.committed(kRun, RoundId(round), Verdict{}, model(round))), nullptr) << round;
+    EXPECT_EQ(find<FetchModel>(site.offered(window(round + 1))), nullptr) << round;
+  }
+  EXPECT_NE(find<Fold>(site.trained(kFirst)), nullptr);
+  const Effects folded = site.folded(kFirst);
+  ASSERT_NE(find<FetchModel>(folded), nullptr);
+  EXPECT_EQ(find<FetchModel>(folded)->model, model(6));
+}
+
+TEST(SiteWindows, WhoHasTrainedAndWaitsForAnOutcomeWaits) {
+  SiteMachine site = beside();
+  EXPECT_EQ(site.doing(), "training");
+  site.trained(kSecond);
+  EXPECT_EQ(site.doing(), "waiting");
+}
+
 TEST(SiteWindows, FetchesTheLastModelWhenTheRunIsOver) {
   SiteMachine site({});
   site.offered(window(1));
