@@ -135,6 +135,7 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
   step.same_session = !std::exchange(parent_is_new_, false);
   step.subject = std::move(subject);
   const bool goes_over = !is_same && machine_.goes_over(step);
+  model_.give_overtaken(round::rolls(opening_->late));
   if (!is_same) {
     side_.begin();
     upload_.round_begins();

@@ -54,6 +54,7 @@ class IntoSlot final : public tree::ModelSink {
 ModelRelay::ModelRelay(tree::Runtime& runtime, net::TaskGroup& tasks, std::function<void(v1::Envelope)> post,
                        std::function<void()> complete)
     : strand_(runtime.strand),
+      clock_(runtime.clock),
       complete_(std::move(complete)),
       receiver_(runtime, tasks,
                 {std::move(post),
@@ -104,14 +105,16 @@ void ModelRelay::promote(std::shared_ptr<tree::ModelSlot> slot) {
   ahead_.reset();
   if (is_complete()) integers_ = {slot_->ref().run, slot_->schema(), slot_->integers()};
   base_ = have();
+  if (gives_overtaken_ && is_complete()) overtaken_.add(slot_, clock_.now());
   if (slot_) slot_->abandon();
   slot_ = std::move(slot);
 }
 
-std::shared_ptr<tree::ModelSlot> ModelRelay::slot(const round::ModelRef& ref) const {
+std::shared_ptr<tree::ModelSlot> ModelRelay::slot(const round::ModelRef& ref) {
   if (ahead_ && ahead_->is_called(ref)) return ahead_;
   if (next_ && next_->is_called(ref)) return next_;
-  return slot_ && slot_->is_called(ref) ? slot_ : nullptr;
+  if (slot_ && slot_->is_called(ref)) return slot_;
+  return overtaken_.find(ref, clock_.now());
 }
 
 ModelRelay::Integers ModelRelay::integers_of(RunId run) const {
@@ -146,6 +149,7 @@ void ModelRelay::forget() {
   if (slot_) slot_->abandon();
   slot_.reset();
   base_.reset();
+  overtaken_.clear();
 }
 
 void ModelRelay::stop() {

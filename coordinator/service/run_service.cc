@@ -123,8 +123,10 @@ void RunService::are_accused(NodeId by, const std::vector<round::Refusal>& confl
 }
 
 std::shared_ptr<tree::ModelSlot> RunService::model(const round::ModelRef& ref) {
-  if (active_ && active_->slot->is_called(ref)) return active_->slot;
-  return active_ ? steps_.ahead(ref) : nullptr;
+  if (!active_) return nullptr;
+  if (active_->slot->is_called(ref)) return active_->slot;
+  if (auto ahead = steps_.ahead(ref)) return ahead;
+  return active_->overtaken.find(ref, now());
 }
 
 // ---- effects ------------------------------------------------------------------------------------------------------

@@ -203,6 +203,7 @@ net::Awaitable<void> RunSteps::record_commit(RecordCommit effect) {
   run.optimizer_state = std::move(next_->optimizer_state);
   run.master = std::move(next_->bytes);
   run.slot->abandon();
+  if (round::is_async(run.machine.plan())) run.overtaken.add(run.slot, now());
   run.tree = next_->trained.tree;
   run.slot = slot_of_next(*run.schema);
   next_.reset();
@@ -225,9 +226,10 @@ std::shared_ptr<tree::ModelSlot> RunSteps::slot_of_next(const round::Schema& sch
 }
 
 void RunSteps::publish(const Publish& effect) {
-  const ActiveRun& run = *host_.current();
+  ActiveRun& run = *host_.current();
   const round::CommitRecord& record = effect.record;
   if (!round::is_async(run.machine.plan()) || effect.last) hub_.book().close();
+  if (effect.last) run.overtaken.clear();
   const TimePoint begun = now();
   round::CommitRecord decided = round::decided_by(record, effect.last);
   side_.send_commits({record.run, record.round, record.attempt, record.model, std::move(decided.contributors),

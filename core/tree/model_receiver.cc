@@ -58,8 +58,9 @@ struct ModelReceiver::Fetch {
   std::uint64_t received = 0;            // in the sink
   std::uint64_t position = 0;            // of the parent's stream; at most `received`
   bool promised = false;                 // asked for on this session, when the parent had named it
+  bool asked = false;                    // on this session
   bool flowing = false;                  // begun on this session, not whole yet
-  TimePoint moved_at;                    // when something of it came last
+  TimePoint moved_at;                    // when something of it came last, or it was asked for
   bool held_up = false;                  // being checked, or waiting to be asked for again
   int attempts = 1;
 };
@@ -127,6 +128,8 @@ void ModelReceiver::forget_ahead(RunId run) {
 
 void ModelReceiver::request(Fetch& fetch) {
   fetch.flowing = false;
+  fetch.asked = true;
+  fetch.moved_at = runtime_.clock.now();
   v1::Envelope message;
   *message.mutable_model_request()->mutable_model() = wire::to_proto(fetch.ref);
   if (fetch.takes_form) {
@@ -153,12 +156,12 @@ void ModelReceiver::parent_up() {
 
 std::optional<round::ModelRef> ModelReceiver::flowing() const {
   if (!fetch_ || !fetch_->is_wanted) return std::nullopt;
-  const bool flows = fetch_->flowing && runtime_.clock.now() - fetch_->moved_at < kStillMax;
+  const bool flows = (fetch_->asked || fetch_->flowing) && runtime_.clock.now() - fetch_->moved_at < kStillMax;
   return flows || fetch_->is_whole() ? std::optional(fetch_->ref) : std::nullopt;
 }
 
 void ModelReceiver::parent_down() {
-  if (fetch_) fetch_->flowing = false;
+  if (fetch_) fetch_->asked = fetch_->flowing = false;
 }
 
 void ModelReceiver::forget() {
