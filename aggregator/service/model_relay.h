@@ -31,7 +31,7 @@ class ModelRelay {
   void stop();
   tree::ModelReceiver& receiver() { return receiver_; }  // what the parent sends of it
 
-  std::shared_ptr<tree::ModelSlot> slot() const { return slot_; }           // null: none is wanted
+  std::shared_ptr<tree::ModelSlot> slot() const { return slot_; }     // null: none is wanted
   std::shared_ptr<tree::ModelSlot> slot(const round::ModelRef& ref);  // null: that one is not, nor comes ahead
   bool is_complete() const { return slot_ && slot_->complete(); }
   // Of the newest model of this run that was whole here; null: none was. Integers only grow, so those of an older model
@@ -55,11 +55,11 @@ class ModelRelay {
   const Clock& clock_;
   std::function<void()> complete_;
   std::shared_ptr<tree::ModelSlot> slot_;
-  std::shared_ptr<tree::ModelSlot> ahead_;         // of the model that is not named yet
-  std::shared_ptr<tree::ModelSlot> next_;          // of the model that is expected
+  std::shared_ptr<tree::ModelSlot> ahead_;  // of the model that is not named yet
+  std::shared_ptr<tree::ModelSlot> next_;   // of the model that is expected
   bool gives_overtaken_ = false;
   tree::OvertakenModels overtaken_;
-  Integers integers_;  // of the last one that was whole
+  Integers integers_;                              // of the last one that was whole
   std::optional<tree::ModelReceiver::Held> base_;  // the model before, until it is known that no difference needs it
   tree::ModelReceiver receiver_;
 };

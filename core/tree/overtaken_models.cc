@@ -16,8 +16,7 @@ void OvertakenModels::add(std::shared_ptr<ModelSlot> slot, TimePoint now) {
 
 std::shared_ptr<ModelSlot> OvertakenModels::find(const round::ModelRef& ref, TimePoint now) {
   forget(now);
-  const auto found =
-      std::ranges::find_if(all_, [&](const One& one) { return one.given && one.given->is_called(ref); });
+  const auto found = std::ranges::find_if(all_, [&](const One& one) { return one.given && one.given->is_called(ref); });
   return found == all_.end() ? nullptr : found->given;
 }
 

@@ -15,8 +15,8 @@ namespace fluvial::tree {
 // On the node's strand.
 class OvertakenModels {
  public:
-  // Whole; its children have just been told of a newer one. Those who are being sent it get the rest, unless kMost newer
-  // ones are overtaken meanwhile.
+  // Whole; its children have just been told of a newer one. Those who are being sent it get the rest, unless kMost
+  // newer ones are overtaken meanwhile.
   void add(std::shared_ptr<ModelSlot> slot, TimePoint now);
   // For whoever asked for it before hearing of the newer one. Null: it is not given any more.
   std::shared_ptr<ModelSlot> find(const round::ModelRef& ref, TimePoint now);

@@ -34,6 +34,12 @@ Status EdgeService::on_model_ahead(const v1::ModelAhead& message) {
   return {};
 }
 
+// To this site, or to the one that fetches for it.
+std::optional<round::ModelRef> EdgeService::flowing() const {
+  const std::optional<round::ModelRef> own = models_.flowing();
+  return own || common_models_ == nullptr ? own : common_models_->flowing(this);
+}
+
 Status EdgeService::on_round_open(const v1::RoundOpen& message) {
   FLUVIAL_ASSIGN(wire::Opening opening, wire::from_proto(message));
   FLUVIAL_ASSIGN(const bool is_news, orders_.opened(opening));
@@ -47,7 +53,7 @@ Status EdgeService::on_round_open(const v1::RoundOpen& message) {
   site_.report.round_opened(*offer);
   const std::optional<Error> forbidden = owner_.objection(*offer);
   const std::optional<Received> received = offer->received;
-  machine_->model_flows(models_.flowing());
+  machine_->model_flows(flowing());
   carry_out(machine_->offered(std::move(*offer), forbidden));
   send_early(received);
   return {};
@@ -76,7 +82,7 @@ Status EdgeService::on_round_commit(const v1::RoundCommit& message) {
   news_.carry_out(news_.ends().committed(commit.run, commit.round, commit.model));
   site_.report.round_committed(commit, verdict, news_.ends().round());
   reporter_.rounds_over(site_.spans.take_until(commit.run, commit.round, site_.runtime.clock.now()));
-  machine_->model_flows(models_.flowing());
+  machine_->model_flows(flowing());
   carry_out(machine_->committed(commit.run, commit.round, verdict, commit.model));
   if (commit.last) note_end(commit.run, "done");
   return {};

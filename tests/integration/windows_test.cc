@@ -1,5 +1,5 @@
-// Windows, in a real federation: they commit at their goal, nobody waits for the slowest, and the models are those of the
-// independent loop, bit for bit.
+// Windows, in a real federation: they commit at their goal, nobody waits for the slowest, and the models are those of
+// the independent loop, bit for bit.
 #include <gtest/gtest.h>
 
 #include "tests/integration/harness.h"
