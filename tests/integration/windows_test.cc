@@ -2,6 +2,7 @@
 // the independent loop, bit for bit.
 #include <gtest/gtest.h>
 
+#include "tests/integration/gate.h"
 #include "tests/integration/harness.h"
 
 namespace fluvial::integration {
@@ -57,6 +58,20 @@ TEST_F(WindowsTest, BelowAggregators) {
   for (std::uint32_t site = 1; site <= 4; ++site) add_worker(site);
   const std::uint64_t run = start_run(async_plan(20, 2), 3'000);
   wait_state(run, "done");
+  expect_exact(run);
+}
+
+// Commits overtake the models on their way to the region, and its sites ask it for what it has not begun to fetch.
+TEST_F(WindowsTest, BelowALineThatTakesLongerForAModelThanAWindowLasts) {
+  TcpGate gate;
+  cli::FederationShape shape{.sites = 2, .aggregators = 1};
+  put_before_coordinator(gate, shape, "aggregator-1");
+  start(std::move(shape));
+  gate.set(Way::kDown, {.rate_bytes_per_s = 60'000});  // a fifth of a second for a model
+  for (std::uint32_t site = 1; site <= 2; ++site) add_worker(site);
+  const std::uint64_t run = start_run(async_plan(15, 1), 3'000);
+  wait_state(run, "done");
+  for (const char* const site : {"site-1", "site-2"}) EXPECT_FALSE(entries_of(run, site).empty()) << site;
   expect_exact(run);
 }
 
