@@ -93,6 +93,10 @@ def bytes_and_time():
               "missed a round, or is of 0.2.",
               Query('sum by (form) (increase({__name__=~"fluvial_(coordinator|aggregator)_models_sent_total"}[$__rate_interval]))'
                     " / ignoring (form) group_left sum(%s)" % PER_ROUND, "{{form}}"), stacked=True, width=8),
+        graph("Models that came ahead", "none", "Does the way down overlap with what is done at the root? Models that were fetched before "
+              "their commit, by site and aggregator: used, or dropped since another was committed.",
+              Query('sum by (outcome) (increase({__name__=~"fluvial_(aggregator|site)_models_ahead_total"}[$__rate_interval]))'
+                    " / ignoring (outcome) group_left sum(%s)" % PER_ROUND, "{{outcome}}"), stacked=True, width=8),
         graph("What the way down leaves out", "none", "Do sites train from nearly what the server has? 2-norm, beside that of the last step: "
               "it should stay about as long as a step, not grow for ever.",
               Query("fluvial_coordinator_model_left_out_norm", "left out"), Query("fluvial_coordinator_step_norm", "step"),
@@ -100,11 +104,11 @@ def bytes_and_time():
         graph("How long a round takes", "s", "Where is a round slow: at its typical sites, or at a few?",
               Query(quantile(0.5, "fluvial_coordinator_round_seconds"), "round, median"),
               Query(quantile(0.5, "fluvial_coordinator_site_round_seconds"), "a site, median"),
-              Query(quantile(0.95, "fluvial_coordinator_site_round_seconds"), "a site, slowest in twenty")),
+              Query(quantile(0.95, "fluvial_coordinator_site_round_seconds"), "a site, slowest in twenty"), width=8),
         graph("Memory for updates", "bytes", "Does the coordinator have room for what comes? Beyond the limit updates go to "
               "disk.", Query("fluvial_coordinator_staging_bytes", "in memory"),
               Query("fluvial_coordinator_staging_spilled_bytes", "on disk"),
-              Query("fluvial_coordinator_staging_limit_bytes", "limit")),
+              Query("fluvial_coordinator_staging_limit_bytes", "limit"), width=8),
     ]
 
 
