@@ -274,7 +274,14 @@ Envelope begin_of_partial() {
   partial.set_epoch(42);
   partial.set_sequence(2);
   *partial.add_contributors() = wire::to_proto(contribution());
-  *partial.add_refusals() = wire::to_proto(kRefusal);
+  round::Refusal refusal = kRefusal;
+  for (const char* const content : {"update", "another"}) {
+    round::Contribution& one = refusal.proof.emplace_back(contribution());
+    one.site = kRefusal.site;
+    one.digest = digest_of(content);
+    one.metrics.clear();
+  }
+  *partial.add_refusals() = wire::to_proto(refusal);
   partial.add_missing(9);
   partial.set_chunk_count(2);
   partial.set_scale_bits(30);
