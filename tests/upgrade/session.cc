@@ -19,7 +19,8 @@ using v1::Envelope;
 
 constexpr RunId kRun{3};
 constexpr RoundId kRound{8};
-const round::Refusal kRefusal{SiteId(8), {Code::kInvalidArgument, "NaN in tensor 'w'"}, RoundId(7)};
+const round::Contribution kContent{SiteId(8), Epoch(4), 17, {}, 0, {}};
+const round::Refusal kRefusal{SiteId(8), {Code::kInvalidArgument, "NaN in tensor 'w'"}, RoundId(7), {kContent}};
 constexpr SiteId kSite{7};
 constexpr Epoch kLease{41};
 constexpr round::HistoryId kHistory = kRecordedHistory;
@@ -229,8 +230,7 @@ Envelope begin_of_update() {
   return begin;
 }
 
-// One integer, the probe.
-std::string trailer_of_update() { return {"\x09\0\0\0\0\0\0\0\0\0\x80\x3f", 12}; }
+std::string trailer_of_update() { return {"\x09\0\0\0\0\0\0\0\0\0\x80\x3f", 12}; }  // one integer, the probe
 
 void update(Session& session) {
   Envelope begin = begin_of_update();
@@ -274,14 +274,7 @@ Envelope begin_of_partial() {
   partial.set_epoch(42);
   partial.set_sequence(2);
   *partial.add_contributors() = wire::to_proto(contribution());
-  round::Refusal refusal = kRefusal;
-  for (const char* const content : {"update", "another"}) {
-    round::Contribution& one = refusal.proof.emplace_back(contribution());
-    one.site = kRefusal.site;
-    one.digest = digest_of(content);
-    one.metrics.clear();
-  }
-  *partial.add_refusals() = wire::to_proto(refusal);
+  *partial.add_refusals() = wire::to_proto(kRefusal);
   partial.add_missing(9);
   partial.set_chunk_count(2);
   partial.set_scale_bits(30);
