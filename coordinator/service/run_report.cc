@@ -168,10 +168,9 @@ void RunReport::sent_away(NodeId node, const Error& reason) {
 void RunReport::contradictions_not_shown(NodeId by, const round::Refusal& first, const Error& why, std::size_t count) {
   log_.warn("sites are said to contradict themselves, and it is not shown; they go on taking part",
             {{"member", name_of_(by)},
-             {"sites", count},
+             {"count", count},
              {"site", name_of_(first.site)},
-             {"said", first.error.message},
-             {"reason", why.message}});
+             {"reason", why.message + " (" + first.error.message + ")"}});
 }
 
 void RunReport::quarantined(SiteId site, const std::string& reason) {

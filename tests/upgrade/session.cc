@@ -19,7 +19,8 @@ using v1::Envelope;
 
 constexpr RunId kRun{3};
 constexpr RoundId kRound{8};
-const round::Refusal kRefusal{SiteId(8), {Code::kInvalidArgument, "NaN in tensor 'w'"}, RoundId(7)};
+const round::Contribution kContent{SiteId(8), Epoch(4), 17, {}, 0, {}};
+const round::Refusal kRefusal{SiteId(8), {Code::kInvalidArgument, "NaN in tensor 'w'"}, RoundId(7), {kContent}};
 constexpr SiteId kSite{7};
 constexpr Epoch kLease{41};
 constexpr round::HistoryId kHistory = kRecordedHistory;
@@ -229,8 +230,7 @@ Envelope begin_of_update() {
   return begin;
 }
 
-// One integer, the probe.
-std::string trailer_of_update() { return {"\x09\0\0\0\0\0\0\0\0\0\x80\x3f", 12}; }
+std::string trailer_of_update() { return {"\x09\0\0\0\0\0\0\0\0\0\x80\x3f", 12}; }  // one integer, the probe
 
 void update(Session& session) {
   Envelope begin = begin_of_update();

@@ -105,11 +105,11 @@ def bytes_and_time():
         graph("How long a round takes", "s", "Where is a round slow: at its typical sites, or at a few?",
               Query(quantile(0.5, "fluvial_coordinator_round_seconds"), "round, median"),
               Query(quantile(0.5, "fluvial_coordinator_site_round_seconds"), "a site, median"),
-              Query(quantile(0.95, "fluvial_coordinator_site_round_seconds"), "a site, slowest in twenty")),
+              Query(quantile(0.95, "fluvial_coordinator_site_round_seconds"), "a site, slowest in twenty"), width=8),
         graph("Memory for updates", "bytes", "Does the coordinator have room for what comes? Beyond the limit updates go to "
               "disk.", Query("fluvial_coordinator_staging_bytes", "in memory"),
               Query("fluvial_coordinator_staging_spilled_bytes", "on disk"),
-              Query("fluvial_coordinator_staging_limit_bytes", "limit")),
+              Query("fluvial_coordinator_staging_limit_bytes", "limit"), width=8),
     ]
 
 
