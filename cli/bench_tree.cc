@@ -354,8 +354,9 @@ void add_bench_tree_command(CLI::App& bench, Commands& commands) {
 }
 
 void add_bench_commands(CLI::App& app, Commands& commands) {
-  CLI::App* bench = app.add_subcommand("bench", "measurements with the real processes");
+  CLI::App* bench = app.add_subcommand("bench", "measurements: real processes, what bounds them, real training");
   add_bench_tree_command(*bench, commands);
+  add_bench_asynchrony_command(*bench, commands);
   add_bench_bound_command(*bench, commands);
   add_bench_worker_command(app, commands);
 }

@@ -66,6 +66,7 @@ void CoordinatorRole::committing(const store::CommitRow& row, const coordinator:
   std::vector<std::int64_t> integers(schema.integer_count());
   round::split_model(schema, next.bytes.bytes, values, integers);
   cast_.checks().rounds().committing(row, flat(root_->runs().sum()), {values, integers});
+  cast_.committing(row.record, values);
 }
 
 // What finalise() refuses is looked at, too.
