@@ -388,6 +388,10 @@ void RoundChecks::taking(RunId id, const round::ContributorSet& contributors,
   fence(participants, "the coordinator");
 }
 
+void RoundChecks::not_committed(RunId run) {
+  if (Run* const found = find(run)) found->in_doubt.reset();
+}
+
 void RoundChecks::committing(const store::CommitRow& row, const FlatSum& sum, const FlatModel& model) {
   Run* run = find(row.record.run);
   if (run == nullptr) return;

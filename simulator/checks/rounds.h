@@ -52,6 +52,7 @@ class RoundChecks {
   void attempt_recorded(const round::AttemptRecord& attempt);
   // Before the journal is asked: the model, and the sum that it was made from.
   void committing(const store::CommitRow& row, const FlatSum& sum, const FlatModel& model);
+  void not_committed(RunId run);  // the journal has said so, and needs no restart to know
   void committed(const store::CommitRow& row);  // it is durable
 
   // The coordinator's folder is copied; the last copy is put back, and a new history begins in it. Later commits are
