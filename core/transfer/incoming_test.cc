@@ -383,6 +383,9 @@ TEST_F(IncomingTest, InTheNextWindowItGoesOn) {
 
   terms.base_version = ModelVersion(1);  // and there it is admitted
   terms.base.fill(std::byte{1});
+  round::Lateness later = *terms.late;
+  later.earlier = {{RunId(1), ModelVersion(0), head.base, 4}};
+  terms.late = std::make_shared<const round::Lateness>(later);
   ASSERT_TRUE(incoming->resume(head, terms).ok());
   feed(*incoming, test_values(1), 2, 3);
   const Result<StagedArrival> staged = incoming->end(test_digest(test_values(1)), test_trailer().span());
