@@ -334,6 +334,7 @@ void RoundChecks::check_refusals(const round::CommitRecord& commit) {
     // With windows a refusal may come up when nothing of its update's round could enter any more.
     const bool says_own = refusal.own != RoundId() && !truth_.all_of(commit.run, refusal.own, site).empty();
     for (const RoundId own : says_own ? std::vector{refusal.own} : may_be_of(commit)) {
+      if (was_decided(commit.run, own, site)) continue;
       is_damaged = is_damaged || damaged_.contains({commit.run, own, site});
       for (const KnownUpdate* one : truth_.all_of(commit.run, own, site)) sent.push_back(one);
     }

@@ -32,6 +32,19 @@ void RoundChecks::check_lateness(const Run& run, const round::CommitRecord& comm
   }
 }
 
+bool RoundChecks::was_decided(RunId run, RoundId own, SiteId site) {
+  const Run* const found = find(run);
+  return found != nullptr && std::ranges::any_of(found->commits, [&](const auto& entry) {
+           const round::CommitRecord& record = entry.second.record;
+           const round::Contribution* const one = record.contributors.find(site);
+           if (one != nullptr && one->own_round(record.round) >= own) return true;
+           return std::ranges::any_of(record.refusals, [&](const round::Refusal& refusal) {
+             return refusal.site == site && round::drops_update(refusal.error.code) &&
+                    refusal.own_round(record.round) >= own;
+           });
+         });
+}
+
 std::vector<RoundId> RoundChecks::may_be_of(const round::CommitRecord& commit) {
   const round::Plan& plan = find(commit.run)->row.plan;
   const std::uint64_t older = plan.late == "next" ? plan.staleness_max : 0;
