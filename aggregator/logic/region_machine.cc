@@ -17,7 +17,7 @@ Effects RegionMachine::opened(Opening opening, TimePoint now) {
   const bool same_round = open_ && open_->run == opening.run && open_->round == opening.round &&
                           open_->scale_bits == opening.scale_bits && open_->subject == opening.subject;
   if (!same_round && goes_over(opening)) {
-    is_lost = opening.epoch != open_->epoch || !opening.same_session || send_again_;
+    is_lost = opening.epoch != open_->epoch || !opening.same_session || send_again_ || turned_away_;
     if (sent_ && opening.epoch != open_->epoch) sent_->sequence = ++sequence_;
     go_over(opening, out);
   } else if (!same_round) {
@@ -33,7 +33,7 @@ Effects RegionMachine::opened(Opening opening, TimePoint now) {
     const bool same_attempt = opening.attempt == open_->attempt || has_windows();
     const bool same_terms = same_attempt && opening.epoch == open_->epoch;
     if (sent_ && !same_terms) sent_->sequence = ++sequence_;  // an earlier answer is not for this partial
-    is_lost = !same_terms || !opening.same_session || (has_windows() && send_again_);
+    is_lost = !same_terms || !opening.same_session || (has_windows() && (send_again_ || turned_away_));
     void_.merge(gather_.update(opening.participants, opening.gone));
   }
   open_ = std::move(opening);
@@ -298,6 +298,7 @@ void RegionMachine::try_close(TimePoint now, Effects& out) {
 
 void RegionMachine::send(Effects& out) {
   send_again_.reset();
+  turned_away_ = false;
   if (!has_windows()) sent_->missing = gather_.late();  // including sites that a child closed without
   sent_round_ = open_->round;
   reported_ = true;
@@ -317,7 +318,10 @@ Effects RegionMachine::receipt(std::uint64_t sequence, const Status& status, con
     void_.insert(without.begin(), without.end());
     recall();
   } else if (status.error().code == Code::kStale) {
-    if (!give_up_sent()) return out;  // an Opening follows
+    if (!give_up_sent()) {
+      turned_away_ = true;
+      return out;  // an Opening follows
+    }
   } else if (status.error().code == Code::kResourceExhausted || status.error().code == Code::kUnavailable) {
     send_again_ = now + kSendAgainAfter;  // the parent has no room now, its disk failed, or it wants the whole partial
     out.push_back(SetTimer{*send_again_});

@@ -145,6 +145,7 @@ class RegionMachine {
   RoundId sent_round_;               // that it was sent in, the last time
   RoundId sealed_in_;                // that its sum was closed in
   std::optional<TimePoint> send_again_;
+  bool turned_away_ = false;    // what is on its way came at a bad moment: it goes again with the next opening
   std::uint64_t sequence_ = 0;  // of the sum as last sealed; it stays when the sum is sent again after a reconnect
   bool reported_ = false;       // the parent has heard of this attempt
 };

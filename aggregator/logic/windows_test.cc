@@ -200,6 +200,14 @@ TEST_F(RegionWindows, ANewAttemptLeavesThePartialOnItsWay) {
   EXPECT_TRUE(machine_.admit(RoundId(5), AttemptId(1), Epoch(1), of({2}, 4, 4)).ok()) << "and so are those from below";
 }
 
+TEST_F(RegionWindows, WhatCameAtABadMomentIsSentAgainInTheNextAttempt) {
+  const auto sent = all<SendPartial>(take(1, of({1}, 4, 4)));
+  machine_.receipt(sent[0].sequence, Error{Code::kStale, "no round is open"}, {}, at(2s));
+  Opening again = window(5);
+  again.attempt = AttemptId(2);
+  EXPECT_THAT(all<SendPartial>(machine_.opened(again, at(3s))), SizeIs(1));
+}
+
 // The receipt was lost with the session, and the window before has counted it.
 TEST_F(RegionWindows, WhoWasDecidedInTheWindowBeforeIsAwaitedInThisOne) {
   take(1, of({1}, 4, 4));
