@@ -10,6 +10,8 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <exception>
 #include <string>
+#include <thread>
+#include <utility>
 
 namespace fluvial::net {
 
@@ -22,16 +24,28 @@ struct ThreadPool::State {
     return false;
   }
 
+  // What is handed over may be done, and whoever waits for it may destroy the pool, before this thread has left post().
+  template <typename Job>
+  void post(Job job) {
+    posting.fetch_add(1);
+    asio::post(pool, std::move(job));
+    posting.fetch_sub(1);
+  }
+
   asio::thread_pool pool;
   const std::size_t threads;
   const std::size_t queue_max;
   std::atomic<std::size_t> waiting = 0;  // queued or running
+  std::atomic<std::size_t> posting = 0;  // threads
 };
 
 ThreadPool::ThreadPool(std::size_t threads, std::size_t queue_max)
     : state_(std::make_unique<State>(threads, queue_max)) {}
 
-ThreadPool::~ThreadPool() { state_->pool.join(); }
+ThreadPool::~ThreadPool() {
+  state_->pool.join();
+  while (state_->posting.load() > 0) std::this_thread::yield();
+}
 
 std::size_t ThreadPool::threads() const { return state_->threads; }
 
@@ -39,7 +53,7 @@ std::size_t ThreadPool::tasks() const { return state_->waiting.load(); }
 
 bool ThreadPool::enqueue(std::function<void()> work) {
   if (!state_->enter()) return false;
-  asio::post(state_->pool, [state = state_.get(), work = std::move(work)] {
+  state_->post([state = state_.get(), work = std::move(work)] {
     work();
     state->waiting.fetch_sub(1);
   });
@@ -51,8 +65,8 @@ Awaitable<Status> ThreadPool::run_erased(std::function<void()> work, Work) {
   std::string failure;
   auto initiate = [state = state_.get(), work = std::move(work), &failure](auto handler) mutable {
     auto executor = asio::prefer(asio::get_associated_executor(handler), asio::execution::outstanding_work.tracked);
-    asio::post(state->pool, [state, work = std::move(work), &failure, executor = std::move(executor),
-                             handler = std::move(handler)]() mutable {
+    state->post([state, work = std::move(work), &failure, executor = std::move(executor),
+                 handler = std::move(handler)]() mutable {
       try {
         work();
       } catch (const std::exception& error) {
