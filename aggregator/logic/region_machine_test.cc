@@ -167,6 +167,18 @@ TEST(RegionMachine, ASiteIsReportedOnceHoweverOftenItIsRefused) {
   EXPECT_EQ(sent[0].refusals[0].error.code, Code::kConflict);
 }
 
+// Or whoever contradicts itself need only say so once more, without showing it.
+TEST(RegionMachine, AConflictThatIsShownStaysShown) {
+  RegionMachine machine;
+  machine.opened(opening(), at(0s));
+  machine.refused({SiteId(3), {Code::kConflict, "two contents"}, {}, std::vector<round::Contribution>(2)}, at(1s));
+  machine.refused({SiteId(3), {Code::kConflict, "two contents"}}, at(2s));
+  const auto sent = all<SendPartial>(bring(machine, 1, {1, 2}, at(3s)));
+  ASSERT_EQ(sent.size(), 1u);
+  ASSERT_EQ(sent[0].refusals.size(), 1u);
+  EXPECT_EQ(sent[0].refusals[0].proof.size(), 2u);
+}
+
 TEST(RegionMachine, WhatWaitedForAReportThatWasRefusedIsTakenAndGoesUp) {
   RegionMachine machine;
   machine.opened(opening(), at(0s));

@@ -10,7 +10,7 @@ namespace fluvial::coordinator {
 namespace {
 
 constexpr Duration kLookPause = std::chrono::milliseconds(10);  // each look goes over all sites
-constexpr Duration kNotHeard = std::chrono::minutes(1);         // whoever accuses and shows nothing
+constexpr Duration kNotHeard = std::chrono::minutes(1);         // about a site, who accused it and showed nothing
 
 }  // namespace
 
@@ -159,11 +159,14 @@ void RunMembers::replaced(NodeId node) {
 
 // One examination of each accuser at a time: an accusation costs its accuser a message, and the root two signatures.
 void RunMembers::accused(NodeId by, RunId run, RoundId round, std::vector<round::Refusal> conflicts) {
-  std::erase_if(conflicts,
-                [this](const auto& one) { return one.proof.size() != 2 || registry_.book().is_quarantined(one.site); });
-  const auto until = not_heard_until_.find(by);
-  if (conflicts.empty() || (until != not_heard_until_.end() && now() < until->second)) return;
-  not_heard_until_[by] = TimePoint::max();
+  if (examined_.contains(by)) return;
+  std::erase_if(not_heard_until_, [this](const auto& one) { return now() >= one.second; });
+  std::erase_if(conflicts, [&](const round::Refusal& one) {
+    const bool is_signed = one.proof.size() == 2 && one.proof[0].signature && one.proof[1].signature;
+    return !is_signed || registry_.book().is_quarantined(one.site) || not_heard_until_.contains({by, one.site});
+  });
+  if (conflicts.empty()) return;
+  examined_.insert(by);
   tasks_.spawn(runtime_.strand, "quarantine", examine(by, run, round, std::move(conflicts)));
 }
 
@@ -182,8 +185,9 @@ net::Awaitable<void> RunMembers::examine(NodeId by, RunId run, RoundId round, st
     }
     return {};
   });
+  for (const Lie& lie : lies) not_heard_until_[{by, conflicts[lie.at].site}] = now() + kNotHeard;
   if (!examined.ok()) lies.assign(conflicts.size(), {0, examined.error()});  // none was looked at
-  not_heard_until_[by] = lies.empty() ? now() : now() + kNotHeard;
+  examined_.erase(by);
   if (!lies.empty()) {
     observer_.contradictions_not_shown(by, conflicts[lies.front().at], lies.front().why, lies.size());
   }

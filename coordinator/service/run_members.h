@@ -3,7 +3,9 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coordinator/service/authorship.h"
@@ -30,7 +32,8 @@ class RunMembers {
   void revoked(NodeId node);                          // durably
   void replaced(NodeId node);  // it has enrolled anew: whoever came with its old certificate goes
   // Sites are said to contradict themselves in this round (kConflict). They go into quarantine if the contents that
-  // `by` brings forward are their own. Whoever says what is not shown is not heard for a while.
+  // `by` brings forward are their own. Whoever says of a site what is not shown is not heard about it for a while:
+  // about others it is, since the site itself may have sent it the false content.
   void accused(NodeId by, RunId run, RoundId round, std::vector<round::Refusal> conflicts);
   void quarantine_changed();  // a quarantine was lifted
 
@@ -64,9 +67,9 @@ class RunMembers {
   const tree::ParentSide& side_;
   const Authorship& authorship_;
   RunHost& host_;
-  std::vector<SiteId> sites_up_;  // since the last look
-  // Of each member that accused others: until when it is not heard; while it is examined, for ever.
-  std::map<NodeId, TimePoint> not_heard_until_;
+  std::vector<SiteId> sites_up_;                                    // since the last look
+  std::set<NodeId> examined_;                                       // whose accusations are being examined
+  std::map<std::pair<NodeId, SiteId>, TimePoint> not_heard_until_;  // about this site
   net::Throttle look_;
   net::Timer home_timer_;
   std::optional<TimePoint> home_at_;  // when it fires

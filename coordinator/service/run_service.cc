@@ -1,5 +1,6 @@
 #include "coordinator/service/run_service.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -111,13 +112,15 @@ void RunService::note_refusal(const round::Refusal& refusal) {
 
 // Of a round that an update may still be of: what a site signed long ago has had its consequences.
 void RunService::are_accused(NodeId by, const std::vector<round::Refusal>& conflicts) {
+  const auto is_conflict = [](const round::Refusal& one) { return one.error.code == Code::kConflict; };
+  if (std::ranges::none_of(conflicts, is_conflict)) return;  // as with nearly every arrival
   const RunMachine& machine = active_->machine;
   const RoundId open = machine.attempt().round;
   const std::optional<round::Lateness> late = machine.lateness();
   const std::uint64_t old = late ? std::uint64_t{late->staleness_max} + late->drift_max : 0;
   std::vector<round::Refusal> wanted;
   for (const round::Refusal& one : conflicts) {
-    if (one.error.code == Code::kConflict && one.own_round(open).value() + old >= open.value()) wanted.push_back(one);
+    if (is_conflict(one) && one.own_round(open).value() + old >= open.value()) wanted.push_back(one);
   }
   members_.accused(by, machine.run(), open, std::move(wanted));
 }

@@ -64,6 +64,24 @@ TEST_F(MessageAttack, ARoundFarAheadThatTheCoordinatorDidNotOpenIsNoRound) {
   expect_rounds_go_on();
 }
 
+// That the site contradicts itself, and what is shown for it is made up.
+v1::Refusal slander(std::uint32_t site) {
+  v1::Refusal refusal;
+  refusal.set_site(site);
+  refusal.set_code(wire::code_to_proto(Code::kConflict));
+  refusal.set_message("two contents, says mallory");
+  for (const char content : {'a', 'b'}) {
+    v1::Contributor& one = *refusal.add_proof();
+    one.set_site(site);
+    one.set_weight(1);
+    one.set_sha256(std::string(32, content));
+    one.set_incarnation(1);
+    one.set_submission(1);
+    one.set_signature(std::string(64, content));
+  }
+  return refusal;
+}
+
 // A quarantine lasts until a person ends it. An aggregator may leave out a site of its region; it cannot shut it out.
 TEST_F(MessageAttack, AnAggregatorsWordPutsNobodyInQuarantine) {
   start(2, 1);
@@ -89,20 +107,10 @@ TEST_F(MessageAttack, AnAggregatorsWordPutsNobodyInQuarantine) {
     member.set_parent(parent);
     member.set_lease_epoch(cli::count_member(node, "lease_epoch"));
     member.set_incarnation(1);
-    v1::Refusal& refusal = *begin.add_refusals();
-    refusal.set_site(id);
-    refusal.set_code(wire::code_to_proto(Code::kConflict));
-    refusal.set_message("two contents, says mallory");
-    for (const char content : {'a', 'b'}) {  // and what it shows is made up
-      v1::Contributor& one = *refusal.add_proof();
-      one.set_site(id);
-      one.set_weight(1);
-      one.set_sha256(std::string(32, content));
-      one.set_incarnation(1);
-      one.set_submission(1);
-      if (id % 2 == 0) one.set_signature(std::string(64, content));
-    }
+    *begin.add_refusals() = slander(id);
   }
+  const v1::Refusal second = begin.refusals(1);
+  begin.mutable_refusals()->RemoveLast();
   ASSERT_TRUE(mallory->send(up).ok());
   Result<v1::Envelope> said = mallory->receive();
   while (said.ok() && !said->has_round_open()) said = mallory->receive();
@@ -122,6 +130,18 @@ TEST_F(MessageAttack, AnAggregatorsWordPutsNobodyInQuarantine) {
 
   wait_log("coordinator", "two contents, says mallory");
   wait_log("coordinator", "they go on taking part");
+  // And again: it is not heard about the first site for a while, and about the second it is.
+  begin.set_sequence(2);
+  *begin.add_refusals() = second;
+  ASSERT_TRUE(mallory->send(lie).ok() && mallory->send(end).ok());
+  wait_log("coordinator", "count=1 site=site-2");
+  EXPECT_EQ(log_of("coordinator").find("count=2"), std::string::npos);
+  begin.set_sequence(3);  // nor by leaving signatures out
+  for (v1::Refusal& refusal : *begin.mutable_refusals()) {
+    for (v1::Contributor& one : *refusal.mutable_proof()) one.clear_signature();
+  }
+  ASSERT_TRUE(mallory->send(lie).ok() && mallory->send(end).ok() && mallory->send(hello()).ok());
+  ASSERT_TRUE(mallory->ending().has_value()) << "once too often: all before it has been read";
   const auto after = federation_->admin().get("/v1/nodes").value();
   EXPECT_THAT(cli::pretty(after), testing::Not(testing::HasSubstr("\"quarantined\": true")));
   release();
