@@ -332,7 +332,8 @@ void RoundChecks::check_refusals(const round::CommitRecord& commit) {
     std::vector<const KnownUpdate*> sent;
     bool is_damaged = false;
     // With windows a refusal may come up when nothing of its update's round could enter any more.
-    const bool says_own = refusal.own != RoundId() && !truth_.all_of(commit.run, refusal.own, site).empty();
+    const bool says_own = refusal.own != RoundId() && (damaged_.contains({commit.run, refusal.own, site}) ||
+                                                       !truth_.all_of(commit.run, refusal.own, site).empty());
     for (const RoundId own : says_own ? std::vector{refusal.own} : may_be_of(commit)) {
       if (was_decided(commit.run, own, site)) continue;
       is_damaged = is_damaged || damaged_.contains({commit.run, own, site});

@@ -1,6 +1,8 @@
 #include "simulator/roles/trainers.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 namespace fluvial::simulator {
@@ -28,7 +30,13 @@ TrainingResult SiteTrainers::taught(const edge::TrainJob& job) {
   const std::size_t site = cast_.number_of(host_);
   const ByteSpan base = job.base.bytes->bytes();
   const std::vector<float> local = lessons.train(site, job.round, values_of(job.base.schema, base));
-  return simulator::trained(job.base.schema, base, local, lessons.weight(site));
+  TrainingResult result = simulator::trained(job.base.schema, base, local, lessons.weight(site));
+  // Real training may diverge, and the site itself refuses what it made.
+  const auto is_usable = [&](float value) { return std::abs(double{value}) <= job.plan.value_abs_max; };
+  if (!std::ranges::all_of(result.update, is_usable)) {
+    cast_.checks().rounds().excuse(job.run, job.round, cast_.identity(host_).node);
+  }
+  return result;
 }
 
 TrainingResult SiteTrainers::made_up(const edge::TrainJob& job) {

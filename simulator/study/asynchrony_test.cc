@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 #include "simulator/study/quadratic.h"
@@ -102,6 +103,17 @@ TEST(Training, ASeedGivesTheSameModelsAtTheSameTimesAgain) {
     EXPECT_EQ(once.commits()[i].at, again.commits()[i].at) << i;
     EXPECT_EQ(once.commits()[i].model, again.commits()[i].model) << i;
   }
+}
+
+// The updates grow beyond the plan's bounds, and sites refuse them. That is the training's fault, and nobody else's.
+TEST(Training, WhatDivergesIsRefusedByItsOwnSites) {
+  StudyFederation hasty = federation();
+  hasty.plan = {"optimizer.learning_rate = 8", "value_abs_max = 50"};
+  Quadratic course(kSeed, hasty.sites, hasty.speeds);
+  const Status trained = train(hasty, mode_named("windows, goal 1"), kSeed, course);
+  EXPECT_TRUE(trained.ok()) << trained.error().message;
+  const auto is_far = [](float value) { return std::abs(value) > 50; };
+  EXPECT_TRUE(std::ranges::any_of(course.commits().back().model, is_far)) << "or nothing was refused";
 }
 
 TEST(Plans, AKeyIsInEveryModeAndOneOfWindowsInThoseAlone) {
