@@ -108,12 +108,13 @@ TEST(Training, ASeedGivesTheSameModelsAtTheSameTimesAgain) {
 // The updates grow beyond the plan's bounds, and sites refuse them. That is the training's fault, and nobody else's.
 TEST(Training, WhatDivergesIsRefusedByItsOwnSites) {
   StudyFederation hasty = federation();
-  hasty.plan = {"optimizer.learning_rate = 8", "value_abs_max = 50"};
+  hasty.plan = {"optimizer.learning_rate = 4"};
   Quadratic course(kSeed, hasty.sites, hasty.speeds);
   const Status trained = train(hasty, mode_named("windows, goal 1"), kSeed, course);
   EXPECT_TRUE(trained.ok()) << trained.error().message;
-  const auto is_far = [](float value) { return std::abs(value) > 50; };
-  EXPECT_TRUE(std::ranges::any_of(course.commits().back().model, is_far)) << "or nothing was refused";
+  const auto is_far = [](float value) { return std::abs(value) > 100; };  // the optimum is within 3 of 0
+  EXPECT_TRUE(std::ranges::any_of(
+      course.commits(), [&](const Commit& one) { return std::ranges::any_of(Quadratic::place(one.model), is_far); }));
 }
 
 TEST(Plans, AKeyIsInEveryModeAndOneOfWindowsInThoseAlone) {
